@@ -228,7 +228,11 @@ pub struct CheckArgs {
 pub struct TheoryArgs {
     /// The experiment file; - for standard input
     pub file: PathBuf,
-    /// Print JSON instead of the page
+    /// Print the whole page: constants of the problem, the parts of each floor and what would change it, stable steps for other numbers
+    /// of local steps, and the theorems of the papers. By default at most 25 lines
+    #[arg(long, conflicts_with = "json")]
+    pub full: bool,
+    /// Print all numbers as JSON
     #[arg(long)]
     pub json: bool,
     /// Say how many rounds, samples and bits each method takes until its mean-square error is EPS2, or what keeps it above

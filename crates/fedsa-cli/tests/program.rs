@@ -346,7 +346,8 @@ fn estimates_of_agents_that_compute_alone_are_those_of_their_method() {
 #[test]
 fn theory_is_printed_for_people_and_as_json() {
     let folder = Folder::with(SMALL);
-    folder.run(&["theory", "small.toml"]).exits(0).says("small: ").says("\nFedLSA\n------\n").says("\nStability\n");
+    folder.run(&["theory", "small.toml"]).exits(0).says("small: ").says("\nFedLSA: ").says("floor");
+    folder.run(&["theory", "small.toml", "--full"]).exits(0).says("small: ").says("\nFedLSA\n------\n").says("\nStability\n");
     let json: Value = serde_json::from_str(&folder.run(&["theory", "small.toml", "--json"]).exits(0).stdout).unwrap();
     let problem = &json["problems"][0];
     assert_eq!((&problem["agents"], problem["theta_star"].as_array().unwrap().len()), (&4.into(), 3));
@@ -362,12 +363,15 @@ fn theory_is_printed_for_people_and_as_json() {
     let varies = folder.run(&["theory", "small.toml", "--json", "--set", "method.FedLSA.step_size={ c = 0.1, t0 = 10 }"]).exits(0).stdout;
     let json: Value = serde_json::from_str(&varies).unwrap();
     for key in ["radius", "stable"] {
-        assert!(json["methods"][0][key].as_str().unwrap().contains("the step size varies"), "{key}");
+        let method = &json["methods"][0];
+        assert!(method[key].is_null() && method["unknown"][key]["code"] == "not-known", "{key}: {method}");
+        assert!(method["unknown"][key]["text"].as_str().unwrap().contains("the step size varies"), "{key}");
     }
     for set in ["sampling.kind=\"markov\"", "problem.features=25"] {
         let args = ["theory", "small.toml", "--json", "--set", set, "--set", "problem.states=40"];
         let json: Value = serde_json::from_str(&folder.run(&args).exits(0).stdout).unwrap();
-        assert!(json["problems"][0]["constants"]["sigma_a"].is_null());
+        let problem = &json["problems"][0];
+        assert!(problem["constants"]["sigma_a"].is_null() && problem["unknown"]["constants.sigma_a"]["text"].is_string(), "{problem}");
     }
     // Along finite chains numbers say how they are known, beside leading order and mixing times.
     let markov = ["theory", "small.toml", "--set", "sampling.kind=\"markov\"", "--json"];

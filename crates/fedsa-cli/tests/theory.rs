@@ -7,7 +7,7 @@ use serde_json::Value;
 
 /// The page, and the JSON of the same command.
 fn both(folder: &Folder, args: &[&str]) -> (String, Value) {
-    let page = folder.run(&[&["theory"], args].concat()).exits(0).stdout;
+    let page = folder.run(&[&["theory", "--full"], args].concat()).exits(0).stdout;
     let json = folder.run(&[&["theory"], args, &["--json"]].concat()).exits(0).stdout;
     (page, serde_json::from_str(&json).unwrap())
 }
@@ -62,7 +62,7 @@ fn a_bit_budget_is_not_said_to_alter_what_it_does_not() {
         // Where a codec encodes what agents send, a budget may carry no message.
         ("kind = \"fedlsa\"\nstep_size = 0.1\nlocal_steps = 1", fading.to_string(), format!("gamma ~ Exp(1) and {alters}.")),
     ] {
-        let page = Folder::with(&over(method, &media)).run(&["theory", "small.toml"]).exits(0).stdout;
+        let page = Folder::with(&over(method, &media)).run(&["theory", "--full", "small.toml"]).exits(0).stdout;
         says(&section(&page, "M"), &[&expected]);
     }
 }
@@ -175,11 +175,14 @@ fn what_is_not_known_has_its_reason() {
     let varies = both(&folder, &["small.toml", "--set", "method.FedLSA.step_size={ c = 0.1, t0 = 10 }"]).0;
     says(&section(&varies, "FedLSA"), &["the step size varies"]);
     for (set, why) in [("sampling.kind=\"markov\"", "samples are not i.i.d."), ("problem.features=25", "more than 24 features")] {
-        let text = section(&folder.run(&["theory", "small.toml", "--set", set, "--set", "problem.states=40"]).exits(0).stdout, "Problem");
+        let text = section(
+            &folder.run(&["theory", "--full", "small.toml", "--set", set, "--set", "problem.states=40"]).exits(0).stdout,
+            "Problem",
+        );
         says(&text, &[&format!("not known: {why}")]);
     }
     // A step that is too large.
-    let wild = folder.run(&["theory", "small.toml", "--set", "method.*.step_size=100"]).exits(0).stdout;
+    let wild = folder.run(&["theory", "--full", "small.toml", "--set", "method.*.step_size=100"]).exits(0).stdout;
     says(&section(&wild, "FedLSA"), &["This step is UNSTABLE: the radius of a noiseless round is ", "below the present one"]);
     // Methods without local steps: rates from the eigenvalues of Hessians.
     let shed = crate::common::edited(
@@ -190,7 +193,7 @@ fn what_is_not_known_has_its_reason() {
     let folder = Folder::with(&shed);
     // A_c = I for all agents: every factor is 0.
     says(
-        &section(&folder.run(&["theory", "small.toml"]).exits(0).stdout, "SHED"),
+        &section(&folder.run(&["theory", "--full", "small.toml"]).exits(0).stdout, "SHED"),
         &["eigenvalues from mu = 1 to L = 1", "c(q)", "after 3 rounds all pairs are there"],
     );
 }
@@ -277,7 +280,7 @@ fn a_round_costs_what_the_ledger_counts() {
     let run = &rest[rest.find("[run]").unwrap()..];
     let folder = Folder::with(&format!("{head}{}{}", tables.concat(), run.replace("rounds = 20\nseeds = 2", "rounds = 8\nseeds = 1")));
     // A page has the first eight methods.
-    let page = folder.run(&["theory", "small.toml"]).exits(0).stdout;
+    let page = folder.run(&["theory", "--full", "small.toml"]).exits(0).stdout;
     folder.run(&["run", "small.toml", "-q", "--out", "o"]).exits(0);
     let results = folder.json("o/summary.json")["results"].clone();
     for (i, (kind, more)) in methods.iter().enumerate().take(8) {
@@ -378,7 +381,7 @@ fn every_bundled_experiment_has_a_page() {
     for bundled in ALL {
         folder.write("b.toml", bundled.text);
         let began = std::time::Instant::now();
-        let output = folder.run(&["theory", "b.toml", "--target-mse", "1e-3"]);
+        let output = folder.run(&["theory", "--full", "b.toml", "--target-mse", "1e-3"]);
         println!("{}: {:.1} s", bundled.id, began.elapsed().as_secs_f64());
         if output.status != 0 {
             assert!(output.status == 2 && output.message().contains("there is no such file"), "{}: {}", bundled.id, output.stderr);
@@ -387,7 +390,72 @@ fn every_bundled_experiment_has_a_page() {
         let page = &output.stdout;
         assert!(page.starts_with(&format!("{}: ", bundled.id)) && page.contains("\nProblem"), "{page}");
         assert!(page.to_lowercase().contains("stability"), "{}: {page}", bundled.id);
+        let brief = folder.run(&["theory", "b.toml", "--target-mse", "1e-3"]).exits(0).stdout;
+        assert!(brief.lines().count() <= 25 && brief.lines().all(|line| line.chars().count() <= 100), "{}: {brief}", bundled.id);
     }
+}
+
+/// The default page: at most 25 lines of at most 100 characters, with the numbers of the JSON.
+#[test]
+fn the_short_page_has_at_most_25_lines() {
+    let folder = Folder::with(SMALL);
+    let json = both(&folder, &["small.toml"]).1;
+    let brief = |args: &[&str]| folder.run(&[&["theory", "small.toml"], args].concat()).exits(0).stdout;
+    let page = brief(&[]);
+    let fits = |page: &str| page.lines().count() <= 25 && page.lines().all(|line| line.chars().count() <= 100);
+    assert!(fits(&page), "{page}");
+    for (i, label) in ["FedLSA", "SCAFFLSA"].into_iter().enumerate() {
+        let value = |key: &str| json["methods"][i][key].as_f64().unwrap();
+        let of = page.split("\n\n").find(|block| block.starts_with(&format!("{label}: "))).unwrap_or_else(|| panic!("{page}"));
+        says(
+            of,
+            &[
+                &format!("floor       {} (exact): ", number(value("floor"))),
+                "helps most  ",
+                &format!("stable      up to {}", numbers::rounded_down(value("largest_stable_step"))),
+            ],
+        );
+    }
+    says(&page, &["--full", "--target-mse"]);
+    // A target has its costs, and what is in its way.
+    let page = brief(&["--target-mse", "1e-9"]);
+    says(&page, &["target      1e-9 is not reached: "]);
+    // Many methods have a line each, and those that do not fit are counted.
+    let swept = brief(&["--sweep", "problem.seed=[1,2,3,4,5,6,7,8,9,10,11,12]", "--target-mse", "0.1"]);
+    assert!(fits(&swept), "{swept}");
+    let rows = swept.lines().filter(|line| line.trim_start().starts_with("FedLSA,") || line.trim_start().starts_with("SCAFFLSA,")).count();
+    says(&swept, &["rounds to 0.1", &format!("{} lines more with --full or --json.", 24 - rows)]);
+    // What is not known has its reason once.
+    let varies = brief(&["--set", "method.*.step_size={ c = 0.1, t0 = 10 }"]);
+    says(&varies, &["floor       not known in closed form: the step size varies"]);
+    let wild = brief(&["--set", "method.*.step_size=100"]);
+    says(&wild, &["floor       DIVERGES (radius ", "below the present step"]);
+    folder.run(&["theory", "small.toml", "--full", "--json"]).exits(2);
+}
+
+/// Three agents of eleven states: the joint chain has 13,310 unknowns, and a floor takes seconds. What does not fit is listed.
+#[test]
+fn what_takes_too_long_is_left_out_and_listed() {
+    let folder =
+        Folder::with(&SMALL.replace("agents = 4\nstates = 10\nfeatures = 3\nmin_class = 2", "agents = 3\nstates = 11\nfeatures = 4"));
+    let markov = ["theory", "small.toml", "--set", "sampling.kind=\"markov\""];
+    let page = folder.run(&markov).exits(0).stdout;
+    says(&page, &["Left out, because it takes long (--full takes longer): "]);
+    // The same on every machine, whatever else runs on it.
+    assert_eq!(folder.run(&markov).exits(0).stdout, page);
+}
+
+/// One number, rounded to the safe side, wherever a page has it: Garnet with 5 agents, whose largest stable step is 17.537.
+#[test]
+fn a_page_has_one_largest_stable_step() {
+    let garnet = "agents = 5\nstates = 18\nfeatures = 4\ngamma = 0.7\nheterogeneity = \"independent\"\nseed = 20261123";
+    let text = SMALL.replace("agents = 4\nstates = 10\nfeatures = 3\nmin_class = 2", garnet).replace("local_steps = 10", "local_steps = 3");
+    let folder = Folder::with(&text);
+    let (page, json) = both(&folder, &["small.toml"]);
+    let step = json["methods"][0]["largest_stable_step"].as_f64().unwrap();
+    assert!((step - 17.537).abs() < 5e-4, "{step}");
+    says(&section(&page, "FedLSA"), &["stable up to step_size = 17.53", "H = 3 (as in the file) up to 17.53"]);
+    says(&folder.run(&["theory", "small.toml"]).exits(0).stdout, &["stable      up to 17.53,"]);
 }
 
 /// A hundred distinct agents: scans end by counted work, and the page says where.
@@ -395,7 +463,7 @@ fn every_bundled_experiment_has_a_page() {
 fn scans_that_are_cut_short_are_named() {
     let folder = Folder::with(bundled("scafflsa/fig1-high"));
     let few = ["--unset", "sweep", "--unset", "check", "--set", "problem.agents=32"];
-    let page = folder.run(&[&["theory", "small.toml", "--target-mse", "1e-3"][..], &few].concat()).exits(0).stdout;
+    let page = folder.run(&[&["theory", "--full", "small.toml", "--target-mse", "1e-3"][..], &few].concat()).exits(0).stdout;
     let text = section(&page, "SCAFFLSA");
     says(&text, &["The largest stable step is not computed", "takes too long", "H = 10000 (as in the file)", "was cut short at "]);
 }
@@ -482,7 +550,8 @@ fn theorems_stand_beside_exact_values() {
     says(&section(&page, "SCAFFLSA"), &["does not apply, because ", &format!(": {}.", failed.join("; "))]);
     // Reasons in place of statements.
     let random = both(&folder, &["small.toml", "--set", "run.start=\"normal\""]).1;
-    assert_eq!(random["methods"][0]["statements"], "the start is random");
+    assert!(random["methods"][0]["statements"].is_null());
+    assert_eq!(random["methods"][0]["unknown"]["statements"], serde_json::json!({ "code": "not-known", "text": "the start is random" }));
 }
 
 /// What is wrong with a command is said, and nothing is written.
@@ -533,7 +602,8 @@ fn tiny_steps_have_no_bias_of_0_and_no_rounds() {
     says(&text, &["below what rounding leaves of theta*", "the rate cannot be told from 1 at this precision"]);
     assert!(!text.contains("none:") && !text.contains("the bias is 0") && !text.contains("is first reached after"), "{text}");
     let target = &json["methods"][0]["target"];
-    assert!(target["why"].as_str().unwrap().contains("cannot be told from 1") && target.get("rounds").is_none(), "{target}");
+    let why = target["unknown"]["reached"]["text"].as_str().unwrap();
+    assert!(why.contains("cannot be told from 1") && target["reached"].is_null() && target.get("rounds").is_none(), "{target}");
     // The same system of all agents has none.
     let alike = ["small.toml", "--set", "problem.agents=1", "--set", &step("1e-9")];
     says(&section(&both(&folder, &alike).0, "FedLSA"), &["bias 0 0% none: all agents have the same operator"]);
@@ -581,5 +651,29 @@ fn theorems_on_td_stand_on_the_page_with_their_constants() {
         assert_eq!(corollary["holds"] == true, link == links[0].0, "{corollary}");
         let chosen = json["methods"][0]["target"]["corollaries"].as_array().unwrap();
         assert_eq!(chosen.iter().any(|one| one["statement"] == "[S] Corollary 4.6, with constants"), link == links[0].0, "{chosen:?}");
+    }
+}
+
+/// A prediction that a file asks for and that is not known is in the summary, with its reason; what it does not ask for is not.
+#[test]
+fn predictions_that_are_not_known_stay_in_the_summary() {
+    let folder = Folder::with(SMALL);
+    let ask = ["--set", "figure.levels={ FedLSA=[\"floor\", \"bias2\"], SCAFFLSA=[\"floor\"] }", "--set", "figure.exact=[\"FedLSA\"]"];
+    let run = |out: &str, more: &[&str]| {
+        folder.run(&[&["run", "small.toml", "-q", "--out", out], &ask[..], more].concat()).exits(0);
+        folder.json(&format!("{out}/summary.json"))["results"].as_array().unwrap().clone()
+    };
+    let varies = run("varies", &["--set", "method.FedLSA.step_size={ c = 0.1, t0 = 10 }"]);
+    for name in ["floor", "bias2"] {
+        assert!(varies[0]["predicted"].get(name).is_some_and(Value::is_null), "{}", varies[0]);
+    }
+    for name in ["floor", "bias2", "curve"] {
+        let reason = &varies[0]["predicted_unknown"][name];
+        assert_eq!(reason["code"], "not-known");
+        assert!(reason["text"].as_str().unwrap().contains("the step size varies"), "{name}: {reason}");
+    }
+    // The other method, and the same file with a constant step, have numbers and no such table.
+    for result in [&varies[1], &run("known", &[])[0]] {
+        assert!(result["predicted"]["floor"].as_f64().is_some() && result.get("predicted_unknown").is_none(), "{result}");
     }
 }

@@ -25,6 +25,7 @@ pub mod predict;
 mod raw_bytes;
 pub mod resolve;
 pub mod results;
+pub mod theory;
 pub mod trace_lines;
 pub mod tune;
 

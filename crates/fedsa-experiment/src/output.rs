@@ -16,7 +16,9 @@ use super::picture::{self, Picture};
 use super::plan::Plan;
 use super::predict::{Predictor, QUANTITIES};
 use super::results::{CostLevel, Estimate, Results, SeedResult};
+use super::theory::Reason;
 use crate::config::Experiment;
+use crate::config::schema::Check;
 use crate::folder;
 use fedsa_figure::{Format, Provenance};
 
@@ -228,6 +230,60 @@ fn accuracy_json(accuracy: Accuracy) -> Json {
     out
 }
 
+/// What is predicted of a cell.
+struct Predicted {
+    /// By name; null where it is not known.
+    values: Map<String, Json>,
+    accuracies: Map<String, Json>,
+    /// The reasons for what the file asked for and is not known.
+    unknown: Map<String, Json>,
+}
+
+impl Predicted {
+    fn of(plan: &Plan, predictor: &Predictor<'_>, label: &str, cell: usize) -> Self {
+        let mut found = Self { values: Map::new(), accuracies: Map::new(), unknown: Map::new() };
+        for quantity in QUANTITIES.iter() {
+            if let Some(x) = predictor.known(cell, quantity) {
+                found.values.insert((*quantity).to_string(), number(Some(x)));
+                if let Some(accuracy) = predictor.accuracy(cell, quantity) {
+                    found.accuracies.insert((*quantity).to_string(), accuracy_json(accuracy));
+                }
+            } else if asks_for(&plan.experiment, label, quantity)
+                && let Some(why) = predictor.why_unknown(cell, quantity)
+            {
+                found.values.insert((*quantity).to_string(), Json::Null);
+                found.unknown.insert((*quantity).to_string(), json!(Reason::from(&why)));
+            }
+        }
+        if asks_for(&plan.experiment, label, CURVE)
+            && let Some(why) = predictor.why_no_curve(cell)
+        {
+            found.unknown.insert(CURVE.to_string(), json!(Reason::from(&why)));
+        }
+        found
+    }
+}
+
+/// The name of a predicted curve among what is not known.
+const CURVE: &str = "curve";
+
+/// Whether the figure or a check of a file asks for a predicted quantity, or the curve, of a method.
+fn asks_for(experiment: &Experiment, label: &str, quantity: &str) -> bool {
+    let figure = &experiment.figure;
+    let by_figure = match quantity {
+        CURVE => figure.exact.iter().any(|exact| exact == label),
+        _ => figure.levels.get(label).is_some_and(|levels| levels.iter().any(|level| level == quantity)),
+    };
+    let of_method = |check: &&Check| check.method.as_deref().is_none_or(|method| method == label);
+    by_figure
+        || experiment.checks.iter().filter(of_method).any(|check| {
+            let is_expected = check.expected.as_ref().and_then(Value::as_str) == Some(quantity);
+            let is_measured = check.kind == "predicted" && check.metric.as_deref() == Some(quantity);
+            let of_parts = check.bias_over_noise.is_some() && ["bias2", "noise"].contains(&quantity);
+            is_expected || is_measured || of_parts || (check.kind == "curve" && quantity == CURVE)
+        })
+}
+
 /// `summary.json`. It has the predictions that checks and figure have used, and the cheap ones.
 pub fn summary(plan: &Plan, results: &Results, predictor: &Predictor<'_>, verdicts: &[Verdict], seconds: f64) -> Json {
     let mut list = Vec::new();
@@ -237,16 +293,8 @@ pub fn summary(plan: &Plan, results: &Results, predictor: &Predictor<'_>, verdic
             let floors = |metric| results.floors(*cell, metric).map(|f| Estimate::of(&f));
             let floor = floors("mse");
             let last: Option<Vec<f64>> = seeds.iter().map(|s| s.last("mse")).collect();
-            let diverged: Vec<u64> = seeds.iter().filter_map(|s| s.diverged).collect();
-            let (mut predictions, mut accuracies) = (Map::new(), Map::new());
-            for quantity in QUANTITIES.iter() {
-                if let Some(x) = predictor.known(*cell, quantity) {
-                    predictions.insert((*quantity).to_string(), number(Some(x)));
-                    if let Some(accuracy) = predictor.accuracy(*cell, quantity) {
-                        accuracies.insert((*quantity).to_string(), accuracy_json(accuracy));
-                    }
-                }
-            }
+let diverged: Vec<u64> = seeds.iter().filter_map(|s| s.diverged).collect();
+            let Predicted { values: predictions, accuracies, unknown } = Predicted::of(plan, predictor, label, *cell);
             let coordinates: Map<String, Json> = planned.point.coordinates.iter().map(|(n, v)| (n.clone(), to_json(v))).collect();
             let outcome = results.outcome(plan, *cell);
             let mut entry = json!({
@@ -268,6 +316,9 @@ pub fn summary(plan: &Plan, results: &Results, predictor: &Predictor<'_>, verdic
                 "ledger": ledger_json(seeds),
                 "seconds": number(results.seconds(*cell)),
             });
+            if !unknown.is_empty() {
+                entry["predicted_unknown"] = unknown.into();
+            }
             if let Some(reason) = &plan.cells[*cell].refused {
                 entry["status"] = json!("refused");
                 entry["reason"] = json!(reason);

@@ -159,6 +159,17 @@ impl<'a> Predictor<'a> {
         numbers.get(&(cell, quantity.to_string()))?.as_ref().ok().copied()
     }
 
+    /// Why a quantity of a cell is not known, if it has been asked for.
+    pub fn why_unknown(&self, cell: usize, quantity: &str) -> Option<BadInput> {
+        let numbers = self.numbers.lock().expect("no panics under the lock");
+        numbers.get(&(cell, quantity.to_string()))?.as_ref().err().cloned()
+    }
+
+    /// Why the curve of a cell is not known, if it has been asked for.
+    pub fn why_no_curve(&self, cell: usize) -> Option<BadInput> {
+        self.curves.lock().expect("no panics under the lock").get(&cell)?.as_ref().err().cloned()
+    }
+
     /// The mean and mean-square error at the recorded rounds of a cell, as accurate as [`Predictor::curve_accuracy`] says.
     ///
     /// # Errors

@@ -7,6 +7,7 @@ use faer::matrix_free::{IdentityPrecond, InitialGuessStatus, LinOp};
 use faer::prelude::*;
 
 use crate::map::{DENSE, LinearMap};
+use crate::work;
 use fedsa::error::{BadInput, Result};
 use fedsa::linalg::{self, Mat};
 
@@ -16,10 +17,11 @@ use fedsa::linalg::{self, Mat};
 /// if the residual is at most 1e-11 of the norm of the source.
 ///
 /// # Errors
-/// When the map has an eigenvalue (close to) 1, or the iteration does not converge.
+/// When the map has an eigenvalue (close to) 1, the iteration does not converge, or it takes more work than [`crate::work::within`] allows.
 pub fn fixed_point(map: &dyn LinearMap, source: &[f64]) -> Result<Vec<f64>> {
     let n = map.dim();
     if n <= DENSE {
+        work::charge(n as f64 * map.work() + (n as f64).powi(3))?;
         return linalg::solve(&(Mat::<f64>::identity(n, n) - map.to_matrix()), source);
     }
     let equation = OneMinus(map);
@@ -30,9 +32,11 @@ pub fn fixed_point(map: &dyn LinearMap, source: &[f64]) -> Result<Vec<f64>> {
     let mut residual = f64::INFINITY;
     // A second and a third pass, from the last result, reduce rounding errors.
     for _ in 0..3 {
-        let params =
-            BicgParams { initial_guess: InitialGuessStatus::MaybeNonZero, rel_tolerance: 1e-13, max_iters: 1000, ..Default::default() };
-        let _ = bicgstab(
+        // Two products in each iteration, and some twenty passes over vectors.
+        let each = 2.0 * map.work() + 20.0 * n as f64;
+        let max_iters = (work::left() / each).clamp(1.0, 1000.0) as usize;
+        let params = BicgParams { initial_guess: InitialGuessStatus::MaybeNonZero, rel_tolerance: 1e-13, max_iters, ..Default::default() };
+        let ended = bicgstab(
             x.as_mut(),
             IdentityPrecond { dim: n },
             IdentityPrecond { dim: n },
@@ -43,12 +47,15 @@ pub fn fixed_point(map: &dyn LinearMap, source: &[f64]) -> Result<Vec<f64>> {
             par,
             MemStack::new(&mut memory),
         );
+        let iterations = ended.map_or(max_iters, |info| info.iter_count);
+        let limit = work::record(iterations as f64 * each + map.work());
         let mut left = Mat::<f64>::zeros(n, 1);
         equation.apply(left.as_mut(), x.as_ref(), par, MemStack::new(&mut memory));
         residual = linalg::distance_sq(left.col_as_slice(0), source).sqrt() / scale;
         if residual <= 1e-11 || scale == 0.0 {
             return Ok(x.col_as_slice(0).to_vec());
         }
+        limit?;
     }
     Err(BadInput::new(
         "",

@@ -29,6 +29,7 @@
 //! | [`scaffnew`] | the exact form of Theorem B.4 of \[S\] |
 //! | [`shed`] | convergence factors and rates of steps with a few eigenpairs (\[T\] chapter 2) |
 //! | [`map`], [`fixed_point`] | spectral radius, trajectory and fixed point of a linear map |
+//! | [`work`] | operations that are counted, so that computations end at the same place on every machine |
 //! | [`tune`] | the settings of methods that reach a mean-square error at the least cost |
 //!
 //! \[S\] is SCAFFLSA (arXiv 2402.04114), \[F\] is FedHSA.
@@ -53,6 +54,7 @@ pub mod shed;
 pub mod stability;
 mod symmetric;
 pub mod tune;
+pub mod work;
 
 #[cfg(test)]
 mod testing;

@@ -3,6 +3,7 @@
 //! Small maps are converted to matrices; large maps are only applied to vectors.
 
 use crate::leg::power_and_sum;
+use crate::work;
 use fedsa::error::{BadInput, Result};
 use fedsa::linalg::{self, Mat};
 
@@ -14,6 +15,11 @@ pub trait LinearMap: Sync {
 
     /// `out = map(x)`, both of length [`dim`](LinearMap::dim).
     fn apply(&self, x: &[f64], out: &mut [f64]);
+
+    /// About how many nanoseconds an application takes on one core, in multiplications ([`crate::work`]).
+    fn work(&self) -> f64 {
+        (self.dim() as f64).powi(2)
+    }
 
     /// The map as a matrix, column by column.
     fn to_matrix(&self) -> Mat<f64> {
@@ -85,12 +91,15 @@ pub(crate) fn spectral_radius_within(map: &dyn LinearMap, apply: f64, most: f64)
     let mut work = 0.0;
     if n > DENSE {
         let space = KRYLOV.min(KRYLOV_NUMBERS / n);
+        let mut limit = Ok(());
         if let Some(radius) = arnoldi_radius(map, space, &mut |own| {
             work += own + apply;
-            work <= most
+            limit = work::charge(own + map.work());
+            work <= most && limit.is_ok()
         }) {
             return Ok((radius, work));
         }
+        limit?;
         if n > DENSE_FALLBACK && work <= most {
             return Err(BadInput::new(
                 "",
@@ -104,6 +113,7 @@ pub(crate) fn spectral_radius_within(map: &dyn LinearMap, apply: f64, most: f64)
         let what = format!("not computed: the leading eigenvalue of a map of dimension {n} takes too long");
         return Err(BadInput::new("", what, "fewer distinct agents or features"));
     }
+    work::charge(n as f64 * map.work() + EIGENVALUES * (n as f64).powi(3))?;
     let matrix = map.to_matrix();
     let is_usual = matrix.is_all_finite() && matrix.norm_max() < OVERFLOW;
     Ok((if is_usual { linalg::spectral_radius(&matrix)? } else { f64::INFINITY }, work))
@@ -180,7 +190,7 @@ fn leading_ritz(h: &Mat<f64>) -> Option<(f64, f64)> {
 /// map's matrix.
 ///
 /// # Errors
-/// When the rounds are not in ascending order.
+/// When the rounds are not in ascending order, or take more work than [`crate::work::within`] allows.
 pub fn at_rounds(map: &dyn LinearMap, start: Vec<f64>, rounds: &[u64], mut see: impl FnMut(&[f64])) -> Result<()> {
     if !rounds.is_sorted() {
         return Err(BadInput::new("rounds", "rounds that are not in ascending order", "ascending round numbers"));
@@ -194,6 +204,10 @@ pub fn at_rounds(map: &dyn LinearMap, start: Vec<f64>, rounds: &[u64], mut see: 
         let gap = round - now;
         if gap > map.dim() as u64 && map.dim() <= 1000 {
             if leap.as_ref().is_none_or(|(length, _)| *length != gap) {
+                let n = map.dim() as f64;
+                let columns = if matrix.is_none() { n * map.work() } else { 0.0 };
+                // Two products in each doubling, at some four multiplications a nanosecond.
+                work::charge(columns + 0.5 * n.powi(3) * (gap as f64).log2().ceil())?;
                 let matrix = matrix.get_or_insert_with(|| map.to_matrix());
                 leap = Some((gap, power_and_sum(matrix, gap).0));
             }
@@ -203,6 +217,7 @@ pub fn at_rounds(map: &dyn LinearMap, start: Vec<f64>, rounds: &[u64], mut see: 
             }
         } else {
             for _ in 0..gap {
+                work::charge(map.work())?;
                 map.apply(&state, &mut next);
                 std::mem::swap(&mut state, &mut next);
             }

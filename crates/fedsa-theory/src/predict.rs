@@ -78,7 +78,7 @@ use super::gauss_markov::{AdditiveRule, GaussMarkov};
 use super::link::LinkLaw;
 use super::markov::Rule;
 use super::stability::{self, ControlVariates, Stability};
-use super::{Accuracy, RoundSetting};
+use super::{Accuracy, RoundSetting, work};
 use fedsa::error::{BadInput, Result};
 use fedsa::linalg;
 use fedsa::methods::control_rule::ControlRule;
@@ -161,7 +161,7 @@ pub fn unknown(why: &str) -> BadInput {
 
 /// The error of what has a closed form that is not computed, and what could be.
 fn takes_too_long(what: &str, help: &str) -> BadInput {
-    BadInput::new("", format!("not computed: {what} takes too long"), help)
+    work::refused(what, help)
 }
 
 fn no_steps() -> BadInput {
@@ -424,6 +424,7 @@ impl<'f> Forecast<'f> {
         if legs > most {
             return Err(takes_too_long("the radius of a round", "fewer distinct agents or features"));
         }
+        work::charge(legs)?;
         let controls = |map: ControlVariates| {
             let map = match self.lost {
                 _ if (link.gain - 1.0).abs() <= 1e-12 => map.moving_by(round.share()),
@@ -439,6 +440,8 @@ impl<'f> Forecast<'f> {
             Drift::Zero => match &link.delay {
                 None => of(super::map::spectral_radius(&round.plain()?.round_map()), d),
                 Some(delay) => {
+                    // Eigenvalues of d complex matrices.
+                    work::charge(8.0 * d * (delay.probabilities.len() as f64).powi(3))?;
                     let radius = stability::delayed_radius(&round.plain()?.pull(), &delay.probabilities);
                     radius.map(|radius| (radius, 30.0 * d * (delay.probabilities.len() as f64).powi(3) + 12.0 * d.powi(3)))
                 }
@@ -562,6 +565,8 @@ impl<'f> Forecast<'f> {
         let rule = self.rule()?;
         if law == Law::Markov {
             self.chains_known(round)?;
+            // With one local step the drifts of a round sum to 0 over all agents: the method is FedLSA, whose joint chain is smaller.
+            let rule = if round.setting.local_steps == 1 { Rule::FedLsa } else { rule };
             return Ok(NoiseSource::Chains(rule));
         }
         match rule {
@@ -618,6 +623,11 @@ impl<'f> Forecast<'f> {
     /// As there.
     pub fn predicted_floor(&self) -> Result<PredictedFloor> {
         let (round, source) = self.floor_known()?;
+        match &source {
+            // Solved by iteration, which counts what it does.
+            NoiseSource::Chains(rule) => self.chains_floor_affordable(&round, *rule)?,
+            _ => work::charge(self.floor_work()?)?,
+        }
         let (systems, setting) = (round.systems, &round.setting);
         let exact = |value| PredictedFloor { value, accuracy: Accuracy::Exact };
         match source {
@@ -714,6 +724,9 @@ impl<'f> Forecast<'f> {
         self.knows_curve_to(rounds.last().copied().unwrap_or(0))?;
         let (round, source) = self.curve_source()?;
         let (systems, setting) = (round.systems, &round.setting);
+        if !matches!(source, NoiseSource::Chains(_)) {
+            work::charge(self.curve_work(0)?)?;
+        }
         match source {
             NoiseSource::Additive(rule, laws) => {
                 return GaussMarkov::new(systems, &laws, self.sampling, setting, rule)?.curve(theta_0, controls, rounds);

@@ -1,4 +1,5 @@
-//! How many bits to give to each eigenvector of a Hessian so that the server's approximation of it is closest (\[T\] section 3.3).
+//! How many bits to give to each eigenvector of a Hessian so that the server's approximation of it is close (\[T\] section 3.3): closest in
+//! expectation among all real numbers of bits, and rounded to whole ones.
 //!
 //! An agent sends the first q eigenvectors of its Hessian, each component of vector i rounded to a grid of cell `D_i = 2^-(b_i - 1)` on
 //! \[-1, 1\] with `b_i` bits, and the server forms `Hhat = sum_{i <= q} lb_i v_i v_i^T + rho I` from what it decodes, with
@@ -13,7 +14,9 @@
 //! the quadratic part is `(a2 - a3) diag(lb^2) + a3 lb lb^T`; eq. 3.18 prints the coefficients the other way round.)
 //!
 //! In `log x` the loss is convex, and the budget is one linear constraint with bounds: [`Allocation::relaxed`] solves it to rounding
-//! error. [`Allocation::bits`] rounds to whole bits within the budget. A vector that has no bit is not sent: it counts among the `i > q`.
+//! error. [`Allocation::bits`] rounds to whole bits within the budget. Only the relaxed problem's solution is closest in expectation: the
+//! loss of whole bits has other minima, and a greedy choice, one bit at a time where it lowers the loss most, may end at another one
+//! with a lower or a higher loss. A vector that has no bit is not sent: it counts among the `i > q`.
 
 /// The coefficients of one agent's problem, for the first q of its eigenvectors.
 #[derive(Debug, Clone, PartialEq)]

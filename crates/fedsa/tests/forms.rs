@@ -1,6 +1,8 @@
 //! Every part of every method in every form, at every reader: an agent or a server takes it, and then as the numbers that it holds, or
 //! refuses it, and is then unchanged. None of it makes an end panic, neither when it is taken nor after a restart.
 
+use std::sync::Arc;
+
 use crate::common::forms::{Reformed, Wire, instead, reformed};
 use crate::common::{self, EXACT, Halves, field, link, method, methods, problems};
 use fedsa::message::{Message, Part};
@@ -15,27 +17,27 @@ const ROUNDS: usize = 3;
 
 /// A federation whose nodes come back from what they saved before each message.
 struct Ends<'a> {
-    field: &'a dyn Field,
-    federation: Federation<'a>,
+    field: &'a Arc<dyn Field>,
+    federation: Federation,
     uplink: &'a Uplink,
     method: &'a dyn MethodSettings,
 }
 
 impl<'a> Ends<'a> {
-    fn new(field: &'a dyn Field, method: &'a dyn MethodSettings, uplink: &'a Uplink) -> Self {
+    fn new(field: &'a Arc<dyn Field>, method: &'a dyn MethodSettings, uplink: &'a Uplink) -> Self {
         let federation = Federation::new(method, uplink, field.weights().to_vec(), SEED, vec![0.0; field.dim()]).unwrap();
         // As [`Halves`] have it.
         let federation = federation.with_root(field.root().unwrap_or(&[]));
         Self { field, federation, uplink, method }
     }
 
-    fn agent(&self, c: usize, saved: &[u8]) -> ClientNode<'a> {
+    fn agent(&self, c: usize, saved: &[u8]) -> ClientNode {
         let mut node = ClientNode::new(&self.federation, self.field, c, c).unwrap();
         node.restore(saved).unwrap();
         node
     }
 
-    fn server(&self, saved: &[u8]) -> ServerNode<'a> {
+    fn server(&self, saved: &[u8]) -> ServerNode {
         let mut server = ServerNode::new(&self.federation).unwrap();
         server.restore(saved).unwrap();
         server
@@ -77,7 +79,7 @@ fn to_server(ends: &Ends<'_>, saved: &[u8], answers: &[(usize, Vec<u8>)], which:
     let wire = Wire { codec: &*ends.uplink.codec, seed: SEED, sender: Some(*agent) };
     let (envelope, message) = wire.read(bytes).expect("an answer");
     let others = || answers.iter().enumerate().filter(|(i, _)| *i != which).map(|(_, answer)| answer.clone());
-    let close = |mut server: ServerNode<'_>| {
+    let close = |mut server: ServerNode| {
         server.close();
         server.theta().to_vec()
     };
@@ -150,10 +152,10 @@ fn agents_and_servers_take_or_refuse_every_part_in_every_form() {
     let (mut combinations, mut taken) = (0, [0; 2]);
     for (field, (_, method)) in first_order.chain(alone) {
         for uplink in links() {
-            if Halves::new(&**field, &*method, &uplink, SEED).is_err() {
+            if Halves::new(field, &*method, &uplink, SEED).is_err() {
                 continue;
             }
-            let by = every_form(&Ends::new(&**field, &*method, &uplink));
+            let by = every_form(&Ends::new(field, &*method, &uplink));
             combinations += 1;
             taken = [taken[0] + by[0], taken[1] + by[1]];
         }
@@ -167,11 +169,11 @@ fn agents_and_servers_take_or_refuse_every_part_in_every_form() {
 fn a_sparse_operator_does_not_stop_a_server_that_keeps_the_last_ones() {
     let field = field(&*common::objectives(2)[0].1, Law::Mean);
     let method = method("fedhsa", r#"{"step_size": 0.05, "local_steps": 2, "missing": "last"}"#);
-    let ends = Ends::new(&*field, &*method, &EXACT);
-    let mut halves = Halves::new(&*field, &*method, &EXACT, SEED).unwrap();
+    let ends = Ends::new(&field, &*method, &EXACT);
+    let mut halves = Halves::new(&field, &*method, &EXACT, SEED).unwrap();
     let Todo::Ask { bytes, .. } = halves.server.open() else { panic!("a question") };
     let answer = halves.nodes[0].handle(&bytes[0]).unwrap().unwrap();
-    let wire = Wire { codec: &*EXACT.codec, seed: SEED, sender: Some(0) };
+    let wire = Wire { codec: &EXACT.codec, seed: SEED, sender: Some(0) };
     let (envelope, answer) = wire.read(&answer).unwrap();
     let body = fedsa::message::Body::Sparse { len: field.dim() as u32, index: vec![1], value: vec![0.5] };
     let sparse = wire.write(&envelope, &Message { parts: vec![(Part::Operator, body)], ..answer });

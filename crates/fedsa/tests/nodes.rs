@@ -1,5 +1,7 @@
 //! What a server node refuses: answers of other settings, and saved states whose answers are none.
 
+use std::sync::Arc;
+
 use crate::common::{self, EXACT, Halves, field, method};
 use fedsa::error::Result;
 use fedsa::message::{Body, Envelope, Message, Part};
@@ -13,20 +15,20 @@ use fedsa::uplink::codec::Exact;
 const SEED: u64 = 5;
 
 /// A server node of three agents at its start.
-fn server<'a>(field: &dyn Field, method: &'a dyn MethodSettings) -> ServerNode<'a> {
-    let federation = Federation::new(method, &*EXACT, field.weights().to_vec(), SEED, vec![0.0; field.dim()]).unwrap();
+fn server<'a>(field: &Arc<dyn Field>, method: &'a dyn MethodSettings) -> ServerNode {
+    let federation = Federation::new(method, &EXACT, field.weights().to_vec(), SEED, vec![0.0; field.dim()]).unwrap();
     ServerNode::new(&federation.with_root(field.root().unwrap_or(&[]))).unwrap()
 }
 
 /// A server node that has asked its first question, and the answers of all agents.
-fn asked<'a>(field: &'a dyn Field, method: &'a dyn MethodSettings, seed: u64) -> (ServerNode<'a>, Vec<(usize, Vec<u8>)>) {
+fn asked<'a>(field: &'a Arc<dyn Field>, method: &'a dyn MethodSettings, seed: u64) -> (ServerNode, Vec<(usize, Vec<u8>)>) {
     let Halves { mut nodes, mut server, .. } = Halves::new(field, method, &EXACT, seed).unwrap();
     let Todo::Ask { to, bytes } = server.open() else { panic!("a round opens with a question") };
     let answers = to.iter().zip(&bytes).map(|(c, bytes)| (*c, nodes[*c].handle(bytes).unwrap().unwrap())).collect();
     (server, answers)
 }
 
-fn take(server: &mut ServerNode<'_>, answer: &(usize, Vec<u8>)) -> Result<()> {
+fn take(server: &mut ServerNode, answer: &(usize, Vec<u8>)) -> Result<()> {
     server.take(answer.0, &answer.1)
 }
 
@@ -39,7 +41,7 @@ fn write(envelope: &Envelope, message: &Message) -> Vec<u8> {
 }
 
 /// Agents whose operators the server could not tell apart from the right ones.
-fn three() -> Box<dyn Field> {
+fn three() -> Arc<dyn Field> {
     field(&*common::objectives(3)[0].1, Law::Mean)
 }
 
@@ -49,10 +51,10 @@ fn an_answer_of_other_settings_is_refused_and_changes_nothing() {
     for kind in ["fedlsa", "scafflsa", "fedhsa"] {
         let with = |eta: f64| method(kind, &format!(r#"{{"step_size": {eta}, "local_steps": 2}}"#));
         let (right, other) = (with(0.05), with(0.06));
-        let (mut server, answers) = asked(&*field, &*right, SEED);
+        let (mut server, answers) = asked(&field, &*right, SEED);
         let before = server.save();
-        let (_, other_step) = asked(&*field, &*other, SEED);
-        let (_, other_seed) = asked(&*field, &*right, SEED + 1);
+        let (_, other_step) = asked(&field, &*other, SEED);
+        let (_, other_seed) = asked(&field, &*right, SEED + 1);
         for foreign in other_step.iter().chain(&other_seed) {
             assert!(take(&mut server, foreign).unwrap_err().to_string().contains("settings"), "{kind}");
         }
@@ -93,7 +95,7 @@ fn a_saved_server_with_an_answer_that_could_not_have_been_taken_is_refused() {
         ("fednl", r#"{"compressor": "top-k", "k": 2, "first_hessian": "mu-identity", "mu": 0.5}"#),
     ] {
         let method = method(kind, settings);
-        let (mut asking, answers) = asked(&*field, &*method, SEED);
+        let (mut asking, answers) = asked(&field, &*method, SEED);
         take(&mut asking, &answers[1]).unwrap();
         let state = asking.save();
         let (_, Message { parts, .. }) = read(&answers[1].1);
@@ -115,13 +117,13 @@ fn a_saved_server_with_an_answer_that_could_not_have_been_taken_is_refused() {
             hostile.push(with(&|parts| parts[place].1 = Body::Numbers(vec![-1.0, 0.0])));
         }
         for (i, bytes) in hostile.iter().enumerate() {
-            let mut server = server(&*field, &*method);
+            let mut server = server(&field, &*method);
             let before = server.save();
             assert!(server.restore(bytes).is_err(), "{kind}, change {i}");
             assert_eq!(server.save(), before, "{kind}, change {i}");
         }
         // The other numbers of a valid answer, and the state itself, are restored.
-        let mut server = server(&*field, &*method);
+        let mut server = server(&field, &*method);
         let other = with(&|parts| parts[0].1 = Body::Numbers(vec![0.5; d]));
         server.restore(&other).unwrap();
         assert_eq!(server.save(), other, "{kind}");

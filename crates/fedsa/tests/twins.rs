@@ -5,6 +5,8 @@
 //! what both use. Only operators and random draws come from the library: the twin reads samples from the problem one by one,
 //! and opens the streams of losses, budgets and participants.
 
+use std::sync::Arc;
+
 use crate::common::{InMemory, link, method, run};
 use fedsa::kernel::{Isa, Lanes, flat};
 use fedsa::problem::features::FeatureSpec;
@@ -23,7 +25,7 @@ const MOVED: f64 = 0.05;
 
 /// TD(0) on logs of random transitions: nineteen agents of unequal weight, so that a sum has three blocks
 /// of eight, the last of which is not full.
-pub fn nineteen(kind: Law, batch: usize) -> Box<dyn Field> {
+pub fn nineteen(kind: Law, batch: usize) -> Arc<dyn Field> {
     const LENGTHS: [usize; 19] = [5, 40, 75, 11, 23, 8, 60, 17, 31, 90, 14, 6, 52, 27, 9, 70, 19, 33, 12];
     let mut draws = stream(8, Purpose::Fresh, 0, 0);
     let mut numbers = |n: usize| (0..n).map(|_| draws.normal()).collect::<Vec<f64>>();
@@ -231,7 +233,7 @@ struct Agent {
 }
 
 struct Twin<'a> {
-    field: &'a dyn Field,
+    field: &'a Arc<dyn Field>,
     settings: Settings,
     link: Link,
     agents: Vec<Agent>,
@@ -255,7 +257,7 @@ impl Sent {
 }
 
 impl<'a> Twin<'a> {
-    fn new(field: &'a dyn Field, settings: Settings, link: Link) -> Self {
+    fn new(field: &'a Arc<dyn Field>, settings: Settings, link: Link) -> Self {
         let d = field.dim();
         let agent = |c: usize| {
             let mut lanes = Lanes::new(d, field.chain_len());
@@ -406,7 +408,7 @@ fn add(to: &mut [f64], factor: f64, x: &[f64]) {
 }
 
 /// Runs the engine and the twin, and compares every round. Returns how far theta has come.
-fn compare(field: &dyn Field, settings: Settings, link: Link) -> f64 {
+fn compare(field: &Arc<dyn Field>, settings: Settings, link: Link) -> f64 {
     let (kind, json) = settings.json();
     let (method, uplink) = (method(kind, &json), link.uplink());
     let mut engine = run(field, &*method, &uplink, SEED);
@@ -433,7 +435,7 @@ fn compare_all(rules: &[Rule], links: &[Link], participants: &[Option<usize>]) {
             for sizes in SIZES {
                 for (rule, participants) in rules.iter().flat_map(|rule| participants.iter().map(move |m| (*rule, *m))) {
                     let alpha_g = if participants.is_none() { 0.8 } else { 1.0 };
-                    let moved = compare(&*field, Settings { rule, sizes, steps: 4, alpha_g, participants }, *link);
+                    let moved = compare(&field, Settings { rule, sizes, steps: 4, alpha_g, participants }, *link);
                     assert!(moved > MOVED, "theta has hardly moved, so that little was compared: {moved:e}");
                 }
             }
@@ -473,7 +475,7 @@ fn scafflsa_with_random_talk_is_its_slow_twin() {
         let field = nineteen(law, 1);
         for link in LINKS {
             let settings = Settings { rule, sizes: SIZES[0], steps: 0, alpha_g: 1.0, participants: None };
-            assert!(compare(&*field, settings, link) > MOVED);
+            assert!(compare(&field, settings, link) > MOVED);
         }
     }
 }
@@ -496,7 +498,7 @@ fn batches_are_means_of_as_many_samples_in_the_twin_too() {
     for law in [Law::Iid, Law::Markov] {
         let field = nineteen(law, 3);
         for rule in [Rule::FedLsa, scafflsa(Share::Acknowledged, 1.0), Rule::FedHsa { fresh: true, last: false }] {
-            compare(&*field, Settings { rule, sizes: SIZES[1], steps: 3, alpha_g: 1.0, participants: Some(9) }, TIGHT);
+            compare(&field, Settings { rule, sizes: SIZES[1], steps: 3, alpha_g: 1.0, participants: Some(9) }, TIGHT);
         }
     }
 }
@@ -511,9 +513,9 @@ fn a_round_over_a_delay_passes_over_all_of_its_samples() {
     for batch in [1, 3] {
         let field = nineteen(Law::Markov, batch);
         let method = method("fedlsa", r#"{"step_size": 0.07, "local_steps": 3}"#);
-        let mut engine = run(&*field, &*method, &uplink, SEED);
+        let mut engine = run(&field, &*method, &uplink, SEED);
         let settings = Settings { rule: Rule::FedLsa, sizes: SIZES[0], steps: STEPS, alpha_g: 1.0, participants: None };
-        let mut twin = Twin::new(&*field, settings, CLEAR);
+        let mut twin = Twin::new(&field, settings, CLEAR);
         let mut directions: Vec<Vec<f64>> = Vec::new();
         for t in 0..ROUNDS {
             // The mean direction at this round's model, for which the trajectories advance as they would without delay.

@@ -1,5 +1,7 @@
 //! Slow twins of methods whose agents compute alone: LSTD, FedNL, and backtracking line searches, in plain loops from their formulas.
 
+use std::sync::Arc;
+
 use crate::common::{field, linear, link, method, run};
 use crate::twins::{differ_by_rounding, nineteen};
 use fedsa::kernel::Isa;
@@ -46,7 +48,7 @@ fn participants(m: Option<usize>, n: usize, t: u64) -> Vec<usize> {
 }
 
 /// `A_c` and `b_c` of an agent whose mean operator is `b_c - A_c theta`.
-fn system(field: &dyn Field, c: usize) -> (Vec<Vec<f64>>, Vec<f64>) {
+fn system(field: &Arc<dyn Field>, c: usize) -> (Vec<Vec<f64>>, Vec<f64>) {
     let d = field.dim();
     let at = |theta: &[f64]| {
         let mut g = vec![0.0; d];
@@ -64,13 +66,13 @@ fn system(field: &dyn Field, c: usize) -> (Vec<Vec<f64>>, Vec<f64>) {
 fn lstd_is_its_slow_twin() {
     let field = nineteen(Law::Mean, 1);
     let (n, d, p) = (field.agents(), field.dim(), field.weights().to_vec());
-    let systems: Vec<_> = (0..n).map(|c| system(&*field, c)).collect();
+    let systems: Vec<_> = (0..n).map(|c| system(&field, c)).collect();
     for success in [1.0, 0.5] {
         let uplink = link(r#"{"kind": "exact"}"#, false, &[&format!(r#"{{"kind": "erasure", "success": {success}}}"#)]).unwrap();
         for m in [None, Some(4)] {
             let settings = m.map_or("{}".into(), |m: usize| format!(r#"{{"participants": {m}}}"#));
             let method = method("lstd", &settings);
-            let mut engine = run(&*field, &*method, &uplink, SEED);
+            let mut engine = run(&field, &*method, &uplink, SEED);
             let (mut a, mut b) = (vec![vec![0.0; d]; d], vec![0.0; d]);
             for t in 0..8 {
                 engine.step();
@@ -114,7 +116,7 @@ const N: usize = 5;
 const D: usize = 3;
 
 /// Quadratic objectives `theta^T A_c theta / 2 - b_c^T theta` of five agents of unequal weight, with positive definite `A_c` that differ.
-fn quadratics() -> Box<dyn Field> {
+fn quadratics() -> Arc<dyn Field> {
     let mut draws = stream(4, Purpose::Fresh, 1, 0);
     let mut a = Vec::new();
     for _ in 0..N {
@@ -162,7 +164,7 @@ struct Known {
 fn fednl_is_its_slow_twin() {
     let field = quadratics();
     let p = field.weights().to_vec();
-    let systems: Vec<_> = (0..N).map(|c| system(&*field, c)).collect();
+    let systems: Vec<_> = (0..N).map(|c| system(&field, c)).collect();
     let mu = 0.5;
     for (rate, k, m) in [(1.0, 2, None), (0.4, 2, None), (0.4, 6, None), (0.7, 1, Some(2)), (1.0, 3, Some(4))] {
         let partial = m.map_or(String::new(), |m: usize| format!(r#", "participants": {m}"#));
@@ -172,7 +174,7 @@ fn fednl_is_its_slow_twin() {
         );
         let method = method("fednl", &settings);
         let uplink = link(r#"{"kind": "exact"}"#, false, &[]).unwrap();
-        let mut engine = run(&*field, &*method, &uplink, SEED);
+        let mut engine = run(&field, &*method, &uplink, SEED);
         let mut theta = vec![0.0; D];
         let identity = |mu: f64| (0..D).map(|i| (0..D).map(|j| if i == j { mu } else { 0.0 }).collect()).collect();
         let known = Known { learned: identity(mu), distance: 0.0, model: vec![0.0; D], gradient: vec![0.0; D] };
@@ -231,7 +233,7 @@ fn armijos_constant_decides_between_neighbouring_steps() {
         let field = field(&linear(&[([[a]], [0.0]), ([[a]], [0.0])]), Law::Mean);
         let method = method("gd", &format!(r#"{{"longest_step": {longest}, "decrease": {alpha}}}"#));
         let start = 3.0;
-        let mut engine = crate::common::run_from(&*field, &*method, SEED, &[start]);
+        let mut engine = crate::common::run_from(&field, &*method, SEED, &[start]);
         engine.step();
         let mut s = 1.0;
         while s * longest * a > 2.0 * (1.0 - alpha) {

@@ -267,6 +267,11 @@ fn unit(delay: usize) -> Vec<f64> {
 struct Joint<'a>(&'a DelayedMse);
 
 impl LinearMap for Joint<'_> {
+    fn work(&self) -> f64 {
+        let (d, n) = (self.0.dim() as f64, (self.0.dim() * (self.0.delay + 1)) as f64);
+        d * d * n + (0.5 * d * d).powi(2) + 3.0 * n * n
+    }
+
     fn dim(&self) -> usize {
         packed_len(self.0.dim() * (self.0.delay + 1))
     }

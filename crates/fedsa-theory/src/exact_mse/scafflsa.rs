@@ -323,6 +323,12 @@ impl LinearMap for ScafflsaMse {
     fn apply(&self, x: &[f64], out: &mut [f64]) {
         out.copy_from_slice(&self.advance(&self.second(x)).flat());
     }
+
+    fn work(&self) -> f64 {
+        // Some twenty passes over the moments cost more than the products.
+        let (side, kinds, d) = (self.side() as f64, self.classes.len() as f64, self.dim as f64);
+        side.powi(2) * (20.0 + 8.0 * d) + kinds * (2.0 * d + 1.0) * (d + 1.0) * 0.5 * d * (d + 1.0)
+    }
 }
 
 /// The map of second moments on the numbers that determine them: symmetric matrices are packed, the mean control of the last class
@@ -387,6 +393,10 @@ impl LinearMap for Reduced {
     fn apply(&self, x: &[f64], out: &mut [f64]) {
         out.copy_from_slice(&self.of(&self.0.advance(&self.expanded(x))));
     }
+
+    fn work(&self) -> f64 {
+        self.0.work()
+    }
 }
 
 /// The linear part of the map of second moments, on symmetric matrices.
@@ -411,6 +421,10 @@ impl LinearMap for Homogeneous<'_> {
             state.y[(last, i)] = 0.0;
         }
         out.copy_from_slice(&self.0.advance(&state).flat());
+    }
+
+    fn work(&self) -> f64 {
+        self.0.work()
     }
 }
 

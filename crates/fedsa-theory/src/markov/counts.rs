@@ -129,6 +129,11 @@ impl Counts {
         self
     }
 
+    /// About how many multiplications a round of the second moments takes, one a nanosecond.
+    pub(crate) fn work(&self) -> f64 {
+        self.map().second_work()
+    }
+
     /// The floor of chains that start from their stationary laws.
     ///
     /// # Errors
@@ -177,6 +182,17 @@ impl CellMap for Counts {
 
     fn mean(&self, x: &[f64], out: &mut [f64]) {
         self.sum(&self.means, self.dim + 1, x, out);
+    }
+
+    fn second_work(&self) -> f64 {
+        let width = packed_len(self.dim + 1) as f64;
+        let of = |term: &Term| {
+            let (number, states) = (term.rest.iter().product::<usize>() as f64, term.cells.len() as f64);
+            // What the agents that act do, and the moves of the others along each class.
+            let moves: f64 = term.rest.iter().map(|side| *side as f64).sum();
+            states * number * width * (states * width + moves)
+        };
+        self.seconds.iter().map(of).sum()
     }
 
     fn second(&self, x: &[f64], out: &mut [f64]) {

@@ -20,6 +20,19 @@
 //! | [`closure`] | any number of agents; SCAFFLSA with (N+1) d up to about 60 | closure: relative error about `eps^2`, usually far below 1% |
 //! | [`leading_order`] | all | leading order in eta: relative error O(eta), often 10 to 50% at steps in use |
 //!
+//! Settings in which a method is another one, or a closure neglects nothing, are computed and labelled as what they are:
+//!
+//! | setting (all agents, clear link) | is |
+//! | --- | --- |
+//! | one agent, any method and H | FedLSA: [`one_agent`], exact |
+//! | H = 1, FedHSA and SCAFFLSA | FedLSA: the drifts sum to 0 over the agents |
+//! | matrices that are not random, any method | the closure is exact (`eps^2 = 0`) |
+//! | independent samples of states, FedLSA and SCAFFLSA | the closure is exact (`eps^2 = 0`) |
+//!
+//! Two settings do not reduce under Markov samples, and are not known: FedLin with H = 1, whose second sample of a round moves the chain
+//! once more (with independent samples it is FedLSA in law), and SCAFFLSA with random talk of probability 1, which is FedLSA and is not
+//! recognised. The closure of FedHSA is exact for independent samples too, but its `eps^2` counts the sample that it holds for H steps.
+//!
 //! A second moment that is split by the state of one agent only does not have a closed recursion: given theta_t, which has
 //! averaged the pasts of all agents, their states are dependent.
 

@@ -45,6 +45,11 @@ impl OneAgent {
         &self.step
     }
 
+    /// About how many multiplications a step of the second moments takes, one a nanosecond; 0 for a cycle, which is solved by its orbit.
+    pub(crate) fn work(&self) -> f64 {
+        if self.cycle.is_some() { 0.0 } else { self.map().second_work() }
+    }
+
     /// The floor of a chain that starts from the stationary law, which matters for periodic chains only. That of a deterministic
     /// cycle, such as a log that is replayed, is the mean over its orbit, of any length.
     ///

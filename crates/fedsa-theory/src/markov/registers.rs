@@ -242,6 +242,23 @@ impl CellMap for RoundMap {
     fn law(&self) -> &[f64] {
         &self.law
     }
+    fn second_work(&self) -> f64 {
+        let moves = |c: usize| self.chains[c].samples.iter().flatten().map(|sample| (1.0, sample.moves.len() as f64));
+        let each = |c: usize| moves(c).fold((0.0, 0.0), |(a, b), (x, y)| (a + x, b + y));
+        let (d, n, cells) = (self.dim as f64, self.side as f64, self.cells as f64);
+        let of = |instruction: &Instruction| match instruction {
+            Instruction::Combine { terms, .. } => cells * d * n * (terms.len() as f64 + 3.0),
+            Instruction::Sample { agent, .. } => {
+                let (samples, targets) = each(*agent);
+                let share = cells / self.chains[*agent].states as f64;
+                // The changed rows and columns and a copy of the cell for each sample, and its sum with each cell that it moves to.
+                share * (samples * (d * n * (d + 4.0) + d * d * (d + 2.0) + n * n + 40.0 * d) + targets * n * n)
+            }
+        };
+        // Rows are added at some two numbers a nanosecond. Cells are unpacked and packed.
+        0.6 * self.round.iter().map(of).sum::<f64>() + 2.0 * cells * n * n
+    }
+
     fn second(&self, x: &[f64], out: &mut [f64]) {
         let (n, size, m) = (self.side, self.side * self.side, self.lasting() + 1);
         let packed = packed_len(m);

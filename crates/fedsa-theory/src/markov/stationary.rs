@@ -24,6 +24,8 @@ pub(super) trait CellMap: Sync {
     fn mean(&self, x: &[f64], out: &mut [f64]);
     /// One round of the packed `E[(y, 1) (y, 1)^T 1{cell}]`, `(n+1)(n+2)/2` numbers a cell.
     fn second(&self, x: &[f64], out: &mut [f64]);
+    /// About how many multiplications a round of the second moments takes, one a nanosecond.
+    fn second_work(&self) -> f64;
 }
 
 /// The map of means without constants.
@@ -37,6 +39,11 @@ impl LinearMap for Means<'_> {
     fn apply(&self, x: &[f64], out: &mut [f64]) {
         let n = self.0.lasting();
         self.0.on(x, out, n, n + 1, |x, out| self.0.mean(x, out));
+    }
+
+    fn work(&self) -> f64 {
+        // Vectors in place of matrices.
+        2.0 * self.0.second_work() / (self.0.lasting() + 1) as f64
     }
 }
 
@@ -52,6 +59,10 @@ impl LinearMap for Seconds<'_> {
         let n = self.0.lasting();
         self.0.on(x, out, packed_len(n), packed_len(n + 1), |x, out| self.0.second(x, out));
     }
+
+    fn work(&self) -> f64 {
+        self.0.second_work()
+    }
 }
 
 /// The map of second moments with means and constants.
@@ -64,6 +75,10 @@ impl LinearMap for All<'_> {
 
     fn apply(&self, x: &[f64], out: &mut [f64]) {
         self.0.second(x, out);
+    }
+
+    fn work(&self) -> f64 {
+        self.0.second_work()
     }
 }
 

@@ -12,7 +12,7 @@ use crate::markov::joint::{self, Joint};
 use crate::markov::leading_order::LeadingOrder;
 use crate::markov::one_agent::OneAgent;
 use crate::markov::{AgentClass, MarkovAgent, MarkovFloor, Rule};
-use crate::{Accuracy, RoundSetting};
+use crate::{Accuracy, RoundSetting, work};
 use fedsa::error::{BadInput, Result};
 use fedsa::linalg;
 use fedsa::sampling::ChainStart;
@@ -30,6 +30,9 @@ const MOST_NUMBERS: f64 = 4e6;
 /// The products of a round's map with a vector that a solution by iteration takes.
 const PRODUCTS: f64 = 200.0;
 
+/// Hardly a floor takes fewer rounds of the map of second moments.
+const FEWEST: f64 = 80.0;
+
 /// The way to a floor.
 enum Way {
     /// The chain of one agent.
@@ -46,10 +49,16 @@ impl Way {
     /// How what comes this way is known.
     fn accuracy(&self, classes: &[AgentClass], setting: &RoundSetting, rule: Rule) -> Result<Accuracy> {
         match self {
-            Way::Closure => Ok(Accuracy::Closure { eps_squared: closure::eps_squared(classes, setting, rule)? }),
+            Way::Closure => Ok(of_closure(closure::eps_squared(classes, setting, rule)?)),
             Way::OneAgent | Way::Joint | Way::Counts => Ok(Accuracy::Exact),
         }
     }
+}
+
+/// How a closure's floor is known. What it neglects has the factor `eps^2`: it is exact where that is 0 to rounding, because the agents'
+/// matrices are not random (any method), or because the states of a chain are independent (samples of states; FedLSA and SCAFFLSA).
+fn of_closure(eps_squared: f64) -> Accuracy {
+    if eps_squared <= f64::EPSILON { Accuracy::Exact } else { Accuracy::Closure { eps_squared } }
 }
 
 /// What leading order says about a floor under Markov samples.
@@ -148,11 +157,7 @@ impl Forecast<'_> {
         if unknowns <= JOINT_UNKNOWNS && self.joint_work(round, rule, &classes) <= MOST_WORK {
             return Ok((Way::Joint, classes));
         }
-        // With one local step all methods are FedLSA.
-        if (rule == Rule::FedLsa || setting.local_steps == 1)
-            && counts::reaches(&classes, COUNT_UNKNOWNS)
-            && self.counts_work(round, &classes) <= MOST_WORK
-        {
+        if rule == Rule::FedLsa && counts::reaches(&classes, COUNT_UNKNOWNS) && self.counts_work(round, &classes) <= MOST_WORK {
             return Ok((Way::Counts, classes));
         }
         if self.batch() > 1 {
@@ -218,6 +223,27 @@ impl Forecast<'_> {
         self.way(round, rule).map(|_| ())
     }
 
+    /// Checks that a floor is likely to be found with what work is left. It takes some hundred rounds of the map, more near the edge of
+    /// stability and for small steps.
+    pub(super) fn chains_floor_affordable(&self, round: &Round<'_, '_>, rule: Rule) -> Result<()> {
+        if work::left().is_infinite() {
+            return Ok(());
+        }
+        let (way, classes) = self.way(round, rule)?;
+        let setting = &round.setting;
+        let least = match way {
+            Way::OneAgent => FEWEST * OneAgent::new(&classes[0].agent, setting.step_size, self.batch())?.work(),
+            Way::Joint => FEWEST * Joint::new(&classes, setting, rule, self.batch())?.work(),
+            Way::Counts => FEWEST * Counts::new(&classes, setting, self.batch())?.work(),
+            Way::Closure => 0.5 * Closure::work(&classes, setting, rule),
+        };
+        if least > work::left() {
+            let what = format!("the mean-square error under Markov samples (at least {least:.0e} multiplications)");
+            return Err(takes_too_long(&what, "fewer agents, states, features, local steps or samples a step"));
+        }
+        Ok(())
+    }
+
     pub(super) fn chains_floor(&self, round: &Round<'_, '_>, rule: Rule) -> Result<PredictedFloor> {
         let (way, classes) = self.way(round, rule)?;
         let setting = &round.setting;
@@ -228,7 +254,7 @@ impl Forecast<'_> {
             Way::Counts => Counts::new(&classes, setting, self.batch())?.floor().map(exact),
             Way::Closure => {
                 let closure = Closure::new(&classes, setting, rule)?;
-                let accuracy = Accuracy::Closure { eps_squared: closure.eps_squared() };
+                let accuracy = of_closure(closure.eps_squared());
                 Ok(PredictedFloor { value: mean_square(closure.floor()?), accuracy })
             }
         }
@@ -377,4 +403,45 @@ fn long_curve(last: u64) -> BadInput {
 fn mean_square(floor: MarkovFloor) -> MeanSquare {
     let noise = floor.noise();
     MeanSquare { bias: floor.bias, noise: noise.max(0.0) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fedsa::kernel::Isa;
+    use fedsa::methods::fedhsa::FedHsa;
+    use fedsa::methods::fedlsa::FedLsa;
+    use fedsa::methods::scafflsa::Scafflsa;
+    use fedsa::methods::{MethodSettings as _, Shape};
+    use fedsa::problem::garnet::Garnet;
+    use fedsa::problem::{NoFiles, ProblemSettings as _};
+    use fedsa::sampling::{Law, Sampling};
+
+    /// Up to 1331 joint states: 7986 unknowns of FedLSA, 59,895 with control variates.
+    #[test]
+    fn with_one_local_step_all_methods_are_fedlsa() {
+        let garnet = Garnet { agents: 3, states: 11, features: 3, min_class: Some(2), seed: 3, ..Garnet::default() };
+        let sampling = Sampling { kind: Law::Markov, ..Sampling::default() };
+        let field = garnet.field(&NoFiles, sampling, Isa::best()).unwrap();
+        let of = |shape: Shape| Forecast::new(&*field, shape);
+        let (plain, rounds) = (of(FedLsa::new(0.1, 1).shape()), [1, 5, 30]);
+        let want = plain.predicted_floor().unwrap();
+        assert_eq!(want.accuracy, Accuracy::Exact);
+        let curve = plain.curve(&[1.0; 3], &InitialControls::Zero, &rounds).unwrap();
+        for shape in [Scafflsa::new(0.1, 1).shape(), FedHsa::new(0.1, 1).shape()] {
+            let one = of(shape);
+            assert_eq!((one.predicted_floor().unwrap(), one.floor_accuracy().unwrap()), (want.clone(), Accuracy::Exact));
+            assert_eq!(one.curve(&[1.0; 3], &InitialControls::Zero, &rounds).unwrap(), curve);
+            assert_eq!(one.floor_work().unwrap(), plain.floor_work().unwrap());
+        }
+        // With more steps the controls matter, and the joint chain with them is too large.
+        let two = of(Scafflsa::new(0.1, 2).shape());
+        assert!(matches!(two.floor_accuracy().unwrap(), Accuracy::Closure { eps_squared } if eps_squared > 0.0));
+    }
+
+    #[test]
+    fn a_closure_that_neglects_nothing_is_exact() {
+        assert_eq!([of_closure(0.0), of_closure(1e-17)], [Accuracy::Exact; 2]);
+        assert_eq!(of_closure(1e-15), Accuracy::Closure { eps_squared: 1e-15 });
+    }
 }

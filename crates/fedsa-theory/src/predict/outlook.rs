@@ -4,6 +4,7 @@ use super::{EXACT_DIM, Forecast, MEAN_SQUARE_STATE, MEAN_SQUARE_WORK, NoiseSourc
 use crate::exact_mse::{DelayedMse, FedHsaMse, FedLsaMse, InitialControls, ScafflsaMse};
 use crate::markov::one_agent::OneAgent;
 use crate::stability::Stability;
+use crate::work;
 use fedsa::error::Result;
 use fedsa::methods::Drift;
 use fedsa::problem::systems::{Moments, Systems};
@@ -165,9 +166,11 @@ impl<'f> MeanSquareRadius<'f> {
     /// The radius with the step size of `of`, a forecast for the same method on the same problem over the same link.
     ///
     /// # Errors
-    /// When the eigenvalues cannot be computed.
+    /// When the eigenvalues cannot be computed, or take more work than [`crate::work::within`] allows.
     pub fn at(&self, of: &Forecast<'_>) -> Result<f64> {
         let round = of.linear()?;
+        // Products of small matrices take a quarter of a nanosecond a multiplication.
+        work::charge(0.25 * of.mean_square_work(of.local_steps().max(1.0), 0.0)?)?;
         let (systems, moments, batch) = match &self.0 {
             Map::Additive => return of.radius().map(|radius| radius * radius),
             Map::OneAgent => {

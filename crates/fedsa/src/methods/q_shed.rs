@@ -10,8 +10,8 @@
 //!            theta_{t+1} = theta_t + s p, s by backtracking on the agents' losses                         (second exchange)
 //! ```
 //!
-//! **Bits** go to the vectors where they bring Hhat_c closest to H_c in expectation: `crate::bit_allocation`, with corrections of the
-//! source. `crate::nested_grid` describes the quantiser. Decoded vectors are not normalised, as in the source: the model of the loss
+//! **Bits** are those that bring Hhat_c closest to H_c in expectation if they may be any real numbers, rounded to whole bits within the
+//! budget: `crate::bit_allocation`, with corrections of the source. Of whole bits they need not be the best. `crate::nested_grid` describes the quantiser. Decoded vectors are not normalised, as in the source: the model of the loss
 //! counts on errors of mean 0. As `l_j >= rho_c > 0`, Hhat_c is positive definite whatever the bits are; where Hhat is singular to
 //! working precision, the step is minus the gradient, as in SHED. Eigenvalues that are negative or below `1e-12 l_1` count as `1e-12 l_1`.
 //!

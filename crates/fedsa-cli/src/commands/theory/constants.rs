@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use fedsa_experiment::numbers;
-use serde_json::Value as Json;
+use fedsa_experiment::theory::Problem;
 
 use super::text::{Page, row, sentence};
 
@@ -105,19 +105,20 @@ const ALL: &[Explained] = &[
     ),
 ];
 
-/// The constants of a problem, as [`super::problem`] lists them and [`super::explain`] completes them. The meaning of those in
-/// `explained` was given before; the others join them.
-pub fn constants(page: &mut Page, problem: &Json, explained: &mut BTreeSet<&'static str>) {
+/// The constants of a problem. The meaning of those in `explained` was given before; the others join them.
+pub fn constants(page: &mut Page, problem: &Problem, explained: &mut BTreeSet<&'static str>) {
     let (mut rows, mut unknown) = (Vec::new(), BTreeMap::<String, Vec<&str>>::new());
     for Explained { table, key, symbol, meaning } in ALL {
-        let value = if table.is_empty() { problem.get(*key) } else { problem.get(*table).and_then(|table| table.get(*key)) };
-        let text = match value {
-            None => continue,
-            Some(Json::String(why)) => {
-                unknown.entry(why.clone()).or_default().push(symbol);
+        let numbers = &problem.numbers;
+        let value = if table.is_empty() { numbers.get(*key) } else { numbers.get(*table).and_then(|table| table.get(*key)) };
+        let Some(value) = value else { continue };
+        let text = match (value.as_f64(), problem.reason(&format!("{table}.{key}"))) {
+            (Some(x), _) => numbers::number(x),
+            (None, Some(why)) if !problem.is_infinite(&format!("{table}.{key}")) => {
+                unknown.entry(format!("not known: {why}")).or_default().push(symbol);
                 String::new()
             }
-            Some(value) => value.as_f64().map_or("not finite".into(), numbers::number),
+            (None, _) => "not finite".into(),
         };
         let meaning = if explained.insert(symbol) { meaning } else { "" };
         // A constant that is not known is listed for its meaning.
@@ -125,8 +126,8 @@ pub fn constants(page: &mut Page, problem: &Json, explained: &mut BTreeSet<&'sta
             rows.push(row(&[symbol, &text, meaning]));
         }
     }
-    // Whole tables that are not known have a reason in their place.
-    let reasons: Vec<&str> = ["monotone", "constants"].into_iter().filter_map(|table| problem.get(table)?.as_str()).collect();
+    // Whole tables that are not known have a reason.
+    let reasons: Vec<&str> = ["monotone", "constants"].into_iter().filter_map(|table| problem.reason(table)).collect();
     if rows.is_empty() && reasons.is_empty() {
         return;
     }

@@ -1,62 +1,16 @@
 //! What is known of methods with gradients and Hessians: rates that follow from the eigenvalues of the agents' Hessians.
 
-use fedsa::linalg;
-use fedsa::problem::Field;
 use fedsa_experiment::Plan;
 use fedsa_experiment::numbers::{about, number};
+use fedsa_experiment::theory::{Curvature, Method};
 use fedsa_theory::shed;
-use rayon::prelude::*;
 use serde_json::Value as Json;
 
 use super::text::{Page, row};
 
-/// The most multiplications of the agents' eigenvalues.
-const MOST_WORK: f64 = 1e10;
-
-/// The eigenvalues of Hessians at theta*.
-struct Curvature {
-    /// The least and the largest of the mean Hessian.
-    least: f64,
-    largest: f64,
-    /// Each agent's weight and eigenvalues, in decreasing order.
-    agents: Vec<(f64, Vec<f64>)>,
-    /// Whether the losses are quadratic.
-    is_quadratic: bool,
-}
-
-impl Curvature {
-    fn of(field: &dyn Field) -> Result<Self, String> {
-        let objective = field.facts().objective().ok_or("the operators are not minus gradients of losses")?;
-        let root = field.solution().map_err(|why| format!("theta* is not known: {why}"))?;
-        let (n, d) = (field.agents(), field.dim());
-        if 30.0 * (n as f64 + 1.0) * (d as f64).powi(3) > MOST_WORK {
-            return Err(format!("the eigenvalues of {n} Hessians of {d} components take too long"));
-        }
-        let values = |h: &linalg::Mat<f64>| -> Result<Vec<f64>, String> {
-            let mut values: Vec<f64> = linalg::eigenvalues(h).map_err(|e| e.what)?.into_iter().map(|(re, _)| re).collect();
-            values.sort_by(|a, b| b.total_cmp(a));
-            Ok(values)
-        };
-        let hessian = |c: usize| {
-            let mut out = linalg::Mat::<f64>::zeros(d, d);
-            objective.hessian(c, &root.theta, &mut out);
-            out
-        };
-        let all: Vec<linalg::Mat<f64>> = (0..n).into_par_iter().map(hessian).collect();
-        let mut mean = linalg::Mat::<f64>::zeros(d, d);
-        for (h, p) in all.iter().zip(field.weights()) {
-            (0..d).for_each(|j| linalg::add_scaled(mean.col_as_slice_mut(j), *p, h.col_as_slice(j)));
-        }
-        let of_mean = values(&mean)?;
-        let agents = all.par_iter().zip(field.weights()).map(|(h, p)| Ok((*p, values(h)?))).collect::<Result<Vec<_>, String>>()?;
-        let is_quadratic = field.facts().linear_operators().is_some() || field.systems().is_some();
-        Ok(Self { least: of_mean[d - 1], largest: of_mean[0], agents, is_quadratic })
-    }
-}
-
 /// What is known of the rate of a method without local steps.
-pub fn rates(page: &mut Page, plan: &Plan, cell: usize) {
-    let (planned, field) = (&plan.cells[cell], plan.field(cell));
+pub fn rates(page: &mut Page, plan: &Plan, known: &Method) {
+    let (planned, field) = (&plan.cells[known.cell], plan.field(known.cell));
     let settings = serde_json::to_value(&*planned.method.settings).unwrap_or(Json::Null);
     match planned.method.kind {
         "lstd" => {
@@ -73,14 +27,15 @@ pub fn rates(page: &mut Page, plan: &Plan, cell: usize) {
         }
         _ => {}
     }
-    let curvature = match Curvature::of(field) {
-        Ok(curvature) => curvature,
-        Err(why) => {
-            page.paragraph(&format!("Rates would follow from the eigenvalues of the Hessians, which are not known: {why}."));
+    let curvature = match &known.curvature {
+        Some(Ok(curvature)) => curvature,
+        Some(Err(reason)) => {
+            page.paragraph(&format!("Rates would follow from the eigenvalues of the Hessians, which are not known: {}.", reason.text));
             return;
         }
+        None => return,
     };
-    let Curvature { least, largest, is_quadratic, .. } = curvature;
+    let Curvature { least, largest, is_quadratic, .. } = *curvature;
     page.paragraph(&format!(
         "Known: the Hessian of the mean loss at theta* has eigenvalues from mu = {} to L = {}, a condition number of {}.",
         number(least),
@@ -94,7 +49,7 @@ pub fn rates(page: &mut Page, plan: &Plan, cell: usize) {
     };
     page.paragraph(loss);
     match planned.method.kind {
-        "shed" => eigenpairs(page, &curvature, &settings),
+        "shed" => eigenpairs(page, curvature, &settings),
         "newton" if is_quadratic => page.paragraph("A full Newton step is exact on quadratic losses: one round."),
         "newton" => page.paragraph(
             "Near theta* the distance is squared in every round, times a constant that needs the Lipschitz constant of the Hessian, which fedsa does \

@@ -2,22 +2,21 @@
 
 use std::collections::BTreeSet;
 
-use fedsa::error::BadInput;
 use fedsa::linalg;
 use fedsa::methods::Drift;
 use fedsa::problem::Field;
 use fedsa::sampling::Law;
 use fedsa::schedule::StepSize;
 use fedsa::uplink::medium::bit_budget::BitBudget;
-use fedsa_experiment::numbers::{self, about, number, percent, rounded_down, rounded_up, typed};
+use fedsa_experiment::numbers::{self, about, number, percent, typed};
+use fedsa_experiment::theory::{LeftOut, Method, Problem, Theory};
 use fedsa_experiment::{Plan, Predictor};
-use fedsa_theory::Accuracy;
-use fedsa_theory::predict::{Forecast, Limits, NoBias, Outlook, Regime, Spot, StableSet, TOO_SLOW, Verdict, rounding};
+use fedsa_theory::predict::{Forecast, Limits, NoBias, Regime, TOO_SLOW, rounding};
+use fedsa_theory::work;
 use serde_json::Value as Json;
 
 use super::text::{Page, row, sentence};
-use super::{constants, curvature, explain, largest_stable_step, statements, target, what_if};
-use crate::commands::check::stable_text;
+use super::{changes, constants, curvature, stability, statements, target};
 use crate::commands::count;
 use crate::commands::progress::Predicting;
 
@@ -25,19 +24,17 @@ use crate::commands::progress::Predicting;
 const PROBLEMS: usize = 4;
 const METHODS: usize = 8;
 const LINES: usize = 100;
-/// The most multiplications of the floors of all methods that are described, of those of lines, and of the curve of a method, about one a
-/// nanosecond.
-const FLOORS_WORK: f64 = 2e10;
-const LINES_WORK: f64 = 1e10;
-const CURVE_WORK: f64 = 2e9;
-/// The most multiplications of a floor that is computed for comparison.
-const OTHER_WORK: f64 = 2e9;
+/// The most multiplications of the floors of lines, and of the curve of a method and of a floor that are computed for comparison, about
+/// one a nanosecond.
+const LINES_WORK: f64 = 2e10;
+const CURVE_WORK: f64 = 4e9;
+const OTHER_WORK: f64 = 4e9;
 
 /// Makes the page, and passes it on part by part, because later parts take time; `shown` says what is being computed.
 pub fn page(
     plan: &Plan,
     predictor: &Predictor<'_>,
-    problems: &[Json],
+    mut theory: Theory<'_>,
     target: Option<f64>,
     shown: &Predicting,
     say: &mut dyn FnMut(Vec<String>),
@@ -49,6 +46,7 @@ pub fn page(
         "What theory predicts before anything runs. Errors are squared distances ||theta - theta*||^2 from the root theta*, mean over \
          runs. The guide explains the page (section 4, Reading fedsa theory); --json has all numbers with all their digits.",
     );
+    let problems = theory.problems();
     let mut explained = BTreeSet::new();
     for (i, known) in problems.iter().enumerate().take(PROBLEMS) {
         problem(&mut page, plan, i, known, &mut explained);
@@ -57,48 +55,71 @@ pub fn page(
     if problems.len() > PROBLEMS {
         page.paragraph(&format!("{} more are not described; --json has them.", count(problems.len() - PROBLEMS, "problem")));
     }
-    let all: Vec<(usize, &String, usize)> = (0..plan.points.len())
-        .flat_map(|point| plan.labels.iter().zip(&plan.points[point].cells).map(move |(label, cell)| (point, label, *cell)))
-        .collect();
-    let mut left = FLOORS_WORK;
-    for (point, label, cell) in all.iter().take(METHODS) {
-        shown.about(&format!("{label} {}", plan.points[*point].point.label));
-        left -= plan.forecast(*cell).floor_work().unwrap_or(0.0);
-        method(&mut page, plan, predictor, (*point, label, *cell), &problems[plan.points[*point].field], target, left >= 0.0);
+    for _ in 0..METHODS.min(theory.len()) {
+        if let Some((label, point)) = theory.upcoming() {
+            shown.about(&format!("{label} {point}"));
+        }
+        let Some(known) = theory.next_method(&problems) else { break };
+        method(&mut page, plan, predictor, &known, target);
         say(page.take());
     }
-    if all.len() > METHODS {
-        page.title("Other points");
-        page.paragraph(&format!("In brief; fix the swept keys with --set to have a page of one of them. Above: the first {METHODS}."));
-        let mut rows = vec![row(&["method", "floor", "bias^2", "radius", "at"])];
-        let mut left = LINES_WORK;
-        let mut is_cut = false;
-        for (point, label, cell) in all.iter().skip(METHODS).take(LINES) {
-            shown.about(&format!("{label} {}", plan.points[*point].point.label));
-            left -= plan.forecast(*cell).floor_work().unwrap_or(0.0);
-            let value = |quantity| {
-                if quantity == "floor" && left < 0.0 {
-                    return "not computed".to_string();
-                }
-                predictor.number(*cell, quantity).map_or("not known".to_string(), number)
-            };
-            is_cut |= left < 0.0;
-            let radius = predictor.number(*cell, "radius").map_or("not known".to_string(), numbers::radius);
-            rows.push(row(&[label, &value("floor"), &value("bias2"), &radius, &plan.points[*point].point.label]));
-        }
-        page.table(&rows);
-        if is_cut {
-            page.paragraph("Floors that are not computed here take too long; --json computes all of them.");
-        }
-        if all.len() > METHODS + LINES {
-            page.paragraph(&format!("{} more are left out; --json has them.", all.len() - METHODS - LINES));
-        }
+    if !theory.left_out().is_empty() {
+        left_out(&mut page, theory.left_out());
+        say(page.take());
+    }
+    if theory.len() > METHODS {
+        others(&mut page, plan, predictor, shown);
         say(page.take());
     }
 }
 
+/// What was left out because it takes too long.
+fn left_out(page: &mut Page, all: &[LeftOut]) {
+    page.title("Left out");
+    page.paragraph("These take too long, by a count of operations that is the same on every machine:");
+    let of = |one: &LeftOut| match one.point.as_str() {
+        "" => one.method.clone(),
+        point => format!("{}, at {point}", one.method),
+    };
+    page.table(&all.iter().map(|one| row(&[&of(one), &one.what, &one.why])).collect::<Vec<_>>());
+}
+
+/// Points after the first ones, a line each.
+fn others(page: &mut Page, plan: &Plan, predictor: &Predictor<'_>, shown: &Predicting) {
+    page.title("Other points");
+    page.paragraph(&format!("In brief; fix the swept keys with --set to have a page of one of them. Above: the first {METHODS}."));
+    let all: Vec<(usize, &String, usize)> = (0..plan.points.len())
+        .flat_map(|point| plan.labels.iter().zip(&plan.points[point].cells).map(move |(label, cell)| (point, label, *cell)))
+        .collect();
+    let mut rows = vec![row(&["method", "floor", "bias^2", "radius", "at"])];
+    let (mut left, mut is_cut) = (LINES_WORK, false);
+    for (point, label, cell) in all.iter().skip(METHODS).take(LINES) {
+        shown.about(&format!("{label} {}", plan.points[*point].point.label));
+        let mut value = |quantity: &str| {
+            let (value, spent) = work::within(left, || predictor.number(*cell, quantity));
+            left -= spent.work;
+            is_cut |= spent.was_cut;
+            match value {
+                Ok(x) => number(x),
+                Err(_) if spent.was_cut => "not computed".to_string(),
+                Err(_) => "not known".to_string(),
+            }
+        };
+        let (floor, bias) = (value("floor"), value("bias2"));
+        let radius = predictor.number(*cell, "radius").map_or("not known".to_string(), numbers::radius);
+        rows.push(row(&[label, &floor, &bias, &radius, &plan.points[*point].point.label]));
+    }
+    page.table(&rows);
+    if is_cut {
+        page.paragraph("Floors that are not computed here take too long; --json computes those of every point for longer.");
+    }
+    if all.len() > METHODS + LINES {
+        page.paragraph(&format!("{} more are left out; --json has them.", all.len() - METHODS - LINES));
+    }
+}
+
 /// How samples are drawn, in words.
-fn sampling(field: &dyn Field) -> String {
+pub(super) fn sampling(field: &dyn Field) -> String {
     let sampling = field.sampling();
     let each = if sampling.batch == 1 { "one a step".to_string() } else { format!("{} a step", sampling.batch) };
     match sampling.kind {
@@ -109,10 +130,8 @@ fn sampling(field: &dyn Field) -> String {
 }
 
 /// The section of a problem.
-fn problem(page: &mut Page, plan: &Plan, i: usize, known: &Json, explained: &mut BTreeSet<&'static str>) {
+fn problem(page: &mut Page, plan: &Plan, i: usize, known: &Problem, explained: &mut BTreeSet<&'static str>) {
     let field = &*plan.fields[i].field;
-    let mut known = known.clone();
-    explain(&mut known, field);
     let of = if plan.fields.len() == 1 { "Problem".to_string() } else { format!("Problem {}", i + 1) };
     let at = plan.points.iter().find(|point| point.field == i).map_or("", |point| &point.point.label);
     page.title(&if at.is_empty() || plan.fields.len() == 1 { of } else { format!("{of}, at {at}") });
@@ -127,8 +146,10 @@ fn problem(page: &mut Page, plan: &Plan, i: usize, known: &Json, explained: &mut
             page.paragraph(&format!("theta* = [{}{more}], of norm {}.", shown.join(", "), number(linalg::norm_sq(&root.theta).sqrt())));
         }
     }
-    if let (Some(min), Some(max)) = (known["local_root_distance"]["min"].as_f64(), known["local_root_distance"]["max"].as_f64()) {
-        let singular = known["local_root_distance"]["singular_agents"].as_u64().unwrap_or(0);
+    if let (Some(min), Some(max)) =
+        (known.numbers["local_root_distance"]["min"].as_f64(), known.numbers["local_root_distance"]["max"].as_f64())
+    {
+        let singular = known.numbers["local_root_distance"]["singular_agents"].as_u64().unwrap_or(0);
         let more = if singular > 0 { format!(" {singular} distinct agents have no root of their own.") } else { String::new() };
         let rounding = field.root().map_or(0.0, rounding).sqrt();
         let text = if field.systems().is_some_and(|systems| systems.kinds.len() == 1) {
@@ -140,39 +161,42 @@ fn problem(page: &mut Page, plan: &Plan, i: usize, known: &Json, explained: &mut
         };
         page.paragraph(&format!("{text}{more}"));
     }
-    mixing(page, &known);
-    constants::constants(page, &known, explained);
+    mixing(page, known);
+    constants::constants(page, known, explained);
 }
 
 /// How fast samples forget.
-fn mixing(page: &mut Page, known: &Json) {
-    let Some(mixing) = known.get("mixing") else { return };
-    let value = |value: &Json| value.as_f64().map_or(value.as_str().unwrap_or("not known").to_string(), number);
-    if let Some(why) = mixing.as_str() {
-        page.paragraph(&sentence(&format!("how fast samples forget is {why}")));
-    } else if let Some(radius) = mixing["memory_radius"].as_f64() {
+fn mixing(page: &mut Page, known: &Problem) {
+    if let Some(why) = known.reason("mixing") {
+        return page.paragraph(&sentence(&format!("how fast samples forget is {why}")));
+    }
+    let Some(mixing) = known.numbers.get("mixing") else { return };
+    if let Some(radius) = mixing["memory_radius"].as_f64() {
         let time = number(mixing["relaxation_time"].as_f64().unwrap_or(f64::NAN));
-        page.paragraph(&format!(
+        return page.paragraph(&format!(
             "The noise remembers: its memory matrix has the spectral radius {}, so that it forgets in about {time} samples.",
             number(radius)
         ));
-    } else {
-        let times = mixing["mixing_times"].as_array().cloned().unwrap_or_default();
-        let time = |i: usize, key: &str| times.get(i).map_or("not known".into(), |level| value(&level[key]));
-        page.paragraph(&format!(
-            "Samples forget: the second eigenvalue of the slowest agent's chain is {} (0 for independent samples, 1 for a chain that does \
-             not forget). Its law is within 1/4 of the stationary one after {} samples and within 0.01 after {}; what matters for theta, the \
-             mean of the operator, is within 0.01 after {} (mixing times).",
-            value(&mixing["second_eigenvalue"]),
-            time(0, "total_variation"),
-            time(1, "total_variation"),
-            time(1, "operator")
-        ));
     }
+    let value = |table: &Json, key: &str| match table[key].as_f64() {
+        Some(x) => number(x),
+        None => table["unknown"][key]["text"].as_str().unwrap_or("not known").to_string(),
+    };
+    let times = mixing["mixing_times"].as_array().cloned().unwrap_or_default();
+    let time = |i: usize, key: &str| times.get(i).map_or("not known".into(), |level| value(level, key));
+    page.paragraph(&format!(
+        "Samples forget: the second eigenvalue of the slowest agent's chain is {} (0 for independent samples, 1 for a chain that does \
+         not forget). Its law is within 1/4 of the stationary one after {} samples and within 0.01 after {}; what matters for theta, the \
+         mean of the operator, is within 0.01 after {} (mixing times).",
+        value(mixing, "second_eigenvalue"),
+        time(0, "total_variation"),
+        time(1, "total_variation"),
+        time(1, "operator")
+    ));
 }
 
 /// The settings of a method in words.
-fn settings(of: &Forecast<'_>, plan: &Plan, cell: usize) -> String {
+pub(super) fn settings(of: &Forecast<'_>, plan: &Plan, cell: usize) -> String {
     let shape = of.shape();
     let mut parts = vec![format!("kind {}", plan.cells[cell].method.kind)];
     if shape.drift != Drift::NoSteps {
@@ -203,61 +227,46 @@ fn settings(of: &Forecast<'_>, plan: &Plan, cell: usize) -> String {
     parts.join(", ")
 }
 
-/// The section of a method. `in_time` says whether its floor may be computed.
-fn method(
-    page: &mut Page,
-    plan: &Plan,
-    predictor: &Predictor<'_>,
-    (point, label, cell): (usize, &str, usize),
-    problem: &Json,
-    target: Option<f64>,
-    in_time: bool,
-) {
-    let at = &plan.points[point].point.label;
-    let of_problem = if plan.fields.len() == 1 { String::new() } else { format!(" (problem {})", plan.points[point].field + 1) };
-    page.title(&if at.is_empty() { label.to_string() } else { format!("{label}, at {at}{of_problem}") });
+/// The section of a method.
+fn method(page: &mut Page, plan: &Plan, predictor: &Predictor<'_>, known: &Method, target: Option<f64>) {
+    let (cell, at) = (known.cell, &known.point);
+    let of_problem = if plan.fields.len() == 1 { String::new() } else { format!(" (problem {})", known.problem + 1) };
+    page.title(&if at.is_empty() { known.label.clone() } else { format!("{}, at {at}{of_problem}", known.label) });
     let of = plan.forecast(cell);
     page.paragraph(&sentence(&settings(&of, plan, cell)));
-    if let Some(reason) = &plan.cells[cell].refused {
+    if let Some(reason) = &known.refused {
         page.paragraph(&format!("It is refused and not run: {reason}."));
         return;
     }
-    let cache = predictor.floors_of(cell);
-    let outlook = cache.outlook(&of);
-    if let Err(why) = of.knows_rounds() {
-        unknown(page, plan, cell, &why.what);
+    if let Err(why) = &known.rounds {
+        unknown(page, plan, known, &why.text);
         return;
     }
-    if outlook.is_unstable() {
-        stability(page, plan, cell, &of, outlook);
+    if known.outlook.is_unstable() {
+        stability::section(page, known, &of);
         return;
     }
-    if in_time {
-        accuracy(page, plan, predictor, cell, &of);
-    } else {
-        page.heading("What limits the accuracy");
-        page.paragraph("The floor is not computed here, because those of all methods together take too long; --json computes it.");
-        bias(page, &of);
-    }
-    speed(page, plan, cell, outlook);
-    page.paragraph(&match target {
-        Some(mse) if in_time => target::Target::of(plan, predictor, cell, mse).text(),
-        Some(mse) => format!("Whether a mean-square error of {} is reached is not computed here either.", number(mse)),
-        None => "--target-mse EPS2 says when the error is EPS2, and what keeps it above.".into(),
+    accuracy(page, plan, predictor, known, &of);
+    speed(page, known);
+    page.paragraph(&match (&known.target, target) {
+        (Some(target), _) => target::text(target),
+        _ => "--target-mse EPS2 says when the error is EPS2, and what keeps it above.".into(),
     });
-    stability(page, plan, cell, &of, outlook);
-    statements::section(page, plan, cell, problem, target);
+    stability::section(page, known, &of);
+    if let Some(theorems) = &known.theorems {
+        statements::section(page, theorems);
+    }
 }
 
 /// What is known of a method whose rounds have no closed form.
-fn unknown(page: &mut Page, plan: &Plan, cell: usize, why: &str) {
+fn unknown(page: &mut Page, plan: &Plan, known: &Method, why: &str) {
     page.heading("Accuracy, rounds and stability");
     page.paragraph(&format!("Its limit, floor, rate and stable steps are {why}."));
-    if let Ok(cost) = target::cost(plan, cell) {
-        page.paragraph(&format!("A round takes {}.", target::amounts(&cost, 1.0)));
+    if let Ok(cost) = &known.cost {
+        page.paragraph(&format!("A round takes {}.", target::amounts(cost, 1.0)));
     }
-    match plan.forecast(cell).shape().drift {
-        Drift::NoSteps => curvature::rates(page, plan, cell),
+    match plan.forecast(known.cell).shape().drift {
+        Drift::NoSteps => curvature::rates(page, plan, known),
         _ => page.paragraph(
             "The constants of the problem above hold for it too. A run measures the rest: fedsa run, and fedsa check for its time.",
         ),
@@ -265,17 +274,18 @@ fn unknown(page: &mut Page, plan: &Plan, cell: usize, why: &str) {
 }
 
 /// What limits the accuracy.
-fn accuracy(page: &mut Page, plan: &Plan, predictor: &Predictor<'_>, cell: usize, of: &Forecast<'_>) {
+fn accuracy(page: &mut Page, plan: &Plan, predictor: &Predictor<'_>, known: &Method, of: &Forecast<'_>) {
     page.heading("What limits the accuracy");
-    let limits = match of.limits(&predictor.floors_of(cell)) {
+    let limits = match &known.limits {
         Ok(limits) => limits,
-        Err(why) => return floor_alone(page, predictor, cell, of, &why.what),
+        Err(why) => return floor_alone(page, predictor, known, of, &why.text),
     };
-    let rounding = of.bias_rounding().unwrap_or(0.0);
-    if limits.floor <= rounding {
-        page.paragraph(&match of.no_bias() {
-            Ok(Some(_)) => "Nothing: without noise and without a bias it reaches theta* to rounding.".to_string(),
-            _ => format!("Nothing that can be seen: the floor is below what rounding leaves of theta*, {}.", number(rounding)),
+    if limits.floor <= known.bias_rounding {
+        page.paragraph(&match known.no_bias {
+            Some(_) => "Nothing: without noise and without a bias it reaches theta* to rounding.".to_string(),
+            None => {
+                format!("Nothing that can be seen: the floor is below what rounding leaves of theta*, {}.", number(known.bias_rounding))
+            }
         });
         return;
     }
@@ -283,19 +293,18 @@ fn accuracy(page: &mut Page, plan: &Plan, predictor: &Predictor<'_>, cell: usize
         "The error stays at {} in the end ({}), the floor. {}",
         number(limits.floor),
         limits.accuracy,
-        verdict(&limits)
+        verdict(limits)
     ));
     page.paragraph("It consists of:");
-    page.table(&parts(of, plan, cell, &limits));
+    page.table(&parts(of, plan, known, limits));
     if let Some(warning) = limits.accuracy.warning() {
         page.paragraph(&sentence(&warning));
     }
-    leading_order(page, of);
-    finite(page, plan, predictor, cell, &limits);
-    let changes = what_if::table(plan, cell, &limits);
-    if changes.len() > 1 {
+    leading_order(page, known);
+    finite(page, predictor, known, limits);
+    if !known.changes.is_empty() {
         page.heading("What would change it");
-        page.table(&changes);
+        page.table(&changes::table(&known.changes, limits));
         page.paragraph(
             "Each row is computed with that change alone. The error per round is the radius of a noiseless round: closer to 1 is slower.",
         );
@@ -317,17 +326,17 @@ fn verdict(limits: &Limits) -> String {
 }
 
 /// The table of the parts of a floor.
-fn parts(of: &Forecast<'_>, plan: &Plan, cell: usize, limits: &Limits) -> Vec<Vec<String>> {
+fn parts(of: &Forecast<'_>, plan: &Plan, known: &Method, limits: &Limits) -> Vec<Vec<String>> {
     let share = |x: f64| percent(format!("{:.1e}", x / limits.floor).parse().unwrap_or(0.0));
     let mut rows = vec![row(&["part", "squared error", "share", "meaning"])];
     let shape = of.shape();
-    let rounding = of.bias_rounding().unwrap_or(0.0);
+    let rounding = known.bias_rounding;
     let small = format!(
         "local steps pull the agents apart, and at this step by less than can be seen: the squared bias is below what rounding leaves of \
          theta*, {}",
         number(rounding)
     );
-    let (bias, meaning) = match (of.no_bias().ok().flatten(), shape.drift) {
+    let (bias, meaning) = match (known.no_bias, shape.drift) {
         (Some(reason), _) => ("0".to_string(), why_no_bias(reason)),
         (None, _) if limits.bias <= rounding => (format!("below {}", number(rounding)), &small[..]),
         (None, Drift::GlobalMemory { .. }) => (
@@ -380,7 +389,7 @@ fn parts(of: &Forecast<'_>, plan: &Plan, cell: usize, limits: &Limits) -> Vec<Ve
         add(
             "participation",
             participation,
-            &format!("that {m} of {} agents take part, drawn anew in each round", plan.field(cell).agents()),
+            &format!("that {m} of {} agents take part, drawn anew in each round", plan.field(known.cell).agents()),
         );
     }
     rows
@@ -398,8 +407,8 @@ fn why_no_bias(reason: NoBias) -> &'static str {
 }
 
 /// What leading order explains under Markov samples.
-fn leading_order(page: &mut Page, of: &Forecast<'_>) {
-    if let Ok(explanation) = of.markov_explanation() {
+fn leading_order(page: &mut Page, known: &Method) {
+    if let Some(explanation) = known.leading_order {
         page.paragraph(&format!(
             "To leading order in the step size, the noise is {} times that of independent samples, and the squared bias is {} of the floor.",
             number(explanation.noise_over_iid),
@@ -409,37 +418,37 @@ fn leading_order(page: &mut Page, of: &Forecast<'_>) {
 }
 
 /// Whether the rounds of the file are enough to see the floor.
-fn finite(page: &mut Page, plan: &Plan, predictor: &Predictor<'_>, cell: usize, limits: &Limits) {
-    if plan.forecast(cell).curve_work(plan.cells[cell].run.rounds).is_ok_and(|work| work > CURVE_WORK) {
-        page.paragraph("Whether the rounds of the file end before it settles is not computed: the curve takes too long.");
-    } else if let Ok(finite) = predictor.number(cell, "finite_floor")
-        && finite > 1.05 * limits.floor
-    {
-        page.paragraph(&format!("The rounds of the file end before it settles: the last fifth of them has {} on average.", number(finite)));
+fn finite(page: &mut Page, predictor: &Predictor<'_>, known: &Method, limits: &Limits) {
+    let (finite, spent) = work::within(CURVE_WORK, || predictor.number(known.cell, "finite_floor"));
+    match finite {
+        Err(_) if spent.was_cut => {
+            page.paragraph("Whether the rounds of the file end before it settles is not computed: the curve takes too long.");
+        }
+        Ok(finite) if finite > 1.05 * limits.floor => page
+            .paragraph(&format!("The rounds of the file end before it settles: the last fifth of them has {} on average.", number(finite))),
+        _ => {}
     }
 }
 
 /// What is known where the parts of the floor are not.
-fn floor_alone(page: &mut Page, predictor: &Predictor<'_>, cell: usize, of: &Forecast<'_>, why: &str) {
-    match predictor.number(cell, "floor") {
-        Ok(floor) => {
-            let known = predictor.accuracy(cell, "floor").unwrap_or(Accuracy::Exact);
-            let part = |quantity| predictor.number(cell, quantity).map_or("not known".into(), number);
-            page.paragraph(&format!(
-                "The error stays at {} in the end ({known}): {}, the squared distance of the mean iterate from theta*, and {} of noise around it. \
-                 What they consist of is {why}.",
-                number(floor),
-                part("floor_bias2"),
-                part("noise")
-            ));
-        }
+fn floor_alone(page: &mut Page, predictor: &Predictor<'_>, known: &Method, of: &Forecast<'_>, why: &str) {
+    match &known.floor {
+        Ok(floor) => page.paragraph(&format!(
+            "The error stays at {} in the end ({}): {}, the squared distance of the mean iterate from theta*, and {} of noise around it. \
+             What they consist of is {why}.",
+            number(floor.value.mse()),
+            floor.accuracy,
+            number(floor.value.bias_sq()),
+            number(floor.value.noise)
+        )),
         Err(_) => page.paragraph(&sentence(&format!("The floor is {why}"))),
     }
-    bias(page, of);
+    bias(page, known);
+    let floor_of = |of: Forecast<'_>| work::within(OTHER_WORK, || of.floor()).0;
     // Over a codec everything but the codec's error may be known.
     if let Ok(law) = of.link()
         && law.only_mean.is_some()
-        && let Ok(steady) = of.clone().with_steady_link().and_then(|of| in_time(&of)?.floor())
+        && let Ok(steady) = of.clone().with_steady_link().and_then(floor_of)
     {
         page.paragraph(&format!(
             "Without the randomness of the link the floor would be {}. How much the link adds is not known: {}.",
@@ -447,42 +456,33 @@ fn floor_alone(page: &mut Page, predictor: &Predictor<'_>, cell: usize, of: &For
             law.only_mean.unwrap_or_default()
         ));
     } else if of.link().is_ok_and(|law| !law.is_clear())
-        && let Ok(clear) = in_time(&of.clone().over_clear_link()).and_then(Forecast::floor)
+        && let Ok(clear) = floor_of(of.clone().over_clear_link())
     {
         page.paragraph(&format!("Over a clear link the floor would be {}.", number(clear.mse())));
     }
-    if let Ok(leading) = predictor.number(cell, "floor_leading_order") {
+    if let Ok(leading) = predictor.number(known.cell, "floor_leading_order") {
         page.paragraph(&format!("To leading order in the step size the floor is {}, often 10 to 50% off.", number(leading)));
     }
-    leading_order(page, of);
-}
-
-/// A forecast whose floor does not take too long.
-fn in_time<'a, 'f>(of: &'a Forecast<'f>) -> fedsa::error::Result<&'a Forecast<'f>> {
-    match of.floor_work()? {
-        work if work > OTHER_WORK => Err(BadInput::new("", "not computed: the floor takes too long", "fewer features or distinct agents")),
-        _ => Ok(of),
-    }
+    leading_order(page, known);
 }
 
 /// The bias alone.
-fn bias(page: &mut Page, of: &Forecast<'_>) {
-    let (Ok(bias), Ok(reason)) = (of.bias_sq(), of.no_bias()) else { return };
-    let rounding = of.bias_rounding().unwrap_or(0.0);
-    page.paragraph(&match reason {
+fn bias(page: &mut Page, known: &Method) {
+    let Ok(bias) = known.bias else { return };
+    page.paragraph(&match known.no_bias {
         Some(_) => "The limit of the mean iterate is theta* itself: the bias is 0, and what remains is noise.".to_string(),
-        None if bias <= rounding => format!(
+        None if bias <= known.bias_rounding => format!(
             "The squared bias, that of the limit without noise, is below what rounding leaves of theta*, {}: what can be seen is noise.",
-            number(rounding)
+            number(known.bias_rounding)
         ),
         None => format!("The squared bias, that of the limit without noise, is {}: the floor is at least as high.", number(bias)),
     });
 }
 
 /// How fast it is, and what a round costs.
-fn speed(page: &mut Page, plan: &Plan, cell: usize, outlook: &Outlook) {
+fn speed(page: &mut Page, known: &Method) {
     page.heading("Rounds, samples and bits");
-    match (&outlook.radius, outlook.regime()) {
+    match (&known.outlook.radius, known.regime) {
         (_, Regime::TooSlow) => page.paragraph(&sentence(TOO_SLOW)),
         (Ok(radius), _) => {
             let tenfold = 10f64.ln() / -radius.ln();
@@ -495,140 +495,8 @@ fn speed(page: &mut Page, plan: &Plan, cell: usize, outlook: &Outlook) {
         }
         (Err(e), _) => page.paragraph(&sentence(&format!("The radius of a round is {}", e.what))),
     }
-    match target::cost(plan, cell) {
-        Ok(cost) => page.paragraph(&format!("A round takes {}.", target::amounts(&cost, 1.0))),
-        Err(e) => page.paragraph(&sentence(&format!("What a round costs is {}", e.what))),
+    match &known.cost {
+        Ok(cost) => page.paragraph(&format!("A round takes {}.", target::amounts(cost, 1.0))),
+        Err(reason) => page.paragraph(&sentence(&format!("What a round costs is {}", reason.text))),
     }
-}
-
-/// Which steps are stable, and why the next larger one is not.
-fn stability(page: &mut Page, plan: &Plan, cell: usize, of: &Forecast<'_>, outlook: &Outlook) {
-    page.heading("Stability");
-    let square = outlook.mean_square.as_ref().and_then(|square| square.as_ref().ok().map(|x| numbers::radius(*x)));
-    let rho = outlook.radius.as_ref().map_or("not known".into(), |rho| numbers::radius(*rho));
-    page.paragraph(&match outlook.regime() {
-        Regime::MeanDiverges => format!("This step is UNSTABLE: the radius of a noiseless round is {rho}. {}", mode(of)),
-        Regime::MeanSquareDiverges => format!(
-            "This step is stable in the mean only (radius {rho}): noise in the matrices makes the mean square DIVERGE, its radius is {}.",
-            square.unwrap_or_default()
-        ),
-        Regime::TooSlow => sentence(TOO_SLOW),
-        Regime::Unknown => sentence(&format!("It is {}", outlook.radius.as_ref().err().map_or("not known", |e| &e.what))),
-        Regime::Stable | Regime::InMean => match (&outlook.mean_square, square) {
-            (_, Some(square)) => {
-                format!("This step is stable: the radius of a noiseless round is {rho}, that of the second moments {square}.")
-            }
-            (None, _) => format!("This step is stable: the radius of a noiseless round is {rho}."),
-            (Some(_), None) => {
-                let why = outlook.mean_square.as_ref().and_then(|square| square.as_ref().err().map(|e| e.what.clone()));
-                format!("This step is stable in the mean, with radius {rho}. In the mean square it is {}.", why.unwrap_or_default())
-            }
-        },
-    });
-    let found = largest_stable_step(plan, cell);
-    match &found {
-        Ok(stable) if stable.step.is_infinite() => page.paragraph("Every step is stable: none is too large."),
-        Ok(stable) => {
-            let step = stable.step;
-            let ratio = of.step_size().map_or(String::new(), |eta| match step / eta {
-                x if x >= 1.0 => format!(", {} times the present one", number(x)),
-                _ => ", below the present one".into(),
-            });
-            page.paragraph(&format!("With these local steps it is {}{ratio}. {}", stable_text(&found), beyond(of, step)));
-        }
-        Err(e) => page.paragraph(&sentence(&format!("The largest stable step is {}", e.what))),
-    }
-    windows(page, of);
-}
-
-/// What fails beyond the largest stable step.
-fn beyond(of: &Forecast<'_>, step: f64) -> String {
-    // Edges of the mean are known to 1e-6, those of the mean square to 2%. The step that is looked at is the one that is printed.
-    let above = [1.002, 1.03].map(|factor| fedsa_theory::tune::rounded(factor * step));
-    let failing = above.into_iter().find_map(|eta| Some((eta, of.at_step(eta).ok().filter(|spot| spot.verdict != Verdict::Stable)?)));
-    match failing {
-        Some((eta, Spot { verdict: Verdict::MeanDiverges, radius, .. })) => {
-            let of = of.clone().with_step(eta);
-            format!("At {} the mean diverges: the radius of a noiseless round is {}. {}", typed(eta), numbers::radius(radius), mode(&of))
-        }
-        Some((eta, Spot { verdict: Verdict::MeanSquareDiverges, mean_square: Some(square), .. })) => format!(
-            "At {} the mean still converges, and the mean square does not: the radius of the second moments is {}. The noise of the \
-             matrices grows with the distance from theta*, and at this step adds more in a round than the round removes.",
-            typed(eta),
-            numbers::radius(square)
-        ),
-        _ => String::new(),
-    }
-}
-
-/// The direction that grows, in words.
-fn mode(of: &Forecast<'_>) -> String {
-    match of.leading_eigenvalue() {
-        Ok(Some((re, im))) if im > 1e-9 * re.abs() => {
-            format!("The leading eigenvalues of the round are {} +- {} i: the error turns while it grows.", number(re), number(im))
-        }
-        Ok(Some((re, _))) if re < 0.0 => {
-            format!("The leading eigenvalue of the round is {}: a round overshoots, and the error changes its sign every time.", number(re))
-        }
-        Ok(Some((re, _))) => format!("The leading eigenvalue of the round is {}: the error grows along one direction.", number(re)),
-        Ok(None) | Err(_) => String::new(),
-    }
-}
-
-/// The stable steps for some numbers of local steps.
-fn windows(page: &mut Page, of: &Forecast<'_>) {
-    let own = of.local_steps().round().max(1.0) as u64;
-    let mut hs = vec![1, own / 10, own, own.saturating_mul(10)];
-    hs.retain(|h| *h >= 1);
-    hs.sort_unstable();
-    hs.dedup();
-    match of.stable_sets(&hs) {
-        Err(e) => page.paragraph(&sentence(&format!("Stable steps for other numbers of local steps are {}", e.what))),
-        Ok(sets) => {
-            let which = if !of.is_noiseless() && !sets[0].in_mean_square { ", in the mean" } else { "" };
-            page.paragraph(&format!("Stable steps by number of local steps{which}:"));
-            page.table(&sets.iter().map(|set| interval_row(set, own)).collect::<Vec<_>>());
-            cut_short(page, &sets, &hs);
-            if sets.iter().any(|set| set.intervals.len() > 1) {
-                page.paragraph(
-                    "Stable steps need not form one interval: between these windows a smaller step diverges, and a larger one does not.",
-                );
-            }
-        }
-    }
-}
-
-/// Where the scan of steps was coarser or shorter than it could be.
-fn cut_short(page: &mut Page, sets: &[StableSet], hs: &[u64]) {
-    let finest = 2f64.powf(1.0 / 15.5);
-    if let Some(set) = sets.first().filter(|set| set.ratio > finest) {
-        page.paragraph(&format!(
-            "To end in time the scan looks at steps a factor of {} apart: narrower windows may be missed.",
-            number(set.ratio)
-        ));
-    }
-    let left_out: Vec<String> = hs.iter().filter(|h| sets.iter().all(|set| set.local_steps != **h)).map(|h| format!("H = {h}")).collect();
-    if !left_out.is_empty() {
-        page.paragraph(&format!("Left out, because they take too long: {}.", left_out.join(", ")));
-    }
-    for set in sets.iter().filter(|set| set.is_cut) {
-        page.paragraph(&format!(
-            "The scan for H = {} was cut short at {}, because it takes too long.",
-            set.local_steps,
-            number(set.looked_to)
-        ));
-    }
-}
-
-fn interval_row(set: &StableSet, own: u64) -> Vec<String> {
-    let text = |(low, high): &(f64, f64)| match (*low, *high) {
-        (0.0, high) if high.is_infinite() => format!("up to {} at least", number(set.looked_to)),
-        (0.0, high) => format!("up to {}", rounded_down(high)),
-        (low, high) if high.is_infinite() => format!("from {} on", rounded_up(low)),
-        (low, high) => format!("{} to {}", rounded_up(low), rounded_down(high)),
-    };
-    let all: Vec<String> = set.intervals.iter().map(text).collect();
-    let mark = if set.local_steps == own { " (as in the file)" } else { "" };
-    let shown = if all.is_empty() { "none".to_string() } else { all.join("; ") };
-    row(&[&format!("H = {}{mark}", set.local_steps), &shown])
 }

@@ -64,6 +64,9 @@ trait Round: Send + Sync {
     /// The stationary law of each agent's (or class's) chain.
     fn laws(&self) -> Vec<&[f64]>;
 
+    /// About how many multiplications a round takes, one a nanosecond.
+    fn work(&self) -> f64;
+
     /// One round. Column i of `now[c]` is `M_c(i)`, packed.
     fn round(&self, now: &[MatRef<'_, f64>]) -> Vec<Mat<f64>>;
 }
@@ -101,11 +104,17 @@ impl Closure {
         let sum: f64 = classes.iter().map(|c| c.count as f64 * c.agent.weight).sum();
         require((sum - 1.0).abs() < 1e-9, "weights", format!("a sum of {sum}"), "weights that sum to 1")?;
         let eps_squared = eps_squared(classes, setting, rule)?;
-        let round = match rule {
+        let mut round = match rule {
             Rule::FedLsa => Kind::Plain(fedlsa(classes, setting)),
             Rule::FedHsa => Kind::Plain(fedhsa(classes, setting)),
             Rule::Scafflsa => Kind::Controlled(ControlledRound::new(classes, setting)),
         };
+        // The numbers of a chain's moves are read from memory in every product.
+        let work = 4.0 * Self::solve_work(classes, setting, rule) / ROUNDS;
+        match &mut round {
+            Kind::Plain(round) => round.work = work,
+            Kind::Controlled(round) => round.work = work,
+        }
         Ok(Self { dim, span: setting.span(), round, eps_squared })
     }
 
@@ -365,6 +374,10 @@ impl dyn Round + '_ {
 struct Flat<'a>(&'a dyn Round);
 
 impl LinearMap for Flat<'_> {
+    fn work(&self) -> f64 {
+        self.0.work()
+    }
+
     fn dim(&self) -> usize {
         self.0.laws().iter().map(|law| law.len()).sum::<usize>() * self.0.entries()
     }
@@ -388,6 +401,10 @@ impl LinearMap for Flat<'_> {
 struct Homogeneous<'a>(&'a dyn Round);
 
 impl LinearMap for Homogeneous<'_> {
+    fn work(&self) -> f64 {
+        self.0.work() + 10.0 * self.dim() as f64
+    }
+
     fn dim(&self) -> usize {
         Flat(self.0).dim()
     }

@@ -29,6 +29,8 @@ pub struct PlainRound {
     others: Vec<Others>,
     /// The variance of products of two agents that the independent maps Pi_c do not have, of FedHSA: packed d x packed D.
     pairs: Option<Mat<f64>>,
+    /// About how many multiplications a round takes.
+    pub work: f64,
 }
 
 /// What the other agents do, seen from an agent of a class.
@@ -77,7 +79,7 @@ impl PlainRound {
                 Others { mean, second }
             })
             .collect();
-        Self { dim, classes, others, pairs }
+        Self { dim, classes, others, pairs, work: 0.0 }
     }
 
     fn first(&self, class: &Class, now: MatRef<'_, f64>) -> Half {
@@ -126,6 +128,10 @@ fn column(m: MatRef<'_, f64>, j: usize) -> Vec<f64> {
 }
 
 impl Round for PlainRound {
+    fn work(&self) -> f64 {
+        self.work
+    }
+
     fn side(&self) -> usize {
         self.dim + 1
     }

@@ -24,6 +24,8 @@ pub struct ControlledRound {
     kind_of: Vec<usize>,
     /// The weight of every agent.
     weights: Vec<f64>,
+    /// About how many multiplications a round takes.
+    pub work: f64,
 }
 
 /// What agents of a class have in common.
@@ -62,7 +64,7 @@ impl ControlledRound {
         order.sort_by(|a, b| classes[*a].agent.weight.total_cmp(&classes[*b].agent.weight));
         let kind_of: Vec<usize> = order.into_iter().flat_map(|k| vec![k; classes[k].count]).collect();
         let weights = kind_of.iter().map(|k| classes[*k].agent.weight).collect();
-        Self { dim, alpha: setting.server_step, kinds, kind_of, weights }
+        Self { dim, alpha: setting.server_step, kinds, kind_of, weights, work: 0.0 }
     }
 
     fn agents(&self) -> usize {
@@ -221,6 +223,10 @@ impl ControlledRound {
 }
 
 impl Round for ControlledRound {
+    fn work(&self) -> f64 {
+        self.work
+    }
+
     fn side(&self) -> usize {
         self.dim * self.agents() + 1
     }

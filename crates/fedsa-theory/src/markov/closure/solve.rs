@@ -1,6 +1,7 @@
 //! GMRES for the fixed point of a map whose application is costly.
 
 use crate::map::LinearMap;
+use crate::work;
 use fedsa::error::{BadInput, Result};
 use fedsa::linalg::{self, Mat};
 
@@ -26,7 +27,7 @@ pub struct Solved {
 /// eigenvalues are known with the solution, those that neither the source nor the guess excites excepted.
 ///
 /// # Errors
-/// When the relative residual does not reach 1e-10, and the radius is below 1.
+/// When the relative residual does not reach 1e-10, and the radius is below 1; when it takes more work than [`crate::work::within`] allows.
 pub fn gmres(map: &dyn LinearMap, source: &[f64], guess: &[f64]) -> Result<Solved> {
     let n = map.dim();
     let (scale, size) = (linalg::norm_sq(source).sqrt(), linalg::norm_sq(guess).sqrt());
@@ -39,6 +40,7 @@ pub fn gmres(map: &dyn LinearMap, source: &[f64], guess: &[f64]) -> Result<Solve
     let (mut residual, mut image) = (vec![0.0; n], vec![0.0; n]);
     let mut left = f64::INFINITY;
     for cycle in 0..=RESTARTS {
+        work::charge(map.work())?;
         map.apply(&solved.x, &mut image);
         solved.applications += 1;
         (0..n).for_each(|i| residual[i] = source[i] + image[i] - solved.x[i]);
@@ -52,7 +54,7 @@ pub fn gmres(map: &dyn LinearMap, source: &[f64], guess: &[f64]) -> Result<Solve
         if left <= TOLERANCE || stalls || cycle == RESTARTS {
             break;
         }
-        pass(map, &residual, TOLERANCE * scale, space, &mut solved);
+        pass(map, &residual, TOLERANCE * scale, space, &mut solved)?;
     }
     // Far beyond the edge of stability, where the fixed point means nothing, the iteration may fail.
     if left <= ACCEPTED || solved.radius >= 1.0 {
@@ -63,10 +65,10 @@ pub fn gmres(map: &dyn LinearMap, source: &[f64], guess: &[f64]) -> Result<Solve
 }
 
 /// One cycle: adds to `solved.x` what reduces the residual.
-fn pass(map: &dyn LinearMap, residual: &[f64], tolerance: f64, space: usize, solved: &mut Solved) {
+fn pass(map: &dyn LinearMap, residual: &[f64], tolerance: f64, space: usize, solved: &mut Solved) -> Result<()> {
     let beta = linalg::norm_sq(residual).sqrt();
     if beta == 0.0 {
-        return;
+        return Ok(());
     }
     let mut basis = vec![residual.iter().map(|x| x / beta).collect::<Vec<f64>>()];
     // The Hessenberg matrix of the map, and the triangle of I - H with the rotations that make it one.
@@ -77,12 +79,14 @@ fn pass(map: &dyn LinearMap, residual: &[f64], tolerance: f64, space: usize, sol
     let mut w = vec![0.0; residual.len()];
     let mut used = 0;
     for j in 0..space {
+        // Two products and two sums with each vector of the basis.
+        work::charge(map.work() + 4.0 * (j + 1) as f64 * residual.len() as f64)?;
         map.apply(&basis[j], &mut w);
         solved.applications += 1;
         let stretch = linalg::norm_sq(&w).sqrt();
         if !stretch.is_finite() {
             solved.radius = f64::INFINITY;
-            return;
+            return Ok(());
         }
         // Gram-Schmidt, twice for orthogonality to rounding.
         for _ in 0..2 {
@@ -121,6 +125,7 @@ fn pass(map: &dyn LinearMap, residual: &[f64], tolerance: f64, space: usize, sol
     }
     let ritz = linalg::spectral_radius(&h.get(..used, ..used).to_owned()).unwrap_or(f64::INFINITY);
     solved.radius = solved.radius.max(ritz);
+    Ok(())
 }
 
 #[cfg(test)]

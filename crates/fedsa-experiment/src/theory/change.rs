@@ -1,0 +1,138 @@
+//! What the floor would be with one setting changed.
+
+use fedsa::error::Result;
+use fedsa::methods::Drift;
+use fedsa::problem::systems::Systems;
+use fedsa::sampling::{Law, Sampling};
+use fedsa::uplink::medium::bit_budget::BitBudget;
+use fedsa_theory::link::LinkLaw;
+use fedsa_theory::predict::{Forecast, Limits, twins};
+use fedsa_theory::work::{self, Spent};
+use rayon::prelude::*;
+
+use super::Allowance;
+use super::reason::{Code, Known, Reason};
+use crate::numbers::{number, typed};
+use crate::{Plan, memory};
+
+/// The most multiplications of a floor that is computed for comparison.
+const MOST_WORK: f64 = 8e9;
+
+/// A changed setting, and the floor with it.
+#[derive(Debug, Clone)]
+pub struct Change {
+    /// The setting in words: `half the step, 0.05`.
+    pub what: String,
+    /// The radius of a noiseless round, where it is known.
+    pub radius: Option<f64>,
+    /// The floor; the reason is [`Code::Diverges`] where the change makes the method diverge.
+    pub floor: Known<ChangedFloor>,
+}
+
+/// A floor with one setting changed.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct ChangedFloor {
+    /// The squared error in the end.
+    pub floor: f64,
+    /// The squared bias of the limit without noise; `None` where it is 0 exactly.
+    pub bias: Option<f64>,
+    /// What rounding leaves of a squared bias.
+    pub rounding: f64,
+    /// The rest of the floor: noise, and what mixing adds.
+    pub rest: f64,
+}
+
+/// A changed setting, and the forecast with it.
+struct Changed<'a> {
+    what: String,
+    of: Forecast<'a>,
+}
+
+/// The changes that may lower the floor, in the order of the page. All of them together take at most what is left; each takes at most
+/// its share of that.
+pub(super) fn all(plan: &Plan, cell: usize, limits: &Limits, allowance: &mut Allowance) -> Vec<Change> {
+    let field = plan.field(cell);
+    let fits = field.systems().is_some_and(|systems| memory::moments_fit(systems.kinds.len(), field.dim()));
+    let doubled = field.systems().filter(|_| fits).map(twins);
+    let all = changes(plan, cell, limits, doubled.as_ref());
+    let share = (allowance.left.max(0.0) / all.len().max(1) as f64).min(MOST_WORK);
+    let computed: Vec<(Result<Change>, Spent)> = all.par_iter().map(|changed| work::within(share, || Ok(changed.computed()))).collect();
+    let mut rows = Vec::new();
+    for (change, spent) in computed {
+        allowance.left -= spent.work;
+        let Ok(mut change) = change else { continue };
+        if let Err(reason) = &mut change.floor
+            && spent.was_cut
+        {
+            reason.code = Code::TakesTooLong;
+            allowance.cut.push((format!("the floor with {}", change.what), reason.text.clone()));
+        }
+        rows.push(change);
+    }
+    rows
+}
+
+fn changes<'a>(plan: &'a Plan, cell: usize, limits: &Limits, doubled: Option<&'a Systems>) -> Vec<Changed<'a>> {
+    let of = plan.forecast(cell);
+    let (shape, sampling) = (*of.shape(), of.sampling());
+    let mut all = Vec::new();
+    let mut add = |what: String, of: Forecast<'a>| all.push(Changed { what, of });
+    if let Ok(eta) = of.step_size() {
+        add(format!("half the step, {}", typed(0.5 * eta)), of.clone().with_step(0.5 * eta));
+    }
+    let h = of.local_steps().round() as u64;
+    if h > 1 {
+        add(format!("half the local steps, {}", h / 2), of.clone().with_local_steps(h / 2));
+    }
+    let has_noise = limits.floor > limits.bias;
+    if has_noise && let Some(doubled) = doubled {
+        add("twice the agents, each with a twin".into(), of.clone().with_twins(doubled));
+    }
+    if has_noise && sampling.kind != Law::Mean {
+        let batch = 4 * sampling.batch;
+        add(format!("{batch} samples a step"), of.clone().with_sampling(Sampling { batch, ..sampling }));
+    }
+    if limits.mixing.is_some() {
+        add("independent samples".into(), of.clone().with_sampling(Sampling { kind: Law::Iid, ..sampling }));
+    }
+    if shape.participants.is_some() && limits.participation.is_some() {
+        add("all agents in every round".into(), of.clone().with_all_agents());
+    }
+    let link = &plan.cells[cell].uplink;
+    if let Some(budget) = link.budget {
+        let more = BitBudget { bits: 2.0 * budget.bits, ..budget };
+        if let Ok(law) = LinkLaw::with_budget(link, plan.field(cell).dim(), Some(&more)) {
+            add(format!("twice the bits, {} a component", number(more.bits)), of.clone().with_link(law));
+        }
+    }
+    if !link.is_clear() {
+        add("a clear link".into(), of.clone().over_clear_link());
+    }
+    if shape.drift == Drift::Zero && h > 1 && limits.bias > 0.0 {
+        add("fedhsa, the same step".into(), of.clone().with_drift(Drift::GlobalMemory { fresh: false }));
+        add("scafflsa, the same step".into(), of.with_drift(Drift::ControlVariate { talk: None }));
+    }
+    all
+}
+
+impl Changed<'_> {
+    fn computed(&self) -> Change {
+        let outlook = self.of.outlook();
+        let floor =
+            if outlook.is_unstable() { Err(Reason::text(Code::Diverges, "diverges")) } else { self.floor().map_err(|e| Reason::from(&e)) };
+        let radius = if outlook.is_unstable() { None } else { outlook.radius.ok() };
+        Change { what: self.what.clone(), radius, floor }
+    }
+
+    fn floor(&self) -> Result<ChangedFloor> {
+        let (floor, bias) = (self.of.floor()?.mse(), self.of.bias_sq()?);
+        let is_none = self.of.no_bias().is_ok_and(|reason| reason.is_some());
+        // Rounding may leave less than nothing; the dependence of successive samples may lower the floor below the bias.
+        let rest = match floor - bias {
+            _ if is_none => floor,
+            rest if self.of.sampling().kind == Law::Markov => rest,
+            rest => rest.max(0.0),
+        };
+        Ok(ChangedFloor { floor, bias: (!is_none).then_some(bias), rounding: self.of.bias_rounding().unwrap_or(0.0), rest })
+    }
+}

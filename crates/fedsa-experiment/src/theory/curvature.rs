@@ -1,0 +1,53 @@
+//! The eigenvalues of the agents' Hessians, from which rates of methods without local steps follow.
+
+use fedsa::linalg;
+use fedsa::problem::Field;
+use rayon::prelude::*;
+
+use super::reason::{Code, Known, Reason};
+
+/// The eigenvalues of Hessians at theta*.
+#[derive(Debug, Clone)]
+pub struct Curvature {
+    /// The least and the largest of the mean Hessian, mu and L.
+    pub least: f64,
+    pub largest: f64,
+    /// Each agent's weight and eigenvalues, in decreasing order.
+    pub agents: Vec<(f64, Vec<f64>)>,
+    /// Whether the losses are quadratic, so that these hold everywhere.
+    pub is_quadratic: bool,
+}
+
+impl Curvature {
+    /// The eigenvalues for a problem, within `most` multiplications.
+    pub(super) fn of(field: &dyn Field, most: f64) -> Known<Self> {
+        let unknown = |why: String| Reason::text(Code::NotKnown, why);
+        let objective = field.facts().objective().ok_or_else(|| unknown("the operators are not minus gradients of losses".into()))?;
+        let root = field.solution().map_err(|why| unknown(format!("theta* is not known: {why}")))?;
+        let (n, d) = (field.agents(), field.dim());
+        if 30.0 * (n as f64 + 1.0) * (d as f64).powi(3) > most {
+            let what = format!("the eigenvalues of {n} Hessians of {d} components take too long");
+            return Err(Reason::text(Code::TakesTooLong, what));
+        }
+        let values = |h: &linalg::Mat<f64>| -> Known<Vec<f64>> {
+            let values = linalg::eigenvalues(h).map_err(|e| Reason::from(&e))?;
+            let mut values: Vec<f64> = values.into_iter().map(|(re, _)| re).collect();
+            values.sort_by(|a, b| b.total_cmp(a));
+            Ok(values)
+        };
+        let hessian = |c: usize| {
+            let mut out = linalg::Mat::<f64>::zeros(d, d);
+            objective.hessian(c, &root.theta, &mut out);
+            out
+        };
+        let all: Vec<linalg::Mat<f64>> = (0..n).into_par_iter().map(hessian).collect();
+        let mut mean = linalg::Mat::<f64>::zeros(d, d);
+        for (h, p) in all.iter().zip(field.weights()) {
+            (0..d).for_each(|j| linalg::add_scaled(mean.col_as_slice_mut(j), *p, h.col_as_slice(j)));
+        }
+        let of_mean = values(&mean)?;
+        let agents = all.par_iter().zip(field.weights()).map(|(h, p)| Ok((*p, values(h)?))).collect::<Known<Vec<_>>>()?;
+        let is_quadratic = field.facts().linear_operators().is_some() || field.systems().is_some();
+        Ok(Self { least: of_mean[d - 1], largest: of_mean[0], agents, is_quadratic })
+    }
+}

@@ -1,0 +1,255 @@
+//! What is known of one method at one point.
+
+use fedsa::error::{BadInput, Result};
+use fedsa::methods::Drift;
+use fedsa_theory::Accuracy;
+use fedsa_theory::cost::RoundCost;
+use fedsa_theory::fedhsa_bounds::{CorollarySchedule, FedHsaConstants};
+use fedsa_theory::predict::{Forecast, Limits, MarkovExplanation, NoBias, Outlook, PredictedFloor, Regime, Spot, StableSet, StableStep};
+use fedsa_theory::tune::rounded;
+
+use super::change::{self, Change};
+use super::curvature::Curvature;
+use super::problem::Problem;
+use super::reason::{Code, Known, Reason};
+use super::statements::{self, Theorems};
+use super::target::{self, Target};
+use super::{Allowance, Detail, Settings};
+use crate::plan::PlannedPoint;
+use crate::predict::QUANTITIES;
+use crate::{Plan, Predictor};
+
+/// What is known of a method at a point.
+#[derive(Debug, Clone)]
+pub struct Method {
+    /// Its label, kind and point, and the number of its problem and of its cell in the plan.
+    pub label: String,
+    pub kind: &'static str,
+    pub point: String,
+    pub problem: usize,
+    pub cell: usize,
+    /// Why it is refused and not run, where it is.
+    pub refused: Option<String>,
+    /// Whether a noiseless round is a known linear map.
+    pub rounds: Known<()>,
+    /// The radii that decide whether it is stable, and the judgement.
+    pub outlook: Outlook,
+    pub regime: Regime,
+    /// The mean and the second moment of its error in the end.
+    pub floor: Known<PredictedFloor>,
+    /// The parts of the floor.
+    pub limits: Known<Limits>,
+    /// The squared distance of the limit without noise from theta*, what rounding leaves of it, and why it is 0 exactly, where it is.
+    pub bias: Known<f64>,
+    pub bias_rounding: f64,
+    pub no_bias: Option<NoBias>,
+    /// What leading order explains under Markov samples.
+    pub leading_order: Option<MarkovExplanation>,
+    /// The floor with one setting changed each.
+    pub changes: Vec<Change>,
+    /// What a round takes.
+    pub cost: Known<RoundCost>,
+    /// What the target takes, where one is asked for.
+    pub target: Option<Target>,
+    /// Which steps are stable.
+    pub stability: Stability,
+    /// Of a full report: every quantity by name, each known or not, and how it is known.
+    pub quantities: Vec<(&'static str, Known<f64>)>,
+    pub accuracies: Vec<(&'static str, Accuracy)>,
+    /// Of a full report: the limit of FedLSA's mean iterate (d), and its mean iterates from 0 after some rounds.
+    pub limit: Option<Known<Vec<f64>>>,
+    pub mean_from_zero: Vec<(u64, Vec<f64>)>,
+    /// Of a full report: the schedule of Corollary 1 of FedHSA's source.
+    pub schedule: Option<CorollarySchedule>,
+    /// Of a full report: what theorems of the sources say.
+    pub theorems: Option<Theorems>,
+    /// Of a full report, for methods without local steps: the eigenvalues of the agents' Hessians at theta*.
+    pub curvature: Option<Known<Curvature>>,
+}
+
+/// Which steps of a method are stable.
+#[derive(Debug, Clone, Default)]
+pub struct Stability {
+    /// The largest stable step below the first instability; `None` for methods without steps, and where it was not asked for.
+    pub largest: Option<Known<StableStep>>,
+    /// What fails just above it: the step that was looked at, and the judgement.
+    pub above: Option<(f64, Spot)>,
+    /// Of a full report: the stable steps for some numbers of local steps, and those that were asked for.
+    pub sets: Option<Known<Vec<StableSet>>>,
+    pub asked: Vec<u64>,
+}
+
+impl Method {
+    pub(super) fn new(plan: &Plan, label: &str, planned: &PlannedPoint, cell: usize) -> Self {
+        let nothing = || Reason::text(Code::NotKnown, "not asked for");
+        let of = plan.forecast(cell);
+        Self {
+            label: label.to_string(),
+            kind: plan.cells[cell].method.kind,
+            point: planned.point.label.clone(),
+            problem: planned.field,
+            cell,
+            refused: plan.cells[cell].refused.clone(),
+            rounds: of.knows_rounds().map_err(|e| Reason::from(&e)),
+            outlook: Outlook { radius: Err(BadInput::new("", "not asked for", "")), mean_square: None },
+            regime: Regime::Unknown,
+            floor: Err(nothing()),
+            limits: Err(nothing()),
+            bias: of.bias_sq().map_err(|e| Reason::from(&e)),
+            bias_rounding: of.bias_rounding().unwrap_or(0.0),
+            no_bias: of.no_bias().ok().flatten(),
+            leading_order: None,
+            changes: Vec::new(),
+            cost: target::cost(plan, cell).map_err(|e| Reason::from(&e)),
+            target: None,
+            stability: Stability::default(),
+            quantities: Vec::new(),
+            accuracies: Vec::new(),
+            limit: None,
+            mean_from_zero: Vec::new(),
+            schedule: None,
+            theorems: None,
+            curvature: None,
+        }
+    }
+
+    /// The squared error at which it ends, where that is known.
+    pub fn floor_mse(&self) -> Option<f64> {
+        self.floor.as_ref().ok().map(|floor| floor.value.mse())
+    }
+
+    /// Fills in everything that is asked for, in the order of what matters most.
+    pub(super) fn compute(
+        &mut self,
+        plan: &Plan,
+        predictor: &Predictor<'_>,
+        settings: &Settings,
+        problem: Option<&Problem>,
+        allowance: &mut Allowance,
+    ) {
+        let of = plan.forecast(self.cell);
+        let is_full = settings.detail == Detail::Full;
+        self.judge(predictor, &of, allowance);
+        self.find_floor(predictor, &of, allowance);
+        if self.rounds.is_ok() {
+            self.stability.largest = Some(largest_stable_step(plan, self.cell, allowance));
+        }
+        if let Some(mse) = settings.target_mse {
+            self.target = Some(Target::of(plan, predictor, self.cell, mse, is_full, allowance));
+        }
+        if is_full {
+            self.quantities(plan, predictor, problem, allowance);
+            self.look_around(&of, allowance);
+        } else if self.rounds.is_err() && of.shape().drift == Drift::NoSteps {
+            self.curvature = Some(Curvature::of(plan.field(self.cell), CURVATURE_WORK.min(allowance.left)));
+        }
+        if let Ok(limits) = &self.limits
+            && limits.floor > self.bias_rounding
+        {
+            self.changes = change::all(plan, self.cell, limits, allowance);
+        }
+    }
+
+    /// The radii.
+    fn judge(&mut self, predictor: &Predictor<'_>, of: &Forecast<'_>, allowance: &mut Allowance) {
+        let cache = predictor.floors_of(self.cell);
+        let outlook = allowance.compute("the radii of a round", 0.3, || Ok(cache.outlook(of).clone()));
+        if let Ok(outlook) = outlook {
+            self.regime = outlook.regime();
+            self.outlook = outlook;
+        }
+    }
+
+    /// The floor and its parts.
+    fn find_floor(&mut self, predictor: &Predictor<'_>, of: &Forecast<'_>, allowance: &mut Allowance) {
+        let cache = predictor.floors_of(self.cell);
+        if self.outlook.is_unstable() {
+            let diverges = || Reason::text(Code::Diverges, "it diverges");
+            (self.floor, self.limits) = (Err(diverges()), Err(diverges()));
+            return;
+        }
+        self.floor = allowance.compute("the floor", 0.7, || cache.floor(of).cloned());
+        self.limits = match &self.floor {
+            Ok(_) => allowance.compute("the parts of the floor", 0.5, || of.limits(&cache)),
+            Err(reason) => Err(reason.clone()),
+        };
+        self.leading_order = allowance.compute("leading order", 0.5, || Ok(of.markov_explanation().ok())).ok().flatten();
+    }
+
+    /// All quantities, and what else a full report has.
+    fn quantities(&mut self, plan: &Plan, predictor: &Predictor<'_>, problem: Option<&Problem>, allowance: &mut Allowance) {
+        let (cell, of) = (self.cell, plan.forecast(self.cell));
+        for quantity in QUANTITIES.iter() {
+            let is_of_floor = ["floor", "noise", "floor_bias2"].contains(quantity);
+            let value = match &self.floor {
+                Err(reason) if is_of_floor => Err(reason.clone()),
+                _ => allowance.compute(quantity, 0.5, || predictor.number(cell, quantity)),
+            };
+            self.quantities.push((*quantity, value));
+            self.accuracies.extend(predictor.accuracy(cell, quantity).map(|accuracy| (*quantity, accuracy)));
+        }
+        if of.shape().drift == Drift::Zero && self.rounds.is_ok() {
+            self.limit = Some(of.limit().map_err(|e| Reason::from(&e)));
+            let rounds = [1, 2, 5, 10, 100, 1000];
+            let means = of.mean(&vec![0.0; plan.field(cell).dim()], &rounds).unwrap_or_default();
+            self.mean_from_zero = rounds.into_iter().zip(means).collect();
+        }
+        if let Some(problem) = problem {
+            if matches!(of.shape().drift, Drift::GlobalMemory { .. }) {
+                self.schedule = corollary_schedule(problem, &of);
+            }
+            let target = self.target.as_ref().map(|target| target.mse);
+            self.theorems = Some(statements::of_cell(plan, cell, problem, target, allowance));
+        }
+        if self.rounds.is_err() && of.shape().drift == Drift::NoSteps {
+            self.curvature = Some(Curvature::of(plan.field(cell), CURVATURE_WORK));
+        }
+    }
+
+    /// What fails above the largest stable step, and the stable steps for other numbers of local steps.
+    fn look_around(&mut self, of: &Forecast<'_>, allowance: &mut Allowance) {
+        let Some(found) = &self.stability.largest else { return };
+        let known = found.as_ref().ok().copied();
+        if let Some(step) = known.map(|found| found.step).filter(|step| step.is_finite()) {
+            // Edges are known to 1e-6. The step that is looked at is the one that is printed.
+            let spot = |factor: f64| {
+                let eta = rounded(factor * step);
+                Some((eta, of.at_step(eta).ok().filter(|spot| spot.verdict != fedsa_theory::predict::Verdict::Stable)?))
+            };
+            let above = || Ok([1.002, 1.03].into_iter().find_map(spot));
+            self.stability.above = allowance.compute("what fails above the largest stable step", 0.5, above).ok().flatten();
+        }
+        let own = of.local_steps().round().max(1.0) as u64;
+        let mut asked = vec![1, own / 10, own, own.saturating_mul(10)];
+        asked.retain(|h| *h >= 1);
+        asked.sort_unstable();
+        asked.dedup();
+        let sets = allowance.compute("stable steps for other numbers of local steps", 1.0, || of.stable_sets(&asked, known));
+        (self.stability.sets, self.stability.asked) = (Some(sets), asked);
+    }
+}
+
+/// The most multiplications of the eigenvalues of all Hessians.
+const CURVATURE_WORK: f64 = 1e10;
+
+/// The schedule of Corollary 1 of FedHSA's source, from the constants of the problem, with the mixing time of the slowest chain
+/// in total variation at 1/4; `None` where one is not known.
+fn corollary_schedule(problem: &Problem, of: &Forecast<'_>) -> Option<CorollarySchedule> {
+    let constants: FedHsaConstants = serde_json::from_value(problem.numbers["fedhsa"].clone()).ok()?;
+    constants.schedule(&of.round_setting().ok()?, problem.mixing_time()?).ok()
+}
+
+/// The largest stable step, unless its search, with maps of hundreds of rounds, takes minutes.
+fn largest_stable_step(plan: &Plan, cell: usize, allowance: &mut Allowance) -> Known<StableStep> {
+    const MOST_WORK: f64 = 1e7;
+    let field = plan.field(cell);
+    let kinds = field.systems().map_or(0, |systems| systems.kinds.len());
+    let what = "the largest stable step";
+    // Every map costs a sum over agents.
+    if kinds as f64 * ((field.dim() as f64).powi(3) + 200.0) + 0.5 * field.agents() as f64 > MOST_WORK {
+        let why = format!("not searched for: {} agents, {kinds} distinct, with d = {}", field.agents(), field.dim());
+        allowance.cut.push((what.to_string(), why.clone()));
+        return Err(Reason::text(Code::TakesTooLong, why));
+    }
+    allowance.compute(what, 0.7, || -> Result<StableStep> { plan.forecast(cell).largest_stable_step() })
+}

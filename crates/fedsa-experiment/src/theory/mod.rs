@@ -1,0 +1,234 @@
+//! `fedsa theory`: what is known of an experiment before it runs, as data.
+//!
+//! [`Theory`] computes, method by method; [`Report`] holds everything at once, and [`Report::json`] is what programs read. Pages and
+//! pictures are made of these by the program.
+//!
+//! Computations end by counted work ([`fedsa_theory::work`]), not by the clock, so that a report says the same on every machine. What was
+//! left out is listed with its reason ([`LeftOut`]).
+
+mod change;
+mod curvature;
+mod json;
+mod method;
+mod problem;
+mod reason;
+mod statements;
+mod target;
+
+pub use change::{Change, ChangedFloor};
+pub use curvature::Curvature;
+pub use method::{Method, Stability};
+pub use problem::Problem;
+pub use reason::{Code, Known, Reason};
+pub use statements::Theorems;
+pub use target::Target;
+
+use fedsa::error::{BadInput, Result};
+use fedsa_theory::predict;
+use fedsa_theory::work::{self, Spent};
+use rayon::prelude::*;
+use serde_json::Value as Json;
+
+use crate::{Plan, Predictor, memory};
+
+/// The most multiplications of a brief report, for all methods together, and of each method of a full one; some take half a nanosecond on
+/// one core, some a whole one.
+pub const BRIEF_WORK: f64 = 1.5e10;
+pub const FULL_WORK: f64 = 6e10;
+
+/// How much is computed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Detail {
+    /// For each method the floor, its parts, what would change it, the largest stable step and the target. All of them together end in
+    /// about 10 seconds on one core.
+    #[default]
+    Brief,
+    /// Everything: constants of the problems, the curve, all quantities, stable steps for other numbers of local steps, theorems. Each
+    /// method ends in about a minute on one core, most in far less.
+    Full,
+}
+
+/// What is asked for.
+#[derive(Debug, Clone, Default, PartialEq)]
+#[non_exhaustive]
+pub struct Settings {
+    /// The mean-square error whose cost is asked for.
+    pub target_mse: Option<f64>,
+    /// How much is computed.
+    pub detail: Detail,
+}
+
+impl Settings {
+    /// A report with this detail and no target.
+    pub fn new(detail: Detail) -> Self {
+        Self { target_mse: None, detail }
+    }
+
+    /// The same with a target: what each method takes until its mean-square error is `mse`.
+    #[must_use]
+    pub fn with_target(self, mse: Option<f64>) -> Self {
+        Self { target_mse: mse, ..self }
+    }
+}
+
+/// What was not computed because it would take too long.
+#[derive(Debug, Clone, PartialEq, serde::Serialize)]
+pub struct LeftOut {
+    /// The method's label and its point; empty texts for what is not about one method.
+    pub method: String,
+    pub point: String,
+    /// What was left out.
+    pub what: String,
+    /// Why.
+    pub why: String,
+}
+
+/// Everything that is known of an experiment before it runs.
+#[derive(Debug, Clone)]
+pub struct Report {
+    /// The experiment's identifier and title.
+    pub id: String,
+    pub title: String,
+    /// Its problems; none in a brief report.
+    pub problems: Vec<Problem>,
+    /// Its methods at all points, in the order of the file: all methods of a point, then those of the next.
+    pub methods: Vec<Method>,
+    /// What was left out.
+    pub left_out: Vec<LeftOut>,
+}
+
+impl Report {
+    /// All numbers, for programs. What is not known is null, and its reason is in the table `unknown` beside it.
+    pub fn json(&self) -> Json {
+        json::report(self)
+    }
+}
+
+/// Computes what is known of a plan, method by method.
+pub struct Theory<'a> {
+    plan: &'a Plan,
+    predictor: &'a Predictor<'a>,
+    settings: Settings,
+    /// Point, position of the label, and cell of every method.
+    cells: Vec<(usize, usize, usize)>,
+    next: usize,
+    /// What a brief report may still take.
+    left: f64,
+    left_out: Vec<LeftOut>,
+}
+
+impl<'a> Theory<'a> {
+    /// The theory of a plan. Nothing is computed yet.
+    ///
+    /// # Errors
+    /// When the target is not positive, or below what rounding leaves of the roots of all problems (key `target_mse`); when predictions
+    /// do not fit into memory.
+    pub fn new(plan: &'a Plan, predictor: &'a Predictor<'a>, settings: Settings) -> Result<Self> {
+        if let Some(mse) = settings.target_mse {
+            check_target(plan, mse)?;
+        }
+        memory::refuse_predictions(plan)?;
+        let of_point = |point: usize| plan.points[point].cells.iter().enumerate().map(move |(label, cell)| (point, label, *cell));
+        let cells = (0..plan.points.len()).flat_map(of_point).collect();
+        Ok(Self { plan, predictor, settings, cells, next: 0, left: BRIEF_WORK, left_out: Vec::new() })
+    }
+
+    /// How many methods there are, at all points.
+    pub fn len(&self) -> usize {
+        self.cells.len()
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.cells.is_empty()
+    }
+
+    /// The label and the point of the next method; `None` at the end.
+    pub fn upcoming(&self) -> Option<(&'a str, &'a str)> {
+        let (point, label, _) = self.cells.get(self.next)?;
+        Some((&self.plan.labels[*label], &self.plan.points[*point].point.label))
+    }
+
+    /// The constants of all problems.
+    pub fn problems(&self) -> Vec<Problem> {
+        self.plan.fields.par_iter().map(|planned| Problem::of(&*planned.field)).collect()
+    }
+
+    /// The next method; `None` at the end. `problems` are those of [`Theory::problems`], which theorems need; without them there are none.
+    pub fn next_method(&mut self, problems: &[Problem]) -> Option<Method> {
+        let (point, label, cell) = *self.cells.get(self.next)?;
+        let share = match self.settings.detail {
+            Detail::Brief => self.left / (self.cells.len() - self.next) as f64,
+            Detail::Full => FULL_WORK,
+        };
+        self.next += 1;
+        let mut allowance = Allowance { left: share, cut: Vec::new() };
+        let planned = &self.plan.points[point];
+        let mut method = Method::new(self.plan, &self.plan.labels[label], planned, cell);
+        method.compute(self.plan, self.predictor, &self.settings, problems.get(planned.field), &mut allowance);
+        self.left -= share - allowance.left;
+        let of_method = |(what, why): (String, String)| LeftOut { method: method.label.clone(), point: method.point.clone(), what, why };
+        self.left_out.extend(allowance.cut.into_iter().map(of_method));
+        Some(method)
+    }
+
+    /// What has been left out so far.
+    pub fn left_out(&self) -> &[LeftOut] {
+        &self.left_out
+    }
+
+    /// Everything. `about` is told what is computed next.
+    pub fn report(mut self, about: &dyn Fn(&str)) -> Report {
+        let problems = match self.settings.detail {
+            Detail::Full => {
+                about("problems");
+                self.problems()
+            }
+            Detail::Brief => Vec::new(),
+        };
+        let mut methods = Vec::new();
+        while let Some((label, point)) = self.upcoming() {
+            about(&format!("{label} {point}"));
+            methods.extend(self.next_method(&problems));
+        }
+        let experiment = &self.plan.experiment;
+        Report { id: experiment.id.clone(), title: experiment.title.clone(), problems, methods, left_out: self.left_out }
+    }
+}
+
+/// Refuses a target that is below what rounding leaves of the roots of all problems. Where another problem of the plan admits it, methods
+/// have the reason in its place.
+fn check_target(plan: &Plan, mse: f64) -> Result<()> {
+    let checked = plan.fields.iter().filter_map(|planned| Some(predict::check_target(mse, &planned.field.solution().ok()?.theta)));
+    if checked.clone().any(|one| one.is_ok()) {
+        return Ok(());
+    }
+    let refused: Result<Vec<()>> = checked.collect();
+    refused.map(|_| ()).map_err(|e| BadInput { key: "target_mse".into(), ..e })
+}
+
+/// What a method may still take, and what it was too little for.
+struct Allowance {
+    left: f64,
+    cut: Vec<(String, String)>,
+}
+
+impl Allowance {
+    /// Computes something within `share` of what is left, and lists it if that is too little.
+    fn compute<T>(&mut self, what: &str, share: f64, compute: impl FnOnce() -> Result<T>) -> Known<T> {
+        let (result, spent) = work::within(share * self.left.max(0.0), compute);
+        self.take(what, result, spent)
+    }
+
+    /// The result of a computation that has been made, with what it took.
+    fn take<T>(&mut self, what: &str, result: Result<T>, spent: Spent) -> Known<T> {
+        self.left -= spent.work;
+        result.map_err(|e| {
+            let reason = if spent.was_cut { Reason::new(Code::TakesTooLong, &e) } else { Reason::from(&e) };
+            if reason.code == Code::TakesTooLong {
+                self.cut.push((what.to_string(), reason.text.clone()));
+            }
+            reason
+        })
+    }
+}

@@ -1,0 +1,38 @@
+//! What the theorems of the sources say about a method, beside the exact value.
+
+use fedsa::error::BadInput;
+use fedsa_theory::bounds::Choice;
+use fedsa_theory::predict::Statement;
+
+use super::Allowance;
+use super::problem::Problem;
+use super::reason::Known;
+use crate::Plan;
+use crate::plan::ResolvedStart;
+
+/// What theorems say about a method.
+#[derive(Debug, Clone)]
+pub struct Theorems {
+    /// The rounds after which they are evaluated, those of the file.
+    pub rounds: u64,
+    /// The theorems, each with its conditions.
+    pub statements: Known<Vec<Statement>>,
+    /// The settings that corollaries choose for the target; none where they do not apply.
+    pub choices: Vec<Choice>,
+}
+
+pub(super) fn of_cell(plan: &Plan, cell: usize, problem: &Problem, target: Option<f64>, allowance: &mut Allowance) -> Theorems {
+    let planned = &plan.cells[cell];
+    let start = match &planned.start {
+        ResolvedStart::Fixed(theta_0) => Ok(theta_0),
+        ResolvedStart::Normal => Err(BadInput::new("", "the start is random", "")),
+    };
+    let tau = problem.mixing_time().ok_or_else(|| BadInput::new("", "the mixing time of the samples is not known", ""));
+    let of = plan.forecast(cell);
+    let statements = allowance.compute("the theorems of the papers", 0.5, || of.statements(start.clone()?, planned.run.rounds, tau?));
+    let corollaries = |target: f64| {
+        let chosen = || of.corollaries(start.clone()?, target);
+        allowance.compute("the corollaries of the papers", 0.5, chosen).unwrap_or_default()
+    };
+    Theorems { rounds: planned.run.rounds, statements, choices: target.map_or(Vec::new(), corollaries) }
+}

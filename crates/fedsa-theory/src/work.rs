@@ -1,0 +1,121 @@
+//! Counted work: computations that end after so many operations, at the same place on every machine.
+//!
+//! Solutions by iteration, eigenvalues and paths over many rounds take a number of products that is known only afterwards. They count
+//! what they do as they go on ([`charge`]), in multiplications of about a nanosecond each. [`within`] sets how much a computation may
+//! take; what needs more is an error. Without it nothing is limited.
+//!
+//! The count belongs to the thread that computes: solvers work in the thread that calls them, and only their products use others.
+
+use std::cell::Cell;
+
+use fedsa::error::{BadInput, Result};
+
+/// What a computation may still take and has taken, and whether something in it was not computed because it would take too long.
+#[derive(Debug, Clone, Copy)]
+struct Meter {
+    left: f64,
+    spent: f64,
+    was_cut: bool,
+}
+
+const UNLIMITED: Meter = Meter { left: f64::INFINITY, spent: 0.0, was_cut: false };
+
+thread_local! {
+    static METER: Cell<Meter> = const { Cell::new(UNLIMITED) };
+}
+
+/// What a computation has taken.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Spent {
+    /// The multiplications that were counted.
+    pub work: f64,
+    /// Whether something was not computed because it would take too long.
+    pub was_cut: bool,
+}
+
+/// Puts back the count of the computation around this one, with what this one has taken.
+struct Around(Meter);
+
+impl Drop for Around {
+    fn drop(&mut self) {
+        let (outer, spent) = (self.0, METER.get().spent);
+        METER.set(Meter { left: outer.left - spent, spent: outer.spent + spent, was_cut: outer.was_cut });
+    }
+}
+
+/// Computes within about `most` multiplications, or what is left of a computation around this one; the result, and what it took.
+///
+/// # Errors
+/// The result is an error where the computation fails or would take more.
+pub fn within<T>(most: f64, compute: impl FnOnce() -> Result<T>) -> (Result<T>, Spent) {
+    let around = Around(METER.get());
+    METER.set(Meter { left: most.min(around.0.left), ..UNLIMITED });
+    let result = compute();
+    let Meter { spent, was_cut, .. } = METER.get();
+    drop(around);
+    (result, Spent { work: spent, was_cut })
+}
+
+/// Counts `work` multiplications that come next.
+///
+/// # Errors
+/// When so many are no longer allowed; they are not counted then, because they are not made.
+pub(crate) fn charge(work: f64) -> Result<()> {
+    if left() >= work { record(work) } else { Err(refused("", LESS)) }
+}
+
+/// Counts `work` multiplications that were made.
+///
+/// # Errors
+/// When they were more than allowed.
+pub(crate) fn record(work: f64) -> Result<()> {
+    let now = METER.get();
+    METER.set(Meter { left: now.left - work, spent: now.spent + work, ..now });
+    if now.left >= work { Ok(()) } else { Err(refused("", LESS)) }
+}
+
+/// What takes less.
+const LESS: &str = "fewer agents, states, features or local steps, or a step size further from the edge of stability";
+
+/// The error of what is not computed because it would take too long.
+pub(crate) fn refused(what: &str, help: &str) -> BadInput {
+    METER.set(Meter { was_cut: true, ..METER.get() });
+    let what = if what.is_empty() { "it" } else { what };
+    BadInput::new("", format!("not computed: {what} takes too long"), help)
+}
+
+/// How many multiplications may still be counted; infinite without a limit.
+pub(crate) fn left() -> f64 {
+    METER.get().left.max(0.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn work_is_counted_within_and_around() {
+        assert_eq!(left(), f64::INFINITY);
+        let (result, spent) = within(100.0, || {
+            charge(30.0)?;
+            let (inner, inner_spent) = within(50.0, || charge(40.0).and_then(|()| charge(20.0)));
+            assert!(inner.unwrap_err().what.contains("takes too long") && inner_spent == Spent { work: 40.0, was_cut: true });
+            // The inner one has taken its part of the outer one.
+            assert_eq!(left(), 30.0);
+            let (all, _) = within(1e9, || charge(31.0));
+            assert!(all.is_err() && left() == 30.0);
+            record(31.0)
+        });
+        assert!(result.is_err() && spent == Spent { work: 101.0, was_cut: true });
+        assert_eq!(left(), f64::INFINITY);
+    }
+
+    /// As long as there is no limit, and after a panic too.
+    #[test]
+    fn limits_end_with_their_computation() {
+        assert!(charge(1e300).is_ok());
+        assert_eq!(within(5.0, || charge(2.0)).1, Spent { work: 2.0, was_cut: false });
+        let _ = std::panic::catch_unwind(|| within(1.0, || -> Result<()> { panic!("in between") }));
+        assert!(charge(1e300).is_ok());
+    }
+}
