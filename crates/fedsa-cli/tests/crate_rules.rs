@@ -1,6 +1,8 @@
 //! Which crate may use which: the test reads manifests and sources as text, and compares them with a table.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 /// A crate, the other crates of this workspace that it may use, libraries that it must not use, and
 /// what its code must not name.
@@ -102,4 +104,25 @@ fn what_is_forbidden_is_found() {
     assert_eq!(found, expected);
     assert_eq!(wrong_words(data, "a.rs", "fn f() {\n    eprintln!(\"x\");\n}"), ["a.rs: println!"]);
     assert!(wrong_words(data, "a.rs", "// println!\n#[cfg(test)]\nmod tests {\n    println!()\n}").is_empty());
+}
+
+/// The libraries that a command of cargo compiles, with their features.
+fn features(options: &[&str]) -> BTreeMap<String, String> {
+    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    cargo.args(["tree", "--offline", "--prefix", "none", "--no-dedupe", "--format", "{p}\t{f}"]).args(options);
+    let done = cargo.current_dir(folder("..")).output().unwrap();
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    let text = String::from_utf8(done.stdout).unwrap();
+    text.lines().filter_map(|line| line.split_once('\t')).map(|(name, with)| (name.to_string(), with.to_string())).collect()
+}
+
+/// A library that tests build with other features is compiled a second time, and with it all that uses it.
+#[test]
+fn tests_use_the_libraries_that_the_program_is_built_from() {
+    let tested = features(&["--workspace", "--edges", "normal,build,dev"]);
+    let built = features(&["--package", "fedsa-cli", "--edges", "normal,build"]);
+    assert!(built.len() > 100, "{}", built.len());
+    for (library, with) in built {
+        assert_eq!(tested[&library], with, "{library}");
+    }
 }

@@ -1,5 +1,5 @@
-//! Kinds of a crate that is no member of the workspace (`examples/outside`): it is built with the workspace's target folder and
-//! lock file, its own tests run, and its program does with its kinds what fedsa does with its own.
+//! Kinds of a crate that uses nothing but what fedsa's crates show to all (`examples/outside`): its program does with its kinds what
+//! fedsa does with its own.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -12,51 +12,28 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
 }
 
-/// The crate, copied to a folder of its own below `target` with the workspace's lock file, so that the versions of all
-/// libraries are those of the workspace.
-fn copied() -> PathBuf {
-    let (from, to) = (root().join("examples/outside"), Path::new(env!("CARGO_TARGET_TMPDIR")).join("outside"));
-    let same = |path: &Path, bytes: &[u8]| std::fs::read(path).is_ok_and(|there| there == bytes);
-    for file in ["Cargo.toml", "src/lib.rs", "src/main.rs", "src/rows.rs", "src/fedprox.rs", "src/projected_fedhsa.rs", "tests/kinds.rs"] {
-        let text = std::fs::read_to_string(from.join(file)).unwrap();
-        let text = text.replace("../../crates", root().join("crates").to_str().unwrap());
-        std::fs::create_dir_all(to.join(file).parent().unwrap()).unwrap();
-        // A file that is written anew is compiled anew.
-        if !same(&to.join(file), text.as_bytes()) {
-            std::fs::write(to.join(file), text).unwrap();
+/// Builds the crate's program, mostly of what is compiled already, and returns its path. The crate's own tests run with those of the
+/// workspace.
+fn built() -> PathBuf {
+    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    let done = cargo.current_dir(root()).args(["build", "--release", "--offline", "--package", "outside"]).output().unwrap();
+    assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap();
+    target.join("release").join(format!("outside{}", std::env::consts::EXE_SUFFIX))
+}
+
+#[test]
+fn the_crate_takes_nothing_from_the_workspace() {
+    let manifest: toml::Table = std::fs::read_to_string(root().join("examples/outside/Cargo.toml")).unwrap().parse().unwrap();
+    for table in ["package", "dependencies", "dev-dependencies"] {
+        for (key, value) in manifest[table].as_table().unwrap() {
+            assert!(value.get("workspace").is_none(), "{table}.{key}");
         }
     }
-    std::fs::copy(root().join("Cargo.lock"), to.join("Cargo.lock")).unwrap();
-    to
-}
-
-/// The versions of the libraries in a lock file.
-fn versions(lock: &Path) -> Vec<(String, String)> {
-    let lock: toml::Table = std::fs::read_to_string(lock).unwrap().parse().unwrap();
-    let text = |package: &toml::Value, key: &str| package.get(key).and_then(toml::Value::as_str).map(str::to_string);
-    let packages = lock["package"].as_array().unwrap().iter().filter(|package| package.get("source").is_some());
-    packages.map(|package| (text(package, "name").unwrap(), text(package, "version").unwrap())).collect()
-}
-
-/// Builds the crate and runs its tests; the path of its program.
-fn built() -> PathBuf {
-    let (copy, target) = (copied(), Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap());
-    let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    cargo.args(["test", "--release", "--offline", "--manifest-path"]).arg(copy.join("Cargo.toml"));
-    // The crates of the workspace are compiled again, because they belong to another one now: without optimisation,
-    // which takes less than a minute of two cores the first time, and changes no number.
-    for name in ["fedsa", "fedsa-data", "fedsa-experiment", "fedsa-cli"] {
-        cargo.arg("--config").arg(format!("profile.release.package.{name}.opt-level=0"));
-    }
-    let done = cargo.env("CARGO_TARGET_DIR", target).output().unwrap();
-    let said = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    assert!(done.status.success(), "{}\n{}", said(&done.stdout), said(&done.stderr));
-    assert!(said(&done.stdout).contains("nodes_that_exchange_bytes_give_the_engines_numbers ... ok"), "{}", said(&done.stdout));
-    let of_workspace = versions(&root().join("Cargo.lock"));
-    for library in versions(&copy.join("Cargo.lock")) {
-        assert!(of_workspace.contains(&library), "{library:?} is not the workspace's");
-    }
-    target.join("release").join(format!("outside{}", std::env::consts::EXE_SUFFIX))
+    assert!(!manifest.contains_key("lints"));
+    // As docs/authors.md tells authors.
+    let names: Vec<&String> = manifest["dependencies"].as_table().unwrap().keys().collect();
+    assert_eq!(names, ["fedsa", "fedsa-cli", "schemars", "serde"]);
 }
 
 /// The lines of code of a file: neither empty nor comments.

@@ -4,12 +4,11 @@
 //! `b_c = gbar_c(theta*) - J_c theta*`: systems with the same root. Results from them are *local*: they describe small
 //! deviations from the fixed point, and do not say from which starts it is reached.
 
-use rayon::prelude::*;
-
 use crate::RoundSetting;
 use crate::constants::Radii;
 use fedsa::error::{BadInput, Result};
 use fedsa::linalg;
+use fedsa::parallel;
 use fedsa::problem::Field;
 use fedsa::problem::root::{self, Source};
 use fedsa::problem::systems::{System, Systems};
@@ -42,7 +41,7 @@ impl Local {
             b.iter_mut().zip(linalg::mat_vec(&jacobian, theta)).for_each(|(b, jx)| *b -= jx);
             Some((System { a: -jacobian, b }, source))
         };
-        let models: Option<Vec<(System, Source)>> = (0..field.agents()).into_par_iter().map(model).collect();
+        let models = parallel::map_all(field.agents(), model);
         let (kinds, sources): (Vec<System>, Vec<Source>) =
             models.ok_or_else(|| unknown("neither Jacobians nor mean operators are known"))?.into_iter().unzip();
         let kind_of = (0..field.agents() as u32).collect();

@@ -67,8 +67,6 @@ pub use region::{Region, Spot, StableSet, Verdict};
 pub use statements::Statement;
 pub use what_if::twins;
 
-use rayon::prelude::*;
-
 use std::cell::Cell;
 use std::sync::Arc;
 
@@ -83,6 +81,7 @@ use fedsa::error::{BadInput, Result};
 use fedsa::linalg;
 use fedsa::methods::control_rule::ControlRule;
 use fedsa::methods::{self, Drift, Lost, Shape};
+use fedsa::parallel;
 use fedsa::problem::Field;
 use fedsa::problem::noise::NoiseLaw;
 use fedsa::problem::root::{Root, Source};
@@ -485,8 +484,8 @@ impl<'f> Forecast<'f> {
 
     /// All kinds' second moments, of single samples however they are drawn.
     fn moments_of_all(&self, systems: &Systems) -> Result<Vec<Moments>> {
-        let all = (0..systems.kinds.len()).into_par_iter().map(|k| self.field.second_moments(k).map(Arc::unwrap_or_clone));
-        all.collect::<Option<_>>().ok_or_else(no_moments)
+        let of = |k: usize| self.field.second_moments(k).map(Arc::unwrap_or_clone);
+        parallel::map_all(systems.kinds.len(), of).ok_or_else(no_moments)
     }
 
     fn batch(&self) -> u64 {

@@ -6,7 +6,6 @@
 
 use faer::c64;
 use faer::prelude::*;
-use rayon::prelude::*;
 
 use crate::RoundSetting;
 use crate::fedlsa::FedLsaMean;
@@ -14,6 +13,7 @@ use crate::leg::AffineLeg;
 use crate::map::{LinearMap, spectral_radius, spectral_radius_within};
 use fedsa::error::{BadInput, Result, require};
 use fedsa::linalg::{self, Mat};
+use fedsa::parallel;
 use fedsa::problem::systems::Systems;
 
 /// FedLSA: `(1 - alpha_g) I + alpha_g Gbar`, a map of theta (d x d).
@@ -223,8 +223,7 @@ impl ControlVariates {
     /// Applies the map to every column of `y`; rows beyond the state are unchanged.
     pub(crate) fn apply_to(&self, y: &Mat<f64>) -> Mat<f64> {
         let starts: Vec<usize> = (0..y.ncols()).step_by(COLUMNS).collect();
-        let images: Vec<Mat<f64>> =
-            (starts.par_iter()).map(|start| self.apply_to_few(y.get(.., *start..y.ncols().min(start + COLUMNS)))).collect();
+        let images = parallel::map(starts.len(), |i| self.apply_to_few(y.get(.., starts[i]..y.ncols().min(starts[i] + COLUMNS))));
         let mut out = Mat::<f64>::zeros(y.nrows(), y.ncols());
         for (start, image) in starts.iter().zip(&images) {
             out.get_mut(.., *start..start + image.ncols()).copy_from(image);
@@ -383,7 +382,7 @@ pub fn delayed_radius(pull: &Mat<f64>, law: &[f64]) -> Result<f64> {
     };
     // Conjugate eigenvalues have conjugate roots. A maximum does not depend on the order.
     let all: Vec<(f64, f64)> = linalg::eigenvalues(pull)?.into_iter().filter(|(_, im)| *im >= 0.0).collect();
-    let radii: Vec<f64> = all.into_par_iter().map(of).collect::<Result<_>>()?;
+    let radii: Vec<f64> = parallel::try_map(all.len(), |i| of(all[i]))?;
     Ok(radii.into_iter().fold(0.0, f64::max))
 }
 

@@ -2,8 +2,6 @@
 //!
 //! Divergence is not an error but a status of a run ([`crate::round::Status`]).
 
-use rayon::prelude::*;
-
 /// Input that cannot be used, and what could be used in its place.
 ///
 /// `key` names the setting or array relative to whoever raised the error
@@ -41,14 +39,6 @@ impl BadInput {
         };
         self
     }
-}
-
-/// Collects results that are computed in parallel. Of several errors the first in order is returned, whichever thread was faster.
-///
-/// # Errors
-/// The first error in order.
-pub(crate) fn in_order<T: Send>(results: impl ParallelIterator<Item = Result<T>>) -> Result<Vec<T>> {
-    results.collect::<Vec<_>>().into_iter().collect()
 }
 
 /// A [`BadInput`] that a type raises while serde reads it: its text carries key and help through

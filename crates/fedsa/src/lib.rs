@@ -71,7 +71,7 @@
 //! | [`node`] | the same halves across machines: bytes in, bytes out |
 //! | [`record`] | ledger, metrics, output rules |
 //! | [`bit_allocation`], [`nested_grid`] | which eigenvectors get how many bits, and the quantiser that is refined by them |
-//! | [`schedule`], [`random`], [`linalg`], [`triangle`], [`registry`], [`error`] | what these share |
+//! | [`schedule`], [`random`], [`linalg`], [`triangle`], [`parallel`], [`registry`], [`error`] | what these share |
 //!
 //! The library does no file or console input or output; the `fedsa` program does.
 //!
@@ -94,6 +94,7 @@ pub mod methods;
 pub mod metrics;
 pub mod nested_grid;
 pub mod node;
+pub mod parallel;
 pub mod presets;
 pub mod problem;
 pub mod protocol;

@@ -1,7 +1,6 @@
 //! Rounds whose mean has random weights, and the covariance that they add to the iterate.
 
 use faer::prelude::*;
-use rayon::prelude::*;
 
 use super::leg_noise::{check, leg_noise};
 use crate::RoundSetting;
@@ -10,6 +9,7 @@ use crate::leg::{AffineLeg, step};
 use crate::symmetric::{congruence, packed_index, packed_len};
 use fedsa::error::Result;
 use fedsa::linalg::Mat;
+use fedsa::parallel;
 use fedsa::problem::systems::{Moments, Systems};
 
 /// The first two moments of the weights `w_c` of directions in a round's mean, `v = sum_c w_c v_c + w`:
@@ -101,16 +101,14 @@ impl RoundNoise {
         let (rows, columns) = (packed_len(d), packed_len(d + 1));
         let (mut source, mut again) = (Mat::<f64>::zeros(rows, columns), Mat::<f64>::zeros(rows, columns));
         if let Some(moments) = moments {
-            let noises: Vec<Mat<f64>> = (systems.kinds.par_iter().zip(moments))
-                .map(|(system, moments)| {
-                    // One mean step on (u, 1): u + eta gbar_c(theta* + u).
-                    let mut f = Mat::<f64>::identity(d + 1, d + 1);
-                    f.get_mut(..d, ..d).copy_from(step(&system.a, setting.step_size));
-                    let push = system.mean(&mean.root);
-                    (0..d).for_each(|i| f[(i, d)] = setting.step_size * push[i]);
-                    leg_noise(system, moments, &mean.root, batch, setting, &f)
-                })
-                .collect();
+            let noises: Vec<Mat<f64>> = parallel::map(systems.kinds.len(), |k| {
+                // One mean step on (u, 1): u + eta gbar_c(theta* + u).
+                let (system, mut f) = (&systems.kinds[k], Mat::<f64>::identity(d + 1, d + 1));
+                f.get_mut(..d, ..d).copy_from(step(&system.a, setting.step_size));
+                let push = system.mean(&mean.root);
+                (0..d).for_each(|i| f[(i, d)] = setting.step_size * push[i]);
+                leg_noise(system, &moments[k], &mean.root, batch, setting, &f)
+            });
             for (noise, square) in noises.iter().zip(&squares) {
                 source += Scale(alpha * alpha * square * arrivals.square) * noise;
                 again += Scale((alpha * arrivals.mean).powi(2) * square) * noise;

@@ -33,7 +33,6 @@ mod legs;
 mod tests;
 
 use faer::prelude::*;
-use rayon::prelude::*;
 
 use legs::{BatchLaw, LegNoise};
 
@@ -45,6 +44,7 @@ use super::markov::Rule;
 use super::stability::{ControlVariates, global_memory_map};
 use fedsa::error::{BadInput, Result};
 use fedsa::linalg::{self, Mat};
+use fedsa::parallel;
 use fedsa::problem::noise::NoiseLaw;
 use fedsa::problem::systems::Systems;
 use fedsa::sampling::{Law, Sampling};
@@ -146,13 +146,13 @@ impl GaussMarkov {
             parts = agents.map(|((kind, p), law)| (*kind as usize, p * p, law)).collect();
         }
         let batch = shared.then(|| BatchLaw::new(&laws[0], sampling));
-        let part = |(kind, factor, law): (usize, f64, &NoiseLaw)| {
+        let part = |_, (kind, factor, law): (usize, f64, &NoiseLaw)| {
             let own = if shared { None } else { Some(BatchLaw::new(law, sampling)) };
             let batch = own.as_ref().or(batch.as_ref()).expect("one of them");
             let noise = LegNoise::new(&systems.kinds[kind].a, eta, h, batch, drifts.as_ref().map(|drifts| &drifts[kind]), fresh);
             Part { kind, factor, noise, start: law.start.clone(), stationary: law.covariance.clone() }
         };
-        let parts: Vec<Part> = parts.into_par_iter().map(part).collect();
+        let parts: Vec<Part> = parallel::map_into(parts, part);
         let round = match rule {
             AdditiveRule::FedLsa => {
                 let mean = FedLsaMean::new(systems, setting)?;
@@ -283,12 +283,12 @@ impl GaussMarkov {
         let n = map.nrows();
         // Phi^(2^j) of every part, and L^(2^j), until the former have vanished.
         let memories: Vec<Vec<Mat<f64>>> = match self.has_memory {
-            true => self.parts.par_iter().map(|part| doublings(&part.noise.after, usize::MAX)).collect(),
+            true => parallel::map(self.parts.len(), |k| doublings(&self.parts[k].noise.after, usize::MAX)),
             false => vec![Vec::new(); self.parts.len()],
         };
         let powers = doublings(map, memories.iter().map(Vec::len).max().unwrap_or(0));
-        let source = |(part, memories): (&Part, &Vec<Mat<f64>>)| {
-            let Part { kind, factor, noise, stationary, .. } = part;
+        let source = |k: usize| {
+            let (Part { kind, factor, noise, stationary, .. }, memories) = (&self.parts[k], &memories[k]);
             let enters = self.round.enters(*kind, self.pushes.len(), self.dim);
             let mut source = &enters * &noise.own * enters.transpose();
             if self.has_memory {
@@ -302,7 +302,7 @@ impl GaussMarkov {
             }
             Scale(*factor) * source
         };
-        let sources: Vec<Mat<f64>> = self.parts.par_iter().zip(&memories).map(source).collect();
+        let sources: Vec<Mat<f64>> = parallel::map(self.parts.len(), source);
         let mut source = Mat::<f64>::zeros(n, n);
         sources.iter().for_each(|of_part| source += of_part);
         let covariance = linalg::discrete_lyapunov(map, &source);
@@ -419,8 +419,8 @@ impl<'a> Responses<'a> {
         if !self.has_settled() {
             let all = self.state[1..].iter().fold(Mat::<f64>::zeros(self.of.dim, self.of.dim), |sum, g| sum + g);
             let (of, state) = (self.of, &self.state);
-            let each = |(part, z): (&Part, &mut Mat<f64>)| -> f64 {
-                let Part { kind, factor, noise, .. } = part;
+            let each = |k: usize, z: &mut Mat<f64>, out: &mut f64| {
+                let Part { kind, factor, noise, .. } = &of.parts[k];
                 let enters = match &of.round {
                     MeanRound::Plain { alpha, .. } => Scale(*alpha) * &state[0],
                     MeanRound::Controls { map, alpha, span } => {
@@ -433,9 +433,11 @@ impl<'a> Responses<'a> {
                     term += 2.0 * inner(&(&enters * &noise.cross), z) + inner(&(&*z * &noise.kept), z);
                     *z = &enters * &noise.of_before + &*z * &noise.after;
                 }
-                factor * term
+                *out = factor * term;
             };
-            let terms: Vec<f64> = of.parts.par_iter().zip(&mut self.noise).map(each).collect();
+            let mut terms = vec![0.0; of.parts.len()];
+            let mut both: Vec<_> = self.noise.iter_mut().zip(&mut terms).collect();
+            parallel::each_mut(&mut both, |k, (z, out)| each(k, z, out));
             let added: f64 = terms.iter().sum();
             self.sum += added;
             let is_silent = added + self.left_of_start() <= SETTLED * self.sum;

@@ -11,13 +11,14 @@
 //! Agents can take their steps one after another, because their chains are independent and their local variables are registers
 //! of their own. The result is exact for every method whose round is such a list.
 
-use rayon::prelude::*;
+use std::sync::Mutex;
 
 use super::MarkovAgent;
 use super::stationary::CellMap;
 use crate::symmetric::{packed_index, packed_len};
 use fedsa::error::{Result, require};
 use fedsa::linalg;
+use fedsa::parallel;
 use fedsa::sampling::ChainStart;
 
 /// The number of a register.
@@ -196,18 +197,18 @@ impl RoundMap {
         let size = self.side * self.side;
         let state = |cell: usize| cell / chain.stride % chain.states;
         if let Some(arrivals) = &chain.arrivals {
-            // Cells can be taken at once.
-            next.par_chunks_exact_mut(size).enumerate().for_each_init(
-                || self.scratch(),
-                |scratch, (to, target)| {
-                    let base = to - state(to) * chain.stride;
-                    for (from, i, p) in &arrivals[state(to)] {
-                        let cell = &now[(base + from * chain.stride) * size..][..size];
-                        self.moved(&chain.samples[*from][*i], cell, scratch, what);
-                        target.iter_mut().zip(&scratch.image).for_each(|(t, x)| *t += p * x);
-                    }
-                },
-            );
+            // Cells can be taken at once. A thread takes scratch that no other has.
+            let free = Mutex::new(Vec::new());
+            parallel::each_chunk(next, size, &|to, target| {
+                let mut scratch = free.lock().expect("no panics under the lock").pop().unwrap_or_else(|| self.scratch());
+                let base = to - state(to) * chain.stride;
+                for (from, i, p) in &arrivals[state(to)] {
+                    let cell = &now[(base + from * chain.stride) * size..][..size];
+                    self.moved(&chain.samples[*from][*i], cell, &mut scratch, what);
+                    target.iter_mut().zip(&scratch.image).for_each(|(t, x)| *t += p * x);
+                }
+                free.lock().expect("no panics under the lock").push(scratch);
+            });
             return;
         }
         let mut scratch = self.scratch();

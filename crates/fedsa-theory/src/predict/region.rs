@@ -2,8 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use rayon::prelude::*;
-
 use super::{Forecast, MeanSquareRadius, NoiseSource, StableStep, takes_too_long};
 use crate::map::{DENSE, EIGENVALUES, LinearMap as _};
 use crate::stability::{self, ControlVariates, Stability};
@@ -11,6 +9,7 @@ use crate::work;
 use fedsa::error::{Result, require};
 use fedsa::linalg::{self, Mat};
 use fedsa::methods::Drift;
+use fedsa::parallel;
 
 /// The most multiplications of all radii of a scan, and of a map, about one a nanosecond. Which grid is affordable is estimated from
 /// the radius of the method's own step; a scan or a map that takes much more nevertheless is cut short.
@@ -137,7 +136,7 @@ impl Judge<'_> {
             if *left <= 0.0 {
                 break;
             }
-            let seen: Vec<(Spot, f64)> = few.par_iter().map(|eta| self.at(*eta, h)).collect();
+            let seen: Vec<(Spot, f64)> = parallel::map(few.len(), |i| self.at(few[i], h));
             *left -= seen.iter().map(|(_, work)| work).sum::<f64>();
             spots.extend(seen.into_iter().map(|(spot, _)| spot));
         }
@@ -340,7 +339,7 @@ impl<'f> Forecast<'f> {
                     is_cut = true;
                     return vec![UNKNOWN; columns];
                 }
-                let seen: Vec<(Spot, f64)> = etas.par_iter().map(|eta| judge.at(*eta, *h)).collect();
+                let seen: Vec<(Spot, f64)> = parallel::map(etas.len(), |i| judge.at(etas[i], *h));
                 left -= seen.iter().map(|(_, work)| work).sum::<f64>();
                 seen.into_iter().map(|(spot, _)| spot).collect()
             });

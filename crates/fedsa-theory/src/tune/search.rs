@@ -14,13 +14,12 @@ use std::cmp::Reverse;
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use rayon::prelude::*;
-
 use super::course::{Ended, Meter, course_within};
 use super::{Choice, Cost, Course, Family, Goal, Hit, Miss, Price, Start, Target, rounded};
 use fedsa::error::{BadInput, Result};
 use fedsa::linalg;
 use fedsa::methods::Setting;
+use fedsa::parallel;
 use fedsa::problem::Field;
 
 /// A choice that was looked at.
@@ -309,13 +308,11 @@ impl Record<'_> {
     /// the number of threads. Where a share ends early, what the others leave is for those after them.
     fn side_by_side<T: Sync, S: Send>(&mut self, all: &[T], look: impl Fn(&T, &mut Meter<'_>) -> S + Sync) -> Vec<S> {
         let share = (self.effort.most_work - self.work) / all.len() as f64;
-        let seen: Vec<(S, f64, Option<Ended>)> = (all.par_iter())
-            .map(|one| {
-                let mut meter = Meter::new(share, self.effort.is_cancelled);
-                let seen = look(one, &mut meter);
-                (seen, meter.spent.min(share), meter.ended)
-            })
-            .collect();
+        let seen: Vec<(S, f64, Option<Ended>)> = parallel::map(all.len(), |i| {
+            let mut meter = Meter::new(share, self.effort.is_cancelled);
+            let seen = look(&all[i], &mut meter);
+            (seen, meter.spent.min(share), meter.ended)
+        });
         let (mut out, mut ended) = (Vec::with_capacity(seen.len()), None);
         for (seen, spent, early) in seen {
             self.work = (self.work + spent).min(self.effort.most_work);

@@ -4,90 +4,64 @@
 
 use super::{Isa, Lanes};
 use crate::problem::Problem;
+use crate::random::Stream;
+
+/// Writes an agent's operator at an iterate into its last argument, d numbers; the chain and the stream are those of its samples.
+type Operator<'a> = dyn FnMut(usize, &[f64], &mut [u64], &mut Stream, &mut [f64]) + 'a;
 
 /// Runs the leg for all lanes: `theta += eta_h (g + drift)` for every `eta_h`, where g is the mean of `batch` samples
 /// `g_c(theta, z)`, or `gbar_c(theta)` when `batch` is 0.
 pub fn leg<P: Problem>(problem: &P, lanes: &mut Lanes, etas: &[f64], batch: usize, isa: Isa) {
-    assert!(isa.is_available());
-    // SAFETY: the instruction set is available.
-    unsafe {
-        match isa {
-            #[cfg(target_arch = "x86_64")]
-            Isa::Avx512 => leg_avx512(problem, lanes, etas, batch),
-            #[cfg(target_arch = "x86_64")]
-            Isa::Avx2 => leg_avx2(problem, lanes, etas, batch),
-            _ => steps(problem, lanes, etas, batch),
-        }
-    }
-}
-
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx512f,avx512dq,avx512vl,avx2,fma")]
-unsafe fn leg_avx512<P: Problem>(problem: &P, lanes: &mut Lanes, etas: &[f64], batch: usize) {
-    steps(problem, lanes, etas, batch);
-}
-
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2,fma")]
-unsafe fn leg_avx2<P: Problem>(problem: &P, lanes: &mut Lanes, etas: &[f64], batch: usize) {
-    steps(problem, lanes, etas, batch);
-}
-
-#[inline(always)]
-fn steps<P: Problem>(problem: &P, lanes: &mut Lanes, etas: &[f64], batch: usize) {
-    let d = problem.dim();
-    let mut z = P::Obs::default();
-    let mut g = vec![0.0; d];
-    let mut one = vec![0.0; d];
-    for l in 0..lanes.len {
-        let agent = lanes.agents[l];
-        let mut stream = lanes.streams.get(l);
-        for &eta in etas {
-            let chain = &mut lanes.chains[l * lanes.chain_len..][..lanes.chain_len];
-            let theta = super::flat_mut(&mut lanes.theta[l * lanes.width..][..lanes.width]);
-            let drift = super::flat(&lanes.drift[l * lanes.width..][..lanes.width]);
-            operator(problem, agent, &theta[..d], chain, &mut stream, batch, &mut z, &mut g, &mut one);
-            for ((theta, g), drift) in theta.iter_mut().zip(&g).zip(drift) {
-                *theta = eta.mul_add(g + drift, *theta);
-            }
-        }
-        lanes.streams.set(l, stream);
-    }
+    with_operator(problem, batch, isa, &mut |d, operator| steps(isa, d, lanes, etas, operator));
 }
 
 /// Writes `g_c(theta, z)` of every lane, with the next sample of its stream, into `lanes.observed`. Sampling processes and
 /// streams advance only if `advance` is true.
 pub fn observe<P: Problem>(problem: &P, lanes: &mut Lanes, advance: bool, batch: usize, isa: Isa) {
+    with_operator(problem, batch, isa, &mut |d, operator| observations(d, lanes, advance, operator));
+}
+
+/// Calls `see` with d and the operator of a problem on an instruction set. Of all the code here, only the operator is compiled for each
+/// problem and each instruction set.
+fn with_operator<P: Problem>(problem: &P, batch: usize, isa: Isa, see: &mut dyn FnMut(usize, &mut Operator<'_>)) {
     assert!(isa.is_available());
-    // SAFETY: the instruction set is available.
-    unsafe {
-        match isa {
-            #[cfg(target_arch = "x86_64")]
-            Isa::Avx512 => observe_avx512(problem, lanes, advance, batch),
-            #[cfg(target_arch = "x86_64")]
-            Isa::Avx2 => observe_avx2(problem, lanes, advance, batch),
-            _ => observations(problem, lanes, advance, batch),
+    let d = problem.dim();
+    let (mut z, mut one) = (P::Obs::default(), vec![0.0; d]);
+    see(d, &mut |agent, theta, chain, stream, g| {
+        // SAFETY: the instruction set is available.
+        unsafe {
+            match isa {
+                #[cfg(target_arch = "x86_64")]
+                Isa::Avx512 => operator_avx512(problem, agent, theta, chain, stream, batch, &mut z, g, &mut one),
+                #[cfg(target_arch = "x86_64")]
+                Isa::Avx2 => operator_avx2(problem, agent, theta, chain, stream, batch, &mut z, g, &mut one),
+                _ => operator(problem, agent, theta, chain, stream, batch, &mut z, g, &mut one),
+            }
+        }
+    });
+}
+
+per_isa! {
+    fn steps(d: usize, lanes: &mut Lanes, etas: &[f64], operator: &mut Operator<'_>) {
+        let mut g = vec![0.0; d];
+        for l in 0..lanes.len {
+            let agent = lanes.agents[l];
+            let mut stream = lanes.streams.get(l);
+            for &eta in etas {
+                let chain = &mut lanes.chains[l * lanes.chain_len..][..lanes.chain_len];
+                let theta = super::flat_mut(&mut lanes.theta[l * lanes.width..][..lanes.width]);
+                let drift = super::flat(&lanes.drift[l * lanes.width..][..lanes.width]);
+                operator(agent, &theta[..d], chain, &mut stream, &mut g);
+                for ((theta, g), drift) in theta.iter_mut().zip(&g).zip(drift) {
+                    *theta = eta.mul_add(g + drift, *theta);
+                }
+            }
+            lanes.streams.set(l, stream);
         }
     }
 }
 
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx512f,avx512dq,avx512vl,avx2,fma")]
-unsafe fn observe_avx512<P: Problem>(problem: &P, lanes: &mut Lanes, advance: bool, batch: usize) {
-    observations(problem, lanes, advance, batch);
-}
-
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx2,fma")]
-unsafe fn observe_avx2<P: Problem>(problem: &P, lanes: &mut Lanes, advance: bool, batch: usize) {
-    observations(problem, lanes, advance, batch);
-}
-
-#[inline(always)]
-fn observations<P: Problem>(problem: &P, lanes: &mut Lanes, advance: bool, batch: usize) {
-    let d = problem.dim();
-    let mut z = P::Obs::default();
-    let mut one = vec![0.0; d];
+fn observations(d: usize, lanes: &mut Lanes, advance: bool, operator: &mut Operator<'_>) {
     let mut chain = vec![0; lanes.chain_len];
     for l in 0..lanes.len {
         let words = l * lanes.chain_len..(l + 1) * lanes.chain_len;
@@ -95,7 +69,7 @@ fn observations<P: Problem>(problem: &P, lanes: &mut Lanes, advance: bool, batch
         let mut stream = lanes.streams.get(l);
         let g = &mut super::flat_mut(&mut lanes.observed[l * lanes.width..][..lanes.width])[..d];
         let theta = &super::flat(&lanes.theta[l * lanes.width..][..lanes.width])[..d];
-        operator(problem, lanes.agents[l], theta, &mut chain, &mut stream, batch, &mut z, g, &mut one);
+        operator(lanes.agents[l], theta, &mut chain, &mut stream, g);
         if advance {
             lanes.chains[words].copy_from_slice(&chain);
             lanes.streams.set(l, stream);
@@ -103,15 +77,49 @@ fn observations<P: Problem>(problem: &P, lanes: &mut Lanes, advance: bool, batch
     }
 }
 
-/// Writes the mean of `batch` samples `g_c(theta, z)` into `g` (d numbers), or `gbar_c(theta)` when `batch` is 0.
-#[inline(always)]
-#[allow(clippy::too_many_arguments, reason = "the loop's buffers, passed apart so that it allocates nothing")]
-pub(crate) fn operator<P: Problem>(
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx512dq,avx512vl,avx2,fma")]
+#[allow(clippy::too_many_arguments, reason = "as of `operator`")]
+unsafe fn operator_avx512<P: Problem>(
     problem: &P,
     agent: usize,
     theta: &[f64],
     chain: &mut [u64],
-    stream: &mut crate::random::Stream,
+    stream: &mut Stream,
+    batch: usize,
+    z: &mut P::Obs,
+    g: &mut [f64],
+    one: &mut [f64],
+) {
+    operator(problem, agent, theta, chain, stream, batch, z, g, one);
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,fma")]
+#[allow(clippy::too_many_arguments, reason = "as of `operator`")]
+unsafe fn operator_avx2<P: Problem>(
+    problem: &P,
+    agent: usize,
+    theta: &[f64],
+    chain: &mut [u64],
+    stream: &mut Stream,
+    batch: usize,
+    z: &mut P::Obs,
+    g: &mut [f64],
+    one: &mut [f64],
+) {
+    operator(problem, agent, theta, chain, stream, batch, z, g, one);
+}
+
+/// Writes the mean of `batch` samples `g_c(theta, z)` into `g` (d numbers), or `gbar_c(theta)` when `batch` is 0.
+#[inline(always)]
+#[allow(clippy::too_many_arguments, reason = "the loop's buffers, passed apart so that it allocates nothing")]
+fn operator<P: Problem>(
+    problem: &P,
+    agent: usize,
+    theta: &[f64],
+    chain: &mut [u64],
+    stream: &mut Stream,
     batch: usize,
     z: &mut P::Obs,
     g: &mut [f64],
@@ -123,12 +131,13 @@ pub(crate) fn operator<P: Problem>(
         debug_assert!(is_known);
         return;
     }
-    problem.sample(agent, chain, stream, z);
-    problem.apply(agent, theta, z, g);
-    for _ in 1..batch {
+    // One place that samples and applies, so that both are compiled into it once.
+    for i in 0..batch {
         problem.sample(agent, chain, stream, z);
-        problem.apply(agent, theta, z, one);
-        g.iter_mut().zip(one.iter()).for_each(|(g, one)| *g += one);
+        problem.apply(agent, theta, z, if i == 0 { &mut *g } else { &mut *one });
+        if i > 0 {
+            g.iter_mut().zip(one.iter()).for_each(|(g, one)| *g += one);
+        }
     }
     if batch > 1 {
         g.iter_mut().for_each(|g| *g /= batch as f64);

@@ -19,7 +19,6 @@
 use std::sync::Arc;
 
 use faer::Mat;
-use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use super::facts::Facts;
@@ -34,6 +33,7 @@ use super::{Field, Files, Problem, ProblemSettings, equal_weights};
 use crate::error::{BadInput, Result, require};
 use crate::kernel::symmetric::{self, Symmetric, term_chunks};
 use crate::kernel::{Isa, LANES, Lanes};
+use crate::parallel;
 use crate::random::{Purpose, Stream, stream};
 use crate::sampling::{ChainStart, Law, Sampling};
 
@@ -205,7 +205,7 @@ impl FiniteSum {
             let draws = stream(self.seed, Purpose::System, spectra::CHAIN, self.chains.of(c));
             IndexChain::drawn(self.chain, n, self.mixing_time, draws)
         };
-        (0..distinct).into_par_iter().map(draw).collect()
+        parallel::try_map(distinct, draw)
     }
 
     /// The terms of agent `c`, one after the other, without what centres their offsets.
@@ -261,11 +261,11 @@ impl Sums {
         spectra::disagree(settings.disagreement, settings.seed, &weights, &mut zeros.iter_mut().map(|b| &mut b[..]).collect::<Vec<_>>());
         // Without samples the terms themselves are not kept.
         let kept = if sampling.kind == Law::Mean { 0 } else { n };
-        let make = |(c, away): (usize, &Vec<f64>)| -> Result<Agent> {
+        let make = |c: usize| -> Result<Agent> {
             let mut terms = Symmetric::with_capacity(d, kept);
             let mut mean = System { a: Mat::zeros(d, d), b: vec![0.0; d] };
             settings.terms(c, |mut term| {
-                term.b.iter_mut().zip(away).for_each(|(b, away)| *b += away);
+                term.b.iter_mut().zip(&zeros[c]).for_each(|(b, away)| *b += away);
                 mean.a += &term.a;
                 mean.b.iter_mut().zip(&term.b).for_each(|(mean, b)| *mean += b);
                 if kept > 0 {
@@ -276,10 +276,10 @@ impl Sums {
             mean.b.iter_mut().for_each(|b| *b /= n as f64);
             Ok(Agent { terms, mean })
         };
-        let agents: Vec<Result<Agent>> = zeros.par_iter().enumerate().map(make).collect();
+        let agents = parallel::try_map(settings.agents, make)?;
         let (mut terms, mut kinds) = (Vec::with_capacity(settings.agents), Vec::with_capacity(settings.agents));
         for agent in agents {
-            let Agent { terms: own, mean } = agent?;
+            let Agent { terms: own, mean } = agent;
             terms.push(own);
             kinds.push(mean);
         }

@@ -14,14 +14,14 @@
 use std::ops::Range;
 
 use faer::Mat;
-use rayon::prelude::*;
 
 use super::features::FeatureMap;
 use super::log::Log;
 use super::log_means::TraceRule;
 use super::source::{LogSource, read_checked};
-use crate::error::{BadInput, Result, in_order, quoted, require};
+use crate::error::{BadInput, Result, quoted, require};
 use crate::linalg;
+use crate::parallel;
 use crate::random::{Purpose, stream};
 
 /// The episodes of a log as ranges of rows.
@@ -139,7 +139,7 @@ pub type Split = (Vec<Box<dyn LogSource>>, Vec<Log>);
 /// When the share is not in (0, 1), a log cannot be read, as [`episodes`], or an agent has fewer than two episodes.
 pub fn split(sources: Vec<Box<dyn LogSource>>, share: f64, seed: u64) -> Result<Split> {
     require(share > 0.0 && share < 1.0, "holdout", share, "a share of the episodes above 0 and below 1")?;
-    let one = |(agent, source): (usize, Box<dyn LogSource>)| -> Result<(Box<dyn LogSource>, Log)> {
+    let one = |agent: usize, source: Box<dyn LogSource>| -> Result<(Box<dyn LogSource>, Log)> {
         let count = count(&*source)?;
         if count < 2 {
             let what = format!("{} has a single episode", quoted(source.name()));
@@ -163,7 +163,7 @@ pub fn split(sources: Vec<Box<dyn LogSource>>, share: f64, seed: u64) -> Result<
         })?;
         Ok((Box::new(Rest { source, held }), all.expect("an episode is held out")))
     };
-    Ok(in_order(sources.into_par_iter().enumerate().map(one))?.into_iter().unzip())
+    parallel::map_into(sources, one).into_iter().collect()
 }
 
 /// The mean square of an error over the transitions of one or several agents, and how episodes contribute to it.

@@ -8,7 +8,6 @@
 //! one block of transitions and the sums, not for the logs.
 
 use faer::Mat;
-use rayon::prelude::*;
 
 use super::Problem;
 use super::facts::Facts;
@@ -17,9 +16,10 @@ use super::law::FiniteLaw;
 use super::linear::Linear;
 use super::source::{Batch, LogSource, read_checked};
 use super::systems::{System, Systems};
-use crate::error::{BadInput, Result, in_order, quoted};
+use crate::error::{BadInput, Result, quoted};
 use crate::kernel::{Isa, Lanes};
 use crate::linalg;
+use crate::parallel;
 use crate::random::Stream;
 
 /// How a trace goes on.
@@ -162,7 +162,7 @@ impl Means {
     /// # Errors
     /// As [`Means::of`].
     pub fn of_all(sources: &[Box<dyn LogSource>], map: &FeatureMap, rule: TraceRule) -> Result<Vec<Self>> {
-        in_order(sources.par_iter().map(|source| Self::of(&**source, map, rule)))
+        parallel::try_map(sources.len(), |c| Self::of(&*sources[c], map, rule))
     }
 }
 

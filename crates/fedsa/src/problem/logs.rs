@@ -10,7 +10,6 @@
 
 use std::sync::Arc;
 
-use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use super::features::{FeatureMap, FeatureSpec, MAX_FEATURES, Ranges, SPARSE_ABOVE};
@@ -25,9 +24,10 @@ use super::survey::Surveyed;
 use super::td::{Features, Td, Trajectory, Transitions};
 use super::traces::{self, Traces};
 use super::{Field, Files, Problem, ProblemSettings, field};
-use crate::error::{BadInput, Result, in_order, require};
+use crate::error::{BadInput, Result, require};
 use crate::kernel::Isa;
 use crate::kernel::td::Transition;
+use crate::parallel;
 use crate::sampling::{Law, Sampling};
 
 pub use super::log_means::TraceRule;
@@ -238,12 +238,12 @@ impl ProblemSettings for Logs {
             let means = Means::of_all(&logs.sources, &map, rule)?;
             return noise::field(LogMeans::new(means, weights, self.ridge), self.noise.as_ref(), sampling, isa, singular);
         }
-        let logs = in_order(logs.sources.par_iter().map(|source| whole(&**source)))?;
+        let logs = parallel::try_map(logs.sources.len(), |c| whole(&*logs.sources[c]))?;
         for log in &logs {
             check_transitions("path", log.len() as f64)?;
         }
-        let kinds: Vec<Transitions> = logs.par_iter().map(|log| transitions(log, &map, self.gamma)).collect();
-        let means = in_order(logs.par_iter().map(|log| Means::of(log, &map, rule)))?;
+        let kinds: Vec<Transitions> = parallel::map(logs.len(), |c| transitions(&logs[c], &map, self.gamma));
+        let means = parallel::try_map(logs.len(), |c| Means::of(&logs[c], &map, rule))?;
         if logs.iter().any(|log| traces::are_needed(log, rule)) {
             return self.with_ridge(Traces::new(kinds, &logs, &means, weights, rule, sampling)?, sampling, isa, singular);
         }

@@ -47,11 +47,11 @@ pub mod uncertainty;
 use std::sync::{Arc, OnceLock};
 
 use faer::Mat;
-use rayon::prelude::*;
 
 use crate::error::{BadInput, Result, require};
 use crate::kernel::{Isa, LANES, Lanes, generic};
 use crate::linalg;
+use crate::parallel;
 use crate::random::Stream;
 use crate::registry::{Kind, kind};
 use crate::sampling::{Law, Sampling};
@@ -173,7 +173,7 @@ impl dyn Field + '_ {
     /// `sum_c p_c f_c(theta)`, computed in parallel and summed in the agents' order; `None` where operators are not minus gradients.
     pub fn mean_loss(&self, theta: &[f64]) -> Option<f64> {
         let objective = self.facts().objective()?;
-        let losses: Vec<f64> = self.weights().par_iter().enumerate().map(|(c, p)| p * objective.loss(c, theta)).collect();
+        let losses: Vec<f64> = parallel::map(self.agents(), |c| self.weights()[c] * objective.loss(c, theta));
         Some(losses.iter().sum())
     }
     /// `sum_c p_c gbar_c(theta)`, d numbers, in parallel and in the order of [`sums`]; `None` where
@@ -183,7 +183,7 @@ impl dyn Field + '_ {
             return Some(systems.mean().mean(theta));
         }
         let d = self.dim();
-        let block = |(i, sum): (usize, &mut [f64])| {
+        let block = |i: usize, sum: &mut [f64]| {
             let (first, mut g) = (i * LANES, vec![0.0; d]);
             for (c, p) in self.weights().iter().enumerate().skip(first).take(LANES) {
                 self.mean(c, theta, &mut g);
@@ -192,7 +192,7 @@ impl dyn Field + '_ {
         };
         self.has_mean().then(|| {
             let mut blocks = vec![0.0; self.agents().div_ceil(LANES) * d];
-            blocks.par_chunks_mut(d).enumerate().for_each(block);
+            parallel::each_chunk(&mut blocks, d, &block);
             sums::pairwise(&mut blocks, d);
             blocks.truncate(d);
             blocks
@@ -434,8 +434,7 @@ pub fn field<P: Problem>(problem: P, sampling: Sampling, isa: Isa, allow_singula
 }
 
 fn no_singular_agent(systems: &Systems) -> Result<()> {
-    let first = (0..systems.kinds.len()).into_par_iter().map(|k| systems.local_root(k).err()).find_first(Option::is_some);
-    first.flatten().map_or(Ok(()), Err)
+    parallel::try_map(systems.kinds.len(), |k| systems.local_root(k).map(|_| ())).map(|_| ())
 }
 
 /// Ranges that every generated problem shares.

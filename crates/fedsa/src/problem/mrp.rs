@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use faer::Mat;
 use faer::linalg::solvers::Solve;
-use rayon::prelude::*;
 
 use super::Field;
 use super::noise::{self, Noise};
 use super::td::{Features, Td, Trajectory, Transitions};
-use crate::error::{BadInput, Result, in_order};
+use crate::error::{BadInput, Result};
 use crate::kernel::Isa;
 use crate::kernel::td::Transition;
+use crate::parallel;
 use crate::sampling::Sampling;
 
 pub use super::random_mrp::{Discount, FeatureLaw, KernelLaw, RandomMrp, Scope};
@@ -204,11 +204,11 @@ impl FederatedTd<'_> {
     /// # Errors
     /// When a chain has several closed classes; names the agent.
     pub fn td(&self, sampling: Sampling) -> Result<Td> {
-        let kinds = in_order((0..self.kinds).into_par_iter().map(|k| {
+        let kinds = parallel::try_map(self.kinds, |k| {
             let agent = || self.kind_of.iter().position(|x| *x as usize == k).unwrap_or(0);
             let named = |e: BadInput| BadInput { what: format!("agent {}: {}", agent(), e.what), ..e };
             (self.mrp)(k).map_err(named)?.transitions((self.features)(k)).map_err(named)
-        }))?;
+        })?;
         Td::new(kinds, self.kind_of.clone(), self.weights.clone(), sampling)
     }
 }

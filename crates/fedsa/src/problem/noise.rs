@@ -16,7 +16,6 @@
 use std::sync::Arc;
 
 use faer::Mat;
-use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use super::arrays::{Array, Arrays};
@@ -26,9 +25,10 @@ use super::memory;
 use super::mrp::Scope;
 use super::systems::Moments;
 use super::{Field, Problem};
-use crate::error::{BadInput, Result, in_order, require};
+use crate::error::{BadInput, Result, require};
 use crate::kernel::{Isa, Lanes};
 use crate::linalg;
+use crate::parallel;
 use crate::random::{Purpose, Stream, stream};
 use crate::sampling::{ChainStart, Law, Sampling};
 
@@ -127,7 +127,7 @@ impl Noise {
             Ok(faer::Scale(self.radius / radius) * m)
         };
         let distinct = if self.memory == Scope::Shared { 1 } else { agents };
-        in_order((0..distinct).into_par_iter().map(draw))
+        parallel::try_map(distinct, draw)
     }
 
     /// The memory that the noise adds to a problem of `agents` agents in `d` dimensions: while it is built, and kept.
@@ -182,11 +182,11 @@ impl Process {
 
     /// Those of several matrices.
     fn all(std: f64, matrices: &[Mat<f64>]) -> Result<Vec<Self>> {
-        let named = |(c, m): (usize, &Mat<f64>)| {
+        let named = |c: usize| {
             let agent = |e: BadInput| if matrices.len() > 1 { BadInput { what: format!("agent {c}: {}", e.what), ..e } } else { e };
-            Process::new(std, m).map_err(agent)
+            Process::new(std, &matrices[c]).map_err(agent)
         };
-        in_order(matrices.par_iter().enumerate().map(named))
+        parallel::try_map(matrices.len(), named)
     }
 
     /// `x ~ N(0, Sigma)`.

@@ -27,7 +27,6 @@
 use std::sync::Arc;
 
 use faer::Mat;
-use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use super::facts::{Facts, Monotone, least_eigenvalue};
@@ -38,10 +37,11 @@ use super::mrp::{FeatureLaw, Mrp};
 use super::noise::{self, Noise};
 use super::td::Features;
 use super::{Field, Files, Problem, ProblemSettings, equal_weights};
-use crate::error::{BadInput, Result, in_order, require};
+use crate::error::{BadInput, Result, require};
 use crate::kernel::td::{self, Table, Transition};
 use crate::kernel::{Chunk, Isa, dot};
 use crate::linalg;
+use crate::parallel;
 use crate::random::{ALL, Purpose, Stream, stream};
 use crate::sampling::{ChainStart, Law, Sampling};
 
@@ -213,7 +213,7 @@ impl ProblemSettings for QLearning {
         let rewards: Vec<f64> = (0..self.pairs()).map(|_| s.uniform()).collect();
         let (shared, kinds, policy) = (garnet.shared(&plan)?, garnet.kinds(&plan), self.behaviour());
         let features = Arc::new(self.draw_features());
-        let kinds = in_order((0..kinds).into_par_iter().map(|c| {
+        let kinds = parallel::try_map(kinds, |c| {
             let mut mrp = garnet.agent(&plan, &shared, &rewards, c)?;
             // The uniform policy has given all actions the same share.
             for (row, policy) in mrp.states.iter_mut().zip(policy.chunks(self.actions)) {
@@ -222,7 +222,7 @@ impl ProblemSettings for QLearning {
                 }
             }
             Environment::new(&mrp, self.actions, self.branching, sampling.kind)
-        }))?;
+        })?;
         let least = policy.iter().copied().fold(1.0, f64::min);
         let problem = Control::new(kinds, features, self, least, sampling);
         noise::field(problem, self.noise.as_ref(), sampling, isa, false)

@@ -18,7 +18,6 @@
 use std::sync::Arc;
 
 use faer::Mat;
-use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use super::linear::Linear;
@@ -28,8 +27,9 @@ use super::noise::{self, Noise};
 use super::spectra::{self, Spectrum};
 use super::systems::{System, Systems};
 use super::{Field, Files, ProblemSettings, equal_weights};
-use crate::error::{BadInput, Carried, Result, in_order, require};
+use crate::error::{BadInput, Carried, Result, require};
 use crate::kernel::Isa;
+use crate::parallel;
 use crate::random::{ALL, Purpose, stream};
 use crate::sampling::Sampling;
 
@@ -259,14 +259,14 @@ impl Quadratic {
         }
         let d = self.dim;
         let gaussian = |c: usize| spectra::gaussian(d, &mut stream(self.seed, Purpose::System, spectra::MATRIX, c));
-        let mut matrices = in_order((0..self.agents).into_par_iter().map(|c| match self.matrices {
+        let mut matrices = parallel::try_map(self.agents, |c| match self.matrices {
             Matrices::Definite => {
                 let mut a = spectra::wishart(&gaussian(c));
                 spectrum.impose(&mut a)?;
                 Ok(a)
             }
             Matrices::Indefinite | Matrices::IndefiniteOneAverage => Ok(spectra::symmetric_part(&gaussian(c))),
-        }))?;
+        })?;
         if self.matrices != Matrices::Definite {
             let mut mean = Mat::<f64>::zeros(d, d);
             matrices.iter().for_each(|a| mean += a);

@@ -1,10 +1,10 @@
 //! Roots `theta*` of mean operators: one linear solve where every operator is affine, else a damped Newton method.
 
 use faer::Mat;
-use rayon::prelude::*;
 
 use super::Field;
 use crate::linalg;
+use crate::parallel;
 
 /// Where a root comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -52,7 +52,7 @@ fn mean_in_groups(weights: &[f64], len: usize, x: impl Fn(usize, &mut [f64]) + S
     const GROUPS: usize = 64;
     let size = weights.len().div_ceil(GROUPS).max(1);
     let mut groups = vec![0.0; weights.len().div_ceil(size) * len];
-    groups.par_chunks_mut(len).enumerate().for_each(|(i, group)| {
+    parallel::each_chunk(&mut groups, len, &|i, group| {
         let mut one = vec![0.0; len];
         for (c, p) in weights.iter().enumerate().skip(i * size).take(size) {
             x(c, &mut one);

@@ -3,8 +3,6 @@
 //! With m active tiles of the value v, `A(z) = rho v^2 1_phi (1_phi - gamma 1_phi')^T` has 2 m^2 entries, and
 //! `b(z) = rho v r 1_phi`. A sampled step costs m operations, whatever d is. Means are kept as sparse rows.
 
-use rayon::prelude::*;
-
 use super::facts::Facts;
 use super::features::FeatureMap;
 use super::linear_operators::LinearOperators;
@@ -12,8 +10,9 @@ use super::log::Log;
 use super::log_means::{TraceRule, overflow};
 use super::source::{LogSource, read_checked};
 use super::{Problem, memory};
-use crate::error::{Result, in_order};
+use crate::error::Result;
 use crate::kernel::{Isa, Lanes, generic};
+use crate::parallel;
 use crate::random::Stream;
 use crate::sampling::{ChainStart, Law, Sampling};
 
@@ -246,15 +245,15 @@ impl SparseTd {
     ) -> Result<Self> {
         let active = map.sparse().expect("features are sparse");
         let tiles = Tiles { map, active, rule };
-        let agents = in_order(sources.par_iter().map(|source| tiles.rows(&**source)))?;
+        let agents = parallel::try_map(sources.len(), |c| tiles.rows(&*sources[c]))?;
         let means = Means { d: map.len(), ridge, agents };
         let mut steps = Vec::new();
         if sampling.kind != Law::Mean {
-            steps = in_order(sources.par_iter().map(|source| {
-                let log = super::source::whole(&**source)?;
+            steps = parallel::try_map(sources.len(), |c| {
+                let log = super::source::whole(&*sources[c])?;
                 memory::check_transitions("path", log.len() as f64)?;
                 Ok(Steps::new(&log, map, active.0, rule))
-            }))?;
+            })?;
         }
         if let (Law::Markov, ChainStart::State(s)) = (sampling.kind, sampling.start) {
             let fewest = steps.iter().map(|steps: &Steps| steps.rewards.len()).min().unwrap_or(0);

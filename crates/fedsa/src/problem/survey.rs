@@ -1,12 +1,11 @@
 //! What passes over logs tell before their transitions are used: how many there are, and in which ranges.
 
-use rayon::prelude::*;
-
 use super::features::{FeatureMap, FeatureSpec, Ranges, ranges_of};
 use super::holdout;
 use super::log::Log;
 use super::source::{LogSource, read_checked};
-use crate::error::{BadInput, Result, in_order, quoted};
+use crate::error::{BadInput, Result, quoted};
+use crate::parallel;
 
 /// What one pass over an agent's log tells.
 #[derive(Debug, Clone, PartialEq)]
@@ -169,7 +168,7 @@ impl Surveyed {
     pub fn new(sources: Vec<Box<dyn LogSource>>, share: f64, seed: u64) -> Result<Self> {
         check_columns(&sources)?;
         let (sources, held) = if share == 0.0 { (sources, Vec::new()) } else { holdout::split(sources, share, seed)? };
-        let facts = in_order(sources.par_iter().map(|source| LogFacts::of(&**source)))?;
+        let facts = parallel::try_map(sources.len(), |c| LogFacts::of(&*sources[c]))?;
         Ok(Self { sources, facts, held })
     }
 
@@ -212,9 +211,9 @@ impl Surveyed {
     /// When a log cannot be read.
     pub fn equal_squares(&self, map: &FeatureMap) -> Result<Vec<f64>> {
         let d = map.len();
-        let sums = self.sources.par_iter().map(|source| {
+        let sums = parallel::try_map(self.sources.len(), |c| {
             let (mut sum, mut phi) = (vec![0.0; d], vec![0.0; d]);
-            source.read(&mut |log| {
+            self.sources[c].read(&mut |log| {
                 for i in 0..log.len() {
                     map.eval(log.state(i), &mut phi);
                     sum.iter_mut().zip(&phi).for_each(|(sum, x)| *sum += x * x);
@@ -222,10 +221,10 @@ impl Surveyed {
                 Ok(())
             })?;
             Ok(sum)
-        });
+        })?;
         let mut all = vec![0.0; d];
-        for sum in sums.collect::<Vec<Result<Vec<f64>>>>() {
-            all.iter_mut().zip(sum?).for_each(|(all, x)| *all += x);
+        for sum in sums {
+            all.iter_mut().zip(sum).for_each(|(all, x)| *all += x);
         }
         let n = self.transitions() as f64;
         let scale = |square: f64| if square > 0.0 { 1.0 / (square / n * d as f64).sqrt() } else { 1.0 };

@@ -19,6 +19,7 @@ use crate::kernel::dense::{self, Dense};
 use crate::kernel::td::{self, Column, Table, Tables, Transition};
 use crate::kernel::{Chunk, Isa, LANES, Lanes, chunks, dot, flat};
 use crate::linalg;
+use crate::parallel;
 use crate::random::Stream;
 use crate::sampling::{ChainStart, Law, Sampling};
 
@@ -150,16 +151,16 @@ impl Td {
         sampling: Sampling,
         means: impl Fn(usize, &Transitions) -> (System, Mat<f64>) + Sync,
     ) -> Result<Self> {
-        use rayon::prelude::*;
         let d = kinds[0].features.d;
         let is_mean = sampling.kind == Law::Mean;
-        let of = |(number, kind): (usize, &Transitions)| {
+        let of = |number: usize| {
+            let kind = &kinds[number];
             let (system, gram) = means(number, kind);
             let dense = is_mean.then(|| Dense::new(&system));
             let table = (!is_mean).then(|| kind.table(sampling.kind));
             (system, gram, table, dense)
         };
-        let built: Vec<_> = kinds.par_iter().enumerate().map(of).collect();
+        let built: Vec<_> = parallel::map(kinds.len(), of);
         let mut systems = Systems { kinds: Vec::with_capacity(built.len()), kind_of, weights };
         let (mut tables, mut dense, mut grams) = (Vec::new(), Vec::new(), Vec::new());
         for (system, gram, table, matrix) in built {

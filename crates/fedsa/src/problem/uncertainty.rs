@@ -11,14 +11,14 @@
 //! memory of the chain and of the traces.
 
 use faer::Mat;
-use rayon::prelude::*;
 
 use super::features::FeatureMap;
 use super::log_means::{TraceRule, lengthen};
 use super::source::{LogSource, read_checked};
 use super::survey::Surveyed;
-use crate::error::{Result, in_order};
+use crate::error::Result;
 use crate::linalg;
+use crate::parallel;
 
 /// The fewest transitions of an agent for which there are standard errors.
 pub const FEWEST: usize = 16;
@@ -63,11 +63,11 @@ impl Covariance {
 /// When a log cannot be read.
 pub fn covariance(logs: &Surveyed, map: &FeatureMap, rule: TraceRule, a: &Mat<f64>, theta: &[f64]) -> Result<Option<Covariance>> {
     let total = logs.transitions();
-    let agents = logs.sources.par_iter().zip(&logs.facts).map(|(source, facts)| {
-        let mut means = BatchMeans::new(theta, facts.transitions, rule);
-        means.read(&**source, map).map(|()| means.spread(total))
+    let agents = parallel::try_map(logs.sources.len(), |c| {
+        let mut means = BatchMeans::new(theta, logs.facts[c].transitions, rule);
+        means.read(&*logs.sources[c], map).map(|()| means.spread(total))
     });
-    let sum = in_order(agents)?.into_iter().reduce(|sum, agent| Some(sum? + agent?)).flatten();
+    let sum = agents?.into_iter().reduce(|sum, agent| Some(sum? + agent?)).flatten();
     Ok(sum.map(|sum| sandwich(a, &sum)))
 }
 

@@ -2,13 +2,13 @@
 //! by pairs, and Newton-type steps with them.
 
 use faer::Mat;
-use rayon::prelude::*;
 
 use super::{Ask, Next, Own, Received};
 use crate::error::Result;
 use crate::linalg;
 use crate::local::line_search::Trials;
 use crate::message::{Body, Message, Part};
+use crate::parallel;
 use crate::protocol::refused;
 
 /// The largest diagonal entry of a `Hhat` that counts as 0: then no agent has a positive eigenvalue.
@@ -132,7 +132,7 @@ pub fn mean_hessian(d: usize, held: &[Share<'_>]) -> Option<Mat<f64>> {
     }
     // Each entry is a sum in the agents' order, whichever thread computes it.
     let mut sum = vec![0.0f64; d * (d + 1) / 2];
-    sum.par_chunks_mut(CHUNK).enumerate().for_each(|(k, sum)| {
+    parallel::each_chunk(&mut sum, CHUNK, &|k, sum| {
         let at = k * CHUNK..k * CHUNK + sum.len();
         for Share { weight: p, rho, sums } in held {
             let minus = -p * rho;

@@ -1,9 +1,9 @@
 //! The server half of FedNL: the step of the learned Hessian.
 
 use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use faer::{Mat, Side};
-use rayon::prelude::*;
 
 use super::{Ask, Letter, Next, Own, Participation, Received, Server, by_agent, foreign_state, restored_theta};
 use crate::error::Result;
@@ -12,6 +12,7 @@ use crate::local::compressor::{Change, Compressor, are_bounded, are_entries};
 use crate::local::fednl::{CORRECT, FIRST_MARK, NO_MARK, SEARCH, WHOLE, compressor_stream, mark_after};
 use crate::local::line_search::Trials;
 use crate::message::{Body, Message, Part};
+use crate::parallel;
 use crate::protocol::{are_finite, refused};
 use crate::triangle::{Support, entries};
 
@@ -138,7 +139,7 @@ impl Models {
 /// Parts of a triangle of at least [`ENTRIES`] entries, with their rows.
 fn by_rows(mut triangle: &mut [f64], d: usize) -> Vec<(Range<usize>, &mut [f64])> {
     let (mut parts, mut first) = (Vec::new(), 0);
-    let least = ENTRIES.max(entries(d) / (TASKS * rayon::current_num_threads()));
+    let least = ENTRIES.max(entries(d) / (TASKS * parallel::threads()));
     while first < d {
         let end = (first + 1..d).find(|end| entries(*end) - entries(first) >= least).unwrap_or(d);
         let (part, rest) = triangle.split_at_mut(entries(end) - entries(first));
@@ -251,8 +252,9 @@ impl FedNlServer {
     fn hear(&mut self, letters: &[Letter], model: &[f64]) -> bool {
         let (d, gradient_part) = (self.theta.len(), self.compressor.gradient_part());
         let of = by_agent(letters, self.agents.len());
-        let hear = |(known, letter): (&mut Known, Option<&Letter>)| {
-            let Some(letter) = letter else { return false };
+        let is_new_sum = AtomicBool::new(false);
+        let mut agents: Vec<_> = self.agents.iter_mut().zip(of).filter_map(|(known, letter)| Some((known, letter?))).collect();
+        parallel::each_mut_by(&mut agents, AGENTS, &|_, (known, letter)| {
             let is_new = !known.is_heard();
             let whole = letter.parts.iter().find(|(part, _)| *part == Part::Hessian);
             if let Some((_, whole)) = whole {
@@ -267,9 +269,9 @@ impl FedNlServer {
             known.model.extend(model);
             known.gradient.clear();
             known.gradient.extend(letter.part(gradient_part));
-            is_new || whole.is_some()
-        };
-        self.agents.par_iter_mut().zip(of).with_max_len(AGENTS).map(hear).reduce(|| false, |a, b| a | b)
+            is_new_sum.fetch_or(is_new || whole.is_some(), Ordering::Relaxed);
+        });
+        is_new_sum.into_inner()
     }
 
     /// Computes the sum over the agents that have been heard, and their weight: each entry in the order of the agents, so that
@@ -277,9 +279,9 @@ impl FedNlServer {
     fn add_up(&mut self) {
         let heard: Vec<(f64, &Learned)> =
             self.weights.iter().zip(&self.agents).filter_map(|(p, known)| Some((*p, known.heard()?))).collect();
-        by_rows(&mut self.sum, self.theta.len()).into_par_iter().for_each(|(rows, sum)| {
+        parallel::each_mut(&mut by_rows(&mut self.sum, self.theta.len()), |_, (rows, sum)| {
             sum.fill(0.0);
-            heard.iter().for_each(|(p, learned)| learned.support.add_rows(&learned.entries, *p, &rows, sum));
+            heard.iter().for_each(|(p, learned)| learned.support.add_rows(&learned.entries, *p, rows, sum));
         });
         self.heard = heard.iter().map(|(p, _)| p).sum();
     }
@@ -290,30 +292,32 @@ impl FedNlServer {
         let (d, seed, compressor, rate) = (self.theta.len(), self.seed, self.compressor, self.learning_rate);
         let counts = |letter: &&Letter| letter.part(Part::Mark)[0] == self.agents[letter.agent].mark;
         let counted: Vec<&Letter> = letters.iter().filter(counts).collect();
-        let changes = counted.par_iter().filter_map(|letter| {
+        let changes = parallel::map(counted.len(), |k| {
+            let letter = counted[k];
             let body = letter.parts.last().map(|(_, body)| body)?;
             Some((letter.agent, body, compressor.change(d, body, compressor_stream(seed, round, letter.agent))))
         });
-        let changes: Vec<(usize, &Body, Change<'_>)> = changes.collect();
-        by_rows(&mut self.sum, d).into_par_iter().for_each(|(rows, sum)| {
-            changes.iter().for_each(|(c, _, change)| change.add_rows(rate * self.weights[*c], &rows, sum));
+        let changes: Vec<(usize, &Body, Change<'_>)> = changes.into_iter().flatten().collect();
+        parallel::each_mut(&mut by_rows(&mut self.sum, d), |_, (rows, sum)| {
+            changes.iter().for_each(|(c, _, change)| change.add_rows(rate * self.weights[*c], rows, sum));
         });
         let mut of: Vec<Option<(&Body, Change<'_>, f64)>> = vec![None; self.agents.len()];
         for ((c, body, change), letter) in changes.into_iter().zip(counted) {
             // With the distance after it.
             of[c] = Some((body, change, letter.part(Part::Deviation)[1]));
         }
-        let is_lost = |(known, change): (&mut Known, Option<(&Body, Change<'_>, f64)>)| {
-            let (Some((body, change, after)), Some(learned)) = (change, &mut known.learned) else { return false };
-            let is_lost = !learned.add(&change, rate);
-            (known.mark, known.deviation) = (mark_after(known.mark, body), after);
-            if is_lost {
+        let is_lost = AtomicBool::new(false);
+        let mut agents: Vec<_> = self.agents.iter_mut().zip(of).filter_map(|(known, change)| Some((known, change?))).collect();
+        parallel::each_mut_by(&mut agents, AGENTS, &|_, (known, (body, change, after))| {
+            let Some(learned) = &mut known.learned else { return };
+            let is_kept = learned.add(change, rate);
+            (known.mark, known.deviation) = (mark_after(known.mark, body), *after);
+            if !is_kept {
                 known.forget();
+                is_lost.store(true, Ordering::Relaxed);
             }
-            is_lost
-        };
-        let some_lost = self.agents.par_iter_mut().zip(of).with_max_len(AGENTS).map(is_lost).reduce(|| false, |a, b| a | b);
-        if some_lost || round % ROUNDS_OF_A_SUM == ROUNDS_OF_A_SUM - 1 {
+        });
+        if is_lost.into_inner() || round % ROUNDS_OF_A_SUM == ROUNDS_OF_A_SUM - 1 {
             self.add_up();
         }
     }

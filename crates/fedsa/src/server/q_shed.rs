@@ -1,7 +1,6 @@
 //! The server half of Q-SHED: eigenvectors as far as their bits have arrived, a Newton-type step from them, and its length.
 
 use faer::Mat;
-use rayon::prelude::*;
 
 use super::approximation::{
     ORTHOGONAL, PairSums, ROUNDING, Share, Spectrum, Steps, UNIT, direction, is_index, mean_hessian, told_after_loss,
@@ -12,6 +11,7 @@ use crate::linalg;
 use crate::local::refinement::{BitReader, More, Refinement, checksum};
 use crate::message::{Body, Part};
 use crate::nested_grid::{self, MOST_ACROSS};
+use crate::parallel;
 use crate::protocol::refused;
 use crate::random::Stream;
 
@@ -244,13 +244,13 @@ impl QShedServer {
     fn take(&mut self, t: u64, letters: &[Letter]) {
         let (d, rule) = (self.steps.theta.len(), &self.rule);
         let of_agents = by_agent(letters, self.held.len());
-        let agents = self.held.par_iter_mut().zip(self.lost.par_iter_mut()).zip(of_agents.par_iter()).enumerate();
-        agents.for_each(|(c, ((held, lost), letter))| {
+        let mut agents: Vec<_> = self.held.iter_mut().zip(&mut self.lost).zip(of_agents).collect();
+        parallel::each_mut(&mut agents, |c, ((held, lost), letter)| {
             let takes = |letter: &Letter| {
                 let answer = Answer::read(&letter.parts, d, rule.most_bits).ok()?;
                 held.take(c, t, &answer, d, rule)
             };
-            *lost = letter.and_then(takes).is_none();
+            **lost = letter.and_then(takes).is_none();
         });
     }
 }

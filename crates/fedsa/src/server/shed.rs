@@ -1,7 +1,6 @@
 //! The server half of SHED: the agents' eigenpairs, a Newton-type step from them, and its length.
 
 use faer::Mat;
-use rayon::prelude::*;
 
 use super::approximation::{
     NOTHING, ORTHOGONAL, PairSums, ROUNDING, Share, Spectrum, Steps, UNIT, direction, is_index, mean_hessian, told_after_loss,
@@ -11,6 +10,7 @@ use super::{Ask, Letter, Next, Own, Received, Server, by_agent, foreign_state, r
 use crate::error::Result;
 use crate::linalg;
 use crate::message::{Body, Part};
+use crate::parallel;
 use crate::protocol::refused;
 
 /// Keeps the pairs that each agent has sent, and steps by the mean of the Hessians that they approximate.
@@ -146,10 +146,10 @@ impl ShedServer {
             }
             return;
         }
-        let agents = self.held.par_iter_mut().zip(self.lost.par_iter_mut()).zip(of_agents.par_iter());
-        agents.for_each(|((held, lost), letter)| {
+        let mut agents: Vec<_> = self.held.iter_mut().zip(&mut self.lost).zip(of_agents).collect();
+        parallel::each_mut(&mut agents, |_, ((held, lost), letter)| {
             let takes = |letter: &Letter| held.take(t, letter.part(Part::Eigenvalues), letter.part(Part::Eigenvectors), d);
-            *lost = !letter.is_some_and(takes);
+            **lost = !letter.is_some_and(takes);
         });
     }
 

@@ -13,11 +13,11 @@ use std::sync::Arc;
 
 use faer::linalg::solvers::Solve;
 use faer::{Mat, Side};
-use rayon::prelude::*;
 
 use crate::kernel::tree;
 use crate::linalg;
 use crate::message::Body;
+use crate::parallel;
 
 /// How often the residual of a step is solved for once more. Where rho is far below D, the two terms of the formula cancel.
 const REFINEMENTS: usize = 3;
@@ -159,7 +159,7 @@ impl Woodbury {
         let mut rows = Vec::with_capacity(new.len());
         for (j, v) in new.iter().enumerate() {
             v.write_out(&mut written);
-            let held: Vec<f64> = with.par_iter().map(|i| self.vectors[*i].as_ref().map_or(0.0, |other| other.dot(&written))).collect();
+            let held = parallel::map(with.len(), |k| self.vectors[with[k]].as_ref().map_or(0.0, |other| other.dot(&written)));
             let own: Vec<f64> = new[..=j].iter().map(|other| other.dot(&written)).collect();
             let is_bad = |x: &f64| x.abs() > tolerance;
             if own[..j].iter().any(is_bad) || with.iter().zip(&held).any(|(i, x)| is_own[*i] && is_bad(x)) {
@@ -305,12 +305,15 @@ impl Woodbury {
 
     /// `of(D) V^T x`.
     fn times(&self, pairs: &[(usize, f64)], x: &[f64], of: impl Fn(f64) -> f64 + Sync) -> Vec<f64> {
-        pairs.par_iter().map(|(at, d)| of(*d) * self.vectors[*at].as_ref().map_or(0.0, |v| v.dot(x))).collect()
+        parallel::map(pairs.len(), |k| {
+            let (at, d) = pairs[k];
+            of(d) * self.vectors[at].as_ref().map_or(0.0, |v| v.dot(x))
+        })
     }
 
     /// Adds `V y` to `out`: each component is a sum in the order of the pairs, whichever thread computes it.
     fn add_combination(&self, pairs: &[(usize, f64)], y: &[f64], out: &mut [f64]) {
-        out.par_chunks_mut(CHUNK).enumerate().for_each(|(k, out)| {
+        parallel::each_chunk(out, CHUNK, &|k, out| {
             for ((at, _), y) in pairs.iter().zip(y) {
                 if let Some(v) = &self.vectors[*at] {
                     v.add_to(*y, k * CHUNK, out);

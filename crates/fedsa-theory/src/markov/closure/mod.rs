@@ -35,7 +35,6 @@ mod steps;
 mod tests;
 
 use faer::MatRef;
-use rayon::prelude::*;
 
 use self::fedhsa::{Memory, MemoryLeg, Pool};
 use self::leg::{Leg, PlainLeg, Stationary};
@@ -48,6 +47,7 @@ use crate::map::{DENSE, LinearMap, at_rounds, spectral_radius};
 use crate::symmetric::{pack, packed_index, packed_len, packed_trace};
 use fedsa::error::{BadInput, Result, require};
 use fedsa::linalg::{self, Mat};
+use fedsa::parallel;
 
 /// A second eigenvalue of this modulus or more is 1 to rounding.
 const PERIODIC: f64 = 1.0 - 1e-12;
@@ -279,7 +279,7 @@ pub fn eps_squared(classes: &[AgentClass], setting: &RoundSetting, rule: Rule) -
         let held = if rule == Rule::FedHsa { setting.local_steps as f64 } else { 0.0 };
         Ok((setting.step_size * (tau + held)).powi(2) * agent.noise_of_a())
     };
-    let each: Vec<f64> = classes.par_iter().map(of).collect::<Result<_>>()?;
+    let each: Vec<f64> = parallel::try_map(classes.len(), |c| of(&classes[c]))?;
     Ok(each.into_iter().fold(0.0, f64::max) / agents as f64)
 }
 
@@ -288,17 +288,17 @@ fn fedlsa(classes: &[AgentClass], setting: &RoundSetting) -> PlainRound {
     let leg = |class: &AgentClass| -> Box<dyn Leg> {
         Box::new(PlainLeg { steps: Steps::new(&class.agent, eta, &vec![0.0; dim], 1, 0.0), count: setting.local_steps })
     };
-    let all = classes.par_iter().map(|class| of_class(class, setting, leg(class))).collect();
+    let all = parallel::map(classes.len(), |c| of_class(&classes[c], setting, leg(&classes[c])));
     PlainRound::new(dim, setting.server_step, all, None)
 }
 
 fn fedhsa(classes: &[AgentClass], setting: &RoundSetting) -> PlainRound {
     let alpha = setting.server_step;
-    let memories: Vec<Memory> = classes.par_iter().map(|class| Memory::new(&class.agent, setting)).collect();
+    let memories: Vec<Memory> = parallel::map(classes.len(), |c| Memory::new(&classes[c].agent, setting));
     let pool = Pool::new(classes, &memories);
-    let leg =
-        |(class, memory): (&AgentClass, &Memory)| of_class(class, setting, Box::new(MemoryLeg::new(&class.agent, setting, memory, &pool)));
-    let all = classes.par_iter().zip(&memories).map(leg).collect();
+    let all = parallel::map(classes.len(), |c| {
+        of_class(&classes[c], setting, Box::new(MemoryLeg::new(&classes[c].agent, setting, &memories[c], &pool)))
+    });
     let pairs = faer::Scale(alpha * alpha) * fedhsa::pairs(classes, &memories);
     PlainRound::new(classes[0].agent.dim, alpha, all, Some(pairs))
 }

@@ -1,13 +1,13 @@
 //! The round of methods without memory: the state is `x = (u, 1)`.
 
 use faer::prelude::*;
-use rayon::prelude::*;
 
 use super::Round;
 use super::leg::{Ends, Leg, Stationary, refs, unpack};
 use super::steps::Carry;
 use crate::symmetric::{congruence, packed_index, packed_len};
 use fedsa::linalg::{self, Mat};
+use fedsa::parallel;
 
 /// Agents that are alike.
 pub struct Class {
@@ -141,12 +141,12 @@ impl Round for PlainRound {
     }
 
     fn round(&self, now: &[MatRef<'_, f64>]) -> Vec<Mat<f64>> {
-        let halves: Vec<Half> = self.classes.par_iter().zip(now).map(|(class, now)| self.first(class, *now)).collect();
+        let halves: Vec<Half> = parallel::map(now.len(), |c| self.first(&self.classes[c], now[c]));
         let (mut q, mut t) = (Mat::<f64>::zeros(self.dim, self.dim + 1), Mat::<f64>::zeros(self.dim, self.dim));
         for (class, half) in self.classes.iter().zip(&halves) {
             q += Scale(class.count * class.share) * &half.q;
             t += Scale(class.count * class.share * class.share) * &half.t;
         }
-        (0..now.len()).into_par_iter().map(|c| self.second(c, now[c], &halves[c], &q, &t)).collect()
+        parallel::map(now.len(), |c| self.second(c, now[c], &halves[c], &q, &t))
     }
 }

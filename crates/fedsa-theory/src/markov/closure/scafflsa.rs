@@ -3,7 +3,6 @@
 //! `z_N = -sum_{c<N} p_c z_c / p_N` is eliminated. Agents that are alike are not merged, because their controls differ.
 
 use faer::prelude::*;
-use rayon::prelude::*;
 
 use super::Round;
 use super::leg::{Ends, Leg, PlainLeg, Stationary, refs, unpack};
@@ -12,6 +11,7 @@ use crate::RoundSetting;
 use crate::markov::AgentClass;
 use crate::symmetric::{pack, packed_index, packed_len};
 use fedsa::linalg::{self, Mat};
+use fedsa::parallel;
 
 /// The round `y' = C y + sum_c B_c Pi_c E_c y`. `E_c` selects `(u, 1, z_c)`, and Pi_c is the leg from there. With the end
 /// of agent c's leg `e_c`, `B_c e_c` adds `alpha_g p_c e_c` to u and `(p_c - [j = c]) e_c` to `z_j`; C is `1 - alpha_g` on u and 1
@@ -51,15 +51,13 @@ impl ControlledRound {
     /// The round of these classes.
     pub fn new(classes: &[AgentClass], setting: &RoundSetting) -> Self {
         let (dim, eta, h) = (classes[0].agent.dim, setting.step_size, setting.local_steps);
-        let kinds = (classes.par_iter())
-            .map(|class| {
-                let agent = &class.agent;
-                let control = agent.mean_w();
-                let leg = PlainLeg { steps: Steps::new(agent, eta, &control, 1 + dim, 1.0 / h as f64), count: h };
-                let stationary = Stationary::new(&leg, &agent.stationary);
-                Kind { law: agent.stationary.clone(), carry: Carry::new(agent, h), leg, stationary, control }
-            })
-            .collect();
+        let kinds = parallel::map(classes.len(), |c| {
+            let agent = &classes[c].agent;
+            let control = agent.mean_w();
+            let leg = PlainLeg { steps: Steps::new(agent, eta, &control, 1 + dim, 1.0 / h as f64), count: h };
+            let stationary = Stationary::new(&leg, &agent.stationary);
+            Kind { law: agent.stationary.clone(), carry: Carry::new(agent, h), leg, stationary, control }
+        });
         let mut order: Vec<usize> = (0..classes.len()).collect();
         order.sort_by(|a, b| classes[*a].agent.weight.total_cmp(&classes[*b].agent.weight));
         let kind_of: Vec<usize> = order.into_iter().flat_map(|k| vec![k; classes[k].count]).collect();
@@ -236,7 +234,7 @@ impl Round for ControlledRound {
     }
 
     fn round(&self, now: &[MatRef<'_, f64>]) -> Vec<Mat<f64>> {
-        let halves: Vec<Half> = (0..now.len()).into_par_iter().map(|c| self.first(c, now[c])).collect();
-        (0..now.len()).into_par_iter().map(|c| self.second(c, now[c], &halves)).collect()
+        let halves: Vec<Half> = parallel::map(now.len(), |c| self.first(c, now[c]));
+        parallel::map(now.len(), |c| self.second(c, now[c], &halves))
     }
 }

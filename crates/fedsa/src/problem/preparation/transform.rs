@@ -4,7 +4,6 @@
 
 use faer::linalg::matmul::matmul;
 use faer::{Accum, Mat, MatMut, MatRef, Par};
-use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use super::Preparation;
@@ -12,6 +11,7 @@ use super::partition::{Pool, starts};
 use crate::eigenpairs::Eigenpairs;
 use crate::error::{BadInput, Result, require};
 use crate::linalg;
+use crate::parallel;
 use crate::problem::dataset::{Columns, Dataset, Rows};
 use crate::problem::regression::gram;
 
@@ -191,7 +191,7 @@ impl Transform {
         match &mut rows {
             Rows::Dense { d, values } => {
                 let d = (*d).max(1);
-                values.par_chunks_mut(d * BLOCK).for_each(|block| {
+                parallel::each_chunk(values, d * BLOCK, &|_, block| {
                     block.chunks_mut(d).for_each(|row| row.iter_mut().enumerate().for_each(|(i, x)| *x = of(i, *x)));
                 });
             }
@@ -344,8 +344,9 @@ impl Components {
         let mut out = vec![0.0; rows.len() * k];
         // Missing columns are 0, and others than those of the fit are left out.
         let both = width.min(*d);
-        out.par_chunks_mut(k * BLOCK).zip(values.par_chunks(d * BLOCK)).for_each(|(out, block)| {
-            let n = block.len() / d;
+        parallel::each_chunk(&mut out, k * BLOCK, &|i, out| {
+            let n = out.len() / k;
+            let block = &values[i * d * BLOCK..][..n * d];
             let mut centred = vec![0.0; n * width];
             for (to, row) in centred.chunks_mut(width).zip(block.chunks(*d)) {
                 to[..both].copy_from_slice(&row[..both]);

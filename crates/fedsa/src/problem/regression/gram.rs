@@ -5,8 +5,8 @@ use std::ops::Range;
 use faer::linalg::matmul::matmul;
 use faer::reborrow::ReborrowMut;
 use faer::{Accum, Mat, MatMut, MatRef, Par};
-use rayon::prelude::*;
 
+use crate::parallel;
 use crate::problem::dataset::Rows;
 
 /// Columns of a panel of dense rows: what one task computes.
@@ -54,15 +54,15 @@ pub fn mirror(out: &mut Mat<f64>) {
 }
 
 /// Splits a d x d matrix into panels that end before the columns `ends`, and calls `see` with the first column of each.
-fn panels(matrix: &mut Mat<f64>, ends: &[usize], parallel: bool, see: impl Fn(usize, MatMut<'_, f64>) + Sync) {
+fn panels(matrix: &mut Mat<f64>, ends: &[usize], is_large: bool, see: impl Fn(usize, MatMut<'_, f64>) + Sync) {
     let (mut first, mut rest, mut all) = (0, matrix.as_mut(), Vec::with_capacity(ends.len()));
     for end in ends {
         let (panel, after) = rest.split_at_col_mut(end - first);
         all.push((first, panel));
         (first, rest) = (*end, after);
     }
-    if parallel {
-        all.into_par_iter().for_each(|(first, panel)| see(first, panel));
+    if is_large {
+        parallel::each_mut(&mut all, |_, (first, panel)| see(*first, panel.rb_mut()));
     } else {
         all.into_iter().for_each(|(first, panel)| see(first, panel));
     }
@@ -99,7 +99,7 @@ impl Sparse<'_> {
             row.iter().enumerate().for_each(|(k, i)| work[*i as usize] += row.len() - k);
         }
         let total: usize = work.iter().sum();
-        let tasks = (total / MOST_ALONE).clamp(1, rayon::current_num_threads());
+        let tasks = (total / MOST_ALONE).clamp(1, parallel::threads());
         let (mut ends, mut sum) = (Vec::with_capacity(tasks), 0);
         for (i, work) in work.iter().enumerate() {
             sum += work;

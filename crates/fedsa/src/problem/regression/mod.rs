@@ -26,7 +26,6 @@ use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
 use faer::Mat;
-use rayon::prelude::*;
 
 use super::Problem;
 use super::dataset::Rows;
@@ -40,6 +39,7 @@ use super::systems::{System, Systems};
 use crate::error::Result;
 use crate::kernel::{Isa, margins};
 use crate::linalg;
+use crate::parallel;
 use crate::random::Stream;
 use crate::sampling::{Law, Sampling};
 use crate::triangle::Support;
@@ -226,7 +226,7 @@ impl<L: Loss> Regression<L> {
             self.mean_product(c, &mut b);
             System { a, b }
         };
-        let kinds = (0..self.agents()).into_par_iter().map(system).collect();
+        let kinds = parallel::map(self.agents(), system);
         Systems { kinds, kind_of: (0..self.agents() as u32).collect(), weights: self.parts.weights.clone() }
     }
 }
@@ -353,7 +353,7 @@ impl<L: Loss> Facts for Regression<L> {
             self.add_ridge(&mut gram);
             linalg::norm2_bound(&gram)
         };
-        let lipschitz = (0..self.agents()).into_par_iter().map(top).reduce(|| 0.0, f64::max);
+        let lipschitz = parallel::map(self.agents(), top).into_iter().fold(0.0, f64::max);
         let modulus = if L::HAS_OFFSETS {
             let mut mean = Mat::zeros(d, d);
             self.mean_hessian(None, &mut mean);

@@ -4,13 +4,12 @@ use std::ops::Range;
 
 use faer::Mat;
 use faer::linalg::solvers::Solve;
-use rayon::prelude::*;
 
 use super::loss::Loss;
 use super::{Regression, gram};
 use crate::error::{BadInput, Result};
 use crate::kernel::margins;
-use crate::{linalg, sums};
+use crate::{linalg, parallel, sums};
 
 /// The optimum has a gradient of at most this, or of this times the size of the gradient's terms at 0 where these are above 1.
 const CERTIFIED: f64 = 1e-12;
@@ -50,7 +49,7 @@ impl<L: Loss> Regression<L> {
 
     /// Numbers for the rows of each block, computed in parallel, one after the other.
     fn over_blocks(&self, see: impl Fn(usize, Range<usize>) -> Vec<f64> + Sync) -> Vec<f64> {
-        self.blocks().into_par_iter().map(|(c, range)| see(c, range)).collect::<Vec<_>>().concat()
+        parallel::map_into(self.blocks(), |_, (c, range)| see(c, range)).concat()
     }
 
     /// The mean Hessian `sum_c p_c H_c` from the margins of all rows. Without margins the bound of `l''` stands for it, which is `l''` itself
@@ -74,9 +73,10 @@ impl<L: Loss> Regression<L> {
     fn mean_gradient(&self, theta: &[f64], margins: &[f64]) -> Vec<f64> {
         let d = theta.len();
         let blocks = self.blocks();
-        let sum = |blocks: &[(usize, Range<usize>)]| {
+        let together: Vec<_> = blocks.chunks(blocks.len().div_ceil(MOST_SUMS).max(1)).collect();
+        let sum = |i: usize| {
             let mut out = vec![0.0; d];
-            for (c, range) in blocks {
+            for (c, range) in together[i] {
                 let weight = self.row_weight(*c);
                 let mut weights = self.at_margins(&margins[range.clone()], L::pull);
                 weights.iter_mut().for_each(|pull| *pull *= -weight);
@@ -84,7 +84,7 @@ impl<L: Loss> Regression<L> {
             }
             out
         };
-        let mut sums = blocks.par_chunks(blocks.len().div_ceil(MOST_SUMS).max(1)).map(sum).collect::<Vec<_>>().concat();
+        let mut sums = parallel::map(together.len(), sum).concat();
         sums::pairwise(&mut sums, d);
         sums.truncate(d);
         sums.iter_mut().zip(&theta[..self.parts.penalised]).for_each(|(g, theta)| *g += self.parts.ridge * theta);
