@@ -293,7 +293,7 @@ pub fn summary(plan: &Plan, results: &Results, predictor: &Predictor<'_>, verdic
             let floors = |metric| results.floors(*cell, metric).map(|f| Estimate::of(&f));
             let floor = floors("mse");
             let last: Option<Vec<f64>> = seeds.iter().map(|s| s.last("mse")).collect();
-let diverged: Vec<u64> = seeds.iter().filter_map(|s| s.diverged).collect();
+            let diverged: Vec<u64> = seeds.iter().filter_map(|s| s.diverged).collect();
             let Predicted { values: predictions, accuracies, unknown } = Predicted::of(plan, predictor, label, *cell);
             let coordinates: Map<String, Json> = planned.point.coordinates.iter().map(|(n, v)| (n.clone(), to_json(v))).collect();
             let outcome = results.outcome(plan, *cell);

@@ -6,11 +6,11 @@
 
 use std::sync::Arc;
 
-use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use crate::coordinator::Coordinator;
 use crate::linalg;
+use crate::parallel;
 use crate::problem::systems::System;
 use crate::problem::{Field, value_error};
 
@@ -311,7 +311,7 @@ impl Metrics {
                     field.mean(c, root, &mut g);
                     minus(g)
                 };
-                (0..field.agents()).into_par_iter().map(of).collect()
+                parallel::map(field.agents(), of)
             }
             _ => Vec::new(),
         };

@@ -173,7 +173,7 @@ fn a_sparse_operator_does_not_stop_a_server_that_keeps_the_last_ones() {
     let mut halves = Halves::new(&field, &*method, &EXACT, SEED).unwrap();
     let Todo::Ask { bytes, .. } = halves.server.open() else { panic!("a question") };
     let answer = halves.nodes[0].handle(&bytes[0]).unwrap().unwrap();
-    let wire = Wire { codec: &EXACT.codec, seed: SEED, sender: Some(0) };
+    let wire = Wire { codec: &*EXACT.codec, seed: SEED, sender: Some(0) };
     let (envelope, answer) = wire.read(&answer).unwrap();
     let body = fedsa::message::Body::Sparse { len: field.dim() as u32, index: vec![1], value: vec![0.5] };
     let sparse = wire.write(&envelope, &Message { parts: vec![(Part::Operator, body)], ..answer });

@@ -50,8 +50,8 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("presets", &["error", "registry", "methods", "uplink"]),
     ("record", &["message", "problem", "random"]),
     ("federation", &["error", "linalg", "methods", "problem", "protocol", "record", "sampling", "uplink"]),
-    ("coordinator", &["error", "federation", "linalg", "message", "protocol", "random", "record", "server", "sums", "uplink"]),
-    ("metrics", &["coordinator", "linalg", "problem"]),
+    ("coordinator", &["error", "federation", "linalg", "message", "parallel", "protocol", "random", "record", "server", "sums", "uplink"]),
+    ("metrics", &["coordinator", "linalg", "parallel", "problem"]),
     (
         "round",
         &[

@@ -47,7 +47,7 @@ impl ProblemSettings for Rows {
         };
         let (kinds, kind_of) = ((0..n).map(system).collect(), (0..n as u32).collect());
         let systems = Systems { kinds, kind_of, weights: equal_weights(n) };
-        Ok(Box::new(Sampled::new(SampledRows(systems), sampling, isa)?))
+        Ok(Arc::new(Sampled::new(SampledRows(systems), sampling, isa)?))
     }
 
     fn memory(&self, _: &dyn Files, _: Sampling, _: usize) -> Result<MemoryEstimate> {

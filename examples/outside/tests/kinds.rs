@@ -7,7 +7,6 @@ use fedsa::kernel::Isa;
 use fedsa::methods::{MethodSettings, fedhsa::FedHsa, fedlsa::FedLsa};
 use fedsa::node::{ClientNode, Federation, ServerNode, Todo};
 use fedsa::problem::{Field, NoFiles, ProblemSettings};
-use fedsa::record::OutputRule;
 use fedsa::round::Run;
 use fedsa::sampling::{Law, Sampling};
 use fedsa::schedule::StepSize;
@@ -84,7 +83,7 @@ fn theory_follows_from_the_facts_of_the_problem() {
     let noiseless = field(Law::Mean);
     let method = FedLsa::new(0.02, 20);
     let limit = Forecast::over(&*noiseless, &method, &Uplink::default()).limit().unwrap();
-    assert!(fedsa::linalg::distance_sq(&engine(&*noiseless, &method, 2000), &limit) < 1e-24);
+    assert!(fedsa::linalg::distance_sq(&engine(&noiseless, &method, 2000), &limit) < 1e-24);
     let noisy = field(Law::Iid);
     let forecast = Forecast::over(&*noisy, &method, &Uplink::default());
     assert!(forecast.floor().unwrap().noise > 0.0);

@@ -1,11 +1,11 @@
 //! The server's end of a link: losses, gains, late answers, receiver noise, the ordered sum, and whose answers arrived.
 
-use rayon::prelude::*;
 use serde::{Deserialize, Serialize};
 
 use super::mail::Mail;
 use crate::error::Result;
 use crate::message::{Body, Message, Part};
+use crate::parallel;
 use crate::protocol::{Give, Protocol, Want, are_finite};
 use crate::random::{ALL, Key, Purpose};
 use crate::server::{Letter, Received, Server};
@@ -106,7 +106,7 @@ impl ServerEnd {
 impl Arrivals {
     /// Whether all numbers are finite.
     pub fn are_finite(&self) -> bool {
-        self.letters.par_iter().all(|letter| are_finite(&letter.parts))
+        parallel::map(self.letters.len(), |i| are_finite(&self.letters[i].parts)).into_iter().all(|are_finite| are_finite)
     }
 
     /// Calls `see` with the arrivals as a server half gets them; `down` is the message that was answered, as agents decoded

@@ -2,19 +2,26 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use rayon::prelude::*;
-
 use super::{Run, Working};
-use crate::coordinator::Checked;
+use crate::coordinator::{Checked, Coordinator};
 use crate::error::Result;
-use crate::local::{At, Known};
+use crate::local::{Agent, At, Known};
 use crate::message::{Body, Part};
+use crate::parallel;
 use crate::problem::calls::Calls;
 use crate::record::Work;
 use crate::uplink::{AgentEnd, Answer, Place};
 
-/// The answer of one agent, checked or refused, if there is one; and its calls.
-type Answered = (usize, Option<Result<Checked>>, Calls);
+/// One agent that is asked.
+struct Asked<'a> {
+    /// Its number.
+    agent: usize,
+    half: &'a mut Box<dyn Agent>,
+    feedback: &'a mut [f64],
+    /// Its answer, checked or refused, if it has one.
+    answer: Option<Result<Checked>>,
+    calls: Calls,
+}
 
 /// The tasks of a thread in an exchange, about: agents' work differs, and no thread is to wait long for the others.
 const TASKS: usize = 16;
@@ -27,50 +34,27 @@ impl Run {
         let Run { field, client: Working::Each(agents), coordinator, state, .. } = self else {
             unreachable!("called with agents that compute alone")
         };
-        let (d, federation, ask) = (field.dim(), coordinator.federation(), coordinator.question());
-        let (uplink, seed, down) = (&**federation.uplink(), federation.seed(), &ask.down);
-        let (asked, known) = (coordinator.asked(), Known::of(field.facts()));
-        let width = uplink.feedback_len(d, coordinator.protocol().exchanges.len());
+        let known = Known::of(field.facts());
+        let federation = coordinator.federation();
+        let width = federation.uplink().feedback_len(field.dim(), coordinator.protocol().exchanges.len());
         let mut feedback: Vec<&mut [f64]> = state.feedback.chunks_mut(width.max(1)).collect();
         feedback.resize_with(agents.len(), || &mut []);
-        let taking: Vec<_> =
-            agents.iter_mut().zip(feedback).enumerate().filter(|(c, _)| asked.binary_search(c).is_ok()).enumerate().collect();
-        let most = taking.len().div_ceil(TASKS * rayon::current_num_threads());
-        let answered: Vec<Answered> = taking
-            .into_par_iter()
-            .with_max_len(most)
-            .map(|(i, (c, (agent, feedback)))| {
-                if cancel.is_some_and(|cancel| cancel.load(Ordering::Relaxed)) {
-                    return (c, None, Calls::default());
-                }
-                let at = Place { seed, round: down.round, exchange: down.exchange, agent: c };
-                let mut end = AgentEnd { uplink, at, feedback };
-                let here = At::new(known, c, c, seed, at.round, at.exchange, end.allowance(d));
-                let parts = match agent.answer(&here, &ask.to_recipient(i)) {
-                    Ok(parts) => parts,
-                    Err(reason) => return (c, Some(Err(reason)), here.calls()),
-                };
-                let answer = match end.send(parts, None) {
-                    Answer::Sent { parts, len, .. } => {
-                        if uplink.alters() {
-                            agent.sent(Some(&parts));
-                        }
-                        Some((parts, len))
-                    }
-                    Answer::NotCarried => {
-                        agent.sent(None);
-                        None
-                    }
-                    Answer::Diverged { len, .. } => Some((vec![(Part::Diverged, Body::Numbers(Vec::new()))], len)),
-                };
-                (c, answer.map(|(parts, len)| coordinator.check(c, parts, len)), here.calls())
-            })
-            .collect();
-        for (c, answer, calls) in answered {
+        let all = agents.iter_mut().zip(feedback).enumerate();
+        let asked = all.filter(|(c, _)| coordinator.asked().binary_search(c).is_ok());
+        let asked = asked.map(|(agent, (half, feedback))| Asked { agent, half, feedback, answer: None, calls: Calls::default() });
+        let mut asked: Vec<Asked<'_>> = asked.collect();
+        let most = asked.len().div_ceil(TASKS * parallel::threads());
+        parallel::each_mut_by(&mut asked, most, &|i, asked| {
+            if !cancel.is_some_and(|cancel| cancel.load(Ordering::Relaxed)) {
+                asked.compute(i, coordinator, known);
+            }
+        });
+        let answered: Vec<_> = asked.into_iter().map(|asked| (asked.agent, asked.answer, asked.calls)).collect();
+        for (agent, answer, calls) in answered {
             state.work = state.work.and(Work { samples: 0, calls });
-            let taken = answer.map(|checked| checked.and_then(|checked| coordinator.take(c, checked)));
+            let taken = answer.map(|checked| checked.and_then(|checked| coordinator.take(agent, checked)));
             if let Some(Err(reason)) = taken {
-                coordinator.refuse(c, reason);
+                coordinator.refuse(agent, reason);
             }
         }
     }
@@ -86,5 +70,36 @@ impl Run {
             agents[*c].told(&here, &tell.to_recipient(i));
             state.work = state.work.and(Work { samples: 0, calls: here.calls() });
         }
+    }
+}
+
+impl Asked<'_> {
+    /// Computes the answer of the agent, the `i`-th of those that are asked.
+    fn compute(&mut self, i: usize, coordinator: &Coordinator, known: Known<'_>) {
+        let (federation, ask) = (coordinator.federation(), coordinator.question());
+        let (uplink, seed, agent) = (&**federation.uplink(), federation.seed(), self.agent);
+        let at = Place { seed, round: ask.down.round, exchange: ask.down.exchange, agent };
+        let mut end = AgentEnd { uplink, at, feedback: &mut *self.feedback };
+        let here = At::new(known, agent, agent, seed, at.round, at.exchange, end.allowance(federation.dim()));
+        let parts = self.half.answer(&here, &ask.to_recipient(i));
+        self.calls = here.calls();
+        let parts = match parts {
+            Ok(parts) => parts,
+            Err(reason) => {
+                self.answer = Some(Err(reason));
+                return;
+            }
+        };
+        let (parts, len) = match end.send(parts, None) {
+            Answer::Sent { parts, len, .. } => {
+                if uplink.alters() {
+                    self.half.sent(Some(&parts));
+                }
+                (parts, len)
+            }
+            Answer::NotCarried => return self.half.sent(None),
+            Answer::Diverged { len, .. } => (vec![(Part::Diverged, Body::Numbers(Vec::new()))], len),
+        };
+        self.answer = Some(coordinator.check(agent, parts, len));
     }
 }

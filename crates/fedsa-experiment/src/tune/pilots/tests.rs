@@ -52,7 +52,7 @@ fn searched(mut by: Hyperbolas) -> Pilots {
     let make = |eta: f64, h: usize, _: f64| Ok(Arc::new(FedLsa::new(eta, h)) as Arc<dyn MethodSettings>);
     let family = Family { has_local_steps: false, has_server_step: false, ..Family::new("fedlsa", make, &Arc::new(Uplink::default())) };
     let families = [family];
-    let prices = [Price::of(&*field, &families[0], &Start::zero(2))];
+    let prices = [Price::of(&field, &families[0], &Start::zero(2))];
     let target = Target { mse: TARGET, goal: Goal::Rounds, ..Target::default() };
     let search = PilotSearch {
         sizes: vec![4.0 * BEST, BEST],
