@@ -69,6 +69,9 @@ fn an_answer_of_other_settings_is_refused_and_changes_nothing() {
     }
 }
 
+/// The parts of an answer.
+type Parts = Vec<(Part, Body)>;
+
 /// Parts as they are saved.
 fn saved(parts: &[(Part, Body)]) -> Vec<u8> {
     postcard::to_stdvec(parts).unwrap()
@@ -99,7 +102,7 @@ fn a_saved_server_with_an_answer_that_could_not_have_been_taken_is_refused() {
         take(&mut asking, &answers[1]).unwrap();
         let state = asking.save();
         let (_, Message { parts, .. }) = read(&answers[1].1);
-        let with = |change: &dyn Fn(&mut Vec<(Part, Body)>)| {
+        let with = |change: &dyn Fn(&mut Parts)| {
             let mut changed = parts.clone();
             change(&mut changed);
             replaced(&state, &parts, &changed)
