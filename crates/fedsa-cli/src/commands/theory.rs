@@ -7,6 +7,7 @@ use fedsa::error::BadInput;
 use fedsa::kernel::Isa;
 use fedsa::linalg;
 use fedsa::methods::Drift;
+use fedsa::parallel;
 use fedsa::problem::Field;
 use fedsa::problem::arrays::Arrays;
 use fedsa::problem::file::virtual_root;
@@ -19,7 +20,6 @@ use fedsa_theory::Accuracy;
 use fedsa_theory::constants::{Constants, TdConstants};
 use fedsa_theory::fedhsa_bounds::{CorollarySchedule, FedHsaConstants};
 use fedsa_theory::predict::{self, EXACT_DIM, Forecast, StableStep};
-use rayon::prelude::*;
 use serde_json::{Map, Value as Json, json};
 
 mod constants;
@@ -49,7 +49,7 @@ pub fn theory(args: &TheoryArgs, kinds: &Kinds) -> Result<u8, Failure> {
     memory::refuse_predictions(&plan).map_err(|e| plan.experiment.document.failure(e))?;
     let predictor = Predictor::new(&plan);
     let pictures = args.out.as_deref().map(|out| pictures::Target::new(out, args.overwrite, &plan)).transpose()?;
-    let problems: Vec<Json> = plan.fields.par_iter().map(|f| problem(&*f.field)).collect();
+    let problems: Vec<Json> = parallel::map(plan.fields.len(), |f| problem(&*plan.fields[f].field));
     if args.json {
         let numbers = numbers(&plan, &predictor, &problems, args.target_mse, &shown);
         shown.hidden(|| say_json(&numbers));

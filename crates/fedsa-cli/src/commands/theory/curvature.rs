@@ -1,11 +1,11 @@
 //! What is known of methods with gradients and Hessians: rates that follow from the eigenvalues of the agents' Hessians.
 
 use fedsa::linalg;
+use fedsa::parallel;
 use fedsa::problem::Field;
 use fedsa_experiment::Plan;
 use fedsa_experiment::numbers::{about, number};
 use fedsa_theory::shed;
-use rayon::prelude::*;
 use serde_json::Value as Json;
 
 use super::text::{Page, row};
@@ -42,13 +42,13 @@ impl Curvature {
             objective.hessian(c, &root.theta, &mut out);
             out
         };
-        let all: Vec<linalg::Mat<f64>> = (0..n).into_par_iter().map(hessian).collect();
+        let all: Vec<linalg::Mat<f64>> = parallel::map(n, hessian);
         let mut mean = linalg::Mat::<f64>::zeros(d, d);
         for (h, p) in all.iter().zip(field.weights()) {
             (0..d).for_each(|j| linalg::add_scaled(mean.col_as_slice_mut(j), *p, h.col_as_slice(j)));
         }
         let of_mean = values(&mean)?;
-        let agents = all.par_iter().zip(field.weights()).map(|(h, p)| Ok((*p, values(h)?))).collect::<Result<Vec<_>, String>>()?;
+        let agents = parallel::try_map(n, |c| Ok::<_, String>((field.weights()[c], values(&all[c])?)))?;
         let is_quadratic = field.facts().linear_operators().is_some() || field.systems().is_some();
         Ok(Self { least: of_mean[d - 1], largest: of_mean[0], agents, is_quadratic })
     }

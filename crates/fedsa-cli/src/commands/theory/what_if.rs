@@ -2,13 +2,13 @@
 
 use fedsa::error::Result;
 use fedsa::methods::Drift;
+use fedsa::parallel;
 use fedsa::problem::systems::Systems;
 use fedsa::sampling::{Law, Sampling};
 use fedsa_experiment::numbers::{number, percent, radius, typed};
 use fedsa_experiment::{Plan, memory};
 use fedsa_theory::link::LinkLaw;
 use fedsa_theory::predict::{Forecast, Limits, twins};
-use rayon::prelude::*;
 
 use super::text::row;
 
@@ -28,7 +28,7 @@ pub fn table(plan: &Plan, cell: usize, limits: &Limits) -> Vec<Vec<String>> {
     let fits = field.systems().is_some_and(|systems| memory::moments_fit(systems.kinds.len(), field.dim()));
     let doubled = field.systems().filter(|_| fits).map(twins);
     let all = changes(plan, cell, limits, doubled.as_ref());
-    let rows: Vec<Vec<String>> = all.par_iter().map(|change| change.row(limits)).collect();
+    let rows: Vec<Vec<String>> = parallel::map(all.len(), |i| all[i].row(limits));
     let rest = if limits.mixing.is_some() { "noise and mixing" } else { "noise" };
     let mut table = vec![row(&["change", "floor", "bias^2", rest, "error per round", "against now"])];
     table.extend(rows);
