@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 use fedsa::error::{BadInput, Result, quoted, require};
 use fedsa::kernel::Isa;
 use fedsa::methods::{MethodSettings, Setting, Shape};
+use fedsa::parallel;
 use fedsa::problem::Field;
 use fedsa::problem::memory::MemoryEstimate;
 use fedsa::protocol::Protocol;
@@ -16,7 +17,6 @@ use fedsa::uplink::Uplink;
 use fedsa_data::DiskFiles;
 use fedsa_data::find::Places;
 use fedsa_theory::predict::{Forecast, shape_over};
-use rayon::prelude::*;
 use sha2::{Digest as _, Sha256};
 use toml::{Table, Value};
 
@@ -295,28 +295,26 @@ impl Plan {
             reader.read(&experiment.points[*i])?;
             memory::of_problem(&**reader.problem(), reader.sampling(), &DiskFiles::new(places.clone()))
         };
-        let sizes: Vec<Result<_>> = wanted.par_iter().map(size).collect();
+        let sizes: Vec<Result<_>> = parallel::map(wanted.len(), |w| size(&wanted[w]));
         let there = known.lock().expect("no thread panics").as_ref().map_or(0.0, |known| known.memory.peak);
         let estimates: Vec<MemoryEstimate> = sizes.iter().filter_map(|size| size.as_ref().ok().cloned()).collect();
         let memory = memory::problems(sizes, there).map_err(|(p, e)| experiment.failure_at(e, &experiment.points[wanted[p].0]))?;
-        let built: Vec<Result<PlannedField>> = wanted
-            .par_iter()
-            .map(|(i, tables)| {
-                let known = known.lock().expect("no thread panics").take_if(|known| known.tables == *tables);
-                let planned = match known {
-                    Some(known) => known.planned,
-                    None => {
-                        let mut reader = Reader::new(&experiment.document.kinds);
-                        reader.read(&experiment.points[*i])?;
-                        build_problem(&reader, tables, &DiskFiles::new(places.clone()), isa)?
-                    }
-                };
-                if let Some(root) = roots.get(&planned.fingerprint).filter(|root| root.len() == planned.field.dim()) {
-                    planned.field.set_root(root.clone());
+        let built = parallel::map(wanted.len(), |w| -> Result<PlannedField> {
+            let (i, tables) = &wanted[w];
+            let known = known.lock().expect("no thread panics").take_if(|known| known.tables == *tables);
+            let planned = match known {
+                Some(known) => known.planned,
+                None => {
+                    let mut reader = Reader::new(&experiment.document.kinds);
+                    reader.read(&experiment.points[*i])?;
+                    build_problem(&reader, tables, &DiskFiles::new(places.clone()), isa)?
                 }
-                Ok(planned)
-            })
-            .collect();
+            };
+            if let Some(root) = roots.get(&planned.fingerprint).filter(|root| root.len() == planned.field.dim()) {
+                planned.field.set_root(root.clone());
+            }
+            Ok(planned)
+        });
         let fields =
             built.into_iter().zip(&wanted).map(|(field, (i, _))| field.map_err(|e| experiment.failure_at(e, &experiment.points[*i])));
         let fields: Vec<PlannedField> = fields.collect::<Result<_, _>>()?;
@@ -337,10 +335,11 @@ impl Plan {
         };
         let cells_of: Vec<Vec<usize>> = digests.iter().enumerate().map(cells_of).collect();
         let shared = Shared::new(&places, &experiment.document.kinds);
-        let cells = first.par_chunks(CHUNK).map(|chunk| {
+        let chunks: Vec<&[(usize, usize)]> = first.chunks(CHUNK).collect();
+        let cells = parallel::map(chunks.len(), |c| -> Result<Vec<PlannedCell>, (usize, BadInput)> {
             let (mut reader, mut last) = (Reader::new(&experiment.document.kinds), None);
-            let mut cells = Vec::with_capacity(chunk.len());
-            for (i, m) in chunk {
+            let mut cells = Vec::with_capacity(chunks[c].len());
+            for (i, m) in chunks[c] {
                 let mut build = || {
                     // A point is read once for all its methods.
                     if last.replace(i) != Some(i) {
@@ -355,7 +354,6 @@ impl Plan {
             }
             Ok(cells)
         });
-        let cells: Vec<Result<Vec<PlannedCell>, (usize, BadInput)>> = cells.collect();
         let located = |(i, e): (usize, BadInput)| experiment.failure_at(e, &experiment.points[i]);
         let cells: Vec<Vec<PlannedCell>> = cells.into_iter().map(|cells| cells.map_err(located)).collect::<Result<_, _>>()?;
         let cells: Vec<PlannedCell> = cells.into_iter().flatten().collect();

@@ -1,8 +1,9 @@
 //! The resolved experiment file: defaults written out, paths absolute.
 
 use fedsa::error::Result;
+use fedsa::parallel;
 use fedsa_data::find::Places;
-use rayon::prelude::*;
+use std::sync::atomic::{AtomicBool, Ordering};
 use toml::{Table, Value};
 
 use crate::config::reader::complete;
@@ -92,11 +93,20 @@ fn same_points(table: &Table, experiment: &Experiment, places: &Places) -> bool 
     let document = Document::from_flags(table.clone(), Vec::new()).with_kinds(kinds);
     let Ok(other) = Experiment::read(document) else { return false };
     let read = |at: &SweepPoint, reader: &mut Reader| reader.read(at).and_then(|()| point(reader, places)).ok();
-    let same = |readers: &mut (Reader, Reader), (a, b): (&SweepPoint, &SweepPoint)| {
-        a.label == b.label && read(a, &mut readers.0) == read(b, &mut readers.1)
-    };
-    let pairs = other.points.par_iter().map(|p| &**p).zip(experiment.points.par_iter().map(|p| &**p));
-    other.points.len() == experiment.points.len() && pairs.map_init(|| (Reader::new(kinds), Reader::new(kinds)), same).all(|same| same)
+    let are_same = AtomicBool::new(other.points.len() == experiment.points.len());
+    let points = if are_same.load(Ordering::Relaxed) { other.points.len() } else { 0 };
+    parallel::ranges(points, usize::MAX, &|range| {
+        let mut readers = (Reader::new(kinds), Reader::new(kinds));
+        for (a, b) in other.points[range.clone()].iter().zip(&experiment.points[range]) {
+            if !are_same.load(Ordering::Relaxed) {
+                return;
+            }
+            if a.label != b.label || read(a, &mut readers.0) != read(b, &mut readers.1) {
+                are_same.store(false, Ordering::Relaxed);
+            }
+        }
+    });
+    are_same.into_inner()
 }
 
 /// Makes all paths of a file absolute, including those in variants and sweeps.

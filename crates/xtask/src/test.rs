@@ -47,9 +47,9 @@ pub fn run(all: bool) -> Result<(), String> {
     });
     let skipped = root().join("target/skipped-tests.txt");
     let _ = std::fs::remove_file(&skipped);
-    step("tests", &mut || {
+    let tests = |targets: &[&str]| {
         let mut tests = cargo(&["test", "--release", "--workspace"]);
-        tests.env("FEDSA_SKIPPED_TESTS", &skipped);
+        tests.args(targets).env("FEDSA_SKIPPED_TESTS", &skipped);
         if all {
             tests.args(["--", "--include-ignored"]);
         }
@@ -57,7 +57,10 @@ pub fn run(all: bool) -> Result<(), String> {
             tests.env("FEDSA_PYTHON", python);
         }
         passes(&mut tests)
-    });
+    };
+    // Without the examples, which have no tests: that they compile is seen by the lints.
+    step("tests", &mut || tests(&["--lib", "--bins", "--tests"]));
+    step("examples in the documentation", &mut || tests(&["--doc"]));
 
     let skipped = std::fs::read_to_string(&skipped).unwrap_or_default();
     let skipped: BTreeSet<&str> = skipped.lines().collect();

@@ -5,12 +5,12 @@ use std::collections::HashMap;
 use fedsa::error::BadInput;
 use fedsa::kernel::Isa;
 use fedsa::methods::{Drift, Shape};
+use fedsa::parallel;
 use fedsa::schedule::StepSize;
 use fedsa_experiment::error::Failure;
 use fedsa_experiment::numbers;
 use fedsa_experiment::{Kinds, Plan, PlannedCell, checks, estimate, memory};
 use fedsa_theory::predict::{Outlook, Regime, StableStep, TOO_SLOW};
-use rayon::prelude::*;
 use serde_json::{Map, Value as Json, json};
 use toml::{Table, Value};
 
@@ -76,7 +76,8 @@ fn describe(plan: &Plan, unmeasured: &[Option<String>]) {
     let mut listed: Vec<usize> = plan.points.iter().take(LISTED).flat_map(|point| point.cells.iter().copied()).collect();
     listed.sort_unstable();
     listed.dedup();
-    let stability: HashMap<usize, String> = listed.into_par_iter().map(|cell| (cell, stability_text(plan, cell))).collect();
+    let stability: HashMap<usize, String> =
+        parallel::map(listed.len(), |i| (listed[i], stability_text(plan, listed[i]))).into_iter().collect();
     for (i, planned) in plan.points.iter().enumerate().take(LISTED) {
         let resolved = plan.resolved(i);
         if !planned.point.label.is_empty() {
@@ -241,7 +242,8 @@ fn as_json(plan: &Plan, unmeasured: &[Option<String>], quick: bool, memory: f64,
     let problems: Vec<Json> = problems.collect();
     let listed: Vec<usize> = plan.points.iter().take(LISTED).flat_map(|point| point.cells.iter().copied()).collect();
     let steps = stable_steps(plan, &listed);
-    let outlooks: HashMap<usize, Outlook> = listed.into_par_iter().map(|cell| (cell, plan.forecast(cell).outlook())).collect();
+    let outlooks: HashMap<usize, Outlook> =
+        parallel::map(listed.len(), |i| (listed[i], plan.forecast(listed[i]).outlook())).into_iter().collect();
     let method = |resolved: &Table, m: usize, cell: usize| {
         let outlook = outlooks.get(&cell);
         let (stable, reason) = match (&plan.cells[cell].refused, outlook.map(|o| (o.regime(), o.stable()))) {
@@ -268,20 +270,18 @@ fn as_json(plan: &Plan, unmeasured: &[Option<String>], quick: bool, memory: f64,
             "seconds": duration.cells[cell],
         })
     };
-    let points: Vec<Json> = (plan.points.par_iter().enumerate())
-        .map(|(i, planned)| {
-            let resolved = plan.resolved(i);
-            let coordinates: Map<String, Json> = planned.point.coordinates.iter().map(|(n, v)| (n.clone(), json!(v))).collect();
-            let methods: Vec<Json> = planned.cells.iter().enumerate().map(|(m, cell)| method(&resolved, m, *cell)).collect();
-            json!({
-                "point": planned.point.label,
-                "coordinates": coordinates,
-                "problem": planned.field,
-                "run": resolved.get("run"),
-                "methods": methods,
-            })
+    let points: Vec<Json> = parallel::map(plan.points.len(), |i| {
+        let (planned, resolved) = (&plan.points[i], plan.resolved(i));
+        let coordinates: Map<String, Json> = planned.point.coordinates.iter().map(|(n, v)| (n.clone(), json!(v))).collect();
+        let methods: Vec<Json> = planned.cells.iter().enumerate().map(|(m, cell)| method(&resolved, m, *cell)).collect();
+        json!({
+            "point": planned.point.label,
+            "coordinates": coordinates,
+            "problem": planned.field,
+            "run": resolved.get("run"),
+            "methods": methods,
         })
-        .collect();
+    });
     let checks = experiment.checks.iter().zip(unmeasured).map(|(check, why)| {
         let (name, statement) = (checks::name(check), checks::statement(check));
         json!({ "name": name, "kind": check.kind, "method": check.method, "statement": statement, "measurable": why.is_none(), "why": why })
@@ -315,19 +315,18 @@ fn stable_steps(plan: &Plan, cells: &[usize]) -> HashMap<usize, Option<StableSte
     let mut distinct: Vec<(String, usize)> = cells.iter().map(|cell| (key(*cell), *cell)).collect();
     distinct.sort();
     distinct.dedup_by(|a, b| a.0 == b.0);
-    let found: HashMap<String, Option<StableStep>> = distinct
-        .into_par_iter()
-        .map(|(key, cell)| {
-            let field = plan.field(cell);
-            let (kinds, d) = (field.systems().map_or(0, |s| s.kinds.len()), field.dim());
-            let shape = plan.cells[cell].shape();
-            let is_small = match shape.drift {
-                Drift::ControlVariate { .. } => d * (kinds + 1) <= STEP_STATE,
-                Drift::Zero | Drift::GlobalMemory { .. } => kinds.saturating_mul(d.pow(3)) <= STEP_WORK,
-                Drift::NoSteps => false,
-            };
-            (key, if is_small { plan.forecast(cell).largest_stable_step().ok() } else { None })
-        })
-        .collect();
+    let found = parallel::map(distinct.len(), |i| {
+        let cell = distinct[i].1;
+        let field = plan.field(cell);
+        let (kinds, d) = (field.systems().map_or(0, |s| s.kinds.len()), field.dim());
+        let shape = plan.cells[cell].shape();
+        let is_small = match shape.drift {
+            Drift::ControlVariate { .. } => d * (kinds + 1) <= STEP_STATE,
+            Drift::Zero | Drift::GlobalMemory { .. } => kinds.saturating_mul(d.pow(3)) <= STEP_WORK,
+            Drift::NoSteps => false,
+        };
+        if is_small { plan.forecast(cell).largest_stable_step().ok() } else { None }
+    });
+    let found: HashMap<String, Option<StableStep>> = distinct.into_iter().map(|(key, _)| key).zip(found).collect();
     cells.iter().map(|cell| (*cell, found[&key(*cell)])).collect()
 }

@@ -2,13 +2,13 @@
 
 use fedsa::error::Result;
 use fedsa::linalg;
+use fedsa::parallel;
 use fedsa::problem::Field;
 use fedsa::problem::features::FeatureMap;
 use fedsa::problem::holdout::{Errors, Judged, judge};
 use fedsa::problem::log::Log;
 use fedsa::problem::logs::TraceRule;
 use fedsa_experiment::numbers::number;
-use rayon::prelude::*;
 use serde_json::{Value, json};
 
 use super::count;
@@ -45,13 +45,14 @@ impl Comparison {
     pub fn new(held: &[Log], map: &FeatureMap, rule: TraceRule, field: &dyn Field, theta: &[f64]) -> Result<Self> {
         let systems = field.systems().expect("logs are linear systems");
         let pooled = field.root().expect("logs have one");
-        let agents = held.par_iter().enumerate().map(|(c, log)| {
+        let agents = parallel::try_map(held.len(), |c| {
+            let log = &held[c];
             let system = systems.of(c);
             let own = linalg::solve_or_least(&system.a, &system.b);
             Ok((log.name.clone(), judge(log, map, rule, &[theta, &own, pooled])?))
-        });
+        })?;
         let weighted = rule.ratios && held.iter().any(|log| log.ratio.is_some());
-        Ok(Self { agents: agents.collect::<Result<_>>()?, has_traces: rule.lambda > 0.0, is_weighted: weighted })
+        Ok(Self { agents, has_traces: rule.lambda > 0.0, is_weighted: weighted })
     }
 
     fn sum(&self, of: impl Fn(&Judged) -> usize) -> usize {

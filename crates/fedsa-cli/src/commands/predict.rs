@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use fedsa::error::{BadInput, Result, quoted};
+use fedsa::parallel;
 use fedsa::problem::Files as _;
 use fedsa::problem::dataset::{Dataset, Labels, Wanted};
 use fedsa_data::DiskFiles;
@@ -14,7 +15,6 @@ use fedsa_data::weights::{self, Fitted, Weights};
 use fedsa_data::{datasets, table};
 use fedsa_experiment::error::Failure;
 use fedsa_experiment::numbers;
-use rayon::prelude::*;
 
 use super::{count, may_write, say, warn, write_out};
 use crate::args::PredictArgs;
@@ -93,10 +93,10 @@ fn values(args: &PredictArgs, mut fitted: Weights) -> Result<Predicted> {
     let files = table::files(&args.logs, &Places::from_env(""))?;
     let tables = read_tables(&files, fitted.inputs())?;
     let added = args.column.as_deref().unwrap_or(fitted.output());
-    let values: Vec<Vec<f64>> = tables.par_iter().map(|table| fitted.apply(&table.inputs)).collect();
+    let values: Vec<Vec<f64>> = parallel::map(tables.len(), |i| fitted.apply(&tables[i].inputs));
     let mut new = vec![(added.to_string(), Cells::Numbers(values.concat()))];
     if args.se {
-        let errors: Vec<Vec<f64>> = tables.par_iter().map(|table| fitted.standard_errors(&table.inputs)).collect();
+        let errors: Vec<Vec<f64>> = parallel::map(tables.len(), |i| fitted.standard_errors(&tables[i].inputs));
         new.push((format!("{added}_se"), Cells::Numbers(errors.concat())));
     }
     stacked(files, tables, new, vec![added.to_string()])
@@ -117,13 +117,13 @@ fn predictions(args: &PredictArgs, model: &LinearModel) -> Result<Predicted> {
             let rows = table.inputs.chunks_exact(names.len().max(1));
             rows.map(|row| model.score(row.iter().copied().enumerate())).collect()
         };
-        let scores = tables.par_iter().map(score).collect::<Vec<_>>();
+        let scores = parallel::map(tables.len(), |i| score(&tables[i]));
         tables.iter().zip(&scores).try_for_each(|(table, scores)| all_finite(&table.name, scores))?;
         (tables, scores)
     } else {
         let wanted = Wanted { target: model.target.clone(), may_lack_target: true, ..Wanted::default() };
         let sets = DiskFiles::new(places).datasets(&args.logs, &wanted)?;
-        let scored = sets.par_iter().map(|set| scores_of(set, model)).collect::<Result<Vec<_>>>()?;
+        let scored = parallel::try_map(sets.len(), |i| scores_of(&sets[i], model))?;
         (sets.into_iter().map(|set| targets_of(set, model)).collect(), scored)
     };
     let mut new = model.predictions(&scores.concat());

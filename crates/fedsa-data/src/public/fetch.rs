@@ -9,9 +9,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use fedsa::error::{BadInput, quoted, shown};
-use ureq::http::{Response, StatusCode, header};
-use ureq::{Agent, Body};
 
+use super::curl::{self, Response, Trouble};
 use super::registry::{PublicFile, PublicSet};
 use super::verify::sha256;
 use crate::machine::bytes_text;
@@ -51,7 +50,8 @@ pub trait Watch {
 #[derive(Debug)]
 pub struct Fetcher {
     source: Source,
-    agent: Agent,
+    /// How long a server may be silent.
+    timeout: Duration,
     /// How long to wait before the second try; twice as long before each further one.
     pause: Duration,
     /// Replace files that differ.
@@ -60,8 +60,6 @@ pub struct Fetcher {
 
 /// How often in a row a download may fail without a byte.
 const TRIES: u32 = 5;
-/// How long a connection may take to come about.
-const CONNECT: Duration = Duration::from_secs(20);
 /// What is copied at a time, in bytes.
 const STEP: usize = 64 << 10;
 
@@ -80,18 +78,9 @@ impl From<FetchError> for Cut {
 }
 
 impl Fetcher {
-    /// `timeout` is how long a server may be silent, `pause` how long to wait before the second try.
+    /// `timeout` is how long a server may be silent, rounded up to seconds, `pause` how long to wait before the second try.
     pub fn new(source: Source, timeout: Duration, pause: Duration, overwrite: bool) -> Self {
-        let config = Agent::config_builder()
-            .timeout_connect(Some(CONNECT.min(timeout)))
-            .timeout_per_read(Some(timeout))
-            .timeout_per_write(Some(timeout))
-            .http_status_as_error(false)
-            .user_agent(concat!("fedsa/", env!("CARGO_PKG_VERSION")))
-            // Files that are packed stay so.
-            .accept_encoding("identity")
-            .build();
-        Self { source, agent: config.into(), pause, overwrite }
+        Self { source, timeout, pause, overwrite }
     }
 
     /// Gets a file of a data set into the folder of data sets `into`, and returns its path.
@@ -202,32 +191,33 @@ impl Fetcher {
         if part.length == file.size {
             return Ok(());
         }
-        let mut request = self.agent.get(url);
+        let (range, mut headers) = (format!("bytes={}-", part.length), Vec::new());
         if part.length > 0 {
-            request = request.header(header::RANGE, format!("bytes={}-", part.length));
-            if let Some(validator) = &*validator {
-                request = request.header(header::IF_RANGE, validator);
-            }
+            headers.push(("Range", &range[..]));
+            headers.extend(validator.as_deref().map(|validator| ("If-Range", validator)));
         }
-        let mut response = request.call().map_err(|e| failed(url, e))?;
-        match response.status() {
+        let mut response = curl::get(url, &headers, self.timeout).map_err(|e| failed(url, e))?;
+        match response.status {
             // The server does not send parts, or its file has changed.
-            StatusCode::OK => part.restart()?,
-            StatusCode::PARTIAL_CONTENT if continues(&response, part.length, file.size) => (),
-            StatusCode::PARTIAL_CONTENT | StatusCode::RANGE_NOT_SATISFIABLE if part.length > 0 => {
+            200 => part.restart()?,
+            206 if continues(&response, part.length, file.size) => (),
+            206 | 416 if part.length > 0 => {
                 part.restart()?;
                 return Err(Cut::Retry("the server has another part than that which is missing".into()));
             }
             status => return Err(refused(url, status)),
         }
         *validator = validator_of(&response);
-        let length = response.body().content_length();
+        let length: Option<u64> = response.header("content-length").and_then(|length| length.parse().ok());
         if let Some(length) = length.filter(|length| part.length + length != file.size) {
             let what = format!("the file at {} has {} bytes, and {} are expected", shown(url), part.length + length, file.size);
             part.remove();
             return Err(Cut::Final(BadInput::new(file.path, what, WRONG).into()));
         }
-        part.fill(response.body_mut().as_reader(), file, watch)
+        match part.fill(&mut response, file, watch) {
+            Err(Cut::Retry(_)) => Err(failed(url, response.trouble())),
+            done => done,
+        }
     }
 }
 
@@ -251,40 +241,54 @@ impl std::fmt::Display for Origin {
 }
 
 /// Whether a part of a file begins where ours ends, and the file has the right size.
-fn continues(response: &Response<Body>, from: u64, size: u64) -> bool {
-    let range = response.headers().get(header::CONTENT_RANGE).and_then(|value| value.to_str().ok()?.strip_prefix("bytes "));
+fn continues(response: &Response, from: u64, size: u64) -> bool {
+    let range = response.header("content-range").and_then(|value| value.strip_prefix("bytes "));
     let Some((range, whole)) = range.and_then(|range| range.split_once('/')) else { return false };
     let start = range.split('-').next().and_then(|start| start.trim().parse().ok());
     start == Some(from) && (whole == "*" || whole.trim().parse() == Ok(size))
 }
 
 /// What tells whether a file on a server has changed. Weak tags do not promise the same bytes.
-fn validator_of(response: &Response<Body>) -> Option<String> {
-    let text = |name: header::HeaderName| response.headers().get(name)?.to_str().ok().map(str::to_string);
-    text(header::ETAG).filter(|tag| !tag.starts_with("W/")).or_else(|| text(header::LAST_MODIFIED))
+fn validator_of(response: &Response) -> Option<String> {
+    let tag = response.header("etag").filter(|tag| !tag.starts_with("W/"));
+    tag.or_else(|| response.header("last-modified")).map(str::to_string)
 }
 
 /// The error about an answer that is not a file.
-fn refused(url: &str, status: StatusCode) -> Cut {
-    let reason = status.canonical_reason().map_or(String::new(), |reason| format!(" {reason}"));
-    let what = format!("the server answers {}{reason}", status.as_u16());
-    if status.is_server_error() || matches!(status, StatusCode::REQUEST_TIMEOUT | StatusCode::TOO_MANY_REQUESTS) {
+fn refused(url: &str, status: u16) -> Cut {
+    let reason = match status {
+        401 => " Unauthorized",
+        403 => " Forbidden",
+        404 => " Not Found",
+        408 => " Request Timeout",
+        410 => " Gone",
+        429 => " Too Many Requests",
+        500 => " Internal Server Error",
+        502 => " Bad Gateway",
+        503 => " Service Unavailable",
+        504 => " Gateway Timeout",
+        _ => "",
+    };
+    let what = format!("the server answers {status}{reason}");
+    if status >= 500 || matches!(status, 408 | 429) {
         return Cut::Retry(what);
     }
     let help = "an address that has the file: it may have moved; another mirror (--url-base URL), or a copy (--from DIR)";
     Cut::Final(BadInput::new(shown(url), what, help).into())
 }
 
-/// The error about a request that got no answer.
-fn failed(url: &str, e: ureq::Error) -> Cut {
-    match e {
-        ureq::Error::BadUri(_) | ureq::Error::Http(_) | ureq::Error::InvalidProxyUrl => {
-            let what = format!("not an address: {}", shown(e));
+/// The error about a request that got no answer, or not all of it.
+fn failed(url: &str, trouble: Trouble) -> Cut {
+    match trouble {
+        Trouble::NoAddress(why) => {
+            let what = format!("not an address: {}", shown(why));
             Cut::Final(BadInput::new(quoted(url), what, "http:// or https://, a host, and a path").into())
         }
-        ureq::Error::Timeout(_) => Cut::Retry("no answer in time".into()),
-        ureq::Error::HostNotFound => Cut::Retry("the host is not found: there may be no network".into()),
-        e => Cut::Retry(format!("no connection: {}", shown(e))),
+        Trouble::NoProgram => {
+            let what = "downloads need the program `curl`, which is not on this machine's path".into();
+            Cut::Final(MachineFailure { what, help: "install curl; or take a copy from elsewhere: --from DIR".into() }.into())
+        }
+        Trouble::Network(why) => Cut::Retry(shown(why)),
     }
 }
 

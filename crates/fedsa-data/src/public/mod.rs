@@ -3,6 +3,7 @@
 //! [`registry`] lists the sets. [`verify`] compares what is on the disk with it. [`fetch`] gets files from their canonical
 //! source, from a mirror, or from a folder.
 
+pub(crate) mod curl;
 pub mod fetch;
 pub mod registry;
 pub mod verify;

@@ -1,13 +1,13 @@
 //! The value function over one or two state columns: a curve with its error, or heat maps.
 
 use fedsa::error::{BadInput, Result, quoted};
+use fedsa::parallel;
 use fedsa::problem::features::FeatureMap;
 use fedsa::problem::survey::{LogFacts, StateSample};
 use fedsa::problem::uncertainty::Covariance;
 use fedsa_experiment::numbers::{self, thousands};
 use fedsa_experiment::picture::Picture;
 use fedsa_figure::{Chart, HeatMap, HeatMaps, Panel, PlottedCurve, Style};
-use rayon::prelude::*;
 
 use super::range_of;
 
@@ -228,7 +228,7 @@ fn curve(values: &Values, seen: &SeenStates, medians: &[f64], (j, name, range): 
         state[j] = *x;
         values.at(&state)
     };
-    let all: Vec<(f64, Option<f64>)> = x.par_iter().map(at).collect();
+    let all: Vec<(f64, Option<f64>)> = parallel::map(x.len(), |i| at(&x[i]));
     let is_faint = |i: usize| !near[part_of(x[i], range, PARTS)];
     let edge = |i: usize, sign: f64| all[i].1.map_or(f64::NAN, |se| all[i].0 + sign * 2.0 * se);
     let bold = (0..POINTS).flat_map(|i| [all[i].0, edge(i, -1.0), edge(i, 1.0)].map(|v| (v, is_faint(i))));
@@ -285,8 +285,7 @@ fn heat(values: &Values, seen: &SeenStates, medians: &[f64], [across, up]: [Show
         (state[i], state[j]) = (middle(x, column), middle(y, row));
         values.at(&state)
     };
-    let all: Vec<Vec<(f64, Option<f64>)>> =
-        (0..CELLS).into_par_iter().map(|row| (0..CELLS).map(|column| at(row, column)).collect()).collect();
+    let all: Vec<Vec<(f64, Option<f64>)>> = parallel::map(CELLS, |row| (0..CELLS).map(|column| at(row, column)).collect());
     let map = |z_label: &str, z: Vec<Vec<f64>>| -> Option<HeatMap> {
         let z_range = sober_range(z.iter().flatten().copied().zip(faint.iter().flatten().copied()))?;
         let (x_label, y_label) = (x_name.to_string(), y_name.to_string());
