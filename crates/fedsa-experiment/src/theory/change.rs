@@ -2,13 +2,13 @@
 
 use fedsa::error::Result;
 use fedsa::methods::Drift;
+use fedsa::parallel;
 use fedsa::problem::systems::Systems;
 use fedsa::sampling::{Law, Sampling};
 use fedsa::uplink::medium::bit_budget::BitBudget;
 use fedsa_theory::link::LinkLaw;
 use fedsa_theory::predict::{Forecast, Limits, twins};
 use fedsa_theory::work::{self, Spent};
-use rayon::prelude::*;
 
 use super::Allowance;
 use super::reason::{Code, Known, Reason};
@@ -56,7 +56,7 @@ pub(super) fn all(plan: &Plan, cell: usize, limits: &Limits, allowance: &mut All
     let doubled = field.systems().filter(|_| fits).map(twins);
     let all = changes(plan, cell, limits, doubled.as_ref());
     let share = (allowance.left.max(0.0) / all.len().max(1) as f64).min(MOST_WORK);
-    let computed: Vec<(Result<Change>, Spent)> = all.par_iter().map(|changed| work::within(share, || Ok(changed.computed()))).collect();
+    let computed: Vec<(Result<Change>, Spent)> = parallel::map(all.len(), |i| work::within(share, || Ok(all[i].computed())));
     let mut rows = Vec::new();
     for (change, spent) in computed {
         allowance.left -= spent.work;

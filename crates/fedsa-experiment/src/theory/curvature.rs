@@ -1,8 +1,8 @@
 //! The eigenvalues of the agents' Hessians, from which rates of methods without local steps follow.
 
 use fedsa::linalg;
+use fedsa::parallel;
 use fedsa::problem::Field;
-use rayon::prelude::*;
 
 use super::reason::{Code, Known, Reason};
 
@@ -40,13 +40,13 @@ impl Curvature {
             objective.hessian(c, &root.theta, &mut out);
             out
         };
-        let all: Vec<linalg::Mat<f64>> = (0..n).into_par_iter().map(hessian).collect();
+        let all: Vec<linalg::Mat<f64>> = parallel::map(n, hessian);
         let mut mean = linalg::Mat::<f64>::zeros(d, d);
         for (h, p) in all.iter().zip(field.weights()) {
             (0..d).for_each(|j| linalg::add_scaled(mean.col_as_slice_mut(j), *p, h.col_as_slice(j)));
         }
         let of_mean = values(&mean)?;
-        let agents = all.par_iter().zip(field.weights()).map(|(h, p)| Ok((*p, values(h)?))).collect::<Known<Vec<_>>>()?;
+        let agents = parallel::try_map(n, |c| Ok::<_, Reason>((field.weights()[c], values(&all[c])?)))?;
         let is_quadratic = field.facts().linear_operators().is_some() || field.systems().is_some();
         Ok(Self { least: of_mean[d - 1], largest: of_mean[0], agents, is_quadratic })
     }

@@ -24,9 +24,9 @@ pub use statements::Theorems;
 pub use target::Target;
 
 use fedsa::error::{BadInput, Result};
+use fedsa::parallel;
 use fedsa_theory::predict;
 use fedsa_theory::work::{self, Spent};
-use rayon::prelude::*;
 use serde_json::Value as Json;
 
 use crate::{Plan, Predictor, memory};
@@ -151,7 +151,7 @@ impl<'a> Theory<'a> {
 
     /// The constants of all problems.
     pub fn problems(&self) -> Vec<Problem> {
-        self.plan.fields.par_iter().map(|planned| Problem::of(&*planned.field)).collect()
+        parallel::map(self.plan.fields.len(), |f| Problem::of(&*self.plan.fields[f].field))
     }
 
     /// The next method; `None` at the end. `problems` are those of [`Theory::problems`], which theorems need; without them there are none.
