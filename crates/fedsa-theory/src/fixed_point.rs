@@ -50,7 +50,7 @@ pub fn fixed_point(map: &dyn LinearMap, source: &[f64]) -> Result<Vec<f64>> {
             return Ok(x.col_as_slice(0).to_vec());
         }
     }
-    Err(BadInput::new(
+    Err(BadInput::not_known(
         "",
         format!("the fixed point of a map of dimension {n} did not converge (relative residual {residual:.1e})"),
         "a step size further from the edge of stability",

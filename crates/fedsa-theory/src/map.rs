@@ -92,7 +92,7 @@ pub(crate) fn spectral_radius_within(map: &dyn LinearMap, apply: f64, most: f64)
             return Ok((radius, work));
         }
         if n > DENSE_FALLBACK && work <= most {
-            return Err(BadInput::new(
+            return Err(BadInput::not_known(
                 "",
                 format!("the leading eigenvalue of a map of dimension {n} did not converge in {space} Arnoldi steps"),
                 "fewer distinct agents, or a step size and number of local steps with a wider spectrum",
@@ -102,7 +102,7 @@ pub(crate) fn spectral_radius_within(map: &dyn LinearMap, apply: f64, most: f64)
     work += n as f64 * apply + EIGENVALUES * (n as f64).powi(3);
     if work > most {
         let what = format!("not computed: the leading eigenvalue of a map of dimension {n} takes too long");
-        return Err(BadInput::new("", what, "fewer distinct agents or features"));
+        return Err(BadInput::not_known("", what, "fewer distinct agents or features"));
     }
     let matrix = map.to_matrix();
     let is_usual = matrix.is_all_finite() && matrix.norm_max() < OVERFLOW;

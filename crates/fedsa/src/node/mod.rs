@@ -123,7 +123,7 @@ const LAYOUT: u32 = 2;
 
 /// The error about bytes that are not a saved node of this federation and kind.
 fn foreign() -> BadInput {
-    BadInput::new("saved node", "not a state of this node", "a state that the same node of the same federation saved")
+    BadInput::format("saved node", "not a state of this node", "a state that the same node of the same federation saved")
 }
 
 fn place(seed: u64, round: u64, exchange: u8, agent: usize) -> Place {

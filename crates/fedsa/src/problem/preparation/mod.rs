@@ -105,7 +105,7 @@ impl Preparation {
         let dense: Vec<&Dataset> = sets.iter().filter(|set| matches!(set.rows, Rows::Dense { .. })).collect();
         if let Some(other) = dense.iter().find(|set| columns(set) != columns(dense[0])) {
             let what = format!("{} has {} features, {} has {}", dense[0].name, columns(dense[0]), other.name, columns(other));
-            return Err(BadInput::new("data", what, "files with the same columns"));
+            return Err(BadInput::data("data", what, "files with the same columns"));
         }
         Ok(sets)
     }
