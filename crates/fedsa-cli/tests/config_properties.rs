@@ -189,7 +189,7 @@ fn no_table_is_read_from_a_list() {
     let mut count = 0;
     for text in [SMALL, EVERYTHING, FILE, TABLES] {
         let whole = Value::Table(text.parse().unwrap());
-        assert!(plan(Ok(Document::from_flags(whole.as_table().unwrap().clone(), Vec::new())), &folder.path("here")).is_some());
+        assert!(plan(Ok(Document::of_table(whole.as_table().unwrap().clone(), Vec::new())), &folder.path("here")).is_some());
         let mut places = Vec::new();
         tables(&whole, &mut Vec::new(), &mut places);
         for place in places.iter().filter(|place| !place.is_empty() && place[0] != "quick") {
@@ -197,7 +197,7 @@ fn no_table_is_read_from_a_list() {
             let table = value_at(&mut changed, place);
             let entries = |table: &Value| table.as_table().unwrap().values().cloned().collect::<Vec<_>>();
             *table = Value::Array(entries(table));
-            let document = Document::from_flags(changed.as_table().unwrap().clone(), Vec::new());
+            let document = Document::of_table(changed.as_table().unwrap().clone(), Vec::new());
             let read =
                 Experiment::read(document).and_then(|experiment| Plan::new(experiment, &folder.path("here"), Isa::best(), &HashMap::new()));
             let failure = read.err().unwrap_or_else(|| panic!("{place:?} is read from a list:\n{changed}"));
@@ -502,7 +502,7 @@ proptest! {
         let folder = files();
         let document = parsed(TEXTS[which], quick).and_then(|mut document| {
             for (key, value) in &sets {
-                document.set_text(&format!("{key}={value}"))?;
+                fedsa_cli::commands::set(&mut document, &format!("{key}={value}"))?;
             }
             Ok(document)
         });
@@ -513,7 +513,7 @@ proptest! {
     fn keys_removed_at_random_are_read_or_refused(which in 0..TEXTS.len(), keys in prop::collection::vec(dotted(), 1..4), quick in any::<bool>()) {
         let folder = files();
         let document = parsed(TEXTS[which], quick).and_then(|mut document| {
-            keys.iter().try_for_each(|key| document.unset_text(key))?;
+            keys.iter().try_for_each(|key| fedsa_cli::commands::unset(&mut document, key))?;
             Ok(document)
         });
         plan(document, &folder.path("here"));
@@ -533,7 +533,7 @@ proptest! {
     fn any_text_is_refused_with_help(text in "(\\[problem\\]|\\[\\[method\\]\\]|\\[run\\]|kind|=|\"garnet\"|\"fedlsa\"|rounds|\n|[ -~]){0,40}") {
         plan(parsed(&text, false), Path::new(""));
         let mut document = Document::parse("small.toml", SMALL).unwrap();
-        if let Err(failure) = document.set_text(&text) {
+        if let Err(failure) = fedsa_cli::commands::set(&mut document, &text) {
             assert_helpful(&failure);
         }
     }

@@ -128,7 +128,8 @@ impl Places {
 
     fn missing(&self, source: &str) -> BadInput {
         if !is_data_name(source) {
-            return BadInput::data(shown(source), "there is no such file or directory", "a path, a glob or the name of a data set").coded(Code::NoFile);
+            return BadInput::data(shown(source), "there is no such file or directory", "a path, a glob or the name of a data set")
+                .coded(Code::NoFile);
         }
         let folders = self.data.iter().map(|folder| name_of(folder)).collect::<Vec<_>>().join(" and ");
         let folders = if folders.is_empty() { String::new() } else { format!(", nor is it in {folders}") };
@@ -181,7 +182,11 @@ fn files_of(dir: &Path, extensions: &[&str]) -> Result<Vec<PathBuf>> {
         [_] => Ok(files),
         [a, b, ..] => {
             let what = format!("the directory holds both .{a} and .{b} files");
-            Err(BadInput::data(shown(name_of(dir)), what, format!("say which with a glob: {}", shown(name_of(&dir.join(format!("*.{a}")))))))
+            Err(BadInput::data(
+                shown(name_of(dir)),
+                what,
+                format!("say which with a glob: {}", shown(name_of(&dir.join(format!("*.{a}"))))),
+            ))
         }
     }
 }

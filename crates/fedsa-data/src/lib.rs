@@ -245,7 +245,12 @@ fn about(path: &Path, e: BadInput) -> BadInput {
 
 /// An error whose key is part of the message, because another key takes its place.
 fn within_words(e: BadInput) -> BadInput {
-    if e.key.is_empty() { e } else { let key = e.key.clone(); e.prefixed(key) }
+    if e.key.is_empty() {
+        e
+    } else {
+        let key = e.key.clone();
+        e.prefixed(key)
+    }
 }
 
 /// Names for a message: `a`, `b`, `c`; at most the first 30.

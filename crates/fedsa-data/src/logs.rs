@@ -662,7 +662,11 @@ fn add_record(log: &mut Log, layout: &Layout, names: &[String], record: &csv::St
     let not = |i: usize, wanted: &str| {
         let (line, field) = (record.position().map_or(0, csv::Position::line), field(i));
         let what = if field.is_empty() { "nothing".into() } else { format!("`{}`", quoted(field)) };
-        BadInput::data("", format!("line {line}, column `{}`: {what} is not {wanted}", quoted(&names[i])), format!("{wanted} on every line"))
+        BadInput::data(
+            "",
+            format!("line {line}, column `{}`: {what} is not {wanted}", quoted(&names[i])),
+            format!("{wanted} on every line"),
+        )
     };
     let finite = |i: usize| field(i).parse().ok().filter(|v: &f64| v.is_finite());
     let number = |i: usize| finite(i).ok_or_else(|| not(i, "a finite number"));

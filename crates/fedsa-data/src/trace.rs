@@ -208,7 +208,8 @@ fn read_column(columns: &Columns, i: usize) -> Result<TraceColumn> {
             let text = |row: usize, value: &ByteArray| -> Result<String> {
                 let bytes = value.data();
                 columns.spend(bytes.len())?;
-                let text = std::str::from_utf8(bytes).map_err(|_| BadInput::data("", format!("row {row} is not UTF-8"), "text in UTF-8"))?;
+                let text =
+                    std::str::from_utf8(bytes).map_err(|_| BadInput::data("", format!("row {row} is not UTF-8"), "text in UTF-8"))?;
                 Ok(text.to_string())
             };
             if descr.max_def_level() == 0 {

@@ -89,7 +89,7 @@ fn merge(given: &mut Value, typed: Value) {
 /// Whether a file has the same points as an experiment.
 fn same_points(table: &Table, experiment: &Experiment, places: &Places) -> bool {
     let kinds = &experiment.document.kinds;
-    let document = Document::from_flags(table.clone(), Vec::new()).with_kinds(kinds);
+    let document = Document::of_table(table.clone(), Vec::new()).with_kinds(kinds);
     let Ok(other) = Experiment::read(document) else { return false };
     let read = |at: &SweepPoint, reader: &mut Reader| reader.read(at).and_then(|()| point(reader, places)).ok();
     let same = |readers: &mut (Reader, Reader), (a, b): (&SweepPoint, &SweepPoint)| {

@@ -7,7 +7,7 @@
 use std::path::Path;
 use std::time::Instant;
 
-use fedsa::error::{BadInput, Result, quoted};
+use fedsa::error::{BadInput, Error, Result, quoted};
 use fedsa::kernel::Isa;
 use fedsa::linalg;
 use fedsa::methods::fedhsa::FedHsa;
@@ -28,9 +28,8 @@ use fedsa::registry::Kind;
 use fedsa::round::Status;
 use fedsa_data::find::Places;
 use fedsa_data::{DiskFiles, logs, machine, npz};
-use fedsa_experiment::config::document::{Origin, SetBy};
+use fedsa_experiment::config::document::Origin;
 use fedsa_experiment::config::{self, Document, Experiment, find_kind};
-use fedsa_experiment::error::Failure;
 use fedsa_experiment::folder::VALUE_PICTURES;
 use fedsa_experiment::numbers::{self, number};
 use fedsa_experiment::picture::Picture;
@@ -72,7 +71,7 @@ struct Data {
 ///
 /// # Errors
 /// On bad input; nothing is then written.
-pub fn evaluate(args: &EvaluateArgs, kinds: &Kinds) -> Result<u8, Failure> {
+pub fn evaluate(args: &EvaluateArgs, kinds: &Kinds) -> Result<u8, Error> {
     let began = Instant::now();
     let (experiment, data, built) = prepare(args, kinds)?;
     let started = |plan: &Plan| {
@@ -102,26 +101,26 @@ pub fn evaluate(args: &EvaluateArgs, kinds: &Kinds) -> Result<u8, Failure> {
 ///
 /// # Errors
 /// When an option cannot be used.
-pub fn read(args: &EvaluateArgs, kinds: &Kinds) -> Result<Experiment, Failure> {
+pub fn read(args: &EvaluateArgs, kinds: &Kinds) -> Result<Experiment, Error> {
     let features = named_features(args)?.unwrap_or(FeatureSpec::Identity { bias: false });
     read_with(args, kinds, &Choice::before(args), features, args.logs.len())
 }
 
 /// The features that the options name.
 fn named_features(args: &EvaluateArgs) -> Result<Option<FeatureSpec>> {
-    let parse = |text: &String| text.parse().map_err(|e: BadInput| BadInput { key: "--features".into(), ..e });
+    let parse = |text: &String| text.parse().map_err(|e: BadInput| e.about("--features"));
     args.features.as_ref().map(parse).transpose()
 }
 
 /// The experiment of the options, with these features.
-fn read_with(args: &EvaluateArgs, kinds: &Kinds, choice: &Choice, features: FeatureSpec, agents: usize) -> Result<Experiment, Failure> {
-    let mut document = Document::from_flags(experiment(args, kinds, choice, features, agents)?, origins(args, choice)).with_kinds(kinds);
+fn read_with(args: &EvaluateArgs, kinds: &Kinds, choice: &Choice, features: FeatureSpec, agents: usize) -> Result<Experiment, Error> {
+    let mut document = Document::of_table(experiment(args, kinds, choice, features, agents)?, origins(args, choice)).with_kinds(kinds);
     apply(&Overrides { set: args.set.clone(), ..Overrides::default() }, &mut document)?;
     Experiment::read(document)
 }
 
 /// The experiment of the options, and the logs that they name.
-fn prepare(args: &EvaluateArgs, kinds: &Kinds) -> Result<(Experiment, Data, Option<BuiltProblem>), Failure> {
+fn prepare(args: &EvaluateArgs, kinds: &Kinds) -> Result<(Experiment, Data, Option<BuiltProblem>), Error> {
     // What methods cost is known for clear links only.
     if let Some(set) = args.set.iter().find(|set| args.method == AUTO && set.split('=').next().is_some_and(|key| key.contains("uplink"))) {
         let what = format!("--method auto with --set {}: costs over links that alter or lose messages are not compared", quoted(set));
@@ -552,7 +551,7 @@ fn origins(args: &EvaluateArgs, choice: &Choice) -> Vec<Origin> {
     ];
     // Ranges that are not given come from the data.
     let said = flags.into_iter().filter(|(_, flag)| !flag.is_empty());
-    said.map(|(key, flag)| Origin { key: key.into(), from: SetBy::Flag(flag) }).collect()
+    said.map(|(key, flag)| super::option(key, flag)).collect()
 }
 
 /// H; 100 if it is not given.

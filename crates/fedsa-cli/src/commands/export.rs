@@ -2,13 +2,12 @@
 
 use std::collections::HashMap;
 
-use fedsa::error::{BadInput, Result, require};
+use fedsa::error::{BadInput, Error, Result, require};
 use fedsa::kernel::Isa;
 use fedsa::problem::Field;
 use fedsa::problem::arrays::{Array, Arrays};
 use fedsa_data::atomic::{self, Existing};
 use fedsa_data::npz;
-use fedsa_experiment::error::Failure;
 use fedsa_experiment::{Kinds, Plan, memory};
 
 use super::{load, may_write, say, write_out};
@@ -19,7 +18,7 @@ use crate::error::DONE;
 ///
 /// # Errors
 /// On bad input, when the file sweeps over problems, or when the target cannot be written.
-pub fn export(args: &ExportArgs, kinds: &Kinds) -> Result<u8, Failure> {
+pub fn export(args: &ExportArgs, kinds: &Kinds) -> Result<u8, Error> {
     let (experiment, base) = load(&args.file, &args.overrides, false, kinds)?;
     let plan = Plan::new(experiment, &base, Isa::best(), &HashMap::new())?;
     let [only] = &plan.fields[..] else {

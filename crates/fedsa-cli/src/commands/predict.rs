@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use fedsa::error::{BadInput, Result, quoted};
+use fedsa::error::{BadInput, Error, Result, quoted};
 use fedsa::problem::Files as _;
 use fedsa::problem::dataset::{Dataset, Labels, Wanted};
 use fedsa_data::DiskFiles;
@@ -12,7 +12,6 @@ use fedsa_data::linear_model::{Class, LinearModel, Predicts};
 use fedsa_data::table::{Cells, Table, Text};
 use fedsa_data::weights::{self, Fitted, Weights};
 use fedsa_data::{datasets, table};
-use fedsa_experiment::error::Failure;
 use fedsa_experiment::numbers;
 use rayon::prelude::*;
 
@@ -41,7 +40,7 @@ struct Predicted {
 ///
 /// # Errors
 /// On bad input, when the file may not be replaced, or when it cannot be written.
-pub fn predict(args: &PredictArgs) -> Result<u8, Failure> {
+pub fn predict(args: &PredictArgs) -> Result<u8, Error> {
     let to_file = args.out.as_os_str() != "-";
     let format = format(args)?;
     if to_file {

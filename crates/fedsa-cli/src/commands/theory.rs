@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use fedsa::error::BadInput;
+use fedsa::error::{BadInput, Error};
 use fedsa::kernel::Isa;
 use fedsa::linalg;
 use fedsa::methods::Drift;
@@ -12,7 +12,6 @@ use fedsa::problem::arrays::Arrays;
 use fedsa::problem::file::virtual_root;
 use fedsa::problem::law::FiniteLaw;
 use fedsa::sampling::Law;
-use fedsa_experiment::error::Failure;
 use fedsa_experiment::predict::QUANTITIES;
 use fedsa_experiment::{Kinds, Plan, Predictor, memory};
 use fedsa_theory::Accuracy;
@@ -40,7 +39,7 @@ use crate::error::DONE;
 ///
 /// # Errors
 /// On bad input.
-pub fn theory(args: &TheoryArgs, kinds: &Kinds) -> Result<u8, Failure> {
+pub fn theory(args: &TheoryArgs, kinds: &Kinds) -> Result<u8, Error> {
     let (experiment, base) = load(&args.file, &args.overrides, false, kinds)?;
     let shown = Predicting::begin(&experiment.id);
     shown.about("problems");
@@ -68,13 +67,13 @@ pub fn theory(args: &TheoryArgs, kinds: &Kinds) -> Result<u8, Failure> {
 
 /// Refuses a target that is below what rounding leaves of the roots of all problems, as `fedsa tune` does. Where another problem of the
 /// plan admits it, methods have the reason in its place.
-fn check_target(plan: &Plan, mse: f64) -> Result<(), Failure> {
+fn check_target(plan: &Plan, mse: f64) -> Result<(), Error> {
     let checked = plan.fields.iter().filter_map(|planned| Some(predict::check_target(mse, &planned.field.solution().ok()?.theta)));
     let refused: Result<Vec<()>, BadInput> = match checked.clone().any(|one| one.is_ok()) {
         true => Ok(Vec::new()),
         false => checked.collect(),
     };
-    refused.map(|_| ()).map_err(|e| Failure::from(BadInput { key: "--target-mse".into(), ..e }))
+    refused.map(|_| ()).map_err(|e| e.about("--target-mse"))
 }
 
 /// All numbers, for programs.

@@ -2,10 +2,9 @@
 
 use std::path::Path;
 
-use fedsa::error::BadInput;
+use fedsa::error::{BadInput, Error};
 use fedsa::kernel::Isa;
 use fedsa_experiment::Kinds;
-use fedsa_experiment::error::Failure;
 use fedsa_experiment::execute::{read_framed, write_framed};
 use fedsa_experiment::folder::{self, Holds, RunFolder};
 use fedsa_experiment::tune::{self, Began, Memo, Searched, TuneControl, TuneOptions, Tuned, Tuning};
@@ -15,6 +14,7 @@ use super::signals::{self, Phase};
 use super::{load, say, say_json, warn};
 use crate::args::{MinimiseArg, TuneArgs};
 use crate::error::{DONE, INTERRUPTED};
+use crate::hints;
 
 /// The file with the pilots that were run.
 const STATE: &str = "tune.ckpt";
@@ -23,7 +23,34 @@ const STATE: &str = "tune.ckpt";
 ///
 /// # Errors
 /// On bad input, and where nothing reaches the target (nothing is then written); and when the machine fails.
-pub fn tune(args: &TuneArgs, kinds: &Kinds) -> Result<u8, Failure> {
+pub fn tune(args: &TuneArgs, kinds: &Kinds) -> Result<u8, Error> {
+    tune_file(args, kinds).map_err(in_options)
+}
+
+/// The settings of a tuning, and the options that stand for them.
+const OPTIONS: [(&str, &str); 9] = [
+    ("target", "--target-mse"),
+    ("minimise", "--minimise"),
+    ("methods", "--methods"),
+    ("codecs", "--codecs"),
+    ("local_steps", "--local-steps"),
+    ("most_local_steps", "--max-local-steps"),
+    ("most_rounds", "--max-rounds"),
+    ("like", "--like"),
+    ("budget", "--budget"),
+];
+
+/// The error with options in place of settings of the tuning.
+fn in_options(e: Error) -> Error {
+    let e = hints::with(e, &OPTIONS);
+    // Keys of the file have a place there.
+    match OPTIONS.iter().find(|(setting, _)| *setting == e.key && e.place().is_none()) {
+        Some((_, option)) => e.about(*option),
+        None => e,
+    }
+}
+
+fn tune_file(args: &TuneArgs, kinds: &Kinds) -> Result<u8, Error> {
     let options = options(args)?;
     for (name, given, instead) in [("--rounds", args.overrides.rounds, "--max-rounds"), ("--seeds", args.overrides.seeds, "--budget")] {
         if let Some(given) = given {
@@ -68,7 +95,7 @@ pub fn tune(args: &TuneArgs, kinds: &Kinds) -> Result<u8, Failure> {
         warn(format!("{} pilot runs are known from before", memo.len()));
     }
     let mut place = Place { found: Some(found), folder: None, keep: args.resume };
-    let mut keep = |memo: &Memo| -> Result<(), Failure> { Ok(write_framed(place.folder()?, STATE, memo)?) };
+    let mut keep = |memo: &Memo| -> Result<(), Error> { Ok(write_framed(place.folder()?, STATE, memo)?) };
     let shown = Tunings::begin(&experiment.id, options.budget, args.progress, args.quiet);
     let mut began = |began: &Began| {
         log::info!("{}", began.what);
@@ -112,7 +139,7 @@ struct Place {
 }
 
 impl Place {
-    fn folder(&mut self) -> Result<&RunFolder, Failure> {
+    fn folder(&mut self) -> Result<&RunFolder, Error> {
         if let Some(found) = self.found.take() {
             self.folder = Some(found.claim(self.keep)?);
         }
@@ -131,7 +158,7 @@ fn report(args: &TuneArgs, tuning: &Tuning, tuned: &Tuned, out: &Path) {
     if args.json {
         say_json(&tuning.summary(tuned));
     } else if !args.quiet {
-        tuning.report(tuned).into_iter().for_each(say);
+        tuning.report(tuned).iter().for_each(|line| say(hints::text_with(line, &OPTIONS)));
         say(format!("fedsa run {} runs it", out.join(tune::FILE).display()));
     }
 }

@@ -188,7 +188,11 @@ pub(super) fn read(store: &Store, wanted: &Wanted, beside: Beside<'_>, room: &mu
     let (n, mut d) = (header.n, header.d);
     if header.dimensions() == 1 {
         let what = format!("its magic number {} is that of one number for each of {n} rows: labels, not data", hexadecimal(header.magic));
-        return Err(BadInput::data("", what, "the file with the images, such as train-images-idx3-ubyte, whose magic number is 0x00000803"));
+        return Err(BadInput::data(
+            "",
+            what,
+            "the file with the images, such as train-images-idx3-ubyte, whose magic number is 0x00000803",
+        ));
     }
     if values.is_empty() {
         return Err(if n == 0 { no_rows() } else { no_features() });

@@ -67,11 +67,11 @@ fn target(names: &[String], wanted: &Wanted) -> Result<Option<usize>> {
         None => match TARGETS.map(find) {
             [Some(_), Some(_)] => {
                 let what = "there is a column `target` and a column `label`";
-                return Err(BadInput::data("", what, "say which is the target: the setting `target`"));
+                return Err(BadInput::data("", what, "say which is the target: `target`"));
             }
             [Some(i), None] | [None, Some(i)] => Ok(i),
             [None, None] => {
-                let help = "a column `target` or `label`; or name the column of targets: the setting `target`";
+                let help = "a column called target or label; or name the column of targets: `target`";
                 Err(no_column("target", names).helped(help))
             }
         },

@@ -60,9 +60,11 @@ impl Reader {
     fn new(wanted: &Wanted) -> Result<Self> {
         let column = |name: &String| match name.parse::<u32>() {
             Ok(i) if i > 0 => Ok(i - 1),
-            _ => {
-                Err(BadInput::data("", format!("there is no column `{}`", quoted(name)), "a number: LIBSVM files have the columns 1, 2, .."))
-            }
+            _ => Err(BadInput::data(
+                "",
+                format!("there is no column `{}`", quoted(name)),
+                "a number: LIBSVM files have the columns 1, 2, ..",
+            )),
         };
         let target = wanted.target.as_ref().filter(|name| !["label", "target"].contains(&name.as_str())).map(column).transpose()?;
         let group = wanted.group.as_ref().map(column).transpose()?;

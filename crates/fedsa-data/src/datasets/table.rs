@@ -53,7 +53,7 @@ pub(super) fn read(input: &mut Input, wanted: &Wanted, expected: Option<&[String
 
 /// What a field of a feature must be.
 pub(super) const NUMBERS: &str =
-    "a finite number in every row: leave such rows out; a column that is not a feature is listed in `drop`, or is the target or the group";
+    "a finite number in every row: leave such rows out; a column that is not a feature is named by `drop`, or is the target or the group";
 
 /// Refuses the first line of a file that has no header, or is not separated by commas.
 fn check_header(names: &[String]) -> Result<()> {

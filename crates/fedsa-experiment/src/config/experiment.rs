@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use fedsa::error::{BadInput, Result, quoted, require};
+use fedsa::error::{BadInput, Error, Result, quoted, require};
 use toml::Value;
 
 use super::document::Document;
@@ -11,7 +11,6 @@ use super::reader::Reader;
 use super::schema::{Check, Expect, ExpectAt, FigureSpec, Top};
 use super::sweep::{self, SweepPoint};
 use super::{read, short};
-use crate::error::Failure;
 
 /// An experiment file, with sweeps expanded.
 #[derive(Debug, Clone)]
@@ -38,7 +37,7 @@ impl Experiment {
     ///
     /// # Errors
     /// When a key is unknown, missing or of the wrong type, at its line.
-    pub fn read(document: Document) -> Result<Self, Failure> {
+    pub fn read(document: Document) -> Result<Self, Error> {
         let parsed = Self::read_unlocated(&document);
         parsed.map_err(|e| document.failure(e))
     }
@@ -64,7 +63,7 @@ impl Experiment {
     ///
     /// # Errors
     /// When a table cannot be read, with its line.
-    pub fn settings(&self) -> Result<(), Failure> {
+    pub fn settings(&self) -> Result<(), Error> {
         self.read_all(|| (), |(), _| Ok(())).map(|_| ())
     }
 
@@ -77,7 +76,7 @@ impl Experiment {
         &self,
         begin: impl Fn() -> M + Sync,
         keep: impl Fn(&mut M, &Reader) -> Result<K> + Sync,
-    ) -> Result<Vec<K>, Failure> {
+    ) -> Result<Vec<K>, Error> {
         use rayon::prelude::*;
         /// The number of points per reader; a reader reads shared tables once.
         const CHUNK: usize = 256;
@@ -127,8 +126,15 @@ impl Experiment {
     }
 
     /// An error about a key at a sweep point; the message names the point if there are several.
-    pub fn failure_at(&self, e: BadInput, point: &SweepPoint) -> Failure {
-        let e = if point.label.is_empty() { e } else { BadInput { what: format!("{} (at {})", e.what, quoted(&point.label)), ..e } };
+    pub fn failure_at(&self, e: BadInput, point: &SweepPoint) -> Error {
+        let e = if point.label.is_empty() {
+            e
+        } else {
+            {
+                let what = format!("{} (at {})", e.what, quoted(&point.label));
+                e.saying(what)
+            }
+        };
         self.document.failure_at(e, &point.origins())
     }
 }

@@ -62,18 +62,24 @@ codes! {
     WrongLength: Setting, "setting.wrong-length";
     /// A name that is not one of those that the setting may have.
     UnknownName: Setting, "setting.unknown-name";
+    /// A table that does not say its kind.
+    NoKind: Setting, "setting.no-kind";
     /// A number or a name outside the range of the setting.
     OutOfRange: Setting, "setting.out-of-range";
     /// A setting without effect beside the others.
     NoEffect: Setting, "setting.no-effect";
     /// A text that is not TOML.
     NotToml: Setting, "setting.not-toml";
+    /// A text that is not the assignment `KEY=VALUE`, or the key, that is asked for.
+    NotAnAssignment: Setting, "setting.not-an-assignment";
     /// A place for results at which there are some already.
     OutputExists: Setting, "setting.output-exists";
     /// A place for results that something else occupies, or that cannot be written to.
     OutputUnusable: Setting, "setting.output-unusable";
     /// A place for results in which a run is in progress.
     OutputBusy: Setting, "setting.output-busy";
+    /// A sweep where a single point is wanted.
+    Sweep: Setting, "setting.sweep";
     /// No method, codec or step size is left to choose from.
     NoCandidate: Setting, "setting.no-candidate";
     /// A target that none of the methods that were tried reaches within their limits.

@@ -166,7 +166,7 @@ impl Preparation {
             let n = rows.len();
             if n < 2 {
                 let what = format!("agent {c} has one row, of which none can be held out");
-                return Err(BadInput::new("holdout", what, "agents with at least two rows, or no holdout"));
+                return Err(BadInput::new("holdout", what, "agents with at least two rows, or no `holdout`"));
             }
             let out = ((self.holdout * n as f64).round() as usize).clamp(1, n - 1);
             let mut order: Vec<usize> = (0..n).collect();

@@ -143,7 +143,7 @@ fn numbers(sets: &[Dataset], labels: &[&Labels]) -> Result<Vec<f64>> {
             Labels::Numbers(x) => of.extend_from_slice(x),
             Labels::Names { names, .. } => {
                 let what = format!("{}: labels that are names: {}", quoted(&set.name), listed(names.iter().map(quoted)));
-                return Err(BadInput::data("target", what, "a column of numbers, or kind = \"logistic\""));
+                return Err(BadInput::data("target", what, "a column of numbers, or `kind = \"logistic\"`"));
             }
         }
     }
@@ -153,7 +153,7 @@ fn numbers(sets: &[Dataset], labels: &[&Labels]) -> Result<Vec<f64>> {
 /// The distinct labels in increasing order, and the rank of each row's.
 fn ranks(labels: &[&Labels]) -> Result<(Vec<Class>, Vec<f64>)> {
     let too_many = |n: usize| {
-        let help = format!("at most {MOST_CLASSES} classes, or kind = \"least-squares\" for numbers");
+        let help = format!("at most {MOST_CLASSES} classes, or `kind = \"least-squares\"` for numbers");
         BadInput::data("target", format!("{n} distinct labels"), help)
     };
     if labels.iter().all(|labels| matches!(labels, Labels::Numbers(_))) {
@@ -210,7 +210,7 @@ fn positive_rank(classes: &[Class], positive: Option<&Class>) -> Result<usize> {
         [Class::Number(low), Class::Number(high)] if *high == 1.0 && (*low == 0.0 || *low == -1.0) => Ok(1),
         [Class::Name(_), Class::Name(_)] => Ok(1),
         _ => {
-            let help = "positive = the label of a class against all others, or labels that are -1 and 1, 0 and 1, or two names; or kind = \"least-squares\" for numbers";
+            let help = "`positive`, the label of a class against all others, or labels that are -1 and 1, 0 and 1, or two names; or `kind = \"least-squares\"` for numbers";
             Err(BadInput::new("positive", format!("labels that are not binary: {}", found()), help))
         }
     }

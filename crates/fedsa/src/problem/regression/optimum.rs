@@ -124,7 +124,7 @@ impl<L: Loss> Regression<L> {
             return Err(BadInput::data(
                 "data",
                 what,
-                "a smaller scale: standardise = true, and targets in a range such as target_range = [0, 1]",
+                "a smaller scale: `standardise = true`, and targets in a range such as target_range = [0, 1]",
             ));
         }
         let certified = CERTIFIED * scale.max(1.0);
@@ -182,7 +182,7 @@ impl<L: Loss> Regression<L> {
             return Err(BadInput::data(
                 "data",
                 "products of the features are not finite",
-                "features of a smaller scale: standardise = true",
+                "features of a smaller scale: `standardise = true`",
             ));
         }
         let factor = hessian.llt(faer::Side::Lower).map_err(|_| singular())?;
