@@ -4,11 +4,11 @@
 use std::collections::HashMap;
 use std::path::Path;
 
+use fedsa::error::{Code, Error};
 use fedsa::kernel::Isa;
-use fedsa_cli::error::ShownFailure;
+use fedsa_cli::error::ShownError;
 use fedsa_data::find::Places;
 use fedsa_experiment::config::{Document, Experiment};
-use fedsa_experiment::error::Failure;
 use fedsa_experiment::{Plan, resolve};
 use proptest::prelude::*;
 use toml::Value;
@@ -70,20 +70,20 @@ fn is_tiny(experiment: &Experiment) -> bool {
     experiment.points.len() <= 20 && experiment.points.iter().all(|point| point.table().values().all(tiny))
 }
 
-fn assert_helpful(failure: &Failure) {
+fn assert_helpful(failure: &Error) {
     let help = &failure.help;
     assert!(!failure.what.trim().is_empty() && !help.trim().is_empty(), "{failure:?}");
     // Messages of the TOML parser are not checked.
-    let words: &[&str] = if failure.what.contains("this is not TOML") { &[] } else { &["usize", "u64", "struct ", "untagged"] };
+    let words: &[&str] = if failure.code() == Code::NotToml { &[] } else { &["usize", "u64", "struct ", "untagged"] };
     for word in words {
         assert!(!failure.what.contains(word) && !help.contains(word), "{failure:?}");
     }
     // The excerpt can be printed: places lie within the text, at boundaries of characters.
-    let _ = format!("{:?}", miette::Report::new(ShownFailure::from(failure.clone())));
+    let _ = format!("{:?}", miette::Report::new(ShownError::from(failure.clone())));
 }
 
 /// A plan, or a message with help.
-fn plan(document: Result<Document, Failure>, base: &Path) -> Option<Plan> {
+fn plan(document: Result<Document, Error>, base: &Path) -> Option<Plan> {
     let plan = document.and_then(Experiment::read).and_then(|experiment| match is_tiny(&experiment) {
         true => Plan::new(experiment, base, Isa::best(), &HashMap::new()).map(Some),
         false => experiment.settings().map(|_| None),
@@ -97,7 +97,7 @@ fn plan(document: Result<Document, Failure>, base: &Path) -> Option<Plan> {
     }
 }
 
-fn parsed(text: &str, quick: bool) -> Result<Document, Failure> {
+fn parsed(text: &str, quick: bool) -> Result<Document, Error> {
     let mut document = Document::parse("mutated.toml", text)?;
     if quick {
         document.make_quick()?;

@@ -372,7 +372,7 @@ fn data() -> Folder {
     folder
 }
 
-fn plan(text: &str, set: Option<&str>, folder: &Folder) -> Result<Plan, fedsa_experiment::error::Failure> {
+fn plan(text: &str, set: Option<&str>, folder: &Folder) -> Result<Plan, fedsa::error::Error> {
     let mut document = Document::parse("x", text)?;
     set.map_or(Ok(()), |set| fedsa_cli::commands::set(&mut document, set))?;
     Plan::new(Experiment::read(document)?, &folder.path(""), Isa::best(), &HashMap::new())
@@ -481,7 +481,7 @@ proptest! {
         let schema = Validator::new(Look::Keys).refuses(&json(&file));
         let document = Document::of_table(file.as_table().unwrap().clone(), Vec::new());
         let program = Experiment::read(document).and_then(|experiment| experiment.settings().map(|()| experiment));
-        let program = program.err().map(|e| e.what).filter(|what| what.contains("unknown key"));
+        let program = program.err().filter(|e| e.code() == fedsa::error::Code::UnknownKey);
         prop_assert_eq!(schema.is_some(), program.is_some(), "{} in {}: {:?}, {:?}", key, place, schema, program);
         drop(folder);
     }

@@ -255,8 +255,8 @@ fn one_process_at_a_time_gets_a_file() {
     std::fs::create_dir_all(dir.path().join("family")).unwrap();
     let file = std::fs::File::create(part(dir.path())).unwrap();
     file.lock().unwrap();
-    let message = source_error(served(vec![Answer::Whole], dir.path()).0);
-    assert!(message.contains("another process is getting this file"), "{message}");
+    let e = refusal(served(vec![Answer::Whole], dir.path()).0, Kind::Setting);
+    assert_eq!((e.code(), e.what.as_str()), (Code::OutputBusy, "another process is getting this file"));
     drop(file);
     served(vec![Answer::Whole], dir.path()).0.result.unwrap();
 }

@@ -71,8 +71,8 @@ fn cartpole_is_as_computed_elsewhere() {
 
 fn run<'a>(field: &'a dyn Field, uplink: &'a Uplink, kind: &str, json: &str, rounds: u64) -> Run<'a> {
     let entry = methods::KINDS.iter().find(|k| k.is_called(kind)).unwrap();
-    let mut json = serde_json::Deserializer::from_str(json);
-    let method: Box<dyn MethodSettings> = (entry.read)(&mut <dyn erased_serde::Deserializer>::erase(&mut json)).unwrap();
+    let table: fedsa::settings::Value = serde_json::from_str(json).expect("JSON");
+    let method: Box<dyn MethodSettings> = (entry.read)(&table).unwrap();
     let mut run = Run::new(field, &*method, uplink, OutputRule::Last, 0, vec![0.0; field.dim()]).unwrap();
     (0..rounds).for_each(|_| run.step());
     run

@@ -80,7 +80,7 @@ fn validate_one(labels: &[String], check: &Check) -> Result<()> {
     if let Some(key) = given.iter().find(|key| !means(key)) {
         let keys: Vec<&str> = [COMMON, needs, needs_one, takes].concat();
         return Err(BadInput::new(*key, format!("this is not a key of a check of kind {}", name), format!("the keys {}", keys.join(", ")))
-            .coded(Code::UnknownKey));
+            .coded(Code::NotForKind));
     }
     let labels: Vec<&str> = labels.iter().map(String::as_str).collect();
     for (key, label) in [("method", &check.method), ("over", &check.over)] {

@@ -54,6 +54,8 @@ codes! {
     Setting: Setting, "setting";
     /// A key that no setting has.
     UnknownKey: Setting, "setting.unknown-key";
+    /// A key of other kinds than that of the table.
+    NotForKind: Setting, "setting.not-for-kind";
     /// A setting that is needed and not there; the key is that of the setting.
     MissingKey: Setting, "setting.missing-key";
     /// A value of a type that the setting does not have.
