@@ -79,7 +79,7 @@ impl Value {
 /// ([`Code::WrongType`], [`Code::WrongLength`]), or a name is none of those that are accepted ([`Code::UnknownName`]). The
 /// error has the key, the value and what would be accepted.
 pub fn read<T: DeserializeOwned>(value: &Value) -> Result<T> {
-    T::deserialize(Reader::new(value)).map_err(Error::from)
+    T::deserialize(Reader::new(value)).map_err(|e| e.seen(value).into())
 }
 
 /// Whether settings refused `key` because they have no such key, whatever its value.

@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 /// server; a method names its two halves.
 const MAY_USE: &[(&str, &[&str])] = &[
     ("error", &[]),
-    ("registry", &[]),
+    ("settings", &["error"]),
+    ("registry", &["error", "settings"]),
     ("random", &[]),
     ("linalg", &["error", "kernel"]),
     ("triangle", &["linalg"]),
@@ -17,10 +18,10 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("nested_grid", &["random"]),
     ("eigenpairs", &["random"]),
     ("sampling", &["error"]),
-    ("schedule", &["error", "random"]),
+    ("schedule", &["error", "random", "settings"]),
     ("kernel", &["random", "problem"]),
-    ("problem", &["eigenpairs", "error", "registry", "random", "linalg", "sampling", "kernel", "sums", "triangle"]),
-    ("uplink", &["error", "kernel", "message", "random", "registry"]),
+    ("problem", &["eigenpairs", "error", "registry", "random", "linalg", "sampling", "settings", "kernel", "sums", "triangle"]),
+    ("uplink", &["error", "kernel", "message", "random", "registry", "settings"]),
     ("sums", &["kernel"]),
     ("message", &["error", "random", "uplink"]),
     ("protocol", &["error", "message"]),
@@ -43,7 +44,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ),
     ("server", &["error", "kernel", "linalg", "local", "message", "nested_grid", "protocol", "random", "schedule", "sums", "triangle"]),
     ("methods", &["error", "message", "nested_grid", "protocol", "registry", "local", "schedule", "server", "uplink"]),
-    ("presets", &["error", "registry", "methods", "uplink"]),
+    ("presets", &["error", "registry", "methods", "settings", "uplink"]),
     (
         "round",
         &[

@@ -85,11 +85,11 @@ impl ReadError {
         if fault.value.is_some() || !fault.path.is_empty() {
             return self;
         }
-        let is_fault: Box<dyn Fn(&str, &Value) -> bool> = match &fault.what {
-            What::UnknownKey { name, .. } if value.get(name).is_none() => Box::new(move |_, value| value.get(name).is_some()),
-            What::UnknownName { name, .. } => Box::new(move |_, value| matches!(value, Value::Text(text) if text == name)),
-            What::Refused { found: Some(found), .. } => Box::new(move |_, value| value == found),
-            _ => Box::new(|_, _| false),
+        let is_fault: Box<dyn Fn(&Value) -> bool> = match &fault.what {
+            What::UnknownKey { name, .. } if value.get(name).is_none() => Box::new(move |value: &Value| value.get(name).is_some()),
+            What::UnknownName { name, .. } => Box::new(move |value: &Value| matches!(value, Value::Text(text) if text == name)),
+            What::Refused { found: Some(found), .. } => Box::new(move |value: &Value| value == found),
+            _ => Box::new(|_| false),
         };
         let (path, inner) = match value {
             Value::Table(_) => only(value, &is_fault).unwrap_or((String::new(), value)),
@@ -112,12 +112,12 @@ fn append(path: &mut String, inner: &str) {
 }
 
 /// The one value within `value` that is wanted, and its key; `None` if there are several or none.
-fn only<'v>(value: &'v Value, wanted: &dyn Fn(&str, &Value) -> bool) -> Option<(String, &'v Value)> {
-    fn find<'v>(value: &'v Value, path: &str, wanted: &dyn Fn(&str, &Value) -> bool, found: &mut Vec<(String, &'v Value)>) {
+fn only<'v>(value: &'v Value, wanted: &dyn Fn(&Value) -> bool) -> Option<(String, &'v Value)> {
+    fn find<'v>(value: &'v Value, path: &str, wanted: &dyn Fn(&Value) -> bool, found: &mut Vec<(String, &'v Value)>) {
         let mut each = |name: String, inner: &'v Value| {
             let mut path = path.to_string();
             append(&mut path, &name);
-            if wanted(&name, inner) {
+            if wanted(inner) {
                 found.push((path.clone(), inner));
             }
             find(inner, &path, wanted, found);

@@ -198,7 +198,7 @@ impl<'de> SeqAccess<'de> for Items<'_> {
         let Some(value) = self.items.next() else { return Ok(None) };
         let index = self.index;
         self.index += 1;
-        seed.deserialize(Reader(value)).map(Some).map_err(|e| e.within(index))
+        seed.deserialize(Reader(value)).map(Some).map_err(|e| e.seen(value).within(index))
     }
 
     fn size_hint(&self) -> Option<usize> {
@@ -222,7 +222,7 @@ impl<'de> MapAccess<'de> for Entries<'_> {
 
     fn next_value_seed<T: DeserializeSeed<'de>>(&mut self, seed: T) -> Result<T::Value> {
         let (key, value) = self.at.expect("a key comes before its value");
-        seed.deserialize(Reader(value)).map_err(|e| e.under(key))
+        seed.deserialize(Reader(value)).map_err(|e| e.seen(value).under(key))
     }
 
     fn size_hint(&self) -> Option<usize> {
@@ -275,7 +275,8 @@ impl<'de> VariantAccess<'de> for Chosen<'_> {
     }
 
     fn newtype_variant_seed<T: DeserializeSeed<'de>>(self, seed: T) -> Result<T::Value> {
-        seed.deserialize(self.table()?).map_err(|e| e.under(self.name))
+        let table = self.table()?;
+        seed.deserialize(table).map_err(|e| e.seen(table.0).under(self.name))
     }
 
     fn tuple_variant<V: Visitor<'de>>(self, length: usize, visitor: V) -> Result<V::Value> {
