@@ -1,6 +1,6 @@
 //! Errors in the terminal's form, and exit statuses.
 
-use fedsa::error::{Error, Kind, Place};
+use fedsa::error::{Error, ErrorKind, Place};
 use fedsa_experiment::error::harmless;
 use miette::{Diagnostic, LabeledSpan, MietteError, MietteSpanContents, SourceCode, SourceSpan, SpanContents};
 
@@ -19,8 +19,8 @@ pub const INTERRUPTED: u8 = 130;
 /// The exit status of an error, which follows from its kind.
 pub fn status_of(e: &Error) -> u8 {
     match e.kind() {
-        Kind::Machine => MACHINE_FAILED,
-        Kind::Cancelled => INTERRUPTED,
+        ErrorKind::Machine => MACHINE_FAILED,
+        ErrorKind::Cancelled => INTERRUPTED,
         // A need for memory is refused before anything is written.
         _ => BAD_INPUT,
     }

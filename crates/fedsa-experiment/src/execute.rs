@@ -84,7 +84,7 @@ struct Saved {
     round: u64,
     rows: Vec<Recorded>,
     /// The run's state after these rounds; `None` if the run has ended and its state is too large to keep.
-    #[serde(with = "crate::raw_bytes")]
+    #[serde(with = "serde_bytes")]
     state: Option<Vec<u8>>,
     /// The wall time of these rounds, in seconds.
     seconds: f64,

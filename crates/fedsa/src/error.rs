@@ -8,10 +8,10 @@
 //! Divergence is not an error but a status of a run ([`crate::round::Status`]).
 //!
 //! ```
-//! use fedsa::error::{Code, Kind, require};
+//! use fedsa::error::{Code, ErrorKind, require};
 //!
 //! let e = require(false, "step_size", -1.0, "a positive number").unwrap_err().inside("method[0]");
-//! assert_eq!((e.kind(), e.code(), e.key.as_str()), (Kind::Setting, Code::OutOfRange, "method[0].step_size"));
+//! assert_eq!((e.kind(), e.code(), e.key.as_str()), (ErrorKind::Setting, Code::OutOfRange, "method[0].step_size"));
 //! assert_eq!((e.value(), e.help.as_str()), (Some("-1"), "a positive number"));
 //! assert_eq!(e.to_string(), "method[0].step_size: -1 is not accepted");
 //! ```
@@ -22,7 +22,7 @@ mod quoting;
 
 use rayon::prelude::*;
 
-pub use code::{Code, Kind};
+pub use code::{Code, ErrorKind};
 pub use place::{Excerpt, Place};
 pub use quoting::{QUOTED, escaped, is_control, quoted, shown};
 
@@ -124,7 +124,7 @@ impl Error {
 /// What an error says, and errors with a part replaced.
 impl Error {
     /// Its kind, which says who can do something about it.
-    pub fn kind(&self) -> Kind {
+    pub fn kind(&self) -> ErrorKind {
         self.code.kind()
     }
 
@@ -236,7 +236,7 @@ mod tests {
     #[test]
     fn a_key_that_is_missing_is_named_by_the_table_that_lacks_it() {
         let e = Error::missing_key("step_size", "step_size = .. in this table").inside("method[0]");
-        assert_eq!((e.key.as_str(), e.code(), e.kind()), ("method[0].step_size", Code::MissingKey, Kind::Setting));
+        assert_eq!((e.key.as_str(), e.code(), e.kind()), ("method[0].step_size", Code::MissingKey, ErrorKind::Setting));
         assert_eq!(e.to_string(), "method[0]: the key `step_size` is missing");
         assert_eq!(Error::missing_key("id", "").to_string(), "the key `id` is missing");
     }

@@ -10,7 +10,7 @@ use super::document::Document;
 use super::reader::Reader;
 use super::schema::{Check, Expect, ExpectAt, FigureSpec, Top};
 use super::sweep::{self, SweepPoint};
-use super::{read, short};
+use super::{read_table, short};
 
 /// An experiment file, with sweeps expanded.
 #[derive(Debug, Clone)]
@@ -43,7 +43,7 @@ impl Experiment {
     }
 
     fn read_unlocated(document: &Document) -> Result<Self> {
-        let Top { id, title, sweep: sweeps, variant: variants, figure, check: checks, .. } = read(Value::Table(document.table.clone()))?;
+        let Top { id, title, sweep: sweeps, variant: variants, figure, check: checks, .. } = read_table(&document.table)?;
         let id = id.unwrap_or_else(|| {
             let stem = std::path::Path::new(&document.name).file_stem();
             stem.map_or("run".into(), |s| s.to_string_lossy().into_owned())

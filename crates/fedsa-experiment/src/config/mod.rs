@@ -55,6 +55,11 @@ pub fn read<T: DeserializeOwned>(value: impl Borrow<Value>) -> Result<T> {
     settings::read(&tree(value.borrow()))
 }
 
+/// As [`read`].
+fn read_table<T: DeserializeOwned>(table: &Table) -> Result<T> {
+    settings::read(&tree_of(table))
+}
+
 /// As [`read`], for a table that may differ between points: if a list was given instead of a
 /// value, the help names `[[sweep]]`.
 ///

@@ -3,7 +3,7 @@
 /// What kind of thing an error is about. A program's exit status and a caller's reaction follow from it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
-pub enum Kind {
+pub enum ErrorKind {
     /// A setting, an argument, or a file of settings.
     Setting,
     /// Data: a file, an array, a column.
@@ -25,7 +25,7 @@ pub enum Kind {
 /// The codes of all errors, with the kind of each, and the text that never changes.
 macro_rules! codes {
     ($($(#[doc = $about:literal])+ $code:ident: $kind:ident, $name:literal;)+) => {
-        /// What is wrong, finer than [`Kind`]. New codes may be added; the meaning of a code and its text never change.
+        /// What is wrong, finer than [`ErrorKind`]. New codes may be added; the meaning of a code and its text never change.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         #[non_exhaustive]
         pub enum Code {
@@ -37,8 +37,8 @@ macro_rules! codes {
             pub const ALL: &[Code] = &[$(Code::$code),+];
 
             /// The kind of errors with this code.
-            pub fn kind(self) -> Kind {
-                match self { $(Code::$code => Kind::$kind,)+ }
+            pub fn kind(self) -> ErrorKind {
+                match self { $(Code::$code => ErrorKind::$kind,)+ }
             }
 
             /// The code as text, for programs in other languages.

@@ -3,7 +3,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 
 use super::*;
-use crate::error::Kind;
+use crate::error::ErrorKind;
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -71,7 +71,7 @@ fn errors_are_data() {
         (r#"[1]"#, WrongType, "", "[1]", "a table"),
     ] {
         let e = refused(text);
-        assert_eq!((e.kind(), e.code(), e.key.as_str()), (Kind::Setting, code, key), "{text}: {e}");
+        assert_eq!((e.kind(), e.code(), e.key.as_str()), (ErrorKind::Setting, code, key), "{text}: {e}");
         assert_eq!(e.value().unwrap_or_default(), value, "{text}: {e}");
         assert!(e.help.starts_with(help), "{text}: {}", e.help);
     }
