@@ -630,7 +630,10 @@ fn resolve_start(start: &Start, field: &dyn Field, files: &DiskFiles) -> Result<
             "zero" => vec![0.0; d],
             "root" => root()?,
             "root+1" => root()?.iter().map(|x| x + 1.0).collect(),
-            file if file.contains('.') => files.vector(file).map_err(|e| BadInput::new("", e.to_string(), e.help))?,
+            file if file.contains('.') => files.vector(file).map_err(|e| {
+                let what = e.to_string();
+                e.about("").saying(what)
+            })?,
             other => {
                 let near = crate::config::nearest(other, ["zero", "root", "root+1", "normal", "limit"].into_iter());
                 let near = near.map_or(String::new(), |n| format!("; did you mean `{n}`?"));

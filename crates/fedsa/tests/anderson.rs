@@ -290,7 +290,7 @@ fn bases_and_links_that_make_no_sense_are_refused_with_the_reason() {
     for kind in fedsa::methods::KINDS.iter().filter(|kind| !is_known(kind.name)) {
         let settings = format!(r#"{{"base": {{"kind": "{}"}}}}"#, kind.name);
         let table: fedsa::settings::Value = serde_json::from_str(&settings).expect("JSON");
-        let e = (anderson.read)(&table).err().expect("refused");
+        let e = (anderson.read)(&table).expect_err("refused");
         assert_eq!((e.code(), e.key.as_str(), e.value()), (Code::UnknownName, "base.kind", Some(kind.name)), "{e}");
         assert!(e.help.contains("fedlsa"), "{}", e.help);
     }

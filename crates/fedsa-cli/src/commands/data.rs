@@ -92,7 +92,7 @@ fn fetch(args: &FetchArgs) -> Result<u8, Error> {
     let without = sets.iter().find(|set| source == Source::Canonical && !set.has_source());
     if let Some(set) = without {
         let help = "a folder that has a copy of its files: --from DIR; or a mirror: --url-base URL";
-        return Err(BadInput::new(set.name, "it has no canonical public source", help).into());
+        return Err(BadInput::new(set.name, "it has no canonical public source", help));
     }
     let no_cache = || BadInput::new("HOME", "it is not set, and neither is XDG_CACHE_HOME", "a folder for the cache");
     let cache = Places::cache().ok_or_else(no_cache)?;

@@ -124,7 +124,7 @@ fn prepare(args: &EvaluateArgs, kinds: &Kinds) -> Result<(Experiment, Data, Opti
     // What methods cost is known for clear links only.
     if let Some(set) = args.set.iter().find(|set| args.method == AUTO && set.split('=').next().is_some_and(|key| key.contains("uplink"))) {
         let what = format!("--method auto with --set {}: costs over links that alter or lose messages are not compared", quoted(set));
-        return Err(BadInput::new("--method", what, "--method NAME: lstd, fedhsa or another one that works over the link").into());
+        return Err(BadInput::new("--method", what, "--method NAME: lstd, fedhsa or another one that works over the link"));
     }
     // Options are checked before the logs are read; those of local steps even if no method with local steps may be chosen.
     let unread = read(args, kinds)?;
@@ -138,7 +138,7 @@ fn prepare(args: &EvaluateArgs, kinds: &Kinds) -> Result<(Experiment, Data, Opti
         read_with(args, kinds, &with_steps, FeatureSpec::Identity { bias: false }, args.logs.len())?.settings()?;
     }
     let [point] = &unread.points[..] else {
-        return Err(BadInput::new("--set", "a sweep", "one evaluation; sweeps belong in an experiment file, for fedsa run").into());
+        return Err(BadInput::new("--set", "a sweep", "one evaluation; sweeps belong in an experiment file, for fedsa run"));
     };
     let settings = |experiment: &Experiment| -> Result<Logs> {
         let mut table = experiment.points[0].sections().problem.and_then(|problem| problem.as_table().cloned()).unwrap_or_default();
@@ -156,7 +156,7 @@ fn prepare(args: &EvaluateArgs, kinds: &Kinds) -> Result<(Experiment, Data, Opti
     let value_columns = value_pictures::named_columns(&args.value_columns, map.columns())?;
     if map.sparse().is_some() && !logs.held.is_empty() {
         let what = format!("--holdout with {} features", map.len());
-        return Err(BadInput::new("--holdout", what, format!("at most {SPARSE_ABOVE} tiles, whose projections are computed")).into());
+        return Err(BadInput::new("--holdout", what, format!("at most {SPARSE_ABOVE} tiles, whose projections are computed")));
     }
     if args.method != AUTO || args.sampling != "mean" {
         return Ok((first, Data { logs, settings, map, choice: Choice::before(args), value_columns }, None));

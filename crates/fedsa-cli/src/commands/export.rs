@@ -24,7 +24,7 @@ pub fn export(args: &ExportArgs, kinds: &Kinds) -> Result<u8, Error> {
     let [only] = &plan.fields[..] else {
         let what = format!("the file has {} problems", plan.fields.len());
         let help = "a file with one problem: leave one value of each sweep, such as --set sweep.0.values=[1], or one [[variant]]";
-        return Err(BadInput::new(args.file.display().to_string(), what, help).into());
+        return Err(BadInput::new(args.file.display().to_string(), what, help));
     };
     let arrays = arrays(&*only.field)?;
     let bytes = npz::to_bytes(&arrays)?;
@@ -36,7 +36,7 @@ pub fn export(args: &ExportArgs, kinds: &Kinds) -> Result<u8, Error> {
     let input = std::fs::canonicalize(&args.file).ok();
     if input.is_some() && input == std::fs::canonicalize(&args.npz).ok() {
         let what = format!("{} is the file that is exported", args.npz.display());
-        return Err(BadInput::new("--npz", what, "another path").into());
+        return Err(BadInput::new("--npz", what, "another path"));
     }
     let existing = if args.overwrite { Existing::Replace } else { Existing::Keep };
     atomic::write(&args.npz, &bytes, atomic::folder_of(&args.npz), existing).map_err(|e| atomic::unwritable(&args.npz, &e))?;

@@ -94,15 +94,15 @@ pub fn fit(args: &FitArgs, kinds: &Kinds) -> Result<u8, Error> {
 fn fit_files(args: &FitArgs, kinds: &Kinds) -> Result<u8, Error> {
     let began = Instant::now();
     if !MODELS.contains(&args.model.as_str()) {
-        return Err(BadInput::new("--model", format!("`{}`", quoted(&args.model)), MODELS.join(" or ")).into());
+        return Err(BadInput::new("--model", format!("`{}`", quoted(&args.model)), MODELS.join(" or ")));
     }
     if let Some(class) = args.positive.as_ref().filter(|_| args.model != "logistic") {
-        return Err(BadInput::new("--positive", format!("`{}`, and the model has no classes", quoted(class)), "--model logistic").into());
+        return Err(BadInput::new("--positive", format!("`{}`, and the model has no classes", quoted(class)), "--model logistic"));
     }
     let experiment = read(args, kinds)?;
     experiment.settings()?;
     if experiment.points.len() != 1 {
-        return Err(BadInput::new("--set", "a sweep", "one fit; sweeps belong in an experiment file, for fedsa run").into());
+        return Err(BadInput::new("--set", "a sweep", "one fit; sweeps belong in an experiment file, for fedsa run"));
     }
     let files = DiskFiles::new(Places::from_env(""));
     let (prepared, built) = build(&experiment, &files)?;
@@ -345,7 +345,7 @@ fn build(experiment: &Experiment, files: &DiskFiles) -> Result<(Prepared, BuiltP
     match kind.as_str() {
         "logistic" => build_as!(Logistic),
         "least-squares" => build_as!(LeastSquares),
-        other => Err(BadInput::new("--model", format!("`{}`", quoted(other)), MODELS.join(" or ")).into()),
+        other => Err(BadInput::new("--model", format!("`{}`", quoted(other)), MODELS.join(" or "))),
     }
 }
 

@@ -23,7 +23,7 @@ pub fn list(args: &ListArgs) -> Result<u8, Error> {
     if !args.dir.is_dir() {
         let help = "a folder with runs; out by default";
         let what = if args.dir.exists() { "this is not a folder" } else { "there is no such folder" };
-        return Err(BadInput::new(args.dir.display().to_string(), what, help).into());
+        return Err(BadInput::new(args.dir.display().to_string(), what, help));
     }
     let mut found = Vec::new();
     collect(&args.dir, DEPTH, &mut found);

@@ -144,7 +144,7 @@ pub fn load(path: &Path, overrides: &Overrides, quick: bool, kinds: &Kinds) -> R
     read.map_err(unreadable)?;
     if bytes.len() as u64 > LARGEST {
         let what = format!("more than {} MB", LARGEST / 1_000_000);
-        return Err(BadInput::new(quoted(&name), what, "an experiment file; large arrays belong in an .npz, for kind = \"file\"").into());
+        return Err(BadInput::new(quoted(&name), what, "an experiment file; large arrays belong in an .npz, for kind = \"file\""));
     }
     let text = String::from_utf8(bytes).map_err(|e| {
         let good = e.utf8_error().valid_up_to();

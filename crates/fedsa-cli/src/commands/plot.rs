@@ -26,7 +26,7 @@ pub fn plot(args: &PlotArgs, kinds: &Kinds) -> Result<u8, Error> {
         let key = assignment.split('=').next().unwrap_or_default().trim();
         if !key.starts_with("figure.") && key != "title" {
             let help = "a key of the figure, such as figure.x=bits_up, or title; for other settings, fedsa run";
-            return Err(BadInput::new("--set", format!("`{}` is not about the figure", quoted(key)), help).into());
+            return Err(BadInput::new("--set", format!("`{}` is not about the figure", quoted(key)), help));
         }
     }
     let config = args.dir.join("config.toml");

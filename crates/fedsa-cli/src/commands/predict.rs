@@ -54,11 +54,10 @@ pub fn predict(args: &PredictArgs) -> Result<u8, Error> {
             quoted(args.weights.to_string_lossy()),
             what,
             "a folder that fedsa fit or fedsa evaluate wrote, or its weights.json",
-        )
-        .into());
+        ));
     }
     if args.column.as_deref() == Some("") {
-        return Err(BadInput::new("--column", "no name", "a name for the column").into());
+        return Err(BadInput::new("--column", "no name", "a name for the column"));
     }
     let args = &PredictArgs { weights: if inside.is_file() { inside } else { args.weights.clone() }, ..args.clone() };
     let Predicted { columns, rows, files, added } = match weights::read(&args.weights)? {

@@ -79,7 +79,7 @@ fn several(chosen: &[&Bundled], args: &ReproduceArgs) -> Result<u8, Error> {
     let skips = |(id, e): &(&str, BadInput)| format!("{id}: skipped, its data is missing: {e}");
     if experiments.is_empty() {
         let what = skipped.iter().map(skips).collect::<Vec<_>>().join("; ");
-        return Err(BadInput::new("", what, skipped.first().map_or(String::new(), |(_, e)| e.help.clone())).into());
+        return Err(BadInput::new("", what, skipped.first().map_or(String::new(), |(_, e)| e.help.clone())));
     }
     let say = |line: String| {
         if !args.common.quiet {
@@ -164,5 +164,5 @@ fn choose(id: &str) -> Result<Vec<&'static Bundled>, Error> {
     }
     let near = nearest(id, ALL.iter().map(|b| b.id)).map_or(String::new(), |n| format!("; did you mean `{n}`?"));
     let help = format!("all, or one of {}", ALL.iter().map(|b| b.id).collect::<Vec<_>>().join(", "));
-    Err(BadInput::new("", format!("there is no bundled experiment `{}`{near}", quoted(id)), help).into())
+    Err(BadInput::new("", format!("there is no bundled experiment `{}`{near}", quoted(id)), help))
 }

@@ -119,7 +119,7 @@ impl Task<'_> {
             (true, _) => may_resume(&found, out, &config)?,
             (false, Holds::Nothing) => {}
             (false, _) if common.overwrite => {}
-            (false, holds) => return Err(is_taken(out, holds, found.foreign.as_deref()).into()),
+            (false, holds) => return Err(is_taken(out, holds, found.foreign.as_deref())),
         }
         let is_same = found.own(CONFIG).is_some_and(|ran| ran == config.as_bytes());
         if common.resume && found.holds == Holds::Finished && is_same {

@@ -55,7 +55,7 @@ fn tune_file(args: &TuneArgs, kinds: &Kinds) -> Result<u8, Error> {
     for (name, given, instead) in [("--rounds", args.overrides.rounds, "--max-rounds"), ("--seeds", args.overrides.seeds, "--budget")] {
         if let Some(given) = given {
             let what = format!("{given} has no effect: rounds and seeds of the answer are what is looked for");
-            return Err(BadInput::new(name, what, format!("{instead}, or nothing")).into());
+            return Err(BadInput::new(name, what, format!("{instead}, or nothing")));
         }
     }
     let (experiment, base) = load(&args.file, &args.overrides, false, kinds)?;
@@ -65,14 +65,14 @@ fn tune_file(args: &TuneArgs, kinds: &Kinds) -> Result<u8, Error> {
     match (found.holds, args.resume, args.overwrite) {
         (Holds::Nothing, true, _) | (Holds::Foreign, true, _) => {
             let what = format!("{} holds no interrupted tuning", out.display());
-            return Err(BadInput::new("--resume", what, "the folder of an interrupted tuning, or no --resume to begin one").into());
+            return Err(BadInput::new("--resume", what, "the folder of an interrupted tuning, or no --resume to begin one"));
         }
         (Holds::Nothing, ..) | (_, true, _) | (_, _, true) => {}
         (holds, ..) => {
             let holds = if found.own(tune::FILE).is_some() { "a finished tuning".into() } else { holds.to_string() };
             let what = format!("{} holds {holds}", out.display());
             let help = "another folder, --resume to go on with an interrupted tuning, or --overwrite to replace it";
-            return Err(BadInput::new("--out", what, help).into());
+            return Err(BadInput::new("--out", what, help));
         }
     }
     let names = tune::names();
@@ -83,19 +83,19 @@ fn tune_file(args: &TuneArgs, kinds: &Kinds) -> Result<u8, Error> {
         let is_tuning = found.own(tune::FILE).is_some();
         let what = if is_tuning { "a finished tuning: nothing is left to do" } else { "a run, not a tuning" };
         let what = format!("{} holds {what}", out.display());
-        return Err(BadInput::new("--resume", what, "the folder of an interrupted tuning, or --overwrite to tune again").into());
+        return Err(BadInput::new("--resume", what, "the folder of an interrupted tuning, or --overwrite to tune again"));
     }
     log::info!("building the problem");
     let mut tuning = Tuning::new(&experiment, &base, Isa::best(), &options)?;
     if memo.as_ref().is_some_and(|memo| !memo.is_of(&tuning)) {
         let what = format!("{} holds a tuning of another file or with other options", out.display());
-        return Err(BadInput::new("--resume", what, "the same file and options as for that tuning").into());
+        return Err(BadInput::new("--resume", what, "the same file and options as for that tuning"));
     }
     if let Some(memo) = memo.as_ref().filter(|memo| !args.quiet && !memo.is_empty()) {
         warn(format!("{} pilot runs are known from before", memo.len()));
     }
     let mut place = Place { found: Some(found), folder: None, keep: args.resume };
-    let mut keep = |memo: &Memo| -> Result<(), Error> { Ok(write_framed(place.folder()?, STATE, memo)?) };
+    let mut keep = |memo: &Memo| -> Result<(), Error> { write_framed(place.folder()?, STATE, memo) };
     let shown = Tunings::begin(&experiment.id, options.budget, args.progress, args.quiet);
     let mut began = |began: &Began| {
         log::info!("{}", began.what);
@@ -143,7 +143,7 @@ impl Place {
         if let Some(found) = self.found.take() {
             self.folder = Some(found.claim(self.keep)?);
         }
-        self.folder.as_ref().ok_or_else(|| BadInput::new("--out", "the folder could not be taken", "another folder").into())
+        self.folder.as_ref().ok_or_else(|| BadInput::new("--out", "the folder could not be taken", "another folder"))
     }
 
     /// Removes a folder that was made for this tuning.

@@ -216,7 +216,7 @@ pub(super) fn read(store: &Store, wanted: &Wanted, beside: Beside<'_>, room: &mu
     let mut labels = |what: &str| match beside(what)? {
         None => Ok(None),
         Some((name, file)) => {
-            let inside = |e: BadInput| e.about("").prefixed(format!("{}", shown(&name)));
+            let inside = |e: BadInput| e.about("").prefixed(shown(&name).to_string());
             let (header, labels) = numbers(&file, room).map_err(inside)?;
             if header.dimensions() != 1 {
                 let (magic, dimensions) = (hexadecimal(header.magic), header.dimensions());

@@ -39,7 +39,8 @@ pub(super) fn read(store: &Store, wanted: &Wanted, expected: Option<&[String]>, 
 fn features(file: &File, layout: &Layout, n: usize) -> Result<Vec<f64>> {
     let d = layout.columns.len();
     let inside = |j: usize, e: BadInput, help: Option<&str>| {
-        BadInput::data("", format!("column `{}`: {}", quoted(&layout.columns[j]), e.what), help.map_or(e.help, str::to_string))
+        let e = e.about("").prefixed(format!("column `{}`", quoted(&layout.columns[j])));
+        if let Some(help) = help { e.helped(help) } else { e }
     };
     let open = |(j, i): (usize, &usize)| Numbers::new(file, *i).map_err(|e| inside(j, e, Some(NUMBERS)));
     let mut columns = layout.features.iter().enumerate().map(open).collect::<Result<Vec<_>>>()?;

@@ -4,7 +4,6 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use fedsa::error::{BadInput, Error, Result, quoted, require};
-use toml::Value;
 
 use super::document::Document;
 use super::reader::Reader;

@@ -56,7 +56,7 @@ pub fn look(path: &Path) -> Result<Found, Error> {
     let own = path.join(OWN);
     let lock = match at(&own) {
         Ok(Some(there)) if there.is_dir() => match take_lock(&own, false).map_err(|e| unusable(path, &e))? {
-            Some(Lock::Held) => return Err(is_busy(path).into()),
+            Some(Lock::Held) => return Err(is_busy(path)),
             Some(Lock::Free(lock)) => Some(lock),
             None => None,
         },
@@ -183,7 +183,7 @@ impl Found {
         };
         let lock = match taken {
             Ok(Some(Lock::Free(lock))) => lock,
-            Ok(_) => return Err(is_busy(&path).into()),
+            Ok(_) => return Err(is_busy(&path)),
             Err(e) => {
                 remove_empty(&made);
                 return Err(unusable(&own.join(LOCK), &e));

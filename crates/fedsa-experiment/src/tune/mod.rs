@@ -347,7 +347,7 @@ impl Tuning {
                 let theory_seconds = work / A_SECOND;
                 Ok(Searched::Done(Box::new(Tuned { choice, hit, cost, evidence, found, pilots, theory_seconds })))
             }
-            None => Err(self.refusal(&found, &pilots).into()),
+            None => Err(self.refusal(&found, &pilots)),
         }
     }
 }

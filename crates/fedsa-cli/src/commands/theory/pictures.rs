@@ -77,7 +77,7 @@ impl<'a> Target<'a> {
                     for name in output::picture_names(&plan.experiment, stem) {
                         let path = self.folder.join(name);
                         match std::fs::remove_file(&path) {
-                            Err(e) if e.kind() != ErrorKind::NotFound => return Err(atomic::unwritable(&path, &e).into()),
+                            Err(e) if e.kind() != ErrorKind::NotFound => return Err(atomic::unwritable(&path, &e)),
                             Ok(()) | Err(_) => {}
                         }
                     }
