@@ -1,7 +1,7 @@
-//! Failures in the terminal's form, and exit statuses.
+//! Errors in the terminal's form, and exit statuses.
 
-use fedsa_experiment::error::{Cause, Failure};
-use fedsa_experiment::excerpt::Excerpt;
+use fedsa::error::{Error, ErrorKind, Place};
+use fedsa_experiment::error::harmless;
 use miette::{Diagnostic, LabeledSpan, MietteError, MietteSpanContents, SourceCode, SourceSpan, SpanContents};
 
 /// Exit status: everything went as expected.
@@ -16,55 +16,66 @@ pub const MACHINE_FAILED: u8 = 3;
 /// Exit status: interrupted; a checkpoint was written.
 pub const INTERRUPTED: u8 = 130;
 
-/// The exit status of a failure.
-pub fn status_of(failure: &Failure) -> u8 {
-    match failure.cause {
-        Cause::BadInput => BAD_INPUT,
-        Cause::Machine => MACHINE_FAILED,
+/// The exit status of an error, which follows from its kind.
+pub fn status_of(e: &Error) -> u8 {
+    match e.kind() {
+        ErrorKind::Machine => MACHINE_FAILED,
+        ErrorKind::Cancelled => INTERRUPTED,
+        // A need for memory is refused before anything is written.
+        _ => BAD_INPUT,
     }
 }
 
-/// A failure with the lines of its file, as a diagnostic of [`miette`].
-#[derive(Debug, thiserror::Error)]
-#[error("{failure}")]
-pub struct ShownFailure {
-    failure: Failure,
-    place: Option<Place>,
+/// An error with the lines of its file, as a diagnostic of [`miette`].
+#[derive(Debug)]
+pub struct ShownError {
+    error: Error,
+    lines: Option<Lines>,
 }
 
 /// The lines around a place of a file.
 #[derive(Debug)]
-struct Place(Excerpt);
+struct Lines(Place);
 
-impl From<Failure> for ShownFailure {
-    fn from(failure: Failure) -> Self {
-        Self { place: failure.place().cloned().map(Place), failure }
+impl From<Error> for ShownError {
+    fn from(e: Error) -> Self {
+        let error = harmless(e);
+        Self { lines: error.place().filter(|place| place.excerpt.is_some()).cloned().map(Lines), error }
     }
 }
 
-impl Diagnostic for ShownFailure {
+impl std::fmt::Display for ShownError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.error.fmt(f)
+    }
+}
+
+impl std::error::Error for ShownError {}
+
+impl Diagnostic for ShownError {
     fn help<'a>(&'a self) -> Option<Box<dyn std::fmt::Display + 'a>> {
-        (!self.failure.help.is_empty()).then(|| Box::new(&self.failure.help) as Box<dyn std::fmt::Display>)
+        (!self.error.help.is_empty()).then(|| Box::new(&self.error.help) as Box<dyn std::fmt::Display>)
     }
     fn source_code(&self) -> Option<&dyn SourceCode> {
-        self.place.as_ref().map(|place| place as &dyn SourceCode)
+        self.lines.as_ref().map(|lines| lines as &dyn SourceCode)
     }
     fn labels(&self) -> Option<Box<dyn Iterator<Item = LabeledSpan> + '_>> {
-        let span = self.place.as_ref()?.0.span.clone();
+        let span = self.lines.as_ref()?.0.excerpt.as_ref()?.span.clone();
         Some(Box::new(std::iter::once(LabeledSpan::new_with_span(Some("here".into()), span))))
     }
 }
 
-impl SourceCode for Place {
+impl SourceCode for Lines {
     fn read_span<'a>(&'a self, span: &SourceSpan, before: usize, after: usize) -> Result<Box<dyn SpanContents<'a> + 'a>, MietteError> {
-        let Excerpt { name, shown, first, at, .. } = &self.0;
-        let bytes = shown.as_bytes();
+        let Place { file, line, column, excerpt: Some(excerpt) } = &self.0 else { return Err(MietteError::OutOfBounds) };
+        let bytes = excerpt.text.as_bytes();
         let inside = bytes.get(span.offset()..span.offset() + span.len()).ok_or(MietteError::OutOfBounds)?;
+        let from_0 = |n: &Option<usize>| n.map_or(0, |n| n - 1);
         let (data, span, (line, column)) = match (before, after) {
-            (0, 0) => (inside, *span, *at),
-            _ => (bytes, (0, bytes.len()).into(), (*first, 0)),
+            (0, 0) => (inside, *span, (from_0(line), from_0(column))),
+            _ => (bytes, (0, bytes.len()).into(), (excerpt.first, 0)),
         };
-        let count = shown.matches('\n').count();
-        Ok(Box::new(MietteSpanContents::new_named(name.clone(), data, span, line, column, count)))
+        let count = excerpt.text.matches('\n').count();
+        Ok(Box::new(MietteSpanContents::new_named(file.clone(), data, span, line, column, count)))
     }
 }

@@ -5,6 +5,7 @@
 pub mod args;
 pub mod commands;
 pub mod error;
+mod hints;
 mod program;
 
 pub use fedsa_experiment::Extensions;

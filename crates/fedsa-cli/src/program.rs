@@ -3,8 +3,8 @@
 use std::process::ExitCode;
 
 use clap::{CommandFactory, FromArgMatches};
-use fedsa_data::{MachineFailure, PARQUET_THREAD};
-use fedsa_experiment::error::Failure;
+use fedsa::error::Error;
+use fedsa_data::PARQUET_THREAD;
 use fedsa_experiment::{Extensions, Kinds};
 use miette::MietteHandlerOpts;
 use textwrap::WordSeparator;
@@ -13,6 +13,7 @@ use textwrap::WordSplitter::NoHyphenation;
 use crate::args::{Cli, Command};
 use crate::commands;
 use crate::error::{DONE, status_of};
+use crate::hints::in_options;
 
 /// Runs the program `fedsa` with the arguments of the process, and with kinds in addition to its own. Everything that reads
 /// experiment files knows them: sweeps, checks, figures, theory, `--resume`, `plot`, the JSON schema, `evaluate --method`. A
@@ -29,21 +30,22 @@ pub fn main_with(extensions: Extensions<'_>) -> ExitCode {
     commands::signals::survive_file_limits();
     let kinds = match Kinds::with(extensions) {
         Ok(kinds) => kinds,
-        Err(e) => return failed(e.into()),
+        Err(e) => return failed(e),
     };
     let cli = Cli::from_arg_matches(&command_line(&kinds).get_matches()).unwrap_or_else(|e| e.exit());
     commands::signals::watch();
-    let logging = commands::logging::start(cli.verbose, cli.log.as_deref()).map_err(Failure::from);
+    let logging = commands::logging::start(cli.verbose, cli.log.as_deref());
     let outcome = logging.and_then(|()| with_threads(cli.threads, || dispatch(&cli.command, &kinds)));
     let outcome = outcome.and_then(|status| commands::lost_output().map_or(Ok(status), Err));
     outcome.map_or_else(failed, ExitCode::from)
 }
 
 /// Reports a failure; its exit status.
-fn failed(failure: Failure) -> ExitCode {
-    log::error!("{failure}");
-    let status = status_of(&failure);
-    commands::complain(failure);
+fn failed(e: Error) -> ExitCode {
+    let e = in_options(e);
+    log::error!("{e}");
+    let status = status_of(&e);
+    commands::complain(e);
     ExitCode::from(status)
 }
 
@@ -65,7 +67,7 @@ fn keep_readers_quiet() {
     }));
 }
 
-fn dispatch(command: &Command, kinds: &Kinds) -> Result<u8, Failure> {
+fn dispatch(command: &Command, kinds: &Kinds) -> Result<u8, Error> {
     match command {
         Command::Run(args) => commands::run::run(args, kinds),
         Command::Reproduce(args) => commands::reproduce::reproduce(args),
@@ -92,10 +94,10 @@ fn dispatch(command: &Command, kinds: &Kinds) -> Result<u8, Failure> {
 }
 
 /// Runs a command on the requested number of threads.
-fn with_threads(threads: Option<u64>, command: impl FnOnce() -> Result<u8, Failure> + Send) -> Result<u8, Failure> {
+fn with_threads(threads: Option<u64>, command: impl FnOnce() -> Result<u8, Error> + Send) -> Result<u8, Error> {
     let failed = |e: rayon::ThreadPoolBuildError| {
-        let help = "--threads N, with fewer threads, or a higher limit on processes (ulimit -u)".to_string();
-        Failure::from(MachineFailure { what: format!("the threads cannot be started: {e}"), help })
+        let help = "--threads N, with fewer threads, or a higher limit on processes (ulimit -u)";
+        Error::machine(format!("the threads cannot be started: {e}"), help)
     };
     match threads {
         // The thread pool of the process is created here; the first user would panic if it cannot be created.

@@ -4,11 +4,11 @@
 use std::collections::HashMap;
 use std::path::Path;
 
+use fedsa::error::{Code, Error};
 use fedsa::kernel::Isa;
-use fedsa_cli::error::ShownFailure;
+use fedsa_cli::error::ShownError;
 use fedsa_data::find::Places;
 use fedsa_experiment::config::{Document, Experiment};
-use fedsa_experiment::error::Failure;
 use fedsa_experiment::{Plan, resolve};
 use proptest::prelude::*;
 use toml::Value;
@@ -70,20 +70,20 @@ fn is_tiny(experiment: &Experiment) -> bool {
     experiment.points.len() <= 20 && experiment.points.iter().all(|point| point.table().values().all(tiny))
 }
 
-fn assert_helpful(failure: &Failure) {
+fn assert_helpful(failure: &Error) {
     let help = &failure.help;
     assert!(!failure.what.trim().is_empty() && !help.trim().is_empty(), "{failure:?}");
     // Messages of the TOML parser are not checked.
-    let words: &[&str] = if failure.what.contains("this is not TOML") { &[] } else { &["usize", "u64", "struct ", "untagged"] };
+    let words: &[&str] = if failure.code() == Code::NotToml { &[] } else { &["usize", "u64", "struct ", "untagged"] };
     for word in words {
         assert!(!failure.what.contains(word) && !help.contains(word), "{failure:?}");
     }
     // The excerpt can be printed: places lie within the text, at boundaries of characters.
-    let _ = format!("{:?}", miette::Report::new(ShownFailure::from(failure.clone())));
+    let _ = format!("{:?}", miette::Report::new(ShownError::from(failure.clone())));
 }
 
 /// A plan, or a message with help.
-fn plan(document: Result<Document, Failure>, base: &Path) -> Option<Plan> {
+fn plan(document: Result<Document, Error>, base: &Path) -> Option<Plan> {
     let plan = document.and_then(Experiment::read).and_then(|experiment| match is_tiny(&experiment) {
         true => Plan::new(experiment, base, Isa::best(), &HashMap::new()).map(Some),
         false => experiment.settings().map(|_| None),
@@ -97,7 +97,7 @@ fn plan(document: Result<Document, Failure>, base: &Path) -> Option<Plan> {
     }
 }
 
-fn parsed(text: &str, quick: bool) -> Result<Document, Failure> {
+fn parsed(text: &str, quick: bool) -> Result<Document, Error> {
     let mut document = Document::parse("mutated.toml", text)?;
     if quick {
         document.make_quick()?;
@@ -189,7 +189,7 @@ fn no_table_is_read_from_a_list() {
     let mut count = 0;
     for text in [SMALL, EVERYTHING, FILE, TABLES] {
         let whole = Value::Table(text.parse().unwrap());
-        assert!(plan(Ok(Document::from_flags(whole.as_table().unwrap().clone(), Vec::new())), &folder.path("here")).is_some());
+        assert!(plan(Ok(Document::of_table(whole.as_table().unwrap().clone(), Vec::new())), &folder.path("here")).is_some());
         let mut places = Vec::new();
         tables(&whole, &mut Vec::new(), &mut places);
         for place in places.iter().filter(|place| !place.is_empty() && place[0] != "quick") {
@@ -197,7 +197,7 @@ fn no_table_is_read_from_a_list() {
             let table = value_at(&mut changed, place);
             let entries = |table: &Value| table.as_table().unwrap().values().cloned().collect::<Vec<_>>();
             *table = Value::Array(entries(table));
-            let document = Document::from_flags(changed.as_table().unwrap().clone(), Vec::new());
+            let document = Document::of_table(changed.as_table().unwrap().clone(), Vec::new());
             let read =
                 Experiment::read(document).and_then(|experiment| Plan::new(experiment, &folder.path("here"), Isa::best(), &HashMap::new()));
             let failure = read.err().unwrap_or_else(|| panic!("{place:?} is read from a list:\n{changed}"));
@@ -502,7 +502,7 @@ proptest! {
         let folder = files();
         let document = parsed(TEXTS[which], quick).and_then(|mut document| {
             for (key, value) in &sets {
-                document.set_text(&format!("{key}={value}"))?;
+                fedsa_cli::commands::set(&mut document, &format!("{key}={value}"))?;
             }
             Ok(document)
         });
@@ -513,7 +513,7 @@ proptest! {
     fn keys_removed_at_random_are_read_or_refused(which in 0..TEXTS.len(), keys in prop::collection::vec(dotted(), 1..4), quick in any::<bool>()) {
         let folder = files();
         let document = parsed(TEXTS[which], quick).and_then(|mut document| {
-            keys.iter().try_for_each(|key| document.unset_text(key))?;
+            keys.iter().try_for_each(|key| fedsa_cli::commands::unset(&mut document, key))?;
             Ok(document)
         });
         plan(document, &folder.path("here"));
@@ -533,7 +533,7 @@ proptest! {
     fn any_text_is_refused_with_help(text in "(\\[problem\\]|\\[\\[method\\]\\]|\\[run\\]|kind|=|\"garnet\"|\"fedlsa\"|rounds|\n|[ -~]){0,40}") {
         plan(parsed(&text, false), Path::new(""));
         let mut document = Document::parse("small.toml", SMALL).unwrap();
-        if let Err(failure) = document.set_text(&text) {
+        if let Err(failure) = fedsa_cli::commands::set(&mut document, &text) {
             assert_helpful(&failure);
         }
     }

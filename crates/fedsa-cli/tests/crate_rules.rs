@@ -91,6 +91,64 @@ fn crates_know_only_what_they_may() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
+/// The code of a file without comments and tests, line by line.
+fn lines_of_code(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    let code = text.split("\n#[cfg(test)]\nmod tests {").next().expect("a first piece");
+    code.lines().map(|line| line.split("//").next().expect("a first piece")).enumerate()
+}
+
+/// Whether a line names an option of a program: two hyphens and a letter.
+fn names_an_option(line: &str) -> bool {
+    let bytes = line.as_bytes();
+    bytes.windows(3).enumerate().any(|(i, w)| w[..2] == *b"--" && w[2].is_ascii_lowercase() && (i == 0 || bytes[i - 1] != b'-'))
+}
+
+/// Whether a line looks for words in what an error says.
+fn reads_words(line: &str) -> bool {
+    let fields = [".what", ".help"];
+    let looks = [
+        ".contains(",
+        ".starts_with(",
+        ".ends_with(",
+        ".strip_prefix(",
+        ".strip_suffix(",
+        ".split(",
+        ".split_once(",
+        ".find(",
+        ".replace(",
+    ];
+    fields.iter().any(|field| looks.iter().any(|look| line.contains(&format!("{field}{look}"))))
+}
+
+/// What is wrong with the files of these crates: the lines of which `is_wrong` is true.
+fn wrong_lines(crates: &[&str], is_wrong: fn(&str) -> bool) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for name in crates {
+        let mut files = Vec::new();
+        sources(&folder(name).join("src"), &mut files);
+        for file in files.iter().filter(|file| !file.ends_with("tests.rs")) {
+            let text = std::fs::read_to_string(file).unwrap();
+            let found = lines_of_code(&text).filter(|(_, line)| is_wrong(line));
+            wrong.extend(found.map(|(i, line)| format!("{}:{}: {}", file.display(), i + 1, line.trim())));
+        }
+    }
+    wrong
+}
+
+#[test]
+fn libraries_name_no_option_of_the_program() {
+    let wrong = wrong_lines(&["fedsa", "fedsa-theory", "fedsa-data", "fedsa-experiment", "fedsa-figure"], names_an_option);
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(names_an_option("\"use --set key\"") && !names_an_option("a - -b --- c --"));
+}
+
+#[test]
+fn no_code_reads_the_words_of_an_error() {
+    let wrong = wrong_lines(&["fedsa", "fedsa-theory", "fedsa-data", "fedsa-experiment", "fedsa-figure", "fedsa-cli"], reads_words);
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(reads_words("if e.what.starts_with(\"unknown\") {") && !reads_words("e.saying(e.what.clone())"));
+}
+
 #[test]
 fn what_is_forbidden_is_found() {
     let manifest = "[dependencies]\nfedsa.workspace = true\nfedsa-experiment.workspace = true\nclap = \"4\"\n\

@@ -373,9 +373,9 @@ fn data() -> Folder {
     folder
 }
 
-fn plan(text: &str, set: Option<&str>, folder: &Folder) -> Result<Plan, fedsa_experiment::error::Failure> {
+fn plan(text: &str, set: Option<&str>, folder: &Folder) -> Result<Plan, fedsa::error::Error> {
     let mut document = Document::parse("x", text)?;
-    set.map_or(Ok(()), |set| document.set_text(set))?;
+    set.map_or(Ok(()), |set| fedsa_cli::commands::set(&mut document, set))?;
     Plan::new(Experiment::read(document)?, &folder.path(""), Isa::best(), &HashMap::new())
 }
 
@@ -480,9 +480,9 @@ proptest! {
         prop_assume!(!table.contains_key(key));
         table.insert(key.clone(), Value::Boolean(true));
         let schema = Validator::new(Look::Keys).refuses(&json(&file));
-        let document = Document::from_flags(file.as_table().unwrap().clone(), Vec::new());
+        let document = Document::of_table(file.as_table().unwrap().clone(), Vec::new());
         let program = Experiment::read(document).and_then(|experiment| experiment.settings().map(|()| experiment));
-        let program = program.err().map(|e| e.what).filter(|what| what.contains("unknown key"));
+        let program = program.err().filter(|e| e.code() == fedsa::error::Code::UnknownKey);
         prop_assert_eq!(schema.is_some(), program.is_some(), "{} in {}: {:?}, {:?}", key, place, schema, program);
         drop(folder);
     }

@@ -7,8 +7,9 @@ use std::path::Path;
 
 use tempfile::NamedTempFile;
 
+use fedsa::error::Error;
+
 use super::name_of;
-use crate::MachineFailure;
 
 /// The prefix of the names of temporary files.
 const TEMPORARY: &str = ".fedsa-";
@@ -94,14 +95,14 @@ pub(crate) fn sync_folder(folder: &Path) -> io::Result<()> {
 }
 
 /// The failure to write `path`.
-pub fn unwritable(path: &Path, e: &io::Error) -> MachineFailure {
+pub fn unwritable(path: &Path, e: &io::Error) -> Error {
     let help = match e.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => "free some space on the disk, then run the same command again",
         io::ErrorKind::FileTooLarge => "raise the limit on the size of files (ulimit -f), then run the same command again",
         io::ErrorKind::AlreadyExists => "move it away, then run the same command again",
         _ => "choose a place that you may write to",
     };
-    MachineFailure { what: format!("{} cannot be written: {e}", name_of(path)), help: help.into() }
+    Error::machine(format!("{} cannot be written: {e}", name_of(path)), help)
 }
 
 #[cfg(test)]

@@ -31,22 +31,12 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use fedsa::error::{BadInput, Result, quoted, shown};
+use fedsa::error::{BadInput, Code, Result, quoted, shown};
 use fedsa::problem::Files;
 use fedsa::problem::arrays::Arrays;
 use fedsa::problem::dataset::{Dataset, Wanted};
 use fedsa::problem::source::{Inputs, LogSource};
 use fedsa::uplink::medium::delay::Row;
-
-/// A failure of the machine while a file was written, such as a full disk or a missing permission.
-#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("{what}")]
-pub struct MachineFailure {
-    /// What failed.
-    pub what: String,
-    /// What is kept, and how to continue.
-    pub help: String,
-}
 
 /// The files of this machine, from which problems read.
 #[derive(Debug)]
@@ -159,7 +149,7 @@ impl DiskFiles {
 /// # Errors
 /// When the bytes are not JSON, or contain no such list.
 pub fn theta_from_json(file: &[u8]) -> Result<Vec<f64>> {
-    let bad = |e: String| BadInput::new("", e, "a list of numbers, or an object with a list `theta`");
+    let bad = |e: String| BadInput::data("", e, "a list of numbers, or an object with a list `theta`");
     let value: serde_json::Value = serde_json::from_slice(file).map_err(|e| bad(format!("not JSON: {e}")))?;
     let list = value.get("theta").unwrap_or(&value).as_array().ok_or_else(|| bad("no list of numbers".into()))?;
     list.iter().map(|x| x.as_f64().ok_or_else(|| bad(format!("{} is not a number", quoted(x.to_string()))))).collect()
@@ -167,8 +157,7 @@ pub fn theta_from_json(file: &[u8]) -> Result<Vec<f64>> {
 
 /// Turns an error about a file into an error about the setting that names the file.
 fn setting(e: BadInput) -> BadInput {
-    let what = if e.key.is_empty() { e.what } else { format!("{}: {}", e.key, e.what) };
-    BadInput::new("path", what, e.help)
+    within_words(e).about("path")
 }
 
 impl Files for DiskFiles {
@@ -192,7 +181,7 @@ impl Files for DiskFiles {
         Ok(opened.into_iter().map(once).collect())
     }
     fn datasets(&self, sources: &[String], wanted: &Wanted) -> Result<Vec<Dataset>> {
-        let read = datasets::read(sources, &self.places, wanted).map_err(|e| BadInput { key: "data".into(), ..setting(e) })?;
+        let read = datasets::read(sources, &self.places, wanted).map_err(|e| setting(e).about("data"))?;
         let mut known = self.datasets.lock().unwrap_or_else(PoisonError::into_inner);
         for (path, dataset) in &read {
             let seen = (path.clone(), datasets::checksum(dataset), dataset.rows.len());
@@ -232,6 +221,7 @@ fn read(path: &Path) -> Result<Vec<u8>> {
 
 /// The error about a file that cannot be opened or read.
 fn unreadable(path: &Path, e: &std::io::Error) -> BadInput {
+    let code = if e.kind() == std::io::ErrorKind::NotFound { Code::NoFile } else { Code::Unreadable };
     let help = match e.kind() {
         std::io::ErrorKind::NotFound => "the path of a file, relative to the working directory or to the experiment file",
         std::io::ErrorKind::PermissionDenied => "a file that you may read",
@@ -239,7 +229,7 @@ fn unreadable(path: &Path, e: &std::io::Error) -> BadInput {
         std::io::ErrorKind::FileTooLarge => "a file that fits twice into the available memory",
         _ => "a file that can be read",
     };
-    BadInput::new(shown(name_of(path)), format!("cannot be read: {e}"), help)
+    BadInput::data(shown(name_of(path)), format!("cannot be read: {e}"), help).coded(code)
 }
 
 /// The name of a file in messages.
@@ -250,8 +240,17 @@ pub fn name_of(path: &Path) -> String {
 /// Turns an error inside a file into an error about the file; the key of the error becomes
 /// part of the message.
 fn about(path: &Path, e: BadInput) -> BadInput {
-    let what = if e.key.is_empty() { e.what } else { format!("{}: {}", e.key, e.what) };
-    BadInput::new(shown(name_of(path)), what, e.help)
+    within_words(e).about(shown(name_of(path)))
+}
+
+/// An error whose key is part of the message, because another key takes its place.
+fn within_words(e: BadInput) -> BadInput {
+    if e.key.is_empty() {
+        e
+    } else {
+        let key = e.key.clone();
+        e.prefixed(key)
+    }
 }
 
 /// Names for a message: `a`, `b`, `c`; at most the first 30.

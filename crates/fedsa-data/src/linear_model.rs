@@ -117,7 +117,7 @@ impl LinearModel {
     /// # Errors
     /// When a field is missing or is not what it should be.
     pub fn from_json(value: &Value) -> Result<Self> {
-        let bad = |what: String| BadInput::new("", what, WANTED);
+        let bad = |what: String| BadInput::data("", what, WANTED);
         let field = |name: &str| value.get(name).ok_or_else(|| bad(format!("there is no `{name}`")));
         let finite = |name: &str, value: &Value| {
             let number = value.as_f64().filter(|x| x.is_finite());

@@ -65,7 +65,7 @@ pub(super) fn open(sources: &[String], places: &Places, inputs: Inputs, room: &A
     let opened = paths.iter().zip(short_names(&paths)).map(|(path, name)| FileLog::open(path, name, inputs, room));
     let logs = opened.collect::<Result<Vec<_>>>()?;
     let Some(FileLog(first)) = logs.first() else {
-        return Err(BadInput::new("", "no logs", "evaluation needs the transitions of at least one agent"));
+        return Err(BadInput::data("", "no logs", "evaluation needs the transitions of at least one agent"));
     };
     if let Some(FileLog(log)) = logs.iter().find(|FileLog(log)| log.columns != first.columns) {
         let what = format!(
@@ -74,7 +74,7 @@ pub(super) fn open(sources: &[String], places: &Places, inputs: Inputs, room: &A
             name_of(&first.path),
             quoted(first.columns.join(", "))
         );
-        return Err(BadInput::new(shown(name_of(&log.path)), what, "all agents must log the same state columns"));
+        return Err(BadInput::data(shown(name_of(&log.path)), what, "all agents must log the same state columns"));
     }
     Ok(logs)
 }
@@ -132,7 +132,7 @@ impl Format {
         match extension_of(path).as_deref() {
             Some("parquet") => Ok(Self::Parquet),
             Some("csv") => Ok(Self::Csv),
-            _ => Err(BadInput::new(shown(name_of(path)), "not a known format of logs", "a file with the extension .parquet or .csv")),
+            _ => Err(BadInput::data(shown(name_of(path)), "not a known format of logs", "a file with the extension .parquet or .csv")),
         }
     }
 
@@ -230,7 +230,7 @@ impl Opened {
             return Ok(());
         }
         let what = "it has changed since it was opened";
-        Err(BadInput::new(shown(name_of(&self.path)), what, "a file that stays as it is while it is read; start again"))
+        Err(BadInput::data(shown(name_of(&self.path)), what, "a file that stays as it is while it is read; start again"))
     }
 
     /// Reads the file. The result of `see` comes second, because it is not about the file.
@@ -285,7 +285,7 @@ impl LogSource for FileLog {
         Some(&self.0.facts)
     }
     fn located(&self, e: BadInput) -> BadInput {
-        setting(about(&self.0.path, BadInput { key: String::new(), ..e }))
+        setting(about(&self.0.path, e.about("")))
     }
 }
 
@@ -369,11 +369,11 @@ impl Layout {
         let find = |name: &str| {
             let mut places = names.iter().enumerate().filter(|(_, other)| *other == name).map(|(i, _)| i);
             match (places.next(), places.next()) {
-                (Some(_), Some(_)) => Err(BadInput::new("", format!("two columns are called `{}`", quoted(name)), wanted(inputs))),
+                (Some(_), Some(_)) => Err(BadInput::data("", format!("two columns are called `{}`", quoted(name)), wanted(inputs))),
                 (place, _) => Ok(place),
             }
         };
-        let missing = |name: &str| BadInput::new("", format!("there is no column `{}`: {}", quoted(name), found()), wanted(inputs));
+        let missing = |name: &str| BadInput::data("", format!("there is no column `{}`: {}", quoted(name), found()), wanted(inputs));
         let require = |name: &str| find(name)?.ok_or_else(|| missing(name));
 
         // `phi_next_1` begins with `phi_` too, but is no feature.
@@ -479,7 +479,7 @@ struct LogColumn<'a> {
 
 impl LogColumn<'_> {
     fn error(&self, e: BadInput) -> BadInput {
-        BadInput::new("", format!("column `{}`: {}", quoted(&self.name), e.what), e.help)
+        e.about("").prefixed(format!("column `{}`", quoted(&self.name)))
     }
 
     fn fill(&mut self, out: &mut [f64]) -> Result<()> {
@@ -499,7 +499,7 @@ impl LogColumn<'_> {
         self.fill(scratch)?;
         out.clear();
         for (i, value) in scratch.iter().enumerate() {
-            let not = || self.error(BadInput::new("", format!("row {} is {value}", first + i), wanted));
+            let not = || self.error(BadInput::data("", format!("row {} is {value}", first + i), wanted));
             out.push(convert(*value).ok_or_else(not)?);
         }
         Ok(())
@@ -526,7 +526,7 @@ impl<'a> LogColumns<'a> {
         file.side_by_side(2 * layout.columns.len() + 4)?;
         let column = |i: &usize| -> Result<LogColumn<'a>> {
             let name = names[*i].clone();
-            let in_column = |e: BadInput| BadInput::new("", format!("column `{}`: {}", quoted(&name), e.what), e.help);
+            let in_column = |e: BadInput| e.about("").prefixed(format!("column `{}`", quoted(&name)));
             Ok(LogColumn { numbers: Numbers::new(file, *i).map_err(in_column)?, name })
         };
         Ok(Self {
@@ -629,7 +629,7 @@ fn open_csv(file: &Store) -> Result<(csv::Reader<Line>, Vec<String>)> {
         && let Some(separator) = [';', '\t', '|'].into_iter().find(|c| only.contains(*c))
     {
         let what = format!("line 1 has a single field, `{}`", quoted(only));
-        return Err(BadInput::new("", what, format!("fields that are separated by commas, not by {separator:?}")));
+        return Err(BadInput::data("", what, format!("fields that are separated by commas, not by {separator:?}")));
     }
     Ok((reader, names))
 }
@@ -662,7 +662,11 @@ fn add_record(log: &mut Log, layout: &Layout, names: &[String], record: &csv::St
     let not = |i: usize, wanted: &str| {
         let (line, field) = (record.position().map_or(0, csv::Position::line), field(i));
         let what = if field.is_empty() { "nothing".into() } else { format!("`{}`", quoted(field)) };
-        BadInput::new("", format!("line {line}, column `{}`: {what} is not {wanted}", quoted(&names[i])), format!("{wanted} on every line"))
+        BadInput::data(
+            "",
+            format!("line {line}, column `{}`: {what} is not {wanted}", quoted(&names[i])),
+            format!("{wanted} on every line"),
+        )
     };
     let finite = |i: usize| field(i).parse().ok().filter(|v: &f64| v.is_finite());
     let number = |i: usize| finite(i).ok_or_else(|| not(i, "a finite number"));
@@ -699,10 +703,10 @@ pub(super) fn bad_line(e: &csv::Error, line: u64) -> BadInput {
     let line = e.position().map_or(line, csv::Position::line);
     match e.kind() {
         csv::ErrorKind::UnequalLengths { expected_len, len, .. } => {
-            BadInput::new("", format!("line {line}: {len} fields, but the header has {expected_len}"), "as many fields on every line")
+            BadInput::data("", format!("line {line}: {len} fields, but the header has {expected_len}"), "as many fields on every line")
         }
-        csv::ErrorKind::Utf8 { .. } => BadInput::new("", format!("line {line}: not UTF-8"), "text in UTF-8"),
-        _ => BadInput::new("", format!("line {line}: {}", shown(e)), "comma-separated values with a header"),
+        csv::ErrorKind::Utf8 { .. } => BadInput::data("", format!("line {line}: not UTF-8"), "text in UTF-8"),
+        _ => BadInput::data("", format!("line {line}: {}", shown(e)), "comma-separated values with a header"),
     }
 }
 

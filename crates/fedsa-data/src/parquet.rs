@@ -74,7 +74,7 @@ pub(super) fn contained_while<T: Send, M>(
         let saw = meanwhile();
         let read = match spawned {
             Ok(thread) => thread.join().unwrap_or_else(|_| Err(unreadable("its parts contradict each other"))),
-            Err(e) => Err(BadInput::new("", format!("no thread to read it on: {e}"), "memory for one more thread")),
+            Err(e) => Err(BadInput::machine(format!("no thread to read it on: {e}"), "memory for one more thread")),
         };
         (read, saw)
     })
@@ -97,7 +97,7 @@ fn footer(file: &Store) -> Result<Bytes> {
 
 /// The error for a file that is not a Parquet file of the supported kind.
 fn unreadable(why: impl std::fmt::Display) -> BadInput {
-    BadInput::new(
+    BadInput::data(
         "",
         format!("not a readable Parquet file: {}", shown(why)),
         "a Parquet file, uncompressed or compressed with snappy or zstd",
@@ -236,7 +236,7 @@ impl Columns {
         if columns.saturating_mul(OPEN_COLUMN) <= room() / 2 {
             return Ok(());
         }
-        Err(BadInput::new(
+        Err(BadInput::no_memory(
             "",
             format!("there is no memory to read {columns} columns at the same time"),
             "a file with fewer columns, or a CSV",
@@ -267,7 +267,7 @@ impl Columns {
             (None, converted) => format!(" ({converted})"),
         };
         let list = if descr.max_rep_level() > 0 { "lists of " } else { "" };
-        BadInput::new("", format!("it holds {list}{}{}", descr.physical_type(), shown(logical)), format!("a column of {wanted}"))
+        BadInput::data("", format!("it holds {list}{}{}", descr.physical_type(), shown(logical)), format!("a column of {wanted}"))
     }
 }
 
@@ -348,7 +348,7 @@ impl<'a, T: DataType> Steps<'a, T> {
             now.iter_mut().zip(&self.values).for_each(|(out, value)| *out = number(value));
             if let Some((i, value)) = self.values.iter().enumerate().find_map(|(i, value)| Some((i, inexact(value)?))) {
                 let what = format!("row {}: {value} does not fit a double", first + i);
-                return Err(BadInput::new("", what, "integers up to 2^53"));
+                return Err(BadInput::data("", what, "integers up to 2^53"));
             }
         }
         Ok(())
@@ -414,12 +414,12 @@ pub(super) enum Integer {
 
 /// The value, which must not be null.
 pub(super) fn present<T>(row: usize, value: Option<T>) -> Result<T> {
-    value.ok_or_else(|| BadInput::new("", format!("row {row} is null"), "a value in every row: leave such rows out"))
+    value.ok_or_else(|| BadInput::data("", format!("row {row} is null"), "a value in every row: leave such rows out"))
 }
 
 fn too_large(rows: usize, file_len: u64) -> BadInput {
     let what = format!("{file_len} bytes claim to hold {rows} rows, which is not plausible");
-    BadInput::new("", what, "a file that is not damaged; write very repetitive data without compression")
+    BadInput::data("", what, "a file that is not damaged; write very repetitive data without compression")
 }
 
 /// The bytes of all pages that are in memory.

@@ -5,7 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
-use fedsa::error::{BadInput, Result, quoted};
+use fedsa::error::{BadInput, Code, Result, quoted};
 
 use super::find::{self, Places, extension_of};
 use super::logs::{EXTENSIONS, bad_line, paths_in_order, short_names};
@@ -134,7 +134,7 @@ fn read_file(path: &Path, wanted: &[String]) -> Result<Table> {
         Some("csv") => datasets::unpacked(super::read(path)?).and_then(|file| from_csv(file, wanted)),
         _ => {
             let help = format!("a file with the extension {} or .csv.gz", EXTENSIONS.map(|e| format!(".{e}")).join(", "));
-            return Err(BadInput::new(shown(name_of(path)), "not a known format of tables", help));
+            return Err(BadInput::data(shown(name_of(path)), "not a known format of tables", help));
         }
     };
     table.map_err(|e| about(path, e))
@@ -145,14 +145,14 @@ fn places_of(names: &[String], wanted: &[String]) -> Result<Vec<usize>> {
     let help = || format!("the columns {}", listed(wanted.iter().map(String::as_str)));
     let mut seen = std::collections::HashSet::new();
     if let Some(twice) = names.iter().find(|name| !seen.insert(*name)) {
-        return Err(BadInput::new("", format!("two columns are called `{}`", quoted(twice)), "columns with different names"));
+        return Err(BadInput::data("", format!("two columns are called `{}`", quoted(twice)), "columns with different names"));
     }
     let missing: Vec<&str> = wanted.iter().filter(|column| !names.contains(column)).map(String::as_str).collect();
     if !missing.is_empty() {
         let found =
             if names.is_empty() { "an empty file".into() } else { format!("the columns are {}", listed(names.iter().map(String::as_str))) };
         let (verb, noun) = if missing.len() == 1 { ("is", "column") } else { ("are", "columns") };
-        return Err(BadInput::new("", format!("there {verb} no {noun} {}: {found}", listed(missing)), help()));
+        return Err(BadInput::data("", format!("there {verb} no {noun} {}: {found}", listed(missing)), help()));
     }
     Ok(wanted.iter().filter_map(|column| names.iter().position(|name| name == column)).collect())
 }
@@ -170,7 +170,7 @@ pub fn from_parquet(file: Vec<u8>, wanted: &[String]) -> Result<Table> {
             match file.numbers(i) {
                 Ok(numbers) => columns.push((name.clone(), Cells::Numbers(numbers))),
                 Err(e) if places.contains(&i) => {
-                    return Err(BadInput::new("", format!("column `{}`: {}", quoted(name), e.what), e.help));
+                    return Err(e.about("").prefixed(format!("column `{}`", quoted(name))));
                 }
                 Err(_) => left_out.push(name.clone()),
             }
@@ -187,7 +187,7 @@ pub fn from_parquet(file: Vec<u8>, wanted: &[String]) -> Result<Table> {
         for (column, values) in wanted.iter().zip(&numbers) {
             if let Some(row) = values.iter().position(|x| !x.is_finite()) {
                 let what = format!("column `{}`: row {row} is {}", quoted(column), values[row]);
-                return Err(BadInput::new("", what, "finite numbers; leave such rows out"));
+                return Err(BadInput::data("", what, "finite numbers; leave such rows out"));
             }
         }
         let rows = file.rows();
@@ -213,7 +213,7 @@ pub fn from_csv(file: Vec<u8>, wanted: &[String]) -> Result<Table> {
                 let line = record.position().map_or(0, csv::Position::line);
                 let field = if record[i].is_empty() { "nothing".into() } else { format!("`{}`", quoted(&record[i])) };
                 let what = format!("line {line}, column `{}`: {field} is not a finite number", quoted(&names[i]));
-                BadInput::new("", what, "a finite number on every line")
+                BadInput::data("", what, "a finite number on every line")
             })?;
             inputs.push(number);
         }
@@ -236,7 +236,7 @@ pub fn stacked(tables: Vec<Table>, added: Vec<(String, Cells)>) -> Result<Vec<(S
     let wanted = names(first);
     if let Some((name, _)) = added.iter().find(|(name, _)| name == AGENT || wanted.contains(name)) {
         let what = format!("there is a column `{}` already", quoted(name));
-        return Err(BadInput::new(shown(&first.name), what, "another name for the new column: --column NAME"));
+        return Err(BadInput::data(shown(&first.name), what, "another name for the new column").coded(Code::ColumnExists));
     }
     for table in &tables[1..] {
         let others = names(table);
@@ -244,7 +244,7 @@ pub fn stacked(tables: Vec<Table>, added: Vec<(String, Cells)>) -> Result<Vec<(S
         {
             let (with, without) = if wanted.contains(name) { (first, table) } else { (table, first) };
             let what = format!("there is no column `{}`, which {} has", quoted(name), shown(&with.name));
-            return Err(BadInput::new(shown(&without.name), what, "files with the same columns, or one after the other"));
+            return Err(BadInput::data(shown(&without.name), what, "files with the same columns, or one after the other"));
         }
     }
     let mut agents = Text::default();
@@ -271,7 +271,7 @@ pub fn stacked(tables: Vec<Table>, added: Vec<(String, Cells)>) -> Result<Vec<(S
 /// When the table cannot be written as CSV.
 pub fn to_csv(columns: &[(String, Cells)]) -> Result<Vec<u8>> {
     let unwritable =
-        |e: &dyn std::fmt::Display| BadInput::new("", format!("no CSV file can hold this table: {}", shown(e)), "a Parquet file");
+        |e: &dyn std::fmt::Display| BadInput::data("", format!("no CSV file can hold this table: {}", shown(e)), "a Parquet file");
     let mut writer = csv::Writer::from_writer(Vec::new());
     writer.write_record(columns.iter().map(|(name, _)| name)).map_err(|e| unwritable(&e))?;
     for row in 0..rows_of(columns) {
@@ -344,6 +344,6 @@ mod tests {
         let e = stacked(vec![table("a\n1\n"), table("b\n1\n")], vec![("value".into(), Cells::Numbers(vec![0.0; 2]))]).unwrap_err();
         assert!(e.what.starts_with("there is no column `a`"), "{e}");
         let e = stacked(vec![table("value\n1\n")], vec![("value".into(), Cells::Numbers(vec![0.0]))]).unwrap_err();
-        assert!(e.what.contains("`value` already") && e.help.contains("--column"), "{e}");
+        assert!(e.code() == Code::ColumnExists && e.what.contains("`value` already"), "{e}");
     }
 }

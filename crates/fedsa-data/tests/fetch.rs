@@ -4,8 +4,9 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use crate::server::{Answer, Server, header};
+use fedsa::error::{Code, Error, ErrorKind};
 use fedsa_data::find::Places;
-use fedsa_data::public::fetch::{FetchError, Fetcher, Source, Watch};
+use fedsa_data::public::fetch::{Fetcher, Source, Watch};
 use fedsa_data::public::verify::{State, sha256, state};
 use fedsa_data::public::{PublicFile, PublicSet};
 
@@ -45,7 +46,7 @@ impl Watch for Seen {
 }
 
 struct Got {
-    result: Result<PathBuf, FetchError>,
+    result: Result<PathBuf, Error>,
     seen: Seen,
 }
 
@@ -68,18 +69,24 @@ fn part(into: &Path) -> PathBuf {
     into.join("family/set.part")
 }
 
+/// The words of a refusal that is about the source's data.
 fn source_error(got: Got) -> String {
-    match got.result {
-        Err(FetchError::Source(e)) => format!("{e}. {}", e.help),
-        other => panic!("{other:?}"),
-    }
+    words(&refusal(got, ErrorKind::Data))
 }
 
+/// The words of a failure of the network or the disk.
 fn machine_error(got: Got) -> String {
-    match got.result {
-        Err(FetchError::Machine(e)) => format!("{e}. {}", e.help),
-        other => panic!("{other:?}"),
-    }
+    words(&refusal(got, ErrorKind::Machine))
+}
+
+fn refusal(got: Got, kind: ErrorKind) -> Error {
+    let e = got.result.expect_err("a refusal");
+    assert_eq!(e.kind(), kind, "{e}");
+    e
+}
+
+fn words(e: &Error) -> String {
+    format!("{e}. {}", e.help)
 }
 
 #[test]
@@ -177,10 +184,10 @@ fn another_file_is_removed() {
 #[test]
 fn answers_that_are_no_file_are_told_apart() {
     let dir = tempfile::tempdir().unwrap();
-    for (status, words) in [(404, "the server answers 404 Not Found"), (403, "403 Forbidden"), (410, "410 Gone")] {
+    for (status, says) in [(404, "the server answers 404 Not Found"), (403, "403 Forbidden"), (410, "410 Gone")] {
         let (got, server) = served(vec![Answer::Status(status)], dir.path());
-        let message = source_error(got);
-        assert!(message.contains(words) && message.contains("--url-base") && server.requests().len() == 1, "{message}");
+        let e = refusal(got, ErrorKind::Data);
+        assert!(e.code() == Code::NoSource && e.what.contains(says) && server.requests().len() == 1, "{e:?}");
     }
     let (got, server) = served(vec![Answer::Status(503)], dir.path());
     assert_eq!(got.seen.notes.len(), 4);
@@ -190,8 +197,8 @@ fn answers_that_are_no_file_are_told_apart() {
     // Nobody listens at a port that was free a moment ago.
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let message = machine_error(get(Source::Mirror(format!("http://127.0.0.1:{port}")), &set, dir.path(), false));
-    assert!(message.contains("no connection") && message.contains("--from"), "{message}");
-    let message = source_error(get(Source::Mirror("not an address".into()), &set, dir.path(), false));
+    assert!(message.contains("no connection") && message.contains("take a copy from elsewhere"), "{message}");
+    let message = words(&refusal(get(Source::Mirror("not an address".into()), &set, dir.path(), false), ErrorKind::Setting));
     assert!(message.contains("http://"), "{message}");
     let message = source_error(get(Source::Canonical, &set, dir.path(), false));
     assert!(message.contains("no canonical public source"), "{message}");
@@ -215,8 +222,8 @@ fn copies_from_folders_are_checked() {
     let (from, into) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let set = set_of(&contents(), None);
     let copy = |overwrite| get(Source::Folder(from.path().into()), &set, into.path(), overwrite);
-    let message = source_error(copy(false));
-    assert!(message.contains("--from") && message.contains("neither family/set nor set"), "{message}");
+    let e = refusal(copy(false), ErrorKind::Data);
+    assert!(e.code() == Code::NoFile && e.key == "source" && e.what.contains("neither family/set nor set"), "{e:?}");
     for place in ["set", "family/set", "other/set"] {
         let path = from.path().join(place);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -235,7 +242,8 @@ fn copies_from_folders_are_checked() {
     // A file that is there is replaced only if it may be.
     std::fs::write(from.path().join("set"), contents()).unwrap();
     std::fs::write(into.path().join("family/set"), b"mine").unwrap();
-    assert!(source_error(copy(false)).contains("there is a file with other contents already"));
+    let e = refusal(copy(false), ErrorKind::Setting);
+    assert!(e.code() == Code::OutputExists && e.what.contains("there is a file with other contents already"), "{e:?}");
     assert_eq!(std::fs::read(into.path().join("family/set")).unwrap(), b"mine");
     copy(true).result.unwrap();
     assert_eq!(std::fs::read(into.path().join("family/set")).unwrap(), contents());
@@ -247,8 +255,8 @@ fn one_process_at_a_time_gets_a_file() {
     std::fs::create_dir_all(dir.path().join("family")).unwrap();
     let file = std::fs::File::create(part(dir.path())).unwrap();
     file.lock().unwrap();
-    let message = source_error(served(vec![Answer::Whole], dir.path()).0);
-    assert!(message.contains("another process is getting this file"), "{message}");
+    let e = refusal(served(vec![Answer::Whole], dir.path()).0, ErrorKind::Setting);
+    assert_eq!((e.code(), e.what.as_str()), (Code::OutputBusy, "another process is getting this file"));
     drop(file);
     served(vec![Answer::Whole], dir.path()).0.result.unwrap();
 }

@@ -73,10 +73,10 @@ fn cartpole_is_as_computed_elsewhere() {
 
 fn run<'a>(field: &Arc<dyn Field>, uplink: &'a Uplink, kind: &str, json: &str, rounds: u64) -> Run {
     let entry = methods::KINDS.iter().find(|k| k.is_called(kind)).unwrap();
-    let mut json = serde_json::Deserializer::from_str(json);
-    let method: Box<dyn MethodSettings> = (entry.read)(&mut <dyn erased_serde::Deserializer>::erase(&mut json)).unwrap();
-    let mut run =
-        Federation::builder(&*method).uplink(uplink).seed(0).on(&**field).and_then(|federation| Run::new(field, &federation)).unwrap();
+    let table: fedsa::settings::Value = serde_json::from_str(json).expect("JSON");
+    let method: Box<dyn MethodSettings> = (entry.read)(&table).unwrap();
+    let federation = Federation::builder(&*method).uplink(uplink).on(&**field).unwrap();
+    let mut run = Run::new(field, &federation).unwrap();
     (0..rounds).for_each(|_| run.step());
     run
 }

@@ -3,22 +3,7 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use fedsa::error::is_control;
-
-/// The lines around a place in a text; long lines are cut to a window around the place.
-#[derive(Debug, Clone)]
-pub struct Excerpt {
-    /// The file's name, with control characters escaped.
-    pub name: String,
-    /// The lines around the place.
-    pub shown: String,
-    /// The place in `shown`.
-    pub span: Range<usize>,
-    /// The number of the first line shown, from 0.
-    pub first: usize,
-    /// Line and column of the place in the text, from 0.
-    pub at: (usize, usize),
-}
+use fedsa::error::{Excerpt, Place, escaped, is_control};
 
 /// The largest number of characters of a line that is shown whole.
 const WHOLE: usize = 200;
@@ -28,39 +13,39 @@ const AFTER: usize = 100;
 /// The largest number of lines of a place.
 const LINES: usize = 6;
 
-impl Excerpt {
-    /// The excerpt of a file's text around a range of its bytes.
-    pub fn new(name: &str, text: &str, place: Range<usize>) -> Self {
-        let boundary = |i: usize| (0..=i.min(text.len())).rev().find(|i| text.is_char_boundary(*i)).unwrap_or(0);
-        let (start, end) = (boundary(place.start), boundary(place.end.max(place.start)));
-        let start_of_line = |i: usize| text[..i].rfind('\n').map_or(0, |at| at + 1);
-        let own_line = start_of_line(start);
-        let line = text.as_bytes()[..own_line].iter().filter(|byte| **byte == b'\n').count();
-        let column = start - own_line;
-        let from = if own_line == 0 { 0 } else { start_of_line(own_line - 1) };
-        let mut out = Self {
-            name: fedsa::error::escaped(name),
-            shown: String::new(),
-            span: 0..0,
-            first: line - usize::from(own_line > 0),
-            at: (line, column),
-        };
-        let (mut begin, mut ended, mut lines) = (from, None, 0);
-        for piece in text[from..].split_inclusive('\n') {
-            let whole = begin..begin + piece.trim_end_matches(['\n', '\r']).len();
-            out.push(text, &whole, start, end);
-            begin += piece.len();
-            lines += 1;
-            // One line more than those of the place.
-            if ended.is_some() || lines > LINES {
-                break;
-            }
-            ended = (begin >= end && begin > start).then_some(());
+/// The place of a range of a text's bytes, with the lines around it; long lines are cut to a window around the place.
+pub fn place(name: &str, text: &str, place: Range<usize>) -> Place {
+    let boundary = |i: usize| (0..=i.min(text.len())).rev().find(|i| text.is_char_boundary(*i)).unwrap_or(0);
+    let (start, end) = (boundary(place.start), boundary(place.end.max(place.start)));
+    let start_of_line = |i: usize| text[..i].rfind('\n').map_or(0, |at| at + 1);
+    let own_line = start_of_line(start);
+    let line = text.as_bytes()[..own_line].iter().filter(|byte| **byte == b'\n').count();
+    let from = if own_line == 0 { 0 } else { start_of_line(own_line - 1) };
+    let mut out = Lines { text: String::new(), span: 0..0 };
+    let (mut begin, mut ended, mut lines) = (from, None, 0);
+    for piece in text[from..].split_inclusive('\n') {
+        let whole = begin..begin + piece.trim_end_matches(['\n', '\r']).len();
+        out.push(text, &whole, start, end);
+        begin += piece.len();
+        lines += 1;
+        // One line more than those of the place.
+        if ended.is_some() || lines > LINES {
+            break;
         }
-        out.span.end = out.span.end.max(out.span.start);
-        out
+        ended = (begin >= end && begin > start).then_some(());
     }
+    let span = out.span.start..out.span.end.max(out.span.start);
+    let excerpt = Excerpt { text: out.text, span, first: line - usize::from(own_line > 0) };
+    Place { file: escaped(name), line: Some(line + 1), column: Some(start - own_line + 1), excerpt: Some(excerpt) }
+}
 
+/// The lines that are shown so far, and the place in them.
+struct Lines {
+    text: String,
+    span: Range<usize>,
+}
+
+impl Lines {
     /// Adds a line of the text.
     fn push(&mut self, text: &str, line: &Range<usize>, start: usize, end: usize) {
         let focus = if line.contains(&start) || line.end == start { start } else { line.start };
@@ -73,25 +58,25 @@ impl Excerpt {
             (line.start, line.end)
         };
         if from > line.start {
-            self.shown.push_str("..");
+            self.text.push_str("..");
         }
         for (i, c) in text[from..to].char_indices().map(|(i, c)| (from + i, c)) {
             if i == start {
-                self.span = self.shown.len()..self.shown.len();
+                self.span = self.text.len()..self.text.len();
             }
-            self.shown.push(if is_control(c) && c != '\t' { char::REPLACEMENT_CHARACTER } else { c });
+            self.text.push(if is_control(c) && c != '\t' { char::REPLACEMENT_CHARACTER } else { c });
             if (start..end).contains(&i) {
-                self.span.end = self.shown.len();
+                self.span.end = self.text.len();
             }
         }
         // The place may be the end of the line.
         if start == to {
-            self.span = self.shown.len()..self.shown.len();
+            self.span = self.text.len()..self.text.len();
         }
         if to < line.end {
-            self.shown.push_str("..");
+            self.text.push_str("..");
         }
-        self.shown.push('\n');
+        self.text.push('\n');
     }
 }
 
@@ -121,8 +106,9 @@ mod tests {
     use super::*;
 
     fn shown(text: &str, place: Range<usize>) -> (String, String, (usize, usize)) {
-        let excerpt = Excerpt::new("f", text, place);
-        (excerpt.shown.clone(), excerpt.shown[excerpt.span.clone()].to_string(), excerpt.at)
+        let place = super::place("f", text, place);
+        let Excerpt { text, span, .. } = place.excerpt.unwrap();
+        (text.clone(), text[span].to_string(), (place.line.unwrap() - 1, place.column.unwrap() - 1))
     }
 
     #[test]

@@ -6,12 +6,11 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-use fedsa::error::{BadInput, Result};
+use fedsa::error::{BadInput, Code, Error, Result};
 use fedsa::federation::Federation;
 use fedsa::metrics::Metrics;
 use fedsa::record::OutputRule;
 use fedsa::round::{Advanced, Run};
-use fedsa_data::MachineFailure;
 use fedsa_data::machine;
 use fedsa_data::regular;
 use serde::de::DeserializeOwned;
@@ -87,7 +86,7 @@ struct Saved {
     round: u64,
     rows: Vec<Recorded>,
     /// The run's state after these rounds; `None` if the run has ended and its state is too large to keep.
-    #[serde(with = "crate::raw_bytes")]
+    #[serde(with = "serde_bytes")]
     state: Option<Vec<u8>>,
     /// The wall time of these rounds, in seconds.
     seconds: f64,
@@ -177,10 +176,10 @@ impl Earlier {
             let from = if path.exists() { path } else { path.with_file_name(ENDED) };
             let what = format!("{}: the checkpoint belongs to another run, not to {}, seed {seed}", from.display(), planned.method.label);
             let help = "the same experiment as before, with unchanged input files";
-            return Err(BadInput::new("--resume", what, help));
+            return Err(BadInput::format(CHECKPOINT, what, help).coded(Code::OtherRun));
         }
         if !saved.is_sound(planned.run.rounds, d) {
-            return Err(BadInput::new("--resume", format!("{}: its parts contradict each other", path.display()), INTACT));
+            return Err(BadInput::format(CHECKPOINT, format!("{}: its parts contradict each other", path.display()), INTACT));
         }
         Ok(Some(saved))
     }
@@ -194,7 +193,7 @@ impl Saved {
             return Ok(());
         }
         let label = &planned.method.label;
-        let refused = |what: String, help: &str| Err(BadInput::new("--resume", format!("{label}: {what}"), help));
+        let refused = |what: String, help: &str| Err(BadInput::format(CHECKPOINT, format!("{label}: {what}"), help).coded(Code::OtherRun));
         if let OutputRule::TailAfter(_) = planned.output {
             let what = format!("its output averages the last share of the rounds, which are other rounds of {wanted} than of {had}");
             return refused(what, "output = \"last\" or \"average\", or a run from the start in another folder");
@@ -348,7 +347,7 @@ pub fn execute(plan: &Plan, control: &RunControl<'_>) -> Result<Executed> {
 }
 
 /// Writes the final states that were not written yet.
-fn keep_ended(control: &RunControl<'_>, ended: &mut EndedRuns) -> Result<(), MachineFailure> {
+fn keep_ended(control: &RunControl<'_>, ended: &mut EndedRuns) -> Result<(), Error> {
     if !ended.is_new {
         return Ok(());
     }
@@ -358,7 +357,7 @@ fn keep_ended(control: &RunControl<'_>, ended: &mut EndedRuns) -> Result<(), Mac
     Ok(())
 }
 
-fn write_ended(control: &RunControl<'_>, name: &str, states: &BTreeMap<(usize, u64), Saved>) -> Result<(), MachineFailure> {
+fn write_ended(control: &RunControl<'_>, name: &str, states: &BTreeMap<(usize, u64), Saved>) -> Result<(), Error> {
     let states: Vec<(usize, &Saved)> = states.iter().map(|((cell, _), saved)| (*cell, saved)).collect();
     control.folder.map_or(Ok(()), |folder| write_framed(folder, name, &states))
 }
@@ -518,7 +517,7 @@ impl Shared<'_> {
         result
     }
 
-    fn could_not_save(&self, e: &MachineFailure) {
+    fn could_not_save(&self, e: &Error) {
         if !self.warned.swap(true, Ordering::Relaxed) {
             self.control.observer.warned(&format!("a checkpoint could not be written; the run goes on and tries again: {}", e.what));
         }
@@ -568,7 +567,7 @@ pub fn framed(data: &impl Serialize) -> Vec<u8> {
 ///
 /// # Errors
 /// When it cannot be written.
-pub fn write_framed(folder: &RunFolder, name: &str, data: &impl Serialize) -> Result<(), MachineFailure> {
+pub fn write_framed(folder: &RunFolder, name: &str, data: &impl Serialize) -> Result<(), Error> {
     folder.write_own(name, &framed(data))
 }
 
@@ -577,14 +576,16 @@ pub fn write_framed(folder: &RunFolder, name: &str, data: &impl Serialize) -> Re
 /// # Errors
 /// When the file cannot be read, is damaged, or belongs to another version.
 pub fn read_framed<T: DeserializeOwned>(path: &Path) -> Result<T> {
-    let bad = |what: &str| BadInput::new("--resume", format!("{}: {what}", path.display()), INTACT);
+    let bad = |what: &str| BadInput::format(CHECKPOINT, format!("{}: {what}", path.display()), INTACT);
     let bytes = regular::read(path, u64::MAX - 1).map_err(|e| bad(&format!("cannot be read: {e}")))?;
     unframed(&bytes).map_err(|what| bad(&what))
 }
 
 /// The help for a damaged checkpoint.
-const INTACT: &str =
-    "an intact checkpoint; delete this one to run its part again from the start, or use --overwrite to run everything again";
+const INTACT: &str = "an intact checkpoint; delete this one to run its part again from the start";
+
+/// The key of errors about what an earlier run has saved.
+pub const CHECKPOINT: &str = "checkpoint";
 
 /// The data in a checkpoint's bytes.
 ///

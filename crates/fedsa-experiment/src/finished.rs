@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 
-use fedsa::error::{BadInput, Result};
+use fedsa::error::{BadInput, Code, Result};
 use fedsa::metrics::{self, METRICS, Observation};
 use fedsa::record::{COUNTS, Ledger, Outcome};
 use fedsa_data::regular;
@@ -60,20 +60,21 @@ impl FinishedRun {
         let accepted = "the folder of a finished run, such as out/ID";
         match state_of(path) {
             Some(RunState::Finished) => {}
-            Some(RunState::UnderWay) => return Err(BadInput::new(name, "its run is under way", accepted)),
+            Some(RunState::UnderWay) => return Err(BadInput::format(name, "its run is under way", accepted).coded(Code::OutputBusy)),
             Some(RunState::Interrupted) if path.join("summary.json").exists() => {
-                return Err(BadInput::new(name, "its summary.json is damaged, or was changed after fedsa wrote it", accepted));
+                return Err(BadInput::format(name, "its summary.json is damaged, or was changed after fedsa wrote it", accepted));
             }
-            Some(RunState::Interrupted) => return Err(BadInput::new(name, "its run was interrupted; --resume continues it", accepted)),
-            None if !path.exists() => return Err(BadInput::new(name, "there is no such folder", accepted)),
-            None => return Err(BadInput::new(name, "this is not the folder of a run", accepted)),
+            Some(RunState::Interrupted) => return Err(BadInput::format(name, "its run was interrupted", accepted).coded(Code::Unfinished)),
+            None if !path.exists() => return Err(BadInput::data(name, "there is no such folder", accepted).coded(Code::NoFile)),
+            None => return Err(BadInput::data(name, "this is not the folder of a run", accepted)),
         }
         let text = |file: &str| {
             let path = path.join(file);
-            regular::read_text(&path).map_err(|e| BadInput::new(path.display().to_string(), format!("cannot be read: {e}"), accepted))
+            regular::read_text(&path)
+                .map_err(|e| BadInput::data(path.display().to_string(), format!("cannot be read: {e}"), accepted).coded(Code::Unreadable))
         };
         let summary = serde_json::from_str(&text("summary.json")?)
-            .map_err(|e| BadInput::new(path.join("summary.json").display().to_string(), format!("not JSON: {e}"), accepted))?;
+            .map_err(|e| BadInput::format(path.join("summary.json").display().to_string(), format!("not JSON: {e}"), accepted))?;
         Ok(Self { path: path.to_path_buf(), summary, config: text("config.toml")? })
     }
 
@@ -82,7 +83,7 @@ impl FinishedRun {
     /// # Errors
     /// When `config.toml` was changed and is not valid any more.
     pub fn settings(&self) -> Result<Table> {
-        let bad = |what: String| BadInput::new(self.path.join("config.toml").display().to_string(), what, "the file that fedsa wrote");
+        let bad = |what: String| BadInput::format(self.path.join("config.toml").display().to_string(), what, "the file that fedsa wrote");
         let table: Table = self.config.parse().map_err(|e: toml::de::Error| bad(format!("this is not TOML: {}", e.message())))?;
         if table.contains_key("method") { Ok(table) } else { Err(bad("there is no method in it".into())) }
     }

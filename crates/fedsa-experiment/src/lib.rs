@@ -22,7 +22,6 @@ pub mod output;
 pub mod picture;
 pub mod plan;
 pub mod predict;
-mod raw_bytes;
 pub mod resolve;
 pub mod results;
 pub mod theory;

@@ -76,7 +76,7 @@ fn side_by_side(all: impl Iterator<Item = (f64, f64)>) -> f64 {
 /// Refuses a need for memory that exceeds the available memory.
 fn require(key: &str, needed: f64, what: impl Fn() -> String, less: &str) -> Result<()> {
     match machine::available()? {
-        Some(available) if needed > available.bytes => Err(BadInput::new(
+        Some(available) if needed > available.bytes => Err(BadInput::no_memory(
             key,
             format!("{}: needs about {}, {} are available ({})", what(), bytes_text(needed), bytes_text(available.bytes), available.by),
             format!("{less}; or {}=SIZE, if more memory may be used", machine::VARIABLE),
@@ -132,7 +132,7 @@ pub fn refuse(plan: &Plan) -> Result<()> {
         "run",
         runs.during(),
         || format!("these runs, most of it for {most}"),
-        "fewer agents, recorded rounds, seeds or points at once, shorter delays, a restart of gmres, or fewer --threads",
+        "fewer agents, recorded rounds, seeds or points at once, shorter delays, a restart of gmres, or fewer threads",
     )
 }
 

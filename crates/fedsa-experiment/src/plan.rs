@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use fedsa::error::{BadInput, Result, quoted, require};
+use fedsa::error::{BadInput, Error, Result, quoted, require};
 use fedsa::kernel::Isa;
 use fedsa::methods::{MethodSettings, Setting, Shape};
 use fedsa::parallel;
@@ -24,7 +24,6 @@ use super::{memory, resolve};
 use crate::config::link;
 use crate::config::schema::{Centre, ControlsStart, Refused};
 use crate::config::{Experiment, MethodSpec, Reader, RunSpec, Start, SweepPoint};
-use crate::error::Failure;
 use crate::kinds::Kinds;
 
 /// An experiment ready to run.
@@ -79,7 +78,7 @@ impl BuiltProblem {
     ///
     /// # Errors
     /// When a setting or file cannot be used, or the problem does not fit; the failure shows its line.
-    pub fn new(experiment: &Experiment, files: &DiskFiles, isa: Isa) -> Result<Self, Failure> {
+    pub fn new(experiment: &Experiment, files: &DiskFiles, isa: Isa) -> Result<Self, Error> {
         let memory = |reader: &Reader| memory::of_problem(&**reader.problem(), reader.sampling(), files);
         Self::by(experiment, files, memory, |reader| reader.problem().field(files, reader.sampling(), isa))
     }
@@ -93,7 +92,7 @@ impl BuiltProblem {
         files: &DiskFiles,
         memory: Result<MemoryEstimate>,
         field: impl FnOnce(Sampling) -> Result<Arc<dyn Field>>,
-    ) -> Result<Self, Failure> {
+    ) -> Result<Self, Error> {
         Self::by(experiment, files, |_| memory, |reader| field(reader.sampling()))
     }
 
@@ -102,7 +101,7 @@ impl BuiltProblem {
         files: &DiskFiles,
         memory: impl FnOnce(&Reader) -> Result<MemoryEstimate>,
         field: impl FnOnce(&Reader) -> Result<Arc<dyn Field>>,
-    ) -> Result<Self, Failure> {
+    ) -> Result<Self, Error> {
         let point = &experiment.points[0];
         let mut reader = Reader::new(&experiment.document.kinds);
         let build = || -> Result<Self> {
@@ -254,7 +253,7 @@ impl Plan {
     ///
     /// # Errors
     /// When a setting or file cannot be used; the failure shows its line.
-    pub fn new(experiment: Experiment, base: &Path, isa: Isa, roots: &HashMap<String, Vec<f64>>) -> Result<Self, Failure> {
+    pub fn new(experiment: Experiment, base: &Path, isa: Isa, roots: &HashMap<String, Vec<f64>>) -> Result<Self, Error> {
         Self::with_problem(experiment, base, isa, roots, None)
     }
 
@@ -268,7 +267,7 @@ impl Plan {
         isa: Isa,
         roots: &HashMap<String, Vec<f64>>,
         known: Option<BuiltProblem>,
-    ) -> Result<Self, Failure> {
+    ) -> Result<Self, Error> {
         let places = Places::from_env(base);
         let located = |e: BadInput| experiment.document.failure(e);
         // Checks that need no problem come first.
@@ -612,7 +611,7 @@ fn check_traces(uplink: &Uplink, rounds: u64) -> Result<()> {
 fn check_link(field: &dyn Field, method: &MethodSpec, uplink: &Uplink) -> Result<()> {
     let setting = setting(field, uplink);
     let (client, protocol) = (method.settings.client(&setting), method.settings.protocol(&setting));
-    fedsa::methods::check_link(&*method.settings, &client, &protocol, uplink, field.dim()).map_err(|e| BadInput { key: String::new(), ..e })
+    fedsa::methods::check_link(&*method.settings, &client, &protocol, uplink, field.dim()).map_err(|e| e.about(String::new()))
 }
 
 /// What travels between the halves of a method.
@@ -639,7 +638,10 @@ fn resolve_start(start: &Start, field: &dyn Field, files: &DiskFiles) -> Result<
             "zero" => vec![0.0; d],
             "root" => root()?,
             "root+1" => root()?.iter().map(|x| x + 1.0).collect(),
-            file if file.contains('.') => files.vector(file).map_err(|e| BadInput::new("", e.to_string(), e.help))?,
+            file if file.contains('.') => files.vector(file).map_err(|e| {
+                let what = e.to_string();
+                e.about("").saying(what)
+            })?,
             other => {
                 let near = crate::config::nearest(other, ["zero", "root", "root+1", "normal", "limit"].into_iter());
                 let near = near.map_or(String::new(), |n| format!("; did you mean `{n}`?"));

@@ -90,7 +90,7 @@ fn merge(given: &mut Value, typed: Value) {
 /// Whether a file has the same points as an experiment.
 fn same_points(table: &Table, experiment: &Experiment, places: &Places) -> bool {
     let kinds = &experiment.document.kinds;
-    let document = Document::from_flags(table.clone(), Vec::new()).with_kinds(kinds);
+    let document = Document::of_table(table.clone(), Vec::new()).with_kinds(kinds);
     let Ok(other) = Experiment::read(document) else { return false };
     let read = |at: &SweepPoint, reader: &mut Reader| reader.read(at).and_then(|()| point(reader, places)).ok();
     let are_same = AtomicBool::new(other.points.len() == experiment.points.len());

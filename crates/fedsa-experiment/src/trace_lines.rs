@@ -8,9 +8,9 @@ use std::io::{BufWriter, Write};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
+use fedsa::error::Error;
 use fedsa::metrics::METRICS;
 use fedsa::record::COUNTS;
-use fedsa_data::MachineFailure;
 use serde_json::{Map, Value as Json, json};
 
 use super::plan::Plan;
@@ -32,7 +32,7 @@ impl TraceLines {
     ///
     /// # Errors
     /// When it cannot be written.
-    pub fn begin(folder: &RunFolder, plan: &Plan) -> Result<Self, MachineFailure> {
+    pub fn begin(folder: &RunFolder, plan: &Plan) -> Result<Self, Error> {
         let mut names = vec![Vec::new(); plan.cells.len()];
         for planned in &plan.points {
             for (label, cell) in plan.labels.iter().zip(&planned.cells) {

@@ -57,7 +57,7 @@ pub fn fixed_point(map: &dyn LinearMap, source: &[f64]) -> Result<Vec<f64>> {
         }
         limit?;
     }
-    Err(BadInput::new(
+    Err(BadInput::not_known(
         "",
         format!("the fixed point of a map of dimension {n} did not converge (relative residual {residual:.1e})"),
         "a step size further from the edge of stability",

@@ -32,7 +32,7 @@ impl Local {
         if let Some(systems) = field.systems() {
             return Ok(Self { systems: systems.clone(), jacobians: Source::Linear });
         }
-        let unknown = |why: &str| BadInput::new("", format!("theta* is not known: {why}"), "a problem whose root is known");
+        let unknown = |why: &str| BadInput::not_known("", format!("theta* is not known: {why}"), "a problem whose root is known");
         let theta = &field.solution().map_err(unknown)?.theta;
         let model = |c: usize| {
             let (jacobian, source) = root::jacobian(field, c, theta)?;

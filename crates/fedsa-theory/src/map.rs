@@ -101,7 +101,7 @@ pub(crate) fn spectral_radius_within(map: &dyn LinearMap, apply: f64, most: f64)
         }
         limit?;
         if n > DENSE_FALLBACK && work <= most {
-            return Err(BadInput::new(
+            return Err(BadInput::not_known(
                 "",
                 format!("the leading eigenvalue of a map of dimension {n} did not converge in {space} Arnoldi steps"),
                 "fewer distinct agents, or a step size and number of local steps with a wider spectrum",
@@ -111,7 +111,7 @@ pub(crate) fn spectral_radius_within(map: &dyn LinearMap, apply: f64, most: f64)
     work += n as f64 * apply + EIGENVALUES * (n as f64).powi(3);
     if work > most {
         let what = format!("not computed: the leading eigenvalue of a map of dimension {n} takes too long");
-        return Err(BadInput::new("", what, "fewer distinct agents or features"));
+        return Err(BadInput::not_known("", what, "fewer distinct agents or features"));
     }
     work::charge(n as f64 * map.work() + EIGENVALUES * (n as f64).powi(3))?;
     let matrix = map.to_matrix();

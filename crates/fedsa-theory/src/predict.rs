@@ -155,7 +155,7 @@ pub fn shape_over(method: &dyn methods::MethodSettings, link: &Uplink) -> Shape 
 /// The error of a quantity that theory does not know.
 pub fn unknown(why: &str) -> BadInput {
     let known = "a linear problem, a constant step size, and a link over which rounds are known";
-    BadInput::new("", format!("not known in closed form: {why}"), known)
+    BadInput::not_known("", format!("not known in closed form: {why}"), known)
 }
 
 /// The error of what has a closed form that is not computed, and what could be.

@@ -364,7 +364,7 @@ pub fn delayed_radius(pull: &Mat<f64>, law: &[f64]) -> Result<f64> {
     if !pull.is_all_finite() {
         return Ok(f64::INFINITY);
     }
-    let failed = || BadInput::new("", "the eigenvalues of a delayed round did not converge", "a smaller step size");
+    let failed = || BadInput::not_known("", "the eigenvalues of a delayed round did not converge", "a smaller step size");
     let n = law.len();
     let of = |(re, im): (f64, f64)| -> Result<f64> {
         let first = |k: usize| f64::from(k == 0);
@@ -599,7 +599,7 @@ fn edge(side: impl Fn(f64) -> Result<Stability>, mut stable: f64, mut other: f64
 
 fn no_stable_step(down_to: f64) -> BadInput {
     let help = "a mean matrix whose eigenvalues all have positive real parts";
-    BadInput::new("step_size", format!("no stable step down to {down_to:e}"), help)
+    BadInput::not_known("step_size", format!("no stable step down to {down_to:e}"), help)
 }
 
 #[cfg(test)]

@@ -47,8 +47,8 @@ fn kind_of(json: &str) -> (String, String) {
 fn codec_of(json: &str) -> Result<Arc<dyn Codec>> {
     let (kind, rest) = kind_of(json);
     let entry = codec::KINDS.iter().find(|entry| entry.is_called(&kind)).expect("a known codec");
-    let mut json = serde_json::Deserializer::from_str(&rest);
-    let settings = (entry.read)(&mut <dyn erased_serde::Deserializer>::erase(&mut json)).expect("readable settings");
+    let table: fedsa::settings::Value = serde_json::from_str(&rest).expect("JSON");
+    let settings = (entry.read)(&table).expect("readable settings");
     settings.check()?;
     Ok(settings.build())
 }
@@ -58,8 +58,8 @@ fn link(codec: &str, error_feedback: bool, media: &[&str], downlink: &str) -> Re
     for medium in media {
         let (kind, rest) = kind_of(medium);
         let entry = medium::KINDS.iter().find(|entry| entry.is_called(&kind)).expect("a known medium");
-        let mut json = serde_json::Deserializer::from_str(&rest);
-        let settings = (entry.read)(&mut <dyn erased_serde::Deserializer>::erase(&mut json)).expect("readable settings");
+        let table: fedsa::settings::Value = serde_json::from_str(&rest).expect("JSON");
+        let settings = (entry.read)(&table).expect("readable settings");
         settings.install(&mut link)?;
     }
     Ok(link)
@@ -79,8 +79,8 @@ fn method(kind: &str, participants: Option<usize>) -> Option<Box<dyn MethodSetti
         let few = participants.map(|m| format!(r#""participants": {m}"#));
         let text: Vec<&str> = [Some(settings), few.as_deref()].into_iter().flatten().filter(|text| !text.is_empty()).collect();
         let json = format!("{{{}}}", text.join(", "));
-        let mut json = serde_json::Deserializer::from_str(&json);
-        (entry.read)(&mut <dyn erased_serde::Deserializer>::erase(&mut json)).ok()
+        let table: fedsa::settings::Value = serde_json::from_str(&json).expect("JSON");
+        (entry.read)(&table).ok()
     })
 }
 

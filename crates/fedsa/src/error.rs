@@ -1,31 +1,189 @@
-//! The one error of the library: input that cannot be used.
+//! The one error of fedsa's libraries.
+//!
+//! Callers match [`Error::kind`] or the finer [`Error::code`]; neither changes once it is published. [`Error::key`],
+//! [`Error::value`], [`Error::help`] and [`Error::place`] say what is at fault, what would be accepted, and where. The words
+//! ([`Error::what`], and the error as text) are for people. Texts of libraries name settings, never flags of a program:
+//! a program adds its own.
 //!
 //! Divergence is not an error but a status of a run ([`crate::round::Status`]).
+//!
+//! ```
+//! use fedsa::error::{Code, ErrorKind, require};
+//!
+//! let e = require(false, "step_size", -1.0, "a positive number").unwrap_err().inside("method[0]");
+//! assert_eq!((e.kind(), e.code(), e.key.as_str()), (ErrorKind::Setting, Code::OutOfRange, "method[0].step_size"));
+//! assert_eq!((e.value(), e.help.as_str()), (Some("-1"), "a positive number"));
+//! assert_eq!(e.to_string(), "method[0].step_size: -1 is not accepted");
+//! ```
 
-/// Input that cannot be used, and what could be used in its place.
-///
-/// `key` names the setting or array relative to whoever raised the error
-/// (`step_size`, `P`); outer layers prefix it (`method[0].step_size`) and find
-/// the line of the file it came from.
-#[derive(Debug, Clone, PartialEq, thiserror::Error)]
-#[error("{}{what}", prefix(.key))]
-pub struct BadInput {
-    /// The setting, array, column or file at fault; empty when it is the whole.
+mod code;
+mod place;
+mod quoting;
+
+pub use code::{Code, ErrorKind};
+pub use place::{Excerpt, Place};
+pub use quoting::{QUOTED, escaped, is_control, quoted, shown};
+
+/// Why something could not be done, and what would be accepted.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct Error {
+    code: Code,
+    /// The setting, array, column or file at fault, relative to whoever raised the error (`step_size`, `P`); outer layers
+    /// prefix it (`method[0].step_size`). Empty when it is the whole.
     pub key: String,
     /// What is wrong, with the value.
     pub what: String,
-    /// What would be accepted.
+    /// What would be accepted, or how to go on.
     pub help: String,
+    more: Option<Box<More>>,
 }
 
-fn prefix(key: &str) -> String {
-    if key.is_empty() { String::new() } else { format!("{}: ", shown(key)) }
+/// What few errors have.
+#[derive(Debug, Clone, Default, PartialEq)]
+struct More {
+    value: Option<String>,
+    place: Option<Place>,
 }
 
-impl BadInput {
-    /// An error about `key`: what is wrong, and what would be accepted.
+/// The name of [`Error`] from when all errors were about input.
+pub type BadInput = Error;
+
+/// The library's result.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+impl std::error::Error for Error {}
+
+/// The file if no line of it is known, the key, and what is wrong. The table stands for a key that it lacks.
+impl std::fmt::Display for Error {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if let Some(place) = self.place().filter(|place| place.excerpt.is_none() && !place.file.is_empty()) {
+            write!(f, "{}: ", shown(&place.file))?;
+        }
+        let key = match self.code {
+            Code::MissingKey => self.key.rsplit_once('.').map_or("", |(table, _)| table),
+            _ => &self.key,
+        };
+        if !key.is_empty() {
+            write!(f, "{}: ", shown(key))?;
+        }
+        f.write_str(&self.what)
+    }
+}
+
+/// Constructors of the kinds.
+impl Error {
+    /// An error about the setting `key`: what is wrong, and what would be accepted.
     pub fn new(key: impl Into<String>, what: impl Into<String>, help: impl Into<String>) -> Self {
-        Self { key: key.into(), what: what.into(), help: help.into() }
+        Self { code: Code::Setting, key: key.into(), what: what.into(), help: help.into(), more: None }
+    }
+
+    /// An error about data: a file, an array, a column.
+    pub fn data(key: impl Into<String>, what: impl Into<String>, help: impl Into<String>) -> Self {
+        Self::new(key, what, help).coded(Code::Data)
+    }
+
+    /// An error about a saved state, checkpoint or result of another format or version.
+    pub fn format(key: impl Into<String>, what: impl Into<String>, help: impl Into<String>) -> Self {
+        Self::new(key, what, help).coded(Code::Format)
+    }
+
+    /// The refusal of a message: why, and which messages are accepted.
+    pub fn refused_message(what: impl Into<String>, help: impl Into<String>) -> Self {
+        Self::new("message", what, help).coded(Code::RefusedMessage)
+    }
+
+    /// A question that theory has no answer to: why, and when it has one.
+    pub fn not_known(key: impl Into<String>, what: impl Into<String>, help: impl Into<String>) -> Self {
+        Self::new(key, what, help).coded(Code::NotKnown)
+    }
+
+    /// The refusal of what needs more memory than there is.
+    pub fn no_memory(key: impl Into<String>, what: impl Into<String>, help: impl Into<String>) -> Self {
+        Self::new(key, what, help).coded(Code::NoMemory)
+    }
+
+    /// A failure of the machine (disk, network, threads): what failed, and how to go on.
+    pub fn machine(what: impl Into<String>, help: impl Into<String>) -> Self {
+        Self::new("", what, help).coded(Code::Machine)
+    }
+
+    /// The end of what the caller has cancelled: what is left, and how to go on.
+    pub fn cancelled(what: impl Into<String>, help: impl Into<String>) -> Self {
+        Self::new("", what, help).coded(Code::Cancelled)
+    }
+
+    /// An error that says of no setting of the table `key` that it has the kind of value: the setting `name` is not there.
+    pub fn missing_key(name: &str, help: impl Into<String>) -> Self {
+        Self::new(name, format!("the key `{}` is missing", quoted(name)), help).coded(Code::MissingKey)
+    }
+}
+
+/// What an error says, and errors with a part replaced.
+impl Error {
+    /// Its kind, which says who can do something about it.
+    pub fn kind(&self) -> ErrorKind {
+        self.code.kind()
+    }
+
+    /// Its code, finer than the kind.
+    pub fn code(&self) -> Code {
+        self.code
+    }
+
+    /// The value that is not accepted, as text, where there is one.
+    pub fn value(&self) -> Option<&str> {
+        self.more.as_ref()?.value.as_deref()
+    }
+
+    /// The place in a file, where it is known.
+    pub fn place(&self) -> Option<&Place> {
+        self.more.as_ref()?.place.as_ref()
+    }
+
+    /// The same error with another code.
+    #[must_use]
+    pub fn coded(self, code: Code) -> Self {
+        Self { code, ..self }
+    }
+
+    /// The same error about another key.
+    #[must_use]
+    pub fn about(self, key: impl Into<String>) -> Self {
+        Self { key: key.into(), ..self }
+    }
+
+    /// The same error in other words.
+    #[must_use]
+    pub fn saying(self, what: impl Into<String>) -> Self {
+        Self { what: what.into(), ..self }
+    }
+
+    /// The same error, its words preceded by what it is about: `agent 3: ..`.
+    #[must_use]
+    pub fn prefixed(mut self, about: impl std::fmt::Display) -> Self {
+        self.what = format!("{about}: {}", self.what);
+        self
+    }
+
+    /// The same error with another help.
+    #[must_use]
+    pub fn helped(self, help: impl Into<String>) -> Self {
+        Self { help: help.into(), ..self }
+    }
+
+    /// The same error with the value that is not accepted.
+    #[must_use]
+    pub fn valued(mut self, value: impl Into<String>) -> Self {
+        self.more.get_or_insert_default().value = Some(value.into());
+        self
+    }
+
+    /// The same error with its place in a file.
+    #[must_use]
+    pub fn at(mut self, place: Place) -> Self {
+        self.more.get_or_insert_default().place = Some(place);
+        self
     }
 
     /// The same error seen from one level further out: `inside("method[0]")`
@@ -41,88 +199,24 @@ impl BadInput {
     }
 }
 
-/// A [`BadInput`] that a type raises while serde reads it: its text carries key and help through
-/// serde's error, from where [`Carried::find`] takes them.
-#[derive(Debug, Clone)]
-pub struct Carried(pub BadInput);
-
-/// A character that no message has.
-const SEPARATOR: char = '\u{1f}';
-
-impl std::fmt::Display for Carried {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let BadInput { key, what, help } = &self.0;
-        write!(f, "{SEPARATOR}{key}{SEPARATOR}{what}{SEPARATOR}{help}{SEPARATOR}")
-    }
-}
-
-impl Carried {
-    /// The error that serde's message carries, if it does.
-    pub fn find(message: &str) -> Option<BadInput> {
-        let mut parts = message.split(SEPARATOR).skip(1);
-        Some(BadInput::new(parts.next()?, parts.next()?, parts.next()?))
-    }
-}
-
-/// The most characters of a value that a message quotes.
-pub const QUOTED: usize = 80;
-
-/// A text from a file, an argument or the environment as a message quotes it: at most
-/// [`QUOTED`] characters (twice as many with escapes), followed by `..` where there are more, and with control characters
-/// escaped, so that nothing in it reaches a terminal as a command.
-pub fn quoted(text: impl AsRef<str>) -> String {
-    let text = text.as_ref();
-    let cut = text.char_indices().nth(QUOTED).map(|(end, _)| end);
-    let mut out = escaped(&text[..cut.unwrap_or(text.len())]);
-    // An escape is longer than what it stands for.
-    let long = out.char_indices().nth(2 * QUOTED).map(|(end, _)| end);
-    out.truncate(long.unwrap_or(out.len()));
-    if cut.is_some() || long.is_some() {
-        out.push_str("..");
-    }
-    out
-}
-
-/// A key, a path or what a library says, for a message: at most 500 characters, and control
-/// characters escaped.
-pub fn shown(text: impl std::fmt::Display) -> String {
-    const MOST: usize = 500;
-    let mut text = escaped(&text.to_string());
-    if let Some((end, _)) = text.char_indices().nth(MOST) {
-        text.truncate(end);
-        text.push_str("..");
-    }
-    text
-}
-
-/// A text of any length with its control characters escaped, line breaks too: `\n`, `\u{1b}`.
-pub fn escaped(text: &str) -> String {
-    let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
-        if is_control(c) { out.extend(c.escape_default()) } else { out.push(c) }
-    }
-    out
-}
-
-/// Whether a character steers a terminal or reorders text instead of being shown.
-pub fn is_control(c: char) -> bool {
-    c.is_control() || matches!(c, '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
-}
-
-/// The library's result.
-pub type Result<T, E = BadInput> = std::result::Result<T, E>;
-
-/// Refuses a setting outside its range.
+/// Refuses a setting outside its range, with the code [`Code::OutOfRange`].
 ///
 /// `accepted` is the range in words: "a positive number".
+///
+/// # Errors
+/// When `ok` is false.
 pub fn require(ok: bool, key: &str, value: impl std::fmt::Display, accepted: &str) -> Result<()> {
     if ok {
         return Ok(());
     }
-    let value = value.to_string();
-    let is_finite = !["inf", "-inf", "NaN"].contains(&value.as_str()) || accepted.contains("finite");
+    Err(out_of_range(key, &value.to_string(), accepted))
+}
+
+fn out_of_range(key: &str, value: &str, accepted: &str) -> Error {
+    let is_finite = !["inf", "-inf", "NaN"].contains(&value) || accepted.contains("finite");
     let accepted = if is_finite { accepted.to_string() } else { format!("{accepted}, and finite") };
-    Err(BadInput::new(key, format!("{} is not accepted", quoted(value)), accepted))
+    let value = quoted(value);
+    Error::new(key, format!("{value} is not accepted"), accepted).coded(Code::OutOfRange).valued(value)
 }
 
 #[cfg(test)]
@@ -130,16 +224,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn quoted_values_are_short_and_harmless() {
-        assert_eq!(quoted("plain é"), "plain é");
-        assert_eq!(quoted("a\u{1b}[31m\n\u{202e}"), "a\\u{1b}[31m\\n\\u{202e}");
-        let long = quoted("é".repeat(10_000_000));
-        assert_eq!((long.chars().count(), long.ends_with("é..")), (QUOTED + 2, true));
-        assert_eq!(quoted("x".repeat(QUOTED)).len(), QUOTED);
-        assert_eq!(shown("a\u{1b}b"), "a\\u{1b}b");
-        assert_eq!(shown("\u{202e}".repeat(499)).chars().count(), 502);
-        assert_eq!(BadInput::new("a\tb", "is wrong", "").inside("c").to_string(), "c.a\\tb: is wrong");
-        let e = require(false, "key", "\u{7}".repeat(1000), "less").unwrap_err();
-        assert!(e.to_string().len() < 1000 && !e.to_string().contains('\u{7}'));
+    fn a_key_that_is_missing_is_named_by_the_table_that_lacks_it() {
+        let e = Error::missing_key("step_size", "step_size = .. in this table").inside("method[0]");
+        assert_eq!((e.key.as_str(), e.code(), e.kind()), ("method[0].step_size", Code::MissingKey, ErrorKind::Setting));
+        assert_eq!(e.to_string(), "method[0]: the key `step_size` is missing");
+        assert_eq!(Error::missing_key("id", "").to_string(), "the key `id` is missing");
+    }
+
+    #[test]
+    fn a_file_without_a_line_is_named() {
+        let whole = Place { file: "a.toml".into(), ..Place::default() };
+        let e = Error::new("run", "is wrong", "").at(whole);
+        assert_eq!(e.to_string(), "a.toml: run: is wrong");
+        assert_eq!(e.place().unwrap().file, "a.toml");
+    }
+
+    #[test]
+    fn an_error_is_small() {
+        assert!(size_of::<Error>() <= 88 && size_of::<Result<()>>() <= 88);
     }
 }

@@ -71,7 +71,7 @@
 //! | [`node`] | the same halves across machines: bytes in, bytes out |
 //! | [`record`] | ledger, metrics, output rules |
 //! | [`bit_allocation`], [`nested_grid`] | which eigenvectors get how many bits, and the quantiser that is refined by them |
-//! | [`schedule`], [`random`], [`linalg`], [`triangle`], [`parallel`], [`registry`], [`error`] | what these share |
+//! | [`schedule`], [`random`], [`linalg`], [`triangle`], [`parallel`], [`settings`], [`registry`], [`error`] | what these share |
 //!
 //! The library does no file or console input or output; the `fedsa` program does.
 //!
@@ -105,6 +105,7 @@ pub mod round;
 pub mod sampling;
 pub mod schedule;
 pub mod server;
+pub mod settings;
 pub mod sums;
 pub mod triangle;
 pub mod uplink;

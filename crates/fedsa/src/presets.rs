@@ -12,13 +12,10 @@
 //! assert!(!preset.uplink().unwrap().is_clear());
 //! ```
 
-use serde::de::value::{Error, MapDeserializer};
-use serde::de::{Deserializer, IntoDeserializer, Visitor};
-use serde::ser::{Serialize, SerializeMap, Serializer};
-
 use crate::error::{BadInput, Result};
 use crate::methods;
 use crate::registry::Kind;
+use crate::settings::Value;
 use crate::uplink::Uplink;
 use crate::uplink::codec;
 use crate::uplink::medium;
@@ -155,97 +152,41 @@ impl PresetPart {
     fn read<T: ?Sized>(&self, kinds: &'static [Kind<T>]) -> Result<Box<T>> {
         let unknown = || BadInput::new("kind", format!("there is no `{}`", self.kind), "a kind of codec or medium");
         let kind = kinds.iter().find(|kind| kind.is_called(self.kind)).ok_or_else(unknown)?;
-        let mut from = <dyn erased_serde::Deserializer<'_>>::erase(Table(self.settings));
-        (kind.read)(&mut from).map_err(|e| BadInput::new(self.kind, e.to_string(), "settings of that kind"))
+        (kind.read)(&tree(self.settings)).map_err(|e| e.inside(self.kind))
     }
 }
 
-/// As a method's table in an experiment file: `kind`, its settings, and `uplink` where it has one.
-impl Serialize for Preset {
-    fn serialize<S: Serializer>(&self, to: S) -> std::result::Result<S::Ok, S::Error> {
-        struct Link<'p>(&'p Preset);
-        impl Serialize for Link<'_> {
-            fn serialize<S: Serializer>(&self, to: S) -> std::result::Result<S::Ok, S::Error> {
-                let mut map = to.serialize_map(None)?;
-                if let Some(codec) = &self.0.codec {
-                    map.serialize_entry("codec", codec)?;
-                }
-                if !self.0.media.is_empty() {
-                    map.serialize_entry("media", self.0.media)?;
-                }
-                map.end()
-            }
-        }
-        let mut map = to.serialize_map(None)?;
-        map.serialize_entry("kind", self.method)?;
-        self.settings.iter().try_for_each(|(key, value)| map.serialize_entry(key, value))?;
-        if self.codec.is_some() || !self.media.is_empty() {
-            map.serialize_entry("uplink", &Link(self))?;
-        }
-        map.end()
-    }
+/// Settings as a tree.
+fn tree(settings: &[(&'static str, PresetValue)]) -> Value {
+    Value::table(settings.iter().map(|(key, value)| (*key, value.tree())))
 }
 
-impl Serialize for PresetPart {
-    fn serialize<S: Serializer>(&self, to: S) -> std::result::Result<S::Ok, S::Error> {
-        let kind = [("kind", Name(self.kind))];
-        to.collect_map(kind.iter().chain(self.settings).map(|(key, value)| (key, value)))
-    }
-}
-
-impl Serialize for PresetValue {
-    fn serialize<S: Serializer>(&self, to: S) -> std::result::Result<S::Ok, S::Error> {
+impl PresetValue {
+    fn tree(&self) -> Value {
         match self {
-            Whole(i) => to.serialize_i64(*i),
-            Number(x) => to.serialize_f64(*x),
-            Name(name) => to.serialize_str(name),
-            Table(entries) => to.collect_map(entries.iter().map(|(key, value)| (key, value))),
+            Whole(i) => Value::Integer(*i),
+            Number(x) => Value::Float(*x),
+            Name(name) => Value::Text((*name).into()),
+            Table(entries) => tree(entries),
         }
     }
 }
 
-impl IntoDeserializer<'_, Error> for PresetValue {
-    type Deserializer = Self;
-    fn into_deserializer(self) -> Self {
-        self
+impl PresetPart {
+    fn tree(&self) -> Value {
+        Value::table([("kind", Name(self.kind))].iter().chain(self.settings).map(|(key, value)| (*key, value.tree())))
     }
 }
 
-impl<'de> Deserializer<'de> for PresetValue {
-    type Error = Error;
-
-    fn deserialize_any<V: Visitor<'de>>(self, visitor: V) -> std::result::Result<V::Value, Error> {
-        match self {
-            Whole(i) => visitor.visit_i64(i),
-            Number(x) => visitor.visit_f64(x),
-            Name(name) => visitor.visit_borrowed_str(name),
-            Table(entries) => visitor.visit_map(MapDeserializer::new(entries.iter().copied())),
-        }
-    }
-
-    fn deserialize_option<V: Visitor<'de>>(self, visitor: V) -> std::result::Result<V::Value, Error> {
-        visitor.visit_some(self)
-    }
-
-    fn deserialize_newtype_struct<V: Visitor<'de>>(self, _: &'static str, visitor: V) -> std::result::Result<V::Value, Error> {
-        visitor.visit_newtype_struct(self)
-    }
-
-    fn deserialize_enum<V: Visitor<'de>>(
-        self,
-        name: &'static str,
-        variants: &'static [&'static str],
-        visitor: V,
-    ) -> std::result::Result<V::Value, Error> {
-        match self {
-            Name(text) => IntoDeserializer::<Error>::into_deserializer(text).deserialize_enum(name, variants, visitor),
-            other => other.deserialize_any(visitor),
-        }
-    }
-
-    serde::forward_to_deserialize_any! {
-        bool i8 i16 i32 i64 i128 u8 u16 u32 u64 u128 f32 f64 char str string bytes byte_buf unit unit_struct
-        seq tuple tuple_struct map struct identifier ignored_any
+impl Preset {
+    /// A method's table of an experiment file: `kind`, its settings, and `uplink` where it has one.
+    pub fn table(&self) -> Value {
+        let codec = self.codec.iter().map(|codec| ("codec", codec.tree()));
+        let media = (!self.media.is_empty()).then(|| ("media", Value::List(self.media.iter().map(PresetPart::tree).collect())));
+        let link: Vec<_> = codec.chain(media).collect();
+        let link = (!link.is_empty()).then(|| ("uplink", Value::table(link)));
+        let own = [("kind", Name(self.method))].iter().chain(self.settings).map(|(key, value)| (*key, value.tree())).collect::<Vec<_>>();
+        Value::table(own.into_iter().chain(link))
     }
 }
 
@@ -273,13 +214,13 @@ mod tests {
 
     #[test]
     fn a_preset_is_a_table_of_a_file() {
-        let table = serde_json::to_value(find("qfedtd").unwrap()).unwrap();
+        let table = serde_json::to_value(find("qfedtd").unwrap().table()).unwrap();
         let expected = serde_json::json!({
             "kind": "fedtd",
             "uplink": { "codec": { "kind": "quantised", "bits": 4 }, "media": [{ "kind": "erasure", "success": 0.6 }] },
         });
         assert_eq!(table, expected);
-        assert_eq!(serde_json::to_value(find("vanilla-fedtd").unwrap()).unwrap(), serde_json::json!({ "kind": "fedtd" }));
+        assert_eq!(serde_json::to_value(find("vanilla-fedtd").unwrap().table()).unwrap(), serde_json::json!({ "kind": "fedtd" }));
     }
 
     /// The presets of SHED are what their settings say, read by the kind.
@@ -290,8 +231,7 @@ mod tests {
         use crate::schedule::renewal::{Drawn, Pairs, Renewal};
         let read = |name: &str| -> Shed {
             let preset = find(name).unwrap();
-            let settings = serde::Deserialize::deserialize(Table(preset.settings));
-            settings.unwrap_or_else(|e: Error| panic!("{name}: {e}"))
+            crate::settings::read(&tree(preset.settings)).unwrap_or_else(|e| panic!("{name}: {e}"))
         };
         let gradient_norm = Renewal::GradientNorm { factor: 0.95, min_distance: 12 };
         let random = Pairs::Drawn(Drawn::Random);
@@ -313,8 +253,7 @@ mod tests {
         use crate::local::q_shed::BitRule;
         use crate::methods::q_shed::QShed;
         for (name, allocation) in [("nq-shed", BitRule::FirstVectors), ("ideal-shed", BitRule::Ideal)] {
-            let settings: QShed =
-                serde::Deserialize::deserialize(Table(find(name).unwrap().settings)).unwrap_or_else(|e: Error| panic!("{e}"));
+            let settings: QShed = crate::settings::read(&tree(find(name).unwrap().settings)).unwrap();
             assert_eq!(settings, QShed { allocation, ..QShed::default() }, "{name}");
             methods::MethodSettings::check(&settings, 4).unwrap();
         }
@@ -329,6 +268,7 @@ mod tests {
             codec: None,
             media: &[PresetPart { kind: "erasure", settings: &[("sucess", Number(0.5))] }],
         };
-        assert!(wrong.uplink().err().unwrap().what.contains("sucess"));
+        let e = wrong.uplink().err().unwrap();
+        assert_eq!((e.code(), e.key.as_str()), (crate::error::Code::UnknownKey, "erasure.sucess"));
     }
 }

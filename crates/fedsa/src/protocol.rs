@@ -285,7 +285,7 @@ fn wants_text(wanted: &[(Part, Len)]) -> String {
 
 /// The error about a message that does not belong to this federation at this point.
 pub(crate) fn refused(what: impl Into<String>, accepted: &str) -> BadInput {
-    BadInput::new("message", what, accepted)
+    BadInput::refused_message(what, accepted)
 }
 
 #[cfg(test)]

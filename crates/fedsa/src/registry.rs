@@ -5,10 +5,12 @@
 
 use std::marker::PhantomData;
 
-use erased_serde::Deserializer;
 use serde::Deserialize;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{DeserializeOwned, MapAccess, Visitor};
+
+use crate::error::Result;
+use crate::settings::{self, Value};
 
 /// One kind of problem, method, codec or medium.
 pub struct Kind<T: ?Sized + 'static> {
@@ -18,8 +20,11 @@ pub struct Kind<T: ?Sized + 'static> {
     pub aliases: &'static [&'static str],
     /// Its description, in a line.
     pub about: &'static str,
-    /// Reads its settings.
-    pub read: fn(&mut dyn Deserializer<'_>) -> Result<Box<T>, erased_serde::Error>,
+    /// Reads its settings from a table without `kind`.
+    ///
+    /// # Errors
+    /// As [`settings::read`].
+    pub read: fn(&Value) -> Result<Box<T>>,
     /// The JSON schema of its settings.
     #[cfg(feature = "schema")]
     pub schema: fn(&mut schemars::SchemaGenerator) -> schemars::Schema,
@@ -52,7 +57,7 @@ macro_rules! kind {
             name: $name,
             aliases: &[$($alias),*],
             about: $about,
-            read: |de| Ok(Box::new($crate::registry::read::<$settings>(de)?)),
+            read: |table| Ok(Box::new($crate::registry::read::<$settings>(table)?)),
             schema: <$settings as $crate::registry::schemars::JsonSchema>::json_schema,
         }
     };
@@ -68,7 +73,7 @@ macro_rules! kind {
             name: $name,
             aliases: &[$($alias),*],
             about: $about,
-            read: |de| Ok(Box::new($crate::registry::read::<$settings>(de)?)),
+            read: |table| Ok(Box::new($crate::registry::read::<$settings>(table)?)),
         }
     };
 }
@@ -85,12 +90,29 @@ impl<T: ?Sized> Kind<T> {
     }
 }
 
+/// Settings as a table has them, and how they become those that the code uses: what must be checked as long as it is known
+/// which keys the table has, is checked here. [`kind!`](crate::kind!) reads every type of settings through this trait; types
+/// that derive `Deserialize` are their own form.
+pub trait FromTable: Sized {
+    /// Reads the settings.
+    ///
+    /// # Errors
+    /// As [`settings::read`], and when settings contradict each other.
+    fn from_table(table: &Value) -> Result<Self>;
+}
+
+impl<S: DeserializeOwned> FromTable for S {
+    fn from_table(table: &Value) -> Result<Self> {
+        settings::read(table)
+    }
+}
+
 /// Reads settings of type `S`; the function that [`Kind::read`] calls.
 ///
 /// # Errors
-/// As the deserialiser.
-pub fn read<S: DeserializeOwned>(de: &mut dyn Deserializer<'_>) -> Result<S, erased_serde::Error> {
-    erased_serde::deserialize(de)
+/// As [`FromTable::from_table`].
+pub fn read<S: FromTable>(table: &Value) -> Result<S> {
+    S::from_table(table)
 }
 
 /// Reads a value from a table, and refuses a list of its entries, which a derived enum with

@@ -5,12 +5,11 @@ pub mod renewal;
 use std::ops::Range;
 
 use rand_distr::{Distribution, Geometric};
-use serde::de::value::MapAccessDeserializer;
-use serde::de::{Deserializer, MapAccess, Visitor};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Result, require};
 use crate::random::{ALL, Purpose, stream};
+use crate::settings::choice;
 
 /// The step size of a round or a step: a number, or `{ c = .., t0 = .., power = .., per = .. }`.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
@@ -23,31 +22,10 @@ pub enum StepSize {
     Decaying(Decay),
 }
 
-/// By hand: a derived choice reads a list of numbers as a [`Decay`] too, key by key.
-impl<'de> Deserialize<'de> for StepSize {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
-        struct Choice;
-        impl<'de> Visitor<'de> for Choice {
-            type Value = StepSize;
-            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                f.write_str("a positive number, or { c = .., t0 = .., power = .., per = \"round\" or \"step\" }")
-            }
-            fn visit_f64<E>(self, eta: f64) -> Result<StepSize, E> {
-                Ok(StepSize::Constant(eta))
-            }
-            fn visit_i64<E>(self, eta: i64) -> Result<StepSize, E> {
-                Ok(StepSize::Constant(eta as f64))
-            }
-            fn visit_u64<E>(self, eta: u64) -> Result<StepSize, E> {
-                Ok(StepSize::Constant(eta as f64))
-            }
-            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<StepSize, A::Error> {
-                Decay::deserialize(MapAccessDeserializer::new(map)).map(StepSize::Decaying)
-            }
-        }
-        from.deserialize_any(Choice)
-    }
-}
+choice!(StepSize, "a positive number, or { c = .., t0 = .., power = .., per = \"round\" or \"step\" }",
+    number f64 => |eta| Ok(StepSize::Constant(eta)),
+    table Decay => |decay| Ok(StepSize::Decaying(decay)),
+);
 
 /// `c / (t + t0)^power`, t the index of the round or of the local step.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]

@@ -22,7 +22,7 @@ const START: [f64; 2] = [1.5, -0.5];
 
 fn noisy(sampling: Sampling) -> Arc<dyn Field> {
     let settings = r#"{"agents": 3, "dim": 2, "scale": 0.6, "spread": 1, "seed": 3, "noise": {"std": 0.8, "radius": 0.85, "seed": 2}}"#;
-    let systems: LinearSystems = serde_json::from_str(settings).unwrap();
+    let systems: LinearSystems = fedsa::registry::read(&serde_json::from_str(settings).unwrap()).unwrap();
     systems.field(&NoFiles, sampling, Isa::best()).unwrap()
 }
 

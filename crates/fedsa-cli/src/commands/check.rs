@@ -2,12 +2,11 @@
 
 use std::collections::HashMap;
 
-use fedsa::error::BadInput;
+use fedsa::error::{BadInput, Error};
 use fedsa::kernel::Isa;
 use fedsa::methods::{Drift, Shape};
 use fedsa::parallel;
 use fedsa::schedule::StepSize;
-use fedsa_experiment::error::Failure;
 use fedsa_experiment::numbers;
 use fedsa_experiment::{Kinds, Plan, PlannedCell, checks, estimate, memory};
 use fedsa_theory::predict::{Outlook, Regime, StableStep, TOO_SLOW};
@@ -22,7 +21,7 @@ use crate::error::DONE;
 ///
 /// # Errors
 /// On bad input, on a check that can never be measured, and on a setting that is known to be unstable.
-pub fn check(args: &CheckArgs, kinds: &Kinds) -> Result<u8, Failure> {
+pub fn check(args: &CheckArgs, kinds: &Kinds) -> Result<u8, Error> {
     let (experiment, base) = load(&args.file, &args.overrides, args.quick, kinds)?;
     let plan = Plan::new(experiment, &base, Isa::best(), &HashMap::new())?;
     let unmeasured = checks::unmeasured(&plan, &base)?;
@@ -174,7 +173,7 @@ pub fn stable_text(found: &fedsa::error::Result<StableStep>) -> String {
 ///
 /// # Errors
 /// When there is such a setting; the help names a stable step.
-pub fn refuse_unstable(plan: &Plan, force: bool) -> Result<(), Failure> {
+pub fn refuse_unstable(plan: &Plan, force: bool) -> Result<(), Error> {
     if force || plan.is_swept() {
         return Ok(());
     }
@@ -212,7 +211,7 @@ pub fn refuse_unstable(plan: &Plan, force: bool) -> Result<(), Failure> {
 ///
 /// # Errors
 /// When they do not fit in addition to the problems, which are already built.
-pub fn refuse_memory(plan: &Plan) -> Result<(), Failure> {
+pub fn refuse_memory(plan: &Plan) -> Result<(), Error> {
     memory::refuse(plan).map_err(|e| plan.experiment.document.failure(e))
 }
 
@@ -225,7 +224,7 @@ const STEP_WORK: usize = 100_000;
 const STEP_STATE: usize = 64;
 
 /// The report of a plan as JSON.
-fn as_json(plan: &Plan, unmeasured: &[Option<String>], quick: bool, memory: f64, refusal: Option<&Failure>) -> Json {
+fn as_json(plan: &Plan, unmeasured: &[Option<String>], quick: bool, memory: f64, refusal: Option<&Error>) -> Json {
     let experiment = &plan.experiment;
     let duration = estimate::duration(plan);
     let problems = plan.fields.iter().enumerate().map(|(i, f)| {
@@ -292,7 +291,7 @@ fn as_json(plan: &Plan, unmeasured: &[Option<String>], quick: bool, memory: f64,
         "title": experiment.title,
         "quick": quick,
         "accepted": refusal.is_none(),
-        "refusal": refusal.map(|failure| failure.what.clone()),
+        "refusal": refusal.map(ToString::to_string),
         "problems": problems,
         "points": points,
         "runs": plan.cells.iter().map(|cell| cell.seeds().len()).sum::<usize>(),

@@ -3,13 +3,12 @@
 use std::io::IsTerminal;
 use std::time::Duration;
 
-use fedsa::error::{BadInput, quoted};
+use fedsa::error::{BadInput, Error, quoted};
 use fedsa_data::find::{Places, natural_order};
 use fedsa_data::machine::bytes_text;
-use fedsa_data::public::fetch::{FetchError, Fetcher, Source, Watch};
+use fedsa_data::public::fetch::{Fetcher, Source, Watch};
 use fedsa_data::public::registry::{PublicFile, PublicSet, SETS};
 use fedsa_data::public::verify::{State, state};
-use fedsa_experiment::error::Failure;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::{Value as Json, json};
 
@@ -26,7 +25,7 @@ const PAUSE: Duration = Duration::from_millis(500);
 ///
 /// # Errors
 /// When a name is not known, or a file cannot be got.
-pub fn data(command: &DataCommand) -> Result<u8, Failure> {
+pub fn data(command: &DataCommand) -> Result<u8, Error> {
     match command {
         DataCommand::List { json } => Ok(list(*json)),
         DataCommand::Fetch(args) => fetch(args),
@@ -82,7 +81,7 @@ fn list(json: bool) -> u8 {
     DONE
 }
 
-fn fetch(args: &FetchArgs) -> Result<u8, Failure> {
+fn fetch(args: &FetchArgs) -> Result<u8, Error> {
     let sets = named(&args.names)?;
     let mirror = args.url_base.clone().or_else(|| std::env::var(MIRROR).ok().filter(|url| !url.is_empty()));
     let source = match (&args.from, mirror) {
@@ -93,7 +92,7 @@ fn fetch(args: &FetchArgs) -> Result<u8, Failure> {
     let without = sets.iter().find(|set| source == Source::Canonical && !set.has_source());
     if let Some(set) = without {
         let help = "a folder that has a copy of its files: --from DIR; or a mirror: --url-base URL";
-        return Err(BadInput::new(set.name, "it has no canonical public source", help).into());
+        return Err(BadInput::new(set.name, "it has no canonical public source", help));
     }
     let no_cache = || BadInput::new("HOME", "it is not set, and neither is XDG_CACHE_HOME", "a folder for the cache");
     let cache = Places::cache().ok_or_else(no_cache)?;
@@ -114,10 +113,7 @@ fn fetch(args: &FetchArgs) -> Result<u8, Failure> {
                     let mut shown = Shown::new(file, args.progress, args.quiet);
                     let fetched = fetcher.fetch(set, file, &cache, &mut shown);
                     shown.finish();
-                    fetched.map_err(|e| match e {
-                        FetchError::Source(e) => Failure::from(e),
-                        FetchError::Machine(e) => Failure::from(e),
-                    })?
+                    fetched?
                 }
             };
             done.push(json!({ "name": set.name, "file": file.path, "path": path.display().to_string(), "fetched": got }));
@@ -136,7 +132,7 @@ fn fetch(args: &FetchArgs) -> Result<u8, Failure> {
     Ok(DONE)
 }
 
-fn verify(args: &VerifyArgs) -> Result<u8, Failure> {
+fn verify(args: &VerifyArgs) -> Result<u8, Error> {
     let places = Places::from_env("");
     let wanted = named(&args.names)?;
     let sets: Vec<&PublicSet> = if wanted.is_empty() { SETS.iter().collect() } else { wanted.clone() };

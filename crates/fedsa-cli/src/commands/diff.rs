@@ -2,8 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use fedsa::error::Result;
-use fedsa_experiment::error::Failure;
+use fedsa::error::{Error, Result};
 use fedsa_experiment::finished::{self, FinishedRun};
 use serde_json::{Value as Json, json};
 
@@ -18,7 +17,7 @@ const NUMBERS: &[&str] = &["floor_mean", "final_mean", "residual_mean", "error_f
 ///
 /// # Errors
 /// When one of the folders holds no finished run.
-pub fn diff(args: &DiffArgs) -> Result<u8, Failure> {
+pub fn diff(args: &DiffArgs) -> Result<u8, Error> {
     let (a, b) = (FinishedRun::read(&args.a)?, FinishedRun::read(&args.b)?);
     let settings = finished::differences(&a.settings()?, &b.settings()?);
     let settings: Vec<Json> = settings.into_iter().map(|d| json!({ "key": d.key, "a": d.a, "b": d.b })).collect();

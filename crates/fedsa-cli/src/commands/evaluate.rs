@@ -7,7 +7,7 @@
 use std::path::Path;
 use std::time::Instant;
 
-use fedsa::error::{BadInput, Result, quoted};
+use fedsa::error::{BadInput, Error, Result, quoted};
 use fedsa::kernel::Isa;
 use fedsa::linalg;
 use fedsa::methods::fedhsa::FedHsa;
@@ -27,9 +27,8 @@ use fedsa::problem::uncertainty::{self, Covariance};
 use fedsa::registry::Kind;
 use fedsa_data::find::Places;
 use fedsa_data::{DiskFiles, logs, machine, npz};
-use fedsa_experiment::config::document::{Origin, SetBy};
+use fedsa_experiment::config::document::Origin;
 use fedsa_experiment::config::{self, Document, Experiment, find_kind};
-use fedsa_experiment::error::Failure;
 use fedsa_experiment::folder::VALUE_PICTURES;
 use fedsa_experiment::numbers::{self, number};
 use fedsa_experiment::picture::Picture;
@@ -71,7 +70,7 @@ struct Data {
 ///
 /// # Errors
 /// On bad input; nothing is then written.
-pub fn evaluate(args: &EvaluateArgs, kinds: &Kinds) -> Result<u8, Failure> {
+pub fn evaluate(args: &EvaluateArgs, kinds: &Kinds) -> Result<u8, Error> {
     let began = Instant::now();
     let (experiment, data, built) = prepare(args, kinds)?;
     let started = |plan: &Plan| {
@@ -101,30 +100,30 @@ pub fn evaluate(args: &EvaluateArgs, kinds: &Kinds) -> Result<u8, Failure> {
 ///
 /// # Errors
 /// When an option cannot be used.
-pub fn read(args: &EvaluateArgs, kinds: &Kinds) -> Result<Experiment, Failure> {
+pub fn read(args: &EvaluateArgs, kinds: &Kinds) -> Result<Experiment, Error> {
     let features = named_features(args)?.unwrap_or(FeatureSpec::Identity { bias: false });
     read_with(args, kinds, &Choice::before(args), features, args.logs.len())
 }
 
 /// The features that the options name.
 fn named_features(args: &EvaluateArgs) -> Result<Option<FeatureSpec>> {
-    let parse = |text: &String| text.parse().map_err(|e: BadInput| BadInput { key: "--features".into(), ..e });
+    let parse = |text: &String| text.parse().map_err(|e: BadInput| e.about("--features"));
     args.features.as_ref().map(parse).transpose()
 }
 
 /// The experiment of the options, with these features.
-fn read_with(args: &EvaluateArgs, kinds: &Kinds, choice: &Choice, features: FeatureSpec, agents: usize) -> Result<Experiment, Failure> {
-    let mut document = Document::from_flags(experiment(args, kinds, choice, features, agents)?, origins(args, choice)).with_kinds(kinds);
+fn read_with(args: &EvaluateArgs, kinds: &Kinds, choice: &Choice, features: FeatureSpec, agents: usize) -> Result<Experiment, Error> {
+    let mut document = Document::of_table(experiment(args, kinds, choice, features, agents)?, origins(args, choice)).with_kinds(kinds);
     apply(&Overrides { set: args.set.clone(), ..Overrides::default() }, &mut document)?;
     Experiment::read(document)
 }
 
 /// The experiment of the options, and the logs that they name.
-fn prepare(args: &EvaluateArgs, kinds: &Kinds) -> Result<(Experiment, Data, Option<BuiltProblem>), Failure> {
+fn prepare(args: &EvaluateArgs, kinds: &Kinds) -> Result<(Experiment, Data, Option<BuiltProblem>), Error> {
     // What methods cost is known for clear links only.
     if let Some(set) = args.set.iter().find(|set| args.method == AUTO && set.split('=').next().is_some_and(|key| key.contains("uplink"))) {
         let what = format!("--method auto with --set {}: costs over links that alter or lose messages are not compared", quoted(set));
-        return Err(BadInput::new("--method", what, "--method NAME: lstd, fedhsa or another one that works over the link").into());
+        return Err(BadInput::new("--method", what, "--method NAME: lstd, fedhsa or another one that works over the link"));
     }
     // Options are checked before the logs are read; those of local steps even if no method with local steps may be chosen.
     let unread = read(args, kinds)?;
@@ -138,7 +137,7 @@ fn prepare(args: &EvaluateArgs, kinds: &Kinds) -> Result<(Experiment, Data, Opti
         read_with(args, kinds, &with_steps, FeatureSpec::Identity { bias: false }, args.logs.len())?.settings()?;
     }
     let [point] = &unread.points[..] else {
-        return Err(BadInput::new("--set", "a sweep", "one evaluation; sweeps belong in an experiment file, for fedsa run").into());
+        return Err(BadInput::new("--set", "a sweep", "one evaluation; sweeps belong in an experiment file, for fedsa run"));
     };
     let settings = |experiment: &Experiment| -> Result<Logs> {
         let mut table = experiment.points[0].sections().problem.and_then(|problem| problem.as_table().cloned()).unwrap_or_default();
@@ -156,7 +155,7 @@ fn prepare(args: &EvaluateArgs, kinds: &Kinds) -> Result<(Experiment, Data, Opti
     let value_columns = value_pictures::named_columns(&args.value_columns, map.columns())?;
     if map.sparse().is_some() && !logs.held.is_empty() {
         let what = format!("--holdout with {} features", map.len());
-        return Err(BadInput::new("--holdout", what, format!("at most {SPARSE_ABOVE} tiles, whose projections are computed")).into());
+        return Err(BadInput::new("--holdout", what, format!("at most {SPARSE_ABOVE} tiles, whose projections are computed")));
     }
     if args.method != AUTO || args.sampling != "mean" {
         return Ok((first, Data { logs, settings, map, choice: Choice::before(args), value_columns }, None));
@@ -551,7 +550,7 @@ fn origins(args: &EvaluateArgs, choice: &Choice) -> Vec<Origin> {
     ];
     // Ranges that are not given come from the data.
     let said = flags.into_iter().filter(|(_, flag)| !flag.is_empty());
-    said.map(|(key, flag)| Origin { key: key.into(), from: SetBy::Flag(flag) }).collect()
+    said.map(|(key, flag)| super::option(key, flag)).collect()
 }
 
 /// H; 100 if it is not given.

@@ -2,13 +2,12 @@
 
 use std::collections::HashMap;
 
-use fedsa::error::{BadInput, Result, require};
+use fedsa::error::{BadInput, Error, Result, require};
 use fedsa::kernel::Isa;
 use fedsa::problem::Field;
 use fedsa::problem::arrays::{Array, Arrays};
 use fedsa_data::atomic::{self, Existing};
 use fedsa_data::npz;
-use fedsa_experiment::error::Failure;
 use fedsa_experiment::{Kinds, Plan, memory};
 
 use super::{load, may_write, say, write_out};
@@ -19,13 +18,13 @@ use crate::error::DONE;
 ///
 /// # Errors
 /// On bad input, when the file sweeps over problems, or when the target cannot be written.
-pub fn export(args: &ExportArgs, kinds: &Kinds) -> Result<u8, Failure> {
+pub fn export(args: &ExportArgs, kinds: &Kinds) -> Result<u8, Error> {
     let (experiment, base) = load(&args.file, &args.overrides, false, kinds)?;
     let plan = Plan::new(experiment, &base, Isa::best(), &HashMap::new())?;
     let [only] = &plan.fields[..] else {
         let what = format!("the file has {} problems", plan.fields.len());
         let help = "a file with one problem: leave one value of each sweep, such as --set sweep.0.values=[1], or one [[variant]]";
-        return Err(BadInput::new(args.file.display().to_string(), what, help).into());
+        return Err(BadInput::new(args.file.display().to_string(), what, help));
     };
     let arrays = arrays(&*only.field)?;
     let bytes = npz::to_bytes(&arrays)?;
@@ -37,7 +36,7 @@ pub fn export(args: &ExportArgs, kinds: &Kinds) -> Result<u8, Failure> {
     let input = std::fs::canonicalize(&args.file).ok();
     if input.is_some() && input == std::fs::canonicalize(&args.npz).ok() {
         let what = format!("{} is the file that is exported", args.npz.display());
-        return Err(BadInput::new("--npz", what, "another path").into());
+        return Err(BadInput::new("--npz", what, "another path"));
     }
     let existing = if args.overwrite { Existing::Replace } else { Existing::Keep };
     atomic::write(&args.npz, &bytes, atomic::folder_of(&args.npz), existing).map_err(|e| atomic::unwritable(&args.npz, &e))?;

@@ -6,7 +6,7 @@
 use std::path::Path;
 use std::time::Instant;
 
-use fedsa::error::{BadInput, Result, quoted};
+use fedsa::error::{BadInput, Code, Error, Result, quoted};
 use fedsa::kernel::Isa;
 use fedsa::linalg;
 use fedsa::methods::Needs;
@@ -20,9 +20,8 @@ use fedsa::problem::regression::{LeastSquares, Logistic};
 use fedsa_data::find::Places;
 use fedsa_data::linear_model::{Class, LinearModel, Predicts};
 use fedsa_data::{DiskFiles, npz};
-use fedsa_experiment::config::document::{Origin, SetBy};
+use fedsa_experiment::config::document::Origin;
 use fedsa_experiment::config::{self, Document, Experiment, read_kind};
-use fedsa_experiment::error::Failure;
 use fedsa_experiment::numbers::{self, number};
 use fedsa_experiment::plan::BuiltProblem;
 use fedsa_experiment::results::paid;
@@ -34,6 +33,7 @@ use super::evaluate::{kind_of, takes};
 use super::run::{Extra, Task};
 use super::{apply, count, say, table, text};
 use crate::args::{FitArgs, Overrides};
+use crate::hints;
 
 /// The method that is run by default.
 const METHOD: &str = "fib-shed";
@@ -57,49 +57,52 @@ pub fn methods(kinds: &Kinds) -> String {
     format!("The method, {METHOD} by default: {}", all.join(", "))
 }
 
-/// What messages about an experiment file say, and the options of this command that stand for it.
-const OPTIONS: [(&str, &str); 10] = [
-    ("step_size = .. in this table", "--step-size ETA, such as 0.1: below 2 / L, with the largest eigenvalue L of the agents' Hessians"),
-    ("the setting `target`", "--target COLUMN"),
-    ("positive = the label of a class", "--positive CLASS, with the label of a class"),
+/// The settings that messages of the library name, and the options of this command that stand for them.
+const OPTIONS: [(&str, &str); 8] = [
+    ("target", "--target COLUMN"),
+    ("positive", "--positive CLASS"),
     ("kind = \"logistic\"", "--model logistic"),
     ("kind = \"least-squares\"", "--model least-squares"),
     ("standardise = true", "--standardise"),
-    ("a linear problem,", "--model least-squares,"),
-    ("is listed in `drop`", "is named by --drop"),
-    ("or no holdout", "or no --holdout"),
-    ("or no agents: it follows", "or no --agents: it follows"),
+    ("drop", "--drop"),
+    ("holdout", "--holdout"),
+    ("agents", "--agents"),
 ];
 
-/// The failure with options instead of keys of experiment files in its help.
-fn in_options(mut failure: Failure) -> Failure {
-    failure.help = OPTIONS.iter().fold(failure.help, |help, (key, option)| help.replace(key, option));
-    if let Some(key) = failure.help.strip_suffix(" = .. in this table") {
-        failure.help = format!("--set method.NAME.{key}=VALUE, with the name of the method");
+/// The error with options in place of keys of experiment files in its help.
+fn in_options(e: Error) -> Error {
+    if e.code() == Code::MissingKey {
+        return match e.key.rsplit('.').next().unwrap_or_default() {
+            "step_size" => e.helped("--step-size ETA, such as 0.1: below 2 / L, with the largest eigenvalue L of the agents' Hessians"),
+            key => {
+                let help = format!("--set method.NAME.{key}=VALUE, with the name of the method");
+                e.helped(help)
+            }
+        };
     }
-    failure
+    hints::with(e, &OPTIONS)
 }
 
 /// Runs the command.
 ///
 /// # Errors
 /// On bad input; nothing is then written.
-pub fn fit(args: &FitArgs, kinds: &Kinds) -> Result<u8, Failure> {
+pub fn fit(args: &FitArgs, kinds: &Kinds) -> Result<u8, Error> {
     fit_files(args, kinds).map_err(in_options)
 }
 
-fn fit_files(args: &FitArgs, kinds: &Kinds) -> Result<u8, Failure> {
+fn fit_files(args: &FitArgs, kinds: &Kinds) -> Result<u8, Error> {
     let began = Instant::now();
     if !MODELS.contains(&args.model.as_str()) {
-        return Err(BadInput::new("--model", format!("`{}`", quoted(&args.model)), MODELS.join(" or ")).into());
+        return Err(BadInput::new("--model", format!("`{}`", quoted(&args.model)), MODELS.join(" or ")));
     }
     if let Some(class) = args.positive.as_ref().filter(|_| args.model != "logistic") {
-        return Err(BadInput::new("--positive", format!("`{}`, and the model has no classes", quoted(class)), "--model logistic").into());
+        return Err(BadInput::new("--positive", format!("`{}`, and the model has no classes", quoted(class)), "--model logistic"));
     }
     let experiment = read(args, kinds)?;
     experiment.settings()?;
     if experiment.points.len() != 1 {
-        return Err(BadInput::new("--set", "a sweep", "one fit; sweeps belong in an experiment file, for fedsa run").into());
+        return Err(BadInput::new("--set", "a sweep", "one fit; sweeps belong in an experiment file, for fedsa run"));
     }
     let files = DiskFiles::new(Places::from_env(""));
     let (prepared, built) = build(&experiment, &files)?;
@@ -139,8 +142,8 @@ fn fit_files(args: &FitArgs, kinds: &Kinds) -> Result<u8, Failure> {
 ///
 /// # Errors
 /// When an option cannot be used.
-pub fn read(args: &FitArgs, kinds: &Kinds) -> Result<Experiment, Failure> {
-    let mut document = Document::from_flags(experiment(args, kinds)?, origins(args)).with_kinds(kinds);
+pub fn read(args: &FitArgs, kinds: &Kinds) -> Result<Experiment, Error> {
+    let mut document = Document::of_table(experiment(args, kinds)?, origins(args)).with_kinds(kinds);
     apply(&Overrides { set: args.set.clone(), ..Overrides::default() }, &mut document)?;
     Experiment::read(document)
 }
@@ -243,7 +246,7 @@ fn method(args: &FitArgs, kinds: &Kinds, kind: &str, is_alone: bool) -> Result<V
 
 /// Whether a method asks agents for gradients, losses or Hessians of all their rows. Those that do have a default for every setting.
 fn needs_all_rows(kinds: &Kinds, kind: &str) -> bool {
-    let settings = kind_of(kinds, kind).and_then(|kind| read_kind(kind, Table::new()));
+    let settings = kind_of(kinds, kind).and_then(|kind| read_kind(kind, &Table::new()));
     settings.is_ok_and(|settings| settings.needs() == Needs::Objective)
 }
 
@@ -313,14 +316,14 @@ fn origins(args: &FitArgs) -> Vec<Origin> {
         flags.push((format!("method[{i}].local_steps"), given("local-steps", args.local_steps.map(|h| h.to_string()))));
     }
     let said = flags.into_iter().filter(|(_, flag)| !flag.is_empty());
-    said.map(|(key, flag)| Origin { key, from: SetBy::Flag(flag) }).collect()
+    said.map(|(key, flag)| super::option(key, flag)).collect()
 }
 
 /// The prepared rows of an experiment, and its problem on those that are fitted. Files are read once.
 ///
 /// # Errors
 /// When a setting or file cannot be used, or the problem does not fit into memory.
-fn build(experiment: &Experiment, files: &DiskFiles) -> Result<(Prepared, BuiltProblem), Failure> {
+fn build(experiment: &Experiment, files: &DiskFiles) -> Result<(Prepared, BuiltProblem), Error> {
     let mut problem = experiment.points[0].sections().problem.and_then(|problem| problem.as_table().cloned()).unwrap_or_default();
     let kind = problem.remove("kind").and_then(|kind| kind.as_str().map(str::to_string)).unwrap_or_default();
     let failure = |e: BadInput| experiment.failure_at(e.inside("problem"), &experiment.points[0]);
@@ -342,7 +345,7 @@ fn build(experiment: &Experiment, files: &DiskFiles) -> Result<(Prepared, BuiltP
     match kind.as_str() {
         "logistic" => build_as!(Logistic),
         "least-squares" => build_as!(LeastSquares),
-        other => Err(BadInput::new("--model", format!("`{}`", quoted(other)), MODELS.join(" or ")).into()),
+        other => Err(BadInput::new("--model", format!("`{}`", quoted(other)), MODELS.join(" or "))),
     }
 }
 

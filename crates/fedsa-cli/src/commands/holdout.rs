@@ -1,6 +1,6 @@
 //! What `fedsa evaluate --holdout` says: whether the federated weights are better than an agent's own.
 
-use fedsa::error::Result;
+use fedsa::error::{Error, Result};
 use fedsa::linalg;
 use fedsa::parallel;
 use fedsa::problem::Field;
@@ -49,7 +49,7 @@ impl Comparison {
             let log = &held[c];
             let system = systems.of(c);
             let own = linalg::solve_or_least(&system.a, &system.b);
-            Ok((log.name.clone(), judge(log, map, rule, &[theta, &own, pooled])?))
+            Ok::<_, Error>((log.name.clone(), judge(log, map, rule, &[theta, &own, pooled])?))
         })?;
         let weighted = rule.ratios && held.iter().any(|log| log.ratio.is_some());
         Ok(Self { agents, has_traces: rule.lambda > 0.0, is_weighted: weighted })

@@ -2,10 +2,9 @@
 
 use std::path::{Path, PathBuf};
 
-use fedsa::error::BadInput;
+use fedsa::error::{BadInput, Error};
 use fedsa::record::Outcome;
 use fedsa_data::find::natural_order;
-use fedsa_experiment::error::Failure;
 use fedsa_experiment::finished::{FinishedRun, RunState, state_of};
 use serde_json::{Value as Json, json};
 
@@ -20,11 +19,11 @@ const DEPTH: usize = 8;
 ///
 /// # Errors
 /// When there is no such folder.
-pub fn list(args: &ListArgs) -> Result<u8, Failure> {
+pub fn list(args: &ListArgs) -> Result<u8, Error> {
     if !args.dir.is_dir() {
         let help = "a folder with runs; out by default";
         let what = if args.dir.exists() { "this is not a folder" } else { "there is no such folder" };
-        return Err(BadInput::new(args.dir.display().to_string(), what, help).into());
+        return Err(BadInput::new(args.dir.display().to_string(), what, help));
     }
     let mut found = Vec::new();
     collect(&args.dir, DEPTH, &mut found);

@@ -1,7 +1,6 @@
 //! `fedsa man`: the manual page of the program, or of a command.
 
-use fedsa::error::{BadInput, quoted};
-use fedsa_experiment::error::Failure;
+use fedsa::error::{BadInput, Error, quoted};
 
 use super::write_out;
 use crate::args::ManArgs;
@@ -11,7 +10,7 @@ use crate::error::DONE;
 ///
 /// # Errors
 /// When there is no such command.
-pub fn man(args: &ManArgs, mut program: clap::Command) -> Result<u8, Failure> {
+pub fn man(args: &ManArgs, mut program: clap::Command) -> Result<u8, Error> {
     program.build();
     let (mut page, mut title) = (program, "fedsa".to_string());
     for name in &args.command {

@@ -27,17 +27,17 @@ use std::io::{ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
-use fedsa::error::{BadInput, is_control, quoted};
-use fedsa_data::MachineFailure;
+use fedsa::error::{BadInput, Error, is_control, quoted};
 use fedsa_data::atomic;
 use fedsa_data::regular;
 use fedsa_experiment::Kinds;
+use fedsa_experiment::config::document::{Caller, Origin, SetBy, Words};
 use fedsa_experiment::config::{Document, Experiment};
-use fedsa_experiment::error::Failure;
 use fedsa_experiment::excerpt::harmless;
 
 use crate::args::Overrides;
-use crate::error::ShownFailure;
+use crate::error::ShownError;
+use crate::hints;
 
 /// The reason why standard output was lost, if it was.
 static LOST: Mutex<Option<String>> = Mutex::new(None);
@@ -76,11 +76,10 @@ pub fn write_out(bytes: &[u8]) {
 }
 
 /// The failure of a command whose standard output was lost, for example to a full disk.
-pub fn lost_output() -> Option<Failure> {
+pub fn lost_output() -> Option<Error> {
     let why = LOST.lock().expect("no panics under the lock").take()?;
     let what = format!("standard output could not be written: {why}");
-    let help = "what was printed is incomplete; files that the command wrote are complete".into();
-    Some(MachineFailure { what, help }.into())
+    Some(Error::machine(what, "what was printed is incomplete; files that the command wrote are complete"))
 }
 
 /// Refuses a target of a single file, named by the option `key`, that must not be replaced, or whose folder does not exist.
@@ -112,10 +111,10 @@ pub fn warn(line: impl Display) {
     let _ = writeln!(std::io::stderr(), "{}", harmless(&line.to_string()));
 }
 
-/// Prints a failure.
-pub fn complain(failure: Failure) {
+/// Prints an error.
+pub fn complain(e: Error) {
     // The message is already escaped; its colour codes must not be.
-    let _ = writeln!(std::io::stderr(), "{:?}", miette::Report::new(ShownFailure::from(failure)));
+    let _ = writeln!(std::io::stderr(), "{:?}", miette::Report::new(ShownError::from(e)));
 }
 
 /// The largest experiment file, in bytes: its tree takes about forty times as much memory. A sweep of
@@ -127,7 +126,7 @@ const LARGEST: u64 = 16_000_000;
 ///
 /// # Errors
 /// When it cannot be read or is not a valid experiment.
-pub fn load(path: &Path, overrides: &Overrides, quick: bool, kinds: &Kinds) -> Result<(Experiment, PathBuf), Failure> {
+pub fn load(path: &Path, overrides: &Overrides, quick: bool, kinds: &Kinds) -> Result<(Experiment, PathBuf), Error> {
     let (name, base) = match path.as_os_str() == STDIN {
         true => ("stdin".to_string(), PathBuf::new()),
         false => (path.display().to_string(), path.parent().map_or_else(PathBuf::new, Path::to_path_buf)),
@@ -145,7 +144,7 @@ pub fn load(path: &Path, overrides: &Overrides, quick: bool, kinds: &Kinds) -> R
     read.map_err(unreadable)?;
     if bytes.len() as u64 > LARGEST {
         let what = format!("more than {} MB", LARGEST / 1_000_000);
-        return Err(BadInput::new(quoted(&name), what, "an experiment file; large arrays belong in an .npz, for kind = \"file\"").into());
+        return Err(BadInput::new(quoted(&name), what, "an experiment file; large arrays belong in an .npz, for kind = \"file\""));
     }
     let text = String::from_utf8(bytes).map_err(|e| {
         let good = e.utf8_error().valid_up_to();
@@ -162,7 +161,7 @@ const STDIN: &str = "-";
 ///
 /// # Errors
 /// When it is not a valid experiment, with or without its quick settings.
-pub fn parse(name: &str, text: &str, overrides: &Overrides, quick: bool, kinds: &Kinds) -> Result<Experiment, Failure> {
+pub fn parse(name: &str, text: &str, overrides: &Overrides, quick: bool, kinds: &Kinds) -> Result<Experiment, Error> {
     let document = Document::parse(name, text)?.with_kinds(kinds);
     let with = |quick: bool| {
         let mut document = document.clone();
@@ -184,23 +183,60 @@ pub fn parse(name: &str, text: &str, overrides: &Overrides, quick: bool, kinds: 
 ///
 /// # Errors
 /// When an option names no table of the file.
-pub fn apply(overrides: &Overrides, document: &mut Document) -> Result<(), Failure> {
+pub fn apply(overrides: &Overrides, document: &mut Document) -> Result<(), Error> {
     for key in &overrides.unset {
-        document.unset_text(key)?;
+        unset(document, key)?;
     }
     for assignment in &overrides.set {
-        document.set_text(assignment)?;
+        set(document, assignment)?;
     }
     for assignment in &overrides.sweep {
-        document.add_sweep(assignment)?;
+        sweep(document, assignment)?;
     }
     for (name, value) in [("seeds", overrides.seeds), ("rounds", overrides.rounds)] {
         if let Some(n) = value {
             document.check_before_replacing(name)?;
-            document.set_flag(&format!("run.{name}={n}"), format!("--{name} {n}"))?;
+            let option = format!("--{name}");
+            let by = Caller::new(format!("{option} {n}"), WORDS);
+            document.set(&format!("run.{name}={n}"), by).map_err(|e| hints::of_option(&option, e))?;
         }
     }
     Ok(())
+}
+
+/// The options that set and remove keys of an experiment file.
+const WORDS: Words = Words { set: "--set ", remove: "--unset " };
+
+/// Applies `--set`.
+///
+/// # Errors
+/// As [`Document::set`].
+pub fn set(document: &mut Document, assignment: &str) -> Result<(), Error> {
+    let by = Caller::new(format!("--set {}", quoted(assignment)), WORDS);
+    document.set(assignment, by).map_err(|e| hints::of_option("--set", e))
+}
+
+/// Applies `--unset`.
+///
+/// # Errors
+/// As [`Document::unset`].
+pub fn unset(document: &mut Document, key: &str) -> Result<(), Error> {
+    let by = Caller::new(format!("--unset {}", quoted(key)), WORDS);
+    document.unset(key, by).map_err(|e| hints::of_option("--unset", e))
+}
+
+/// Applies `--sweep`.
+///
+/// # Errors
+/// As [`Document::add_sweep`].
+pub fn sweep(document: &mut Document, assignment: &str) -> Result<(), Error> {
+    let by = Caller::new(format!("--sweep {}", quoted(assignment)), WORDS);
+    document.add_sweep(assignment, by).map_err(|e| hints::of_option("--sweep", e))
+}
+
+/// The option that has set a key of an experiment that a command makes of its options.
+fn option(key: impl Into<String>, flag: impl Into<String>) -> Origin {
+    Origin { key: key.into(), from: SetBy::Caller(Caller::new(flag, Words { set: "--set ", remove: "" })) }
 }
 
 /// A table of an experiment file that a command makes from its options.

@@ -3,11 +3,10 @@
 use std::collections::HashMap;
 use std::path::Path;
 
-use fedsa::error::{BadInput, quoted};
+use fedsa::error::{BadInput, Error, quoted};
 use fedsa::kernel::Isa;
 use fedsa_data::find::Places;
 use fedsa_experiment::config::{Document, Experiment};
-use fedsa_experiment::error::Failure;
 use fedsa_experiment::execute::read_framed;
 use fedsa_experiment::finished::FinishedRun;
 use fedsa_experiment::folder;
@@ -21,13 +20,13 @@ use crate::error::DONE;
 ///
 /// # Errors
 /// When the folder holds no finished run, or an option sets something other than the figure.
-pub fn plot(args: &PlotArgs, kinds: &Kinds) -> Result<u8, Failure> {
+pub fn plot(args: &PlotArgs, kinds: &Kinds) -> Result<u8, Error> {
     let run = FinishedRun::read(&args.dir)?;
     for assignment in &args.set {
         let key = assignment.split('=').next().unwrap_or_default().trim();
         if !key.starts_with("figure.") && key != "title" {
             let help = "a key of the figure, such as figure.x=bits_up, or title; for other settings, fedsa run";
-            return Err(BadInput::new("--set", format!("`{}` is not about the figure", quoted(key)), help).into());
+            return Err(BadInput::new("--set", format!("`{}` is not about the figure", quoted(key)), help));
         }
     }
     let config = args.dir.join("config.toml");

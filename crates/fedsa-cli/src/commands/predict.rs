@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use fedsa::error::{BadInput, Result, quoted};
+use fedsa::error::{BadInput, Error, Result, quoted};
 use fedsa::parallel;
 use fedsa::problem::Files as _;
 use fedsa::problem::dataset::{Dataset, Labels, Wanted};
@@ -13,7 +13,6 @@ use fedsa_data::linear_model::{Class, LinearModel, Predicts};
 use fedsa_data::table::{Cells, Table, Text};
 use fedsa_data::weights::{self, Fitted, Weights};
 use fedsa_data::{datasets, table};
-use fedsa_experiment::error::Failure;
 use fedsa_experiment::numbers;
 
 use super::{count, may_write, say, warn, write_out};
@@ -41,7 +40,7 @@ struct Predicted {
 ///
 /// # Errors
 /// On bad input, when the file may not be replaced, or when it cannot be written.
-pub fn predict(args: &PredictArgs) -> Result<u8, Failure> {
+pub fn predict(args: &PredictArgs) -> Result<u8, Error> {
     let to_file = args.out.as_os_str() != "-";
     let format = format(args)?;
     if to_file {
@@ -55,11 +54,10 @@ pub fn predict(args: &PredictArgs) -> Result<u8, Failure> {
             quoted(args.weights.to_string_lossy()),
             what,
             "a folder that fedsa fit or fedsa evaluate wrote, or its weights.json",
-        )
-        .into());
+        ));
     }
     if args.column.as_deref() == Some("") {
-        return Err(BadInput::new("--column", "no name", "a name for the column").into());
+        return Err(BadInput::new("--column", "no name", "a name for the column"));
     }
     let args = &PredictArgs { weights: if inside.is_file() { inside } else { args.weights.clone() }, ..args.clone() };
     let Predicted { columns, rows, files, added } = match weights::read(&args.weights)? {

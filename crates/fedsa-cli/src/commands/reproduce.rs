@@ -3,18 +3,18 @@
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use fedsa::error::{BadInput, quoted};
+use fedsa::error::{BadInput, Error, quoted};
 use fedsa_data::find::Places;
 use fedsa_experiment::Kinds;
 use fedsa_experiment::bundled::{ALL, Bundled};
 use fedsa_experiment::config::{Document, Experiment, nearest};
-use fedsa_experiment::error::Failure;
 use fedsa_experiment::folder::{self, Holds};
 
 use super::run::{Ended, Extra, Task};
 use super::{complain, count, duration, say};
 use crate::args::{Common, ReproduceArgs};
 use crate::error::{DONE, INTERRUPTED, status_of};
+use crate::hints::in_options;
 
 /// The extensions of files that problems read.
 const DATA: &[&str] = &["parquet", "csv", "npz"];
@@ -23,7 +23,7 @@ const DATA: &[&str] = &["parquet", "csv", "npz"];
 ///
 /// # Errors
 /// On bad input: an unknown id, a missing data set.
-pub fn reproduce(args: &ReproduceArgs) -> Result<u8, Failure> {
+pub fn reproduce(args: &ReproduceArgs) -> Result<u8, Error> {
     if args.list {
         return list();
     }
@@ -40,7 +40,7 @@ pub fn reproduce(args: &ReproduceArgs) -> Result<u8, Failure> {
 }
 
 /// Lists all experiments: id, time, title, and the required data sets, with whether they are available.
-fn list() -> Result<u8, Failure> {
+fn list() -> Result<u8, Error> {
     let places = Places::from_env("");
     for bundled in ALL {
         let experiment = Experiment::read(Document::parse(&file_name(bundled), bundled.text)?)?;
@@ -66,7 +66,7 @@ fn data(experiment: &Experiment) -> Vec<String> {
 }
 
 /// Runs several experiments. Experiments whose data is missing are skipped.
-fn several(chosen: &[&Bundled], args: &ReproduceArgs) -> Result<u8, Failure> {
+fn several(chosen: &[&Bundled], args: &ReproduceArgs) -> Result<u8, Error> {
     let parent = args.out.clone().unwrap_or_else(|| PathBuf::from("out"));
     let (mut experiments, mut skipped) = (Vec::new(), Vec::new());
     for bundled in chosen {
@@ -79,7 +79,7 @@ fn several(chosen: &[&Bundled], args: &ReproduceArgs) -> Result<u8, Failure> {
     let skips = |(id, e): &(&str, BadInput)| format!("{id}: skipped, its data is missing: {e}");
     if experiments.is_empty() {
         let what = skipped.iter().map(skips).collect::<Vec<_>>().join("; ");
-        return Err(BadInput::new("", what, skipped.first().map_or(String::new(), |(_, e)| e.help.clone())).into());
+        return Err(BadInput::new("", what, skipped.first().map_or(String::new(), |(_, e)| e.help.clone())));
     }
     let say = |line: String| {
         if !args.common.quiet {
@@ -104,9 +104,10 @@ fn several(chosen: &[&Bundled], args: &ReproduceArgs) -> Result<u8, Failure> {
                 }
             }
             // The other experiments still run.
-            Err(failure) => {
-                let status = status_of(&failure);
-                complain(failure.about(bundled.id));
+            Err(e) => {
+                let (e, status) = (in_options(e.clone()), status_of(&e));
+                let what = format!("{}: {e}", bundled.id);
+                complain(e.about("").saying(what));
                 not_as_expected.push((bundled.id, status));
             }
         }
@@ -125,7 +126,7 @@ fn several(chosen: &[&Bundled], args: &ReproduceArgs) -> Result<u8, Failure> {
     Ok(not_as_expected.iter().map(|(_, status)| *status).max().unwrap_or(DONE))
 }
 
-fn experiment(bundled: &Bundled, args: &ReproduceArgs) -> Result<Experiment, Failure> {
+fn experiment(bundled: &Bundled, args: &ReproduceArgs) -> Result<Experiment, Error> {
     super::parse(&file_name(bundled), bundled.text, &args.overrides, args.quick, &Kinds::default())
 }
 
@@ -136,7 +137,7 @@ fn missing_data(experiment: &Experiment) -> Option<BadInput> {
 }
 
 /// Runs one experiment.
-fn one(experiment: Experiment, args: &ReproduceArgs, out: &Path, common: &Common) -> Result<Ended, Failure> {
+fn one(experiment: Experiment, args: &ReproduceArgs, out: &Path, common: &Common) -> Result<Ended, Error> {
     let job = Task {
         experiment,
         base: Path::new(""),
@@ -156,12 +157,12 @@ fn file_name(bundled: &Bundled) -> String {
     format!("experiments/{}.toml", bundled.id)
 }
 
-fn choose(id: &str) -> Result<Vec<&'static Bundled>, Failure> {
+fn choose(id: &str) -> Result<Vec<&'static Bundled>, Error> {
     let chosen: Vec<&Bundled> = ALL.iter().filter(|b| id == "all" || b.id == id || b.id.starts_with(&format!("{id}/"))).collect();
     if !chosen.is_empty() {
         return Ok(chosen);
     }
     let near = nearest(id, ALL.iter().map(|b| b.id)).map_or(String::new(), |n| format!("; did you mean `{n}`?"));
     let help = format!("all, or one of {}", ALL.iter().map(|b| b.id).collect::<Vec<_>>().join(", "));
-    Err(BadInput::new("", format!("there is no bundled experiment `{}`{near}", quoted(id)), help).into())
+    Err(BadInput::new("", format!("there is no bundled experiment `{}`{near}", quoted(id)), help))
 }

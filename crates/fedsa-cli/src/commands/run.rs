@@ -4,15 +4,13 @@ use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use fedsa::error::BadInput;
+use fedsa::error::{BadInput, Error};
 use fedsa::kernel::Isa;
-use fedsa_data::MachineFailure;
 use fedsa_data::atomic;
 use fedsa_data::find::Places;
 use fedsa_data::regular;
 use fedsa_experiment::checks::{self, Verdict};
 use fedsa_experiment::config::{Experiment, RunSpec};
-use fedsa_experiment::error::Failure;
 use fedsa_experiment::execute::{Earlier, Interrupted, read_framed, write_framed};
 use fedsa_experiment::finished;
 use fedsa_experiment::folder::{self, Found, Holds, RunFolder};
@@ -33,7 +31,7 @@ use crate::error::{DONE, INTERRUPTED, NOT_AS_EXPECTED};
 ///
 /// # Errors
 /// On bad input (nothing is written), and when the machine fails.
-pub fn run(args: &RunArgs, kinds: &Kinds) -> Result<u8, Failure> {
+pub fn run(args: &RunArgs, kinds: &Kinds) -> Result<u8, Error> {
     let began = Instant::now();
     let (experiment, base) = load(&args.file, &args.overrides, args.quick, kinds)?;
     let out = args.out.clone().unwrap_or_else(|| Path::new("out").join(&experiment.id));
@@ -111,7 +109,7 @@ impl Task<'_> {
     ///
     /// # Errors
     /// On bad input (nothing is written), and when the machine fails.
-    pub fn run(self, extra: &Extra<'_>) -> Result<Ended, Failure> {
+    pub fn run(self, extra: &Extra<'_>) -> Result<Ended, Error> {
         let Task { experiment, base, out, common, quick, json, started, built, began } = self;
         experiment.settings()?;
         let config = resolve::file(&experiment, &Places::from_env(base))?;
@@ -121,7 +119,7 @@ impl Task<'_> {
             (true, _) => may_resume(&found, out, &config)?,
             (false, Holds::Nothing) => {}
             (false, _) if common.overwrite => {}
-            (false, holds) => return Err(is_taken(out, holds, found.foreign.as_deref()).into()),
+            (false, holds) => return Err(is_taken(out, holds, found.foreign.as_deref())),
         }
         let is_same = found.own(CONFIG).is_some_and(|ran| ran == config.as_bytes());
         if common.resume && found.holds == Holds::Finished && is_same {
@@ -181,7 +179,7 @@ impl Task<'_> {
         };
         // Results must not be lost because they cannot be printed.
         drop(comparing);
-        let files = files().map_err(|e| could_not_finish(MachineFailure { what: e.to_string(), help: e.help }, out))?;
+        let files = files().map_err(|e| could_not_finish(e, out))?;
         log::info!("writing {}", out.display());
         // Those of an earlier run that is continued may have had more to show.
         let is_missing = |name: &&String| !files.iter().any(|(written, _)| written == *name);
@@ -199,7 +197,7 @@ impl Task<'_> {
 }
 
 /// Writes the first files of a run: its settings, and `theta*` of its problems.
-fn begin(folder: &RunFolder, config: &str, plan: &Plan) -> Result<(), Failure> {
+fn begin(folder: &RunFolder, config: &str, plan: &Plan) -> Result<(), Error> {
     // An old summary does not belong to the new settings.
     folder.remove("summary.json");
     write_roots(folder, plan)?;
@@ -208,7 +206,7 @@ fn begin(folder: &RunFolder, config: &str, plan: &Plan) -> Result<(), Failure> {
 }
 
 /// Executes the plan and shows its progress.
-fn work<'p>(plan: &'p Plan, folder: &RunFolder, earlier: &Earlier, common: &Common) -> Result<(Executed, Watcher<'p>), Failure> {
+fn work<'p>(plan: &'p Plan, folder: &RunFolder, earlier: &Earlier, common: &Common) -> Result<(Executed, Watcher<'p>), Error> {
     let lines = TraceLines::begin(folder, plan).map_err(|e| warn(format!("warning: {e}; the run goes on without this file"))).ok();
     let watcher = Watcher::new(plan, common.progress, common.quiet, lines);
     let every = Duration::from_secs_f64(common.checkpoint_every);
@@ -219,9 +217,9 @@ fn work<'p>(plan: &'p Plan, folder: &RunFolder, earlier: &Earlier, common: &Comm
 }
 
 /// The failure of a run whose results could not be written, with what is left of it.
-fn could_not_finish(e: MachineFailure, out: &Path) -> Failure {
+fn could_not_finish(e: Error, out: &Path) -> Error {
     let help = format!("{}: all runs had ended; --resume continues from the checkpoints in {}", e.help, out.display());
-    MachineFailure { help, ..e }.into()
+    Error::machine(e.to_string(), help)
 }
 
 /// Prints what an interrupted run leaves, and how to continue.
@@ -331,7 +329,7 @@ fn ended_of_summary(out: &Path) -> Ended {
 }
 
 /// `theta*` of every problem. Another machine could compute it with other last bits.
-fn write_roots(folder: &RunFolder, plan: &Plan) -> Result<(), MachineFailure> {
+fn write_roots(folder: &RunFolder, plan: &Plan) -> Result<(), Error> {
     let roots: HashMap<&str, &[f64]> = plan.fields.iter().filter_map(|f| Some((f.fingerprint.as_str(), f.field.root()?))).collect();
     write_framed(folder, ROOTS, &roots)
 }

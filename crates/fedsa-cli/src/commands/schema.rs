@@ -1,6 +1,6 @@
 //! `fedsa schema`: the JSON schema of experiment files, for editors.
 
-use fedsa_experiment::error::Failure;
+use fedsa::error::Error;
 use fedsa_experiment::{Kinds, file_schema};
 
 use super::say_json;
@@ -10,7 +10,7 @@ use crate::error::DONE;
 ///
 /// # Errors
 /// None.
-pub fn schema(kinds: &Kinds) -> Result<u8, Failure> {
+pub fn schema(kinds: &Kinds) -> Result<u8, Error> {
     say_json(&file_schema::of_files(kinds));
     Ok(DONE)
 }

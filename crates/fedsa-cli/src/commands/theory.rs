@@ -3,9 +3,8 @@
 
 use std::collections::HashMap;
 
-use fedsa::error::BadInput;
+use fedsa::error::{BadInput, Error};
 use fedsa::kernel::Isa;
-use fedsa_experiment::error::Failure;
 use fedsa_experiment::theory::{Detail, Settings, Theory};
 use fedsa_experiment::{Kinds, Plan, Predictor};
 
@@ -29,7 +28,7 @@ use crate::error::DONE;
 ///
 /// # Errors
 /// On bad input.
-pub fn theory(args: &TheoryArgs, kinds: &Kinds) -> Result<u8, Failure> {
+pub fn theory(args: &TheoryArgs, kinds: &Kinds) -> Result<u8, Error> {
     let (experiment, base) = load(&args.file, &args.overrides, false, kinds)?;
     let shown = Predicting::begin(&experiment.id);
     shown.about("problems");
@@ -59,9 +58,9 @@ pub fn theory(args: &TheoryArgs, kinds: &Kinds) -> Result<u8, Failure> {
 }
 
 /// What is refused, named by the option at fault or shown in the file.
-fn refused(plan: &Plan, e: BadInput) -> Failure {
+fn refused(plan: &Plan, e: BadInput) -> Error {
     match e.key.as_str() {
-        "target_mse" => BadInput { key: "--target-mse".into(), ..e }.into(),
+        "target_mse" => e.about("--target-mse"),
         _ => plan.experiment.document.failure(e),
     }
 }

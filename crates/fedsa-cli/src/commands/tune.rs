@@ -2,10 +2,9 @@
 
 use std::path::Path;
 
-use fedsa::error::BadInput;
+use fedsa::error::{BadInput, Error};
 use fedsa::kernel::Isa;
 use fedsa_experiment::Kinds;
-use fedsa_experiment::error::Failure;
 use fedsa_experiment::execute::{read_framed, write_framed};
 use fedsa_experiment::folder::{self, Holds, RunFolder};
 use fedsa_experiment::tune::{self, Began, Memo, Searched, TuneControl, TuneOptions, Tuned, Tuning};
@@ -15,6 +14,7 @@ use super::signals::{self, Phase};
 use super::{load, say, say_json, warn};
 use crate::args::{MinimiseArg, TuneArgs};
 use crate::error::{DONE, INTERRUPTED};
+use crate::hints;
 
 /// The file with the pilots that were run.
 const STATE: &str = "tune.ckpt";
@@ -23,12 +23,39 @@ const STATE: &str = "tune.ckpt";
 ///
 /// # Errors
 /// On bad input, and where nothing reaches the target (nothing is then written); and when the machine fails.
-pub fn tune(args: &TuneArgs, kinds: &Kinds) -> Result<u8, Failure> {
+pub fn tune(args: &TuneArgs, kinds: &Kinds) -> Result<u8, Error> {
+    tune_file(args, kinds).map_err(in_options)
+}
+
+/// The settings of a tuning, and the options that stand for them.
+const OPTIONS: [(&str, &str); 9] = [
+    ("target", "--target-mse"),
+    ("minimise", "--minimise"),
+    ("methods", "--methods"),
+    ("codecs", "--codecs"),
+    ("local_steps", "--local-steps"),
+    ("most_local_steps", "--max-local-steps"),
+    ("most_rounds", "--max-rounds"),
+    ("like", "--like"),
+    ("budget", "--budget"),
+];
+
+/// The error with options in place of settings of the tuning.
+fn in_options(e: Error) -> Error {
+    let e = hints::with(e, &OPTIONS);
+    // Keys of the file have a place there.
+    match OPTIONS.iter().find(|(setting, _)| *setting == e.key && e.place().is_none()) {
+        Some((_, option)) => e.about(*option),
+        None => e,
+    }
+}
+
+fn tune_file(args: &TuneArgs, kinds: &Kinds) -> Result<u8, Error> {
     let options = options(args)?;
     for (name, given, instead) in [("--rounds", args.overrides.rounds, "--max-rounds"), ("--seeds", args.overrides.seeds, "--budget")] {
         if let Some(given) = given {
             let what = format!("{given} has no effect: rounds and seeds of the answer are what is looked for");
-            return Err(BadInput::new(name, what, format!("{instead}, or nothing")).into());
+            return Err(BadInput::new(name, what, format!("{instead}, or nothing")));
         }
     }
     let (experiment, base) = load(&args.file, &args.overrides, false, kinds)?;
@@ -38,14 +65,14 @@ pub fn tune(args: &TuneArgs, kinds: &Kinds) -> Result<u8, Failure> {
     match (found.holds, args.resume, args.overwrite) {
         (Holds::Nothing, true, _) | (Holds::Foreign, true, _) => {
             let what = format!("{} holds no interrupted tuning", out.display());
-            return Err(BadInput::new("--resume", what, "the folder of an interrupted tuning, or no --resume to begin one").into());
+            return Err(BadInput::new("--resume", what, "the folder of an interrupted tuning, or no --resume to begin one"));
         }
         (Holds::Nothing, ..) | (_, true, _) | (_, _, true) => {}
         (holds, ..) => {
             let holds = if found.own(tune::FILE).is_some() { "a finished tuning".into() } else { holds.to_string() };
             let what = format!("{} holds {holds}", out.display());
             let help = "another folder, --resume to go on with an interrupted tuning, or --overwrite to replace it";
-            return Err(BadInput::new("--out", what, help).into());
+            return Err(BadInput::new("--out", what, help));
         }
     }
     let names = tune::names();
@@ -56,19 +83,19 @@ pub fn tune(args: &TuneArgs, kinds: &Kinds) -> Result<u8, Failure> {
         let is_tuning = found.own(tune::FILE).is_some();
         let what = if is_tuning { "a finished tuning: nothing is left to do" } else { "a run, not a tuning" };
         let what = format!("{} holds {what}", out.display());
-        return Err(BadInput::new("--resume", what, "the folder of an interrupted tuning, or --overwrite to tune again").into());
+        return Err(BadInput::new("--resume", what, "the folder of an interrupted tuning, or --overwrite to tune again"));
     }
     log::info!("building the problem");
     let mut tuning = Tuning::new(&experiment, &base, Isa::best(), &options)?;
     if memo.as_ref().is_some_and(|memo| !memo.is_of(&tuning)) {
         let what = format!("{} holds a tuning of another file or with other options", out.display());
-        return Err(BadInput::new("--resume", what, "the same file and options as for that tuning").into());
+        return Err(BadInput::new("--resume", what, "the same file and options as for that tuning"));
     }
     if let Some(memo) = memo.as_ref().filter(|memo| !args.quiet && !memo.is_empty()) {
         warn(format!("{} pilot runs are known from before", memo.len()));
     }
     let mut place = Place { found: Some(found), folder: None, keep: args.resume };
-    let mut keep = |memo: &Memo| -> Result<(), Failure> { Ok(write_framed(place.folder()?, STATE, memo)?) };
+    let mut keep = |memo: &Memo| -> Result<(), Error> { write_framed(place.folder()?, STATE, memo) };
     let shown = Tunings::begin(&experiment.id, options.budget, args.progress, args.quiet);
     let mut began = |began: &Began| {
         log::info!("{}", began.what);
@@ -112,11 +139,11 @@ struct Place {
 }
 
 impl Place {
-    fn folder(&mut self) -> Result<&RunFolder, Failure> {
+    fn folder(&mut self) -> Result<&RunFolder, Error> {
         if let Some(found) = self.found.take() {
             self.folder = Some(found.claim(self.keep)?);
         }
-        self.folder.as_ref().ok_or_else(|| BadInput::new("--out", "the folder could not be taken", "another folder").into())
+        self.folder.as_ref().ok_or_else(|| BadInput::new("--out", "the folder could not be taken", "another folder"))
     }
 
     /// Removes a folder that was made for this tuning.
@@ -131,7 +158,7 @@ fn report(args: &TuneArgs, tuning: &Tuning, tuned: &Tuned, out: &Path) {
     if args.json {
         say_json(&tuning.summary(tuned));
     } else if !args.quiet {
-        tuning.report(tuned).into_iter().for_each(say);
+        tuning.report(tuned).iter().for_each(|line| say(hints::text_with(line, &OPTIONS)));
         say(format!("fedsa run {} runs it", out.join(tune::FILE).display()));
     }
 }

@@ -100,7 +100,7 @@ impl Header {
         let mut start = [0; 4];
         input.read_exact(&mut start).map_err(|e| broken("its header", &e))?;
         let (Some(dimensions), Some(kind)) = (dimensions(&start), Kind::of(start[2])) else {
-            return Err(BadInput::new("", format!("its magic number {} is that of no IDX file", hexadecimal(start)), ACCEPTED));
+            return Err(BadInput::data("", format!("its magic number {} is that of no IDX file", hexadecimal(start)), ACCEPTED));
         };
         let mut sizes = Vec::new();
         for _ in 0..dimensions {
@@ -136,7 +136,7 @@ impl Header {
         let all = all.and_then(|bytes| bytes.checked_add(u128::from(self.length())));
         let all = all.map_or_else(|| "more than 2^128".into(), |bytes| bytes.to_string());
         let what = format!("its header claims {sizes} numbers of {of}: with the header {all} bytes are expected, and there are {there}");
-        BadInput::new("", what, "a complete IDX file: get it again")
+        BadInput::data("", what, "a complete IDX file: get it again")
     }
 }
 
@@ -188,7 +188,11 @@ pub(super) fn read(store: &Store, wanted: &Wanted, beside: Beside<'_>, room: &mu
     let (n, mut d) = (header.n, header.d);
     if header.dimensions() == 1 {
         let what = format!("its magic number {} is that of one number for each of {n} rows: labels, not data", hexadecimal(header.magic));
-        return Err(BadInput::new("", what, "the file with the images, such as train-images-idx3-ubyte, whose magic number is 0x00000803"));
+        return Err(BadInput::data(
+            "",
+            what,
+            "the file with the images, such as train-images-idx3-ubyte, whose magic number is 0x00000803",
+        ));
     }
     if values.is_empty() {
         return Err(if n == 0 { no_rows() } else { no_features() });
@@ -196,7 +200,7 @@ pub(super) fn read(store: &Store, wanted: &Wanted, beside: Beside<'_>, room: &mu
     let width = d;
     let column = |name: &String| match name.parse::<usize>() {
         Ok(i) if (1..=width).contains(&i) => Ok(i - 1),
-        _ => Err(BadInput::new("", format!("there is no column `{}`", quoted(name)), format!("a column from 1 to {width}"))),
+        _ => Err(BadInput::data("", format!("there is no column `{}`", quoted(name)), format!("a column from 1 to {width}"))),
     };
     let mut left_out = wanted.drop.iter().map(column).collect::<Result<Vec<_>>>()?;
     left_out.sort_unstable();
@@ -212,23 +216,23 @@ pub(super) fn read(store: &Store, wanted: &Wanted, beside: Beside<'_>, room: &mu
     let mut labels = |what: &str| match beside(what)? {
         None => Ok(None),
         Some((name, file)) => {
-            let inside = |e: BadInput| BadInput::new("", format!("{}: {}", shown(&name), e.what), e.help);
+            let inside = |e: BadInput| e.about("").prefixed(shown(&name).to_string());
             let (header, labels) = numbers(&file, room).map_err(inside)?;
             if header.dimensions() != 1 {
                 let (magic, dimensions) = (hexadecimal(header.magic), header.dimensions());
                 let what = format!("{}: its magic number {magic} is that of an array of {dimensions} dimensions", shown(&name));
-                return Err(BadInput::new("", what, "0x00000801: unsigned bytes in 1 dimension, one for each row"));
+                return Err(BadInput::data("", what, "0x00000801: unsigned bytes in 1 dimension, one for each row"));
             }
             if labels.len() != n {
                 let what = format!("{}: {} numbers for {n} rows", shown(&name), labels.len());
-                return Err(BadInput::new("", what, "one number for each row"));
+                return Err(BadInput::data("", what, "one number for each row"));
             }
             Ok(Some(Labels::Numbers(labels)))
         }
     };
     let missing = |what: &str| {
         let what = format!("there is no file `{}` beside it", quoted(what));
-        BadInput::new("", what, "beside X-images-idx3-ubyte a file X-labels-idx1-ubyte, packed with gzip or not; or with another word")
+        BadInput::data("", what, "beside X-images-idx3-ubyte a file X-labels-idx1-ubyte, packed with gzip or not; or with another word")
     };
     let target = wanted.target.as_deref().filter(|name| !["label", "target"].contains(name)).unwrap_or("labels");
     let targets = labels(target)?;
@@ -254,7 +258,7 @@ pub(super) fn beside(path: &Path, what: &str) -> Result<Option<(String, Store)>>
     for file in [format!("{before}{what}{one}.gz"), format!("{before}{what}{one}")] {
         let path = path.with_file_name(file);
         if path.symlink_metadata().is_ok() {
-            return Ok(Some((name_of(&path), disk(&path).map_err(|e| about(&path, BadInput { key: String::new(), ..e }))?)));
+            return Ok(Some((name_of(&path), disk(&path).map_err(|e| about(&path, e.about("")))?)));
         }
     }
     Ok(None)

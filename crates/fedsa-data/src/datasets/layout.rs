@@ -29,7 +29,7 @@ impl Layout {
     pub(super) fn new(names: &[String], wanted: &Wanted, expected: Option<&[String]>) -> Result<Self> {
         let mut seen = HashSet::new();
         if let Some(twice) = names.iter().find(|name| !seen.insert(*name)) {
-            return Err(BadInput::new("", format!("two columns are called `{}`", quoted(twice)), "columns with different names"));
+            return Err(BadInput::data("", format!("two columns are called `{}`", quoted(twice)), "columns with different names"));
         }
         let find = |name: &str| names.iter().position(|other| other == name);
         let group = wanted.group.as_deref().map(|name| find(name).ok_or_else(|| no_column(name, names))).transpose()?;
@@ -39,18 +39,18 @@ impl Layout {
         }
         if let Some(name) = wanted.drop.iter().find(|name| [target, group].contains(&find(name)) && find(name).is_some()) {
             let what = format!("the column `{}` is dropped, but it is the target or the group", quoted(name));
-            return Err(BadInput::new("", what, "columns that are nothing else"));
+            return Err(BadInput::data("", what, "columns that are nothing else"));
         }
         let is_feature = |i: &usize| Some(*i) != target && Some(*i) != group && !wanted.drop.contains(&names[*i]);
         let mut features: Vec<usize> = (0..names.len()).filter(is_feature).collect();
         if let Some(i) = features.iter().find(|i| names[**i].is_empty()) {
             let help = "a name for every column: pandas writes tables without its index with index=False";
-            return Err(BadInput::new("", format!("column {} has no name", i + 1), help));
+            return Err(BadInput::data("", format!("column {} has no name", i + 1), help));
         }
         if let Some(expected) = expected {
             if let Some(i) = features.iter().find(|i| !expected.contains(&names[**i])) {
                 let what = format!("there is a column `{}`, which the first file does not have", quoted(&names[*i]));
-                return Err(BadInput::new("", what, "files with the same columns; `drop` lists columns that are not features"));
+                return Err(BadInput::data("", what, "files with the same columns; `drop` lists columns that are not features"));
             }
             let at = |name: &String| features.iter().copied().find(|i| names[*i] == *name).ok_or_else(|| no_column(name, names));
             features = expected.iter().map(at).collect::<Result<_>>()?;
@@ -67,12 +67,12 @@ fn target(names: &[String], wanted: &Wanted) -> Result<Option<usize>> {
         None => match TARGETS.map(find) {
             [Some(_), Some(_)] => {
                 let what = "there is a column `target` and a column `label`";
-                return Err(BadInput::new("", what, "say which is the target: the setting `target`"));
+                return Err(BadInput::data("", what, "say which is the target: `target`"));
             }
             [Some(i), None] | [None, Some(i)] => Ok(i),
             [None, None] => {
-                let e = no_column("target", names);
-                Err(BadInput { help: "a column `target` or `label`; or name the column of targets: the setting `target`".into(), ..e })
+                let help = "a column called target or label; or name the column of targets: `target`";
+                Err(no_column("target", names).helped(help))
             }
         },
     };

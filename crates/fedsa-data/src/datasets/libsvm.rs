@@ -60,9 +60,11 @@ impl Reader {
     fn new(wanted: &Wanted) -> Result<Self> {
         let column = |name: &String| match name.parse::<u32>() {
             Ok(i) if i > 0 => Ok(i - 1),
-            _ => {
-                Err(BadInput::new("", format!("there is no column `{}`", quoted(name)), "a number: LIBSVM files have the columns 1, 2, .."))
-            }
+            _ => Err(BadInput::data(
+                "",
+                format!("there is no column `{}`", quoted(name)),
+                "a number: LIBSVM files have the columns 1, 2, ..",
+            )),
         };
         let target = wanted.target.as_ref().filter(|name| !["label", "target"].contains(&name.as_str())).map(column).transpose()?;
         let group = wanted.group.as_ref().map(column).transpose()?;
@@ -89,7 +91,7 @@ impl Reader {
     }
 
     fn bad(&self, what: impl std::fmt::Display) -> BadInput {
-        BadInput::new("", format!("line {}: {what}", self.line), ACCEPTED)
+        BadInput::data("", format!("line {}: {what}", self.line), ACCEPTED)
     }
 
     /// Refuses empty lines in files without labels, where they cannot be told from rows without features.
@@ -97,7 +99,7 @@ impl Reader {
         match (self.labelled, self.empty) {
             (Some(false), Some(line)) => {
                 let what = format!("line {line} is empty, and lines have no labels: it could be a row without features");
-                Err(BadInput::new("", what, "a label on every line, such as 0, or no empty lines"))
+                Err(BadInput::data("", what, "a label on every line, such as 0, or no empty lines"))
             }
             _ => Ok(()),
         }
@@ -188,7 +190,7 @@ impl Reader {
         let (index, value) = (&part[..colon], &part[colon + 1..]);
         if index == b"qid" {
             let what = format!("line {}: `{}` makes it a file of rankings, which are not read", self.line, text(part));
-            return Err(BadInput::new("", what, "a file for classification or regression, without qid"));
+            return Err(BadInput::data("", what, "a file for classification or regression, without qid"));
         }
         let column = match decimal(index) {
             Some(0) => return Err(self.bad("index 0: indices count from 1")),
@@ -203,7 +205,7 @@ impl Reader {
         let not = || {
             let value = if value.is_empty() { "nothing".into() } else { format!("`{}`", text(value)) };
             let what = format!("line {}, column {}: {value} is not a finite number", self.line, column + 1);
-            BadInput::new("", what, "finite numbers: leave such rows out")
+            BadInput::data("", what, "finite numbers: leave such rows out")
         };
         number.ok_or_else(not).map(|number| (column, number))
     }

@@ -136,12 +136,12 @@ fn read_store(store: &Store, format: Format, wanted: &Wanted, expected: Option<&
 
 /// The error about a file without rows.
 fn no_rows() -> BadInput {
-    BadInput::new("", "there are no rows in it", "a file with at least one row")
+    BadInput::data("", "there are no rows in it", "a file with at least one row")
 }
 
 /// The error about rows without features.
 fn no_features() -> BadInput {
-    BadInput::new("", "there are rows, but no row has a feature", "at least one feature beside target and group")
+    BadInput::data("", "there are rows, but no row has a feature", "at least one feature beside target and group")
 }
 
 /// Gives sparse rows of all files the same number of columns, the largest.
@@ -159,7 +159,7 @@ fn same_columns(parts: &mut [(PathBuf, Part)]) -> Result<()> {
     for (path, other) in others {
         if let Some(difference) = part.columns.differ(&other.columns) {
             let what = format!("{difference} than {}", shown(name_of(first)));
-            return Err(BadInput::new(shown(name_of(path)), what, "files with the same columns"));
+            return Err(BadInput::data(shown(name_of(path)), what, "files with the same columns"));
         }
     }
     Ok(())
@@ -192,7 +192,7 @@ impl Columns {
         };
         if let Some(j) = left_out.iter().find(|j| **j >= width) {
             let what = format!("there is no column `{}`: there are {width} columns", j + 1);
-            return Err(BadInput::new("", what, format!("one of the columns 1 to {width}")));
+            return Err(BadInput::data("", what, format!("one of the columns 1 to {width}")));
         }
         Ok(dataset::Columns::Counted { width, left_out })
     }
@@ -257,13 +257,13 @@ pub fn from_idx(file: Vec<u8>, beside: &[(&str, Vec<u8>)], wanted: &Wanted) -> R
 /// The error about a field that is no finite number.
 fn not_finite(place: &str, field: &str, help: &str) -> BadInput {
     let field = if field.is_empty() { "nothing".into() } else { format!("`{}`", quoted(field)) };
-    BadInput::new("", format!("{place}: {field} is not a finite number"), help)
+    BadInput::data("", format!("{place}: {field} is not a finite number"), help)
 }
 
 /// The error about a column that is not there.
 fn no_column(name: &str, names: &[String]) -> BadInput {
     let found = listed(names.iter().map(String::as_str));
-    BadInput::new("", format!("there is no column `{}`: the columns are {found}", quoted(name)), "the name of a column")
+    BadInput::data("", format!("there is no column `{}`: the columns are {found}", quoted(name)), "the name of a column")
 }
 
 /// A checksum of the numbers and labels of a data set.

@@ -39,7 +39,8 @@ pub(super) fn read(store: &Store, wanted: &Wanted, expected: Option<&[String]>, 
 fn features(file: &File, layout: &Layout, n: usize) -> Result<Vec<f64>> {
     let d = layout.columns.len();
     let inside = |j: usize, e: BadInput, help: Option<&str>| {
-        BadInput::new("", format!("column `{}`: {}", quoted(&layout.columns[j]), e.what), help.map_or(e.help, str::to_string))
+        let e = e.about("").prefixed(format!("column `{}`", quoted(&layout.columns[j])));
+        if let Some(help) = help { e.helped(help) } else { e }
     };
     let open = |(j, i): (usize, &usize)| Numbers::new(file, *i).map_err(|e| inside(j, e, Some(NUMBERS)));
     let mut columns = layout.features.iter().enumerate().map(open).collect::<Result<Vec<_>>>()?;
@@ -61,11 +62,11 @@ fn features(file: &File, layout: &Layout, n: usize) -> Result<Vec<f64>> {
 
 /// A column of targets or groups.
 fn labels_of(file: &File, i: usize, name: &str, room: &mut Room) -> Result<Labels> {
-    let inside = |e: BadInput| BadInput::new("", format!("column `{}`: {}", quoted(name), e.what), e.help);
+    let inside = |e: BadInput| e.about("").prefixed(format!("column `{}`", quoted(name)));
     let descr = file.describe(i);
     let is_text = descr.physical_type() == Type::BYTE_ARRAY && matches!(descr.converted_type(), ConvertedType::UTF8 | ConvertedType::NONE);
     if !is_text {
-        let numbers = file.numbers(i).map_err(|e| BadInput { help: "a column of numbers or of text".into(), ..inside(e) })?;
+        let numbers = file.numbers(i).map_err(|e| inside(e).helped("a column of numbers or of text"))?;
         if let Some(row) = numbers.iter().position(|x| !x.is_finite()) {
             return Err(not_finite(&format!("row {row}, column `{}`", quoted(name)), &numbers[row].to_string(), NUMBERS));
         }
@@ -75,7 +76,7 @@ fn labels_of(file: &File, i: usize, name: &str, room: &mut Room) -> Result<Label
     file.each::<ByteArrayType>(i, |row, value: Option<&ByteArray>| {
         let bytes = present(row, value).map_err(inside)?.data();
         let place = || format!("row {row}, column `{}`", quoted(name));
-        let text = std::str::from_utf8(bytes).map_err(|_| BadInput::new("", format!("{}: not UTF-8", place()), "text in UTF-8"))?;
+        let text = std::str::from_utf8(bytes).map_err(|_| BadInput::data("", format!("{}: not UTF-8", place()), "text in UTF-8"))?;
         fields.push(text, room, place)
     })?;
     Ok(fields.finish())

@@ -53,22 +53,22 @@ pub(super) fn read(input: &mut Input, wanted: &Wanted, expected: Option<&[String
 
 /// What a field of a feature must be.
 pub(super) const NUMBERS: &str =
-    "a finite number in every row: leave such rows out; a column that is not a feature is listed in `drop`, or is the target or the group";
+    "a finite number in every row: leave such rows out; a column that is not a feature is named by `drop`, or is the target or the group";
 
 /// Refuses the first line of a file that has no header, or is not separated by commas.
 fn check_header(names: &[String]) -> Result<()> {
     if names.iter().all(String::is_empty) {
-        return Err(BadInput::new("", "line 1: there are no names of columns", "a header and rows, separated by commas"));
+        return Err(BadInput::data("", "line 1: there are no names of columns", "a header and rows, separated by commas"));
     }
     if let [only] = names
         && let Some(separator) = [';', '\t', '|'].into_iter().find(|c| only.contains(*c))
     {
         let what = format!("line 1 has a single field, `{}`", quoted(only));
-        return Err(BadInput::new("", what, format!("fields that are separated by commas, not by {separator:?}")));
+        return Err(BadInput::data("", what, format!("fields that are separated by commas, not by {separator:?}")));
     }
     if names.iter().all(|name| name.parse::<f64>().is_ok()) {
         let what = format!("line 1: `{}` is a number where the name of a column is expected", quoted(&names[0]));
-        return Err(BadInput::new("", what, "a first line with the names of the columns"));
+        return Err(BadInput::data("", what, "a first line with the names of the columns"));
     }
     Ok(())
 }

@@ -8,24 +8,13 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use fedsa::error::{BadInput, quoted, shown};
+use fedsa::error::{Code, Error, quoted, shown};
 
 use super::curl::{self, Response, Trouble};
 use super::registry::{PublicFile, PublicSet};
 use super::verify::sha256;
 use crate::machine::bytes_text;
-use crate::{MachineFailure, atomic, name_of};
-
-/// Why a file could not be got.
-#[derive(Debug, Clone, PartialEq, thiserror::Error)]
-pub enum FetchError {
-    /// The source does not have the file, or has another one. Nothing was written.
-    #[error("{0}")]
-    Source(#[from] BadInput),
-    /// The network, the server or the disk failed. What was got is kept, to go on later.
-    #[error("{0}")]
-    Machine(#[from] MachineFailure),
-}
+use crate::{atomic, name_of};
 
 /// Where files come from.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -68,11 +57,11 @@ enum Cut {
     /// It may go better next time.
     Retry(String),
     /// It will not.
-    Final(FetchError),
+    Final(Error),
 }
 
-impl From<FetchError> for Cut {
-    fn from(e: FetchError) -> Self {
+impl From<Error> for Cut {
+    fn from(e: Error) -> Self {
         Self::Final(e)
     }
 }
@@ -87,7 +76,7 @@ impl Fetcher {
     ///
     /// # Errors
     /// When the source has no such file or another one, the network or the disk fails, or the name is taken.
-    pub fn fetch(&self, set: &PublicSet, file: &PublicFile, into: &Path, watch: &mut dyn Watch) -> Result<PathBuf, FetchError> {
+    pub fn fetch(&self, set: &PublicSet, file: &PublicFile, into: &Path, watch: &mut dyn Watch) -> Result<PathBuf, Error> {
         let path = into.join(file.path);
         self.may_write(&path)?;
         let origin = self.origin(set, file)?;
@@ -101,7 +90,7 @@ impl Fetcher {
         got.map(|()| path)
     }
 
-    fn fill(&self, path: &Path, file: &PublicFile, origin: &Origin, watch: &mut dyn Watch) -> Result<(), FetchError> {
+    fn fill(&self, path: &Path, file: &PublicFile, origin: &Origin, watch: &mut dyn Watch) -> Result<(), Error> {
         let mut part = Part::open(path)?;
         let got = match origin {
             Origin::File(from) => part.copy(from, file, watch),
@@ -114,25 +103,25 @@ impl Fetcher {
         part.finish(path, file, origin)
     }
 
-    fn may_write(&self, path: &Path) -> Result<(), FetchError> {
+    fn may_write(&self, path: &Path) -> Result<(), Error> {
         match atomic::at(path) {
             Ok(None) => Ok(()),
             Ok(Some(found)) if found.is_file() && self.overwrite => Ok(()),
             Ok(Some(found)) => {
                 let what = format!("there is {} with other contents already", atomic::kind_of(&found));
-                Err(BadInput::new(shown(name_of(path)), what, "move it away; --overwrite replaces a file").into())
+                Err(Error::data(shown(name_of(path)), what, "move it away").coded(Code::OutputExists))
             }
-            Err(e) => Err(atomic::unwritable(path, &e).into()),
+            Err(e) => Err(atomic::unwritable(path, &e)),
         }
     }
 
     /// Where a file is got from.
-    fn origin(&self, set: &PublicSet, file: &PublicFile) -> Result<Origin, FetchError> {
+    fn origin(&self, set: &PublicSet, file: &PublicFile) -> Result<Origin, Error> {
         match (&self.source, file.url) {
             (Source::Canonical, Some(url)) => Ok(Origin::Url(url.into())),
             (Source::Canonical, None) => {
                 let what = "it has no canonical public source";
-                Err(BadInput::new(set.name, what, "a folder that has a copy: --from DIR; or a mirror: --url-base URL").into())
+                Err(Error::data(set.name, what, "a folder that has a copy, or a mirror").coded(Code::NoSource))
             }
             (Source::Mirror(base), _) => Ok(Origin::Url(format!("{}/{}", base.trim_end_matches('/'), file.path))),
             (Source::Folder(folder), _) => {
@@ -142,7 +131,7 @@ impl Fetcher {
                 let found = places.into_iter().flatten().find(|path| path.is_file());
                 let missing = || {
                     let what = format!("there is neither {} nor {name} in {}", file.path, shown(name_of(folder)));
-                    BadInput::new("--from", what, "a folder with the files of the data set").into()
+                    Error::data("source", what, "a folder with the files of the data set").coded(Code::NoFile)
                 };
                 found.map(Origin::File).ok_or_else(missing)
             }
@@ -150,7 +139,7 @@ impl Fetcher {
     }
 
     /// Downloads what is missing of a file, in several tries if need be.
-    fn download(&self, url: &str, file: &PublicFile, part: &mut Part, watch: &mut dyn Watch) -> Result<(), FetchError> {
+    fn download(&self, url: &str, file: &PublicFile, part: &mut Part, watch: &mut dyn Watch) -> Result<(), Error> {
         let (mut failed, mut validator) = (0, None);
         loop {
             let before = part.length;
@@ -162,11 +151,11 @@ impl Fetcher {
                     let there = format!("{} of {}", bytes_text(part.length as f64), bytes_text(file.size as f64));
                     if failed >= TRIES {
                         let help = if part.length == 0 {
-                            "check the network; or take a copy from elsewhere: --from DIR, or --url-base URL".to_string()
+                            "check the network; or take a copy from elsewhere".to_string()
                         } else {
                             format!("{there} are there: the same command goes on from there")
                         };
-                        return Err(MachineFailure { what: format!("{}: {why}", shown(url)), help }.into());
+                        return Err(Error::machine(format!("{}: {why}", shown(url)), help).coded(Code::Network));
                     }
                     watch.note(format!("{}: {why}; {there} are there: trying again", shown(url)));
                     std::thread::sleep(self.pause * 2u32.pow(failed - 1));
@@ -212,7 +201,7 @@ impl Fetcher {
         if let Some(length) = length.filter(|length| part.length + length != file.size) {
             let what = format!("the file at {} has {} bytes, and {} are expected", shown(url), part.length + length, file.size);
             part.remove();
-            return Err(Cut::Final(BadInput::new(file.path, what, WRONG).into()));
+            return Err(Cut::Final(another(file.path, what)));
         }
         match part.fill(&mut response, file, watch) {
             Err(Cut::Retry(_)) => Err(failed(url, response.trouble())),
@@ -221,9 +210,11 @@ impl Fetcher {
     }
 }
 
-/// The help about a file that is another than expected.
-const WRONG: &str = "the file that the checksum was made of; it may have changed at its source: another mirror (--url-base URL), \
-                     or a copy (--from DIR)";
+/// The error about a file that is another than expected.
+fn another(key: &str, what: String) -> Error {
+    let help = "the file that the checksum was made of; it may have changed at its source";
+    Error::data(key, what, help).coded(Code::NoSource)
+}
 
 /// Where a file is got from.
 enum Origin {
@@ -273,8 +264,7 @@ fn refused(url: &str, status: u16) -> Cut {
     if status >= 500 || matches!(status, 408 | 429) {
         return Cut::Retry(what);
     }
-    let help = "an address that has the file: it may have moved; another mirror (--url-base URL), or a copy (--from DIR)";
-    Cut::Final(BadInput::new(shown(url), what, help).into())
+    Cut::Final(Error::data(shown(url), what, "an address that has the file: it may have moved").coded(Code::NoSource))
 }
 
 /// The error about a request that got no answer, or not all of it.
@@ -282,11 +272,11 @@ fn failed(url: &str, trouble: Trouble) -> Cut {
     match trouble {
         Trouble::NoAddress(why) => {
             let what = format!("not an address: {}", shown(why));
-            Cut::Final(BadInput::new(quoted(url), what, "http:// or https://, a host, and a path").into())
+            Cut::Final(Error::new(quoted(url), what, "http:// or https://, a host, and a path"))
         }
         Trouble::NoProgram => {
-            let what = "downloads need the program `curl`, which is not on this machine's path".into();
-            Cut::Final(MachineFailure { what, help: "install curl; or take a copy from elsewhere: --from DIR".into() }.into())
+            let what = "downloads need the program `curl`, which is not on this machine's path";
+            Cut::Final(Error::machine(what, "curl, or a folder with a copy of the data set"))
         }
         Trouble::Network(why) => Cut::Retry(shown(why)),
     }
@@ -301,30 +291,30 @@ struct Part {
 
 impl Part {
     /// Opens what an earlier call has left, or begins.
-    fn open(path: &Path) -> Result<Self, FetchError> {
+    fn open(path: &Path) -> Result<Self, Error> {
         let mut name = path.as_os_str().to_os_string();
         name.push(".part");
         let path = PathBuf::from(name);
         if let Some(found) = atomic::at(&path).map_err(|e| atomic::unwritable(&path, &e))?.filter(|found| !found.is_file()) {
             let what = format!("it is {}, not a file", atomic::kind_of(&found));
-            return Err(BadInput::new(shown(name_of(&path)), what, "move it away").into());
+            return Err(Error::data(shown(name_of(&path)), what, "move it away"));
         }
         let unwritable = |e: io::Error| atomic::unwritable(&path, &e);
         let mut file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path).map_err(unwritable)?;
         if let Err(std::fs::TryLockError::WouldBlock) = file.try_lock() {
             let what = "another process is getting this file";
-            return Err(BadInput::new(shown(name_of(&path)), what, "wait until it has ended").into());
+            return Err(Error::data(shown(name_of(&path)), what, "wait until it has ended").coded(Code::OutputBusy));
         }
         let length = file.seek(SeekFrom::End(0)).map_err(unwritable)?;
         Ok(Self { path, file, length })
     }
 
-    fn unwritable(&self, e: &io::Error) -> FetchError {
-        atomic::unwritable(&self.path, e).into()
+    fn unwritable(&self, e: &io::Error) -> Error {
+        atomic::unwritable(&self.path, e)
     }
 
     /// Starts again from nothing.
-    fn restart(&mut self) -> Result<(), FetchError> {
+    fn restart(&mut self) -> Result<(), Error> {
         self.length = 0;
         self.file.set_len(0).and_then(|()| self.file.seek(SeekFrom::Start(0))).map_err(|e| self.unwritable(&e))?;
         Ok(())
@@ -354,7 +344,7 @@ impl Part {
         Ok(())
     }
 
-    fn add(&mut self, bytes: &[u8], watch: &mut dyn Watch) -> Result<(), FetchError> {
+    fn add(&mut self, bytes: &[u8], watch: &mut dyn Watch) -> Result<(), Error> {
         // After a failed write the length is that of what was written before.
         if let Err(e) = self.file.write_all(bytes) {
             let _ = self.file.set_len(self.length);
@@ -366,13 +356,13 @@ impl Part {
     }
 
     /// Copies a file.
-    fn copy(&mut self, from: &Path, file: &PublicFile, watch: &mut dyn Watch) -> Result<(), FetchError> {
-        let unreadable = |e: io::Error| BadInput::new(shown(name_of(from)), format!("cannot be read: {e}"), "a file that you may read");
+    fn copy(&mut self, from: &Path, file: &PublicFile, watch: &mut dyn Watch) -> Result<(), Error> {
+        let unreadable = |e: io::Error| Error::data(shown(name_of(from)), format!("cannot be read: {e}"), "a file that you may read");
         let (mut source, metadata) = crate::regular::opened(from, u64::MAX).map_err(unreadable)?;
         if metadata.len() != file.size {
             self.remove();
             let what = format!("it has {} bytes, and {} are expected", metadata.len(), file.size);
-            return Err(BadInput::new(shown(name_of(from)), what, WRONG).into());
+            return Err(another(&shown(name_of(from)), what));
         }
         self.restart()?;
         let mut buffer = vec![0; STEP];
@@ -386,7 +376,7 @@ impl Part {
     }
 
     /// Gives the file its name if it is the right one, and removes it if it is not.
-    fn finish(mut self, path: &Path, file: &PublicFile, origin: &Origin) -> Result<(), FetchError> {
+    fn finish(mut self, path: &Path, file: &PublicFile, origin: &Origin) -> Result<(), Error> {
         let again = |part: &mut Self| {
             part.file.sync_all()?;
             part.file.seek(SeekFrom::Start(0))?;
@@ -397,7 +387,7 @@ impl Part {
             self.remove();
             let other = PublicSet::with_file(&found).map_or(String::new(), |(set, _)| format!(", that of {}", set.name));
             let what = format!("the SHA-256 of {origin} is {found}{other}; {} is expected", file.sha256);
-            return Err(BadInput::new(file.path, what, WRONG).into());
+            return Err(another(file.path, what));
         }
         std::fs::rename(&self.path, path).map_err(|e| atomic::unwritable(path, &e))?;
         atomic::sync_folder(atomic::folder_of(path)).map_err(|e| atomic::unwritable(path, &e))?;

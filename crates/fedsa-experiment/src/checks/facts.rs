@@ -35,12 +35,15 @@ impl PlanFacts<'_> {
             };
             return Err(BadInput::new("", what, "a check of a point that is run"));
         }
-        let shown = |e: BadInput, point: usize| BadInput { what: format!("{}{}", e.what, self.at(point)), ..e };
+        let shown = |e: BadInput, point: usize| {
+            let what = format!("{}{}", e.what, self.at(point));
+            e.saying(what)
+        };
         for (point, cell) in &cells {
             kind_of(check).possible(self, check, *point, *cell).map_err(|e| shown(e, *point))?;
             if check.bias_over_noise.is_some() {
                 for quantity in ["bias2", "noise"] {
-                    let known = self.predictor.knows(*cell, quantity).map_err(|e| BadInput { key: "bias_over_noise".into(), ..e });
+                    let known = self.predictor.knows(*cell, quantity).map_err(|e| e.about("bias_over_noise"));
                     known.map_err(|e| shown(e, *point))?;
                 }
             }

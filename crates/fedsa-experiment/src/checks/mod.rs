@@ -14,7 +14,7 @@ mod verdict;
 use std::collections::HashMap;
 use std::path::Path;
 
-use fedsa::error::{BadInput, Result};
+use fedsa::error::{BadInput, Error, Result};
 use fedsa::kernel::Isa;
 
 use facts::{Context, PlanFacts};
@@ -28,7 +28,6 @@ use super::predict::Predictor;
 use super::results::{self, Results};
 use crate::config::schema::Unmeasured;
 use crate::config::{Check, Document, Experiment};
-use crate::error::Failure;
 
 /// One kind of check.
 trait CheckKind: Sync {
@@ -87,7 +86,7 @@ fn figure_is_measured(plan: &Plan) -> Result<()> {
     for metric in plan.experiment.figure.y.iter().flat_map(|y| y.list()) {
         let reasons: Option<Vec<BadInput>> = cells().map(|cell| facts.metric(cell, metric).err()).collect();
         if let Some(first) = reasons.and_then(|reasons| reasons.into_iter().next()) {
-            return Err(BadInput { key: "figure.y".into(), ..first });
+            return Err(first.about("figure.y"));
         }
     }
     Ok(())
@@ -98,7 +97,7 @@ fn figure_is_measured(plan: &Plan) -> Result<()> {
 ///
 /// # Errors
 /// When a check can never be measured; the failure shows its line.
-pub fn unmeasured(plan: &Plan, base: &Path) -> Result<Vec<Option<String>>, Failure> {
+pub fn unmeasured(plan: &Plan, base: &Path) -> Result<Vec<Option<String>>, Error> {
     figure_is_measured(plan).map_err(|e| plan.experiment.document.failure(e))?;
     let mut reasons = lacks(plan);
     let document = &plan.experiment.document;

@@ -1,6 +1,6 @@
 //! Validation of a check's keys and numbers.
 
-use fedsa::error::{BadInput, Result, quoted, require};
+use fedsa::error::{BadInput, Code, Result, quoted, require};
 use toml::Value;
 
 use super::{Keys, kind_of, kinds, number_of};
@@ -54,22 +54,22 @@ fn given(check: &Check) -> Vec<&'static str> {
 }
 
 /// Refuses a name that is not in `names`.
-fn known(key: &str, name: &str, names: &[&str]) -> Result<()> {
+fn known(key: &str, noun: &str, name: &str, names: &[&str]) -> Result<()> {
     if names.contains(&name) {
         return Ok(());
     }
     let near = nearest(name, names.iter().copied()).map_or(String::new(), |n| format!("; did you mean `{n}`?"));
     let help = if names.is_empty() { "a sweep first".to_string() } else { format!("one of {}", names.join(", ")) };
-    Err(BadInput::new(key, format!("there is no {key} `{}`{near}", quoted(name)), help))
+    Err(BadInput::new(key, format!("there is no {noun} `{}`{near}", quoted(name)), help).coded(Code::UnknownName))
 }
 
 fn validate_one(labels: &[String], check: &Check) -> Result<()> {
-    known("kind", &check.kind, &kinds()).map_err(|e| BadInput { what: e.what.replace("no kind", "no check of the kind"), ..e })?;
+    known("kind", "check of the kind", &check.kind, &kinds())?;
     let kind = kind_of(check);
     let (name, Keys { needs, needs_one, takes }) = (kind.name(), kind.keys());
     let given = given(check);
     if let Some(key) = ["method"].iter().chain(needs).find(|key| !given.contains(key)) {
-        return Err(BadInput::new("", format!("the key `{key}` is missing"), format!("{key} = .., which a check of kind {} needs", name)));
+        return Err(BadInput::missing_key(key, format!("{key} = .., which a check of kind {} needs", name)));
     }
     if !needs_one.is_empty() && !needs_one.iter().any(|key| given.contains(key)) {
         let keys = needs_one.join(", ");
@@ -78,30 +78,32 @@ fn validate_one(labels: &[String], check: &Check) -> Result<()> {
     let means = |key: &str| [COMMON, needs, needs_one, takes].iter().any(|keys| keys.contains(&key));
     if let Some(key) = given.iter().find(|key| !means(key)) {
         let keys: Vec<&str> = [COMMON, needs, needs_one, takes].concat();
-        return Err(BadInput::new(*key, format!("this is not a key of a check of kind {}", name), format!("the keys {}", keys.join(", "))));
+        return Err(BadInput::new(*key, format!("this is not a key of a check of kind {}", name), format!("the keys {}", keys.join(", ")))
+            .coded(Code::NotForKind));
     }
     let labels: Vec<&str> = labels.iter().map(String::as_str).collect();
     for (key, label) in [("method", &check.method), ("over", &check.over)] {
-        label.as_ref().map_or(Ok(()), |label| known("method", label, &labels).map_err(|e| BadInput { key: key.into(), ..e }))?;
+        label.as_ref().map_or(Ok(()), |label| known(key, "method", label, &labels))?;
     }
     let metrics = kind.metrics(check);
     check.metric.as_ref().map_or(Ok(()), |metric| {
-        known("metric", metric, &metrics).map_err(|e| match fedsa::metrics::metric(metric).is_some() {
-            true => BadInput { what: format!("theory does not predict `{}`", quoted(metric)), ..e },
+        known("metric", "metric", metric, &metrics).map_err(|e| match fedsa::metrics::metric(metric).is_some() {
+            true => e.saying(format!("theory does not predict `{}`", quoted(metric))),
             false => e,
         })
     })?;
     validate_numbers(check)?;
-    check.cost.as_ref().map_or(Ok(()), |cost| known("cost", cost, &results::counts()))?;
+    check.cost.as_ref().map_or(Ok(()), |cost| known("cost", "cost", cost, &results::counts()))?;
     if let Some(level) = check.level {
         require(level > 0.0 && level.is_finite(), "level", level, "a positive level of the metric")?;
     }
     match &check.expected {
-        Some(Value::String(q)) if kind.may_expect_quantities() => known("expected", q, &QUANTITIES).map_err(|e| BadInput {
-            what: e.what.replace("no expected", "no predicted quantity"),
-            help: format!("a number, or {}", e.help),
-            ..e
-        })?,
+        Some(Value::String(q)) if kind.may_expect_quantities() => {
+            known("expected", "predicted quantity", q, &QUANTITIES).map_err(|e| {
+                let help = format!("a number, or {}", e.help);
+                e.helped(help)
+            })?;
+        }
         Some(v) if v.as_float().is_none_or(|x| !x.is_finite()) && v.as_integer().is_none() => {
             return Err(BadInput::new("expected", format!("{} is not accepted", short(v)), "a number"));
         }
@@ -167,7 +169,7 @@ pub fn validate_points(experiment: &Experiment, check: &Check, all: bool) -> Res
     }
     for (key, name) in check.at.keys().map(|name| (format!("at.{name}"), name)).chain(check.along.iter().map(|name| ("along".into(), name)))
     {
-        known("coordinate", name, &swept).map_err(|e| BadInput { key, ..e })?;
+        known(&key, "coordinate", name, &swept)?;
     }
     if !experiment.points.iter().any(|p| p.is_at(&check.at)) {
         let wanted: Vec<String> = check.at.iter().map(|(name, value)| format!("{} = {}", quoted(name), short(value))).collect();

@@ -2,13 +2,13 @@
 
 use std::ops::Range;
 
-use fedsa::error::{BadInput, quoted};
+use fedsa::error::{BadInput, Code, Error, Result, quoted};
 use toml::{Table, Value};
 use toml_edit::{ArrayOfTables, Item, TableLike, Value as Spanned};
 
-use super::dotted::{Assignment, Segment, assignments, joined_path, segments, set, split_assignment, split_outside, unset};
+use super::dotted::{Assignment, Segment, assignments, segments, set, split_assignment, split_outside, unset};
 use super::nesting::{DEEP, DEEP_HELP, check_depth, too_deep};
-use crate::error::Failure;
+use crate::error::{harmless, in_text};
 use crate::kinds::Kinds;
 
 /// An experiment file as read.
@@ -38,10 +38,39 @@ pub struct Origin {
 /// The source of a key's value.
 #[derive(Debug, Clone, PartialEq)]
 pub enum SetBy {
-    /// An option of the command line, as typed: `--rounds 10`.
-    Flag(String),
+    /// The caller.
+    Caller(Caller),
     /// Another place of the file: `quick."run.rounds"`, `sweep[0].values[1]`.
     Place(String),
+}
+
+/// How a caller has set or removed a key, in the caller's own words.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Caller {
+    /// What it did, such as an option of a command line as typed.
+    pub source: String,
+    /// How it can do more.
+    pub words: Words,
+    /// Whether it removed the key.
+    removed: bool,
+    /// The key as the caller wrote it.
+    typed: Option<String>,
+}
+
+/// What a caller writes before a key: for messages that propose to set or to remove one. Empty where it cannot.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Words {
+    /// Before `KEY=VALUE`.
+    pub set: &'static str,
+    /// Before a key that is to be removed.
+    pub remove: &'static str,
+}
+
+impl Caller {
+    /// A caller that has done what `source` says.
+    pub fn new(source: impl Into<String>, words: Words) -> Self {
+        Self { source: source.into(), words, ..Self::default() }
+    }
 }
 
 impl Origin {
@@ -56,27 +85,28 @@ impl Document {
     ///
     /// # Errors
     /// When it is not TOML; the message shows the line.
-    pub fn parse(name: &str, text: &str) -> Result<Self, Failure> {
+    pub fn parse(name: &str, text: &str) -> Result<Self> {
         let text = text.strip_prefix('\u{feff}').unwrap_or(text);
         if let Some(at) = too_deep(text) {
-            return Err(Failure::in_text(name, text, Some(at..at + 1), DEEP.into(), DEEP_HELP));
+            return Err(in_text(Error::new("", DEEP, DEEP_HELP), name, text, Some(at..at + 1)));
         }
         let table = text.parse::<Table>().map_err(|e| match too_large(text, &e) {
-            Some((what, help)) => Failure::in_text(name, text, e.span(), what, &help),
+            Some((what, help)) => in_text(Error::new("", what, help).coded(Code::OutOfRange), name, text, e.span()),
             None => {
                 let help = "an experiment file in TOML, with [problem], [[method]] and [run]";
-                Failure::in_text(name, text, e.span(), format!("this is not TOML: {}", e.message()), help)
+                let not_toml = Error::new("", format!("this is not TOML: {}", e.message()), help).coded(Code::NotToml);
+                in_text(not_toml, name, text, e.span())
             }
         })?;
         let whole = Value::Table(table);
-        check_depth(&whole).map_err(|e| Failure::in_text(name, text, None, e.to_string(), &e.help))?;
+        check_depth(&whole).map_err(|e| in_text(e, name, text, None))?;
         let Value::Table(mut table) = whole else { unreachable!("just made") };
         super::presets::expand(&mut table);
         Ok(Self { name: name.to_string(), text: text.to_string(), table, origins: Vec::new(), kinds: Kinds::default() })
     }
 
-    /// An experiment that was made from options of the command line, without a file.
-    pub fn from_flags(mut table: Table, origins: Vec<Origin>) -> Self {
+    /// An experiment that was made of a table, without a file; `origins` says who has set what in it.
+    pub fn of_table(mut table: Table, origins: Vec<Origin>) -> Self {
         super::presets::expand(&mut table);
         Self { name: String::new(), text: String::new(), table, origins, kinds: Kinds::default() }
     }
@@ -87,82 +117,71 @@ impl Document {
         Self { kinds: kinds.clone(), ..self }
     }
 
-    /// Applies `key=value` of `--set`. A value that is not TOML is taken as a string.
+    /// Applies `KEY=VALUE`. A value that is not TOML is taken as a string.
     ///
     /// # Errors
-    /// When there is no `=`, or the key names no table of the file.
-    pub fn set_text(&mut self, assignment: &str) -> Result<(), Failure> {
-        self.set_flag(assignment, format!("--set {}", quoted(assignment)))
-    }
-
-    /// As [`Document::set_text`]; messages name the option `flag` instead of `--set`.
-    ///
-    /// # Errors
-    /// As [`Document::set_text`].
-    pub fn set_flag(&mut self, assignment: &str, flag: String) -> Result<(), Failure> {
-        const FORM: &str = "--set KEY=VALUE with a dotted key, such as method.FedLSA.step_size=0.01";
+    /// When there is no `=` ([`Code::NotAnAssignment`]), or the key names no table of the file.
+    pub fn set(&mut self, assignment: &str, by: Caller) -> Result<()> {
+        const FORM: &str = "KEY=VALUE with a dotted key, such as method.FedLSA.step_size=0.01";
         let Some((key, value)) = split_assignment(assignment) else {
-            return Err(BadInput::new("--set", format!("`{}` has no `=`", quoted(assignment)), FORM).into());
+            return Err(not_an_assignment(format!("`{}` has no `=`", quoted(assignment)), FORM));
         };
-        not_quick("--set", assignment, key)?;
-        let value = value_of(value).map_err(|e| BadInput { key: "--set".into(), ..e })?;
-        let help = |help: String| if help.is_empty() { FORM.to_string() } else { help };
-        let set = set(&mut self.table, key, &value).map_err(|e| BadInput::new("--set", e.to_string(), help(e.help)))?;
-        self.origins.extend(set.into_iter().map(|key| Origin { key, from: SetBy::Flag(flag.clone()) }));
+        not_quick(assignment, key)?;
+        let set = set(&mut self.table, key, &value_of(value)?)?;
+        let from = SetBy::Caller(Caller { typed: Some(key.to_string()), ..by });
+        self.origins.extend(set.into_iter().map(|key| Origin { key, from: from.clone() }));
         Ok(())
     }
 
-    /// Removes a key, as `--unset` does.
+    /// Removes a key.
     ///
     /// # Errors
-    /// When the key is not there.
-    pub fn unset_text(&mut self, key: &str) -> Result<(), Failure> {
-        const FORM: &str = "--unset KEY with a dotted key of the file, such as method.FedLSA.step_size";
+    /// When there is a value after it ([`Code::NotAnAssignment`]), or the key is not there.
+    pub fn unset(&mut self, key: &str, by: Caller) -> Result<()> {
+        const FORM: &str = "KEY, a dotted key of the file, such as method.FedLSA.step_size";
         if split_assignment(key).is_some() {
-            return Err(BadInput::new("--unset", format!("`{}` has a value", quoted(key)), FORM).into());
+            return Err(not_an_assignment(format!("`{}` has a value", quoted(key)), FORM));
         }
-        not_quick("--unset", key, key)?;
-        let help = |help: String| if help.is_empty() { FORM.to_string() } else { help };
-        let removed = unset(&mut self.table, key.trim()).map_err(|e| BadInput::new("--unset", e.to_string(), help(e.help)))?;
-        let from = SetBy::Flag(format!("{UNSET}{}", quoted(key)));
+        not_quick(key, key)?;
+        let removed = unset(&mut self.table, key.trim())?;
+        let from = SetBy::Caller(Caller { removed: true, ..by });
         self.origins.extend(removed.into_iter().map(|key| Origin { key, from: from.clone() }));
         Ok(())
     }
 
-    /// Checks what an option has set `run.name` to, where another option is about to replace it.
+    /// Checks what the caller has set `run.name` to, where it is about to replace it.
     ///
     /// # Errors
     /// As the key demands.
-    pub fn check_before_replacing(&self, name: &str) -> Result<(), Failure> {
+    pub fn check_before_replacing(&self, name: &str) -> Result<()> {
         let key = format!("run.{name}");
-        let is_set = self.origins.iter().any(|origin| matches!(origin.from, SetBy::Flag(_)) && origin.decides(&key));
+        let is_set = self.origins.iter().any(|origin| matches!(origin.from, SetBy::Caller(_)) && origin.decides(&key));
         match self.table.get("run").and_then(|run| run.get(name)).filter(|_| is_set) {
             Some(value) => super::reader::check_run_key(name, value).map_err(|e| self.failure(e)),
             None => Ok(()),
         }
     }
 
-    /// Adds the `[[sweep]]` of `key=v1,v2`. A value that is not TOML is taken as a string.
+    /// Adds the `[[sweep]]` of `KEY=V1,V2`. A value that is not TOML is taken as a string.
     ///
     /// # Errors
-    /// When there is no `=` or no value, or the file's `sweep` is not a list.
-    pub fn add_sweep(&mut self, assignment: &str) -> Result<(), Failure> {
-        const FORM: &str = "--sweep KEY=V1,V2 with a dotted key, such as method.FedLSA.step_size=0.01,0.1";
-        let bad = |what: String| Failure::from(BadInput::new("--sweep", what, FORM));
+    /// When there is no `=` or no value ([`Code::NotAnAssignment`]), or the file's `sweep` is not a list.
+    pub fn add_sweep(&mut self, assignment: &str, by: Caller) -> Result<()> {
+        const FORM: &str = "KEY=V1,V2 with a dotted key, such as method.FedLSA.step_size=0.01,0.1";
+        let bad = |what: String| not_an_assignment(what, FORM);
         let Some((key, values)) = split_assignment(assignment) else { return Err(bad(format!("`{}` has no `=`", quoted(assignment)))) };
         let values: Vec<&str> = split_outside(values, ',').into_iter().map(str::trim).collect();
         if key.is_empty() || values.contains(&"") {
             return Err(bad(format!("`{}` lacks {}", quoted(assignment), if key.is_empty() { "a key" } else { "a value" })));
         }
-        let values: Result<Vec<Value>, BadInput> = values.into_iter().map(value_of).collect();
-        let values = values.map_err(|e| BadInput { key: "--sweep".into(), ..e })?;
+        let values = values.into_iter().map(value_of).collect::<Result<Vec<Value>>>()?;
         let sweep = [("key", Value::String(key.to_string())), ("values", Value::Array(values))];
         let sweep = Value::Table(sweep.into_iter().map(|(key, value)| (key.to_string(), value)).collect());
         let sweeps = self.table.entry("sweep").or_insert_with(|| Value::Array(Vec::new()));
         let Value::Array(sweeps) = sweeps else { return Err(bad(format!("the file's sweep is {}, not a list", super::short(sweeps)))) };
         sweeps.push(sweep);
         let key = format!("sweep[{}]", sweeps.len() - 1);
-        self.origins.push(Origin { key, from: SetBy::Flag(format!("--sweep {}", quoted(assignment))) });
+        self.origins.push(Origin { key, from: SetBy::Caller(by) });
         Ok(())
     }
 
@@ -170,7 +189,7 @@ impl Document {
     ///
     /// # Errors
     /// When a key names no table of the file.
-    pub fn make_quick(&mut self) -> Result<(), Failure> {
+    pub fn make_quick(&mut self) -> Result<()> {
         let quick = match self.table.remove("quick") {
             None => return Ok(()),
             Some(Value::Table(quick)) => quick,
@@ -197,7 +216,7 @@ impl Document {
                 let what = format!("`{}` sets a key of [quick] itself", quoted(&place));
                 return Err(self.failure(BadInput::new(place, what, "keys of the other tables")));
             }
-            let set = set(&mut self.table, &key, &value).map_err(|e| self.failure(BadInput { key: place.clone(), ..e }))?;
+            let set = set(&mut self.table, &key, &value).map_err(|e| self.failure(e.about(place.clone())))?;
             if let Some((_, other)) = seen.iter().find(|(key, _)| set.contains(key)) {
                 let what = format!("`{}` and `{}` set the same key", quoted(&place), quoted(other));
                 return Err(self.failure(BadInput::new(place, what, "each key once")));
@@ -208,40 +227,34 @@ impl Document {
         Ok(())
     }
 
-    /// An error about a key of this file, shown at its line, or with the option that set it.
-    pub fn failure(&self, e: BadInput) -> Failure {
+    /// An error about a key of this file, with its place, or with what the caller did to the key.
+    pub fn failure(&self, e: BadInput) -> Error {
         self.failure_at(e, &[])
     }
 
     /// As [`Document::failure`] for a sweep point, whose values come from `origins` too.
-    pub fn failure_at(&self, mut e: BadInput, origins: &[Origin]) -> Failure {
-        // A key that is missing is named by the table that lacks it.
-        let missing = e.what.strip_prefix("the key `").and_then(|what| what.split_once("` is missing"));
-        let missing = missing.map(|(name, _)| joined_path(&e.key, name));
-        let removed = missing.as_ref().and_then(|key| self.source(key, origins).1);
-        if let Some(flag) = removed.filter(|flag| flag.starts_with(UNSET)) {
-            return Failure::from(BadInput::new("", format!("{e} (removed by {flag})"), e.help));
-        }
-        self.name_kind(&mut e, missing.as_deref(), origins);
-        let (place, flag) = self.source(&e.key, origins);
-        match flag {
-            Some(flag) => {
-                let how = if flag.starts_with(UNSET) { "removed" } else { "set" };
-                Failure::from(BadInput::new("", format!("{e} ({how} by {flag})"), e.help))
+    pub fn failure_at(&self, mut e: BadInput, origins: &[Origin]) -> Error {
+        self.name_kind(&mut e, origins);
+        let (place, by) = self.source(&e.key, origins);
+        match by {
+            Some(by) => {
+                let how = if by.removed { "removed" } else { "set" };
+                let what = format!("{} ({how} by {})", e.what, by.source);
+                harmless(e.saying(what))
             }
-            None => Failure::in_text(&self.name, &self.text, self.span(&place), e.to_string(), &e.help),
+            None => in_text(e, &self.name, &self.text, self.span(&place)),
         }
     }
 
-    /// Where the value of a key stands in the file, or the option that set it.
-    fn source<'d>(&'d self, key: &str, origins: &'d [Origin]) -> (String, Option<&'d str>) {
+    /// Where the value of a key stands in the file, or what the caller did to it.
+    fn source<'d>(&'d self, key: &str, origins: &'d [Origin]) -> (String, Option<&'d Caller>) {
         let mut place = key.to_string();
         let mut origin = self.origins.iter().chain(origins).rfind(|origin| origin.decides(&place));
         // The value at a place may in turn come from an option or a quick setting.
         for _ in 0..4 {
             let Some(Origin { key, from }) = origin else { break };
             match from {
-                SetBy::Flag(flag) => return (place, Some(flag)),
+                SetBy::Caller(by) => return (place, Some(by)),
                 // The rest of the key lies inside the value that was set.
                 SetBy::Place(from) => place = format!("{from}{}", &place[key.len()..]),
             }
@@ -250,20 +263,22 @@ impl Document {
         (place, None)
     }
 
-    /// Adds to an error about a key that a kind does not have, or lacks, the option that set the kind.
-    fn name_kind(&self, e: &mut BadInput, missing: Option<&str>, origins: &[Origin]) {
-        let unknown = e.what.starts_with("unknown key").then_some(e.key.as_str());
-        let Some((table, name)) = missing.or(unknown).and_then(|key| key.rsplit_once('.')) else { return };
-        // An option that set the key itself, or all of the table, is named anyway.
+    /// Adds to an error about a key that a kind does not have, or lacks, what the caller did to the kind.
+    fn name_kind(&self, e: &mut BadInput, origins: &[Origin]) {
+        if !matches!(e.code(), Code::UnknownKey | Code::MissingKey) {
+            return;
+        }
+        let Some((table, name)) = e.key.rsplit_once('.') else { return };
+        // What the caller did to the key itself, or to all of the table, is named anyway.
         if self.source(&e.key, origins).1.is_some() {
             return;
         }
-        let Some(flag) = self.source(&format!("{table}.kind"), origins).1 else { return };
-        let assignment = flag.strip_prefix("--set ").filter(|_| unknown.is_some()).and_then(split_assignment);
-        if let Some(around) = assignment.and_then(|(key, _)| key.strip_suffix("kind")) {
-            e.help += &format!("; --unset {around}{name} removes it");
+        let Some(by) = self.source(&format!("{table}.kind"), origins).1 else { return };
+        let around = by.typed.as_deref().and_then(|typed| typed.strip_suffix("kind"));
+        if let Some(around) = around.filter(|_| e.code() == Code::UnknownKey && !by.words.remove.is_empty()) {
+            e.help += &format!("; {}{around}{name} removes it", by.words.remove);
         }
-        e.what += &format!(" (kind set by {flag})");
+        e.what += &format!(" (kind set by {})", by.source);
     }
 
     /// The position of a dotted key such as `method[1].step_size`: of the key itself, or of
@@ -321,14 +336,16 @@ impl<'a> Node<'a> {
     }
 }
 
-/// How the origins of what `--unset` removed begin.
-const UNSET: &str = "--unset ";
+/// The error about a text that is not what a caller may give: `what`, and the form that is accepted.
+fn not_an_assignment(what: String, form: &str) -> Error {
+    Error::new("", what, form).coded(Code::NotAnAssignment)
+}
 
-/// Refuses a key of quick settings, which are applied before the options.
-fn not_quick(option: &str, text: &str, key: &str) -> Result<(), BadInput> {
+/// Refuses a key of quick settings, which are applied before the caller's.
+fn not_quick(text: &str, key: &str) -> Result<()> {
     if key.split('.').next().is_some_and(|first| first.trim() == "quick") {
         let what = format!("`{}` is a quick setting", quoted(text));
-        return Err(BadInput::new(option, what, "the key itself, which applies with --quick too"));
+        return Err(Error::new("", what, "the key itself, which applies to quick runs too"));
     }
     Ok(())
 }
@@ -360,7 +377,7 @@ fn is_all_that_is_wrong(text: &str, e: &toml::de::Error) -> bool {
 ///
 /// # Errors
 /// When lists and tables are nested too deep, or a number is too large.
-fn value_of(text: &str) -> Result<Value, BadInput> {
+fn value_of(text: &str) -> Result<Value> {
     let text_of = format!("x = {text}");
     if too_deep(&text_of).is_some() {
         return Err(BadInput::new("", DEEP, DEEP_HELP));
@@ -405,7 +422,7 @@ mod tests {
 
     #[test]
     fn an_origin_decides_what_lies_inside_it() {
-        let origin = |key: &str| Origin { key: key.into(), from: SetBy::Flag(String::new()) };
+        let origin = |key: &str| Origin { key: key.into(), from: SetBy::Caller(Caller::default()) };
         assert!(origin("run").decides("run.rounds") && origin("method[1].x").decides("method[1].x[3]"));
         assert!(!origin("run.round").decides("run.rounds") && !origin("method[1].x").decides("method[0].x"));
     }

@@ -3,15 +3,13 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use fedsa::error::{BadInput, Result, quoted, require};
-use toml::Value;
+use fedsa::error::{BadInput, Error, Result, quoted, require};
 
 use super::document::Document;
 use super::reader::Reader;
 use super::schema::{Check, Expect, ExpectAt, FigureSpec, Top};
 use super::sweep::{self, SweepPoint};
-use super::{read, short};
-use crate::error::Failure;
+use super::{read_table, short};
 
 /// An experiment file, with sweeps expanded.
 #[derive(Debug, Clone)]
@@ -38,13 +36,13 @@ impl Experiment {
     ///
     /// # Errors
     /// When a key is unknown, missing or of the wrong type, at its line.
-    pub fn read(document: Document) -> Result<Self, Failure> {
+    pub fn read(document: Document) -> Result<Self, Error> {
         let parsed = Self::read_unlocated(&document);
         parsed.map_err(|e| document.failure(e))
     }
 
     fn read_unlocated(document: &Document) -> Result<Self> {
-        let Top { id, title, sweep: sweeps, variant: variants, figure, check: checks, .. } = read(Value::Table(document.table.clone()))?;
+        let Top { id, title, sweep: sweeps, variant: variants, figure, check: checks, .. } = read_table(&document.table)?;
         let id = id.unwrap_or_else(|| {
             let stem = std::path::Path::new(&document.name).file_stem();
             stem.map_or("run".into(), |s| s.to_string_lossy().into_owned())
@@ -64,7 +62,7 @@ impl Experiment {
     ///
     /// # Errors
     /// When a table cannot be read, with its line.
-    pub fn settings(&self) -> Result<(), Failure> {
+    pub fn settings(&self) -> Result<(), Error> {
         self.read_all(|| (), |(), _| Ok(())).map(|_| ())
     }
 
@@ -77,7 +75,7 @@ impl Experiment {
         &self,
         begin: impl Fn() -> M + Sync,
         keep: impl Fn(&mut M, &Reader) -> Result<K> + Sync,
-    ) -> Result<Vec<K>, Failure> {
+    ) -> Result<Vec<K>, Error> {
         use rayon::prelude::*;
         /// The number of points per reader; a reader reads shared tables once.
         const CHUNK: usize = 256;
@@ -127,8 +125,15 @@ impl Experiment {
     }
 
     /// An error about a key at a sweep point; the message names the point if there are several.
-    pub fn failure_at(&self, e: BadInput, point: &SweepPoint) -> Failure {
-        let e = if point.label.is_empty() { e } else { BadInput { what: format!("{} (at {})", e.what, quoted(&point.label)), ..e } };
+    pub fn failure_at(&self, e: BadInput, point: &SweepPoint) -> Error {
+        let e = if point.label.is_empty() {
+            e
+        } else {
+            {
+                let what = format!("{} (at {})", e.what, quoted(&point.label));
+                e.saying(what)
+            }
+        };
         self.document.failure_at(e, &point.origins())
     }
 }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use fedsa::error::{BadInput, Result};
+use fedsa::error::{BadInput, Code, Result};
 use fedsa::uplink::Uplink;
 use fedsa::uplink::codec::{Codec, Exact};
 use fedsa::uplink::medium::delay::Row;
@@ -44,9 +44,9 @@ pub struct DownlinkSpec {
 fn codec(kinds: &Kinds, spec: Option<&Table>) -> Result<Arc<dyn Codec>> {
     let Some(table) = spec else { return Ok(Arc::new(Exact)) };
     let mut table = table.clone();
-    let build = || {
+    let mut build = || {
         let kind = find_kind(kinds.codecs(), &mut table, "codec")?;
-        let settings = read_kind(kind, table)?;
+        let settings = read_kind(kind, &table)?;
         settings.check()?;
         Ok(settings.build())
     };
@@ -93,7 +93,8 @@ pub fn located(up: &UplinkSpec, e: BadInput) -> BadInput {
     let is = |table: &Table| table.get("kind").and_then(Value::as_str).is_some_and(|kind| kinds.contains(&kind));
     let Some((i, table)) = up.media.iter().enumerate().find(|(_, table)| is(table)) else { return e };
     let key = if table.contains_key("path") { "path" } else { key };
-    BadInput { key: format!("uplink.media[{i}].{key}"), ..e }
+    let key = format!("uplink.media[{i}].{key}");
+    e.about(key)
 }
 
 /// The link of a method, from its tables, with codecs and media of these kinds. Without `files`, the files that it names are not read.
@@ -110,9 +111,9 @@ pub fn build(kinds: &Kinds, up: &UplinkSpec, down: &DownlinkSpec, files: Option<
         let mut install = || {
             let kind = find_kind(kinds.media(), &mut table, "medium")?;
             fill_trace(&mut table, files)?;
-            let settings = read_kind(kind, table.clone()).map_err(|mut e| {
+            let settings = read_kind(kind, &table).map_err(|mut e| {
                 // A law's own keys are all that the error knows.
-                if table.contains_key("law") && e.what.starts_with("unknown key") {
+                if table.contains_key("law") && e.code() == Code::UnknownKey {
                     e.help += if kind.name == "delay" { ", law, before" } else { ", law" };
                 }
                 e

@@ -17,7 +17,7 @@ pub fn expand(table: &mut Table) {
 pub fn expand_one(own: &mut Table) {
     let name = own.get("kind").and_then(Value::as_str);
     let Some(preset) = name.and_then(presets::find) else { return };
-    let mut settings = Table::try_from(preset).expect("a preset has tables, numbers and names");
+    let mut settings = Table::try_from(preset.table()).expect("a preset has tables, numbers and names");
     own.remove("kind");
     settings.insert("label".into(), Value::String(preset.name.into()));
     settings.extend(std::mem::take(own));

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use fedsa::error::{BadInput, Result, quoted, require};
+use fedsa::error::{BadInput, Code, Result, quoted, require};
 use fedsa::message::MAX_ROUNDS;
 use fedsa::sampling::{ChainStart, Law, Sampling};
 use fedsa::{methods, problem};
@@ -143,16 +143,17 @@ impl Reader {
         let sampling = self.sampling();
         if sampling.start != ChainStart::Stationary && sampling.kind != Law::Markov {
             let what = "only kind = \"markov\" has a start of trajectories";
-            idle.push(BadInput::new("sampling.start", what, "no start here, or kind = \"markov\""));
+            idle.push(without_effect("sampling.start", what, "no start here, or kind = \"markov\""));
         }
         if sampling.batch != 1 && sampling.kind == Law::Mean {
             let what = "kind = \"mean\" draws no samples, so that a batch has no effect";
-            idle.push(BadInput::new("sampling.batch", what, "no batch here, or kind = \"iid\" or \"markov\""));
+            idle.push(without_effect("sampling.batch", what, "no batch here, or kind = \"iid\" or \"markov\""));
         }
         let outside = |e: &BadInput| e.key.starts_with("sampling");
-        idle.extend(self.problem().without_effect(&sampling).map(|e| if outside(&e) { e } else { e.inside("problem") }));
+        let of_problem = self.problem().without_effect(&sampling).map(|e| e.coded(Code::NoEffect));
+        idle.extend(of_problem.map(|e| if outside(&e) { e } else { e.inside("problem") }));
         if self.run().start != Start::default() && self.methods.iter().all(|method| method.start.is_some()) {
-            idle.push(BadInput::new(
+            idle.push(without_effect(
                 "run.start",
                 "every method has its own start, so that this one has no effect",
                 "one start here, or one for each method",
@@ -163,7 +164,7 @@ impl Reader {
             let is_budget = |table: &Table| table.get("kind").and_then(Value::as_str) == Some("bit-budget");
             if method.uplink.error_feedback && codec.is_none_or(|kind| kind == "exact") && !method.uplink.media.iter().any(is_budget) {
                 let what = "an exact codec has no error that could be fed back";
-                idle.push(BadInput::new(format!("method[{m}].uplink.error_feedback"), what, "no error_feedback, or another codec"));
+                idle.push(without_effect(&format!("method[{m}].uplink.error_feedback"), what, "no error_feedback, or another codec"));
             }
         }
         idle
@@ -255,6 +256,11 @@ pub fn complete(kinds: &Kinds, sections: &Sections) -> Vec<(&'static str, Value)
     out
 }
 
+/// A setting that others make useless.
+fn without_effect(key: &str, what: &str, help: &str) -> BadInput {
+    BadInput::new(key, what, help).coded(Code::NoEffect)
+}
+
 /// Settings as a tree of their keys.
 fn tree<S: Serialize + ?Sized>(settings: &S) -> Result<Table> {
     Table::try_from(settings).map_err(|e| BadInput::new("", e.to_string(), "numbers and names that a TOML file can hold"))
@@ -265,7 +271,7 @@ fn read_problem(kinds: &Kinds, value: &Value) -> Result<Arc<dyn problem::Problem
         return Err(BadInput::new("problem", format!("{} is not a table", short(value)), "[problem] with kind = .."));
     };
     let mut table = table.clone();
-    let read = || read_kind(find_kind(kinds.problems(), &mut table, "problem")?, table);
+    let mut read = || read_kind(find_kind(kinds.problems(), &mut table, "problem")?, &table);
     read().map(Arc::from).map_err(|e: BadInput| e.inside("problem"))
 }
 
@@ -333,10 +339,11 @@ fn read_method(kinds: &Kinds, value: &Value) -> Result<(MethodSpec, Option<Expec
     }
     let kind = find_kind(kinds.methods(), &mut own, "method").map_err(|e| {
         let presets: Vec<&str> = fedsa::presets::PRESETS.iter().map(|p| p.name).collect();
-        BadInput { help: format!("{}, {}", e.help, presets.join(", ")), ..e }
+        let help = format!("{}, {}", e.help, presets.join(", "));
+        e.helped(help)
     })?;
-    let settings = read_kind(kind, own).map_err(|mut e| {
-        if e.what.starts_with("unknown key") {
+    let settings = read_kind(kind, &own).map_err(|mut e| {
+        if e.code() == Code::UnknownKey && own.contains_key(&e.key) {
             let common: Vec<&str> = METHOD_COMMON.iter().copied().filter(|key| shaped_keys::has(kind, key)).collect();
             e.help = format!("{}, {}", e.help, common.join(", "));
         }

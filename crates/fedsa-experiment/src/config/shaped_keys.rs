@@ -3,7 +3,7 @@
 //! They are not in the settings of the kind, because they concern starts and metrics. The method's shape
 //! ([`fedsa::methods::Shape`]) determines which kinds have them.
 
-use fedsa::error::{BadInput, Result};
+use fedsa::error::{BadInput, Code, Result};
 use fedsa::methods::{Drift, MethodSettings, Shape};
 use fedsa::registry::Kind;
 use schemars::SchemaGenerator;
@@ -49,7 +49,7 @@ pub fn check(
     let Some(key) = SHAPED_KEYS.iter().find(|key| keys.contains_key(key.name) && !(key.fits)(&shape)) else { return Ok(()) };
     let kinds: Vec<&str> = kinds.iter().filter(|kind| has(kind, key.name)).map(|kind| kind.name).collect();
     let what = format!("unknown key `{}` of {}, {}", key.name, kind.name, key.why_not);
-    Err(BadInput::new(key.name, what, format!("no such key here; it is for {}", kinds.join(", "))))
+    Err(BadInput::new(key.name, what, format!("no such key here; it is for {}", kinds.join(", "))).coded(Code::UnknownKey))
 }
 
 /// Whether methods of a kind have a key. Keys outside [`SHAPED_KEYS`] belong to all kinds.
@@ -65,7 +65,7 @@ fn shape_of(kind: &Kind<dyn MethodSettings>) -> Option<Shape> {
     let example = |name: &str| Value::try_from(schema.get("properties")?.get(name)?.get("examples")?.get(0)?).ok();
     let value = |name: &str| (name.to_string(), example(name).unwrap_or(Value::Integer(1)));
     let table: Table = required.filter_map(|name| name.as_str().map(value)).collect();
-    read_kind(kind, table).ok().map(|settings| settings.shape())
+    read_kind(kind, &table).ok().map(|settings| settings.shape())
 }
 
 #[cfg(test)]

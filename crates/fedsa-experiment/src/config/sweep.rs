@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
-use fedsa::error::{BadInput, Result, is_control, quoted, require};
+use fedsa::error::{BadInput, Code, Result, is_control, quoted, require};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use toml::{Table, Value};
@@ -173,7 +173,7 @@ pub fn expand(document: &Document, sweeps: Vec<Sweep>, variants: Vec<Variant>) -
         for (i, variant) in variants.into_iter().enumerate() {
             let place = format!("variant[{i}]");
             let at = |key: &str| format!("{place}.{key}");
-            shown(&variant.label).map_err(|e| BadInput { key: at("label"), ..e })?;
+            shown(&variant.label).map_err(|e| e.about(at("label")))?;
             if !labels.insert(variant.label.clone()) {
                 let what = format!("two variants are called `{}`", quoted(&variant.label));
                 return Err(BadInput::new(at("label"), what, "a label of its own for each variant"));
@@ -182,7 +182,7 @@ pub fn expand(document: &Document, sweeps: Vec<Sweep>, variants: Vec<Variant>) -
             let set = assignments(&variant.set, &at("set"))?;
             let mut keys = Vec::new();
             for Assignment { key, value, place } in set {
-                let set = sections.set(&key, &value).map_err(|e| BadInput { key: place.clone(), ..e })?;
+                let set = sections.set(&key, &value).map_err(|e| e.about(place.clone()))?;
                 origins.extend(set.iter().map(|key| Origin { key: key.clone(), from: SetBy::Place(place.clone()) }));
                 keys.push((place, key, set));
             }
@@ -211,7 +211,8 @@ struct Overridden<'d> {
 
 impl<'d> Overridden<'d> {
     fn new(document: &'d Document) -> Self {
-        let is_option = |from: &SetBy| matches!(from, SetBy::Flag(_)) || matches!(from, SetBy::Place(place) if place.starts_with("quick."));
+        let is_option =
+            |from: &SetBy| matches!(from, SetBy::Caller(_)) || matches!(from, SetBy::Place(place) if place.starts_with("quick."));
         Self { pending: document.origins.iter().filter(|origin| is_option(&origin.from)).collect() }
     }
 
@@ -222,11 +223,12 @@ impl<'d> Overridden<'d> {
 
     fn check(&self) -> Result<()> {
         let Some(Origin { key, from }) = self.pending.first() else { return Ok(()) };
-        let (option, help) = match from {
-            SetBy::Flag(_) => ("option", "set what the sweep says, such as --set sweep.0.values=[1,2], or a key that is not swept"),
-            SetBy::Place(_) => ("setting", "what the sweep says, such as \"sweep.0.values\" = [1, 2], or a key that is not swept"),
+        let (what, example) = match from {
+            SetBy::Caller(by) => ("option", format!("set what the sweep says, such as {}sweep.0.values=[1,2]", by.words.set)),
+            SetBy::Place(_) => ("setting", "what the sweep says, such as \"sweep.0.values\" = [1, 2]".to_string()),
         };
-        Err(BadInput::new(key, format!("a sweep or variant sets this key at every point, so that the {option} has no effect"), help))
+        let what = format!("a sweep or variant sets this key at every point, so that the {what} has no effect");
+        Err(BadInput::new(key, what, format!("{example}, or a key that is not swept")).coded(Code::NoEffect))
     }
 }
 
@@ -334,7 +336,7 @@ impl AppliedSweep {
         }
         for (j, key) in keys.iter().enumerate() {
             let at = if is_joint { format!("keys[{j}]") } else { "key".to_string() };
-            let parts = parts(key).map_err(|e| BadInput { key: at.clone(), ..e })?;
+            let parts = parts(key).map_err(|e| e.about(at.clone()))?;
             if let ["method", .., "label"] = parts[..] {
                 return Err(BadInput::new(at, "a sweep cannot change labels", "a key other than a method's label"));
             }
@@ -378,7 +380,7 @@ impl AppliedSweep {
     /// Sets the keys to their i-th values.
     fn apply(&self, i: usize, sections: &mut Sections, origins: &mut Vec<Origin>) -> Result<()> {
         for (j, key) in self.keys.iter().enumerate() {
-            let set = sections.set(key, self.value(i, j)).map_err(|e| BadInput { key: self.key_place(j), ..e })?;
+            let set = sections.set(key, self.value(i, j)).map_err(|e| e.about(self.key_place(j)))?;
             let from = || SetBy::Place(self.value_place(i, j));
             origins.extend(set.into_iter().map(|key| Origin { key, from: from() }));
         }
@@ -401,7 +403,7 @@ impl VariantBase {
         let mut sections = self.sections.clone();
         for axis in &self.sweeps {
             for (j, key) in axis.keys.iter().enumerate() {
-                let done = sections.set(key, axis.value(0, j)).map_err(|e| BadInput { key: axis.key_place(j), ..e })?;
+                let done = sections.set(key, axis.value(0, j)).map_err(|e| e.about(axis.key_place(j)))?;
                 set.push((axis.key_place(j), key.clone(), done));
             }
         }

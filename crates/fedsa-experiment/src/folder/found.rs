@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use fedsa::error::{BadInput, Result};
+use fedsa::error::{BadInput, Code, Error, Result};
 use fedsa_data::atomic::{self, at, kind_of};
 use fedsa_data::regular;
 use serde_json::Value as Json;
@@ -13,8 +13,7 @@ use super::checkpoints::is_checkpoint;
 use super::lock::{Lock, is_busy, take_lock};
 use super::manifest::Manifest;
 use super::run::{RunFolder, make_folders, remove_empty, tidy, unusable};
-use super::{CONFIG_HEAD, Holds, LOCK, MANIFEST, OWN, SUMMARY, is_file, is_folder, names_in};
-use crate::error::Failure;
+use super::{CONFIG_HEAD, Holds, LOCK, MANIFEST, OUT, OWN, SUMMARY, is_file, is_folder, names_in};
 
 /// The state in which a folder was found. If it contains the lock of a run, this value holds the lock.
 #[derive(Debug)]
@@ -35,9 +34,10 @@ pub struct Found {
 ///
 /// # Errors
 /// When it is not a folder, cannot be read, or another process is writing to it.
-pub fn look(path: &Path) -> Result<Found, Failure> {
+pub fn look(path: &Path) -> Result<Found, Error> {
     let bad = |what: String| {
-        BadInput::new("--out", format!("{} cannot be used: {what}", path.display()), "the path of a folder that you may write to").into()
+        BadInput::new(OUT, format!("{} cannot be used: {what}", path.display()), "the path of a folder that you may write to")
+            .coded(Code::OutputUnusable)
     };
     let found = |holds, foreign, manifest: Option<Manifest>, lock| {
         let adopted = (holds == Holds::Finished && manifest.is_none()).then(|| Manifest::adopting(path));
@@ -56,7 +56,7 @@ pub fn look(path: &Path) -> Result<Found, Failure> {
     let own = path.join(OWN);
     let lock = match at(&own) {
         Ok(Some(there)) if there.is_dir() => match take_lock(&own, false).map_err(|e| unusable(path, &e))? {
-            Some(Lock::Held) => return Err(is_busy(path).into()),
+            Some(Lock::Held) => return Err(is_busy(path)),
             Some(Lock::Free(lock)) => Some(lock),
             None => None,
         },
@@ -138,7 +138,7 @@ impl Found {
             true => format!("{} was changed after fedsa wrote it", path.display()),
             false => format!("{} was not written by fedsa, and has the name of an output", path.display()),
         };
-        Err(BadInput::new("--out", what, "another folder, or move that file away; it is not overwritten"))
+        Err(BadInput::new(OUT, what, "another folder, or move that file away; it is not overwritten").coded(Code::OutputUnusable))
     }
 
     /// Refuses a folder if its `.fedsa` is foreign or damaged: the program can then not tell which files are its
@@ -160,14 +160,14 @@ impl Found {
             None if is_ours => format!("{} is missing: it lists the files that fedsa wrote", manifest.display()),
             None => format!("{} was not written by fedsa, and has the name of fedsa's own folder", own.display()),
         };
-        Err(BadInput::new("--out", what, "another folder, or move this one away; nothing in it is changed"))
+        Err(BadInput::new(OUT, what, "another folder, or move this one away; nothing in it is changed").coded(Code::OutputUnusable))
     }
 
     /// Takes the folder for a run of this process. With `keep`, the files of an earlier run stay.
     ///
     /// # Errors
     /// When the folder cannot be created or written to, or another process took it first. Nothing is written then.
-    pub fn claim(self, keep: bool) -> Result<RunFolder, Failure> {
+    pub fn claim(self, keep: bool) -> Result<RunFolder, Error> {
         let Found { path, holds, manifest, adopted, lock, .. } = self;
         let own = path.join(OWN);
         let mut made = Vec::new();
@@ -183,7 +183,7 @@ impl Found {
         };
         let lock = match taken {
             Ok(Some(Lock::Free(lock))) => lock,
-            Ok(_) => return Err(is_busy(&path).into()),
+            Ok(_) => return Err(is_busy(&path)),
             Err(e) => {
                 remove_empty(&made);
                 return Err(unusable(&own.join(LOCK), &e));
@@ -193,7 +193,7 @@ impl Found {
             let (holds_now, _, manifest_now) = contents(&path, &names_in(&path).map_err(|e| unusable(&path, &e))?);
             if (holds_now, &manifest_now) != (holds, &manifest) {
                 let what = format!("another fedsa process has written to {} in the meantime", path.display());
-                return Err(BadInput::new("--out", what, "another folder, --resume, or --overwrite to replace what is there now").into());
+                return Err(BadInput::new(OUT, what, "another folder").coded(Code::OutputExists));
             }
             if manifest.is_none() && !is_barren(&own) {
                 return Err(unusable(&own, &io::Error::new(io::ErrorKind::AlreadyExists, "it was not written by fedsa")));

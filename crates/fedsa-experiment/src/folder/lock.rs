@@ -5,10 +5,10 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
-use fedsa::error::BadInput;
+use fedsa::error::{BadInput, Code};
 use fedsa_data::atomic::at;
 
-use super::{LOCK, OWN};
+use super::{LOCK, OUT, OWN};
 
 /// Whether another process holds a lock.
 pub enum Lock {
@@ -67,7 +67,7 @@ pub fn is_busy(path: &Path) -> BadInput {
     let pid = std::fs::read_to_string(path.join(OWN).join(LOCK)).unwrap_or_default();
     let process = pid.trim().parse::<u32>().map_or(String::new(), |pid| format!(" (process {pid})"));
     let what = format!("another fedsa{process} is writing to {}", path.display());
-    BadInput::new("--out", what, "another folder, or the same one when that run has ended")
+    BadInput::new(OUT, what, "another folder, or the same one when that run has ended").coded(Code::OutputBusy)
 }
 
 /// Whether a process is writing to a folder at the moment.

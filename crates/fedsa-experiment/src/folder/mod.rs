@@ -29,6 +29,8 @@ pub use lock::is_under_way;
 pub use manifest::digest;
 pub use run::{GROWING, RunFolder};
 
+/// The key of errors about the folder that results go to.
+pub const OUT: &str = "out";
 /// The folder for the program's own files.
 const OWN: &str = ".fedsa";
 /// The manifest: the list of the program's files.

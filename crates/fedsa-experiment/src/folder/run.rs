@@ -5,14 +5,13 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
-use fedsa::error::BadInput;
+use fedsa::error::{BadInput, Code, Error};
 use fedsa_data::atomic::{self, Existing, at};
-use fedsa_data::{MachineFailure, name_of};
+use fedsa_data::name_of;
 
 use super::checkpoints::{ENDED_CHECKPOINT, RUN_CHECKPOINT, is_checkpoint, remove_old_checkpoints};
 use super::manifest::{Manifest, digest};
-use super::{Holds, LOCK, MANIFEST, OWN, SUMMARY, names_in};
-use crate::error::Failure;
+use super::{Holds, LOCK, MANIFEST, OUT, OWN, SUMMARY, names_in};
 
 /// The file to which lines are appended while runs are in progress.
 pub const GROWING: &str = "trace.jsonl";
@@ -99,7 +98,7 @@ impl RunFolder {
     /// # Errors
     /// When the disk is full, the folder cannot be written to, or a foreign file has the name of an
     /// output.
-    pub fn write(&self, outputs: &[(String, Vec<u8>)]) -> Result<(), MachineFailure> {
+    pub fn write(&self, outputs: &[(String, Vec<u8>)]) -> Result<(), Error> {
         let mut manifest = self.manifest.lock().expect("no panics under the lock");
         for (name, _) in outputs {
             let path = self.path.join(name);
@@ -133,7 +132,7 @@ impl RunFolder {
     ///
     /// # Errors
     /// When it cannot be written, or a foreign file has its name.
-    pub fn grow(&self) -> Result<File, MachineFailure> {
+    pub fn grow(&self) -> Result<File, Error> {
         let manifest = self.manifest.lock().expect("no panics under the lock");
         let path = self.path.join(GROWING);
         let begin = || {
@@ -151,7 +150,7 @@ impl RunFolder {
     ///
     /// # Errors
     /// When the disk is full or the folder cannot be written to.
-    pub fn write_own(&self, name: &str, bytes: &[u8]) -> Result<(), MachineFailure> {
+    pub fn write_own(&self, name: &str, bytes: &[u8]) -> Result<(), Error> {
         let path = self.own().join(name);
         atomic::write(&path, bytes, &self.own(), Existing::Replace).map_err(|e| atomic::unwritable(&path, &e))
     }
@@ -177,13 +176,13 @@ impl std::fmt::Display for RunFolder {
 
 /// The failure of the first write to a folder. A folder that cannot be used is bad input; a full disk or too many open
 /// files are failures of the machine.
-pub fn unusable(path: &Path, e: &io::Error) -> Failure {
+pub fn unusable(path: &Path, e: &io::Error) -> Error {
     use io::ErrorKind::{AlreadyExists, InvalidFilename, InvalidInput, NotADirectory, NotFound, PermissionDenied, ReadOnlyFilesystem};
     let is_place = [AlreadyExists, InvalidFilename, InvalidInput, NotADirectory, NotFound, PermissionDenied, ReadOnlyFilesystem];
     if !is_place.contains(&e.kind()) {
-        return atomic::unwritable(path, e).into();
+        return atomic::unwritable(path, e);
     }
-    BadInput::new("--out", format!("{} cannot be written: {e}", path.display()), "a folder that you may write to").into()
+    BadInput::new(OUT, format!("{} cannot be written: {e}", path.display()), "a folder that you may write to").coded(Code::OutputUnusable)
 }
 
 /// Creates a folder and its parents, and records those that it created.

@@ -23,7 +23,7 @@ pub use reason::{Code, Known, Reason};
 pub use statements::Theorems;
 pub use target::Target;
 
-use fedsa::error::{BadInput, Result};
+use fedsa::error::Result;
 use fedsa::parallel;
 use fedsa_theory::predict;
 use fedsa_theory::work::{self, Spent};
@@ -204,7 +204,7 @@ fn check_target(plan: &Plan, mse: f64) -> Result<()> {
         return Ok(());
     }
     let refused: Result<Vec<()>> = checked.collect();
-    refused.map(|_| ()).map_err(|e| BadInput { key: "target_mse".into(), ..e })
+    refused.map(|_| ()).map_err(|e| e.about("target_mse"))
 }
 
 /// What a method may still take, and what it was too little for.

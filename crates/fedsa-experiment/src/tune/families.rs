@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use fedsa::error::{BadInput, Result, quoted};
+use fedsa::error::{BadInput, Code, Result, quoted};
 use fedsa::methods::{Drift, MethodSettings};
 use fedsa::problem::Field;
 use fedsa::registry::Kind;
@@ -76,7 +76,7 @@ impl Candidates {
             for key in ["kind", "label", "controls"].iter().chain(&OF_LINK) {
                 own.remove(*key);
             }
-            read_kind(&of.kind, own).map(Arc::from)
+            read_kind(&of.kind, &own).map(Arc::from)
         };
         Family {
             name: self.name(),
@@ -91,7 +91,7 @@ impl Candidates {
 /// The codec that an option names: `quantised:4`, `rand-k:0.5`.
 fn codec(kinds: &Kinds, text: &str) -> Result<Table> {
     let (name, number) = text.split_once(':').map_or((text, None), |(name, number)| (name, Some(number)));
-    let bad = |e: BadInput| BadInput::new("--codecs", format!("`{}`: {e}", quoted(text)), e.help.clone());
+    let bad = |e: BadInput| of_option("codecs", &quoted(text), e);
     let mut table = Table::from_iter([("kind".to_string(), Value::String(name.into()))]);
     let kind = *find_kind(kinds.codecs(), &mut table, "codec").map_err(bad)?;
     if let Some(number) = number {
@@ -103,7 +103,7 @@ fn codec(kinds: &Kinds, text: &str) -> Result<Table> {
             _ => {
                 let what = format!("`{}` has a number that this codec does not take", quoted(text));
                 return Err(BadInput::new(
-                    "--codecs",
+                    "codecs",
                     what,
                     "exact, float32, quantised:BITS, top-k:K, rand-k:K, or a fraction in place of K",
                 ));
@@ -111,7 +111,7 @@ fn codec(kinds: &Kinds, text: &str) -> Result<Table> {
         };
         table.insert(key.into(), value);
     }
-    read_kind(&kind, table.clone()).and_then(|settings| settings.check()).map_err(bad)?;
+    read_kind(&kind, &table).and_then(|settings| settings.check()).map_err(bad)?;
     table.insert("kind".into(), Value::String(kind.name.into()));
     Ok(table)
 }
@@ -145,7 +145,7 @@ pub(super) fn families(
         ["auto"] => CODECS.iter().map(|name| Some(*name)).collect(),
         named if named.contains(&"auto") => {
             return Err(BadInput::new(
-                "--codecs",
+                "codecs",
                 "`auto` beside other codecs",
                 format!("auto, which is {}, or a list of codecs", CODECS.join(",")),
             ));
@@ -186,15 +186,15 @@ pub(super) fn families(
                 && let Err(e) = link.check(field.agents(), field.dim(), true)
                 && e.key.starts_with("uplink.codec")
             {
-                let what = format!("`{}`: {}", quoted(named), BadInput { key: e.key.replace("uplink.codec.", ""), ..e.clone() });
-                return Err(BadInput::new("--codecs", what, e.help));
+                let own = e.key.replace("uplink.codec.", "");
+                return Err(of_option("codecs", &quoted(named), e.about(own)));
             }
             let codec = named.map(str::to_string).filter(|_| codecs.len() > 1);
             if all.iter().all(|other| other.kind.name != kind.name || other.codec != codec) {
                 let candidates = Candidates { kind, codec, table, steps, has_server_step, link };
                 (candidates.family().make)(0.1, 1, 1.0).map_err(|e| {
                     let help = "a [[method]] of this kind in the file, whose other keys are kept, or other methods";
-                    BadInput::new("--methods", format!("`{}`: {e}", kind.name), help)
+                    of_option("methods", kind.name, e).helped(help)
                 })?;
                 all.push(candidates);
             }
@@ -203,20 +203,26 @@ pub(super) fn families(
     Ok(all)
 }
 
+/// The error about the entry `name` of the option `key`, which cannot be used for the reason `e`.
+fn of_option(key: &str, name: &str, e: BadInput) -> BadInput {
+    let what = format!("`{name}`: {e}");
+    BadInput::new(key, what, e.help).coded(Code::NoCandidate)
+}
+
 fn spec<T: serde::de::DeserializeOwned + Default>(table: &Table, key: &str) -> Result<T> {
     table.get(key).map_or_else(|| Ok(T::default()), |value| config::read(value).map_err(|e| e.inside(key)))
 }
 
 fn find(kinds: &Kinds, name: &str) -> Result<Kind<dyn MethodSettings>> {
     let mut table = Table::from_iter([("kind".to_string(), Value::String(name.into()))]);
-    find_kind(kinds.methods(), &mut table, "method").copied().map_err(|e| BadInput { key: "--methods".into(), ..e })
+    find_kind(kinds.methods(), &mut table, "method").copied().map_err(|e| e.about("methods"))
 }
 
 /// Checks that a method makes local steps of a size that can be chosen.
 fn has_step(kind: &Kind<dyn MethodSettings>) -> Result<()> {
     let refused = || {
         let what = format!("`{}` has no step size of local steps that could be chosen", kind.name);
-        BadInput::new("--methods", what, "fedlsa, scafflsa, fedhsa, or another method with a step size")
+        BadInput::new("methods", what, "fedlsa, scafflsa, fedhsa, or another method with a step size")
     };
     if !config::takes(kind, "step_size") {
         return Err(refused());
@@ -228,7 +234,7 @@ fn has_step(kind: &Kind<dyn MethodSettings>) -> Result<()> {
         table.insert("talk_probability".into(), Value::Float(1.0));
     }
     // Keys that the kind needs besides, such as a radius, may come from the file.
-    match read_kind(kind, table) {
+    match read_kind(kind, &table) {
         Ok(settings) if settings.shape().drift == Drift::NoSteps || settings.shape().step_size != StepSize::Constant(0.1) => Err(refused()),
         _ => Ok(()),
     }

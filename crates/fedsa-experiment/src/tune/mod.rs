@@ -23,7 +23,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use fedsa::error::{BadInput, Result, quoted};
+use fedsa::error::{BadInput, Code, Error, Result, quoted};
 use fedsa::kernel::Isa;
 use fedsa::sampling::Law;
 use fedsa::uplink::Uplink;
@@ -39,7 +39,6 @@ use toml::{Table, Value};
 
 use crate::config::schema::ControlsStart;
 use crate::config::{Document, Experiment, SweepPoint};
-use crate::error::Failure;
 use crate::execute::{Earlier, Executed, Observer, RunControl, execute};
 use crate::plan::{BuiltProblem, Plan, ResolvedStart};
 use crate::{estimate, resolve};
@@ -131,7 +130,7 @@ pub struct TuneControl<'a> {
     ///
     /// # Errors
     /// When the memo cannot be kept; the search then ends.
-    pub keep: &'a mut dyn FnMut(&Memo) -> Result<(), Failure>,
+    pub keep: &'a mut dyn FnMut(&Memo) -> Result<(), Error>,
     /// Called before the search by theory and before each pilot.
     pub began: &'a mut dyn FnMut(&Began),
 }
@@ -214,10 +213,10 @@ impl Tuning {
     ///
     /// # Errors
     /// When the file or an option cannot be used.
-    pub fn new(experiment: &Experiment, base: &Path, isa: Isa, options: &TuneOptions) -> Result<Self, Failure> {
+    pub fn new(experiment: &Experiment, base: &Path, isa: Isa, options: &TuneOptions) -> Result<Self, Error> {
         let [point] = &experiment.points[..] else {
             let what = format!("the file has {} points of a sweep", experiment.points.len());
-            return Err(BadInput::new("", what, "one problem and one link: --unset sweep --unset variant, or a file without them").into());
+            return Err(BadInput::new("", what, "one problem and one link, without `sweep` and `variant`").coded(Code::Sweep));
         };
         // What the file says is checked as for a run, without its checks and its figure.
         let bare = Experiment { checks: Vec::new(), figure: Default::default(), ..experiment.clone() };
@@ -232,7 +231,7 @@ impl Tuning {
         let cell = &plan.cells[plan.points[0].cells[reference]];
         if let fedsa::record::OutputRule::TailAfter(_) = cell.output {
             let what = "the output averages the last share of the rounds, and so depends on their number, which is to be found";
-            return Err(BadInput::new("output", what, "output = \"last\", or \"average\"").into());
+            return Err(BadInput::new("output", what, "output = \"last\", or \"average\""));
         }
         let theta = match &cell.start {
             ResolvedStart::Fixed(theta) => Some(theta.to_vec()),
@@ -247,7 +246,7 @@ impl Tuning {
             most_local_steps: options.most_local_steps,
             local_steps: options.local_steps.clone(),
         };
-        target.check(&*plan.fields[0].field, &start).map_err(named)?;
+        target.check(&*plan.fields[0].field, &start)?;
         let identity = identity(&plan, options, &Places::from_env(base))?;
         let problem = Some(plan.into_problem());
         Ok(Self {
@@ -287,7 +286,7 @@ impl Tuning {
     /// # Errors
     /// When no choice reaches the target: names the floor or the rounds that are in the way, and what would help; when the budget is too
     /// short for a single choice; and when the machine fails.
-    pub fn search(&mut self, control: &mut TuneControl<'_>) -> Result<Searched, Failure> {
+    pub fn search(&mut self, control: &mut TuneControl<'_>) -> Result<Searched, Error> {
         let families: Vec<Family<'static>> = self.candidates.iter().map(Candidates::family).collect();
         let interrupted = control.interrupted;
         let is_cancelled = || interrupted.load(Ordering::Relaxed);
@@ -302,7 +301,7 @@ impl Tuning {
         };
         let share = if families.iter().all(is_known) { 1.0 } else { THEORY_SHARE };
         let shared = self.problem.as_ref().expect("no plan has it").shared_field();
-        let found = tune::search(shared, &families, &self.start, &self.target, &effort(share)).map_err(named)?;
+        let found = tune::search(shared, &families, &self.start, &self.target, &effort(share))?;
         let unknown: Vec<usize> =
             (0..families.len()).filter(|family| found.prices[*family].is_ok() && found.unknown[*family].is_some()).collect();
         let known = found.best().and_then(|best| best.cost).map_or(f64::INFINITY, |cost| cost.of(self.target.goal));
@@ -349,7 +348,7 @@ impl Tuning {
                 let theory_seconds = work / A_SECOND;
                 Ok(Searched::Done(Box::new(Tuned { choice, hit, cost, evidence, found, pilots, theory_seconds })))
             }
-            None => Err(self.refusal(&found, &pilots).into()),
+            None => Err(self.refusal(&found, &pilots)),
         }
     }
 }
@@ -396,12 +395,12 @@ impl Tuning {
     }
 
     /// The experiment of a table.
-    fn read(&self, table: Table) -> Result<Experiment, Failure> {
-        Experiment::read(Document::from_flags(table, Vec::new()).with_kinds(&self.experiment.document.kinds))
+    fn read(&self, table: Table) -> Result<Experiment, Error> {
+        Experiment::read(Document::of_table(table, Vec::new()).with_kinds(&self.experiment.document.kinds))
     }
 
     /// The plan of a table with the problem that is there.
-    fn plan(&self, table: Table, problem: Option<BuiltProblem>) -> Result<Plan, Failure> {
+    fn plan(&self, table: Table, problem: Option<BuiltProblem>) -> Result<Plan, Error> {
         Plan::with_problem(self.read(table)?, &self.base, self.isa, &Default::default(), problem)
     }
 
@@ -437,7 +436,7 @@ struct Silent;
 impl Observer for Silent {}
 
 impl PilotRunner<'_, '_> {
-    fn plan(&mut self, table: Table) -> Result<Plan, Failure> {
+    fn plan(&mut self, table: Table) -> Result<Plan, Error> {
         self.tuning.plan(table, self.problem.take())
     }
 
@@ -453,7 +452,7 @@ impl PilotRunner<'_, '_> {
 }
 
 impl Measure for PilotRunner<'_, '_> {
-    fn estimate(&mut self, choice: &Choice, rounds: u64, seeds: u64) -> Result<f64, Failure> {
+    fn estimate(&mut self, choice: &Choice, rounds: u64, seeds: u64) -> Result<f64, Error> {
         let (key, table) = self.table(choice, rounds, seeds);
         if let Some(known) = self.control.memo.pilots.get(&key) {
             return Ok(known.estimate);
@@ -465,7 +464,7 @@ impl Measure for PilotRunner<'_, '_> {
         Ok(estimate)
     }
 
-    fn run(&mut self, choice: &Choice, rounds: u64, seeds: u64) -> Result<Option<Measured>, Failure> {
+    fn run(&mut self, choice: &Choice, rounds: u64, seeds: u64) -> Result<Option<Measured>, Error> {
         let (key, table) = self.table(choice, rounds, seeds);
         if let Some(Remembered { estimate, measured: Some(known) }) = self.control.memo.pilots.get(&key) {
             self.spent += estimate;
@@ -493,19 +492,6 @@ impl Measure for PilotRunner<'_, '_> {
     }
 }
 
-/// The errors of the library, with the names of options.
-fn named(e: BadInput) -> BadInput {
-    let key = match e.key.as_str() {
-        "target" => "--target-mse",
-        "minimise" => "--minimise",
-        "most_rounds" => "--max-rounds",
-        "most_local_steps" => "--max-local-steps",
-        "local_steps" => "--local-steps",
-        _ => return e,
-    };
-    BadInput { key: key.into(), ..e }
-}
-
 /// The index of the method whose link, start and output all candidates have.
 fn reference(plan: &Plan, options: &TuneOptions) -> Result<usize> {
     if let Some(label) = &options.like {
@@ -513,7 +499,7 @@ fn reference(plan: &Plan, options: &TuneOptions) -> Result<usize> {
             .labels
             .iter()
             .position(|other| other == label)
-            .ok_or_else(|| BadInput::new("--like", format!("the file has no method `{}`", quoted(label)), plan.labels.join(", ")));
+            .ok_or_else(|| BadInput::new("like", format!("the file has no method `{}`", quoted(label)), plan.labels.join(", ")));
     }
     let cells: Vec<_> = plan.points[0].cells.iter().map(|cell| &plan.cells[*cell]).collect();
     let is_like = |cell: &&crate::PlannedCell| {
@@ -524,7 +510,7 @@ fn reference(plan: &Plan, options: &TuneOptions) -> Result<usize> {
         return Ok(0);
     }
     let what = "the methods of the file have different links, starts or outputs";
-    Err(BadInput::new("--like", what, format!("--like LABEL, of the method whose link is meant: {}", plan.labels.join(", "))))
+    Err(BadInput::new("like", what, format!("the label of the method whose link is meant: {}", plan.labels.join(", "))))
 }
 
 /// A digest of the problem, the methods of the file and the options.

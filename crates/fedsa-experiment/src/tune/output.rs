@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use fedsa::error::Result;
+use fedsa::error::{Error, Result};
 use fedsa_data::find::Places;
 use fedsa_theory::Accuracy;
 use fedsa_theory::tune::{Choice, Cost, Goal, Miss, Tried};
@@ -13,7 +13,6 @@ use super::pilots::Piloted;
 use super::{Evidence, Tuned, Tuning, run_table};
 use crate::checks;
 use crate::config::{Document, Experiment};
-use crate::error::Failure;
 use crate::numbers::{self, number};
 use crate::picture::Picture;
 use crate::plan::Plan;
@@ -60,7 +59,7 @@ impl Tuning {
     ///
     /// # Errors
     /// When the answer's file could not be run.
-    pub fn files(&mut self, tuned: &Tuned) -> Result<Vec<(String, Vec<u8>)>, Failure> {
+    pub fn files(&mut self, tuned: &Tuned) -> Result<Vec<(String, Vec<u8>)>, Error> {
         let text = self.file(tuned)?;
         let look = RenderOptions::default();
         let about = Provenance { id: &self.experiment.id, config: &text };
@@ -73,7 +72,7 @@ impl Tuning {
     }
 
     /// The text of the answer's experiment file.
-    fn file(&mut self, tuned: &Tuned) -> Result<String, Failure> {
+    fn file(&mut self, tuned: &Tuned) -> Result<String, Error> {
         let label = self.candidates[tuned.choice.family].kind.name;
         let (is_noiseless, knows_curve) = self.known(tuned);
         let with = |seeds: u64| Value::Integer(if is_noiseless { 1 } else { seeds as i64 });
@@ -202,11 +201,11 @@ impl Tuning {
         lines.push(format!("{} choices were tried by theory{pilots}", tuned.found.tried.len()));
         let most = self.options.most_local_steps;
         if self.options.local_steps.is_none() && tuned.choice.local_steps == most && most > 1 {
-            lines.push(format!("its local steps are the most that may be chosen, {most}: a larger --max-local-steps may find better"));
+            lines.push(format!("its local steps are the most that may be chosen, {most}: a larger `most_local_steps` may find better"));
         }
         if tuned.is_cut() {
             lines
-                .push(format!("the budget of {} s ended the search early: a larger --budget may find better", number(self.options.budget)));
+                .push(format!("the budget of {} s ended the search early: a larger `budget` may find better", number(self.options.budget)));
         }
         lines
     }

@@ -19,11 +19,9 @@
 
 use std::cmp::Ordering;
 
-use fedsa::error::Result;
+use fedsa::error::{Error, Result};
 use fedsa_theory::tune::{Choice, Cost, Family, Hit, Price, Target, Tried, cheaper, rounded};
 use serde::{Deserialize, Serialize};
-
-use crate::error::Failure;
 
 /// What runs pilots.
 pub(super) trait Measure {
@@ -31,12 +29,12 @@ pub(super) trait Measure {
     ///
     /// # Errors
     /// When the settings cannot be run.
-    fn estimate(&mut self, choice: &Choice, rounds: u64, seeds: u64) -> std::result::Result<f64, Failure>;
+    fn estimate(&mut self, choice: &Choice, rounds: u64, seeds: u64) -> std::result::Result<f64, Error>;
     /// Runs it; `None` if it was interrupted.
     ///
     /// # Errors
     /// When the settings cannot be run, or the machine fails.
-    fn run(&mut self, choice: &Choice, rounds: u64, seeds: u64) -> std::result::Result<Option<Measured>, Failure>;
+    fn run(&mut self, choice: &Choice, rounds: u64, seeds: u64) -> std::result::Result<Option<Measured>, Error>;
 }
 
 /// What a pilot has measured.
@@ -179,7 +177,7 @@ pub(super) struct PilotSearch<'s, 'm> {
 enum Stop {
     Budget,
     Interrupted,
-    Failed(Failure),
+    Failed(Error),
 }
 
 impl PilotSearch<'_, '_> {
@@ -275,7 +273,7 @@ impl PilotSearch<'_, '_> {
     ///
     /// # Errors
     /// When a pilot cannot be run, or the machine fails.
-    pub fn search(&self, unknown: &[usize], simpler: &[Tried], by: &mut dyn Measure) -> std::result::Result<Pilots, Failure> {
+    pub fn search(&self, unknown: &[usize], simpler: &[Tried], by: &mut dyn Measure) -> std::result::Result<Pilots, Error> {
         let mut pilots = Pilots::default();
         let mut all: Vec<Choice> = Vec::new();
         let lists: Vec<Vec<Choice>> = unknown.iter().map(|family| self.proposals(*family, simpler)).collect();

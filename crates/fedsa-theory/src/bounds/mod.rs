@@ -231,5 +231,5 @@ fn check_target(target: f64) -> Result<()> {
 
 /// A constant of a bound that the problem does not have.
 fn unknown_constant(what: &str, why: &str) -> BadInput {
-    BadInput::new("", format!("{what} is not known: {why}"), "a linear problem whose constants are known")
+    BadInput::not_known("", format!("{what} is not known: {why}"), "a linear problem whose constants are known")
 }

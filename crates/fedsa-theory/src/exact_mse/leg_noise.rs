@@ -22,7 +22,7 @@ pub fn check(systems: &Systems, moments: &[Moments], batch: u64) -> Result<()> {
     if moments.len() == systems.kinds.len() && moments.iter().all(right) {
         Ok(())
     } else {
-        Err(BadInput::new(
+        Err(BadInput::not_known(
             "moments",
             format!("{} sets of second moments for {} kinds of agents of dimension {d}", moments.len(), systems.kinds.len()),
             "one per kind: aa d^2 x d^2, ab d^2 x d, bb d x d",

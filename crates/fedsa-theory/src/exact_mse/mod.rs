@@ -90,12 +90,12 @@ fn is_positive_definite(m: MatRef<'_, f64>) -> bool {
 
 /// The error about a floor that does not exist where the radius was not computed.
 fn diverges() -> BadInput {
-    BadInput::new("step_size", "the mean-square error diverges although the mean converges", "a smaller step size or a larger batch")
+    BadInput::not_known("step_size", "the mean-square error diverges although the mean converges", "a smaller step size or a larger batch")
 }
 
 /// The error about a floor that does not exist.
 pub(super) fn unstable(radius: f64) -> BadInput {
-    BadInput::new(
+    BadInput::not_known(
         "step_size",
         format!("the mean-square error diverges: after many rounds each one multiplies it by {radius:.6}"),
         "a smaller step size, fewer local steps or a larger batch",

@@ -187,7 +187,7 @@ impl GaussMarkov {
             return Ok(());
         }
         let what = format!("not computed: the noise of {parts} distinct agents with {d} components takes too long");
-        Err(BadInput::new("", what, "fewer distinct agents or components"))
+        Err(BadInput::not_known("", what, "fewer distinct agents or components"))
     }
 
     /// The spectral radius of the mean round. Additive noise does not change it: the map of second moments has its square.
@@ -379,7 +379,7 @@ impl<'a> Responses<'a> {
         }
         let (kinds, d) = (self.of.parts.len(), self.of.dim);
         let what = format!("not computed: the noise of {kinds} distinct agents with {d} components over the rounds takes too long");
-        Err(BadInput::new("", what, "fewer distinct agents, fewer rounds, or a step that converges in fewer"))
+        Err(BadInput::not_known("", what, "fewer distinct agents, fewer rounds, or a step that converges in fewer"))
     }
 
     fn work_of_round(&self) -> f64 {

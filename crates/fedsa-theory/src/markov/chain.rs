@@ -60,7 +60,7 @@ impl MarkovAgent {
     /// When the law has no chain or is not linear, the chain has several closed classes (names a state), or the moves take too
     /// much memory.
     pub fn new(law: &FiniteLaw<'_>, weight: f64, root: &[f64]) -> Result<Self> {
-        let other = |what: &str| BadInput::new("", what, "a finite chain of linear operators");
+        let other = |what: &str| BadInput::not_known("", what, "a finite chain of linear operators");
         let chain = law.chain().ok_or_else(|| other("samples follow no chain"))?;
         let (d, n) = (law.dim(), chain.from.len());
         require(root.len() == d, "root", root.len(), &format!("{d} numbers"))?;
@@ -221,7 +221,11 @@ fn gcd(a: u64, b: u64) -> u64 {
 }
 
 fn reducible(apart: usize, inside: usize) -> BadInput {
-    BadInput::new("", format!("the chain is reducible: state {inside} is not reached from state {apart}"), "a chain with one closed class")
+    BadInput::not_known(
+        "",
+        format!("the chain is reducible: state {inside} is not reached from state {apart}"),
+        "a chain with one closed class",
+    )
 }
 
 /// A closed class that is reached from `start`, and the states from which it is reached.

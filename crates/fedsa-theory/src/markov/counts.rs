@@ -96,7 +96,7 @@ impl Counts {
         super::check_samples(setting.local_steps, batch)?;
         if !reaches(classes, MOST_UNKNOWNS) {
             let what = unknowns(classes).map_or("a chain without exactly two states".to_string(), |n| format!("counts with {n} unknowns"));
-            return Err(BadInput::new("", what, format!("classes of agents with two states, and at most {MOST_UNKNOWNS} unknowns")));
+            return Err(BadInput::not_known("", what, format!("classes of agents with two states, and at most {MOST_UNKNOWNS} unknowns")));
         }
         let classes: Vec<Class> = classes.iter().filter(|c| c.count > 0).map(|c| Class::new(c, setting, batch)).collect::<Result<_>>()?;
         let law = classes.iter().fold(vec![1.0], |law, c| law.iter().flat_map(|p| c.law.iter().map(move |q| p * q)).collect());

@@ -70,7 +70,7 @@ impl Joint {
         let size = unknowns(classes, rule);
         let too_large = |size: usize, what: &str, most: usize| {
             let size = if size == usize::MAX { "too many".to_string() } else { size.to_string() };
-            BadInput::new(
+            BadInput::not_known(
                 "",
                 format!("a joint chain with {size} {what}"),
                 format!("fewer agents or states, so that there are at most {most}"),

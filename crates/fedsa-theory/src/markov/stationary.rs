@@ -192,5 +192,5 @@ fn shortened(x: &[f64], short: usize, long: usize) -> Vec<f64> {
 pub(super) fn unstable(radius: Option<f64>) -> BadInput {
     let growth = radius.map_or(String::new(), |r| format!(": after many rounds each one multiplies it by {r:.6}"));
     let help = "a smaller step size, fewer local steps or a larger batch";
-    BadInput::new("step_size", format!("the mean-square error under Markov samples diverges{growth}"), help)
+    BadInput::not_known("step_size", format!("the mean-square error under Markov samples diverges{growth}"), help)
 }

@@ -34,7 +34,7 @@ pub fn check_target(target: f64, root: &[f64]) -> Result<()> {
     let rounding = rounding(root);
     if target <= rounding {
         let what = format!("{target:e} is below what rounding leaves of theta*, {rounding:.1e}");
-        return Err(BadInput::new("target", what, format!("more than {rounding:.1e}")));
+        return Err(BadInput::not_known("target", what, format!("more than {rounding:.1e}")));
     }
     Ok(())
 }
@@ -76,7 +76,7 @@ pub enum Reach {
 /// The error of a method whose radius cannot be distinguished from 1.
 fn no_rate() -> BadInput {
     let what = "not known: the rate cannot be told from 1 at this precision, because the radius of a round is 1 to rounding";
-    BadInput::new("step_size", what, "a larger step size, or more local steps")
+    BadInput::not_known("step_size", what, "a larger step size, or more local steps")
 }
 
 /// `E ||theta_0 - root||^2`; `None` stands for a random start with components N(0, 1).

@@ -82,7 +82,7 @@ impl<'m> Meter<'m> {
         self.spent += work;
         match self.ended {
             None => Ok(()),
-            Some(_) => Err(BadInput::new("", "the search ended", "more work")),
+            Some(_) => Err(BadInput::not_known("", "the search ended", "more work")),
         }
     }
 }
@@ -258,7 +258,7 @@ fn round_by_round(
     for t in 1..=most {
         if t as f64 * of_round > MOST_WORK {
             let what = format!("the mean-square error over more than {t} rounds of a state of {} numbers", state.len());
-            return Err(BadInput::new("", format!("not computed: {what}"), "fewer features or distinct agents, or a larger target"));
+            return Err(BadInput::not_known("", format!("not computed: {what}"), "fewer features or distinct agents, or a larger target"));
         }
         meter.charge(of_round)?;
         evolution.map().apply(&state, &mut next);
@@ -281,7 +281,7 @@ fn round_by_round(
 }
 
 fn too_long() -> BadInput {
-    BadInput::new("", "theory takes too long to compare many choices by", "pilot runs")
+    BadInput::not_known("", "theory takes too long to compare many choices by", "pilot runs")
 }
 
 /// By the curve at chosen rounds, each time from the start: at powers of two, then between the last two of them.
@@ -296,7 +296,7 @@ fn by_curve(forecast: &Forecast<'_>, start: &Start, theta: &[f64], target: f64, 
     match accuracy {
         Accuracy::Exact => {}
         Accuracy::Closure { eps_squared } if eps_squared <= NEAR => {}
-        other => return Err(BadInput::new("", format!("theory is not near enough to choose by ({other})"), "pilot runs")),
+        other => return Err(BadInput::not_known("", format!("theory is not near enough to choose by ({other})"), "pilot runs")),
     }
     let known = |outcome, path| Course { outcome, path, accuracy };
     meter.charge(forecast.floor_work().unwrap_or(0.0))?;

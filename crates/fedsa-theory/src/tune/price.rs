@@ -64,7 +64,7 @@ impl Price {
             let first = run.ledger();
             (1..ROUNDS).for_each(|_| run.step());
             if run.round() != ROUNDS {
-                return Err(BadInput::new("", "a run with a tiny step diverges", "a start near the root"));
+                return Err(BadInput::not_known("", "a run with a tiny step diverges", "a start near the root"));
             }
             Ok((first, run.ledger()))
         };

@@ -28,7 +28,7 @@ pub(crate) struct Saved {
 
 /// The error about bytes that are not the state of such a coordinator.
 fn foreign() -> BadInput {
-    BadInput::new("checkpoint", "not a saved state of this federation", "a state that the same federation saved")
+    BadInput::format("checkpoint", "not a saved state of this federation", "a state that the same federation saved")
 }
 
 impl Coordinator {

@@ -63,9 +63,16 @@ impl Canonical<'_> {
 }
 
 /// No value fails but one whose own `Serialize` does.
-#[derive(Debug, thiserror::Error)]
-#[error("{0}")]
+#[derive(Debug)]
 pub(super) struct Never(String);
+
+impl std::fmt::Display for Never {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Never {}
 
 impl ser::Error for Never {
     fn custom<T: std::fmt::Display>(what: T) -> Self {

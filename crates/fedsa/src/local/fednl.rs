@@ -225,7 +225,7 @@ impl Agent for FedNlAgent {
     }
 
     fn restore(&mut self, bytes: &[u8]) -> Result<()> {
-        let foreign = || BadInput::new("checkpoint", "not the state of an agent of FedNL", "a checkpoint of the same settings");
+        let foreign = || BadInput::format("checkpoint", "not the state of an agent of FedNL", "a checkpoint of the same settings");
         let (state, rest): (State, _) = postcard::take_from_bytes(bytes).map_err(|_| foreign())?;
         let d = state.theta.len();
         let learned = state.learned.len();

@@ -48,6 +48,6 @@ fn without_state(bytes: &[u8]) -> Result<()> {
     if bytes.is_empty() {
         Ok(())
     } else {
-        Err(BadInput::new("checkpoint", "the state of another agent", "a checkpoint of the same settings"))
+        Err(BadInput::format("checkpoint", "the state of another agent", "a checkpoint of the same settings"))
     }
 }

@@ -259,7 +259,7 @@ impl Agent for QShedAgent {
 }
 
 fn bad_state() -> BadInput {
-    BadInput::new("checkpoint", "not the state of an agent of Q-SHED", "a checkpoint of the same settings")
+    BadInput::format("checkpoint", "not the state of an agent of Q-SHED", "a checkpoint of the same settings")
 }
 
 #[cfg(test)]

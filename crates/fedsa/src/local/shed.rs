@@ -448,7 +448,7 @@ pub(super) fn foreign(what: &str) -> BadInput {
 }
 
 fn bad_state() -> BadInput {
-    BadInput::new("checkpoint", "not the state of an agent of SHED", "a checkpoint of the same settings")
+    BadInput::format("checkpoint", "not the state of an agent of SHED", "a checkpoint of the same settings")
 }
 
 #[cfg(test)]

@@ -51,7 +51,7 @@ fn check_layout(bytes: &[u8]) -> Result<()> {
         Ok((LAYOUT, _)) => Ok(()),
         Ok((layout, _)) => {
             let what = format!("a saved node of layout {layout}; this version has {LAYOUT}");
-            Err(BadInput::new("saved node", what, "a state that this version saved"))
+            Err(BadInput::format("saved node", what, "a state that this version saved"))
         }
         Err(_) => Err(foreign()),
     }
@@ -59,7 +59,7 @@ fn check_layout(bytes: &[u8]) -> Result<()> {
 
 /// The error about bytes that are not a saved node of this federation and kind.
 fn foreign() -> BadInput {
-    BadInput::new("saved node", "not a state of this node", "a state that the same node of the same federation saved")
+    BadInput::format("saved node", "not a state of this node", "a state that the same node of the same federation saved")
 }
 
 fn place(seed: u64, round: u64, exchange: u8, agent: usize) -> Place {

@@ -24,7 +24,7 @@ impl Array {
             return Ok(Self { shape, data });
         }
         let what = format!("{} numbers for an array of shape {}", data.len(), shape_text(&shape));
-        Err(BadInput::new("", what, "the number of entries must be the product of the shape"))
+        Err(BadInput::data("", what, "the number of entries must be the product of the shape"))
     }
 
     /// A single number, of shape `()`.
@@ -96,7 +96,7 @@ impl Arrays {
                     format!("the arrays are {}", self.0.keys().take(20).map(|k| format!("`{}`", quoted(k))).collect::<Vec<_>>().join(", "))
                 }
             };
-            BadInput::new(name, "there is no such array", found)
+            BadInput::data(name, "there is no such array", found)
         })
     }
 

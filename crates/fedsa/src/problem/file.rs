@@ -55,7 +55,10 @@ impl ProblemSettings for ArrayFile {
 
     fn field(&self, files: &dyn Files, sampling: Sampling, isa: Isa) -> Result<Arc<dyn Field>> {
         let arrays = files.arrays(&self.path)?;
-        let named = |e: BadInput| BadInput { what: format!("{}: {}", self.path, e), key: "path".into(), ..e };
+        let named = |e: BadInput| {
+            let what = format!("{}: {}", self.path, e);
+            e.saying(what).about("path")
+        };
         self.field_of(&arrays, sampling, isa).map_err(named)
     }
 
@@ -125,7 +128,7 @@ impl ArrayFile {
             (None, None) => {
                 let names: Vec<String> = arrays.iter().take(20).map(|(name, _)| quoted(name)).collect();
                 let what = format!("neither `P` nor `A` among its arrays ({})", names.join(", "));
-                Err(BadInput::new("", what, "an MRP or MDP as P, R, Phi, gamma (and policy), or linear systems as A, b"))
+                Err(BadInput::data("", what, "an MRP or MDP as P, R, Phi, gamma (and policy), or linear systems as A, b"))
             }
         }
     }
@@ -155,7 +158,7 @@ fn index_text(shape: &[usize], mut i: usize) -> String {
 }
 
 fn wrong_shape(name: &str, array: &Array, accepted: &str) -> BadInput {
-    BadInput::new(name, format!("shape {}", shape_text(array.shape())), format!("{name} must have the shape {accepted}"))
+    BadInput::data(name, format!("shape {}", shape_text(array.shape())), format!("{name} must have the shape {accepted}"))
 }
 
 fn scalar(array: &Array, name: &str) -> Result<f64> {
@@ -173,7 +176,7 @@ fn find<'a>(arrays: &'a Arrays, name: &str) -> Result<Option<&'a Array>> {
         None => Ok(Some(array)),
         Some(i) => {
             let what = format!("{} at {}", array.data()[i], index_text(array.shape(), i));
-            Err(BadInput::new(name, what, "finite numbers"))
+            Err(BadInput::data(name, what, "finite numbers"))
         }
     }
 }
@@ -192,7 +195,11 @@ fn weights(arrays: &Arrays, agents: usize) -> Result<Vec<f64>> {
         return Err(wrong_shape("weights", given, &format!("({agents},)")));
     }
     if let Some(c) = given.data().iter().position(|p| *p <= 0.0) {
-        return Err(BadInput::new("weights", format!("{} (agent {c})", given.data()[c]), "positive weights; leave out agents without one"));
+        return Err(BadInput::data(
+            "weights",
+            format!("{} (agent {c})", given.data()[c]),
+            "positive weights; leave out agents without one",
+        ));
     }
     let sum: f64 = given.data().iter().sum();
     require(sum.is_finite(), "weights", format!("a sum of {sum}"), "weights with a finite sum")?;
@@ -204,7 +211,7 @@ fn own_noise(arrays: &Arrays, n: usize, d: usize) -> Result<Option<(f64, Vec<Mat
     let Some(std) = find(arrays, "noise_std")? else {
         return match find(arrays, "noise_memory")? {
             Some(_) => {
-                Err(BadInput::new("noise_memory", "there is no noise that could have it", "noise_std beside it, or no noise_memory"))
+                Err(BadInput::data("noise_memory", "there is no noise that could have it", "noise_std beside it, or no noise_memory"))
             }
             None => Ok(None),
         };
@@ -350,11 +357,11 @@ fn probabilities(name: &str, array: &Array) -> Result<()> {
         let sum: f64 = p.iter().sum();
         if let Some(j) = p.iter().position(|x| *x < 0.0) {
             let at = index_text(array.shape(), row * n + j);
-            return Err(BadInput::new(name, format!("the probability {} at {at}", p[j]), "probabilities must be at least 0"));
+            return Err(BadInput::data(name, format!("the probability {} at {at}", p[j]), "probabilities must be at least 0"));
         }
         if (sum - 1.0).abs() > ROW_SUM_TOLERANCE {
             let what = format!("row {} sums to {sum}", index_text(shape, row));
-            return Err(BadInput::new(name, what, format!("every row must sum to 1 within {ROW_SUM_TOLERANCE:e}")));
+            return Err(BadInput::data(name, what, format!("every row must sum to 1 within {ROW_SUM_TOLERANCE:e}")));
         }
     }
     Ok(())

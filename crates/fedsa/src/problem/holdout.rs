@@ -51,7 +51,7 @@ pub fn episodes(log: &Log) -> Result<Vec<Range<usize>>> {
 fn numbers(log: &Log) -> Result<&[i64]> {
     log.episode.as_deref().ok_or_else(|| {
         let what = format!("{} has no column `episode`", quoted(&log.name));
-        BadInput::new("holdout", what, "logs whose column `episode` numbers the episodes: whole episodes are held out")
+        BadInput::data("holdout", what, "logs whose column `episode` numbers the episodes: whole episodes are held out")
     })
 }
 
@@ -60,7 +60,7 @@ fn goes_on(name: &str, row: usize, number: i64) -> BadInput {
 }
 
 fn bad_episode(name: &str, row: usize, number: i64, what: &str) -> BadInput {
-    BadInput::new(
+    BadInput::data(
         "holdout",
         format!("{}: row {row}: episode {number} {what}", quoted(name)),
         "a column `episode` in which each episode has a number of its own, in rows that follow each other",
@@ -143,7 +143,7 @@ pub fn split(sources: Vec<Box<dyn LogSource>>, share: f64, seed: u64) -> Result<
         let count = count(&*source)?;
         if count < 2 {
             let what = format!("{} has a single episode", quoted(source.name()));
-            return Err(BadInput::new("holdout", what, "at least two episodes an agent: one for the fit, and one that is held out"));
+            return Err(BadInput::data("holdout", what, "at least two episodes an agent: one for the fit, and one that is held out"));
         }
         let drawn = ((share * count as f64).round() as usize).clamp(1, count - 1);
         let mut order: Vec<usize> = (0..count).collect();

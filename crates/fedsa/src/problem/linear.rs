@@ -11,11 +11,13 @@ use super::memory::{self, MemoryEstimate};
 use super::noise::{self, Noise};
 use super::systems::{System, Systems};
 use super::{Field, Files, Problem, ProblemSettings, equal_weights};
-use crate::error::{BadInput, Carried, Result, require};
+use crate::error::{BadInput, Result, require};
 use crate::kernel::dense::{self, Dense};
 use crate::kernel::{Isa, LANES, Lanes, chunks};
 use crate::random::{Purpose, Stream, stream};
+use crate::registry::FromTable;
 use crate::sampling::Sampling;
+use crate::settings::{self, Value};
 
 /// Linear operators without noise; [`Noisy`](noise::Noisy) adds some.
 #[derive(Debug)]
@@ -87,9 +89,9 @@ impl Facts for Linear {
 }
 
 /// The `linear` problem: `A_c = scale I` and `b_c ~ spread N(0, I)`, or systems written out in the file.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(try_from = "Given", into = "Given")]
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(try_from = "Given"))]
+#[serde(into = "Given")]
 pub struct LinearSystems {
     /// The number of agents N, unless systems are written out.
     pub agents: usize,
@@ -147,14 +149,19 @@ struct Given {
     allow_singular_agents: bool,
 }
 
-impl TryFrom<Given> for LinearSystems {
-    type Error = Carried;
+impl FromTable for LinearSystems {
+    fn from_table(table: &Value) -> Result<Self> {
+        Self::of(settings::read(table)?)
+    }
+}
 
-    fn try_from(given: Given) -> Result<Self, Carried> {
+impl LinearSystems {
+    /// The settings that a file says; refuses those that contradict each other.
+    fn of(given: Given) -> Result<Self> {
         let Given { agents, dim, scale, spread, seed, a, b, noise, allow_singular_agents } = given;
         for (key, is_empty) in [("a", a.as_ref().is_some_and(Vec::is_empty)), ("b", b.as_ref().is_some_and(Vec::is_empty))] {
             if is_empty {
-                return Err(Carried(BadInput::new(key, "[] has no agents", format!("one entry for each agent, or no {key}"))));
+                return Err(BadInput::new(key, "[] has no agents", format!("one entry for each agent, or no {key}")));
             }
         }
         let (a, b) = (a.unwrap_or_default(), b.unwrap_or_default());
@@ -168,7 +175,7 @@ impl TryFrom<Given> for LinearSystems {
                 ("seed", seed.map(|seed| format!("the seed {seed} of systems that are written out"))),
             ];
             if let Some((key, Some(what))) = contradicts.into_iter().find(|(_, what)| what.is_some()) {
-                return Err(Carried(BadInput::new(key, what, format!("no {key} beside a and b, which decide it"))));
+                return Err(BadInput::new(key, what, format!("no {key} beside a and b, which decide it")));
             }
         }
         let default = Self::default();

@@ -173,7 +173,7 @@ pub(super) fn overflow(name: &str, rule: TraceRule) -> BadInput {
         let what = format!("{name}: traces at lambda = {} overflow, because they multiply importance ratios", rule.lambda);
         return BadInput::new("lambda", what, "a smaller lambda, or smaller ratios");
     }
-    BadInput::new("path", format!("{name}: products of its features and rewards overflow"), "smaller numbers")
+    BadInput::data("path", format!("{name}: products of its features and rewards overflow"), "smaller numbers")
 }
 
 /// Logs of which only the mean operators are kept.

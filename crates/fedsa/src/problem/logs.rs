@@ -29,6 +29,7 @@ use crate::kernel::Isa;
 use crate::kernel::td::Transition;
 use crate::parallel;
 use crate::sampling::{Law, Sampling};
+use crate::settings::choice;
 
 pub use super::log_means::TraceRule;
 
@@ -104,15 +105,20 @@ pub enum Scaling {
 }
 
 /// One source or several.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(untagged, expecting = "a path, a glob or the name of a data set in quotes, or a list of them")]
+#[serde(untagged)]
 pub enum Sources {
     /// One.
     One(String),
     /// Several.
     Many(Vec<String>),
 }
+
+choice!(Sources, "a path, a glob or the name of a data set in quotes, or a list of them",
+    text String => |path| Ok(Sources::One(path)),
+    list Vec<String> => |paths| Ok(Sources::Many(paths)),
+);
 
 impl Sources {
     /// As a list.

@@ -206,7 +206,7 @@ impl FederatedTd<'_> {
     pub fn td(&self, sampling: Sampling) -> Result<Td> {
         let kinds = parallel::try_map(self.kinds, |k| {
             let agent = || self.kind_of.iter().position(|x| *x as usize == k).unwrap_or(0);
-            let named = |e: BadInput| BadInput { what: format!("agent {}: {}", agent(), e.what), ..e };
+            let named = |e: BadInput| e.prefixed(format!("agent {}", agent()));
             (self.mrp)(k).map_err(named)?.transitions((self.features)(k)).map_err(named)
         })?;
         Td::new(kinds, self.kind_of.clone(), self.weights.clone(), sampling)

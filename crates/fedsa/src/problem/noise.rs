@@ -183,7 +183,7 @@ impl Process {
     /// Those of several matrices.
     fn all(std: f64, matrices: &[Mat<f64>]) -> Result<Vec<Self>> {
         let named = |c: usize| {
-            let agent = |e: BadInput| if matrices.len() > 1 { BadInput { what: format!("agent {c}: {}", e.what), ..e } } else { e };
+            let agent = |e: BadInput| if matrices.len() > 1 { e.prefixed(format!("agent {c}")) } else { e };
             Process::new(std, &matrices[c]).map_err(agent)
         };
         parallel::try_map(matrices.len(), named)
@@ -233,7 +233,7 @@ impl<P: Problem> Noisy<P> {
     /// When `std` is not from 0 to 1e100, the radius not in [0, 1), or a matrix that is written out is not Schur-stable.
     pub fn new(problem: P, noise: &Noise, sampling: Sampling) -> Result<Self> {
         let matrices = noise.matrices(problem.weights().len(), problem.dim())?;
-        let key = |e: BadInput| if e.key == "memory" && !noise.matrix.is_empty() { BadInput { key: "matrix".into(), ..e } } else { e };
+        let key = |e: BadInput| if e.key == "memory" && !noise.matrix.is_empty() { e.about("matrix") } else { e };
         Ok(Self { start: noise.start, ..Self::with_matrices(problem, noise.std, &matrices, sampling).map_err(key)? })
     }
 

@@ -27,11 +27,13 @@ use super::noise::{self, Noise};
 use super::spectra::{self, Spectrum};
 use super::systems::{System, Systems};
 use super::{Field, Files, ProblemSettings, equal_weights};
-use crate::error::{BadInput, Carried, Result, require};
+use crate::error::{BadInput, Result, require};
 use crate::kernel::Isa;
 use crate::parallel;
 use crate::random::{ALL, Purpose, stream};
+use crate::registry::FromTable;
 use crate::sampling::Sampling;
+use crate::settings::{self, Value};
 
 /// How the agents' matrices are drawn.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -48,9 +50,9 @@ pub enum Matrices {
 }
 
 /// The `quadratic` problem.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(try_from = "Given", into = "Given")]
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(try_from = "Given"))]
+#[serde(into = "Given")]
 pub struct Quadratic {
     /// The number of agents N, unless matrices are written out.
     pub agents: usize,
@@ -145,13 +147,18 @@ struct Given {
     noise: Option<Noise>,
 }
 
-impl TryFrom<Given> for Quadratic {
-    type Error = Carried;
+impl FromTable for Quadratic {
+    fn from_table(table: &Value) -> Result<Self> {
+        Self::of(settings::read(table)?)
+    }
+}
 
-    fn try_from(given: Given) -> Result<Self, Carried> {
+impl Quadratic {
+    /// The settings that a file says; refuses those that contradict each other.
+    fn of(given: Given) -> Result<Self> {
         for (key, is_empty) in [("a", given.a.as_ref().is_some_and(Vec::is_empty)), ("b", given.b.as_ref().is_some_and(Vec::is_empty))] {
             if is_empty {
-                return Err(Carried(BadInput::new(key, "[] has no agents", format!("one entry for each agent, or no {key}"))));
+                return Err(BadInput::new(key, "[] has no agents", format!("one entry for each agent, or no {key}")));
             }
         }
         if given.a.is_some() || given.b.is_some() {
@@ -168,7 +175,7 @@ impl TryFrom<Given> for Quadratic {
             ];
             if let Some((key, _)) = drawn.into_iter().find(|(_, is_given)| *is_given) {
                 let what = "a setting of matrices that are drawn, beside matrices that are written out";
-                return Err(Carried(BadInput::new(key, what, format!("no {key} beside a and b, which decide it"))));
+                return Err(BadInput::new(key, what, format!("no {key} beside a and b, which decide it")));
             }
         }
         let default = Self::default();
@@ -263,7 +270,7 @@ impl Quadratic {
             Matrices::Definite => {
                 let mut a = spectra::wishart(&gaussian(c));
                 spectrum.impose(&mut a)?;
-                Ok(a)
+                Ok::<_, BadInput>(a)
             }
             Matrices::Indefinite | Matrices::IndefiniteOneAverage => Ok(spectra::symmetric_part(&gaussian(c))),
         })?;

@@ -26,6 +26,7 @@ use crate::error::{BadInput, Result, require};
 use crate::kernel::Isa;
 use crate::random::{ALL, Purpose, Stream, stream};
 use crate::sampling::Sampling;
+use crate::settings::choice;
 
 /// What is drawn once for all agents, or once for each.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -83,15 +84,20 @@ impl FeatureLaw {
 }
 
 /// A discount factor: one number, or drawn uniformly per agent.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(untagged, expecting = "a number in [0, 1), or [low, high]")]
+#[serde(untagged)]
 pub enum Discount {
     /// The same for all.
     One(f64),
     /// U(low, high) per agent.
     Uniform([f64; 2]),
 }
+
+choice!(Discount, "a number in [0, 1), or [low, high]",
+    number f64 => |gamma| Ok(Discount::One(gamma)),
+    list [f64; 2] => |range| Ok(Discount::Uniform(range)),
+);
 
 impl Discount {
     /// # Errors

@@ -168,7 +168,7 @@ impl Episodes {
             };
             if !is_new {
                 let what = format!("row {}, `episode`: episode {number} goes on after episode {last}", first + i);
-                return Err(BadInput::new(
+                return Err(BadInput::data(
                     quoted(name),
                     what,
                     "the transitions of an episode one after the other, and another number for each",

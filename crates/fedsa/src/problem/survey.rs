@@ -220,7 +220,7 @@ impl Surveyed {
                 }
                 Ok(())
             })?;
-            Ok(sum)
+            Ok::<_, BadInput>(sum)
         })?;
         let mut all = vec![0.0; d];
         for sum in sums {
@@ -235,14 +235,14 @@ impl Surveyed {
 /// Refuses logs whose state columns differ.
 fn check_columns(sources: &[Box<dyn LogSource>]) -> Result<()> {
     let Some(first) = sources.first() else {
-        return Err(BadInput::new("path", "no logs", "one file per agent"));
+        return Err(BadInput::data("path", "no logs", "one file per agent"));
     };
     match sources.iter().find(|source| source.columns() != first.columns()) {
         None => Ok(()),
         Some(other) => {
             let (own, others) = (quoted(other.columns().join(", ")), quoted(first.columns().join(", ")));
             let what = format!("its state columns are {own}, but those of {} are {others}", first.name());
-            Err(BadInput::new(other.name(), what, "all agents must log the same state columns"))
+            Err(BadInput::data(other.name(), what, "all agents must log the same state columns"))
         }
     }
 }

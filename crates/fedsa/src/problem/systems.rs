@@ -8,7 +8,7 @@ use faer::Mat;
 
 use super::root::{Root, Source};
 
-use crate::error::{BadInput, Result};
+use crate::error::Result;
 use crate::linalg;
 
 /// One mean operator `gbar(theta) = b - A theta`, `A = E A(z)` (d x d), `b = E b(z)` (d).
@@ -122,7 +122,7 @@ impl Systems {
     /// When the mean system is singular or badly conditioned.
     pub fn root(&self) -> Result<Vec<f64>> {
         let mean = self.mean();
-        linalg::solve(&mean.a, &mean.b).map_err(|e| BadInput::new("", format!("the mean of all agents' operators: {}", e.what), e.help))
+        linalg::solve(&mean.a, &mean.b).map_err(|e| e.about("").prefixed("the mean of all agents' operators"))
     }
 
     /// The root, or the solution of least norm if the mean system is singular or badly conditioned.
@@ -139,7 +139,7 @@ impl Systems {
         let system = &self.kinds[kind];
         linalg::solve(&system.a, &system.b).map_err(|e| {
             let agent = self.kind_of.iter().position(|k| *k as usize == kind).unwrap_or(0);
-            BadInput::new("", format!("agent {agent}: {}", e.what), e.help)
+            e.about("").prefixed(format!("agent {agent}"))
         })
     }
 }

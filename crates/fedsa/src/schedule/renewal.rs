@@ -1,13 +1,10 @@
 //! When agents compute their Hessians anew, and how many eigenpairs they send in a round.
 
-use std::fmt;
-
-use serde::de::value::SeqAccessDeserializer;
-use serde::de::{Deserializer, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Result, require};
 use crate::random::Stream;
+use crate::settings::choice;
 
 /// The rounds in which an agent computes its Hessian anew (\[T\] sec. 2.5.1), the first of which is round 0.
 ///
@@ -130,7 +127,7 @@ pub enum Pairs {
 }
 
 /// The name of a law.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum Drawn {
@@ -141,36 +138,11 @@ pub enum Drawn {
 /// The most pairs that [`Drawn::Random`] draws.
 const MOST_DRAWN: usize = 7;
 
-/// By hand, for an error that says what would be accepted.
-impl<'de> Deserialize<'de> for Pairs {
-    fn deserialize<D: Deserializer<'de>>(from: D) -> std::result::Result<Self, D::Error> {
-        struct Choice;
-        impl<'de> Visitor<'de> for Choice {
-            type Value = Pairs;
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str("a positive whole number, a list of such numbers (one for each agent), or \"random\"")
-            }
-            fn visit_u64<E: serde::de::Error>(self, n: u64) -> std::result::Result<Pairs, E> {
-                Ok(Pairs::Same(usize::try_from(n).map_err(E::custom)?))
-            }
-            fn visit_i64<E: serde::de::Error>(self, n: i64) -> std::result::Result<Pairs, E> {
-                let n = usize::try_from(n).map_err(|_| E::invalid_value(serde::de::Unexpected::Signed(n), &self))?;
-                Ok(Pairs::Same(n))
-            }
-            fn visit_str<E: serde::de::Error>(self, name: &str) -> std::result::Result<Pairs, E> {
-                if name == "random" {
-                    Ok(Pairs::Drawn(Drawn::Random))
-                } else {
-                    Err(E::invalid_value(serde::de::Unexpected::Str(name), &self))
-                }
-            }
-            fn visit_seq<A: SeqAccess<'de>>(self, seq: A) -> std::result::Result<Pairs, A::Error> {
-                Vec::deserialize(SeqAccessDeserializer::new(seq)).map(Pairs::Each)
-            }
-        }
-        from.deserialize_any(Choice)
-    }
-}
+choice!(Pairs, "a positive whole number, a list of such numbers (one for each agent), or \"random\"",
+    whole usize => |n| Ok(Pairs::Same(n)),
+    list Vec<usize> => |list| Ok(Pairs::Each(list)),
+    text Drawn => |drawn| Ok(Pairs::Drawn(drawn)),
+);
 
 impl Pairs {
     /// # Errors

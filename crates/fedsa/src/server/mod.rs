@@ -246,5 +246,5 @@ pub(crate) fn restored_theta(state: &mut Vec<Vec<f64>>, d: usize) -> Result<Vec<
 
 /// The error about saved vectors of another rule or other settings.
 pub(crate) fn foreign_state() -> BadInput {
-    BadInput::new("checkpoint", "not the state of this server rule", "a checkpoint of the same settings")
+    BadInput::format("checkpoint", "not the state of this server rule", "a checkpoint of the same settings")
 }

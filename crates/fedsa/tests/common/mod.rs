@@ -42,8 +42,8 @@ pub fn field(problem: &dyn ProblemSettings, kind: Law) -> Arc<dyn Field> {
 /// A method from its name and a JSON object of settings.
 pub fn method(kind: &str, settings: &str) -> Box<dyn MethodSettings> {
     let entry = methods::KINDS.iter().find(|k| k.is_called(kind)).expect("a known kind");
-    let mut json = serde_json::Deserializer::from_str(settings);
-    (entry.read)(&mut <dyn erased_serde::Deserializer>::erase(&mut json)).unwrap()
+    let table: fedsa::settings::Value = serde_json::from_str(settings).expect("JSON");
+    (entry.read)(&table).unwrap()
 }
 
 /// Every method, with settings that are stable on [`problems`].
@@ -425,8 +425,8 @@ pub fn link(codec: &str, error_feedback: bool, media: &[&str]) -> fedsa::error::
     for medium in media {
         let (kind, rest) = kind_of(medium);
         let entry = fedsa::uplink::medium::KINDS.iter().find(|k| k.is_called(&kind)).expect("a known medium");
-        let mut json = serde_json::Deserializer::from_str(&rest);
-        let settings = (entry.read)(&mut <dyn erased_serde::Deserializer>::erase(&mut json)).expect("readable settings");
+        let table: fedsa::settings::Value = serde_json::from_str(&rest).expect("JSON");
+        let settings = (entry.read)(&table).expect("readable settings");
         settings.install(&mut link)?;
     }
     Ok(link)
@@ -435,8 +435,8 @@ pub fn link(codec: &str, error_feedback: bool, media: &[&str]) -> fedsa::error::
 fn codec_of(codec: &str) -> fedsa::error::Result<Arc<dyn fedsa::uplink::codec::Codec>> {
     let (kind, rest) = kind_of(codec);
     let entry = fedsa::uplink::codec::KINDS.iter().find(|k| k.is_called(&kind)).expect("a known codec");
-    let mut json = serde_json::Deserializer::from_str(&rest);
-    let settings = (entry.read)(&mut <dyn erased_serde::Deserializer>::erase(&mut json)).expect("readable settings");
+    let table: fedsa::settings::Value = serde_json::from_str(&rest).expect("JSON");
+    let settings = (entry.read)(&table).expect("readable settings");
     settings.check()?;
     Ok(settings.build())
 }

@@ -3,14 +3,14 @@
 use std::path::PathBuf;
 
 use clap::Parser;
+use fedsa::error::Error;
 use fedsa::problem::features::{FeatureMap, FeatureSpec, Ranges};
 use fedsa_cli::args::{Cli, Command, Overrides};
 use fedsa_cli::commands;
-use fedsa_cli::error::ShownFailure;
+use fedsa_cli::error::ShownError;
 use fedsa_data::find::Places;
 use fedsa_experiment::bundled;
 use fedsa_experiment::config::{Document, Experiment};
-use fedsa_experiment::error::Failure;
 use fedsa_experiment::{checks, picture, resolve};
 use miette::{GraphicalReportHandler, GraphicalTheme};
 use toml::{Table, Value};
@@ -38,16 +38,16 @@ fn points(table: &Table) -> usize {
 
 /// Checks how a failure is told.
 #[track_caller]
-fn refused_with(failure: &Failure) -> Verdict {
-    check_message(&failure.what, &failure.help);
+fn refused_with(failure: &Error) -> Verdict {
+    check_message(&failure.to_string(), &failure.help);
     let mut shown = String::new();
     let handler = GraphicalReportHandler::new_themed(GraphicalTheme::unicode_nocolor()).with_width(80);
-    handler.render_report(&mut shown, &ShownFailure::from(failure.clone())).expect("a report can be shown");
+    handler.render_report(&mut shown, &ShownError::from(failure.clone())).expect("a report can be shown");
     Verdict::Refused
 }
 
 /// What an experiment that was read comes to, and whether `config.toml` says the same.
-fn check_experiment(experiment: &Experiment) -> Result<(), Failure> {
+fn check_experiment(experiment: &Experiment) -> Result<(), Error> {
     let located = |e| experiment.document.failure(e);
     let places = Places { base: PathBuf::from("target/fuzz/no/such/folder"), data: Vec::new() };
     let tables = |experiment: &Experiment| {
@@ -274,9 +274,9 @@ fn read_set(data: &[u8]) -> Verdict {
     let mut document = Document::parse("base.toml", EVERYTHING).expect("a valid file");
     for line in text.split('\n').take(20) {
         let set = match (line.strip_prefix("--sweep "), line.strip_prefix("--unset ")) {
-            (Some(sweep), _) => document.add_sweep(sweep),
-            (None, Some(key)) => document.unset_text(key),
-            (None, None) => document.set_text(line),
+            (Some(sweep), _) => commands::sweep(&mut document, sweep),
+            (None, Some(key)) => commands::unset(&mut document, key),
+            (None, None) => commands::set(&mut document, line),
         };
         if let Err(e) = set {
             return refused_with(&e);

@@ -90,7 +90,7 @@ struct Setup {
 
 fn plan(rounds: u64) -> Plan {
     let mut document = Document::parse("small.toml", EXPERIMENT).expect("a valid file");
-    document.set_text(&format!("run.rounds={rounds}")).expect("a valid key");
+    fedsa_cli::commands::set(&mut document, &format!("run.rounds={rounds}")).expect("a valid key");
     let experiment = Experiment::read(document).expect("a valid experiment");
     Plan::new(experiment, Path::new(""), Isa::best(), &HashMap::new()).expect("a valid experiment")
 }

@@ -3,11 +3,10 @@
 use std::io::ErrorKind;
 use std::path::Path;
 
-use fedsa::error::{BadInput, Result};
+use fedsa::error::{BadInput, Error, Result};
 use fedsa::methods::Drift;
 use fedsa_data::atomic::{self, Existing};
 use fedsa_data::find::Places;
-use fedsa_experiment::error::Failure;
 use fedsa_experiment::numbers::{number, typed};
 use fedsa_experiment::picture::Picture;
 use fedsa_experiment::{Plan, Predictor, output, resolve};
@@ -67,7 +66,7 @@ impl<'a> Target<'a> {
     ///
     /// # Errors
     /// When the folder cannot be made or written to.
-    pub fn write(&self, plan: &Plan, predictor: &Predictor<'_>, base: &Path) -> Result<Vec<String>, Failure> {
+    pub fn write(&self, plan: &Plan, predictor: &Predictor<'_>, base: &Path) -> Result<Vec<String>, Error> {
         let config = resolve::file(&plan.experiment, &Places::from_env(base))?;
         let pictures = [(CURVES, Picture::Chart(curves(plan, predictor))), (STABILITY, Picture::Heat(stability(plan)))];
         let mut written = Vec::new();
@@ -78,7 +77,7 @@ impl<'a> Target<'a> {
                     for name in output::picture_names(&plan.experiment, stem) {
                         let path = self.folder.join(name);
                         match std::fs::remove_file(&path) {
-                            Err(e) if e.kind() != ErrorKind::NotFound => return Err(atomic::unwritable(&path, &e).into()),
+                            Err(e) if e.kind() != ErrorKind::NotFound => return Err(atomic::unwritable(&path, &e)),
                             Ok(()) | Err(_) => {}
                         }
                     }

@@ -1,6 +1,6 @@
 //! `floor`: floors against a number or a predicted quantity.
 
-use fedsa::error::{BadInput, Result};
+use fedsa::error::Result;
 use toml::Value;
 
 use crate::checks::allow::{near, seeds_for_allowance};
@@ -40,7 +40,7 @@ impl CheckKind for FloorCheck {
     fn possible(&self, facts: &PlanFacts<'_>, check: &Check, _: usize, cell: usize) -> Result<()> {
         facts.floor(cell, metric_of(check))?;
         if let Some(Value::String(quantity)) = &check.expected {
-            facts.predictor.is_level(cell, quantity).map_err(|e| BadInput { key: "expected".into(), ..e })?;
+            facts.predictor.is_level(cell, quantity).map_err(|e| e.about("expected"))?;
         }
         seeds_for_allowance(facts, check, cell)
     }

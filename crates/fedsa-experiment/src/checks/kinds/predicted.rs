@@ -1,6 +1,6 @@
 //! `predicted`: a predicted quantity against a number.
 
-use fedsa::error::{BadInput, Result};
+use fedsa::error::Result;
 
 use crate::checks::facts::{Context, PlanFacts};
 use crate::checks::verdict::{Asked, Measured};
@@ -26,7 +26,7 @@ impl CheckKind for PredictedCheck {
     }
 
     fn possible(&self, facts: &PlanFacts<'_>, check: &Check, _: usize, cell: usize) -> Result<()> {
-        facts.predictor.knows(cell, metric_of(check)).map_err(|e| BadInput { key: "metric".into(), ..e })
+        facts.predictor.knows(cell, metric_of(check)).map_err(|e| e.about("metric"))
     }
 
     fn measure(&self, ctx: &Context<'_>, check: &Check) -> Result<Vec<Measured>> {

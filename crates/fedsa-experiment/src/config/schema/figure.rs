@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use fedsa::settings::choice;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -73,8 +74,8 @@ impl FigureSpec {
 }
 
 /// One horizontal axis or several.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(untagged, expecting = "the name of an axis in quotes, or a list of them")]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema)]
+#[schemars(untagged)]
 #[schemars(rename = "Axes")]
 pub enum AxisNames {
     /// One.
@@ -82,6 +83,11 @@ pub enum AxisNames {
     /// Several, of curves only.
     Many(Vec<String>),
 }
+
+choice!(AxisNames, "the name of an axis in quotes, or a list of them",
+    text String => |x| Ok(AxisNames::One(x)),
+    list Vec<String> => |all| Ok(AxisNames::Many(all)),
+);
 
 impl AxisNames {
     /// As a list.
@@ -94,8 +100,8 @@ impl AxisNames {
 }
 
 /// One metric or several.
-#[derive(Debug, Clone, PartialEq, Eq, Deserialize, JsonSchema)]
-#[serde(untagged, expecting = "the name of a metric in quotes, or a list of them")]
+#[derive(Debug, Clone, PartialEq, Eq, JsonSchema)]
+#[schemars(untagged)]
 #[schemars(rename = "Metrics")]
 pub enum MetricNames {
     /// One.
@@ -103,6 +109,11 @@ pub enum MetricNames {
     /// Several.
     Many(Vec<String>),
 }
+
+choice!(MetricNames, "the name of a metric in quotes, or a list of them",
+    text String => |metric| Ok(MetricNames::One(metric)),
+    list Vec<String> => |all| Ok(MetricNames::Many(all)),
+);
 
 impl MetricNames {
     /// As a list.
@@ -115,14 +126,19 @@ impl MetricNames {
 }
 
 /// One level or several.
-#[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
-#[serde(untagged, expecting = "a positive number, or a list of them")]
+#[derive(Debug, Clone, PartialEq, JsonSchema)]
+#[schemars(untagged)]
 pub enum Levels {
     /// One.
     One(f64),
     /// Several.
     Many(Vec<f64>),
 }
+
+choice!(Levels, "a positive number, or a list of them",
+    number f64 => |x| Ok(Levels::One(x)),
+    list Vec<f64> => |all| Ok(Levels::Many(all)),
+);
 
 impl Levels {
     /// As a list.

@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 
 use fedsa::error::{Result, require};
 use fedsa::record::OutputRule;
+use fedsa::settings::choice;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use toml::Value;
 
 use super::run::Start;
 use crate::config::link::{DownlinkSpec, UplinkSpec};
-use crate::config::strict::choice;
 
 /// The keys of a `[[method]]` in addition to the settings of its kind: those that every method has, and
 /// those of `shaped_keys`, which only some kinds have.

@@ -4,10 +4,9 @@ use std::collections::HashSet;
 
 use fedsa::error::{BadInput, Result, require};
 use fedsa::message::MAX_ROUNDS;
+use fedsa::settings::choice;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-
-use crate::config::strict::choice;
 
 /// The `[run]` table.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -51,14 +50,19 @@ impl Refused {
 }
 
 /// The number of seeds, or a list of seeds.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(untagged, expecting = "a count of seeds, or a list of seeds, whole numbers of at least 0")]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[serde(untagged)]
 pub enum Seeds {
     /// 0, 1, .., n - 1.
     Count(u64),
     /// The given seeds.
     List(Vec<u64>),
 }
+
+choice!(Seeds, "a count of seeds, or a list of seeds, whole numbers of at least 0",
+    whole u64 => |n| Ok(Seeds::Count(n)),
+    list Vec<u64> => |seeds| Ok(Seeds::List(seeds)),
+);
 
 /// The largest number of seeds.
 const MAX_SEEDS: usize = 10_000_000;
@@ -104,14 +108,19 @@ impl Seeds {
 }
 
 /// `theta_0`: zero, root, root+1, normal, limit (FedLSA's), a list, or an `.npz` or `.json` file.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(untagged, expecting = "zero, root, root+1, normal, limit or a file in quotes, or a list of numbers")]
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+#[serde(untagged)]
 pub enum Start {
     /// A name, or a file.
     Name(String),
     /// The d components.
     List(Vec<f64>),
 }
+
+choice!(Start, "zero, root, root+1, normal, limit or a file in quotes, or a list of numbers",
+    text String => |name| Ok(Start::Name(name)),
+    list Vec<f64> => |theta| Ok(Start::List(theta)),
+);
 
 impl Default for Start {
     fn default() -> Self {

@@ -35,11 +35,11 @@ fn standard_error(seeds: u64) -> f64 {
 }
 
 impl Measure for Hyperbolas {
-    fn estimate(&mut self, _: &Choice, _: u64, _: u64) -> std::result::Result<f64, Failure> {
+    fn estimate(&mut self, _: &Choice, _: u64, _: u64) -> Result<f64> {
         Ok(1e-6)
     }
 
-    fn run(&mut self, choice: &Choice, rounds: u64, seeds: u64) -> std::result::Result<Option<Measured>, Failure> {
+    fn run(&mut self, choice: &Choice, rounds: u64, seeds: u64) -> Result<Option<Measured>> {
         let point = |t| (t, self.mean(choice.step_size, t), standard_error(seeds));
         Ok(Some(Measured { path: (0..=rounds).map(point).collect(), diverged: false }))
     }

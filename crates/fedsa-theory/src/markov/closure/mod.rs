@@ -260,7 +260,7 @@ impl Closure {
 }
 
 fn unstable(what: String) -> BadInput {
-    BadInput::new("step_size", what, "a smaller step size or fewer local steps")
+    BadInput::not_known("step_size", what, "a smaller step size or fewer local steps")
 }
 
 /// [`Closure::eps_squared`], without the closure.

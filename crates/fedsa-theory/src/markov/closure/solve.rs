@@ -61,7 +61,7 @@ pub fn gmres(map: &dyn LinearMap, source: &[f64], guess: &[f64]) -> Result<Solve
         return Ok(solved);
     }
     let what = format!("the fixed point of a map of dimension {n} did not converge (relative residual {left:.1e})");
-    Err(BadInput::new("", what, "a step size further from the edge of stability"))
+    Err(BadInput::not_known("", what, "a step size further from the edge of stability"))
 }
 
 /// One cycle: adds to `solved.x` what reduces the residual.

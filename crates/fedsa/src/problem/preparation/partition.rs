@@ -250,7 +250,7 @@ fn check_own_agents(agents: Option<usize>, own: usize, what: &str) -> Result<()>
         Some(agents) if agents != own => Err(BadInput::new(
             "agents",
             format!("{agents}, and there are {own} {what}"),
-            format!("{own}, or no agents: it follows from the data"),
+            format!("{own}, or no `agents`: it follows from the data"),
         )),
         _ => Ok(()),
     }

@@ -1,20 +1,26 @@
 //! Targets of labels: classes as -1 and 1, or numbers.
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 use crate::error::{BadInput, Result, quoted, require};
 use crate::problem::dataset::{Dataset, Labels};
+use crate::settings::choice;
 
 /// A class: a number or a name.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(untagged, expecting = "a number, or a name in quotes")]
+#[serde(untagged)]
 pub enum Class {
     /// A label that is a number.
     Number(f64),
     /// A label that is a name.
     Name(String),
 }
+
+choice!(Class, "a number, or a name in quotes",
+    number f64 => |x| Ok(Class::Number(x)),
+    text String => |name| Ok(Class::Name(name)),
+);
 
 impl std::fmt::Display for Class {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -67,7 +73,7 @@ impl Found {
     pub fn of(sets: &[Dataset], rule: &TargetRule) -> Result<Self> {
         let labels = sets.iter().map(|set| {
             let missing =
-                || BadInput::new("target", format!("{} has no labels", quoted(&set.name)), "the name of a column: target = \"..\"");
+                || BadInput::data("target", format!("{} has no labels", quoted(&set.name)), "the name of a column: target = \"..\"");
             set.targets.as_ref().ok_or_else(missing)
         });
         let labels = labels.collect::<Result<Vec<_>>>()?;
@@ -137,7 +143,7 @@ fn numbers(sets: &[Dataset], labels: &[&Labels]) -> Result<Vec<f64>> {
             Labels::Numbers(x) => of.extend_from_slice(x),
             Labels::Names { names, .. } => {
                 let what = format!("{}: labels that are names: {}", quoted(&set.name), listed(names.iter().map(quoted)));
-                return Err(BadInput::new("target", what, "a column of numbers, or kind = \"logistic\""));
+                return Err(BadInput::data("target", what, "a column of numbers, or `kind = \"logistic\"`"));
             }
         }
     }
@@ -147,8 +153,8 @@ fn numbers(sets: &[Dataset], labels: &[&Labels]) -> Result<Vec<f64>> {
 /// The distinct labels in increasing order, and the rank of each row's.
 fn ranks(labels: &[&Labels]) -> Result<(Vec<Class>, Vec<f64>)> {
     let too_many = |n: usize| {
-        let help = format!("at most {MOST_CLASSES} classes, or kind = \"least-squares\" for numbers");
-        BadInput::new("target", format!("{n} distinct labels"), help)
+        let help = format!("at most {MOST_CLASSES} classes, or `kind = \"least-squares\"` for numbers");
+        BadInput::data("target", format!("{n} distinct labels"), help)
     };
     if labels.iter().all(|labels| matches!(labels, Labels::Numbers(_))) {
         let all = labels.iter().flat_map(|labels| match labels {
@@ -172,7 +178,7 @@ fn ranks(labels: &[&Labels]) -> Result<(Vec<Class>, Vec<f64>)> {
         match labels {
             Labels::Names { names, .. } => distinct.extend(names),
             Labels::Numbers(_) => {
-                return Err(BadInput::new("target", "labels that are names in one file and numbers in another", "one or the other"));
+                return Err(BadInput::data("target", "labels that are names in one file and numbers in another", "one or the other"));
             }
         }
     }
@@ -204,7 +210,7 @@ fn positive_rank(classes: &[Class], positive: Option<&Class>) -> Result<usize> {
         [Class::Number(low), Class::Number(high)] if *high == 1.0 && (*low == 0.0 || *low == -1.0) => Ok(1),
         [Class::Name(_), Class::Name(_)] => Ok(1),
         _ => {
-            let help = "positive = the label of a class against all others, or labels that are -1 and 1, 0 and 1, or two names; or kind = \"least-squares\" for numbers";
+            let help = "`positive`, the label of a class against all others, or labels that are -1 and 1, 0 and 1, or two names; or `kind = \"least-squares\"` for numbers";
             Err(BadInput::new("positive", format!("labels that are not binary: {}", found()), help))
         }
     }

@@ -121,10 +121,10 @@ impl<L: Loss> Regression<L> {
         let scale = self.gradient_scale(&margins);
         if !(scale * scale).is_finite() {
             let what = format!("features and targets whose products are as large as {scale:.1e}");
-            return Err(BadInput::new(
+            return Err(BadInput::data(
                 "data",
                 what,
-                "a smaller scale: standardise = true, and targets in a range such as target_range = [0, 1]",
+                "a smaller scale: `standardise = true`, and targets in a range such as target_range = [0, 1]",
             ));
         }
         let certified = CERTIFIED * scale.max(1.0);
@@ -179,10 +179,10 @@ impl<L: Loss> Regression<L> {
             })
         };
         if !hessian.is_all_finite() {
-            return Err(BadInput::new(
+            return Err(BadInput::data(
                 "data",
                 "products of the features are not finite",
-                "features of a smaller scale: standardise = true",
+                "features of a smaller scale: `standardise = true`",
             ));
         }
         let factor = hessian.llt(faer::Side::Lower).map_err(|_| singular())?;

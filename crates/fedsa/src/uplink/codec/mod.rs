@@ -87,5 +87,5 @@ pub const KINDS: &[Kind<dyn CodecSettings>] = &[
 
 /// The error of a decoder.
 pub(crate) fn malformed(what: impl Into<String>) -> BadInput {
-    BadInput::new("message", what, "the bytes of a message made by the same codec")
+    BadInput::refused_message(what, "the bytes of a message made by the same codec")
 }

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::MediumSettings;
 use crate::error::{BadInput, Result, require};
 use crate::random::Stream;
+use crate::settings::choice;
 use crate::uplink::Uplink;
 
 /// A law of delays in rounds.
@@ -79,15 +80,20 @@ fn one() -> u64 {
 }
 
 /// The delays of one round of a trace.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(untagged, expecting = "delays in rounds, at least 0: one per round for all agents, or a list of one per agent")]
+#[serde(untagged)]
 pub enum Row {
     /// The same for all agents.
     All(u64),
     /// One per agent.
     Each(Vec<u64>),
 }
+
+choice!(Row, "delays in rounds, at least 0: one per round for all agents, or a list of one per agent",
+    whole u64 => |delay| Ok(Row::All(delay)),
+    list Vec<u64> => |delays| Ok(Row::Each(delays)),
+);
 
 impl Row {
     fn longest(&self) -> u64 {

@@ -1,0 +1,102 @@
+//! What the program adds to errors of the libraries: the options that stand for their settings, and what to do about them.
+
+use fedsa::error::{Code, Error};
+use fedsa_experiment::execute::CHECKPOINT;
+use fedsa_experiment::folder::OUT;
+
+/// The error with options in place of settings of the library, and with what the program can do about it.
+pub fn in_options(e: Error) -> Error {
+    let e = about_options(e);
+    match (e.code(), e.key.as_str()) {
+        (Code::OutputExists, "--out") => and(e, ", --resume, or --overwrite to replace what is there now"),
+        (Code::OutputExists, _) => and(e, "; --overwrite replaces a file"),
+        (Code::Format, "--resume") => and(e, ", or use --overwrite to run everything again"),
+        (Code::Unfinished, _) => {
+            let what = format!("{}; --resume continues it", e.what);
+            e.saying(what)
+        }
+        (Code::NoMemory, _) => with(e, &[("threads", "--threads")]),
+        (Code::NoSource | Code::Network, _) => and(e, "; for another source: --from DIR, or --url-base URL"),
+        (Code::ColumnExists, _) => and(e, ": --column NAME"),
+        (Code::Sweep, _) => and(e, ": --unset sweep --unset variant"),
+        _ => e,
+    }
+}
+
+/// The error under the option that stands for its key.
+fn about_options(e: Error) -> Error {
+    match e.key.as_str() {
+        OUT => e.about("--out"),
+        CHECKPOINT => e.about("--resume"),
+        "source" => e.about("--from"),
+        _ => e,
+    }
+}
+
+/// The error with more help.
+fn and(e: Error, more: &str) -> Error {
+    let help = format!("{}{more}", e.help);
+    e.helped(help)
+}
+
+/// The error about an option that sets, removes or sweeps keys; keys become part of the message.
+pub fn of_option(option: &str, e: Error) -> Error {
+    let what = e.to_string();
+    let help = if e.code() == Code::NotAnAssignment { format!("{option} {}", e.help) } else { e.help.clone() };
+    let code = if e.code() == Code::MissingKey { Code::Setting } else { e.code() };
+    e.coded(code).about(option).saying(what).helped(help)
+}
+
+/// The error with options in its help, as [`text_with`].
+pub fn with(e: Error, options: &[(&str, &str)]) -> Error {
+    let help = text_with(&e.help, options);
+    e.helped(help)
+}
+
+/// A text of the library with options in place of the settings that it names in backticks: `` `most_rounds` ``, or
+/// `` `most_rounds = 10` `` with a value.
+pub fn text_with(text: &str, options: &[(&str, &str)]) -> String {
+    let mut parts: Vec<String> = text.split('`').map(str::to_string).collect();
+    // Every other part is in backticks, up to the last backtick.
+    let last = (parts.len() - 1) / 2 * 2;
+    let mut out = std::mem::take(&mut parts[0]);
+    for pair in parts[1..=last].chunks(2) {
+        let (name, value) = pair[0].split_once(" = ").map_or((&pair[0][..], None), |(name, value)| (name, Some(value)));
+        let option = |wanted: &str| options.iter().find(|(setting, _)| *setting == wanted).map(|(_, option)| *option);
+        out += &match (option(&pair[0]), option(name), value) {
+            (Some(option), ..) => option.to_string(),
+            (None, Some(option), Some(value)) => format!("{option} {value}"),
+            _ => format!("`{}`", pair[0]),
+        };
+        out += &pair[1];
+    }
+    parts[last + 1..].iter().for_each(|rest| out += &format!("`{rest}"));
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_in_backticks_become_options() {
+        let options = [("most_rounds", "--max-rounds"), ("budget", "--budget"), ("kind = \"x\"", "--model x")];
+        for (text, expected) in [
+            ("a larger `budget`, or `most_rounds = 10`, which is enough", "a larger --budget, or --max-rounds 10, which is enough"),
+            ("`kind = \"x\"` or `kind = \"y\"`", "--model x or `kind = \"y\"`"),
+            ("no `such` setting, and `one", "no `such` setting, and `one"),
+            ("budget", "budget"),
+            ("", ""),
+        ] {
+            assert_eq!(text_with(text, &options), expected);
+        }
+    }
+
+    #[test]
+    fn errors_name_options_of_the_program() {
+        let e = in_options(Error::new(OUT, "it is there", "another folder").coded(Code::OutputExists));
+        assert_eq!((e.key.as_str(), e.help.as_str()), ("--out", "another folder, --resume, or --overwrite to replace what is there now"));
+        let e = of_option("--set", Error::new("", "no `=`", "KEY=VALUE").coded(Code::NotAnAssignment));
+        assert_eq!((e.key.as_str(), e.what.as_str(), e.help.as_str()), ("--set", "no `=`", "--set KEY=VALUE"));
+    }
+}
