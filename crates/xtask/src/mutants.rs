@@ -239,11 +239,11 @@ fn tested(package: &str, program: &str, groups: &[String], sources: &Path) -> Re
 fn executable(messages: &str) -> Option<(PathBuf, PathBuf)> {
     let messages = messages.lines().filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok());
     let of_tests = messages.filter(|message| message["profile"]["test"] == true);
-    let named = of_tests.filter_map(|message| {
+    let mut named = of_tests.filter_map(|message| {
         let manifest = Path::new(message["manifest_path"].as_str()?);
         Some((message["executable"].as_str()?.into(), manifest.parent()?.to_path_buf()))
     });
-    named.last()
+    named.next_back()
 }
 
 /// What a command writes, and whether it succeeds; `None` if it takes longer than [`LONGEST`]. It is then stopped.
