@@ -421,7 +421,7 @@ fn the_short_page_has_at_most_25_lines() {
     let page = brief(&["--target-mse", "1e-9"]);
     says(&page, &["target      1e-9 is not reached: "]);
     // Many methods have a line each, and those that do not fit are counted.
-    let swept = brief(&["--sweep", "problem.seed=[1,2,3,4,5,6,7,8,9,10,11,12]", "--target-mse", "0.1"]);
+    let swept = brief(&["--sweep", "problem.seed=1,2,3,4,5,6,7,8,9,10,11,12", "--target-mse", "0.1"]);
     assert!(fits(&swept), "{swept}");
     let rows = swept.lines().filter(|line| line.trim_start().starts_with("FedLSA,") || line.trim_start().starts_with("SCAFFLSA,")).count();
     says(&swept, &["rounds to 0.1", &format!("{} lines more with --full or --json.", 24 - rows)]);

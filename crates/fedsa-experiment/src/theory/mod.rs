@@ -33,7 +33,7 @@ use crate::{Plan, Predictor, memory};
 
 /// The most multiplications of a brief report, for all methods together, and of each method of a full one; some take half a nanosecond on
 /// one core, some a whole one.
-pub const BRIEF_WORK: f64 = 1.5e10;
+pub const BRIEF_WORK: f64 = 1e10;
 pub const FULL_WORK: f64 = 6e10;
 
 /// How much is computed.
