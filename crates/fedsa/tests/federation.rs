@@ -182,7 +182,7 @@ fn one_federation_three_ways() {
 fn three_ways_diverge_in_the_same_round() {
     let field = field(&small_garnet(5, Heterogeneity::Independent), Law::Iid);
     for kind in ["fedlsa", "scafflsa", "fedhsa"] {
-        let method = method(kind, r#"{"step_size": 40.0, "local_steps": 3}"#);
+        let method = method(kind, r#"{"step_size": 1e6, "local_steps": 3}"#);
         let federation = Federation::builder(&*method).seed(SEED).on(&*field).unwrap().with_root(field.root().unwrap());
         let metrics = Metrics::new(&field);
         let ways = [in_process, between_threads, from_saved_states].map(|way| way(&field, &federation, &metrics));

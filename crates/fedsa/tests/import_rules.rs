@@ -64,6 +64,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "message",
             "methods",
             "metrics",
+            "parallel",
             "problem",
             "protocol",
             "random",

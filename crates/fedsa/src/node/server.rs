@@ -287,11 +287,13 @@ impl ServerNode {
         }
         let asked = self.coordinator.asked().to_vec();
         let step = self.coordinator.close();
+        // What is told still says which means the copies had seen before this one.
+        let todo = self.follow(step);
         // After divergence no round is opened, and the copies are of no use.
         if step != Step::Ask && self.coordinator.diverged().is_none() {
             self.settle(&asked, step);
         }
-        self.follow(step)
+        todo
     }
 
     /// Accepts all answers of an exchange, in any order, and ends the exchange.
