@@ -625,6 +625,9 @@ impl<'f> Forecast<'f> {
         match &source {
             // Solved by iteration, which counts what it does.
             NoiseSource::Chains(rule) => self.chains_floor_affordable(&round, *rule)?,
+            NoiseSource::Independent if matches!(self.shape.drift, Drift::ControlVariate { .. }) => {
+                work::charge(limits::legs_of_moments(&round, 2.0 * round.systems.dim() as f64 + 1.0))?;
+            }
             _ => work::charge(self.floor_work()?)?,
         }
         let (systems, setting) = (round.systems, &round.setting);

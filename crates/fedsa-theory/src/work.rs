@@ -1,7 +1,7 @@
 //! Counted work: computations that end after so many operations, at the same place on every machine.
 //!
 //! Solutions by iteration, eigenvalues and paths over many rounds take a number of products that is known only afterwards. They count
-//! what they do as they go on ([`charge`]), in multiplications of about a nanosecond each. [`within`] sets how much a computation may
+//! what they do as they go on (`charge`), in multiplications of about a nanosecond each. [`within`] sets how much a computation may
 //! take; what needs more is an error. Without it nothing is limited.
 //!
 //! The count belongs to the thread that computes: solvers work in the thread that calls them, and only their products use others.

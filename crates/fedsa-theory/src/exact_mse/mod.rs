@@ -95,9 +95,8 @@ fn diverges() -> BadInput {
 
 /// The error about a floor that does not exist.
 pub(super) fn unstable(radius: f64) -> BadInput {
-    BadInput::not_known(
-        "step_size",
-        format!("the mean-square error diverges: after many rounds each one multiplies it by {radius:.6}"),
-        "a smaller step size, fewer local steps or a larger batch",
-    )
+    // A map may overflow.
+    let growth = if radius.is_finite() { format!(": after many rounds each one multiplies it by {radius:.6}") } else { String::new() };
+    let help = "a smaller step size, fewer local steps or a larger batch";
+    BadInput::not_known("step_size", format!("the mean-square error diverges{growth}"), help)
 }

@@ -190,7 +190,8 @@ fn shortened(x: &[f64], short: usize, long: usize) -> Vec<f64> {
 
 /// The error about a floor that does not exist.
 pub(super) fn unstable(radius: Option<f64>) -> BadInput {
-    let growth = radius.map_or(String::new(), |r| format!(": after many rounds each one multiplies it by {r:.6}"));
+    let growth =
+        radius.filter(|r| r.is_finite()).map_or(String::new(), |r| format!(": after many rounds each one multiplies it by {r:.6}"));
     let help = "a smaller step size, fewer local steps or a larger batch";
     BadInput::not_known("step_size", format!("the mean-square error under Markov samples diverges{growth}"), help)
 }

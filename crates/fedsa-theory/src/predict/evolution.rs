@@ -4,6 +4,7 @@ use super::{Forecast, NoiseSource, no_steps, unknown};
 use crate::exact_mse::evolution::{Evolution, affine, offset};
 use crate::exact_mse::{FedHsaMse, FedLsaMse, InitialControls, ScafflsaMse};
 use crate::stability::{ControlVariates, global_memory_map};
+use crate::work;
 use fedsa::error::Result;
 use fedsa::linalg::Mat;
 use fedsa::methods::Drift;
@@ -25,6 +26,7 @@ impl Forecast<'_> {
         match self.noise_source(&round)? {
             NoiseSource::Nothing => {}
             NoiseSource::Independent => {
+                work::charge(self.curve_work(0).unwrap_or(0.0))?;
                 return match self.shape.drift {
                     Drift::Zero => {
                         let moments = self.noise_of_samples(systems)?;

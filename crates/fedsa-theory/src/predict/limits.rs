@@ -139,7 +139,7 @@ fn packed(n: f64) -> f64 {
 }
 
 /// Multiplications of the second moments of all distinct agents' legs, which start at a state of n numbers.
-fn legs_of_moments(round: &Round<'_, '_>, n: f64) -> f64 {
+pub(super) fn legs_of_moments(round: &Round<'_, '_>, n: f64) -> f64 {
     let (start, end) = (packed(n), packed(round.systems.dim() as f64));
     let doublings = (round.setting.local_steps as f64).log2() + 2.0;
     // Large products take less than a nanosecond a multiplication.

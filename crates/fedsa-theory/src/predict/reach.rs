@@ -4,6 +4,7 @@ use super::{FloorCache, Forecast, Regime, unknown};
 use crate::Accuracy;
 use crate::exact_mse::{Evolution, InitialControls, MeanSquare};
 use crate::stability::{self, Stability};
+use crate::work;
 use fedsa::error::{BadInput, Result, require};
 use fedsa::linalg;
 use fedsa::methods::Drift;
@@ -186,15 +187,19 @@ impl Forecast<'_> {
 /// The smallest state that is taken round by round: powers of its map take longer.
 const LARGE: usize = 1000;
 
-/// The first round after which the error is at most the target; `None` if it is not within `most` rounds.
+/// The first round after which the error is at most the target; `None` if it is not within `most` rounds, or takes too long.
 fn first_of(evolution: &Evolution, target: f64, most: u64) -> Option<f64> {
     let mut state = evolution.start().to_vec();
     let mut next = vec![0.0; state.len()];
-    (1..=most).find_map(|round| {
+    for round in 1..=most {
+        work::charge(evolution.map().work()).ok()?;
         evolution.map().apply(&state, &mut next);
         std::mem::swap(&mut state, &mut next);
-        (evolution.mse(&state) <= target).then_some(round as f64)
-    })
+        if evolution.mse(&state) <= target {
+            return Some(round as f64);
+        }
+    }
+    None
 }
 
 /// The first round at which a curve is at most the target, near an estimate; `None` where it takes too many rounds to see.

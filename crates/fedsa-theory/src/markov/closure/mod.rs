@@ -213,8 +213,11 @@ impl Closure {
         Flat(round).apply(&constants, &mut source);
         round.clear_constants(&mut source);
         let radius_of = |radius: f64| {
-            let what = format!("the mean-square error diverges: after many rounds each one multiplies it by about {radius:.6}");
-            if radius < 1.0 { Ok(()) } else { Err(unstable(what)) }
+            let growth = match radius.is_finite() {
+                true => format!(": after many rounds each one multiplies it by about {radius:.6}"),
+                false => String::new(),
+            };
+            if radius < 1.0 { Ok(()) } else { Err(unstable(format!("the mean-square error diverges{growth}"))) }
         };
         let mut fixed = if homogeneous.dim() <= DENSE {
             let matrix = homogeneous.to_matrix();
