@@ -45,7 +45,7 @@ fn built() -> PathBuf {
     cargo.args(["test", "--release", "--offline", "--manifest-path"]).arg(copy.join("Cargo.toml"));
     // The crates of the workspace are compiled again, because they belong to another one now: without optimisation,
     // which takes less than a minute of two cores the first time, and changes no number.
-    for name in ["fedsa", "fedsa-data", "fedsa-experiment", "fedsa-cli"] {
+    for name in ["fedsa", "fedsa-theory", "fedsa-data", "fedsa-experiment", "fedsa-cli"] {
         cargo.arg("--config").arg(format!("profile.release.package.{name}.opt-level=0"));
     }
     let done = cargo.env("CARGO_TARGET_DIR", target).output().unwrap();
