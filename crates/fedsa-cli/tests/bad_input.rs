@@ -162,7 +162,7 @@ fn numbers_out_of_range_are_refused() {
     refused_edit("seeds = 2", "seeds = 0", &["run.seeds: 0 seeds", "a count from 1"]);
     refused_edit("seeds = 2", "seeds = []", &["run.seeds: 0 seeds"]);
     refused_edit("seeds = 2", "seeds = [3, 1, 3]", &["run.seeds: the seed 3 is given twice", "different seeds"]);
-    refused_edit("seeds = 2", "seeds = [1, -3]", &["run.seeds: [1, -3] is not accepted"]);
+    refused_edit("seeds = 2", "seeds = [1, -3]", &["run.seeds[1]: -3 is not accepted"]);
     refused_edit("seeds = 2", "seeds = 1000000000000", &["run.seeds: 1000000000000 seeds"]);
     refused_edit("seeds = 2", "record = { every = 0 }", &["run.record.every: 0 is not accepted", "at least 1"]);
     refused_edit("seeds = 2", "record = { every = 2, points = 3 }", &["both every and points"]);
@@ -1042,7 +1042,10 @@ fn media_are_checked() {
         "uplink = { media = [{ kind = \"over-the-air\" }, { kind = \"erasure\", success = 1 }] }",
         &["method[0].uplink.media[1]: erasure after over-the-air, which leaves only a sum", "over-the-air as the last medium"],
     );
-    refused_link("uplink = { media = { kind = \"erasure\" } }", &["method[0].uplink.media: this table is not accepted", "a list"]);
+    refused_link(
+        "uplink = { media = { kind = \"erasure\" } }",
+        &["method[0].uplink.media: { kind = \"erasure\" } is not accepted", "a list"],
+    );
     let dasa = "kind = \"dasa\"\nstep_size = 0.1\nuplink = { media = [{ kind = \"over-the-air\" }] }";
     let text = edited(SMALL, "kind = \"fedlsa\"\nlabel = \"FedLSA\"\nstep_size = 0.1\nlocal_steps = 10", dasa);
     refused_file(
@@ -1226,9 +1229,9 @@ fn settings_without_effect_are_refused() {
     refused_edit(
         "label = \"FedLSA\"",
         "output = { tail = 0.5, weighted = 0.9 }",
-        &["method[0].output: this table is not accepted", "one of tail and weighted"],
+        &["method[0].output: { tail = 0.5, weighted = 0.9 } is not accepted", "one of tail and weighted"],
     );
-    refused_edit("label = \"FedLSA\"", "output = {}", &["method[0].output: this table is not accepted", "one of tail and weighted"]);
+    refused_edit("label = \"FedLSA\"", "output = {}", &["method[0].output: {} is not accepted", "one of tail and weighted"]);
     refused_edit(
         "kind = \"iid\"",
         "kind = \"iid\"\nstart = { state = 1 }",

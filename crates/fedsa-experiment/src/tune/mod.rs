@@ -510,7 +510,7 @@ fn reference(plan: &Plan, options: &TuneOptions) -> Result<usize> {
         return Ok(0);
     }
     let what = "the methods of the file have different links, starts or outputs";
-    Err(BadInput::new("like", what, format!("the label of the method whose link is meant: {}", plan.labels.join(", "))))
+    Err(BadInput::new("like", what, format!("`like = LABEL`, of the method whose link is meant: {}", plan.labels.join(", "))))
 }
 
 /// A digest of the problem, the methods of the file and the options.
