@@ -562,7 +562,12 @@ fn problem_files_are_checked() {
     // Linear systems: an agent's own, then the mean.
     let systems = |a: &[f64]| arrays(&[("A", &[2, 2, 2], a), ("b", &[2, 2], &[1.0; 4])]);
     refused_arrays(&systems(&[1.0, 0.0, 0.0, 1.0, 1.0, 1.0, 1.0, 1.0]), &["agent 1: singular or badly conditioned", "condition number"]);
-    refused_arrays(&systems(&[1.0, 0.0, 0.0, 1.0, -1.0, 0.0, 0.0, -1.0]), &["the mean of all agents' operators: singular"]);
+    // A mean without a root is a legal problem, whose residual is recorded and whose error is not.
+    let folder = Folder::with(&with_problem("kind = \"file\"\npath = \"p.npz\""));
+    folder.write("p.npz", npz_bytes(&systems(&[1.0, 0.0, 0.0, 1.0, -1.0, 0.0, 0.0, -1.0])));
+    folder.run(&["run", "small.toml"]).exits(0);
+    let summary = folder.json("out/small/summary.json");
+    assert!(summary["problem"]["theta_star"].is_null() && summary["results"][0]["residual_mean"].is_number(), "{summary}");
     refused_arrays(&arrays(&[("A", &[1, 1, 1], &[1e-300]), ("b", &[1, 1], &[1e300])]), &["the solution's component 0 is inf"]);
     refused_arrays(&arrays(&[("A", &[1, 2, 3], &[1.0; 6]), ("b", &[1, 2], &[1.0; 2])]), &["A: shape (1, 2, 3)", "(N, d, d)"]);
     refused_arrays(&arrays(&[("A", &[1, 1, 1], &[1.0]), ("b", &[2], &[1.0; 2])]), &["b: shape (2,)", "(1, 1), as A has"]);

@@ -305,11 +305,11 @@ mod tests {
         assert!(down(1, vec![vector(Part::Operator, 3)]));
         assert!(down(TELL, vec![vector(Part::Direction, 3)]));
         let sparse = |part| vec![(part, Body::Sparse { len: 3, index: vec![1], value: vec![0.5] })];
-        // Sums are made of what is written out before; who needs each operator, and agents, read numbers.
+        // Whoever receives an operator writes it out first, whether a sum or each one is wanted.
         assert!(protocol.check_answer(0, &sparse(Part::Operator)).is_ok());
-        assert!(Protocol::operators_then_directions(3, Give::Each).check_answer(0, &sparse(Part::Operator)).is_err());
+        assert!(Protocol::operators_then_directions(3, Give::Each).check_answer(0, &sparse(Part::Operator)).is_ok());
+        assert!(down(1, sparse(Part::Operator)));
         for (exchange, parts) in [
-            (1, sparse(Part::Operator)),
             (0, vec![]),
             (0, vec![included()]),
             (0, vec![included(), vector(Part::Model, 3)]),

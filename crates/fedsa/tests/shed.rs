@@ -5,17 +5,20 @@ use std::sync::Arc;
 use crate::common::{EXACT, computing_alone, distance, engine, field, linear, link, method, run_for, run_from};
 use faer::linalg::solvers::Solve;
 use fedsa::eigenpairs::Eigenpairs;
+use fedsa::error::Result;
 use fedsa::linalg::Mat;
-use fedsa::methods::MethodSettings;
 use fedsa::methods::shed::Shed;
+use fedsa::methods::{Half, MethodSettings, Needs, Setting, Shape};
 use fedsa::metrics::Metrics;
 use fedsa::problem::linear::LinearSystems;
 use fedsa::problem::random_logistic::RandomLogistic;
 use fedsa::problem::{Field, ProblemSettings};
+use fedsa::protocol::Protocol;
 use fedsa::random::{Purpose, stream};
 use fedsa::record::OutputRule;
 use fedsa::sampling::Law;
 use fedsa::schedule::renewal::{Pairs, Renewal};
+use fedsa::server::Server;
 use fedsa::uplink::Uplink;
 use fedsa_theory::shed as theory;
 
@@ -234,14 +237,38 @@ fn fib_shed_is_superlinear() {
     }
 }
 
+/// SHED with settings that [`MethodSettings::check`] refuses: distances below 3.
+#[derive(Debug, Clone, serde::Serialize)]
+struct Unchecked(Shed);
+
+impl MethodSettings for Unchecked {
+    fn check(&self, _: usize) -> Result<()> {
+        Ok(())
+    }
+    fn needs(&self) -> Needs {
+        self.0.needs()
+    }
+    fn protocol(&self, setting: &Setting<'_>) -> Protocol {
+        self.0.protocol(setting)
+    }
+    fn client(&self, setting: &Setting<'_>) -> Half {
+        self.0.client(setting)
+    }
+    fn server(&self, setting: &Setting<'_>) -> Box<dyn Server> {
+        self.0.server(setting)
+    }
+    fn shape(&self) -> Shape {
+        self.0.shape()
+    }
+}
+
 /// The rule of GN-SHED, taken literally, renews for ever; with a distance between renewals it does not.
 #[test]
 fn the_gradient_norm_rule_needs_its_guard() {
     let field = logistic(5, 30, 0.001);
     let with = |min_distance| Shed { renewal: Renewal::GradientNorm { factor: 0.95, min_distance }, ..Shed::default() };
     let after = |method: &Shed| {
-        // Not `check`, which refuses distances below 3.
-        let mut run = engine(&field, method, &EXACT, OutputRule::Last, SEED, vec![0.0; 30]).unwrap();
+        let mut run = engine(&field, &Unchecked(method.clone()), &EXACT, OutputRule::Last, SEED, vec![0.0; 30]).unwrap();
         (0..60).for_each(|_| run.step());
         (run.ledger().calls.hessians / 5, distance(run.theta(), field.root().unwrap()))
     };

@@ -7,10 +7,9 @@ use std::sync::Arc;
 use fedsa::error::{Result, require};
 use fedsa::kernel::Isa;
 use fedsa::linalg::Mat;
-use fedsa::problem::law::FiniteLaw;
 use fedsa::problem::memory::{MemoryEstimate, matrix};
 use fedsa::problem::systems::{System, Systems};
-use fedsa::problem::{Facts, Field, Files, Problem, ProblemSettings, Sampled, equal_weights};
+use fedsa::problem::{Facts, Field, Files, Problem, ProblemSettings, Sampled, equal_weights, law::FiniteLaw};
 use fedsa::random::{Purpose, Stream, stream};
 use fedsa::sampling::Sampling;
 use serde::{Deserialize, Serialize};
@@ -45,8 +44,8 @@ impl ProblemSettings for Rows {
             let a = Mat::from_fn(d, d, |i, j| around(if i == j { 1.0 } else { 0.0 }));
             System { a, b: (0..d).map(|_| around(1.0)).collect() }
         };
-        let (kinds, kind_of) = ((0..n).map(system).collect(), (0..n as u32).collect());
-        let systems = Systems { kinds, kind_of, weights: equal_weights(n) };
+        let (kind_of, weights) = ((0..n as u32).collect(), equal_weights(n));
+        let systems = Systems { kinds: (0..n).map(system).collect(), kind_of, weights };
         Ok(Arc::new(Sampled::new(SampledRows(systems), sampling, isa)?))
     }
 
