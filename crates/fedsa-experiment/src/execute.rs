@@ -2,15 +2,17 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use fedsa::cancel::Cancel;
 use fedsa::error::{BadInput, Code, Error, Result};
 use fedsa::federation::Federation;
 use fedsa::metrics::Metrics;
-use fedsa::record::OutputRule;
-use fedsa::round::{Advanced, Run};
+use fedsa::record::{Outcome, OutputRule};
+use fedsa::round::Run;
+use fedsa::session::{self, Carrier as _, Record, Session};
 use fedsa_data::machine;
 use fedsa_data::regular;
 use serde::de::DeserializeOwned;
@@ -37,8 +39,8 @@ pub trait Observer: Sync {
 
 /// The inputs of [`execute`] beside the plan: interruption, checkpoints and progress.
 pub struct RunControl<'a> {
-    /// Set by Ctrl-C or SIGTERM.
-    pub interrupted: &'a AtomicBool,
+    /// Ends the runs early: Ctrl-C or SIGTERM.
+    pub cancel: &'a Cancel,
     /// Where checkpoints go; without a folder none are written, and an interrupted run is lost.
     pub folder: Option<&'a RunFolder>,
     /// The interval between checkpoints of a run.
@@ -267,7 +269,7 @@ struct EndedRuns {
 /// State that the threads share.
 struct Shared<'a> {
     plan: &'a Plan,
-    metrics: Vec<Metrics>,
+    metrics: Vec<Arc<Metrics>>,
     control: &'a RunControl<'a>,
     left: Mutex<Interrupted>,
     ended: Mutex<EndedRuns>,
@@ -295,7 +297,7 @@ pub fn execute(plan: &Plan, control: &RunControl<'_>) -> Result<Executed> {
     let next = AtomicUsize::new(0);
     let shared = Shared {
         plan,
-        metrics: plan.fields.iter().map(|f| Metrics::new(&f.field)).collect(),
+        metrics: plan.fields.iter().map(|f| Arc::new(Metrics::new(&f.field))).collect(),
         control,
         left: Mutex::default(),
         ended: Mutex::new(EndedRuns {
@@ -315,7 +317,7 @@ pub fn execute(plan: &Plan, control: &RunControl<'_>) -> Result<Executed> {
                     if failed.lock().expect("no panics under the lock").is_some() {
                         return;
                     }
-                    if control.interrupted.load(Ordering::Relaxed) {
+                    if control.cancel.is_cancelled() {
                         shared.left.lock().expect("no panics under the lock").waiting += 1;
                         continue;
                     }
@@ -362,9 +364,6 @@ fn write_ended(control: &RunControl<'_>, name: &str, states: &BTreeMap<(usize, u
     control.folder.map_or(Ok(()), |folder| write_framed(folder, name, &states))
 }
 
-/// The longest round, in seconds, that Ctrl-C waits for; a longer round is abandoned.
-const SHORT_ROUND: f64 = 0.25;
-
 /// Whether a copy of a run's state fits into memory.
 fn fits(bytes: usize) -> bool {
     // Saving makes copies; part of the free memory is left.
@@ -375,119 +374,115 @@ fn fits(bytes: usize) -> bool {
 /// The number of local steps between reports of progress.
 const UNIT: f64 = 1000.0;
 
+/// One seed of a cell under way: reports its progress, and keeps its states.
+struct Seed<'a, 's> {
+    shared: &'s Shared<'a>,
+    job: &'s SeedJob,
+    cell: &'s PlannedCell,
+    per_round: f64,
+    /// Local steps that were not reported yet.
+    pending: f64,
+    last_saved: Instant,
+    /// The last round that is on the disk.
+    on_disk: u64,
+}
+
+impl session::Observer for Seed<'_, '_> {
+    fn recorded(&mut self, row: &Recorded) {
+        self.shared.control.observer.recorded(self.job.cell, self.job.seed, row);
+    }
+
+    fn advanced(&mut self) {
+        self.pending += self.per_round;
+    }
+
+    fn wants_state(&mut self) -> bool {
+        if self.pending < UNIT {
+            return false;
+        }
+        self.shared.control.observer.advanced(std::mem::take(&mut self.pending));
+        self.last_saved.elapsed() >= self.shared.control.every
+    }
+
+    fn fits(&mut self, bytes: usize) -> bool {
+        fits(bytes)
+    }
+
+    fn keep(&mut self, state: &session::State) -> bool {
+        self.last_saved = Instant::now();
+        let session::State { round, rows, carrier, seconds } = state;
+        let is_kept = self.shared.save(self.job, &self.saved(*round, rows, Some(carrier.clone()), *seconds, None));
+        if is_kept {
+            self.on_disk = *round;
+        }
+        is_kept
+    }
+}
+
+impl Seed<'_, '_> {
+    fn saved(&self, round: u64, rows: &[Recorded], state: Option<Vec<u8>>, seconds: f64, end: Option<End>) -> Saved {
+        let (identity, rounds) = (self.cell.identity.clone(), self.cell.run.rounds);
+        Saved { identity, seed: self.job.seed, rounds, round, rows: rows.to_vec(), state, seconds, end }
+    }
+}
+
 impl Shared<'_> {
     /// Runs one seed to its end; `None` if interrupted.
     fn run(&self, job: &SeedJob) -> Result<Option<SeedResult>> {
-        let RunControl { interrupted, observer, earlier, every, .. } = *self.control;
-        let (field, cell, metrics) =
-            (self.plan.shared_field(job.cell), &self.plan.cells[job.cell], &self.metrics[self.plan.cells[job.cell].field]);
-        let began = Instant::now();
-        let start = cell.start.of(job.seed, field.dim());
-        let federation = Federation::new(&*cell.method.settings, &cell.uplink, field.weights(), job.seed, start)?;
-        let mut run = Run::new(field, &federation.with_output(cell.output))?;
-        if cell.method.controls == ControlsStart::Ideal {
-            let ideal: Option<Vec<Vec<f64>>> = (0..field.agents()).map(|c| metrics.ideal_control(c).map(<[f64]>::to_vec)).collect();
-            run.set_controls(&ideal.unwrap_or_default());
-        }
-        let mut rows: Vec<Recorded> = Vec::new();
-        // The time of the rounds that an earlier process did.
-        let mut before = 0.0;
-        if let Some(saved) = earlier.checkpoint(job.cell, cell, job.seed, field.dim())? {
-            rows = saved.rows.clone();
+        let RunControl { cancel, observer, earlier, .. } = *self.control;
+        let cell = &self.plan.cells[job.cell];
+        let mut session = self.session(job)?;
+        if let Some(saved) = earlier.checkpoint(job.cell, cell, job.seed, self.plan.field(job.cell).dim())? {
             if saved.is_over(cell) {
-                rows.iter().for_each(|row| observer.recorded(job.cell, job.seed, row));
+                saved.rows.iter().for_each(|row| observer.recorded(job.cell, job.seed, row));
                 observer.found(job.work);
                 return Ok(Some(self.end(job, saved)));
             }
-            match &saved.state {
-                Some(state) => {
-                    let at = |e: BadInput| e.inside(&checkpoint_name(job.cell, job.seed));
-                    run.restore(state).map_err(at)?;
-                    let what = format!("a state after {} rounds in a checkpoint after {}", run.round(), saved.round);
-                    (run.round() == saved.round).then_some(()).ok_or_else(|| at(BadInput::new("", what, INTACT)))?;
-                    before = saved.seconds;
-                }
-                None => rows.clear(),
+            if let Saved { round, rows, state: Some(carrier), seconds, .. } = saved {
+                let state = session::State { round, rows, carrier, seconds };
+                session.restore(state).map_err(|e| e.inside(&checkpoint_name(job.cell, job.seed)))?;
+                session.rows().iter().for_each(|row| observer.recorded(job.cell, job.seed, row));
             }
-            // The last round of a shorter run was always recorded.
-            rows.retain(|row| cell.grid.binary_search(&row.round).is_ok());
-            rows.iter().for_each(|row| observer.recorded(job.cell, job.seed, row));
         }
-        let saved = |rows: &[Recorded], round: u64, state: Option<Vec<u8>>, end: Option<End>| Saved {
-            identity: cell.identity.clone(),
-            seed: job.seed,
-            rounds: cell.run.rounds,
-            round,
-            rows: rows.to_vec(),
-            state,
-            seconds: before + began.elapsed().as_secs_f64(),
-            end,
-        };
-        let mut last_saved = Instant::now();
-        // The last round that is on the disk.
-        let mut on_disk = run.round();
-        let per_round = job.work / cell.run.rounds as f64;
-        observer.found(per_round * run.round() as f64);
-        let mut pending = 0.0;
-        let mut stopped = false;
+        let (rounds, found) = (cell.run.rounds, session.round());
+        let per_round = job.work / rounds as f64;
+        observer.found(per_round * found as f64);
+        let mut seed = Seed { shared: self, job, cell, per_round, pending: 0.0, last_saved: Instant::now(), on_disk: found };
+        let outcome = session.advance(&cell.run.stop.until(rounds), cancel, &mut seed)?;
+        if outcome == Outcome::Interrupted {
+            self.leave(job, session.round(), seed.on_disk);
+            return Ok(None);
+        }
+        observer.advanced(seed.pending + per_round * (rounds - session.round()) as f64);
+        let stopped = outcome == Outcome::Converged;
+        let end = End { theta: session.output().to_vec(), diverged: session.diverged(), stopped };
+        let state = (session.carrier().state_len() <= MOST_STATES).then(|| session.carrier().save()).transpose()?;
+        let saved = seed.saved(session.round(), session.rows(), state, session.seconds(), Some(end));
+        Ok(Some(self.end(job, saved)))
+    }
+
+    /// The session of a seed, at its start.
+    fn session(&self, job: &SeedJob) -> Result<Session<Run>> {
+        let (field, cell) = (self.plan.shared_field(job.cell), &self.plan.cells[job.cell]);
+        let metrics = Arc::clone(&self.metrics[cell.field]);
+        let start = cell.start.of(job.seed, field.dim());
+        let federation = Federation::new(&*cell.method.settings, &cell.uplink, field.weights(), job.seed, start)?;
         let shape = cell.shape();
-        let control_weight = (shape.step_size.largest() * shape.local_steps).powi(2);
-        // Seconds per local step in the last round; unknown before the first round.
-        let mut pace: Option<f64> = None;
-        loop {
-            let t = run.round();
-            let ended = t == cell.run.rounds || run.diverged().is_some();
-            if rows.last().is_none_or(|row| row.round < t) && (ended || cell.grid.binary_search(&t).is_ok()) {
-                let seen = metrics.observe(&run, cell.centre.as_deref(), control_weight);
-                let row = Recorded { round: t, ledger: run.ledger(), seen };
-                observer.recorded(job.cell, job.seed, &row);
-                rows.push(row);
-                // A residual that overflows at the start is no reference.
-                let below = |target: f64, name| target.is_finite() && row.metric(name).is_some_and(|y| y <= target);
-                let stop = &cell.run.stop;
-                stopped = stop.mse.is_some_and(|x| below(x, "mse"))
-                    || stop.gap.is_some_and(|x| below(x, "gap"))
-                    || rows[0].seen.residual.is_some_and(|at_start| stop.residuals(at_start).any(|x| below(x, "residual")));
-            }
-            if ended || stopped {
-                break;
-            }
-            if interrupted.load(Ordering::Relaxed) {
-                self.keep(job, &saved(&rows, t, Some(run.save()?), None), on_disk);
-                return Ok(None);
-            }
-            if pending >= UNIT {
-                observer.advanced(pending);
-                pending = 0.0;
-                if last_saved.elapsed() >= every {
-                    if self.save(job, &saved(&rows, t, Some(run.save()?), None)) {
-                        on_disk = t;
-                    }
-                    last_saved = Instant::now();
-                }
-            }
-            let steps = run.next_local_steps().max(1) as f64;
-            let round_began = Instant::now();
-            if pace.is_some_and(|pace| pace * steps <= SHORT_ROUND) {
-                run.step();
-            } else {
-                // Ctrl-C abandons a long round; the state before it must be in memory or on disk.
-                let state = (on_disk != t && fits(run.state_len())).then(|| run.save()).transpose()?;
-                if run.advance(Some(interrupted)) == Advanced::Cancelled {
-                    match state {
-                        Some(state) => self.keep(job, &saved(&rows, t, Some(state), None), on_disk),
-                        None => self.leave(job, t, on_disk),
-                    }
-                    return Ok(None);
-                }
-            }
-            pace = Some(round_began.elapsed().as_secs_f64() / steps);
-            pending += per_round;
+        let mut session = Session::new(Run::new(field, &federation.with_output(cell.output))?)
+            .with_metrics(Arc::clone(&metrics))
+            .recording(Record::At(cell.grid.clone().into()))
+            .with_control_weight((shape.step_size.largest() * shape.local_steps).powi(2));
+        if let Some(centre) = &cell.centre {
+            session = session.around(centre.clone().into());
         }
-        observer.advanced(pending + per_round * (cell.run.rounds - run.round()) as f64);
-        let end = End { theta: run.output().to_vec(), diverged: run.diverged(), stopped };
-        let state = (run.state_len() <= MOST_STATES).then(|| run.save()).transpose()?;
-        Ok(Some(self.end(job, saved(&rows, run.round(), state, Some(end)))))
+        if cell.method.controls == ControlsStart::Ideal {
+            session = session.prepared(Arc::new(move |run: &mut Run| {
+                let agents = run.coordinator().federation().agents();
+                let ideal: Option<Vec<Vec<f64>>> = (0..agents).map(|c| metrics.ideal_control(c).map(<[f64]>::to_vec)).collect();
+                run.set_controls(&ideal.unwrap_or_default());
+            }));
+        }
+        Ok(session)
     }
 
     /// Records how a run ended, and keeps its state for further rounds.
@@ -528,12 +523,6 @@ impl Shared<'_> {
         let Some(folder) = self.control.folder else { return false };
         let written = write_framed(folder, &checkpoint_name(job.cell, job.seed), saved);
         written.map_err(|e| self.could_not_save(&e)).is_ok()
-    }
-
-    /// Keeps the last completed round of a run that is interrupted.
-    fn keep(&self, job: &SeedJob, saved: &Saved, on_disk: u64) {
-        let on_disk = if self.save(job, saved) { saved.round } else { on_disk };
-        self.leave(job, saved.round, on_disk);
     }
 
     /// Counts an interrupted run that has done `round` rounds, with a checkpoint of round `on_disk`.

@@ -13,17 +13,16 @@ use crate::numbers::number;
 impl SeedResult {
     /// How the run ended; `stop` has its targets.
     pub fn outcome(&self, stop: &Stop) -> Outcome {
-        let targets = [("mse", stop.mse), ("residual", self.residual_asked(stop)), ("gap", stop.gap)];
-        let missed = targets.into_iter().filter_map(|(metric, target)| {
-            let rounds: Vec<(u64, Option<f64>)> = self.rows.iter().map(|row| (row.round, row.metric(metric))).collect();
-            Missed::of(metric, target?, &rounds)
-        });
-        Outcome::of(self.diverged, self.stopped, missed)
+        stop.until(self.rounds()).outcome(&self.rows, self.diverged, self.stopped)
     }
 
     /// The target residual: the larger one of `residual` and `relative_residual`; `None` without a target.
     pub fn residual_asked(&self, stop: &Stop) -> Option<f64> {
-        stop.residuals(self.rows.first()?.seen.residual?).max_by(f64::total_cmp)
+        stop.until(self.rounds()).residual_asked(&self.rows)
+    }
+
+    fn rounds(&self) -> u64 {
+        self.rows.last().map_or(0, |row| row.round)
     }
 }
 

@@ -2,23 +2,13 @@
 
 use std::collections::HashMap;
 
-use fedsa::metrics::{METRICS, Observation};
+use fedsa::metrics::METRICS;
 use fedsa::record::counts::USUAL_COST;
-use fedsa::record::{self, COUNTS, Count, Ledger};
+use fedsa::record::{self, COUNTS, Count};
+pub use fedsa::session::Recorded;
 use serde::{Deserialize, Serialize};
 
 use super::plan::Plan;
-
-/// One recorded round of a run.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct Recorded {
-    /// The round t: rounds done.
-    pub round: u64,
-    /// The counts since the start.
-    pub ledger: Ledger,
-    /// The metrics.
-    pub seen: Observation,
-}
 
 /// The result of one seed of a cell.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -77,18 +67,6 @@ impl Estimate {
         let mean = values.iter().sum::<f64>() / n;
         let var = values.iter().map(|x| (x - mean) * (x - mean)).sum::<f64>() / (n - 1.0).max(1.0);
         Self { mean, se: (var / n).sqrt() }
-    }
-}
-
-impl Recorded {
-    /// A count, since the start.
-    pub fn count(&self, count: &Count) -> u64 {
-        (count.of)(self.round, &self.ledger)
-    }
-
-    /// A metric by its name; `error` is `mse` if it is measured from theta*.
-    pub fn metric(&self, name: &str) -> Option<f64> {
-        fedsa::metrics::metric(name)?.value(&self.seen)
     }
 }
 

@@ -8,9 +8,9 @@
 use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::path::Path;
-use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
+use fedsa::cancel::Cancel;
 use fedsa::error::BadInput;
 use fedsa::kernel::Isa;
 use fedsa::random::{Purpose, Stream, stream};
@@ -107,9 +107,8 @@ fn plan_of(combination: &Combination, settings: &str, rounds: u64, seeds: std::o
 
 /// Runs one point of a grid.
 fn run(plan: &Plan) -> Curve {
-    let interrupted = AtomicBool::new(false);
-    let control =
-        RunControl { interrupted: &interrupted, folder: None, every: Duration::MAX, earlier: &Earlier::default(), observer: &Silent };
+    let cancel = Cancel::new();
+    let control = RunControl { cancel: &cancel, folder: None, every: Duration::MAX, earlier: &Earlier::default(), observer: &Silent };
     let Ok(Executed::Done(results)) = execute(plan, &control) else { panic!("it runs") };
     let seeds = &results.cells[0];
     let shortest = seeds.iter().map(|seed| seed.rows.len()).min().unwrap();
@@ -206,8 +205,8 @@ fn study(k: u64, combination: &Combination) -> (String, Option<f64>, [f64; 2]) {
     let began = Instant::now();
     let mut tuning = Tuning::new(&experiment, Path::new(""), Isa::best(), &options).unwrap();
     let memo = tuning.memo();
-    let interrupted = AtomicBool::new(false);
-    let mut control = TuneControl { interrupted: &interrupted, memo, keep: &mut |_| Ok(()), began: &mut |_| {} };
+    let cancel = Cancel::new();
+    let mut control = TuneControl { cancel: &cancel, memo, keep: &mut |_| Ok(()), began: &mut |_| {} };
     let searched = tuning.search(&mut control);
     let took = began.elapsed().as_secs_f64();
     let head = format!("| {k} | {} | {:.1}% | {}", combination.about, 100.0 * combination.share, combination.goal.name());

@@ -5,7 +5,7 @@
 //! ([`Error::what`], and the error as text) are for people. Texts of libraries name settings, never flags of a program:
 //! a program adds its own.
 //!
-//! Divergence is not an error but a status of a run ([`crate::round::Status`]).
+//! Divergence is not an error but an outcome of a run ([`crate::record::Outcome`]).
 //!
 //! ```
 //! use fedsa::error::{Code, ErrorKind, require};

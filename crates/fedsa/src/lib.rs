@@ -11,29 +11,18 @@
 //! SCAFFLSA goes on to the noise.
 //!
 //! ```
-//! use fedsa::error::Result;
-//! use fedsa::kernel::Isa;
-//! use fedsa::methods::{self, fedlsa::FedLsa, scafflsa::Scafflsa};
-//! use fedsa::problem::garnet::{Garnet, Heterogeneity};
-//! use fedsa::problem::{Field, NoFiles, ProblemSettings};
-//! use fedsa::record::{Metrics, OutputRule};
-//! use fedsa::round::Run;
-//! use fedsa::sampling::Sampling;
-//! use fedsa::uplink::Uplink;
-//! use fedsa_theory::RoundSetting;
+//! use fedsa::prelude::*;
 //!
 //! /// `||theta_t - theta*||^2` after 300 rounds from zero.
-//! fn error_of(method: &dyn methods::MethodSettings, field: &dyn Field) -> Result<f64> {
-//!     method.check(field.agents())?;
-//!     let uplink = Uplink::default();
-//!     let start = vec![0.0; field.dim()];
-//!     let mut run = Run::new(field, method, &uplink, OutputRule::Last, 0, start)?;
-//!     for _ in 0..300 {
-//!         run.step();
-//!     }
-//!     let seen = Metrics::new(field).observe(&run, None, 0.0);
-//!     println!("error {:.2e}, residual {:.2e}, bits up {}", seen.mse.unwrap(), seen.residual.unwrap(), run.ledger().bits_up);
-//!     Ok(seen.mse.unwrap())
+//! fn error_of(method: &dyn MethodSettings, field: &std::sync::Arc<dyn Field>) -> Result<f64> {
+//!     let federation = Federation::builder(method).on(&**field)?;
+//!     let run = Run::new(field, &federation)?;
+//!     let mut session = Session::new(run).with_metrics(Metrics::new(field).into()).recording(Record::Every(100));
+//!     let outcome = session.advance(&Until::rounds(300), &Cancel::new(), &mut ())?;
+//!     let last = session.rows().last().expect("the last round is recorded");
+//!     let error = last.seen.mse.expect("theta* of linear systems is known");
+//!     println!("{}: error {error:.2e}, {} bits up", outcome.name(), last.ledger.bits_up);
+//!     Ok(error)
 //! }
 //!
 //! # fn main() -> Result<()> {
@@ -41,11 +30,10 @@
 //! let field = garnet.field(&NoFiles, Sampling::default(), Isa::best())?;
 //! let (step_size, local_steps) = (0.1, 1000);
 //!
-//! let fedlsa = FedLsa::new(step_size, local_steps);
-//! let scafflsa = Scafflsa::new(step_size, local_steps);
-//! let (biased, unbiased) = (error_of(&fedlsa, &*field)?, error_of(&scafflsa, &*field)?);
+//! let biased = error_of(&FedLsa::new(step_size, local_steps), &field)?;
+//! let unbiased = error_of(&Scafflsa::new(step_size, local_steps), &field)?;
 //!
-//! let setting = RoundSetting::new(step_size, local_steps as u64)?;
+//! let setting = fedsa_theory::RoundSetting::new(step_size, local_steps as u64)?;
 //! let bias = fedsa_theory::fedlsa::FedLsaMean::new(field.systems().unwrap(), &setting)?.bias_sq()?;
 //! println!("predicted squared bias of FedLSA {bias:.2e}");
 //! assert!((0.5..2.0).contains(&(biased / bias)));
@@ -67,11 +55,14 @@
 //! | [`server`] | server halves: what the server does with the answers |
 //! | [`methods`] | one file per published method: its mathematics and its two halves |
 //! | [`presets`] | methods with their links, under the names of their sources |
-//! | [`round`] | the in-process engine: one run of a method on a field |
+//! | [`federation`] | what all ends of a federation agree on: method, link, weights, seed, start, and a digest of them |
+//! | [`coordinator`] | the server's side of a federation: asks, checks and counts answers, ends rounds |
+//! | [`round`] | the in-process engine: a coordinator with all agents in this process |
 //! | [`node`] | the same halves across machines: bytes in, bytes out |
-//! | [`record`] | ledger, metrics, output rules |
+//! | [`session`] | rounds until a target, recorded, over any carrier of messages; ends in one [`record::Outcome`] |
+//! | [`metrics`], [`record`] | distances from the root; ledger, output rules and outcomes |
 //! | [`bit_allocation`], [`nested_grid`] | which eigenvectors get how many bits, and the quantiser that is refined by them |
-//! | [`schedule`], [`random`], [`linalg`], [`triangle`], [`parallel`], [`settings`], [`registry`], [`error`] | what these share |
+//! | [`schedule`], [`random`], [`linalg`], [`triangle`], [`parallel`], [`settings`], [`registry`], [`cancel`], [`error`] | what these share |
 //!
 //! The library does no file or console input or output; the `fedsa` program does.
 //!
@@ -82,6 +73,7 @@
 //! the number is that of the HTML rendering, which counts differently.
 
 pub mod bit_allocation;
+pub mod cancel;
 pub mod coordinator;
 pub mod eigenpairs;
 pub mod error;
@@ -95,6 +87,7 @@ pub mod metrics;
 pub mod nested_grid;
 pub mod node;
 pub mod parallel;
+pub mod prelude;
 pub mod presets;
 pub mod problem;
 pub mod protocol;
@@ -105,6 +98,7 @@ pub mod round;
 pub mod sampling;
 pub mod schedule;
 pub mod server;
+pub mod session;
 pub mod settings;
 pub mod sums;
 pub mod triangle;

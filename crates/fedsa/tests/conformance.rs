@@ -2,10 +2,10 @@
 //! at a time, each in a thread of its own. The numbers are the engine's, bit for bit.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc;
 
 use crate::common::{bits, engine, field, method, methods, problems, run};
+use fedsa::cancel::Cancel;
 use fedsa::node::{ClientNode, Federation, ServerNode, Todo};
 use fedsa::problem::Field;
 use fedsa::problem::linear::LinearSystems;
@@ -294,11 +294,12 @@ fn an_abandoned_round_leaves_no_trace_once_the_run_is_restored() {
             let mut whole = run(&field, &*method, &uplink, 5);
             (0..6).for_each(|_| whole.step());
             let mut stopped = run(&field, &*method, &uplink, 5);
-            let go = AtomicBool::new(false);
-            (0..4).for_each(|_| assert_eq!(stopped.advance(Some(&go)), Advanced::Round));
+            (0..4).for_each(|_| assert_eq!(stopped.advance(&Cancel::new()), Advanced::Round));
             let before = stopped.save().unwrap();
-            // A flag that is set from the start: whatever was computed until then is not the round.
-            assert_eq!(stopped.advance(Some(&AtomicBool::new(true))), Advanced::Cancelled);
+            // Cancelled from the start: whatever was computed until then is not the round.
+            let cancelled = Cancel::new();
+            cancelled.cancel();
+            assert_eq!(stopped.advance(&cancelled), Advanced::Cancelled);
             // Until it is restored it does nothing, and has no state to be kept.
             stopped.step();
             assert!(stopped.is_torn() && stopped.save().is_err() && stopped.round() == 4, "{name}");
@@ -311,19 +312,19 @@ fn an_abandoned_round_leaves_no_trace_once_the_run_is_restored() {
 
 #[test]
 fn a_long_round_is_abandoned_long_before_its_end() {
-    // Ten million steps of 19 agents take seconds; a flag that is set after some milliseconds ends them.
+    // Ten million steps of 19 agents take seconds; a token that is cancelled after some milliseconds ends them.
     let problem = &problems(19)[0].1;
     let field = field(&**problem, Law::Iid);
     let method = method("fedlsa", r#"{"step_size": 1e-6, "local_steps": 10000000}"#);
     let uplink = Uplink::default();
     let mut engine = run(&field, &*method, &uplink, 5);
-    let stop = AtomicBool::new(false);
+    let cancel = Cancel::new();
     let completed = std::thread::scope(|scope| {
         scope.spawn(|| {
             std::thread::sleep(std::time::Duration::from_millis(20));
-            stop.store(true, Ordering::Relaxed);
+            cancel.cancel();
         });
-        engine.advance(Some(&stop))
+        engine.advance(&cancel)
     });
     assert!(completed == Advanced::Cancelled && engine.round() == 0);
 }

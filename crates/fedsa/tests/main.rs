@@ -36,6 +36,7 @@ mod rates;
 mod regression;
 mod sampling;
 mod second_order;
+mod session;
 mod shed;
 mod solvers;
 mod traces;

@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 use crate::common::{EXACT, Halves, bits, engine, link, on_the_wire};
+use fedsa::cancel::Cancel;
 use fedsa::error::{BadInput, Result};
 use fedsa::local::{Agent, At};
 use fedsa::message::{Body, Message, Part, TELL};
@@ -234,10 +235,12 @@ fn agents_do_not_answer_once_a_round_is_to_be_abandoned() {
     let (field, uplink) = (field(), Uplink::default());
     let mut run = engine(&field, &Toy { eta: 0.2 }, &uplink, OutputRule::Last, SEED, vec![0.0; 4]).unwrap();
     let before = run.save().unwrap();
-    assert_eq!(run.advance(Some(&std::sync::atomic::AtomicBool::new(true))), Advanced::Cancelled);
+    let cancelled = Cancel::new();
+    cancelled.cancel();
+    assert_eq!(run.advance(&cancelled), Advanced::Cancelled);
     assert_eq!(run.ledger().calls, fedsa::problem::calls::Calls::default());
     run.restore(&before).unwrap();
-    assert_eq!(run.advance(Some(&std::sync::atomic::AtomicBool::new(false))), Advanced::Round);
+    assert_eq!(run.advance(&Cancel::new()), Advanced::Round);
     assert_eq!(run.ledger().calls.gradients, 11);
 }
 

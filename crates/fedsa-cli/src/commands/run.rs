@@ -210,7 +210,7 @@ fn work<'p>(plan: &'p Plan, folder: &RunFolder, earlier: &Earlier, common: &Comm
     let lines = TraceLines::begin(folder, plan).map_err(|e| warn(format!("warning: {e}; the run goes on without this file"))).ok();
     let watcher = Watcher::new(plan, common.progress, common.quiet, lines);
     let every = Duration::from_secs_f64(common.checkpoint_every);
-    let control = RunControl { interrupted: signals::flag(), folder: Some(folder), every, earlier, observer: &watcher };
+    let control = RunControl { cancel: signals::cancel(), folder: Some(folder), every, earlier, observer: &watcher };
     let outcome = execute(plan, &control);
     watcher.finish();
     Ok((outcome?, watcher))

@@ -1,13 +1,17 @@
 //! Ctrl-C, SIGTERM, and SIGHUP of a terminal that is closed.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
-use std::sync::{Arc, Once};
+use std::sync::{Arc, LazyLock, Once};
+
+use fedsa::cancel::Cancel;
 
 use super::warn;
 use crate::error::INTERRUPTED;
 
-/// Set by the first signal.
-static INTERRUPT: AtomicBool = AtomicBool::new(false);
+/// Cancelled by the first signal.
+static CANCEL: LazyLock<Cancel> = LazyLock::new(Cancel::new);
+/// Whether there was a signal.
+static INTERRUPTED_ONCE: AtomicBool = AtomicBool::new(false);
 /// The current phase of the command.
 static PHASE: AtomicU8 = AtomicU8::new(Phase::Before as u8);
 
@@ -42,9 +46,9 @@ pub fn watch() {
     });
 }
 
-/// Set by the first signal while runs are in progress.
-pub fn flag() -> &'static AtomicBool {
-    &INTERRUPT
+/// Cancelled by the first signal while runs are in progress.
+pub fn cancel() -> &'static Cancel {
+    &CANCEL
 }
 
 /// Makes a write beyond the limit on file sizes fail with an error, like a full disk,
@@ -94,7 +98,8 @@ fn interrupt() {
         });
         std::process::exit(i32::from(INTERRUPTED));
     }
-    if INTERRUPT.swap(true, Ordering::SeqCst) {
+    CANCEL.cancel();
+    if INTERRUPTED_ONCE.swap(true, Ordering::SeqCst) {
         warn("interrupted again: ended without further checkpoints");
         std::process::exit(i32::from(INTERRUPTED));
     }

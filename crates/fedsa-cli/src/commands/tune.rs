@@ -103,7 +103,7 @@ fn tune_file(args: &TuneArgs, kinds: &Kinds) -> Result<u8, Error> {
     };
     let memo = memo.unwrap_or_else(|| tuning.memo());
     signals::enter(Phase::Searching);
-    let mut control = TuneControl { interrupted: signals::flag(), memo, keep: &mut keep, began: &mut began };
+    let mut control = TuneControl { cancel: signals::cancel(), memo, keep: &mut keep, began: &mut began };
     let searched = tuning.search(&mut control);
     signals::enter(Phase::Ending);
     let kept = control.memo.len();

@@ -20,9 +20,9 @@ mod refusal;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use fedsa::cancel::Cancel;
 use fedsa::error::{BadInput, Code, Error, Result, quoted};
 use fedsa::kernel::Isa;
 use fedsa::sampling::Law;
@@ -123,7 +123,7 @@ impl Memo {
 /// What surrounds a search: interruption, progress, and where to keep the memo.
 pub struct TuneControl<'a> {
     /// Set by Ctrl-C or SIGTERM.
-    pub interrupted: &'a AtomicBool,
+    pub cancel: &'a Cancel,
     /// The pilots of an earlier process.
     pub memo: Memo,
     /// Called after each pilot that was run, with all pilots so far.
@@ -288,8 +288,8 @@ impl Tuning {
     /// short for a single choice; and when the machine fails.
     pub fn search(&mut self, control: &mut TuneControl<'_>) -> Result<Searched, Error> {
         let families: Vec<Family<'static>> = self.candidates.iter().map(Candidates::family).collect();
-        let interrupted = control.interrupted;
-        let is_cancelled = || interrupted.load(Ordering::Relaxed);
+        let cancel = control.cancel;
+        let is_cancelled = || cancel.is_cancelled();
         let effort = |share: f64| Effort { most_work: share * self.options.budget * A_SECOND, is_cancelled: &is_cancelled };
         (control.began)(&Began { what: format!("theory of {}", self.families().join("; ")), spent: 0.0 });
         let field = self.problem.as_ref().expect("no plan has it").field();
@@ -475,13 +475,8 @@ impl Measure for PilotRunner<'_, '_> {
         let plan = self.plan(table)?;
         let estimate = estimated_seconds(&plan);
         self.spent += estimate;
-        let run = RunControl {
-            interrupted: self.control.interrupted,
-            folder: None,
-            every: Duration::MAX,
-            earlier: &Earlier::default(),
-            observer: &Silent,
-        };
+        let run =
+            RunControl { cancel: self.control.cancel, folder: None, every: Duration::MAX, earlier: &Earlier::default(), observer: &Silent };
         let executed = execute(&plan, &run);
         self.problem = Some(plan.into_problem());
         let Executed::Done(results) = executed? else { return Ok(None) };

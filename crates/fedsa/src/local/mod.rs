@@ -23,8 +23,7 @@ pub mod refinement;
 pub mod server_control;
 pub mod shed;
 
-use std::sync::atomic::{AtomicBool, Ordering};
-
+use crate::cancel::Cancel;
 use crate::kernel::rows::Move;
 use crate::kernel::{Chunk, LANES, Lanes, chunks, flat, flat_mut, rows};
 use crate::message::{Message, Part};
@@ -104,7 +103,7 @@ pub struct Batch<'a> {
     samples: u64,
     operators: u64,
     /// True once the round is to be abandoned.
-    stop: Option<&'a AtomicBool>,
+    stop: Option<&'a Cancel>,
     /// The agents' last answers; `None` where an agent answered the round before and that round's mean includes the answer.
     last: Option<Box<[Option<Last>; LANES]>>,
 }
@@ -118,9 +117,9 @@ pub struct Last {
     pub is_included: bool,
 }
 
-/// The multiplications of each lane between two reads of the stop flag, if operators are dense: a few milliseconds.
+/// The multiplications of each lane between two looks at the token, if operators are dense: a few milliseconds.
 const WORK_BETWEEN_LOOKS: usize = 1 << 24;
-/// The most local steps between two reads of the stop flag, and so the greatest length of the buffer of step sizes.
+/// The most local steps between two looks at the token, and so the greatest length of the buffer of step sizes.
 const STEPS_BETWEEN_LOOKS: usize = 8192;
 
 /// One agent of a batch; vectors have d components.
@@ -188,9 +187,9 @@ impl<'a> Batch<'a> {
         self
     }
 
-    /// Local steps end early once the flag is true. The batch is then incomplete, and the caller must abandon the round.
+    /// Local steps end early once the round is cancelled. The batch is then incomplete, and the caller must abandon the round.
     #[must_use]
-    pub fn stopped_by(self, stop: Option<&'a AtomicBool>) -> Self {
+    pub fn stopped_by(self, stop: Option<&'a Cancel>) -> Self {
         Self { stop, ..self }
     }
 
@@ -292,7 +291,7 @@ impl<'a> Batch<'a> {
             piece = piece.min((WORK_BETWEEN_LOOKS / work).max(1));
         }
         let mut done = 0;
-        while done < leg.len && !self.stop.is_some_and(|stop| stop.load(Ordering::Relaxed)) {
+        while done < leg.len && !self.stop.is_some_and(|stop| stop.is_cancelled()) {
             let next = leg.len.min(done + piece);
             // A leg with constant steps mostly has the step sizes of the block before.
             let eta = leg.constant();

@@ -1,8 +1,7 @@
 //! Exchanges with agents that compute alone; agents compute in parallel.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-
 use super::{Run, Working};
+use crate::cancel::Cancel;
 use crate::coordinator::{Checked, Coordinator};
 use crate::error::Result;
 use crate::local::{Agent, At, Known};
@@ -29,8 +28,8 @@ const TASKS: usize = 16;
 impl Run {
     /// Carries the open question to the participants, and hands in their answers.
     ///
-    /// An agent that finds `cancel` set does not answer: the round is then abandoned.
-    pub(super) fn exchange_with_each(&mut self, cancel: Option<&AtomicBool>) {
+    /// An agent that finds the round cancelled does not answer: the round is then abandoned.
+    pub(super) fn exchange_with_each(&mut self, cancel: &Cancel) {
         let Run { field, client: Working::Each(agents), coordinator, state, .. } = self else {
             unreachable!("called with agents that compute alone")
         };
@@ -45,7 +44,7 @@ impl Run {
         let mut asked: Vec<Asked<'_>> = asked.collect();
         let most = asked.len().div_ceil(TASKS * parallel::threads());
         parallel::each_mut_by(&mut asked, most, &|i, asked| {
-            if !cancel.is_some_and(|cancel| cancel.load(Ordering::Relaxed)) {
+            if !cancel.is_cancelled() {
                 asked.compute(i, coordinator, known);
             }
         });

@@ -10,10 +10,10 @@ mod saved;
 mod sweep;
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use faer::Mat;
 
+use crate::cancel::Cancel;
 use crate::coordinator::{Arrival, Coordinator, Refusal, Step};
 use crate::error::Result;
 use crate::federation::Federation;
@@ -215,11 +215,11 @@ impl Run {
 
     /// Runs one round; does nothing if the iterates have diverged.
     pub fn step(&mut self) {
-        self.advance(None);
+        self.advance(&Cancel::new());
     }
 
-    /// Runs one round, and abandons it soon after `cancel` becomes true.
-    pub fn advance(&mut self, cancel: Option<&AtomicBool>) -> Advanced {
+    /// Runs one round, and abandons it soon after `cancel` is set.
+    pub fn advance(&mut self, cancel: &Cancel) -> Advanced {
         if self.is_torn {
             return Advanced::Cancelled;
         }
@@ -229,7 +229,7 @@ impl Run {
         }
         while step == Step::Ask {
             self.exchange(cancel);
-            if cancel.is_some_and(|cancel| cancel.load(Ordering::Relaxed)) {
+            if cancel.is_cancelled() {
                 self.is_torn = true;
                 return Advanced::Cancelled;
             }
@@ -239,6 +239,15 @@ impl Run {
             self.tell();
         }
         Advanced::Round
+    }
+
+    /// Goes back to round 0, without the controls of [`Run::set_controls`].
+    ///
+    /// # Errors
+    /// As [`Run::new`].
+    pub fn restart(&mut self) -> Result<()> {
+        *self = Self::new(&self.field, self.coordinator.federation())?;
+        Ok(())
     }
 
     /// Whether the last round was cancelled before its end, so that the run must be restored before it can go on.
@@ -255,7 +264,7 @@ impl Run {
     }
 
     /// Carries the open question to the participants, and hands their answers in.
-    fn exchange(&mut self, cancel: Option<&AtomicBool>) {
+    fn exchange(&mut self, cancel: &Cancel) {
         match &self.client {
             Working::Lanes(_) => self.exchange_in_lanes(cancel),
             Working::Each(_) => self.exchange_with_each(cancel),
@@ -263,7 +272,7 @@ impl Run {
     }
 
     /// An exchange with agents that work in lanes.
-    fn exchange_in_lanes(&mut self, cancel: Option<&AtomicBool>) {
+    fn exchange_in_lanes(&mut self, cancel: &Cancel) {
         let Run { field, client: Working::Lanes(client), coordinator, state, scratch, .. } = self else {
             unreachable!("called with lanes")
         };

@@ -1,8 +1,7 @@
 //! One exchange over all participants: blocks of eight, in parallel.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-
 use super::history::History;
+use crate::cancel::Cancel;
 use crate::coordinator::Arrival;
 use crate::kernel::{Chunk, LANES, Lanes, rows};
 use crate::local::{Batch, Client, Last, Outbox};
@@ -157,7 +156,7 @@ pub(super) struct Job<'a> {
     pub strides: Strides,
     pub shares: Shares,
     /// Set when the round is to be abandoned.
-    pub cancel: Option<&'a AtomicBool>,
+    pub cancel: &'a Cancel,
 }
 
 impl Job<'_> {
@@ -179,7 +178,7 @@ impl Job<'_> {
 
     /// Whether the round is to be abandoned.
     fn is_stopped(&self) -> bool {
-        self.cancel.is_some_and(|stop| stop.load(Ordering::Relaxed))
+        self.cancel.is_cancelled()
     }
 
     /// Processes blocks one after the other.
@@ -207,7 +206,7 @@ impl Job<'_> {
             let mut answers = [self.down.round; LANES];
             let stale = self.stale(block, &mut answers);
             let batch = Batch::new(self.field, self.seed, lanes, block, first, memory, self.strides.memory);
-            let mut batch = batch.stopped_by(self.cancel);
+            let mut batch = batch.stopped_by(Some(self.cancel));
             if let Some(own) = self.own {
                 tell_own(&mut batch, own, start + side_by_side * i, self.down.round);
             }

@@ -36,7 +36,7 @@ use fedsa::uplink::Uplink;
 
 /// A field on the fastest kernels.
 pub fn field(problem: &dyn ProblemSettings, kind: Law) -> Arc<dyn Field> {
-    problem.field(&NoFiles, Sampling { kind, ..Sampling::default() }, Isa::best()).unwrap().into()
+    problem.field(&NoFiles, Sampling { kind, ..Sampling::default() }, Isa::best()).unwrap()
 }
 
 /// A method from its name and a JSON object of settings.
@@ -304,7 +304,7 @@ impl Files for InMemory {
 /// TD(0), gamma 1/2, on logs whose states are their features.
 pub fn logs(logs: Vec<Log>, kind: Law) -> Arc<dyn Field> {
     let settings = Logs::new(Sources::One(String::new()), FeatureSpec::Identity { bias: false }, 0.5);
-    settings.field(&InMemory(logs), Sampling { kind, ..Sampling::default() }, Isa::best()).unwrap().into()
+    settings.field(&InMemory(logs), Sampling { kind, ..Sampling::default() }, Isa::best()).unwrap()
 }
 
 /// Logs of 5, 20, 75 and 11 random transitions of three columns: agents of unequal weight.

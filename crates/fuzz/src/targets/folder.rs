@@ -5,9 +5,9 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
+use fedsa::cancel::Cancel;
 use fedsa::kernel::Isa;
 use fedsa_experiment::config::{Document, Experiment};
 use fedsa_experiment::execute::{ENDED, Earlier, Observer, framed, unframed};
@@ -96,10 +96,10 @@ fn plan(rounds: u64) -> Plan {
 }
 
 fn runs(plan: &Plan, folder: &RunFolder, earlier: &Earlier) -> fedsa::error::Result<Executed> {
-    let interrupted = AtomicBool::new(false);
+    let cancel = Cancel::new();
     // No input takes so long that a checkpoint would be written.
     let every = Duration::from_secs(1_000_000);
-    execute(plan, &RunControl { interrupted: &interrupted, folder: Some(folder), every, earlier, observer: &Silent })
+    execute(plan, &RunControl { cancel: &cancel, folder: Some(folder), every, earlier, observer: &Silent })
 }
 
 impl Setup {

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use fedsa::error::{BadInput, Result, require};
 use fedsa::message::MAX_ROUNDS;
+use fedsa::session::Until;
 use fedsa::settings::choice;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -249,9 +250,11 @@ pub struct Stop {
 }
 
 impl Stop {
-    /// The target residuals of a run whose residual at the start is `at_start`; reaching either one stops the run.
-    pub fn residuals(&self, at_start: f64) -> impl Iterator<Item = f64> {
-        [self.residual, self.relative_residual.map(|x| x * at_start)].into_iter().flatten()
+    /// The session's form of these targets, for a run of so many rounds.
+    pub fn until(&self, rounds: u64) -> Until {
+        let mut until = Until::rounds(rounds);
+        (until.mse, until.residual, until.relative_residual, until.gap) = (self.mse, self.residual, self.relative_residual, self.gap);
+        until
     }
 
     fn is_never(&self) -> bool {

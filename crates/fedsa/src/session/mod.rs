@@ -1,0 +1,329 @@
+//! A session: a federation that goes on until a target, and records how.
+//!
+//! It works over any [`Carrier`]: agents in this process ([`crate::round::Run`]), nodes over bytes ([`Nodes`] with a [`Transport`]). It
+//! records rounds, stops at targets, and ends in one [`Outcome`]. It can be cancelled at any time and goes on afterwards, also in another
+//! process ([`Session::state`]).
+
+mod carrier;
+mod recorded;
+mod until;
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use serde::{Deserialize, Serialize};
+
+pub use carrier::{Carrier, Nodes, Transport};
+pub use recorded::Recorded;
+pub use until::Until;
+
+use crate::cancel::Cancel;
+use crate::error::{BadInput, Result};
+use crate::metrics::Metrics;
+use crate::record::Outcome;
+use crate::round::Advanced;
+
+/// Callbacks about the progress of a session, and the place where its states are kept.
+pub trait Observer {
+    /// A round was recorded.
+    fn recorded(&mut self, _row: &Recorded) {}
+    /// A round was carried.
+    fn advanced(&mut self) {}
+    /// Whether a state is to be kept now; asked before each round.
+    fn wants_state(&mut self) -> bool {
+        false
+    }
+    /// Whether a state of so many bytes fits into memory, beside the session. States are kept in memory before long rounds only, which
+    /// are abandoned when the session is cancelled.
+    fn fits(&mut self, _bytes: usize) -> bool {
+        true
+    }
+    /// Keeps a state; returns whether that worked.
+    fn keep(&mut self, _state: &State) -> bool {
+        false
+    }
+    /// The state that was kept last, if it can be had again.
+    fn kept(&mut self) -> Option<State> {
+        None
+    }
+}
+
+impl Observer for () {}
+
+/// A session between two rounds, as values that can be serialised.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct State {
+    /// Rounds done.
+    pub round: u64,
+    /// What was recorded.
+    pub rows: Vec<Recorded>,
+    /// The state of the carrier.
+    #[serde(with = "serde_bytes")]
+    pub carrier: Vec<u8>,
+    /// The time of these rounds, in seconds.
+    pub seconds: f64,
+}
+
+/// Which rounds a session records, besides its last one.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub enum Record {
+    /// Every so many rounds, from round 0.
+    Every(u64),
+    /// These rounds, in increasing order.
+    At(Arc<[u64]>),
+}
+
+impl Record {
+    fn has(&self, round: u64) -> bool {
+        match self {
+            Record::Every(k) => round.is_multiple_of(*k),
+            Record::At(rounds) => rounds.binary_search(&round).is_ok(),
+        }
+    }
+}
+
+/// The longest round for which a cancelled session waits by default.
+const PATIENCE: Duration = Duration::from_millis(250);
+
+/// A federation that goes on until a target.
+pub struct Session<C> {
+    carrier: C,
+    /// Without the agents' data nothing is known of errors.
+    metrics: Option<Arc<Metrics>>,
+    record: Record,
+    centre: Option<Arc<[f64]>>,
+    control_weight: f64,
+    patience: Duration,
+    prepare: Option<Arc<dyn Fn(&mut C) + Send + Sync>>,
+    rows: Vec<Recorded>,
+    /// The rounds done when the last round was opened or ended.
+    round: u64,
+    /// The time of all rounds so far, in seconds.
+    seconds: f64,
+    /// Seconds per local step in the last round; unknown before the first round.
+    pace: Option<f64>,
+    /// The last round whose state was kept.
+    kept: Option<u64>,
+}
+
+impl<C: Carrier> Session<C> {
+    /// A session at round 0 that records every round, without metrics.
+    pub fn new(carrier: C) -> Self {
+        Self {
+            round: carrier.coordinator().rounds(),
+            carrier,
+            metrics: None,
+            record: Record::Every(1),
+            centre: None,
+            control_weight: 0.0,
+            patience: PATIENCE,
+            prepare: None,
+            rows: Vec::new(),
+            seconds: 0.0,
+            pace: None,
+            kept: None,
+        }
+    }
+
+    /// Records these metrics.
+    #[must_use]
+    pub fn with_metrics(self, metrics: Arc<Metrics>) -> Self {
+        Self { metrics: Some(metrics), ..self }
+    }
+
+    /// Records these rounds.
+    #[must_use]
+    pub fn recording(self, record: Record) -> Self {
+        Self { record, ..self }
+    }
+
+    /// Measures errors from `centre` as well, d numbers.
+    #[must_use]
+    pub fn around(self, centre: Arc<[f64]>) -> Self {
+        Self { centre: Some(centre), ..self }
+    }
+
+    /// The weight of the control variates in the Lyapunov function, `(eta H)^2`.
+    #[must_use]
+    pub fn with_control_weight(self, control_weight: f64) -> Self {
+        Self { control_weight, ..self }
+    }
+
+    /// The longest round for which a cancelled session waits; a longer one is abandoned. A quarter of a second by default.
+    #[must_use]
+    pub fn with_patience(self, patience: Duration) -> Self {
+        Self { patience, ..self }
+    }
+
+    /// What brings a carrier to its start, if that is not how it is built; called now, and whenever the session starts anew.
+    #[must_use]
+    pub fn prepared(mut self, prepare: Arc<dyn Fn(&mut C) + Send + Sync>) -> Self {
+        prepare(&mut self.carrier);
+        Self { prepare: Some(prepare), ..self }
+    }
+
+    /// The carrier.
+    pub fn carrier(&self) -> &C {
+        &self.carrier
+    }
+
+    /// The carrier. What is changed in it between two calls of [`Session::advance`] is the caller's responsibility.
+    pub fn carrier_mut(&mut self) -> &mut C {
+        &mut self.carrier
+    }
+
+    /// The number of rounds done.
+    pub fn round(&self) -> u64 {
+        self.round
+    }
+
+    /// The recorded rounds.
+    pub fn rows(&self) -> &[Recorded] {
+        &self.rows
+    }
+
+    /// The time of all rounds so far with their metrics, in seconds.
+    pub fn seconds(&self) -> f64 {
+        self.seconds
+    }
+
+    /// The method's output, d numbers.
+    pub fn output(&self) -> &[f64] {
+        self.carrier.coordinator().output()
+    }
+
+    /// The number of rounds done when the iterates were found to have diverged, if they have.
+    pub fn diverged(&self) -> Option<u64> {
+        self.carrier.coordinator().diverged()
+    }
+
+    /// The state between two rounds.
+    ///
+    /// # Errors
+    /// When the last round was cancelled in its middle; [`Session::advance`] then goes on from an earlier state.
+    pub fn state(&self) -> Result<State> {
+        let carrier = self.carrier.save()?;
+        Ok(State { round: self.round, rows: self.rows.clone(), carrier, seconds: self.seconds })
+    }
+
+    /// Goes on from a state of a session of the same federation. Rounds that this session does not record are left out.
+    ///
+    /// # Errors
+    /// When it is no such state. The session is then unchanged, or goes on from the start.
+    pub fn restore(&mut self, state: State) -> Result<()> {
+        self.carrier.restore(&state.carrier)?;
+        let round = self.carrier.coordinator().rounds();
+        if round != state.round {
+            let what = format!("a state after {round} rounds in a checkpoint after {}", state.round);
+            self.restart()?;
+            return Err(BadInput::format("", what, "the state of a session"));
+        }
+        let State { round, mut rows, seconds, .. } = state;
+        rows.retain(|row| self.record.has(row.round));
+        (self.round, self.rows, self.seconds, self.kept) = (round, rows, seconds, Some(round));
+        Ok(())
+    }
+
+    /// Goes back to round 0.
+    ///
+    /// # Errors
+    /// When the carrier cannot.
+    pub fn restart(&mut self) -> Result<()> {
+        self.carrier.restart()?;
+        if let Some(prepare) = &self.prepare {
+            prepare(&mut self.carrier);
+        }
+        self.rows.clear();
+        (self.round, self.seconds, self.kept) = (0, 0.0, None);
+        Ok(())
+    }
+
+    /// Goes on until a target is reached, all rounds are done, the iterates diverge, or it is cancelled. Afterwards the session can go on
+    /// with the same or another target. A short round is ended before a cancelled session returns. A long one is abandoned: the session
+    /// then stands where it stood before the round if a state of it fitted into memory, and otherwise goes on from the state that the
+    /// observer kept last, or from the start.
+    ///
+    /// # Errors
+    /// When the carrier fails, or has lost its state and cannot go back to the start.
+    pub fn advance(&mut self, until: &Until, cancel: &Cancel, observer: &mut dyn Observer) -> Result<Outcome> {
+        if self.carrier.is_torn() {
+            self.go_back(observer)?;
+        }
+        let mut began = Instant::now();
+        loop {
+            let (t, diverged) = (self.carrier.coordinator().rounds(), self.diverged());
+            self.round = t;
+            let is_over = t >= until.rounds || diverged.is_some();
+            if self.rows.last().is_none_or(|row| row.round < t) && (is_over || self.record.has(t)) {
+                self.see(observer);
+            }
+            let has_reached = self.rows.last().is_some_and(|row| row.round == t) && until.is_reached(&self.rows);
+            self.seconds += began.elapsed().as_secs_f64();
+            began = Instant::now();
+            if is_over || has_reached {
+                return Ok(until.outcome(&self.rows, diverged, has_reached));
+            }
+            if cancel.is_cancelled() {
+                self.keep(observer)?;
+                return Ok(Outcome::Interrupted);
+            }
+            if observer.wants_state() {
+                self.keep(observer)?;
+            }
+            match self.carry(cancel, observer)? {
+                Advanced::Round => observer.advanced(),
+                Advanced::Over => return Ok(until.outcome(&self.rows, diverged, false)),
+                Advanced::Cancelled => return Ok(Outcome::Interrupted),
+            }
+        }
+    }
+
+    /// Carries a round: a short one to its end, a long one until it is cancelled.
+    fn carry(&mut self, cancel: &Cancel, observer: &mut dyn Observer) -> Result<Advanced> {
+        let steps = self.carrier.next_local_steps().max(1) as f64;
+        let began = Instant::now();
+        let advanced = if self.pace.is_some_and(|pace| pace * steps <= self.patience.as_secs_f64()) {
+            self.carrier.carry_round(&Cancel::new())?
+        } else {
+            // The state before a round that may be abandoned must be in memory or kept elsewhere.
+            let is_missing = self.kept != Some(self.round);
+            let state = (is_missing && observer.fits(self.carrier.state_len())).then(|| self.state()).transpose()?;
+            let advanced = self.carrier.carry_round(cancel)?;
+            if let (Advanced::Cancelled, Some(state)) = (advanced, state) {
+                if observer.keep(&state) {
+                    self.kept = Some(state.round);
+                }
+                if self.carrier.is_torn() {
+                    self.carrier.restore(&state.carrier)?;
+                }
+            }
+            advanced
+        };
+        self.pace = Some(began.elapsed().as_secs_f64() / steps);
+        Ok(advanced)
+    }
+
+    /// Goes on from the state that was kept last, or from the start.
+    fn go_back(&mut self, observer: &mut dyn Observer) -> Result<()> {
+        match observer.kept() {
+            Some(state) => self.restore(state),
+            None => self.restart(),
+        }
+    }
+
+    /// Records the round.
+    fn see(&mut self, observer: &mut dyn Observer) {
+        let seen = self.metrics.as_ref().map(|metrics| metrics.observe(&self.carrier, self.centre.as_deref(), self.control_weight));
+        let row = Recorded { round: self.round, ledger: self.carrier.counts(), seen: seen.unwrap_or_default() };
+        observer.recorded(&row);
+        self.rows.push(row);
+    }
+
+    fn keep(&mut self, observer: &mut dyn Observer) -> Result<()> {
+        if observer.keep(&self.state()?) {
+            self.kept = Some(self.round);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,84 @@
+//! Until when a session goes on.
+
+use super::Recorded;
+use crate::record::{Missed, Outcome};
+
+/// Until when a session goes on: a number of rounds, or the first recorded round in which a target is reached. Any of several targets
+/// does.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+#[non_exhaustive]
+pub struct Until {
+    /// The number of rounds from the start.
+    pub rounds: u64,
+    /// `||theta_t - theta*||^2` at most.
+    pub mse: Option<f64>,
+    /// `||gbar(theta_t)||` at most.
+    pub residual: Option<f64>,
+    /// `||gbar(theta_t)|| / ||gbar(theta_0)||` at most.
+    pub relative_residual: Option<f64>,
+    /// `f(theta_t) - f(theta*)` at most.
+    pub gap: Option<f64>,
+}
+
+impl Until {
+    /// So many rounds from the start.
+    pub fn rounds(rounds: u64) -> Self {
+        Self { rounds, ..Self::default() }
+    }
+
+    /// Or when the squared error is at most `mse`.
+    #[must_use]
+    pub fn mse(self, mse: f64) -> Self {
+        Self { mse: Some(mse), ..self }
+    }
+
+    /// Or when the residual is at most `residual`.
+    #[must_use]
+    pub fn residual(self, residual: f64) -> Self {
+        Self { residual: Some(residual), ..self }
+    }
+
+    /// Or when the residual is at most this share of what it was at the start.
+    #[must_use]
+    pub fn relative_residual(self, share: f64) -> Self {
+        Self { relative_residual: Some(share), ..self }
+    }
+
+    /// Or when the loss is at most `gap` above the least one.
+    #[must_use]
+    pub fn gap(self, gap: f64) -> Self {
+        Self { gap: Some(gap), ..self }
+    }
+
+    /// The levels at which a run stops that had the residual `at_start` in round 0.
+    fn residuals(&self, at_start: f64) -> impl Iterator<Item = f64> {
+        self.residual.into_iter().chain(self.relative_residual.map(|share| share * at_start))
+    }
+
+    /// The target residual of a run with these recorded rounds: the larger one of `residual` and `relative_residual`; `None` without a
+    /// target.
+    pub fn residual_asked(&self, rows: &[Recorded]) -> Option<f64> {
+        self.residuals(rows.first()?.seen.residual?).max_by(f64::total_cmp)
+    }
+
+    /// Whether the last of these recorded rounds has reached a target.
+    pub fn is_reached(&self, rows: &[Recorded]) -> bool {
+        let (Some(first), Some(last)) = (rows.first(), rows.last()) else { return false };
+        // A residual that overflows at the start is no reference.
+        let below = |target: f64, name| target.is_finite() && last.metric(name).is_some_and(|y| y <= target);
+        self.mse.is_some_and(|x| below(x, "mse"))
+            || self.gap.is_some_and(|x| below(x, "gap"))
+            || first.seen.residual.is_some_and(|at_start| self.residuals(at_start).any(|x| below(x, "residual")))
+    }
+
+    /// How a run ended that recorded these rounds and did not go on: whether it has diverged after so many rounds, and whether it
+    /// reached a target.
+    pub fn outcome(&self, rows: &[Recorded], diverged: Option<u64>, has_reached: bool) -> Outcome {
+        let targets = [("mse", self.mse), ("residual", self.residual_asked(rows)), ("gap", self.gap)];
+        let missed = targets.into_iter().filter_map(|(metric, target)| {
+            let rounds: Vec<(u64, Option<f64>)> = rows.iter().map(|row| (row.round, row.metric(metric))).collect();
+            Missed::of(metric, target?, &rounds)
+        });
+        Outcome::of(diverged, has_reached, missed)
+    }
+}
