@@ -12,7 +12,7 @@ use fedsa::federation::Federation;
 use fedsa::metrics::Metrics;
 use fedsa::record::{Outcome, OutputRule};
 use fedsa::round::Run;
-use fedsa::session::{self, Carrier as _, Record, Session};
+use fedsa::session::{self, Record, Session};
 use fedsa_data::machine;
 use fedsa_data::regular;
 use serde::de::DeserializeOwned;
@@ -470,7 +470,7 @@ impl Shared<'_> {
         let shape = cell.shape();
         let mut session = Session::new(Run::new(field, &federation.with_output(cell.output))?)
             .with_metrics(Arc::clone(&metrics))
-            .recording(Record::At(cell.grid.clone().into()))
+            .recording(Record::At(cell.grid.clone()))
             .with_control_weight((shape.step_size.largest() * shape.local_steps).powi(2));
         if let Some(centre) = &cell.centre {
             session = session.around(centre.clone().into());

@@ -165,7 +165,7 @@ fn method(name: &str, local_steps: usize) -> Box<dyn MethodSettings> {
     }
 }
 
-fn run<'a>(field: &Arc<dyn Field>, name: &str, local_steps: usize, uplink: &'a Uplink) -> Run {
+fn run(field: &Arc<dyn Field>, name: &str, local_steps: usize, uplink: &Uplink) -> Run {
     Federation::builder(&*method(name, local_steps))
         .uplink(uplink)
         .seed(1)

@@ -743,7 +743,7 @@ fn nodes_are_built_with_the_checks_of_a_run() {
 /// Nodes can own all that they need, and outlive who made them.
 #[test]
 fn nodes_own_what_they_are_given_a_share_of() {
-    let field: Arc<dyn Field> = six().into();
+    let field: Arc<dyn Field> = six();
     let node: ClientNode = {
         let federation = Federation::new(&*scafflsa(""), &Uplink::default(), field.weights(), SEED, vec![0.0; 3]).unwrap();
         ClientNode::new(&federation, &field, 2, 2).unwrap()

@@ -15,13 +15,13 @@ use fedsa::uplink::codec::Exact;
 const SEED: u64 = 5;
 
 /// A server node of three agents at its start.
-fn server<'a>(field: &Arc<dyn Field>, method: &'a dyn MethodSettings) -> ServerNode {
+fn server(field: &Arc<dyn Field>, method: &dyn MethodSettings) -> ServerNode {
     let federation = Federation::new(method, &EXACT, field.weights().to_vec(), SEED, vec![0.0; field.dim()]).unwrap();
     ServerNode::new(&federation.with_root(field.root().unwrap_or(&[]))).unwrap()
 }
 
 /// A server node that has asked its first question, and the answers of all agents.
-fn asked<'a>(field: &'a Arc<dyn Field>, method: &'a dyn MethodSettings, seed: u64) -> (ServerNode, Vec<(usize, Vec<u8>)>) {
+fn asked(field: &Arc<dyn Field>, method: &dyn MethodSettings, seed: u64) -> (ServerNode, Vec<(usize, Vec<u8>)>) {
     let Halves { mut nodes, mut server, .. } = Halves::new(field, method, &EXACT, seed).unwrap();
     let Todo::Ask { to, bytes } = server.open() else { panic!("a round opens with a question") };
     let answers = to.iter().zip(&bytes).map(|(c, bytes)| (*c, nodes[*c].handle(bytes).unwrap().unwrap())).collect();

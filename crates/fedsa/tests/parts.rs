@@ -195,7 +195,7 @@ fn field() -> Arc<dyn Field> {
     crate::common::field(&*crate::common::objectives(11)[0].1, Law::Mean)
 }
 
-fn run<'a>(field: &Arc<dyn Field>, uplink: &'a Uplink) -> Run {
+fn run(field: &Arc<dyn Field>, uplink: &Uplink) -> Run {
     engine(field, &Toy { eta: 0.2 }, uplink, OutputRule::Last, SEED, vec![0.0; field.dim()]).unwrap()
 }
 

@@ -155,7 +155,6 @@ mod tests {
     fn with_output(output: OutputRule, method: &dyn MethodSettings, uplink: &Uplink, change: impl Fn(&mut Saved)) -> bool {
         let problem = Switching { agents: 3, dim: 2, mixing_time: 3.0, spread: 1.0, ..Switching::default() };
         let field = problem.field(&NoFiles, Sampling { kind: Law::Markov, ..Sampling::default() }, Isa::Portable).unwrap();
-        let field: Arc<dyn Field> = field.into();
         let federation = Federation::new(method, uplink, field.weights(), 1, vec![0.0; 2]).unwrap().with_output(output);
         let new = || Run::new(&field, &federation).unwrap();
         let mut run = new();

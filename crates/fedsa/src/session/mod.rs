@@ -86,6 +86,9 @@ impl Record {
 /// The longest round for which a cancelled session waits by default.
 const PATIENCE: Duration = Duration::from_millis(250);
 
+/// What brings a carrier to its start.
+type Prepare<C> = Arc<dyn Fn(&mut C) + Send + Sync>;
+
 /// A federation that goes on until a target.
 pub struct Session<C> {
     carrier: C,
@@ -95,7 +98,7 @@ pub struct Session<C> {
     centre: Option<Arc<[f64]>>,
     control_weight: f64,
     patience: Duration,
-    prepare: Option<Arc<dyn Fn(&mut C) + Send + Sync>>,
+    prepare: Option<Prepare<C>>,
     rows: Vec<Recorded>,
     /// The rounds done when the last round was opened or ended.
     round: u64,
@@ -158,7 +161,7 @@ impl<C: Carrier> Session<C> {
 
     /// What brings a carrier to its start, if that is not how it is built; called now, and whenever the session starts anew.
     #[must_use]
-    pub fn prepared(mut self, prepare: Arc<dyn Fn(&mut C) + Send + Sync>) -> Self {
+    pub fn prepared(mut self, prepare: Prepare<C>) -> Self {
         prepare(&mut self.carrier);
         Self { prepare: Some(prepare), ..self }
     }
