@@ -477,6 +477,12 @@ fn bundled_experiments_are_listed_printed_and_run() {
         );
     }
     assert!(list.contains("; needs transitions/mountaincar (missing), transitions/cartpole (missing)\n"), "{list}");
+    // A folder of images is found as well as one of logs.
+    folder.write("data/fashion-mnist/train-images-idx3-ubyte.gz", b"");
+    let mut command = folder.command(&["reproduce", "--list"]);
+    command.env("FEDSA_DATA", folder.path("data"));
+    let list = crate::common::finish(command).exits(0).stdout;
+    assert!(list.contains("fashion-mnist (there)") && list.contains("transitions/mountaincar (missing)"), "{list}");
     // Each check says by itself what it is about.
     for bundled in ALL {
         let file: toml::Table = bundled.text.parse().unwrap();
@@ -991,4 +997,17 @@ relative = true
         let message = folder.run(&["check", "bad.toml"]).exits(2).message();
         assert!(message.contains(said) && message.contains("bad.toml"), "{message}");
     }
+}
+
+/// A data set may be named by the beginning of its file's name: the resolved file then names it so as well, and runs elsewhere.
+#[test]
+fn data_that_are_named_by_a_beginning_are_found_from_other_folders() {
+    let rows: String = (0..40).map(|i| format!("{},{}\n", f64::from(i % 7) - 3.0, i % 2)).collect();
+    let folder = Folder::with(&crate::common::with_problem("kind = \"logistic\"\ndata = \"rows\"\nagents = 2\nridge = 0.1"));
+    folder.write("rows.csv", format!("x,target\n{rows}"));
+    folder.run(&["run", "small.toml"]).exits(0);
+    let absolute = folder.path("rows");
+    assert!(folder.text("out/small/config.toml").contains(absolute.to_str().unwrap()), "{}", folder.text("out/small/config.toml"));
+    folder.run(&["run", "out/small/config.toml", "--out", "again"]).exits(0);
+    assert!(folder.read("again/trace.parquet") == folder.read("out/small/trace.parquet"));
 }

@@ -57,7 +57,7 @@ fn report(name: &str, [one, two]: [f64; 2], more: serde_json::Value) {
     println!("{}", serde_json::json!({ "name": name, "result": result }));
 }
 
-fn started<'a>(field: &Arc<dyn Field>, method: &dyn MethodSettings, uplink: &'a Uplink) -> Run {
+fn started(field: &Arc<dyn Field>, method: &dyn MethodSettings, uplink: &Uplink) -> Run {
     Federation::builder(method)
         .uplink(uplink)
         .seed(0)

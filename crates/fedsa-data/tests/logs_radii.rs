@@ -71,7 +71,7 @@ fn cartpole_is_as_computed_elsewhere() {
     assert_theory(&field, "191.46", ["23.55", "61.33", "72.20"], ["0.99967", "0.99666", "0.98984"]);
 }
 
-fn run<'a>(field: &Arc<dyn Field>, uplink: &'a Uplink, kind: &str, json: &str, rounds: u64) -> Run {
+fn run(field: &Arc<dyn Field>, uplink: &Uplink, kind: &str, json: &str, rounds: u64) -> Run {
     let entry = methods::KINDS.iter().find(|k| k.is_called(kind)).unwrap();
     let table: fedsa::settings::Value = serde_json::from_str(json).expect("JSON");
     let method: Box<dyn MethodSettings> = (entry.read)(&table).unwrap();

@@ -2,6 +2,7 @@
 
 use fedsa::error::Result;
 use fedsa::parallel;
+use fedsa_data::datasets;
 use fedsa_data::find::Places;
 use std::sync::atomic::{AtomicBool, Ordering};
 use toml::{Table, Value};
@@ -159,7 +160,7 @@ fn within(item: &mut Table, places: &Places) {
 /// The paths in the value of a dotted key.
 fn visit(value: &mut Value, key: &[&str], places: &Places) {
     match (key, value) {
-        (["problem", "path" | "data"], Value::String(path)) => *path = places.absolute(path),
+        (["problem", "path" | "data"], Value::String(path)) => *path = datasets::absolute(path, places),
         (["problem", "path" | "data"], Value::Array(paths)) => paths.iter_mut().for_each(|path| visit(path, key, places)),
         // The path of a trace of delays, in a list of media.
         (["method", .., "path"], Value::String(path)) => *path = places.absolute(path),

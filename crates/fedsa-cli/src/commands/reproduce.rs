@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 use fedsa::error::{BadInput, Error, quoted};
+use fedsa_data::datasets;
 use fedsa_data::find::Places;
 use fedsa_experiment::Kinds;
 use fedsa_experiment::bundled::{ALL, Bundled};
@@ -16,7 +17,7 @@ use crate::args::{Common, ReproduceArgs};
 use crate::error::{DONE, INTERRUPTED, status_of};
 use crate::hints::in_options;
 
-/// The extensions of files that problems read.
+/// The extensions of files with logs and arrays.
 const DATA: &[&str] = &["parquet", "csv", "npz"];
 
 /// Runs the command.
@@ -44,7 +45,7 @@ fn list() -> Result<u8, Error> {
     let places = Places::from_env("");
     for bundled in ALL {
         let experiment = Experiment::read(Document::parse(&file_name(bundled), bundled.text)?)?;
-        let there = |source: &String| if places.files(source, DATA).is_ok() { "there" } else { "missing" };
+        let there = |source: &String| if found(source, &places).is_ok() { "there" } else { "missing" };
         let data: Vec<String> = data(&experiment).iter().map(|source| format!("{source} ({})", there(source))).collect();
         let needs = if data.is_empty() { String::new() } else { format!("; needs {}", data.join(", ")) };
         say(format!("{:22} {:12} {}{needs}", bundled.id, duration(bundled.seconds), experiment.title));
@@ -133,7 +134,13 @@ fn experiment(bundled: &Bundled, args: &ReproduceArgs) -> Result<Experiment, Err
 /// The first missing data set of an experiment, if there is one.
 fn missing_data(experiment: &Experiment) -> Option<BadInput> {
     let places = Places::from_env("");
-    data(experiment).iter().filter_map(|source| places.files(source, DATA).err()).next()
+    data(experiment).iter().find_map(|source| found(source, &places).err())
+}
+
+/// Looks for the files of a source: logs or arrays, or a data set of regression.
+fn found(source: &str, places: &Places) -> Result<(), BadInput> {
+    let of_regression = |e| datasets::files(&[source.to_string()], places).map_err(|_| e);
+    places.files(source, DATA).or_else(of_regression).map(|_| ())
 }
 
 /// Runs one experiment.

@@ -78,6 +78,11 @@ pub(super) fn read(sources: &[String], places: &super::find::Places, wanted: &Wa
     datasets.collect()
 }
 
+/// The same source as an absolute path, so that it does not depend on the working directory; unchanged if there is no such file.
+pub fn absolute(source: &str, places: &super::find::Places) -> String {
+    sources::absolute(source, places)
+}
+
 /// The files that sources name, as [`Files::datasets`](fedsa::problem::Files::datasets) reads them: in the order of the
 /// sources, those of a folder or of a glob in natural order.
 ///

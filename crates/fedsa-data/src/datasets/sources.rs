@@ -140,6 +140,18 @@ fn of_source(source: &str, places: &Places) -> Result<Vec<PathBuf>> {
     }
 }
 
+/// The same source as an absolute path, as [`Places::absolute`]; also where it is the beginning of a file's name.
+pub(super) fn absolute(source: &str, places: &Places) -> String {
+    let begins = |ending: &&str| places.locate(&format!("{source}{ending}")).is_ok();
+    match ENDINGS.iter().find(|ending| places.locate(source).is_err() && begins(ending)) {
+        Some(ending) if !source.is_empty() => {
+            let file = places.absolute(&format!("{source}{ending}"));
+            file.strip_suffix(ending).unwrap_or(&file).to_string()
+        }
+        _ => places.absolute(source),
+    }
+}
+
 /// The files of a public data set in the other folder that it may be in, if they have the sizes of its files: that folder is
 /// named after another set.
 fn elsewhere(source: &str, places: &Places) -> Option<Vec<PathBuf>> {

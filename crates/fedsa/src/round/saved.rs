@@ -129,7 +129,6 @@ impl Run {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
 
     use super::*;
     use crate::federation::Federation;
@@ -138,7 +137,7 @@ mod tests {
     use crate::methods::MethodSettings;
     use crate::methods::delayed_sa::{Dasa, DelayedSa};
     use crate::problem::switching::Switching;
-    use crate::problem::{Field, NoFiles, ProblemSettings as _};
+    use crate::problem::{NoFiles, ProblemSettings as _};
     use crate::record::{Output, OutputRule};
     use crate::sampling::{Law, Sampling};
     use crate::schedule::StepSize;
