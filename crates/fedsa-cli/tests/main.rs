@@ -15,6 +15,7 @@ mod numpy;
 mod outside;
 mod pictures;
 mod program;
+mod reference;
 #[cfg(unix)]
 mod resume;
 mod theory;
