@@ -264,7 +264,8 @@ pub fn key_sets() -> Vec<(String, Map<String, Json>)> {
 
 /// The keys that methods of all kinds have.
 pub fn common_keys() -> Map<String, Json> {
-    let methods: Vec<Map<String, Json>> = key_sets().into_iter().filter(|(name, _)| name.starts_with("method ")).map(|(_, keys)| keys).collect();
+    let methods: Vec<Map<String, Json>> =
+        key_sets().into_iter().filter(|(name, _)| name.starts_with("method ")).map(|(_, keys)| keys).collect();
     let everywhere = methods[0].iter().filter(|(key, _)| methods.iter().all(|keys| keys.contains_key(*key)));
     let mut keys: Map<String, Json> = everywhere.map(|(key, schema)| (key.clone(), schema.clone())).collect();
     keys["kind"] = json!({ "type": "string", "description": "The method, or a preset." });

@@ -259,6 +259,7 @@ fn kinds(what: &str, page: &str) -> String {
 
 /// A section for each kind of a part. Names with the same keys (presets, other names) share a section.
 fn sections(what: &str, page: &str, without: &[&str]) -> String {
+    let level = if what == "method" { "###" } else { "####" };
     let mut out = String::new();
     let mut groups: Vec<(Vec<String>, Map<String, Json>)> = Vec::new();
     for (name, keys) in key_sets() {
@@ -270,7 +271,7 @@ fn sections(what: &str, page: &str, without: &[&str]) -> String {
     }
     for (names, own) in groups {
         let head = names[0].replace(' ', ": law ");
-        write!(out, "#### `{head}`\n\n{}", sentence(own["kind"]["description"].as_str().unwrap_or_default())).unwrap();
+        write!(out, "{level} `{head}`\n\n{}", sentence(own["kind"]["description"].as_str().unwrap_or_default())).unwrap();
         if names.len() > 1 {
             let others: Vec<String> = names[1..].iter().map(|name| format!("`{name}`")).collect();
             write!(out, " Other names, and presets: {}.", others.join(", ")).unwrap();
@@ -387,7 +388,8 @@ fn commands() -> BTreeMap<String, String> {
             writeln!(page, "    {}", line.trim()).unwrap();
         }
         page.push('\n');
-        let all: Vec<&Arg> = command.get_arguments().filter(|arg| !arg.is_hide_set() && !["help", "version"].contains(&arg.get_id().as_str())).collect();
+        let all: Vec<&Arg> =
+            command.get_arguments().filter(|arg| !arg.is_hide_set() && !["help", "version"].contains(&arg.get_id().as_str())).collect();
         let (positional, options): (Vec<&Arg>, Vec<&Arg>) = all.into_iter().partition(|arg| arg.is_positional());
         let mut groups: Vec<(String, Vec<&Arg>)> = Vec::new();
         if !positional.is_empty() {
