@@ -123,8 +123,8 @@ fn region(name: &str, page: &str, schema: &Json) -> Option<String> {
 
 fn needs(needs: &[Need]) -> String {
     let words = needs.iter().map(|need| match need {
-        Need::Root => "theta* is known",
-        Need::RootOrCentre => "theta* is known, or the method has `measure_from = \"limit\"`",
+        Need::Root => "`theta*` is known",
+        Need::RootOrCentre => "`theta*` is known, or the method has `measure_from = \"limit\"`",
         Need::Gram => "reward processes and logs",
         Need::Controls => "the method has control variates",
         Need::Means => "the agents' mean operators are known",
@@ -145,20 +145,41 @@ fn table(heads: &[&str], rows: impl Iterator<Item = Vec<String>>) -> String {
 
 /// A sentence with a full stop.
 fn sentence(text: &str) -> String {
-    let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let words = text.split_whitespace().map(|word| match word.split_once("::") {
+        // What links to a field in the documentation of the library names a key here.
+        Some((kind, field)) if kind.starts_with('`') => format!("`{field}"),
+        _ => word.to_string(),
+    });
+    let text = words.collect::<Vec<_>>().join(" ");
     if text.is_empty() || text.ends_with(['.', '!', '?']) { text } else { text + "." }
 }
 
 /// A table of keys.
 fn keys(keys: &Map<String, Json>, page: &str, without: &[&str]) -> String {
+    let schema = of_files(&fedsa_experiment::Kinds::default());
+    let required = required(&schema, keys).unwrap_or_default();
     let rows = keys.iter().filter(|(key, _)| !without.contains(&key.as_str()));
     table(
         &["key", "type", "default", "range", "meaning"],
         rows.map(|(key, schema)| {
             let about = sentence(schema["description"].as_str().unwrap_or_default());
-            vec![format!("`{key}`"), type_of(schema, page), default(schema), range(schema), about]
+            let default = if required.contains(key) { "required".into() } else { default(schema) };
+            vec![format!("`{key}`"), type_of(schema, page), default, range(schema), about]
         }),
     )
+}
+
+/// The keys that a table with these keys must have.
+fn required(schema: &Json, keys: &Map<String, Json>) -> Option<Vec<String>> {
+    match schema {
+        Json::Object(fields) if fields.get("properties").and_then(Json::as_object) == Some(keys) => {
+            let names = fields.get("required").and_then(Json::as_array).into_iter().flatten();
+            Some(names.filter_map(|name| Some(name.as_str()?.to_string())).collect())
+        }
+        Json::Object(fields) => fields.values().find_map(|field| required(field, keys)),
+        Json::Array(items) => items.iter().find_map(|item| required(item, keys)),
+        _ => None,
+    }
 }
 
 /// The default of a key.
@@ -197,8 +218,12 @@ fn anchor(name: &str) -> String {
 fn type_of(schema: &Json, page: &str) -> String {
     if let Some(name) = schema.get("$ref").and_then(Json::as_str) {
         let name = name.rsplit('/').next().unwrap();
-        let depth = page.matches('/').count();
-        let target = if page == VALUES { String::new() } else { format!("{}{VALUES}", "../".repeat(depth)) };
+        let (folder, file) = VALUES.split_once('/').unwrap();
+        let target = match page.rsplit_once('/') {
+            _ if page == VALUES => String::new(),
+            Some((own, _)) if own == folder => file.to_string(),
+            _ => format!("{}{VALUES}", "../".repeat(page.matches('/').count())),
+        };
         return format!("[{name}]({target}#{})", anchor(name));
     }
     if let Some(value) = schema.get("const") {
@@ -422,7 +447,7 @@ fn commands() -> BTreeMap<String, String> {
 
 /// Text in which nothing is read as a tag of HTML.
 fn escaped(text: &str) -> String {
-    text.split('`').enumerate().map(|(i, part)| if i % 2 == 0 { part.replace('<', "&lt;") } else { format!("`{part}`") }).collect()
+    text.split('`').enumerate().map(|(i, part)| if i % 2 == 0 { part.replace('<', "&lt;").replace('*', "\\*") } else { format!("`{part}`") }).collect()
 }
 
 /// How an argument is written.
