@@ -21,7 +21,8 @@ use serde_json::{Map, Value as Json};
 
 use crate::json_schema::{common_keys, key_sets};
 
-const BEGIN: &str = "<!-- generated: ";
+/// What begins a region, on a line of its own.
+const BEGIN: &str = "\n<!-- generated: ";
 const END: &str = "<!-- end -->";
 /// The first line of a page that is generated as a whole.
 const WHOLE: &str = "<!-- generated from the program: cargo xtask book --reference -->";
@@ -447,7 +448,10 @@ fn commands() -> BTreeMap<String, String> {
 
 /// Text in which nothing is read as a tag of HTML.
 fn escaped(text: &str) -> String {
-    text.split('`').enumerate().map(|(i, part)| if i % 2 == 0 { part.replace('<', "&lt;").replace('*', "\\*") } else { format!("`{part}`") }).collect()
+    text.split('`')
+        .enumerate()
+        .map(|(i, part)| if i % 2 == 0 { part.replace('<', "&lt;").replace('*', "\\*") } else { format!("`{part}`") })
+        .collect()
 }
 
 /// How an argument is written.
