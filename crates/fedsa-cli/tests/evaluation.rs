@@ -144,7 +144,7 @@ fn what_predict_cannot_use_is_refused() {
 #[test]
 fn numpy_computes_the_values_by_the_lines_of_the_guide() {
     let Some(python) = fedsa_testing::python() else { return };
-    let guide = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide.md")).unwrap();
+    let guide = std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/src/guides/values.md")).unwrap();
     let lines = guide.split("```python\n").find(|block| block.contains("def value(w, states)")).unwrap().split("```").next().unwrap();
     let folder = with_logs();
     let script = format!(

@@ -1,18 +1,15 @@
 //! The JSON schema that `fedsa schema` prints is held to the program: bundled files and examples are
-//! valid, both refuse the same keys, and its bounds are the program's. And the tables of keys in
-//! `experiments/README.md` are held to the schema.
+//! valid, both refuse the same keys, and its bounds are the program's. And tables of the book that are written by hand are held to
+//! the schema; those that are generated are compared by `reference.rs`.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
 
 use fedsa::kernel::Isa;
-use fedsa::metrics::METRICS;
-use fedsa::record::{COUNTS, OUTCOMES, Outcome};
 use fedsa_experiment::Plan;
 use fedsa_experiment::bundled::ALL;
 use fedsa_experiment::config::{Document, Experiment};
 use fedsa_experiment::file_schema::of_files;
-use fedsa_experiment::predict::QUANTITIES;
 use proptest::prelude::*;
 use serde_json::{Map, Value as Json, json};
 use toml::Value;
@@ -167,7 +164,8 @@ fn repository(name: &str) -> String {
 /// The files that must be valid, by name: those bundled, the examples of the documents, and [`SMALL`].
 fn valid_files() -> Vec<(String, String)> {
     let mut files: Vec<(String, String)> = ALL.iter().map(|bundled| (bundled.id.to_string(), bundled.text.to_string())).collect();
-    for name in ["README.md", "experiments/README.md"] {
+    let pages = ["start/first-experiment.md", "reference/links.md", "reference/experiment-files.md"];
+    for name in pages.map(|page| format!("docs/src/{page}")).iter().chain(&["README.md".to_string()]) {
         let text = repository(name);
         let examples = text.split("```toml\n").skip(1).map(|rest| rest.split("```").next().unwrap().to_string());
         files.extend(examples.enumerate().map(|(i, example)| (format!("{name}, example {i}"), example)));
@@ -241,7 +239,7 @@ fn alternatives(schema: &Json, name: &str) -> Vec<(String, Map<String, Json>)> {
 }
 
 /// All tables of the schema with their keys.
-fn key_sets() -> Vec<(String, Map<String, Json>)> {
+pub fn key_sets() -> Vec<(String, Map<String, Json>)> {
     let schema = of_files(&fedsa_experiment::Kinds::default());
     let top = &schema["properties"];
     let uplink = &schema["$defs"]["UplinkSpec"]["properties"];
@@ -262,6 +260,16 @@ fn key_sets() -> Vec<(String, Map<String, Json>)> {
         }
     }
     all
+}
+
+/// The keys that methods of all kinds have.
+pub fn common_keys() -> Map<String, Json> {
+    let methods: Vec<Map<String, Json>> =
+        key_sets().into_iter().filter(|(name, _)| name.starts_with("method ")).map(|(_, keys)| keys).collect();
+    let everywhere = methods[0].iter().filter(|(key, _)| methods.iter().all(|keys| keys.contains_key(*key)));
+    let mut keys: Map<String, Json> = everywhere.map(|(key, schema)| (key.clone(), schema.clone())).collect();
+    keys["kind"] = json!({ "type": "string", "description": "The method, or a preset." });
+    keys
 }
 
 /// A file for a kind, with keys that make it complete, and where its keys are.
@@ -524,127 +532,45 @@ fn markdown(text: &str, heading: &str) -> Vec<(Vec<String>, Vec<Vec<String>>)> {
 }
 
 #[test]
-fn names_of_the_reference_are_those_of_the_tables() {
-    let names = |table: &(Vec<String>, Vec<Vec<String>>)| table.1.iter().flat_map(|row| words(&row[0])).collect::<BTreeSet<_>>();
-    let text = repository("experiments/README.md");
-    let find = |text: &str, heading: &str, head: &str| {
-        let tables = markdown(text, heading);
-        names(tables.iter().find(|(heads, _)| heads[0] == head).unwrap_or_else(|| panic!("{heading}: {head}")))
-    };
-    let metrics: BTreeSet<String> = METRICS.iter().map(|metric| metric.name.to_string()).collect();
-    assert_eq!(find(&text, "## Metrics", "name"), metrics);
-    let quantities: BTreeSet<String> = QUANTITIES.iter().map(|name| (*name).to_string()).collect();
-    assert_eq!(find(&text, "## Predicted quantities", "name"), quantities);
-    let columns = find(&text, "## Output files", "column");
-    for name in METRICS.iter().map(|metric| metric.name).chain(COUNTS.iter().map(|count| count.name)) {
-        assert!(columns.contains(name), "{name} is no column in the reference");
-    }
-    // An interrupted run leaves no result, and a refused one did not run.
-    let interrupted = Outcome::Interrupted.name();
-    let ends = OUTCOMES.iter().map(|(name, _)| *name).filter(|name| *name != interrupted).chain(["refused"]);
-    let ends: BTreeSet<String> = ends.map(str::to_string).collect();
-    assert_eq!(find(&text, "## Run", "outcome"), ends);
-    let guide = repository("docs/guide.md");
-    let heading = guide.lines().take_while(|line| !line.starts_with("| outcome |")).filter(|line| line.starts_with('#')).last().unwrap();
-    assert_eq!(find(&guide, heading, "outcome"), ends);
-}
-
-#[test]
-fn the_tables_of_keys_in_the_reference_are_those_of_the_schema() {
-    let text = repository("experiments/README.md");
+fn tables_of_the_book_by_hand_are_those_of_the_schema() {
     let sets: HashMap<String, BTreeSet<String>> =
         key_sets().into_iter().map(|(name, keys)| (name, keys.into_iter().map(|(key, _)| key).collect())).collect();
-    let without = |name: &str, less: &[&str]| {
-        let mut keys = sets.get(name).unwrap_or_else(|| panic!("{name}")).clone();
-        less.iter().for_each(|key| assert!(keys.remove(*key), "{name} lacks {key}"));
-        keys
-    };
     let first = |table: &(Vec<String>, Vec<Vec<String>>)| table.1.iter().flat_map(|row| words(&row[0])).collect::<BTreeSet<_>>();
-    let keys_of = |heading: &str, head: &str| {
-        let tables = markdown(&text, heading);
-        first(tables.iter().find(|(heads, _)| heads[0] == head).unwrap_or_else(|| panic!("{heading}: {head}")))
-    };
-    assert_eq!(keys_of("## Top level", "key"), without("top", &[]));
-    for kind in [
-        "garnet",
-        "mrp",
-        "file",
-        "logs",
-        "linear",
-        "switching",
-        "quadratic",
-        "finite-sum",
-        "random-logistic",
-        "logistic",
-        "least-squares",
-        "fixed-point",
-        "q-learning",
-    ] {
-        assert_eq!(keys_of(&format!("### {kind}"), "key"), without(&format!("problem {kind}"), &["kind"]), "{kind}");
+    let names = |prefix: &str| sets.keys().filter_map(|name| name.strip_prefix(prefix)).map(str::to_string).collect::<BTreeSet<_>>();
+
+    // Every problem has a section, and every kind of check a row.
+    let problems = repository("docs/src/reference/problems.md");
+    for kind in names("problem ") {
+        assert!(problems.contains(&format!("\n## {kind}\n")), "no section for the problem {kind}");
     }
-    assert_eq!(sets.keys().filter(|name| name.starts_with("problem ")).count(), 13);
-    assert_eq!(keys_of("### Additive noise", "key of `noise`"), without("Noise", &[]));
-    assert_eq!(keys_of("## Sampling", "key"), without("Sampling", &[]));
-    assert_eq!(keys_of("## Run", "key"), without("run", &[]));
-    assert_eq!(keys_of("## Sweep, variant, quick", "key of `[[sweep]]`"), without("Sweep", &[]));
-    assert_eq!(keys_of("## Sweep, variant, quick", "key of `[[variant]]`"), without("Variant", &[]));
-    assert_eq!(keys_of("## Figure", "key"), without("Figure", &[]));
-    assert_eq!(keys_of("## Check", "key"), without("Check", &[]));
-    assert_eq!(keys_of("## Links", "key of `uplink`"), without("UplinkSpec", &[]));
-    let checks: BTreeSet<String> = of_files(&fedsa_experiment::Kinds::default())["$defs"]["Check"]["properties"]["kind"]["enum"]
+    let checks = markdown(&repository("docs/src/reference/check.md"), "# Checks");
+    let kinds: BTreeSet<String> = of_files(&fedsa_experiment::Kinds::default())["$defs"]["Check"]["properties"]["kind"]["enum"]
         .as_array()
         .unwrap()
         .iter()
         .map(|k| k.as_str().unwrap().to_string())
         .collect();
-    assert_eq!(keys_of("## Check", "kind"), checks);
+    assert_eq!(first(checks.iter().find(|(heads, _)| heads[0] == "kind").unwrap()), kinds);
 
-    // Methods: the keys that all have, and those of each kind.
-    let method = markdown(&text, "## Method");
-    let common = first(&method[0]);
-    let kinds = method.iter().find(|(heads, _)| heads[1] == "own keys").unwrap();
-    let mut all = BTreeSet::new();
-    let mut named = BTreeSet::new();
-    for row in &kinds.1 {
-        for kind in words(&row[0]) {
-            let own = words(&row[1]);
-            let expected: BTreeSet<String> = sets[&format!("method {kind}")].difference(&common).cloned().collect();
-            assert_eq!(own, expected, "{kind}");
-            all.extend(own);
-            named.insert(kind);
-        }
-    }
-    let described =
-        method.iter().filter(|(heads, _)| heads[..] == ["key", "default", "range", "meaning"]).flat_map(first).collect::<BTreeSet<_>>();
-    assert_eq!(described, all, "keys of methods");
-    let presets = method.iter().find(|(heads, _)| heads[0] == "preset").map(first).unwrap();
-    let schema: BTreeSet<String> = sets.keys().filter_map(|name| name.strip_prefix("method ")).map(str::to_string).collect();
-    assert_eq!(named.union(&presets).cloned().collect::<BTreeSet<_>>(), schema, "kinds of methods");
+    // The list of methods and that of presets have all names.
+    let methods = repository("docs/src/reference/methods.md");
+    let listed = first(&markdown(&methods, "# Methods")[0]);
+    let presets = first(&markdown(&methods, "## Presets")[0]);
+    assert_eq!(listed.union(&presets).cloned().collect::<BTreeSet<_>>(), names("method "), "kinds of methods");
 
-    // Codecs, media, laws, gains, features.
-    for row in &markdown(&text, "### Codecs")[0].1 {
-        let kind = row[0].trim_matches('`');
-        assert_eq!(words(&row[1]), without(&format!("codec {kind}"), &["kind"]), "{kind}");
-    }
-    let media = markdown(&text, "### Media");
-    let laws = media.iter().find(|(heads, _)| heads[0] == "`law` of delays").unwrap();
-    for row in &media[0].1 {
-        let kind = row[0].trim_matches('`');
-        if row[1].starts_with("a law of delays") {
-            for law in &laws.1 {
-                let name = law[0].trim_matches('`');
-                let keys: BTreeSet<String> = words(&row[1]).union(&words(&law[1])).cloned().collect();
-                assert_eq!(keys, without(&format!("medium {kind} {name}"), &["kind", "law"]), "{kind} {name}");
-            }
-        } else {
-            assert_eq!(words(&row[1]), without(&format!("medium {kind}"), &["kind"]), "{kind}");
-        }
-    }
-    for row in &media.iter().find(|(heads, _)| heads[0] == "`gain`").unwrap().1 {
-        let keys = inline(&row[0]);
-        assert_eq!(keys.keys().cloned().collect::<BTreeSet<_>>(), sets[&format!("Gain {}", keys["law"])]);
-    }
-    for row in &markdown(&text, "### logs").iter().find(|(heads, _)| heads[0] == "`features`").unwrap().1 {
+    // Codecs, media, laws, features.
+    let links = repository("docs/src/reference/links.md");
+    assert_eq!(first(&markdown(&links, "## Codecs")[0]), names("codec "));
+    let media = markdown(&links, "## Media");
+    let (kinds, laws): (BTreeSet<String>, BTreeSet<String>) = names("medium ")
+        .iter()
+        .map(|name| name.split_once(' ').unwrap_or((name, "")))
+        .map(|(kind, law)| (kind.to_string(), law.to_string()))
+        .unzip();
+    assert_eq!(first(&media[0]), kinds);
+    let listed = first(media.iter().find(|(heads, _)| heads[0] == "`law` of delays").unwrap());
+    assert_eq!(listed, laws.into_iter().filter(|law| !law.is_empty()).collect());
+    for row in &markdown(&problems, "## logs").iter().find(|(heads, _)| heads[0] == "`features`").unwrap().1 {
         let keys = inline(&row[0]);
         let all: BTreeSet<String> = keys.keys().cloned().chain(words(&row[1])).collect();
         assert_eq!(all, sets[&format!("FeatureSpec {}", keys["kind"])]);

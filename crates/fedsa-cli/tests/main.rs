@@ -16,6 +16,7 @@ mod numpy;
 mod outside;
 mod pictures;
 mod program;
+mod reference;
 #[cfg(unix)]
 mod resume;
 mod theory;

@@ -31,7 +31,7 @@ fn the_crate_takes_nothing_from_the_workspace() {
         }
     }
     assert!(!manifest.contains_key("lints"));
-    // As docs/authors.md tells authors.
+    // As docs/src/extend/parts.md tells authors.
     let names: Vec<&String> = manifest["dependencies"].as_table().unwrap().keys().collect();
     assert_eq!(names, ["fedsa", "fedsa-cli", "schemars", "serde"]);
 }

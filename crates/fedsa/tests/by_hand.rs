@@ -59,7 +59,7 @@ fn flat(text: &str) -> String {
 fn the_guide_for_authors_quotes_what_is_compiled() {
     let root = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
     let read = |path: &str| std::fs::read_to_string(root.join(path)).unwrap_or_else(|e| panic!("{path}: {e}"));
-    let guide = read("docs/authors.md");
+    let guide = read("docs/src/extend/parts.md");
     let blocks: Vec<&str> = guide.split("```rust\n").collect();
     assert!(blocks.len() > 5, "{} blocks", blocks.len() - 1);
     for pair in blocks.windows(2) {

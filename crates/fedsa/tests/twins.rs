@@ -1,6 +1,6 @@
 //! A slow twin of the first-order methods: plain loops, one agent and one number after the other.
 //!
-//! The twin is written from the formulas of the methods and of `experiments/README.md`, and calls neither sums, feedback nor
+//! The twin is written from the formulas of the methods and of `docs/src/reference/links.md`, and calls neither sums, feedback nor
 //! control variates of the library, which the engine and the nodes share: a test that compares these two cannot see a mistake in
 //! what both use. Only operators and random draws come from the library: the twin reads samples from the problem one by one,
 //! and opens the streams of losses, budgets and participants.

@@ -1,6 +1,7 @@
 //! `cargo xtask`: the chores of this repository.
 
 mod bench;
+mod book;
 mod fuzz;
 mod mutants;
 mod python;
@@ -15,7 +16,9 @@ usage: cargo xtask test [--all]         format, paths, lints, documentation, tes
        cargo xtask fuzz --minutes M     mutated input for every reader and decoder, for M minutes in all; further options
                                         are those of fedsa-fuzz: --target NAME, --inputs N, --seed S, --jobs J, --list
        cargo xtask mutants [ID ..]      faults put into the sources one at a time, each of which its tests must notice:
-                                        those of crates/xtask/mutants.toml whose names contain an ID; --list names them";
+                                        those of crates/xtask/mutants.toml whose names contain an ID; --list names them
+       cargo xtask book                 checks the links of all documents, and builds the book into docs/book with mdBook;
+                                        --links: checks the links only; --reference: writes the pages made from the types";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -25,6 +28,9 @@ fn main() -> ExitCode {
         ["bench"] => bench::run(None),
         ["bench", "--json", path] => bench::run(Some(Path::new(path))),
         ["fuzz", ref options @ ..] if !options.is_empty() => fuzz::run(options),
+        ["book"] => book::run(),
+        ["book", "--links"] => book::check(),
+        ["book", "--reference"] => book::reference(),
         ["mutants", ref ids @ ..] => mutants::run(ids),
         _ => {
             eprintln!("{USAGE}");

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use crate::{cargo, python, root};
+use crate::{book, cargo, python, root};
 
 enum Outcome {
     Passed,
@@ -30,6 +30,13 @@ pub fn run(all: bool) -> Result<(), String> {
     };
     step("format", &mut || passes(&mut cargo(&["fmt", "--all", "--check"])));
     step("paths", &mut paths);
+    step("book", &mut || match book::check() {
+        Ok(()) => Outcome::Passed,
+        Err(what) => {
+            eprintln!("{what}");
+            Outcome::Failed
+        }
+    });
     step("lints", &mut || passes(&mut cargo(&["clippy", "--release", "--workspace", "--all-targets", "--", "-D", "warnings"])));
     step("documentation", &mut || {
         passes(cargo(&["doc", "--release", "--workspace", "--no-deps", "--quiet"]).env("RUSTDOCFLAGS", "-D warnings"))

@@ -1,4 +1,4 @@
-//! The report as JSON. Its fields are documented in `experiments/README.md`.
+//! The report as JSON. Its fields are documented in `docs/src/guides/theory.md`.
 
 use serde_json::{Map, Value as Json, json};
 

@@ -1,9 +1,28 @@
 //! Kinds and codes of errors.
 
-/// What kind of thing an error is about. A program's exit status and a caller's reaction follow from it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-#[non_exhaustive]
-pub enum ErrorKind {
+/// The kinds of errors, with the meaning of each.
+macro_rules! kinds {
+    ($($(#[doc = $about:literal])+ $kind:ident,)+) => {
+        /// What kind of thing an error is about. A program's exit status and a caller's reaction follow from it.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        #[non_exhaustive]
+        pub enum ErrorKind {
+            $($(#[doc = $about])+ $kind,)+
+        }
+
+        impl ErrorKind {
+            /// All kinds.
+            pub const ALL: &[ErrorKind] = &[$(ErrorKind::$kind),+];
+
+            /// What errors of this kind are about, in a line.
+            pub fn about(self) -> &'static str {
+                match self { $(ErrorKind::$kind => concat!($($about),+).trim_ascii_start(),)+ }
+            }
+        }
+    };
+}
+
+kinds! {
     /// A setting, an argument, or a file of settings.
     Setting,
     /// Data: a file, an array, a column.
@@ -44,6 +63,11 @@ macro_rules! codes {
             /// The code as text, for programs in other languages.
             pub fn name(self) -> &'static str {
                 match self { $(Code::$code => $name,)+ }
+            }
+
+            /// What is wrong where an error has this code, in a line.
+            pub fn about(self) -> &'static str {
+                match self { $(Code::$code => concat!($($about),+).trim_ascii_start(),)+ }
             }
         }
     };

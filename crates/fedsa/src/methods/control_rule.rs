@@ -6,8 +6,8 @@
 //! | acknowledged | `v_c` | `v_c` as the server decoded it; 0 if the message was lost | over every codec and loss of single messages |
 //! | afresh | `c_c = v_c - xi_c` | `c_c` and `xi_c` | up to the noise of the last round, which does not accumulate |
 //!
-//! The section "Control variates over links" of `experiments/README.md` is the full account: how agents learn v, and what
-//! `auto` chooses. The decisions and their reasons are in `ARCHITECTURE.md`. In the code, `ControlRule::resolve` turns the
+//! The section "Control variates over links" of `docs/src/reference/links.md` is the full account: how agents learn v, and what
+//! `auto` chooses. The decisions and their reasons are in `docs/src/inside/decisions`. In the code, `ControlRule::resolve` turns the
 //! rule and the link into `Kept`, from which the protocol and both halves are built.
 
 use serde::{Deserialize, Serialize};

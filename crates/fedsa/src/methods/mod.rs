@@ -1,6 +1,6 @@
 //! One file per published method: its mathematics, its source, and the halves that it combines.
 //!
-//! `docs/authors.md` in the repository explains how to add a method.
+//! `docs/src/extend/parts.md` in the repository explains how to add a method.
 
 pub mod agd;
 pub mod anderson;

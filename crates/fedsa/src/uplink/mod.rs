@@ -2,7 +2,7 @@
 //!
 //! An uplink has two ends. The agent's end has the bit budget of the exchange, the codec and error feedback. The server's end
 //! delivers one message per agent (which may be lost, weakened or late) or only the sum of all messages. The section
-//! "Links" of `experiments/README.md` describes in full what links do to messages.
+//! `docs/src/reference/links.md` describes in full what links do to messages.
 
 pub(crate) mod agent_end;
 pub mod codec;

@@ -8,7 +8,7 @@ use toml::Value;
 
 use crate::config::json_schema;
 
-/// A `[[check]]`: compares a measured with an expected quantity. See `experiments/README.md`.
+/// A `[[check]]`: compares a measured with an expected quantity. See `docs/src/reference/check.md`.
 #[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Check {
