@@ -1,15 +1,15 @@
 //! `fedsa check`: validates a file, and reports what would run, whether it is stable, and how long it takes.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
-use fedsa::error::{BadInput, Error};
+use fedsa::error::Error;
 use fedsa::kernel::Isa;
 use fedsa::methods::{Drift, Shape};
 use fedsa::parallel;
 use fedsa::schedule::StepSize;
-use fedsa_experiment::numbers;
-use fedsa_experiment::{Kinds, Plan, PlannedCell, checks, estimate, memory};
-use fedsa_theory::predict::{Outlook, Regime, StableStep, TOO_SLOW};
+use fedsa_experiment::{Kinds, Plan, PlannedCell, checks, estimate, memory, stability};
+use fedsa_theory::predict::{Outlook, Regime, StableStep};
 use serde_json::{Map, Value as Json, json};
 use toml::{Table, Value};
 
@@ -23,9 +23,10 @@ use crate::error::DONE;
 /// On bad input, on a check that can never be measured, and on a setting that is known to be unstable.
 pub fn check(args: &CheckArgs, kinds: &Kinds) -> Result<u8, Error> {
     let (experiment, base) = load(&args.file, &args.overrides, args.quick, kinds)?;
-    let plan = Plan::new(experiment, &base, Isa::best(), &HashMap::new())?;
+    let plan = Arc::new(Plan::new(experiment, &base, Isa::best(), &HashMap::new())?);
     let unmeasured = checks::unmeasured(&plan, &base)?;
-    let accepted = refuse_memory(&plan).and_then(|()| refuse_unstable(&plan, args.force));
+    let accepted =
+        memory::refuse(&plan).map_err(|e| plan.experiment.document.failure(e)).and_then(|()| stability::refuse_unstable(&plan, args.force));
     let memory = memory::of_plan(&plan);
     if args.json {
         say_json(&as_json(&plan, &unmeasured, args.quick, memory, accepted.as_ref().err()));
@@ -76,7 +77,7 @@ fn describe(plan: &Plan, unmeasured: &[Option<String>]) {
     listed.sort_unstable();
     listed.dedup();
     let stability: HashMap<usize, String> =
-        parallel::map(listed.len(), |i| (listed[i], stability_text(plan, listed[i]))).into_iter().collect();
+        parallel::map(listed.len(), |i| (listed[i], stability::text(plan, listed[i]))).into_iter().collect();
     for (i, planned) in plan.points.iter().enumerate().take(LISTED) {
         let resolved = plan.resolved(i);
         if !planned.point.label.is_empty() {
@@ -128,92 +129,6 @@ fn few_arrive(plan: &Plan, number: usize) -> Option<String> {
 
 /// The largest number of characters of a link's text; a trace of delays may have any length.
 const LONGEST_LINK: usize = 300;
-
-/// The stability of a cell in words.
-fn stability_text(plan: &Plan, cell: usize) -> String {
-    if let Some(reason) = &plan.cells[cell].refused {
-        return format!("refused, not run: {reason}");
-    }
-    let outlook = plan.forecast(cell).outlook();
-    let rho = match &outlook.radius {
-        Err(e) => return format!("stability {}", e.what),
-        Ok(rho) => format!("the radius of a noiseless round is {}", numbers::radius(*rho)),
-    };
-    let step = || stable_step_text(plan, cell);
-    match (outlook.regime(), &outlook.mean_square) {
-        (Regime::TooSlow, _) => TOO_SLOW.to_string(),
-        (Regime::MeanDiverges, _) => format!("UNSTABLE: {rho}; {}", step()),
-        (Regime::MeanSquareDiverges, Some(Ok(square))) => {
-            let square = numbers::radius(*square);
-            format!("stable in the mean only: {rho}, but noise makes the mean square DIVERGE, its radius is {square}; {}", step())
-        }
-        (_, None) => format!("stable: {rho}"),
-        (Regime::InMean, Some(Ok(_))) => format!("stable in the mean: {rho}; that of the mean square is 1 to rounding"),
-        (_, Some(Ok(square))) => format!("stable: {rho}, that of the mean square {}", numbers::radius(*square)),
-        (_, Some(Err(e))) => format!("stable in the mean: {rho}; in the mean square {}", e.what),
-    }
-}
-
-/// The largest stable step size of a cell in words.
-pub fn stable_step_text(plan: &Plan, cell: usize) -> String {
-    stable_text(&plan.forecast(cell).largest_stable_step())
-}
-
-/// The largest stable step size in words, rounded down so that the printed value is stable.
-pub fn stable_text(found: &fedsa::error::Result<StableStep>) -> String {
-    match found {
-        Ok(stable) if stable.step.is_infinite() => "stable with any step_size".into(),
-        Ok(stable) if stable.in_mean_square => format!("stable up to step_size = {}", numbers::rounded_down(stable.step)),
-        Ok(stable) => format!("stable up to step_size = {} in the mean (noise may ask for less)", numbers::rounded_down(stable.step)),
-        Err(e) => format!("no stable step found: {}", e.what),
-    }
-}
-
-/// Refuses a setting that is known to be unstable, unless it is expected to diverge, a sweep point, or forced.
-///
-/// # Errors
-/// When there is such a setting; the help names a stable step.
-pub fn refuse_unstable(plan: &Plan, force: bool) -> Result<(), Error> {
-    if force || plan.is_swept() {
-        return Ok(());
-    }
-    for (i, cell) in plan.points[0].cells.iter().enumerate() {
-        let PlannedCell { method, .. } = &plan.cells[*cell];
-        if method.expect.is_some() {
-            continue;
-        }
-        let shape = plan.cells[*cell].shape();
-        let outlook = plan.forecast(*cell).outlook();
-        let radius = |of: &Option<f64>| of.map_or(String::new(), numbers::radius);
-        let why = match outlook.regime() {
-            Regime::MeanDiverges => format!("the radius of a noiseless round is {}", radius(&outlook.radius.ok())),
-            Regime::MeanSquareDiverges => {
-                let square = radius(&outlook.mean_square.and_then(Result::ok));
-                format!("noise makes the mean square diverge, the radius of a round's second moments is {square}")
-            }
-            _ => continue,
-        };
-        let hint = match shape.drift {
-            Drift::ControlVariate { talk: None } => ", or random talk (kind = \"scafflsa-random\")",
-            _ => "",
-        };
-        let e = BadInput::new(
-            format!("method[{i}].step_size"),
-            format!("{} is unstable with these settings: {why}", method.label),
-            format!("{}{hint}; expect = \"diverges\" in the method, or --force, to run it nevertheless", stable_step_text(plan, *cell)),
-        );
-        return Err(plan.experiment.document.failure(e));
-    }
-    Ok(())
-}
-
-/// Refuses a plan whose runs do not fit into memory.
-///
-/// # Errors
-/// When they do not fit in addition to the problems, which are already built.
-pub fn refuse_memory(plan: &Plan) -> Result<(), Error> {
-    memory::refuse(plan).map_err(|e| plan.experiment.document.failure(e))
-}
 
 /// The version of the layout of `check --json`.
 const JSON_FORMAT: u64 = 1;

@@ -1,16 +1,15 @@
 //! `fedsa plot`: draws the figure of a finished run again.
 
-use std::collections::HashMap;
 use std::path::Path;
+use std::sync::Arc;
 
 use fedsa::error::{BadInput, Error, quoted};
 use fedsa::kernel::Isa;
 use fedsa_data::find::Places;
 use fedsa_experiment::config::{Document, Experiment};
-use fedsa_experiment::execute::read_framed;
 use fedsa_experiment::finished::FinishedRun;
 use fedsa_experiment::folder;
-use fedsa_experiment::{Kinds, Plan, Predictor, checks, output, picture, resolve};
+use fedsa_experiment::{Kinds, Plan, Predictor, checks, output, picture, resolve, run};
 
 use super::{apply, say};
 use crate::args::{Overrides, PlotArgs};
@@ -21,7 +20,7 @@ use crate::error::DONE;
 /// # Errors
 /// When the folder holds no finished run, or an option sets something other than the figure.
 pub fn plot(args: &PlotArgs, kinds: &Kinds) -> Result<u8, Error> {
-    let run = FinishedRun::read(&args.dir)?;
+    let finished = FinishedRun::read(&args.dir)?;
     for assignment in &args.set {
         let key = assignment.split('=').next().unwrap_or_default().trim();
         if !key.starts_with("figure.") && key != "title" {
@@ -30,17 +29,16 @@ pub fn plot(args: &PlotArgs, kinds: &Kinds) -> Result<u8, Error> {
         }
     }
     let config = args.dir.join("config.toml");
-    let mut document = Document::parse(&config.display().to_string(), &run.config)?.with_kinds(kinds);
+    let mut document = Document::parse(&config.display().to_string(), &finished.config)?.with_kinds(kinds);
     apply(&Overrides { set: args.set.clone(), ..Overrides::default() }, &mut document)?;
     let experiment = Experiment::read(document)?;
-    let roots = folder::own_path(&args.dir, super::run::ROOTS);
-    let roots: HashMap<String, Vec<f64>> = if roots.exists() { read_framed(&roots)? } else { HashMap::new() };
-    let plan = Plan::new(experiment, Path::new(""), Isa::best(), &roots)?;
-    let results = run.results(&plan)?;
+    let roots = run::roots(&args.dir)?;
+    let plan = Arc::new(Plan::new(experiment, Path::new(""), Isa::best(), &roots)?);
+    let results = finished.results(&plan)?;
     let predictor = Predictor::new(&plan);
     let unmeasured = checks::unmeasured(&plan, Path::new(""))?;
     let verdicts = checks::measure(&plan, &results, &predictor, &unmeasured);
-    let quick = run.summary["quick"] == true;
+    let quick = finished.summary["quick"] == true;
     let picture = picture::draw(&plan, &results, &predictor, &verdicts, quick);
     let config = resolve::file(&plan.experiment, &Places::from_env(""))?;
     let pictures = output::pictures(&plan, output::FIGURE, &picture, &config);

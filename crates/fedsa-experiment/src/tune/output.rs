@@ -1,6 +1,7 @@
 //! What a tuning writes: the experiment file of its answer, the summary, and the picture of cost against error.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use fedsa::error::{Error, Result};
 use fedsa_data::find::Places;
@@ -129,8 +130,9 @@ impl Tuning {
         // As `fedsa run` will read it.
         let document = Document::parse(FILE, &resolved)?.with_kinds(&self.experiment.document.kinds);
         let plan = Plan::with_problem(Experiment::read(document)?, &self.base, self.isa, &HashMap::new(), self.problem.take())?;
+        let plan = Arc::new(plan);
         let unmeasured = checks::unmeasured(&plan, &self.base);
-        self.problem = Some(plan.into_problem());
+        self.problem = Arc::into_inner(plan).map(Plan::into_problem);
         unmeasured?;
         let goal = self.options.minimise.name();
         let head = format!(
