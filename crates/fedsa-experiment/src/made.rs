@@ -27,6 +27,13 @@ impl Changes {
     }
 }
 
+impl Changes {
+    /// Makes the changes.
+    pub(crate) fn apply(&self, document: &mut Document) -> Result<(), Error> {
+        self.0.as_ref().map_or(Ok(()), |change| change(document))
+    }
+}
+
 impl fmt::Debug for Changes {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(if self.0.is_some() { "Changes(..)" } else { "Changes" })
@@ -36,9 +43,7 @@ impl fmt::Debug for Changes {
 /// The experiment of a table, with these changes and kinds.
 pub(crate) fn experiment(table: Table, changes: &Changes, kinds: &Kinds) -> Result<Experiment, Error> {
     let mut document = Document::of_table(table, Vec::new()).with_kinds(kinds);
-    if let Changes(Some(change)) = changes {
-        change(&mut document)?;
-    }
+    changes.apply(&mut document)?;
     Experiment::read(document)
 }
 

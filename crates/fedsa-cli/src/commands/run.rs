@@ -76,7 +76,7 @@ pub fn finished(ran: &Ran, out: &Path, common: &Common, json: bool) -> (u8, usiz
     if json {
         say_json(&ran.summary());
     } else if !common.quiet {
-        report(ran, out);
+        report(&ran.report(), ran.plan.points.len() * ran.plan.labels.len(), out);
     }
     status(&ran.ended)
 }

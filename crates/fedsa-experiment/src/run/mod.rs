@@ -16,6 +16,7 @@ use fedsa::cancel::Cancel;
 use fedsa::error::Error;
 use fedsa::kernel::Isa;
 use fedsa_data::find::Places;
+use toml::Table;
 
 use crate::config::Experiment;
 use crate::execute::{Earlier, Executed, Interrupted, RunControl, execute};
@@ -164,10 +165,11 @@ impl Job {
     pub fn run(self, observer: &dyn Observer, cancel: &Cancel) -> Result<RunOutcome, Error> {
         let Self { experiment, settings, built, target, began } = self;
         experiment.settings()?;
-        let config = resolve::file(&experiment, &Places::from_env(&settings.base))?;
+        let resolved = resolve::table(&experiment, &Places::from_env(&settings.base))?;
+        let config = resolve::text(&resolved);
         let opened = match &target {
             None => None,
-            Some(target) => match open(target, &experiment, &config)? {
+            Some(target) => match open(target, &experiment, &resolved, &config)? {
                 Ok(opened) => Some(opened),
                 Err(ended) => return Ok(RunOutcome::AlreadyDone(ended)),
             },
@@ -210,13 +212,13 @@ impl Job {
 }
 
 /// Looks at a folder for a run; how its run ended, if that is the same and finished.
-fn open(target: &Target, experiment: &Experiment, config: &str) -> Result<Result<Opened, Ended>, Error> {
+fn open(target: &Target, experiment: &Experiment, resolved: &Table, config: &str) -> Result<Result<Opened, Ended>, Error> {
     let Target { path, if_exists, extra } = target;
     let found = folder::look(path)?;
     found.refuse_own()?;
     let resume = *if_exists == IfExists::Resume;
     match (if_exists, found.holds) {
-        (IfExists::Resume, _) => earlier::may_resume(&found, path, config)?,
+        (IfExists::Resume, _) => earlier::may_resume(&found, path, resolved, config)?,
         (_, Holds::Nothing) | (IfExists::Overwrite, _) => {}
         (IfExists::Refuse, holds) => return Err(is_taken(path, holds, found.foreign.as_deref())),
     }

@@ -16,6 +16,7 @@ use crate::picture::{self, Picture};
 use crate::plan::Plan;
 use crate::predict::Predictor;
 use crate::results::Results;
+use crate::summary::Summary;
 
 /// Whether everything is as the experiment says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -96,6 +97,12 @@ impl Ran {
         let picture = picture::draw(&plan, &results, &predictor, &verdicts, quick);
         let ended = Ended::of(&plan, &results, &verdicts, quick);
         Self { plan, results, predictor, verdicts, picture, quick, ended, seconds: began.elapsed().as_secs_f64(), written }
+    }
+
+    /// What is to be reported.
+    pub fn report(&self) -> Summary {
+        let Self { plan, results, predictor, verdicts, quick, seconds, .. } = self;
+        Summary::of(plan, results, predictor, verdicts, *quick, *seconds)
     }
 
     /// The text of the settings, `config.toml`, with defaults written out.
