@@ -4,7 +4,7 @@
 //! the file that defines it, and handing on names of its own children is no import.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// A path of names, from the root of the crate.
 type Names = Vec<String>;
