@@ -443,7 +443,7 @@ pub struct ManArgs {
     pub command: Vec<String>,
 }
 
-#[derive(Args, Debug)]
+#[derive(Args, Debug, Clone)]
 pub struct EvaluateArgs {
     /// Logs of transitions, one Parquet or CSV file an agent: files, globs, a folder, or the name of a
     /// data set. Columns s_* and next_* in pairs, reward, done; optionally episode, ratio

@@ -3,10 +3,14 @@
 use fedsa::error::{Code, Error};
 use fedsa_experiment::execute::CHECKPOINT;
 use fedsa_experiment::folder::OUT;
+use fedsa_experiment::run::RESUME;
+
+/// The settings of runs that messages of the library name, and the options that stand for them.
+const RUNS: [(&str, &str); 3] = [("resume", "--resume"), ("overwrite", "--overwrite"), ("force", "--force")];
 
 /// The error with options in place of settings of the library, and with what the program can do about it.
 pub fn in_options(e: Error) -> Error {
-    let e = about_options(e);
+    let e = with(about_options(e), &RUNS);
     match (e.code(), e.key.as_str()) {
         (Code::OutputExists, "--out") => and(e, ", --resume, or --overwrite to replace what is there now"),
         (Code::OutputExists, _) => and(e, "; --overwrite replaces a file"),
@@ -27,7 +31,7 @@ pub fn in_options(e: Error) -> Error {
 fn about_options(e: Error) -> Error {
     match e.key.as_str() {
         OUT => e.about("--out"),
-        CHECKPOINT => e.about("--resume"),
+        CHECKPOINT | RESUME => e.about("--resume"),
         "source" => e.about("--from"),
         _ => e,
     }

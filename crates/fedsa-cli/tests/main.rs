@@ -2,6 +2,7 @@
 
 mod bad_input;
 mod checks;
+mod circles;
 mod common;
 mod config_properties;
 mod crate_rules;

@@ -7,7 +7,9 @@ use fedsa::error::{BadInput, Result, quoted};
 use serde_json::{Value, json};
 
 use super::table::{Cells, Text};
-use super::weights::FORMAT;
+
+/// The format of `weights.json` that is written and read.
+pub const FORMAT: u64 = 1;
 
 /// What to give instead of a file that is no fitted model.
 const WANTED: &str = "a weights.json that fedsa fit wrote";

@@ -7,11 +7,8 @@ use fedsa::problem::features::{FeatureMap, FeatureSpec, Ranges};
 use fedsa::problem::uncertainty::Covariance;
 use serde_json::Value;
 
-use super::linear_model::LinearModel;
+use super::linear_model::{FORMAT, LinearModel};
 use super::{about, name_of, npz, shown, theta_from_json};
-
-/// The format of `weights.json` that is written and read.
-pub const FORMAT: u64 = 1;
 
 /// What to give instead of a file that is not one of weights.
 const WANTED: &str = "a weights.json that fedsa evaluate or fedsa fit wrote";

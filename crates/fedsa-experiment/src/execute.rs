@@ -18,24 +18,11 @@ use fedsa_data::regular;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+pub use super::observer::Observer;
 use super::plan::{Plan, PlannedCell};
 use super::results::{Recorded, Results, SeedResult};
 use crate::config::schema::ControlsStart;
 use crate::folder::{self, RunFolder};
-
-/// Callbacks for the progress of a plan's runs. Several threads call them.
-pub trait Observer: Sync {
-    /// Agents have done `steps` further local steps.
-    fn advanced(&self, _steps: f64) {}
-    /// An earlier run had already done `steps` local steps.
-    fn found(&self, _steps: f64) {}
-    /// A seed of a cell recorded a round.
-    fn recorded(&self, _cell: usize, _seed: u64, _row: &Recorded) {}
-    /// A seed of a cell has ended.
-    fn ended(&self, _cell: usize, _result: &SeedResult) {}
-    /// Something failed, but the run continues without it.
-    fn warned(&self, _what: &str) {}
-}
 
 /// The inputs of [`execute`] beside the plan: interruption, checkpoints and progress.
 pub struct RunControl<'a> {

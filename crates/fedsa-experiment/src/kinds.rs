@@ -10,7 +10,7 @@ use fedsa::presets::PRESETS;
 use fedsa::problem::{self, ProblemSettings};
 use fedsa::registry::Kind;
 use fedsa::uplink::codec::{self, CodecSettings};
-use fedsa::uplink::medium::{self, MediumSettings};
+use fedsa::uplink::install::{self, MediumSettings};
 
 /// Kinds in addition to fedsa's own, made with [`fedsa::kind!`].
 #[derive(Clone, Copy, Default)]
@@ -51,7 +51,7 @@ impl Kinds {
             problems: joined(problem::KINDS, problems, "problem", &[])?,
             methods: joined(methods::KINDS, methods, "method", &presets)?,
             codecs: joined(codec::KINDS, codecs, "codec", &[])?,
-            media: joined(medium::KINDS, media, "medium", &[])?,
+            media: joined(install::KINDS, media, "medium", &[])?,
         })))
     }
 

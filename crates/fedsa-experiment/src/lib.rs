@@ -1,35 +1,65 @@
-//! Experiments: from a file to results, checks and pictures.
+//! Experiments: from settings or a file to results, checks and pictures.
 //!
-//! [`config`] reads the file, [`plan`] builds its problems and methods, [`mod@execute`] runs it, [`checks`] compares the
-//! results with the file's expectations, [`output`] and [`picture`] write them. This crate does not use the command line
-//! or the terminal: progress goes to an [`execute::Observer`], and failures are values.
+//! | what | input | result |
+//! | --- | --- | --- |
+//! | [`fn@run`] | an experiment | [`run::Ran`] |
+//! | [`fn@check::check`] | an experiment | [`check::Checked`] |
+//! | [`fn@fit`] | [`FitSettings`], or data sets in memory ([`fit::Fit::of_sets`]) | [`Fitted`] |
+//! | [`fn@evaluate`] | [`EvaluateSettings`] | [`Evaluated`] |
+//! | [`fn@apply::apply`] | weights and data | [`apply::Applied`] |
+//! | [`theory::Theory`] | a plan | [`theory::Report`] |
+//! | [`tune::Tuning`] | an experiment and a target | [`tune::Tuned`] |
+//! | [`choose::choose`] | a problem | [`choose::Choice`] |
+//! | [`redraw::redraw`] | the folder of a run | [`redraw::Redrawn`] |
+//! | [`compare::compare`] | the folders of two runs | [`compare::Comparison`] |
+//!
+//! Results are data; files are written by calls of their own. Below these, [`config`] reads experiment files, [`plan`] builds problems and
+//! methods, [`mod@execute`] runs them, [`checks`] compares results with what the file expects, [`output`] and [`picture`] make files.
+//! This crate does not use the command line or the terminal: progress goes to an [`Observer`], and failures are values.
 
+pub mod apply;
 pub mod bundled;
+pub mod check;
 pub mod checks;
+pub mod choose;
+pub mod compare;
 pub mod config;
 pub mod error;
 pub mod estimate;
+pub mod evaluate;
 pub mod excerpt;
 pub mod execute;
 pub mod file_schema;
 pub mod finished;
+pub mod fit;
 pub mod folder;
 pub mod kinds;
+pub mod made;
 pub mod memory;
 pub mod numbers;
+pub mod observer;
 pub mod outcome;
 pub mod output;
 pub mod picture;
 pub mod plan;
 pub mod predict;
+pub mod redraw;
 pub mod resolve;
 pub mod results;
+pub mod run;
+pub mod stability;
+pub mod summary;
 pub mod theory;
 pub mod trace_lines;
 pub mod tune;
 
+pub use evaluate::{EvaluateSettings, Evaluated, evaluate};
 pub use execute::{Executed, RunControl, execute};
+pub use fit::{FitSettings, Fitted, fit};
 pub use kinds::{Extensions, Kinds};
+pub use observer::{Observer, Stage, Unobserved};
 pub use plan::{Plan, PlannedCell};
 pub use predict::Predictor;
 pub use results::Results;
+pub use run::{IfExists, RunSettings, run};
+pub use summary::Summary;

@@ -35,7 +35,7 @@ impl Results {
 
     /// The number of further rounds until a cell reaches its target: at the rate of the last half of the rounds or at
     /// the asymptotic rate of theory, whichever is slower.
-    pub fn more_rounds(&self, plan: &Plan, predictor: &Predictor<'_>, cell: usize, missed: &Missed) -> Option<f64> {
+    pub fn more_rounds(&self, plan: &Plan, predictor: &Predictor, cell: usize, missed: &Missed) -> Option<f64> {
         let is_noiseless = plan.forecast(cell).is_noiseless();
         let radius = predictor.number(cell, "radius").ok().filter(|radius| is_noiseless && (0.0..1.0).contains(radius));
         // A squared distance falls by the square of the radius.
@@ -45,7 +45,7 @@ impl Results {
     }
 
     /// The likely reason why a cell stalled above its target, in words.
-    pub fn why_stalled(&self, plan: &Plan, predictor: &Predictor<'_>, cell: usize, missed: &Missed) -> String {
+    pub fn why_stalled(&self, plan: &Plan, predictor: &Predictor, cell: usize, missed: &Missed) -> String {
         let (field, planned) = (plan.field(cell), &plan.cells[cell]);
         let shape = planned.method.settings.shape();
         let at_start = self.cells[cell].iter().filter_map(|seed| seed.rows.first()?.metric(missed.metric)).fold(0.0, f64::max);

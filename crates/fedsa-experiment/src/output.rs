@@ -240,7 +240,7 @@ struct Predicted {
 }
 
 impl Predicted {
-    fn of(plan: &Plan, predictor: &Predictor<'_>, label: &str, cell: usize) -> Self {
+    fn of(plan: &Plan, predictor: &Predictor, label: &str, cell: usize) -> Self {
         let mut found = Self { values: Map::new(), accuracies: Map::new(), unknown: Map::new() };
         for quantity in QUANTITIES.iter() {
             if let Some(x) = predictor.known(cell, quantity) {
@@ -285,7 +285,7 @@ fn asks_for(experiment: &Experiment, label: &str, quantity: &str) -> bool {
 }
 
 /// `summary.json`. It has the predictions that checks and figure have used, and the cheap ones.
-pub fn summary(plan: &Plan, results: &Results, predictor: &Predictor<'_>, verdicts: &[Verdict], seconds: f64) -> Json {
+pub fn summary(plan: &Plan, results: &Results, predictor: &Predictor, verdicts: &[Verdict], seconds: f64) -> Json {
     let mut list = Vec::new();
     for planned in &plan.points {
         for (label, cell) in plan.labels.iter().zip(&planned.cells) {

@@ -133,7 +133,7 @@ fn coordinate_label(name: &str) -> String {
 }
 
 /// Draws the figure.
-pub fn draw(plan: &Plan, results: &Results, predictor: &Predictor<'_>, verdicts: &[Verdict], quick: bool) -> Picture {
+pub fn draw(plan: &Plan, results: &Results, predictor: &Predictor, verdicts: &[Verdict], quick: bool) -> Picture {
     let mut picture = match plan.experiment.figure.kind {
         FigureKind::Curves => Picture::Chart(curves::curves(plan, results, predictor)),
         FigureKind::Scaling => Picture::Chart(scaling::scaling(plan, results, predictor)),

@@ -25,18 +25,24 @@ pub static QUANTITIES: LazyLock<Vec<&'static str>> = LazyLock::new(|| {
 });
 
 /// Predictions of a plan's cells, each computed once.
-pub struct Predictor<'a> {
-    plan: &'a Plan,
+pub struct Predictor {
+    plan: Arc<Plan>,
     numbers: Mutex<HashMap<(usize, String), Result<f64>>>,
     floors: Mutex<HashMap<usize, Arc<FloorCache>>>,
     curves: Mutex<HashMap<usize, Result<Arc<Vec<MeanSquare>>>>>,
     accuracies: Mutex<HashMap<usize, Result<Accuracy>>>,
 }
 
-impl<'a> Predictor<'a> {
+impl Predictor {
     /// A predictor for a plan; it computes nothing yet.
-    pub fn new(plan: &'a Plan) -> Self {
-        Self { plan, numbers: Mutex::default(), floors: Mutex::default(), curves: Mutex::default(), accuracies: Mutex::default() }
+    pub fn new(plan: &Arc<Plan>) -> Self {
+        Self {
+            plan: Arc::clone(plan),
+            numbers: Mutex::default(),
+            floors: Mutex::default(),
+            curves: Mutex::default(),
+            accuracies: Mutex::default(),
+        }
     }
 
     /// A quantity of a cell, one of [`QUANTITIES`].
@@ -145,7 +151,7 @@ impl<'a> Predictor<'a> {
     }
 
     /// The start of a cell, if all its seeds have the same start.
-    fn start(&self, cell: usize) -> Result<&'a [f64]> {
+    fn start(&self, cell: usize) -> Result<&[f64]> {
         self.plan.forecast(cell).knows_rounds()?;
         match &self.plan.cells[cell].start {
             ResolvedStart::Fixed(theta_0) => Ok(theta_0),

@@ -38,6 +38,20 @@ pub fn section(key: &str, mut table: Value, places: &Places) -> Result<Value> {
 /// # Errors
 /// When a table cannot be read.
 pub fn file(experiment: &Experiment, places: &Places) -> Result<String> {
+    table(experiment, places).map(|table| text(&table))
+}
+
+/// The text of `config.toml` of a resolved experiment.
+pub fn text(table: &Table) -> String {
+    let note = "# What ran: overrides applied, defaults written out, paths absolute.\n";
+    format!("{note}{}", toml::to_string(table).expect("a tree of plain values"))
+}
+
+/// The tables of the resolved experiment.
+///
+/// # Errors
+/// When a table cannot be read.
+pub fn table(experiment: &Experiment, places: &Places) -> Result<Table> {
     let mut table = experiment.document.table.clone();
     table.remove("quick");
     table.insert("id".into(), Value::String(experiment.id.clone()));
@@ -48,9 +62,7 @@ pub fn file(experiment: &Experiment, places: &Places) -> Result<String> {
     let filled = fill(&experiment.document.kinds, table.clone());
     // A sweep may change a table so that the defaults no longer fit,
     // for example if it changes the kind.
-    let table = if same_points(&filled, experiment, places) { filled } else { table };
-    let note = "# What ran: overrides applied, defaults written out, paths absolute.\n";
-    Ok(format!("{note}{}", toml::to_string(&table).expect("a tree of plain values")))
+    Ok(if same_points(&filled, experiment, places) { filled } else { table })
 }
 
 /// Permits unmeasured checks: options may have left a check no seeds, rounds or points, and the resolved

@@ -1,6 +1,7 @@
 //! Legends: samples of the lines beside their names, in aligned columns.
 
-use super::scene::{Anchor, Mark, Point, Scene};
+use super::point::Point;
+use super::scene::{Anchor, Mark, Scene};
 use super::style::{self, CURVE_WIDTH, Colors, LEGEND, LEVEL_WIDTH, Overlap, REFERENCE_WIDTH};
 use super::{Panel, PlottedCurve, Style};
 

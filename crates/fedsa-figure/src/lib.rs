@@ -16,6 +16,7 @@ mod legend;
 mod overlap;
 mod panel;
 mod pdf;
+mod point;
 mod range;
 mod raster;
 mod scene;

@@ -3,7 +3,8 @@
 use super::axis::{Axis, Ticks};
 use super::legend::Legend;
 use super::overlap::Overlaps;
-use super::scene::{Anchor, Dash, Mark, Point, Scene};
+use super::point::Point;
+use super::scene::{Anchor, Dash, Mark, Scene};
 use super::style::*;
 use super::trace::Window;
 use super::{Level, Panel, PlottedCurve, Style};

@@ -10,7 +10,8 @@ use pdf_writer::{Content, Filter, Finish, Name, Pdf, Rect, Ref, Str, TextStr};
 use subsetter::GlyphRemapper;
 
 use super::about::Provenance;
-use super::scene::{Dash, Mark, Point, Rgb, Scene, Text};
+use super::point::Point;
+use super::scene::{Dash, Mark, Rgb, Scene, Text};
 use super::text::Font;
 
 /// Points in a CSS pixel.

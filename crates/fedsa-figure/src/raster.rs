@@ -3,7 +3,8 @@
 use tiny_skia::{FillRule, LineJoin, Paint, Path, PathBuilder, Pixmap, Rect, Stroke, StrokeDash, Transform};
 
 use super::about::Provenance;
-use super::scene::{Dash, Mark, Point, Rgb, Scene, Text};
+use super::point::Point;
+use super::scene::{Dash, Mark, Rgb, Scene, Text};
 use super::text::OutlinePen;
 
 /// CSS pixels in an inch.

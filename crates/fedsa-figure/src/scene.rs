@@ -1,9 +1,9 @@
 //! The scene: marks with their positions in CSS pixels, from the upper left corner. The backends (`svg`, `raster`, `pdf`) draw
 //! the same scene.
 
+use super::point::Point;
 use super::text::Font;
 
-pub(super) type Point = (f64, f64);
 pub(super) type Rgb = (u8, u8, u8);
 
 #[derive(Clone, Debug)]

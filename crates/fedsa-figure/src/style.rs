@@ -2,7 +2,8 @@
 
 use std::f64::consts::TAU;
 
-use super::scene::{Dash, Mark, Point, Rgb};
+use super::point::Point;
+use super::scene::{Dash, Mark, Rgb};
 use super::text::Font;
 use super::{Fill, Theme, Tone};
 

@@ -3,7 +3,8 @@
 use std::fmt::Write;
 
 use super::about::Provenance;
-use super::scene::{Anchor, Dash, Mark, Point, Rgb, Scene, Text};
+use super::point::Point;
+use super::scene::{Anchor, Dash, Mark, Rgb, Scene, Text};
 use super::text::FAMILY;
 
 /// Of the metadata's elements; a name, not an address.

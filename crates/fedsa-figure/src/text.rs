@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use ttf_parser::{Face, GlyphId, OutlineBuilder};
 
-use super::scene::Point;
+use super::point::Point;
 
 /// The font family in an SVG: fedsa's font if installed, otherwise a font that is not wider.
 pub(super) const FAMILY: &str = "DejaVu Sans, Verdana, sans-serif";

@@ -1,7 +1,7 @@
 //! Reduces data to the points that the pixels of a panel can show.
 
 use super::axis::Axis;
-use super::scene::Point;
+use super::point::Point;
 
 /// A panel's rectangle, with its axes.
 #[derive(Clone, Copy, Debug)]

@@ -54,6 +54,7 @@ pub mod shed;
 pub mod stability;
 mod symmetric;
 pub mod tune;
+pub mod unknown;
 pub mod work;
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! The effect of a link on the mean and variance of a method's rounds.
 
-use crate::predict::unknown;
+use crate::unknown::unknown;
 use fedsa::error::Result;
 use fedsa::uplink::Uplink;
 use fedsa::uplink::medium::bit_budget::BitBudget;
@@ -156,7 +156,7 @@ mod tests {
     use super::*;
     use fedsa::random::{Purpose, stream};
     use fedsa::uplink::codec::{CodecSettings, Exact, Quantised, Rounding};
-    use fedsa::uplink::medium::MediumSettings;
+    use fedsa::uplink::install::MediumSettings;
     use fedsa::uplink::medium::erasure::Erasure;
     use fedsa::uplink::medium::over_the_air::{Gain, OverTheAir};
 

@@ -10,7 +10,8 @@ use fedsa::error::{BadInput, Result};
 use fedsa::linalg;
 use fedsa::parallel;
 use fedsa::problem::Field;
-use fedsa::problem::root::{self, Source};
+use fedsa::problem::newton;
+use fedsa::problem::root::Source;
 use fedsa::problem::systems::{System, Systems};
 
 /// The linear models of the agents' operators at the root.
@@ -35,7 +36,7 @@ impl Local {
         let unknown = |why: &str| BadInput::not_known("", format!("theta* is not known: {why}"), "a problem whose root is known");
         let theta = &field.solution().map_err(unknown)?.theta;
         let model = |c: usize| {
-            let (jacobian, source) = root::jacobian(field, c, theta)?;
+            let (jacobian, source) = newton::jacobian(field, c, theta)?;
             let mut b = vec![0.0; theta.len()];
             field.mean(c, theta, &mut b);
             b.iter_mut().zip(linalg::mat_vec(&jacobian, theta)).for_each(|(b, jx)| *b -= jx);

@@ -67,6 +67,8 @@ pub use region::{Region, Spot, StableSet, Verdict};
 pub use statements::Statement;
 pub use what_if::twins;
 
+pub use super::unknown::unknown;
+
 use std::cell::Cell;
 use std::sync::Arc;
 
@@ -83,7 +85,7 @@ use fedsa::methods::control_rule::ControlRule;
 use fedsa::methods::{self, Drift, Lost, Shape};
 use fedsa::parallel;
 use fedsa::problem::Field;
-use fedsa::problem::noise::NoiseLaw;
+use fedsa::problem::law::NoiseLaw;
 use fedsa::problem::root::{Root, Source};
 use fedsa::problem::systems::{Moments, Systems};
 use fedsa::record::OutputRule;
@@ -150,12 +152,6 @@ pub struct Forecast<'f> {
 pub fn shape_over(method: &dyn methods::MethodSettings, link: &Uplink) -> Shape {
     let shape = method.shape();
     Shape { is_linear: shape.is_linear && link.is_clear(), ..shape }
-}
-
-/// The error of a quantity that theory does not know.
-pub fn unknown(why: &str) -> BadInput {
-    let known = "a linear problem, a constant step size, and a link over which rounds are known";
-    BadInput::not_known("", format!("not known in closed form: {why}"), known)
 }
 
 /// The error of what has a closed form that is not computed, and what could be.

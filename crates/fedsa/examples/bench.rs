@@ -13,7 +13,8 @@ use fedsa::kernel::{Isa, LANES, Lanes};
 use fedsa::methods::{MethodSettings, fedlsa::FedLsa, scafflsa::Scafflsa};
 use fedsa::problem::finite_sum::FiniteSum;
 use fedsa::problem::garnet::{Garnet, Heterogeneity};
-use fedsa::problem::mrp::{RandomMrp, Scope};
+use fedsa::problem::random_mrp::RandomMrp;
+use fedsa::problem::scope::Scope;
 use fedsa::problem::{Field, NoFiles, Problem, ProblemSettings, Sampled};
 use fedsa::random::{ALL, Purpose, Stream, stream};
 use fedsa::round::Run;
@@ -21,7 +22,7 @@ use fedsa::sampling::{Law, Sampling};
 use fedsa::schedule::StepSize;
 use fedsa::uplink::Uplink;
 use fedsa::uplink::codec::{Codec, CodecSettings, Exact, Float32, Quantised, RandK, Rounding, TopK};
-use fedsa::uplink::medium::{self, erasure::Erasure};
+use fedsa::uplink::medium::erasure::Erasure;
 use serde_json::{Value, json};
 
 const AGENTS: usize = 100;
@@ -501,7 +502,7 @@ fn codecs() {
 fn links() {
     let with = |codec: Arc<dyn Codec>| Uplink { codec, ..Uplink::default() };
     let mut lossy = Uplink::default();
-    medium::MediumSettings::install(&Erasure { success: 0.6 }, &mut lossy).expect("a probability");
+    fedsa::uplink::install::MediumSettings::install(&Erasure { success: 0.6 }, &mut lossy).expect("a probability");
     let links = [
         ("no link given", Uplink::default()),
         ("exact codec given", with(Arc::new(Exact))),

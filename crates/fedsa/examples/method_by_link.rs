@@ -17,7 +17,7 @@ use fedsa::round::Run;
 use fedsa::sampling::{Law, Sampling};
 use fedsa::uplink::Uplink;
 use fedsa::uplink::codec::{self, Codec};
-use fedsa::uplink::medium;
+use fedsa::uplink::install;
 use fedsa_theory::predict::Forecast;
 
 /// The links, by what the table calls them: codec, error feedback, media, and the downlink's codec.
@@ -57,7 +57,7 @@ fn link(codec: &str, error_feedback: bool, media: &[&str], downlink: &str) -> Re
     let mut link = Uplink { codec: codec_of(codec)?, error_feedback, downlink: codec_of(downlink)?, ..Uplink::default() };
     for medium in media {
         let (kind, rest) = kind_of(medium);
-        let entry = medium::KINDS.iter().find(|entry| entry.is_called(&kind)).expect("a known medium");
+        let entry = install::KINDS.iter().find(|entry| entry.is_called(&kind)).expect("a known medium");
         let table: fedsa::settings::Value = serde_json::from_str(&rest).expect("JSON");
         let settings = (entry.read)(&table).expect("readable settings");
         settings.install(&mut link)?;

@@ -18,7 +18,7 @@ use crate::registry::Kind;
 use crate::settings::Value;
 use crate::uplink::Uplink;
 use crate::uplink::codec;
-use crate::uplink::medium;
+use crate::uplink::install;
 
 /// A composition and its name.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -38,7 +38,7 @@ pub struct Preset {
 /// A codec or a medium: its kind and its settings.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct PresetPart {
-    /// The kind, one of [`codec::KINDS`] or [`medium::KINDS`].
+    /// The kind, one of [`codec::KINDS`] or [`install::KINDS`].
     pub kind: &'static str,
     /// The settings that differ from the kind's defaults, by name.
     pub settings: &'static [(&'static str, PresetValue)],
@@ -141,7 +141,7 @@ impl Preset {
             link.codec = settings.build();
         }
         for part in self.media {
-            part.read(medium::KINDS)?.install(&mut link)?;
+            part.read(install::KINDS)?.install(&mut link)?;
         }
         Ok(link)
     }

@@ -21,6 +21,7 @@ mod fault;
 mod near;
 mod reader;
 mod text;
+mod words;
 
 use std::fmt;
 

@@ -257,9 +257,9 @@ fn results_do_not_depend_on_threads_or_instruction_sets() {
 #[test]
 fn a_block_that_threads_share_gives_the_same_bits() {
     let mut lossy = Uplink::default();
-    fedsa::uplink::medium::MediumSettings::install(&fedsa::uplink::medium::erasure::Erasure { success: 0.6 }, &mut lossy).unwrap();
+    fedsa::uplink::install::MediumSettings::install(&fedsa::uplink::medium::erasure::Erasure { success: 0.6 }, &mut lossy).unwrap();
     let links = [Uplink::default(), lossy];
-    let wide = fedsa::problem::mrp::RandomMrp { agents: 8, states: 30, features: 20, ..Default::default() };
+    let wide = fedsa::problem::random_mrp::RandomMrp { agents: 8, states: 30, features: 20, ..Default::default() };
     let all = |threads: usize| -> Vec<Vec<u64>> {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
         pool.install(|| {

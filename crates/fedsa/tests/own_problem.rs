@@ -10,6 +10,7 @@ use fedsa::methods::{MethodSettings, fedhsa::FedHsa, fedlsa::FedLsa, scafflsa::S
 use fedsa::metrics::Metrics;
 use fedsa::problem::garnet::Garnet;
 use fedsa::problem::linear::LinearSystems;
+use fedsa::problem::newton;
 use fedsa::problem::noise::{Noise, Noisy};
 use fedsa::problem::root::{self, Source};
 use fedsa::problem::{Facts, Field, NoFiles, Objective, Problem, ProblemSettings as _, Sampled, equal_weights};
@@ -104,7 +105,7 @@ fn derivatives_of_the_example_are_differences() {
             let at = |t: f64| problem.loss(c, &[theta[0] + if i == 0 { t } else { 0.0 }, theta[1] + if i == 1 { t } else { 0.0 }]);
             assert!((slope - (at(h) - at(-h)) / (2.0 * h)).abs() < 1e-9);
         }
-        let (differences, source) = root::jacobian(&*bare, c, &theta).unwrap();
+        let (differences, source) = newton::jacobian(&*bare, c, &theta).unwrap();
         assert_eq!(source, Source::Differences);
         let mut known = Mat::zeros(2, 2);
         assert!(Facts::jacobian(&problem, c, &theta, &mut known));

@@ -2,16 +2,11 @@
 
 use std::collections::HashMap;
 
-use fedsa::error::{BadInput, Error};
-use fedsa::kernel::Isa;
-use fedsa::methods::{Drift, Shape};
+use fedsa::error::Error;
 use fedsa::parallel;
-use fedsa::schedule::StepSize;
-use fedsa_experiment::numbers;
-use fedsa_experiment::{Kinds, Plan, PlannedCell, checks, estimate, memory};
-use fedsa_theory::predict::{Outlook, Regime, StableStep, TOO_SLOW};
-use serde_json::{Map, Value as Json, json};
-use toml::{Table, Value};
+use fedsa_experiment::check::{self, Checked, LISTED};
+use fedsa_experiment::{Kinds, RunSettings, checks, estimate, memory, stability};
+use toml::Value;
 
 use super::{count, duration, load, say, say_json};
 use crate::args::CheckArgs;
@@ -23,28 +18,24 @@ use crate::error::DONE;
 /// On bad input, on a check that can never be measured, and on a setting that is known to be unstable.
 pub fn check(args: &CheckArgs, kinds: &Kinds) -> Result<u8, Error> {
     let (experiment, base) = load(&args.file, &args.overrides, args.quick, kinds)?;
-    let plan = Plan::new(experiment, &base, Isa::best(), &HashMap::new())?;
-    let unmeasured = checks::unmeasured(&plan, &base)?;
-    let accepted = refuse_memory(&plan).and_then(|()| refuse_unstable(&plan, args.force));
-    let memory = memory::of_plan(&plan);
+    let settings = RunSettings::default().with_base(base).with_quick(args.quick).with_force(args.force);
+    let checked = check::check(experiment, &settings)?;
     if args.json {
-        say_json(&as_json(&plan, &unmeasured, args.quick, memory, accepted.as_ref().err()));
+        say_json(&checked.json());
     } else {
-        describe(&plan, &unmeasured);
-        say(format!("  memory: {}", memory::text(memory)?));
+        describe(&checked);
+        say(format!("  memory: {}", memory::text(checked.bytes)?));
     }
-    accepted?;
+    checked.refusal.map_or(Ok(()), Err)?;
     if !args.json {
         say("ok");
     }
     Ok(DONE)
 }
 
-/// The largest number of problems, and of points, that are listed one by one.
-const LISTED: usize = 100;
-
 /// Reports what a plan contains.
-fn describe(plan: &Plan, unmeasured: &[Option<String>]) {
+fn describe(checked: &Checked) {
+    let Checked { plan, unmeasured, .. } = checked;
     let experiment = &plan.experiment;
     say(format!("{}: {}", experiment.id, experiment.title));
     for (i, f) in plan.fields.iter().enumerate().take(LISTED) {
@@ -76,7 +67,7 @@ fn describe(plan: &Plan, unmeasured: &[Option<String>]) {
     listed.sort_unstable();
     listed.dedup();
     let stability: HashMap<usize, String> =
-        parallel::map(listed.len(), |i| (listed[i], stability_text(plan, listed[i]))).into_iter().collect();
+        parallel::map(listed.len(), |i| (listed[i], stability::text(plan, listed[i]))).into_iter().collect();
     for (i, planned) in plan.points.iter().enumerate().take(LISTED) {
         let resolved = plan.resolved(i);
         if !planned.point.label.is_empty() {
@@ -88,8 +79,8 @@ fn describe(plan: &Plan, unmeasured: &[Option<String>]) {
             let table = resolved.get("method").and_then(|methods| methods.get(m));
             say(format!("    {label}: {}", settings(table)));
             say(format!("      {}", stability[cell]));
-            if let Some(warning) = few_arrive(plan, *cell) {
-                say(format!("      warning: {warning}"));
+            if let Some((sent, arriving)) = checked.few_arrive(*cell) {
+                say(format!("      warning: no message may arrive: of the {sent} messages of a run, {arriving:.1e} on average"));
             }
         }
     }
@@ -118,214 +109,5 @@ fn settings(table: Option<&Value>) -> String {
     kind.into_iter().chain(own).collect::<Vec<_>>().join(", ")
 }
 
-/// A warning where less than one message of a run is expected to arrive.
-fn few_arrive(plan: &Plan, number: usize) -> Option<String> {
-    let (cell, field) = (&plan.cells[number], plan.field(number));
-    let agents = cell.shape().participants.unwrap_or(field.agents());
-    let (sent, share) = (agents as f64 * cell.run.rounds as f64, cell.share_arriving(field));
-    (sent * share < 1.0).then(|| format!("no message may arrive: of the {sent} messages of a run, {:.1e} on average", sent * share))
-}
-
 /// The largest number of characters of a link's text; a trace of delays may have any length.
 const LONGEST_LINK: usize = 300;
-
-/// The stability of a cell in words.
-fn stability_text(plan: &Plan, cell: usize) -> String {
-    if let Some(reason) = &plan.cells[cell].refused {
-        return format!("refused, not run: {reason}");
-    }
-    let outlook = plan.forecast(cell).outlook();
-    let rho = match &outlook.radius {
-        Err(e) => return format!("stability {}", e.what),
-        Ok(rho) => format!("the radius of a noiseless round is {}", numbers::radius(*rho)),
-    };
-    let step = || stable_step_text(plan, cell);
-    match (outlook.regime(), &outlook.mean_square) {
-        (Regime::TooSlow, _) => TOO_SLOW.to_string(),
-        (Regime::MeanDiverges, _) => format!("UNSTABLE: {rho}; {}", step()),
-        (Regime::MeanSquareDiverges, Some(Ok(square))) => {
-            let square = numbers::radius(*square);
-            format!("stable in the mean only: {rho}, but noise makes the mean square DIVERGE, its radius is {square}; {}", step())
-        }
-        (_, None) => format!("stable: {rho}"),
-        (Regime::InMean, Some(Ok(_))) => format!("stable in the mean: {rho}; that of the mean square is 1 to rounding"),
-        (_, Some(Ok(square))) => format!("stable: {rho}, that of the mean square {}", numbers::radius(*square)),
-        (_, Some(Err(e))) => format!("stable in the mean: {rho}; in the mean square {}", e.what),
-    }
-}
-
-/// The largest stable step size of a cell in words.
-pub fn stable_step_text(plan: &Plan, cell: usize) -> String {
-    stable_text(&plan.forecast(cell).largest_stable_step())
-}
-
-/// The largest stable step size in words, rounded down so that the printed value is stable.
-pub fn stable_text(found: &fedsa::error::Result<StableStep>) -> String {
-    match found {
-        Ok(stable) if stable.step.is_infinite() => "stable with any step_size".into(),
-        Ok(stable) if stable.in_mean_square => format!("stable up to step_size = {}", numbers::rounded_down(stable.step)),
-        Ok(stable) => format!("stable up to step_size = {} in the mean (noise may ask for less)", numbers::rounded_down(stable.step)),
-        Err(e) => format!("no stable step found: {}", e.what),
-    }
-}
-
-/// Refuses a setting that is known to be unstable, unless it is expected to diverge, a sweep point, or forced.
-///
-/// # Errors
-/// When there is such a setting; the help names a stable step.
-pub fn refuse_unstable(plan: &Plan, force: bool) -> Result<(), Error> {
-    if force || plan.is_swept() {
-        return Ok(());
-    }
-    for (i, cell) in plan.points[0].cells.iter().enumerate() {
-        let PlannedCell { method, .. } = &plan.cells[*cell];
-        if method.expect.is_some() {
-            continue;
-        }
-        let shape = plan.cells[*cell].shape();
-        let outlook = plan.forecast(*cell).outlook();
-        let radius = |of: &Option<f64>| of.map_or(String::new(), numbers::radius);
-        let why = match outlook.regime() {
-            Regime::MeanDiverges => format!("the radius of a noiseless round is {}", radius(&outlook.radius.ok())),
-            Regime::MeanSquareDiverges => {
-                let square = radius(&outlook.mean_square.and_then(Result::ok));
-                format!("noise makes the mean square diverge, the radius of a round's second moments is {square}")
-            }
-            _ => continue,
-        };
-        let hint = match shape.drift {
-            Drift::ControlVariate { talk: None } => ", or random talk (kind = \"scafflsa-random\")",
-            _ => "",
-        };
-        let e = BadInput::new(
-            format!("method[{i}].step_size"),
-            format!("{} is unstable with these settings: {why}", method.label),
-            format!("{}{hint}; expect = \"diverges\" in the method, or --force, to run it nevertheless", stable_step_text(plan, *cell)),
-        );
-        return Err(plan.experiment.document.failure(e));
-    }
-    Ok(())
-}
-
-/// Refuses a plan whose runs do not fit into memory.
-///
-/// # Errors
-/// When they do not fit in addition to the problems, which are already built.
-pub fn refuse_memory(plan: &Plan) -> Result<(), Error> {
-    memory::refuse(plan).map_err(|e| plan.experiment.document.failure(e))
-}
-
-/// The version of the layout of `check --json`.
-const JSON_FORMAT: u64 = 1;
-
-/// The largest problems for which `check --json` searches for stable steps, with hundreds of radii each: distinct agents
-/// times the cube of d, and the size of the state of control variates. `theory` searches among larger ones too.
-const STEP_WORK: usize = 100_000;
-const STEP_STATE: usize = 64;
-
-/// The report of a plan as JSON.
-fn as_json(plan: &Plan, unmeasured: &[Option<String>], quick: bool, memory: f64, refusal: Option<&Error>) -> Json {
-    let experiment = &plan.experiment;
-    let duration = estimate::duration(plan);
-    let problems = plan.fields.iter().enumerate().map(|(i, f)| {
-        let tables = plan.points.iter().position(|p| p.field == i).map(|point| plan.resolved(point));
-        let table = |name: &str| json!(tables.as_ref().and_then(|t| t.get(name)));
-        json!({
-            "agents": f.field.agents(),
-            "dim": f.field.dim(),
-            "kinds_of_agents": f.field.systems().map(|s| s.kinds.len()),
-            "settings": table("problem"),
-            "sampling": table("sampling"),
-        })
-    });
-    let problems: Vec<Json> = problems.collect();
-    let listed: Vec<usize> = plan.points.iter().take(LISTED).flat_map(|point| point.cells.iter().copied()).collect();
-    let steps = stable_steps(plan, &listed);
-    let outlooks: HashMap<usize, Outlook> =
-        parallel::map(listed.len(), |i| (listed[i], plan.forecast(listed[i]).outlook())).into_iter().collect();
-    let method = |resolved: &Table, m: usize, cell: usize| {
-        let outlook = outlooks.get(&cell);
-        let (stable, reason) = match (&plan.cells[cell].refused, outlook.map(|o| (o.regime(), o.stable()))) {
-            (Some(reason), _) => (None, Some(format!("refused, not run: {reason}"))),
-            (None, None) => (None, Some(format!("not computed: more than {LISTED} points"))),
-            (None, Some((Regime::InMean, _))) => (Some(true), Some("in the mean; the mean square is not known".to_string())),
-            (None, Some((Regime::MeanDiverges, _))) => (Some(false), Some("the mean diverges".to_string())),
-            (None, Some((Regime::MeanSquareDiverges, _))) => (Some(false), Some("noise makes the mean square diverge".to_string())),
-            (None, Some((_, Ok(stable)))) => (Some(stable), None),
-            (None, Some((_, Err(why)))) => (None, Some(why)),
-        };
-        let finite = |x: Option<f64>| x.filter(|x| x.is_finite());
-        json!({
-            "method": plan.labels[m],
-            "kind": plan.cells[cell].method.kind,
-            "settings": resolved.get("method").and_then(|methods| methods.get(m)),
-            "refused": plan.cells[cell].refused,
-            "radius": finite(outlook.and_then(|o| o.radius.clone().ok())),
-            "mean_square_radius": finite(outlook.and_then(|o| o.mean_square.clone()?.ok())),
-            "stable": stable,
-            "reason": reason,
-            "largest_stable_step": finite(steps.get(&cell).and_then(|step| step.map(|s| s.step))),
-            "runs": plan.cells[cell].seeds().len(),
-            "seconds": duration.cells[cell],
-        })
-    };
-    let points: Vec<Json> = parallel::map(plan.points.len(), |i| {
-        let (planned, resolved) = (&plan.points[i], plan.resolved(i));
-        let coordinates: Map<String, Json> = planned.point.coordinates.iter().map(|(n, v)| (n.clone(), json!(v))).collect();
-        let methods: Vec<Json> = planned.cells.iter().enumerate().map(|(m, cell)| method(&resolved, m, *cell)).collect();
-        json!({
-            "point": planned.point.label,
-            "coordinates": coordinates,
-            "problem": planned.field,
-            "run": resolved.get("run"),
-            "methods": methods,
-        })
-    });
-    let checks = experiment.checks.iter().zip(unmeasured).map(|(check, why)| {
-        let (name, statement) = (checks::name(check), checks::statement(check));
-        json!({ "name": name, "kind": check.kind, "method": check.method, "statement": statement, "measurable": why.is_none(), "why": why })
-    });
-    json!({
-        "format": JSON_FORMAT,
-        "id": experiment.id,
-        "title": experiment.title,
-        "quick": quick,
-        "accepted": refusal.is_none(),
-        "refusal": refusal.map(ToString::to_string),
-        "problems": problems,
-        "points": points,
-        "runs": plan.cells.iter().map(|cell| cell.seeds().len()).sum::<usize>(),
-        "seconds": duration.total,
-        "bytes": memory,
-        "threads": rayon::current_num_threads(),
-        "checks": checks.collect::<Vec<_>>(),
-    })
-}
-
-/// The largest stable steps of cells. Cells that differ only in their step share one search.
-fn stable_steps(plan: &Plan, cells: &[usize]) -> HashMap<usize, Option<StableStep>> {
-    let key = |cell: usize| {
-        let shape = plan.cells[cell].shape();
-        let alike = Shape { step_size: StepSize::Constant(1.0), ..shape };
-        let PlannedCell { field, method, uplink, .. } = &plan.cells[cell];
-        let memory = method.settings.lost(plan.field(cell).agents(), &uplink.facts());
-        format!("{field} {alike:?} {} {memory:?} {uplink:?}", shape.step_size.constant().is_some())
-    };
-    let mut distinct: Vec<(String, usize)> = cells.iter().map(|cell| (key(*cell), *cell)).collect();
-    distinct.sort();
-    distinct.dedup_by(|a, b| a.0 == b.0);
-    let found = parallel::map(distinct.len(), |i| {
-        let cell = distinct[i].1;
-        let field = plan.field(cell);
-        let (kinds, d) = (field.systems().map_or(0, |s| s.kinds.len()), field.dim());
-        let shape = plan.cells[cell].shape();
-        let is_small = match shape.drift {
-            Drift::ControlVariate { .. } => d * (kinds + 1) <= STEP_STATE,
-            Drift::Zero | Drift::GlobalMemory { .. } => kinds.saturating_mul(d.pow(3)) <= STEP_WORK,
-            Drift::NoSteps => false,
-        };
-        if is_small { plan.forecast(cell).largest_stable_step().ok() } else { None }
-    });
-    let found: HashMap<String, Option<StableStep>> = distinct.into_iter().map(|(key, _)| key).zip(found).collect();
-    cells.iter().map(|cell| (*cell, found[&key(*cell)])).collect()
-}

@@ -1,143 +1,46 @@
 //! What `fedsa evaluate --holdout` says: whether the federated weights are better than an agent's own.
 
-use fedsa::error::{Error, Result};
-use fedsa::linalg;
-use fedsa::parallel;
-use fedsa::problem::Field;
-use fedsa::problem::features::FeatureMap;
-use fedsa::problem::holdout::{Errors, Judged, judge};
-use fedsa::problem::log::Log;
-use fedsa::problem::logs::TraceRule;
+use fedsa::problem::holdout::Errors;
+use fedsa_experiment::evaluate::comparison::{Comparison, ERRORS, FEDERATED, OWN};
 use fedsa_experiment::numbers::number;
-use serde_json::{Value, json};
 
 use super::count;
 
-/// The weights that are compared, in the order of [`Judged`].
-const WEIGHTS: [&str; 3] = ["federated", "own", "pooled"];
-const FEDERATED: usize = 0;
-const OWN: usize = 1;
-
-/// The agents' held-out logs, judged.
-pub struct Comparison {
-    agents: Vec<(String, Judged)>,
-    /// Whether weights were fitted with eligibility traces.
-    has_traces: bool,
-    /// Whether importance ratios are used.
-    is_weighted: bool,
-}
-
-/// One of the two errors, of one agent or of all.
-type Pick = fn(&Judged) -> &[Errors];
-
-/// The errors, their names in `weights.json`, and in the table.
-const ERRORS: [(&str, &str, Pick); 2] = [
-    ("return_error", "error against Monte-Carlo returns", |judged| &judged.returns),
-    ("projected_bellman_error", "projected Bellman error", |judged| &judged.bellman),
-];
-
-impl Comparison {
-    /// Compares the weights `theta` of a run with those of each agent's own data and of all data on the held-out logs. Own
-    /// weights are those of least norm where the agent's own system is singular.
-    ///
-    /// # Errors
-    /// When the logs' episodes are not usable.
-    pub fn new(held: &[Log], map: &FeatureMap, rule: TraceRule, field: &dyn Field, theta: &[f64]) -> Result<Self> {
-        let systems = field.systems().expect("logs are linear systems");
-        let pooled = field.root().expect("logs have one");
-        let agents = parallel::try_map(held.len(), |c| {
-            let log = &held[c];
-            let system = systems.of(c);
-            let own = linalg::solve_or_least(&system.a, &system.b);
-            Ok::<_, Error>((log.name.clone(), judge(log, map, rule, &[theta, &own, pooled])?))
-        })?;
-        let weighted = rule.ratios && held.iter().any(|log| log.ratio.is_some());
-        Ok(Self { agents, has_traces: rule.lambda > 0.0, is_weighted: weighted })
+/// The comparison as a table.
+pub fn lines(compared: &Comparison) -> Vec<String> {
+    let (cut, transitions) = (compared.sum(|judged| judged.transitions_cut), compared.sum(|judged| judged.transitions));
+    let mut lines =
+        vec![format!("held out: {}, {}", count(compared.sum(|judged| judged.episodes), "episode"), count(transitions, "transition"))];
+    if cut > 0 {
+        lines.push(format!(
+            "  {} of {} that did not terminate have no returns, and count in the projected Bellman error only",
+            count(cut, "transition"),
+            count(compared.sum(|judged| judged.episodes_cut), "episode")
+        ));
     }
-
-    fn sum(&self, of: impl Fn(&Judged) -> usize) -> usize {
-        self.agents.iter().map(|(_, judged)| of(judged)).sum()
+    if compared.is_weighted {
+        lines.push("  returns and Bellman errors are weighted by the importance ratios".into());
     }
-
-    /// An error of all agents, under each of the weights.
-    fn all(&self, pick: Pick) -> Vec<Errors> {
-        (0..WEIGHTS.len()).map(|j| Errors::of_all(self.agents.iter().map(|(_, judged)| &pick(judged)[j]))).collect()
+    if compared.has_traces {
+        lines.push("  the projected Bellman error is that of one step; weights of TD(lambda) do not make it smallest".into());
     }
-
-    /// The object `holdout` of `weights.json`.
-    pub fn json(&self, share: f64, seed: u64) -> Value {
-        let errors = |of: &dyn Fn(Pick) -> Vec<Errors>| -> serde_json::Map<String, Value> {
-            let of_one = |pick: Pick| {
-                let errors = of(pick);
-                let mut all: serde_json::Map<String, Value> = WEIGHTS
-                    .iter()
-                    .zip(&errors)
-                    .map(|(name, errors)| ((*name).into(), json!({ "rms": errors.rms(), "se": errors.standard_error() })))
-                    .collect();
-                let (difference, se) = errors[OWN].minus(&errors[FEDERATED]);
-                all.insert("own_minus_federated".into(), json!({ "difference": difference, "se": se }));
-                Value::Object(all)
-            };
-            ERRORS.iter().map(|(name, _, pick)| ((*name).into(), of_one(*pick))).collect()
-        };
-        let counts = |of: &dyn Fn(fn(&Judged) -> usize) -> usize| {
-            json!({
-                "episodes": of(|judged| judged.episodes),
-                "transitions": of(|judged| judged.transitions),
-                "episodes_without_returns": of(|judged| judged.episodes_cut),
-                "transitions_without_returns": of(|judged| judged.transitions_cut),
-            })
-        };
-        let joined = |mut counts: Value, errors: serde_json::Map<String, Value>| {
-            counts.as_object_mut().expect("an object").extend(errors);
-            counts
-        };
-        let agents = self.agents.iter().map(|(name, judged)| {
-            let mut agent = joined(counts(&|of| of(judged)), errors(&|pick| pick(judged).to_vec()));
-            agent["name"] = json!(name);
-            agent
-        });
-        let agents: Vec<Value> = agents.collect();
-        let all = joined(counts(&|of| self.sum(of)), errors(&|pick| self.all(pick)));
-        json!({ "share": share, "seed": seed, "agents": agents, "all": all })
-    }
-
-    /// The comparison as a table.
-    pub fn lines(&self) -> Vec<String> {
-        let (cut, transitions) = (self.sum(|judged| judged.transitions_cut), self.sum(|judged| judged.transitions));
-        let mut lines =
-            vec![format!("held out: {}, {}", count(self.sum(|judged| judged.episodes), "episode"), count(transitions, "transition"))];
-        if cut > 0 {
-            lines.push(format!(
-                "  {} of {} that did not terminate have no returns, and count in the projected Bellman error only",
-                count(cut, "transition"),
-                count(self.sum(|judged| judged.episodes_cut), "episode")
-            ));
+    for (_, title, pick) in ERRORS {
+        let all = compared.all(pick);
+        if all[FEDERATED].rms().is_none() {
+            continue;
         }
-        if self.is_weighted {
-            lines.push("  returns and Bellman errors are weighted by the importance ratios".into());
-        }
-        if self.has_traces {
-            lines.push("  the projected Bellman error is that of one step; weights of TD(lambda) do not make it smallest".into());
-        }
-        for (_, title, pick) in ERRORS {
-            let all = self.all(pick);
-            if all[FEDERATED].rms().is_none() {
-                continue;
-            }
-            let heads = ["", "federated", "own data only", "all data pooled", "own - federated", "does federation help?"];
-            let mut rows: Vec<Vec<String>> = vec![heads.map(String::from).into()];
-            rows.extend(self.agents.iter().map(|(name, judged)| row(name, pick(judged))));
-            rows.push(row("all agents", &all));
-            lines.push(format!("{title}, root mean square (standard error):"));
-            let widths: Vec<usize> = (0..heads.len()).map(|i| rows.iter().map(|row| row[i].chars().count()).max().unwrap_or(0)).collect();
-            lines.extend(rows.iter().map(|row| {
-                let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}"));
-                format!("  {}", cells.collect::<Vec<_>>().join("  ")).trim_end().to_string()
-            }));
-        }
-        lines
+        let heads = ["", "federated", "own data only", "all data pooled", "own - federated", "does federation help?"];
+        let mut rows: Vec<Vec<String>> = vec![heads.map(String::from).into()];
+        rows.extend(compared.agents.iter().map(|(name, judged)| row(name, pick(judged))));
+        rows.push(row("all agents", &all));
+        lines.push(format!("{title}, root mean square (standard error):"));
+        let widths: Vec<usize> = (0..heads.len()).map(|i| rows.iter().map(|row| row[i].chars().count()).max().unwrap_or(0)).collect();
+        lines.extend(rows.iter().map(|row| {
+            let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}"));
+            format!("  {}", cells.collect::<Vec<_>>().join("  ")).trim_end().to_string()
+        }));
     }
+    lines
 }
 
 /// A row of the table.

@@ -20,7 +20,6 @@ pub mod schema;
 pub mod signals;
 pub mod theory;
 pub mod tune;
-mod value_pictures;
 
 use std::fmt::Display;
 use std::io::{ErrorKind, Read, Write};
@@ -237,16 +236,6 @@ pub fn sweep(document: &mut Document, assignment: &str) -> Result<(), Error> {
 /// The option that has set a key of an experiment that a command makes of its options.
 fn option(key: impl Into<String>, flag: impl Into<String>) -> Origin {
     Origin { key: key.into(), from: SetBy::Caller(Caller::new(flag, Words { set: "--set ", remove: "" })) }
-}
-
-/// A table of an experiment file that a command makes from its options.
-fn table(entries: Vec<(&str, toml::Value)>) -> toml::Value {
-    toml::Value::Table(entries.into_iter().map(|(k, v)| (k.to_string(), v)).collect())
-}
-
-/// A text of such a file.
-fn text(s: &str) -> toml::Value {
-    toml::Value::String(s.to_string())
 }
 
 /// A count with its noun: `1 method`, `2 methods`.

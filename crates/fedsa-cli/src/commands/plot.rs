@@ -1,16 +1,10 @@
 //! `fedsa plot`: draws the figure of a finished run again.
 
-use std::collections::HashMap;
-use std::path::Path;
-
 use fedsa::error::{BadInput, Error, quoted};
-use fedsa::kernel::Isa;
-use fedsa_data::find::Places;
-use fedsa_experiment::config::{Document, Experiment};
-use fedsa_experiment::execute::read_framed;
+use fedsa_experiment::Kinds;
 use fedsa_experiment::finished::FinishedRun;
-use fedsa_experiment::folder;
-use fedsa_experiment::{Kinds, Plan, Predictor, checks, output, picture, resolve};
+use fedsa_experiment::made::Changes;
+use fedsa_experiment::redraw::redraw;
 
 use super::{apply, say};
 use crate::args::{Overrides, PlotArgs};
@@ -21,7 +15,8 @@ use crate::error::DONE;
 /// # Errors
 /// When the folder holds no finished run, or an option sets something other than the figure.
 pub fn plot(args: &PlotArgs, kinds: &Kinds) -> Result<u8, Error> {
-    let run = FinishedRun::read(&args.dir)?;
+    // A folder without a run is refused before the options are looked at.
+    FinishedRun::read(&args.dir)?;
     for assignment in &args.set {
         let key = assignment.split('=').next().unwrap_or_default().trim();
         if !key.starts_with("figure.") && key != "title" {
@@ -29,26 +24,8 @@ pub fn plot(args: &PlotArgs, kinds: &Kinds) -> Result<u8, Error> {
             return Err(BadInput::new("--set", format!("`{}` is not about the figure", quoted(key)), help));
         }
     }
-    let config = args.dir.join("config.toml");
-    let mut document = Document::parse(&config.display().to_string(), &run.config)?.with_kinds(kinds);
-    apply(&Overrides { set: args.set.clone(), ..Overrides::default() }, &mut document)?;
-    let experiment = Experiment::read(document)?;
-    let roots = folder::own_path(&args.dir, super::run::ROOTS);
-    let roots: HashMap<String, Vec<f64>> = if roots.exists() { read_framed(&roots)? } else { HashMap::new() };
-    let plan = Plan::new(experiment, Path::new(""), Isa::best(), &roots)?;
-    let results = run.results(&plan)?;
-    let predictor = Predictor::new(&plan);
-    let unmeasured = checks::unmeasured(&plan, Path::new(""))?;
-    let verdicts = checks::measure(&plan, &results, &predictor, &unmeasured);
-    let quick = run.summary["quick"] == true;
-    let picture = picture::draw(&plan, &results, &predictor, &verdicts, quick);
-    let config = resolve::file(&plan.experiment, &Places::from_env(""))?;
-    let pictures = output::pictures(&plan, output::FIGURE, &picture, &config);
-    let names: Vec<&str> = pictures.iter().map(|(name, _)| name.as_str()).collect();
-    let found = folder::look(&args.dir)?;
-    found.refuse_foreign(&names)?;
-    let folder = found.claim(true)?;
-    folder.write(&pictures)?;
-    names.iter().for_each(|name| say(args.dir.join(name).display()));
+    let set = Overrides { set: args.set.clone(), ..Overrides::default() };
+    let redrawn = redraw(&args.dir, &Changes::new(move |document| apply(&set, document)), kinds)?;
+    redrawn.write()?.iter().for_each(|path| say(path.display()));
     Ok(DONE)
 }

@@ -1,28 +1,32 @@
 //! Progress of runs: a bar on a terminal, lines elsewhere.
 
 use std::io::IsTerminal;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use fedsa::error::quoted;
-use fedsa_experiment::execute::{Observer, total_work};
-use fedsa_experiment::results::{Recorded, SeedResult};
-use fedsa_experiment::trace_lines::TraceLines;
-use fedsa_experiment::{Plan, estimate};
+use fedsa_experiment::execute::total_work;
+use fedsa_experiment::results::SeedResult;
+use fedsa_experiment::{Observer, Plan, Stage, estimate};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-use super::{duration, warn};
-use crate::args::ProgressMode;
+use super::signals::{self, Phase};
+use super::{count, duration, warn};
+use crate::args::{Common, ProgressMode};
 
 /// The time until the first line, and between lines.
 const FIRST_LINE: Duration = Duration::from_secs(10);
 const BETWEEN_LINES: Duration = Duration::from_secs(30);
 
-/// The program's observer of runs: shows progress and writes `trace.jsonl`.
+/// The program's observer of an experiment: shows progress, and tells signals which phase it is in.
 pub struct Watcher<'a> {
-    plan: &'a Plan,
-    shown: ProgressDisplay,
-    lines: Option<TraceLines>,
+    common: &'a Common,
+    began: Instant,
+    /// Prints what is to be said about the plan before it runs.
+    planned: &'a (dyn Fn(&Plan) + Sync),
+    plan: OnceLock<Arc<Plan>>,
+    shown: OnceLock<ProgressDisplay>,
+    comparing: Mutex<Option<Comparing>>,
 }
 
 enum ProgressDisplay {
@@ -46,11 +50,30 @@ struct Lines {
 const UNIT: f64 = 1000.0;
 
 impl<'a> Watcher<'a> {
-    /// An observer for the runs of a plan.
-    pub fn new(plan: &'a Plan, progress: ProgressMode, quiet: bool, lines: Option<TraceLines>) -> Self {
+    /// An observer of work that began then; `planned` is called with the plan before it runs.
+    pub fn new(common: &'a Common, began: Instant, planned: &'a (dyn Fn(&Plan) + Sync)) -> Self {
+        Self { common, began, planned, plan: OnceLock::new(), shown: OnceLock::new(), comparing: Mutex::new(None) }
+    }
+
+    /// Shows nothing any more.
+    pub fn hide(&self) {
+        self.comparing.lock().expect("no panics under the lock").take();
+    }
+
+    fn print(&self, line: &str) {
+        match self.shown.get() {
+            Some(ProgressDisplay::Bar(bar)) => bar.suspend(|| warn(line)),
+            _ => warn(line),
+        }
+    }
+}
+
+impl ProgressDisplay {
+    /// For the runs of a plan.
+    fn new(plan: &Plan, common: &Common) -> Self {
         let on_terminal = std::io::stderr().is_terminal();
-        let shown = match progress {
-            _ if quiet => ProgressDisplay::Nothing,
+        match common.progress {
+            _ if common.quiet => ProgressDisplay::Nothing,
             ProgressMode::None => ProgressDisplay::Nothing,
             ProgressMode::Bar => ProgressDisplay::Bar(bar(plan)),
             ProgressMode::Auto if on_terminal => ProgressDisplay::Bar(bar(plan)),
@@ -59,31 +82,16 @@ impl<'a> Watcher<'a> {
                 let (name, total) = (plan.experiment.id.clone(), total_work(plan));
                 ProgressDisplay::Lines(Box::new(Mutex::new(Lines { name, began, next: began + FIRST_LINE, found: 0.0, done: 0.0, total })))
             }
-        };
-        Self { plan, shown, lines }
-    }
-
-    /// Removes the bar.
-    pub fn finish(&self) {
-        if let ProgressDisplay::Bar(bar) = &self.shown {
-            bar.finish_and_clear();
-        }
-    }
-
-    fn print(&self, line: &str) {
-        match &self.shown {
-            ProgressDisplay::Bar(bar) => bar.suspend(|| warn(line)),
-            _ => warn(line),
         }
     }
 }
 
 /// Shows that results are being compared with theory, which can take as long as the runs.
-pub struct Comparing(Option<ProgressBar>);
+struct Comparing(Option<ProgressBar>);
 
 impl Comparing {
     /// Shows a spinner on a terminal; elsewhere a line, if the command has already taken long enough for lines.
-    pub fn begin(plan: &Plan, progress: ProgressMode, quiet: bool, began: Instant) -> Self {
+    fn begin(plan: &Plan, progress: ProgressMode, quiet: bool, began: Instant) -> Self {
         let on_terminal = std::io::stderr().is_terminal();
         let what = format!("{}: comparing with theory, and drawing", plan.experiment.id);
         match progress {
@@ -209,8 +217,39 @@ impl Lines {
 }
 
 impl Observer for Watcher<'_> {
+    fn stage(&self, stage: Stage<'_>) {
+        match stage {
+            Stage::Building => log::info!("building the problems"),
+            Stage::Planned(plan) => {
+                let (problems, points, methods) = (plan.fields.len(), plan.points.len(), plan.cells.len());
+                log::info!("{}, {}, {}", count(problems, "problem"), count(points, "point"), count(methods, "method"));
+                (self.planned)(plan);
+                self.plan.get_or_init(|| Arc::clone(plan));
+            }
+            Stage::Running => {
+                signals::enter(Phase::Working);
+                let plan = self.plan.get().expect("it was planned");
+                self.shown.get_or_init(|| ProgressDisplay::new(plan, self.common));
+            }
+            Stage::Ended => {
+                if let Some(ProgressDisplay::Bar(bar)) = self.shown.get() {
+                    bar.finish_and_clear();
+                }
+                signals::enter(Phase::Ending);
+            }
+            Stage::Comparing => {
+                log::info!("comparing with theory, and drawing the figure");
+                let plan = self.plan.get().expect("it was planned");
+                let comparing = Comparing::begin(plan, self.common.progress, self.common.quiet, self.began);
+                *self.comparing.lock().expect("no panics under the lock") = Some(comparing);
+            }
+            _ => {}
+        }
+    }
+
     fn advanced(&self, steps: f64) {
-        match &self.shown {
+        let Some(shown) = self.shown.get() else { return };
+        match shown {
             ProgressDisplay::Bar(bar) => bar.inc((steps / UNIT).round() as u64),
             ProgressDisplay::Lines(lines) => {
                 let line = {
@@ -225,7 +264,8 @@ impl Observer for Watcher<'_> {
     }
 
     fn found(&self, steps: f64) {
-        match &self.shown {
+        let Some(shown) = self.shown.get() else { return };
+        match shown {
             ProgressDisplay::Bar(bar) => {
                 bar.inc((steps / UNIT).round() as u64);
                 bar.reset_eta();
@@ -239,14 +279,8 @@ impl Observer for Watcher<'_> {
         }
     }
 
-    fn recorded(&self, cell: usize, seed: u64, row: &Recorded) {
-        if let Some(Err(e)) = self.lines.as_ref().map(|lines| lines.add(cell, seed, row)) {
-            self.warned(&format!("trace.jsonl cannot be written any more; the run goes on: {e}"));
-        }
-    }
-
     fn ended(&self, cell: usize, result: &SeedResult) {
-        let planned = &self.plan.cells[cell];
+        let planned = &self.plan.get().expect("it was planned").cells[cell];
         let rounds = result.rows.last().map_or(0, |row| row.round);
         log::info!("{}, seed {}: {} after {rounds} rounds", planned.method.label, result.seed, result.outcome(&planned.run.stop).name());
     }

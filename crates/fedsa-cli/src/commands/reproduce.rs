@@ -11,7 +11,7 @@ use fedsa_experiment::bundled::{ALL, Bundled};
 use fedsa_experiment::config::{Document, Experiment, nearest};
 use fedsa_experiment::folder::{self, Holds};
 
-use super::run::{Ended, Extra, Task};
+use super::run::{self, in_folder};
 use super::{complain, count, duration, say};
 use crate::args::{Common, ReproduceArgs};
 use crate::error::{DONE, INTERRUPTED, status_of};
@@ -35,7 +35,7 @@ pub fn reproduce(args: &ReproduceArgs) -> Result<u8, Error> {
     }
     if let [only] = chosen[..] {
         let out = args.out.clone().unwrap_or_else(|| Path::new("out").join(only.id));
-        return Ok(one(experiment(only, args)?, args, &out, &args.common)?.status);
+        return Ok(one(experiment(only, args)?, args, &out, &args.common)?.0);
     }
     several(&chosen, args)
 }
@@ -97,11 +97,11 @@ fn several(chosen: &[&Bundled], args: &ReproduceArgs) -> Result<u8, Error> {
         // Experiments that an interruption left undone are started.
         let resume = args.common.resume && folder::holds(&out) != Holds::Nothing;
         match one(experiment, args, &out, &Common { resume, ..args.common.clone() }) {
-            Ok(Ended { status: INTERRUPTED, .. }) => return Ok(INTERRUPTED),
-            Ok(ended) => {
-                notes += ended.notes;
-                if ended.status != DONE {
-                    not_as_expected.push((bundled.id, ended.status));
+            Ok((INTERRUPTED, _)) => return Ok(INTERRUPTED),
+            Ok((status, more)) => {
+                notes += more;
+                if status != DONE {
+                    not_as_expected.push((bundled.id, status));
                 }
             }
             // The other experiments still run.
@@ -143,20 +143,9 @@ fn found(source: &str, places: &Places) -> Result<(), BadInput> {
     places.files(source, DATA).or_else(of_regression).map(|_| ())
 }
 
-/// Runs one experiment.
-fn one(experiment: Experiment, args: &ReproduceArgs, out: &Path, common: &Common) -> Result<Ended, Error> {
-    let job = Task {
-        experiment,
-        base: Path::new(""),
-        out,
-        common,
-        quick: args.quick,
-        json: false,
-        started: &|_| {},
-        built: None,
-        began: Instant::now(),
-    };
-    job.run(&Extra::none())
+/// Runs one experiment; its exit status, and the number of notes.
+fn one(experiment: Experiment, args: &ReproduceArgs, out: &Path, common: &Common) -> Result<(u8, usize), Error> {
+    in_folder(experiment, run::settings(common).with_quick(args.quick), out, common, false, Instant::now())
 }
 
 /// The name of a bundled file in messages.

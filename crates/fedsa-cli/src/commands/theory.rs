@@ -2,6 +2,7 @@
 //! becomes a short page (`brief`), a long one (`page`) or JSON, and two pictures (`pictures`).
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use fedsa::error::{BadInput, Error};
 use fedsa::kernel::Isa;
@@ -32,7 +33,7 @@ pub fn theory(args: &TheoryArgs, kinds: &Kinds) -> Result<u8, Error> {
     let (experiment, base) = load(&args.file, &args.overrides, false, kinds)?;
     let shown = Predicting::begin(&experiment.id);
     shown.about("problems");
-    let plan = Plan::new(experiment, &base, Isa::best(), &HashMap::new())?;
+    let plan = Arc::new(Plan::new(experiment, &base, Isa::best(), &HashMap::new())?);
     let predictor = Predictor::new(&plan);
     let detail = if args.full || args.json { Detail::Full } else { Detail::Brief };
     let settings = Settings::new(detail).with_target(args.target_mse);

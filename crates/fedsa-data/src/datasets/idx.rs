@@ -11,7 +11,7 @@ use fedsa::error::{BadInput, Result, quoted};
 use fedsa::problem::dataset::{Labels, Rows, Wanted};
 
 use super::input::{Input, Room, broken, open};
-use super::{Beside, Columns, Part, disk, no_features, no_rows, not_finite};
+use super::part::{Beside, Columns, Part, disk, no_features, no_rows, not_finite};
 use crate::store::Store;
 use crate::{about, name_of, shown};
 

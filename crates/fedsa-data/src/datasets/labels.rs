@@ -6,7 +6,7 @@ use fedsa::error::{BadInput, Result, quoted};
 use fedsa::problem::dataset::Labels;
 
 use super::input::Room;
-use super::not_finite;
+use super::part::not_finite;
 
 /// The most distinct fields that are kept as names while all of them are numbers.
 const MOST_NAMES: usize = 1 << 16;

@@ -7,7 +7,7 @@ use fedsa::error::{BadInput, Result, quoted};
 use fedsa::problem::dataset::{Labels, Rows, Wanted};
 
 use super::input::{Input, Room, broken};
-use super::{Columns, Part};
+use super::part::{Columns, Part};
 
 const ACCEPTED: &str =
     "lines `LABEL INDEX:VALUE INDEX:VALUE ..`, with indices from 1 that increase; tables end in .csv, .csv.gz or .parquet";

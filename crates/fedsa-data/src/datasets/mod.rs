@@ -18,42 +18,22 @@ mod labels;
 mod layout;
 mod libsvm;
 mod parquet;
+mod part;
 mod sources;
 mod table;
 #[cfg(test)]
 mod tests;
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use fedsa::error::{BadInput, Result, quoted};
-use fedsa::problem::dataset::{self, Dataset, Labels, Rows, Wanted};
+use fedsa::problem::dataset::{Dataset, Labels, Rows, Wanted};
 
 use super::store::Store;
-use super::{about, listed, name_of, regular, shown, unreadable};
+use super::{about, listed, name_of, shown};
 use input::Room;
+use part::{Beside, Columns, Part, disk, no_features, no_rows};
 use sources::Format;
-
-/// What one file holds.
-struct Part {
-    columns: Columns,
-    rows: Rows,
-    targets: Option<Labels>,
-    groups: Option<Labels>,
-}
-
-/// The columns of a file.
-enum Columns {
-    /// By the names of the file.
-    Named(Vec<String>),
-    /// By their positions. The number of columns of sparse rows is known only when all files were read.
-    Numbered {
-        /// How many the file has, with those that are left out.
-        width: usize,
-        /// The positions of those that are no features, in increasing order.
-        left_out: Vec<usize>,
-    },
-}
 
 /// Reads the data sets that sources name, in their order; the files of a folder and of a glob are in natural order.
 ///
@@ -105,21 +85,12 @@ pub(super) fn unpacked(file: Vec<u8>) -> Result<Vec<u8>> {
     input::unpacked(file)
 }
 
-/// A regular file on the disk.
-fn disk(path: &Path) -> Result<Store> {
-    let (file, metadata) = regular::opened(path, u64::MAX).map_err(|e| unreadable(path, &e))?;
-    Ok(Store::Disk(Arc::new(file), metadata.len()))
-}
-
 fn read_file(path: &Path, wanted: &Wanted, expected: Option<&[String]>) -> Result<Part> {
     let store = disk(path)?;
     let format = Format::of(path, &store)?;
     let beside = |what: &str| idx::beside(path, what);
     read_store(&store, format, wanted, expected, &beside)
 }
-
-/// Gives the file of an IDX file's labels or groups, and its name.
-type Beside<'a> = &'a dyn Fn(&str) -> Result<Option<(String, Store)>>;
 
 /// Reads a file.
 fn read_store(store: &Store, format: Format, wanted: &Wanted, expected: Option<&[String]>, beside: Beside<'_>) -> Result<Part> {
@@ -137,16 +108,6 @@ fn read_store(store: &Store, format: Format, wanted: &Wanted, expected: Option<&
         return Err(if has_rows { no_features() } else { no_rows() });
     }
     Ok(part)
-}
-
-/// The error about a file without rows.
-fn no_rows() -> BadInput {
-    BadInput::data("", "there are no rows in it", "a file with at least one row")
-}
-
-/// The error about rows without features.
-fn no_features() -> BadInput {
-    BadInput::data("", "there are rows, but no row has a feature", "at least one feature beside target and group")
 }
 
 /// Gives sparse rows of all files the same number of columns, the largest.
@@ -168,39 +129,6 @@ fn same_columns(parts: &mut [(PathBuf, Part)]) -> Result<()> {
         }
     }
     Ok(())
-}
-
-impl Columns {
-    fn width(&self) -> usize {
-        match self {
-            Self::Named(names) => names.len(),
-            Self::Numbered { width, .. } => *width,
-        }
-    }
-
-    /// How `other` differs from it: `it has other columns`.
-    fn differ(&self, other: &Self) -> Option<String> {
-        match (self, other) {
-            (Self::Named(a), Self::Named(b)) => (a != b).then(|| "it has other columns".into()),
-            (Self::Numbered { width: a, .. }, Self::Numbered { width: b, .. }) => {
-                (a != b).then(|| format!("it has {b} columns, which are {} {}", a.abs_diff(*b), if b > a { "more" } else { "less" }))
-            }
-            _ => Some("its columns have names, or have none, other".into()),
-        }
-    }
-
-    /// The names of the columns.
-    fn names(self) -> Result<dataset::Columns> {
-        let (width, left_out) = match self {
-            Self::Named(names) => return Ok(dataset::Columns::Named(names)),
-            Self::Numbered { width, left_out } => (width, left_out),
-        };
-        if let Some(j) = left_out.iter().find(|j| **j >= width) {
-            let what = format!("there is no column `{}`: there are {width} columns", j + 1);
-            return Err(BadInput::data("", what, format!("one of the columns 1 to {width}")));
-        }
-        Ok(dataset::Columns::Counted { width, left_out })
-    }
 }
 
 impl Part {
@@ -257,12 +185,6 @@ pub fn from_parquet(file: Vec<u8>, wanted: &Wanted) -> Result<Dataset> {
 /// When it is not an IDX file, is truncated, or the files beside it have other numbers of rows.
 pub fn from_idx(file: Vec<u8>, beside: &[(&str, Vec<u8>)], wanted: &Wanted) -> Result<Dataset> {
     from_bytes(file, Format::Idx, wanted, beside)
-}
-
-/// The error about a field that is no finite number.
-fn not_finite(place: &str, field: &str, help: &str) -> BadInput {
-    let field = if field.is_empty() { "nothing".into() } else { format!("`{}`", quoted(field)) };
-    BadInput::data("", format!("{place}: {field} is not a finite number"), help)
 }
 
 /// The error about a column that is not there.

@@ -8,8 +8,8 @@ use fedsa::problem::dataset::{Labels, Rows, Wanted};
 use super::input::Room;
 use super::labels::Fields;
 use super::layout::Layout;
+use super::part::{Columns, Part, not_finite};
 use super::table::NUMBERS;
-use super::{Columns, Part, not_finite};
 use crate::parquet::{Columns as File, Numbers, contained, present};
 use crate::store::Store;
 

@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 
 use fedsa::error::{BadInput, Result};
 
-use super::{disk, idx, input, libsvm};
+use super::part::disk;
+use super::{idx, input, libsvm};
 use crate::find::{self, Places, natural_order};
 use crate::public::registry::{PublicFile, SETS};
 use crate::store::Store;

@@ -6,7 +6,7 @@ use fedsa::problem::dataset::{Rows, Wanted};
 use super::input::{Input, Line, Room, broken};
 use super::labels::Fields;
 use super::layout::Layout;
-use super::{Columns, Part, not_finite};
+use super::part::{Columns, Part, not_finite};
 use crate::logs::bad_line;
 
 /// Reads a table.

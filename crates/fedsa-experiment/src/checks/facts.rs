@@ -20,7 +20,7 @@ pub struct PlanFacts<'a> {
     /// The plan.
     pub plan: &'a Plan,
     /// Its predictions.
-    pub predictor: &'a Predictor<'a>,
+    pub predictor: &'a Predictor,
 }
 
 impl PlanFacts<'_> {

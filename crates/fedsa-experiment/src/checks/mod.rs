@@ -13,6 +13,7 @@ mod verdict;
 
 use std::collections::HashMap;
 use std::path::Path;
+use std::sync::Arc;
 
 use fedsa::error::{BadInput, Error, Result};
 use fedsa::kernel::Isa;
@@ -79,7 +80,7 @@ fn kind_of(check: &Check) -> &'static dyn CheckKind {
 }
 
 /// Refuses a figure of a metric that no cell has.
-fn figure_is_measured(plan: &Plan) -> Result<()> {
+fn figure_is_measured(plan: &Arc<Plan>) -> Result<()> {
     let predictor = Predictor::new(plan);
     let facts = PlanFacts { plan, predictor: &predictor };
     let cells = || (0..plan.cells.len()).filter(|cell| plan.cells[*cell].refused.is_none());
@@ -97,7 +98,7 @@ fn figure_is_measured(plan: &Plan) -> Result<()> {
 ///
 /// # Errors
 /// When a check can never be measured; the failure shows its line.
-pub fn unmeasured(plan: &Plan, base: &Path) -> Result<Vec<Option<String>>, Error> {
+pub fn unmeasured(plan: &Arc<Plan>, base: &Path) -> Result<Vec<Option<String>>, Error> {
     figure_is_measured(plan).map_err(|e| plan.experiment.document.failure(e))?;
     let mut reasons = lacks(plan);
     let document = &plan.experiment.document;
@@ -118,7 +119,7 @@ pub fn unmeasured(plan: &Plan, base: &Path) -> Result<Vec<Option<String>>, Error
             let experiment = Experiment::read(document.clone()).ok()?;
             // A file that cannot be planned without options allows no comparison.
             let plan = Plan::new(experiment, base, Isa::best(), &HashMap::new()).ok()?;
-            Some((document, lacks(&plan)))
+            Some((document, lacks(&Arc::new(plan))))
         });
         if let Some((document, never)) = as_written
             && let Some(Some(never)) = never.get(i)
@@ -130,14 +131,14 @@ pub fn unmeasured(plan: &Plan, base: &Path) -> Result<Vec<Option<String>>, Error
 }
 
 /// For each check of a plan, the reason why it cannot be measured, if it cannot.
-fn lacks(plan: &Plan) -> Vec<Option<BadInput>> {
+fn lacks(plan: &Arc<Plan>) -> Vec<Option<BadInput>> {
     let predictor = Predictor::new(plan);
     let facts = PlanFacts { plan, predictor: &predictor };
     plan.experiment.checks.iter().map(|check| facts.possible(check).err()).collect()
 }
 
 /// Measures all checks, except those with a reason in `unmeasured`.
-pub fn measure(plan: &Plan, results: &Results, predictor: &Predictor<'_>, unmeasured: &[Option<String>]) -> Vec<Verdict> {
+pub fn measure(plan: &Plan, results: &Results, predictor: &Predictor, unmeasured: &[Option<String>]) -> Vec<Verdict> {
     let context = Context { facts: PlanFacts { plan, predictor }, results };
     let checks = plan.experiment.checks.iter().zip(unmeasured);
     checks

@@ -27,7 +27,7 @@ pub use checkpoints::{CHECKPOINT, CHECKPOINT_MAGIC, ENDED_CHECKPOINT, RUN_CHECKP
 pub use found::{Found, holds, look};
 pub use lock::is_under_way;
 pub use manifest::digest;
-pub use run::{GROWING, RunFolder};
+pub use run::RunFolder;
 
 /// The key of errors about the folder that results go to.
 pub const OUT: &str = "out";
@@ -39,6 +39,9 @@ const MANIFEST: &str = "manifest.json";
 const SUMMARY: &str = "summary.json";
 /// The lock file, held by the process that writes to the folder.
 const LOCK: &str = "lock";
+/// The file to which lines are appended while runs are in progress.
+pub const GROWING: &str = "trace.jsonl";
+
 /// The names that outputs can have, with what they are, except those of [`VALUE_PICTURES`] and [`TUNING`].
 pub const OUTPUTS: &[(&str, &str)] = &[
     (SUMMARY, "outcomes, floors, predictions, costs and checks; written last"),

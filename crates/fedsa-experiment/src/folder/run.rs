@@ -9,12 +9,10 @@ use fedsa::error::{BadInput, Code, Error};
 use fedsa_data::atomic::{self, Existing, at};
 use fedsa_data::name_of;
 
+use super::GROWING;
 use super::checkpoints::{ENDED_CHECKPOINT, RUN_CHECKPOINT, is_checkpoint, remove_old_checkpoints};
 use super::manifest::{Manifest, digest};
 use super::{Holds, LOCK, MANIFEST, OUT, OWN, SUMMARY, names_in};
-
-/// The file to which lines are appended while runs are in progress.
-pub const GROWING: &str = "trace.jsonl";
 
 /// The folder of a run in progress. Only this process writes to it.
 #[derive(Debug)]

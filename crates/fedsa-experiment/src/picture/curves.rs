@@ -11,7 +11,7 @@ use super::*;
 struct Drawing<'a> {
     plan: &'a Plan,
     results: &'a Results,
-    predictor: &'a Predictor<'a>,
+    predictor: &'a Predictor,
     /// The horizontal axis of the panel.
     axis: &'static Count,
     x_log: bool,
@@ -19,7 +19,7 @@ struct Drawing<'a> {
     spread: BandKind,
 }
 
-pub(super) fn curves(plan: &Plan, results: &Results, predictor: &Predictor<'_>) -> Chart {
+pub(super) fn curves(plan: &Plan, results: &Results, predictor: &Predictor) -> Chart {
     let spec = &plan.experiment.figure;
     let all: Vec<String> =
         plan.points.iter().flat_map(|p| p.point.coordinates.iter().map(|(n, _)| n)).collect::<BTreeSet<_>>().into_iter().cloned().collect();

@@ -3,7 +3,7 @@
 use super::caption::{self, BandKind, PREDICTED, SeedCounts};
 use super::*;
 
-pub(super) fn scaling(plan: &Plan, results: &Results, predictor: &Predictor<'_>) -> Chart {
+pub(super) fn scaling(plan: &Plan, results: &Results, predictor: &Predictor) -> Chart {
     let spec = &plan.experiment.figure;
     let axis = spec.coordinate().expect("validated");
     let metrics = metrics(plan);

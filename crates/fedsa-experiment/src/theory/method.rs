@@ -122,7 +122,7 @@ impl Method {
     pub(super) fn compute(
         &mut self,
         plan: &Plan,
-        predictor: &Predictor<'_>,
+        predictor: &Predictor,
         settings: &Settings,
         problem: Option<&Problem>,
         allowance: &mut Allowance,
@@ -151,7 +151,7 @@ impl Method {
     }
 
     /// The radii.
-    fn judge(&mut self, predictor: &Predictor<'_>, of: &Forecast<'_>, allowance: &mut Allowance) {
+    fn judge(&mut self, predictor: &Predictor, of: &Forecast<'_>, allowance: &mut Allowance) {
         let cache = predictor.floors_of(self.cell);
         let outlook = allowance.compute("the radii of a round", 0.3, || Ok(cache.outlook(of).clone()));
         if let Ok(outlook) = outlook {
@@ -161,7 +161,7 @@ impl Method {
     }
 
     /// The floor and its parts.
-    fn find_floor(&mut self, predictor: &Predictor<'_>, of: &Forecast<'_>, allowance: &mut Allowance) {
+    fn find_floor(&mut self, predictor: &Predictor, of: &Forecast<'_>, allowance: &mut Allowance) {
         let cache = predictor.floors_of(self.cell);
         if self.outlook.is_unstable() {
             let diverges = || Reason::text(Code::Diverges, "it diverges");
@@ -177,7 +177,7 @@ impl Method {
     }
 
     /// All quantities, and what else a full report has.
-    fn quantities(&mut self, plan: &Plan, predictor: &Predictor<'_>, problem: Option<&Problem>, allowance: &mut Allowance) {
+    fn quantities(&mut self, plan: &Plan, predictor: &Predictor, problem: Option<&Problem>, allowance: &mut Allowance) {
         let (cell, of) = (self.cell, plan.forecast(self.cell));
         for quantity in QUANTITIES.iter() {
             let is_of_floor = ["floor", "noise", "floor_bias2"].contains(quantity);

@@ -107,7 +107,7 @@ impl Report {
 /// Computes what is known of a plan, method by method.
 pub struct Theory<'a> {
     plan: &'a Plan,
-    predictor: &'a Predictor<'a>,
+    predictor: &'a Predictor,
     settings: Settings,
     /// Point, position of the label, and cell of every method.
     cells: Vec<(usize, usize, usize)>,
@@ -123,7 +123,7 @@ impl<'a> Theory<'a> {
     /// # Errors
     /// When the target is not positive, or below what rounding leaves of the roots of all problems (key `target_mse`); when predictions
     /// do not fit into memory.
-    pub fn new(plan: &'a Plan, predictor: &'a Predictor<'a>, settings: Settings) -> Result<Self> {
+    pub fn new(plan: &'a Plan, predictor: &'a Predictor, settings: Settings) -> Result<Self> {
         if let Some(mse) = settings.target_mse {
             check_target(plan, mse)?;
         }

@@ -35,7 +35,7 @@ pub(super) fn cost(plan: &Plan, cell: usize) -> Result<RoundCost> {
 }
 
 impl Target {
-    pub(super) fn of(plan: &Plan, predictor: &Predictor<'_>, cell: usize, mse: f64, is_full: bool, allowance: &mut Allowance) -> Self {
+    pub(super) fn of(plan: &Plan, predictor: &Predictor, cell: usize, mse: f64, is_full: bool, allowance: &mut Allowance) -> Self {
         let planned = &plan.cells[cell];
         let controls = if planned.method.controls == ControlsStart::Ideal { InitialControls::Root } else { InitialControls::Zero };
         let start = match &planned.start {

@@ -12,7 +12,7 @@ use fedsa_data::DiskFiles;
 use fedsa_theory::tune::{Choice, Family};
 use toml::{Table, Value};
 
-use super::TuneOptions;
+use super::options::TuneOptions;
 use crate::config::link::{self, DownlinkSpec, UplinkSpec};
 use crate::config::{self, find_kind, read_kind};
 use crate::kinds::Kinds;

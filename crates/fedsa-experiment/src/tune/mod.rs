@@ -13,6 +13,7 @@
 //! | `output` | the experiment file of the answer, the summary, the picture |
 
 mod families;
+mod options;
 mod output;
 mod pilots;
 mod refusal;
@@ -32,7 +33,7 @@ use fedsa_data::find::Places;
 use fedsa_theory::Accuracy;
 use fedsa_theory::exact_mse::InitialControls;
 use fedsa_theory::predict::Forecast;
-use fedsa_theory::tune::{self, Choice, Cost, Effort, Family, Found, Goal, Hit, Start, Target, Tried};
+use fedsa_theory::tune::{self, Choice, Cost, Effort, Family, Found, Hit, Start, Target, Tried};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use toml::{Table, Value};
@@ -43,50 +44,10 @@ use crate::execute::{Earlier, Executed, Observer, RunControl, execute};
 use crate::plan::{BuiltProblem, Plan, ResolvedStart};
 use crate::{estimate, resolve};
 use families::Candidates;
+pub use options::TuneOptions;
 use pilots::{Measure, Measured, PilotSearch, Pilots};
 
 pub use output::{FILE, names};
-
-/// What is asked for.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct TuneOptions {
-    /// The mean-square error to reach.
-    pub target_mse: f64,
-    /// What is minimised.
-    pub minimise: Goal,
-    /// The kinds of methods that may be chosen; by default `fedlsa`, `scafflsa`, `fedhsa`, and those of the file with a step size.
-    pub methods: Vec<String>,
-    /// The codecs of the uplink that may be chosen, such as `quantised:4`; the file's by default, and `auto` for a list of usual ones.
-    pub codecs: Vec<String>,
-    /// H, if it is given.
-    pub local_steps: Option<Vec<u64>>,
-    /// The most local steps.
-    pub most_local_steps: u64,
-    /// The most rounds.
-    pub most_rounds: u64,
-    /// The label of the file's method whose link, start and output are those of all candidates; by default all methods must agree.
-    pub like: Option<String>,
-    /// The time that the search may take, in seconds on one core: of theory by counted multiplications, of pilots as
-    /// [`crate::estimate`] counts it.
-    pub budget: f64,
-}
-
-impl TuneOptions {
-    /// The defaults, for a target.
-    pub fn new(target_mse: f64) -> Self {
-        Self {
-            target_mse,
-            minimise: Goal::Bits,
-            methods: Vec::new(),
-            codecs: Vec::new(),
-            local_steps: None,
-            most_local_steps: tune::MOST_LOCAL_STEPS,
-            most_rounds: tune::MOST_ROUNDS,
-            like: None,
-            budget: 60.0,
-        }
-    }
-}
 
 /// Pilots that were run, by what was run.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]

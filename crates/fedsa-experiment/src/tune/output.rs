@@ -1,6 +1,7 @@
 //! What a tuning writes: the experiment file of its answer, the summary, and the picture of cost against error.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use fedsa::error::{Error, Result};
 use fedsa_data::find::Places;
@@ -124,13 +125,13 @@ impl Tuning {
         }
         table.insert("figure".into(), Value::Table(owned(figure)));
         let experiment = self.read(table)?;
-        let resolved = resolve::file(&experiment, &Places::from_env(&self.base))?;
-        let resolved = resolved.split_once('\n').map_or(&resolved[..], |(_, rest)| rest).to_string();
+        let resolved = resolve::table(&experiment, &Places::from_env(&self.base))?;
         // As `fedsa run` will read it.
-        let document = Document::parse(FILE, &resolved)?.with_kinds(&self.experiment.document.kinds);
+        let document = Document::of_table(resolved.clone(), Vec::new()).with_kinds(&self.experiment.document.kinds);
         let plan = Plan::with_problem(Experiment::read(document)?, &self.base, self.isa, &HashMap::new(), self.problem.take())?;
+        let plan = Arc::new(plan);
         let unmeasured = checks::unmeasured(&plan, &self.base);
-        self.problem = Some(plan.into_problem());
+        self.problem = Arc::into_inner(plan).map(Plan::into_problem);
         unmeasured?;
         let goal = self.options.minimise.name();
         let head = format!(
@@ -138,7 +139,7 @@ impl Tuning {
             numbers::typed(self.target.mse),
             self.text_of(tuned)
         );
-        Ok(format!("{head}{resolved}"))
+        Ok(format!("{head}{}", toml::to_string(&resolved).expect("a tree of plain values")))
     }
 
     /// Whether the answer's runs have no noise, and whether theory knows its whole curve.

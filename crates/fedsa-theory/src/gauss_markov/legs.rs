@@ -4,7 +4,7 @@ use faer::prelude::*;
 
 use crate::leg::{AffineLeg, bits_from_highest, step};
 use fedsa::linalg::Mat;
-use fedsa::problem::noise::NoiseLaw;
+use fedsa::problem::law::NoiseLaw;
 use fedsa::sampling::{Law, Sampling};
 
 /// The law of a step's noise, the mean of a batch, and of the noise after it, given the noise `x` before it:

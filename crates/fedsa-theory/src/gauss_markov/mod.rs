@@ -45,7 +45,7 @@ use super::stability::{ControlVariates, global_memory_map};
 use fedsa::error::{BadInput, Result};
 use fedsa::linalg::{self, Mat};
 use fedsa::parallel;
-use fedsa::problem::noise::NoiseLaw;
+use fedsa::problem::law::NoiseLaw;
 use fedsa::problem::systems::Systems;
 use fedsa::sampling::{Law, Sampling};
 

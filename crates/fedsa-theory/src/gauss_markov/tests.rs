@@ -5,7 +5,7 @@ use faer::prelude::*;
 use super::*;
 use crate::exact_mse::{FedLsaMse, ScafflsaMse};
 use crate::testing::Draw;
-use fedsa::problem::noise::NoiseLaw;
+use fedsa::problem::law::NoiseLaw;
 use fedsa::problem::systems::{Moments, System};
 use fedsa::sampling::ChainStart;
 

@@ -163,7 +163,7 @@ mod tests {
     use fedsa::problem::garnet::Garnet;
     use fedsa::problem::{Field, NoFiles, ProblemSettings as _};
     use fedsa::uplink::Uplink;
-    use fedsa::uplink::medium::MediumSettings as _;
+    use fedsa::uplink::install::MediumSettings as _;
     use fedsa::uplink::medium::erasure::Erasure;
 
     fn garnet(agents: usize, kind: Law) -> std::sync::Arc<dyn Field> {

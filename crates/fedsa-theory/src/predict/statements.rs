@@ -256,7 +256,7 @@ mod tests {
     use fedsa::problem::{Field, NoFiles, ProblemSettings as _};
     use fedsa::sampling::Sampling;
     use fedsa::uplink::Uplink;
-    use fedsa::uplink::medium::MediumSettings as _;
+    use fedsa::uplink::install::MediumSettings as _;
     use fedsa::uplink::medium::erasure::Erasure;
 
     fn garnet(kind: Law, batch: usize) -> std::sync::Arc<dyn Field> {

@@ -9,7 +9,7 @@ use crate::bounds::{Assumption, Bound, Term, effective_agents};
 use crate::constants::TdConstants;
 use fedsa::error::Result;
 use fedsa::linalg;
-use fedsa::problem::td::TdFacts;
+use fedsa::problem::facts::TdFacts;
 use fedsa::sampling::Law;
 use fedsa::uplink::medium::delay::Before;
 
@@ -194,11 +194,11 @@ mod tests {
     use fedsa::kernel::Isa;
     use fedsa::methods::fedlsa::FedLsa;
     use fedsa::methods::scafflsa::Scafflsa;
-    use fedsa::problem::mrp::RandomMrp;
+    use fedsa::problem::random_mrp::RandomMrp;
     use fedsa::problem::{Field, NoFiles, ProblemSettings as _};
     use fedsa::sampling::Sampling;
     use fedsa::uplink::Uplink;
-    use fedsa::uplink::medium::MediumSettings;
+    use fedsa::uplink::install::MediumSettings;
     use fedsa::uplink::medium::delay::{Delay, Pull};
     use fedsa::uplink::medium::erasure::Erasure;
     use fedsa::uplink::medium::over_the_air::{self, Gain};

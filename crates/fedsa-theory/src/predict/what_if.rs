@@ -6,7 +6,7 @@ use super::{Forecast, unknown};
 use crate::link::LinkLaw;
 use fedsa::error::Result;
 use fedsa::methods::{Drift, Lost, Shape};
-use fedsa::problem::noise::NoiseLaw;
+use fedsa::problem::law::NoiseLaw;
 use fedsa::problem::systems::Systems;
 use fedsa::sampling::{Law, Sampling};
 use fedsa::schedule::StepSize;

@@ -255,7 +255,7 @@ mod tests {
     use fedsa::problem::{NoFiles, ProblemSettings as _};
     use fedsa::sampling::{Law, Sampling};
     use fedsa::uplink::codec::{CodecSettings as _, Quantised, Rounding};
-    use fedsa::uplink::medium::MediumSettings as _;
+    use fedsa::uplink::install::MediumSettings as _;
     use fedsa::uplink::medium::erasure::Erasure;
 
     fn field(seed: u64, agents: usize, features: usize, kind: Law) -> Arc<dyn Field> {

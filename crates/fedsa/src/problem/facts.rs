@@ -3,14 +3,29 @@
 use faer::Mat;
 
 use super::arrays::Arrays;
-use super::law::FiniteLaw;
+use super::law::{FiniteLaw, NoiseLaw};
 use super::linear_operators::LinearOperators;
-use super::noise::NoiseLaw;
 use super::objective::Objective;
 use super::root::Root;
 use super::systems::{Moments, Systems};
-use super::td::TdFacts;
+use serde::{Deserialize, Serialize};
+
 use crate::linalg;
+
+/// Numbers of TD(0) learning of finite Markov reward processes, over all agents.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct TdFacts {
+    /// The largest discount factor gamma.
+    pub gamma: f64,
+    /// nu: the smallest eigenvalue of an agent's feature covariance `Phi_c^T D_c Phi_c`.
+    pub nu: f64,
+    /// The smallest reward.
+    pub least_reward: f64,
+    /// The largest reward.
+    pub largest_reward: f64,
+    /// The largest norm of a state's features.
+    pub feature_norm: f64,
+}
 
 /// Optional knowledge of a problem. A fact that is not overridden is unknown, or is derived from other facts:
 /// second moments from the finite law of a sample, Jacobians from linear systems or from the objective,

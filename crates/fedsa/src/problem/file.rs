@@ -18,10 +18,12 @@ use faer::Mat;
 use serde::{Deserialize, Serialize};
 
 use super::arrays::{Array, Arrays, shape_text};
+use super::law::ROW_SUM_TOLERANCE;
 use super::linear::Linear;
 use super::memory::{self, MemoryEstimate, Moves, TableSizes, check_transitions, reward_process};
-use super::mrp::{FederatedTd, Mrp, ROW_SUM_TOLERANCE, Scope, Successor};
+use super::mrp::{FederatedTd, Mrp, Successor};
 use super::noise::{self, Noise, Noisy};
+use super::scope::Scope;
 use super::systems::{System, Systems};
 use super::td::{Features, Td};
 use super::{Field, Files, Problem, ProblemSettings, equal_weights, field};
@@ -96,12 +98,12 @@ fn sizes(arrays: &Arrays, noise: Option<&Noise>, sampling: Sampling, threads: us
                 solved: true,
             };
             let text = format!("{}, {states} states, {most} transitions each, d = {d}", memory::agents(agents as usize));
-            MemoryEstimate::new(memory::with_noise(tables.memory(sampling, threads), noise, agents as usize, d as usize), text)
+            MemoryEstimate::new(noise::with_noise(tables.memory(sampling, threads), noise, agents as usize, d as usize), text)
         }
         (None, _, Some(&[agents, d, _])) => {
             let sizes = memory::linear(agents, d, true, source, threads);
             MemoryEstimate::new(
-                memory::with_noise(sizes, noise, agents as usize, d as usize),
+                noise::with_noise(sizes, noise, agents as usize, d as usize),
                 format!("{}, d = {d}", memory::agents(agents as usize)),
             )
         }

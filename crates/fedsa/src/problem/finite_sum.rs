@@ -25,8 +25,8 @@ use super::facts::Facts;
 use super::index_chain::{self, IndexChain};
 use super::law::FiniteLaw;
 use super::memory::{self, MemoryEstimate};
-use super::mrp::Scope;
 use super::noise::{self, Noise};
+use super::scope::Scope;
 use super::spectra::{self, Spectrum};
 use super::systems::{Moments, System, Systems};
 use super::{Field, Files, Problem, ProblemSettings, equal_weights};
@@ -161,7 +161,7 @@ impl ProblemSettings for FiniteSum {
         // On every thread a matrix is drawn, and its eigenvalues take two more.
         let making = 5.0 * at_work * memory::matrix(d, d);
         let (peak, kept) = memory::linear(agents, d, false, making, threads);
-        let sizes = memory::with_noise((peak + added, kept + added), self.noise.as_ref(), self.agents, self.dim);
+        let sizes = noise::with_noise((peak + added, kept + added), self.noise.as_ref(), self.agents, self.dim);
         Ok(MemoryEstimate::new(sizes, format!("{} of {} terms, d = {}", memory::agents(self.agents), self.terms, self.dim)))
     }
 }
@@ -344,7 +344,7 @@ impl Problem for Sums {
     fn facts(&self) -> &dyn Facts {
         self
     }
-    fn leg(&self, lanes: &mut Lanes, etas: &[f64], isa: Isa) {
+    fn leg(&self, lanes: &mut Lanes, etas: &[f64], isa: Isa) -> bool {
         /// Steps whose samples are drawn ahead: more of them find more terms in the cache.
         const AHEAD: usize = 256;
         let terms: [&Symmetric; LANES] = std::array::from_fn(|l| &self.terms[lanes.agents[l.min(lanes.len - 1)]]);
@@ -359,10 +359,12 @@ impl Problem for Sums {
             }
             symmetric::leg(lanes, &terms[..lanes.len], picks, etas, isa);
         }
+        true
     }
-    fn mean_leg(&self, lanes: &mut Lanes, etas: &[f64], isa: Isa) {
+    fn mean_leg(&self, lanes: &mut Lanes, etas: &[f64], isa: Isa) -> bool {
         let means: [&Symmetric; LANES] = std::array::from_fn(|l| &self.means[lanes.agents[l.min(lanes.len - 1)]]);
         symmetric::leg(lanes, &means[..lanes.len], &vec![[0; LANES]; etas.len()], etas, isa);
+        true
     }
 }
 

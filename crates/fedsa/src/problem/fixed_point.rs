@@ -202,7 +202,7 @@ impl ProblemSettings for FixedPoint {
         let kept = 8.0 * n * (d * d + d + k * (d + 1.0) + 1.0);
         let making = memory::jacobians(n, d, threads);
         let text = format!("{}, d = {}, {} outcomes", memory::agents(self.agents), self.dim, self.outcomes);
-        let sizes = memory::with_noise((kept + making, kept), self.noise.as_ref(), self.agents, self.dim);
+        let sizes = noise::with_noise((kept + making, kept), self.noise.as_ref(), self.agents, self.dim);
         Ok(MemoryEstimate::new(sizes, text))
     }
 }

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::memory::{self, MemoryEstimate, Moves, TableSizes, reward_process};
-use super::mrp::{FeatureLaw, FederatedTd, Mrp, Successor};
-use super::noise::Noise;
+use super::mrp::{FederatedTd, Mrp, Successor};
+use super::noise::{self, Noise};
+use super::random_mrp::FeatureLaw;
 use super::{Field, Files, ProblemSettings, check_counts, equal_weights};
 use crate::error::{BadInput, Result, require};
 use crate::kernel::Isa;
@@ -326,7 +327,7 @@ impl ProblemSettings for Garnet {
             solved: true,
         };
         let text = format!("{} ({kinds} distinct), {} states, d = {}", memory::agents(self.agents), self.states, self.features);
-        let sizes = memory::with_noise(sizes.memory(sampling, threads), self.noise.as_ref(), self.agents, self.features);
+        let sizes = noise::with_noise(sizes.memory(sampling, threads), self.noise.as_ref(), self.agents, self.features);
         Ok(MemoryEstimate::new(sizes, text))
     }
 }

@@ -4,7 +4,7 @@ use faer::Mat;
 use serde::{Deserialize, Serialize};
 
 use super::law::Chain;
-use super::mrp::ROW_SUM_TOLERANCE;
+use super::law::ROW_SUM_TOLERANCE;
 use crate::error::{BadInput, Result, require};
 use crate::linalg;
 use crate::random::Stream;

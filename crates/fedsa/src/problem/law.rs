@@ -6,6 +6,9 @@ use super::systems::Moments;
 use crate::error::{BadInput, Result, require};
 use crate::linalg;
 
+/// Rows of a transition matrix must sum to 1 within this.
+pub const ROW_SUM_TOLERANCE: f64 = 1e-8;
+
 /// Writes `g(theta, z)`, d numbers; the arguments are z, theta (d numbers) and the output.
 type Operator<'a> = Box<dyn Fn(usize, &[f64], &mut [f64]) + Send + Sync + 'a>;
 /// Writes `A(z)`, d x d in row-major order, and `b(z)`, d numbers; the arguments are z and the two outputs.
@@ -314,4 +317,17 @@ fn first_power(p: &Mat<f64>, holds: impl Fn(&Mat<f64>) -> bool) -> Option<u64> {
         }
     }
     Some(below + 1)
+}
+
+/// The law of the noise x of one agent: `x <- M x + w`, `w ~ N(0, std^2 I)`, independent per agent.
+#[derive(Debug, Clone)]
+pub struct NoiseLaw {
+    /// M, d x d, Schur-stable; zero for white noise.
+    pub memory: Mat<f64>,
+    /// The standard deviation of each component of w.
+    pub std: f64,
+    /// `E x x^T` in the stationary law, `Sigma = M Sigma M^T + std^2 I`, d x d.
+    pub covariance: Mat<f64>,
+    /// `E x_0 x_0^T` of the noise before the first sample, whose mean is 0, d x d.
+    pub start: Mat<f64>,
 }

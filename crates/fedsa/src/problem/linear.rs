@@ -60,12 +60,13 @@ impl Problem for Linear {
     fn facts(&self) -> &dyn Facts {
         self
     }
-    fn leg(&self, lanes: &mut Lanes, etas: &[f64], isa: Isa) {
-        self.mean_leg(lanes, etas, isa);
+    fn leg(&self, lanes: &mut Lanes, etas: &[f64], isa: Isa) -> bool {
+        self.mean_leg(lanes, etas, isa)
     }
-    fn mean_leg(&self, lanes: &mut Lanes, etas: &[f64], isa: Isa) {
+    fn mean_leg(&self, lanes: &mut Lanes, etas: &[f64], isa: Isa) -> bool {
         let systems: [&Dense; LANES] = std::array::from_fn(|l| self.dense(lanes.agents[l.min(lanes.len - 1)]));
         dense::leg(lanes, &systems[..lanes.len], etas, isa);
+        true
     }
 }
 
@@ -249,7 +250,7 @@ impl ProblemSettings for LinearSystems {
         }
         let (n, d) = if self.a.is_empty() { (self.agents, self.dim) } else { (self.a.len(), self.b.first().map_or(0, Vec::len)) };
         let sizes = memory::linear(n as f64, d as f64, true, 0.0, threads);
-        Ok(MemoryEstimate::new(memory::with_noise(sizes, self.noise.as_ref(), n, d), format!("{}, d = {d}", memory::agents(n))))
+        Ok(MemoryEstimate::new(noise::with_noise(sizes, self.noise.as_ref(), n, d), format!("{}, d = {d}", memory::agents(n))))
     }
 }
 

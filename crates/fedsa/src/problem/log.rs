@@ -1,7 +1,8 @@
 //! One agent's logged transitions `(s, r, s', done)`.
 
-use super::source::Episodes;
-use super::survey::EffectiveSize;
+use std::collections::HashSet;
+use std::ops::Range;
+
 use crate::error::{BadInput, Result, quoted};
 
 /// One agent's transitions, in the order in which they happened.
@@ -156,6 +157,88 @@ impl Log {
         for (all, more) in self.ratio.iter_mut().zip(&more.ratio) {
             all.extend_from_slice(more);
         }
+    }
+}
+
+/// The effective sample size under importance ratios, `(sum rho)^2 / sum rho^2`.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct EffectiveSize {
+    /// A power of two of at least the largest ratio, by which sums are divided so that squares neither overflow nor vanish. That
+    /// changes no digits, whatever the batches are.
+    most: f64,
+    sum: f64,
+    squares: f64,
+}
+
+impl EffectiveSize {
+    /// Takes further ratios.
+    pub fn see(&mut self, ratios: &[f64]) {
+        let most = ratios.iter().fold(0.0f64, |most, rho| most.max(*rho));
+        if most == 0.0 {
+            return;
+        }
+        let most = most.log2().ceil().clamp(-1022.0, 1023.0).exp2().max(self.most);
+        let scale = self.most / most;
+        (self.most, self.sum, self.squares) = (most, self.sum * scale, self.squares * scale * scale);
+        for x in ratios.iter().map(|rho| rho / most) {
+            self.sum += x;
+            self.squares += x * x;
+        }
+    }
+
+    /// The size, from 0 to the number of ratios.
+    pub fn value(&self) -> f64 {
+        if self.most > 0.0 { self.sum * self.sum / self.squares } else { 0.0 }
+    }
+}
+
+/// Refuses an episode that goes on after another one, over several batches.
+#[derive(Debug, Default)]
+pub(super) struct Episodes {
+    /// The last episode.
+    last: Option<i64>,
+    /// All episodes so far, once one was smaller than that before it: in most logs the numbers grow, and none can return.
+    seen: Option<HashSet<i64>>,
+    /// The episodes so far, while they grow, as ranges of numbers that follow each other.
+    ranges: Vec<Range<i64>>,
+}
+
+impl Episodes {
+    /// Takes the episodes of further rows, the first of which is row `first`.
+    pub(super) fn see(&mut self, name: &str, numbers: &[i64], first: usize) -> Result<()> {
+        for (i, &number) in numbers.iter().enumerate().filter(|(i, number)| *i == 0 || numbers[i - 1] != **number) {
+            let Some(last) = self.last.replace(number) else {
+                self.ranges.push(number..number.saturating_add(1));
+                continue;
+            };
+            // The first of a batch may continue the last of the batch before.
+            if number == last {
+                continue;
+            }
+            let is_new = match &mut self.seen {
+                None if number > last => {
+                    match self.ranges.last_mut() {
+                        Some(range) if range.end == number => range.end = number.saturating_add(1),
+                        _ => self.ranges.push(number..number.saturating_add(1)),
+                    }
+                    true
+                }
+                None => {
+                    let seen = self.seen.insert(self.ranges.drain(..).flatten().collect());
+                    seen.insert(number)
+                }
+                Some(seen) => seen.insert(number),
+            };
+            if !is_new {
+                let what = format!("row {}, `episode`: episode {number} goes on after episode {last}", first + i);
+                return Err(BadInput::data(
+                    quoted(name),
+                    what,
+                    "the transitions of an episode one after the other, and another number for each",
+                ));
+            }
+        }
+        Ok(())
     }
 }
 

@@ -218,8 +218,8 @@ impl Problem for LogMeans {
     fn facts(&self) -> &dyn Facts {
         self
     }
-    fn mean_leg(&self, lanes: &mut Lanes, etas: &[f64], isa: Isa) {
-        self.linear.mean_leg(lanes, etas, isa);
+    fn mean_leg(&self, lanes: &mut Lanes, etas: &[f64], isa: Isa) -> bool {
+        self.linear.mean_leg(lanes, etas, isa)
     }
 }
 

@@ -276,7 +276,7 @@ impl ProblemSettings for Logs {
         let source = total * (16.0 * k + 17.0) + ratios;
         // Held-out episodes are kept while the problem is built, and their copies while they are gathered.
         let held = logs.held.iter().map(|log| (16.0 * k + 33.0) * log.len() as f64).sum::<f64>();
-        let noisy = |sizes| memory::with_noise(sizes, self.noise.as_ref(), logs.facts.len(), map.len());
+        let noisy = |sizes| noise::with_noise(sizes, self.noise.as_ref(), logs.facts.len(), map.len());
         let with_held = |sizes| {
             let (peak, kept) = noisy(sizes);
             (peak + 2.0 * held, kept)

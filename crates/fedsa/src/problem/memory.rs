@@ -5,7 +5,6 @@
 //! `peak` includes the temporary memory of building it. Measured peaks above 100 MB are
 //! within a factor of 1.5.
 
-use super::noise::Noise;
 use crate::error::{BadInput, Result};
 use crate::kernel::chunks;
 use crate::sampling::{Law, Sampling};
@@ -165,12 +164,6 @@ pub(super) fn linear(agents: f64, d: f64, is_dense: bool, source: f64, threads: 
     (kept + source + solutions(d, agents, threads as f64), kept)
 }
 
-/// A peak and what is kept, with that of additive noise where there is some, on a problem of so many agents and dimensions.
-pub(super) fn with_noise((peak, kept): (f64, f64), noise: Option<&Noise>, agents: usize, d: usize) -> (f64, f64) {
-    let (making, noise) = noise.map_or((0.0, 0.0), |noise| noise.memory_of(agents as f64, d as f64));
-    (peak + making, kept + noise)
-}
-
 /// What Newton's method takes for a while on operators without linear systems: Jacobians in at most 64 groups of agents, one on
 /// every thread, and the solution.
 pub(super) fn jacobians(agents: f64, d: f64, threads: usize) -> f64 {
@@ -251,7 +244,7 @@ mod tests {
     use super::*;
     use crate::problem::garnet::Garnet;
     use crate::problem::linear::LinearSystems;
-    use crate::problem::mrp::RandomMrp;
+    use crate::problem::random_mrp::RandomMrp;
     use crate::problem::switching::Switching;
     use crate::problem::{NoFiles, ProblemSettings};
 

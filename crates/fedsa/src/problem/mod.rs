@@ -15,25 +15,30 @@ pub mod fixed_point;
 pub mod garnet;
 pub mod holdout;
 mod index_chain;
+mod kinds;
 pub mod law;
 mod lazy_index;
 pub mod linear;
 pub mod linear_operators;
 pub mod log;
+mod log_facts;
 mod log_means;
 pub mod logs;
 pub mod memory;
 pub mod mrp;
+pub mod newton;
 pub mod noise;
 pub mod objective;
 pub mod preparation;
 pub mod q_learning;
 pub mod quadratic;
 pub mod random_logistic;
-mod random_mrp;
+pub mod random_mrp;
 pub mod regression;
 pub mod ridge;
 pub mod root;
+mod sampled;
+pub mod scope;
 pub mod source;
 mod sparse;
 mod spectra;
@@ -44,29 +49,30 @@ pub mod td;
 pub mod traces;
 pub mod uncertainty;
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
 use faer::Mat;
 
 use crate::error::{BadInput, Result, require};
-use crate::kernel::{Isa, LANES, Lanes, generic};
+use crate::kernel::{Isa, LANES, Lanes};
 use crate::linalg;
 use crate::parallel;
 use crate::random::Stream;
-use crate::registry::{Kind, kind};
 use crate::sampling::{Law, Sampling};
 use crate::sums;
 use arrays::Arrays;
 use dataset::{Dataset, Wanted};
 use facts::Unknown;
 use memory::MemoryEstimate;
-use root::{Root, Source};
+use root::Root;
 use source::{Inputs, LogSource};
 use systems::{Moments, Systems};
 
 pub use facts::Facts;
+pub use kinds::KINDS;
 pub use linear_operators::LinearOperators;
 pub use objective::Objective;
+pub use sampled::{Sampled, field};
 
 /// N agents' operators `gbar_c`, seen through samples `g_c(theta, z)`.
 ///
@@ -103,13 +109,14 @@ pub trait Problem: Sized + Send + Sync + 'static {
     fn facts(&self) -> &dyn Facts {
         &Unknown
     }
-    /// The H local steps with one sample per step; replace it where speed matters.
-    fn leg(&self, lanes: &mut Lanes, etas: &[f64], isa: Isa) {
-        generic::leg(self, lanes, etas, 1, isa);
+    /// The H local steps with one sample per step, and true; where speed matters. False leaves them to
+    /// [`generic::leg`](crate::kernel::generic::leg).
+    fn leg(&self, _lanes: &mut Lanes, _etas: &[f64], _isa: Isa) -> bool {
+        false
     }
-    /// The H local steps on the mean operators; replace it where speed matters.
-    fn mean_leg(&self, lanes: &mut Lanes, etas: &[f64], isa: Isa) {
-        generic::leg(self, lanes, etas, 0, isa);
+    /// The H local steps on the mean operators, as [`Problem::leg`].
+    fn mean_leg(&self, _lanes: &mut Lanes, _etas: &[f64], _isa: Isa) -> bool {
+        false
     }
 }
 
@@ -200,146 +207,6 @@ impl dyn Field + '_ {
     }
 }
 
-/// The root of a field, by one linear solve or by Newton's method from 0 ([`root::newton`]) and, where that fails, from
-/// [`Facts::near_root`].
-///
-/// # Errors
-/// Why it is not known.
-fn solved(field: &dyn Field) -> std::result::Result<Root, String> {
-    let (facts, d) = (field.facts(), field.dim());
-    if let Some(root) = facts.own_root() {
-        return root;
-    }
-    match facts.systems() {
-        Some(systems) if facts.takes_least_norm() => Ok(systems.least_root()),
-        Some(systems) => match systems.root() {
-            Ok(theta) => Ok(Root { theta, source: Source::Linear }),
-            Err(e) => Err(e.to_string()),
-        },
-        None if facts.linear_operators().is_some() => {
-            Err(format!("the root of {d} sparse equations is not computed: the residual says how near a point is to it"))
-        }
-        None => root::newton(field, &vec![0.0; d]).or_else(|why| match facts.near_root() {
-            Some(start) => root::newton(field, &start).map_err(|_| why),
-            None => Err(why),
-        }),
-    }
-}
-
-/// A problem and a sampling make a field.
-#[derive(Debug)]
-pub struct Sampled<P> {
-    problem: Arc<P>,
-    sampling: Sampling,
-    isa: Isa,
-    /// Whether the problem's own kernels are passed over.
-    generic: bool,
-    has_mean: bool,
-    /// `theta*`, or why it is not known; empty until somebody asks.
-    root: OnceLock<std::result::Result<Root, String>>,
-    /// The second moments of each kind that were asked for; empty where they would take more than [`KEPT_MOMENTS`].
-    moments: Vec<OnceLock<Option<Arc<Moments>>>>,
-}
-
-/// The most bytes of second moments that are kept.
-const KEPT_MOMENTS: usize = 1 << 28;
-
-impl<P: Problem> Sampled<P> {
-    /// Joins a problem (built for `sampling`) with its sampling.
-    ///
-    /// # Errors
-    /// When the batch is 0, or mean operators are asked for that are not known.
-    pub fn new(problem: P, sampling: Sampling, isa: Isa) -> Result<Self> {
-        sampling.check().map_err(|e| e.inside("sampling"))?;
-        let d = problem.dim();
-        let has_mean = problem.mean(0, &vec![0.0; d], &mut vec![0.0; d]);
-        if sampling.kind == Law::Mean && !has_mean {
-            let what = "mean, and the operators of this problem can only be sampled: their means are not known";
-            return Err(BadInput::new("sampling.kind", what, "iid or markov"));
-        }
-        let kinds = problem.facts().systems().map_or(0, |systems| systems.kinds.len());
-        let is_kept = kinds.saturating_mul(8 * (d * d + d).saturating_pow(2)) <= KEPT_MOMENTS;
-        let moments = (0..if is_kept { kinds } else { 0 }).map(|_| OnceLock::new()).collect();
-        Ok(Self { problem: Arc::new(problem), sampling, isa, generic: false, has_mean, root: OnceLock::new(), moments })
-    }
-
-    /// The problem.
-    pub fn problem(&self) -> &P {
-        &self.problem
-    }
-
-    fn batch(&self) -> usize {
-        self.sampling.samples_per_step()
-    }
-}
-
-impl<P: Problem> Field for Sampled<P> {
-    fn dim(&self) -> usize {
-        self.problem.dim()
-    }
-    fn weights(&self) -> &[f64] {
-        self.problem.weights()
-    }
-    fn chain_len(&self) -> usize {
-        self.problem.chain_len()
-    }
-    fn sampling(&self) -> Sampling {
-        self.sampling
-    }
-    fn start_chain(&self, c: usize, stream: &mut Stream, chain: &mut [u64]) {
-        self.problem.start_chain(c, stream, chain);
-    }
-    fn is_state(&self, c: usize, chain: &[u64]) -> bool {
-        self.problem.is_state(c, chain)
-    }
-    fn leg(&self, lanes: &mut Lanes, etas: &[f64]) {
-        match self.batch() {
-            k if self.generic => generic::leg(&*self.problem, lanes, etas, k, Isa::Portable),
-            0 => self.problem.mean_leg(lanes, etas, self.isa),
-            1 => self.problem.leg(lanes, etas, self.isa),
-            k => generic::leg(&*self.problem, lanes, etas, k, self.isa),
-        }
-    }
-    fn observe(&self, lanes: &mut Lanes, advance: bool) {
-        let isa = if self.generic { Isa::Portable } else { self.isa };
-        generic::observe(&*self.problem, lanes, advance, self.batch(), isa);
-    }
-    fn pass_over(&self, lanes: &mut Lanes, samples: usize) {
-        let mut z = P::Obs::default();
-        for l in 0..lanes.len {
-            let chain = &mut lanes.chains[l * lanes.chain_len..][..lanes.chain_len];
-            let mut stream = lanes.streams.get(l);
-            (0..samples).for_each(|_| self.problem.sample(lanes.agents[l], chain, &mut stream, &mut z));
-            lanes.streams.set(l, stream);
-        }
-    }
-    fn mean(&self, c: usize, theta: &[f64], out: &mut [f64]) -> bool {
-        self.problem.mean(c, theta, out)
-    }
-    fn has_mean(&self) -> bool {
-        self.has_mean
-    }
-    fn facts(&self) -> &dyn Facts {
-        self.problem.facts()
-    }
-    fn second_moments(&self, kind: usize) -> Option<Arc<Moments>> {
-        let new = || self.facts().moments(kind).map(Arc::new);
-        self.moments.get(kind).map_or_else(new, |kept| kept.get_or_init(new).clone())
-    }
-    fn solution(&self) -> std::result::Result<&Root, &str> {
-        self.root.get_or_init(|| solved(self)).as_ref().map_err(String::as_str)
-    }
-    fn set_root(&self, theta: Vec<f64>) {
-        // Whoever asked before has another one, and goes on with it.
-        let _ = self.root.set(Ok(Root { theta, source: Source::Given }));
-    }
-    fn generic(&self) -> Arc<dyn Field> {
-        let Self { problem, sampling, isa, has_mean, root, moments, .. } = self;
-        let (problem, root, moments) = (Arc::clone(problem), root.clone(), moments.clone());
-        Arc::new(Self { problem, sampling: *sampling, isa: *isa, generic: true, has_mean: *has_mean, root, moments })
-    }
-}
-
 /// Where problems find the files that their settings name; the library itself reads none.
 pub trait Files {
     /// The arrays of an `.npz` file.
@@ -404,38 +271,6 @@ pub trait ProblemSettings: erased_serde::Serialize + Send + Sync {
 }
 
 erased_serde::serialize_trait_object!(ProblemSettings);
-
-/// The kinds of problems, by the name that `kind` gives.
-pub const KINDS: &[Kind<dyn ProblemSettings>] = &[
-    kind!("garnet", "Garnet MDPs, four presets of heterogeneity", garnet::Garnet),
-    kind!("mrp", "dense random Markov reward processes", mrp::RandomMrp),
-    kind!("file", "an MRP, an MDP with a policy, or linear systems, as arrays in an .npz", file::ArrayFile),
-    kind!("logs", "logged transitions, one file an agent", logs::Logs),
-    kind!("switching", "linear operators that switch along a chain", switching::Switching),
-    kind!("linear", "linear systems A_c, b_c", linear::LinearSystems),
-    kind!("quadratic", "quadratic losses, definite or indefinite per agent", quadratic::Quadratic),
-    kind!("finite-sum", "finite sums of quadratic losses, terms drawn along a chain", finite_sum::FiniteSum),
-    kind!("random-logistic", "gradients of logistic losses on generated data", random_logistic::RandomLogistic),
-    kind!("logistic", "logistic regression on data sets", regression::Logistic),
-    kind!("least-squares", "linear regression on data sets", regression::LeastSquares),
-    kind!("fixed-point", "maps whose mean is a contraction, and single ones need not be", fixed_point::FixedPoint),
-    kind!("q-learning", "Q-learning with linear features on Garnet MDPs", q_learning::QLearning),
-];
-
-/// Joins a linear problem with its sampling; refuses singular agents unless `allow_singular_agents`.
-///
-/// # Errors
-/// When the mean system, or one agent's, is singular; names the agent.
-pub fn field<P: Problem>(problem: P, sampling: Sampling, isa: Isa, allow_singular_agents: bool) -> Result<Arc<dyn Field>> {
-    if let (Some(systems), false) = (problem.facts().systems(), allow_singular_agents) {
-        no_singular_agent(systems)?;
-    }
-    Ok(Arc::new(Sampled::new(problem, sampling, isa)?))
-}
-
-fn no_singular_agent(systems: &Systems) -> Result<()> {
-    parallel::try_map(systems.kinds.len(), |k| systems.local_root(k).map(|_| ())).map(|_| ())
-}
 
 /// Ranges that every generated problem shares.
 pub(crate) fn check_counts(agents: usize, features: usize, states: usize) -> Result<()> {

@@ -14,11 +14,6 @@ use crate::kernel::td::Transition;
 use crate::parallel;
 use crate::sampling::Sampling;
 
-pub use super::random_mrp::{Discount, FeatureLaw, KernelLaw, RandomMrp, Scope};
-
-/// Rows of a transition matrix must sum to 1 within this.
-pub const ROW_SUM_TOLERANCE: f64 = 1e-8;
-
 /// One way a step can go: to `next` with probability `p`, for `reward`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Successor {
@@ -155,15 +150,6 @@ fn reachable<A: Iterator<Item = usize>>(n: usize, from: usize, arrows: impl Fn(u
         }
     }
     seen
-}
-
-/// The indices of transitions grouped by the state they leave.
-pub(super) fn by_state(transitions: &[Transition], states: usize) -> Vec<Vec<u32>> {
-    let mut out = vec![Vec::new(); states];
-    for (z, t) in transitions.iter().enumerate() {
-        out[t.phi as usize].push(z as u32);
-    }
-    out
 }
 
 /// A federation of Markov reward processes, described so that each kind is made when asked for.

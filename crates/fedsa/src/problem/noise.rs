@@ -20,9 +20,9 @@ use serde::{Deserialize, Serialize};
 
 use super::arrays::{Array, Arrays};
 use super::facts::Facts;
-use super::law::FiniteLaw;
+use super::law::{FiniteLaw, NoiseLaw};
 use super::memory;
-use super::mrp::Scope;
+use super::scope::Scope;
 use super::systems::Moments;
 use super::{Field, Problem};
 use crate::error::{BadInput, Result, require};
@@ -139,17 +139,10 @@ impl Noise {
     }
 }
 
-/// The law of the noise x of one agent: `x <- M x + w`, `w ~ N(0, std^2 I)`, independent per agent.
-#[derive(Debug, Clone)]
-pub struct NoiseLaw {
-    /// M, d x d, Schur-stable; zero for white noise.
-    pub memory: Mat<f64>,
-    /// The standard deviation of each component of w.
-    pub std: f64,
-    /// `E x x^T` in the stationary law, `Sigma = M Sigma M^T + std^2 I`, d x d.
-    pub covariance: Mat<f64>,
-    /// `E x_0 x_0^T` of the noise before the first sample, whose mean is 0, d x d.
-    pub start: Mat<f64>,
+/// A peak and what is kept, with that of additive noise where there is some, on a problem of so many agents and dimensions.
+pub(super) fn with_noise((peak, kept): (f64, f64), noise: Option<&Noise>, agents: usize, d: usize) -> (f64, f64) {
+    let (making, noise) = noise.map_or((0.0, 0.0), |noise| noise.memory_of(agents as f64, d as f64));
+    (peak + making, kept + noise)
 }
 
 /// What is computed of one agent's noise.
@@ -375,8 +368,8 @@ impl<P: Problem> Problem for Noisy<P> {
     fn facts(&self) -> &dyn Facts {
         self
     }
-    fn mean_leg(&self, lanes: &mut Lanes, etas: &[f64], isa: Isa) {
-        self.problem.mean_leg(lanes, etas, isa);
+    fn mean_leg(&self, lanes: &mut Lanes, etas: &[f64], isa: Isa) -> bool {
+        self.problem.mean_leg(lanes, etas, isa)
     }
 }
 

@@ -33,8 +33,9 @@ use super::facts::{Facts, Monotone, least_eigenvalue};
 use super::garnet::{Garnet, Heterogeneity, Policy};
 use super::law::{Chain, FiniteLaw};
 use super::memory::{self, MemoryEstimate, Moves, TableSizes, reward_process};
-use super::mrp::{FeatureLaw, Mrp};
+use super::mrp::Mrp;
 use super::noise::{self, Noise};
+use super::random_mrp::FeatureLaw;
 use super::td::Features;
 use super::{Field, Files, Problem, ProblemSettings, equal_weights};
 use crate::error::{BadInput, Result, require};
@@ -250,7 +251,7 @@ impl ProblemSettings for QLearning {
         let parts = memory::vectors(pairs + 1.0, d) + 2.0 * memory::matrix(d, d);
         let root = memory::jacobians(self.agents as f64, d, threads);
         let text = format!("{} ({kinds} distinct), {} states, {} actions, d = {d}", memory::agents(self.agents), self.states, self.actions);
-        let sizes = memory::with_noise((peak + parts + root, kept + parts), self.noise.as_ref(), self.agents, self.dim());
+        let sizes = noise::with_noise((peak + parts + root, kept + parts), self.noise.as_ref(), self.agents, self.dim());
         Ok(MemoryEstimate::new(sizes, text))
     }
 }

@@ -22,8 +22,8 @@ use serde::{Deserialize, Serialize};
 
 use super::linear::Linear;
 use super::memory::{self, MemoryEstimate};
-use super::mrp::Scope;
 use super::noise::{self, Noise};
+use super::scope::Scope;
 use super::spectra::{self, Spectrum};
 use super::systems::{System, Systems};
 use super::{Field, Files, ProblemSettings, equal_weights};
@@ -244,7 +244,7 @@ impl ProblemSettings for Quadratic {
         // Drawing a matrix takes another, and its eigenvalues two more, on every thread.
         let making = 3.0 * memory::matrix(d as f64, d as f64) * (threads as f64).min(n as f64);
         let (peak, kept) = memory::linear(n as f64, d as f64, true, making, threads);
-        let sizes = memory::with_noise((peak, kept), self.noise.as_ref(), n, d);
+        let sizes = noise::with_noise((peak, kept), self.noise.as_ref(), n, d);
         Ok(MemoryEstimate::new(sizes, format!("{}, d = {d}", memory::agents(n))))
     }
 }

@@ -136,7 +136,7 @@ impl ProblemSettings for RandomLogistic {
         let rows = 8.0 * n * (self.points as f64 * d + 1.0);
         let root = memory::optimum(d) + 32.0 * n * self.points as f64;
         let text = format!("{}, {} rows each, d = {}", memory::agents(self.agents), self.points, self.dim);
-        let sizes = memory::with_noise((rows + root, rows), self.noise.as_ref(), self.agents, self.dim);
+        let sizes = noise::with_noise((rows + root, rows), self.noise.as_ref(), self.agents, self.dim);
         Ok(MemoryEstimate::new(sizes, text))
     }
 }

@@ -19,7 +19,8 @@ use serde::{Deserialize, Serialize};
 use super::index_chain::is_gap;
 use super::memory::{self, MemoryEstimate, Moves, TableSizes, check_transitions, reward_process};
 use super::mrp::{FederatedTd, Mrp};
-use super::noise::Noise;
+use super::noise::{self, Noise};
+use super::scope::Scope;
 use super::td::Features;
 use super::{Field, Files, ProblemSettings, equal_weights};
 use crate::error::{BadInput, Result, require};
@@ -27,25 +28,6 @@ use crate::kernel::Isa;
 use crate::random::{ALL, Purpose, Stream, stream};
 use crate::sampling::Sampling;
 use crate::settings::choice;
-
-/// What is drawn once for all agents, or once for each.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(rename_all = "kebab-case")]
-pub enum Scope {
-    /// One for all agents.
-    #[default]
-    Shared,
-    /// One per agent.
-    PerAgent,
-}
-
-impl Scope {
-    /// The agent whose stream is drawn from.
-    pub fn of(self, c: usize) -> usize {
-        if self == Scope::Shared { ALL } else { c }
-    }
-}
 
 /// The law of random features.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -262,7 +244,7 @@ impl ProblemSettings for RandomMrp {
             self.states,
             self.features
         );
-        let sizes = memory::with_noise(sizes.memory(sampling, threads), self.noise.as_ref(), self.agents, self.features);
+        let sizes = noise::with_noise(sizes.memory(sampling, threads), self.noise.as_ref(), self.agents, self.features);
         Ok(MemoryEstimate::new(sizes, text))
     }
 }

@@ -61,8 +61,8 @@ impl<P: Problem> Problem for Ridge<P> {
     fn facts(&self) -> &dyn Facts {
         self
     }
-    fn mean_leg(&self, lanes: &mut Lanes, etas: &[f64], isa: Isa) {
-        self.means.mean_leg(lanes, etas, isa);
+    fn mean_leg(&self, lanes: &mut Lanes, etas: &[f64], isa: Isa) -> bool {
+        self.means.mean_leg(lanes, etas, isa)
     }
 }
 

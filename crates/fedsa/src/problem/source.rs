@@ -1,12 +1,10 @@
 //! Logs that are read in batches, as often as needed: what does not fit into memory need not be there.
 
-use std::collections::HashSet;
-use std::ops::Range;
 use std::sync::OnceLock;
 
-use super::log::Log;
-use super::survey::LogFacts;
-use crate::error::{BadInput, Result, quoted};
+use super::log::{Episodes, Log};
+use super::log_facts::LogFacts;
+use crate::error::{BadInput, Result};
 
 /// Which columns of a log are the state, the input of a feature map.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -127,56 +125,6 @@ pub fn whole(source: &dyn LogSource) -> Result<Log> {
         Ok(())
     })?;
     Ok(all.expect("an empty log is refused"))
-}
-
-/// Refuses an episode that goes on after another one, over several batches.
-#[derive(Debug, Default)]
-pub(super) struct Episodes {
-    /// The last episode.
-    last: Option<i64>,
-    /// All episodes so far, once one was smaller than that before it: in most logs the numbers grow, and none can return.
-    seen: Option<HashSet<i64>>,
-    /// The episodes so far, while they grow, as ranges of numbers that follow each other.
-    ranges: Vec<Range<i64>>,
-}
-
-impl Episodes {
-    /// Takes the episodes of further rows, the first of which is row `first`.
-    pub(super) fn see(&mut self, name: &str, numbers: &[i64], first: usize) -> Result<()> {
-        for (i, &number) in numbers.iter().enumerate().filter(|(i, number)| *i == 0 || numbers[i - 1] != **number) {
-            let Some(last) = self.last.replace(number) else {
-                self.ranges.push(number..number.saturating_add(1));
-                continue;
-            };
-            // The first of a batch may continue the last of the batch before.
-            if number == last {
-                continue;
-            }
-            let is_new = match &mut self.seen {
-                None if number > last => {
-                    match self.ranges.last_mut() {
-                        Some(range) if range.end == number => range.end = number.saturating_add(1),
-                        _ => self.ranges.push(number..number.saturating_add(1)),
-                    }
-                    true
-                }
-                None => {
-                    let seen = self.seen.insert(self.ranges.drain(..).flatten().collect());
-                    seen.insert(number)
-                }
-                Some(seen) => seen.insert(number),
-            };
-            if !is_new {
-                let what = format!("row {}, `episode`: episode {number} goes on after episode {last}", first + i);
-                return Err(BadInput::data(
-                    quoted(name),
-                    what,
-                    "the transitions of an episode one after the other, and another number for each",
-                ));
-            }
-        }
-        Ok(())
-    }
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use super::log_means::{TraceRule, overflow};
 use super::source::{LogSource, read_checked};
 use super::{Problem, memory};
 use crate::error::{BadInput, Result};
-use crate::kernel::{Isa, Lanes, generic};
+use crate::kernel::{Isa, Lanes};
 use crate::parallel;
 use crate::random::Stream;
 use crate::sampling::{ChainStart, Law, Sampling};
@@ -354,10 +354,10 @@ impl Problem for SparseTd {
     }
     /// Changes the active tiles only. Those that were not active for k steps make up for the drift of k steps at once when
     /// they become active, or at the end, which differs from k single steps by rounding.
-    fn leg(&self, lanes: &mut Lanes, etas: &[f64], isa: Isa) {
+    fn leg(&self, lanes: &mut Lanes, etas: &[f64], _: Isa) -> bool {
         if self.means.ridge > 0.0 {
             // A ridge moves every component in every step.
-            return generic::leg(self, lanes, etas, 1, isa);
+            return false;
         }
         // The sums of the step sizes before each step.
         let mut before = Vec::with_capacity(etas.len() + 1);
@@ -388,6 +388,7 @@ impl Problem for SparseTd {
             }
             lanes.set_stream(l, stream);
         }
+        true
     }
 }
 

@@ -2,80 +2,11 @@
 
 use super::features::{FeatureMap, FeatureSpec, Ranges, ranges_of};
 use super::holdout;
-use super::log::Log;
+use super::log::{EffectiveSize, Log};
+pub use super::log_facts::{LogFacts, StateSample};
 use super::source::{LogSource, read_checked};
 use crate::error::{BadInput, Result, quoted};
 use crate::parallel;
-
-/// What one pass over an agent's log tells.
-#[derive(Debug, Clone, PartialEq)]
-pub struct LogFacts {
-    /// The agent's name.
-    pub name: String,
-    /// The number of transitions.
-    pub transitions: usize,
-    /// The smallest and the largest value of each column, in states and next states; the next state of a terminal transition
-    /// is not counted.
-    pub seen: Vec<(f64, f64)>,
-    /// Whether a reward is not 0.
-    pub has_rewards: bool,
-    /// The effective sample size under the importance ratios, if they were logged.
-    pub effective_size: Option<f64>,
-    /// Some of the states, for pictures.
-    pub sample: StateSample,
-}
-
-/// Every so many states of a log.
-#[derive(Debug, Clone, PartialEq)]
-pub struct StateSample {
-    columns: usize,
-    states: Vec<f64>,
-    /// A power of two.
-    stride: usize,
-    count: usize,
-    /// The largest number of states, which is even.
-    most: usize,
-}
-
-impl StateSample {
-    /// No states yet.
-    pub fn new(columns: usize) -> Self {
-        const NUMBERS: usize = 1 << 14;
-        let most = (NUMBERS / columns.max(1)).clamp(1 << 6, 1 << 13) & !1;
-        Self { columns, states: Vec::new(), stride: 1, count: 0, most }
-    }
-
-    /// Takes the next state.
-    pub fn see(&mut self, state: &[f64]) {
-        if self.count.is_multiple_of(self.stride) {
-            if self.states.len() == self.most * self.columns {
-                self.thin();
-            }
-            self.states.extend(state);
-        }
-        self.count += 1;
-    }
-
-    /// Leaves out every other state.
-    fn thin(&mut self) {
-        self.stride *= 2;
-        self.states = self.states.chunks_exact(self.columns).step_by(2).flatten().copied().collect();
-    }
-
-    /// The states, and how many there are in the log for each of them, for several logs at once: an equal share of every log.
-    pub fn even(samples: &[&Self]) -> (Vec<f64>, usize) {
-        let stride = samples.iter().map(|sample| sample.stride).max().unwrap_or(1);
-        let mut all = Vec::new();
-        for sample in samples {
-            let mut sample = (*sample).clone();
-            while sample.stride < stride {
-                sample.thin();
-            }
-            all.extend(sample.states);
-        }
-        (all, stride)
-    }
-}
 
 impl LogFacts {
     fn of(source: &dyn LogSource) -> Result<Self> {
@@ -115,38 +46,6 @@ impl LogFacts {
         })?;
         facts.effective_size = size.map(|size| size.value());
         Ok(facts)
-    }
-}
-
-/// The effective sample size under importance ratios, `(sum rho)^2 / sum rho^2`.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct EffectiveSize {
-    /// A power of two of at least the largest ratio, by which sums are divided so that squares neither overflow nor vanish. That
-    /// changes no digits, whatever the batches are.
-    most: f64,
-    sum: f64,
-    squares: f64,
-}
-
-impl EffectiveSize {
-    /// Takes further ratios.
-    pub fn see(&mut self, ratios: &[f64]) {
-        let most = ratios.iter().fold(0.0f64, |most, rho| most.max(*rho));
-        if most == 0.0 {
-            return;
-        }
-        let most = most.log2().ceil().clamp(-1022.0, 1023.0).exp2().max(self.most);
-        let scale = self.most / most;
-        (self.most, self.sum, self.squares) = (most, self.sum * scale, self.squares * scale * scale);
-        for x in ratios.iter().map(|rho| rho / most) {
-            self.sum += x;
-            self.squares += x * x;
-        }
-    }
-
-    /// The size, from 0 to the number of ratios.
-    pub fn value(&self) -> f64 {
-        if self.most > 0.0 { self.sum * self.sum / self.squares } else { 0.0 }
     }
 }
 

@@ -83,7 +83,7 @@ impl ProblemSettings for Switching {
     fn memory(&self, _: &dyn Files, _: Sampling, threads: usize) -> Result<MemoryEstimate> {
         super::check_linear(self.agents, self.dim)?;
         let bytes = memory::linear(self.agents as f64, self.dim as f64, false, 0.0, threads);
-        let bytes = memory::with_noise(bytes, self.noise.as_ref(), self.agents, self.dim);
+        let bytes = noise::with_noise(bytes, self.noise.as_ref(), self.agents, self.dim);
         Ok(MemoryEstimate::new(bytes, format!("{}, d = {}", memory::agents(self.agents), self.dim)))
     }
 }

@@ -7,13 +7,12 @@
 use std::sync::Arc;
 
 use faer::Mat;
-use serde::{Deserialize, Serialize};
 
+use super::Problem;
 use super::arrays::{Array, Arrays};
-use super::facts::Facts;
+use super::facts::{Facts, TdFacts};
 use super::law::{self, FiniteLaw};
 use super::systems::{System, Systems};
-use super::{Problem, mrp};
 use crate::error::Result;
 use crate::kernel::dense::{self, Dense};
 use crate::kernel::td::{self, Column, Table, Tables, Transition};
@@ -99,21 +98,6 @@ pub enum Trajectory {
     },
     /// The transitions in their order, again from the first after the last.
     Replay,
-}
-
-/// Numbers of TD(0) learning of finite Markov reward processes, over all agents.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct TdFacts {
-    /// The largest discount factor gamma.
-    pub gamma: f64,
-    /// nu: the smallest eigenvalue of an agent's feature covariance `Phi_c^T D_c Phi_c`.
-    pub nu: f64,
-    /// The smallest reward.
-    pub least_reward: f64,
-    /// The largest reward.
-    pub largest_reward: f64,
-    /// The largest norm of a state's features.
-    pub feature_norm: f64,
 }
 
 /// Federated TD(0) over tables of transitions.
@@ -380,7 +364,7 @@ impl Transitions {
                 (1, all.iter().map(|z| (z + 1) % n).collect())
             }
             (Law::Markov, Trajectory::States { law, p }) => {
-                let outcomes = mrp::by_state(&self.transitions, law.len());
+                let outcomes = by_state(&self.transitions, law.len());
                 let bits = td::column_bits(outcomes.iter().map(Vec::len).max().unwrap_or(1));
                 for z in &outcomes {
                     let p: Vec<f64> = z.iter().map(|z| p[*z as usize]).collect();
@@ -453,15 +437,17 @@ impl Problem for Td {
     fn facts(&self) -> &dyn Facts {
         self
     }
-    fn leg(&self, lanes: &mut Lanes, etas: &[f64], isa: Isa) {
+    fn leg(&self, lanes: &mut Lanes, etas: &[f64], isa: Isa) -> bool {
         let last = lanes.len - 1;
         let kinds = std::array::from_fn(|l| self.kind_of(lanes.agents[l.min(last)]));
         td::leg(lanes, &self.tables, &kinds, etas, isa);
+        true
     }
-    fn mean_leg(&self, lanes: &mut Lanes, etas: &[f64], isa: Isa) {
+    fn mean_leg(&self, lanes: &mut Lanes, etas: &[f64], isa: Isa) -> bool {
         let last = lanes.len - 1;
         let systems: [&Dense; LANES] = std::array::from_fn(|l| &self.dense[self.kind_of(lanes.agents[l.min(last)])]);
         dense::leg(lanes, &systems[..lanes.len], etas, isa);
+        true
     }
 }
 
@@ -538,6 +524,15 @@ pub(super) fn draw_state(law: &[f64], stream: &mut Stream) -> u64 {
 /// `phi^T theta` for a feature row, in the kernels' order.
 pub fn value(features: &Features, row: u32, theta: &[f64]) -> f64 {
     dot(theta, &features.row(row)[..theta.len()])
+}
+
+/// The indices of transitions grouped by the state they leave.
+pub(super) fn by_state(transitions: &[Transition], states: usize) -> Vec<Vec<u32>> {
+    let mut out = vec![Vec::new(); states];
+    for (z, t) in transitions.iter().enumerate() {
+        out[t.phi as usize].push(z as u32);
+    }
+    out
 }
 
 #[cfg(test)]

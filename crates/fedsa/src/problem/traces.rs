@@ -170,8 +170,8 @@ impl Problem for Traces {
     fn facts(&self) -> &dyn Facts {
         self
     }
-    fn mean_leg(&self, lanes: &mut Lanes, etas: &[f64], isa: Isa) {
-        self.td.mean_leg(lanes, etas, isa);
+    fn mean_leg(&self, lanes: &mut Lanes, etas: &[f64], isa: Isa) -> bool {
+        self.td.mean_leg(lanes, etas, isa)
     }
 }
 

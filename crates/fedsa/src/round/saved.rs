@@ -143,7 +143,7 @@ mod tests {
     use crate::schedule::StepSize;
     use crate::server::Letter;
     use crate::uplink::Uplink;
-    use crate::uplink::medium::MediumSettings as _;
+    use crate::uplink::install::MediumSettings as _;
     use crate::uplink::medium::delay::{Before, Delay, Late, Pull};
 
     /// Whether a saved run of 5 rounds is restored after `change` has altered it. If so, it continues.

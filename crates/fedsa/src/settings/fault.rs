@@ -223,7 +223,7 @@ fn tree(found: Unexpected<'_>) -> Option<Value> {
 /// The types of serde's own code in a user's words; it uses these where a table is collected before it is read. Everything
 /// else says itself what it accepts.
 fn plain(expected: &str) -> String {
-    use super::reader::{BOOL, LIST, NAME, NUMBER, TABLE, TEXT, WHOLE, WHOLE_POSITIVE};
+    use super::words::{BOOL, LIST, NAME, NUMBER, TABLE, TEXT, WHOLE, WHOLE_POSITIVE};
     match expected {
         "usize" | "u64" | "u32" | "u16" | "u8" => WHOLE_POSITIVE.into(),
         "isize" | "i64" | "i32" => WHOLE.into(),

@@ -10,16 +10,8 @@ use serde::de::value::StrDeserializer;
 use serde::de::{DeserializeSeed, Deserializer, EnumAccess, IntoDeserializer, MapAccess, SeqAccess, VariantAccess, Visitor};
 use serde::forward_to_deserialize_any;
 
+use super::words::{BOOL, LIST, NAME, NUMBER, TABLE, TEXT, WHOLE, WHOLE_POSITIVE};
 use super::{ReadError, Value};
-
-pub(super) const WHOLE_POSITIVE: &str = "a whole number, at least 0";
-pub(super) const WHOLE: &str = "a whole number";
-pub(super) const NUMBER: &str = "a number";
-pub(super) const TEXT: &str = "a text in quotes";
-pub(super) const BOOL: &str = "true or false";
-pub(super) const LIST: &str = "a list in square brackets";
-pub(super) const TABLE: &str = "a table";
-pub(super) const NAME: &str = "a name in quotes";
 
 type Result<T> = std::result::Result<T, ReadError>;
 

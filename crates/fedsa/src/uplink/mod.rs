@@ -6,6 +6,7 @@
 
 pub(crate) mod agent_end;
 pub mod codec;
+pub mod install;
 pub mod medium;
 
 use std::sync::Arc;

@@ -19,12 +19,12 @@ use fedsa::problem::linear::LinearSystems;
 use fedsa::problem::log::Log;
 use fedsa::problem::logs::{Logs, Sources};
 use fedsa::problem::memory::MemoryEstimate;
-use fedsa::problem::mrp::Scope;
 use fedsa::problem::noise::Noise;
 use fedsa::problem::q_learning::QLearning;
 use fedsa::problem::quadratic::{Matrices, Quadratic};
 use fedsa::problem::random_logistic::RandomLogistic;
 use fedsa::problem::regression::{LeastSquares, Logistic};
+use fedsa::problem::scope::Scope;
 use fedsa::problem::source::{Inputs, LogSource, in_memory};
 use fedsa::problem::switching::Switching;
 use fedsa::problem::{Field, Files, NoFiles, ProblemSettings};
@@ -424,7 +424,7 @@ pub fn link(codec: &str, error_feedback: bool, media: &[&str]) -> fedsa::error::
     let mut link = Uplink { codec: codec_of(codec)?, error_feedback, ..Uplink::default() };
     for medium in media {
         let (kind, rest) = kind_of(medium);
-        let entry = fedsa::uplink::medium::KINDS.iter().find(|k| k.is_called(&kind)).expect("a known medium");
+        let entry = fedsa::uplink::install::KINDS.iter().find(|k| k.is_called(&kind)).expect("a known medium");
         let table: fedsa::settings::Value = serde_json::from_str(&rest).expect("JSON");
         let settings = (entry.read)(&table).expect("readable settings");
         settings.install(&mut link)?;

@@ -5,6 +5,7 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use fedsa::cancel::Cancel;
@@ -82,17 +83,17 @@ struct Setup {
     folder: PathBuf,
     /// Where checkpoints of those that go on from it would go.
     scratch: RunFolder,
-    longer: Plan,
-    same: Plan,
+    longer: Arc<Plan>,
+    same: Arc<Plan>,
     /// The files that are changed, and what they hold.
     files: Vec<(PathBuf, Vec<u8>)>,
 }
 
-fn plan(rounds: u64) -> Plan {
+fn plan(rounds: u64) -> Arc<Plan> {
     let mut document = Document::parse("small.toml", EXPERIMENT).expect("a valid file");
     fedsa_cli::commands::set(&mut document, &format!("run.rounds={rounds}")).expect("a valid key");
     let experiment = Experiment::read(document).expect("a valid experiment");
-    Plan::new(experiment, Path::new(""), Isa::best(), &HashMap::new()).expect("a valid experiment")
+    Arc::new(Plan::new(experiment, Path::new(""), Isa::best(), &HashMap::new()).expect("a valid experiment"))
 }
 
 fn runs(plan: &Plan, folder: &RunFolder, earlier: &Earlier) -> fedsa::error::Result<Executed> {
@@ -139,7 +140,7 @@ impl Setup {
     }
 
     /// Measures what came of it.
-    fn look_at(&self, plan: &Plan, results: &fedsa_experiment::Results) {
+    fn look_at(&self, plan: &Arc<Plan>, results: &fedsa_experiment::Results) {
         let predictor = Predictor::new(plan);
         let verdicts = checks::measure(plan, results, &predictor, &[None]);
         output::summary(plan, results, &predictor, &verdicts, 1.0);

@@ -33,7 +33,7 @@ const OTHER_WORK: f64 = 4e9;
 /// Makes the page, and passes it on part by part, because later parts take time; `shown` says what is being computed.
 pub fn page(
     plan: &Plan,
-    predictor: &Predictor<'_>,
+    predictor: &Predictor,
     mut theory: Theory<'_>,
     target: Option<f64>,
     shown: &Predicting,
@@ -85,7 +85,7 @@ fn left_out(page: &mut Page, all: &[LeftOut]) {
 }
 
 /// Points after the first ones, a line each.
-fn others(page: &mut Page, plan: &Plan, predictor: &Predictor<'_>, shown: &Predicting) {
+fn others(page: &mut Page, plan: &Plan, predictor: &Predictor, shown: &Predicting) {
     page.title("Other points");
     page.paragraph(&format!("In brief; fix the swept keys with --set to have a page of one of them. Above: the first {METHODS}."));
     let all: Vec<(usize, &String, usize)> = (0..plan.points.len())
@@ -228,7 +228,7 @@ pub(super) fn settings(of: &Forecast<'_>, plan: &Plan, cell: usize) -> String {
 }
 
 /// The section of a method.
-fn method(page: &mut Page, plan: &Plan, predictor: &Predictor<'_>, known: &Method, target: Option<f64>) {
+fn method(page: &mut Page, plan: &Plan, predictor: &Predictor, known: &Method, target: Option<f64>) {
     let (cell, at) = (known.cell, &known.point);
     let of_problem = if plan.fields.len() == 1 { String::new() } else { format!(" (problem {})", known.problem + 1) };
     page.title(&if at.is_empty() { known.label.clone() } else { format!("{}, at {at}{of_problem}", known.label) });
@@ -274,7 +274,7 @@ fn unknown(page: &mut Page, plan: &Plan, known: &Method, why: &str) {
 }
 
 /// What limits the accuracy.
-fn accuracy(page: &mut Page, plan: &Plan, predictor: &Predictor<'_>, known: &Method, of: &Forecast<'_>) {
+fn accuracy(page: &mut Page, plan: &Plan, predictor: &Predictor, known: &Method, of: &Forecast<'_>) {
     page.heading("What limits the accuracy");
     let limits = match &known.limits {
         Ok(limits) => limits,
@@ -418,7 +418,7 @@ fn leading_order(page: &mut Page, known: &Method) {
 }
 
 /// Whether the rounds of the file are enough to see the floor.
-fn finite(page: &mut Page, predictor: &Predictor<'_>, known: &Method, limits: &Limits) {
+fn finite(page: &mut Page, predictor: &Predictor, known: &Method, limits: &Limits) {
     let (finite, spent) = work::within(CURVE_WORK, || predictor.number(known.cell, "finite_floor"));
     match finite {
         Err(_) if spent.was_cut => {
@@ -431,7 +431,7 @@ fn finite(page: &mut Page, predictor: &Predictor<'_>, known: &Method, limits: &L
 }
 
 /// What is known where the parts of the floor are not.
-fn floor_alone(page: &mut Page, predictor: &Predictor<'_>, known: &Method, of: &Forecast<'_>, why: &str) {
+fn floor_alone(page: &mut Page, predictor: &Predictor, known: &Method, of: &Forecast<'_>, why: &str) {
     match &known.floor {
         Ok(floor) => page.paragraph(&format!(
             "The error stays at {} in the end ({}): {}, the squared distance of the mean iterate from theta*, and {} of noise around it. \

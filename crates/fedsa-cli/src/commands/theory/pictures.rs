@@ -66,7 +66,7 @@ impl<'a> Target<'a> {
     ///
     /// # Errors
     /// When the folder cannot be made or written to.
-    pub fn write(&self, plan: &Plan, predictor: &Predictor<'_>, base: &Path) -> Result<Vec<String>, Error> {
+    pub fn write(&self, plan: &Plan, predictor: &Predictor, base: &Path) -> Result<Vec<String>, Error> {
         let config = resolve::file(&plan.experiment, &Places::from_env(base))?;
         let pictures = [(CURVES, Picture::Chart(curves(plan, predictor))), (STABILITY, Picture::Heat(stability(plan)))];
         let mut written = Vec::new();
@@ -114,7 +114,7 @@ fn nothing_in(picture: &Picture) -> Option<String> {
 }
 
 /// The predicted curves, a panel for each point.
-fn curves(plan: &Plan, predictor: &Predictor<'_>) -> Chart {
+fn curves(plan: &Plan, predictor: &Predictor) -> Chart {
     let mut notes = Vec::new();
     let mut panels = Vec::new();
     for planned in plan.points.iter().take(PANELS) {

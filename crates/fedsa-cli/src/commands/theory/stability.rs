@@ -5,7 +5,7 @@ use fedsa_experiment::theory::{Known, Method};
 use fedsa_theory::predict::{Forecast, Regime, Spot, StableSet, StableStep, TOO_SLOW, Verdict};
 
 use super::text::{Page, row, sentence};
-use crate::commands::check::stable_text;
+use fedsa_experiment::stability::stable_text;
 
 /// The section.
 pub fn section(page: &mut Page, known: &Method, of: &Forecast<'_>) {

@@ -28,6 +28,7 @@
 mod fedhsa;
 mod leg;
 mod plain;
+mod round;
 mod scafflsa;
 mod solve;
 mod steps;
@@ -39,6 +40,7 @@ use faer::MatRef;
 use self::fedhsa::{Memory, MemoryLeg, Pool};
 use self::leg::{Leg, PlainLeg, Stationary};
 use self::plain::{Class, PlainRound};
+use self::round::Round;
 use self::scafflsa::ControlledRound;
 use self::steps::{Carry, Steps};
 use super::{AgentClass, MarkovFloor, Rule};
@@ -55,21 +57,6 @@ const PERIODIC: f64 = 1.0 - 1e-12;
 const ROUNDS: f64 = 150.0;
 /// The eigenvalues of a K x K matrix take about this times K^3 multiplications.
 const EIGENVALUES: f64 = 30.0;
-
-/// The closure's round of a method: the map of all `M_c`, linear with the constants in the last entry of each `M_c(i)`.
-trait Round: Send + Sync {
-    /// The number D of components of the state, of which the last is 1 and the first d are u.
-    fn side(&self) -> usize;
-
-    /// The stationary law of each agent's (or class's) chain.
-    fn laws(&self) -> Vec<&[f64]>;
-
-    /// About how many multiplications a round takes, one a nanosecond.
-    fn work(&self) -> f64;
-
-    /// One round. Column i of `now[c]` is `M_c(i)`, packed.
-    fn round(&self, now: &[MatRef<'_, f64>]) -> Vec<Mat<f64>>;
-}
 
 /// The closure for a federation, a method and the setting of its rounds.
 pub struct Closure {

@@ -2,8 +2,8 @@
 
 use faer::prelude::*;
 
-use super::Round;
 use super::leg::{Ends, Leg, Stationary, refs, unpack};
+use super::round::Round;
 use super::steps::Carry;
 use crate::symmetric::{congruence, packed_index, packed_len};
 use fedsa::linalg::{self, Mat};

@@ -4,8 +4,8 @@
 
 use faer::prelude::*;
 
-use super::Round;
 use super::leg::{Ends, Leg, PlainLeg, Stationary, refs, unpack};
+use super::round::Round;
 use super::steps::{Carry, Steps};
 use crate::RoundSetting;
 use crate::markov::AgentClass;

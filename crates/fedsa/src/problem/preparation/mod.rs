@@ -15,10 +15,10 @@ use super::{Files, equal_weights};
 use crate::error::{BadInput, Result, require};
 use crate::random::{Purpose, stream};
 use partition::{Partition, Pool};
-use quality::Part;
+use quality::{Part, Quality, quality};
 use serde::{Deserialize, Serialize};
 use targets::{TargetRule, Targets};
-use transform::{Pca, Transform};
+use transform::{Pca, Transform, TransformRule};
 
 /// The agents' weights `p_c`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -110,6 +110,11 @@ impl Preparation {
         Ok(sets)
     }
 
+    /// What is done to features.
+    fn transform(&self) -> TransformRule {
+        TransformRule { divide_by: self.divide_by, standardise: self.standardise, pca: self.pca, intercept: self.intercept }
+    }
+
     /// Ranges of settings.
     fn check(&self) -> Result<()> {
         require((0.0..1.0).contains(&self.holdout), "holdout", self.holdout, "a share from 0 to below 1")?;
@@ -142,7 +147,7 @@ impl Preparation {
         let agents = self.partition.divide(&pool, self.agents, self.samples, self.reshuffle, self.seed)?;
         let (fit, held) = self.hold_out(agents)?;
         let targets = labels.targets(&fit)?;
-        let transform = Transform::fit(self, &sets, &pool, &fit)?;
+        let transform = Transform::fit(&self.transform(), &sets, &pool, &fit)?;
         let part = |agents: &[Vec<usize>]| Part {
             rows: compact(transform.apply(pool.gather(&sets, agents))),
             first: partition::starts(agents),
@@ -181,6 +186,16 @@ impl Preparation {
 }
 
 impl Prepared {
+    /// The quality of theta on the rows to fit.
+    pub fn train_quality(&self, theta: &[f64]) -> Quality {
+        quality(&self.train, &self.targets, theta)
+    }
+
+    /// The quality of theta on the rows that are held out; `None` if there are none.
+    pub fn held_out_quality(&self, theta: &[f64]) -> Option<Quality> {
+        (!self.held_out.rows.is_empty()).then(|| quality(&self.held_out, &self.targets, theta))
+    }
+
     /// What the preparation came to, in a line: `28 agents, 14000 rows, d = 300, PCA of 784 features fitted on the union`.
     pub fn sizes(&self) -> String {
         let held = self.held_out.rows.len();

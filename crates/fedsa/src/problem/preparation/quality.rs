@@ -1,6 +1,5 @@
 //! How good a model is on rows: its loss, accuracy and error.
 
-use super::Prepared;
 use super::targets::Targets;
 use crate::kernel::{Isa, margins};
 use crate::problem::dataset::Rows;
@@ -36,18 +35,6 @@ impl Part {
         let mut out = vec![0.0; self.rows.len()];
         margins::margins(Isa::best(), &self.rows, 0..out.len(), theta, &mut out);
         out
-    }
-}
-
-impl Prepared {
-    /// The quality of theta on the rows to fit.
-    pub fn train_quality(&self, theta: &[f64]) -> Quality {
-        quality(&self.train, &self.targets, theta)
-    }
-
-    /// The quality of theta on the rows that are held out; `None` if there are none.
-    pub fn held_out_quality(&self, theta: &[f64]) -> Option<Quality> {
-        (!self.held_out.rows.is_empty()).then(|| quality(&self.held_out, &self.targets, theta))
     }
 }
 

@@ -6,7 +6,6 @@ use faer::linalg::matmul::matmul;
 use faer::{Accum, Mat, MatMut, MatRef, Par};
 use serde::{Deserialize, Serialize};
 
-use super::Preparation;
 use super::partition::{Pool, starts};
 use crate::eigenpairs::Eigenpairs;
 use crate::error::{BadInput, Result, require};
@@ -124,9 +123,22 @@ fn extremes(rows: &Rows) -> Vec<(f64, f64)> {
     ends.into_iter().zip(stored).map(with_zeros).collect()
 }
 
+/// What is to be done to features.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct TransformRule {
+    /// What they are divided by.
+    pub divide_by: f64,
+    /// Whether they are standardised.
+    pub standardise: bool,
+    /// Principal components.
+    pub pca: Option<Pca>,
+    /// Whether a column of ones is added.
+    pub intercept: bool,
+}
+
 impl Transform {
     /// Fits what `how` asks for to the rows of all agents.
-    pub(super) fn fit(how: &Preparation, sets: &[Dataset], pool: &Pool<'_>, agents: &[Vec<usize>]) -> Result<Self> {
+    pub(super) fn fit(how: &TransformRule, sets: &[Dataset], pool: &Pool<'_>, agents: &[Vec<usize>]) -> Result<Self> {
         let width = sets.iter().map(|set| set.rows.columns()).max().unwrap_or(0);
         let columns = sets.iter().max_by_key(|set| set.rows.columns()).map(|set| set.columns.clone()).unwrap_or_default();
         let mut transform = Self {

@@ -6,10 +6,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::MediumSettings;
-use crate::error::{BadInput, Result, require};
+use crate::error::{BadInput, Result};
 use crate::random::Stream;
-use crate::uplink::Uplink;
 use crate::uplink::codec::Codec;
 
 /// Bits per component and exchange.
@@ -71,18 +69,5 @@ impl BitBudget {
         let Some(snr) = self.fading_snr else { return f64::from(carries(self.bits.floor() as u32)) };
         let Some(fewest) = (0..=64).find(|bits| carries(*bits)) else { return 0.0 };
         (-((f64::from(fewest) / self.bits).exp2() - 1.0) / snr).exp()
-    }
-}
-
-impl MediumSettings for BitBudget {
-    fn install(&self, link: &mut Uplink) -> Result<()> {
-        require(self.bits > 0.0 && self.bits.is_finite(), "bits", self.bits, "a positive number of bits a component")?;
-        require(self.fading_snr.is_none_or(|s| s > 0.0 && s.is_finite()), "fading_snr", self.fading_snr.unwrap_or(0.0), "positive")?;
-        if link.budget.is_some() {
-            return Err(BadInput::new("", "two bit budgets on one link", "one"));
-        }
-        // Whether it carries a message depends on the method: `Uplink::check`.
-        link.budget = Some(*self);
-        Ok(())
     }
 }

@@ -10,11 +10,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::MediumSettings;
 use crate::error::{BadInput, Result, require};
 use crate::random::Stream;
 use crate::settings::choice;
-use crate::uplink::Uplink;
 
 /// A law of delays in rounds.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -152,7 +150,7 @@ impl Delay {
         }
     }
 
-    fn check(&self) -> Result<()> {
+    pub(crate) fn check(&self) -> Result<()> {
         match self {
             Delay::Uniform { min, max } => require(min <= max, "min", min, &format!("at most max = {max}"))?,
             Delay::Geometric { mean, .. } => require(*mean >= 0.0 && mean.is_finite(), "mean", mean, "at least 0")?,
@@ -246,34 +244,3 @@ pub struct Pull {
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(transparent)]
 pub struct Late(pub Delay);
-
-fn only_one(link: &Uplink) -> Result<()> {
-    let free = link.delay.is_none() && link.late.is_none();
-    if free { link.per_agent("a delay") } else { Err(BadInput::new("", "two delays on one link", "one delay or late")) }
-}
-
-impl MediumSettings for Pull {
-    fn install(&self, link: &mut Uplink) -> Result<()> {
-        self.delay.check()?;
-        only_one(link)?;
-        if link.error_feedback {
-            let what = "a delay (pull) on a link with error feedback";
-            return Err(BadInput::new(
-                "",
-                what,
-                "late (push): with pull a direction may be used twice or never, which error feedback cannot follow",
-            ));
-        }
-        link.delay = Some(self.clone());
-        Ok(())
-    }
-}
-
-impl MediumSettings for Late {
-    fn install(&self, link: &mut Uplink) -> Result<()> {
-        self.0.check()?;
-        only_one(link)?;
-        link.late = Some(self.0.clone());
-        Ok(())
-    }
-}

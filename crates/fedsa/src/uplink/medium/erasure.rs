@@ -1,13 +1,9 @@
 //! Bernoulli erasures (\[T\] sec. 4.2): the server divides by N, not by the number received.
 
-use std::sync::Arc;
-
 use serde::{Deserialize, Serialize};
 
-use super::{Medium, MediumSettings};
-use crate::error::{Result, require};
+use super::Medium;
 use crate::random::Stream;
-use crate::uplink::Uplink;
 
 /// A message arrives with probability `success`, independently of all others.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -28,12 +24,5 @@ impl Medium for Erasure {
     }
     fn share_arriving(&self) -> f64 {
         self.success
-    }
-}
-
-impl MediumSettings for Erasure {
-    fn install(&self, link: &mut Uplink) -> Result<()> {
-        require((0.0..=1.0).contains(&self.success), "success", self.success, "a probability, in [0, 1]")?;
-        link.push(Arc::new(*self), "erasure")
     }
 }

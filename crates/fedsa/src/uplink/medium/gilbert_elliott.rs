@@ -1,13 +1,9 @@
 //! Losses in bursts: a two-state Markov channel per agent (Gilbert 1960, Elliott 1963).
 
-use std::sync::Arc;
-
 use serde::{Deserialize, Serialize};
 
-use super::{Medium, MediumSettings};
-use crate::error::{Result, require};
+use super::Medium;
 use crate::random::Stream;
-use crate::uplink::Uplink;
 
 /// Each agent's channel is good or bad; it changes before each message.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -69,22 +65,5 @@ impl Medium for GilbertElliott {
     }
     fn share_arriving(&self) -> f64 {
         self.success()
-    }
-}
-
-impl MediumSettings for GilbertElliott {
-    fn install(&self, link: &mut Uplink) -> Result<()> {
-        let all =
-            [("to_bad", self.to_bad), ("to_good", self.to_good), ("success_good", self.success_good), ("success_bad", self.success_bad)];
-        for (key, p) in all {
-            require((0.0..=1.0).contains(&p), key, p, "a probability, in [0, 1]")?;
-        }
-        require(
-            self.to_bad + self.to_good > 0.0,
-            "to_good",
-            self.to_good,
-            "positive, unless to_bad is: the channel must be able to change",
-        )?;
-        link.push(Arc::new(*self), "gilbert-elliott")
     }
 }

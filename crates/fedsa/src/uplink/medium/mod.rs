@@ -9,10 +9,7 @@ pub mod erasure;
 pub mod gilbert_elliott;
 pub mod over_the_air;
 
-use super::Uplink;
-use crate::error::Result;
 use crate::random::Stream;
-use crate::registry::{Kind, kind};
 
 pub use delay::Delay;
 
@@ -47,24 +44,3 @@ pub trait Medium: erased_serde::Serialize + std::fmt::Debug + Send + Sync {
 }
 
 erased_serde::serialize_trait_object!(Medium);
-
-/// The settings of one kind of medium.
-pub trait MediumSettings: erased_serde::Serialize {
-    /// Adds the medium to a link, after the media that are there.
-    ///
-    /// # Errors
-    /// When a setting is out of range, or the medium cannot be combined with the link.
-    fn install(&self, link: &mut Uplink) -> Result<()>;
-}
-
-erased_serde::serialize_trait_object!(MediumSettings);
-
-/// The kinds of media, by the name that `kind` gives.
-pub const KINDS: &[Kind<dyn MediumSettings>] = &[
-    kind!("erasure", "a message arrives with some probability", erasure::Erasure),
-    kind!("gilbert-elliott", "losses in bursts", gilbert_elliott::GilbertElliott),
-    kind!("over-the-air", "analogue sum with fading and receiver noise", over_the_air::OverTheAir),
-    kind!("delay", "the server uses directions at stale models (pull)", delay::Pull),
-    kind!("late", "answers arrive rounds after they were asked for (push)", delay::Late),
-    kind!("bit-budget", "bits a component that the link carries this round", bit_budget::BitBudget),
-];

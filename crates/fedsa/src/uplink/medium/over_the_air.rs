@@ -3,14 +3,10 @@
 //! The gains `h_i` are independent over agents and exchanges; `w ~ N(0, s_w^2 / N^2 I)`,
 //! N the number of agents that were asked. The server gets the sum only.
 
-use std::sync::Arc;
-
 use serde::{Deserialize, Serialize};
 
-use super::{Medium, MediumSettings};
-use crate::error::{Result, require};
+use super::Medium;
 use crate::random::Stream;
-use crate::uplink::Uplink;
 
 /// Analogue messages, of which the receiver gets the sum.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
@@ -127,22 +123,6 @@ impl Medium for OverTheAir {
     }
     fn is_sum_only(&self) -> bool {
         true
-    }
-}
-
-impl MediumSettings for OverTheAir {
-    fn install(&self, link: &mut Uplink) -> Result<()> {
-        let positive = |x: f64| x > 0.0 && x.is_finite();
-        let (key, x, ok, accepted) = match self.gain {
-            Gain::Rayleigh { scale } => ("gain.scale", scale, positive(scale), "positive"),
-            Gain::Rician { line_of_sight, scale } if line_of_sight >= 0.0 => ("gain.scale", scale, positive(scale), "positive"),
-            Gain::Rician { line_of_sight, .. } => ("gain.line_of_sight", line_of_sight, false, "at least 0"),
-            Gain::Constant { value } => ("gain.value", value, positive(value), "positive"),
-        };
-        require(ok, key, x, accepted)?;
-        let noise = self.receiver_noise;
-        require(noise >= 0.0 && noise.is_finite(), "receiver_noise", noise, "a standard deviation, at least 0")?;
-        link.push(Arc::new(*self), "over-the-air")
     }
 }
 

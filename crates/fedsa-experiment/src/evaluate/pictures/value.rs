@@ -1,12 +1,12 @@
 //! The value function over one or two state columns: a curve with its error, or heat maps.
 
+use crate::numbers::{self, thousands};
+use crate::picture::Picture;
 use fedsa::error::{BadInput, Result, quoted};
 use fedsa::parallel;
 use fedsa::problem::features::FeatureMap;
 use fedsa::problem::survey::{LogFacts, StateSample};
 use fedsa::problem::uncertainty::Covariance;
-use fedsa_experiment::numbers::{self, thousands};
-use fedsa_experiment::picture::Picture;
 use fedsa_figure::{Chart, HeatMap, HeatMaps, Panel, PlottedCurve, Style};
 
 use super::range_of;
@@ -71,14 +71,14 @@ impl SeenStates {
     }
 }
 
-/// The positions of the columns that `--value-columns` names.
+/// The positions of the columns that are named.
 ///
 /// # Errors
 /// When it names more than two columns, one twice, or one that there is not.
 pub fn named_columns(names: &[String], columns: &[String]) -> Result<Vec<usize>> {
     let bad = |what: String| {
         let help = format!("one or two of the state columns {}", quoted(columns.join(", ")));
-        BadInput::new("--value-columns", what, help)
+        BadInput::new("value_columns", what, help)
     };
     let found = names.iter().map(|name| {
         let position = columns.iter().position(|column| column == name);

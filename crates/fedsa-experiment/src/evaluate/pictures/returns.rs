@@ -2,16 +2,16 @@
 
 use std::collections::BTreeMap;
 
+use crate::made::count;
+use crate::numbers::thousands;
+use crate::picture::Picture;
 use fedsa::error::Result;
 use fedsa::problem::features::FeatureMap;
 use fedsa::problem::holdout;
 use fedsa::problem::log::Log;
 use fedsa::problem::logs::TraceRule;
-use fedsa_experiment::numbers::thousands;
-use fedsa_experiment::picture::Picture;
 use fedsa_figure::{Chart, Panel, PlottedCurve, Style};
 
-use super::super::count;
 use super::range_of;
 
 /// The largest number of agents that have a panel each.

@@ -1,10 +1,10 @@
-//! The pictures of `fedsa evaluate`: the value function, predicted values against returns, and what methods cost.
+//! The pictures of an evaluation: the value function, predicted values against returns, and what methods cost.
 
 mod methods;
 mod returns;
 mod value;
 
-pub use self::methods::{Considered, methods};
+pub use self::methods::methods;
 pub use self::returns::returns;
 pub use self::value::{SeenStates, named_columns, value};
 

@@ -1,21 +1,16 @@
-//! What the methods that `--method auto` considers would cost, in rounds and in bits.
+//! What the methods that may be chosen would cost, in rounds and in bits.
 
-use fedsa_experiment::numbers;
-use fedsa_experiment::picture::Picture;
+use crate::numbers;
+use crate::picture::Picture;
 use fedsa_figure::{Chart, Panel, PlottedCurve, Style};
 use fedsa_theory::cost::Cost;
 
-/// A method that was considered.
-pub struct Considered {
-    /// Its kind.
-    pub kind: &'static str,
-    /// Its predicted cost, or the reason why it has none.
-    pub cost: Result<Cost, String>,
-}
+use crate::choose::Considered;
 
 /// The picture of the predicted rounds and bits of these methods to `target`, a multiple of the residual at zero weights. The
-/// first is the one that was chosen; `steps` are the settings of those with local steps. `None` if no cost is known.
-pub fn methods(considered: &[Considered], target: f64, steps: &str) -> Option<Picture> {
+/// first is the one that was chosen; `steps` are the settings of those with local steps, and `chooser` is what considers them, in the
+/// caller's words. `None` if no cost is known.
+pub fn methods(considered: &[Considered], target: f64, steps: &str, chooser: &str) -> Option<Picture> {
     let mut known: Vec<(&str, Cost)> = considered.iter().filter_map(|one| Some((one.kind, *one.cost.as_ref().ok()?))).collect();
     known.retain(|(_, cost)| cost.rounds.is_finite() && cost.bits.is_finite());
     if known.is_empty() {
@@ -42,12 +37,12 @@ pub fn methods(considered: &[Considered], target: f64, steps: &str) -> Option<Pi
         ..Panel::default()
     };
     let caption = format!(
-        "Predicted cost until the residual is {} of that at zero weights, of the methods that --method auto considers; the chosen \
+        "Predicted cost until the residual is {} of that at zero weights, of the methods that {chooser} considers; the chosen \
          one is the first. Bounds follow from the number of features, estimates from the radius of a round. Methods with local \
          steps: {steps}.",
         numbers::typed(target)
     );
-    let unknown = considered.iter().filter_map(|one| Some(format!("{}: {}.", one.kind, one.cost.as_ref().err()?)));
+    let unknown = considered.iter().filter_map(|one| Some(format!("{}: {}.", one.kind, one.cost.as_ref().err()?.what)));
     Some(Picture::Chart(Chart {
         title: "Rounds and bits of methods".into(),
         panels: vec![panel("rounds", |cost| cost.rounds), panel("bits, up and down", |cost| cost.bits)],
@@ -67,15 +62,17 @@ mod tests {
         let considered = [
             Considered { kind: "lstd", cost: cost(1.0, true) },
             Considered { kind: "scafflsa", cost: cost(160.0, false) },
-            Considered { kind: "fedlsa", cost: Err("it diverges".into()) },
+            Considered { kind: "fedlsa", cost: Err(fedsa::error::Error::not_known("", "it diverges", "")) },
         ];
-        let Some(Picture::Chart(chart)) = methods(&considered, 1e-12, "step size 1, 100 local steps") else { panic!("a chart") };
+        let Some(Picture::Chart(chart)) = methods(&considered, 1e-12, "step size 1, 100 local steps", "the choice") else {
+            panic!("a chart")
+        };
         let [rounds, bits] = &chart.panels[..] else { panic!("two panels") };
         assert_eq!(rounds.y_names, ["scafflsa", "lstd"]);
         let places: Vec<(f64, f64)> = bits.curves.iter().map(|curve| (curve.x[0], curve.y[0])).collect();
         assert_eq!(places, [(1e6, 1.0), (160e6, 0.0)]);
         assert_eq!(chart.notes, ["fedlsa: it diverges."]);
         assert!(chart.caption.contains("1e-12"), "{}", chart.caption);
-        assert!(methods(&considered[2..], 1e-12, "").is_none());
+        assert!(methods(&considered[2..], 1e-12, "", "the choice").is_none());
     }
 }

@@ -1,0 +1,90 @@
+//! What one file of rows holds.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use fedsa::error::{BadInput, Result, quoted};
+use fedsa::problem::dataset::{self, Labels, Rows};
+
+use crate::regular;
+use crate::store::Store;
+use crate::unreadable;
+
+/// What one file holds.
+pub(super) struct Part {
+    pub columns: Columns,
+    pub rows: Rows,
+    pub targets: Option<Labels>,
+    pub groups: Option<Labels>,
+}
+
+/// The columns of a file.
+pub(super) enum Columns {
+    /// By the names of the file.
+    Named(Vec<String>),
+    /// By their positions. The number of columns of sparse rows is known only when all files were read.
+    Numbered {
+        /// How many the file has, with those that are left out.
+        width: usize,
+        /// The positions of those that are no features, in increasing order.
+        left_out: Vec<usize>,
+    },
+}
+
+impl Columns {
+    pub fn width(&self) -> usize {
+        match self {
+            Self::Named(names) => names.len(),
+            Self::Numbered { width, .. } => *width,
+        }
+    }
+
+    /// How `other` differs from it: `it has other columns`.
+    pub fn differ(&self, other: &Self) -> Option<String> {
+        match (self, other) {
+            (Self::Named(a), Self::Named(b)) => (a != b).then(|| "it has other columns".into()),
+            (Self::Numbered { width: a, .. }, Self::Numbered { width: b, .. }) => {
+                (a != b).then(|| format!("it has {b} columns, which are {} {}", a.abs_diff(*b), if b > a { "more" } else { "less" }))
+            }
+            _ => Some("its columns have names, or have none, other".into()),
+        }
+    }
+
+    /// The names of the columns.
+    pub fn names(self) -> Result<dataset::Columns> {
+        let (width, left_out) = match self {
+            Self::Named(names) => return Ok(dataset::Columns::Named(names)),
+            Self::Numbered { width, left_out } => (width, left_out),
+        };
+        if let Some(j) = left_out.iter().find(|j| **j >= width) {
+            let what = format!("there is no column `{}`: there are {width} columns", j + 1);
+            return Err(BadInput::data("", what, format!("one of the columns 1 to {width}")));
+        }
+        Ok(dataset::Columns::Counted { width, left_out })
+    }
+}
+
+/// A regular file on the disk.
+pub(super) fn disk(path: &Path) -> Result<Store> {
+    let (file, metadata) = regular::opened(path, u64::MAX).map_err(|e| unreadable(path, &e))?;
+    Ok(Store::Disk(Arc::new(file), metadata.len()))
+}
+
+/// Gives the file of an IDX file's labels or groups, and its name.
+pub(super) type Beside<'a> = &'a dyn Fn(&str) -> Result<Option<(String, Store)>>;
+
+/// The error about a file without rows.
+pub(super) fn no_rows() -> BadInput {
+    BadInput::data("", "there are no rows in it", "a file with at least one row")
+}
+
+/// The error about rows without features.
+pub(super) fn no_features() -> BadInput {
+    BadInput::data("", "there are rows, but no row has a feature", "at least one feature beside target and group")
+}
+
+/// The error about a field that is no finite number.
+pub(super) fn not_finite(place: &str, field: &str, help: &str) -> BadInput {
+    let field = if field.is_empty() { "nothing".into() } else { format!("`{}`", quoted(field)) };
+    BadInput::data("", format!("{place}: {field} is not a finite number"), help)
+}

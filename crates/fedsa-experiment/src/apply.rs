@@ -1,0 +1,291 @@
+//! Fitted weights applied to data: a column of values or of predictions.
+//!
+//! [`apply`] reads weights and data from files; [`values`] and [`predictions`] take them from memory.
+
+use std::path::{Path, PathBuf};
+
+use fedsa::error::{BadInput, Result, quoted};
+use fedsa::parallel;
+use fedsa::problem::Files as _;
+use fedsa::problem::dataset::{Dataset, Labels, Wanted};
+use fedsa_data::DiskFiles;
+use fedsa_data::find::Places;
+use fedsa_data::linear_model::{Class, LinearModel, Predicts};
+use fedsa_data::table::{Cells, Table, Text};
+use fedsa_data::weights::{self, Fitted, Weights};
+use fedsa_data::{datasets, table};
+
+/// What is applied to what. Errors name the setting at fault.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct ApplySettings {
+    /// The `weights.json` of an evaluation or of a fit, or the folder with it.
+    pub weights: PathBuf,
+    /// The data with the columns that the weights were fitted to: files, globs, a folder or the name of a data set.
+    pub data: Vec<String>,
+    /// Whether standard errors are added, for weights of an evaluation; false by default.
+    pub se: bool,
+    /// The name of the added column; by default that of the weights, or `prediction`.
+    pub column: Option<String>,
+}
+
+impl ApplySettings {
+    /// The defaults for these weights and data.
+    pub fn new(weights: impl Into<PathBuf>, data: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        Self { weights: weights.into(), data: data.into_iter().map(Into::into).collect(), se: false, column: None }
+    }
+
+    /// The same with standard errors, or without.
+    #[must_use]
+    pub fn with_se(self, se: bool) -> Self {
+        Self { se, ..self }
+    }
+
+    /// The same with this name of the added column.
+    #[must_use]
+    pub fn with_column(self, column: Option<String>) -> Self {
+        Self { column, ..self }
+    }
+}
+
+/// How good predictions are, where the data have targets.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Quality {
+    /// Of numbers.
+    RootMeanSquareError {
+        /// The error, in units of the target.
+        value: f64,
+        /// The rows.
+        rows: usize,
+    },
+    /// Of classes.
+    Accuracy {
+        /// The share of right ones.
+        share: f64,
+        /// The rows.
+        rows: usize,
+    },
+}
+
+/// Data with what the weights say of every row.
+pub struct Applied {
+    /// The columns of the data that are passed on, and those that were added, the last ones.
+    pub columns: Vec<(String, Cells)>,
+    /// The number of rows.
+    pub rows: usize,
+    /// The names of the columns of values or of predictions that were added.
+    pub added: Vec<String>,
+    /// How good predictions are, if the data have targets.
+    pub quality: Option<Quality>,
+    /// The tables of which columns were left out, because they hold neither numbers nor flags, with the names of these columns.
+    pub left_out: Vec<(String, Vec<String>)>,
+    /// The files that were read, those of the data in the order of the rows.
+    pub files: Vec<PathBuf>,
+    /// The `weights.json` that was read; empty if weights were in memory.
+    pub weights: PathBuf,
+}
+
+/// Applies weights to data.
+///
+/// # Errors
+/// When a setting or a file cannot be used, or a prediction is not finite.
+pub fn apply(settings: &ApplySettings) -> Result<Applied> {
+    // The folder of a run stands for its weights.
+    let inside = settings.weights.join("weights.json");
+    if settings.weights.is_dir() && !inside.is_file() {
+        let help = "a folder that fedsa fit or fedsa evaluate wrote, or its weights.json";
+        return Err(BadInput::new(quoted(settings.weights.to_string_lossy()), "the folder holds no weights.json", help));
+    }
+    if settings.column.as_deref() == Some("") {
+        return Err(BadInput::new("column", "no name", "a name for the column"));
+    }
+    let weights = if inside.is_file() { inside } else { settings.weights.clone() };
+    let applied = match weights::read(&weights)? {
+        Fitted::Value(fitted) => values_of_files(settings, &weights, fitted)?,
+        Fitted::Linear(model) => predictions_of_files(settings, &model)?,
+    };
+    Ok(Applied { weights, ..applied })
+}
+
+/// The values of a value function on tables whose inputs are the columns that it was fitted to ([`Weights::inputs`]). With `se` their
+/// standard errors are in a second column; the weights must then have a covariance.
+///
+/// # Errors
+/// When a table has a column of the name of an added one.
+pub fn values(fitted: &Weights, tables: Vec<Table>, column: Option<&str>, se: bool) -> Result<Applied> {
+    let added = column.unwrap_or(fitted.output());
+    let values: Vec<Vec<f64>> = parallel::map(tables.len(), |i| fitted.apply(&tables[i].inputs));
+    let mut new = vec![(added.to_string(), Cells::Numbers(values.concat()))];
+    if se {
+        let errors: Vec<Vec<f64>> = parallel::map(tables.len(), |i| fitted.standard_errors(&tables[i].inputs));
+        new.push((format!("{added}_se"), Cells::Numbers(errors.concat())));
+    }
+    stacked(tables, new, vec![added.to_string()], None)
+}
+
+/// What a model predicts of the rows of tables whose inputs are the columns that it was fitted to ([`LinearModel::names`]).
+///
+/// # Errors
+/// When a prediction is not finite, or a table has a column of the name of an added one.
+pub fn predictions(model: &LinearModel, tables: Vec<Table>, column: Option<&str>) -> Result<Applied> {
+    let width = model.names().len().max(1);
+    let score = |table: &Table| -> Vec<f64> {
+        let rows = table.inputs.chunks_exact(width);
+        rows.map(|row| model.score(row.iter().copied().enumerate())).collect()
+    };
+    let scores = parallel::map(tables.len(), |i| score(&tables[i]));
+    tables.iter().zip(&scores).try_for_each(|(table, scores)| all_finite(&table.name, scores))?;
+    scored(model, tables, &scores, column)
+}
+
+/// The tables of files with the value of every row.
+fn values_of_files(settings: &ApplySettings, weights: &Path, mut fitted: Weights) -> Result<Applied> {
+    if settings.se {
+        fitted.read_covariance(&weights.with_extension("npz"))?;
+    }
+    let files = table::files(&settings.data, &Places::from_env(""))?;
+    let tables = table::read(&files, fitted.inputs())?;
+    let applied = values(&fitted, tables, settings.column.as_deref(), settings.se)?;
+    Ok(Applied { files, ..applied })
+}
+
+/// The rows of files with what the model predicts of them: tables keep their columns, rows of other formats their targets.
+fn predictions_of_files(settings: &ApplySettings, model: &LinearModel) -> Result<Applied> {
+    if settings.se {
+        let what = "standard errors of a model that fedsa fit wrote";
+        return Err(BadInput::new("se", what, "no `se`: only fedsa evaluate computes a covariance of its weights"));
+    }
+    let places = Places::from_env("");
+    let files = datasets::files(&settings.data, &places)?;
+    let column = settings.column.as_deref();
+    let applied = if files.iter().all(|file| datasets::is_table(file)) {
+        predictions(model, table::read(&files, &model.names())?, column)?
+    } else {
+        let wanted = Wanted { target: model.target.clone(), may_lack_target: true, ..Wanted::default() };
+        let sets = DiskFiles::new(places).datasets(&settings.data, &wanted)?;
+        let scores = parallel::try_map(sets.len(), |i| scores_of(&sets[i], model))?;
+        scored(model, sets.into_iter().map(|set| targets_of(set, model)).collect(), &scores, column)?
+    };
+    Ok(Applied { files, ..applied })
+}
+
+/// Tables with the predictions of these scores.
+fn scored(model: &LinearModel, tables: Vec<Table>, scores: &[Vec<f64>], column: Option<&str>) -> Result<Applied> {
+    let mut new = model.predictions(&scores.concat());
+    if let Some(column) = column {
+        // The last column is the prediction; a probability before it is named after it.
+        let last = new.len() - 1;
+        let named = |(i, (name, _)): (usize, &mut (String, Cells))| {
+            *name = if i == last { column.to_string() } else { format!("{column}_{name}") };
+        };
+        new.iter_mut().enumerate().for_each(named);
+    }
+    let quality = quality(&tables, model, &new[new.len() - 1].1);
+    let added = new.iter().map(|(name, _)| name.clone()).collect();
+    stacked(tables, new, added, quality)
+}
+
+/// Tables below each other, with new columns.
+fn stacked(tables: Vec<Table>, new: Vec<(String, Cells)>, added: Vec<String>, quality: Option<Quality>) -> Result<Applied> {
+    let rows = tables.iter().map(|table| table.rows).sum();
+    let left_out = tables.iter().filter(|table| !table.left_out.is_empty()).map(|table| (table.name.clone(), table.left_out.clone()));
+    let left_out = left_out.collect();
+    Ok(Applied { columns: table::stacked(tables, new)?, rows, added, quality, left_out, files: Vec::new(), weights: PathBuf::new() })
+}
+
+/// How good predictions are, where the tables have targets: the share of right classes, or the root mean square error.
+fn quality(tables: &[Table], model: &LinearModel, predicted: &Cells) -> Option<Quality> {
+    let names = [model.target.as_deref().unwrap_or("target"), "target", "label"];
+    let of = |table: &Table| -> Option<Vec<String>> {
+        let cells = names.iter().find_map(|name| table.columns.iter().find(|(other, _)| other == name))?;
+        Some((0..table.rows).map(|row| cells.1.text(row)).collect())
+    };
+    let targets = tables.iter().map(of).collect::<Option<Vec<_>>>()?.concat();
+    let rows = targets.len();
+    if rows == 0 {
+        return None;
+    }
+    let number = |text: &str| text.trim().parse::<f64>().ok();
+    match &model.predicts {
+        Predicts::Target { .. } => {
+            let error = |(row, target): (usize, &String)| Some((number(target)? - number(&predicted.text(row))?).powi(2));
+            let sum: f64 = targets.iter().enumerate().map(error).sum::<Option<f64>>()?;
+            Some(Quality::RootMeanSquareError { value: (sum / rows as f64).sqrt(), rows })
+        }
+        Predicts::Class([no, yes]) => {
+            // Numbers may be written in several ways, and all classes but one may be the rest.
+            let is = |class: &Class, text: &str| match class {
+                Class::Number(x) => number(text) == Some(*x),
+                Class::Name(name) => text.trim() == name,
+                Class::Rest => !text.trim().is_empty(),
+            };
+            let is_right = |(row, target): (usize, &String)| {
+                let says_yes = predicted.text(row) == yes.to_string();
+                Some(
+                    says_yes
+                        == if is(yes, target) {
+                            true
+                        } else if is(no, target) {
+                            false
+                        } else {
+                            return None;
+                        },
+                )
+            };
+            let right = targets.iter().enumerate().map(is_right).collect::<Option<Vec<bool>>>()?;
+            Some(Quality::Accuracy { share: right.iter().filter(|right| **right).count() as f64 / rows as f64, rows })
+        }
+    }
+}
+
+/// The scores of the rows of a data set. Columns are found by their names; sparse rows may lack the last ones.
+fn scores_of(set: &Dataset, model: &LinearModel) -> Result<Vec<f64>> {
+    let d = model.coefficients.len();
+    let fits = match &model.columns {
+        // Sparse rows may lack the last columns, and have further ones if these are 0.
+        None => set.columns.are_counted_up_to(d),
+        Some(names) => names.len() == set.columns.len() && set.columns.iter().zip(names).all(|(a, b)| a == *b),
+    };
+    if !fits {
+        let missing = model.names().into_iter().find(|name| set.columns.position(name).is_none());
+        let what = match missing {
+            Some(name) => format!("there is no column `{}`, which the model was fitted to", quoted(name)),
+            None => format!("{} columns, in another order than those of the model", set.columns.len()),
+        };
+        return Err(BadInput::new(set.name.clone(), what, format!("the {d} columns of the data of the fit, in their order")));
+    }
+    let beyond = |row: usize| set.rows.row(row).find(|(j, x)| *j >= d && *x != 0.0).map(|(j, _)| (row, j));
+    if let Some((row, j)) = (0..set.rows.len()).find_map(beyond) {
+        let name = quoted(set.columns.name(j).unwrap_or_default());
+        let what = format!("row {} has a number in the column `{name}`, and the model has {d} columns", row + 1);
+        return Err(BadInput::new(set.name.clone(), what, format!("rows of at most {d} columns")));
+    }
+    let scores: Vec<f64> = (0..set.rows.len()).map(|i| model.score(set.rows.row(i))).collect();
+    all_finite(&set.name, &scores)?;
+    Ok(scores)
+}
+
+/// Refuses predictions that are not finite.
+fn all_finite(name: &str, scores: &[f64]) -> Result<()> {
+    let Some(row) = scores.iter().position(|score| !score.is_finite()) else { return Ok(()) };
+    let what = format!("row {}: the prediction is {}: its numbers times the weights are too large", row + 1, scores[row]);
+    Err(BadInput::new(name, what, "features of the size of those of the fit"))
+}
+
+/// A table of the targets of a data set, without other columns.
+fn targets_of(set: Dataset, model: &LinearModel) -> Table {
+    let rows = set.rows.len();
+    let target = model.target.clone().unwrap_or_else(|| "target".into());
+    let cells = set.targets.map(|targets| match targets {
+        Labels::Numbers(numbers) => Cells::Numbers(numbers),
+        Labels::Names { names, of } => {
+            let mut text = Text::default();
+            of.iter().for_each(|i| text.push(&names[*i as usize]));
+            Cells::Text(text)
+        }
+    });
+    let columns = cells.map(|cells| (target, cells)).into_iter().collect();
+    // As tables are named: without folder.
+    let name = std::path::Path::new(&set.name).file_name().map_or(set.name.clone(), |name| name.to_string_lossy().into_owned());
+    Table { name, columns, inputs: Vec::new(), rows, left_out: Vec::new() }
+}

@@ -1,0 +1,130 @@
+//! What is known of a plan before it runs, for programs.
+
+use std::collections::HashMap;
+
+use fedsa::methods::{Drift, Shape};
+use fedsa::parallel;
+use fedsa::schedule::StepSize;
+use fedsa_theory::predict::{Outlook, Regime, StableStep};
+use serde_json::{Map, Value as Json, json};
+use toml::Table;
+
+use super::{Checked, LISTED};
+use crate::plan::{Plan, PlannedCell};
+use crate::{checks, estimate};
+
+/// The version of the layout of [`Checked::json`].
+const JSON_FORMAT: u64 = 1;
+
+/// The largest problems for which [`Checked::json`] searches for stable steps, with hundreds of radii each: distinct agents
+/// times the cube of d, and the size of the state of control variates. Theory searches among larger ones too.
+const STEP_WORK: usize = 100_000;
+const STEP_STATE: usize = 64;
+
+/// The report of a plan.
+pub(super) fn report(checked: &Checked) -> Json {
+    let Checked { plan, unmeasured, quick, bytes, refusal } = checked;
+    let experiment = &plan.experiment;
+    let duration = estimate::duration(plan);
+    let problems = plan.fields.iter().enumerate().map(|(i, f)| {
+        let tables = plan.points.iter().position(|p| p.field == i).map(|point| plan.resolved(point));
+        let table = |name: &str| json!(tables.as_ref().and_then(|t| t.get(name)));
+        json!({
+            "agents": f.field.agents(),
+            "dim": f.field.dim(),
+            "kinds_of_agents": f.field.systems().map(|s| s.kinds.len()),
+            "settings": table("problem"),
+            "sampling": table("sampling"),
+        })
+    });
+    let problems: Vec<Json> = problems.collect();
+    let listed: Vec<usize> = plan.points.iter().take(LISTED).flat_map(|point| point.cells.iter().copied()).collect();
+    let steps = stable_steps(plan, &listed);
+    let outlooks: HashMap<usize, Outlook> =
+        parallel::map(listed.len(), |i| (listed[i], plan.forecast(listed[i]).outlook())).into_iter().collect();
+    let method = |resolved: &Table, m: usize, cell: usize| {
+        let outlook = outlooks.get(&cell);
+        let (stable, reason) = match (&plan.cells[cell].refused, outlook.map(|o| (o.regime(), o.stable()))) {
+            (Some(reason), _) => (None, Some(format!("refused, not run: {reason}"))),
+            (None, None) => (None, Some(format!("not computed: more than {LISTED} points"))),
+            (None, Some((Regime::InMean, _))) => (Some(true), Some("in the mean; the mean square is not known".to_string())),
+            (None, Some((Regime::MeanDiverges, _))) => (Some(false), Some("the mean diverges".to_string())),
+            (None, Some((Regime::MeanSquareDiverges, _))) => (Some(false), Some("noise makes the mean square diverge".to_string())),
+            (None, Some((_, Ok(stable)))) => (Some(stable), None),
+            (None, Some((_, Err(why)))) => (None, Some(why)),
+        };
+        let finite = |x: Option<f64>| x.filter(|x| x.is_finite());
+        json!({
+            "method": plan.labels[m],
+            "kind": plan.cells[cell].method.kind,
+            "settings": resolved.get("method").and_then(|methods| methods.get(m)),
+            "refused": plan.cells[cell].refused,
+            "radius": finite(outlook.and_then(|o| o.radius.clone().ok())),
+            "mean_square_radius": finite(outlook.and_then(|o| o.mean_square.clone()?.ok())),
+            "stable": stable,
+            "reason": reason,
+            "largest_stable_step": finite(steps.get(&cell).and_then(|step| step.map(|s| s.step))),
+            "runs": plan.cells[cell].seeds().len(),
+            "seconds": duration.cells[cell],
+        })
+    };
+    let points: Vec<Json> = parallel::map(plan.points.len(), |i| {
+        let (planned, resolved) = (&plan.points[i], plan.resolved(i));
+        let coordinates: Map<String, Json> = planned.point.coordinates.iter().map(|(n, v)| (n.clone(), json!(v))).collect();
+        let methods: Vec<Json> = planned.cells.iter().enumerate().map(|(m, cell)| method(&resolved, m, *cell)).collect();
+        json!({
+            "point": planned.point.label,
+            "coordinates": coordinates,
+            "problem": planned.field,
+            "run": resolved.get("run"),
+            "methods": methods,
+        })
+    });
+    let checks = experiment.checks.iter().zip(unmeasured).map(|(check, why)| {
+        let (name, statement) = (checks::name(check), checks::statement(check));
+        json!({ "name": name, "kind": check.kind, "method": check.method, "statement": statement, "measurable": why.is_none(), "why": why })
+    });
+    json!({
+        "format": JSON_FORMAT,
+        "id": experiment.id,
+        "title": experiment.title,
+        "quick": quick,
+        "accepted": refusal.is_none(),
+        "refusal": refusal.as_ref().map(ToString::to_string),
+        "problems": problems,
+        "points": points,
+        "runs": plan.cells.iter().map(|cell| cell.seeds().len()).sum::<usize>(),
+        "seconds": duration.total,
+        "bytes": bytes,
+        "threads": rayon::current_num_threads(),
+        "checks": checks.collect::<Vec<_>>(),
+    })
+}
+
+/// The largest stable steps of cells. Cells that differ only in their step share one search.
+fn stable_steps(plan: &Plan, cells: &[usize]) -> HashMap<usize, Option<StableStep>> {
+    let key = |cell: usize| {
+        let shape = plan.cells[cell].shape();
+        let alike = Shape { step_size: StepSize::Constant(1.0), ..shape };
+        let PlannedCell { field, method, uplink, .. } = &plan.cells[cell];
+        let memory = method.settings.lost(plan.field(cell).agents(), &uplink.facts());
+        format!("{field} {alike:?} {} {memory:?} {uplink:?}", shape.step_size.constant().is_some())
+    };
+    let mut distinct: Vec<(String, usize)> = cells.iter().map(|cell| (key(*cell), *cell)).collect();
+    distinct.sort();
+    distinct.dedup_by(|a, b| a.0 == b.0);
+    let found = parallel::map(distinct.len(), |i| {
+        let cell = distinct[i].1;
+        let field = plan.field(cell);
+        let (kinds, d) = (field.systems().map_or(0, |s| s.kinds.len()), field.dim());
+        let shape = plan.cells[cell].shape();
+        let is_small = match shape.drift {
+            Drift::ControlVariate { .. } => d * (kinds + 1) <= STEP_STATE,
+            Drift::Zero | Drift::GlobalMemory { .. } => kinds.saturating_mul(d.pow(3)) <= STEP_WORK,
+            Drift::NoSteps => false,
+        };
+        if is_small { plan.forecast(cell).largest_stable_step().ok() } else { None }
+    });
+    let found: HashMap<String, Option<StableStep>> = distinct.into_iter().map(|(key, _)| key).zip(found).collect();
+    cells.iter().map(|cell| (*cell, found[&key(*cell)])).collect()
+}

@@ -1,0 +1,58 @@
+//! What an experiment comes to, before it runs: its plan, whether it is accepted, what it needs, and how long it takes.
+
+mod json;
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use fedsa::error::Error;
+use serde_json::Value as Json;
+
+use crate::config::Experiment;
+use crate::run::RunSettings;
+use crate::{Plan, checks, memory, stability};
+
+/// The largest number of problems, and of points, that are listed one by one.
+pub const LISTED: usize = 100;
+
+/// An experiment that was checked.
+pub struct Checked {
+    /// What it comes to.
+    pub plan: Arc<Plan>,
+    /// For each of its checks, the reason why it would not be measured.
+    pub unmeasured: Vec<Option<String>>,
+    /// Whether it has its quick settings.
+    pub quick: bool,
+    /// The memory that it needs at its peak, in bytes.
+    pub bytes: f64,
+    /// Why it would be refused: it does not fit into memory, or is known to be unstable.
+    pub refusal: Option<Error>,
+}
+
+/// Checks an experiment: builds its problems, and runs nothing.
+///
+/// # Errors
+/// When a setting or file cannot be used, or one of its checks can never be measured.
+pub fn check(experiment: Experiment, settings: &RunSettings) -> Result<Checked, Error> {
+    let plan = Arc::new(Plan::new(experiment, &settings.base, settings.isa, &HashMap::new())?);
+    let unmeasured = checks::unmeasured(&plan, &settings.base)?;
+    let accepted = memory::refuse(&plan).map_err(|e| plan.experiment.document.failure(e));
+    let refusal = accepted.and_then(|()| stability::refuse_unstable(&plan, settings.force)).err();
+    let bytes = memory::of_plan(&plan);
+    Ok(Checked { plan, unmeasured, quick: settings.quick, bytes, refusal })
+}
+
+impl Checked {
+    /// All numbers, for programs.
+    pub fn json(&self) -> Json {
+        json::report(self)
+    }
+
+    /// The number of messages that agents send in a run of a cell, and how many of them arrive on average, where that is less than one.
+    pub fn few_arrive(&self, number: usize) -> Option<(f64, f64)> {
+        let (cell, field) = (&self.plan.cells[number], self.plan.field(number));
+        let agents = cell.shape().participants.unwrap_or(field.agents());
+        let (sent, share) = (agents as f64 * cell.run.rounds as f64, cell.share_arriving(field));
+        (sent * share < 1.0).then_some((sent, sent * share))
+    }
+}

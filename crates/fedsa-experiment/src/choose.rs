@@ -1,0 +1,164 @@
+//! The choice of a method for a problem: what the candidates would cost, which one is the cheapest, and why.
+
+use fedsa::error::Result;
+use fedsa::linalg;
+use fedsa::methods::MethodSettings;
+use fedsa::methods::fedhsa::FedHsa;
+use fedsa::methods::fedlsa::FedLsa;
+use fedsa::methods::scafflsa::Scafflsa;
+use fedsa::problem::Field;
+use fedsa_data::machine;
+pub use fedsa_theory::cost::Cost;
+use fedsa_theory::cost::{self, Candidate, Limits};
+use toml::{Table, Value};
+
+/// The residual to reach by default, as a multiple of that at zero weights.
+pub const TOL: f64 = 1e-12;
+
+/// What is minimised.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Goal {
+    /// Bits of all messages, up and down.
+    #[default]
+    Bits,
+    /// Rounds.
+    Rounds,
+}
+
+/// What a method is chosen for.
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
+pub struct Demand {
+    /// What is minimised; bits by default.
+    pub goal: Goal,
+    /// The residual to reach, as a multiple of that at zero weights; 0 for none. By default [`TOL`], or what rounding allows.
+    pub tol: Option<f64>,
+    /// Whether agents may send their matrices `A_c`; true by default.
+    pub may_send_matrices: bool,
+    /// The step size of methods with local steps.
+    pub step_size: f64,
+    /// The local steps of methods with local steps.
+    pub local_steps: usize,
+}
+
+impl Demand {
+    /// The defaults, with these settings of methods with local steps.
+    pub fn new(step_size: f64, local_steps: usize) -> Self {
+        Self { goal: Goal::Bits, tol: None, may_send_matrices: true, step_size, local_steps }
+    }
+
+    /// The same with another quantity that is minimised.
+    #[must_use]
+    pub fn with_goal(self, goal: Goal) -> Self {
+        Self { goal, ..self }
+    }
+
+    /// The same with a residual to reach.
+    #[must_use]
+    pub fn with_tol(self, tol: Option<f64>) -> Self {
+        Self { tol, ..self }
+    }
+
+    /// The same for matrices that may be sent, or not.
+    #[must_use]
+    pub fn with_matrices(self, may_send_matrices: bool) -> Self {
+        Self { may_send_matrices, ..self }
+    }
+}
+
+/// A method that was considered.
+pub struct Considered {
+    /// Its kind.
+    pub kind: &'static str,
+    /// Its predicted cost, or the reason why it has none.
+    pub cost: Result<Cost>,
+}
+
+/// Why a method was chosen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Why {
+    /// Its predicted cost is the smallest.
+    Cheapest(Goal),
+    /// No cost is known beforehand; this one works wherever operators are linear.
+    NoCostKnown,
+}
+
+/// A chosen method.
+pub struct Choice {
+    /// Its kind.
+    pub kind: &'static str,
+    /// Its settings, the keys of its kind.
+    pub settings: Table,
+    /// Why it was chosen.
+    pub why: Why,
+    /// All candidates with their costs: the chosen one first, then the others by cost, those without a known cost last.
+    pub considered: Vec<Considered>,
+    /// The residual that runs stop at, as a multiple of that at zero weights; 0 for never.
+    pub tol: f64,
+    /// The residual for which costs are predicted.
+    pub target: f64,
+    /// What the candidates with local steps were asked for.
+    pub demand: Demand,
+}
+
+impl Choice {
+    /// The number of rounds that surely suffices, where it is known: twice the bound, because rounding may leave more than the target.
+    pub fn rounds(&self) -> Option<u64> {
+        self.considered[0].cost.as_ref().ok().filter(|cost| cost.is_bound).map(|cost| 2 * cost.rounds as u64)
+    }
+
+    /// Whether rounding does not allow the usual residual.
+    pub fn is_limited_by_rounding(&self) -> bool {
+        self.demand.tol.is_none() && self.target > TOL
+    }
+}
+
+/// The method that reaches the residual at the least cost, on a problem with linear operators without noise, over a clear link. Costs
+/// over links that alter or lose messages are not compared.
+///
+/// # Errors
+/// When the machine does not say how much memory is available.
+pub fn choose(field: &dyn Field, demand: &Demand) -> Result<Choice> {
+    let (eta, h) = (demand.step_size, demand.local_steps);
+    let first_order: Vec<(&'static str, Box<dyn MethodSettings>)> = vec![
+        ("scafflsa", Box::new(Scafflsa::new(eta, h))),
+        ("fedhsa", Box::new(FedHsa::new(eta, h))),
+        ("fedlsa", Box::new(FedLsa::new(eta, h))),
+    ];
+    let checked = first_order.into_iter().filter(|(_, method)| method.check(field.agents()).is_ok()).collect();
+    let memory = machine::available()?.map_or(f64::INFINITY, |available| 0.5 * available.bytes);
+    // Of a bound two digits are enough.
+    let two_digits = |x: f64| format!("{:.1e}", 1.05 * x).parse().unwrap_or(x);
+    let allowed = rounding(field);
+    let tol = demand.tol.unwrap_or_else(|| if allowed > TOL { two_digits(allowed) } else { TOL });
+    let target = if tol > 0.0 { tol } else { TOL };
+    let limits = Limits { target, may_send_matrices: demand.may_send_matrices, memory };
+    let mut all = cost::candidates(field, &limits, checked);
+    if demand.goal == Goal::Rounds {
+        let price = |candidate: &Candidate| candidate.cost.as_ref().map_or(f64::INFINITY, |cost| cost.rounds);
+        all.sort_by(|x, y| price(x).total_cmp(&price(y)));
+    }
+    // The cheapest is the first. Without any cost: a Krylov space that starts anew as often as it has to.
+    let mut why = Why::Cheapest(demand.goal);
+    if all[0].cost.is_err() {
+        let gmres = all.iter().position(|candidate| candidate.kind == "gmres").expect("gmres is a candidate");
+        all[..=gmres].rotate_right(1);
+        why = Why::NoCostKnown;
+    }
+    let settings = Value::try_from(&all[0].settings).expect("plain settings").as_table().cloned().unwrap_or_default();
+    let kind = all[0].kind;
+    let considered = all.into_iter().map(|Candidate { kind, cost, .. }| Considered { kind, cost }).collect();
+    Ok(Choice { kind, settings, why, considered, tol, target, demand: *demand })
+}
+
+/// The smallest multiple of the residual at zero weights that rounding lets a solution be sure to reach: products with the mean
+/// matrix have errors of some `eps ||A|| ||theta*||`. 0 where it is not known.
+fn rounding(field: &dyn Field) -> f64 {
+    /// Roundings that add up.
+    const MANY: f64 = 64.0;
+    let (Some(systems), Some(root)) = (field.systems(), field.root()) else { return 0.0 };
+    let mean = systems.mean();
+    let at_zero = linalg::norm_sq(&mean.b).sqrt();
+    let size = mean.a.norm_l2() * linalg::norm_sq(root).sqrt() + at_zero;
+    if at_zero > 0.0 { MANY * f64::EPSILON * size / at_zero } else { 0.0 }
+}

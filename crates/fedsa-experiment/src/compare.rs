@@ -1,0 +1,141 @@
+//! Two finished runs beside each other: settings that differ, results, and checks whose outcomes differ.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
+
+use fedsa::error::Result;
+use serde_json::{Map, Value as Json, json};
+
+use crate::finished::{self, Difference, FinishedRun};
+
+/// The numbers of a result that are compared, by their names in `summary.json`.
+pub const NUMBERS: &[&str] = &["floor_mean", "final_mean", "residual_mean", "error_floor_mean", "rounds"];
+
+/// What two runs say of one thing.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Pair<T> {
+    /// What it is: a method at a point, or a check.
+    pub name: String,
+    /// What the first run says.
+    pub a: T,
+    /// What the second run says.
+    pub b: T,
+}
+
+/// A result of one of the runs: those of [`NUMBERS`] that it has, `bits_up`, and its outcome, as `summary.json` has them.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Side(Map<String, Json>);
+
+impl Side {
+    /// How the run ended; `None` if it is not there.
+    pub fn outcome(&self) -> Option<&str> {
+        self.0.get("outcome").and_then(Json::as_str).or(self.0.get("status").and_then(Json::as_str))
+    }
+
+    /// A number, if it is known.
+    pub fn number(&self, name: &str) -> Option<f64> {
+        self.0.get(name).and_then(Json::as_f64)
+    }
+}
+
+/// Two runs.
+#[derive(Debug, Clone)]
+pub struct Comparison {
+    /// Their folders.
+    pub folders: [PathBuf; 2],
+    /// The settings that differ.
+    pub settings: Vec<Difference>,
+    /// The results of both, by method and point.
+    pub results: Vec<Pair<Side>>,
+    /// The checks whose outcomes differ, in words.
+    pub checks: Vec<Pair<Option<String>>>,
+}
+
+/// Compares the finished runs in two folders.
+///
+/// # Errors
+/// When one of the folders holds no finished run.
+pub fn compare(a: &Path, b: &Path) -> Result<Comparison> {
+    let folders = [a.to_path_buf(), b.to_path_buf()];
+    let (a, b) = (FinishedRun::read(a)?, FinishedRun::read(b)?);
+    let settings = finished::differences(&a.settings()?, &b.settings()?);
+    Ok(Comparison { folders, settings, results: results(&a.summary, &b.summary), checks: checks(&a.summary, &b.summary) })
+}
+
+impl Comparison {
+    /// The same for programs.
+    pub fn json(&self) -> Json {
+        let names = self.folders.each_ref().map(|folder| folder.display().to_string());
+        let settings: Vec<Json> = self.settings.iter().map(|d| json!({ "key": d.key, "a": d.a, "b": d.b })).collect();
+        let results: Vec<Json> = self.results.iter().map(|pair| json!({ "name": pair.name, "a": pair.a.0, "b": pair.b.0 })).collect();
+        let checks: Vec<Json> = self.checks.iter().map(|pair| json!({ "name": pair.name, "a": pair.a, "b": pair.b })).collect();
+        json!({ "a": names[0], "b": names[1], "settings": settings, "results": results, "checks": checks })
+    }
+}
+
+/// Method and point of a result.
+fn name_of(result: &Json) -> String {
+    let text = |key: &str| result[key].as_str().unwrap_or_default().to_string();
+    match text("point") {
+        point if point.is_empty() => text("method"),
+        point => format!("{} at {point}", text("method")),
+    }
+}
+
+/// The results of two summaries, each method and point once.
+fn results(a: &Json, b: &Json) -> Vec<Pair<Side>> {
+    let list = |summary: &Json| summary["results"].as_array().cloned().unwrap_or_default();
+    let (a, b) = (list(a), list(b));
+    let mut names: Vec<String> = Vec::new();
+    for name in a.iter().chain(&b).map(name_of) {
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    let find = |list: &[Json], name: &str| list.iter().find(|result| name_of(result) == name).cloned();
+    let pair = |name: String| {
+        let (x, y) = (find(&a, &name), find(&b, &name));
+        let side = |result: &Option<Json>| {
+            let mut out = serde_json::Map::new();
+            for key in ["outcome", "status"].iter().chain(NUMBERS) {
+                if let Some(value) = result.as_ref().and_then(|r| r.get(*key)) {
+                    out.insert((*key).to_string(), value.clone());
+                }
+            }
+            if let Some(bits) = result.as_ref().and_then(|r| r["ledger"]["bits_up"].as_f64()) {
+                out.insert("bits_up".into(), json!(bits));
+            }
+            Side(out)
+        };
+        Pair { a: side(&x), b: side(&y), name }
+    };
+    names.into_iter().map(pair).collect()
+}
+
+/// The checks whose outcomes differ.
+fn checks(a: &Json, b: &Json) -> Vec<Pair<Option<String>>> {
+    let words = |summary: &Json| -> BTreeMap<String, String> {
+        let word = |check: &Json| {
+            let pass = match (&check["why"], &check["pass"]) {
+                (Json::String(_), _) => "not measured",
+                (_, pass) => {
+                    if pass == true {
+                        "holds"
+                    } else {
+                        "fails"
+                    }
+                }
+            };
+            format!("{pass}{}", if check["as_expected"] == true { "" } else { ", not as expected" })
+        };
+        let list = summary["checks"].as_array().cloned().unwrap_or_default();
+        list.iter().map(|check| (check["name"].as_str().unwrap_or_default().to_string(), word(check))).collect()
+    };
+    let (a, b) = (words(a), words(b));
+    let names: BTreeSet<&String> = a.keys().chain(b.keys()).collect();
+    names
+        .into_iter()
+        .filter(|name| a.get(*name) != b.get(*name))
+        .map(|name| Pair { name: name.clone(), a: a.get(name).cloned(), b: b.get(name).cloned() })
+        .collect()
+}

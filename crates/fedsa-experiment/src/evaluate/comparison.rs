@@ -1,0 +1,104 @@
+//! Federated weights beside those of each agent's own data and of all data, on episodes that were held out.
+
+use fedsa::error::{Error, Result};
+use fedsa::linalg;
+use fedsa::parallel;
+use fedsa::problem::Field;
+use fedsa::problem::features::FeatureMap;
+use fedsa::problem::holdout::{Errors, Judged, judge};
+use fedsa::problem::log::Log;
+use fedsa::problem::logs::TraceRule;
+use serde_json::{Value, json};
+
+/// The weights that are compared, in the order of [`Judged`].
+pub const WEIGHTS: [&str; 3] = ["federated", "own", "pooled"];
+/// The positions of federated weights and of an agent's own in [`WEIGHTS`].
+pub const FEDERATED: usize = 0;
+pub const OWN: usize = 1;
+
+/// The agents' held-out logs, judged.
+pub struct Comparison {
+    /// The agents by name, each judged under all of [`WEIGHTS`].
+    pub agents: Vec<(String, Judged)>,
+    /// Whether weights were fitted with eligibility traces.
+    pub has_traces: bool,
+    /// Whether importance ratios are used.
+    pub is_weighted: bool,
+}
+
+/// One of the two errors, under each of [`WEIGHTS`].
+pub type Pick = fn(&Judged) -> &[Errors];
+
+/// The errors: their names in `weights.json`, their titles, and where they are.
+pub const ERRORS: [(&str, &str, Pick); 2] = [
+    ("return_error", "error against Monte-Carlo returns", |judged| &judged.returns),
+    ("projected_bellman_error", "projected Bellman error", |judged| &judged.bellman),
+];
+
+impl Comparison {
+    /// Compares the weights `theta` of a run with those of each agent's own data and of all data on the held-out logs. Own
+    /// weights are those of least norm where the agent's own system is singular.
+    ///
+    /// # Errors
+    /// When the logs' episodes are not usable.
+    pub fn new(held: &[Log], map: &FeatureMap, rule: TraceRule, field: &dyn Field, theta: &[f64]) -> Result<Self> {
+        let systems = field.systems().expect("logs are linear systems");
+        let pooled = field.root().expect("logs have one");
+        let agents = parallel::try_map(held.len(), |c| {
+            let log = &held[c];
+            let system = systems.of(c);
+            let own = linalg::solve_or_least(&system.a, &system.b);
+            Ok::<_, Error>((log.name.clone(), judge(log, map, rule, &[theta, &own, pooled])?))
+        })?;
+        let weighted = rule.ratios && held.iter().any(|log| log.ratio.is_some());
+        Ok(Self { agents, has_traces: rule.lambda > 0.0, is_weighted: weighted })
+    }
+
+    /// A count of all agents.
+    pub fn sum(&self, of: impl Fn(&Judged) -> usize) -> usize {
+        self.agents.iter().map(|(_, judged)| of(judged)).sum()
+    }
+
+    /// An error of all agents, under each of the weights.
+    pub fn all(&self, pick: Pick) -> Vec<Errors> {
+        (0..WEIGHTS.len()).map(|j| Errors::of_all(self.agents.iter().map(|(_, judged)| &pick(judged)[j]))).collect()
+    }
+
+    /// The object `holdout` of `weights.json`.
+    pub fn json(&self, share: f64, seed: u64) -> Value {
+        let errors = |of: &dyn Fn(Pick) -> Vec<Errors>| -> serde_json::Map<String, Value> {
+            let of_one = |pick: Pick| {
+                let errors = of(pick);
+                let mut all: serde_json::Map<String, Value> = WEIGHTS
+                    .iter()
+                    .zip(&errors)
+                    .map(|(name, errors)| ((*name).into(), json!({ "rms": errors.rms(), "se": errors.standard_error() })))
+                    .collect();
+                let (difference, se) = errors[OWN].minus(&errors[FEDERATED]);
+                all.insert("own_minus_federated".into(), json!({ "difference": difference, "se": se }));
+                Value::Object(all)
+            };
+            ERRORS.iter().map(|(name, _, pick)| ((*name).into(), of_one(*pick))).collect()
+        };
+        let counts = |of: &dyn Fn(fn(&Judged) -> usize) -> usize| {
+            json!({
+                "episodes": of(|judged| judged.episodes),
+                "transitions": of(|judged| judged.transitions),
+                "episodes_without_returns": of(|judged| judged.episodes_cut),
+                "transitions_without_returns": of(|judged| judged.transitions_cut),
+            })
+        };
+        let joined = |mut counts: Value, errors: serde_json::Map<String, Value>| {
+            counts.as_object_mut().expect("an object").extend(errors);
+            counts
+        };
+        let agents = self.agents.iter().map(|(name, judged)| {
+            let mut agent = joined(counts(&|of| of(judged)), errors(&|pick| pick(judged).to_vec()));
+            agent["name"] = json!(name);
+            agent
+        });
+        let agents: Vec<Value> = agents.collect();
+        let all = joined(counts(&|of| self.sum(of)), errors(&|pick| self.all(pick)));
+        json!({ "share": share, "seed": seed, "agents": agents, "all": all })
+    }
+}

@@ -1,0 +1,221 @@
+//! The weights of a value function.
+
+use std::path::Path;
+
+use fedsa::error::{Error, Result};
+use fedsa::linalg;
+use fedsa::problem::arrays::{Array, Arrays};
+use fedsa::problem::root::{Root, Source};
+use fedsa::problem::source::Inputs;
+use fedsa::problem::uncertainty::{self, Covariance};
+use fedsa_data::npz;
+use serde_json::{Value as Json, json};
+
+use super::Data;
+use super::comparison::Comparison;
+use super::pictures::{self, SeenStates};
+use crate::choose::Choice;
+use crate::folder::VALUE_PICTURES;
+use crate::outcome::Outcome;
+use crate::picture::Picture;
+use crate::run::{IfExists, Ran};
+use crate::{numbers, output};
+
+/// The files that an evaluation writes in addition to those of a run and its pictures.
+pub(super) const NAMES: [&str; 2] = ["weights.json", "weights.npz"];
+
+/// The largest number of features whose names `weights.json` lists.
+const NAMED: usize = 1 << 16;
+
+/// A value function.
+pub struct Evaluated {
+    /// The run of the method.
+    pub ran: Ran,
+    /// The logs and their features.
+    pub data: Data,
+    /// The choice of the method, unless it was named.
+    pub choice: Option<Choice>,
+    /// Federated weights beside others on held-out episodes, if there are any.
+    pub comparison: Option<Comparison>,
+    /// The covariance of the weights, if it is known.
+    pub covariance: Option<Covariance>,
+}
+
+impl Evaluated {
+    /// The weights of a run.
+    ///
+    /// # Errors
+    /// When the episodes of held-out logs are not usable; the runs are then kept in their folder.
+    pub(super) fn new(ran: Ran, data: Data, choice: Option<Choice>) -> Result<Self, Error> {
+        let (field, theta) = (ran.plan.field(0), &ran.results.cells[0][0].theta);
+        let rule = data.settings.rule();
+        let comparison = || match &data.logs.held[..] {
+            [] => Ok(None),
+            held => Comparison::new(held, &data.map, rule, field, theta).map(Some),
+        };
+        let covariance = || match field.systems() {
+            None => Ok(None),
+            Some(systems) => uncertainty::covariance(&data.logs, &data.map, rule, &systems.mean().a, theta),
+        };
+        let found = comparison().and_then(|comparison| Ok((comparison, covariance()?)));
+        let (comparison, covariance) = found.map_err(|e| ran.unfinished(e))?;
+        Ok(Self { ran, data, choice, comparison, covariance })
+    }
+
+    /// The weights, d components.
+    pub fn theta(&self) -> &[f64] {
+        &self.ran.results.cells[0][0].theta
+    }
+
+    /// How the run ended.
+    pub fn outcome(&self) -> Outcome {
+        self.ran.results.cells[0][0].outcome(&self.ran.plan.cells[0].run.stop)
+    }
+
+    /// The rounds of the run.
+    pub fn rounds(&self) -> u64 {
+        self.ran.results.cells[0][0].rows.last().map_or(0, |row| row.round)
+    }
+
+    /// The pooled LSTD solution, d components, and its rank; `None` where systems are too large to be solved as a whole.
+    pub fn lstd(&self) -> Option<(&[f64], usize)> {
+        match self.ran.plan.field(0).solution() {
+            Ok(Root { theta, source: Source::LeastNorm { rank } }) => Some((theta, *rank)),
+            Ok(Root { theta, .. }) => Some((theta, theta.len())),
+            // Sparse systems are not solved as a whole.
+            Err(_) => None,
+        }
+    }
+
+    /// The distance of the weights to the pooled LSTD solution, and the norm of that.
+    pub fn distance_to_lstd(&self) -> Option<(f64, f64)> {
+        self.lstd().map(|(root, _)| (linalg::distance_sq(self.theta(), root).sqrt(), linalg::norm_sq(root).sqrt()))
+    }
+
+    /// `weights.json`.
+    pub fn json(&self) -> Json {
+        let (plan, result) = (&self.ran.plan, &self.ran.results.cells[0][0]);
+        let Data { logs, settings, map, .. } = &self.data;
+        let finite = |x: f64| if x.is_finite() { json!(x) } else { json!(null) };
+        let distance = self.distance_to_lstd();
+        let stop = &plan.cells[0].run.stop;
+        let residual = plan.field(0).mean_operator(&result.theta).map(|g| finite(linalg::norm_sq(&g).sqrt()));
+        json!({
+            "format": 1,
+            "features": (map.len() <= NAMED).then(|| map.names()),
+            "feature_map": map.spec(),
+            "scale": Some(map.scale()).filter(|scale| !scale.is_empty()),
+            "columns": map.columns(),
+            "ranges": map.ranges(),
+            "gamma": settings.gamma,
+            "lambda": settings.lambda,
+            "ridge": settings.ridge,
+            "rank": self.lstd().map(|(_, rank)| rank),
+            "agents": logs.facts.iter().map(|log| json!({ "name": log.name, "transitions": log.transitions })).collect::<Vec<_>>(),
+            "method": plan.cells[0].method.kind,
+            "outcome": self.outcome().name(),
+            "rounds": self.rounds(),
+            "exchanges": result.rows.last().map_or(0, |r| r.ledger.exchanges),
+            "bits": result.rows.last().map_or(0, |r| r.ledger.bits_up + r.ledger.bits_down),
+            "theta": result.theta.iter().map(|x| finite(*x)).collect::<Vec<_>>(),
+            "theta_se": self.covariance.as_ref().map(|c| c.standard_errors().into_iter().map(finite).collect::<Vec<_>>()),
+            "residual": residual,
+            "residual_asked": result.residual_asked(stop).map(finite),
+            "lstd": self.lstd().map(|(root, _)| root),
+            "distance_to_lstd": distance.map(|(distance, _)| finite(distance)),
+            "lstd_norm": distance.map(|(_, norm)| norm),
+            "holdout": self.comparison.as_ref().map(|comparison| comparison.json(settings.holdout, settings.holdout_seed)),
+        })
+    }
+
+    /// `weights.npz`: `theta`, the pooled solution, and the covariance, where they are known.
+    ///
+    /// # Errors
+    /// When a shape does not fit; it does.
+    pub fn arrays(&self) -> Result<Arrays> {
+        let theta = self.theta();
+        let d = theta.len();
+        let mut arrays = Arrays::new();
+        arrays.insert("theta", Array::new(vec![d], theta.to_vec())?);
+        if let Some((root, _)) = self.lstd() {
+            arrays.insert("lstd", Array::new(vec![d], root.to_vec())?);
+        }
+        if !self.data.map.scale().is_empty() {
+            arrays.insert("scale", Array::new(vec![d], self.data.map.scale().to_vec())?);
+        }
+        if let Some(covariance) = &self.covariance {
+            arrays.insert("theta_cov", Array::new(vec![d, d], covariance.rows.clone())?);
+            if !covariance.null.is_empty() {
+                arrays.insert("theta_null", Array::new(vec![covariance.null.len() / d, d], covariance.null.clone())?);
+            }
+        }
+        arrays.insert("gamma", Array::scalar(self.data.settings.gamma));
+        arrays.insert("format", Array::scalar(1.0));
+        Ok(arrays)
+    }
+
+    /// The pictures by the names of [`VALUE_PICTURES`]: the value function, predicted values against returns, and what the methods that
+    /// were considered would cost; those that have something to show. `chooser` is what considers methods, in the caller's words.
+    ///
+    /// # Errors
+    /// When the episodes of held-out logs are not usable.
+    pub fn pictures(&self, chooser: &str) -> Result<Vec<(&'static str, Picture)>> {
+        let Data { logs, map, settings, .. } = &self.data;
+        let mut all = [None, None, None];
+        // Values after a divergence show nothing.
+        if self.ran.results.cells[0][0].diverged.is_none() {
+            all[0] = self.value_picture();
+            all[1] = pictures::returns(&logs.held, map, settings.rule(), self.theta())?;
+        }
+        all[2] = self.choice.as_ref().and_then(|choice| {
+            let steps = steps_text(choice);
+            pictures::methods(&choice.considered, choice.target, &steps, chooser)
+        });
+        Ok(VALUE_PICTURES.into_iter().zip(all).filter_map(|(stem, picture)| Some((stem, picture?))).collect())
+    }
+
+    /// The picture of the value function. Features that were logged are no states, between which values could be shown; only those
+    /// that the caller names are.
+    fn value_picture(&self) -> Option<Picture> {
+        let Data { logs, map, value_columns, .. } = &self.data;
+        if map.spec().inputs() == Inputs::Features && value_columns.is_empty() {
+            return None;
+        }
+        pictures::value(map, self.theta(), self.covariance.as_ref(), &SeenStates::of(&logs.facts), value_columns)
+    }
+
+    /// `weights.json`, `weights.npz` and the pictures, with their contents.
+    ///
+    /// # Errors
+    /// When the weights are too many for the format, or the episodes of held-out logs are not usable.
+    pub fn files(&self, chooser: &str) -> Result<Vec<(String, Vec<u8>)>> {
+        let contents = [format!("{:#}\n", self.json()).into_bytes(), npz::to_bytes(&self.arrays()?)?];
+        let mut files: Vec<_> = NAMES.map(String::from).into_iter().zip(contents).collect();
+        for (stem, picture) in self.pictures(chooser)? {
+            files.extend(output::pictures(&self.ran.plan, stem, &picture, self.ran.config()));
+        }
+        Ok(files)
+    }
+
+    /// Writes the files of the evaluation and of its run into the folder of the evaluation; nothing without a folder.
+    ///
+    /// # Errors
+    /// When files cannot be made or written. The runs are then kept in the folder, and can go on from there.
+    pub fn write(&self, chooser: &str) -> Result<(), Error> {
+        let files = self.files(chooser).map_err(|e| self.ran.unfinished(e))?;
+        self.ran.write(files)
+    }
+
+    /// Writes the files of an evaluation without a folder into one.
+    ///
+    /// # Errors
+    /// As [`Ran::write_into`].
+    pub fn write_into(&self, path: &Path, if_exists: IfExists, chooser: &str) -> Result<(), Error> {
+        self.ran.write_into(path, if_exists, self.files(chooser)?)
+    }
+}
+
+/// The settings of the candidates with local steps in words.
+pub(super) fn steps_text(choice: &Choice) -> String {
+    format!("step size {}, {} local steps", numbers::typed(choice.demand.step_size), choice.demand.local_steps)
+}

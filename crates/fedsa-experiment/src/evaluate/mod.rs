@@ -1,0 +1,212 @@
+//! Policy evaluation: logged transitions to the weights of a value function.
+//!
+//! [`evaluate`] does all at once. [`Evaluation::new`] reads the logs and settles features and method; [`Evaluation::run`] and
+//! [`Evaluation::run_in`] compute the weights. [`Evaluated`] is data; [`Evaluated::write`] makes files of it.
+
+pub mod comparison;
+mod evaluated;
+mod pictures;
+mod settings;
+
+use std::path::Path;
+use std::time::Instant;
+
+use fedsa::cancel::Cancel;
+use fedsa::error::{BadInput, Error, Result};
+use fedsa::kernel::Isa;
+use fedsa::problem::features::{FeatureMap, FeatureSpec, SPARSE_ABOVE};
+use fedsa::problem::logs::Logs;
+use fedsa::problem::survey::Surveyed;
+use fedsa_data::find::Places;
+use fedsa_data::{DiskFiles, logs};
+use toml::Value;
+
+use crate::choose::{self, Choice, Demand};
+use crate::config::{self, Experiment};
+use crate::execute::Interrupted;
+use crate::folder::VALUE_PICTURES;
+use crate::observer::Observer;
+use crate::plan::BuiltProblem;
+use crate::run::{Ended, IfExists, Job, RunOutcome, RunSettings};
+use crate::{made, output};
+pub use evaluated::Evaluated;
+use settings::Method;
+pub use settings::{ANDERSON_BASE, EvaluateSettings, LOCAL_STEPS, STEP_SIZE};
+
+/// How an evaluation ended.
+pub enum EvaluateOutcome {
+    /// With weights.
+    Done(Box<Evaluated>),
+    /// The folder held the same evaluation, finished, which was to go on.
+    AlreadyDone(Ended),
+    /// It was cancelled.
+    Interrupted(Interrupted),
+}
+
+/// Reads the logs of the settings and computes the weights of their value function, without writing anything.
+///
+/// # Errors
+/// When a setting or a file cannot be used, what is needed does not fit into memory, or it was cancelled.
+pub fn evaluate(settings: &EvaluateSettings, observer: &dyn Observer, cancel: &Cancel) -> Result<Evaluated, Error> {
+    match Evaluation::new(settings)?.run(RunSettings::default(), observer, cancel)? {
+        EvaluateOutcome::Done(evaluated) => Ok(*evaluated),
+        EvaluateOutcome::AlreadyDone(_) | EvaluateOutcome::Interrupted(_) => {
+            Err(Error::cancelled("the evaluation was cancelled", "the same call again, or a folder from which it can go on"))
+        }
+    }
+}
+
+/// Logs that were read, with their features.
+pub struct Data {
+    /// What a pass over the logs told, and the held-out episodes.
+    pub logs: Surveyed,
+    /// The settings of the problem.
+    pub settings: Logs,
+    /// The features.
+    pub map: FeatureMap,
+    /// The positions of the columns that the value is drawn over, if they were named.
+    pub value_columns: Vec<usize>,
+}
+
+/// An evaluation whose logs are read, and whose method is settled.
+pub struct Evaluation {
+    /// The logs.
+    pub data: Data,
+    /// The choice of the method, unless the settings name one, or samples are drawn.
+    pub choice: Option<Choice>,
+    experiment: Experiment,
+    built: Option<BuiltProblem>,
+    began: Instant,
+}
+
+impl Evaluation {
+    /// Reads the logs of the settings, and chooses features and method where the settings name none.
+    ///
+    /// # Errors
+    /// When a setting or file cannot be used, or the problem does not fit into memory.
+    pub fn new(settings: &EvaluateSettings) -> Result<Self, Error> {
+        let began = Instant::now();
+        let is_auto = settings.method.is_none();
+        // Settings are checked before the logs are read; those of local steps even if no method with local steps may be chosen.
+        let unread = settings.experiment()?;
+        unread.settings()?;
+        let files = DiskFiles::new(Places::from_env(""));
+        let before = Method::before(settings);
+        // Features that were logged are the default where every log has some. What cannot be opened is refused below.
+        let logged = settings.features.is_none() && logs::has_features(&settings.logs, &files.places).unwrap_or(false);
+        let count = settings.logs.len();
+        let unread = if logged { settings.experiment_with(&before, FeatureSpec::Columns {}, count)? } else { unread };
+        if is_auto {
+            settings.experiment_with(&Method::with_steps(settings), FeatureSpec::Identity { bias: false }, count)?.settings()?;
+        }
+        let [point] = &unread.points[..] else {
+            return Err(BadInput::new("changes", "a sweep", "one evaluation; sweeps belong in an experiment file"));
+        };
+        if is_auto && point.sections().method(0).is_some_and(|method| method.get("uplink").is_some()) {
+            let what = "it is to be chosen, and costs over links that alter or lose messages are not compared";
+            return Err(BadInput::new("method", what, "lstd, fedhsa or another one that works over the link"));
+        }
+        let of = |experiment: &Experiment| -> Result<Logs> { config::read(Value::Table(made::problem_of(experiment).1)) };
+        let logs = of(&unread).and_then(|of| of.survey(&files));
+        let logs = logs.map_err(|e| unread.failure_at(e.inside("problem"), point))?;
+        let (agents, columns) = (logs.facts.len(), logs.columns().len());
+        let default = if logged { FeatureSpec::Columns {} } else { default_features(columns) };
+        let features = settings.features.unwrap_or(default);
+        let first = settings.experiment_with(&before, features, agents)?;
+        let settled = of(&first).and_then(|of| Ok((of.map(&logs)?, of)));
+        let (map, of_logs) = settled.map_err(|e| first.failure_at(e.inside("problem"), &first.points[0]))?;
+        let value_columns = pictures::named_columns(&settings.value_columns, map.columns())?;
+        if map.sparse().is_some() && !logs.held.is_empty() {
+            let what = format!("held-out episodes with {} features", map.len());
+            return Err(BadInput::new("holdout", what, format!("at most {SPARSE_ABOVE} tiles, whose projections are computed")));
+        }
+        let data = Data { logs, settings: of_logs, map, value_columns };
+        if !is_auto || settings.sampling != "mean" {
+            return Ok(Self { data, choice: None, experiment: first, built: None, began });
+        }
+        // The choice knows the problem, which is then that of the run.
+        let built = BuiltProblem::new(&first, &files, Isa::best())?;
+        let demand = Demand::new(settings.step_size(), settings.local_steps() as usize)
+            .with_tol(settings.tol)
+            .with_matrices(!settings.keep_matrices);
+        let choice = choose::choose(built.field(), &demand).map_err(|e| first.failure_at(e, &first.points[0]))?;
+        let experiment = settings.experiment_with(&Method::chosen(&choice), features, agents)?;
+        Ok(Self { data, choice: Some(choice), experiment, built: Some(built), began })
+    }
+
+    /// When the logs began to be read.
+    pub fn began(&self) -> Instant {
+        self.began
+    }
+
+    /// The experiment of the evaluation.
+    pub fn experiment(&self) -> &Experiment {
+        &self.experiment
+    }
+
+    /// Computes the weights, without writing anything.
+    ///
+    /// # Errors
+    /// When the runs do not fit into memory, or settings are known to be unstable; when the machine fails.
+    pub fn run(self, settings: RunSettings, observer: &dyn Observer, cancel: &Cancel) -> Result<EvaluateOutcome, Error> {
+        self.ended(settings, None, observer, cancel)
+    }
+
+    /// Computes the weights with checkpoints in a folder, for the files of [`Evaluated::write`].
+    ///
+    /// # Errors
+    /// As [`Evaluation::run`], and when the folder cannot be used.
+    pub fn run_in(
+        self,
+        path: &Path,
+        if_exists: IfExists,
+        settings: RunSettings,
+        observer: &dyn Observer,
+        cancel: &Cancel,
+    ) -> Result<EvaluateOutcome, Error> {
+        self.ended(settings, Some((path, if_exists)), observer, cancel)
+    }
+
+    fn ended(
+        self,
+        run: RunSettings,
+        folder: Option<(&Path, IfExists)>,
+        observer: &dyn Observer,
+        cancel: &Cancel,
+    ) -> Result<EvaluateOutcome, Error> {
+        let Self { data, choice, experiment, built, began } = self;
+        let mut names = evaluated::NAMES.map(String::from).to_vec();
+        names.extend(VALUE_PICTURES.iter().flat_map(|stem| output::picture_names(&experiment, stem)));
+        let mut job = Job::new(experiment, run).with_problem(built).since(began);
+        if let Some((path, if_exists)) = folder {
+            job = job.in_folder(path, if_exists, names);
+        }
+        Ok(match job.run(observer, cancel)? {
+            RunOutcome::Done(ran) => EvaluateOutcome::Done(Box::new(Evaluated::new(*ran, data, choice)?)),
+            RunOutcome::AlreadyDone(ended) => EvaluateOutcome::AlreadyDone(ended),
+            RunOutcome::Interrupted(left) => EvaluateOutcome::Interrupted(left),
+        })
+    }
+}
+
+/// The default features: as many as can be evaluated quickly.
+fn default_features(columns: usize) -> FeatureSpec {
+    let fourier = [3, 2, 1].map(|order| (FeatureSpec::Fourier { order }, 64));
+    let all = fourier.into_iter().chain([(FeatureSpec::Polynomial { order: 2 }, 100)]);
+    let small = all.into_iter().find(|(spec, most)| spec.count(columns).is_some_and(|d| d <= *most));
+    small.map_or(FeatureSpec::Polynomial { order: 1 }, |(spec, _)| spec)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_default_features_are_few() {
+        let by_columns: Vec<String> = (1..=14).map(|k| default_features(k).to_string()).collect();
+        assert_eq!(by_columns[..6], ["fourier:3", "fourier:3", "fourier:3", "fourier:1", "fourier:1", "fourier:1"]);
+        assert!(by_columns[6..12].iter().all(|spec| spec == "polynomial:2"), "{by_columns:?}");
+        assert!(by_columns[12..].iter().all(|spec| spec == "polynomial:1"), "{by_columns:?}");
+        assert!((1..=60).all(|k| default_features(k).count(k).is_some_and(|d| d <= 100)));
+    }
+}

@@ -1,0 +1,270 @@
+//! What an evaluation is asked for, and the experiment that this comes to.
+
+use std::collections::BTreeMap;
+
+use fedsa::error::{Error, Result};
+use fedsa::problem::features::FeatureSpec;
+use toml::{Table, Value};
+
+use crate::choose::{Choice, TOL};
+use crate::config::Experiment;
+use crate::kinds::Kinds;
+use crate::made::{self, Changes, count, table, takes, text, texts};
+
+/// The kind of method that accelerates another one, and the one that it accelerates here: without a bias, and without state
+/// of the agents, in which acceleration brings less.
+const ANDERSON: &str = "anderson";
+pub const ANDERSON_BASE: &str = "fedhsa";
+
+/// The step size and the local steps by default, for methods with local steps.
+pub const STEP_SIZE: f64 = 1.0;
+pub const LOCAL_STEPS: u64 = 100;
+
+/// What is asked for. Errors name the setting at fault, or the key of the experiment that the settings come to.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct EvaluateSettings {
+    /// Logs of transitions: files, globs, folders or names of data sets.
+    pub logs: Vec<String>,
+    /// The features of states. By default those that were logged; else the first of `fourier:3`, `fourier:2` and `fourier:1` with at most
+    /// 64 features, else `polynomial:2` with at most 100, else `polynomial:1`.
+    pub features: Option<FeatureSpec>,
+    /// The lowest and the highest value of state columns; taken from the data where they are not given.
+    pub ranges: BTreeMap<String, [f64; 2]>,
+    /// The discount factor; 0.99 by default.
+    pub gamma: f64,
+    /// The decay of eligibility traces, from 0 to 1; 0 by default.
+    pub lambda: f64,
+    /// `eps I` is added to the matrix of every agent; 0 by default.
+    pub ridge: f64,
+    /// How features are scaled, by the names of experiment files.
+    pub scaling: Option<String>,
+    /// The method, a kind or a preset; by default the one that reaches `tol` with the fewest bits.
+    pub method: Option<String>,
+    /// Whether the matrices `A_c` stay with the agents, so that `lstd` is not chosen; false by default.
+    pub keep_matrices: bool,
+    /// How transitions are drawn, by the names of experiment files: `mean` by default, `iid` or `markov`.
+    pub sampling: String,
+    /// The step size of methods with local steps; 1 by default.
+    pub step_size: Option<f64>,
+    /// The local steps of a round, for methods with local steps; 100 by default.
+    pub local_steps: Option<u64>,
+    /// The most rounds; 20000 by default.
+    pub rounds: u64,
+    /// The norm of the mean operator at which runs stop, as a multiple of its norm at zero weights; 0 for never. By default 1e-12, or what
+    /// rounding allows.
+    pub tol: Option<f64>,
+    /// The seed of the run and of held-out episodes; 0 by default.
+    pub seed: u64,
+    /// The share of each agent's episodes that is held out; none by default.
+    pub holdout: Option<f64>,
+    /// The one or two state columns over which the value function is drawn; by default those along which it varies most.
+    pub value_columns: Vec<String>,
+    /// What is changed in the experiment that the settings come to.
+    pub changes: Changes,
+    /// The kinds of methods that there are; fedsa's own by default.
+    pub kinds: Kinds,
+}
+
+impl EvaluateSettings {
+    /// The defaults on these logs. Fields are public: set those that are to differ, or use the builder methods.
+    pub fn new(logs: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        Self {
+            logs: logs.into_iter().map(Into::into).collect(),
+            features: None,
+            ranges: BTreeMap::new(),
+            gamma: 0.99,
+            lambda: 0.0,
+            ridge: 0.0,
+            scaling: None,
+            method: None,
+            keep_matrices: false,
+            sampling: "mean".into(),
+            step_size: None,
+            local_steps: None,
+            rounds: 20_000,
+            tol: None,
+            seed: 0,
+            holdout: None,
+            value_columns: Vec::new(),
+            changes: Changes::default(),
+            kinds: Kinds::default(),
+        }
+    }
+}
+
+made::with! { EvaluateSettings:
+    /// The same with these features.
+    with_features(features: FeatureSpec) = Some(features);
+    /// The same with these ranges of state columns.
+    with_ranges(ranges: BTreeMap<String, [f64; 2]>) = ranges;
+    /// The same with this discount factor.
+    with_gamma(gamma: f64) = gamma;
+    /// The same with this decay of traces.
+    with_lambda(lambda: f64) = lambda;
+    /// The same with this ridge.
+    with_ridge(ridge: f64) = ridge;
+    /// The same with features scaled in this way.
+    with_scaling(scaling: impl Into<String>) = Some(scaling.into());
+    /// The same with this method.
+    with_method(method: impl Into<String>) = Some(method.into());
+    /// The same with matrices that stay with the agents, or not.
+    with_keep_matrices(keep_matrices: bool) = keep_matrices;
+    /// The same with transitions drawn in this way.
+    with_sampling(sampling: impl Into<String>) = sampling.into();
+    /// The same with this step size.
+    with_step_size(step_size: f64) = Some(step_size);
+    /// The same with this many local steps.
+    with_local_steps(local_steps: u64) = Some(local_steps);
+    /// The same with at most this many rounds.
+    with_rounds(rounds: u64) = rounds;
+    /// The same that stops at this residual.
+    with_tol(tol: f64) = Some(tol);
+    /// The same with this seed.
+    with_seed(seed: u64) = seed;
+    /// The same with this share of each agent's episodes held out.
+    with_holdout(holdout: f64) = Some(holdout);
+    /// The same with the value drawn over these columns.
+    with_value_columns(value_columns: Vec<String>) = value_columns;
+    /// The same with these changes of its experiment.
+    with_changes(changes: Changes) = changes;
+    /// The same that knows these kinds of methods.
+    with_kinds(kinds: Kinds) = kinds;
+}
+
+/// The method that an experiment is made with.
+#[derive(Clone)]
+pub(super) struct Method {
+    pub kind: String,
+    /// Its settings, if they are not those of the evaluation.
+    settings: Option<Table>,
+    /// The number of rounds that suffices, where it is known.
+    rounds: Option<u64>,
+    /// The residual to reach, as a multiple of that at zero weights; 0 for none.
+    tol: f64,
+}
+
+impl Method {
+    /// The method that the settings name; one that could be chosen, before the data are known.
+    pub fn before(settings: &EvaluateSettings) -> Self {
+        let kind = match settings.method.as_deref() {
+            Some(kind) => kind,
+            // Samples are for methods that take steps.
+            None if settings.sampling != "mean" => "fedhsa",
+            None => "lstd",
+        };
+        Self { kind: kind.into(), settings: None, rounds: None, tol: settings.tol.unwrap_or(TOL) }
+    }
+
+    /// One with local steps that could be chosen.
+    pub fn with_steps(settings: &EvaluateSettings) -> Self {
+        Self { kind: "fedhsa".into(), ..Self::before(settings) }
+    }
+
+    /// The one that was chosen.
+    pub fn chosen(choice: &Choice) -> Self {
+        Self { kind: choice.kind.into(), settings: Some(choice.settings.clone()), rounds: choice.rounds(), tol: choice.tol }
+    }
+}
+
+impl EvaluateSettings {
+    /// H of methods with local steps.
+    pub fn local_steps(&self) -> u64 {
+        self.local_steps.unwrap_or(LOCAL_STEPS)
+    }
+
+    /// The step size of methods with local steps.
+    pub fn step_size(&self) -> f64 {
+        self.step_size.unwrap_or(STEP_SIZE)
+    }
+
+    /// The experiment of the settings, without reading the logs. Without features in the settings, it has some that do not depend on
+    /// the data.
+    ///
+    /// # Errors
+    /// When a setting cannot be used.
+    pub fn experiment(&self) -> Result<Experiment, Error> {
+        let features = self.features.unwrap_or(FeatureSpec::Identity { bias: false });
+        self.experiment_with(&Method::before(self), features, self.logs.len())
+    }
+
+    /// The experiment of the settings, with this method and these features.
+    pub(super) fn experiment_with(&self, method: &Method, features: FeatureSpec, agents: usize) -> Result<Experiment, Error> {
+        made::experiment(self.table(method, features, agents), &self.changes, &self.kinds)
+    }
+
+    /// `[problem]`.
+    fn problem(&self, features: FeatureSpec) -> Value {
+        let bounds = |[low, high]: &[f64; 2]| Value::Array(vec![Value::Float(*low), Value::Float(*high)]);
+        let ranges = self.ranges.iter().map(|(column, range)| (column.clone(), bounds(range))).collect();
+        let mut problem = vec![
+            ("kind", text("logs")),
+            ("path", texts(&self.logs)),
+            ("features", Value::try_from(features).expect("plain settings")),
+            ("ranges", Value::Table(ranges)),
+            ("gamma", Value::Float(self.gamma)),
+            ("lambda", Value::Float(self.lambda)),
+        ];
+        if self.ridge != 0.0 {
+            problem.push(("ridge", Value::Float(self.ridge)));
+        }
+        problem.extend(self.scaling.as_ref().map(|scaling| ("scaling", text(scaling))));
+        if let Some(share) = self.holdout {
+            problem.extend([("holdout", Value::Float(share)), ("holdout_seed", Value::Integer(self.seed as i64))]);
+        }
+        table(problem)
+    }
+
+    /// `[[method]]`.
+    fn method_table(&self, chosen: &Method) -> Table {
+        let kind = chosen.kind.as_str();
+        let mut method = chosen.settings.clone().unwrap_or_default();
+        method.insert("kind".into(), text(kind));
+        if chosen.settings.is_some() {
+            return method;
+        }
+        // A method without local steps, or with one in a round, has no such keys; a value that was given is refused, but
+        // where the method is to be chosen, where it is one of other methods.
+        let is_given = |is_given: bool| is_given && self.method.is_some();
+        let steps = || [("step_size", Value::Float(self.step_size())), ("local_steps", Value::Integer(self.local_steps() as i64))];
+        if kind == ANDERSON {
+            // The settings are those of its base.
+            let base = [("kind", text(ANDERSON_BASE))].into_iter().chain(steps()).collect();
+            method.insert("base".into(), table(base));
+            return method;
+        }
+        if is_given(self.step_size.is_some()) || takes(&self.kinds, kind, "step_size") {
+            method.insert("step_size".into(), Value::Float(self.step_size()));
+        }
+        if kind == "scafflsa-random" {
+            method.insert("talk_probability".into(), Value::Float(1.0 / self.local_steps() as f64));
+        } else if is_given(self.local_steps.is_some()) || takes(&self.kinds, kind, "local_steps") {
+            method.insert("local_steps".into(), Value::Integer(self.local_steps() as i64));
+        }
+        method
+    }
+
+    /// The experiment as a table.
+    fn table(&self, method: &Method, features: FeatureSpec, agents: usize) -> Table {
+        let kind = method.kind.as_str();
+        // Few rounds are recorded, and looked at for the target, one by one.
+        let rounds = method.rounds.map_or(self.rounds, |rounds| rounds.min(self.rounds));
+        let mut run = vec![("rounds", Value::Integer(rounds as i64)), ("seeds", Value::Array(vec![Value::Integer(self.seed as i64)]))];
+        if method.tol != 0.0 {
+            run.push(("stop", table(vec![("relative_residual", Value::Float(method.tol))])));
+        }
+        // Methods that solve or accelerate need few rounds: each is looked at for the target.
+        if ["lstd", "gmres", "newton", ANDERSON].contains(&kind) {
+            run.push(("record", table(vec![("every", Value::Integer(1))])));
+        }
+        let entries = [
+            ("id", text("evaluate")),
+            ("title", Value::String(format!("Policy evaluation by {kind} from {}", count(agents, "agent")))),
+            ("problem", self.problem(features)),
+            ("sampling", table(vec![("kind", text(&self.sampling))])),
+            ("method", Value::Array(vec![Value::Table(self.method_table(method))])),
+            ("run", table(run)),
+        ];
+        entries.into_iter().map(|(key, value)| (key.to_string(), value)).collect()
+    }
+}

@@ -1,0 +1,204 @@
+//! The weights that a fit has come to.
+
+use std::path::Path;
+
+use fedsa::error::{Error, Result};
+use fedsa::linalg;
+use fedsa::problem::arrays::{Array, Arrays};
+use fedsa::problem::preparation::Prepared;
+use fedsa::problem::preparation::quality::Quality;
+use fedsa::problem::preparation::targets::{self, Targets};
+use fedsa_data::linear_model::{Class, LinearModel, Predicts};
+use fedsa_data::npz;
+use serde_json::{Value as Json, json};
+
+use super::settings::FitSettings;
+use crate::outcome::Outcome;
+use crate::results::paid;
+use crate::run::Ran;
+
+/// The files that a fit writes in addition to those of a run.
+pub(super) const NAMES: [&str; 2] = ["weights.json", "weights.npz"];
+
+/// What a method has spent in its run.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct Spent {
+    /// Its label.
+    pub method: String,
+    /// Rounds.
+    pub rounds: u64,
+    /// Exchanges.
+    pub exchanges: u64,
+    /// Vectors of d numbers from the agents to the server, of all agents.
+    pub vectors_up: u64,
+    /// Bits from the agents to the server, of all agents.
+    pub bits_up: u64,
+    /// Bits up and down, of all agents.
+    pub bits: u64,
+    /// Hessians, of all agents.
+    pub hessians: u64,
+    /// The wall time in seconds; methods ran side by side. `None` if it is not known.
+    pub seconds: Option<f64>,
+    /// The norm of the gradient at the end, if it was recorded.
+    pub residual: Option<f64>,
+    /// The objective at the end, if it was recorded.
+    pub loss: Option<f64>,
+    /// How the run ended.
+    pub outcome: Outcome,
+}
+
+/// A fitted model.
+pub struct Fitted {
+    /// The runs of all methods.
+    pub ran: Ran,
+    /// The prepared rows.
+    pub prepared: Prepared,
+    /// The model of the first method, on the columns of the data.
+    pub model: LinearModel,
+    /// `||grad f||` at its weights; not a number where it is not known.
+    pub gradient_norm: f64,
+    /// The mean of the agents' losses at its weights, with the ridge, if it is known.
+    pub objective: Option<f64>,
+    /// How good it is on the rows that were fitted.
+    pub train: Quality,
+    /// How good it is on those that were held out, if any.
+    pub held_out: Option<Quality>,
+    /// mu.
+    ridge: f64,
+}
+
+impl Fitted {
+    /// The weights of the first method.
+    pub(super) fn new(ran: Ran, settings: &FitSettings, prepared: Prepared) -> Self {
+        let (field, theta) = (ran.plan.field(0), &ran.results.cells[0][0].theta);
+        let gradient_norm = field.mean_operator(theta).map_or(f64::NAN, |g| linalg::norm_sq(&g).sqrt());
+        let objective = field.mean_loss(theta);
+        let (train, held_out) = (prepared.train_quality(theta), prepared.held_out_quality(theta));
+        let model = model(&prepared, theta, settings.target.clone());
+        Self { ran, prepared, model, gradient_norm, objective, train, held_out, ridge: settings.ridge }
+    }
+
+    /// The weights of the prepared features, d components.
+    pub fn theta(&self) -> &[f64] {
+        &self.ran.results.cells[0][0].theta
+    }
+
+    /// How the method ended that gives the weights.
+    pub fn outcome(&self) -> Outcome {
+        self.ran.results.cells[0][0].outcome(&self.ran.plan.cells[0].run.stop)
+    }
+
+    /// The label of the method that gives the weights.
+    pub fn method(&self) -> &str {
+        &self.ran.plan.cells[0].method.label
+    }
+
+    /// What every method has spent, the one that gives the weights first.
+    pub fn spent(&self) -> Vec<Spent> {
+        let Ran { plan, results, .. } = &self.ran;
+        let of = |(label, cell): (&String, &usize)| {
+            let result = results.cells[*cell].first()?;
+            let last = result.rows.last()?;
+            let counted = |name: &str| last.count(paid(Some(name)));
+            Some(Spent {
+                method: label.clone(),
+                rounds: counted("round"),
+                exchanges: counted("exchanges"),
+                vectors_up: counted("vectors_up"),
+                bits_up: counted("bits_up"),
+                bits: counted("bits"),
+                hessians: counted("hessians"),
+                seconds: result.seconds,
+                residual: last.metric("residual"),
+                loss: last.metric("loss"),
+                outcome: result.outcome(&plan.cells[*cell].run.stop),
+            })
+        };
+        plan.labels.iter().zip(&plan.points[0].cells).filter_map(of).collect()
+    }
+
+    /// `weights.json`: the model, and what its fit has spent.
+    pub fn json(&self) -> Json {
+        let finite = |x: f64| if x.is_finite() { json!(x) } else { json!(null) };
+        let last = self.ran.results.cells[0][0].rows.last();
+        let counted = |name: &str| last.map_or(0, |row| row.count(paid(Some(name))));
+        let quality = |quality: &Quality| json!({ "rows": quality.rows, "loss": finite(quality.loss), "accuracy": quality.accuracy, "rmse": quality.rmse.map(finite) });
+        let mut weights = self.model.to_json();
+        let more = json!({
+            "agents": self.ran.plan.field(0).agents(),
+            "prepared": self.prepared.sizes(),
+            "ridge": self.ridge,
+            "method": self.method(),
+            "outcome": self.outcome().name(),
+            "rounds": counted("round"),
+            "exchanges": counted("exchanges"),
+            "vectors_up": counted("vectors_up"),
+            "bits_up": counted("bits_up"),
+            "bits": counted("bits"),
+            "hessians": counted("hessians"),
+            "objective": self.objective.map(finite),
+            "gradient_norm": finite(self.gradient_norm),
+            "train": quality(&self.train),
+            "holdout": self.held_out.as_ref().map(quality),
+            "theta": self.theta().iter().map(|x| finite(*x)).collect::<Vec<_>>(),
+        });
+        weights.as_object_mut().expect("an object").extend(more.as_object().cloned().expect("an object"));
+        weights
+    }
+
+    /// `weights.npz`: `theta`, the coefficients of the columns, and the intercept.
+    ///
+    /// # Errors
+    /// When a shape does not fit; it does.
+    pub fn arrays(&self) -> Result<Arrays> {
+        let mut arrays = Arrays::new();
+        arrays.insert("theta", Array::new(vec![self.theta().len()], self.theta().to_vec())?);
+        arrays.insert("coefficients", Array::new(vec![self.model.coefficients.len()], self.model.coefficients.clone())?);
+        arrays.insert("intercept", Array::scalar(self.model.intercept));
+        arrays.insert("format", Array::scalar(1.0));
+        Ok(arrays)
+    }
+
+    /// `weights.json` and `weights.npz` with their contents.
+    ///
+    /// # Errors
+    /// When the weights are too many for the format.
+    pub fn files(&self) -> Result<Vec<(String, Vec<u8>)>> {
+        let contents = [format!("{:#}\n", self.json()).into_bytes(), npz::to_bytes(&self.arrays()?)?];
+        Ok(NAMES.map(String::from).into_iter().zip(contents).collect())
+    }
+
+    /// Writes the files of the fit and of its runs into the folder of the fit; nothing without a folder.
+    ///
+    /// # Errors
+    /// When files cannot be made or written. The runs are then kept in the folder, and can go on from there.
+    pub fn write(&self) -> Result<(), Error> {
+        let files = self.files().map_err(|e| self.ran.unfinished(e))?;
+        self.ran.write(files)
+    }
+
+    /// Writes the files of a fit without a folder into one.
+    ///
+    /// # Errors
+    /// As [`Ran::write_into`].
+    pub fn write_into(&self, path: &Path, if_exists: crate::run::IfExists) -> Result<(), Error> {
+        self.ran.write_into(path, if_exists, self.files()?)
+    }
+}
+
+/// The model of weights, on the columns of the data.
+fn model(prepared: &Prepared, theta: &[f64], target: Option<String>) -> LinearModel {
+    let (coefficients, intercept) = prepared.transform.on_columns(theta);
+    let columns = &prepared.transform.columns;
+    let class = |class: &targets::Class| match class {
+        targets::Class::Number(x) => Class::Number(*x),
+        targets::Class::Name(name) => Class::Name(name.clone()),
+    };
+    let predicts = match &prepared.targets {
+        Targets::Classes { positive, negative, .. } => Predicts::Class([negative.as_ref().map_or(Class::Rest, class), class(positive)]),
+        Targets::Numbers { offset, scale } => Predicts::Target { offset: *offset, scale: 1.0 / scale },
+    };
+    let columns = (!columns.are_counted()).then(|| columns.iter().map(|name| name.into_owned()).collect());
+    LinearModel { columns, coefficients, intercept, predicts, target }
+}

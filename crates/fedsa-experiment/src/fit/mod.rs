@@ -1,0 +1,240 @@
+//! Fits: rows with targets to the weights of a regression or of a classification.
+//!
+//! [`fit`] does all at once. [`Fit::new`] reads the data of the settings, and [`Fit::of_sets`] takes data that are in memory;
+//! [`Fit::run`] and [`Fit::run_in`] compute the weights. [`Fitted`] is data; [`Fitted::write`] makes files of it.
+
+mod fitted;
+mod settings;
+
+use std::path::Path;
+use std::time::Instant;
+
+use fedsa::cancel::Cancel;
+use fedsa::error::{BadInput, Error, Result, quoted};
+use fedsa::kernel::Isa;
+use fedsa::problem::Files;
+use fedsa::problem::arrays::Arrays;
+use fedsa::problem::dataset::{Dataset, Wanted};
+use fedsa::problem::logs::Sources;
+use fedsa::problem::memory::MemoryEstimate;
+use fedsa::problem::preparation::Prepared;
+use fedsa::problem::regression::{LeastSquares, Logistic};
+use fedsa::problem::source::{Inputs, LogSource};
+use fedsa_data::DiskFiles;
+use fedsa_data::find::Places;
+use toml::Value;
+
+use crate::config::{self, Experiment};
+use crate::execute::Interrupted;
+use crate::made;
+use crate::observer::Observer;
+use crate::plan::BuiltProblem;
+use crate::run::{Ended, IfExists, Job, RunOutcome, RunSettings};
+pub use fitted::{Fitted, Spent};
+pub use settings::{AGENTS, FitSettings, LOCAL_STEPS, METHOD, Model};
+
+/// How a fit ended.
+pub enum FitOutcome {
+    /// With weights.
+    Done(Box<Fitted>),
+    /// The folder held the same fit, finished, which was to go on.
+    AlreadyDone(Ended),
+    /// It was cancelled.
+    Interrupted(Interrupted),
+}
+
+/// Reads the data of the settings and fits a model, without writing anything.
+///
+/// # Errors
+/// When a setting or a file cannot be used, what is needed does not fit into memory, or it was cancelled.
+pub fn fit(settings: &FitSettings, observer: &dyn Observer, cancel: &Cancel) -> Result<Fitted, Error> {
+    match Fit::new(settings)?.run(RunSettings::default(), observer, cancel)? {
+        FitOutcome::Done(fitted) => Ok(*fitted),
+        FitOutcome::AlreadyDone(_) | FitOutcome::Interrupted(_) => {
+            Err(Error::cancelled("the fit was cancelled", "the same call again, or a folder from which it can go on"))
+        }
+    }
+}
+
+/// A fit whose data are read.
+pub struct Fit {
+    settings: FitSettings,
+    experiment: Experiment,
+    prepared: Prepared,
+    built: BuiltProblem,
+    rows_read: Vec<(String, usize)>,
+    began: Instant,
+}
+
+impl Fit {
+    /// Reads the data of the settings, and builds the problem.
+    ///
+    /// # Errors
+    /// When a setting or file cannot be used, or the problem does not fit into memory.
+    pub fn new(settings: &FitSettings) -> Result<Self, Error> {
+        let files = DiskFiles::new(Places::from_env(""));
+        Self::with(settings, |experiment| build(experiment, &files, None)).map(|fit| Self { rows_read: files.rows_read(), ..fit })
+    }
+
+    /// Takes data sets that are in memory, in which agents of the partition `files` are one each, and builds the problem. The experiment
+    /// then names no data: its settings can be read again, but not run without them.
+    ///
+    /// # Errors
+    /// As [`Fit::new`]; when the settings name data besides (key `data`).
+    pub fn of_sets(settings: &FitSettings, sets: Vec<Dataset>) -> Result<Self, Error> {
+        if !settings.data.is_empty() {
+            return Err(BadInput::new("data", "files, and data sets in memory", "one of them"));
+        }
+        let files = DiskFiles::new(Places::from_env(""));
+        let sum = checksum(&sets);
+        let fit = Self::with(settings, |experiment| build(experiment, &files, Some(sets)))?;
+        Ok(Self { built: fit.built.of_sum(sum), ..fit })
+    }
+
+    fn with(settings: &FitSettings, build: impl FnOnce(&Experiment) -> Result<(Prepared, BuiltProblem), Error>) -> Result<Self, Error> {
+        let began = Instant::now();
+        let experiment = settings.experiment()?;
+        experiment.settings()?;
+        if experiment.points.len() != 1 {
+            return Err(BadInput::new("changes", "a sweep", "one fit; sweeps belong in an experiment file"));
+        }
+        let (prepared, built) = build(&experiment)?;
+        Ok(Self { settings: settings.clone(), experiment, prepared, built, rows_read: Vec::new(), began })
+    }
+
+    /// The prepared rows, those that are held out, and what was done to features and targets.
+    pub fn prepared(&self) -> &Prepared {
+        &self.prepared
+    }
+
+    /// The files that were read, with their numbers of rows, in the order of their names.
+    pub fn rows_read(&self) -> &[(String, usize)] {
+        &self.rows_read
+    }
+
+    /// When its data began to be read.
+    pub fn began(&self) -> Instant {
+        self.began
+    }
+
+    /// The experiment of the fit.
+    pub fn experiment(&self) -> &Experiment {
+        &self.experiment
+    }
+
+    /// Fits the model, without writing anything.
+    ///
+    /// # Errors
+    /// When the runs do not fit into memory, or settings are known to be unstable; when the machine fails.
+    pub fn run(self, settings: RunSettings, observer: &dyn Observer, cancel: &Cancel) -> Result<FitOutcome, Error> {
+        self.ended(settings, None, observer, cancel)
+    }
+
+    /// Fits the model with checkpoints in a folder, for the files of [`Fitted::write`].
+    ///
+    /// # Errors
+    /// As [`Fit::run`], and when the folder cannot be used.
+    pub fn run_in(
+        self,
+        path: &Path,
+        if_exists: IfExists,
+        settings: RunSettings,
+        observer: &dyn Observer,
+        cancel: &Cancel,
+    ) -> Result<FitOutcome, Error> {
+        self.ended(settings, Some((path, if_exists)), observer, cancel)
+    }
+
+    fn ended(
+        self,
+        run: RunSettings,
+        folder: Option<(&Path, IfExists)>,
+        observer: &dyn Observer,
+        cancel: &Cancel,
+    ) -> Result<FitOutcome, Error> {
+        let Self { settings, experiment, prepared, built, began, .. } = self;
+        let mut job = Job::new(experiment, run).with_problem(Some(built)).since(began);
+        if let Some((path, if_exists)) = folder {
+            job = job.in_folder(path, if_exists, fitted::NAMES.map(String::from).to_vec());
+        }
+        Ok(match job.run(observer, cancel)? {
+            RunOutcome::Done(ran) => FitOutcome::Done(Box::new(Fitted::new(*ran, &settings, prepared))),
+            RunOutcome::AlreadyDone(ended) => FitOutcome::AlreadyDone(ended),
+            RunOutcome::Interrupted(left) => FitOutcome::Interrupted(left),
+        })
+    }
+}
+
+/// A checksum of the numbers and targets of data sets.
+fn checksum(sets: &[Dataset]) -> u32 {
+    let mut hasher = crc32fast::Hasher::new();
+    for set in sets {
+        for i in 0..set.rows.len() {
+            set.rows.row(i).for_each(|(j, x)| {
+                hasher.update(&(j as u64).to_le_bytes());
+                hasher.update(&x.to_le_bytes());
+            });
+        }
+        hasher.update(format!("{:?}", (&set.targets, &set.groups)).as_bytes());
+    }
+    hasher.finalize()
+}
+
+/// Data sets that are in memory, handed out once.
+struct InMemory(std::sync::Mutex<Vec<Dataset>>);
+
+impl Files for InMemory {
+    fn arrays(&self, path: &str) -> Result<Arrays> {
+        Err(BadInput::data("path", format!("{path}: no files here"), "data sets in memory"))
+    }
+
+    fn logs(&self, sources: &[String], _: Inputs) -> Result<Vec<Box<dyn LogSource>>> {
+        self.arrays(&sources.join(" ")).map(|_| Vec::new())
+    }
+
+    fn datasets(&self, _: &[String], _: &Wanted) -> Result<Vec<Dataset>> {
+        Ok(std::mem::take(&mut self.0.lock().expect("no panics under the lock")))
+    }
+}
+
+/// The prepared rows of an experiment, and its problem on those that are fitted. Files are read once; `given` are the data sets in their
+/// place.
+///
+/// # Errors
+/// When a setting or file cannot be used, or the problem does not fit into memory.
+fn build(experiment: &Experiment, files: &DiskFiles, given: Option<Vec<Dataset>>) -> Result<(Prepared, BuiltProblem), Error> {
+    let (kind, problem) = made::problem_of(experiment);
+    let failure = |e: BadInput| experiment.failure_at(e.inside("problem"), &experiment.points[0]);
+    // The kinds differ in the types of their settings alone.
+    macro_rules! build_as {
+        ($kind:ty) => {{
+            let settings: $kind = config::read(Value::Table(problem)).map_err(failure)?;
+            let sets = match given {
+                None => settings.read(files),
+                // The settings name no data.
+                Some(sets) => {
+                    let mut named = settings.clone();
+                    named.data = Sources::One(String::new());
+                    named.read(&InMemory(sets.into()))
+                }
+            };
+            let sets = sets.map_err(failure)?;
+            // The rows are kept a second time, for the quality of the model.
+            let memory = settings.memory_of(&sets, rayon::current_num_threads()).map(MemoryEstimate::with_a_copy);
+            let mut prepared = None;
+            let built = BuiltProblem::of_data(experiment, files, memory, |sampling| {
+                let all = prepared.insert(settings.preparation().prepare_sets(sets)?);
+                settings.field_of(all.train.clone(), all.weights.clone(), sampling, Isa::best())
+            })?;
+            Ok((prepared.expect("the problem was built"), built))
+        }};
+    }
+    match kind.as_str() {
+        "logistic" => build_as!(Logistic),
+        "least-squares" => build_as!(LeastSquares),
+        other => {
+            let what = format!("`{}`", quoted(other));
+            Err(BadInput::new("model", what, Model::ALL.map(Model::name).join(" or ")))
+        }
+    }
+}

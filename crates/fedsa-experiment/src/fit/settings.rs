@@ -1,0 +1,330 @@
+//! What a fit is asked for, and the experiment that this comes to.
+
+use fedsa::error::{BadInput, Error, Result, quoted};
+use fedsa::methods::Needs;
+use fedsa::problem::preparation::partition::Partition;
+use toml::{Table, Value};
+
+use crate::config::{Experiment, read_kind};
+use crate::kinds::Kinds;
+use crate::made::{self, Changes, kind_of, table, takes, text, texts};
+use crate::numbers;
+
+/// The method that is run by default.
+pub const METHOD: &str = "fib-shed";
+
+/// The agents by default.
+pub const AGENTS: u64 = 8;
+
+/// The local steps of a round by default, for methods that have any.
+pub const LOCAL_STEPS: u64 = 10;
+
+/// The counts by which methods are compared.
+const COSTS: [&str; 4] = ["exchanges", "vectors_up", "bits_up", "hessians"];
+
+/// What is fitted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Model {
+    /// Logistic regression: two classes, or one against the rest.
+    #[default]
+    Logistic,
+    /// Least squares.
+    LeastSquares,
+}
+
+impl Model {
+    /// All models.
+    pub const ALL: [Self; 2] = [Self::Logistic, Self::LeastSquares];
+
+    /// The kind of its problem.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Logistic => "logistic",
+            Self::LeastSquares => "least-squares",
+        }
+    }
+}
+
+/// What is asked for. Errors name the setting at fault, or the key of the experiment that the settings come to.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct FitSettings {
+    /// Files, globs, folders or names of data sets; nothing for data that are given in memory.
+    pub data: Vec<String>,
+    /// The model; logistic regression by default.
+    pub model: Model,
+    /// The number of agents that rows are dealt to; by default 8, and what the data say for the partitions files and by-column.
+    pub agents: Option<u64>,
+    /// The column of targets; by default what the format of the data says.
+    pub target: Option<String>,
+    /// The class that is told from all others.
+    pub positive: Option<String>,
+    /// Columns of tables that are not used.
+    pub drop: Vec<String>,
+    /// mu: `mu/2 ||theta||^2` is added to the loss; 1e-5 by default.
+    pub ridge: f64,
+    /// Whether a column of ones is added; false by default.
+    pub intercept: bool,
+    /// Every feature is divided by this number; 1 by default.
+    pub divide_by: Option<f64>,
+    /// Whether columns are scaled to mean 0 and standard deviation 1; false by default.
+    pub standardise: bool,
+    /// The number of principal components that rows are projected on; none by default.
+    pub pca: Option<u64>,
+    /// How rows are dealt to agents; shuffled by default.
+    pub partition: Partition,
+    /// The column whose values are the agents, for the partition by-column.
+    pub group: Option<String>,
+    /// How much agents count, by the names of experiment files: `equal` by default, or `rows`.
+    pub weights: Option<String>,
+    /// The share of each agent's rows that is held out; none by default.
+    pub holdout: Option<f64>,
+    /// The method, a kind or a preset; [`METHOD`] by default.
+    pub method: Option<String>,
+    /// Methods that are run on the same data. Without `method` the first of them gives the weights.
+    pub compare: Vec<String>,
+    /// Methods stop when the norm of the gradient is at most this; 0 for never; 1e-9 by default.
+    pub tol: f64,
+    /// The most rounds; 5000 by default.
+    pub rounds: u64,
+    /// How rows are drawn by methods with local steps, by the names of experiment files: `mean` by default, or `iid`.
+    pub sampling: String,
+    /// The number of rows of a local step with independent rows.
+    pub batch: Option<u64>,
+    /// The local step size, for methods with local steps.
+    pub step_size: Option<f64>,
+    /// The local steps of a round, for methods with local steps; 10 by default.
+    pub local_steps: Option<u64>,
+    /// The seed of the run, of the partition and of held-out rows; 0 by default.
+    pub seed: u64,
+    /// What is changed in the experiment that the settings come to.
+    pub changes: Changes,
+    /// The kinds of methods that there are; fedsa's own by default.
+    pub kinds: Kinds,
+}
+
+impl Default for FitSettings {
+    fn default() -> Self {
+        Self {
+            data: Vec::new(),
+            model: Model::default(),
+            agents: None,
+            target: None,
+            positive: None,
+            drop: Vec::new(),
+            ridge: 1e-5,
+            intercept: false,
+            divide_by: None,
+            standardise: false,
+            pca: None,
+            partition: Partition::Shuffled,
+            group: None,
+            weights: None,
+            holdout: None,
+            method: None,
+            compare: Vec::new(),
+            tol: 1e-9,
+            rounds: 5_000,
+            sampling: "mean".into(),
+            batch: None,
+            step_size: None,
+            local_steps: None,
+            seed: 0,
+            changes: Changes::default(),
+            kinds: Kinds::default(),
+        }
+    }
+}
+
+made::with! { FitSettings:
+    /// The same with this model.
+    with_model(model: Model) = model;
+    /// The same for this many agents.
+    with_agents(agents: u64) = Some(agents);
+    /// The same with this column of targets.
+    with_target(target: impl Into<String>) = Some(target.into());
+    /// The same for this class against the rest.
+    with_positive(positive: impl Into<String>) = Some(positive.into());
+    /// The same without these columns of tables.
+    with_drop(drop: Vec<String>) = drop;
+    /// The same with this ridge.
+    with_ridge(ridge: f64) = ridge;
+    /// The same with a column of ones, or without.
+    with_intercept(intercept: bool) = intercept;
+    /// The same with every feature divided by this number.
+    with_divide_by(divide_by: f64) = Some(divide_by);
+    /// The same with scaled columns, or without.
+    with_standardise(standardise: bool) = standardise;
+    /// The same with rows projected on this many principal components.
+    with_pca(pca: u64) = Some(pca);
+    /// The same with rows dealt to agents in this way.
+    with_partition(partition: Partition) = partition;
+    /// The same with the values of this column for agents; for the partition by-column.
+    with_group(group: impl Into<String>) = Some(group.into());
+    /// The same with agents that count equally (`equal`), or by their rows (`rows`).
+    with_weights(weights: impl Into<String>) = Some(weights.into());
+    /// The same with this share of each agent's rows held out.
+    with_holdout(holdout: f64) = Some(holdout);
+    /// The same with this method.
+    with_method(method: impl Into<String>) = Some(method.into());
+    /// The same with these methods beside each other.
+    with_compare(compare: Vec<String>) = compare;
+    /// The same that stops at this norm of the gradient.
+    with_tol(tol: f64) = tol;
+    /// The same with at most this many rounds.
+    with_rounds(rounds: u64) = rounds;
+    /// The same with rows drawn in this way.
+    with_sampling(sampling: impl Into<String>) = sampling.into();
+    /// The same with this many rows a local step.
+    with_batch(batch: u64) = Some(batch);
+    /// The same with this step size.
+    with_step_size(step_size: f64) = Some(step_size);
+    /// The same with this many local steps.
+    with_local_steps(local_steps: u64) = Some(local_steps);
+    /// The same with this seed.
+    with_seed(seed: u64) = seed;
+    /// The same with these changes of its experiment.
+    with_changes(changes: Changes) = changes;
+    /// The same that knows these kinds of methods.
+    with_kinds(kinds: Kinds) = kinds;
+}
+
+impl FitSettings {
+    /// The defaults on these files, globs, folders or data sets.
+    pub fn new(data: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        Self { data: data.into_iter().map(Into::into).collect(), ..Self::default() }
+    }
+
+    /// The experiment of the settings, without reading the data.
+    ///
+    /// # Errors
+    /// When a setting cannot be used.
+    pub fn experiment(&self) -> Result<Experiment, Error> {
+        if let Some(class) = self.positive.as_ref().filter(|_| self.model != Model::Logistic) {
+            let what = format!("`{}`, and the model has no classes", quoted(class));
+            return Err(BadInput::new("positive", what, "`model = logistic`"));
+        }
+        made::experiment(self.table()?, &self.changes, &self.kinds)
+    }
+
+    /// The methods to run, the first of which gives the weights.
+    fn named(&self) -> Result<Vec<String>> {
+        let compared: Vec<String> = self.compare.iter().map(|name| name.trim().to_string()).collect();
+        let help = "different methods separated by commas: fib-shed,fednl,giant";
+        if let Some(i) = compared.iter().position(String::is_empty) {
+            return Err(BadInput::new("compare", format!("method {i} has no name"), help));
+        }
+        if let Some(twice) = compared.iter().enumerate().find(|(i, name)| compared[..*i].contains(name)) {
+            return Err(BadInput::new("compare", format!("`{}` twice", quoted(twice.1)), help));
+        }
+        let mut all: Vec<String> = self.method.iter().map(|name| name.trim().to_string()).collect();
+        all.extend(compared.into_iter().filter(|name| Some(name.as_str()) != self.method.as_deref()));
+        Ok(if all.is_empty() { vec![METHOD.into()] } else { all })
+    }
+
+    /// `[problem]`.
+    fn problem(&self) -> Value {
+        let mut entries = vec![
+            ("kind", text(self.model.name())),
+            ("data", texts(&self.data)),
+            ("ridge", Value::Float(self.ridge)),
+            ("partition", Value::try_from(self.partition).expect("plain settings")),
+            ("seed", Value::Integer(self.seed as i64)),
+        ];
+        // The number of groups or of files decides otherwise.
+        let decides = matches!(self.partition, Partition::Files | Partition::ByColumn);
+        if self.agents.is_some() || !decides {
+            entries.push(("agents", Value::Integer(self.agents.unwrap_or(AGENTS) as i64)));
+        }
+        entries.extend(self.group.as_ref().map(|column| ("group", text(column))));
+        entries.extend(self.target.as_ref().map(|column| ("target", text(column))));
+        if let Some(class) = &self.positive {
+            let number = class.parse::<f64>().ok().filter(|x| x.is_finite());
+            entries.push(("positive", number.map_or_else(|| text(class), Value::Float)));
+        }
+        if !self.drop.is_empty() {
+            entries.push(("drop", texts(&self.drop)));
+        }
+        entries.extend(self.divide_by.map(|x| ("divide_by", Value::Float(x))));
+        for (key, is_on) in [("intercept", self.intercept), ("standardise", self.standardise)] {
+            if is_on {
+                entries.push((key, Value::Boolean(true)));
+            }
+        }
+        if let Some(dim) = self.pca {
+            entries.push(("pca", table(vec![("dim", Value::Integer(dim as i64))])));
+        }
+        entries.extend(self.weights.as_ref().map(|how| ("weights", text(how))));
+        entries.extend(self.holdout.map(|share| ("holdout", Value::Float(share))));
+        table(entries)
+    }
+
+    /// `[[method]]` of one kind. In a comparison a step size is for methods that have no step of their own, and local steps for those
+    /// that make any.
+    ///
+    /// # Errors
+    /// When a method that is alone has neither.
+    fn method_of(&self, kind: &str, is_alone: bool) -> Result<Value> {
+        let mut entries = vec![("kind", text(kind)), ("label", text(kind))];
+        let refused = |setting: &str, given: String| {
+            let what = format!("{given}, and {} has no such setting", quoted(kind));
+            Err(BadInput::new(setting, what, format!("no `{setting}`, or a method with local steps, such as fedlsa")))
+        };
+        if let Some(step_size) = self.step_size {
+            let may_have = takes(&self.kinds, kind, "step_size");
+            if is_alone && !may_have {
+                return refused("step_size", numbers::typed(step_size));
+            }
+            if may_have && (is_alone || !self.needs_all_rows(kind)) {
+                entries.push(("step_size", Value::Float(step_size)));
+            }
+        }
+        let makes_steps = takes(&self.kinds, kind, "local_steps");
+        match self.local_steps {
+            Some(steps) if is_alone && !makes_steps => return refused("local_steps", steps.to_string()),
+            steps if makes_steps => entries.push(("local_steps", Value::Integer(steps.unwrap_or(LOCAL_STEPS) as i64))),
+            _ => {}
+        }
+        Ok(table(entries))
+    }
+
+    /// Whether a method asks agents for gradients, losses or Hessians of all their rows. Those that do have a default for every setting.
+    fn needs_all_rows(&self, kind: &str) -> bool {
+        let settings = kind_of(&self.kinds, kind).and_then(|kind| read_kind(kind, &Table::new()));
+        settings.is_ok_and(|settings| settings.needs() == Needs::Objective)
+    }
+
+    /// The experiment as a table.
+    fn table(&self) -> Result<Table> {
+        let named = self.named()?;
+        if let Some(rows) = self.batch
+            && let Some(kind) = named.iter().find(|kind| self.needs_all_rows(kind))
+        {
+            let what = format!("{rows}, and {} uses all rows of an agent in every round", quoted(kind));
+            return Err(BadInput::new("batch", what, "no `batch`, or methods that draw rows, such as fedlsa"));
+        }
+        let methods = named.iter().map(|kind| self.method_of(kind, named.len() == 1)).collect::<Result<_>>()?;
+        let mut run = vec![
+            ("rounds", Value::Integer(self.rounds as i64)),
+            ("seeds", Value::Array(vec![Value::Integer(self.seed as i64)])),
+            ("record", table(vec![("every", Value::Integer(1))])),
+        ];
+        if self.tol != 0.0 {
+            run.push(("stop", table(vec![("residual", Value::Float(self.tol))])));
+        }
+        let mut sampling = vec![("kind", text(&self.sampling))];
+        sampling.extend(self.batch.map(|rows| ("batch", Value::Integer(rows as i64))));
+        let x = Value::Array(COSTS.iter().map(|cost| text(cost)).collect());
+        let figure = vec![("x", x), ("y", text("residual")), ("columns", Value::Integer(2))];
+        let entries = [
+            ("id", text("fit")),
+            ("title", Value::String(format!("{} by {}", self.model.name(), named.join(", ")))),
+            ("problem", self.problem()),
+            ("sampling", table(sampling)),
+            ("method", Value::Array(methods)),
+            ("run", table(run)),
+            ("figure", table(figure)),
+        ];
+        Ok(entries.into_iter().map(|(key, value)| (key.to_string(), value)).collect())
+    }
+}

@@ -1,0 +1,103 @@
+//! Experiments that are made of settings instead of a file.
+
+use std::fmt;
+use std::sync::Arc;
+
+use fedsa::error::{Error, Result};
+use fedsa::methods::MethodSettings;
+use fedsa::presets;
+use fedsa::registry::Kind;
+use toml::{Table, Value};
+
+use crate::config::{self, Document, Experiment, find_kind};
+use crate::kinds::Kinds;
+
+/// What a caller changes in an experiment that is made of settings, before it is read: keys for which there is no setting, and who has
+/// set which key, for messages. Nothing by default.
+#[derive(Clone, Default)]
+pub struct Changes(Option<Arc<Change>>);
+
+/// Changes a document.
+type Change = dyn Fn(&mut Document) -> Result<(), Error> + Send + Sync;
+
+impl Changes {
+    /// These changes. They are made each time that an experiment is made, which may be several times for one call.
+    pub fn new(change: impl Fn(&mut Document) -> Result<(), Error> + Send + Sync + 'static) -> Self {
+        Self(Some(Arc::new(change)))
+    }
+}
+
+impl Changes {
+    /// Makes the changes.
+    pub(crate) fn apply(&self, document: &mut Document) -> Result<(), Error> {
+        self.0.as_ref().map_or(Ok(()), |change| change(document))
+    }
+}
+
+impl fmt::Debug for Changes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if self.0.is_some() { "Changes(..)" } else { "Changes" })
+    }
+}
+
+/// The experiment of a table, with these changes and kinds.
+pub(crate) fn experiment(table: Table, changes: &Changes, kinds: &Kinds) -> Result<Experiment, Error> {
+    let mut document = Document::of_table(table, Vec::new()).with_kinds(kinds);
+    changes.apply(&mut document)?;
+    Experiment::read(document)
+}
+
+/// Builder methods: the same settings with one of them replaced.
+macro_rules! with {
+    ($settings:ident: $($(#[$about:meta])* $method:ident($field:ident: $type:ty) = $value:expr;)*) => {
+        impl $settings {
+            $($(#[$about])*
+            #[must_use]
+            pub fn $method(self, $field: $type) -> Self {
+                Self { $field: $value, ..self }
+            })*
+        }
+    };
+}
+pub(crate) use with;
+
+/// A table with these entries.
+pub(crate) fn table(entries: Vec<(&str, Value)>) -> Value {
+    Value::Table(entries.into_iter().map(|(k, v)| (k.to_string(), v)).collect())
+}
+
+/// A text.
+pub(crate) fn text(s: &str) -> Value {
+    Value::String(s.to_string())
+}
+
+/// A list of texts.
+pub(crate) fn texts(list: &[String]) -> Value {
+    Value::Array(list.iter().map(|s| text(s)).collect())
+}
+
+/// The table `[problem]` of the first point, and its kind.
+pub(crate) fn problem_of(experiment: &Experiment) -> (String, Table) {
+    let mut problem = experiment.points[0].sections().problem.and_then(|problem| problem.as_table().cloned()).unwrap_or_default();
+    let kind = problem.remove("kind").and_then(|kind| kind.as_str().map(str::to_string)).unwrap_or_default();
+    (kind, problem)
+}
+
+/// Whether this is a key of this kind of method.
+pub fn takes(kinds: &Kinds, kind: &str, key: &str) -> bool {
+    kind_of(kinds, kind).is_ok_and(|kind| config::takes(kind, key))
+}
+
+/// The kind of method that a name stands for: its own, or that of a preset.
+///
+/// # Errors
+/// When there is no such method; the message names the nearest one.
+pub(crate) fn kind_of<'k>(kinds: &'k Kinds, name: &str) -> Result<&'k Kind<dyn MethodSettings>> {
+    let kind = presets::find(name).map_or(name, |preset| preset.method);
+    find_kind(kinds.methods(), &mut Table::from_iter([("kind".to_string(), text(kind))]), "method")
+}
+
+/// A count with its noun: `1 method`, `2 methods`.
+pub(crate) fn count(n: usize, thing: &str) -> String {
+    format!("{n} {thing}{}", if n == 1 { "" } else { "s" })
+}

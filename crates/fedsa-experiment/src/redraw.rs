@@ -1,0 +1,72 @@
+//! The figure of a finished run, drawn again.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use fedsa::error::{Error, Result};
+use fedsa::kernel::Isa;
+use fedsa_data::find::Places;
+
+use crate::checks::{self, Verdict};
+use crate::config::{Document, Experiment};
+use crate::finished::FinishedRun;
+use crate::kinds::Kinds;
+use crate::made::Changes;
+use crate::picture::{self, Picture};
+use crate::{Plan, Predictor, Results, folder, output, resolve, run};
+
+/// A finished run with its figure.
+pub struct Redrawn {
+    /// Its folder.
+    pub path: PathBuf,
+    /// What ran, with another figure.
+    pub plan: Arc<Plan>,
+    /// Its results, as its trace has them.
+    pub results: Results,
+    /// Its checks, measured again.
+    pub verdicts: Vec<Verdict>,
+    /// The figure.
+    pub picture: Picture,
+    /// The text of the settings with those of the new figure.
+    config: String,
+}
+
+/// Draws the figure of the run in a folder again, with these changes of its settings, which may be about the figure and the title only.
+///
+/// # Errors
+/// When the folder holds no finished run, or a change cannot be used.
+pub fn redraw(path: &Path, changes: &Changes, kinds: &Kinds) -> Result<Redrawn, Error> {
+    let finished = FinishedRun::read(path)?;
+    let mut document = Document::parse(&path.join(run::CONFIG).display().to_string(), &finished.config)?.with_kinds(kinds);
+    changes.apply(&mut document)?;
+    let experiment = Experiment::read(document)?;
+    let plan = Arc::new(Plan::new(experiment, Path::new(""), Isa::best(), &run::roots(path)?)?);
+    let results = finished.results(&plan)?;
+    let predictor = Predictor::new(&plan);
+    let unmeasured = checks::unmeasured(&plan, Path::new(""))?;
+    let verdicts = checks::measure(&plan, &results, &predictor, &unmeasured);
+    let quick = finished.summary["quick"] == true;
+    let picture = picture::draw(&plan, &results, &predictor, &verdicts, quick);
+    let config = resolve::file(&plan.experiment, &Places::from_env(""))?;
+    Ok(Redrawn { path: path.to_path_buf(), plan, results, verdicts, picture, config })
+}
+
+impl Redrawn {
+    /// The pictures with their contents, in the formats of the figure.
+    pub fn files(&self) -> Vec<(String, Vec<u8>)> {
+        output::pictures(&self.plan, output::FIGURE, &self.picture, &self.config)
+    }
+
+    /// Writes the pictures into the folder of the run; the paths that were written.
+    ///
+    /// # Errors
+    /// When the folder cannot be written to, or a file that fedsa did not write has the name of a picture.
+    pub fn write(&self) -> Result<Vec<PathBuf>, Error> {
+        let files = self.files();
+        let names: Vec<&str> = files.iter().map(|(name, _)| name.as_str()).collect();
+        let found = folder::look(&self.path)?;
+        found.refuse_foreign(&names)?;
+        found.claim(true)?.write(&files)?;
+        Ok(names.iter().map(|name| self.path.join(name)).collect())
+    }
+}

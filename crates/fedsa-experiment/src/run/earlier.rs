@@ -1,0 +1,101 @@
+//! An earlier run in the same folder: whether it can go on, and what it has computed.
+
+use std::collections::{HashMap, HashSet};
+use std::path::Path;
+
+use fedsa::error::{BadInput, Error};
+use fedsa_data::atomic;
+use toml::{Table, Value};
+
+use super::CONFIG;
+use crate::config::{self, RunSpec};
+use crate::execute::{read_framed, write_framed};
+use crate::finished;
+use crate::folder::{self, Found, Holds, RunFolder};
+use crate::plan::Plan;
+
+/// The key of errors about a run that is to go on and cannot.
+pub const RESUME: &str = "resume";
+
+/// The file with `theta*` of the problems.
+const ROOTS: &str = "roots.ckpt";
+
+/// Checks that a folder contains a run of this experiment, possibly with fewer rounds or seeds.
+pub(super) fn may_resume(found: &Found, out: &Path, now: &Table, config: &str) -> Result<(), BadInput> {
+    let holds = found.holds;
+    if !matches!(holds, Holds::Unfinished | Holds::Finished) {
+        let what = format!("{} holds no interrupted run", out.display());
+        return Err(BadInput::new(RESUME, what, "the folder of an interrupted run, or no `resume` to begin one"));
+    }
+    let help = "the same file and options as for that run, which its config.toml shows; only more rounds and more seeds are allowed";
+    if atomic::at(&out.join(CONFIG)).is_ok_and(|there| there.is_none()) {
+        // The run was killed before its first round.
+        return Ok(());
+    }
+    let Some(ran) = found.own(CONFIG).and_then(|bytes| String::from_utf8(bytes).ok()) else {
+        let what = format!("{} holds {holds} whose config.toml is gone, or was changed after fedsa wrote it", out.display());
+        return Err(BadInput::new(RESUME, what, "the folder as fedsa left it, or `overwrite` to run everything again"));
+    };
+    let before = ran.parse::<Table>().ok();
+    if ran == config || before.as_ref().is_some_and(|before| goes_on(before, now)) {
+        return Ok(());
+    }
+    let differs = before.and_then(|before| finished::differences(&before, now).into_iter().next());
+    let shown = |value: Option<String>| value.unwrap_or_else(|| "not set".into());
+    let differs = differs.map_or(String::new(), |d| format!(": {} was {} then, and is {} now", d.key, shown(d.a), shown(d.b)));
+    Err(BadInput::new(RESUME, format!("{} holds {holds} of other settings{differs}", out.display()), help))
+}
+
+/// Whether the second configuration differs from the first only by more rounds or seeds.
+fn goes_on(before: &Table, now: &Table) -> bool {
+    let (mut before, mut now) = (before.clone(), now.clone());
+    let run = |table: &mut Table| {
+        let run = table.get_mut("run")?.as_table_mut()?;
+        let spec: RunSpec = config::read(Value::Table(run.clone())).ok()?;
+        run.remove("rounds");
+        run.remove("seeds");
+        Some((spec.rounds, spec.seeds.list()))
+    };
+    let (Some((rounds, seeds)), Some((more_rounds, more_seeds))) = (run(&mut before), run(&mut now)) else { return false };
+    // What happens to checks that cannot be measured does not influence the runs.
+    for table in [&mut before, &mut now] {
+        let checks = table.get_mut("check").and_then(Value::as_array_mut);
+        checks.into_iter().flatten().filter_map(Value::as_table_mut).for_each(|check| drop(check.remove("unmeasured")));
+    }
+    let more_seeds: HashSet<u64> = more_seeds.into_iter().collect();
+    before == now && rounds <= more_rounds && seeds.iter().all(|seed| more_seeds.contains(seed))
+}
+
+/// `theta*` of every problem. Another machine could compute it with other last bits.
+pub(super) fn write_roots(folder: &RunFolder, plan: &Plan) -> Result<(), Error> {
+    let roots: HashMap<&str, &[f64]> = plan.fields.iter().filter_map(|f| Some((f.fingerprint.as_str(), f.field.root()?))).collect();
+    write_framed(folder, ROOTS, &roots)
+}
+
+/// `theta*` of the problems of the run in a folder by fingerprint, d components each; none if it was killed before it saved them.
+///
+/// # Errors
+/// When the file is damaged, or of another version.
+pub fn roots(out: &Path) -> Result<HashMap<String, Vec<f64>>, BadInput> {
+    let path = folder::own_path(out, ROOTS);
+    if path.exists() { read_framed(&path) } else { Ok(HashMap::new()) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::goes_on;
+
+    #[test]
+    fn a_run_goes_on_with_more_rounds_and_seeds_however_many() {
+        let run = |seeds: &str, rounds: u64| -> toml::Table {
+            format!("id = \"a\"\n[run]\nrounds = {rounds}\nseeds = {seeds}\n").parse().unwrap()
+        };
+        let mut other = run("2", 5);
+        other.insert("id".into(), "b".into());
+        assert!(goes_on(&run("300000", 5), &run("600000", 9)));
+        assert!(goes_on(&run("[7, 3]", 5), &run("8", 5)));
+        assert!(!goes_on(&run("[7, 3]", 5), &run("7", 5)));
+        assert!(!goes_on(&run("2", 5), &run("2", 4)));
+        assert!(!goes_on(&run("2", 5), &other));
+    }
+}

@@ -1,0 +1,172 @@
+//! The results of an experiment, compared with theory and drawn.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Instant;
+
+use fedsa::error::Error;
+use fedsa_data::regular;
+use serde_json::{Value as Json, json};
+
+use super::{CONFIG, IfExists};
+use crate::checks::{self, Verdict};
+use crate::folder::{self, RunFolder};
+use crate::output;
+use crate::picture::{self, Picture};
+use crate::plan::Plan;
+use crate::predict::Predictor;
+use crate::results::Results;
+use crate::summary::Summary;
+
+/// Whether everything is as the experiment says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Ended {
+    /// Whether every check and every outcome is as expected, notes aside.
+    pub as_expected: bool,
+    /// With quick settings, the number of checks and outcomes that are not as expected, which are then notes.
+    pub notes: usize,
+}
+
+impl Ended {
+    /// Of finished runs. Quick settings may be too small for a check or an expected divergence, and changes of the file may leave a
+    /// check unmeasured: such results are notes.
+    fn of(plan: &Plan, results: &Results, verdicts: &[Verdict], quick: bool) -> Self {
+        let (mut notes, mut failures) = (0, 0);
+        let mut count = |as_expected: bool, is_note: bool| match (as_expected, is_note) {
+            (true, _) => {}
+            (false, true) => notes += 1,
+            (false, false) => failures += 1,
+        };
+        verdicts.iter().for_each(|v| count(v.as_expected && !v.excused, v.is_note(quick)));
+        (0..results.cells.len()).for_each(|cell| count(results.as_expected(plan, cell), quick && results.is_ok(cell)));
+        Self { as_expected: failures == 0, notes }
+    }
+
+    /// Of the finished run in a folder.
+    pub(super) fn of_summary(out: &Path) -> Self {
+        let summary = regular::read(&out.join("summary.json"), u64::MAX - 1).ok();
+        let summary: Option<Json> = summary.and_then(|bytes| serde_json::from_slice(&bytes).ok());
+        let field = |name: &str| summary.as_ref().and_then(|s| s.get(name)?.as_u64());
+        Self { as_expected: field("exit_status") == Some(0), notes: field("notes").unwrap_or(0) as usize }
+    }
+}
+
+/// What an experiment has come to.
+pub struct Ran {
+    /// What ran.
+    pub plan: Arc<Plan>,
+    /// The recorded rounds and the outputs of all runs.
+    pub results: Results,
+    /// What theory predicts of them.
+    pub predictor: Predictor,
+    /// The checks, measured.
+    pub verdicts: Vec<Verdict>,
+    /// The figure.
+    pub picture: Picture,
+    /// Whether the experiment had its quick settings.
+    pub quick: bool,
+    /// Whether everything is as expected.
+    pub ended: Ended,
+    /// How long it took, in seconds.
+    pub seconds: f64,
+    written: Written,
+}
+
+/// What is written of results.
+pub(super) struct Written {
+    /// The folder of the run, if it has one.
+    pub folder: Option<RunFolder>,
+    /// Files that it may have in addition to the usual ones.
+    pub extra: Vec<String>,
+    /// The text of `config.toml`.
+    pub config: String,
+}
+
+impl Ran {
+    /// Compares results with theory, and draws them.
+    pub(super) fn new(
+        plan: Arc<Plan>,
+        results: Results,
+        unmeasured: &[Option<String>],
+        quick: bool,
+        began: Instant,
+        written: Written,
+    ) -> Self {
+        let predictor = Predictor::new(&plan);
+        let verdicts = checks::measure(&plan, &results, &predictor, unmeasured);
+        let picture = picture::draw(&plan, &results, &predictor, &verdicts, quick);
+        let ended = Ended::of(&plan, &results, &verdicts, quick);
+        Self { plan, results, predictor, verdicts, picture, quick, ended, seconds: began.elapsed().as_secs_f64(), written }
+    }
+
+    /// What is to be reported.
+    pub fn report(&self) -> Summary {
+        let Self { plan, results, predictor, verdicts, quick, seconds, .. } = self;
+        Summary::of(plan, results, predictor, verdicts, *quick, *seconds)
+    }
+
+    /// The text of the settings, `config.toml`, with defaults written out.
+    pub fn config(&self) -> &str {
+        &self.written.config
+    }
+
+    /// `summary.json`, as it is written.
+    pub fn summary(&self) -> Json {
+        let mut summary = output::summary(&self.plan, &self.results, &self.predictor, &self.verdicts, self.seconds);
+        summary["quick"] = json!(self.quick);
+        summary["exit_status"] = json!(u8::from(!self.ended.as_expected));
+        summary["notes"] = json!(self.ended.notes);
+        summary
+    }
+
+    /// The usual files with their contents, the summary last; without `config.toml`.
+    ///
+    /// # Errors
+    /// When the trace or the outputs are too large for their formats.
+    pub fn files(&self, summary: &Json) -> Result<Vec<(String, Vec<u8>)>, Error> {
+        output::files(&self.plan, &self.results, summary, &self.picture, self.config())
+    }
+
+    /// Writes the results into the folder of the run, with further files, which come first; nothing without a folder.
+    ///
+    /// # Errors
+    /// When files cannot be made or written. The runs are then kept in the folder, and can go on from there.
+    pub fn write(&self, further: Vec<(String, Vec<u8>)>) -> Result<(), Error> {
+        let Some(folder) = &self.written.folder else { return Ok(()) };
+        let mut files = further;
+        files.extend(self.files(&self.summary()).map_err(|e| self.unfinished(e))?);
+        // Those of an earlier run that is continued may have had more to show.
+        let is_missing = |name: &&String| !files.iter().any(|(written, _)| written == *name);
+        self.written.extra.iter().filter(is_missing).for_each(|name| folder.remove(name));
+        folder.write(&files).map_err(|e| self.unfinished(e))?;
+        folder.tidy();
+        Ok(())
+    }
+
+    /// Writes the results of a run without a folder into one, with further files, which come first.
+    ///
+    /// # Errors
+    /// When the folder holds something else and must not be replaced, or cannot be written to.
+    pub fn write_into(&self, path: &Path, if_exists: IfExists, further: Vec<(String, Vec<u8>)>) -> Result<(), Error> {
+        let found = folder::look(path)?;
+        found.refuse_own()?;
+        if if_exists != IfExists::Overwrite && found.holds != folder::Holds::Nothing {
+            return Err(super::is_taken(path, found.holds, found.foreign.as_deref()));
+        }
+        let mut files = vec![(CONFIG.to_string(), self.config().as_bytes().to_vec())];
+        files.extend(further);
+        files.extend(self.files(&self.summary())?);
+        found.refuse_foreign(&files.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>())?;
+        let folder = found.claim(false)?;
+        folder.write(&files)?;
+        folder.tidy();
+        Ok(())
+    }
+
+    /// The failure of a run whose results could not be written, with what is left of it.
+    pub fn unfinished(&self, e: Error) -> Error {
+        let Some(folder) = &self.written.folder else { return e };
+        let help = format!("{}: all runs had ended; `resume` continues from the checkpoints in {}", e.help, folder.path().display());
+        Error::machine(e.to_string(), help)
+    }
+}

@@ -1,0 +1,52 @@
+//! The recorded rounds of runs that are under way, as lines of a file.
+
+use crate::execute::Observer;
+use crate::folder::RunFolder;
+use crate::observer::Stage;
+use crate::plan::Plan;
+use crate::results::{Recorded, SeedResult};
+use crate::trace_lines::TraceLines;
+
+/// An observer that also writes `trace.jsonl`. A run goes on without this file where it cannot be written.
+pub struct Traced<'a> {
+    observer: &'a dyn Observer,
+    lines: Option<TraceLines>,
+}
+
+impl<'a> Traced<'a> {
+    /// Begins the file, where the run has a folder.
+    pub fn new(observer: &'a dyn Observer, folder: Option<&RunFolder>, plan: &Plan) -> Self {
+        let begin =
+            |folder| TraceLines::begin(folder, plan).map_err(|e| observer.warned(&format!("{e}; the run goes on without this file")));
+        Self { observer, lines: folder.and_then(|folder| begin(folder).ok()) }
+    }
+}
+
+impl Observer for Traced<'_> {
+    fn stage(&self, stage: Stage<'_>) {
+        self.observer.stage(stage);
+    }
+
+    fn advanced(&self, steps: f64) {
+        self.observer.advanced(steps);
+    }
+
+    fn found(&self, steps: f64) {
+        self.observer.found(steps);
+    }
+
+    fn recorded(&self, cell: usize, seed: u64, row: &Recorded) {
+        if let Some(Err(e)) = self.lines.as_ref().map(|lines| lines.add(cell, seed, row)) {
+            self.observer.warned(&format!("trace.jsonl cannot be written any more; the run goes on: {e}"));
+        }
+        self.observer.recorded(cell, seed, row);
+    }
+
+    fn ended(&self, cell: usize, result: &SeedResult) {
+        self.observer.ended(cell, result);
+    }
+
+    fn warned(&self, what: &str) {
+        self.observer.warned(what);
+    }
+}

@@ -1,0 +1,126 @@
+//! What an experiment reports when it has run: estimates with their errors, outcomes with reason and remedy, and checks.
+//!
+//! A [`Summary`] is data: the program prints it, and other callers render it as they like. `summary.json` has more ([`crate::output`]).
+
+use fedsa::record::Outcome;
+use fedsa::sampling::Law;
+
+use crate::Plan;
+use crate::checks::Verdict;
+use crate::numbers::about;
+use crate::predict::Predictor;
+use crate::results::{Estimate, Recorded, Results, paid};
+use crate::stability::stable_step_text;
+
+/// A summary of the runs of an experiment.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Summary {
+    /// The experiment.
+    pub id: String,
+    /// The wall time of everything, in seconds.
+    pub seconds: f64,
+    /// A line for each method at each point that was run, in the order of the file: all methods of a point, then those of the next.
+    pub entries: Vec<Entry>,
+    /// The checks.
+    pub checks: Vec<Verdict>,
+    /// Whether the experiment had its quick settings, with which checks that fail are notes.
+    pub quick: bool,
+}
+
+/// A method at a point.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Entry {
+    /// The method's label.
+    pub method: String,
+    /// The point's label; empty without sweeps.
+    pub point: String,
+    /// The number of seeds.
+    pub seeds: usize,
+    /// How its worst seed ended; `None` if it has none.
+    pub outcome: Option<Outcome>,
+    /// Whether this is as the experiment says.
+    pub as_expected: bool,
+    /// Whether it would be a note if it is not, because of quick settings.
+    pub is_note: bool,
+    /// The likely reason why it did not reach its target, in words.
+    pub reason: Option<String>,
+    /// What would help, in words.
+    pub remedy: Option<String>,
+    /// What reaching its target took, if it did.
+    pub cost: Option<TargetCost>,
+    /// The mean of the error over the last fifth of the rounds and over seeds, where it ran to its end.
+    pub floor: Option<Estimate>,
+}
+
+/// What a target took, the mean over seeds.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct TargetCost {
+    /// The rounds of the slowest seed.
+    pub rounds: u64,
+    /// Exchanges.
+    pub exchanges: f64,
+    /// Bits, up and down.
+    pub bits: f64,
+    /// The wall time, if it is known.
+    pub seconds: Option<f64>,
+}
+
+impl Summary {
+    /// The summary of the runs of a plan.
+    pub fn of(plan: &Plan, results: &Results, predictor: &Predictor, verdicts: &[Verdict], quick: bool, seconds: f64) -> Self {
+        let mut entries = Vec::new();
+        for planned in &plan.points {
+            let ran = plan.labels.iter().zip(&planned.cells).filter(|(_, cell)| plan.cells[**cell].refused.is_none());
+            entries.extend(ran.map(|(label, cell)| Entry {
+                method: label.clone(),
+                point: planned.point.label.clone(),
+                is_note: quick && results.is_ok(*cell),
+                ..Entry::of(plan, results, predictor, *cell)
+            }));
+        }
+        Self { id: plan.experiment.id.clone(), seconds, entries, checks: verdicts.to_vec(), quick }
+    }
+}
+
+impl Entry {
+    /// A cell, without its label and point.
+    fn of(plan: &Plan, results: &Results, predictor: &Predictor, cell: usize) -> Self {
+        let outcome = results.outcome(plan, cell);
+        let (reason, remedy) = match outcome {
+            Some(Outcome::Diverged { .. }) if plan.cells[cell].method.expect.is_none() => (None, Some(stable_step_text(plan, cell))),
+            Some(Outcome::Stalled(missed)) => (Some(results.why_stalled(plan, predictor, cell, &missed)), None),
+            Some(Outcome::OutOfRounds(missed)) => {
+                let noise = if plan.field(cell).sampling().kind == Law::Mean { "" } else { ", unless noise stops it before" };
+                let more = results.more_rounds(plan, predictor, cell, &missed);
+                (None, more.map(|n| format!("it takes at least about {} rounds more{noise}", about(n))))
+            }
+            _ => (None, None),
+        };
+        let cost = matches!(outcome, Some(Outcome::Converged)).then(|| TargetCost::of(results, cell)).flatten();
+        let floor = results.floors(cell, "mse").map(|seeds| Estimate::of(&seeds));
+        Self {
+            method: String::new(),
+            point: String::new(),
+            seeds: results.cells[cell].len(),
+            outcome,
+            as_expected: results.as_expected(plan, cell),
+            is_note: false,
+            reason,
+            remedy,
+            cost,
+            floor,
+        }
+    }
+}
+
+impl TargetCost {
+    /// A run ends when it reaches its target: its last ledger is the cost of the target.
+    fn of(results: &Results, cell: usize) -> Option<Self> {
+        let ends: Vec<&Recorded> = results.cells[cell].iter().filter_map(|seed| seed.rows.last()).collect();
+        let mean = |count| Estimate::of(&ends.iter().map(|row| row.count(paid(Some(count))) as f64).collect::<Vec<_>>()).mean;
+        let rounds = ends.iter().map(|row| row.round).max()?;
+        Some(Self { rounds, exchanges: mean("exchanges"), bits: mean("bits"), seconds: results.seconds(cell) })
+    }
+}

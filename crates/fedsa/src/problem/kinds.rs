@@ -1,0 +1,24 @@
+//! The kinds of problems, by name.
+
+use super::{
+    ProblemSettings, file, finite_sum, fixed_point, garnet, linear, logs, q_learning, quadratic, random_logistic, random_mrp, regression,
+    switching,
+};
+use crate::registry::{Kind, kind};
+
+/// The kinds of problems, by the name that `kind` gives.
+pub const KINDS: &[Kind<dyn ProblemSettings>] = &[
+    kind!("garnet", "Garnet MDPs, four presets of heterogeneity", garnet::Garnet),
+    kind!("mrp", "dense random Markov reward processes", random_mrp::RandomMrp),
+    kind!("file", "an MRP, an MDP with a policy, or linear systems, as arrays in an .npz", file::ArrayFile),
+    kind!("logs", "logged transitions, one file an agent", logs::Logs),
+    kind!("switching", "linear operators that switch along a chain", switching::Switching),
+    kind!("linear", "linear systems A_c, b_c", linear::LinearSystems),
+    kind!("quadratic", "quadratic losses, definite or indefinite per agent", quadratic::Quadratic),
+    kind!("finite-sum", "finite sums of quadratic losses, terms drawn along a chain", finite_sum::FiniteSum),
+    kind!("random-logistic", "gradients of logistic losses on generated data", random_logistic::RandomLogistic),
+    kind!("logistic", "logistic regression on data sets", regression::Logistic),
+    kind!("least-squares", "linear regression on data sets", regression::LeastSquares),
+    kind!("fixed-point", "maps whose mean is a contraction, and single ones need not be", fixed_point::FixedPoint),
+    kind!("q-learning", "Q-learning with linear features on Garnet MDPs", q_learning::QLearning),
+];

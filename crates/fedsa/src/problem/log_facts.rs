@@ -1,0 +1,71 @@
+//! What one pass over an agent's log tells.
+
+/// What one pass over an agent's log tells.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LogFacts {
+    /// The agent's name.
+    pub name: String,
+    /// The number of transitions.
+    pub transitions: usize,
+    /// The smallest and the largest value of each column, in states and next states; the next state of a terminal transition
+    /// is not counted.
+    pub seen: Vec<(f64, f64)>,
+    /// Whether a reward is not 0.
+    pub has_rewards: bool,
+    /// The effective sample size under the importance ratios, if they were logged.
+    pub effective_size: Option<f64>,
+    /// Some of the states, for pictures.
+    pub sample: StateSample,
+}
+
+/// Every so many states of a log.
+#[derive(Debug, Clone, PartialEq)]
+pub struct StateSample {
+    columns: usize,
+    states: Vec<f64>,
+    /// A power of two.
+    stride: usize,
+    count: usize,
+    /// The largest number of states, which is even.
+    most: usize,
+}
+
+impl StateSample {
+    /// No states yet.
+    pub fn new(columns: usize) -> Self {
+        const NUMBERS: usize = 1 << 14;
+        let most = (NUMBERS / columns.max(1)).clamp(1 << 6, 1 << 13) & !1;
+        Self { columns, states: Vec::new(), stride: 1, count: 0, most }
+    }
+
+    /// Takes the next state.
+    pub fn see(&mut self, state: &[f64]) {
+        if self.count.is_multiple_of(self.stride) {
+            if self.states.len() == self.most * self.columns {
+                self.thin();
+            }
+            self.states.extend(state);
+        }
+        self.count += 1;
+    }
+
+    /// Leaves out every other state.
+    fn thin(&mut self) {
+        self.stride *= 2;
+        self.states = self.states.chunks_exact(self.columns).step_by(2).flatten().copied().collect();
+    }
+
+    /// The states, and how many there are in the log for each of them, for several logs at once: an equal share of every log.
+    pub fn even(samples: &[&Self]) -> (Vec<f64>, usize) {
+        let stride = samples.iter().map(|sample| sample.stride).max().unwrap_or(1);
+        let mut all = Vec::new();
+        for sample in samples {
+            let mut sample = (*sample).clone();
+            while sample.stride < stride {
+                sample.thin();
+            }
+            all.extend(sample.states);
+        }
+        (all, stride)
+    }
+}
