@@ -16,6 +16,7 @@ use fedsa_cli::args::Cli;
 use fedsa_cli::error::status_of;
 use fedsa_experiment::bundled::ALL;
 use fedsa_experiment::file_schema::of_files;
+use fedsa_experiment::folder::{GROWING, OUTPUTS, TUNING, VALUE_PICTURES};
 use fedsa_experiment::predict::QUANTITIES;
 use serde_json::{Map, Value as Json};
 
@@ -69,7 +70,20 @@ fn wanted(pages: &BTreeMap<String, String>) -> BTreeMap<String, String> {
         }
         out.insert(path.clone(), page + rest);
     }
-    let needed = ["values", "metrics", "counts", "outcomes", "error kinds", "error codes", "commands", "methods", "codecs", "media"];
+    let needed = [
+        "values",
+        "metrics",
+        "counts",
+        "outcomes",
+        "error kinds",
+        "error codes",
+        "commands",
+        "files",
+        "problems",
+        "methods",
+        "codecs",
+        "media",
+    ];
     let keys = key_sets().into_iter().map(|(name, _)| name).filter(|name| {
         let kind = name.split(' ').next().unwrap();
         !["method", "codec", "medium", "FeatureSpec", "Gain", "Decay", "Stop"].contains(&kind)
@@ -84,6 +98,22 @@ fn wanted(pages: &BTreeMap<String, String>) -> BTreeMap<String, String> {
 fn region(name: &str, page: &str, schema: &Json) -> Option<String> {
     Some(match name {
         "keys method common" => keys(&common_keys(), page, &[]),
+        "files" => {
+            let of_values = VALUE_PICTURES.iter().map(|name| (format!("{name}.svg"), "a picture of `fedsa evaluate`; PNG or PDF too"));
+            let of_tuning = TUNING.iter().map(|name| ((*name).to_string(), "the answer of `fedsa tune`"));
+            let growing = [(GROWING.to_string(), "recorded rounds of a run that is under way")];
+            let outputs = OUTPUTS.iter().map(|(name, about)| ((*name).to_string(), *about));
+            let all = outputs.chain(of_values).chain(of_tuning).chain(growing);
+            table(&["file", "is"], all.map(|(name, about)| vec![format!("`{name}`"), about.to_string()]))
+        }
+        "problems" => table(
+            &["kind", "is"],
+            key_sets().into_iter().filter_map(|(name, keys)| {
+                let name = name.strip_prefix("problem ")?;
+                let about = sentence(keys["kind"]["description"].as_str().unwrap_or_default());
+                Some(vec![format!("[`{name}`](#{name})"), about])
+            }),
+        ),
         "methods" => methods(page),
         "codecs" => kinds("codec", page),
         "media" => kinds("medium", page),
@@ -269,6 +299,7 @@ fn type_of(schema: &Json, page: &str) -> String {
 fn plural(name: &str) -> String {
     match name {
         "number" | "whole number" | "text" | "list" | "table" => format!("{name}s"),
+        "a table with a `kind`" => "tables with a `kind`".into(),
         _ => name.strip_prefix("list of ").map_or_else(|| name.to_string(), |of| format!("lists of {of}")),
     }
 }

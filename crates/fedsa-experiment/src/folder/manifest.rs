@@ -62,7 +62,7 @@ impl Manifest {
             Some(digests) if **name != *SUMMARY => digests.get(*name).and_then(|digest| digest.as_str().map(str::to_string)),
             _ => digest_there(name),
         };
-        let outputs = OUTPUTS.iter().filter(|name| is_file(&path.join(name)));
+        let outputs = OUTPUTS.iter().map(|(name, _)| name).filter(|name| is_file(&path.join(name)));
         let outputs = outputs.filter_map(|name| Some(((*name).to_string(), BTreeSet::from([known(name)?]))));
         Self { outputs: outputs.collect(), ..Self::new() }
     }
@@ -96,7 +96,7 @@ impl Manifest {
 /// Whether an output can have this name.
 fn is_output(name: &str) -> bool {
     let mut pictures = VALUE_PICTURES.iter().flat_map(|stem| Format::ALL.map(|format| format.file_name(stem)));
-    OUTPUTS.contains(&name) || TUNING.contains(&name) || pictures.any(|picture| picture == name)
+    OUTPUTS.iter().any(|(output, _)| *output == name) || TUNING.contains(&name) || pictures.any(|picture| picture == name)
 }
 
 fn hex(bytes: &[u8]) -> String {

@@ -42,9 +42,18 @@ const LOCK: &str = "lock";
 /// The file to which lines are appended while runs are in progress.
 pub const GROWING: &str = "trace.jsonl";
 
-/// The names that outputs can have, except those of [`VALUE_PICTURES`] and [`TUNING`].
-const OUTPUTS: &[&str] =
-    &["summary.json", "config.toml", "trace.parquet", "theta.npz", "figure.svg", "figure.png", "figure.pdf", "weights.json", "weights.npz"];
+/// The names that outputs can have, with what they are, except those of [`VALUE_PICTURES`] and [`TUNING`].
+pub const OUTPUTS: &[(&str, &str)] = &[
+    (SUMMARY, "outcomes, floors, predictions, costs and checks; written last"),
+    ("config.toml", "the file as it ran, with defaults written out and paths absolute"),
+    ("trace.parquet", "a row for each method, point, seed and recorded round"),
+    ("theta.npz", "the final outputs of the methods, and the root"),
+    ("figure.svg", "the picture"),
+    ("figure.png", "the picture"),
+    ("figure.pdf", "the picture"),
+    ("weights.json", "fitted weights, with what is needed to apply them"),
+    ("weights.npz", "fitted weights as arrays, with their covariance where it is known"),
+];
 /// The pictures of `fedsa evaluate`, without their extensions: the value function, predicted values against returns, and the
 /// cost of methods. Every run that wrote them has a manifest.
 pub const VALUE_PICTURES: [&str; 3] = ["value", "returns", "methods"];
