@@ -1,6 +1,13 @@
 //! `fedsa fit` and `fedsa predict` on rows with targets.
 
 use crate::common::{Folder, Output, finish};
+use fedsa::cancel::Cancel;
+use fedsa::problem::Files as _;
+use fedsa::problem::dataset::Wanted;
+use fedsa_data::DiskFiles;
+use fedsa_data::find::Places;
+use fedsa_experiment::fit::{Fit, FitOutcome};
+use fedsa_experiment::{FitSettings, Fitted, IfExists, RunSettings, Unobserved};
 use serde_json::Value;
 
 /// Uniform numbers in [0, 1).
@@ -84,6 +91,36 @@ fn a_classification_is_fitted_and_applied() {
         right += usize::from(fields[8] == fields[5]);
     }
     assert!(right > 200, "{right} of 240");
+}
+
+/// Names and folders of files are nothing that weights depend on.
+#[test]
+fn data_sets_in_memory_give_the_weights_of_files() {
+    let folder = folder();
+    let path = folder.path("rows.libsvm").display().to_string();
+    let settings = |data: &[String]| FitSettings::new(data).with_agents(4).with_ridge(1e-3).with_holdout(0.25).with_method("newton");
+    let fitted = fit_now(Fit::new(&settings(std::slice::from_ref(&path))));
+    let files = DiskFiles::new(Places::from_env(""));
+    let sets = || files.datasets(std::slice::from_ref(&path), &Wanted::default()).unwrap();
+    let in_memory = fit_now(Fit::of_sets(&settings(&[]), sets()));
+    assert_eq!(in_memory.theta(), fitted.theta());
+    assert_eq!(in_memory.json(), fitted.json());
+    assert!(in_memory.gradient_norm <= 1e-9 && in_memory.held_out.is_some());
+    let out = folder.path("out");
+    in_memory.write_into(&out, IfExists::Refuse).unwrap();
+    assert_eq!(folder.json("out/weights.json"), in_memory.json());
+    let taken = in_memory.write_into(&out, IfExists::Refuse).unwrap_err();
+    assert_eq!(taken.key, "out", "{taken}");
+    let both = Fit::of_sets(&settings(std::slice::from_ref(&path)), sets()).map(|_| ()).unwrap_err();
+    assert_eq!(both.key, "data", "{both}");
+}
+
+/// What a fit comes to, without a folder.
+fn fit_now(fit: fedsa::error::Result<Fit>) -> Fitted {
+    match fit.unwrap().run(RunSettings::default(), &Unobserved, &Cancel::new()).unwrap() {
+        FitOutcome::Done(fitted) => *fitted,
+        _ => panic!("nobody cancels"),
+    }
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! `fedsa evaluate`: logged transitions to the weights of a value function.
 //!
-//! [`fedsa_experiment::evaluate`] does the work. In addition to the usual outputs of a run the command writes `weights.json`,
+//! [`mod@fedsa_experiment::evaluate`] does the work. In addition to the usual outputs of a run the command writes `weights.json`,
 //! `weights.npz` and pictures. Before the run it prints what it read, and how long the run will take.
 
 use std::collections::BTreeMap;
@@ -19,7 +19,7 @@ use fedsa::problem::survey::{LogFacts, Surveyed};
 use fedsa_experiment::choose::{Choice, Considered, Cost, Why};
 use fedsa_experiment::config::Experiment;
 use fedsa_experiment::config::document::{Document, Origin};
-use fedsa_experiment::evaluate::{ANDERSON_BASE, Data, EvaluateOutcome, EvaluateSettings, Evaluated, Evaluation};
+use fedsa_experiment::evaluate::{ANDERSON_BASE, Data, EvaluateOutcome, EvaluateSettings, Evaluated, Evaluation, PictureWords};
 use fedsa_experiment::evaluate::{LOCAL_STEPS, STEP_SIZE};
 use fedsa_experiment::made::{Changes, takes};
 use fedsa_experiment::numbers::{self, number};
@@ -46,8 +46,8 @@ pub fn methods(kinds: &Kinds) -> String {
 /// The name of the choice among methods.
 const AUTO: &str = "auto";
 
-/// What considers methods, in pictures.
-const CHOOSER: &str = "--method auto";
+/// The options that captions name.
+const WORDS: PictureWords<'_> = PictureWords { chooser: "--method auto", value_columns: "--value-columns" };
 
 /// The settings of an evaluation that errors are about, and their options.
 const SETTINGS: [(&str, &str); 4] =
@@ -99,7 +99,7 @@ fn evaluate_logs(args: &EvaluateArgs, kinds: &Kinds) -> Result<u8, Error> {
                 say(out.join("weights.json").display());
             }
             log::info!("writing {}", out.display());
-            evaluated.write(CHOOSER)?;
+            evaluated.write(&WORDS)?;
             finished(&evaluated.ran, out, common, false)
         }
     };

@@ -1,6 +1,6 @@
 //! `fedsa fit`: rows with targets to the weights of a regression or of a classification.
 //!
-//! [`fedsa_experiment::fit`] does the work. In addition to the usual outputs of a run the command writes `weights.json` and
+//! [`mod@fedsa_experiment::fit`] does the work. In addition to the usual outputs of a run the command writes `weights.json` and
 //! `weights.npz`, and prints what every method spent.
 
 use fedsa::error::{BadInput, Code, Error, Result, quoted};

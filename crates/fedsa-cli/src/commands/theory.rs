@@ -1,4 +1,4 @@
-//! `fedsa theory`: predictions for an experiment, without running it. What is known comes from [`fedsa_experiment::theory`]; here it
+//! `fedsa theory`: predictions for an experiment, without running it. What is known comes from [`mod@fedsa_experiment::theory`]; here it
 //! becomes a short page (`brief`), a long one (`page`) or JSON, and two pictures (`pictures`).
 
 use std::collections::HashMap;

@@ -13,7 +13,7 @@ use serde_json::{Value as Json, json};
 
 use super::Data;
 use super::comparison::Comparison;
-use super::pictures::{self, SeenStates};
+use super::pictures::{self, Columns, SeenStates};
 use crate::choose::Choice;
 use crate::folder::VALUE_PICTURES;
 use crate::outcome::Outcome;
@@ -26,6 +26,21 @@ pub(super) const NAMES: [&str; 2] = ["weights.json", "weights.npz"];
 
 /// The largest number of features whose names `weights.json` lists.
 const NAMED: usize = 1 << 16;
+
+/// What a caller calls settings, for the captions of pictures.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PictureWords<'a> {
+    /// What considers methods.
+    pub chooser: &'a str,
+    /// What names the columns that a value is drawn over.
+    pub value_columns: &'a str,
+}
+
+impl Default for PictureWords<'_> {
+    fn default() -> Self {
+        Self { chooser: "the choice of a method", value_columns: "the setting value_columns" }
+    }
+}
 
 /// A value function.
 pub struct Evaluated {
@@ -155,43 +170,44 @@ impl Evaluated {
     }
 
     /// The pictures by the names of [`VALUE_PICTURES`]: the value function, predicted values against returns, and what the methods that
-    /// were considered would cost; those that have something to show. `chooser` is what considers methods, in the caller's words.
+    /// were considered would cost; those that have something to show. Captions have the caller's words.
     ///
     /// # Errors
     /// When the episodes of held-out logs are not usable.
-    pub fn pictures(&self, chooser: &str) -> Result<Vec<(&'static str, Picture)>> {
+    pub fn pictures(&self, words: &PictureWords<'_>) -> Result<Vec<(&'static str, Picture)>> {
         let Data { logs, map, settings, .. } = &self.data;
         let mut all = [None, None, None];
         // Values after a divergence show nothing.
         if self.ran.results.cells[0][0].diverged.is_none() {
-            all[0] = self.value_picture();
+            all[0] = self.value_picture(words);
             all[1] = pictures::returns(&logs.held, map, settings.rule(), self.theta())?;
         }
         all[2] = self.choice.as_ref().and_then(|choice| {
             let steps = steps_text(choice);
-            pictures::methods(&choice.considered, choice.target, &steps, chooser)
+            pictures::methods(&choice.considered, choice.target, &steps, words.chooser)
         });
         Ok(VALUE_PICTURES.into_iter().zip(all).filter_map(|(stem, picture)| Some((stem, picture?))).collect())
     }
 
     /// The picture of the value function. Features that were logged are no states, between which values could be shown; only those
     /// that the caller names are.
-    fn value_picture(&self) -> Option<Picture> {
+    fn value_picture(&self, words: &PictureWords<'_>) -> Option<Picture> {
         let Data { logs, map, value_columns, .. } = &self.data;
         if map.spec().inputs() == Inputs::Features && value_columns.is_empty() {
             return None;
         }
-        pictures::value(map, self.theta(), self.covariance.as_ref(), &SeenStates::of(&logs.facts), value_columns)
+        let columns = Columns { wanted: value_columns, setting: words.value_columns };
+        pictures::value(map, self.theta(), self.covariance.as_ref(), &SeenStates::of(&logs.facts), columns)
     }
 
     /// `weights.json`, `weights.npz` and the pictures, with their contents.
     ///
     /// # Errors
     /// When the weights are too many for the format, or the episodes of held-out logs are not usable.
-    pub fn files(&self, chooser: &str) -> Result<Vec<(String, Vec<u8>)>> {
+    pub fn files(&self, words: &PictureWords<'_>) -> Result<Vec<(String, Vec<u8>)>> {
         let contents = [format!("{:#}\n", self.json()).into_bytes(), npz::to_bytes(&self.arrays()?)?];
         let mut files: Vec<_> = NAMES.map(String::from).into_iter().zip(contents).collect();
-        for (stem, picture) in self.pictures(chooser)? {
+        for (stem, picture) in self.pictures(words)? {
             files.extend(output::pictures(&self.ran.plan, stem, &picture, self.ran.config()));
         }
         Ok(files)
@@ -201,8 +217,8 @@ impl Evaluated {
     ///
     /// # Errors
     /// When files cannot be made or written. The runs are then kept in the folder, and can go on from there.
-    pub fn write(&self, chooser: &str) -> Result<(), Error> {
-        let files = self.files(chooser).map_err(|e| self.ran.unfinished(e))?;
+    pub fn write(&self, words: &PictureWords<'_>) -> Result<(), Error> {
+        let files = self.files(words).map_err(|e| self.ran.unfinished(e))?;
         self.ran.write(files)
     }
 
@@ -210,8 +226,8 @@ impl Evaluated {
     ///
     /// # Errors
     /// As [`Ran::write_into`].
-    pub fn write_into(&self, path: &Path, if_exists: IfExists, chooser: &str) -> Result<(), Error> {
-        self.ran.write_into(path, if_exists, self.files(chooser)?)
+    pub fn write_into(&self, path: &Path, if_exists: IfExists, words: &PictureWords<'_>) -> Result<(), Error> {
+        self.ran.write_into(path, if_exists, self.files(words)?)
     }
 }
 

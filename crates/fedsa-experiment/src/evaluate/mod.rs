@@ -29,7 +29,7 @@ use crate::observer::Observer;
 use crate::plan::BuiltProblem;
 use crate::run::{Ended, IfExists, Job, RunOutcome, RunSettings};
 use crate::{made, output};
-pub use evaluated::Evaluated;
+pub use evaluated::{Evaluated, PictureWords};
 use settings::Method;
 pub use settings::{ANDERSON_BASE, EvaluateSettings, LOCAL_STEPS, STEP_SIZE};
 

@@ -114,10 +114,25 @@ impl Values<'_> {
     }
 }
 
+/// The columns that a value function is drawn over.
+#[derive(Clone, Copy)]
+pub struct Columns<'a> {
+    /// Their positions, if they are named.
+    pub wanted: &'a [usize],
+    /// What names them, in the caller's words.
+    pub setting: &'a str,
+}
+
 /// The picture of the value function with weights `theta`, whose covariance is given if it is known, over one or
 /// two state columns: those of `wanted`, by default those along which the value varies most over the logged states, with the
 /// other columns at their medians. `None` if no value is finite, or no column has a range.
-pub fn value(map: &FeatureMap, theta: &[f64], covariance: Option<&Covariance>, seen: &SeenStates, wanted: &[usize]) -> Option<Picture> {
+pub fn value(
+    map: &FeatureMap,
+    theta: &[f64],
+    covariance: Option<&Covariance>,
+    seen: &SeenStates,
+    Columns { wanted, setting }: Columns<'_>,
+) -> Option<Picture> {
     if seen.count == 0 {
         return None;
     }
@@ -146,7 +161,7 @@ pub fn value(map: &FeatureMap, theta: &[f64], covariance: Option<&Covariance>, s
     let mut about = vec![held_text(map, &medians, &shown)];
     if is_choice {
         about.push(format!(
-            "Along {} and {} the value varies most over the logged states; --value-columns names other columns.",
+            "Along {} and {} the value varies most over the logged states; {setting} names other columns.",
             names[0], names[1]
         ));
     }
@@ -326,6 +341,10 @@ mod tests {
 
     use super::*;
 
+    fn value(map: &FeatureMap, theta: &[f64], covariance: Option<&Covariance>, seen: &SeenStates, wanted: &[usize]) -> Option<Picture> {
+        super::value(map, theta, covariance, seen, Columns { wanted, setting: "value_columns" })
+    }
+
     fn identity(columns: usize) -> FeatureMap {
         let names: Vec<String> = (0..columns).map(|j| format!("s_{j}")).collect();
         FeatureMap::new(&FeatureSpec::Identity { bias: false }, &names, &Ranges::new()).unwrap()
@@ -386,7 +405,7 @@ mod tests {
         let chosen = maps(value(&identity(4), &theta, None, &seen(4, states()), &[]));
         assert_eq!(chosen.title, "Value function over s_0 and s_1");
         assert!(chosen.caption.contains("medians over the logged states: s_2 = 0.25, s_3 = 50."), "{}", chosen.caption);
-        assert!(chosen.caption.contains("--value-columns") && chosen.caption.contains("whatever its other columns"), "{}", chosen.caption);
+        assert!(chosen.caption.contains("value_columns") && chosen.caption.contains("whatever its other columns"), "{}", chosen.caption);
         let named = maps(value(&identity(4), &theta, None, &seen(4, states()), &[3, 0]));
         assert_eq!((named.maps[0].x_label.as_str(), named.maps[0].y_label.as_str()), ("s_3", "s_0"));
         assert!(!named.caption.contains("varies most"), "{}", named.caption);
