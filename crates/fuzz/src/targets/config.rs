@@ -218,8 +218,8 @@ const WORDS: &[&str] = &[
 ];
 
 fn experiments() -> Vec<Corpus> {
-    let readme = include_str!("../../../../README.md");
-    let first = readme.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next()).expect("the example of the README");
+    let page = include_str!("../../../../docs/src/start/first-experiment.md");
+    let first = page.split("```toml\n").nth(1).and_then(|rest| rest.split("```").next()).expect("the first experiment of the book");
     let mut small: Vec<&str> = vec![EVERYTHING, LINKS, first];
     let (short, long): (Vec<&str>, Vec<&str>) = bundled::ALL.iter().map(|bundled| bundled.text).partition(|text| text.len() < 2500);
     small.extend(short);
