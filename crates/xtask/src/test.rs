@@ -55,7 +55,7 @@ pub fn run(all: bool) -> Result<(), String> {
     let skipped = root().join("target/skipped-tests.txt");
     let _ = std::fs::remove_file(&skipped);
     let tests = |targets: &[&str]| {
-        let mut tests = cargo(&["test", "--release", "--workspace"]);
+        let mut tests = cargo(&["test", "--release", "--workspace", "--no-fail-fast"]);
         tests.args(targets).env("FEDSA_SKIPPED_TESTS", &skipped);
         if all {
             tests.args(["--", "--include-ignored"]);
