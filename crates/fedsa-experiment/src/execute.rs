@@ -83,6 +83,19 @@ struct Saved {
     end: Option<End>,
 }
 
+/// [`Saved`] without copies: a state may fill much of the memory.
+#[derive(Serialize)]
+struct Saving<'a> {
+    identity: &'a str,
+    seed: u64,
+    rounds: u64,
+    round: u64,
+    rows: &'a [Recorded],
+    state: Option<&'a serde_bytes::Bytes>,
+    seconds: f64,
+    end: Option<&'a End>,
+}
+
 /// How one seed of a cell ended.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 struct End {
@@ -398,18 +411,22 @@ impl session::Observer for Seed<'_, '_> {
     fn keep(&mut self, state: &session::State) -> bool {
         self.last_saved = Instant::now();
         let session::State { round, rows, carrier, seconds } = state;
-        let is_kept = self.shared.save(self.job, &self.saved(*round, rows, Some(carrier.clone()), *seconds, None));
+        let state = Some(serde_bytes::Bytes::new(carrier));
+        let saving = Saving {
+            identity: &self.cell.identity,
+            seed: self.job.seed,
+            rounds: self.cell.run.rounds,
+            round: *round,
+            rows,
+            state,
+            seconds: *seconds,
+            end: None,
+        };
+        let is_kept = self.shared.save(self.job, &saving);
         if is_kept {
             self.on_disk = *round;
         }
         is_kept
-    }
-}
-
-impl Seed<'_, '_> {
-    fn saved(&self, round: u64, rows: &[Recorded], state: Option<Vec<u8>>, seconds: f64, end: Option<End>) -> Saved {
-        let (identity, rounds) = (self.cell.identity.clone(), self.cell.run.rounds);
-        Saved { identity, seed: self.job.seed, rounds, round, rows: rows.to_vec(), state, seconds, end }
     }
 }
 
@@ -444,7 +461,16 @@ impl Shared<'_> {
         let stopped = outcome == Outcome::Converged;
         let end = End { theta: session.output().to_vec(), diverged: session.diverged(), stopped };
         let state = (session.carrier().state_len() <= MOST_STATES).then(|| session.carrier().save()).transpose()?;
-        let saved = seed.saved(session.round(), session.rows(), state, session.seconds(), Some(end));
+        let saved = Saved {
+            identity: cell.identity.clone(),
+            seed: job.seed,
+            rounds,
+            round: session.round(),
+            rows: session.rows().to_vec(),
+            state,
+            seconds: session.seconds(),
+            end: Some(end),
+        };
         Ok(Some(self.end(job, saved)))
     }
 
@@ -506,7 +532,7 @@ impl Shared<'_> {
     }
 
     /// Writes a checkpoint and returns whether that worked. The run continues either way.
-    fn save(&self, job: &SeedJob, saved: &Saved) -> bool {
+    fn save(&self, job: &SeedJob, saved: &Saving<'_>) -> bool {
         let Some(folder) = self.control.folder else { return false };
         let written = write_framed(folder, &checkpoint_name(job.cell, job.seed), saved);
         written.map_err(|e| self.could_not_save(&e)).is_ok()

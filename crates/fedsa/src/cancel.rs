@@ -6,23 +6,36 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use crate::error::{Error, Result};
 
 /// Whether what takes long is to stop. All clones are one token: whoever holds one can cancel, from any thread.
-#[derive(Debug, Clone, Default)]
-pub struct Cancel(Arc<AtomicBool>);
+#[derive(Debug, Clone)]
+pub struct Cancel(Option<Arc<AtomicBool>>);
+
+impl Default for Cancel {
+    fn default() -> Self {
+        Self::new()
+    }
+}
 
 impl Cancel {
     /// A token that nobody has cancelled yet.
     pub fn new() -> Self {
-        Self::default()
+        Self(Some(Arc::default()))
+    }
+
+    /// A token that cannot be cancelled, for what is short. It costs nothing.
+    pub const fn never() -> Self {
+        Self(None)
     }
 
     /// Asks everything that holds the token to stop soon.
     pub fn cancel(&self) {
-        self.0.store(true, Ordering::Relaxed);
+        if let Some(flag) = &self.0 {
+            flag.store(true, Ordering::Relaxed);
+        }
     }
 
     /// Whether it is cancelled.
     pub fn is_cancelled(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
+        self.0.as_ref().is_some_and(|flag| flag.load(Ordering::Relaxed))
     }
 
     /// Goes on, unless it is cancelled.

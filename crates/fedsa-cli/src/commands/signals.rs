@@ -1,6 +1,6 @@
 //! Ctrl-C, SIGTERM, and SIGHUP of a terminal that is closed.
 
-use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, LazyLock, Once};
 
 use fedsa::cancel::Cancel;
@@ -10,8 +10,6 @@ use crate::error::INTERRUPTED;
 
 /// Cancelled by the first signal.
 static CANCEL: LazyLock<Cancel> = LazyLock::new(Cancel::new);
-/// Whether there was a signal.
-static INTERRUPTED_ONCE: AtomicBool = AtomicBool::new(false);
 /// The current phase of the command.
 static PHASE: AtomicU8 = AtomicU8::new(Phase::Before as u8);
 
@@ -98,11 +96,12 @@ fn interrupt() {
         });
         std::process::exit(i32::from(INTERRUPTED));
     }
-    CANCEL.cancel();
-    if INTERRUPTED_ONCE.swap(true, Ordering::SeqCst) {
+    // One thread handles all signals.
+    if CANCEL.is_cancelled() {
         warn("interrupted again: ended without further checkpoints");
         std::process::exit(i32::from(INTERRUPTED));
     }
+    CANCEL.cancel();
     let what = if is_searching { "the search ends" } else { "the last completed rounds are being saved" };
     warn(format!("interrupting: {what} (a second Ctrl-C ends at once)"));
 }

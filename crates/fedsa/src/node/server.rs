@@ -311,6 +311,15 @@ impl ServerNode {
         copies.settle(controls, coordinator.opened() - 1, asked, coordinator.letters(), told, coordinator.theta());
     }
 
+    /// The approximate number of bytes that [`ServerNode::save`] returns.
+    pub fn state_len(&self) -> usize {
+        let todo: usize = match &self.todo {
+            Todo::Ask { bytes, .. } | Todo::Tell { bytes, .. } => bytes.iter().map(|bytes| bytes.len()).sum(),
+            Todo::RoundOver => 0,
+        };
+        8 * (self.coordinator.state_len() + 2 * self.copies.xi.len()) + todo
+    }
+
     /// The state of the node, as bytes, between any two calls. A server that saves its state before it sends messages can be
     /// restarted without any effect on the results.
     pub fn save(&self) -> Vec<u8> {

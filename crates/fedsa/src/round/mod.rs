@@ -215,7 +215,7 @@ impl Run {
 
     /// Runs one round; does nothing if the iterates have diverged.
     pub fn step(&mut self) {
-        self.advance(&Cancel::new());
+        self.advance(&Cancel::never());
     }
 
     /// Runs one round, and abandons it soon after `cancel` is set.

@@ -175,7 +175,7 @@ impl<T: Transport> Carrier for Nodes<T> {
         self.server.coordinator().ledger()
     }
     fn state_len(&self) -> usize {
-        self.server.save().len()
+        self.server.state_len()
     }
     fn save(&self) -> Result<Vec<u8>> {
         Ok(self.server.save())

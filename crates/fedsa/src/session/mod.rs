@@ -102,8 +102,10 @@ pub struct Session<C> {
     rows: Vec<Recorded>,
     /// The rounds done when the last round was opened or ended.
     round: u64,
-    /// The time of all rounds so far, in seconds.
+    /// The time of all rounds until it was last counted, in seconds.
     seconds: f64,
+    /// Since when the time is not counted, while the session goes on.
+    since: Option<Instant>,
     /// Seconds per local step in the last round; unknown before the first round.
     pace: Option<f64>,
     /// The last round whose state was kept.
@@ -124,6 +126,7 @@ impl<C: Carrier> Session<C> {
             prepare: None,
             rows: Vec::new(),
             seconds: 0.0,
+            since: None,
             pace: None,
             kept: None,
         }
@@ -253,7 +256,17 @@ impl<C: Carrier> Session<C> {
         if self.carrier.is_torn() {
             self.go_back(observer)?;
         }
-        let mut began = Instant::now();
+        self.since = Some(Instant::now());
+        let outcome = self.go_on(until, cancel, observer);
+        // An abandoned round takes no time of the session, which goes on from before it.
+        if !matches!(outcome, Ok(Outcome::Interrupted)) {
+            self.count_time();
+        }
+        self.since = None;
+        outcome
+    }
+
+    fn go_on(&mut self, until: &Until, cancel: &Cancel, observer: &mut dyn Observer) -> Result<Outcome> {
         loop {
             let (t, diverged) = (self.carrier.coordinator().rounds(), self.diverged());
             self.round = t;
@@ -262,8 +275,6 @@ impl<C: Carrier> Session<C> {
                 self.see(observer);
             }
             let has_reached = self.rows.last().is_some_and(|row| row.round == t) && until.is_reached(&self.rows);
-            self.seconds += began.elapsed().as_secs_f64();
-            began = Instant::now();
             if is_over || has_reached {
                 return Ok(until.outcome(&self.rows, diverged, has_reached));
             }
@@ -282,15 +293,23 @@ impl<C: Carrier> Session<C> {
         }
     }
 
+    /// Counts the time until now.
+    fn count_time(&mut self) {
+        if let Some(since) = self.since.replace(Instant::now()) {
+            self.seconds += since.elapsed().as_secs_f64();
+        }
+    }
+
     /// Carries a round: a short one to its end, a long one until it is cancelled.
     fn carry(&mut self, cancel: &Cancel, observer: &mut dyn Observer) -> Result<Advanced> {
         let steps = self.carrier.next_local_steps().max(1) as f64;
         let began = Instant::now();
         let advanced = if self.pace.is_some_and(|pace| pace * steps <= self.patience.as_secs_f64()) {
-            self.carrier.carry_round(&Cancel::new())?
+            self.carrier.carry_round(&Cancel::never())?
         } else {
             // The state before a round that may be abandoned must be in memory or kept elsewhere.
             let is_missing = self.kept != Some(self.round);
+            self.count_time();
             let state = (is_missing && observer.fits(self.carrier.state_len())).then(|| self.state()).transpose()?;
             let advanced = self.carrier.carry_round(cancel)?;
             if let (Advanced::Cancelled, Some(state)) = (advanced, state) {
@@ -324,6 +343,7 @@ impl<C: Carrier> Session<C> {
     }
 
     fn keep(&mut self, observer: &mut dyn Observer) -> Result<()> {
+        self.count_time();
         if observer.keep(&self.state()?) {
             self.kept = Some(self.round);
         }
