@@ -4,7 +4,7 @@
 //! the file that defines it, and handing on names of its own children is no import.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// A path of names, from the root of the crate.
 type Names = Vec<String>;
@@ -144,19 +144,18 @@ fn read(file: String, text: &str) -> Source {
     source
 }
 
-/// The files of a crate by the paths of their modules.
-fn sources(folder: &Path, module: &Names, root: &Path, found: &mut BTreeMap<Names, Source>) {
-    for entry in std::fs::read_dir(folder).unwrap() {
-        let path = entry.unwrap().path();
-        let name = path.file_stem().unwrap().to_string_lossy().into_owned();
-        if path.is_dir() {
-            sources(&path, &[&module[..], &[name]].concat(), root, found);
-        } else if path.extension().is_some_and(|e| e == "rs") && !name.starts_with("tests") {
-            let module = if ["mod", "lib", "main"].contains(&name.as_str()) { module.clone() } else { [&module[..], &[name]].concat() };
-            let file = path.strip_prefix(root).unwrap().display().to_string();
-            found.insert(module, read(file, &std::fs::read_to_string(&path).unwrap()));
-        }
-    }
+/// The files of a crate by the paths of their modules, without those of tests.
+fn modules(root: &Path) -> BTreeMap<Names, Source> {
+    let mut files = Vec::new();
+    crate::crate_rules::sources(root, &mut files);
+    let module = |path: &PathBuf| {
+        let file = path.strip_prefix(root).unwrap();
+        let mut names: Names = file.with_extension("").iter().map(|name| name.to_string_lossy().into_owned()).collect();
+        names.pop_if(|name| ["mod", "lib", "main"].contains(&name.as_str()));
+        (names, read(file.display().to_string(), &std::fs::read_to_string(path).unwrap()))
+    };
+    let is_test = |path: &&PathBuf| path.file_stem().is_some_and(|name| name.to_string_lossy().starts_with("tests"));
+    files.iter().filter(|path| !is_test(path)).map(module).collect()
 }
 
 /// The module in whose file a path ends that the file of module `from` names; `None` for what is not of the crate.
@@ -236,8 +235,7 @@ fn circles(arrows: &BTreeMap<&str, BTreeSet<&str>>) -> Vec<Vec<String>> {
 /// The circles of a crate.
 fn circles_of(name: &str) -> Vec<Vec<String>> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(name).join("src");
-    let mut all = BTreeMap::new();
-    sources(&root, &Names::new(), &root, &mut all);
+    let all = modules(&root);
     let arrows = imports(&all);
     assert!(arrows.values().map(BTreeSet::len).sum::<usize>() > arrows.len() / 2, "{name}: imports are read");
     circles(&arrows)

@@ -65,7 +65,7 @@ fn wrong_words(rule: &Rule, file: &str, text: &str) -> Vec<String> {
     rule.never.iter().filter(|word| code.contains(**word)).map(|word| format!("{file}: {word}")).collect()
 }
 
-fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
+pub fn sources(folder: &Path, found: &mut Vec<PathBuf>) {
     for entry in std::fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         if path.is_dir() {

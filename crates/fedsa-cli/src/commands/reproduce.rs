@@ -45,24 +45,44 @@ fn list() -> Result<u8, Error> {
     let places = Places::from_env("");
     for bundled in ALL {
         let experiment = Experiment::read(Document::parse(&file_name(bundled), bundled.text)?)?;
-        let there = |source: &String| if found(source, &places).is_ok() { "there" } else { "missing" };
-        let data: Vec<String> = data(&experiment).iter().map(|source| format!("{source} ({})", there(source))).collect();
+        let there = |source: &Source| if source.found(&places).is_ok() { "there" } else { "missing" };
+        let data: Vec<String> = data(&experiment).iter().map(|source| format!("{} ({})", source.name, there(source))).collect();
         let needs = if data.is_empty() { String::new() } else { format!("; needs {}", data.join(", ")) };
         say(format!("{:22} {:12} {}{needs}", bundled.id, duration(bundled.seconds), experiment.title));
     }
     Ok(DONE)
 }
 
+/// What a problem reads.
+#[derive(PartialEq)]
+struct Source {
+    name: String,
+    /// Whether it has rows of regression; logs or arrays otherwise.
+    has_rows: bool,
+}
+
+impl Source {
+    /// Looks for its files.
+    fn found(&self, places: &Places) -> Result<(), BadInput> {
+        let files = if self.has_rows { datasets::files(std::slice::from_ref(&self.name), places) } else { places.files(&self.name, DATA) };
+        files.map(|_| ())
+    }
+}
+
 /// The data sets that the problems of an experiment name, each once.
-fn data(experiment: &Experiment) -> Vec<String> {
-    let paths = experiment.points.iter().filter_map(|point| {
-        let problem = point.sections().problem?;
-        problem.get("path").or_else(|| problem.get("data")).cloned()
-    });
-    let sources = paths.flat_map(|path| path.as_array().cloned().unwrap_or_else(|| vec![path.clone()]));
-    let mut all: Vec<String> = sources.filter_map(|source| source.as_str().map(str::to_string)).collect();
-    let mut seen = std::collections::HashSet::new();
-    all.retain(|source| seen.insert(source.clone()));
+fn data(experiment: &Experiment) -> Vec<Source> {
+    let mut all: Vec<Source> = Vec::new();
+    for problem in experiment.points.iter().filter_map(|point| point.sections().problem) {
+        for (key, has_rows) in [("path", false), ("data", true)] {
+            let names = problem.get(key).map_or(&[][..], |names| names.as_array().map_or(std::slice::from_ref(names), Vec::as_slice));
+            for name in names.iter().filter_map(|name| name.as_str()) {
+                let source = Source { name: name.to_string(), has_rows };
+                if !all.contains(&source) {
+                    all.push(source);
+                }
+            }
+        }
+    }
     all
 }
 
@@ -134,13 +154,7 @@ fn experiment(bundled: &Bundled, args: &ReproduceArgs) -> Result<Experiment, Err
 /// The first missing data set of an experiment, if there is one.
 fn missing_data(experiment: &Experiment) -> Option<BadInput> {
     let places = Places::from_env("");
-    data(experiment).iter().find_map(|source| found(source, &places).err())
-}
-
-/// Looks for the files of a source: logs or arrays, or a data set of regression.
-fn found(source: &str, places: &Places) -> Result<(), BadInput> {
-    let of_regression = |e| datasets::files(&[source.to_string()], places).map_err(|_| e);
-    places.files(source, DATA).or_else(of_regression).map(|_| ())
+    data(experiment).iter().find_map(|source| source.found(&places).err())
 }
 
 /// Runs one experiment; its exit status, and the number of notes.

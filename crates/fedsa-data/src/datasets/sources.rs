@@ -133,24 +133,26 @@ fn of_source(source: &str, places: &Places) -> Result<Vec<PathBuf>> {
             files.sort_by(|a, b| natural_order(&name_of(a), &name_of(b)));
             Ok(files)
         }
-        // `fashion-mnist/train` for `fashion-mnist/train-images-idx3-ubyte.gz`.
-        Err(e) => match ENDINGS.iter().find_map(|ending| places.locate(&format!("{source}{ending}")).ok()) {
-            Some(file) if !source.is_empty() => Ok(vec![file]),
-            _ => elsewhere(source, places).ok_or_else(|| missing(e)),
+        Err(e) => match begun(source, places) {
+            Some((file, _)) => Ok(vec![file]),
+            None => elsewhere(source, places).ok_or_else(|| missing(e)),
         },
     }
 }
 
+/// The file whose name begins so, and the rest of its name: `fashion-mnist/train` is
+/// `fashion-mnist/train-images-idx3-ubyte.gz`.
+fn begun(source: &str, places: &Places) -> Option<(PathBuf, &'static str)> {
+    let found = |ending: &&'static str| Some((places.locate(&format!("{source}{ending}")).ok()?, *ending));
+    if source.is_empty() { None } else { ENDINGS.iter().find_map(found) }
+}
+
 /// The same source as an absolute path, as [`Places::absolute`]; also where it is the beginning of a file's name.
 pub(super) fn absolute(source: &str, places: &Places) -> String {
-    let begins = |ending: &&str| places.locate(&format!("{source}{ending}")).is_ok();
-    match ENDINGS.iter().find(|ending| places.locate(source).is_err() && begins(ending)) {
-        Some(ending) if !source.is_empty() => {
-            let file = places.absolute(&format!("{source}{ending}"));
-            file.strip_suffix(ending).unwrap_or(&file).to_string()
-        }
-        _ => places.absolute(source),
-    }
+    let ending = if places.locate(source).is_ok() { None } else { begun(source, places).map(|(_, ending)| ending) };
+    let Some(ending) = ending else { return places.absolute(source) };
+    let file = places.absolute(&format!("{source}{ending}"));
+    file.strip_suffix(ending).unwrap_or(&file).to_string()
 }
 
 /// The files of a public data set in the other folder that it may be in, if they have the sizes of its files: that folder is
