@@ -6,7 +6,8 @@ use fedsa::problem::Files as _;
 use fedsa::problem::dataset::Wanted;
 use fedsa_data::DiskFiles;
 use fedsa_data::find::Places;
-use fedsa_experiment::fit::{Fit, FitOutcome};
+use fedsa_experiment::fit::Fit;
+use fedsa_experiment::run::RunOutcome;
 use fedsa_experiment::{FitSettings, Fitted, IfExists, RunSettings, Unobserved};
 use serde_json::Value;
 
@@ -118,7 +119,7 @@ fn data_sets_in_memory_give_the_weights_of_files() {
 /// What a fit comes to, without a folder.
 fn fit_now(fit: fedsa::error::Result<Fit>) -> Fitted {
     match fit.unwrap().run(RunSettings::default(), &Unobserved, &Cancel::new()).unwrap() {
-        FitOutcome::Done(fitted) => *fitted,
+        RunOutcome::Done(fitted) => *fitted,
         _ => panic!("nobody cancels"),
     }
 }

@@ -19,10 +19,11 @@ use fedsa::problem::survey::{LogFacts, Surveyed};
 use fedsa_experiment::choose::{Choice, Considered, Cost, Why};
 use fedsa_experiment::config::Experiment;
 use fedsa_experiment::config::document::{Document, Origin};
-use fedsa_experiment::evaluate::{ANDERSON_BASE, Data, EvaluateOutcome, EvaluateSettings, Evaluated, Evaluation, PictureWords};
+use fedsa_experiment::evaluate::{ANDERSON_BASE, Data, EvaluateSettings, Evaluated, Evaluation, PictureWords};
 use fedsa_experiment::evaluate::{LOCAL_STEPS, STEP_SIZE};
 use fedsa_experiment::made::{Changes, takes};
 use fedsa_experiment::numbers::{self, number};
+use fedsa_experiment::run::RunOutcome;
 use fedsa_experiment::{Kinds, Plan, estimate};
 
 use super::progress::Watcher;
@@ -89,10 +90,10 @@ fn evaluate_logs(args: &EvaluateArgs, kinds: &Kinds) -> Result<u8, Error> {
         }
     };
     let watcher = Watcher::new(common, began, &planned);
-    let (status, _) = match evaluation.run_in(out, if_exists(common), run_settings(common), &watcher, signals::cancel())? {
-        EvaluateOutcome::AlreadyDone(ended) => already_done(&id, &ended, out, common),
-        EvaluateOutcome::Interrupted(left) => interrupted(&left, out),
-        EvaluateOutcome::Done(evaluated) => {
+    let (status, _) = match evaluation.run(run_settings(common).in_folder(out, if_exists(common)), &watcher, signals::cancel())? {
+        RunOutcome::AlreadyDone(ended) => already_done(&id, &ended, out, common),
+        RunOutcome::Interrupted(left) => interrupted(&left, out),
+        RunOutcome::Done(evaluated) => {
             watcher.hide();
             if !common.quiet {
                 report(&evaluated).into_iter().for_each(say);

@@ -10,9 +10,10 @@ use fedsa::problem::preparation::quality::Quality;
 use fedsa_experiment::Kinds;
 use fedsa_experiment::config::Experiment;
 use fedsa_experiment::config::document::Origin;
-use fedsa_experiment::fit::{AGENTS, Fit, FitOutcome, FitSettings, Fitted, METHOD, Model};
+use fedsa_experiment::fit::{AGENTS, Fit, FitSettings, Fitted, METHOD, Model};
 use fedsa_experiment::made::Changes;
 use fedsa_experiment::numbers::{self, number};
+use fedsa_experiment::run::RunOutcome;
 
 use super::progress::Watcher;
 use super::run::{already_done, finished, if_exists, interrupted, settings as run_settings};
@@ -88,10 +89,10 @@ fn fit_files(args: &FitArgs, kinds: &Kinds) -> Result<u8, Error> {
     let (began, id) = (fit.began(), fit.experiment().id.clone());
     let planned = |_: &fedsa_experiment::Plan| about.iter().for_each(say);
     let watcher = Watcher::new(common, began, &planned);
-    let (status, _) = match fit.run_in(out, if_exists(common), run_settings(common), &watcher, signals::cancel())? {
-        FitOutcome::AlreadyDone(ended) => already_done(&id, &ended, out, common),
-        FitOutcome::Interrupted(left) => interrupted(&left, out),
-        FitOutcome::Done(fitted) => {
+    let (status, _) = match fit.run(run_settings(common).in_folder(out, if_exists(common)), &watcher, signals::cancel())? {
+        RunOutcome::AlreadyDone(ended) => already_done(&id, &ended, out, common),
+        RunOutcome::Interrupted(left) => interrupted(&left, out),
+        RunOutcome::Done(fitted) => {
             watcher.hide();
             if !common.quiet {
                 report(&fitted).into_iter().for_each(say);

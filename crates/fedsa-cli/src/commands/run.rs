@@ -42,7 +42,7 @@ pub fn in_folder(
 ) -> Result<(u8, usize), Error> {
     let watcher = Watcher::new(common, began, &|_| {});
     let id = experiment.id.clone();
-    let job = Job::new(experiment, settings).in_folder(out, if_exists(common), Vec::new()).since(began);
+    let job = Job::new(experiment, settings.in_folder(out, if_exists(common))).since(began);
     match job.run(&watcher, signals::cancel())? {
         RunOutcome::AlreadyDone(ended) => Ok(already_done(&id, &ended, out, common)),
         RunOutcome::Interrupted(left) => Ok(interrupted(&left, out)),

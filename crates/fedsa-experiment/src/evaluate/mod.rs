@@ -1,14 +1,13 @@
 //! Policy evaluation: logged transitions to the weights of a value function.
 //!
-//! [`evaluate`] does all at once. [`Evaluation::new`] reads the logs and settles features and method; [`Evaluation::run`] and
-//! [`Evaluation::run_in`] compute the weights. [`Evaluated`] is data; [`Evaluated::write`] makes files of it.
+//! [`evaluate`] does all at once. [`Evaluation::new`] reads the logs and settles features and method; [`Evaluation::run`]
+//! computes the weights. [`Evaluated`] is data; [`Evaluated::write`] makes files of it.
 
 pub mod comparison;
 mod evaluated;
 mod pictures;
 mod settings;
 
-use std::path::Path;
 use std::time::Instant;
 
 use fedsa::cancel::Cancel;
@@ -23,37 +22,21 @@ use toml::Value;
 
 use crate::choose::{self, Choice, Demand};
 use crate::config::{self, Experiment};
-use crate::execute::Interrupted;
 use crate::folder::VALUE_PICTURES;
 use crate::observer::Observer;
 use crate::plan::BuiltProblem;
-use crate::run::{Ended, IfExists, Job, RunOutcome, RunSettings};
+use crate::run::{Job, RunOutcome, RunSettings};
 use crate::{made, output};
 pub use evaluated::{Evaluated, PictureWords};
 use settings::Method;
 pub use settings::{ANDERSON_BASE, EvaluateSettings, LOCAL_STEPS, STEP_SIZE};
-
-/// How an evaluation ended.
-pub enum EvaluateOutcome {
-    /// With weights.
-    Done(Box<Evaluated>),
-    /// The folder held the same evaluation, finished, which was to go on.
-    AlreadyDone(Ended),
-    /// It was cancelled.
-    Interrupted(Interrupted),
-}
 
 /// Reads the logs of the settings and computes the weights of their value function, without writing anything.
 ///
 /// # Errors
 /// When a setting or a file cannot be used, what is needed does not fit into memory, or it was cancelled.
 pub fn evaluate(settings: &EvaluateSettings, observer: &dyn Observer, cancel: &Cancel) -> Result<Evaluated, Error> {
-    match Evaluation::new(settings)?.run(RunSettings::default(), observer, cancel)? {
-        EvaluateOutcome::Done(evaluated) => Ok(*evaluated),
-        EvaluateOutcome::AlreadyDone(_) | EvaluateOutcome::Interrupted(_) => {
-            Err(Error::cancelled("the evaluation was cancelled", "the same call again, or a folder from which it can go on"))
-        }
-    }
+    Evaluation::new(settings)?.run(RunSettings::default(), observer, cancel)?.results("the evaluation")
 }
 
 /// Logs that were read, with their features.
@@ -144,48 +127,16 @@ impl Evaluation {
         &self.experiment
     }
 
-    /// Computes the weights, without writing anything.
+    /// Computes the weights; with a folder, for the files of [`Evaluated::write`].
     ///
     /// # Errors
-    /// When the runs do not fit into memory, or settings are known to be unstable; when the machine fails.
-    pub fn run(self, settings: RunSettings, observer: &dyn Observer, cancel: &Cancel) -> Result<EvaluateOutcome, Error> {
-        self.ended(settings, None, observer, cancel)
-    }
-
-    /// Computes the weights with checkpoints in a folder, for the files of [`Evaluated::write`].
-    ///
-    /// # Errors
-    /// As [`Evaluation::run`], and when the folder cannot be used.
-    pub fn run_in(
-        self,
-        path: &Path,
-        if_exists: IfExists,
-        settings: RunSettings,
-        observer: &dyn Observer,
-        cancel: &Cancel,
-    ) -> Result<EvaluateOutcome, Error> {
-        self.ended(settings, Some((path, if_exists)), observer, cancel)
-    }
-
-    fn ended(
-        self,
-        run: RunSettings,
-        folder: Option<(&Path, IfExists)>,
-        observer: &dyn Observer,
-        cancel: &Cancel,
-    ) -> Result<EvaluateOutcome, Error> {
+    /// As [`Job::run`].
+    pub fn run(self, run: RunSettings, observer: &dyn Observer, cancel: &Cancel) -> Result<RunOutcome<Evaluated>, Error> {
         let Self { data, choice, experiment, built, began } = self;
         let mut names = evaluated::NAMES.map(String::from).to_vec();
         names.extend(VALUE_PICTURES.iter().flat_map(|stem| output::picture_names(&experiment, stem)));
-        let mut job = Job::new(experiment, run).with_problem(built).since(began);
-        if let Some((path, if_exists)) = folder {
-            job = job.in_folder(path, if_exists, names);
-        }
-        Ok(match job.run(observer, cancel)? {
-            RunOutcome::Done(ran) => EvaluateOutcome::Done(Box::new(Evaluated::new(*ran, data, choice)?)),
-            RunOutcome::AlreadyDone(ended) => EvaluateOutcome::AlreadyDone(ended),
-            RunOutcome::Interrupted(left) => EvaluateOutcome::Interrupted(left),
-        })
+        let job = Job::new(experiment, run).with_problem(built).with_files(names).since(began);
+        job.run(observer, cancel)?.try_map(|ran| Evaluated::new(ran, data, choice))
     }
 }
 

@@ -1,12 +1,11 @@
 //! Fits: rows with targets to the weights of a regression or of a classification.
 //!
 //! [`fit`] does all at once. [`Fit::new`] reads the data of the settings, and [`Fit::of_sets`] takes data that are in memory;
-//! [`Fit::run`] and [`Fit::run_in`] compute the weights. [`Fitted`] is data; [`Fitted::write`] makes files of it.
+//! [`Fit::run`] computes the weights. [`Fitted`] is data; [`Fitted::write`] makes files of it.
 
 mod fitted;
 mod settings;
 
-use std::path::Path;
 use std::time::Instant;
 
 use fedsa::cancel::Cancel;
@@ -25,35 +24,19 @@ use fedsa_data::find::Places;
 use toml::Value;
 
 use crate::config::{self, Experiment};
-use crate::execute::Interrupted;
 use crate::made;
 use crate::observer::Observer;
 use crate::plan::BuiltProblem;
-use crate::run::{Ended, IfExists, Job, RunOutcome, RunSettings};
+use crate::run::{Job, RunOutcome, RunSettings};
 pub use fitted::{Fitted, Spent};
 pub use settings::{AGENTS, FitSettings, LOCAL_STEPS, METHOD, Model};
-
-/// How a fit ended.
-pub enum FitOutcome {
-    /// With weights.
-    Done(Box<Fitted>),
-    /// The folder held the same fit, finished, which was to go on.
-    AlreadyDone(Ended),
-    /// It was cancelled.
-    Interrupted(Interrupted),
-}
 
 /// Reads the data of the settings and fits a model, without writing anything.
 ///
 /// # Errors
 /// When a setting or a file cannot be used, what is needed does not fit into memory, or it was cancelled.
 pub fn fit(settings: &FitSettings, observer: &dyn Observer, cancel: &Cancel) -> Result<Fitted, Error> {
-    match Fit::new(settings)?.run(RunSettings::default(), observer, cancel)? {
-        FitOutcome::Done(fitted) => Ok(*fitted),
-        FitOutcome::AlreadyDone(_) | FitOutcome::Interrupted(_) => {
-            Err(Error::cancelled("the fit was cancelled", "the same call again, or a folder from which it can go on"))
-        }
-    }
+    Fit::new(settings)?.run(RunSettings::default(), observer, cancel)?.results("the fit")
 }
 
 /// A fit whose data are read.
@@ -122,46 +105,15 @@ impl Fit {
         &self.experiment
     }
 
-    /// Fits the model, without writing anything.
+    /// Fits the model; with a folder, for the files of [`Fitted::write`].
     ///
     /// # Errors
-    /// When the runs do not fit into memory, or settings are known to be unstable; when the machine fails.
-    pub fn run(self, settings: RunSettings, observer: &dyn Observer, cancel: &Cancel) -> Result<FitOutcome, Error> {
-        self.ended(settings, None, observer, cancel)
-    }
-
-    /// Fits the model with checkpoints in a folder, for the files of [`Fitted::write`].
-    ///
-    /// # Errors
-    /// As [`Fit::run`], and when the folder cannot be used.
-    pub fn run_in(
-        self,
-        path: &Path,
-        if_exists: IfExists,
-        settings: RunSettings,
-        observer: &dyn Observer,
-        cancel: &Cancel,
-    ) -> Result<FitOutcome, Error> {
-        self.ended(settings, Some((path, if_exists)), observer, cancel)
-    }
-
-    fn ended(
-        self,
-        run: RunSettings,
-        folder: Option<(&Path, IfExists)>,
-        observer: &dyn Observer,
-        cancel: &Cancel,
-    ) -> Result<FitOutcome, Error> {
+    /// As [`Job::run`].
+    pub fn run(self, run: RunSettings, observer: &dyn Observer, cancel: &Cancel) -> Result<RunOutcome<Fitted>, Error> {
         let Self { settings, experiment, prepared, built, began, .. } = self;
-        let mut job = Job::new(experiment, run).with_problem(Some(built)).since(began);
-        if let Some((path, if_exists)) = folder {
-            job = job.in_folder(path, if_exists, fitted::NAMES.map(String::from).to_vec());
-        }
-        Ok(match job.run(observer, cancel)? {
-            RunOutcome::Done(ran) => FitOutcome::Done(Box::new(Fitted::new(*ran, &settings, prepared))),
-            RunOutcome::AlreadyDone(ended) => FitOutcome::AlreadyDone(ended),
-            RunOutcome::Interrupted(left) => FitOutcome::Interrupted(left),
-        })
+        let names = fitted::NAMES.map(String::from).to_vec();
+        let job = Job::new(experiment, run).with_problem(Some(built)).with_files(names).since(began);
+        job.run(observer, cancel)?.try_map(|ran| Ok(Fitted::new(ran, &settings, prepared)))
     }
 }
 

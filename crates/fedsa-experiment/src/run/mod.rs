@@ -43,11 +43,15 @@ pub struct RunSettings {
     pub checkpoint_every: Duration,
     /// The instruction set; the best one of the machine by default.
     pub isa: Isa,
+    /// The folder for checkpoints and files, and what happens where it holds a run. Without one, as by default, nothing is written, and
+    /// a run that is cancelled is lost.
+    pub folder: Option<(PathBuf, IfExists)>,
 }
 
 impl Default for RunSettings {
     fn default() -> Self {
-        Self { base: PathBuf::new(), quick: false, force: false, checkpoint_every: Duration::from_secs(10), isa: Isa::best() }
+        let checkpoint_every = Duration::from_secs(10);
+        Self { base: PathBuf::new(), quick: false, force: false, checkpoint_every, isa: Isa::best(), folder: None }
     }
 }
 
@@ -75,6 +79,12 @@ impl RunSettings {
     pub fn with_checkpoint_every(self, checkpoint_every: Duration) -> Self {
         Self { checkpoint_every, ..self }
     }
+
+    /// The same in a folder, which is made where there is none.
+    #[must_use]
+    pub fn in_folder(self, path: impl Into<PathBuf>, if_exists: IfExists) -> Self {
+        Self { folder: Some((path.into(), if_exists)), ..self }
+    }
 }
 
 /// What happens where a folder holds a run already.
@@ -89,14 +99,41 @@ pub enum IfExists {
     Overwrite,
 }
 
-/// How an experiment ended.
-pub enum RunOutcome {
+/// How an experiment ended, or what is made of one.
+pub enum RunOutcome<T = Ran> {
     /// All runs ended.
-    Done(Box<Ran>),
+    Done(Box<T>),
     /// The folder held a finished run of the same settings, which was to go on.
     AlreadyDone(Ended),
     /// The runs were cancelled.
     Interrupted(Interrupted),
+}
+
+impl<T> RunOutcome<T> {
+    /// The same with what `made` makes of the results, where there are any.
+    ///
+    /// # Errors
+    /// Those of `made`.
+    pub fn try_map<U>(self, made: impl FnOnce(T) -> Result<U, Error>) -> Result<RunOutcome<U>, Error> {
+        Ok(match self {
+            Self::Done(results) => RunOutcome::Done(Box::new(made(*results)?)),
+            Self::AlreadyDone(ended) => RunOutcome::AlreadyDone(ended),
+            Self::Interrupted(left) => RunOutcome::Interrupted(left),
+        })
+    }
+
+    /// The results of a call without a folder; `what` was called.
+    ///
+    /// # Errors
+    /// When it was cancelled.
+    pub(crate) fn results(self, what: &str) -> Result<T, Error> {
+        match self {
+            Self::Done(results) => Ok(*results),
+            Self::AlreadyDone(_) | Self::Interrupted(_) => {
+                Err(Error::cancelled(format!("{what} was cancelled"), "the same call again, or a folder from which it can go on"))
+            }
+        }
+    }
 }
 
 /// Runs an experiment, without a folder: nothing is written, and a run that is cancelled is lost.
@@ -112,16 +149,16 @@ pub struct Job {
     experiment: Experiment,
     settings: RunSettings,
     built: Option<BuiltProblem>,
-    target: Option<Target>,
+    /// Names of files in addition to the usual ones.
+    extra: Vec<String>,
     began: Instant,
 }
 
 /// Where files are written.
-struct Target {
-    path: PathBuf,
+struct Target<'a> {
+    path: &'a Path,
     if_exists: IfExists,
-    /// Names of files in addition to the usual ones.
-    extra: Vec<String>,
+    extra: &'a [String],
 }
 
 /// The folder of a run, looked at and not taken yet.
@@ -135,9 +172,9 @@ struct Opened {
 }
 
 impl Job {
-    /// An experiment without a folder.
+    /// An experiment and how it is run.
     pub fn new(experiment: Experiment, settings: RunSettings) -> Self {
-        Self { experiment, settings, built: None, target: None, began: Instant::now() }
+        Self { experiment, settings, built: None, extra: Vec::new(), began: Instant::now() }
     }
 
     /// The same with its problem, if that has been built before.
@@ -146,10 +183,10 @@ impl Job {
         Self { built, ..self }
     }
 
-    /// The same in a folder, which is made where there is none. Files called `extra` may be written in addition to the usual ones.
+    /// The same, in whose folder files with these names may be written in addition to the usual ones.
     #[must_use]
-    pub fn in_folder(self, path: &Path, if_exists: IfExists, extra: Vec<String>) -> Self {
-        Self { target: Some(Target { path: path.to_path_buf(), if_exists, extra }), ..self }
+    pub fn with_files(self, extra: Vec<String>) -> Self {
+        Self { extra, ..self }
     }
 
     /// The same, on which the work began earlier. Reports say how long it took.
@@ -163,10 +200,11 @@ impl Job {
     /// # Errors
     /// On bad input (nothing is written), and when the machine fails.
     pub fn run(self, observer: &dyn Observer, cancel: &Cancel) -> Result<RunOutcome, Error> {
-        let Self { experiment, settings, built, target, began } = self;
+        let Self { experiment, settings, built, extra, began } = self;
         experiment.settings()?;
         let resolved = resolve::table(&experiment, &Places::from_env(&settings.base))?;
         let config = resolve::text(&resolved);
+        let target = settings.folder.as_ref().map(|(path, if_exists)| Target { path, if_exists: *if_exists, extra: &extra });
         let opened = match &target {
             None => None,
             Some(target) => match open(target, &experiment, &resolved, &config)? {
@@ -205,14 +243,13 @@ impl Job {
             Executed::Interrupted(left) => return Ok(RunOutcome::Interrupted(left)),
         };
         observer.stage(Stage::Comparing);
-        let extra = target.map_or(Vec::new(), |target| target.extra);
         let written = ran::Written { folder, extra, config };
         Ok(RunOutcome::Done(Box::new(Ran::new(plan, results, &unmeasured, settings.quick, began, written))))
     }
 }
 
 /// Looks at a folder for a run; how its run ended, if that is the same and finished.
-fn open(target: &Target, experiment: &Experiment, resolved: &Table, config: &str) -> Result<Result<Opened, Ended>, Error> {
+fn open(target: &Target<'_>, experiment: &Experiment, resolved: &Table, config: &str) -> Result<Result<Opened, Ended>, Error> {
     let Target { path, if_exists, extra } = target;
     let found = folder::look(path)?;
     found.refuse_own()?;
@@ -229,7 +266,7 @@ fn open(target: &Target, experiment: &Experiment, resolved: &Table, config: &str
         return Ok(Err(Ended::of_summary(path)));
     }
     let usual = output::names(experiment);
-    let outputs: Vec<&str> = usual.iter().chain(extra).map(String::as_str).chain([CONFIG, folder::GROWING]).collect();
+    let outputs: Vec<&str> = usual.iter().chain(*extra).map(String::as_str).chain([CONFIG, folder::GROWING]).collect();
     found.refuse_foreign(&outputs)?;
     let (roots, earlier) = if resume { (roots(path)?, Earlier::of(path)?) } else { Default::default() };
     Ok(Ok(Opened { found, roots, earlier, keep: resume }))
