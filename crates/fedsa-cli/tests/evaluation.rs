@@ -3,7 +3,16 @@
 use std::path::Path;
 
 use crate::common::{Folder, finish};
+use fedsa::cancel::Cancel;
+use fedsa::problem::Files as _;
 use fedsa::problem::features::FeatureSpec;
+use fedsa::problem::log::Log;
+use fedsa::problem::source::{Inputs, whole};
+use fedsa_data::DiskFiles;
+use fedsa_data::find::Places;
+use fedsa_experiment::evaluate::{Evaluation, PictureWords};
+use fedsa_experiment::run::RunOutcome;
+use fedsa_experiment::{EvaluateSettings, IfExists, RunSettings, Unobserved};
 use serde_json::{Value, json};
 
 /// Two logs of four episodes of two state columns; the last episode of each is cut.
@@ -289,4 +298,34 @@ fn standard_errors_depend_on_traces_and_ratios() {
     assert_eq!(plain.as_array().unwrap().len(), 3);
     assert_ne!(errors("ratios", &[]), plain);
     assert_ne!(errors("traces", &["--set", "problem.ratios=false", "--lambda", "0.7"]), plain);
+}
+
+/// Logs in memory give the bits of files with the same transitions, and other logs are other data.
+#[test]
+fn logs_in_memory_give_the_weights_of_files() {
+    let folder = with_logs();
+    let paths = ["logs/a.csv", "logs/b.csv"].map(|name| folder.path(name).display().to_string());
+    let settings = |logs: &[String]| EvaluateSettings::new(logs).with_gamma(0.9);
+    let now = |evaluation: Evaluation| match evaluation.run(RunSettings::default(), &Unobserved, &Cancel::never()).unwrap() {
+        RunOutcome::Done(evaluated) => *evaluated,
+        _ => panic!("nobody interrupts it"),
+    };
+    let of_files = now(Evaluation::new(&settings(&paths)).unwrap());
+    let files = DiskFiles::new(Places::from_env(""));
+    let logs = || -> Vec<Log> { files.logs(&paths, Inputs::States).unwrap().iter().map(|log| whole(&**log).unwrap()).collect() };
+    let evaluation = Evaluation::of_logs(&settings(&[]), logs()).unwrap();
+    assert_eq!(evaluation.choice.as_ref().map(|choice| choice.kind), Some("lstd"));
+    let in_memory = now(evaluation);
+    assert_eq!(in_memory.json(), of_files.json());
+    assert!(in_memory.theta().iter().any(|x| *x != 0.0));
+    let out = folder.path("out");
+    in_memory.write_into(&out, IfExists::Refuse, &PictureWords::default()).unwrap();
+    assert_eq!(folder.json("out/weights.json"), of_files.json());
+    let refused = |settings: EvaluateSettings, logs: Vec<Log>| Evaluation::of_logs(&settings, logs).map(|_| ()).unwrap_err();
+    assert_eq!(refused(settings(&paths), logs()).key, "logs");
+    assert_eq!(refused(settings(&[]), Vec::new()).key, "logs");
+    let mut bad = logs();
+    bad[1].rewards[2] = f64::NAN;
+    let e = refused(settings(&[]), bad);
+    assert!(e.what.contains("row 2"), "{e}");
 }

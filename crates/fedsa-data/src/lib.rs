@@ -35,6 +35,7 @@ use fedsa::error::{BadInput, Code, Result, quoted, shown};
 use fedsa::problem::Files;
 use fedsa::problem::arrays::Arrays;
 use fedsa::problem::dataset::{Dataset, Wanted};
+use fedsa::problem::log::Log;
 use fedsa::problem::source::{Inputs, LogSource};
 use fedsa::uplink::medium::delay::Row;
 
@@ -46,6 +47,8 @@ pub struct DiskFiles {
     /// The checksum of all data that was read, but for logs, in the order of reading.
     noted: AtomicU32,
     logs: Mutex<Logs>,
+    /// Logs that are in memory, each with its checksum.
+    given: Vec<(Arc<Log>, u32)>,
     /// The data sets that were read: the file, the checksum and the number of rows of each, in the order of their first reading.
     datasets: Mutex<Vec<(PathBuf, u32, usize)>>,
     /// The bytes that small logs may still take that are kept in memory.
@@ -64,7 +67,14 @@ impl DiskFiles {
     /// The files in these folders.
     pub fn new(places: find::Places) -> Self {
         let room = Arc::new(AtomicUsize::new(logs::MOST_KEPT));
-        Self { places, noted: AtomicU32::new(0), logs: Mutex::default(), datasets: Mutex::default(), room }
+        Self { places, noted: AtomicU32::new(0), logs: Mutex::default(), given: Vec::new(), datasets: Mutex::default(), room }
+    }
+
+    /// The same with these logs in memory, one an agent: a problem whose list of files is empty takes them.
+    #[must_use]
+    pub fn with_logs(self, given: Vec<Log>) -> Self {
+        let given = given.into_iter().map(|log| (logs::checksum(&log), Arc::new(log)));
+        Self { given: given.map(|(sum, log)| (log, sum)).collect(), ..self }
     }
 
     /// A checksum of all data that was read so far; 0 if nothing was read.
@@ -76,6 +86,7 @@ impl DiskFiles {
         let mut sums: Vec<Option<u32>> = self.opened().all.iter().map(logs::FileLog::checksum).collect();
         let datasets = self.datasets.lock().unwrap_or_else(PoisonError::into_inner);
         sums.extend(datasets.iter().map(|(_, sum, _)| Some(*sum)));
+        sums.extend(self.given.iter().map(|(_, sum)| Some(*sum)));
         if sums.iter().all(Option::is_none) {
             return noted;
         }
@@ -169,6 +180,9 @@ impl Files for DiskFiles {
         Ok(arrays)
     }
     fn logs(&self, sources: &[String], inputs: Inputs) -> Result<Vec<Box<dyn LogSource>>> {
+        if sources.is_empty() && !self.given.is_empty() {
+            return Ok(self.given.iter().map(|(log, _)| Box::new(Arc::clone(log)) as Box<dyn LogSource>).collect());
+        }
         let opened = logs::open(sources, &self.places, inputs, &self.room).map_err(setting)?;
         let known = &mut *self.opened();
         let once = |log: logs::FileLog| {

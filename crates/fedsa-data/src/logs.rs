@@ -348,6 +348,13 @@ impl Checksum {
     }
 }
 
+/// The checksum of a log's contents, which is that of a file with the same contents.
+pub(super) fn checksum(log: &Log) -> u32 {
+    let mut checksum = Checksum::default();
+    checksum.see(log);
+    checksum.finish(&log.columns)
+}
+
 /// The positions of a log's columns in a file.
 struct Layout {
     /// The names of the state columns.

@@ -5,7 +5,7 @@
 //! | [`fn@run`] | an experiment | [`run::Ran`] |
 //! | [`fn@check::check`] | an experiment | [`check::Checked`] |
 //! | [`fn@fit`] | [`FitSettings`], or data sets in memory ([`fit::Fit::of_sets`]) | [`Fitted`] |
-//! | [`fn@evaluate`] | [`EvaluateSettings`] | [`Evaluated`] |
+//! | [`fn@evaluate`] | [`EvaluateSettings`], or logs in memory ([`evaluate::Evaluation::of_logs`]) | [`Evaluated`] |
 //! | [`fn@apply::apply`] | weights and data | [`apply::Applied`] |
 //! | [`theory::Theory`] | a plan | [`theory::Report`] |
 //! | [`tune::Tuning`] | an experiment and a target | [`tune::Tuned`] |

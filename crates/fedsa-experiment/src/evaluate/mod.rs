@@ -1,7 +1,7 @@
 //! Policy evaluation: logged transitions to the weights of a value function.
 //!
-//! [`evaluate`] does all at once. [`Evaluation::new`] reads the logs and settles features and method; [`Evaluation::run`]
-//! computes the weights. [`Evaluated`] is data; [`Evaluated::write`] makes files of it.
+//! [`evaluate`] does all at once. [`Evaluation::new`] reads the logs and settles features and method, and [`Evaluation::of_logs`] takes
+//! logs that are in memory; [`Evaluation::run`] computes the weights. [`Evaluated`] is data; [`Evaluated::write`] makes files of it.
 
 pub mod comparison;
 mod evaluated;
@@ -14,7 +14,9 @@ use fedsa::cancel::Cancel;
 use fedsa::error::{BadInput, Error, Result};
 use fedsa::kernel::Isa;
 use fedsa::problem::features::{FeatureMap, FeatureSpec, SPARSE_ABOVE};
+use fedsa::problem::log::Log;
 use fedsa::problem::logs::Logs;
+use fedsa::problem::source::Inputs;
 use fedsa::problem::survey::Surveyed;
 use fedsa_data::find::Places;
 use fedsa_data::{DiskFiles, logs};
@@ -68,16 +70,40 @@ impl Evaluation {
     /// # Errors
     /// When a setting or file cannot be used, or the problem does not fit into memory.
     pub fn new(settings: &EvaluateSettings) -> Result<Self, Error> {
+        let files = DiskFiles::new(Places::from_env(""));
+        // Features that were logged are the default where every log has some. What cannot be opened is refused below.
+        let has_features = || logs::has_features(&settings.logs, &files.places).unwrap_or(false);
+        Self::with(settings, &files, settings.logs.len(), has_features)
+    }
+
+    /// Takes logs that are in memory, one an agent, and chooses features and method where the settings name none. Features of the logs
+    /// themselves are columns whose names begin with `phi_`. The experiment then names no files: its settings can be read again, but not
+    /// run without the logs.
+    ///
+    /// # Errors
+    /// As [`Evaluation::new`]; when the settings name files besides (key `logs`).
+    pub fn of_logs(settings: &EvaluateSettings, logs: Vec<Log>) -> Result<Self, Error> {
+        if !settings.logs.is_empty() {
+            return Err(BadInput::new("logs", "files, and logs in memory", "one of them"));
+        }
+        if logs.is_empty() {
+            return Err(BadInput::new("logs", "no logs", "the transitions of at least one agent"));
+        }
+        let (prefix, _) = Inputs::Features.prefixes();
+        let has_features = logs.iter().all(|log| log.columns.iter().all(|name| name.starts_with(prefix)));
+        let count = logs.len();
+        Self::with(settings, &DiskFiles::new(Places::from_env("")).with_logs(logs), count, || has_features)
+    }
+
+    /// As [`Evaluation::new`], with logs from `files`; `count` is the number of logs as far as it is known.
+    fn with(settings: &EvaluateSettings, files: &DiskFiles, count: usize, has_features: impl FnOnce() -> bool) -> Result<Self, Error> {
         let began = Instant::now();
         let is_auto = settings.method.is_none();
         // Settings are checked before the logs are read; those of local steps even if no method with local steps may be chosen.
         let unread = settings.experiment()?;
         unread.settings()?;
-        let files = DiskFiles::new(Places::from_env(""));
         let before = Method::before(settings);
-        // Features that were logged are the default where every log has some. What cannot be opened is refused below.
-        let logged = settings.features.is_none() && logs::has_features(&settings.logs, &files.places).unwrap_or(false);
-        let count = settings.logs.len();
+        let logged = settings.features.is_none() && has_features();
         let unread = if logged { settings.experiment_with(&before, FeatureSpec::Columns {}, count)? } else { unread };
         if is_auto {
             settings.experiment_with(&Method::with_steps(settings), FeatureSpec::Identity { bias: false }, count)?.settings()?;
@@ -90,7 +116,7 @@ impl Evaluation {
             return Err(BadInput::new("method", what, "lstd, fedhsa or another one that works over the link"));
         }
         let of = |experiment: &Experiment| -> Result<Logs> { config::read(Value::Table(made::problem_of(experiment).1)) };
-        let logs = of(&unread).and_then(|of| of.survey(&files));
+        let logs = of(&unread).and_then(|of| of.survey(files));
         let logs = logs.map_err(|e| unread.failure_at(e.inside("problem"), point))?;
         let (agents, columns) = (logs.facts.len(), logs.columns().len());
         let default = if logged { FeatureSpec::Columns {} } else { default_features(columns) };
@@ -108,7 +134,7 @@ impl Evaluation {
             return Ok(Self { data, choice: None, experiment: first, built: None, began });
         }
         // The choice knows the problem, which is then that of the run.
-        let built = BuiltProblem::new(&first, &files, Isa::best())?;
+        let built = BuiltProblem::new(&first, files, Isa::best())?;
         let demand = Demand::new(settings.step_size(), settings.local_steps() as usize)
             .with_tol(settings.tol)
             .with_matrices(!settings.keep_matrices);

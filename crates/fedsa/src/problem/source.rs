@@ -1,6 +1,6 @@
 //! Logs that are read in batches, as often as needed: what does not fit into memory need not be there.
 
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 use super::log::{Episodes, Log};
 use super::log_facts::LogFacts;
@@ -57,6 +57,24 @@ impl LogSource for Log {
     }
     fn read(&self, see: &mut dyn FnMut(&Log) -> Result<()>) -> Result<()> {
         if self.is_empty() { Ok(()) } else { see(self) }
+    }
+}
+
+impl<S: LogSource> LogSource for Arc<S> {
+    fn name(&self) -> &str {
+        (**self).name()
+    }
+    fn columns(&self) -> &[String] {
+        (**self).columns()
+    }
+    fn read(&self, see: &mut dyn FnMut(&Log) -> Result<()>) -> Result<()> {
+        (**self).read(see)
+    }
+    fn facts(&self) -> Option<&OnceLock<LogFacts>> {
+        (**self).facts()
+    }
+    fn located(&self, e: BadInput) -> BadInput {
+        (**self).located(e)
     }
 }
 
