@@ -8,7 +8,7 @@
 //! | [`fn@evaluate`] | [`EvaluateSettings`], or logs in memory ([`evaluate::Evaluation::of_logs`]) | [`Evaluated`] |
 //! | [`fn@apply::apply`] | weights and data | [`apply::Applied`] |
 //! | [`theory::Theory`] | a plan | [`theory::Report`] |
-//! | [`tune::Tuning`] | an experiment and a target | [`tune::Tuned`] |
+//! | [`fn@tune::tune`] | an experiment and a target | [`tune::Answer`] |
 //! | [`choose::choose`] | a problem | [`choose::Choice`] |
 //! | [`redraw::redraw`] | the folder of a run | [`redraw::Redrawn`] |
 //! | [`compare::compare`] | the folders of two runs | [`compare::Comparison`] |

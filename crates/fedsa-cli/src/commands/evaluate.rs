@@ -90,7 +90,11 @@ fn evaluate_logs(args: &EvaluateArgs, kinds: &Kinds) -> Result<u8, Error> {
         }
     };
     let watcher = Watcher::new(common, began, &planned);
-    let (status, _) = match evaluation.run(run_settings(common).in_folder(out, if_exists(common)), &watcher, signals::cancel())? {
+    let (status, _) = match evaluation.run(
+        run_settings(common).in_folder(out, if_exists(common.resume, common.overwrite)),
+        &watcher,
+        signals::cancel(),
+    )? {
         RunOutcome::AlreadyDone(ended) => already_done(&id, &ended, out, common),
         RunOutcome::Interrupted(left) => interrupted(&left, out),
         RunOutcome::Done(evaluated) => {

@@ -89,20 +89,21 @@ fn fit_files(args: &FitArgs, kinds: &Kinds) -> Result<u8, Error> {
     let (began, id) = (fit.began(), fit.experiment().id.clone());
     let planned = |_: &fedsa_experiment::Plan| about.iter().for_each(say);
     let watcher = Watcher::new(common, began, &planned);
-    let (status, _) = match fit.run(run_settings(common).in_folder(out, if_exists(common)), &watcher, signals::cancel())? {
-        RunOutcome::AlreadyDone(ended) => already_done(&id, &ended, out, common),
-        RunOutcome::Interrupted(left) => interrupted(&left, out),
-        RunOutcome::Done(fitted) => {
-            watcher.hide();
-            if !common.quiet {
-                report(&fitted).into_iter().for_each(say);
-                say(out.join("weights.json").display());
+    let (status, _) =
+        match fit.run(run_settings(common).in_folder(out, if_exists(common.resume, common.overwrite)), &watcher, signals::cancel())? {
+            RunOutcome::AlreadyDone(ended) => already_done(&id, &ended, out, common),
+            RunOutcome::Interrupted(left) => interrupted(&left, out),
+            RunOutcome::Done(fitted) => {
+                watcher.hide();
+                if !common.quiet {
+                    report(&fitted).into_iter().for_each(say);
+                    say(out.join("weights.json").display());
+                }
+                log::info!("writing {}", out.display());
+                fitted.write()?;
+                finished(&fitted.ran, out, common, false)
             }
-            log::info!("writing {}", out.display());
-            fitted.write()?;
-            finished(&fitted.ran, out, common, false)
-        }
-    };
+        };
     Ok(status)
 }
 

@@ -42,7 +42,7 @@ pub fn in_folder(
 ) -> Result<(u8, usize), Error> {
     let watcher = Watcher::new(common, began, &|_| {});
     let id = experiment.id.clone();
-    let job = Job::new(experiment, settings.in_folder(out, if_exists(common))).since(began);
+    let job = Job::new(experiment, settings.in_folder(out, if_exists(common.resume, common.overwrite))).since(began);
     match job.run(&watcher, signals::cancel())? {
         RunOutcome::AlreadyDone(ended) => Ok(already_done(&id, &ended, out, common)),
         RunOutcome::Interrupted(left) => Ok(interrupted(&left, out)),
@@ -61,9 +61,9 @@ pub fn settings(common: &Common) -> RunSettings {
     RunSettings::default().with_force(common.force).with_checkpoint_every(every)
 }
 
-/// What the options say of a run in the folder.
-pub fn if_exists(common: &Common) -> IfExists {
-    match (common.resume, common.overwrite) {
+/// What the options `--resume` and `--overwrite` say of a run in the folder.
+pub fn if_exists(resume: bool, overwrite: bool) -> IfExists {
+    match (resume, overwrite) {
         (true, _) => IfExists::Resume,
         (false, true) => IfExists::Overwrite,
         (false, false) => IfExists::Refuse,

@@ -3,21 +3,16 @@
 use std::path::Path;
 
 use fedsa::error::{BadInput, Error};
-use fedsa::kernel::Isa;
-use fedsa_experiment::Kinds;
-use fedsa_experiment::execute::{read_framed, write_framed};
-use fedsa_experiment::folder::{self, Holds, RunFolder};
-use fedsa_experiment::tune::{self, Began, Memo, Searched, TuneControl, TuneOptions, Tuned, Tuning};
+use fedsa_experiment::tune::{self, TuneOptions, TuneOutcome, TuneStage, Tuned, Tuning};
+use fedsa_experiment::{Kinds, RunSettings};
 
 use super::progress::Tunings;
+use super::run::if_exists;
 use super::signals::{self, Phase};
 use super::{load, say, say_json, warn};
 use crate::args::{MinimiseArg, TuneArgs};
 use crate::error::{DONE, INTERRUPTED};
 use crate::hints;
-
-/// The file with the pilots that were run.
-const STATE: &str = "tune.ckpt";
 
 /// Runs the command.
 ///
@@ -60,96 +55,41 @@ fn tune_file(args: &TuneArgs, kinds: &Kinds) -> Result<u8, Error> {
     }
     let (experiment, base) = load(&args.file, &args.overrides, false, kinds)?;
     let out = args.out.clone().unwrap_or_else(|| Path::new("out").join(format!("{}-tune", experiment.id)));
-    let found = folder::look(&out)?;
-    found.refuse_own()?;
-    match (found.holds, args.resume, args.overwrite) {
-        (Holds::Nothing, true, _) | (Holds::Foreign, true, _) => {
-            let what = format!("{} holds no interrupted tuning", out.display());
-            return Err(BadInput::new("--resume", what, "the folder of an interrupted tuning, or no --resume to begin one"));
+    let run = RunSettings::default().with_base(base).in_folder(&out, if_exists(args.resume, args.overwrite));
+    let mut shown = None;
+    let mut observe = |stage: TuneStage<'_>| match stage {
+        TuneStage::Building => log::info!("building the problem"),
+        TuneStage::Searching(known) => {
+            if known > 0 && !args.quiet {
+                warn(format!("{known} pilot runs are known from before"));
+            }
+            signals::enter(Phase::Searching);
+            shown = Some(Tunings::begin(&experiment.id, options.budget, args.progress, args.quiet));
         }
-        (Holds::Nothing, ..) | (_, true, _) | (_, _, true) => {}
-        (holds, ..) => {
-            let holds = if found.own(tune::FILE).is_some() { "a finished tuning".into() } else { holds.to_string() };
-            let what = format!("{} holds {holds}", out.display());
-            let help = "another folder, --resume to go on with an interrupted tuning, or --overwrite to replace it";
-            return Err(BadInput::new("--out", what, help));
+        TuneStage::Began(began) => {
+            log::info!("{}", began.what);
+            shown.iter().for_each(|shown| shown.show(&began.what, began.spent));
         }
-    }
-    let names = tune::names();
-    found.refuse_foreign(&names.iter().map(String::as_str).collect::<Vec<_>>())?;
-    let state = folder::own_path(&out, STATE);
-    let memo: Option<Memo> = if args.resume && state.exists() { Some(read_framed(&state)?) } else { None };
-    if args.resume && memo.is_none() && found.holds == Holds::Finished {
-        let is_tuning = found.own(tune::FILE).is_some();
-        let what = if is_tuning { "a finished tuning: nothing is left to do" } else { "a run, not a tuning" };
-        let what = format!("{} holds {what}", out.display());
-        return Err(BadInput::new("--resume", what, "the folder of an interrupted tuning, or --overwrite to tune again"));
-    }
-    log::info!("building the problem");
-    let mut tuning = Tuning::new(&experiment, &base, Isa::best(), &options)?;
-    if memo.as_ref().is_some_and(|memo| !memo.is_of(&tuning)) {
-        let what = format!("{} holds a tuning of another file or with other options", out.display());
-        return Err(BadInput::new("--resume", what, "the same file and options as for that tuning"));
-    }
-    if let Some(memo) = memo.as_ref().filter(|memo| !args.quiet && !memo.is_empty()) {
-        warn(format!("{} pilot runs are known from before", memo.len()));
-    }
-    let mut place = Place { found: Some(found), folder: None, keep: args.resume };
-    let mut keep = |memo: &Memo| -> Result<(), Error> { write_framed(place.folder()?, STATE, memo) };
-    let shown = Tunings::begin(&experiment.id, options.budget, args.progress, args.quiet);
-    let mut began = |began: &Began| {
-        log::info!("{}", began.what);
-        shown.show(&began.what, began.spent);
+        TuneStage::Ended => {
+            signals::enter(Phase::Ending);
+            shown = None;
+        }
     };
-    let memo = memo.unwrap_or_else(|| tuning.memo());
-    signals::enter(Phase::Searching);
-    let mut control = TuneControl { cancel: signals::cancel(), memo, keep: &mut keep, began: &mut began };
-    let searched = tuning.search(&mut control);
-    signals::enter(Phase::Ending);
-    let kept = control.memo.len();
-    drop(shown);
-    let tuned = match searched {
-        Ok(Searched::Done(tuned)) => tuned,
-        Ok(Searched::Interrupted) if kept == 0 => {
+    match tune::tune(&experiment, &options, &run, &mut observe, signals::cancel())? {
+        TuneOutcome::Interrupted(0) => {
             warn("interrupted before the first pilot run: nothing is kept");
-            return Ok(INTERRUPTED);
+            Ok(INTERRUPTED)
         }
-        Ok(Searched::Interrupted) => {
+        TuneOutcome::Interrupted(kept) => {
             warn(format!("interrupted: {kept} pilot run{} kept", if kept == 1 { " is" } else { "s are" }));
             warn(format!("the same command with --resume continues from {}", out.display()));
-            return Ok(INTERRUPTED);
+            Ok(INTERRUPTED)
         }
-        Err(failure) => {
-            place.abandon();
-            return Err(failure);
-        }
-    };
-    let files = tuning.files(&tuned).inspect_err(|_| place.abandon())?;
-    place.folder()?.write(&files)?;
-    signals::enter(Phase::Before);
-    report(args, &tuning, &tuned, &out);
-    Ok(DONE)
-}
-
-/// The folder, which is taken when something is written for the first time.
-struct Place {
-    found: Option<folder::Found>,
-    folder: Option<RunFolder>,
-    keep: bool,
-}
-
-impl Place {
-    fn folder(&mut self) -> Result<&RunFolder, Error> {
-        if let Some(found) = self.found.take() {
-            self.folder = Some(found.claim(self.keep)?);
-        }
-        self.folder.as_ref().ok_or_else(|| BadInput::new("--out", "the folder could not be taken", "another folder"))
-    }
-
-    /// Removes a folder that was made for this tuning.
-    fn abandon(&self) {
-        if let Some(folder) = &self.folder {
-            folder.abandon();
+        TuneOutcome::Done(mut answer) => {
+            answer.write()?;
+            signals::enter(Phase::Before);
+            report(args, &answer.tuning, &answer.tuned, &out);
+            Ok(DONE)
         }
     }
 }

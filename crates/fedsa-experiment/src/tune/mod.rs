@@ -1,18 +1,20 @@
 //! Settings of methods that reach a mean-square error at the least cost, for the problem and the link of an experiment file.
 //!
-//! [`Tuning::new`] reads what the file and the options ask for and builds the problem. [`Tuning::search`] looks for the best
+//! [`tune()`] does all. [`Tuning::new`] reads what the file and the options ask for and builds the problem. [`Tuning::search`] looks for the best
 //! choice: by theory where it knows the errors along the rounds ([`fedsa_theory::tune`]), and by pilot runs elsewhere (`pilots`). The
 //! result ([`Tuned`]) is a function of the file and the options. [`Memo`] keeps pilots that were run, so that a search
 //! that was interrupted can be repeated without them.
 //!
 //! | module | content |
 //! | --- | --- |
+//! | `job` | a tuning with its folder |
 //! | `families` | the methods and codecs that may be chosen |
 //! | `pilots` | pilot runs: a race, neighbours of the best, confirmation |
 //! | `refusal` | why nothing reaches the target, and what would help |
 //! | `output` | the experiment file of the answer, the summary, the picture |
 
 mod families;
+mod job;
 mod options;
 mod output;
 mod pilots;
@@ -44,6 +46,7 @@ use crate::execute::{Earlier, Executed, Observer, RunControl, execute};
 use crate::plan::{BuiltProblem, Plan, ResolvedStart};
 use crate::{estimate, resolve};
 use families::Candidates;
+pub use job::{Answer, TuneOutcome, TuneStage, tune};
 pub use options::TuneOptions;
 use pilots::{Measure, Measured, PilotSearch, Pilots};
 
