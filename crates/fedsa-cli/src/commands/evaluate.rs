@@ -6,8 +6,6 @@
 use std::collections::BTreeMap;
 
 use fedsa::error::{BadInput, Error, Result, quoted};
-use fedsa::linalg;
-use fedsa::methods::Drift;
 use fedsa::presets::PRESETS;
 use fedsa::problem::Field;
 use fedsa::problem::features::FeatureSpec;
@@ -19,12 +17,12 @@ use fedsa::problem::survey::{LogFacts, Surveyed};
 use fedsa_experiment::choose::{Choice, Considered, Cost, Why};
 use fedsa_experiment::config::Experiment;
 use fedsa_experiment::config::document::{Document, Origin};
-use fedsa_experiment::evaluate::{ANDERSON_BASE, Data, EvaluateSettings, Evaluated, Evaluation, PictureWords};
+use fedsa_experiment::evaluate::{ANDERSON_BASE, Data, EvaluateSettings, Evaluated, Evaluation, Expectation, ExpectedCourse, PictureWords};
 use fedsa_experiment::evaluate::{LOCAL_STEPS, STEP_SIZE};
 use fedsa_experiment::made::{Changes, takes};
 use fedsa_experiment::numbers::{self, number};
 use fedsa_experiment::run::RunOutcome;
-use fedsa_experiment::{Kinds, Plan, estimate};
+use fedsa_experiment::{Kinds, Plan};
 
 use super::progress::Watcher;
 use super::run::{already_done, finished, if_exists, interrupted, settings as run_settings};
@@ -345,45 +343,33 @@ fn ratios(logs: &Surveyed, settings: &Logs) -> Vec<String> {
     lines
 }
 
-/// The predicted number of rounds and time until the target, if known: without noise
-/// the residual falls asymptotically by the radius in every round.
+/// The predicted number of rounds and time until the target, if known.
 fn prediction(plan: &Plan) -> Vec<String> {
-    let (field, cell) = (plan.field(0), &plan.cells[0]);
-    let (shape, run) = (cell.shape(), &cell.run);
-    let seconds = estimate::duration(plan).total;
-    let allowed = format!("--rounds allows {}, {}", numbers::thousands(run.rounds as f64), duration(seconds));
-    let Some(target) = run.stop.relative_residual else { return vec![allowed] };
+    let Expectation { most_rounds, most_seconds, target, course, .. } = Expectation::of(plan);
+    let allowed = format!("--rounds allows {}, {}", numbers::thousands(most_rounds as f64), duration(most_seconds));
+    let Some(target) = target else { return vec![allowed] };
     let goal = format!("the residual is {} of that at zero weights", numbers::typed(target));
-    let forecast = plan.forecast(0);
-    let radius = forecast.radius().ok().filter(|radius| forecast.is_noiseless() && *radius < 1.0);
-    let Some(radius) = radius else {
-        return vec![format!("it ends when {goal}; {allowed}")];
-    };
-    let residual = |theta: &[f64]| field.mean_operator(theta).map_or(f64::NAN, |g| linalg::norm_sq(&g).sqrt());
-    let at_zero = residual(&vec![0.0; field.dim()]);
-    if shape.drift == Drift::Zero
-        && let (Ok(limit), Some(root)) = (plan.forecast(0).limit(), field.root())
-        && residual(&limit) > target * at_zero
-    {
-        let away = (linalg::distance_sq(&limit, root) / linalg::norm_sq(root)).sqrt();
-        let label = &cell.method.kind;
-        return vec![
-            format!(
-                "{label} will not reach the target ({goal}): its limit is {} of the solution's norm away, because the agents differ",
-                numbers::percent(away)
-            ),
-            format!("  fewer local steps bring it nearer; scafflsa and fedhsa have no such limit; {allowed}"),
-        ];
-    }
-    let rounds = (target.ln() / radius.max(f64::MIN_POSITIVE).ln()).ceil().max(1.0);
-    let time = duration(seconds / run.rounds as f64 * rounds);
-    let plural = if rounds < 1.5 { "" } else { "s" };
-    let needed = format!("about {} round{plural} until {goal}, {time}", numbers::about(rounds));
-    if rounds > run.rounds as f64 {
-        let more = "more --rounds, a larger --step-size or more --local-steps would help";
-        vec![format!("will need {needed}"), format!("  {allowed}: it will stop before the target; {more}")]
-    } else {
-        vec![format!("will need {needed}")]
+    match course {
+        ExpectedCourse::Missed { away } => {
+            let label = &plan.cells[0].method.kind;
+            let away = numbers::percent(away);
+            vec![
+                format!(
+                    "{label} will not reach the target ({goal}): its limit is {away} of the solution's norm away, because the agents differ"
+                ),
+                format!("  fewer local steps bring it nearer; scafflsa and fedhsa have no such limit; {allowed}"),
+            ]
+        }
+        ExpectedCourse::Reached { rounds, seconds } => {
+            let (plural, time) = (if rounds < 1.5 { "" } else { "s" }, duration(seconds));
+            let mut lines = vec![format!("will need about {} round{plural} until {goal}, {time}", numbers::about(rounds))];
+            if rounds > most_rounds as f64 {
+                let more = "more --rounds, a larger --step-size or more --local-steps would help";
+                lines.push(format!("  {allowed}: it will stop before the target; {more}"));
+            }
+            lines
+        }
+        _ => vec![format!("it ends when {goal}; {allowed}")],
     }
 }
 

@@ -5,6 +5,7 @@
 
 pub mod comparison;
 mod evaluated;
+mod expectation;
 mod pictures;
 mod settings;
 
@@ -30,6 +31,7 @@ use crate::plan::BuiltProblem;
 use crate::run::{Job, RunOutcome, RunSettings};
 use crate::{made, output};
 pub use evaluated::{Evaluated, PictureWords};
+pub use expectation::{Expectation, ExpectedCourse};
 use settings::Method;
 pub use settings::{ANDERSON_BASE, EvaluateSettings, LOCAL_STEPS, STEP_SIZE};
 

@@ -1,0 +1,68 @@
+//! What is known of a run before it begins: how long it takes, and whether it will reach its target.
+
+use fedsa::linalg;
+use fedsa::methods::Drift;
+
+use crate::{Plan, estimate};
+
+/// What is known of an evaluation before it runs. Times are in seconds, and estimates.
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
+pub struct Expectation {
+    /// The most rounds.
+    pub most_rounds: u64,
+    /// The time of these rounds.
+    pub most_seconds: f64,
+    /// The residual at which it ends, as a multiple of that at zero weights, if there is one.
+    pub target: Option<f64>,
+    /// What is known of the target.
+    pub course: ExpectedCourse,
+}
+
+/// What is known beforehand of an evaluation's target.
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
+pub enum ExpectedCourse {
+    /// Nothing: there is no target, or the rate of the method is not known.
+    Unknown,
+    /// It is not reached, because the agents differ and local steps move the limit.
+    Missed {
+        /// The distance of the limit to the solution, as a share of the solution's norm.
+        away: f64,
+    },
+    /// It is reached about then, since the residual falls by the radius of a round. That may be later than the most rounds.
+    Reached {
+        /// The round.
+        rounds: f64,
+        /// The time until then.
+        seconds: f64,
+    },
+}
+
+impl Expectation {
+    /// What is known of the first method of a plan.
+    pub fn of(plan: &Plan) -> Self {
+        let run = &plan.cells[0].run;
+        let (most_rounds, target, most_seconds) = (run.rounds, run.stop.relative_residual, estimate::duration(plan).total);
+        let course = target.map_or(ExpectedCourse::Unknown, |target| ExpectedCourse::of(plan, target, most_seconds / most_rounds as f64));
+        Self { most_rounds, most_seconds, target, course }
+    }
+}
+
+impl ExpectedCourse {
+    /// Without noise the residual falls asymptotically by the radius in every round.
+    fn of(plan: &Plan, target: f64, seconds: f64) -> Self {
+        let (field, forecast) = (plan.field(0), plan.forecast(0));
+        let radius = forecast.radius().ok().filter(|radius| forecast.is_noiseless() && *radius < 1.0);
+        let Some(radius) = radius else { return Self::Unknown };
+        let residual = |theta: &[f64]| field.mean_operator(theta).map_or(f64::NAN, |g| linalg::norm_sq(&g).sqrt());
+        if plan.cells[0].shape().drift == Drift::Zero
+            && let (Ok(limit), Some(root)) = (forecast.limit(), field.root())
+            && residual(&limit) > target * residual(&vec![0.0; field.dim()])
+        {
+            return Self::Missed { away: (linalg::distance_sq(&limit, root) / linalg::norm_sq(root)).sqrt() };
+        }
+        let rounds = (target.ln() / radius.max(f64::MIN_POSITIVE).ln()).ceil().max(1.0);
+        Self::Reached { rounds, seconds: seconds * rounds }
+    }
+}
