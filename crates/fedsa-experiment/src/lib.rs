@@ -49,6 +49,7 @@ pub mod results;
 pub mod run;
 pub mod stability;
 pub mod summary;
+pub mod tables;
 pub mod theory;
 pub mod trace_lines;
 pub mod tune;

@@ -1,4 +1,5 @@
-//! What an experiment reports when it has run: estimates with their errors, outcomes with reason and remedy, and checks.
+//! What an experiment, a fit or an evaluation reports when it has run: estimates with their errors, outcomes with reason and remedy,
+//! tables, and checks.
 //!
 //! A [`Summary`] is data: the program prints it, and other callers render it as they like. `summary.json` has more ([`crate::output`]).
 
@@ -11,6 +12,7 @@ use crate::numbers::about;
 use crate::predict::Predictor;
 use crate::results::{Estimate, Recorded, Results, paid};
 use crate::stability::stable_step_text;
+use crate::tables::SummaryTable;
 
 /// A summary of the runs of an experiment.
 #[derive(Debug, Clone)]
@@ -22,6 +24,8 @@ pub struct Summary {
     pub seconds: f64,
     /// A line for each method at each point that was run, in the order of the file: all methods of a point, then those of the next.
     pub entries: Vec<Entry>,
+    /// What methods spent and how good weights are, of fits and evaluations.
+    pub tables: Vec<SummaryTable>,
     /// The checks.
     pub checks: Vec<Verdict>,
     /// Whether the experiment had its quick settings, with which checks that fail are notes.
@@ -80,7 +84,8 @@ impl Summary {
                 ..Entry::of(plan, results, predictor, *cell)
             }));
         }
-        Self { id: plan.experiment.id.clone(), seconds, entries, checks: verdicts.to_vec(), quick }
+        let (id, checks) = (plan.experiment.id.clone(), verdicts.to_vec());
+        Self { id, seconds, entries, tables: Vec::new(), checks, quick }
     }
 }
 

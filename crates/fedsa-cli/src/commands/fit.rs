@@ -16,6 +16,7 @@ use fedsa_experiment::numbers::{self, number};
 use fedsa_experiment::run::RunOutcome;
 
 use super::progress::Watcher;
+use super::report::table;
 use super::run::{already_done, finished, if_exists, interrupted, settings as run_settings};
 use super::{apply, count, option, say, signals};
 use crate::args::{FitArgs, Overrides};
@@ -226,7 +227,8 @@ fn about(fit: &Fit) -> Vec<String> {
 
 /// What every method spent, and how good the model is.
 fn report(fitted: &Fitted) -> Vec<String> {
-    let mut lines = spending(fitted);
+    // The quality is told in sentences below.
+    let mut lines: Vec<String> = fitted.summary().tables.iter().take(1).flat_map(table).collect();
     if fitted.spent().first().is_none_or(|first| first.rounds == 0) {
         lines.push("note: theta = 0 meets --tol already. Features or targets may be very small: --standardise".into());
     }
@@ -238,42 +240,5 @@ fn report(fitted: &Fitted) -> Vec<String> {
     };
     lines.push(quality("the fit", &fitted.train));
     lines.extend(fitted.held_out.iter().map(|held_out| quality("the held-out share", held_out)));
-    lines
-}
-
-/// What every method spent, a line each below a heading.
-fn spending(fitted: &Fitted) -> Vec<String> {
-    let agents = fitted.ran.plan.field(0).agents() as f64;
-    let heads = ["method", "rounds", "exchanges", "vectors up", "MB up", "Hessians", "seconds", "gradient", "objective", ""];
-    let mut rows = vec![heads.map(String::from).to_vec()];
-    for spent in fitted.spent() {
-        // Of one agent.
-        let of_one = |count: u64| numbers::digits(count as f64 / agents, 6);
-        rows.push(vec![
-            spent.method,
-            numbers::thousands(spent.rounds as f64),
-            numbers::thousands(spent.exchanges as f64),
-            of_one(spent.vectors_up),
-            format!("{:.2}", spent.bits_up as f64 / 8e6),
-            of_one(spent.hessians),
-            spent.seconds.map_or("-".into(), |seconds| format!("{seconds:.2}")),
-            spent.residual.map_or("-".into(), number),
-            spent.loss.map_or("-".into(), |loss| numbers::digits(loss, 8)),
-            spent.outcome.name().into(),
-        ]);
-    }
-    let widths: Vec<usize> = (0..rows[0].len()).map(|i| rows.iter().map(|row| row[i].chars().count()).max().unwrap_or(0)).collect();
-    let line = |row: &Vec<String>| {
-        let cells = row.iter().zip(&widths).enumerate().map(|(i, (cell, width))| match i {
-            0 => format!("{cell:<width$}"),
-            _ => format!("{cell:>width$}"),
-        });
-        cells.collect::<Vec<_>>().join("  ").trim_end().to_string()
-    };
-    let mut lines: Vec<String> = rows.iter().map(line).collect();
-    lines.push("  vectors and Hessians of one agent, bytes of all; the objective is the mean of the agents' losses with the ridge".into());
-    if fitted.ran.plan.labels.len() > 1 {
-        lines.push("  methods ran side by side: their seconds are longer than alone".into());
-    }
     lines
 }

@@ -1,8 +1,6 @@
 //! What `fedsa evaluate --holdout` says: whether the federated weights are better than an agent's own.
 
-use fedsa::problem::holdout::Errors;
-use fedsa_experiment::evaluate::comparison::{Comparison, ERRORS, FEDERATED, OWN};
-use fedsa_experiment::numbers::number;
+use fedsa_experiment::evaluate::comparison::Comparison;
 
 use super::count;
 
@@ -24,42 +22,9 @@ pub fn lines(compared: &Comparison) -> Vec<String> {
     if compared.has_traces {
         lines.push("  the projected Bellman error is that of one step; weights of TD(lambda) do not make it smallest".into());
     }
-    for (_, title, pick) in ERRORS {
-        let all = compared.all(pick);
-        if all[FEDERATED].rms().is_none() {
-            continue;
-        }
-        let heads = ["", "federated", "own data only", "all data pooled", "own - federated", "does federation help?"];
-        let mut rows: Vec<Vec<String>> = vec![heads.map(String::from).into()];
-        rows.extend(compared.agents.iter().map(|(name, judged)| row(name, pick(judged))));
-        rows.push(row("all agents", &all));
-        lines.push(format!("{title}, root mean square (standard error):"));
-        let widths: Vec<usize> = (0..heads.len()).map(|i| rows.iter().map(|row| row[i].chars().count()).max().unwrap_or(0)).collect();
-        lines.extend(rows.iter().map(|row| {
-            let cells = row.iter().zip(&widths).map(|(cell, width)| format!("{cell:<width$}"));
-            format!("  {}", cells.collect::<Vec<_>>().join("  ")).trim_end().to_string()
-        }));
+    for table in compared.tables() {
+        lines.push(format!("{}:", table.title));
+        lines.extend(table.lines().into_iter().map(|line| format!("  {line}")));
     }
     lines
-}
-
-/// A row of the table.
-fn row(name: &str, errors: &[Errors]) -> Vec<String> {
-    let with_error = |x: Option<f64>, se: Option<f64>| match (x, se) {
-        (Some(x), Some(se)) => format!("{} ({})", number(x), number(se)),
-        (Some(x), None) => number(x),
-        (None, _) => "-".into(),
-    };
-    let (difference, se) = errors[OWN].minus(&errors[FEDERATED]);
-    // Twice the standard error: a difference as large by chance alone is seen once in twenty cases.
-    let verdict = match (difference, se) {
-        (Some(x), Some(se)) if x > 2.0 * se => "yes",
-        (Some(x), Some(se)) if x < -2.0 * se => "no",
-        (Some(_), Some(_)) => "not clear",
-        _ => "not known",
-    };
-    let mut cells = vec![name.to_string()];
-    cells.extend(errors.iter().map(|errors| with_error(errors.rms(), errors.standard_error())));
-    cells.extend([with_error(difference, se), verdict.into()]);
-    cells
 }

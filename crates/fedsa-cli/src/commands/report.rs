@@ -5,6 +5,7 @@ use std::path::Path;
 use fedsa_experiment::numbers::{number, rough};
 use fedsa_experiment::outcome::{Missed, Outcome};
 use fedsa_experiment::summary::{Entry, Summary, TargetCost};
+use fedsa_experiment::tables::SummaryTable;
 
 use super::{count, say};
 
@@ -65,6 +66,12 @@ fn outcome_line(entry: &Entry) -> Option<String> {
             Some(format!("converged: reached its target after {rounds}, {exchanges} and {bits:.2e} bits{time}"))
         }
     }
+}
+
+/// The lines of a table, and its notes below.
+pub fn table(table: &SummaryTable) -> Vec<String> {
+    let notes = table.notes.iter().map(|note| format!("  {note}"));
+    table.lines().into_iter().chain(notes).collect()
 }
 
 fn reached(missed: Missed) -> String {

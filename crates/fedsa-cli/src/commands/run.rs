@@ -74,9 +74,9 @@ pub fn if_exists(resume: bool, overwrite: bool) -> IfExists {
 pub fn finished(ran: &Ran, out: &Path, common: &Common, json: bool) -> (u8, usize) {
     signals::enter(Phase::Before);
     if json {
-        say_json(&ran.summary());
+        say_json(&ran.summary_json());
     } else if !common.quiet {
-        report(&ran.report(), ran.plan.points.len() * ran.plan.labels.len(), out);
+        report(&ran.summary(), ran.plan.points.len() * ran.plan.labels.len(), out);
     }
     status(&ran.ended)
 }

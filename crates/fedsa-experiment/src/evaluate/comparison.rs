@@ -10,6 +10,8 @@ use fedsa::problem::log::Log;
 use fedsa::problem::logs::TraceRule;
 use serde_json::{Value, json};
 
+use crate::tables::{Shown, SummaryCell, SummaryColumn, SummaryTable};
+
 /// The weights that are compared, in the order of [`Judged`].
 pub const WEIGHTS: [&str; 3] = ["federated", "own", "pooled"];
 /// The positions of federated weights and of an agent's own in [`WEIGHTS`].
@@ -64,6 +66,21 @@ impl Comparison {
         (0..WEIGHTS.len()).map(|j| Errors::of_all(self.agents.iter().map(|(_, judged)| &pick(judged)[j]))).collect()
     }
 
+    /// Whether the federated weights are better than an agent's own: a table for each error that is known.
+    pub fn tables(&self) -> Vec<SummaryTable> {
+        let heads = ["", "federated", "own data only", "all data pooled", "own - federated", "does federation help?"];
+        let of_error = |(_, title, pick): &(&str, &str, Pick)| {
+            let all = self.all(*pick);
+            all[FEDERATED].rms()?;
+            let columns = heads.iter().map(|head| SummaryColumn::left(head, Shown::Short)).collect();
+            let mut table = SummaryTable::new(format!("{title}, root mean square (standard error)"), columns);
+            table.rows.extend(self.agents.iter().map(|(name, judged)| row(name, pick(judged))));
+            table.rows.push(row("all agents", &all));
+            Some(table)
+        };
+        ERRORS.iter().filter_map(of_error).collect()
+    }
+
     /// The object `holdout` of `weights.json`.
     pub fn json(&self, share: f64, seed: u64) -> Value {
         let errors = |of: &dyn Fn(Pick) -> Vec<Errors>| -> serde_json::Map<String, Value> {
@@ -101,4 +118,21 @@ impl Comparison {
         let all = joined(counts(&|of| self.sum(of)), errors(&|pick| self.all(pick)));
         json!({ "share": share, "seed": seed, "agents": agents, "all": all })
     }
+}
+
+/// A row of the table of an error.
+fn row(name: &str, errors: &[Errors]) -> Vec<SummaryCell> {
+    let with_error = |x: Option<f64>, se: Option<f64>| x.map_or(SummaryCell::Missing, |x| SummaryCell::Estimate(x, se));
+    let (difference, se) = errors[OWN].minus(&errors[FEDERATED]);
+    // Twice the standard error: a difference as large by chance alone is seen once in twenty cases.
+    let verdict = match (difference, se) {
+        (Some(x), Some(se)) if x > 2.0 * se => "yes",
+        (Some(x), Some(se)) if x < -2.0 * se => "no",
+        (Some(_), Some(_)) => "not clear",
+        _ => "not known",
+    };
+    let mut cells = vec![name.into()];
+    cells.extend(errors.iter().map(|errors| with_error(errors.rms(), errors.standard_error())));
+    cells.extend([with_error(difference, se), verdict.into()]);
+    cells
 }

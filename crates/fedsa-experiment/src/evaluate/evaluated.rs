@@ -19,6 +19,8 @@ use crate::folder::VALUE_PICTURES;
 use crate::outcome::Outcome;
 use crate::picture::Picture;
 use crate::run::{IfExists, Ran};
+use crate::summary::Summary;
+use crate::tables::{Shown, SummaryCell, SummaryColumn, SummaryTable};
 use crate::{numbers, output};
 
 /// The files that an evaluation writes in addition to those of a run and its pictures.
@@ -105,6 +107,32 @@ impl Evaluated {
     /// The distance of the weights to the pooled LSTD solution, and the norm of that.
     pub fn distance_to_lstd(&self) -> Option<(f64, f64)> {
         self.lstd().map(|(root, _)| (linalg::distance_sq(self.theta(), root).sqrt(), linalg::norm_sq(root).sqrt()))
+    }
+
+    /// What is to be reported: the run, the weights, and whether federation helps where episodes were held out.
+    pub fn summary(&self) -> Summary {
+        let mut summary = self.ran.summary();
+        summary.tables.push(self.weights());
+        summary.tables.extend(self.comparison.iter().flat_map(Comparison::tables));
+        summary
+    }
+
+    /// The weights with their standard errors, the first ones of many.
+    fn weights(&self) -> SummaryTable {
+        const LISTED: usize = 100;
+        let columns = vec![SummaryColumn::left("feature", Shown::Short), SummaryColumn::right("weight (standard error)", Shown::Short)];
+        let mut table = SummaryTable::new("weights", columns);
+        let errors = self.covariance.as_ref().map(Covariance::standard_errors);
+        let (theta, map) = (self.theta(), &self.data.map);
+        let names = if map.len() <= NAMED { map.names() } else { Vec::new() };
+        for (i, name) in names.iter().take(LISTED).enumerate() {
+            let se = errors.as_ref().map(|errors| errors[i]).filter(|se| se.is_finite());
+            table.rows.push(vec![name.as_str().into(), SummaryCell::Estimate(theta[i], se)]);
+        }
+        if theta.len() > table.rows.len() {
+            table.notes.push(format!("{} of {} weights are listed", table.rows.len(), theta.len()));
+        }
+        table
     }
 
     /// `weights.json`.

@@ -16,6 +16,8 @@ use super::settings::FitSettings;
 use crate::outcome::Outcome;
 use crate::results::paid;
 use crate::run::Ran;
+use crate::summary::Summary;
+use crate::tables::{Shown, SummaryColumn, SummaryTable};
 
 /// The files that a fit writes in addition to those of a run.
 pub(super) const NAMES: [&str; 2] = ["weights.json", "weights.npz"];
@@ -116,6 +118,69 @@ impl Fitted {
             })
         };
         plan.labels.iter().zip(&plan.points[0].cells).filter_map(of).collect()
+    }
+
+    /// What is to be reported: the runs, what every method has spent, and how good the model is.
+    pub fn summary(&self) -> Summary {
+        let mut summary = self.ran.summary();
+        summary.tables = vec![self.spending(), self.quality()];
+        summary
+    }
+
+    /// What every method has spent.
+    fn spending(&self) -> SummaryTable {
+        let columns = vec![
+            SummaryColumn::left("method", Shown::Short),
+            SummaryColumn::right("rounds", Shown::Whole),
+            SummaryColumn::right("exchanges", Shown::Whole),
+            SummaryColumn::right("vectors up", Shown::Digits(6)),
+            SummaryColumn::right("MB up", Shown::Decimals(2)),
+            SummaryColumn::right("Hessians", Shown::Digits(6)),
+            SummaryColumn::right("seconds", Shown::Decimals(2)),
+            SummaryColumn::right("gradient", Shown::Short),
+            SummaryColumn::right("objective", Shown::Digits(8)),
+            SummaryColumn::right("", Shown::Short),
+        ];
+        let mut table = SummaryTable::new("what methods spent", columns);
+        let agents = self.ran.plan.field(0).agents() as f64;
+        for spent in self.spent() {
+            table.rows.push(vec![
+                spent.method.as_str().into(),
+                (spent.rounds as f64).into(),
+                (spent.exchanges as f64).into(),
+                (spent.vectors_up as f64 / agents).into(),
+                (spent.bits_up as f64 / 8e6).into(),
+                (spent.hessians as f64 / agents).into(),
+                spent.seconds.into(),
+                spent.residual.into(),
+                spent.loss.into(),
+                spent.outcome.name().into(),
+            ]);
+        }
+        let about = "vectors and Hessians of one agent, bytes of all; the objective is the mean of the agents' losses with the ridge";
+        table.notes.push(about.into());
+        if self.ran.plan.labels.len() > 1 {
+            table.notes.push("methods ran side by side: their seconds are longer than alone".into());
+        }
+        table
+    }
+
+    /// How good the model is, on the rows of the fit and on those that were held out.
+    fn quality(&self) -> SummaryTable {
+        let columns = vec![
+            SummaryColumn::left("rows", Shown::Short),
+            SummaryColumn::right("number", Shown::Whole),
+            SummaryColumn::right("loss without the ridge", Shown::Short),
+            SummaryColumn::right("accuracy", Shown::Digits(6)),
+            SummaryColumn::right("root mean square error", Shown::Short),
+        ];
+        let mut table = SummaryTable::new(format!("how good {} is", self.method()), columns);
+        let all = [("the fit", Some(&self.train)), ("held out", self.held_out.as_ref())];
+        for (name, quality) in all.into_iter().filter_map(|(name, quality)| Some((name, quality?))) {
+            let Quality { rows, loss, accuracy, rmse } = *quality;
+            table.rows.push(vec![name.into(), (rows as f64).into(), loss.into(), accuracy.into(), rmse.into()]);
+        }
+        table
     }
 
     /// `weights.json`: the model, and what its fit has spent.

@@ -100,7 +100,7 @@ impl Ran {
     }
 
     /// What is to be reported.
-    pub fn report(&self) -> Summary {
+    pub fn summary(&self) -> Summary {
         let Self { plan, results, predictor, verdicts, quick, seconds, .. } = self;
         Summary::of(plan, results, predictor, verdicts, *quick, *seconds)
     }
@@ -111,7 +111,7 @@ impl Ran {
     }
 
     /// `summary.json`, as it is written.
-    pub fn summary(&self) -> Json {
+    pub fn summary_json(&self) -> Json {
         let mut summary = output::summary(&self.plan, &self.results, &self.predictor, &self.verdicts, self.seconds);
         summary["quick"] = json!(self.quick);
         summary["exit_status"] = json!(u8::from(!self.ended.as_expected));
@@ -134,7 +134,7 @@ impl Ran {
     pub fn write(&self, further: Vec<(String, Vec<u8>)>) -> Result<(), Error> {
         let Some(folder) = &self.written.folder else { return Ok(()) };
         let mut files = further;
-        files.extend(self.files(&self.summary()).map_err(|e| self.unfinished(e))?);
+        files.extend(self.files(&self.summary_json()).map_err(|e| self.unfinished(e))?);
         // Those of an earlier run that is continued may have had more to show.
         let is_missing = |name: &&String| !files.iter().any(|(written, _)| written == *name);
         self.written.extra.iter().filter(is_missing).for_each(|name| folder.remove(name));
@@ -155,7 +155,7 @@ impl Ran {
         }
         let mut files = vec![(CONFIG.to_string(), self.config().as_bytes().to_vec())];
         files.extend(further);
-        files.extend(self.files(&self.summary())?);
+        files.extend(self.files(&self.summary_json())?);
         found.refuse_foreign(&files.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>())?;
         let folder = found.claim(false)?;
         folder.write(&files)?;
