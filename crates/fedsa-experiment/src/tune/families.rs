@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use fedsa::error::{BadInput, Code, Result, quoted};
+use fedsa::error::{BadInput, ErrorCode, Result, quoted};
 use fedsa::methods::{Drift, MethodSettings};
 use fedsa::problem::Field;
 use fedsa::registry::Kind;
@@ -206,7 +206,7 @@ pub(super) fn families(
 /// The error about the entry `name` of the option `key`, which cannot be used for the reason `e`.
 fn of_option(key: &str, name: &str, e: BadInput) -> BadInput {
     let what = format!("`{name}`: {e}");
-    BadInput::new(key, what, e.help).coded(Code::NoCandidate)
+    BadInput::new(key, what, e.help).coded(ErrorCode::NoCandidate)
 }
 
 fn spec<T: serde::de::DeserializeOwned + Default>(table: &Table, key: &str) -> Result<T> {
