@@ -1,6 +1,6 @@
 //! Errors in the terminal's form, and exit statuses.
 
-use fedsa::error::{Error, ErrorKind, Place};
+use fedsa::error::{Error, ErrorKind, FileLocation};
 use fedsa_experiment::error::harmless;
 use miette::{Diagnostic, LabeledSpan, MietteError, MietteSpanContents, SourceCode, SourceSpan, SpanContents};
 
@@ -35,7 +35,7 @@ pub struct ShownError {
 
 /// The lines around a place of a file.
 #[derive(Debug)]
-struct Lines(Place);
+struct Lines(FileLocation);
 
 impl From<Error> for ShownError {
     fn from(e: Error) -> Self {
@@ -67,7 +67,7 @@ impl Diagnostic for ShownError {
 
 impl SourceCode for Lines {
     fn read_span<'a>(&'a self, span: &SourceSpan, before: usize, after: usize) -> Result<Box<dyn SpanContents<'a> + 'a>, MietteError> {
-        let Place { file, line, column, excerpt: Some(excerpt) } = &self.0 else { return Err(MietteError::OutOfBounds) };
+        let FileLocation { file, line, column, excerpt: Some(excerpt) } = &self.0 else { return Err(MietteError::OutOfBounds) };
         let bytes = excerpt.text.as_bytes();
         let inside = bytes.get(span.offset()..span.offset() + span.len()).ok_or(MietteError::OutOfBounds)?;
         let from_0 = |n: &Option<usize>| n.map_or(0, |n| n - 1);

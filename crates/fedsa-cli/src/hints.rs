@@ -1,6 +1,6 @@
 //! What the program adds to errors of the libraries: the options that stand for their settings, and what to do about them.
 
-use fedsa::error::{Code, Error};
+use fedsa::error::{Error, ErrorCode};
 use fedsa_experiment::execute::CHECKPOINT;
 use fedsa_experiment::folder::OUT;
 use fedsa_experiment::run::RESUME;
@@ -12,17 +12,17 @@ const RUNS: [(&str, &str); 3] = [("resume", "--resume"), ("overwrite", "--overwr
 pub fn in_options(e: Error) -> Error {
     let e = with(about_options(e), &RUNS);
     match (e.code(), e.key.as_str()) {
-        (Code::OutputExists, "--out") => and(e, ", --resume, or --overwrite to replace what is there now"),
-        (Code::OutputExists, _) => and(e, "; --overwrite replaces a file"),
-        (Code::Format, "--resume") => and(e, ", or use --overwrite to run everything again"),
-        (Code::Unfinished, _) => {
+        (ErrorCode::OutputExists, "--out") => and(e, ", --resume, or --overwrite to replace what is there now"),
+        (ErrorCode::OutputExists, _) => and(e, "; --overwrite replaces a file"),
+        (ErrorCode::Format, "--resume") => and(e, ", or use --overwrite to run everything again"),
+        (ErrorCode::Unfinished, _) => {
             let what = format!("{}; --resume continues it", e.what);
             e.saying(what)
         }
-        (Code::NoMemory, _) => with(e, &[("threads", "--threads")]),
-        (Code::NoSource | Code::Network, _) => and(e, "; for another source: --from DIR, or --url-base URL"),
-        (Code::ColumnExists, _) => and(e, ": --column NAME"),
-        (Code::Sweep, _) => and(e, ": --unset sweep --unset variant"),
+        (ErrorCode::NoMemory, _) => with(e, &[("threads", "--threads")]),
+        (ErrorCode::NoSource | ErrorCode::Network, _) => and(e, "; for another source: --from DIR, or --url-base URL"),
+        (ErrorCode::ColumnExists, _) => and(e, ": --column NAME"),
+        (ErrorCode::Sweep, _) => and(e, ": --unset sweep --unset variant"),
         _ => e,
     }
 }
@@ -46,8 +46,8 @@ fn and(e: Error, more: &str) -> Error {
 /// The error about an option that sets, removes or sweeps keys; keys become part of the message.
 pub fn of_option(option: &str, e: Error) -> Error {
     let what = e.to_string();
-    let help = if e.code() == Code::NotAnAssignment { format!("{option} {}", e.help) } else { e.help.clone() };
-    let code = if e.code() == Code::MissingKey { Code::Setting } else { e.code() };
+    let help = if e.code() == ErrorCode::NotAnAssignment { format!("{option} {}", e.help) } else { e.help.clone() };
+    let code = if e.code() == ErrorCode::MissingKey { ErrorCode::Setting } else { e.code() };
     e.coded(code).about(option).saying(what).helped(help)
 }
 
@@ -98,9 +98,9 @@ mod tests {
 
     #[test]
     fn errors_name_options_of_the_program() {
-        let e = in_options(Error::new(OUT, "it is there", "another folder").coded(Code::OutputExists));
+        let e = in_options(Error::new(OUT, "it is there", "another folder").coded(ErrorCode::OutputExists));
         assert_eq!((e.key.as_str(), e.help.as_str()), ("--out", "another folder, --resume, or --overwrite to replace what is there now"));
-        let e = of_option("--set", Error::new("", "no `=`", "KEY=VALUE").coded(Code::NotAnAssignment));
+        let e = of_option("--set", Error::new("", "no `=`", "KEY=VALUE").coded(ErrorCode::NotAnAssignment));
         assert_eq!((e.key.as_str(), e.what.as_str(), e.help.as_str()), ("--set", "no `=`", "--set KEY=VALUE"));
     }
 }

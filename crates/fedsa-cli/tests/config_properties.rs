@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::path::Path;
 
-use fedsa::error::{Code, Error};
+use fedsa::error::{Error, ErrorCode};
 use fedsa::kernel::Isa;
 use fedsa_cli::error::ShownError;
 use fedsa_data::find::Places;
@@ -74,7 +74,7 @@ fn assert_helpful(failure: &Error) {
     let help = &failure.help;
     assert!(!failure.what.trim().is_empty() && !help.trim().is_empty(), "{failure:?}");
     // Messages of the TOML parser are not checked.
-    let words: &[&str] = if failure.code() == Code::NotToml { &[] } else { &["usize", "u64", "struct ", "untagged"] };
+    let words: &[&str] = if failure.code() == ErrorCode::NotToml { &[] } else { &["usize", "u64", "struct ", "untagged"] };
     for word in words {
         assert!(!failure.what.contains(word) && !help.contains(word), "{failure:?}");
     }

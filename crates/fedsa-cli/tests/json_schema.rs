@@ -490,7 +490,7 @@ proptest! {
         let schema = Validator::new(Look::Keys).refuses(&json(&file));
         let document = Document::of_table(file.as_table().unwrap().clone(), Vec::new());
         let program = Experiment::read(document).and_then(|experiment| experiment.settings().map(|()| experiment));
-        let program = program.err().filter(|e| e.code() == fedsa::error::Code::UnknownKey);
+        let program = program.err().filter(|e| e.code() == fedsa::error::ErrorCode::UnknownKey);
         prop_assert_eq!(schema.is_some(), program.is_some(), "{} in {}: {:?}, {:?}", key, place, schema, program);
         drop(folder);
     }

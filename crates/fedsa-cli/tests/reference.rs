@@ -9,7 +9,7 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use clap::{Arg, ArgAction, Command, CommandFactory};
-use fedsa::error::{Code, Error, ErrorKind};
+use fedsa::error::{Error, ErrorCode, ErrorKind};
 use fedsa::metrics::{METRICS, Need};
 use fedsa::record::{COUNTS, OUTCOMES, Outcome};
 use fedsa_cli::args::Cli;
@@ -127,14 +127,14 @@ fn region(name: &str, page: &str, schema: &Json) -> Option<String> {
         "error kinds" => table(
             &["kind", "exit status", "is about"],
             ErrorKind::ALL.iter().map(|kind| {
-                let code = *Code::ALL.iter().find(|code| code.kind() == *kind).unwrap();
+                let code = *ErrorCode::ALL.iter().find(|code| code.kind() == *kind).unwrap();
                 let status = status_of(&Error::new("", "", "").coded(code));
                 vec![format!("`{kind:?}`"), status.to_string(), kind.about().to_string()]
             }),
         ),
         "error codes" => table(
             &["code", "kind", "means"],
-            Code::ALL.iter().map(|code| vec![format!("`{}`", code.name()), format!("`{:?}`", code.kind()), code.about().to_string()]),
+            ErrorCode::ALL.iter().map(|code| vec![format!("`{}`", code.name()), format!("`{:?}`", code.kind()), code.about().to_string()]),
         ),
         "commands" => table(
             &["command", "what it does"],

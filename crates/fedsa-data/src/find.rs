@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::ffi::OsString;
 use std::path::{Component, Path, PathBuf};
 
-use fedsa::error::{BadInput, Code, Result};
+use fedsa::error::{BadInput, ErrorCode, Result};
 
 use super::{name_of, shown};
 
@@ -129,7 +129,7 @@ impl Places {
     fn missing(&self, source: &str) -> BadInput {
         if !is_data_name(source) {
             return BadInput::data(shown(source), "there is no such file or directory", "a path, a glob or the name of a data set")
-                .coded(Code::NoFile);
+                .coded(ErrorCode::NoFile);
         }
         let folders = self.data.iter().map(|folder| name_of(folder)).collect::<Vec<_>>().join(" and ");
         let folders = if folders.is_empty() { String::new() } else { format!(", nor is it in {folders}") };

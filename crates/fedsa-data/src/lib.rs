@@ -31,7 +31,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use fedsa::error::{BadInput, Code, Result, quoted, shown};
+use fedsa::error::{BadInput, ErrorCode, Result, quoted, shown};
 use fedsa::problem::Files;
 use fedsa::problem::arrays::Arrays;
 use fedsa::problem::dataset::{Dataset, Wanted};
@@ -235,7 +235,7 @@ fn read(path: &Path) -> Result<Vec<u8>> {
 
 /// The error about a file that cannot be opened or read.
 fn unreadable(path: &Path, e: &std::io::Error) -> BadInput {
-    let code = if e.kind() == std::io::ErrorKind::NotFound { Code::NoFile } else { Code::Unreadable };
+    let code = if e.kind() == std::io::ErrorKind::NotFound { ErrorCode::NoFile } else { ErrorCode::Unreadable };
     let help = match e.kind() {
         std::io::ErrorKind::NotFound => "the path of a file, relative to the working directory or to the experiment file",
         std::io::ErrorKind::PermissionDenied => "a file that you may read",

@@ -16,7 +16,7 @@ const WANTED: &str = "a weights.json that fedsa fit wrote";
 
 /// A class of targets, as the data name it.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Class {
+pub enum PredictedClass {
     /// A number.
     Number(f64),
     /// A name.
@@ -36,7 +36,7 @@ pub enum Predicts {
         scale: f64,
     },
     /// The probability `1 / (1 + exp(-(intercept + coefficients^T x)))` of the second class.
-    Class([Class; 2]),
+    Class([PredictedClass; 2]),
 }
 
 /// A fitted function `intercept + coefficients^T x` of rows x.
@@ -77,7 +77,7 @@ impl LinearModel {
                 let probabilities = scores.iter().map(|score| 1.0 / (1.0 + (-score).exp())).collect();
                 let of = |score: &f64| &classes[usize::from(*score > 0.0)];
                 let predicted = match classes {
-                    [Class::Number(no), Class::Number(yes)] => {
+                    [PredictedClass::Number(no), PredictedClass::Number(yes)] => {
                         Cells::Numbers(scores.iter().map(|score| if *score > 0.0 { *yes } else { *no }).collect())
                     }
                     _ => {
@@ -93,10 +93,10 @@ impl LinearModel {
 
     /// The fields of a `weights.json` that define the model.
     pub fn to_json(&self) -> Value {
-        let class = |class: &Class| match class {
-            Class::Number(x) => json!(x),
-            Class::Name(name) => json!(name),
-            Class::Rest => json!(null),
+        let class = |class: &PredictedClass| match class {
+            PredictedClass::Number(x) => json!(x),
+            PredictedClass::Name(name) => json!(name),
+            PredictedClass::Rest => json!(null),
         };
         let (model, classes, target_map) = match &self.predicts {
             Predicts::Target { offset, scale } => ("least-squares", json!(null), json!([offset, scale])),
@@ -152,9 +152,9 @@ impl LinearModel {
             },
             Some("logistic") => {
                 let class = |value: &Value| match value {
-                    Value::Null => Ok(Class::Rest),
-                    Value::String(name) => Ok(Class::Name(name.clone())),
-                    number => finite("classes", number).map(Class::Number),
+                    Value::Null => Ok(PredictedClass::Rest),
+                    Value::String(name) => Ok(PredictedClass::Name(name.clone())),
+                    number => finite("classes", number).map(PredictedClass::Number),
                 };
                 match field("classes")?.as_array().map(Vec::as_slice) {
                     Some([no, yes]) => Predicts::Class([class(no)?, class(yes)?]),
@@ -168,12 +168,12 @@ impl LinearModel {
     }
 }
 
-impl std::fmt::Display for Class {
+impl std::fmt::Display for PredictedClass {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Class::Number(x) => write!(f, "{x}"),
-            Class::Name(name) => f.write_str(name),
-            Class::Rest => f.write_str("rest"),
+            PredictedClass::Number(x) => write!(f, "{x}"),
+            PredictedClass::Name(name) => f.write_str(name),
+            PredictedClass::Rest => f.write_str("rest"),
         }
     }
 }
@@ -187,7 +187,7 @@ mod tests {
             columns: None,
             coefficients: vec![1.0, -2.0],
             intercept: 0.5,
-            predicts: Predicts::Class([Class::Rest, Class::Number(3.0)]),
+            predicts: Predicts::Class([PredictedClass::Rest, PredictedClass::Number(3.0)]),
             target: None,
         }
     }
@@ -200,7 +200,8 @@ mod tests {
             target: Some("year".into()),
             ..digits()
         };
-        let named = LinearModel { predicts: Predicts::Class([Class::Name("no".into()), Class::Name("yes".into())]), ..digits() };
+        let named =
+            LinearModel { predicts: Predicts::Class([PredictedClass::Name("no".into()), PredictedClass::Name("yes".into())]), ..digits() };
         for model in [digits(), songs, named] {
             assert_eq!(LinearModel::from_json(&model.to_json()).unwrap(), model);
         }
@@ -213,7 +214,7 @@ mod tests {
         assert_eq!(scores, [0.5, -5.5]);
         let [(_, Cells::Numbers(probabilities)), (name, Cells::Text(_))] = &digits().predictions(&scores)[..] else { panic!() };
         assert!((probabilities[0] - 1.0 / (1.0 + (-0.5f64).exp())).abs() < 1e-15 && name == "prediction");
-        let numbers = LinearModel { predicts: Predicts::Class([Class::Number(-1.0), Class::Number(1.0)]), ..digits() };
+        let numbers = LinearModel { predicts: Predicts::Class([PredictedClass::Number(-1.0), PredictedClass::Number(1.0)]), ..digits() };
         assert_eq!(numbers.predictions(&scores)[1].1, Cells::Numbers(vec![1.0, -1.0]));
         let target = LinearModel { predicts: Predicts::Target { offset: 10.0, scale: 2.0 }, ..digits() };
         assert_eq!(target.predictions(&scores), [("prediction".to_string(), Cells::Numbers(vec![11.0, -1.0]))]);

@@ -29,7 +29,7 @@ use fedsa::problem::survey::LogFacts;
 
 use super::find::{self, Places, extension_of, natural_order};
 use super::parquet::{Columns, Numbers, contained, contained_while};
-use super::store::{At, Store};
+use super::store::{Store, StoreReader};
 use super::{about, listed, name_of, regular, setting, shown, unreadable};
 
 /// The extensions of the formats that logs come in.
@@ -604,7 +604,7 @@ fn read_parquet(file: Store, inputs: Inputs, name: &str, most: usize, see: &mut 
 
 /// What is read of a CSV until [`Line::begin`]: at most [`LONGEST_LINE`] bytes.
 struct Line {
-    file: At,
+    file: StoreReader,
     left: usize,
 }
 

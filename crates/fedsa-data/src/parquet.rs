@@ -28,7 +28,7 @@ use parquet::file::reader::{ChunkReader, Length};
 use parquet::file::serialized_reader::SerializedPageReader;
 use parquet::schema::types::ColumnDescPtr;
 
-use super::store::{At, Store};
+use super::store::{Store, StoreReader};
 use super::{exact, expansion_limit, justified, room, shown};
 
 /// The number of values that the column reader returns at a time.
@@ -433,12 +433,12 @@ struct Budget {
 struct Source {
     store: Store,
     pages: Arc<Budget>,
-    held: Mutex<Held>,
+    held: Mutex<ColumnPages>,
 }
 
 /// The bytes of the pages that a column has in memory: a dictionary and a page of values.
 #[derive(Default)]
-struct Held {
+struct ColumnPages {
     dictionary: usize,
     values: usize,
     is_dictionary: bool,
@@ -479,7 +479,7 @@ impl Length for Source {
 }
 
 impl ChunkReader for Source {
-    type T = BufReader<At>;
+    type T = BufReader<StoreReader>;
 
     /// Called for the headers of pages only.
     fn get_read(&self, start: u64) -> parquet::errors::Result<Self::T> {

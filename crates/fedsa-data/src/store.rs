@@ -66,19 +66,19 @@ impl Store {
     }
 
     /// The bytes from `at` on.
-    pub(super) fn reader_at(&self, at: u64) -> At {
-        At { store: self.clone(), at }
+    pub(super) fn reader_at(&self, at: u64) -> StoreReader {
+        StoreReader { store: self.clone(), at }
     }
 }
 
 /// A place in a file, from which is read.
 #[derive(Debug)]
-pub(super) struct At {
+pub(super) struct StoreReader {
     store: Store,
     at: u64,
 }
 
-impl Read for At {
+impl Read for StoreReader {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
         let read = self.store.read_at(self.at, out)?;
         self.at += read as u64;

@@ -5,7 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
-use fedsa::error::{BadInput, Code, Result, quoted};
+use fedsa::error::{BadInput, ErrorCode, Result, quoted};
 
 use super::find::{self, Places, extension_of};
 use super::logs::{EXTENSIONS, bad_line, paths_in_order, short_names};
@@ -236,7 +236,7 @@ pub fn stacked(tables: Vec<Table>, added: Vec<(String, Cells)>) -> Result<Vec<(S
     let wanted = names(first);
     if let Some((name, _)) = added.iter().find(|(name, _)| name == AGENT || wanted.contains(name)) {
         let what = format!("there is a column `{}` already", quoted(name));
-        return Err(BadInput::data(shown(&first.name), what, "another name for the new column").coded(Code::ColumnExists));
+        return Err(BadInput::data(shown(&first.name), what, "another name for the new column").coded(ErrorCode::ColumnExists));
     }
     for table in &tables[1..] {
         let others = names(table);
@@ -344,6 +344,6 @@ mod tests {
         let e = stacked(vec![table("a\n1\n"), table("b\n1\n")], vec![("value".into(), Cells::Numbers(vec![0.0; 2]))]).unwrap_err();
         assert!(e.what.starts_with("there is no column `a`"), "{e}");
         let e = stacked(vec![table("value\n1\n")], vec![("value".into(), Cells::Numbers(vec![0.0]))]).unwrap_err();
-        assert!(e.code() == Code::ColumnExists && e.what.contains("`value` already"), "{e}");
+        assert!(e.code() == ErrorCode::ColumnExists && e.what.contains("`value` already"), "{e}");
     }
 }

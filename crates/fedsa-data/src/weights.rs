@@ -15,16 +15,16 @@ const WANTED: &str = "a weights.json that fedsa evaluate or fedsa fit wrote";
 
 /// What a `weights.json` contains.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Fitted {
+pub enum FittedModel {
     /// A value function of states, by `fedsa evaluate`.
-    Value(Weights),
+    Value(ValueModel),
     /// A regression or classification, by `fedsa fit`.
     Linear(LinearModel),
 }
 
 /// A fitted function of some columns: features, and a weight for each.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Weights {
+pub struct ValueModel {
     /// The features of the columns.
     map: FeatureMap,
     /// The weights, one per feature, finite.
@@ -33,8 +33,8 @@ pub struct Weights {
     covariance: Option<Covariance>,
 }
 
-impl Weights {
-    /// The columns that the function is computed from, in the order in which [`Weights::apply`] takes them.
+impl ValueModel {
+    /// The columns that the function is computed from, in the order in which [`ValueModel::apply`] takes them.
     pub fn inputs(&self) -> &[String] {
         self.map.columns()
     }
@@ -54,7 +54,7 @@ impl Weights {
         &self.theta
     }
 
-    /// The prediction of every row of `inputs`, which has a number for each of [`Weights::inputs`].
+    /// The prediction of every row of `inputs`, which has a number for each of [`ValueModel::inputs`].
     pub fn apply(&self, inputs: &[f64]) -> Vec<f64> {
         let rows = inputs.chunks_exact(self.map.columns().len());
         if let Some((m, value)) = self.map.sparse() {
@@ -118,7 +118,7 @@ impl Weights {
 ///
 /// # Errors
 /// When the file cannot be read, or as [`from_json`].
-pub fn read(path: &Path) -> Result<Fitted> {
+pub fn read(path: &Path) -> Result<FittedModel> {
     from_json(&super::read(path)?).map_err(|e| about(path, e))
 }
 
@@ -127,7 +127,7 @@ pub fn read(path: &Path) -> Result<Fitted> {
 /// # Errors
 /// When the bytes are not JSON or of another format, a field is missing, weights are not finite, or there is not one weight
 /// for each feature.
-pub fn from_json(file: &[u8]) -> Result<Fitted> {
+pub fn from_json(file: &[u8]) -> Result<FittedModel> {
     let value: Value = serde_json::from_slice(file).map_err(|e| BadInput::data("", format!("not JSON: {e}"), WANTED))?;
     let field = |name: &str| value.get(name).ok_or_else(|| BadInput::data("", format!("there is no `{name}`"), WANTED));
     let format = field("format")?;
@@ -136,7 +136,7 @@ pub fn from_json(file: &[u8]) -> Result<Fitted> {
         return Err(BadInput::format("", format!("weights of format {}", quoted(format.to_string())), help));
     }
     if value.get("model").is_some() {
-        return LinearModel::from_json(&value).map(Fitted::Linear);
+        return LinearModel::from_json(&value).map(FittedModel::Linear);
     }
     let bad = |name: &str, e: serde_json::Error| BadInput::data("", format!("`{name}`: {}", quoted(e.to_string())), WANTED);
     let spec: FeatureSpec = serde_json::from_value(field("feature_map")?.clone()).map_err(|e| bad("feature_map", e))?;
@@ -159,7 +159,7 @@ pub fn from_json(file: &[u8]) -> Result<Fitted> {
             format!("`theta` has {} weights, but {} on {} state columns has {} features", theta.len(), spec, columns.len(), map.len());
         return Err(BadInput::data("", what, WANTED));
     }
-    Ok(Fitted::Value(Weights { map, theta, covariance: None }))
+    Ok(FittedModel::Value(ValueModel { map, theta, covariance: None }))
 }
 
 #[cfg(test)]
@@ -169,10 +169,10 @@ mod tests {
     const GOOD: &str = r#"{"format": 1, "feature_map": {"kind": "identity", "bias": true}, "columns": ["s_0"],
         "ranges": {"s_0": [0.0, 2.0]}, "theta": [0.5, -2.0]}"#;
 
-    fn value(text: &str) -> Weights {
+    fn value(text: &str) -> ValueModel {
         match from_json(text.as_bytes()).unwrap() {
-            Fitted::Value(weights) => weights,
-            Fitted::Linear(_) => panic!("a value function"),
+            FittedModel::Value(weights) => weights,
+            FittedModel::Linear(_) => panic!("a value function"),
         }
     }
 

@@ -4,10 +4,10 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use crate::server::{Answer, Server, header};
-use fedsa::error::{Code, Error, ErrorKind};
+use fedsa::error::{Error, ErrorCode, ErrorKind};
 use fedsa_data::find::Places;
-use fedsa_data::public::fetch::{Fetcher, Source, Watch};
-use fedsa_data::public::verify::{State, sha256, state};
+use fedsa_data::public::fetch::{Fetcher, FileSource, Watch};
+use fedsa_data::public::verify::{FileState, sha256, state};
 use fedsa_data::public::{PublicFile, PublicSet};
 
 /// Bytes that do not repeat.
@@ -51,7 +51,7 @@ struct Got {
 }
 
 /// Gets the file from a source into a folder.
-fn get(source: Source, set: &PublicSet, into: &Path, overwrite: bool) -> Got {
+fn get(source: FileSource, set: &PublicSet, into: &Path, overwrite: bool) -> Got {
     let fetcher = Fetcher::new(source, Duration::from_millis(700), Duration::from_millis(5), overwrite);
     let mut seen = Seen::default();
     let result = fetcher.fetch(set, &set.files[0], into, &mut seen);
@@ -61,7 +61,7 @@ fn get(source: Source, set: &PublicSet, into: &Path, overwrite: bool) -> Got {
 /// Gets the file from a server that answers so.
 fn served(answers: Vec<Answer>, into: &Path) -> (Got, Server) {
     let server = Server::new(contents(), answers);
-    let got = get(Source::Mirror(server.url.clone()), &set_of(&contents(), None), into, false);
+    let got = get(FileSource::Mirror(server.url.clone()), &set_of(&contents(), None), into, false);
     (got, server)
 }
 
@@ -99,10 +99,10 @@ fn a_file_arrives_whole_and_under_its_name_only() {
     assert!(server.requests()[0].starts_with("GET /data/family/set HTTP/1.1"), "{:?}", server.requests());
     let set = set_of(&contents(), Some(format!("{}/elsewhere", server.url)));
     let other = tempfile::tempdir().unwrap();
-    get(Source::Canonical, &set, other.path(), false).result.unwrap();
+    get(FileSource::Canonical, &set, other.path(), false).result.unwrap();
     assert!(server.requests()[1].starts_with("GET /data/elsewhere HTTP/1.1"));
     let places = Places { base: PathBuf::new(), data: vec![dir.path().into()] };
-    assert_eq!(state(&set, &set.files[0], &places), State::Good(dir.path().join("family/set")));
+    assert_eq!(state(&set, &set.files[0], &places), FileState::Good(dir.path().join("family/set")));
 }
 
 #[test]
@@ -187,7 +187,7 @@ fn answers_that_are_no_file_are_told_apart() {
     for (status, says) in [(404, "the server answers 404 Not Found"), (403, "403 Forbidden"), (410, "410 Gone")] {
         let (got, server) = served(vec![Answer::Status(status)], dir.path());
         let e = refusal(got, ErrorKind::Data);
-        assert!(e.code() == Code::NoSource && e.what.contains(says) && server.requests().len() == 1, "{e:?}");
+        assert!(e.code() == ErrorCode::NoSource && e.what.contains(says) && server.requests().len() == 1, "{e:?}");
     }
     let (got, server) = served(vec![Answer::Status(503)], dir.path());
     assert_eq!(got.seen.notes.len(), 4);
@@ -196,11 +196,11 @@ fn answers_that_are_no_file_are_told_apart() {
     let set = set_of(&contents(), None);
     // Nobody listens at a port that was free a moment ago.
     let port = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let message = machine_error(get(Source::Mirror(format!("http://127.0.0.1:{port}")), &set, dir.path(), false));
+    let message = machine_error(get(FileSource::Mirror(format!("http://127.0.0.1:{port}")), &set, dir.path(), false));
     assert!(message.contains("no connection") && message.contains("take a copy from elsewhere"), "{message}");
-    let message = words(&refusal(get(Source::Mirror("not an address".into()), &set, dir.path(), false), ErrorKind::Setting));
+    let message = words(&refusal(get(FileSource::Mirror("not an address".into()), &set, dir.path(), false), ErrorKind::Setting));
     assert!(message.contains("http://"), "{message}");
-    let message = source_error(get(Source::Canonical, &set, dir.path(), false));
+    let message = source_error(get(FileSource::Canonical, &set, dir.path(), false));
     assert!(message.contains("no canonical public source"), "{message}");
 }
 
@@ -221,9 +221,9 @@ fn silent_servers_are_left_and_slow_ones_are_not() {
 fn copies_from_folders_are_checked() {
     let (from, into) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let set = set_of(&contents(), None);
-    let copy = |overwrite| get(Source::Folder(from.path().into()), &set, into.path(), overwrite);
+    let copy = |overwrite| get(FileSource::Folder(from.path().into()), &set, into.path(), overwrite);
     let e = refusal(copy(false), ErrorKind::Data);
-    assert!(e.code() == Code::NoFile && e.key == "source" && e.what.contains("neither family/set nor set"), "{e:?}");
+    assert!(e.code() == ErrorCode::NoFile && e.key == "source" && e.what.contains("neither family/set nor set"), "{e:?}");
     for place in ["set", "family/set", "other/set"] {
         let path = from.path().join(place);
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -243,7 +243,7 @@ fn copies_from_folders_are_checked() {
     std::fs::write(from.path().join("set"), contents()).unwrap();
     std::fs::write(into.path().join("family/set"), b"mine").unwrap();
     let e = refusal(copy(false), ErrorKind::Setting);
-    assert!(e.code() == Code::OutputExists && e.what.contains("there is a file with other contents already"), "{e:?}");
+    assert!(e.code() == ErrorCode::OutputExists && e.what.contains("there is a file with other contents already"), "{e:?}");
     assert_eq!(std::fs::read(into.path().join("family/set")).unwrap(), b"mine");
     copy(true).result.unwrap();
     assert_eq!(std::fs::read(into.path().join("family/set")).unwrap(), contents());
@@ -256,7 +256,7 @@ fn one_process_at_a_time_gets_a_file() {
     let file = std::fs::File::create(part(dir.path())).unwrap();
     file.lock().unwrap();
     let e = refusal(served(vec![Answer::Whole], dir.path()).0, ErrorKind::Setting);
-    assert_eq!((e.code(), e.what.as_str()), (Code::OutputBusy, "another process is getting this file"));
+    assert_eq!((e.code(), e.what.as_str()), (ErrorCode::OutputBusy, "another process is getting this file"));
     drop(file);
     served(vec![Answer::Whole], dir.path()).0.result.unwrap();
 }

@@ -10,9 +10,9 @@ use fedsa::problem::Files as _;
 use fedsa::problem::dataset::{Dataset, Labels, Wanted};
 use fedsa_data::DiskFiles;
 use fedsa_data::find::Places;
-use fedsa_data::linear_model::{Class, LinearModel, Predicts};
+use fedsa_data::linear_model::{LinearModel, PredictedClass, Predicts};
 use fedsa_data::table::{Cells, Table, Text};
-use fedsa_data::weights::{self, Fitted, Weights};
+use fedsa_data::weights::{self, FittedModel, ValueModel};
 use fedsa_data::{datasets, table};
 
 /// What is applied to what. Errors name the setting at fault.
@@ -101,18 +101,18 @@ pub fn apply(settings: &ApplySettings) -> Result<Applied> {
     }
     let weights = if inside.is_file() { inside } else { settings.weights.clone() };
     let applied = match weights::read(&weights)? {
-        Fitted::Value(fitted) => values_of_files(settings, &weights, fitted)?,
-        Fitted::Linear(model) => predictions_of_files(settings, &model)?,
+        FittedModel::Value(fitted) => values_of_files(settings, &weights, fitted)?,
+        FittedModel::Linear(model) => predictions_of_files(settings, &model)?,
     };
     Ok(Applied { weights, ..applied })
 }
 
-/// The values of a value function on tables whose inputs are the columns that it was fitted to ([`Weights::inputs`]). With `se` their
+/// The values of a value function on tables whose inputs are the columns that it was fitted to ([`ValueModel::inputs`]). With `se` their
 /// standard errors are in a second column; the weights must then have a covariance.
 ///
 /// # Errors
 /// When a table has a column of the name of an added one.
-pub fn values(fitted: &Weights, tables: Vec<Table>, column: Option<&str>, se: bool) -> Result<Applied> {
+pub fn values(fitted: &ValueModel, tables: Vec<Table>, column: Option<&str>, se: bool) -> Result<Applied> {
     let added = column.unwrap_or(fitted.output());
     let values: Vec<Vec<f64>> = parallel::map(tables.len(), |i| fitted.apply(&tables[i].inputs));
     let mut new = vec![(added.to_string(), Cells::Numbers(values.concat()))];
@@ -139,7 +139,7 @@ pub fn predictions(model: &LinearModel, tables: Vec<Table>, column: Option<&str>
 }
 
 /// The tables of files with the value of every row.
-fn values_of_files(settings: &ApplySettings, weights: &Path, mut fitted: Weights) -> Result<Applied> {
+fn values_of_files(settings: &ApplySettings, weights: &Path, mut fitted: ValueModel) -> Result<Applied> {
     if settings.se {
         fitted.read_covariance(&weights.with_extension("npz"))?;
     }
@@ -214,10 +214,10 @@ fn quality(tables: &[Table], model: &LinearModel, predicted: &Cells) -> Option<Q
         }
         Predicts::Class([no, yes]) => {
             // Numbers may be written in several ways, and all classes but one may be the rest.
-            let is = |class: &Class, text: &str| match class {
-                Class::Number(x) => number(text) == Some(*x),
-                Class::Name(name) => text.trim() == name,
-                Class::Rest => !text.trim().is_empty(),
+            let is = |class: &PredictedClass, text: &str| match class {
+                PredictedClass::Number(x) => number(text) == Some(*x),
+                PredictedClass::Name(name) => text.trim() == name,
+                PredictedClass::Rest => !text.trim().is_empty(),
             };
             let is_right = |(row, target): (usize, &String)| {
                 let says_yes = predicted.text(row) == yes.to_string();

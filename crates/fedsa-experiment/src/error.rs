@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use fedsa::error::{Error, Place};
+use fedsa::error::{Error, FileLocation};
 
 use crate::excerpt::{harmless_part, place};
 
@@ -15,7 +15,7 @@ pub fn in_text(e: Error, name: &str, text: &str, span: Option<Range<usize>>) -> 
     match span {
         Some(span) => e.at(place(name, text, span)),
         None if name.is_empty() => e,
-        None => e.at(Place { file: name.into(), ..Place::default() }),
+        None => e.at(FileLocation { file: name.into(), ..FileLocation::default() }),
     }
 }
 

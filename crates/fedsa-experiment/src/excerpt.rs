@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use fedsa::error::{Excerpt, Place, escaped, is_control};
+use fedsa::error::{Excerpt, FileLocation, escaped, is_control};
 
 /// The largest number of characters of a line that is shown whole.
 const WHOLE: usize = 200;
@@ -14,7 +14,7 @@ const AFTER: usize = 100;
 const LINES: usize = 6;
 
 /// The place of a range of a text's bytes, with the lines around it; long lines are cut to a window around the place.
-pub fn place(name: &str, text: &str, place: Range<usize>) -> Place {
+pub fn place(name: &str, text: &str, place: Range<usize>) -> FileLocation {
     let boundary = |i: usize| (0..=i.min(text.len())).rev().find(|i| text.is_char_boundary(*i)).unwrap_or(0);
     let (start, end) = (boundary(place.start), boundary(place.end.max(place.start)));
     let start_of_line = |i: usize| text[..i].rfind('\n').map_or(0, |at| at + 1);
@@ -36,7 +36,7 @@ pub fn place(name: &str, text: &str, place: Range<usize>) -> Place {
     }
     let span = out.span.start..out.span.end.max(out.span.start);
     let excerpt = Excerpt { text: out.text, span, first: line - usize::from(own_line > 0) };
-    Place { file: escaped(name), line: Some(line + 1), column: Some(start - own_line + 1), excerpt: Some(excerpt) }
+    FileLocation { file: escaped(name), line: Some(line + 1), column: Some(start - own_line + 1), excerpt: Some(excerpt) }
 }
 
 /// The lines that are shown so far, and the place in them.

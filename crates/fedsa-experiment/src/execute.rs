@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use fedsa::cancel::Cancel;
-use fedsa::error::{BadInput, Code, Error, Result};
+use fedsa::error::{BadInput, Error, ErrorCode, Result};
 use fedsa::federation::Federation;
 use fedsa::metrics::Metrics;
 use fedsa::record::{Outcome, OutputRule};
@@ -178,7 +178,7 @@ impl Earlier {
             let from = if path.exists() { path } else { path.with_file_name(ENDED) };
             let what = format!("{}: the checkpoint belongs to another run, not to {}, seed {seed}", from.display(), planned.method.label);
             let help = "the same experiment as before, with unchanged input files";
-            return Err(BadInput::format(CHECKPOINT, what, help).coded(Code::OtherRun));
+            return Err(BadInput::format(CHECKPOINT, what, help).coded(ErrorCode::OtherRun));
         }
         if !saved.is_sound(planned.run.rounds, d) {
             return Err(BadInput::format(CHECKPOINT, format!("{}: its parts contradict each other", path.display()), INTACT));
@@ -195,7 +195,8 @@ impl Saved {
             return Ok(());
         }
         let label = &planned.method.label;
-        let refused = |what: String, help: &str| Err(BadInput::format(CHECKPOINT, format!("{label}: {what}"), help).coded(Code::OtherRun));
+        let refused =
+            |what: String, help: &str| Err(BadInput::format(CHECKPOINT, format!("{label}: {what}"), help).coded(ErrorCode::OtherRun));
         if let OutputRule::TailAfter(_) = planned.output {
             let what = format!("its output averages the last share of the rounds, which are other rounds of {wanted} than of {had}");
             return refused(what, "output = \"last\" or \"average\", or a run from the start in another folder");

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 
-use fedsa::error::{BadInput, Code, Result};
+use fedsa::error::{BadInput, ErrorCode, Result};
 use fedsa::metrics::{self, METRICS, Observation};
 use fedsa::record::{COUNTS, Ledger, Outcome};
 use fedsa_data::regular;
@@ -60,18 +60,21 @@ impl FinishedRun {
         let accepted = "the folder of a finished run, such as out/ID";
         match state_of(path) {
             Some(RunState::Finished) => {}
-            Some(RunState::UnderWay) => return Err(BadInput::format(name, "its run is under way", accepted).coded(Code::OutputBusy)),
+            Some(RunState::UnderWay) => return Err(BadInput::format(name, "its run is under way", accepted).coded(ErrorCode::OutputBusy)),
             Some(RunState::Interrupted) if path.join("summary.json").exists() => {
                 return Err(BadInput::format(name, "its summary.json is damaged, or was changed after fedsa wrote it", accepted));
             }
-            Some(RunState::Interrupted) => return Err(BadInput::format(name, "its run was interrupted", accepted).coded(Code::Unfinished)),
-            None if !path.exists() => return Err(BadInput::data(name, "there is no such folder", accepted).coded(Code::NoFile)),
+            Some(RunState::Interrupted) => {
+                return Err(BadInput::format(name, "its run was interrupted", accepted).coded(ErrorCode::Unfinished));
+            }
+            None if !path.exists() => return Err(BadInput::data(name, "there is no such folder", accepted).coded(ErrorCode::NoFile)),
             None => return Err(BadInput::data(name, "this is not the folder of a run", accepted)),
         }
         let text = |file: &str| {
             let path = path.join(file);
-            regular::read_text(&path)
-                .map_err(|e| BadInput::data(path.display().to_string(), format!("cannot be read: {e}"), accepted).coded(Code::Unreadable))
+            regular::read_text(&path).map_err(|e| {
+                BadInput::data(path.display().to_string(), format!("cannot be read: {e}"), accepted).coded(ErrorCode::Unreadable)
+            })
         };
         let summary = serde_json::from_str(&text("summary.json")?)
             .map_err(|e| BadInput::format(path.join("summary.json").display().to_string(), format!("not JSON: {e}"), accepted))?;

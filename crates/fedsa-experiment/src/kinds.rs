@@ -12,7 +12,7 @@ use fedsa::registry::Kind;
 use fedsa::uplink::codec::{self, CodecSettings};
 use fedsa::uplink::install::{self, MediumSettings};
 
-/// Kinds in addition to fedsa's own, made with [`fedsa::kind!`].
+/// Kinds in addition to fedsa's own, made with [`fedsa::kind!`], or with [`Kind::new`] if they hold data.
 #[derive(Clone, Copy, Default)]
 pub struct Extensions<'a> {
     /// Problems.
@@ -107,7 +107,7 @@ fn joined<T: ?Sized>(own: &[Kind<T>], more: &[Kind<T>], what: &str, taken: &[&st
             }
         }
     }
-    Ok(own.iter().chain(more).copied().collect())
+    Ok(own.iter().chain(more).cloned().collect())
 }
 
 #[cfg(test)]
@@ -116,7 +116,7 @@ mod tests {
 
     #[test]
     fn names_that_are_taken_are_refused() {
-        let find = |name: &str| *methods::KINDS.iter().find(|kind| kind.is_called(name)).unwrap();
+        let find = |name: &str| methods::KINDS.iter().find(|kind| kind.is_called(name)).unwrap().clone();
         let with = |kind: Kind<dyn MethodSettings>| Kinds::with(Extensions { methods: &[kind], ..Extensions::default() });
         for (kind, taken) in [
             (find("fedlsa"), "fedlsa"),

@@ -9,7 +9,7 @@ use fedsa::methods::gmres::Gmres;
 use fedsa::methods::lstd::Lstd;
 use fedsa::methods::{Drift, Half, MethodSettings};
 use fedsa::problem::Field;
-use fedsa::problem::root::{Root, Source};
+use fedsa::problem::root::{Root, RootSource};
 use fedsa::protocol::Len;
 use fedsa::uplink::Uplink;
 
@@ -170,7 +170,7 @@ fn iterated(field: &dyn Field, settings: &dyn MethodSettings, limits: &Limits) -
         let what = format!("the radius of its rounds is not computed for more than {LARGEST_RADIUS} features");
         return Err(BadInput::not_known("", what, "fewer features"));
     }
-    if let Ok(Root { source: Source::LeastNorm { rank }, .. }) = field.solution() {
+    if let Ok(Root { source: RootSource::LeastNorm { rank }, .. }) = field.solution() {
         let what = format!("no rate is known: {rank} of {d} directions of its features are independent");
         return Err(BadInput::not_known("", what, "independent features, or a ridge"));
     }

@@ -11,7 +11,7 @@ use fedsa::linalg;
 use fedsa::parallel;
 use fedsa::problem::Field;
 use fedsa::problem::newton;
-use fedsa::problem::root::Source;
+use fedsa::problem::root::RootSource;
 use fedsa::problem::systems::{System, Systems};
 
 /// The linear models of the agents' operators at the root.
@@ -21,7 +21,7 @@ pub struct Local {
     pub systems: Systems,
     /// Whether the problem gives its Jacobians, or they are differences of its mean operators, with relative errors of about
     /// 1e-10.
-    pub jacobians: Source,
+    pub jacobians: RootSource,
 }
 
 impl Local {
@@ -31,7 +31,7 @@ impl Local {
     /// When the root or the mean operators are not known; gives the reason.
     pub fn new(field: &dyn Field) -> Result<Self> {
         if let Some(systems) = field.systems() {
-            return Ok(Self { systems: systems.clone(), jacobians: Source::Linear });
+            return Ok(Self { systems: systems.clone(), jacobians: RootSource::Linear });
         }
         let unknown = |why: &str| BadInput::not_known("", format!("theta* is not known: {why}"), "a problem whose root is known");
         let theta = &field.solution().map_err(unknown)?.theta;
@@ -43,7 +43,7 @@ impl Local {
             Some((System { a: -jacobian, b }, source))
         };
         let models = parallel::map_all(field.agents(), model);
-        let (kinds, sources): (Vec<System>, Vec<Source>) =
+        let (kinds, sources): (Vec<System>, Vec<RootSource>) =
             models.ok_or_else(|| unknown("neither Jacobians nor mean operators are known"))?.into_iter().unzip();
         let kind_of = (0..field.agents() as u32).collect();
         Ok(Self { systems: Systems { kinds, kind_of, weights: field.weights().to_vec() }, jacobians: sources[0] })

@@ -82,11 +82,11 @@ use super::{Accuracy, RoundSetting, work};
 use fedsa::error::{BadInput, Result};
 use fedsa::linalg;
 use fedsa::methods::control_rule::ControlRule;
-use fedsa::methods::{self, Drift, Lost, Shape};
+use fedsa::methods::{self, Drift, Lost, MethodShape};
 use fedsa::parallel;
 use fedsa::problem::Field;
 use fedsa::problem::law::NoiseLaw;
-use fedsa::problem::root::{Root, Source};
+use fedsa::problem::root::{Root, RootSource};
 use fedsa::problem::systems::{Moments, Systems};
 use fedsa::record::OutputRule;
 use fedsa::sampling::{Law, Sampling};
@@ -141,7 +141,7 @@ pub struct Forecast<'f> {
     sampling: Sampling,
     /// Other agents than those of the field.
     others: Option<&'f Systems>,
-    shape: Shape,
+    shape: MethodShape,
     output: OutputRule,
     lost: Lost,
     link: Arc<Result<LinkLaw>>,
@@ -149,9 +149,9 @@ pub struct Forecast<'f> {
 
 /// The shape of a method over a link for closed forms that hold over clear links only: over any other link no round counts
 /// as linear.
-pub fn shape_over(method: &dyn methods::MethodSettings, link: &Uplink) -> Shape {
+pub fn shape_over(method: &dyn methods::MethodSettings, link: &Uplink) -> MethodShape {
     let shape = method.shape();
-    Shape { is_linear: shape.is_linear && link.is_clear(), ..shape }
+    MethodShape { is_linear: shape.is_linear && link.is_clear(), ..shape }
 }
 
 /// The error of what has a closed form that is not computed, and what could be.
@@ -241,7 +241,7 @@ const LESS_DISTINCT: &str = "fewer distinct agents or features";
 
 impl<'f> Forecast<'f> {
     /// The forecast for a method of this shape over a clear link whose output is the last iterate.
-    pub fn new(field: &'f dyn Field, shape: Shape) -> Self {
+    pub fn new(field: &'f dyn Field, shape: MethodShape) -> Self {
         let (output, lost, link) = (OutputRule::Last, Lost::Zero, Arc::new(Ok(LinkLaw::clear())));
         Self { field, sampling: field.sampling(), others: None, shape, output, lost, link }
     }
@@ -768,7 +768,7 @@ impl<'f> Forecast<'f> {
     /// As [`Forecast::radius`], and when the radii of so many steps take too long (counted in multiplications).
     pub fn largest_stable_step(&self) -> Result<StableStep> {
         let round = self.linear()?;
-        if let Ok(Root { source: Source::LeastNorm { .. }, .. }) = self.field.solution() {
+        if let Ok(Root { source: RootSource::LeastNorm { .. }, .. }) = self.field.solution() {
             return Err(unknown("features depend on each other: the radius is 1 whatever the step size is"));
         }
         if self.field.dim() > MOST_SEARCHED {

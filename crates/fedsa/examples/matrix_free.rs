@@ -15,7 +15,7 @@ use fedsa::kernel::Isa;
 use fedsa::methods::shed::Shed;
 use fedsa::problem::dataset::Rows;
 use fedsa::problem::logs::Sources;
-use fedsa::problem::preparation::quality::Part;
+use fedsa::problem::preparation::quality::LabelledRows;
 use fedsa::problem::regression::Logistic;
 use fedsa::problem::{Field, equal_weights};
 use fedsa::random::{ALL, Purpose, stream};
@@ -47,7 +47,7 @@ fn main() -> Result<()> {
 }
 
 /// The agents' rows with their labels.
-fn data() -> Part {
+fn data() -> LabelledRows {
     // The weight of a column behind the labels.
     let mut draws = stream(0, Purpose::System, 0, ALL);
     let behind: Vec<f64> = (0..FEATURES).map(|_| draws.normal()).collect();
@@ -72,7 +72,7 @@ fn data() -> Part {
             starts.push(index.len());
         }
     }
-    Part { rows: Rows::Sparse { d: FEATURES, starts, index, value }, first: (0..=AGENTS).map(|c| c * ROWS).collect(), targets }
+    LabelledRows { rows: Rows::Sparse { d: FEATURES, starts, index, value }, first: (0..=AGENTS).map(|c| c * ROWS).collect(), targets }
 }
 
 /// `||sum_c p_c grad f_c(theta)||`.

@@ -8,10 +8,10 @@
 //! Divergence is not an error but an outcome of a run ([`crate::record::Outcome`]).
 //!
 //! ```
-//! use fedsa::error::{Code, ErrorKind, require};
+//! use fedsa::error::{ErrorCode, ErrorKind, require};
 //!
 //! let e = require(false, "step_size", -1.0, "a positive number").unwrap_err().inside("method[0]");
-//! assert_eq!((e.kind(), e.code(), e.key.as_str()), (ErrorKind::Setting, Code::OutOfRange, "method[0].step_size"));
+//! assert_eq!((e.kind(), e.code(), e.key.as_str()), (ErrorKind::Setting, ErrorCode::OutOfRange, "method[0].step_size"));
 //! assert_eq!((e.value(), e.help.as_str()), (Some("-1"), "a positive number"));
 //! assert_eq!(e.to_string(), "method[0].step_size: -1 is not accepted");
 //! ```
@@ -20,15 +20,15 @@ mod code;
 mod place;
 mod quoting;
 
-pub use code::{Code, ErrorKind};
-pub use place::{Excerpt, Place};
+pub use code::{ErrorCode, ErrorKind};
+pub use place::{Excerpt, FileLocation};
 pub use quoting::{QUOTED, escaped, is_control, quoted, shown};
 
 /// Why something could not be done, and what would be accepted.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Error {
-    code: Code,
+    code: ErrorCode,
     /// The setting, array, column or file at fault, relative to whoever raised the error (`step_size`, `P`); outer layers
     /// prefix it (`method[0].step_size`). Empty when it is the whole.
     pub key: String,
@@ -43,7 +43,7 @@ pub struct Error {
 #[derive(Debug, Clone, Default, PartialEq)]
 struct More {
     value: Option<String>,
-    place: Option<Place>,
+    place: Option<FileLocation>,
 }
 
 /// The name of [`Error`] from when all errors were about input.
@@ -61,7 +61,7 @@ impl std::fmt::Display for Error {
             write!(f, "{}: ", shown(&place.file))?;
         }
         let key = match self.code {
-            Code::MissingKey => self.key.rsplit_once('.').map_or("", |(table, _)| table),
+            ErrorCode::MissingKey => self.key.rsplit_once('.').map_or("", |(table, _)| table),
             _ => &self.key,
         };
         if !key.is_empty() {
@@ -75,47 +75,47 @@ impl std::fmt::Display for Error {
 impl Error {
     /// An error about the setting `key`: what is wrong, and what would be accepted.
     pub fn new(key: impl Into<String>, what: impl Into<String>, help: impl Into<String>) -> Self {
-        Self { code: Code::Setting, key: key.into(), what: what.into(), help: help.into(), more: None }
+        Self { code: ErrorCode::Setting, key: key.into(), what: what.into(), help: help.into(), more: None }
     }
 
     /// An error about data: a file, an array, a column.
     pub fn data(key: impl Into<String>, what: impl Into<String>, help: impl Into<String>) -> Self {
-        Self::new(key, what, help).coded(Code::Data)
+        Self::new(key, what, help).coded(ErrorCode::Data)
     }
 
     /// An error about a saved state, checkpoint or result of another format or version.
     pub fn format(key: impl Into<String>, what: impl Into<String>, help: impl Into<String>) -> Self {
-        Self::new(key, what, help).coded(Code::Format)
+        Self::new(key, what, help).coded(ErrorCode::Format)
     }
 
     /// The refusal of a message: why, and which messages are accepted.
     pub fn refused_message(what: impl Into<String>, help: impl Into<String>) -> Self {
-        Self::new("message", what, help).coded(Code::RefusedMessage)
+        Self::new("message", what, help).coded(ErrorCode::RefusedMessage)
     }
 
     /// A question that theory has no answer to: why, and when it has one.
     pub fn not_known(key: impl Into<String>, what: impl Into<String>, help: impl Into<String>) -> Self {
-        Self::new(key, what, help).coded(Code::NotKnown)
+        Self::new(key, what, help).coded(ErrorCode::NotKnown)
     }
 
     /// The refusal of what needs more memory than there is.
     pub fn no_memory(key: impl Into<String>, what: impl Into<String>, help: impl Into<String>) -> Self {
-        Self::new(key, what, help).coded(Code::NoMemory)
+        Self::new(key, what, help).coded(ErrorCode::NoMemory)
     }
 
     /// A failure of the machine (disk, network, threads): what failed, and how to go on.
     pub fn machine(what: impl Into<String>, help: impl Into<String>) -> Self {
-        Self::new("", what, help).coded(Code::Machine)
+        Self::new("", what, help).coded(ErrorCode::Machine)
     }
 
     /// The end of what the caller has cancelled: what is left, and how to go on.
     pub fn cancelled(what: impl Into<String>, help: impl Into<String>) -> Self {
-        Self::new("", what, help).coded(Code::Cancelled)
+        Self::new("", what, help).coded(ErrorCode::Cancelled)
     }
 
     /// An error that says of no setting of the table `key` that it has the kind of value: the setting `name` is not there.
     pub fn missing_key(name: &str, help: impl Into<String>) -> Self {
-        Self::new(name, format!("the key `{}` is missing", quoted(name)), help).coded(Code::MissingKey)
+        Self::new(name, format!("the key `{}` is missing", quoted(name)), help).coded(ErrorCode::MissingKey)
     }
 }
 
@@ -127,7 +127,7 @@ impl Error {
     }
 
     /// Its code, finer than the kind.
-    pub fn code(&self) -> Code {
+    pub fn code(&self) -> ErrorCode {
         self.code
     }
 
@@ -137,13 +137,13 @@ impl Error {
     }
 
     /// The place in a file, where it is known.
-    pub fn place(&self) -> Option<&Place> {
+    pub fn place(&self) -> Option<&FileLocation> {
         self.more.as_ref()?.place.as_ref()
     }
 
     /// The same error with another code.
     #[must_use]
-    pub fn coded(self, code: Code) -> Self {
+    pub fn coded(self, code: ErrorCode) -> Self {
         Self { code, ..self }
     }
 
@@ -181,7 +181,7 @@ impl Error {
 
     /// The same error with its place in a file.
     #[must_use]
-    pub fn at(mut self, place: Place) -> Self {
+    pub fn at(mut self, place: FileLocation) -> Self {
         self.more.get_or_insert_default().place = Some(place);
         self
     }
@@ -199,7 +199,7 @@ impl Error {
     }
 }
 
-/// Refuses a setting outside its range, with the code [`Code::OutOfRange`].
+/// Refuses a setting outside its range, with the code [`ErrorCode::OutOfRange`].
 ///
 /// `accepted` is the range in words: "a positive number".
 ///
@@ -216,7 +216,7 @@ fn out_of_range(key: &str, value: &str, accepted: &str) -> Error {
     let is_finite = !["inf", "-inf", "NaN"].contains(&value) || accepted.contains("finite");
     let accepted = if is_finite { accepted.to_string() } else { format!("{accepted}, and finite") };
     let value = quoted(value);
-    Error::new(key, format!("{value} is not accepted"), accepted).coded(Code::OutOfRange).valued(value)
+    Error::new(key, format!("{value} is not accepted"), accepted).coded(ErrorCode::OutOfRange).valued(value)
 }
 
 #[cfg(test)]
@@ -226,14 +226,14 @@ mod tests {
     #[test]
     fn a_key_that_is_missing_is_named_by_the_table_that_lacks_it() {
         let e = Error::missing_key("step_size", "step_size = .. in this table").inside("method[0]");
-        assert_eq!((e.key.as_str(), e.code(), e.kind()), ("method[0].step_size", Code::MissingKey, ErrorKind::Setting));
+        assert_eq!((e.key.as_str(), e.code(), e.kind()), ("method[0].step_size", ErrorCode::MissingKey, ErrorKind::Setting));
         assert_eq!(e.to_string(), "method[0]: the key `step_size` is missing");
         assert_eq!(Error::missing_key("id", "").to_string(), "the key `id` is missing");
     }
 
     #[test]
     fn a_file_without_a_line_is_named() {
-        let whole = Place { file: "a.toml".into(), ..Place::default() };
+        let whole = FileLocation { file: "a.toml".into(), ..FileLocation::default() };
         let e = Error::new("run", "is wrong", "").at(whole);
         assert_eq!(e.to_string(), "a.toml: run: is wrong");
         assert_eq!(e.place().unwrap().file, "a.toml");

@@ -227,7 +227,7 @@ mod tests {
     #[test]
     fn presets_of_shed_are_its_settings() {
         use crate::local::shed::Rho;
-        use crate::methods::shed::{Shed, Step};
+        use crate::methods::shed::{Shed, StepLength};
         use crate::schedule::renewal::{Drawn, Pairs, Renewal};
         let read = |name: &str| -> Shed {
             let preset = find(name).unwrap();
@@ -236,7 +236,7 @@ mod tests {
         let gradient_norm = Renewal::GradientNorm { factor: 0.95, min_distance: 12 };
         let random = Pairs::Drawn(Drawn::Random);
         let fib = Shed::default();
-        let ls = Shed { rho: Rho::Midpoint, step: Step::Unit, renewal: Renewal::Once, ..fib.clone() };
+        let ls = Shed { rho: Rho::Midpoint, step: StepLength::Unit, renewal: Renewal::Once, ..fib.clone() };
         for (name, settings) in [
             ("shed-ls", ls.clone()),
             ("shed-periodic", Shed { renewal: Renewal::Every { period: 35 }, ..ls }),
@@ -269,6 +269,6 @@ mod tests {
             media: &[PresetPart { kind: "erasure", settings: &[("sucess", Number(0.5))] }],
         };
         let e = wrong.uplink().err().unwrap();
-        assert_eq!((e.code(), e.key.as_str()), (crate::error::Code::UnknownKey, "erasure.sucess"));
+        assert_eq!((e.code(), e.key.as_str()), (crate::error::ErrorCode::UnknownKey, "erasure.sucess"));
     }
 }

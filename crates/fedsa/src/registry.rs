@@ -4,6 +4,8 @@
 //! into the settings of the kind. Only the entry contains the name.
 
 use std::marker::PhantomData;
+use std::ops::Deref;
+use std::sync::Arc;
 
 use serde::Deserialize;
 use serde::de::value::MapAccessDeserializer;
@@ -12,7 +14,43 @@ use serde::de::{DeserializeOwned, MapAccess, Visitor};
 use crate::error::Result;
 use crate::settings::{self, Value};
 
-/// One kind of problem, method, codec or medium.
+/// A function of a registry: that of a table of the program, or a closure that owns data. It is called as a function.
+pub enum Registered<F: ?Sized + 'static> {
+    /// Of a table of the program.
+    Static(&'static F),
+    /// With data of its own, which clones share.
+    Shared(Arc<F>),
+}
+
+impl<F: ?Sized> Clone for Registered<F> {
+    fn clone(&self) -> Self {
+        match self {
+            Registered::Static(f) => Registered::Static(f),
+            Registered::Shared(f) => Registered::Shared(Arc::clone(f)),
+        }
+    }
+}
+
+impl<F: ?Sized> Deref for Registered<F> {
+    type Target = F;
+
+    fn deref(&self) -> &F {
+        match self {
+            Registered::Static(f) => f,
+            Registered::Shared(f) => f,
+        }
+    }
+}
+
+/// Reads settings from a table.
+type Read<T> = dyn Fn(&Value) -> Result<Box<T>> + Send + Sync;
+
+/// Makes a JSON schema.
+#[cfg(feature = "schema")]
+type MakeSchema = dyn Fn(&mut schemars::SchemaGenerator) -> schemars::Schema + Send + Sync;
+
+/// One kind of problem, method, codec or medium: an entry of a table, made with [`kind!`](crate::kind!), or a value that owns
+/// data ([`Kind::new`]).
 pub struct Kind<T: ?Sized + 'static> {
     /// The value of `kind`.
     pub name: &'static str,
@@ -24,19 +62,24 @@ pub struct Kind<T: ?Sized + 'static> {
     ///
     /// # Errors
     /// As [`settings::read`].
-    pub read: fn(&Value) -> Result<Box<T>>,
+    pub read: Registered<Read<T>>,
     /// The JSON schema of its settings.
     #[cfg(feature = "schema")]
-    pub schema: fn(&mut schemars::SchemaGenerator) -> schemars::Schema,
+    pub schema: Registered<MakeSchema>,
 }
 
 impl<T: ?Sized> Clone for Kind<T> {
     fn clone(&self) -> Self {
-        *self
+        Self {
+            name: self.name,
+            aliases: self.aliases,
+            about: self.about,
+            read: self.read.clone(),
+            #[cfg(feature = "schema")]
+            schema: self.schema.clone(),
+        }
     }
 }
-
-impl<T: ?Sized> Copy for Kind<T> {}
 
 /// An entry of a registry, a [`Kind`](crate::registry::Kind): its name, a description in a line (lower case, no full stop), the
 /// type of the settings, and other names. The settings derive serde's `Serialize` and `Deserialize`, and with the feature
@@ -57,8 +100,8 @@ macro_rules! kind {
             name: $name,
             aliases: &[$($alias),*],
             about: $about,
-            read: |table| Ok(Box::new($crate::registry::read::<$settings>(table)?)),
-            schema: <$settings as $crate::registry::schemars::JsonSchema>::json_schema,
+            read: $crate::registry::Registered::Static(&|table| Ok(Box::new($crate::registry::read::<$settings>(table)?))),
+            schema: $crate::registry::Registered::Static(&<$settings as $crate::registry::schemars::JsonSchema>::json_schema),
         }
     };
 }
@@ -73,7 +116,7 @@ macro_rules! kind {
             name: $name,
             aliases: &[$($alias),*],
             about: $about,
-            read: |table| Ok(Box::new($crate::registry::read::<$settings>(table)?)),
+            read: $crate::registry::Registered::Static(&|table| Ok(Box::new($crate::registry::read::<$settings>(table)?))),
         }
     };
 }
@@ -83,7 +126,56 @@ pub use crate::kind;
 #[cfg(feature = "schema")]
 pub use schemars;
 
+/// The keys of a kind: settings that a table gives and, with the feature `schema`, whose schema is known.
+#[cfg(feature = "schema")]
+pub trait KindKeys: FromTable + schemars::JsonSchema {}
+#[cfg(feature = "schema")]
+impl<S: FromTable + schemars::JsonSchema> KindKeys for S {}
+
+/// The keys of a kind: settings that a table gives.
+#[cfg(not(feature = "schema"))]
+pub trait KindKeys: FromTable {}
+#[cfg(not(feature = "schema"))]
+impl<S: FromTable> KindKeys for S {}
+
 impl<T: ?Sized> Kind<T> {
+    /// A kind whose settings `make` joins with data that it holds, such as transitions that are in memory. `S` are the keys that a
+    /// table gives. Whatever the settings do not serialise (the data themselves) is in no file and in no hash: a run that is
+    /// continued, and nodes at other places, need the same data.
+    ///
+    /// ```
+    /// use fedsa::methods::{MethodSettings, fedlsa::FedLsa};
+    /// use fedsa::registry::Kind;
+    /// use fedsa::schedule::StepSize;
+    ///
+    /// let known_steps = vec![0.1, 0.05];
+    /// let mine = Kind::<dyn MethodSettings>::new("mine", "FedLSA with the last of known step sizes", move |settings: FedLsa| {
+    ///     let step_size = StepSize::Constant(known_steps[known_steps.len() - 1]);
+    ///     Ok(Box::new(FedLsa { step_size, ..settings }))
+    /// });
+    /// assert!(mine.is_called("mine"));
+    /// ```
+    pub fn new<S: KindKeys + 'static>(
+        name: &'static str,
+        about: &'static str,
+        make: impl Fn(S) -> Result<Box<T>> + Send + Sync + 'static,
+    ) -> Self {
+        Self {
+            name,
+            aliases: &[],
+            about,
+            read: Registered::Shared(Arc::new(move |table: &Value| make(S::from_table(table)?))),
+            #[cfg(feature = "schema")]
+            schema: Registered::Shared(Arc::new(S::json_schema)),
+        }
+    }
+
+    /// The kind with other names too.
+    #[must_use]
+    pub fn with_aliases(self, aliases: &'static [&'static str]) -> Self {
+        Self { aliases, ..self }
+    }
+
     /// Whether `name` is one of its names.
     pub fn is_called(&self, name: &str) -> bool {
         self.name == name || self.aliases.contains(&name)

@@ -121,7 +121,7 @@ pub enum LocalSteps {
 
 /// The step sizes of every round; both halves of a method know them.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Steps {
+pub struct StepSchedule {
     /// The step size.
     pub size: StepSize,
     /// The number of local steps.
@@ -130,7 +130,7 @@ pub struct Steps {
 
 /// The local steps of one round.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Leg {
+pub struct LocalLeg {
     /// H.
     pub len: usize,
     /// `E`, the sum of the step sizes.
@@ -139,12 +139,12 @@ pub struct Leg {
     decay: Option<(Decay, u64)>,
 }
 
-impl Steps {
+impl StepSchedule {
     /// The local steps of round t.
     #[inline]
-    pub fn of(&self, t: u64) -> Leg {
+    pub fn of(&self, t: u64) -> LocalLeg {
         match (self.local, self.size) {
-            (LocalSteps::Fixed(len), StepSize::Constant(eta)) => Leg { len, sum: eta * len as f64, eta, decay: None },
+            (LocalSteps::Fixed(len), StepSize::Constant(eta)) => LocalLeg { len, sum: eta * len as f64, eta, decay: None },
             _ => self.varying(t),
         }
     }
@@ -155,8 +155,8 @@ impl Steps {
         self.of(t).sum * (t + 1) as f64
     }
 
-    /// As [`Steps::of`], where rounds differ.
-    fn varying(&self, t: u64) -> Leg {
+    /// As [`StepSchedule::of`], where rounds differ.
+    fn varying(&self, t: u64) -> LocalLeg {
         let len = match self.local {
             LocalSteps::Fixed(h) => h,
             LocalSteps::Geometric { talk, seed } => {
@@ -164,20 +164,20 @@ impl Steps {
                 usize::try_from(failures + 1).expect("a number of steps")
             }
         };
-        let flat = |eta: f64| Leg { len, sum: eta * len as f64, eta, decay: None };
+        let flat = |eta: f64| LocalLeg { len, sum: eta * len as f64, eta, decay: None };
         match self.size {
             StepSize::Constant(eta) => flat(eta),
             StepSize::Decaying(d) if d.per == Per::Round => flat(d.at(t)),
             StepSize::Decaying(d) => {
                 let first = t * len as u64;
                 let sum = (first..first + len as u64).map(|k| d.at(k)).sum();
-                Leg { len, sum, eta: 0.0, decay: Some((d, first)) }
+                LocalLeg { len, sum, eta: 0.0, decay: Some((d, first)) }
             }
         }
     }
 }
 
-impl Leg {
+impl LocalLeg {
     /// The size of all steps, where they have one.
     #[inline]
     pub fn constant(&self) -> Option<f64> {

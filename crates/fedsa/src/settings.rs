@@ -3,16 +3,16 @@
 //! A file of any format is parsed into a [`Value`]. [`read`] makes typed settings of it, with serde's derived code and one
 //! concrete deserialiser: whatever reads settings goes through it, so that serde's generic code is compiled once for each
 //! type. It is strict (a table is never read from a list of its entries), and its errors are data: the key with all tables
-//! around it, the value, and a [`Code`].
+//! around it, the value, and a [`ErrorCode`].
 //!
 //! ```
-//! use fedsa::error::Code;
+//! use fedsa::error::ErrorCode;
 //! use fedsa::schedule::StepSize;
 //! use fedsa::settings::{self, Value};
 //!
 //! let decaying = Value::table([("c", Value::Float(0.5)), ("t", Value::Integer(3))]);
 //! let e = settings::read::<StepSize>(&decaying).unwrap_err();
-//! assert_eq!((e.code(), e.key.as_str()), (Code::UnknownKey, "t"));
+//! assert_eq!((e.code(), e.key.as_str()), (ErrorCode::UnknownKey, "t"));
 //! assert_eq!(e.help, "one of c, t0, power, per");
 //! ```
 
@@ -28,7 +28,7 @@ use std::fmt;
 use serde::de::{DeserializeOwned, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::error::{Code, Error, Result};
+use crate::error::{Error, ErrorCode, Result};
 
 pub use crate::choice;
 pub use fault::ReadError;
@@ -76,8 +76,8 @@ impl Value {
 /// Reads typed settings.
 ///
 /// # Errors
-/// When a key is unknown ([`Code::UnknownKey`]) or missing ([`Code::MissingKey`]), a value is of another type
-/// ([`Code::WrongType`], [`Code::WrongLength`]), or a name is none of those that are accepted ([`Code::UnknownName`]). The
+/// When a key is unknown ([`ErrorCode::UnknownKey`]) or missing ([`ErrorCode::MissingKey`]), a value is of another type
+/// ([`ErrorCode::WrongType`], [`ErrorCode::WrongLength`]), or a name is none of those that are accepted ([`ErrorCode::UnknownName`]). The
 /// error has the key, the value and what would be accepted.
 pub fn read<T: DeserializeOwned>(value: &Value) -> Result<T> {
     T::deserialize(Reader::new(value)).map_err(|e| e.seen(value).into())
@@ -85,7 +85,7 @@ pub fn read<T: DeserializeOwned>(value: &Value) -> Result<T> {
 
 /// Whether settings refused `key` because they have no such key, whatever its value.
 pub fn is_unknown(refused: &Error, key: &str) -> bool {
-    refused.code() == Code::UnknownKey && refused.key == key
+    refused.code() == ErrorCode::UnknownKey && refused.key == key
 }
 
 /// For values in other formats, such as JSON.

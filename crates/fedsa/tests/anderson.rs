@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::common::{EXACT, Mean, distance, engine, linear, link, method, run, run_for, small_garnet};
-use fedsa::error::Code;
+use fedsa::error::ErrorCode;
 use fedsa::linalg::norm_sq;
 use fedsa::methods::MethodSettings;
 use fedsa::problem::garnet::{Garnet, Heterogeneity};
@@ -292,7 +292,7 @@ fn bases_and_links_that_make_no_sense_are_refused_with_the_reason() {
         let settings = format!(r#"{{"base": {{"kind": "{}"}}}}"#, kind.name);
         let table: fedsa::settings::Value = serde_json::from_str(&settings).expect("JSON");
         let e = (anderson.read)(&table).expect_err("refused");
-        assert_eq!((e.code(), e.key.as_str(), e.value()), (Code::UnknownName, "base.kind", Some(kind.name)), "{e}");
+        assert_eq!((e.code(), e.key.as_str(), e.value()), (ErrorCode::UnknownName, "base.kind", Some(kind.name)), "{e}");
         assert!(e.help.contains("fedlsa"), "{}", e.help);
     }
     refused(r#""kind": "fedtd", "step_size": {"c": 1, "t0": 10}"#, "varies");

@@ -10,7 +10,7 @@ use fedsa::problem::arrays::Arrays;
 use fedsa::problem::features::{FeatureMap, FeatureSpec, Ranges, SPARSE_ABOVE};
 use fedsa::problem::log::Log;
 use fedsa::problem::logs::{Logs, Scaling, Sources};
-use fedsa::problem::root::{Root, Source};
+use fedsa::problem::root::{Root, RootSource};
 use fedsa::problem::source::{Inputs, LogSource};
 use fedsa::problem::{Field, Files, NoFiles, ProblemSettings};
 use fedsa::random::{Purpose, stream};
@@ -249,7 +249,7 @@ fn dependent_features_have_the_solution_of_least_norm() {
     let map = map(&settings, &logs);
     assert_eq!(map.len(), 48);
     let field = of(&settings, &logs, Law::Mean);
-    let Ok(Root { theta: root, source: Source::LeastNorm { rank } }) = field.solution() else { panic!("{:?}", field.solution()) };
+    let Ok(Root { theta: root, source: RootSource::LeastNorm { rank } }) = field.solution() else { panic!("{:?}", field.solution()) };
     // Three tilings share their constant, and more.
     assert!((16..46).contains(rank), "{rank}");
     let (mut a, mut b) = (Mat::<f64>::zeros(48, 48), vec![0.0; 48]);

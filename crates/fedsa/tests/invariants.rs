@@ -6,7 +6,7 @@ use crate::common::{Mean, bits, field, follows, method, methods, problems, run_f
 use fedsa::problem::Field;
 use fedsa::round::Run;
 use fedsa::sampling::Law;
-use fedsa::schedule::{LocalSteps, StepSize, Steps};
+use fedsa::schedule::{LocalSteps, StepSchedule, StepSize};
 use fedsa::server::Participation;
 
 /// The largest modulus.
@@ -59,7 +59,7 @@ impl Rounding {
 #[test]
 fn control_variates_sum_to_zero() {
     let flat = StepSize::Constant(0.05);
-    let fixed = |size| Steps { size, local: LocalSteps::Fixed(7) };
+    let fixed = |size| StepSchedule { size, local: LocalSteps::Fixed(7) };
     let decay = |per| serde_json::from_str::<StepSize>(&format!(r#"{{"c": 0.5, "t0": 10, "power": 0.7, "per": "{per}"}}"#)).unwrap();
     let seed = 5;
     let settings = [
@@ -71,7 +71,7 @@ fn control_variates_sum_to_zero() {
             "scafflsa-random",
             r#""step_size": 0.05, "talk_probability": 0.2"#,
             1.0,
-            Steps { size: flat, local: LocalSteps::Geometric { talk: 0.2, seed } },
+            StepSchedule { size: flat, local: LocalSteps::Geometric { talk: 0.2, seed } },
         ),
     ];
     for law in [Law::Iid, Law::Markov] {
@@ -182,7 +182,7 @@ fn participants_are_uniform_and_independent() {
 #[test]
 fn coins_are_geometric_and_shared() {
     let p: f64 = 0.15;
-    let steps = Steps { size: StepSize::Constant(0.1), local: LocalSteps::Geometric { talk: p, seed: 3 } };
+    let steps = StepSchedule { size: StepSize::Constant(0.1), local: LocalSteps::Geometric { talk: p, seed: 3 } };
     let mut length = Mean::default();
     let mut at: Vec<Mean> = vec![Mean::default(); 12];
     for t in 0..400_000 {
@@ -206,7 +206,7 @@ fn schedules_fill_what_they_sum() {
         (decay("step"), [3.0 / 19f64.sqrt(), 3.0 / 20f64.sqrt(), 3.0 / 21f64.sqrt()]),
         (StepSize::Constant(0.25), [0.25; 3]),
     ] {
-        let leg = Steps { size, local: LocalSteps::Fixed(3) }.of(5);
+        let leg = StepSchedule { size, local: LocalSteps::Fixed(3) }.of(5);
         leg.fill(1..3, &mut etas);
         assert!(etas.iter().zip(&expected[1..]).all(|(x, y)| (x - y).abs() < 1e-15), "{etas:?} {expected:?}");
         leg.fill(0..3, &mut etas);
@@ -226,6 +226,6 @@ fn a_schedule_that_leaves_the_numbers_is_refused_or_stops() {
     // What falls below every number goes on as steps that change nothing, not as 0 / 0.
     let vanishing = decay(1.0, 400.0);
     vanishing.check().unwrap();
-    let leg = Steps { size: vanishing, local: LocalSteps::Fixed(3) }.of(100);
+    let leg = StepSchedule { size: vanishing, local: LocalSteps::Fixed(3) }.of(100);
     assert!(leg.sum > 0.0 && leg.sum < 1e-300, "{:e}", leg.sum);
 }

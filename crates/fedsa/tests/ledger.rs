@@ -14,9 +14,9 @@ use fedsa::problem::{Field, NoFiles};
 use fedsa::random::{Purpose, Stream};
 use fedsa::record::Ledger;
 use fedsa::sampling::{Law, Sampling};
-use fedsa::schedule::{LocalSteps, StepSize, Steps};
+use fedsa::schedule::{LocalSteps, StepSchedule, StepSize};
 use fedsa::uplink::codec::{Codec, Exact};
-use fedsa::uplink::{Place, Uplink};
+use fedsa::uplink::{MessageKey, Uplink};
 
 const ROUNDS: u64 = 6;
 const SEED: u64 = 5;
@@ -71,7 +71,7 @@ fn every_method_costs_what_its_rounds_say() {
             let n = m as u64;
             let told = m < agents;
             let with = |rest: &str| format!(r#"{{"step_size": 0.05, "participants": {m}, {rest}}}"#);
-            let steps = Steps { size: StepSize::Constant(0.05), local: LocalSteps::Geometric { talk: 0.2, seed: SEED } };
+            let steps = StepSchedule { size: StepSize::Constant(0.05), local: LocalSteps::Geometric { talk: 0.2, seed: SEED } };
             let random_steps = (0..ROUNDS).map(|t| steps.of(t).len as u64).sum::<u64>();
             // Exchanges of a round, those of them that are only told, and local steps in all rounds.
             let cases = [
@@ -209,7 +209,7 @@ fn the_ledger_counts_every_encoded_bit_once_whatever_becomes_of_it() {
             for round in 0..ROUNDS {
                 engine.step();
                 for agent in 0..N {
-                    let at = Place { seed: SEED, round, exchange: 0, agent };
+                    let at = MessageKey { seed: SEED, round, exchange: 0, agent };
                     let budget = uplink.budget.map(|b| b.draw(&mut at.stream(Purpose::Budget)));
                     // What the codec really makes of d numbers.
                     let mut bytes = Vec::new();

@@ -18,7 +18,7 @@ use fedsa::random::{Purpose, Stream, stream};
 use fedsa::record::OutputRule;
 use fedsa::sampling::{Law, Sampling};
 use fedsa::uplink::medium::Medium;
-use fedsa::uplink::{Place, Uplink};
+use fedsa::uplink::{MessageKey, Uplink};
 
 const SEED: u64 = 5;
 
@@ -30,7 +30,7 @@ fn six() -> Arc<dyn Field> {
 
 /// What the network does to one message on its way.
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Fate {
+enum MessageOutcome {
     Arrives,
     Lost,
     Twice,
@@ -103,19 +103,20 @@ impl<'a> World<'a> {
         self.draws.uniform() < p
     }
 
-    fn fate(&mut self) -> Fate {
+    fn fate(&mut self) -> MessageOutcome {
         let u = self.draws.uniform();
         if u < self.habits.lost {
-            return Fate::Lost;
+            return MessageOutcome::Lost;
         }
-        let others = [Fate::Twice, Fate::CutOff, Fate::Flipped, Fate::Late, Fate::Misdelivered];
-        others.get(((u - self.habits.lost) / self.habits.other) as usize).copied().unwrap_or(Fate::Arrives)
+        let others =
+            [MessageOutcome::Twice, MessageOutcome::CutOff, MessageOutcome::Flipped, MessageOutcome::Late, MessageOutcome::Misdelivered];
+        others.get(((u - self.habits.lost) / self.habits.other) as usize).copied().unwrap_or(MessageOutcome::Arrives)
     }
 
-    fn damaged(&mut self, bytes: &[u8], fate: Fate) -> Vec<u8> {
+    fn damaged(&mut self, bytes: &[u8], fate: MessageOutcome) -> Vec<u8> {
         let at = (self.draws.uniform() * bytes.len() as f64) as usize;
         let mut bytes = bytes.to_vec();
-        if fate == Fate::CutOff {
+        if fate == MessageOutcome::CutOff {
             bytes.truncate(at)
         } else {
             bytes[at] ^= 1 << (self.draws.bits() % 8)
@@ -197,15 +198,15 @@ impl<'a> World<'a> {
         for i in order {
             let (c, bytes) = (to[i], &bytes[i]);
             match self.fate() {
-                Fate::Lost => {}
-                fate @ (Fate::CutOff | Fate::Flipped) => {
+                MessageOutcome::Lost => {}
+                fate @ (MessageOutcome::CutOff | MessageOutcome::Flipped) => {
                     let bad = self.damaged(bytes, fate);
                     assert!(self.nodes[c].handle(&bad).is_err(), "{fate:?}");
                 }
-                Fate::Late => self.late_down.push((c, Arc::clone(bytes))),
+                MessageOutcome::Late => self.late_down.push((c, Arc::clone(bytes))),
                 fate => {
                     let first = self.hand(c, bytes);
-                    if fate == Fate::Twice {
+                    if fate == MessageOutcome::Twice {
                         assert_eq!(self.hand(c, bytes), first, "a repeated question gets the same bytes");
                     }
                     if self.happens(self.habits.agent_dies) {
@@ -213,7 +214,7 @@ impl<'a> World<'a> {
                         self.comes_back(c);
                         answers.extend(self.hand(c, bytes).map(|answer| (c, answer)));
                     }
-                    if fate == Fate::Misdelivered {
+                    if fate == MessageOutcome::Misdelivered {
                         let other = self.another(c);
                         answers.extend(self.hand(other, bytes).map(|answer| (other, answer)));
                     }
@@ -232,19 +233,19 @@ impl<'a> World<'a> {
         }
         for (c, answer) in answers {
             match self.fate() {
-                Fate::Lost => {}
-                fate @ (Fate::CutOff | Fate::Flipped) => {
+                MessageOutcome::Lost => {}
+                fate @ (MessageOutcome::CutOff | MessageOutcome::Flipped) => {
                     let bad = self.damaged(&answer, fate);
                     assert!(self.server.take(c, &bad).is_err(), "{fate:?}");
                 }
-                Fate::Late => self.late_up.push((c, answer)),
-                Fate::Misdelivered => {
+                MessageOutcome::Late => self.late_up.push((c, answer)),
+                MessageOutcome::Misdelivered => {
                     let other = self.another(c);
                     assert!(self.server.take(other, &answer).is_err(), "as from somebody else");
                 }
                 fate => {
                     let is_taken = self.server.take(c, &answer).is_ok();
-                    if fate == Fate::Twice {
+                    if fate == MessageOutcome::Twice {
                         assert_eq!(self.server.take(c, &answer).is_ok(), is_taken);
                     }
                     if is_taken {
@@ -634,7 +635,7 @@ fn recorded(world: &World<'_>, exchanges: u8) -> Uplink {
     for round in 0..world.server.rounds() {
         for exchange in 0..exchanges {
             for agent in 0..world.nodes.len() {
-                let key = Place { seed: SEED, round, exchange, agent }.stream(Purpose::Medium).bits();
+                let key = MessageKey { seed: SEED, round, exchange, agent }.stream(Purpose::Medium).bits();
                 arrivals.insert(key, world.counted.contains(&(round, exchange, agent)));
             }
         }

@@ -15,7 +15,7 @@ use fedsa::problem::law::FiniteLaw;
 use fedsa::problem::noise::Noise;
 use fedsa::problem::q_learning::{PairFeatures, QLearning};
 use fedsa::problem::random_logistic::RandomLogistic;
-use fedsa::problem::root::Source;
+use fedsa::problem::root::RootSource;
 use fedsa::problem::{Field, NoFiles, ProblemSettings};
 use fedsa::random::{Purpose, stream};
 use fedsa::sampling::{ChainStart, Law, Sampling};
@@ -62,7 +62,7 @@ fn roots_are_known_and_certified_for_every_seed() {
         for (name, problem) in problems(7, seed) {
             let field = field(&*problem, Law::Mean);
             let solution = field.solution().unwrap_or_else(|why| panic!("{name}, seed {seed}: {why}"));
-            assert_eq!(solution.source, Source::Newton, "{name}");
+            assert_eq!(solution.source, RootSource::Newton, "{name}");
             let size = |theta: &[f64]| linalg::norm_sq(&field.mean_operator(theta).unwrap()).sqrt();
             let (at_root, at_zero) = (size(&solution.theta), size(&vec![0.0; field.dim()]));
             assert!(at_root <= 1e-14 * (at_zero + linalg::norm_sq(&solution.theta).sqrt() + 1.0), "{name}, seed {seed}: {at_root:e}");

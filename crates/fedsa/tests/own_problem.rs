@@ -12,7 +12,7 @@ use fedsa::problem::garnet::Garnet;
 use fedsa::problem::linear::LinearSystems;
 use fedsa::problem::newton;
 use fedsa::problem::noise::{Noise, Noisy};
-use fedsa::problem::root::{self, Source};
+use fedsa::problem::root::{self, RootSource};
 use fedsa::problem::{Facts, Field, NoFiles, Objective, Problem, ProblemSettings as _, Sampled, equal_weights};
 use fedsa::random::{Purpose, Stream, stream};
 use fedsa::sampling::{ChainStart, Law, Sampling};
@@ -106,7 +106,7 @@ fn derivatives_of_the_example_are_differences() {
             assert!((slope - (at(h) - at(-h)) / (2.0 * h)).abs() < 1e-9);
         }
         let (differences, source) = newton::jacobian(&*bare, c, &theta).unwrap();
-        assert_eq!(source, Source::Differences);
+        assert_eq!(source, RootSource::Differences);
         let mut known = Mat::zeros(2, 2);
         assert!(Facts::jacobian(&problem, c, &theta, &mut known));
         assert!((&known - differences).norm_max() < 1e-9, "minus the Hessian");
@@ -158,8 +158,8 @@ fn symmetric_linear_systems_have_an_objective() {
 #[test]
 fn roots_of_nonlinear_operators_are_where_their_mean_vanishes() {
     let (known, bare) = (regression(9, Law::Iid), sampled(Less(Regression::new(9, 12, 2), Left::Means), Law::Iid));
-    assert_eq!(known.solution().unwrap().source, Source::Newton);
-    assert_eq!(bare.solution().unwrap().source, Source::Differences);
+    assert_eq!(known.solution().unwrap().source, RootSource::Newton);
+    assert_eq!(bare.solution().unwrap().source, RootSource::Differences);
     // Gradient descent, by hand: the operators are at most 1-Lipschitz times the size of the points.
     let (mut theta, mut g) = (vec![0.0; 2], vec![0.0; 2]);
     for _ in 0..5000 {
@@ -277,7 +277,7 @@ fn local_radii_are_those_of_the_engines_round_at_its_fixed_point() {
     let field = regression(4, Law::Mean);
     let root = field.root().unwrap();
     let local = Local::new(&*field).unwrap();
-    assert_eq!(local.jacobians, Source::Newton);
+    assert_eq!(local.jacobians, RootSource::Newton);
     assert!(distance(&local.systems.root().unwrap(), root) < 1e-13, "the models have the root of the operators");
     let next = |method: &dyn MethodSettings, theta: &[f64]| run_for(&field, method, 0, theta, 1).theta().to_vec();
     for (step, steps, alpha) in [(0.3, 1, 1.0), (0.3, 7, 1.0), (0.9, 20, 0.7)] {
@@ -318,7 +318,7 @@ fn local_radii_are_those_of_the_engines_round_at_its_fixed_point() {
     assert!(after(0.97 * edge) < 1e-5 && after(1.03 * edge) > 1e-2, "{} {}", after(0.97 * edge), after(1.03 * edge));
     // Differences of the mean operators do nearly as well, and say what they are.
     let bare = Local::new(&*sampled(Less(Regression::new(4, 12, 2), Left::Means), Law::Mean)).unwrap();
-    assert_eq!(bare.jacobians, Source::Differences);
+    assert_eq!(bare.jacobians, RootSource::Differences);
     let setting = RoundSetting::new(0.3, 7).unwrap();
     assert!((bare.radii(&setting).unwrap().fedhsa - local.radii(&setting).unwrap().fedhsa).abs() < 1e-8);
 }

@@ -7,9 +7,9 @@ use std::sync::Arc;
 use crate::common::{EXACT, Halves, bits, engine, link, on_the_wire};
 use fedsa::cancel::Cancel;
 use fedsa::error::{BadInput, Result};
-use fedsa::local::{Agent, At};
+use fedsa::local::{Agent, LocalContext};
 use fedsa::message::{Body, Message, Part, TELL};
-use fedsa::methods::{Drift, Half, MethodSettings, Needs, Setting, Shape};
+use fedsa::methods::{Drift, Half, MethodSettings, MethodShape, Needs, Setting};
 use fedsa::node::{ClientNode, Federation, ServerNode, Todo};
 use fedsa::problem::Field;
 use fedsa::protocol::{Exchange, Give, Len, Protocol, Want};
@@ -63,9 +63,9 @@ impl MethodSettings for Toy {
         let (theta, agents) = (setting.start.clone(), setting.agents());
         Box::new(ToyServer { eta: self.eta, got: vec![0.0; agents], theta, weights: setting.weights.to_vec() })
     }
-    fn shape(&self) -> Shape {
+    fn shape(&self) -> MethodShape {
         let step_size = StepSize::Constant(self.eta);
-        Shape { drift: Drift::NoSteps, step_size, local_steps: 0.0, alpha_g: 1.0, participants: None, is_linear: false }
+        MethodShape { drift: Drift::NoSteps, step_size, local_steps: 0.0, alpha_g: 1.0, participants: None, is_linear: false }
     }
 }
 
@@ -75,7 +75,7 @@ struct ToyAgent {
 }
 
 impl Agent for ToyAgent {
-    fn answer(&mut self, at: &At<'_>, down: &Message) -> Result<Vec<(Part, Body)>> {
+    fn answer(&mut self, at: &LocalContext<'_>, down: &Message) -> Result<Vec<(Part, Body)>> {
         assert_eq!(at.agent as f64, self.numbers[0]);
         let theta = down.part(Part::Model);
         let d = theta.len();
@@ -96,7 +96,7 @@ impl Agent for ToyAgent {
         Ok(vec![(Part::Gradient, Body::Numbers(g)), (Part::Correction, sparse), (Part::Packed, Body::Packed(packed))])
     }
 
-    fn told(&mut self, _: &At<'_>, down: &Message) {
+    fn told(&mut self, _: &LocalContext<'_>, down: &Message) {
         assert_eq!(down.exchange, TELL);
         self.numbers[1] = down.part(Part::Losses)[0];
         self.numbers[2] += 1.0 + down.part(Part::Step)[0].abs().min(1.0);

@@ -18,7 +18,7 @@ use fedsa::random::{Purpose, Stream, stream};
 use fedsa::record::OutputRule;
 use fedsa::sampling::Law;
 use fedsa::schedule::renewal::Pairs;
-use fedsa::uplink::{Place, Uplink};
+use fedsa::uplink::{MessageKey, Uplink};
 
 const SEED: u64 = 5;
 const ONCE: &str = r#""renewal": {"schedule": "once"}"#;
@@ -174,7 +174,7 @@ fn digits_stay_within_the_budget_of_their_link() {
                 for (agent, answer) in &answers {
                     let (_, message) = Message::decode(answer, &*EXACT.codec, 1 << 20, |_, _| Stream::default()).unwrap();
                     let Some(Body::Packed(digits)) = message.find(Part::Digits) else { continue };
-                    let budget = uplink.allowance(Place { seed: SEED, round, exchange: 0, agent: *agent }, d).unwrap();
+                    let budget = uplink.allowance(MessageKey { seed: SEED, round, exchange: 0, agent: *agent }, d).unwrap();
                     assert!(digits.len() as u64 <= budget.div_ceil(8), "{rule}: {} bytes of {budget} bits", digits.len());
                     sent[*agent] += 8 * digits.len();
                     if sent[*agent] < 16 * d * (d - 2) {

@@ -10,7 +10,7 @@ use fedsa::linalg;
 use fedsa::problem::dataset::{Dataset, Labels, Rows};
 use fedsa::problem::logs::Sources;
 use fedsa::problem::preparation::partition::Partition;
-use fedsa::problem::preparation::transform::{Fit, Pca};
+use fedsa::problem::preparation::transform::{Pca, PcaFit};
 use fedsa::problem::regression::Logistic;
 use fedsa::problem::{Field, NoFiles, ProblemSettings};
 use fedsa::sampling::{Law, Sampling};
@@ -180,8 +180,8 @@ fn optima_of_fashion_mnist() {
             samples: Some(500),
             ridge,
             divide_by,
-            positive: Some(fedsa::problem::preparation::targets::Class::Number(1.0)),
-            pca: Some(Pca { dim: 300, centre, fit: Fit::Union }),
+            positive: Some(fedsa::problem::preparation::targets::ClassLabel::Number(1.0)),
+            pca: Some(Pca { dim: 300, centre, fit: PcaFit::Union }),
             partition,
             ..Logistic::new(Sources::One("x".into()))
         };

@@ -9,7 +9,7 @@ use fedsa::problem::quadratic::Quadratic;
 use fedsa::problem::random_logistic::RandomLogistic;
 use fedsa::problem::{Field, ProblemSettings};
 use fedsa::sampling::Law;
-use fedsa::uplink::{Place, Uplink};
+use fedsa::uplink::{MessageKey, Uplink};
 
 /// Errors `||theta_t - theta*||` after each of `rounds` rounds, the start's first.
 fn errors(field: &Arc<dyn Field>, method: &dyn MethodSettings, uplink: &Uplink, rounds: usize) -> Vec<f64> {
@@ -307,7 +307,7 @@ fn pairs_are_sent_when_fading_links_carry_them() {
         engine.step();
         for agent in 0..n {
             // The exchange of corrections.
-            let allowance = fading.allowance(Place { seed: 5, round, exchange: 1, agent }, d).unwrap();
+            let allowance = fading.allowance(MessageKey { seed: 5, round, exchange: 1, agent }, d).unwrap();
             let carries = allowance >= (bits * d) as u64;
             pairs += u64::from(carries);
             expected += 8 * (27 + 4 * 6 + 8 * d + 16 + 8 + if carries { (64 + 3 + bits * d).div_ceil(8) } else { 0 }) as u64;

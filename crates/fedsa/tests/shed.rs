@@ -8,7 +8,7 @@ use fedsa::eigenpairs::Eigenpairs;
 use fedsa::error::Result;
 use fedsa::linalg::Mat;
 use fedsa::methods::shed::Shed;
-use fedsa::methods::{Half, MethodSettings, Needs, Setting, Shape};
+use fedsa::methods::{Half, MethodSettings, MethodShape, Needs, Setting};
 use fedsa::metrics::Metrics;
 use fedsa::problem::linear::LinearSystems;
 use fedsa::problem::random_logistic::RandomLogistic;
@@ -257,7 +257,7 @@ impl MethodSettings for Unchecked {
     fn server(&self, setting: &Setting<'_>) -> Box<dyn Server> {
         self.0.server(setting)
     }
-    fn shape(&self) -> Shape {
+    fn shape(&self) -> MethodShape {
         self.0.shape()
     }
 }

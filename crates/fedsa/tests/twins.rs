@@ -16,7 +16,7 @@ use fedsa::problem::{Field, ProblemSettings as _};
 use fedsa::random::{Purpose, stream};
 use fedsa::sampling::{Law, Sampling};
 use fedsa::server::Participation;
-use fedsa::uplink::{Place, Uplink};
+use fedsa::uplink::{MessageKey, Uplink};
 
 const SEED: u64 = 5;
 const ROUNDS: u64 = 12;
@@ -284,7 +284,7 @@ impl<'a> Twin<'a> {
 
     /// Passes a vector of agent c over the link.
     fn send(&mut self, t: u64, exchange: u8, c: usize, x: &[f64]) -> Sent {
-        let place = Place { seed: SEED, round: t, exchange, agent: c };
+        let place = MessageKey { seed: SEED, round: t, exchange, agent: c };
         let budget = self.link.budget.map(|(bits, snr)| {
             let fading = -(1.0 - place.stream(Purpose::Budget).uniform()).ln();
             (bits * (1.0 + fading * snr).log2()).floor() as u32

@@ -12,7 +12,7 @@ use fedsa::problem::{Field, Files, NoFiles, ProblemSettings as _};
 use fedsa::random::{Purpose, stream};
 use fedsa::sampling::{Law, Sampling};
 use fedsa::server::Participation;
-use fedsa::uplink::Place;
+use fedsa::uplink::MessageKey;
 
 const SEED: u64 = 5;
 
@@ -79,7 +79,7 @@ fn lstd_is_its_slow_twin() {
                 let asked = participants(m, n, t);
                 let weight: f64 = asked.iter().map(|c| p[*c]).sum();
                 for c in asked {
-                    let place = Place { seed: SEED, round: t, exchange: 0, agent: c };
+                    let place = MessageKey { seed: SEED, round: t, exchange: 0, agent: c };
                     if place.stream(Purpose::Medium).uniform() < success {
                         for i in 0..d {
                             (0..d).for_each(|j| a[i][j] += p[c] / weight * systems[c].0[i][j]);

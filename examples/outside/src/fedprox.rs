@@ -5,9 +5,9 @@
 //! ```
 
 use fedsa::error::{Result, require};
-use fedsa::local::{Batch, Client, Outbox};
+use fedsa::local::{AgentBatch, Client, Outbox};
 use fedsa::message::{Message, Part};
-use fedsa::methods::{Drift, Half, MethodSettings, Setting, Shape, averaging, check_common, fixed};
+use fedsa::methods::{Drift, Half, MethodSettings, MethodShape, Setting, averaging, check_common, fixed};
 use fedsa::random::Purpose;
 use fedsa::schedule::StepSize;
 use fedsa::server::Server;
@@ -37,7 +37,7 @@ impl Client for Proximal {
         self.0.local_steps
     }
 
-    fn answer(&self, batch: &mut Batch<'_>, down: &Message, out: &mut Outbox) {
+    fn answer(&self, batch: &mut AgentBatch<'_>, down: &Message, out: &mut Outbox) {
         let theta = down.part(Part::Model);
         let FedProx { step_size: eta, local_steps, proximal } = self.0;
         // The kernel's drift is constant while it runs: one step at a time.
@@ -72,8 +72,8 @@ impl MethodSettings for FedProx {
     }
 
     /// A round is not one of those that theory knows: no prediction is made.
-    fn shape(&self) -> Shape {
+    fn shape(&self) -> MethodShape {
         let (step_size, local_steps) = (StepSize::Constant(self.step_size), self.local_steps as f64);
-        Shape { drift: Drift::Zero, step_size, local_steps, alpha_g: 1.0, participants: None, is_linear: false }
+        MethodShape { drift: Drift::Zero, step_size, local_steps, alpha_g: 1.0, participants: None, is_linear: false }
     }
 }

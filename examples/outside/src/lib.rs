@@ -1,15 +1,18 @@
-//! A problem, a client rule with its method, and a method composed of parts of fedsa, each in a file.
+//! A problem, a client rule with its method, a method composed of parts of fedsa, and a problem on data in memory, each in a file.
 //!
-//! [`KINDS`] registers them: with `fedsa_cli::main_with` they join experiment files, sweeps, checks, figures, theory and the
-//! JSON schema.
+//! [`KINDS`] lists those that are types alone, and [`problems`] adds the one that holds data. With `fedsa_cli::main_with` they join
+//! experiment files, sweeps, checks, figures, theory and the JSON schema.
 
 pub mod fedprox;
 pub mod projected_fedhsa;
+pub mod recorded;
 pub mod rows;
 
+use fedsa::problem::ProblemSettings;
+use fedsa::registry::Kind;
 use fedsa_cli::Extensions;
 
-/// The kinds of this crate.
+/// The kinds of this crate that are types alone.
 pub const KINDS: Extensions<'static> = Extensions {
     problems: &[fedsa::kind!("rows", "linear systems of which an agent samples one row at a time", rows::Rows)],
     methods: &[
@@ -19,3 +22,10 @@ pub const KINDS: Extensions<'static> = Extensions {
     codecs: &[],
     media: &[],
 };
+
+/// The problems of [`KINDS`], and the one on walks that the program has in memory.
+pub fn problems() -> Vec<Kind<dyn ProblemSettings>> {
+    let mut all = KINDS.problems.to_vec();
+    all.push(recorded::kind(recorded::walks(4, 200)));
+    all
+}

@@ -3,7 +3,7 @@
 
 use fedsa::error::{Result, require};
 use fedsa::local::GlobalMemory;
-use fedsa::methods::{Drift, Half, MethodSettings, Setting, Shape, averaging, check_common, fixed};
+use fedsa::methods::{Drift, Half, MethodSettings, MethodShape, Setting, averaging, check_common, fixed};
 use fedsa::protocol::{Give, Protocol};
 use fedsa::schedule::StepSize;
 use fedsa::server::Server;
@@ -45,8 +45,8 @@ impl MethodSettings for ProjectedFedHsa {
         Box::new(average)
     }
 
-    fn shape(&self) -> Shape {
-        Shape {
+    fn shape(&self) -> MethodShape {
+        MethodShape {
             drift: Drift::GlobalMemory { fresh: false },
             step_size: self.step_size,
             local_steps: self.local_steps as f64,

@@ -10,10 +10,12 @@ use fedsa::problem::{Field, NoFiles, ProblemSettings};
 use fedsa::round::Run;
 use fedsa::sampling::{Law, Sampling};
 use fedsa::schedule::StepSize;
+use fedsa::settings::Value;
 use fedsa::uplink::Uplink;
 use fedsa_theory::predict::Forecast;
 use outside::fedprox::FedProx;
 use outside::projected_fedhsa::ProjectedFedHsa;
+use outside::recorded;
 use outside::rows::Rows;
 
 const ROWS: Rows = Rows { agents: 11, dim: 3, spread: 0.2, seed: 1 };
@@ -42,7 +44,7 @@ fn engine(field: &Arc<dyn Field>, method: &dyn MethodSettings, rounds: u64) -> V
 /// The same, from halves that exchange bytes.
 fn by_bytes(field: &Arc<dyn Field>, method: &dyn MethodSettings, rounds: u64) -> Result<Vec<f64>> {
     let link = Uplink::default();
-    let federation = Federation::new(method, &link, field.weights().to_vec(), 5, vec![0.0; 3])?;
+    let federation = Federation::new(method, &link, field.weights().to_vec(), 5, vec![0.0; field.dim()])?;
     let mut agents: Vec<ClientNode> = (0..field.agents()).map(|c| ClientNode::new(&federation, field, c, c)).collect::<Result<_>>()?;
     let mut server = ServerNode::new(&federation)?;
     for _ in 0..rounds {
@@ -89,4 +91,22 @@ fn theory_follows_from_the_facts_of_the_problem() {
     assert!(forecast.floor().unwrap().noise > 0.0);
     // What a round of FedProx does is not said, so that nothing is claimed.
     assert!(Forecast::over(&*noisy, &fedprox(2.0), &Uplink::default()).floor().is_err());
+}
+
+#[test]
+fn a_registered_closure_holds_the_data_of_its_problem() {
+    let on = |walks: Vec<Vec<recorded::Move>>, sampling: Law| {
+        let kind = recorded::kind(walks);
+        let settings = (kind.read)(&Value::table([("gamma", Value::Float(0.5))])).unwrap();
+        settings.field(&NoFiles, Sampling { kind: sampling, ..Sampling::default() }, Isa::best()).unwrap()
+    };
+    let method = FedLsa::new(0.1, 5);
+    for law in [Law::Mean, Law::Iid] {
+        let field = on(recorded::walks(3, 50), law);
+        assert_eq!(by_bytes(&field, &method, 20).unwrap(), engine(&field, &method, 20), "{law:?}");
+    }
+    // Two states in turn, with a reward in the first: v_0 = 1 + v_1 / 2, v_1 = v_0 / 2.
+    let field = on(vec![vec![(0, 1.0, 1), (1, 0.0, 0)]], Law::Mean);
+    let values = engine(&field, &method, 400);
+    assert!(fedsa::linalg::distance_sq(&values, &[4.0 / 3.0, 2.0 / 3.0]) < 1e-24, "{values:?}");
 }

@@ -6,9 +6,9 @@ use std::time::Duration;
 use fedsa::error::{BadInput, Error, quoted};
 use fedsa_data::find::{Places, natural_order};
 use fedsa_data::machine::bytes_text;
-use fedsa_data::public::fetch::{Fetcher, Source, Watch};
+use fedsa_data::public::fetch::{Fetcher, FileSource, Watch};
 use fedsa_data::public::registry::{PublicFile, PublicSet, SETS};
-use fedsa_data::public::verify::{State, state};
+use fedsa_data::public::verify::{FileState, state};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use serde_json::{Value as Json, json};
 
@@ -85,11 +85,11 @@ fn fetch(args: &FetchArgs) -> Result<u8, Error> {
     let sets = named(&args.names)?;
     let mirror = args.url_base.clone().or_else(|| std::env::var(MIRROR).ok().filter(|url| !url.is_empty()));
     let source = match (&args.from, mirror) {
-        (Some(folder), _) => Source::Folder(folder.clone()),
-        (None, Some(url)) => Source::Mirror(url),
-        (None, None) => Source::Canonical,
+        (Some(folder), _) => FileSource::Folder(folder.clone()),
+        (None, Some(url)) => FileSource::Mirror(url),
+        (None, None) => FileSource::Canonical,
     };
-    let without = sets.iter().find(|set| source == Source::Canonical && !set.has_source());
+    let without = sets.iter().find(|set| source == FileSource::Canonical && !set.has_source());
     if let Some(set) = without {
         let help = "a folder that has a copy of its files: --from DIR; or a mirror: --url-base URL";
         return Err(BadInput::new(set.name, "it has no canonical public source", help));
@@ -103,7 +103,7 @@ fn fetch(args: &FetchArgs) -> Result<u8, Error> {
         for file in set.files {
             // A copy that commands would read anyhow need not be got.
             let there = [&places, &cached].into_iter().find_map(|places| match state(set, file, places) {
-                State::Good(path) => Some(path),
+                FileState::Good(path) => Some(path),
                 _ => None,
             });
             let got = there.is_none();
@@ -121,7 +121,7 @@ fn fetch(args: &FetchArgs) -> Result<u8, Error> {
                 let what = if got { "fetched, checksum as expected" } else { "there already, checksum as expected" };
                 say(format!("{}: {what}: {}", file.path, path.display()));
             }
-            if got && let State::Differs(path, _) = state(set, file, &places) {
+            if got && let FileState::Differs(path, _) = state(set, file, &places) {
                 warn(format!("warning: {} is found before it, and is another file", path.display()));
             }
         }
@@ -138,15 +138,15 @@ fn verify(args: &VerifyArgs) -> Result<u8, Error> {
     let sets: Vec<&PublicSet> = if wanted.is_empty() { SETS.iter().collect() } else { wanted.clone() };
     let (mut entries, mut bad, mut absent): (Vec<Json>, usize, Vec<&str>) = (Vec::new(), 0, Vec::new());
     for set in sets {
-        let states: Vec<(&PublicFile, State)> = set.files.iter().map(|file| (file, state(set, file, &places))).collect();
+        let states: Vec<(&PublicFile, FileState)> = set.files.iter().map(|file| (file, state(set, file, &places))).collect();
         // The files of another set may lie where those of this one are expected: then this one is not there.
-        let is_there = |state: &State| *state != State::Missing && state.other_set().is_none();
+        let is_there = |state: &FileState| *state != FileState::Missing && state.other_set().is_none();
         if wanted.is_empty() && !states.iter().any(|(_, state)| is_there(state)) {
             absent.push(set.name);
             continue;
         }
         for (file, state) in states {
-            bad += usize::from(!matches!(state, State::Good(_)));
+            bad += usize::from(!matches!(state, FileState::Good(_)));
             entries.push(entry(set, file, &state));
             if !args.json {
                 say(format!("{}: {}", file.path, sentence(&state)));
@@ -177,12 +177,12 @@ fn nothing(folders: &[String]) -> String {
     format!("{searched}; `fedsa data fetch NAME` gets one into the cache, and FEDSA_DATA names a folder that has some")
 }
 
-fn entry(set: &PublicSet, file: &PublicFile, state: &State) -> Json {
+fn entry(set: &PublicSet, file: &PublicFile, state: &FileState) -> Json {
     let mut out = json!({ "name": set.name, "file": file.path, "state": state.name(), "expected": file.sha256 });
-    if let State::Good(path) | State::Differs(path, _) | State::Unreadable(path, _) = state {
+    if let FileState::Good(path) | FileState::Differs(path, _) | FileState::Unreadable(path, _) = state {
         out["path"] = json!(path.display().to_string());
     }
-    if let State::Differs(_, found) = state {
+    if let FileState::Differs(_, found) = state {
         out["found"] = json!(found);
         out["is_of"] = json!(state.other_set().map(|set| set.name));
     }
@@ -190,15 +190,15 @@ fn entry(set: &PublicSet, file: &PublicFile, state: &State) -> Json {
 }
 
 /// What is there of a file.
-fn sentence(state: &State) -> String {
+fn sentence(state: &FileState) -> String {
     match state {
-        State::Good(path) => format!("ok: {}", path.display()),
-        State::Missing => "missing".into(),
-        State::Differs(path, found) => {
+        FileState::Good(path) => format!("ok: {}", path.display()),
+        FileState::Missing => "missing".into(),
+        FileState::Differs(path, found) => {
             let other = state.other_set().map_or(String::new(), |set| format!("; it is the file of {}", set.name));
             format!("differs: {} has the SHA-256 {found}{other}", path.display())
         }
-        State::Unreadable(path, why) => format!("cannot be read: {}: {why}", path.display()),
+        FileState::Unreadable(path, why) => format!("cannot be read: {}: {why}", path.display()),
     }
 }
 

@@ -11,7 +11,7 @@ use fedsa::problem::Field;
 use fedsa::problem::features::FeatureSpec;
 use fedsa::problem::log::Log;
 use fedsa::problem::logs::Logs;
-use fedsa::problem::root::{Root, Source};
+use fedsa::problem::root::{Root, RootSource};
 use fedsa::problem::source::Inputs;
 use fedsa::problem::survey::{LogFacts, Surveyed};
 use fedsa_experiment::choose::{Choice, Considered, Cost, Why};
@@ -311,7 +311,7 @@ fn data(args: &EvaluateArgs, data: &Data) -> Vec<String> {
 
 /// What is said of features that depend on each other.
 fn dependence(settings: &Logs, field: &dyn Field) -> Option<String> {
-    let Ok(Root { source: Source::LeastNorm { rank }, theta }) = field.solution() else { return None };
+    let Ok(Root { source: RootSource::LeastNorm { rank }, theta }) = field.solution() else { return None };
     let d = theta.len();
     let what = format!("  {rank} of {d} directions of these features are independent on these transitions: of all solutions");
     let help = if settings.ridge == 0.0 { "; --ridge EPS makes it unique" } else { "" };

@@ -3,10 +3,10 @@
 //! [`mod@fedsa_experiment::fit`] does the work. In addition to the usual outputs of a run the command writes `weights.json` and
 //! `weights.npz`, and prints what every method spent.
 
-use fedsa::error::{BadInput, Code, Error, Result, quoted};
+use fedsa::error::{BadInput, Error, ErrorCode, Result, quoted};
 use fedsa::presets::PRESETS;
 use fedsa::problem::preparation::partition::Partition;
-use fedsa::problem::preparation::quality::Quality;
+use fedsa::problem::preparation::quality::FitQuality;
 use fedsa_experiment::Kinds;
 use fedsa_experiment::config::Experiment;
 use fedsa_experiment::config::document::Origin;
@@ -63,7 +63,7 @@ fn in_options(e: Error) -> Error {
         let help = format!("{}{more}", hints::text_with(&e.help, &SETTINGS));
         return e.about(*option).helped(help);
     }
-    if e.code() == Code::MissingKey {
+    if e.code() == ErrorCode::MissingKey {
         return match e.key.rsplit('.').next().unwrap_or_default() {
             "step_size" => e.helped("--step-size ETA, such as 0.1: below 2 / L, with the largest eigenvalue L of the agents' Hessians"),
             key => {
@@ -232,7 +232,7 @@ fn report(fitted: &Fitted) -> Vec<String> {
     if fitted.spent().first().is_none_or(|first| first.rounds == 0) {
         lines.push("note: theta = 0 meets --tol already. Features or targets may be very small: --standardise".into());
     }
-    let quality = |name: &str, quality: &Quality| {
+    let quality = |name: &str, quality: &FitQuality| {
         let accuracy = quality.accuracy.map_or(String::new(), |share| format!(", accuracy {}", numbers::percent(share)));
         let rmse = quality.rmse.map_or(String::new(), |rmse| format!(", root mean square error {}", number(rmse)));
         let (label, rows, loss) = (fitted.method(), count(quality.rows, "row"), number(quality.loss));

@@ -6,7 +6,7 @@ use fedsa::error::{BadInput, Result};
 use flate2::bufread::GzDecoder;
 
 use crate::machine::bytes_text;
-use crate::store::{At, Store};
+use crate::store::{Store, StoreReader};
 use crate::{expansion_limit, shown};
 
 /// What is read of a file at a time, in bytes.
@@ -77,15 +77,15 @@ struct Members {
 }
 
 /// The bytes of a file from the start of a member on: those that were read to see whether there is one, and the others.
-type Packed = io::Chain<&'static [u8], BufReader<At>>;
+type Packed = io::Chain<&'static [u8], BufReader<StoreReader>>;
 
 impl Members {
-    fn new(file: BufReader<At>) -> Self {
+    fn new(file: BufReader<StoreReader>) -> Self {
         Self { member: Some(GzDecoder::new((&MAGIC[..0]).chain(file))) }
     }
 
     /// The member that begins where another has ended; `None` at the end of the file.
-    fn following(mut file: BufReader<At>) -> io::Result<Option<GzDecoder<Packed>>> {
+    fn following(mut file: BufReader<StoreReader>) -> io::Result<Option<GzDecoder<Packed>>> {
         let mut start = Vec::new();
         (&mut file).take(MAGIC.len() as u64).read_to_end(&mut start)?;
         match &start[..] {

@@ -8,7 +8,7 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use fedsa::error::{Code, Error, quoted, shown};
+use fedsa::error::{Error, ErrorCode, quoted, shown};
 
 use super::curl::{self, Response, Trouble};
 use super::registry::{PublicFile, PublicSet};
@@ -18,7 +18,7 @@ use crate::{atomic, name_of};
 
 /// Where files come from.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Source {
+pub enum FileSource {
     /// Their canonical addresses.
     Canonical,
     /// Below this address, by their paths.
@@ -38,7 +38,7 @@ pub trait Watch {
 /// Gets files.
 #[derive(Debug)]
 pub struct Fetcher {
-    source: Source,
+    source: FileSource,
     /// How long a server may be silent.
     timeout: Duration,
     /// How long to wait before the second try; twice as long before each further one.
@@ -68,7 +68,7 @@ impl From<Error> for Cut {
 
 impl Fetcher {
     /// `timeout` is how long a server may be silent, rounded up to seconds, `pause` how long to wait before the second try.
-    pub fn new(source: Source, timeout: Duration, pause: Duration, overwrite: bool) -> Self {
+    pub fn new(source: FileSource, timeout: Duration, pause: Duration, overwrite: bool) -> Self {
         Self { source, timeout, pause, overwrite }
     }
 
@@ -109,7 +109,7 @@ impl Fetcher {
             Ok(Some(found)) if found.is_file() && self.overwrite => Ok(()),
             Ok(Some(found)) => {
                 let what = format!("there is {} with other contents already", atomic::kind_of(&found));
-                Err(Error::data(shown(name_of(path)), what, "move it away").coded(Code::OutputExists))
+                Err(Error::data(shown(name_of(path)), what, "move it away").coded(ErrorCode::OutputExists))
             }
             Err(e) => Err(atomic::unwritable(path, &e)),
         }
@@ -118,20 +118,20 @@ impl Fetcher {
     /// Where a file is got from.
     fn origin(&self, set: &PublicSet, file: &PublicFile) -> Result<Origin, Error> {
         match (&self.source, file.url) {
-            (Source::Canonical, Some(url)) => Ok(Origin::Url(url.into())),
-            (Source::Canonical, None) => {
+            (FileSource::Canonical, Some(url)) => Ok(Origin::Url(url.into())),
+            (FileSource::Canonical, None) => {
                 let what = "it has no canonical public source";
-                Err(Error::data(set.name, what, "a folder that has a copy, or a mirror").coded(Code::NoSource))
+                Err(Error::data(set.name, what, "a folder that has a copy, or a mirror").coded(ErrorCode::NoSource))
             }
-            (Source::Mirror(base), _) => Ok(Origin::Url(format!("{}/{}", base.trim_end_matches('/'), file.path))),
-            (Source::Folder(folder), _) => {
+            (FileSource::Mirror(base), _) => Ok(Origin::Url(format!("{}/{}", base.trim_end_matches('/'), file.path))),
+            (FileSource::Folder(folder), _) => {
                 let name = file.path.rsplit('/').next().unwrap_or(file.path);
                 let other = set.also_in.map(|other| folder.join(other).join(name));
                 let places = [Some(folder.join(file.path)), Some(folder.join(name)), other];
                 let found = places.into_iter().flatten().find(|path| path.is_file());
                 let missing = || {
                     let what = format!("there is neither {} nor {name} in {}", file.path, shown(name_of(folder)));
-                    Error::data("source", what, "a folder with the files of the data set").coded(Code::NoFile)
+                    Error::data("source", what, "a folder with the files of the data set").coded(ErrorCode::NoFile)
                 };
                 found.map(Origin::File).ok_or_else(missing)
             }
@@ -155,7 +155,7 @@ impl Fetcher {
                         } else {
                             format!("{there} are there: the same command goes on from there")
                         };
-                        return Err(Error::machine(format!("{}: {why}", shown(url)), help).coded(Code::Network));
+                        return Err(Error::machine(format!("{}: {why}", shown(url)), help).coded(ErrorCode::Network));
                     }
                     watch.note(format!("{}: {why}; {there} are there: trying again", shown(url)));
                     std::thread::sleep(self.pause * 2u32.pow(failed - 1));
@@ -213,7 +213,7 @@ impl Fetcher {
 /// The error about a file that is another than expected.
 fn another(key: &str, what: String) -> Error {
     let help = "the file that the checksum was made of; it may have changed at its source";
-    Error::data(key, what, help).coded(Code::NoSource)
+    Error::data(key, what, help).coded(ErrorCode::NoSource)
 }
 
 /// Where a file is got from.
@@ -264,7 +264,7 @@ fn refused(url: &str, status: u16) -> Cut {
     if status >= 500 || matches!(status, 408 | 429) {
         return Cut::Retry(what);
     }
-    Cut::Final(Error::data(shown(url), what, "an address that has the file: it may have moved").coded(Code::NoSource))
+    Cut::Final(Error::data(shown(url), what, "an address that has the file: it may have moved").coded(ErrorCode::NoSource))
 }
 
 /// The error about a request that got no answer, or not all of it.
@@ -303,7 +303,7 @@ impl Part {
         let mut file = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path).map_err(unwritable)?;
         if let Err(std::fs::TryLockError::WouldBlock) = file.try_lock() {
             let what = "another process is getting this file";
-            return Err(Error::data(shown(name_of(&path)), what, "wait until it has ended").coded(Code::OutputBusy));
+            return Err(Error::data(shown(name_of(&path)), what, "wait until it has ended").coded(ErrorCode::OutputBusy));
         }
         let length = file.seek(SeekFrom::End(0)).map_err(unwritable)?;
         Ok(Self { path, file, length })

@@ -11,7 +11,7 @@ use crate::find::Places;
 
 /// What is on the disk of a file.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub enum State {
+pub enum FileState {
     /// The file.
     Good(PathBuf),
     /// Nothing.
@@ -22,7 +22,7 @@ pub enum State {
     Unreadable(PathBuf, String),
 }
 
-impl State {
+impl FileState {
     /// The state in a word.
     pub fn name(&self) -> &'static str {
         match self {
@@ -44,23 +44,23 @@ impl State {
 
 /// The state of a file in the folders of data sets. The first folder that has a file of this name counts, as it does for
 /// commands that read it. In the other folder that a set may be in, only the file itself counts.
-pub fn state(set: &PublicSet, file: &PublicFile, places: &Places) -> State {
+pub fn state(set: &PublicSet, file: &PublicFile, places: &Places) -> FileState {
     let name = file.path.rsplit('/').next().unwrap_or(file.path);
     let own = places.data.iter().map(|folder| folder.join(file.path)).find(|path| path.symlink_metadata().is_ok());
     if let Some(path) = own {
         return state_at(&path, file);
     }
     let other = set.also_in.into_iter().flat_map(|other| places.data.iter().map(move |folder| folder.join(other).join(name)));
-    other.map(|path| state_at(&path, file)).find(|state| matches!(state, State::Good(_))).unwrap_or(State::Missing)
+    other.map(|path| state_at(&path, file)).find(|state| matches!(state, FileState::Good(_))).unwrap_or(FileState::Missing)
 }
 
 /// The state of a file at a path.
-pub fn state_at(path: &Path, file: &PublicFile) -> State {
+pub fn state_at(path: &Path, file: &PublicFile) -> FileState {
     match crate::regular::opened(path, u64::MAX).and_then(|(opened, _)| sha256(opened)) {
-        Ok(found) if found == file.sha256 => State::Good(path.into()),
-        Ok(found) => State::Differs(path.into(), found),
-        Err(e) if e.kind() == io::ErrorKind::NotFound => State::Missing,
-        Err(e) => State::Unreadable(path.into(), e.to_string()),
+        Ok(found) if found == file.sha256 => FileState::Good(path.into()),
+        Ok(found) => FileState::Differs(path.into(), found),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => FileState::Missing,
+        Err(e) => FileState::Unreadable(path.into(), e.to_string()),
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use fedsa::methods::{Drift, Shape};
+use fedsa::methods::{Drift, MethodShape};
 use fedsa::parallel;
 use fedsa::schedule::StepSize;
 use fedsa_theory::predict::{Outlook, Regime, StableStep};
@@ -105,7 +105,7 @@ pub(super) fn report(checked: &Checked) -> Json {
 fn stable_steps(plan: &Plan, cells: &[usize]) -> HashMap<usize, Option<StableStep>> {
     let key = |cell: usize| {
         let shape = plan.cells[cell].shape();
-        let alike = Shape { step_size: StepSize::Constant(1.0), ..shape };
+        let alike = MethodShape { step_size: StepSize::Constant(1.0), ..shape };
         let PlannedCell { field, method, uplink, .. } = &plan.cells[cell];
         let memory = method.settings.lost(plan.field(cell).agents(), &uplink.facts());
         format!("{field} {alike:?} {} {memory:?} {uplink:?}", shape.step_size.constant().is_some())

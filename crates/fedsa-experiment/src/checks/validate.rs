@@ -1,6 +1,6 @@
 //! Validation of a check's keys and numbers.
 
-use fedsa::error::{BadInput, Code, Result, quoted, require};
+use fedsa::error::{BadInput, ErrorCode, Result, quoted, require};
 use toml::Value;
 
 use super::{Keys, kind_of, kinds, number_of};
@@ -60,7 +60,7 @@ fn known(key: &str, noun: &str, name: &str, names: &[&str]) -> Result<()> {
     }
     let near = nearest(name, names.iter().copied()).map_or(String::new(), |n| format!("; did you mean `{n}`?"));
     let help = if names.is_empty() { "a sweep first".to_string() } else { format!("one of {}", names.join(", ")) };
-    Err(BadInput::new(key, format!("there is no {noun} `{}`{near}", quoted(name)), help).coded(Code::UnknownName))
+    Err(BadInput::new(key, format!("there is no {noun} `{}`{near}", quoted(name)), help).coded(ErrorCode::UnknownName))
 }
 
 fn validate_one(labels: &[String], check: &Check) -> Result<()> {
@@ -79,7 +79,7 @@ fn validate_one(labels: &[String], check: &Check) -> Result<()> {
     if let Some(key) = given.iter().find(|key| !means(key)) {
         let keys: Vec<&str> = [COMMON, needs, needs_one, takes].concat();
         return Err(BadInput::new(*key, format!("this is not a key of a check of kind {}", name), format!("the keys {}", keys.join(", ")))
-            .coded(Code::NotForKind));
+            .coded(ErrorCode::NotForKind));
     }
     let labels: Vec<&str> = labels.iter().map(String::as_str).collect();
     for (key, label) in [("method", &check.method), ("over", &check.over)] {

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use fedsa::error::{BadInput, Code, Error, Result, quoted};
+use fedsa::error::{BadInput, Error, ErrorCode, Result, quoted};
 use toml::{Table, Value};
 use toml_edit::{ArrayOfTables, Item, TableLike, Value as Spanned};
 
@@ -91,10 +91,10 @@ impl Document {
             return Err(in_text(Error::new("", DEEP, DEEP_HELP), name, text, Some(at..at + 1)));
         }
         let table = text.parse::<Table>().map_err(|e| match too_large(text, &e) {
-            Some((what, help)) => in_text(Error::new("", what, help).coded(Code::OutOfRange), name, text, e.span()),
+            Some((what, help)) => in_text(Error::new("", what, help).coded(ErrorCode::OutOfRange), name, text, e.span()),
             None => {
                 let help = "an experiment file in TOML, with [problem], [[method]] and [run]";
-                let not_toml = Error::new("", format!("this is not TOML: {}", e.message()), help).coded(Code::NotToml);
+                let not_toml = Error::new("", format!("this is not TOML: {}", e.message()), help).coded(ErrorCode::NotToml);
                 in_text(not_toml, name, text, e.span())
             }
         })?;
@@ -120,7 +120,7 @@ impl Document {
     /// Applies `KEY=VALUE`. A value that is not TOML is taken as a string.
     ///
     /// # Errors
-    /// When there is no `=` ([`Code::NotAnAssignment`]), or the key names no table of the file.
+    /// When there is no `=` ([`ErrorCode::NotAnAssignment`]), or the key names no table of the file.
     pub fn set(&mut self, assignment: &str, by: Caller) -> Result<()> {
         const FORM: &str = "KEY=VALUE with a dotted key, such as method.FedLSA.step_size=0.01";
         let Some((key, value)) = split_assignment(assignment) else {
@@ -136,7 +136,7 @@ impl Document {
     /// Removes a key.
     ///
     /// # Errors
-    /// When there is a value after it ([`Code::NotAnAssignment`]), or the key is not there.
+    /// When there is a value after it ([`ErrorCode::NotAnAssignment`]), or the key is not there.
     pub fn unset(&mut self, key: &str, by: Caller) -> Result<()> {
         const FORM: &str = "KEY, a dotted key of the file, such as method.FedLSA.step_size";
         if split_assignment(key).is_some() {
@@ -165,7 +165,7 @@ impl Document {
     /// Adds the `[[sweep]]` of `KEY=V1,V2`. A value that is not TOML is taken as a string.
     ///
     /// # Errors
-    /// When there is no `=` or no value ([`Code::NotAnAssignment`]), or the file's `sweep` is not a list.
+    /// When there is no `=` or no value ([`ErrorCode::NotAnAssignment`]), or the file's `sweep` is not a list.
     pub fn add_sweep(&mut self, assignment: &str, by: Caller) -> Result<()> {
         const FORM: &str = "KEY=V1,V2 with a dotted key, such as method.FedLSA.step_size=0.01,0.1";
         let bad = |what: String| not_an_assignment(what, FORM);
@@ -265,7 +265,7 @@ impl Document {
 
     /// Adds to an error about a key that a kind does not have, or lacks, what the caller did to the kind.
     fn name_kind(&self, e: &mut BadInput, origins: &[Origin]) {
-        if !matches!(e.code(), Code::UnknownKey | Code::MissingKey) {
+        if !matches!(e.code(), ErrorCode::UnknownKey | ErrorCode::MissingKey) {
             return;
         }
         let Some((table, name)) = e.key.rsplit_once('.') else { return };
@@ -275,7 +275,7 @@ impl Document {
         }
         let Some(by) = self.source(&format!("{table}.kind"), origins).1 else { return };
         let around = by.typed.as_deref().and_then(|typed| typed.strip_suffix("kind"));
-        if let Some(around) = around.filter(|_| e.code() == Code::UnknownKey && !by.words.remove.is_empty()) {
+        if let Some(around) = around.filter(|_| e.code() == ErrorCode::UnknownKey && !by.words.remove.is_empty()) {
             e.help += &format!("; {}{around}{name} removes it", by.words.remove);
         }
         e.what += &format!(" (kind set by {})", by.source);
@@ -338,7 +338,7 @@ impl<'a> Node<'a> {
 
 /// The error about a text that is not what a caller may give: `what`, and the form that is accepted.
 fn not_an_assignment(what: String, form: &str) -> Error {
-    Error::new("", what, form).coded(Code::NotAnAssignment)
+    Error::new("", what, form).coded(ErrorCode::NotAnAssignment)
 }
 
 /// Refuses a key of quick settings, which are applied before the caller's.

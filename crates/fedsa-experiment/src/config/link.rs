@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use fedsa::error::{BadInput, Code, Result};
+use fedsa::error::{BadInput, ErrorCode, Result};
 use fedsa::uplink::Uplink;
 use fedsa::uplink::codec::{Codec, Exact};
 use fedsa::uplink::medium::delay::Row;
@@ -113,7 +113,7 @@ pub fn build(kinds: &Kinds, up: &UplinkSpec, down: &DownlinkSpec, files: Option<
             fill_trace(&mut table, files)?;
             let settings = read_kind(kind, &table).map_err(|mut e| {
                 // A law's own keys are all that the error knows.
-                if table.contains_key("law") && e.code() == Code::UnknownKey {
+                if table.contains_key("law") && e.code() == ErrorCode::UnknownKey {
                     e.help += if kind.name == "delay" { ", law, before" } else { ", law" };
                 }
                 e

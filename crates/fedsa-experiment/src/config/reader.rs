@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use fedsa::error::{BadInput, Code, Result, quoted, require};
+use fedsa::error::{BadInput, ErrorCode, Result, quoted, require};
 use fedsa::message::MAX_ROUNDS;
 use fedsa::sampling::{ChainStart, Law, Sampling};
 use fedsa::{methods, problem};
@@ -150,7 +150,7 @@ impl Reader {
             idle.push(without_effect("sampling.batch", what, "no batch here, or kind = \"iid\" or \"markov\""));
         }
         let outside = |e: &BadInput| e.key.starts_with("sampling");
-        let of_problem = self.problem().without_effect(&sampling).map(|e| e.coded(Code::NoEffect));
+        let of_problem = self.problem().without_effect(&sampling).map(|e| e.coded(ErrorCode::NoEffect));
         idle.extend(of_problem.map(|e| if outside(&e) { e } else { e.inside("problem") }));
         if self.run().start != Start::default() && self.methods.iter().all(|method| method.start.is_some()) {
             idle.push(without_effect(
@@ -258,7 +258,7 @@ pub fn complete(kinds: &Kinds, sections: &Sections) -> Vec<(&'static str, Value)
 
 /// A setting that others make useless.
 fn without_effect(key: &str, what: &str, help: &str) -> BadInput {
-    BadInput::new(key, what, help).coded(Code::NoEffect)
+    BadInput::new(key, what, help).coded(ErrorCode::NoEffect)
 }
 
 /// Settings as a tree of their keys.
@@ -343,7 +343,7 @@ fn read_method(kinds: &Kinds, value: &Value) -> Result<(MethodSpec, Option<Expec
         e.helped(help)
     })?;
     let settings = read_kind(kind, &own).map_err(|mut e| {
-        if e.code() == Code::UnknownKey && own.contains_key(&e.key) {
+        if e.code() == ErrorCode::UnknownKey && own.contains_key(&e.key) {
             let common: Vec<&str> = METHOD_COMMON.iter().copied().filter(|key| shaped_keys::has(kind, key)).collect();
             e.help = format!("{}, {}", e.help, common.join(", "));
         }

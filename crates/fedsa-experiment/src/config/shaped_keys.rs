@@ -1,10 +1,10 @@
 //! Keys of `[[method]]` that only methods of some shapes have, such as `controls` and `measure_from`.
 //!
 //! They are not in the settings of the kind, because they concern starts and metrics. The method's shape
-//! ([`fedsa::methods::Shape`]) determines which kinds have them.
+//! ([`fedsa::methods::MethodShape`]) determines which kinds have them.
 
-use fedsa::error::{BadInput, Code, Result};
-use fedsa::methods::{Drift, MethodSettings, Shape};
+use fedsa::error::{BadInput, ErrorCode, Result};
+use fedsa::methods::{Drift, MethodSettings, MethodShape};
 use fedsa::registry::Kind;
 use schemars::SchemaGenerator;
 use toml::{Table, Value};
@@ -16,7 +16,7 @@ pub struct ShapedKey {
     /// The key.
     pub name: &'static str,
     /// Whether a method of this shape has the key.
-    pub fits: fn(&Shape) -> bool,
+    pub fits: fn(&MethodShape) -> bool,
     /// Why other methods do not have the key.
     why_not: &'static str,
 }
@@ -49,7 +49,7 @@ pub fn check(
     let Some(key) = SHAPED_KEYS.iter().find(|key| keys.contains_key(key.name) && !(key.fits)(&shape)) else { return Ok(()) };
     let kinds: Vec<&str> = kinds.iter().filter(|kind| has(kind, key.name)).map(|kind| kind.name).collect();
     let what = format!("unknown key `{}` of {}, {}", key.name, kind.name, key.why_not);
-    Err(BadInput::new(key.name, what, format!("no such key here; it is for {}", kinds.join(", "))).coded(Code::UnknownKey))
+    Err(BadInput::new(key.name, what, format!("no such key here; it is for {}", kinds.join(", "))).coded(ErrorCode::UnknownKey))
 }
 
 /// Whether methods of a kind have a key. Keys outside [`SHAPED_KEYS`] belong to all kinds.
@@ -59,7 +59,7 @@ pub fn has(kind: &Kind<dyn MethodSettings>, name: &str) -> bool {
 }
 
 /// The shape of methods of a kind, found from a method with an example of each required setting: that of its schema, or 1.
-fn shape_of(kind: &Kind<dyn MethodSettings>) -> Option<Shape> {
+fn shape_of(kind: &Kind<dyn MethodSettings>) -> Option<MethodShape> {
     let schema = (kind.schema)(&mut SchemaGenerator::default());
     let required = schema.get("required").and_then(|names| names.as_array()).into_iter().flatten();
     let example = |name: &str| Value::try_from(schema.get("properties")?.get(name)?.get("examples")?.get(0)?).ok();

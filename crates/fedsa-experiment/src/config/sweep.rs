@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
-use fedsa::error::{BadInput, Code, Result, is_control, quoted, require};
+use fedsa::error::{BadInput, ErrorCode, Result, is_control, quoted, require};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use toml::{Table, Value};
@@ -228,7 +228,7 @@ impl<'d> Overridden<'d> {
             SetBy::Place(_) => ("setting", "what the sweep says, such as \"sweep.0.values\" = [1, 2]".to_string()),
         };
         let what = format!("a sweep or variant sets this key at every point, so that the {what} has no effect");
-        Err(BadInput::new(key, what, format!("{example}, or a key that is not swept")).coded(Code::NoEffect))
+        Err(BadInput::new(key, what, format!("{example}, or a key that is not swept")).coded(ErrorCode::NoEffect))
     }
 }
 

@@ -5,7 +5,7 @@ use std::path::Path;
 use fedsa::error::{Error, Result};
 use fedsa::linalg;
 use fedsa::problem::arrays::{Array, Arrays};
-use fedsa::problem::root::{Root, Source};
+use fedsa::problem::root::{Root, RootSource};
 use fedsa::problem::source::Inputs;
 use fedsa::problem::uncertainty::{self, Covariance};
 use fedsa_data::npz;
@@ -97,7 +97,7 @@ impl Evaluated {
     /// The pooled LSTD solution, d components, and its rank; `None` where systems are too large to be solved as a whole.
     pub fn lstd(&self) -> Option<(&[f64], usize)> {
         match self.ran.plan.field(0).solution() {
-            Ok(Root { theta, source: Source::LeastNorm { rank } }) => Some((theta, *rank)),
+            Ok(Root { theta, source: RootSource::LeastNorm { rank } }) => Some((theta, *rank)),
             Ok(Root { theta, .. }) => Some((theta, theta.len())),
             // Sparse systems are not solved as a whole.
             Err(_) => None,

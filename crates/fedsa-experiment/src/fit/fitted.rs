@@ -6,9 +6,9 @@ use fedsa::error::{Error, Result};
 use fedsa::linalg;
 use fedsa::problem::arrays::{Array, Arrays};
 use fedsa::problem::preparation::Prepared;
-use fedsa::problem::preparation::quality::Quality;
+use fedsa::problem::preparation::quality::FitQuality;
 use fedsa::problem::preparation::targets::{self, Targets};
-use fedsa_data::linear_model::{Class, LinearModel, Predicts};
+use fedsa_data::linear_model::{LinearModel, PredictedClass, Predicts};
 use fedsa_data::npz;
 use serde_json::{Value as Json, json};
 
@@ -63,9 +63,9 @@ pub struct Fitted {
     /// The mean of the agents' losses at its weights, with the ridge, if it is known.
     pub objective: Option<f64>,
     /// How good it is on the rows that were fitted.
-    pub train: Quality,
+    pub train: FitQuality,
     /// How good it is on those that were held out, if any.
-    pub held_out: Option<Quality>,
+    pub held_out: Option<FitQuality>,
     /// mu.
     ridge: f64,
 }
@@ -188,7 +188,7 @@ impl Fitted {
         let finite = |x: f64| if x.is_finite() { json!(x) } else { json!(null) };
         let last = self.ran.results.cells[0][0].rows.last();
         let counted = |name: &str| last.map_or(0, |row| row.count(paid(Some(name))));
-        let quality = |quality: &Quality| json!({ "rows": quality.rows, "loss": finite(quality.loss), "accuracy": quality.accuracy, "rmse": quality.rmse.map(finite) });
+        let quality = |quality: &FitQuality| json!({ "rows": quality.rows, "loss": finite(quality.loss), "accuracy": quality.accuracy, "rmse": quality.rmse.map(finite) });
         let mut weights = self.model.to_json();
         let more = json!({
             "agents": self.ran.plan.field(0).agents(),
@@ -256,12 +256,14 @@ impl Fitted {
 fn model(prepared: &Prepared, theta: &[f64], target: Option<String>) -> LinearModel {
     let (coefficients, intercept) = prepared.transform.on_columns(theta);
     let columns = &prepared.transform.columns;
-    let class = |class: &targets::Class| match class {
-        targets::Class::Number(x) => Class::Number(*x),
-        targets::Class::Name(name) => Class::Name(name.clone()),
+    let class = |class: &targets::ClassLabel| match class {
+        targets::ClassLabel::Number(x) => PredictedClass::Number(*x),
+        targets::ClassLabel::Name(name) => PredictedClass::Name(name.clone()),
     };
     let predicts = match &prepared.targets {
-        Targets::Classes { positive, negative, .. } => Predicts::Class([negative.as_ref().map_or(Class::Rest, class), class(positive)]),
+        Targets::Classes { positive, negative, .. } => {
+            Predicts::Class([negative.as_ref().map_or(PredictedClass::Rest, class), class(positive)])
+        }
         Targets::Numbers { offset, scale } => Predicts::Target { offset: *offset, scale: 1.0 / scale },
     };
     let columns = (!columns.are_counted()).then(|| columns.iter().map(|name| name.into_owned()).collect());

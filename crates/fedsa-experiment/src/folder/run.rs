@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
-use fedsa::error::{BadInput, Code, Error};
+use fedsa::error::{BadInput, Error, ErrorCode};
 use fedsa_data::atomic::{self, Existing, at};
 use fedsa_data::name_of;
 
@@ -180,7 +180,8 @@ pub fn unusable(path: &Path, e: &io::Error) -> Error {
     if !is_place.contains(&e.kind()) {
         return atomic::unwritable(path, e);
     }
-    BadInput::new(OUT, format!("{} cannot be written: {e}", path.display()), "a folder that you may write to").coded(Code::OutputUnusable)
+    BadInput::new(OUT, format!("{} cannot be written: {e}", path.display()), "a folder that you may write to")
+        .coded(ErrorCode::OutputUnusable)
 }
 
 /// Creates a folder and its parents, and records those that it created.

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
 use fedsa::error::{BadInput, Result, quoted, require};
-use fedsa::methods::{MethodSettings, Setting, Shape};
+use fedsa::methods::{MethodSettings, MethodShape, Setting};
 use fedsa::problem::Field;
 use fedsa::protocol::Protocol;
 use fedsa::record::OutputRule;
@@ -201,7 +201,7 @@ impl PlannedCell {
     }
 
     /// The method's shape for theory. Over a link that is not clear, a round does not count as linear.
-    pub fn shape(&self) -> Shape {
+    pub fn shape(&self) -> MethodShape {
         shape_over(&*self.method.settings, &self.uplink)
     }
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use fedsa::error::{BadInput, Code, Result, quoted};
+use fedsa::error::{BadInput, ErrorCode, Result, quoted};
 use fedsa::methods::{Drift, MethodSettings};
 use fedsa::problem::Field;
 use fedsa::registry::Kind;
@@ -93,13 +93,13 @@ fn codec(kinds: &Kinds, text: &str) -> Result<Table> {
     let (name, number) = text.split_once(':').map_or((text, None), |(name, number)| (name, Some(number)));
     let bad = |e: BadInput| of_option("codecs", &quoted(text), e);
     let mut table = Table::from_iter([("kind".to_string(), Value::String(name.into()))]);
-    let kind = *find_kind(kinds.codecs(), &mut table, "codec").map_err(bad)?;
+    let kind = find_kind(kinds.codecs(), &mut table, "codec").map_err(bad)?;
     if let Some(number) = number {
         let whole = number.parse::<i64>().ok();
         let (key, value) = match (name, whole, number.parse::<f64>().ok()) {
-            (_, Some(n), _) if config::takes(&kind, "bits") => ("bits", Value::Integer(n)),
-            (_, Some(n), _) if config::takes(&kind, "k") => ("k", Value::Integer(n)),
-            (_, None, Some(x)) if config::takes(&kind, "fraction") => ("fraction", Value::Float(x)),
+            (_, Some(n), _) if config::takes(kind, "bits") => ("bits", Value::Integer(n)),
+            (_, Some(n), _) if config::takes(kind, "k") => ("k", Value::Integer(n)),
+            (_, None, Some(x)) if config::takes(kind, "fraction") => ("fraction", Value::Float(x)),
             _ => {
                 let what = format!("`{}` has a number that this codec does not take", quoted(text));
                 return Err(BadInput::new(
@@ -111,7 +111,7 @@ fn codec(kinds: &Kinds, text: &str) -> Result<Table> {
         };
         table.insert(key.into(), value);
     }
-    read_kind(&kind, &table).and_then(|settings| settings.check()).map_err(bad)?;
+    read_kind(kind, &table).and_then(|settings| settings.check()).map_err(bad)?;
     table.insert("kind".into(), Value::String(kind.name.into()));
     Ok(table)
 }
@@ -191,7 +191,7 @@ pub(super) fn families(
             }
             let codec = named.map(str::to_string).filter(|_| codecs.len() > 1);
             if all.iter().all(|other| other.kind.name != kind.name || other.codec != codec) {
-                let candidates = Candidates { kind, codec, table, steps, has_server_step, link };
+                let candidates = Candidates { kind: kind.clone(), codec, table, steps, has_server_step, link };
                 (candidates.family().make)(0.1, 1, 1.0).map_err(|e| {
                     let help = "a [[method]] of this kind in the file, whose other keys are kept, or other methods";
                     of_option("methods", kind.name, e).helped(help)
@@ -206,7 +206,7 @@ pub(super) fn families(
 /// The error about the entry `name` of the option `key`, which cannot be used for the reason `e`.
 fn of_option(key: &str, name: &str, e: BadInput) -> BadInput {
     let what = format!("`{name}`: {e}");
-    BadInput::new(key, what, e.help).coded(Code::NoCandidate)
+    BadInput::new(key, what, e.help).coded(ErrorCode::NoCandidate)
 }
 
 fn spec<T: serde::de::DeserializeOwned + Default>(table: &Table, key: &str) -> Result<T> {
@@ -215,7 +215,7 @@ fn spec<T: serde::de::DeserializeOwned + Default>(table: &Table, key: &str) -> R
 
 fn find(kinds: &Kinds, name: &str) -> Result<Kind<dyn MethodSettings>> {
     let mut table = Table::from_iter([("kind".to_string(), Value::String(name.into()))]);
-    find_kind(kinds.methods(), &mut table, "method").copied().map_err(|e| e.about("methods"))
+    find_kind(kinds.methods(), &mut table, "method").cloned().map_err(|e| e.about("methods"))
 }
 
 /// Checks that a method makes local steps of a size that can be chosen.

@@ -26,7 +26,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fedsa::cancel::Cancel;
-use fedsa::error::{BadInput, Code, Error, Result, quoted};
+use fedsa::error::{BadInput, Error, ErrorCode, Result, quoted};
 use fedsa::kernel::Isa;
 use fedsa::sampling::Law;
 use fedsa::uplink::Uplink;
@@ -180,7 +180,7 @@ impl Tuning {
     pub fn new(experiment: &Experiment, base: &Path, isa: Isa, options: &TuneOptions) -> Result<Self, Error> {
         let [point] = &experiment.points[..] else {
             let what = format!("the file has {} points of a sweep", experiment.points.len());
-            return Err(BadInput::new("", what, "one problem and one link, without `sweep` and `variant`").coded(Code::Sweep));
+            return Err(BadInput::new("", what, "one problem and one link, without `sweep` and `variant`").coded(ErrorCode::Sweep));
         };
         // What the file says is checked as for a run, without its checks and its figure.
         let bare = Experiment { checks: Vec::new(), figure: Default::default(), ..experiment.clone() };

@@ -1,6 +1,6 @@
 //! Why nothing reaches the target, and what would help.
 
-use fedsa::error::{BadInput, Code};
+use fedsa::error::{BadInput, ErrorCode};
 use fedsa::message::MAX_ROUNDS;
 use fedsa_theory::tune::{self, Choice, Found};
 
@@ -20,18 +20,18 @@ impl Tuning {
             .collect();
         if reasons.len() == self.candidates.len() {
             return BadInput::new("methods", format!("no method works over this link: {}", reasons.join("; ")), "other methods or codecs")
-                .coded(Code::NoCandidate);
+                .coded(ErrorCode::NoCandidate);
         }
         let nothing_tried = found.tried.is_empty() && pilots.tried.is_empty();
         if let Some(least) = pilots.too_short.filter(|_| nothing_tried) {
             let what = format!("{} s are too short for a single pilot run, of about {}", number(self.options.budget), seconds(least));
             // Theory takes its share first.
             let enough = least / (1.0 - THEORY_SHARE - SIMPLER_SHARE);
-            return BadInput::new("budget", what, format!("at least {}", seconds(enough))).coded(Code::OutOfRange);
+            return BadInput::new("budget", what, format!("at least {}", seconds(enough))).coded(ErrorCode::OutOfRange);
         }
         if nothing_tried && found.ended.is_some() {
             let what = format!("{} s are too short for a single choice by theory", number(self.options.budget));
-            return BadInput::new("budget", what, "a larger budget, or fewer `methods` and `codecs`").coded(Code::OutOfRange);
+            return BadInput::new("budget", what, "a larger budget, or fewer `methods` and `codecs`").coded(ErrorCode::OutOfRange);
         }
         let most = numbers::rounds(self.target.most_rounds);
         let mut help: Vec<String> = Vec::new();
@@ -72,13 +72,14 @@ impl Tuning {
         } else if pilots.tried.iter().any(|piloted| !piloted.measured.diverged) {
             let what =
                 format!("no choice is confirmed to reach {wanted} within {most}: with few seeds some did, and with more they did not");
-            return BadInput::new("target", what, "a larger target or `budget`, or a codec with more bits").coded(Code::TargetNotReached);
+            return BadInput::new("target", what, "a larger target or `budget`, or a codec with more bits")
+                .coded(ErrorCode::TargetNotReached);
         } else if pilots.exhausted || found.ended.is_some() {
             let what = format!("{} s ended the search when only choices whose errors grow had been tried", number(self.options.budget));
-            return BadInput::new("budget", what, "a larger budget").coded(Code::TargetNotReached);
+            return BadInput::new("budget", what, "a larger budget").coded(ErrorCode::TargetNotReached);
         } else {
             let what = "no step size is stable: the errors of all choices grow";
-            return BadInput::new("", what, "other methods, fewer `local_steps`, or a larger sampling.batch").coded(Code::NoCandidate);
+            return BadInput::new("", what, "other methods, fewer `local_steps`, or a larger sampling.batch").coded(ErrorCode::NoCandidate);
         };
         match parts {
             Some((bias, noise)) if bias > noise && bias > 0.01 * self.target.mse => {
@@ -98,7 +99,7 @@ impl Tuning {
         if help.is_empty() {
             help.push("a larger target".into());
         }
-        BadInput::new("target", what, help.join("; ")).coded(Code::TargetNotReached)
+        BadInput::new("target", what, help.join("; ")).coded(ErrorCode::TargetNotReached)
     }
 
     /// The squared bias and the noise of a choice's floor.

@@ -412,7 +412,7 @@ mod tests {
     use fedsa::methods::fedhsa::FedHsa;
     use fedsa::methods::fedlsa::FedLsa;
     use fedsa::methods::scafflsa::Scafflsa;
-    use fedsa::methods::{MethodSettings as _, Shape};
+    use fedsa::methods::{MethodSettings as _, MethodShape};
     use fedsa::problem::garnet::Garnet;
     use fedsa::problem::{NoFiles, ProblemSettings as _};
     use fedsa::sampling::{Law, Sampling};
@@ -423,7 +423,7 @@ mod tests {
         let garnet = Garnet { agents: 3, states: 11, features: 3, min_class: Some(2), seed: 3, ..Garnet::default() };
         let sampling = Sampling { kind: Law::Markov, ..Sampling::default() };
         let field = garnet.field(&NoFiles, sampling, Isa::best()).unwrap();
-        let of = |shape: Shape| Forecast::new(&*field, shape);
+        let of = |shape: MethodShape| Forecast::new(&*field, shape);
         let (plain, rounds) = (of(FedLsa::new(0.1, 1).shape()), [1, 5, 30]);
         let want = plain.predicted_floor().unwrap();
         assert_eq!(want.accuracy, Accuracy::Exact);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::{Forecast, unknown};
 use crate::link::LinkLaw;
 use fedsa::error::Result;
-use fedsa::methods::{Drift, Lost, Shape};
+use fedsa::methods::{Drift, Lost, MethodShape};
 use fedsa::problem::law::NoiseLaw;
 use fedsa::problem::systems::Systems;
 use fedsa::sampling::{Law, Sampling};
@@ -22,7 +22,7 @@ impl<'f> Forecast<'f> {
     /// The same forecast with another step size.
     #[must_use]
     pub fn with_step(self, eta: f64) -> Self {
-        Self { shape: Shape { step_size: StepSize::Constant(eta), ..self.shape }, ..self }
+        Self { shape: MethodShape { step_size: StepSize::Constant(eta), ..self.shape }, ..self }
     }
 
     /// The same forecast with another number of local steps; with random talk, another mean number of them.
@@ -32,13 +32,13 @@ impl<'f> Forecast<'f> {
             Drift::ControlVariate { talk: Some(_) } => Drift::ControlVariate { talk: Some(1.0 / h as f64) },
             other => other,
         };
-        Self { shape: Shape { local_steps: h as f64, drift, ..self.shape }, ..self }
+        Self { shape: MethodShape { local_steps: h as f64, drift, ..self.shape }, ..self }
     }
 
     /// The same forecast with another drift, that of another method.
     #[must_use]
     pub fn with_drift(self, drift: Drift) -> Self {
-        Self { shape: Shape { drift, ..self.shape }, ..self }
+        Self { shape: MethodShape { drift, ..self.shape }, ..self }
     }
 
     /// The same forecast with samples drawn in another way.
@@ -50,14 +50,14 @@ impl<'f> Forecast<'f> {
     /// The same forecast with all agents in every round.
     #[must_use]
     pub fn with_all_agents(self) -> Self {
-        Self { shape: Shape { participants: None, ..self.shape }, ..self }
+        Self { shape: MethodShape { participants: None, ..self.shape }, ..self }
     }
 
     /// The same forecast for the [`twins`] of the field's agents. Twice as many participate.
     #[must_use]
     pub fn with_twins(self, twins: &'f Systems) -> Self {
         let participants = self.shape.participants.map(|m| 2 * m);
-        Self { others: Some(twins), shape: Shape { participants, ..self.shape }, ..self }
+        Self { others: Some(twins), shape: MethodShape { participants, ..self.shape }, ..self }
     }
 
     /// The same forecast over another link.
@@ -90,7 +90,7 @@ impl<'f> Forecast<'f> {
     }
 
     /// What theory knows of the method.
-    pub fn shape(&self) -> &Shape {
+    pub fn shape(&self) -> &MethodShape {
         &self.shape
     }
 

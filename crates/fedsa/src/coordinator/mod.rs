@@ -27,7 +27,7 @@ use crate::protocol::{Protocol, are_finite, refused};
 use crate::random::ALL;
 use crate::record::{Ledger, Output, Sent};
 use crate::server::{Ask, Letter, Next, Own, Received, Server};
-use crate::uplink::{Place, Uplink};
+use crate::uplink::{MessageKey, Uplink};
 use server_end::{Arrivals, ServerEnd, asked_weight, check_answer};
 
 pub(crate) use saved::Saved;
@@ -489,7 +489,7 @@ impl Coordinator {
         let asked = ask.to.as_deref().unwrap_or(everyone);
         let weight = asked_weight(federation.weights(), asked);
         let (round, exchange) = (ask.down.round, ask.down.exchange);
-        let at = Place { seed: federation.seed(), round, exchange, agent: ALL };
+        let at = MessageKey { seed: federation.seed(), round, exchange, agent: ALL };
         federation.uplink().receive(at, &mut [&mut sum[..]], asked.len(), weight);
         let sums = [(part, &sum[..])];
         let got = Received { round, exchange, down: &ask.down, sums: &sums, asked: weight, arrived, letters: &[] };
@@ -500,12 +500,12 @@ impl Coordinator {
     /// Gives the server half what arrived of single answers; also whether their numbers are finite.
     fn receive(
         &mut self,
-        arrive: impl FnOnce(&mut ServerEnd, Place, &Federation, &[crate::protocol::Want], &[usize]) -> Arrivals,
+        arrive: impl FnOnce(&mut ServerEnd, MessageKey, &Federation, &[crate::protocol::Want], &[usize]) -> Arrivals,
     ) -> (Next, bool) {
         let Self { federation, protocol, server, everyone, state, .. } = self;
         let State { ask, end, .. } = state;
         let asked = ask.to.as_deref().unwrap_or(everyone);
-        let at = Place { seed: federation.seed(), round: ask.down.round, exchange: ask.down.exchange, agent: ALL };
+        let at = MessageKey { seed: federation.seed(), round: ask.down.round, exchange: ask.down.exchange, agent: ALL };
         let arrivals = arrive(end, at, federation, protocol.wanted(at.exchange), asked);
         let (are_finite, is_packed) = (arrivals.are_finite(), protocol.wanted(at.exchange).iter().any(|want| want.part.is_packed()));
         // In place of packed bytes an agent whose numbers are no longer finite sends none, which server halves do not read.

@@ -10,7 +10,7 @@ use crate::protocol::{Give, Protocol, Want, are_finite};
 use crate::random::{ALL, Key, Purpose};
 use crate::server::{Letter, Received, Server};
 use crate::sums::sum;
-use crate::uplink::{Place, Uplink};
+use crate::uplink::{MessageKey, Uplink};
 
 /// What the server's end of a link remembers from round to round.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -48,7 +48,7 @@ impl ServerEnd {
     pub fn take(
         &mut self,
         uplink: &Uplink,
-        at: Place,
+        at: MessageKey,
         wanted: &[Want],
         weights: &[f64],
         asked: &[usize],
@@ -57,7 +57,7 @@ impl ServerEnd {
         let words = uplink.media_len();
         let letter = |(parts, c): (Option<Vec<(Part, Body)>>, &usize)| {
             // The channel's state changes in every exchange, also without a message.
-            let gain = uplink.gain(Place { agent: *c, ..at }, &mut self.channel[c * words..(c + 1) * words]);
+            let gain = uplink.gain(MessageKey { agent: *c, ..at }, &mut self.channel[c * words..(c + 1) * words]);
             let parts = parts.filter(|_| gain != 0.0)?;
             Some(Letter { agent: *c, answers: at.round, weight: weights[*c] * gain, parts })
         };
@@ -70,7 +70,7 @@ impl ServerEnd {
     pub fn arrive(
         &mut self,
         uplink: &Uplink,
-        at: Place,
+        at: MessageKey,
         wanted: &[Want],
         weights: &[f64],
         asked: &[usize],
@@ -78,7 +78,7 @@ impl ServerEnd {
     ) -> Arrivals {
         let mut arrived = Vec::new();
         if let Some(late) = &uplink.late {
-            let Place { round, exchange, .. } = at;
+            let MessageKey { round, exchange, .. } = at;
             let key = Key::new(at.seed, Purpose::Delay, round);
             for letter in letters.drain(..).flatten() {
                 self.mail.post(exchange, round + late.of(round, letter.agent, &mut key.stream(letter.agent)), letter);
@@ -97,7 +97,7 @@ impl ServerEnd {
         });
         let mut sums: Vec<(Part, Vec<f64>)> = sums.collect();
         let noisy = &mut sums.iter_mut().map(|(_, x)| &mut x[..]).collect::<Vec<_>>();
-        uplink.receive(Place { agent: ALL, ..at }, noisy, asked.len(), asked_weight(weights, asked));
+        uplink.receive(MessageKey { agent: ALL, ..at }, noisy, asked.len(), asked_weight(weights, asked));
         let wants_each = wanted.iter().any(|want| want.give == Give::Each);
         Arrivals { sums, arrived, letters: letters.into_iter().flatten().collect(), wants_each }
     }

@@ -47,27 +47,27 @@ macro_rules! codes {
         /// What is wrong, finer than [`ErrorKind`]. New codes may be added; the meaning of a code and its text never change.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         #[non_exhaustive]
-        pub enum Code {
+        pub enum ErrorCode {
             $($(#[doc = $about])+ $code,)+
         }
 
-        impl Code {
+        impl ErrorCode {
             /// All codes.
-            pub const ALL: &[Code] = &[$(Code::$code),+];
+            pub const ALL: &[ErrorCode] = &[$(ErrorCode::$code),+];
 
             /// The kind of errors with this code.
             pub fn kind(self) -> ErrorKind {
-                match self { $(Code::$code => ErrorKind::$kind,)+ }
+                match self { $(ErrorCode::$code => ErrorKind::$kind,)+ }
             }
 
             /// The code as text, for programs in other languages.
             pub fn name(self) -> &'static str {
-                match self { $(Code::$code => $name,)+ }
+                match self { $(ErrorCode::$code => $name,)+ }
             }
 
             /// What is wrong where an error has this code, in a line.
             pub fn about(self) -> &'static str {
-                match self { $(Code::$code => concat!($($about),+).trim_ascii_start(),)+ }
+                match self { $(ErrorCode::$code => concat!($($about),+).trim_ascii_start(),)+ }
             }
         }
     };
@@ -148,11 +148,11 @@ mod tests {
 
     #[test]
     fn codes_have_texts_of_their_own_that_begin_with_the_kind() {
-        let names: HashSet<&str> = Code::ALL.iter().map(|code| code.name()).collect();
-        assert_eq!(names.len(), Code::ALL.len());
-        for code in Code::ALL {
+        let names: HashSet<&str> = ErrorCode::ALL.iter().map(|code| code.name()).collect();
+        assert_eq!(names.len(), ErrorCode::ALL.len());
+        for code in ErrorCode::ALL {
             let first = code.name().split('.').next().unwrap();
-            let kind = Code::ALL.iter().find(|code| code.name() == first).unwrap().kind();
+            let kind = ErrorCode::ALL.iter().find(|code| code.name() == first).unwrap().kind();
             assert_eq!(code.kind(), kind, "{}", code.name());
         }
     }

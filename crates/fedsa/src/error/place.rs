@@ -4,7 +4,7 @@ use std::ops::Range;
 
 /// A place in a file.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Place {
+pub struct FileLocation {
     /// The file's name.
     pub file: String,
     /// The line, from 1, where it is known.

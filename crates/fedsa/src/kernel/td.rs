@@ -47,9 +47,9 @@ pub struct Transition {
 
 /// The transitions of one agent, drawn i.i.d. or along a chain.
 ///
-/// Its parts are validated by [`Table::new`]; the kernels rely on that.
+/// Its parts are validated by [`TransitionTable::new`]; the kernels rely on that.
 #[derive(Debug, Clone)]
-pub struct Table {
+pub struct TransitionTable {
     gamma: f64,
     bits: u32,
     /// The feature rows that the transitions name, `width` chunks each.
@@ -61,7 +61,7 @@ pub struct Table {
     successors: Vec<u32>,
 }
 
-impl Table {
+impl TransitionTable {
     /// A table over feature rows of `width` chunks each. `columns` holds `2^bits` columns
     /// for each state of the chain, or once for i.i.d. draws (`successors` empty).
     ///
@@ -120,22 +120,22 @@ impl Table {
 /// The tables of all kinds of agents, which are all of one width, and all chains or none.
 #[derive(Debug, Clone, Default)]
 pub struct Tables {
-    all: Vec<Table>,
+    all: Vec<TransitionTable>,
 }
 
 impl Tables {
     /// # Panics
     /// When the tables are of several widths, or only some are chains.
-    pub fn new(all: Vec<Table>) -> Self {
+    pub fn new(all: Vec<TransitionTable>) -> Self {
         assert!(all.iter().all(|table| table.width == all[0].width && table.is_chain() == all[0].is_chain()));
         Self { all }
     }
 }
 
 impl std::ops::Deref for Tables {
-    type Target = [Table];
+    type Target = [TransitionTable];
     #[inline]
-    fn deref(&self) -> &[Table] {
+    fn deref(&self) -> &[TransitionTable] {
         &self.all
     }
 }
@@ -212,7 +212,7 @@ pub fn leg(lanes: &mut Lanes, tables: &Tables, kinds: &[usize; LANES], etas: &[f
 }
 
 #[inline]
-fn of_size<const L: usize>(lanes: &mut Lanes, tables: &[&Table; LANES], etas: &[f64], isa: Isa) {
+fn of_size<const L: usize>(lanes: &mut Lanes, tables: &[&TransitionTable; LANES], etas: &[f64], isa: Isa) {
     match (lanes.width, lanes.chain_len == 1) {
         (1, false) => run::<L, 1, false>(lanes, tables, etas, isa),
         (1, true) => run::<L, 1, true>(lanes, tables, etas, isa),
@@ -221,7 +221,7 @@ fn of_size<const L: usize>(lanes: &mut Lanes, tables: &[&Table; LANES], etas: &[
     }
 }
 
-fn run<const L: usize, const W: usize, const CHAIN: bool>(lanes: &mut Lanes, tables: &[&Table; LANES], etas: &[f64], isa: Isa) {
+fn run<const L: usize, const W: usize, const CHAIN: bool>(lanes: &mut Lanes, tables: &[&TransitionTable; LANES], etas: &[f64], isa: Isa) {
     // SAFETY: `leg` checked the instruction set and the lengths of vectors.
     unsafe {
         match isa {
@@ -236,14 +236,18 @@ fn run<const L: usize, const W: usize, const CHAIN: bool>(lanes: &mut Lanes, tab
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx2,fma")]
-unsafe fn run_avx512<const L: usize, const W: usize, const CHAIN: bool>(lanes: &mut Lanes, tables: &[&Table; LANES], etas: &[f64]) {
+unsafe fn run_avx512<const L: usize, const W: usize, const CHAIN: bool>(
+    lanes: &mut Lanes,
+    tables: &[&TransitionTable; LANES],
+    etas: &[f64],
+) {
     // SAFETY: as in `run`.
     unsafe { group::<vector::Avx512, L, W, CHAIN>(lanes, tables, etas) }
 }
 
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,fma")]
-unsafe fn run_avx2<const L: usize, const W: usize, const CHAIN: bool>(lanes: &mut Lanes, tables: &[&Table; LANES], etas: &[f64]) {
+unsafe fn run_avx2<const L: usize, const W: usize, const CHAIN: bool>(lanes: &mut Lanes, tables: &[&TransitionTable; LANES], etas: &[f64]) {
     // SAFETY: as in `run`.
     unsafe { group::<vector::Avx2, L, W, CHAIN>(lanes, tables, etas) }
 }
@@ -253,7 +257,7 @@ struct Group<'a, const L: usize> {
     theta: [*mut Chunk; L],
     drift: [*const Chunk; L],
     rows: [*const Chunk; L],
-    tables: [&'a Table; L],
+    tables: [&'a TransitionTable; L],
     gammas: [f64; L],
     /// Draws are shifted so far to the right to give their columns.
     shifts: [u32; L],
@@ -270,9 +274,13 @@ struct Group<'a, const L: usize> {
 /// # Safety
 /// The instruction set is available, and vectors, tables and lanes have the lengths that [`leg`] asserts.
 #[inline(always)]
-unsafe fn group<V: Vector, const L: usize, const W: usize, const CHAIN: bool>(lanes: &mut Lanes, tables: &[&Table; LANES], etas: &[f64]) {
+unsafe fn group<V: Vector, const L: usize, const W: usize, const CHAIN: bool>(
+    lanes: &mut Lanes,
+    tables: &[&TransitionTable; LANES],
+    etas: &[f64],
+) {
     let used = lanes.len;
-    let tables: &[&Table; L] = tables.first_chunk().expect("at most all lanes");
+    let tables: &[&TransitionTable; L] = tables.first_chunk().expect("at most all lanes");
     let mut states = [0; L];
     if CHAIN {
         states = std::array::from_fn(|l| lanes.chains[l.min(used - 1)]);
@@ -297,7 +305,7 @@ unsafe fn group<V: Vector, const L: usize, const W: usize, const CHAIN: bool>(la
 #[inline(always)]
 unsafe fn short<V: Vector, const L: usize, const W: usize, const CHAIN: bool>(
     lanes: &mut Lanes,
-    tables: &[&Table; L],
+    tables: &[&TransitionTable; L],
     states: &mut [u64; L],
     etas: &[f64],
 ) {
@@ -352,7 +360,7 @@ unsafe fn short<V: Vector, const L: usize, const W: usize, const CHAIN: bool>(
 #[inline(always)]
 unsafe fn long<V: Vector, const L: usize, const W: usize, const CHAIN: bool>(
     lanes: &mut Lanes,
-    tables: &[&Table; L],
+    tables: &[&TransitionTable; L],
     states: &mut [u64; L],
     etas: &[f64],
 ) {

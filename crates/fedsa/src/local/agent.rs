@@ -19,12 +19,12 @@ pub trait Agent: Send {
     ///
     /// # Errors
     /// When the question cannot be answered; gives the reason. The agent is then unchanged.
-    fn answer(&mut self, at: &At<'_>, down: &Message) -> Result<Vec<(Part, Body)>>;
+    fn answer(&mut self, at: &LocalContext<'_>, down: &Message) -> Result<Vec<(Part, Body)>>;
     /// Is called after the answer was encoded: `parts` is what the server can decode, or `None` if the link's budget carried
     /// no message. Is not called if the link alters no messages.
     fn sent(&mut self, _parts: Option<&[(Part, Body)]>) {}
     /// Receives the message that participants get at the end of a round and do not answer.
-    fn told(&mut self, _at: &At<'_>, _down: &Message) {}
+    fn told(&mut self, _at: &LocalContext<'_>, _down: &Message) {}
     /// Everything that influences the agent's later answers, as bytes.
     fn save(&self) -> Vec<u8>;
     /// Restores a state that [`Agent::save`] returned.
@@ -36,12 +36,12 @@ pub trait Agent: Send {
 
 /// What agents that compute alone know of their problem.
 #[derive(Clone, Copy)]
-pub struct Known<'a> {
+pub struct AgentFacts<'a> {
     objective: Option<&'a dyn Objective>,
     linear_operators: Option<&'a dyn LinearOperators>,
 }
 
-impl<'a> Known<'a> {
+impl<'a> AgentFacts<'a> {
     /// What a problem's facts give.
     pub fn of(facts: &'a dyn Facts) -> Self {
         Self { objective: facts.objective(), linear_operators: facts.linear_operators() }
@@ -50,7 +50,7 @@ impl<'a> Known<'a> {
 
 /// What an agent has in one exchange: its number in the federation, its objective, and the number of bits that its link
 /// carries. Calls of the objective are counted.
-pub struct At<'a> {
+pub struct LocalContext<'a> {
     /// The agent's number in the federation, which keys its random draws.
     pub agent: usize,
     /// The round.
@@ -60,16 +60,16 @@ pub struct At<'a> {
     /// The number of bits that the agent's link carries in this exchange; `None` if there is no limit.
     pub bits: Option<u64>,
     seed: u64,
-    known: Known<'a>,
+    known: AgentFacts<'a>,
     /// The place of the agent's data in the problem.
     place: usize,
     calls: Cell<Calls>,
 }
 
-impl<'a> At<'a> {
+impl<'a> LocalContext<'a> {
     /// Agent `agent` of the federation in an exchange of round `round`. Its data are at place `place` in `objective`, and its link carries
     /// `bits` bits.
-    pub fn new(known: Known<'a>, place: usize, agent: usize, seed: u64, round: u64, exchange: u8, bits: Option<u64>) -> Self {
+    pub fn new(known: AgentFacts<'a>, place: usize, agent: usize, seed: u64, round: u64, exchange: u8, bits: Option<u64>) -> Self {
         Self { agent, round, exchange, bits, seed, known, place, calls: Cell::default() }
     }
 
@@ -164,7 +164,7 @@ impl<'a> At<'a> {
         self.objective().gradient_and_hessian(self.place, theta, gradient, hessian);
     }
 
-    /// [`At::hessian`] at a point where the agent has computed it before: after a restart, which must not change the counts.
+    /// [`LocalContext::hessian`] at a point where the agent has computed it before: after a restart, which must not change the counts.
     pub fn hessian_again(&self, theta: &[f64], out: &mut Mat<f64>) {
         self.objective().hessian(self.place, theta, out);
     }
@@ -175,7 +175,7 @@ impl<'a> At<'a> {
         self.objective().hessian_vector(self.place, theta, v, out);
     }
 
-    /// [`At::hessian_vector`] for several products at one theta, with the same bits; each is counted.
+    /// [`LocalContext::hessian_vector`] for several products at one theta, with the same bits; each is counted.
     pub fn hessian_products(&self, theta: &[f64]) -> impl FnMut(&[f64], &mut [f64]) {
         let mut product = self.objective().hessian_products(self.place, theta);
         move |v: &[f64], out: &mut [f64]| {
@@ -189,7 +189,7 @@ impl<'a> At<'a> {
         self.objective().active(self.place)
     }
 
-    /// [`At::hessian_products`] within the components of [`At::active`].
+    /// [`LocalContext::hessian_products`] within the components of [`LocalContext::active`].
     pub fn products_within<'b>(&'b self, theta: &[f64], components: &'b [u32]) -> impl FnMut(&[f64], &mut [f64]) + use<'a, 'b> {
         let mut product = self.objective().products_within(self.place, theta, components);
         move |v: &[f64], out: &mut [f64]| {

@@ -1,16 +1,16 @@
 //! No drift, and no models from the server: every agent goes on from its own iterate (one-shot averaging).
 
-use super::{Batch, Client, Outbox};
+use super::{AgentBatch, Client, Outbox};
 use crate::message::{Message, Part};
 use crate::random::Purpose;
-use crate::schedule::Steps;
+use crate::schedule::StepSchedule;
 
 /// H plain local steps from where the agent's last steps ended; sends `(theta_c - theta_0) / S`, which has the size of an
-/// operator: S is [`Steps::scale_of_all`].
+/// operator: S is [`StepSchedule::scale_of_all`].
 #[derive(Debug, Clone)]
 pub struct Alone {
     /// Step sizes and local steps.
-    pub steps: Steps,
+    pub steps: StepSchedule,
     /// `theta_0`, d components.
     pub start: Vec<f64>,
 }
@@ -27,7 +27,7 @@ impl Client for Alone {
         self.steps.of(t).len
     }
 
-    fn answer(&self, batch: &mut Batch<'_>, down: &Message, out: &mut Outbox) {
+    fn answer(&self, batch: &mut AgentBatch<'_>, down: &Message, out: &mut Outbox) {
         batch.open_streams(Purpose::Sample, down.round);
         batch.start_at(&self.start);
         for l in batch.lanes() {

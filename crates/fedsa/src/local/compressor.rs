@@ -52,7 +52,7 @@ pub enum Compressor {
 
 /// A compressed matrix.
 #[derive(Debug, Clone, PartialEq)]
-pub enum Change<'a> {
+pub enum MatrixChange<'a> {
     /// Numbers at places of the triangle, in increasing order.
     Entries(Cow<'a, [u32]>, Cow<'a, [f64]>),
     /// All entries of the triangle.
@@ -194,22 +194,22 @@ impl Compressor {
     }
 
     /// The matrix that a body holds which is accepted; `stream` is that of [`Compressor::compress`].
-    pub fn change<'a>(self, d: usize, body: &'a Body, stream: Stream) -> Change<'a> {
+    pub fn change<'a>(self, d: usize, body: &'a Body, stream: Stream) -> MatrixChange<'a> {
         match (self, body) {
-            (_, Body::Sparse { index, value, .. }) => Change::Entries(index.into(), value.into()),
-            (Compressor::RankOne, Body::Numbers(pair)) if !pair.is_empty() => Change::Outer(pair[0], Cow::Borrowed(&pair[1..])),
+            (_, Body::Sparse { index, value, .. }) => MatrixChange::Entries(index.into(), value.into()),
+            (Compressor::RankOne, Body::Numbers(pair)) if !pair.is_empty() => MatrixChange::Outer(pair[0], Cow::Borrowed(&pair[1..])),
             (Compressor::PackedPair(bits), Body::Packed(bytes)) if !bytes.is_empty() => {
                 let (lambda, v) = packed_pair::unpack(bytes, d, bits, stream).expect("a body that is accepted");
-                Change::Outer(lambda, v.into())
+                MatrixChange::Outer(lambda, v.into())
             }
             (Compressor::RandK(k), Body::Numbers(x)) if !x.is_empty() => {
                 let n = entries(d);
                 let scale = n as f64 / x.len() as f64;
-                Change::Entries(places(n, k, stream).into(), x.iter().map(|x| scale * x).collect())
+                MatrixChange::Entries(places(n, k, stream).into(), x.iter().map(|x| scale * x).collect())
             }
-            (Compressor::Full, Body::Numbers(x)) if !x.is_empty() => Change::All(x),
-            (Compressor::Natural, Body::Packed(bytes)) if !bytes.is_empty() => Change::Powers(bytes),
-            _ => Change::Entries(Cow::Borrowed(&[]), Cow::Borrowed(&[])),
+            (Compressor::Full, Body::Numbers(x)) if !x.is_empty() => MatrixChange::All(x),
+            (Compressor::Natural, Body::Packed(bytes)) if !bytes.is_empty() => MatrixChange::Powers(bytes),
+            _ => MatrixChange::Entries(Cow::Borrowed(&[]), Cow::Borrowed(&[])),
         }
     }
 
@@ -227,28 +227,28 @@ impl Compressor {
     }
 }
 
-impl Change<'_> {
+impl MatrixChange<'_> {
     /// Adds `scale C` to a matrix. Returns whether the sums are finite; `None` if the support lacks an entry of C that is not 0, and then
     /// nothing is added.
     pub fn add(&self, scale: f64, support: &Support, to: &mut [f64]) -> Option<bool> {
         let has_all = support.places().is_none();
         match self {
-            Change::Entries(place, value) => return support.add_at(place, value, scale, to),
-            Change::All(x) if has_all => add_scaled(to, scale, x),
-            Change::Outer(..) if has_all => self.add_rows(scale, &(0..support.rows()), to),
-            Change::All(x) => {
+            MatrixChange::Entries(place, value) => return support.add_at(place, value, scale, to),
+            MatrixChange::All(x) if has_all => add_scaled(to, scale, x),
+            MatrixChange::Outer(..) if has_all => self.add_rows(scale, &(0..support.rows()), to),
+            MatrixChange::All(x) => {
                 if support.misses(|place| x[place] != 0.0) {
                     return None;
                 }
                 support.each(|at, place, _, _| to[at] += scale * x[place]);
             }
-            Change::Powers(bytes) => {
+            MatrixChange::Powers(bytes) => {
                 if support.misses(|place| unpacked(bytes, place) != 0.0) {
                     return None;
                 }
                 support.each(|at, place, _, _| to[at] += scale * unpacked(bytes, place));
             }
-            Change::Outer(..) => return None,
+            MatrixChange::Outer(..) => return None,
         }
         Some(to.iter().fold(true, |all, x| all & x.is_finite()))
     }
@@ -258,10 +258,10 @@ impl Change<'_> {
     pub fn widen(&self, support: &Support) -> Support {
         let not_zero = |is: &dyn Fn(usize) -> bool| (0..entries(support.rows()) as u32).filter(|place| is(*place as usize)).collect();
         let place: Vec<u32> = match self {
-            Change::Outer(..) => return Support::all(support.rows()),
-            Change::Entries(place, _) => return support.with(place),
-            Change::All(x) => not_zero(&|place| x[place] != 0.0),
-            Change::Powers(bytes) => not_zero(&|place| unpacked(bytes, place) != 0.0),
+            MatrixChange::Outer(..) => return Support::all(support.rows()),
+            MatrixChange::Entries(place, _) => return support.with(place),
+            MatrixChange::All(x) => not_zero(&|place| x[place] != 0.0),
+            MatrixChange::Powers(bytes) => not_zero(&|place| unpacked(bytes, place) != 0.0),
         };
         support.with(&place)
     }
@@ -270,10 +270,10 @@ impl Change<'_> {
     pub fn add_rows(&self, scale: f64, rows: &Range<usize>, out: &mut [f64]) {
         let here = entries(rows.start)..entries(rows.end);
         match self {
-            Change::Entries(place, value) => add_entries(place, value, scale, &here, out),
-            Change::All(x) => add_scaled(out, scale, &x[here]),
-            Change::Powers(bytes) => out.iter_mut().zip(here).for_each(|(out, place)| *out += scale * unpacked(bytes, place)),
-            Change::Outer(lambda, v) => {
+            MatrixChange::Entries(place, value) => add_entries(place, value, scale, &here, out),
+            MatrixChange::All(x) => add_scaled(out, scale, &x[here]),
+            MatrixChange::Powers(bytes) => out.iter_mut().zip(here).for_each(|(out, place)| *out += scale * unpacked(bytes, place)),
+            MatrixChange::Outer(lambda, v) => {
                 let mut rest = out;
                 for i in rows.clone() {
                     let (row, after) = rest.split_at_mut(i + 1);

@@ -1,20 +1,20 @@
 //! Drift `xi_c`: control variates (\[S\] Alg. 2).
 
-use super::{Batch, Client, ControlCopies, Memory, Outbox};
+use super::{AgentBatch, AgentMemory, Client, ControlCopies, Outbox};
 use crate::kernel::LANES;
 use crate::kernel::rows::Move;
 use crate::message::{Message, Part};
 use crate::random::Purpose;
-use crate::schedule::{Leg, Steps};
+use crate::schedule::{LocalLeg, StepSchedule};
 
 /// H local steps with drift `xi_c`; sends `v_c`; then `xi_c += gain (v - v_c)`.
 ///
-/// [`Learns`] says how an agent learns v, the mean of the answers that arrived; [`Share`] says what it subtracts from v.
+/// [`Learns`] says how an agent learns v, the mean of the answers that arrived; [`OwnShare`] says what it subtracts from v.
 /// Over an exact link all choices give the same controls, and `sum_c p_c xi_c` stays 0.
 #[derive(Debug, Clone)]
 pub struct ControlVariate {
     /// Step sizes and local steps.
-    pub steps: Steps,
+    pub steps: StepSchedule,
     /// The server's global step size.
     pub alpha_g: f64,
     /// The probability p of random talk, with which the gain is `p H`, so that
@@ -25,7 +25,7 @@ pub struct ControlVariate {
     /// How an agent learns v.
     pub learns: Learns,
     /// What an agent subtracts from v as its own share.
-    pub share: Share,
+    pub share: OwnShare,
 }
 
 /// How an agent learns the round's mean direction v.
@@ -44,7 +44,7 @@ pub enum Learns {
 
 /// What an agent subtracts from v as its own share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Share {
+pub enum OwnShare {
     /// The direction that it computed, whether it arrived or not (\[S\] to the letter).
     Computed,
     /// The direction that the server decoded, or 0 if v does not include the agent's answer, which the server tells the
@@ -52,7 +52,7 @@ pub enum Share {
     Acknowledged,
     /// The agent sends `c_c = v_c - xi_c`, the mean of its own operator over the local steps, and sets
     /// `xi_c += gain (v - c_c - xi_c)`. An error that a link adds to v is in `sum_c p_c xi_c` for one round only, whereas
-    /// [`Share::Computed`] accumulates such errors. Over noisy links the noise is that of `c_c`, which does not vanish at
+    /// [`OwnShare::Computed`] accumulates such errors. Over noisy links the noise is that of `c_c`, which does not vanish at
     /// `theta*` if agents differ.
     Afresh,
 }
@@ -63,21 +63,21 @@ const SENT: usize = 1;
 const BASE: usize = 2;
 
 impl ControlVariate {
-    fn gain(&self, leg: &Leg) -> f64 {
+    fn gain(&self, leg: &LocalLeg) -> f64 {
         self.control_step * self.talk_probability.map_or(1.0, |p| p * leg.len as f64)
     }
 
     /// `xi_c += gain (v - own)` for one round; `own` is zero if v does not include the agent's answer.
-    fn settle(&self, leg: &Leg, xi: &mut [f64], v: impl Fn(usize) -> f64, own: &[f64]) {
+    fn settle(&self, leg: &LocalLeg, xi: &mut [f64], v: impl Fn(usize) -> f64, own: &[f64]) {
         let gain = self.gain(leg);
         for (i, (xi, own)) in xi.iter_mut().zip(own).enumerate() {
-            let difference = if self.share == Share::Afresh { v(i) - own - *xi } else { v(i) - own };
+            let difference = if self.share == OwnShare::Afresh { v(i) - own - *xi } else { v(i) - own };
             *xi += gain * difference;
         }
     }
 
     /// v of a round that changed the model from `base` to `theta`.
-    fn mean_between<'a>(&self, leg: &Leg, base: &'a [f64], theta: &'a [f64]) -> impl Fn(usize) -> f64 + 'a {
+    fn mean_between<'a>(&self, leg: &LocalLeg, base: &'a [f64], theta: &'a [f64]) -> impl Fn(usize) -> f64 + 'a {
         let scale = self.alpha_g * leg.sum;
         move |i| (theta[i] - base[i]) / scale
     }
@@ -97,12 +97,12 @@ impl Client for ControlVariate {
     }
 
     fn controls(&self) -> Option<&dyn ControlCopies> {
-        (self.share == Share::Acknowledged).then_some(self)
+        (self.share == OwnShare::Acknowledged).then_some(self)
     }
 
-    fn answer(&self, batch: &mut Batch<'_>, down: &Message, out: &mut Outbox) {
+    fn answer(&self, batch: &mut AgentBatch<'_>, down: &Message, out: &mut Outbox) {
         let theta = down.part(Part::Model);
-        let afresh = self.share == Share::Afresh;
+        let afresh = self.share == OwnShare::Afresh;
         batch.place(theta);
         // xi_c += gain (v - v_c), with v of the round before, computed from this model. If the agent missed rounds, the model
         // gives the sum of v over all rounds since its last answer.
@@ -119,7 +119,7 @@ impl Client for ControlVariate {
                 if last.round != Some(down.round - 1) {
                     moves[l] = of(last.round.unwrap_or(0));
                 }
-                if self.share == Share::Acknowledged && !last.is_included {
+                if self.share == OwnShare::Acknowledged && !last.is_included {
                     batch.lane::<2>(l).memory[SENT].fill(0.0);
                 }
             }
@@ -136,30 +136,30 @@ impl Client for ControlVariate {
         batch.keep(!self.is_told(), afresh, out);
     }
 
-    fn sent(&self, batch: &mut Batch<'_>, l: usize, sent: &[f64]) {
-        if self.share == Share::Acknowledged {
+    fn sent(&self, batch: &mut AgentBatch<'_>, l: usize, sent: &[f64]) {
+        if self.share == OwnShare::Acknowledged {
             batch.lane::<2>(l).memory[SENT].copy_from_slice(sent);
         }
     }
 
-    fn told(&self, batch: &mut Batch<'_>, down: &Message) {
+    fn told(&self, batch: &mut AgentBatch<'_>, down: &Message) {
         let v = down.part(Part::Direction);
         let leg = self.steps.of(down.round);
         for l in batch.lanes() {
             let is_in_v = batch.last(l, down.round + 1).is_included;
             let [xi, sent] = batch.lane(l).memory;
-            if self.share == Share::Acknowledged && !is_in_v {
+            if self.share == OwnShare::Acknowledged && !is_in_v {
                 sent.fill(0.0);
             }
             self.settle(&leg, xi, |i| v[i], sent);
         }
     }
 
-    fn control(&self, memory: &Memory<'_>, theta: &[f64], next_round: u64, is_included: bool) -> Option<Vec<f64>> {
+    fn control(&self, memory: &AgentMemory<'_>, theta: &[f64], next_round: u64, is_included: bool) -> Option<Vec<f64>> {
         let mut xi = memory.vector(XI).to_vec();
         if !self.is_told() && next_round > 0 {
             let leg = self.steps.of(next_round - 1);
-            let counts = is_included || self.share != Share::Acknowledged;
+            let counts = is_included || self.share != OwnShare::Acknowledged;
             let own = if counts { memory.vector(SENT).to_vec() } else { vec![0.0; xi.len()] };
             self.settle(&leg, &mut xi, self.mean_between(&leg, memory.vector(BASE), theta), &own);
         }

@@ -4,7 +4,7 @@ use faer::Mat;
 
 use super::line_search::Trials;
 use super::point::Point;
-use super::{Agent, At};
+use super::{Agent, LocalContext};
 use crate::error::Result;
 use crate::linalg::{dot, norm_sq, solve_definite};
 use crate::message::{Body, Message, Part};
@@ -45,7 +45,7 @@ impl LocalSolve {
     ///
     /// The calls that it makes of the objective are one Hessian (`Direct`), or products with the Hessian: one for each step of conjugate
     /// gradients, one for each but the first of Richardson's iteration, and those of an estimate of its step.
-    pub fn direction(self, at: &At<'_>, theta: &[f64], g: &[f64]) -> Vec<f64> {
+    pub fn direction(self, at: &LocalContext<'_>, theta: &[f64], g: &[f64]) -> Vec<f64> {
         match self {
             LocalSolve::Direct { tolerance, steps } => {
                 let mut h = Mat::zeros(g.len(), g.len());
@@ -89,7 +89,7 @@ impl LocalSolve {
 }
 
 /// Products of the agent's Hessian at theta with vectors of d components.
-fn products(at: &At<'_>, theta: &[f64]) -> impl FnMut(&[f64]) -> Vec<f64> {
+fn products(at: &LocalContext<'_>, theta: &[f64]) -> impl FnMut(&[f64]) -> Vec<f64> {
     let mut product = at.hessian_products(theta);
     move |v: &[f64]| {
         let mut out = vec![0.0; v.len()];
@@ -186,7 +186,7 @@ impl DescentAgent {
 }
 
 impl Agent for DescentAgent {
-    fn answer(&mut self, at: &At<'_>, down: &Message) -> Result<Vec<(Part, Body)>> {
+    fn answer(&mut self, at: &LocalContext<'_>, down: &Message) -> Result<Vec<(Part, Body)>> {
         if down.find(Part::Model).is_some() {
             self.point = Point::asked(at, down);
             return Ok(vec![(Part::Gradient, Body::Numbers(self.point.gradient.clone()))]);

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::compressor::{Compressed, Compressor, whole};
 use super::line_search::Trials;
-use super::{Agent, At};
+use super::{Agent, LocalContext};
 use crate::error::{BadInput, Result};
 use crate::linalg::add_scaled;
 use crate::message::{Body, Message, Part};
@@ -117,14 +117,14 @@ impl FedNlAgent {
     }
 
     /// Where `H_c` may differ from 0.
-    fn support(&mut self, at: &At<'_>, d: usize) -> Arc<Support> {
+    fn support(&mut self, at: &LocalContext<'_>, d: usize) -> Arc<Support> {
         let (keeps_zeros, all) = (self.compressor.keeps_zeros(), || Arc::new(Support::all(d)));
         let own = || at.hessian_support().filter(|_| keeps_zeros).unwrap_or_else(all);
         Arc::clone(self.support.get_or_insert_with(own))
     }
 
     /// Writes `grad f_c(theta)` and the entries of `Hess f_c(theta)` on a support.
-    fn derivatives(at: &At<'_>, theta: &[f64], gradient: &mut [f64], support: &Support, hessian: &mut Vec<f64>) {
+    fn derivatives(at: &LocalContext<'_>, theta: &[f64], gradient: &mut [f64], support: &Support, hessian: &mut Vec<f64>) {
         match at.hessian_support().filter(|own| own.len() != support.len()) {
             None => {
                 hessian.resize(support.len(), 0.0);
@@ -140,7 +140,7 @@ impl FedNlAgent {
 
     /// Makes the change that was sent last, or drops it if the server says by its mark that it did not get it. If this mark is
     /// none of the agent's, it has no learned Hessian any more.
-    fn settle(&mut self, at: &At<'_>, said: Option<f64>, support: &Support) {
+    fn settle(&mut self, at: &LocalContext<'_>, said: Option<f64>, support: &Support) {
         let state = &mut self.state;
         match self.first {
             Some(mu) if state.mark == FIRST_MARK && state.learned.is_empty() => state.learned = support.multiple_of_identity(mu),
@@ -166,7 +166,7 @@ impl FedNlAgent {
 }
 
 impl Agent for FedNlAgent {
-    fn answer(&mut self, at: &At<'_>, down: &Message) -> Result<Vec<(Part, Body)>> {
+    fn answer(&mut self, at: &LocalContext<'_>, down: &Message) -> Result<Vec<(Part, Body)>> {
         if down.exchange == SEARCH {
             let p = down.part(Part::Step);
             let (Some(trials), true) = (&self.trials, self.state.round == Some(down.round) && self.state.theta.len() == p.len()) else {

@@ -1,10 +1,10 @@
 //! Drift `G - g_c(theta_t, z_{c,0})`: the mean operator at the round's start (\[F\] eq. 10-11).
 
 use super::plain::direction;
-use super::{Batch, Client, Outbox};
+use super::{AgentBatch, Client, Outbox};
 use crate::message::{Message, Part};
 use crate::random::Purpose;
-use crate::schedule::Steps;
+use crate::schedule::StepSchedule;
 
 /// Two exchanges per round. In the first an agent sends `g_c(theta_t, z_{c,0})`. In the second it receives the mean G of
 /// these operators, makes H local steps with drift `G - g_c(theta_t, z_{c,0})`, and sends `v_c`.
@@ -14,7 +14,7 @@ use crate::schedule::Steps;
 #[derive(Debug, Clone)]
 pub struct GlobalMemory {
     /// Step sizes and local steps.
-    pub steps: Steps,
+    pub steps: StepSchedule,
     /// Whether the first local step draws a fresh sample.
     pub fresh: bool,
 }
@@ -40,7 +40,7 @@ impl Client for GlobalMemory {
         usize::from(self.fresh)
     }
 
-    fn answer(&self, batch: &mut Batch<'_>, down: &Message, out: &mut Outbox) {
+    fn answer(&self, batch: &mut AgentBatch<'_>, down: &Message, out: &mut Outbox) {
         if down.exchange == 0 {
             let theta = down.part(Part::Model);
             batch.open_streams(if self.fresh { Purpose::Fresh } else { Purpose::Sample }, down.round);

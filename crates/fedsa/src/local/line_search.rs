@@ -1,7 +1,7 @@
 //! Federated backtracking: agents report their losses along a step that the server proposes, and the server takes the first
 //! trial step that lowers the mean loss enough (Armijo 1966). Both halves are here, because they share the trial steps.
 
-use super::At;
+use super::LocalContext;
 
 /// The trial steps s along a direction p, the first of which is 0.
 ///
@@ -17,7 +17,7 @@ pub struct Trials {
 
 /// A trial step that a server accepted.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Accepted {
+pub struct AcceptedStep {
     /// s, the share of the direction.
     pub step: f64,
     /// Whether it lowered the mean loss enough by more than rounding errors.
@@ -44,7 +44,7 @@ impl Trials {
     }
 
     /// An agent's answer: `f_c(theta + s p)` for every trial step s, then `p^T grad f_c(theta)`.
-    pub fn answer(&self, at: &At<'_>, theta: &[f64], gradient: &[f64], p: &[f64]) -> Vec<f64> {
+    pub fn answer(&self, at: &LocalContext<'_>, theta: &[f64], gradient: &[f64], p: &[f64]) -> Vec<f64> {
         let mut answer = at.losses_along(theta, p, &self.steps);
         // A step whose loss is infinite or NaN must not be accepted.
         answer.iter_mut().filter(|loss| !loss.is_finite()).for_each(|loss| *loss = f64::MAX);
@@ -60,14 +60,14 @@ impl Trials {
 
     /// The same, where steps above `longest` must lower the loss enough by more than rounding errors. Near the optimum rounding errors
     /// allow every step: that is right for Newton's directions, whose step is 1, and wrong for a gradient that is too long.
-    pub fn accepted_up_to(&self, answers: &[f64], longest: f64) -> Option<Accepted> {
+    pub fn accepted_up_to(&self, answers: &[f64], longest: f64) -> Option<AcceptedStep> {
         let slope = answers[self.steps.len()];
         // Near the optimum decreases are smaller than the rounding errors of losses.
         let rounding = ROUNDING * answers[0].abs();
         let judge = |(s, loss): (&f64, &f64)| {
             let enough = answers[0] + self.decrease * *s * slope;
             let is_proven = *loss <= enough - rounding;
-            (is_proven || *s <= longest && *loss <= enough + rounding).then_some(Accepted { step: *s, is_proven })
+            (is_proven || *s <= longest && *loss <= enough + rounding).then_some(AcceptedStep { step: *s, is_proven })
         };
         if slope < 0.0 { self.steps.iter().zip(answers).skip(1).find_map(judge) } else { None }
     }
@@ -88,10 +88,10 @@ mod tests {
         // The losses at 0, 1, 1/2, 1/4, and the slope: all within rounding errors.
         let flat = [1.0, 1.0 + 1e-16, 1.0, 1.0, -1e-18];
         assert_eq!(trials.accepted(&flat), Some(1.0));
-        assert_eq!(trials.accepted_up_to(&flat, 0.25), Some(Accepted { step: 0.25, is_proven: false }));
+        assert_eq!(trials.accepted_up_to(&flat, 0.25), Some(AcceptedStep { step: 0.25, is_proven: false }));
         assert_eq!(trials.accepted_up_to(&flat, 0.1), None);
         let falls = [1.0, 1.5, 0.9, 0.95, -0.5];
-        assert_eq!(trials.accepted_up_to(&falls, 0.0), Some(Accepted { step: 0.5, is_proven: true }));
+        assert_eq!(trials.accepted_up_to(&falls, 0.0), Some(AcceptedStep { step: 0.5, is_proven: true }));
         // Upwards, and without any answer.
         assert_eq!((trials.accepted(&[1.0, 0.5, 0.5, 0.5, 0.1]), trials.accepted(&[0.0; 5])), (None, None));
     }

@@ -1,6 +1,6 @@
 //! Client halves of methods that solve the mean linear system at the server.
 
-use super::{Agent, At};
+use super::{Agent, LocalContext};
 use crate::error::{BadInput, Result};
 use crate::message::{Body, Message, Part};
 
@@ -12,7 +12,7 @@ pub struct SystemAgent {
 }
 
 impl Agent for SystemAgent {
-    fn answer(&mut self, at: &At<'_>, _: &Message) -> Result<Vec<(Part, Body)>> {
+    fn answer(&mut self, at: &LocalContext<'_>, _: &Message) -> Result<Vec<(Part, Body)>> {
         Ok(vec![(Part::System, at.system(self.d))])
     }
     fn save(&self) -> Vec<u8> {
@@ -29,7 +29,7 @@ impl Agent for SystemAgent {
 pub struct ProductAgent;
 
 impl Agent for ProductAgent {
-    fn answer(&mut self, at: &At<'_>, down: &Message) -> Result<Vec<(Part, Body)>> {
+    fn answer(&mut self, at: &LocalContext<'_>, down: &Message) -> Result<Vec<(Part, Body)>> {
         if down.exchange == 0 {
             return Ok(vec![(Part::Operator, Body::of_numbers(at.operator(down.part(Part::Model))))]);
         }

@@ -29,9 +29,9 @@ use crate::kernel::{Chunk, LANES, Lanes, chunks, flat, flat_mut, rows};
 use crate::message::{Message, Part};
 use crate::problem::Field;
 use crate::random::{Key, Purpose};
-use crate::schedule::Leg;
+use crate::schedule::LocalLeg;
 
-pub use agent::{Agent, At, Known};
+pub use agent::{Agent, AgentFacts, LocalContext};
 pub use alone::Alone;
 pub use control_variate::ControlVariate;
 pub use global_memory::GlobalMemory;
@@ -58,16 +58,16 @@ pub trait Client: Send + Sync {
         None
     }
     /// Computes the answer of every agent of the batch to the message `down`, and writes the answers to `out`.
-    fn answer(&self, batch: &mut Batch<'_>, down: &Message, out: &mut Outbox);
+    fn answer(&self, batch: &mut AgentBatch<'_>, down: &Message, out: &mut Outbox);
     /// Is called after the answer of lane `l` was encoded: `sent` (d numbers) is what the server can decode, or zeros if
     /// nothing was sent. Is not called if the link alters no messages.
-    fn sent(&self, _batch: &mut Batch<'_>, _l: usize, _sent: &[f64]) {}
+    fn sent(&self, _batch: &mut AgentBatch<'_>, _l: usize, _sent: &[f64]) {}
     /// Receives the message that participants get at the end of a round and do not answer.
-    fn told(&self, _batch: &mut Batch<'_>, _down: &Message) {}
+    fn told(&self, _batch: &mut AgentBatch<'_>, _down: &Message) {}
     /// The control variate `xi_c` (d numbers) that the agent will have in round `next_round`, if it keeps one. `theta` is the
     /// server's iterate at the start of that round; `is_included` says whether the mean of its round includes the agent's
     /// last answer.
-    fn control(&self, _memory: &Memory<'_>, _theta: &[f64], _next_round: u64, _is_included: bool) -> Option<Vec<f64>> {
+    fn control(&self, _memory: &AgentMemory<'_>, _theta: &[f64], _next_round: u64, _is_included: bool) -> Option<Vec<f64>> {
         None
     }
 }
@@ -90,7 +90,7 @@ pub trait ControlCopies: Send + Sync {
 }
 
 /// Up to eight agents, as a client half works on them. Vectors have d components.
-pub struct Batch<'a> {
+pub struct AgentBatch<'a> {
     field: &'a dyn Field,
     d: usize,
     seed: u64,
@@ -134,7 +134,7 @@ pub struct Lane<'a, const K: usize> {
     pub memory: [&'a mut [f64]; K],
 }
 
-impl<'a> Batch<'a> {
+impl<'a> AgentBatch<'a> {
     /// A batch of `agents`, 1 to 8 of them. `memory` holds the vectors of agents `first, first + 1, ...`, `stride` chunks for
     /// each. `lanes` holds the states of the agents' sampling processes.
     ///
@@ -283,7 +283,7 @@ impl<'a> Batch<'a> {
 
     /// Makes the H local steps `theta_{c,h} = theta_{c,h-1} + eta_h (g_c(theta_{c,h-1}, z_h) + drift_c)` in every lane.
     #[inline]
-    pub fn steps(&mut self, leg: &Leg) {
+    pub fn steps(&mut self, leg: &LocalLeg) {
         let mut etas = std::mem::take(&mut self.lanes.etas);
         let mut piece = leg.len.min(STEPS_BETWEEN_LOOKS);
         if piece * self.d * self.d > WORK_BETWEEN_LOOKS {
@@ -353,12 +353,12 @@ impl<'a> Batch<'a> {
 
 /// The vectors that one agent keeps, read only.
 #[derive(Clone, Copy)]
-pub struct Memory<'a> {
+pub struct AgentMemory<'a> {
     data: &'a [Chunk],
     d: usize,
 }
 
-impl<'a> Memory<'a> {
+impl<'a> AgentMemory<'a> {
     /// The vectors of an agent, d components each.
     pub fn new(data: &'a [Chunk], d: usize) -> Self {
         Self { data, d }

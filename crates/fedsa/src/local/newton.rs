@@ -4,7 +4,7 @@ use faer::Mat;
 
 use super::line_search::Trials;
 use super::point::Point;
-use super::{Agent, At};
+use super::{Agent, LocalContext};
 use crate::error::Result;
 use crate::message::{Body, Message, Part};
 use crate::protocol::refused;
@@ -28,7 +28,7 @@ impl NewtonAgent {
 }
 
 impl Agent for NewtonAgent {
-    fn answer(&mut self, at: &At<'_>, down: &Message) -> Result<Vec<(Part, Body)>> {
+    fn answer(&mut self, at: &LocalContext<'_>, down: &Message) -> Result<Vec<(Part, Body)>> {
         if down.exchange == 0 {
             self.point = Point::asked(at, down);
             let d = self.point.theta.len();

@@ -1,15 +1,15 @@
 //! No drift: Local SA.
 
-use super::{Batch, Client, Outbox};
+use super::{AgentBatch, Client, Outbox};
 use crate::message::{Message, Part};
 use crate::random::Purpose;
-use crate::schedule::Steps;
+use crate::schedule::StepSchedule;
 
 /// H plain local steps; sends `v_c = (theta_{c,H} - theta_t) / E`.
 #[derive(Debug, Clone)]
 pub struct Plain {
     /// Step sizes and local steps.
-    pub steps: Steps,
+    pub steps: StepSchedule,
 }
 
 impl Client for Plain {
@@ -21,7 +21,7 @@ impl Client for Plain {
         self.steps.of(t).len
     }
 
-    fn answer(&self, batch: &mut Batch<'_>, down: &Message, out: &mut Outbox) {
+    fn answer(&self, batch: &mut AgentBatch<'_>, down: &Message, out: &mut Outbox) {
         let theta = down.part(Part::Model);
         let leg = self.steps.of(down.round);
         batch.open_streams(Purpose::Sample, down.round);

@@ -1,6 +1,6 @@
 //! The model that an agent was last asked at, and its gradient there.
 
-use super::At;
+use super::LocalContext;
 use crate::error::{BadInput, Result};
 use crate::message::{Message, Part};
 
@@ -14,7 +14,7 @@ pub(super) struct Point {
 
 impl Point {
     /// The model of a question, and the agent's gradient there.
-    pub(super) fn asked(at: &At<'_>, down: &Message) -> Self {
+    pub(super) fn asked(at: &LocalContext<'_>, down: &Message) -> Self {
         let theta = down.part(Part::Model).to_vec();
         let mut gradient = vec![0.0; theta.len()];
         at.gradient(&theta, &mut gradient);

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::line_search::Trials;
 use super::refinement::{BitWriter, More, Refinement, checksum};
 use super::shed::{FLOOR, due, foreign, index};
-use super::{Agent, At};
+use super::{Agent, LocalContext};
 use crate::bit_allocation::{CountRule, allocate};
 use crate::eigenpairs::Eigenpairs;
 use crate::error::{BadInput, Result};
@@ -34,7 +34,7 @@ pub enum BitRule {
 
 /// What all agents know of the method.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Plan {
+pub struct QShedPlan {
     /// When agents renew.
     pub renewal: Renewal,
     /// Which vectors get the bits.
@@ -49,7 +49,7 @@ pub struct Plan {
 
 /// An agent: what it last computed and sent.
 pub struct QShedAgent {
-    plan: Arc<Plan>,
+    plan: Arc<QShedPlan>,
     saved: State,
     /// The eigenpairs of the Hessian at the last renewal. They are not saved: after a restart they are computed again.
     kept: Option<Kept>,
@@ -84,8 +84,8 @@ impl Kept {
     }
 
     /// The bits of each vector in all after a round with a budget of so many a component; `before` are those that the server has.
-    fn bits_after(&self, before: &[u32], plan: &Plan, budget: u64) -> Vec<u32> {
-        let Plan { rule, most_bits, .. } = *plan;
+    fn bits_after(&self, before: &[u32], plan: &QShedPlan, budget: u64) -> Vec<u32> {
+        let QShedPlan { rule, most_bits, .. } = *plan;
         if !self.values[0].is_finite() {
             return before.to_vec();
         }
@@ -113,7 +113,7 @@ impl Kept {
     }
 
     /// What takes vectors from `before` to `after` bits: which get them, and the bits themselves. `round` is that of the Hessian.
-    fn refine(&self, at: &At<'_>, round: u64, before: &[u32], after: &[u32]) -> (Refinement, Vec<u8>) {
+    fn refine(&self, at: &LocalContext<'_>, round: u64, before: &[u32], after: &[u32]) -> (Refinement, Vec<u8>) {
         let bits_before = |i: usize| before.get(i).copied().unwrap_or(0);
         let changed = |i: &usize| after[*i] > bits_before(*i);
         let start = (0..after.len()).find(changed).unwrap_or(0);
@@ -145,7 +145,7 @@ impl Kept {
 
 impl QShedAgent {
     /// The agent before its first round.
-    pub fn new(plan: Arc<Plan>) -> Self {
+    pub fn new(plan: Arc<QShedPlan>) -> Self {
         Self { plan, saved: State::default(), kept: None }
     }
 
@@ -166,7 +166,7 @@ impl QShedAgent {
     }
 
     /// The pairs of the last renewal: kept, or computed again after a restart.
-    fn pairs(&mut self, at: &At<'_>) {
+    fn pairs(&mut self, at: &LocalContext<'_>) {
         let Some((_, theta)) = self.saved.renewed.as_ref().filter(|_| self.kept.is_none()) else { return };
         let d = theta.len();
         let mut hessian = Mat::zeros(d, d);
@@ -175,7 +175,7 @@ impl QShedAgent {
     }
 
     /// Sends the gradient at theta_t and the next bits.
-    fn bits_and_gradient(&mut self, at: &At<'_>, down: &Message) -> Result<Vec<(Part, Body)>> {
+    fn bits_and_gradient(&mut self, at: &LocalContext<'_>, down: &Message) -> Result<Vec<(Part, Body)>> {
         let (t, theta) = (at.round, down.part(Part::Model));
         let d = theta.len();
         let (due, held) = (due(&self.plan.renewal, down, d)?, self.held(down, d)?);
@@ -227,7 +227,7 @@ impl QShedAgent {
 }
 
 impl Agent for QShedAgent {
-    fn answer(&mut self, at: &At<'_>, down: &Message) -> Result<Vec<(Part, Body)>> {
+    fn answer(&mut self, at: &LocalContext<'_>, down: &Message) -> Result<Vec<(Part, Body)>> {
         if down.exchange == 0 {
             return self.bits_and_gradient(at, down);
         }
@@ -266,8 +266,8 @@ fn bad_state() -> BadInput {
 mod tests {
     use super::*;
 
-    fn plan(rule: BitRule, most_bits: u32) -> Plan {
-        Plan { renewal: Renewal::Once, rule, most_bits, budget: 0, trials: Trials::new(0.5, 1, 0.1) }
+    fn plan(rule: BitRule, most_bits: u32) -> QShedPlan {
+        QShedPlan { renewal: Renewal::Once, rule, most_bits, budget: 0, trials: Trials::new(0.5, 1, 0.1) }
     }
 
     fn diagonal(values: &[f64]) -> Kept {

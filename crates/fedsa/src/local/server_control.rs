@@ -1,9 +1,9 @@
 //! Drift `c_c - c`: the agent's control variate minus the server's (Scaffold with m of N participants).
 
-use super::{Batch, Client, Memory, Outbox};
+use super::{AgentBatch, AgentMemory, Client, Outbox};
 use crate::message::{Message, Part};
 use crate::random::Purpose;
-use crate::schedule::Steps;
+use crate::schedule::StepSchedule;
 
 /// The question contains `theta_t` and the server's control c. An agent makes H local steps with drift `c_c - c`, sends
 /// `v_c`, and sets `c_c += -c - v_c` once it knows that the server counted `v_c`: the server changes c by the same amount
@@ -12,7 +12,7 @@ use crate::schedule::Steps;
 #[derive(Debug, Clone)]
 pub struct ServerControl {
     /// Step sizes and local steps.
-    pub steps: Steps,
+    pub steps: StepSchedule,
 }
 
 // The vectors that an agent keeps: c_c, and the change of c_c that its last answer brings if the server counted it.
@@ -28,7 +28,7 @@ impl Client for ServerControl {
         self.steps.of(t).len
     }
 
-    fn answer(&self, batch: &mut Batch<'_>, down: &Message, out: &mut Outbox) {
+    fn answer(&self, batch: &mut AgentBatch<'_>, down: &Message, out: &mut Outbox) {
         let of_server = down.part(Part::ServerControl);
         let leg = self.steps.of(down.round);
         batch.start_at(down.part(Part::Model));
@@ -55,7 +55,7 @@ impl Client for ServerControl {
     }
 
     /// The server counts what it decodes.
-    fn sent(&self, batch: &mut Batch<'_>, l: usize, sent: &[f64]) {
+    fn sent(&self, batch: &mut AgentBatch<'_>, l: usize, sent: &[f64]) {
         let agent = batch.lane::<2>(l);
         let [control, change] = agent.memory;
         for (i, change) in change.iter_mut().enumerate() {
@@ -64,7 +64,7 @@ impl Client for ServerControl {
     }
 
     /// `c_c`; the server's c is subtracted by who has it.
-    fn control(&self, memory: &Memory<'_>, _: &[f64], _: u64, is_included: bool) -> Option<Vec<f64>> {
+    fn control(&self, memory: &AgentMemory<'_>, _: &[f64], _: u64, is_included: bool) -> Option<Vec<f64>> {
         let mut control = memory.vector(CONTROL).to_vec();
         if is_included {
             control.iter_mut().zip(memory.vector(CHANGE)).for_each(|(control, change)| *control += change);

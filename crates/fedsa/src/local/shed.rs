@@ -6,7 +6,7 @@ use faer::Mat;
 use serde::{Deserialize, Serialize};
 
 use super::line_search::Trials;
-use super::{Agent, At};
+use super::{Agent, LocalContext};
 use crate::eigenpairs::restarted::Search;
 use crate::eigenpairs::{Eigenpairs, smallest};
 use crate::error::{BadInput, Result};
@@ -29,7 +29,7 @@ pub enum Rho {
 
 /// What all agents know of the method.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Plan {
+pub struct ShedPlan {
     /// When each agent renews: one schedule for all, or one for each.
     pub renewals: Vec<Renewal>,
     /// `d_t`.
@@ -44,7 +44,7 @@ pub struct Plan {
     pub tolerance: Option<f64>,
 }
 
-impl Plan {
+impl ShedPlan {
     /// What schedules take for d: in as many rounds all pairs are sent.
     fn span(&self) -> usize {
         self.most + 1
@@ -67,7 +67,7 @@ const AT_LEAST: usize = 8;
 
 /// An agent: what it last computed and sent.
 pub struct ShedAgent {
-    plan: Arc<Plan>,
+    plan: Arc<ShedPlan>,
     saved: State,
     /// The eigenpairs of the Hessian at the last renewal. Those of formed Hessians are not saved: after a restart they are computed again.
     /// Those from products are, because an iteration starts from the pairs of the renewal before.
@@ -128,7 +128,14 @@ impl Kept {
     }
 
     /// The first pairs of the Hessian at theta from products with it. The iteration starts from those of the renewal before.
-    fn of_products(at: &At<'_>, renewed: &(u64, Vec<f64>), before: Option<Kept>, goal: usize, plan: &Plan, tolerance: f64) -> Self {
+    fn of_products(
+        at: &LocalContext<'_>,
+        renewed: &(u64, Vec<f64>),
+        before: Option<Kept>,
+        goal: usize,
+        plan: &ShedPlan,
+        tolerance: f64,
+    ) -> Self {
         let support = at.active();
         let n = support.as_ref().map_or(renewed.1.len(), |support| support.components.len());
         let near = before.map(|kept| kept.pairs.vectors).filter(|near| near.nrows() == n).unwrap_or_else(|| Mat::zeros(n, 0));
@@ -147,7 +154,7 @@ impl Kept {
 
     /// Computes further pairs if fewer than `n` are known, and there are more: all of a formed Hessian, or at least up to n and at most about
     /// `few` from products.
-    fn ensure(&mut self, at: &At<'_>, renewed: &(u64, Vec<f64>), n: usize, few: usize) {
+    fn ensure(&mut self, at: &LocalContext<'_>, renewed: &(u64, Vec<f64>), n: usize, few: usize) {
         let known = self.pairs.values.len();
         if known >= n.min(self.pairs.vectors.nrows()) {
             return;
@@ -248,7 +255,7 @@ const LEAST: usize = (1 << 20) - 1;
 /// Calls `see` with a search for eigenpairs of the agent's Hessian at its last renewal, in the components of its support. Streams are keyed by
 /// the round of the renewal and the number of pairs that are known.
 fn search<R>(
-    at: &At<'_>,
+    at: &LocalContext<'_>,
     renewed: &(u64, Vec<f64>),
     known: usize,
     support: Option<&ActiveComponents>,
@@ -267,24 +274,24 @@ fn search<R>(
 
 impl ShedAgent {
     /// The agent before its first round.
-    pub fn new(plan: Arc<Plan>) -> Self {
+    pub fn new(plan: Arc<ShedPlan>) -> Self {
         Self { plan, saved: State::default(), kept: None }
     }
 
     /// How many pairs are computed at a renewal in round t: those that are sent until the next one, and one for rho. They are a
     /// function of the settings, the seed and the round, so that a restart computes the same.
-    fn few(&self, at: &At<'_>, t: u64) -> usize {
+    fn few(&self, at: &LocalContext<'_>, t: u64) -> usize {
         let rounds = self.plan.renewal(at.agent).rounds_left(t, self.plan.span());
         (t..t.saturating_add(rounds)).fold(1, |few: usize, t| few.saturating_add(self.wanted(at, t))).min(self.plan.span())
     }
 
     /// `d_t` of round t, which may be a later one.
-    fn wanted(&self, at: &At<'_>, t: u64) -> usize {
+    fn wanted(&self, at: &LocalContext<'_>, t: u64) -> usize {
         self.plan.pairs.of(at.agent, || Key::of_exchange(at.seed(), Purpose::Pairs, t, at.exchange).stream(at.agent))
     }
 
     /// Renews at theta in round t: `H_c = Hess f_c(theta_t), k_t = t, q = 0`.
-    fn renew(&mut self, at: &At<'_>, t: u64, theta: &[f64]) {
+    fn renew(&mut self, at: &LocalContext<'_>, t: u64, theta: &[f64]) {
         let (d, few, before) = (theta.len(), self.few(at, t), self.kept.take());
         let renewed = (t, theta.to_vec());
         self.kept = Some(match self.plan.tolerance {
@@ -299,7 +306,7 @@ impl ShedAgent {
     }
 
     /// After a restart: computes the pairs of the last renewal again, or finds out where the saved ones belong.
-    fn resume(&mut self, at: &At<'_>) {
+    fn resume(&mut self, at: &LocalContext<'_>) {
         let Some((round, theta)) = &self.saved.renewed else { return };
         match (&mut self.kept, self.plan.tolerance) {
             (None, None) => {
@@ -324,7 +331,7 @@ impl ShedAgent {
     }
 
     /// Sends the gradient at theta_t and the next pairs.
-    fn pairs_and_gradient(&mut self, at: &At<'_>, down: &Message) -> Result<Vec<(Part, Body)>> {
+    fn pairs_and_gradient(&mut self, at: &LocalContext<'_>, down: &Message) -> Result<Vec<(Part, Body)>> {
         let (t, theta) = (at.round, down.part(Part::Model));
         let d = theta.len();
         let due = due(self.plan.renewal(at.agent), down, self.plan.span())?;
@@ -383,7 +390,7 @@ impl ShedAgent {
 }
 
 impl Agent for ShedAgent {
-    fn answer(&mut self, at: &At<'_>, down: &Message) -> Result<Vec<(Part, Body)>> {
+    fn answer(&mut self, at: &LocalContext<'_>, down: &Message) -> Result<Vec<(Part, Body)>> {
         if down.exchange == 0 {
             return self.pairs_and_gradient(at, down);
         }

@@ -21,7 +21,7 @@ use super::descent::{self, DescentSettings};
 use crate::error::{BadInput, Result, require};
 use crate::local::line_search::Trials;
 use crate::server::descent::{Direction, Length};
-use crate::server::directions::{Accelerated, Momentum};
+use crate::server::directions::{AcceleratedDirection, Momentum};
 
 /// The settings of accelerated gradients.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -81,7 +81,7 @@ impl DescentSettings for AcceleratedGradient {
             (None, Some(mu)) => Momentum::Convexity(mu),
             (None, None) => Momentum::Restarted,
         };
-        Box::new(Accelerated::new(momentum, self.step_size.unwrap_or(self.longest_step)))
+        Box::new(AcceleratedDirection::new(momentum, self.step_size.unwrap_or(self.longest_step)))
     }
 
     /// The rule's direction is already -s g.

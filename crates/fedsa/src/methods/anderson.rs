@@ -59,7 +59,7 @@ use super::projected_td::ProjectedTd;
 use super::scafflsa::Scafflsa;
 use super::scafflsa_random::ScafflsaRandom;
 use super::scaffold::Scaffold;
-use super::{Half, Lost, MethodSettings, Setting, Shape, one};
+use super::{Half, Lost, MethodSettings, MethodShape, Setting, one};
 use crate::error::{BadInput, Result, require};
 use crate::protocol::Protocol;
 use crate::server::{Server, anderson};
@@ -238,7 +238,7 @@ impl MethodSettings for Anderson {
 
     fn server(&self, setting: &Setting<'_>) -> Box<dyn Server> {
         let base = self.base.settings().server(&Self::base_setting(setting));
-        Box::new(anderson::Accelerated::new(base, self.memory, self.safeguard, self.ridge))
+        Box::new(anderson::AndersonServer::new(base, self.memory, self.safeguard, self.ridge))
     }
 
     fn lost(&self, agents: usize, link: &LinkFacts) -> Lost {
@@ -246,7 +246,7 @@ impl MethodSettings for Anderson {
     }
 
     /// The base's, but a round depends on the history: no prediction holds.
-    fn shape(&self) -> Shape {
-        Shape { is_linear: false, ..self.base.settings().shape() }
+    fn shape(&self) -> MethodShape {
+        MethodShape { is_linear: false, ..self.base.settings().shape() }
     }
 }

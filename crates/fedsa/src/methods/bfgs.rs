@@ -46,7 +46,7 @@ impl DescentSettings for Bfgs {
     }
 
     fn rule(&self) -> Box<dyn Direction> {
-        Box::new(directions::Bfgs::default())
+        Box::new(directions::BfgsDirection::default())
     }
 
     fn length(&self) -> Length {

@@ -13,7 +13,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Result, require};
-use crate::local::control_variate::{Learns, Share};
+use crate::local::control_variate::{Learns, OwnShare};
 use crate::message::Part;
 use crate::protocol::{Give, Len, Protocol};
 use crate::server::average::Tell;
@@ -44,9 +44,9 @@ impl ControlRule {
     /// that moves theta after the round or without (`accelerated`).
     pub(crate) fn resolve(self, partial: bool, accelerated: bool, link: &LinkFacts) -> Kept {
         let from_model = !partial && !accelerated && !link.is_downlink_lossy;
-        let literal = Kept { learns: if partial || accelerated { Learns::Told } else { Learns::FromModel }, share: Share::Computed };
-        let acknowledged = Kept { learns: if from_model { Learns::FromModel } else { Learns::Told }, share: Share::Acknowledged };
-        let afresh = Kept { learns: Learns::Told, share: Share::Afresh };
+        let literal = Kept { learns: if partial || accelerated { Learns::Told } else { Learns::FromModel }, share: OwnShare::Computed };
+        let acknowledged = Kept { learns: if from_model { Learns::FromModel } else { Learns::Told }, share: OwnShare::Acknowledged };
+        let afresh = Kept { learns: Learns::Told, share: OwnShare::Afresh };
         match self {
             ControlRule::Literal => literal,
             ControlRule::Acknowledged => acknowledged,
@@ -67,23 +67,23 @@ pub(crate) struct Kept {
     /// How agents learn v.
     pub learns: Learns,
     /// What they subtract from v.
-    pub share: Share,
+    pub share: OwnShare,
 }
 
 impl Kept {
     /// The rule that it is, where all messages are altered or lost one at a time.
     pub fn rule(self) -> ControlRule {
         match self.share {
-            Share::Computed => ControlRule::Literal,
-            Share::Acknowledged => ControlRule::Acknowledged,
-            Share::Afresh => ControlRule::Afresh,
+            OwnShare::Computed => ControlRule::Literal,
+            OwnShare::Acknowledged => ControlRule::Acknowledged,
+            OwnShare::Afresh => ControlRule::Afresh,
         }
     }
 
     /// Models down and directions up, and what agents are told besides.
     pub fn protocol(self, d: usize) -> Protocol {
         let mut protocol = Protocol::directions(d, Give::Sum);
-        let included = if self.share == Share::Acknowledged { vec![(Part::Included, Len::Exactly(1))] } else { Vec::new() };
+        let included = if self.share == OwnShare::Acknowledged { vec![(Part::Included, Len::Exactly(1))] } else { Vec::new() };
         match self.learns {
             Learns::FromModel => protocol.exchanges[0].own = included,
             Learns::Told => (protocol.tell, protocol.tell_own) = (vec![(Part::Direction, Len::Exactly(d))], included),
@@ -96,10 +96,10 @@ impl Kept {
         let agents = average.participation.agents;
         let tell = match (self.learns, self.share) {
             (Learns::FromModel, _) => Tell::Nothing,
-            (Learns::Told, Share::Acknowledged) => Tell::MeanAndArrival,
+            (Learns::Told, OwnShare::Acknowledged) => Tell::MeanAndArrival,
             (Learns::Told, _) => Tell::Mean,
         };
-        let says = self == Kept { learns: Learns::FromModel, share: Share::Acknowledged };
+        let says = self == Kept { learns: Learns::FromModel, share: OwnShare::Acknowledged };
         Average { tell, included: says.then(|| Included::new(agents)), ..average }
     }
 }

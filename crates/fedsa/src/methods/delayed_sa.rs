@@ -18,12 +18,12 @@ use std::collections::VecDeque;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Drift, Half, MethodSettings, Setting, Shape, averaging, check_common, fixed, one};
+use super::{Drift, Half, MethodSettings, MethodShape, Setting, averaging, check_common, fixed, one};
 use crate::error::{Result, require};
 use crate::local::Plain;
 use crate::protocol::{Give, Protocol};
 use crate::schedule::StepSize;
-use crate::server::adaptive::{Adaptive, Choice};
+use crate::server::adaptive::{Adaptive, NearRule};
 use crate::server::{Participation, Server};
 
 /// The settings of delayed SA.
@@ -60,7 +60,7 @@ impl MethodSettings for DelayedSa {
         Box::new(averaging(setting, fixed(self.step_size, self.local_steps), self.global_step_size, self.participants))
     }
 
-    fn shape(&self) -> Shape {
+    fn shape(&self) -> MethodShape {
         self.rule().shape(true)
     }
 }
@@ -105,10 +105,10 @@ impl MethodSettings for DelayAdaptiveSa {
     }
 
     fn server(&self, setting: &Setting<'_>) -> Box<dyn Server> {
-        self.rule().adaptive(setting, self.threshold, Choice::EachNear)
+        self.rule().adaptive(setting, self.threshold, NearRule::EachNear)
     }
 
-    fn shape(&self) -> Shape {
+    fn shape(&self) -> MethodShape {
         self.rule().shape(false)
     }
 }
@@ -153,10 +153,10 @@ impl MethodSettings for Dasa {
     }
 
     fn server(&self, setting: &Setting<'_>) -> Box<dyn Server> {
-        self.rule().adaptive(setting, self.threshold, Choice::NearestHalf)
+        self.rule().adaptive(setting, self.threshold, NearRule::NearestHalf)
     }
 
-    fn shape(&self) -> Shape {
+    fn shape(&self) -> MethodShape {
         self.rule().shape(false)
     }
 }
@@ -175,8 +175,8 @@ struct Rule {
 }
 
 impl Rule {
-    fn shape(self, is_linear: bool) -> Shape {
-        Shape {
+    fn shape(self, is_linear: bool) -> MethodShape {
+        MethodShape {
             drift: Drift::Zero,
             step_size: self.step_size,
             local_steps: self.local_steps as f64,
@@ -186,7 +186,7 @@ impl Rule {
         }
     }
 
-    fn adaptive(self, setting: &Setting<'_>, threshold: Option<f64>, choice: Choice) -> Box<dyn Server> {
+    fn adaptive(self, setting: &Setting<'_>, threshold: Option<f64>, choice: NearRule) -> Box<dyn Server> {
         Box::new(Adaptive {
             theta: setting.start.clone(),
             steps: fixed(self.step_size, self.local_steps),

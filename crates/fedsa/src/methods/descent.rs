@@ -13,7 +13,7 @@
 
 use serde::Serialize;
 
-use super::{Half, MethodSettings, Needs, Setting, Shape, at_work};
+use super::{Half, MethodSettings, MethodShape, Needs, Setting, at_work};
 use crate::error::{BadInput, Result, require};
 use crate::local::descent::{DescentAgent, LocalSolve};
 use crate::local::line_search::Trials;
@@ -85,8 +85,8 @@ impl<M: DescentSettings + Clone + 'static> MethodSettings for M {
         (1 + losses) as f64 * (d as f64).powi(2) + self.local_solve(d).map_or(0.0, |solve| solve.work(d))
     }
 
-    fn shape(&self) -> Shape {
-        Shape::without_local_steps()
+    fn shape(&self) -> MethodShape {
+        MethodShape::without_local_steps()
     }
 }
 

@@ -13,7 +13,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Drift, Half, Lost, MethodSettings, Setting, Shape, averaging, check_common, fixed, one};
+use super::{Drift, Half, Lost, MethodSettings, MethodShape, Setting, averaging, check_common, fixed, one};
 use crate::error::Result;
 use crate::local::GlobalMemory;
 use crate::protocol::{Give, Protocol};
@@ -98,8 +98,8 @@ impl MethodSettings for FedHsa {
         if self.missing == Missing::Last { Lost::Last } else { Lost::Zero }
     }
 
-    fn shape(&self) -> Shape {
-        Shape {
+    fn shape(&self) -> MethodShape {
+        MethodShape {
             drift: Drift::GlobalMemory { fresh: false },
             step_size: self.step_size,
             local_steps: self.local_steps as f64,

@@ -18,7 +18,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Drift, Half, MethodSettings, Setting, Shape, averaging, check_common, fixed, one};
+use super::{Drift, Half, MethodSettings, MethodShape, Setting, averaging, check_common, fixed, one};
 use crate::error::Result;
 use crate::local::GlobalMemory;
 use crate::protocol::{Give, Protocol};
@@ -70,8 +70,8 @@ impl MethodSettings for FedLin {
         Box::new(Average { operators_first: true, ..average })
     }
 
-    fn shape(&self) -> Shape {
-        Shape {
+    fn shape(&self) -> MethodShape {
+        MethodShape {
             drift: Drift::GlobalMemory { fresh: true },
             step_size: self.step_size,
             local_steps: self.local_steps as f64,

@@ -12,7 +12,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Drift, Half, MethodSettings, Setting, Shape, averaging, check_common, fixed, one};
+use super::{Drift, Half, MethodSettings, MethodShape, Setting, averaging, check_common, fixed, one};
 use crate::error::Result;
 use crate::local::Plain;
 use crate::schedule::StepSize;
@@ -58,8 +58,8 @@ impl MethodSettings for FedLsa {
         Box::new(averaging(setting, fixed(self.step_size, self.local_steps), self.global_step_size, self.participants))
     }
 
-    fn shape(&self) -> Shape {
-        Shape {
+    fn shape(&self) -> MethodShape {
+        MethodShape {
             drift: Drift::Zero,
             step_size: self.step_size,
             local_steps: self.local_steps as f64,

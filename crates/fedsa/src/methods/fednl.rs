@@ -50,7 +50,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Half, MethodSettings, Needs, Setting, Shape, at_work, descent};
+use super::{Half, MethodSettings, MethodShape, Needs, Setting, at_work, descent};
 use crate::error::{BadInput, Result, require};
 use crate::local::compressor::Compressor;
 use crate::local::fednl::FedNlAgent;
@@ -58,7 +58,7 @@ use crate::local::line_search::Trials;
 use crate::message::Part;
 use crate::nested_grid::MOST_BITS;
 use crate::protocol::{Exchange, Give, Len, Protocol, Want};
-use crate::server::fednl::{Definite, FedNlServer, Rule};
+use crate::server::fednl::{Definite, FedNlRule, FedNlServer};
 use crate::server::{Participation, Server};
 
 /// The compressor of corrections.
@@ -274,7 +274,7 @@ impl MethodSettings for FedNl {
             (Remedy::Projection, Some(mu)) => Definite::Projection(mu),
             _ => Definite::Shift,
         };
-        let rule = Rule {
+        let rule = FedNlRule {
             compressor: self.compressor(d),
             learning_rate: self.learning_rate(d),
             definite,
@@ -322,8 +322,8 @@ impl MethodSettings for FedNl {
         (4 + losses) as f64 * (d as f64).powi(2) + self.compressor(d).work(d)
     }
 
-    fn shape(&self) -> Shape {
-        Shape { participants: self.participants, ..Shape::without_local_steps() }
+    fn shape(&self) -> MethodShape {
+        MethodShape { participants: self.participants, ..MethodShape::without_local_steps() }
     }
 }
 

@@ -10,7 +10,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Drift, Half, MethodSettings, Setting, Shape, averaging, check_common, fixed};
+use super::{Drift, Half, MethodSettings, MethodShape, Setting, averaging, check_common, fixed};
 use crate::error::Result;
 use crate::local::Plain;
 use crate::schedule::StepSize;
@@ -42,12 +42,12 @@ impl MethodSettings for FedTd {
         Box::new(averaging(setting, fixed(self.step_size, 1), 1.0, self.participants))
     }
 
-    fn shape(&self) -> Shape {
+    fn shape(&self) -> MethodShape {
         single_steps(self.step_size, self.participants, true)
     }
 }
 
 /// What theory sees of methods with H = 1 and no drift.
-fn single_steps(step_size: StepSize, participants: Option<usize>, is_linear: bool) -> Shape {
-    Shape { drift: Drift::Zero, step_size, local_steps: 1.0, alpha_g: 1.0, participants, is_linear }
+fn single_steps(step_size: StepSize, participants: Option<usize>, is_linear: bool) -> MethodShape {
+    MethodShape { drift: Drift::Zero, step_size, local_steps: 1.0, alpha_g: 1.0, participants, is_linear }
 }

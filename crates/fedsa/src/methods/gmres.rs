@@ -16,7 +16,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Half, MethodSettings, Needs, Setting, Shape};
+use super::{Half, MethodSettings, MethodShape, Needs, Setting};
 use crate::error::{BadInput, Result, require};
 use crate::local::linear::ProductAgent;
 use crate::message::Part;
@@ -85,7 +85,7 @@ impl MethodSettings for Gmres {
         Box::new(gmres::GmresServer::new(setting.start.clone(), self.restart.unwrap_or(d).min(d)))
     }
 
-    fn shape(&self) -> Shape {
-        Shape::without_local_steps()
+    fn shape(&self) -> MethodShape {
+        MethodShape::without_local_steps()
     }
 }

@@ -50,7 +50,7 @@ impl DescentSettings for Lbfgs {
     }
 
     fn rule(&self) -> Box<dyn Direction> {
-        Box::new(directions::Lbfgs::new(self.memory))
+        Box::new(directions::LbfgsDirection::new(self.memory))
     }
 
     fn length(&self) -> Length {

@@ -15,7 +15,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Half, MethodSettings, Needs, Setting, Shape};
+use super::{Half, MethodSettings, MethodShape, Needs, Setting};
 use crate::error::{Result, require};
 use crate::local::linear::SystemAgent;
 use crate::message::Part;
@@ -74,7 +74,7 @@ impl MethodSettings for Lstd {
         Box::new(lstd::LstdServer { theta: setting.start.clone(), sum: vec![0.0; d * (d + 1)], participation })
     }
 
-    fn shape(&self) -> Shape {
-        Shape { participants: self.participants, ..Shape::without_local_steps() }
+    fn shape(&self) -> MethodShape {
+        MethodShape { participants: self.participants, ..MethodShape::without_local_steps() }
     }
 }

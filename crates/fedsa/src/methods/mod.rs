@@ -34,7 +34,7 @@ use crate::error::{BadInput, Result, require};
 use crate::local::{Agent, Client};
 use crate::protocol::{Give, Len, Protocol};
 use crate::registry::{Kind, kind};
-use crate::schedule::{LocalSteps, StepSize, Steps};
+use crate::schedule::{LocalSteps, StepSchedule, StepSize};
 use crate::server::average::Tell;
 use crate::server::{Average, Participation, Server};
 use crate::uplink::{LinkFacts, Uplink};
@@ -204,7 +204,7 @@ pub trait MethodSettings: erased_serde::Serialize + std::fmt::Debug + Shared + S
         0.0
     }
     /// What theory knows of the method.
-    fn shape(&self) -> Shape;
+    fn shape(&self) -> MethodShape;
     /// What answers that do not arrive do to its memory over a link, as theory sees it.
     fn lost(&self, _agents: usize, _link: &LinkFacts) -> Lost {
         Lost::Zero
@@ -238,7 +238,7 @@ pub enum Needs {
 
 /// What theory knows of a method: its drift, and the settings that determine its rounds.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Shape {
+pub struct MethodShape {
     /// The drift that a local step adds to the operator.
     pub drift: Drift,
     /// The step size.
@@ -284,7 +284,7 @@ pub enum Drift {
     NoSteps,
 }
 
-impl Shape {
+impl MethodShape {
     /// The shape of a method without local steps, for which the theory of first-order methods makes no statement.
     pub(crate) fn without_local_steps() -> Self {
         Self {
@@ -354,7 +354,7 @@ pub const MAX_LOCAL_STEPS: usize = 100_000_000;
 
 /// The averaging server that first-order methods share: `theta += alpha_g E v` over m of N participants. A method may set its
 /// fields, such as `radius` and `operators_first`.
-pub fn averaging(setting: &Setting<'_>, steps: Steps, alpha_g: f64, participants: Option<usize>) -> Average {
+pub fn averaging(setting: &Setting<'_>, steps: StepSchedule, alpha_g: f64, participants: Option<usize>) -> Average {
     Average {
         theta: setting.start.clone(),
         steps,
@@ -371,6 +371,6 @@ pub fn averaging(setting: &Setting<'_>, steps: Steps, alpha_g: f64, participants
 }
 
 /// H local steps in every round.
-pub fn fixed(size: StepSize, h: usize) -> Steps {
-    Steps { size, local: LocalSteps::Fixed(h) }
+pub fn fixed(size: StepSize, h: usize) -> StepSchedule {
+    StepSchedule { size, local: LocalSteps::Fixed(h) }
 }

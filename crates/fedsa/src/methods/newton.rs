@@ -15,7 +15,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Half, MethodSettings, Needs, Setting, Shape, descent};
+use super::{Half, MethodSettings, MethodShape, Needs, Setting, descent};
 use crate::error::Result;
 use crate::local::line_search::Trials;
 use crate::local::newton::NewtonAgent;
@@ -102,8 +102,8 @@ impl MethodSettings for Newton {
         (self.trials().losses() as f64 + 3.0) * (d as f64).powi(2)
     }
 
-    fn shape(&self) -> Shape {
-        Shape::without_local_steps()
+    fn shape(&self) -> MethodShape {
+        MethodShape::without_local_steps()
     }
 }
 

@@ -25,7 +25,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Drift, Half, MethodSettings, Setting, Shape, check_common, fixed};
+use super::{Drift, Half, MethodSettings, MethodShape, Setting, check_common, fixed};
 use crate::error::{BadInput, Result};
 use crate::local::Alone;
 use crate::protocol::{Give, Protocol};
@@ -89,8 +89,8 @@ impl MethodSettings for OneShot {
     }
 
     /// Agents do not use the server's iterate: a round is no map of it.
-    fn shape(&self) -> Shape {
-        Shape {
+    fn shape(&self) -> MethodShape {
+        MethodShape {
             drift: Drift::Zero,
             step_size: self.step_size,
             local_steps: self.local_steps as f64,

@@ -9,7 +9,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Drift, Half, MethodSettings, Setting, Shape, averaging, check_common, fixed, one};
+use super::{Drift, Half, MethodSettings, MethodShape, Setting, averaging, check_common, fixed, one};
 use crate::error::{Result, require};
 use crate::local::Plain;
 use crate::schedule::StepSize;
@@ -53,8 +53,8 @@ impl MethodSettings for ProjectedTd {
         Box::new(Average { radius: Some(self.radius), ..average })
     }
 
-    fn shape(&self) -> Shape {
-        Shape {
+    fn shape(&self) -> MethodShape {
+        MethodShape {
             drift: Drift::Zero,
             step_size: self.step_size,
             local_steps: self.local_steps as f64,

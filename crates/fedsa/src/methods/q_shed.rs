@@ -36,18 +36,18 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::shed::{between_renewals, trigger};
-use super::{Half, MethodSettings, Needs, Setting, Shape, descent};
+use super::{Half, MethodSettings, MethodShape, Needs, Setting, descent};
 use crate::error::{BadInput, Result, require};
 use crate::local::line_search::Trials;
-use crate::local::q_shed::{BitRule, Plan, QShedAgent};
+use crate::local::q_shed::{BitRule, QShedAgent, QShedPlan};
 use crate::local::refinement::Refinement;
 use crate::message::Part;
 use crate::nested_grid::MOST_BITS;
 use crate::protocol::{Exchange, Give, Len, Protocol, Want};
 use crate::schedule::renewal::Renewal;
 use crate::server::Server;
-use crate::server::approximation::Steps;
-use crate::server::q_shed::{QShedServer, Rule};
+use crate::server::approximation::NewtonSteps;
+use crate::server::q_shed::{QShedRule, QShedServer};
 use crate::uplink::LinkFacts;
 
 /// What an allocation takes for each vector, in multiply-adds: some 30 by 30 evaluations of roots.
@@ -166,7 +166,7 @@ impl MethodSettings for QShed {
     }
 
     fn client(&self, _: &Setting<'_>) -> Half {
-        let plan = Arc::new(Plan {
+        let plan = Arc::new(QShedPlan {
             renewal: self.renewal.clone(),
             rule: self.allocation,
             most_bits: self.most_bits,
@@ -177,9 +177,9 @@ impl MethodSettings for QShed {
     }
 
     fn server(&self, setting: &Setting<'_>) -> Box<dyn Server> {
-        let steps = Steps { theta: setting.start.clone(), trials: Some(self.trials()), trigger: trigger(&self.renewal) };
+        let steps = NewtonSteps { theta: setting.start.clone(), trials: Some(self.trials()), trigger: trigger(&self.renewal) };
         let are_whole = self.allocation == BitRule::Ideal;
-        let rule = Rule { weights: setting.weights.to_vec(), seed: setting.seed, most_bits: self.most_bits, are_whole };
+        let rule = QShedRule { weights: setting.weights.to_vec(), seed: setting.seed, most_bits: self.most_bits, are_whole };
         Box::new(QShedServer::new(steps, rule))
     }
 
@@ -197,7 +197,7 @@ impl MethodSettings for QShed {
         (losses + 1.0) * d.powi(2) + 0.5 * d.powi(3) + 10.0 * d.powi(3) / between_renewals(&self.renewal, d) + searching
     }
 
-    fn shape(&self) -> Shape {
-        Shape::without_local_steps()
+    fn shape(&self) -> MethodShape {
+        MethodShape::without_local_steps()
     }
 }

@@ -18,7 +18,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::control_rule::{ControlRule, Kept, check_control_step};
-use super::{Drift, Half, Lost, MethodSettings, Setting, Shape, averaging, check_common, fixed, one};
+use super::{Drift, Half, Lost, MethodSettings, MethodShape, Setting, averaging, check_common, fixed, one};
 use crate::error::Result;
 use crate::local::ControlVariate;
 use crate::protocol::Protocol;
@@ -105,8 +105,8 @@ impl MethodSettings for Scafflsa {
         Lost::Controls(self.rule.resolve(partial, false, link).rule())
     }
 
-    fn shape(&self) -> Shape {
-        Shape {
+    fn shape(&self) -> MethodShape {
+        MethodShape {
             drift: Drift::ControlVariate { talk: None },
             step_size: self.step_size,
             local_steps: self.local_steps as f64,

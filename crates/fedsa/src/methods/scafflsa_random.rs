@@ -15,11 +15,11 @@
 use serde::{Deserialize, Serialize};
 
 use super::control_rule::{ControlRule, Kept, check_control_step};
-use super::{Drift, Half, Lost, MethodSettings, Setting, Shape, averaging, check_common, one};
+use super::{Drift, Half, Lost, MethodSettings, MethodShape, Setting, averaging, check_common, one};
 use crate::error::{Result, require};
 use crate::local::ControlVariate;
 use crate::protocol::Protocol;
-use crate::schedule::{LocalSteps, StepSize, Steps};
+use crate::schedule::{LocalSteps, StepSchedule, StepSize};
 use crate::server::Server;
 use crate::uplink::LinkFacts;
 
@@ -53,9 +53,9 @@ pub struct ScafflsaRandom {
 }
 
 impl ScafflsaRandom {
-    fn steps(&self, setting: &Setting<'_>) -> Steps {
+    fn steps(&self, setting: &Setting<'_>) -> StepSchedule {
         let local = LocalSteps::Geometric { talk: self.talk_probability, seed: setting.seed };
-        Steps { size: StepSize::Constant(self.step_size), local }
+        StepSchedule { size: StepSize::Constant(self.step_size), local }
     }
 
     /// How control variates are kept over the link.
@@ -98,8 +98,8 @@ impl MethodSettings for ScafflsaRandom {
         Lost::Controls(self.rule.resolve(partial, false, link).rule())
     }
 
-    fn shape(&self) -> Shape {
-        Shape {
+    fn shape(&self) -> MethodShape {
+        MethodShape {
             drift: Drift::ControlVariate { talk: Some(self.talk_probability) },
             step_size: StepSize::Constant(self.step_size),
             local_steps: 1.0 / self.talk_probability,

@@ -35,7 +35,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::scafflsa::Scafflsa;
-use super::{Half, Lost, MethodSettings, Setting, Shape, averaging, check_common, fixed, one};
+use super::{Half, Lost, MethodSettings, MethodShape, Setting, averaging, check_common, fixed, one};
 use crate::error::{BadInput, Result};
 use crate::local::ServerControl;
 use crate::message::Part;
@@ -126,7 +126,7 @@ impl MethodSettings for Scaffold {
     }
 
     /// SCAFFLSA's. With `participants` the round is another one, of which theory makes no statement.
-    fn shape(&self) -> Shape {
-        Shape { participants: self.participants, is_linear: self.participants.is_none(), ..self.with_all().shape() }
+    fn shape(&self) -> MethodShape {
+        MethodShape { participants: self.participants, is_linear: self.participants.is_none(), ..self.with_all().shape() }
     }
 }

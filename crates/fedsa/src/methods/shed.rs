@@ -38,15 +38,15 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Half, MethodSettings, Needs, Setting, Shape, at_work, descent};
+use super::{Half, MethodSettings, MethodShape, Needs, Setting, at_work, descent};
 use crate::error::{Result, require};
 use crate::local::line_search::Trials;
-use crate::local::shed::{AT_ONCE, Plan, Rho, ShedAgent};
+use crate::local::shed::{AT_ONCE, Rho, ShedAgent, ShedPlan};
 use crate::message::Part;
 use crate::protocol::{Exchange, Give, Len, Protocol, Want};
 use crate::schedule::renewal::{Pairs, Renewal};
 use crate::server::Server;
-use crate::server::approximation::{Steps, Trigger};
+use crate::server::approximation::{NewtonSteps, Trigger};
 use crate::server::shed::ShedServer;
 
 /// The settings of SHED; the default is Fib-SHED.
@@ -67,7 +67,7 @@ pub struct Shed {
     pub rho: Rho,
     /// What eigenpairs are computed from: Hessians, which agents form, with d x d matrices at the agents and at the server; or products of
     /// Hessians and vectors, without any d x d matrix.
-    pub curvature: Curvature,
+    pub curvature: CurvatureSource,
     /// The relative residual of eigenpairs that are computed from products: `||H v - l v||` is at most this share of `l_1`.
     #[cfg_attr(feature = "schema", schemars(range(min = 1e-12, max = 0.1)))]
     pub pair_tolerance: f64,
@@ -77,7 +77,7 @@ pub struct Shed {
     #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
     pub most_pairs: Option<usize>,
     /// How long the step is.
-    pub step: Step,
+    pub step: StepLength,
     /// alpha: the share of the promised decrease that a step must bring, in (0, 1/2).
     #[cfg_attr(feature = "schema", schemars(extend("exclusiveMinimum" = 0, "exclusiveMaximum" = 0.5)))]
     pub decrease: f64,
@@ -92,8 +92,9 @@ pub struct Shed {
 /// What eigenpairs are computed from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(rename = "Curvature"))]
 #[serde(rename_all = "kebab-case")]
-pub enum Curvature {
+pub enum CurvatureSource {
     /// Hessians up to d = 4096, products above.
     Auto,
     /// The Hessian, d x d, at renewals.
@@ -111,8 +112,9 @@ const MOST_HELD: usize = 8192;
 /// How long a step is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(rename = "Step"))]
 #[serde(rename_all = "kebab-case")]
-pub enum Step {
+pub enum StepLength {
     /// 1.
     Unit,
     /// The longest of 1, beta, beta^2, .. that lowers the mean loss enough, in a second exchange.
@@ -126,10 +128,10 @@ impl Default for Shed {
             renewal_of_agents: Vec::new(),
             pairs: Pairs::Same(1),
             rho: Rho::Next,
-            curvature: Curvature::Auto,
+            curvature: CurvatureSource::Auto,
             pair_tolerance: 1e-8,
             most_pairs: None,
-            step: Step::LineSearch,
+            step: StepLength::LineSearch,
             decrease: 0.1,
             shrink: 0.5,
             shrinks: 20,
@@ -140,15 +142,15 @@ impl Default for Shed {
 impl Shed {
     /// The trial steps, if there is a line search.
     fn trials(&self) -> Option<Trials> {
-        (self.step == Step::LineSearch).then(|| Trials::new(self.shrink, self.shrinks, self.decrease))
+        (self.step == StepLength::LineSearch).then(|| Trials::new(self.shrink, self.shrinks, self.decrease))
     }
 
     /// The relative residual of pairs from products; `None` where Hessians of d rows are formed.
     fn tolerance(&self, d: usize) -> Option<f64> {
         let has_products = match self.curvature {
-            Curvature::Auto => d > MOST_FORMED,
-            Curvature::Hessian => false,
-            Curvature::Products => true,
+            CurvatureSource::Auto => d > MOST_FORMED,
+            CurvatureSource::Hessian => false,
+            CurvatureSource::Products => true,
         };
         has_products.then_some(self.pair_tolerance)
     }
@@ -202,11 +204,11 @@ impl MethodSettings for Shed {
         require((1e-12..=0.1).contains(&tolerance), "pair_tolerance", format!("{tolerance:?}"), "from 1e-12 to 0.1")?;
         require(self.most_pairs != Some(0), "most_pairs", 0, "at least 1")?;
         let unused = Self::default();
-        if self.curvature == Curvature::Hessian {
+        if self.curvature == CurvatureSource::Hessian {
             let accepted = "curvature = \"products\", or no pair_tolerance: pairs of formed Hessians are exact";
             require(tolerance == unused.pair_tolerance, "pair_tolerance", format!("{tolerance:?}"), accepted)?;
         }
-        if self.step == Step::Unit {
+        if self.step == StepLength::Unit {
             let accepted = "step = \"line-search\", or none of shrink, shrinks and decrease";
             require(self.shrink == unused.shrink, "shrink", self.shrink, accepted)?;
             require(self.shrinks == unused.shrinks, "shrinks", self.shrinks, accepted)?;
@@ -255,13 +257,14 @@ impl MethodSettings for Shed {
         let d = setting.start.len();
         let renewals = if self.renewal_of_agents.is_empty() { vec![self.renewal.clone()] } else { self.renewal_of_agents.clone() };
         let (pairs, rho, trials) = (self.pairs.clone(), self.rho, self.trials());
-        let plan = Arc::new(Plan { renewals, pairs, rho, trials, most: self.most(setting.weights.len(), d), tolerance: self.tolerance(d) });
+        let plan =
+            Arc::new(ShedPlan { renewals, pairs, rho, trials, most: self.most(setting.weights.len(), d), tolerance: self.tolerance(d) });
         Half::Each(Box::new(move |_| Box::new(ShedAgent::new(Arc::clone(&plan)))))
     }
 
     fn server(&self, setting: &Setting<'_>) -> Box<dyn Server> {
         let d = setting.start.len();
-        let steps = Steps { theta: setting.start.clone(), trials: self.trials(), trigger: self.trigger() };
+        let steps = NewtonSteps { theta: setting.start.clone(), trials: self.trials(), trigger: self.trigger() };
         let server = ShedServer::new(steps, setting.weights.to_vec()).up_to(self.most(setting.weights.len(), d));
         Box::new(if self.tolerance(d).is_some() { server.from_vectors() } else { server })
     }
@@ -293,7 +296,7 @@ impl MethodSettings for Shed {
         (losses + 1.0) * (d as f64).powi(2) + renewal / between_renewals(&self.renewal, span) + solving
     }
 
-    fn shape(&self) -> Shape {
-        Shape::without_local_steps()
+    fn shape(&self) -> MethodShape {
+        MethodShape::without_local_steps()
     }
 }

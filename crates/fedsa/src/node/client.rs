@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::{Federation, LAYOUT, chain_stream, check_layout, codec_stream, foreign, place, point, refused};
 use crate::error::{Result, require};
 use crate::kernel::{Chunk, Lanes, chunks, flat, flat_mut};
-use crate::local::{Agent, At, Batch, Client, ControlCopies, Known, Last, Memory, Outbox, stride};
+use crate::local::{Agent, AgentBatch, AgentFacts, AgentMemory, Client, ControlCopies, Last, LocalContext, Outbox, stride};
 use crate::message::{Body, Envelope, MAX_ROUNDS, Message, Part, TELL};
 use crate::methods::Half;
 use crate::problem::Field;
@@ -219,7 +219,7 @@ impl ClientNode {
                 }
                 let stride = memory.len();
                 let agents = [self.place];
-                let mut batch = Batch::new(&**field, *seed, lanes, &agents, self.place, memory, stride).identified(self.agent);
+                let mut batch = AgentBatch::new(&**field, *seed, lanes, &agents, self.place, memory, stride).identified(self.agent);
                 if let Some(last) = last {
                     batch.set_last(0, last);
                 }
@@ -244,7 +244,15 @@ impl ClientNode {
                 Ok(answer.into_bytes())
             }
             Working::Each(agent) => {
-                let here = At::new(Known::of(field.facts()), self.place, self.agent, *seed, down.round, down.exchange, end.allowance(d));
+                let here = LocalContext::new(
+                    AgentFacts::of(field.facts()),
+                    self.place,
+                    self.agent,
+                    *seed,
+                    down.round,
+                    down.exchange,
+                    end.allowance(d),
+                );
                 if down.exchange == TELL {
                     agent.told(&here, down);
                     work.calls.add(here.calls());
@@ -309,7 +317,7 @@ impl ClientNode {
     pub fn control(&self, theta: &[f64], rounds: u64, is_included: bool) -> Option<Vec<f64>> {
         let Working::Lanes { client, memory, .. } = &self.half else { return None };
         client.controls()?;
-        client.control(&Memory::new(memory, self.field.dim()), theta, rounds, is_included)
+        client.control(&AgentMemory::new(memory, self.field.dim()), theta, rounds, is_included)
     }
 
     /// What the agent has computed since the start: its share of a run's ledger, of which the server counts messages and bits.

@@ -37,7 +37,7 @@ use crate::error::{BadInput, Result};
 pub use crate::federation::Federation;
 use crate::protocol::refused;
 use crate::random::{Key, Purpose};
-use crate::uplink::Place;
+use crate::uplink::MessageKey;
 
 /// The version of the layout of saved nodes, their first field.
 const LAYOUT: u32 = 3;
@@ -62,8 +62,8 @@ fn foreign() -> BadInput {
     BadInput::format("saved node", "not a state of this node", "a state that the same node of the same federation saved")
 }
 
-fn place(seed: u64, round: u64, exchange: u8, agent: usize) -> Place {
-    Place { seed, round, exchange, agent }
+fn place(seed: u64, round: u64, exchange: u8, agent: usize) -> MessageKey {
+    MessageKey { seed, round, exchange, agent }
 }
 
 /// The name of a round and exchange in error messages.

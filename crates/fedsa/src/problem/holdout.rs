@@ -130,14 +130,14 @@ fn count(source: &dyn LogSource) -> Result<usize> {
 }
 
 /// Logs for the fit, and those that are held out.
-pub type Split = (Vec<Box<dyn LogSource>>, Vec<Log>);
+pub type HoldoutSplit = (Vec<Box<dyn LogSource>>, Vec<Log>);
 
 /// Splits logs into those for the fit and those that are held out: of each agent's E episodes, `share E` drawn at random are
 /// held out, rounded to a whole number from 1 to E - 1. What is held out is kept in memory.
 ///
 /// # Errors
 /// When the share is not in (0, 1), a log cannot be read, as [`episodes`], or an agent has fewer than two episodes.
-pub fn split(sources: Vec<Box<dyn LogSource>>, share: f64, seed: u64) -> Result<Split> {
+pub fn split(sources: Vec<Box<dyn LogSource>>, share: f64, seed: u64) -> Result<HoldoutSplit> {
     require(share > 0.0 && share < 1.0, "holdout", share, "a share of the episodes above 0 and below 1")?;
     let one = |agent: usize, source: Box<dyn LogSource>| -> Result<(Box<dyn LogSource>, Log)> {
         let count = count(&*source)?;

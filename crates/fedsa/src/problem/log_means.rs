@@ -14,7 +14,7 @@ use super::facts::Facts;
 use super::features::FeatureMap;
 use super::law::FiniteLaw;
 use super::linear::Linear;
-use super::source::{Batch, LogSource, read_checked};
+use super::source::{LogBatch, LogSource, read_checked};
 use super::systems::{System, Systems};
 use crate::error::{BadInput, Result, quoted};
 use crate::kernel::{Isa, Lanes};
@@ -40,7 +40,7 @@ impl TraceRule {
     }
 
     /// The importance ratio of transition `i` of a batch.
-    pub fn ratio(&self, batch: &Batch<'_>, i: usize) -> f64 {
+    pub fn ratio(&self, batch: &LogBatch<'_>, i: usize) -> f64 {
         batch.log.ratio.as_ref().filter(|_| self.ratios).map_or(1.0, |ratio| ratio[i])
     }
 }
@@ -80,7 +80,7 @@ impl<'a> Sums<'a> {
         Self { map, rule, n: 0, a, b: vec![0.0; d], gram, trace, next, traces: block(), psis: block(), phis: block(), used: 0 }
     }
 
-    fn add(&mut self, batch: &Batch<'_>) {
+    fn add(&mut self, batch: &LogBatch<'_>) {
         let (log, gamma, decay) = (batch.log, self.rule.gamma, self.rule.decay());
         for i in 0..log.len() {
             if self.used == BLOCK {

@@ -3,7 +3,7 @@
 use faer::Mat;
 
 use super::Field;
-use super::root::{MOST_DIM, Root, Source};
+use super::root::{MOST_DIM, Root, RootSource};
 use crate::linalg;
 use crate::parallel;
 
@@ -39,11 +39,11 @@ fn mean_in_groups(weights: &[f64], len: usize, x: impl Fn(usize, &mut [f64]) + S
 /// The Jacobian of `gbar_c` at theta, d x d, and whether the problem knew it: otherwise it is of central
 /// differences, with steps of `eps^(1/3) max(1, |theta_j|)` and relative errors of some 1e-10.
 /// `None` when neither the Jacobian nor the mean operator is known.
-pub fn jacobian(field: &dyn Field, c: usize, theta: &[f64]) -> Option<(Mat<f64>, Source)> {
+pub fn jacobian(field: &dyn Field, c: usize, theta: &[f64]) -> Option<(Mat<f64>, RootSource)> {
     let d = theta.len();
     let mut out = Mat::zeros(d, d);
     if field.facts().jacobian(c, theta, &mut out) {
-        return Some((out, Source::Newton));
+        return Some((out, RootSource::Newton));
     }
     let (mut at, mut above, mut below) = (theta.to_vec(), vec![0.0; d], vec![0.0; d]);
     for j in 0..d {
@@ -59,7 +59,7 @@ pub fn jacobian(field: &dyn Field, c: usize, theta: &[f64]) -> Option<(Mat<f64>,
         at[j] = theta[j];
         (0..d).for_each(|i| out[(i, j)] = (above[i] - below[i]) / width);
     }
-    Some((out, Source::Differences))
+    Some((out, RootSource::Differences))
 }
 
 /// The Jacobian of the mean operator `sum_c p_c gbar_c`.
@@ -113,7 +113,7 @@ pub fn newton(field: &dyn Field, start: &[f64]) -> Result<Root, String> {
     if d > MOST_DIM {
         return Err(format!("theta has {d} components, and Newton's method is used up to {MOST_DIM}"));
     }
-    let source = jacobian(field, 0, start).map_or(Source::Differences, |(_, source)| source);
+    let source = jacobian(field, 0, start).map_or(RootSource::Differences, |(_, source)| source);
     let mut theta = start.to_vec();
     let (mut g, mut norm) = residual(field, &theta);
     let at_start = norm;
@@ -146,7 +146,7 @@ pub fn newton(field: &dyn Field, start: &[f64]) -> Result<Root, String> {
             continue;
         }
         if certified {
-            let isolated = step.is_ok() && (source == Source::Newton || linalg::condition(&jacobian) <= MOST_CONDITION);
+            let isolated = step.is_ok() && (source == RootSource::Newton || linalg::condition(&jacobian) <= MOST_CONDITION);
             return if isolated { Ok(Root { theta, source }) } else { Err(SINGULAR.into()) };
         }
         if pace.is_empty() {

@@ -39,7 +39,7 @@ use super::random_mrp::FeatureLaw;
 use super::td::Features;
 use super::{Field, Files, Problem, ProblemSettings, equal_weights};
 use crate::error::{BadInput, Result, require};
-use crate::kernel::td::{self, Table, Transition};
+use crate::kernel::td::{self, Transition, TransitionTable};
 use crate::kernel::{Chunk, Isa, dot};
 use crate::linalg;
 use crate::parallel;
@@ -268,7 +268,7 @@ struct Environment {
     /// The stationary law of the states.
     law: Vec<f64>,
     /// The steps as they are drawn; none under mean sampling.
-    table: Option<Table>,
+    table: Option<TransitionTable>,
 }
 
 impl Environment {
@@ -297,7 +297,7 @@ impl Environment {
             };
             // Its kernel is not used, and neither are its feature rows.
             let unused: Arc<[Chunk]> = vec![Chunk::default(); law.len() * actions].into();
-            Table::new(0.0, bits, columns, Arc::clone(&steps), successors, unused, 1)
+            TransitionTable::new(0.0, bits, columns, Arc::clone(&steps), successors, unused, 1)
         });
         Ok(Self { steps, mass, p, law, table })
     }

@@ -2,7 +2,7 @@
 
 /// Where a root comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Source {
+pub enum RootSource {
     /// A linear solve of the mean system.
     Linear,
     /// The solution of least norm of a mean system that is singular.
@@ -24,7 +24,7 @@ pub struct Root {
     /// `theta*`, d numbers.
     pub theta: Vec<f64>,
     /// Where it comes from.
-    pub source: Source,
+    pub source: RootSource,
 }
 
 /// The most components of theta: a step factorises a d x d matrix.

@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use super::facts::Facts;
 use super::newton;
-use super::root::{Root, Source};
+use super::root::{Root, RootSource};
 use super::systems::{Moments, Systems};
 use super::{Field, Problem};
 use crate::error::{BadInput, Result};
@@ -26,7 +26,7 @@ fn solved(field: &dyn Field) -> std::result::Result<Root, String> {
     match facts.systems() {
         Some(systems) if facts.takes_least_norm() => Ok(systems.least_root()),
         Some(systems) => match systems.root() {
-            Ok(theta) => Ok(Root { theta, source: Source::Linear }),
+            Ok(theta) => Ok(Root { theta, source: RootSource::Linear }),
             Err(e) => Err(e.to_string()),
         },
         None if facts.linear_operators().is_some() => {
@@ -144,7 +144,7 @@ impl<P: Problem> Field for Sampled<P> {
     }
     fn set_root(&self, theta: Vec<f64>) {
         // Whoever asked before has another one, and goes on with it.
-        let _ = self.root.set(Ok(Root { theta, source: Source::Given }));
+        let _ = self.root.set(Ok(Root { theta, source: RootSource::Given }));
     }
     fn generic(&self) -> Arc<dyn Field> {
         let Self { problem, sampling, isa, has_mean, root, moments, .. } = self;

@@ -85,7 +85,7 @@ pub fn in_memory(logs: Vec<Log>) -> Vec<Box<dyn LogSource>> {
 
 /// Transitions of a log that follow each other, and what came before them.
 #[derive(Debug, Clone, Copy)]
-pub struct Batch<'a> {
+pub struct LogBatch<'a> {
     /// The transitions.
     pub log: &'a Log,
     /// The row of the first.
@@ -94,7 +94,7 @@ pub struct Batch<'a> {
     pub continues: bool,
 }
 
-impl Batch<'_> {
+impl LogBatch<'_> {
     /// Whether transition `i` of the batch is the first of its episode, as [`Log::begins`] says.
     pub fn begins(&self, i: usize) -> bool {
         if i == 0 { !self.continues } else { self.log.begins(i) }
@@ -105,7 +105,7 @@ impl Batch<'_> {
 ///
 /// # Errors
 /// As [`LogSource::read`] and [`Log::check`].
-pub fn read_checked(source: &dyn LogSource, see: &mut dyn FnMut(Batch<'_>) -> Result<()>) -> Result<()> {
+pub fn read_checked(source: &dyn LogSource, see: &mut dyn FnMut(LogBatch<'_>) -> Result<()>) -> Result<()> {
     let mut first = 0;
     // The last transition's episode, and whether it terminated.
     let mut last: Option<(Option<i64>, bool)> = None;
@@ -117,7 +117,7 @@ pub fn read_checked(source: &dyn LogSource, see: &mut dyn FnMut(Batch<'_>) -> Re
         }
         let begin = log.episode.as_ref().map(|numbers| numbers[0]);
         let continues = last.is_some_and(|(episode, done)| !done && episode == begin);
-        see(Batch { log, first, continues })?;
+        see(LogBatch { log, first, continues })?;
         let end = log.len() - 1;
         last = Some((log.episode.as_ref().map(|numbers| numbers[end]), log.done[end]));
         first += log.len();

@@ -6,7 +6,7 @@
 
 use faer::Mat;
 
-use super::root::{Root, Source};
+use super::root::{Root, RootSource};
 
 use crate::error::Result;
 use crate::linalg;
@@ -131,7 +131,7 @@ impl Systems {
         let solved = linalg::least_norm(&mean.a, &linalg::column(&mean.b));
         let rank = solved.rank();
         let theta = solved.x.col_as_slice(0).to_vec();
-        Root { theta, source: if rank < self.dim() { Source::LeastNorm { rank } } else { Source::Linear } }
+        Root { theta, source: if rank < self.dim() { RootSource::LeastNorm { rank } } else { RootSource::Linear } }
     }
 
     /// The root `theta*_c` of each kind's own operator; `Err` names the agent.

@@ -15,7 +15,7 @@ use super::law::{self, FiniteLaw};
 use super::systems::{System, Systems};
 use crate::error::Result;
 use crate::kernel::dense::{self, Dense};
-use crate::kernel::td::{self, Column, Table, Tables, Transition};
+use crate::kernel::td::{self, Column, Tables, Transition, TransitionTable};
 use crate::kernel::{Chunk, Isa, LANES, Lanes, chunks, dot, flat};
 use crate::linalg;
 use crate::parallel;
@@ -158,7 +158,7 @@ impl Td {
             gram += faer::Scale(w) * g;
         }
         if let (Law::Markov, ChainStart::State(s)) = (sampling.kind, sampling.start) {
-            let fewest = tables.iter().map(Table::states).min().unwrap_or(0);
+            let fewest = tables.iter().map(TransitionTable::states).min().unwrap_or(0);
             crate::error::require((s as usize) < fewest, "start", s, &format!("a state below {fewest}"))
                 .map_err(|e| e.inside("sampling"))?;
         }
@@ -179,7 +179,7 @@ impl Td {
 
     /// The table from which agent `c` draws.
     #[inline(always)]
-    pub(super) fn table(&self, c: usize) -> &Table {
+    pub(super) fn table(&self, c: usize) -> &TransitionTable {
         // Mean sampling draws nothing and has no tables.
         &self.tables[self.kind_of(c)]
     }
@@ -352,7 +352,7 @@ impl Transitions {
     }
 
     /// The table that the kernels draw from.
-    fn table(&self, law: Law) -> Table {
+    fn table(&self, law: Law) -> TransitionTable {
         let rows = Arc::clone(&self.features.rows);
         let all: Vec<u32> = (0..self.transitions.len() as u32).collect();
         let mut columns = Vec::new();
@@ -379,7 +379,7 @@ impl Transitions {
                 (bits, Vec::new())
             }
         };
-        Table::new(self.gamma, bits, columns, Arc::clone(&self.transitions), successors, rows, chunks(self.features.d))
+        TransitionTable::new(self.gamma, bits, columns, Arc::clone(&self.transitions), successors, rows, chunks(self.features.d))
     }
 }
 
@@ -409,7 +409,7 @@ impl Problem for Td {
         };
     }
     fn is_state(&self, c: usize, chain: &[u64]) -> bool {
-        let states = self.tables.get(self.kind_of(c)).map_or(0, Table::states) as u64;
+        let states = self.tables.get(self.kind_of(c)).map_or(0, TransitionTable::states) as u64;
         chain.iter().all(|state| *state < states)
     }
     #[inline(always)]

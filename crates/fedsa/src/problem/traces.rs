@@ -99,14 +99,14 @@ pub(super) fn check_sampling(lambda: f64, sampling: Sampling) -> Result<()> {
 
 /// A transition and the trace at it.
 #[derive(Debug, Default)]
-pub struct Traced {
+pub struct TracedTransition {
     z: Transition,
     /// d numbers.
     trace: Vec<f64>,
 }
 
 impl Problem for Traces {
-    type Obs = Traced;
+    type Obs = TracedTransition;
 
     fn dim(&self) -> usize {
         self.td.dim()
@@ -133,7 +133,7 @@ impl Problem for Traces {
             && (!index.iter().any(begins) || trace.iter().all(is_zero))
     }
     #[inline(always)]
-    fn sample(&self, c: usize, chain: &mut [u64], stream: &mut Stream, seen: &mut Traced) {
+    fn sample(&self, c: usize, chain: &mut [u64], stream: &mut Stream, seen: &mut TracedTransition) {
         let d = self.dim();
         let (source, steps) = (self.td.transitions(c), &self.steps[self.td.kind_of(c)]);
         let (index, words) = chain.split_at_mut(self.td.chain_len());
@@ -159,7 +159,7 @@ impl Problem for Traces {
         }
     }
     #[inline(always)]
-    fn apply(&self, c: usize, theta: &[f64], seen: &Traced, out: &mut [f64]) {
+    fn apply(&self, c: usize, theta: &[f64], seen: &TracedTransition, out: &mut [f64]) {
         let error = self.td.error(c, theta, &seen.z);
         out.iter_mut().zip(&seen.trace).for_each(|(out, trace)| *out = error * trace);
     }

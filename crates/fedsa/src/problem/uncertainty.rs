@@ -83,7 +83,7 @@ fn sandwich(a: &Mat<f64>, s: &Mat<f64>) -> Covariance {
 
 /// One transition, as [`BatchMeans`] takes it.
 #[derive(Debug, Clone, Copy)]
-pub struct Step<'a> {
+pub struct BatchTransition<'a> {
     /// `phi(s)`, d numbers.
     pub phi: &'a [f64],
     /// `phi(s')`; `None` where the episode terminated.
@@ -133,7 +133,7 @@ impl BatchMeans {
     }
 
     /// Takes the next transition. Those beyond the n-th are ignored.
-    pub fn take(&mut self, step: Step<'_>) {
+    pub fn take(&mut self, step: BatchTransition<'_>) {
         let (d, value) = (self.theta.len(), |phi: &[f64]| phi.iter().zip(&self.theta).map(|(x, w)| x * w).sum::<f64>());
         if self.taken >= self.n {
             return;
@@ -185,7 +185,7 @@ impl BatchMeans {
                 }
                 let ratio = self.rule.ratio(&batch, row);
                 let next = (!log.done[row]).then_some(&next[..]);
-                self.take(Step { phi: &phi, next, reward: log.rewards[row], ratio, begins: batch.begins(row) });
+                self.take(BatchTransition { phi: &phi, next, reward: log.rewards[row], ratio, begins: batch.begins(row) });
             }
             Ok(())
         })

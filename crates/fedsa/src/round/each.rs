@@ -4,12 +4,12 @@ use super::{Run, Working};
 use crate::cancel::Cancel;
 use crate::coordinator::{Checked, Coordinator};
 use crate::error::Result;
-use crate::local::{Agent, At, Known};
+use crate::local::{Agent, AgentFacts, LocalContext};
 use crate::message::{Body, Part};
 use crate::parallel;
 use crate::problem::calls::Calls;
 use crate::record::Work;
-use crate::uplink::{AgentEnd, Answer, Place};
+use crate::uplink::{AgentEnd, Answer, MessageKey};
 
 /// One agent that is asked.
 struct Asked<'a> {
@@ -33,7 +33,7 @@ impl Run {
         let Run { field, client: Working::Each(agents), coordinator, state, .. } = self else {
             unreachable!("called with agents that compute alone")
         };
-        let known = Known::of(field.facts());
+        let known = AgentFacts::of(field.facts());
         let federation = coordinator.federation();
         let width = federation.uplink().feedback_len(field.dim(), coordinator.protocol().exchanges.len());
         let mut feedback: Vec<&mut [f64]> = state.feedback.chunks_mut(width.max(1)).collect();
@@ -63,9 +63,9 @@ impl Run {
         let Run { field, client: Working::Each(agents), coordinator, state, .. } = self else {
             unreachable!("called with agents that compute alone")
         };
-        let (tell, known, seed) = (coordinator.question(), Known::of(field.facts()), coordinator.federation().seed());
+        let (tell, known, seed) = (coordinator.question(), AgentFacts::of(field.facts()), coordinator.federation().seed());
         for (i, c) in coordinator.asked().iter().enumerate() {
-            let here = At::new(known, *c, *c, seed, tell.down.round, tell.down.exchange, None);
+            let here = LocalContext::new(known, *c, *c, seed, tell.down.round, tell.down.exchange, None);
             agents[*c].told(&here, &tell.to_recipient(i));
             state.work = state.work.and(Work { samples: 0, calls: here.calls() });
         }
@@ -74,12 +74,12 @@ impl Run {
 
 impl Asked<'_> {
     /// Computes the answer of the agent, the `i`-th of those that are asked.
-    fn compute(&mut self, i: usize, coordinator: &Coordinator, known: Known<'_>) {
+    fn compute(&mut self, i: usize, coordinator: &Coordinator, known: AgentFacts<'_>) {
         let (federation, ask) = (coordinator.federation(), coordinator.question());
         let (uplink, seed, agent) = (&**federation.uplink(), federation.seed(), self.agent);
-        let at = Place { seed, round: ask.down.round, exchange: ask.down.exchange, agent };
+        let at = MessageKey { seed, round: ask.down.round, exchange: ask.down.exchange, agent };
         let mut end = AgentEnd { uplink, at, feedback: &mut *self.feedback };
-        let here = At::new(known, agent, agent, seed, at.round, at.exchange, end.allowance(federation.dim()));
+        let here = LocalContext::new(known, agent, agent, seed, at.round, at.exchange, end.allowance(federation.dim()));
         let parts = self.half.answer(&here, &ask.to_recipient(i));
         self.calls = here.calls();
         let parts = match parts {

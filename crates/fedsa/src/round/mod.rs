@@ -18,7 +18,7 @@ use crate::coordinator::{Arrival, Coordinator, Refusal, Step};
 use crate::error::Result;
 use crate::federation::Federation;
 use crate::kernel::{Chunk, LANES, chunks};
-use crate::local::{Agent, Batch, Client, Memory, stride};
+use crate::local::{Agent, AgentBatch, AgentMemory, Client, stride};
 use crate::message::Part;
 use crate::methods::Half;
 use crate::metrics::Observable;
@@ -196,7 +196,7 @@ impl Run {
         let own = server.own(t);
         let is_included = |c: usize| own.as_ref().is_none_or(|own| own.each[c].is_none());
         let control = |(c, memory)| {
-            let mut xi = client.control(&Memory::new(memory, d), server.theta(), t, is_included(c))?;
+            let mut xi = client.control(&AgentMemory::new(memory, d), server.theta(), t, is_included(c))?;
             if let Some(control) = server.control() {
                 xi.iter_mut().zip(control).for_each(|(xi, c)| *xi -= c);
             }
@@ -340,7 +340,7 @@ impl Run {
         for (i, agents) in coordinator.asked().chunks(LANES).enumerate() {
             let first = agents[0];
             let memory = &mut state.memory[first * stride..];
-            let mut batch = Batch::new(&**field, seed, &mut scratch.worker.lanes, agents, first, memory, stride);
+            let mut batch = AgentBatch::new(&**field, seed, &mut scratch.worker.lanes, agents, first, memory, stride);
             if let Some(own) = &tell.own {
                 tell_own(&mut batch, own, LANES * i, tell.down.round + 1);
             }

@@ -4,7 +4,7 @@ use super::history::History;
 use crate::cancel::Cancel;
 use crate::coordinator::Arrival;
 use crate::kernel::{Chunk, LANES, Lanes, rows};
-use crate::local::{Batch, Client, Last, Outbox};
+use crate::local::{AgentBatch, Client, Last, Outbox};
 use crate::message::{HEADER_BYTES, Message, PART_HEADER_BYTES};
 use crate::problem::Field;
 use crate::random::{Key, Purpose};
@@ -12,7 +12,7 @@ use crate::record::{Sent, Work};
 use crate::server::Own;
 use crate::sums::accumulate;
 use crate::uplink::medium::delay::Before;
-use crate::uplink::{AgentEnd, Place, Uplink};
+use crate::uplink::{AgentEnd, MessageKey, Uplink};
 
 /// The state of the agents that a task works on: `first` and those after it.
 pub(super) struct Agents<'a> {
@@ -205,7 +205,7 @@ impl Job<'_> {
             outbox.clear();
             let mut answers = [self.down.round; LANES];
             let stale = self.stale(block, &mut answers);
-            let batch = Batch::new(self.field, self.seed, lanes, block, first, memory, self.strides.memory);
+            let batch = AgentBatch::new(self.field, self.seed, lanes, block, first, memory, self.strides.memory);
             let mut batch = batch.stopped_by(Some(self.cancel));
             if let Some(own) = self.own {
                 tell_own(&mut batch, own, start + side_by_side * i, self.down.round);
@@ -252,7 +252,7 @@ impl Job<'_> {
                 for (l, c) in block.iter().enumerate() {
                     let row = side_by_side * i + l;
                     let Some((_, x)) = outbox.sent(l) else { continue };
-                    let place = Place { seed: self.seed, round: self.down.round, exchange: self.down.exchange, agent: *c };
+                    let place = MessageKey { seed: self.seed, round: self.down.round, exchange: self.down.exchange, agent: *c };
                     let feedback = part(&mut feedback, c - first, self.strides.feedback);
                     let channel = part(&mut channel, c - first, self.strides.channel);
                     // The channel changes whether or not it is used.
@@ -324,7 +324,7 @@ impl Job<'_> {
             let agent = [*c];
             for down in &past.down[..=usize::from(self.down.exchange)] {
                 one.clear();
-                let mut batch = Batch::new(self.field, self.seed, single, &agent, *c, memory, stride);
+                let mut batch = AgentBatch::new(self.field, self.seed, single, &agent, *c, memory, stride);
                 self.client.answer(&mut batch, down, one);
             }
             if let Some((what, x)) = one.sent(0) {
@@ -336,7 +336,7 @@ impl Job<'_> {
 
 /// Hands the lanes of a batch what their agents, from the `first` of those who were asked, are told of their own: that
 /// their last answer is not in its round's mean.
-pub(super) fn tell_own(batch: &mut Batch<'_>, own: &Own, first: usize, round: u64) {
+pub(super) fn tell_own(batch: &mut AgentBatch<'_>, own: &Own, first: usize, round: u64) {
     for (l, own) in batch.lanes().zip(&own.each[first..]) {
         if own.is_some() {
             batch.set_last(l, Last { round: round.checked_sub(1), is_included: false });

@@ -6,7 +6,7 @@ use super::{Ask, Letter, Next, Participation, Received, Server, foreign_state, r
 use crate::error::Result;
 use crate::linalg::distance_sq;
 use crate::message::{Message, Part};
-use crate::schedule::Steps;
+use crate::schedule::StepSchedule;
 
 /// Uses only directions whose model is near the present model.
 #[derive(Debug, Clone)]
@@ -14,7 +14,7 @@ pub struct Adaptive {
     /// `theta_t`.
     pub theta: Vec<f64>,
     /// Step sizes, for E.
-    pub steps: Steps,
+    pub steps: StepSchedule,
     /// The global step size.
     pub alpha_g: f64,
     /// The participants of each round.
@@ -22,7 +22,7 @@ pub struct Adaptive {
     /// `eps`: how far a model may be from the present one.
     pub threshold: f64,
     /// Which of the near directions are used.
-    pub choice: Choice,
+    pub choice: NearRule,
     /// The largest age of a direction in rounds. Models are kept for this long.
     pub reach: u64,
     /// The models of the last rounds, the newest last, with the round of the first.
@@ -33,7 +33,7 @@ pub struct Adaptive {
 
 /// Which directions a round uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Choice {
+pub enum NearRule {
     /// All with `||theta_t - theta_{t - tau}|| <= eps` (Adibi et al. 2024); others count as zero.
     EachNear,
     /// The half with the smallest distances, none if their median exceeds eps (DASA,
@@ -51,11 +51,11 @@ impl Adaptive {
     fn direction(&self, got: &Received<'_>) -> Option<Vec<f64>> {
         let mut near: Vec<(f64, &Letter)> = got.letters.iter().map(|letter| (self.distance(letter), letter)).collect();
         let total = match self.choice {
-            Choice::EachNear => {
+            NearRule::EachNear => {
                 near.retain(|(distance, _)| *distance <= self.threshold);
                 got.asked
             }
-            Choice::NearestHalf => {
+            NearRule::NearestHalf => {
                 // Distances are equal, for example, without delays. No agent may then be preferred: the
                 // order starts half of the agents further on in each round.
                 let agents = self.participation.agents as u64;

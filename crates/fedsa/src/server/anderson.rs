@@ -9,7 +9,7 @@ use crate::linalg::norm_sq;
 use crate::message::{Body, Part};
 
 /// The base's server, and the iterates and residuals of its last rounds.
-pub struct Accelerated {
+pub struct AndersonServer {
     /// The rule whose rounds are the map G.
     base: Box<dyn Server>,
     /// m: the largest number of differences.
@@ -50,7 +50,7 @@ fn minus(x: &[f64], y: &[f64]) -> Vec<f64> {
     x.iter().zip(y).map(|(x, y)| x - y).collect()
 }
 
-impl Accelerated {
+impl AndersonServer {
     /// Accelerates the rounds of `base`, which must accept [`Server::move_to`].
     pub fn new(base: Box<dyn Server>, memory: usize, safeguard: f64, ridge: f64) -> Self {
         Self { base, memory, safeguard, ridge, history: VecDeque::new(), is_moved: false, is_whole: true }
@@ -133,7 +133,7 @@ impl Accelerated {
     }
 }
 
-impl Server for Accelerated {
+impl Server for AndersonServer {
     fn open(&mut self, t: u64) -> Ask {
         self.is_whole = true;
         self.base.open(t)

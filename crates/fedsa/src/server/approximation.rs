@@ -110,7 +110,7 @@ impl PairSums {
 }
 
 /// An agent in the mean Hessian.
-pub struct Share<'a> {
+pub struct HessianShare<'a> {
     /// Its weight `p_c`.
     pub weight: f64,
     /// `rho_c`.
@@ -121,7 +121,7 @@ pub struct Share<'a> {
 
 /// `Hhat = sum_c p_c (S_c - rho_c P_c + rho_c I)` over these agents, divided by their weight: the lower triangle, d x d. `None` if there
 /// are none.
-pub fn mean_hessian(d: usize, held: &[Share<'_>]) -> Option<Mat<f64>> {
+pub fn mean_hessian(d: usize, held: &[HessianShare<'_>]) -> Option<Mat<f64>> {
     let (mut weight, mut rho) = (0.0, 0.0);
     for share in held {
         weight += share.weight;
@@ -134,7 +134,7 @@ pub fn mean_hessian(d: usize, held: &[Share<'_>]) -> Option<Mat<f64>> {
     let mut sum = vec![0.0f64; d * (d + 1) / 2];
     parallel::each_chunk(&mut sum, CHUNK, &|k, sum| {
         let at = k * CHUNK..k * CHUNK + sum.len();
-        for Share { weight: p, rho, sums } in held {
+        for HessianShare { weight: p, rho, sums } in held {
             let minus = -p * rho;
             for ((sum, s), v) in sum.iter_mut().zip(&sums.s[at.clone()]).zip(&sums.p[at.clone()]) {
                 *sum += p * s + minus * v;
@@ -214,7 +214,7 @@ impl Trigger {
 
 /// The iterate of a rule that steps by approximated Hessians, and how long its steps are.
 #[derive(Debug, Clone)]
-pub struct Steps {
+pub struct NewtonSteps {
     /// `theta_t`.
     pub theta: Vec<f64>,
     /// The trial steps; `None` where every step is 1.
@@ -223,7 +223,7 @@ pub struct Steps {
     pub trigger: Option<Trigger>,
 }
 
-impl Steps {
+impl NewtonSteps {
     /// The question that opens round t: the model, and the round of the last renewal where the server decides on it.
     pub fn question(&self, t: u64) -> Message {
         let mut down = Message::one(t, 0, Part::Model, self.theta.clone());
@@ -267,7 +267,7 @@ impl Steps {
         self.theta.iter_mut().zip(p).for_each(|(x, p)| *x = s.mul_add(*p, *x));
     }
 
-    /// What [`Steps::restored_trigger`] reads: nothing where the server does not decide on renewals.
+    /// What [`NewtonSteps::restored_trigger`] reads: nothing where the server does not decide on renewals.
     pub fn saved_trigger(&self) -> Vec<f64> {
         let trigger = self.trigger.iter();
         trigger.flat_map(|trigger| std::iter::once(trigger.renewal as f64).chain(trigger.norms.iter().copied())).collect()
@@ -299,7 +299,7 @@ mod tests {
     fn without_curvature_the_step_is_the_gradient() {
         let (g, none) = ([1.0, -2.0], PairSums::new(2));
         let of = |rhos: &[f64]| {
-            let held: Vec<Share<'_>> = rhos.iter().map(|rho| Share { weight: 0.5, rho: *rho, sums: &none }).collect();
+            let held: Vec<HessianShare<'_>> = rhos.iter().map(|rho| HessianShare { weight: 0.5, rho: *rho, sums: &none }).collect();
             direction(mean_hessian(2, &held), &g)
         };
         assert_eq!(of(&[]), None);
@@ -320,7 +320,8 @@ mod tests {
         };
         let sums: Vec<PairSums> = (0..n).map(one).collect();
         let p = 1.0 / n as f64;
-        let held: Vec<Share<'_>> = sums.iter().enumerate().map(|(c, sums)| Share { weight: p, rho: 0.1 + c as f64, sums }).collect();
+        let held: Vec<HessianShare<'_>> =
+            sums.iter().enumerate().map(|(c, sums)| HessianShare { weight: p, rho: 0.1 + c as f64, sums }).collect();
         let h = mean_hessian(d, &held).unwrap();
         let mut at = 0;
         let (weight, rho) = held.iter().fold((0.0, 0.0), |(weight, rho), held| (weight + p, rho + p * held.rho));

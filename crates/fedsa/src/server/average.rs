@@ -3,7 +3,7 @@
 use super::{Ask, Included, Next, Own, Participation, Received, Server, foreign_state, restored_theta};
 use crate::error::Result;
 use crate::message::{Message, Part, TELL};
-use crate::schedule::Steps;
+use crate::schedule::StepSchedule;
 
 /// Averages directions. For FedHSA it first asks for operators and sends their mean back. Optionally it projects on a
 /// ball, and tells the participants v.
@@ -12,7 +12,7 @@ pub struct Average {
     /// `theta_t`.
     pub theta: Vec<f64>,
     /// Step sizes, for E.
-    pub steps: Steps,
+    pub steps: StepSchedule,
     /// The global step size.
     pub alpha_g: f64,
     /// The participants of each round.
@@ -151,7 +151,7 @@ mod tests {
 
     #[test]
     fn only_a_state_of_its_own_shape_is_put_back() {
-        let steps = Steps { size: StepSize::Constant(0.1), local: LocalSteps::Fixed(1) };
+        let steps = StepSchedule { size: StepSize::Constant(0.1), local: LocalSteps::Fixed(1) };
         let rule = |table: Option<Vec<f64>>| Average {
             theta: vec![0.0; 2],
             steps,

@@ -2,7 +2,7 @@
 
 use super::{Ask, Next, Received, Server, foreign_state, restored_theta};
 use crate::error::Result;
-use crate::local::line_search::{Accepted, Trials};
+use crate::local::line_search::{AcceptedStep, Trials};
 use crate::message::{Message, Part};
 
 /// How a direction follows from mean gradients.
@@ -18,7 +18,7 @@ pub trait Direction: Send + Sync {
         f64::INFINITY
     }
     /// Is called at a round's end: the iterate moved from `from` to `to`, by a share of the direction.
-    fn moved(&mut self, _from: &[f64], _to: &[f64], _by: Accepted) {}
+    fn moved(&mut self, _from: &[f64], _to: &[f64], _by: AcceptedStep) {}
     /// Is called instead if no trial step down to `last` was accepted, and the iterate stays at `theta`. `is_whole` says whether all agents
     /// answered with gradients and losses: otherwise they may not belong together.
     fn failed(&mut self, _theta: &[f64], _last: f64, _is_whole: bool) {}
@@ -87,14 +87,14 @@ impl Descent {
             return Next::Done { tell: None };
         }
         match self.length {
-            Length::Fixed(step) => self.step(&p, step, Accepted { step: 1.0, is_proven: true }),
+            Length::Fixed(step) => self.step(&p, step, AcceptedStep { step: 1.0, is_proven: true }),
             _ => return Next::Ask(Ask { to: None, down: Message::one(got.round, got.exchange + 1, Part::Step, p), own: None }),
         }
         Next::Done { tell: None }
     }
 
     /// `theta_{t+1} = point + s p`.
-    fn step(&mut self, p: &[f64], s: f64, accepted: Accepted) {
+    fn step(&mut self, p: &[f64], s: f64, accepted: AcceptedStep) {
         let to: Vec<f64> = self.point.iter().zip(p).map(|(x, p)| s.mul_add(*p, *x)).collect();
         self.rule.moved(&self.theta, &to, accepted);
         self.theta = to;
@@ -136,7 +136,7 @@ impl Server for Descent {
         self.failed += u64::from(accepted.is_none() && has_answers);
         match (accepted, &self.length) {
             (Some(accepted), _) => self.step(&p, accepted.step, accepted),
-            (None, Length::SearchOrLast(_)) if has_answers => self.step(&p, last, Accepted { step: last, is_proven: false }),
+            (None, Length::SearchOrLast(_)) if has_answers => self.step(&p, last, AcceptedStep { step: last, is_proven: false }),
             _ if has_answers => self.rule.failed(&self.theta, last, self.is_whole && got.arrived.is_empty()),
             _ => {}
         }
@@ -176,12 +176,12 @@ impl Server for Descent {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::server::directions::{Accelerated, Momentum};
+    use crate::server::directions::{AcceleratedDirection, Momentum};
 
     /// Where the gradient at the extrapolated point is 0, that point is the answer.
     #[test]
     fn a_root_that_momentum_reaches_is_taken() {
-        let rule = Accelerated::new(Momentum::Constant(0.5), 1.0);
+        let rule = AcceleratedDirection::new(Momentum::Constant(0.5), 1.0);
         let mut server = Descent::new(vec![0.0], Box::new(rule), false, Length::Fixed(1.0));
         let mut round = |t: u64, g: f64, arrived: &[bool]| {
             let ask = server.open(t);

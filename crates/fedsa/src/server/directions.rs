@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use super::descent::Direction;
 use crate::linalg::dot;
-use crate::local::line_search::Accepted;
+use crate::local::line_search::AcceptedStep;
 
 /// `-scale g`: gradient descent by a fixed step, and the direction of methods whose agents give theirs.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -45,7 +45,7 @@ impl Scale {
     }
 
     /// After a step along -g: a search whose first trial step was good begins with a longer one next time.
-    fn moved(&mut self, by: Accepted) {
+    fn moved(&mut self, by: AcceptedStep) {
         if by.step == 1.0 && by.is_proven {
             self.0 = (2.0 * self.0).min(1.0);
         }
@@ -90,7 +90,7 @@ impl Direction for Steepest {
         self.proven.map_or(f64::INFINITY, |proven| proven / self.scale.0)
     }
 
-    fn moved(&mut self, _: &[f64], _: &[f64], by: Accepted) {
+    fn moved(&mut self, _: &[f64], _: &[f64], by: AcceptedStep) {
         if by.is_proven {
             self.proven = Some(self.scale.0 * by.step);
         }
@@ -130,7 +130,7 @@ pub enum Momentum {
 
 /// Accelerated gradients: `x_{t+1} = y_t - s grad f(y_t)`, `y_{t+1} = x_{t+1} + beta (x_{t+1} - x_t)`.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Accelerated {
+pub struct AcceleratedDirection {
     /// How beta is chosen.
     pub momentum: Momentum,
     /// s; a line search shortens it for good. Therefore rounding errors never allow a step above one that lowered the loss.
@@ -143,14 +143,14 @@ pub struct Accelerated {
     gradient: Vec<f64>,
 }
 
-impl Accelerated {
+impl AcceleratedDirection {
     /// The rule before its first round, with the step s or the longest trial step.
     pub fn new(momentum: Momentum, step: f64) -> Self {
         Self { momentum, step, k: 1.0, y: Vec::new(), gradient: Vec::new() }
     }
 }
 
-impl Direction for Accelerated {
+impl Direction for AcceleratedDirection {
     fn point(&self, theta: &[f64]) -> Vec<f64> {
         if self.y.is_empty() { theta.to_vec() } else { self.y.clone() }
     }
@@ -168,7 +168,7 @@ impl Direction for Accelerated {
         (self.y, self.k) = (theta.to_vec(), 1.0);
     }
 
-    fn moved(&mut self, from: &[f64], to: &[f64], by: Accepted) {
+    fn moved(&mut self, from: &[f64], to: &[f64], by: AcceptedStep) {
         self.step *= by.step;
         let by: Vec<f64> = to.iter().zip(from).map(|(to, from)| to - from).collect();
         let beta = match self.momentum {
@@ -245,7 +245,7 @@ impl Last {
 /// The BFGS method with the inverse Hessian W as a d x d matrix (Nocedal and Wright 2006, eq. 6.17):
 /// `W <- (I - r s y^T) W (I - r y s^T) + r s s^T`, `r = 1 / s^T y`, from `W = (s^T y / y^T y) I` before the first pair.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Bfgs {
+pub struct BfgsDirection {
     /// W, d^2 numbers; empty before the first pair.
     inverse: Vec<f64>,
     last: Last,
@@ -273,7 +273,7 @@ fn times(w: &[f64], v: &[f64]) -> Vec<f64> {
     w.chunks(v.len()).map(|row| dot(row, v)).collect()
 }
 
-impl Direction for Bfgs {
+impl Direction for BfgsDirection {
     fn direction(&mut self, x: &[f64], g: &[f64], is_whole: bool) -> Vec<f64> {
         let d = x.len();
         if let Some((s, y)) = self.last.pair(x, g, is_whole) {
@@ -290,7 +290,7 @@ impl Direction for Bfgs {
         times(&self.inverse, &minus)
     }
 
-    fn moved(&mut self, _: &[f64], _: &[f64], by: Accepted) {
+    fn moved(&mut self, _: &[f64], _: &[f64], by: AcceptedStep) {
         if self.inverse.is_empty() {
             self.scale.moved(by);
         }
@@ -324,7 +324,7 @@ impl Direction for Bfgs {
 /// The L-BFGS method: the last m pairs, and the two loops of Liu and Nocedal (1989) from `(s^T y / y^T y) I` with the latest
 /// pair.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Lbfgs {
+pub struct LbfgsDirection {
     /// m.
     pub memory: usize,
     /// The pairs (s, y), older ones first.
@@ -334,14 +334,14 @@ pub struct Lbfgs {
     scale: Scale,
 }
 
-impl Lbfgs {
+impl LbfgsDirection {
     /// The rule before its first round, which keeps m pairs.
     pub fn new(memory: usize) -> Self {
         Self { memory, ..Self::default() }
     }
 }
 
-impl Direction for Lbfgs {
+impl Direction for LbfgsDirection {
     fn direction(&mut self, x: &[f64], g: &[f64], is_whole: bool) -> Vec<f64> {
         if let Some(pair) = self.last.pair(x, g, is_whole) {
             if self.pairs.len() == self.memory {
@@ -371,7 +371,7 @@ impl Direction for Lbfgs {
         p
     }
 
-    fn moved(&mut self, _: &[f64], _: &[f64], by: Accepted) {
+    fn moved(&mut self, _: &[f64], _: &[f64], by: AcceptedStep) {
         if self.pairs.is_empty() {
             self.scale.moved(by);
         }
@@ -468,7 +468,7 @@ mod tests {
     #[test]
     fn directions_are_those_of_dense_updates() {
         let pairs = pairs(9);
-        let (mut bfgs, mut lbfgs) = (Bfgs::default(), Lbfgs::new(4));
+        let (mut bfgs, mut lbfgs) = (BfgsDirection::default(), LbfgsDirection::new(4));
         let (mut x, mut g) = (vec![0.0; 6], vec![1.0, -1.0, 2.0, 0.5, 0.3, -2.0]);
         let minus = |m: &Mat<f64>, g: &[f64]| linalg::mat_vec(m, g).iter().map(|x| -x).collect::<Vec<f64>>();
         assert_eq!(bfgs.direction(&x, &g, true), g.iter().map(|g| -g).collect::<Vec<_>>());
@@ -491,7 +491,7 @@ mod tests {
         let a = [[0.9, 0.2, -0.1], [0.2, 0.5, 0.1], [-0.1, 0.1, 0.7]];
         let gradient = |x: &[f64]| -> Vec<f64> { a.iter().zip([1.0, -1.0, 0.5]).map(|(row, b)| dot(row, x) - b).collect() };
         let moved = |x: &[f64], p: &[f64]| -> Vec<f64> { x.iter().zip(p).map(|(x, p)| x + p).collect() };
-        let (mut rule, mut x) = (Lbfgs::new(3), vec![0.0; 3]);
+        let (mut rule, mut x) = (LbfgsDirection::new(3), vec![0.0; 3]);
         for expected in [
             [1.0, -1.0, 0.5],
             [1.7336112163698374, -3.5070102311481626, 1.642667677150436],
@@ -567,7 +567,7 @@ mod tests {
     #[test]
     fn pairs_without_curvature_or_of_other_agents_are_left_out() {
         let (zero, one) = (vec![0.0, 0.0], vec![1.0, 0.0]);
-        let mut rule = Lbfgs::new(3);
+        let mut rule = LbfgsDirection::new(3);
         rule.direction(&zero, &[1.0, 1.0], true);
         rule.direction(&one, &[0.5, 1.0], true);
         assert!(rule.pairs.is_empty(), "negative curvature");
@@ -576,23 +576,23 @@ mod tests {
         assert!(rule.pairs.is_empty(), "a gradient that is not whole");
         rule.direction(&zero, &[0.0, 1.0], true);
         assert_eq!(rule.pairs.len(), 1);
-        let mut other = Lbfgs::new(3);
+        let mut other = LbfgsDirection::new(3);
         assert!(other.restore(rule.state(), 2) && other == rule);
-        assert!(!other.restore(rule.state(), 3) && !Lbfgs::new(0).restore(rule.state(), 2) && other == rule);
+        assert!(!other.restore(rule.state(), 3) && !LbfgsDirection::new(0).restore(rule.state(), 2) && other == rule);
         rule.failed(&zero, 0.25, true);
-        assert_eq!(rule, Lbfgs::new(3));
+        assert_eq!(rule, LbfgsDirection::new(3));
     }
 
     /// Without a step at a point that stays, the next search begins where this one ended, and later ones get longer again.
     #[test]
     fn searches_that_fail_begin_with_shorter_steps() {
         let (x, g) = ([0.0, 0.0], [1.0, -2.0]);
-        let proven = |step| Accepted { step, is_proven: true };
+        let proven = |step| AcceptedStep { step, is_proven: true };
         let mut rules: [Box<dyn Direction>; 4] = [
             Box::new(Steepest::new(1.0)),
-            Box::new(Bfgs::default()),
-            Box::new(Lbfgs::new(2)),
-            Box::new(Accelerated::new(Momentum::Restarted, 1.0)),
+            Box::new(BfgsDirection::default()),
+            Box::new(LbfgsDirection::new(2)),
+            Box::new(AcceleratedDirection::new(Momentum::Restarted, 1.0)),
         ];
         for rule in &mut rules {
             assert_eq!(rule.direction(&x, &g, true), [-1.0, 2.0]);
@@ -609,7 +609,7 @@ mod tests {
         assert_eq!(steepest.longest_by_rounding(), f64::INFINITY);
         steepest.moved(&x, &x, proven(1.0));
         assert_eq!((steepest.scale.0, steepest.longest_by_rounding()), (0.25, 0.5));
-        steepest.moved(&x, &x, Accepted { step: 0.25, is_proven: false });
+        steepest.moved(&x, &x, AcceptedStep { step: 0.25, is_proven: false });
         let mut other = Steepest::new(1.0);
         assert!(other.restore(steepest.state(), 2) && other == steepest && !other.restore(vec![vec![0.0]], 2));
         steepest.moved(&x, &x, proven(0.5));

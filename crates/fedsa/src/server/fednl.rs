@@ -8,7 +8,7 @@ use faer::{Mat, Side};
 use super::{Ask, Letter, Next, Own, Participation, Received, Server, by_agent, foreign_state, restored_theta};
 use crate::error::Result;
 use crate::linalg::{add_scaled, column, solve_definite};
-use crate::local::compressor::{Change, Compressor, are_bounded, are_entries};
+use crate::local::compressor::{Compressor, MatrixChange, are_bounded, are_entries};
 use crate::local::fednl::{CORRECT, FIRST_MARK, NO_MARK, SEARCH, WHOLE, compressor_stream, mark_after};
 use crate::local::line_search::Trials;
 use crate::message::{Body, Message, Part};
@@ -53,7 +53,7 @@ impl Learned {
     }
 
     /// Adds `scale C`, for which the support may have to grow. Returns whether the result is finite.
-    fn add(&mut self, change: &Change<'_>, scale: f64) -> bool {
+    fn add(&mut self, change: &MatrixChange<'_>, scale: f64) -> bool {
         let add = |to: &mut Self| change.add(scale, &to.support, &mut to.entries);
         add(self).unwrap_or_else(|| {
             let wider = change.widen(&self.support);
@@ -66,7 +66,7 @@ impl Learned {
 
 /// What the server knows of an agent.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Known {
+pub struct AgentKnowledge {
     /// `H_c`, if there is one.
     learned: Option<Learned>,
     /// The mark of `H_c`.
@@ -82,7 +82,7 @@ pub struct Known {
     needs_whole: bool,
 }
 
-impl Known {
+impl AgentKnowledge {
     /// Forgets everything: the agent counts again once it has sent its whole Hessian.
     fn forget(&mut self) {
         let (model, gradient) = (Vec::new(), Vec::new());
@@ -173,7 +173,7 @@ pub struct FedNlServer {
     step: f64,
     trials: Option<Trials>,
     participation: Participation,
-    agents: Vec<Known>,
+    agents: Vec<AgentKnowledge>,
     /// `sum p_c H_c` over the agents that have answered, a lower triangle; the sum of their weights.
     sum: Vec<f64>,
     heard: f64,
@@ -183,7 +183,7 @@ pub struct FedNlServer {
 }
 
 /// The settings of [`FedNlServer`].
-pub struct Rule {
+pub struct FedNlRule {
     /// The compressor.
     pub compressor: Compressor,
     /// alpha.
@@ -202,9 +202,9 @@ pub struct Rule {
 
 impl FedNlServer {
     /// The server before its first round.
-    pub fn new(theta: Vec<f64>, weights: Vec<f64>, seed: u64, rule: Rule) -> Self {
+    pub fn new(theta: Vec<f64>, weights: Vec<f64>, seed: u64, rule: FedNlRule) -> Self {
         let d = theta.len();
-        let known = Known {
+        let known = AgentKnowledge {
             learned: rule.first.map(|mu| Learned { support: Support::diagonal(d), entries: vec![mu; d] }),
             mark: if rule.first.is_some() { FIRST_MARK } else { NO_MARK },
             model: Vec::new(),
@@ -213,7 +213,7 @@ impl FedNlServer {
             is_unsure: false,
             needs_whole: rule.first.is_none(),
         };
-        let Rule { compressor, learning_rate, definite, step, trials, participation, .. } = rule;
+        let FedNlRule { compressor, learning_rate, definite, step, trials, participation, .. } = rule;
         let (agents, sum) = (vec![known; weights.len()], vec![0.0; entries(d)]);
         let asked = [Vec::new(), Vec::new()];
         Self {
@@ -297,11 +297,11 @@ impl FedNlServer {
             let body = letter.parts.last().map(|(_, body)| body)?;
             Some((letter.agent, body, compressor.change(d, body, compressor_stream(seed, round, letter.agent))))
         });
-        let changes: Vec<(usize, &Body, Change<'_>)> = changes.into_iter().flatten().collect();
+        let changes: Vec<(usize, &Body, MatrixChange<'_>)> = changes.into_iter().flatten().collect();
         parallel::each_mut(&mut by_rows(&mut self.sum, d), |_, (rows, sum)| {
             changes.iter().for_each(|(c, _, change)| change.add_rows(rate * self.weights[*c], rows, sum));
         });
-        let mut of: Vec<Option<(&Body, Change<'_>, f64)>> = vec![None; self.agents.len()];
+        let mut of: Vec<Option<(&Body, MatrixChange<'_>, f64)>> = vec![None; self.agents.len()];
         for ((c, body, change), letter) in changes.into_iter().zip(counted) {
             // With the distance after it.
             of[c] = Some((body, change, letter.part(Part::Deviation)[1]));
@@ -414,7 +414,7 @@ impl Server for FedNlServer {
     fn open(&mut self, t: u64) -> Ask {
         let n = self.weights.len();
         // All agents take part until each has answered: the sum is over the agents that have.
-        let are_heard = self.agents.iter().all(Known::is_heard);
+        let are_heard = self.agents.iter().all(AgentKnowledge::is_heard);
         let participants = self.participation.of(t).filter(|_| are_heard).unwrap_or_else(|| (0..n).collect());
         let (whole, others) = participants.into_iter().partition(|c| self.agents[*c].needs_whole);
         self.asked = [whole, others];
@@ -526,7 +526,7 @@ impl Server for FedNlServer {
                 && learned.as_ref().is_none_or(|learned| learned.entries.len() == learned.support.len())
                 && (learned.is_some() || model.is_empty() && flags[3] == 1.0);
             let (is_unsure, needs_whole) = (flags.get(2) == Some(&1.0), flags.get(3) == Some(&1.0));
-            fits.then(|| Known {
+            fits.then(|| AgentKnowledge {
                 learned,
                 mark: flags[0],
                 model: model.clone(),
@@ -539,7 +539,7 @@ impl Server for FedNlServer {
         let is_index = |c: &f64| *c >= 0.0 && *c < n as f64 && c.fract() == 0.0;
         let are_agents = |asked: &[f64]| asked.iter().all(is_index) && asked.is_sorted_by(|a, b| a < b);
         let count = state[1][1];
-        let agents: Option<Vec<Known>> = state[4..].chunks(5).map(known).collect();
+        let agents: Option<Vec<AgentKnowledge>> = state[4..].chunks(5).map(known).collect();
         let is_count = (0.0..=1e15).contains(&count) && count.fract() == 0.0;
         let Some(agents) = agents.filter(|_| is_count && state[2..4].iter().all(|asked| are_agents(asked))) else {
             return Err(foreign_state());
@@ -558,7 +558,7 @@ mod tests {
 
     /// A server of agents with one component and equal weights, which starts at 1 and gets whole matrices first.
     fn server(agents: usize, trials: Option<Trials>, m: Option<usize>) -> FedNlServer {
-        let rule = Rule {
+        let rule = FedNlRule {
             compressor: Compressor::Full,
             learning_rate: 1.0,
             definite: Definite::Shift,

@@ -3,7 +3,7 @@
 use super::{Ask, Next, Received, Server, foreign_state, restored_theta};
 use crate::error::Result;
 use crate::message::{Message, Part};
-use crate::schedule::Steps;
+use crate::schedule::StepSchedule;
 
 /// Asks all agents for the sum of their moves, and averages over those whose answers arrived: what an agent sends contains
 /// all its earlier moves, so that a lost answer says nothing about later ones. Without any answer theta does not change.
@@ -16,7 +16,7 @@ pub struct OneShotServer {
     /// `p_c`.
     pub weights: Vec<f64>,
     /// Step sizes and local steps, for the scale of what agents send.
-    pub steps: Steps,
+    pub steps: StepSchedule,
 }
 
 impl Server for OneShotServer {

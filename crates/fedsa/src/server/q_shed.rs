@@ -3,7 +3,7 @@
 use faer::Mat;
 
 use super::approximation::{
-    ORTHOGONAL, PairSums, ROUNDING, Share, Spectrum, Steps, UNIT, direction, is_index, mean_hessian, told_after_loss,
+    HessianShare, NewtonSteps, ORTHOGONAL, PairSums, ROUNDING, Spectrum, UNIT, direction, is_index, mean_hessian, told_after_loss,
 };
 use super::{Ask, Letter, Next, Own, Received, Server, by_agent, foreign_state, restored_theta};
 use crate::error::{BadInput, Result};
@@ -17,7 +17,7 @@ use crate::random::Stream;
 
 /// What the rule of Q-SHED is given.
 #[derive(Debug, Clone)]
-pub struct Rule {
+pub struct QShedRule {
     /// The agents' weights `p_c`.
     pub weights: Vec<f64>,
     /// The run's seed, which keys the offsets of grids.
@@ -36,16 +36,16 @@ pub struct Rule {
 #[derive(Debug, Clone)]
 pub struct QShedServer {
     /// `theta_t` and how long steps are.
-    pub steps: Steps,
-    rule: Rule,
-    held: Vec<Held>,
+    pub steps: NewtonSteps,
+    rule: QShedRule,
+    held: Vec<StoredBits>,
     /// Whether the agent's last answer was lost.
     lost: Vec<bool>,
 }
 
 /// What the server holds of one agent.
 #[derive(Debug, Clone, Default)]
-struct Held {
+struct StoredBits {
     /// The round of the Hessian; `None` before the first answer.
     round: Option<u64>,
     rho: f64,
@@ -149,10 +149,10 @@ impl Pair {
     }
 }
 
-impl Held {
+impl StoredBits {
     /// Takes an answer of agent c in round t, if it adds to what is held: to the bits of the same Hessian, or the first ones of a later
     /// Hessian.
-    fn take(&mut self, c: usize, t: u64, answer: &Answer<'_>, d: usize, rule: &Rule) -> Option<()> {
+    fn take(&mut self, c: usize, t: u64, answer: &Answer<'_>, d: usize, rule: &QShedRule) -> Option<()> {
         let Answer { spectrum: Spectrum { round, first, rho, values }, refinement, content } = answer;
         let goes_on = self.round == Some(*round);
         let is_later = self.round.is_none_or(|own| own < *round) && *round <= t;
@@ -230,9 +230,9 @@ fn are_orthogonal(pairs: &[Pair], is_new: &[bool]) -> bool {
 
 impl QShedServer {
     /// At `theta_0`, without pairs.
-    pub fn new(steps: Steps, rule: Rule) -> Self {
+    pub fn new(steps: NewtonSteps, rule: QShedRule) -> Self {
         let n = rule.weights.len();
-        Self { steps, rule, held: vec![Held::default(); n], lost: vec![false; n] }
+        Self { steps, rule, held: vec![StoredBits::default(); n], lost: vec![false; n] }
     }
 
     /// The bits a component that are held of the eigenvectors of agent c.
@@ -296,7 +296,7 @@ impl Server for QShedServer {
     /// agents of which anything is held, divided by their weight. `None` if there are none.
     fn hessian(&self) -> Option<Mat<f64>> {
         let held = self.rule.weights.iter().zip(&self.held).filter(|(_, held)| held.round.is_some());
-        let shares: Vec<Share<'_>> = held.map(|(p, held)| Share { weight: *p, rho: held.rho, sums: &held.sums }).collect();
+        let shares: Vec<HessianShare<'_>> = held.map(|(p, held)| HessianShare { weight: *p, rho: held.rho, sums: &held.sums }).collect();
         mean_hessian(self.steps.theta.len(), &shares)
     }
 
@@ -329,7 +329,7 @@ impl Server for QShedServer {
             return Err(foreign_state());
         }
         let held = state.iter().enumerate().map(|(c, all)| restored(c, all, opened, d, &self.rule));
-        let held = held.collect::<Option<Vec<Held>>>().ok_or_else(foreign_state)?;
+        let held = held.collect::<Option<Vec<StoredBits>>>().ok_or_else(foreign_state)?;
         self.lost = lost.iter().map(|x| *x == 1.0).collect();
         (self.steps.theta, self.steps.trigger, self.held) = (theta, trigger, held);
         Ok(())
@@ -337,12 +337,12 @@ impl Server for QShedServer {
 }
 
 /// What is held of agent c, from the numbers that [`QShedServer::state`] returned; `None` if they are not that.
-fn restored(c: usize, all: &[f64], opened: u64, d: usize, rule: &Rule) -> Option<Held> {
-    let [round, rho, q, rest @ ..] = all else { return all.is_empty().then(Held::default) };
+fn restored(c: usize, all: &[f64], opened: u64, d: usize, rule: &QShedRule) -> Option<StoredBits> {
+    let [round, rho, q, rest @ ..] = all else { return all.is_empty().then(StoredBits::default) };
     if !(is_index(*round, opened) && *rho > 0.0 && rho.is_finite() && is_index(*q, d as u64 - 1)) {
         return None;
     }
-    let mut held = Held { round: Some(*round as u64), rho: *rho, ..Held::default() };
+    let mut held = StoredBits { round: Some(*round as u64), rho: *rho, ..StoredBits::default() };
     let mut rest = rest;
     for _ in 0..*q as usize {
         let [value, bits, few, after @ ..] = rest else { return None };
@@ -383,8 +383,8 @@ mod tests {
     const D: usize = 5;
 
     fn server(are_whole: bool) -> QShedServer {
-        let steps = Steps { theta: vec![0.0; D], trials: None, trigger: None };
-        QShedServer::new(steps, Rule { weights: vec![1.0], seed: 3, most_bits: 16, are_whole })
+        let steps = NewtonSteps { theta: vec![0.0; D], trials: None, trigger: None };
+        QShedServer::new(steps, QShedRule { weights: vec![1.0], seed: 3, most_bits: 16, are_whole })
     }
 
     fn more(bits: u32) -> More {

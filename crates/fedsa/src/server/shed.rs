@@ -3,7 +3,7 @@
 use faer::Mat;
 
 use super::approximation::{
-    NOTHING, ORTHOGONAL, PairSums, ROUNDING, Share, Spectrum, Steps, UNIT, direction, is_index, mean_hessian, told_after_loss,
+    HessianShare, NOTHING, NewtonSteps, ORTHOGONAL, PairSums, ROUNDING, Spectrum, UNIT, direction, is_index, mean_hessian, told_after_loss,
 };
 use super::woodbury::{self, Woodbury, lengths};
 use super::{Ask, Letter, Next, Own, Received, Server, by_agent, foreign_state, restored_theta};
@@ -21,10 +21,10 @@ use crate::protocol::refused;
 #[derive(Debug, Clone)]
 pub struct ShedServer {
     /// `theta_t` and how long steps are.
-    pub steps: Steps,
+    pub steps: NewtonSteps,
     /// The agents' weights `p_c`.
     pub weights: Vec<f64>,
-    held: Vec<Held>,
+    held: Vec<StoredPairs>,
     /// Whether the agent's last answer was lost.
     lost: Vec<bool>,
     /// The agents' vectors where steps are computed from them alone; then `held` has neither vectors nor sums.
@@ -35,7 +35,7 @@ pub struct ShedServer {
 
 /// What the server holds of one agent.
 #[derive(Debug, Clone, Default)]
-struct Held {
+struct StoredPairs {
     /// The round of the Hessian; `None` before its first pairs.
     round: Option<u64>,
     rho: f64,
@@ -45,7 +45,7 @@ struct Held {
     sums: PairSums,
 }
 
-impl Held {
+impl StoredPairs {
     /// Takes an answer, if it goes on from what is held: further pairs of the same Hessian, or the first ones of a later Hessian.
     fn take(&mut self, t: u64, values: &[f64], vectors: &[f64], d: usize) -> bool {
         let Some(keep) = self.prefix(t, values, d).filter(|keep| self.continues(*keep, vectors, d)) else { return false };
@@ -111,9 +111,9 @@ impl Held {
 
 impl ShedServer {
     /// At `theta_0`, without pairs.
-    pub fn new(steps: Steps, weights: Vec<f64>) -> Self {
+    pub fn new(steps: NewtonSteps, weights: Vec<f64>) -> Self {
         let (n, span) = (weights.len(), steps.theta.len());
-        Self { steps, weights, held: vec![Held::default(); n], lost: vec![false; n], woodbury: None, span }
+        Self { steps, weights, held: vec![StoredPairs::default(); n], lost: vec![false; n], woodbury: None, span }
     }
 
     /// With at most `most` pairs of one Hessian.
@@ -160,7 +160,7 @@ impl ShedServer {
             .weights
             .iter()
             .zip(&self.held)
-            .map(|(weight, held)| held.round.map(|_| woodbury::Share { weight: *weight, rho: held.rho, values: &held.values }));
+            .map(|(weight, held)| held.round.map(|_| woodbury::LowRankShare { weight: *weight, rho: held.rho, values: &held.values }));
         woodbury.direction(&shares.collect::<Vec<_>>(), g, NOTHING)
     }
 }
@@ -219,7 +219,7 @@ impl Server for ShedServer {
     /// none, and where no matrices are formed.
     fn hessian(&self) -> Option<Mat<f64>> {
         let held = self.weights.iter().zip(&self.held).filter(|(_, held)| held.round.is_some());
-        let shares: Vec<Share<'_>> = held.map(|(p, held)| Share { weight: *p, rho: held.rho, sums: &held.sums }).collect();
+        let shares: Vec<HessianShare<'_>> = held.map(|(p, held)| HessianShare { weight: *p, rho: held.rho, sums: &held.sums }).collect();
         self.woodbury.is_none().then(|| mean_hessian(self.steps.theta.len(), &shares))?
     }
 
@@ -254,14 +254,14 @@ impl Server for ShedServer {
         }
         let mut woodbury = self.woodbury.as_ref().map(|_| Woodbury::new(n, d));
         let held = |(c, all): (usize, Vec<f64>)| {
-            let [round, rho, q, rest @ ..] = &all[..] else { return all.is_empty().then(Held::default) };
+            let [round, rho, q, rest @ ..] = &all[..] else { return all.is_empty().then(StoredPairs::default) };
             let fits = is_index(*round, opened)
                 && *rho > 0.0
                 && rho.is_finite()
                 && is_index(*q, d as u64 - 1)
                 && rest.iter().all(|x| x.is_finite());
             let (values, vectors) = rest.split_at_checked(if fits { *q as usize } else { usize::MAX })?;
-            let mut held = Held { round: Some(*round as u64), rho: *rho, values: values.to_vec(), ..Held::default() };
+            let mut held = StoredPairs { round: Some(*round as u64), rho: *rho, values: values.to_vec(), ..StoredPairs::default() };
             if let Some(woodbury) = &mut woodbury {
                 return woodbury.restore(c, held.values.len(), vectors).then_some(held);
             }
@@ -269,7 +269,7 @@ impl Server for ShedServer {
             (held.vectors.len() == held.values.len() * d).then(|| held.sum(d))?;
             Some(held)
         };
-        let held = state.into_iter().enumerate().map(held).collect::<Option<Vec<Held>>>().ok_or_else(foreign_state)?;
+        let held = state.into_iter().enumerate().map(held).collect::<Option<Vec<StoredPairs>>>().ok_or_else(foreign_state)?;
         self.woodbury = woodbury;
         self.lost = lost.iter().map(|x| *x == 1.0).collect();
         (self.steps.theta, self.steps.trigger, self.held) = (theta, trigger, held);
@@ -284,12 +284,12 @@ mod tests {
     const E: [[f64; 3]; 3] = [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]];
 
     fn server(agents: usize, d: usize) -> ShedServer {
-        ShedServer::new(Steps { theta: vec![0.0; d], trials: None, trigger: None }, vec![1.0 / agents as f64; agents])
+        ShedServer::new(NewtonSteps { theta: vec![0.0; d], trials: None, trigger: None }, vec![1.0 / agents as f64; agents])
     }
 
     #[test]
     fn pairs_that_are_not_of_one_hessian_count_as_lost() {
-        let mut held = Held::default();
+        let mut held = StoredPairs::default();
         // Round, index, rho and values.
         assert!(held.take(0, &[0.0, 0.0, 1.0, 3.0], &E[0], 3));
         assert!(!held.take(1, &[0.0, 1.0, 1.0, 2.0], &E[0], 3), "the vector that is held");

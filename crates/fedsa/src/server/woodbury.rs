@@ -117,7 +117,7 @@ pub(super) fn lengths(body: &Body, d: usize) -> Vec<f64> {
 
 /// One agent's part of Hhat.
 #[derive(Debug, Clone, Copy)]
-pub struct Share<'a> {
+pub struct LowRankShare<'a> {
     /// `p_c`.
     pub weight: f64,
     /// `rho_c`.
@@ -254,7 +254,7 @@ impl Woodbury {
 
     /// `-Hhat^-1 g`, with the shares of the agents; those that have none are not in Hhat. `-g` if rho is not at least `least`, or
     /// not finite, or the factorisation fails. `None` if there is no share, or g is 0.
-    pub fn direction(&self, shares: &[Option<Share<'_>>], g: &[f64], least: f64) -> Option<Vec<f64>> {
+    pub fn direction(&self, shares: &[Option<LowRankShare<'_>>], g: &[f64], least: f64) -> Option<Vec<f64>> {
         let all = || shares.iter().enumerate().filter_map(|(c, share)| Some((c, (*share)?)));
         let (weight, rho) = all().fold((0.0, 0.0), |(weight, rho), (_, share)| (weight + share.weight, rho + share.weight * share.rho));
         if weight == 0.0 || g.iter().all(|g| *g == 0.0) {
@@ -344,10 +344,10 @@ mod tests {
     }
 
     /// The weight, rho, values and vectors of an agent.
-    type Held = (f64, f64, Vec<f64>, Vec<Vec<f64>>);
+    type AgentPairs = (f64, f64, Vec<f64>, Vec<Vec<f64>>);
 
     /// Hhat written out.
-    fn dense(d: usize, agents: &[Held]) -> Mat<f64> {
+    fn dense(d: usize, agents: &[AgentPairs]) -> Mat<f64> {
         let weight: f64 = agents.iter().map(|agent| agent.0).sum();
         let mut h = Mat::<f64>::zeros(d, d);
         for (p, rho, values, vectors) in agents {
@@ -361,8 +361,8 @@ mod tests {
         h
     }
 
-    fn shares(agents: &[Held]) -> Vec<Option<Share<'_>>> {
-        agents.iter().map(|(weight, rho, values, _)| Some(Share { weight: *weight, rho: *rho, values })).collect()
+    fn shares(agents: &[AgentPairs]) -> Vec<Option<LowRankShare<'_>>> {
+        agents.iter().map(|(weight, rho, values, _)| Some(LowRankShare { weight: *weight, rho: *rho, values })).collect()
     }
 
     /// Vectors that are dense, sparse, and of both sorts; rho from the size of the eigenvalues to 1e-9 of them.
@@ -450,7 +450,7 @@ mod tests {
     #[test]
     fn without_curvature_the_step_is_the_gradient() {
         let woodbury = Woodbury::new(1, 2);
-        let share = |rho: f64| [Some(Share { weight: 1.0, rho, values: &[] })];
+        let share = |rho: f64| [Some(LowRankShare { weight: 1.0, rho, values: &[] })];
         assert_eq!(woodbury.direction(&share(f64::MIN_POSITIVE), &[1.0, -2.0], 1e-290), Some(vec![-1.0, 2.0]));
         assert_eq!(woodbury.direction(&share(f64::INFINITY), &[1.0, -2.0], 1e-290), Some(vec![-1.0, 2.0]));
         assert_eq!(woodbury.direction(&share(4.0), &[1.0, -2.0], 1e-290), Some(vec![-0.25, 0.5]));

@@ -5,7 +5,7 @@ use std::fmt::Display;
 use serde::de::{Expected, Unexpected};
 
 use super::{Value, did_you_mean, nearest};
-use crate::error::{Code, Error, quoted, shown};
+use crate::error::{Error, ErrorCode, quoted, shown};
 
 /// The error of [`super::Reader`], which becomes an [`Error`].
 #[derive(Debug)]
@@ -34,7 +34,7 @@ enum What {
     },
     /// A value of another type or length; `found` is the value if serde saw it apart from the tree.
     Refused {
-        code: Code,
+        code: ErrorCode,
         found: Option<Value>,
         accepted: String,
     },
@@ -47,12 +47,12 @@ impl ReadError {
 
     /// A value of another type.
     pub(super) fn wrong_type(accepted: &str) -> Self {
-        Self::new(What::Refused { code: Code::WrongType, found: None, accepted: accepted.into() })
+        Self::new(What::Refused { code: ErrorCode::WrongType, found: None, accepted: accepted.into() })
     }
 
     /// A list of another length.
     pub(super) fn wrong_length(accepted: String) -> Self {
-        Self::new(What::Refused { code: Code::WrongLength, found: None, accepted })
+        Self::new(What::Refused { code: ErrorCode::WrongLength, found: None, accepted })
     }
 
     /// A key that a table does not have.
@@ -141,7 +141,7 @@ impl From<ReadError> for Error {
                 let near = did_you_mean(nearest(&name, accepted.iter().copied()));
                 let help = if accepted.is_empty() { "no further keys".to_string() } else { format!("one of {}", accepted.join(", ")) };
                 append(&mut path, &name);
-                Error::new(path, format!("unknown key `{}`{near}", quoted(name)), help).coded(Code::UnknownKey)
+                Error::new(path, format!("unknown key `{}`{near}", quoted(name)), help).coded(ErrorCode::UnknownKey)
             }
             What::MissingKey(name) => {
                 let e = Error::missing_key(name, format!("{name} = .. in this table"));
@@ -151,7 +151,7 @@ impl From<ReadError> for Error {
                 let near = did_you_mean(nearest(&name, accepted.iter().copied()));
                 let help = format!("one of {}", accepted.join(", "));
                 let e = Error::new(path, format!("unknown value `{}`{near}", quoted(&name)), help);
-                e.coded(Code::UnknownName).valued(quoted(name))
+                e.coded(ErrorCode::UnknownName).valued(quoted(name))
             }
             What::Refused { code, accepted, .. } => {
                 let e = match &value {
@@ -180,7 +180,7 @@ impl serde::de::Error for ReadError {
 
     fn invalid_type(found: Unexpected<'_>, accepted: &dyn Expected) -> Self {
         let accepted = plain(&accepted.to_string());
-        Self::new(What::Refused { code: Code::WrongType, found: tree(found), accepted })
+        Self::new(What::Refused { code: ErrorCode::WrongType, found: tree(found), accepted })
     }
 
     fn invalid_value(found: Unexpected<'_>, accepted: &dyn Expected) -> Self {

@@ -44,7 +44,7 @@ fn refused(text: &str) -> Error {
 
 #[test]
 fn errors_are_data() {
-    use Code::{MissingKey, UnknownKey, UnknownName, WrongLength, WrongType};
+    use ErrorCode::{MissingKey, UnknownKey, UnknownName, WrongLength, WrongType};
     let whole = "a whole number, at least 0";
     for (text, code, key, value, help) in [
         (r#"{"count": -1}"#, WrongType, "count", "-1", whole),
@@ -80,7 +80,7 @@ fn errors_are_data() {
 /// Tables with a tag are collected before they are read: the entry at fault is looked up.
 #[test]
 fn errors_in_tables_with_a_tag_have_the_key_where_one_entry_can_be_meant() {
-    use Code::{MissingKey, UnknownKey, UnknownName, WrongType};
+    use ErrorCode::{MissingKey, UnknownKey, UnknownName, WrongType};
     for (law, code, key) in [
         (r#"{"law": "unifrm"}"#, UnknownName, "law.law"),
         (r#"{"law": "uniform", "min": 1}"#, MissingKey, "law.max"),

@@ -1,6 +1,6 @@
 //! The agent's end of a link, where answers are made: the budget, the codec and error feedback.
 
-use super::{Place, Uplink};
+use super::{MessageKey, Uplink};
 use crate::message::{Body, Envelope, HEADER_BYTES, Message, PART_HEADER_BYTES, Part, Writer};
 use crate::protocol::are_finite;
 use crate::random::Purpose;
@@ -10,7 +10,7 @@ pub(crate) struct AgentEnd<'a> {
     /// The link.
     pub uplink: &'a Uplink,
     /// The round, the exchange and the agent.
-    pub at: Place,
+    pub at: MessageKey,
     /// What error feedback has kept of the agent's messages, [`Uplink::feedback_len`] numbers.
     pub feedback: &'a mut [f64],
 }
@@ -71,7 +71,7 @@ impl AgentEnd<'_> {
     /// Sends the parts of an answer. Parts that may be encoded pass the codec, with error feedback for parts of d numbers. The bytes
     /// are made where `envelope` is given; otherwise only if the link alters messages, because their number is known.
     pub fn send(&mut self, parts: Vec<(Part, Body)>, envelope: Option<&Envelope>) -> Answer {
-        let Place { round, exchange, .. } = self.at;
+        let MessageKey { round, exchange, .. } = self.at;
         if !are_finite(&parts) {
             let bytes = envelope.map_or(Vec::new(), |envelope| without_numbers(Part::Diverged, round, exchange, envelope));
             return Answer::Diverged { len: HEADER_BYTES + PART_HEADER_BYTES, bytes };

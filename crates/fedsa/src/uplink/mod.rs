@@ -179,7 +179,7 @@ impl Uplink {
     /// The agent's end of one vector: encodes `x` into `bytes` (cleared first), with error feedback if there is any, and sets `decoded` to
     /// what the server will decode. Returns whether there is a message. If the budget carries none, the result is
     /// `false`, and `decoded` is 0.
-    pub fn encode(&self, at: Place, x: &[f64], feedback: &mut [f64], bytes: &mut Vec<u8>, decoded: &mut [f64]) -> bool {
+    pub fn encode(&self, at: MessageKey, x: &[f64], feedback: &mut [f64], bytes: &mut Vec<u8>, decoded: &mut [f64]) -> bool {
         bytes.clear();
         let budget = self.budget.map(|b| b.draw(&mut at.stream(Purpose::Budget)));
         let carries = self.codec.encoded_len(x.len(), budget).is_some();
@@ -199,7 +199,7 @@ impl Uplink {
     }
 
     /// The server's end: the factor by which a message arrives, 0 when it is lost.
-    pub fn gain(&self, at: Place, memory: &mut [u64]) -> f64 {
+    pub fn gain(&self, at: MessageKey, memory: &mut [u64]) -> f64 {
         let mut stream = at.stream(Purpose::Medium);
         let (mut gain, mut rest) = (1.0, memory);
         for medium in &self.media {
@@ -218,7 +218,7 @@ impl Uplink {
     /// Turns the server's message `down` into the message that agents decode.
     pub(crate) fn tell(&self, seed: u64, down: &mut Message) {
         if !self.downlink.is_exact() {
-            let place = Place { seed, round: down.round, exchange: down.exchange, agent: ALL };
+            let place = MessageKey { seed, round: down.round, exchange: down.exchange, agent: ALL };
             let bytes = down.encode(&Envelope::default(), &*self.downlink, &mut place.stream(Purpose::Codec));
             let longest = down.parts.iter().map(|(_, x)| x.len()).max().unwrap_or(0);
             let decoded = Message::decode(&bytes, &*self.downlink, longest, |_, _| place.stream(Purpose::Codec));
@@ -227,7 +227,7 @@ impl Uplink {
     }
 
     /// Adds the receivers' noise to weighted sums over agents whose weights sum to `asked`.
-    pub fn receive(&self, at: Place, sums: &mut [&mut [f64]], agents: usize, asked: f64) {
+    pub fn receive(&self, at: MessageKey, sums: &mut [&mut [f64]], agents: usize, asked: f64) {
         if self.media.iter().any(|m| m.is_sum_only()) {
             let mut stream = at.stream(Purpose::Receiver);
             for sum in sums {
@@ -240,14 +240,14 @@ impl Uplink {
 
     /// The number of bits that the link carries for vectors of d components in an exchange, if it has a budget. The agent
     /// knows this number before it chooses what to send.
-    pub fn allowance(&self, at: Place, d: usize) -> Option<u64> {
+    pub fn allowance(&self, at: MessageKey, d: usize) -> Option<u64> {
         self.budget.map(|budget| u64::from(budget.draw(&mut at.stream(Purpose::Budget))) * d as u64)
     }
 }
 
 /// The key of a message: all random events of the message are drawn from it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Place {
+pub struct MessageKey {
     /// The run's seed.
     pub seed: u64,
     /// The round.
@@ -258,7 +258,7 @@ pub struct Place {
     pub agent: usize,
 }
 
-impl Place {
+impl MessageKey {
     /// The stream of this message for a purpose; both ends of the link can open it.
     pub fn stream(&self, purpose: Purpose) -> Stream {
         Key::of_exchange(self.seed, purpose, self.round, self.exchange).stream(self.agent)

@@ -3,7 +3,7 @@
 
 use fedsa::message::{Body, Envelope, Message, Part};
 use fedsa::random::{ALL, Purpose};
-use fedsa::uplink::Place;
+use fedsa::uplink::MessageKey;
 use fedsa::uplink::codec::Codec;
 
 /// A message with one part in another form.
@@ -85,7 +85,7 @@ pub struct Wire<'a> {
 
 impl Wire<'_> {
     fn open(&self, round: u64, exchange: u8) -> fedsa::random::Stream {
-        Place { seed: self.seed, round, exchange, agent: self.sender.unwrap_or(ALL) }.stream(Purpose::Codec)
+        MessageKey { seed: self.seed, round, exchange, agent: self.sender.unwrap_or(ALL) }.stream(Purpose::Codec)
     }
 
     /// The message, if there is one whose parts are short, as those of small problems are.

@@ -15,7 +15,7 @@ use fedsa::uplink::medium::delay::{MAX_DELAY, Row};
 use fedsa_data::linear_model::LinearModel;
 use fedsa_data::table::{self, Cells, Table};
 use fedsa_data::trace::{Trace, TraceColumn};
-use fedsa_data::weights::{self, Fitted};
+use fedsa_data::weights::{self, FittedModel};
 use fedsa_data::{delays, find, logs, npz, theta_from_json, trace};
 use parquet::basic::{Compression, Encoding};
 use parquet::data_type::{BoolType, DoubleType, FloatType, Int32Type, Int64Type};
@@ -495,8 +495,8 @@ fn weights_corpora() -> Vec<Corpus> {
 
 fn read_weights(data: &[u8]) -> Verdict {
     let weights = match weights::from_json(data) {
-        Ok(Fitted::Value(weights)) => weights,
-        Ok(Fitted::Linear(model)) => {
+        Ok(FittedModel::Value(weights)) => weights,
+        Ok(FittedModel::Linear(model)) => {
             assert_eq!(LinearModel::from_json(&model.to_json()).expect("what was just written"), model);
             assert!(model.predictions(&[0.25]).iter().all(|(name, _)| !name.is_empty()));
             return Verdict::Accepted;

@@ -15,7 +15,7 @@ use super::{Files, equal_weights};
 use crate::error::{BadInput, Result, require};
 use crate::random::{Purpose, stream};
 use partition::{Partition, Pool};
-use quality::{Part, Quality, quality};
+use quality::{FitQuality, LabelledRows, quality};
 use serde::{Deserialize, Serialize};
 use targets::{TargetRule, Targets};
 use transform::{Pca, Transform, TransformRule};
@@ -23,8 +23,9 @@ use transform::{Pca, Transform, TransformRule};
 /// The agents' weights `p_c`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(rename = "Weights"))]
 #[serde(rename_all = "kebab-case")]
-pub enum Weights {
+pub enum AgentWeights {
     /// `1 / N`.
     #[default]
     Equal,
@@ -60,7 +61,7 @@ pub struct Preparation {
     /// Whether a column of ones is added.
     pub intercept: bool,
     /// The agents' weights.
-    pub weights: Weights,
+    pub weights: AgentWeights,
     /// The seed of everything that is drawn.
     pub seed: u64,
 }
@@ -69,9 +70,9 @@ pub struct Preparation {
 #[derive(Debug, Clone)]
 pub struct Prepared {
     /// The rows to fit.
-    pub train: Part,
+    pub train: LabelledRows,
     /// The rows that are held out; none of some or all agents where no share is.
-    pub held_out: Part,
+    pub held_out: LabelledRows,
     /// The agents' weights `p_c`.
     pub weights: Vec<f64>,
     /// What was done to features.
@@ -148,15 +149,15 @@ impl Preparation {
         let (fit, held) = self.hold_out(agents)?;
         let targets = labels.targets(&fit)?;
         let transform = Transform::fit(&self.transform(), &sets, &pool, &fit)?;
-        let part = |agents: &[Vec<usize>]| Part {
+        let part = |agents: &[Vec<usize>]| LabelledRows {
             rows: compact(transform.apply(pool.gather(&sets, agents))),
             first: partition::starts(agents),
             targets: agents.iter().flatten().map(|i| targets.of(labels.get(*i))).collect(),
         };
         let (train, held_out) = (part(&fit), part(&held));
         let weights = match self.weights {
-            Weights::Equal => equal_weights(fit.len()),
-            Weights::Rows => fit.iter().map(|rows| rows.len() as f64 / train.rows.len() as f64).collect(),
+            AgentWeights::Equal => equal_weights(fit.len()),
+            AgentWeights::Rows => fit.iter().map(|rows| rows.len() as f64 / train.rows.len() as f64).collect(),
         };
         Ok(Prepared { train, held_out, weights, transform, targets })
     }
@@ -187,12 +188,12 @@ impl Preparation {
 
 impl Prepared {
     /// The quality of theta on the rows to fit.
-    pub fn train_quality(&self, theta: &[f64]) -> Quality {
+    pub fn train_quality(&self, theta: &[f64]) -> FitQuality {
         quality(&self.train, &self.targets, theta)
     }
 
     /// The quality of theta on the rows that are held out; `None` if there are none.
-    pub fn held_out_quality(&self, theta: &[f64]) -> Option<Quality> {
+    pub fn held_out_quality(&self, theta: &[f64]) -> Option<FitQuality> {
         (!self.held_out.rows.is_empty()).then(|| quality(&self.held_out, &self.targets, theta))
     }
 

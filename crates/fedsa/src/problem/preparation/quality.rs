@@ -7,7 +7,7 @@ use crate::problem::regression::loss::{LogLoss, Loss, SquaredLoss};
 
 /// Rows with targets, one agent after the other.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Part {
+pub struct LabelledRows {
     /// The rows, n x d.
     pub rows: Rows,
     /// Where each agent's rows start; N + 1 numbers.
@@ -18,7 +18,7 @@ pub struct Part {
 
 /// How good a model is on n rows, each of which counts alike.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Quality {
+pub struct FitQuality {
     /// n.
     pub rows: usize,
     /// The mean loss, without the ridge.
@@ -29,7 +29,7 @@ pub struct Quality {
     pub rmse: Option<f64>,
 }
 
-impl Part {
+impl LabelledRows {
     /// The predictions `x_j . theta`; theta has d components.
     pub fn scores(&self, theta: &[f64]) -> Vec<f64> {
         let mut out = vec![0.0; self.rows.len()];
@@ -39,12 +39,12 @@ impl Part {
 }
 
 /// The quality of theta on rows whose targets were made so.
-pub fn quality(part: &Part, targets: &Targets, theta: &[f64]) -> Quality {
+pub fn quality(part: &LabelledRows, targets: &Targets, theta: &[f64]) -> FitQuality {
     let (scores, n) = (part.scores(theta), part.rows.len());
     let pairs = || scores.iter().zip(&part.targets);
     let mean = |sum: f64| sum / n as f64;
     match targets {
-        Targets::Classes { .. } => Quality {
+        Targets::Classes { .. } => FitQuality {
             rows: n,
             loss: mean(pairs().map(|(t, y)| LogLoss::value(y * t)).sum()),
             accuracy: Some(pairs().filter(|(t, y)| (**t > 0.0) == (**y > 0.0)).count() as f64 / n as f64),
@@ -52,7 +52,7 @@ pub fn quality(part: &Part, targets: &Targets, theta: &[f64]) -> Quality {
         },
         Targets::Numbers { scale, .. } => {
             let loss = mean(pairs().map(|(t, y)| SquaredLoss::value(t - y)).sum());
-            Quality { rows: n, loss, accuracy: None, rmse: Some((2.0 * loss).sqrt() / scale.abs()) }
+            FitQuality { rows: n, loss, accuracy: None, rmse: Some((2.0 * loss).sqrt() / scale.abs()) }
         }
     }
 }

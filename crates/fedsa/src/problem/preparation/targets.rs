@@ -9,24 +9,25 @@ use crate::settings::choice;
 /// A class: a number or a name.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(rename = "Class"))]
 #[serde(untagged)]
-pub enum Class {
+pub enum ClassLabel {
     /// A label that is a number.
     Number(f64),
     /// A label that is a name.
     Name(String),
 }
 
-choice!(Class, "a number, or a name in quotes",
-    number f64 => |x| Ok(Class::Number(x)),
-    text String => |name| Ok(Class::Name(name)),
+choice!(ClassLabel, "a number, or a name in quotes",
+    number f64 => |x| Ok(ClassLabel::Number(x)),
+    text String => |name| Ok(ClassLabel::Name(name)),
 );
 
-impl std::fmt::Display for Class {
+impl std::fmt::Display for ClassLabel {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Class::Number(x) => write!(f, "{x}"),
-            Class::Name(name) => write!(f, "{}", quoted(name)),
+            ClassLabel::Number(x) => write!(f, "{x}"),
+            ClassLabel::Name(name) => write!(f, "{}", quoted(name)),
         }
     }
 }
@@ -37,7 +38,7 @@ pub enum TargetRule {
     /// 1 for the rows of a class, -1 for all others. Without a class labels must be binary.
     Classes {
         /// The class whose target is 1.
-        positive: Option<Class>,
+        positive: Option<ClassLabel>,
     },
     /// The labels, which are numbers.
     Numbers {
@@ -61,7 +62,7 @@ pub(super) struct Found {
     /// The number of each row's label; ranks of classes.
     of: Vec<f64>,
     /// The distinct labels in increasing order; none for numbers.
-    classes: Vec<Class>,
+    classes: Vec<ClassLabel>,
     /// The rank of the positive class.
     positive: usize,
 }
@@ -151,7 +152,7 @@ fn numbers(sets: &[Dataset], labels: &[&Labels]) -> Result<Vec<f64>> {
 }
 
 /// The distinct labels in increasing order, and the rank of each row's.
-fn ranks(labels: &[&Labels]) -> Result<(Vec<Class>, Vec<f64>)> {
+fn ranks(labels: &[&Labels]) -> Result<(Vec<ClassLabel>, Vec<f64>)> {
     let too_many = |n: usize| {
         let help = format!("at most {MOST_CLASSES} classes, or `kind = \"least-squares\"` for numbers");
         BadInput::data("target", format!("{n} distinct labels"), help)
@@ -171,7 +172,7 @@ fn ranks(labels: &[&Labels]) -> Result<(Vec<Class>, Vec<f64>)> {
         }
         let rank = |x: &f64| distinct.partition_point(|y| y < x) as f64;
         let of = all.iter().map(rank).collect();
-        return Ok((distinct.into_iter().map(Class::Number).collect(), of));
+        return Ok((distinct.into_iter().map(ClassLabel::Number).collect(), of));
     }
     let mut distinct: Vec<&String> = Vec::new();
     for labels in labels {
@@ -194,12 +195,12 @@ fn ranks(labels: &[&Labels]) -> Result<(Vec<Class>, Vec<f64>)> {
         ranks.extend(of.iter().map(|name| rank[*name as usize]));
     }
     // Names that no row has are no classes.
-    Ok((distinct.into_iter().cloned().map(Class::Name).collect(), ranks))
+    Ok((distinct.into_iter().cloned().map(ClassLabel::Name).collect(), ranks))
 }
 
 /// The rank of the positive class.
-fn positive_rank(classes: &[Class], positive: Option<&Class>) -> Result<usize> {
-    let found = || listed(classes.iter().map(Class::to_string));
+fn positive_rank(classes: &[ClassLabel], positive: Option<&ClassLabel>) -> Result<usize> {
+    let found = || listed(classes.iter().map(ClassLabel::to_string));
     if let Some(class) = positive {
         let at = classes.iter().position(|other| other == class);
         return at.ok_or_else(|| {
@@ -207,8 +208,8 @@ fn positive_rank(classes: &[Class], positive: Option<&Class>) -> Result<usize> {
         });
     }
     match classes {
-        [Class::Number(low), Class::Number(high)] if *high == 1.0 && (*low == 0.0 || *low == -1.0) => Ok(1),
-        [Class::Name(_), Class::Name(_)] => Ok(1),
+        [ClassLabel::Number(low), ClassLabel::Number(high)] if *high == 1.0 && (*low == 0.0 || *low == -1.0) => Ok(1),
+        [ClassLabel::Name(_), ClassLabel::Name(_)] => Ok(1),
         _ => {
             let help = "`positive`, the label of a class against all others, or labels that are -1 and 1, 0 and 1, or two names; or `kind = \"least-squares\"` for numbers";
             Err(BadInput::new("positive", format!("labels that are not binary: {}", found()), help))
@@ -235,9 +236,9 @@ pub enum Targets {
         /// The rank of the class among the labels that were found.
         rank: usize,
         /// The class whose target is 1.
-        positive: Class,
+        positive: ClassLabel,
         /// The other class, where there are two. Of two names the second in alphabetical order is positive.
-        negative: Option<Class>,
+        negative: Option<ClassLabel>,
     },
     /// `y = scale (label - offset)`.
     Numbers {

@@ -4,8 +4,8 @@ use super::super::dataset::Labels;
 use super::super::source::Inputs;
 use super::super::{NoFiles, logs};
 use super::partition::Pool;
-use super::targets::{Class, Found};
-use super::transform::Fit;
+use super::targets::{ClassLabel, Found};
+use super::transform::PcaFit;
 use super::*;
 use crate::linalg;
 use crate::problem::arrays::Arrays;
@@ -44,7 +44,7 @@ fn how(agents: usize) -> Preparation {
 }
 
 /// The numbers of each agent's rows, in the order in which the agent has them.
-fn dealt(part: &Part) -> Vec<Vec<usize>> {
+fn dealt(part: &LabelledRows) -> Vec<Vec<usize>> {
     let of = |at: &[usize]| (at[0]..at[1]).map(|j| part.rows.row(j).next().map_or(0, |(_, x)| x as usize)).collect();
     part.first.windows(2).map(of).collect()
 }
@@ -68,7 +68,7 @@ fn every_partition_deals_every_row_at_most_once() {
             if partition == Partition::Dirichlet(0.7) && samples.is_some() {
                 continue;
             }
-            let positive = TargetRule::Classes { positive: Some(Class::Number(2.0)) };
+            let positive = TargetRule::Classes { positive: Some(ClassLabel::Number(2.0)) };
             let how = Preparation { partition, samples, reshuffle, holdout, targets: positive, seed: 3, ..how(7) };
             let Prepared { train, held_out, weights, .. } = how.prepare(&Sets(vec![numbered(labels.clone())])).unwrap();
             let (fit, held) = (dealt(&train), dealt(&held_out));
@@ -94,7 +94,7 @@ fn every_partition_deals_every_row_at_most_once() {
 #[test]
 fn partitions_are_what_they_say() {
     let of = |partition, samples, agents, seed| {
-        let positive = TargetRule::Classes { positive: Some(Class::Number(2.0)) };
+        let positive = TargetRule::Classes { positive: Some(ClassLabel::Number(2.0)) };
         let how = Preparation { partition, samples, targets: positive, seed, ..how(agents) };
         dealt(&how.prepare(&Sets(vec![numbered(four_classes())])).unwrap().train)
     };
@@ -130,7 +130,7 @@ fn agents_are_files_or_values_of_a_column() {
     ];
     let files = Preparation { agents: None, partition: Partition::Files, ..how(1) };
     assert_eq!(dealt(&files.prepare(&Sets(sets.clone())).unwrap().train), [vec![0, 1, 2], vec![3, 4, 5]]);
-    let columns = Preparation { agents: None, partition: Partition::ByColumn, weights: Weights::Rows, ..how(1) };
+    let columns = Preparation { agents: None, partition: Partition::ByColumn, weights: AgentWeights::Rows, ..how(1) };
     assert_eq!(columns.prepare(&Sets(sets.clone())).unwrap_err().key, "group");
     sets[0].groups = Some(Labels::Names { names: vec!["b".into(), "a".into()], of: vec![0, 1, 0] });
     sets[1].groups = Some(Labels::Names { names: vec!["a".into(), "c".into()], of: vec![0, 0, 1] });
@@ -237,7 +237,7 @@ fn components_are_eigenvectors_of_the_unions_second_moments() {
             let how = Preparation { pca: Some(Pca { dim: 3, centre, fit }), intercept: true, ..how(7) };
             how.prepare(&Sets(vec![random_set(n, d, false)])).unwrap()
         };
-        let (union, federated) = (of(Fit::Union), of(Fit::Federated));
+        let (union, federated) = (of(PcaFit::Union), of(PcaFit::Federated));
         let parts = |prepared: &Prepared| prepared.transform.components.clone().unwrap();
         let (x, y) = (parts(&union), parts(&federated));
         assert!(
@@ -298,7 +298,7 @@ fn models_of_standardised_features_are_models_of_columns() {
 
 #[test]
 fn held_out_rows_are_a_share_of_each_agents_rows_and_judge_models() {
-    let how = Preparation { holdout: 0.25, weights: Weights::Rows, ..how(3) };
+    let how = Preparation { holdout: 0.25, weights: AgentWeights::Rows, ..how(3) };
     let prepared = how.prepare(&Sets(vec![random_set(34, 3, false)])).unwrap();
     // 12, 11 and 11 rows.
     assert_eq!((prepared.train.first.clone(), prepared.held_out.first.clone()), (vec![0, 9, 17, 25], vec![0, 3, 6, 9]));
@@ -331,8 +331,8 @@ fn targets_are_classes_or_numbers_in_a_range() {
     let spam = targets(names(&["spam", "ham"], &[0, 1, 0]), classes(None)).unwrap();
     assert_eq!(spam.train.targets, [1.0, -1.0, 1.0]);
     let Targets::Classes { positive, negative, .. } = &spam.targets else { panic!() };
-    assert_eq!((positive, negative), (&Class::Name("spam".into()), &Some(Class::Name("ham".into()))));
-    let ham = classes(Some(Class::Name("ham".into())));
+    assert_eq!((positive, negative), (&ClassLabel::Name("spam".into()), &Some(ClassLabel::Name("ham".into()))));
+    let ham = classes(Some(ClassLabel::Name("ham".into())));
     assert_eq!(targets(names(&["spam", "ham", "eggs"], &[0, 1, 2]), ham).unwrap().train.targets, [-1.0, 1.0, -1.0]);
     let numbers = targets(Labels::Numbers(vec![1990.0, 2010.0, 1950.0]), TargetRule::Numbers { range: Some([0.0, 1.0]) }).unwrap();
     assert!(linalg::distance_sq(&numbers.train.targets, &[2.0 / 3.0, 1.0, 0.0]).sqrt() < 1e-14);
@@ -354,9 +354,9 @@ fn data_that_cannot_be_used_are_refused_with_the_reason() {
     let three = || vec![numbered(vec![1.0, 2.0, 3.0, 1.0])];
     refused(how(1), three(), "positive", &["not binary", "1, 2, 3"]);
     refused(how(1), vec![numbered(vec![1.0, 2.0])], "positive", &["1, 2"]);
-    let positive = |x: f64| TargetRule::Classes { positive: Some(Class::Number(x)) };
+    let positive = |x: f64| TargetRule::Classes { positive: Some(ClassLabel::Number(x)) };
     refused(Preparation { targets: positive(7.0), ..how(1) }, three(), "positive", &["label 7", "1, 2, 3"]);
-    let name = TargetRule::Classes { positive: Some(Class::Name("1".into())) };
+    let name = TargetRule::Classes { positive: Some(ClassLabel::Name("1".into())) };
     refused(Preparation { targets: name, ..how(1) }, three(), "positive", &["\"1\"", "1, 2, 3"].map(|x| x.trim_matches('"')));
     // The first two rows are of one class.
     refused(Preparation { targets: positive(3.0), samples: Some(2), ..how(1) }, three(), "positive", &["no agent has a row of class 3"]);
@@ -367,7 +367,7 @@ fn data_that_cannot_be_used_are_refused_with_the_reason() {
     refused(how(5), vec![numbered(vec![0.0, 1.0])], "agents", &["5 agents for 2 rows"]);
     refused(Preparation { samples: Some(3), targets: positive(2.0), ..how(2) }, three(), "samples", &["4 rows", "at most 2"]);
     refused(Preparation { agents: None, targets: positive(2.0), ..how(1) }, three(), "agents", &["no number"]);
-    let pca = |dim| Some(Pca { dim, centre: true, fit: Fit::Union });
+    let pca = |dim| Some(Pca { dim, centre: true, fit: PcaFit::Union });
     refused(Preparation { pca: pca(2), ..how(1) }, vec![numbered(vec![0.0, 1.0])], "pca.dim", &["at most the number of columns, 1"]);
     refused(Preparation { pca: pca(0), ..how(1) }, three(), "pca.dim", &["at least 1"]);
     refused(Preparation { divide_by: 0.0, ..how(1) }, three(), "divide_by", &["255"]);

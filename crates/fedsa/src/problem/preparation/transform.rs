@@ -27,7 +27,7 @@ pub struct Pca {
     pub centre: bool,
     /// On what they are fitted: federated or union. The same subspace to rounding.
     #[serde(default)]
-    pub fit: Fit,
+    pub fit: PcaFit,
 }
 
 fn yes() -> bool {
@@ -38,7 +38,7 @@ impl Pca {
     /// What is fitted to `columns` columns, for messages.
     pub(in crate::problem) fn text(&self, columns: usize) -> String {
         let centred = if self.centre { "" } else { " without centring" };
-        let fit = if self.fit == Fit::Union { "on the union" } else { "federatedly" };
+        let fit = if self.fit == PcaFit::Union { "on the union" } else { "federatedly" };
         format!("PCA of {columns} features{centred} fitted {fit}")
     }
 }
@@ -46,8 +46,9 @@ impl Pca {
 /// On what principal components are fitted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[cfg_attr(feature = "schema", schemars(rename = "Fit"))]
 #[serde(rename_all = "kebab-case")]
-pub enum Fit {
+pub enum PcaFit {
     /// On the sum of the second moments that each agent computes of its rows.
     #[default]
     Federated,
@@ -327,8 +328,8 @@ impl Components {
         let Rows::Dense { mut values, .. } = rows.into_dense() else { unreachable!("dense rows") };
         values.chunks_mut(d).for_each(|row| row.iter_mut().zip(&means).for_each(|(x, mean)| *x -= mean));
         let parts = match pca.fit {
-            Fit::Union => vec![0, values.len() / d],
-            Fit::Federated => first.to_vec(),
+            PcaFit::Union => vec![0, values.len() / d],
+            PcaFit::Federated => first.to_vec(),
         };
         let centred = Rows::Dense { d, values };
         let mut moments = Mat::<f64>::zeros(d, d);

@@ -34,7 +34,7 @@ use super::law::FiniteLaw;
 use super::lazy_index::{self, LazyIndex};
 use super::linear_operators::LinearOperators;
 use super::objective::{ActiveComponents, HessianProducts, Objective, dense_hessian};
-use super::root::{MOST_DIM, Root, Source};
+use super::root::{MOST_DIM, Root, RootSource};
 use super::systems::{System, Systems};
 use crate::error::Result;
 use crate::kernel::{Isa, margins};
@@ -108,7 +108,7 @@ impl<L: Loss> Regression<L> {
             problem.systems = Some(problem.linear_systems());
         }
         problem.root = if d <= MOST_DIM {
-            let source = if L::HAS_OFFSETS { Source::Linear } else { Source::Newton };
+            let source = if L::HAS_OFFSETS { RootSource::Linear } else { RootSource::Newton };
             Ok(Root { theta: problem.optimum()?, source })
         } else {
             Err(format!("theta has {d} components, and Newton's method is used up to {MOST_DIM}"))

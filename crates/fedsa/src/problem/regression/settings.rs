@@ -13,10 +13,10 @@ use crate::problem::lazy_index;
 use crate::problem::logs::Sources;
 use crate::problem::memory::{self, MemoryEstimate};
 use crate::problem::preparation::partition::{Partition, number_of_groups};
-use crate::problem::preparation::quality::Part;
-use crate::problem::preparation::targets::{Class, TargetRule};
+use crate::problem::preparation::quality::LabelledRows;
+use crate::problem::preparation::targets::{ClassLabel, TargetRule};
 use crate::problem::preparation::transform::Pca;
-use crate::problem::preparation::{Preparation, Prepared, Weights, is_nearly_dense};
+use crate::problem::preparation::{AgentWeights, Preparation, Prepared, is_nearly_dense};
 use crate::problem::root::MOST_DIM;
 use crate::problem::{Field, Files, ProblemSettings, field};
 use crate::sampling::Sampling;
@@ -83,7 +83,7 @@ macro_rules! on_data_sets {
             pub holdout: f64,
             /// The agents' weights: equal, or by their rows.
             #[serde(default)]
-            pub weights: Weights,
+            pub weights: AgentWeights,
             /// From 1 to 1e9: along a trajectory the row is drawn anew with probability 1 / mixing_time.
             #[serde(default = "one")]
             #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
@@ -113,7 +113,7 @@ macro_rules! on_data_sets {
                     reshuffle: false,
                     samples: None,
                     holdout: 0.0,
-                    weights: Weights::default(),
+                    weights: AgentWeights::default(),
                     mixing_time: 1.0,
                     seed: 0,
                 }
@@ -165,7 +165,7 @@ macro_rules! on_data_sets {
             ///
             /// # Errors
             /// When the losses have no unique minimum, or the sampling cannot be used.
-            pub fn field_of(&self, train: Part, weights: Vec<f64>, sampling: Sampling, isa: Isa) -> Result<Arc<dyn Field>> {
+            pub fn field_of(&self, train: LabelledRows, weights: Vec<f64>, sampling: Sampling, isa: Isa) -> Result<Arc<dyn Field>> {
                 let free = usize::from(self.intercept && !self.penalise_intercept);
                 let like = Like { ridge: self.ridge, free, mixing_time: self.mixing_time };
                 build::<<Self as OnData>::Loss>(train, weights, like, sampling, isa)
@@ -228,7 +228,7 @@ on_data_sets! {
     Logistic {
         /// The class whose target is 1, a number or a name; all others have -1. Without it labels must be -1 and 1, 0 and 1, or two names,
         /// of which the second in alphabetical order has 1.
-        positive: Class
+        positive: ClassLabel
     }
 }
 
@@ -273,9 +273,9 @@ struct Like {
 }
 
 /// Regression with the loss L on prepared rows.
-fn build<L: Loss>(train: Part, weights: Vec<f64>, like: Like, sampling: Sampling, isa: Isa) -> Result<Arc<dyn Field>> {
+fn build<L: Loss>(train: LabelledRows, weights: Vec<f64>, like: Like, sampling: Sampling, isa: Isa) -> Result<Arc<dyn Field>> {
     let Like { ridge, free, mixing_time } = like;
-    let Part { mut rows, first, targets: mut offsets } = train;
+    let LabelledRows { mut rows, first, targets: mut offsets } = train;
     if !L::HAS_OFFSETS {
         times_labels(&mut rows, &offsets);
         offsets = Vec::new();
