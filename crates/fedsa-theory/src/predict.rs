@@ -37,7 +37,7 @@
 //! # fn main() -> fedsa::error::Result<()> {
 //! let garnet = Garnet { agents: 4, states: 10, features: 3, seed: 1, ..Garnet::default() };
 //! let field = garnet.field(&NoFiles, Sampling::default(), Isa::best())?;
-//! let forecast = Forecast::over(&*field, &FedLsa::new(0.1, 10), &Uplink::default());
+//! let forecast = Forecast::over(&field, &FedLsa::new(0.1, 10), &Uplink::default());
 //! assert!(forecast.floor()?.mse() > forecast.bias_sq()?);
 //! assert_eq!(forecast.outlook().regime(), Regime::Stable);
 //! assert!(forecast.largest_stable_step()?.step > 0.1);
@@ -135,12 +135,12 @@ enum NoiseSource {
 
 /// A method on a problem over a link. Predictions are computed when they are asked for.
 #[derive(Clone)]
-pub struct Forecast<'f> {
-    field: &'f dyn Field,
+pub struct Forecast {
+    field: Arc<dyn Field>,
     /// How samples are drawn; that of the field, unless the forecast is about another law.
     sampling: Sampling,
     /// Other agents than those of the field.
-    others: Option<&'f Systems>,
+    others: Option<Arc<Systems>>,
     shape: Shape,
     output: OutputRule,
     lost: Lost,
@@ -168,15 +168,15 @@ fn no_moments() -> BadInput {
 }
 
 /// A round whose mean is known.
-struct Round<'a, 'f> {
-    systems: &'f Systems,
+struct Round<'a> {
+    systems: &'a Systems,
     setting: RoundSetting,
     link: &'a LinkLaw,
     /// m, if not all N agents participate.
     few: Option<usize>,
 }
 
-impl Round<'_, '_> {
+impl Round<'_> {
     fn agents(&self) -> usize {
         self.systems.weights.len()
     }
@@ -239,15 +239,15 @@ const STABLE_STEP_RADII: f64 = 30.0;
 /// What reduces the work of radii.
 const LESS_DISTINCT: &str = "fewer distinct agents or features";
 
-impl<'f> Forecast<'f> {
+impl Forecast {
     /// The forecast for a method of this shape over a clear link whose output is the last iterate.
-    pub fn new(field: &'f dyn Field, shape: Shape) -> Self {
+    pub fn new(field: &Arc<dyn Field>, shape: Shape) -> Self {
         let (output, lost, link) = (OutputRule::Last, Lost::Zero, Arc::new(Ok(LinkLaw::clear())));
-        Self { field, sampling: field.sampling(), others: None, shape, output, lost, link }
+        Self { field: Arc::clone(field), sampling: field.sampling(), others: None, shape, output, lost, link }
     }
 
     /// The forecast for a method over a link whose output is the last iterate.
-    pub fn over(field: &'f dyn Field, method: &dyn methods::MethodSettings, link: &Uplink) -> Self {
+    pub fn over(field: &Arc<dyn Field>, method: &dyn methods::MethodSettings, link: &Uplink) -> Self {
         let law = LinkLaw::of(link, field.dim());
         let lost = method.lost(field.agents(), &link.facts());
         Self { lost, link: Arc::new(law), ..Self::new(field, method.shape()) }
@@ -273,7 +273,7 @@ impl<'f> Forecast<'f> {
     }
 
     /// The method's round, if its mean is known.
-    fn linear(&self) -> Result<Round<'_, 'f>> {
+    fn linear(&self) -> Result<Round<'_>> {
         let Self { field, shape, .. } = self;
         let systems = self.systems().ok_or_else(|| match field.facts().linear_operators() {
             Some(_) => unknown("the systems are sparse, and predictions need dense ones"),
@@ -372,7 +372,7 @@ impl<'f> Forecast<'f> {
     }
 
     /// The limit of the mean iterate minus theta* (d).
-    fn bias(&self, round: &Round<'_, '_>) -> Result<Vec<f64>> {
+    fn bias(&self, round: &Round<'_>) -> Result<Vec<f64>> {
         match self.shape.drift {
             Drift::Zero => round.plain()?.bias(),
             Drift::GlobalMemory { .. } => stability::global_memory_bias(round.systems, &round.setting, round.mixing()),
@@ -391,7 +391,7 @@ impl<'f> Forecast<'f> {
     }
 
     /// The round whose radius can be computed.
-    fn radius_known(&self) -> Result<Round<'_, 'f>> {
+    fn radius_known(&self) -> Result<Round<'_>> {
         let round = self.linear()?;
         let kinds = round.systems.kinds.len();
         if matches!(self.shape.drift, Drift::ControlVariate { .. }) && kinds * round.systems.dim() > RADIUS_SIZE {
@@ -455,7 +455,7 @@ impl<'f> Forecast<'f> {
     }
 
     /// Multiplications of the legs of all distinct agents.
-    fn legs_work(&self, round: &Round<'_, '_>) -> f64 {
+    fn legs_work(&self, round: &Round<'_>) -> f64 {
         let (kinds, d) = (round.systems.kinds.len() as f64, round.systems.dim() as f64);
         // Some four small products in each doubling, which cost more than their multiplications.
         kinds * ((round.setting.local_steps as f64).log2() + 2.0) * (4.0 * d.powi(3) + 2000.0)
@@ -489,7 +489,7 @@ impl<'f> Forecast<'f> {
     }
 
     /// Whether samples, the link or the choice of participants are noisy.
-    fn is_noisy(&self, round: &Round<'_, '_>) -> bool {
+    fn is_noisy(&self, round: &Round<'_>) -> bool {
         self.sampling.kind != Law::Mean || round.is_noisy()
     }
 
@@ -505,7 +505,7 @@ impl<'f> Forecast<'f> {
     }
 
     /// Checks that second moments of FedLSA's rounds have a closed form that is small enough to compute.
-    fn plain_known(&self, round: &Round<'_, '_>) -> Result<()> {
+    fn plain_known(&self, round: &Round<'_>) -> Result<()> {
         round.has_mean_square()?;
         if self.sampling.kind == Law::Mean && round.is_noisy() {
             if self.field.dim() > EXACT_DIM { Err(unknown(&format!("more than {EXACT_DIM} features"))) } else { Ok(()) }
@@ -543,7 +543,7 @@ impl<'f> Forecast<'f> {
     }
 
     /// Where the noise of rounds comes from, if there is a closed form of the mean square.
-    fn noise_source(&self, round: &Round<'_, '_>) -> Result<NoiseSource> {
+    fn noise_source(&self, round: &Round<'_>) -> Result<NoiseSource> {
         if !self.is_noisy(round) {
             return Ok(NoiseSource::Nothing);
         }
@@ -575,7 +575,7 @@ impl<'f> Forecast<'f> {
     }
 
     /// The method's round, if its floor has a closed form.
-    fn floor_known(&self) -> Result<(Round<'_, 'f>, NoiseSource)> {
+    fn floor_known(&self) -> Result<(Round<'_>, NoiseSource)> {
         self.of_last()?;
         let round = self.linear()?;
         let source = self.noise_source(&round)?;
@@ -667,7 +667,7 @@ impl<'f> Forecast<'f> {
         self.curve_source().map(|_| ())
     }
 
-    fn curve_source(&self) -> Result<(Round<'_, 'f>, NoiseSource)> {
+    fn curve_source(&self) -> Result<(Round<'_>, NoiseSource)> {
         let round = self.linear()?;
         self.of_last()?;
         let source = match self.noise_source(&round)? {

@@ -9,7 +9,7 @@ use fedsa::error::Result;
 use fedsa::linalg::Mat;
 use fedsa::methods::Drift;
 
-impl Forecast<'_> {
+impl Forecast {
     /// The exact mean-square error along the rounds as a map of a state, from `theta_0` (d components) and these initial controls:
     /// that of independent samples, or of rounds without any noise. The state grows with `d^2`, and with the number of distinct
     /// agents where they remember controls.

@@ -14,14 +14,14 @@ pub struct Quantity {
     pub name: &'static str,
     /// A short description.
     pub about: &'static str,
-    known: fn(&Forecast<'_>) -> Result<()>,
+    known: fn(&Forecast) -> Result<()>,
     value: Value,
 }
 
 /// Where the value of a quantity comes from.
 enum Value {
     /// It is computed by itself.
-    Alone(fn(&Forecast<'_>) -> Result<f64>),
+    Alone(fn(&Forecast) -> Result<f64>),
     /// It is read from the floor.
     Floor(fn(&MeanSquare) -> f64),
     /// It is read from the floor to leading order.
@@ -45,7 +45,7 @@ impl FloorCache {
     ///
     /// # Errors
     /// As there.
-    pub fn floor(&self, of: &Forecast<'_>) -> Result<&PredictedFloor> {
+    pub fn floor(&self, of: &Forecast) -> Result<&PredictedFloor> {
         self.floor.get_or_init(|| of.predicted_floor()).as_ref().map_err(Clone::clone)
     }
 
@@ -53,7 +53,7 @@ impl FloorCache {
     ///
     /// # Errors
     /// As there.
-    pub fn leading_order(&self, of: &Forecast<'_>) -> Result<&MeanSquare> {
+    pub fn leading_order(&self, of: &Forecast) -> Result<&MeanSquare> {
         self.leading.get_or_init(|| of.leading_order_floor()).as_ref().map_err(Clone::clone)
     }
 
@@ -61,7 +61,7 @@ impl FloorCache {
     ///
     /// # Errors
     /// As there.
-    pub fn floor_accuracy(&self, of: &Forecast<'_>) -> Result<Accuracy> {
+    pub fn floor_accuracy(&self, of: &Forecast) -> Result<Accuracy> {
         self.accuracy.get_or_init(|| of.floor_accuracy()).clone()
     }
 
@@ -69,12 +69,12 @@ impl FloorCache {
     ///
     /// # Errors
     /// As there, and as [`MeanSquareRadius::new`].
-    pub fn mean_square_radius(&self, of: &Forecast<'_>) -> Result<f64> {
+    pub fn mean_square_radius(&self, of: &Forecast) -> Result<f64> {
         self.radius.get_or_init(|| MeanSquareRadius::new(of).and_then(|map| map.at(of))).clone()
     }
 
     /// The radii that decide whether the method is stable, as [`Forecast::outlook`].
-    pub fn outlook(&self, of: &Forecast<'_>) -> &Outlook {
+    pub fn outlook(&self, of: &Forecast) -> &Outlook {
         self.outlook.get_or_init(|| of.outlook_with(|| self.mean_square_radius(of)))
     }
 }
@@ -159,7 +159,7 @@ impl Quantity {
     ///
     /// # Errors
     /// When it has no closed form; gives the reason.
-    pub fn known(&self, of: &Forecast<'_>) -> Result<()> {
+    pub fn known(&self, of: &Forecast) -> Result<()> {
         (self.known)(of)
     }
 
@@ -167,7 +167,7 @@ impl Quantity {
     ///
     /// # Errors
     /// When the value is not known or does not exist; gives the reason.
-    pub fn value(&self, of: &Forecast<'_>) -> Result<f64> {
+    pub fn value(&self, of: &Forecast) -> Result<f64> {
         self.value_with(of, &FloorCache::default())
     }
 
@@ -175,7 +175,7 @@ impl Quantity {
     ///
     /// # Errors
     /// As [`Quantity::value`].
-    pub fn value_with(&self, of: &Forecast<'_>, cache: &FloorCache) -> Result<f64> {
+    pub fn value_with(&self, of: &Forecast, cache: &FloorCache) -> Result<f64> {
         match self.value {
             Value::Alone(value) => value(of),
             Value::Floor(read) => cache.floor(of).map(|floor| read(&floor.value)),
@@ -188,7 +188,7 @@ impl Quantity {
     ///
     /// # Errors
     /// As [`Forecast::floor_accuracy`], for what is read from the floor.
-    pub fn expected_accuracy(&self, of: &Forecast<'_>, cache: &FloorCache) -> Result<Option<Accuracy>> {
+    pub fn expected_accuracy(&self, of: &Forecast, cache: &FloorCache) -> Result<Option<Accuracy>> {
         match self.value {
             Value::Alone(_) | Value::MeanSquareRadius => Ok(None),
             Value::Floor(_) => cache.floor_accuracy(of).map(Some),
@@ -197,7 +197,7 @@ impl Quantity {
     }
 
     /// How the value is known; `None` if it is not a mean square or does not exist. `cache` must belong to `of`.
-    pub fn accuracy(&self, of: &Forecast<'_>, cache: &FloorCache) -> Option<Accuracy> {
+    pub fn accuracy(&self, of: &Forecast, cache: &FloorCache) -> Option<Accuracy> {
         match self.value {
             Value::Alone(_) => None,
             Value::Floor(_) => cache.floor(of).ok().map(|floor| floor.accuracy),
