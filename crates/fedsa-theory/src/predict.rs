@@ -79,11 +79,11 @@ use super::link::LinkLaw;
 use super::markov::Rule;
 use super::stability::{self, ControlVariates, Stability};
 use super::{Accuracy, RoundSetting, work};
+use fedsa::cancel::Cancel;
 use fedsa::error::{BadInput, Result};
 use fedsa::linalg;
 use fedsa::methods::control_rule::ControlRule;
 use fedsa::methods::{self, Drift, Lost, Shape};
-use fedsa::parallel;
 use fedsa::problem::Field;
 use fedsa::problem::law::NoiseLaw;
 use fedsa::problem::root::{Root, Source};
@@ -145,6 +145,7 @@ pub struct Forecast {
     output: OutputRule,
     lost: Lost,
     link: Arc<Result<LinkLaw>>,
+    cancel: Cancel,
 }
 
 /// The shape of a method over a link for closed forms that hold over clear links only: over any other link no round counts
@@ -243,7 +244,7 @@ impl Forecast {
     /// The forecast for a method of this shape over a clear link whose output is the last iterate.
     pub fn new(field: &Arc<dyn Field>, shape: Shape) -> Self {
         let (output, lost, link) = (OutputRule::Last, Lost::Zero, Arc::new(Ok(LinkLaw::clear())));
-        Self { field: Arc::clone(field), sampling: field.sampling(), others: None, shape, output, lost, link }
+        Self { field: Arc::clone(field), sampling: field.sampling(), others: None, shape, output, lost, link, cancel: Cancel::never() }
     }
 
     /// The forecast for a method over a link whose output is the last iterate.
@@ -257,6 +258,18 @@ impl Forecast {
     #[must_use]
     pub fn of_output(self, output: OutputRule) -> Self {
         Self { output, ..self }
+    }
+
+    /// The same forecast, whose computations stop soon after the token is cancelled. They are then errors of the kind
+    /// [`Cancelled`](fedsa::error::ErrorKind::Cancelled).
+    #[must_use]
+    pub fn with_cancel(self, cancel: &Cancel) -> Self {
+        Self { cancel: cancel.clone(), ..self }
+    }
+
+    /// Computes with the token of this forecast.
+    fn stoppable<T>(&self, compute: impl FnOnce() -> Result<T>) -> Result<T> {
+        work::until(&self.cancel, compute)
     }
 
     /// Refuses outputs other than the last iterate, because averaging changes the noise.
@@ -337,7 +350,7 @@ impl Forecast {
     /// # Errors
     /// When it is not known.
     pub fn limit(&self) -> Result<Vec<f64>> {
-        self.linear()?.plain()?.limit()
+        self.stoppable(|| self.linear()?.plain()?.limit())
     }
 
     /// The mean iterates `E theta_t` of FedLSA with the method's settings from `theta_0`, at each of `rounds` (ascending);
@@ -346,6 +359,10 @@ impl Forecast {
     /// # Errors
     /// When they are not known.
     pub fn mean(&self, theta_0: &[f64], rounds: &[u64]) -> Result<Vec<Vec<f64>>> {
+        self.stoppable(|| self.mean_at(theta_0, rounds))
+    }
+
+    fn mean_at(&self, theta_0: &[f64], rounds: &[u64]) -> Result<Vec<Vec<f64>>> {
         let round = self.linear()?;
         let plain = round.plain()?;
         let Some(delay) = &round.link.delay else { return Ok(plain.mean(theta_0, rounds)) };
@@ -359,6 +376,7 @@ impl Forecast {
             return Err(takes_too_long(&what, LESS_DELAYED));
         }
         for t in 0..last {
+            work::check()?;
             let (mut answered, mut arrived) = (vec![0.0; plain.root.len()], 0.0);
             for (k, p) in delay.probabilities.iter().enumerate().filter(|(k, _)| *k <= t || delay.before == Before::First) {
                 arrived += p;
@@ -387,7 +405,7 @@ impl Forecast {
     /// # Errors
     /// When it is not known.
     pub fn bias_sq(&self) -> Result<f64> {
-        Ok(linalg::norm_sq(&self.bias(&self.linear()?)?))
+        self.stoppable(|| Ok(linalg::norm_sq(&self.bias(&self.linear()?)?)))
     }
 
     /// The round whose radius can be computed.
@@ -413,6 +431,10 @@ impl Forecast {
     /// # Errors
     /// As [`Forecast::radius`], and when it would take more.
     fn radius_within(&self, most: f64) -> Result<(f64, f64)> {
+        self.stoppable(|| self.radius_and_work(most))
+    }
+
+    fn radius_and_work(&self, most: f64) -> Result<(f64, f64)> {
         let round = self.radius_known()?;
         let Round { systems, setting, link, .. } = round;
         let legs = self.legs_work(&round);
@@ -480,8 +502,7 @@ impl Forecast {
 
     /// All kinds' second moments, of single samples however they are drawn.
     fn moments_of_all(&self, systems: &Systems) -> Result<Vec<Moments>> {
-        let of = |k: usize| self.field.second_moments(k).map(Arc::unwrap_or_clone);
-        parallel::map_all(systems.kinds.len(), of).ok_or_else(no_moments)
+        work::try_map(systems.kinds.len(), |k| self.field.second_moments(k).map(Arc::unwrap_or_clone).ok_or_else(no_moments))
     }
 
     fn batch(&self) -> u64 {
@@ -601,7 +622,7 @@ impl Forecast {
     /// # Errors
     /// When it has none; gives the reason.
     pub fn knows_floor(&self) -> Result<()> {
-        self.floor_known().map(|_| ())
+        self.stoppable(|| self.floor_known().map(|_| ()))
     }
 
     /// The mean and the second moment of the iterate's error in the limit of many rounds.
@@ -617,6 +638,10 @@ impl Forecast {
     /// # Errors
     /// As there.
     pub fn predicted_floor(&self) -> Result<PredictedFloor> {
+        self.stoppable(|| self.computed_floor())
+    }
+
+    fn computed_floor(&self) -> Result<PredictedFloor> {
         let (round, source) = self.floor_known()?;
         match &source {
             // Solved by iteration, which counts what it does.
@@ -653,10 +678,10 @@ impl Forecast {
     /// # Errors
     /// As [`Forecast::knows_floor`].
     pub fn floor_accuracy(&self) -> Result<Accuracy> {
-        match self.floor_known()? {
+        self.stoppable(|| match self.floor_known()? {
             (round, NoiseSource::Chains(rule)) => self.chains_floor_accuracy(&round, rule),
             _ => Ok(Accuracy::Exact),
-        }
+        })
     }
 
     /// Checks that the mean-square error along the rounds has a closed form.
@@ -664,7 +689,7 @@ impl Forecast {
     /// # Errors
     /// When it has none; gives the reason.
     pub fn knows_curve(&self) -> Result<()> {
-        self.curve_source().map(|_| ())
+        self.stoppable(|| self.curve_source().map(|_| ()))
     }
 
     fn curve_source(&self) -> Result<(Round<'_>, NoiseSource)> {
@@ -689,6 +714,10 @@ impl Forecast {
     /// # Errors
     /// When it is not, with the reason.
     pub fn knows_curve_to(&self, last: u64) -> Result<()> {
+        self.stoppable(|| self.curve_reaches(last))
+    }
+
+    fn curve_reaches(&self, last: u64) -> Result<()> {
         let (round, source) = self.curve_source()?;
         if let NoiseSource::Chains(rule) = source {
             return self.chains_curve_affordable(&round, rule, last);
@@ -707,10 +736,10 @@ impl Forecast {
     /// # Errors
     /// As [`Forecast::knows_curve`].
     pub fn curve_accuracy(&self) -> Result<Accuracy> {
-        match self.curve_source()? {
+        self.stoppable(|| match self.curve_source()? {
             (round, NoiseSource::Chains(rule)) => self.chains_curve_accuracy(&round, rule),
             _ => Ok(Accuracy::Exact),
-        }
+        })
     }
 
     /// The mean and the second moment of the iterate's error at each of `rounds` (ascending), from `theta_0` (d components)
@@ -719,6 +748,10 @@ impl Forecast {
     /// # Errors
     /// When it is not known.
     pub fn curve(&self, theta_0: &[f64], controls: &InitialControls, rounds: &[u64]) -> Result<Vec<MeanSquare>> {
+        self.stoppable(|| self.computed_curve(theta_0, controls, rounds))
+    }
+
+    fn computed_curve(&self, theta_0: &[f64], controls: &InitialControls, rounds: &[u64]) -> Result<Vec<MeanSquare>> {
         self.knows_curve_to(rounds.last().copied().unwrap_or(0))?;
         let (round, source) = self.curve_source()?;
         let (systems, setting) = (round.systems, &round.setting);
@@ -767,6 +800,10 @@ impl Forecast {
     /// # Errors
     /// As [`Forecast::radius`], and when the radii of so many steps take too long (counted in multiplications).
     pub fn largest_stable_step(&self) -> Result<StableStep> {
+        self.stoppable(|| self.found_stable_step())
+    }
+
+    fn found_stable_step(&self) -> Result<StableStep> {
         let round = self.linear()?;
         if let Ok(Root { source: Source::LeastNorm { .. }, .. }) = self.field.solution() {
             return Err(unknown("features depend on each other: the radius is 1 whatever the step size is"));

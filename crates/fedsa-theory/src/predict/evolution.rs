@@ -17,6 +17,10 @@ impl Forecast {
     /// # Errors
     /// When there is no such map; gives the reason. [`Forecast::curve`] may know the error nevertheless.
     pub fn evolution(&self, theta_0: &[f64], controls: &InitialControls) -> Result<Evolution> {
+        self.stoppable(|| self.computed_evolution(theta_0, controls))
+    }
+
+    fn computed_evolution(&self, theta_0: &[f64], controls: &InitialControls) -> Result<Evolution> {
         self.of_last()?;
         let round = self.linear()?;
         let (systems, setting) = (round.systems, &round.setting);

@@ -36,6 +36,10 @@ impl Forecast {
     /// # Errors
     /// When the floor, or that without one of the sources, is not known; gives the reason.
     pub fn limits(&self, cache: &FloorCache) -> Result<Limits> {
+        self.stoppable(|| self.parts_of_floor(cache))
+    }
+
+    fn parts_of_floor(&self, cache: &FloorCache) -> Result<Limits> {
         let whole = cache.floor(self)?;
         let bias = self.bias_sq()?;
         let (floor, accuracy) = (whole.value.mse(), whole.accuracy);

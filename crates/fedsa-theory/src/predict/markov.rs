@@ -374,6 +374,10 @@ impl Forecast {
     /// # Errors
     /// When it is not known.
     pub fn leading_order_floor(&self) -> Result<MeanSquare> {
+        self.stoppable(|| self.computed_leading_order())
+    }
+
+    fn computed_leading_order(&self) -> Result<MeanSquare> {
         self.leading_order().map(|(leading, _)| mean_square(leading.floor()))
     }
 
@@ -382,6 +386,10 @@ impl Forecast {
     /// # Errors
     /// As [`Forecast::leading_order_floor`].
     pub fn markov_explanation(&self) -> Result<MarkovExplanation> {
+        self.stoppable(|| self.explained())
+    }
+
+    fn explained(&self) -> Result<MarkovExplanation> {
         let (leading, _) = self.leading_order()?;
         let floor = leading.floor();
         let (of_chain, independent) = leading.traces();

@@ -5,7 +5,7 @@ use crate::exact_mse::{DelayedMse, FedHsaMse, FedLsaMse, InitialControls, Scaffl
 use crate::markov::one_agent::OneAgent;
 use crate::stability::Stability;
 use crate::work;
-use fedsa::error::Result;
+use fedsa::error::{ErrorKind, Result};
 use fedsa::methods::Drift;
 use fedsa::problem::systems::{Moments, Systems};
 use fedsa::sampling::Law;
@@ -58,6 +58,12 @@ impl Outlook {
         }
     }
 
+    /// Whether a radius is missing because its computation was cancelled.
+    pub(super) fn is_cancelled(&self) -> bool {
+        let is_cancelled = |radius: &Result<f64>| radius.as_ref().is_err_and(|e| e.kind() == ErrorKind::Cancelled);
+        is_cancelled(&self.radius) || self.mean_square.as_ref().is_some_and(is_cancelled)
+    }
+
     /// Whether the method is known to diverge.
     pub fn is_unstable(&self) -> bool {
         matches!(self.regime(), Regime::MeanDiverges | Regime::MeanSquareDiverges)
@@ -105,6 +111,10 @@ impl MeanSquareRadius {
     /// # Errors
     /// When the map is not known or too large.
     pub fn new(of: &Forecast) -> Result<Self> {
+        of.stoppable(|| Self::of_map(of))
+    }
+
+    fn of_map(of: &Forecast) -> Result<Self> {
         Ok(Self(match Self::systems(of)? {
             None if of.agents() == 1 && of.is_chain() => Map::OneAgent,
             None => Map::Additive,
@@ -168,6 +178,10 @@ impl MeanSquareRadius {
     /// # Errors
     /// When the eigenvalues cannot be computed, or take more work than [`crate::work::within`] allows.
     pub fn at(&self, of: &Forecast) -> Result<f64> {
+        of.stoppable(|| self.computed(of))
+    }
+
+    fn computed(&self, of: &Forecast) -> Result<f64> {
         let round = of.linear()?;
         // Products of small matrices take a quarter of a nanosecond a multiplication.
         work::charge(0.25 * of.mean_square_work(of.local_steps().max(1.0), 0.0)?)?;

@@ -6,7 +6,7 @@ use super::outlook::{MeanSquareRadius, Outlook};
 use super::{Forecast, PredictedFloor};
 use crate::Accuracy;
 use crate::exact_mse::MeanSquare;
-use fedsa::error::{BadInput, Code, Result, quoted};
+use fedsa::error::{BadInput, Code, ErrorKind, Result, quoted};
 
 /// A quantity that theory predicts for a method.
 pub struct Quantity {
@@ -30,7 +30,8 @@ enum Value {
     MeanSquareRadius,
 }
 
-/// The floors that quantities are read from, how they are known, and the radii, each computed once, on request.
+/// The floors that quantities are read from, how they are known, and the radii, each computed once, on request. What was cancelled is
+/// computed again when it is asked for again.
 #[derive(Default)]
 pub struct FloorCache {
     floor: OnceLock<Result<PredictedFloor>>,
@@ -40,13 +41,24 @@ pub struct FloorCache {
     outlook: OnceLock<Outlook>,
 }
 
+/// What `cell` keeps, or what is computed now: it is kept, unless the computation was cancelled.
+fn kept<T>(cell: &OnceLock<Result<T>>, compute: impl FnOnce() -> Result<T>) -> Result<&T> {
+    if cell.get().is_none() {
+        match compute() {
+            Err(e) if e.kind() == ErrorKind::Cancelled => return Err(e),
+            computed => drop(cell.set(computed)),
+        }
+    }
+    cell.get().expect("it was just set").as_ref().map_err(Clone::clone)
+}
+
 impl FloorCache {
     /// The floor, as [`Forecast::predicted_floor`].
     ///
     /// # Errors
     /// As there.
     pub fn floor(&self, of: &Forecast) -> Result<&PredictedFloor> {
-        self.floor.get_or_init(|| of.predicted_floor()).as_ref().map_err(Clone::clone)
+        kept(&self.floor, || of.predicted_floor())
     }
 
     /// The floor to leading order, as [`Forecast::leading_order_floor`].
@@ -54,7 +66,7 @@ impl FloorCache {
     /// # Errors
     /// As there.
     pub fn leading_order(&self, of: &Forecast) -> Result<&MeanSquare> {
-        self.leading.get_or_init(|| of.leading_order_floor()).as_ref().map_err(Clone::clone)
+        kept(&self.leading, || of.leading_order_floor())
     }
 
     /// How the floor is known, as [`Forecast::floor_accuracy`].
@@ -62,7 +74,7 @@ impl FloorCache {
     /// # Errors
     /// As there.
     pub fn floor_accuracy(&self, of: &Forecast) -> Result<Accuracy> {
-        self.accuracy.get_or_init(|| of.floor_accuracy()).clone()
+        kept(&self.accuracy, || of.floor_accuracy()).copied()
     }
 
     /// The radius of the map of second moments, as [`MeanSquareRadius::at`].
@@ -70,12 +82,19 @@ impl FloorCache {
     /// # Errors
     /// As there, and as [`MeanSquareRadius::new`].
     pub fn mean_square_radius(&self, of: &Forecast) -> Result<f64> {
-        self.radius.get_or_init(|| MeanSquareRadius::new(of).and_then(|map| map.at(of))).clone()
+        kept(&self.radius, || MeanSquareRadius::new(of).and_then(|map| map.at(of))).copied()
     }
 
     /// The radii that decide whether the method is stable, as [`Forecast::outlook`].
-    pub fn outlook(&self, of: &Forecast) -> &Outlook {
-        self.outlook.get_or_init(|| of.outlook_with(|| self.mean_square_radius(of)))
+    pub fn outlook(&self, of: &Forecast) -> Outlook {
+        if let Some(known) = self.outlook.get() {
+            return known.clone();
+        }
+        let outlook = of.outlook_with(|| self.mean_square_radius(of));
+        if !outlook.is_cancelled() {
+            let _ = self.outlook.set(outlook.clone());
+        }
+        outlook
     }
 }
 

@@ -95,6 +95,10 @@ impl Forecast {
     /// # Errors
     /// As [`check_target`], and when neither the curve nor a radius is known, or a radius is 1 to rounding.
     pub fn reach(&self, target: f64, theta_0: Option<&[f64]>, controls: &InitialControls, cache: &FloorCache) -> Result<Reach> {
+        self.stoppable(|| self.reached(target, theta_0, controls, cache))
+    }
+
+    fn reached(&self, target: f64, theta_0: Option<&[f64]>, controls: &InitialControls, cache: &FloorCache) -> Result<Reach> {
         let round = self.linear()?;
         let root = round.systems.root()?;
         check_target(target, &root)?;
@@ -102,7 +106,7 @@ impl Forecast {
         if away <= target {
             return Ok(Reach::AtStart(away));
         }
-        let outlook = cache.outlook(self).clone();
+        let outlook = cache.outlook(self);
         if outlook.is_unstable() {
             return Ok(Reach::Never(Obstacle::Diverges));
         }
@@ -168,6 +172,10 @@ impl Forecast {
     /// # Errors
     /// When the path of the mean is not known, as that of control variates, whose state is larger.
     pub fn noiseless_curve(&self, theta_0: &[f64], rounds: &[u64]) -> Result<Vec<f64>> {
+        self.stoppable(|| self.curve_without_noise(theta_0, rounds))
+    }
+
+    fn curve_without_noise(&self, theta_0: &[f64], rounds: &[u64]) -> Result<Vec<f64>> {
         let round = self.linear()?;
         let root = round.systems.root()?;
         match self.shape.drift {

@@ -269,6 +269,10 @@ impl Forecast {
     /// # Errors
     /// When a round is not a known linear map, or the scan takes too long.
     pub fn stable_sets(&self, local_steps: &[u64], known: Option<StableStep>) -> Result<Vec<StableSet>> {
+        self.stoppable(|| self.scanned_sets(local_steps, known))
+    }
+
+    fn scanned_sets(&self, local_steps: &[u64], known: Option<StableStep>) -> Result<Vec<StableSet>> {
         let (_, own_work) = self.radius_within(SCAN_WORK)?;
         let own = self.local_steps().round() as u64;
         // The method's own first, which a scan that is cut short has looked at then.
@@ -311,6 +315,10 @@ impl Forecast {
     /// # Errors
     /// When a round is not a known linear map, or a coarse grid takes too long.
     pub fn region(&self) -> Result<Region> {
+        self.stoppable(|| self.scanned_region())
+    }
+
+    fn scanned_region(&self) -> Result<Region> {
         let own = self.local_steps().max(1.0);
         let most = (4.0 * own).max(64.0);
         let steps = self.steps_of_interest(most)?;
@@ -364,6 +372,10 @@ impl Forecast {
     /// # Errors
     /// As [`Forecast::radius`].
     pub fn leading_eigenvalue(&self) -> Result<Option<(f64, f64)>> {
+        self.stoppable(|| self.computed_eigenvalue())
+    }
+
+    fn computed_eigenvalue(&self) -> Result<Option<(f64, f64)>> {
         let round = self.radius_known()?;
         let is_clear = (round.link.gain - 1.0).abs() <= 1e-12 && round.few.is_none();
         let map: Mat<f64> = match self.shape.drift {

@@ -83,6 +83,10 @@ impl Forecast {
     /// # Errors
     /// When a round is not a known linear map, or constants of the theorem do not exist or take too long; gives the reason.
     pub fn statements(&self, theta_0: &[f64], rounds: u64, tau: f64) -> Result<Vec<Statement>> {
+        self.stoppable(|| self.applicable_statements(theta_0, rounds, tau))
+    }
+
+    fn applicable_statements(&self, theta_0: &[f64], rounds: u64, tau: f64) -> Result<Vec<Statement>> {
         let round = self.linear()?;
         let root = round.systems.root()?;
         let start = linalg::distance_sq(theta_0, &root).sqrt();
@@ -136,6 +140,10 @@ impl Forecast {
     /// # Errors
     /// As [`Forecast::statements`], and when the target is not positive or takes too many samples.
     pub fn corollaries(&self, theta_0: &[f64], target: f64) -> Result<Vec<Choice>> {
+        self.stoppable(|| self.applicable_corollaries(theta_0, target))
+    }
+
+    fn applicable_corollaries(&self, theta_0: &[f64], target: f64) -> Result<Vec<Choice>> {
         let round = self.linear()?;
         if self.independent(&round).iter().any(|condition| !condition.holds) {
             return Ok(Vec::new());

@@ -65,6 +65,11 @@ impl Meter {
         Self { spent: 0.0, most, cancel: cancel.clone(), has_ended: false }
     }
 
+    /// The token that ends the search.
+    pub fn token(&self) -> &Cancel {
+        &self.cancel
+    }
+
     /// Counts work that is about to be done.
     fn charge(&mut self, work: f64) -> Result<()> {
         let cancelled = self.cancel.check();

@@ -191,7 +191,7 @@ impl Search<'_> {
     fn look(&self, choice: Choice, most_cost: f64, meter: &mut Meter) -> Result<Tried> {
         let price = self.price(choice.family);
         let most = price.affordable(most_cost, self.target.goal, choice.local_steps, self.target.most_rounds).max(1);
-        let forecast = self.families[choice.family].forecast(self.field, &choice, self.start)?;
+        let forecast = self.families[choice.family].forecast(self.field, &choice, self.start)?.with_cancel(meter.token());
         let course = course_within(&forecast, self.start, self.target.mse, most, meter)?;
         let cost = course.outcome.ok().map(|hit| price.cost(hit.rounds, choice.local_steps));
         Ok(Tried { choice, course, cost })
