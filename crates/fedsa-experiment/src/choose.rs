@@ -1,5 +1,7 @@
 //! The choice of a method for a problem: what the candidates would cost, which one is the cheapest, and why.
 
+use std::sync::Arc;
+
 use fedsa::error::Result;
 use fedsa::linalg;
 use fedsa::methods::MethodSettings;
@@ -118,7 +120,7 @@ impl Choice {
 ///
 /// # Errors
 /// When the machine does not say how much memory is available.
-pub fn choose(field: &dyn Field, demand: &Demand) -> Result<Choice> {
+pub fn choose(field: &Arc<dyn Field>, demand: &Demand) -> Result<Choice> {
     let (eta, h) = (demand.step_size, demand.local_steps);
     let first_order: Vec<(&'static str, Box<dyn MethodSettings>)> = vec![
         ("scafflsa", Box::new(Scafflsa::new(eta, h))),
@@ -129,7 +131,7 @@ pub fn choose(field: &dyn Field, demand: &Demand) -> Result<Choice> {
     let memory = machine::available()?.map_or(f64::INFINITY, |available| 0.5 * available.bytes);
     // Of a bound two digits are enough.
     let two_digits = |x: f64| format!("{:.1e}", 1.05 * x).parse().unwrap_or(x);
-    let allowed = rounding(field);
+    let allowed = rounding(&**field);
     let tol = demand.tol.unwrap_or_else(|| if allowed > TOL { two_digits(allowed) } else { TOL });
     let target = if tol > 0.0 { tol } else { TOL };
     let limits = Limits { target, may_send_matrices: demand.may_send_matrices, memory };

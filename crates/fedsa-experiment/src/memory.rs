@@ -308,7 +308,7 @@ fn stability(plan: &Plan, cell: usize) -> f64 {
 }
 
 /// The rounds that a delay reaches back, the present one included; 1 without delays.
-fn delays(forecast: &Forecast<'_>) -> f64 {
+fn delays(forecast: &Forecast) -> f64 {
     forecast.link().ok().and_then(|link| link.delay.as_ref()).map_or(1.0, |delay| delay.probabilities.len() as f64)
 }
 

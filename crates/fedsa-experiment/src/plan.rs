@@ -158,7 +158,7 @@ impl Plan {
                     let run = shared.run(&digests[*i].run, &reader)?;
                     let of = &fields[field_of[*i]];
                     let identity = hex(&digest(&[&of.fingerprint, &hex(&run.identity), &hex(&digests[*i].methods[*m])]));
-                    PlannedCell::new(&identity, field_of[*i], &*of.field, reader.methods[*m].clone(), run, &shared, *m)
+                    PlannedCell::new(&identity, field_of[*i], &of.field, reader.methods[*m].clone(), run, &shared, *m)
                 };
                 cells.push(build().map_err(|e| (*i, e))?);
             }
@@ -194,9 +194,9 @@ impl Plan {
     }
 
     /// The predictions of theory for a cell.
-    pub fn forecast(&self, cell: usize) -> Forecast<'_> {
+    pub fn forecast(&self, cell: usize) -> Forecast {
         let planned = &self.cells[cell];
-        Forecast::over(self.field(cell), &*planned.method.settings, &planned.uplink).of_output(planned.output)
+        Forecast::over(self.shared_field(cell), &*planned.method.settings, &planned.uplink).of_output(planned.output)
     }
 
     /// The problem of the first point, for a plan of another experiment with the same problem.

@@ -1,6 +1,8 @@
 //! What methods cost on a linear problem without noise, over a clear link: rounds and bits to a target, from the size of
 //! the problem or from the radius of a round.
 
+use std::sync::Arc;
+
 use crate::predict::Forecast;
 use fedsa::error::{BadInput, Result};
 use fedsa::linalg;
@@ -164,7 +166,7 @@ fn gmres(field: &dyn Field, settings: &Gmres, limits: &Limits) -> Result<Cost> {
 }
 
 /// By the radius of a round.
-fn iterated(field: &dyn Field, settings: &dyn MethodSettings, limits: &Limits) -> Result<Cost> {
+fn iterated(field: &Arc<dyn Field>, settings: &dyn MethodSettings, limits: &Limits) -> Result<Cost> {
     let (n, d) = (field.agents(), field.dim());
     if d > LARGEST_RADIUS {
         let what = format!("the radius of its rounds is not computed for more than {LARGEST_RADIUS} features");
@@ -217,14 +219,14 @@ fn not_linear() -> BadInput {
 }
 
 /// All candidates: `lstd`, `gmres`, and these first-order methods; the cheapest first, those without a cost last.
-pub fn candidates(field: &dyn Field, limits: &Limits, first_order: Vec<(&'static str, Box<dyn MethodSettings>)>) -> Vec<Candidate> {
+pub fn candidates(field: &Arc<dyn Field>, limits: &Limits, first_order: Vec<(&'static str, Box<dyn MethodSettings>)>) -> Vec<Candidate> {
     let d = field.dim();
     // The same on every machine: a space of many large vectors starts anew.
     let restart = (d > LARGEST_SPACE).then_some(RESTART);
     let krylov = Gmres { restart };
     let mut all = vec![
-        Candidate { kind: "lstd", cost: lstd(field, limits), settings: Box::new(Lstd::default()) },
-        Candidate { kind: "gmres", cost: gmres(field, &krylov, limits), settings: Box::new(krylov) },
+        Candidate { kind: "lstd", cost: lstd(&**field, limits), settings: Box::new(Lstd::default()) },
+        Candidate { kind: "gmres", cost: gmres(&**field, &krylov, limits), settings: Box::new(krylov) },
     ];
     for (kind, settings) in first_order {
         all.push(Candidate { kind, cost: iterated(field, &*settings, limits), settings });

@@ -48,6 +48,7 @@ pub fn fixed_point(map: &dyn LinearMap, source: &[f64]) -> Result<Vec<f64>> {
             MemStack::new(&mut memory),
         );
         let iterations = ended.map_or(max_iters, |info| info.iter_count);
+        work::check()?;
         let limit = work::record(iterations as f64 * each + map.work());
         let mut left = Mat::<f64>::zeros(n, 1);
         equation.apply(left.as_mut(), x.as_ref(), par, MemStack::new(&mut memory));
@@ -89,7 +90,10 @@ impl LinOp<f64> for OneMinus<'_> {
     fn apply(&self, mut out: MatMut<'_, f64>, rhs: MatRef<'_, f64>, _: Par, _: &mut MemStack) {
         let x: Vec<f64> = rhs.col(0).iter().copied().collect();
         let mut image = vec![0.0; x.len()];
-        self.0.apply(&x, &mut image);
+        // Once it is cancelled, the iterations that are left cost nothing, and their result is not used.
+        if !work::is_cancelled() {
+            self.0.apply(&x, &mut image);
+        }
         for (i, (x, y)) in x.iter().zip(&image).enumerate() {
             out[(i, 0)] = x - y;
         }

@@ -3,6 +3,7 @@
 use faer::linalg::solvers::DenseSolveCore;
 use faer::prelude::*;
 
+use crate::work;
 use fedsa::error::Result;
 use fedsa::linalg::{self, Mat};
 
@@ -61,12 +62,13 @@ pub fn step(a: &Mat<f64>, eta: f64) -> Mat<f64> {
     Mat::<f64>::identity(a.nrows(), a.nrows()) - Scale(eta) * a
 }
 
-/// `(m^n, sum_{k<n} m^k)` by doubling: `sum_{k<2n} = sum_{k<n} + m^n sum_{k<n}`.
+/// `(m^n, sum_{k<n} m^k)` by doubling: `sum_{k<2n} = sum_{k<n} + m^n sum_{k<n}`. Ends early, with other matrices, when the computation is
+/// cancelled ([`work::until`]).
 pub fn power_and_sum(m: &Mat<f64>, n: u64) -> (Mat<f64>, Mat<f64>) {
     let identity = Mat::<f64>::identity(m.nrows(), m.nrows());
     let mut power = identity.clone();
     let mut sum = Mat::<f64>::zeros(m.nrows(), m.nrows());
-    for bit in bits_from_highest(n) {
+    for bit in bits_from_highest(n).take_while(|_| !work::is_cancelled()) {
         sum = &sum + &power * &sum;
         power = &power * &power;
         if bit {

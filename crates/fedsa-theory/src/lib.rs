@@ -60,6 +60,23 @@ pub mod work;
 #[cfg(test)]
 mod testing;
 
+/// Callers keep these values, and hand them to other threads: they own what they use.
+#[cfg(test)]
+const _: () = {
+    const fn is_owned<T: Send + Sync + 'static>() {}
+    is_owned::<cost::Candidate>();
+    is_owned::<exact_mse::Evolution>();
+    is_owned::<predict::FloorCache>();
+    is_owned::<predict::Forecast>();
+    is_owned::<predict::MeanSquareRadius>();
+    is_owned::<predict::Outlook>();
+    is_owned::<predict::Quantity>();
+    is_owned::<stability::ControlVariates>();
+    is_owned::<tune::Effort>();
+    is_owned::<tune::Family>();
+    is_owned::<tune::Found>();
+};
+
 pub use accuracy::{Accuracy, DOUBTFUL};
 
 use fedsa::error::{Result, require};

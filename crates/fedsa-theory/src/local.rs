@@ -6,9 +6,9 @@
 
 use crate::RoundSetting;
 use crate::constants::Radii;
+use crate::work;
 use fedsa::error::{BadInput, Result};
 use fedsa::linalg;
-use fedsa::parallel;
 use fedsa::problem::Field;
 use fedsa::problem::newton;
 use fedsa::problem::root::RootSource;
@@ -36,15 +36,15 @@ impl Local {
         let unknown = |why: &str| BadInput::not_known("", format!("theta* is not known: {why}"), "a problem whose root is known");
         let theta = &field.solution().map_err(unknown)?.theta;
         let model = |c: usize| {
-            let (jacobian, source) = newton::jacobian(field, c, theta)?;
+            let known = newton::jacobian(field, c, theta);
+            let (jacobian, source) = known.ok_or_else(|| unknown("neither Jacobians nor mean operators are known"))?;
             let mut b = vec![0.0; theta.len()];
             field.mean(c, theta, &mut b);
             b.iter_mut().zip(linalg::mat_vec(&jacobian, theta)).for_each(|(b, jx)| *b -= jx);
-            Some((System { a: -jacobian, b }, source))
+            Ok((System { a: -jacobian, b }, source))
         };
-        let models = parallel::map_all(field.agents(), model);
-        let (kinds, sources): (Vec<System>, Vec<RootSource>) =
-            models.ok_or_else(|| unknown("neither Jacobians nor mean operators are known"))?.into_iter().unzip();
+        let models = work::try_map(field.agents(), model)?;
+        let (kinds, sources): (Vec<System>, Vec<RootSource>) = models.into_iter().unzip();
         let kind_of = (0..field.agents() as u32).collect();
         Ok(Self { systems: Systems { kinds, kind_of, weights: field.weights().to_vec() }, jacobians: sources[0] })
     }

@@ -9,7 +9,7 @@ use fedsa::linalg::{self, Mat};
 
 /// A real linear map of a state: one noiseless round of a method, or one
 /// round of its second moments.
-pub trait LinearMap: Sync {
+pub trait LinearMap: Send + Sync {
     /// The dimension of the state.
     fn dim(&self) -> usize;
 

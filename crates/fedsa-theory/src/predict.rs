@@ -37,7 +37,7 @@
 //! # fn main() -> fedsa::error::Result<()> {
 //! let garnet = Garnet { agents: 4, states: 10, features: 3, seed: 1, ..Garnet::default() };
 //! let field = garnet.field(&NoFiles, Sampling::default(), Isa::best())?;
-//! let forecast = Forecast::over(&*field, &FedLsa::new(0.1, 10), &Uplink::default());
+//! let forecast = Forecast::over(&field, &FedLsa::new(0.1, 10), &Uplink::default());
 //! assert!(forecast.floor()?.mse() > forecast.bias_sq()?);
 //! assert_eq!(forecast.outlook().regime(), Regime::Stable);
 //! assert!(forecast.largest_stable_step()?.step > 0.1);
@@ -79,11 +79,11 @@ use super::link::LinkLaw;
 use super::markov::Rule;
 use super::stability::{self, ControlVariates, Stability};
 use super::{Accuracy, RoundSetting, work};
+use fedsa::cancel::Cancel;
 use fedsa::error::{BadInput, Result};
 use fedsa::linalg;
 use fedsa::methods::control_rule::ControlRule;
 use fedsa::methods::{self, Drift, Lost, MethodShape};
-use fedsa::parallel;
 use fedsa::problem::Field;
 use fedsa::problem::law::NoiseLaw;
 use fedsa::problem::root::{Root, RootSource};
@@ -135,16 +135,17 @@ enum NoiseSource {
 
 /// A method on a problem over a link. Predictions are computed when they are asked for.
 #[derive(Clone)]
-pub struct Forecast<'f> {
-    field: &'f dyn Field,
+pub struct Forecast {
+    field: Arc<dyn Field>,
     /// How samples are drawn; that of the field, unless the forecast is about another law.
     sampling: Sampling,
     /// Other agents than those of the field.
-    others: Option<&'f Systems>,
+    others: Option<Arc<Systems>>,
     shape: MethodShape,
     output: OutputRule,
     lost: Lost,
     link: Arc<Result<LinkLaw>>,
+    cancel: Cancel,
 }
 
 /// The shape of a method over a link for closed forms that hold over clear links only: over any other link no round counts
@@ -168,15 +169,15 @@ fn no_moments() -> BadInput {
 }
 
 /// A round whose mean is known.
-struct Round<'a, 'f> {
-    systems: &'f Systems,
+struct Round<'a> {
+    systems: &'a Systems,
     setting: RoundSetting,
     link: &'a LinkLaw,
     /// m, if not all N agents participate.
     few: Option<usize>,
 }
 
-impl Round<'_, '_> {
+impl Round<'_> {
     fn agents(&self) -> usize {
         self.systems.weights.len()
     }
@@ -239,15 +240,15 @@ const STABLE_STEP_RADII: f64 = 30.0;
 /// What reduces the work of radii.
 const LESS_DISTINCT: &str = "fewer distinct agents or features";
 
-impl<'f> Forecast<'f> {
+impl Forecast {
     /// The forecast for a method of this shape over a clear link whose output is the last iterate.
-    pub fn new(field: &'f dyn Field, shape: MethodShape) -> Self {
+    pub fn new(field: &Arc<dyn Field>, shape: MethodShape) -> Self {
         let (output, lost, link) = (OutputRule::Last, Lost::Zero, Arc::new(Ok(LinkLaw::clear())));
-        Self { field, sampling: field.sampling(), others: None, shape, output, lost, link }
+        Self { field: Arc::clone(field), sampling: field.sampling(), others: None, shape, output, lost, link, cancel: Cancel::never() }
     }
 
     /// The forecast for a method over a link whose output is the last iterate.
-    pub fn over(field: &'f dyn Field, method: &dyn methods::MethodSettings, link: &Uplink) -> Self {
+    pub fn over(field: &Arc<dyn Field>, method: &dyn methods::MethodSettings, link: &Uplink) -> Self {
         let law = LinkLaw::of(link, field.dim());
         let lost = method.lost(field.agents(), &link.facts());
         Self { lost, link: Arc::new(law), ..Self::new(field, method.shape()) }
@@ -257,6 +258,18 @@ impl<'f> Forecast<'f> {
     #[must_use]
     pub fn of_output(self, output: OutputRule) -> Self {
         Self { output, ..self }
+    }
+
+    /// The same forecast, whose computations stop soon after the token is cancelled. They are then errors of the kind
+    /// [`Cancelled`](fedsa::error::ErrorKind::Cancelled).
+    #[must_use]
+    pub fn with_cancel(self, cancel: &Cancel) -> Self {
+        Self { cancel: cancel.clone(), ..self }
+    }
+
+    /// Computes with the token of this forecast.
+    fn stoppable<T>(&self, compute: impl FnOnce() -> Result<T>) -> Result<T> {
+        work::until(&self.cancel, compute)
     }
 
     /// Refuses outputs other than the last iterate, because averaging changes the noise.
@@ -273,7 +286,7 @@ impl<'f> Forecast<'f> {
     }
 
     /// The method's round, if its mean is known.
-    fn linear(&self) -> Result<Round<'_, 'f>> {
+    fn linear(&self) -> Result<Round<'_>> {
         let Self { field, shape, .. } = self;
         let systems = self.systems().ok_or_else(|| match field.facts().linear_operators() {
             Some(_) => unknown("the systems are sparse, and predictions need dense ones"),
@@ -337,7 +350,7 @@ impl<'f> Forecast<'f> {
     /// # Errors
     /// When it is not known.
     pub fn limit(&self) -> Result<Vec<f64>> {
-        self.linear()?.plain()?.limit()
+        self.stoppable(|| self.linear()?.plain()?.limit())
     }
 
     /// The mean iterates `E theta_t` of FedLSA with the method's settings from `theta_0`, at each of `rounds` (ascending);
@@ -346,6 +359,10 @@ impl<'f> Forecast<'f> {
     /// # Errors
     /// When they are not known.
     pub fn mean(&self, theta_0: &[f64], rounds: &[u64]) -> Result<Vec<Vec<f64>>> {
+        self.stoppable(|| self.mean_at(theta_0, rounds))
+    }
+
+    fn mean_at(&self, theta_0: &[f64], rounds: &[u64]) -> Result<Vec<Vec<f64>>> {
         let round = self.linear()?;
         let plain = round.plain()?;
         let Some(delay) = &round.link.delay else { return Ok(plain.mean(theta_0, rounds)) };
@@ -359,6 +376,7 @@ impl<'f> Forecast<'f> {
             return Err(takes_too_long(&what, LESS_DELAYED));
         }
         for t in 0..last {
+            work::check()?;
             let (mut answered, mut arrived) = (vec![0.0; plain.root.len()], 0.0);
             for (k, p) in delay.probabilities.iter().enumerate().filter(|(k, _)| *k <= t || delay.before == Before::First) {
                 arrived += p;
@@ -372,7 +390,7 @@ impl<'f> Forecast<'f> {
     }
 
     /// The limit of the mean iterate minus theta* (d).
-    fn bias(&self, round: &Round<'_, '_>) -> Result<Vec<f64>> {
+    fn bias(&self, round: &Round<'_>) -> Result<Vec<f64>> {
         match self.shape.drift {
             Drift::Zero => round.plain()?.bias(),
             Drift::GlobalMemory { .. } => stability::global_memory_bias(round.systems, &round.setting, round.mixing()),
@@ -387,11 +405,11 @@ impl<'f> Forecast<'f> {
     /// # Errors
     /// When it is not known.
     pub fn bias_sq(&self) -> Result<f64> {
-        Ok(linalg::norm_sq(&self.bias(&self.linear()?)?))
+        self.stoppable(|| Ok(linalg::norm_sq(&self.bias(&self.linear()?)?)))
     }
 
     /// The round whose radius can be computed.
-    fn radius_known(&self) -> Result<Round<'_, 'f>> {
+    fn radius_known(&self) -> Result<Round<'_>> {
         let round = self.linear()?;
         let kinds = round.systems.kinds.len();
         if matches!(self.shape.drift, Drift::ControlVariate { .. }) && kinds * round.systems.dim() > RADIUS_SIZE {
@@ -413,6 +431,10 @@ impl<'f> Forecast<'f> {
     /// # Errors
     /// As [`Forecast::radius`], and when it would take more.
     fn radius_within(&self, most: f64) -> Result<(f64, f64)> {
+        self.stoppable(|| self.radius_and_work(most))
+    }
+
+    fn radius_and_work(&self, most: f64) -> Result<(f64, f64)> {
         let round = self.radius_known()?;
         let Round { systems, setting, link, .. } = round;
         let legs = self.legs_work(&round);
@@ -455,7 +477,7 @@ impl<'f> Forecast<'f> {
     }
 
     /// Multiplications of the legs of all distinct agents.
-    fn legs_work(&self, round: &Round<'_, '_>) -> f64 {
+    fn legs_work(&self, round: &Round<'_>) -> f64 {
         let (kinds, d) = (round.systems.kinds.len() as f64, round.systems.dim() as f64);
         // Some four small products in each doubling, which cost more than their multiplications.
         kinds * ((round.setting.local_steps as f64).log2() + 2.0) * (4.0 * d.powi(3) + 2000.0)
@@ -480,8 +502,7 @@ impl<'f> Forecast<'f> {
 
     /// All kinds' second moments, of single samples however they are drawn.
     fn moments_of_all(&self, systems: &Systems) -> Result<Vec<Moments>> {
-        let of = |k: usize| self.field.second_moments(k).map(Arc::unwrap_or_clone);
-        parallel::map_all(systems.kinds.len(), of).ok_or_else(no_moments)
+        work::try_map(systems.kinds.len(), |k| self.field.second_moments(k).map(Arc::unwrap_or_clone).ok_or_else(no_moments))
     }
 
     fn batch(&self) -> u64 {
@@ -489,7 +510,7 @@ impl<'f> Forecast<'f> {
     }
 
     /// Whether samples, the link or the choice of participants are noisy.
-    fn is_noisy(&self, round: &Round<'_, '_>) -> bool {
+    fn is_noisy(&self, round: &Round<'_>) -> bool {
         self.sampling.kind != Law::Mean || round.is_noisy()
     }
 
@@ -505,7 +526,7 @@ impl<'f> Forecast<'f> {
     }
 
     /// Checks that second moments of FedLSA's rounds have a closed form that is small enough to compute.
-    fn plain_known(&self, round: &Round<'_, '_>) -> Result<()> {
+    fn plain_known(&self, round: &Round<'_>) -> Result<()> {
         round.has_mean_square()?;
         if self.sampling.kind == Law::Mean && round.is_noisy() {
             if self.field.dim() > EXACT_DIM { Err(unknown(&format!("more than {EXACT_DIM} features"))) } else { Ok(()) }
@@ -543,7 +564,7 @@ impl<'f> Forecast<'f> {
     }
 
     /// Where the noise of rounds comes from, if there is a closed form of the mean square.
-    fn noise_source(&self, round: &Round<'_, '_>) -> Result<NoiseSource> {
+    fn noise_source(&self, round: &Round<'_>) -> Result<NoiseSource> {
         if !self.is_noisy(round) {
             return Ok(NoiseSource::Nothing);
         }
@@ -575,7 +596,7 @@ impl<'f> Forecast<'f> {
     }
 
     /// The method's round, if its floor has a closed form.
-    fn floor_known(&self) -> Result<(Round<'_, 'f>, NoiseSource)> {
+    fn floor_known(&self) -> Result<(Round<'_>, NoiseSource)> {
         self.of_last()?;
         let round = self.linear()?;
         let source = self.noise_source(&round)?;
@@ -601,7 +622,7 @@ impl<'f> Forecast<'f> {
     /// # Errors
     /// When it has none; gives the reason.
     pub fn knows_floor(&self) -> Result<()> {
-        self.floor_known().map(|_| ())
+        self.stoppable(|| self.floor_known().map(|_| ()))
     }
 
     /// The mean and the second moment of the iterate's error in the limit of many rounds.
@@ -617,6 +638,10 @@ impl<'f> Forecast<'f> {
     /// # Errors
     /// As there.
     pub fn predicted_floor(&self) -> Result<PredictedFloor> {
+        self.stoppable(|| self.computed_floor())
+    }
+
+    fn computed_floor(&self) -> Result<PredictedFloor> {
         let (round, source) = self.floor_known()?;
         match &source {
             // Solved by iteration, which counts what it does.
@@ -653,10 +678,10 @@ impl<'f> Forecast<'f> {
     /// # Errors
     /// As [`Forecast::knows_floor`].
     pub fn floor_accuracy(&self) -> Result<Accuracy> {
-        match self.floor_known()? {
+        self.stoppable(|| match self.floor_known()? {
             (round, NoiseSource::Chains(rule)) => self.chains_floor_accuracy(&round, rule),
             _ => Ok(Accuracy::Exact),
-        }
+        })
     }
 
     /// Checks that the mean-square error along the rounds has a closed form.
@@ -664,10 +689,10 @@ impl<'f> Forecast<'f> {
     /// # Errors
     /// When it has none; gives the reason.
     pub fn knows_curve(&self) -> Result<()> {
-        self.curve_source().map(|_| ())
+        self.stoppable(|| self.curve_source().map(|_| ()))
     }
 
-    fn curve_source(&self) -> Result<(Round<'_, 'f>, NoiseSource)> {
+    fn curve_source(&self) -> Result<(Round<'_>, NoiseSource)> {
         let round = self.linear()?;
         self.of_last()?;
         let source = match self.noise_source(&round)? {
@@ -689,6 +714,10 @@ impl<'f> Forecast<'f> {
     /// # Errors
     /// When it is not, with the reason.
     pub fn knows_curve_to(&self, last: u64) -> Result<()> {
+        self.stoppable(|| self.curve_reaches(last))
+    }
+
+    fn curve_reaches(&self, last: u64) -> Result<()> {
         let (round, source) = self.curve_source()?;
         if let NoiseSource::Chains(rule) = source {
             return self.chains_curve_affordable(&round, rule, last);
@@ -707,10 +736,10 @@ impl<'f> Forecast<'f> {
     /// # Errors
     /// As [`Forecast::knows_curve`].
     pub fn curve_accuracy(&self) -> Result<Accuracy> {
-        match self.curve_source()? {
+        self.stoppable(|| match self.curve_source()? {
             (round, NoiseSource::Chains(rule)) => self.chains_curve_accuracy(&round, rule),
             _ => Ok(Accuracy::Exact),
-        }
+        })
     }
 
     /// The mean and the second moment of the iterate's error at each of `rounds` (ascending), from `theta_0` (d components)
@@ -719,6 +748,10 @@ impl<'f> Forecast<'f> {
     /// # Errors
     /// When it is not known.
     pub fn curve(&self, theta_0: &[f64], controls: &InitialControls, rounds: &[u64]) -> Result<Vec<MeanSquare>> {
+        self.stoppable(|| self.computed_curve(theta_0, controls, rounds))
+    }
+
+    fn computed_curve(&self, theta_0: &[f64], controls: &InitialControls, rounds: &[u64]) -> Result<Vec<MeanSquare>> {
         self.knows_curve_to(rounds.last().copied().unwrap_or(0))?;
         let (round, source) = self.curve_source()?;
         let (systems, setting) = (round.systems, &round.setting);
@@ -767,6 +800,10 @@ impl<'f> Forecast<'f> {
     /// # Errors
     /// As [`Forecast::radius`], and when the radii of so many steps take too long (counted in multiplications).
     pub fn largest_stable_step(&self) -> Result<StableStep> {
+        self.stoppable(|| self.found_stable_step())
+    }
+
+    fn found_stable_step(&self) -> Result<StableStep> {
         let round = self.linear()?;
         if let Ok(Root { source: RootSource::LeastNorm { .. }, .. }) = self.field.solution() {
             return Err(unknown("features depend on each other: the radius is 1 whatever the step size is"));

@@ -15,6 +15,7 @@ use crate::RoundSetting;
 use crate::fedlsa::FedLsaMean;
 use crate::leg::AffineLeg;
 use crate::map::{LinearMap, spectral_radius, spectral_radius_within};
+use crate::work;
 use fedsa::error::{BadInput, Result, require};
 use fedsa::linalg::{self, Mat};
 use fedsa::parallel;
@@ -386,7 +387,7 @@ pub fn delayed_radius(pull: &Mat<f64>, law: &[f64]) -> Result<f64> {
     };
     // Conjugate eigenvalues have conjugate roots. A maximum does not depend on the order.
     let all: Vec<(f64, f64)> = linalg::eigenvalues(pull)?.into_iter().filter(|(_, im)| *im >= 0.0).collect();
-    let radii: Vec<f64> = parallel::try_map(all.len(), |i| of(all[i]))?;
+    let radii: Vec<f64> = work::try_map(all.len(), |i| of(all[i]))?;
     Ok(radii.into_iter().fold(0.0, f64::max))
 }
 

@@ -1,14 +1,19 @@
-//! Counted work: computations that end after so many operations, at the same place on every machine.
+//! Counted work: computations that end after so many operations, at the same place on every machine, or when they are cancelled.
 //!
 //! Solutions by iteration, eigenvalues and paths over many rounds take a number of products that is known only afterwards. They count
 //! what they do as they go on (`charge`), in multiplications of about a nanosecond each. [`within`] sets how much a computation may
 //! take; what needs more is an error. Without it nothing is limited.
 //!
-//! The count belongs to the thread that computes: solvers work in the thread that calls them, and only their products use others.
+//! Where work is counted, the token is looked at with which the computation may be cancelled ([`until`]).
+//!
+//! The count and the token belong to the thread that computes: solvers work in the thread that calls them, and only their products use
+//! others. Loops over several threads hand the token on (`map`).
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 
+use fedsa::cancel::Cancel;
 use fedsa::error::{BadInput, Result};
+use fedsa::parallel;
 
 /// What a computation may still take and has taken, and whether something in it was not computed because it would take too long.
 #[derive(Debug, Clone, Copy)]
@@ -22,6 +27,7 @@ const UNLIMITED: Meter = Meter { left: f64::INFINITY, spent: 0.0, was_cut: false
 
 thread_local! {
     static METER: Cell<Meter> = const { Cell::new(UNLIMITED) };
+    static TOKEN: RefCell<Cancel> = const { RefCell::new(Cancel::never()) };
 }
 
 /// What a computation has taken.
@@ -56,21 +62,87 @@ pub fn within<T>(most: f64, compute: impl FnOnce() -> Result<T>) -> (Result<T>, 
     (result, Spent { work: spent, was_cut })
 }
 
+/// Puts back the token of the computation around this one.
+struct TokenAround(Cancel);
+
+impl TokenAround {
+    fn replacing_with(cancel: &Cancel) -> Self {
+        Self(TOKEN.replace(cancel.clone()))
+    }
+}
+
+impl Drop for TokenAround {
+    fn drop(&mut self) {
+        TOKEN.replace(std::mem::replace(&mut self.0, Cancel::never()));
+    }
+}
+
+/// Computes until `cancel` is cancelled, and then stops soon. The token of a computation around this one does not count in it: of
+/// forecasts, that of the forecast counts ([`Forecast::with_cancel`](crate::predict::Forecast::with_cancel)).
+///
+/// # Errors
+/// As the computation; when the token was cancelled before its end, with the kind
+/// [`Cancelled`](fedsa::error::ErrorKind::Cancelled), also where the computation goes on without what it could not compute.
+pub fn until<T>(cancel: &Cancel, compute: impl FnOnce() -> Result<T>) -> Result<T> {
+    let around = TokenAround::replacing_with(cancel);
+    cancel.check()?;
+    let result = compute();
+    drop(around);
+    cancel.check()?;
+    result
+}
+
+/// Whether the computation of this thread is cancelled.
+pub(crate) fn is_cancelled() -> bool {
+    TOKEN.with_borrow(Cancel::is_cancelled)
+}
+
+/// Goes on, unless the computation of this thread is cancelled.
+///
+/// # Errors
+/// When it is.
+pub(crate) fn check() -> Result<()> {
+    TOKEN.with_borrow(Cancel::check)
+}
+
+/// `of` each index below `n`, in order and in parallel, until this computation is cancelled.
+///
+/// # Errors
+/// When it is.
+pub(crate) fn map<T: Send>(n: usize, of: impl Fn(usize) -> T + Sync) -> Result<Vec<T>> {
+    try_map(n, |i| Ok(of(i)))
+}
+
+/// As [`map`]. Of several errors the first in order is returned.
+///
+/// # Errors
+/// The first error in order, or when the computation is cancelled.
+pub(crate) fn try_map<T: Send>(n: usize, of: impl Fn(usize) -> Result<T> + Sync) -> Result<Vec<T>> {
+    let token = TOKEN.with_borrow(Cancel::clone);
+    parallel::try_map(n, |i| {
+        let _around = TokenAround::replacing_with(&token);
+        token.check()?;
+        of(i)
+    })
+}
+
 /// Counts `work` multiplications that come next.
 ///
 /// # Errors
-/// When so many are no longer allowed; they are not counted then, because they are not made.
+/// When so many are no longer allowed; they are not counted then, because they are not made. When the computation is cancelled.
 pub(crate) fn charge(work: f64) -> Result<()> {
+    check()?;
     if left() >= work { record(work) } else { Err(refused("", LESS)) }
 }
 
 /// Counts `work` multiplications that were made.
 ///
 /// # Errors
-/// When they were more than allowed.
+/// When they were more than allowed, or the computation is cancelled.
 pub(crate) fn record(work: f64) -> Result<()> {
     let now = METER.get();
     METER.set(Meter { left: now.left - work, spent: now.spent + work, ..now });
+    check()?;
     if now.left >= work { Ok(()) } else { Err(refused("", LESS)) }
 }
 
@@ -92,6 +164,7 @@ pub(crate) fn left() -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use fedsa::error::ErrorKind;
 
     #[test]
     fn work_is_counted_within_and_around() {
@@ -108,6 +181,26 @@ mod tests {
         });
         assert!(result.is_err() && spent == Spent { work: 101.0, was_cut: true });
         assert_eq!(left(), f64::INFINITY);
+    }
+
+    #[test]
+    fn a_computation_ends_with_its_own_token() {
+        let (outer, inner) = (Cancel::new(), Cancel::new());
+        let ended = until(&outer, || {
+            inner.cancel();
+            let within = until(&inner, || -> Result<()> { panic!("it is cancelled before it begins") });
+            assert_eq!(within.unwrap_err().kind(), ErrorKind::Cancelled);
+            charge(1.0)?;
+            // Threads that help look at the token of the computation that they help.
+            assert_eq!(map(100, |_| is_cancelled())?, vec![false; 100]);
+            outer.cancel();
+            assert!(until(&Cancel::never(), || charge(1.0)).is_ok());
+            assert_eq!(map(3, |i| i).unwrap_err().kind(), ErrorKind::Cancelled);
+            assert_eq!(charge(1.0).unwrap_err().kind(), ErrorKind::Cancelled);
+            Ok(())
+        });
+        assert_eq!(ended.unwrap_err().kind(), ErrorKind::Cancelled);
+        assert!(charge(1.0).is_ok());
     }
 
     /// As long as there is no limit, and after a panic too.

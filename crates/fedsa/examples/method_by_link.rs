@@ -93,7 +93,7 @@ fn entry(field: &Arc<dyn Field>, method: &dyn MethodSettings, link: &Uplink) -> 
         Err(e) => format!("refused: {}", e.what),
         Ok(mut run) => {
             (0..20).for_each(|_| run.step());
-            let forecast = Forecast::over(&**field, method, link);
+            let forecast = Forecast::over(field, method, link);
             let unstable = if forecast.outlook().is_unstable() { " (diverges)" } else { "" };
             match (forecast.knows_floor(), forecast.knows_rounds().and_then(|()| forecast.radius())) {
                 (Ok(()), _) => format!("runs, mean square predicted{unstable}"),

@@ -86,14 +86,14 @@ const START: [f64; 3] = [2.0, -1.0, 0.5];
 fn exact(what: &str, field: &Arc<dyn Field>, settings: &dyn MethodSettings, uplink: &Uplink) {
     let root = field.root().unwrap();
     let seen = means(field, settings, uplink, &START, |run| vec![linalg::distance_sq(run.theta(), root)]);
-    let of = |uplink: &Uplink| Forecast::over(&**field, settings, uplink).curve(&START, &InitialControls::Zero, &recorded());
+    let of = |uplink: &Uplink| Forecast::over(field, settings, uplink).curve(&START, &InitialControls::Zero, &recorded());
     let mse = |uplink: &Uplink| of(uplink).unwrap().into_iter().map(|point| vec![point.mse()]);
     follows(&off(&seen, mse(uplink))).unwrap_or_else(|e| panic!("{what}: {e}"));
     if !uplink.is_clear() && field.sampling().kind == Law::Iid {
         assert!(follows(&off(&seen, mse(&Uplink::default()))).is_err(), "{what}: the link shows");
     }
     // The mean alone, and as a mean iterate.
-    let mean = Forecast::over(&**field, settings, uplink).mean(&START, &recorded()).unwrap();
+    let mean = Forecast::over(field, settings, uplink).mean(&START, &recorded()).unwrap();
     let seen = means(field, settings, uplink, &START, |run| run.theta().to_vec());
     follows(&off(&seen, mean)).unwrap_or_else(|e| panic!("{what}: the mean iterate: {e}"));
 }
@@ -147,7 +147,7 @@ fn the_error_of_few_participants_is_exact() {
     // All agents' curve is another.
     let root = field.root().unwrap();
     let seen = means(&field, &*few(2), &clear, &START, |run| vec![linalg::distance_sq(run.theta(), root)]);
-    let all = Forecast::over(&*field, &*few(3), &clear).curve(&START, &InitialControls::Zero, &recorded()).unwrap();
+    let all = Forecast::over(&field, &*few(3), &clear).curve(&START, &InitialControls::Zero, &recorded()).unwrap();
     assert!(follows(&off(&seen, all.into_iter().map(|point| vec![point.mse()]))).is_err());
 }
 
@@ -170,7 +170,7 @@ fn the_error_over_constant_delays_is_exact() {
     // The first round's sample used once instead of four times is another curve.
     let (uplink, root) = (link(EXACT, false, &[&first]).unwrap(), field.root().unwrap());
     let seen = means(&field, &*delayed, &uplink, &START, |run| vec![linalg::distance_sq(run.theta(), root)]);
-    let other = Forecast::over(&*field, &*delayed, &link(EXACT, false, &[&nothing]).unwrap());
+    let other = Forecast::over(&field, &*delayed, &link(EXACT, false, &[&nothing]).unwrap());
     let other = other.curve(&START, &InitialControls::Zero, &recorded()).unwrap();
     assert!(follows(&off(&seen, other.into_iter().map(|point| vec![point.mse()]))).is_err());
 }
@@ -198,11 +198,11 @@ fn the_mean_iterate_over_unbiased_codecs_and_delays_drawn_anew_is_exact() {
         link(EXACT, false, &[spikes]),
     ];
     for uplink in links.map(Result::unwrap) {
-        let forecast = Forecast::over(&*field, &*fedlsa, &uplink);
+        let forecast = Forecast::over(&field, &*fedlsa, &uplink);
         let seen = means(&field, &*fedlsa, &uplink, &START, |run| run.theta().to_vec());
         follows(&off(&seen, forecast.mean(&START, &recorded()).unwrap())).unwrap_or_else(|e| panic!("{uplink:?}: {e}"));
         // The limit is FedLSA's, not theta*: with the push left out it does not fit.
-        let clear = Forecast::over(&*field, &*fedlsa, &Uplink::default());
+        let clear = Forecast::over(&field, &*fedlsa, &Uplink::default());
         assert_eq!(forecast.limit().unwrap(), clear.limit().unwrap());
         // The mean is known, the mean square is not, and both say so.
         assert_eq!(forecast.outlook().regime(), Regime::InMean);
@@ -259,7 +259,7 @@ fn the_mean_of_control_variates_is_that_of_the_rule_in_force() {
         let seen = means(&field, &*settings, &uplink, &START, |run| [run.theta().to_vec(), run.controls().unwrap().concat()].concat());
         follows(&off(&seen, by_map(&field, &map, &START))).unwrap_or_else(|e| panic!("{what}: {e}"));
         // A forecast knows the rule.
-        let forecast = Forecast::over(&*field, &*settings, &uplink);
+        let forecast = Forecast::over(&field, &*settings, &uplink);
         let (got, want) = (forecast.radius().unwrap(), map.radius().unwrap());
         assert!((got - want).abs() < 1e-10, "{what}: {got} {want}");
         assert_eq!((forecast.bias_sq().unwrap(), forecast.outlook().regime()), (0.0, Regime::InMean), "{what}");
@@ -271,7 +271,7 @@ fn the_mean_of_control_variates_is_that_of_the_rule_in_force() {
     }
     // What the link loses adds up in controls that are kept to the letter: no statement.
     let literal = method("scafflsa", r#"{"step_size": 1.0, "local_steps": 4, "rule": "literal"}"#);
-    let why = Forecast::over(&*field, &*literal, &link(EXACT, false, &[ERASURE]).unwrap()).radius().unwrap_err().what;
+    let why = Forecast::over(&field, &*literal, &link(EXACT, false, &[ERASURE]).unwrap()).radius().unwrap_err().what;
     assert!(why.contains("to the letter"), "{why}");
 }
 
@@ -313,7 +313,7 @@ fn the_mean_of_global_memory_over_losses_and_with_few_is_exact() {
             .collect();
         follows(&off(&seen, expected.clone())).unwrap_or_else(|e| panic!("{codec} {media:?} {rest}: {e}"));
         // The forecast's limit and radius are those of this recursion.
-        let forecast = Forecast::over(&*field, &*settings, &uplink);
+        let forecast = Forecast::over(&field, &*settings, &uplink);
         let rounds = 20_000;
         let away = |theta: &[f64]| linalg::distance_sq(theta, root);
         let mut limit = theta.clone();
@@ -343,24 +343,24 @@ fn what_is_not_known_says_why() {
         (link(EXACT, false, &[stall]), "stall"),
         (link(EXACT, false, &[r#"{"kind": "erasure", "success": 0}"#]), "no message arrives"),
     ] {
-        let said = Forecast::over(&*iid, &*fedlsa, &uplink.unwrap()).knows_rounds().unwrap_err().what;
+        let said = Forecast::over(&iid, &*fedlsa, &uplink.unwrap()).knows_rounds().unwrap_err().what;
         assert!(said.contains(why), "{said}");
     }
     let lossy = link(EXACT, false, &[ERASURE]).unwrap();
-    let said = Forecast::over(&*markov, &*fedlsa, &lossy).knows_floor().unwrap_err().what;
+    let said = Forecast::over(&markov, &*fedlsa, &lossy).knows_floor().unwrap_err().what;
     assert!(said.contains("samples are not i.i.d."), "{said}");
     let scafflsa = method("scafflsa", r#"{"step_size": 0.5, "local_steps": 4}"#);
     let late = link(EXACT, false, &[r#"{"kind": "late", "law": "constant", "rounds": 2}"#]).unwrap();
-    let said = Forecast::over(&*iid, &*scafflsa, &late).knows_rounds().unwrap_err().what;
+    let said = Forecast::over(&iid, &*scafflsa, &late).knows_rounds().unwrap_err().what;
     assert!(said.contains("remembers"), "{said}");
     // A channel that forgets at once is an erasure.
     let forgets = r#"{"kind": "gilbert-elliott", "to_bad": 0.4, "to_good": 0.6}"#;
-    let of = |medium: &str| Forecast::over(&*iid, &*fedlsa, &link(EXACT, false, &[medium]).unwrap()).floor().unwrap().mse();
+    let of = |medium: &str| Forecast::over(&iid, &*fedlsa, &link(EXACT, false, &[medium]).unwrap()).floor().unwrap().mse();
     assert!((of(forgets) - of(ERASURE)).abs() < 1e-12);
     // Agents of unequal weight.
     let unequal = crate::common::unequal(Law::Iid);
     let few = method("fedlsa", r#"{"step_size": 0.05, "local_steps": 2, "participants": 2}"#);
-    let said = Forecast::over(&*unequal, &*few, &Uplink::default()).knows_rounds().unwrap_err().what;
+    let said = Forecast::over(&unequal, &*few, &Uplink::default()).knows_rounds().unwrap_err().what;
     assert!(said.contains("weight"), "{said}");
 }
 
@@ -370,7 +370,7 @@ fn floors_over_links_are_where_curves_end_and_steps_are_stable() {
     let fedlsa = method("fedlsa", r#"{"step_size": 0.5, "local_steps": 5, "participants": 3}"#);
     for media in [&[ERASURE][..], &[FADING], &[r#"{"kind": "delay", "law": "constant", "rounds": 4}"#]] {
         let uplink = link(EXACT, false, media).unwrap();
-        let forecast = Forecast::over(&*field, &*fedlsa, &uplink);
+        let forecast = Forecast::over(&field, &*fedlsa, &uplink);
         assert_eq!(forecast.outlook().regime(), Regime::Stable);
         let end = forecast.curve(&[1.0; 4], &InitialControls::Zero, &[20_000]).unwrap()[0].mse();
         assert!((end / forecast.floor().unwrap().mse() - 1.0).abs() < 1e-9);
@@ -387,7 +387,7 @@ fn long_delays_over_many_rounds_are_refused_with_their_size() {
     let field = field(&LinearSystems { agents: 2, dim: 24, ..LinearSystems::default() }, Law::Iid);
     let delayed = method("delayed-sa", r#"{"step_size": 0.001}"#);
     let uplink = link(EXACT, false, &[r#"{"kind": "delay", "law": "constant", "rounds": 249}"#]).unwrap();
-    let forecast = Forecast::over(&*field, &*delayed, &uplink);
+    let forecast = Forecast::over(&field, &*delayed, &uplink);
     forecast.knows_curve_to(700).unwrap();
     for e in [forecast.knows_curve_to(7000).unwrap_err(), forecast.curve(&[0.0; 24], &InitialControls::Zero, &[7000]).unwrap_err()] {
         for part in ["too long", "24 features", "7000 rounds", "delay of 249 rounds"] {

@@ -47,7 +47,7 @@ fn measured(field: &Arc<dyn Field>, method: &dyn MethodSettings, start: &[f64]) 
 
 fn predicted(field: &Arc<dyn Field>, method: &dyn MethodSettings, start: &[f64]) -> Vec<f64> {
     let rounds: Vec<u64> = (1..=ROUNDS).collect();
-    let forecast = Forecast::over(&**field, method, &Uplink::default());
+    let forecast = Forecast::over(field, method, &Uplink::default());
     forecast.curve(start, &InitialControls::Zero, &rounds).unwrap().iter().map(|point| point.mse()).collect()
 }
 
@@ -80,7 +80,7 @@ fn runs_with_gauss_markov_noise_follow_their_exact_curves() {
 fn floors_under_additive_noise_are_the_limits_of_curves() {
     let field = noisy(Sampling { kind: Law::Markov, batch: 1, start: ChainStart::Stationary });
     for method in methods() {
-        let forecast = Forecast::over(&*field, &*method, &Uplink::default());
+        let forecast = Forecast::over(&field, &*method, &Uplink::default());
         let floor = forecast.predicted_floor().unwrap();
         assert_eq!(floor.accuracy, Accuracy::Exact);
         let last = &forecast.curve(&START, &InitialControls::Zero, &[2000]).unwrap()[0];
@@ -90,15 +90,15 @@ fn floors_under_additive_noise_are_the_limits_of_curves() {
         assert!((radius * radius - square).abs() < 1e-15 && outlook.regime() == Regime::Stable);
         // What additive noise does not change is not lost over links, and what is not known is refused.
         let lossy = crate::common::link(r#"{"kind": "exact"}"#, false, &[r#"{"kind": "erasure", "success": 0.6}"#]).unwrap();
-        let said = Forecast::over(&*field, &*method, &lossy).knows_floor().unwrap_err().what;
+        let said = Forecast::over(&field, &*method, &lossy).knows_floor().unwrap_err().what;
         assert!(said.contains("not i.i.d., and the link"), "{said}");
-        let said = Forecast::over(&*field, &*method, &Uplink::default()).knows_leading_order().unwrap_err().what;
+        let said = Forecast::over(&field, &*method, &Uplink::default()).knows_leading_order().unwrap_err().what;
         assert!(said.contains("finite chains"), "{said}");
     }
 }
 
 /// Quantities have an accuracy only where they have a value.
-fn labels_belong_to_numbers(forecast: &Forecast<'_>, what: &str) {
+fn labels_belong_to_numbers(forecast: &Forecast, what: &str) {
     let cache = FloorCache::default();
     for quantity in QUANTITIES.iter().filter(|quantity| quantity.accuracy(forecast, &cache).is_some()) {
         let value = quantity.value_with(forecast, &cache);
@@ -119,7 +119,7 @@ fn runs_along_finite_chains_follow_what_is_predicted() {
         let field = chains(agents, states);
         for kind in ["fedlsa", "fedhsa"] {
             let (what, method) = (format!("{kind} with {agents} agents"), method(kind, settings));
-            let forecast = Forecast::over(&*field, &*method, &Uplink::default());
+            let forecast = Forecast::over(&field, &*method, &Uplink::default());
             let floor = forecast.predicted_floor().unwrap();
             assert_eq!(floor.accuracy == Accuracy::Exact, is_exact, "{what}: {:?}", floor.accuracy);
             assert_eq!(forecast.curve_accuracy().unwrap() == Accuracy::Exact, is_exact, "{what}");
@@ -144,32 +144,32 @@ fn runs_along_finite_chains_follow_what_is_predicted() {
 fn what_is_not_known_under_markov_samples_says_why() {
     let field = chains(12, 6);
     let said =
-        |kind: &str, settings: &str| Forecast::over(&*field, &*method(kind, settings), &Uplink::default()).knows_floor().unwrap_err().what;
+        |kind: &str, settings: &str| Forecast::over(&field, &*method(kind, settings), &Uplink::default()).knows_floor().unwrap_err().what;
     assert!(said("fedlsa", r#"{"step_size": 0.1, "local_steps": 2, "participants": 3}"#).contains("not all agents participate"));
     assert!(said("fedlsa", r#"{"step_size": 0.1, "local_steps": 2, "global_step_size": 0.5}"#).contains("the server's step is not 1"));
     let batches = Garnet { agents: 12, states: 6, features: 2, min_class: Some(3), gamma: 0.8, seed: 4, ..Garnet::default() };
     let batches = batches.field(&NoFiles, Sampling { kind: Law::Markov, batch: 2, ..Sampling::default() }, Isa::best()).unwrap();
     let fedlsa = method("fedlsa", r#"{"step_size": 0.1, "local_steps": 2}"#);
-    let forecast = Forecast::over(&*batches, &*fedlsa, &Uplink::default());
+    let forecast = Forecast::over(&batches, &*fedlsa, &Uplink::default());
     assert!(forecast.knows_floor().unwrap_err().what.contains("batches"));
     assert!(forecast.knows_leading_order().unwrap_err().what.contains("batches"));
     labels_belong_to_numbers(&forecast, "batches");
     // Numbers of rounds whose samples do not fit into an integer, and controls in the order of the agents.
     for (agents, states) in [(1, 6), (2, 4), (12, 6)] {
         let field = chains(agents, states);
-        let forecast = Forecast::over(&*field, &*fedlsa, &Uplink::default());
+        let forecast = Forecast::over(&field, &*fedlsa, &Uplink::default());
         assert!(forecast.knows_curve_to(u64::MAX).unwrap_err().what.contains("takes too long"), "{agents} agents");
     }
     let two = chains(2, 4);
     let scafflsa = method("scafflsa", r#"{"step_size": 0.1, "local_steps": 2}"#);
     let given = InitialControls::Given(vec![vec![0.0; 2]; 2]);
-    let said = Forecast::over(&*two, &*scafflsa, &Uplink::default()).curve(&START, &given, &[1]).unwrap_err().what;
+    let said = Forecast::over(&two, &*scafflsa, &Uplink::default()).curve(&START, &given, &[1]).unwrap_err().what;
     assert!(said.contains("given control variates"), "{said}");
     // From a state, the closure has no curve, but a floor.
     let garnet = Garnet { agents: 12, states: 6, features: 2, min_class: Some(3), gamma: 0.8, seed: 4, ..Garnet::default() };
     let sampling = Sampling { kind: Law::Markov, batch: 1, start: ChainStart::State(0) };
     let fixed = garnet.field(&NoFiles, sampling, Isa::best()).unwrap();
-    let forecast = Forecast::over(&*fixed, &*fedlsa, &Uplink::default());
+    let forecast = Forecast::over(&fixed, &*fedlsa, &Uplink::default());
     assert!(forecast.knows_curve().unwrap_err().what.contains("stationary laws"));
     forecast.knows_floor().unwrap();
 }

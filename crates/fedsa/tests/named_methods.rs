@@ -199,7 +199,7 @@ fn fedlin_and_fedhsa_have_floors_of_their_own() {
     // Theory knows both: one mean, and the floors whose ratio this is.
     let link = Uplink::default();
     let (fedlin, fedhsa) = (by_period("fedlin", eta, 2, ""), by_period("fedhsa", eta, 2, ""));
-    let forecast = |settings| Forecast::over(&*field, settings, &link);
+    let forecast = |settings| Forecast::over(&field, settings, &link);
     assert_eq!(forecast(&*fedlin).radius().unwrap(), forecast(&*fedhsa).radius().unwrap());
     let ratio = forecast(&*fedlin).floor().unwrap().mse() / forecast(&*fedhsa).floor().unwrap().mse();
     assert!((ratio - want).abs() < 1e-12 * want, "{ratio}, and {want} by hand");

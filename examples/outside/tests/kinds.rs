@@ -84,13 +84,13 @@ fn special_cases_are_methods_of_fedsa() {
 fn theory_follows_from_the_facts_of_the_problem() {
     let noiseless = field(Law::Mean);
     let method = FedLsa::new(0.02, 20);
-    let limit = Forecast::over(&*noiseless, &method, &Uplink::default()).limit().unwrap();
+    let limit = Forecast::over(&noiseless, &method, &Uplink::default()).limit().unwrap();
     assert!(fedsa::linalg::distance_sq(&engine(&noiseless, &method, 2000), &limit) < 1e-24);
     let noisy = field(Law::Iid);
-    let forecast = Forecast::over(&*noisy, &method, &Uplink::default());
+    let forecast = Forecast::over(&noisy, &method, &Uplink::default());
     assert!(forecast.floor().unwrap().noise > 0.0);
     // What a round of FedProx does is not said, so that nothing is claimed.
-    assert!(Forecast::over(&*noisy, &fedprox(2.0), &Uplink::default()).floor().is_err());
+    assert!(Forecast::over(&noisy, &fedprox(2.0), &Uplink::default()).floor().is_err());
 }
 
 #[test]

@@ -177,7 +177,7 @@ impl Fitted {
         let mut table = SummaryTable::new(format!("how good {} is", self.method()), columns);
         let all = [("the fit", Some(&self.train)), ("held out", self.held_out.as_ref())];
         for (name, quality) in all.into_iter().filter_map(|(name, quality)| Some((name, quality?))) {
-            let Quality { rows, loss, accuracy, rmse } = *quality;
+            let FitQuality { rows, loss, accuracy, rmse } = *quality;
             table.rows.push(vec![name.into(), (rows as f64).into(), loss.into(), accuracy.into(), rmse.into()]);
         }
         table

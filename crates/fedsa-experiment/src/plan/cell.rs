@@ -129,12 +129,13 @@ impl PlannedCell {
     pub(super) fn new(
         identity: &str,
         index: usize,
-        field: &dyn Field,
+        shared_field: &Arc<dyn Field>,
         method: MethodSpec,
         SharedRun { spec: run, grid, .. }: SharedRun,
         shared: &Shared<'_>,
         place: usize,
     ) -> Result<Self> {
+        let field = &**shared_field;
         let place = format!("method[{place}]");
         let inside = |e: BadInput| e.inside(&place);
         method.settings.check(field.agents()).map_err(inside)?;
@@ -159,7 +160,7 @@ impl PlannedCell {
             Start::Name(name) if name == "normal" => (ResolvedStart::Normal, 0),
             // The limit depends on the method's own settings.
             Start::Name(name) if name == "limit" => {
-                let limit = Forecast::new(field, method.settings.shape()).limit().map_err(|e| e.inside(&key))?;
+                let limit = Forecast::new(shared_field, method.settings.shape()).limit().map_err(|e| e.inside(&key))?;
                 (ResolvedStart::Fixed(limit.into()), 0)
             }
             start => {
@@ -171,7 +172,7 @@ impl PlannedCell {
         let centre = match method.measure_from {
             Centre::Root => None,
             Centre::Limit => {
-                let limit = Forecast::new(field, method.settings.shape()).limit();
+                let limit = Forecast::new(shared_field, method.settings.shape()).limit();
                 Some(limit.map_err(|e| e.inside(&format!("{place}.measure_from")))?)
             }
         };

@@ -1,5 +1,7 @@
 //! What the floor would be with one setting changed.
 
+use std::sync::Arc;
+
 use fedsa::error::Result;
 use fedsa::methods::Drift;
 use fedsa::parallel;
@@ -43,9 +45,9 @@ pub struct ChangedFloor {
 }
 
 /// A changed setting, and the forecast with it.
-struct Changed<'a> {
+struct Changed {
     what: String,
-    of: Forecast<'a>,
+    of: Forecast,
 }
 
 /// The changes that may lower the floor, in the order of the page. All of them together take at most what is left; each takes at most
@@ -53,7 +55,7 @@ struct Changed<'a> {
 pub(super) fn all(plan: &Plan, cell: usize, limits: &Limits, allowance: &mut Allowance) -> Vec<Change> {
     let field = plan.field(cell);
     let fits = field.systems().is_some_and(|systems| memory::moments_fit(systems.kinds.len(), field.dim()));
-    let doubled = field.systems().filter(|_| fits).map(twins);
+    let doubled = field.systems().filter(|_| fits).map(|systems| Arc::new(twins(systems)));
     let all = changes(plan, cell, limits, doubled.as_ref());
     let share = (allowance.left.max(0.0) / all.len().max(1) as f64).min(MOST_WORK);
     let computed: Vec<(Result<Change>, Spent)> = parallel::map(all.len(), |i| work::within(share, || Ok(all[i].computed())));
@@ -72,11 +74,11 @@ pub(super) fn all(plan: &Plan, cell: usize, limits: &Limits, allowance: &mut All
     rows
 }
 
-fn changes<'a>(plan: &'a Plan, cell: usize, limits: &Limits, doubled: Option<&'a Systems>) -> Vec<Changed<'a>> {
+fn changes(plan: &Plan, cell: usize, limits: &Limits, doubled: Option<&Arc<Systems>>) -> Vec<Changed> {
     let of = plan.forecast(cell);
     let (shape, sampling) = (*of.shape(), of.sampling());
     let mut all = Vec::new();
-    let mut add = |what: String, of: Forecast<'a>| all.push(Changed { what, of });
+    let mut add = |what: String, of: Forecast| all.push(Changed { what, of });
     if let Ok(eta) = of.step_size() {
         add(format!("half the step, {}", typed(0.5 * eta)), of.clone().with_step(0.5 * eta));
     }
@@ -115,7 +117,7 @@ fn changes<'a>(plan: &'a Plan, cell: usize, limits: &Limits, doubled: Option<&'a
     all
 }
 
-impl Changed<'_> {
+impl Changed {
     fn computed(&self) -> Change {
         let outlook = self.of.outlook();
         let floor =

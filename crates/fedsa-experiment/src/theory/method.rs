@@ -151,7 +151,7 @@ impl Method {
     }
 
     /// The radii.
-    fn judge(&mut self, predictor: &Predictor, of: &Forecast<'_>, allowance: &mut Allowance) {
+    fn judge(&mut self, predictor: &Predictor, of: &Forecast, allowance: &mut Allowance) {
         let cache = predictor.floors_of(self.cell);
         let outlook = allowance.compute("the radii of a round", 0.3, || Ok(cache.outlook(of).clone()));
         if let Ok(outlook) = outlook {
@@ -161,7 +161,7 @@ impl Method {
     }
 
     /// The floor and its parts.
-    fn find_floor(&mut self, predictor: &Predictor, of: &Forecast<'_>, allowance: &mut Allowance) {
+    fn find_floor(&mut self, predictor: &Predictor, of: &Forecast, allowance: &mut Allowance) {
         let cache = predictor.floors_of(self.cell);
         if self.outlook.is_unstable() {
             let diverges = || Reason::text(Code::Diverges, "it diverges");
@@ -207,7 +207,7 @@ impl Method {
     }
 
     /// What fails above the largest stable step, and the stable steps for other numbers of local steps.
-    fn look_around(&mut self, of: &Forecast<'_>, allowance: &mut Allowance) {
+    fn look_around(&mut self, of: &Forecast, allowance: &mut Allowance) {
         let Some(found) = &self.stability.largest else { return };
         let known = found.as_ref().ok().copied();
         if let Some(step) = known.map(|found| found.step).filter(|step| step.is_finite()) {
@@ -234,7 +234,7 @@ const CURVATURE_WORK: f64 = 1e10;
 
 /// The schedule of Corollary 1 of FedHSA's source, from the constants of the problem, with the mixing time of the slowest chain
 /// in total variation at 1/4; `None` where one is not known.
-fn corollary_schedule(problem: &Problem, of: &Forecast<'_>) -> Option<CorollarySchedule> {
+fn corollary_schedule(problem: &Problem, of: &Forecast) -> Option<CorollarySchedule> {
     let constants: FedHsaConstants = serde_json::from_value(problem.numbers["fedhsa"].clone()).ok()?;
     constants.schedule(&of.round_setting().ok()?, problem.mixing_time()?).ok()
 }

@@ -68,7 +68,7 @@ impl Candidates {
     }
 
     /// As a family of the library.
-    pub fn family(&self) -> Family<'static> {
+    pub fn family(&self) -> Family {
         let of = self.clone();
         let make = move |step_size: f64, local_steps: usize, server_step: f64| -> Result<Arc<dyn MethodSettings>> {
             let choice = Choice { family: 0, step_size, local_steps: local_steps as u64, server_step };
@@ -80,7 +80,7 @@ impl Candidates {
         };
         Family {
             name: self.name(),
-            make: Box::new(make),
+            make: Arc::new(make),
             link: Arc::clone(&self.link),
             has_local_steps: self.steps.is_some(),
             has_server_step: self.has_server_step,

@@ -26,7 +26,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fedsa::cancel::Cancel;
-use fedsa::error::{BadInput, Error, ErrorCode, Result, quoted};
+use fedsa::error::{BadInput, ErrorCode, Error, ErrorKind, Result, quoted};
 use fedsa::kernel::Isa;
 use fedsa::sampling::Law;
 use fedsa::uplink::Uplink;
@@ -251,27 +251,29 @@ impl Tuning {
     /// When no choice reaches the target: names the floor or the rounds that are in the way, and what would help; when the budget is too
     /// short for a single choice; and when the machine fails.
     pub fn search(&mut self, control: &mut TuneControl<'_>) -> Result<Searched, Error> {
-        let families: Vec<Family<'static>> = self.candidates.iter().map(Candidates::family).collect();
+        let families: Vec<Family> = self.candidates.iter().map(Candidates::family).collect();
         let cancel = control.cancel;
-        let is_cancelled = || cancel.is_cancelled();
-        let effort = |share: f64| Effort { most_work: share * self.options.budget * A_SECOND, is_cancelled: &is_cancelled };
+        let effort = |share: f64| Effort { most_work: share * self.options.budget * A_SECOND, cancel: cancel.clone() };
         (control.began)(&Began { what: format!("theory of {}", self.families().join("; ")), spent: 0.0 });
-        let field = self.problem.as_ref().expect("no plan has it").field();
+        let shared = self.problem.as_ref().expect("no plan has it").shared_field();
+        let field = &**shared;
         // Nothing is left for pilots where theory knows all.
-        let is_known = |family: &Family<'_>| {
+        let is_known = |family: &Family| {
             let choice = Choice { step_size: tune::largest_step(field), ..self.any_choice(0) };
-            let forecast = family.forecast(field, &choice, &self.start).ok().zip(self.start.theta.as_ref());
+            let forecast = family.forecast(shared, &choice, &self.start).ok().zip(self.start.theta.as_ref());
             forecast.is_some_and(|(forecast, theta)| forecast.evolution(theta, &self.start.controls).is_ok())
         };
         let share = if families.iter().all(is_known) { 1.0 } else { THEORY_SHARE };
-        let shared = self.problem.as_ref().expect("no plan has it").shared_field();
-        let found = tune::search(shared, &families, &self.start, &self.target, &effort(share))?;
+        let found = match tune::search(shared, &families, &self.start, &self.target, &effort(share)) {
+            Err(e) if e.kind() == ErrorKind::Cancelled => return Ok(Searched::Interrupted),
+            found => found?,
+        };
         let unknown: Vec<usize> =
             (0..families.len()).filter(|family| found.prices[*family].is_ok() && found.unknown[*family].is_some()).collect();
         let known = found.best().and_then(|best| best.cost).map_or(f64::INFINITY, |cost| cost.of(self.target.goal));
         let mut work = found.work;
-        let pilots = if unknown.is_empty() || is_cancelled() {
-            Pilots { interrupted: is_cancelled(), ..Pilots::default() }
+        let pilots = if unknown.is_empty() || cancel.is_cancelled() {
+            Pilots { interrupted: cancel.is_cancelled(), ..Pilots::default() }
         } else {
             let simpler = self.simpler(&unknown, &effort(SIMPLER_SHARE / unknown.len() as f64), &mut work);
             let server_steps = |family| tune::server_steps(field, family).last().copied().unwrap_or(1.0);
@@ -320,7 +322,7 @@ impl Tuning {
 impl Tuning {
     /// What theory says about the same methods over a clear link, and with independent samples in place of trajectories: where
     /// pilots begin. Nothing where theory does not know this either. Adds its multiplications to `work`.
-    fn simpler(&self, unknown: &[usize], effort: &Effort<'_>, work: &mut f64) -> Vec<Tried> {
+    fn simpler(&self, unknown: &[usize], effort: &Effort, work: &mut f64) -> Vec<Tried> {
         let own = self.problem.as_ref().expect("no plan has it");
         let independent = || -> Option<BuiltProblem> {
             let mut table = run_table(self, &self.any_choice(unknown[0]), 1, Value::Integer(1), None);
@@ -369,9 +371,9 @@ impl Tuning {
     }
 
     /// What theory knows of a choice.
-    fn forecast(&self, choice: &Choice) -> Option<Forecast<'_>> {
+    fn forecast(&self, choice: &Choice) -> Option<Forecast> {
         let problem = self.problem.as_ref().expect("no plan has it");
-        self.candidates[choice.family].family().forecast(problem.field(), choice, &self.start).ok()
+        self.candidates[choice.family].family().forecast(problem.shared_field(), choice, &self.start).ok()
     }
 
     /// Some settings of a family.

@@ -350,7 +350,7 @@ impl Tuning {
             "fedsa": env!("CARGO_PKG_VERSION"),
             "options": self.options,
             "answer": answer,
-            "theory": { "estimated_seconds": tuned.theory_seconds, "budget_exhausted": tuned.found.ended.is_some() },
+            "theory": { "estimated_seconds": tuned.theory_seconds, "budget_exhausted": tuned.found.is_cut },
             "pilots": { "estimated_seconds": tuned.pilots.spent, "budget_exhausted": tuned.pilots.exhausted },
             "families": families,
             "tried": tried,
@@ -423,7 +423,7 @@ impl Tuning {
 impl Tuned {
     /// Whether the budget ended the search early.
     fn is_cut(&self) -> bool {
-        self.pilots.exhausted || self.found.ended.is_some()
+        self.pilots.exhausted || self.found.is_cut
     }
 }
 

@@ -160,11 +160,11 @@ const CLOSE: f64 = 0.99;
 const FEW_ROUNDS: u64 = 12;
 
 /// The search.
-pub(super) struct PilotSearch<'s, 'm> {
+pub(super) struct PilotSearch<'s> {
     /// The step sizes of grids, descending, and of each family the server's step.
     pub sizes: Vec<f64>,
     pub server_steps: Vec<f64>,
-    pub families: &'s [Family<'m>],
+    pub families: &'s [Family],
     pub target: &'s Target,
     pub prices: &'s [Result<Price>],
     /// The seconds that may be spent.
@@ -180,7 +180,7 @@ enum Stop {
     Failed(Error),
 }
 
-impl PilotSearch<'_, '_> {
+impl PilotSearch<'_> {
     fn price(&self, choice: &Choice) -> &Price {
         self.prices[choice.family].as_ref().expect("only families that can work are searched")
     }

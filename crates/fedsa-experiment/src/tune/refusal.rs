@@ -29,7 +29,7 @@ impl Tuning {
             let enough = least / (1.0 - THEORY_SHARE - SIMPLER_SHARE);
             return BadInput::new("budget", what, format!("at least {}", seconds(enough))).coded(ErrorCode::OutOfRange);
         }
-        if nothing_tried && found.ended.is_some() {
+        if nothing_tried && found.is_cut {
             let what = format!("{} s are too short for a single choice by theory", number(self.options.budget));
             return BadInput::new("budget", what, "a larger budget, or fewer `methods` and `codecs`").coded(ErrorCode::OutOfRange);
         }
@@ -72,9 +72,8 @@ impl Tuning {
         } else if pilots.tried.iter().any(|piloted| !piloted.measured.diverged) {
             let what =
                 format!("no choice is confirmed to reach {wanted} within {most}: with few seeds some did, and with more they did not");
-            return BadInput::new("target", what, "a larger target or `budget`, or a codec with more bits")
-                .coded(ErrorCode::TargetNotReached);
-        } else if pilots.exhausted || found.ended.is_some() {
+            return BadInput::new("target", what, "a larger target or `budget`, or a codec with more bits").coded(ErrorCode::TargetNotReached);
+        } else if pilots.exhausted || found.is_cut {
             let what = format!("{} s ended the search when only choices whose errors grow had been tried", number(self.options.budget));
             return BadInput::new("budget", what, "a larger budget").coded(ErrorCode::TargetNotReached);
         } else {
@@ -93,7 +92,7 @@ impl Tuning {
         if self.candidates.iter().any(|candidates| !candidates.link.codec.is_exact()) {
             help.push("a codec with more bits".into());
         }
-        if pilots.exhausted || found.ended.is_some() {
+        if pilots.exhausted || found.is_cut {
             help.push("a larger `budget`, which ended the search early".into());
         }
         if help.is_empty() {

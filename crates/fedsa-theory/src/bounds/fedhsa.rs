@@ -123,7 +123,7 @@ mod tests {
             let point = |alpha: f64, h: u64| {
                 let setting = RoundSetting::new(alpha / h as f64, h).unwrap();
                 let shape = theorem_2(&known, &setting, 2.0, 5.0).unwrap();
-                let forecast = Forecast::over(&*field, &FedHsa::new(setting.step_size, h as usize), &Uplink::default());
+                let forecast = Forecast::over(&field, &FedHsa::new(setting.step_size, h as usize), &Uplink::default());
                 let floor = forecast.predicted_floor().unwrap();
                 assert!(floor.accuracy == Accuracy::Exact && shape.statement == "[F] Theorem 2");
                 (shape.leading(), floor.value.mse())

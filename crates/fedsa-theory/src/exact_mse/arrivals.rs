@@ -7,9 +7,9 @@ use crate::RoundSetting;
 use crate::fedlsa::FedLsaMean;
 use crate::leg::{AffineLeg, step};
 use crate::symmetric::{congruence, packed_index, packed_len};
+use crate::work;
 use fedsa::error::Result;
 use fedsa::linalg::Mat;
-use fedsa::parallel;
 use fedsa::problem::systems::{Moments, Systems};
 
 /// The first two moments of the weights `w_c` of directions in a round's mean, `v = sum_c w_c v_c + w`:
@@ -101,14 +101,14 @@ impl RoundNoise {
         let (rows, columns) = (packed_len(d), packed_len(d + 1));
         let (mut source, mut again) = (Mat::<f64>::zeros(rows, columns), Mat::<f64>::zeros(rows, columns));
         if let Some(moments) = moments {
-            let noises: Vec<Mat<f64>> = parallel::map(systems.kinds.len(), |k| {
+            let noises: Vec<Mat<f64>> = work::map(systems.kinds.len(), |k| {
                 // One mean step on (u, 1): u + eta gbar_c(theta* + u).
                 let (system, mut f) = (&systems.kinds[k], Mat::<f64>::identity(d + 1, d + 1));
                 f.get_mut(..d, ..d).copy_from(step(&system.a, setting.step_size));
                 let push = system.mean(&mean.root);
                 (0..d).for_each(|i| f[(i, d)] = setting.step_size * push[i]);
                 leg_noise(system, &moments[k], &mean.root, batch, setting, &f)
-            });
+            })?;
             for (noise, square) in noises.iter().zip(&squares) {
                 source += Scale(alpha * alpha * square * arrivals.square) * noise;
                 again += Scale((alpha * arrivals.mean).powi(2) * square) * noise;

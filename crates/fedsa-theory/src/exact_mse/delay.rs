@@ -9,6 +9,7 @@ use crate::fedlsa::FedLsaMean;
 use crate::map::{DENSE, LinearMap, spectral_radius};
 use crate::stability::delayed_radius;
 use crate::symmetric::{pack, packed_index, packed_len};
+use crate::work;
 use fedsa::error::{BadInput, Result};
 use fedsa::linalg::{self, Mat};
 use fedsa::problem::systems::{Moments, Systems};
@@ -136,6 +137,7 @@ impl DelayedMse {
                 continue;
             }
             while now < round {
+                work::check()?;
                 // theta_{t-tau} is in the slot that theta_{t+1} takes.
                 let (last, oldest) = (place(now), place(now + 1));
                 let old_mean = means[(now + 1) % slots].clone();

@@ -13,9 +13,9 @@ use crate::leg::{AffineLeg, step};
 use crate::map::spectral_radius;
 use crate::stability::global_memory_map;
 use crate::symmetric::{congruence, pack, packed_index, packed_len};
+use crate::work;
 use fedsa::error::Result;
 use fedsa::linalg::Mat;
-use fedsa::parallel;
 use fedsa::problem::systems::{Moments, System, Systems};
 
 /// The exact second moments of FedHSA under i.i.d. samples, `batch` of them averaged in each step (in no source).
@@ -125,7 +125,7 @@ impl FedHsaMse {
         check(systems, moments, batch)?;
         let (d, eta, alpha) = (systems.dim(), setting.step_size, setting.server_step);
         let root = systems.root()?;
-        let kinds: Vec<Kind> = parallel::map(systems.kinds.len(), |k| Kind::new(&systems.kinds[k], &moments[k], &root, batch, setting));
+        let kinds: Vec<Kind> = work::map(systems.kinds.len(), |k| Kind::new(&systems.kinds[k], &moments[k], &root, batch, setting))?;
         let (mut g, mut psi) = (Mat::<f64>::zeros(d, d + 1), Mat::<f64>::zeros(d, d));
         for (kind, w) in kinds.iter().zip(systems.kind_weights()) {
             g += Scale(w) * &kind.g;
@@ -141,12 +141,12 @@ impl FedHsaMse {
             });
             alike[k].2 += 1.0;
         }
-        let own: Vec<Mat<f64>> = parallel::map(alike.len(), |i| {
+        let own: Vec<Mat<f64>> = work::map(alike.len(), |i| {
             let (kind, p, n) = alike[i];
             let (kind, p2) = (&kinds[kind], p * p);
             // An agent with itself is no pair.
             Scale(n * p2) * kind.covariance(p, &g, &psi, eta) - Scale(n * p2 * p2) * (&kind.psi_noise * &kind.g_noise)
-        });
+        })?;
         let mut source = Mat::<f64>::zeros(packed_len(d), packed_len(d + 1));
         own.iter().for_each(|own| source += own);
         let (mut psi_noise, mut g_noise) =

@@ -6,6 +6,7 @@ use faer::prelude::*;
 use crate::RoundSetting;
 use crate::leg::{bits_from_highest, step};
 use crate::symmetric::{congruence, packed_index, packed_len};
+use crate::work;
 use fedsa::error::{BadInput, Result, require};
 use fedsa::linalg::Mat;
 use fedsa::problem::systems::{Moments, System, Systems};
@@ -65,7 +66,8 @@ pub fn step_noise(system: &System, moments: &Moments, root: &[f64], batch: u64) 
 ///
 /// The mean path has the second moment `F^h X F^hT` after h steps, and the covariance around it obeys
 /// `V_{h+1} = K V_h + Q (F^h X F^hT)`, where `Q` is the covariance that a step adds and `K V = D V D^T + Q(V)`. Doubling
-/// gives, as maps of packed X, `T_{2m} = K^m T_m + T_m (F^m (x) F^m)`.
+/// gives, as maps of packed X, `T_{2m} = K^m T_m + T_m (F^m (x) F^m)`. It ends early, with another matrix, when the computation is
+/// cancelled.
 pub fn leg_noise(system: &System, moments: &Moments, root: &[f64], batch: u64, setting: &RoundSetting, f: &Mat<f64>) -> Mat<f64> {
     let (d, n, eta) = (root.len(), f.nrows(), setting.step_size);
     let added = Scale(eta * eta) * step_noise(system, moments, root, batch);
@@ -73,7 +75,7 @@ pub fn leg_noise(system: &System, moments: &Moments, root: &[f64], batch: u64, s
     let mut t1 = Mat::<f64>::zeros(packed_len(d), packed_len(n));
     t1.get_mut(.., ..packed_len(d + 1)).copy_from(&added);
     let (mut t, mut k, mut path) = (t1.clone(), k1.clone(), f.clone());
-    for bit in bits_from_highest(setting.local_steps).skip(1) {
+    for bit in bits_from_highest(setting.local_steps).skip(1).take_while(|_| !work::is_cancelled()) {
         t = &k * &t + &t * congruence(&path);
         k = &k * &k;
         path = &path * &path;

@@ -13,9 +13,9 @@ use crate::leg::{AffineLeg, step};
 use crate::map::{DENSE, LinearMap, at_rounds, spectral_radius};
 use crate::stability::{ControlVariates, Group};
 use crate::symmetric::{pack, packed_index, packed_len};
+use crate::work;
 use fedsa::error::{Result, require};
 use fedsa::linalg::Mat;
-use fedsa::parallel;
 use fedsa::problem::systems::{Moments, Systems};
 
 /// The control variates `xi_c` at the start of a run.
@@ -84,13 +84,13 @@ impl ScafflsaMse {
         // -xi*_c = gbar_c(theta*) of every kind.
         let pushes: Vec<Vec<f64>> = systems.kinds.iter().map(|k| k.mean(&root)).collect();
         let classes = classes(systems, &pushes, controls)?;
-        let noises = parallel::map(systems.kinds.len(), |k| {
+        let noises = work::map(systems.kinds.len(), |k| {
             // One mean step on (u, 1, x): u - eta Abar u + eta x.
             let (system, mut f) = (&systems.kinds[k], Mat::<f64>::identity(2 * d + 1, 2 * d + 1));
             f.get_mut(..d, ..d).copy_from(step(&system.a, eta));
             (0..d).for_each(|i| f[(i, d + 1 + i)] = eta);
             leg_noise(system, &moments[k], &root, batch, setting, &f)
-        });
+        })?;
         let gains: Vec<Mat<f64>> =
             (systems.kinds.iter()).map(|k| Scale(1.0 / setting.span()) * AffineLeg::new(&k.a, eta, setting.local_steps).sum).collect();
         let groups = (classes.iter())

@@ -42,6 +42,7 @@ use super::fedlsa::FedLsaMean;
 use super::map::{LinearMap, spectral_radius};
 use super::markov::Rule;
 use super::stability::{ControlVariates, global_memory_map};
+use crate::work;
 use fedsa::error::{BadInput, Result};
 use fedsa::linalg::{self, Mat};
 use fedsa::parallel;
@@ -146,13 +147,14 @@ impl GaussMarkov {
             parts = agents.map(|((kind, p), law)| (*kind as usize, p * p, law)).collect();
         }
         let batch = shared.then(|| BatchLaw::new(&laws[0], sampling));
-        let part = |_, (kind, factor, law): (usize, f64, &NoiseLaw)| {
+        let part = |i: usize| {
+            let (kind, factor, law) = parts[i];
             let own = if shared { None } else { Some(BatchLaw::new(law, sampling)) };
             let batch = own.as_ref().or(batch.as_ref()).expect("one of them");
             let noise = LegNoise::new(&systems.kinds[kind].a, eta, h, batch, drifts.as_ref().map(|drifts| &drifts[kind]), fresh);
             Part { kind, factor, noise, start: law.start.clone(), stationary: law.covariance.clone() }
         };
-        let parts: Vec<Part> = parallel::map_into(parts, part);
+        let parts: Vec<Part> = work::map(parts.len(), part)?;
         let round = match rule {
             AdditiveRule::FedLsa => {
                 let mean = FedLsaMean::new(systems, setting)?;
@@ -215,8 +217,8 @@ impl GaussMarkov {
             _ => vec![0.0; self.dim],
         };
         let noise = match &self.round {
-            MeanRound::Plain { map, .. } => self.stationary_noise(map),
-            MeanRound::Controls { map, .. } if map.dim() <= DENSE_STATE => self.stationary_noise(&map.to_matrix()),
+            MeanRound::Plain { map, .. } => self.stationary_noise(map)?,
+            MeanRound::Controls { map, .. } if map.dim() <= DENSE_STATE => self.stationary_noise(&map.to_matrix())?,
             MeanRound::Controls { .. } => self.summed_noise(radius)?,
         };
         Ok(MeanSquare::floor(bias, noise))
@@ -279,11 +281,14 @@ impl GaussMarkov {
     }
 
     /// The trace of the stationary covariance of u, for the mean round as a matrix.
-    fn stationary_noise(&self, map: &Mat<f64>) -> f64 {
+    ///
+    /// # Errors
+    /// When the computation is cancelled.
+    fn stationary_noise(&self, map: &Mat<f64>) -> Result<f64> {
         let n = map.nrows();
         // Phi^(2^j) of every part, and L^(2^j), until the former have vanished.
         let memories: Vec<Vec<Mat<f64>>> = match self.has_memory {
-            true => parallel::map(self.parts.len(), |k| doublings(&self.parts[k].noise.after, usize::MAX)),
+            true => work::map(self.parts.len(), |k| doublings(&self.parts[k].noise.after, usize::MAX))?,
             false => vec![Vec::new(); self.parts.len()],
         };
         let powers = doublings(map, memories.iter().map(Vec::len).max().unwrap_or(0));
@@ -302,11 +307,11 @@ impl GaussMarkov {
             }
             Scale(*factor) * source
         };
-        let sources: Vec<Mat<f64>> = parallel::map(self.parts.len(), source);
+        let sources: Vec<Mat<f64>> = work::map(self.parts.len(), source)?;
         let mut source = Mat::<f64>::zeros(n, n);
         sources.iter().for_each(|of_part| source += of_part);
         let covariance = linalg::discrete_lyapunov(map, &source);
-        (0..self.dim).map(|i| covariance[(i, i)]).sum()
+        Ok((0..self.dim).map(|i| covariance[(i, i)]).sum())
     }
 
     /// The limit of the noise along the rounds.
@@ -414,6 +419,7 @@ impl<'a> Responses<'a> {
     }
 
     fn advance(&mut self) -> Result<()> {
+        work::check()?;
         self.afford(1.0)?;
         self.work += self.work_of_round();
         if !self.has_settled() {

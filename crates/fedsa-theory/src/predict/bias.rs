@@ -21,7 +21,7 @@ pub enum NoBias {
     SameMatrix,
 }
 
-impl Forecast<'_> {
+impl Forecast {
     /// Why the limit without noise is exactly theta*; `None` where it need not be, although the computed bias may be 0 to rounding.
     ///
     /// # Errors
@@ -55,7 +55,7 @@ impl Forecast<'_> {
 }
 
 /// Whether the agents' systems, or their matrices, are all the same.
-fn alike(round: &Round<'_, '_>) -> Option<NoBias> {
+fn alike(round: &Round<'_>) -> Option<NoBias> {
     let (kinds, weights) = (&round.systems.kinds, round.systems.kind_weights());
     let mut used = kinds.iter().zip(weights).filter(|(_, weight)| *weight > 0.0).map(|(system, _)| system);
     let first = used.next()?;
@@ -73,6 +73,8 @@ fn alike(round: &Round<'_, '_>) -> Option<NoBias> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
     use fedsa::kernel::Isa;
     use fedsa::methods::MethodSettings as _;
@@ -83,7 +85,7 @@ mod tests {
     use fedsa::problem::{Field, NoFiles, ProblemSettings as _};
     use fedsa::sampling::{Law, Sampling};
 
-    fn two(a: [f64; 2], b: [f64; 2]) -> std::sync::Arc<dyn Field> {
+    fn two(a: [f64; 2], b: [f64; 2]) -> Arc<dyn Field> {
         let linear = LinearSystems { a: a.map(|a| vec![vec![a]]).to_vec(), b: b.map(|b| vec![b]).to_vec(), ..LinearSystems::default() };
         linear.field(&NoFiles, Sampling { kind: Law::Mean, ..Sampling::default() }, Isa::best()).unwrap()
     }
@@ -91,35 +93,35 @@ mod tests {
     #[test]
     fn a_bias_that_is_0_exactly_has_a_reason_and_a_small_one_has_none() {
         let (different, same, shifted) = (two([1.0, 3.0], [1.0, -2.0]), two([2.0; 2], [1.0; 2]), two([2.0; 2], [1.0, -3.0]));
-        let reason = |field: &dyn Field, shape| Forecast::new(field, shape).no_bias().unwrap();
+        let reason = |field: &Arc<dyn Field>, shape| Forecast::new(field, shape).no_bias().unwrap();
         for eta in [0.1, 1e-9, 1e-15] {
             let steps = FedLsa::new(eta, 5).shape();
-            assert_eq!(reason(&*different, steps), None);
-            assert_eq!(reason(&*same, steps), Some(NoBias::SameSystem));
-            assert_eq!(reason(&*shifted, steps), Some(NoBias::SameMatrix));
-            assert_eq!(reason(&*different, FedLsa::new(eta, 1).shape()), Some(NoBias::OneStep));
-            assert_eq!(reason(&*different, FedHsa::new(eta, 5).shape()), Some(NoBias::Memory));
-            assert_eq!(reason(&*different, Scafflsa::new(eta, 5).shape()), Some(NoBias::Controls));
+            assert_eq!(reason(&different, steps), None);
+            assert_eq!(reason(&same, steps), Some(NoBias::SameSystem));
+            assert_eq!(reason(&shifted, steps), Some(NoBias::SameMatrix));
+            assert_eq!(reason(&different, FedLsa::new(eta, 1).shape()), Some(NoBias::OneStep));
+            assert_eq!(reason(&different, FedHsa::new(eta, 5).shape()), Some(NoBias::Memory));
+            assert_eq!(reason(&different, Scafflsa::new(eta, 5).shape()), Some(NoBias::Controls));
             // Where there is a reason the computed bias is within its rounding.
             for field in [&same, &shifted] {
-                let of = Forecast::new(&**field, steps);
+                let of = Forecast::new(field, steps);
                 assert!(of.bias_sq().unwrap() <= of.bias_rounding().unwrap());
             }
         }
         // Without one it is above it at large steps, and below it at tiny ones.
-        let of = |eta: f64| Forecast::new(&*different, FedLsa::new(eta, 5).shape());
+        let of = |eta: f64| Forecast::new(&different, FedLsa::new(eta, 5).shape());
         assert!(of(0.1).bias_sq().unwrap() > 1e10 * of(0.1).bias_rounding().unwrap());
         assert!(of(1e-16).bias_sq().unwrap() <= of(1e-16).bias_rounding().unwrap());
         // Some of the agents.
         let few = FedHsa { participants: Some(1), ..FedHsa::new(0.1, 5) };
-        assert_eq!(reason(&*different, few.shape()), None);
+        assert_eq!(reason(&different, few.shape()), None);
     }
 
     /// The root may be 0 although the agents' own are not.
     #[test]
     fn rounding_of_operators_that_cancel_counts() {
         let field = two([1.0, 1.0], [1.0, -1.0]);
-        let of = Forecast::new(&*field, FedLsa::new(0.1, 5).shape());
+        let of = Forecast::new(&field, FedLsa::new(0.1, 5).shape());
         assert_eq!(rounding(&of.linear().unwrap().systems.root().unwrap()), 0.0);
         assert!(of.bias_rounding().unwrap() == rounding(&[1.0]));
     }

@@ -9,7 +9,7 @@ use fedsa::error::Result;
 use fedsa::linalg::Mat;
 use fedsa::methods::Drift;
 
-impl Forecast<'_> {
+impl Forecast {
     /// The exact mean-square error along the rounds as a map of a state, from `theta_0` (d components) and these initial controls:
     /// that of independent samples, or of rounds without any noise. The state grows with `d^2`, and with the number of distinct
     /// agents where they remember controls.
@@ -17,6 +17,10 @@ impl Forecast<'_> {
     /// # Errors
     /// When there is no such map; gives the reason. [`Forecast::curve`] may know the error nevertheless.
     pub fn evolution(&self, theta_0: &[f64], controls: &InitialControls) -> Result<Evolution> {
+        self.stoppable(|| self.computed_evolution(theta_0, controls))
+    }
+
+    fn computed_evolution(&self, theta_0: &[f64], controls: &InitialControls) -> Result<Evolution> {
         self.of_last()?;
         let round = self.linear()?;
         let (systems, setting) = (round.systems, &round.setting);

@@ -30,12 +30,16 @@ pub struct Limits {
     pub participation: Option<f64>,
 }
 
-impl Forecast<'_> {
+impl Forecast {
     /// The parts of the floor, which is read from `cache`; that must belong to this forecast.
     ///
     /// # Errors
     /// When the floor, or that without one of the sources, is not known; gives the reason.
     pub fn limits(&self, cache: &FloorCache) -> Result<Limits> {
+        self.stoppable(|| self.parts_of_floor(cache))
+    }
+
+    fn parts_of_floor(&self, cache: &FloorCache) -> Result<Limits> {
         let whole = cache.floor(self)?;
         let bias = self.bias_sq()?;
         let (floor, accuracy) = (whole.value.mse(), whole.accuracy);
@@ -139,7 +143,7 @@ fn packed(n: f64) -> f64 {
 }
 
 /// Multiplications of the second moments of all distinct agents' legs, which start at a state of n numbers.
-pub(super) fn legs_of_moments(round: &Round<'_, '_>, n: f64) -> f64 {
+pub(super) fn legs_of_moments(round: &Round<'_>, n: f64) -> f64 {
     let (start, end) = (packed(n), packed(round.systems.dim() as f64));
     let doublings = (round.setting.local_steps as f64).log2() + 2.0;
     // Large products take less than a nanosecond a multiplication.
@@ -147,7 +151,7 @@ pub(super) fn legs_of_moments(round: &Round<'_, '_>, n: f64) -> f64 {
 }
 
 /// Multiplications of a round of the second moments of control variates. Some twenty passes over them cost more than the products.
-pub(super) fn round_of_moments(round: &Round<'_, '_>) -> f64 {
+pub(super) fn round_of_moments(round: &Round<'_>) -> f64 {
     let (kinds, d) = (round.systems.kinds.len() as f64, round.systems.dim() as f64);
     let state = d * (kinds + 1.0) + 1.0;
     state.powi(2) * (20.0 + 8.0 * d) + kinds * packed(2.0 * d + 1.0) * packed(d)
@@ -155,6 +159,8 @@ pub(super) fn round_of_moments(round: &Round<'_, '_>) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
     use crate::predict::twins;
     use fedsa::kernel::Isa;
@@ -166,7 +172,7 @@ mod tests {
     use fedsa::uplink::install::MediumSettings as _;
     use fedsa::uplink::medium::erasure::Erasure;
 
-    fn garnet(agents: usize, kind: Law) -> std::sync::Arc<dyn Field> {
+    fn garnet(agents: usize, kind: Law) -> Arc<dyn Field> {
         let garnet = Garnet { agents, states: 6, features: 2, min_class: Some(2), seed: 5, ..Garnet::default() };
         garnet.field(&NoFiles, Sampling { kind, ..Sampling::default() }, Isa::best()).unwrap()
     }
@@ -178,42 +184,42 @@ mod tests {
         let mut lossy = Uplink::default();
         Erasure { success: 0.5 }.install(&mut lossy).unwrap();
         let iid = garnet(3, Law::Iid);
-        let floor = |field: &dyn Field, method: &FedLsa, link: &Uplink| Forecast::over(field, method, link).floor().unwrap().mse();
-        let limits = Forecast::over(&*iid, &few, &lossy).limits(&FloorCache::default()).unwrap();
-        assert_eq!(limits.floor, floor(&*iid, &few, &lossy));
+        let floor = |field: &Arc<dyn Field>, method: &FedLsa, link: &Uplink| Forecast::over(field, method, link).floor().unwrap().mse();
+        let limits = Forecast::over(&iid, &few, &lossy).limits(&FloorCache::default()).unwrap();
+        assert_eq!(limits.floor, floor(&iid, &few, &lossy));
         assert_eq!(limits.mixing, None);
         let sum = limits.bias + limits.samples.unwrap() + limits.link.unwrap() + limits.participation.unwrap();
         assert!((sum - limits.floor).abs() <= 1e-12 * limits.floor, "{limits:?}");
         // Losses with probability 1/2 weaken the mean as half of the server's step does.
         let weak = FedLsa { global_step_size: 0.5, ..few.clone() };
-        let without = floor(&*iid, &weak, &Uplink::default());
+        let without = floor(&iid, &weak, &Uplink::default());
         assert!((limits.link.unwrap() - (limits.floor - without)).abs() <= 1e-12 * limits.floor);
         let all = FedLsa { participants: None, ..weak };
-        let with_all = floor(&*iid, &all, &Uplink::default());
+        let with_all = floor(&iid, &all, &Uplink::default());
         assert!((limits.participation.unwrap() - (without - with_all)).abs() <= 1e-12 * limits.floor);
         // Markov samples against independent ones of the same law.
         let (method, clear) = (FedLsa::new(0.1, 4), Uplink::default());
         let markov = garnet(1, Law::Markov);
-        let limits = Forecast::over(&*markov, &method, &clear).limits(&FloorCache::default()).unwrap();
-        let independent = floor(&*garnet(1, Law::Iid), &method, &clear);
+        let limits = Forecast::over(&markov, &method, &clear).limits(&FloorCache::default()).unwrap();
+        let independent = floor(&garnet(1, Law::Iid), &method, &clear);
         assert!((limits.mixing.unwrap() - (limits.floor - independent)).abs() <= 1e-12 * limits.floor);
         assert_eq!((limits.link, limits.participation), (None, None));
         // Without noise the floor is the bias.
-        let limits = Forecast::over(&*garnet(3, Law::Mean), &method, &clear).limits(&FloorCache::default()).unwrap();
+        let limits = Forecast::over(&garnet(3, Law::Mean), &method, &clear).limits(&FloorCache::default()).unwrap();
         assert_eq!((limits.floor, limits.samples, limits.mixing), (limits.bias, None, None));
     }
 
     #[test]
     fn twins_halve_the_noise_of_methods_whose_agents_average() {
         let field = garnet(3, Law::Iid);
-        let of = Forecast::new(&*field, FedLsa::new(0.02, 4).shape());
-        let doubled = twins(field.systems().unwrap());
+        let of = Forecast::new(&field, FedLsa::new(0.02, 4).shape());
+        let doubled = Arc::new(twins(field.systems().unwrap()));
         let (one, two) = (of.floor().unwrap(), of.clone().with_twins(&doubled).floor().unwrap());
         assert!((one.bias_sq() - two.bias_sq()).abs() <= 1e-9 * one.bias_sq(), "the mean operator is the same");
         let ratio = one.noise / two.noise;
         assert!((ratio - 2.0).abs() < 0.02, "{ratio}");
         assert!(
-            (of.with_twins(&doubled).radius().unwrap() - Forecast::new(&*field, FedLsa::new(0.02, 4).shape()).radius().unwrap()).abs()
+            (of.with_twins(&doubled).radius().unwrap() - Forecast::new(&field, FedLsa::new(0.02, 4).shape()).radius().unwrap()).abs()
                 < 1e-12
         );
     }

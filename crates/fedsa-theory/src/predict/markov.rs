@@ -79,9 +79,9 @@ pub struct PredictionCost {
     pub multiplications: f64,
 }
 
-impl Forecast<'_> {
+impl Forecast {
     /// Checks that samples are those of finite chains, and that all agents participate over a clear link.
-    pub(super) fn chains_known(&self, round: &Round<'_, '_>) -> Result<()> {
+    pub(super) fn chains_known(&self, round: &Round<'_>) -> Result<()> {
         if round.few.is_some() {
             return Err(unknown("samples are not i.i.d., and not all agents participate"));
         }
@@ -110,7 +110,7 @@ impl Forecast<'_> {
     }
 
     /// The agents' chains: agents of the same kind and weight are exchangeable.
-    fn classes(&self, round: &Round<'_, '_>) -> Result<Vec<AgentClass>> {
+    fn classes(&self, round: &Round<'_>) -> Result<Vec<AgentClass>> {
         let root = round.systems.root()?;
         let mut classes: Vec<(u32, f64, AgentClass)> = Vec::new();
         for (kind, weight) in round.systems.kind_of.iter().zip(&round.systems.weights) {
@@ -126,7 +126,7 @@ impl Forecast<'_> {
     }
 
     /// The chain of the only agent, if its floor is not too large.
-    pub(super) fn one_agent(&self, round: &Round<'_, '_>) -> Result<MarkovAgent> {
+    pub(super) fn one_agent(&self, round: &Round<'_>) -> Result<MarkovAgent> {
         let class = self.classes(round)?.pop().expect("one agent");
         let d = round.systems.dim() as f64;
         // A deterministic cycle is solved by its orbit.
@@ -140,7 +140,7 @@ impl Forecast<'_> {
 
     /// The way to the floor that reaches, and the agents' chains. Floors are those of chains in their stationary laws, which only
     /// aperiodic chains that start elsewhere reach.
-    fn way(&self, round: &Round<'_, '_>, rule: Rule) -> Result<(Way, Vec<AgentClass>)> {
+    fn way(&self, round: &Round<'_>, rule: Rule) -> Result<(Way, Vec<AgentClass>)> {
         let (way, classes) = self.way_from_anywhere(round, rule)?;
         if self.sampling.start != ChainStart::Stationary && any_periodic(&classes) {
             return Err(unknown("a chain is periodic and does not start in its stationary law"));
@@ -148,7 +148,7 @@ impl Forecast<'_> {
         Ok((way, classes))
     }
 
-    fn way_from_anywhere(&self, round: &Round<'_, '_>, rule: Rule) -> Result<(Way, Vec<AgentClass>)> {
+    fn way_from_anywhere(&self, round: &Round<'_>, rule: Rule) -> Result<(Way, Vec<AgentClass>)> {
         if self.agents() == 1 {
             return Ok((Way::OneAgent, vec![AgentClass { agent: self.one_agent(round)?, count: 1 }]));
         }
@@ -176,14 +176,14 @@ impl Forecast<'_> {
     }
 
     /// Multiplications of the floor by the joint chain of all agents.
-    fn joint_work(&self, round: &Round<'_, '_>, rule: Rule, classes: &[AgentClass]) -> f64 {
+    fn joint_work(&self, round: &Round<'_>, rule: Rule, classes: &[AgentClass]) -> f64 {
         let updates: f64 = classes.iter().map(|c| c.count as f64 * c.agent.moves.len() as f64 / c.agent.states as f64).sum();
         let d = round.systems.dim() as f64 * if rule == Rule::Scafflsa { self.agents() as f64 } else { 1.0 };
         PRODUCTS * joint::unknowns(classes, rule) as f64 * updates * round.setting.local_steps as f64 * self.batch() as f64 * d
     }
 
     /// Multiplications of the floor by the counts of exchangeable agents.
-    fn counts_work(&self, round: &Round<'_, '_>, classes: &[AgentClass]) -> f64 {
+    fn counts_work(&self, round: &Round<'_>, classes: &[AgentClass]) -> f64 {
         let unknowns = counts::unknowns(classes).unwrap_or(usize::MAX) as f64;
         PRODUCTS * unknowns * (round.setting.local_steps as f64 + self.agents() as f64) * self.field.dim() as f64
     }
@@ -219,13 +219,13 @@ impl Forecast<'_> {
     }
 
     /// Checks that one of the ways reaches.
-    pub(super) fn chains_floor_way(&self, round: &Round<'_, '_>, rule: Rule) -> Result<()> {
+    pub(super) fn chains_floor_way(&self, round: &Round<'_>, rule: Rule) -> Result<()> {
         self.way(round, rule).map(|_| ())
     }
 
     /// Checks that a floor is likely to be found with what work is left. It takes some hundred rounds of the map, more near the edge of
     /// stability and for small steps.
-    pub(super) fn chains_floor_affordable(&self, round: &Round<'_, '_>, rule: Rule) -> Result<()> {
+    pub(super) fn chains_floor_affordable(&self, round: &Round<'_>, rule: Rule) -> Result<()> {
         if work::left().is_infinite() {
             return Ok(());
         }
@@ -244,7 +244,7 @@ impl Forecast<'_> {
         Ok(())
     }
 
-    pub(super) fn chains_floor(&self, round: &Round<'_, '_>, rule: Rule) -> Result<PredictedFloor> {
+    pub(super) fn chains_floor(&self, round: &Round<'_>, rule: Rule) -> Result<PredictedFloor> {
         let (way, classes) = self.way(round, rule)?;
         let setting = &round.setting;
         let exact = |floor: MarkovFloor| PredictedFloor { value: mean_square(floor), accuracy: Accuracy::Exact };
@@ -261,13 +261,13 @@ impl Forecast<'_> {
     }
 
     /// How the floor is known.
-    pub(super) fn chains_floor_accuracy(&self, round: &Round<'_, '_>, rule: Rule) -> Result<Accuracy> {
+    pub(super) fn chains_floor_accuracy(&self, round: &Round<'_>, rule: Rule) -> Result<Accuracy> {
         let (way, classes) = self.way(round, rule)?;
         way.accuracy(&classes, &round.setting, rule)
     }
 
     /// The way to the curve.
-    fn curve_way(&self, round: &Round<'_, '_>, rule: Rule) -> Result<(Way, Vec<AgentClass>)> {
+    fn curve_way(&self, round: &Round<'_>, rule: Rule) -> Result<(Way, Vec<AgentClass>)> {
         let (way, classes) = self.way(round, rule)?;
         if matches!(way, Way::Closure | Way::Counts) && self.sampling.start != ChainStart::Stationary {
             return Err(unknown("the mean-square error of many agents' chains that do not start in their stationary laws"));
@@ -275,16 +275,16 @@ impl Forecast<'_> {
         Ok((way, classes))
     }
 
-    pub(super) fn chains_curve_known(&self, round: &Round<'_, '_>, rule: Rule) -> Result<()> {
+    pub(super) fn chains_curve_known(&self, round: &Round<'_>, rule: Rule) -> Result<()> {
         self.curve_way(round, rule).map(|_| ())
     }
 
-    pub(super) fn chains_curve_affordable(&self, round: &Round<'_, '_>, rule: Rule, last: u64) -> Result<()> {
+    pub(super) fn chains_curve_affordable(&self, round: &Round<'_>, rule: Rule, last: u64) -> Result<()> {
         if self.chains_curve_work(round, rule, last)? > MOST_WORK { Err(long_curve(last)) } else { Ok(()) }
     }
 
     /// Multiplications of the curve up to a round.
-    pub(super) fn chains_curve_work(&self, round: &Round<'_, '_>, rule: Rule, last: u64) -> Result<f64> {
+    pub(super) fn chains_curve_work(&self, round: &Round<'_>, rule: Rule, last: u64) -> Result<f64> {
         let (way, classes) = self.curve_way(round, rule)?;
         // As floats: the product of large settings does not fit into an integer.
         let samples = last as f64 * round.setting.local_steps as f64 * self.batch() as f64;
@@ -303,14 +303,14 @@ impl Forecast<'_> {
         })
     }
 
-    pub(super) fn chains_curve_accuracy(&self, round: &Round<'_, '_>, rule: Rule) -> Result<Accuracy> {
+    pub(super) fn chains_curve_accuracy(&self, round: &Round<'_>, rule: Rule) -> Result<Accuracy> {
         let (way, classes) = self.curve_way(round, rule)?;
         way.accuracy(&classes, &round.setting, rule)
     }
 
     pub(super) fn chains_curve(
         &self,
-        round: &Round<'_, '_>,
+        round: &Round<'_>,
         rule: Rule,
         theta_0: &[f64],
         controls: &InitialControls,
@@ -374,6 +374,10 @@ impl Forecast<'_> {
     /// # Errors
     /// When it is not known.
     pub fn leading_order_floor(&self) -> Result<MeanSquare> {
+        self.stoppable(|| self.computed_leading_order())
+    }
+
+    fn computed_leading_order(&self) -> Result<MeanSquare> {
         self.leading_order().map(|(leading, _)| mean_square(leading.floor()))
     }
 
@@ -382,6 +386,10 @@ impl Forecast<'_> {
     /// # Errors
     /// As [`Forecast::leading_order_floor`].
     pub fn markov_explanation(&self) -> Result<MarkovExplanation> {
+        self.stoppable(|| self.explained())
+    }
+
+    fn explained(&self) -> Result<MarkovExplanation> {
         let (leading, _) = self.leading_order()?;
         let floor = leading.floor();
         let (of_chain, independent) = leading.traces();
@@ -423,7 +431,7 @@ mod tests {
         let garnet = Garnet { agents: 3, states: 11, features: 3, min_class: Some(2), seed: 3, ..Garnet::default() };
         let sampling = Sampling { kind: Law::Markov, ..Sampling::default() };
         let field = garnet.field(&NoFiles, sampling, Isa::best()).unwrap();
-        let of = |shape: MethodShape| Forecast::new(&*field, shape);
+        let of = |shape: MethodShape| Forecast::new(&field, shape);
         let (plain, rounds) = (of(FedLsa::new(0.1, 1).shape()), [1, 5, 30]);
         let want = plain.predicted_floor().unwrap();
         assert_eq!(want.accuracy, Accuracy::Exact);

@@ -5,7 +5,7 @@ use crate::exact_mse::{DelayedMse, FedHsaMse, FedLsaMse, InitialControls, Scaffl
 use crate::markov::one_agent::OneAgent;
 use crate::stability::Stability;
 use crate::work;
-use fedsa::error::Result;
+use fedsa::error::{ErrorKind, Result};
 use fedsa::methods::Drift;
 use fedsa::problem::systems::{Moments, Systems};
 use fedsa::sampling::Law;
@@ -58,6 +58,12 @@ impl Outlook {
         }
     }
 
+    /// Whether a radius is missing because its computation was cancelled.
+    pub(super) fn is_cancelled(&self) -> bool {
+        let is_cancelled = |radius: &Result<f64>| radius.as_ref().is_err_and(|e| e.kind() == ErrorKind::Cancelled);
+        is_cancelled(&self.radius) || self.mean_square.as_ref().is_some_and(is_cancelled)
+    }
+
     /// Whether the method is known to diverge.
     pub fn is_unstable(&self) -> bool {
         matches!(self.regime(), Regime::MeanDiverges | Regime::MeanSquareDiverges)
@@ -88,37 +94,41 @@ pub struct StableStep {
 }
 
 /// Computes the spectral radius of the map of second moments of a method's round, for any step size.
-pub struct MeanSquareRadius<'f>(Map<'f>);
+pub struct MeanSquareRadius(Map);
 
-enum Map<'f> {
+enum Map {
     /// The recursion of FedLSA and SCAFFLSA under independent samples.
-    Recursion { systems: &'f Systems, moments: Option<Vec<Moments>>, batch: u64 },
+    Recursion { moments: Option<Vec<Moments>>, batch: u64 },
     /// Additive noise does not change the map of second moments, which has the square of the mean's radius.
     Additive,
     /// One agent's chain: its map of a step.
     OneAgent,
 }
 
-impl<'f> MeanSquareRadius<'f> {
+impl MeanSquareRadius {
     /// The radius for the method of a forecast.
     ///
     /// # Errors
     /// When the map is not known or too large.
-    pub fn new(of: &Forecast<'f>) -> Result<Self> {
+    pub fn new(of: &Forecast) -> Result<Self> {
+        of.stoppable(|| Self::of_map(of))
+    }
+
+    fn of_map(of: &Forecast) -> Result<Self> {
         Ok(Self(match Self::systems(of)? {
             None if of.agents() == 1 && of.is_chain() => Map::OneAgent,
             None => Map::Additive,
-            Some(systems) => Map::Recursion { systems, moments: of.noise_of_samples(systems)?, batch: of.batch() },
+            Some(systems) => Map::Recursion { moments: of.noise_of_samples(systems)?, batch: of.batch() },
         }))
     }
 
     /// Whether the map is known and small enough.
-    pub fn is_small(of: &Forecast<'f>) -> bool {
+    pub fn is_small(of: &Forecast) -> bool {
         Self::systems(of).is_ok()
     }
 
     /// The systems, if the map is known and small enough; `None` for maps that need no moments.
-    fn systems(of: &Forecast<'f>) -> Result<Option<&'f Systems>> {
+    fn systems(of: &Forecast) -> Result<Option<&Systems>> {
         let round = of.linear()?;
         let systems = round.systems;
         match of.noise_source(&round) {
@@ -167,18 +177,23 @@ impl<'f> MeanSquareRadius<'f> {
     ///
     /// # Errors
     /// When the eigenvalues cannot be computed, or take more work than [`crate::work::within`] allows.
-    pub fn at(&self, of: &Forecast<'_>) -> Result<f64> {
+    pub fn at(&self, of: &Forecast) -> Result<f64> {
+        of.stoppable(|| self.computed(of))
+    }
+
+    fn computed(&self, of: &Forecast) -> Result<f64> {
         let round = of.linear()?;
         // Products of small matrices take a quarter of a nanosecond a multiplication.
         work::charge(0.25 * of.mean_square_work(of.local_steps().max(1.0), 0.0)?)?;
-        let (systems, moments, batch) = match &self.0 {
+        let systems = round.systems;
+        let (moments, batch) = match &self.0 {
             Map::Additive => return of.radius().map(|radius| radius * radius),
             Map::OneAgent => {
                 let agent = of.one_agent(&round)?;
                 let of_step = OneAgent::new(&agent, round.setting.step_size, of.batch())?.r2()?;
                 return Ok(of_step.powf(round.setting.local_steps as f64));
             }
-            Map::Recursion { systems, moments, batch } => (systems, moments.as_deref(), *batch),
+            Map::Recursion { moments, batch } => (moments.as_deref(), *batch),
         };
         match (of.shape.drift, round.delay()) {
             (Drift::Zero, None) => FedLsaMse::arriving(systems, moments, &round.setting, batch, &round.arrivals())?.radius(),

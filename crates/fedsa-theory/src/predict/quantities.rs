@@ -6,7 +6,7 @@ use super::outlook::{MeanSquareRadius, Outlook};
 use super::{Forecast, PredictedFloor};
 use crate::Accuracy;
 use crate::exact_mse::MeanSquare;
-use fedsa::error::{BadInput, ErrorCode, Result, quoted};
+use fedsa::error::{BadInput, ErrorCode, ErrorKind, Result, quoted};
 
 /// A quantity that theory predicts for a method.
 pub struct Quantity {
@@ -14,14 +14,14 @@ pub struct Quantity {
     pub name: &'static str,
     /// A short description.
     pub about: &'static str,
-    known: fn(&Forecast<'_>) -> Result<()>,
+    known: fn(&Forecast) -> Result<()>,
     value: Value,
 }
 
 /// Where the value of a quantity comes from.
 enum Value {
     /// It is computed by itself.
-    Alone(fn(&Forecast<'_>) -> Result<f64>),
+    Alone(fn(&Forecast) -> Result<f64>),
     /// It is read from the floor.
     Floor(fn(&MeanSquare) -> f64),
     /// It is read from the floor to leading order.
@@ -30,7 +30,8 @@ enum Value {
     MeanSquareRadius,
 }
 
-/// The floors that quantities are read from, how they are known, and the radii, each computed once, on request.
+/// The floors that quantities are read from, how they are known, and the radii, each computed once, on request. What was cancelled is
+/// computed again when it is asked for again.
 #[derive(Default)]
 pub struct FloorCache {
     floor: OnceLock<Result<PredictedFloor>>,
@@ -40,42 +41,60 @@ pub struct FloorCache {
     outlook: OnceLock<Outlook>,
 }
 
+/// What `cell` keeps, or what is computed now: it is kept, unless the computation was cancelled.
+fn kept<T>(cell: &OnceLock<Result<T>>, compute: impl FnOnce() -> Result<T>) -> Result<&T> {
+    if cell.get().is_none() {
+        match compute() {
+            Err(e) if e.kind() == ErrorKind::Cancelled => return Err(e),
+            computed => drop(cell.set(computed)),
+        }
+    }
+    cell.get().expect("it was just set").as_ref().map_err(Clone::clone)
+}
+
 impl FloorCache {
     /// The floor, as [`Forecast::predicted_floor`].
     ///
     /// # Errors
     /// As there.
-    pub fn floor(&self, of: &Forecast<'_>) -> Result<&PredictedFloor> {
-        self.floor.get_or_init(|| of.predicted_floor()).as_ref().map_err(Clone::clone)
+    pub fn floor(&self, of: &Forecast) -> Result<&PredictedFloor> {
+        kept(&self.floor, || of.predicted_floor())
     }
 
     /// The floor to leading order, as [`Forecast::leading_order_floor`].
     ///
     /// # Errors
     /// As there.
-    pub fn leading_order(&self, of: &Forecast<'_>) -> Result<&MeanSquare> {
-        self.leading.get_or_init(|| of.leading_order_floor()).as_ref().map_err(Clone::clone)
+    pub fn leading_order(&self, of: &Forecast) -> Result<&MeanSquare> {
+        kept(&self.leading, || of.leading_order_floor())
     }
 
     /// How the floor is known, as [`Forecast::floor_accuracy`].
     ///
     /// # Errors
     /// As there.
-    pub fn floor_accuracy(&self, of: &Forecast<'_>) -> Result<Accuracy> {
-        self.accuracy.get_or_init(|| of.floor_accuracy()).clone()
+    pub fn floor_accuracy(&self, of: &Forecast) -> Result<Accuracy> {
+        kept(&self.accuracy, || of.floor_accuracy()).copied()
     }
 
     /// The radius of the map of second moments, as [`MeanSquareRadius::at`].
     ///
     /// # Errors
     /// As there, and as [`MeanSquareRadius::new`].
-    pub fn mean_square_radius(&self, of: &Forecast<'_>) -> Result<f64> {
-        self.radius.get_or_init(|| MeanSquareRadius::new(of).and_then(|map| map.at(of))).clone()
+    pub fn mean_square_radius(&self, of: &Forecast) -> Result<f64> {
+        kept(&self.radius, || MeanSquareRadius::new(of).and_then(|map| map.at(of))).copied()
     }
 
     /// The radii that decide whether the method is stable, as [`Forecast::outlook`].
-    pub fn outlook(&self, of: &Forecast<'_>) -> &Outlook {
-        self.outlook.get_or_init(|| of.outlook_with(|| self.mean_square_radius(of)))
+    pub fn outlook(&self, of: &Forecast) -> Outlook {
+        if let Some(known) = self.outlook.get() {
+            return known.clone();
+        }
+        let outlook = of.outlook_with(|| self.mean_square_radius(of));
+        if !outlook.is_cancelled() {
+            let _ = self.outlook.set(outlook.clone());
+        }
+        outlook
     }
 }
 
@@ -159,7 +178,7 @@ impl Quantity {
     ///
     /// # Errors
     /// When it has no closed form; gives the reason.
-    pub fn known(&self, of: &Forecast<'_>) -> Result<()> {
+    pub fn known(&self, of: &Forecast) -> Result<()> {
         (self.known)(of)
     }
 
@@ -167,7 +186,7 @@ impl Quantity {
     ///
     /// # Errors
     /// When the value is not known or does not exist; gives the reason.
-    pub fn value(&self, of: &Forecast<'_>) -> Result<f64> {
+    pub fn value(&self, of: &Forecast) -> Result<f64> {
         self.value_with(of, &FloorCache::default())
     }
 
@@ -175,7 +194,7 @@ impl Quantity {
     ///
     /// # Errors
     /// As [`Quantity::value`].
-    pub fn value_with(&self, of: &Forecast<'_>, cache: &FloorCache) -> Result<f64> {
+    pub fn value_with(&self, of: &Forecast, cache: &FloorCache) -> Result<f64> {
         match self.value {
             Value::Alone(value) => value(of),
             Value::Floor(read) => cache.floor(of).map(|floor| read(&floor.value)),
@@ -188,7 +207,7 @@ impl Quantity {
     ///
     /// # Errors
     /// As [`Forecast::floor_accuracy`], for what is read from the floor.
-    pub fn expected_accuracy(&self, of: &Forecast<'_>, cache: &FloorCache) -> Result<Option<Accuracy>> {
+    pub fn expected_accuracy(&self, of: &Forecast, cache: &FloorCache) -> Result<Option<Accuracy>> {
         match self.value {
             Value::Alone(_) | Value::MeanSquareRadius => Ok(None),
             Value::Floor(_) => cache.floor_accuracy(of).map(Some),
@@ -197,7 +216,7 @@ impl Quantity {
     }
 
     /// How the value is known; `None` if it is not a mean square or does not exist. `cache` must belong to `of`.
-    pub fn accuracy(&self, of: &Forecast<'_>, cache: &FloorCache) -> Option<Accuracy> {
+    pub fn accuracy(&self, of: &Forecast, cache: &FloorCache) -> Option<Accuracy> {
         match self.value {
             Value::Alone(_) => None,
             Value::Floor(_) => cache.floor(of).ok().map(|floor| floor.accuracy),

@@ -85,7 +85,7 @@ pub fn error_at_start(theta_0: Option<&[f64]>, root: &[f64]) -> f64 {
     theta_0.map_or_else(|| linalg::norm_sq(root) + root.len() as f64, |theta| linalg::distance_sq(theta, root))
 }
 
-impl Forecast<'_> {
+impl Forecast {
     /// When the mean-square error first is at most `target`, which may be at the start. `theta_0` (d) is the start; `None` stands for a random start with
     /// components N(0, 1), for which rounds follow from the radii.
     ///
@@ -95,6 +95,10 @@ impl Forecast<'_> {
     /// # Errors
     /// As [`check_target`], and when neither the curve nor a radius is known, or a radius is 1 to rounding.
     pub fn reach(&self, target: f64, theta_0: Option<&[f64]>, controls: &InitialControls, cache: &FloorCache) -> Result<Reach> {
+        self.stoppable(|| self.reached(target, theta_0, controls, cache))
+    }
+
+    fn reached(&self, target: f64, theta_0: Option<&[f64]>, controls: &InitialControls, cache: &FloorCache) -> Result<Reach> {
         let round = self.linear()?;
         let root = round.systems.root()?;
         check_target(target, &root)?;
@@ -102,7 +106,7 @@ impl Forecast<'_> {
         if away <= target {
             return Ok(Reach::AtStart(away));
         }
-        let outlook = cache.outlook(self).clone();
+        let outlook = cache.outlook(self);
         if outlook.is_unstable() {
             return Ok(Reach::Never(Obstacle::Diverges));
         }
@@ -168,6 +172,10 @@ impl Forecast<'_> {
     /// # Errors
     /// When the path of the mean is not known, as that of control variates, whose state is larger.
     pub fn noiseless_curve(&self, theta_0: &[f64], rounds: &[u64]) -> Result<Vec<f64>> {
+        self.stoppable(|| self.curve_without_noise(theta_0, rounds))
+    }
+
+    fn curve_without_noise(&self, theta_0: &[f64], rounds: &[u64]) -> Result<Vec<f64>> {
         let round = self.linear()?;
         let root = round.systems.root()?;
         match self.shape.drift {
@@ -259,7 +267,7 @@ mod tests {
             let field = garnet(kind);
             let start: Vec<f64> = field.root().unwrap().iter().map(|x| x + 1.0).collect();
             for shape in [FedLsa::new(0.05, 5).shape(), FedHsa::new(0.05, 5).shape()] {
-                let (of, cache) = (Forecast::new(&*field, shape), FloorCache::default());
+                let (of, cache) = (Forecast::new(&field, shape), FloorCache::default());
                 let floor = of.floor().unwrap().mse();
                 let target = floor + 0.02;
                 let rounds: Vec<u64> = (1..=3000).collect();
@@ -290,7 +298,7 @@ mod tests {
             }
         }
         let field = garnet(Law::Iid);
-        let wild = Forecast::new(&*field, FedLsa::new(50.0, 5).shape());
+        let wild = Forecast::new(&field, FedLsa::new(50.0, 5).shape());
         let never = wild.reach(1.0, Some(&[0.0; 3]), &InitialControls::Zero, &FloorCache::default()).unwrap();
         assert_eq!(never, Reach::Never(Obstacle::Diverges));
     }

@@ -98,14 +98,14 @@ pub struct Region {
 }
 
 /// Computes verdicts for any step size and number of local steps of a method.
-struct Judge<'f> {
-    of: Forecast<'f>,
-    square: Option<MeanSquareRadius<'f>>,
+struct Judge {
+    of: Forecast,
+    square: Option<MeanSquareRadius>,
     /// Multiplications of a radius of the mean square.
     square_work: f64,
 }
 
-impl Judge<'_> {
+impl Judge {
     /// The judgements, and the multiplications that they took.
     fn at(&self, eta: f64, h: u64) -> (Spot, f64) {
         let of = self.of.clone().with_step(eta).with_local_steps(h);
@@ -126,7 +126,7 @@ impl Judge<'_> {
     }
 }
 
-impl Judge<'_> {
+impl Judge {
     /// The stable ones of these steps, with H local steps; what is looked at is taken from `left`. `known` is the largest stable step
     /// below the first instability, where it has been found already.
     fn stable_set(&self, steps: &[f64], h: u64, known: Option<StableStep>, left: &mut f64) -> StableSet {
@@ -198,7 +198,7 @@ fn geometric((low, high): (f64, f64), count: usize) -> Vec<f64> {
     (0..count).map(|i| if i + 1 == count { high } else { low * (ratio * i as f64).exp() }).collect()
 }
 
-impl<'f> Forecast<'f> {
+impl Forecast {
     /// Multiplications of the radius of a noiseless round with H local steps, from those with the method's own settings.
     fn radius_work(&self, h: f64, own: f64) -> Result<f64> {
         let more = self.clone().with_local_steps(h.round() as u64);
@@ -235,7 +235,7 @@ impl<'f> Forecast<'f> {
 
     /// The judge of up to `count` steps with up to H local steps, with the mean square where it is affordable too. `own` are the
     /// multiplications of the radius with the method's own settings.
-    fn judge(&self, count: f64, h: f64, own: f64, most: f64) -> Result<Judge<'f>> {
+    fn judge(&self, count: f64, h: f64, own: f64, most: f64) -> Result<Judge> {
         let work = count * self.radius_work(h, own)?;
         if work > most {
             return Err(takes_too_long("a scan of the radii of many steps", "fewer distinct agents or features, or shorter delays"));
@@ -269,6 +269,10 @@ impl<'f> Forecast<'f> {
     /// # Errors
     /// When a round is not a known linear map, or the scan takes too long.
     pub fn stable_sets(&self, local_steps: &[u64], known: Option<StableStep>) -> Result<Vec<StableSet>> {
+        self.stoppable(|| self.scanned_sets(local_steps, known))
+    }
+
+    fn scanned_sets(&self, local_steps: &[u64], known: Option<StableStep>) -> Result<Vec<StableSet>> {
         let (_, own_work) = self.radius_within(SCAN_WORK)?;
         let own = self.local_steps().round() as u64;
         // The method's own first, which a scan that is cut short has looked at then.
@@ -311,6 +315,10 @@ impl<'f> Forecast<'f> {
     /// # Errors
     /// When a round is not a known linear map, or a coarse grid takes too long.
     pub fn region(&self) -> Result<Region> {
+        self.stoppable(|| self.scanned_region())
+    }
+
+    fn scanned_region(&self) -> Result<Region> {
         let own = self.local_steps().max(1.0);
         let most = (4.0 * own).max(64.0);
         let steps = self.steps_of_interest(most)?;
@@ -320,7 +328,7 @@ impl<'f> Forecast<'f> {
             self.judge((columns * rows) as f64, most, own_work, MAP_WORK).map(|judge| (judge, columns, rows))
         };
         // The finest grid on which the mean square is affordable, else the finest one for the mean.
-        let all: Vec<Result<(Judge<'_>, usize, usize)>> = grids.into_iter().map(judge_of).collect();
+        let all: Vec<Result<(Judge, usize, usize)>> = grids.into_iter().map(judge_of).collect();
         let is_noisy = self.is_noisy(&self.linear()?);
         let squared = all.iter().position(|judge| judge.as_ref().is_ok_and(|(judge, ..)| judge.square.is_some()));
         let chosen = squared.or_else(|| all.iter().position(Result::is_ok)).unwrap_or(grids.len() - 1);
@@ -364,6 +372,10 @@ impl<'f> Forecast<'f> {
     /// # Errors
     /// As [`Forecast::radius`].
     pub fn leading_eigenvalue(&self) -> Result<Option<(f64, f64)>> {
+        self.stoppable(|| self.computed_eigenvalue())
+    }
+
+    fn computed_eigenvalue(&self) -> Result<Option<(f64, f64)>> {
         let round = self.radius_known()?;
         let is_clear = (round.link.gain - 1.0).abs() <= 1e-12 && round.few.is_none();
         let map: Mat<f64> = match self.shape.drift {
@@ -410,7 +422,7 @@ mod tests {
         let linear = LinearSystems { agents: 1, dim: 1, scale: 1.0, spread: 0.0, ..LinearSystems::default() };
         let field = linear.field(&NoFiles, sampled(Law::Mean), Isa::best()).unwrap();
         let a = field.systems().unwrap().mean().a[(0, 0)];
-        let of = Forecast::new(&*field, FedLsa::new(0.1, 1).shape());
+        let of = Forecast::new(&field, FedLsa::new(0.1, 1).shape());
         // |1 - eta a|^H < 1 for every H.
         for set in of.stable_sets(&[1, 2, 9], None).unwrap() {
             let [(low, high)] = set.intervals[..] else { panic!("{set:?}") };
@@ -429,7 +441,7 @@ mod tests {
         let a = vec![turning(0.3, 1.0), turning(1.5, 0.0), turning(0.2, -2.0)];
         let linear = LinearSystems { a, b: vec![vec![1.0, 0.0]; 3], ..LinearSystems::default() };
         let field = linear.field(&NoFiles, sampled(Law::Mean), Isa::best()).unwrap();
-        let of = Forecast::new(&*field, Scafflsa::new(0.05, 10).shape());
+        let of = Forecast::new(&field, Scafflsa::new(0.05, 10).shape());
         for set in of.stable_sets(&[5, 10, 40], None).unwrap() {
             assert!(!set.intervals.is_empty());
             let h = set.local_steps;
@@ -454,7 +466,7 @@ mod tests {
         let garnet = Garnet { agents: 3, states: 6, features: 2, min_class: Some(2), seed: 5, ..Garnet::default() };
         for kind in [Law::Iid, Law::Mean] {
             let field = garnet.field(&NoFiles, sampled(kind), Isa::best()).unwrap();
-            let of = Forecast::new(&*field, FedLsa::new(0.5, 8).shape());
+            let of = Forecast::new(&field, FedLsa::new(0.5, 8).shape());
             let region = of.region().unwrap();
             assert_eq!((region.is_noisy, region.in_mean_square), (kind == Law::Iid, kind == Law::Iid));
             let (rows, columns) = (region.spots.len(), region.spots[0].len());
@@ -488,7 +500,7 @@ mod tests {
             ..Garnet::default()
         };
         let field = garnet.field(&NoFiles, sampled(Law::Iid), Isa::best()).unwrap();
-        let of = Forecast::new(&*field, FedLsa::new(0.1, steps as usize).shape());
+        let of = Forecast::new(&field, FedLsa::new(0.1, steps as usize).shape());
         let found = of.largest_stable_step().unwrap();
         let (mut low, mut high) = (1.0, 100.0);
         while high - low > 1e-9 * low {

@@ -74,7 +74,7 @@ pub(super) fn condition(name: &'static str, holds: bool, text: String) -> Assump
     Assumption { name, holds, text }
 }
 
-impl Forecast<'_> {
+impl Forecast {
     /// What the theorems say that are about this method, after `rounds` rounds from `theta_0` (d): \[S\] Theorem A.5 with the bias about
     /// FedLSA, 5.1 and 5.3 about SCAFFLSA, \[F\] Theorems 1 and 2 about FedHSA, \[T\] Theorem 5.4 about one agent with delays; on Markov
     /// reward processes \[S\] Corollary 4.3 and one of \[T\] Theorems 4.2 to 4.4, by the link. Controls are 0 at the start. `tau` is the
@@ -83,6 +83,10 @@ impl Forecast<'_> {
     /// # Errors
     /// When a round is not a known linear map, or constants of the theorem do not exist or take too long; gives the reason.
     pub fn statements(&self, theta_0: &[f64], rounds: u64, tau: f64) -> Result<Vec<Statement>> {
+        self.stoppable(|| self.applicable_statements(theta_0, rounds, tau))
+    }
+
+    fn applicable_statements(&self, theta_0: &[f64], rounds: u64, tau: f64) -> Result<Vec<Statement>> {
         let round = self.linear()?;
         let root = round.systems.root()?;
         let start = linalg::distance_sq(theta_0, &root).sqrt();
@@ -136,6 +140,10 @@ impl Forecast<'_> {
     /// # Errors
     /// As [`Forecast::statements`], and when the target is not positive or takes too many samples.
     pub fn corollaries(&self, theta_0: &[f64], target: f64) -> Result<Vec<Choice>> {
+        self.stoppable(|| self.applicable_corollaries(theta_0, target))
+    }
+
+    fn applicable_corollaries(&self, theta_0: &[f64], target: f64) -> Result<Vec<Choice>> {
         let round = self.linear()?;
         if self.independent(&round).iter().any(|condition| !condition.holds) {
             return Ok(Vec::new());
@@ -164,7 +172,7 @@ impl Forecast<'_> {
     }
 
     /// \[S\] Theorem A.5 with the bias.
-    fn total_error(&self, round: &Round<'_, '_>, theta_0: &[f64], rounds: u64) -> Result<Statement> {
+    fn total_error(&self, round: &Round<'_>, theta_0: &[f64], rounds: u64) -> Result<Statement> {
         let moments = self.moments_of_samples(round)?;
         let bound = fedlsa::total_error(round.systems, &moments, &round.setting, theta_0, rounds)?;
         let exact = self.exact_at(theta_0, rounds).map(f64::sqrt);
@@ -172,7 +180,7 @@ impl Forecast<'_> {
     }
 
     /// \[T\] Theorem 5.4.
-    fn delayed(&self, round: &Round<'_, '_>, theta_0: &[f64], start: f64, rounds: u64, tau: f64) -> Result<Statement> {
+    fn delayed(&self, round: &Round<'_>, theta_0: &[f64], start: f64, rounds: u64, tau: f64) -> Result<Statement> {
         let constants = FedHsaConstants::new(round.systems, self.field.facts())?;
         let sa = DelayedSa::new(&constants, linalg::norm_sq(theta_0).sqrt(), start, tau.ceil() as u64);
         let tau_max = round.link.delay.as_ref().map_or(0, |delay| delay.probabilities.len() as u64 - 1);
@@ -186,7 +194,7 @@ impl Forecast<'_> {
     }
 
     /// What \[S\] asks for besides the conditions of each theorem.
-    pub(super) fn independent(&self, round: &Round<'_, '_>) -> Vec<Assumption> {
+    pub(super) fn independent(&self, round: &Round<'_>) -> Vec<Assumption> {
         let (kind, batch) = (self.sampling.kind, self.sampling.batch);
         let text = match kind {
             Law::Markov => "samples along a trajectory".to_string(),
@@ -200,7 +208,7 @@ impl Forecast<'_> {
         ]
     }
 
-    fn clear(&self, round: &Round<'_, '_>) -> Assumption {
+    fn clear(&self, round: &Round<'_>) -> Assumption {
         let text = match (round.link.is_clear(), round.few) {
             (false, _) => "the link alters, loses or delays messages".to_string(),
             (true, Some(m)) => format!("{m} of {} agents a round", round.agents()),
@@ -215,7 +223,7 @@ impl Forecast<'_> {
     }
 
     /// The second moments of single samples, without noise those of the mean.
-    fn moments_of_samples(&self, round: &Round<'_, '_>) -> Result<Vec<Moments>> {
+    fn moments_of_samples(&self, round: &Round<'_>) -> Result<Vec<Moments>> {
         let (kinds, d) = (&round.systems.kinds, round.systems.dim());
         if d > EXACT_DIM || kinds.len() > MOST_KINDS {
             return Err(unknown(&format!("second moments of {} distinct agents with {d} features", kinds.len())));
@@ -227,7 +235,7 @@ impl Forecast<'_> {
     }
 
     /// Whether the exact second moments are those of independent samples over a clear link.
-    fn is_exact(&self, round: &Round<'_, '_>) -> bool {
+    fn is_exact(&self, round: &Round<'_>) -> bool {
         matches!(self.noise_source(round), Ok(NoiseSource::Independent | NoiseSource::Nothing)) && self.output == OutputRule::Last
     }
 
@@ -245,6 +253,8 @@ impl Forecast<'_> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
     use fedsa::kernel::Isa;
     use fedsa::methods::fedhsa::FedHsa;
@@ -259,12 +269,12 @@ mod tests {
     use fedsa::uplink::install::MediumSettings as _;
     use fedsa::uplink::medium::erasure::Erasure;
 
-    fn garnet(kind: Law, batch: usize) -> std::sync::Arc<dyn Field> {
+    fn garnet(kind: Law, batch: usize) -> Arc<dyn Field> {
         let garnet = Garnet { agents: 3, states: 6, features: 2, gamma: 0.5, seed: 5, ..Garnet::default() };
         garnet.field(&NoFiles, Sampling { kind, batch, ..Sampling::default() }, Isa::best()).unwrap()
     }
 
-    fn of<'f>(field: &'f dyn Field, method: &dyn MethodSettings) -> Forecast<'f> {
+    fn of(field: &Arc<dyn Field>, method: &dyn MethodSettings) -> Forecast {
         Forecast::over(field, method, &Uplink::default())
     }
 
@@ -276,7 +286,7 @@ mod tests {
             let (mut held, mut failed) = (0, 0);
             for eta in [1e-4, 1e-3, 0.02, 1.0] {
                 for method in [&FedLsa::new(eta, 3) as &dyn MethodSettings, &Scafflsa::new(eta, 3)] {
-                    let statement = of(&*field, method).statements(&start, 40, 1.0).unwrap().remove(0);
+                    let statement = of(&field, method).statements(&start, 40, 1.0).unwrap().remove(0);
                     let exact = statement.exact.unwrap();
                     if statement.holds() {
                         held += 1;
@@ -295,14 +305,14 @@ mod tests {
     fn exact_values_are_those_of_the_curve() {
         let field = garnet(Law::Iid, 1);
         let start = vec![0.5; 2];
-        let plain = of(&*field, &FedLsa::new(0.01, 4));
+        let plain = of(&field, &FedLsa::new(0.01, 4));
         let mse = plain.curve(&start, &InitialControls::Zero, &[30]).unwrap()[0].mse();
         assert_eq!(plain.statements(&start, 30, 1.0).unwrap()[0].exact, Some(mse.sqrt()));
-        let controlled = of(&*field, &Scafflsa::new(0.01, 4));
+        let controlled = of(&field, &Scafflsa::new(0.01, 4));
         let mse = controlled.curve(&start, &InitialControls::Zero, &[30]).unwrap()[0].mse();
         let psi = controlled.statements(&start, 30, 1.0).unwrap()[0].exact.unwrap();
         assert!(psi > mse && psi < 2.0 * mse, "{psi} {mse}");
-        let memory = of(&*field, &FedHsa::new(0.01, 4));
+        let memory = of(&field, &FedHsa::new(0.01, 4));
         let shape = memory.statements(&start, 30, 1.0).unwrap().remove(0);
         assert!(shape.is_shape && shape.statement == "[F] Theorem 1");
         assert_eq!(shape.exact, Some(memory.floor().unwrap().mse()));
@@ -315,26 +325,26 @@ mod tests {
             rule: ControlRule::default(),
             control_step: 1.0,
         };
-        let random = of(&*field, &random).statements(&start, 30, 1.0).unwrap().remove(0);
+        let random = of(&field, &random).statements(&start, 30, 1.0).unwrap().remove(0);
         assert_eq!((random.statement, random.exact), ("[S] Theorem 5.1", None));
     }
 
     #[test]
     fn what_a_theorem_does_not_cover_is_named() {
         let start = vec![0.5; 2];
-        let fails = |of: &Forecast<'_>| of.statements(&start, 10, 1.0).unwrap()[0].failing().next().map(|condition| condition.name);
+        let fails = |of: &Forecast| of.statements(&start, 10, 1.0).unwrap()[0].failing().next().map(|condition| condition.name);
         let small = FedLsa::new(1e-4, 4);
-        assert_eq!(fails(&of(&*garnet(Law::Iid, 1), &small)), None);
-        assert_eq!(fails(&of(&*garnet(Law::Iid, 2), &small)), Some("independent samples, one a step"));
+        assert_eq!(fails(&of(&garnet(Law::Iid, 1), &small)), None);
+        assert_eq!(fails(&of(&garnet(Law::Iid, 2), &small)), Some("independent samples, one a step"));
         let mut lossy = Uplink::default();
         Erasure { success: 0.5 }.install(&mut lossy).unwrap();
         let field = garnet(Law::Iid, 1);
         let arrives = Some("all messages of all agents arrive as sent");
-        assert_eq!(fails(&Forecast::over(&*field, &small, &lossy)), arrives);
-        assert_eq!(fails(&of(&*field, &FedLsa { participants: Some(2), ..small.clone() })), arrives);
-        assert_eq!(fails(&of(&*field, &FedLsa { global_step_size: 0.5, ..small.clone() })), Some("alpha_g = 1"));
-        assert_eq!(fails(&of(&*field, &FedLsa::new(30.0, 4))), Some("A 2"));
-        assert_eq!(fails(&of(&*field, &small).of_output(OutputRule::Average)), Some("the output is the last iterate"));
+        assert_eq!(fails(&Forecast::over(&field, &small, &lossy)), arrives);
+        assert_eq!(fails(&of(&field, &FedLsa { participants: Some(2), ..small.clone() })), arrives);
+        assert_eq!(fails(&of(&field, &FedLsa { global_step_size: 0.5, ..small.clone() })), Some("alpha_g = 1"));
+        assert_eq!(fails(&of(&field, &FedLsa::new(30.0, 4))), Some("A 2"));
+        assert_eq!(fails(&of(&field, &small).of_output(OutputRule::Average)), Some("the output is the last iterate"));
     }
 
     #[test]
@@ -342,16 +352,16 @@ mod tests {
         let field = garnet(Law::Iid, 1);
         let start = vec![0.5; 2];
         for method in [&FedLsa::new(0.01, 4) as &dyn MethodSettings, &Scafflsa::new(0.01, 4)] {
-            let choices = of(&*field, method).corollaries(&start, 0.01).unwrap();
+            let choices = of(&field, method).corollaries(&start, 0.01).unwrap();
             assert!(!choices.is_empty());
             for choice in choices {
                 let setting = choice.round_setting().unwrap();
-                let chosen = of(&*field, method).with_step(setting.step_size).with_local_steps(setting.local_steps);
+                let chosen = of(&field, method).with_step(setting.step_size).with_local_steps(setting.local_steps);
                 let reached = chosen.curve(&start, &InitialControls::Zero, &[choice.rounds()]).unwrap()[0].mse();
                 assert!(choice.holds() && reached <= 0.01, "{choice:?} {reached}");
             }
         }
-        assert!(of(&*field, &FedHsa::new(0.01, 4)).corollaries(&start, 0.01).unwrap().is_empty());
-        assert!(of(&*field, &FedLsa::new(0.01, 4)).corollaries(&start, 0.0).is_err());
+        assert!(of(&field, &FedHsa::new(0.01, 4)).corollaries(&start, 0.01).unwrap().is_empty());
+        assert!(of(&field, &FedLsa::new(0.01, 4)).corollaries(&start, 0.0).is_err());
     }
 }

@@ -17,10 +17,10 @@ use fedsa::uplink::medium::delay::Before;
 const MIXING_WORK: f64 = 1e9;
 const LEAST_LEVEL: f64 = 1e-13;
 
-impl Forecast<'_> {
+impl Forecast {
     /// \[S\] Corollary 4.3 and \[T\] Theorem 4.2, 4.3 or 4.4 about FedLSA; none where the problem is no Markov reward process, or its
     /// features depend on each other.
-    pub(super) fn td_statements(&self, round: &Round<'_, '_>, theta_0: &[f64], start: f64, rounds: u64) -> Vec<Statement> {
+    pub(super) fn td_statements(&self, round: &Round<'_>, theta_0: &[f64], start: f64, rounds: u64) -> Vec<Statement> {
         let Some(facts) = self.td_facts(round) else { return Vec::new() };
         let exact = self.exact_at(theta_0, rounds);
         let plain = self.corollary_4_3(round, &facts, start, rounds, exact.map(f64::sqrt));
@@ -28,7 +28,7 @@ impl Forecast<'_> {
     }
 
     /// What the theorems ask of the problem.
-    fn td_facts(&self, round: &Round<'_, '_>) -> Option<TdFacts> {
+    fn td_facts(&self, round: &Round<'_>) -> Option<TdFacts> {
         if round.systems.kinds.len() > MOST_KINDS {
             return None;
         }
@@ -36,14 +36,14 @@ impl Forecast<'_> {
     }
 
     /// The view of \[S\] on TD, where all that it asks of the problem holds.
-    pub(super) fn td_federation(&self, round: &Round<'_, '_>) -> Option<TdFederation> {
+    pub(super) fn td_federation(&self, round: &Round<'_>) -> Option<TdFederation> {
         let facts = self.td_facts(round)?;
         let conditions = [self.processes_alone(), features_are_short(&facts), rewards_are_in_0_1(&facts)];
         conditions.iter().all(|condition| condition.holds).then(|| federation(round, &facts).ok())?
     }
 
     /// \[S\] Corollary 4.3, with the bias.
-    fn corollary_4_3(&self, round: &Round<'_, '_>, facts: &TdFacts, start: f64, rounds: u64, exact: Option<f64>) -> Option<Statement> {
+    fn corollary_4_3(&self, round: &Round<'_>, facts: &TdFacts, start: f64, rounds: u64, exact: Option<f64>) -> Option<Statement> {
         let td = federation(round, facts).ok()?;
         let mean = round.plain().ok()?;
         let bound = td.corollary_4_3(&round.setting, rounds, largest_bias(&mean, rounds).ok()?, start).ok()?;
@@ -60,7 +60,7 @@ impl Forecast<'_> {
     }
 
     /// The theorem of \[T\] on this link, with the constants of its proof.
-    fn channel_theorem(&self, round: &Round<'_, '_>, facts: &TdFacts, start: f64, rounds: u64, exact: Option<f64>) -> Option<Statement> {
+    fn channel_theorem(&self, round: &Round<'_>, facts: &TdFacts, start: f64, rounds: u64, exact: Option<f64>) -> Option<Statement> {
         let (link, alpha) = (round.link, round.setting.step_size * round.setting.server_step);
         let root = round.systems.root().ok()?;
         let largest = facts.largest_reward.abs().max(facts.least_reward.abs());
@@ -107,7 +107,7 @@ impl Forecast<'_> {
     }
 
     /// What \[T\] asks of the problem, the method and the codec.
-    fn of_processes(&self, round: &Round<'_, '_>, facts: &TdFacts) -> Vec<Assumption> {
+    fn of_processes(&self, round: &Round<'_>, facts: &TdFacts) -> Vec<Assumption> {
         let kinds = round.systems.kind_weights().into_iter().filter(|weight| *weight > 0.0).count();
         let (h, batch) = (round.setting.local_steps, self.sampling.batch);
         let weights = &round.systems.weights;
@@ -141,7 +141,7 @@ impl Forecast<'_> {
     }
 
     /// tau of \[T\]: the mixing time of the operator at the level `alpha^2`, at least 1, or why it is not known.
-    fn time_to_mix(&self, round: &Round<'_, '_>, alpha: f64) -> std::result::Result<f64, String> {
+    fn time_to_mix(&self, round: &Round<'_>, alpha: f64) -> std::result::Result<f64, String> {
         if self.sampling.kind != Law::Markov {
             return Ok(1.0);
         }
@@ -162,7 +162,7 @@ impl Forecast<'_> {
 }
 
 /// The constants of Lemma 3.1 for the problem.
-fn federation(round: &Round<'_, '_>, facts: &TdFacts) -> Result<TdFederation> {
+fn federation(round: &Round<'_>, facts: &TdFacts) -> Result<TdFederation> {
     let root = round.systems.root()?;
     let (mut local_roots_sq, mut distance_sq) = (0.0, 0.0);
     for (k, p) in round.systems.kind_weights().into_iter().enumerate() {
@@ -190,6 +190,8 @@ fn rewards_are_in_0_1(facts: &TdFacts) -> Assumption {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
     use super::*;
     use fedsa::kernel::Isa;
     use fedsa::methods::fedlsa::FedLsa;
@@ -203,7 +205,7 @@ mod tests {
     use fedsa::uplink::medium::erasure::Erasure;
     use fedsa::uplink::medium::over_the_air::{self, Gain};
 
-    fn process(agents: usize, kind: Law, reward_range: [f64; 2]) -> std::sync::Arc<dyn Field> {
+    fn process(agents: usize, kind: Law, reward_range: [f64; 2]) -> Arc<dyn Field> {
         let mrp = RandomMrp { agents, states: 5, features: 2, seed: 3, reward_range, ..RandomMrp::default() };
         mrp.field(&NoFiles, Sampling { kind, ..Sampling::default() }, Isa::best()).unwrap()
     }
@@ -232,7 +234,7 @@ mod tests {
         let lossy = Erasure { success: 0.7 };
         let links = [over(&[]), over(&[&lossy]), over(&[&air]), over(&[&delay])];
         for (i, link) in links.iter().enumerate() {
-            let of = Forecast::over(&*field, &FedLsa::new(alpha, 1), link);
+            let of = Forecast::over(&field, &FedLsa::new(alpha, 1), link);
             let law = of.link().unwrap();
             let want = match i {
                 0 | 1 => td.theorem_4_2(alpha, &Erasures { success: [1.0, 0.7][i], zeta: 0.0 }, rounds),
@@ -256,7 +258,7 @@ mod tests {
 
     #[test]
     fn what_the_theorems_on_td_do_not_cover_is_named() {
-        let fails = |field: &dyn Field, method: &FedLsa, link: &Uplink, name: &str| {
+        let fails = |field: &Arc<dyn Field>, method: &FedLsa, link: &Uplink, name: &str| {
             let theta_0 = vec![0.0; 2];
             let of = Forecast::over(field, method, link);
             let all = of.statements(&theta_0, 1_000_000_000, 1.0).unwrap();
@@ -266,27 +268,27 @@ mod tests {
         let (clear, small) = (Uplink::default(), FedLsa::new(1e-8, 1));
         let field = process(3, Law::Iid, [0.0, 1.0]);
         let (t, s) = ("[T] Theorem 4.2", "[S] Corollary 4.3");
-        assert!(fails(&*field, &small, &clear, t).is_empty());
-        assert!(fails(&*field, &small, &clear, s).is_empty());
-        assert_eq!(fails(&*field, &FedLsa::new(1e-8, 2), &clear, t), ["one local step"]);
-        assert_eq!(fails(&*field, &FedLsa::new(1.0, 1), &clear, t), ["alpha is small enough"]);
-        assert_eq!(fails(&*field, &FedLsa { participants: Some(2), ..small.clone() }, &clear, t), ["all agents take part"]);
+        assert!(fails(&field, &small, &clear, t).is_empty());
+        assert!(fails(&field, &small, &clear, s).is_empty());
+        assert_eq!(fails(&field, &FedLsa::new(1e-8, 2), &clear, t), ["one local step"]);
+        assert_eq!(fails(&field, &FedLsa::new(1.0, 1), &clear, t), ["alpha is small enough"]);
+        assert_eq!(fails(&field, &FedLsa { participants: Some(2), ..small.clone() }, &clear, t), ["all agents take part"]);
         let rich = process(3, Law::Iid, [0.0, 10.0]);
-        assert!(fails(&*rich, &small, &clear, t).is_empty());
-        assert_eq!(fails(&*rich, &small, &clear, s), ["rewards in [0, 1] (TD 1)"]);
+        assert!(fails(&rich, &small, &clear, t).is_empty());
+        assert_eq!(fails(&rich, &small, &clear, s), ["rewards in [0, 1] (TD 1)"]);
         // The level alpha^2 is within rounding.
         let chain = process(3, Law::Markov, [0.0, 1.0]);
-        assert_eq!(fails(&*chain, &small, &clear, t), ["the samples' mixing time is known"]);
-        assert_eq!(fails(&*chain, &small, &clear, s), ["independent samples, one a step"]);
+        assert_eq!(fails(&chain, &small, &clear, t), ["the samples' mixing time is known"]);
+        assert_eq!(fails(&chain, &small, &clear, s), ["independent samples, one a step"]);
         let late = over(&[&Pull { before: Before::Nothing, delay: Delay::Constant { rounds: 2 } }]);
-        assert_eq!(fails(&*field, &small, &late, "[T] Theorem 4.4"), ["answers at theta_0 before older ones are there"]);
+        assert_eq!(fails(&field, &small, &late, "[T] Theorem 4.4"), ["answers at theta_0 before older ones are there"]);
     }
 
     /// tau is that of Definition 4.2.1 at the level alpha^2.
     #[test]
     fn the_mixing_time_is_that_of_the_operator() {
         let field = process(2, Law::Markov, [0.0, 1.0]);
-        let of = Forecast::new(&*field, fedsa::methods::MethodSettings::shape(&FedLsa::new(1e-3, 1)));
+        let of = Forecast::new(&field, fedsa::methods::MethodSettings::shape(&FedLsa::new(1e-3, 1)));
         let all = of.statements(&[0.0; 2], 1000, 1.0).unwrap();
         let found = all.iter().find(|one| one.statement == "[T] Theorem 4.2").unwrap();
         let tau = found.constants.iter().find(|one| one.name.starts_with("tau")).unwrap().value;
@@ -307,7 +309,7 @@ mod tests {
         let constants = TdConstants::new(facts.gamma, facts.nu).unwrap();
         let td = TdFederation { constants, agents: 3.0, local_roots_sq: root_sq, distance_sq: 0.0, root_sq };
         let choices = |method: &dyn fedsa::methods::MethodSettings| {
-            Forecast::over(&*field, method, &Uplink::default()).corollaries(&theta_0, 1.0).unwrap().pop().unwrap()
+            Forecast::over(&field, method, &Uplink::default()).corollaries(&theta_0, 1.0).unwrap().pop().unwrap()
         };
         let (plain, controlled) = (choices(&FedLsa::new(0.1, 4)), choices(&Scafflsa::new(0.1, 4)));
         let close = |x: f64, y: f64| (x / y - 1.0).abs() < 1e-6;
@@ -318,7 +320,7 @@ mod tests {
         assert_eq!(systems.kinds.len(), 1);
         // Rewards beyond [0, 1] are not theirs.
         let rich = process(3, Law::Iid, [0.0, 10.0]);
-        let all = Forecast::over(&*rich, &FedLsa::new(0.1, 4), &Uplink::default()).corollaries(&theta_0, 1.0).unwrap();
+        let all = Forecast::over(&rich, &FedLsa::new(0.1, 4), &Uplink::default()).corollaries(&theta_0, 1.0).unwrap();
         assert_eq!(all.len(), 2);
     }
 

@@ -18,7 +18,7 @@ pub fn twins(systems: &Systems) -> Systems {
     Systems { kinds: systems.kinds.clone(), kind_of: systems.kind_of.repeat(2), weights: half.repeat(2) }
 }
 
-impl<'f> Forecast<'f> {
+impl Forecast {
     /// The same forecast with another step size.
     #[must_use]
     pub fn with_step(self, eta: f64) -> Self {
@@ -55,9 +55,9 @@ impl<'f> Forecast<'f> {
 
     /// The same forecast for the [`twins`] of the field's agents. Twice as many participate.
     #[must_use]
-    pub fn with_twins(self, twins: &'f Systems) -> Self {
+    pub fn with_twins(self, twins: &Arc<Systems>) -> Self {
         let participants = self.shape.participants.map(|m| 2 * m);
-        Self { others: Some(twins), shape: MethodShape { participants, ..self.shape }, ..self }
+        Self { others: Some(Arc::clone(twins)), shape: MethodShape { participants, ..self.shape }, ..self }
     }
 
     /// The same forecast over another link.
@@ -101,12 +101,12 @@ impl<'f> Forecast<'f> {
 
     /// The number of agents.
     pub(super) fn agents(&self) -> usize {
-        self.others.map_or(self.field.agents(), |systems| systems.weights.len())
+        self.others.as_ref().map_or_else(|| self.field.agents(), |systems| systems.weights.len())
     }
 
     /// The agents' systems.
-    pub(super) fn systems(&self) -> Option<&'f Systems> {
-        self.others.or_else(|| self.field.systems())
+    pub(super) fn systems(&self) -> Option<&Systems> {
+        self.others.as_deref().or_else(|| self.field.systems())
     }
 
     /// The law of additive noise: one for all agents, or one for each.

@@ -4,6 +4,7 @@ use super::Start;
 use crate::Accuracy;
 use crate::exact_mse::Evolution;
 use crate::predict::{Forecast, unknown};
+use fedsa::cancel::Cancel;
 use fedsa::error::{BadInput, Result};
 use fedsa::linalg::Mat;
 
@@ -51,39 +52,31 @@ pub enum Miss {
 }
 
 /// Counts the multiplications of courses, about one a nanosecond, and ends them.
-pub(super) struct Meter<'m> {
+pub(super) struct Meter {
     pub spent: f64,
     most: f64,
-    is_cancelled: &'m (dyn Fn() -> bool + Sync),
-    pub ended: Option<Ended>,
+    cancel: Cancel,
+    /// Whether nothing more is computed: the work is used up, or the token is cancelled.
+    pub has_ended: bool,
 }
 
-/// Why a search ended before it was complete.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Ended {
-    /// Its work was used up.
-    Work,
-    /// It was cancelled.
-    Cancelled,
-}
+impl Meter {
+    pub fn new(most: f64, cancel: &Cancel) -> Self {
+        Self { spent: 0.0, most, cancel: cancel.clone(), has_ended: false }
+    }
 
-impl<'m> Meter<'m> {
-    pub fn new(most: f64, is_cancelled: &'m (dyn Fn() -> bool + Sync)) -> Self {
-        Self { spent: 0.0, most, is_cancelled, ended: None }
+    /// The token that ends the search.
+    pub fn token(&self) -> &Cancel {
+        &self.cancel
     }
 
     /// Counts work that is about to be done.
     fn charge(&mut self, work: f64) -> Result<()> {
-        if (self.is_cancelled)() {
-            self.ended = Some(Ended::Cancelled);
-        } else if self.spent + work > self.most {
-            self.ended = Some(Ended::Work);
-        }
+        let cancelled = self.cancel.check();
+        self.has_ended |= cancelled.is_err() || self.spent + work > self.most;
         self.spent += work;
-        match self.ended {
-            None => Ok(()),
-            Some(_) => Err(BadInput::not_known("", "the search ended", "more work")),
-        }
+        cancelled?;
+        if self.has_ended { Err(BadInput::not_known("", "the search ended", "more work")) } else { Ok(()) }
     }
 }
 
@@ -107,12 +100,12 @@ const DIVERGES: f64 = 1e20;
 ///
 /// # Errors
 /// When the error is not known along the rounds, exactly or by a closure that is near; gives the reason.
-pub fn course(forecast: &Forecast<'_>, start: &Start, target: f64, most: u64) -> Result<Course> {
-    course_within(forecast, start, target, most, &mut Meter::new(f64::INFINITY, &|| false))
+pub fn course(forecast: &Forecast, start: &Start, target: f64, most: u64) -> Result<Course> {
+    course_within(forecast, start, target, most, &mut Meter::new(f64::INFINITY, &Cancel::never()))
 }
 
 /// [`course`] within the meter's work: it fails where that ends.
-pub(super) fn course_within(forecast: &Forecast<'_>, start: &Start, target: f64, most: u64, meter: &mut Meter<'_>) -> Result<Course> {
+pub(super) fn course_within(forecast: &Forecast, start: &Start, target: f64, most: u64, meter: &mut Meter) -> Result<Course> {
     let Some(theta) = &start.theta else { return Err(unknown("the start is random")) };
     // The moments of the legs, of which the map consists.
     let legs = forecast.curve_work(0).unwrap_or(0.0);
@@ -151,7 +144,7 @@ impl Hit {
 }
 
 /// By the powers `M^(2^k)` of the map: doubling until the error has settled, then bisection.
-fn by_powers(evolution: &Evolution, target: f64, most: u64, meter: &mut Meter<'_>) -> Result<Course> {
+fn by_powers(evolution: &Evolution, target: f64, most: u64, meter: &mut Meter) -> Result<Course> {
     let exact = |outcome, path| Course { outcome, path, accuracy: Accuracy::Exact };
     let at_start = evolution.mse(evolution.start());
     let mut path = vec![(0, at_start)];
@@ -232,14 +225,7 @@ fn by_powers(evolution: &Evolution, target: f64, most: u64, meter: &mut Meter<'_
 }
 
 /// Round by round, for large states and few rounds; the floor comes first, from a linear system.
-fn round_by_round(
-    forecast: &Forecast<'_>,
-    evolution: &Evolution,
-    of_round: f64,
-    target: f64,
-    most: u64,
-    meter: &mut Meter<'_>,
-) -> Result<Course> {
+fn round_by_round(forecast: &Forecast, evolution: &Evolution, of_round: f64, target: f64, most: u64, meter: &mut Meter) -> Result<Course> {
     let exact = |outcome, path| Course { outcome, path, accuracy: Accuracy::Exact };
     let mut state = evolution.start().to_vec();
     let at_start = evolution.mse(&state);
@@ -285,7 +271,7 @@ fn too_long() -> BadInput {
 }
 
 /// By the curve at chosen rounds, each time from the start: at powers of two, then between the last two of them.
-fn by_curve(forecast: &Forecast<'_>, start: &Start, theta: &[f64], target: f64, most: u64, meter: &mut Meter<'_>) -> Result<Course> {
+fn by_curve(forecast: &Forecast, start: &Start, theta: &[f64], target: f64, most: u64, meter: &mut Meter) -> Result<Course> {
     /// The rounds that one computation of the curve looks at between two others.
     const PARTS: u64 = 8;
     forecast.knows_curve()?;
@@ -357,6 +343,7 @@ fn by_curve(forecast: &Forecast<'_>, start: &Start, theta: &[f64], target: f64, 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use fedsa::error::ErrorKind;
     use fedsa::linalg;
 
     #[test]
@@ -386,7 +373,7 @@ mod tests {
     }
 
     fn powers(evolution: &Evolution, target: f64, most: u64) -> std::result::Result<Hit, Miss> {
-        by_powers(evolution, target, most, &mut Meter::new(f64::INFINITY, &|| false)).unwrap().outcome
+        by_powers(evolution, target, most, &mut Meter::new(f64::INFINITY, &Cancel::never())).unwrap().outcome
     }
 
     #[test]
@@ -418,11 +405,13 @@ mod tests {
     #[test]
     fn work_and_cancellation_end_a_course() {
         let slow = Evolution::without_noise(Box::new(Mat::full(1, 1, 0.999_999)), vec![1.0], 1);
-        let mut meter = Meter::new(1.0, &|| false);
+        let mut meter = Meter::new(1.0, &Cancel::never());
         by_powers(&slow, 1e-3, 1 << 40, &mut meter).unwrap_err();
-        assert!(meter.ended == Some(Ended::Work) && meter.spent <= 1.0 + PRODUCT);
-        let mut meter = Meter::new(f64::INFINITY, &|| true);
-        by_powers(&slow, 1e-3, 1 << 40, &mut meter).unwrap_err();
-        assert_eq!(meter.ended, Some(Ended::Cancelled));
+        assert!(meter.has_ended && meter.spent <= 1.0 + PRODUCT);
+        let cancel = Cancel::new();
+        cancel.cancel();
+        let mut meter = Meter::new(f64::INFINITY, &cancel);
+        let why = by_powers(&slow, 1e-3, 1 << 40, &mut meter).unwrap_err();
+        assert_eq!((meter.has_ended, why.kind()), (true, ErrorKind::Cancelled));
     }
 }

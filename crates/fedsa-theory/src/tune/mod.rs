@@ -44,7 +44,7 @@ mod search;
 
 use std::sync::Arc;
 
-pub use course::{Course, Ended, Hit, Miss, course};
+pub use course::{Course, Hit, Miss, course};
 pub use price::{Cost, Price};
 pub use search::{Effort, Found, Tried, cheaper, coarse_steps, largest_step, search, server_steps};
 
@@ -173,14 +173,15 @@ impl Start {
 }
 
 /// Makes the settings of a method from eta, H and alpha_g.
-pub type Make<'m> = dyn Fn(f64, usize, f64) -> Result<Arc<dyn MethodSettings>> + Send + Sync + 'm;
+pub type Make = dyn Fn(f64, usize, f64) -> Result<Arc<dyn MethodSettings>> + Send + Sync;
 
 /// A method with its link, whose step size, local steps and server's step are free.
-pub struct Family<'m> {
+#[derive(Clone)]
+pub struct Family {
     /// Its name, for messages: the method, and the codec where there are several.
     pub name: String,
     /// Makes its settings.
-    pub make: Box<Make<'m>>,
+    pub make: Arc<Make>,
     /// Its link.
     pub link: Arc<Uplink>,
     /// Whether it has local steps; otherwise H is 1.
@@ -189,14 +190,14 @@ pub struct Family<'m> {
     pub has_server_step: bool,
 }
 
-impl<'m> Family<'m> {
+impl Family {
     /// A method with local steps and a server's step.
     pub fn new(
         name: &str,
-        make: impl Fn(f64, usize, f64) -> Result<Arc<dyn MethodSettings>> + Send + Sync + 'm,
+        make: impl Fn(f64, usize, f64) -> Result<Arc<dyn MethodSettings>> + Send + Sync + 'static,
         link: &Arc<Uplink>,
     ) -> Self {
-        Self { name: name.into(), make: Box::new(make), link: Arc::clone(link), has_local_steps: true, has_server_step: true }
+        Self { name: name.into(), make: Arc::new(make), link: Arc::clone(link), has_local_steps: true, has_server_step: true }
     }
 
     /// The method with these settings.
@@ -213,7 +214,7 @@ impl<'m> Family<'m> {
     ///
     /// # Errors
     /// When the method does not accept them.
-    pub fn forecast<'f>(&self, field: &'f dyn Field, choice: &Choice, start: &Start) -> Result<Forecast<'f>> {
+    pub fn forecast(&self, field: &Arc<dyn Field>, choice: &Choice, start: &Start) -> Result<Forecast> {
         let settings = self.settings(choice, field.agents())?;
         Ok(Forecast::over(field, &*settings, &self.link).of_output(start.output))
     }
@@ -244,6 +245,8 @@ mod tests {
     use std::sync::Arc;
 
     use super::*;
+    use fedsa::cancel::Cancel;
+    use fedsa::error::ErrorKind;
     use fedsa::kernel::Isa;
     use fedsa::linalg;
     use fedsa::methods::control_rule::ControlRule;
@@ -263,7 +266,7 @@ mod tests {
         garnet.field(&NoFiles, Sampling { kind, ..Sampling::default() }, Isa::best()).unwrap()
     }
 
-    fn families(link: &Arc<Uplink>) -> Vec<Family<'static>> {
+    fn families(link: &Arc<Uplink>) -> Vec<Family> {
         vec![
             Family::new("fedlsa", |eta, h, alpha| Ok(Arc::new(FedLsa { global_step_size: alpha, ..FedLsa::new(eta, h) })), link),
             Family::new("scafflsa", |eta, h, alpha| Ok(Arc::new(Scafflsa { global_step_size: alpha, ..Scafflsa::new(eta, h) })), link),
@@ -277,7 +280,7 @@ mod tests {
 
     /// The first round after which the curve is at most the target, by all rounds of the curve; `None` if there is none up to `most`, or
     /// if the floor is above the target.
-    fn by_all_rounds(forecast: &Forecast<'_>, start: &Start, target: f64, most: u64) -> Option<u64> {
+    fn by_all_rounds(forecast: &Forecast, start: &Start, target: f64, most: u64) -> Option<u64> {
         let rounds: Vec<u64> = (0..=most).collect();
         let floor = forecast.floor().ok()?.mse();
         let curve = forecast.curve(start.theta.as_ref().unwrap(), &start.controls, &rounds).unwrap();
@@ -297,7 +300,7 @@ mod tests {
                 {
                     for share in [0.5, 0.03, 0.0005] {
                         let (target, choice) = (share * at_start, Choice { family: 0, step_size, local_steps, server_step });
-                        let forecast = family.forecast(&*field, &choice, &start).unwrap();
+                        let forecast = family.forecast(&field, &choice, &start).unwrap();
                         let course = course(&forecast, &start, target, MOST).unwrap();
                         let wanted = by_all_rounds(&forecast, &start, target, MOST);
                         assert_eq!(course.outcome.ok().map(|hit| hit.rounds), wanted, "{} {choice:?}", family.name);
@@ -333,7 +336,7 @@ mod tests {
         let root = field.root().unwrap().to_vec();
         for family in families(&clear()) {
             let choice = Choice { family: 0, step_size: 0.3, local_steps: 4, server_step: 1.0 };
-            let forecast = family.forecast(&*field, &choice, &start).unwrap();
+            let forecast = family.forecast(&field, &choice, &start).unwrap();
             let bias = forecast.bias_sq().unwrap();
             let target = (1e-6f64).max(1.5 * bias);
             let hit = course(&forecast, &start, target, 10_000).unwrap().outcome.unwrap();
@@ -397,7 +400,7 @@ mod tests {
     }
 
     /// The least cost of a grid: each of its points by all rounds of its curve.
-    fn least_of_grid(field: &Arc<dyn Field>, families: &[Family<'_>], start: &Start, target: &Target, most: u64) -> f64 {
+    fn least_of_grid(field: &Arc<dyn Field>, families: &[Family], start: &Start, target: &Target, most: u64) -> f64 {
         let mut least = f64::INFINITY;
         for family in families {
             let Ok(price) = Price::of(field, family, start) else { continue };
@@ -405,7 +408,7 @@ mod tests {
                 for k in 0..9 {
                     for server_step in [1.0, 1.5] {
                         let choice = Choice { family: 0, step_size: 1.2 / 1.6f64.powi(k), local_steps, server_step };
-                        let forecast = family.forecast(&**field, &choice, start).unwrap();
+                        let forecast = family.forecast(field, &choice, start).unwrap();
                         let reached = forecast.knows_curve().ok().and_then(|()| by_all_rounds(&forecast, start, target.mse, most));
                         least = least.min(reached.map_or(f64::INFINITY, |t| price.cost(t, local_steps).of(target.goal)));
                     }
@@ -436,7 +439,7 @@ mod tests {
             let grid = least_of_grid(&field, &families, &start, &target, 200);
             assert!(cost <= 1.05 * grid, "{goal:?}: {cost} of {best:?}, over {grid}");
             // What it says holds: by all rounds of the curve.
-            let forecast = families[best.choice.family].forecast(&*field, &best.choice, &start).unwrap();
+            let forecast = families[best.choice.family].forecast(&field, &best.choice, &start).unwrap();
             let rounds = best.reached().unwrap().rounds;
             assert_eq!(by_all_rounds(&forecast, &start, target.mse, rounds + 5), Some(rounds));
             assert_eq!(best.cost.unwrap(), found.prices[best.choice.family].as_ref().unwrap().cost(rounds, best.choice.local_steps));
@@ -450,26 +453,26 @@ mod tests {
     fn what_cannot_be_reached_names_its_floor() {
         let field = field(21, 3, 3, Law::Iid);
         let start = Start::zero(field.dim());
-        let families: Vec<Family<'_>> = families(&clear()).into_iter().take(1).collect();
+        let families: Vec<Family> = families(&clear()).into_iter().take(1).collect();
         let target = Target { mse: 1e-7, most_rounds: 40, local_steps: Some(vec![50]), ..Target::default() };
         let found = search(&field, &families, &start, &target, &Effort::default()).unwrap();
-        assert!(found.best().is_none() && found.ended.is_none());
+        assert!(found.best().is_none() && !found.is_cut);
         // Small enough steps have a floor below every target, but need more rounds: two numbers.
         let (tried, rounds, lowest) = found.too_slow().unwrap();
         assert!(rounds == 40 && lowest > target.mse && lowest < linalg::norm_sq(field.root().unwrap()));
-        let forecast = families[0].forecast(&*field, &tried.choice, &start).unwrap();
+        let forecast = families[0].forecast(&field, &tried.choice, &start).unwrap();
         let after = forecast.curve(&vec![0.0; field.dim()], &start.controls, &[40]).unwrap()[0].mse();
         assert!((lowest - after).abs() <= 1e-9 * after && forecast.floor().unwrap().mse() <= target.mse);
         let (tried, floor) = found.lowest_floor().unwrap();
-        let forecast = families[0].forecast(&*field, &tried.choice, &start).unwrap();
+        let forecast = families[0].forecast(&field, &tried.choice, &start).unwrap();
         assert!(floor > target.mse && (forecast.floor().unwrap().mse() - floor).abs() <= 1e-6 * floor);
         // A bias that no number of rounds takes away.
         let coarse = Target { most_rounds: 1_000_000_000, ..target };
         let noiseless = super::tests::field(21, 3, 3, Law::Mean);
-        let wide = Family { make: Box::new(|_, h, _| Ok(Arc::new(FedLsa::new(0.5, h)))), ..self::families(&clear()).remove(0) };
+        let wide = Family { make: Arc::new(|_, h, _| Ok(Arc::new(FedLsa::new(0.5, h)))), ..self::families(&clear()).remove(0) };
         let found = search(&noiseless, &[wide], &start, &coarse, &Effort::default()).unwrap();
         assert!(found.best().is_none() && found.too_slow().is_none());
-        let bias = Forecast::over(&*noiseless, &FedLsa::new(0.5, 50), &Uplink::default()).bias_sq().unwrap();
+        let bias = Forecast::over(&noiseless, &FedLsa::new(0.5, 50), &Uplink::default()).bias_sq().unwrap();
         assert!((found.lowest_floor().unwrap().1 - bias).abs() <= 1e-6 * bias);
     }
 
@@ -483,19 +486,21 @@ mod tests {
             search(&field, &families, &start, &target, &effort).unwrap()
         };
         let whole = within(f64::INFINITY);
-        assert!(whole.ended.is_none() && whole.work > 0.0);
+        assert!(!whole.is_cut && whole.work > 0.0);
         let enough = within(8.0 * whole.work);
-        assert_eq!((&enough.tried, enough.best, enough.ended), (&whole.tried, whole.best, None));
+        assert_eq!((&enough.tried, enough.best, enough.is_cut), (&whole.tried, whole.best, false));
         let half = within(0.5 * whole.work);
-        assert_eq!(half.ended, Some(Ended::Work));
+        assert!(half.is_cut);
         assert!(half.work <= 0.5 * whole.work && !half.tried.is_empty(), "{} {}", half.work, whole.work);
         assert!(half.tried.len() < whole.tried.len());
         // The same on one thread.
         let pool = rayon::ThreadPoolBuilder::new().num_threads(1).build().unwrap();
         let alone = pool.install(|| within(0.5 * whole.work));
         assert_eq!((alone.tried, alone.best, alone.work), (half.tried, half.best, half.work));
-        let cancelled = search(&field, &families, &start, &target, &Effort { is_cancelled: &|| true, ..Effort::default() }).unwrap();
-        assert!(cancelled.ended == Some(Ended::Cancelled) && cancelled.tried.is_empty());
+        let effort = Effort { cancel: Cancel::new(), ..Effort::default() };
+        effort.cancel.cancel();
+        let cancelled = search(&field, &families, &start, &target, &effort).unwrap_err();
+        assert_eq!(cancelled.kind(), ErrorKind::Cancelled);
     }
 
     #[test]

@@ -51,7 +51,7 @@ impl Price {
     ///
     /// # Errors
     /// When the method cannot work over its link.
-    pub fn of(field: &Arc<dyn Field>, family: &Family<'_>, start: &Start) -> Result<Self> {
+    pub fn of(field: &Arc<dyn Field>, family: &Family, start: &Start) -> Result<Self> {
         let theta = start.theta.clone().unwrap_or_else(|| vec![0.0; field.dim()]);
         let settings =
             |local_steps: u64| family.settings(&Choice { family: 0, step_size: TINY, local_steps, server_step: 1.0 }, field.agents());

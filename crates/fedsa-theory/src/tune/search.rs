@@ -14,8 +14,9 @@ use std::cmp::Reverse;
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use super::course::{Ended, Meter, course_within};
+use super::course::{Meter, course_within};
 use super::{Choice, Cost, Course, Family, Goal, Hit, Miss, Price, Start, Target, rounded};
+use fedsa::cancel::Cancel;
 use fedsa::error::{BadInput, Result};
 use fedsa::linalg;
 use fedsa::methods::Setting;
@@ -53,8 +54,8 @@ pub struct Found {
     pub prices: Vec<Result<Price>>,
     /// The multiplications that it took, about one a nanosecond.
     pub work: f64,
-    /// Why it ended before it was complete.
-    pub ended: Option<Ended>,
+    /// Whether the work was used up before it was complete.
+    pub is_cut: bool,
 }
 
 impl Found {
@@ -84,18 +85,18 @@ impl Found {
 }
 
 /// What a search may take.
-#[derive(Clone, Copy)]
-pub struct Effort<'e> {
+#[derive(Debug, Clone)]
+pub struct Effort {
     /// The most multiplications, about one a nanosecond.
     pub most_work: f64,
-    /// Asked often: whether the search is to end now.
-    pub is_cancelled: &'e (dyn Fn() -> bool + Sync),
+    /// Ends the search.
+    pub cancel: Cancel,
 }
 
-impl Default for Effort<'_> {
+impl Default for Effort {
     /// As much as it takes.
     fn default() -> Self {
-        Self { most_work: f64::INFINITY, is_cancelled: &|| false }
+        Self { most_work: f64::INFINITY, cancel: Cancel::never() }
     }
 }
 
@@ -125,7 +126,7 @@ pub fn largest_step(field: &dyn Field) -> f64 {
 }
 
 /// The server's steps of the coarse search: 1, and what makes up for the messages that a link loses on average.
-pub fn server_steps(field: &dyn Field, family: &Family<'_>) -> Vec<f64> {
+pub fn server_steps(field: &dyn Field, family: &Family) -> Vec<f64> {
     let mut steps = vec![1.0];
     // What a method sends does not depend on its step size.
     let choice = Choice { family: 0, step_size: largest_step(field), local_steps: 1, server_step: 1.0 };
@@ -173,24 +174,24 @@ struct Seen {
     unknown: Option<BadInput>,
 }
 
-struct Search<'s, 'm> {
+struct Search<'s> {
     field: &'s Arc<dyn Field>,
-    families: &'s [Family<'m>],
+    families: &'s [Family],
     start: &'s Start,
     target: &'s Target,
     prices: &'s [Result<Price>],
 }
 
-impl Search<'_, '_> {
+impl Search<'_> {
     fn price(&self, family: usize) -> &Price {
         self.prices[family].as_ref().expect("only families that can work are searched")
     }
 
     /// The course of a choice within a cost.
-    fn look(&self, choice: Choice, most_cost: f64, meter: &mut Meter<'_>) -> Result<Tried> {
+    fn look(&self, choice: Choice, most_cost: f64, meter: &mut Meter) -> Result<Tried> {
         let price = self.price(choice.family);
         let most = price.affordable(most_cost, self.target.goal, choice.local_steps, self.target.most_rounds).max(1);
-        let forecast = self.families[choice.family].forecast(&**self.field, &choice, self.start)?;
+        let forecast = self.families[choice.family].forecast(self.field, &choice, self.start)?.with_cancel(meter.token());
         let course = course_within(&forecast, self.start, self.target.mse, most, meter)?;
         let cost = course.outcome.ok().map(|hit| price.cost(hit.rounds, choice.local_steps));
         Ok(Tried { choice, course, cost })
@@ -205,7 +206,7 @@ impl Search<'_, '_> {
     }
 
     /// Step sizes `top / 2^k`.
-    fn coarse(&self, line: Line, most_cost: f64, meter: &mut Meter<'_>) -> Seen {
+    fn coarse(&self, line: Line, most_cost: f64, meter: &mut Meter) -> Seen {
         let mut seen = Seen::default();
         let (mut best, mut slow) = (f64::INFINITY, 0);
         let sizes: Vec<f64> = coarse_steps(&**self.field).collect();
@@ -215,7 +216,7 @@ impl Search<'_, '_> {
             // Twice the best of the line is enough to see that it grows.
             let tried = match self.look(line.at(*step_size), most_cost.min(2.0 * best), meter) {
                 Ok(tried) => tried,
-                Err(_) if meter.ended.is_some() => break,
+                Err(_) if meter.has_ended => break,
                 Err(why) => {
                     seen.unknown = Some(why);
                     at += 1;
@@ -256,7 +257,7 @@ impl Search<'_, '_> {
     }
 
     /// The golden section between the neighbours of a step size, on the logarithm.
-    fn fine(&self, line: Line, around: f64, width: f64, most_cost: f64, meter: &mut Meter<'_>) -> Vec<Tried> {
+    fn fine(&self, line: Line, around: f64, width: f64, most_cost: f64, meter: &mut Meter) -> Vec<Tried> {
         const GOLDEN: f64 = 0.618_033_988_749_894_9;
         // Above all costs, and above all logarithms of step sizes.
         const MISSED: f64 = 1e200;
@@ -298,28 +299,27 @@ struct Record<'t> {
     target: &'t Target,
     tried: Vec<Tried>,
     best: Option<usize>,
-    effort: Effort<'t>,
+    effort: &'t Effort,
     work: f64,
-    ended: Option<Ended>,
+    is_cut: bool,
 }
 
 impl Record<'_> {
     /// Looks at several things at once, each with an equal share of the work that is left, so that what is seen does not depend on
     /// the number of threads. Where a share ends early, what the others leave is for those after them.
-    fn side_by_side<T: Sync, S: Send>(&mut self, all: &[T], look: impl Fn(&T, &mut Meter<'_>) -> S + Sync) -> Vec<S> {
+    fn side_by_side<T: Sync, S: Send>(&mut self, all: &[T], look: impl Fn(&T, &mut Meter) -> S + Sync) -> Vec<S> {
         let share = (self.effort.most_work - self.work) / all.len() as f64;
-        let seen: Vec<(S, f64, Option<Ended>)> = parallel::map(all.len(), |i| {
-            let mut meter = Meter::new(share, self.effort.is_cancelled);
+        let seen: Vec<(S, f64, bool)> = parallel::map(all.len(), |i| {
+            let mut meter = Meter::new(share, &self.effort.cancel);
             let seen = look(&all[i], &mut meter);
-            (seen, meter.spent.min(share), meter.ended)
+            (seen, meter.spent.min(share), meter.has_ended)
         });
-        let (mut out, mut ended) = (Vec::with_capacity(seen.len()), None);
-        for (seen, spent, early) in seen {
+        let mut out = Vec::with_capacity(seen.len());
+        for (seen, spent, has_ended) in seen {
             self.work = (self.work + spent).min(self.effort.most_work);
-            ended = ended.max(early);
+            self.is_cut |= has_ended;
             out.push(seen);
         }
-        self.ended = self.ended.max(ended);
         out
     }
 
@@ -327,7 +327,7 @@ impl Record<'_> {
     fn goes_on(&self) -> bool {
         /// The share of the work with which nothing more is begun.
         const REST: f64 = 0.01;
-        self.ended != Some(Ended::Cancelled) && (self.ended.is_none() || self.work < (1.0 - REST) * self.effort.most_work)
+        !self.effort.cancel.is_cancelled() && (!self.is_cut || self.work < (1.0 - REST) * self.effort.most_work)
     }
 
     fn cost(&self) -> f64 {
@@ -358,8 +358,8 @@ impl Record<'_> {
 /// Searches for the choice of the least cost among the families whose errors theory knows.
 ///
 /// # Errors
-/// As [`Target::check`].
-pub fn search(field: &Arc<dyn Field>, families: &[Family<'_>], start: &Start, target: &Target, effort: &Effort<'_>) -> Result<Found> {
+/// As [`Target::check`], and when it is cancelled.
+pub fn search(field: &Arc<dyn Field>, families: &[Family], start: &Start, target: &Target, effort: &Effort) -> Result<Found> {
     target.check(&**field, start)?;
     let prices: Vec<Result<Price>> = families.iter().map(|family| Price::of(field, family, start)).collect();
     let of = Search { field, families, start, target, prices: &prices };
@@ -377,7 +377,7 @@ pub fn search(field: &Arc<dyn Field>, families: &[Family<'_>], start: &Start, ta
         Goal::Samples => lines.sort_by_key(|line| line.local_steps),
         Goal::Rounds | Goal::Bits => lines.sort_by_key(|line| Reverse(line.local_steps)),
     }
-    let mut record = Record { target, tried: Vec::new(), best: None, effort: *effort, work: 0.0, ended: None };
+    let mut record = Record { target, tried: Vec::new(), best: None, effort, work: 0.0, is_cut: false };
     // Lines of the same place in the list are searched side by side: what they may cost depends on the lines before alone.
     const SIDE_BY_SIDE: usize = 4;
     for few in lines.chunks(SIDE_BY_SIDE) {
@@ -416,11 +416,12 @@ pub fn search(field: &Arc<dyn Field>, families: &[Family<'_>], start: &Start, ta
         fine.into_iter().for_each(|tried| record.add(tried));
     }
     local(&of, &mut record);
-    Ok(Found { tried: record.tried, best: record.best, unknown, prices, work: record.work, ended: record.ended })
+    effort.cancel.check()?;
+    Ok(Found { tried: record.tried, best: record.best, unknown, prices, work: record.work, is_cut: record.is_cut })
 }
 
 /// The neighbours of the best choice of each family.
-fn local(of: &Search<'_, '_>, record: &mut Record<'_>) {
+fn local(of: &Search<'_>, record: &mut Record<'_>) {
     let target = of.target;
     for family in 0..of.families.len() {
         let made = &of.families[family];
@@ -563,7 +564,7 @@ mod tests {
     }
 
     /// FedLSA, SCAFFLSA and FedHSA over a clear link, with the server's step 1.
-    fn families() -> [Family<'static>; 3] {
+    fn families() -> [Family; 3] {
         let link = Arc::new(Uplink::default());
         let families = [
             Family::new("fedlsa", |eta, h, _| Ok(Arc::new(FedLsa::new(eta, h))), &link),
@@ -591,7 +592,7 @@ mod tests {
                 for k in 0..160 {
                     let step_size = top * 10f64.powf(-0.03 * f64::from(k));
                     let choice = Choice { family: 0, step_size, local_steps, server_step: 1.0 };
-                    let forecast = family.forecast(&*field, &choice, &start).unwrap();
+                    let forecast = family.forecast(&field, &choice, &start).unwrap();
                     if let Ok(other) = course(&forecast, &start, target.mse, target.most_rounds).unwrap().outcome {
                         best = best.min(price.cost(other.rounds, local_steps).of(goal));
                     }
@@ -630,7 +631,7 @@ mod tests {
                 let setting = corollary.round_setting().unwrap();
                 let (step_size, local_steps) = (setting.step_size, setting.local_steps);
                 let choice = Choice { family: 0, step_size, local_steps, server_step: 1.0 };
-                let forecast = family.forecast(&*field, &choice, &start).unwrap();
+                let forecast = family.forecast(&field, &choice, &start).unwrap();
                 let same = course(&forecast, &start, mse, corollary.rounds()).unwrap().outcome;
                 let same = same.unwrap_or_else(|miss| panic!("{corollary:?}: {miss:?}")).rounds;
                 ratios[2 * k].push(corollary.rounds / same as f64);

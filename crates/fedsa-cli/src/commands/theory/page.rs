@@ -196,7 +196,7 @@ fn mixing(page: &mut Page, known: &Problem) {
 }
 
 /// The settings of a method in words.
-pub(super) fn settings(of: &Forecast<'_>, plan: &Plan, cell: usize) -> String {
+pub(super) fn settings(of: &Forecast, plan: &Plan, cell: usize) -> String {
     let shape = of.shape();
     let mut parts = vec![format!("kind {}", plan.cells[cell].method.kind)];
     if shape.drift != Drift::NoSteps {
@@ -274,7 +274,7 @@ fn unknown(page: &mut Page, plan: &Plan, known: &Method, why: &str) {
 }
 
 /// What limits the accuracy.
-fn accuracy(page: &mut Page, plan: &Plan, predictor: &Predictor, known: &Method, of: &Forecast<'_>) {
+fn accuracy(page: &mut Page, plan: &Plan, predictor: &Predictor, known: &Method, of: &Forecast) {
     page.heading("What limits the accuracy");
     let limits = match &known.limits {
         Ok(limits) => limits,
@@ -326,7 +326,7 @@ fn verdict(limits: &Limits) -> String {
 }
 
 /// The table of the parts of a floor.
-fn parts(of: &Forecast<'_>, plan: &Plan, known: &Method, limits: &Limits) -> Vec<Vec<String>> {
+fn parts(of: &Forecast, plan: &Plan, known: &Method, limits: &Limits) -> Vec<Vec<String>> {
     let share = |x: f64| percent(format!("{:.1e}", x / limits.floor).parse().unwrap_or(0.0));
     let mut rows = vec![row(&["part", "squared error", "share", "meaning"])];
     let shape = of.shape();
@@ -431,7 +431,7 @@ fn finite(page: &mut Page, predictor: &Predictor, known: &Method, limits: &Limit
 }
 
 /// What is known where the parts of the floor are not.
-fn floor_alone(page: &mut Page, predictor: &Predictor, known: &Method, of: &Forecast<'_>, why: &str) {
+fn floor_alone(page: &mut Page, predictor: &Predictor, known: &Method, of: &Forecast, why: &str) {
     match &known.floor {
         Ok(floor) => page.paragraph(&format!(
             "The error stays at {} in the end ({}): {}, the squared distance of the mean iterate from theta*, and {} of noise around it. \
@@ -444,7 +444,7 @@ fn floor_alone(page: &mut Page, predictor: &Predictor, known: &Method, of: &Fore
         Err(_) => page.paragraph(&sentence(&format!("The floor is {why}"))),
     }
     bias(page, known);
-    let floor_of = |of: Forecast<'_>| work::within(OTHER_WORK, || of.floor()).0;
+    let floor_of = |of: Forecast| work::within(OTHER_WORK, || of.floor()).0;
     // Over a codec everything but the codec's error may be known.
     if let Ok(law) = of.link()
         && law.only_mean.is_some()

@@ -8,7 +8,7 @@ use super::text::{Page, row, sentence};
 use fedsa_experiment::stability::stable_text;
 
 /// The section.
-pub fn section(page: &mut Page, known: &Method, of: &Forecast<'_>) {
+pub fn section(page: &mut Page, known: &Method, of: &Forecast) {
     let outlook = &known.outlook;
     page.heading("Stability");
     let square = outlook.mean_square.as_ref().and_then(|square| square.as_ref().ok().map(|x| numbers::radius(*x)));
@@ -39,7 +39,7 @@ pub fn section(page: &mut Page, known: &Method, of: &Forecast<'_>) {
 }
 
 /// The largest stable step, and what fails above it.
-fn largest(found: &Known<StableStep>, known: &Method, of: &Forecast<'_>) -> String {
+fn largest(found: &Known<StableStep>, known: &Method, of: &Forecast) -> String {
     match found {
         Ok(stable) if stable.step.is_infinite() => "Every step is stable: none is too large.".into(),
         Ok(stable) => {
@@ -54,7 +54,7 @@ fn largest(found: &Known<StableStep>, known: &Method, of: &Forecast<'_>) -> Stri
 }
 
 /// What fails beyond the largest stable step.
-fn above(known: &Method, of: &Forecast<'_>) -> String {
+fn above(known: &Method, of: &Forecast) -> String {
     match known.stability.above {
         Some((eta, Spot { verdict: Verdict::MeanDiverges, radius, .. })) => {
             let of = of.clone().with_step(eta);
@@ -71,7 +71,7 @@ fn above(known: &Method, of: &Forecast<'_>) -> String {
 }
 
 /// The direction that grows, in words.
-fn mode(of: &Forecast<'_>) -> String {
+fn mode(of: &Forecast) -> String {
     match of.leading_eigenvalue() {
         Ok(Some((re, im))) if im > 1e-9 * re.abs() => {
             format!("The leading eigenvalues of the round are {} +- {} i: the error turns while it grows.", number(re), number(im))
@@ -85,7 +85,7 @@ fn mode(of: &Forecast<'_>) -> String {
 }
 
 /// The stable steps for some numbers of local steps.
-fn windows(page: &mut Page, known: &Method, of: &Forecast<'_>) {
+fn windows(page: &mut Page, known: &Method, of: &Forecast) {
     let own = of.local_steps().round().max(1.0) as u64;
     match &known.stability.sets {
         None => {}

@@ -47,9 +47,9 @@ use super::{AgentClass, MarkovFloor, Rule};
 use crate::RoundSetting;
 use crate::map::{DENSE, LinearMap, at_rounds, spectral_radius};
 use crate::symmetric::{pack, packed_index, packed_len, packed_trace};
+use crate::work;
 use fedsa::error::{BadInput, Result, require};
 use fedsa::linalg::{self, Mat};
-use fedsa::parallel;
 
 /// A second eigenvalue of this modulus or more is 1 to rounding.
 const PERIODIC: f64 = 1.0 - 1e-12;
@@ -92,9 +92,9 @@ impl Closure {
         require((sum - 1.0).abs() < 1e-9, "weights", format!("a sum of {sum}"), "weights that sum to 1")?;
         let eps_squared = eps_squared(classes, setting, rule)?;
         let mut round = match rule {
-            Rule::FedLsa => Kind::Plain(fedlsa(classes, setting)),
-            Rule::FedHsa => Kind::Plain(fedhsa(classes, setting)),
-            Rule::Scafflsa => Kind::Controlled(ControlledRound::new(classes, setting)),
+            Rule::FedLsa => Kind::Plain(fedlsa(classes, setting)?),
+            Rule::FedHsa => Kind::Plain(fedhsa(classes, setting)?),
+            Rule::Scafflsa => Kind::Controlled(ControlledRound::new(classes, setting)?),
         };
         // The numbers of a chain's moves are read from memory in every product.
         let work = 4.0 * Self::solve_work(classes, setting, rule) / ROUNDS;
@@ -269,28 +269,28 @@ pub fn eps_squared(classes: &[AgentClass], setting: &RoundSetting, rule: Rule) -
         let held = if rule == Rule::FedHsa { setting.local_steps as f64 } else { 0.0 };
         Ok((setting.step_size * (tau + held)).powi(2) * agent.noise_of_a())
     };
-    let each: Vec<f64> = parallel::try_map(classes.len(), |c| of(&classes[c]))?;
+    let each: Vec<f64> = work::try_map(classes.len(), |c| of(&classes[c]))?;
     Ok(each.into_iter().fold(0.0, f64::max) / agents as f64)
 }
 
-fn fedlsa(classes: &[AgentClass], setting: &RoundSetting) -> PlainRound {
+fn fedlsa(classes: &[AgentClass], setting: &RoundSetting) -> Result<PlainRound> {
     let (dim, eta) = (classes[0].agent.dim, setting.step_size);
     let leg = |class: &AgentClass| -> Box<dyn Leg> {
         Box::new(PlainLeg { steps: Steps::new(&class.agent, eta, &vec![0.0; dim], 1, 0.0), count: setting.local_steps })
     };
-    let all = parallel::map(classes.len(), |c| of_class(&classes[c], setting, leg(&classes[c])));
-    PlainRound::new(dim, setting.server_step, all, None)
+    let all = work::map(classes.len(), |c| of_class(&classes[c], setting, leg(&classes[c])))?;
+    Ok(PlainRound::new(dim, setting.server_step, all, None))
 }
 
-fn fedhsa(classes: &[AgentClass], setting: &RoundSetting) -> PlainRound {
+fn fedhsa(classes: &[AgentClass], setting: &RoundSetting) -> Result<PlainRound> {
     let alpha = setting.server_step;
-    let memories: Vec<Memory> = parallel::map(classes.len(), |c| Memory::new(&classes[c].agent, setting));
+    let memories: Vec<Memory> = work::map(classes.len(), |c| Memory::new(&classes[c].agent, setting))?;
     let pool = Pool::new(classes, &memories);
-    let all = parallel::map(classes.len(), |c| {
+    let all = work::map(classes.len(), |c| {
         of_class(&classes[c], setting, Box::new(MemoryLeg::new(&classes[c].agent, setting, &memories[c], &pool)))
-    });
+    })?;
     let pairs = faer::Scale(alpha * alpha) * fedhsa::pairs(classes, &memories);
-    PlainRound::new(classes[0].agent.dim, alpha, all, Some(pairs))
+    Ok(PlainRound::new(classes[0].agent.dim, alpha, all, Some(pairs)))
 }
 
 fn of_class(class: &AgentClass, setting: &RoundSetting, leg: Box<dyn Leg>) -> Class {

@@ -10,6 +10,8 @@ use super::steps::{Carry, Steps};
 use crate::RoundSetting;
 use crate::markov::AgentClass;
 use crate::symmetric::{pack, packed_index, packed_len};
+use crate::work;
+use fedsa::error::Result;
 use fedsa::linalg::{self, Mat};
 use fedsa::parallel;
 
@@ -49,20 +51,23 @@ struct Half {
 
 impl ControlledRound {
     /// The round of these classes.
-    pub fn new(classes: &[AgentClass], setting: &RoundSetting) -> Self {
+    ///
+    /// # Errors
+    /// When the computation is cancelled.
+    pub fn new(classes: &[AgentClass], setting: &RoundSetting) -> Result<Self> {
         let (dim, eta, h) = (classes[0].agent.dim, setting.step_size, setting.local_steps);
-        let kinds = parallel::map(classes.len(), |c| {
+        let kinds = work::map(classes.len(), |c| {
             let agent = &classes[c].agent;
             let control = agent.mean_w();
             let leg = PlainLeg { steps: Steps::new(agent, eta, &control, 1 + dim, 1.0 / h as f64), count: h };
             let stationary = Stationary::new(&leg, &agent.stationary);
             Kind { law: agent.stationary.clone(), carry: Carry::new(agent, h), leg, stationary, control }
-        });
+        })?;
         let mut order: Vec<usize> = (0..classes.len()).collect();
         order.sort_by(|a, b| classes[*a].agent.weight.total_cmp(&classes[*b].agent.weight));
         let kind_of: Vec<usize> = order.into_iter().flat_map(|k| vec![k; classes[k].count]).collect();
         let weights = kind_of.iter().map(|k| classes[*k].agent.weight).collect();
-        Self { dim, alpha: setting.server_step, kinds, kind_of, weights, work: 0.0 }
+        Ok(Self { dim, alpha: setting.server_step, kinds, kind_of, weights, work: 0.0 })
     }
 
     fn agents(&self) -> usize {
