@@ -14,12 +14,13 @@ use super::checks::Verdict;
 use super::outcome::Outcome;
 use super::picture::{self, Picture};
 use super::plan::Plan;
-use super::predict::{Predictor, QUANTITIES};
-use super::results::{CostLevel, Estimate, Results, SeedResult};
+use super::predict::Predictor;
+use super::results::{Estimate, Results, SeedResult};
 use super::theory::Reason;
 use crate::config::Experiment;
-use crate::config::schema::Check;
+use crate::config::schema::{Check, CostLevel};
 use crate::folder;
+use crate::names::QUANTITIES;
 use fedsa_figure::{Format, Provenance};
 
 /// The version of the layout of `summary.json` and `theta.npz`.

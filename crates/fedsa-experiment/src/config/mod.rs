@@ -9,9 +9,11 @@ mod nesting;
 mod presets;
 pub mod reader;
 pub mod schema;
+mod schema_parts;
 pub mod sections;
 mod shaped_keys;
 pub mod sweep;
+pub mod validate;
 
 use std::borrow::Borrow;
 

@@ -10,6 +10,7 @@ use fedsa::{methods, problem};
 use serde::Serialize;
 use toml::{Table, Value};
 
+use super::document::{Document, SetBy};
 use super::link::{self, DownlinkSpec, UplinkSpec};
 use super::schema::{Centre, ControlsStart, Expect, ExpectedStatus, METHOD_COMMON, MethodCommon, OutputSpec, RunSpec, Start};
 use super::sections::{Methods, Sections};
@@ -305,13 +306,16 @@ fn read_run(value: &Value) -> Result<RunSpec> {
     read().map_err(|e: BadInput| e.inside("run"))
 }
 
-/// Checks a value of `[run]` by itself.
+/// Checks what the caller has set `run.name` of a document to, where it is about to replace it.
 ///
 /// # Errors
 /// As the key demands.
-pub(super) fn check_run_key(name: &str, value: &Value) -> Result<()> {
-    let table = [("rounds", Value::Integer(1)), (name, value.clone())];
-    read_run(&Value::Table(table.into_iter().map(|(key, value)| (key.to_string(), value)).collect())).map(|_| ())
+pub fn check_before_replacing(document: &Document, name: &str) -> Result<()> {
+    let key = format!("run.{name}");
+    let is_set = document.origins.iter().any(|origin| matches!(origin.from, SetBy::Caller(_)) && origin.decides(&key));
+    let Some(value) = document.table.get("run").and_then(|run| run.get(name)).filter(|_| is_set) else { return Ok(()) };
+    let alone = [("rounds", Value::Integer(1)), (name, value.clone())].map(|(key, value)| (key.to_string(), value));
+    read_run(&Value::Table(alone.into_iter().collect())).map_err(|e| document.failure(e)).map(|_| ())
 }
 
 /// The tables of the methods, at least one.

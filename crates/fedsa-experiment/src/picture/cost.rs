@@ -2,8 +2,8 @@
 
 use super::caption::SeedCounts;
 use super::*;
+use crate::config::schema::CostLevel;
 use crate::numbers::typed;
-use crate::results::CostLevel;
 use fedsa_figure::{Fill, TableCell};
 
 /// The largest number of points that a note names.

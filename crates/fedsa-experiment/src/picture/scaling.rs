@@ -2,12 +2,13 @@
 
 use super::caption::{self, BandKind, PREDICTED, SeedCounts};
 use super::*;
+use crate::names;
 
 pub(super) fn scaling(plan: &Plan, results: &Results, predictor: &Predictor) -> Chart {
     let spec = &plan.experiment.figure;
     let axis = spec.coordinate().expect("validated");
     let metrics = metrics(plan);
-    let predicted_metric = metrics.iter().copied().find(|metric| results::predicted_metrics().contains(metric));
+    let predicted_metric = metrics.iter().copied().find(|metric| names::predicted_metrics().contains(metric));
     let by = spec.panels.clone().unwrap_or_default();
     // Floors are compared with predictions: their band is a standard error by default.
     let spread = if spec.band.is_none() { BandKind::Error } else { BandKind::of(spec) };

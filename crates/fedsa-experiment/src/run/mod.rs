@@ -22,7 +22,7 @@ use crate::config::Experiment;
 use crate::execute::{Earlier, Executed, Interrupted, RunControl, execute};
 use crate::folder::{self, Found, Holds, RunFolder};
 use crate::plan::BuiltProblem;
-use crate::{Observer, Plan, Stage, checks, memory, output, resolve, stability};
+use crate::{Observer, Plan, Stage, checks, output, resolve, run_memory, stability};
 pub use earlier::{RESUME, roots};
 pub use ran::{Ended, Ran};
 
@@ -217,7 +217,7 @@ impl Job {
         let roots = opened.as_ref().map_or(&none, |opened| &opened.roots);
         let plan = Arc::new(Plan::with_problem(experiment, &settings.base, settings.isa, roots, built)?);
         let unmeasured = checks::unmeasured(&plan, &settings.base)?;
-        memory::refuse(&plan).map_err(|e| plan.experiment.document.failure(e))?;
+        run_memory::refuse(&plan).map_err(|e| plan.experiment.document.failure(e))?;
         stability::refuse_unstable(&plan, settings.force)?;
         let earlier = opened.as_ref().map(|opened| &opened.earlier);
         earlier.map_or(Ok(()), |earlier| earlier.check(&plan))?;

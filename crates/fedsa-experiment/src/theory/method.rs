@@ -15,8 +15,8 @@ use super::reason::{Code, Known, Reason};
 use super::statements::{self, Theorems};
 use super::target::{self, Target};
 use super::{Allowance, Detail, Settings};
+use crate::names::QUANTITIES;
 use crate::plan::PlannedPoint;
-use crate::predict::QUANTITIES;
 use crate::{Plan, Predictor};
 
 /// What is known of a method at a point.

@@ -29,7 +29,7 @@ use fedsa_theory::predict;
 use fedsa_theory::work::{self, Spent};
 use serde_json::Value as Json;
 
-use crate::{Plan, Predictor, memory};
+use crate::{Plan, Predictor, run_memory};
 
 /// The most multiplications of a brief report, for all methods together, and of each method of a full one; some take half a nanosecond on
 /// one core, some a whole one.
@@ -127,7 +127,7 @@ impl<'a> Theory<'a> {
         if let Some(mse) = settings.target_mse {
             check_target(plan, mse)?;
         }
-        memory::refuse_predictions(plan)?;
+        run_memory::refuse_predictions(plan)?;
         let of_point = |point: usize| plan.points[point].cells.iter().enumerate().map(move |(label, cell)| (point, label, *cell));
         let cells = (0..plan.points.len()).flat_map(of_point).collect();
         Ok(Self { plan, predictor, settings, cells, next: 0, left: BRIEF_WORK, left_out: Vec::new() })
