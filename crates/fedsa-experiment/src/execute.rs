@@ -18,7 +18,7 @@ use fedsa_data::regular;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-pub use super::observer::Observer;
+use super::observer::RunObserver;
 use super::plan::{Plan, PlannedCell};
 use super::results::{Recorded, Results, SeedResult};
 use crate::config::schema::ControlsStart;
@@ -35,7 +35,7 @@ pub struct RunControl<'a> {
     /// The checkpoints of an earlier run, from which the runs continue.
     pub earlier: &'a Earlier,
     /// The observer of progress.
-    pub observer: &'a dyn Observer,
+    pub observer: &'a dyn RunObserver,
 }
 
 /// The result of [`execute`].

@@ -19,7 +19,7 @@ use fedsa_theory::predict::Forecast;
 use toml::{Table, Value};
 
 use super::{memory, resolve};
-use crate::config::{Experiment, Reader, RunSpec, SweepPoint, validate};
+use crate::config::{Experiment, PointReader, RunSpec, SweepPoint, validate};
 use built::build_problem;
 pub use built::{BuiltProblem, PlannedField};
 use cell::Shared;
@@ -100,7 +100,7 @@ impl Plan {
             if let Some(known) = known.lock().expect("no thread panics").as_ref().filter(|known| known.tables == *tables) {
                 return Ok(known.memory.clone());
             }
-            let mut reader = Reader::new(&experiment.document.kinds);
+            let mut reader = PointReader::new(&experiment.document.kinds);
             reader.read(&experiment.points[*i])?;
             memory::of_problem(&**reader.problem(), reader.sampling(), &DiskFiles::new(places.clone()))
         };
@@ -114,7 +114,7 @@ impl Plan {
             let planned = match known {
                 Some(known) => known.planned,
                 None => {
-                    let mut reader = Reader::new(&experiment.document.kinds);
+                    let mut reader = PointReader::new(&experiment.document.kinds);
                     reader.read(&experiment.points[*i])?;
                     build_problem(&reader, tables, &DiskFiles::new(places.clone()), isa)?
                 }
@@ -146,7 +146,7 @@ impl Plan {
         let shared = Shared::new(&places, &experiment.document.kinds);
         let chunks: Vec<&[(usize, usize)]> = first.chunks(CHUNK).collect();
         let cells = parallel::map(chunks.len(), |c| -> Result<Vec<PlannedCell>, (usize, BadInput)> {
-            let (mut reader, mut last) = (Reader::new(&experiment.document.kinds), None);
+            let (mut reader, mut last) = (PointReader::new(&experiment.document.kinds), None);
             let mut cells = Vec::with_capacity(chunks[c].len());
             for (i, m) in chunks[c] {
                 let mut build = || {
@@ -177,7 +177,7 @@ impl Plan {
 
     /// The tables of a point, with defaults written out and absolute paths.
     pub fn resolved(&self, point: usize) -> Table {
-        let mut reader = Reader::new(&self.experiment.document.kinds);
+        let mut reader = PointReader::new(&self.experiment.document.kinds);
         let read = reader.read(&self.points[point].point).and_then(|()| resolve::point(&reader, &self.places));
         read.expect("it was read before")
     }

@@ -26,8 +26,8 @@ use toml::{Table, Value};
 
 pub use document::{Document, Origin};
 pub use experiment::Experiment;
-pub use reader::{MethodSpec, Reader};
-pub use schema::{Check, FigureSpec, RunSpec, Start};
+pub use reader::{MethodSpec, PointReader};
+pub use schema::{Check, FigureSpec, RunSpec, StartSpec};
 pub use sweep::SweepPoint;
 
 /// A TOML value as a tree of settings.

@@ -40,7 +40,8 @@ use toml::{Table, Value};
 
 use crate::config::schema::ControlsStart;
 use crate::config::{Document, Experiment, SweepPoint};
-use crate::execute::{Earlier, Executed, Observer, RunControl, execute};
+use crate::execute::{Earlier, Executed, RunControl, execute};
+use crate::observer::RunObserver;
 use crate::plan::{BuiltProblem, Plan, ResolvedStart};
 use crate::{estimate, resolve};
 use families::Candidates;
@@ -394,7 +395,7 @@ fn estimated_seconds(plan: &Plan) -> f64 {
 /// Pilots report nothing.
 struct Silent;
 
-impl Observer for Silent {}
+impl RunObserver for Silent {}
 
 impl PilotRunner<'_, '_> {
     fn plan(&mut self, table: Table) -> Result<Plan, Error> {

@@ -13,7 +13,7 @@ pub use check::{Check, Unmeasured};
 pub use figure::{Band, CostLevel, CurveCentre, FigureKind, FigureSpec, Levels, MetricNames};
 pub use method::{Centre, ControlsStart, Expect, ExpectAt, ExpectedStatus, OutputName, OutputSpec};
 pub(super) use method::{METHOD_COMMON, MethodCommon};
-pub use run::{Grid, GridTable, Refused, RunSpec, Seeds, Spacing, Start, Stop};
+pub use run::{Grid, GridTable, Refused, RunSpec, Seeds, Spacing, StartSpec, Stop};
 
 use super::schema_parts;
 use super::sweep::{Sweep, Variant};
