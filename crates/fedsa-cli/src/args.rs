@@ -469,7 +469,7 @@ pub struct EvaluateArgs {
     /// How features are scaled: none, or equal-squares (all have the same mean square over the data of all agents)
     #[arg(long, value_name = "SCALING")]
     pub scaling: Option<String>,
-    #[arg(long, default_value = "auto", help = crate::commands::evaluate::methods(&fedsa_experiment::Kinds::default()))]
+    #[arg(long, default_value = "auto", help = crate::method_help::of_evaluate(&fedsa_experiment::Kinds::default()))]
     pub method: String,
     /// The matrices A_c stay with the agents: --method auto then does not choose lstd
     #[arg(long)]
@@ -558,7 +558,7 @@ pub struct FitArgs {
     /// Hold out this share of each agent's rows, at least one and not all, drawn by --seed, and report loss and accuracy on them
     #[arg(long, value_name = "SHARE", allow_negative_numbers = true)]
     pub holdout: Option<f64>,
-    #[arg(long, value_name = "METHOD", help = crate::commands::fit::methods(&fedsa_experiment::Kinds::default()))]
+    #[arg(long, value_name = "METHOD", help = crate::method_help::of_fit(&fedsa_experiment::Kinds::default()))]
     pub method: Option<String>,
     /// Methods that are run on the same data and drawn beside each other. Without --method the first of them gives the
     /// weights

@@ -11,9 +11,9 @@ use textwrap::WordSeparator;
 use textwrap::WordSplitter::NoHyphenation;
 
 use crate::args::{Cli, Command};
-use crate::commands;
 use crate::error::{DONE, status_of};
 use crate::hints::in_options;
+use crate::{commands, method_help};
 
 /// Runs the program `fedsa` with the arguments of the process, and with kinds in addition to its own. Everything that reads
 /// experiment files knows them: sweeps, checks, figures, theory, `--resume`, `plot`, the JSON schema, `evaluate --method`. A
@@ -51,8 +51,8 @@ fn failed(e: Error) -> ExitCode {
 
 /// The command line; the helps of `evaluate --method` and `fit --method` name all kinds of methods.
 fn command_line(kinds: &Kinds) -> clap::Command {
-    let help = commands::evaluate::methods(kinds);
-    let fit_help = commands::fit::methods(kinds);
+    let help = method_help::of_evaluate(kinds);
+    let fit_help = method_help::of_fit(kinds);
     let line = Cli::command().mut_subcommand("evaluate", |evaluate| evaluate.mut_arg("method", |method| method.help(help)));
     line.mut_subcommand("fit", |fit| fit.mut_arg("method", |method| method.help(fit_help)))
 }

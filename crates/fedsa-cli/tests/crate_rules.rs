@@ -13,6 +13,9 @@ struct Rule {
     never: &'static [&'static str],
 }
 
+/// The crates of which the program is built.
+pub const CRATES: [&str; 6] = ["fedsa", "fedsa-theory", "fedsa-data", "fedsa-figure", "fedsa-experiment", "fedsa-cli"];
+
 /// Libraries of the command line and the terminal.
 const TERMINAL: &[&str] = &["clap", "clap_complete", "clap_mangen", "miette", "indicatif", "textwrap", "signal-hook", "log"];
 
@@ -33,7 +36,7 @@ const RULES: &[Rule] = &[
     },
 ];
 
-fn folder(name: &str) -> PathBuf {
+pub fn folder(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(name)
 }
 
@@ -92,7 +95,7 @@ fn crates_know_only_what_they_may() {
 }
 
 /// The code of a file without comments and tests, line by line.
-fn lines_of_code(text: &str) -> impl Iterator<Item = (usize, &str)> {
+pub fn lines_of_code(text: &str) -> impl Iterator<Item = (usize, &str)> {
     let code = text.split("\n#[cfg(test)]\nmod tests {").next().expect("a first piece");
     code.lines().map(|line| line.split("//").next().expect("a first piece")).enumerate()
 }
@@ -146,7 +149,7 @@ fn libraries_name_no_option_of_the_program() {
 
 #[test]
 fn no_code_reads_the_words_of_an_error() {
-    let wrong = wrong_lines(&["fedsa", "fedsa-theory", "fedsa-data", "fedsa-experiment", "fedsa-figure", "fedsa-cli"], reads_words);
+    let wrong = wrong_lines(&CRATES, reads_words);
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     assert!(reads_words("if e.what.starts_with(\"unknown\") {") && !reads_words("e.saying(e.what.clone())"));
 }

@@ -11,7 +11,10 @@ mod evaluation;
 mod fit;
 #[cfg(unix)]
 mod folders;
+mod imports;
 mod json_schema;
+mod layers;
+mod lengths;
 mod numpy;
 mod outside;
 mod pictures;
@@ -21,4 +24,5 @@ mod reference;
 mod resume;
 mod theory;
 mod tune;
+mod type_names;
 mod value_pictures;

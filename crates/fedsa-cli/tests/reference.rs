@@ -17,7 +17,7 @@ use fedsa_cli::error::status_of;
 use fedsa_experiment::bundled::ALL;
 use fedsa_experiment::file_schema::of_files;
 use fedsa_experiment::folder::{GROWING, OUTPUTS, TUNING, VALUE_PICTURES};
-use fedsa_experiment::predict::QUANTITIES;
+use fedsa_experiment::names::QUANTITIES;
 use serde_json::{Map, Value as Json};
 
 use crate::json_schema::{common_keys, key_sets};

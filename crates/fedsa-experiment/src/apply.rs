@@ -50,7 +50,7 @@ impl ApplySettings {
 
 /// How good predictions are, where the data have targets.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Quality {
+pub enum PredictionQuality {
     /// Of numbers.
     RootMeanSquareError {
         /// The error, in units of the target.
@@ -76,7 +76,7 @@ pub struct Applied {
     /// The names of the columns of values or of predictions that were added.
     pub added: Vec<String>,
     /// How good predictions are, if the data have targets.
-    pub quality: Option<Quality>,
+    pub quality: Option<PredictionQuality>,
     /// The tables of which columns were left out, because they hold neither numbers nor flags, with the names of these columns.
     pub left_out: Vec<(String, Vec<String>)>,
     /// The files that were read, those of the data in the order of the rows.
@@ -186,7 +186,7 @@ fn scored(model: &LinearModel, tables: Vec<Table>, scores: &[Vec<f64>], column: 
 }
 
 /// Tables below each other, with new columns.
-fn stacked(tables: Vec<Table>, new: Vec<(String, Cells)>, added: Vec<String>, quality: Option<Quality>) -> Result<Applied> {
+fn stacked(tables: Vec<Table>, new: Vec<(String, Cells)>, added: Vec<String>, quality: Option<PredictionQuality>) -> Result<Applied> {
     let rows = tables.iter().map(|table| table.rows).sum();
     let left_out = tables.iter().filter(|table| !table.left_out.is_empty()).map(|table| (table.name.clone(), table.left_out.clone()));
     let left_out = left_out.collect();
@@ -194,7 +194,7 @@ fn stacked(tables: Vec<Table>, new: Vec<(String, Cells)>, added: Vec<String>, qu
 }
 
 /// How good predictions are, where the tables have targets: the share of right classes, or the root mean square error.
-fn quality(tables: &[Table], model: &LinearModel, predicted: &Cells) -> Option<Quality> {
+fn quality(tables: &[Table], model: &LinearModel, predicted: &Cells) -> Option<PredictionQuality> {
     let names = [model.target.as_deref().unwrap_or("target"), "target", "label"];
     let of = |table: &Table| -> Option<Vec<String>> {
         let cells = names.iter().find_map(|name| table.columns.iter().find(|(other, _)| other == name))?;
@@ -210,7 +210,7 @@ fn quality(tables: &[Table], model: &LinearModel, predicted: &Cells) -> Option<Q
         Predicts::Target { .. } => {
             let error = |(row, target): (usize, &String)| Some((number(target)? - number(&predicted.text(row))?).powi(2));
             let sum: f64 = targets.iter().enumerate().map(error).sum::<Option<f64>>()?;
-            Some(Quality::RootMeanSquareError { value: (sum / rows as f64).sqrt(), rows })
+            Some(PredictionQuality::RootMeanSquareError { value: (sum / rows as f64).sqrt(), rows })
         }
         Predicts::Class([no, yes]) => {
             // Numbers may be written in several ways, and all classes but one may be the rest.
@@ -233,7 +233,7 @@ fn quality(tables: &[Table], model: &LinearModel, predicted: &Cells) -> Option<Q
                 )
             };
             let right = targets.iter().enumerate().map(is_right).collect::<Option<Vec<bool>>>()?;
-            Some(Quality::Accuracy { share: right.iter().filter(|right| **right).count() as f64 / rows as f64, rows })
+            Some(PredictionQuality::Accuracy { share: right.iter().filter(|right| **right).count() as f64 / rows as f64, rows })
         }
     }
 }

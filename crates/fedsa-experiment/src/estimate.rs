@@ -11,7 +11,6 @@ use fedsa::problem::Field;
 use fedsa::sampling::Law;
 use toml::Value;
 
-use super::memory;
 use super::plan::{Plan, PlannedCell};
 
 /// Starting the program, writing files and pictures: seconds.
@@ -78,7 +77,7 @@ pub fn duration(plan: &Plan) -> EstimatedTime {
 
 /// Time of comparing the results with exact errors, if checks or the figure use them, in seconds.
 pub fn comparing(plan: &Plan) -> f64 {
-    let asked = memory::asked_for(plan);
+    let asked = plan.compares_with_theory();
     (0..plan.cells.len()).zip(asked).filter(|(_, asked)| *asked).map(|(cell, _)| exact_error(plan, cell)).sum()
 }
 

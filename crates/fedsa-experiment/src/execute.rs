@@ -1,28 +1,30 @@
 //! Runs all seeds of all cells, in parallel over runs and within runs.
 
+mod framed;
+mod saved;
+
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use fedsa::cancel::Cancel;
-use fedsa::error::{BadInput, Error, ErrorCode, Result};
+use fedsa::error::{BadInput, Error, Result};
 use fedsa::federation::Federation;
 use fedsa::metrics::Metrics;
-use fedsa::record::{Outcome, OutputRule};
+use fedsa::record::Outcome;
 use fedsa::round::Run;
 use fedsa::session::{self, Record, Session};
 use fedsa_data::machine;
-use fedsa_data::regular;
-use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
 
-pub use super::observer::Observer;
+use super::observer::RunObserver;
 use super::plan::{Plan, PlannedCell};
 use super::results::{Recorded, Results, SeedResult};
 use crate::config::schema::ControlsStart;
-use crate::folder::{self, RunFolder};
+use crate::folder::RunFolder;
+pub use framed::{CHECKPOINT, framed, read_framed, unframed, write_framed};
+pub use saved::{ENDED, Earlier};
+use saved::{End, MOST_STATES, Saved, Saving, checkpoint_name, full_name};
 
 /// The inputs of [`execute`] beside the plan: interruption, checkpoints and progress.
 pub struct RunControl<'a> {
@@ -35,7 +37,7 @@ pub struct RunControl<'a> {
     /// The checkpoints of an earlier run, from which the runs continue.
     pub earlier: &'a Earlier,
     /// The observer of progress.
-    pub observer: &'a dyn Observer,
+    pub observer: &'a dyn RunObserver,
 }
 
 /// The result of [`execute`].
@@ -61,182 +63,6 @@ pub struct Interrupted {
     pub behind: Vec<(String, u64)>,
     /// Runs that had not begun.
     pub waiting: usize,
-}
-
-/// The state of one seed of a cell in a checkpoint.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-struct Saved {
-    /// Identifies the run, independently of its number of rounds.
-    identity: String,
-    seed: u64,
-    /// The number of rounds that were requested.
-    rounds: u64,
-    /// Rounds done.
-    round: u64,
-    rows: Vec<Recorded>,
-    /// The run's state after these rounds; `None` if the run has ended and its state is too large to keep.
-    #[serde(with = "serde_bytes")]
-    state: Option<Vec<u8>>,
-    /// The wall time of these rounds, in seconds.
-    seconds: f64,
-    /// How the run ended, if it has.
-    end: Option<End>,
-}
-
-/// [`Saved`] without copies: a state may fill much of the memory.
-#[derive(Serialize)]
-struct Saving<'a> {
-    identity: &'a str,
-    seed: u64,
-    rounds: u64,
-    round: u64,
-    rows: &'a [Recorded],
-    state: Option<&'a serde_bytes::Bytes>,
-    seconds: f64,
-    end: Option<&'a End>,
-}
-
-/// How one seed of a cell ended.
-#[derive(Debug, Clone, Serialize, Deserialize)]
-struct End {
-    theta: Vec<f64>,
-    /// The number of rounds after which it was found to have diverged, if it has.
-    diverged: Option<u64>,
-    stopped: bool,
-}
-
-/// The checkpoints of an earlier run of an experiment.
-#[derive(Debug, Default)]
-pub struct Earlier {
-    folder: Option<PathBuf>,
-    /// The states of runs that had ended, by cell and seed.
-    ended: BTreeMap<(usize, u64), Saved>,
-}
-
-/// The file with the states of runs that have ended.
-pub const ENDED: &str = "ended.ckpt";
-
-/// The name of a full file with such states; one file for all could be too large.
-fn full_name(index: usize) -> String {
-    format!("{}{index}{}", folder::ENDED_CHECKPOINT, folder::CHECKPOINT)
-}
-
-/// The largest size of a file of states, and of the states that are kept of a finished run, in bytes.
-const MOST_STATES: usize = 64 << 20;
-
-fn checkpoint_name(cell: usize, seed: u64) -> String {
-    format!("{}{cell}-{seed}{}", folder::RUN_CHECKPOINT, folder::CHECKPOINT)
-}
-
-impl Earlier {
-    /// The checkpoints in a folder.
-    ///
-    /// # Errors
-    /// When the states of a finished run are damaged.
-    pub fn of(path: &Path) -> Result<Self> {
-        let mut ended: BTreeMap<(usize, u64), Saved> = BTreeMap::new();
-        let full = (0..).map(|index| folder::own_path(path, &full_name(index))).take_while(|file| file.exists());
-        for file in full.chain(Some(folder::own_path(path, ENDED)).filter(|file| file.exists())) {
-            for (cell, saved) in read_framed::<Vec<(usize, Saved)>>(&file)? {
-                let key = (cell, saved.seed);
-                if ended.get(&key).is_none_or(|before| before.round <= saved.round) {
-                    ended.insert(key, saved);
-                }
-            }
-        }
-        Ok(Self { folder: Some(path.to_path_buf()), ended })
-    }
-
-    /// Checks that the runs of a plan can continue from these checkpoints.
-    ///
-    /// # Errors
-    /// When a checkpoint is damaged or belongs to another run, or when more rounds were requested but the results
-    /// of the first rounds depend on the number of rounds.
-    pub fn check(&self, plan: &Plan) -> Result<()> {
-        for (cell, planned) in plan.cells.iter().enumerate() {
-            for seed in planned.seeds() {
-                if let Some(saved) = self.checkpoint(cell, planned, seed, plan.field(cell).dim())? {
-                    saved.may_go_on(planned)?;
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// The checkpoint of a seed of a run with vectors of `d` numbers, if there is one.
-    fn checkpoint(&self, cell: usize, planned: &PlannedCell, seed: u64, d: usize) -> Result<Option<Saved>> {
-        let Some(path) = self.folder.as_ref().map(|folder| folder::own_path(folder, &checkpoint_name(cell, seed))) else { return Ok(None) };
-        let own: Option<Saved> = path.exists().then(|| read_framed(&path)).transpose()?;
-        // A run that had ended may have continued with more rounds; its own file is then the newer one.
-        let saved = match (own, self.ended.get(&(cell, seed))) {
-            (Some(own), Some(ended)) if own.round <= ended.round => ended.clone(),
-            (Some(own), _) => own,
-            (None, Some(ended)) => ended.clone(),
-            (None, None) => return Ok(None),
-        };
-        if saved.identity != planned.identity || saved.seed != seed {
-            let from = if path.exists() { path } else { path.with_file_name(ENDED) };
-            let what = format!("{}: the checkpoint belongs to another run, not to {}, seed {seed}", from.display(), planned.method.label);
-            let help = "the same experiment as before, with unchanged input files";
-            return Err(BadInput::format(CHECKPOINT, what, help).coded(ErrorCode::OtherRun));
-        }
-        if !saved.is_sound(planned.run.rounds, d) {
-            return Err(BadInput::format(CHECKPOINT, format!("{}: its parts contradict each other", path.display()), INTACT));
-        }
-        Ok(Some(saved))
-    }
-}
-
-impl Saved {
-    /// Checks that a new run of `planned.run.rounds` rounds would pass through this state.
-    fn may_go_on(&self, planned: &PlannedCell) -> Result<()> {
-        let (had, wanted) = (self.rounds, planned.run.rounds);
-        if had == wanted {
-            return Ok(());
-        }
-        let label = &planned.method.label;
-        let refused =
-            |what: String, help: &str| Err(BadInput::format(CHECKPOINT, format!("{label}: {what}"), help).coded(ErrorCode::OtherRun));
-        if let OutputRule::TailAfter(_) = planned.output {
-            let what = format!("its output averages the last share of the rounds, which are other rounds of {wanted} than of {had}");
-            return refused(what, "output = \"last\" or \"average\", or a run from the start in another folder");
-        }
-        let recorded = |round: &u64| self.rows.binary_search_by_key(round, |row| row.round).is_ok();
-        let until = self.rows.last().map_or(0, |row| row.round);
-        match planned.grid.iter().filter(|round| **round <= until).find(|round| !recorded(round)) {
-            None => Ok(()),
-            Some(missing) => {
-                let what = format!("a run of {wanted} rounds records round {missing}, but the run of {had} rounds did not");
-                refused(what, "recorded rounds that do not depend on their number: record = { every = K } or a list, from the start")
-            }
-        }
-    }
-
-    /// Whether the parts of the state agree with each other, with `rounds` rounds and with vectors of `d` numbers.
-    /// The checksum alone detects accidental damage only.
-    fn is_sound(&self, rounds: u64, d: usize) -> bool {
-        let last = self.rows.last().map(|row| row.round);
-        self.round <= self.rounds.min(rounds)
-            && self.seconds.is_finite()
-            && self.seconds >= 0.0
-            && self.rows.first().is_some_and(|row| row.round == 0)
-            && self.rows.is_sorted_by(|a, b| a.round < b.round)
-            && self.end.as_ref().map_or(last <= Some(self.round), |end| last == Some(self.round) && end.theta.len() == d)
-    }
-
-    /// The approximate size in bytes.
-    fn size(&self) -> usize {
-        let theta = self.end.as_ref().map_or(0, |end| end.theta.len() * size_of::<f64>());
-        self.state.as_ref().map_or(0, Vec::len) + self.rows.len() * size_of::<Recorded>() + theta
-    }
-
-    /// Whether the run is over. It continues if it did all its rounds and more rounds are requested now. A shorter run
-    /// checks its target after its last round too; in a longer run that round may not be recorded.
-    fn is_over(&self, planned: &PlannedCell) -> bool {
-        let is_recorded = planned.grid.binary_search(&self.round).is_ok();
-        let is_at_end = self.round >= planned.run.rounds;
-        self.end.as_ref().is_some_and(|end| (end.stopped && is_recorded) || end.diverged.is_some() || is_at_end)
-    }
 }
 
 /// One seed of one cell.
@@ -278,38 +104,49 @@ struct Shared<'a> {
     warned: AtomicBool,
 }
 
-/// Runs all seeds of all cells of a plan.
-///
-/// # Errors
-/// When a checkpoint cannot be read.
-pub fn execute(plan: &Plan, control: &RunControl<'_>) -> Result<Executed> {
-    let mut jobs = Vec::new();
-    let mut slots: Vec<Vec<Option<SeedResult>>> = Vec::new();
+impl<'a> Shared<'a> {
+    fn new(plan: &'a Plan, control: &'a RunControl<'a>) -> Self {
+        let ended = EndedRuns {
+            bytes: control.earlier.ended.values().map(Saved::size).sum(),
+            states: control.earlier.ended.clone(),
+            written: Instant::now(),
+            is_new: false,
+            full: 0,
+        };
+        Self {
+            plan,
+            metrics: plan.fields.iter().map(|f| Arc::new(Metrics::new(&f.field))).collect(),
+            control,
+            left: Mutex::default(),
+            ended: Mutex::new(ended),
+            warned: AtomicBool::new(false),
+        }
+    }
+}
+
+/// All seeds of a plan, and room for their results by cell. The longest runs come first, so that the last runs to end are short.
+fn jobs(plan: &Plan) -> (Vec<SeedJob>, Vec<Vec<Option<SeedResult>>>) {
+    let (mut jobs, mut slots) = (Vec::new(), Vec::new());
     for (cell, planned) in plan.cells.iter().enumerate() {
         let seeds = planned.seeds();
         slots.push(vec![None; seeds.len()]);
         let work = planned.work(plan.field(cell));
         jobs.extend(seeds.into_iter().enumerate().map(|(at, seed)| SeedJob { cell, at, seed, work }));
     }
-    // The longest runs start first, so that the last runs to end are short.
     jobs.sort_by(|a, b| b.work.total_cmp(&a.work));
+    (jobs, slots)
+}
+
+/// Runs all seeds of all cells of a plan.
+///
+/// # Errors
+/// When a checkpoint cannot be read.
+pub fn execute(plan: &Plan, control: &RunControl<'_>) -> Result<Executed> {
+    let (jobs, slots) = jobs(plan);
     let slots = Mutex::new(slots);
     let failed: Mutex<Option<BadInput>> = Mutex::new(None);
     let next = AtomicUsize::new(0);
-    let shared = Shared {
-        plan,
-        metrics: plan.fields.iter().map(|f| Arc::new(Metrics::new(&f.field))).collect(),
-        control,
-        left: Mutex::default(),
-        ended: Mutex::new(EndedRuns {
-            bytes: control.earlier.ended.values().map(Saved::size).sum(),
-            states: control.earlier.ended.clone(),
-            written: Instant::now(),
-            is_new: false,
-            full: 0,
-        }),
-        warned: AtomicBool::new(false),
-    };
+    let shared = Shared::new(plan, control);
     // Threads take whole runs while there are any, then they help running ones.
     rayon::scope(|scope| {
         for _ in 0..rayon::current_num_threads() {
@@ -548,57 +385,4 @@ impl Shared<'_> {
             _ => left.behind.push((format!("{}, seed {}", self.plan.cells[job.cell].method.label, job.seed), on_disk)),
         }
     }
-}
-
-/// The first bytes of a checkpoint.
-const MAGIC: &[u8; 8] = b"fedsack4";
-const _: () = assert!(MAGIC[0] == folder::CHECKPOINT_MAGIC[0] && folder::CHECKPOINT_MAGIC.len() < MAGIC.len());
-
-/// The bytes of a checkpoint: version, checksum, data.
-pub fn framed(data: &impl Serialize) -> Vec<u8> {
-    let mut bytes = MAGIC.to_vec();
-    // Room for the checksum.
-    let body = bytes.len() + 4;
-    bytes.resize(body, 0);
-    let mut bytes = postcard::to_extend(data, bytes).expect("plain data serialises");
-    let sum = crc32fast::hash(&bytes[body..]);
-    bytes[MAGIC.len()..body].copy_from_slice(&sum.to_le_bytes());
-    bytes
-}
-
-/// Writes a checkpoint.
-///
-/// # Errors
-/// When it cannot be written.
-pub fn write_framed(folder: &RunFolder, name: &str, data: &impl Serialize) -> Result<(), Error> {
-    folder.write_own(name, &framed(data))
-}
-
-/// Reads what [`write_framed`] wrote.
-///
-/// # Errors
-/// When the file cannot be read, is damaged, or belongs to another version.
-pub fn read_framed<T: DeserializeOwned>(path: &Path) -> Result<T> {
-    let bad = |what: &str| BadInput::format(CHECKPOINT, format!("{}: {what}", path.display()), INTACT);
-    let bytes = regular::read(path, u64::MAX - 1).map_err(|e| bad(&format!("cannot be read: {e}")))?;
-    unframed(&bytes).map_err(|what| bad(&what))
-}
-
-/// The help for a damaged checkpoint.
-const INTACT: &str = "an intact checkpoint; delete this one to run its part again from the start";
-
-/// The key of errors about what an earlier run has saved.
-pub const CHECKPOINT: &str = "checkpoint";
-
-/// The data in a checkpoint's bytes.
-///
-/// # Errors
-/// The reason why the bytes are not a valid checkpoint.
-pub fn unframed<T: DeserializeOwned>(bytes: &[u8]) -> std::result::Result<T, String> {
-    let body = bytes.strip_prefix(MAGIC).ok_or("truncated, or not a checkpoint of this version")?;
-    let (sum, body) = body.split_at_checked(4).ok_or("the checkpoint is truncated")?;
-    if crc32fast::hash(body).to_le_bytes() != *sum {
-        return Err("the checkpoint is truncated or damaged (its checksum differs)".into());
-    }
-    postcard::from_bytes(body).map_err(|_| "not a checkpoint of this version".into())
 }

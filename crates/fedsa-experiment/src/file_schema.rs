@@ -4,10 +4,10 @@ use fedsa::metrics::METRICS;
 use fedsa::record::COUNTS;
 use serde_json::{Value as Json, json};
 
-use crate::checks;
 use crate::config::json_schema;
+use crate::config::validate::check_kinds;
 use crate::kinds::Kinds;
-use crate::predict::QUANTITIES;
+use crate::names::QUANTITIES;
 
 /// The schema of files that name these kinds: of the configuration's types, with the names of metrics, counts, predicted quantities and
 /// kinds of checks from their tables.
@@ -19,7 +19,7 @@ pub fn of_files(kinds: &Kinds) -> Json {
     };
     let metrics: Vec<&str> = METRICS.iter().map(|metric| metric.name).collect();
     let counts: Vec<&str> = COUNTS.iter().map(|count| count.name).collect();
-    names("/$defs/Check/properties/kind", &checks::kinds());
+    names("/$defs/Check/properties/kind", &check_kinds::names());
     names("/$defs/Metrics/anyOf/0", &metrics);
     names("/$defs/Metrics/anyOf/1/items", &metrics);
     names("/$defs/Check/properties/cost", &counts);

@@ -7,7 +7,7 @@
 //! | [`fn@fit`] | [`FitSettings`], or data sets in memory ([`fit::Fit::of_sets`]) | [`Fitted`] |
 //! | [`fn@evaluate`] | [`EvaluateSettings`], or logs in memory ([`evaluate::Evaluation::of_logs`]) | [`Evaluated`] |
 //! | [`fn@apply::apply`] | weights and data | [`apply::Applied`] |
-//! | [`theory::Theory`] | a plan | [`theory::Report`] |
+//! | [`theory::Theory`] | a plan | [`theory::TheoryReport`] |
 //! | [`fn@tune::tune`] | an experiment and a target | [`tune::Answer`] |
 //! | [`choose::choose`] | a problem | [`choose::Choice`] |
 //! | [`redraw::redraw`] | the folder of a run | [`redraw::Redrawn`] |
@@ -15,7 +15,7 @@
 //!
 //! Results are data; files are written by calls of their own. Below these, [`config`] reads experiment files, [`plan`] builds problems and
 //! methods, [`mod@execute`] runs them, [`checks`] compares results with what the file expects, [`output`] and [`picture`] make files.
-//! This crate does not use the command line or the terminal: progress goes to an [`Observer`], and failures are values.
+//! This crate does not use the command line or the terminal: progress goes to a [`RunObserver`], and failures are values.
 
 pub mod apply;
 pub mod bundled;
@@ -36,6 +36,7 @@ pub mod folder;
 pub mod kinds;
 pub mod made;
 pub mod memory;
+pub mod names;
 pub mod numbers;
 pub mod observer;
 pub mod outcome;
@@ -47,6 +48,7 @@ pub mod redraw;
 pub mod resolve;
 pub mod results;
 pub mod run;
+pub mod run_memory;
 pub mod stability;
 pub mod summary;
 pub mod tables;
@@ -58,7 +60,7 @@ pub use evaluate::{EvaluateSettings, Evaluated, evaluate};
 pub use execute::{Executed, RunControl, execute};
 pub use fit::{FitSettings, Fitted, fit};
 pub use kinds::{Extensions, Kinds};
-pub use observer::{Observer, Stage, Unobserved};
+pub use observer::{RunObserver, Stage, Unobserved};
 pub use plan::{Plan, PlannedCell};
 pub use predict::Predictor;
 pub use results::Results;

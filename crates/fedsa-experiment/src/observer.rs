@@ -21,8 +21,8 @@ pub enum Stage<'a> {
     Comparing,
 }
 
-/// Callbacks for the progress of a plan's runs. Several threads call them, but for [`Observer::stage`].
-pub trait Observer: Sync {
+/// Callbacks for the progress of a plan's runs. Several threads call them, but for [`RunObserver::stage`].
+pub trait RunObserver: Sync {
     /// The next stage begins. The thread calls it that runs the experiment.
     fn stage(&self, _stage: Stage<'_>) {}
     /// Agents have done `steps` further local steps.
@@ -40,4 +40,4 @@ pub trait Observer: Sync {
 /// An observer that does nothing.
 pub struct Unobserved;
 
-impl Observer for Unobserved {}
+impl RunObserver for Unobserved {}

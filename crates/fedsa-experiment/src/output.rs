@@ -2,6 +2,7 @@
 
 use fedsa::error::Result;
 use fedsa::metrics::{METRICS, Metric};
+use fedsa::problem::Field;
 use fedsa::problem::arrays::{Array, Arrays};
 use fedsa::record::{self, COUNTS, Count};
 use fedsa_data::trace::{Trace, TraceColumn};
@@ -13,13 +14,14 @@ use toml::Value;
 use super::checks::Verdict;
 use super::outcome::Outcome;
 use super::picture::{self, Picture};
-use super::plan::Plan;
-use super::predict::{Predictor, QUANTITIES};
-use super::results::{CostLevel, Estimate, Results, SeedResult};
+use super::plan::{Plan, PlannedPoint};
+use super::predict::Predictor;
+use super::results::{Estimate, Results, SeedResult};
 use super::theory::Reason;
 use crate::config::Experiment;
-use crate::config::schema::Check;
+use crate::config::schema::{Check, CostLevel};
 use crate::folder;
+use crate::names::QUANTITIES;
 use fedsa_figure::{Format, Provenance};
 
 /// The version of the layout of `summary.json` and `theta.npz`.
@@ -284,86 +286,94 @@ fn asks_for(experiment: &Experiment, label: &str, quantity: &str) -> bool {
         })
 }
 
-/// `summary.json`. It has the predictions that checks and figure have used, and the cheap ones.
-pub fn summary(plan: &Plan, results: &Results, predictor: &Predictor, verdicts: &[Verdict], seconds: f64) -> Json {
-    let mut list = Vec::new();
-    for planned in &plan.points {
-        for (label, cell) in plan.labels.iter().zip(&planned.cells) {
-            let seeds = &results.cells[*cell];
-            let floors = |metric| results.floors(*cell, metric).map(|f| Estimate::of(&f));
-            let floor = floors("mse");
-            let last: Option<Vec<f64>> = seeds.iter().map(|s| s.last("mse")).collect();
-            let diverged: Vec<u64> = seeds.iter().filter_map(|s| s.diverged).collect();
-            let Predicted { values: predictions, accuracies, unknown } = Predicted::of(plan, predictor, label, *cell);
-            let coordinates: Map<String, Json> = planned.point.coordinates.iter().map(|(n, v)| (n.clone(), to_json(v))).collect();
-            let outcome = results.outcome(plan, *cell);
-            let mut entry = json!({
-                "method": label,
-                "kind": plan.cells[*cell].method.kind,
-                "point": planned.point.label,
-                "coordinates": coordinates,
-                "seeds": seeds.len(),
-                "status": if diverged.is_empty() { "ok" } else { "diverged" },
-                "outcome": outcome.map_or("refused", Outcome::name),
-                "as_expected": results.as_expected(plan, *cell),
-                "rounds": seeds.iter().filter_map(|s| s.rows.last()).map(|r| r.round).max(),
-                "floor_mean": number(floor.map(|f| f.mean)),
-                "floor_se": number(floor.map(|f| f.se)),
-                "final_mean": number(last.map(|l| Estimate::of(&l).mean)),
-                "residual_mean": number(seeds.iter().map(|s| s.last("residual")).collect::<Option<Vec<f64>>>().map(|l| Estimate::of(&l).mean)),
-                "predicted": predictions,
-                "predicted_accuracy": accuracies,
-                "ledger": ledger_json(seeds),
-                "seconds": number(results.seconds(*cell)),
-            });
-            if !unknown.is_empty() {
-                entry["predicted_unknown"] = unknown.into();
-            }
-            if let Some(reason) = &plan.cells[*cell].refused {
-                entry["status"] = json!("refused");
-                entry["reason"] = json!(reason);
-            }
-            if plan.cells[*cell].centre.is_some() {
-                let error = floors("error");
-                entry["error_floor_mean"] = number(error.map(|f| f.mean));
-                entry["error_floor_se"] = number(error.map(|f| f.se));
-            }
-            if !diverged.is_empty() {
-                entry["diverged_at_round"] = json!(diverged.iter().min());
-                entry["diverged_seeds"] = json!(diverged.len());
-                entry["largest_stable_step"] = number(plan.forecast(*cell).largest_stable_step().ok().map(|stable| stable.step));
-            }
-            if let Some(missed) = outcome.and_then(Outcome::missed) {
-                entry["target"] =
-                    json!({ "metric": missed.metric, "asked": number(Some(missed.target)), "reached": number(Some(missed.value)) });
-                if matches!(outcome, Some(Outcome::Stalled(_))) {
-                    entry["why_stalled"] = json!(results.why_stalled(plan, predictor, *cell, &missed));
-                }
-            }
-            let levels = plan.experiment.figure.cost_levels();
-            if !levels.is_empty() {
-                entry["costs"] = levels.into_iter().map(|level| cost_json(plan, results, *cell, level)).collect();
-            }
-            if seeds.iter().any(|s| s.stopped) {
-                entry["stopped_at_target"] = json!(seeds.iter().filter(|s| s.stopped).count());
-            }
-            list.push(entry);
+/// What `summary.json` says of a cell.
+fn entry(plan: &Plan, results: &Results, predictor: &Predictor, planned: &PlannedPoint, (label, cell): (&str, usize)) -> Json {
+    let seeds = &results.cells[cell];
+    let floor = results.floors(cell, "mse").map(|f| Estimate::of(&f));
+    let last: Option<Vec<f64>> = seeds.iter().map(|s| s.last("mse")).collect();
+    let has_diverged = seeds.iter().any(|s| s.diverged.is_some());
+    let Predicted { values: predictions, accuracies, unknown } = Predicted::of(plan, predictor, label, cell);
+    let coordinates: Map<String, Json> = planned.point.coordinates.iter().map(|(n, v)| (n.clone(), to_json(v))).collect();
+    let outcome = results.outcome(plan, cell);
+    let mut entry = json!({
+        "method": label,
+        "kind": plan.cells[cell].method.kind,
+        "point": planned.point.label,
+        "coordinates": coordinates,
+        "seeds": seeds.len(),
+        "status": if has_diverged { "diverged" } else { "ok" },
+        "outcome": outcome.map_or("refused", Outcome::name),
+        "as_expected": results.as_expected(plan, cell),
+        "rounds": seeds.iter().filter_map(|s| s.rows.last()).map(|r| r.round).max(),
+        "floor_mean": number(floor.map(|f| f.mean)),
+        "floor_se": number(floor.map(|f| f.se)),
+        "final_mean": number(last.map(|l| Estimate::of(&l).mean)),
+        "residual_mean": number(seeds.iter().map(|s| s.last("residual")).collect::<Option<Vec<f64>>>().map(|l| Estimate::of(&l).mean)),
+        "predicted": predictions,
+        "predicted_accuracy": accuracies,
+        "ledger": ledger_json(seeds),
+        "seconds": number(results.seconds(cell)),
+    });
+    if !unknown.is_empty() {
+        entry["predicted_unknown"] = unknown.into();
+    }
+    add_end(&mut entry, plan, results, predictor, cell);
+    entry
+}
+
+/// Adds what only some cells have: why one was refused, where it diverged, what target it missed or reached, at which cost.
+fn add_end(entry: &mut Json, plan: &Plan, results: &Results, predictor: &Predictor, cell: usize) {
+    let seeds = &results.cells[cell];
+    let outcome = results.outcome(plan, cell);
+    let diverged: Vec<u64> = seeds.iter().filter_map(|s| s.diverged).collect();
+    if let Some(reason) = &plan.cells[cell].refused {
+        entry["status"] = json!("refused");
+        entry["reason"] = json!(reason);
+    }
+    if plan.cells[cell].centre.is_some() {
+        let error = results.floors(cell, "error").map(|f| Estimate::of(&f));
+        entry["error_floor_mean"] = number(error.map(|f| f.mean));
+        entry["error_floor_se"] = number(error.map(|f| f.se));
+    }
+    if !diverged.is_empty() {
+        entry["diverged_at_round"] = json!(diverged.iter().min());
+        entry["diverged_seeds"] = json!(diverged.len());
+        entry["largest_stable_step"] = number(plan.forecast(cell).largest_stable_step().ok().map(|stable| stable.step));
+    }
+    if let Some(missed) = outcome.and_then(Outcome::missed) {
+        entry["target"] = json!({ "metric": missed.metric, "asked": number(Some(missed.target)), "reached": number(Some(missed.value)) });
+        if matches!(outcome, Some(Outcome::Stalled(_))) {
+            entry["why_stalled"] = json!(results.why_stalled(plan, predictor, cell, &missed));
         }
     }
-    let problems: Vec<Json> = plan
-        .fields
-        .iter()
-        .map(|f| {
-            let field = &f.field;
-            json!({
-                "agents": field.agents(),
-                "dim": field.dim(),
-                "sampling": serde_json::to_value(field.sampling()).unwrap_or(Json::Null),
-                "kinds_of_agents": field.systems().map(|s| s.kinds.len()),
-                "theta_star": field.root(),
-            })
-        })
-        .collect();
+    let levels = plan.experiment.figure.cost_levels();
+    if !levels.is_empty() {
+        entry["costs"] = levels.into_iter().map(|level| cost_json(plan, results, cell, level)).collect();
+    }
+    if seeds.iter().any(|s| s.stopped) {
+        entry["stopped_at_target"] = json!(seeds.iter().filter(|s| s.stopped).count());
+    }
+}
+
+/// What `summary.json` says of a problem.
+fn problem_json(field: &dyn Field) -> Json {
+    json!({
+        "agents": field.agents(),
+        "dim": field.dim(),
+        "sampling": serde_json::to_value(field.sampling()).unwrap_or(Json::Null),
+        "kinds_of_agents": field.systems().map(|s| s.kinds.len()),
+        "theta_star": field.root(),
+    })
+}
+
+/// `summary.json`. It has the predictions that checks and figure have used, and the cheap ones.
+pub fn summary(plan: &Plan, results: &Results, predictor: &Predictor, verdicts: &[Verdict], seconds: f64) -> Json {
+    let of_point = |planned: &PlannedPoint| -> Vec<Json> {
+        let cells = plan.labels.iter().map(String::as_str).zip(planned.cells.iter().copied());
+        cells.map(|cell| entry(plan, results, predictor, planned, cell)).collect()
+    };
+    let list: Vec<Json> = plan.points.iter().flat_map(of_point).collect();
+    let problems: Vec<Json> = plan.fields.iter().map(|planned| problem_json(&*planned.field)).collect();
     json!({
         "format": FORMAT,
         "id": plan.experiment.id,

@@ -6,20 +6,18 @@ mod curves;
 mod lines;
 mod scaling;
 mod table;
-mod validate;
 
 use std::collections::HashMap;
 
-use fedsa::record::{self, COUNTS, Count};
+use fedsa::record::{COUNTS, Count};
 use fedsa_theory::Accuracy;
 use toml::Value;
 
 use self::lines::Lines;
-pub use self::validate::validate;
 use super::checks::Verdict;
 use super::plan::Plan;
 use super::predict::Predictor;
-use super::results::{self, Estimate, Recorded, Results, paid};
+use super::results::{Estimate, Recorded, Results, paid};
 use crate::config::schema::{self, Band, CurveCentre, ExpectedStatus, FigureKind};
 use crate::numbers;
 use fedsa_figure::{CellTable, Chart, Format, HeatMaps, Level, Panel, PlottedCurve, Provenance, RenderOptions, Style, number_text};
@@ -280,8 +278,8 @@ fn reference(slope: f64, curves: &[PlottedCurve]) -> Option<PlottedCurve> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::predict::QUANTITIES;
     use super::*;
+    use crate::names::QUANTITIES;
     use fedsa::metrics::METRICS;
     use fedsa_figure::has_glyphs;
 

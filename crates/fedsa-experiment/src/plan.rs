@@ -16,10 +16,10 @@ use fedsa::problem::memory::MemoryEstimate;
 use fedsa_data::DiskFiles;
 use fedsa_data::find::Places;
 use fedsa_theory::predict::Forecast;
-use toml::Table;
+use toml::{Table, Value};
 
 use super::{memory, resolve};
-use crate::config::{Experiment, Reader, RunSpec, SweepPoint};
+use crate::config::{Experiment, PointReader, RunSpec, SweepPoint, validate};
 use built::build_problem;
 pub use built::{BuiltProblem, PlannedField};
 use cell::Shared;
@@ -84,8 +84,7 @@ impl Plan {
         // Checks that need no problem come first.
         let digests = experiment.read_all(Digester::default, |digester, reader| digester.point(reader, &places))?;
         let labels = experiment.labels().map_err(|e| experiment.failure_at(e, &experiment.points[0]))?;
-        super::checks::validate(&experiment, &labels).map_err(located)?;
-        super::picture::validate(&experiment, &labels).map_err(located)?;
+        validate::experiment(&experiment, &labels).map_err(located)?;
 
         let mut index: HashMap<Digest, usize> = HashMap::new();
         let mut wanted: Vec<(usize, Digest)> = Vec::new();
@@ -101,7 +100,7 @@ impl Plan {
             if let Some(known) = known.lock().expect("no thread panics").as_ref().filter(|known| known.tables == *tables) {
                 return Ok(known.memory.clone());
             }
-            let mut reader = Reader::new(&experiment.document.kinds);
+            let mut reader = PointReader::new(&experiment.document.kinds);
             reader.read(&experiment.points[*i])?;
             memory::of_problem(&**reader.problem(), reader.sampling(), &DiskFiles::new(places.clone()))
         };
@@ -115,7 +114,7 @@ impl Plan {
             let planned = match known {
                 Some(known) => known.planned,
                 None => {
-                    let mut reader = Reader::new(&experiment.document.kinds);
+                    let mut reader = PointReader::new(&experiment.document.kinds);
                     reader.read(&experiment.points[*i])?;
                     build_problem(&reader, tables, &DiskFiles::new(places.clone()), isa)?
                 }
@@ -147,7 +146,7 @@ impl Plan {
         let shared = Shared::new(&places, &experiment.document.kinds);
         let chunks: Vec<&[(usize, usize)]> = first.chunks(CHUNK).collect();
         let cells = parallel::map(chunks.len(), |c| -> Result<Vec<PlannedCell>, (usize, BadInput)> {
-            let (mut reader, mut last) = (Reader::new(&experiment.document.kinds), None);
+            let (mut reader, mut last) = (PointReader::new(&experiment.document.kinds), None);
             let mut cells = Vec::with_capacity(chunks[c].len());
             for (i, m) in chunks[c] {
                 let mut build = || {
@@ -178,7 +177,7 @@ impl Plan {
 
     /// The tables of a point, with defaults written out and absolute paths.
     pub fn resolved(&self, point: usize) -> Table {
-        let mut reader = Reader::new(&self.experiment.document.kinds);
+        let mut reader = PointReader::new(&self.experiment.document.kinds);
         let read = reader.read(&self.points[point].point).and_then(|()| resolve::point(&reader, &self.places));
         read.expect("it was read before")
     }
@@ -197,6 +196,28 @@ impl Plan {
     pub fn forecast(&self, cell: usize) -> Forecast {
         let planned = &self.cells[cell];
         Forecast::over(self.shared_field(cell), &*planned.method.settings, &planned.uplink).of_output(planned.output)
+    }
+
+    /// For each cell, whether checks or the figure use predictions that need second moments.
+    pub fn compares_with_theory(&self) -> Vec<bool> {
+        let experiment = &self.experiment;
+        let noisy = |quantity: &str| ["noise", "floor", "floor_bias2", "finite_floor", "mean_square_radius"].contains(&quantity);
+        let asks = |label: &str| {
+            let by_figure = experiment.figure.exact.iter().any(|l| l == label)
+                || experiment.figure.levels.get(label).is_some_and(|quantities| quantities.iter().any(|q| noisy(q)));
+            let by_checks = experiment.checks.iter().filter(|check| check.method.as_deref() == Some(label)).any(|check| {
+                matches!(check.kind.as_str(), "curve" | "predicted")
+                    || check.bias_over_noise.is_some()
+                    || check.expected.as_ref().and_then(Value::as_str).is_some_and(noisy)
+            });
+            by_figure || by_checks
+        };
+        let by_label: Vec<bool> = self.labels.iter().map(|label| asks(label)).collect();
+        let mut cells = vec![false; self.cells.len()];
+        for (cell, asked) in self.points.iter().flat_map(|point| point.cells.iter().zip(&by_label)) {
+            cells[*cell] |= asked;
+        }
+        cells
     }
 
     /// The problem of the first point, for a plan of another experiment with the same problem.

@@ -4,7 +4,7 @@
 //! its rounds, its start, and the reference point of errors.
 
 use std::collections::HashMap;
-use std::sync::{Arc, LazyLock, Mutex};
+use std::sync::{Arc, Mutex};
 
 use fedsa::error::{BadInput, Result};
 use fedsa_theory::exact_mse::{InitialControls, MeanSquare};
@@ -14,15 +14,7 @@ use fedsa_theory::{Accuracy, DOUBTFUL};
 use super::plan::{Plan, ResolvedStart};
 use super::results::in_tail;
 use crate::config::schema::ControlsStart;
-
-/// The exact mean-square error over the last fifth of the rounds of a run, which may be far from its limit.
-const FINITE_FLOOR: &str = "finite_floor";
-
-/// Names of predicted quantities: those of the library, with the floor of a finite run after the floor.
-pub static QUANTITIES: LazyLock<Vec<&'static str>> = LazyLock::new(|| {
-    let own = |name: &'static str| [Some(name), (name == "floor").then_some(FINITE_FLOOR)];
-    predict::QUANTITIES.iter().flat_map(|quantity| own(quantity.name)).flatten().collect()
-});
+use crate::names::FINITE_FLOOR;
 
 /// Predictions of a plan's cells, each computed once.
 pub struct Predictor {
@@ -45,7 +37,7 @@ impl Predictor {
         }
     }
 
-    /// A quantity of a cell, one of [`QUANTITIES`].
+    /// A quantity of a cell, one of [`QUANTITIES`](crate::names::QUANTITIES).
     ///
     /// # Errors
     /// When it is not known; the error states the reason.

@@ -9,7 +9,7 @@ use toml::{Table, Value};
 
 use crate::config::reader::complete;
 use crate::config::sections::Sections;
-use crate::config::{Document, Experiment, Reader, SweepPoint};
+use crate::config::{Document, Experiment, PointReader, SweepPoint};
 use crate::kinds::Kinds;
 
 /// The tables of the point that was read last. Equal tables give bit-identical results if the
@@ -17,7 +17,7 @@ use crate::kinds::Kinds;
 ///
 /// # Errors
 /// When a setting cannot be written in a TOML file.
-pub fn point(reader: &Reader, places: &Places) -> Result<Table> {
+pub fn point(reader: &PointReader, places: &Places) -> Result<Table> {
     let mut table = reader.resolved()?;
     absolute_paths(&mut table, places);
     Ok(table)
@@ -105,11 +105,11 @@ fn same_points(table: &Table, experiment: &Experiment, places: &Places) -> bool 
     let kinds = &experiment.document.kinds;
     let document = Document::of_table(table.clone(), Vec::new()).with_kinds(kinds);
     let Ok(other) = Experiment::read(document) else { return false };
-    let read = |at: &SweepPoint, reader: &mut Reader| reader.read(at).and_then(|()| point(reader, places)).ok();
+    let read = |at: &SweepPoint, reader: &mut PointReader| reader.read(at).and_then(|()| point(reader, places)).ok();
     let are_same = AtomicBool::new(other.points.len() == experiment.points.len());
     let points = if are_same.load(Ordering::Relaxed) { other.points.len() } else { 0 };
     parallel::ranges(points, usize::MAX, &|range| {
-        let mut readers = (Reader::new(kinds), Reader::new(kinds));
+        let mut readers = (PointReader::new(kinds), PointReader::new(kinds));
         for (a, b) in other.points[range.clone()].iter().zip(&experiment.points[range]) {
             if !are_same.load(Ordering::Relaxed) {
                 return;

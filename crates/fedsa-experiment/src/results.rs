@@ -2,13 +2,13 @@
 
 use std::collections::HashMap;
 
-use fedsa::metrics::METRICS;
 use fedsa::record::counts::USUAL_COST;
-use fedsa::record::{self, COUNTS, Count};
+use fedsa::record::{self, Count};
 pub use fedsa::session::Recorded;
 use serde::{Deserialize, Serialize};
 
 use super::plan::Plan;
+use crate::config::schema::{CostLevel, ExpectedStatus};
 
 /// The result of one seed of a cell.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -32,15 +32,6 @@ pub struct SeedResult {
 pub struct Results {
     /// By cell.
     pub cells: Vec<Vec<SeedResult>>,
-}
-
-/// A level that a metric is to reach.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct CostLevel {
-    /// Its value, or the share of the metric's mean at round 0.
-    pub value: f64,
-    /// Whether it is such a share.
-    pub is_relative: bool,
 }
 
 /// The share of the rounds, counted from the end, that a floor averages.
@@ -68,21 +59,6 @@ impl Estimate {
         let var = values.iter().map(|x| (x - mean) * (x - mean)).sum::<f64>() / (n - 1.0).max(1.0);
         Self { mean, se: (var / n).sqrt() }
     }
-}
-
-/// The names of all metrics.
-pub fn metrics() -> Vec<&'static str> {
-    METRICS.iter().map(|metric| metric.name).collect()
-}
-
-/// The names of the metrics that theory predicts.
-pub fn predicted_metrics() -> Vec<&'static str> {
-    METRICS.iter().filter(|metric| metric.is_predicted).map(|metric| metric.name).collect()
-}
-
-/// The names of all counts.
-pub fn counts() -> Vec<&'static str> {
-    COUNTS.iter().map(|count| count.name).collect()
 }
 
 /// The count with this validated name; without a name, the default cost.
@@ -188,7 +164,6 @@ impl Results {
 
     /// Whether a cell's runs ended as expected.
     pub fn as_expected(&self, plan: &Plan, cell: usize) -> bool {
-        use crate::config::schema::ExpectedStatus;
         let stop = &plan.cells[cell].run.stop;
         let diverged = |s: &SeedResult| s.diverged.is_some();
         let missed = |s: &SeedResult| s.outcome(stop).missed().is_some();

@@ -14,8 +14,9 @@ use fedsa::cancel::Cancel;
 use fedsa::error::BadInput;
 use fedsa::kernel::Isa;
 use fedsa::random::{Purpose, Stream, stream};
+use fedsa_experiment::RunObserver;
 use fedsa_experiment::config::{Document, Experiment};
-use fedsa_experiment::execute::{Earlier, Observer, execute};
+use fedsa_experiment::execute::{Earlier, execute};
 use fedsa_experiment::tune::{Evidence, Searched, TuneControl, TuneOptions, Tuning};
 use fedsa_experiment::{Executed, Plan, RunControl};
 use fedsa_theory::tune::Goal;
@@ -84,7 +85,7 @@ fn drawn(k: u64, draw: usize) -> Combination {
 }
 
 struct Silent;
-impl Observer for Silent {}
+impl RunObserver for Silent {}
 
 /// The mean error of a method's runs after each recorded round, and the counts.
 struct Curve {

@@ -6,7 +6,6 @@
 use std::collections::BTreeMap;
 
 use fedsa::error::{BadInput, Error, Result, quoted};
-use fedsa::presets::PRESETS;
 use fedsa::problem::Field;
 use fedsa::problem::features::FeatureSpec;
 use fedsa::problem::log::Log;
@@ -17,7 +16,7 @@ use fedsa::problem::survey::{LogFacts, Surveyed};
 use fedsa_experiment::choose::{Choice, Considered, Cost, Why};
 use fedsa_experiment::config::Experiment;
 use fedsa_experiment::config::document::{Document, Origin};
-use fedsa_experiment::evaluate::{ANDERSON_BASE, Data, EvaluateSettings, Evaluated, Evaluation, Expectation, ExpectedCourse, PictureWords};
+use fedsa_experiment::evaluate::{Data, EvaluateSettings, Evaluated, Evaluation, Expectation, ExpectedCourse, PictureWords};
 use fedsa_experiment::evaluate::{LOCAL_STEPS, STEP_SIZE};
 use fedsa_experiment::made::{Changes, takes};
 use fedsa_experiment::numbers::{self, number};
@@ -29,18 +28,6 @@ use super::run::{already_done, finished, if_exists, interrupted, settings as run
 use super::{apply, count, duration, holdout, option, say, signals};
 use crate::args::{EvaluateArgs, Overrides};
 use crate::hints;
-
-/// The help of `--method`.
-pub fn methods(kinds: &Kinds) -> String {
-    let kinds: Vec<&str> = kinds.methods().iter().map(|kind| kind.name).collect();
-    let presets: Vec<&str> = PRESETS.iter().map(|preset| preset.name).collect();
-    format!(
-        "The method: auto (the one that reaches --tol with the fewest bits), {}; or one with its link: {}. anderson accelerates \
-         {ANDERSON_BASE}, which gets the step size and the local steps",
-        kinds.join(", "),
-        presets.join(", ")
-    )
-}
 
 /// The name of the choice among methods.
 const AUTO: &str = "auto";
@@ -382,17 +369,4 @@ fn report(evaluated: &Evaluated) -> Vec<String> {
     let mut lines = vec![format!("{weights} after {rounds}{}", away.unwrap_or_default())];
     lines.extend(evaluated.comparison.iter().flat_map(holdout::lines));
     lines
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_help_names_all_kinds_of_methods() {
-        let text = methods(&Kinds::default());
-        for name in fedsa::methods::KINDS.iter().map(|kind| kind.name).chain(PRESETS.iter().map(|preset| preset.name)) {
-            assert!(text.contains(name), "{name}: {text}");
-        }
-    }
 }

@@ -4,13 +4,12 @@
 //! `weights.npz`, and prints what every method spent.
 
 use fedsa::error::{BadInput, Error, ErrorCode, Result, quoted};
-use fedsa::presets::PRESETS;
 use fedsa::problem::preparation::partition::Partition;
 use fedsa::problem::preparation::quality::FitQuality;
 use fedsa_experiment::Kinds;
 use fedsa_experiment::config::Experiment;
 use fedsa_experiment::config::document::Origin;
-use fedsa_experiment::fit::{AGENTS, Fit, FitSettings, Fitted, METHOD, Model};
+use fedsa_experiment::fit::{AGENTS, Fit, FitSettings, Fitted, Model};
 use fedsa_experiment::made::Changes;
 use fedsa_experiment::numbers::{self, number};
 use fedsa_experiment::run::RunOutcome;
@@ -24,13 +23,6 @@ use crate::hints;
 
 /// The most files that are listed.
 const MOST_FILES: usize = 4;
-
-/// The help of `--method`.
-pub fn methods(kinds: &Kinds) -> String {
-    let kinds = kinds.methods().iter().map(|kind| kind.name);
-    let all: Vec<&str> = kinds.chain(PRESETS.iter().map(|preset| preset.name)).collect();
-    format!("The method, {METHOD} by default: {}", all.join(", "))
-}
 
 /// The settings that messages of the library name, and the options of this command that stand for them.
 const OPTIONS: [(&str, &str); 8] = [

@@ -1,11 +1,11 @@
 //! What `fedsa evaluate --holdout` says: whether the federated weights are better than an agent's own.
 
-use fedsa_experiment::evaluate::comparison::Comparison;
+use fedsa_experiment::evaluate::comparison::HoldoutComparison;
 
 use super::count;
 
 /// The comparison as a table.
-pub fn lines(compared: &Comparison) -> Vec<String> {
+pub fn lines(compared: &HoldoutComparison) -> Vec<String> {
     let (cut, transitions) = (compared.sum(|judged| judged.transitions_cut), compared.sum(|judged| judged.transitions));
     let mut lines =
         vec![format!("held out: {}, {}", count(compared.sum(|judged| judged.episodes), "episode"), count(transitions, "transition"))];

@@ -31,7 +31,7 @@ use fedsa_data::atomic;
 use fedsa_data::regular;
 use fedsa_experiment::Kinds;
 use fedsa_experiment::config::document::{Caller, Origin, SetBy, Words};
-use fedsa_experiment::config::{Document, Experiment};
+use fedsa_experiment::config::{Document, Experiment, reader};
 use fedsa_experiment::excerpt::harmless;
 
 use crate::args::Overrides;
@@ -194,7 +194,7 @@ pub fn apply(overrides: &Overrides, document: &mut Document) -> Result<(), Error
     }
     for (name, value) in [("seeds", overrides.seeds), ("rounds", overrides.rounds)] {
         if let Some(n) = value {
-            document.check_before_replacing(name)?;
+            reader::check_before_replacing(document, name)?;
             let option = format!("--{name}");
             let by = Caller::new(format!("{option} {n}"), WORDS);
             document.set(&format!("run.{name}={n}"), by).map_err(|e| hints::of_option(&option, e))?;

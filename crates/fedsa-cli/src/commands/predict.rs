@@ -3,7 +3,7 @@
 use fedsa::error::{BadInput, Error, Result, quoted};
 use fedsa_data::atomic::{self, Existing};
 use fedsa_data::table;
-use fedsa_experiment::apply::{Applied, ApplySettings, Quality, apply};
+use fedsa_experiment::apply::{Applied, ApplySettings, PredictionQuality, apply};
 use fedsa_experiment::numbers;
 
 use super::{count, may_write, say, warn, write_out};
@@ -70,10 +70,10 @@ fn notes(applied: &Applied) -> Vec<String> {
     };
     let mut lines: Vec<String> = applied.left_out.iter().map(left_out).collect();
     lines.extend(applied.quality.map(|quality| match quality {
-        Quality::RootMeanSquareError { value, rows } => {
+        PredictionQuality::RootMeanSquareError { value, rows } => {
             format!("root mean square error {} on {}", numbers::number(value), count(rows, "row"))
         }
-        Quality::Accuracy { share, rows } => format!("accuracy {} on {}", numbers::percent(share), count(rows, "row")),
+        PredictionQuality::Accuracy { share, rows } => format!("accuracy {} on {}", numbers::percent(share), count(rows, "row")),
     }));
     lines
 }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use fedsa::error::quoted;
 use fedsa_experiment::execute::total_work;
 use fedsa_experiment::results::SeedResult;
-use fedsa_experiment::{Observer, Plan, Stage, estimate};
+use fedsa_experiment::{Plan, RunObserver, Stage, estimate};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::signals::{self, Phase};
@@ -216,7 +216,7 @@ impl Lines {
     }
 }
 
-impl Observer for Watcher<'_> {
+impl RunObserver for Watcher<'_> {
     fn stage(&self, stage: Stage<'_>) {
         match stage {
             Stage::Building => log::info!("building the problems"),

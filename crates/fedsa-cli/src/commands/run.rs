@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use fedsa::error::Error;
 use fedsa_experiment::config::Experiment;
 use fedsa_experiment::execute::Interrupted;
-use fedsa_experiment::run::{Ended, Job, Ran, RunOutcome};
+use fedsa_experiment::run::{EndedRun, Job, Ran, RunOutcome};
 use fedsa_experiment::{IfExists, Kinds, RunSettings};
 
 use super::progress::Watcher;
@@ -82,14 +82,14 @@ pub fn finished(ran: &Ran, out: &Path, common: &Common, json: bool) -> (u8, usiz
 }
 
 /// Says that the run in a folder is finished; its exit status and notes.
-pub fn already_done(id: &str, ended: &Ended, out: &Path, common: &Common) -> (u8, usize) {
+pub fn already_done(id: &str, ended: &EndedRun, out: &Path, common: &Common) -> (u8, usize) {
     if !common.quiet {
         say(format!("{id}: already done, in {}", out.display()));
     }
     status(ended)
 }
 
-fn status(ended: &Ended) -> (u8, usize) {
+fn status(ended: &EndedRun) -> (u8, usize) {
     (if ended.as_expected { DONE } else { NOT_AS_EXPECTED }, ended.notes)
 }
 

@@ -38,7 +38,7 @@ pub fn theory(args: &TheoryArgs, kinds: &Kinds) -> Result<u8, Error> {
     let detail = if args.full || args.json { Detail::Full } else { Detail::Brief };
     let settings = Settings::new(detail).with_target(args.target_mse);
     let theory = Theory::new(&plan, &predictor, settings).map_err(|e| refused(&plan, e))?;
-    let pictures = args.out.as_deref().map(|out| pictures::Target::new(out, args.overwrite, &plan)).transpose()?;
+    let pictures = args.out.as_deref().map(|out| pictures::PictureFolder::new(out, args.overwrite, &plan)).transpose()?;
     if args.json {
         let report = theory.report(&|what| shown.about(what));
         shown.hidden(|| say_json(&report.json()));

@@ -10,8 +10,9 @@ use serde_json::{Map, Value as Json, json};
 use toml::Table;
 
 use super::{Checked, LISTED};
+use crate::checks;
+use crate::estimate::{self, EstimatedTime};
 use crate::plan::{Plan, PlannedCell};
-use crate::{checks, estimate};
 
 /// The version of the layout of [`Checked::json`].
 const JSON_FORMAT: u64 = 1;
@@ -21,30 +22,38 @@ const JSON_FORMAT: u64 = 1;
 const STEP_WORK: usize = 100_000;
 const STEP_STATE: usize = 64;
 
-/// The report of a plan.
-pub(super) fn report(checked: &Checked) -> Json {
-    let Checked { plan, unmeasured, quick, bytes, refusal } = checked;
-    let experiment = &plan.experiment;
-    let duration = estimate::duration(plan);
-    let problems = plan.fields.iter().enumerate().map(|(i, f)| {
-        let tables = plan.points.iter().position(|p| p.field == i).map(|point| plan.resolved(point));
+/// What a report says of a plan's problems and methods is computed from this.
+struct Reported<'a> {
+    plan: &'a Plan,
+    duration: EstimatedTime,
+    /// Of the cells of the listed points.
+    steps: HashMap<usize, Option<StableStep>>,
+    outlooks: HashMap<usize, Outlook>,
+}
+
+impl<'a> Reported<'a> {
+    fn of(plan: &'a Plan) -> Self {
+        let listed: Vec<usize> = plan.points.iter().take(LISTED).flat_map(|point| point.cells.iter().copied()).collect();
+        let outlooks = parallel::map(listed.len(), |i| (listed[i], plan.forecast(listed[i]).outlook()));
+        Self { plan, duration: estimate::duration(plan), steps: stable_steps(plan, &listed), outlooks: outlooks.into_iter().collect() }
+    }
+
+    fn problem(&self, i: usize) -> Json {
+        let field = &self.plan.fields[i].field;
+        let tables = self.plan.points.iter().position(|p| p.field == i).map(|point| self.plan.resolved(point));
         let table = |name: &str| json!(tables.as_ref().and_then(|t| t.get(name)));
         json!({
-            "agents": f.field.agents(),
-            "dim": f.field.dim(),
-            "kinds_of_agents": f.field.systems().map(|s| s.kinds.len()),
+            "agents": field.agents(),
+            "dim": field.dim(),
+            "kinds_of_agents": field.systems().map(|s| s.kinds.len()),
             "settings": table("problem"),
             "sampling": table("sampling"),
         })
-    });
-    let problems: Vec<Json> = problems.collect();
-    let listed: Vec<usize> = plan.points.iter().take(LISTED).flat_map(|point| point.cells.iter().copied()).collect();
-    let steps = stable_steps(plan, &listed);
-    let outlooks: HashMap<usize, Outlook> =
-        parallel::map(listed.len(), |i| (listed[i], plan.forecast(listed[i]).outlook())).into_iter().collect();
-    let method = |resolved: &Table, m: usize, cell: usize| {
-        let outlook = outlooks.get(&cell);
-        let (stable, reason) = match (&plan.cells[cell].refused, outlook.map(|o| (o.regime(), o.stable()))) {
+    }
+
+    /// Whether a cell is stable, if that is known, and why not, or on what condition.
+    fn judgement(&self, cell: usize) -> (Option<bool>, Option<String>) {
+        match (&self.plan.cells[cell].refused, self.outlooks.get(&cell).map(|o| (o.regime(), o.stable()))) {
             (Some(reason), _) => (None, Some(format!("refused, not run: {reason}"))),
             (None, None) => (None, Some(format!("not computed: more than {LISTED} points"))),
             (None, Some((Regime::InMean, _))) => (Some(true), Some("in the mean; the mean square is not known".to_string())),
@@ -52,26 +61,33 @@ pub(super) fn report(checked: &Checked) -> Json {
             (None, Some((Regime::MeanSquareDiverges, _))) => (Some(false), Some("noise makes the mean square diverge".to_string())),
             (None, Some((_, Ok(stable)))) => (Some(stable), None),
             (None, Some((_, Err(why)))) => (None, Some(why)),
-        };
+        }
+    }
+
+    /// The method `m` of a point with these tables.
+    fn method(&self, resolved: &Table, m: usize, cell: usize) -> Json {
+        let (planned, outlook) = (&self.plan.cells[cell], self.outlooks.get(&cell));
+        let (stable, reason) = self.judgement(cell);
         let finite = |x: Option<f64>| x.filter(|x| x.is_finite());
         json!({
-            "method": plan.labels[m],
-            "kind": plan.cells[cell].method.kind,
+            "method": self.plan.labels[m],
+            "kind": planned.method.kind,
             "settings": resolved.get("method").and_then(|methods| methods.get(m)),
-            "refused": plan.cells[cell].refused,
+            "refused": planned.refused,
             "radius": finite(outlook.and_then(|o| o.radius.clone().ok())),
             "mean_square_radius": finite(outlook.and_then(|o| o.mean_square.clone()?.ok())),
             "stable": stable,
             "reason": reason,
-            "largest_stable_step": finite(steps.get(&cell).and_then(|step| step.map(|s| s.step))),
-            "runs": plan.cells[cell].seeds().len(),
-            "seconds": duration.cells[cell],
+            "largest_stable_step": finite(self.steps.get(&cell).and_then(|step| step.map(|s| s.step))),
+            "runs": planned.seeds().len(),
+            "seconds": self.duration.cells[cell],
         })
-    };
-    let points: Vec<Json> = parallel::map(plan.points.len(), |i| {
-        let (planned, resolved) = (&plan.points[i], plan.resolved(i));
+    }
+
+    fn point(&self, i: usize) -> Json {
+        let (planned, resolved) = (&self.plan.points[i], self.plan.resolved(i));
         let coordinates: Map<String, Json> = planned.point.coordinates.iter().map(|(n, v)| (n.clone(), json!(v))).collect();
-        let methods: Vec<Json> = planned.cells.iter().enumerate().map(|(m, cell)| method(&resolved, m, *cell)).collect();
+        let methods: Vec<Json> = planned.cells.iter().enumerate().map(|(m, cell)| self.method(&resolved, m, *cell)).collect();
         json!({
             "point": planned.point.label,
             "coordinates": coordinates,
@@ -79,7 +95,16 @@ pub(super) fn report(checked: &Checked) -> Json {
             "run": resolved.get("run"),
             "methods": methods,
         })
-    });
+    }
+}
+
+/// The report of a plan.
+pub(super) fn report(checked: &Checked) -> Json {
+    let Checked { plan, unmeasured, quick, bytes, refusal } = checked;
+    let experiment = &plan.experiment;
+    let reported = Reported::of(plan);
+    let problems: Vec<Json> = (0..plan.fields.len()).map(|i| reported.problem(i)).collect();
+    let points: Vec<Json> = parallel::map(plan.points.len(), |i| reported.point(i));
     let checks = experiment.checks.iter().zip(unmeasured).map(|(check, why)| {
         let (name, statement) = (checks::name(check), checks::statement(check));
         json!({ "name": name, "kind": check.kind, "method": check.method, "statement": statement, "measurable": why.is_none(), "why": why })
@@ -94,7 +119,7 @@ pub(super) fn report(checked: &Checked) -> Json {
         "problems": problems,
         "points": points,
         "runs": plan.cells.iter().map(|cell| cell.seeds().len()).sum::<usize>(),
-        "seconds": duration.total,
+        "seconds": reported.duration.total,
         "bytes": bytes,
         "threads": rayon::current_num_threads(),
         "checks": checks.collect::<Vec<_>>(),

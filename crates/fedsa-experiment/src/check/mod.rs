@@ -10,7 +10,7 @@ use serde_json::Value as Json;
 
 use crate::config::Experiment;
 use crate::run::RunSettings;
-use crate::{Plan, checks, memory, stability};
+use crate::{Plan, checks, run_memory, stability};
 
 /// The largest number of problems, and of points, that are listed one by one.
 pub const LISTED: usize = 100;
@@ -36,9 +36,9 @@ pub struct Checked {
 pub fn check(experiment: Experiment, settings: &RunSettings) -> Result<Checked, Error> {
     let plan = Arc::new(Plan::new(experiment, &settings.base, settings.isa, &HashMap::new())?);
     let unmeasured = checks::unmeasured(&plan, &settings.base)?;
-    let accepted = memory::refuse(&plan).map_err(|e| plan.experiment.document.failure(e));
+    let accepted = run_memory::refuse(&plan).map_err(|e| plan.experiment.document.failure(e));
     let refusal = accepted.and_then(|()| stability::refuse_unstable(&plan, settings.force)).err();
-    let bytes = memory::of_plan(&plan);
+    let bytes = run_memory::of_plan(&plan);
     Ok(Checked { plan, unmeasured, quick: settings.quick, bytes, refusal })
 }
 

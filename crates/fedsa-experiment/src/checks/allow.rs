@@ -3,7 +3,7 @@
 use fedsa::error::{BadInput, Result};
 
 use super::facts::PlanFacts;
-use super::verdict::{Allowance, Asked, Measured};
+use super::verdict::{self, Allowance, Asked, Measured};
 use crate::config::Check;
 use crate::results::Estimate;
 
@@ -41,6 +41,11 @@ pub fn paired(above: &[f64], below: &[f64]) -> Result<Estimate> {
     let mean = Estimate::of(above).mean / scale;
     let residuals: Vec<f64> = above.iter().zip(below).map(|(a, b)| (a - mean * b) / scale).collect();
     Ok(Estimate { mean, se: Estimate::of(&residuals).se })
+}
+
+/// The range of `min` and `max` in words.
+pub fn range_of(check: &Check) -> String {
+    verdict::range(check.min.unwrap_or(f64::NEG_INFINITY), check.max.unwrap_or(f64::INFINITY))
 }
 
 /// The round at which a check measures, in words.

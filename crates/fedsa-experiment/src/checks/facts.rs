@@ -6,8 +6,6 @@ use fedsa::error::{BadInput, Result};
 use fedsa::methods::Drift;
 use fedsa::metrics::{Knowledge, Need};
 
-use super::validate::validate_points;
-use super::{kind_of, method_of, over_of};
 use crate::config::Check;
 use crate::config::schema::ExpectedStatus;
 use crate::plan::Plan;
@@ -24,40 +22,10 @@ pub struct PlanFacts<'a> {
 }
 
 impl PlanFacts<'_> {
-    /// Checks that a check can be measured at all its points.
-    pub fn possible(&self, check: &Check) -> Result<()> {
-        validate_points(&self.plan.experiment, check, false)?;
-        let cells = self.cells(check, false)?;
-        if cells.is_empty() {
-            let what = match self.refusal(check) {
-                Some(reason) => format!("{} is refused at every point: {reason}", method_of(check)),
-                None => "no point has an eta H in the range of the check".to_string(),
-            };
-            return Err(BadInput::new("", what, "a check of a point that is run"));
-        }
-        let shown = |e: BadInput, point: usize| {
-            let what = format!("{}{}", e.what, self.at(point));
-            e.saying(what)
-        };
-        for (point, cell) in &cells {
-            kind_of(check).possible(self, check, *point, *cell).map_err(|e| shown(e, *point))?;
-            if check.bias_over_noise.is_some() {
-                for quantity in ["bias2", "noise"] {
-                    let known = self.predictor.knows(*cell, quantity).map_err(|e| e.about("bias_over_noise"));
-                    known.map_err(|e| shown(e, *point))?;
-                }
-            }
-        }
-        if check.along.is_some() {
-            self.groups(check, &cells)?;
-        }
-        Ok(())
-    }
-
     /// The points of a check as (point, cell of the method). With `by_theory`, points are left out if predictions
     /// exclude them (`bias_over_noise`).
     pub fn cells(&self, check: &Check, by_theory: bool) -> Result<Vec<(usize, usize)>> {
-        let method = self.method(method_of(check));
+        let method = self.method(check.method_label());
         let mut out = Vec::new();
         for (i, planned) in self.plan.points.iter().enumerate().filter(|(_, p)| p.point.is_at(&check.at)) {
             let cell = planned.cells[method];
@@ -83,7 +51,7 @@ impl PlanFacts<'_> {
 
     /// The reason why the method of a check is refused, if it is refused at all points.
     pub fn refusal(&self, check: &Check) -> Option<String> {
-        let method = self.method(method_of(check));
+        let method = self.method(check.method_label());
         let mut at = self.plan.points.iter().filter(|p| p.point.is_at(&check.at)).map(|p| &self.plan.cells[p.cells[method]].refused);
         let first = at.next()?.clone()?;
         at.all(Option::is_some).then_some(first)
@@ -119,7 +87,7 @@ impl PlanFacts<'_> {
 
     /// The cell of the method `over` at a point.
     pub fn over(&self, check: &Check, point: usize) -> Result<usize> {
-        let over = over_of(check);
+        let over = check.over_label();
         let cell = self.plan.points[point].cells[self.method(over)];
         match &self.plan.cells[cell].refused {
             Some(reason) => Err(BadInput::new("over", format!("{over} is refused: {reason}"), "a method that is run at these points")),

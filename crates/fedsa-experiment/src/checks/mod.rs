@@ -1,14 +1,14 @@
 //! `[[check]]`: comparisons of measured with expected quantities.
 //!
-//! A kind of check is a type in `kinds/` that implements `CheckKind`: its keys, its conditions on a run, its measurement
-//! and its statement in words. [`validate`] checks the keys, [`unmeasured`] finds checks that the plan cannot answer,
-//! and [`measure`] measures the results.
+//! A kind of check is a type in `kinds/` that implements `CheckKind`: its conditions on a run, its measurement and its
+//! statement in words; [`config::validate`](crate::config::validate) has its keys. [`unmeasured`] finds checks that the plan
+//! cannot answer, and [`measure`] measures the results.
 
 mod allow;
 mod facts;
 mod follow;
+mod kind;
 mod kinds;
-mod validate;
 mod verdict;
 
 use std::collections::HashMap;
@@ -19,64 +19,50 @@ use fedsa::error::{BadInput, Error, Result};
 use fedsa::kernel::Isa;
 
 use facts::{Context, PlanFacts};
+use kind::CheckKind;
 use kinds::KINDS;
-pub use validate::validate;
+use verdict::CheckSubject;
 pub use verdict::Verdict;
-use verdict::{CheckSubject, Measured};
 
 use super::plan::Plan;
 use super::predict::Predictor;
-use super::results::{self, Results};
+use super::results::Results;
 use crate::config::schema::Unmeasured;
+use crate::config::validate::validate_points;
 use crate::config::{Check, Document, Experiment};
-
-/// One kind of check.
-trait CheckKind: Sync {
-    /// Its name.
-    fn name(&self) -> &'static str;
-    /// Its keys.
-    fn keys(&self) -> Keys;
-    /// The names that `metric` accepts.
-    fn metrics(&self, _: &Check) -> Vec<&'static str> {
-        results::metrics()
-    }
-    /// Whether `expected` may name a predicted quantity.
-    fn may_expect_quantities(&self) -> bool {
-        false
-    }
-    /// The keys that the check would ignore if `min` or `max` is given.
-    fn ignored_beside_range(&self) -> &'static [&'static str] {
-        &[]
-    }
-    /// Refuses an expected number that no run can have. The error is the text of what would be accepted.
-    fn accepts(&self, _expected: f64) -> Result<(), &'static str> {
-        Ok(())
-    }
-    /// Checks that a cell at a point can answer a check.
-    fn possible(&self, facts: &PlanFacts<'_>, check: &Check, point: usize, cell: usize) -> Result<()>;
-    /// The measured values, one per point or group of points of the check.
-    fn measure(&self, ctx: &Context<'_>, check: &Check) -> Result<Vec<Measured>>;
-    /// The statement in words.
-    fn text(&self, check: &Check) -> String;
-}
-
-/// The keys of a kind of check, in addition to those that every check may have.
-struct Keys {
-    /// Required keys.
-    needs: &'static [&'static str],
-    /// Keys of which at least one is required, if the list is not empty.
-    needs_one: &'static [&'static str],
-    /// Optional keys.
-    takes: &'static [&'static str],
-}
-
-/// The names of the kinds.
-pub fn kinds() -> Vec<&'static str> {
-    KINDS.iter().map(|kind| kind.name()).collect()
-}
 
 fn kind_of(check: &Check) -> &'static dyn CheckKind {
     *KINDS.iter().find(|kind| kind.name() == check.kind).expect("validated")
+}
+
+/// Checks that a check can be measured at all its points.
+fn possible(facts: &PlanFacts<'_>, check: &Check) -> Result<()> {
+    validate_points(&facts.plan.experiment, check, false)?;
+    let cells = facts.cells(check, false)?;
+    if cells.is_empty() {
+        let what = match facts.refusal(check) {
+            Some(reason) => format!("{} is refused at every point: {reason}", check.method_label()),
+            None => "no point has an eta H in the range of the check".to_string(),
+        };
+        return Err(BadInput::new("", what, "a check of a point that is run"));
+    }
+    let shown = |e: BadInput, point: usize| {
+        let what = format!("{}{}", e.what, facts.at(point));
+        e.saying(what)
+    };
+    for (point, cell) in &cells {
+        kind_of(check).possible(facts, check, *point, *cell).map_err(|e| shown(e, *point))?;
+        if check.bias_over_noise.is_some() {
+            for quantity in ["bias2", "noise"] {
+                let known = facts.predictor.knows(*cell, quantity).map_err(|e| e.about("bias_over_noise"));
+                known.map_err(|e| shown(e, *point))?;
+            }
+        }
+    }
+    if check.along.is_some() {
+        facts.groups(check, &cells)?;
+    }
+    Ok(())
 }
 
 /// Refuses a figure of a metric that no cell has.
@@ -134,7 +120,7 @@ pub fn unmeasured(plan: &Arc<Plan>, base: &Path) -> Result<Vec<Option<String>>, 
 fn lacks(plan: &Arc<Plan>) -> Vec<Option<BadInput>> {
     let predictor = Predictor::new(plan);
     let facts = PlanFacts { plan, predictor: &predictor };
-    plan.experiment.checks.iter().map(|check| facts.possible(check).err()).collect()
+    plan.experiment.checks.iter().map(|check| possible(&facts, check).err()).collect()
 }
 
 /// Measures all checks, except those with a reason in `unmeasured`.
@@ -158,7 +144,7 @@ fn about(check: &Check) -> CheckSubject {
     CheckSubject {
         name: check.name.clone(),
         kind: check.kind.clone(),
-        method: method_of(check).to_string(),
+        method: check.method_label().to_string(),
         statement: statement(check),
         expected_to_fail: check.expected_to_fail.clone(),
     }
@@ -171,30 +157,13 @@ pub fn statement(check: &Check) -> String {
     format!("{}{at}", kind_of(check).text(check))
 }
 
-fn metric_of(check: &Check) -> &str {
-    check.metric.as_deref().unwrap_or("mse")
-}
+#[cfg(test)]
+mod tests {
+    use super::KINDS;
+    use crate::config::validate::check_kinds;
 
-fn method_of(check: &Check) -> &str {
-    check.method.as_deref().expect("validated")
-}
-
-fn over_of(check: &Check) -> &str {
-    check.over.as_deref().expect("validated")
-}
-
-/// The expected number; `None` if `expected` is the name of a quantity or absent.
-fn number_of(check: &Check) -> f64 {
-    let value = check.expected.as_ref();
-    value.and_then(|v| v.as_float().or(v.as_integer().map(|i| i as f64))).unwrap_or(f64::NAN)
-}
-
-/// The range of `min` and `max` in words.
-fn range_of(check: &Check) -> String {
-    verdict::range(check.min.unwrap_or(f64::NEG_INFINITY), check.max.unwrap_or(f64::INFINITY))
-}
-
-/// Accepts values that a metric can have.
-fn not_negative(expected: f64) -> Result<(), &'static str> {
-    if expected >= 0.0 { Ok(()) } else { Err("at least 0, as metrics are") }
+    #[test]
+    fn every_kind_that_a_file_may_name_is_measured() {
+        assert_eq!(KINDS.iter().map(|kind| kind.name()).collect::<Vec<_>>(), check_kinds::names());
+    }
 }

@@ -149,19 +149,6 @@ impl Document {
         Ok(())
     }
 
-    /// Checks what the caller has set `run.name` to, where it is about to replace it.
-    ///
-    /// # Errors
-    /// As the key demands.
-    pub fn check_before_replacing(&self, name: &str) -> Result<()> {
-        let key = format!("run.{name}");
-        let is_set = self.origins.iter().any(|origin| matches!(origin.from, SetBy::Caller(_)) && origin.decides(&key));
-        match self.table.get("run").and_then(|run| run.get(name)).filter(|_| is_set) {
-            Some(value) => super::reader::check_run_key(name, value).map_err(|e| self.failure(e)),
-            None => Ok(()),
-        }
-    }
-
     /// Adds the `[[sweep]]` of `KEY=V1,V2`. A value that is not TOML is taken as a string.
     ///
     /// # Errors

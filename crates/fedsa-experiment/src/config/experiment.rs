@@ -6,7 +6,7 @@ use std::sync::Arc;
 use fedsa::error::{BadInput, Error, Result, quoted, require};
 
 use super::document::Document;
-use super::reader::Reader;
+use super::reader::PointReader;
 use super::schema::{Check, Expect, ExpectAt, FigureSpec, Top};
 use super::sweep::{self, SweepPoint};
 use super::{read_table, short};
@@ -74,7 +74,7 @@ impl Experiment {
     pub fn read_all<M, K: Send>(
         &self,
         begin: impl Fn() -> M + Sync,
-        keep: impl Fn(&mut M, &Reader) -> Result<K> + Sync,
+        keep: impl Fn(&mut M, &PointReader) -> Result<K> + Sync,
     ) -> Result<Vec<K>, Error> {
         use rayon::prelude::*;
         /// The number of points per reader; a reader reads shared tables once.
@@ -82,7 +82,7 @@ impl Experiment {
         let labels = self.labels().map_err(|e| self.failure_at(e, &self.points[0]))?;
         let chunks: Vec<_> = (0..self.points.len()).step_by(CHUNK).collect();
         let read = |first: &usize| {
-            let (mut reader, mut memory) = (Reader::new(&self.document.kinds), begin());
+            let (mut reader, mut memory) = (PointReader::new(&self.document.kinds), begin());
             let mut seen = Seen::default();
             let mut kept = Vec::new();
             for i in *first..self.points.len().min(first + CHUNK) {
@@ -119,7 +119,7 @@ impl Experiment {
     /// # Errors
     /// When a table cannot be read.
     pub fn labels(&self) -> Result<Vec<String>> {
-        let mut reader = Reader::new(&self.document.kinds);
+        let mut reader = PointReader::new(&self.document.kinds);
         reader.read(&self.points[0])?;
         Ok(reader.methods.iter().map(|method| method.label.clone()).collect())
     }
@@ -150,7 +150,7 @@ struct Seen {
 }
 
 impl Seen {
-    fn see(&mut self, reader: &Reader, is_first: bool) {
+    fn see(&mut self, reader: &PointReader, is_first: bool) {
         let idle = reader.idle();
         match is_first {
             true => self.idle = idle,

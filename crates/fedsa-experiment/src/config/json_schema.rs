@@ -6,12 +6,12 @@
 use fedsa::methods::MethodSettings;
 use fedsa::presets::PRESETS;
 use fedsa::registry::Kind;
-use fedsa::sampling::Sampling;
 use schemars::generate::SchemaSettings;
 use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde_json::{Map, Value as Json, json};
 
-use super::schema::{MethodCommon, RunSpec, Top};
+use super::schema::{MethodCommon, Top};
+use super::schema_parts::OF_KINDS;
 use super::shaped_keys;
 use crate::kinds::Kinds;
 
@@ -37,13 +37,6 @@ pub fn file(kinds: &Kinds) -> Json {
     out
 }
 
-/// What stands for a table with a `kind` until the kinds are known: types say which keys there are, and the kinds are a value.
-const OF_KINDS: &str = "x-of-kinds";
-
-fn of_kinds(name: &str) -> Schema {
-    json!({ OF_KINDS: name }).try_into().expect("an object")
-}
-
 /// Replaces what stands for tables with a `kind`.
 fn fill(schema: &mut Json, tables: &[(&str, Json)]) {
     if let Some(name) = schema.get(OF_KINDS).and_then(Json::as_str) {
@@ -61,21 +54,6 @@ fn fill(schema: &mut Json, tables: &[(&str, Json)]) {
     }
 }
 
-/// `[problem]`.
-pub(super) fn problem(_: &mut SchemaGenerator) -> Schema {
-    of_kinds("problem")
-}
-
-/// `[sampling]`.
-pub(super) fn sampling(generator: &mut SchemaGenerator) -> Schema {
-    generator.subschema_for::<Sampling>()
-}
-
-/// `[[method]]`.
-pub(super) fn method(_: &mut SchemaGenerator) -> Schema {
-    of_kinds("method")
-}
-
 /// `[[method]]`: the keys of its kind and those that methods have in common.
 fn methods(kinds: &Kinds, generator: &mut SchemaGenerator) -> Schema {
     let mut common = object(MethodCommon::json_schema(generator));
@@ -90,28 +68,6 @@ fn methods(kinds: &Kinds, generator: &mut SchemaGenerator) -> Schema {
     json!({ "type": "array", "minItems": 1, "items": one }).try_into().expect("an object")
 }
 
-/// `[run]`.
-pub(super) fn run(generator: &mut SchemaGenerator) -> Schema {
-    let mut run = object(RunSpec::json_schema(generator));
-    run.remove("required");
-    run.into()
-}
-
-/// `[quick]`.
-pub(super) fn quick(_: &mut SchemaGenerator) -> Schema {
-    json!({ "type": "object", "minProperties": 1 }).try_into().expect("an object")
-}
-
-/// `codec` of a link.
-pub(super) fn codec(_: &mut SchemaGenerator) -> Schema {
-    of_kinds("codec")
-}
-
-/// `media` of an uplink.
-pub(super) fn media(_: &mut SchemaGenerator) -> Schema {
-    of_kinds("media")
-}
-
 fn media_of(kinds: &Kinds, generator: &mut SchemaGenerator) -> Schema {
     let mut one = one_of(kinds.media(), generator, |_| Map::new(), |_| Vec::new());
     // A trace of delays may also be a file, which is read before the medium is.
@@ -124,11 +80,6 @@ fn media_of(kinds: &Kinds, generator: &mut SchemaGenerator) -> Schema {
         }
     }
     json!({ "type": "array", "items": one }).try_into().expect("an object")
-}
-
-/// `expected` of a check.
-pub(super) fn number_or_name(_: &mut SchemaGenerator) -> Schema {
-    json!({ "type": ["number", "string"] }).try_into().expect("an object")
 }
 
 fn object(schema: Schema) -> Map<String, Json> {

@@ -11,7 +11,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
 
-use super::{find_kind, json_schema, read_kind, short};
+use super::{find_kind, read_kind, schema_parts, short};
 use crate::kinds::Kinds;
 
 /// The link from agents to the server.
@@ -20,14 +20,14 @@ use crate::kinds::Kinds;
 pub struct UplinkSpec {
     /// The codec, such as `{ kind = "quantised", bits = 4 }`; exact by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "json_schema::codec")]
+    #[schemars(schema_with = "schema_parts::codec")]
     pub codec: Option<Table>,
     /// Error feedback: whether an agent adds the error of its codec to its next message.
     #[serde(default)]
     pub error_feedback: bool,
     /// The media, such as `[{ kind = "erasure", success = 0.6 }, ..]`, in the order in which messages pass them.
     #[serde(default)]
-    #[schemars(schema_with = "json_schema::media")]
+    #[schemars(schema_with = "schema_parts::media")]
     pub media: Vec<Table>,
 }
 
@@ -37,7 +37,7 @@ pub struct UplinkSpec {
 pub struct DownlinkSpec {
     /// The codec, such as `{ kind = "float32" }`; exact by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    #[schemars(schema_with = "json_schema::codec")]
+    #[schemars(schema_with = "schema_parts::codec")]
     pub codec: Option<Table>,
 }
 

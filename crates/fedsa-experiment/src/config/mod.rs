@@ -9,9 +9,11 @@ mod nesting;
 mod presets;
 pub mod reader;
 pub mod schema;
+mod schema_parts;
 pub mod sections;
 mod shaped_keys;
 pub mod sweep;
+pub mod validate;
 
 use std::borrow::Borrow;
 
@@ -24,8 +26,8 @@ use toml::{Table, Value};
 
 pub use document::{Document, Origin};
 pub use experiment::Experiment;
-pub use reader::{MethodSpec, Reader};
-pub use schema::{Check, FigureSpec, RunSpec, Start};
+pub use reader::{MethodSpec, PointReader};
+pub use schema::{Check, FigureSpec, RunSpec, StartSpec};
 pub use sweep::SweepPoint;
 
 /// A TOML value as a tree of settings.

@@ -10,8 +10,9 @@ use fedsa::{methods, problem};
 use serde::Serialize;
 use toml::{Table, Value};
 
+use super::document::{Document, SetBy};
 use super::link::{self, DownlinkSpec, UplinkSpec};
-use super::schema::{Centre, ControlsStart, Expect, ExpectedStatus, METHOD_COMMON, MethodCommon, OutputSpec, RunSpec, Start};
+use super::schema::{Centre, ControlsStart, Expect, ExpectedStatus, METHOD_COMMON, MethodCommon, OutputSpec, RunSpec, StartSpec};
 use super::sections::{Methods, Sections};
 use super::sweep::{self, SweepPoint};
 use super::{find_kind, read_kind, read_swept, shaped_keys, short};
@@ -27,7 +28,7 @@ pub struct MethodSpec {
     /// Its settings.
     pub settings: Arc<dyn methods::MethodSettings>,
     /// Its own start, if it has one.
-    pub start: Option<Start>,
+    pub start: Option<StartSpec>,
     /// The initial control variates.
     pub controls: ControlsStart,
     /// The reference point of the metric `error`.
@@ -48,7 +49,7 @@ pub struct MethodSpec {
 type Read<T> = Option<(Arc<Value>, T)>;
 
 /// Reads the tables of points one after the other; a table that two points share is read once.
-pub struct Reader {
+pub struct PointReader {
     kinds: Kinds,
     sections: Sections,
     problem: Read<Arc<dyn problem::ProblemSettings>>,
@@ -67,7 +68,7 @@ fn cached<'r, T>(read: &'r mut Read<T>, table: &Arc<Value>, how: impl FnOnce(&Va
     Ok(&mut read.as_mut().expect("just read").1)
 }
 
-impl Reader {
+impl PointReader {
     /// A reader of tables that name these kinds.
     pub fn new(kinds: &Kinds) -> Self {
         let (kinds, sections) = (kinds.clone(), Sections::default());
@@ -152,7 +153,7 @@ impl Reader {
         let outside = |e: &BadInput| e.key.starts_with("sampling");
         let of_problem = self.problem().without_effect(&sampling).map(|e| e.coded(ErrorCode::NoEffect));
         idle.extend(of_problem.map(|e| if outside(&e) { e } else { e.inside("problem") }));
-        if self.run().start != Start::default() && self.methods.iter().all(|method| method.start.is_some()) {
+        if self.run().start != StartSpec::default() && self.methods.iter().all(|method| method.start.is_some()) {
             idle.push(without_effect(
                 "run.start",
                 "every method has its own start, so that this one has no effect",
@@ -188,7 +189,7 @@ impl Reader {
     /// `[problem]` with its defaults.
     ///
     /// # Errors
-    /// As [`Reader::resolved`].
+    /// As [`PointReader::resolved`].
     pub fn resolved_problem(&self) -> Result<Value> {
         let mut table = tree(&**self.problem())?;
         let given = self.sections.problem.as_ref().and_then(|table| table.get("kind")).and_then(Value::as_str).unwrap_or_default();
@@ -200,7 +201,7 @@ impl Reader {
     /// `[sampling]` with its defaults.
     ///
     /// # Errors
-    /// As [`Reader::resolved`].
+    /// As [`PointReader::resolved`].
     pub fn resolved_sampling(&self) -> Result<Value> {
         tree(&self.sampling()).map(Value::Table)
     }
@@ -208,7 +209,7 @@ impl Reader {
     /// `[run]` with its defaults.
     ///
     /// # Errors
-    /// As [`Reader::resolved`].
+    /// As [`PointReader::resolved`].
     pub fn resolved_run(&self) -> Result<Value> {
         tree(&**self.run()).map(Value::Table)
     }
@@ -216,7 +217,7 @@ impl Reader {
     /// One `[[method]]` with the defaults of its kind.
     ///
     /// # Errors
-    /// As [`Reader::resolved`].
+    /// As [`PointReader::resolved`].
     pub fn resolved_method(&self, method: usize) -> Result<Value> {
         let spec = &self.methods[method];
         let mut table = tree(&*spec.settings)?;
@@ -233,7 +234,7 @@ impl Reader {
 /// that are incomplete without sweeps are left out.
 pub fn complete(kinds: &Kinds, sections: &Sections) -> Vec<(&'static str, Value)> {
     let point = SweepPoint::of(sections.clone());
-    let mut reader = Reader { sections: sections.clone(), ..Reader::new(kinds) };
+    let mut reader = PointReader { sections: sections.clone(), ..PointReader::new(kinds) };
     let mut out = Vec::new();
     let mut keep = |key, value: Result<Value>| out.extend(value.ok().map(|value| (key, value)));
     if let Some(table) = &sections.problem
@@ -305,13 +306,16 @@ fn read_run(value: &Value) -> Result<RunSpec> {
     read().map_err(|e: BadInput| e.inside("run"))
 }
 
-/// Checks a value of `[run]` by itself.
+/// Checks what the caller has set `run.name` of a document to, where it is about to replace it.
 ///
 /// # Errors
 /// As the key demands.
-pub(super) fn check_run_key(name: &str, value: &Value) -> Result<()> {
-    let table = [("rounds", Value::Integer(1)), (name, value.clone())];
-    read_run(&Value::Table(table.into_iter().map(|(key, value)| (key.to_string(), value)).collect())).map(|_| ())
+pub fn check_before_replacing(document: &Document, name: &str) -> Result<()> {
+    let key = format!("run.{name}");
+    let is_set = document.origins.iter().any(|origin| matches!(origin.from, SetBy::Caller(_)) && origin.decides(&key));
+    let Some(value) = document.table.get("run").and_then(|run| run.get(name)).filter(|_| is_set) else { return Ok(()) };
+    let alone = [("rounds", Value::Integer(1)), (name, value.clone())].map(|(key, value)| (key.to_string(), value));
+    read_run(&Value::Table(alone.into_iter().collect())).map_err(|e| document.failure(e)).map(|_| ())
 }
 
 /// The tables of the methods, at least one.

@@ -19,7 +19,7 @@ pub const FEDERATED: usize = 0;
 pub const OWN: usize = 1;
 
 /// The agents' held-out logs, judged.
-pub struct Comparison {
+pub struct HoldoutComparison {
     /// The agents by name, each judged under all of [`WEIGHTS`].
     pub agents: Vec<(String, Judged)>,
     /// Whether weights were fitted with eligibility traces.
@@ -37,7 +37,7 @@ pub const ERRORS: [(&str, &str, Pick); 2] = [
     ("projected_bellman_error", "projected Bellman error", |judged| &judged.bellman),
 ];
 
-impl Comparison {
+impl HoldoutComparison {
     /// Compares the weights `theta` of a run with those of each agent's own data and of all data on the held-out logs. Own
     /// weights are those of least norm where the agent's own system is singular.
     ///

@@ -12,8 +12,8 @@ use fedsa_data::npz;
 use serde_json::{Value as Json, json};
 
 use super::Data;
-use super::comparison::Comparison;
-use super::pictures::{self, Columns, SeenStates};
+use super::comparison::HoldoutComparison;
+use super::pictures::{self, SeenStates, ValueColumns};
 use crate::choose::Choice;
 use crate::folder::VALUE_PICTURES;
 use crate::outcome::Outcome;
@@ -53,7 +53,7 @@ pub struct Evaluated {
     /// The choice of the method, unless it was named.
     pub choice: Option<Choice>,
     /// Federated weights beside others on held-out episodes, if there are any.
-    pub comparison: Option<Comparison>,
+    pub comparison: Option<HoldoutComparison>,
     /// The covariance of the weights, if it is known.
     pub covariance: Option<Covariance>,
 }
@@ -68,7 +68,7 @@ impl Evaluated {
         let rule = data.settings.rule();
         let comparison = || match &data.logs.held[..] {
             [] => Ok(None),
-            held => Comparison::new(held, &data.map, rule, field, theta).map(Some),
+            held => HoldoutComparison::new(held, &data.map, rule, field, theta).map(Some),
         };
         let covariance = || match field.systems() {
             None => Ok(None),
@@ -113,7 +113,7 @@ impl Evaluated {
     pub fn summary(&self) -> Summary {
         let mut summary = self.ran.summary();
         summary.tables.push(self.weights());
-        summary.tables.extend(self.comparison.iter().flat_map(Comparison::tables));
+        summary.tables.extend(self.comparison.iter().flat_map(HoldoutComparison::tables));
         summary
     }
 
@@ -224,7 +224,7 @@ impl Evaluated {
         if map.spec().inputs() == Inputs::Features && value_columns.is_empty() {
             return None;
         }
-        let columns = Columns { wanted: value_columns, setting: words.value_columns };
+        let columns = ValueColumns { wanted: value_columns, setting: words.value_columns };
         pictures::value(map, self.theta(), self.covariance.as_ref(), &SeenStates::of(&logs.facts), columns)
     }
 

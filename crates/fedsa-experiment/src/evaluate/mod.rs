@@ -26,7 +26,7 @@ use toml::Value;
 use crate::choose::{self, Choice, Demand};
 use crate::config::{self, Experiment};
 use crate::folder::VALUE_PICTURES;
-use crate::observer::Observer;
+use crate::observer::RunObserver;
 use crate::plan::BuiltProblem;
 use crate::run::{Job, RunOutcome, RunSettings};
 use crate::{made, output};
@@ -39,7 +39,7 @@ pub use settings::{ANDERSON_BASE, EvaluateSettings, LOCAL_STEPS, STEP_SIZE};
 ///
 /// # Errors
 /// When a setting or a file cannot be used, what is needed does not fit into memory, or it was cancelled.
-pub fn evaluate(settings: &EvaluateSettings, observer: &dyn Observer, cancel: &Cancel) -> Result<Evaluated, Error> {
+pub fn evaluate(settings: &EvaluateSettings, observer: &dyn RunObserver, cancel: &Cancel) -> Result<Evaluated, Error> {
     Evaluation::new(settings)?.run(RunSettings::default(), observer, cancel)?.results("the evaluation")
 }
 
@@ -159,7 +159,7 @@ impl Evaluation {
     ///
     /// # Errors
     /// As [`Job::run`].
-    pub fn run(self, run: RunSettings, observer: &dyn Observer, cancel: &Cancel) -> Result<RunOutcome<Evaluated>, Error> {
+    pub fn run(self, run: RunSettings, observer: &dyn RunObserver, cancel: &Cancel) -> Result<RunOutcome<Evaluated>, Error> {
         let Self { data, choice, experiment, built, began } = self;
         let mut names = evaluated::NAMES.map(String::from).to_vec();
         names.extend(VALUE_PICTURES.iter().flat_map(|stem| output::picture_names(&experiment, stem)));

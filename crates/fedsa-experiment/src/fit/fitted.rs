@@ -25,7 +25,7 @@ pub(super) const NAMES: [&str; 2] = ["weights.json", "weights.npz"];
 /// What a method has spent in its run.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
-pub struct Spent {
+pub struct MethodSpending {
     /// Its label.
     pub method: String,
     /// Rounds.
@@ -97,13 +97,13 @@ impl Fitted {
     }
 
     /// What every method has spent, the one that gives the weights first.
-    pub fn spent(&self) -> Vec<Spent> {
+    pub fn spent(&self) -> Vec<MethodSpending> {
         let Ran { plan, results, .. } = &self.ran;
         let of = |(label, cell): (&String, &usize)| {
             let result = results.cells[*cell].first()?;
             let last = result.rows.last()?;
             let counted = |name: &str| last.count(paid(Some(name)));
-            Some(Spent {
+            Some(MethodSpending {
                 method: label.clone(),
                 rounds: counted("round"),
                 exchanges: counted("exchanges"),

@@ -25,17 +25,17 @@ use toml::Value;
 
 use crate::config::{self, Experiment};
 use crate::made;
-use crate::observer::Observer;
+use crate::observer::RunObserver;
 use crate::plan::BuiltProblem;
 use crate::run::{Job, RunOutcome, RunSettings};
-pub use fitted::{Fitted, Spent};
+pub use fitted::{Fitted, MethodSpending};
 pub use settings::{AGENTS, FitSettings, LOCAL_STEPS, METHOD, Model};
 
 /// Reads the data of the settings and fits a model, without writing anything.
 ///
 /// # Errors
 /// When a setting or a file cannot be used, what is needed does not fit into memory, or it was cancelled.
-pub fn fit(settings: &FitSettings, observer: &dyn Observer, cancel: &Cancel) -> Result<Fitted, Error> {
+pub fn fit(settings: &FitSettings, observer: &dyn RunObserver, cancel: &Cancel) -> Result<Fitted, Error> {
     Fit::new(settings)?.run(RunSettings::default(), observer, cancel)?.results("the fit")
 }
 
@@ -109,7 +109,7 @@ impl Fit {
     ///
     /// # Errors
     /// As [`Job::run`].
-    pub fn run(self, run: RunSettings, observer: &dyn Observer, cancel: &Cancel) -> Result<RunOutcome<Fitted>, Error> {
+    pub fn run(self, run: RunSettings, observer: &dyn RunObserver, cancel: &Cancel) -> Result<RunOutcome<Fitted>, Error> {
         let Self { settings, experiment, prepared, built, began, .. } = self;
         let names = fitted::NAMES.map(String::from).to_vec();
         let job = Job::new(experiment, run).with_problem(Some(built)).with_files(names).since(began);

@@ -2,8 +2,8 @@
 
 use super::caption::SeedCounts;
 use super::*;
+use crate::config::schema::CostLevel;
 use crate::numbers::typed;
-use crate::results::CostLevel;
 use fedsa_figure::{Fill, TableCell};
 
 /// The largest number of points that a note names.
@@ -15,29 +15,42 @@ pub(super) fn cost(plan: &Plan, results: &Results) -> Chart {
     let (metric, paid) = (metrics(plan)[0], paid(spec.cost.as_deref()));
     let by = spec.panels.clone().unwrap_or_default();
     let mut figure = empty(plan);
-    let mut seeds = SeedCounts::default();
     let groups = panels(plan, &by);
     let all = levels.len() * groups.len();
     figure.notes.extend(left_out(MOST_PANELS.min(all), all, "panels"));
+    let mut costs = Costs { plan, results, axis, by: &by, metric, paid, seeds: SeedCounts::default() };
     for (level, (title, points)) in levels.iter().flat_map(|level| groups.iter().map(move |group| (*level, group))).take(MOST_PANELS) {
-        seeds.panel();
-        let mut panel = along(plan, axis, until(title, metric, level), paid.axis.to_string());
+        figure.panels.push(costs.panel(title, points, level));
+    }
+    costs.seeds.note_in(&mut figure.panels);
+    let mean = "the mean over seeds of that count at the first recorded round at which the mean over seeds of";
+    figure.caption = format!("Points: {mean} {} is at most the level; {}.", metric_text(metric), costs.seeds.text());
+    figure
+}
+
+/// What panels of costs have in common.
+struct Costs<'a> {
+    plan: &'a Plan,
+    results: &'a Results,
+    /// The coordinate on the horizontal axis, and those of the panels.
+    axis: &'a str,
+    by: &'a [String],
+    metric: &'a str,
+    paid: &'static Count,
+    seeds: SeedCounts,
+}
+
+impl Costs<'_> {
+    /// The panel of some points: a line per method and combination of the other coordinates.
+    fn panel(&mut self, title: &str, points: &[usize], level: CostLevel) -> Panel {
+        self.seeds.panel();
+        let (plan, axis) = (self.plan, self.axis);
+        let mut panel = along(plan, axis, until(title, self.metric, level), self.paid.axis.to_string());
         let (mut color, mut left) = (0, 0);
         // Methods that do not reach the level, grouped by the points at which they do not.
         let mut missed: Lines<&str> = Lines::default();
         for (m, label) in plan.labels.iter().enumerate() {
-            let (mut lines, mut never) = (Lines::default(), Vec::new());
-            for planned in points.iter().map(|point| &plan.points[*point]) {
-                let Some(x) = planned.point.number(axis) else { continue };
-                let cell = planned.cells[m];
-                seeds.add(plan, results, cell);
-                let rest = planned.point.coordinates.iter().filter(|(n, _)| n != axis && !by.contains(n));
-                let name = curve_name(label, rest.map(|(n, v)| coordinate_text(n, v)), None);
-                match results.cost(cell, metric, level, paid) {
-                    Some(y) => lines.add(name, (x, y)),
-                    None => never.push(x),
-                }
-            }
+            let (lines, never) = self.of_method(m, points, level);
             // If there are too many lines, the same number of each method is drawn.
             let most = color + (MOST_CURVES / plan.labels.len()).max(1);
             for (label, mut line) in lines.into_vec() {
@@ -57,7 +70,7 @@ pub(super) fn cost(plan: &Plan, results: &Results) -> Chart {
                 missed.add(format!("{axis} = {}{more}", places.join(", ")), label);
             }
         }
-        if let Some(slope) = spec.slope.filter(|_| panel.x_log) {
+        if let Some(slope) = plan.experiment.figure.slope.filter(|_| panel.x_log) {
             panel.curves.extend(reference(slope, &panel.curves));
         }
         if left > 0 {
@@ -65,12 +78,26 @@ pub(super) fn cost(plan: &Plan, results: &Results) -> Chart {
         }
         let notes = missed.into_vec().into_iter().map(|(places, labels)| format!("Not reached at {places}: {}", labels.join("; ")));
         panel.notes.extend(capped(notes.collect(), MOST_PANEL_NOTES, "more"));
-        figure.panels.push(panel);
+        panel
     }
-    seeds.note_in(&mut figure.panels);
-    let mean = "the mean over seeds of that count at the first recorded round at which the mean over seeds of";
-    figure.caption = format!("Points: {mean} {} is at most the level; {}.", metric_text(metric), seeds.text());
-    figure
+
+    /// The costs of the method `m` by the names of its lines, and the places where it does not reach the level.
+    fn of_method(&mut self, m: usize, points: &[usize], level: CostLevel) -> (Lines<(f64, f64)>, Vec<f64>) {
+        let plan = self.plan;
+        let (mut lines, mut never) = (Lines::default(), Vec::new());
+        for planned in points.iter().map(|point| &plan.points[*point]) {
+            let Some(x) = planned.point.number(self.axis) else { continue };
+            let cell = planned.cells[m];
+            self.seeds.add(plan, self.results, cell);
+            let rest = planned.point.coordinates.iter().filter(|(n, _)| n != self.axis && !self.by.contains(n));
+            let name = curve_name(&plan.labels[m], rest.map(|(n, v)| coordinate_text(n, v)), None);
+            match self.results.cost(cell, self.metric, level, self.paid) {
+                Some(y) => lines.add(name, (x, y)),
+                None => never.push(x),
+            }
+        }
+        (lines, never)
+    }
 }
 
 /// The title of a panel or a block of rows.

@@ -60,25 +60,47 @@ pub(super) fn curves(plan: &Plan, results: &Results, predictor: &Predictor) -> C
     figure
 }
 
+/// A panel while it is filled, with the panel of ratios below it.
+struct Filled {
+    panel: Panel,
+    ratios: Panel,
+    /// Whether all predicted curves are exact.
+    all_exact: bool,
+    /// The levels that are drawn, a method and a quantity each.
+    levels: BTreeSet<String>,
+    doubts: Vec<String>,
+}
+
+impl Filled {
+    /// Adds the note on a prediction that may be far off.
+    fn doubt(&mut self, name: &str, accuracy: Option<Accuracy>) {
+        self.doubts.extend(accuracy.and_then(|known| doubt(name, known)).filter(|note| !self.doubts.contains(note)));
+    }
+}
+
 impl Drawing<'_> {
-    /// The panel of some points.
-    fn panel(&self, title: &str, points: &[usize], metrics: &[&str], by: &[String], seeds: &mut SeedCounts) -> Panel {
-        let spec = &self.plan.experiment.figure;
-        let mut panel = Panel {
+    /// The panel of some points, still empty.
+    fn empty_panel(&self, title: &str, metrics: &[&str]) -> Filled {
+        let panel = Panel {
             title: title.to_string(),
             x_label: self.axis.axis.into(),
             y_label: y_label(metrics),
             x_log: self.x_log,
             y_log: true,
-            y_range: spec.y_range.map(|[a, b]| (a, b)),
+            y_range: self.plan.experiment.figure.y_range.map(|[a, b]| (a, b)),
             ..Panel::default()
         };
         let mut ratios =
             Panel { x_label: panel.x_label.clone(), y_label: "measured / exact".into(), x_log: panel.x_log, ..Panel::default() };
         ratios.levels.push(Level { y: 1.0, color: 6, ..Level::default() });
-        let mut all_exact = true;
-        let mut levels: BTreeSet<String> = BTreeSet::new();
-        let (mut notes, mut doubts) = (Vec::<String>::new(), Vec::<String>::new());
+        Filled { panel, ratios, all_exact: true, levels: BTreeSet::new(), doubts: Vec::new() }
+    }
+
+    /// The panel of some points.
+    fn panel(&self, title: &str, points: &[usize], metrics: &[&str], by: &[String], seeds: &mut SeedCounts) -> Panel {
+        let spec = &self.plan.experiment.figure;
+        let mut filled = self.empty_panel(title, metrics);
+        let mut notes = Vec::<String>::new();
         let cells = points.len() * metrics.len() * self.plan.labels.len();
         // If there are too many curves, the same number of each method is drawn.
         let of_each = (MOST_CURVES / self.plan.labels.len()).max(1);
@@ -92,27 +114,16 @@ impl Drawing<'_> {
             seeds.add(self.plan, self.results, cell);
             let rest = planned.point.coordinates.iter().filter(|(n, _)| !by.contains(n));
             let name = curve_name(label, rest.map(|(n, v)| coordinate_text(n, v)), (metrics.len() > 1).then_some(metric));
-            panel.curves.push(self.measured(cell, metric, &name, color));
-            let predicted = fedsa::metrics::metric(metric).is_some_and(|metric| metric.is_predicted);
-            if predicted && spec.exact.contains(label) {
-                let exact = self.exact(cell, metric, &name, color);
-                let accuracy = exact.as_ref().and_then(|_| self.predictor.curve_accuracy(cell).ok());
-                all_exact &= exact.is_none() || accuracy == Some(Accuracy::Exact);
-                doubts.extend(accuracy.and_then(|known| doubt(&name, known)).filter(|note| !doubts.contains(note)));
-                ratios.curves.extend(exact.as_ref().map(|exact| self.ratio(cell, metric, exact, &name, color)));
-                panel.curves.extend(exact);
-            }
-            for quantity in spec.levels.get(label).into_iter().flatten().filter(|_| predicted) {
-                let Ok(y) = self.predictor.number(cell, quantity) else { continue };
-                let accuracy = self.predictor.accuracy(cell, quantity);
-                let text = format!("{label}: {}", quantity_text(quantity, accuracy));
-                if levels.insert(format!("{label}: {quantity}")) {
-                    panel.levels.push(Level { label: text, y, color, dash: quantity_dash(quantity) });
-                    doubts.extend(accuracy.and_then(|known| doubt(&name, known)).filter(|note| !doubts.contains(note)));
+            filled.panel.curves.push(self.measured(cell, metric, &name, color));
+            if fedsa::metrics::metric(metric).is_some_and(|metric| metric.is_predicted) {
+                if spec.exact.contains(label) {
+                    self.add_exact(&mut filled, cell, metric, &name, color);
                 }
+                self.add_levels(&mut filled, cell, label, &name, color);
             }
             notes.extend(status_note(self.plan, self.results, cell).filter(|note| !notes.contains(note)));
         }
+        let Filled { mut panel, mut ratios, all_exact, doubts, .. } = filled;
         if let Some(slope) = spec.slope {
             panel.curves.extend(reference(slope, &panel.curves));
         }
@@ -129,6 +140,29 @@ impl Drawing<'_> {
             panel.lower = Some(Box::new(ratios));
         }
         panel
+    }
+
+    /// Adds the predicted curve of a cell, and the ratio of the measured one to it.
+    fn add_exact(&self, filled: &mut Filled, cell: usize, metric: &str, name: &str, color: usize) {
+        let exact = self.exact(cell, metric, name, color);
+        let accuracy = exact.as_ref().and_then(|_| self.predictor.curve_accuracy(cell).ok());
+        filled.all_exact &= exact.is_none() || accuracy == Some(Accuracy::Exact);
+        filled.doubt(name, accuracy);
+        filled.ratios.curves.extend(exact.as_ref().map(|exact| self.ratio(cell, metric, exact, name, color)));
+        filled.panel.curves.extend(exact);
+    }
+
+    /// Adds the predicted levels of a method that the file names, each once.
+    fn add_levels(&self, filled: &mut Filled, cell: usize, label: &str, name: &str, color: usize) {
+        for quantity in self.plan.experiment.figure.levels.get(label).into_iter().flatten() {
+            let Ok(y) = self.predictor.number(cell, quantity) else { continue };
+            let accuracy = self.predictor.accuracy(cell, quantity);
+            let text = format!("{label}: {}", quantity_text(quantity, accuracy));
+            if filled.levels.insert(format!("{label}: {quantity}")) {
+                filled.panel.levels.push(Level { label: text, y, color, dash: quantity_dash(quantity) });
+                filled.doubt(name, accuracy);
+            }
+        }
     }
 
     /// A metric of a cell at the rounds that the axis can show, one value per seed.

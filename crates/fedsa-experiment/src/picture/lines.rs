@@ -1,6 +1,6 @@
 //! Values grouped by name, in the order in which the names appear.
 
-use super::HashMap;
+use std::collections::HashMap;
 
 /// Lists of values by name.
 pub(super) struct Lines<T> {

@@ -13,35 +13,22 @@ const LEAST: f64 = 1e-30;
 pub(super) fn table(plan: &Plan, results: &Results) -> CellTable {
     let spec = &plan.experiment.figure;
     let metric = metrics(plan)[0];
-    // The coordinate of the columns, and the coordinates of the groups of rows.
-    let (across, several) = (spec.coordinate(), plan.labels.len() > 1);
     let by = spec.panels.clone().unwrap_or_default();
-    let text = |point: usize, is_wanted: &dyn Fn(&str) -> bool| {
-        let chosen = plan.points[point].point.coordinates.iter().filter(|(n, _)| is_wanted(n));
-        chosen.map(|(n, v)| coordinate_text(n, v)).collect::<Vec<_>>().join(", ")
-    };
-    let head_of = |point: usize| text(point, &|name| Some(name) == across);
-    let name_of = |point: usize| text(point, &|name| Some(name) != across && !by.iter().any(|b| b == name));
-    let mut heads: Lines<()> = Lines::default();
-    (0..plan.points.len()).for_each(|point| heads.add(head_of(point), ()));
-    let heads: Vec<String> = heads.into_vec().into_iter().map(|(head, _)| head).collect();
-    let columns: Vec<(&str, usize)> = heads.iter().flat_map(|head| (0..plan.labels.len()).map(move |m| (head.as_str(), m))).collect();
-
+    let layout = Layout { plan, across: spec.coordinate(), by: &by };
+    let columns = layout.columns();
     let mut out = CellTable { title: plan.experiment.title.clone(), ..CellTable::default() };
     out.notes.extend(left_out(MOST_COLUMNS.min(columns.len()), columns.len(), "columns"));
     let columns = &columns[..MOST_COLUMNS.min(columns.len())];
     out.columns.push(metric_text(metric).to_string());
-    out.columns.extend(columns.iter().map(|(head, m)| match (head.is_empty(), several) {
+    out.columns.extend(columns.iter().map(|(head, m)| match (head.is_empty(), plan.labels.len() > 1) {
         (true, _) => plan.labels[*m].clone(),
         (false, true) => format!("{head}, {}", plan.labels[*m]),
-        (false, false) => (*head).to_string(),
+        (false, false) => head.clone(),
     }));
     let mut shown = Shown { plan, results, metric, seeds: SeedCounts::default(), reasons: Vec::new(), has_least: false, has_most: false };
     let (mut count, mut all, mut blocks, mut by_row) = (0, 0, 0, false);
     for (group, points) in panels(plan, &by) {
-        let mut rows: Lines<usize> = Lines::default();
-        points.into_iter().for_each(|point| rows.add(name_of(point), point));
-        let rows = rows.into_vec();
+        let rows = layout.rows(points);
         all += rows.len();
         let rows = &rows[..rows.len().min(MOST_ROWS - count)];
         if rows.is_empty() {
@@ -52,45 +39,65 @@ pub(super) fn table(plan: &Plan, results: &Results) -> CellTable {
         if !group.is_empty() {
             out.rows.push(vec![TableCell { text: group, fill: Fill::Group }]);
         }
-        // A row may lack a value of the columns' coordinate, because variants have their own sweeps.
-        let cells: Vec<Vec<Option<usize>>> = rows
-            .iter()
-            .map(|(_, points)| {
-                let at: HashMap<String, usize> = points.iter().rev().map(|point| (head_of(*point), *point)).collect();
-                columns.iter().map(|(head, m)| Some(plan.points[*at.get(*head)?].cells[*m])).collect()
-            })
-            .collect();
-        let floors = |cells: &[Option<usize>]| -> Vec<f64> { cells.iter().flatten().filter_map(|cell| shown.floor(*cell)).collect() };
-        let of_rows: Vec<Scale> = cells.iter().map(|cells| Scale::of(&floors(cells))).collect();
-        let of_block = Scale::of(&floors(&cells.concat()));
-        by_row = by.is_empty() && of_block.decades > DECADES;
-        for (((name, _), cells), of_row) in rows.iter().zip(cells).zip(of_rows) {
-            let scale = if by_row { of_row } else { of_block };
-            let mut row = vec![TableCell { text: name.clone(), fill: Fill::None }];
-            row.extend(cells.into_iter().map(|cell| cell.map_or_else(TableCell::default, |cell| shown.cell(cell, &scale))));
-            out.rows.push(row);
-        }
+        by_row = shown.add_block(&mut out, rows, &layout.cells(rows, columns), by.is_empty());
     }
     out.notes.extend(left_out(count, all, "rows"));
-    let within = match (by_row, blocks) {
+    out.caption = shown.caption(match (by_row, blocks) {
         (true, _) => "in its row",
         (false, 2..) => "in its block",
         _ => "of all",
-    };
-    out.caption = format!(
-        "Numbers: mean over {} of floors, each seed's mean over the last fifth of the rounds. Stronger shades are larger \
-         numbers, by a logarithmic scale that ends {DECADES} decades below the largest one {within}.",
-        shown.seeds.text()
-    );
-    if shown.has_least {
-        out.caption.push_str(" Values below 10⁻³⁰ are zero up to rounding.");
-    }
-    if shown.has_most {
-        out.caption.push_str(" Values above 10³⁰ have diverged, although they have not overflowed.");
-    }
+    });
     let reasons = shown.reasons.iter().enumerate().map(|(i, reason)| format!("({}) {reason}", i + 1)).collect();
     out.notes.extend(capped(reasons, MOST_NOTES, "more reasons"));
     out
+}
+
+/// Which points are in which rows and columns.
+struct Layout<'a> {
+    plan: &'a Plan,
+    /// The coordinate of the columns, and the coordinates of the groups of rows.
+    across: Option<&'a str>,
+    by: &'a [String],
+}
+
+/// A row: its name and its points.
+type TableRow = (String, Vec<usize>);
+
+impl Layout<'_> {
+    fn text(&self, point: usize, is_wanted: impl Fn(&str) -> bool) -> String {
+        let chosen = self.plan.points[point].point.coordinates.iter().filter(|(n, _)| is_wanted(n));
+        chosen.map(|(n, v)| coordinate_text(n, v)).collect::<Vec<_>>().join(", ")
+    }
+
+    /// The head of the columns of a point.
+    fn head_of(&self, point: usize) -> String {
+        self.text(point, |name| Some(name) == self.across)
+    }
+
+    /// The heads of all columns, each with its method.
+    fn columns(&self) -> Vec<(String, usize)> {
+        let mut heads: Lines<()> = Lines::default();
+        (0..self.plan.points.len()).for_each(|point| heads.add(self.head_of(point), ()));
+        let methods = 0..self.plan.labels.len();
+        heads.into_vec().into_iter().flat_map(|(head, _)| methods.clone().map(move |m| (head.clone(), m))).collect()
+    }
+
+    /// The rows of a group of points.
+    fn rows(&self, points: Vec<usize>) -> Vec<TableRow> {
+        let mut rows: Lines<usize> = Lines::default();
+        let name_of = |point: usize| self.text(point, |name| Some(name) != self.across && !self.by.iter().any(|b| b == name));
+        points.into_iter().for_each(|point| rows.add(name_of(point), point));
+        rows.into_vec()
+    }
+
+    /// The cells of rows. A row may lack a value of the columns' coordinate, because variants have their own sweeps.
+    fn cells(&self, rows: &[TableRow], columns: &[(String, usize)]) -> Vec<Vec<Option<usize>>> {
+        let of_row = |(_, points): &TableRow| {
+            let at: HashMap<String, usize> = points.iter().rev().map(|point| (self.head_of(*point), *point)).collect();
+            columns.iter().map(|(head, m)| Some(self.plan.points[*at.get(head)?].cells[*m])).collect()
+        };
+        rows.iter().map(of_row).collect()
+    }
 }
 
 /// The scale of the shades of some numbers.
@@ -161,6 +168,39 @@ impl Shown<'_> {
             _ => number_text(x),
         };
         TableCell { text, fill: Fill::Shade(scale.shade(x)) }
+    }
+}
+
+impl Shown<'_> {
+    /// Adds the rows of a group, shaded by their numbers: each row by its own where the only group spans many decades. Whether it is so.
+    fn add_block(&mut self, out: &mut CellTable, rows: &[TableRow], cells: &[Vec<Option<usize>>], is_only: bool) -> bool {
+        let floors = |cells: &[Option<usize>]| -> Vec<f64> { cells.iter().flatten().filter_map(|cell| self.floor(*cell)).collect() };
+        let of_rows: Vec<Scale> = cells.iter().map(|cells| Scale::of(&floors(cells))).collect();
+        let of_block = Scale::of(&floors(&cells.concat()));
+        let by_row = is_only && of_block.decades > DECADES;
+        for (((name, _), cells), of_row) in rows.iter().zip(cells).zip(of_rows) {
+            let scale = if by_row { of_row } else { of_block };
+            let mut row = vec![TableCell { text: name.clone(), fill: Fill::None }];
+            row.extend(cells.iter().map(|cell| cell.map_or_else(TableCell::default, |cell| self.cell(cell, &scale))));
+            out.rows.push(row);
+        }
+        by_row
+    }
+
+    /// What the numbers and the shades are; `within` says among which numbers the largest one is.
+    fn caption(&self, within: &str) -> String {
+        let mut caption = format!(
+            "Numbers: mean over {} of floors, each seed's mean over the last fifth of the rounds. Stronger shades are larger \
+             numbers, by a logarithmic scale that ends {DECADES} decades below the largest one {within}.",
+            self.seeds.text()
+        );
+        if self.has_least {
+            caption.push_str(" Values below 10⁻³⁰ are zero up to rounding.");
+        }
+        if self.has_most {
+            caption.push_str(" Values above 10³⁰ have diverged, although they have not overflowed.");
+        }
+        caption
     }
 }
 

@@ -10,7 +10,7 @@ use fedsa::sampling::Sampling;
 use fedsa_data::DiskFiles;
 
 use super::digest::{Digest, Digester, hex};
-use crate::config::{Experiment, Reader};
+use crate::config::{Experiment, PointReader};
 use crate::memory;
 
 /// A problem with its sampling.
@@ -22,7 +22,7 @@ pub struct PlannedField {
 }
 
 /// The problem that `reader` read last.
-pub(super) fn build_problem(reader: &Reader, tables: &Digest, files: &DiskFiles, isa: Isa) -> Result<PlannedField> {
+pub(super) fn build_problem(reader: &PointReader, tables: &Digest, files: &DiskFiles, isa: Isa) -> Result<PlannedField> {
     planned(reader.problem().field(files, reader.sampling(), isa), tables, files)
 }
 
@@ -46,7 +46,7 @@ impl BuiltProblem {
     /// # Errors
     /// When a setting or file cannot be used, or the problem does not fit; the failure shows its line.
     pub fn new(experiment: &Experiment, files: &DiskFiles, isa: Isa) -> Result<Self, Error> {
-        let memory = |reader: &Reader| memory::of_problem(&**reader.problem(), reader.sampling(), files);
+        let memory = |reader: &PointReader| memory::of_problem(&**reader.problem(), reader.sampling(), files);
         Self::by(experiment, files, memory, |reader| reader.problem().field(files, reader.sampling(), isa))
     }
 
@@ -66,11 +66,11 @@ impl BuiltProblem {
     fn by(
         experiment: &Experiment,
         files: &DiskFiles,
-        memory: impl FnOnce(&Reader) -> Result<MemoryEstimate>,
-        field: impl FnOnce(&Reader) -> Result<Arc<dyn Field>>,
+        memory: impl FnOnce(&PointReader) -> Result<MemoryEstimate>,
+        field: impl FnOnce(&PointReader) -> Result<Arc<dyn Field>>,
     ) -> Result<Self, Error> {
         let point = &experiment.points[0];
-        let mut reader = Reader::new(&experiment.document.kinds);
+        let mut reader = PointReader::new(&experiment.document.kinds);
         let build = || -> Result<Self> {
             reader.read(point)?;
             let tables = Digester::default().point(&reader, &files.places)?.field;

@@ -16,7 +16,7 @@ use fedsa_theory::predict::{Forecast, shape_over};
 use super::digest::{self, Digest, canonical, canonical_link, digest, without};
 use crate::config::link;
 use crate::config::schema::{Centre, ControlsStart, Refused};
-use crate::config::{MethodSpec, Reader, RunSpec, Start};
+use crate::config::{MethodSpec, PointReader, RunSpec, StartSpec};
 use crate::kinds::Kinds;
 use crate::resolve;
 
@@ -97,7 +97,7 @@ impl<'p> Shared<'p> {
     }
 
     /// `[run]` of the point that was read last.
-    pub fn run(&self, digest: &Digest, reader: &Reader) -> Result<SharedRun> {
+    pub fn run(&self, digest: &Digest, reader: &PointReader) -> Result<SharedRun> {
         if let Some(run) = self.runs.lock().expect("no panics under the lock").get(digest) {
             return Ok(run.clone());
         }
@@ -157,9 +157,9 @@ impl PlannedCell {
             None => (&run.start, "run.start".to_string()),
         };
         let (start, start_files) = match start {
-            Start::Name(name) if name == "normal" => (ResolvedStart::Normal, 0),
+            StartSpec::Name(name) if name == "normal" => (ResolvedStart::Normal, 0),
             // The limit depends on the method's own settings.
-            Start::Name(name) if name == "limit" => {
+            StartSpec::Name(name) if name == "limit" => {
                 let limit = Forecast::new(shared_field, method.settings.shape()).limit().map_err(|e| e.inside(&key))?;
                 (ResolvedStart::Fixed(limit.into()), 0)
             }
@@ -258,7 +258,7 @@ fn setting<'a>(field: &'a dyn Field, uplink: &Uplink) -> Setting<'a> {
 }
 
 /// `theta_0` of a start that depends only on the problem, d components.
-fn resolve_start(start: &Start, field: &dyn Field, files: &DiskFiles) -> Result<Vec<f64>> {
+fn resolve_start(start: &StartSpec, field: &dyn Field, files: &DiskFiles) -> Result<Vec<f64>> {
     const NAMES: &str = "zero, root, root+1, normal, limit, a list of d numbers, or a file (.npz with theta, or .json)";
     let d = field.dim();
     let root = || {
@@ -266,8 +266,8 @@ fn resolve_start(start: &Start, field: &dyn Field, files: &DiskFiles) -> Result<
         known.map_err(|why| BadInput::new("", format!("theta* is not known for this problem: {why}"), NAMES))
     };
     let theta = match start {
-        Start::List(theta) => theta.clone(),
-        Start::Name(name) => match name.as_str() {
+        StartSpec::List(theta) => theta.clone(),
+        StartSpec::Name(name) => match name.as_str() {
             "zero" => vec![0.0; d],
             "root" => root()?,
             "root+1" => root()?.iter().map(|x| x + 1.0).collect(),

@@ -8,7 +8,7 @@ use fedsa_data::find::Places;
 use sha2::{Digest as _, Sha256};
 use toml::{Table, Value};
 
-use crate::config::Reader;
+use crate::config::PointReader;
 use crate::resolve;
 
 /// A digest of 128 bits that identifies a table.
@@ -60,7 +60,7 @@ impl Digester {
     }
 
     /// The digests of the point that `reader` read last.
-    pub fn point(&mut self, reader: &Reader, places: &Places) -> Result<Digests> {
+    pub fn point(&mut self, reader: &PointReader, places: &Places) -> Result<Digests> {
         let sections = reader.sections();
         let problem = self.of(0, sections.problem.as_ref(), || resolve::section("problem", reader.resolved_problem()?, places))?;
         let sampling = self.of(1, sections.sampling.as_ref(), || reader.resolved_sampling())?;

@@ -22,9 +22,9 @@ use crate::config::Experiment;
 use crate::execute::{Earlier, Executed, Interrupted, RunControl, execute};
 use crate::folder::{self, Found, Holds, RunFolder};
 use crate::plan::BuiltProblem;
-use crate::{Observer, Plan, Stage, checks, memory, output, resolve, stability};
+use crate::{Plan, RunObserver, Stage, checks, output, resolve, run_memory, stability};
 pub use earlier::{RESUME, roots};
-pub use ran::{Ended, Ran};
+pub use ran::{EndedRun, Ran};
 
 /// The file with the settings of a run.
 pub const CONFIG: &str = "config.toml";
@@ -104,7 +104,7 @@ pub enum RunOutcome<T = Ran> {
     /// All runs ended.
     Done(Box<T>),
     /// The folder held a finished run of the same settings, which was to go on.
-    AlreadyDone(Ended),
+    AlreadyDone(EndedRun),
     /// The runs were cancelled.
     Interrupted(Interrupted),
 }
@@ -140,7 +140,7 @@ impl<T> RunOutcome<T> {
 ///
 /// # Errors
 /// When a setting or file cannot be used, the runs do not fit into memory, or settings are known to be unstable.
-pub fn run(experiment: Experiment, settings: &RunSettings, observer: &dyn Observer, cancel: &Cancel) -> Result<RunOutcome, Error> {
+pub fn run(experiment: Experiment, settings: &RunSettings, observer: &dyn RunObserver, cancel: &Cancel) -> Result<RunOutcome, Error> {
     Job::new(experiment, settings.clone()).run(observer, cancel)
 }
 
@@ -199,7 +199,7 @@ impl Job {
     ///
     /// # Errors
     /// On bad input (nothing is written), and when the machine fails.
-    pub fn run(self, observer: &dyn Observer, cancel: &Cancel) -> Result<RunOutcome, Error> {
+    pub fn run(self, observer: &dyn RunObserver, cancel: &Cancel) -> Result<RunOutcome, Error> {
         let Self { experiment, settings, built, extra, began } = self;
         experiment.settings()?;
         let resolved = resolve::table(&experiment, &Places::from_env(&settings.base))?;
@@ -217,7 +217,7 @@ impl Job {
         let roots = opened.as_ref().map_or(&none, |opened| &opened.roots);
         let plan = Arc::new(Plan::with_problem(experiment, &settings.base, settings.isa, roots, built)?);
         let unmeasured = checks::unmeasured(&plan, &settings.base)?;
-        memory::refuse(&plan).map_err(|e| plan.experiment.document.failure(e))?;
+        run_memory::refuse(&plan).map_err(|e| plan.experiment.document.failure(e))?;
         stability::refuse_unstable(&plan, settings.force)?;
         let earlier = opened.as_ref().map(|opened| &opened.earlier);
         earlier.map_or(Ok(()), |earlier| earlier.check(&plan))?;
@@ -233,7 +233,7 @@ impl Job {
         };
         observer.stage(Stage::Running);
         let worked = {
-            let traced = traced::Traced::new(observer, folder.as_ref(), &plan);
+            let traced = traced::TracingObserver::new(observer, folder.as_ref(), &plan);
             let every = settings.checkpoint_every;
             execute(&plan, &RunControl { cancel, folder: folder.as_ref(), every, earlier: &earlier, observer: &traced })
         };
@@ -249,7 +249,7 @@ impl Job {
 }
 
 /// Looks at a folder for a run; how its run ended, if that is the same and finished.
-fn open(target: &Target<'_>, experiment: &Experiment, resolved: &Table, config: &str) -> Result<Result<Opened, Ended>, Error> {
+fn open(target: &Target<'_>, experiment: &Experiment, resolved: &Table, config: &str) -> Result<Result<Opened, EndedRun>, Error> {
     let Target { path, if_exists, extra } = target;
     let found = folder::look(path)?;
     found.refuse_own()?;
@@ -263,7 +263,7 @@ fn open(target: &Target<'_>, experiment: &Experiment, resolved: &Table, config: 
     if resume && found.holds == Holds::Finished && is_same {
         // The earlier run may have been killed after all files were written.
         found.tidy();
-        return Ok(Err(Ended::of_summary(path)));
+        return Ok(Err(EndedRun::of_summary(path)));
     }
     let usual = output::names(experiment);
     let outputs: Vec<&str> = usual.iter().chain(*extra).map(String::as_str).chain([CONFIG, folder::GROWING]).collect();

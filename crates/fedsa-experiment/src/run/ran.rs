@@ -20,14 +20,14 @@ use crate::summary::Summary;
 
 /// Whether everything is as the experiment says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Ended {
+pub struct EndedRun {
     /// Whether every check and every outcome is as expected, notes aside.
     pub as_expected: bool,
     /// With quick settings, the number of checks and outcomes that are not as expected, which are then notes.
     pub notes: usize,
 }
 
-impl Ended {
+impl EndedRun {
     /// Of finished runs. Quick settings may be too small for a check or an expected divergence, and changes of the file may leave a
     /// check unmeasured: such results are notes.
     fn of(plan: &Plan, results: &Results, verdicts: &[Verdict], quick: bool) -> Self {
@@ -66,7 +66,7 @@ pub struct Ran {
     /// Whether the experiment had its quick settings.
     pub quick: bool,
     /// Whether everything is as expected.
-    pub ended: Ended,
+    pub ended: EndedRun,
     /// How long it took, in seconds.
     pub seconds: f64,
     written: Written,
@@ -95,7 +95,7 @@ impl Ran {
         let predictor = Predictor::new(&plan);
         let verdicts = checks::measure(&plan, &results, &predictor, unmeasured);
         let picture = picture::draw(&plan, &results, &predictor, &verdicts, quick);
-        let ended = Ended::of(&plan, &results, &verdicts, quick);
+        let ended = EndedRun::of(&plan, &results, &verdicts, quick);
         Self { plan, results, predictor, verdicts, picture, quick, ended, seconds: began.elapsed().as_secs_f64(), written }
     }
 

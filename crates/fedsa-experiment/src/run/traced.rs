@@ -1,28 +1,27 @@
 //! The recorded rounds of runs that are under way, as lines of a file.
 
-use crate::execute::Observer;
 use crate::folder::RunFolder;
-use crate::observer::Stage;
+use crate::observer::{RunObserver, Stage};
 use crate::plan::Plan;
 use crate::results::{Recorded, SeedResult};
 use crate::trace_lines::TraceLines;
 
 /// An observer that also writes `trace.jsonl`. A run goes on without this file where it cannot be written.
-pub struct Traced<'a> {
-    observer: &'a dyn Observer,
+pub struct TracingObserver<'a> {
+    observer: &'a dyn RunObserver,
     lines: Option<TraceLines>,
 }
 
-impl<'a> Traced<'a> {
+impl<'a> TracingObserver<'a> {
     /// Begins the file, where the run has a folder.
-    pub fn new(observer: &'a dyn Observer, folder: Option<&RunFolder>, plan: &Plan) -> Self {
+    pub fn new(observer: &'a dyn RunObserver, folder: Option<&RunFolder>, plan: &Plan) -> Self {
         let begin =
             |folder| TraceLines::begin(folder, plan).map_err(|e| observer.warned(&format!("{e}; the run goes on without this file")));
         Self { observer, lines: folder.and_then(|folder| begin(folder).ok()) }
     }
 }
 
-impl Observer for Traced<'_> {
+impl RunObserver for TracingObserver<'_> {
     fn stage(&self, stage: Stage<'_>) {
         self.observer.stage(stage);
     }

@@ -13,7 +13,7 @@ use fedsa_theory::predict::{Forecast, Limits, twins};
 use fedsa_theory::work::{self, Spent};
 
 use super::Allowance;
-use super::reason::{Code, Known, Reason};
+use super::reason::{KnownOrReason, Reason, ReasonCode};
 use crate::numbers::{number, typed};
 use crate::{Plan, memory};
 
@@ -22,13 +22,13 @@ const MOST_WORK: f64 = 8e9;
 
 /// A changed setting, and the floor with it.
 #[derive(Debug, Clone)]
-pub struct Change {
+pub struct SettingChange {
     /// The setting in words: `half the step, 0.05`.
     pub what: String,
     /// The radius of a noiseless round, where it is known.
     pub radius: Option<f64>,
-    /// The floor; the reason is [`Code::Diverges`] where the change makes the method diverge.
-    pub floor: Known<ChangedFloor>,
+    /// The floor; the reason is [`ReasonCode::Diverges`] where the change makes the method diverge.
+    pub floor: KnownOrReason<ChangedFloor>,
 }
 
 /// A floor with one setting changed.
@@ -52,13 +52,13 @@ struct Changed {
 
 /// The changes that may lower the floor, in the order of the page. All of them together take at most what is left; each takes at most
 /// its share of that.
-pub(super) fn all(plan: &Plan, cell: usize, limits: &Limits, allowance: &mut Allowance) -> Vec<Change> {
+pub(super) fn all(plan: &Plan, cell: usize, limits: &Limits, allowance: &mut Allowance) -> Vec<SettingChange> {
     let field = plan.field(cell);
     let fits = field.systems().is_some_and(|systems| memory::moments_fit(systems.kinds.len(), field.dim()));
     let doubled = field.systems().filter(|_| fits).map(|systems| Arc::new(twins(systems)));
     let all = changes(plan, cell, limits, doubled.as_ref());
     let share = (allowance.left.max(0.0) / all.len().max(1) as f64).min(MOST_WORK);
-    let computed: Vec<(Result<Change>, Spent)> = parallel::map(all.len(), |i| work::within(share, || Ok(all[i].computed())));
+    let computed: Vec<(Result<SettingChange>, Spent)> = parallel::map(all.len(), |i| work::within(share, || Ok(all[i].computed())));
     let mut rows = Vec::new();
     for (change, spent) in computed {
         allowance.left -= spent.work;
@@ -66,7 +66,7 @@ pub(super) fn all(plan: &Plan, cell: usize, limits: &Limits, allowance: &mut All
         if let Err(reason) = &mut change.floor
             && spent.was_cut
         {
-            reason.code = Code::TakesTooLong;
+            reason.code = ReasonCode::TakesTooLong;
             allowance.cut.push((format!("the floor with {}", change.what), reason.text.clone()));
         }
         rows.push(change);
@@ -118,12 +118,15 @@ fn changes(plan: &Plan, cell: usize, limits: &Limits, doubled: Option<&Arc<Syste
 }
 
 impl Changed {
-    fn computed(&self) -> Change {
+    fn computed(&self) -> SettingChange {
         let outlook = self.of.outlook();
-        let floor =
-            if outlook.is_unstable() { Err(Reason::text(Code::Diverges, "diverges")) } else { self.floor().map_err(|e| Reason::from(&e)) };
+        let floor = if outlook.is_unstable() {
+            Err(Reason::text(ReasonCode::Diverges, "diverges"))
+        } else {
+            self.floor().map_err(|e| Reason::from(&e))
+        };
         let radius = if outlook.is_unstable() { None } else { outlook.radius.ok() };
-        Change { what: self.what.clone(), radius, floor }
+        SettingChange { what: self.what.clone(), radius, floor }
     }
 
     fn floor(&self) -> Result<ChangedFloor> {

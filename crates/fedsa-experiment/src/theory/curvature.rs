@@ -4,11 +4,11 @@ use fedsa::linalg;
 use fedsa::parallel;
 use fedsa::problem::Field;
 
-use super::reason::{Code, Known, Reason};
+use super::reason::{KnownOrReason, Reason, ReasonCode};
 
 /// The eigenvalues of Hessians at theta*.
 #[derive(Debug, Clone)]
-pub struct Curvature {
+pub struct HessianEigenvalues {
     /// The least and the largest of the mean Hessian, mu and L.
     pub least: f64,
     pub largest: f64,
@@ -18,18 +18,18 @@ pub struct Curvature {
     pub is_quadratic: bool,
 }
 
-impl Curvature {
+impl HessianEigenvalues {
     /// The eigenvalues for a problem, within `most` multiplications.
-    pub(super) fn of(field: &dyn Field, most: f64) -> Known<Self> {
-        let unknown = |why: String| Reason::text(Code::NotKnown, why);
+    pub(super) fn of(field: &dyn Field, most: f64) -> KnownOrReason<Self> {
+        let unknown = |why: String| Reason::text(ReasonCode::NotKnown, why);
         let objective = field.facts().objective().ok_or_else(|| unknown("the operators are not minus gradients of losses".into()))?;
         let root = field.solution().map_err(|why| unknown(format!("theta* is not known: {why}")))?;
         let (n, d) = (field.agents(), field.dim());
         if 30.0 * (n as f64 + 1.0) * (d as f64).powi(3) > most {
             let what = format!("the eigenvalues of {n} Hessians of {d} components take too long");
-            return Err(Reason::text(Code::TakesTooLong, what));
+            return Err(Reason::text(ReasonCode::TakesTooLong, what));
         }
-        let values = |h: &linalg::Mat<f64>| -> Known<Vec<f64>> {
+        let values = |h: &linalg::Mat<f64>| -> KnownOrReason<Vec<f64>> {
             let values = linalg::eigenvalues(h).map_err(|e| Reason::from(&e))?;
             let mut values: Vec<f64> = values.into_iter().map(|(re, _)| re).collect();
             values.sort_by(|a, b| b.total_cmp(a));

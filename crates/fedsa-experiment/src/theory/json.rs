@@ -2,10 +2,10 @@
 
 use serde_json::{Map, Value as Json, json};
 
-use super::reason::{Code, Known, Reason};
-use super::{Method, Report, Theorems};
+use super::reason::{KnownOrReason, Reason, ReasonCode};
+use super::{MethodTheory, Theorems, TheoryReport};
 
-pub(super) fn report(report: &Report) -> Json {
+pub(super) fn report(report: &TheoryReport) -> Json {
     let problems: Vec<Json> = report.problems.iter().map(|problem| problem.numbers.clone()).collect();
     let methods: Vec<Json> = report.methods.iter().map(method).collect();
     json!({ "id": report.id, "problems": problems, "methods": methods, "left_out": report.left_out })
@@ -24,7 +24,7 @@ impl Table {
     }
 
     /// A value, or null with its reason.
-    fn known<T: serde::Serialize>(&mut self, name: &str, value: &Known<T>) {
+    fn known<T: serde::Serialize>(&mut self, name: &str, value: &KnownOrReason<T>) {
         match value {
             Ok(x) => self.put(name, json!(x)),
             Err(reason) => {
@@ -35,13 +35,13 @@ impl Table {
     }
 
     /// A number, or null with its reason; infinity is none.
-    fn number(&mut self, name: &str, value: &Known<f64>) {
-        let infinite = || Err(Reason::text(Code::Infinite, "it is infinite"));
+    fn number(&mut self, name: &str, value: &KnownOrReason<f64>) {
+        let infinite = || Err(Reason::text(ReasonCode::Infinite, "it is infinite"));
         self.known(name, &value.clone().and_then(|x| if x.is_finite() { Ok(x) } else { infinite() }));
     }
 }
 
-fn method(method: &Method) -> Json {
+fn method(method: &MethodTheory) -> Json {
     let mut table = Table::default();
     table.put("method", method.label.as_str());
     table.put("kind", method.kind);
@@ -69,7 +69,7 @@ fn method(method: &Method) -> Json {
     if let Some(explanation) = &method.leading_order {
         table.put("leading_order", json!(explanation));
     }
-    table.known("stable", &method.outlook.stable().map_err(|why| Reason::text(Code::NotKnown, why)));
+    table.known("stable", &method.outlook.stable().map_err(|why| Reason::text(ReasonCode::NotKnown, why)));
     if let Some(limit) = &method.limit {
         table.known("limit", limit);
         let mean = method.mean_from_zero.iter().map(|(t, theta)| json!({ "round": t, "theta": theta })).collect::<Vec<_>>();
@@ -92,7 +92,7 @@ fn method(method: &Method) -> Json {
 }
 
 fn no_steps() -> Reason {
-    Reason::text(Code::NotKnown, "not asked for")
+    Reason::text(ReasonCode::NotKnown, "not asked for")
 }
 
 fn statement(statement: &fedsa_theory::predict::Statement, theorems: &Theorems) -> Json {

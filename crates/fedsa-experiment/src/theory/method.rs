@@ -8,20 +8,20 @@ use fedsa_theory::fedhsa_bounds::{CorollarySchedule, FedHsaConstants};
 use fedsa_theory::predict::{Forecast, Limits, MarkovExplanation, NoBias, Outlook, PredictedFloor, Regime, Spot, StableSet, StableStep};
 use fedsa_theory::tune::rounded;
 
-use super::change::{self, Change};
-use super::curvature::Curvature;
-use super::problem::Problem;
-use super::reason::{Code, Known, Reason};
+use super::change::{self, SettingChange};
+use super::curvature::HessianEigenvalues;
+use super::problem::ProblemTheory;
+use super::reason::{KnownOrReason, Reason, ReasonCode};
 use super::statements::{self, Theorems};
-use super::target::{self, Target};
+use super::target::{self, MethodTarget};
 use super::{Allowance, Detail, Settings};
+use crate::names::QUANTITIES;
 use crate::plan::PlannedPoint;
-use crate::predict::QUANTITIES;
 use crate::{Plan, Predictor};
 
 /// What is known of a method at a point.
 #[derive(Debug, Clone)]
-pub struct Method {
+pub struct MethodTheory {
     /// Its label, kind and point, and the number of its problem and of its cell in the plan.
     pub label: String,
     pub kind: &'static str,
@@ -31,57 +31,57 @@ pub struct Method {
     /// Why it is refused and not run, where it is.
     pub refused: Option<String>,
     /// Whether a noiseless round is a known linear map.
-    pub rounds: Known<()>,
+    pub rounds: KnownOrReason<()>,
     /// The radii that decide whether it is stable, and the judgement.
     pub outlook: Outlook,
     pub regime: Regime,
     /// The mean and the second moment of its error in the end.
-    pub floor: Known<PredictedFloor>,
+    pub floor: KnownOrReason<PredictedFloor>,
     /// The parts of the floor.
-    pub limits: Known<Limits>,
+    pub limits: KnownOrReason<Limits>,
     /// The squared distance of the limit without noise from theta*, what rounding leaves of it, and why it is 0 exactly, where it is.
-    pub bias: Known<f64>,
+    pub bias: KnownOrReason<f64>,
     pub bias_rounding: f64,
     pub no_bias: Option<NoBias>,
     /// What leading order explains under Markov samples.
     pub leading_order: Option<MarkovExplanation>,
     /// The floor with one setting changed each.
-    pub changes: Vec<Change>,
+    pub changes: Vec<SettingChange>,
     /// What a round takes.
-    pub cost: Known<RoundCost>,
+    pub cost: KnownOrReason<RoundCost>,
     /// What the target takes, where one is asked for.
-    pub target: Option<Target>,
+    pub target: Option<MethodTarget>,
     /// Which steps are stable.
-    pub stability: Stability,
+    pub stability: MethodStability,
     /// Of a full report: every quantity by name, each known or not, and how it is known.
-    pub quantities: Vec<(&'static str, Known<f64>)>,
+    pub quantities: Vec<(&'static str, KnownOrReason<f64>)>,
     pub accuracies: Vec<(&'static str, Accuracy)>,
     /// Of a full report: the limit of FedLSA's mean iterate (d), and its mean iterates from 0 after some rounds.
-    pub limit: Option<Known<Vec<f64>>>,
+    pub limit: Option<KnownOrReason<Vec<f64>>>,
     pub mean_from_zero: Vec<(u64, Vec<f64>)>,
     /// Of a full report: the schedule of Corollary 1 of FedHSA's source.
     pub schedule: Option<CorollarySchedule>,
     /// Of a full report: what theorems of the sources say.
     pub theorems: Option<Theorems>,
     /// Of a full report, for methods without local steps: the eigenvalues of the agents' Hessians at theta*.
-    pub curvature: Option<Known<Curvature>>,
+    pub curvature: Option<KnownOrReason<HessianEigenvalues>>,
 }
 
 /// Which steps of a method are stable.
 #[derive(Debug, Clone, Default)]
-pub struct Stability {
+pub struct MethodStability {
     /// The largest stable step below the first instability; `None` for methods without steps, and where it was not asked for.
-    pub largest: Option<Known<StableStep>>,
+    pub largest: Option<KnownOrReason<StableStep>>,
     /// What fails just above it: the step that was looked at, and the judgement.
     pub above: Option<(f64, Spot)>,
     /// Of a full report: the stable steps for some numbers of local steps, and those that were asked for.
-    pub sets: Option<Known<Vec<StableSet>>>,
+    pub sets: Option<KnownOrReason<Vec<StableSet>>>,
     pub asked: Vec<u64>,
 }
 
-impl Method {
+impl MethodTheory {
     pub(super) fn new(plan: &Plan, label: &str, planned: &PlannedPoint, cell: usize) -> Self {
-        let nothing = || Reason::text(Code::NotKnown, "not asked for");
+        let nothing = || Reason::text(ReasonCode::NotKnown, "not asked for");
         let of = plan.forecast(cell);
         Self {
             label: label.to_string(),
@@ -102,7 +102,7 @@ impl Method {
             changes: Vec::new(),
             cost: target::cost(plan, cell).map_err(|e| Reason::from(&e)),
             target: None,
-            stability: Stability::default(),
+            stability: MethodStability::default(),
             quantities: Vec::new(),
             accuracies: Vec::new(),
             limit: None,
@@ -124,7 +124,7 @@ impl Method {
         plan: &Plan,
         predictor: &Predictor,
         settings: &Settings,
-        problem: Option<&Problem>,
+        problem: Option<&ProblemTheory>,
         allowance: &mut Allowance,
     ) {
         let of = plan.forecast(self.cell);
@@ -135,13 +135,13 @@ impl Method {
             self.stability.largest = Some(largest_stable_step(plan, self.cell, allowance));
         }
         if let Some(mse) = settings.target_mse {
-            self.target = Some(Target::of(plan, predictor, self.cell, mse, is_full, allowance));
+            self.target = Some(MethodTarget::of(plan, predictor, self.cell, mse, is_full, allowance));
         }
         if is_full {
             self.quantities(plan, predictor, problem, allowance);
             self.look_around(&of, allowance);
         } else if self.rounds.is_err() && of.shape().drift == Drift::NoSteps {
-            self.curvature = Some(Curvature::of(plan.field(self.cell), CURVATURE_WORK.min(allowance.left)));
+            self.curvature = Some(HessianEigenvalues::of(plan.field(self.cell), CURVATURE_WORK.min(allowance.left)));
         }
         if let Ok(limits) = &self.limits
             && limits.floor > self.bias_rounding
@@ -164,7 +164,7 @@ impl Method {
     fn find_floor(&mut self, predictor: &Predictor, of: &Forecast, allowance: &mut Allowance) {
         let cache = predictor.floors_of(self.cell);
         if self.outlook.is_unstable() {
-            let diverges = || Reason::text(Code::Diverges, "it diverges");
+            let diverges = || Reason::text(ReasonCode::Diverges, "it diverges");
             (self.floor, self.limits) = (Err(diverges()), Err(diverges()));
             return;
         }
@@ -177,7 +177,7 @@ impl Method {
     }
 
     /// All quantities, and what else a full report has.
-    fn quantities(&mut self, plan: &Plan, predictor: &Predictor, problem: Option<&Problem>, allowance: &mut Allowance) {
+    fn quantities(&mut self, plan: &Plan, predictor: &Predictor, problem: Option<&ProblemTheory>, allowance: &mut Allowance) {
         let (cell, of) = (self.cell, plan.forecast(self.cell));
         for quantity in QUANTITIES.iter() {
             let is_of_floor = ["floor", "noise", "floor_bias2"].contains(quantity);
@@ -202,7 +202,7 @@ impl Method {
             self.theorems = Some(statements::of_cell(plan, cell, problem, target, allowance));
         }
         if self.rounds.is_err() && of.shape().drift == Drift::NoSteps {
-            self.curvature = Some(Curvature::of(plan.field(cell), CURVATURE_WORK));
+            self.curvature = Some(HessianEigenvalues::of(plan.field(cell), CURVATURE_WORK));
         }
     }
 
@@ -234,13 +234,13 @@ const CURVATURE_WORK: f64 = 1e10;
 
 /// The schedule of Corollary 1 of FedHSA's source, from the constants of the problem, with the mixing time of the slowest chain
 /// in total variation at 1/4; `None` where one is not known.
-fn corollary_schedule(problem: &Problem, of: &Forecast) -> Option<CorollarySchedule> {
+fn corollary_schedule(problem: &ProblemTheory, of: &Forecast) -> Option<CorollarySchedule> {
     let constants: FedHsaConstants = serde_json::from_value(problem.numbers["fedhsa"].clone()).ok()?;
     constants.schedule(&of.round_setting().ok()?, problem.mixing_time()?).ok()
 }
 
 /// The largest stable step, unless its search, with maps of hundreds of rounds, takes minutes.
-fn largest_stable_step(plan: &Plan, cell: usize, allowance: &mut Allowance) -> Known<StableStep> {
+fn largest_stable_step(plan: &Plan, cell: usize, allowance: &mut Allowance) -> KnownOrReason<StableStep> {
     const MOST_WORK: f64 = 1e7;
     let field = plan.field(cell);
     let kinds = field.systems().map_or(0, |systems| systems.kinds.len());
@@ -249,7 +249,7 @@ fn largest_stable_step(plan: &Plan, cell: usize, allowance: &mut Allowance) -> K
     if kinds as f64 * ((field.dim() as f64).powi(3) + 200.0) + 0.5 * field.agents() as f64 > MOST_WORK {
         let why = format!("not searched for: {} agents, {kinds} distinct, with d = {}", field.agents(), field.dim());
         allowance.cut.push((what.to_string(), why.clone()));
-        return Err(Reason::text(Code::TakesTooLong, why));
+        return Err(Reason::text(ReasonCode::TakesTooLong, why));
     }
     allowance.compute(what, 0.7, || -> Result<StableStep> { plan.forecast(cell).largest_stable_step() })
 }

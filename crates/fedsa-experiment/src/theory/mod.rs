@@ -1,6 +1,6 @@
 //! `fedsa theory`: what is known of an experiment before it runs, as data.
 //!
-//! [`Theory`] computes, method by method; [`Report`] holds everything at once, and [`Report::json`] is what programs read. Pages and
+//! [`Theory`] computes, method by method; [`TheoryReport`] holds everything at once, and [`TheoryReport::json`] is what programs read. Pages and
 //! pictures are made of these by the program.
 //!
 //! Computations end by counted work ([`fedsa_theory::work`]), not by the clock, so that a report says the same on every machine. What was
@@ -15,13 +15,13 @@ mod reason;
 mod statements;
 mod target;
 
-pub use change::{Change, ChangedFloor};
-pub use curvature::Curvature;
-pub use method::{Method, Stability};
-pub use problem::Problem;
-pub use reason::{Code, Known, Reason};
+pub use change::{ChangedFloor, SettingChange};
+pub use curvature::HessianEigenvalues;
+pub use method::{MethodStability, MethodTheory};
+pub use problem::ProblemTheory;
+pub use reason::{KnownOrReason, Reason, ReasonCode};
 pub use statements::Theorems;
-pub use target::Target;
+pub use target::MethodTarget;
 
 use fedsa::error::Result;
 use fedsa::parallel;
@@ -29,7 +29,7 @@ use fedsa_theory::predict;
 use fedsa_theory::work::{self, Spent};
 use serde_json::Value as Json;
 
-use crate::{Plan, Predictor, memory};
+use crate::{Plan, Predictor, run_memory};
 
 /// The most multiplications of a brief report, for all methods together, and of each method of a full one; some take half a nanosecond on
 /// one core, some a whole one.
@@ -85,19 +85,19 @@ pub struct LeftOut {
 
 /// Everything that is known of an experiment before it runs.
 #[derive(Debug, Clone)]
-pub struct Report {
+pub struct TheoryReport {
     /// The experiment's identifier and title.
     pub id: String,
     pub title: String,
     /// Its problems; none in a brief report.
-    pub problems: Vec<Problem>,
+    pub problems: Vec<ProblemTheory>,
     /// Its methods at all points, in the order of the file: all methods of a point, then those of the next.
-    pub methods: Vec<Method>,
+    pub methods: Vec<MethodTheory>,
     /// What was left out.
     pub left_out: Vec<LeftOut>,
 }
 
-impl Report {
+impl TheoryReport {
     /// All numbers, for programs. What is not known is null, and its reason is in the table `unknown` beside it.
     pub fn json(&self) -> Json {
         json::report(self)
@@ -127,7 +127,7 @@ impl<'a> Theory<'a> {
         if let Some(mse) = settings.target_mse {
             check_target(plan, mse)?;
         }
-        memory::refuse_predictions(plan)?;
+        run_memory::refuse_predictions(plan)?;
         let of_point = |point: usize| plan.points[point].cells.iter().enumerate().map(move |(label, cell)| (point, label, *cell));
         let cells = (0..plan.points.len()).flat_map(of_point).collect();
         Ok(Self { plan, predictor, settings, cells, next: 0, left: BRIEF_WORK, left_out: Vec::new() })
@@ -150,12 +150,12 @@ impl<'a> Theory<'a> {
     }
 
     /// The constants of all problems.
-    pub fn problems(&self) -> Vec<Problem> {
-        parallel::map(self.plan.fields.len(), |f| Problem::of(&*self.plan.fields[f].field))
+    pub fn problems(&self) -> Vec<ProblemTheory> {
+        parallel::map(self.plan.fields.len(), |f| ProblemTheory::of(&*self.plan.fields[f].field))
     }
 
     /// The next method; `None` at the end. `problems` are those of [`Theory::problems`], which theorems need; without them there are none.
-    pub fn next_method(&mut self, problems: &[Problem]) -> Option<Method> {
+    pub fn next_method(&mut self, problems: &[ProblemTheory]) -> Option<MethodTheory> {
         let (point, label, cell) = *self.cells.get(self.next)?;
         let share = match self.settings.detail {
             Detail::Brief => self.left / (self.cells.len() - self.next) as f64,
@@ -164,7 +164,7 @@ impl<'a> Theory<'a> {
         self.next += 1;
         let mut allowance = Allowance { left: share, cut: Vec::new() };
         let planned = &self.plan.points[point];
-        let mut method = Method::new(self.plan, &self.plan.labels[label], planned, cell);
+        let mut method = MethodTheory::new(self.plan, &self.plan.labels[label], planned, cell);
         method.compute(self.plan, self.predictor, &self.settings, problems.get(planned.field), &mut allowance);
         self.left -= share - allowance.left;
         let of_method = |(what, why): (String, String)| LeftOut { method: method.label.clone(), point: method.point.clone(), what, why };
@@ -178,7 +178,7 @@ impl<'a> Theory<'a> {
     }
 
     /// Everything. `about` is told what is computed next.
-    pub fn report(mut self, about: &dyn Fn(&str)) -> Report {
+    pub fn report(mut self, about: &dyn Fn(&str)) -> TheoryReport {
         let problems = match self.settings.detail {
             Detail::Full => {
                 about("problems");
@@ -192,7 +192,7 @@ impl<'a> Theory<'a> {
             methods.extend(self.next_method(&problems));
         }
         let experiment = &self.plan.experiment;
-        Report { id: experiment.id.clone(), title: experiment.title.clone(), problems, methods, left_out: self.left_out }
+        TheoryReport { id: experiment.id.clone(), title: experiment.title.clone(), problems, methods, left_out: self.left_out }
     }
 }
 
@@ -215,17 +215,17 @@ struct Allowance {
 
 impl Allowance {
     /// Computes something within `share` of what is left, and lists it if that is too little.
-    fn compute<T>(&mut self, what: &str, share: f64, compute: impl FnOnce() -> Result<T>) -> Known<T> {
+    fn compute<T>(&mut self, what: &str, share: f64, compute: impl FnOnce() -> Result<T>) -> KnownOrReason<T> {
         let (result, spent) = work::within(share * self.left.max(0.0), compute);
         self.take(what, result, spent)
     }
 
     /// The result of a computation that has been made, with what it took.
-    fn take<T>(&mut self, what: &str, result: Result<T>, spent: Spent) -> Known<T> {
+    fn take<T>(&mut self, what: &str, result: Result<T>, spent: Spent) -> KnownOrReason<T> {
         self.left -= spent.work;
         result.map_err(|e| {
-            let reason = if spent.was_cut { Reason::new(Code::TakesTooLong, &e) } else { Reason::from(&e) };
-            if reason.code == Code::TakesTooLong {
+            let reason = if spent.was_cut { Reason::new(ReasonCode::TakesTooLong, &e) } else { Reason::from(&e) };
+            if reason.code == ReasonCode::TakesTooLong {
                 self.cut.push((what.to_string(), reason.text.clone()));
             }
             reason

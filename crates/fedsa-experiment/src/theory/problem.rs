@@ -13,18 +13,18 @@ use fedsa_theory::fedhsa_bounds::FedHsaConstants;
 use fedsa_theory::predict::EXACT_DIM;
 use serde_json::{Map, Value as Json, json};
 
-use super::reason::{Code, Reason};
+use super::reason::{Reason, ReasonCode};
 use crate::memory;
 
 /// The constants of a problem.
 #[derive(Debug, Clone)]
-pub struct Problem {
+pub struct ProblemTheory {
     /// By name, as `fedsa theory --json` prints them. What is not known is null, with a [`Reason`] of the same name in the table
     /// `unknown`; of a constant the name is that of its table and its own, `constants.sigma_eps`.
     pub numbers: Json,
 }
 
-impl Problem {
+impl ProblemTheory {
     /// The constants of a problem.
     pub(super) fn of(field: &dyn Field) -> Self {
         let mut out = Table::default();
@@ -44,10 +44,10 @@ impl Problem {
         }
         match field.facts().monotone() {
             Some(known) => out.put("monotone", json!({ "modulus": known.modulus, "lipschitz": known.lipschitz })),
-            None => out.miss("monotone", &Reason::text(Code::NotKnown, "no certificate that the mean operator has one root")),
+            None => out.miss("monotone", &Reason::text(ReasonCode::NotKnown, "no certificate that the mean operator has one root")),
         }
         match field.solution() {
-            Err(why) => out.miss("theta_star", &Reason::text(Code::NotKnown, format!("not known: {why}"))),
+            Err(why) => out.miss("theta_star", &Reason::text(ReasonCode::NotKnown, format!("not known: {why}"))),
             Ok(root) => of_root(field, &root.theta, &mut out),
         }
         let Table { mut known, unknown } = out;
@@ -64,7 +64,10 @@ impl Problem {
 
     /// Whether a number is not known because it is infinite.
     pub fn is_infinite(&self, name: &str) -> bool {
-        self.numbers.get("unknown").and_then(|unknown| unknown.get(name)).is_some_and(|reason| reason["code"] == json!(Code::Infinite))
+        self.numbers
+            .get("unknown")
+            .and_then(|unknown| unknown.get(name))
+            .is_some_and(|reason| reason["code"] == json!(ReasonCode::Infinite))
     }
 
     /// The mixing time of the slowest chain in total variation at 1/4; 1 for independent samples, `None` where it is not known.
@@ -158,23 +161,23 @@ fn mixing(field: &dyn Field) -> Result<Table, Reason> {
     let facts = field.facts();
     let sizes = facts.law(0).and_then(|law| law.chain().map(|chain| (chain.law.len(), chain.from.len())));
     let Some((states, moves)) = sizes else {
-        return Err(Reason::text(Code::NotKnown, "not known: samples follow no known finite chain alone"));
+        return Err(Reason::text(ReasonCode::NotKnown, "not known: samples follow no known finite chain alone"));
     };
     // Eigenvalues, and some ten products of the transition matrix with itself and with the operators, d^2 numbers for each state.
     let (n, d) = (states as f64, field.dim() as f64);
     if kinds as f64 * (50.0 * n.powi(3) + 20.0 * d * d * (n * n + moves as f64)) > MOST_WORK {
         let why = format!("not computed: {kinds} distinct chains of {states} states take too long");
-        return Err(Reason::text(Code::TakesTooLong, why));
+        return Err(Reason::text(ReasonCode::TakesTooLong, why));
     }
     let over = |of: &dyn Fn(&FiniteLaw<'_>) -> Result<f64, BadInput>| -> Result<f64, Reason> {
         let mut most = 0.0f64;
         for kind in 0..kinds {
             match facts.law(kind).map(|law| of(&law)) {
                 Some(found) => most = most.max(found.map_err(|e| Reason::from(&e))?),
-                None => return Err(Reason::text(Code::NotKnown, "not known")),
+                None => return Err(Reason::text(ReasonCode::NotKnown, "not known")),
             }
         }
-        if most.is_finite() { Ok(most) } else { Err(Reason::text(Code::Infinite, "infinite: a chain is periodic")) }
+        if most.is_finite() { Ok(most) } else { Err(Reason::text(ReasonCode::Infinite, "infinite: a chain is periodic")) }
     };
     let chain = |law: &FiniteLaw<'_>| law.chain().cloned().ok_or_else(|| BadInput::new("", "samples follow no chain", "a finite chain"));
     let time = |time: Option<u64>| time.map_or(f64::INFINITY, |t| t as f64);
@@ -203,13 +206,13 @@ fn without_moments(field: &dyn Field) -> Option<Reason> {
     const MOST_KINDS: usize = 2000;
     let kinds = field.systems().map_or(0, |systems| systems.kinds.len());
     let (code, text) = if field.sampling().kind != Law::Iid {
-        (Code::NotKnown, "samples are not i.i.d.".to_string())
+        (ReasonCode::NotKnown, "samples are not i.i.d.".to_string())
     } else if field.dim() > EXACT_DIM {
-        (Code::TakesTooLong, format!("more than {EXACT_DIM} features"))
+        (ReasonCode::TakesTooLong, format!("more than {EXACT_DIM} features"))
     } else if kinds > MOST_KINDS {
-        (Code::TakesTooLong, format!("more than {MOST_KINDS} distinct agents"))
+        (ReasonCode::TakesTooLong, format!("more than {MOST_KINDS} distinct agents"))
     } else if !memory::moments_fit(kinds, field.dim()) {
-        (Code::TakesTooLong, "second moments do not fit into memory".into())
+        (ReasonCode::TakesTooLong, "second moments do not fit into memory".into())
     } else {
         return None;
     };
@@ -219,16 +222,16 @@ fn without_moments(field: &dyn Field) -> Option<Reason> {
 /// The reason for each constant that is not known.
 fn explain(constants: &Json, field: &dyn Field, is_singular: bool, out: &mut Table) {
     let Some(constants) = constants.as_object() else { return };
-    let moments = || field.moments(0).is_none().then(|| Reason::text(Code::NotKnown, "second moments of the samples are not known"));
+    let moments = || field.moments(0).is_none().then(|| Reason::text(ReasonCode::NotKnown, "second moments of the samples are not known"));
     let mut without = None;
     let holds = constants.get("a").and_then(Json::as_f64).is_some_and(|a| a > 0.0);
     for (key, _) in constants.iter().filter(|(_, value)| value.is_null()) {
         let without = without.get_or_insert_with(|| without_moments(field).or_else(moments));
         let why = match (without, key.as_str()) {
             (Some(why), _) => why.clone(),
-            (None, "l" | "eta_inf") if !holds => Reason::text(Code::NotKnown, "a is not positive"),
-            (None, "sigma_eps" | "v_heter") if is_singular => Reason::text(Code::NotKnown, "the mean system of an agent is singular"),
-            _ => Reason::text(Code::Infinite, "not finite"),
+            (None, "l" | "eta_inf") if !holds => Reason::text(ReasonCode::NotKnown, "a is not positive"),
+            (None, "sigma_eps" | "v_heter") if is_singular => Reason::text(ReasonCode::NotKnown, "the mean system of an agent is singular"),
+            _ => Reason::text(ReasonCode::Infinite, "not finite"),
         };
         out.unknown.insert(format!("constants.{key}"), json!(why));
     }

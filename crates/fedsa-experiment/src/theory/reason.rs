@@ -5,7 +5,7 @@ use fedsa::error::BadInput;
 /// The kind of a reason. The names in JSON do not change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Code {
+pub enum ReasonCode {
     /// Theory has no closed form of it for these settings, or a condition of one fails.
     NotKnown,
     /// It has a closed form that takes too long to compute.
@@ -20,22 +20,22 @@ pub enum Code {
 #[derive(Debug, Clone, PartialEq, serde::Serialize)]
 pub struct Reason {
     /// The kind of the reason.
-    pub code: Code,
+    pub code: ReasonCode,
     /// The reason in words.
     pub text: String,
 }
 
 /// Something that is known, or the reason why it is not.
-pub type Known<T> = Result<T, Reason>;
+pub type KnownOrReason<T> = Result<T, Reason>;
 
 impl Reason {
     /// The reason of this kind with the words of an error.
-    pub fn new(code: Code, error: &BadInput) -> Self {
+    pub fn new(code: ReasonCode, error: &BadInput) -> Self {
         Self { code, text: error.what.clone() }
     }
 
     /// A reason in words of its own.
-    pub fn text(code: Code, text: impl Into<String>) -> Self {
+    pub fn text(code: ReasonCode, text: impl Into<String>) -> Self {
         Self { code, text: text.into() }
     }
 }
@@ -43,7 +43,7 @@ impl Reason {
 impl From<&BadInput> for Reason {
     fn from(error: &BadInput) -> Self {
         // Errors about a floor that does not exist name the step size.
-        let code = if error.key == "step_size" { Code::Diverges } else { Code::NotKnown };
+        let code = if error.key == "step_size" { ReasonCode::Diverges } else { ReasonCode::NotKnown };
         Self::new(code, error)
     }
 }

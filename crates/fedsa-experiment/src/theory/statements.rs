@@ -5,8 +5,8 @@ use fedsa_theory::bounds::Choice;
 use fedsa_theory::predict::Statement;
 
 use super::Allowance;
-use super::problem::Problem;
-use super::reason::Known;
+use super::problem::ProblemTheory;
+use super::reason::KnownOrReason;
 use crate::Plan;
 use crate::plan::ResolvedStart;
 
@@ -16,12 +16,12 @@ pub struct Theorems {
     /// The rounds after which they are evaluated, those of the file.
     pub rounds: u64,
     /// The theorems, each with its conditions.
-    pub statements: Known<Vec<Statement>>,
+    pub statements: KnownOrReason<Vec<Statement>>,
     /// The settings that corollaries choose for the target; none where they do not apply.
     pub choices: Vec<Choice>,
 }
 
-pub(super) fn of_cell(plan: &Plan, cell: usize, problem: &Problem, target: Option<f64>, allowance: &mut Allowance) -> Theorems {
+pub(super) fn of_cell(plan: &Plan, cell: usize, problem: &ProblemTheory, target: Option<f64>, allowance: &mut Allowance) -> Theorems {
     let planned = &plan.cells[cell];
     let start = match &planned.start {
         ResolvedStart::Fixed(theta_0) => Ok(theta_0),

@@ -7,20 +7,20 @@ use fedsa_theory::predict::{Obstacle, Reach};
 use serde_json::{Value as Json, json};
 
 use super::Allowance;
-use super::reason::{Known, Reason};
+use super::reason::{KnownOrReason, Reason};
 use crate::config::schema::ControlsStart;
 use crate::plan::ResolvedStart;
 use crate::{Plan, Predictor};
 
 /// A target of a method.
 #[derive(Debug, Clone)]
-pub struct Target {
+pub struct MethodTarget {
     /// The mean-square error that is asked for.
     pub mse: f64,
     /// Whether and when it is reached.
-    pub reach: Known<Reach>,
+    pub reach: KnownOrReason<Reach>,
     /// What a round takes.
-    pub cost: Known<RoundCost>,
+    pub cost: KnownOrReason<RoundCost>,
     /// Whether the start is random.
     pub is_random: bool,
 }
@@ -34,7 +34,7 @@ pub(super) fn cost(plan: &Plan, cell: usize) -> Result<RoundCost> {
     RoundCost::new(plan.field(cell), &*planned.method.settings, &planned.uplink)
 }
 
-impl Target {
+impl MethodTarget {
     pub(super) fn of(plan: &Plan, predictor: &Predictor, cell: usize, mse: f64, is_full: bool, allowance: &mut Allowance) -> Self {
         let planned = &plan.cells[cell];
         let controls = if planned.method.controls == ControlsStart::Ideal { InitialControls::Root } else { InitialControls::Zero };

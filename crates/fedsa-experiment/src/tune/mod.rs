@@ -26,7 +26,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fedsa::cancel::Cancel;
-use fedsa::error::{BadInput, ErrorCode, Error, ErrorKind, Result, quoted};
+use fedsa::error::{BadInput, Error, ErrorCode, ErrorKind, Result, quoted};
 use fedsa::kernel::Isa;
 use fedsa::sampling::Law;
 use fedsa::uplink::Uplink;
@@ -42,7 +42,8 @@ use toml::{Table, Value};
 
 use crate::config::schema::ControlsStart;
 use crate::config::{Document, Experiment, SweepPoint};
-use crate::execute::{Earlier, Executed, Observer, RunControl, execute};
+use crate::execute::{Earlier, Executed, RunControl, execute};
+use crate::observer::RunObserver;
 use crate::plan::{BuiltProblem, Plan, ResolvedStart};
 use crate::{estimate, resolve};
 use families::Candidates;
@@ -399,7 +400,7 @@ fn estimated_seconds(plan: &Plan) -> f64 {
 /// Pilots report nothing.
 struct Silent;
 
-impl Observer for Silent {}
+impl RunObserver for Silent {}
 
 impl PilotRunner<'_, '_> {
     fn plan(&mut self, table: Table) -> Result<Plan, Error> {

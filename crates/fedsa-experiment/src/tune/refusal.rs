@@ -72,7 +72,8 @@ impl Tuning {
         } else if pilots.tried.iter().any(|piloted| !piloted.measured.diverged) {
             let what =
                 format!("no choice is confirmed to reach {wanted} within {most}: with few seeds some did, and with more they did not");
-            return BadInput::new("target", what, "a larger target or `budget`, or a codec with more bits").coded(ErrorCode::TargetNotReached);
+            return BadInput::new("target", what, "a larger target or `budget`, or a codec with more bits")
+                .coded(ErrorCode::TargetNotReached);
         } else if pilots.exhausted || found.is_cut {
             let what = format!("{} s ended the search when only choices whose errors grow had been tried", number(self.options.budget));
             return BadInput::new("budget", what, "a larger budget").coded(ErrorCode::TargetNotReached);

@@ -10,8 +10,8 @@ use fedsa_cli::commands;
 use fedsa_cli::error::ShownError;
 use fedsa_data::find::Places;
 use fedsa_experiment::bundled;
-use fedsa_experiment::config::{Document, Experiment};
-use fedsa_experiment::{checks, picture, resolve};
+use fedsa_experiment::config::{Document, Experiment, validate};
+use fedsa_experiment::resolve;
 use miette::{GraphicalReportHandler, GraphicalTheme};
 use toml::{Table, Value};
 
@@ -67,8 +67,7 @@ fn check_experiment(experiment: &Experiment) -> Result<(), Error> {
     };
     let before = tables(experiment)?;
     let labels = experiment.labels().map_err(located)?;
-    checks::validate(experiment, &labels).map_err(located)?;
-    picture::validate(experiment, &labels).map_err(located)?;
+    validate::experiment(experiment, &labels).map_err(located)?;
     // What ran is what config.toml says.
     let written = resolve::file(experiment, &places).map_err(located)?;
     let again = Document::parse("config.toml", &written).and_then(Experiment::read).and_then(|again| Ok((tables(&again)?, again)));

@@ -10,8 +10,9 @@ use std::time::Duration;
 
 use fedsa::cancel::Cancel;
 use fedsa::kernel::Isa;
+use fedsa_experiment::RunObserver;
 use fedsa_experiment::config::{Document, Experiment};
-use fedsa_experiment::execute::{ENDED, Earlier, Observer, framed, unframed};
+use fedsa_experiment::execute::{ENDED, Earlier, framed, unframed};
 use fedsa_experiment::finished::FinishedRun;
 use fedsa_experiment::folder::{self, RunFolder};
 use fedsa_experiment::{Executed, Plan, Predictor, RunControl, checks, execute, output, picture};
@@ -74,7 +75,7 @@ max = 1e9
 /// Nobody looks.
 struct Silent;
 
-impl Observer for Silent {}
+impl RunObserver for Silent {}
 
 /// A finished run, and the same with more rounds. Their one check can be measured.
 struct Setup {

@@ -4,7 +4,7 @@
 use fedsa::methods::Drift;
 use fedsa_experiment::Plan;
 use fedsa_experiment::numbers::{self, number, rounded_down, thousands, two_digits};
-use fedsa_experiment::theory::{Code, Method, Report, Target};
+use fedsa_experiment::theory::{MethodTarget, MethodTheory, ReasonCode, TheoryReport};
 use fedsa_theory::Accuracy;
 use fedsa_theory::predict::{Limits, Obstacle, Reach, Regime};
 
@@ -24,7 +24,7 @@ const NARROWEST: usize = 16;
 const WIDEST: usize = 30;
 
 /// The page.
-pub fn page(plan: &Plan, report: &Report, target: Option<f64>) -> Vec<String> {
+pub fn page(plan: &Plan, report: &TheoryReport, target: Option<f64>) -> Vec<String> {
     let mut lines = vec![cut(&format!("{}: {}", report.id, report.title), WIDTH), cut(&problem(plan), WIDTH), String::new()];
     let end = ending(report, target);
     if report.methods.len() <= IN_BLOCKS {
@@ -70,7 +70,7 @@ fn problem(plan: &Plan) -> String {
 }
 
 /// The last lines: what the numbers are, and where there is more.
-fn ending(report: &Report, target: Option<f64>) -> Vec<String> {
+fn ending(report: &TheoryReport, target: Option<f64>) -> Vec<String> {
     let mut lines = Vec::new();
     if !report.left_out.is_empty() {
         let first = &report.left_out[0];
@@ -85,17 +85,17 @@ fn ending(report: &Report, target: Option<f64>) -> Vec<String> {
 }
 
 /// The name of a method with its point.
-fn name(method: &Method) -> String {
+fn name(method: &MethodTheory) -> String {
     if method.point.is_empty() { method.label.clone() } else { format!("{}, {}", method.label, method.point) }
 }
 
-fn title(plan: &Plan, method: &Method) -> String {
+fn title(plan: &Plan, method: &MethodTheory) -> String {
     let at = if method.point.is_empty() { String::new() } else { format!(", at {}", method.point) };
     format!("{}{at}: {}", method.label, page::settings(&plan.forecast(method.cell), plan, method.cell))
 }
 
 /// The lines of a method, each with its name.
-fn block(method: &Method, plan: &Plan) -> Vec<(&'static str, String)> {
+fn block(method: &MethodTheory, plan: &Plan) -> Vec<(&'static str, String)> {
     if let Some(reason) = &method.refused {
         return vec![("refused", reason.clone())];
     }
@@ -124,7 +124,7 @@ fn block(method: &Method, plan: &Plan) -> Vec<(&'static str, String)> {
 }
 
 /// The lines of a method whose rounds have no closed form.
-fn without_rounds(method: &Method, plan: &Plan, why: &str) -> Vec<(&'static str, String)> {
+fn without_rounds(method: &MethodTheory, plan: &Plan, why: &str) -> Vec<(&'static str, String)> {
     let mut lines = Vec::new();
     match &method.curvature {
         Some(Ok(known)) => lines.push((
@@ -148,7 +148,7 @@ fn without_rounds(method: &Method, plan: &Plan, why: &str) -> Vec<(&'static str,
 }
 
 /// The floor, how it is known, and what limits it.
-fn floor(method: &Method) -> String {
+fn floor(method: &MethodTheory) -> String {
     match (&method.limits, &method.floor) {
         (Ok(limits), _) if limits.floor <= method.bias_rounding => "none: it reaches theta* to rounding".into(),
         (Ok(limits), _) => format!("{} ({}): {}", number(limits.floor), limits.accuracy, shares(limits)),
@@ -156,7 +156,7 @@ fn floor(method: &Method) -> String {
             let value = &known.value;
             format!("{} ({}): bias^2 {}, noise {}", number(value.mse()), known.accuracy, number(value.bias_sq()), number(value.noise))
         }
-        (_, Err(reason)) if reason.code == Code::Diverges => diverges(method),
+        (_, Err(reason)) if reason.code == ReasonCode::Diverges => diverges(method),
         (_, Err(reason)) => match &method.bias {
             Ok(bias) if *bias > method.bias_rounding => {
                 format!("at least the squared bias, {}; the noise is {}", number(*bias), reason.text)
@@ -167,7 +167,7 @@ fn floor(method: &Method) -> String {
 }
 
 /// That it diverges, and how.
-fn diverges(method: &Method) -> String {
+fn diverges(method: &MethodTheory) -> String {
     let radius =
         |radius: &fedsa::error::Result<f64>| radius.as_ref().map_or(String::new(), |x| format!(" (radius {})", numbers::radius(*x)));
     match (method.regime, &method.outlook.mean_square) {
@@ -198,7 +198,7 @@ fn largest_share(limits: &Limits) -> String {
 }
 
 /// The largest stable step; `None` for methods without steps.
-fn stable(method: &Method) -> Option<String> {
+fn stable(method: &MethodTheory) -> Option<String> {
     Some(match method.stability.largest.as_ref()? {
         Ok(found) if found.step.is_infinite() => "every step".into(),
         Ok(found) => {
@@ -206,13 +206,13 @@ fn stable(method: &Method) -> Option<String> {
             let kind = if is_noisy && !found.in_mean_square { ", in the mean" } else { "" };
             format!("up to {}{kind}", rounded_down(found.step))
         }
-        Err(reason) if reason.code == Code::TakesTooLong => "not computed: it takes too long".into(),
+        Err(reason) if reason.code == ReasonCode::TakesTooLong => "not computed: it takes too long".into(),
         Err(reason) => reason.text.clone(),
     })
 }
 
 /// What the target takes, or what keeps the error above it.
-fn target_text(target: &Target) -> String {
+fn target_text(target: &MethodTarget) -> String {
     match &target.reach {
         Ok(Reach::After(after)) => {
             let (about, rounds) = rounds(after);
@@ -235,7 +235,7 @@ fn rounds(after: &fedsa_theory::predict::Rounds) -> (&'static str, f64) {
 }
 
 /// The rows of a table, a line each, and its head.
-fn table(report: &Report, target: Option<f64>, most: usize) -> Vec<String> {
+fn table(report: &TheoryReport, target: Option<f64>, most: usize) -> Vec<String> {
     let mut head = vec!["method", "floor", "limited by", "helps most", "stable up to"];
     let goal = target.map(|mse| format!("rounds to {}", number(mse)));
     head.extend(goal.as_deref());
@@ -259,7 +259,7 @@ fn table(report: &Report, target: Option<f64>, most: usize) -> Vec<String> {
 }
 
 /// The cells of a method.
-fn cells(method: &Method, has_target: bool) -> Vec<String> {
+fn cells(method: &MethodTheory, has_target: bool) -> Vec<String> {
     let nothing = || "-".to_string();
     let floor = match (&method.refused, &method.rounds, &method.limits, &method.floor) {
         (Some(_), ..) => "refused".to_string(),
@@ -270,8 +270,8 @@ fn cells(method: &Method, has_target: bool) -> Vec<String> {
             format!("{mark}{}", number(floor.value.mse()))
         }
         (_, _, _, Err(reason)) => match reason.code {
-            Code::Diverges => "DIVERGES".into(),
-            Code::TakesTooLong => "too long".into(),
+            ReasonCode::Diverges => "DIVERGES".into(),
+            ReasonCode::TakesTooLong => "too long".into(),
             _ => "not known".into(),
         },
     };
@@ -292,7 +292,7 @@ fn cells(method: &Method, has_target: bool) -> Vec<String> {
     let stable = match (&method.refused, method.stability.largest.as_ref()) {
         (None, Some(Ok(found))) if found.step.is_infinite() => "every step".into(),
         (None, Some(Ok(found))) => rounded_down(found.step),
-        (None, Some(Err(reason))) if reason.code == Code::TakesTooLong => "too long".into(),
+        (None, Some(Err(reason))) if reason.code == ReasonCode::TakesTooLong => "too long".into(),
         _ => nothing(),
     };
     let mut cells = vec![name(method), floor, limited, help.unwrap_or_else(nothing), stable];
@@ -314,7 +314,7 @@ fn cells(method: &Method, has_target: bool) -> Vec<String> {
 }
 
 /// The reasons for what is not known in a table, each once, with how many methods it is about.
-fn reasons(report: &Report) -> Vec<String> {
+fn reasons(report: &TheoryReport) -> Vec<String> {
     let mut all: Vec<(String, Vec<&str>)> = Vec::new();
     for method in report.methods.iter().filter(|method| method.floor_mse().is_none() && !method.outlook.is_unstable()) {
         let why = match (&method.refused, &method.rounds, &method.floor) {

@@ -1,20 +1,20 @@
 //! What would change a floor.
 
 use fedsa_experiment::numbers::{number, percent, radius};
-use fedsa_experiment::theory::{Change, Code};
+use fedsa_experiment::theory::{ReasonCode, SettingChange};
 use fedsa_theory::predict::Limits;
 
 use super::text::row;
 
 /// The table of changed settings: a row each, with the floor, its parts, and the factor by which a round shrinks the error.
-pub fn table(changes: &[Change], limits: &Limits) -> Vec<Vec<String>> {
+pub fn table(changes: &[SettingChange], limits: &Limits) -> Vec<Vec<String>> {
     let rest = if limits.mixing.is_some() { "noise and mixing" } else { "noise" };
     let mut table = vec![row(&["change", "floor", "bias^2", rest, "error per round", "against now"])];
     table.extend(changes.iter().map(|change| change_row(change, limits)));
     table
 }
 
-fn change_row(change: &Change, now: &Limits) -> Vec<String> {
+fn change_row(change: &SettingChange, now: &Limits) -> Vec<String> {
     let shrinks = change.radius.map_or(String::new(), radius);
     match &change.floor {
         Ok(found) => {
@@ -25,14 +25,16 @@ fn change_row(change: &Change, now: &Limits) -> Vec<String> {
             };
             row(&[&change.what, &number(found.floor), &bias, &number(found.rest), &shrinks, &against(found.floor, now.floor)])
         }
-        Err(reason) if reason.code == Code::Diverges => row(&[&change.what, "", "", "", "", "diverges"]),
-        Err(reason) if reason.code == Code::TakesTooLong => row(&[&change.what, "", "", "", &shrinks, "not computed: takes too long"]),
+        Err(reason) if reason.code == ReasonCode::Diverges => row(&[&change.what, "", "", "", "", "diverges"]),
+        Err(reason) if reason.code == ReasonCode::TakesTooLong => {
+            row(&[&change.what, "", "", "", &shrinks, "not computed: takes too long"])
+        }
         Err(reason) => row(&[&change.what, "", "", "", &shrinks, &reason.text]),
     }
 }
 
 /// The change with the lowest floor, if that is lower than now.
-pub fn best<'a>(changes: &'a [Change], limits: &Limits) -> Option<(&'a Change, f64)> {
+pub fn best<'a>(changes: &'a [SettingChange], limits: &Limits) -> Option<(&'a SettingChange, f64)> {
     let lower = changes.iter().filter_map(|change| Some((change, change.floor.as_ref().ok()?.floor)));
     lower.filter(|(_, floor)| *floor < 0.995 * limits.floor).min_by(|a, b| a.1.total_cmp(&b.1))
 }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use fedsa_experiment::numbers;
-use fedsa_experiment::theory::Problem;
+use fedsa_experiment::theory::ProblemTheory;
 
 use super::text::{Page, row, sentence};
 
@@ -106,7 +106,7 @@ const ALL: &[Explained] = &[
 ];
 
 /// The constants of a problem. The meaning of those in `explained` was given before; the others join them.
-pub fn constants(page: &mut Page, problem: &Problem, explained: &mut BTreeSet<&'static str>) {
+pub fn constants(page: &mut Page, problem: &ProblemTheory, explained: &mut BTreeSet<&'static str>) {
     let (mut rows, mut unknown) = (Vec::new(), BTreeMap::<String, Vec<&str>>::new());
     for Explained { table, key, symbol, meaning } in ALL {
         let numbers = &problem.numbers;

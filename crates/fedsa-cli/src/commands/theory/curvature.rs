@@ -2,14 +2,14 @@
 
 use fedsa_experiment::Plan;
 use fedsa_experiment::numbers::{about, number};
-use fedsa_experiment::theory::{Curvature, Method};
+use fedsa_experiment::theory::{HessianEigenvalues, MethodTheory};
 use fedsa_theory::shed;
 use serde_json::Value as Json;
 
 use super::text::{Page, row};
 
 /// What is known of the rate of a method without local steps.
-pub fn rates(page: &mut Page, plan: &Plan, known: &Method) {
+pub fn rates(page: &mut Page, plan: &Plan, known: &MethodTheory) {
     let (planned, field) = (&plan.cells[known.cell], plan.field(known.cell));
     let settings = serde_json::to_value(&*planned.method.settings).unwrap_or(Json::Null);
     match planned.method.kind {
@@ -35,7 +35,7 @@ pub fn rates(page: &mut Page, plan: &Plan, known: &Method) {
         }
         None => return,
     };
-    let Curvature { least, largest, is_quadratic, .. } = *curvature;
+    let HessianEigenvalues { least, largest, is_quadratic, .. } = *curvature;
     page.paragraph(&format!(
         "Known: the Hessian of the mean loss at theta* has eigenvalues from mu = {} to L = {}, a condition number of {}.",
         number(least),
@@ -81,8 +81,8 @@ fn rate(page: &mut Page, what: &str, factor: f64) {
 }
 
 /// Rates of steps with a few eigenpairs (Dal Fabbro 2023, chapter 2).
-fn eigenpairs(page: &mut Page, curvature: &Curvature, settings: &Json) {
-    let Curvature { agents, is_quadratic, .. } = curvature;
+fn eigenpairs(page: &mut Page, curvature: &HessianEigenvalues, settings: &Json) {
+    let HessianEigenvalues { agents, is_quadratic, .. } = curvature;
     let d = agents[0].1.len();
     let is_midpoint = settings["rho"] == "midpoint";
     let rho = if is_midpoint { shed::midpoint } else { shed::next };

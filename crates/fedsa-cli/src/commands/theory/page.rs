@@ -9,7 +9,7 @@ use fedsa::sampling::Law;
 use fedsa::schedule::StepSize;
 use fedsa::uplink::medium::bit_budget::BitBudget;
 use fedsa_experiment::numbers::{self, about, number, percent, typed};
-use fedsa_experiment::theory::{LeftOut, Method, Problem, Theory};
+use fedsa_experiment::theory::{LeftOut, MethodTheory, ProblemTheory, Theory};
 use fedsa_experiment::{Plan, Predictor};
 use fedsa_theory::predict::{Forecast, Limits, NoBias, Regime, TOO_SLOW, rounding};
 use fedsa_theory::work;
@@ -130,7 +130,7 @@ pub(super) fn sampling(field: &dyn Field) -> String {
 }
 
 /// The section of a problem.
-fn problem(page: &mut Page, plan: &Plan, i: usize, known: &Problem, explained: &mut BTreeSet<&'static str>) {
+fn problem(page: &mut Page, plan: &Plan, i: usize, known: &ProblemTheory, explained: &mut BTreeSet<&'static str>) {
     let field = &*plan.fields[i].field;
     let of = if plan.fields.len() == 1 { "Problem".to_string() } else { format!("Problem {}", i + 1) };
     let at = plan.points.iter().find(|point| point.field == i).map_or("", |point| &point.point.label);
@@ -166,7 +166,7 @@ fn problem(page: &mut Page, plan: &Plan, i: usize, known: &Problem, explained: &
 }
 
 /// How fast samples forget.
-fn mixing(page: &mut Page, known: &Problem) {
+fn mixing(page: &mut Page, known: &ProblemTheory) {
     if let Some(why) = known.reason("mixing") {
         return page.paragraph(&sentence(&format!("how fast samples forget is {why}")));
     }
@@ -228,7 +228,7 @@ pub(super) fn settings(of: &Forecast, plan: &Plan, cell: usize) -> String {
 }
 
 /// The section of a method.
-fn method(page: &mut Page, plan: &Plan, predictor: &Predictor, known: &Method, target: Option<f64>) {
+fn method(page: &mut Page, plan: &Plan, predictor: &Predictor, known: &MethodTheory, target: Option<f64>) {
     let (cell, at) = (known.cell, &known.point);
     let of_problem = if plan.fields.len() == 1 { String::new() } else { format!(" (problem {})", known.problem + 1) };
     page.title(&if at.is_empty() { known.label.clone() } else { format!("{}, at {at}{of_problem}", known.label) });
@@ -259,7 +259,7 @@ fn method(page: &mut Page, plan: &Plan, predictor: &Predictor, known: &Method, t
 }
 
 /// What is known of a method whose rounds have no closed form.
-fn unknown(page: &mut Page, plan: &Plan, known: &Method, why: &str) {
+fn unknown(page: &mut Page, plan: &Plan, known: &MethodTheory, why: &str) {
     page.heading("Accuracy, rounds and stability");
     page.paragraph(&format!("Its limit, floor, rate and stable steps are {why}."));
     if let Ok(cost) = &known.cost {
@@ -274,7 +274,7 @@ fn unknown(page: &mut Page, plan: &Plan, known: &Method, why: &str) {
 }
 
 /// What limits the accuracy.
-fn accuracy(page: &mut Page, plan: &Plan, predictor: &Predictor, known: &Method, of: &Forecast) {
+fn accuracy(page: &mut Page, plan: &Plan, predictor: &Predictor, known: &MethodTheory, of: &Forecast) {
     page.heading("What limits the accuracy");
     let limits = match &known.limits {
         Ok(limits) => limits,
@@ -326,7 +326,7 @@ fn verdict(limits: &Limits) -> String {
 }
 
 /// The table of the parts of a floor.
-fn parts(of: &Forecast, plan: &Plan, known: &Method, limits: &Limits) -> Vec<Vec<String>> {
+fn parts(of: &Forecast, plan: &Plan, known: &MethodTheory, limits: &Limits) -> Vec<Vec<String>> {
     let share = |x: f64| percent(format!("{:.1e}", x / limits.floor).parse().unwrap_or(0.0));
     let mut rows = vec![row(&["part", "squared error", "share", "meaning"])];
     let shape = of.shape();
@@ -407,7 +407,7 @@ fn why_no_bias(reason: NoBias) -> &'static str {
 }
 
 /// What leading order explains under Markov samples.
-fn leading_order(page: &mut Page, known: &Method) {
+fn leading_order(page: &mut Page, known: &MethodTheory) {
     if let Some(explanation) = known.leading_order {
         page.paragraph(&format!(
             "To leading order in the step size, the noise is {} times that of independent samples, and the squared bias is {} of the floor.",
@@ -418,7 +418,7 @@ fn leading_order(page: &mut Page, known: &Method) {
 }
 
 /// Whether the rounds of the file are enough to see the floor.
-fn finite(page: &mut Page, predictor: &Predictor, known: &Method, limits: &Limits) {
+fn finite(page: &mut Page, predictor: &Predictor, known: &MethodTheory, limits: &Limits) {
     let (finite, spent) = work::within(CURVE_WORK, || predictor.number(known.cell, "finite_floor"));
     match finite {
         Err(_) if spent.was_cut => {
@@ -431,7 +431,7 @@ fn finite(page: &mut Page, predictor: &Predictor, known: &Method, limits: &Limit
 }
 
 /// What is known where the parts of the floor are not.
-fn floor_alone(page: &mut Page, predictor: &Predictor, known: &Method, of: &Forecast, why: &str) {
+fn floor_alone(page: &mut Page, predictor: &Predictor, known: &MethodTheory, of: &Forecast, why: &str) {
     match &known.floor {
         Ok(floor) => page.paragraph(&format!(
             "The error stays at {} in the end ({}): {}, the squared distance of the mean iterate from theta*, and {} of noise around it. \
@@ -467,7 +467,7 @@ fn floor_alone(page: &mut Page, predictor: &Predictor, known: &Method, of: &Fore
 }
 
 /// The bias alone.
-fn bias(page: &mut Page, known: &Method) {
+fn bias(page: &mut Page, known: &MethodTheory) {
     let Ok(bias) = known.bias else { return };
     page.paragraph(&match known.no_bias {
         Some(_) => "The limit of the mean iterate is theta* itself: the bias is 0, and what remains is noise.".to_string(),
@@ -480,7 +480,7 @@ fn bias(page: &mut Page, known: &Method) {
 }
 
 /// How fast it is, and what a round costs.
-fn speed(page: &mut Page, known: &Method) {
+fn speed(page: &mut Page, known: &MethodTheory) {
     page.heading("Rounds, samples and bits");
     match (&known.outlook.radius, known.regime) {
         (_, Regime::TooSlow) => page.paragraph(&sentence(TOO_SLOW)),

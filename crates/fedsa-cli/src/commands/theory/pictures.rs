@@ -25,12 +25,12 @@ const MAPS: usize = 6;
 const RINGS: usize = 8;
 
 /// The folder of the pictures.
-pub struct Target<'a> {
+pub struct PictureFolder<'a> {
     folder: &'a Path,
     existing: Existing,
 }
 
-impl<'a> Target<'a> {
+impl<'a> PictureFolder<'a> {
     /// The folder, which need not exist yet.
     ///
     /// # Errors

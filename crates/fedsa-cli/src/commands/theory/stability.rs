@@ -1,14 +1,14 @@
 //! Which steps of a method are stable, and why the next larger one is not.
 
 use fedsa_experiment::numbers::{self, number, rounded_down, rounded_up, typed};
-use fedsa_experiment::theory::{Known, Method};
+use fedsa_experiment::theory::{KnownOrReason, MethodTheory};
 use fedsa_theory::predict::{Forecast, Regime, Spot, StableSet, StableStep, TOO_SLOW, Verdict};
 
 use super::text::{Page, row, sentence};
 use fedsa_experiment::stability::stable_text;
 
 /// The section.
-pub fn section(page: &mut Page, known: &Method, of: &Forecast) {
+pub fn section(page: &mut Page, known: &MethodTheory, of: &Forecast) {
     let outlook = &known.outlook;
     page.heading("Stability");
     let square = outlook.mean_square.as_ref().and_then(|square| square.as_ref().ok().map(|x| numbers::radius(*x)));
@@ -39,7 +39,7 @@ pub fn section(page: &mut Page, known: &Method, of: &Forecast) {
 }
 
 /// The largest stable step, and what fails above it.
-fn largest(found: &Known<StableStep>, known: &Method, of: &Forecast) -> String {
+fn largest(found: &KnownOrReason<StableStep>, known: &MethodTheory, of: &Forecast) -> String {
     match found {
         Ok(stable) if stable.step.is_infinite() => "Every step is stable: none is too large.".into(),
         Ok(stable) => {
@@ -54,7 +54,7 @@ fn largest(found: &Known<StableStep>, known: &Method, of: &Forecast) -> String {
 }
 
 /// What fails beyond the largest stable step.
-fn above(known: &Method, of: &Forecast) -> String {
+fn above(known: &MethodTheory, of: &Forecast) -> String {
     match known.stability.above {
         Some((eta, Spot { verdict: Verdict::MeanDiverges, radius, .. })) => {
             let of = of.clone().with_step(eta);
@@ -85,7 +85,7 @@ fn mode(of: &Forecast) -> String {
 }
 
 /// The stable steps for some numbers of local steps.
-fn windows(page: &mut Page, known: &Method, of: &Forecast) {
+fn windows(page: &mut Page, known: &MethodTheory, of: &Forecast) {
     let own = of.local_steps().round().max(1.0) as u64;
     match &known.stability.sets {
         None => {}

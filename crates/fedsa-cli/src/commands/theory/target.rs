@@ -1,14 +1,14 @@
 //! A target in words.
 
 use fedsa_experiment::numbers::{number, thousands, two_digits};
-use fedsa_experiment::theory::Target;
+use fedsa_experiment::theory::MethodTarget;
 use fedsa_theory::cost::RoundCost;
 use fedsa_theory::predict::{Obstacle, Reach};
 
 use super::text::sentence;
 
 /// A target in words.
-pub fn text(target: &Target) -> String {
+pub fn text(target: &MethodTarget) -> String {
     let goal = number(target.mse);
     match &target.reach {
         Err(reason) => format!("Whether a mean-square error of {goal} is reached is {}.", reason.text),

@@ -3,8 +3,8 @@
 use fedsa::error::{BadInput, Result};
 
 use crate::checks::facts::{Context, PlanFacts};
+use crate::checks::kind::CheckKind;
 use crate::checks::verdict::{Asked, Measured};
-use crate::checks::{CheckKind, Keys, method_of, metric_of};
 use crate::config::Check;
 use crate::numbers;
 
@@ -33,18 +33,14 @@ impl CheckKind for CoincideCheck {
         "coincide"
     }
 
-    fn keys(&self) -> Keys {
-        Keys { needs: &["tolerance"], needs_one: &["along", "over"], takes: &["metric"] }
-    }
-
     fn possible(&self, facts: &PlanFacts<'_>, check: &Check, point: usize, cell: usize) -> Result<()> {
         if check.along.is_some() && check.over.is_some() {
             let what = "a curve is compared along a coordinate or with another method, not both";
             return Err(BadInput::new("over", what, "along, or over"));
         }
-        facts.metric(cell, metric_of(check))?;
+        facts.metric(cell, check.metric_name())?;
         if check.over.is_some() {
-            facts.metric(facts.over(check, point)?, metric_of(check))?;
+            facts.metric(facts.over(check, point)?, check.metric_name())?;
         }
         Ok(())
     }
@@ -52,7 +48,7 @@ impl CheckKind for CoincideCheck {
     fn measure(&self, ctx: &Context<'_>, check: &Check) -> Result<Vec<Measured>> {
         let tolerance = check.tolerance.expect("validated");
         let one = |(cell, other, place): (usize, usize, String)| {
-            let (curves, others) = (ctx.rows(cell, metric_of(check))?, ctx.rows(other, metric_of(check))?);
+            let (curves, others) = (ctx.rows(cell, check.metric_name())?, ctx.rows(other, check.metric_name())?);
             let rounds = |curves: &[Vec<(u64, f64)>]| curves.iter().map(|rows| rows.iter().map(|(t, _)| *t).collect()).collect();
             let (here, there): (Vec<Vec<u64>>, Vec<Vec<u64>>) = (rounds(&curves), rounds(&others));
             if here != there {
@@ -69,7 +65,7 @@ impl CheckKind for CoincideCheck {
     }
 
     fn text(&self, check: &Check) -> String {
-        let (metric, method) = (metric_of(check), method_of(check));
+        let (metric, method) = (check.metric_name(), check.method_label());
         let tolerance = numbers::number(check.tolerance.unwrap_or(f64::NAN));
         match (&check.along, &check.over) {
             (Some(along), _) => format!("the curve of {metric} of {method} is the same at every {along}, within {tolerance} relative"),

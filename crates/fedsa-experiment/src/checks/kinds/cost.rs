@@ -2,12 +2,14 @@
 
 use fedsa::error::{BadInput, Result};
 
+use crate::checks::allow::range_of;
 use crate::checks::facts::{Context, PlanFacts};
+use crate::checks::kind::CheckKind;
 use crate::checks::verdict::{Asked, Measured};
-use crate::checks::{CheckKind, Keys, method_of, metric_of, range_of};
 use crate::config::Check;
+use crate::config::schema::CostLevel;
 use crate::numbers;
-use crate::results::{CostLevel, paid};
+use crate::results::paid;
 
 /// The cost of `method` when its mean metric first falls to `level` lies between `min` and `max`; with `over` the cost of
 /// that method, divided by that of `method`, does. With `along` it is this number at every point along a coordinate, divided by that at
@@ -19,14 +21,10 @@ impl CheckKind for CostCheck {
         "cost"
     }
 
-    fn keys(&self) -> Keys {
-        Keys { needs: &["level"], needs_one: &["min", "max"], takes: &["over", "metric", "cost", "along"] }
-    }
-
     fn possible(&self, facts: &PlanFacts<'_>, check: &Check, point: usize, cell: usize) -> Result<()> {
         let over = check.over.as_ref().map(|_| facts.over(check, point)).transpose()?;
         for cell in [cell].into_iter().chain(over) {
-            facts.metric(cell, metric_of(check))?;
+            facts.metric(cell, check.metric_name())?;
             let draws = facts.plan.field(cell).sampling().samples_per_step() > 0;
             if check.cost.as_deref() == Some("samples") && !draws {
                 let what = "no samples are drawn under the mean operator";
@@ -45,7 +43,7 @@ impl CheckKind for CostCheck {
                 let at = ctx.facts.at(point);
                 let missed = || BadInput::new("", format!("{label} does not reach {}{at}", numbers::number(level)), "");
                 let wanted = CostLevel { value: level, is_relative: false };
-                let paid = ctx.results.cost(cell, metric_of(check), wanted, count).ok_or_else(missed)?;
+                let paid = ctx.results.cost(cell, check.metric_name(), wanted, count).ok_or_else(missed)?;
                 let free = || BadInput::new("", format!("{label} is at {} from the start, at no cost{at}", numbers::number(level)), "");
                 if paid > 0.0 { Ok(paid) } else { Err(free()) }
             };
@@ -71,10 +69,10 @@ impl CheckKind for CostCheck {
 
     fn text(&self, check: &Check) -> String {
         let count = paid(check.cost.as_deref()).name;
-        let (method, level) = (method_of(check), numbers::number(check.level.unwrap_or(f64::NAN)));
+        let (method, level) = (check.method_label(), numbers::number(check.level.unwrap_or(f64::NAN)));
         let Some(over) = &check.over else {
-            return format!("the {count} of {method} until its {} is {level} are {}", metric_of(check), range_of(check));
+            return format!("the {count} of {method} until its {} is {level} are {}", check.metric_name(), range_of(check));
         };
-        format!("the {count} of {over} until its {} is {level}, over those of {method}, are {}", metric_of(check), range_of(check))
+        format!("the {count} of {over} until its {} is {level}, over those of {method}, are {}", check.metric_name(), range_of(check))
     }
 }

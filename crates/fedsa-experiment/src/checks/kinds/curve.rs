@@ -4,11 +4,10 @@ use fedsa::error::Result;
 
 use crate::checks::facts::{Context, PlanFacts};
 use crate::checks::follow::{Deviation, followed};
+use crate::checks::kind::CheckKind;
 use crate::checks::verdict::Measured;
-use crate::checks::{CheckKind, Keys, method_of, metric_of};
 use crate::config::Check;
 use crate::numbers;
-use crate::results::{self};
 
 /// The mean over seeds of mse or error follows the exact mean-square error: at least 95% of the rounds within 3 standard
 /// errors, all within 5; a `tolerance` (relative) is added to both, and so is a closure's eps^2.
@@ -19,17 +18,8 @@ impl CheckKind for CurveCheck {
         "curve"
     }
 
-    fn keys(&self) -> Keys {
-        Keys { needs: &[], needs_one: &[], takes: &["metric", "tolerance"] }
-    }
-
-    // Theory predicts mean-square errors only.
-    fn metrics(&self, _: &Check) -> Vec<&'static str> {
-        results::predicted_metrics()
-    }
-
     fn possible(&self, facts: &PlanFacts<'_>, check: &Check, _: usize, cell: usize) -> Result<()> {
-        facts.metric(cell, metric_of(check))?;
+        facts.metric(cell, check.metric_name())?;
         facts.predictor.knows_curve(cell)?;
         facts.predictor.curve_error(cell)?;
         facts.several_seeds(cell, "")
@@ -40,9 +30,9 @@ impl CheckKind for CurveCheck {
         let one = |(point, cell): (usize, usize)| {
             let exact = ctx.facts.predictor.curve(cell)?;
             let closure_error = ctx.facts.predictor.curve_error(cell)?;
-            let exact = ctx.facts.predictor.mse(cell, &exact, metric_of(check));
+            let exact = ctx.facts.predictor.mse(cell, &exact, check.metric_name());
             let grid = &ctx.facts.plan.cells[cell].grid;
-            let measured = ctx.results.curve(cell, metric_of(check));
+            let measured = ctx.results.curve(cell, check.metric_name());
             let after_start = measured.iter().filter(|(row, _)| row.round > 0);
             let deviations: Vec<Deviation> = after_start
                 .filter_map(|(row, values)| {
@@ -64,8 +54,8 @@ impl CheckKind for CurveCheck {
     fn text(&self, check: &Check) -> String {
         format!(
             "the mean {} of {} follows its exact mean-square error: at 95% of the rounds within 3 standard errors, at all within 5",
-            metric_of(check),
-            method_of(check)
+            check.metric_name(),
+            check.method_label()
         )
     }
 }

@@ -5,11 +5,10 @@ use toml::Value;
 
 use crate::checks::allow::{near, seeds_for_allowance};
 use crate::checks::facts::{Context, PlanFacts};
+use crate::checks::kind::CheckKind;
 use crate::checks::verdict::{Asked, Measured};
-use crate::checks::{CheckKind, Keys, method_of, metric_of, not_negative, number_of};
 use crate::config::Check;
 use crate::numbers;
-use crate::results::{self};
 
 /// The method's floor is within `tolerance` (relative) and `se` standard errors of `expected`: a number or a predicted quantity. A
 /// closure's eps^2 (relative) is allowed beside.
@@ -20,25 +19,8 @@ impl CheckKind for FloorCheck {
         "floor"
     }
 
-    fn keys(&self) -> Keys {
-        Keys { needs: &["expected"], needs_one: &[], takes: &["metric", "tolerance", "se", "larger"] }
-    }
-
-    fn metrics(&self, check: &Check) -> Vec<&'static str> {
-        let against_theory = matches!(check.expected, Some(Value::String(_)));
-        if against_theory { results::predicted_metrics() } else { results::metrics() }
-    }
-
-    fn may_expect_quantities(&self) -> bool {
-        true
-    }
-
-    fn accepts(&self, expected: f64) -> Result<(), &'static str> {
-        not_negative(expected)
-    }
-
     fn possible(&self, facts: &PlanFacts<'_>, check: &Check, _: usize, cell: usize) -> Result<()> {
-        facts.floor(cell, metric_of(check))?;
+        facts.floor(cell, check.metric_name())?;
         if let Some(Value::String(quantity)) = &check.expected {
             facts.predictor.is_level(cell, quantity).map_err(|e| e.about("expected"))?;
         }
@@ -52,9 +34,9 @@ impl CheckKind for FloorCheck {
                     let predictor = ctx.facts.predictor;
                     (predictor.number(cell, quantity)?, predictor.relative_error(cell, quantity)?)
                 }
-                _ => (number_of(check), 0.0),
+                _ => (check.number(), 0.0),
             };
-            let measured = near(check, &ctx.floors(cell, metric_of(check))?, expected, ctx.facts.place(point));
+            let measured = near(check, &ctx.floors(cell, check.metric_name())?, expected, ctx.facts.place(point));
             Ok(widened(measured, closure_error))
         };
         ctx.cells(check)?.into_iter().map(one).collect()
@@ -63,9 +45,9 @@ impl CheckKind for FloorCheck {
     fn text(&self, check: &Check) -> String {
         let expected = match &check.expected {
             Some(Value::String(quantity)) => format!("its predicted `{quantity}`"),
-            _ => numbers::number(number_of(check)),
+            _ => numbers::number(check.number()),
         };
-        format!("the floor of {} of {} is {expected}", metric_of(check), method_of(check))
+        format!("the floor of {} of {} is {expected}", check.metric_name(), check.method_label())
     }
 }
 

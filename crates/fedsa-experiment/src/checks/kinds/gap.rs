@@ -3,8 +3,8 @@
 use fedsa::error::{BadInput, Result};
 
 use crate::checks::facts::{Context, PlanFacts};
+use crate::checks::kind::CheckKind;
 use crate::checks::verdict::{Asked, Measured};
-use crate::checks::{CheckKind, Keys, method_of, metric_of, over_of};
 use crate::config::Check;
 use crate::numbers;
 use crate::results::Estimate;
@@ -17,20 +17,16 @@ impl CheckKind for GapCheck {
         "gap"
     }
 
-    fn keys(&self) -> Keys {
-        Keys { needs: &["over", "along", "min"], needs_one: &[], takes: &["metric"] }
-    }
-
     fn possible(&self, facts: &PlanFacts<'_>, check: &Check, point: usize, cell: usize) -> Result<()> {
-        facts.floor(cell, metric_of(check))?;
-        facts.floor(facts.over(check, point)?, metric_of(check))
+        facts.floor(cell, check.metric_name())?;
+        facts.floor(facts.over(check, point)?, check.metric_name())
     }
 
     fn measure(&self, ctx: &Context<'_>, check: &Check) -> Result<Vec<Measured>> {
         let one = |members: Vec<(usize, usize)>| {
             let gap = |(point, cell): (usize, usize)| -> Result<f64> {
                 let other = ctx.facts.over(check, point)?;
-                let mean = |cell| Ok::<f64, BadInput>(Estimate::of(&ctx.floors(cell, metric_of(check))?).mean);
+                let mean = |cell| Ok::<f64, BadInput>(Estimate::of(&ctx.floors(cell, check.metric_name())?).mean);
                 Ok((mean(cell)? - mean(other)?).abs())
             };
             let (first, last) = (gap(members[0])?, gap(members[members.len() - 1])?);
@@ -43,11 +39,11 @@ impl CheckKind for GapCheck {
     }
 
     fn text(&self, check: &Check) -> String {
-        let (method, over, along) = (method_of(check), over_of(check), check.along.as_deref().unwrap_or_default());
+        let (method, over, along) = (check.method_label(), check.over_label(), check.along.as_deref().unwrap_or_default());
         let least = numbers::number(check.min.unwrap_or(f64::NAN));
         format!(
             "the difference of the floors of {} of {method} and {over} falls at least {least} times from the first to the last {along}",
-            metric_of(check)
+            check.metric_name()
         )
     }
 }

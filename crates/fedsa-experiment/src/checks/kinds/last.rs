@@ -2,13 +2,13 @@
 
 use fedsa::error::{BadInput, Result};
 
-use crate::checks::allow::{near, seeds_for_allowance, standard_error, when};
+use crate::checks::allow::{near, range_of, seeds_for_allowance, standard_error, when};
 use crate::checks::facts::{Context, PlanFacts};
+use crate::checks::kind::CheckKind;
 use crate::checks::verdict::{Asked, Measured};
-use crate::checks::{CheckKind, Keys, method_of, metric_of, not_negative, number_of, range_of};
 use crate::config::Check;
 use crate::numbers;
-use crate::results::{self, Estimate};
+use crate::results::Estimate;
 
 /// The metric (or `distance`, the root of mse) after the last round, or `by` a round, is `expected` within `tolerance`
 /// (relative), or lies between `min` and `max`. With `along` it is divided by that at the first point along a coordinate.
@@ -17,22 +17,6 @@ pub struct FinalCheck;
 impl CheckKind for FinalCheck {
     fn name(&self) -> &'static str {
         "final"
-    }
-
-    fn keys(&self) -> Keys {
-        Keys { needs: &[], needs_one: &["expected", "min", "max"], takes: &["metric", "tolerance", "se", "larger", "by", "along"] }
-    }
-
-    fn metrics(&self, _: &Check) -> Vec<&'static str> {
-        [results::metrics(), vec!["distance"]].concat()
-    }
-
-    fn ignored_beside_range(&self) -> &'static [&'static str] {
-        &["expected", "tolerance", "se", "larger"]
-    }
-
-    fn accepts(&self, expected: f64) -> Result<(), &'static str> {
-        not_negative(expected)
     }
 
     fn possible(&self, facts: &PlanFacts<'_>, check: &Check, _: usize, cell: usize) -> Result<()> {
@@ -52,7 +36,7 @@ impl CheckKind for FinalCheck {
             let values: Vec<f64> = values.into_iter().map(|x| if root { x.sqrt() } else { x }).collect();
             let place = ctx.facts.place(point);
             if check.expected.is_some() {
-                return Ok(near(check, &values, number_of(check), place));
+                return Ok(near(check, &values, check.number(), place));
             }
             let Estimate { mean, se } = Estimate::of(&values);
             Ok(Measured { standard_error: standard_error(&values, se), ..Measured::new(mean, Asked::within(check.min, check.max), place) })
@@ -76,15 +60,15 @@ impl CheckKind for FinalCheck {
     }
 
     fn text(&self, check: &Check) -> String {
-        let expected = if check.expected.is_some() { numbers::number(number_of(check)) } else { range_of(check) };
+        let expected = if check.expected.is_some() { numbers::number(check.number()) } else { range_of(check) };
         let over = check.along.as_ref().map_or(String::new(), |along| format!(", over that at the first {along},"));
-        format!("the mean {} of {}{over} is {expected} {}", metric_of(check), method_of(check), when(check))
+        format!("the mean {} of {}{over} is {expected} {}", check.metric_name(), check.method_label(), when(check))
     }
 }
 
 /// The metric of a `final` check, and whether its square root is taken.
 fn final_metric(check: &Check) -> (&str, bool) {
-    match metric_of(check) {
+    match check.metric_name() {
         "distance" => ("mse", true),
         other => (other, false),
     }

@@ -16,7 +16,7 @@ mod scaffnew;
 mod slope;
 mod spread;
 
-use super::CheckKind;
+use super::kind::CheckKind;
 
 /// All kinds of checks.
 pub const KINDS: &[&dyn CheckKind] = &[

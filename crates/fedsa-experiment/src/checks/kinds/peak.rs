@@ -2,9 +2,10 @@
 
 use fedsa::error::{BadInput, Result};
 
+use crate::checks::allow::range_of;
 use crate::checks::facts::{Context, PlanFacts};
+use crate::checks::kind::CheckKind;
 use crate::checks::verdict::{Asked, Measured};
-use crate::checks::{CheckKind, Keys, method_of, metric_of, range_of};
 use crate::config::Check;
 use crate::results::Estimate;
 
@@ -16,19 +17,15 @@ impl CheckKind for PeakCheck {
         "peak"
     }
 
-    fn keys(&self) -> Keys {
-        Keys { needs: &[], needs_one: &["min", "max"], takes: &["metric", "after"] }
-    }
-
     fn possible(&self, facts: &PlanFacts<'_>, check: &Check, _: usize, cell: usize) -> Result<()> {
-        facts.metric(cell, metric_of(check))?;
+        facts.metric(cell, check.metric_name())?;
         facts.round(cell, "after", check.after)
     }
 
     fn measure(&self, ctx: &Context<'_>, check: &Check) -> Result<Vec<Measured>> {
         let from = check.after.unwrap_or(0);
         let one = |(point, cell): (usize, usize)| {
-            let curve = ctx.results.curve(cell, metric_of(check));
+            let curve = ctx.results.curve(cell, check.metric_name());
             let means = curve.iter().filter(|(row, _)| row.round >= from).map(|(_, values)| Estimate::of(values).mean);
             let largest = means.reduce(|a, b| if b.is_nan() || b > a { b } else { a });
             let largest = largest.ok_or_else(|| BadInput::new("", format!("all seeds ended before round {from}"), ""))?;
@@ -39,6 +36,6 @@ impl CheckKind for PeakCheck {
 
     fn text(&self, check: &Check) -> String {
         let from = check.after.map_or(String::new(), |t| format!(" from round {t} on"));
-        format!("the largest mean {} of {}{from} is {}", metric_of(check), method_of(check), range_of(check))
+        format!("the largest mean {} of {}{from} is {}", check.metric_name(), check.method_label(), range_of(check))
     }
 }

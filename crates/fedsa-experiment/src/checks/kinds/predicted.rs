@@ -3,11 +3,10 @@
 use fedsa::error::Result;
 
 use crate::checks::facts::{Context, PlanFacts};
+use crate::checks::kind::CheckKind;
 use crate::checks::verdict::{Asked, Measured};
-use crate::checks::{CheckKind, Keys, method_of, metric_of, number_of};
 use crate::config::Check;
 use crate::numbers;
-use crate::predict::QUANTITIES;
 
 /// A predicted quantity, named by `metric`, is `expected` within `tolerance` (relative).
 pub struct PredictedCheck;
@@ -17,22 +16,14 @@ impl CheckKind for PredictedCheck {
         "predicted"
     }
 
-    fn keys(&self) -> Keys {
-        Keys { needs: &["metric", "expected", "tolerance"], needs_one: &[], takes: &[] }
-    }
-
-    fn metrics(&self, _: &Check) -> Vec<&'static str> {
-        QUANTITIES.to_vec()
-    }
-
     fn possible(&self, facts: &PlanFacts<'_>, check: &Check, _: usize, cell: usize) -> Result<()> {
-        facts.predictor.knows(cell, metric_of(check)).map_err(|e| e.about("metric"))
+        facts.predictor.knows(cell, check.metric_name()).map_err(|e| e.about("metric"))
     }
 
     fn measure(&self, ctx: &Context<'_>, check: &Check) -> Result<Vec<Measured>> {
-        let (expected, tolerance) = (number_of(check), check.tolerance.expect("validated"));
+        let (expected, tolerance) = (check.number(), check.tolerance.expect("validated"));
         let one = |(point, cell): (usize, usize)| {
-            let measured = ctx.facts.predictor.number(cell, metric_of(check))?;
+            let measured = ctx.facts.predictor.number(cell, check.metric_name())?;
             let asked = Asked::near(expected, tolerance * expected.abs());
             let allowance = format!("tolerance {}", numbers::percent(tolerance));
             Ok(Measured { allowance, ..Measured::new(measured, asked, ctx.facts.place(point)) })
@@ -41,6 +32,6 @@ impl CheckKind for PredictedCheck {
     }
 
     fn text(&self, check: &Check) -> String {
-        format!("the predicted `{}` of {} is {}", metric_of(check), method_of(check), numbers::number(number_of(check)))
+        format!("the predicted `{}` of {} is {}", check.metric_name(), check.method_label(), numbers::number(check.number()))
     }
 }

@@ -2,9 +2,10 @@
 
 use fedsa::error::{BadInput, Result};
 
+use crate::checks::allow::range_of;
 use crate::checks::facts::{Context, PlanFacts};
+use crate::checks::kind::CheckKind;
 use crate::checks::verdict::{Asked, Measured};
-use crate::checks::{CheckKind, Keys, method_of, metric_of, range_of};
 use crate::config::Check;
 use crate::results::Estimate;
 
@@ -17,12 +18,8 @@ impl CheckKind for RateCheck {
         "rate"
     }
 
-    fn keys(&self) -> Keys {
-        Keys { needs: &["by"], needs_one: &["min", "max"], takes: &["metric", "after"] }
-    }
-
     fn possible(&self, facts: &PlanFacts<'_>, check: &Check, _: usize, cell: usize) -> Result<()> {
-        facts.metric(cell, metric_of(check))?;
+        facts.metric(cell, check.metric_name())?;
         facts.round(cell, "after", check.after)?;
         facts.round(cell, "by", check.by)?;
         let (after, by) = (check.after.unwrap_or(0), check.by.unwrap_or(0));
@@ -33,7 +30,7 @@ impl CheckKind for RateCheck {
     }
 
     fn measure(&self, ctx: &Context<'_>, check: &Check) -> Result<Vec<Measured>> {
-        let name = metric_of(check);
+        let name = check.metric_name();
         let degree = fedsa::metrics::metric(name).map_or(1.0, |metric| f64::from(metric.degree));
         let one = |(point, cell): (usize, usize)| {
             let at = |round: u64| -> Result<f64> {
@@ -52,7 +49,7 @@ impl CheckKind for RateCheck {
 
     fn text(&self, check: &Check) -> String {
         let (after, by) = (check.after.unwrap_or(0), check.by.unwrap_or(0));
-        let (metric, method) = (metric_of(check), method_of(check));
+        let (metric, method) = (check.metric_name(), check.method_label());
         format!(
             "the {metric} of {method} falls by a factor a round (of a distance) that is {}, from round {after} to {by}",
             range_of(check)

@@ -2,10 +2,10 @@
 
 use fedsa::error::Result;
 
-use crate::checks::allow::{allowance, paired, standard_error};
+use crate::checks::allow::{allowance, paired, range_of, standard_error};
 use crate::checks::facts::{Context, PlanFacts};
+use crate::checks::kind::CheckKind;
 use crate::checks::verdict::{Allowance, Asked, Measured};
-use crate::checks::{CheckKind, Keys, method_of, metric_of, over_of, range_of};
 use crate::config::Check;
 use crate::results::Estimate;
 
@@ -17,18 +17,10 @@ impl CheckKind for RatioCheck {
         "ratio"
     }
 
-    fn keys(&self) -> Keys {
-        Keys { needs: &["over"], needs_one: &["min", "max", "tolerance"], takes: &["metric", "se"] }
-    }
-
-    fn ignored_beside_range(&self) -> &'static [&'static str] {
-        &["tolerance"]
-    }
-
     fn possible(&self, facts: &PlanFacts<'_>, check: &Check, point: usize, cell: usize) -> Result<()> {
-        facts.floor(cell, metric_of(check))?;
+        facts.floor(cell, check.metric_name())?;
         let over = facts.over(check, point)?;
-        facts.floor(over, metric_of(check))?;
+        facts.floor(over, check.metric_name())?;
         if check.se.is_some_and(|se| se > 0.0) {
             facts.several_seeds(cell, "se")?;
         }
@@ -38,7 +30,7 @@ impl CheckKind for RatioCheck {
     fn measure(&self, ctx: &Context<'_>, check: &Check) -> Result<Vec<Measured>> {
         let one = |(point, cell): (usize, usize)| {
             let over = ctx.facts.over(check, point)?;
-            let (below, above) = (ctx.floors(cell, metric_of(check))?, ctx.floors(over, metric_of(check))?);
+            let (below, above) = (ctx.floors(cell, check.metric_name())?, ctx.floors(over, check.metric_name())?);
             let Estimate { mean, se } = paired(&above, &below)?;
             // Without `tolerance`, only the standard errors of `se` widen `min` and `max`.
             let allowance = match check.tolerance {
@@ -61,7 +53,7 @@ impl CheckKind for RatioCheck {
 
     fn text(&self, check: &Check) -> String {
         let expected = if check.tolerance.is_some() { "1".to_string() } else { range_of(check) };
-        let (method, over) = (method_of(check), over_of(check));
-        format!("the floor of {} of {over} over that of {method} is {expected}", metric_of(check))
+        let (method, over) = (check.method_label(), check.over_label());
+        format!("the floor of {} of {over} over that of {method} is {expected}", check.metric_name())
     }
 }

@@ -2,10 +2,10 @@
 
 use fedsa::error::Result;
 
-use crate::checks::allow::when;
+use crate::checks::allow::{range_of, when};
 use crate::checks::facts::{Context, PlanFacts};
+use crate::checks::kind::CheckKind;
 use crate::checks::verdict::{Asked, Measured};
-use crate::checks::{CheckKind, Keys, method_of, metric_of, range_of};
 use crate::config::Check;
 
 /// The metric is at most `max` after the last round, or `by` a round, for every seed.
@@ -16,18 +16,14 @@ impl CheckKind for ReachesCheck {
         "reaches"
     }
 
-    fn keys(&self) -> Keys {
-        Keys { needs: &["max"], needs_one: &[], takes: &["metric", "by"] }
-    }
-
     fn possible(&self, facts: &PlanFacts<'_>, check: &Check, _: usize, cell: usize) -> Result<()> {
-        facts.metric(cell, metric_of(check))?;
+        facts.metric(cell, check.metric_name())?;
         facts.round(cell, "by", check.by)
     }
 
     fn measure(&self, ctx: &Context<'_>, check: &Check) -> Result<Vec<Measured>> {
         let one = |(point, cell): (usize, usize)| {
-            let values = ctx.by(cell, check.by, metric_of(check))?;
+            let values = ctx.by(cell, check.by, check.metric_name())?;
             // NaN counts as the worst value.
             let worst = values.into_iter().fold(0.0, |a: f64, b| if b.is_nan() || b > a { b } else { a });
             Ok(Measured::new(worst, Asked::within(None, check.max), ctx.facts.place(point)))
@@ -36,6 +32,6 @@ impl CheckKind for ReachesCheck {
     }
 
     fn text(&self, check: &Check) -> String {
-        format!("{} of {} is {} for every seed {}", metric_of(check), method_of(check), range_of(check), when(check))
+        format!("{} of {} is {} for every seed {}", check.metric_name(), check.method_label(), range_of(check), when(check))
     }
 }

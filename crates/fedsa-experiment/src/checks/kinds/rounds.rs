@@ -3,8 +3,8 @@
 use fedsa::error::{BadInput, Result};
 
 use crate::checks::facts::{Context, PlanFacts};
+use crate::checks::kind::CheckKind;
 use crate::checks::verdict::{Asked, Measured};
-use crate::checks::{CheckKind, Keys, method_of, metric_of, number_of, over_of};
 use crate::config::Check;
 use crate::numbers;
 use crate::results::Estimate;
@@ -18,28 +18,20 @@ impl CheckKind for RoundsCheck {
         "rounds"
     }
 
-    fn keys(&self) -> Keys {
-        Keys { needs: &["over", "max", "tolerance"], needs_one: &[], takes: &["metric", "expected"] }
-    }
-
-    fn accepts(&self, expected: f64) -> Result<(), &'static str> {
-        if expected > 0.0 { Ok(()) } else { Err("a positive number") }
-    }
-
     fn possible(&self, facts: &PlanFacts<'_>, check: &Check, point: usize, cell: usize) -> Result<()> {
-        facts.metric(cell, metric_of(check))?;
-        facts.floor(facts.over(check, point)?, metric_of(check))
+        facts.metric(cell, check.metric_name())?;
+        facts.floor(facts.over(check, point)?, check.metric_name())
     }
 
     fn measure(&self, ctx: &Context<'_>, check: &Check) -> Result<Vec<Measured>> {
         let (times, tolerance) = (check.max.expect("validated"), check.tolerance.expect("validated"));
-        let expected = if check.expected.is_some() { number_of(check) } else { 1.0 };
+        let expected = if check.expected.is_some() { check.number() } else { 1.0 };
         let one = |(point, cell): (usize, usize)| {
             let over = ctx.facts.over(check, point)?;
-            let level = times * Estimate::of(&ctx.floors(over, metric_of(check))?).mean;
+            let level = times * Estimate::of(&ctx.floors(over, check.metric_name())?).mean;
             let until = |cell: usize| {
                 let label = &ctx.facts.plan.cells[cell].method.label;
-                let curve = ctx.results.curve(cell, metric_of(check));
+                let curve = ctx.results.curve(cell, check.metric_name());
                 let first = curve.iter().find(|(_, values)| Estimate::of(values).mean <= level).map(|(row, _)| row.round as f64);
                 let shown = numbers::number(level);
                 match first {
@@ -57,8 +49,11 @@ impl CheckKind for RoundsCheck {
     }
 
     fn text(&self, check: &Check) -> String {
-        let expected = numbers::number(if check.expected.is_some() { number_of(check) } else { 1.0 });
-        let (method, over, times) = (method_of(check), over_of(check), numbers::number(check.max.unwrap_or(f64::NAN)));
-        format!("{method} takes {expected} times as many rounds as {over} until {} is {times} times the floor of {over}", metric_of(check))
+        let expected = numbers::number(if check.expected.is_some() { check.number() } else { 1.0 });
+        let (method, over, times) = (check.method_label(), check.over_label(), numbers::number(check.max.unwrap_or(f64::NAN)));
+        format!(
+            "{method} takes {expected} times as many rounds as {over} until {} is {times} times the floor of {over}",
+            check.metric_name()
+        )
     }
 }

@@ -8,8 +8,8 @@ use fedsa_theory::scaffnew::{Scaffnew, ScaffnewState};
 
 use crate::checks::facts::{Context, PlanFacts};
 use crate::checks::follow::{Deviation, followed};
+use crate::checks::kind::CheckKind;
 use crate::checks::verdict::Measured;
-use crate::checks::{CheckKind, Keys, method_of, metric_of};
 use crate::config::Check;
 use crate::config::schema::ControlsStart;
 use crate::plan::ResolvedStart;
@@ -22,16 +22,8 @@ impl CheckKind for TheoremB4Check {
         "scaffnew"
     }
 
-    fn keys(&self) -> Keys {
-        Keys { needs: &[], needs_one: &[], takes: &["metric"] }
-    }
-
-    fn metrics(&self, _: &Check) -> Vec<&'static str> {
-        vec!["mse", "lyapunov"]
-    }
-
     fn possible(&self, facts: &PlanFacts<'_>, check: &Check, _: usize, cell: usize) -> Result<()> {
-        facts.metric(cell, metric_of(check))?;
+        facts.metric(cell, check.metric_name())?;
         theorem_b4(facts, cell)?;
         facts.several_seeds(cell, "")
     }
@@ -41,11 +33,11 @@ impl CheckKind for TheoremB4Check {
             let (recursion, start) = theorem_b4(&ctx.facts, cell)?;
             let last = ctx.facts.plan.cells[cell].run.rounds as usize;
             let talks = recursion.talks(start, last);
-            let expected = |t: u64| match metric_of(check) {
+            let expected = |t: u64| match check.metric_name() {
                 "lyapunov" => recursion.psi(&talks[t as usize]),
                 _ => talks[t as usize].v,
             };
-            let measured = ctx.results.curve(cell, metric_of(check));
+            let measured = ctx.results.curve(cell, check.metric_name());
             let after_start = measured.iter().filter(|(row, _)| row.round > 0);
             let deviations: Vec<Deviation> = after_start.map(|(row, values)| Deviation::of(values, expected(row.round), 0.0)).collect();
             followed(&deviations, 0.0, ctx.facts.place(point))
@@ -56,8 +48,8 @@ impl CheckKind for TheoremB4Check {
     fn text(&self, check: &Check) -> String {
         format!(
             "the mean {} of {} follows the exact recursion of Theorem B.4: at 95% of the rounds within 3 standard errors, at all within 5",
-            metric_of(check),
-            method_of(check)
+            check.metric_name(),
+            check.method_label()
         )
     }
 }

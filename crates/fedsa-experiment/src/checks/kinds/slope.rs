@@ -3,8 +3,8 @@
 use fedsa::error::{BadInput, Result, require};
 
 use crate::checks::facts::{Context, PlanFacts};
+use crate::checks::kind::CheckKind;
 use crate::checks::verdict::{Asked, Measured};
-use crate::checks::{CheckKind, Keys, method_of, metric_of, number_of};
 use crate::config::Check;
 use crate::numbers;
 use crate::results::Estimate;
@@ -17,12 +17,8 @@ impl CheckKind for SlopeCheck {
         "slope"
     }
 
-    fn keys(&self) -> Keys {
-        Keys { needs: &["along", "expected", "tolerance"], needs_one: &[], takes: &["metric"] }
-    }
-
     fn possible(&self, facts: &PlanFacts<'_>, check: &Check, point: usize, cell: usize) -> Result<()> {
-        facts.floor(cell, metric_of(check))?;
+        facts.floor(cell, check.metric_name())?;
         let along = check.along.as_deref().expect("validated");
         let x = facts.plan.points[point].point.number(along);
         let shown = x.map_or_else(|| "text".to_string(), numbers::number);
@@ -43,7 +39,7 @@ impl CheckKind for SlopeCheck {
             for (point, cell) in &members {
                 let x = ctx.facts.plan.points[*point].point.number(along);
                 let x = x.ok_or_else(|| BadInput::new("along", format!("{along} is not a number"), ""))?;
-                let floors = ctx.floors(*cell, metric_of(check))?;
+                let floors = ctx.floors(*cell, check.metric_name())?;
                 let Estimate { mean, se } = Estimate::of(&floors);
                 if mean <= 0.0 {
                     let what = format!("a floor is 0, which has no logarithm (at {})", ctx.facts.place(*point));
@@ -56,15 +52,15 @@ impl CheckKind for SlopeCheck {
             let error = several.then_some(se);
             let shown = error.map_or(String::new(), |se| format!("; its standard error is {}", numbers::rough(se)));
             let allowance = format!("tolerance {}{shown}", numbers::number(tolerance));
-            let asked = Asked::near(number_of(check), tolerance);
+            let asked = Asked::near(check.number(), tolerance);
             Ok(Measured { standard_error: error, allowance, ..Measured::new(slope, asked, ctx.facts.place_of_group(check, members[0].0)) })
         };
         ctx.facts.groups(check, &ctx.cells(check)?)?.into_iter().map(one).collect()
     }
 
     fn text(&self, check: &Check) -> String {
-        let (along, power) = (check.along.as_deref().unwrap_or_default(), numbers::number(number_of(check)));
-        format!("the floor of {} of {} goes as {along} to the power of {power}", metric_of(check), method_of(check))
+        let (along, power) = (check.along.as_deref().unwrap_or_default(), numbers::number(check.number()));
+        format!("the floor of {} of {} goes as {along} to the power of {power}", check.metric_name(), check.method_label())
     }
 }
 

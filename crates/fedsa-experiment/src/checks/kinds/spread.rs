@@ -4,8 +4,8 @@ use fedsa::error::Result;
 
 use crate::checks::allow::{allowance, paired, standard_error};
 use crate::checks::facts::{Context, PlanFacts};
+use crate::checks::kind::CheckKind;
 use crate::checks::verdict::{Asked, Measured};
-use crate::checks::{CheckKind, Keys, method_of, metric_of};
 use crate::config::Check;
 use crate::results::Estimate;
 
@@ -17,12 +17,8 @@ impl CheckKind for SpreadCheck {
         "spread"
     }
 
-    fn keys(&self) -> Keys {
-        Keys { needs: &["along", "tolerance"], needs_one: &[], takes: &["metric", "se"] }
-    }
-
     fn possible(&self, facts: &PlanFacts<'_>, check: &Check, _: usize, cell: usize) -> Result<()> {
-        facts.floor(cell, metric_of(check))?;
+        facts.floor(cell, check.metric_name())?;
         if check.se.is_some_and(|se| se > 0.0) {
             facts.several_seeds(cell, "se")?;
         }
@@ -33,9 +29,9 @@ impl CheckKind for SpreadCheck {
         let allowance = allowance(check);
         let mut out = Vec::new();
         for members in ctx.facts.groups(check, &ctx.cells(check)?)? {
-            let first = ctx.floors(members[0].1, metric_of(check))?;
+            let first = ctx.floors(members[0].1, check.metric_name())?;
             for (point, cell) in &members[1..] {
-                let floors = ctx.floors(*cell, metric_of(check))?;
+                let floors = ctx.floors(*cell, check.metric_name())?;
                 let Estimate { mean, se } = paired(&floors, &first)?;
                 let error = standard_error(&floors, se);
                 let asked = Asked::near(1.0, allowance.of(1.0, se));
@@ -51,6 +47,6 @@ impl CheckKind for SpreadCheck {
 
     fn text(&self, check: &Check) -> String {
         let along = check.along.as_deref().unwrap_or_default();
-        format!("the floor of {} of {} is the same at every {along} as at the first", metric_of(check), method_of(check))
+        format!("the floor of {} of {} is the same at every {along} as at the first", check.metric_name(), check.method_label())
     }
 }

@@ -6,7 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use toml::Value;
 
-use crate::config::json_schema;
+use crate::config::schema_parts;
 
 /// A `[[check]]`: compares a measured with an expected quantity. See `docs/src/reference/check.md`.
 #[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
@@ -41,7 +41,7 @@ pub struct Check {
     pub along: Option<String>,
     /// The expected value: a number, or the name of a predicted quantity.
     #[serde(default)]
-    #[schemars(schema_with = "json_schema::number_or_name")]
+    #[schemars(schema_with = "schema_parts::number_or_name")]
     pub expected: Option<Value>,
     /// Relative tolerance (absolute for slopes).
     #[serde(default)]
@@ -79,6 +79,29 @@ pub struct Check {
     /// How a check that cannot be measured is treated.
     #[serde(default)]
     pub unmeasured: Unmeasured,
+}
+
+impl Check {
+    /// The metric that is checked.
+    pub fn metric_name(&self) -> &str {
+        self.metric.as_deref().unwrap_or("mse")
+    }
+
+    /// The label of the method of a validated check.
+    pub fn method_label(&self) -> &str {
+        self.method.as_deref().expect("validated")
+    }
+
+    /// The label of the method to compare with, of a validated check that has one.
+    pub fn over_label(&self) -> &str {
+        self.over.as_deref().expect("validated")
+    }
+
+    /// The expected number; NaN if `expected` is the name of a quantity or absent.
+    pub fn number(&self) -> f64 {
+        let value = self.expected.as_ref();
+        value.and_then(|v| v.as_float().or(v.as_integer().map(|i| i as f64))).unwrap_or(f64::NAN)
+    }
 }
 
 /// How a check is treated that no run of the file can answer.

@@ -6,7 +6,6 @@ use fedsa::settings::choice;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use crate::results::CostLevel;
 use fedsa_figure::{Format, Theme};
 
 /// The `[figure]` table.
@@ -71,6 +70,15 @@ impl FigureSpec {
         let levels = self.level.as_ref().map_or(&[][..], |level| level.list());
         levels.iter().map(|value| CostLevel { value: *value, is_relative: self.relative }).collect()
     }
+}
+
+/// A level that a metric is to reach.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct CostLevel {
+    /// Its value, or the share of the metric's mean at round 0.
+    pub value: f64,
+    /// Whether it is such a share.
+    pub is_relative: bool,
 }
 
 /// One horizontal axis or several.

@@ -9,7 +9,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use toml::Value;
 
-use super::run::Start;
+use super::run::StartSpec;
 use crate::config::link::{DownlinkSpec, UplinkSpec};
 
 /// The keys of a `[[method]]` in addition to the settings of its kind: those that every method has, and
@@ -22,7 +22,7 @@ pub(in crate::config) struct MethodCommon {
     pub label: Option<String>,
     /// The method's own `theta_0`; that of `[run]` by default.
     #[serde(default)]
-    pub start: Option<Start>,
+    pub start: Option<StartSpec>,
     /// The initial control variates.
     #[serde(default)]
     pub controls: ControlsStart,

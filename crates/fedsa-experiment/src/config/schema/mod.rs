@@ -5,17 +5,17 @@ mod figure;
 mod method;
 mod run;
 
-use schemars::JsonSchema;
+use schemars::{JsonSchema, Schema, SchemaGenerator};
 use serde::Deserialize;
 use toml::Value;
 
 pub use check::{Check, Unmeasured};
-pub use figure::{Band, CurveCentre, FigureKind, FigureSpec, Levels, MetricNames};
+pub use figure::{Band, CostLevel, CurveCentre, FigureKind, FigureSpec, Levels, MetricNames};
 pub use method::{Centre, ControlsStart, Expect, ExpectAt, ExpectedStatus, OutputName, OutputSpec};
 pub(super) use method::{METHOD_COMMON, MethodCommon};
-pub use run::{Grid, GridTable, Refused, RunSpec, Seeds, Spacing, Start, Stop};
+pub use run::{Grid, GridTable, Refused, RunSpec, Seeds, Spacing, StartSpec, Stop};
 
-use super::json_schema;
+use super::schema_parts;
 use super::sweep::{Sweep, Variant};
 
 /// The top level of a file.
@@ -31,19 +31,19 @@ pub(super) struct Top {
     description: Option<String>,
     /// The agents' operators.
     #[expect(dead_code, reason = "read point by point")]
-    #[schemars(schema_with = "json_schema::problem")]
+    #[schemars(schema_with = "schema_parts::problem")]
     problem: Option<Value>,
     /// How agents sample their operators.
     #[expect(dead_code, reason = "read point by point")]
-    #[schemars(schema_with = "json_schema::sampling")]
+    #[schemars(schema_with = "schema_parts::sampling")]
     sampling: Option<Value>,
     /// The methods to run.
     #[expect(dead_code, reason = "read point by point")]
-    #[schemars(schema_with = "json_schema::method")]
+    #[schemars(schema_with = "schema_parts::method")]
     method: Option<Value>,
     /// Rounds, seeds, start, recording.
     #[expect(dead_code, reason = "read point by point")]
-    #[schemars(schema_with = "json_schema::run")]
+    #[schemars(schema_with = "run_schema")]
     run: Option<Value>,
     /// The sweeps.
     #[serde(default)]
@@ -59,6 +59,13 @@ pub(super) struct Top {
     pub check: Vec<Check>,
     /// Smaller settings for `--quick`: dotted keys and values.
     #[expect(dead_code, reason = "applied to the tree")]
-    #[schemars(schema_with = "json_schema::quick")]
+    #[schemars(schema_with = "schema_parts::quick")]
     quick: Option<Value>,
+}
+
+/// `[run]`, in which a sweep may set any key.
+fn run_schema(generator: &mut SchemaGenerator) -> Schema {
+    let mut run = RunSpec::json_schema(generator);
+    run.remove("required");
+    run
 }

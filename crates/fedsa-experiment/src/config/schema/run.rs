@@ -21,7 +21,7 @@ pub struct RunSpec {
     pub seeds: Seeds,
     /// `theta_0`.
     #[serde(default)]
-    pub start: Start,
+    pub start: StartSpec,
     /// The recorded rounds.
     #[serde(default)]
     pub record: Grid,
@@ -111,21 +111,22 @@ impl Seeds {
 /// `theta_0`: zero, root, root+1, normal, limit (FedLSA's), a list, or an `.npz` or `.json` file.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(untagged)]
-pub enum Start {
+#[schemars(rename = "Start")]
+pub enum StartSpec {
     /// A name, or a file.
     Name(String),
     /// The d components.
     List(Vec<f64>),
 }
 
-choice!(Start, "zero, root, root+1, normal, limit or a file in quotes, or a list of numbers",
-    text String => |name| Ok(Start::Name(name)),
-    list Vec<f64> => |theta| Ok(Start::List(theta)),
+choice!(StartSpec, "zero, root, root+1, normal, limit or a file in quotes, or a list of numbers",
+    text String => |name| Ok(StartSpec::Name(name)),
+    list Vec<f64> => |theta| Ok(StartSpec::List(theta)),
 );
 
-impl Default for Start {
+impl Default for StartSpec {
     fn default() -> Self {
-        Start::Name("zero".into())
+        StartSpec::Name("zero".into())
     }
 }
 

@@ -116,7 +116,7 @@ impl Values<'_> {
 
 /// The columns that a value function is drawn over.
 #[derive(Clone, Copy)]
-pub struct Columns<'a> {
+pub struct ValueColumns<'a> {
     /// Their positions, if they are named.
     pub wanted: &'a [usize],
     /// What names them, in the caller's words.
@@ -131,7 +131,7 @@ pub fn value(
     theta: &[f64],
     covariance: Option<&Covariance>,
     seen: &SeenStates,
-    Columns { wanted, setting }: Columns<'_>,
+    ValueColumns { wanted, setting }: ValueColumns<'_>,
 ) -> Option<Picture> {
     if seen.count == 0 {
         return None;
@@ -342,7 +342,7 @@ mod tests {
     use super::*;
 
     fn value(map: &FeatureMap, theta: &[f64], covariance: Option<&Covariance>, seen: &SeenStates, wanted: &[usize]) -> Option<Picture> {
-        super::value(map, theta, covariance, seen, Columns { wanted, setting: "value_columns" })
+        super::value(map, theta, covariance, seen, ValueColumns { wanted, setting: "value_columns" })
     }
 
     fn identity(columns: usize) -> FeatureMap {

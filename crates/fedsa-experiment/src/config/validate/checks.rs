@@ -3,11 +3,10 @@
 use fedsa::error::{BadInput, ErrorCode, Result, quoted, require};
 use toml::Value;
 
-use super::{Keys, kind_of, kinds, number_of};
+use super::check_kinds::{self, CheckRules, rules_of};
 use crate::config::schema::Unmeasured;
 use crate::config::{Check, Experiment, nearest, short};
-use crate::predict::QUANTITIES;
-use crate::results;
+use crate::names::{self, QUANTITIES};
 
 /// The keys that every check may have.
 const COMMON: &[&str] = &["kind", "name", "method", "at", "min_eta_h", "max_eta_h", "bias_over_noise", "expected_to_fail", "unmeasured"];
@@ -64,9 +63,9 @@ fn known(key: &str, noun: &str, name: &str, names: &[&str]) -> Result<()> {
 }
 
 fn validate_one(labels: &[String], check: &Check) -> Result<()> {
-    known("kind", "check of the kind", &check.kind, &kinds())?;
-    let kind = kind_of(check);
-    let (name, Keys { needs, needs_one, takes }) = (kind.name(), kind.keys());
+    known("kind", "check of the kind", &check.kind, &check_kinds::names())?;
+    let rules = rules_of(check);
+    let CheckRules { name, needs, needs_one, takes, .. } = *rules;
     let given = given(check);
     if let Some(key) = ["method"].iter().chain(needs).find(|key| !given.contains(key)) {
         return Err(BadInput::missing_key(key, format!("{key} = .., which a check of kind {} needs", name)));
@@ -85,7 +84,7 @@ fn validate_one(labels: &[String], check: &Check) -> Result<()> {
     for (key, label) in [("method", &check.method), ("over", &check.over)] {
         label.as_ref().map_or(Ok(()), |label| known(key, "method", label, &labels))?;
     }
-    let metrics = kind.metrics(check);
+    let metrics = (rules.metrics)(check);
     check.metric.as_ref().map_or(Ok(()), |metric| {
         known("metric", "metric", metric, &metrics).map_err(|e| match fedsa::metrics::metric(metric).is_some() {
             true => e.saying(format!("theory does not predict `{}`", quoted(metric))),
@@ -93,12 +92,12 @@ fn validate_one(labels: &[String], check: &Check) -> Result<()> {
         })
     })?;
     validate_numbers(check)?;
-    check.cost.as_ref().map_or(Ok(()), |cost| known("cost", "cost", cost, &results::counts()))?;
+    check.cost.as_ref().map_or(Ok(()), |cost| known("cost", "cost", cost, &names::counts()))?;
     if let Some(level) = check.level {
         require(level > 0.0 && level.is_finite(), "level", level, "a positive level of the metric")?;
     }
     match &check.expected {
-        Some(Value::String(q)) if kind.may_expect_quantities() => {
+        Some(Value::String(q)) if rules.may_expect_quantities => {
             known("expected", "predicted quantity", q, &QUANTITIES).map_err(|e| {
                 let help = format!("a number, or {}", e.help);
                 e.helped(help)
@@ -136,10 +135,10 @@ fn validate_numbers(check: &Check) -> Result<()> {
 
 /// Refuses keys that another key would make ineffective, and statements that no run can meet.
 fn validate_together(check: &Check) -> Result<()> {
-    let kind = kind_of(check);
+    let rules = rules_of(check);
     let given = given(check);
     let range = ["min", "max"].into_iter().find(|key| given.contains(key));
-    let ignored = kind.ignored_beside_range().iter().find(|key| given.contains(key));
+    let ignored = rules.ignored_beside_range.iter().find(|key| given.contains(key));
     if let (Some(bound), Some(key)) = (range, ignored) {
         let what = format!("a check of kind {} ignores this beside {bound}", check.kind);
         return Err(BadInput::new(*key, what, format!("{key}, or {bound}")));
@@ -151,8 +150,8 @@ fn validate_together(check: &Check) -> Result<()> {
     if let (Some(method), Some(over)) = (&check.method, &check.over) {
         require(method != over, "over", format!("`{}`, which is the method itself,", quoted(over)), "the label of another method")?;
     }
-    let expected = number_of(check);
-    match kind.accepts(expected) {
+    let expected = check.number();
+    match (rules.accepts)(expected) {
         // `None` if `expected` is the name of a quantity or absent.
         Err(accepted) if !expected.is_nan() => require(false, "expected", expected, accepted),
         _ => Ok(()),

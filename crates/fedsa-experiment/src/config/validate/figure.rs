@@ -1,13 +1,16 @@
 //! Checks that a figure can be drawn with its settings.
 
+use std::collections::HashMap;
 use std::fmt::Display;
 
 use fedsa::error::{BadInput, Result, require};
+use fedsa::record;
+use toml::Value;
 
-use super::super::predict::QUANTITIES;
-use super::*;
 use crate::config::Experiment;
 use crate::config::schema::FigureKind::{Cost, Curves, Scaling, Table as Numbers};
+use crate::config::schema::{Band, CurveCentre, FigureKind, FigureSpec};
+use crate::names::{self, QUANTITIES};
 
 const WIDTHS: std::ops::RangeInclusive<f64> = 300.0..=4000.0;
 const DPIS: std::ops::RangeInclusive<f64> = 24.0..=1200.0;
@@ -19,7 +22,7 @@ const DPIS: std::ops::RangeInclusive<f64> = 24.0..=1200.0;
 /// of another kind.
 pub fn validate(experiment: &Experiment, labels: &[String]) -> Result<()> {
     let figure = &experiment.figure;
-    names(experiment, labels).and_then(|()| kinds(figure)).and_then(|()| values(experiment)).map_err(|e| e.inside("figure"))
+    named(experiment, labels).and_then(|()| kinds(figure)).and_then(|()| values(experiment)).map_err(|e| e.inside("figure"))
 }
 
 fn kind_name(kind: FigureKind) -> &'static str {
@@ -32,7 +35,7 @@ fn kind_name(kind: FigureKind) -> &'static str {
 }
 
 /// Checks the names in the figure's keys.
-fn names(experiment: &Experiment, labels: &[String]) -> Result<()> {
+fn named(experiment: &Experiment, labels: &[String]) -> Result<()> {
     let figure = &experiment.figure;
     let coordinates: HashMap<&str, &Value> =
         experiment.points.iter().flat_map(|p| &p.coordinates).map(|(n, value)| (n.as_str(), value)).collect();
@@ -44,18 +47,18 @@ fn names(experiment: &Experiment, labels: &[String]) -> Result<()> {
     require(has_one, "x", format!("{axes:?}"), &format!("one axis for kind = \"{}\"", kind_name(figure.kind)))?;
     for x in axes {
         let known = if figure.kind == Curves { record::count(x).is_some() } else { coordinates.contains_key(x.as_str()) };
-        let accepted = if figure.kind == Curves { results::counts().join(", ") } else { "a coordinate that is swept".into() };
+        let accepted = if figure.kind == Curves { names::counts().join(", ") } else { "a coordinate that is swept".into() };
         require(known, "x", format!("\"{x}\""), &accepted)?;
     }
     require(figure.kind != Scaling || figure.x.is_some(), "x", "missing", "given: the coordinate along which something is drawn")?;
     if let Some(cost) = &figure.cost {
         let known = figure.kind == Cost && record::count(cost).is_some();
-        require(known, "cost", format!("\"{cost}\""), &format!("with kind = \"cost\", one of {}", results::counts().join(", ")))?;
+        require(known, "cost", format!("\"{cost}\""), &format!("with kind = \"cost\", one of {}", names::counts().join(", ")))?;
     }
     let shown = figure.y.as_ref().map_or(vec!["mse"], |y| y.list());
-    require(!shown.is_empty(), "y", "[]", &format!("at least one of {}", results::metrics().join(", ")))?;
+    require(!shown.is_empty(), "y", "[]", &format!("at least one of {}", names::metrics().join(", ")))?;
     for y in &shown {
-        require(fedsa::metrics::metric(y).is_some(), "y", format!("\"{y}\""), &format!("one of {}", results::metrics().join(", ")))?;
+        require(fedsa::metrics::metric(y).is_some(), "y", format!("\"{y}\""), &format!("one of {}", names::metrics().join(", ")))?;
     }
     let twice = (1..shown.len()).find(|i| shown[..*i].contains(&shown[*i]));
     require(twice.is_none(), "y", format!("{shown:?}"), "each metric once")?;
@@ -64,9 +67,9 @@ fn names(experiment: &Experiment, labels: &[String]) -> Result<()> {
     for name in figure.panels.iter().flatten() {
         require(coordinates.contains_key(name.as_str()), "panels", format!("\"{name}\""), "coordinates that are swept")?;
     }
-    let predicted = shown.iter().any(|y| results::predicted_metrics().contains(y));
+    let predicted = shown.iter().any(|y| names::predicted_metrics().contains(y));
     for (key, given) in [("levels", !figure.levels.is_empty()), ("exact", !figure.exact.is_empty())] {
-        let accepted = format!("a figure of {}, which theory predicts", results::predicted_metrics().join(" or "));
+        let accepted = format!("a figure of {}, which theory predicts", names::predicted_metrics().join(" or "));
         require(predicted || !given, key, format!("a prediction beside {}", shown.join(", ")), &accepted)?;
     }
     let levels = figure.levels.keys().map(|label| ("levels", label));
@@ -81,7 +84,7 @@ fn names(experiment: &Experiment, labels: &[String]) -> Result<()> {
 }
 
 /// Refuses keys that the figure's kind does not have.
-fn kinds(figure: &schema::FigureSpec) -> Result<()> {
+fn kinds(figure: &FigureSpec) -> Result<()> {
     let rows: [(&str, bool, &[FigureKind]); 12] = [
         ("level", figure.level.is_some(), &[Cost]),
         ("relative", figure.relative, &[Cost]),

@@ -1,0 +1,122 @@
+//! Files have at most 600 lines, functions at most 60, their signatures included.
+
+use std::collections::BTreeSet;
+
+use crate::crate_rules::{folder, sources};
+
+const MOST_LINES_OF_A_FILE: usize = 600;
+const MOST_LINES_OF_A_FUNCTION: usize = 60;
+
+/// All crates of `crates/`.
+const CRATES: &[&str] =
+    &["fedsa", "fedsa-theory", "fedsa-data", "fedsa-figure", "fedsa-experiment", "fedsa-cli", "fuzz", "testing", "xtask"];
+
+/// What is known to be too long: a file, or a file and a function. Nothing is added here.
+const KNOWN: &[&str] = &[
+    "fedsa-cli/src/commands/theory/curvature.rs rates",
+    "fedsa-cli/src/commands/theory/page.rs parts",
+    "fedsa-cli/src/commands/theory/pictures.rs stability",
+    "fedsa-cli/src/commands/tune.rs tune_file",
+    "fedsa-data/src/datasets/tests.rs files_are_found_by_the_names_of_data_sets",
+    "fedsa-data/src/logs.rs",
+    "fedsa-data/src/parquet.rs",
+    "fedsa-experiment/src/check/json.rs report",
+    "fedsa-experiment/src/execute.rs",
+    "fedsa-experiment/src/execute.rs execute",
+    "fedsa-experiment/src/output.rs summary",
+    "fedsa-experiment/src/picture/cost.rs cost",
+    "fedsa-experiment/src/picture/curves.rs panel",
+    "fedsa-experiment/src/picture/scaling.rs scaling",
+    "fedsa-experiment/src/picture/table.rs table",
+    "fedsa-experiment/src/plan.rs with_problem",
+    "fedsa-experiment/src/plan/cell.rs new",
+    "fedsa-experiment/src/tune/families.rs families",
+    "fedsa-experiment/src/tune/mod.rs search",
+    "fedsa-experiment/src/tune/output.rs file",
+    "fedsa-experiment/src/tune/refusal.rs refusal",
+    "fedsa-figure/src/chart.rs scene",
+    "fedsa-figure/src/pdf.rs render",
+    "fedsa-figure/src/table.rs scene",
+    "fedsa-figure/src/tests.rs",
+    "fedsa-theory/src/exact_mse/delay.rs curve",
+    "fedsa-theory/src/exact_mse/delay.rs floor",
+    "fedsa-theory/src/markov/closure/solve.rs pass",
+    "fedsa-theory/src/predict.rs",
+    "fedsa-theory/src/predict/reach.rs reach",
+    "fedsa-theory/src/stability.rs",
+    "fedsa-theory/src/tune/course.rs by_curve",
+    "fedsa-theory/src/tune/course.rs by_powers",
+    "fedsa-theory/src/tune/search.rs",
+    "fedsa/src/local/compressor.rs",
+    "fedsa/src/message.rs",
+    "fedsa/src/methods/mod.rs check_link",
+    "fedsa/src/node/client.rs follow",
+    "fedsa/src/problem/features.rs",
+    "fedsa/src/problem/file.rs mdp",
+    "fedsa/src/problem/holdout.rs judge",
+    "fedsa/src/problem/newton.rs newton",
+    "fedsa/src/round/saved.rs a_state_that_the_run_cannot_come_to_is_refused",
+    "fedsa/src/round/sweep.rs blocks",
+    "fedsa/src/server/directions.rs",
+    "fedsa/src/server/directions.rs updates_are_those_of_argmin",
+    "fedsa/src/server/fednl.rs",
+    "fuzz/src/targets/files.rs",
+    "xtask/src/bench.rs run",
+    "xtask/src/test.rs run",
+];
+
+/// The name of the function that begins in a line.
+fn function(line: &str) -> Option<&str> {
+    let (before, after) = line.trim_start().split_once("fn ")?;
+    let is_of_it = |word: &str| ["const", "async", "unsafe", "extern", "\"C\""].contains(&word) || word.starts_with("pub");
+    before.split(' ').filter(|word| !word.is_empty()).all(is_of_it).then(|| after.split(['(', '<']).next())?
+}
+
+/// The functions of a file with their numbers of lines. Formatted code closes a function where its signature begins.
+fn functions(text: &str) -> Vec<(&str, usize)> {
+    let lines: Vec<&str> = text.lines().collect();
+    let length = |first: usize| {
+        let indent = &lines[first][..lines[first].len() - lines[first].trim_start().len()];
+        let mut is_open = false;
+        let ends = |line: &str| {
+            is_open |= line.ends_with('{');
+            !is_open && line.ends_with([';', '}']) || line.strip_prefix(indent) == Some("}")
+        };
+        lines[first..].iter().copied().position(ends).map_or(lines.len() - first, |last| last + 1)
+    };
+    lines.iter().enumerate().filter_map(|(i, line)| Some((function(line)?, length(i)))).collect()
+}
+
+#[test]
+fn nothing_is_too_long() {
+    let mut long = BTreeSet::new();
+    let mut all = 0;
+    for name in CRATES {
+        let mut files = Vec::new();
+        sources(&folder(name).join("src"), &mut files);
+        for path in files {
+            let file = format!("{name}/{}", path.strip_prefix(folder(name)).unwrap().display());
+            let text = std::fs::read_to_string(&path).unwrap();
+            if text.lines().count() > MOST_LINES_OF_A_FILE {
+                long.insert(file.clone());
+            }
+            let functions = functions(&text);
+            all += functions.len();
+            long.extend(
+                functions.into_iter().filter(|(_, lines)| *lines > MOST_LINES_OF_A_FUNCTION).map(|(name, _)| format!("{file} {name}")),
+            );
+        }
+    }
+    assert!(all > 3000, "functions are read: {all}");
+    let wrong: Vec<&String> = long.iter().filter(|what| !KNOWN.contains(&what.as_str())).collect();
+    assert!(wrong.is_empty(), "too long: {wrong:#?}");
+    let gone: Vec<&&str> = KNOWN.iter().filter(|what| !long.contains(**what)).collect();
+    assert!(gone.is_empty(), "what is short enough leaves the list: {gone:?}");
+}
+
+#[test]
+fn lengths_are_found() {
+    let text = "fn a() {}\npub(super) const fn b<T>(\n    x: T,\n) -> T {\n    if x {\n    }\n    x\n}\nimpl A {\n    fn c(&self) -> u8;\n    fn d(\n    ) -> u8;\n\
+                }\n// of fn e\nlet f: fn (u8) = g;\n";
+    assert_eq!(functions(text), [("a", 1), ("b", 7), ("c", 1), ("d", 2)]);
+}
