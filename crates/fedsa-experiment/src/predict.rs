@@ -37,6 +37,11 @@ impl Predictor {
         }
     }
 
+    /// The plan.
+    pub fn plan(&self) -> &Arc<Plan> {
+        &self.plan
+    }
+
     /// A quantity of a cell, one of [`QUANTITIES`](crate::names::QUANTITIES).
     ///
     /// # Errors

@@ -196,13 +196,11 @@ fn study(k: u64, combination: &Combination) -> (String, Option<f64>, [f64; 2]) {
         fedsa::linalg::norm_sq(plan.field(0).root().unwrap())
     };
     let target: f64 = format!("{:.2e}", combination.share * at_start).parse().unwrap();
-    let options = TuneOptions {
-        minimise: combination.goal,
-        most_local_steps: MOST_LOCAL_STEPS,
-        most_rounds: MOST_ROUNDS,
-        budget: 3600.0,
-        ..TuneOptions::new(target)
-    };
+    let options = TuneOptions::new(target)
+        .with_minimise(combination.goal)
+        .with_most_local_steps(MOST_LOCAL_STEPS)
+        .with_most_rounds(MOST_ROUNDS)
+        .with_budget(3600.0);
     let began = Instant::now();
     let mut tuning = Tuning::new(&experiment, Path::new(""), Isa::best(), &options).unwrap();
     let memo = tuning.memo();

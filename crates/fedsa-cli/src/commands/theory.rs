@@ -34,10 +34,10 @@ pub fn theory(args: &TheoryArgs, kinds: &Kinds) -> Result<u8, Error> {
     let shown = Predicting::begin(&experiment.id);
     shown.about("problems");
     let plan = Arc::new(Plan::new(experiment, &base, Isa::best(), &HashMap::new())?);
-    let predictor = Predictor::new(&plan);
+    let predictor = Arc::new(Predictor::new(&plan));
     let detail = if args.full || args.json { Detail::Full } else { Detail::Brief };
     let settings = Settings::new(detail).with_target(args.target_mse);
-    let theory = Theory::new(&plan, &predictor, settings).map_err(|e| refused(&plan, e))?;
+    let theory = Theory::new(&predictor, settings).map_err(|e| refused(&plan, e))?;
     let pictures = args.out.as_deref().map(|out| pictures::PictureFolder::new(out, args.overwrite, &plan)).transpose()?;
     if args.json {
         let report = theory.report(&|what| shown.about(what));

@@ -109,21 +109,21 @@ fn options(args: &TuneArgs) -> Result<TuneOptions, BadInput> {
         let what = format!("`{}` is not a time that fedsa reads", fedsa::error::quoted(&args.budget));
         return Err(BadInput::new("--budget", what, "seconds, or a number with s, m or h, such as 60s or 10m"));
     };
-    Ok(TuneOptions {
-        target_mse: args.target_mse,
-        minimise: match args.minimise {
-            MinimiseArg::Rounds => fedsa_theory::tune::Goal::Rounds,
-            MinimiseArg::Bits => fedsa_theory::tune::Goal::Bits,
-            MinimiseArg::Samples => fedsa_theory::tune::Goal::Samples,
-        },
-        methods: args.methods.clone(),
-        codecs: args.codecs.clone(),
-        local_steps: (!args.local_steps.is_empty()).then(|| args.local_steps.clone()),
-        most_local_steps: args.max_local_steps,
-        most_rounds: args.max_rounds,
-        like: args.like.clone(),
-        budget,
-    })
+    let minimise = match args.minimise {
+        MinimiseArg::Rounds => fedsa_theory::tune::Goal::Rounds,
+        MinimiseArg::Bits => fedsa_theory::tune::Goal::Bits,
+        MinimiseArg::Samples => fedsa_theory::tune::Goal::Samples,
+    };
+    let mut options = TuneOptions::new(args.target_mse)
+        .with_minimise(minimise)
+        .with_methods(args.methods.clone())
+        .with_codecs(args.codecs.clone())
+        .with_most_local_steps(args.max_local_steps)
+        .with_most_rounds(args.max_rounds)
+        .with_budget(budget);
+    options.local_steps = (!args.local_steps.is_empty()).then(|| args.local_steps.clone());
+    options.like = args.like.clone();
+    Ok(options)
 }
 
 /// A time such as `60s`, `10m`, `2h`, or a number of seconds.

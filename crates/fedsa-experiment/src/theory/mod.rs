@@ -23,12 +23,18 @@ pub use reason::{KnownOrReason, Reason, ReasonCode};
 pub use statements::Theorems;
 pub use target::MethodTarget;
 
-use fedsa::error::Result;
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::Arc;
+
+use fedsa::error::{Error, Result};
+use fedsa::kernel::Isa;
 use fedsa::parallel;
 use fedsa_theory::predict;
 use fedsa_theory::work::{self, Spent};
 use serde_json::Value as Json;
 
+use crate::config::Experiment;
 use crate::{Plan, Predictor, run_memory};
 
 /// The most multiplications of a brief report, for all methods together, and of each method of a full one; some take half a nanosecond on
@@ -71,6 +77,18 @@ impl Settings {
     }
 }
 
+/// Everything that is known of an experiment before it runs; relative paths are in the folder `base`. `about` is told what is computed
+/// next.
+///
+/// # Errors
+/// When a setting or file cannot be used, and as [`Theory::new`].
+pub fn theory(experiment: Experiment, base: &Path, settings: Settings, about: &dyn Fn(&str)) -> Result<TheoryReport, Error> {
+    about("problems");
+    let plan = Arc::new(Plan::new(experiment, base, Isa::best(), &HashMap::new())?);
+    let theory = Theory::new(&Arc::new(Predictor::new(&plan)), settings);
+    Ok(theory.map_err(|e| plan.experiment.document.failure(e))?.report(about))
+}
+
 /// What was not computed because it would take too long.
 #[derive(Debug, Clone, PartialEq, serde::Serialize)]
 pub struct LeftOut {
@@ -105,9 +123,9 @@ impl TheoryReport {
 }
 
 /// Computes what is known of a plan, method by method.
-pub struct Theory<'a> {
-    plan: &'a Plan,
-    predictor: &'a Predictor,
+pub struct Theory {
+    plan: Arc<Plan>,
+    predictor: Arc<Predictor>,
     settings: Settings,
     /// Point, position of the label, and cell of every method.
     cells: Vec<(usize, usize, usize)>,
@@ -117,17 +135,18 @@ pub struct Theory<'a> {
     left_out: Vec<LeftOut>,
 }
 
-impl<'a> Theory<'a> {
-    /// The theory of a plan. Nothing is computed yet.
+impl Theory {
+    /// The theory of the plan of a predictor. Nothing is computed yet.
     ///
     /// # Errors
     /// When the target is not positive, or below what rounding leaves of the roots of all problems (key `target_mse`); when predictions
     /// do not fit into memory.
-    pub fn new(plan: &'a Plan, predictor: &'a Predictor, settings: Settings) -> Result<Self> {
+    pub fn new(predictor: &Arc<Predictor>, settings: Settings) -> Result<Self> {
+        let (plan, predictor) = (Arc::clone(predictor.plan()), Arc::clone(predictor));
         if let Some(mse) = settings.target_mse {
-            check_target(plan, mse)?;
+            check_target(&plan, mse)?;
         }
-        run_memory::refuse_predictions(plan)?;
+        run_memory::refuse_predictions(&plan)?;
         let of_point = |point: usize| plan.points[point].cells.iter().enumerate().map(move |(label, cell)| (point, label, *cell));
         let cells = (0..plan.points.len()).flat_map(of_point).collect();
         Ok(Self { plan, predictor, settings, cells, next: 0, left: BRIEF_WORK, left_out: Vec::new() })
@@ -144,7 +163,7 @@ impl<'a> Theory<'a> {
     }
 
     /// The label and the point of the next method; `None` at the end.
-    pub fn upcoming(&self) -> Option<(&'a str, &'a str)> {
+    pub fn upcoming(&self) -> Option<(&str, &str)> {
         let (point, label, _) = self.cells.get(self.next)?;
         Some((&self.plan.labels[*label], &self.plan.points[*point].point.label))
     }
@@ -164,8 +183,8 @@ impl<'a> Theory<'a> {
         self.next += 1;
         let mut allowance = Allowance { left: share, cut: Vec::new() };
         let planned = &self.plan.points[point];
-        let mut method = MethodTheory::new(self.plan, &self.plan.labels[label], planned, cell);
-        method.compute(self.plan, self.predictor, &self.settings, problems.get(planned.field), &mut allowance);
+        let mut method = MethodTheory::new(&self.plan, &self.plan.labels[label], planned, cell);
+        method.compute(&self.plan, &self.predictor, &self.settings, problems.get(planned.field), &mut allowance);
         self.left -= share - allowance.left;
         let of_method = |(what, why): (String, String)| LeftOut { method: method.label.clone(), point: method.point.clone(), what, why };
         self.left_out.extend(allowance.cut.into_iter().map(of_method));
@@ -187,8 +206,8 @@ impl<'a> Theory<'a> {
             Detail::Brief => Vec::new(),
         };
         let mut methods = Vec::new();
-        while let Some((label, point)) = self.upcoming() {
-            about(&format!("{label} {point}"));
+        while let Some(upcoming) = self.upcoming().map(|(label, point)| format!("{label} {point}")) {
+            about(&upcoming);
             methods.extend(self.next_method(&problems));
         }
         let experiment = &self.plan.experiment;

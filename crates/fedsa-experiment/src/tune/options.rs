@@ -3,8 +3,11 @@
 use fedsa_theory::tune::{self, Goal};
 use serde::Serialize;
 
+use crate::made;
+
 /// What is asked for.
 #[derive(Debug, Clone, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct TuneOptions {
     /// The mean-square error to reach.
     pub target_mse: f64,
@@ -42,4 +45,23 @@ impl TuneOptions {
             budget: 60.0,
         }
     }
+}
+
+made::with! { TuneOptions:
+    /// The same with another cost that is minimised.
+    with_minimise(minimise: Goal) = minimise;
+    /// The same with these kinds of methods.
+    with_methods(methods: Vec<String>) = methods;
+    /// The same with these codecs.
+    with_codecs(codecs: Vec<String>) = codecs;
+    /// The same with these numbers of local steps, one of which is chosen.
+    with_local_steps(local_steps: Vec<u64>) = Some(local_steps);
+    /// The same with at most this many local steps.
+    with_most_local_steps(most_local_steps: u64) = most_local_steps;
+    /// The same with at most this many rounds.
+    with_most_rounds(most_rounds: u64) = most_rounds;
+    /// The same with the link, the start and the output of the method with this label.
+    with_like(like: impl Into<String>) = Some(like.into());
+    /// The same with another budget, in seconds.
+    with_budget(budget: f64) = budget;
 }

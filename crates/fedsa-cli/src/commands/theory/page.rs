@@ -34,7 +34,7 @@ const OTHER_WORK: f64 = 4e9;
 pub fn page(
     plan: &Plan,
     predictor: &Predictor,
-    mut theory: Theory<'_>,
+    mut theory: Theory,
     target: Option<f64>,
     shown: &Predicting,
     say: &mut dyn FnMut(Vec<String>),
