@@ -7,7 +7,7 @@
 //! | [`fn@fit`] | [`FitSettings`], or data sets in memory ([`fit::Fit::of_sets`]) | [`Fitted`] |
 //! | [`fn@evaluate`] | [`EvaluateSettings`], or logs in memory ([`evaluate::Evaluation::of_logs`]) | [`Evaluated`] |
 //! | [`fn@apply::apply`] | weights and data | [`apply::Applied`] |
-//! | [`theory::Theory`] | a plan | [`theory::TheoryReport`] |
+//! | [`fn@theory::theory`] | an experiment | [`theory::TheoryReport`] |
 //! | [`fn@tune::tune`] | an experiment and a target | [`tune::Answer`] |
 //! | [`choose::choose`] | a problem | [`choose::Choice`] |
 //! | [`redraw::redraw`] | the folder of a run | [`redraw::Redrawn`] |
@@ -66,3 +66,8 @@ pub use predict::Predictor;
 pub use results::Results;
 pub use run::{IfExists, RunSettings, run};
 pub use summary::Summary;
+
+/// The examples of the book are tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/src/extend/library.md")]
+mod book {}
