@@ -6,7 +6,7 @@ use fedsa::error::{BadInput, Error};
 use fedsa::kernel::Isa;
 use fedsa_experiment::Kinds;
 use fedsa_experiment::execute::{read_framed, write_framed};
-use fedsa_experiment::folder::{self, Holds, RunFolder};
+use fedsa_experiment::folder::{self, Found, Holds, RunFolder};
 use fedsa_experiment::tune::{self, Began, Memo, Searched, TuneControl, TuneOptions, Tuned, Tuning};
 
 use super::progress::Tunings;
@@ -50,18 +50,19 @@ fn in_options(e: Error) -> Error {
     }
 }
 
-fn tune_file(args: &TuneArgs, kinds: &Kinds) -> Result<u8, Error> {
-    let options = options(args)?;
+/// Refuses options of runs that a tuning has no use for.
+fn refuse_without_effect(args: &TuneArgs) -> Result<(), Error> {
     for (name, given, instead) in [("--rounds", args.overrides.rounds, "--max-rounds"), ("--seeds", args.overrides.seeds, "--budget")] {
         if let Some(given) = given {
             let what = format!("{given} has no effect: rounds and seeds of the answer are what is looked for");
             return Err(BadInput::new(name, what, format!("{instead}, or nothing")));
         }
     }
-    let (experiment, base) = load(&args.file, &args.overrides, false, kinds)?;
-    let out = args.out.clone().unwrap_or_else(|| Path::new("out").join(format!("{}-tune", experiment.id)));
-    let found = folder::look(&out)?;
-    found.refuse_own()?;
+    Ok(())
+}
+
+/// Refuses a folder that holds something else than the options say.
+fn refuse_folder(args: &TuneArgs, out: &Path, found: &Found) -> Result<(), Error> {
     match (found.holds, args.resume, args.overwrite) {
         (Holds::Nothing, true, _) | (Holds::Foreign, true, _) => {
             let what = format!("{} holds no interrupted tuning", out.display());
@@ -75,16 +76,43 @@ fn tune_file(args: &TuneArgs, kinds: &Kinds) -> Result<u8, Error> {
             return Err(BadInput::new("--out", what, help));
         }
     }
-    let names = tune::names();
-    found.refuse_foreign(&names.iter().map(String::as_str).collect::<Vec<_>>())?;
-    let state = folder::own_path(&out, STATE);
-    let memo: Option<Memo> = if args.resume && state.exists() { Some(read_framed(&state)?) } else { None };
+    Ok(())
+}
+
+/// What an interrupted tuning has kept, where it is to go on.
+fn earlier(args: &TuneArgs, out: &Path, found: &Found) -> Result<Option<Memo>, Error> {
+    let state = folder::own_path(out, STATE);
+    let memo = if args.resume && state.exists() { Some(read_framed(&state)?) } else { None };
     if args.resume && memo.is_none() && found.holds == Holds::Finished {
         let is_tuning = found.own(tune::FILE).is_some();
         let what = if is_tuning { "a finished tuning: nothing is left to do" } else { "a run, not a tuning" };
         let what = format!("{} holds {what}", out.display());
         return Err(BadInput::new("--resume", what, "the folder of an interrupted tuning, or --overwrite to tune again"));
     }
+    Ok(memo)
+}
+
+/// Says what an interrupted tuning has kept.
+fn interrupted(kept: usize, out: &Path) {
+    if kept == 0 {
+        warn("interrupted before the first pilot run: nothing is kept");
+        return;
+    }
+    warn(format!("interrupted: {kept} pilot run{} kept", if kept == 1 { " is" } else { "s are" }));
+    warn(format!("the same command with --resume continues from {}", out.display()));
+}
+
+fn tune_file(args: &TuneArgs, kinds: &Kinds) -> Result<u8, Error> {
+    let options = options(args)?;
+    refuse_without_effect(args)?;
+    let (experiment, base) = load(&args.file, &args.overrides, false, kinds)?;
+    let out = args.out.clone().unwrap_or_else(|| Path::new("out").join(format!("{}-tune", experiment.id)));
+    let found = folder::look(&out)?;
+    found.refuse_own()?;
+    refuse_folder(args, &out, &found)?;
+    let names = tune::names();
+    found.refuse_foreign(&names.iter().map(String::as_str).collect::<Vec<_>>())?;
+    let memo = earlier(args, &out, &found)?;
     log::info!("building the problem");
     let mut tuning = Tuning::new(&experiment, &base, Isa::best(), &options)?;
     if memo.as_ref().is_some_and(|memo| !memo.is_of(&tuning)) {
@@ -110,13 +138,8 @@ fn tune_file(args: &TuneArgs, kinds: &Kinds) -> Result<u8, Error> {
     drop(shown);
     let tuned = match searched {
         Ok(Searched::Done(tuned)) => tuned,
-        Ok(Searched::Interrupted) if kept == 0 => {
-            warn("interrupted before the first pilot run: nothing is kept");
-            return Ok(INTERRUPTED);
-        }
         Ok(Searched::Interrupted) => {
-            warn(format!("interrupted: {kept} pilot run{} kept", if kept == 1 { " is" } else { "s are" }));
-            warn(format!("the same command with --resume continues from {}", out.display()));
+            interrupted(kept, &out);
             return Ok(INTERRUPTED);
         }
         Err(failure) => {
