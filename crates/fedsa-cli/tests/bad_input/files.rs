@@ -138,22 +138,27 @@ fn logs_are_checked() {
     with(&LOGS.replace("\"log.csv\"", "[]"), "path = []", &["problem.path: no logs"]);
 }
 
+#[cfg(unix)]
+fn pipe(folder: &Folder, name: &str) {
+    let path = folder.path(name);
+    std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+    rustix::fs::mknodat(rustix::fs::CWD, path, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
+}
+
+/// Refuses a command soon, with these texts.
+#[cfg(unix)]
+fn says(folder: &Folder, args: &[&str], expected: &[&str]) {
+    let output = crate::common::finish_soon(folder.command(args)).exits(2);
+    let message = output.message();
+    for text in expected {
+        assert!(message.contains(text), "{args:?}: `{text}` is not in\n{}", output.stderr);
+    }
+}
+
 /// Pipes and devices are not opened, because reading them may block or never end.
 #[cfg(unix)]
 #[test]
 fn what_is_no_regular_file_is_refused_without_waiting() {
-    let pipe = |folder: &Folder, name: &str| {
-        let path = folder.path(name);
-        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-        rustix::fs::mknodat(rustix::fs::CWD, path, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
-    };
-    let says = |folder: &Folder, args: &[&str], expected: &[&str]| {
-        let output = crate::common::finish_soon(folder.command(args)).exits(2);
-        let message = output.message();
-        for text in expected {
-            assert!(message.contains(text), "{args:?}: `{text}` is not in\n{}", output.stderr);
-        }
-    };
     let folder = Folder::new();
     pipe(&folder, "pipe");
     says(&folder, &["run", "pipe"], &["pipe: cannot be read: it is a pipe, not a regular file"]);

@@ -323,6 +323,9 @@ fn what_is_swept_has_names_of_its_own() {
     end(variants, "label = \"a\" # too", &["variant[1].label: two variants are called `a`"]);
 }
 
+/// Systems that are written out.
+const LINEAR: &str = "kind = \"linear\"\na = [[[1.0]], [[2.0]]]\nb = [[1.0], [2.0]]";
+
 #[test]
 fn settings_without_effect_are_refused() {
     refused_edit("seeds = 2", "record = [0, 10, 30]", &["run.record[2]: the round 30 of a run of 20", "at most rounds = 20"]);
@@ -354,7 +357,6 @@ fn settings_without_effect_are_refused() {
         &["error_feedback: an exact codec has no error that could be fed back"],
     );
     refused_edit("label = \"FedLSA\"", "expect = []", &["method[0].expect: [] says nothing"]);
-    let linear = "kind = \"linear\"\na = [[[1.0]], [[2.0]]]\nb = [[1.0], [2.0]]";
     for (line, message) in [
         ("agents = 3", "problem.agents: 3 agents, and a and b have 2"),
         ("dim = 2", "problem.dim: 2 dimensions, and b has 1"),
@@ -362,23 +364,31 @@ fn settings_without_effect_are_refused() {
         ("spread = 2.0", "problem.spread: a spread of 2"),
         ("seed = 3", "problem.seed: the seed 3 of systems that are written out"),
     ] {
-        refused_file(&with_problem(&format!("{linear}\n{line}")), line, &[message, "beside a and b"]);
+        refused_file(&with_problem(&format!("{LINEAR}\n{line}")), line, &[message, "beside a and b"]);
     }
-    Folder::with(&with_problem(&format!("{linear}\nagents = 2\ndim = 1"))).run(&["check", "small.toml"]).exits(0);
+    Folder::with(&with_problem(&format!("{LINEAR}\nagents = 2\ndim = 1"))).run(&["check", "small.toml"]).exits(0);
     let switching = "kind = \"switching\"\nvalues = [1.0, 2.0]\nmixing_time = 10";
     refused_file(&with_problem(switching), "mixing_time = 10", &["problem.mixing_time: a mixing time, and no chain"]);
-    // Noise: its start without trajectories, whatever the problem, and all of it without samples.
+}
+
+#[test]
+fn noise_without_effect_is_refused() {
+    // Its start without trajectories, whatever the problem, and all of it without samples.
     let start = "noise = { std = 1.0, start = \"random\" }";
     for kind in ["random-logistic", "fixed-point", "q-learning", "quadratic"] {
         let text = with_problem(&format!("kind = \"{kind}\"\nagents = 2\n{start}"));
         refused_file(&text, start, &["problem.noise.start: a start of trajectories, and samples are not those of a trajectory"]);
     }
     let noise = "noise = { std = 1.0 }";
-    let noisy = with_problem(&format!("{linear}\n{noise}"));
+    let noisy = with_problem(&format!("{LINEAR}\n{noise}"));
     let mean = noisy.replace("kind = \"iid\"", "kind = \"mean\"");
     refused_file(&mean, noise, &["problem.noise: additive noise, and no samples: the mean operator is used", "another kind in [sampling]"]);
     let both = format!("{noisy}\n[[sweep]]\nkey = \"sampling.kind\"\nvalues = [\"iid\", \"mean\"]\n");
     Folder::with(&both).run(&["check", "small.toml"]).exits(0);
+}
+
+#[test]
+fn expectations_without_effect_are_refused() {
     // In a sweep, a setting may have its effect at another point.
     let swept = format!(
         "{}\n[[sweep]]\nkey = \"sampling.kind\"\nvalues = [\"iid\", \"markov\"]\n",
@@ -395,7 +405,10 @@ fn settings_without_effect_are_refused() {
     refused_file(&text, &line, &["method[0].expect[0]: no point is at agents = 3"]);
     let (text, line) = expect("{ at = {}, status = \"ok\" }, { at = { agents = 2 }, status = \"diverges\" }");
     refused_file(&text, &line, &["method[0].expect[1]: no point is at agents = 2, or earlier entries match all such points"]);
-    // Assignments.
+}
+
+#[test]
+fn assignments_without_effect_are_refused() {
     refused_end("[quick]\nrun = {}", "run = {}", &["quick.run: an empty table sets nothing"]);
     refused_file(&format!("quick = {{}}\n{SMALL}"), "quick = {}", &["quick: an empty table sets nothing"]);
     let quick = "[[sweep]]\nkey = \"run.rounds\"\nvalues = [1, 2]\n[quick]\nrun.rounds = 1";

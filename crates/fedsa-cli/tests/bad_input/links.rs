@@ -59,60 +59,88 @@ fn codecs_are_checked() {
     refused_link("uplink = { codec = \"exact\" }", &["method[0].uplink.codec: \"exact\" is not accepted", "a table"]);
 }
 
+/// The key of the first medium.
+const FIRST: &str = "method[0].uplink.media[0]";
+
+/// Refuses a first medium, for a key in it.
+fn refused_first(medium: &str, key: &str, expected: &[&str]) {
+    let key = format!("{FIRST}{key}");
+    refused_medium(medium, &[&[key.as_str()], expected].concat());
+}
+
 #[test]
 fn media_are_checked() {
-    let at = "method[0].uplink.media[0]";
     for success in ["1.5", "-0.1", "nan", "inf"] {
         let shown = success.replace("nan", "NaN");
-        let message = format!("{at}.success: {shown} is not accepted");
+        let message = format!("{FIRST}.success: {shown} is not accepted");
         refused_medium(&format!("kind = \"erasure\", success = {success}"), &[&message, "a probability, in [0, 1]"]);
     }
-    let bad = |medium: &str, key: &str, expected: &[&str]| {
-        let key = format!("{at}{key}");
-        refused_medium(medium, &[&[key.as_str()], expected].concat());
-    };
-    bad("kind = \"gilbert-elliott\", to_bad = 2, to_good = 0.1", ".to_bad: 2 is not accepted", &["a probability"]);
-    bad("kind = \"gilbert-elliott\", to_bad = 0, to_good = 0", ".to_good: 0 is not accepted", &["able to change"]);
-    bad("kind = \"over-the-air\", receiver_noise = -1", ".receiver_noise: -1 is not accepted", &["a standard deviation, at least 0"]);
-    let gain = |gain: &str, key: &str, expected: &[&str]| bad(&format!("kind = \"over-the-air\", gain = {{ {gain} }}"), key, expected);
+    refused_first("kind = \"gilbert-elliott\", to_bad = 2, to_good = 0.1", ".to_bad: 2 is not accepted", &["a probability"]);
+    refused_first("kind = \"gilbert-elliott\", to_bad = 0, to_good = 0", ".to_good: 0 is not accepted", &["able to change"]);
+    refused_first(
+        "kind = \"over-the-air\", receiver_noise = -1",
+        ".receiver_noise: -1 is not accepted",
+        &["a standard deviation, at least 0"],
+    );
+    let gain =
+        |gain: &str, key: &str, expected: &[&str]| refused_first(&format!("kind = \"over-the-air\", gain = {{ {gain} }}"), key, expected);
     gain("law = \"rayleigh\", scale = -1", ".gain.scale: -1 is not accepted", &["positive"]);
     gain("law = \"rician\", line_of_sight = -1, scale = 1", ".gain.line_of_sight: -1 is not accepted", &["at least 0"]);
     gain("law = \"constant\", value = 0", ".gain.value: 0 is not accepted", &["positive"]);
     gain("law = \"raylegh\"", ".gain.law: unknown value `raylegh`; did you mean `rayleigh`?", &["one of rayleigh, rician, constant"]);
     gain("law = \"rayleigh\", scal = 1", ".gain.scal: unknown key `scal`; did you mean `scale`?", &[]);
-    bad(
+    refused_first(
         "kind = \"erasur\", success = 1",
         ".kind: there is no medium `erasur`; did you mean `erasure`?",
         &["one of erasure, gilbert-elliott"],
     );
-    bad("kind = \"erasure\", sucess = 1", ".sucess: unknown key `sucess`; did you mean `success`?", &[]);
-    bad("kind = \"erasure\"", ": the key `success` is missing", &["success = .."]);
-    bad("success = 1", ".kind: the medium has no kind", &["one of erasure"]);
-    // Budgets that carry nothing: none at all, less than a bit, or less than the codec's smallest message.
-    bad("kind = \"bit-budget\", bits = 0", ".bits: 0 is not accepted", &["a positive number of bits a component"]);
-    bad("kind = \"bit-budget\", bits = -1", ".bits: -1 is not accepted", &["a positive number"]);
-    bad("kind = \"bit-budget\", bits = 8", ".bits: a budget of 8 bits a component never carries a message of this codec", &["quantised"]);
-    bad("kind = \"bit-budget\", bits = 64, fading_snr = -1", ".fading_snr: -1 is not accepted", &["positive"]);
-    bad("kind = \"delay\", law = \"geometric\", mean = 1e308", ".mean: 1e308 is not accepted", &["at most 100000, or max"]);
-    bad("kind = \"late\", law = \"geometric\", mean = 200000", ".mean: 200000 is not accepted", &["at most 100000, or max"]);
+    refused_first("kind = \"erasure\", sucess = 1", ".sucess: unknown key `sucess`; did you mean `success`?", &[]);
+    refused_first("kind = \"erasure\"", ": the key `success` is missing", &["success = .."]);
+    refused_first("success = 1", ".kind: the medium has no kind", &["one of erasure"]);
+}
+
+#[test]
+fn budgets_that_carry_nothing_are_refused() {
+    // None at all, less than a bit, or less than the codec's smallest message.
+    refused_first("kind = \"bit-budget\", bits = 0", ".bits: 0 is not accepted", &["a positive number of bits a component"]);
+    refused_first("kind = \"bit-budget\", bits = -1", ".bits: -1 is not accepted", &["a positive number"]);
+    refused_first(
+        "kind = \"bit-budget\", bits = 8",
+        ".bits: a budget of 8 bits a component never carries a message of this codec",
+        &["quantised"],
+    );
+    refused_first("kind = \"bit-budget\", bits = 64, fading_snr = -1", ".fading_snr: -1 is not accepted", &["positive"]);
+    refused_first("kind = \"delay\", law = \"geometric\", mean = 1e308", ".mean: 1e308 is not accepted", &["at most 100000, or max"]);
+    refused_first("kind = \"late\", law = \"geometric\", mean = 200000", ".mean: 200000 is not accepted", &["at most 100000, or max"]);
     let with =
         |codec: &str, bits: &str| format!("uplink = {{ codec = {{ {codec} }}, media = [{{ kind = \"bit-budget\", bits = {bits} }}] }}");
-    refused_link(&with("kind = \"quantised\", bits = 4", "0.5"), &[at, "a budget of 0.5 bits a component never carries a message"]);
+    refused_link(&with("kind = \"quantised\", bits = 4", "0.5"), &[FIRST, "a budget of 0.5 bits a component never carries a message"]);
     // One component of three and its index take 66 bits; three components of 22 bits have as many.
-    refused_link(&with("kind = \"top-k\", k = 1", "21"), &[at, "a budget of 21 bits a component never carries a message"]);
+    refused_link(&with("kind = \"top-k\", k = 1", "21"), &[FIRST, "a budget of 21 bits a component never carries a message"]);
     Folder::with(&small("label = \"FedLSA\"", &with("kind = \"top-k\", k = 1", "22"))).run(&["run", "small.toml"]).exits(0);
-    // Media that lose everything, though not by their settings' ranges.
+}
+
+#[test]
+fn media_that_lose_everything_are_refused() {
+    // Though not by their settings' ranges.
     let none = "no message arrives";
-    bad("kind = \"erasure\", success = 0", &format!(": {none}"), &["a medium that lets some messages through"]);
-    bad("kind = \"gilbert-elliott\", to_bad = 0.5, to_good = 0", &format!(": {none}"), &["a medium that lets"]);
-    bad("kind = \"gilbert-elliott\", to_bad = 0.5, to_good = 0.5, success_good = 0", &format!(": {none}"), &["a medium that lets"]);
+    refused_first("kind = \"erasure\", success = 0", &format!(": {none}"), &["a medium that lets some messages through"]);
+    refused_first("kind = \"gilbert-elliott\", to_bad = 0.5, to_good = 0", &format!(": {none}"), &["a medium that lets"]);
+    refused_first(
+        "kind = \"gilbert-elliott\", to_bad = 0.5, to_good = 0.5, success_good = 0",
+        &format!(": {none}"),
+        &["a medium that lets"],
+    );
     let fading = ".fading_snr: no message arrives: a budget of 64 bits a component with fading_snr = 1e-300 never carries a message";
-    bad("kind = \"bit-budget\", bits = 64, fading_snr = 1e-300", fading, &["a larger fading_snr"]);
-    bad("kind = \"bit-budget\", bits = 1, fading_snr = 1.0", ".fading_snr: no message arrives", &["more bits"]);
+    refused_first("kind = \"bit-budget\", bits = 64, fading_snr = 1e-300", fading, &["a larger fading_snr"]);
+    refused_first("kind = \"bit-budget\", bits = 1, fading_snr = 1.0", ".fading_snr: no message arrives", &["more bits"]);
     let rare = "uplink = { media = [{ kind = \"erasure\", success = 1e-12 }] }";
     let rare = Folder::with(&small("label = \"FedLSA\"", &format!("label = \"FedLSA\"\n{rare}")));
     rare.run(&["check", "small.toml"]).exits(0).says("warning: no message may arrive: of the 80 messages of a run, 8.0e-11 on average");
-    // Combinations that cannot work, with the reason.
+}
+
+#[test]
+fn links_that_cannot_work_are_refused_with_the_reason() {
     refused_link(
         "uplink = { media = [{ kind = \"over-the-air\" }, { kind = \"erasure\", success = 1 }] }",
         &["method[0].uplink.media[1]: erasure after over-the-air, which leaves only a sum", "over-the-air as the last medium"],

@@ -92,7 +92,12 @@ fn theory_is_printed_for_people_and_as_json() {
         let problem = &json["problems"][0];
         assert!(problem["constants"]["sigma_a"].is_null() && problem["unknown"]["constants.sigma_a"]["text"].is_string(), "{problem}");
     }
-    // Along finite chains numbers say how they are known, beside leading order and mixing times.
+}
+
+#[test]
+fn theory_says_how_numbers_are_known() {
+    let folder = Folder::with(SMALL);
+    // Along finite chains, beside leading order and mixing times.
     let markov = ["theory", "small.toml", "--set", "sampling.kind=\"markov\"", "--json"];
     let json: Value = serde_json::from_str(&folder.run(&markov).exits(0).stdout).unwrap();
     let (problem, method) = (&json["problems"][0], &json["methods"][0]);

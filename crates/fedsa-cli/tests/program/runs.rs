@@ -354,10 +354,7 @@ fn quick_settings_are_each_set_once() {
     assert!(message.contains("is a quick setting"), "{message}");
 }
 
-/// A method in a method: its keys are read, checked at their lines, and swept like others.
-#[test]
-fn a_file_may_accelerate_a_method() {
-    let text = r#"id = "accelerated"
+const ACCELERATED: &str = r#"id = "accelerated"
 [problem]
 kind = "garnet"
 agents = 4
@@ -404,7 +401,11 @@ y = "residual"
 level = 1e-8
 relative = true
 "#;
-    let folder = Folder::with(text);
+
+/// A method in a method: its keys are read, checked at their lines, and swept like others.
+#[test]
+fn a_file_may_accelerate_a_method() {
+    let folder = Folder::with(ACCELERATED);
     let checked = folder.run(&["check", "small.toml"]).exits(0).stdout;
     assert!(checked.contains("accelerated: anderson, base = { kind = \"fedhsa\""), "{checked}");
     let output = folder.run(&["run", "small.toml", "--out", "a"]).exits(0).stdout;
@@ -431,7 +432,11 @@ relative = true
     }
     // The time of the rounds before is kept.
     assert!(folder.json("d/summary.json")["results"][1]["seconds"].as_f64().unwrap() > before);
-    // Mistakes are shown at the base.
+}
+
+#[test]
+fn mistakes_in_a_method_in_a_method_are_shown_there() {
+    let folder = Folder::new();
     for (from, to, said) in [
         ("kind = \"fedhsa\", step_size = 1.0, local_steps = 5 }\nmemory", "kind = \"lstd\" }\nmemory", "solves the mean system itself"),
         ("step_size = 1.0, local_steps = 5 }\nmemory", "step_size = 1.0 }\nmemory", "local_steps"),
@@ -439,7 +444,7 @@ relative = true
         ("base = { kind = \"fedhsa\", step_size = 1.0, local_steps = 5 }\n", "", "base"),
         ("step_size = 1.0, local_steps = 5 }\nmemory", "step_size = -1.0, local_steps = 5 }\nmemory", "step_size"),
     ] {
-        folder.write("bad.toml", edited(text, from, to));
+        folder.write("bad.toml", edited(ACCELERATED, from, to));
         let message = folder.run(&["check", "bad.toml"]).exits(2).message();
         assert!(message.contains(said) && message.contains("bad.toml"), "{message}");
     }
