@@ -133,6 +133,28 @@ fn nothing_in_a_folder_called_as_ours_is_touched() {
     assert_eq!((folder.text("d/.fedsa/mine.ckpt"), folder.text("d/.fedsa/run-notes.txt")), ("mine".into(), "mine".into()));
 }
 
+/// Entries that are not files have the name of the manifest: nothing waits for them, or changes.
+fn assert_only_files_are_manifests(folder: &Folder, manifest: &str) {
+    for kind in ["folder", "pipe"] {
+        let path = folder.path(manifest);
+        match kind {
+            "folder" => std::fs::create_dir(&path).unwrap(),
+            _ => rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap(),
+        }
+        // Reading a pipe would wait for ever.
+        let names = || std::fs::read_dir(folder.path("d")).unwrap().count();
+        let before = names();
+        for args in
+            [&["run", "small.toml", "--out", "d", "--overwrite"][..], &["run", "small.toml", "--out", "d", "--resume"], &["plot", "d"]]
+        {
+            crate::common::finish_soon(folder.command(args)).exits(2);
+        }
+        crate::common::finish_soon(folder.command(&["list", "."])).exits(0);
+        assert_eq!(names(), before, "{kind}");
+        if kind == "folder" { std::fs::remove_dir(&path).unwrap() } else { std::fs::remove_file(&path).unwrap() }
+    }
+}
+
 /// Without a valid manifest the program cannot recognise its files, and changes nothing.
 #[test]
 fn a_damaged_manifest_is_told_and_nothing_is_changed() {
@@ -168,25 +190,7 @@ fn a_damaged_manifest_is_told_and_nothing_is_changed() {
         folder.run(&["plot", "d"]).exits(2);
         assert!(folder.everything() == before, "{damage:?}");
     }
-    // Entries that are not files have the name.
-    for kind in ["folder", "pipe"] {
-        let path = folder.path(manifest);
-        match kind {
-            "folder" => std::fs::create_dir(&path).unwrap(),
-            _ => rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap(),
-        }
-        // Reading a pipe would wait for ever.
-        let names = || std::fs::read_dir(folder.path("d")).unwrap().count();
-        let before = names();
-        for args in
-            [&["run", "small.toml", "--out", "d", "--overwrite"][..], &["run", "small.toml", "--out", "d", "--resume"], &["plot", "d"]]
-        {
-            crate::common::finish_soon(folder.command(args)).exits(2);
-        }
-        crate::common::finish_soon(folder.command(&["list", "."])).exits(0);
-        assert_eq!(names(), before, "{kind}");
-        if kind == "folder" { std::fs::remove_dir(&path).unwrap() } else { std::fs::remove_file(&path).unwrap() }
-    }
+    assert_only_files_are_manifests(&folder, manifest);
     folder.write(manifest, &intact);
     folder.run(&["run", "small.toml", "--out", "d", "--overwrite", "-q"]).exits(0);
     assert_eq!(folder.text("keep.txt"), "mine");

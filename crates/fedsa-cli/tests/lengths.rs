@@ -13,31 +13,9 @@ const CRATES: &[&str] =
 
 /// What is known to be too long: a file, or a file and a function. Nothing is added here.
 const KNOWN: &[&str] = &[
-    "fedsa-cli/src/commands/theory/curvature.rs rates",
-    "fedsa-cli/src/commands/theory/page.rs parts",
-    "fedsa-cli/src/commands/theory/pictures.rs stability",
-    "fedsa-cli/src/commands/tune.rs tune_file",
     "fedsa-data/src/datasets/tests.rs files_are_found_by_the_names_of_data_sets",
     "fedsa-data/src/logs.rs",
     "fedsa-data/src/parquet.rs",
-    "fedsa-experiment/src/check/json.rs report",
-    "fedsa-experiment/src/execute.rs",
-    "fedsa-experiment/src/execute.rs execute",
-    "fedsa-experiment/src/output.rs summary",
-    "fedsa-experiment/src/picture/cost.rs cost",
-    "fedsa-experiment/src/picture/curves.rs panel",
-    "fedsa-experiment/src/picture/scaling.rs scaling",
-    "fedsa-experiment/src/picture/table.rs table",
-    "fedsa-experiment/src/plan.rs with_problem",
-    "fedsa-experiment/src/plan/cell.rs new",
-    "fedsa-experiment/src/tune/families.rs families",
-    "fedsa-experiment/src/tune/mod.rs search",
-    "fedsa-experiment/src/tune/output.rs file",
-    "fedsa-experiment/src/tune/refusal.rs refusal",
-    "fedsa-figure/src/chart.rs scene",
-    "fedsa-figure/src/pdf.rs render",
-    "fedsa-figure/src/table.rs scene",
-    "fedsa-figure/src/tests.rs",
     "fedsa-theory/src/exact_mse/delay.rs curve",
     "fedsa-theory/src/exact_mse/delay.rs floor",
     "fedsa-theory/src/markov/closure/solve.rs pass",
@@ -61,8 +39,6 @@ const KNOWN: &[&str] = &[
     "fedsa/src/server/directions.rs updates_are_those_of_argmin",
     "fedsa/src/server/fednl.rs",
     "fuzz/src/targets/files.rs",
-    "xtask/src/bench.rs run",
-    "xtask/src/test.rs run",
 ];
 
 /// The name of the function that begins in a line.

@@ -42,32 +42,54 @@ fn lines_of_code(file: &str) -> usize {
     text.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with("//")).count()
 }
 
+/// The program of the other crate, with its experiment in a folder.
+struct Outside {
+    program: PathBuf,
+    folder: Folder,
+}
+
+impl Outside {
+    fn new() -> Self {
+        let (program, folder) = (built(), Folder::new());
+        let experiment = std::fs::read_to_string(root().join("examples/outside/outside.toml")).unwrap();
+        folder.write("outside.toml", &experiment);
+        Self { program, folder }
+    }
+
+    /// Runs the program, which must end with this status: what it prints, and its errors as one line, without the frame around excerpts.
+    fn run(&self, args: &[&str], status: i32) -> (String, String) {
+        let done = Command::new(&self.program).args(args).current_dir(self.folder.path("")).output().unwrap();
+        let (out, err) = (String::from_utf8_lossy(&done.stdout).into_owned(), String::from_utf8_lossy(&done.stderr).into_owned());
+        assert_eq!(done.status.code(), Some(status), "{args:?}\n{out}\n{err}");
+        let plain = err.replace(|c: char| ('\u{2500}'..='\u{257f}').contains(&c) || c == '·', " ");
+        (out, plain.split_whitespace().collect::<Vec<_>>().join(" "))
+    }
+}
+
 #[test]
 fn kinds_of_another_crate_are_kinds_like_all_others() {
     for file in ["rows.rs", "fedprox.rs", "projected_fedhsa.rs", "recorded.rs"] {
         assert!(lines_of_code(file) < 90, "{file}: {}", lines_of_code(file));
     }
-    let program = built();
-    let folder = Folder::new();
-    let experiment = std::fs::read_to_string(root().join("examples/outside/outside.toml")).unwrap();
-    folder.write("outside.toml", &experiment);
-    let run = |args: &[&str], status: i32| {
-        let done = Command::new(&program).args(args).current_dir(folder.path("")).output().unwrap();
-        let (out, err) = (String::from_utf8_lossy(&done.stdout).into_owned(), String::from_utf8_lossy(&done.stderr).into_owned());
-        assert_eq!(done.status.code(), Some(status), "{args:?}\n{out}\n{err}");
-        // As one line, without the frame around excerpts.
-        let plain = err.replace(|c: char| ('\u{2500}'..='\u{257f}').contains(&c) || c == '·', " ");
-        (out, plain.split_whitespace().collect::<Vec<_>>().join(" "))
-    };
+    let outside = Outside::new();
+    assert_runs(&outside);
+    assert_holds_data(&outside);
+    assert_goes_on(&outside);
+    assert_knows_names(&outside);
+    // The program without them refuses their names.
+    let refused = outside.folder.run(&["check", "outside.toml"]).exits(2);
+    assert!(refused.message().contains("there is no problem `rows`"), "{}", refused.message());
+}
 
-    // A run over three links: checks, the ledger, figures, predictions.
-    assert!(run(&["check", "outside.toml"], 0).0.contains("ok"));
-    run(&["run", "outside.toml", "--out", "a", "-q"], 0);
-    let summary = folder.json("a/summary.json");
+/// A run over three links: checks, the ledger, figures, predictions.
+fn assert_runs(outside: &Outside) {
+    assert!(outside.run(&["check", "outside.toml"], 0).0.contains("ok"));
+    outside.run(&["run", "outside.toml", "--out", "a", "-q"], 0);
+    let summary = outside.folder.json("a/summary.json");
     assert_eq!(summary["passed"], true, "{:#}", summary["checks"]);
     assert!(summary["checks"].as_array().unwrap().len() >= 2);
     for file in ["trace.parquet", "config.toml", "figure.svg"] {
-        assert!(!folder.read(&format!("a/{file}")).is_empty(), "{file}");
+        assert!(!outside.folder.read(&format!("a/{file}")).is_empty(), "{file}");
     }
     let result = |method: &str, point: &str| {
         let all = summary["results"].as_array().unwrap();
@@ -76,50 +98,52 @@ fn kinds_of_another_crate_are_kinds_like_all_others() {
     let bits = |method: &str, point: &str| result(method, point)["ledger"]["bits_up"].as_f64().unwrap();
     assert!(bits("FedProx", "8 bits") < 0.9 * bits("FedProx", "exact"));
     assert_eq!(bits("projected FedHSA", "exact"), 2.0 * bits("FedProx", "exact"));
-    let theory: Json = serde_json::from_str(&run(&["theory", "outside.toml", "--json"], 0).0).unwrap();
+    let theory: Json = serde_json::from_str(&outside.run(&["theory", "outside.toml", "--json"], 0).0).unwrap();
     let entry = |method: &str| theory["methods"].as_array().unwrap().iter().find(|entry| entry["method"] == method).unwrap().clone();
     assert!(entry("FedLSA")["floor"].as_f64().unwrap() > 0.0 && entry("FedProx")["floor"].as_f64().is_none());
+}
 
-    // A problem on data that the program holds.
+/// A problem on data that the program holds.
+fn assert_holds_data(outside: &Outside) {
     let recorded = std::fs::read_to_string(root().join("examples/outside/recorded.toml")).unwrap();
-    folder.write("recorded.toml", &recorded);
-    run(&["run", "recorded.toml", "--out", "r", "-q"], 0);
-    assert_eq!(folder.json("r/summary.json")["passed"], true, "{}", folder.text("r/summary.json"));
-    run(&["run", "r/config.toml", "--out", "s", "-q"], 0);
-    assert!(folder.read("r/trace.parquet") == folder.read("s/trace.parquet"), "config.toml is the same experiment");
-    let (_, wrong) = run(&["check", "recorded.toml", "--set", "problem.gamma=1"], 2);
+    outside.folder.write("recorded.toml", &recorded);
+    outside.run(&["run", "recorded.toml", "--out", "r", "-q"], 0);
+    assert_eq!(outside.folder.json("r/summary.json")["passed"], true, "{}", outside.folder.text("r/summary.json"));
+    outside.run(&["run", "r/config.toml", "--out", "s", "-q"], 0);
+    assert!(outside.folder.read("r/trace.parquet") == outside.folder.read("s/trace.parquet"), "config.toml is the same experiment");
+    let (_, wrong) = outside.run(&["check", "recorded.toml", "--set", "problem.gamma=1"], 2);
     assert!(wrong.contains("problem.gamma") && wrong.contains("in [0, 1)"), "{wrong}");
-    let (_, unknown) = run(&["check", "recorded.toml", "--set", "problem.gama=0.5"], 2);
+    let (_, unknown) = outside.run(&["check", "recorded.toml", "--set", "problem.gama=0.5"], 2);
     assert!(unknown.contains("did you mean `gamma`?"), "{unknown}");
+}
 
-    // Folders with such runs: continued, drawn again, listed, compared.
+/// Folders with such runs: continued, drawn again, listed, compared.
+fn assert_goes_on(outside: &Outside) {
     // A check may fail after so few rounds.
-    let mut few = Command::new(&program);
-    few.args(["run", "outside.toml", "--out", "b", "-q", "--rounds", "100"]).current_dir(folder.path(""));
+    let mut few = Command::new(&outside.program);
+    few.args(["run", "outside.toml", "--out", "b", "-q", "--rounds", "100"]).current_dir(outside.folder.path(""));
     assert!(few.output().unwrap().status.code().is_some_and(|status| status < 2));
-    run(&["run", "outside.toml", "--out", "b", "-q", "--resume", "--rounds", "400"], 0);
-    assert!(folder.read("a/trace.parquet") == folder.read("b/trace.parquet"), "continued runs are the same");
-    run(&["run", "a/config.toml", "--out", "c", "-q"], 0);
-    assert!(folder.read("a/trace.parquet") == folder.read("c/trace.parquet"), "config.toml is the same experiment");
-    run(&["plot", "a", "--set", "title=again"], 0);
-    assert!(run(&["list", "."], 0).0.contains("finished"));
-    run(&["diff", "a", "b"], 0);
+    outside.run(&["run", "outside.toml", "--out", "b", "-q", "--resume", "--rounds", "400"], 0);
+    assert!(outside.folder.read("a/trace.parquet") == outside.folder.read("b/trace.parquet"), "continued runs are the same");
+    outside.run(&["run", "a/config.toml", "--out", "c", "-q"], 0);
+    assert!(outside.folder.read("a/trace.parquet") == outside.folder.read("c/trace.parquet"), "config.toml is the same experiment");
+    outside.run(&["plot", "a", "--set", "title=again"], 0);
+    assert!(outside.run(&["list", "."], 0).0.contains("finished"));
+    outside.run(&["diff", "a", "b"], 0);
+}
 
-    // Errors, the schema and the help know the kinds.
-    let (_, unknown) = run(&["check", "outside.toml", "--set", "problem.kind=row"], 2);
+/// Errors, the schema and the help know the kinds.
+fn assert_knows_names(outside: &Outside) {
+    let (_, unknown) = outside.run(&["check", "outside.toml", "--set", "problem.kind=row"], 2);
     assert!(unknown.contains("there is no problem `row`; did you mean `rows`?") && unknown.contains("garnet"), "{unknown}");
-    let (_, unknown) = run(&["check", "outside.toml", "--set", "method.FedProx.kind=fedpros"], 2);
+    let (_, unknown) = outside.run(&["check", "outside.toml", "--set", "method.FedProx.kind=fedpros"], 2);
     assert!(unknown.contains("did you mean `fedprox`?") && unknown.contains("projected-fedhsa"), "{unknown}");
-    let (_, wrong) = run(&["check", "outside.toml", "--set", "method.FedProx.proximal=-1"], 2);
+    let (_, wrong) = outside.run(&["check", "outside.toml", "--set", "method.FedProx.proximal=-1"], 2);
     assert!(wrong.contains("method[1].proximal") && wrong.contains("at least 0"), "{wrong}");
-    let (schema, _) = run(&["schema"], 0);
+    let (schema, _) = outside.run(&["schema"], 0);
     for word in ["\"rows\"", "\"recorded\"", "\"fedprox\"", "\"projected-fedhsa\"", "\"proximal\"", "\"garnet\"", "\"quantised\""] {
         assert!(schema.contains(word), "{word}");
     }
     assert!(!schema.contains("x-of-kinds"));
-    assert!(run(&["evaluate", "--help"], 0).0.contains("projected-fedhsa"));
-
-    // The program without them refuses their names.
-    let refused = folder.run(&["check", "outside.toml"]).exits(2);
-    assert!(refused.message().contains("there is no problem `rows`"), "{}", refused.message());
+    assert!(outside.run(&["evaluate", "--help"], 0).0.contains("projected-fedhsa"));
 }

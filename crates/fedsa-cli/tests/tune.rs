@@ -220,6 +220,42 @@ fn a_target_out_of_reach_names_the_floor_and_what_would_lower_it() {
     assert_eq!(names(&before), names(&folder.everything()), "nothing is written");
 }
 
+/// Arguments that are refused, and what is said.
+const REFUSED: &[(&[&str], &str)] = &[
+    (&["small.toml", "--target-mse", "0"], "--target-mse: 0"),
+    (&["small.toml", "--target-mse", "-1"], "--target-mse: -1"),
+    (&["small.toml", "--target-mse", "nan"], "NaN"),
+    (&["small.toml", "--target-mse", "1e-40"], "below what rounding leaves"),
+    (&["small.toml", "--target-mse", "1e9"], "the start has the error"),
+    (&["small.toml", "--target-mse", "0.1", "--budget", "soon"], "`soon` is not a time that fedsa reads"),
+    (&["small.toml", "--target-mse", "0.1", "--rounds", "7"], "--rounds: 7 has no effect"),
+    (&["small.toml", "--target-mse", "0.1", "--seeds", "7"], "--seeds: 7 has no effect"),
+    (&["small.toml", "--target-mse", "0.1", "--budget", "0"], "too short for a single choice by theory"),
+    (&["small.toml", "--target-mse", "0.1", "--set", "run.start=root"], "a start away from the root"),
+    (&["small.toml", "--target-mse", "0.1", "--methods", "fedlas"], "did you mean `fedlsa`"),
+    (&["small.toml", "--target-mse", "0.1", "--methods", "gmres"], "no step size of local steps"),
+    (&["none.toml", "--target-mse", "0.1"], "cannot be read"),
+    (&["small.toml", "--target-mse", "inf"], "--target-mse: inf"),
+    (&["wild.toml", "--target-mse", "0.1"], "no step size is stable"),
+    (&["wild-lossy.toml", "--target-mse", "0.1", "--methods", "fedlsa", "--local-steps", "1,2"], "no step size is stable"),
+    (&["small.toml", "--target-mse", "0.1", "--codecs", "quantized:8"], "did you mean `quantised`"),
+    (&["small.toml", "--target-mse", "0.1", "--codecs", "auto,exact"], "`auto` beside other codecs"),
+    (&["small.toml", "--target-mse", "0.1", "--out", "small.toml"], "this is a file, not a folder"),
+    (&["small.toml", "--target-mse", "0.1", "--out", "mine"], "holds files that fedsa did not write"),
+    (&["small.toml", "--target-mse", "0.1", "--codecs", "quantised:0"], "bits"),
+    (&["small.toml", "--target-mse", "0.1", "--codecs", "exact:3"], "does not take"),
+    (&["small.toml", "--target-mse", "0.1", "--codecs", "exact,rand-k:99"], "--codecs: `rand-k:99`: k: 99 is not accepted"),
+    (&["small.toml", "--target-mse", "0.1", "--methods", "projected-td"], "--methods: `projected-td`: the key `radius` is missing"),
+    (&["small.toml", "--target-mse", "0.1", "--local-steps", "5,7", "--max-local-steps", "3"], "--max-local-steps"),
+    (&["small.toml", "--target-mse", "0.1", "--local-steps", "0"], "--local-steps: 0"),
+    (&["small.toml", "--target-mse", "0.1", "--resume"], "holds no interrupted tuning"),
+    (&["swept.toml", "--target-mse", "0.1"], "2 points of a sweep"),
+    (&["two.toml", "--target-mse", "0.1"], "--like LABEL"),
+    (&["two.toml", "--target-mse", "0.1", "--like", "x"], "no method `x`"),
+    (&["lossy.toml", "--target-mse", "0.05", "--budget", "0"], "too short for a single pilot"),
+    (&["small.toml", "--set", "sampling.kind=mean", "--target-mse", "0.1", "--minimise", "samples"], "no samples are drawn"),
+];
+
 #[test]
 fn bad_input_is_refused_and_nothing_is_written() {
     let folder = Folder::with(TINY);
@@ -246,41 +282,8 @@ fn bad_input_is_refused_and_nothing_is_written() {
     );
     folder.write("mine/note.txt", "mine");
     let before: Vec<_> = folder.everything().into_iter().map(|(path, ..)| path).collect();
-    for (args, says) in [
-        (&["small.toml", "--target-mse", "0"][..], "--target-mse: 0"),
-        (&["small.toml", "--target-mse", "-1"], "--target-mse: -1"),
-        (&["small.toml", "--target-mse", "nan"], "NaN"),
-        (&["small.toml", "--target-mse", "1e-40"], "below what rounding leaves"),
-        (&["small.toml", "--target-mse", "1e9"], "the start has the error"),
-        (&["small.toml", "--target-mse", "0.1", "--budget", "soon"], "`soon` is not a time that fedsa reads"),
-        (&["small.toml", "--target-mse", "0.1", "--rounds", "7"], "--rounds: 7 has no effect"),
-        (&["small.toml", "--target-mse", "0.1", "--seeds", "7"], "--seeds: 7 has no effect"),
-        (&["small.toml", "--target-mse", "0.1", "--budget", "0"], "too short for a single choice by theory"),
-        (&["small.toml", "--target-mse", "0.1", "--set", "run.start=root"], "a start away from the root"),
-        (&["small.toml", "--target-mse", "0.1", "--methods", "fedlas"], "did you mean `fedlsa`"),
-        (&["small.toml", "--target-mse", "0.1", "--methods", "gmres"], "no step size of local steps"),
-        (&["none.toml", "--target-mse", "0.1"], "cannot be read"),
-        (&["small.toml", "--target-mse", "inf"], "--target-mse: inf"),
-        (&["wild.toml", "--target-mse", "0.1"], "no step size is stable"),
-        (&["wild-lossy.toml", "--target-mse", "0.1", "--methods", "fedlsa", "--local-steps", "1,2"], "no step size is stable"),
-        (&["small.toml", "--target-mse", "0.1", "--codecs", "quantized:8"], "did you mean `quantised`"),
-        (&["small.toml", "--target-mse", "0.1", "--codecs", "auto,exact"], "`auto` beside other codecs"),
-        (&["small.toml", "--target-mse", "0.1", "--out", "small.toml"], "this is a file, not a folder"),
-        (&["small.toml", "--target-mse", "0.1", "--out", "mine"], "holds files that fedsa did not write"),
-        (&["small.toml", "--target-mse", "0.1", "--codecs", "quantised:0"], "bits"),
-        (&["small.toml", "--target-mse", "0.1", "--codecs", "exact:3"], "does not take"),
-        (&["small.toml", "--target-mse", "0.1", "--codecs", "exact,rand-k:99"], "--codecs: `rand-k:99`: k: 99 is not accepted"),
-        (&["small.toml", "--target-mse", "0.1", "--methods", "projected-td"], "--methods: `projected-td`: the key `radius` is missing"),
-        (&["small.toml", "--target-mse", "0.1", "--local-steps", "5,7", "--max-local-steps", "3"], "--max-local-steps"),
-        (&["small.toml", "--target-mse", "0.1", "--local-steps", "0"], "--local-steps: 0"),
-        (&["small.toml", "--target-mse", "0.1", "--resume"], "holds no interrupted tuning"),
-        (&["swept.toml", "--target-mse", "0.1"], "2 points of a sweep"),
-        (&["two.toml", "--target-mse", "0.1"], "--like LABEL"),
-        (&["two.toml", "--target-mse", "0.1", "--like", "x"], "no method `x`"),
-        (&["lossy.toml", "--target-mse", "0.05", "--budget", "0"], "too short for a single pilot"),
-        (&["small.toml", "--set", "sampling.kind=mean", "--target-mse", "0.1", "--minimise", "samples"], "no samples are drawn"),
-    ] {
-        let out = folder.run(&[&["tune"], args].concat()).exits(2);
+    for (args, says) in REFUSED {
+        let out = folder.run(&[&["tune"], *args].concat()).exits(2);
         let message = format!("{} {}", out.message(), out.stderr);
         assert!(message.contains(says), "{args:?}: {message}");
     }

@@ -80,92 +80,21 @@ impl Plan {
         known: Option<BuiltProblem>,
     ) -> Result<Self, Error> {
         let places = Places::from_env(base);
-        let located = |e: BadInput| experiment.document.failure(e);
         // Checks that need no problem come first.
         let digests = experiment.read_all(Digester::default, |digester, reader| digester.point(reader, &places))?;
         let labels = experiment.labels().map_err(|e| experiment.failure_at(e, &experiment.points[0]))?;
-        validate::experiment(&experiment, &labels).map_err(located)?;
-
-        let mut index: HashMap<Digest, usize> = HashMap::new();
-        let mut wanted: Vec<(usize, Digest)> = Vec::new();
-        let mut field_of = |i: usize, digest: Digest| {
-            *index.entry(digest).or_insert_with(|| {
-                wanted.push((i, digest));
-                wanted.len() - 1
-            })
-        };
-        let field_of: Vec<usize> = digests.iter().enumerate().map(|(i, own)| field_of(i, own.field)).collect();
-        let known = Mutex::new(known);
-        let size = |(i, tables): &(usize, Digest)| {
-            if let Some(known) = known.lock().expect("no thread panics").as_ref().filter(|known| known.tables == *tables) {
-                return Ok(known.memory.clone());
-            }
-            let mut reader = PointReader::new(&experiment.document.kinds);
-            reader.read(&experiment.points[*i])?;
-            memory::of_problem(&**reader.problem(), reader.sampling(), &DiskFiles::new(places.clone()))
-        };
-        let sizes: Vec<Result<_>> = parallel::map(wanted.len(), |w| size(&wanted[w]));
-        let there = known.lock().expect("no thread panics").as_ref().map_or(0.0, |known| known.memory.peak);
-        let estimates: Vec<MemoryEstimate> = sizes.iter().filter_map(|size| size.as_ref().ok().cloned()).collect();
-        let memory = memory::problems(sizes, there).map_err(|(p, e)| experiment.failure_at(e, &experiment.points[wanted[p].0]))?;
-        let built = parallel::map(wanted.len(), |w| -> Result<PlannedField> {
-            let (i, tables) = &wanted[w];
-            let known = known.lock().expect("no thread panics").take_if(|known| known.tables == *tables);
-            let planned = match known {
-                Some(known) => known.planned,
-                None => {
-                    let mut reader = PointReader::new(&experiment.document.kinds);
-                    reader.read(&experiment.points[*i])?;
-                    build_problem(&reader, tables, &DiskFiles::new(places.clone()), isa)?
-                }
-            };
-            if let Some(root) = roots.get(&planned.fingerprint).filter(|root| root.len() == planned.field.dim()) {
-                planned.field.set_root(root.clone());
-            }
-            Ok(planned)
-        });
-        let fields =
-            built.into_iter().zip(&wanted).map(|(field, (i, _))| field.map_err(|e| experiment.failure_at(e, &experiment.points[*i])));
-        let fields: Vec<PlannedField> = fields.collect::<Result<_, _>>()?;
-
-        let mut by_digest: HashMap<Digest, usize> = HashMap::new();
-        // For each cell, the first point and method that has it.
-        let mut first: Vec<(usize, usize)> = Vec::new();
-        let mut cell_of = |i: usize, m: usize, digest: Digest| {
-            *by_digest.entry(digest).or_insert_with(|| {
-                first.push((i, m));
-                first.len() - 1
-            })
-        };
-        let cells_of = |(i, own): (usize, &Digests)| {
+        validate::experiment(&experiment, &labels).map_err(|e| experiment.document.failure(e))?;
+        let (wanted, field_of) = numbered(digests.iter().enumerate().map(|(i, own)| (i, own.field)));
+        let (fields, memory, estimates) = build_problems(&experiment, &places, isa, roots, known, &wanted)?;
+        let own = |(i, own): (usize, &Digests)| {
             let of_field = &fields[field_of[i]].fingerprint;
-            let cell = |(m, method): (usize, &Digest)| cell_of(i, m, digest(&[of_field, &hex(&own.run), &hex(method)]));
-            own.methods.iter().enumerate().map(cell).collect()
+            let digest_of = |method: &Digest| digest(&[of_field, &hex(&own.run), &hex(method)]);
+            own.methods.iter().enumerate().map(|(m, method)| ((i, m), digest_of(method))).collect::<Vec<_>>()
         };
-        let cells_of: Vec<Vec<usize>> = digests.iter().enumerate().map(cells_of).collect();
-        let shared = Shared::new(&places, &experiment.document.kinds);
-        let chunks: Vec<&[(usize, usize)]> = first.chunks(CHUNK).collect();
-        let cells = parallel::map(chunks.len(), |c| -> Result<Vec<PlannedCell>, (usize, BadInput)> {
-            let (mut reader, mut last) = (PointReader::new(&experiment.document.kinds), None);
-            let mut cells = Vec::with_capacity(chunks[c].len());
-            for (i, m) in chunks[c] {
-                let mut build = || {
-                    // A point is read once for all its methods.
-                    if last.replace(i) != Some(i) {
-                        reader.read(&experiment.points[*i])?;
-                    }
-                    let run = shared.run(&digests[*i].run, &reader)?;
-                    let of = &fields[field_of[*i]];
-                    let identity = hex(&digest(&[&of.fingerprint, &hex(&run.identity), &hex(&digests[*i].methods[*m])]));
-                    PlannedCell::new(&identity, field_of[*i], &of.field, reader.methods[*m].clone(), run, &shared, *m)
-                };
-                cells.push(build().map_err(|e| (*i, e))?);
-            }
-            Ok(cells)
-        });
-        let located = |(i, e): (usize, BadInput)| experiment.failure_at(e, &experiment.points[i]);
-        let cells: Vec<Vec<PlannedCell>> = cells.into_iter().map(|cells| cells.map_err(located)).collect::<Result<_, _>>()?;
-        let cells: Vec<PlannedCell> = cells.into_iter().flatten().collect();
+        let (first, cell_of) = numbered(digests.iter().enumerate().flat_map(own));
+        let cells = build_cells(&experiment, &places, &digests, &fields, &field_of, &first)?;
+        let mut cell_of = cell_of.into_iter();
+        let cells_of = digests.iter().map(|own| cell_of.by_ref().take(own.methods.len()).collect());
         let point = |(point, (field, own)): (&Arc<SweepPoint>, (usize, Vec<usize>))| {
             let run = Arc::clone(&cells[own[0]].run);
             PlannedPoint { point: Arc::clone(point), field, run, cells: own }
@@ -235,3 +164,98 @@ impl Plan {
 
 /// The number of points or cells per reader.
 const CHUNK: usize = 256;
+
+/// The distinct digests of some places, each with the first place that has it; and of each place, which of them it has.
+fn numbered<P>(places: impl Iterator<Item = (P, Digest)>) -> (Vec<(P, Digest)>, Vec<usize>) {
+    let mut index: HashMap<Digest, usize> = HashMap::new();
+    let mut distinct: Vec<(P, Digest)> = Vec::new();
+    let number = |(place, digest): (P, Digest)| {
+        *index.entry(digest).or_insert_with(|| {
+            distinct.push((place, digest));
+            distinct.len() - 1
+        })
+    };
+    let all = places.map(number).collect();
+    (distinct, all)
+}
+
+/// Builds the problems of these points, if they fit into the available memory: a problem that is `known` is used where it is one of
+/// them, and `roots` has the `theta*` of problems by fingerprint. Also returns their memory, in all and of each.
+fn build_problems(
+    experiment: &Experiment,
+    places: &Places,
+    isa: Isa,
+    roots: &HashMap<String, Vec<f64>>,
+    known: Option<BuiltProblem>,
+    wanted: &[(usize, Digest)],
+) -> Result<(Vec<PlannedField>, memory::Problems, Vec<MemoryEstimate>), Error> {
+    let failure_at = |e: BadInput, w: usize| experiment.failure_at(e, &experiment.points[wanted[w].0]);
+    let known = Mutex::new(known);
+    let size = |w: usize| {
+        let (i, tables) = &wanted[w];
+        if let Some(known) = known.lock().expect("no thread panics").as_ref().filter(|known| known.tables == *tables) {
+            return Ok(known.memory.clone());
+        }
+        let mut reader = PointReader::new(&experiment.document.kinds);
+        reader.read(&experiment.points[*i])?;
+        memory::of_problem(&**reader.problem(), reader.sampling(), &DiskFiles::new(places.clone()))
+    };
+    let sizes: Vec<Result<_>> = parallel::map(wanted.len(), size);
+    let there = known.lock().expect("no thread panics").as_ref().map_or(0.0, |known| known.memory.peak);
+    let estimates: Vec<MemoryEstimate> = sizes.iter().filter_map(|size| size.as_ref().ok().cloned()).collect();
+    let memory = memory::problems(sizes, there).map_err(|(w, e)| failure_at(e, w))?;
+    let build = |w: usize| -> Result<PlannedField> {
+        let (i, tables) = &wanted[w];
+        let known = known.lock().expect("no thread panics").take_if(|known| known.tables == *tables);
+        let planned = match known {
+            Some(known) => known.planned,
+            None => {
+                let mut reader = PointReader::new(&experiment.document.kinds);
+                reader.read(&experiment.points[*i])?;
+                build_problem(&reader, tables, &DiskFiles::new(places.clone()), isa)?
+            }
+        };
+        if let Some(root) = roots.get(&planned.fingerprint).filter(|root| root.len() == planned.field.dim()) {
+            planned.field.set_root(root.clone());
+        }
+        Ok(planned)
+    };
+    let built = parallel::map(wanted.len(), build);
+    let fields = built.into_iter().enumerate().map(|(w, field)| field.map_err(|e| failure_at(e, w)));
+    Ok((fields.collect::<Result<_, _>>()?, memory, estimates))
+}
+
+/// Builds cells: of each, `first` has the first point and method that have it. `field_of` has the problem of each point.
+fn build_cells(
+    experiment: &Experiment,
+    places: &Places,
+    digests: &[Digests],
+    fields: &[PlannedField],
+    field_of: &[usize],
+    first: &[((usize, usize), Digest)],
+) -> Result<Vec<PlannedCell>, Error> {
+    let shared = Shared::new(places, &experiment.document.kinds);
+    let chunks: Vec<_> = first.chunks(CHUNK).collect();
+    let build = |chunk: &[((usize, usize), Digest)]| -> Result<Vec<PlannedCell>, (usize, BadInput)> {
+        let (mut reader, mut last) = (PointReader::new(&experiment.document.kinds), None);
+        let mut cells = Vec::with_capacity(chunk.len());
+        for ((i, m), _) in chunk {
+            let mut build = || {
+                // A point is read once for all its methods.
+                if last.replace(i) != Some(i) {
+                    reader.read(&experiment.points[*i])?;
+                }
+                let run = shared.run(&digests[*i].run, &reader)?;
+                let of = &fields[field_of[*i]];
+                let identity = hex(&digest(&[&of.fingerprint, &hex(&run.identity), &hex(&digests[*i].methods[*m])]));
+                PlannedCell::new(&identity, field_of[*i], &of.field, reader.methods[*m].clone(), run, &shared, *m)
+            };
+            cells.push(build().map_err(|e| (*i, e))?);
+        }
+        Ok(cells)
+    };
+    let located = |(i, e): (usize, BadInput)| experiment.failure_at(e, &experiment.points[i]);
+    let cells = parallel::map(chunks.len(), |c| build(chunks[c]));
+    let cells: Vec<Vec<PlannedCell>> = cells.into_iter().map(|cells| cells.map_err(located)).collect::<Result<_, _>>()?;
+    Ok(cells.into_iter().flatten().collect())
+}

@@ -189,6 +189,58 @@ fn answers_are_near_the_best_of_a_grid() {
     assert!(median(&mut ratios) <= 1.05 && worst <= 1.2);
 }
 
+/// The points of a grid of settings with steps up to `top` that reach the target: cost, settings and rounds; and the time of a grid whose
+/// points run for the most rounds.
+fn grid(combination: &Combination, top: f64, target: f64) -> (Vec<(f64, String, u64)>, f64) {
+    let mut grid: Vec<(f64, String, u64)> = Vec::new();
+    let mut full_grid = 0.0;
+    for method in ["fedlsa", "scafflsa", "fedhsa"] {
+        for local_steps in [1u64, 2, 4, 8, 16, 32] {
+            for i in 0..10 {
+                let step = top / 2f64.powf(0.75 * f64::from(i));
+                // What makes up for lost messages, where some are lost.
+                for alpha in if combination.text.contains("erasure") { vec![1.0, 1.4] } else { vec![1.0] } {
+                    let settings =
+                        format!("kind = \"{method}\"\nstep_size = {step:?}\nlocal_steps = {local_steps}\nglobal_step_size = {alpha:?}");
+                    let least = grid.iter().map(|(cost, ..)| *cost).fold(f64::INFINITY, f64::min);
+                    let (reached, of_round) = reached(combination, &settings, target, least);
+                    grid.extend(reached.map(|(cost, rounds)| (cost, settings, rounds)));
+                    full_grid += of_round * MOST_ROUNDS as f64;
+                }
+            }
+        }
+    }
+    (grid, full_grid)
+}
+
+/// The cost at which settings reach the target and their rounds until then, unless they cost far more than `least`; and the time of a round.
+fn reached(combination: &Combination, settings: &str, target: f64, least: f64) -> (Option<(f64, u64)>, f64) {
+    // Few rounds first: most points are decided by then.
+    let mut rounds = FEW_ROUNDS;
+    let mut of_round = 0.0;
+    while let Ok(plan) = plan_of(combination, settings, rounds, 0..SEEDS) {
+        let began = Instant::now();
+        let curve = run(&plan);
+        of_round = began.elapsed().as_secs_f64() / curve.points.len() as f64;
+        let spent = curve.points.last().map_or(f64::INFINITY, |(_, cost)| cost[index(combination.goal)]);
+        if let Some((reached, cost)) = curve.cost(target, combination.goal) {
+            // That it stays there is seen in as many rounds again.
+            if rounds >= (2 * reached + 20).min(MOST_ROUNDS) {
+                return (Some((cost, reached)), of_round);
+            }
+            rounds = (2 * reached + 20).min(MOST_ROUNDS);
+            continue;
+        }
+        // What has cost more than the best by now is not the best.
+        if curve.diverged || spent > 1.3 * least || rounds == MOST_ROUNDS {
+            break;
+        }
+        let paid = 1.35 * least / spent * rounds as f64;
+        rounds = (6 * rounds).min(MOST_ROUNDS).min(if paid.is_finite() { paid.ceil() as u64 } else { MOST_ROUNDS });
+    }
+    (None, of_round)
+}
+
 fn study(k: u64, combination: &Combination) -> (String, Option<f64>, [f64; 2]) {
     let experiment = Experiment::read(Document::parse("c.toml", &combination.text).unwrap()).unwrap();
     let at_start = {
@@ -216,47 +268,7 @@ fn study(k: u64, combination: &Combination) -> (String, Option<f64>, [f64; 2]) {
         let plan = Plan::new(experiment, Path::new(""), Isa::best(), &HashMap::new()).unwrap();
         fedsa_theory::tune::largest_step(plan.field(0))
     };
-    let mut grid: Vec<(f64, String, u64)> = Vec::new();
-    // The time of a grid whose points run for the most rounds.
-    let mut full_grid = 0.0;
-    for method in ["fedlsa", "scafflsa", "fedhsa"] {
-        for local_steps in [1u64, 2, 4, 8, 16, 32] {
-            for i in 0..10 {
-                let step = top / 2f64.powf(0.75 * f64::from(i));
-                // What makes up for lost messages, where some are lost.
-                for alpha in if combination.text.contains("erasure") { vec![1.0, 1.4] } else { vec![1.0] } {
-                    let settings =
-                        format!("kind = \"{method}\"\nstep_size = {step:?}\nlocal_steps = {local_steps}\nglobal_step_size = {alpha:?}");
-                    // Few rounds first: most points are decided by then.
-                    let mut rounds = FEW_ROUNDS;
-                    let mut of_round = 0.0;
-                    while let Ok(plan) = plan_of(combination, &settings, rounds, 0..SEEDS) {
-                        let began = Instant::now();
-                        let curve = run(&plan);
-                        of_round = began.elapsed().as_secs_f64() / curve.points.len() as f64;
-                        let least = grid.iter().map(|(cost, ..)| *cost).fold(f64::INFINITY, f64::min);
-                        let spent = curve.points.last().map_or(f64::INFINITY, |(_, cost)| cost[index(combination.goal)]);
-                        if let Some((reached, cost)) = curve.cost(target, combination.goal) {
-                            // That it stays there is seen in as many rounds again.
-                            if rounds >= (2 * reached + 20).min(MOST_ROUNDS) {
-                                grid.push((cost, settings.clone(), reached));
-                                break;
-                            }
-                            rounds = (2 * reached + 20).min(MOST_ROUNDS);
-                            continue;
-                        }
-                        // What has cost more than the best by now is not the best.
-                        if curve.diverged || spent > 1.3 * least || rounds == MOST_ROUNDS {
-                            break;
-                        }
-                        let paid = 1.35 * least / spent * rounds as f64;
-                        rounds = (6 * rounds).min(MOST_ROUNDS).min(if paid.is_finite() { paid.ceil() as u64 } else { MOST_ROUNDS });
-                    }
-                    full_grid += of_round * MOST_ROUNDS as f64;
-                }
-            }
-        }
-    }
+    let (mut grid, full_grid) = grid(combination, top, target);
     let grid_took = began.elapsed().as_secs_f64();
     grid.sort_by(|a, b| a.0.total_cmp(&b.0));
     let rounds = |reached: u64| 2 * reached + 20;

@@ -46,58 +46,113 @@ struct Slot<'a> {
     x_label: bool,
 }
 
-pub(super) fn scene(figure: &Chart, look: &RenderOptions) -> Scene {
-    let colors = look.theme.colors();
-    let (columns, wanted) = columns(figure, look);
-    // The height follows from the approximate width of panels.
-    let height = 90.0 + 0.37 * ((wanted - 2.0 * MARGIN) / columns as f64 - 50.0).clamp(NARROWEST_PANEL, 1600.0);
-    let height_of = |is_lower: bool| if is_lower { (LOWER_HEIGHT * height).max(70.0) } else { height };
-    let rows = rows(figure, columns);
-    let y_ticks_of = |row: &Row, slot: &Slot| {
-        let height = height_of(row.is_lower);
+/// The panels of a chart on their grid, and the sizes of its parts.
+struct Layout<'a> {
+    rows: Vec<Row<'a>>,
+    columns: usize,
+    /// The height of an upper panel.
+    height: f64,
+    panel_width: f64,
+    /// The room left of each column's panels, for the widest labels in it.
+    asides: Vec<f64>,
+    /// The width of the picture, and that inside its margins.
+    width: f64,
+    content: f64,
+}
+
+impl<'a> Layout<'a> {
+    fn new(figure: &'a Chart, look: &RenderOptions) -> Self {
+        let (columns, wanted) = columns(figure, look);
+        // The height follows from the approximate width of panels.
+        let height = 90.0 + 0.37 * ((wanted - 2.0 * MARGIN) / columns as f64 - 50.0).clamp(NARROWEST_PANEL, 1600.0);
+        let mut layout =
+            Self { rows: rows(figure, columns), columns, height, panel_width: 0.0, asides: Vec::new(), width: 0.0, content: 0.0 };
+        let aside = |row: &Row, column: usize| Some(layout.aside(row, row.slots.get(column)?.as_ref()?));
+        let asides: Vec<f64> =
+            (0..columns).map(|column| layout.rows.iter().filter_map(|row| aside(row, column)).fold(0.0, f64::max)).collect();
+        let around = 2.0 * MARGIN + asides.iter().sum::<f64>() + (columns - 1) as f64 * COLUMN_GAP;
+        layout.asides = asides;
+        layout.panel_width = ((wanted - around) / columns as f64).max(NARROWEST_PANEL);
+        layout.width = layout.panel_width * columns as f64 + around;
+        layout.content = layout.width - 2.0 * MARGIN;
+        layout
+    }
+
+    fn height_of(&self, row: &Row) -> f64 {
+        if row.is_lower { (LOWER_HEIGHT * self.height).max(70.0) } else { self.height }
+    }
+
+    fn y_ticks_of(&self, row: &Row, slot: &Slot) -> Ticks {
+        let height = self.height_of(row);
         match &slot.panel.y_names[..] {
             [] => slot.axes.y.ticks((height / (2.6 * TICK.size)) as usize, height),
             names => named_ticks(names, &slot.axes.y, height),
         }
-    };
-    let y_label_of = |row: &Row, slot: &Slot| match slot.is_led {
-        true => Vec::new(),
-        false => AXIS_LABEL.wrap(&slot.panel.y_label, height_of(row.is_lower), 2),
-    };
+    }
 
-    // Left of each column's panels there is room for the widest labels in it.
-    let aside = |row: &Row, slot: &Slot| {
+    fn y_label_of(&self, row: &Row, slot: &Slot) -> Vec<String> {
+        match slot.is_led {
+            true => Vec::new(),
+            false => AXIS_LABEL.wrap(&slot.panel.y_label, self.height_of(row), 2),
+        }
+    }
+
+    /// The room that the labels of a panel's vertical axis need.
+    fn aside(&self, row: &Row, slot: &Slot) -> f64 {
         let label = |ticks: Ticks| ticks.major.iter().map(|(_, label)| TICK.width(label)).fold(0.0, f64::max);
-        let ticks = if slot.is_led { 0.0 } else { TICK_GAP + label(y_ticks_of(row, slot)) };
-        ticks + y_label_of(row, slot).len() as f64 * AXIS_LABEL.leading() + 4.0
-    };
-    let asides: Vec<f64> = (0..columns)
-        .map(|column| rows.iter().filter_map(|row| Some(aside(row, row.slots.get(column)?.as_ref()?))).fold(0.0, f64::max))
-        .collect();
-    let around = 2.0 * MARGIN + asides.iter().sum::<f64>() + (columns - 1) as f64 * COLUMN_GAP;
-    let panel_width = ((wanted - around) / columns as f64).max(NARROWEST_PANEL);
-    let width = panel_width * columns as f64 + around;
-    let content = width - 2.0 * MARGIN;
+        let ticks = if slot.is_led { 0.0 } else { TICK_GAP + label(self.y_ticks_of(row, slot)) };
+        ticks + self.y_label_of(row, slot).len() as f64 * AXIS_LABEL.leading() + 4.0
+    }
 
-    let window = |row: &Row, slot: &Slot, left: f64, top: f64| Window {
-        left,
-        top,
-        width: panel_width,
-        height: height_of(row.is_lower),
-        x: slot.axes.x,
-        y: slot.axes.y,
-    };
-    let seen = rows.iter().flat_map(|row| row.slots.iter().flatten().map(|slot| (slot.panel, window(row, slot, 0.0, 0.0))));
+    fn window(&self, row: &Row, slot: &Slot, left: f64, top: f64) -> Window {
+        Window { left, top, width: self.panel_width, height: self.height_of(row), x: slot.axes.x, y: slot.axes.y }
+    }
+
+    /// A panel without its curves; `entries` are those of the legend below it.
+    fn drawn(&self, row: &Row, slot: &Slot, entries: &[Entry]) -> Drawn {
+        Drawn {
+            y_ticks: self.y_ticks_of(row, slot),
+            are_y_ticks_named: !slot.is_led,
+            are_x_ticks_named: slot.x_ticks,
+            title: PANEL_TITLE.wrap(&slot.panel.title, self.panel_width, LONGEST_TITLE),
+            x_label: if slot.x_label { AXIS_LABEL.wrap(&slot.panel.x_label, self.panel_width, 2) } else { Vec::new() },
+            y_label: self.y_label_of(row, slot),
+            legend: Legend::new(entries, self.panel_width),
+            notes: slot.tells.map_or_else(Vec::new, |panel| paragraphs(&panel.notes, NOTE, self.panel_width)),
+        }
+    }
+
+    /// Draws a row of panels below `y`; the foot of what is beneath them.
+    fn draw_row(&self, scene: &mut Scene, row: &Row, drawn: &[Option<Drawn>], y: f64, pen: &CurvePen) -> f64 {
+        let highest = |height: fn(&Drawn) -> f64| drawn.iter().flatten().map(height).fold(0.0, f64::max);
+        let top = y + if row.is_lower { 0.0 } else { highest(Drawn::height_above) };
+        let mut left = MARGIN;
+        for (column, aside) in self.asides.iter().enumerate() {
+            left += aside;
+            if let (Some(Some(slot)), Some(Some(drawn))) = (row.slots.get(column), drawn.get(column)) {
+                drawn.draw(scene, slot.panel, &self.window(row, slot, left, top), left - aside, pen);
+            }
+            left += self.panel_width + COLUMN_GAP;
+        }
+        top + self.height_of(row) + highest(Drawn::height_beneath)
+    }
+}
+
+pub(super) fn scene(figure: &Chart, look: &RenderOptions) -> Scene {
+    let colors = look.theme.colors();
+    let layout = Layout::new(figure, look);
+    let Layout { rows, content, .. } = &layout;
+    let seen = rows.iter().flat_map(|row| row.slots.iter().flatten().map(|slot| (slot.panel, layout.window(row, slot, 0.0, 0.0))));
     let overlaps = Overlaps::of(seen);
     let entries_of = |panel: &Panel| legend::entries(panel, |curve| overlaps.at(curve));
     let entries: Vec<Vec<Entry>> = figure.panels.iter().map(entries_of).collect();
     let shared = legend::shared(&entries);
 
-    let mut scene = Scene::new(&figure.title, width, colors.background);
+    let mut scene = Scene::new(&figure.title, layout.width, colors.background);
     let told: Vec<&str> = std::iter::once(&figure.caption).chain(&figure.notes).map(String::as_str).filter(|s| !s.is_empty()).collect();
     scene.description = told.join(" ");
     let mut y = MARGIN;
-    y = scene.paragraph((MARGIN, y), &TITLE.wrap(&figure.title, content, LONGEST_TITLE), TITLE, Anchor::Start, colors.ink);
+    y = scene.paragraph((MARGIN, y), &TITLE.wrap(&figure.title, *content, LONGEST_TITLE), TITLE, Anchor::Start, colors.ink);
     if y > MARGIN {
         y += 8.0;
     }
@@ -105,41 +160,23 @@ pub(super) fn scene(figure: &Chart, look: &RenderOptions) -> Scene {
     let pen = CurvePen {
         colors,
         overlaps: &overlaps,
-        width: if columns <= 2 { CURVE_WIDTH } else { FINE_CURVE_WIDTH },
+        width: if layout.columns <= 2 { CURVE_WIDTH } else { FINE_CURVE_WIDTH },
         budget: BUDGET / all_curves.map(parts).sum::<usize>().max(1),
     };
     for (i, row) in rows.iter().enumerate() {
-        let draw = |slot: &Slot| Drawn {
-            y_ticks: y_ticks_of(row, slot),
-            are_y_ticks_named: !slot.is_led,
-            are_x_ticks_named: slot.x_ticks,
-            title: PANEL_TITLE.wrap(&slot.panel.title, panel_width, LONGEST_TITLE),
-            x_label: if slot.x_label { AXIS_LABEL.wrap(&slot.panel.x_label, panel_width, 2) } else { Vec::new() },
-            y_label: y_label_of(row, slot),
-            legend: Legend::new(&slot.tells.filter(|_| shared.is_none()).map_or_else(Vec::new, entries_of), panel_width),
-            notes: slot.tells.map_or_else(Vec::new, |panel| paragraphs(&panel.notes, NOTE, panel_width)),
-        };
+        let own = |slot: &Slot| slot.tells.filter(|_| shared.is_none()).map_or_else(Vec::new, entries_of);
+        let draw = |slot: &Slot| layout.drawn(row, slot, &own(slot));
         let drawn: Vec<Option<Drawn>> = row.slots.iter().map(|slot| slot.as_ref().map(draw)).collect();
-        let highest = |height: fn(&Drawn) -> f64| drawn.iter().flatten().map(height).fold(0.0, f64::max);
-        let top = y + if row.is_lower { 0.0 } else { highest(Drawn::height_above) };
-        let mut left = MARGIN;
-        for (column, aside) in asides.iter().enumerate() {
-            left += aside;
-            if let (Some(Some(slot)), Some(Some(drawn))) = (row.slots.get(column), drawn.get(column)) {
-                drawn.draw(&mut scene, slot.panel, &window(row, slot, left, top), left - aside, &pen);
-            }
-            left += panel_width + COLUMN_GAP;
-        }
         let gap = if rows.get(i + 1).is_some_and(|next| next.is_lower) { LOWER_GAP } else { ROW_GAP };
-        y = top + height_of(row.is_lower) + highest(Drawn::height_beneath) + gap;
+        y = layout.draw_row(&mut scene, row, &drawn, y, &pen) + gap;
     }
 
     if let Some(entries) = shared.filter(|entries| !entries.is_empty()) {
-        let legend = Legend::new(&entries, content);
+        let legend = Legend::new(&entries, *content);
         legend.draw(&mut scene, (MARGIN + ((content - legend.width()) / 2.0).max(0.0), y), colors);
         y += legend.height + ROW_GAP;
     }
-    y = below_picture(&mut scene, y, content, (&figure.caption, &figure.notes), colors);
+    y = below_picture(&mut scene, y, *content, (&figure.caption, &figure.notes), colors);
     scene.height = y + MARGIN;
     scene
 }

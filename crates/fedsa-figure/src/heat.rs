@@ -210,3 +210,6 @@ fn bar(scene: &mut Scene, placed: &Placed, window: &Window, colors: &Colors) {
         scene.upward_text((x, top + window.height / 2.0), line, AXIS_LABEL, Anchor::Middle, colors.ink);
     }
 }
+
+#[cfg(test)]
+mod tests;

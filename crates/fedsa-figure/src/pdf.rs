@@ -63,6 +63,15 @@ pub(super) fn render(scene: &Scene, about: &Provenance) -> Vec<u8> {
         embed(&mut pdf, bold, &letters, ids);
     }
 
+    describe(&mut pdf, info, scene, about);
+    if has_config {
+        attach(&mut pdf, (file, spec), about);
+    }
+    pdf.finish()
+}
+
+/// What the document is, and what made it.
+fn describe(pdf: &mut Pdf, info: Ref, scene: &Scene, about: &Provenance) {
     let software = Provenance::software();
     let mut about_it = pdf.document_info(info);
     about_it.title(TextStr(&super::text::clean(&scene.title))).subject(TextStr(&super::text::clean(&scene.description)));
@@ -71,15 +80,16 @@ pub(super) fn render(scene: &Scene, about: &Provenance) -> Vec<u8> {
         about_it.keywords(TextStr(&super::text::clean(about.id)));
     }
     about_it.finish();
-    if has_config {
-        let source = about.source();
-        let source = deflated(source.as_bytes());
-        pdf.embedded_file(file, &source).filter(Filter::FlateDecode);
-        let mut spec = pdf.file_spec(spec);
-        spec.path(Str(b"config.toml")).unic_file(TextStr("config.toml"));
-        spec.insert(Name(b"EF")).dict().pair(Name(b"F"), file).pair(Name(b"UF"), file);
-    }
-    pdf.finish()
+}
+
+/// Attaches the configuration as a file.
+fn attach(pdf: &mut Pdf, (file, spec): (Ref, Ref), about: &Provenance) {
+    let source = about.source();
+    let source = deflated(source.as_bytes());
+    pdf.embedded_file(file, &source).filter(Filter::FlateDecode);
+    let mut spec = pdf.file_spec(spec);
+    spec.path(Str(b"config.toml")).unic_file(TextStr("config.toml"));
+    spec.insert(Name(b"EF")).dict().pair(Name(b"F"), file).pair(Name(b"UF"), file);
 }
 
 fn deflated(bytes: &[u8]) -> Vec<u8> {

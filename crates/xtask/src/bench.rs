@@ -11,6 +11,13 @@ use crate::{cargo, python, root};
 /// One measurement: what it is, and its numbers.
 type Measured = (String, Value);
 
+/// Measures something, prints a table, and adds the numbers.
+type Part = fn(&mut Map<String, Value>) -> Result<(), String>;
+
+/// What is measured, in this order.
+const PARTS: [Part; 13] =
+    [steps, rounds, short_rounds, dense_steps, drawn_terms, eight_agents, cores, codecs, links, logs, second_order, delays, federations];
+
 /// Measures everything, prints tables and, if asked to, writes the numbers as JSON.
 ///
 /// # Errors
@@ -20,6 +27,18 @@ pub fn run(json_file: Option<&Path>) -> Result<(), String> {
     all.insert("machine".into(), machine());
     println!("{}", all["machine"]);
 
+    for part in PARTS {
+        part(&mut all)?;
+    }
+    if let Some(path) = json_file {
+        let text = serde_json::to_string_pretty(&all).expect("plain numbers");
+        std::fs::write(path, text + "\n").map_err(|e| format!("{}: {e}", path.display()))?;
+    }
+    Ok(())
+}
+
+/// The steps of TD, beside those of peers.
+fn steps(all: &mut Map<String, Value>) -> Result<(), String> {
     let kernel = engine(&["kernel"])?;
     let mut peers = engine(&["scalar"])?;
     match python::interpreter(&[python::NUMPY, python::JAX]) {
@@ -33,7 +52,11 @@ pub fn run(json_file: Option<&Path>) -> Result<(), String> {
     step_table(&kernel, &peers);
     all.insert("step_ns".into(), object(&kernel));
     all.insert("peer_step_ns".into(), object(&peers));
+    Ok(())
+}
 
+/// Rounds on one core.
+fn rounds(all: &mut Map<String, Value>) -> Result<(), String> {
     let rounds = engine(&["round"])?;
     println!("\nA round on one core, ns                     least     median    largest   least per agent");
     for (name, result) in &rounds {
@@ -41,7 +64,11 @@ pub fn run(json_file: Option<&Path>) -> Result<(), String> {
         println!("{name:<38} {}  {:>16.1}", spread(result, 0), number(result, "least") / agents);
     }
     all.insert("round_ns".into(), object(&rounds));
+    Ok(())
+}
 
+/// Rounds of one step.
+fn short_rounds(all: &mut Map<String, Value>) -> Result<(), String> {
     let short = engine(&["short"])?;
     println!("\nA round of one step, d = 8, ns an agent  one thread        two  two over one");
     for (name, result) in &short {
@@ -49,7 +76,11 @@ pub fn run(json_file: Option<&Path>) -> Result<(), String> {
         println!("{name:<38} {:>12.1} {:>10.1} {:>13.2}", ns("one"), ns("two"), ns("two") / ns("one"));
     }
     all.insert("short_round_ns".into(), object(&short));
+    Ok(())
+}
 
+/// Steps on dense mean operators.
+fn dense_steps(all: &mut Map<String, Value>) -> Result<(), String> {
     let dense = engine(&["dense"])?;
     println!("\nA step on a dense mean operator, ns           ours  plain loop  ours over it    GB/s");
     for (name, result) in &dense {
@@ -58,7 +89,11 @@ pub fn run(json_file: Option<&Path>) -> Result<(), String> {
         println!("{name:<38} {ours:>11.0} {plain:>11.0} {:>13.2} {:>7.0}", number(result, "ratio"), 8.0 * d * d / ours);
     }
     all.insert("dense_step_ns".into(), object(&dense));
+    Ok(())
+}
 
+/// Steps on drawn terms.
+fn drawn_terms(all: &mut Map<String, Value>) -> Result<(), String> {
     let terms = engine(&["terms"])?;
     println!("\nA step on a drawn term, ns                    ours  plain loop  ours over it   bytes    GB/s  of reading");
     for (name, result) in terms.iter().filter(|(name, _)| name.starts_with("d=")) {
@@ -67,7 +102,11 @@ pub fn run(json_file: Option<&Path>) -> Result<(), String> {
         println!("{name:<38} {ours:>11.0} {plain:>11.0} {ratio:>13.2} {bytes:>7.0} {speed:>7.1} {share:>11.2}");
     }
     all.insert("drawn_term_ns".into(), object(&terms));
+    Ok(())
+}
 
+/// Eight agents on one thread and on two.
+fn eight_agents(all: &mut Map<String, Value>) -> Result<(), String> {
     let eight = engine(&["eight"])?;
     println!("\nEight agents, dense, ms                  one thread        two  speed-up (least times)");
     for (name, result) in &eight {
@@ -75,7 +114,11 @@ pub fn run(json_file: Option<&Path>) -> Result<(), String> {
         println!("{name:<48} {:>8.2} {:>8.2} {:>9.2}", ms("one"), ms("two"), number(result, "speedup"));
     }
     all.insert("eight_agents_ns".into(), object(&eight));
+    Ok(())
+}
 
+/// Rounds on one core and on two.
+fn cores(all: &mut Map<String, Value>) -> Result<(), String> {
     let scaling = engine(&["scaling"])?;
     println!("\nA round on one core and on two, us       one core  two cores  speed-up (least times)");
     for (name, result) in &scaling {
@@ -83,7 +126,11 @@ pub fn run(json_file: Option<&Path>) -> Result<(), String> {
         println!("{name:<38} {:>10.0} {:>10.0} {:>9.2}", us("one"), us("two"), number(result, "speedup"));
     }
     all.insert("scaling".into(), object(&scaling));
+    Ok(())
+}
 
+/// Codecs.
+fn codecs(all: &mut Map<String, Value>) -> Result<(), String> {
     let codecs = engine(&["codecs"])?;
     println!("\nA codec on one core, GB/s of f64            pack     unpack   (largest)  bytes");
     for (name, result) in &codecs {
@@ -91,7 +138,11 @@ pub fn run(json_file: Option<&Path>) -> Result<(), String> {
         println!("{name:<38} {:>10.2} {:>10.2} {:>16}", best("pack"), best("unpack"), result["bytes"]);
     }
     all.insert("codec_gb_s".into(), object(&codecs));
+    Ok(())
+}
 
+/// Rounds over links.
+fn links(all: &mut Map<String, Value>) -> Result<(), String> {
     let links = engine(&["links"])?;
     println!("\nA round of 100 agents over a link, ns        least     median    largest   least over the local steps alone");
     let mut alone = f64::NAN;
@@ -102,7 +153,11 @@ pub fn run(json_file: Option<&Path>) -> Result<(), String> {
         println!("{name:<38} {}  {:>16.2}", spread(result, 0), number(result, "least") / alone);
     }
     all.insert("link_round_ns".into(), object(&links));
+    Ok(())
+}
 
+/// Reading logs.
+fn logs(all: &mut Map<String, Value>) -> Result<(), String> {
     let logs = lines(&mut cargo(&["run", "--quiet", "--release", "--package", "fedsa-data", "--example", "reading"]))?;
     println!(
         "\nReading logs: transitions a second, Parquet and CSV, beside plain reading of the bytes;\nmeans: two passes, 16 features and their sums"
@@ -113,7 +168,11 @@ pub fn run(json_file: Option<&Path>) -> Result<(), String> {
         println!("{name:<38} {rate:>16.1} {seconds:>8.3} {plain:>15.3} {:>10}", result["peak_mib"]);
     }
     all.insert("reading_logs".into(), object(&logs));
+    Ok(())
+}
 
+/// Second-order methods on a data set.
+fn second_order(all: &mut Map<String, Value>) -> Result<(), String> {
     println!("\nSecond order on w8a, ms                      one thread        two  speed-up  beside it (least times)");
     let peers = [("dense_product_s", "dense products of these sizes"), ("all_s", "all pairs"), ("floor_s", "the machine's floor")];
     match std::env::var_os("FEDSA_DATA") {
@@ -129,14 +188,22 @@ pub fn run(json_file: Option<&Path>) -> Result<(), String> {
         }
         None => println!("not measured: FEDSA_DATA names no folder with libsvm/w8a"),
     }
+    Ok(())
+}
 
+/// The program with long delays.
+fn delays(all: &mut Map<String, Value>) -> Result<(), String> {
     println!("\nThe program with a delay of 1000 rounds       seconds  peak, MiB");
     let delayed = [delayed()?];
     for (name, result) in &delayed {
         println!("{name:<38} {:>14.1} {:>10}", number(result, "seconds"), result["peak_mib"]);
     }
     all.insert("delay_memory".into(), object(&delayed));
+    Ok(())
+}
 
+/// Large federations.
+fn federations(all: &mut Map<String, Value>) -> Result<(), String> {
     println!("\nA large federation on two cores          build, s   round, s  peak, MiB");
     let mut federations = Vec::new();
     for (heterogeneity, agents) in [("two-kernels", "1000000"), ("independent", "100000")] {
@@ -150,11 +217,6 @@ pub fn run(json_file: Option<&Path>) -> Result<(), String> {
         }
     }
     all.insert("federations".into(), object(&federations));
-
-    if let Some(path) = json_file {
-        let text = serde_json::to_string_pretty(&all).expect("plain numbers");
-        std::fs::write(path, text + "\n").map_err(|e| format!("{}: {e}", path.display()))?;
-    }
     Ok(())
 }
 

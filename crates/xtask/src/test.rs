@@ -1,6 +1,7 @@
 //! `cargo xtask test`: everything that must hold of a commit.
 
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -69,14 +70,26 @@ pub fn run(all: bool) -> Result<(), String> {
     step("tests", &mut || tests(&["--lib", "--bins", "--tests"]));
     step("examples in the documentation", &mut || tests(&["--doc"]));
 
-    let skipped = std::fs::read_to_string(&skipped).unwrap_or_default();
+    tell_skipped(&skipped);
+    tell(&summary);
+    let failed: Vec<&str> = summary.iter().filter(|(_, o, _)| matches!(o, Outcome::Failed)).map(|(name, ..)| *name).collect();
+    if failed.is_empty() { Ok(()) } else { Err(format!("failed: {}", failed.join(", "))) }
+}
+
+/// Prints the names of the tests that were skipped, which a file lists.
+fn tell_skipped(file: &Path) {
+    let skipped = std::fs::read_to_string(file).unwrap_or_default();
     let skipped: BTreeSet<&str> = skipped.lines().collect();
     if !skipped.is_empty() {
         eprintln!("\n=== {} tests were skipped (under CI=true they fail)", skipped.len());
         skipped.iter().for_each(|test| eprintln!("{test}"));
     }
+}
+
+/// Prints the outcome and the time of every step.
+fn tell(summary: &[(&str, Outcome, Duration)]) {
     eprintln!("\n=== summary");
-    for (name, outcome, time) in &summary {
+    for (name, outcome, time) in summary {
         let word = match outcome {
             Outcome::Passed => "ok",
             Outcome::Failed => "FAILED",
@@ -86,8 +99,6 @@ pub fn run(all: bool) -> Result<(), String> {
     }
     let total: Duration = summary.iter().map(|(_, _, time)| *time).sum();
     eprintln!("{:<8} {:>7.1} s", "total", total.as_secs_f64());
-    let failed: Vec<&str> = summary.iter().filter(|(_, o, _)| matches!(o, Outcome::Failed)).map(|(name, ..)| *name).collect();
-    if failed.is_empty() { Ok(()) } else { Err(format!("failed: {}", failed.join(", "))) }
 }
 
 fn passes(command: &mut Command) -> Outcome {

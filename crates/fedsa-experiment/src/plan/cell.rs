@@ -108,6 +108,17 @@ impl<'p> Shared<'p> {
         Ok(self.runs.lock().expect("no panics under the lock").entry(*digest).or_insert(made).clone())
     }
 
+    /// The link of a method.
+    fn link(&self, method: &MethodSpec) -> Result<Kept<Uplink>> {
+        let ends = digest(&[
+            &canonical_link(&method.uplink.codec, &method.uplink.media),
+            &format!("{}", method.uplink.error_feedback),
+            &canonical_link(&method.downlink.codec, &[]),
+        ]);
+        let made = |files: &DiskFiles| link::build(self.kinds, &method.uplink, &method.downlink, Some(files)).map(Arc::new);
+        self.kept(&self.links, ends, made)
+    }
+
     /// The part with this key. It is built outside the lock; two threads may therefore build the same part.
     fn kept<K: Copy + Eq + std::hash::Hash, T: ?Sized>(
         &self,
@@ -139,36 +150,9 @@ impl PlannedCell {
         let place = format!("method[{place}]");
         let inside = |e: BadInput| e.inside(&place);
         method.settings.check(field.agents()).map_err(inside)?;
-        if run.stop.mse.is_some() && field.root().is_none() {
-            let what = "theta* is not known for this problem, and therefore the mse";
-            return Err(BadInput::new("run.stop.mse", what, "stop = { residual = x } or { relative_residual = x }"));
-        }
-        if (run.stop.residual.is_some() || run.stop.relative_residual.is_some()) && !field.has_mean() {
-            let what = "the residual is not known, because the operators can only be sampled";
-            return Err(BadInput::new("run.stop", what, "no stop at a residual"));
-        }
-        if run.stop.gap.is_some() && (field.root().is_none() || field.facts().objective().is_none()) {
-            let what = "f(theta) - f(theta*) is not known for this problem: its operators are not minus gradients, or theta* is not known";
-            return Err(BadInput::new("run.stop.gap", what, "stop = { residual = x } or { relative_residual = x }"));
-        }
+        check_stop(&run, field)?;
         let output = method.output.rule(run.rounds).map_err(inside)?;
-        let (start, key) = match &method.start {
-            Some(start) => (start, format!("{place}.start")),
-            None => (&run.start, "run.start".to_string()),
-        };
-        let (start, start_files) = match start {
-            StartSpec::Name(name) if name == "normal" => (ResolvedStart::Normal, 0),
-            // The limit depends on the method's own settings.
-            StartSpec::Name(name) if name == "limit" => {
-                let limit = Forecast::new(shared_field, method.settings.shape()).limit().map_err(|e| e.inside(&key))?;
-                (ResolvedStart::Fixed(limit.into()), 0)
-            }
-            start => {
-                let made = |files: &DiskFiles| resolve_start(start, field, files).map(Arc::from).map_err(|e| e.inside(&key));
-                let (theta, digest) = shared.kept(&shared.starts, (index, digest(&[&format!("{start:?}")])), made)?;
-                (ResolvedStart::Fixed(theta), digest)
-            }
-        };
+        let (start, start_files) = start_of(&method, &run, shared_field, index, shared, &place)?;
         let centre = match method.measure_from {
             Centre::Root => None,
             Centre::Limit => {
@@ -180,14 +164,7 @@ impl PlannedCell {
             let known = field.root().is_some() && field.has_mean();
             require(known, "controls", "\"ideal\"", "ideal only where theta* and the mean operators are known").map_err(inside)?;
         }
-        let ends = digest(&[
-            &canonical_link(&method.uplink.codec, &method.uplink.media),
-            &format!("{}", method.uplink.error_feedback),
-            &canonical_link(&method.downlink.codec, &[]),
-        ]);
-        let made =
-            |files: &DiskFiles| link::build(shared.kinds, &method.uplink, &method.downlink, Some(files)).map(Arc::new).map_err(inside);
-        let (uplink, link_files) = shared.kept(&shared.links, ends, made)?;
+        let (uplink, link_files) = shared.link(&method).map_err(inside)?;
         let encodes = protocol(field, &*method.settings, &uplink).encodes();
         let fits = uplink.check(field.agents(), field.dim(), encodes).and_then(|()| check_traces(&uplink, run.rounds));
         fits.map_err(|e| link::located(&method.uplink, e).inside(&place))?;
@@ -232,6 +209,51 @@ impl PlannedCell {
         let agents = shape.participants.unwrap_or(field.agents()) as f64;
         self.run.rounds as f64 * agents * (shape.local_steps + 10.0)
     }
+}
+
+/// Refuses a stop at a metric that the problem does not have.
+fn check_stop(run: &RunSpec, field: &dyn Field) -> Result<()> {
+    if run.stop.mse.is_some() && field.root().is_none() {
+        let what = "theta* is not known for this problem, and therefore the mse";
+        return Err(BadInput::new("run.stop.mse", what, "stop = { residual = x } or { relative_residual = x }"));
+    }
+    if (run.stop.residual.is_some() || run.stop.relative_residual.is_some()) && !field.has_mean() {
+        let what = "the residual is not known, because the operators can only be sampled";
+        return Err(BadInput::new("run.stop", what, "no stop at a residual"));
+    }
+    if run.stop.gap.is_some() && (field.root().is_none() || field.facts().objective().is_none()) {
+        let what = "f(theta) - f(theta*) is not known for this problem: its operators are not minus gradients, or theta* is not known";
+        return Err(BadInput::new("run.stop.gap", what, "stop = { residual = x } or { relative_residual = x }"));
+    }
+    Ok(())
+}
+
+/// `theta_0` of a method at `place`, on the problem with this index, and the checksum of the files that it was read from.
+fn start_of(
+    method: &MethodSpec,
+    run: &RunSpec,
+    field: &Arc<dyn Field>,
+    index: usize,
+    shared: &Shared<'_>,
+    place: &str,
+) -> Result<(ResolvedStart, u32)> {
+    let (start, key) = match &method.start {
+        Some(start) => (start, format!("{place}.start")),
+        None => (&run.start, "run.start".to_string()),
+    };
+    Ok(match start {
+        StartSpec::Name(name) if name == "normal" => (ResolvedStart::Normal, 0),
+        // The limit depends on the method's own settings.
+        StartSpec::Name(name) if name == "limit" => {
+            let limit = Forecast::new(field, method.settings.shape()).limit().map_err(|e| e.inside(&key))?;
+            (ResolvedStart::Fixed(limit.into()), 0)
+        }
+        start => {
+            let made = |files: &DiskFiles| resolve_start(start, &**field, files).map(Arc::from).map_err(|e| e.inside(&key));
+            let (theta, digest) = shared.kept(&shared.starts, (index, digest(&[&format!("{start:?}")])), made)?;
+            (ResolvedStart::Fixed(theta), digest)
+        }
+    })
 }
 
 /// Refuses a link whose traces of delays are shorter than the run.

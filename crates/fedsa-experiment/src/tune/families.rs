@@ -116,6 +116,58 @@ fn codec(kinds: &Kinds, text: &str) -> Result<Table> {
     Ok(table)
 }
 
+fn kind_name(table: &Table) -> String {
+    table.get("kind").and_then(Value::as_str).unwrap_or_default().to_string()
+}
+
+/// The names of the methods that may be chosen: those of the options, or the usual ones and those of the file that have a step size.
+fn method_names(kinds: &Kinds, options: &TuneOptions, tables: &[Table]) -> Vec<String> {
+    let mut names: Vec<String> = options.methods.clone();
+    if names.is_empty() {
+        names = METHODS.iter().map(|name| (*name).to_string()).collect();
+        for name in tables.iter().map(kind_name) {
+            if find(kinds, &name).is_ok_and(|kind| has_step(&kind).is_ok()) && !names.contains(&name) {
+                names.push(name);
+            }
+        }
+    }
+    names
+}
+
+/// The names of the codecs that may be chosen; `None` is that of the link.
+fn codec_names(options: &TuneOptions) -> Result<Vec<Option<&str>>> {
+    let of_options: Vec<&str> = options.codecs.iter().map(String::as_str).collect();
+    Ok(match &of_options[..] {
+        [] => vec![None],
+        ["auto"] => CODECS.iter().map(|name| Some(*name)).collect(),
+        named if named.contains(&"auto") => {
+            return Err(BadInput::new(
+                "codecs",
+                "`auto` beside other codecs",
+                format!("auto, which is {}, or a list of codecs", CODECS.join(",")),
+            ));
+        }
+        named => named.iter().map(|name| Some(*name)).collect(),
+    })
+}
+
+/// The table of a method of this kind: that of the file, if there is one, with the link, the start and the output of the reference.
+fn method_table(kind: &Kind<dyn MethodSettings>, tables: &[Table], reference: &Table) -> Table {
+    let mut table = tables.iter().find(|table| kind.is_called(&kind_name(table))).cloned().unwrap_or_default();
+    OWN.iter().for_each(|key| drop(table.remove(*key)));
+    for key in OF_LINK {
+        table.remove(key);
+        if let Some(value) = reference.get(key) {
+            table.insert(key.into(), value.clone());
+        }
+    }
+    // As many agents take part as in the reference.
+    if let Some(m) = reference.get("participants").filter(|_| config::takes(kind, "participants")) {
+        table.entry("participants").or_insert(m.clone());
+    }
+    table
+}
+
 /// The families that options and file name. `tables` are the file's methods, `reference` is the one whose link, start and output all
 /// candidates have, `field` is the problem.
 pub(super) fn families(
@@ -127,47 +179,15 @@ pub(super) fn families(
     field: &dyn Field,
 ) -> Result<Vec<Candidates>> {
     let reference = &tables[reference];
-    let kind_name = |table: &Table| table.get("kind").and_then(Value::as_str).unwrap_or_default().to_string();
-    let mut names: Vec<String> = options.methods.clone();
-    if names.is_empty() {
-        names = METHODS.iter().map(|name| (*name).to_string()).collect();
-        for name in tables.iter().map(kind_name) {
-            if find(kinds, &name).is_ok_and(|kind| has_step(&kind).is_ok()) && !names.contains(&name) {
-                names.push(name);
-            }
-        }
-    }
+    let names = method_names(kinds, options, tables);
     let up: UplinkSpec = spec(reference, "uplink")?;
     let down: DownlinkSpec = spec(reference, "downlink")?;
-    let of_options: Vec<&str> = options.codecs.iter().map(String::as_str).collect();
-    let codecs: Vec<Option<&str>> = match &of_options[..] {
-        [] => vec![None],
-        ["auto"] => CODECS.iter().map(|name| Some(*name)).collect(),
-        named if named.contains(&"auto") => {
-            return Err(BadInput::new(
-                "codecs",
-                "`auto` beside other codecs",
-                format!("auto, which is {}, or a list of codecs", CODECS.join(",")),
-            ));
-        }
-        named => named.iter().map(|name| Some(*name)).collect(),
-    };
+    let codecs = codec_names(options)?;
     let mut all: Vec<Candidates> = Vec::new();
     for name in &names {
         let kind = find(kinds, name)?;
         has_step(&kind)?;
-        let mut table = tables.iter().find(|table| kind.is_called(&kind_name(table))).cloned().unwrap_or_default();
-        OWN.iter().for_each(|key| drop(table.remove(*key)));
-        for key in OF_LINK {
-            table.remove(key);
-            if let Some(value) = reference.get(key) {
-                table.insert(key.into(), value.clone());
-            }
-        }
-        // As many agents take part as in the reference.
-        if let Some(m) = reference.get("participants").filter(|_| config::takes(&kind, "participants")) {
-            table.entry("participants").or_insert(m.clone());
-        }
+        let table = method_table(&kind, tables, reference);
         let steps = ["local_steps", "talk_probability"].into_iter().find(|key| config::takes(&kind, key));
         let has_server_step = config::takes(&kind, "global_step_size");
         for named in &codecs {

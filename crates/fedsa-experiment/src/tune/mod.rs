@@ -246,6 +246,22 @@ impl Tuning {
         &self.experiment.points[0]
     }
 
+    /// The cheaper one of the best choice that theory knows and the best one of pilots, where there are any.
+    fn best(&self, found: &Found, pilots: &Pilots) -> Option<(Choice, Hit, Cost, Evidence)> {
+        let by_theory =
+            found.best().and_then(|best| Some((best.choice, *best.reached()?, best.cost?, Evidence::Theory(best.course.accuracy))));
+        let by_pilots = pilots.best.map(|(i, hit, cost)| {
+            let piloted = &pilots.tried[i];
+            let se = piloted.measured.at(hit.rounds).map_or(f64::NAN, |(_, se)| se);
+            let by_mean = piloted.reached.map_or(hit.rounds, |(hit, _)| hit.rounds);
+            (piloted.choice, hit, cost, Evidence::Pilots { seeds: piloted.seeds, se, by_mean })
+        });
+        match (by_theory, by_pilots) {
+            (Some(a), Some(b)) => Some(if tune::cheaper(&self.target, (&b.2, &b.1), (&a.2, &a.1)) { b } else { a }),
+            (a, b) => a.or(b),
+        }
+    }
+
     /// The choice of the least cost.
     ///
     /// # Errors
@@ -298,19 +314,7 @@ impl Tuning {
         if pilots.interrupted {
             return Ok(Searched::Interrupted);
         }
-        let by_theory =
-            found.best().and_then(|best| Some((best.choice, *best.reached()?, best.cost?, Evidence::Theory(best.course.accuracy))));
-        let by_pilots = pilots.best.map(|(i, hit, cost)| {
-            let piloted = &pilots.tried[i];
-            let se = piloted.measured.at(hit.rounds).map_or(f64::NAN, |(_, se)| se);
-            let by_mean = piloted.reached.map_or(hit.rounds, |(hit, _)| hit.rounds);
-            (piloted.choice, hit, cost, Evidence::Pilots { seeds: piloted.seeds, se, by_mean })
-        });
-        let best = match (by_theory, by_pilots) {
-            (Some(a), Some(b)) => Some(if tune::cheaper(&self.target, (&b.2, &b.1), (&a.2, &a.1)) { b } else { a }),
-            (a, b) => a.or(b),
-        };
-        match best {
+        match self.best(&found, &pilots) {
             Some((choice, hit, cost, evidence)) => {
                 let theory_seconds = work / A_SECOND;
                 Ok(Searched::Done(Box::new(Tuned { choice, hit, cost, evidence, found, pilots, theory_seconds })))

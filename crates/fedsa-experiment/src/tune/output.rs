@@ -72,23 +72,9 @@ impl Tuning {
         Ok(files)
     }
 
-    /// The text of the answer's experiment file.
-    fn file(&mut self, tuned: &Tuned) -> Result<String, Error> {
+    /// The check that the prediction holds.
+    fn check(&self, tuned: &Tuned, is_noiseless: bool) -> Vec<(&'static str, Value)> {
         let label = self.candidates[tuned.choice.family].kind.name;
-        let (is_noiseless, knows_curve) = self.known(tuned);
-        let with = |seeds: u64| Value::Integer(if is_noiseless { 1 } else { seeds as i64 });
-        let mut table = run_table(self, &tuned.choice, tuned.hit.rounds, with(SEEDS), None);
-        let problem = self.problem.take();
-        let plan = self.plan(table.clone(), problem)?;
-        let seconds = super::estimated_seconds(&plan);
-        self.problem = Some(plan.into_problem());
-        if seconds > SECONDS && !is_noiseless {
-            let seeds = ((SEEDS as f64 * SECONDS / seconds) as u64).max(FEW_SEEDS);
-            table = run_table(self, &tuned.choice, tuned.hit.rounds, with(seeds), None);
-        }
-        table.insert("id".into(), Value::String(format!("{}-tuned", self.experiment.id)));
-        let title = format!("{}: {label} to {}", self.experiment.title, numbers::typed(self.target.mse));
-        table.insert("title".into(), Value::String(title));
         // A prediction of nothing can be met to rounding only.
         let is_nothing = tuned.hit.mse < NOTHING * self.target.mse;
         let mut check = vec![("method", Value::String(label.into())), ("metric", Value::String("mse".into()))];
@@ -118,7 +104,27 @@ impl Tuning {
                 check.extend([("se", Value::Float(4.0)), ("tolerance", Value::Float(4.0 * se / tuned.hit.mse))]);
             }
         }
-        table.insert("check".into(), Value::Array(vec![Value::Table(owned(check))]));
+        check
+    }
+
+    /// The text of the answer's experiment file.
+    fn file(&mut self, tuned: &Tuned) -> Result<String, Error> {
+        let label = self.candidates[tuned.choice.family].kind.name;
+        let (is_noiseless, knows_curve) = self.known(tuned);
+        let with = |seeds: u64| Value::Integer(if is_noiseless { 1 } else { seeds as i64 });
+        let mut table = run_table(self, &tuned.choice, tuned.hit.rounds, with(SEEDS), None);
+        let problem = self.problem.take();
+        let plan = self.plan(table.clone(), problem)?;
+        let seconds = super::estimated_seconds(&plan);
+        self.problem = Some(plan.into_problem());
+        if seconds > SECONDS && !is_noiseless {
+            let seeds = ((SEEDS as f64 * SECONDS / seconds) as u64).max(FEW_SEEDS);
+            table = run_table(self, &tuned.choice, tuned.hit.rounds, with(seeds), None);
+        }
+        table.insert("id".into(), Value::String(format!("{}-tuned", self.experiment.id)));
+        let title = format!("{}: {label} to {}", self.experiment.title, numbers::typed(self.target.mse));
+        table.insert("title".into(), Value::String(title));
+        table.insert("check".into(), Value::Array(vec![Value::Table(owned(self.check(tuned, is_noiseless)))]));
         let mut figure = vec![("y", Value::String("mse".into()))];
         if knows_curve {
             figure.push(("exact", Value::Array(vec![Value::String(label.into())])));

@@ -11,39 +11,14 @@ use crate::numbers::{self, number};
 impl Tuning {
     /// The error where no choice reaches the target.
     pub(super) fn refusal(&self, found: &Found, pilots: &Pilots) -> BadInput {
+        if let Some(early) = self.nothing_tried(found, pilots) {
+            return early;
+        }
         let wanted = numbers::typed(self.target.mse);
-        let reasons: Vec<String> = (0..self.candidates.len())
-            .filter_map(|family| {
-                let why = found.prices[family].as_ref().err()?;
-                Some(format!("{}: {why}", self.candidates[family].name()))
-            })
-            .collect();
-        if reasons.len() == self.candidates.len() {
-            return BadInput::new("methods", format!("no method works over this link: {}", reasons.join("; ")), "other methods or codecs")
-                .coded(ErrorCode::NoCandidate);
-        }
-        let nothing_tried = found.tried.is_empty() && pilots.tried.is_empty();
-        if let Some(least) = pilots.too_short.filter(|_| nothing_tried) {
-            let what = format!("{} s are too short for a single pilot run, of about {}", number(self.options.budget), seconds(least));
-            // Theory takes its share first.
-            let enough = least / (1.0 - THEORY_SHARE - SIMPLER_SHARE);
-            return BadInput::new("budget", what, format!("at least {}", seconds(enough))).coded(ErrorCode::OutOfRange);
-        }
-        if nothing_tried && found.is_cut {
-            let what = format!("{} s are too short for a single choice by theory", number(self.options.budget));
-            return BadInput::new("budget", what, "a larger budget, or fewer `methods` and `codecs`").coded(ErrorCode::OutOfRange);
-        }
         let most = numbers::rounds(self.target.most_rounds);
         let mut help: Vec<String> = Vec::new();
         // What theory knows to reach the target in the end comes first, then what pilots have seen, then floors.
-        let slow = found.too_slow().map(|(tried, _, error)| (tried.choice, error));
-        // The lower ends of intervals of few seeds may be below the target by luck: what counts is the error at the end of a run.
-        let by_pilots = pilots.tried.iter().filter(|piloted| !piloted.measured.diverged).filter_map(|piloted| {
-            let error = piloted.measured.mean_over(0.8, 1.0);
-            (error.is_finite() && error > self.target.mse).then_some((piloted.choice, error))
-        });
-        let lowest = slow.into_iter().chain(by_pilots).min_by(|a, b| a.1.total_cmp(&b.1));
-        let (parts, what) = if let Some((choice, error)) = lowest {
+        let (parts, what) = if let Some((choice, error)) = self.nearest(found, pilots) {
             let parts = self.floor_parts(&choice);
             let of_floor = parts.map_or(String::new(), |parts| format!("; {}", of_parts(parts)));
             let settings = self.choice_text(&choice);
@@ -69,18 +44,75 @@ impl Tuning {
                     "no choice that was tried reaches {wanted}, in any number of rounds: the lowest floor is that of {settings}; {of_floor}"
                 ),
             )
-        } else if pilots.tried.iter().any(|piloted| !piloted.measured.diverged) {
+        } else {
+            return self.no_level(found, pilots);
+        };
+        help.extend(self.what_helps(found, pilots, parts));
+        if help.is_empty() {
+            help.push("a larger target".into());
+        }
+        BadInput::new("target", what, help.join("; ")).coded(ErrorCode::TargetNotReached)
+    }
+
+    /// The error where no choice was tried: no method works over the link, or the budget is too short for a single one.
+    fn nothing_tried(&self, found: &Found, pilots: &Pilots) -> Option<BadInput> {
+        let reasons: Vec<String> = (0..self.candidates.len())
+            .filter_map(|family| {
+                let why = found.prices[family].as_ref().err()?;
+                Some(format!("{}: {why}", self.candidates[family].name()))
+            })
+            .collect();
+        if reasons.len() == self.candidates.len() {
+            let what = format!("no method works over this link: {}", reasons.join("; "));
+            return Some(BadInput::new("methods", what, "other methods or codecs").coded(ErrorCode::NoCandidate));
+        }
+        if !(found.tried.is_empty() && pilots.tried.is_empty()) {
+            return None;
+        }
+        if let Some(least) = pilots.too_short {
+            let what = format!("{} s are too short for a single pilot run, of about {}", number(self.options.budget), seconds(least));
+            // Theory takes its share first.
+            let enough = least / (1.0 - THEORY_SHARE - SIMPLER_SHARE);
+            return Some(BadInput::new("budget", what, format!("at least {}", seconds(enough))).coded(ErrorCode::OutOfRange));
+        }
+        if !found.is_cut {
+            return None;
+        }
+        let what = format!("{} s are too short for a single choice by theory", number(self.options.budget));
+        Some(BadInput::new("budget", what, "a larger budget, or fewer `methods` and `codecs`").coded(ErrorCode::OutOfRange))
+    }
+
+    /// The choice whose error is nearest to the target after the most rounds, with this error.
+    fn nearest(&self, found: &Found, pilots: &Pilots) -> Option<(Choice, f64)> {
+        let slow = found.too_slow().map(|(tried, _, error)| (tried.choice, error));
+        // The lower ends of intervals of few seeds may be below the target by luck: what counts is the error at the end of a run.
+        let by_pilots = pilots.tried.iter().filter(|piloted| !piloted.measured.diverged).filter_map(|piloted| {
+            let error = piloted.measured.mean_over(0.8, 1.0);
+            (error.is_finite() && error > self.target.mse).then_some((piloted.choice, error))
+        });
+        slow.into_iter().chain(by_pilots).min_by(|a, b| a.1.total_cmp(&b.1))
+    }
+
+    /// The error where neither an error nor a floor above the target is known.
+    fn no_level(&self, found: &Found, pilots: &Pilots) -> BadInput {
+        if pilots.tried.iter().any(|piloted| !piloted.measured.diverged) {
+            let (wanted, most) = (numbers::typed(self.target.mse), numbers::rounds(self.target.most_rounds));
             let what =
                 format!("no choice is confirmed to reach {wanted} within {most}: with few seeds some did, and with more they did not");
             return BadInput::new("target", what, "a larger target or `budget`, or a codec with more bits")
                 .coded(ErrorCode::TargetNotReached);
-        } else if pilots.exhausted || found.is_cut {
+        }
+        if pilots.exhausted || found.is_cut {
             let what = format!("{} s ended the search when only choices whose errors grow had been tried", number(self.options.budget));
             return BadInput::new("budget", what, "a larger budget").coded(ErrorCode::TargetNotReached);
-        } else {
-            let what = "no step size is stable: the errors of all choices grow";
-            return BadInput::new("", what, "other methods, fewer `local_steps`, or a larger sampling.batch").coded(ErrorCode::NoCandidate);
-        };
+        }
+        let what = "no step size is stable: the errors of all choices grow";
+        BadInput::new("", what, "other methods, fewer `local_steps`, or a larger sampling.batch").coded(ErrorCode::NoCandidate)
+    }
+
+    /// What would lower an error with these parts, bias and noise, or let the search go on.
+    fn what_helps(&self, found: &Found, pilots: &Pilots, parts: Option<(f64, f64)>) -> Vec<String> {
+        let mut help: Vec<String> = Vec::new();
         match parts {
             Some((bias, noise)) if bias > noise && bias > 0.01 * self.target.mse => {
                 help.push("fewer local steps, or scafflsa or fedhsa, which have no bias over a clear link".into());
@@ -96,10 +128,7 @@ impl Tuning {
         if pilots.exhausted || found.is_cut {
             help.push("a larger `budget`, which ended the search early".into());
         }
-        if help.is_empty() {
-            help.push("a larger target".into());
-        }
-        BadInput::new("target", what, help.join("; ")).coded(ErrorCode::TargetNotReached)
+        help
     }
 
     /// The squared bias and the noise of a choice's floor.

@@ -48,8 +48,17 @@ pub fn rates(page: &mut Page, plan: &Plan, known: &MethodTheory) {
         "The losses are not quadratic: rates hold near theta*."
     };
     page.paragraph(loss);
-    match planned.method.kind {
-        "shed" => eigenpairs(page, curvature, &settings),
+    rate_of(page, planned.method.kind, curvature, &settings);
+    if !is_quadratic && planned.method.kind != "newton" {
+        page.paragraph("Which steps are stable is decided by a line search where the method has one, and is not predicted.");
+    }
+}
+
+/// What the eigenvalues of the Hessians say of the rate of a kind of method.
+fn rate_of(page: &mut Page, kind: &str, curvature: &HessianEigenvalues, settings: &Json) {
+    let HessianEigenvalues { least, largest, is_quadratic, .. } = *curvature;
+    match kind {
+        "shed" => eigenpairs(page, curvature, settings),
         "newton" if is_quadratic => page.paragraph("A full Newton step is exact on quadratic losses: one round."),
         "newton" => page.paragraph(
             "Near theta* the distance is squared in every round, times a constant that needs the Lipschitz constant of the Hessian, which fedsa does \
@@ -69,9 +78,6 @@ pub fn rates(page: &mut Page, plan: &Plan, known: &MethodTheory) {
              for which no closed form is computed.",
         ),
         _ => page.paragraph("No rate of this method is known in closed form."),
-    }
-    if !is_quadratic && planned.method.kind != "newton" {
-        page.paragraph("Which steps are stable is decided by a line search where the method has one, and is not predicted.");
     }
 }
 

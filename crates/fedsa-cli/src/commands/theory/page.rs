@@ -325,18 +325,15 @@ fn verdict(limits: &Limits) -> String {
     }
 }
 
-/// The table of the parts of a floor.
-fn parts(of: &Forecast, plan: &Plan, known: &MethodTheory, limits: &Limits) -> Vec<Vec<String>> {
-    let share = |x: f64| percent(format!("{:.1e}", x / limits.floor).parse().unwrap_or(0.0));
-    let mut rows = vec![row(&["part", "squared error", "share", "meaning"])];
-    let shape = of.shape();
+/// The bias among the parts of a floor; `share` writes the share of a number.
+fn bias_part(known: &MethodTheory, limits: &Limits, drift: Drift, share: impl Fn(f64) -> String) -> Vec<String> {
     let rounding = known.bias_rounding;
     let small = format!(
         "local steps pull the agents apart, and at this step by less than can be seen: the squared bias is below what rounding leaves of \
          theta*, {}",
         number(rounding)
     );
-    let (bias, meaning) = match (known.no_bias, shape.drift) {
+    let (bias, meaning) = match (known.no_bias, drift) {
         (Some(reason), _) => ("0".to_string(), why_no_bias(reason)),
         (None, _) if limits.bias <= rounding => (format!("below {}", number(rounding)), &small[..]),
         (None, Drift::GlobalMemory { .. }) => (
@@ -353,7 +350,15 @@ fn parts(of: &Forecast, plan: &Plan, known: &MethodTheory, limits: &Limits) -> V
         text if text.starts_with("below") => String::new(),
         _ => share(limits.bias),
     };
-    rows.push(row(&["bias", &bias, &of_floor, meaning]));
+    row(&["bias", &bias, &of_floor, meaning])
+}
+
+/// The table of the parts of a floor.
+fn parts(of: &Forecast, plan: &Plan, known: &MethodTheory, limits: &Limits) -> Vec<Vec<String>> {
+    let share = |x: f64| percent(format!("{:.1e}", x / limits.floor).parse().unwrap_or(0.0));
+    let mut rows = vec![row(&["part", "squared error", "share", "meaning"])];
+    let shape = of.shape();
+    rows.push(bias_part(known, limits, shape.drift, share));
     let mut add = |name: &str, value: f64, meaning: &str| {
         // Of rounding.
         let is_nothing = value.abs() <= 1e-12 * limits.floor;

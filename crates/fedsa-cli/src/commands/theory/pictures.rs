@@ -9,6 +9,7 @@ use fedsa_data::atomic::{self, Existing};
 use fedsa_data::find::Places;
 use fedsa_experiment::numbers::{number, typed};
 use fedsa_experiment::picture::Picture;
+use fedsa_experiment::plan::PlannedPoint;
 use fedsa_experiment::{Plan, Predictor, output, resolve};
 use fedsa_figure::{Chart, HeatMap, HeatMaps, Level, Panel, PlottedCurve};
 use fedsa_theory::predict::{Region, Verdict};
@@ -172,69 +173,87 @@ fn noiseless(plan: &Plan, cell: usize) -> Option<(Vec<f64>, Vec<f64>)> {
     Some((grid.iter().map(|t| *t as f64).collect(), y))
 }
 
-/// The maps of stable steps, one for each method and problem.
-fn stability(plan: &Plan) -> HeatMaps {
-    let (mut maps, mut notes) = (Vec::new(), Vec::new());
-    let mut is_mean_only = false;
-    // Points that differ in the step or in the local steps alone have one map, with a ring for each.
-    let mut drawn: Vec<(String, usize)> = Vec::new();
-    let mut left_out = 0;
-    for planned in &plan.points {
-        for (label, cell) in plan.labels.iter().zip(&planned.cells) {
-            let of = plan.forecast(*cell);
-            if of.shape().drift == Drift::NoSteps {
-                let why = format!("{label}: no map: the method makes no local steps");
-                if !notes.contains(&why) {
-                    notes.push(why);
+/// Maps of stable steps while they are collected.
+#[derive(Default)]
+struct Maps {
+    maps: Vec<HeatMap>,
+    notes: Vec<String>,
+    /// What each map is of.
+    drawn: Vec<(String, usize)>,
+    /// Whether a map is of the mean only, although there is noise.
+    is_mean_only: bool,
+    left_out: usize,
+}
+
+impl Maps {
+    /// Adds a method at a point. Points that differ in the step or in the local steps alone have one map, with a ring for each.
+    fn add(&mut self, plan: &Plan, planned: &PlannedPoint, label: &str, cell: usize) {
+        let of = plan.forecast(cell);
+        if of.shape().drift == Drift::NoSteps {
+            return self.note(format!("{label}: no map: the method makes no local steps"));
+        }
+        let place = of.step_size().ok().map(|eta| (eta, of.local_steps().max(1.0)));
+        let (alpha, few) = (of.shape().alpha_g, of.shape().participants);
+        let key = format!("{label} {} {alpha} {few:?} {:?}", planned.field, plan.cells[cell].uplink);
+        if let Some((_, map)) = self.drawn.iter().find(|(known, _)| *known == key) {
+            let map: &mut HeatMap = &mut self.maps[*map];
+            map.rings.extend(place.filter(|place| !map.rings.contains(place)));
+            return;
+        }
+        if self.maps.len() == MAPS {
+            self.left_out += 1;
+            return;
+        }
+        match of.region() {
+            Ok(region) => {
+                let is_mean_only = region.is_noisy && !region.in_mean_square;
+                self.is_mean_only |= is_mean_only;
+                let at = if plan.points.len() > 1 { format!(", at {}", planned.point.label) } else { String::new() };
+                if region.is_cut {
+                    self.notes.push(format!("{label}{at}: rows with many local steps are empty, because they take too long."));
                 }
-                continue;
+                let looked = if is_mean_only { " (mean only)" } else { "" };
+                self.drawn.push((key, self.maps.len()));
+                self.maps.push(map(format!("{label}{at}{looked}"), &region, place));
             }
-            let place = of.step_size().ok().map(|eta| (eta, of.local_steps().max(1.0)));
-            let (alpha, few) = (of.shape().alpha_g, of.shape().participants);
-            let key = format!("{label} {} {alpha} {few:?} {:?}", planned.field, plan.cells[*cell].uplink);
-            if let Some((_, map)) = drawn.iter().find(|(known, _)| *known == key) {
-                let map: &mut HeatMap = &mut maps[*map];
-                map.rings.extend(place.filter(|place| !map.rings.contains(place)));
-                continue;
-            }
-            if maps.len() == MAPS {
-                left_out += 1;
-                continue;
-            }
-            match of.region() {
-                Ok(region) => {
-                    is_mean_only |= region.is_noisy && !region.in_mean_square;
-                    let at = if plan.points.len() > 1 { format!(", at {}", planned.point.label) } else { String::new() };
-                    if region.is_cut {
-                        notes.push(format!("{label}{at}: rows with many local steps are empty, because they take too long."));
-                    }
-                    let looked = if region.is_noisy && !region.in_mean_square { " (mean only)" } else { "" };
-                    drawn.push((key, maps.len()));
-                    maps.push(map(format!("{label}{at}{looked}"), &region, place));
-                }
-                Err(why) => {
-                    let why = format!("{label}: no map: {}", why.what);
-                    if !notes.contains(&why) {
-                        notes.push(why);
-                    }
-                }
-            }
+            Err(why) => self.note(format!("{label}: no map: {}", why.what)),
         }
     }
-    if left_out > 0 {
-        notes.push(format!("Shown: the first {MAPS} maps; {left_out} more methods at points are left out."));
+
+    /// Adds a note once.
+    fn note(&mut self, note: String) {
+        if !self.notes.contains(&note) {
+            self.notes.push(note);
+        }
     }
+}
+
+/// The note on the settings of all rings.
+fn rings_text(maps: &[HeatMap]) -> Option<String> {
     let mut rings: Vec<(f64, f64)> = Vec::new();
-    for ring in maps.iter().flat_map(|map: &HeatMap| &map.rings) {
+    for ring in maps.iter().flat_map(|map| &map.rings) {
         if !rings.contains(ring) {
             rings.push(*ring);
         }
     }
-    if !rings.is_empty() {
-        let places: Vec<String> = rings.iter().take(RINGS).map(|(eta, h)| format!("η = {}, H = {}", typed(*eta), number(*h))).collect();
-        let more = if rings.len() > RINGS { format!(" and {} more", rings.len() - RINGS) } else { String::new() };
-        notes.push(format!("Rings: {}{more}.", places.join("; ")));
+    let places: Vec<String> = rings.iter().take(RINGS).map(|(eta, h)| format!("η = {}, H = {}", typed(*eta), number(*h))).collect();
+    let more = if rings.len() > RINGS { format!(" and {} more", rings.len() - RINGS) } else { String::new() };
+    (!rings.is_empty()).then(|| format!("Rings: {}{more}.", places.join("; ")))
+}
+
+/// The maps of stable steps, one for each method and problem.
+fn stability(plan: &Plan) -> HeatMaps {
+    let mut all = Maps::default();
+    for planned in &plan.points {
+        for (label, cell) in plan.labels.iter().zip(&planned.cells) {
+            all.add(plan, planned, label, *cell);
+        }
     }
+    let Maps { maps, mut notes, is_mean_only, left_out, .. } = all;
+    if left_out > 0 {
+        notes.push(format!("Shown: the first {MAPS} maps; {left_out} more methods at points are left out."));
+    }
+    notes.extend(rings_text(&maps));
     let mut caption = "Stable settings are coloured by the rounds that a tenfold smaller squared error takes; grey ones diverge in the mean. Faded: \
                        the mean converges, and noise makes the mean square diverge. The rings are the settings of the file. Grey between colours in \
                        a row is a window of steps that diverge although larger ones do not."

@@ -2,9 +2,10 @@
 //! valid, both refuse the same keys, and its bounds are the program's. And tables of the book that are written by hand are held to
 //! the schema; those that are generated are compared by `reference.rs`.
 
-use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::path::Path;
+mod complete;
 
+use crate::common::{Folder, SMALL, mrp, npz_bytes};
+use complete::complete;
 use fedsa::kernel::Isa;
 use fedsa_experiment::Plan;
 use fedsa_experiment::bundled::ALL;
@@ -12,9 +13,9 @@ use fedsa_experiment::config::{Document, Experiment};
 use fedsa_experiment::file_schema::of_files;
 use proptest::prelude::*;
 use serde_json::{Map, Value as Json, json};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::path::Path;
 use toml::Value;
-
-use crate::common::{Folder, SMALL, mrp, npz_bytes};
 
 /// What a validation looks at.
 #[derive(Clone, Copy, PartialEq)]
@@ -50,38 +51,13 @@ impl Validator {
         let all = self.look == Look::All;
         let list = |key: &str| schema.get(key).and_then(Json::as_array);
         for (key, rule) in schema {
-            let number = |holds: &dyn Fn(f64, f64) -> bool| match (value.as_f64(), rule.as_f64()) {
-                (Some(x), Some(bound)) if all && !holds(x, bound) => Err(format!("{at}: {x} and {key} {bound}")),
-                _ => Ok(()),
-            };
-            let count = |len: Option<usize>, holds: &dyn Fn(usize, usize) -> bool| match (len, rule.as_u64()) {
-                (Some(n), Some(bound)) if all && !holds(n, bound as usize) => Err(format!("{at}: {n} entries and {key} {bound}")),
-                _ => Ok(()),
-            };
             match key.as_str() {
                 "$schema" | "$defs" | "title" | "description" | "default" | "format" | "examples" => {}
                 "$ref" => {
                     let name = rule.as_str().unwrap().strip_prefix('#').unwrap();
                     self.check(self.schema.pointer(name).unwrap_or_else(|| panic!("{name}")), value, at)?;
                 }
-                "type" => {
-                    let names: Vec<&str> =
-                        rule.as_array().map_or_else(|| vec![rule.as_str().unwrap()], |l| l.iter().map(|t| t.as_str().unwrap()).collect());
-                    let is = |name: &str| match name {
-                        "object" => value.is_object(),
-                        "array" => value.is_array(),
-                        "string" => value.is_string(),
-                        "boolean" => value.is_boolean(),
-                        "number" => value.is_number(),
-                        "integer" => value.is_i64() || value.is_u64(),
-                        "null" => value.is_null(),
-                        other => panic!("type {other}"),
-                    };
-                    let container = value.is_object() || value.is_array();
-                    if (all || container) && !names.iter().any(|name| is(name)) {
-                        return Err(format!("{at}: {value} is no {rule}"));
-                    }
-                }
+                "type" => self.check_type(rule, value, at)?,
                 "properties" => {
                     for (key, schema) in rule.as_object().unwrap() {
                         if let Some(value) = value.get(key) {
@@ -95,20 +71,8 @@ impl Validator {
                         self.check(rule, value, &format!("{at}.{key}"))?;
                     }
                 }
-                "required" => {
-                    let missing =
-                        rule.as_array().unwrap().iter().find(|key| value.is_object() && value.get(key.as_str().unwrap()).is_none());
-                    if let (Some(key), true) = (missing, all) {
-                        return Err(format!("{at} lacks {key}"));
-                    }
-                }
-                "anyOf" | "oneOf" => {
-                    let errors: Vec<String> = list(key).unwrap().iter().filter_map(|one| self.check(one, value, at).err()).collect();
-                    let valid = rule.as_array().unwrap().len() - errors.len();
-                    if valid == 0 || (key == "oneOf" && valid > 1 && all) {
-                        return Err(format!("{at}: {valid} of {key}: {}", errors.join("; ")));
-                    }
-                }
+                "required" => self.check_required(rule, value, at)?,
+                "anyOf" | "oneOf" => self.check_choices(key, list(key).unwrap(), value, at)?,
                 "allOf" => list(key).unwrap().iter().try_for_each(|one| self.check(one, value, at))?,
                 // What a table is decides about its keys.
                 "const" if (all || value.is_string()) && value != rule => return Err(format!("{at}: {value} is not {rule}")),
@@ -116,13 +80,9 @@ impl Validator {
                     return Err(format!("{at}: {value} is none of {rule}"));
                 }
                 "const" | "enum" => {}
-                "minimum" => number(&|x, bound| x >= bound)?,
-                "maximum" => number(&|x, bound| x <= bound)?,
-                "exclusiveMinimum" => number(&|x, bound| x > bound)?,
-                "exclusiveMaximum" => number(&|x, bound| x < bound)?,
-                "minItems" => count(value.as_array().map(Vec::len), &|n, bound| n >= bound)?,
-                "maxItems" => count(value.as_array().map(Vec::len), &|n, bound| n <= bound)?,
-                "minProperties" => count(value.as_object().map(Map::len), &|n, bound| n >= bound)?,
+                "minimum" | "maximum" | "exclusiveMinimum" | "exclusiveMaximum" | "minItems" | "maxItems" | "minProperties" => {
+                    self.check_bound(key, rule, value, at)?;
+                }
                 "items" => {
                     for (i, item) in value.as_array().into_iter().flatten().enumerate() {
                         self.check(rule, item, &format!("{at}[{i}]"))?;
@@ -135,6 +95,66 @@ impl Validator {
                 }
                 other => panic!("the validator does not know `{other}`"),
             }
+        }
+        Ok(())
+    }
+
+    fn check_bound(&self, key: &str, rule: &Json, value: &Json, at: &str) -> Result<(), String> {
+        let all = self.look == Look::All;
+        let number = |holds: &dyn Fn(f64, f64) -> bool| match (value.as_f64(), rule.as_f64()) {
+            (Some(x), Some(bound)) if all && !holds(x, bound) => Err(format!("{at}: {x} and {key} {bound}")),
+            _ => Ok(()),
+        };
+        let count = |len: Option<usize>, holds: &dyn Fn(usize, usize) -> bool| match (len, rule.as_u64()) {
+            (Some(n), Some(bound)) if all && !holds(n, bound as usize) => Err(format!("{at}: {n} entries and {key} {bound}")),
+            _ => Ok(()),
+        };
+        match key {
+            "minimum" => number(&|x, bound| x >= bound),
+            "maximum" => number(&|x, bound| x <= bound),
+            "exclusiveMinimum" => number(&|x, bound| x > bound),
+            "exclusiveMaximum" => number(&|x, bound| x < bound),
+            "minItems" => count(value.as_array().map(Vec::len), &|n, bound| n >= bound),
+            "maxItems" => count(value.as_array().map(Vec::len), &|n, bound| n <= bound),
+            "minProperties" => count(value.as_object().map(Map::len), &|n, bound| n >= bound),
+            other => unreachable!("{other}"),
+        }
+    }
+
+    fn check_type(&self, rule: &Json, value: &Json, at: &str) -> Result<(), String> {
+        let names: Vec<&str> =
+            rule.as_array().map_or_else(|| vec![rule.as_str().unwrap()], |l| l.iter().map(|t| t.as_str().unwrap()).collect());
+        let is = |name: &str| match name {
+            "object" => value.is_object(),
+            "array" => value.is_array(),
+            "string" => value.is_string(),
+            "boolean" => value.is_boolean(),
+            "number" => value.is_number(),
+            "integer" => value.is_i64() || value.is_u64(),
+            "null" => value.is_null(),
+            other => panic!("type {other}"),
+        };
+        let container = value.is_object() || value.is_array();
+        if (self.look == Look::All || container) && !names.iter().any(|name| is(name)) {
+            return Err(format!("{at}: {value} is no {rule}"));
+        }
+        Ok(())
+    }
+
+    fn check_required(&self, rule: &Json, value: &Json, at: &str) -> Result<(), String> {
+        let missing = rule.as_array().unwrap().iter().find(|key| value.is_object() && value.get(key.as_str().unwrap()).is_none());
+        if let (Some(key), true) = (missing, self.look == Look::All) {
+            return Err(format!("{at} lacks {key}"));
+        }
+        Ok(())
+    }
+
+    /// Checks `anyOf` or `oneOf`.
+    fn check_choices(&self, key: &str, choices: &[Json], value: &Json, at: &str) -> Result<(), String> {
+        let errors: Vec<String> = choices.iter().filter_map(|one| self.check(one, value, at).err()).collect();
+        let valid = choices.len() - errors.len();
+        if valid == 0 || (key == "oneOf" && valid > 1 && self.look == Look::All) {
+            return Err(format!("{at}: {valid} of {key}: {}", errors.join("; ")));
         }
         Ok(())
     }
@@ -270,107 +290,6 @@ pub fn common_keys() -> Map<String, Json> {
     let mut keys: Map<String, Json> = everywhere.map(|(key, schema)| (key.clone(), schema.clone())).collect();
     keys["kind"] = json!({ "type": "string", "description": "The method, or a preset." });
     keys
-}
-
-/// A file for a kind, with keys that make it complete, and where its keys are.
-fn complete(table: &str) -> Option<(String, String)> {
-    let (what, rest) = table.split_once(' ').unwrap_or((table, ""));
-    let (kind, law) = rest.split_once(' ').unwrap_or((rest, ""));
-    let file = |problem: &str, sampling: &str, method: &str, run: &str| {
-        format!("[problem]\n{problem}\n[sampling]\n{sampling}\n[[method]]\nlabel = \"m\"\n{method}\n[run]\nrounds = 3\n{run}\n")
-    };
-    let (garnet, fedlsa) =
-        ("kind = \"garnet\"\nagents = 3\nstates = 6\nfeatures = 2\nmin_class = 2", "kind = \"fedlsa\"\nstep_size = 0.1\nlocal_steps = 2");
-    Some(match what {
-        "problem" => {
-            let own = match kind {
-                "file" => "path = \"p.npz\"",
-                "logs" => "path = \"a.csv\"\ngamma = 0.9\nfeatures = { kind = \"identity\" }",
-                "logistic" => "data = \"rows.csv\"\nagents = 3\nridge = 0.1",
-                "least-squares" => "data = \"rows.csv\"\nagents = 3\nridge = 0.1",
-                "garnet" => return Some((file(garnet, "", fedlsa, ""), "problem".into())),
-                _ => "agents = 3",
-            };
-            (file(&format!("kind = \"{kind}\"\n{own}"), "", fedlsa, ""), "problem".into())
-        }
-        "Sampling" => (file(garnet, "kind = \"markov\"", fedlsa, ""), "sampling".into()),
-        "run" => (file(garnet, "", fedlsa, ""), "run".into()),
-        "Stop" => (file(garnet, "", fedlsa, ""), "run.stop".into()),
-        "Noise" => (file("kind = \"linear\"\nnoise = { std = 0.1 }", "", fedlsa, ""), "problem.noise".into()),
-        "Decay" => (file(garnet, "", "kind = \"fedlsa\"\nlocal_steps = 2\nstep_size = { c = 0.1 }", ""), "method.m.step_size".into()),
-        "method" => {
-            let own = match kind {
-                "scafflsa-random" => "talk_probability = 0.5",
-                "projected-td" => "local_steps = 2\nradius = 3.0",
-                "fedlsa" | "fedavg" | "scafflsa" | "fedhsa" | "scaffold" | "fedlin" | "one-shot" => "local_steps = 2",
-                _ => "",
-            };
-            if kind == "done" {
-                let done = "kind = \"done\"\nrichardson_step = 0.1";
-                return Some((file("kind = \"linear\"", "kind = \"mean\"", done, ""), "method.m".into()));
-            }
-            let is_shed = fedsa::presets::find(kind).is_some_and(|preset| ["shed", "q-shed"].contains(&preset.method));
-            let without_steps = ["newton", "lstd", "gmres", "shed", "q-shed", "gd", "agd", "bfgs", "lbfgs", "giant", "fednl"];
-            if is_shed || without_steps.contains(&kind) {
-                return Some((file("kind = \"linear\"", "kind = \"mean\"", &format!("kind = \"{kind}\""), ""), "method.m".into()));
-            }
-            if kind == "anderson" {
-                let base = "base = { kind = \"fedlsa\", step_size = 0.1, local_steps = 2 }";
-                return Some((file(garnet, "", &format!("kind = \"{kind}\"\n{base}"), ""), "method.m".into()));
-            }
-            (file(garnet, "", &format!("kind = \"{kind}\"\nstep_size = 0.1\n{own}"), ""), "method.m".into())
-        }
-        "codec" => {
-            let own = match kind {
-                "quantised" => ", bits = 4",
-                "top-k" | "rand-k" => ", fraction = 0.5",
-                _ => "",
-            };
-            (
-                file(garnet, "", &format!("{fedlsa}\nuplink = {{ codec = {{ kind = \"{kind}\"{own} }} }}"), ""),
-                "method.m.uplink.codec".into(),
-            )
-        }
-        "medium" => {
-            let own = match (kind, law) {
-                ("erasure", _) => ", success = 0.5",
-                ("gilbert-elliott", _) => ", to_bad = 0.1, to_good = 0.5",
-                ("bit-budget", _) => ", bits = 64",
-                ("over-the-air", _) => "",
-                (_, "constant") => ", law = \"constant\", rounds = 1",
-                (_, "uniform") => ", law = \"uniform\", max = 3",
-                (_, "geometric") => ", law = \"geometric\", mean = 1.0",
-                (_, "trace") => ", law = \"trace\", delays = [0, 1, 0]",
-                (_, "stall") => ", law = \"stall\", period = 3, length = 1",
-                (_, "spikes") => ", law = \"spikes\", probability = 0.5, rounds = 2",
-                other => panic!("{other:?}"),
-            };
-            (
-                file(garnet, "", &format!("{fedlsa}\nuplink = {{ media = [{{ kind = \"{kind}\"{own} }}] }}"), ""),
-                "method.m.uplink.media.0".into(),
-            )
-        }
-        "Gain" => {
-            let own = match kind {
-                "rician" => ", line_of_sight = 0.9, scale = 0.3",
-                "constant" => ", value = 0.5",
-                _ => "",
-            };
-            let air = format!("{fedlsa}\nuplink = {{ media = [{{ kind = \"over-the-air\", gain = {{ law = \"{kind}\"{own} }} }}] }}");
-            (file(garnet, "", &air, ""), "method.m.uplink.media.0.gain".into())
-        }
-        "FeatureSpec" => {
-            let own = match kind {
-                "polynomial" | "fourier" => ", order = 1",
-                "tiles" => ", tilings = 1, bins = 2",
-                "radial" => ", centres = 2",
-                _ => "",
-            };
-            let logs = format!("kind = \"logs\"\npath = \"a.csv\"\ngamma = 0.9\nfeatures = {{ kind = \"{kind}\"{own} }}");
-            (file(&logs, "kind = \"mean\"", fedlsa, ""), "problem.features".into())
-        }
-        _ => return None,
-    })
 }
 
 fn data() -> Folder {
