@@ -6,8 +6,10 @@ mod digest;
 
 use std::collections::HashMap;
 use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
+use fedsa::cancel::Cancel;
 use fedsa::error::{BadInput, Error, Result};
 use fedsa::kernel::Isa;
 use fedsa::parallel;
@@ -46,6 +48,38 @@ pub struct Plan {
     origins: Vec<(Digest, MemoryEstimate)>,
 }
 
+/// What may end the building of a plan, and who hears of it.
+#[derive(Clone, Copy)]
+pub struct PlanControl<'a> {
+    /// Ends it while problems are built and their roots are computed.
+    pub cancel: &'a Cancel,
+    /// Hears that the k-th of n roots is computed next. All of them are then computed before methods are planned; otherwise only those
+    /// that are asked for.
+    pub solving: Option<&'a (dyn Fn(usize, usize) + Sync)>,
+}
+
+impl Default for PlanControl<'_> {
+    /// Nothing ends it, and nobody hears of it.
+    fn default() -> Self {
+        Self { cancel: &NEVER, solving: None }
+    }
+}
+
+static NEVER: Cancel = Cancel::never();
+
+impl PlanControl<'_> {
+    /// Computes the roots of the problems, where somebody hears of them.
+    fn solve(&self, fields: &[PlannedField]) -> Result<()> {
+        let Some(solving) = self.solving else { return Ok(()) };
+        let begun = AtomicUsize::new(0);
+        let solve = |i: usize| {
+            solving(begun.fetch_add(1, Ordering::Relaxed) + 1, fields.len());
+            fields[i].field.solve(self.cancel)
+        };
+        parallel::try_map(fields.len(), solve).map(|_| ())
+    }
+}
+
 /// A sweep point.
 pub struct PlannedPoint {
     /// The point's coordinates and tables.
@@ -65,19 +99,20 @@ impl Plan {
     /// # Errors
     /// When a setting or file cannot be used; the failure shows its line.
     pub fn new(experiment: Experiment, base: &Path, isa: Isa, roots: &HashMap<String, Vec<f64>>) -> Result<Self, Error> {
-        Self::with_problem(experiment, base, isa, roots, None)
+        Self::with_problem(experiment, base, isa, roots, None, &PlanControl::default())
     }
 
     /// [`Plan::new`] with a problem that was built before, which is used where it is one of this experiment.
     ///
     /// # Errors
-    /// As [`Plan::new`].
+    /// As [`Plan::new`], and when it is cancelled.
     pub fn with_problem(
         experiment: Experiment,
         base: &Path,
         isa: Isa,
         roots: &HashMap<String, Vec<f64>>,
         known: Option<BuiltProblem>,
+        control: &PlanControl<'_>,
     ) -> Result<Self, Error> {
         let places = Places::from_env(base);
         let located = |e: BadInput| experiment.document.failure(e);
@@ -117,7 +152,7 @@ impl Plan {
                 None => {
                     let mut reader = Reader::new(&experiment.document.kinds);
                     reader.read(&experiment.points[*i])?;
-                    build_problem(&reader, tables, &DiskFiles::new(places.clone()), isa)?
+                    build_problem(&reader, tables, &DiskFiles::new(places.clone()).with_cancel(control.cancel), isa)?
                 }
             };
             if let Some(root) = roots.get(&planned.fingerprint).filter(|root| root.len() == planned.field.dim()) {
@@ -125,10 +160,12 @@ impl Plan {
             }
             Ok(planned)
         });
+        control.cancel.check()?;
         let fields =
             built.into_iter().zip(&wanted).map(|(field, (i, _))| field.map_err(|e| experiment.failure_at(e, &experiment.points[*i])));
         let fields: Vec<PlannedField> = fields.collect::<Result<_, _>>()?;
 
+        control.solve(&fields)?;
         let mut by_digest: HashMap<Digest, usize> = HashMap::new();
         // For each cell, the first point and method that has it.
         let mut first: Vec<(usize, usize)> = Vec::new();

@@ -2,7 +2,7 @@
 
 use crate::execute::Observer;
 use crate::folder::RunFolder;
-use crate::observer::Stage;
+use crate::observer::{Computed, Stage};
 use crate::plan::Plan;
 use crate::results::{Recorded, SeedResult};
 use crate::trace_lines::TraceLines;
@@ -25,6 +25,10 @@ impl<'a> Traced<'a> {
 impl Observer for Traced<'_> {
     fn stage(&self, stage: Stage<'_>) {
         self.observer.stage(stage);
+    }
+
+    fn computing(&self, what: Computed, k: usize, n: usize) {
+        self.observer.computing(what, k, n);
     }
 
     fn advanced(&self, steps: f64) {

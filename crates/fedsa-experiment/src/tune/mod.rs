@@ -41,7 +41,7 @@ use toml::{Table, Value};
 use crate::config::schema::ControlsStart;
 use crate::config::{Document, Experiment, SweepPoint};
 use crate::execute::{Earlier, Executed, Observer, RunControl, execute};
-use crate::plan::{BuiltProblem, Plan, ResolvedStart};
+use crate::plan::{BuiltProblem, Plan, PlanControl, ResolvedStart};
 use crate::{estimate, resolve};
 use families::Candidates;
 pub use options::TuneOptions;
@@ -183,7 +183,7 @@ impl Tuning {
         let bare = Experiment { checks: Vec::new(), figure: Default::default(), ..experiment.clone() };
         let files = DiskFiles::new(Places::from_env(base));
         let problem = BuiltProblem::new(&bare, &files, isa)?;
-        let plan = Plan::with_problem(bare, base, isa, &Default::default(), Some(problem))?;
+        let plan = Plan::with_problem(bare, base, isa, &Default::default(), Some(problem), &PlanControl::default())?;
         let reference = reference(&plan, options)?;
         let sections = point.sections();
         let tables: Vec<Table> =
@@ -364,7 +364,7 @@ impl Tuning {
 
     /// The plan of a table with the problem that is there.
     fn plan(&self, table: Table, problem: Option<BuiltProblem>) -> Result<Plan, Error> {
-        Plan::with_problem(self.read(table)?, &self.base, self.isa, &Default::default(), problem)
+        Plan::with_problem(self.read(table)?, &self.base, self.isa, &Default::default(), problem, &PlanControl::default())
     }
 
     /// What theory knows of a choice.

@@ -16,7 +16,7 @@ use crate::checks;
 use crate::config::{Document, Experiment};
 use crate::numbers::{self, number};
 use crate::picture::Picture;
-use crate::plan::Plan;
+use crate::plan::{Plan, PlanControl};
 use crate::resolve;
 use fedsa_figure::{Chart, Format, Level, Panel, PlottedCurve, Provenance, RenderOptions, Style};
 
@@ -128,7 +128,14 @@ impl Tuning {
         let resolved = resolve::table(&experiment, &Places::from_env(&self.base))?;
         // As `fedsa run` will read it.
         let document = Document::of_table(resolved.clone(), Vec::new()).with_kinds(&self.experiment.document.kinds);
-        let plan = Plan::with_problem(Experiment::read(document)?, &self.base, self.isa, &HashMap::new(), self.problem.take())?;
+        let plan = Plan::with_problem(
+            Experiment::read(document)?,
+            &self.base,
+            self.isa,
+            &HashMap::new(),
+            self.problem.take(),
+            &PlanControl::default(),
+        )?;
         let plan = Arc::new(plan);
         let unmeasured = checks::unmeasured(&plan, &self.base);
         self.problem = Arc::into_inner(plan).map(Plan::into_problem);
