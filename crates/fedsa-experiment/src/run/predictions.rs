@@ -4,6 +4,9 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use fedsa::cancel::Cancel;
 
 use crate::execute::{read_framed, write_framed};
 use crate::folder::{self, PREDICTIONS, RunFolder};
@@ -19,32 +22,68 @@ pub(super) fn kept(path: &Path) -> KeptPredictions {
     kept.filter(KeptPredictions::is_current).unwrap_or_default()
 }
 
+/// The time between two writings: predictions that take less are kept together.
+const BETWEEN: Duration = Duration::from_millis(200);
+
+/// What is known of predictions that are under way.
+struct Keeper<'a> {
+    predictor: &'a Predictor,
+    folder: Option<&'a RunFolder>,
+    observer: &'a dyn Observer,
+    /// About how many cells have predictions.
+    asked: usize,
+    /// The cells that were begun.
+    begun: BTreeSet<usize>,
+    written: Instant,
+    /// Whether there are predictions that are not written yet.
+    is_new: bool,
+    warned: bool,
+}
+
+impl Keeper<'_> {
+    fn hear(&mut self, progress: Progress) {
+        match progress {
+            Progress::Begins(cell) => {
+                if self.begun.insert(cell) {
+                    let k = self.begun.len();
+                    self.observer.computing(Computed::Predictions, k, self.asked.max(k));
+                }
+            }
+            Progress::Ended => {
+                self.is_new = true;
+                if self.written.elapsed() >= BETWEEN {
+                    self.write();
+                }
+            }
+        }
+    }
+
+    fn write(&mut self) {
+        let (Some(folder), true) = (self.folder, self.is_new) else { return };
+        if let Err(e) = write_framed(folder, PREDICTIONS, &self.predictor.keep())
+            && !std::mem::replace(&mut self.warned, true)
+        {
+            self.observer.warned(&format!("predictions could not be kept: {}", e.what));
+        }
+        (self.written, self.is_new) = (Instant::now(), false);
+    }
+}
+
 /// Calls `compare`, which asks the predictor, and meanwhile tells the observer of predictions and keeps them in the folder.
 pub(super) fn while_comparing<T>(
     plan: &Plan,
     predictor: &Predictor,
     folder: Option<&RunFolder>,
     observer: &dyn Observer,
+    cancel: &Cancel,
     compare: impl FnOnce() -> T,
 ) -> T {
     let asked = memory::asked_for(plan).into_iter().filter(|asked| *asked).count();
-    // The cells that were begun, and whether a warning was given.
-    let seen = Mutex::new((BTreeSet::new(), false));
-    let hear = |progress: Progress| {
-        let (begun, warned) = &mut *seen.lock().expect("no panics under the lock");
-        match (progress, folder) {
-            (Progress::Begins(cell), _) if begun.insert(cell) => {
-                observer.computing(Computed::Predictions, begun.len(), asked.max(begun.len()));
-            }
-            (Progress::Ended, Some(folder)) => {
-                if let Err(e) = write_framed(folder, PREDICTIONS, &predictor.keep())
-                    && !std::mem::replace(warned, true)
-                {
-                    observer.warned(&format!("predictions could not be kept: {}", e.what));
-                }
-            }
-            _ => {}
-        }
-    };
-    predictor.watched(&hear, compare)
+    let (begun, written) = (BTreeSet::new(), Instant::now());
+    let keeper = Mutex::new(Keeper { predictor, folder, observer, asked, begun, written, is_new: false, warned: false });
+    let compared = predictor.watched(&|progress| keeper.lock().expect("no panics under the lock").hear(progress), compare);
+    if cancel.is_cancelled() {
+        keeper.into_inner().expect("no panics under the lock").write();
+    }
+    compared
 }

@@ -111,7 +111,7 @@ impl Ran {
             let picture = picture::draw(&plan, &results, &predictor, &verdicts, quick);
             (verdicts, picture)
         };
-        let (verdicts, picture) = predictions::while_comparing(&plan, &predictor, written.folder.as_ref(), observer, compare);
+        let (verdicts, picture) = predictions::while_comparing(&plan, &predictor, written.folder.as_ref(), observer, cancel, compare);
         if cancel.is_cancelled() {
             return None;
         }
