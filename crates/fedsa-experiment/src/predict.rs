@@ -46,15 +46,15 @@ pub struct Predictor {
 
 /// What a predictor does next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Progress {
+pub(crate) enum PredictorEvent {
     /// It computes a prediction of this cell.
     Begins(usize),
     /// It has computed one that is known.
     Ended,
 }
 
-/// Progress, and where is said that it was heard.
-type Message = (Progress, mpsc::SyncSender<()>);
+/// An event, and where is said that it was heard.
+type Message = (PredictorEvent, mpsc::SyncSender<()>);
 
 impl Predictor {
     /// A predictor for a plan; it computes nothing yet.
@@ -109,7 +109,7 @@ impl Predictor {
     }
 
     /// Calls `compute`, and meanwhile `hear` with every progress. A thread of its own calls it, and the predictor waits for that.
-    pub(crate) fn watched<T>(&self, hear: &(dyn Fn(Progress) + Sync), compute: impl FnOnce() -> T) -> T {
+    pub(crate) fn watched<T>(&self, hear: &(dyn Fn(PredictorEvent) + Sync), compute: impl FnOnce() -> T) -> T {
         /// Ends the listening, after a panic too.
         struct Listening<'p>(&'p Predictor);
         impl Drop for Listening<'_> {
@@ -131,7 +131,7 @@ impl Predictor {
         })
     }
 
-    fn tell(&self, progress: Progress) {
+    fn tell(&self, progress: PredictorEvent) {
         let (heard, wait) = mpsc::sync_channel(1);
         let sender = self.listener.lock().expect("no panics under the lock").clone();
         if sender.is_some_and(|sender| sender.send((progress, heard)).is_ok()) {
@@ -142,7 +142,7 @@ impl Predictor {
 
     /// What `compute` finds of a cell. It is not to be remembered where it is cancelled.
     fn computed<T>(&self, cell: usize, compute: impl FnOnce() -> Result<T>) -> Result<Result<T>> {
-        self.tell(Progress::Begins(cell));
+        self.tell(PredictorEvent::Begins(cell));
         match compute() {
             Err(e) if e.kind() == ErrorKind::Cancelled => Err(e),
             value => Ok(value),
@@ -174,7 +174,7 @@ impl Predictor {
         };
         self.numbers.lock().expect("no panics under the lock").insert(key, value.clone());
         if kept.is_none() && value.is_ok() {
-            self.tell(Progress::Ended);
+            self.tell(PredictorEvent::Ended);
         }
         value
     }
@@ -321,7 +321,7 @@ impl Predictor {
         };
         self.curves.lock().expect("no panics under the lock").insert(cell, value.clone());
         if !is_kept && value.is_ok() {
-            self.tell(Progress::Ended);
+            self.tell(PredictorEvent::Ended);
         }
         value
     }

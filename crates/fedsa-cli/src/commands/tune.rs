@@ -172,9 +172,9 @@ fn options(args: &TuneArgs) -> Result<TuneOptions, BadInput> {
     Ok(TuneOptions {
         target_mse: args.target_mse,
         minimise: match args.minimise {
-            MinimiseArg::Rounds => fedsa_theory::tune::Goal::Rounds,
-            MinimiseArg::Bits => fedsa_theory::tune::Goal::Bits,
-            MinimiseArg::Samples => fedsa_theory::tune::Goal::Samples,
+            MinimiseArg::Rounds => fedsa_theory::tune::SearchGoal::Rounds,
+            MinimiseArg::Bits => fedsa_theory::tune::SearchGoal::Bits,
+            MinimiseArg::Samples => fedsa_theory::tune::SearchGoal::Samples,
         },
         methods: args.methods.clone(),
         codecs: args.codecs.clone(),

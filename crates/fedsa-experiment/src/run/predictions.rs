@@ -13,7 +13,7 @@ use crate::folder::{self, PREDICTIONS, RunFolder};
 use crate::memory;
 use crate::observer::{Computed, Observer};
 use crate::plan::Plan;
-use crate::predict::{KeptPredictions, Predictor, Progress};
+use crate::predict::{KeptPredictions, Predictor, PredictorEvent};
 
 /// Those that an interrupted run has left in a folder; none if the file is damaged or of another version.
 pub(super) fn kept(path: &Path) -> KeptPredictions {
@@ -41,15 +41,15 @@ struct Keeper<'a> {
 }
 
 impl Keeper<'_> {
-    fn hear(&mut self, progress: Progress) {
+    fn hear(&mut self, progress: PredictorEvent) {
         match progress {
-            Progress::Begins(cell) => {
+            PredictorEvent::Begins(cell) => {
                 if self.begun.insert(cell) {
                     let k = self.begun.len();
                     self.observer.computing(Computed::Predictions, k, self.asked.max(k));
                 }
             }
-            Progress::Ended => {
+            PredictorEvent::Ended => {
                 self.is_new = true;
                 if self.written.elapsed() >= BETWEEN {
                     self.write();

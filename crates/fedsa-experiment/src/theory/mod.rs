@@ -26,7 +26,7 @@ pub use target::Target;
 use fedsa::error::Result;
 use fedsa::parallel;
 use fedsa_theory::predict;
-use fedsa_theory::work::{self, Spent};
+use fedsa_theory::work::{self, WorkSpent};
 use serde_json::Value as Json;
 
 use crate::{Plan, Predictor, memory};
@@ -221,7 +221,7 @@ impl Allowance {
     }
 
     /// The result of a computation that has been made, with what it took.
-    fn take<T>(&mut self, what: &str, result: Result<T>, spent: Spent) -> Known<T> {
+    fn take<T>(&mut self, what: &str, result: Result<T>, spent: WorkSpent) -> Known<T> {
         self.left -= spent.work;
         result.map_err(|e| {
             let reason = if spent.was_cut { Reason::new(Code::TakesTooLong, &e) } else { Reason::from(&e) };

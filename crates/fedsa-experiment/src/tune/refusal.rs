@@ -2,7 +2,7 @@
 
 use fedsa::error::{BadInput, Code};
 use fedsa::message::MAX_ROUNDS;
-use fedsa_theory::tune::{self, Choice, Found};
+use fedsa_theory::tune::{self, SearchChoice, SearchResult};
 
 use super::pilots::Pilots;
 use super::{SIMPLER_SHARE, THEORY_SHARE, Tuning};
@@ -10,7 +10,7 @@ use crate::numbers::{self, number};
 
 impl Tuning {
     /// The error where no choice reaches the target.
-    pub(super) fn refusal(&self, found: &Found, pilots: &Pilots) -> BadInput {
+    pub(super) fn refusal(&self, found: &SearchResult, pilots: &Pilots) -> BadInput {
         let wanted = numbers::typed(self.target.mse);
         let reasons: Vec<String> = (0..self.candidates.len())
             .filter_map(|family| {
@@ -102,12 +102,12 @@ impl Tuning {
     }
 
     /// The squared bias and the noise of a choice's floor.
-    fn floor_parts(&self, choice: &Choice) -> Option<(f64, f64)> {
+    fn floor_parts(&self, choice: &SearchChoice) -> Option<(f64, f64)> {
         self.forecast(choice)?.floor().ok().map(|floor| (floor.bias_sq(), floor.noise))
     }
 
     /// The rounds that a choice needs, by theory.
-    fn rounds_needed(&self, choice: &Choice) -> Option<u64> {
+    fn rounds_needed(&self, choice: &SearchChoice) -> Option<u64> {
         let course = tune::course(&self.forecast(choice)?, &self.start, self.target.mse, MAX_ROUNDS).ok()?;
         course.outcome.ok().map(|reach| reach.rounds)
     }
