@@ -31,6 +31,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use fedsa::cancel::Cancel;
 use fedsa::error::{BadInput, ErrorCode, Result, quoted, shown};
 use fedsa::problem::Files;
 use fedsa::problem::arrays::Arrays;
@@ -53,6 +54,8 @@ pub struct DiskFiles {
     datasets: Mutex<Vec<(PathBuf, u32, usize)>>,
     /// The bytes that small logs may still take that are kept in memory.
     room: Arc<AtomicUsize>,
+    /// Ends the building of problems.
+    cancel: Cancel,
 }
 
 /// The logs that were opened: each once, in the order in which they were asked for.
@@ -67,7 +70,15 @@ impl DiskFiles {
     /// The files in these folders.
     pub fn new(places: find::Places) -> Self {
         let room = Arc::new(AtomicUsize::new(logs::MOST_KEPT));
-        Self { places, noted: AtomicU32::new(0), logs: Mutex::default(), given: Vec::new(), datasets: Mutex::default(), room }
+        Self {
+            places,
+            noted: AtomicU32::new(0),
+            logs: Mutex::default(),
+            given: Vec::new(),
+            datasets: Mutex::default(),
+            room,
+            cancel: Cancel::never(),
+        }
     }
 
     /// The same with these logs in memory, one an agent: a problem whose list of files is empty takes them.
@@ -75,6 +86,12 @@ impl DiskFiles {
     pub fn with_logs(self, given: Vec<Log>) -> Self {
         let given = given.into_iter().map(|log| (logs::checksum(&log), Arc::new(log)));
         Self { given: given.map(|(sum, log)| (log, sum)).collect(), ..self }
+    }
+
+    /// The same for problems whose building the token ends.
+    #[must_use]
+    pub fn with_cancel(self, cancel: &Cancel) -> Self {
+        Self { cancel: cancel.clone(), ..self }
     }
 
     /// A checksum of all data that was read so far; 0 if nothing was read.
@@ -172,6 +189,9 @@ fn setting(e: BadInput) -> BadInput {
 }
 
 impl Files for DiskFiles {
+    fn cancel(&self) -> &Cancel {
+        &self.cancel
+    }
     fn arrays(&self, path: &str) -> Result<Arrays> {
         let arrays = self.places.locate(path).and_then(|path| npz::read(&path)).map_err(setting)?;
         for (name, array) in arrays.iter() {

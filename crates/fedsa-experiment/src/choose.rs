@@ -11,7 +11,7 @@ use fedsa::methods::scafflsa::Scafflsa;
 use fedsa::problem::Field;
 use fedsa_data::machine;
 pub use fedsa_theory::cost::Cost;
-use fedsa_theory::cost::{self, Candidate, Limits};
+use fedsa_theory::cost::{self, Candidate, CostLimits};
 use toml::{Table, Value};
 
 /// The residual to reach by default, as a multiple of that at zero weights.
@@ -134,7 +134,7 @@ pub fn choose(field: &Arc<dyn Field>, demand: &Demand) -> Result<Choice> {
     let allowed = rounding(&**field);
     let tol = demand.tol.unwrap_or_else(|| if allowed > TOL { two_digits(allowed) } else { TOL });
     let target = if tol > 0.0 { tol } else { TOL };
-    let limits = Limits { target, may_send_matrices: demand.may_send_matrices, memory };
+    let limits = CostLimits { target, may_send_matrices: demand.may_send_matrices, memory };
     let mut all = cost::candidates(field, &limits, checked);
     if demand.goal == Goal::Rounds {
         let price = |candidate: &Candidate| candidate.cost.as_ref().map_or(f64::INFINITY, |cost| cost.rounds);

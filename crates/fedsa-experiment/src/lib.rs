@@ -60,7 +60,7 @@ pub use evaluate::{EvaluateSettings, Evaluated, evaluate};
 pub use execute::{Executed, RunControl, execute};
 pub use fit::{FitSettings, Fitted, fit};
 pub use kinds::{Extensions, Kinds};
-pub use observer::{RunObserver, Stage, Unobserved};
+pub use observer::{Computed, RunObserver, Stage, Unobserved};
 pub use plan::{Plan, PlannedCell};
 pub use predict::Predictor;
 pub use results::Results;

@@ -21,10 +21,32 @@ pub enum Stage<'a> {
     Comparing,
 }
 
+/// What is computed one after the other before runs and after them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Computed {
+    /// `theta*` of the problems, while the experiment is built.
+    Roots,
+    /// What theory predicts of the methods, while results are compared with it.
+    Predictions,
+}
+
+impl Computed {
+    /// In words: `computing roots`.
+    pub fn text(self) -> &'static str {
+        match self {
+            Self::Roots => "computing roots",
+            Self::Predictions => "computing predictions",
+        }
+    }
+}
+
 /// Callbacks for the progress of a plan's runs. Several threads call them, but for [`RunObserver::stage`].
 pub trait RunObserver: Sync {
     /// The next stage begins. The thread calls it that runs the experiment.
     fn stage(&self, _stage: Stage<'_>) {}
+    /// The k-th of about n roots or predictions is computed next; k begins with 1. What an earlier run has kept is not counted.
+    fn computing(&self, _what: Computed, _k: usize, _n: usize) {}
     /// Agents have done `steps` further local steps.
     fn advanced(&self, _steps: f64) {}
     /// An earlier run had already done `steps` local steps.

@@ -6,8 +6,10 @@ mod digest;
 
 use std::collections::HashMap;
 use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
+use fedsa::cancel::Cancel;
 use fedsa::error::{BadInput, Error, Result};
 use fedsa::kernel::Isa;
 use fedsa::parallel;
@@ -46,6 +48,38 @@ pub struct Plan {
     origins: Vec<(Digest, MemoryEstimate)>,
 }
 
+/// What may end the building of a plan, and who hears of it.
+#[derive(Clone, Copy)]
+pub struct PlanControl<'a> {
+    /// Ends it while problems are built and their roots are computed.
+    pub cancel: &'a Cancel,
+    /// Hears that the k-th of n roots is computed next. All of them are then computed before methods are planned; otherwise only those
+    /// that are asked for.
+    pub solving: Option<&'a (dyn Fn(usize, usize) + Sync)>,
+}
+
+impl Default for PlanControl<'_> {
+    /// Nothing ends it, and nobody hears of it.
+    fn default() -> Self {
+        Self { cancel: &NEVER, solving: None }
+    }
+}
+
+static NEVER: Cancel = Cancel::never();
+
+impl PlanControl<'_> {
+    /// Computes the roots of the problems, where somebody hears of them.
+    fn solve(&self, fields: &[PlannedField]) -> Result<()> {
+        let Some(solving) = self.solving else { return Ok(()) };
+        let begun = AtomicUsize::new(0);
+        let solve = |i: usize| {
+            solving(begun.fetch_add(1, Ordering::Relaxed) + 1, fields.len());
+            fields[i].field.solve(self.cancel)
+        };
+        parallel::try_map(fields.len(), solve).map(|_| ())
+    }
+}
+
 /// A sweep point.
 pub struct PlannedPoint {
     /// The point's coordinates and tables.
@@ -65,19 +99,20 @@ impl Plan {
     /// # Errors
     /// When a setting or file cannot be used; the failure shows its line.
     pub fn new(experiment: Experiment, base: &Path, isa: Isa, roots: &HashMap<String, Vec<f64>>) -> Result<Self, Error> {
-        Self::with_problem(experiment, base, isa, roots, None)
+        Self::with_problem(experiment, base, isa, roots, None, &PlanControl::default())
     }
 
     /// [`Plan::new`] with a problem that was built before, which is used where it is one of this experiment.
     ///
     /// # Errors
-    /// As [`Plan::new`].
+    /// As [`Plan::new`], and when it is cancelled.
     pub fn with_problem(
         experiment: Experiment,
         base: &Path,
         isa: Isa,
         roots: &HashMap<String, Vec<f64>>,
         known: Option<BuiltProblem>,
+        control: &PlanControl<'_>,
     ) -> Result<Self, Error> {
         let places = Places::from_env(base);
         // Checks that need no problem come first.
@@ -85,7 +120,7 @@ impl Plan {
         let labels = experiment.labels().map_err(|e| experiment.failure_at(e, &experiment.points[0]))?;
         validate::experiment(&experiment, &labels).map_err(|e| experiment.document.failure(e))?;
         let (wanted, field_of) = numbered(digests.iter().enumerate().map(|(i, own)| (i, own.field)));
-        let (fields, memory, estimates) = build_problems(&experiment, &places, isa, roots, known, &wanted)?;
+        let (fields, memory, estimates) = build_problems(&experiment, &places, isa, roots, known, &wanted, control)?;
         let own = |(i, own): (usize, &Digests)| {
             let of_field = &fields[field_of[i]].fingerprint;
             let digest_of = |method: &Digest| digest(&[of_field, &hex(&own.run), &hex(method)]);
@@ -188,6 +223,7 @@ fn build_problems(
     roots: &HashMap<String, Vec<f64>>,
     known: Option<BuiltProblem>,
     wanted: &[(usize, Digest)],
+    control: &PlanControl<'_>,
 ) -> Result<(Vec<PlannedField>, memory::Problems, Vec<MemoryEstimate>), Error> {
     let failure_at = |e: BadInput, w: usize| experiment.failure_at(e, &experiment.points[wanted[w].0]);
     let known = Mutex::new(known);
@@ -212,7 +248,7 @@ fn build_problems(
             None => {
                 let mut reader = PointReader::new(&experiment.document.kinds);
                 reader.read(&experiment.points[*i])?;
-                build_problem(&reader, tables, &DiskFiles::new(places.clone()), isa)?
+                build_problem(&reader, tables, &DiskFiles::new(places.clone()).with_cancel(control.cancel), isa)?
             }
         };
         if let Some(root) = roots.get(&planned.fingerprint).filter(|root| root.len() == planned.field.dim()) {
@@ -221,8 +257,11 @@ fn build_problems(
         Ok(planned)
     };
     let built = parallel::map(wanted.len(), build);
+    control.cancel.check()?;
     let fields = built.into_iter().enumerate().map(|(w, field)| field.map_err(|e| failure_at(e, w)));
-    Ok((fields.collect::<Result<_, _>>()?, memory, estimates))
+    let fields = fields.collect::<Result<Vec<_>, _>>()?;
+    control.solve(&fields)?;
+    Ok((fields, memory, estimates))
 }
 
 /// Builds cells: of each, `first` has the first point and method that have it. `field_of` has the problem of each point.

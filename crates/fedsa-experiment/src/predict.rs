@@ -3,18 +3,24 @@
 //! The mathematics is the library's ([`fedsa_theory::predict`]). This module adds what depends on a run:
 //! its rounds, its start, and the reference point of errors.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex};
+mod kept;
 
-use fedsa::error::{BadInput, Result};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, mpsc};
+use std::thread;
+
+use fedsa::cancel::Cancel;
+use fedsa::error::{BadInput, ErrorKind, Result};
 use fedsa_theory::exact_mse::{InitialControls, MeanSquare};
-use fedsa_theory::predict::{self, FloorCache, unknown};
+use fedsa_theory::predict::{self, FloorCache, Forecast, unknown};
 use fedsa_theory::{Accuracy, DOUBTFUL};
 
 use super::plan::{Plan, ResolvedStart};
 use super::results::in_tail;
 use crate::config::schema::ControlsStart;
 use crate::names::FINITE_FLOOR;
+use kept::KeptCell;
+pub use kept::KeptPredictions;
 
 /// Predictions of a plan's cells, each computed once.
 pub struct Predictor {
@@ -23,7 +29,24 @@ pub struct Predictor {
     floors: Mutex<HashMap<usize, Arc<FloorCache>>>,
     curves: Mutex<HashMap<usize, Result<Arc<Vec<MeanSquare>>>>>,
     accuracies: Mutex<HashMap<usize, Result<Accuracy>>>,
+    cancel: Cancel,
+    /// What an earlier run has computed: looked at when it is asked for.
+    kept: KeptPredictions,
+    /// Where progress goes, while somebody listens.
+    listener: Mutex<Option<mpsc::Sender<Message>>>,
 }
+
+/// What a predictor does next.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum PredictorEvent {
+    /// It computes a prediction of this cell.
+    Begins(usize),
+    /// It has computed one that is known.
+    Ended,
+}
+
+/// An event, and where is said that it was heard.
+type Message = (PredictorEvent, mpsc::SyncSender<()>);
 
 impl Predictor {
     /// A predictor for a plan; it computes nothing yet.
@@ -34,12 +57,101 @@ impl Predictor {
             floors: Mutex::default(),
             curves: Mutex::default(),
             accuracies: Mutex::default(),
+            cancel: Cancel::never(),
+            kept: KeptPredictions::default(),
+            listener: Mutex::default(),
         }
     }
 
     /// The plan.
     pub fn plan(&self) -> &Arc<Plan> {
         &self.plan
+    }
+
+    /// The same, whose computations stop soon after the token is cancelled, with errors of the kind
+    /// [`Cancelled`](fedsa::error::ErrorKind::Cancelled). They are computed when they are asked for again.
+    #[must_use]
+    pub fn with_cancel(self, cancel: &Cancel) -> Self {
+        Self { cancel: cancel.clone(), ..self }
+    }
+
+    /// The same with predictions that were computed before, which are not computed again.
+    #[must_use]
+    pub fn with_kept(self, kept: KeptPredictions) -> Self {
+        Self { kept, ..self }
+    }
+
+    /// The predictions that are known, with those that were kept before.
+    pub fn keep(&self) -> KeptPredictions {
+        let mut all = self.kept.clone();
+        let numbers: Vec<((usize, String), f64)> = {
+            let numbers = self.numbers.lock().expect("no panics under the lock");
+            numbers.iter().filter_map(|(key, x)| Some((key.clone(), *x.as_ref().ok()?))).collect()
+        };
+        for ((cell, quantity), x) in numbers {
+            let accuracy = self.accuracy(cell, &quantity).map(Into::into);
+            all.entry(&self.plan, cell).numbers.insert(quantity, (x, accuracy));
+        }
+        for (cell, curve) in self.curves.lock().expect("no panics under the lock").iter() {
+            if let Ok(curve) = curve {
+                all.entry(&self.plan, *cell).curve = Some(curve.to_vec());
+            }
+        }
+        for (cell, accuracy) in self.accuracies.lock().expect("no panics under the lock").iter() {
+            if let Ok(accuracy) = accuracy {
+                all.entry(&self.plan, *cell).curve_accuracy = Some((*accuracy).into());
+            }
+        }
+        all
+    }
+
+    /// Calls `compute`, and meanwhile `hear` with every progress. A thread of its own calls it, and the predictor waits for that.
+    pub(crate) fn watched<T>(&self, hear: &(dyn Fn(PredictorEvent) + Sync), compute: impl FnOnce() -> T) -> T {
+        /// Ends the listening, after a panic too.
+        struct Listening<'p>(&'p Predictor);
+        impl Drop for Listening<'_> {
+            fn drop(&mut self) {
+                self.0.listener.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take();
+            }
+        }
+        thread::scope(|scope| {
+            let (sender, messages) = mpsc::channel::<Message>();
+            *self.listener.lock().expect("no panics under the lock") = Some(sender);
+            let _listening = Listening(self);
+            scope.spawn(move || {
+                for (progress, heard) in messages {
+                    hear(progress);
+                    let _ = heard.send(());
+                }
+            });
+            compute()
+        })
+    }
+
+    fn tell(&self, progress: PredictorEvent) {
+        let (heard, wait) = mpsc::sync_channel(1);
+        let sender = self.listener.lock().expect("no panics under the lock").clone();
+        if sender.is_some_and(|sender| sender.send((progress, heard)).is_ok()) {
+            // A listener that is gone has heard enough.
+            let _ = wait.recv();
+        }
+    }
+
+    /// What `compute` finds of a cell. It is not to be remembered where it is cancelled.
+    fn computed<T>(&self, cell: usize, compute: impl FnOnce() -> Result<T>) -> Result<Result<T>> {
+        self.tell(PredictorEvent::Begins(cell));
+        match compute() {
+            Err(e) if e.kind() == ErrorKind::Cancelled => Err(e),
+            value => Ok(value),
+        }
+    }
+
+    fn forecast(&self, cell: usize) -> Forecast {
+        self.plan.forecast(cell).with_cancel(&self.cancel)
+    }
+
+    fn kept_of(&self, cell: usize) -> Option<&KeptCell> {
+        self.kept.of(&self.plan, cell)
     }
 
     /// A quantity of a cell, one of [`QUANTITIES`](crate::names::QUANTITIES).
@@ -51,11 +163,16 @@ impl Predictor {
         if let Some(known) = self.numbers.lock().expect("no panics under the lock").get(&key) {
             return known.clone();
         }
-        let value = match quantity {
-            FINITE_FLOOR => self.finite_floor(cell),
-            other => predict::quantity(other).and_then(|quantity| quantity.value_with(&self.plan.forecast(cell), &self.floors_of(cell))),
+        let kept = self.kept_of(cell).and_then(|kept| kept.numbers.get(quantity));
+        let value = match (kept, quantity) {
+            (Some((x, _)), _) => Ok(*x),
+            (None, FINITE_FLOOR) => self.computed(cell, || self.finite_floor(cell))?,
+            (None, other) => self.computed(cell, || predict::quantity(other)?.value_with(&self.forecast(cell), &self.floors_of(cell)))?,
         };
         self.numbers.lock().expect("no panics under the lock").insert(key, value.clone());
+        if kept.is_none() && value.is_ok() {
+            self.tell(PredictorEvent::Ended);
+        }
         value
     }
 
@@ -66,9 +183,12 @@ impl Predictor {
 
     /// How a quantity of a cell is known; `None` if it is not, does not exist, or is no mean square.
     pub fn accuracy(&self, cell: usize, quantity: &str) -> Option<Accuracy> {
+        if let Some((_, accuracy)) = self.kept_of(cell).and_then(|kept| kept.numbers.get(quantity)) {
+            return accuracy.map(Into::into);
+        }
         match quantity {
             FINITE_FLOOR => self.number(cell, FINITE_FLOOR).and_then(|_| self.curve_accuracy(cell)).ok(),
-            other => predict::quantity(other).ok()?.accuracy(&self.plan.forecast(cell), &self.floors_of(cell)),
+            other => predict::quantity(other).ok()?.accuracy(&self.forecast(cell), &self.floors_of(cell)),
         }
     }
 
@@ -80,7 +200,13 @@ impl Predictor {
         if let Some(known) = self.accuracies.lock().expect("no panics under the lock").get(&cell) {
             return known.clone();
         }
-        let value = self.plan.forecast(cell).curve_accuracy();
+        let value = match self.kept_of(cell).and_then(|kept| kept.curve_accuracy) {
+            Some(kept) => Ok(kept.into()),
+            None => match self.forecast(cell).curve_accuracy() {
+                Err(e) if e.kind() == ErrorKind::Cancelled => return Err(e),
+                value => value,
+            },
+        };
         self.accuracies.lock().expect("no panics under the lock").insert(cell, value.clone());
         value
     }
@@ -101,7 +227,7 @@ impl Predictor {
         if quantity == FINITE_FLOOR {
             return self.curve_error(cell);
         }
-        let accuracy = predict::quantity(quantity)?.expected_accuracy(&self.plan.forecast(cell), &self.floors_of(cell))?;
+        let accuracy = predict::quantity(quantity)?.expected_accuracy(&self.forecast(cell), &self.floors_of(cell))?;
         accuracy.map_or(Ok(0.0), allowed_error)
     }
 
@@ -121,7 +247,7 @@ impl Predictor {
     pub fn knows(&self, cell: usize, quantity: &str) -> Result<()> {
         match quantity {
             FINITE_FLOOR => self.knows_curve(cell),
-            other => predict::quantity(other).and_then(|quantity| quantity.known(&self.plan.forecast(cell))),
+            other => predict::quantity(other).and_then(|quantity| quantity.known(&self.forecast(cell))),
         }
     }
 
@@ -144,12 +270,12 @@ impl Predictor {
     /// # Errors
     /// When it has none; the error states the reason.
     pub fn knows_curve(&self, cell: usize) -> Result<()> {
-        self.start(cell).and_then(|_| self.plan.forecast(cell).knows_curve_to(self.plan.cells[cell].run.rounds))
+        self.start(cell).and_then(|_| self.forecast(cell).knows_curve_to(self.plan.cells[cell].run.rounds))
     }
 
     /// The start of a cell, if all its seeds have the same start.
     fn start(&self, cell: usize) -> Result<&[f64]> {
-        self.plan.forecast(cell).knows_rounds()?;
+        self.forecast(cell).knows_rounds()?;
         match &self.plan.cells[cell].start {
             ResolvedStart::Fixed(theta_0) => Ok(theta_0),
             ResolvedStart::Normal => Err(unknown("the start is random")),
@@ -183,9 +309,17 @@ impl Predictor {
         }
         let planned = &self.plan.cells[cell];
         let controls = if planned.method.controls == ControlsStart::Ideal { InitialControls::Root } else { InitialControls::Zero };
-        let curve = |theta_0: &[f64]| self.plan.forecast(cell).curve(theta_0, &controls, &planned.grid);
-        let value = self.start(cell).and_then(curve).map(Arc::new);
+        let curve = |theta_0: &[f64]| self.forecast(cell).curve(theta_0, &controls, &planned.grid);
+        let kept = self.kept_of(cell).and_then(|kept| kept.curve.clone());
+        let is_kept = kept.is_some();
+        let value = match kept {
+            Some(kept) => Ok(Arc::new(kept)),
+            None => self.computed(cell, || self.start(cell).and_then(curve).map(Arc::new))?,
+        };
         self.curves.lock().expect("no panics under the lock").insert(cell, value.clone());
+        if !is_kept && value.is_ok() {
+            self.tell(PredictorEvent::Ended);
+        }
         value
     }
 

@@ -1,5 +1,6 @@
 //! Whether the methods of a plan are stable with their settings: in words, and as a refusal.
 
+use fedsa::cancel::Cancel;
 use fedsa::error::{BadInput, Error, Result};
 use fedsa::methods::Drift;
 use fedsa_theory::predict::{Regime, StableStep, TOO_SLOW};
@@ -50,8 +51,8 @@ pub fn stable_text(found: &Result<StableStep>) -> String {
 /// Refuses a setting that is known to be unstable, unless it is expected to diverge, a sweep point, or forced.
 ///
 /// # Errors
-/// When there is such a setting; the help names a stable step.
-pub fn refuse_unstable(plan: &Plan, force: bool) -> Result<(), Error> {
+/// When there is such a setting; the help names a stable step. When it is cancelled.
+pub fn refuse_unstable(plan: &Plan, force: bool, cancel: &Cancel) -> Result<(), Error> {
     if force || plan.is_swept() {
         return Ok(());
     }
@@ -61,7 +62,8 @@ pub fn refuse_unstable(plan: &Plan, force: bool) -> Result<(), Error> {
             continue;
         }
         let shape = plan.cells[*cell].shape();
-        let outlook = plan.forecast(*cell).outlook();
+        let outlook = plan.forecast(*cell).with_cancel(cancel).outlook();
+        cancel.check()?;
         let radius = |of: &Option<f64>| of.map_or(String::new(), numbers::radius);
         let why = match outlook.regime() {
             Regime::MeanDiverges => format!("the radius of a noiseless round is {}", radius(&outlook.radius.ok())),

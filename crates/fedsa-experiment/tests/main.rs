@@ -1,4 +1,5 @@
 //! All tests of the crate in one program, so that it is linked once.
 
+mod predictions;
 mod seeds;
 mod tune_study;

@@ -94,7 +94,7 @@ impl RoundCost {
 
 /// What the choice of a method may use.
 #[derive(Debug, Clone, Copy)]
-pub struct Limits {
+pub struct CostLimits {
     /// The norm of the mean operator to reach, as a multiple of its norm at zero.
     pub target: f64,
     /// Whether agents may send their matrices `A_c`.
@@ -114,7 +114,7 @@ fn bits(agents: usize, numbers: &[f64]) -> f64 {
     8.0 * agents as f64 * (HEADER_BYTES as f64 + parts)
 }
 
-fn too_large(what: &str, bytes: f64, limits: &Limits) -> BadInput {
+fn too_large(what: &str, bytes: f64, limits: &CostLimits) -> BadInput {
     BadInput::not_known(
         "",
         format!("{what} takes {:.1} GB of the {:.1} GB that are available", bytes / 1e9, limits.memory / 1e9),
@@ -123,7 +123,7 @@ fn too_large(what: &str, bytes: f64, limits: &Limits) -> BadInput {
 }
 
 /// One message of `A_c` and `b_c` from each agent.
-fn lstd(field: &dyn Field, limits: &Limits) -> Result<Cost> {
+fn lstd(field: &dyn Field, limits: &CostLimits) -> Result<Cost> {
     if !limits.may_send_matrices {
         return Err(BadInput::not_known("", "A_c stays with the agents", "agents that send their matrices"));
     }
@@ -151,7 +151,7 @@ fn lstd(field: &dyn Field, limits: &Limits) -> Result<Cost> {
 }
 
 /// A residual, then at most d products.
-fn gmres(field: &dyn Field, settings: &Gmres, limits: &Limits) -> Result<Cost> {
+fn gmres(field: &dyn Field, settings: &Gmres, limits: &CostLimits) -> Result<Cost> {
     let (n, d) = (field.agents(), field.dim());
     let needed = settings.memory(n, d);
     if needed > limits.memory {
@@ -166,7 +166,7 @@ fn gmres(field: &dyn Field, settings: &Gmres, limits: &Limits) -> Result<Cost> {
 }
 
 /// By the radius of a round.
-fn iterated(field: &Arc<dyn Field>, settings: &dyn MethodSettings, limits: &Limits) -> Result<Cost> {
+fn iterated(field: &Arc<dyn Field>, settings: &dyn MethodSettings, limits: &CostLimits) -> Result<Cost> {
     let (n, d) = (field.agents(), field.dim());
     if d > LARGEST_RADIUS {
         let what = format!("the radius of its rounds is not computed for more than {LARGEST_RADIUS} features");
@@ -219,7 +219,11 @@ fn not_linear() -> BadInput {
 }
 
 /// All candidates: `lstd`, `gmres`, and these first-order methods; the cheapest first, those without a cost last.
-pub fn candidates(field: &Arc<dyn Field>, limits: &Limits, first_order: Vec<(&'static str, Box<dyn MethodSettings>)>) -> Vec<Candidate> {
+pub fn candidates(
+    field: &Arc<dyn Field>,
+    limits: &CostLimits,
+    first_order: Vec<(&'static str, Box<dyn MethodSettings>)>,
+) -> Vec<Candidate> {
     let d = field.dim();
     // The same on every machine: a space of many large vectors starts anew.
     let restart = (d > LARGEST_SPACE).then_some(RESTART);

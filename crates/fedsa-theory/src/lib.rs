@@ -74,7 +74,7 @@ const _: () = {
     is_owned::<stability::ControlVariates>();
     is_owned::<tune::Effort>();
     is_owned::<tune::Family>();
-    is_owned::<tune::Found>();
+    is_owned::<tune::SearchResult>();
 };
 
 pub use accuracy::{Accuracy, DOUBTFUL};

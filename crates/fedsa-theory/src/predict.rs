@@ -63,7 +63,7 @@ pub use markov::{MarkovExplanation, PredictionCost};
 pub use outlook::{MeanSquareRadius, Outlook, Regime, StableStep, TOO_SLOW};
 pub use quantities::{FloorCache, QUANTITIES, Quantity, quantity};
 pub use reach::{Obstacle, Reach, Rounds, check_target, error_at_start, rounding};
-pub use region::{Region, Spot, StableSet, Verdict};
+pub use region::{Region, Spot, StableSet, StepVerdict};
 pub use statements::Statement;
 pub use what_if::twins;
 
@@ -76,8 +76,8 @@ use super::exact_mse::{ArrivalLaw, DelayedMse, FedHsaMse, FedLsaMse, InitialCont
 use super::fedlsa::FedLsaMean;
 use super::gauss_markov::{AdditiveRule, GaussMarkov};
 use super::link::LinkLaw;
-use super::markov::Rule;
-use super::stability::{self, ControlVariates, Stability};
+use super::markov::MarkovRule;
+use super::stability::{self, ControlVariates, RadiusStability};
 use super::{Accuracy, RoundSetting, work};
 use fedsa::cancel::Cancel;
 use fedsa::error::{BadInput, Result};
@@ -130,7 +130,7 @@ enum NoiseSource {
     /// Additive Gauss-Markov noise alone.
     Additive(AdditiveRule, Vec<NoiseLaw>),
     /// Finite chains.
-    Chains(Rule),
+    Chains(MarkovRule),
 }
 
 /// A method on a problem over a link. Predictions are computed when they are asked for.
@@ -539,12 +539,12 @@ impl Forecast {
     ///
     /// # Errors
     /// For other methods.
-    fn rule(&self) -> Result<Rule> {
+    fn rule(&self) -> Result<MarkovRule> {
         match self.shape.drift {
-            Drift::Zero => Ok(Rule::FedLsa),
-            Drift::GlobalMemory { fresh: false } => Ok(Rule::FedHsa),
+            Drift::Zero => Ok(MarkovRule::FedLsa),
+            Drift::GlobalMemory { fresh: false } => Ok(MarkovRule::FedHsa),
             Drift::GlobalMemory { fresh: true } => Err(unknown("the first local step draws a sample of its own")),
-            Drift::ControlVariate { talk: None } => Ok(Rule::Scafflsa),
+            Drift::ControlVariate { talk: None } => Ok(MarkovRule::Scafflsa),
             Drift::ControlVariate { talk: Some(_) } => Err(unknown("talks are random")),
             Drift::NoSteps => Err(no_steps()),
         }
@@ -582,12 +582,12 @@ impl Forecast {
         if law == Law::Markov {
             self.chains_known(round)?;
             // With one local step the drifts of a round sum to 0 over all agents: the method is FedLSA, whose joint chain is smaller.
-            let rule = if round.setting.local_steps == 1 { Rule::FedLsa } else { rule };
+            let rule = if round.setting.local_steps == 1 { MarkovRule::FedLsa } else { rule };
             return Ok(NoiseSource::Chains(rule));
         }
         match rule {
-            Rule::FedLsa => self.plain_known(round)?,
-            Rule::FedHsa | Rule::Scafflsa => {
+            MarkovRule::FedLsa => self.plain_known(round)?,
+            MarkovRule::FedHsa | MarkovRule::Scafflsa => {
                 round.is_plain()?;
                 self.moments_known()?;
             }
@@ -788,7 +788,7 @@ impl Forecast {
     fn outlook_with(&self, mean_square: impl FnOnce() -> Result<f64>) -> Outlook {
         let radius = self.radius();
         let noisy = self.linear().is_ok_and(|round| self.is_noisy(&round));
-        let converges = radius.as_ref().is_ok_and(|rho| Stability::of(*rho) == Stability::Stable);
+        let converges = radius.as_ref().is_ok_and(|rho| RadiusStability::of(*rho) == RadiusStability::Stable);
         let mean_square = (noisy && converges).then(mean_square);
         Outlook { radius, mean_square }
     }
@@ -826,7 +826,7 @@ impl Forecast {
         let own = setting.step_size;
         // If the method's own step is unstable and below the edge, the scan has missed a window of instability.
         let missed = |edge: f64, radius: &dyn Fn(f64) -> Result<f64>| {
-            edge >= own && radius(own).is_ok_and(|rho| Stability::of(rho) == Stability::Unstable)
+            edge >= own && radius(own).is_ok_and(|rho| RadiusStability::of(rho) == RadiusStability::Unstable)
         };
         if missed(in_mean, &mean_radius) {
             in_mean = stability::edge_below(mean_radius, own)?;

@@ -6,7 +6,7 @@
 
 mod edge;
 
-pub use edge::{RESOLUTION, Stability, edge_below, edge_between, largest_stable_step, stable_step_below};
+pub use edge::{RESOLUTION, RadiusStability, edge_below, edge_between, largest_stable_step, stable_step_below};
 
 use faer::c64;
 use faer::prelude::*;
@@ -463,13 +463,21 @@ mod tests {
 
     /// What an agent's control does with v and its own direction, which arrived by a factor h.
     #[derive(Clone, Copy, PartialEq)]
-    enum Rule {
+    enum MarkovRule {
         Acknowledged,
         Afresh,
     }
 
     /// A noiseless round of SCAFFLSA in which `takes` says who takes part and directions arrive by factors `h`.
-    fn lossy(systems: &Systems, theta: &mut [f64], xi: &mut [Vec<f64>], setting: &RoundSetting, takes: &[bool], h: &[f64], rule: Rule) {
+    fn lossy(
+        systems: &Systems,
+        theta: &mut [f64],
+        xi: &mut [Vec<f64>],
+        setting: &RoundSetting,
+        takes: &[bool],
+        h: &[f64],
+        rule: MarkovRule,
+    ) {
         let (span, eta) = (setting.span(), setting.step_size);
         let asked: f64 = systems.weights.iter().zip(takes).filter(|(_, takes)| **takes).map(|(p, _)| p).sum();
         let sent: Vec<Vec<f64>> = (xi.iter().enumerate())
@@ -479,7 +487,7 @@ mod tests {
                     let g = systems.of(c).mean(&local);
                     local.iter_mut().zip(g).zip(xi).for_each(|((x, g), drift)| *x += eta * (g + drift));
                 }
-                let own = if rule == Rule::Afresh { 1.0 } else { 0.0 };
+                let own = if rule == MarkovRule::Afresh { 1.0 } else { 0.0 };
                 (0..theta.len()).map(|i| (local[i] - theta[i]) / span - own * xi[i]).collect()
             })
             .collect();
@@ -488,15 +496,15 @@ mod tests {
             theta[i] += setting.server_step * span * v;
             for c in (0..h.len()).filter(|c| takes[*c]) {
                 match rule {
-                    Rule::Acknowledged => xi[c][i] += v - h[c] * sent[c][i],
-                    Rule::Afresh => xi[c][i] = v - sent[c][i],
+                    MarkovRule::Acknowledged => xi[c][i] += v - h[c] * sent[c][i],
+                    MarkovRule::Afresh => xi[c][i] = v - sent[c][i],
                 }
             }
         }
     }
 
     /// The mean of rounds over factors of values 0.2 and 1.3, and over all choices of m participants.
-    fn averaged(systems: &Systems, theta: &mut [f64], xi: &mut [Vec<f64>], setting: &RoundSetting, p: f64, m: usize, rule: Rule) {
+    fn averaged(systems: &Systems, theta: &mut [f64], xi: &mut [Vec<f64>], setting: &RoundSetting, p: f64, m: usize, rule: MarkovRule) {
         let n = systems.weights.len();
         let flags = |word: usize| -> Vec<bool> { (0..n).map(|c| word >> c & 1 == 1).collect() };
         let subsets: Vec<Vec<bool>> = (0..1 << n).map(flags).filter(|f| f.iter().filter(|x| **x).count() == m).collect();
@@ -523,14 +531,14 @@ mod tests {
         for (eta, h, alpha, p) in [(0.1, 5, 1.0, 0.5), (0.3, 2, 0.8, 0.3)] {
             let setting = RoundSetting::new(eta, h).unwrap().with_server_step(alpha).unwrap();
             let gain = 0.2 + 1.1 * p;
-            let full = reduced(&systems, |theta, xi| averaged(&systems, theta, xi, &setting, p, 5, Rule::Acknowledged));
+            let full = reduced(&systems, |theta, xi| averaged(&systems, theta, xi, &setting, p, 5, MarkovRule::Acknowledged));
             let (got, want) = (
                 ControlVariates::fixed_period(&systems, &setting).arriving(gain).radius().unwrap(),
                 linalg::spectral_radius(&full).unwrap(),
             );
             assert!((got - want).abs() < 1e-10, "acknowledged: {got} {want}");
             for m in [2, 4] {
-                let full = reduced(&alike, |theta, xi| averaged(&alike, theta, xi, &setting, p, m, Rule::Acknowledged));
+                let full = reduced(&alike, |theta, xi| averaged(&alike, theta, xi, &setting, p, m, MarkovRule::Acknowledged));
                 let share = (m as f64 - 1.0) / 4.0;
                 let (got, want) = (
                     ControlVariates::fixed_period(&alike, &setting).arriving(gain).moving_by(share).radius().unwrap(),
@@ -546,7 +554,7 @@ mod tests {
                     y[j] = 1.0;
                     let (theta, xi) = y.split_at_mut(d);
                     let mut xi: Vec<Vec<f64>> = xi.chunks(d).map(<[f64]>::to_vec).collect();
-                    averaged(&systems, theta, &mut xi, &setting, p, n, Rule::Afresh);
+                    averaged(&systems, theta, &mut xi, &setting, p, n, MarkovRule::Afresh);
                     theta.iter().copied().chain(xi.into_iter().flatten()).collect()
                 })
                 .collect();

@@ -32,7 +32,7 @@ thread_local! {
 
 /// What a computation has taken.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Spent {
+pub struct WorkSpent {
     /// The multiplications that were counted.
     pub work: f64,
     /// Whether something was not computed because it would take too long.
@@ -53,13 +53,13 @@ impl Drop for Around {
 ///
 /// # Errors
 /// The result is an error where the computation fails or would take more.
-pub fn within<T>(most: f64, compute: impl FnOnce() -> Result<T>) -> (Result<T>, Spent) {
+pub fn within<T>(most: f64, compute: impl FnOnce() -> Result<T>) -> (Result<T>, WorkSpent) {
     let around = Around(METER.get());
     METER.set(Meter { left: most.min(around.0.left), ..UNLIMITED });
     let result = compute();
     let Meter { spent, was_cut, .. } = METER.get();
     drop(around);
-    (result, Spent { work: spent, was_cut })
+    (result, WorkSpent { work: spent, was_cut })
 }
 
 /// Puts back the token of the computation around this one.
@@ -172,14 +172,14 @@ mod tests {
         let (result, spent) = within(100.0, || {
             charge(30.0)?;
             let (inner, inner_spent) = within(50.0, || charge(40.0).and_then(|()| charge(20.0)));
-            assert!(inner.unwrap_err().what.contains("takes too long") && inner_spent == Spent { work: 40.0, was_cut: true });
+            assert!(inner.unwrap_err().what.contains("takes too long") && inner_spent == WorkSpent { work: 40.0, was_cut: true });
             // The inner one has taken its part of the outer one.
             assert_eq!(left(), 30.0);
             let (all, _) = within(1e9, || charge(31.0));
             assert!(all.is_err() && left() == 30.0);
             record(31.0)
         });
-        assert!(result.is_err() && spent == Spent { work: 101.0, was_cut: true });
+        assert!(result.is_err() && spent == WorkSpent { work: 101.0, was_cut: true });
         assert_eq!(left(), f64::INFINITY);
     }
 
@@ -207,7 +207,7 @@ mod tests {
     #[test]
     fn limits_end_with_their_computation() {
         assert!(charge(1e300).is_ok());
-        assert_eq!(within(5.0, || charge(2.0)).1, Spent { work: 2.0, was_cut: false });
+        assert_eq!(within(5.0, || charge(2.0)).1, WorkSpent { work: 2.0, was_cut: false });
         let _ = std::panic::catch_unwind(|| within(1.0, || -> Result<()> { panic!("in between") }));
         assert!(charge(1e300).is_ok());
     }

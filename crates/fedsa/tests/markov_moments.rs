@@ -17,7 +17,7 @@ use fedsa_theory::RoundSetting;
 use fedsa_theory::exact_mse::InitialControls;
 use fedsa_theory::markov::joint::Joint;
 use fedsa_theory::markov::one_agent::OneAgent;
-use fedsa_theory::markov::{AgentClass, MarkovAgent, Rule};
+use fedsa_theory::markov::{AgentClass, MarkovAgent, MarkovRule};
 
 const SEEDS: u64 = 3000;
 const ROUNDS: u64 = 25;
@@ -30,7 +30,7 @@ fn classes(field: &Arc<dyn Field>) -> Vec<AgentClass> {
 
 /// Deviations in standard errors of `||theta_t - theta*||^2` and of the components of theta_t, all rounds, and of the wrong
 /// prediction.
-fn deviations(field: &Arc<dyn Field>, kind: &str, rule: Rule, steps: u64, eta: f64) -> [Vec<f64>; 2] {
+fn deviations(field: &Arc<dyn Field>, kind: &str, rule: MarkovRule, steps: u64, eta: f64) -> [Vec<f64>; 2] {
     let settings = method(kind, &format!(r#"{{"step_size": {eta}, "local_steps": {steps}}}"#));
     let root = field.root().unwrap();
     let d = root.len();
@@ -61,7 +61,7 @@ fn deviations(field: &Arc<dyn Field>, kind: &str, rule: Rule, steps: u64, eta: f
 #[test]
 fn rounds_of_all_methods_have_the_moments_of_the_joint_chain() {
     let garnet = Garnet { agents: 2, states: 5, features: 2, min_class: None, gamma: 0.7, seed: 4, ..Garnet::default() };
-    for (kind, rule) in [("fedlsa", Rule::FedLsa), ("fedhsa", Rule::FedHsa), ("scafflsa", Rule::Scafflsa)] {
+    for (kind, rule) in [("fedlsa", MarkovRule::FedLsa), ("fedhsa", MarkovRule::FedHsa), ("scafflsa", MarkovRule::Scafflsa)] {
         for (start, batch) in [(ChainStart::Stationary, 1), (ChainStart::State(classes_state(&garnet)), 2)] {
             let field = garnet.field(&NoFiles, Sampling { kind: Law::Markov, batch, start }, Isa::best()).unwrap();
             let [right, wrong] = deviations(&field, kind, rule, 3, 0.8);
@@ -83,13 +83,13 @@ fn one_agent_of_the_switch_has_the_moments_of_its_chain() {
     let switch = Switching { dim: 2, values: vec![1.5, 0.2, 0.9], mixing_time: 4.0, spread: 1.0, ..Switching::default() };
     for batch in [1, 3] {
         let field = switch.field(&NoFiles, Sampling { kind: Law::Markov, batch, ..Sampling::default() }, Isa::best()).unwrap();
-        let [right, wrong] = deviations(&field, "fedlsa", Rule::FedLsa, 1, 0.4);
+        let [right, wrong] = deviations(&field, "fedlsa", MarkovRule::FedLsa, 1, 0.4);
         follows(&right).unwrap_or_else(|e| panic!("batch {batch}: {e}"));
         assert!(follows(&wrong).is_err(), "the batch shows");
         // The joint chain of one agent is the agent's.
         let agents = classes(&field);
         let setting = RoundSetting::new(0.4, 1).unwrap();
-        let joint = Joint::new(&agents, &setting, Rule::FedLsa, batch as u64).unwrap().floor().unwrap();
+        let joint = Joint::new(&agents, &setting, MarkovRule::FedLsa, batch as u64).unwrap().floor().unwrap();
         let one = OneAgent::new(&agents[0].agent, 0.4, batch as u64).unwrap().floor().unwrap();
         assert!((joint.mse - one.mse).abs() < 1e-13 && linalg::distance_sq(&joint.bias, &one.bias) < 1e-26);
     }

@@ -5,6 +5,7 @@ mod json;
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use fedsa::cancel::Cancel;
 use fedsa::error::Error;
 use serde_json::Value as Json;
 
@@ -37,7 +38,7 @@ pub fn check(experiment: Experiment, settings: &RunSettings) -> Result<Checked, 
     let plan = Arc::new(Plan::new(experiment, &settings.base, settings.isa, &HashMap::new())?);
     let unmeasured = checks::unmeasured(&plan, &settings.base)?;
     let accepted = run_memory::refuse(&plan).map_err(|e| plan.experiment.document.failure(e));
-    let refusal = accepted.and_then(|()| stability::refuse_unstable(&plan, settings.force)).err();
+    let refusal = accepted.and_then(|()| stability::refuse_unstable(&plan, settings.force, &Cancel::never())).err();
     let bytes = run_memory::of_plan(&plan);
     Ok(Checked { plan, unmeasured, quick: settings.quick, bytes, refusal })
 }

@@ -12,6 +12,8 @@ use super::{OWN, is_file, names_in};
 pub const RUN_CHECKPOINT: &str = "run-";
 /// The prefix of the names of full files with the states of ended runs.
 pub const ENDED_CHECKPOINT: &str = "ended-";
+/// The name of the file with the predictions of a run whose results are being compared with theory.
+pub const PREDICTIONS: &str = "predictions.ckpt";
 /// The extension of checkpoints.
 pub const CHECKPOINT: &str = ".ckpt";
 /// The first bytes of every checkpoint of any version.

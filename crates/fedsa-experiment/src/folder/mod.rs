@@ -23,7 +23,7 @@ use std::path::Path;
 
 use fedsa_data::atomic::at;
 
-pub use checkpoints::{CHECKPOINT, CHECKPOINT_MAGIC, ENDED_CHECKPOINT, RUN_CHECKPOINT, own_path};
+pub use checkpoints::{CHECKPOINT, CHECKPOINT_MAGIC, ENDED_CHECKPOINT, PREDICTIONS, RUN_CHECKPOINT, own_path};
 pub use found::{Found, holds, look};
 pub use lock::is_under_way;
 pub use manifest::digest;

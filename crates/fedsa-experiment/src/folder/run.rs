@@ -10,7 +10,7 @@ use fedsa_data::atomic::{self, Existing, at};
 use fedsa_data::name_of;
 
 use super::GROWING;
-use super::checkpoints::{ENDED_CHECKPOINT, RUN_CHECKPOINT, is_checkpoint, remove_old_checkpoints};
+use super::checkpoints::{ENDED_CHECKPOINT, PREDICTIONS, RUN_CHECKPOINT, is_checkpoint, remove_old_checkpoints};
 use super::manifest::{Manifest, digest};
 use super::{Holds, LOCK, MANIFEST, OUT, OWN, SUMMARY, names_in};
 
@@ -213,7 +213,7 @@ pub fn tidy(folder: &Path, manifest: &Manifest) {
     }
     let own = folder.join(OWN);
     for name in names_in(&own).unwrap_or_default() {
-        let is_passing = name.starts_with(RUN_CHECKPOINT) || name.starts_with(ENDED_CHECKPOINT);
+        let is_passing = name.starts_with(RUN_CHECKPOINT) || name.starts_with(ENDED_CHECKPOINT) || name == PREDICTIONS;
         if is_passing && is_checkpoint(&own, &name) {
             let _ = std::fs::remove_file(own.join(name));
         }

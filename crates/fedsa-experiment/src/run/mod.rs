@@ -4,6 +4,7 @@
 //! Results are data ([`Ran`]); [`Ran::write`] makes files of them.
 
 mod earlier;
+mod predictions;
 mod ran;
 mod traced;
 
@@ -21,8 +22,9 @@ use toml::Table;
 use crate::config::Experiment;
 use crate::execute::{Earlier, Executed, Interrupted, RunControl, execute};
 use crate::folder::{self, Found, Holds, RunFolder};
-use crate::plan::BuiltProblem;
-use crate::{Plan, RunObserver, Stage, checks, output, resolve, run_memory, stability};
+use crate::plan::{BuiltProblem, PlanControl};
+use crate::predict::KeptPredictions;
+use crate::{Computed, Plan, RunObserver, Stage, checks, output, resolve, run_memory, stability};
 pub use earlier::{RESUME, roots};
 pub use ran::{EndedRun, Ran};
 
@@ -105,7 +107,7 @@ pub enum RunOutcome<T = Ran> {
     Done(Box<T>),
     /// The folder held a finished run of the same settings, which was to go on.
     AlreadyDone(EndedRun),
-    /// The runs were cancelled.
+    /// The runs were cancelled, or their comparison with theory.
     Interrupted(Interrupted),
 }
 
@@ -167,6 +169,8 @@ struct Opened {
     /// `theta*` of its problems by fingerprint, as an earlier run computed them.
     roots: HashMap<String, Vec<f64>>,
     earlier: Earlier,
+    /// Predictions that it computed before it was interrupted.
+    kept: KeptPredictions,
     /// Whether files of an earlier run stay.
     keep: bool,
 }
@@ -215,20 +219,22 @@ impl Job {
         observer.stage(Stage::Building);
         let none = HashMap::new();
         let roots = opened.as_ref().map_or(&none, |opened| &opened.roots);
-        let plan = Arc::new(Plan::with_problem(experiment, &settings.base, settings.isa, roots, built)?);
+        let solving = |k: usize, n: usize| observer.computing(Computed::Roots, k, n);
+        let control = PlanControl { cancel, solving: Some(&solving) };
+        let plan = Arc::new(Plan::with_problem(experiment, &settings.base, settings.isa, roots, built, &control)?);
         let unmeasured = checks::unmeasured(&plan, &settings.base)?;
         run_memory::refuse(&plan).map_err(|e| plan.experiment.document.failure(e))?;
-        stability::refuse_unstable(&plan, settings.force)?;
+        stability::refuse_unstable(&plan, settings.force, cancel)?;
         let earlier = opened.as_ref().map(|opened| &opened.earlier);
         earlier.map_or(Ok(()), |earlier| earlier.check(&plan))?;
         observer.stage(Stage::Planned(&plan));
         // From here on things are written.
-        let (folder, earlier) = match opened {
-            None => (None, Earlier::default()),
-            Some(Opened { found, keep, earlier, .. }) => {
+        let (folder, earlier, kept) = match opened {
+            None => Default::default(),
+            Some(Opened { found, keep, earlier, kept, .. }) => {
                 let folder = found.claim(keep)?;
                 begin(&folder, &config, &plan).inspect_err(|_| folder.abandon())?;
-                (Some(folder), earlier)
+                (Some(folder), earlier, kept)
             }
         };
         observer.stage(Stage::Running);
@@ -244,7 +250,12 @@ impl Job {
         };
         observer.stage(Stage::Comparing);
         let written = ran::Written { folder, extra, config };
-        Ok(RunOutcome::Done(Box::new(Ran::new(plan, results, &unmeasured, settings.quick, began, written))))
+        let ended = results.cells.iter().map(Vec::len).sum();
+        let comparing = ran::Comparing { unmeasured: &unmeasured, kept, observer, cancel };
+        Ok(match Ran::new(plan, results, comparing, settings.quick, began, written) {
+            Some(ran) => RunOutcome::Done(Box::new(ran)),
+            None => RunOutcome::Interrupted(Interrupted { ended, ..Interrupted::default() }),
+        })
     }
 }
 
@@ -268,8 +279,8 @@ fn open(target: &Target<'_>, experiment: &Experiment, resolved: &Table, config: 
     let usual = output::names(experiment);
     let outputs: Vec<&str> = usual.iter().chain(*extra).map(String::as_str).chain([CONFIG, folder::GROWING]).collect();
     found.refuse_foreign(&outputs)?;
-    let (roots, earlier) = if resume { (roots(path)?, Earlier::of(path)?) } else { Default::default() };
-    Ok(Ok(Opened { found, roots, earlier, keep: resume }))
+    let (roots, earlier, kept) = if resume { (roots(path)?, Earlier::of(path)?, predictions::kept(path)) } else { Default::default() };
+    Ok(Ok(Opened { found, roots, earlier, kept, keep: resume }))
 }
 
 /// Writes the first files of a run: its settings, and `theta*` of its problems.

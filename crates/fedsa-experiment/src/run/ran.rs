@@ -4,17 +4,19 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Instant;
 
+use fedsa::cancel::Cancel;
 use fedsa::error::Error;
 use fedsa_data::regular;
 use serde_json::{Value as Json, json};
 
-use super::{CONFIG, IfExists};
+use super::{CONFIG, IfExists, predictions};
 use crate::checks::{self, Verdict};
 use crate::folder::{self, RunFolder};
+use crate::observer::RunObserver;
 use crate::output;
 use crate::picture::{self, Picture};
 use crate::plan::Plan;
-use crate::predict::Predictor;
+use crate::predict::{KeptPredictions, Predictor};
 use crate::results::Results;
 use crate::summary::Summary;
 
@@ -82,21 +84,41 @@ pub(super) struct Written {
     pub config: String,
 }
 
+/// What a comparison with theory needs besides the results.
+pub(super) struct Comparing<'a> {
+    /// For each check, why it is not measured, if it is not.
+    pub unmeasured: &'a [Option<String>],
+    /// The predictions of an earlier run that was interrupted meanwhile.
+    pub kept: KeptPredictions,
+    pub observer: &'a dyn RunObserver,
+    pub cancel: &'a Cancel,
+}
+
 impl Ran {
-    /// Compares results with theory, and draws them.
+    /// Compares results with theory, and draws them; `None` if that is cancelled.
     pub(super) fn new(
         plan: Arc<Plan>,
         results: Results,
-        unmeasured: &[Option<String>],
+        comparison: Comparing<'_>,
         quick: bool,
         began: Instant,
         written: Written,
-    ) -> Self {
-        let predictor = Predictor::new(&plan);
-        let verdicts = checks::measure(&plan, &results, &predictor, unmeasured);
-        let picture = picture::draw(&plan, &results, &predictor, &verdicts, quick);
+    ) -> Option<Self> {
+        let Comparing { unmeasured, kept, observer, cancel } = comparison;
+        let predictor = Predictor::new(&plan).with_cancel(cancel).with_kept(kept);
+        let compare = || {
+            let verdicts = checks::measure(&plan, &results, &predictor, unmeasured);
+            let picture = picture::draw(&plan, &results, &predictor, &verdicts, quick);
+            (verdicts, picture)
+        };
+        let (verdicts, picture) = predictions::while_comparing(&plan, &predictor, written.folder.as_ref(), observer, cancel, compare);
+        if cancel.is_cancelled() {
+            return None;
+        }
+        // What is asked for later belongs to the results, which are made as a whole.
+        let predictor = predictor.with_cancel(&Cancel::never());
         let ended = EndedRun::of(&plan, &results, &verdicts, quick);
-        Self { plan, results, predictor, verdicts, picture, quick, ended, seconds: began.elapsed().as_secs_f64(), written }
+        Some(Self { plan, results, predictor, verdicts, picture, quick, ended, seconds: began.elapsed().as_secs_f64(), written })
     }
 
     /// What is to be reported.

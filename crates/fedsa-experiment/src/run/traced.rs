@@ -1,7 +1,7 @@
 //! The recorded rounds of runs that are under way, as lines of a file.
 
 use crate::folder::RunFolder;
-use crate::observer::{RunObserver, Stage};
+use crate::observer::{Computed, RunObserver, Stage};
 use crate::plan::Plan;
 use crate::results::{Recorded, SeedResult};
 use crate::trace_lines::TraceLines;
@@ -24,6 +24,10 @@ impl<'a> TracingObserver<'a> {
 impl RunObserver for TracingObserver<'_> {
     fn stage(&self, stage: Stage<'_>) {
         self.observer.stage(stage);
+    }
+
+    fn computing(&self, what: Computed, k: usize, n: usize) {
+        self.observer.computing(what, k, n);
     }
 
     fn advanced(&self, steps: f64) {

@@ -10,7 +10,7 @@ use fedsa::sampling::{Law, Sampling};
 use fedsa::uplink::medium::bit_budget::BitBudget;
 use fedsa_theory::link::LinkLaw;
 use fedsa_theory::predict::{Forecast, Limits, twins};
-use fedsa_theory::work::{self, Spent};
+use fedsa_theory::work::{self, WorkSpent};
 
 use super::Allowance;
 use super::reason::{KnownOrReason, Reason, ReasonCode};
@@ -58,7 +58,7 @@ pub(super) fn all(plan: &Plan, cell: usize, limits: &Limits, allowance: &mut All
     let doubled = field.systems().filter(|_| fits).map(|systems| Arc::new(twins(systems)));
     let all = changes(plan, cell, limits, doubled.as_ref());
     let share = (allowance.left.max(0.0) / all.len().max(1) as f64).min(MOST_WORK);
-    let computed: Vec<(Result<SettingChange>, Spent)> = parallel::map(all.len(), |i| work::within(share, || Ok(all[i].computed())));
+    let computed: Vec<(Result<SettingChange>, WorkSpent)> = parallel::map(all.len(), |i| work::within(share, || Ok(all[i].computed())));
     let mut rows = Vec::new();
     for (change, spent) in computed {
         allowance.left -= spent.work;

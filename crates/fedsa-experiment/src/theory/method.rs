@@ -214,7 +214,7 @@ impl MethodTheory {
             // Edges are known to 1e-6. The step that is looked at is the one that is printed.
             let spot = |factor: f64| {
                 let eta = rounded(factor * step);
-                Some((eta, of.at_step(eta).ok().filter(|spot| spot.verdict != fedsa_theory::predict::Verdict::Stable)?))
+                Some((eta, of.at_step(eta).ok().filter(|spot| spot.verdict != fedsa_theory::predict::StepVerdict::Stable)?))
             };
             let above = || Ok([1.002, 1.03].into_iter().find_map(spot));
             self.stability.above = allowance.compute("what fails above the largest stable step", 0.5, above).ok().flatten();

@@ -31,7 +31,7 @@ use fedsa::error::{Error, Result};
 use fedsa::kernel::Isa;
 use fedsa::parallel;
 use fedsa_theory::predict;
-use fedsa_theory::work::{self, Spent};
+use fedsa_theory::work::{self, WorkSpent};
 use serde_json::Value as Json;
 
 use crate::config::Experiment;
@@ -240,7 +240,7 @@ impl Allowance {
     }
 
     /// The result of a computation that has been made, with what it took.
-    fn take<T>(&mut self, what: &str, result: Result<T>, spent: Spent) -> KnownOrReason<T> {
+    fn take<T>(&mut self, what: &str, result: Result<T>, spent: WorkSpent) -> KnownOrReason<T> {
         self.left -= spent.work;
         result.map_err(|e| {
             let reason = if spent.was_cut { Reason::new(ReasonCode::TakesTooLong, &e) } else { Reason::from(&e) };

@@ -1,7 +1,7 @@
 //! What the theorems of the sources say about a method, beside the exact value.
 
 use fedsa::error::BadInput;
-use fedsa_theory::bounds::Choice;
+use fedsa_theory::bounds::CorollaryChoice;
 use fedsa_theory::predict::Statement;
 
 use super::Allowance;
@@ -18,7 +18,7 @@ pub struct Theorems {
     /// The theorems, each with its conditions.
     pub statements: KnownOrReason<Vec<Statement>>,
     /// The settings that corollaries choose for the target; none where they do not apply.
-    pub choices: Vec<Choice>,
+    pub choices: Vec<CorollaryChoice>,
 }
 
 pub(super) fn of_cell(plan: &Plan, cell: usize, problem: &ProblemTheory, target: Option<f64>, allowance: &mut Allowance) -> Theorems {

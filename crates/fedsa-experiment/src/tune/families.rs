@@ -9,7 +9,7 @@ use fedsa::registry::Kind;
 use fedsa::schedule::StepSize;
 use fedsa::uplink::Uplink;
 use fedsa_data::DiskFiles;
-use fedsa_theory::tune::{Choice, Family};
+use fedsa_theory::tune::{Family, SearchChoice};
 use toml::{Table, Value};
 
 use super::options::TuneOptions;
@@ -51,7 +51,7 @@ impl Candidates {
     }
 
     /// The `[[method]]` of a choice.
-    pub fn method(&self, choice: &Choice) -> Table {
+    pub fn method(&self, choice: &SearchChoice) -> Table {
         let mut table = self.table.clone();
         table.insert("step_size".into(), Value::Float(choice.step_size));
         match self.steps {
@@ -71,7 +71,7 @@ impl Candidates {
     pub fn family(&self) -> Family {
         let of = self.clone();
         let make = move |step_size: f64, local_steps: usize, server_step: f64| -> Result<Arc<dyn MethodSettings>> {
-            let choice = Choice { family: 0, step_size, local_steps: local_steps as u64, server_step };
+            let choice = SearchChoice { family: 0, step_size, local_steps: local_steps as u64, server_step };
             let mut own = of.method(&choice);
             for key in ["kind", "label", "controls"].iter().chain(&OF_LINK) {
                 own.remove(*key);

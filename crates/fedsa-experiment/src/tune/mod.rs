@@ -35,7 +35,7 @@ use fedsa_data::find::Places;
 use fedsa_theory::Accuracy;
 use fedsa_theory::exact_mse::InitialControls;
 use fedsa_theory::predict::Forecast;
-use fedsa_theory::tune::{self, Choice, Cost, Effort, Family, Found, Hit, Start, Target, Tried};
+use fedsa_theory::tune::{self, Effort, Family, Hit, SearchChoice, SearchCost, SearchResult, SearchStart, SearchTarget, Tried};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use toml::{Table, Value};
@@ -44,7 +44,7 @@ use crate::config::schema::ControlsStart;
 use crate::config::{Document, Experiment, SweepPoint};
 use crate::execute::{Earlier, Executed, RunControl, execute};
 use crate::observer::RunObserver;
-use crate::plan::{BuiltProblem, Plan, ResolvedStart};
+use crate::plan::{BuiltProblem, Plan, PlanControl, ResolvedStart};
 use crate::{estimate, resolve};
 use families::Candidates;
 pub use job::{Answer, TuneOutcome, TuneStage, tune};
@@ -135,15 +135,15 @@ pub enum Evidence {
 /// The answer to a tuning.
 pub struct Tuned {
     /// The choice.
-    pub choice: Choice,
+    pub choice: SearchChoice,
     /// How it reaches the target.
     pub hit: Hit,
     /// What it costs.
-    pub cost: Cost,
+    pub cost: SearchCost,
     /// How this is known.
     pub evidence: Evidence,
     /// What theory looked at.
-    found: Found,
+    found: SearchResult,
     /// What pilots looked at.
     pilots: Pilots,
     /// The seconds of the budget that theory took.
@@ -164,9 +164,9 @@ pub struct Tuning {
     experiment: Experiment,
     base: std::path::PathBuf,
     options: TuneOptions,
-    target: Target,
+    target: SearchTarget,
     candidates: Vec<Candidates>,
-    start: Start,
+    start: SearchStart,
     identity: String,
     isa: Isa,
     /// Taken while a plan has it.
@@ -187,7 +187,7 @@ impl Tuning {
         let bare = Experiment { checks: Vec::new(), figure: Default::default(), ..experiment.clone() };
         let files = DiskFiles::new(Places::from_env(base));
         let problem = BuiltProblem::new(&bare, &files, isa)?;
-        let plan = Plan::with_problem(bare, base, isa, &Default::default(), Some(problem))?;
+        let plan = Plan::with_problem(bare, base, isa, &Default::default(), Some(problem), &PlanControl::default())?;
         let reference = reference(&plan, options)?;
         let sections = point.sections();
         let tables: Vec<Table> =
@@ -203,8 +203,8 @@ impl Tuning {
             ResolvedStart::Normal => None,
         };
         let controls = if cell.method.controls == ControlsStart::Ideal { InitialControls::Root } else { InitialControls::Zero };
-        let start = Start { theta, controls, output: cell.output };
-        let target = Target {
+        let start = SearchStart { theta, controls, output: cell.output };
+        let target = SearchTarget {
             mse: options.target_mse,
             goal: options.minimise,
             most_rounds: options.most_rounds,
@@ -238,7 +238,7 @@ impl Tuning {
     }
 
     /// The name of a family.
-    pub fn family(&self, choice: &Choice) -> String {
+    pub fn family(&self, choice: &SearchChoice) -> String {
         self.candidates[choice.family].name()
     }
 
@@ -247,7 +247,7 @@ impl Tuning {
     }
 
     /// The cheaper one of the best choice that theory knows and the best one of pilots, where there are any.
-    fn best(&self, found: &Found, pilots: &Pilots) -> Option<(Choice, Hit, Cost, Evidence)> {
+    fn best(&self, found: &SearchResult, pilots: &Pilots) -> Option<(SearchChoice, Hit, SearchCost, Evidence)> {
         let by_theory =
             found.best().and_then(|best| Some((best.choice, *best.reached()?, best.cost?, Evidence::Theory(best.course.accuracy))));
         let by_pilots = pilots.best.map(|(i, hit, cost)| {
@@ -276,7 +276,7 @@ impl Tuning {
         let field = &**shared;
         // Nothing is left for pilots where theory knows all.
         let is_known = |family: &Family| {
-            let choice = Choice { step_size: tune::largest_step(field), ..self.any_choice(0) };
+            let choice = SearchChoice { step_size: tune::largest_step(field), ..self.any_choice(0) };
             let forecast = family.forecast(shared, &choice, &self.start).ok().zip(self.start.theta.as_ref());
             forecast.is_some_and(|(forecast, theta)| forecast.evolution(theta, &self.start.controls).is_ok())
         };
@@ -360,7 +360,7 @@ impl Tuning {
                 ));
             }
             let (_, tried) = known.iter().find(|(kind, _)| *kind == of.kind.name).expect("just added");
-            all.extend(tried.iter().map(|tried| Tried { choice: Choice { family: *family, ..tried.choice }, ..tried.clone() }));
+            all.extend(tried.iter().map(|tried| Tried { choice: SearchChoice { family: *family, ..tried.choice }, ..tried.clone() }));
         }
         all
     }
@@ -372,18 +372,18 @@ impl Tuning {
 
     /// The plan of a table with the problem that is there.
     fn plan(&self, table: Table, problem: Option<BuiltProblem>) -> Result<Plan, Error> {
-        Plan::with_problem(self.read(table)?, &self.base, self.isa, &Default::default(), problem)
+        Plan::with_problem(self.read(table)?, &self.base, self.isa, &Default::default(), problem, &PlanControl::default())
     }
 
     /// What theory knows of a choice.
-    fn forecast(&self, choice: &Choice) -> Option<Forecast> {
+    fn forecast(&self, choice: &SearchChoice) -> Option<Forecast> {
         let problem = self.problem.as_ref().expect("no plan has it");
         self.candidates[choice.family].family().forecast(problem.shared_field(), choice, &self.start).ok()
     }
 
     /// Some settings of a family.
-    fn any_choice(&self, family: usize) -> Choice {
-        Choice { family, step_size: 1.0, local_steps: 1, server_step: 1.0 }
+    fn any_choice(&self, family: usize) -> SearchChoice {
+        SearchChoice { family, step_size: 1.0, local_steps: 1, server_step: 1.0 }
     }
 }
 
@@ -412,7 +412,7 @@ impl PilotRunner<'_, '_> {
     }
 
     /// The table of a pilot, and what identifies it.
-    fn table(&self, choice: &Choice, rounds: u64, seeds: u64) -> (String, Table) {
+    fn table(&self, choice: &SearchChoice, rounds: u64, seeds: u64) -> (String, Table) {
         let seeds = (PILOT_SEED..PILOT_SEED + seeds).map(|seed| Value::Integer(seed as i64)).collect();
         let table = run_table(self.tuning, choice, rounds, Value::Array(seeds), Some(recorded(rounds)));
         let mut own = table.clone();
@@ -423,7 +423,7 @@ impl PilotRunner<'_, '_> {
 }
 
 impl Measure for PilotRunner<'_, '_> {
-    fn estimate(&mut self, choice: &Choice, rounds: u64, seeds: u64) -> Result<f64, Error> {
+    fn estimate(&mut self, choice: &SearchChoice, rounds: u64, seeds: u64) -> Result<f64, Error> {
         let (key, table) = self.table(choice, rounds, seeds);
         if let Some(known) = self.control.memo.pilots.get(&key) {
             return Ok(known.estimate);
@@ -435,7 +435,7 @@ impl Measure for PilotRunner<'_, '_> {
         Ok(estimate)
     }
 
-    fn run(&mut self, choice: &Choice, rounds: u64, seeds: u64) -> Result<Option<Measured>, Error> {
+    fn run(&mut self, choice: &SearchChoice, rounds: u64, seeds: u64) -> Result<Option<Measured>, Error> {
         let (key, table) = self.table(choice, rounds, seeds);
         if let Some(Remembered { estimate, measured: Some(known) }) = self.control.memo.pilots.get(&key) {
             self.spent += estimate;
@@ -490,7 +490,7 @@ fn identity(plan: &Plan, options: &TuneOptions, places: &Places) -> Result<Strin
 }
 
 /// The table of one run of a choice.
-fn run_table(of: &Tuning, choice: &Choice, rounds: u64, seeds: Value, record: Option<Table>) -> Table {
+fn run_table(of: &Tuning, choice: &SearchChoice, rounds: u64, seeds: Value, record: Option<Table>) -> Table {
     let sections = of.point().sections();
     let mut run = sections.run.as_ref().and_then(|run| run.as_table().cloned()).unwrap_or_default();
     run.insert("rounds".into(), Value::Integer(rounds as i64));

@@ -1,6 +1,6 @@
 //! What a tuning is asked for.
 
-use fedsa_theory::tune::{self, Goal};
+use fedsa_theory::tune::{self, SearchGoal};
 use serde::Serialize;
 
 use crate::made;
@@ -12,7 +12,7 @@ pub struct TuneOptions {
     /// The mean-square error to reach.
     pub target_mse: f64,
     /// What is minimised.
-    pub minimise: Goal,
+    pub minimise: SearchGoal,
     /// The kinds of methods that may be chosen; by default `fedlsa`, `scafflsa`, `fedhsa`, and those of the file with a step size.
     pub methods: Vec<String>,
     /// The codecs of the uplink that may be chosen, such as `quantised:4`; the file's by default, and `auto` for a list of usual ones.
@@ -35,7 +35,7 @@ impl TuneOptions {
     pub fn new(target_mse: f64) -> Self {
         Self {
             target_mse,
-            minimise: Goal::Bits,
+            minimise: SearchGoal::Bits,
             methods: Vec::new(),
             codecs: Vec::new(),
             local_steps: None,
@@ -49,7 +49,7 @@ impl TuneOptions {
 
 made::with! { TuneOptions:
     /// The same with another cost that is minimised.
-    with_minimise(minimise: Goal) = minimise;
+    with_minimise(minimise: SearchGoal) = minimise;
     /// The same with these kinds of methods.
     with_methods(methods: Vec<String>) = methods;
     /// The same with these codecs.

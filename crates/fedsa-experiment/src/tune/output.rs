@@ -6,7 +6,7 @@ use std::sync::Arc;
 use fedsa::error::{Error, Result};
 use fedsa_data::find::Places;
 use fedsa_theory::Accuracy;
-use fedsa_theory::tune::{Choice, Cost, Goal, Miss, Tried};
+use fedsa_theory::tune::{Miss, SearchChoice, SearchCost, SearchGoal, Tried};
 use serde_json::{Map, Value as Json, json};
 use toml::{Table, Value};
 
@@ -16,7 +16,7 @@ use crate::checks;
 use crate::config::{Document, Experiment};
 use crate::numbers::{self, number};
 use crate::picture::Picture;
-use crate::plan::Plan;
+use crate::plan::{Plan, PlanControl};
 use crate::resolve;
 use fedsa_figure::{Chart, Format, Level, Panel, PlottedCurve, Provenance, RenderOptions, Style};
 
@@ -45,14 +45,14 @@ const NOTHING: f64 = 1e-12;
 
 /// A line of the tables: a choice with what is known of it.
 struct Entry<'t> {
-    choice: Choice,
+    choice: SearchChoice,
     /// The error after some rounds; of pilots the upper end of its interval.
     path: Vec<(u64, f64)>,
     by: &'static str,
     /// Its pilot.
     pilot: Option<&'t Piloted>,
     outcome: Json,
-    cost: Option<&'t Cost>,
+    cost: Option<&'t SearchCost>,
 }
 
 impl Tuning {
@@ -134,7 +134,14 @@ impl Tuning {
         let resolved = resolve::table(&experiment, &Places::from_env(&self.base))?;
         // As `fedsa run` will read it.
         let document = Document::of_table(resolved.clone(), Vec::new()).with_kinds(&self.experiment.document.kinds);
-        let plan = Plan::with_problem(Experiment::read(document)?, &self.base, self.isa, &HashMap::new(), self.problem.take())?;
+        let plan = Plan::with_problem(
+            Experiment::read(document)?,
+            &self.base,
+            self.isa,
+            &HashMap::new(),
+            self.problem.take(),
+            &PlanControl::default(),
+        )?;
         let plan = Arc::new(plan);
         let unmeasured = checks::unmeasured(&plan, &self.base);
         self.problem = Arc::into_inner(plan).map(Plan::into_problem);
@@ -156,7 +163,7 @@ impl Tuning {
     }
 
     /// A choice in words.
-    pub fn choice_text(&self, choice: &Choice) -> String {
+    pub fn choice_text(&self, choice: &SearchChoice) -> String {
         let server =
             if choice.server_step == 1.0 { String::new() } else { format!(", global step size {}", numbers::typed(choice.server_step)) };
         let steps = if choice.local_steps == 1 { "1 local step".to_string() } else { format!("{} local steps", choice.local_steps) };
@@ -306,7 +313,7 @@ impl Tuning {
 
     /// The summary: what was asked, the answer, and what was tried. It has no times, and is the same for equal input.
     pub fn summary(&self, tuned: &Tuned) -> Json {
-        let choice = |choice: &Choice| {
+        let choice = |choice: &SearchChoice| {
             let mut out = Map::new();
             out.insert("family".into(), json!(self.family(choice)));
             out.insert("method".into(), json!(self.candidates[choice.family].kind.name));
@@ -390,9 +397,9 @@ impl Tuning {
             ..PlottedCurve::default()
         });
         let x_label = match goal {
-            Goal::Rounds => "rounds",
-            Goal::Bits => "bits, up and down, all agents",
-            Goal::Samples => "samples, all agents",
+            SearchGoal::Rounds => "rounds",
+            SearchGoal::Bits => "bits, up and down, all agents",
+            SearchGoal::Samples => "samples, all agents",
         };
         let panel = Panel {
             x_label: x_label.into(),
@@ -438,7 +445,7 @@ fn owned(entries: Vec<(&str, Value)>) -> Table {
 }
 
 /// A cost in words.
-fn cost_text(cost: &Cost) -> String {
+fn cost_text(cost: &SearchCost) -> String {
     let bits = match cost.bits {
         bits if bits < 1e6 => format!("{} kbit", number(bits / 1e3)),
         bits if bits < 1e9 => format!("{} Mbit", number(bits / 1e6)),

@@ -20,7 +20,7 @@
 use std::cmp::Ordering;
 
 use fedsa::error::{Error, Result};
-use fedsa_theory::tune::{Choice, Cost, Family, Hit, Price, Target, Tried, cheaper, rounded};
+use fedsa_theory::tune::{Family, Hit, Price, SearchChoice, SearchCost, SearchTarget, Tried, cheaper, rounded};
 use serde::{Deserialize, Serialize};
 
 /// What runs pilots.
@@ -29,12 +29,12 @@ pub(super) trait Measure {
     ///
     /// # Errors
     /// When the settings cannot be run.
-    fn estimate(&mut self, choice: &Choice, rounds: u64, seeds: u64) -> std::result::Result<f64, Error>;
+    fn estimate(&mut self, choice: &SearchChoice, rounds: u64, seeds: u64) -> std::result::Result<f64, Error>;
     /// Runs it; `None` if it was interrupted.
     ///
     /// # Errors
     /// When the settings cannot be run, or the machine fails.
-    fn run(&mut self, choice: &Choice, rounds: u64, seeds: u64) -> std::result::Result<Option<Measured>, Error>;
+    fn run(&mut self, choice: &SearchChoice, rounds: u64, seeds: u64) -> std::result::Result<Option<Measured>, Error>;
 }
 
 /// What a pilot has measured.
@@ -101,19 +101,19 @@ impl Measured {
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Piloted {
     /// The choice.
-    pub choice: Choice,
+    pub choice: SearchChoice,
     /// The seeds of its largest pilot.
     pub seeds: u64,
     /// What that pilot measured.
     pub measured: Measured,
     /// How the mean error reached the target, and the cost.
-    pub reached: Option<(Hit, Cost)>,
+    pub reached: Option<(Hit, SearchCost)>,
     /// How the upper end of the interval of the mean error reached it, and the cost.
-    pub surely: Option<(Hit, Cost)>,
+    pub surely: Option<(Hit, SearchCost)>,
     /// How that would with all seeds, if the mean and the spread stayed the same.
-    projected: Option<(Hit, Cost)>,
+    projected: Option<(Hit, SearchCost)>,
     /// How it would if the mean error were one standard error lower.
-    hopeful: Option<(Hit, Cost)>,
+    hopeful: Option<(Hit, SearchCost)>,
 }
 
 impl Piloted {
@@ -129,7 +129,7 @@ pub(super) struct Pilots {
     /// All choices, in order.
     pub tried: Vec<Piloted>,
     /// The best, by the upper end of the interval of its error: how it reaches the target, and its cost.
-    pub best: Option<(usize, Hit, Cost)>,
+    pub best: Option<(usize, Hit, SearchCost)>,
     /// The estimated time that was spent, in seconds on one core.
     pub spent: f64,
     /// Whether the budget ended the search.
@@ -165,7 +165,7 @@ pub(super) struct PilotSearch<'s> {
     pub sizes: Vec<f64>,
     pub server_steps: Vec<f64>,
     pub families: &'s [Family],
-    pub target: &'s Target,
+    pub target: &'s SearchTarget,
     pub prices: &'s [Result<Price>],
     /// The seconds that may be spent.
     pub budget: f64,
@@ -181,11 +181,11 @@ enum Stop {
 }
 
 impl PilotSearch<'_> {
-    fn price(&self, choice: &Choice) -> &Price {
+    fn price(&self, choice: &SearchChoice) -> &Price {
         self.prices[choice.family].as_ref().expect("only families that can work are searched")
     }
 
-    fn cost(&self, choice: &Choice, hit: &Hit) -> Cost {
+    fn cost(&self, choice: &SearchChoice, hit: &Hit) -> SearchCost {
         self.price(choice).cost(hit.rounds, choice.local_steps)
     }
 
@@ -194,7 +194,7 @@ impl PilotSearch<'_> {
         &self,
         pilots: &mut Pilots,
         by: &mut dyn Measure,
-        choice: &Choice,
+        choice: &SearchChoice,
         rounds: u64,
         seeds: u64,
     ) -> std::result::Result<Measured, Stop> {
@@ -217,10 +217,10 @@ impl PilotSearch<'_> {
 
     /// The first choices of a family: those that theory knows for the same method under simpler conditions, the cheapest first by this
     /// family's price, with smaller steps too; otherwise a grid.
-    fn proposals(&self, family: usize, simpler: &[Tried]) -> Vec<Choice> {
+    fn proposals(&self, family: usize, simpler: &[Tried]) -> Vec<SearchChoice> {
         const MOST: usize = 8;
         let Ok(price) = &self.prices[family] else { return Vec::new() };
-        let mut known: Vec<(f64, Choice)> = simpler
+        let mut known: Vec<(f64, SearchChoice)> = simpler
             .iter()
             .filter(|tried| tried.choice.family == family)
             .filter_map(|tried| {
@@ -230,9 +230,9 @@ impl PilotSearch<'_> {
             })
             .collect();
         known.sort_by(|a, b| a.0.total_cmp(&b.0));
-        let mut chosen: Vec<Choice> = Vec::new();
+        let mut chosen: Vec<SearchChoice> = Vec::new();
         for (_, choice) in known {
-            let is_like = |other: &Choice| {
+            let is_like = |other: &SearchChoice| {
                 let near = |a: f64, b: f64, factor: f64| (a / b).ln().abs() < factor.ln();
                 near(other.local_steps as f64, choice.local_steps as f64, 1.5) && near(other.server_step, choice.server_step, 1.2)
             };
@@ -243,15 +243,15 @@ impl PilotSearch<'_> {
         if !chosen.is_empty() {
             // What the simpler conditions lack adds noise, for which smaller steps make up, or loses messages.
             let server_step = self.server_steps[family];
-            let also = |choice: &Choice| {
-                let smaller = [1.0, 1.7, 3.0].map(|by| Choice { step_size: rounded(choice.step_size / by), ..*choice });
-                let louder = [1.0, 1.7].map(|by| Choice {
+            let also = |choice: &SearchChoice| {
+                let smaller = [1.0, 1.7, 3.0].map(|by| SearchChoice { step_size: rounded(choice.step_size / by), ..*choice });
+                let louder = [1.0, 1.7].map(|by| SearchChoice {
                     step_size: rounded(choice.step_size / by),
                     server_step: rounded(choice.server_step * server_step),
                     ..*choice
                 });
                 let louder = louder.into_iter().filter(move |_| server_step != 1.0);
-                smaller.into_iter().chain(louder).collect::<Vec<Choice>>()
+                smaller.into_iter().chain(louder).collect::<Vec<SearchChoice>>()
             };
             return chosen.iter().flat_map(also).collect();
         }
@@ -265,7 +265,8 @@ impl PilotSearch<'_> {
             }
         };
         let server_step = self.server_steps[family];
-        let choice = |local_steps: &u64, step_size: &f64| Choice { family, step_size: *step_size, local_steps: *local_steps, server_step };
+        let choice =
+            |local_steps: &u64, step_size: &f64| SearchChoice { family, step_size: *step_size, local_steps: *local_steps, server_step };
         steps.iter().flat_map(|h| self.sizes.iter().map(move |eta| choice(h, eta))).collect()
     }
 
@@ -275,8 +276,8 @@ impl PilotSearch<'_> {
     /// When a pilot cannot be run, or the machine fails.
     pub fn search(&self, unknown: &[usize], simpler: &[Tried], by: &mut dyn Measure) -> std::result::Result<Pilots, Error> {
         let mut pilots = Pilots::default();
-        let mut all: Vec<Choice> = Vec::new();
-        let lists: Vec<Vec<Choice>> = unknown.iter().map(|family| self.proposals(*family, simpler)).collect();
+        let mut all: Vec<SearchChoice> = Vec::new();
+        let lists: Vec<Vec<SearchChoice>> = unknown.iter().map(|family| self.proposals(*family, simpler)).collect();
         // The first of each family, then the second of each, and so on.
         for i in 0..lists.iter().map(Vec::len).max().unwrap_or(0) {
             all.extend(lists.iter().filter_map(|list| list.get(i)));
@@ -291,7 +292,13 @@ impl PilotSearch<'_> {
     }
 
     /// The race, smaller steps, neighbours and confirmation; and again with smaller steps where more seeds have refuted all choices.
-    fn stages(&self, pilots: &mut Pilots, all: Vec<Choice>, simpler: &[Tried], by: &mut dyn Measure) -> std::result::Result<(), Stop> {
+    fn stages(
+        &self,
+        pilots: &mut Pilots,
+        all: Vec<SearchChoice>,
+        simpler: &[Tried],
+        by: &mut dyn Measure,
+    ) -> std::result::Result<(), Stop> {
         const TIMES: usize = 3;
         self.race(pilots, all, by)?;
         for _ in 0..TIMES {
@@ -306,7 +313,7 @@ impl PilotSearch<'_> {
     }
 
     /// Records what a pilot says about a choice.
-    fn record(&self, pilots: &mut Pilots, choice: Choice, seeds: u64, measured: Measured) {
+    fn record(&self, pilots: &mut Pilots, choice: SearchChoice, seeds: u64, measured: Measured) {
         let hit = |errors: f64| measured.hit(self.target.mse, errors).map(|hit| (hit, self.cost(&choice, &hit)));
         let (reached, surely, projected) = (hit(0.0), hit(UPPER), hit(UPPER * (seeds as f64 / MANY as f64).sqrt().min(1.0)));
         let hopeful = hit(-1.0);
@@ -323,11 +330,11 @@ impl PilotSearch<'_> {
         costs.fold(self.known, f64::min)
     }
 
-    fn race(&self, pilots: &mut Pilots, mut alive: Vec<Choice>, by: &mut dyn Measure) -> std::result::Result<(), Stop> {
+    fn race(&self, pilots: &mut Pilots, mut alive: Vec<SearchChoice>, by: &mut dyn Measure) -> std::result::Result<(), Stop> {
         let most = self.target.most_rounds;
         let mut rounds = FIRST.min(most);
         loop {
-            let mut on: Vec<Choice> = Vec::new();
+            let mut on: Vec<SearchChoice> = Vec::new();
             for choice in alive {
                 let paid = self.price(&choice).affordable(1.5 * self.least(pilots), self.target.goal, choice.local_steps, most);
                 let within = rounds.min(paid);
@@ -362,7 +369,8 @@ impl PilotSearch<'_> {
         /// The factor between two steps, and the most races.
         const SMALLER: f64 = 4.0;
         const RACES: usize = 6;
-        let same_line = |a: &Choice, b: &Choice| (a.family, a.local_steps, a.server_step) == (b.family, b.local_steps, b.server_step);
+        let same_line =
+            |a: &SearchChoice, b: &SearchChoice| (a.family, a.local_steps, a.server_step) == (b.family, b.local_steps, b.server_step);
         for _ in 0..RACES {
             let mut smallest: Vec<&Piloted> = Vec::new();
             for piloted in &pilots.tried {
@@ -381,9 +389,9 @@ impl PilotSearch<'_> {
                 let goes_on = if piloted.measured.diverged { is_stable(family) } else { is_above };
                 goes_on && !is_there(family)
             });
-            let next: Vec<Choice> = smallest
+            let next: Vec<SearchChoice> = smallest
                 .into_iter()
-                .map(|piloted| Choice { step_size: rounded(piloted.choice.step_size / SMALLER), ..piloted.choice })
+                .map(|piloted| SearchChoice { step_size: rounded(piloted.choice.step_size / SMALLER), ..piloted.choice })
                 .collect();
             if next.is_empty() {
                 break;
@@ -427,28 +435,39 @@ impl PilotSearch<'_> {
         all
     }
 
-    fn neighbours(&self, choice: &Choice, factor: f64) -> Vec<Choice> {
+    fn neighbours(&self, choice: &SearchChoice, factor: f64) -> Vec<SearchChoice> {
         let made = &self.families[choice.family];
-        let mut all: Vec<Choice> =
-            [factor, 1.0 / factor].map(|by| Choice { step_size: rounded(choice.step_size * by), ..*choice }).to_vec();
+        let mut all: Vec<SearchChoice> =
+            [factor, 1.0 / factor].map(|by| SearchChoice { step_size: rounded(choice.step_size * by), ..*choice }).to_vec();
         if made.has_local_steps && self.target.local_steps.is_none() {
             let h = choice.local_steps as f64;
             for by in [factor, 1.0 / factor] {
                 let local_steps = ((h * by).round() as u64).clamp(1, self.target.most_local_steps);
                 if local_steps != choice.local_steps {
-                    all.push(Choice { local_steps, step_size: rounded(choice.step_size * (h / local_steps as f64).sqrt()), ..*choice });
+                    all.push(SearchChoice {
+                        local_steps,
+                        step_size: rounded(choice.step_size * (h / local_steps as f64).sqrt()),
+                        ..*choice
+                    });
                 }
             }
         }
         if made.has_server_step {
-            all.extend([factor, 1.0 / factor].map(|by| Choice { server_step: rounded(choice.server_step * by), ..*choice }));
+            all.extend([factor, 1.0 / factor].map(|by| SearchChoice { server_step: rounded(choice.server_step * by), ..*choice }));
         }
         all
     }
 
     /// Runs a choice long enough to see that its error has settled below the target, and that slower ones arrive: half as long again as
     /// `rounds`. Returns whether the budget was large enough.
-    fn again(&self, pilots: &mut Pilots, by: &mut dyn Measure, choice: Choice, rounds: u64, seeds: u64) -> std::result::Result<bool, Stop> {
+    fn again(
+        &self,
+        pilots: &mut Pilots,
+        by: &mut dyn Measure,
+        choice: SearchChoice,
+        rounds: u64,
+        seeds: u64,
+    ) -> std::result::Result<bool, Stop> {
         let rounds = (rounds + rounds / 2 + 8).min(self.target.most_rounds);
         match self.measure(pilots, by, &choice, rounds, seeds) {
             Ok(measured) => {
@@ -472,7 +491,7 @@ impl PilotSearch<'_> {
             for _ in 0..MOVES {
                 let ranked = self.earliest(pilots, SOME);
                 let Some(Ranked { choice: best, .. }) = ranked.first().copied() else { return Ok(()) };
-                let mut near: Vec<(Choice, u64)> = Vec::new();
+                let mut near: Vec<(SearchChoice, u64)> = Vec::new();
                 // Of the best, and of the best of another family or number of local steps.
                 let is_other = |one: &&Ranked| (one.choice.family, one.choice.local_steps) != (best.family, best.local_steps);
                 for one in ranked.first().into_iter().chain(ranked.iter().find(is_other)) {
@@ -500,7 +519,7 @@ impl PilotSearch<'_> {
     fn confirm(&self, pilots: &mut Pilots, by: &mut dyn Measure) -> std::result::Result<(), Stop> {
         let goal = self.target.goal;
         // Choices whose next pilot does not fit into the budget.
-        let mut dear: Vec<Choice> = Vec::new();
+        let mut dear: Vec<SearchChoice> = Vec::new();
         loop {
             let mut ranked = self.cheapest(pilots, SOME);
             if ranked.is_empty() {
@@ -509,7 +528,7 @@ impl PilotSearch<'_> {
             }
             let confirmed = ranked.iter().find(|one| one.seeds >= MANY).copied();
             let most = CLOSE * confirmed.map_or(f64::INFINITY, |one| one.cost.of(goal));
-            let is_open = |choice: &Choice, cost: f64| cost < most && !dear.contains(choice);
+            let is_open = |choice: &SearchChoice, cost: f64| cost < most && !dear.contains(choice);
             let by_mean = ranked.iter().find(|one| one.seeds < MANY && is_open(&one.choice, one.cost.of(goal)));
             let by_mean = by_mean.map(|one| (one.choice, one.seeds, one.hit));
             let by_hope = || {
@@ -549,10 +568,10 @@ impl PilotSearch<'_> {
 /// A choice with what it costs to reach the target.
 #[derive(Debug, Clone, Copy)]
 struct Ranked {
-    choice: Choice,
+    choice: SearchChoice,
     seeds: u64,
     hit: Hit,
-    cost: Cost,
+    cost: SearchCost,
 }
 
 /// The mean and its standard error along the recorded rounds, over seeds.

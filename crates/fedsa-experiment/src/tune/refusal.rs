@@ -2,7 +2,7 @@
 
 use fedsa::error::{BadInput, ErrorCode};
 use fedsa::message::MAX_ROUNDS;
-use fedsa_theory::tune::{self, Choice, Found};
+use fedsa_theory::tune::{self, SearchChoice, SearchResult};
 
 use super::pilots::Pilots;
 use super::{SIMPLER_SHARE, THEORY_SHARE, Tuning};
@@ -10,7 +10,7 @@ use crate::numbers::{self, number};
 
 impl Tuning {
     /// The error where no choice reaches the target.
-    pub(super) fn refusal(&self, found: &Found, pilots: &Pilots) -> BadInput {
+    pub(super) fn refusal(&self, found: &SearchResult, pilots: &Pilots) -> BadInput {
         if let Some(early) = self.nothing_tried(found, pilots) {
             return early;
         }
@@ -55,7 +55,7 @@ impl Tuning {
     }
 
     /// The error where no choice was tried: no method works over the link, or the budget is too short for a single one.
-    fn nothing_tried(&self, found: &Found, pilots: &Pilots) -> Option<BadInput> {
+    fn nothing_tried(&self, found: &SearchResult, pilots: &Pilots) -> Option<BadInput> {
         let reasons: Vec<String> = (0..self.candidates.len())
             .filter_map(|family| {
                 let why = found.prices[family].as_ref().err()?;
@@ -83,7 +83,7 @@ impl Tuning {
     }
 
     /// The choice whose error is nearest to the target after the most rounds, with this error.
-    fn nearest(&self, found: &Found, pilots: &Pilots) -> Option<(Choice, f64)> {
+    fn nearest(&self, found: &SearchResult, pilots: &Pilots) -> Option<(SearchChoice, f64)> {
         let slow = found.too_slow().map(|(tried, _, error)| (tried.choice, error));
         // The lower ends of intervals of few seeds may be below the target by luck: what counts is the error at the end of a run.
         let by_pilots = pilots.tried.iter().filter(|piloted| !piloted.measured.diverged).filter_map(|piloted| {
@@ -94,7 +94,7 @@ impl Tuning {
     }
 
     /// The error where neither an error nor a floor above the target is known.
-    fn no_level(&self, found: &Found, pilots: &Pilots) -> BadInput {
+    fn no_level(&self, found: &SearchResult, pilots: &Pilots) -> BadInput {
         if pilots.tried.iter().any(|piloted| !piloted.measured.diverged) {
             let (wanted, most) = (numbers::typed(self.target.mse), numbers::rounds(self.target.most_rounds));
             let what =
@@ -111,7 +111,7 @@ impl Tuning {
     }
 
     /// What would lower an error with these parts, bias and noise, or let the search go on.
-    fn what_helps(&self, found: &Found, pilots: &Pilots, parts: Option<(f64, f64)>) -> Vec<String> {
+    fn what_helps(&self, found: &SearchResult, pilots: &Pilots, parts: Option<(f64, f64)>) -> Vec<String> {
         let mut help: Vec<String> = Vec::new();
         match parts {
             Some((bias, noise)) if bias > noise && bias > 0.01 * self.target.mse => {
@@ -132,12 +132,12 @@ impl Tuning {
     }
 
     /// The squared bias and the noise of a choice's floor.
-    fn floor_parts(&self, choice: &Choice) -> Option<(f64, f64)> {
+    fn floor_parts(&self, choice: &SearchChoice) -> Option<(f64, f64)> {
         self.forecast(choice)?.floor().ok().map(|floor| (floor.bias_sq(), floor.noise))
     }
 
     /// The rounds that a choice needs, by theory.
-    fn rounds_needed(&self, choice: &Choice) -> Option<u64> {
+    fn rounds_needed(&self, choice: &SearchChoice) -> Option<u64> {
         let course = tune::course(&self.forecast(choice)?, &self.start, self.target.mse, MAX_ROUNDS).ok()?;
         course.outcome.ok().map(|reach| reach.rounds)
     }

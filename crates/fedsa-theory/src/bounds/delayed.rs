@@ -8,7 +8,7 @@ use fedsa::error::{Result, require};
 
 /// What the theorems know of a problem.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct DelayedSa {
+pub struct DelayedSaBound {
     /// mu of Assumption 7, at most 1.
     pub mu: f64,
     /// L of Assumptions 8 and 9, at least 1.
@@ -26,7 +26,7 @@ const CONSTANT: [f64; 3] = [111.0, 300.0, 300.0];
 /// `B` over sigma^2, C and C' of Theorem 5.4.
 const VARYING: [f64; 3] = [9.0, 196.0, 98.0];
 
-impl DelayedSa {
+impl DelayedSaBound {
     /// The constants of a problem of one agent, from those of \[F\], with mu, L and sigma moved to where the proofs assume them to be.
     pub fn new(constants: &FedHsaConstants, theta_0_norm: f64, start: f64, tau_mix: u64) -> Self {
         // max ||b|| / L is at most sigma with the larger L too.
@@ -106,7 +106,7 @@ mod tests {
     use fedsa::linalg;
     use fedsa::uplink::medium::delay::Before;
 
-    fn view(agent: &Finite, theta_0: &[f64]) -> (DelayedSa, Vec<f64>) {
+    fn view(agent: &Finite, theta_0: &[f64]) -> (DelayedSaBound, Vec<f64>) {
         let system = agent.system();
         let root = linalg::solve(&system.a, &system.b).unwrap();
         let symmetric = faer::Scale(0.5) * (&system.a + system.a.transpose());
@@ -115,7 +115,7 @@ mod tests {
         let b = agent.samples.iter().map(|(_, b)| linalg::norm_sq(b).sqrt()).fold(0.0, f64::max);
         let sigma = (b / l).max(linalg::norm_sq(&root).sqrt());
         let start = linalg::distance_sq(theta_0, &root).sqrt();
-        (DelayedSa::new(&FedHsaConstants { mu, l, sigma }, linalg::norm_sq(theta_0).sqrt(), start, 1), root)
+        (DelayedSaBound::new(&FedHsaConstants { mu, l, sigma }, linalg::norm_sq(theta_0).sqrt(), start, 1), root)
     }
 
     #[test]
@@ -188,7 +188,7 @@ mod tests {
 
     #[test]
     fn a_step_or_a_run_out_of_range_is_named() {
-        let sa = DelayedSa { mu: 0.5, l: 2.0, sigma: 1.0, start: 1.0, tau_mix: 1 };
+        let sa = DelayedSaBound { mu: 0.5, l: 2.0, sigma: 1.0, start: 1.0, tau_mix: 1 };
         assert!(sa.theorem_5_4(1e-4, 3, 100).unwrap().holds());
         assert!(!sa.theorem_5_4(1e-1, 3, 100).unwrap().holds() && !sa.theorem_5_4(1e-4, 60, 100).unwrap().holds());
         assert!(!sa.theorem_5_3(1e-2, 3, 100).unwrap().holds());

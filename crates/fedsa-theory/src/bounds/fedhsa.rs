@@ -4,7 +4,7 @@
 //! `1 - C mu alpha`, the samples' noise `alpha^2 tau L^2 sigma^2 / (N H)` and the drift of the local steps,
 //! `(alpha / mu) L^2 (eta H)^2 L^2 sigma^2` (Lemmas 1, 2, 4 and 6).
 
-use super::{Assumption, Shape, Term};
+use super::{Assumption, BoundShape, Term};
 use crate::RoundSetting;
 use crate::fedhsa_bounds::FedHsaConstants;
 use fedsa::error::{Result, require};
@@ -14,7 +14,7 @@ use fedsa::error::{Result, require};
 ///
 /// # Errors
 /// When mu, the number of agents or tau is out of range.
-pub fn theorem_2(constants: &FedHsaConstants, setting: &RoundSetting, agents: f64, tau: f64) -> Result<Shape> {
+pub fn theorem_2(constants: &FedHsaConstants, setting: &RoundSetting, agents: f64, tau: f64) -> Result<BoundShape> {
     check(constants, agents, tau)?;
     let FedHsaConstants { mu, l, sigma } = *constants;
     let (alpha, h) = (setting.server_step * setting.span(), setting.local_steps as f64);
@@ -23,7 +23,7 @@ pub fn theorem_2(constants: &FedHsaConstants, setting: &RoundSetting, agents: f6
         Term { name: "drift", value: (setting.span() * l * l * sigma / mu).powi(2) },
     ];
     let statement = if tau == 1.0 { "[F] Theorem 1" } else { "[F] Theorem 2" };
-    Ok(Shape { statement, rate: mu * alpha, floor, assumptions: vec![Assumption::positive("Assumption 2", "mu", mu)] })
+    Ok(BoundShape { statement, rate: mu * alpha, floor, assumptions: vec![Assumption::positive("Assumption 2", "mu", mu)] })
 }
 
 /// Corollary 1, after T rounds with steps of order 1/t: `tau L^2 sigma^2 / (mu^2 N H T)`, up to a factor.
@@ -47,7 +47,7 @@ fn check(constants: &FedHsaConstants, agents: f64, tau: f64) -> Result<()> {
 mod tests {
     use super::*;
     use crate::Accuracy;
-    use crate::bounds::Fit;
+    use crate::bounds::ShapeFit;
     use crate::bounds::testing::{Case, cases};
     use crate::exact_mse::FedHsaMse;
     use crate::predict::Forecast;
@@ -95,7 +95,7 @@ mod tests {
             let by_agents: Vec<_> = [1, 3, 10].map(|n| point(alpha, n, 4)).to_vec();
             let by_steps: Vec<_> = [1, 5, 25].map(|h| point(alpha, 2, h)).to_vec();
             for (slopes, points) in slopes.iter_mut().zip([by_alpha, by_agents, by_steps]) {
-                let fit = Fit::new(&points).unwrap();
+                let fit = ShapeFit::new(&points).unwrap();
                 assert!((fit.slope - 1.0).abs() < 0.05 && fit.constant < 1.0, "{fit:?} {points:?}");
                 slopes.push(fit.slope);
             }
@@ -132,7 +132,7 @@ mod tests {
             for (slopes, points) in
                 slopes.iter_mut().zip([[1.0, 3.0, 10.0].map(|s| point(s * alpha, 4)), [16, 32, 64].map(|h| point(alpha, h))])
             {
-                let fit = Fit::new(&points).unwrap();
+                let fit = ShapeFit::new(&points).unwrap();
                 assert!((fit.slope - 1.0).abs() < 0.1 && fit.constant < 1.0, "seed {seed}: {fit:?} {points:?}");
                 slopes.push(fit.slope);
             }
@@ -184,7 +184,7 @@ mod tests {
             vec![run(1, 3, first), run(2, 3, first), run(4, 3, first)],
             vec![run(2, 1, first), run(2, 2, first), run(2, 4, first)],
         ] {
-            let fit = Fit::new(&points).unwrap();
+            let fit = ShapeFit::new(&points).unwrap();
             assert!((fit.slope - 1.0).abs() < 0.15 && fit.constant < 1.0, "{fit:?} {points:?}");
         }
         assert!(corollary_1(&known, 1, 1.0, 1.0, 0).is_err() && corollary_1(&known, 1, 1.0, 0.5, 3).is_err());

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::{Assumption, Bound, Choice, Contraction, check_target, effective_agents, rounds_until, unknown_constant};
+use super::{Assumption, Bound, Contraction, CorollaryChoice, check_target, effective_agents, rounds_until, unknown_constant};
 use crate::RoundSetting;
 use crate::constants::{Constants, noise_of_a};
 use crate::fedlsa::FedLsaMean;
@@ -220,24 +220,24 @@ pub fn lemma_c3_printed(systems: &Systems, setting: &RoundSetting) -> Result<Bou
 ///
 /// # Errors
 /// When the target is not positive.
-pub fn corollary_4_4(constants: &FedLsaConstants, start: f64, target: f64) -> Result<Choice> {
+pub fn corollary_4_4(constants: &FedLsaConstants, start: f64, target: f64) -> Result<CorollaryChoice> {
     check_target(target)?;
     let (eps, Contraction { a, largest_step }) = (target.sqrt(), constants.contraction);
     let eta = largest_step.min((eps / (2.0 * constants.noise())).powi(2));
     let rounds = rounds_until(start, 0.5 * eps, eta * a);
-    Choice::fixed("[S] Corollary 4.4, with constants", target, eta, 1, rounds, constants.contraction.assumptions(eta))
+    CorollaryChoice::fixed("[S] Corollary 4.4, with constants", target, eta, 1, rounds, constants.contraction.assumptions(eta))
 }
 
 /// Corollary 4.4 with all constants that its source leaves open equal to 1, which misses targets.
 ///
 /// # Errors
 /// When the target is not positive.
-pub fn corollary_4_4_printed(constants: &FedLsaConstants, start: f64, target: f64) -> Result<Choice> {
+pub fn corollary_4_4_printed(constants: &FedLsaConstants, start: f64, target: f64) -> Result<CorollaryChoice> {
     check_target(target)?;
     let Contraction { a, largest_step } = constants.contraction;
     let eta = largest_step.min(a * constants.agents * target / constants.v_heter.max(constants.sigma_eps));
     let rounds = ((start / target.sqrt()).ln() / (eta * a)).ceil().max(0.0);
-    Choice::fixed("[S] Corollary 4.4 as printed", target, eta, 1, rounds, constants.contraction.assumptions(eta))
+    CorollaryChoice::fixed("[S] Corollary 4.4 as printed", target, eta, 1, rounds, constants.contraction.assumptions(eta))
 }
 
 /// `e / (2 (1 - 1/e))`: `||thetabias_t|| <= ||rho_H|| / (1 - (1 - eta a)^H)`, and with Lemma C.3, `eta a H <= eta C_A H <= 1` and
@@ -260,14 +260,14 @@ fn bias_factor() -> f64 {
 ///
 /// # Errors
 /// When the target is not positive.
-pub fn corollary_4_5(constants: &FedLsaConstants, start: f64, target: f64) -> Result<Choice> {
+pub fn corollary_4_5(constants: &FedLsaConstants, start: f64, target: f64) -> Result<CorollaryChoice> {
     check_target(target)?;
     let (eps, Contraction { a, largest_step }) = (target.sqrt(), constants.contraction);
     let eta = largest_step.min((eps / (4.0 * constants.noise())).powi(2)).min(0.5 * a * constants.agents / constants.sigma_a);
     let span = (1.0 / constants.c_a).min(0.25 * a * eps / (bias_factor() * constants.drift));
     let local_steps = ((span / eta).floor() as u64).max(1);
     let rounds = rounds_until(start, 0.25 * eps, -(local_steps as f64 * (-eta * a).ln_1p()).exp_m1());
-    Choice::fixed("[S] Corollary 4.5, with constants", target, eta, local_steps, rounds, constants.contraction.assumptions(eta))
+    CorollaryChoice::fixed("[S] Corollary 4.5, with constants", target, eta, local_steps, rounds, constants.contraction.assumptions(eta))
 }
 
 /// Corollary 4.5 with all constants that its source leaves open equal to 1. Its rounds change with the unit of time: `A -> s A`,
@@ -275,7 +275,7 @@ pub fn corollary_4_5(constants: &FedLsaConstants, start: f64, target: f64) -> Re
 ///
 /// # Errors
 /// When the target is not positive.
-pub fn corollary_4_5_printed(constants: &FedLsaConstants, start: f64, target: f64) -> Result<Choice> {
+pub fn corollary_4_5_printed(constants: &FedLsaConstants, start: f64, target: f64) -> Result<CorollaryChoice> {
     check_target(target)?;
     let (eps, Contraction { a, largest_step }) = (target.sqrt(), constants.contraction);
     let noise = constants.v_heter.max(constants.sigma_eps);
@@ -283,7 +283,7 @@ pub fn corollary_4_5_printed(constants: &FedLsaConstants, start: f64, target: f6
     let local_steps = ((noise / (constants.distance * constants.agents * eps)).floor() as u64).max(1);
     let rounds = (1.0 / (a * largest_step)).max(constants.distance / (a * a * eps)) * (start / eps).ln();
     let assumptions = constants.contraction.assumptions(eta);
-    Choice::fixed("[S] Corollary 4.5 as printed", target, eta, local_steps, rounds.ceil().max(0.0), assumptions)
+    CorollaryChoice::fixed("[S] Corollary 4.5 as printed", target, eta, local_steps, rounds.ceil().max(0.0), assumptions)
 }
 
 /// The constants with the a of this step size, and the mean round.
@@ -438,7 +438,7 @@ mod tests {
         let contraction = Contraction::up_to(&systems, &moments, 0.5).unwrap();
         let constants = FedLsaConstants { contraction, ..FedLsaConstants::new(&systems, &moments).unwrap() };
         assert!((contraction.a - 1.0).abs() < 1e-12);
-        let reached = |choice: &Choice, start: f64, systems: &Systems, moments: &[Moments]| {
+        let reached = |choice: &CorollaryChoice, start: f64, systems: &Systems, moments: &[Moments]| {
             let theory = FedLsaMse::new(systems, moments, &choice.round_setting().unwrap(), 1).unwrap();
             let root = systems.root().unwrap();
             theory.curve(&[root[0] + start], &[choice.rounds()]).unwrap()[0].mse()

@@ -1,14 +1,14 @@
 //! Theorems 4.2 to 4.4 and Corollary 4.1 of \[T\]: federated TD learning over channels.
 //!
-//! The theorems have universal constants, which their proofs name. [`shapes`](FedTd::theorem_4_2_shape) are without them, bounds have
+//! The theorems have universal constants, which their proofs name. [`shapes`](FedTdBound::theorem_4_2_shape) are without them, bounds have
 //! those of the proofs. Agents learn on one Markov reward process with features `||phi|| <= 1`, one step a round.
 
-use super::{Assumption, Bound, Choice, Shape, Term, check_target};
+use super::{Assumption, Bound, BoundShape, CorollaryChoice, Term, check_target};
 use fedsa::error::{Result, require};
 
 /// What the theorems know of a problem.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct FedTd {
+pub struct FedTdBound {
     /// omega, the smallest eigenvalue of the feature covariance.
     pub omega: f64,
     /// gamma.
@@ -34,7 +34,7 @@ pub struct Erasures {
 
 /// The channel of Theorem 4.3.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct OverTheAir {
+pub struct OverTheAirMoments {
     /// m_h, the mean gain.
     pub mean: f64,
     /// `m_h^2 + s_h^2`, the mean square gain.
@@ -53,7 +53,7 @@ const FADING: [f64; 4] = [878.0, 1346.0, 61.0, 55.0];
 /// `alpha <= 1 / (132 (2 tau_max + tau))`, which does not follow from it; both do from 264.
 const DELAYED: [f64; 3] = [264.0, 352.0, 15.0];
 
-impl FedTd {
+impl FedTdBound {
     /// `omega (1 - gamma)`.
     fn pull(&self) -> f64 {
         self.omega * (1.0 - self.gamma)
@@ -72,7 +72,7 @@ impl FedTd {
     ///
     /// # Errors
     /// When a number is out of range.
-    pub fn theorem_4_2_shape(&self, alpha: f64, link: &Erasures) -> Result<Shape> {
+    pub fn theorem_4_2_shape(&self, alpha: f64, link: &Erasures) -> Result<BoundShape> {
         self.check(alpha)?;
         link.check()?;
         let noise = self.tau * self.sigma.powi(2) / self.pull();
@@ -85,7 +85,7 @@ impl FedTd {
     /// # Errors
     /// When a number is out of range.
     pub fn theorem_4_2(&self, alpha: f64, link: &Erasures, rounds: u64) -> Result<Bound> {
-        let Shape { rate, floor, .. } = self.theorem_4_2_shape(alpha, link)?;
+        let BoundShape { rate, floor, .. } = self.theorem_4_2_shape(alpha, link)?;
         let [c_0, c_2, c_3] = QUANTISED;
         let begin = 4.0 * self.start.powi(2) + 2.0 * link.success * self.sigma.powi(2);
         let terms = [("start", left(rate, rounds) * begin), (floor[0].name, c_2 * floor[0].value), (floor[1].name, c_3 * floor[1].value)];
@@ -99,7 +99,7 @@ impl FedTd {
     ///
     /// # Errors
     /// When the target is not positive, or a number is out of range.
-    pub fn corollary_4_1(&self, link: &Erasures, target: f64) -> Result<Choice> {
+    pub fn corollary_4_1(&self, link: &Erasures, target: f64) -> Result<CorollaryChoice> {
         check_target(target)?;
         self.check(1.0)?;
         link.check()?;
@@ -120,7 +120,7 @@ impl FedTd {
         let bound = self.theorem_4_2(alpha(high), link, high as u64)?;
         let mut assumptions = bound.assumptions;
         assumptions.push(Assumption::at_most("T is large enough (4.9)", "the least T", self.least_rounds(link, high), high));
-        Choice::fixed("[T] Corollary 4.1", target, alpha(high), 1, high, assumptions)
+        CorollaryChoice::fixed("[T] Corollary 4.1", target, alpha(high), 1, high, assumptions)
     }
 
     /// The right-hand side of the condition on T in (4.9).
@@ -134,7 +134,7 @@ impl FedTd {
     ///
     /// # Errors
     /// When a number is out of range.
-    pub fn theorem_4_3_shape(&self, alpha: f64, link: &OverTheAir) -> Result<Shape> {
+    pub fn theorem_4_3_shape(&self, alpha: f64, link: &OverTheAirMoments) -> Result<BoundShape> {
         self.check(alpha)?;
         link.check()?;
         let each = self.tau / (link.mean * self.pull());
@@ -145,7 +145,7 @@ impl FedTd {
     }
 
     /// `s_w^2 d / N^2`.
-    fn receivers(&self, link: &OverTheAir) -> f64 {
+    fn receivers(&self, link: &OverTheAirMoments) -> f64 {
         (link.receiver_noise / self.agents).powi(2) * link.dim as f64
     }
 
@@ -153,8 +153,8 @@ impl FedTd {
     ///
     /// # Errors
     /// When a number is out of range.
-    pub fn theorem_4_3(&self, alpha: f64, link: &OverTheAir, rounds: u64) -> Result<Bound> {
-        let Shape { rate, floor, .. } = self.theorem_4_3_shape(alpha, link)?;
+    pub fn theorem_4_3(&self, alpha: f64, link: &OverTheAirMoments, rounds: u64) -> Result<Bound> {
+        let BoundShape { rate, floor, .. } = self.theorem_4_3_shape(alpha, link)?;
         let [c_0, c_2, c_3, c_4] = FADING;
         let begin = 4.0 * self.start.powi(2) + 2.0 * self.sigma.powi(2) + 2.0 * self.receivers(link);
         let terms = [
@@ -173,7 +173,7 @@ impl FedTd {
     ///
     /// # Errors
     /// When a number is out of range.
-    pub fn theorem_4_4_shape(&self, alpha: f64, tau_max: u64) -> Result<Shape> {
+    pub fn theorem_4_4_shape(&self, alpha: f64, tau_max: u64) -> Result<BoundShape> {
         self.check(alpha)?;
         let wait = self.tau + tau_max as f64;
         let each = wait * self.sigma.powi(2) / (2.0 * self.pull());
@@ -186,7 +186,7 @@ impl FedTd {
     /// # Errors
     /// When a number is out of range.
     pub fn theorem_4_4(&self, alpha: f64, tau_max: u64, rounds: u64) -> Result<Bound> {
-        let Shape { rate, floor, .. } = self.theorem_4_4_shape(alpha, tau_max)?;
+        let BoundShape { rate, floor, .. } = self.theorem_4_4_shape(alpha, tau_max)?;
         let [c_0, c_2, c_3] = DELAYED;
         let wait = self.tau + tau_max as f64;
         let terms = [
@@ -216,7 +216,7 @@ impl Erasures {
     }
 }
 
-impl OverTheAir {
+impl OverTheAirMoments {
     fn check(&self) -> Result<()> {
         require(self.mean > 0.0 && self.mean.is_finite(), "mean", self.mean, "a positive number")?;
         let is_possible = self.square >= self.mean * self.mean && self.square.is_finite();
@@ -238,16 +238,16 @@ fn left(rate: f64, rounds: u64) -> f64 {
     (rounds as f64 * (-rate).ln_1p()).exp()
 }
 
-fn shape(statement: &'static str, rate: f64, parts: &[(&'static str, f64)]) -> Shape {
+fn shape(statement: &'static str, rate: f64, parts: &[(&'static str, f64)]) -> BoundShape {
     let floor = parts.iter().map(|(name, value)| Term { name, value: *value }).collect();
-    Shape { statement, rate, floor, assumptions: Vec::new() }
+    BoundShape { statement, rate, floor, assumptions: Vec::new() }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::RoundSetting;
-    use crate::bounds::Fit;
+    use crate::bounds::ShapeFit;
     use crate::bounds::testing::{CASES, Looseness, Process};
     use crate::exact_mse::{ArrivalLaw, DelayedMse, FedLsaMse};
     use crate::markov::one_agent::OneAgent;
@@ -257,11 +257,11 @@ mod tests {
     use fedsa::uplink::medium::delay::Before;
 
     /// The theorems' view of a process, started at `theta_0`.
-    fn view(process: &Process, agents: usize, tau: f64, theta_0: &[f64]) -> FedTd {
+    fn view(process: &Process, agents: usize, tau: f64, theta_0: &[f64]) -> FedTdBound {
         let root = linalg::solve(&process.system.a, &process.system.b).unwrap();
         let start = linalg::distance_sq(theta_0, &root).sqrt();
         let sigma = linalg::norm_sq(&root).sqrt().max(start).max(1.0);
-        FedTd { omega: process.nu, gamma: process.gamma, agents: agents as f64, sigma, start, tau }
+        FedTdBound { omega: process.nu, gamma: process.gamma, agents: agents as f64, sigma, start, tau }
     }
 
     #[test]
@@ -289,7 +289,7 @@ mod tests {
             loose[0].see(exact(alpha, &arrivals, t), bound.value(), &format!("seed {seed}"));
             // Theorem 4.3.
             let (mean, std) = (0.6 + 0.4 * draw.number(), 0.3 * (1.0 + draw.number()));
-            let link = OverTheAir { mean, square: mean * mean + std * std, receiver_noise: 1.0 + draw.number(), dim: 2 };
+            let link = OverTheAirMoments { mean, square: mean * mean + std * std, receiver_noise: 1.0 + draw.number(), dim: 2 };
             let alpha = share(&mut draw) * mean * td.pull() / (FADING[0] * link.square.max(1.0));
             let bound = td.theorem_4_3(alpha, &link, t).unwrap();
             let arrivals = ArrivalLaw::by_factors(mean, link.square, link.receiver_noise, n);
@@ -392,12 +392,12 @@ mod tests {
             by_delay.push((bound.leading(), delayed.floor().unwrap().mse()));
         }
         for points in [&by_alpha, &by_agents, &by_success, &rates] {
-            let fit = Fit::new(points).unwrap();
+            let fit = ShapeFit::new(points).unwrap();
             assert!((fit.slope - 1.0).abs() < 0.02, "{fit:?} {points:?}");
         }
         // Where the receiver's noise is all, the floor falls as 1/N^2 and grows with 1/m_h and the step.
         let receiver = |alpha: f64, n: usize, mean: f64| {
-            let link = OverTheAir { mean, square: mean * mean, receiver_noise: 1e4, dim: 2 };
+            let link = OverTheAirMoments { mean, square: mean * mean, receiver_noise: 1e4, dim: 2 };
             let (systems, moments) = process.federation(n);
             let setting = RoundSetting::new(alpha, 1).unwrap();
             let arrivals = ArrivalLaw::by_factors(mean, link.square, link.receiver_noise, n);
@@ -409,11 +409,11 @@ mod tests {
             [0.5, 1.0, 2.0].map(|mean| receiver(1e-4, 3, mean)),
             [1e-5, 1e-4, 1e-3].map(|alpha| receiver(alpha, 3, 0.8)),
         ] {
-            let fit = Fit::new(&points).unwrap();
+            let fit = ShapeFit::new(&points).unwrap();
             assert!((fit.slope - 1.0).abs() < 0.02 && fit.constant < 1.0, "{fit:?} {points:?}");
         }
         // The floor of Theorem 4.4 grows with the delay, the exact one does not.
-        let fit = Fit::new(&by_delay).unwrap();
+        let fit = ShapeFit::new(&by_delay).unwrap();
         assert!(fit.slope.abs() < 0.01, "{fit:?}");
     }
 
@@ -451,7 +451,7 @@ mod tests {
 
     #[test]
     fn what_is_out_of_range_is_refused() {
-        let td = FedTd { omega: 0.1, gamma: 0.5, agents: 4.0, sigma: 2.0, start: 1.0, tau: 1.0 };
+        let td = FedTdBound { omega: 0.1, gamma: 0.5, agents: 4.0, sigma: 2.0, start: 1.0, tau: 1.0 };
         let clear = Erasures { success: 1.0, zeta: 0.0 };
         assert!(td.theorem_4_2(1e-6, &clear, 100).unwrap().holds());
         assert!(!td.theorem_4_2(0.1, &clear, 100).unwrap().holds());
@@ -459,7 +459,7 @@ mod tests {
         assert_eq!(td.theorem_4_2(0.0, &clear, 1).unwrap_err().key, "step_size");
         assert_eq!(td.theorem_4_2(0.1, &Erasures { success: 0.0, zeta: 0.0 }, 1).unwrap_err().key, "success");
         assert_eq!(td.corollary_4_1(&clear, -1.0).unwrap_err().key, "target");
-        let air = OverTheAir { mean: 1.0, square: 0.5, receiver_noise: 0.0, dim: 2 };
+        let air = OverTheAirMoments { mean: 1.0, square: 0.5, receiver_noise: 0.0, dim: 2 };
         assert_eq!(td.theorem_4_3(0.1, &air, 1).unwrap_err().key, "square");
     }
 }

@@ -1,9 +1,9 @@
 //! The theorems of the sources as functions of a problem, with their constants and assumptions.
 //!
 //! A [`Bound`] is a list of named terms whose sum bounds an error, and the assumptions under which it does, each with the numbers
-//! that decide it. A [`Choice`] is what a corollary derives from a bound: the settings that reach a target mean-square error. Where
+//! that decide it. A [`CorollaryChoice`] is what a corollary derives from a bound: the settings that reach a target mean-square error. Where
 //! a source prints a wrong statement, the corrected one has the statement's name and the printed one the suffix `_printed`; tests
-//! contain the instances on which the printed ones fail. Statements whose constants are not stated are [`Shape`]s, to be
+//! contain the instances on which the printed ones fail. Statements whose constants are not stated are [`BoundShape`]s, to be
 //! fitted.
 //!
 //! | statement | function | deviation |
@@ -69,7 +69,7 @@ pub mod td;
 pub(crate) mod testing;
 
 pub use contraction::Contraction;
-pub use shape::{Fit, Shape};
+pub use shape::{BoundShape, ShapeFit};
 
 use serde::Serialize;
 
@@ -156,7 +156,7 @@ pub enum Period {
 
 /// The settings that a corollary chooses for a target.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Choice {
+pub struct CorollaryChoice {
     /// The statement in its source.
     pub statement: &'static str,
     /// eps^2, the mean-square error to reach.
@@ -173,7 +173,7 @@ pub struct Choice {
     pub assumptions: Vec<Assumption>,
 }
 
-impl Choice {
+impl CorollaryChoice {
     /// T rounds of H steps.
     fn fixed(
         statement: &'static str,

@@ -1,6 +1,6 @@
 //! Section 5 and appendix B.1 of \[S\]: SCAFFLSA with random talk.
 
-use super::{Assumption, Bound, Choice, Period, check_target, rounds_until, unknown_constant};
+use super::{Assumption, Bound, CorollaryChoice, Period, check_target, rounds_until, unknown_constant};
 use crate::constants::Constants;
 use fedsa::error::{Result, require};
 
@@ -67,7 +67,7 @@ fn assumptions(constants: &Constants, eta: f64) -> Result<Vec<Assumption>> {
 ///
 /// # Errors
 /// When the target is not positive, second moments are not known, or A 3 does not hold.
-pub fn corollary_5_2(constants: &Constants, start: f64, target: f64) -> Result<Choice> {
+pub fn corollary_5_2(constants: &Constants, start: f64, target: f64) -> Result<CorollaryChoice> {
     check_target(target)?;
     let noise = constants.sigma_omega.ok_or_else(|| unknown_constant("sigma_omega", "second moments are not known"))?;
     let eta = step(constants, target, noise, 4.0)?;
@@ -75,14 +75,15 @@ pub fn corollary_5_2(constants: &Constants, start: f64, target: f64) -> Result<C
     let steps = rounds_until(initial_lyapunov(constants, eta, p, start), 0.5 * target, eta * constants.a);
     let assumptions = assumptions(constants, eta)?;
     let statement = "[S] Corollary 5.2, with constants";
-    Choice { statement, target, step_size: eta, period: Period::Random(p), rounds: p * steps, samples: steps, assumptions }.countable()
+    CorollaryChoice { statement, target, step_size: eta, period: Period::Random(p), rounds: p * steps, samples: steps, assumptions }
+        .countable()
 }
 
 /// Corollary B.3 as printed, which misses targets: see [`corollary_5_2`].
 ///
 /// # Errors
 /// As [`corollary_5_2`], and when an agent's own root is not known.
-pub fn corollary_b3_printed(constants: &Constants, start: f64, target: f64) -> Result<Choice> {
+pub fn corollary_b3_printed(constants: &Constants, start: f64, target: f64) -> Result<CorollaryChoice> {
     check_target(target)?;
     let noise = constants.sigma_eps.ok_or_else(|| unknown_constant("sigma_eps", "an agent's own root is not known"))?;
     let eta = step(constants, target, noise, 8.0)?;
@@ -92,7 +93,8 @@ pub fn corollary_b3_printed(constants: &Constants, start: f64, target: f64) -> R
     let log = (initial_lyapunov(constants, eta, p, start) / (2.0 * target)).ln();
     let steps = ((2.0 * l / a).max(4.0 * noise / (target * a * a)) * log).ceil().max(0.0);
     let statement = "[S] Corollary B.3 as printed (false)";
-    Choice { statement, target, step_size: eta, period: Period::Random(p), rounds: p * steps, samples: steps, assumptions }.countable()
+    CorollaryChoice { statement, target, step_size: eta, period: Period::Random(p), rounds: p * steps, samples: steps, assumptions }
+        .countable()
 }
 
 /// `min(1 / (2 L), eps^2 a / (share sigma))`.

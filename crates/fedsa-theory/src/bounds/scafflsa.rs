@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::fedlsa::server_step;
-use super::{Assumption, Bound, Choice, Contraction, check_target, rounds_until, unknown_constant};
+use super::{Assumption, Bound, Contraction, CorollaryChoice, check_target, rounds_until, unknown_constant};
 use crate::RoundSetting;
 use crate::constants::Constants;
 use fedsa::error::Result;
@@ -133,7 +133,7 @@ fn bound(
 ///
 /// # Errors
 /// When the target is not positive.
-pub fn corollary_5_4(constants: &ScafflsaConstants, start: f64, target: f64) -> Result<Choice> {
+pub fn corollary_5_4(constants: &ScafflsaConstants, start: f64, target: f64) -> Result<CorollaryChoice> {
     check_target(target)?;
     let Contraction { a, largest_step } = constants.contraction;
     let span = constants.longest_span();
@@ -144,7 +144,7 @@ pub fn corollary_5_4(constants: &ScafflsaConstants, start: f64, target: f64) -> 
     let rounds = rounds_until(constants.initial_lyapunov(&setting, start), 0.5 * target, 0.25 * a * setting.span());
     let mut assumptions = constants.contraction.assumptions(eta);
     assumptions.push(constants.span_is_short(&setting));
-    Choice::fixed("[S] Corollary 5.4, with constants", target, eta, local_steps, rounds, assumptions)
+    CorollaryChoice::fixed("[S] Corollary 5.4, with constants", target, eta, local_steps, rounds, assumptions)
 }
 
 #[cfg(test)]

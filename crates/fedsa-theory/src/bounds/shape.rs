@@ -7,7 +7,7 @@ use fedsa::error::{Result, require};
 
 /// A bound `C_rate exp(-rate t) + sum C_k floor_k` with unknown factors C. What it predicts is how its parts change with the settings.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Shape {
+pub struct BoundShape {
     /// The statement in its source.
     pub statement: &'static str,
     /// The exponent of a round up to a factor: the error at the start falls as `exp(-rate t)`.
@@ -18,7 +18,7 @@ pub struct Shape {
     pub assumptions: Vec<Assumption>,
 }
 
-impl Shape {
+impl BoundShape {
     /// The leading part of the floor.
     pub fn leading(&self) -> f64 {
         self.floor.first().map_or(0.0, |term| term.value)
@@ -27,7 +27,7 @@ impl Shape {
 
 /// `measured = constant shape^slope`, fitted to points by least squares of logarithms. A shape that is right has the slope 1.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Fit {
+pub struct ShapeFit {
     /// The slope of the logarithms.
     pub slope: f64,
     /// The factor.
@@ -36,7 +36,7 @@ pub struct Fit {
     pub residual: f64,
 }
 
-impl Fit {
+impl ShapeFit {
     /// The fit to pairs (shape, measured).
     ///
     /// # Errors
@@ -75,11 +75,11 @@ mod tests {
     fn a_power_law_is_found() {
         let law = |x: f64| 3.0 * x.powf(-0.7);
         let points: Vec<(f64, f64)> = [0.1, 0.5, 2.0, 30.0].map(|x| (x, law(x))).to_vec();
-        let fit = Fit::new(&points).unwrap();
+        let fit = ShapeFit::new(&points).unwrap();
         assert!((fit.slope + 0.7).abs() < 1e-12 && (fit.constant - 3.0).abs() < 1e-12 && fit.residual < 1e-12);
         assert!((fit.at(7.0) - law(7.0)).abs() < 1e-12);
         for bad in [&points[..1], &[(1.0, 1.0), (1.0, 2.0)], &[(1.0, 0.0), (2.0, 1.0)], &[(1.0, f64::NAN), (2.0, 1.0)]] {
-            assert_eq!(Fit::new(bad).unwrap_err().key, "points");
+            assert_eq!(ShapeFit::new(bad).unwrap_err().key, "points");
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::fedlsa::{FedLsaConstants, corollary_4_5};
 use super::scafflsa::{ScafflsaConstants, corollary_5_4};
-use super::{Bound, Choice, Contraction};
+use super::{Bound, Contraction, CorollaryChoice};
 use crate::RoundSetting;
 use crate::constants::TdConstants;
 use fedsa::error::{Result, require};
@@ -87,16 +87,16 @@ impl TdFederation {
     ///
     /// # Errors
     /// When the target is not positive, or a number is negative or not finite.
-    pub fn corollary_4_6(&self, start: f64, target: f64) -> Result<Choice> {
-        Ok(Choice { statement: "[S] Corollary 4.6, with constants", ..corollary_4_5(&self.fedlsa()?, start, target)? })
+    pub fn corollary_4_6(&self, start: f64, target: f64) -> Result<CorollaryChoice> {
+        Ok(CorollaryChoice { statement: "[S] Corollary 4.6, with constants", ..corollary_4_5(&self.fedlsa()?, start, target)? })
     }
 
     /// Corollary 5.5: Corollary 5.4 with the constants of Lemma 3.1. `target` is eps^2.
     ///
     /// # Errors
     /// When the target is not positive, or a number is negative or not finite.
-    pub fn corollary_5_5(&self, start: f64, target: f64) -> Result<Choice> {
-        Ok(Choice { statement: "[S] Corollary 5.5, with constants", ..corollary_5_4(&self.scafflsa()?, start, target)? })
+    pub fn corollary_5_5(&self, start: f64, target: f64) -> Result<CorollaryChoice> {
+        Ok(CorollaryChoice { statement: "[S] Corollary 5.5, with constants", ..corollary_5_4(&self.scafflsa()?, start, target)? })
     }
 }
 

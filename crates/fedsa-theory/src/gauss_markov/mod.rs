@@ -40,7 +40,7 @@ use super::RoundSetting;
 use super::exact_mse::{InitialControls, MeanSquare, unstable};
 use super::fedlsa::FedLsaMean;
 use super::map::{LinearMap, spectral_radius};
-use super::markov::Rule;
+use super::markov::MarkovRule;
 use super::stability::{ControlVariates, global_memory_map};
 use crate::work;
 use fedsa::error::{BadInput, Result};
@@ -71,12 +71,12 @@ pub enum AdditiveRule {
     Scafflsa,
 }
 
-impl From<Rule> for AdditiveRule {
-    fn from(rule: Rule) -> Self {
+impl From<MarkovRule> for AdditiveRule {
+    fn from(rule: MarkovRule) -> Self {
         match rule {
-            Rule::FedLsa => Self::FedLsa,
-            Rule::FedHsa => Self::FedHsa,
-            Rule::Scafflsa => Self::Scafflsa,
+            MarkovRule::FedLsa => Self::FedLsa,
+            MarkovRule::FedHsa => Self::FedHsa,
+            MarkovRule::Scafflsa => Self::Scafflsa,
         }
     }
 }

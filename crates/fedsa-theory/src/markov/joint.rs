@@ -15,7 +15,7 @@
 use super::one_agent::step;
 use super::registers::{Instruction, RoundMap};
 use super::stationary::CellMap;
-use super::{AgentClass, MarkovAgent, MarkovFloor, Rule};
+use super::{AgentClass, MarkovAgent, MarkovFloor, MarkovRule};
 use crate::RoundSetting;
 use crate::exact_mse::InitialControls;
 use fedsa::error::{BadInput, Result, require};
@@ -32,7 +32,7 @@ const MOST_NUMBERS: usize = 1 << 25;
 /// Cost of a round: `prod K_c * N H nnz(P) / K` updates of a register, of about `(registers * d) d^2` operations each.
 #[derive(Debug, Clone)]
 pub struct Joint {
-    rule: Rule,
+    rule: MarkovRule,
     map: RoundMap,
     weights: Vec<f64>,
     /// `xi*_c = wbar_c` of every agent.
@@ -41,10 +41,10 @@ pub struct Joint {
 
 /// The number of unknowns of the floor's second moments: `prod K_c` packed matrices of d coordinates, or N d for SCAFFLSA. A
 /// number that does not fit is `usize::MAX`.
-pub fn unknowns(classes: &[AgentClass], rule: Rule) -> usize {
+pub fn unknowns(classes: &[AgentClass], rule: MarkovRule) -> usize {
     let agents: usize = classes.iter().map(|c| c.count).fold(0, usize::saturating_add);
     let d = classes.first().map_or(0, |c| c.agent.dim);
-    let n = if rule == Rule::Scafflsa { agents.saturating_mul(d) } else { d };
+    let n = if rule == MarkovRule::Scafflsa { agents.saturating_mul(d) } else { d };
     let cells = classes.iter().try_fold(1usize, |cells, c| cells.checked_mul(c.agent.states.checked_pow(u32::try_from(c.count).ok()?)?));
     let packed = n.checked_add(1).and_then(|m| Some(n.checked_mul(m)? / 2));
     cells.zip(packed).and_then(|(cells, packed)| cells.checked_mul(packed)).unwrap_or(usize::MAX)
@@ -54,7 +54,7 @@ pub fn unknowns(classes: &[AgentClass], rule: Rule) -> usize {
 ///
 /// # Errors
 /// As [`Joint::new`] and [`Joint::floor`].
-pub fn joint_floor(classes: &[AgentClass], setting: &RoundSetting, rule: Rule) -> Result<MarkovFloor> {
+pub fn joint_floor(classes: &[AgentClass], setting: &RoundSetting, rule: MarkovRule) -> Result<MarkovFloor> {
     Joint::new(classes, setting, rule, 1)?.floor()
 }
 
@@ -64,7 +64,7 @@ impl Joint {
     /// # Errors
     /// When there are no agents, their dimensions differ, the server's step is not 1, the batch is 0, a round has more than 10^6
     /// samples of an agent, or there are more than 2^20 unknowns or 2^25 numbers within a round.
-    pub fn new(classes: &[AgentClass], setting: &RoundSetting, rule: Rule, batch: u64) -> Result<Self> {
+    pub fn new(classes: &[AgentClass], setting: &RoundSetting, rule: MarkovRule, batch: u64) -> Result<Self> {
         super::check(classes, setting)?;
         super::check_samples(setting.local_steps, batch)?;
         let size = unknowns(classes, rule);
@@ -82,12 +82,12 @@ impl Joint {
         let agents: Vec<&MarkovAgent> = classes.iter().flat_map(|c| std::iter::repeat_n(&c.agent, c.count)).collect();
         let weights: Vec<f64> = agents.iter().map(|a| a.weight).collect();
         // The methods are the same for one agent.
-        let rule = if agents.len() == 1 { Rule::FedLsa } else { rule };
+        let rule = if agents.len() == 1 { MarkovRule::FedLsa } else { rule };
         let round = Round { weights: &weights, eta: setting.step_size, steps: setting.local_steps, batch };
         let (main, registers, instructions) = match rule {
-            Rule::FedLsa => round.fedlsa(),
-            Rule::FedHsa => round.fedhsa(),
-            Rule::Scafflsa => round.scafflsa(),
+            MarkovRule::FedLsa => round.fedlsa(),
+            MarkovRule::FedHsa => round.fedhsa(),
+            MarkovRule::Scafflsa => round.scafflsa(),
         };
         let side = registers * agents[0].dim + 1;
         let numbers = agents.iter().fold(side * side, |n, a| n.saturating_mul(a.states));
@@ -95,7 +95,7 @@ impl Joint {
             return Err(too_large(numbers, "numbers", MOST_NUMBERS));
         }
         let controls = agents.iter().map(|a| a.mean_w()).collect();
-        let map = RoundMap::new(&agents, main, registers, instructions, rule == Rule::Scafflsa);
+        let map = RoundMap::new(&agents, main, registers, instructions, rule == MarkovRule::Scafflsa);
         Ok(Self { rule, map, weights, controls })
     }
 
@@ -142,7 +142,7 @@ impl Joint {
         let d = self.map.dim();
         require(offset.len() == d, "theta_0", offset.len(), &format!("{d} numbers"))?;
         let mut y = offset.to_vec();
-        if self.rule == Rule::Scafflsa {
+        if self.rule == MarkovRule::Scafflsa {
             let n = self.weights.len();
             let initial: Vec<Vec<f64>> = match controls {
                 InitialControls::Root => vec![vec![0.0; d]; n],

@@ -16,7 +16,7 @@
 
 use faer::prelude::*;
 
-use super::{AgentClass, MarkovAgent, MarkovFloor, Rule};
+use super::{AgentClass, MarkovAgent, MarkovFloor, MarkovRule};
 use crate::RoundSetting;
 use fedsa::error::{BadInput, Result};
 use fedsa::linalg::{self, Mat};
@@ -36,7 +36,7 @@ impl LeadingOrder {
     /// # Errors
     /// When the server's step is not 1, the mean matrix is singular, a chain has more than 4000 states, or all chains are
     /// deterministic cycles: then V1 = 0, and the floor of order eta^2 is not known.
-    pub fn new(classes: &[AgentClass], setting: &RoundSetting, rule: Rule) -> Result<Self> {
+    pub fn new(classes: &[AgentClass], setting: &RoundSetting, rule: MarkovRule) -> Result<Self> {
         super::check(classes, setting)?;
         if classes.iter().all(|c| c.agent.is_deterministic()) && classes.iter().any(|c| c.agent.states > 1) {
             return Err(BadInput::not_known(
@@ -161,24 +161,24 @@ impl<'a> Correlations<'a> {
     }
 
     /// What the agent adds to `Abar beta`, without its weight p.
-    fn shift(&self, p: f64, local_steps: u64, rule: Rule) -> Vec<f64> {
+    fn shift(&self, p: f64, local_steps: u64, rule: MarkovRule) -> Vec<f64> {
         let steps = local_steps as f64;
         let mut shift: Vec<f64> = self.total.iter().map(|s| p * s).collect();
-        if rule == Rule::FedLsa {
+        if rule == MarkovRule::FedLsa {
             let drift = linalg::mat_vec(&self.mean_a, &self.mean_w);
             shift.iter_mut().zip(drift).for_each(|(s, x)| *s += (steps - 1.0) / 2.0 * x);
         }
         let h = local_steps as usize;
-        let products = self.products(if rule == Rule::Scafflsa { 2 * h } else { h });
+        let products = self.products(if rule == MarkovRule::Scafflsa { 2 * h } else { h });
         // `sum_h L_h` has R(l) for every h from l to H - 1.
         let mut add =
             |factor: f64, l: usize| shift.iter_mut().zip(&products[l - 1]).for_each(|(s, r)| *s += (1.0 - p) * factor / steps * r);
         (1..h).for_each(|l| add((h - l) as f64, l));
         match rule {
-            Rule::FedLsa => {}
-            Rule::FedHsa => (1..h).for_each(|l| add(-(l as f64), l)),
+            MarkovRule::FedLsa => {}
+            MarkovRule::FedHsa => (1..h).for_each(|l| add(-(l as f64), l)),
             // R(l) for all pairs h < H, j <= H with h + j = l.
-            Rule::Scafflsa => {
+            MarkovRule::Scafflsa => {
                 for l in 1..2 * h {
                     let factor: usize = (l.saturating_sub(h)..h.min(l)).sum();
                     add(-(factor as f64) / steps, l);

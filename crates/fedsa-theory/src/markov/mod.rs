@@ -60,7 +60,7 @@ use fedsa::linalg;
 
 /// The methods with results under Markov samples. All are the same for one agent, and for one local step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Rule {
+pub enum MarkovRule {
     /// H local steps and the mean of the models.
     FedLsa,
     /// H local steps with the drift `G - g_c(theta_t, z_c0)`, where G is the mean of the agents' first directions.

@@ -7,7 +7,7 @@ use super::joint::{Joint, joint_floor, unknowns};
 use super::leading_order::LeadingOrder;
 use super::one_agent::OneAgent;
 use super::testing::{Given, classes, independent, r1, r2, r3, r4};
-use super::{AgentClass, MarkovAgent, Rule};
+use super::{AgentClass, MarkovAgent, MarkovRule};
 use crate::RoundSetting;
 use crate::exact_mse::{FedLsaMse, InitialControls, ScafflsaMse};
 use crate::testing::Draw;
@@ -23,13 +23,13 @@ fn setting(eta: f64, steps: u64) -> RoundSetting {
     RoundSetting::new(eta, steps).unwrap()
 }
 
-const RULES: [Rule; 3] = [Rule::FedLsa, Rule::FedHsa, Rule::Scafflsa];
+const RULES: [MarkovRule; 3] = [MarkovRule::FedLsa, MarkovRule::FedHsa, MarkovRule::Scafflsa];
 
 #[test]
 fn one_agent_has_the_reference_values() {
     let (classes, root) = classes(&r1());
     printed(root[0], 0.3030303, 1e-7);
-    let order = LeadingOrder::new(&classes, &setting(0.1, 1), Rule::FedLsa).unwrap();
+    let order = LeadingOrder::new(&classes, &setting(0.1, 1), MarkovRule::FedLsa).unwrap();
     printed(order.beta()[0], -0.92561983, 1e-8);
     printed(order.traces().0, 1.53268219, 1e-8);
     printed(order.traces().1, 0.27047333, 1e-8);
@@ -55,7 +55,7 @@ fn one_agent_has_the_reference_values() {
 
 #[test]
 fn few_agents_have_the_reference_values() {
-    use Rule::{FedHsa, FedLsa, Scafflsa};
+    use MarkovRule::{FedHsa, FedLsa, Scafflsa};
     for (n, rule, steps, beta, small, large, bias) in [
         (2, FedLsa, 1, -0.39265691, 0.0308461288, 0.2177072309, -0.0940192213),
         (2, FedHsa, 1, -0.39265691, 0.0308461288, 0.2177072309, -0.0940192213),
@@ -107,7 +107,7 @@ fn temporal_differences_have_the_reference_values() {
     ] {
         let (classes, root) = classes(&r4(agents, lazy));
         root.iter().zip(want).for_each(|(root, want)| printed(*root, want, 1e-8));
-        let order = LeadingOrder::new(&classes, &setting(0.1, 1), Rule::FedLsa).unwrap();
+        let order = LeadingOrder::new(&classes, &setting(0.1, 1), MarkovRule::FedLsa).unwrap();
         printed(order.traces().0, traces.0, 1e-8);
         printed(order.traces().1, traces.1, 1e-8);
     }
@@ -122,7 +122,7 @@ fn temporal_differences_have_the_reference_values() {
         let given = r4(1, lazy);
         let (classes, root) = classes(&given);
         printed(OneAgent::new(&classes[0].agent, eta, 1).unwrap().floor().unwrap().mse, exact, digit);
-        printed(LeadingOrder::new(&classes, &setting(eta, 1), Rule::FedLsa).unwrap().floor().mse, order, order_digit);
+        printed(LeadingOrder::new(&classes, &setting(eta, 1), MarkovRule::FedLsa).unwrap().floor().mse, order, order_digit);
         let (systems, moments) = independent(&given, &root);
         let floor = FedLsaMse::new(&systems, &moments, &setting(eta, 1), 1).unwrap().floor().unwrap();
         printed(floor.mse(), iid, iid_digit);
@@ -135,7 +135,7 @@ fn temporal_differences_have_the_reference_values() {
     ] {
         let given = r4(10, lazy);
         let (classes, root) = classes(&given);
-        printed(LeadingOrder::new(&classes, &setting(eta, steps), Rule::FedLsa).unwrap().floor().mse, order.0, order.1);
+        printed(LeadingOrder::new(&classes, &setting(eta, steps), MarkovRule::FedLsa).unwrap().floor().mse, order.0, order.1);
         let (systems, moments) = independent(&given, &root);
         let floor = FedLsaMse::new(&systems, &moments, &setting(eta, steps), 1).unwrap().floor().unwrap();
         printed(floor.mse(), iid, 1e-7);
@@ -156,7 +156,7 @@ fn counts_are_the_joint_chain() {
         for (steps, batch) in [(1, 1), (3, 1), (2, 3)] {
             let setting = setting(0.2, steps);
             let counts = Counts::new(&classes, &setting, batch).unwrap();
-            let joint = Joint::new(&classes, &setting, Rule::FedLsa, batch).unwrap();
+            let joint = Joint::new(&classes, &setting, MarkovRule::FedLsa, batch).unwrap();
             let (a, b) = (counts.floor().unwrap(), joint.floor().unwrap());
             assert!((a.mse - b.mse).abs() < 1e-12 * b.mse.max(1.0) && linalg::distance_sq(&a.bias, &b.bias) < 1e-24, "{a:?} {b:?}");
             assert!((counts.r2().unwrap() - joint.r2().unwrap()).abs() < 1e-10);
@@ -174,7 +174,7 @@ struct Paths<'a> {
     eta: f64,
     steps: usize,
     batch: usize,
-    rule: Rule,
+    rule: MarkovRule,
 }
 
 impl Paths<'_> {
@@ -216,9 +216,9 @@ impl Paths<'_> {
                 for i in 0..d {
                     let mean: f64 = (0..n).map(|e| self.agents[e].weight * first[e][i]).sum();
                     let drift = match self.rule {
-                        Rule::FedLsa => 0.0,
-                        Rule::FedHsa => mean - first[c][i],
-                        Rule::Scafflsa => y[c + 1][i] + xi[i],
+                        MarkovRule::FedLsa => 0.0,
+                        MarkovRule::FedHsa => mean - first[c][i],
+                        MarkovRule::Scafflsa => y[c + 1][i] + xi[i],
                     };
                     u[i] += self.eta * (g[i] + drift);
                 }
@@ -261,15 +261,15 @@ impl Paths<'_> {
 fn curves_are_the_enumeration_of_all_paths() {
     let mut draw = Draw::new(32);
     for (n, d, rule, steps, batch, rounds) in [
-        (1, 2, Rule::FedLsa, 1, 1, 5),
-        (1, 2, Rule::FedLsa, 1, 3, 3),
-        (2, 1, Rule::FedLsa, 2, 1, 2),
-        (2, 2, Rule::FedHsa, 3, 1, 1),
-        (2, 1, Rule::FedHsa, 2, 1, 2),
-        (2, 1, Rule::FedHsa, 2, 2, 1),
-        (2, 2, Rule::Scafflsa, 2, 1, 2),
-        (2, 1, Rule::Scafflsa, 1, 2, 2),
-        (3, 1, Rule::Scafflsa, 1, 1, 3),
+        (1, 2, MarkovRule::FedLsa, 1, 1, 5),
+        (1, 2, MarkovRule::FedLsa, 1, 3, 3),
+        (2, 1, MarkovRule::FedLsa, 2, 1, 2),
+        (2, 2, MarkovRule::FedHsa, 3, 1, 1),
+        (2, 1, MarkovRule::FedHsa, 2, 1, 2),
+        (2, 1, MarkovRule::FedHsa, 2, 2, 1),
+        (2, 2, MarkovRule::Scafflsa, 2, 1, 2),
+        (2, 1, MarkovRule::Scafflsa, 1, 2, 2),
+        (3, 1, MarkovRule::Scafflsa, 1, 1, 3),
     ] {
         let given: Vec<Given> = (0..n).map(|_| Given::random(&mut draw, 1.0 / n as f64, 2, d, true)).collect();
         let (classes, _) = classes(&given);
@@ -347,14 +347,14 @@ fn independent_states_give_the_recursions_of_independent_samples() {
     let theta: Vec<f64> = root.iter().map(|x| x + 1.0).collect();
     for batch in [1, 2] {
         let want = FedLsaMse::new(&systems, &moments, &setting, batch).unwrap();
-        let joint = Joint::new(&classes, &setting, Rule::FedLsa, batch).unwrap();
+        let joint = Joint::new(&classes, &setting, MarkovRule::FedLsa, batch).unwrap();
         close(&joint.floor().unwrap(), &want.floor().unwrap());
         let curve = joint.curve(&[1.0; 2], &InitialControls::Zero, ChainStart::Stationary, &[1, 4]).unwrap();
         curve.iter().zip(want.curve(&theta, &[1, 4]).unwrap()).for_each(|(a, b)| close(a, &b));
     }
     for controls in [InitialControls::Zero, InitialControls::Root] {
         let want = ScafflsaMse::new(&systems, &moments, &setting, 1, &controls).unwrap();
-        let joint = Joint::new(&classes, &setting, Rule::Scafflsa, 1).unwrap();
+        let joint = Joint::new(&classes, &setting, MarkovRule::Scafflsa, 1).unwrap();
         close(&joint.floor().unwrap(), &want.floor().unwrap());
         let curve = joint.curve(&[1.0; 2], &controls, ChainStart::Stationary, &[1, 4]).unwrap();
         curve.iter().zip(want.curve(&theta, &[1, 4]).unwrap()).for_each(|(a, b)| close(a, &b));
@@ -424,9 +424,9 @@ fn a_cycle_has_an_exact_floor_and_no_leading_order() {
     let end = &one.curve(&[1.0], ChainStart::State(0), &[3001]).unwrap()[0];
     assert!((end.bias[0] - errors[0]).abs() < 1e-12 && end.noise().abs() < 1e-12);
     // The recursion over states is the same.
-    let joint = joint_floor(&classes, &setting(eta, 1), Rule::FedLsa).unwrap();
+    let joint = joint_floor(&classes, &setting(eta, 1), MarkovRule::FedLsa).unwrap();
     assert!((joint.mse - floor.mse).abs() < 1e-14 && (joint.bias[0] - floor.bias[0]).abs() < 1e-14);
-    let error = LeadingOrder::new(&classes, &setting(eta, 1), Rule::FedLsa).unwrap_err();
+    let error = LeadingOrder::new(&classes, &setting(eta, 1), MarkovRule::FedLsa).unwrap_err();
     assert!(error.what.contains("cycles"), "{error}");
     assert!((classes[0].agent.second_modulus().unwrap() - 1.0).abs() < 1e-12);
 }
@@ -441,7 +441,7 @@ fn orbits_of_a_cycle_are_the_recursion_over_states() {
     let (classes, _) = classes(&[given]);
     for batch in [1, 2, 3, 4, 6, 7] {
         let one = OneAgent::new(&classes[0].agent, 0.3, batch).unwrap();
-        let joint = Joint::new(&classes, &setting(0.3, 1), Rule::FedLsa, batch).unwrap();
+        let joint = Joint::new(&classes, &setting(0.3, 1), MarkovRule::FedLsa, batch).unwrap();
         let (a, b) = (one.floor().unwrap(), joint.floor().unwrap());
         assert!((a.mse - b.mse).abs() < 1e-12 && linalg::distance_sq(&a.bias, &b.bias) < 1e-24, "{batch}: {a:?} {b:?}");
         assert!((one.r1().unwrap() - joint.r1().unwrap()).abs() < 1e-10 && (one.r2().unwrap() - joint.r2().unwrap()).abs() < 1e-10);
@@ -467,20 +467,20 @@ fn orbits_of_a_cycle_are_the_recursion_over_states() {
 fn what_cannot_be_computed_is_refused() {
     let (two, _) = classes(&r2(2));
     let wide = setting(0.1, 2).with_server_step(0.5).unwrap();
-    assert_eq!(joint_floor(&two, &wide, Rule::FedLsa).unwrap_err().key, "server_step");
-    assert_eq!(LeadingOrder::new(&two, &wide, Rule::FedLsa).unwrap_err().key, "server_step");
+    assert_eq!(joint_floor(&two, &wide, MarkovRule::FedLsa).unwrap_err().key, "server_step");
+    assert_eq!(LeadingOrder::new(&two, &wide, MarkovRule::FedLsa).unwrap_err().key, "server_step");
     assert_eq!(Counts::new(&two, &wide, 1).unwrap_err().key, "server_step");
     assert_eq!(OneAgent::new(&two[0].agent, 0.0, 1).unwrap_err().key, "step_size");
     let one = OneAgent::new(&two[0].agent, 0.1, 1).unwrap();
     assert_eq!(one.curve(&[0.0], ChainStart::State(2), &[1]).unwrap_err().key, "start");
     let many = [AgentClass { count: 30, agent: MarkovAgent { weight: 1.0 / 30.0, ..two[0].agent.clone() } }];
-    assert!(Joint::new(&many, &setting(0.1, 1), Rule::FedLsa, 1).unwrap_err().what.contains("unknowns"));
-    assert_eq!((unknowns(&two, Rule::FedLsa), unknowns(&two, Rule::Scafflsa)), (4, 12));
+    assert!(Joint::new(&many, &setting(0.1, 1), MarkovRule::FedLsa, 1).unwrap_err().what.contains("unknowns"));
+    assert_eq!((unknowns(&two, MarkovRule::FedLsa), unknowns(&two, MarkovRule::Scafflsa)), (4, 12));
     let (td, _) = classes(&r4(1, false));
     assert!(Counts::new(&td, &setting(0.1, 1), 1).unwrap_err().what.contains("two states"));
-    assert!(joint_floor(&two, &setting(1.6, 1), Rule::FedLsa).unwrap_err().what.contains("diverges"));
+    assert!(joint_floor(&two, &setting(1.6, 1), MarkovRule::FedLsa).unwrap_err().what.contains("diverges"));
     let unstable = Given::scalar(1.0, &[&[0.5, 0.5], &[0.5, 0.5]], &[-1.0, 0.5], &[1.0, 0.0]);
-    assert!(LeadingOrder::new(&classes(&[unstable]).0, &setting(0.1, 1), Rule::FedLsa).is_err());
+    assert!(LeadingOrder::new(&classes(&[unstable]).0, &setting(0.1, 1), MarkovRule::FedLsa).is_err());
 }
 
 /// Systems too large for matrices: the joint chain of two TD agents is that of one agent of weight 1 on the product chain.
@@ -503,8 +503,8 @@ fn large_systems_are_solved_by_iteration() {
     }
     let product = MarkovAgent::from_moves(1.0, 3, 100, moves).unwrap();
     let want = OneAgent::new(&product, 0.8, 1).unwrap().floor().unwrap();
-    let got = joint_floor(&classes, &setting(0.8, 1), Rule::FedLsa).unwrap();
+    let got = joint_floor(&classes, &setting(0.8, 1), MarkovRule::FedLsa).unwrap();
     assert!((got.mse - want.mse).abs() < 1e-10 * want.mse && linalg::distance_sq(&got.bias, &want.bias) < 1e-20, "{got:?} {want:?}");
-    let error = joint_floor(&classes, &setting(6.0, 1), Rule::FedLsa).unwrap_err();
+    let error = joint_floor(&classes, &setting(6.0, 1), MarkovRule::FedLsa).unwrap_err();
     assert!(error.what.contains("diverges"), "{error}");
 }

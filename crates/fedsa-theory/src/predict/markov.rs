@@ -11,7 +11,7 @@ use crate::markov::counts::{self, Counts};
 use crate::markov::joint::{self, Joint};
 use crate::markov::leading_order::LeadingOrder;
 use crate::markov::one_agent::OneAgent;
-use crate::markov::{AgentClass, MarkovAgent, MarkovFloor, Rule};
+use crate::markov::{AgentClass, MarkovAgent, MarkovFloor, MarkovRule};
 use crate::{Accuracy, RoundSetting, work};
 use fedsa::error::{BadInput, Result};
 use fedsa::linalg;
@@ -47,7 +47,7 @@ enum Way {
 
 impl Way {
     /// How what comes this way is known.
-    fn accuracy(&self, classes: &[AgentClass], setting: &RoundSetting, rule: Rule) -> Result<Accuracy> {
+    fn accuracy(&self, classes: &[AgentClass], setting: &RoundSetting, rule: MarkovRule) -> Result<Accuracy> {
         match self {
             Way::Closure => Ok(of_closure(closure::eps_squared(classes, setting, rule)?)),
             Way::OneAgent | Way::Joint | Way::Counts => Ok(Accuracy::Exact),
@@ -140,7 +140,7 @@ impl Forecast {
 
     /// The way to the floor that reaches, and the agents' chains. Floors are those of chains in their stationary laws, which only
     /// aperiodic chains that start elsewhere reach.
-    fn way(&self, round: &Round<'_>, rule: Rule) -> Result<(Way, Vec<AgentClass>)> {
+    fn way(&self, round: &Round<'_>, rule: MarkovRule) -> Result<(Way, Vec<AgentClass>)> {
         let (way, classes) = self.way_from_anywhere(round, rule)?;
         if self.sampling.start != ChainStart::Stationary && any_periodic(&classes) {
             return Err(unknown("a chain is periodic and does not start in its stationary law"));
@@ -148,7 +148,7 @@ impl Forecast {
         Ok((way, classes))
     }
 
-    fn way_from_anywhere(&self, round: &Round<'_>, rule: Rule) -> Result<(Way, Vec<AgentClass>)> {
+    fn way_from_anywhere(&self, round: &Round<'_>, rule: MarkovRule) -> Result<(Way, Vec<AgentClass>)> {
         if self.agents() == 1 {
             return Ok((Way::OneAgent, vec![AgentClass { agent: self.one_agent(round)?, count: 1 }]));
         }
@@ -157,7 +157,7 @@ impl Forecast {
         if unknowns <= JOINT_UNKNOWNS && self.joint_work(round, rule, &classes) <= MOST_WORK {
             return Ok((Way::Joint, classes));
         }
-        if rule == Rule::FedLsa && counts::reaches(&classes, COUNT_UNKNOWNS) && self.counts_work(round, &classes) <= MOST_WORK {
+        if rule == MarkovRule::FedLsa && counts::reaches(&classes, COUNT_UNKNOWNS) && self.counts_work(round, &classes) <= MOST_WORK {
             return Ok((Way::Counts, classes));
         }
         if self.batch() > 1 {
@@ -176,9 +176,9 @@ impl Forecast {
     }
 
     /// Multiplications of the floor by the joint chain of all agents.
-    fn joint_work(&self, round: &Round<'_>, rule: Rule, classes: &[AgentClass]) -> f64 {
+    fn joint_work(&self, round: &Round<'_>, rule: MarkovRule, classes: &[AgentClass]) -> f64 {
         let updates: f64 = classes.iter().map(|c| c.count as f64 * c.agent.moves.len() as f64 / c.agent.states as f64).sum();
-        let d = round.systems.dim() as f64 * if rule == Rule::Scafflsa { self.agents() as f64 } else { 1.0 };
+        let d = round.systems.dim() as f64 * if rule == MarkovRule::Scafflsa { self.agents() as f64 } else { 1.0 };
         PRODUCTS * joint::unknowns(classes, rule) as f64 * updates * round.setting.local_steps as f64 * self.batch() as f64 * d
     }
 
@@ -219,13 +219,13 @@ impl Forecast {
     }
 
     /// Checks that one of the ways reaches.
-    pub(super) fn chains_floor_way(&self, round: &Round<'_>, rule: Rule) -> Result<()> {
+    pub(super) fn chains_floor_way(&self, round: &Round<'_>, rule: MarkovRule) -> Result<()> {
         self.way(round, rule).map(|_| ())
     }
 
     /// Checks that a floor is likely to be found with what work is left. It takes some hundred rounds of the map, more near the edge of
     /// stability and for small steps.
-    pub(super) fn chains_floor_affordable(&self, round: &Round<'_>, rule: Rule) -> Result<()> {
+    pub(super) fn chains_floor_affordable(&self, round: &Round<'_>, rule: MarkovRule) -> Result<()> {
         if work::left().is_infinite() {
             return Ok(());
         }
@@ -244,7 +244,7 @@ impl Forecast {
         Ok(())
     }
 
-    pub(super) fn chains_floor(&self, round: &Round<'_>, rule: Rule) -> Result<PredictedFloor> {
+    pub(super) fn chains_floor(&self, round: &Round<'_>, rule: MarkovRule) -> Result<PredictedFloor> {
         let (way, classes) = self.way(round, rule)?;
         let setting = &round.setting;
         let exact = |floor: MarkovFloor| PredictedFloor { value: mean_square(floor), accuracy: Accuracy::Exact };
@@ -261,13 +261,13 @@ impl Forecast {
     }
 
     /// How the floor is known.
-    pub(super) fn chains_floor_accuracy(&self, round: &Round<'_>, rule: Rule) -> Result<Accuracy> {
+    pub(super) fn chains_floor_accuracy(&self, round: &Round<'_>, rule: MarkovRule) -> Result<Accuracy> {
         let (way, classes) = self.way(round, rule)?;
         way.accuracy(&classes, &round.setting, rule)
     }
 
     /// The way to the curve.
-    fn curve_way(&self, round: &Round<'_>, rule: Rule) -> Result<(Way, Vec<AgentClass>)> {
+    fn curve_way(&self, round: &Round<'_>, rule: MarkovRule) -> Result<(Way, Vec<AgentClass>)> {
         let (way, classes) = self.way(round, rule)?;
         if matches!(way, Way::Closure | Way::Counts) && self.sampling.start != ChainStart::Stationary {
             return Err(unknown("the mean-square error of many agents' chains that do not start in their stationary laws"));
@@ -275,16 +275,16 @@ impl Forecast {
         Ok((way, classes))
     }
 
-    pub(super) fn chains_curve_known(&self, round: &Round<'_>, rule: Rule) -> Result<()> {
+    pub(super) fn chains_curve_known(&self, round: &Round<'_>, rule: MarkovRule) -> Result<()> {
         self.curve_way(round, rule).map(|_| ())
     }
 
-    pub(super) fn chains_curve_affordable(&self, round: &Round<'_>, rule: Rule, last: u64) -> Result<()> {
+    pub(super) fn chains_curve_affordable(&self, round: &Round<'_>, rule: MarkovRule, last: u64) -> Result<()> {
         if self.chains_curve_work(round, rule, last)? > MOST_WORK { Err(long_curve(last)) } else { Ok(()) }
     }
 
     /// Multiplications of the curve up to a round.
-    pub(super) fn chains_curve_work(&self, round: &Round<'_>, rule: Rule, last: u64) -> Result<f64> {
+    pub(super) fn chains_curve_work(&self, round: &Round<'_>, rule: MarkovRule, last: u64) -> Result<f64> {
         let (way, classes) = self.curve_way(round, rule)?;
         // As floats: the product of large settings does not fit into an integer.
         let samples = last as f64 * round.setting.local_steps as f64 * self.batch() as f64;
@@ -303,7 +303,7 @@ impl Forecast {
         })
     }
 
-    pub(super) fn chains_curve_accuracy(&self, round: &Round<'_>, rule: Rule) -> Result<Accuracy> {
+    pub(super) fn chains_curve_accuracy(&self, round: &Round<'_>, rule: MarkovRule) -> Result<Accuracy> {
         let (way, classes) = self.curve_way(round, rule)?;
         way.accuracy(&classes, &round.setting, rule)
     }
@@ -311,14 +311,14 @@ impl Forecast {
     pub(super) fn chains_curve(
         &self,
         round: &Round<'_>,
-        rule: Rule,
+        rule: MarkovRule,
         theta_0: &[f64],
         controls: &InitialControls,
         rounds: &[u64],
     ) -> Result<Vec<MeanSquare>> {
         let (way, classes) = self.curve_way(round, rule)?;
         // Classes list the agents in an order of their own, and these controls are in the order of the problem.
-        if rule == Rule::Scafflsa && matches!(controls, InitialControls::Given(_)) {
+        if rule == MarkovRule::Scafflsa && matches!(controls, InitialControls::Given(_)) {
             return Err(unknown("the mean-square error under Markov samples from given control variates"));
         }
         let (setting, start) = (&round.setting, self.sampling.start);
@@ -332,7 +332,7 @@ impl Forecast {
             Way::Joint => Joint::new(&classes, setting, rule, self.batch())?.curve(&offset, controls, start, rounds)?,
             Way::Counts => Counts::new(&classes, setting, self.batch())?.curve(&offset, rounds)?,
             Way::Closure => {
-                if rule == Rule::Scafflsa && *controls != InitialControls::Zero {
+                if rule == MarkovRule::Scafflsa && *controls != InitialControls::Zero {
                     return Err(unknown("the closure's curve of control variates that do not start at 0"));
                 }
                 Closure::new(&classes, setting, rule)?.curve(&offset, rounds)?

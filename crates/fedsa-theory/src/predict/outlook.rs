@@ -3,7 +3,7 @@
 use super::{EXACT_DIM, Forecast, MEAN_SQUARE_STATE, MEAN_SQUARE_WORK, NoiseSource, no_moments, no_steps, unknown};
 use crate::exact_mse::{DelayedMse, FedHsaMse, FedLsaMse, InitialControls, ScafflsaMse};
 use crate::markov::one_agent::OneAgent;
-use crate::stability::Stability;
+use crate::stability::RadiusStability;
 use crate::work;
 use fedsa::error::{ErrorKind, Result};
 use fedsa::methods::Drift;
@@ -31,7 +31,7 @@ pub enum Regime {
     Stable,
     /// The mean converges; whether the mean square does is not known.
     InMean,
-    /// The radius is too close to 1 to tell ([`Stability::TooSlow`]).
+    /// The radius is too close to 1 to tell ([`RadiusStability::TooSlow`]).
     TooSlow,
     /// The mean diverges.
     MeanDiverges,
@@ -45,15 +45,15 @@ impl Outlook {
     /// The judgement from the radii.
     pub fn regime(&self) -> Regime {
         let Ok(radius) = &self.radius else { return Regime::Unknown };
-        match (Stability::of(*radius), &self.mean_square) {
-            (Stability::Unstable, _) => Regime::MeanDiverges,
-            (Stability::TooSlow, _) => Regime::TooSlow,
-            (Stability::Stable, None) => Regime::Stable,
-            (Stability::Stable, Some(Err(_))) => Regime::InMean,
-            (Stability::Stable, Some(Ok(square))) => match Stability::of(*square) {
-                Stability::Stable => Regime::Stable,
-                Stability::TooSlow => Regime::InMean,
-                Stability::Unstable => Regime::MeanSquareDiverges,
+        match (RadiusStability::of(*radius), &self.mean_square) {
+            (RadiusStability::Unstable, _) => Regime::MeanDiverges,
+            (RadiusStability::TooSlow, _) => Regime::TooSlow,
+            (RadiusStability::Stable, None) => Regime::Stable,
+            (RadiusStability::Stable, Some(Err(_))) => Regime::InMean,
+            (RadiusStability::Stable, Some(Ok(square))) => match RadiusStability::of(*square) {
+                RadiusStability::Stable => Regime::Stable,
+                RadiusStability::TooSlow => Regime::InMean,
+                RadiusStability::Unstable => Regime::MeanSquareDiverges,
             },
         }
     }

@@ -230,3 +230,48 @@ impl Quantity {
         !matches!(self.value, Value::LeadingOrder(_))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::exact_mse::InitialControls;
+    use fedsa::cancel::Cancel;
+    use fedsa::kernel::Isa;
+    use fedsa::methods::fedlsa::FedLsa;
+    use fedsa::problem::garnet::Garnet;
+    use fedsa::problem::{NoFiles, ProblemSettings as _};
+    use fedsa::sampling::Sampling;
+    use fedsa::uplink::Uplink;
+
+    #[test]
+    fn what_is_cancelled_is_an_error_that_nothing_remembers() {
+        let garnet = Garnet { agents: 3, states: 6, features: 2, seed: 2, ..Garnet::default() };
+        let field = garnet.field(&NoFiles, Sampling::default(), Isa::best()).unwrap();
+        let of = Forecast::over(&field, &FedLsa::new(0.1, 4), &Uplink::default());
+        let cancel = Cancel::new();
+        cancel.cancel();
+        let (cancelled, cache, start) = (of.clone().with_cancel(&cancel), FloorCache::default(), [1.0; 2]);
+        let zero = InitialControls::Zero;
+        let kinds = [
+            cancelled.floor().unwrap_err(),
+            cancelled.curve(&start, &zero, &[5]).unwrap_err(),
+            cancelled.mean(&start, &[5]).unwrap_err(),
+            cancelled.radius().unwrap_err(),
+            cancelled.largest_stable_step().unwrap_err(),
+            cancelled.stable_sets(&[1, 4], None).unwrap_err(),
+            cancelled.region().map(|_| ()).unwrap_err(),
+            cancelled.reach(0.1, Some(&start), &zero, &cache).unwrap_err(),
+            cancelled.statements(&start, 9, 1.0).map(|_| ()).unwrap_err(),
+            cancelled.outlook().radius.unwrap_err(),
+        ];
+        assert!(kinds.iter().all(|e| e.kind() == ErrorKind::Cancelled), "{kinds:?}");
+        for quantity in QUANTITIES {
+            let before = quantity.value_with(&cancelled, &cache);
+            // Without Markov samples there is no leading order.
+            let known = quantity.value(&of);
+            assert!(before.is_err_and(|e| e.kind() == ErrorKind::Cancelled), "{}", quantity.name);
+            assert_eq!(quantity.value_with(&of, &cache).ok(), known.ok(), "{}", quantity.name);
+        }
+        assert!(cache.outlook(&of).radius.is_ok());
+    }
+}

@@ -3,7 +3,7 @@
 use super::{FloorCache, Forecast, Regime, unknown};
 use crate::Accuracy;
 use crate::exact_mse::{Evolution, InitialControls, MeanSquare};
-use crate::stability::{self, Stability};
+use crate::stability::{self, RadiusStability};
 use crate::work;
 use fedsa::error::{BadInput, Result, require};
 use fedsa::linalg;
@@ -136,7 +136,7 @@ impl Forecast {
             _ => {}
         }
         let limit = floor.map_or(bias, MeanSquare::mse);
-        if Stability::of(shrinks) != Stability::Stable {
+        if RadiusStability::of(shrinks) != RadiusStability::Stable {
             return Err(no_rate());
         }
         let about = (((away - limit).max(target) / (target - limit)).ln() / -shrinks.max(f64::MIN_POSITIVE).ln()).ceil().max(1.0);

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::{Forecast, MeanSquareRadius, NoiseSource, StableStep, takes_too_long};
 use crate::map::{DENSE, EIGENVALUES, LinearMap as _};
-use crate::stability::{self, ControlVariates, Stability};
+use crate::stability::{self, ControlVariates, RadiusStability};
 use crate::work;
 use fedsa::error::{Result, require};
 use fedsa::linalg::{self, Mat};
@@ -27,7 +27,7 @@ const CHAIN_WORK: f64 = 2e8;
 
 /// The judgement on a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verdict {
+pub enum StepVerdict {
     /// The mean converges, and so does the mean square where its map is computed.
     Stable,
     /// The mean converges and the mean square diverges.
@@ -42,7 +42,7 @@ pub enum Verdict {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Spot {
     /// The judgement.
-    pub verdict: Verdict,
+    pub verdict: StepVerdict,
     /// The radius of a noiseless round.
     pub radius: f64,
     /// The radius of the map of second moments, where it was computed.
@@ -111,15 +111,17 @@ impl Judge {
         let of = self.of.clone().with_step(eta).with_local_steps(h);
         // A single radius may take as long as a scan.
         let Ok((radius, work)) = of.radius_within(SCAN_WORK) else { return (UNKNOWN, 0.1 * SCAN_WORK) };
-        let mean = Stability::of(radius);
+        let mean = RadiusStability::of(radius);
         // A radius of 1 to rounding, that of very small steps, counts as stable.
-        if mean == Stability::Unstable {
-            return (Spot { verdict: Verdict::MeanDiverges, radius, mean_square: None }, work);
+        if mean == RadiusStability::Unstable {
+            return (Spot { verdict: StepVerdict::MeanDiverges, radius, mean_square: None }, work);
         }
-        let Some(square) = &self.square else { return (Spot { verdict: Verdict::Stable, radius, mean_square: None }, work) };
+        let Some(square) = &self.square else { return (Spot { verdict: StepVerdict::Stable, radius, mean_square: None }, work) };
         let spot = match square.at(&of) {
-            Ok(x) if Stability::of(x) == Stability::Unstable => Spot { verdict: Verdict::MeanSquareDiverges, radius, mean_square: Some(x) },
-            Ok(x) => Spot { verdict: Verdict::Stable, radius, mean_square: Some(x) },
+            Ok(x) if RadiusStability::of(x) == RadiusStability::Unstable => {
+                Spot { verdict: StepVerdict::MeanSquareDiverges, radius, mean_square: Some(x) }
+            }
+            Ok(x) => Spot { verdict: StepVerdict::Stable, radius, mean_square: Some(x) },
             Err(_) => UNKNOWN,
         };
         (spot, work + self.square_work)
@@ -130,7 +132,7 @@ impl Judge {
     /// The stable ones of these steps, with H local steps; what is looked at is taken from `left`. `known` is the largest stable step
     /// below the first instability, where it has been found already.
     fn stable_set(&self, steps: &[f64], h: u64, known: Option<StableStep>, left: &mut f64) -> StableSet {
-        let is_stable = |spot: &Spot| spot.verdict == Verdict::Stable;
+        let is_stable = |spot: &Spot| spot.verdict == StepVerdict::Stable;
         let mut spots: Vec<Spot> = Vec::new();
         for few in steps.chunks(SIDE_BY_SIDE) {
             if *left <= 0.0 {
@@ -190,7 +192,7 @@ impl Judge {
 }
 
 /// Of a step whose radius is not known.
-const UNKNOWN: Spot = Spot { verdict: Verdict::Unknown, radius: f64::NAN, mean_square: None };
+const UNKNOWN: Spot = Spot { verdict: StepVerdict::Unknown, radius: f64::NAN, mean_square: None };
 
 /// `count` steps from `low` to `high` with a constant ratio.
 fn geometric((low, high): (f64, f64), count: usize) -> Vec<f64> {
@@ -429,7 +431,7 @@ mod tests {
             assert!(low == 0.0 && (high * a / 2.0 - 1.0).abs() < 2e-6 && high * a <= 2.0, "{set:?}");
         }
         let spot = of.at_step(2.02 / a).unwrap();
-        assert_eq!(spot.verdict, Verdict::MeanDiverges);
+        assert_eq!(spot.verdict, StepVerdict::MeanDiverges);
         let (re, im) = of.with_step(2.02 / a).leading_eigenvalue().unwrap().unwrap();
         assert!((re + 1.02).abs() < 1e-9 && im == 0.0, "{re} {im}");
     }
@@ -470,16 +472,16 @@ mod tests {
             let region = of.region().unwrap();
             assert_eq!((region.is_noisy, region.in_mean_square), (kind == Law::Iid, kind == Law::Iid));
             let (rows, columns) = (region.spots.len(), region.spots[0].len());
-            let all = |verdict: Verdict| region.spots.iter().flatten().filter(|spot| spot.verdict == verdict).count();
-            assert!(all(Verdict::Stable) > 0 && all(Verdict::MeanDiverges) > 0 && all(Verdict::Unknown) == 0);
-            assert_eq!(all(Verdict::MeanSquareDiverges) > 0, kind == Law::Iid);
+            let all = |verdict: StepVerdict| region.spots.iter().flatten().filter(|spot| spot.verdict == verdict).count();
+            assert!(all(StepVerdict::Stable) > 0 && all(StepVerdict::MeanDiverges) > 0 && all(StepVerdict::Unknown) == 0);
+            assert_eq!(all(StepVerdict::MeanSquareDiverges) > 0, kind == Law::Iid);
             // The row of H = 8.
             let at = |range: (f64, f64), x: f64, n: usize| ((x / range.0).ln() / (range.1 / range.0).ln() * n as f64) as usize;
             let row = &region.spots[at(region.local_steps, 8.0, rows)];
             let step = of.largest_stable_step().unwrap().step;
             let j = at(region.steps, step, columns);
-            assert!(row[..j - 1].iter().all(|spot| spot.verdict == Verdict::Stable), "below {step}");
-            assert!(row[j + 2].verdict != Verdict::Stable, "above {step}");
+            assert!(row[..j - 1].iter().all(|spot| spot.verdict == StepVerdict::Stable), "below {step}");
+            assert!(row[j + 2].verdict != StepVerdict::Stable, "above {step}");
             let sets = of.stable_sets(&[8], None).unwrap();
             assert!((sets[0].intervals[0].1 / step - 1.0).abs() < 2e-6, "{sets:?} {step}");
         }

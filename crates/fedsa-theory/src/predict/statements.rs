@@ -4,10 +4,10 @@ use serde::Serialize;
 
 use super::limits::round_of_moments;
 use super::{EXACT_DIM, Forecast, NoiseSource, Round, unknown};
-use crate::bounds::delayed::DelayedSa;
+use crate::bounds::delayed::DelayedSaBound;
 use crate::bounds::fedlsa::{self, FedLsaConstants};
 use crate::bounds::scafflsa::{self, ScafflsaConstants};
-use crate::bounds::{Assumption, Bound, Choice, Shape, Term, effective_agents, fedhsa, random_talk};
+use crate::bounds::{Assumption, Bound, BoundShape, CorollaryChoice, Term, effective_agents, fedhsa, random_talk};
 use crate::constants::Constants;
 use crate::exact_mse::{InitialControls, MeanSquare, ScafflsaMse};
 use crate::fedhsa_bounds::FedHsaConstants;
@@ -52,7 +52,7 @@ impl Statement {
         Self { statement, of, terms, value, is_shape: false, constants: Vec::new(), assumptions, exact }
     }
 
-    fn of_shape(shape: Shape, more: Vec<Assumption>, exact: Option<f64>) -> Self {
+    fn of_shape(shape: BoundShape, more: Vec<Assumption>, exact: Option<f64>) -> Self {
         let value = shape.floor.iter().map(|term| term.value).sum();
         let assumptions = [shape.assumptions, more].concat();
         let of = "the floor of E ||theta_t - theta*||^2";
@@ -139,11 +139,11 @@ impl Forecast {
     ///
     /// # Errors
     /// As [`Forecast::statements`], and when the target is not positive or takes too many samples.
-    pub fn corollaries(&self, theta_0: &[f64], target: f64) -> Result<Vec<Choice>> {
+    pub fn corollaries(&self, theta_0: &[f64], target: f64) -> Result<Vec<CorollaryChoice>> {
         self.stoppable(|| self.applicable_corollaries(theta_0, target))
     }
 
-    fn applicable_corollaries(&self, theta_0: &[f64], target: f64) -> Result<Vec<Choice>> {
+    fn applicable_corollaries(&self, theta_0: &[f64], target: f64) -> Result<Vec<CorollaryChoice>> {
         let round = self.linear()?;
         if self.independent(&round).iter().any(|condition| !condition.holds) {
             return Ok(Vec::new());
@@ -182,7 +182,7 @@ impl Forecast {
     /// \[T\] Theorem 5.4.
     fn delayed(&self, round: &Round<'_>, theta_0: &[f64], start: f64, rounds: u64, tau: f64) -> Result<Statement> {
         let constants = FedHsaConstants::new(round.systems, self.field.facts())?;
-        let sa = DelayedSa::new(&constants, linalg::norm_sq(theta_0).sqrt(), start, tau.ceil() as u64);
+        let sa = DelayedSaBound::new(&constants, linalg::norm_sq(theta_0).sqrt(), start, tau.ceil() as u64);
         let tau_max = round.link.delay.as_ref().map_or(0, |delay| delay.probabilities.len() as u64 - 1);
         let (h, alpha) = (round.setting.local_steps, round.setting.step_size * round.setting.server_step);
         let more = vec![

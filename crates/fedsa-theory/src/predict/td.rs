@@ -3,7 +3,7 @@
 use super::statements::{MOST_KINDS, Statement, condition};
 use super::{Forecast, Round};
 use crate::bounds::fedlsa::{largest_bias, with_bias};
-use crate::bounds::fedtd::{Erasures, FedTd, OverTheAir};
+use crate::bounds::fedtd::{Erasures, FedTdBound, OverTheAirMoments};
 use crate::bounds::td::TdFederation;
 use crate::bounds::{Assumption, Bound, Term, effective_agents};
 use crate::constants::TdConstants;
@@ -68,7 +68,7 @@ impl Forecast {
         let mixing = self.time_to_mix(round, alpha);
         let tau = mixing.clone().unwrap_or(1.0);
         let agents = round.agents() as f64;
-        let td = FedTd { omega: facts.nu, gamma: facts.gamma, agents, sigma, start, tau };
+        let td = FedTdBound { omega: facts.nu, gamma: facts.gamma, agents, sigma, start, tau };
         let mut own = vec![
             ("omega, the least eigenvalue of the feature covariance", td.omega),
             ("gamma, the discount factor", td.gamma),
@@ -98,7 +98,11 @@ impl Forecast {
                 ("s_w, the receiver's noise in N v", link.receiver_noise),
             ]);
             let (mean, square) = (link.gain, link.gain_square);
-            td.theorem_4_3(alpha, &OverTheAir { mean, square, receiver_noise: link.receiver_noise, dim: round.systems.dim() }, rounds)
+            td.theorem_4_3(
+                alpha,
+                &OverTheAirMoments { mean, square, receiver_noise: link.receiver_noise, dim: round.systems.dim() },
+                rounds,
+            )
         } else {
             own.push(("p, the probability that a message arrives", link.gain));
             td.theorem_4_2(alpha, &Erasures { success: link.gain, zeta: 0.0 }, rounds)
@@ -225,7 +229,7 @@ mod tests {
         let theta_0: Vec<f64> = root.iter().map(|x| x + 0.5).collect();
         let start = linalg::distance_sq(&theta_0, &root).sqrt();
         let sigma = linalg::norm_sq(&root).sqrt().max(facts.largest_reward).max(start).max(1.0);
-        let td = FedTd { omega: facts.nu, gamma: facts.gamma, agents: 4.0, sigma, start, tau: 1.0 };
+        let td = FedTdBound { omega: facts.nu, gamma: facts.gamma, agents: 4.0, sigma, start, tau: 1.0 };
         let alpha = facts.nu * (1.0 - facts.gamma) / 1e5;
         // Few enough for the curve over a delay.
         let rounds = 20_000;
@@ -240,7 +244,7 @@ mod tests {
                 0 | 1 => td.theorem_4_2(alpha, &Erasures { success: [1.0, 0.7][i], zeta: 0.0 }, rounds),
                 2 => {
                     let (mean, square) = (law.gain, law.gain_square);
-                    td.theorem_4_3(alpha, &OverTheAir { mean, square, receiver_noise: 0.5, dim: 2 }, rounds)
+                    td.theorem_4_3(alpha, &OverTheAirMoments { mean, square, receiver_noise: 0.5, dim: 2 }, rounds)
                 }
                 _ => td.theorem_4_4(alpha, 3, rounds),
             };

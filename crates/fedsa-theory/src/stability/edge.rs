@@ -9,7 +9,7 @@ pub const RESOLUTION: f64 = 1e-10;
 
 /// The judgement from a computed spectral radius.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Stability {
+pub enum RadiusStability {
     /// The radius is below 1: the round converges.
     Stable,
     /// The radius is above 1 or not finite: the round diverges.
@@ -18,13 +18,13 @@ pub enum Stability {
     TooSlow,
 }
 
-impl Stability {
+impl RadiusStability {
     /// The judgement from this radius.
     pub fn of(radius: f64) -> Self {
         match radius - 1.0 {
-            x if x < -RESOLUTION => Stability::Stable,
-            x if x <= RESOLUTION => Stability::TooSlow,
-            _ => Stability::Unstable,
+            x if x < -RESOLUTION => RadiusStability::Stable,
+            x if x <= RESOLUTION => RadiusStability::TooSlow,
+            _ => RadiusStability::Unstable,
         }
     }
 }
@@ -60,14 +60,14 @@ const FIRST: f64 = 1.0 / 1024.0;
 pub fn largest_stable_step(radius: impl Fn(f64) -> Result<f64>, scale: f64, steps: f64) -> Result<f64> {
     require(scale > 0.0 && scale.is_finite(), "scale", scale, "a positive number")?;
     require(steps >= 1.0, "steps", steps, "at least 1")?;
-    let side = |eta: f64| -> Result<Stability> { Ok(Stability::of(radius(eta)?)) };
+    let side = |eta: f64| -> Result<RadiusStability> { Ok(RadiusStability::of(radius(eta)?)) };
     let fine = scale / steps;
     let first = FIRST * fine;
     if first < SMALLEST {
         return Err(no_stable_step(first));
     }
     let mut eta = first;
-    while side(eta)? == Stability::Unstable {
+    while side(eta)? == RadiusStability::Unstable {
         eta /= 1024.0;
         if eta < (first * 2f64.powi(-60)).max(SMALLEST) {
             return Err(no_stable_step(eta));
@@ -77,9 +77,9 @@ pub fn largest_stable_step(radius: impl Fn(f64) -> Result<f64>, scale: f64, step
     let mut stable = None;
     let high = loop {
         match side(eta)? {
-            Stability::Stable => stable = Some(eta),
-            Stability::TooSlow => {}
-            Stability::Unstable => break eta,
+            RadiusStability::Stable => stable = Some(eta),
+            RadiusStability::TooSlow => {}
+            RadiusStability::Unstable => break eta,
         }
         if eta > most {
             return stable.map(|_| f64::INFINITY).ok_or_else(|| no_stable_step(first));
@@ -97,9 +97,9 @@ pub fn largest_stable_step(radius: impl Fn(f64) -> Result<f64>, scale: f64, step
 /// Those of `radius`, or when no stable step is found.
 pub fn edge_below(radius: impl Fn(f64) -> Result<f64>, limit: f64) -> Result<f64> {
     require(limit > 0.0 && limit.is_finite(), "step_size", limit, "a positive number")?;
-    let side = |eta: f64| -> Result<Stability> { Ok(Stability::of(radius(eta)?)) };
+    let side = |eta: f64| -> Result<RadiusStability> { Ok(RadiusStability::of(radius(eta)?)) };
     let (mut high, mut low) = (limit, limit / GRID);
-    while side(low)? != Stability::Stable {
+    while side(low)? != RadiusStability::Stable {
         (high, low) = (low, low / GRID);
         if low < (limit * 2f64.powi(-60)).max(SMALLEST) {
             return Err(no_stable_step(low));
@@ -127,7 +127,7 @@ pub fn stable_step_below(radius: impl Fn(f64) -> Result<f64>, limit: f64) -> Res
     }
     let mut eta = last * 2f64.powi(-OCTAVES);
     let mut now = radius(eta)?;
-    while Stability::of(now) == Stability::Unstable {
+    while RadiusStability::of(now) == RadiusStability::Unstable {
         eta *= 0.5;
         if eta < (last * 2f64.powi(-80)).max(SMALLEST) {
             return Err(no_stable_step(eta));
@@ -136,10 +136,10 @@ pub fn stable_step_below(radius: impl Fn(f64) -> Result<f64>, limit: f64) -> Res
     }
     let mut stable = None;
     loop {
-        match Stability::of(now) {
-            Stability::Stable => stable = Some((eta, now)),
-            Stability::TooSlow => {}
-            Stability::Unstable => break,
+        match RadiusStability::of(now) {
+            RadiusStability::Stable => stable = Some((eta, now)),
+            RadiusStability::TooSlow => {}
+            RadiusStability::Unstable => break,
         }
         if eta == last {
             return stable.map(|(eta, _)| eta).ok_or_else(|| no_stable_step(eta));
@@ -168,10 +168,10 @@ pub fn edge_between(mut radius: impl FnMut(f64) -> Result<f64>, stable: (f64, f6
     let at = |t: f64| (origin + t * length).exp();
     let half = 0.5 * EDGE / length.abs();
     // Infinite radii, and those that cannot be told from 1, are not interpolated.
-    let value = |radius: f64| match Stability::of(radius) {
-        Stability::Stable => radius.ln().max(-1e3),
-        Stability::TooSlow => f64::NAN,
-        Stability::Unstable => radius.ln(),
+    let value = |radius: f64| match RadiusStability::of(radius) {
+        RadiusStability::Stable => radius.ln().max(-1e3),
+        RadiusStability::TooSlow => f64::NAN,
+        RadiusStability::Unstable => radius.ln(),
     };
     let (mut low, mut high) = ((0.0, value(stable.1)), (1.0, value(other.1)));
     let mut inside = stable.0;
@@ -191,7 +191,7 @@ pub fn edge_between(mut radius: impl FnMut(f64) -> Result<f64>, stable: (f64, f6
         };
         let eta = at(t);
         let now = radius(eta)?;
-        if Stability::of(now) == Stability::Stable {
+        if RadiusStability::of(now) == RadiusStability::Stable {
             (inside, low) = (eta, (t, value(now)));
         } else {
             high = (t, value(now));
@@ -201,10 +201,10 @@ pub fn edge_between(mut radius: impl FnMut(f64) -> Result<f64>, stable: (f64, f6
 }
 
 /// The largest stable step between a stable step and one that is not, by bisection to a relative error of 1e-6.
-fn edge(side: impl Fn(f64) -> Result<Stability>, mut stable: f64, mut other: f64) -> Result<f64> {
+fn edge(side: impl Fn(f64) -> Result<RadiusStability>, mut stable: f64, mut other: f64) -> Result<f64> {
     while other > (1.0 + EDGE) * stable {
         let middle = stable.sqrt() * other.sqrt();
-        if side(middle)? == Stability::Stable {
+        if side(middle)? == RadiusStability::Stable {
             stable = middle;
         } else {
             other = middle;
@@ -288,8 +288,8 @@ mod tests {
 
     #[test]
     fn a_radius_is_told_from_one_or_too_slow_to_tell() {
-        let sides = [0.5, 1.0 - 1e-9, 1.0 - 1e-11, 1.0, 1.0 + 1e-11, 1.0 + 1e-9, f64::INFINITY, f64::NAN].map(Stability::of);
-        let [stable, slow, unstable] = [Stability::Stable, Stability::TooSlow, Stability::Unstable];
+        let sides = [0.5, 1.0 - 1e-9, 1.0 - 1e-11, 1.0, 1.0 + 1e-11, 1.0 + 1e-9, f64::INFINITY, f64::NAN].map(RadiusStability::of);
+        let [stable, slow, unstable] = [RadiusStability::Stable, RadiusStability::TooSlow, RadiusStability::Unstable];
         assert_eq!(sides, [stable, stable, slow, slow, slow, unstable, unstable, unstable]);
     }
 
@@ -308,10 +308,10 @@ mod tests {
             ];
             for (m, radius) in methods.iter().enumerate() {
                 let edge = largest_stable_step(radius, scale, 5.0).unwrap();
-                assert_eq!(Stability::of(radius(edge).unwrap()), Stability::Stable, "seed {seed}, method {m}: {edge}");
+                assert_eq!(RadiusStability::of(radius(edge).unwrap()), RadiusStability::Stable, "seed {seed}, method {m}: {edge}");
                 for order in -60..40 {
                     let eta = 10f64.powf(0.5 * f64::from(order));
-                    if Stability::of(radius(eta).unwrap()) == Stability::Unstable {
+                    if RadiusStability::of(radius(eta).unwrap()) == RadiusStability::Unstable {
                         assert!(eta > edge, "seed {seed}, method {m}: {eta} is unstable, {edge} the edge");
                     }
                 }

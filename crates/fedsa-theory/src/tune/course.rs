@@ -1,6 +1,6 @@
 //! The rounds until a mean-square error is at most a target, by theory.
 
-use super::Start;
+use super::SearchStart;
 use crate::Accuracy;
 use crate::exact_mse::Evolution;
 use crate::predict::{Forecast, unknown};
@@ -100,12 +100,12 @@ const DIVERGES: f64 = 1e20;
 ///
 /// # Errors
 /// When the error is not known along the rounds, exactly or by a closure that is near; gives the reason.
-pub fn course(forecast: &Forecast, start: &Start, target: f64, most: u64) -> Result<Course> {
+pub fn course(forecast: &Forecast, start: &SearchStart, target: f64, most: u64) -> Result<Course> {
     course_within(forecast, start, target, most, &mut Meter::new(f64::INFINITY, &Cancel::never()))
 }
 
 /// [`course`] within the meter's work: it fails where that ends.
-pub(super) fn course_within(forecast: &Forecast, start: &Start, target: f64, most: u64, meter: &mut Meter) -> Result<Course> {
+pub(super) fn course_within(forecast: &Forecast, start: &SearchStart, target: f64, most: u64, meter: &mut Meter) -> Result<Course> {
     let Some(theta) = &start.theta else { return Err(unknown("the start is random")) };
     // The moments of the legs, of which the map consists.
     let legs = forecast.curve_work(0).unwrap_or(0.0);
@@ -271,7 +271,7 @@ fn too_long() -> BadInput {
 }
 
 /// By the curve at chosen rounds, each time from the start: at powers of two, then between the last two of them.
-fn by_curve(forecast: &Forecast, start: &Start, theta: &[f64], target: f64, most: u64, meter: &mut Meter) -> Result<Course> {
+fn by_curve(forecast: &Forecast, start: &SearchStart, theta: &[f64], target: f64, most: u64, meter: &mut Meter) -> Result<Course> {
     /// The rounds that one computation of the curve looks at between two others.
     const PARTS: u64 = 8;
     forecast.knows_curve()?;

@@ -1,7 +1,7 @@
 //! The settings of methods that reach a mean-square error at the least cost.
 //!
 //! A [`Family`] is a method with its link, whose step size eta, local steps H and server's step alpha_g are free. A
-//! [`Choice`] sets them. For a choice whose mean-square error is known along the rounds ([`Forecast`]), [`course()`] computes
+//! [`SearchChoice`] sets them. For a choice whose mean-square error is known along the rounds ([`Forecast`]), [`course()`] computes
 //! the rounds until it is at most the target, and its floor; [`Price`] turns rounds into bits and samples. [`search()`] looks for
 //! the choice of the least cost.
 //!
@@ -17,7 +17,7 @@
 //! use fedsa::problem::garnet::Garnet;
 //! use fedsa::problem::{NoFiles, ProblemSettings as _};
 //! use fedsa::sampling::Sampling;
-//! use fedsa_theory::tune::{Effort, Family, Goal, Start, Target, search};
+//! use fedsa_theory::tune::{Effort, Family, SearchGoal, SearchStart, SearchTarget, search};
 //! use fedsa::uplink::Uplink;
 //!
 //! # fn main() -> fedsa::error::Result<()> {
@@ -28,8 +28,8 @@
 //!     Family::new("fedlsa", |eta, h, alpha| Ok(Arc::new(FedLsa { global_step_size: alpha, ..FedLsa::new(eta, h) })), &link),
 //!     Family::new("fedhsa", |eta, h, alpha| Ok(Arc::new(FedHsa { global_step_size: alpha, ..FedHsa::new(eta, h) })), &link),
 //! ];
-//! let target = Target { mse: 0.01, goal: Goal::Bits, ..Target::default() };
-//! let found = search(&field, &families, &Start::zero(field.dim()), &target, &Effort::default())?;
+//! let target = SearchTarget { mse: 0.01, goal: SearchGoal::Bits, ..SearchTarget::default() };
+//! let found = search(&field, &families, &SearchStart::zero(field.dim()), &target, &Effort::default())?;
 //! let best = found.best().expect("two methods that reach every error");
 //! assert!(best.reached().is_some_and(|reach| reach.mse <= 0.01));
 //! # Ok(())
@@ -45,8 +45,8 @@ mod search;
 use std::sync::Arc;
 
 pub use course::{Course, Hit, Miss, course};
-pub use price::{Cost, Price};
-pub use search::{Effort, Found, Tried, cheaper, coarse_steps, largest_step, search, server_steps};
+pub use price::{Price, SearchCost};
+pub use search::{Effort, SearchResult, Tried, cheaper, coarse_steps, largest_step, search, server_steps};
 
 use crate::exact_mse::InitialControls;
 use crate::predict::{Forecast, check_target, error_at_start, rounding};
@@ -59,7 +59,7 @@ use fedsa::uplink::Uplink;
 /// What is minimised.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Goal {
+pub enum SearchGoal {
     /// Rounds.
     Rounds,
     /// Bits of all messages, up and down.
@@ -69,24 +69,24 @@ pub enum Goal {
     Samples,
 }
 
-impl Goal {
+impl SearchGoal {
     /// Its name.
     pub fn name(self) -> &'static str {
         match self {
-            Goal::Rounds => "rounds",
-            Goal::Bits => "bits",
-            Goal::Samples => "samples",
+            SearchGoal::Rounds => "rounds",
+            SearchGoal::Bits => "bits",
+            SearchGoal::Samples => "samples",
         }
     }
 }
 
 /// What is to be reached, and what may be chosen.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Target {
+pub struct SearchTarget {
     /// The mean-square error `E ||theta - theta*||^2`.
     pub mse: f64,
     /// What is minimised.
-    pub goal: Goal,
+    pub goal: SearchGoal,
     /// The most rounds.
     pub most_rounds: u64,
     /// The most local steps.
@@ -95,24 +95,24 @@ pub struct Target {
     pub local_steps: Option<Vec<u64>>,
 }
 
-impl Default for Target {
+impl Default for SearchTarget {
     fn default() -> Self {
-        Self { mse: 0.0, goal: Goal::Bits, most_rounds: MOST_ROUNDS, most_local_steps: MOST_LOCAL_STEPS, local_steps: None }
+        Self { mse: 0.0, goal: SearchGoal::Bits, most_rounds: MOST_ROUNDS, most_local_steps: MOST_LOCAL_STEPS, local_steps: None }
     }
 }
 
-/// The default of [`Target::most_rounds`].
+/// The default of [`SearchTarget::most_rounds`].
 pub const MOST_ROUNDS: u64 = 100_000;
-/// The default of [`Target::most_local_steps`].
+/// The default of [`SearchTarget::most_local_steps`].
 pub const MOST_LOCAL_STEPS: u64 = 1000;
 
-impl Target {
+impl SearchTarget {
     /// Checks the target for a problem and a start.
     ///
     /// # Errors
     /// When the error is not positive, smaller than what rounding leaves of the root, or already that of the start; when theta* is
     /// not known; when H or the number of rounds is 0; and when samples are to be minimised that are not drawn.
-    pub fn check(&self, field: &dyn Field, start: &Start) -> Result<()> {
+    pub fn check(&self, field: &dyn Field, start: &SearchStart) -> Result<()> {
         require(self.most_rounds >= 1, "most_rounds", self.most_rounds, "at least 1")?;
         let allowed = 1..=MAX_LOCAL_STEPS as u64;
         let accepted = format!("between 1 and {MAX_LOCAL_STEPS}");
@@ -132,7 +132,7 @@ impl Target {
             let help = if is_root { "a start away from the root".into() } else { format!("less than {at_start:.3e}, or another start") };
             return Err(BadInput::new("target", what, help));
         }
-        if self.goal == Goal::Samples && field.sampling().samples_per_step() == 0 {
+        if self.goal == SearchGoal::Samples && field.sampling().samples_per_step() == 0 {
             return Err(BadInput::new("minimise", "no samples are drawn under the mean operator", "rounds or bits, or another sampling"));
         }
         Ok(())
@@ -156,7 +156,7 @@ impl Target {
 
 /// Where runs start.
 #[derive(Debug, Clone, PartialEq)]
-pub struct Start {
+pub struct SearchStart {
     /// `theta_0` (d); `None` if it is drawn anew for each seed, which theory does not know.
     pub theta: Option<Vec<f64>>,
     /// The control variates.
@@ -165,7 +165,7 @@ pub struct Start {
     pub output: OutputRule,
 }
 
-impl Start {
+impl SearchStart {
     /// From zero, with controls of zero, and with the last iterate as the output.
     pub fn zero(d: usize) -> Self {
         Self { theta: Some(vec![0.0; d]), controls: InitialControls::Zero, output: OutputRule::Last }
@@ -204,7 +204,7 @@ impl Family {
     ///
     /// # Errors
     /// When the method does not accept them.
-    pub fn settings(&self, choice: &Choice, agents: usize) -> Result<Arc<dyn MethodSettings>> {
+    pub fn settings(&self, choice: &SearchChoice, agents: usize) -> Result<Arc<dyn MethodSettings>> {
         let settings = (self.make)(choice.step_size, choice.local_steps as usize, choice.server_step)?;
         settings.check(agents)?;
         Ok(settings)
@@ -214,7 +214,7 @@ impl Family {
     ///
     /// # Errors
     /// When the method does not accept them.
-    pub fn forecast(&self, field: &Arc<dyn Field>, choice: &Choice, start: &Start) -> Result<Forecast> {
+    pub fn forecast(&self, field: &Arc<dyn Field>, choice: &SearchChoice, start: &SearchStart) -> Result<Forecast> {
         let settings = self.settings(choice, field.agents())?;
         Ok(Forecast::over(field, &*settings, &self.link).of_output(start.output))
     }
@@ -222,7 +222,7 @@ impl Family {
 
 /// Settings of a family.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
-pub struct Choice {
+pub struct SearchChoice {
     /// The index of the family.
     pub family: usize,
     /// eta.
@@ -280,7 +280,7 @@ mod tests {
 
     /// The first round after which the curve is at most the target, by all rounds of the curve; `None` if there is none up to `most`, or
     /// if the floor is above the target.
-    fn by_all_rounds(forecast: &Forecast, start: &Start, target: f64, most: u64) -> Option<u64> {
+    fn by_all_rounds(forecast: &Forecast, start: &SearchStart, target: f64, most: u64) -> Option<u64> {
         let rounds: Vec<u64> = (0..=most).collect();
         let floor = forecast.floor().ok()?.mse();
         let curve = forecast.curve(start.theta.as_ref().unwrap(), &start.controls, &rounds).unwrap();
@@ -293,13 +293,13 @@ mod tests {
         let (mut reached, mut floors, mut slow, mut diverging) = (0, 0, 0, 0);
         for (seed, agents, features) in [(1, 2, 2), (2, 4, 3), (3, 3, 4)] {
             let field = field(seed, agents, features, Law::Iid);
-            let start = Start::zero(field.dim());
+            let start = SearchStart::zero(field.dim());
             let at_start = linalg::norm_sq(field.root().unwrap());
             for family in families(&clear()) {
                 for (step_size, local_steps, server_step) in [(0.4, 1, 1.0), (0.2, 8, 1.0), (0.05, 3, 1.7), (0.02, 20, 0.6), (30.0, 4, 1.0)]
                 {
                     for share in [0.5, 0.03, 0.0005] {
-                        let (target, choice) = (share * at_start, Choice { family: 0, step_size, local_steps, server_step });
+                        let (target, choice) = (share * at_start, SearchChoice { family: 0, step_size, local_steps, server_step });
                         let forecast = family.forecast(&field, &choice, &start).unwrap();
                         let course = course(&forecast, &start, target, MOST).unwrap();
                         let wanted = by_all_rounds(&forecast, &start, target, MOST);
@@ -332,10 +332,10 @@ mod tests {
     #[test]
     fn rounds_without_noise_are_those_of_runs() {
         let field = field(5, 3, 3, Law::Mean);
-        let start = Start::zero(field.dim());
+        let start = SearchStart::zero(field.dim());
         let root = field.root().unwrap().to_vec();
         for family in families(&clear()) {
-            let choice = Choice { family: 0, step_size: 0.3, local_steps: 4, server_step: 1.0 };
+            let choice = SearchChoice { family: 0, step_size: 0.3, local_steps: 4, server_step: 1.0 };
             let forecast = family.forecast(&field, &choice, &start).unwrap();
             let bias = forecast.bias_sq().unwrap();
             let target = (1e-6f64).max(1.5 * bias);
@@ -363,20 +363,20 @@ mod tests {
     #[test]
     fn prices_are_those_of_the_ledger() {
         let field = field(6, 3, 3, Law::Iid);
-        let start = Start::zero(field.dim());
+        let start = SearchStart::zero(field.dim());
         let quantised = Uplink { codec: Quantised { bits: 4, rounding: Rounding::Stochastic }.build(), ..Uplink::default() };
         for link in [clear(), Arc::new(quantised)] {
             for family in families(&link) {
                 let price = Price::of(&field, &family, &start).unwrap();
-                let settings = family.settings(&Choice { family: 0, step_size: 0.01, local_steps: 7, server_step: 1.0 }, 3).unwrap();
+                let settings = family.settings(&SearchChoice { family: 0, step_size: 0.01, local_steps: 7, server_step: 1.0 }, 3).unwrap();
                 let federation =
                     fedsa::federation::Federation::new(&*settings, &family.link, field.weights(), 1, vec![0.0; field.dim()]).unwrap();
                 let mut run = fedsa::round::Run::new(&field, &federation).unwrap();
                 (0..20).for_each(|_| run.step());
                 let (cost, ledger) = (price.cost(20, 7), run.ledger());
-                let counted = Cost { rounds: 20, bits: (ledger.bits_up + ledger.bits_down) as f64, samples: ledger.samples as f64 };
+                let counted = SearchCost { rounds: 20, bits: (ledger.bits_up + ledger.bits_down) as f64, samples: ledger.samples as f64 };
                 assert_eq!(cost, counted, "{}", family.name);
-                for goal in [Goal::Rounds, Goal::Bits, Goal::Samples] {
+                for goal in [SearchGoal::Rounds, SearchGoal::Bits, SearchGoal::Samples] {
                     assert_eq!(price.affordable(cost.of(goal), goal, 7, 1000), 20, "{} {goal:?}", family.name);
                     assert_eq!(price.affordable(0.999 * cost.of(goal), goal, 7, 1000), 19, "{} {goal:?}", family.name);
                     assert_eq!(price.affordable(f64::INFINITY, goal, 7, 1000), 1000);
@@ -393,21 +393,21 @@ mod tests {
             let rule = ControlRule::default();
             Ok(Arc::new(ScafflsaRandom { step_size, talk_probability, global_step_size, participants: None, rule, control_step: 1.0 }))
         };
-        let price = Price::of(&field, &Family::new("talk", talk, &clear()), &Start::zero(3)).unwrap();
+        let price = Price::of(&field, &Family::new("talk", talk, &clear()), &SearchStart::zero(3)).unwrap();
         // A round has 1/p local steps of every agent in the mean.
         let (cost, once) = (price.cost(50, 4).samples, price.cost(50, 1).samples);
         assert!((once - 150.0).abs() < 1e-9 && (cost - 600.0).abs() < 1e-9, "{once} {cost}");
     }
 
     /// The least cost of a grid: each of its points by all rounds of its curve.
-    fn least_of_grid(field: &Arc<dyn Field>, families: &[Family], start: &Start, target: &Target, most: u64) -> f64 {
+    fn least_of_grid(field: &Arc<dyn Field>, families: &[Family], start: &SearchStart, target: &SearchTarget, most: u64) -> f64 {
         let mut least = f64::INFINITY;
         for family in families {
             let Ok(price) = Price::of(field, family, start) else { continue };
             for local_steps in [1, 2, 4, 8, 16, 32].into_iter().filter(|h| *h <= target.most_local_steps) {
                 for k in 0..9 {
                     for server_step in [1.0, 1.5] {
-                        let choice = Choice { family: 0, step_size: 1.2 / 1.6f64.powi(k), local_steps, server_step };
+                        let choice = SearchChoice { family: 0, step_size: 1.2 / 1.6f64.powi(k), local_steps, server_step };
                         let forecast = family.forecast(field, &choice, start).unwrap();
                         let reached = forecast.knows_curve().ok().and_then(|()| by_all_rounds(&forecast, start, target.mse, most));
                         least = least.min(reached.map_or(f64::INFINITY, |t| price.cost(t, local_steps).of(target.goal)));
@@ -424,14 +424,15 @@ mod tests {
         Erasure { success: 0.7 }.install(&mut erasure).unwrap();
         let erasure = Arc::new(erasure);
         for (seed, agents, features, share, goal, link) in [
-            (11, 2, 2, 0.02, Goal::Rounds, clear()),
-            (12, 3, 2, 0.05, Goal::Bits, clear()),
-            (13, 2, 3, 0.05, Goal::Samples, clear()),
-            (14, 3, 2, 0.05, Goal::Bits, erasure),
+            (11, 2, 2, 0.02, SearchGoal::Rounds, clear()),
+            (12, 3, 2, 0.05, SearchGoal::Bits, clear()),
+            (13, 2, 3, 0.05, SearchGoal::Samples, clear()),
+            (14, 3, 2, 0.05, SearchGoal::Bits, erasure),
         ] {
             let field = field(seed, agents, features, Law::Iid);
-            let start = Start::zero(field.dim());
-            let target = Target { mse: share * linalg::norm_sq(field.root().unwrap()), goal, most_local_steps: 32, ..Target::default() };
+            let start = SearchStart::zero(field.dim());
+            let target =
+                SearchTarget { mse: share * linalg::norm_sq(field.root().unwrap()), goal, most_local_steps: 32, ..SearchTarget::default() };
             let families = families(&link);
             let found = search(&field, &families, &start, &target, &Effort::default()).unwrap();
             let best = found.best().unwrap();
@@ -452,9 +453,9 @@ mod tests {
     #[test]
     fn what_cannot_be_reached_names_its_floor() {
         let field = field(21, 3, 3, Law::Iid);
-        let start = Start::zero(field.dim());
+        let start = SearchStart::zero(field.dim());
         let families: Vec<Family> = families(&clear()).into_iter().take(1).collect();
-        let target = Target { mse: 1e-7, most_rounds: 40, local_steps: Some(vec![50]), ..Target::default() };
+        let target = SearchTarget { mse: 1e-7, most_rounds: 40, local_steps: Some(vec![50]), ..SearchTarget::default() };
         let found = search(&field, &families, &start, &target, &Effort::default()).unwrap();
         assert!(found.best().is_none() && !found.is_cut);
         // Small enough steps have a floor below every target, but need more rounds: two numbers.
@@ -467,7 +468,7 @@ mod tests {
         let forecast = families[0].forecast(&field, &tried.choice, &start).unwrap();
         assert!(floor > target.mse && (forecast.floor().unwrap().mse() - floor).abs() <= 1e-6 * floor);
         // A bias that no number of rounds takes away.
-        let coarse = Target { most_rounds: 1_000_000_000, ..target };
+        let coarse = SearchTarget { most_rounds: 1_000_000_000, ..target };
         let noiseless = super::tests::field(21, 3, 3, Law::Mean);
         let wide = Family { make: Arc::new(|_, h, _| Ok(Arc::new(FedLsa::new(0.5, h)))), ..self::families(&clear()).remove(0) };
         let found = search(&noiseless, &[wide], &start, &coarse, &Effort::default()).unwrap();
@@ -479,8 +480,8 @@ mod tests {
     #[test]
     fn searches_end_with_their_work() {
         let field = field(24, 3, 3, Law::Iid);
-        let (start, families) = (Start::zero(field.dim()), families(&clear()));
-        let target = Target { mse: 0.03 * linalg::norm_sq(field.root().unwrap()), most_local_steps: 20, ..Target::default() };
+        let (start, families) = (SearchStart::zero(field.dim()), families(&clear()));
+        let target = SearchTarget { mse: 0.03 * linalg::norm_sq(field.root().unwrap()), most_local_steps: 20, ..SearchTarget::default() };
         let within = |most_work: f64| {
             let effort = Effort { most_work, ..Effort::default() };
             search(&field, &families, &start, &target, &effort).unwrap()
@@ -506,11 +507,11 @@ mod tests {
     #[test]
     fn unknown_families_say_why() {
         let field = field(22, 3, 3, Law::Iid);
-        let start = Start::zero(field.dim());
+        let start = SearchStart::zero(field.dim());
         let quantised = Uplink { codec: Quantised { bits: 4, rounding: Rounding::Stochastic }.build(), ..Uplink::default() };
         let mut families = families(&clear());
         families.push(Family::new("coarse", |eta, h, _| Ok(Arc::new(FedLsa::new(eta, h))), &Arc::new(quantised)));
-        let target = Target { mse: 0.1 * linalg::norm_sq(field.root().unwrap()), most_local_steps: 10, ..Target::default() };
+        let target = SearchTarget { mse: 0.1 * linalg::norm_sq(field.root().unwrap()), most_local_steps: 10, ..SearchTarget::default() };
         let found = search(&field, &families, &start, &target, &Effort::default()).unwrap();
         assert!(found.best().is_some());
         let known: Vec<bool> = found.unknown.iter().map(Option::is_none).collect();
@@ -521,28 +522,29 @@ mod tests {
     #[test]
     fn bad_targets_are_refused() {
         let field = field(23, 2, 2, Law::Iid);
-        let start = Start::zero(field.dim());
+        let start = SearchStart::zero(field.dim());
         let norm = linalg::norm_sq(field.root().unwrap());
-        let refused = |target: Target, key: &str, says: &str| {
+        let refused = |target: SearchTarget, key: &str, says: &str| {
             let e = target.check(&*field, &start).unwrap_err();
             assert!(e.key == key && e.what.contains(says), "{e}");
         };
-        let good = Target { mse: 0.1 * norm, ..Target::default() };
+        let good = SearchTarget { mse: 0.1 * norm, ..SearchTarget::default() };
         good.check(&*field, &start).unwrap();
-        refused(Target { mse: 0.0, ..good.clone() }, "target", "0");
-        refused(Target { mse: f64::NAN, ..good.clone() }, "target", "NaN");
-        refused(Target { mse: 1e-29 * norm, ..good.clone() }, "target", "rounding");
-        refused(Target { mse: 2.0 * norm, ..good.clone() }, "target", "start");
-        refused(Target { most_rounds: 0, ..good.clone() }, "most_rounds", "0");
-        refused(Target { local_steps: Some(vec![3, 0]), ..good.clone() }, "local_steps", "0");
+        refused(SearchTarget { mse: 0.0, ..good.clone() }, "target", "0");
+        refused(SearchTarget { mse: f64::NAN, ..good.clone() }, "target", "NaN");
+        refused(SearchTarget { mse: 1e-29 * norm, ..good.clone() }, "target", "rounding");
+        refused(SearchTarget { mse: 2.0 * norm, ..good.clone() }, "target", "start");
+        refused(SearchTarget { most_rounds: 0, ..good.clone() }, "most_rounds", "0");
+        refused(SearchTarget { local_steps: Some(vec![3, 0]), ..good.clone() }, "local_steps", "0");
         let noiseless = super::tests::field(23, 2, 2, Law::Mean);
-        let e = Target { goal: Goal::Samples, ..good }.check(&*noiseless, &start).unwrap_err();
+        let e = SearchTarget { goal: SearchGoal::Samples, ..good }.check(&*noiseless, &start).unwrap_err();
         assert_eq!(e.key, "minimise");
     }
 
     #[test]
     fn coarse_local_steps_are_in_order() {
-        let of = |most_local_steps, local_steps| Target { most_local_steps, local_steps, ..Target::default() }.coarse_local_steps();
+        let of =
+            |most_local_steps, local_steps| SearchTarget { most_local_steps, local_steps, ..SearchTarget::default() }.coarse_local_steps();
         assert_eq!(of(30, None), [1, 2, 5, 10, 20, 30]);
         assert_eq!(of(1, None), [1]);
         assert_eq!(of(5, Some(vec![7, 3, 7])), [3, 7]);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Choice, Family, Goal, Start};
+use super::{Family, SearchChoice, SearchGoal, SearchStart};
 use crate::cost::RoundCost;
 use fedsa::error::{BadInput, Result};
 use fedsa::federation::Federation;
@@ -12,7 +12,7 @@ use fedsa::round::Run;
 
 /// What a number of rounds costs.
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
-pub struct Cost {
+pub struct SearchCost {
     /// Rounds.
     pub rounds: u64,
     /// Bits of all messages, up and down.
@@ -21,13 +21,13 @@ pub struct Cost {
     pub samples: f64,
 }
 
-impl Cost {
+impl SearchCost {
     /// The part that is minimised.
-    pub fn of(&self, goal: Goal) -> f64 {
+    pub fn of(&self, goal: SearchGoal) -> f64 {
         match goal {
-            Goal::Rounds => self.rounds as f64,
-            Goal::Bits => self.bits,
-            Goal::Samples => self.samples,
+            SearchGoal::Rounds => self.rounds as f64,
+            SearchGoal::Bits => self.bits,
+            SearchGoal::Samples => self.samples,
         }
     }
 }
@@ -51,10 +51,10 @@ impl Price {
     ///
     /// # Errors
     /// When the method cannot work over its link.
-    pub fn of(field: &Arc<dyn Field>, family: &Family, start: &Start) -> Result<Self> {
+    pub fn of(field: &Arc<dyn Field>, family: &Family, start: &SearchStart) -> Result<Self> {
         let theta = start.theta.clone().unwrap_or_else(|| vec![0.0; field.dim()]);
         let settings =
-            |local_steps: u64| family.settings(&Choice { family: 0, step_size: TINY, local_steps, server_step: 1.0 }, field.agents());
+            |local_steps: u64| family.settings(&SearchChoice { family: 0, step_size: TINY, local_steps, server_step: 1.0 }, field.agents());
         // Ledgers after the first round and the last.
         let ledgers = |local_steps: u64| -> Result<(Ledger, Ledger)> {
             let settings = settings(local_steps)?;
@@ -81,14 +81,14 @@ impl Price {
     }
 
     /// What rounds with H local steps cost.
-    pub fn cost(&self, rounds: u64, local_steps: u64) -> Cost {
+    pub fn cost(&self, rounds: u64, local_steps: u64) -> SearchCost {
         let each = if self.samples.1 == 0.0 { self.samples.0 } else { self.samples.0 + self.samples.1 * local_steps as f64 };
         let bits = if rounds == 0 { 0.0 } else { self.bits.0 + (rounds - 1) as f64 * self.bits.1 };
-        Cost { rounds, bits, samples: rounds as f64 * each }
+        SearchCost { rounds, bits, samples: rounds as f64 * each }
     }
 
     /// The most rounds whose cost is at most `cost`.
-    pub fn affordable(&self, cost: f64, goal: Goal, local_steps: u64, most: u64) -> u64 {
+    pub fn affordable(&self, cost: f64, goal: SearchGoal, local_steps: u64, most: u64) -> u64 {
         let is_paid = |rounds: u64| self.cost(rounds, local_steps).of(goal) <= cost;
         let (mut low, mut high) = (0, most);
         if is_paid(high) {

@@ -15,7 +15,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use super::course::{Meter, course_within};
-use super::{Choice, Cost, Course, Family, Goal, Hit, Miss, Price, Start, Target, rounded};
+use super::{Course, Family, Hit, Miss, Price, SearchChoice, SearchCost, SearchGoal, SearchStart, SearchTarget, rounded};
 use fedsa::cancel::Cancel;
 use fedsa::error::{BadInput, Result};
 use fedsa::linalg;
@@ -27,11 +27,11 @@ use fedsa::problem::Field;
 #[derive(Debug, Clone, PartialEq)]
 pub struct Tried {
     /// The choice.
-    pub choice: Choice,
+    pub choice: SearchChoice,
     /// What theory says about it.
     pub course: Course,
     /// What it costs, if it reaches the target.
-    pub cost: Option<Cost>,
+    pub cost: Option<SearchCost>,
 }
 
 impl Tried {
@@ -43,7 +43,7 @@ impl Tried {
 
 /// The result of a search.
 #[derive(Debug, Clone)]
-pub struct Found {
+pub struct SearchResult {
     /// All choices that were looked at, in order.
     pub tried: Vec<Tried>,
     /// The index of the best, if one reaches the target.
@@ -58,7 +58,7 @@ pub struct Found {
     pub is_cut: bool,
 }
 
-impl Found {
+impl SearchResult {
     /// The best choice.
     pub fn best(&self) -> Option<&Tried> {
         self.best.map(|best| &self.tried[best])
@@ -129,7 +129,7 @@ pub fn largest_step(field: &dyn Field) -> f64 {
 pub fn server_steps(field: &dyn Field, family: &Family) -> Vec<f64> {
     let mut steps = vec![1.0];
     // What a method sends does not depend on its step size.
-    let choice = Choice { family: 0, step_size: largest_step(field), local_steps: 1, server_step: 1.0 };
+    let choice = SearchChoice { family: 0, step_size: largest_step(field), local_steps: 1, server_step: 1.0 };
     let Ok(settings) = family.settings(&choice, field.agents()) else { return steps };
     let (weights, start, link) = (field.weights(), vec![0.0; field.dim()], family.link.facts());
     let encodes = settings.protocol(&Setting { seed: 0, weights, start, link, is_accelerated: false }).encodes();
@@ -147,8 +147,8 @@ pub fn coarse_steps(field: &dyn Field) -> impl Iterator<Item = f64> {
 }
 
 /// Whether one choice is better than another: its cost, then its samples, its bits, and when its error passes the target.
-pub fn cheaper(target: &Target, a: (&Cost, &Hit), b: (&Cost, &Hit)) -> bool {
-    let key = |(cost, hit): (&Cost, &Hit)| [cost.of(target.goal), cost.samples, cost.bits, hit.passes];
+pub fn cheaper(target: &SearchTarget, a: (&SearchCost, &Hit), b: (&SearchCost, &Hit)) -> bool {
+    let key = |(cost, hit): (&SearchCost, &Hit)| [cost.of(target.goal), cost.samples, cost.bits, hit.passes];
     let (a, b) = (key(a), key(b));
     a.iter().zip(&b).map(|(a, b)| a.total_cmp(b)).find(|order| order.is_ne()).is_some_and(|order| order.is_lt())
 }
@@ -162,8 +162,8 @@ struct Line {
 }
 
 impl Line {
-    fn at(self, step_size: f64) -> Choice {
-        Choice { family: self.family, step_size: rounded(step_size), local_steps: self.local_steps, server_step: self.server_step }
+    fn at(self, step_size: f64) -> SearchChoice {
+        SearchChoice { family: self.family, step_size: rounded(step_size), local_steps: self.local_steps, server_step: self.server_step }
     }
 }
 
@@ -177,8 +177,8 @@ struct Seen {
 struct Search<'s> {
     field: &'s Arc<dyn Field>,
     families: &'s [Family],
-    start: &'s Start,
-    target: &'s Target,
+    start: &'s SearchStart,
+    target: &'s SearchTarget,
     prices: &'s [Result<Price>],
 }
 
@@ -188,7 +188,7 @@ impl Search<'_> {
     }
 
     /// The course of a choice within a cost.
-    fn look(&self, choice: Choice, most_cost: f64, meter: &mut Meter) -> Result<Tried> {
+    fn look(&self, choice: SearchChoice, most_cost: f64, meter: &mut Meter) -> Result<Tried> {
         let price = self.price(choice.family);
         let most = price.affordable(most_cost, self.target.goal, choice.local_steps, self.target.most_rounds).max(1);
         let forecast = self.families[choice.family].forecast(self.field, &choice, self.start)?.with_cancel(meter.token());
@@ -296,7 +296,7 @@ impl Search<'_> {
 
 /// All that was looked at, with the best of it, and the work that is left.
 struct Record<'t> {
-    target: &'t Target,
+    target: &'t SearchTarget,
     tried: Vec<Tried>,
     best: Option<usize>,
     effort: &'t Effort,
@@ -358,8 +358,14 @@ impl Record<'_> {
 /// Searches for the choice of the least cost among the families whose errors theory knows.
 ///
 /// # Errors
-/// As [`Target::check`], and when it is cancelled.
-pub fn search(field: &Arc<dyn Field>, families: &[Family], start: &Start, target: &Target, effort: &Effort) -> Result<Found> {
+/// As [`SearchTarget::check`], and when it is cancelled.
+pub fn search(
+    field: &Arc<dyn Field>,
+    families: &[Family],
+    start: &SearchStart,
+    target: &SearchTarget,
+    effort: &Effort,
+) -> Result<SearchResult> {
     target.check(&**field, start)?;
     let prices: Vec<Result<Price>> = families.iter().map(|family| Price::of(field, family, start)).collect();
     let of = Search { field, families, start, target, prices: &prices };
@@ -374,8 +380,8 @@ pub fn search(field: &Arc<dyn Field>, families: &[Family], start: &Start, target
     // All families for each number of local steps, so that a family that takes long does not take the work of all others.
     // Many local steps take few rounds: where rounds cost, what they reach bounds the work for fewer.
     match target.goal {
-        Goal::Samples => lines.sort_by_key(|line| line.local_steps),
-        Goal::Rounds | Goal::Bits => lines.sort_by_key(|line| Reverse(line.local_steps)),
+        SearchGoal::Samples => lines.sort_by_key(|line| line.local_steps),
+        SearchGoal::Rounds | SearchGoal::Bits => lines.sort_by_key(|line| Reverse(line.local_steps)),
     }
     let mut record = Record { target, tried: Vec::new(), best: None, effort, work: 0.0, is_cut: false };
     // Lines of the same place in the list are searched side by side: what they may cost depends on the lines before alone.
@@ -396,7 +402,7 @@ pub fn search(field: &Arc<dyn Field>, families: &[Family], start: &Start, target
     let near: Vec<(Line, f64)> = {
         let mut best_of: Vec<(Line, f64, f64)> = Vec::new();
         for tried in &record.tried {
-            let Choice { family, step_size, local_steps, server_step } = tried.choice;
+            let SearchChoice { family, step_size, local_steps, server_step } = tried.choice;
             let (line, cost) = (Line { family, local_steps, server_step }, of.smooth(tried));
             match best_of.iter_mut().find(|(other, ..)| *other == line) {
                 Some(entry) if cost < entry.2 => (entry.1, entry.2) = (step_size, cost),
@@ -417,7 +423,7 @@ pub fn search(field: &Arc<dyn Field>, families: &[Family], start: &Start, target
     }
     local(&of, &mut record);
     effort.cancel.check()?;
-    Ok(Found { tried: record.tried, best: record.best, unknown, prices, work: record.work, is_cut: record.is_cut })
+    Ok(SearchResult { tried: record.tried, best: record.best, unknown, prices, work: record.work, is_cut: record.is_cut })
 }
 
 /// The neighbours of the best choice of each family.
@@ -548,8 +554,8 @@ mod tests {
         problem::field(drawn, Sampling::default(), Isa::best(), true).unwrap()
     }
 
-    fn start(case: &Case) -> Start {
-        Start { theta: Some(case.start.clone()), ..Start::zero(case.start.len()) }
+    fn start(case: &Case) -> SearchStart {
+        SearchStart { theta: Some(case.start.clone()), ..SearchStart::zero(case.start.len()) }
     }
 
     /// The first problems whose second moments under SCAFFLSA are few.
@@ -579,8 +585,8 @@ mod tests {
         let mut worst = 0.0f64;
         for (i, case) in small(18).iter().enumerate() {
             let (field, start, family) = (field(case), start(case), &families()[i % 3]);
-            let goal = [Goal::Samples, Goal::Rounds][i / 3 % 2];
-            let target = Target { mse: target(case), goal, most_rounds: 1_000_000_000, most_local_steps: 12, local_steps: None };
+            let goal = [SearchGoal::Samples, SearchGoal::Rounds][i / 3 % 2];
+            let target = SearchTarget { mse: target(case), goal, most_rounds: 1_000_000_000, most_local_steps: 12, local_steps: None };
             let found = search(&field, std::slice::from_ref(family), &start, &target, &Effort::default()).unwrap();
             let found = found.best().unwrap();
             let (cost, hit) = (found.cost.unwrap().of(goal), found.reached().unwrap());
@@ -591,7 +597,7 @@ mod tests {
             for local_steps in 1..=12 {
                 for k in 0..160 {
                     let step_size = top * 10f64.powf(-0.03 * f64::from(k));
-                    let choice = Choice { family: 0, step_size, local_steps, server_step: 1.0 };
+                    let choice = SearchChoice { family: 0, step_size, local_steps, server_step: 1.0 };
                     let forecast = family.forecast(&field, &choice, &start).unwrap();
                     if let Ok(other) = course(&forecast, &start, target.mse, target.most_rounds).unwrap().outcome {
                         best = best.min(price.cost(other.rounds, local_steps).of(goal));
@@ -630,14 +636,15 @@ mod tests {
                 }
                 let setting = corollary.round_setting().unwrap();
                 let (step_size, local_steps) = (setting.step_size, setting.local_steps);
-                let choice = Choice { family: 0, step_size, local_steps, server_step: 1.0 };
+                let choice = SearchChoice { family: 0, step_size, local_steps, server_step: 1.0 };
                 let forecast = family.forecast(&field, &choice, &start).unwrap();
                 let same = course(&forecast, &start, mse, corollary.rounds()).unwrap().outcome;
                 let same = same.unwrap_or_else(|miss| panic!("{corollary:?}: {miss:?}")).rounds;
                 ratios[2 * k].push(corollary.rounds / same as f64);
                 if local_steps <= 60 {
                     let most_rounds = corollary.rounds();
-                    let target = Target { mse, goal: Goal::Rounds, most_rounds, most_local_steps: local_steps, local_steps: None };
+                    let target =
+                        SearchTarget { mse, goal: SearchGoal::Rounds, most_rounds, most_local_steps: local_steps, local_steps: None };
                     let found = search(&field, std::slice::from_ref(family), &start, &target, &Effort::default()).unwrap();
                     let best = found.best().unwrap_or_else(|| panic!("{corollary:?}: nothing is found: {found:?}"));
                     let best = best.reached().unwrap().rounds;

@@ -53,6 +53,7 @@ use std::sync::Arc;
 
 use faer::Mat;
 
+use crate::cancel::Cancel;
 use crate::error::{BadInput, Result, require};
 use crate::kernel::{Isa, LANES, Lanes};
 use crate::linalg;
@@ -153,6 +154,11 @@ pub trait Field: Send + Sync {
     fn facts(&self) -> &dyn Facts;
     /// `theta*` and where it comes from, or the reason why it is not known; computed when it is asked for.
     fn solution(&self) -> std::result::Result<&Root, &str>;
+    /// Computes `theta*` now, unless it has been computed before: [`Field::solution`] is then at hand. That it is not known is no error.
+    ///
+    /// # Errors
+    /// When it is cancelled; the next call begins again.
+    fn solve(&self, cancel: &Cancel) -> Result<()>;
     /// Gives `theta*` as it was computed before (checkpoints carry it, because factorisations may differ in the last bits between
     /// instruction sets). Has no effect once the field has computed it.
     fn set_root(&self, root: Vec<f64>);
@@ -209,6 +215,10 @@ impl dyn Field + '_ {
 
 /// Where problems find the files that their settings name; the library itself reads none.
 pub trait Files {
+    /// Ends the building of a problem that takes long; by default nothing does.
+    fn cancel(&self) -> &Cancel {
+        &NEVER
+    }
     /// The arrays of an `.npz` file.
     ///
     /// # Errors
@@ -228,6 +238,8 @@ pub trait Files {
         Err(BadInput::new("data", format!("{}: no files here", sources.join(" ")), "a problem that reads none"))
     }
 }
+
+static NEVER: Cancel = Cancel::never();
 
 /// For problems that read nothing.
 #[derive(Debug, Clone, Copy, Default)]

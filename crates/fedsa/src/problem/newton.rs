@@ -4,6 +4,7 @@ use faer::Mat;
 
 use super::Field;
 use super::root::{MOST_DIM, Root, RootSource};
+use crate::cancel::Cancel;
 use crate::linalg;
 use crate::parallel;
 
@@ -62,14 +63,18 @@ pub fn jacobian(field: &dyn Field, c: usize, theta: &[f64]) -> Option<(Mat<f64>,
     Some((out, RootSource::Differences))
 }
 
-/// The Jacobian of the mean operator `sum_c p_c gbar_c`.
-fn mean_jacobian(field: &dyn Field, theta: &[f64]) -> Mat<f64> {
+/// The Jacobian of the mean operator `sum_c p_c gbar_c`, unless it is cancelled.
+fn mean_jacobian(field: &dyn Field, theta: &[f64], cancel: &Cancel) -> Result<Mat<f64>, String> {
     let d = theta.len();
     let rows = mean_in_groups(field.weights(), d * d, |c, out| {
+        // What is left is not used.
+        if cancel.is_cancelled() {
+            return;
+        }
         let (own, _) = jacobian(field, c, theta).expect("the mean operators are known");
         (0..d).for_each(|i| (0..d).for_each(|j| out[i * d + j] = own[(i, j)]));
     });
-    linalg::from_rows(d, d, &rows)
+    if cancel.is_cancelled() { Err("Newton's method was cancelled".into()) } else { Ok(linalg::from_rows(d, d, &rows)) }
 }
 
 /// `||sum_c p_c gbar_c(theta)||`, with the vector.
@@ -104,8 +109,8 @@ fn mean_size(field: &dyn Field, theta: &[f64]) -> f64 {
 ///
 /// # Errors
 /// The reason why no root is known: operators that can only be sampled, too many components, no convergence, or
-/// a singular Jacobian.
-pub fn newton(field: &dyn Field, start: &[f64]) -> Result<Root, String> {
+/// a singular Jacobian; or that it was cancelled, which is looked at in each step.
+pub fn newton(field: &dyn Field, start: &[f64], cancel: &Cancel) -> Result<Root, String> {
     let d = field.dim();
     if !field.has_mean() {
         return Err("the operators can only be sampled".into());
@@ -122,7 +127,7 @@ pub fn newton(field: &dyn Field, start: &[f64]) -> Result<Root, String> {
     }
     let mut pace: Vec<f64> = Vec::new();
     for _ in 0..MOST_STEPS {
-        let jacobian = mean_jacobian(field, &theta);
+        let jacobian = mean_jacobian(field, &theta, cancel)?;
         if !jacobian.is_all_finite() {
             return Err(format!("the Jacobian is not finite at a point of norm {:.1e}", linalg::norm_sq(&theta).sqrt()));
         }

@@ -7,6 +7,7 @@ use super::newton;
 use super::root::{Root, RootSource};
 use super::systems::{Moments, Systems};
 use super::{Field, Problem};
+use crate::cancel::Cancel;
 use crate::error::{BadInput, Result};
 use crate::kernel::{Isa, Lanes, generic};
 use crate::parallel;
@@ -17,8 +18,8 @@ use crate::sampling::{Law, Sampling};
 /// [`Facts::near_root`].
 ///
 /// # Errors
-/// Why it is not known.
-fn solved(field: &dyn Field) -> std::result::Result<Root, String> {
+/// Why it is not known, or that it was cancelled.
+fn solved(field: &dyn Field, cancel: &Cancel) -> std::result::Result<Root, String> {
     let (facts, d) = (field.facts(), field.dim());
     if let Some(root) = facts.own_root() {
         return root;
@@ -32,8 +33,8 @@ fn solved(field: &dyn Field) -> std::result::Result<Root, String> {
         None if facts.linear_operators().is_some() => {
             Err(format!("the root of {d} sparse equations is not computed: the residual says how near a point is to it"))
         }
-        None => newton::newton(field, &vec![0.0; d]).or_else(|why| match facts.near_root() {
-            Some(start) => newton::newton(field, &start).map_err(|_| why),
+        None => newton::newton(field, &vec![0.0; d], cancel).or_else(|why| match facts.near_root() {
+            Some(start) => newton::newton(field, &start, cancel).map_err(|_| why),
             None => Err(why),
         }),
     }
@@ -140,7 +141,16 @@ impl<P: Problem> Field for Sampled<P> {
         self.moments.get(kind).map_or_else(new, |kept| kept.get_or_init(new).clone())
     }
     fn solution(&self) -> std::result::Result<&Root, &str> {
-        self.root.get_or_init(|| solved(self)).as_ref().map_err(String::as_str)
+        self.root.get_or_init(|| solved(self, &Cancel::never())).as_ref().map_err(String::as_str)
+    }
+    fn solve(&self, cancel: &Cancel) -> Result<()> {
+        if self.root.get().is_none() {
+            let root = solved(self, cancel);
+            // What was cancelled is no answer.
+            cancel.check()?;
+            let _ = self.root.set(root);
+        }
+        Ok(())
     }
     fn set_root(&self, theta: Vec<f64>) {
         // Whoever asked before has another one, and goes on with it.

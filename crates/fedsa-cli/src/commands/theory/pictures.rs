@@ -12,7 +12,7 @@ use fedsa_experiment::picture::Picture;
 use fedsa_experiment::plan::PlannedPoint;
 use fedsa_experiment::{Plan, Predictor, output, resolve};
 use fedsa_figure::{Chart, HeatMap, HeatMaps, Level, Panel, PlottedCurve};
-use fedsa_theory::predict::{Region, Verdict};
+use fedsa_theory::predict::{Region, StepVerdict};
 
 /// The names of the pictures, without their extensions.
 const CURVES: &str = "theory-curves";
@@ -270,13 +270,14 @@ fn map(title: String, region: &Region, place: Option<(f64, f64)>) -> HeatMap {
     let rounds = |shrinks: f64| (10f64.ln() / -shrinks.max(f64::MIN_POSITIVE).ln()).clamp(1.0, SLOWEST);
     let z = region.spots.iter().map(|row| {
         let value = |spot: &fedsa_theory::predict::Spot| match spot.verdict {
-            Verdict::Stable => rounds(spot.shrinks_by().min(1.0 - 1e-12)),
-            Verdict::MeanSquareDiverges => rounds((spot.radius * spot.radius).min(1.0 - 1e-12)),
-            Verdict::MeanDiverges | Verdict::Unknown => f64::NAN,
+            StepVerdict::Stable => rounds(spot.shrinks_by().min(1.0 - 1e-12)),
+            StepVerdict::MeanSquareDiverges => rounds((spot.radius * spot.radius).min(1.0 - 1e-12)),
+            StepVerdict::MeanDiverges | StepVerdict::Unknown => f64::NAN,
         };
         row.iter().map(value).collect()
     });
-    let faint = |spots: &Vec<fedsa_theory::predict::Spot>| spots.iter().map(|spot| spot.verdict == Verdict::MeanSquareDiverges).collect();
+    let faint =
+        |spots: &Vec<fedsa_theory::predict::Spot>| spots.iter().map(|spot| spot.verdict == StepVerdict::MeanSquareDiverges).collect();
     HeatMap {
         title,
         x_label: "step size η".into(),

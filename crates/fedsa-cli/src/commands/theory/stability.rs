@@ -2,7 +2,7 @@
 
 use fedsa_experiment::numbers::{self, number, rounded_down, rounded_up, typed};
 use fedsa_experiment::theory::{KnownOrReason, MethodTheory};
-use fedsa_theory::predict::{Forecast, Regime, Spot, StableSet, StableStep, TOO_SLOW, Verdict};
+use fedsa_theory::predict::{Forecast, Regime, Spot, StableSet, StableStep, StepVerdict, TOO_SLOW};
 
 use super::text::{Page, row, sentence};
 use fedsa_experiment::stability::stable_text;
@@ -56,11 +56,11 @@ fn largest(found: &KnownOrReason<StableStep>, known: &MethodTheory, of: &Forecas
 /// What fails beyond the largest stable step.
 fn above(known: &MethodTheory, of: &Forecast) -> String {
     match known.stability.above {
-        Some((eta, Spot { verdict: Verdict::MeanDiverges, radius, .. })) => {
+        Some((eta, Spot { verdict: StepVerdict::MeanDiverges, radius, .. })) => {
             let of = of.clone().with_step(eta);
             format!("At {} the mean diverges: the radius of a noiseless round is {}. {}", typed(eta), numbers::radius(radius), mode(&of))
         }
-        Some((eta, Spot { verdict: Verdict::MeanSquareDiverges, mean_square: Some(square), .. })) => format!(
+        Some((eta, Spot { verdict: StepVerdict::MeanSquareDiverges, mean_square: Some(square), .. })) => format!(
             "At {} the mean still converges, and the mean square does not: the radius of the second moments is {}. The noise of the \
              matrices grows with the distance from theta*, and at this step adds more in a round than the round removes.",
             typed(eta),

@@ -7,7 +7,7 @@ use fedsa::problem::linear::LinearSystems;
 use fedsa::problem::{NoFiles, ProblemSettings as _};
 use fedsa::sampling::Sampling;
 use fedsa::uplink::Uplink;
-use fedsa_theory::tune::{Goal, Start};
+use fedsa_theory::tune::{SearchGoal, SearchStart};
 
 use super::*;
 
@@ -35,11 +35,11 @@ fn standard_error(seeds: u64) -> f64 {
 }
 
 impl Measure for Hyperbolas {
-    fn estimate(&mut self, _: &Choice, _: u64, _: u64) -> Result<f64> {
+    fn estimate(&mut self, _: &SearchChoice, _: u64, _: u64) -> Result<f64> {
         Ok(1e-6)
     }
 
-    fn run(&mut self, choice: &Choice, rounds: u64, seeds: u64) -> Result<Option<Measured>> {
+    fn run(&mut self, choice: &SearchChoice, rounds: u64, seeds: u64) -> Result<Option<Measured>> {
         let point = |t| (t, self.mean(choice.step_size, t), standard_error(seeds));
         Ok(Some(Measured { path: (0..=rounds).map(point).collect(), diverged: false }))
     }
@@ -52,8 +52,8 @@ fn searched(mut by: Hyperbolas) -> Pilots {
     let make = |eta: f64, h: usize, _: f64| Ok(Arc::new(FedLsa::new(eta, h)) as Arc<dyn MethodSettings>);
     let family = Family { has_local_steps: false, has_server_step: false, ..Family::new("fedlsa", make, &Arc::new(Uplink::default())) };
     let families = [family];
-    let prices = [Price::of(&field, &families[0], &Start::zero(2))];
-    let target = Target { mse: TARGET, goal: Goal::Rounds, ..Target::default() };
+    let prices = [Price::of(&field, &families[0], &SearchStart::zero(2))];
+    let target = SearchTarget { mse: TARGET, goal: SearchGoal::Rounds, ..SearchTarget::default() };
     let search = PilotSearch {
         sizes: vec![4.0 * BEST, BEST],
         server_steps: vec![1.0],

@@ -12,8 +12,8 @@
 
 use faer::prelude::*;
 
-use super::leg::{Ends, Leg, packed_map};
-use super::steps::{Carry, Split, Steps};
+use super::leg::{ClosureLeg, Ends, packed_map};
+use super::steps::{Carry, LegSteps, SplitMoments};
 use crate::RoundSetting;
 use crate::leg::step;
 use crate::markov::{AgentClass, MarkovAgent};
@@ -25,7 +25,7 @@ use fedsa::linalg::Mat;
 /// With `r = dg_c(z_0) x`, the first step is `u + eta Gbar x + eta p_c r`. The others have the drift
 /// `q = (Gbar - gbar_c) x - (1 - p_c) r`, and `(Psbar - p_c Psibar_c) r` is added at the end.
 pub struct MemoryLeg {
-    steps: Steps,
+    steps: LegSteps,
     /// H - 1.
     count: u64,
     /// H - 1 moves of the chain.
@@ -48,7 +48,7 @@ struct First {
 }
 
 /// The stationary moments of `g_c(z_0)` and of `Psi_c`.
-pub struct Memory {
+pub struct LegMemory {
     /// gbar_c, d x (d+1).
     g: Mat<f64>,
     /// Psibar_c, d x d.
@@ -72,11 +72,11 @@ fn deviations(agent: &MarkovAgent, mean: &Mat<f64>) -> Vec<First> {
 }
 
 /// The steps after the first, with a drift q.
-fn steps(agent: &MarkovAgent, eta: f64) -> Steps {
-    Steps::new(agent, eta, &vec![0.0; agent.dim], 1 + agent.dim, eta)
+fn steps(agent: &MarkovAgent, eta: f64) -> LegSteps {
+    LegSteps::new(agent, eta, &vec![0.0; agent.dim], 1 + agent.dim, eta)
 }
 
-impl Memory {
+impl LegMemory {
     /// The moments for legs of H steps of size eta.
     pub fn new(agent: &MarkovAgent, setting: &RoundSetting) -> Self {
         let (d, eta) = (agent.dim, setting.step_size);
@@ -101,7 +101,7 @@ impl Memory {
         // Psi z is the end of H - 1 steps from eta z with the drift z, without w.
         let steps = steps(agent, eta);
         let psi_noise = packed_map(d, d, |z| {
-            let mut start = Split::zeros(&steps, 1 + d);
+            let mut start = SplitMoments::zeros(&steps, 1 + d);
             for (i, p) in agent.stationary.iter().enumerate() {
                 let mut u = start.u_mut(i);
                 u.rb_mut().get_mut(.., ..d).copy_from(Scale(p * eta * eta) * z);
@@ -145,7 +145,7 @@ pub struct Pool {
 }
 
 impl Pool {
-    pub fn new(classes: &[AgentClass], memories: &[Memory]) -> Self {
+    pub fn new(classes: &[AgentClass], memories: &[LegMemory]) -> Self {
         let (d, n) = (memories[0].g.nrows(), memories[0].g.ncols());
         let mut pool = Self { g: Mat::zeros(d, n), psi: Mat::zeros(d, d) };
         for (class, memory) in classes.iter().zip(memories) {
@@ -158,7 +158,7 @@ impl Pool {
 }
 
 /// `X -> E[D X D^T]` with `D = sum_{c != e} p_c p_e dPsi_c dg_e`, packed d x packed (d+1).
-pub fn pairs(classes: &[AgentClass], memories: &[Memory]) -> Mat<f64> {
+pub fn pairs(classes: &[AgentClass], memories: &[LegMemory]) -> Mat<f64> {
     let d = memories[0].g.nrows();
     let (mut psi, mut g) = (Mat::<f64>::zeros(packed_len(d), packed_len(d)), Mat::<f64>::zeros(packed_len(d), packed_len(d + 1)));
     let mut both = Mat::<f64>::zeros(d * d, d * (d + 1));
@@ -197,7 +197,7 @@ fn crossed(d: usize, r: &Mat<f64>) -> Mat<f64> {
 
 impl MemoryLeg {
     /// The leg of an agent among the agents of the pool.
-    pub fn new(agent: &MarkovAgent, setting: &RoundSetting, memory: &Memory, pool: &Pool) -> Self {
+    pub fn new(agent: &MarkovAgent, setting: &RoundSetting, memory: &LegMemory, pool: &Pool) -> Self {
         let (d, eta, p) = (agent.dim, setting.step_size, agent.weight);
         let mut first = Scale(eta) * &pool.g;
         (0..d).for_each(|i| first[(i, i)] += 1.0);
@@ -248,10 +248,10 @@ impl MemoryLeg {
     }
 
     /// The moments of `(u_1, 1, q)` and of `s = (1, q, r, y)` after the first step.
-    fn after_first(&self, moved: &[Moved]) -> Split {
+    fn after_first(&self, moved: &[Moved]) -> SplitMoments {
         let (d, columns) = (self.steps.dim, moved[0].ry.ncols());
         let ((first, kappa), (drift, lambda)) = (&self.first, &self.drift);
-        let mut start = Split::zeros(&self.steps, 1 + 2 * d + columns);
+        let mut start = SplitMoments::zeros(&self.steps, 1 + 2 * d + columns);
         for (j, Moved { xx, xy, rx, rr, ry }) in moved.iter().enumerate() {
             // Moments of u_1 and of q with x, r and y.
             let (ux, qx) = (first * xx + Scale(*kappa) * rx, drift * xx + Scale(*lambda) * rx);
@@ -276,7 +276,7 @@ impl MemoryLeg {
     }
 }
 
-impl Leg for MemoryLeg {
+impl ClosureLeg for MemoryLeg {
     fn start(&self) -> usize {
         self.steps.dim + 1
     }

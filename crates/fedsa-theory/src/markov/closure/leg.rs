@@ -2,7 +2,7 @@
 
 use faer::prelude::*;
 
-use super::steps::{Split, Steps};
+use super::steps::{LegSteps, SplitMoments};
 use crate::symmetric::{pack, packed_index, packed_len};
 use fedsa::linalg::Mat;
 
@@ -15,7 +15,7 @@ pub struct Ends {
 }
 
 /// The random affine map Pi of one agent's round, from x (n numbers) to the end of its leg (d numbers).
-pub trait Leg: Send + Sync {
+pub trait ClosureLeg: Send + Sync {
     /// The number n of components of x.
     fn start(&self) -> usize;
 
@@ -26,18 +26,18 @@ pub trait Leg: Send + Sync {
 
 /// H steps from `x = (u, e)`.
 pub struct PlainLeg {
-    pub steps: Steps,
+    pub steps: LegSteps,
     pub count: u64,
 }
 
-impl Leg for PlainLeg {
+impl ClosureLeg for PlainLeg {
     fn start(&self) -> usize {
         self.steps.dim + self.steps.drift
     }
 
     fn run(&self, second: &[MatRef<'_, f64>], with: &[MatRef<'_, f64>]) -> Ends {
         let (d, e) = (self.steps.dim, self.steps.drift);
-        let mut start = Split::zeros(&self.steps, e + with[0].ncols());
+        let mut start = SplitMoments::zeros(&self.steps, e + with[0].ncols());
         for (i, (second, with)) in second.iter().zip(with).enumerate() {
             let mut u = start.u_mut(i);
             u.rb_mut().get_mut(.., ..d + e).copy_from(second.get(..d, ..));
@@ -64,7 +64,7 @@ pub struct Stationary {
 
 impl Stationary {
     /// By running the leg from each of the `n (n + 1) / 2` second moments of a basis.
-    pub fn new(leg: &dyn Leg, law: &[f64]) -> Self {
+    pub fn new(leg: &dyn ClosureLeg, law: &[f64]) -> Self {
         let n = leg.start();
         let identity = Mat::<f64>::identity(n, n);
         let shares: Vec<Mat<f64>> = law.iter().map(|p| Scale(*p) * &identity).collect();

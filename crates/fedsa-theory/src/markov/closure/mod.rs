@@ -37,13 +37,13 @@ mod tests;
 
 use faer::MatRef;
 
-use self::fedhsa::{Memory, MemoryLeg, Pool};
-use self::leg::{Leg, PlainLeg, Stationary};
-use self::plain::{Class, PlainRound};
+use self::fedhsa::{LegMemory, MemoryLeg, Pool};
+use self::leg::{ClosureLeg, PlainLeg, Stationary};
+use self::plain::{ClosureClass, PlainRound};
 use self::round::Round;
 use self::scafflsa::ControlledRound;
-use self::steps::{Carry, Steps};
-use super::{AgentClass, MarkovFloor, Rule};
+use self::steps::{Carry, LegSteps};
+use super::{AgentClass, MarkovFloor, MarkovRule};
 use crate::RoundSetting;
 use crate::map::{DENSE, LinearMap, at_rounds, spectral_radius};
 use crate::symmetric::{pack, packed_index, packed_len, packed_trace};
@@ -82,7 +82,7 @@ impl Closure {
     ///
     /// # Errors
     /// When there are no agents, dimensions differ, weights do not sum to 1, or a chain is periodic.
-    pub fn new(classes: &[AgentClass], setting: &RoundSetting, rule: Rule) -> Result<Self> {
+    pub fn new(classes: &[AgentClass], setting: &RoundSetting, rule: MarkovRule) -> Result<Self> {
         require(!classes.is_empty() && classes.iter().all(|c| c.count > 0), "agents", 0, "at least one agent in every class")?;
         let dim = classes[0].agent.dim;
         if let Some(other) = classes.iter().find(|c| c.agent.dim != dim) {
@@ -92,9 +92,9 @@ impl Closure {
         require((sum - 1.0).abs() < 1e-9, "weights", format!("a sum of {sum}"), "weights that sum to 1")?;
         let eps_squared = eps_squared(classes, setting, rule)?;
         let mut round = match rule {
-            Rule::FedLsa => Kind::Plain(fedlsa(classes, setting)?),
-            Rule::FedHsa => Kind::Plain(fedhsa(classes, setting)?),
-            Rule::Scafflsa => Kind::Controlled(ControlledRound::new(classes, setting)?),
+            MarkovRule::FedLsa => Kind::Plain(fedlsa(classes, setting)?),
+            MarkovRule::FedHsa => Kind::Plain(fedhsa(classes, setting)?),
+            MarkovRule::Scafflsa => Kind::Controlled(ControlledRound::new(classes, setting)?),
         };
         // The numbers of a chain's moves are read from memory in every product.
         let work = 4.0 * Self::solve_work(classes, setting, rule) / ROUNDS;
@@ -121,12 +121,12 @@ impl Closure {
     }
 
     /// The number of unknowns of the floor.
-    pub fn unknowns(classes: &[AgentClass], rule: Rule) -> usize {
+    pub fn unknowns(classes: &[AgentClass], rule: MarkovRule) -> usize {
         let d = classes[0].agent.dim;
         let per_state = |c: &AgentClass, side: usize| c.agent.states * (packed_len(side) - 1);
         match rule {
-            Rule::FedLsa | Rule::FedHsa => classes.iter().map(|c| per_state(c, d + 1)).sum(),
-            Rule::Scafflsa => {
+            MarkovRule::FedLsa | MarkovRule::FedHsa => classes.iter().map(|c| per_state(c, d + 1)).sum(),
+            MarkovRule::Scafflsa => {
                 let agents: usize = classes.iter().map(|c| c.count).sum();
                 classes.iter().map(|c| c.count * per_state(c, agents * d + 1)).sum()
             }
@@ -134,12 +134,12 @@ impl Closure {
     }
 
     /// About how many multiplications a floor takes, with [`Closure::eps_squared`].
-    pub fn work(classes: &[AgentClass], setting: &RoundSetting, rule: Rule) -> f64 {
+    pub fn work(classes: &[AgentClass], setting: &RoundSetting, rule: MarkovRule) -> f64 {
         Self::eigenvalue_work(classes) + Self::solve_work(classes, setting, rule)
     }
 
     /// About how many multiplications a curve takes, of rounds up to `last`.
-    pub fn curve_work(classes: &[AgentClass], setting: &RoundSetting, rule: Rule, last: u64) -> f64 {
+    pub fn curve_work(classes: &[AgentClass], setting: &RoundSetting, rule: MarkovRule, last: u64) -> f64 {
         Self::eigenvalue_work(classes) + last as f64 / ROUNDS * Self::solve_work(classes, setting, rule)
     }
 
@@ -149,21 +149,21 @@ impl Closure {
     }
 
     /// The multiplications of the solve for a floor.
-    fn solve_work(classes: &[AgentClass], setting: &RoundSetting, rule: Rule) -> f64 {
+    fn solve_work(classes: &[AgentClass], setting: &RoundSetting, rule: MarkovRule) -> f64 {
         let (d, h) = (classes[0].agent.dim, setting.local_steps);
         let agents: usize = classes.iter().map(|c| c.count).sum();
         let of = |c: &AgentClass| {
             let (k, moves) = (c.agent.states as f64, c.agent.moves.len());
-            let leg = |drift: usize, columns: usize| Steps::work(d, moves, drift, columns, h);
+            let leg = |drift: usize, columns: usize| LegSteps::work(d, moves, drift, columns, h);
             let packed = |n: usize| packed_len(n) as f64;
             match rule {
-                Rule::FedLsa => ROUNDS * (leg(1, d + 2) + k * packed(d + 1).powi(2)) + packed(d + 1) * leg(1, 1),
-                Rule::FedHsa => {
+                MarkovRule::FedLsa => ROUNDS * (leg(1, d + 2) + k * packed(d + 1).powi(2)) + packed(d + 1) * leg(1, 1),
+                MarkovRule::FedHsa => {
                     let own = leg(1 + d, 3 * d + 2) + k * packed(d + 1).powi(2);
                     let products = (d as f64).powi(6);
                     ROUNDS * own + packed(d + 1) * leg(1 + d, 2 * d + 1) + packed(d) * leg(1 + d, 1 + d) + products
                 }
-                Rule::Scafflsa => {
+                MarkovRule::Scafflsa => {
                     let (side, n) = (agents * d + 1, agents as f64);
                     // The mean round on both sides, the noise of every other agent, and the moments themselves.
                     let others = n * (4 * d * d * side + 4 * d * side) as f64 + n * packed(2 * d + 1) * packed(d);
@@ -257,7 +257,7 @@ fn unstable(what: String) -> BadInput {
 ///
 /// # Errors
 /// When a chain is periodic or has more than 4000 states, or its eigenvalues do not converge.
-pub fn eps_squared(classes: &[AgentClass], setting: &RoundSetting, rule: Rule) -> Result<f64> {
+pub fn eps_squared(classes: &[AgentClass], setting: &RoundSetting, rule: MarkovRule) -> Result<f64> {
     let agents: usize = classes.iter().map(|c| c.count).sum();
     let of = |class: &AgentClass| -> Result<f64> {
         let agent = &class.agent;
@@ -266,7 +266,7 @@ pub fn eps_squared(classes: &[AgentClass], setting: &RoundSetting, rule: Rule) -
         require(lambda < PERIODIC, "chain", "a chain whose second eigenvalue is 1 to rounding", "one that mixes")?;
         let of_states = agent.moves.windows(2).all(|m| m[0].from != m[1].from || (m[0].a == m[1].a && m[0].w == m[1].w));
         let tau = if of_states { lambda } else { 1.0 } / (1.0 - lambda);
-        let held = if rule == Rule::FedHsa { setting.local_steps as f64 } else { 0.0 };
+        let held = if rule == MarkovRule::FedHsa { setting.local_steps as f64 } else { 0.0 };
         Ok((setting.step_size * (tau + held)).powi(2) * agent.noise_of_a())
     };
     let each: Vec<f64> = work::try_map(classes.len(), |c| of(&classes[c]))?;
@@ -275,8 +275,8 @@ pub fn eps_squared(classes: &[AgentClass], setting: &RoundSetting, rule: Rule) -
 
 fn fedlsa(classes: &[AgentClass], setting: &RoundSetting) -> Result<PlainRound> {
     let (dim, eta) = (classes[0].agent.dim, setting.step_size);
-    let leg = |class: &AgentClass| -> Box<dyn Leg> {
-        Box::new(PlainLeg { steps: Steps::new(&class.agent, eta, &vec![0.0; dim], 1, 0.0), count: setting.local_steps })
+    let leg = |class: &AgentClass| -> Box<dyn ClosureLeg> {
+        Box::new(PlainLeg { steps: LegSteps::new(&class.agent, eta, &vec![0.0; dim], 1, 0.0), count: setting.local_steps })
     };
     let all = work::map(classes.len(), |c| of_class(&classes[c], setting, leg(&classes[c])))?;
     Ok(PlainRound::new(dim, setting.server_step, all, None))
@@ -284,7 +284,7 @@ fn fedlsa(classes: &[AgentClass], setting: &RoundSetting) -> Result<PlainRound> 
 
 fn fedhsa(classes: &[AgentClass], setting: &RoundSetting) -> Result<PlainRound> {
     let alpha = setting.server_step;
-    let memories: Vec<Memory> = work::map(classes.len(), |c| Memory::new(&classes[c].agent, setting))?;
+    let memories: Vec<LegMemory> = work::map(classes.len(), |c| LegMemory::new(&classes[c].agent, setting))?;
     let pool = Pool::new(classes, &memories);
     let all = work::map(classes.len(), |c| {
         of_class(&classes[c], setting, Box::new(MemoryLeg::new(&classes[c].agent, setting, &memories[c], &pool)))
@@ -293,12 +293,12 @@ fn fedhsa(classes: &[AgentClass], setting: &RoundSetting) -> Result<PlainRound> 
     Ok(PlainRound::new(classes[0].agent.dim, alpha, all, Some(pairs)))
 }
 
-fn of_class(class: &AgentClass, setting: &RoundSetting, leg: Box<dyn Leg>) -> Class {
+fn of_class(class: &AgentClass, setting: &RoundSetting, leg: Box<dyn ClosureLeg>) -> ClosureClass {
     let agent = &class.agent;
     let stationary = Stationary::new(&*leg, &agent.stationary);
     let carry = Carry::new(agent, setting.local_steps);
     let share = setting.server_step * agent.weight;
-    Class { count: class.count as f64, share, law: agent.stationary.clone(), leg, carry, stationary }
+    ClosureClass { count: class.count as f64, share, law: agent.stationary.clone(), leg, carry, stationary }
 }
 
 impl dyn Round + '_ {

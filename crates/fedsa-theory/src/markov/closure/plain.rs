@@ -2,7 +2,7 @@
 
 use faer::prelude::*;
 
-use super::leg::{Ends, Leg, Stationary, refs, unpack};
+use super::leg::{ClosureLeg, Ends, Stationary, refs, unpack};
 use super::round::Round;
 use super::steps::Carry;
 use crate::symmetric::{congruence, packed_index, packed_len};
@@ -10,14 +10,14 @@ use fedsa::linalg::{self, Mat};
 use fedsa::parallel;
 
 /// Agents that are alike.
-pub struct Class {
+pub struct ClosureClass {
     /// The number of agents.
     pub count: f64,
     /// `q = alpha_g p_c` of one of them.
     pub share: f64,
     /// The stationary law of the chain.
     pub law: Vec<f64>,
-    pub leg: Box<dyn Leg>,
+    pub leg: Box<dyn ClosureLeg>,
     pub carry: Carry,
     pub stationary: Stationary,
 }
@@ -25,7 +25,7 @@ pub struct Class {
 /// The round `x' = C x + sum_c q_c Pi_c x` with `C = (1 - alpha_g) I` on u.
 pub struct PlainRound {
     dim: usize,
-    classes: Vec<Class>,
+    classes: Vec<ClosureClass>,
     others: Vec<Others>,
     /// The variance of products of two agents that the independent maps Pi_c do not have, of FedHSA: packed d x packed D.
     pairs: Option<Mat<f64>>,
@@ -54,7 +54,7 @@ struct Half {
 
 impl PlainRound {
     /// The round of these classes with the server's step `alpha`.
-    pub fn new(dim: usize, alpha: f64, classes: Vec<Class>, pairs: Option<Mat<f64>>) -> Self {
+    pub fn new(dim: usize, alpha: f64, classes: Vec<ClosureClass>, pairs: Option<Mat<f64>>) -> Self {
         let side = dim + 1;
         let mut all = Mat::<f64>::zeros(side, side);
         (0..dim).for_each(|i| all[(i, i)] = 1.0 - alpha);
@@ -82,7 +82,7 @@ impl PlainRound {
         Self { dim, classes, others, pairs, work: 0.0 }
     }
 
-    fn first(&self, class: &Class, now: MatRef<'_, f64>) -> Half {
+    fn first(&self, class: &ClosureClass, now: MatRef<'_, f64>) -> Half {
         let (d, side) = (self.dim, self.dim + 1);
         let moments: Vec<Mat<f64>> = (0..now.ncols()).map(|i| unpack(side, &column(now, i))).collect();
         let ends = class.leg.run(&refs(&moments), &refs(&moments));

@@ -4,9 +4,9 @@
 
 use faer::prelude::*;
 
-use super::leg::{Ends, Leg, PlainLeg, Stationary, refs, unpack};
+use super::leg::{ClosureLeg, Ends, PlainLeg, Stationary, refs, unpack};
 use super::round::Round;
-use super::steps::{Carry, Steps};
+use super::steps::{Carry, LegSteps};
 use crate::RoundSetting;
 use crate::markov::AgentClass;
 use crate::symmetric::{pack, packed_index, packed_len};
@@ -59,7 +59,7 @@ impl ControlledRound {
         let kinds = work::map(classes.len(), |c| {
             let agent = &classes[c].agent;
             let control = agent.mean_w();
-            let leg = PlainLeg { steps: Steps::new(agent, eta, &control, 1 + dim, 1.0 / h as f64), count: h };
+            let leg = PlainLeg { steps: LegSteps::new(agent, eta, &control, 1 + dim, 1.0 / h as f64), count: h };
             let stationary = Stationary::new(&leg, &agent.stationary);
             Kind { law: agent.stationary.clone(), carry: Carry::new(agent, h), leg, stationary, control }
         })?;

@@ -8,7 +8,7 @@ use fedsa::linalg::Mat;
 
 /// The local steps of one agent, `u <- B u - eta w + gain q`. The drift `e = (1, q)` is constant within a leg; for FedLSA there
 /// is no q, and `e = (1)`.
-pub struct Steps {
+pub struct LegSteps {
     pub dim: usize,
     pub states: usize,
     /// The length of e: 1, or 1 + d.
@@ -31,7 +31,7 @@ struct Step {
 /// Second moments split by the state of the chain. Besides u and e there may be other vectors y that are constant within a leg.
 /// With `s = (e, y)` of length m, block i holds column by column `E[u (u, s)^T 1{s_k = i}]` (d x (d + m)) in `u`, and
 /// `E[e s^T 1{s_k = i}]` (length of e x m) in `e`.
-pub struct Split {
+pub struct SplitMoments {
     dim: usize,
     drift: usize,
     columns: usize,
@@ -39,9 +39,9 @@ pub struct Split {
     e: Vec<f64>,
 }
 
-impl Split {
+impl SplitMoments {
     /// Zeros for steps and s of length m = `columns`.
-    pub fn zeros(steps: &Steps, columns: usize) -> Self {
+    pub fn zeros(steps: &LegSteps, columns: usize) -> Self {
         let (dim, drift) = (steps.dim, steps.drift);
         let (u, e) = (vec![0.0; steps.states * dim * (dim + columns)], vec![0.0; steps.states * drift * columns]);
         Self { dim, drift, columns, u, e }
@@ -53,7 +53,7 @@ impl Split {
         MatRef::from_column_major_slice(&self.u[i * size..(i + 1) * size], self.dim, self.dim + self.columns)
     }
 
-    /// As [`Split::u`], to be written.
+    /// As [`SplitMoments::u`], to be written.
     pub fn u_mut(&mut self, i: usize) -> MatMut<'_, f64> {
         let size = self.dim * (self.dim + self.columns);
         MatMut::from_column_major_slice_mut(&mut self.u[i * size..(i + 1) * size], self.dim, self.dim + self.columns)
@@ -66,7 +66,7 @@ impl Split {
     }
 }
 
-impl Steps {
+impl LegSteps {
     /// The steps of size eta of an agent, with `w - shift` in place of w.
     pub fn new(agent: &MarkovAgent, eta: f64, shift: &[f64], drift: usize, gain: f64) -> Self {
         let d = agent.dim;
@@ -81,9 +81,9 @@ impl Steps {
     }
 
     /// The split moments after `count` steps.
-    pub fn run(&self, count: u64, start: Split) -> Split {
+    pub fn run(&self, count: u64, start: SplitMoments) -> SplitMoments {
         let mut now = start;
-        let mut next = Split { u: vec![0.0; now.u.len()], e: vec![0.0; now.e.len()], ..now };
+        let mut next = SplitMoments { u: vec![0.0; now.u.len()], e: vec![0.0; now.e.len()], ..now };
         let mut image = vec![0.0; self.dim * (self.dim + now.columns)];
         for _ in 0..count {
             self.advance(&now, &mut next, &mut image);
@@ -92,7 +92,7 @@ impl Steps {
         now
     }
 
-    fn advance(&self, now: &Split, next: &mut Split, image: &mut [f64]) {
+    fn advance(&self, now: &SplitMoments, next: &mut SplitMoments, image: &mut [f64]) {
         next.u.fill(0.0);
         next.e.fill(0.0);
         let (u, e) = (self.dim * (self.dim + now.columns), self.drift * now.columns);

@@ -9,17 +9,17 @@ use crate::markov::testing::{Given, classes, independent, r1, r2, r3, r4};
 use crate::testing::Draw;
 use fedsa::sampling::ChainStart;
 
-const RULES: [Rule; 3] = [Rule::FedLsa, Rule::FedHsa, Rule::Scafflsa];
+const RULES: [MarkovRule; 3] = [MarkovRule::FedLsa, MarkovRule::FedHsa, MarkovRule::Scafflsa];
 
 fn setting(eta: f64, h: u64) -> RoundSetting {
     RoundSetting::new(eta, h).unwrap()
 }
 
-fn closure(given: &[Given], setting: &RoundSetting, rule: Rule) -> Closure {
+fn closure(given: &[Given], setting: &RoundSetting, rule: MarkovRule) -> Closure {
     Closure::new(&classes(given).0, setting, rule).unwrap()
 }
 
-fn floor(given: &[Given], eta: f64, h: u64, rule: Rule) -> MarkovFloor {
+fn floor(given: &[Given], eta: f64, h: u64, rule: MarkovRule) -> MarkovFloor {
     closure(given, &setting(eta, h), rule).floor().unwrap()
 }
 
@@ -49,7 +49,7 @@ fn without_memory(given: Vec<Given>) -> Vec<Given> {
 
 #[test]
 fn two_and_three_agents_have_the_reference_values() {
-    use Rule::{FedHsa, FedLsa, Scafflsa};
+    use MarkovRule::{FedHsa, FedLsa, Scafflsa};
     for (n, rule, h, small, large) in [
         (2, FedLsa, 1, 0.0307600406, 0.2062426711),
         (2, FedHsa, 1, 0.0307600406, 0.2062426711),
@@ -73,7 +73,7 @@ fn two_and_three_agents_have_the_reference_values() {
 
 #[test]
 fn a_hundred_agents_have_the_reference_values() {
-    use Rule::{FedHsa, FedLsa};
+    use MarkovRule::{FedHsa, FedLsa};
     for (rule, lambda, eta, want, digit) in [
         (FedLsa, 0.9, 0.02, 2.739978e-3, 1e-9),
         (FedHsa, 0.5, 0.02, 3.8432e-4, 1e-8),
@@ -100,7 +100,7 @@ fn ten_agents_that_learn_values_have_the_reference_values() {
         (true, 10, [(0.05, 0.3762329, 1e-7), (0.2, 1.3789798, 1e-7), (0.8, 4.0675581, 1e-7)]),
     ] {
         for (eta, want, digit) in want {
-            let got = floor(&r4(10, lazy), eta, h, Rule::FedLsa).mse;
+            let got = floor(&r4(10, lazy), eta, h, MarkovRule::FedLsa).mse;
             assert!((got - want).abs() <= 0.51 * digit, "lazy {lazy}, H = {h}, eta = {eta}: {got} {want}");
         }
     }
@@ -123,7 +123,7 @@ fn a_round_is_the_exact_one_projected_on_sums_over_agents() {
         let mut given = random(seed, n, k, d, of_moves);
         // SCAFFLSA's eliminated agent is the last of those with the largest weight: the same one in both computations.
         given.iter_mut().for_each(|g| g.weight = 1.0 / n as f64);
-        for rule in [Rule::FedLsa, Rule::Scafflsa] {
+        for rule in [MarkovRule::FedLsa, MarkovRule::Scafflsa] {
             let (agents, setting) = (classes(&given).0, setting(0.3, h));
             let closure = Closure::new(&agents, &setting, rule).unwrap();
             let round = closure.as_round();
@@ -198,7 +198,7 @@ fn one_agent_is_exact() {
             let want = exact.floor().unwrap();
             let d = agents[0].agent.dim;
             let transient = exact.curve(&vec![1.0; d], ChainStart::Stationary, &[0, 3, 12]).unwrap();
-            for (rule, h) in [(Rule::FedLsa, 1), (Rule::FedLsa, 3), (Rule::FedHsa, 3), (Rule::Scafflsa, 3)] {
+            for (rule, h) in [(MarkovRule::FedLsa, 1), (MarkovRule::FedLsa, 3), (MarkovRule::FedHsa, 3), (MarkovRule::Scafflsa, 3)] {
                 let closure = Closure::new(&agents, &setting(eta, h), rule).unwrap();
                 let got = closure.floor().unwrap();
                 close(got.mse, want.mse, 1e-11, &format!("{rule:?}, H = {h}"));
@@ -219,7 +219,7 @@ fn constant_matrices_are_exact() {
             let a = agent.edges[0].3.clone();
             agent.edges.iter_mut().for_each(|e| e.3 = a.clone());
         }
-        for (rule, h) in [(Rule::FedLsa, 1), (Rule::FedLsa, 3), (Rule::FedHsa, 3), (Rule::Scafflsa, 2)] {
+        for (rule, h) in [(MarkovRule::FedLsa, 1), (MarkovRule::FedLsa, 3), (MarkovRule::FedHsa, 3), (MarkovRule::Scafflsa, 2)] {
             let setting = setting(0.3, h);
             let (agents, _) = classes(&given);
             let (got, want) = (closure(&given, &setting, rule).floor().unwrap(), joint_floor(&agents, &setting, rule).unwrap());
@@ -244,15 +244,15 @@ fn independent_samples_are_exact() {
             let theta_0: Vec<f64> = root.iter().map(|r| r + 1.0).collect();
             for rule in RULES {
                 let (want, curve) = match rule {
-                    Rule::FedLsa => {
+                    MarkovRule::FedLsa => {
                         let exact = FedLsaMse::new(&systems, &moments, &setting, 1).unwrap();
                         (exact.floor().unwrap(), exact.curve(&theta_0, &rounds).unwrap())
                     }
-                    Rule::FedHsa => {
+                    MarkovRule::FedHsa => {
                         let exact = FedHsaMse::new(&systems, &moments, &setting, 1).unwrap();
                         (exact.floor().unwrap(), exact.curve(&theta_0, &rounds).unwrap())
                     }
-                    Rule::Scafflsa => {
+                    MarkovRule::Scafflsa => {
                         let exact = ScafflsaMse::new(&systems, &moments, &setting, 1, &InitialControls::Zero).unwrap();
                         (exact.floor().unwrap(), exact.curve(&theta_0, &rounds).unwrap())
                     }
@@ -289,7 +289,7 @@ fn the_closure_is_close_to_the_joint_chain() {
     for (of_moves, k) in [(false, 2), (true, 3)] {
         let given = random(70, 2, k, 2, of_moves);
         let (agents, _) = classes(&given);
-        for (rule, h) in [(Rule::FedLsa, 1), (Rule::FedLsa, 4), (Rule::FedHsa, 4), (Rule::Scafflsa, 4)] {
+        for (rule, h) in [(MarkovRule::FedLsa, 1), (MarkovRule::FedLsa, 4), (MarkovRule::FedHsa, 4), (MarkovRule::Scafflsa, 4)] {
             let setting = setting(0.1, h);
             let closure = Closure::new(&agents, &setting, rule).unwrap();
             let (got, want) = (closure.floor().unwrap().mse, joint_floor(&agents, &setting, rule).unwrap().mse);
@@ -305,12 +305,12 @@ fn the_indicator_is_its_formula() {
     // lambda = .9, samples of states: tau = 9; both classes have p_1 p_0 (1.4)^2 and .21 (1.2)^2.
     let at = |rule| closure(&r3(100, 0.9), &setting(0.02, 10), rule).eps_squared();
     let a2 = 0.25 * 1.4 * 1.4;
-    close(at(Rule::FedLsa), (0.02f64 * 9.0).powi(2) * a2 / 100.0, 1e-12, "FedLSA");
-    close(at(Rule::FedHsa), (0.02f64 * 19.0).powi(2) * a2 / 100.0, 1e-12, "FedHSA");
+    close(at(MarkovRule::FedLsa), (0.02f64 * 9.0).powi(2) * a2 / 100.0, 1e-12, "FedLSA");
+    close(at(MarkovRule::FedHsa), (0.02f64 * 19.0).powi(2) * a2 / 100.0, 1e-12, "FedHSA");
     // Samples of moves: 1 / (1 - lambda).
     let (agents, _) = classes(&r4(1, true));
     let lambda = agents[0].agent.second_modulus().unwrap();
-    let got = Closure::new(&agents, &setting(0.1, 1), Rule::FedLsa).unwrap().eps_squared();
+    let got = Closure::new(&agents, &setting(0.1, 1), MarkovRule::FedLsa).unwrap().eps_squared();
     close(got, (0.1 / (1.0 - lambda)).powi(2) * agents[0].agent.noise_of_a(), 1e-12, "moves");
 }
 
@@ -337,7 +337,7 @@ fn what_has_no_floor_is_refused() {
 fn the_solve_finds_the_radius() {
     // 1000 numbers: the floor comes from GMRES, the radius here from Arnoldi.
     let mut seen = [0; 2];
-    for (lazy, rule, h) in [(false, Rule::FedLsa, 1), (true, Rule::FedLsa, 3), (false, Rule::FedHsa, 3)] {
+    for (lazy, rule, h) in [(false, MarkovRule::FedLsa, 1), (true, MarkovRule::FedLsa, 3), (false, MarkovRule::FedHsa, 3)] {
         for eta in [0.2, 1.0, 3.0, 6.0, 12.0, 24.0] {
             let closure = closure(&r4(10, lazy), &setting(eta, h), rule);
             let radius = spectral_radius(&Homogeneous(closure.as_round())).unwrap();
@@ -352,7 +352,7 @@ fn the_solve_finds_the_radius() {
     // Without noise at the root the floor is 0 where the closure is stable.
     let mut given = r4(10, false);
     given.iter_mut().for_each(|g| g.edges.iter_mut().for_each(|e| e.4.fill(0.0)));
-    let (small, large) = (closure(&given, &setting(0.5, 1), Rule::FedLsa), closure(&given, &setting(24.0, 1), Rule::FedLsa));
+    let (small, large) = (closure(&given, &setting(0.5, 1), MarkovRule::FedLsa), closure(&given, &setting(24.0, 1), MarkovRule::FedLsa));
     assert_eq!(small.floor().unwrap().mse, 0.0);
     assert_eq!(large.floor().unwrap_err().key, "step_size");
 }

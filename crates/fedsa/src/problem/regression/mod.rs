@@ -36,6 +36,7 @@ use super::linear_operators::LinearOperators;
 use super::objective::{ActiveComponents, HessianProducts, Objective, dense_hessian};
 use super::root::{MOST_DIM, Root, RootSource};
 use super::systems::{System, Systems};
+use crate::cancel::Cancel;
 use crate::error::Result;
 use crate::kernel::{Isa, margins};
 use crate::linalg;
@@ -97,8 +98,9 @@ impl<L: Loss> Regression<L> {
     /// Joins rows with a sampling, and computes the optimum where d is at most [`MOST_DIM`].
     ///
     /// # Errors
-    /// When the index of a trajectory cannot start or move as it is told, or the mean of the losses has no unique minimum.
-    pub fn new(parts: Parts, sampling: Sampling, isa: Isa) -> Result<Self> {
+    /// When the index of a trajectory cannot start or move as it is told, or the mean of the losses has no unique minimum; when it is
+    /// cancelled.
+    pub fn new(parts: Parts, sampling: Sampling, isa: Isa, cancel: &Cancel) -> Result<Self> {
         let sizes = parts.first.windows(2).map(|at| at[1] - at[0]);
         let index = sizes.map(|n| LazyIndex::new(n, parts.mixing_time, sampling)).collect::<Result<_>>()?;
         let d = parts.rows.columns();
@@ -109,7 +111,7 @@ impl<L: Loss> Regression<L> {
         }
         problem.root = if d <= MOST_DIM {
             let source = if L::HAS_OFFSETS { RootSource::Linear } else { RootSource::Newton };
-            Ok(Root { theta: problem.optimum()?, source })
+            Ok(Root { theta: problem.optimum(cancel)?, source })
         } else {
             Err(format!("theta has {d} components, and Newton's method is used up to {MOST_DIM}"))
         };

@@ -7,6 +7,7 @@ use faer::linalg::solvers::Solve;
 
 use super::loss::Loss;
 use super::{Regression, gram};
+use crate::cancel::Cancel;
 use crate::error::{BadInput, Result};
 use crate::kernel::margins;
 use crate::{linalg, parallel, sums};
@@ -113,7 +114,8 @@ impl<L: Loss> Regression<L> {
     ///
     /// # Errors
     /// When there is no unique minimum: without a ridge, features that depend on each other, or classes that a hyperplane separates.
-    pub(super) fn optimum(&self) -> Result<Vec<f64>> {
+    /// When it is cancelled, which is looked at before each step.
+    pub(super) fn optimum(&self, cancel: &Cancel) -> Result<Vec<f64>> {
         let d = self.d();
         let mut theta = vec![0.0; d];
         let all = |theta: &[f64]| self.over_blocks(|_, range| self.margins(range, theta));
@@ -131,6 +133,7 @@ impl<L: Loss> Regression<L> {
         let mut gradient = self.mean_gradient(&theta, &margins);
         let (mut hessian, mut last_size) = (Mat::zeros(d, d), f64::INFINITY);
         for _ in 0..MOST_STEPS {
+            cancel.check()?;
             let norm = linalg::norm_sq(&gradient).sqrt();
             self.mean_hessian(Some(&margins), &mut hessian);
             let step = self.newton_step(&hessian, &gradient)?;

@@ -32,7 +32,7 @@ fn parts<L: Loss>(d: usize, sparse: bool, ridge: f64, penalised: usize) -> Parts
 }
 
 fn problem<L: Loss>(d: usize, sparse: bool, ridge: f64, penalised: usize) -> Regression<L> {
-    Regression::new(parts::<L>(d, sparse, ridge, penalised), Sampling::default(), Isa::best()).unwrap()
+    Regression::new(parts::<L>(d, sparse, ridge, penalised), Sampling::default(), Isa::best(), &Cancel::never()).unwrap()
 }
 
 fn point(d: usize, number: u64) -> Vec<f64> {
@@ -256,9 +256,9 @@ fn optima_do_not_depend_on_the_number_of_threads() {
 fn losses_without_a_minimum_are_refused() {
     let refused = |parts: Parts, square: bool| {
         let e = if square {
-            Regression::<SquaredLoss>::new(parts, Sampling::default(), Isa::best()).unwrap_err()
+            Regression::<SquaredLoss>::new(parts, Sampling::default(), Isa::best(), &Cancel::never()).unwrap_err()
         } else {
-            Regression::<LogLoss>::new(parts, Sampling::default(), Isa::best()).unwrap_err()
+            Regression::<LogLoss>::new(parts, Sampling::default(), Isa::best(), &Cancel::never()).unwrap_err()
         };
         assert_eq!(e.key, "ridge", "{e}");
         e.what
@@ -279,6 +279,6 @@ fn losses_without_a_minimum_are_refused() {
     // A column of which all signed rows have the same sign separates.
     let separated = vec![1.0, 0.3, 2.0, -0.5, 0.7, 0.2, 1.5, 0.9];
     assert!(refused(of(separated.clone(), 2, 0.0), false).contains("separates"));
-    assert!(Regression::<LogLoss>::new(of(separated, 2, 1e-6), Sampling::default(), Isa::best()).is_ok());
-    assert!(Regression::<SquaredLoss>::new(of(dependent(), 2, 1e-6), Sampling::default(), Isa::best()).is_ok());
+    assert!(Regression::<LogLoss>::new(of(separated, 2, 1e-6), Sampling::default(), Isa::best(), &Cancel::never()).is_ok());
+    assert!(Regression::<SquaredLoss>::new(of(dependent(), 2, 1e-6), Sampling::default(), Isa::best(), &Cancel::never()).is_ok());
 }

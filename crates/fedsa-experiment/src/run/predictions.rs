@@ -1,0 +1,88 @@
+//! The predictions of a run whose results are being compared with theory: they are kept in its folder as they are computed, so that a
+//! run that is interrupted then need not compute them again.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use fedsa::cancel::Cancel;
+
+use crate::execute::{read_framed, write_framed};
+use crate::folder::{self, PREDICTIONS, RunFolder};
+use crate::observer::{Computed, RunObserver};
+use crate::plan::Plan;
+use crate::predict::{KeptPredictions, Predictor, PredictorEvent};
+
+/// Those that an interrupted run has left in a folder; none if the file is damaged or of another version.
+pub(super) fn kept(path: &Path) -> KeptPredictions {
+    let path = folder::own_path(path, PREDICTIONS);
+    let kept = if path.exists() { read_framed::<KeptPredictions>(&path).ok() } else { None };
+    kept.filter(KeptPredictions::is_current).unwrap_or_default()
+}
+
+/// The time between two writings: predictions that take less are kept together.
+const BETWEEN: Duration = Duration::from_millis(200);
+
+/// What is known of predictions that are under way.
+struct Keeper<'a> {
+    predictor: &'a Predictor,
+    folder: Option<&'a RunFolder>,
+    observer: &'a dyn RunObserver,
+    /// About how many cells have predictions.
+    asked: usize,
+    /// The cells that were begun.
+    begun: BTreeSet<usize>,
+    written: Instant,
+    /// Whether there are predictions that are not written yet.
+    is_new: bool,
+    warned: bool,
+}
+
+impl Keeper<'_> {
+    fn hear(&mut self, progress: PredictorEvent) {
+        match progress {
+            PredictorEvent::Begins(cell) => {
+                if self.begun.insert(cell) {
+                    let k = self.begun.len();
+                    self.observer.computing(Computed::Predictions, k, self.asked.max(k));
+                }
+            }
+            PredictorEvent::Ended => {
+                self.is_new = true;
+                if self.written.elapsed() >= BETWEEN {
+                    self.write();
+                }
+            }
+        }
+    }
+
+    fn write(&mut self) {
+        let (Some(folder), true) = (self.folder, self.is_new) else { return };
+        if let Err(e) = write_framed(folder, PREDICTIONS, &self.predictor.keep())
+            && !std::mem::replace(&mut self.warned, true)
+        {
+            self.observer.warned(&format!("predictions could not be kept: {}", e.what));
+        }
+        (self.written, self.is_new) = (Instant::now(), false);
+    }
+}
+
+/// Calls `compare`, which asks the predictor, and meanwhile tells the observer of predictions and keeps them in the folder.
+pub(super) fn while_comparing<T>(
+    plan: &Plan,
+    predictor: &Predictor,
+    folder: Option<&RunFolder>,
+    observer: &dyn RunObserver,
+    cancel: &Cancel,
+    compare: impl FnOnce() -> T,
+) -> T {
+    let asked = plan.compares_with_theory().into_iter().filter(|asked| *asked).count();
+    let (begun, written) = (BTreeSet::new(), Instant::now());
+    let keeper = Mutex::new(Keeper { predictor, folder, observer, asked, begun, written, is_new: false, warned: false });
+    let compared = predictor.watched(&|progress| keeper.lock().expect("no panics under the lock").hear(progress), compare);
+    if cancel.is_cancelled() {
+        keeper.into_inner().expect("no panics under the lock").write();
+    }
+    compared
+}
