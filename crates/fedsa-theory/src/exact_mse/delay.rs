@@ -50,6 +50,27 @@ pub struct DelayedMse {
     push: Vec<f64>,
 }
 
+/// The means and covariances of the last tau + 1 rounds, t in slot t mod (tau + 1).
+struct Past {
+    dim: usize,
+    slots: usize,
+    /// d numbers each.
+    means: Vec<Vec<f64>>,
+    /// Blocks of d x d numbers.
+    joint: Mat<f64>,
+}
+
+impl Past {
+    fn new(dim: usize, slots: usize) -> Self {
+        Self { dim, slots, means: vec![Vec::new(); slots], joint: Mat::zeros(slots * dim, slots * dim) }
+    }
+
+    /// The first row of round t.
+    fn place(&self, t: usize) -> usize {
+        (t % self.slots) * self.dim
+    }
+}
+
 impl DelayedMse {
     /// The recursion for the given agents with a delay of `delay` rounds; `moments` is `None` if operators are noiseless.
     ///
@@ -117,15 +138,13 @@ impl DelayedMse {
             let times = if is_first { i as f64 } else { 0.0 };
             start.iter().zip(&moved).map(|(u, move_)| u + times * move_).collect()
         };
-        // The last tau + 1 rounds, t in slot t mod (tau + 1).
-        let slots = tau + 1;
-        let place = |t: usize| (t % slots) * d;
-        let mut means = vec![Vec::new(); slots];
-        let mut joint = Mat::<f64>::zeros(slots * d, slots * d);
+        let mut past = Past::new(d, tau + 1);
         for i in begins - tau..=begins {
-            means[i % slots] = early_mean(i);
+            let at = past.place(i);
+            past.means[i % past.slots] = early_mean(i);
             for j in begins - tau..=begins {
-                joint.get_mut(place(i)..place(i) + d, place(j)..place(j) + d).copy_from(early(i, j));
+                let other = past.place(j);
+                past.joint.get_mut(at..at + d, other..other + d).copy_from(early(i, j));
             }
         }
         let mut curve = Vec::with_capacity(rounds.len());
@@ -138,27 +157,35 @@ impl DelayedMse {
             }
             while now < round {
                 work::check()?;
-                // theta_{t-tau} is in the slot that theta_{t+1} takes.
-                let (last, oldest) = (place(now), place(now + 1));
-                let old_mean = means[(now + 1) % slots].clone();
-                let mean: Vec<f64> = (means[now % slots].iter().zip(linalg::mat_vec(&self.pull, &old_mean)).zip(&self.push))
-                    .map(|((u, pulled), k)| u - pulled + k)
-                    .collect();
-                let added = self.added(&self.round.source, &old_mean, |i, j| joint[(oldest + i, oldest + j)]);
-                let row = joint.get(last..last + d, ..) - &self.pull * joint.get(oldest..oldest + d, ..);
-                let own = row.get(.., last..last + d) - row.get(.., oldest..oldest + d) * self.pull.transpose() + added;
-                joint.get_mut(oldest..oldest + d, ..).copy_from(&row);
-                joint.get_mut(.., oldest..oldest + d).copy_from(row.transpose());
-                // Made exactly symmetric, because asymmetric rounding errors would grow.
-                let symmetric = Mat::from_fn(d, d, |i, j| 0.5 * (own[(i, j)] + own[(j, i)]));
-                joint.get_mut(oldest..oldest + d, oldest..oldest + d).copy_from(symmetric);
-                means[(now + 1) % slots] = mean;
+                self.advance(&mut past, now);
                 now += 1;
             }
-            let at = place(now);
-            curve.push(MeanSquare { bias: means[now % slots].clone(), noise: (0..d).map(|i| joint[(at + i, at + i)]).sum() });
+            let at = past.place(now);
+            let noise = (0..d).map(|i| past.joint[(at + i, at + i)]).sum();
+            curve.push(MeanSquare { bias: past.means[now % past.slots].clone(), noise });
         }
         Ok(curve)
+    }
+
+    /// Moves from round `now` to the next.
+    fn advance(&self, past: &mut Past, now: usize) {
+        let d = self.dim();
+        // theta_{t-tau} is in the slot that theta_{t+1} takes.
+        let (last, oldest) = (past.place(now), past.place(now + 1));
+        let Past { slots, means, joint, .. } = past;
+        let old_mean = means[(now + 1) % *slots].clone();
+        let mean: Vec<f64> = (means[now % *slots].iter().zip(linalg::mat_vec(&self.pull, &old_mean)).zip(&self.push))
+            .map(|((u, pulled), k)| u - pulled + k)
+            .collect();
+        let added = self.added(&self.round.source, &old_mean, |i, j| joint[(oldest + i, oldest + j)]);
+        let row = joint.get(last..last + d, ..) - &self.pull * joint.get(oldest..oldest + d, ..);
+        let own = row.get(.., last..last + d) - row.get(.., oldest..oldest + d) * self.pull.transpose() + added;
+        joint.get_mut(oldest..oldest + d, ..).copy_from(&row);
+        joint.get_mut(.., oldest..oldest + d).copy_from(row.transpose());
+        // Made exactly symmetric, because asymmetric rounding errors would grow.
+        let symmetric = Mat::from_fn(d, d, |i, j| 0.5 * (own[(i, j)] + own[(j, i)]));
+        joint.get_mut(oldest..oldest + d, oldest..oldest + d).copy_from(symmetric);
+        means[(now + 1) % *slots] = mean;
     }
 
     /// The dimension of the linear system of the floor.
@@ -192,12 +219,44 @@ impl DelayedMse {
                 return Err(unstable(radius));
             }
         }
-        let (d, tau, k) = (self.dim(), self.delay, &self.pull);
-        let n = Self::floor_size(d, tau);
-        let lag = |lag: usize, i: usize, j: usize| match lag {
+        let (d, tau) = (self.dim(), self.delay);
+        let bias = self.round.mean.bias()?;
+        let source = self.added(&self.round.source, &bias, |_, _| 0.0);
+        // Two sources: that of the noise, and I.
+        let system = self.floor_system();
+        let mut right = Mat::<f64>::zeros(system.nrows(), 2);
+        for j in 0..d {
+            (0..=j).for_each(|i| right[(packed_index(i, j), 0)] = source[(i, j)]);
+            right[(packed_index(j, j), 1)] = 1.0;
+        }
+        let solution = linalg::solve_columns(&system, &right)?;
+        if !is_small {
+            // The covariance of (theta_t .. theta_{t-tau}).
+            let joint = Mat::from_fn(d * (tau + 1), d * (tau + 1), |row, column| {
+                let (now, before) = (row.min(column), row.max(column));
+                solution[(self.lag(before / d - now / d, now % d, before % d), 1)]
+            });
+            if !is_positive_definite(joint.as_ref()) {
+                return Err(diverges());
+            }
+        }
+        Ok(MeanSquare::floor(bias, (0..d).map(|i| solution[(packed_index(i, i), 0)]).sum()))
+    }
+
+    /// The place of the entry (i, j) of `R_lag` among the unknowns of the floor; `R_0` is packed.
+    fn lag(&self, lag: usize, i: usize, j: usize) -> usize {
+        let d = self.dim();
+        match lag {
             0 => packed_index(i, j),
             lag => packed_len(d) + (lag - 1) * d * d + i * d + j,
-        };
+        }
+    }
+
+    /// The matrix of the equations of the floor ([`DelayedMse::floor`]).
+    fn floor_system(&self) -> Mat<f64> {
+        let (d, tau, k) = (self.dim(), self.delay, &self.pull);
+        let n = Self::floor_size(d, tau);
+        let lag = |lag: usize, i: usize, j: usize| self.lag(lag, i, j);
         let mut system = Mat::<f64>::zeros(n, n);
         for step in 0..tau {
             for i in 0..d {
@@ -227,26 +286,7 @@ impl DelayedMse {
                 }
             }
         }
-        let bias = self.round.mean.bias()?;
-        let source = self.added(&self.round.source, &bias, |_, _| 0.0);
-        // Two sources: that of the noise, and I.
-        let mut right = Mat::<f64>::zeros(n, 2);
-        for j in 0..d {
-            (0..=j).for_each(|i| right[(packed_index(i, j), 0)] = source[(i, j)]);
-            right[(packed_index(j, j), 1)] = 1.0;
-        }
-        let solution = linalg::solve_columns(&system, &right)?;
-        if !is_small {
-            // The covariance of (theta_t .. theta_{t-tau}).
-            let joint = Mat::from_fn(d * (tau + 1), d * (tau + 1), |row, column| {
-                let (now, before) = (row.min(column), row.max(column));
-                solution[(lag(before / d - now / d, now % d, before % d), 1)]
-            });
-            if !is_positive_definite(joint.as_ref()) {
-                return Err(diverges());
-            }
-        }
-        Ok(MeanSquare::floor(bias, (0..d).map(|i| solution[(packed_index(i, i), 0)]).sum()))
+        system
     }
 
     /// The spectral radius of the map of second moments of `(theta_t .. theta_{t-tau})`; large maps are not formed as matrices.

@@ -1,6 +1,7 @@
 //! Where the limit without noise is theta* itself, and what rounding leaves of a bias.
 
-use super::{Forecast, Round};
+use super::Forecast;
+use super::round::Round;
 use crate::predict::rounding;
 use fedsa::error::Result;
 use fedsa::linalg;

@@ -1,6 +1,7 @@
 //! The mean-square error along the rounds as a map of a state, where it is one.
 
-use super::{Forecast, NoiseSource, no_steps, unknown};
+use super::noise::NoiseSource;
+use super::{Forecast, no_steps, unknown};
 use crate::exact_mse::evolution::{Evolution, affine, offset};
 use crate::exact_mse::{FedHsaMse, FedLsaMse, InitialControls, ScafflsaMse};
 use crate::stability::{ControlVariates, global_memory_map};

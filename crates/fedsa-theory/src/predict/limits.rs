@@ -1,6 +1,8 @@
 //! What limits the accuracy of a method: the parts of its floor.
 
-use super::{FloorCache, Forecast, NoiseSource, Round, delayed_work};
+use super::noise::NoiseSource;
+use super::round::{legs_of_moments, packed, round_of_moments};
+use super::{FloorCache, Forecast, delayed_work};
 use crate::Accuracy;
 use crate::link::LinkLaw;
 use crate::map::DENSE;
@@ -136,25 +138,6 @@ impl Forecast {
         let steady = LinkLaw { gain_square: law.gain * law.gain, receiver_noise: 0.0, only_mean, ..law.clone() };
         Ok(self.with_link(steady))
     }
-}
-
-fn packed(n: f64) -> f64 {
-    n * (n + 1.0) / 2.0
-}
-
-/// Multiplications of the second moments of all distinct agents' legs, which start at a state of n numbers.
-pub(super) fn legs_of_moments(round: &Round<'_>, n: f64) -> f64 {
-    let (start, end) = (packed(n), packed(round.systems.dim() as f64));
-    let doublings = (round.setting.local_steps as f64).log2() + 2.0;
-    // Large products take less than a nanosecond a multiplication.
-    0.5 * round.systems.kinds.len() as f64 * doublings * start * end * (start + end)
-}
-
-/// Multiplications of a round of the second moments of control variates. Some twenty passes over them cost more than the products.
-pub(super) fn round_of_moments(round: &Round<'_>) -> f64 {
-    let (kinds, d) = (round.systems.kinds.len() as f64, round.systems.dim() as f64);
-    let state = d * (kinds + 1.0) + 1.0;
-    state.powi(2) * (20.0 + 8.0 * d) + kinds * packed(2.0 * d + 1.0) * packed(d)
 }
 
 #[cfg(test)]

@@ -3,7 +3,9 @@
 //! All of them need all agents over a clear link, and a server's step of 1. A way is taken if its work is small enough, so that
 //! predictions of a file with many points take seconds.
 
-use super::{EXACT_DIM, Forecast, NoiseSource, PredictedFloor, Round, takes_too_long, unknown};
+use super::noise::NoiseSource;
+use super::round::Round;
+use super::{EXACT_DIM, Forecast, PredictedFloor, takes_too_long, unknown};
 use crate::exact_mse::{InitialControls, MeanSquare};
 use crate::gauss_markov::AdditiveRule;
 use crate::markov::closure::{self, Closure};

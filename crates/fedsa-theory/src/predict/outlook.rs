@@ -1,6 +1,7 @@
 //! Whether a method is stable, from the radii of its rounds.
 
-use super::{EXACT_DIM, Forecast, MEAN_SQUARE_STATE, MEAN_SQUARE_WORK, NoiseSource, no_moments, no_steps, unknown};
+use super::noise::NoiseSource;
+use super::{EXACT_DIM, Forecast, no_moments, no_steps, unknown};
 use crate::exact_mse::{DelayedMse, FedHsaMse, FedLsaMse, InitialControls, ScafflsaMse};
 use crate::markov::one_agent::OneAgent;
 use crate::stability::RadiusStability;
@@ -10,6 +11,10 @@ use fedsa::methods::Drift;
 use fedsa::problem::systems::{Moments, Systems};
 use fedsa::sampling::Law;
 
+/// Mean-square radii are computed up to this many multiplications for a step's map, and up to this many rows of the state of
+/// control variates, whose second moments have the square of that size.
+const MEAN_SQUARE_WORK: usize = 20_000_000;
+const MEAN_SQUARE_STATE: usize = 120;
 /// The mean-square radius of one agent's chain is computed up to this many unknowns, and multiplications of a step of all of them:
 /// searches for stable steps compute dozens of radii.
 const CHAIN_UNKNOWNS: usize = 2000;

@@ -124,15 +124,7 @@ impl Forecast {
                 return Ok(Reach::Never(if bias >= target { Obstacle::Bias(bias) } else { Obstacle::Noise(floor.mse(), bias) }));
             }
             None if bias >= target => return Ok(Reach::Never(Obstacle::Bias(bias))),
-            None if !self.is_noiseless() => {
-                // A link's randomness does not make up for other noise.
-                let rest = self.clone().with_steady_link().ok().filter(|rest| rest.floor_work().is_ok_and(|work| work <= MOST_WORK));
-                if let Some(rest) = rest.and_then(|rest| rest.floor().ok()).filter(|rest| rest.mse() >= target) {
-                    let what =
-                        format!("the floor over this link, which would be {:.2e} without its randomness, above the target", rest.mse());
-                    return Err(unknown(&what));
-                }
-            }
+            None if !self.is_noiseless() => self.may_reach_over_link(target)?,
             _ => {}
         }
         let limit = floor.map_or(bias, MeanSquare::mse);
@@ -143,7 +135,29 @@ impl Forecast {
         require(about < MOST_ROUNDS, "target", target, "a target that takes fewer rounds")?;
         let rough = |is_cut: bool| Reach::After(Rounds { rounds: about, curve: None, is_cut });
         let Some(theta_0) = theta_0 else { return Ok(rough(false)) };
-        let exactly = if !self.is_noiseless() && self.curve_work(about as u64).is_ok_and(|work| work > MOST_WORK) {
+        Ok(match self.rounds_exactly(target, about, theta_0, controls) {
+            Ok(Some((rounds, accuracy))) => Reach::After(Rounds { rounds, curve: Some(accuracy), is_cut: false }),
+            Ok(None) => rough(true),
+            Err(_) => rough(false),
+        })
+    }
+
+    /// Refuses a target that is below the floor which other noise than that of the link makes: a link's randomness does not make up for it.
+    fn may_reach_over_link(&self, target: f64) -> Result<()> {
+        let rest = self.clone().with_steady_link().ok().filter(|rest| rest.floor_work().is_ok_and(|work| work <= MOST_WORK));
+        match rest.and_then(|rest| rest.floor().ok()).filter(|rest| rest.mse() >= target) {
+            Some(rest) => {
+                let what = format!("the floor over this link, which would be {:.2e} without its randomness, above the target", rest.mse());
+                Err(unknown(&what))
+            }
+            None => Ok(()),
+        }
+    }
+
+    /// The rounds until the curve is at most the target, of which there are about so many, and how the curve is known; `None` where it
+    /// takes too long to follow.
+    fn rounds_exactly(&self, target: f64, about: f64, theta_0: &[f64], controls: &InitialControls) -> Result<Option<(f64, Accuracy)>> {
+        if !self.is_noiseless() && self.curve_work(about as u64).is_ok_and(|work| work > MOST_WORK) {
             Ok(None)
         } else if self.is_noiseless() {
             let accuracy = Accuracy::Exact;
@@ -159,12 +173,7 @@ impl Forecast {
                 let curve = |rounds: &[u64]| Ok(self.curve(theta_0, controls, rounds)?.iter().map(MeanSquare::mse).collect());
                 Ok(first_below(target, about, curve)?.map(|rounds| (rounds, accuracy)))
             })
-        };
-        Ok(match exactly {
-            Ok(Some((rounds, accuracy))) => Reach::After(Rounds { rounds, curve: Some(accuracy), is_cut: false }),
-            Ok(None) => rough(true),
-            Err(_) => rough(false),
-        })
+        }
     }
 
     /// The squared error at each of `rounds` (ascending) from `theta_0` (d), of a method without noise.

@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::{Forecast, MeanSquareRadius, NoiseSource, StableStep, takes_too_long};
+use super::noise::NoiseSource;
+use super::{Forecast, MeanSquareRadius, StableStep, takes_too_long};
 use crate::map::{DENSE, EIGENVALUES, LinearMap as _};
 use crate::stability::{self, ControlVariates, RadiusStability};
 use crate::work;

@@ -2,8 +2,9 @@
 
 use serde::Serialize;
 
-use super::limits::round_of_moments;
-use super::{EXACT_DIM, Forecast, NoiseSource, Round, unknown};
+use super::noise::NoiseSource;
+use super::round::{Round, round_of_moments};
+use super::{EXACT_DIM, Forecast, unknown};
 use crate::bounds::delayed::DelayedSaBound;
 use crate::bounds::fedlsa::{self, FedLsaConstants};
 use crate::bounds::scafflsa::{self, ScafflsaConstants};

@@ -1,7 +1,8 @@
 //! What the theorems on TD(0) say about a method on Markov reward processes.
 
+use super::Forecast;
+use super::round::Round;
 use super::statements::{MOST_KINDS, Statement, condition};
-use super::{Forecast, Round};
 use crate::bounds::fedlsa::{largest_bias, with_bias};
 use crate::bounds::fedtd::{Erasures, FedTdBound, OverTheAirMoments};
 use crate::bounds::td::TdFederation;

@@ -143,56 +143,89 @@ impl Hit {
     }
 }
 
+/// Whether a state that is looked at after 1, 2, 4, .. rounds has settled.
+struct Settling {
+    /// How far the state moved from one power to the next, in any component, and how often in a row that has shrunk.
+    moves: Vec<f64>,
+    still: u32,
+    /// The largest component of the start.
+    size: f64,
+    /// The error at the last look.
+    last: f64,
+}
+
+impl Settling {
+    /// After a look that found this error, and the state this far from where it was at the look before.
+    ///
+    /// Settled: the error does not change over as many rounds as there were so far, and the state has moved, and twice in a row
+    /// by less than half as much as before (with small steps it moves by twice as much); or after many rounds, more than are allowed, it
+    /// does not move at all. Or, of two in a row, what is left is far below the target.
+    fn has_settled(&mut self, mse: f64, step: f64, are_many: bool, target: f64) -> bool {
+        let is_flat = (mse - self.last).abs() <= 1e-9 * mse;
+        self.still = if step <= (1e-9 * mse).min(0.5 * self.moves.last().copied().unwrap_or(0.0)) { self.still + 1 } else { 0 };
+        let has_moved = self.moves.iter().any(|other| *other >= 1e-6 * self.size);
+        let is_stuck = are_many && step <= 4.0 * f64::EPSILON * self.size;
+        let is_still = is_flat && (is_stuck || (self.still >= 2 && has_moved));
+        if step.is_finite() {
+            self.moves.push(step);
+        }
+        let is_gone = mse <= 1e-6 * target && self.last <= 1e-6 * target;
+        self.last = mse;
+        is_still || is_gone
+    }
+}
+
+/// The powers `M^(2^k)` of the map until the error has settled.
+struct Doubled {
+    powers: Vec<Mat<f64>>,
+    /// The states after 2^k rounds.
+    states: Vec<Vec<f64>>,
+    /// The first k with an error of at most the target.
+    below: Option<usize>,
+    /// The error in the end; `None` if it diverges.
+    floor: Option<f64>,
+    path: Vec<(u64, f64)>,
+}
+
+fn doubled(evolution: &Evolution, target: f64, most: u64, meter: &mut Meter) -> Result<Doubled> {
+    let at_start = evolution.mse(evolution.start());
+    let limit = DIVERGES * at_start.max(target);
+    let powers = vec![evolution.map().to_matrix()];
+    let mut of = Doubled { powers, states: Vec::new(), below: None, floor: None, path: vec![(0, at_start)] };
+    let distance = |x: &[f64], y: &[f64]| x.iter().zip(y).map(|(x, y)| (x - y).abs()).fold(0.0, f64::max);
+    let size = evolution.start().iter().fold(0.0f64, |size, x| size.max(x.abs()));
+    let mut settling = Settling { moves: Vec::new(), still: 0, size, last: f64::NAN };
+    for k in 0..62 {
+        let state = apply(&of.powers[k], evolution.start());
+        let mse = evolution.mse(&state);
+        if !(mse <= limit) {
+            return Ok(of);
+        }
+        if 1u64 << k <= most {
+            of.path.push((1 << k, mse));
+        }
+        if of.below.is_none() && mse <= target {
+            of.below = Some(k);
+        }
+        let step = of.states.last().map_or(f64::INFINITY, |before| distance(&state, before));
+        of.states.push(state);
+        if settling.has_settled(mse, step, 1u64 << k > most, target) {
+            break;
+        }
+        meter.charge(PRODUCT * (of.powers[k].nrows() as f64).powi(3))?;
+        of.powers.push(&of.powers[k] * &of.powers[k]);
+    }
+    of.floor = Some(settling.last);
+    Ok(of)
+}
+
 /// By the powers `M^(2^k)` of the map: doubling until the error has settled, then bisection.
 fn by_powers(evolution: &Evolution, target: f64, most: u64, meter: &mut Meter) -> Result<Course> {
     let exact = |outcome, path| Course { outcome, path, accuracy: Accuracy::Exact };
-    let at_start = evolution.mse(evolution.start());
-    let mut path = vec![(0, at_start)];
-    let limit = DIVERGES * at_start.max(target);
-    let mut powers = vec![evolution.map().to_matrix()];
-    // The states after 2^k rounds.
-    let mut states: Vec<Vec<f64>> = Vec::new();
-    let mut below: Option<usize> = None;
-    let mut last = f64::NAN;
-    // How far the state moved from one power to the next, in any component, and how often in a row that has shrunk.
-    let (mut moves, mut still): (Vec<f64>, u32) = (Vec::new(), 0);
-    let distance = |x: &[f64], y: &[f64]| x.iter().zip(y).map(|(x, y)| (x - y).abs()).fold(0.0, f64::max);
-    let size = evolution.start().iter().fold(0.0f64, |size, x| size.max(x.abs()));
-    for k in 0..62 {
-        let state = apply(&powers[k], evolution.start());
-        let mse = evolution.mse(&state);
-        if !(mse <= limit) {
-            return Ok(exact(Err(Miss::Diverges), path));
-        }
-        if 1u64 << k <= most {
-            path.push((1 << k, mse));
-        }
-        if below.is_none() && mse <= target {
-            below = Some(k);
-        }
-        // Settled: the error does not change over as many rounds as there were so far, and the state has moved, and twice in a row
-        // by less than half as much as before (with small steps it moves by twice as much); or after many rounds it does not move at
-        // all. Or, of two in a row, what is left is far below the target.
-        let step = states.last().map_or(f64::INFINITY, |before| distance(&state, before));
-        let is_flat = (mse - last).abs() <= 1e-9 * mse;
-        still = if step <= (1e-9 * mse).min(0.5 * moves.last().copied().unwrap_or(0.0)) { still + 1 } else { 0 };
-        let has_moved = moves.iter().any(|other| *other >= 1e-6 * size);
-        let is_stuck = 1u64 << k > most && step <= 4.0 * f64::EPSILON * size;
-        let is_still = is_flat && (is_stuck || (still >= 2 && has_moved));
-        if step.is_finite() {
-            moves.push(step);
-        }
-        let is_gone = mse <= 1e-6 * target && last <= 1e-6 * target;
-        states.push(state);
-        last = mse;
-        if is_still || is_gone {
-            break;
-        }
-        meter.charge(PRODUCT * (powers[k].nrows() as f64).powi(3))?;
-        powers.push(&powers[k] * &powers[k]);
-    }
-    if !(last <= target) {
-        return Ok(exact(Err(Miss::Floor { floor: last }), path));
+    let Doubled { powers, states, below, floor, mut path } = doubled(evolution, target, most, meter)?;
+    let Some(floor) = floor else { return Ok(exact(Err(Miss::Diverges), path)) };
+    if !(floor <= target) {
+        return Ok(exact(Err(Miss::Floor { floor }), path));
     }
     let Some(k) = below else { unreachable!("a settled error at most the target was seen") };
     let (mut rounds, mut before, mut after) = if k == 0 {
@@ -270,10 +303,32 @@ fn too_long() -> BadInput {
     BadInput::not_known("", "theory takes too long to compare many choices by", "pilot runs")
 }
 
-/// By the curve at chosen rounds, each time from the start: at powers of two, then between the last two of them.
-fn by_curve(forecast: &Forecast, start: &SearchStart, theta: &[f64], target: f64, most: u64, meter: &mut Meter) -> Result<Course> {
+/// The first round whose error is at most the target, after one before it: two rounds that follow each other, with their errors.
+fn first_between(
+    mut low: (u64, f64),
+    mut high: (u64, f64),
+    target: f64,
+    errors: &mut impl FnMut(&[u64]) -> Result<Vec<(u64, f64)>>,
+) -> Result<((u64, f64), (u64, f64))> {
     /// The rounds that one computation of the curve looks at between two others.
     const PARTS: u64 = 8;
+    while high.0 - low.0 > 1 {
+        let gap = high.0 - low.0;
+        let mut between: Vec<u64> = (1..PARTS).map(|i| low.0 + i * gap / PARTS).filter(|t| *t > low.0 && *t < high.0).collect();
+        between.dedup();
+        for seen in errors(&between)? {
+            if seen.1 <= target {
+                high = seen;
+                break;
+            }
+            low = seen;
+        }
+    }
+    Ok((low, high))
+}
+
+/// By the curve at chosen rounds, each time from the start: at powers of two, then between the last two of them.
+fn by_curve(forecast: &Forecast, start: &SearchStart, theta: &[f64], target: f64, most: u64, meter: &mut Meter) -> Result<Course> {
     forecast.knows_curve()?;
     if forecast.cost_of_noise().is_some_and(|cost| cost.multiplications > MOST_CHAIN) {
         return Err(too_long());
@@ -322,19 +377,8 @@ fn by_curve(forecast: &Forecast, start: &SearchStart, theta: &[f64], target: f64
         }
         reach_of = reach_of.saturating_mul(2);
     }
-    let Some(mut high) = high else { return Ok(known(Err(Miss::Slow { rounds: low.0, mse: low.1 }), path)) };
-    while high.0 - low.0 > 1 {
-        let gap = high.0 - low.0;
-        let mut between: Vec<u64> = (1..PARTS).map(|i| low.0 + i * gap / PARTS).filter(|t| *t > low.0 && *t < high.0).collect();
-        between.dedup();
-        for seen in errors(&between)? {
-            if seen.1 <= target {
-                high = seen;
-                break;
-            }
-            low = seen;
-        }
-    }
+    let Some(high) = high else { return Ok(known(Err(Miss::Slow { rounds: low.0, mse: low.1 }), path)) };
+    let (low, high) = first_between(low, high, target, &mut errors)?;
     path.retain(|(t, _)| *t < high.0);
     path.push(high);
     Ok(known(Ok(Hit::between(low, high, target)), path))

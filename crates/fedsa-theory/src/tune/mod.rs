@@ -39,14 +39,16 @@
 //! [`Forecast`]: crate::predict::Forecast
 
 mod course;
+mod line;
 mod price;
 mod search;
 
 use std::sync::Arc;
 
 pub use course::{Course, Hit, Miss, course};
+pub use line::{Tried, coarse_steps, largest_step};
 pub use price::{Price, SearchCost};
-pub use search::{Effort, SearchResult, Tried, cheaper, coarse_steps, largest_step, search, server_steps};
+pub use search::{Effort, SearchResult, cheaper, search, server_steps};
 
 use crate::exact_mse::InitialControls;
 use crate::predict::{Forecast, check_target, error_at_start, rounding};

@@ -64,6 +64,14 @@ pub fn gmres(map: &dyn LinearMap, source: &[f64], guess: &[f64]) -> Result<Solve
     Err(BadInput::not_known("", what, "a step size further from the edge of stability"))
 }
 
+/// Solves `R y = g` for the upper triangle of as many columns as g has numbers; g becomes y.
+fn solve_triangle(r: &Mat<f64>, g: &mut [f64]) {
+    for k in (0..g.len()).rev() {
+        let known: f64 = (k + 1..g.len()).map(|l| r[(k, l)] * g[l]).sum();
+        g[k] = (g[k] - known) / r[(k, k)];
+    }
+}
+
 /// One cycle: adds to `solved.x` what reduces the residual.
 fn pass(map: &dyn LinearMap, residual: &[f64], tolerance: f64, space: usize, solved: &mut Solved) -> Result<()> {
     let beta = linalg::norm_sq(residual).sqrt();
@@ -116,10 +124,7 @@ fn pass(map: &dyn LinearMap, residual: &[f64], tolerance: f64, space: usize, sol
         }
         basis.push(w.iter().map(|x| x / rest).collect());
     }
-    for k in (0..used).rev() {
-        let known: f64 = (k + 1..used).map(|l| r[(k, l)] * g[l]).sum();
-        g[k] = (g[k] - known) / r[(k, k)];
-    }
+    solve_triangle(&r, &mut g[..used]);
     for (v, y) in basis.iter().zip(&g[..used]) {
         solved.x.iter_mut().zip(v).for_each(|(x, v)| *x += y * v);
     }

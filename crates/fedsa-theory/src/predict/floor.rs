@@ -1,0 +1,113 @@
+//! The mean-square error in the limit of many rounds.
+
+use super::noise::NoiseSource;
+use super::round::{Round, legs_of_moments};
+use super::{Forecast, unknown};
+use crate::exact_mse::{DelayedMse, FedHsaMse, FedLsaMse, InitialControls, MeanSquare, ScafflsaMse};
+use crate::gauss_markov::GaussMarkov;
+use crate::{Accuracy, work};
+use fedsa::error::Result;
+use fedsa::methods::Drift;
+
+/// The largest linear system that is solved for the floor of a delayed method.
+const DELAYED_FLOOR: usize = 2600;
+
+/// The mean and the second moment of the iterate's error in the limit of many rounds, and how they are known.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PredictedFloor {
+    /// The bias and the noise.
+    pub value: MeanSquare,
+    /// How they are known.
+    pub accuracy: Accuracy,
+}
+
+impl Forecast {
+    /// The method's round, if its floor has a closed form.
+    pub(super) fn floor_known(&self) -> Result<(Round<'_>, NoiseSource)> {
+        self.of_last()?;
+        let round = self.linear()?;
+        let source = self.noise_source(&round)?;
+        match &source {
+            NoiseSource::Independent => {
+                if let Some((delay, _)) = round.delay()
+                    && DelayedMse::floor_size(round.systems.dim(), delay) > DELAYED_FLOOR
+                {
+                    let d = round.systems.dim();
+                    return Err(unknown(&format!(
+                        "the map of second moments with {d} features and a delay of {delay} rounds is too large"
+                    )));
+                }
+            }
+            NoiseSource::Chains(rule) => self.chains_floor_way(&round, *rule)?,
+            NoiseSource::Nothing | NoiseSource::Additive(..) => {}
+        }
+        Ok((round, source))
+    }
+
+    /// Checks that the floor has a closed form.
+    ///
+    /// # Errors
+    /// When it has none; gives the reason.
+    pub fn knows_floor(&self) -> Result<()> {
+        self.stoppable(|| self.floor_known().map(|_| ()))
+    }
+
+    /// The mean and the second moment of the iterate's error in the limit of many rounds.
+    ///
+    /// # Errors
+    /// When it is not known, or does not exist.
+    pub fn floor(&self) -> Result<MeanSquare> {
+        self.predicted_floor().map(|floor| floor.value)
+    }
+
+    /// [`Forecast::floor`], and how it is known.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn predicted_floor(&self) -> Result<PredictedFloor> {
+        self.stoppable(|| self.computed_floor())
+    }
+
+    pub(super) fn computed_floor(&self) -> Result<PredictedFloor> {
+        let (round, source) = self.floor_known()?;
+        match &source {
+            // Solved by iteration, which counts what it does.
+            NoiseSource::Chains(rule) => self.chains_floor_affordable(&round, *rule)?,
+            NoiseSource::Independent if matches!(self.shape.drift, Drift::ControlVariate { .. }) => {
+                work::charge(legs_of_moments(&round, 2.0 * round.systems.dim() as f64 + 1.0))?;
+            }
+            _ => work::charge(self.floor_work()?)?,
+        }
+        let (systems, setting) = (round.systems, &round.setting);
+        let exact = |value| PredictedFloor { value, accuracy: Accuracy::Exact };
+        match source {
+            NoiseSource::Nothing => Ok(exact(MeanSquare { bias: self.bias(&round)?, noise: 0.0 })),
+            NoiseSource::Additive(rule, laws) => GaussMarkov::new(systems, &laws, self.sampling, setting, rule)?.floor().map(exact),
+            NoiseSource::Chains(rule) => self.chains_floor(&round, rule),
+            NoiseSource::Independent => match self.shape.drift {
+                Drift::Zero => {
+                    let moments = self.noise_of_samples(systems)?;
+                    let moments = moments.as_deref();
+                    match round.delay() {
+                        None => FedLsaMse::arriving(systems, moments, setting, self.batch(), &round.arrivals())?.floor(),
+                        Some(delay) => DelayedMse::new(systems, moments, setting, self.batch(), &round.arrivals(), delay)?.floor(),
+                    }
+                }
+                Drift::GlobalMemory { .. } => FedHsaMse::new(systems, &self.moments(systems)?, setting, self.batch())?.floor(),
+                _ => ScafflsaMse::new(systems, &self.moments(systems)?, setting, self.batch(), &InitialControls::Zero)?.floor(),
+            }
+            .map(exact),
+        }
+    }
+
+    /// How the floor is known. The floor is not computed, and may not exist.
+    ///
+    /// # Errors
+    /// As [`Forecast::knows_floor`].
+    pub fn floor_accuracy(&self) -> Result<Accuracy> {
+        self.stoppable(|| match self.floor_known()? {
+            (round, NoiseSource::Chains(rule)) => self.chains_floor_accuracy(&round, rule),
+            _ => Ok(Accuracy::Exact),
+        })
+    }
+}

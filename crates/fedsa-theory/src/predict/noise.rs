@@ -1,0 +1,140 @@
+//! Where the noise of a method's rounds comes from, and its second moments.
+
+use std::sync::Arc;
+
+use super::round::Round;
+use super::{EXACT_DIM, Forecast, no_moments, no_steps, unknown};
+use crate::gauss_markov::{AdditiveRule, GaussMarkov};
+use crate::markov::MarkovRule;
+use crate::work;
+use fedsa::error::Result;
+use fedsa::methods::Drift;
+use fedsa::problem::law::NoiseLaw;
+use fedsa::problem::systems::{Moments, Systems};
+use fedsa::sampling::Law;
+
+/// Where the noise of a method's rounds comes from, and thereby which closed form applies.
+pub(super) enum NoiseSource {
+    /// None: the floor is the squared bias.
+    Nothing,
+    /// Independent samples, the link or the choice of participants.
+    Independent,
+    /// Additive Gauss-Markov noise alone.
+    Additive(AdditiveRule, Vec<NoiseLaw>),
+    /// Finite chains.
+    Chains(MarkovRule),
+}
+
+impl Forecast {
+    /// Checks that second moments of samples are known.
+    pub(super) fn moments_known(&self) -> Result<()> {
+        if self.sampling.kind != Law::Iid {
+            return Err(unknown("samples are not i.i.d."));
+        }
+        if self.field.dim() > EXACT_DIM {
+            return Err(unknown(&format!("more than {EXACT_DIM} features")));
+        }
+        self.field.second_moments(0).map(|_| ()).ok_or_else(no_moments)
+    }
+
+    /// All kinds' second moments, of independent samples.
+    pub(super) fn moments(&self, systems: &Systems) -> Result<Vec<Moments>> {
+        self.moments_known()?;
+        self.moments_of_all(systems)
+    }
+
+    /// All kinds' second moments, of single samples however they are drawn.
+    pub(super) fn moments_of_all(&self, systems: &Systems) -> Result<Vec<Moments>> {
+        work::try_map(systems.kinds.len(), |k| self.field.second_moments(k).map(Arc::unwrap_or_clone).ok_or_else(no_moments))
+    }
+
+    pub(super) fn batch(&self) -> u64 {
+        self.sampling.batch as u64
+    }
+
+    /// Whether samples, the link or the choice of participants are noisy.
+    pub(super) fn is_noisy(&self, round: &Round<'_>) -> bool {
+        self.sampling.kind != Law::Mean || round.is_noisy()
+    }
+
+    /// Whether a round is a known linear map without any noise. After many rounds each one then multiplies the error by the
+    /// radius.
+    pub fn is_noiseless(&self) -> bool {
+        self.linear().is_ok_and(|round| !self.is_noisy(&round))
+    }
+
+    /// The second moments of samples; `None` if sampling is noiseless.
+    pub(super) fn noise_of_samples(&self, systems: &Systems) -> Result<Option<Vec<Moments>>> {
+        if self.sampling.kind == Law::Mean { Ok(None) } else { self.moments(systems).map(Some) }
+    }
+
+    /// Checks that second moments of FedLSA's rounds have a closed form that is small enough to compute.
+    pub(super) fn plain_known(&self, round: &Round<'_>) -> Result<()> {
+        round.has_mean_square()?;
+        if self.sampling.kind == Law::Mean && round.is_noisy() {
+            if self.field.dim() > EXACT_DIM { Err(unknown(&format!("more than {EXACT_DIM} features"))) } else { Ok(()) }
+        } else {
+            self.moments_known()
+        }
+    }
+
+    /// The method among those with a recursion of second moments.
+    ///
+    /// # Errors
+    /// For other methods.
+    pub(super) fn rule(&self) -> Result<MarkovRule> {
+        match self.shape.drift {
+            Drift::Zero => Ok(MarkovRule::FedLsa),
+            Drift::GlobalMemory { fresh: false } => Ok(MarkovRule::FedHsa),
+            Drift::GlobalMemory { fresh: true } => Err(unknown("the first local step draws a sample of its own")),
+            Drift::ControlVariate { talk: None } => Ok(MarkovRule::Scafflsa),
+            Drift::ControlVariate { talk: Some(_) } => Err(unknown("talks are random")),
+            Drift::NoSteps => Err(no_steps()),
+        }
+    }
+
+    /// The method among those with a closed form under additive noise.
+    pub(super) fn additive_rule(&self) -> Result<AdditiveRule> {
+        match (self.shape.drift, self.rule()) {
+            (Drift::GlobalMemory { fresh: true }, _) => Ok(AdditiveRule::FedLin),
+            (_, rule) => rule.map(AdditiveRule::from),
+        }
+    }
+
+    /// Whether samples are those of finite chains.
+    pub(super) fn is_chain(&self) -> bool {
+        self.sampling.kind == Law::Markov && self.field.facts().additive_noise().is_none()
+    }
+
+    /// Where the noise of rounds comes from, if there is a closed form of the mean square.
+    pub(super) fn noise_source(&self, round: &Round<'_>) -> Result<NoiseSource> {
+        if !self.is_noisy(round) {
+            return Ok(NoiseSource::Nothing);
+        }
+        let law = self.sampling.kind;
+        let is_plain = round.is_plain().is_ok() && round.link.delay.is_none();
+        if law != Law::Mean
+            && is_plain
+            && let Some(laws) = self.additive_noise()
+        {
+            let parts = if laws.len() == 1 { round.systems.kinds.len() } else { laws.len() };
+            GaussMarkov::affordable(parts, round.systems.dim(), &round.setting, self.batch())?;
+            return Ok(NoiseSource::Additive(self.additive_rule()?, laws));
+        }
+        let rule = self.rule()?;
+        if law == Law::Markov {
+            self.chains_known(round)?;
+            // With one local step the drifts of a round sum to 0 over all agents: the method is FedLSA, whose joint chain is smaller.
+            let rule = if round.setting.local_steps == 1 { MarkovRule::FedLsa } else { rule };
+            return Ok(NoiseSource::Chains(rule));
+        }
+        match rule {
+            MarkovRule::FedLsa => self.plain_known(round)?,
+            MarkovRule::FedHsa | MarkovRule::Scafflsa => {
+                round.is_plain()?;
+                self.moments_known()?;
+            }
+        }
+        Ok(NoiseSource::Independent)
+    }
+}

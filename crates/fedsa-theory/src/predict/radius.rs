@@ -1,0 +1,171 @@
+//! The spectral radius of a noiseless round, and the largest stable step.
+
+use std::cell::Cell;
+
+use super::outlook::{MeanSquareRadius, Outlook, StableStep};
+use super::round::Round;
+use super::{Forecast, no_steps, takes_too_long, unknown};
+use crate::stability::{ControlVariates, RadiusStability};
+use crate::{map, stability, work};
+use fedsa::error::Result;
+use fedsa::linalg;
+use fedsa::methods::control_rule::ControlRule;
+use fedsa::methods::{Drift, Lost};
+use fedsa::problem::root::{Root, RootSource};
+
+/// The largest size, the number of kinds times d, for which radii of control variates are computed.
+const RADIUS_SIZE: usize = 4000;
+
+/// The largest number of components for which the largest stable step is searched for: it takes the radii of many steps.
+const MOST_SEARCHED: usize = 300;
+
+/// The most multiplications of the search for the largest stable step, in the mean and in the mean square each, and how many radii
+/// of the mean square it takes, about.
+const SEARCH_WORK: f64 = 1e10;
+const STABLE_STEP_RADII: f64 = 30.0;
+/// What reduces the work of radii.
+const LESS_DISTINCT: &str = "fewer distinct agents or features";
+
+impl Forecast {
+    /// The round whose radius can be computed.
+    pub(super) fn radius_known(&self) -> Result<Round<'_>> {
+        let round = self.linear()?;
+        let kinds = round.systems.kinds.len();
+        if matches!(self.shape.drift, Drift::ControlVariate { .. }) && kinds * round.systems.dim() > RADIUS_SIZE {
+            return Err(unknown(&format!("the linear map of a round of {kinds} distinct agents is too large")));
+        }
+        Ok(round)
+    }
+
+    /// The spectral radius of the mean of a round.
+    ///
+    /// # Errors
+    /// When a round is not a known linear map, or the map is too large.
+    pub fn radius(&self) -> Result<f64> {
+        self.radius_within(f64::INFINITY).map(|(radius, _)| radius)
+    }
+
+    /// [`Forecast::radius`] within about `most` multiplications, and how many it took, about one a nanosecond.
+    ///
+    /// # Errors
+    /// As [`Forecast::radius`], and when it would take more.
+    pub(super) fn radius_within(&self, most: f64) -> Result<(f64, f64)> {
+        self.stoppable(|| self.radius_and_work(most))
+    }
+
+    pub(super) fn radius_and_work(&self, most: f64) -> Result<(f64, f64)> {
+        let round = self.radius_known()?;
+        let Round { systems, setting, link, .. } = round;
+        let legs = self.legs_work(&round);
+        if legs > most {
+            return Err(takes_too_long("the radius of a round", "fewer distinct agents or features"));
+        }
+        work::charge(legs)?;
+        let controls = |map: ControlVariates| {
+            let map = match self.lost {
+                _ if (link.gain - 1.0).abs() <= 1e-12 => map.moving_by(round.share()),
+                Lost::Controls(ControlRule::Afresh) => map.made_anew(link.gain),
+                _ => map.arriving(link.gain).moving_by(round.share()),
+            };
+            map.radius_within(most - legs)
+        };
+        // The eigenvalues of a matrix.
+        let of = |radius: Result<f64>, rows: f64| radius.map(|radius| (radius, 12.0 * rows.powi(3)));
+        let d = systems.dim() as f64;
+        let (radius, work) = match self.shape.drift {
+            Drift::Zero => match &link.delay {
+                None => of(map::spectral_radius(&round.plain()?.round_map()), d),
+                Some(delay) => {
+                    // Eigenvalues of d complex matrices.
+                    work::charge(8.0 * d * (delay.probabilities.len() as f64).powi(3))?;
+                    let radius = stability::delayed_radius(&round.plain()?.pull(), &delay.probabilities);
+                    radius.map(|radius| (radius, 30.0 * d * (delay.probabilities.len() as f64).powi(3) + 12.0 * d.powi(3)))
+                }
+            },
+            Drift::GlobalMemory { .. } if self.lost == Lost::Last => {
+                of(stability::last_operators_radius(systems, &setting, link.gain), 2.0 * d)
+            }
+            Drift::GlobalMemory { .. } => of(stability::global_memory_radius_over(systems, &setting, link.gain, round.mixing()), d),
+            Drift::NoSteps => Err(no_steps()),
+            Drift::ControlVariate { talk: None } => controls(ControlVariates::fixed_period(systems, &setting)),
+            Drift::ControlVariate { talk: Some(p) } => {
+                ControlVariates::random_talk(systems, setting.step_size, p, setting.server_step)?.map_or(Ok((f64::INFINITY, 0.0)), controls)
+            }
+        }?;
+        Ok((radius, work + legs))
+    }
+
+    /// Multiplications of the legs of all distinct agents.
+    pub(super) fn legs_work(&self, round: &Round<'_>) -> f64 {
+        let (kinds, d) = (round.systems.kinds.len() as f64, round.systems.dim() as f64);
+        // Some four small products in each doubling, which cost more than their multiplications.
+        kinds * ((round.setting.local_steps as f64).log2() + 2.0) * (4.0 * d.powi(3) + 2000.0)
+    }
+
+    /// The radii that decide whether the method is stable.
+    pub fn outlook(&self) -> Outlook {
+        self.outlook_with(|| MeanSquareRadius::new(self).and_then(|of| of.at(self)))
+    }
+
+    /// [`Forecast::outlook`] with a radius of the mean square that may be known already.
+    pub(super) fn outlook_with(&self, mean_square: impl FnOnce() -> Result<f64>) -> Outlook {
+        let radius = self.radius();
+        let noisy = self.linear().is_ok_and(|round| self.is_noisy(&round));
+        let converges = radius.as_ref().is_ok_and(|rho| RadiusStability::of(*rho) == RadiusStability::Stable);
+        let mean_square = (noisy && converges).then(mean_square);
+        Outlook { radius, mean_square }
+    }
+
+    /// The largest step size below the first instability of the mean, with all other settings unchanged. If noise makes the
+    /// mean square diverge at this step, the result is a smaller step at which it converges. The result does not depend on the
+    /// method's own step, unless that is unstable: the result is then below it.
+    ///
+    /// # Errors
+    /// As [`Forecast::radius`], and when the radii of so many steps take too long (counted in multiplications).
+    pub fn largest_stable_step(&self) -> Result<StableStep> {
+        self.stoppable(|| self.found_stable_step())
+    }
+
+    pub(super) fn found_stable_step(&self) -> Result<StableStep> {
+        let round = self.linear()?;
+        if let Ok(Root { source: RootSource::LeastNorm { .. }, .. }) = self.field.solution() {
+            return Err(unknown("features depend on each other: the radius is 1 whatever the step size is"));
+        }
+        if self.field.dim() > MOST_SEARCHED {
+            return Err(unknown("it is not searched for among so many components"));
+        }
+        let Round { systems, setting, link, .. } = &round;
+        let left = Cell::new(SEARCH_WORK);
+        let mean_radius = |eta: f64| {
+            if left.get() <= 0.0 {
+                return Err(takes_too_long("the search for the largest stable step", LESS_DISTINCT));
+            }
+            let (radius, work) = self.clone().with_step(eta).radius_within(left.get())?;
+            left.set(left.get() - work);
+            Ok(radius)
+        };
+        let size = systems.kinds.iter().map(|kind| linalg::norm2(&kind.a)).fold(0.0, f64::max);
+        let mut in_mean = stability::largest_stable_step(mean_radius, 2.0 / (size * link.gain.max(1.0)), self.shape.local_steps.max(1.0))?;
+        let own = setting.step_size;
+        // If the method's own step is unstable and below the edge, the scan has missed a window of instability.
+        let missed = |edge: f64, radius: &dyn Fn(f64) -> Result<f64>| {
+            edge >= own && radius(own).is_ok_and(|rho| RadiusStability::of(rho) == RadiusStability::Unstable)
+        };
+        if missed(in_mean, &mean_radius) {
+            in_mean = stability::edge_below(mean_radius, own)?;
+        }
+        if !self.is_noisy(&round) {
+            return Ok(StableStep { step: in_mean, in_mean_square: true });
+        }
+        let found = MeanSquareRadius::new(self).and_then(|of| {
+            let (_, own) = self.radius_within(SEARCH_WORK)?;
+            if STABLE_STEP_RADII * self.mean_square_work(self.local_steps().max(1.0), own)? > SEARCH_WORK {
+                return Err(takes_too_long("the search for the largest stable step in the mean square", LESS_DISTINCT));
+            }
+            let square = |eta: f64| of.at(&self.clone().with_step(eta));
+            let step = stability::stable_step_below(square, in_mean)?;
+            if missed(step, &square) { stability::edge_below(square, own) } else { Ok(step) }
+        });
+        Ok(found.map_or(StableStep { step: in_mean, in_mean_square: false }, |step| StableStep { step, in_mean_square: true }))
+    }
+}

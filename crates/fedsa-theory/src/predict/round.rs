@@ -1,0 +1,221 @@
+//! A method's noiseless round: whether it is a known linear map, its mean, and its limit.
+
+use super::{DELAYED_WORK, Forecast, LESS_DELAYED, no_steps, takes_too_long, unknown};
+use crate::exact_mse::ArrivalLaw;
+use crate::fedlsa::FedLsaMean;
+use crate::link::LinkLaw;
+use crate::{RoundSetting, stability, work};
+use fedsa::error::Result;
+use fedsa::linalg;
+use fedsa::methods::control_rule::ControlRule;
+use fedsa::methods::{Drift, Lost};
+use fedsa::problem::systems::Systems;
+use fedsa::schedule::StepSize;
+use fedsa::uplink::medium::delay::Before;
+
+/// A round whose mean is known.
+pub(super) struct Round<'a> {
+    pub(super) systems: &'a Systems,
+    pub(super) setting: RoundSetting,
+    pub(super) link: &'a LinkLaw,
+    /// m, if not all N agents participate.
+    pub(super) few: Option<usize>,
+}
+
+impl Round<'_> {
+    pub(super) fn agents(&self) -> usize {
+        self.systems.weights.len()
+    }
+
+    /// The moments of the weights with which directions enter the mean.
+    pub(super) fn arrivals(&self) -> ArrivalLaw {
+        let asked = self.few.unwrap_or(self.agents());
+        ArrivalLaw::by_factors(self.link.gain, self.link.gain_square, self.link.receiver_noise, asked).of_few(asked, self.agents())
+    }
+
+    /// Whether the link or the choice of participants adds noise.
+    pub(super) fn is_noisy(&self) -> bool {
+        self.link.is_noisy() || self.few.is_some()
+    }
+
+    /// Refuses links for which the mean square is not known for any method.
+    pub(super) fn has_mean_square(&self) -> Result<()> {
+        self.link.only_mean.map_or(Ok(()), |why| Err(unknown(why)))
+    }
+
+    /// Refuses links and participation for which only methods without memory have closed forms of the mean square.
+    pub(super) fn is_plain(&self) -> Result<()> {
+        if self.link.is_clear() && self.few.is_none() {
+            return Ok(());
+        }
+        self.has_mean_square()?;
+        Err(unknown("the mean-square error of methods with memory, unless all agents participate over a clear link"))
+    }
+
+    /// FedLSA's mean round with the mean gain of the link.
+    pub(super) fn plain(&self) -> Result<FedLsaMean> {
+        FedLsaMean::new(self.systems, &self.setting.with_server_step(self.setting.server_step * self.link.gain)?)
+    }
+
+    /// The delay, if it is constant.
+    pub(super) fn delay(&self) -> Option<(usize, Before)> {
+        self.link.delay.as_ref().and_then(|delay| Some((delay.constant()?, delay.before)))
+    }
+
+    /// The weight of a pair of different participants in the mean over pairs of agents, `N (m - 1) / (m (N - 1))`; 1 if all
+    /// participate ([`stability::global_memory_radius_over`]).
+    pub(super) fn mixing(&self) -> f64 {
+        let n = self.agents() as f64;
+        self.few.map_or(1.0, |m| n * (m as f64 - 1.0) / (m as f64 * (n - 1.0)))
+    }
+
+    /// The share of `v - v_c` by which an agent's control changes in the mean, `(m - 1) / (N - 1)`; 1 if all participate.
+    pub(super) fn share(&self) -> f64 {
+        self.few.map_or(1.0, |m| (m as f64 - 1.0) / (self.agents() as f64 - 1.0))
+    }
+}
+
+impl Forecast {
+    /// The method's round, if its mean is known.
+    pub(super) fn linear(&self) -> Result<Round<'_>> {
+        let Self { field, shape, .. } = self;
+        let systems = self.systems().ok_or_else(|| match field.facts().linear_operators() {
+            Some(_) => unknown("the systems are sparse, and predictions need dense ones"),
+            None => unknown("the operators are not linear"),
+        })?;
+        if !shape.is_linear {
+            return Err(unknown("a round is not a linear map"));
+        }
+        let link = self.link()?;
+        let few = shape.participants.filter(|m| *m < systems.weights.len());
+        let alike = || systems.weights.iter().all(|p| (p - systems.weights[0]).abs() <= 1e-12 * systems.weights[0]);
+        if few.is_some() && !alike() {
+            return Err(unknown("only some of the agents participate, and their weights differ"));
+        }
+        if link.delay.is_some() && shape.drift != Drift::Zero {
+            return Err(unknown("answers belong to old models, and the method remembers its earlier answers"));
+        }
+        let controls = matches!(shape.drift, Drift::ControlVariate { .. });
+        if controls && few == Some(1) {
+            return Err(unknown("with one participant per round the control variates do not change"));
+        }
+        // A mean gain of 1 may differ from 1 by rounding.
+        let loses = (link.gain - 1.0).abs() > 1e-12;
+        match self.lost {
+            Lost::Controls(ControlRule::Literal) if controls && loses => {
+                return Err(unknown("control variates are kept to the letter and accumulate the errors of lost messages"));
+            }
+            Lost::Controls(ControlRule::Afresh) if controls && few.is_some() => {
+                return Err(unknown("control variates are made afresh, and those of a round's participants do not sum to 0"));
+            }
+            Lost::Last if few.is_some() || (loses && link.gain_square != link.gain) => {
+                return Err(unknown(
+                    "a missing operator is replaced by the agent's last one, and participation is partial or the link weakens messages",
+                ));
+            }
+            _ => {}
+        }
+        let StepSize::Constant(eta) = shape.step_size else { return Err(unknown("the step size varies")) };
+        let setting = RoundSetting::new(eta, (shape.local_steps.round() as u64).max(1))?.with_server_step(shape.alpha_g)?;
+        Ok(Round { systems, setting, link, few })
+    }
+
+    /// Checks that a noiseless round is a known linear map.
+    ///
+    /// # Errors
+    /// When it is not; gives the reason.
+    pub fn knows_rounds(&self) -> Result<()> {
+        self.linear().map(|_| ())
+    }
+
+    /// The settings of the method's rounds.
+    ///
+    /// # Errors
+    /// When a noiseless round is not a known linear map; gives the reason.
+    pub fn round_setting(&self) -> Result<RoundSetting> {
+        self.linear().map(|round| round.setting)
+    }
+
+    /// The limit of the mean iterate of FedLSA with the method's settings, d numbers.
+    ///
+    /// # Errors
+    /// When it is not known.
+    pub fn limit(&self) -> Result<Vec<f64>> {
+        self.stoppable(|| self.linear()?.plain()?.limit())
+    }
+
+    /// The mean iterates `E theta_t` of FedLSA with the method's settings from `theta_0`, at each of `rounds` (ascending);
+    /// vectors of d components.
+    ///
+    /// # Errors
+    /// When they are not known.
+    pub fn mean(&self, theta_0: &[f64], rounds: &[u64]) -> Result<Vec<Vec<f64>>> {
+        self.stoppable(|| self.mean_at(theta_0, rounds))
+    }
+
+    pub(super) fn mean_at(&self, theta_0: &[f64], rounds: &[u64]) -> Result<Vec<Vec<f64>>> {
+        let round = self.linear()?;
+        let plain = round.plain()?;
+        let Some(delay) = &round.link.delay else { return Ok(plain.mean(theta_0, rounds)) };
+        // u_{t+1} = u_t + sum_k pi_k (k - K u_{t-k}). Terms with t < k use the first model, or are 0.
+        let (pull, reach) = (plain.pull(), delay.probabilities.len());
+        let mut past = vec![theta_0.iter().zip(&plain.root).map(|(x, r)| x - r).collect::<Vec<f64>>()];
+        let last = rounds.last().map_or(0, |t| *t as usize);
+        if last as f64 * (reach * plain.root.len()) as f64 > DELAYED_WORK {
+            let (d, most) = (plain.root.len(), reach - 1);
+            let what = format!("the mean of {d} features over {last} rounds with delays up to {most} rounds");
+            return Err(takes_too_long(&what, LESS_DELAYED));
+        }
+        for t in 0..last {
+            work::check()?;
+            let (mut answered, mut arrived) = (vec![0.0; plain.root.len()], 0.0);
+            for (k, p) in delay.probabilities.iter().enumerate().filter(|(k, _)| *k <= t || delay.before == Before::First) {
+                arrived += p;
+                answered.iter_mut().zip(&past[t.saturating_sub(k)]).for_each(|(a, u)| *a += p * u);
+            }
+            let pulled = linalg::mat_vec(&pull, &answered);
+            let next = |i: usize| past[t][i] - pulled[i] + arrived * plain.server_step * plain.rho[i];
+            past.push((0..pulled.len()).map(next).collect());
+        }
+        Ok(rounds.iter().map(|t| past[*t as usize].iter().zip(&plain.root).map(|(u, r)| u + r).collect()).collect())
+    }
+
+    /// The limit of the mean iterate minus theta* (d).
+    pub(super) fn bias(&self, round: &Round<'_>) -> Result<Vec<f64>> {
+        match self.shape.drift {
+            Drift::Zero => round.plain()?.bias(),
+            Drift::GlobalMemory { .. } => stability::global_memory_bias(round.systems, &round.setting, round.mixing()),
+            Drift::ControlVariate { .. } => Ok(vec![0.0; round.systems.dim()]),
+            Drift::NoSteps => Err(no_steps()),
+        }
+    }
+
+    /// The squared distance of the method's limit from theta*. It is positive for FedLSA's local steps, and for FedHSA if only
+    /// some of the agents participate; otherwise 0.
+    ///
+    /// # Errors
+    /// When it is not known.
+    pub fn bias_sq(&self) -> Result<f64> {
+        self.stoppable(|| Ok(linalg::norm_sq(&self.bias(&self.linear()?)?)))
+    }
+}
+
+/// The numbers of a symmetric matrix of n rows.
+pub(super) fn packed(n: f64) -> f64 {
+    n * (n + 1.0) / 2.0
+}
+
+/// Multiplications of the second moments of all distinct agents' legs, which start at a state of n numbers.
+pub(super) fn legs_of_moments(round: &Round<'_>, n: f64) -> f64 {
+    let (start, end) = (packed(n), packed(round.systems.dim() as f64));
+    let doublings = (round.setting.local_steps as f64).log2() + 2.0;
+    // Large products take less than a nanosecond a multiplication.
+    0.5 * round.systems.kinds.len() as f64 * doublings * start * end * (start + end)
+}
+
+/// Multiplications of a round of the second moments of control variates. Some twenty passes over them cost more than the products.
+pub(super) fn round_of_moments(round: &Round<'_>) -> f64 {
+    let (kinds, d) = (round.systems.kinds.len() as f64, round.systems.dim() as f64);
+    let state = d * (kinds + 1.0) + 1.0;
+    state.powi(2) * (20.0 + 8.0 * d) + kinds * packed(2.0 * d + 1.0) * packed(d)
+}
