@@ -18,6 +18,7 @@ use fedsa::problem::logs::Sources;
 use fedsa::problem::memory::MemoryEstimate;
 use fedsa::problem::preparation::Prepared;
 use fedsa::problem::regression::{LeastSquares, Logistic};
+use fedsa::problem::root::MOST_DIM;
 use fedsa::problem::source::{Inputs, LogSource};
 use fedsa_data::DiskFiles;
 use fedsa_data::find::Places;
@@ -178,6 +179,13 @@ fn build(experiment: &Experiment, files: &DiskFiles, given: Option<Vec<Dataset>>
                 let all = prepared.insert(settings.preparation().prepare_sets(sets)?);
                 settings.field_of(all.train.clone(), all.weights.clone(), sampling, Isa::best())
             })?;
+            // A method on losses without a minimum goes on for ever.
+            if let Err(why) = built.field().solution()
+                && built.field().dim() <= MOST_DIM
+            {
+                let help = "a positive ridge, such as 1e-5, or a larger one; or fewer features";
+                return Err(failure(BadInput::new("ridge", format!("{:?}, and {why}", settings.ridge), help)));
+            }
             Ok((prepared.expect("the problem was built"), built))
         }};
     }

@@ -10,6 +10,7 @@ use super::root::Root;
 use super::systems::{Moments, Systems};
 use serde::{Deserialize, Serialize};
 
+use crate::cancel::Cancel;
 use crate::linalg;
 
 /// Numbers of TD(0) learning of finite Markov reward processes, over all agents.
@@ -107,9 +108,9 @@ pub trait Facts: Send + Sync {
         self.base()?.near_root()
     }
     /// The root of the mean operator by the problem's own solver, or the reason why it is not known; no other solver is then tried. `None`
-    /// if the problem has no such solver.
-    fn own_root(&self) -> Option<Result<Root, String>> {
-        self.base().filter(|base| same(self.systems(), base.systems()))?.own_root()
+    /// if the problem has no such solver. What is cancelled ends soon, and its result is not used.
+    fn own_root(&self, cancel: &Cancel) -> Option<Result<Root, String>> {
+        self.base().filter(|base| same(self.systems(), base.systems()))?.own_root(cancel)
     }
     /// The multiplications of a local step where they are not about d^2, or d of a sample.
     fn step_work(&self) -> Option<usize> {

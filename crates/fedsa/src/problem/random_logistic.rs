@@ -112,7 +112,7 @@ impl ProblemSettings for RandomLogistic {
         lazy_index::without_effect(self.mixing_time, sampling).or_else(|| self.noise.as_ref()?.without_effect(sampling))
     }
 
-    fn field(&self, files: &dyn Files, sampling: Sampling, isa: Isa) -> Result<Arc<dyn Field>> {
+    fn field(&self, _: &dyn Files, sampling: Sampling, isa: Isa) -> Result<Arc<dyn Field>> {
         self.check()?;
         let mut s = stream(self.seed, Purpose::System, 1, ALL);
         let w: Vec<f64> = (0..self.dim).map(|_| s.normal() / (self.dim as f64).sqrt()).collect();
@@ -126,7 +126,7 @@ impl ProblemSettings for RandomLogistic {
             weights: equal_weights(self.agents),
             mixing_time: self.mixing_time,
         };
-        let problem = Regression::<LogLoss>::new(parts, sampling, isa, files.cancel())?;
+        let problem = Regression::<LogLoss>::new(parts, sampling, isa)?;
         noise::field(problem, self.noise.as_ref(), sampling, isa, false)
     }
 

@@ -21,7 +21,7 @@ use crate::sampling::{Law, Sampling};
 /// Why it is not known, or that it was cancelled.
 fn solved(field: &dyn Field, cancel: &Cancel) -> std::result::Result<Root, String> {
     let (facts, d) = (field.facts(), field.dim());
-    if let Some(root) = facts.own_root() {
+    if let Some(root) = facts.own_root(cancel) {
         return root;
     }
     match facts.systems() {

@@ -77,7 +77,6 @@ pub(super) struct Regression<L> {
     isa: Isa,
     /// The mean operators of least squares where their matrices are small enough to be kept.
     systems: Option<Systems>,
-    root: Result<Root, String>,
     /// Where the agents' Hessians may differ from 0; computed when it is first asked for.
     patterns: Vec<OnceLock<Pattern>>,
     loss: PhantomData<L>,
@@ -95,26 +94,20 @@ fn keeps_systems(agents: usize, d: usize) -> bool {
 }
 
 impl<L: Loss> Regression<L> {
-    /// Joins rows with a sampling, and computes the optimum where d is at most [`MOST_DIM`].
+    /// Joins rows with a sampling.
     ///
     /// # Errors
-    /// When the index of a trajectory cannot start or move as it is told, or the mean of the losses has no unique minimum; when it is
-    /// cancelled.
-    pub fn new(parts: Parts, sampling: Sampling, isa: Isa, cancel: &Cancel) -> Result<Self> {
+    /// When the index of a trajectory cannot start or move as it is told, or gradients are not finite because of the size of the numbers.
+    pub fn new(parts: Parts, sampling: Sampling, isa: Isa) -> Result<Self> {
         let sizes = parts.first.windows(2).map(|at| at[1] - at[0]);
         let index = sizes.map(|n| LazyIndex::new(n, parts.mixing_time, sampling)).collect::<Result<_>>()?;
         let d = parts.rows.columns();
         let patterns = parts.weights.iter().map(|_| OnceLock::new()).collect();
-        let mut problem = Self { parts, index, sampling, isa, systems: None, root: Err(String::new()), patterns, loss: PhantomData };
+        let mut problem = Self { parts, index, sampling, isa, systems: None, patterns, loss: PhantomData };
+        problem.check_scale()?;
         if L::HAS_OFFSETS && keeps_systems(problem.agents(), d) {
             problem.systems = Some(problem.linear_systems());
         }
-        problem.root = if d <= MOST_DIM {
-            let source = if L::HAS_OFFSETS { RootSource::Linear } else { RootSource::Newton };
-            Ok(Root { theta: problem.optimum(cancel)?, source })
-        } else {
-            Err(format!("theta has {d} components, and Newton's method is used up to {MOST_DIM}"))
-        };
         Ok(problem)
     }
 
@@ -306,8 +299,13 @@ impl<L: Loss> Facts for Regression<L> {
     fn objective(&self) -> Option<&dyn Objective> {
         Some(self)
     }
-    fn own_root(&self) -> Option<Result<Root, String>> {
-        Some(self.root.clone())
+    fn own_root(&self, cancel: &Cancel) -> Option<Result<Root, String>> {
+        let d = self.d();
+        if d > MOST_DIM {
+            return Some(Err(format!("theta has {d} components, and Newton's method is used up to {MOST_DIM}")));
+        }
+        let source = if L::HAS_OFFSETS { RootSource::Linear } else { RootSource::Newton };
+        Some(self.optimum(cancel).map(|theta| Root { theta, source }).map_err(|why| why.what))
     }
     fn law(&self, c: usize) -> Option<FiniteLaw<'_>> {
         let (first, n, d) = (self.parts.first[c], self.range(c).len(), self.d());

@@ -109,6 +109,17 @@ impl<L: Loss> Regression<L> {
         sizes.iter().sum()
     }
 
+    /// Refuses numbers so large that gradients are not finite.
+    pub(super) fn check_scale(&self) -> Result<()> {
+        let scale = self.gradient_scale(&self.over_blocks(|_, range| self.margins(range, &vec![0.0; self.d()])));
+        if (scale * scale).is_finite() {
+            return Ok(());
+        }
+        let what = format!("features and targets whose products are as large as {scale:.1e}");
+        let help = "a smaller scale: `standardise = true`, and targets in a range such as target_range = [0, 1]";
+        Err(BadInput::data("data", what, help))
+    }
+
     /// The minimum of `sum_c p_c f_c`, d numbers: its gradient is at most 1e-12, or 1e-12 times the size of the gradient's terms where that
     /// is above 1, and as small as rounding allows.
     ///
@@ -120,16 +131,7 @@ impl<L: Loss> Regression<L> {
         let mut theta = vec![0.0; d];
         let all = |theta: &[f64]| self.over_blocks(|_, range| self.margins(range, theta));
         let mut margins = all(&theta);
-        let scale = self.gradient_scale(&margins);
-        if !(scale * scale).is_finite() {
-            let what = format!("features and targets whose products are as large as {scale:.1e}");
-            return Err(BadInput::data(
-                "data",
-                what,
-                "a smaller scale: `standardise = true`, and targets in a range such as target_range = [0, 1]",
-            ));
-        }
-        let certified = CERTIFIED * scale.max(1.0);
+        let certified = CERTIFIED * self.gradient_scale(&margins).max(1.0);
         let mut gradient = self.mean_gradient(&theta, &margins);
         let (mut hessian, mut last_size) = (Mat::zeros(d, d), f64::INFINITY);
         for _ in 0..MOST_STEPS {
@@ -202,10 +204,6 @@ impl<L: Loss> Regression<L> {
     }
 
     fn no_minimum(&self, what: &str) -> BadInput {
-        BadInput::new(
-            "ridge",
-            format!("{:?}, and {what}", self.parts.ridge),
-            "a positive ridge, such as 1e-5, or a larger one; or fewer features",
-        )
+        BadInput::not_known("ridge", what, "a positive ridge, such as 1e-5, or a larger one; or fewer features")
     }
 }

@@ -6,7 +6,6 @@ use serde::{Deserialize, Serialize};
 
 use super::loss::{LogLoss, Loss, SquaredLoss};
 use super::{Parts, Regression, keeps_systems};
-use crate::cancel::Cancel;
 use crate::error::{BadInput, Result, quoted, require};
 use crate::kernel::Isa;
 use crate::problem::dataset::{Dataset, Rows, Wanted};
@@ -165,22 +164,11 @@ macro_rules! on_data_sets {
             /// The problem on the rows of all agents that were prepared by these settings, with the agents' weights.
             ///
             /// # Errors
-            /// When the losses have no unique minimum, or the sampling cannot be used.
+            /// When the sampling cannot be used, or numbers are too large.
             pub fn field_of(&self, train: LabelledRows, weights: Vec<f64>, sampling: Sampling, isa: Isa) -> Result<Arc<dyn Field>> {
-                self.field_until(train, weights, sampling, isa, &Cancel::never())
-            }
-
-            fn field_until(
-                &self,
-                train: LabelledRows,
-                weights: Vec<f64>,
-                sampling: Sampling,
-                isa: Isa,
-                cancel: &Cancel,
-            ) -> Result<Arc<dyn Field>> {
                 let free = usize::from(self.intercept && !self.penalise_intercept);
                 let like = Like { ridge: self.ridge, free, mixing_time: self.mixing_time };
-                build::<<Self as OnData>::Loss>(train, weights, like, sampling, isa, cancel)
+                build::<<Self as OnData>::Loss>(train, weights, like, sampling, isa)
             }
 
             /// The memory that preparing these data sets and the problem take, in addition to the data sets themselves.
@@ -210,7 +198,7 @@ macro_rules! on_data_sets {
 
             fn field(&self, files: &dyn Files, sampling: Sampling, isa: Isa) -> Result<Arc<dyn Field>> {
                 let Prepared { train, weights, .. } = self.prepare(files)?;
-                self.field_until(train, weights, sampling, isa, files.cancel())
+                self.field_of(train, weights, sampling, isa)
             }
 
             fn memory(&self, files: &dyn Files, _: Sampling, threads: usize) -> Result<MemoryEstimate> {
@@ -285,14 +273,7 @@ struct Like {
 }
 
 /// Regression with the loss L on prepared rows.
-fn build<L: Loss>(
-    train: LabelledRows,
-    weights: Vec<f64>,
-    like: Like,
-    sampling: Sampling,
-    isa: Isa,
-    cancel: &Cancel,
-) -> Result<Arc<dyn Field>> {
+fn build<L: Loss>(train: LabelledRows, weights: Vec<f64>, like: Like, sampling: Sampling, isa: Isa) -> Result<Arc<dyn Field>> {
     let Like { ridge, free, mixing_time } = like;
     let LabelledRows { mut rows, first, targets: mut offsets } = train;
     if !L::HAS_OFFSETS {
@@ -302,7 +283,7 @@ fn build<L: Loss>(
     let penalised = rows.columns() - free;
     let parts = Parts { rows, first, offsets, ridge, penalised, weights, mixing_time };
     // Agents may be singular alone.
-    field(Regression::<L>::new(parts, sampling, isa, cancel)?, sampling, isa, true)
+    field(Regression::<L>::new(parts, sampling, isa)?, sampling, isa, true)
 }
 
 /// Multiplies rows by their labels, -1 or 1.
