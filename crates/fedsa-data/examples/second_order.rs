@@ -31,7 +31,7 @@ type Failure = Box<dyn std::error::Error>;
 fn main() -> Result<(), Failure> {
     let data = || Sources::One("libsvm/w8a".into());
     let files = DiskFiles::new(Places::from_env(""));
-    let sampling = Sampling { kind: Law::Mean, ..Sampling::default() };
+    let sampling = Sampling::default().with_kind(Law::Mean);
     let of = |settings: &Logistic| -> Result<(Arc<dyn Field>, Work), Failure> {
         let prepared = settings.prepare(&files)?;
         let work = Work::of(&prepared.train.rows);
@@ -79,7 +79,7 @@ fn shed(field: &Arc<dyn Field>) {
 
 /// FedNL with the largest 8 d entries.
 fn top_k() -> FedNl {
-    FedNl { compressor: Compression::TopK, ..FedNl::default() }
+    FedNl::default().with_compressor(Compression::TopK)
 }
 
 /// The norm of the mean gradient.

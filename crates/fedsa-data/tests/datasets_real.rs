@@ -63,7 +63,7 @@ fn libsvm_sets_have_the_rows_and_classes_of_the_collection() {
 #[test]
 fn images_come_with_labels_and_writers() {
     let Some(files) = files() else { return };
-    let wanted = Wanted { group: Some("writers".into()), ..Wanted::default() };
+    let wanted = Wanted::default().with_group("writers");
     for source in ["femnist-digits", "femnist-digits/images-idx3-ubyte.gz"] {
         let set = read(&files, &[source], &wanted).remove(0);
         assert_eq!(shape(&set), (5997, 784));
@@ -87,7 +87,7 @@ fn images_come_with_labels_and_writers() {
 #[test]
 fn a_table_of_songs_has_years_as_targets() {
     let Some(files) = files() else { return };
-    let wanted = Wanted { target: Some("year".into()), ..Wanted::default() };
+    let wanted = Wanted::default().with_target("year");
     for source in ["million-song", "million-song/timbre"] {
         let set = read(&files, &[source], &wanted).remove(0);
         assert_eq!(shape(&set), (4680, 54));
@@ -95,7 +95,7 @@ fn a_table_of_songs_has_years_as_targets() {
         assert_eq!((years.keys().min(), years.keys().max()), (Some(&1926), Some(&2010)));
         assert_eq!((set.columns.name(0).as_deref(), set.rows.row(0).next()), (Some("x0"), Some((0, 43.07103636363632))));
     }
-    let logs = Wanted { target: Some("reward".into()), drop: vec!["episode".into()], group: Some("done".into()), ..Wanted::default() };
+    let logs = Wanted::default().with_target("reward").with_drop(vec!["episode".into()]).with_group("done");
     let sets = read(&files, &["transitions/cartpole"], &logs);
     assert_eq!(sets.iter().map(shape).collect::<Vec<_>>(), [(20_000, 9); 8]);
 }

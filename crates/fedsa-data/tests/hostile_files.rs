@@ -84,7 +84,7 @@ fn survives(reader: Reader, bytes: &[u8]) {
 
 /// What most files have.
 fn lenient() -> Wanted {
-    Wanted { may_lack_target: true, ..Wanted::default() }
+    Wanted::default().with_may_lack_target(true)
 }
 
 /// Packed with gzip.
@@ -242,10 +242,9 @@ fn messages_about_hostile_content_are_short_and_printable() {
         datasets::from_libsvm(format!("1 {hostile}:1\n").into(), &lenient()).unwrap_err(),
         datasets::from_libsvm(format!("1 1:{hostile}\n").into(), &lenient()).unwrap_err(),
         datasets::from_csv(format!("{hostile},b\n{hostile},1\n").into(), &lenient()).unwrap_err(),
-        datasets::from_csv("x,y\n1,2\n".into(), &Wanted { group: Some(hostile.clone()), ..lenient() }).unwrap_err(),
-        datasets::from_parquet(trace::to_bytes(&table).unwrap(), &Wanted { drop: vec![format!("not {hostile}")], ..lenient() })
-            .unwrap_err(),
-        datasets::from_idx(IMAGES.into(), &[], &Wanted { target: Some(hostile.clone()), ..Wanted::default() }).unwrap_err(),
+        datasets::from_csv("x,y\n1,2\n".into(), &lenient().with_group(hostile.clone())).unwrap_err(),
+        datasets::from_parquet(trace::to_bytes(&table).unwrap(), &lenient().with_drop(vec![format!("not {hostile}")])).unwrap_err(),
+        datasets::from_idx(IMAGES.into(), &[], &Wanted::default().with_target(hostile.clone())).unwrap_err(),
         theta_from_json(format!("[{:?}]", "x".repeat(100_000)).as_bytes()).unwrap_err(),
         npz::from_bytes(&npz_entry(&format!("{{'descr': '{:.200}', 'fortran_order': False, 'shape': (1,), }}", hostile))).unwrap_err(),
         npz::from_bytes(&npz_entry(&format!("{{'descr': {:.200}", hostile))).unwrap_err(),

@@ -23,11 +23,9 @@ use fedsa_theory::stability::{control_variates_radius, global_memory_radius, ran
 /// The field of an environment's logs, mean sampling; none where the data are not.
 fn field(name: &str, order: u32, ranges: &[(&str, f64, f64)]) -> Option<Arc<dyn Field>> {
     fedsa_testing::data()?;
-    let settings = Logs {
-        ranges: ranges.iter().map(|(column, low, high)| (column.to_string(), (*low, *high))).collect(),
-        ..Logs::new(Sources::One(format!("transitions/{name}")), FeatureSpec::Fourier { order }, 0.99)
-    };
-    Some(settings.field(&DiskFiles::new(Places::from_env("")), Sampling { kind: Law::Mean, ..Sampling::default() }, Isa::best()).unwrap())
+    let settings = Logs::new(Sources::One(format!("transitions/{name}")), FeatureSpec::Fourier { order }, 0.99)
+        .with_ranges(ranges.iter().map(|(column, low, high)| (column.to_string(), (*low, *high))).collect());
+    Some(settings.field(&DiskFiles::new(Places::from_env("")), Sampling::default().with_kind(Law::Mean), Isa::best()).unwrap())
 }
 
 fn mountaincar() -> Option<Arc<dyn Field>> {

@@ -15,12 +15,10 @@ use fedsa::sampling::{Law, Sampling};
 use fedsa_data::{DiskFiles, find::Places};
 
 fn field(path: &str, features: FeatureSpec, ranges: &[(&str, f64, f64)], lambda: f64, law: Law) -> Result<Arc<dyn Field>> {
-    let settings = Logs {
-        ranges: ranges.iter().map(|(column, low, high)| (column.to_string(), (*low, *high))).collect(),
-        lambda,
-        ..Logs::new(Sources::One(path.into()), features, 0.99)
-    };
-    settings.field(&DiskFiles::new(Places::from_env("")), Sampling { kind: law, ..Sampling::default() }, Isa::best())
+    let settings = Logs::new(Sources::One(path.into()), features, 0.99)
+        .with_ranges(ranges.iter().map(|(column, low, high)| (column.to_string(), (*low, *high))).collect())
+        .with_lambda(lambda);
+    settings.field(&DiskFiles::new(Places::from_env("")), Sampling::default().with_kind(law), Isa::best())
 }
 
 /// The norms of the pooled solutions as computed elsewhere, to the printed digits.

@@ -161,7 +161,8 @@ fn predictions_of_files(settings: &ApplySettings, model: &LinearModel) -> Result
     let applied = if files.iter().all(|file| datasets::is_table(file)) {
         predictions(model, table::read(&files, &model.names())?, column)?
     } else {
-        let wanted = Wanted { target: model.target.clone(), may_lack_target: true, ..Wanted::default() };
+        let mut wanted = Wanted::default().with_may_lack_target(true);
+        wanted.target.clone_from(&model.target);
         let sets = DiskFiles::new(places).datasets(&settings.data, &wanted)?;
         let scores = parallel::try_map(sets.len(), |i| scores_of(&sets[i], model))?;
         scored(model, sets.into_iter().map(|set| targets_of(set, model)).collect(), &scores, column)?

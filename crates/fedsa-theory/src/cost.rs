@@ -227,7 +227,7 @@ pub fn candidates(
     let d = field.dim();
     // The same on every machine: a space of many large vectors starts anew.
     let restart = (d > LARGEST_SPACE).then_some(RESTART);
-    let krylov = Gmres { restart };
+    let krylov = Gmres::default().with_restart(restart);
     let mut all = vec![
         Candidate { kind: "lstd", cost: lstd(&**field, limits), settings: Box::new(Lstd::default()) },
         Candidate { kind: "gmres", cost: gmres(&**field, &krylov, limits), settings: Box::new(krylov) },

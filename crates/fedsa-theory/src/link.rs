@@ -194,7 +194,7 @@ mod tests {
     fn budgets_carry_as_often_as_they_are_drawn() {
         let draws = 100_000;
         for (bits, snr, fewest) in [(4.0, 3.0, 1), (2.0, 0.5, 1), (16.0, 2.0, 32)] {
-            let budget = BitBudget { bits, fading_snr: Some(snr) };
+            let budget = BitBudget::new(bits).with_fading_snr(snr);
             let p = budget.share_carried(|bits| bits >= fewest);
             let mut stream = stream(6, Purpose::Fresh, 0, 0);
             let seen = (0..draws).filter(|_| budget.draw(&mut stream) >= fewest).count() as f64 / f64::from(draws);
@@ -205,17 +205,17 @@ mod tests {
     #[test]
     fn gains_of_stacked_media_multiply() {
         let mut link = Uplink::default();
-        Erasure { success: 0.6 }.install(&mut link).unwrap();
-        OverTheAir { gain: Gain::Constant { value: 0.5 }, receiver_noise: 0.3 }.install(&mut link).unwrap();
+        Erasure::new(0.6).install(&mut link).unwrap();
+        OverTheAir::default().with_gain(Gain::Constant { value: 0.5 }).with_receiver_noise(0.3).install(&mut link).unwrap();
         let law = LinkLaw::of(&link, 3).unwrap();
         assert!((law.gain - 0.3).abs() < 1e-15 && (law.gain_square - 0.15).abs() < 1e-15 && law.is_noisy());
         assert_eq!((law.receiver_noise, law.only_mean), (0.3, None));
         assert!(LinkLaw::of(&Uplink::default(), 3).unwrap().is_clear());
-        let coded = Uplink { codec: Quantised { bits: 4, rounding: Rounding::Stochastic }.build(), ..Uplink::default() };
+        let coded = Uplink::default().with_codec(Quantised::new(4).with_rounding(Rounding::Stochastic).build());
         assert!(LinkLaw::of(&coded, 3).unwrap().only_mean.is_some());
         // An exact codec that a budget carries or not is an erasure.
-        let carries = BitBudget { bits: 32.0, fading_snr: Some(5.0) };
-        let link = Uplink { codec: std::sync::Arc::new(Exact), budget: Some(carries), ..Uplink::default() };
+        let carries = BitBudget::new(32.0).with_fading_snr(5.0);
+        let link = Uplink::default().with_codec(std::sync::Arc::new(Exact)).with_budget(carries);
         let law = LinkLaw::of(&link, 3).unwrap();
         assert!((law.gain - (-3.0f64 / 5.0).exp()).abs() < 1e-15 && law.gain == law.gain_square && law.only_mean.is_none());
     }

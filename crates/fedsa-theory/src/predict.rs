@@ -35,7 +35,7 @@
 //! use fedsa::uplink::Uplink;
 //!
 //! # fn main() -> fedsa::error::Result<()> {
-//! let garnet = Garnet { agents: 4, states: 10, features: 3, seed: 1, ..Garnet::default() };
+//! let garnet = Garnet::default().with_agents(4).with_states(10).with_features(3).with_seed(1);
 //! let field = garnet.field(&NoFiles, Sampling::default(), Isa::best())?;
 //! let forecast = Forecast::over(&field, &FedLsa::new(0.1, 10), &Uplink::default());
 //! assert!(forecast.floor()?.mse() > forecast.bias_sq()?);

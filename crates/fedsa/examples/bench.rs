@@ -75,7 +75,7 @@ fn report(name: &str, result: Value) {
 }
 
 fn garnet(agents: usize, sampling: Law, isa: Isa) -> Arc<dyn Field> {
-    Garnet { agents, ..Garnet::default() }.field(&NoFiles, Sampling { kind: sampling, ..Sampling::default() }, isa).unwrap()
+    Garnet::default().with_agents(agents).field(&NoFiles, Sampling::default().with_kind(sampling), isa).unwrap()
 }
 
 /// One local TD(0) step on one core: d = 8, N = 100, H = 10000, a kernel per agent.
@@ -160,8 +160,8 @@ fn scalar() {
 fn method(name: &str, local_steps: usize) -> Box<dyn MethodSettings> {
     let step_size = StepSize::Constant(0.01);
     match name {
-        "fedlsa" => Box::new(FedLsa { step_size, local_steps, global_step_size: 1.0, participants: None }),
-        "scafflsa" => Box::new(Scafflsa { step_size, ..Scafflsa::new(0.01, local_steps) }),
+        "fedlsa" => Box::new(FedLsa::new(step_size, local_steps)),
+        "scafflsa" => Box::new(Scafflsa::new(0.01, local_steps).with_step_size(step_size)),
         _ => panic!("{name} is no method of the benchmark"),
     }
 }
@@ -246,8 +246,8 @@ const SIZES: [usize; 3] = [50, 200, 400];
 /// Eight agents with dense processes of their own, mean sampling.
 fn dense_field(d: usize) -> Arc<dyn Field> {
     let problem =
-        RandomMrp { agents: 8, states: 2 * d, features: d, kernel: Scope::PerAgent, rewards: Scope::PerAgent, ..RandomMrp::default() };
-    problem.field(&NoFiles, Sampling { kind: Law::Mean, ..Sampling::default() }, Isa::best()).unwrap()
+        RandomMrp::default().with_agents(8).with_states(2 * d).with_features(d).with_kernel(Scope::PerAgent).with_rewards(Scope::PerAgent);
+    problem.field(&NoFiles, Sampling::default().with_kind(Law::Mean), Isa::best()).unwrap()
 }
 
 /// One local step on dense mean operators of eight agents, on one core, in turn with a plain loop over matrices of the
@@ -337,7 +337,7 @@ fn terms() {
     let read = reading(&vec![1.0; 40_000_000]);
     report("reading memory, GB/s", json!(read));
     for (d, agents) in [(10, 16_000), (50, 1600), (200, 120)] {
-        let settings = FiniteSum { agents, terms: TERMS, dim: d, ..FiniteSum::default() };
+        let settings = FiniteSum::default().with_agents(agents).with_terms(TERMS).with_dim(d);
         let field = settings.field(&NoFiles, Sampling::default(), Isa::best()).unwrap();
         let whole = |c: usize| {
             let law = field.facts().law(c).expect("a finite sum");
@@ -436,7 +436,7 @@ fn in_turn<T: Send>(
 /// The same rounds on one core and on two.
 fn scaling() {
     for (agents, local_steps, heterogeneity) in [(AGENTS, 1000, Heterogeneity::Independent), (1_000_000, 10, Heterogeneity::TwoKernels)] {
-        let garnet = Garnet { agents, heterogeneity, perturbation: Some(0.0), ..Garnet::default() };
+        let garnet = Garnet::default().with_agents(agents).with_heterogeneity(heterogeneity).with_perturbation(0.0);
         let field = garnet.field(&NoFiles, Sampling::default(), Isa::best()).unwrap();
         for name in ["fedlsa", "scafflsa"] {
             let uplink = Uplink::default();
@@ -458,14 +458,14 @@ fn scaling() {
 fn all_codecs() -> Vec<(String, Arc<dyn Codec>)> {
     let mut all: Vec<(String, Arc<dyn Codec>)> = vec![("exact".into(), Arc::new(Exact)), ("float32".into(), Float32 {}.build())];
     for bits in [1, 2, 4, 8, 16, 32] {
-        all.push((format!("quantised, {bits} bits"), Quantised { bits, rounding: Rounding::Stochastic }.build()));
+        all.push((format!("quantised, {bits} bits"), Quantised::new(bits).with_rounding(Rounding::Stochastic).build()));
     }
     for (name, rounding) in [("dither", Rounding::Dither), ("nearest", Rounding::Nearest)] {
-        all.push((format!("quantised, 4 bits, {name}"), Quantised { bits: 4, rounding }.build()));
+        all.push((format!("quantised, 4 bits, {name}"), Quantised::new(4).with_rounding(rounding).build()));
     }
     for share in [0.01, 0.1] {
-        all.push((format!("top-k, {}%", 100.0 * share), TopK { k: None, fraction: Some(share) }.build()));
-        all.push((format!("rand-k, {}%", 100.0 * share), RandK { k: None, fraction: Some(share), unbiased: true }.build()));
+        all.push((format!("top-k, {}%", 100.0 * share), TopK::default().with_k(None).with_fraction(share).build()));
+        all.push((format!("rand-k, {}%", 100.0 * share), RandK::default().with_k(None).with_fraction(share).with_unbiased(true).build()));
     }
     all
 }
@@ -500,16 +500,16 @@ fn codecs() {
 
 /// What a link costs a round, on one core: FedLSA over several links beside its local steps alone.
 fn links() {
-    let with = |codec: Arc<dyn Codec>| Uplink { codec, ..Uplink::default() };
+    let with = |codec: Arc<dyn Codec>| Uplink::default().with_codec(codec);
     let mut lossy = Uplink::default();
-    fedsa::uplink::install::MediumSettings::install(&Erasure { success: 0.6 }, &mut lossy).expect("a probability");
+    fedsa::uplink::install::MediumSettings::install(&Erasure::new(0.6), &mut lossy).expect("a probability");
     let links = [
         ("no link given", Uplink::default()),
         ("exact codec given", with(Arc::new(Exact))),
         ("erasure", lossy),
         ("float32", with(Float32 {}.build())),
-        ("quantised, 4 bits", with(Quantised { bits: 4, rounding: Rounding::Stochastic }.build())),
-        ("rand-k, k = 2", with(RandK { k: Some(2), fraction: None, unbiased: true }.build())),
+        ("quantised, 4 bits", with(Quantised::new(4).with_rounding(Rounding::Stochastic).build())),
+        ("rand-k, k = 2", with(RandK::default().with_k(2).with_fraction(None).with_unbiased(true).build())),
     ];
     on(1, || {
         for local_steps in [1, 10, 100] {
@@ -547,7 +547,7 @@ fn federation(heterogeneity: &str, agents: usize, name: &str) {
     };
     on(2, || {
         let start = Instant::now();
-        let garnet = Garnet { agents, heterogeneity, perturbation: Some(0.0), ..Garnet::default() };
+        let garnet = Garnet::default().with_agents(agents).with_heterogeneity(heterogeneity).with_perturbation(0.0);
         let field = garnet.field(&NoFiles, Sampling::default(), Isa::best()).unwrap();
         let build = start.elapsed().as_secs_f64();
         let uplink = Uplink::default();

@@ -55,8 +55,8 @@ fn start(federation: &Federation, field: &Arc<dyn Field>) -> Channels {
 
 fn main() -> Result<()> {
     // Six of ten agents take part in a round, drawn anew each time.
-    let method = Scafflsa { participants: Some(6), ..Scafflsa::new(0.1, 100) };
-    let garnet = Garnet { agents: 10, ..Garnet::default() };
+    let method = Scafflsa::new(0.1, 100).with_participants(6);
+    let garnet = Garnet::default().with_agents(10);
     let field = garnet.field(&NoFiles, Sampling::default(), Isa::best())?;
 
     // What all ends are built with; messages of ends that were built with anything else are refused. The server is given the

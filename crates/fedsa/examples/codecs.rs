@@ -42,12 +42,18 @@ fn main() {
         vec![("exact".into(), ExactSettings {}.build()), ("float32".into(), Float32 {}.build())];
     for rounding in [Rounding::Stochastic, Rounding::Dither, Rounding::Nearest] {
         for bits in [1, 2, 3, 4, 8, 11, 16, 32, 64] {
-            codecs.push((format!("quantised, {bits} bits, {rounding:?}").to_lowercase(), Quantised { bits, rounding }.build()));
+            codecs.push((
+                format!("quantised, {bits} bits, {rounding:?}").to_lowercase(),
+                Quantised::new(bits).with_rounding(rounding).build(),
+            ));
         }
     }
     for fraction in [0.01, 0.1, 0.5] {
-        codecs.push((format!("top-k, fraction {fraction}"), TopK { k: None, fraction: Some(fraction) }.build()));
-        codecs.push((format!("rand-k, fraction {fraction}"), RandK { k: None, fraction: Some(fraction), unbiased: true }.build()));
+        codecs.push((format!("top-k, fraction {fraction}"), TopK::default().with_k(None).with_fraction(fraction).build()));
+        codecs.push((
+            format!("rand-k, fraction {fraction}"),
+            RandK::default().with_k(None).with_fraction(fraction).with_unbiased(true).build(),
+        ));
     }
     println!(
         "{:<34} {:>15} {:>15} {:>14} {:>14}",

@@ -36,7 +36,7 @@ fn main() -> Result<()> {
     let given: Vec<f64> = std::env::args().skip(1).filter_map(|x| x.parse().ok()).collect();
     let tolerances = if given.is_empty() { vec![1e-8] } else { given };
     let begin = Instant::now();
-    let sampling = Sampling { kind: Law::Mean, ..Sampling::default() };
+    let sampling = Sampling::default().with_kind(Law::Mean);
     let settings = Logistic { ridge: RIDGE, ..Logistic::new(Sources::One(String::new())) };
     let field = settings.field_of(data(), equal_weights(AGENTS), sampling, Isa::best())?;
     println!("{AGENTS} agents, {ROWS} rows each, d = {FEATURES}, made in {:.1} s", begin.elapsed().as_secs_f64());
@@ -93,7 +93,7 @@ fn peak_megabytes() -> Option<f64> {
 }
 
 fn fit(field: &Arc<dyn Field>, pair_tolerance: f64) -> Result<()> {
-    let method = Shed { most_pairs: Some(MOST_PAIRS), pair_tolerance, ..Shed::default() };
+    let method = Shed::default().with_most_pairs(MOST_PAIRS).with_pair_tolerance(pair_tolerance);
     let uplink = Uplink::default();
     let mut run = Federation::builder(&method).uplink(&uplink).seed(0).on(&**field).and_then(|federation| Run::new(field, &federation))?;
     let (first, begin) = (gradient_norm(field, run.theta()), Instant::now());

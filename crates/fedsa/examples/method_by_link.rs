@@ -54,7 +54,7 @@ fn codec_of(json: &str) -> Result<Arc<dyn Codec>> {
 }
 
 fn link(codec: &str, error_feedback: bool, media: &[&str], downlink: &str) -> Result<Uplink> {
-    let mut link = Uplink { codec: codec_of(codec)?, error_feedback, downlink: codec_of(downlink)?, ..Uplink::default() };
+    let mut link = Uplink::default().with_codec(codec_of(codec)?).with_error_feedback(error_feedback).with_downlink(codec_of(downlink)?);
     for medium in media {
         let (kind, rest) = kind_of(medium);
         let entry = install::KINDS.iter().find(|entry| entry.is_called(&kind)).expect("a known medium");
@@ -108,9 +108,9 @@ fn entry(field: &Arc<dyn Field>, method: &dyn MethodSettings, link: &Uplink) -> 
 fn table() -> Result<String> {
     // Agents that differ, with noise, and an objective for the methods that need one.
     let noise = Some(Noise::new(0.3, 0.0, 1));
-    let problem = LinearSystems { agents: 6, dim: 3, noise, ..LinearSystems::default() };
-    let field = problem.field(&NoFiles, Sampling { kind: Law::Iid, ..Sampling::default() }, Isa::best())?;
-    let exact = problem.field(&NoFiles, Sampling { kind: Law::Mean, ..Sampling::default() }, Isa::best())?;
+    let problem = LinearSystems::default().with_agents(6).with_dim(3).with_noise(noise);
+    let field = problem.field(&NoFiles, Sampling::default().with_kind(Law::Iid), Isa::best())?;
+    let exact = problem.field(&NoFiles, Sampling::default().with_kind(Law::Mean), Isa::best())?;
     let mut out = String::from("| method |");
     LINKS.iter().for_each(|(name, ..)| out += &format!(" {name} |"));
     out += " 3 of 6 agents |\n| --- |";

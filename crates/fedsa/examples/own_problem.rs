@@ -148,11 +148,11 @@ fn error(field: &Arc<dyn Field>, method: &dyn MethodSettings) -> Result<f64> {
 
 fn main() -> Result<()> {
     let (step_size, local_steps) = (StepSize::Constant(0.05), 50);
-    let fedlsa = FedLsa { step_size, local_steps, global_step_size: 1.0, participants: None };
-    let fedhsa = FedHsa { step_size, local_steps, global_step_size: 1.0, participants: None, missing: Default::default() };
+    let fedlsa = FedLsa::new(step_size, local_steps);
+    let fedhsa = FedHsa::new(step_size, local_steps);
     let scafflsa = Scafflsa::new(0.05, local_steps);
     for law in [Law::Mean, Law::Iid] {
-        let sampling = Sampling { kind: law, batch: 10, ..Sampling::default() };
+        let sampling = Sampling::default().with_kind(law).with_batch(10);
         let field: Arc<dyn Field> = Arc::new(Sampled::new(Regression::new(20, 50, 3), sampling, Isa::best())?);
         let [plain, memory, control] = [error(&field, &fedlsa)?, error(&field, &fedhsa)?, error(&field, &scafflsa)?];
         println!("{law:?} samples: squared error of FedLSA {plain:.1e}, of FedHSA {memory:.1e}, of SCAFFLSA {control:.1e}");

@@ -26,7 +26,7 @@
 //! }
 //!
 //! # fn main() -> Result<()> {
-//! let garnet = Garnet { agents: 10, heterogeneity: Heterogeneity::TwoKernels, seed: 1, ..Garnet::default() };
+//! let garnet = Garnet::default().with_agents(10).with_heterogeneity(Heterogeneity::TwoKernels).with_seed(1);
 //! let field = garnet.field(&NoFiles, Sampling::default(), Isa::best())?;
 //! let (step_size, local_steps) = (0.1, 1000);
 //!

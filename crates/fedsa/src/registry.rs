@@ -146,12 +146,10 @@ impl<T: ?Sized> Kind<T> {
     /// ```
     /// use fedsa::methods::{MethodSettings, fedlsa::FedLsa};
     /// use fedsa::registry::Kind;
-    /// use fedsa::schedule::StepSize;
     ///
     /// let known_steps = vec![0.1, 0.05];
     /// let mine = Kind::<dyn MethodSettings>::new("mine", "FedLSA with the last of known step sizes", move |settings: FedLsa| {
-    ///     let step_size = StepSize::Constant(known_steps[known_steps.len() - 1]);
-    ///     Ok(Box::new(FedLsa { step_size, ..settings }))
+    ///     Ok(Box::new(settings.with_step_size(known_steps[known_steps.len() - 1])))
     /// });
     /// assert!(mine.is_called("mine"));
     /// ```

@@ -34,6 +34,7 @@ pub enum ChainStart {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
 pub struct Sampling {
     /// mean, iid or markov.
     pub kind: Law,
@@ -43,6 +44,12 @@ pub struct Sampling {
     /// Where Markov trajectories start: `"stationary"` or `{ state = 0 }`.
     pub start: ChainStart,
 }
+
+crate::settings::setters! { Sampling {
+    with_kind(kind: Law) = kind;
+    with_batch(batch: usize) = batch;
+    with_start(start: ChainStart) = start;
+} }
 
 /// More samples a step than this are refused.
 const MAX_BATCH: usize = 1_000_000;

@@ -22,6 +22,13 @@ pub enum StepSize {
     Decaying(Decay),
 }
 
+impl From<f64> for StepSize {
+    /// The same step size always.
+    fn from(eta: f64) -> Self {
+        StepSize::Constant(eta)
+    }
+}
+
 choice!(StepSize, "a positive number, or { c = .., t0 = .., power = .., per = \"round\" or \"step\" }",
     number f64 => |eta| Ok(StepSize::Constant(eta)),
     table Decay => |decay| Ok(StepSize::Decaying(decay)),

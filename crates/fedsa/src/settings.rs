@@ -20,6 +20,7 @@ mod choice;
 mod fault;
 mod near;
 mod reader;
+mod setters;
 mod text;
 mod words;
 
@@ -34,6 +35,7 @@ pub use crate::choice;
 pub use fault::ReadError;
 pub use near::{did_you_mean, nearest};
 pub use reader::Reader;
+pub(crate) use setters::setters;
 
 /// A tree of settings.
 #[derive(Debug, Clone, PartialEq)]

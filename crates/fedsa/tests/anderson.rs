@@ -16,8 +16,8 @@ use fedsa::uplink::Uplink;
 
 /// Garnet agents of d features, whose mean system is not symmetric.
 fn garnet(agents: usize, features: usize, gamma: f64, law: Law) -> Arc<dyn Field> {
-    let garnet = Garnet { agents, states: 3 * features, features, gamma, seed: 2, ..Garnet::default() };
-    garnet.field(&NoFiles, Sampling { kind: law, ..Sampling::default() }, fedsa::kernel::Isa::best()).unwrap()
+    let garnet = Garnet::default().with_agents(agents).with_states(3 * features).with_features(features).with_gamma(gamma).with_seed(2);
+    garnet.field(&NoFiles, Sampling::default().with_kind(law), fedsa::kernel::Isa::best()).unwrap()
 }
 
 /// A base method, and its acceleration.
@@ -65,7 +65,7 @@ fn on_linear_maps_it_is_gmres_and_needs_one_round_more_than_there_are_features()
             .collect();
         // (I - M) x = c of the map G(x) = M x + c.
         let a = (0..d).map(|i| (0..d).map(|j| f64::from(i == j) - columns[j][i]).collect()).collect();
-        let map = crate::common::field(&LinearSystems { a: vec![a], b: vec![offset], ..LinearSystems::default() }, Law::Mean);
+        let map = crate::common::field(&LinearSystems::default().with_a(vec![a]).with_b(vec![offset]), Law::Mean);
         let root = map.root().unwrap();
         let scale = norm_sq(root).sqrt();
         let uplink = Uplink::default();

@@ -282,7 +282,7 @@ fn disagreeing(agents: usize, k: f64) -> LinearSystems {
         u.iter_mut().for_each(|u| u[i] -= mean);
     }
     let agents: Vec<_> = (0..agents).map(|c| (a[c], std::array::from_fn(|i| b[c][i] + k * u[c][i]))).collect();
-    LinearSystems { noise: Some(Noise::new(0.5, 0.7, 2)), ..linear(&agents) }
+    linear(&agents).with_noise(Noise::new(0.5, 0.7, 2))
 }
 
 #[test]

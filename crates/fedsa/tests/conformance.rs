@@ -8,7 +8,6 @@ use crate::common::{bits, engine, field, method, methods, problems, run};
 use fedsa::cancel::Cancel;
 use fedsa::node::{ClientNode, Federation, ServerNode, Todo};
 use fedsa::problem::Field;
-use fedsa::problem::linear::LinearSystems;
 use fedsa::round::Advanced;
 use fedsa::sampling::Law;
 use fedsa::uplink::Uplink;
@@ -107,7 +106,7 @@ fn halves_that_exchange_bytes_give_the_engines_numbers() {
 fn agents_with_nothing_but_their_own_data_give_the_engines_numbers() {
     let noise = Some(fedsa::problem::noise::Noise::new(0.3, 0.6, 1));
     let systems: Vec<_> = (0..11).map(|c| ([[1.0 + 0.1 * c as f64, 0.2], [0.2, 2.0]], [c as f64, -1.0])).collect();
-    let of = |agents: &[_]| LinearSystems { noise: noise.clone(), ..crate::common::linear(agents) };
+    let of = |agents: &[_]| crate::common::linear(agents).with_noise(noise.clone());
     let first_order = [Law::Iid, Law::Markov].into_iter().flat_map(|law| methods(None).into_iter().map(move |(_, m)| (law, m)));
     for (law, method) in first_order.chain(crate::common::computing_alone().into_iter().map(|(_, m)| (Law::Mean, m))) {
         let all = field(&of(&systems), law);
@@ -158,8 +157,7 @@ fn newton_is_at_the_root_of_quadratics_after_one_round() {
 /// Over a downlink that rounds, Newton's method steps from the model and along the step that agents decoded.
 #[test]
 fn newton_steps_along_what_agents_decoded() {
-    let uplink =
-        Uplink { downlink: crate::common::link(r#"{"kind": "quantised", "bits": 3}"#, false, &[]).unwrap().codec, ..Uplink::default() };
+    let uplink = Uplink::default().with_downlink(crate::common::link(r#"{"kind": "quantised", "bits": 3}"#, false, &[]).unwrap().codec);
     for (name, problem) in crate::common::objectives(3) {
         let field = field(&*problem, Law::Mean);
         let objective = field.facts().objective().unwrap();
@@ -223,7 +221,7 @@ fn results_do_not_depend_on_threads_or_instruction_sets() {
             let mut out = Vec::new();
             let mut add =
                 |problem: &dyn fedsa::problem::ProblemSettings, law, methods: Vec<(&str, Box<dyn fedsa::methods::MethodSettings>)>| {
-                    let sampling = fedsa::sampling::Sampling { kind: law, ..Default::default() };
+                    let sampling = fedsa::sampling::Sampling::default().with_kind(law);
                     let field = problem.field(&fedsa::problem::NoFiles, sampling, isa).unwrap();
                     for (_, method) in methods {
                         let uplink = Uplink::default();
@@ -257,9 +255,9 @@ fn results_do_not_depend_on_threads_or_instruction_sets() {
 #[test]
 fn a_block_that_threads_share_gives_the_same_bits() {
     let mut lossy = Uplink::default();
-    fedsa::uplink::install::MediumSettings::install(&fedsa::uplink::medium::erasure::Erasure { success: 0.6 }, &mut lossy).unwrap();
+    fedsa::uplink::install::MediumSettings::install(&fedsa::uplink::medium::erasure::Erasure::new(0.6), &mut lossy).unwrap();
     let links = [Uplink::default(), lossy];
-    let wide = fedsa::problem::random_mrp::RandomMrp { agents: 8, states: 30, features: 20, ..Default::default() };
+    let wide = fedsa::problem::random_mrp::RandomMrp::default().with_agents(8).with_states(30).with_features(20);
     let all = |threads: usize| -> Vec<Vec<u64>> {
         let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
         pool.install(|| {

@@ -76,11 +76,11 @@ fn walks() -> Vec<Log> {
 
 fn settings(features: &str) -> Logs {
     let ranges: Ranges = ["s_x", "s_y"].into_iter().map(|column| (column.to_string(), (0.0, 1.0))).collect();
-    Logs { ranges, ..Logs::new(Sources::One(String::new()), features.parse().unwrap(), GAMMA) }
+    Logs::new(Sources::One(String::new()), features.parse().unwrap(), GAMMA).with_ranges(ranges)
 }
 
 fn of(settings: &Logs, logs: &[Log], kind: Law) -> Arc<dyn Field> {
-    settings.field(&Batches(logs.to_vec(), 100), Sampling { kind, ..Sampling::default() }, Isa::best()).unwrap()
+    settings.field(&Batches(logs.to_vec(), 100), Sampling::default().with_kind(kind), Isa::best()).unwrap()
 }
 
 /// `Abar` and `bbar` of one log by their definition, with ratios and without traces.
@@ -114,10 +114,10 @@ fn close(x: &[f64], y: &[f64], tolerance: f64) {
 fn means_do_not_depend_on_batches() {
     let logs = walks();
     for (features, lambda) in [("fourier:2", 0.0), ("fourier:2", 0.7), ("tiles:5x15", 0.0), ("tiles:5x15", 0.4)] {
-        let settings = Logs { lambda, ..settings(features) };
+        let settings = settings(features).with_lambda(lambda);
         let theta: Vec<f64> = (0..map(&settings, &logs).len()).map(|i| (i as f64).sin()).collect();
         let means = |size: usize| {
-            let sampling = Sampling { kind: Law::Mean, ..Sampling::default() };
+            let sampling = Sampling::default().with_kind(Law::Mean);
             let field = settings.field(&Batches(logs.clone(), size), sampling, Isa::best()).unwrap();
             let mut out = vec![0.0; field.dim()];
             (0..3)
@@ -138,7 +138,7 @@ fn means_do_not_depend_on_batches() {
 fn sparse_tiles_have_the_operators_of_their_definition() {
     let logs = walks();
     for ridge in [0.0, 0.25] {
-        let settings = Logs { ridge, ..settings("tiles:5x15") };
+        let settings = settings("tiles:5x15").with_ridge(ridge);
         let map = map(&settings, &logs);
         assert!(map.len() > SPARSE_ABOVE && map.sparse().is_some());
         let theta: Vec<f64> = (0..map.len()).map(|i| (i as f64).sin()).collect();
@@ -298,7 +298,7 @@ fn dependent_features_have_the_solution_of_least_norm() {
 #[test]
 fn a_ridge_is_added_to_means_samples_and_laws() {
     let logs = walks();
-    let (without, with) = (settings("fourier:1"), Logs { ridge: 0.5, ..settings("fourier:1") });
+    let (without, with) = (settings("fourier:1"), settings("fourier:1").with_ridge(0.5));
     let theta = [0.3, -1.0, 2.0, 0.5];
     for law in [Law::Mean, Law::Iid, Law::Markov] {
         let (plain, ridge) = (of(&without, &logs, law), of(&with, &logs, law));
@@ -328,7 +328,7 @@ fn a_ridge_is_added_to_means_samples_and_laws() {
 fn scaled_features_have_equal_squares_and_the_same_values() {
     let logs: Vec<Log> = walks().into_iter().map(|log| Log { ratio: None, ..log }).collect();
     let plain = settings("polynomial:2");
-    let scaled = Logs { scaling: Scaling::EqualSquares, ..plain.clone() };
+    let scaled = plain.clone().with_scaling(Scaling::EqualSquares);
     let (a, b) = (map(&plain, &logs), map(&scaled, &logs));
     let mut squares = vec![0.0; b.len()];
     let (mut phi, mut other) = (vec![0.0; b.len()], vec![0.0; b.len()]);
@@ -353,7 +353,7 @@ fn features_that_were_logged_are_taken_as_they_are() {
     let logs = walks();
     let renamed: Vec<Log> = logs.iter().map(|log| Log { columns: ["phi_a", "phi_b"].map(String::from).to_vec(), ..log.clone() }).collect();
     let of = |features: &str, logs: &[Log]| {
-        let settings = Logs { ranges: Ranges::new(), ..settings(features) };
+        let settings = settings(features).with_ranges(Ranges::new());
         of(&settings, logs, Law::Mean).root().unwrap().to_vec()
     };
     assert_eq!(bits(&of("columns", &renamed)), bits(&of("identity", &logs)));
@@ -367,23 +367,23 @@ fn features_that_were_logged_are_taken_as_they_are() {
 fn what_does_not_go_together_is_refused() {
     let logs = Batches(walks(), 100);
     let refused = |settings: &Logs, kind: Law| {
-        let sampling = Sampling { kind, ..Sampling::default() };
+        let sampling = Sampling::default().with_kind(kind);
         settings.field(&logs, sampling, Isa::best()).err().expect("refused").to_string()
     };
     let huge = settings("tiles:8x200");
-    assert_eq!(refused(&Logs { lambda: 0.5, ..huge.clone() }, Law::Mean), "features: 320000 of tiles:8x200, and traces are not sparse");
-    assert!(refused(&Logs { scaling: Scaling::EqualSquares, ..huge }, Law::Mean).contains("their scales differ"));
-    assert!(refused(&Logs { ridge: -1.0, ..settings("fourier:1") }, Law::Mean).starts_with("ridge: "));
-    assert!(refused(&Logs { ridge: f64::NAN, ..settings("fourier:1") }, Law::Iid).starts_with("ridge: "));
-    let regular = Logs { require_regular_agents: true, ..settings("tiles:5x15") };
+    assert_eq!(refused(&huge.clone().with_lambda(0.5), Law::Mean), "features: 320000 of tiles:8x200, and traces are not sparse");
+    assert!(refused(&huge.with_scaling(Scaling::EqualSquares), Law::Mean).contains("their scales differ"));
+    assert!(refused(&settings("fourier:1").with_ridge(-1.0), Law::Mean).starts_with("ridge: "));
+    assert!(refused(&settings("fourier:1").with_ridge(f64::NAN), Law::Iid).starts_with("ridge: "));
+    let regular = settings("tiles:5x15").with_require_regular_agents(true);
     assert!(refused(&regular, Law::Mean).starts_with("require_regular_agents: "));
     // What is scaled is dense, and its memory is that of dense matrices.
-    let scaled = Logs { scaling: Scaling::EqualSquares, ..settings("tiles:5x15") };
+    let scaled = settings("tiles:5x15").with_scaling(Scaling::EqualSquares);
     for (settings, dense) in [(&scaled, true), (&settings("tiles:5x15"), false)] {
-        let memory = settings.memory(&logs, Sampling { kind: Law::Mean, ..Sampling::default() }, 2).unwrap();
+        let memory = settings.memory(&logs, Sampling::default().with_kind(Law::Mean), 2).unwrap();
         assert_eq!(memory.kept > 3.0 * 8.0 * 1125.0 * 1125.0, dense, "{memory:?}");
     }
     let other = Batches(vec![walks()[0].clone(), Log { columns: vec!["s_x".into(), "s_z".into()], ..walks()[1].clone() }], 100);
-    let e = settings("fourier:1").field(&other, Sampling { kind: Law::Mean, ..Sampling::default() }, Isa::best()).err().unwrap();
+    let e = settings("fourier:1").field(&other, Sampling::default().with_kind(Law::Mean), Isa::best()).err().unwrap();
     assert_eq!(e.to_string(), "agent 1: its state columns are s_x, s_z, but those of agent 0 are s_x, s_y");
 }

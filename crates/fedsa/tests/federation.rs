@@ -160,7 +160,7 @@ fn one_federation_three_ways() {
         ("quantised", link(QUANTISED, true, &[r#"{"kind": "erasure", "success": 0.7}"#]).unwrap()),
         ("budget", link(QUANTISED, true, &[r#"{"kind": "bit-budget", "bits": 6, "fading_snr": 1.0}"#]).unwrap()),
         ("late", link(r#"{"kind": "exact"}"#, false, &[r#"{"kind": "late", "law": "uniform", "min": 0, "max": 3}"#]).unwrap()),
-        ("downlink", Uplink { downlink: link(QUANTISED, false, &[]).unwrap().codec, ..Uplink::default() }),
+        ("downlink", Uplink::default().with_downlink(link(QUANTISED, false, &[]).unwrap().codec)),
     ];
     let outputs = [OutputRule::Last, OutputRule::Average, OutputRule::TailAfter(3), OutputRule::Weighted(0.9)];
     let fields: Vec<_> = problems(9).into_iter().map(|(name, problem)| (name, field(&*problem, Law::Markov))).collect();
@@ -298,19 +298,19 @@ fn every_node_restores_what_it_saved_whatever_the_numbers_are() {
 /// Ends that were built with another problem, sampling, method, link, weight, seed or start are refused; paths are their own.
 #[test]
 fn the_digest_covers_what_the_ends_must_agree_on() {
-    let garnet = Garnet { agents: 3, ..Garnet::default() };
+    let garnet = Garnet::default().with_agents(3);
     let lsa = method("fedlsa", r#"{"step_size": 0.1, "local_steps": 2}"#);
     let hsa = method("fedhsa", r#"{"step_size": 0.1, "local_steps": 2}"#);
     let describe = |problem: &dyn ProblemSettings, sampling: Sampling| Description::of("garnet", problem, sampling, 8);
     let iid = Sampling::default();
     let base = || Federation::builder(&*lsa).problem(describe(&garnet, iid));
     let of = |builder: fedsa::federation::Builder| builder.of(&[0.25, 0.25, 0.5], 8).unwrap().digest();
-    let markov = Sampling { kind: Law::Markov, ..iid };
+    let markov = iid.with_kind(Law::Markov);
     let digests = [
         of(base()),
         of(Federation::builder(&*lsa)),
-        of(base().problem(describe(&Garnet { gamma: 0.5, ..garnet.clone() }, iid))),
-        of(base().problem(describe(&Garnet { seed: 9, ..garnet.clone() }, iid))),
+        of(base().problem(describe(&garnet.clone().with_gamma(0.5), iid))),
+        of(base().problem(describe(&garnet.clone().with_seed(9), iid))),
         of(base().problem(describe(&garnet, markov))),
         of(base().problem(Description::of("mrp", &garnet, iid, 8))),
         of(Federation::builder(&*hsa).problem(describe(&garnet, iid))),
@@ -326,7 +326,7 @@ fn the_digest_covers_what_the_ends_must_agree_on() {
     }
     assert_eq!(of(base()), digests[0]);
     // An agent built with another discount takes no question.
-    let other = base().problem(describe(&Garnet { gamma: 0.5, ..garnet.clone() }, iid)).of(&[0.25, 0.25, 0.5], 8).unwrap();
+    let other = base().problem(describe(&garnet.clone().with_gamma(0.5), iid)).of(&[0.25, 0.25, 0.5], 8).unwrap();
     let field: Arc<dyn Field> = garnet.field(&NoFiles, iid, fedsa::kernel::Isa::best()).unwrap();
     let mut server = ServerNode::new(&base().of(&[0.25, 0.25, 0.5], 8).unwrap()).unwrap();
     let mut stranger = ClientNode::new(&other, &field, 0, 0).unwrap();

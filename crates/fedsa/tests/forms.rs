@@ -140,7 +140,7 @@ fn every_form(ends: &Ends<'_>) -> [usize; 2] {
 fn links() -> Vec<Uplink> {
     let coarse = r#"{"kind": "quantised", "bits": 7}"#;
     let lossy = || link(coarse, true, &[r#"{"kind": "erasure", "success": 0.6}"#]).unwrap();
-    vec![Uplink::default(), Uplink { downlink: lossy().codec, ..lossy() }]
+    vec![Uplink::default(), lossy().with_downlink(lossy().codec)]
 }
 
 #[test]

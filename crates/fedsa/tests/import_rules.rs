@@ -19,7 +19,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("eigenpairs", &["random"]),
     ("parallel", &[]),
     ("cancel", &["error"]),
-    ("sampling", &["error"]),
+    ("sampling", &["error", "settings"]),
     ("schedule", &["error", "random", "settings"]),
     ("kernel", &["random", "problem"]),
     (
@@ -65,7 +65,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
         "server",
         &["error", "kernel", "linalg", "local", "message", "nested_grid", "parallel", "protocol", "random", "schedule", "sums", "triangle"],
     ),
-    ("methods", &["error", "message", "nested_grid", "protocol", "registry", "local", "schedule", "server", "uplink"]),
+    ("methods", &["error", "message", "nested_grid", "protocol", "registry", "local", "schedule", "server", "settings", "uplink"]),
     ("presets", &["error", "registry", "methods", "settings", "uplink"]),
     ("record", &["message", "problem", "random"]),
     ("federation", &["error", "linalg", "methods", "problem", "protocol", "record", "sampling", "uplink"]),

@@ -50,9 +50,18 @@ fn after_leg(field: &Arc<dyn Field>, agents: &[usize], etas: &[f64]) -> Vec<u64>
 }
 
 fn fields() -> Vec<(&'static str, Box<dyn ProblemSettings>)> {
-    let garnet = |features, heterogeneity| Box::new(Garnet { agents: 11, features, heterogeneity, ..Garnet::default() });
+    let garnet =
+        |features, heterogeneity| Box::new(Garnet::default().with_agents(11).with_features(features).with_heterogeneity(heterogeneity));
     let sum = |dim, chains, noise| -> Box<dyn ProblemSettings> {
-        Box::new(FiniteSum { agents: 11, terms: 4, dim, scales: Scales::Exponential, chains, noise, ..FiniteSum::default() })
+        Box::new(
+            FiniteSum::default()
+                .with_agents(11)
+                .with_terms(4)
+                .with_dim(dim)
+                .with_scales(Scales::Exponential)
+                .with_chains(chains)
+                .with_noise(noise),
+        )
     };
     vec![
         ("garnet, one chunk", garnet(8, Heterogeneity::Independent) as Box<dyn ProblemSettings>),
@@ -61,51 +70,48 @@ fn fields() -> Vec<(&'static str, Box<dyn ProblemSettings>)> {
         ("garnet, three chunks", garnet(20, Heterogeneity::Identical)),
         (
             "features and gamma per agent",
-            Box::new(RandomMrp {
-                agents: 11,
-                states: 12,
-                features: 9,
-                feature_scope: Scope::PerAgent,
-                gamma: Discount::Uniform([0.5, 0.99]),
-                ..RandomMrp::default()
-            }),
+            Box::new(
+                RandomMrp::default()
+                    .with_agents(11)
+                    .with_states(12)
+                    .with_features(9)
+                    .with_feature_scope(Scope::PerAgent)
+                    .with_gamma(Discount::Uniform([0.5, 0.99])),
+            ),
         ),
-        ("six chunks", Box::new(RandomMrp { agents: 11, states: 50, features: 45, kernel: Scope::PerAgent, ..RandomMrp::default() })),
+        ("six chunks", Box::new(RandomMrp::default().with_agents(11).with_states(50).with_features(45).with_kernel(Scope::PerAgent))),
         (
             "copies of base agents",
-            Box::new(RandomMrp {
-                agents: 11,
-                states: 12,
-                features: 9,
-                kernel_rank: Some(3),
-                rewards: Scope::PerAgent,
-                base_agents: Some(11),
-                ..RandomMrp::default()
-            }),
+            Box::new(
+                RandomMrp::default()
+                    .with_agents(11)
+                    .with_states(12)
+                    .with_features(9)
+                    .with_kernel_rank(3)
+                    .with_rewards(Scope::PerAgent)
+                    .with_base_agents(11),
+            ),
         ),
-        ("random-logistic", Box::new(RandomLogistic { agents: 11, dim: 9, points: 7, ..RandomLogistic::default() })),
+        ("random-logistic", Box::new(RandomLogistic::default().with_agents(11).with_dim(9).with_points(7))),
         ("logistic", crate::common::logistic(11, 7, 9, false)),
         ("logistic, sparse", crate::common::logistic(11, 7, 16, true)),
         ("least squares", crate::common::least_squares(11, 7, 5, false)),
         ("least squares, sparse", crate::common::least_squares(11, 7, 20, true)),
-        ("fixed-point", Box::new(FixedPoint { agents: 11, dim: 9, ..FixedPoint::default() })),
-        ("q-learning", Box::new(QLearning { agents: 11, states: 6, ..QLearning::default() })),
-        ("linear", Box::new(LinearSystems { agents: 11, dim: 5, ..LinearSystems::default() })),
-        (
-            "linear with noise",
-            Box::new(LinearSystems { agents: 11, dim: 5, noise: Some(Noise::new(0.3, 0.8, 1)), ..LinearSystems::default() }),
-        ),
+        ("fixed-point", Box::new(FixedPoint::default().with_agents(11).with_dim(9))),
+        ("q-learning", Box::new(QLearning::default().with_agents(11).with_states(6))),
+        ("linear", Box::new(LinearSystems::default().with_agents(11).with_dim(5))),
+        ("linear with noise", Box::new(LinearSystems::default().with_agents(11).with_dim(5).with_noise(Noise::new(0.3, 0.8, 1)))),
         (
             "quadratic with a noise matrix per agent",
-            Box::new(Quadratic {
-                agents: 11,
-                dim: 9,
-                matrices: Matrices::IndefiniteOneAverage,
-                noise: Some(Noise { memory: Scope::PerAgent, ..Noise::new(0.3, 0.8, 1) }),
-                ..Quadratic::default()
-            }),
+            Box::new(
+                Quadratic::default()
+                    .with_agents(11)
+                    .with_dim(9)
+                    .with_matrices(Matrices::IndefiniteOneAverage)
+                    .with_noise(Noise::new(0.3, 0.8, 1).with_memory(Scope::PerAgent)),
+            ),
         ),
-        ("garnet with noise", Box::new(Garnet { agents: 11, noise: Some(Noise::new(0.3, 0.5, 1)), ..Garnet::default() })),
+        ("garnet with noise", Box::new(Garnet::default().with_agents(11).with_noise(Noise::new(0.3, 0.5, 1)))),
         ("finite sum, padded chunk", sum(3, Scope::Shared, None)),
         ("finite sum, one chunk", sum(8, Scope::PerAgent, None)),
         ("finite sum, two chunks", sum(10, Scope::Shared, None)),
@@ -129,11 +135,11 @@ fn kernels_agree_on_short_legs() {
 fn agree_on_legs_of(steps: u32) {
     let etas: Vec<f64> = (0..steps).map(|h| 0.1 / (1.0 + 0.01 * f64::from(h))).collect();
     let samplings = [
-        Sampling { kind: Law::Mean, ..Sampling::default() },
+        Sampling::default().with_kind(Law::Mean),
         Sampling::default(),
-        Sampling { kind: Law::Markov, ..Sampling::default() },
-        Sampling { kind: Law::Markov, start: ChainStart::State(2), ..Sampling::default() },
-        Sampling { batch: 3, ..Sampling::default() },
+        Sampling::default().with_kind(Law::Markov),
+        Sampling::default().with_kind(Law::Markov).with_start(ChainStart::State(2)),
+        Sampling::default().with_batch(3),
     ];
     for (name, settings) in fields() {
         for mut sampling in samplings {

@@ -17,22 +17,20 @@ use fedsa::problem::systems::Moments;
 use fedsa::sampling::Law;
 
 fn fields() -> Vec<(&'static str, Arc<dyn Field>)> {
-    let mrp = RandomMrp {
-        agents: 3,
-        states: 7,
-        features: 3,
-        kernel: Scope::PerAgent,
-        gamma: Discount::Uniform([0.5, 0.99]),
-        ..RandomMrp::default()
-    };
+    let mrp = RandomMrp::default()
+        .with_agents(3)
+        .with_states(7)
+        .with_features(3)
+        .with_kernel(Scope::PerAgent)
+        .with_gamma(Discount::Uniform([0.5, 0.99]));
     vec![
-        ("garnet", field(&Garnet { agents: 4, heterogeneity: Heterogeneity::TwoKernels, ..Garnet::default() }, Law::Iid)),
+        ("garnet", field(&Garnet::default().with_agents(4).with_heterogeneity(Heterogeneity::TwoKernels), Law::Iid)),
         ("mrp", field(&mrp, Law::Iid)),
         ("logs", unequal(Law::Iid)),
-        ("switching", field(&Switching { agents: 3, dim: 2, mixing_time: 5.0, spread: 1.0, ..Switching::default() }, Law::Iid)),
-        ("finite sum", field(&FiniteSum { agents: 3, dim: 4, terms: 5, ..FiniteSum::default() }, Law::Iid)),
-        ("finite sum, Markov", field(&FiniteSum { agents: 3, dim: 4, terms: 5, mixing_time: 3.0, ..FiniteSum::default() }, Law::Markov)),
-        ("linear", field(&LinearSystems { agents: 3, dim: 4, ..LinearSystems::default() }, Law::Iid)),
+        ("switching", field(&Switching::default().with_agents(3).with_dim(2).with_mixing_time(5.0).with_spread(1.0), Law::Iid)),
+        ("finite sum", field(&FiniteSum::default().with_agents(3).with_dim(4).with_terms(5), Law::Iid)),
+        ("finite sum, Markov", field(&FiniteSum::default().with_agents(3).with_dim(4).with_terms(5).with_mixing_time(3.0), Law::Markov)),
+        ("linear", field(&LinearSystems::default().with_agents(3).with_dim(4), Law::Iid)),
     ]
 }
 
@@ -170,7 +168,14 @@ fn decays(size: f64, lambda: f64, eps: f64) -> u64 {
 fn switching_chains_mix_as_their_closed_form_says() {
     // P = lambda I + (1 - lambda) 1 pi^T, so that P^t - 1 pi^T = lambda^t (I - 1 pi^T).
     for (values, mixing_time) in [(vec![3.0, -1.0], 5.0), (vec![1.0, 2.0, 6.0], 50.0), (vec![2.0, 1.0], 1.0)] {
-        let settings = Switching { agents: 1, dim: 2, values: values.clone(), mixing_time, spread: 1.0, seed: 1, noise: None };
+        let settings = Switching::default()
+            .with_agents(1)
+            .with_dim(2)
+            .with_values(values.clone())
+            .with_mixing_time(mixing_time)
+            .with_spread(1.0)
+            .with_seed(1)
+            .with_noise(None);
         let field = field(&settings, Law::Markov);
         let law = field.facts().law(0).unwrap();
         let (chain, lambda, n) = (law.chain().unwrap(), 1.0 - 1.0 / mixing_time, values.len() as f64);
@@ -188,7 +193,7 @@ fn switching_chains_mix_as_their_closed_form_says() {
 
 #[test]
 fn mixing_times_of_reward_processes_are_those_of_step_by_step_powers() {
-    let garnet = Garnet { agents: 1, states: 12, features: 3, ..Garnet::default() };
+    let garnet = Garnet::default().with_agents(1).with_states(12).with_features(3);
     let field = field(&garnet, Law::Markov);
     let law = field.facts().law(0).unwrap();
     let (chain, pi) = (law.chain().unwrap(), field.facts().stationary(0).unwrap());

@@ -61,7 +61,7 @@ fn every_method_costs_what_its_rounds_say() {
     let (agents, h) = (19, 7);
     let problem = small_garnet(agents, Heterogeneity::Independent);
     for (law, batch, per_step) in [(Law::Mean, 1, 0), (Law::Iid, 1, 1), (Law::Iid, 3, 3), (Law::Markov, 2, 2)] {
-        let sampling = Sampling { kind: law, batch, ..Sampling::default() };
+        let sampling = Sampling::default().with_kind(law).with_batch(batch);
         let field = fedsa::problem::ProblemSettings::field(&problem, &NoFiles, sampling, fedsa::kernel::Isa::best()).unwrap();
         let d = field.dim();
         // 27 bytes besides parts, six of a part's, eight a number.
@@ -145,7 +145,7 @@ impl Codec for Single {
 
 #[test]
 fn a_codec_of_the_agents_is_priced_and_felt_alike_by_engine_and_halves() {
-    let uplink = Uplink { codec: std::sync::Arc::new(Single), ..Uplink::default() };
+    let uplink = Uplink::default().with_codec(std::sync::Arc::new(Single));
     for (name, problem) in problems(19) {
         let field = field(&*problem, Law::Iid);
         let d = field.dim() as u64;
@@ -170,7 +170,7 @@ fn a_codec_of_the_agents_is_priced_and_felt_alike_by_engine_and_halves() {
 fn the_ledger_counts_every_encoded_bit_once_whatever_becomes_of_it() {
     const N: usize = 11;
     const D: usize = 13;
-    let settings = LinearSystems { agents: N, dim: D, noise: Some(Noise::new(0.3, 0.0, 1)), ..Default::default() };
+    let settings = LinearSystems::default().with_agents(N).with_dim(D).with_noise(Noise::new(0.3, 0.0, 1));
     let field = field(&settings, Law::Iid);
     let method = method("fedtd", r#"{"step_size": 0.1}"#);
     let codecs = [

@@ -36,8 +36,8 @@ const RICIAN: &str = r#"{"kind": "over-the-air", "gain": {"law": "rician", "line
 
 /// Six states, three features, three agents that differ.
 fn tiny(kind: Law) -> Arc<dyn Field> {
-    let garnet = Garnet { agents: 3, states: 6, features: 3, min_class: Some(5), gamma: 0.8, seed: 4, ..Garnet::default() };
-    garnet.field(&NoFiles, Sampling { kind, ..Sampling::default() }, Isa::best()).unwrap()
+    let garnet = Garnet::default().with_agents(3).with_states(6).with_features(3).with_min_class(5).with_gamma(0.8).with_seed(4);
+    garnet.field(&NoFiles, Sampling::default().with_kind(kind), Isa::best()).unwrap()
 }
 
 fn recorded() -> Vec<u64> {
@@ -185,7 +185,7 @@ fn the_mean_iterate_over_unbiased_codecs_and_delays_drawn_anew_is_exact() {
     let fading = r#"{"kind": "bit-budget", "bits": 1.5, "fading_snr": 2}"#;
     let down = || {
         let codec = link(COARSE, false, &[]).unwrap().codec;
-        Uplink { downlink: codec, ..Uplink::default() }
+        Uplink::default().with_downlink(codec)
     };
     let links = [
         link(COARSE, false, &[]),
@@ -235,7 +235,7 @@ fn the_mean_of_control_variates_is_that_of_the_rule_in_force() {
     let systems = field.systems().unwrap();
     let setting = RoundSetting::new(1.0, 4).unwrap().with_server_step(0.9).unwrap();
     let clear = || ControlVariates::fixed_period(systems, &setting);
-    let down = || Uplink { downlink: link(COARSE, false, &[]).unwrap().codec, ..Uplink::default() };
+    let down = || Uplink::default().with_downlink(link(COARSE, false, &[]).unwrap().codec);
     let cases = [
         (link(COARSE, false, &[]).unwrap(), "acknowledged", None, clear()),
         (link(COARSE, false, &[]).unwrap(), "afresh", None, clear()),
@@ -384,7 +384,7 @@ fn floors_over_links_are_where_curves_end_and_steps_are_stable() {
 
 #[test]
 fn long_delays_over_many_rounds_are_refused_with_their_size() {
-    let field = field(&LinearSystems { agents: 2, dim: 24, ..LinearSystems::default() }, Law::Iid);
+    let field = field(&LinearSystems::default().with_agents(2).with_dim(24), Law::Iid);
     let delayed = method("delayed-sa", r#"{"step_size": 0.001}"#);
     let uplink = link(EXACT, false, &[r#"{"kind": "delay", "law": "constant", "rounds": 249}"#]).unwrap();
     let forecast = Forecast::over(&field, &*delayed, &uplink);

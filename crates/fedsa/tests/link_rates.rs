@@ -25,12 +25,10 @@ const MANY_SEEDS: u64 = 200;
 /// a root that is not zero.
 fn alike(agents: usize, law: Law) -> Arc<dyn Field> {
     let a = vec![vec![1.0, 0.5, 0.0, 0.0], vec![-0.5, 1.0, 0.0, 0.0], vec![0.0, 0.0, 1.0, 0.0], vec![0.0, 0.0, 0.0, 1.0]];
-    let systems = LinearSystems {
-        a: vec![a; agents],
-        b: vec![vec![1.0, -2.0, 0.5, 3.0]; agents],
-        noise: (law != Law::Mean).then_some(WHITE),
-        ..LinearSystems::default()
-    };
+    let systems = LinearSystems::default()
+        .with_a(vec![a; agents])
+        .with_b(vec![vec![1.0, -2.0, 0.5, 3.0]; agents])
+        .with_noise((law != Law::Mean).then_some(WHITE));
     field(&systems, law)
 }
 
@@ -217,7 +215,7 @@ fn raised(field: &Arc<dyn Field>, medium: &str, alpha: f64, exact: &[f64]) -> Me
 
 /// A = I, root 0, unit white noise.
 fn isotropic(agents: usize) -> Arc<dyn Field> {
-    field(&LinearSystems { agents, dim: 4, spread: 0.0, noise: Some(WHITE), ..LinearSystems::default() }, Law::Iid)
+    field(&LinearSystems::default().with_agents(agents).with_dim(4).with_spread(0.0).with_noise(WHITE), Law::Iid)
 }
 
 #[test]

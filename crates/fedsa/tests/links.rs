@@ -42,7 +42,7 @@ fn links() -> Vec<(&'static str, Uplink)> {
         ("a budget for exact vectors, erasure", link(EXACT, false, &[FADING_EXACT, ERASURE]).unwrap()),
     ];
     let down = link(COARSE, false, &[]).unwrap().codec;
-    all.push(("lossy downlink", Uplink { downlink: down, ..link(COARSE, false, &[ERASURE]).unwrap() }));
+    all.push(("lossy downlink", link(COARSE, false, &[ERASURE]).unwrap().with_downlink(down)));
     all
 }
 
@@ -129,7 +129,7 @@ fn control_sum(field: &Arc<dyn Field>, method: &dyn MethodSettings, uplink: &Upl
 
 #[test]
 fn acknowledged_controls_sum_to_zero_whatever_is_altered_or_lost() {
-    let settings = LinearSystems { agents: 19, dim: 3, noise: Some(Noise::new(0.3, 0.0, 1)), ..Default::default() };
+    let settings = LinearSystems::default().with_agents(19).with_dim(3).with_noise(Noise::new(0.3, 0.0, 1));
     let field = field(&settings, Law::Iid);
     for uplink in [link(COARSE, false, &[]), link(EXACT, false, &[ERASURE]), link(COARSE, true, &[FADING, BURSTS])].map(Result::unwrap) {
         for m in ["", r#", "participants": 7"#] {
@@ -146,7 +146,7 @@ fn acknowledged_controls_sum_to_zero_whatever_is_altered_or_lost() {
 #[test]
 fn afresh_forgets_what_links_add_where_the_letter_adds_it_up() {
     // Receiver noise only, mean sampling: the sum of the controls is a random walk to the letter.
-    let settings = LinearSystems { agents: 10, dim: 3, ..Default::default() };
+    let settings = LinearSystems::default().with_agents(10).with_dim(3);
     let field = field(&settings, Law::Mean);
     let air =
         link(EXACT, false, &[r#"{"kind": "over-the-air", "gain": {"law": "constant", "value": 1.0}, "receiver_noise": 1.0}"#]).unwrap();
@@ -177,7 +177,7 @@ fn error_after(field: &Arc<dyn Field>, method: &dyn MethodSettings, uplink: &Upl
 #[test]
 fn controls_that_move_by_a_share_bear_codecs_of_large_variance() {
     // One of four components, fourfold: zeta = 3. To the letter a control's mean square grows threefold a round.
-    let settings = LinearSystems { agents: 10, dim: 4, ..Default::default() };
+    let settings = LinearSystems::default().with_agents(10).with_dim(4);
     let field = field(&settings, Law::Mean);
     let uplink = link(r#"{"kind": "rand-k", "k": 1}"#, false, &[]).unwrap();
     let with = |step: f64| method("scafflsa", &format!(r#"{{"step_size": 0.05, "local_steps": 3, "control_step": {step}}}"#));
@@ -190,10 +190,10 @@ fn controls_that_move_by_a_share_bear_codecs_of_large_variance() {
 
 #[test]
 fn auto_bears_every_link_with_some_of_the_agents_too() {
-    let settings = LinearSystems { agents: 21, dim: 5, ..Default::default() };
+    let settings = LinearSystems::default().with_agents(21).with_dim(5);
     let field = field(&settings, Law::Mean);
     let fine = r#"{"kind": "quantised", "bits": 12, "rounding": "dither"}"#;
-    let rounded_down = |media: &[&str]| Uplink { downlink: link(fine, false, &[]).unwrap().codec, ..link(EXACT, false, media).unwrap() };
+    let rounded_down = |media: &[&str]| link(EXACT, false, media).unwrap().with_downlink(link(fine, false, &[]).unwrap().codec);
     let air = r#"{"kind": "over-the-air", "gain": {"law": "constant", "value": 1.0}, "receiver_noise": 1.0}"#;
     for (name, uplink) in [
         ("losses and a rounded downlink", rounded_down(&[ERASURE])),
@@ -232,7 +232,7 @@ fn a_geometric_delay_has_its_law_and_ends_where_it_is_cut_off() {
 
 #[test]
 fn fedhsa_that_remembers_reaches_the_root_over_losses() {
-    let settings = LinearSystems { agents: 10, dim: 3, ..Default::default() };
+    let settings = LinearSystems::default().with_agents(10).with_dim(3);
     let field = field(&settings, Law::Mean);
     let uplink = link(EXACT, false, &[ERASURE]).unwrap();
     let error = |missing: &str| {
@@ -335,7 +335,7 @@ fn delays_of_methods_with_local_steps_are_those_written_out() {
 /// Without noise FedHSA reaches the root whatever the delays, which FedLSA with local steps does not.
 #[test]
 fn fedhsa_reaches_the_root_over_delays() {
-    let settings = LinearSystems { agents: 10, dim: 3, ..Default::default() };
+    let settings = LinearSystems::default().with_agents(10).with_dim(3);
     let field = field(&settings, Law::Mean);
     let hsa = |rest: &str| method("fedhsa", &format!(r#"{{"step_size": 0.01, "local_steps": 7{rest}}}"#));
     let pull = link(EXACT, false, &[STALE]).unwrap();
@@ -373,7 +373,7 @@ fn decays(field: &Arc<dyn Field>, tau: u64, alpha: f64) -> bool {
 #[test]
 fn a_constant_delay_is_unstable_just_beyond_its_exact_edge() {
     // theta_{t+1} = theta_t - alpha lambda theta_{t - tau}: stable up to 2 sin(pi / (2 (2 tau + 1))) / lambda.
-    let field = field(&LinearSystems { agents: 1, dim: 1, scale: 2.0, ..Default::default() }, Law::Mean);
+    let field = field(&LinearSystems::default().with_agents(1).with_dim(1).with_scale(2.0), Law::Mean);
     for tau in [0u64, 1, 10, 50] {
         let edge = 2.0 * (std::f64::consts::PI / (2.0 * (2.0 * tau as f64 + 1.0))).sin() / 2.0;
         assert!(decays(&field, tau, 0.99 * edge), "decays at 0.99 of the edge, tau = {tau}");
@@ -398,7 +398,7 @@ fn the_edge_of_a_matrix_is_that_of_its_eigenvalues() {
 
 #[test]
 fn before_the_first_answer_nothing_moves_where_nothing_arrives() {
-    let settings = LinearSystems { agents: 3, dim: 2, ..Default::default() };
+    let settings = LinearSystems::default().with_agents(3).with_dim(2);
     let field = field(&settings, Law::Mean);
     let moved = |before: &str| {
         let medium = format!(r#"{{"kind": "delay", "law": "constant", "rounds": 4, "before": "{before}"}}"#);
@@ -481,7 +481,7 @@ fn pull_and_push_are_one_where_every_delay_stays() {
 
 #[test]
 fn what_cannot_work_is_refused_with_the_reason() {
-    let settings = LinearSystems { agents: 3, dim: 2, ..Default::default() };
+    let settings = LinearSystems::default().with_agents(3).with_dim(2);
     let field = field(&settings, Law::Mean);
     let refusal = |kind: &str, settings: &str, media: &[&str]| {
         let (method, uplink) = (method(kind, settings), link(EXACT, false, media).unwrap());

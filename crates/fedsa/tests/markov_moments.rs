@@ -60,10 +60,12 @@ fn deviations(field: &Arc<dyn Field>, kind: &str, rule: MarkovRule, steps: u64, 
 
 #[test]
 fn rounds_of_all_methods_have_the_moments_of_the_joint_chain() {
-    let garnet = Garnet { agents: 2, states: 5, features: 2, min_class: None, gamma: 0.7, seed: 4, ..Garnet::default() };
+    let garnet = Garnet::default().with_agents(2).with_states(5).with_features(2).with_min_class(None).with_gamma(0.7).with_seed(4);
     for (kind, rule) in [("fedlsa", MarkovRule::FedLsa), ("fedhsa", MarkovRule::FedHsa), ("scafflsa", MarkovRule::Scafflsa)] {
         for (start, batch) in [(ChainStart::Stationary, 1), (ChainStart::State(classes_state(&garnet)), 2)] {
-            let field = garnet.field(&NoFiles, Sampling { kind: Law::Markov, batch, start }, Isa::best()).unwrap();
+            let field = garnet
+                .field(&NoFiles, Sampling::default().with_kind(Law::Markov).with_batch(batch).with_start(start), Isa::best())
+                .unwrap();
             let [right, wrong] = deviations(&field, kind, rule, 3, 0.8);
             follows(&right).unwrap_or_else(|e| panic!("{kind}, batch {batch}: {e}"));
             assert!(follows(&wrong).is_err(), "{kind}: the batch shows");
@@ -73,16 +75,16 @@ fn rounds_of_all_methods_have_the_moments_of_the_joint_chain() {
 
 /// A state that both agents' chains keep.
 fn classes_state(garnet: &Garnet) -> u32 {
-    let field = garnet.field(&NoFiles, Sampling { kind: Law::Markov, ..Sampling::default() }, Isa::best()).unwrap();
+    let field = garnet.field(&NoFiles, Sampling::default().with_kind(Law::Markov), Isa::best()).unwrap();
     let all = classes(&field);
     *all[0].agent.labels.iter().find(|s| all[1].agent.labels.contains(s)).unwrap()
 }
 
 #[test]
 fn one_agent_of_the_switch_has_the_moments_of_its_chain() {
-    let switch = Switching { dim: 2, values: vec![1.5, 0.2, 0.9], mixing_time: 4.0, spread: 1.0, ..Switching::default() };
+    let switch = Switching::default().with_dim(2).with_values(vec![1.5, 0.2, 0.9]).with_mixing_time(4.0).with_spread(1.0);
     for batch in [1, 3] {
-        let field = switch.field(&NoFiles, Sampling { kind: Law::Markov, batch, ..Sampling::default() }, Isa::best()).unwrap();
+        let field = switch.field(&NoFiles, Sampling::default().with_kind(Law::Markov).with_batch(batch), Isa::best()).unwrap();
         let [right, wrong] = deviations(&field, "fedlsa", MarkovRule::FedLsa, 1, 0.4);
         follows(&right).unwrap_or_else(|e| panic!("batch {batch}: {e}"));
         assert!(follows(&wrong).is_err(), "the batch shows");

@@ -57,11 +57,11 @@ fn off(means: &[Mean], expected: &[f64]) -> Vec<f64> {
 
 #[test]
 fn runs_with_gauss_markov_noise_follow_their_exact_curves() {
-    let markov = |batch, start| Sampling { kind: Law::Markov, batch, start };
+    let markov = |batch, start| Sampling::default().with_kind(Law::Markov).with_batch(batch).with_start(start);
     for sampling in [
         markov(1, ChainStart::Stationary),
         markov(2, ChainStart::State(0)),
-        Sampling { kind: Law::Iid, batch: 1, start: ChainStart::Stationary },
+        Sampling::default().with_kind(Law::Iid).with_batch(1).with_start(ChainStart::Stationary),
     ] {
         let field = noisy(sampling);
         for method in methods() {
@@ -69,8 +69,8 @@ fn runs_with_gauss_markov_noise_follow_their_exact_curves() {
             let seen = measured(&field, &*method, &START);
             follows(&off(&seen, &predicted(&field, &*method, &START))).unwrap_or_else(|e| panic!("{what}: {e}"));
             // The twin that must fail: the noise's memory left out, or put in.
-            let other = if sampling.kind == Law::Iid { markov(1, ChainStart::Stationary) } else { Sampling { kind: Law::Iid, ..sampling } };
-            let other = predicted(&noisy(Sampling { start: ChainStart::Stationary, ..other }), &*method, &START);
+            let other = if sampling.kind == Law::Iid { markov(1, ChainStart::Stationary) } else { sampling.with_kind(Law::Iid) };
+            let other = predicted(&noisy(other.with_start(ChainStart::Stationary)), &*method, &START);
             assert!(follows(&off(&seen, &other)).is_err(), "{what}: the memory of the noise shows");
         }
     }
@@ -78,7 +78,7 @@ fn runs_with_gauss_markov_noise_follow_their_exact_curves() {
 
 #[test]
 fn floors_under_additive_noise_are_the_limits_of_curves() {
-    let field = noisy(Sampling { kind: Law::Markov, batch: 1, start: ChainStart::Stationary });
+    let field = noisy(Sampling::default().with_kind(Law::Markov).with_batch(1).with_start(ChainStart::Stationary));
     for method in methods() {
         let forecast = Forecast::over(&field, &*method, &Uplink::default());
         let floor = forecast.predicted_floor().unwrap();
@@ -108,8 +108,8 @@ fn labels_belong_to_numbers(forecast: &Forecast, what: &str) {
 
 /// Agents on small chains.
 fn chains(agents: usize, states: usize) -> Arc<dyn Field> {
-    let garnet = Garnet { agents, states, features: 2, min_class: Some(3), gamma: 0.8, seed: 4, ..Garnet::default() };
-    garnet.field(&NoFiles, Sampling { kind: Law::Markov, ..Sampling::default() }, Isa::best()).unwrap()
+    let garnet = Garnet::default().with_agents(agents).with_states(states).with_features(2).with_min_class(3).with_gamma(0.8).with_seed(4);
+    garnet.field(&NoFiles, Sampling::default().with_kind(Law::Markov), Isa::best()).unwrap()
 }
 
 #[test]
@@ -147,8 +147,8 @@ fn what_is_not_known_under_markov_samples_says_why() {
         |kind: &str, settings: &str| Forecast::over(&field, &*method(kind, settings), &Uplink::default()).knows_floor().unwrap_err().what;
     assert!(said("fedlsa", r#"{"step_size": 0.1, "local_steps": 2, "participants": 3}"#).contains("not all agents participate"));
     assert!(said("fedlsa", r#"{"step_size": 0.1, "local_steps": 2, "global_step_size": 0.5}"#).contains("the server's step is not 1"));
-    let batches = Garnet { agents: 12, states: 6, features: 2, min_class: Some(3), gamma: 0.8, seed: 4, ..Garnet::default() };
-    let batches = batches.field(&NoFiles, Sampling { kind: Law::Markov, batch: 2, ..Sampling::default() }, Isa::best()).unwrap();
+    let batches = Garnet::default().with_agents(12).with_states(6).with_features(2).with_min_class(3).with_gamma(0.8).with_seed(4);
+    let batches = batches.field(&NoFiles, Sampling::default().with_kind(Law::Markov).with_batch(2), Isa::best()).unwrap();
     let fedlsa = method("fedlsa", r#"{"step_size": 0.1, "local_steps": 2}"#);
     let forecast = Forecast::over(&batches, &*fedlsa, &Uplink::default());
     assert!(forecast.knows_floor().unwrap_err().what.contains("batches"));
@@ -166,8 +166,8 @@ fn what_is_not_known_under_markov_samples_says_why() {
     let said = Forecast::over(&two, &*scafflsa, &Uplink::default()).curve(&START, &given, &[1]).unwrap_err().what;
     assert!(said.contains("given control variates"), "{said}");
     // From a state, the closure has no curve, but a floor.
-    let garnet = Garnet { agents: 12, states: 6, features: 2, min_class: Some(3), gamma: 0.8, seed: 4, ..Garnet::default() };
-    let sampling = Sampling { kind: Law::Markov, batch: 1, start: ChainStart::State(0) };
+    let garnet = Garnet::default().with_agents(12).with_states(6).with_features(2).with_min_class(3).with_gamma(0.8).with_seed(4);
+    let sampling = Sampling::default().with_kind(Law::Markov).with_batch(1).with_start(ChainStart::State(0));
     let fixed = garnet.field(&NoFiles, sampling, Isa::best()).unwrap();
     let forecast = Forecast::over(&fixed, &*fedlsa, &Uplink::default());
     assert!(forecast.knows_curve().unwrap_err().what.contains("stationary laws"));

@@ -24,8 +24,8 @@ use fedsa_theory::stability::ControlVariates;
 
 /// Six states, three features, three agents that differ.
 fn tiny(batch: usize) -> Arc<dyn Field> {
-    let garnet = Garnet { agents: 3, states: 6, features: 3, min_class: Some(5), gamma: 0.8, seed: 4, ..Garnet::default() };
-    garnet.field(&NoFiles, Sampling { batch, ..Sampling::default() }, Isa::best()).unwrap()
+    let garnet = Garnet::default().with_agents(3).with_states(6).with_features(3).with_min_class(5).with_gamma(0.8).with_seed(4);
+    garnet.field(&NoFiles, Sampling::default().with_batch(batch), Isa::best()).unwrap()
 }
 
 fn moments(field: &Arc<dyn Field>) -> Vec<Moments> {
@@ -119,7 +119,7 @@ fn the_mean_square_error_is_exact() {
 #[test]
 fn the_mean_of_random_talk_is_the_mean_round() {
     // Mean sampling: only the coins are random, and the mean over them is a linear recursion.
-    let garnet = Garnet { agents: 4, ..small_garnet(4, Heterogeneity::TwoKernels) };
+    let garnet = small_garnet(4, Heterogeneity::TwoKernels).with_agents(4);
     let field = field(&garnet, Law::Mean);
     let (systems, root) = (field.systems().unwrap(), field.root().unwrap());
     let (eta, p, alpha) = (1.0, 0.2, 0.9);
@@ -144,7 +144,7 @@ fn the_mean_of_random_talk_is_the_mean_round() {
 /// Theorem B.4's problem: `A_c = a I`, white noise on b.
 fn common_matrix(agents: usize, dim: usize, a: f64, std: f64) -> Arc<dyn Field> {
     let noise = Some(Noise::new(std, 0.0, 0));
-    field(&LinearSystems { agents, dim, scale: a, noise, ..LinearSystems::default() }, Law::Iid)
+    field(&LinearSystems::default().with_agents(agents).with_dim(dim).with_scale(a).with_noise(noise), Law::Iid)
 }
 
 #[test]

@@ -101,7 +101,7 @@ fn scaffold_reaches_the_root_with_any_number_of_participants() {
 
 #[test]
 fn scaffolds_controls_sum_to_zero_whatever_is_altered_or_lost() {
-    let settings = LinearSystems { agents: 19, dim: 3, noise: Some(Noise::new(0.3, 0.0, 1)), ..Default::default() };
+    let settings = LinearSystems::default().with_agents(19).with_dim(3).with_noise(Noise::new(0.3, 0.0, 1));
     let field = field(&settings, Law::Iid);
     let (exact, coarse, erasure) =
         (r#"{"kind": "exact"}"#, r#"{"kind": "quantised", "bits": 4}"#, r#"{"kind": "erasure", "success": 0.6}"#);
@@ -172,7 +172,7 @@ fn fedlin_and_fedhsa_have_floors_of_their_own() {
     // eta^2 s^2 / N ((1 - eta abar)^2 + 2 eta^2 var(a) + 1).
     let (slopes, eta) = ([0.2f64, 3.8], 0.4f64);
     let systems = linear(&slopes.map(|a| ([[a]], [a])));
-    let field = field(&LinearSystems { noise: Some(Noise::new(0.5, 0.0, 1)), ..systems }, Law::Iid);
+    let field = field(&systems.with_noise(Noise::new(0.5, 0.0, 1)), Law::Iid);
     let mean = (slopes[0] + slopes[1]) / 2.0;
     let variance = (slopes[0] - mean).powi(2);
     let fedhsa_noise = (1.0 - eta * mean).powi(2) + 1.0;
@@ -207,7 +207,7 @@ fn fedlin_and_fedhsa_have_floors_of_their_own() {
 
 #[test]
 fn fedlin_over_delays_draws_what_it_draws_without() {
-    let settings = LinearSystems { agents: 9, dim: 3, noise: Some(Noise::new(0.3, 0.7, 1)), ..Default::default() };
+    let settings = LinearSystems::default().with_agents(9).with_dim(3).with_noise(Noise::new(0.3, 0.7, 1));
     let field = field(&settings, Law::Markov);
     let delayed = link(r#"{"kind": "exact"}"#, false, &[r#"{"kind": "delay", "law": "uniform", "max": 4}"#]).unwrap();
     let settings = by_period("fedlin", 0.05, 7, "");

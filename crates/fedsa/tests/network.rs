@@ -24,8 +24,9 @@ const SEED: u64 = 5;
 
 /// Six agents that differ, without noise.
 fn six() -> Arc<dyn Field> {
-    let garnet = Garnet { agents: 6, states: 10, features: 3, gamma: 0.8, heterogeneity: Heterogeneity::Independent, ..Garnet::default() };
-    garnet.field(&NoFiles, Sampling { kind: Law::Mean, ..Sampling::default() }, Isa::best()).unwrap()
+    let garnet =
+        Garnet::default().with_agents(6).with_states(10).with_features(3).with_gamma(0.8).with_heterogeneity(Heterogeneity::Independent);
+    garnet.field(&NoFiles, Sampling::default().with_kind(Law::Mean), Isa::best()).unwrap()
 }
 
 /// What the network does to one message on its way.
@@ -407,7 +408,7 @@ fn a_network_that_loses_messages_keeps_scaffold_with_some_of_the_agents_from_not
 fn controls_are_those_of_the_answers_that_counted() {
     let coarse = crate::common::link(r#"{"kind": "quantised", "bits": 6}"#, true, &[]).unwrap();
     let noise = Some(Noise::new(0.3, 0.6, 1));
-    let problem = LinearSystems { agents: 6, dim: 3, noise, ..Default::default() };
+    let problem = LinearSystems::default().with_agents(6).with_dim(3).with_noise(noise);
     let field = crate::common::field(&problem, Law::Markov);
     for link in [&EXACT, &coarse] {
         for rest in ["", r#", "participants": 4"#, r#", "rule": "acknowledged""#] {
@@ -425,7 +426,7 @@ fn controls_are_those_of_the_answers_that_counted() {
 /// What is told of a round is lost once: the agent is out of step at most once.
 #[test]
 fn one_lost_tell_costs_one_answer() {
-    let field = crate::common::field(&LinearSystems { agents: 20, dim: 3, ..Default::default() }, Law::Mean);
+    let field = crate::common::field(&LinearSystems::default().with_agents(20).with_dim(3), Law::Mean);
     let method = scafflsa(r#", "participants": 2"#);
     let mut world = World::new(&field, &*method, &EXACT, Habits { lost: 0.0, other: 0.0, agent_dies: 0.0, server_dies: 0.0 });
     let (mut refused, mut lost) = (Vec::new(), None);
@@ -463,7 +464,7 @@ fn one_lost_tell_costs_one_answer() {
 /// A run that leaves every bound is over, and said to be.
 #[test]
 fn a_federation_that_diverges_says_so() {
-    let field = crate::common::field(&LinearSystems { agents: 3, dim: 2, ..Default::default() }, Law::Mean);
+    let field = crate::common::field(&LinearSystems::default().with_agents(3).with_dim(2), Law::Mean);
     let method = method("fedlsa", r#"{"step_size": 3.0, "local_steps": 5}"#);
     let mut halves = crate::common::Halves::new(&field, &*method, &EXACT, SEED).unwrap();
     (0..200).for_each(|_| halves.round());
@@ -533,7 +534,7 @@ fn controls_sum_to_zero_where_step_sizes_change() {
 #[test]
 fn learned_hessians_survive_a_hostile_network() {
     let dim = 4;
-    let field = crate::common::field(&RandomLogistic { agents: 6, dim, points: 30, ..RandomLogistic::default() }, Law::Mean);
+    let field = crate::common::field(&RandomLogistic::default().with_agents(6).with_dim(dim).with_points(30), Law::Mean);
     for settings in [
         r#"{"compressor": "rank-1"}"#,
         r#"{"compressor": "rank-1", "pair_bits": 9}"#,
@@ -640,7 +641,7 @@ fn recorded(world: &World<'_>, exchanges: u8) -> Uplink {
             }
         }
     }
-    Uplink { media: vec![Arc::new(Recorded(arrivals))], ..Uplink::default() }
+    Uplink::default().with_media(vec![Arc::new(Recorded(arrivals))])
 }
 
 /// With noise the floor is that of an engine whose link loses the same answers. Under independent samples, which are keyed
@@ -649,7 +650,7 @@ fn recorded(world: &World<'_>, exchanges: u8) -> Uplink {
 #[test]
 fn floors_are_those_of_an_engine_that_loses_the_same_answers() {
     const ROUNDS: u64 = 30_000;
-    let noisy = |radius| LinearSystems { agents: 6, dim: 3, noise: Some(Noise::new(0.3, radius, 1)), ..Default::default() };
+    let noisy = |radius| LinearSystems::default().with_agents(6).with_dim(3).with_noise(Noise::new(0.3, radius, 1));
     let habits = Habits { agent_dies: 0.002, ..HOSTILE };
     for (kind, settings, exchanges) in [
         ("scafflsa", r#"{"step_size": 0.05, "local_steps": 5}"#, 1),

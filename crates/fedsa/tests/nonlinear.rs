@@ -23,19 +23,19 @@ use fedsa_theory::RoundSetting;
 use fedsa_theory::local::Local;
 
 fn logistic(agents: usize, seed: u64) -> RandomLogistic {
-    RandomLogistic { agents, dim: 4, points: 30, spread: 3.0, seed, ..RandomLogistic::default() }
+    RandomLogistic::default().with_agents(agents).with_dim(4).with_points(30).with_spread(3.0).with_seed(seed)
 }
 
 fn fixed_point(agents: usize, seed: u64) -> FixedPoint {
-    FixedPoint { agents, dim: 5, seed, ..FixedPoint::default() }
+    FixedPoint::default().with_agents(agents).with_dim(5).with_seed(seed)
 }
 
 fn q_learning(agents: usize, seed: u64) -> QLearning {
-    QLearning { agents, states: 6, seed, ..QLearning::default() }
+    QLearning::default().with_agents(agents).with_states(6).with_seed(seed)
 }
 
 fn problems(agents: usize, seed: u64) -> Vec<(&'static str, Box<dyn ProblemSettings>)> {
-    let features = QLearning { feature_law: PairFeatures::Simplex, features: Some(4), gamma: 0.5, ..q_learning(agents, seed) };
+    let features = q_learning(agents, seed).with_feature_law(PairFeatures::Simplex).with_features(4).with_gamma(0.5);
     vec![
         ("random-logistic", Box::new(logistic(agents, seed))),
         ("fixed-point", Box::new(fixed_point(agents, seed))),
@@ -76,7 +76,7 @@ fn roots_are_known_and_certified_for_every_seed() {
 #[test]
 fn the_root_of_tabular_q_learning_is_that_of_value_iteration_on_the_mean_mdp() {
     for (seed, exploration) in [(0, 1.0), (1, 0.3), (2, 0.05)] {
-        let settings = QLearning { exploration, ..q_learning(5, seed) };
+        let settings = q_learning(5, seed).with_exploration(exploration);
         let field = field(&settings, Law::Mean);
         let d = field.dim();
         let laws: Vec<FiniteLaw<'_>> = (0..5).map(|c| field.facts().law(c).unwrap()).collect();
@@ -132,7 +132,7 @@ fn where_projected_value_iteration_settles_newtons_method_finds_that_root() {
     for seed in 0..10 {
         for feature_law in [PairFeatures::Uniform, PairFeatures::Simplex, PairFeatures::Orthonormal] {
             for (gamma, features) in [(0.5, 4), (0.9, 3), (0.9, 8), (0.99, 5), (0.99, 11)] {
-                let settings = QLearning { feature_law, features: Some(features), gamma, ..q_learning(5, seed) };
+                let settings = q_learning(5, seed).with_feature_law(feature_law).with_features(features).with_gamma(gamma);
                 let field = field(&settings, Law::Mean);
                 found += usize::from(field.root().is_some());
                 let Some(theta) = projected_value_iteration(&field) else { continue };
@@ -267,10 +267,10 @@ fn noise_on_top_leaves_root_and_certificate() {
     for (bare, noisy) in [
         (
             Box::new(logistic(3, 0)) as Box<dyn ProblemSettings>,
-            Box::new(RandomLogistic { noise: noise.clone(), ..logistic(3, 0) }) as Box<dyn ProblemSettings>,
+            Box::new(logistic(3, 0).with_noise(noise.clone())) as Box<dyn ProblemSettings>,
         ),
-        (Box::new(fixed_point(3, 0)), Box::new(FixedPoint { noise: noise.clone(), ..fixed_point(3, 0) })),
-        (Box::new(q_learning(3, 0)), Box::new(QLearning { noise, ..q_learning(3, 0) })),
+        (Box::new(fixed_point(3, 0)), Box::new(fixed_point(3, 0).with_noise(noise.clone()))),
+        (Box::new(q_learning(3, 0)), Box::new(q_learning(3, 0).with_noise(noise))),
     ] {
         let (bare, noisy) = (field(&*bare, Law::Markov), field(&*noisy, Law::Markov));
         assert_eq!(bare.root(), noisy.root());
@@ -334,10 +334,10 @@ fn samples_have_their_law_and_trajectories_their_memory() {
     let problems = |kind: Law| -> Vec<(&str, Box<dyn ProblemSettings>)> {
         let mixing_time = if kind == Law::Markov { 4.0 } else { 1.0 };
         vec![
-            ("random-logistic", Box::new(RandomLogistic { mixing_time, ..logistic(2, 1) })),
-            ("fixed-point", Box::new(FixedPoint { mixing_time, ..fixed_point(2, 1) })),
+            ("random-logistic", Box::new(logistic(2, 1).with_mixing_time(mixing_time))),
+            ("fixed-point", Box::new(fixed_point(2, 1).with_mixing_time(mixing_time))),
             ("q-learning", Box::new(q_learning(2, 1))),
-            ("q-learning, little exploration", Box::new(QLearning { exploration: 0.2, ..q_learning(2, 1) })),
+            ("q-learning, little exploration", Box::new(q_learning(2, 1).with_exploration(0.2))),
         ]
     };
     for kind in [Law::Iid, Law::Markov] {
@@ -401,15 +401,13 @@ fn steps_of_a_trajectory_leave_the_state_that_the_last_one_entered() {
 #[test]
 fn chains_start_where_they_are_told() {
     for (name, problem) in problems(2, 1) {
-        let field = problem
-            .field(&NoFiles, Sampling { kind: Law::Markov, start: ChainStart::State(3), ..Sampling::default() }, Isa::best())
-            .unwrap();
+        let field =
+            problem.field(&NoFiles, Sampling::default().with_kind(Law::Markov).with_start(ChainStart::State(3)), Isa::best()).unwrap();
         let mut chain = [7];
         field.start_chain(1, &mut stream(0, Purpose::Chain, 0, 1), &mut chain);
         assert_eq!(chain, [3], "{name}");
         assert!(field.is_state(1, &[5]) && !field.is_state(1, &[1000]));
-        let refused =
-            problem.field(&NoFiles, Sampling { kind: Law::Markov, start: ChainStart::State(1000), ..Sampling::default() }, Isa::best());
+        let refused = problem.field(&NoFiles, Sampling::default().with_kind(Law::Markov).with_start(ChainStart::State(1000)), Isa::best());
         assert_eq!(refused.err().expect("no such state").key, "sampling.start", "{name}");
     }
 }
@@ -420,7 +418,7 @@ fn agents_of_a_small_federation_are_the_first_of_a_larger_one() {
     let pools: [Pool; 3] = [
         Box::new(|n| Box::new(logistic(n, 1))),
         Box::new(|n| Box::new(q_learning(n, 1))),
-        Box::new(|n| Box::new(QLearning { heterogeneity: Heterogeneity::TwoKernels, ..q_learning(n, 1) })),
+        Box::new(|n| Box::new(q_learning(n, 1).with_heterogeneity(Heterogeneity::TwoKernels))),
     ];
     for pool in pools {
         let (few, many) = (field(&*pool(3), Law::Mean), field(&*pool(10), Law::Mean));
@@ -432,7 +430,7 @@ fn agents_of_a_small_federation_are_the_first_of_a_larger_one() {
     }
     // The mean map is the same for every N, but for the offsets.
     let at = |n: usize| {
-        let field = field(&FixedPoint { offsets: 0.0, ..fixed_point(n, 1) }, Law::Mean);
+        let field = field(&fixed_point(n, 1).with_offsets(0.0), Law::Mean);
         field.mean_operator(&point(5, 1)).unwrap()
     };
     assert!(distance(&at(1), &at(9)) < 1e-14);
@@ -485,7 +483,7 @@ fn with_noise_fedlsa_stays_at_its_bias_and_fedhsa_at_the_root() {
     const H: usize = 50;
     for (name, problem) in problems(6, 2) {
         for kind in [Law::Iid, Law::Markov] {
-            let sampling = Sampling { kind, batch: 20, ..Sampling::default() };
+            let sampling = Sampling::default().with_kind(kind).with_batch(20);
             let (field, noiseless) = (problem.field(&NoFiles, sampling, Isa::best()).unwrap(), field(&*problem, Law::Mean));
             let (root, d) = (field.root().unwrap(), field.dim());
             let step = if name.starts_with("q-learning") { 0.2 } else { 0.05 };

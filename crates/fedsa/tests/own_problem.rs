@@ -16,13 +16,12 @@ use fedsa::problem::root::{self, RootSource};
 use fedsa::problem::{Facts, Field, NoFiles, Objective, Problem, ProblemSettings as _, Sampled, equal_weights};
 use fedsa::random::{Purpose, Stream, stream};
 use fedsa::sampling::{ChainStart, Law, Sampling};
-use fedsa::schedule::StepSize;
 use fedsa::sums;
 use fedsa_theory::local::Local;
 use fedsa_theory::{RoundSetting, map};
 
 fn sampled<P: Problem>(problem: P, kind: Law) -> Arc<dyn Field> {
-    Arc::new(Sampled::new(problem, Sampling { kind, ..Sampling::default() }, Isa::best()).unwrap())
+    Arc::new(Sampled::new(problem, Sampling::default().with_kind(kind), Isa::best()).unwrap())
 }
 
 fn regression(agents: usize, kind: Law) -> Arc<dyn Field> {
@@ -30,13 +29,7 @@ fn regression(agents: usize, kind: Law) -> Arc<dyn Field> {
 }
 
 fn fedhsa(step: f64, steps: usize) -> FedHsa {
-    FedHsa {
-        step_size: StepSize::Constant(step),
-        local_steps: steps,
-        global_step_size: 1.0,
-        participants: None,
-        missing: Default::default(),
-    }
+    FedHsa::new(step, steps)
 }
 
 /// What a wrapper leaves of a problem.
@@ -142,10 +135,10 @@ fn the_law_of_the_example_has_its_mean_and_its_covariance() {
 fn symmetric_linear_systems_have_an_objective() {
     let objective = |settings: &dyn fedsa::problem::ProblemSettings| crate::common::field(settings, Law::Iid).facts().objective().is_some();
     let noise = Some(Noise::new(0.3, 0.5, 1));
-    assert!(objective(&LinearSystems::default()) && objective(&LinearSystems { noise, ..LinearSystems::default() }));
+    assert!(objective(&LinearSystems::default()) && objective(&LinearSystems::default().with_noise(noise)));
     assert!(!objective(&Garnet::default()), "operators of TD are no gradients");
     // Its derivatives are minus the operator and minus the Jacobian.
-    let field = crate::common::field(&LinearSystems { dim: 3, ..LinearSystems::default() }, Law::Mean);
+    let field = crate::common::field(&LinearSystems::default().with_dim(3), Law::Mean);
     let (theta, mut gradient, mut mean) = ([0.3, -1.0, 2.0], [0.0; 3], [0.0; 3]);
     let (mut hessian, mut jacobian) = (Mat::zeros(3, 3), Mat::zeros(3, 3));
     let losses = field.facts().objective().unwrap();
@@ -219,7 +212,7 @@ fn roots_that_are_not_known_have_a_reason() {
 
 #[test]
 fn operators_that_can_only_be_sampled_are_legal_problems() {
-    let make = |kind| Sampled::new(Less(Regression::new(9, 12, 2), Left::Samples), Sampling { kind, ..Sampling::default() }, Isa::best());
+    let make = |kind| Sampled::new(Less(Regression::new(9, 12, 2), Left::Samples), Sampling::default().with_kind(kind), Isa::best());
     let e = make(Law::Mean).err().expect("no means");
     assert!(e.key == "sampling.kind" && e.what.contains("only be sampled") && e.help.contains("iid"), "{e}");
     let field: Arc<dyn Field> = Arc::new(make(Law::Iid).unwrap());
@@ -287,14 +280,14 @@ fn local_radii_are_those_of_the_engines_round_at_its_fixed_point() {
             let want = map::spectral_radius(round).unwrap();
             assert!((got - want).abs() < CLOSE, "{name}, {setting:?}: {got} {want}");
         };
-        let method = FedHsa { global_step_size: alpha, ..fedhsa(step, steps as usize) };
+        let method = fedhsa(step, steps as usize).with_global_step_size(alpha);
         close("fedhsa", radii.fedhsa, &differences(root, STEP, |theta| next(&method, theta)));
         if steps == 1 {
-            let method = FedLsa { global_step_size: alpha, ..FedLsa::new(step, 1) };
+            let method = FedLsa::new(step, 1).with_global_step_size(alpha);
             close("fedlsa", radii.fedlsa, &differences(root, STEP, |theta| next(&method, theta)));
         }
         // SCAFFLSA's state: theta and the controls, whose sum is first put to 0.
-        let method = Scafflsa { global_step_size: alpha, ..Scafflsa::new(step, steps as usize) };
+        let method = Scafflsa::new(step, steps as usize).with_global_step_size(alpha);
         let metrics = Metrics::new(&field);
         let mut fixed = root.to_vec();
         (0..4).for_each(|c| fixed.extend(metrics.ideal_control(c).unwrap()));
@@ -356,7 +349,7 @@ fn noise_on_any_problem_adds_its_covariance_to_the_samples_own() {
     const AGENTS: usize = 400;
     let theta = [0.4, -0.3];
     for (law, radius) in [(Law::Iid, 0.0), (Law::Iid, 0.7), (Law::Markov, 0.7)] {
-        let sampling = Sampling { kind: law, ..Sampling::default() };
+        let sampling = Sampling::default().with_kind(law);
         let noise = Noise::new(0.2, radius, 6);
         let noisy = Noisy::new(Regression::new(AGENTS, 12, 2), &noise, sampling).unwrap();
         let field: Arc<dyn Field> = Arc::new(Sampled::new(noisy, sampling, Isa::best()).unwrap());
@@ -399,8 +392,8 @@ fn noise_on_any_problem_adds_its_covariance_to_the_samples_own() {
 
 #[test]
 fn noise_on_reward_processes_keeps_their_chains() {
-    let garnet = Garnet { agents: 2, states: 12, features: 3, ..Garnet::default() };
-    let sampling = Sampling { kind: Law::Markov, start: ChainStart::State(2), ..Sampling::default() };
+    let garnet = Garnet::default().with_agents(2).with_states(12).with_features(3);
+    let sampling = Sampling::default().with_kind(Law::Markov).with_start(ChainStart::State(2));
     let boxed = garnet.field(&NoFiles, sampling, Isa::best()).unwrap();
     let arrays = boxed.facts().export().unwrap();
     let (states, d) = (12, 3);

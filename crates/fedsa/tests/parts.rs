@@ -187,7 +187,7 @@ fn links() -> Vec<(&'static str, Uplink)> {
         ("quantised with feedback", link(coarse, true, &[]).unwrap()),
         ("erasure", link(exact, false, &[lossy]).unwrap()),
         ("a budget that fades", link(coarse, false, &[fading]).unwrap()),
-        ("a coarse downlink", Uplink { downlink: link(coarse, false, &[]).unwrap().codec, ..Uplink::default() }),
+        ("a coarse downlink", Uplink::default().with_downlink(link(coarse, false, &[]).unwrap().codec)),
     ]
 }
 

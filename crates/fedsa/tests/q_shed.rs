@@ -24,7 +24,7 @@ const SEED: u64 = 5;
 const ONCE: &str = r#""renewal": {"schedule": "once"}"#;
 
 fn logistic(agents: usize, dim: usize) -> Arc<dyn Field> {
-    field(&RandomLogistic { agents, dim, points: 4 * dim, ridge: 0.01, ..RandomLogistic::default() }, Law::Mean)
+    field(&RandomLogistic::default().with_agents(agents).with_dim(dim).with_points(4 * dim).with_ridge(0.01), Law::Mean)
 }
 
 /// Agents whose eigenvectors differ, with eigenvalues that fall about as the powers of `decay^2`.
@@ -107,7 +107,7 @@ fn large_budgets_give_shed() {
         };
         (0..rounds).map(step).collect::<Vec<_>>()
     };
-    let shed = trace(&Shed { pairs: Pairs::Same(d - 1), ..Shed::default() });
+    let shed = trace(&Shed::default().with_pairs(Pairs::Same(d - 1)));
     let with = |rest: &str| trace(&*method("q-shed", &format!(r#"{{"budget": 1000{rest}}}"#)));
     for (shed, ideal) in shed.iter().zip(with(r#", "allocation": "ideal""#)) {
         assert_eq!(bits(shed), bits(&ideal));

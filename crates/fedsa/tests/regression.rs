@@ -16,7 +16,7 @@ use fedsa::problem::{Field, NoFiles, ProblemSettings};
 use fedsa::sampling::{Law, Sampling};
 
 fn field_of(problem: &dyn ProblemSettings, kind: Law, batch: usize) -> Arc<dyn Field> {
-    problem.field(&NoFiles, Sampling { kind, batch, ..Sampling::default() }, Isa::best()).unwrap()
+    problem.field(&NoFiles, Sampling::default().with_kind(kind).with_batch(batch), Isa::best()).unwrap()
 }
 
 #[test]
@@ -91,8 +91,7 @@ fn the_optimum_of_w8a_is_that_of_an_independent_solver() {
     let settings = Logistic { agents: Some(8), ridge: 1e-5, ..Logistic::new(Sources::One("w8a".into())) };
     let prepared = settings.prepare(&Sets(vec![set])).unwrap();
     let start = Instant::now();
-    let field =
-        settings.field_of(prepared.train, prepared.weights, Sampling { kind: Law::Mean, ..Sampling::default() }, Isa::best()).unwrap();
+    let field = settings.field_of(prepared.train, prepared.weights, Sampling::default().with_kind(Law::Mean), Isa::best()).unwrap();
     println!("w8a: optimum in {:?}", start.elapsed());
     let root = field.root().unwrap();
     let gradient = linalg::norm_sq(&field.mean_operator(root).unwrap()).sqrt();
@@ -181,7 +180,7 @@ fn optima_of_fashion_mnist() {
             ridge,
             divide_by,
             positive: Some(fedsa::problem::preparation::targets::ClassLabel::Number(1.0)),
-            pca: Some(Pca { dim: 300, centre, fit: PcaFit::Union }),
+            pca: Some(Pca::new(300).with_centre(centre).with_fit(PcaFit::Union)),
             partition,
             ..Logistic::new(Sources::One("x".into()))
         };

@@ -103,7 +103,7 @@ fn told_apart(sampling: Sampling) -> Arc<dyn Field> {
     let phi = |s: usize, i: usize| f64::from(u8::from(s == i || (s == 4 && i == 0)));
     put("Phi", &[STATES, STATES - 1], (0..STATES).flat_map(|s| (0..STATES - 1).map(move |i| phi(s, i))).collect());
     put("gamma", &[], vec![0.5]);
-    let settings = ArrayFile { path: String::new(), noise: None, allow_singular_agents: false };
+    let settings = ArrayFile::new(String::new());
     settings.field(&Given(arrays), sampling, Isa::best()).unwrap()
 }
 
@@ -142,7 +142,7 @@ fn stationary_of(p: &[[f64; STATES]; STATES]) -> [f64; STATES] {
 fn draws_have_the_stationary_law_and_the_transition_probabilities() {
     let law = stationary_of(&P);
     for kind in [Law::Iid, Law::Markov] {
-        let field = told_apart(Sampling { kind, ..Sampling::default() });
+        let field = told_apart(Sampling::default().with_kind(kind));
         let stated = field.facts().stationary(0).unwrap();
         assert!(law.iter().zip(stated).all(|(x, y)| (x - y).abs() < 1e-14), "{stated:?} {law:?}");
         let drawn = transitions(&field, 20_000);
@@ -186,11 +186,11 @@ fn draws_have_the_stationary_law_and_the_transition_probabilities() {
 
 #[test]
 fn chains_start_where_they_are_told() {
-    let start = |start| transitions(&told_apart(Sampling { kind: Law::Markov, batch: 1, start }), 1);
+    let start = |start| transitions(&told_apart(Sampling::default().with_kind(Law::Markov).with_batch(1).with_start(start)), 1);
     for s in [0, 2, 4] {
         assert!(start(ChainStart::State(s)).iter().all(|agent| agent[0].0 == s as usize));
     }
-    let field = told_apart(Sampling { kind: Law::Markov, ..Sampling::default() });
+    let field = told_apart(Sampling::default().with_kind(Law::Markov));
     let mut at = [Mean::default(); STATES];
     for seed in 0..20_000 {
         let mut chain = [0];
@@ -295,14 +295,14 @@ impl Exported {
 }
 
 fn garnet(agents: usize, heterogeneity: Heterogeneity) -> Garnet {
-    Garnet { agents, heterogeneity, ..Garnet::default() }
+    Garnet::default().with_agents(agents).with_heterogeneity(heterogeneity)
 }
 
 #[test]
 fn garnets_branch_as_they_say() {
     for seed in 0..20 {
-        let one = Exported::of(&Garnet { seed, ..garnet(3, Heterogeneity::Independent) });
-        let uniform = Exported::of(&Garnet { seed, policy: Policy::Uniform, ..garnet(3, Heterogeneity::Independent) });
+        let one = Exported::of(&garnet(3, Heterogeneity::Independent).with_seed(seed));
+        let uniform = Exported::of(&garnet(3, Heterogeneity::Independent).with_seed(seed).with_policy(Policy::Uniform));
         for c in 0..3 {
             for s in 0..30 {
                 // One action: two successors of probability 1/2. All actions alike: multiples of 1/4.
@@ -320,7 +320,7 @@ fn garnets_branch_as_they_say() {
         for row in one.phi.chunks(one.dim) {
             assert!(row.iter().all(|x| *x > 0.0) && (row.iter().sum::<f64>() - 1.0).abs() < 1e-15);
         }
-        let law = field(&Garnet { seed, ..garnet(3, Heterogeneity::Independent) }, Law::Iid);
+        let law = field(&garnet(3, Heterogeneity::Independent).with_seed(seed), Law::Iid);
         for c in 0..3 {
             let law = law.facts().stationary(c).unwrap();
             let visited: Vec<usize> = (0..30).filter(|s| law[*s] > 0.0).collect();
@@ -333,14 +333,14 @@ fn garnets_branch_as_they_say() {
 
 #[test]
 fn a_larger_min_class_is_kept() {
-    let garnet = Garnet { min_class: Some(25), ..garnet(40, Heterogeneity::Independent) };
+    let garnet = garnet(40, Heterogeneity::Independent).with_min_class(25);
     let exported = Exported::of(&garnet);
     assert!((0..40).all(|c| exported.closed_class(c).len() >= 25));
 }
 
 #[test]
 fn perturbations_stay_within_their_range() {
-    let base = Exported::of(&Garnet { perturbation: Some(0.0), reward_perturbation: Some(0.0), ..garnet(1, Heterogeneity::Low) });
+    let base = Exported::of(&garnet(1, Heterogeneity::Low).with_perturbation(0.0).with_reward_perturbation(0.0));
     for (heterogeneity, eps, reward_eps) in [(Heterogeneity::Identical, 0.0002, 0.0), (Heterogeneity::Low, 0.02, 0.02)] {
         let agents = Exported::of(&garnet(20, heterogeneity));
         // p = (1/2 + u) / (1 + u + u'): between (1/2) / (1 + eps) and (1/2 + eps) / (1 + eps).
@@ -366,8 +366,7 @@ fn perturbations_stay_within_their_range() {
 fn every_action_is_perturbed_and_normalised_by_itself() {
     // Both actions' successors, each pair within the range that a pair has by itself.
     let eps = 0.2;
-    let garnet =
-        Garnet { perturbation: Some(eps), policy: Policy::Uniform, states: 400, min_class: Some(2), ..garnet(1, Heterogeneity::Low) };
+    let garnet = garnet(1, Heterogeneity::Low).with_perturbation(eps).with_policy(Policy::Uniform).with_states(400).with_min_class(2);
     let exported = Exported::of(&garnet);
     let (low, high) = (0.5 * 0.5 / (1.0 + eps), 0.5 * (0.5 + eps) / (1.0 + eps));
     for s in 0..400 {
@@ -397,15 +396,15 @@ fn two_kernels_alternate_with_opposite_rewards() {
 
 #[test]
 fn agents_of_a_small_federation_are_the_first_of_a_larger_one() {
-    let mrp = |agents| RandomMrp {
-        agents,
-        states: 20,
-        features: 4,
-        kernel: Scope::PerAgent,
-        rewards: Scope::PerAgent,
-        feature_scope: Scope::PerAgent,
-        gamma: Discount::Uniform([0.5, 0.99]),
-        ..RandomMrp::default()
+    let mrp = |agents| {
+        RandomMrp::default()
+            .with_agents(agents)
+            .with_states(20)
+            .with_features(4)
+            .with_kernel(Scope::PerAgent)
+            .with_rewards(Scope::PerAgent)
+            .with_feature_scope(Scope::PerAgent)
+            .with_gamma(Discount::Uniform([0.5, 0.99]))
     };
     type Pool = Box<dyn Fn(usize) -> Box<dyn ProblemSettings>>;
     let pools: [Pool; 6] = [
@@ -414,7 +413,7 @@ fn agents_of_a_small_federation_are_the_first_of_a_larger_one() {
         Box::new(|n| Box::new(garnet(n, Heterogeneity::TwoKernels))),
         Box::new(|n| Box::new(garnet(n, Heterogeneity::Independent))),
         Box::new(move |n| Box::new(mrp(n))),
-        Box::new(|n| Box::new(LinearSystems { agents: n, dim: 3, ..LinearSystems::default() })),
+        Box::new(|n| Box::new(LinearSystems::default().with_agents(n).with_dim(3))),
     ];
     for pool in pools {
         let (few, many) = (field(&*pool(3), Law::Iid), field(&*pool(11), Law::Iid));
@@ -440,7 +439,13 @@ fn random_mrps_share_what_they_are_told_to() {
         [(Scope::Shared, Scope::PerAgent, Scope::Shared), (Scope::PerAgent, Scope::Shared, Scope::PerAgent)]
     {
         let gamma = Discount::Uniform([0.5, 0.99]);
-        let settings = RandomMrp { agents: 3, kernel, rewards, feature_scope, gamma, reward_range: [2.0, 3.0], ..RandomMrp::default() };
+        let settings = RandomMrp::default()
+            .with_agents(3)
+            .with_kernel(kernel)
+            .with_rewards(rewards)
+            .with_feature_scope(feature_scope)
+            .with_gamma(gamma)
+            .with_reward_range([2.0, 3.0]);
         let mrp = Exported::of(&settings);
         let n = mrp.states;
         assert_eq!(mrp.row(0, 0) == mrp.row(1, 0), kernel == Scope::Shared);
@@ -457,7 +462,8 @@ fn random_mrps_share_what_they_are_told_to() {
 #[test]
 fn kernels_have_the_rank_and_the_law_that_they_are_told_to() {
     let of = |kernel_law, kernel_rank| {
-        let settings = RandomMrp { agents: 1, states: 40, features: 3, kernel_law, kernel_rank, ..RandomMrp::default() };
+        let settings =
+            RandomMrp::default().with_agents(1).with_states(40).with_features(3).with_kernel_law(kernel_law).with_kernel_rank(kernel_rank);
         let mrp = Exported::of(&settings);
         linalg::from_rows(40, 40, &(0..40).flat_map(|s| mrp.row(0, s).to_vec()).collect::<Vec<_>>())
     };
@@ -479,16 +485,16 @@ fn kernels_have_the_rank_and_the_law_that_they_are_told_to() {
 
 #[test]
 fn copies_of_base_agents_are_the_same_problem_for_every_number_of_agents() {
-    let settings = |agents, base_agents| RandomMrp {
-        agents,
-        states: 20,
-        features: 4,
-        kernel: Scope::PerAgent,
-        rewards: Scope::PerAgent,
-        feature_scope: Scope::PerAgent,
-        gamma: Discount::Uniform([0.5, 0.99]),
-        base_agents,
-        ..RandomMrp::default()
+    let settings = |agents, base_agents| {
+        RandomMrp::default()
+            .with_agents(agents)
+            .with_states(20)
+            .with_features(4)
+            .with_kernel(Scope::PerAgent)
+            .with_rewards(Scope::PerAgent)
+            .with_feature_scope(Scope::PerAgent)
+            .with_gamma(Discount::Uniform([0.5, 0.99]))
+            .with_base_agents(base_agents)
     };
     let (base, copies) = (field(&settings(3, None), Law::Markov), field(&settings(12, Some(3)), Law::Markov));
     let (few, many) = (base.systems().unwrap(), copies.systems().unwrap());
@@ -503,12 +509,12 @@ fn copies_of_base_agents_are_the_same_problem_for_every_number_of_agents() {
     assert_eq!(draws(&base, 2), draws(&copies, 2));
     assert_ne!(draws(&copies, 2), draws(&copies, 5));
     // All that is shared makes one kind, copies or not.
-    assert_eq!(field(&RandomMrp { agents: 6, base_agents: Some(3), ..RandomMrp::default() }, Law::Iid).systems().unwrap().kinds.len(), 1);
+    assert_eq!(field(&RandomMrp::default().with_agents(6).with_base_agents(3), Law::Iid).systems().unwrap().kinds.len(), 1);
 }
 
 #[test]
 fn orthonormal_features_are() {
-    let mrp = Exported::of(&RandomMrp { feature_law: FeatureLaw::Orthonormal, ..RandomMrp::default() });
+    let mrp = Exported::of(&RandomMrp::default().with_feature_law(FeatureLaw::Orthonormal));
     let phi = linalg::from_rows(mrp.states, mrp.dim, &mrp.phi);
     let gram = phi.transpose() * &phi - Mat::<f64>::identity(mrp.dim, mrp.dim);
     assert!(gram.norm_max() < 1e-14, "{}", gram.norm_max());
@@ -540,7 +546,7 @@ fn additive_noise_has_its_covariance_and_its_memory() {
     const AGENTS: usize = 400;
     for (law, radius) in [(Law::Iid, 0.0), (Law::Iid, 0.7), (Law::Markov, 0.0), (Law::Markov, 0.7)] {
         let noise = Noise::new(0.3, radius, 6);
-        let settings = LinearSystems { agents: AGENTS, dim: D, noise: Some(noise), ..LinearSystems::default() };
+        let settings = LinearSystems::default().with_agents(AGENTS).with_dim(D).with_noise(noise);
         let noisy = field(&settings, law);
         // M is a Gaussian matrix scaled to its spectral radius; Sigma = M Sigma M^T + std^2 I.
         let mut m = Mat::<f64>::zeros(D, D);
@@ -581,8 +587,8 @@ fn additive_noise_has_its_covariance_and_its_memory() {
 fn noise_matrices_per_agent_differ_and_have_their_radius_and_covariance() {
     const D: usize = 4;
     let of = |agents| {
-        let noise = Noise { memory: Scope::PerAgent, ..Noise::new(0.3, 0.7, 6) };
-        field(&LinearSystems { agents, dim: D, noise: Some(noise), ..LinearSystems::default() }, Law::Iid)
+        let noise = Noise::new(0.3, 0.7, 6).with_memory(Scope::PerAgent);
+        field(&LinearSystems::default().with_agents(agents).with_dim(D).with_noise(noise), Law::Iid)
     };
     let (few, many) = (of(2), of(5));
     let matrices = |field: &Arc<dyn Field>| field.facts().export().unwrap().get("noise_memory").unwrap().clone();
@@ -615,9 +621,9 @@ fn noise_starts_where_it_is_said_to_start() {
         (NoiseStart::Random, state, after(&Mat::identity(2, 2))),
         (NoiseStart::Stationary, state, sigma.clone()),
     ] {
-        let noise = Noise { matrix: rows.clone(), start, ..Noise::new(0.5, 0.0, 0) };
-        let settings = LinearSystems { agents: AGENTS, dim: 2, noise: Some(noise), ..LinearSystems::default() };
-        let sampling = Sampling { kind: Law::Markov, start: trajectories, ..Sampling::default() };
+        let noise = Noise::new(0.5, 0.0, 0).with_matrix(rows.clone()).with_start(start);
+        let settings = LinearSystems::default().with_agents(AGENTS).with_dim(2).with_noise(noise);
+        let sampling = Sampling::default().with_kind(Law::Markov).with_start(trajectories);
         let noisy = settings.field(&NoFiles, sampling, Isa::best()).unwrap();
         let mut seen = [Mean::default(); 4];
         for c in 0..AGENTS {
@@ -632,14 +638,14 @@ fn noise_starts_where_it_is_said_to_start() {
 #[test]
 fn noise_matrices_that_are_not_stable_are_refused() {
     let refused = |noise: Noise, texts: &[&str]| {
-        let settings = LinearSystems { agents: 2, dim: 2, noise: Some(noise), ..LinearSystems::default() };
+        let settings = LinearSystems::default().with_agents(2).with_dim(2).with_noise(noise);
         let e = settings.field(&NoFiles, Sampling::default(), Isa::best()).err().unwrap();
         texts.iter().for_each(|text| assert!(e.to_string().contains(text), "{e}"));
     };
-    let given = |rows: [[f64; 2]; 2]| Noise { matrix: rows.map(|row| row.to_vec()).to_vec(), ..Noise::new(1.0, 0.0, 0) };
+    let given = |rows: [[f64; 2]; 2]| Noise::new(1.0, 0.0, 0).with_matrix(rows.map(|row| row.to_vec()).to_vec());
     refused(given([[0.0, 2.0], [0.6, 0.0]]), &["noise.matrix: a matrix of spectral radius 1.0954"]);
-    refused(Noise { radius: 0.5, ..given([[0.0, 0.0], [0.6, 0.0]]) }, &["noise.radius: a radius beside a matrix"]);
-    refused(Noise { matrix: vec![vec![0.5]], ..given([[0.0; 2]; 2]) }, &["noise.matrix: 1 rows of 1 numbers"]);
+    refused(given([[0.0, 0.0], [0.6, 0.0]]).with_radius(0.5), &["noise.radius: a radius beside a matrix"]);
+    refused(given([[0.0; 2]; 2]).with_matrix(vec![vec![0.5]]), &["noise.matrix: 1 rows of 1 numbers"]);
 }
 
 // Finite sums.
@@ -647,9 +653,9 @@ fn noise_matrices_that_are_not_stable_are_refused() {
 #[test]
 fn indices_of_terms_follow_their_chain() {
     const STEPS: usize = 20_000;
-    let sum = FiniteSum { agents: 1, terms: 4, dim: 3, mixing_time: 2.0, ..FiniteSum::default() };
+    let sum = FiniteSum::default().with_agents(1).with_terms(4).with_dim(3).with_mixing_time(2.0);
     for chain in [ChainLaw::Random, ChainLaw::Uniform, ChainLaw::Cyclic] {
-        let noiseless = field(&FiniteSum { chain, ..sum.clone() }, Law::Markov);
+        let noiseless = field(&sum.clone().with_chain(chain), Law::Markov);
         let law = noiseless.facts().law(0).unwrap();
         let moves = law.chain().unwrap();
         let (n, mut counts) = (4, vec![0usize; 16]);
@@ -685,9 +691,9 @@ fn samples_of_finite_sums_are_their_terms_with_equal_probabilities() {
     for kind in [Law::Iid, Law::Markov] {
         // Uniform draws, so that counts are binomial.
         let chain = if kind == Law::Markov { ChainLaw::Uniform } else { ChainLaw::Random };
-        let sum = field(&FiniteSum { agents: 2, terms: 5, dim: 3, chain, ..FiniteSum::default() }, kind);
+        let sum = field(&FiniteSum::default().with_agents(2).with_terms(5).with_dim(3).with_chain(chain), kind);
         for c in 0..2 {
-            let terms = field(&FiniteSum { agents: 2, terms: 5, dim: 3, ..FiniteSum::default() }, Law::Iid);
+            let terms = field(&FiniteSum::default().with_agents(2).with_terms(5).with_dim(3), Law::Iid);
             let law = terms.facts().law(c).unwrap();
             let offsets: Vec<Vec<f64>> = (0..5)
                 .map(|z| {
@@ -729,12 +735,12 @@ fn terms_have_the_spectra_that_are_asked_for() {
         };
         (0..settings.terms).map(of).collect()
     };
-    let sum = FiniteSum { agents: 3, terms: 4, dim: 6, least_eigenvalue: 0.1, ..FiniteSum::default() };
+    let sum = FiniteSum::default().with_agents(3).with_terms(4).with_dim(6).with_least_eigenvalue(0.1);
     assert!(terms(&sum, 1).iter().all(|(low, _)| (low - 0.1).abs() < 1e-12));
-    let mapped = FiniteSum { least_eigenvalue: 1.0, greatest_eigenvalue: Some(10.0), ..sum.clone() };
+    let mapped = sum.clone().with_least_eigenvalue(1.0).with_greatest_eigenvalue(10.0);
     assert!(terms(&mapped, 2).iter().all(|(low, high)| (low - 1.0).abs() < 1e-12 && (high - 10.0).abs() < 1e-12));
     // One scale for all terms of an agent, another for another agent.
-    let scaled = FiniteSum { scales: Scales::Exponential, ..sum };
+    let scaled = sum.with_scales(Scales::Exponential);
     let scales = [0, 1].map(|c| terms(&scaled, c).iter().map(|(low, _)| low / 0.1).collect::<Vec<_>>());
     assert!(scales.iter().all(|own| own.iter().all(|x| (x / own[0] - 1.0).abs() < 1e-11)) && (scales[0][0] - scales[1][0]).abs() > 1e-3);
 }

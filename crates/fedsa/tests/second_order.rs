@@ -31,11 +31,11 @@ fn diagonal(values: [f64; 3]) -> LinearSystems {
 
 /// Five agents that differ, definite.
 fn quadratics() -> Quadratic {
-    Quadratic { agents: 5, dim: 8, greatest_eigenvalue: Some(30.0), ..Quadratic::default() }
+    Quadratic::default().with_agents(5).with_dim(8).with_greatest_eigenvalue(30.0)
 }
 
 fn logistic() -> RandomLogistic {
-    RandomLogistic { agents: 6, dim: 5, points: 40, ..RandomLogistic::default() }
+    RandomLogistic::default().with_agents(6).with_dim(5).with_points(40)
 }
 
 /// With the best fixed step the error of gradient descent falls by (L - mu) / (L + mu) a round, and not faster where both
@@ -211,7 +211,7 @@ fn fednl_reaches_the_root_with_every_compressor() {
 /// bits are those of one thread.
 #[test]
 fn fednl_bears_threads_that_answer_for_several_agents() {
-    let field = field(&RandomLogistic { agents: 16, dim: 100, points: 400, ..RandomLogistic::default() }, Law::Mean);
+    let field = field(&RandomLogistic::default().with_agents(16).with_dim(100).with_points(400), Law::Mean);
     let method = method("fednl", r#"{"compressor": "top-k", "k": 300}"#);
     let on = |threads: usize| -> Vec<u64> {
         rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap().install(|| {

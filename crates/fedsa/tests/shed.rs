@@ -38,7 +38,7 @@ fn least_squares<const D: usize>(agents: usize, seed: u64) -> LinearSystems {
 }
 
 fn logistic(agents: usize, dim: usize, ridge: f64) -> Arc<dyn Field> {
-    field(&RandomLogistic { agents, dim, points: 4 * dim, ridge, ..RandomLogistic::default() }, Law::Mean)
+    field(&RandomLogistic::default().with_agents(agents).with_dim(dim).with_points(4 * dim).with_ridge(ridge), Law::Mean)
 }
 
 /// Each agent's weight and the eigenvalues of its Hessian at theta.
@@ -163,7 +163,7 @@ fn full_step(field: &Arc<dyn Field>, renewed: &[f64], theta: &[f64], q: usize) -
 #[test]
 fn steps_with_outdated_hessians_stay_within_their_bound() {
     let (d, points, ridge) = (6, 3, 0.05);
-    let field = field(&RandomLogistic { agents: 12, dim: d, points, ridge, ..RandomLogistic::default() }, Law::Mean);
+    let field = field(&RandomLogistic::default().with_agents(12).with_dim(d).with_points(points).with_ridge(ridge), Law::Mean);
     let root = field.root().unwrap();
     let at_zero = spectra(&field, &vec![0.0; d]);
     let lipschitz = mean(&at_zero, |values| {
@@ -266,7 +266,7 @@ impl MethodSettings for Unchecked {
 #[test]
 fn the_gradient_norm_rule_needs_its_guard() {
     let field = logistic(5, 30, 0.001);
-    let with = |min_distance| Shed { renewal: Renewal::GradientNorm { factor: 0.95, min_distance }, ..Shed::default() };
+    let with = |min_distance| Shed::default().with_renewal(Renewal::GradientNorm { factor: 0.95, min_distance });
     let after = |method: &Shed| {
         let mut run = engine(&field, &Unchecked(method.clone()), &EXACT, OutputRule::Last, SEED, vec![0.0; 30]).unwrap();
         (0..60).for_each(|_| run.step());
@@ -345,7 +345,7 @@ fn settings_are_checked_with_the_number_of_agents() {
     for settings in [r#"{"decrease": 0.5}"#, r#"{"shrink": 1.0}"#, r#"{"shrinks": 61}"#, r#"{"pairs": 0}"#] {
         bad(settings);
     }
-    assert!(Shed { pairs: Pairs::Each(vec![1, 2]), ..Shed::default() }.check(usize::MAX).is_ok());
+    assert!(Shed::default().with_pairs(Pairs::Each(vec![1, 2])).check(usize::MAX).is_ok());
     for medium in [r#"{"kind": "over-the-air", "receiver_noise": 0.1}"#, r#"{"kind": "late", "law": "uniform", "max": 3}"#] {
         let link = link(r#"{"kind": "exact"}"#, false, &[medium]).unwrap();
         let field = field(&least_squares::<3>(2, 1), Law::Mean);
@@ -374,8 +374,8 @@ fn apart(problem: &dyn ProblemSettings, uplink: &Uplink, [one, other]: [&str; 2]
 /// that has no ridge, rows that are fewer than columns, all schedules and choices of rho, over renewals and losses.
 #[test]
 fn products_give_the_iterates_of_hessians() {
-    let dense = RandomLogistic { agents: 4, dim: 40, points: 160, ridge: 0.01, ..RandomLogistic::default() };
-    let few_rows = RandomLogistic { agents: 4, dim: 40, points: 12, ridge: 0.01, ..RandomLogistic::default() };
+    let dense = RandomLogistic::default().with_agents(4).with_dim(40).with_points(160).with_ridge(0.01);
+    let few_rows = RandomLogistic::default().with_agents(4).with_dim(40).with_points(12).with_ridge(0.01);
     let problems: [(&str, Box<dyn ProblemSettings>); 4] = [
         ("dense", Box::new(dense)),
         ("fewer rows than columns", Box::new(few_rows)),
@@ -442,7 +442,7 @@ fn the_most_pairs_are_as_many_as_a_hessian_has() {
 #[test]
 fn runs_without_matrices_are_restored_bit_for_bit() {
     let sparse = crate::common::logistic(4, 60, 40, true);
-    let dense = RandomLogistic { agents: 3, dim: 30, points: 60, ridge: 0.01, ..RandomLogistic::default() };
+    let dense = RandomLogistic::default().with_agents(3).with_dim(30).with_points(60).with_ridge(0.01);
     let erasure = link(r#"{"kind": "exact"}"#, false, &[r#"{"kind": "erasure", "success": 0.7}"#]).unwrap();
     let settings = r#"{"curvature": "products", "pair_tolerance": 1e-5, "rho": "midpoint", "pairs": 2}"#;
     for problem in [&*sparse, &dense as &dyn ProblemSettings] {
@@ -490,7 +490,7 @@ fn milliseconds_of_eigenpairs() {
 #[ignore = "a measurement"]
 fn rounds_by_tolerance() {
     let agents = 8;
-    let problem = RandomLogistic { agents, dim: 200, points: 300, ridge: 1e-4, ..RandomLogistic::default() };
+    let problem = RandomLogistic::default().with_agents(agents).with_dim(200).with_points(300).with_ridge(1e-4);
     let field = field(&problem, Law::Mean);
     let root = field.root().unwrap();
     let of = |settings: &str| {
@@ -512,7 +512,7 @@ fn rounds_by_tolerance() {
 #[ignore = "a measurement"]
 fn seconds_of_a_fit() {
     for agents in [8] {
-        let problem = RandomLogistic { agents, dim: 300, points: 500, ridge: 1e-5, ..RandomLogistic::default() };
+        let problem = RandomLogistic::default().with_agents(agents).with_dim(300).with_points(500).with_ridge(1e-5);
         let field = field(&problem, Law::Mean);
         for (name, settings) in
             [("fib-shed", "{}"), ("fib-shed+", r#"{"pairs": "random"}"#), ("gn-shed", r#"{"renewal": {"schedule": "gradient-norm"}}"#)]

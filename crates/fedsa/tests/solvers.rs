@@ -19,8 +19,9 @@ fn residual(field: &Arc<dyn Field>, theta: &[f64]) -> f64 {
 
 /// Garnet agents of d features, whose mean system is not symmetric.
 fn garnet(agents: usize, features: usize) -> Arc<dyn Field> {
-    let garnet = fedsa::problem::garnet::Garnet { agents, states: 3 * features, features, gamma: 0.9, ..Default::default() };
-    garnet.field(&NoFiles, Sampling { kind: Law::Mean, ..Sampling::default() }, fedsa::kernel::Isa::best()).unwrap()
+    let garnet =
+        fedsa::problem::garnet::Garnet::default().with_agents(agents).with_states(3 * features).with_features(features).with_gamma(0.9);
+    garnet.field(&NoFiles, Sampling::default().with_kind(Law::Mean), fedsa::kernel::Isa::best()).unwrap()
 }
 
 #[test]
@@ -46,7 +47,7 @@ fn sparse_systems_are_sent_sparse() {
         (a, vec![1.0 + c; d])
     };
     let (a, b): (Vec<_>, Vec<_>) = (0..3).map(|c| agent(f64::from(c))).unzip();
-    let field = crate::common::field(&LinearSystems { a, b, ..Default::default() }, Law::Mean);
+    let field = crate::common::field(&LinearSystems::default().with_a(a).with_b(b), Law::Mean);
     let uplink = Uplink::default();
     let lstd = method("lstd", "{}");
     let mut engine = run(&field, &*lstd, &uplink, 5);
@@ -236,7 +237,7 @@ fn links_that_alter_products_are_refused() {
     };
     refused(&link(r#"{"kind": "quantised", "bits": 8}"#, false, &[]).unwrap());
     refused(&link(r#"{"kind": "exact"}"#, false, &[r#"{"kind": "over-the-air"}"#]).unwrap());
-    refused(&Uplink { downlink: link(r#"{"kind": "quantised", "bits": 8}"#, false, &[]).unwrap().codec, ..Uplink::default() });
+    refused(&Uplink::default().with_downlink(link(r#"{"kind": "quantised", "bits": 8}"#, false, &[]).unwrap().codec));
 }
 
 #[test]

@@ -18,11 +18,11 @@ use fedsa::uplink::Uplink;
 const GAMMA: f64 = 0.9;
 
 fn settings(lambda: f64) -> Logs {
-    Logs { lambda, ..Logs::new(Sources::One(String::new()), FeatureSpec::Identity { bias: false }, GAMMA) }
+    Logs::new(Sources::One(String::new()), FeatureSpec::Identity { bias: false }, GAMMA).with_lambda(lambda)
 }
 
 fn of(logs: &[Log], settings: &Logs, kind: Law) -> Result<Arc<dyn Field>> {
-    settings.field(&InMemory(logs.to_vec()), Sampling { kind, ..Sampling::default() }, Isa::best())
+    settings.field(&InMemory(logs.to_vec()), Sampling::default().with_kind(kind), Isa::best())
 }
 
 /// A log of `n` random transitions of three columns: terminations, truncations, and ratios from 0 to 2.
@@ -120,7 +120,7 @@ fn samples(field: &Arc<dyn Field>, c: usize, theta: &[f64], n: usize) -> Vec<Vec
 fn replay_gives_the_samples_of_the_traces_and_starts_anew_where_it_wraps() {
     let (logs, theta) = (some(), [0.3, -1.0, 2.0]);
     for lambda in [0.0, 0.8, 1.0] {
-        let start = Sampling { kind: Law::Markov, start: ChainStart::State(0), ..Sampling::default() };
+        let start = Sampling::default().with_kind(Law::Markov).with_start(ChainStart::State(0));
         let field = settings(lambda).field(&InMemory(logs.clone()), start, Isa::best()).unwrap();
         assert_eq!(field.chain_len(), if lambda > 0.0 { 4 } else { 1 });
         for (c, log) in logs.iter().enumerate() {
@@ -163,7 +163,7 @@ fn ratios_of_one_give_the_bits_of_no_ratios() {
         };
         assert_eq!(end(&ones, &settings(0.0)), end(&plain, &settings(0.0)));
         // Ratios that are left out are those of logs without them.
-        let off = Logs { ratios: false, ..settings(0.0) };
+        let off = settings(0.0).with_ratios(false);
         assert_eq!(end(&some(), &off), end(&plain, &settings(0.0)));
     }
 }

@@ -46,7 +46,7 @@ pub fn nineteen(kind: Law, batch: usize) -> Arc<dyn Field> {
     };
     let logs = LENGTHS.iter().enumerate().map(log).collect();
     let settings = Logs::new(Sources::One(String::new()), FeatureSpec::Identity { bias: false }, 0.5);
-    settings.field(&InMemory(logs), Sampling { kind, batch, ..Sampling::default() }, Isa::best()).unwrap()
+    settings.field(&InMemory(logs), Sampling::default().with_kind(kind).with_batch(batch), Isa::best()).unwrap()
 }
 
 /// Whether two iterates of round t differ by no more than what rounding can do: `roundings` roundings of numbers of the iterate's size

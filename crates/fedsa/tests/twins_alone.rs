@@ -129,8 +129,8 @@ fn quadratics() -> Arc<dyn Field> {
     put("A", &[N, D, D], a);
     put("b", &[N, D], b);
     put("weights", &[N], vec![1.0, 4.0, 2.0, 7.0, 3.0]);
-    let settings = ArrayFile { path: String::new(), noise: None, allow_singular_agents: false };
-    settings.field(&Given(arrays), Sampling { kind: Law::Mean, ..Sampling::default() }, Isa::best()).unwrap()
+    let settings = ArrayFile::new(String::new());
+    settings.field(&Given(arrays), Sampling::default().with_kind(Law::Mean), Isa::best()).unwrap()
 }
 
 /// `||M||_F`: numbers beside the diagonal are there twice.

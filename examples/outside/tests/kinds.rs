@@ -21,7 +21,7 @@ use outside::rows::Rows;
 const ROWS: Rows = Rows { agents: 11, dim: 3, spread: 0.2, seed: 1 };
 
 fn field(kind: Law) -> Arc<dyn Field> {
-    ROWS.field(&NoFiles, Sampling { kind, ..Sampling::default() }, Isa::best()).unwrap()
+    ROWS.field(&NoFiles, Sampling::default().with_kind(kind), Isa::best()).unwrap()
 }
 
 fn fedprox(proximal: f64) -> FedProx {
@@ -98,7 +98,7 @@ fn a_registered_closure_holds_the_data_of_its_problem() {
     let on = |walks: Vec<Vec<recorded::Move>>, sampling: Law| {
         let kind = recorded::kind(walks);
         let settings = (kind.read)(&Value::table([("gamma", Value::Float(0.5))])).unwrap();
-        settings.field(&NoFiles, Sampling { kind: sampling, ..Sampling::default() }, Isa::best()).unwrap()
+        settings.field(&NoFiles, Sampling::default().with_kind(sampling), Isa::best()).unwrap()
     };
     let method = FedLsa::new(0.1, 5);
     for law in [Law::Mean, Law::Iid] {

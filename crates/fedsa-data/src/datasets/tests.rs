@@ -17,19 +17,19 @@ fn zipped(bytes: &[u8]) -> Vec<u8> {
 }
 
 fn target(name: &str) -> Wanted {
-    Wanted { target: Some(name.into()), ..Wanted::default() }
+    Wanted::default().with_target(name)
 }
 
 fn group(name: &str) -> Wanted {
-    Wanted { group: Some(name.into()), ..Wanted::default() }
+    Wanted::default().with_group(name)
 }
 
 fn unlabelled() -> Wanted {
-    Wanted { may_lack_target: true, ..Wanted::default() }
+    Wanted::default().with_may_lack_target(true)
 }
 
 fn dropping(name: &str) -> Wanted {
-    Wanted { drop: vec![name.into()], ..Wanted::default() }
+    Wanted::default().with_drop(vec![name.into()])
 }
 
 fn numbers(x: &[f64]) -> Option<Labels> {
@@ -89,7 +89,7 @@ fn libsvm_lines_are_rows() {
     assert_eq!((set.targets, set.groups), (numbers(&[1.0, -1.0, 1.0, 2.0]), None));
     assert_eq!(from_libsvm(zipped(text.as_bytes()), &Wanted::default()).unwrap().rows, set.rows);
     // Columns by number: what is no feature is left out, the others keep their names.
-    let wanted = Wanted { group: Some("3".into()), drop: vec!["1".into()], ..target("5") };
+    let wanted = target("5").with_group("3").with_drop(vec!["1".into()]);
     let set = from_libsvm(text.into(), &wanted).unwrap();
     assert_eq!(listed(&set), ["2", "4"]);
     assert_eq!(set.rows, sparse(2, &[&[], &[], &[(0, 1.0)], &[]]));
@@ -150,7 +150,7 @@ const TABLE: &str = "id, a,label,site,b\n7, 1.5,yes,north,2\n8,-1e-3, no,south,0
 
 #[test]
 fn tables_have_features_a_target_and_a_group() {
-    let wanted = Wanted { group: Some("site".into()), ..dropping("id") };
+    let wanted = dropping("id").with_group("site");
     let labels = |all: &[&str], of: &[u32]| Some(Labels::Names { names: names(all), of: of.to_vec() });
     for bytes in [TABLE.as_bytes().to_vec(), TABLE.replace('\n', "\r\n").into(), zipped(TABLE.as_bytes())] {
         let set = from_csv(bytes, &wanted).unwrap();
@@ -164,13 +164,13 @@ fn tables_have_features_a_target_and_a_group() {
     let set = from_csv("x,target\n1,07\n2,7\n3,b7\n".into(), &Wanted::default()).unwrap();
     assert_eq!(set.targets, labels(&["07", "7", "b7"], &[0, 1, 2]));
     assert_eq!(listed(&from_csv("x,y\n1,2\n".into(), &unlabelled()).unwrap()), ["x", "y"]);
-    assert_eq!(from_csv("x,y\n1,2\n".into(), &Wanted { may_lack_target: true, ..target("z") }).unwrap().targets, None);
-    assert_eq!(listed(&from_csv(",x,y\n0,1,2\n".into(), &Wanted { drop: vec![String::new()], ..target("y") }).unwrap()), ["x"]);
+    assert_eq!(from_csv("x,y\n1,2\n".into(), &target("z").with_may_lack_target(true)).unwrap().targets, None);
+    assert_eq!(listed(&from_csv(",x,y\n0,1,2\n".into(), &target("y").with_drop(vec![String::new()])).unwrap()), ["x"]);
 }
 
 #[test]
 fn what_is_wrong_with_a_table_is_named_with_line_and_column() {
-    let site = |wanted: Wanted| Wanted { group: Some("site".into()), ..wanted };
+    let site = |wanted: Wanted| wanted.with_group("site");
     for (text, wanted, message) in [
         (TABLE, Wanted::default(), "line 2, column `site`: `north` is not a finite number"),
         (TABLE, site(target("c")), "there is no column `c`: the columns are `id`, `a`, `label`, `site`, `b`"),
@@ -192,7 +192,7 @@ fn what_is_wrong_with_a_table_is_named_with_line_and_column() {
         ("target\n1\n", Wanted::default(), "there are rows, but no row has a feature"),
         ("target\n", Wanted::default(), "there are no rows in it"),
         ("a,target\n1,2\n", dropping("a"), "there are rows, but no row has a feature"),
-        ("a\n1\n", Wanted { may_lack_target: true, ..dropping("a") }, "there are rows, but no row has a feature"),
+        ("a\n1\n", dropping("a").with_may_lack_target(true), "there are rows, but no row has a feature"),
         ("", Wanted::default(), "line 1: there are no names of columns"),
     ] {
         let e = from_csv(text.into(), &wanted).unwrap_err();
@@ -218,11 +218,11 @@ fn parquet_is_read_as_csv_is() {
         ];
         to_bytes(&Trace::new(columns).unwrap()).unwrap()
     };
-    let wanted = Wanted { group: Some("site".into()), ..dropping("id") };
+    let wanted = dropping("id").with_group("site");
     assert_eq!(from_parquet(table(1.0), &wanted), from_csv(TABLE.into(), &wanted));
     let e = from_parquet(table(f64::NAN), &wanted).unwrap_err();
     assert_eq!(e.what, "row 2, column `b`: `NaN` is not a finite number");
-    let e = from_parquet(table(f64::NAN), &Wanted { target: Some("b".into()), ..Wanted::default() }).unwrap_err();
+    let e = from_parquet(table(f64::NAN), &Wanted::default().with_target("b")).unwrap_err();
     assert_eq!(e.what, "row 2, column `b`: `NaN` is not a finite number");
     let e = from_parquet(table(1.0), &Wanted::default()).unwrap_err();
     assert!(e.what.starts_with("column `site`: it holds BYTE_ARRAY") && e.help.contains("`drop`"), "{e}");
@@ -321,7 +321,7 @@ fn what_is_wrong_with_idx_files_is_named() {
     assert!(claims.starts_with("its 60000 rows of 784 numbers: its data take more than 67 MB in memory, for a file of"), "{claims}");
     assert_eq!(error(&idx(0x08, &[0, 2], &[]), &unlabelled()), "there are no rows in it");
     assert_eq!(error(&idx(0x08, &[2, 0], &[]), &plain), "there are rows, but no row has a feature");
-    let both = Wanted { drop: names(&["1", "2"]), ..unlabelled() };
+    let both = unlabelled().with_drop(names(&["1", "2"]));
     assert_eq!(error(&images, &both), "there are rows, but no row has a feature");
 }
 
@@ -336,7 +336,7 @@ fn every_member_of_a_gzip_file_is_read() {
         assert!(e.what.contains("truncated") || e.what.contains("damaged"), "{end}: {e}");
     }
     let packed = zipped(TABLE.as_bytes());
-    let wanted = Wanted { group: Some("site".into()), ..dropping("id") };
+    let wanted = dropping("id").with_group("site");
     let e = from_csv(packed[..packed.len() - 9].to_vec(), &wanted).unwrap_err();
     assert!(e.what.contains("the file ends too early: it is truncated"), "{e}");
 }
@@ -362,7 +362,7 @@ fn bytes_after_a_gzip_stream_are_told_from_one_that_is_truncated() {
     }
     // Where members end does not matter to lines, to tables and to rows of numbers.
     let halves = |bytes: &[u8]| [zipped(&bytes[..bytes.len() / 2]), zipped(&bytes[bytes.len() / 2..])].concat();
-    let wanted = Wanted { group: Some("site".into()), ..dropping("id") };
+    let wanted = dropping("id").with_group("site");
     assert_eq!(from_csv(halves(TABLE.as_bytes()), &wanted), from_csv(TABLE.into(), &wanted));
     let file = idx(0x08, &[2, 2], &[1, 2, 3, 4]);
     assert_eq!(from_idx(halves(&file), &[], &unlabelled()), from_idx(file, &[], &unlabelled()));

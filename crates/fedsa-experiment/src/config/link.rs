@@ -105,7 +105,7 @@ pub fn located(up: &UplinkSpec, e: BadInput) -> BadInput {
 pub fn build(kinds: &Kinds, up: &UplinkSpec, down: &DownlinkSpec, files: Option<&DiskFiles>) -> Result<Uplink> {
     let downlink = codec(kinds, down.codec.as_ref()).map_err(|e| e.inside("downlink"))?;
     let agents_end = codec(kinds, up.codec.as_ref()).map_err(|e| e.inside("uplink"))?;
-    let mut link = Uplink { codec: agents_end, error_feedback: up.error_feedback, downlink, ..Uplink::default() };
+    let mut link = Uplink::default().with_codec(agents_end).with_error_feedback(up.error_feedback).with_downlink(downlink);
     for (i, table) in up.media.iter().enumerate() {
         let mut table = table.clone();
         let mut install = || {

@@ -6,8 +6,7 @@ use fedsa::error::Result;
 use fedsa::methods::Drift;
 use fedsa::parallel;
 use fedsa::problem::systems::Systems;
-use fedsa::sampling::{Law, Sampling};
-use fedsa::uplink::medium::bit_budget::BitBudget;
+use fedsa::sampling::Law;
 use fedsa_theory::link::LinkLaw;
 use fedsa_theory::predict::{Forecast, Limits, twins};
 use fedsa_theory::work::{self, WorkSpent};
@@ -92,17 +91,17 @@ fn changes(plan: &Plan, cell: usize, limits: &Limits, doubled: Option<&Arc<Syste
     }
     if has_noise && sampling.kind != Law::Mean {
         let batch = 4 * sampling.batch;
-        add(format!("{batch} samples a step"), of.clone().with_sampling(Sampling { batch, ..sampling }));
+        add(format!("{batch} samples a step"), of.clone().with_sampling(sampling.with_batch(batch)));
     }
     if limits.mixing.is_some() {
-        add("independent samples".into(), of.clone().with_sampling(Sampling { kind: Law::Iid, ..sampling }));
+        add("independent samples".into(), of.clone().with_sampling(sampling.with_kind(Law::Iid)));
     }
     if shape.participants.is_some() && limits.participation.is_some() {
         add("all agents in every round".into(), of.clone().with_all_agents());
     }
     let link = &plan.cells[cell].uplink;
     if let Some(budget) = link.budget {
-        let more = BitBudget { bits: 2.0 * budget.bits, ..budget };
+        let more = budget.with_bits(2.0 * budget.bits);
         if let Ok(law) = LinkLaw::with_budget(link, plan.field(cell).dim(), Some(&more)) {
             add(format!("twice the bits, {} a component", number(more.bits)), of.clone().with_link(law));
         }

@@ -111,8 +111,8 @@ mod tests {
     fn floors_along_chains_have_the_slopes_of_theorem_2() {
         let mut slopes = [const { Vec::new() }; 2];
         for seed in 0..12 {
-            let garnet = Garnet { agents: 2, states: 4, features: 2, gamma: 0.5, seed, ..Garnet::default() };
-            let sampling = Sampling { kind: Law::Markov, ..Sampling::default() };
+            let garnet = Garnet::default().with_agents(2).with_states(4).with_features(2).with_gamma(0.5).with_seed(seed);
+            let sampling = Sampling::default().with_kind(Law::Markov);
             let field = garnet.field(&NoFiles, sampling, Isa::best()).unwrap();
             let known = FedHsaConstants::new(field.systems().unwrap(), field.facts()).unwrap();
             if known.mu <= 0.0 {

@@ -26,7 +26,7 @@ fn noise(seed: u64, d: usize, radius: f64, from_zero: bool) -> NoiseLaw {
 }
 
 fn sampling(kind: Law, batch: usize) -> Sampling {
-    Sampling { kind, batch, start: ChainStart::Stationary }
+    Sampling::default().with_kind(kind).with_batch(batch).with_start(ChainStart::Stationary)
 }
 
 /// All agents: theta, their controls and their noise.

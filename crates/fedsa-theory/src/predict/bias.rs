@@ -87,8 +87,8 @@ mod tests {
     use fedsa::sampling::{Law, Sampling};
 
     fn two(a: [f64; 2], b: [f64; 2]) -> Arc<dyn Field> {
-        let linear = LinearSystems { a: a.map(|a| vec![vec![a]]).to_vec(), b: b.map(|b| vec![b]).to_vec(), ..LinearSystems::default() };
-        linear.field(&NoFiles, Sampling { kind: Law::Mean, ..Sampling::default() }, Isa::best()).unwrap()
+        let linear = LinearSystems::default().with_a(a.map(|a| vec![vec![a]]).to_vec()).with_b(b.map(|b| vec![b]).to_vec());
+        linear.field(&NoFiles, Sampling::default().with_kind(Law::Mean), Isa::best()).unwrap()
     }
 
     #[test]
@@ -114,7 +114,7 @@ mod tests {
         assert!(of(0.1).bias_sq().unwrap() > 1e10 * of(0.1).bias_rounding().unwrap());
         assert!(of(1e-16).bias_sq().unwrap() <= of(1e-16).bias_rounding().unwrap());
         // Some of the agents.
-        let few = FedHsa { participants: Some(1), ..FedHsa::new(0.1, 5) };
+        let few = FedHsa::new(0.1, 5).with_participants(1);
         assert_eq!(reason(&different, few.shape()), None);
     }
 

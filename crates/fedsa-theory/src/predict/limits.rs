@@ -9,7 +9,7 @@ use crate::map::DENSE;
 use fedsa::error::Result;
 use fedsa::linalg;
 use fedsa::methods::Drift;
-use fedsa::sampling::{Law, Sampling};
+use fedsa::sampling::Law;
 
 /// The parts of a floor, all squared errors. They sum to the floor: each is the difference that one source makes while the
 /// sources after it are still there, in the order mixing, link, participation, samples, bias.
@@ -54,7 +54,7 @@ impl Forecast {
             Ok(part)
         };
         if self.sampling.kind == Law::Markov {
-            now = now.with_sampling(Sampling { kind: Law::Iid, ..self.sampling });
+            now = now.with_sampling(self.sampling.with_kind(Law::Iid));
             parts.mixing = Some(without(&now, &mut left)?);
         }
         if self.link()?.is_noisy() {
@@ -151,21 +151,22 @@ mod tests {
     use fedsa::methods::fedlsa::FedLsa;
     use fedsa::problem::garnet::Garnet;
     use fedsa::problem::{Field, NoFiles, ProblemSettings as _};
+    use fedsa::sampling::Sampling;
     use fedsa::uplink::Uplink;
     use fedsa::uplink::install::MediumSettings as _;
     use fedsa::uplink::medium::erasure::Erasure;
 
     fn garnet(agents: usize, kind: Law) -> Arc<dyn Field> {
-        let garnet = Garnet { agents, states: 6, features: 2, min_class: Some(2), seed: 5, ..Garnet::default() };
-        garnet.field(&NoFiles, Sampling { kind, ..Sampling::default() }, Isa::best()).unwrap()
+        let garnet = Garnet::default().with_agents(agents).with_states(6).with_features(2).with_min_class(2).with_seed(5);
+        garnet.field(&NoFiles, Sampling::default().with_kind(kind), Isa::best()).unwrap()
     }
 
     /// Each part against a forecast for the problem, the link or the participants that it is about.
     #[test]
     fn parts_are_differences_of_floors_of_settings_of_their_own() {
-        let few = FedLsa { participants: Some(2), ..FedLsa::new(0.1, 4) };
+        let few = FedLsa::new(0.1, 4).with_participants(2);
         let mut lossy = Uplink::default();
-        Erasure { success: 0.5 }.install(&mut lossy).unwrap();
+        Erasure::new(0.5).install(&mut lossy).unwrap();
         let iid = garnet(3, Law::Iid);
         let floor = |field: &Arc<dyn Field>, method: &FedLsa, link: &Uplink| Forecast::over(field, method, link).floor().unwrap().mse();
         let limits = Forecast::over(&iid, &few, &lossy).limits(&FloorCache::default()).unwrap();
@@ -174,10 +175,10 @@ mod tests {
         let sum = limits.bias + limits.samples.unwrap() + limits.link.unwrap() + limits.participation.unwrap();
         assert!((sum - limits.floor).abs() <= 1e-12 * limits.floor, "{limits:?}");
         // Losses with probability 1/2 weaken the mean as half of the server's step does.
-        let weak = FedLsa { global_step_size: 0.5, ..few.clone() };
+        let weak = few.clone().with_global_step_size(0.5);
         let without = floor(&iid, &weak, &Uplink::default());
         assert!((limits.link.unwrap() - (limits.floor - without)).abs() <= 1e-12 * limits.floor);
-        let all = FedLsa { participants: None, ..weak };
+        let all = weak.with_participants(None);
         let with_all = floor(&iid, &all, &Uplink::default());
         assert!((limits.participation.unwrap() - (without - with_all)).abs() <= 1e-12 * limits.floor);
         // Markov samples against independent ones of the same law.

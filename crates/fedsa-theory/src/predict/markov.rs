@@ -430,8 +430,8 @@ mod tests {
     /// Up to 1331 joint states: 7986 unknowns of FedLSA, 59,895 with control variates.
     #[test]
     fn with_one_local_step_all_methods_are_fedlsa() {
-        let garnet = Garnet { agents: 3, states: 11, features: 3, min_class: Some(2), seed: 3, ..Garnet::default() };
-        let sampling = Sampling { kind: Law::Markov, ..Sampling::default() };
+        let garnet = Garnet::default().with_agents(3).with_states(11).with_features(3).with_min_class(2).with_seed(3);
+        let sampling = Sampling::default().with_kind(Law::Markov);
         let field = garnet.field(&NoFiles, sampling, Isa::best()).unwrap();
         let of = |shape: MethodShape| Forecast::new(&field, shape);
         let (plain, rounds) = (of(FedLsa::new(0.1, 1).shape()), [1, 5, 30]);

@@ -255,8 +255,8 @@ mod tests {
     use fedsa::sampling::{Law, Sampling};
 
     fn garnet(kind: Law) -> std::sync::Arc<dyn Field> {
-        let garnet = Garnet { agents: 3, states: 8, features: 3, min_class: Some(2), seed: 2, ..Garnet::default() };
-        garnet.field(&NoFiles, Sampling { kind, ..Sampling::default() }, Isa::best()).unwrap()
+        let garnet = Garnet::default().with_agents(3).with_states(8).with_features(3).with_min_class(2).with_seed(2);
+        garnet.field(&NoFiles, Sampling::default().with_kind(kind), Isa::best()).unwrap()
     }
 
     #[test]

@@ -416,13 +416,13 @@ mod tests {
     use fedsa::sampling::{Law, Sampling};
 
     fn sampled(kind: Law) -> Sampling {
-        Sampling { kind, ..Sampling::default() }
+        Sampling::default().with_kind(kind)
     }
 
     /// Two agents with scalar operators: the edges are known by hand.
     #[test]
     fn intervals_are_those_of_scalar_operators() {
-        let linear = LinearSystems { agents: 1, dim: 1, scale: 1.0, spread: 0.0, ..LinearSystems::default() };
+        let linear = LinearSystems::default().with_agents(1).with_dim(1).with_scale(1.0).with_spread(0.0);
         let field = linear.field(&NoFiles, sampled(Law::Mean), Isa::best()).unwrap();
         let a = field.systems().unwrap().mean().a[(0, 0)];
         let of = Forecast::new(&field, FedLsa::new(0.1, 1).shape());
@@ -442,7 +442,7 @@ mod tests {
     fn windows_are_those_of_a_finer_scan() {
         let turning = |re: f64, im: f64| vec![vec![re, im], vec![-im, re]];
         let a = vec![turning(0.3, 1.0), turning(1.5, 0.0), turning(0.2, -2.0)];
-        let linear = LinearSystems { a, b: vec![vec![1.0, 0.0]; 3], ..LinearSystems::default() };
+        let linear = LinearSystems::default().with_a(a).with_b(vec![vec![1.0, 0.0]; 3]);
         let field = linear.field(&NoFiles, sampled(Law::Mean), Isa::best()).unwrap();
         let of = Forecast::new(&field, Scafflsa::new(0.05, 10).shape());
         for set in of.stable_sets(&[5, 10, 40], None).unwrap() {
@@ -466,7 +466,7 @@ mod tests {
 
     #[test]
     fn a_region_has_the_verdict_of_each_step() {
-        let garnet = Garnet { agents: 3, states: 6, features: 2, min_class: Some(2), seed: 5, ..Garnet::default() };
+        let garnet = Garnet::default().with_agents(3).with_states(6).with_features(2).with_min_class(2).with_seed(5);
         for kind in [Law::Iid, Law::Mean] {
             let field = garnet.field(&NoFiles, sampled(kind), Isa::best()).unwrap();
             let of = Forecast::new(&field, FedLsa::new(0.5, 8).shape());
@@ -493,15 +493,13 @@ mod tests {
     #[test]
     fn the_largest_stable_step_is_that_of_a_bisection_everywhere() {
         let (agents, steps) = (5, 3_u64);
-        let garnet = Garnet {
-            agents,
-            states: 18,
-            features: 4,
-            gamma: 0.7,
-            heterogeneity: Heterogeneity::Independent,
-            seed: 20_261_123,
-            ..Garnet::default()
-        };
+        let garnet = Garnet::default()
+            .with_agents(agents)
+            .with_states(18)
+            .with_features(4)
+            .with_gamma(0.7)
+            .with_heterogeneity(Heterogeneity::Independent)
+            .with_seed(20_261_123);
         let field = garnet.field(&NoFiles, sampled(Law::Iid), Isa::best()).unwrap();
         let of = Forecast::new(&field, FedLsa::new(0.1, steps as usize).shape());
         let found = of.largest_stable_step().unwrap();

@@ -258,11 +258,11 @@ mod tests {
 
     use super::*;
     use fedsa::kernel::Isa;
+    use fedsa::methods::MethodSettings;
     use fedsa::methods::fedhsa::FedHsa;
     use fedsa::methods::fedlsa::FedLsa;
     use fedsa::methods::scafflsa::Scafflsa;
     use fedsa::methods::scafflsa_random::ScafflsaRandom;
-    use fedsa::methods::{MethodSettings, control_rule::ControlRule};
     use fedsa::problem::garnet::Garnet;
     use fedsa::problem::{Field, NoFiles, ProblemSettings as _};
     use fedsa::sampling::Sampling;
@@ -271,8 +271,8 @@ mod tests {
     use fedsa::uplink::medium::erasure::Erasure;
 
     fn garnet(kind: Law, batch: usize) -> Arc<dyn Field> {
-        let garnet = Garnet { agents: 3, states: 6, features: 2, gamma: 0.5, seed: 5, ..Garnet::default() };
-        garnet.field(&NoFiles, Sampling { kind, batch, ..Sampling::default() }, Isa::best()).unwrap()
+        let garnet = Garnet::default().with_agents(3).with_states(6).with_features(2).with_gamma(0.5).with_seed(5);
+        garnet.field(&NoFiles, Sampling::default().with_kind(kind).with_batch(batch), Isa::best()).unwrap()
     }
 
     fn of(field: &Arc<dyn Field>, method: &dyn MethodSettings) -> Forecast {
@@ -318,14 +318,7 @@ mod tests {
         assert!(shape.is_shape && shape.statement == "[F] Theorem 1");
         assert_eq!(shape.exact, Some(memory.floor().unwrap().mse()));
         assert_eq!(memory.statements(&start, 30, 4.0).unwrap()[0].statement, "[F] Theorem 2");
-        let random = ScafflsaRandom {
-            step_size: 1e-4,
-            talk_probability: 0.25,
-            global_step_size: 1.0,
-            participants: None,
-            rule: ControlRule::default(),
-            control_step: 1.0,
-        };
+        let random = ScafflsaRandom::new(1e-4, 0.25);
         let random = of(&field, &random).statements(&start, 30, 1.0).unwrap().remove(0);
         assert_eq!((random.statement, random.exact), ("[S] Theorem 5.1", None));
     }
@@ -338,12 +331,12 @@ mod tests {
         assert_eq!(fails(&of(&garnet(Law::Iid, 1), &small)), None);
         assert_eq!(fails(&of(&garnet(Law::Iid, 2), &small)), Some("independent samples, one a step"));
         let mut lossy = Uplink::default();
-        Erasure { success: 0.5 }.install(&mut lossy).unwrap();
+        Erasure::new(0.5).install(&mut lossy).unwrap();
         let field = garnet(Law::Iid, 1);
         let arrives = Some("all messages of all agents arrive as sent");
         assert_eq!(fails(&Forecast::over(&field, &small, &lossy)), arrives);
-        assert_eq!(fails(&of(&field, &FedLsa { participants: Some(2), ..small.clone() })), arrives);
-        assert_eq!(fails(&of(&field, &FedLsa { global_step_size: 0.5, ..small.clone() })), Some("alpha_g = 1"));
+        assert_eq!(fails(&of(&field, &small.clone().with_participants(2))), arrives);
+        assert_eq!(fails(&of(&field, &small.clone().with_global_step_size(0.5))), Some("alpha_g = 1"));
         assert_eq!(fails(&of(&field, &FedLsa::new(30.0, 4))), Some("A 2"));
         assert_eq!(fails(&of(&field, &small).of_output(OutputRule::Average)), Some("the output is the last iterate"));
     }

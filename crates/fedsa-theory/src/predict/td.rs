@@ -211,8 +211,8 @@ mod tests {
     use fedsa::uplink::medium::over_the_air::{self, Gain};
 
     fn process(agents: usize, kind: Law, reward_range: [f64; 2]) -> Arc<dyn Field> {
-        let mrp = RandomMrp { agents, states: 5, features: 2, seed: 3, reward_range, ..RandomMrp::default() };
-        mrp.field(&NoFiles, Sampling { kind, ..Sampling::default() }, Isa::best()).unwrap()
+        let mrp = RandomMrp::default().with_agents(agents).with_states(5).with_features(2).with_seed(3).with_reward_range(reward_range);
+        mrp.field(&NoFiles, Sampling::default().with_kind(kind), Isa::best()).unwrap()
     }
 
     fn over(media: &[&dyn MediumSettings]) -> Uplink {
@@ -234,9 +234,9 @@ mod tests {
         let alpha = facts.nu * (1.0 - facts.gamma) / 1e5;
         // Few enough for the curve over a delay.
         let rounds = 20_000;
-        let air = over_the_air::OverTheAir { gain: Gain::Rician { line_of_sight: 0.6, scale: 0.3 }, receiver_noise: 0.5 };
-        let delay = Pull { before: Before::First, delay: Delay::Constant { rounds: 3 } };
-        let lossy = Erasure { success: 0.7 };
+        let air = over_the_air::OverTheAir::default().with_gain(Gain::Rician { line_of_sight: 0.6, scale: 0.3 }).with_receiver_noise(0.5);
+        let delay = Pull::new(Delay::Constant { rounds: 3 }).with_before(Before::First);
+        let lossy = Erasure::new(0.7);
         let links = [over(&[]), over(&[&lossy]), over(&[&air]), over(&[&delay])];
         for (i, link) in links.iter().enumerate() {
             let of = Forecast::over(&field, &FedLsa::new(alpha, 1), link);
@@ -277,7 +277,7 @@ mod tests {
         assert!(fails(&field, &small, &clear, s).is_empty());
         assert_eq!(fails(&field, &FedLsa::new(1e-8, 2), &clear, t), ["one local step"]);
         assert_eq!(fails(&field, &FedLsa::new(1.0, 1), &clear, t), ["alpha is small enough"]);
-        assert_eq!(fails(&field, &FedLsa { participants: Some(2), ..small.clone() }, &clear, t), ["all agents take part"]);
+        assert_eq!(fails(&field, &small.clone().with_participants(2), &clear, t), ["all agents take part"]);
         let rich = process(3, Law::Iid, [0.0, 10.0]);
         assert!(fails(&rich, &small, &clear, t).is_empty());
         assert_eq!(fails(&rich, &small, &clear, s), ["rewards in [0, 1] (TD 1)"]);
@@ -285,7 +285,7 @@ mod tests {
         let chain = process(3, Law::Markov, [0.0, 1.0]);
         assert_eq!(fails(&chain, &small, &clear, t), ["the samples' mixing time is known"]);
         assert_eq!(fails(&chain, &small, &clear, s), ["independent samples, one a step"]);
-        let late = over(&[&Pull { before: Before::Nothing, delay: Delay::Constant { rounds: 2 } }]);
+        let late = over(&[&Pull::new(Delay::Constant { rounds: 2 }).with_before(Before::Nothing)]);
         assert_eq!(fails(&field, &small, &late, "[T] Theorem 4.4"), ["answers at theta_0 before older ones are there"]);
     }
 

@@ -21,12 +21,12 @@
 //! use fedsa::uplink::Uplink;
 //!
 //! # fn main() -> fedsa::error::Result<()> {
-//! let garnet = Garnet { agents: 3, states: 8, features: 2, seed: 1, ..Garnet::default() };
+//! let garnet = Garnet::default().with_agents(3).with_states(8).with_features(2).with_seed(1);
 //! let field = garnet.field(&NoFiles, Sampling::default(), Isa::best())?;
 //! let link = Arc::new(Uplink::default());
 //! let families = [
-//!     Family::new("fedlsa", |eta, h, alpha| Ok(Arc::new(FedLsa { global_step_size: alpha, ..FedLsa::new(eta, h) })), &link),
-//!     Family::new("fedhsa", |eta, h, alpha| Ok(Arc::new(FedHsa { global_step_size: alpha, ..FedHsa::new(eta, h) })), &link),
+//!     Family::new("fedlsa", |eta, h, alpha| Ok(Arc::new(FedLsa::new(eta, h).with_global_step_size(alpha))), &link),
+//!     Family::new("fedhsa", |eta, h, alpha| Ok(Arc::new(FedHsa::new(eta, h).with_global_step_size(alpha))), &link),
 //! ];
 //! let target = SearchTarget { mse: 0.01, goal: SearchGoal::Bits, ..SearchTarget::default() };
 //! let found = search(&field, &families, &SearchStart::zero(field.dim()), &target, &Effort::default())?;
@@ -264,15 +264,15 @@ mod tests {
     use fedsa::uplink::medium::erasure::Erasure;
 
     fn field(seed: u64, agents: usize, features: usize, kind: Law) -> Arc<dyn Field> {
-        let garnet = Garnet { agents, states: 6, features, gamma: 0.8, seed, ..Garnet::default() };
-        garnet.field(&NoFiles, Sampling { kind, ..Sampling::default() }, Isa::best()).unwrap()
+        let garnet = Garnet::default().with_agents(agents).with_states(6).with_features(features).with_gamma(0.8).with_seed(seed);
+        garnet.field(&NoFiles, Sampling::default().with_kind(kind), Isa::best()).unwrap()
     }
 
     fn families(link: &Arc<Uplink>) -> Vec<Family> {
         vec![
-            Family::new("fedlsa", |eta, h, alpha| Ok(Arc::new(FedLsa { global_step_size: alpha, ..FedLsa::new(eta, h) })), link),
-            Family::new("scafflsa", |eta, h, alpha| Ok(Arc::new(Scafflsa { global_step_size: alpha, ..Scafflsa::new(eta, h) })), link),
-            Family::new("fedhsa", |eta, h, alpha| Ok(Arc::new(FedHsa { global_step_size: alpha, ..FedHsa::new(eta, h) })), link),
+            Family::new("fedlsa", |eta, h, alpha| Ok(Arc::new(FedLsa::new(eta, h).with_global_step_size(alpha))), link),
+            Family::new("scafflsa", |eta, h, alpha| Ok(Arc::new(Scafflsa::new(eta, h).with_global_step_size(alpha))), link),
+            Family::new("fedhsa", |eta, h, alpha| Ok(Arc::new(FedHsa::new(eta, h).with_global_step_size(alpha))), link),
         ]
     }
 
@@ -366,7 +366,7 @@ mod tests {
     fn prices_are_those_of_the_ledger() {
         let field = field(6, 3, 3, Law::Iid);
         let start = SearchStart::zero(field.dim());
-        let quantised = Uplink { codec: Quantised { bits: 4, rounding: Rounding::Stochastic }.build(), ..Uplink::default() };
+        let quantised = Uplink::default().with_codec(Quantised::new(4).with_rounding(Rounding::Stochastic).build());
         for link in [clear(), Arc::new(quantised)] {
             for family in families(&link) {
                 let price = Price::of(&field, &family, &start).unwrap();
@@ -393,7 +393,7 @@ mod tests {
         let talk = |step_size, h: usize, global_step_size| -> Result<Arc<dyn MethodSettings>> {
             let talk_probability = 1.0 / h as f64;
             let rule = ControlRule::default();
-            Ok(Arc::new(ScafflsaRandom { step_size, talk_probability, global_step_size, participants: None, rule, control_step: 1.0 }))
+            Ok(Arc::new(ScafflsaRandom::new(step_size, talk_probability).with_global_step_size(global_step_size).with_rule(rule)))
         };
         let price = Price::of(&field, &Family::new("talk", talk, &clear()), &SearchStart::zero(3)).unwrap();
         // A round has 1/p local steps of every agent in the mean.
@@ -423,7 +423,7 @@ mod tests {
     #[test]
     fn searches_are_as_good_as_grids() {
         let mut erasure = Uplink::default();
-        Erasure { success: 0.7 }.install(&mut erasure).unwrap();
+        Erasure::new(0.7).install(&mut erasure).unwrap();
         let erasure = Arc::new(erasure);
         for (seed, agents, features, share, goal, link) in [
             (11, 2, 2, 0.02, SearchGoal::Rounds, clear()),
@@ -510,7 +510,7 @@ mod tests {
     fn unknown_families_say_why() {
         let field = field(22, 3, 3, Law::Iid);
         let start = SearchStart::zero(field.dim());
-        let quantised = Uplink { codec: Quantised { bits: 4, rounding: Rounding::Stochastic }.build(), ..Uplink::default() };
+        let quantised = Uplink::default().with_codec(Quantised::new(4).with_rounding(Rounding::Stochastic).build());
         let mut families = families(&clear());
         families.push(Family::new("coarse", |eta, h, _| Ok(Arc::new(FedLsa::new(eta, h))), &Arc::new(quantised)));
         let target = SearchTarget { mse: 0.1 * linalg::norm_sq(field.root().unwrap()), most_local_steps: 10, ..SearchTarget::default() };

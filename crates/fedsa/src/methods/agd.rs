@@ -27,6 +27,7 @@ use crate::server::directions::{AcceleratedDirection, Momentum};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
 pub struct AcceleratedGradient {
     /// s, such as 1 / L; when absent it is found by backtracking.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -47,6 +48,14 @@ pub struct AcceleratedGradient {
     #[cfg_attr(feature = "schema", schemars(range(max = 60)))]
     pub halvings: usize,
 }
+
+crate::settings::setters! { AcceleratedGradient {
+    with_step_size(step_size: impl Into<Option<f64>>) = step_size.into();
+    with_strong_convexity(strong_convexity: impl Into<Option<f64>>) = strong_convexity.into();
+    with_momentum(momentum: impl Into<Option<f64>>) = momentum.into();
+    with_longest_step(longest_step: f64) = longest_step;
+    with_halvings(halvings: usize) = halvings;
+} }
 
 impl Default for AcceleratedGradient {
     fn default() -> Self {

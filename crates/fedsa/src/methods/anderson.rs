@@ -69,6 +69,7 @@ use crate::uplink::LinkFacts;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
+#[non_exhaustive]
 pub struct Anderson {
     /// The method whose rounds are accelerated: a table with its kind and keys. fedlsa, scafflsa, fedhsa, fedtd or
     /// projected-td, with a constant step size.
@@ -90,6 +91,13 @@ pub struct Anderson {
     #[cfg_attr(feature = "schema", schemars(range(min = 1e-14)))]
     pub ridge: f64,
 }
+
+crate::settings::setters! { Anderson {
+    with_base(base: Base) = base;
+    with_memory(memory: usize) = memory;
+    with_safeguard(safeguard: f64) = safeguard;
+    with_ridge(ridge: f64) = ridge;
+} }
 
 /// The largest accepted memory.
 pub const MAX_MEMORY: usize = 10_000;

@@ -25,6 +25,7 @@ use crate::server::directions;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
 pub struct Bfgs {
     /// How often a step may be halved.
     #[cfg_attr(feature = "schema", schemars(range(max = 60)))]
@@ -33,6 +34,11 @@ pub struct Bfgs {
     #[cfg_attr(feature = "schema", schemars(extend("exclusiveMinimum" = 0, "exclusiveMaximum" = 0.5)))]
     pub decrease: f64,
 }
+
+crate::settings::setters! { Bfgs {
+    with_halvings(halvings: usize) = halvings;
+    with_decrease(decrease: f64) = decrease;
+} }
 
 impl Default for Bfgs {
     fn default() -> Self {

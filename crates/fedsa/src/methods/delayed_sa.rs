@@ -30,6 +30,7 @@ use crate::server::{Participation, Server};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
+#[non_exhaustive]
 pub struct DelayedSa {
     /// `alpha`.
     pub step_size: StepSize,
@@ -46,6 +47,13 @@ pub struct DelayedSa {
     #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
     pub participants: Option<usize>,
 }
+
+crate::settings::setters! { DelayedSa {
+    with_step_size(step_size: impl Into<StepSize>) = step_size.into();
+    with_local_steps(local_steps: usize) = local_steps;
+    with_global_step_size(global_step_size: f64) = global_step_size;
+    with_participants(participants: impl Into<Option<usize>>) = participants.into();
+} }
 
 impl MethodSettings for DelayedSa {
     fn check(&self, agents: usize) -> Result<()> {
@@ -69,6 +77,7 @@ impl MethodSettings for DelayedSa {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
+#[non_exhaustive]
 pub struct DelayAdaptiveSa {
     /// `alpha`.
     pub step_size: StepSize,
@@ -89,6 +98,14 @@ pub struct DelayAdaptiveSa {
     #[cfg_attr(feature = "schema", schemars(extend("exclusiveMinimum" = 0)))]
     pub threshold: Option<f64>,
 }
+
+crate::settings::setters! { DelayAdaptiveSa {
+    with_step_size(step_size: impl Into<StepSize>) = step_size.into();
+    with_local_steps(local_steps: usize) = local_steps;
+    with_global_step_size(global_step_size: f64) = global_step_size;
+    with_participants(participants: impl Into<Option<usize>>) = participants.into();
+    with_threshold(threshold: impl Into<Option<f64>>) = threshold.into();
+} }
 
 impl MethodSettings for DelayAdaptiveSa {
     fn check(&self, agents: usize) -> Result<()> {
@@ -117,6 +134,7 @@ impl MethodSettings for DelayAdaptiveSa {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
+#[non_exhaustive]
 pub struct Dasa {
     /// `alpha`.
     pub step_size: StepSize,
@@ -137,6 +155,14 @@ pub struct Dasa {
     #[cfg_attr(feature = "schema", schemars(extend("exclusiveMinimum" = 0)))]
     pub threshold: Option<f64>,
 }
+
+crate::settings::setters! { Dasa {
+    with_step_size(step_size: impl Into<StepSize>) = step_size.into();
+    with_local_steps(local_steps: usize) = local_steps;
+    with_global_step_size(global_step_size: f64) = global_step_size;
+    with_participants(participants: impl Into<Option<usize>>) = participants.into();
+    with_threshold(threshold: impl Into<Option<f64>>) = threshold.into();
+} }
 
 impl MethodSettings for Dasa {
     fn check(&self, agents: usize) -> Result<()> {
@@ -206,8 +232,8 @@ macro_rules! rule {
     ($kind:ident $(, $threshold:ident)?) => {
         impl $kind {
             /// As in the source: H = 1, `alpha_g = 1`, all agents.
-            pub fn new(step_size: StepSize) -> Self {
-                Self { step_size, local_steps: 1, global_step_size: 1.0, participants: None $(, $threshold: None)? }
+            pub fn new(step_size: impl Into<StepSize>) -> Self {
+                Self { step_size: step_size.into(), local_steps: 1, global_step_size: 1.0, participants: None $(, $threshold: None)? }
             }
 
             fn rule(&self) -> Rule {

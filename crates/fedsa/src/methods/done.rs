@@ -26,6 +26,7 @@ use crate::server::directions::Gradient;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
+#[non_exhaustive]
 pub struct Done {
     /// alpha: the size of a step of Richardson's iteration, below 2 / L with the largest eigenvalue L of the agents' Hessians. When it is
     /// absent each agent takes 1 over an estimate of its own largest eigenvalue, which costs 15 more products a round.
@@ -41,6 +42,18 @@ pub struct Done {
     #[cfg_attr(feature = "schema", schemars(extend("exclusiveMinimum" = 0)))]
     pub step_size: f64,
 }
+
+impl Default for Done {
+    fn default() -> Self {
+        Self { richardson_step: None, richardson_steps: twenty(), step_size: super::one() }
+    }
+}
+
+crate::settings::setters! { Done {
+    with_richardson_step(richardson_step: impl Into<Option<f64>>) = richardson_step.into();
+    with_richardson_steps(richardson_steps: usize) = richardson_steps;
+    with_step_size(step_size: f64) = step_size;
+} }
 
 fn twenty() -> usize {
     20

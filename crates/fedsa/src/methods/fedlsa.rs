@@ -22,6 +22,7 @@ use crate::server::Server;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
+#[non_exhaustive]
 pub struct FedLsa {
     /// `eta`.
     pub step_size: StepSize,
@@ -38,10 +39,17 @@ pub struct FedLsa {
     pub participants: Option<usize>,
 }
 
+crate::settings::setters! { FedLsa {
+    with_step_size(step_size: impl Into<StepSize>) = step_size.into();
+    with_local_steps(local_steps: usize) = local_steps;
+    with_global_step_size(global_step_size: f64) = global_step_size;
+    with_participants(participants: impl Into<Option<usize>>) = participants.into();
+} }
+
 impl FedLsa {
-    /// With a constant step size, `alpha_g = 1` and all agents.
-    pub fn new(step_size: f64, local_steps: usize) -> Self {
-        Self { step_size: StepSize::Constant(step_size), local_steps, global_step_size: 1.0, participants: None }
+    /// With `alpha_g = 1` and all agents.
+    pub fn new(step_size: impl Into<StepSize>, local_steps: usize) -> Self {
+        Self { step_size: step_size.into(), local_steps, global_step_size: 1.0, participants: None }
     }
 }
 

@@ -108,6 +108,7 @@ pub enum FirstHessian {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
 pub struct FedNl {
     /// The compressor of corrections.
     pub compressor: Compression,
@@ -149,6 +150,21 @@ pub struct FedNl {
     #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
     pub participants: Option<usize>,
 }
+
+crate::settings::setters! { FedNl {
+    with_compressor(compressor: Compression) = compressor;
+    with_k(k: impl Into<Option<usize>>) = k.into();
+    with_pair_bits(pair_bits: impl Into<Option<u32>>) = pair_bits.into();
+    with_option(option: Remedy) = option;
+    with_mu(mu: impl Into<Option<f64>>) = mu.into();
+    with_learning_rate(learning_rate: impl Into<Option<f64>>) = learning_rate.into();
+    with_first_hessian(first_hessian: FirstHessian) = first_hessian;
+    with_step_size(step_size: f64) = step_size;
+    with_line_search(line_search: bool) = line_search;
+    with_halvings(halvings: usize) = halvings;
+    with_decrease(decrease: f64) = decrease;
+    with_participants(participants: impl Into<Option<usize>>) = participants.into();
+} }
 
 impl Default for FedNl {
     fn default() -> Self {

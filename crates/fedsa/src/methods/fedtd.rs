@@ -20,6 +20,7 @@ use crate::server::Server;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
+#[non_exhaustive]
 pub struct FedTd {
     /// `alpha`.
     pub step_size: StepSize,
@@ -28,6 +29,18 @@ pub struct FedTd {
     #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
     pub participants: Option<usize>,
 }
+
+impl FedTd {
+    /// With all agents.
+    pub fn new(step_size: impl Into<StepSize>) -> Self {
+        Self { step_size: step_size.into(), participants: None }
+    }
+}
+
+crate::settings::setters! { FedTd {
+    with_step_size(step_size: impl Into<StepSize>) = step_size.into();
+    with_participants(participants: impl Into<Option<usize>>) = participants.into();
+} }
 
 impl MethodSettings for FedTd {
     fn check(&self, agents: usize) -> Result<()> {

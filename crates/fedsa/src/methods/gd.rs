@@ -24,6 +24,7 @@ use crate::server::directions::{Gradient, Steepest};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
 pub struct GradientDescent {
     /// eta, a fixed step; when absent each round looks for one by backtracking.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -39,6 +40,13 @@ pub struct GradientDescent {
     #[cfg_attr(feature = "schema", schemars(extend("exclusiveMinimum" = 0, "exclusiveMaximum" = 0.5)))]
     pub decrease: f64,
 }
+
+crate::settings::setters! { GradientDescent {
+    with_step_size(step_size: impl Into<Option<f64>>) = step_size.into();
+    with_longest_step(longest_step: f64) = longest_step;
+    with_halvings(halvings: usize) = halvings;
+    with_decrease(decrease: f64) = decrease;
+} }
 
 impl Default for GradientDescent {
     fn default() -> Self {

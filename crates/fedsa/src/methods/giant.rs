@@ -45,6 +45,7 @@ const CG_STEPS: usize = 1000;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
 pub struct Giant {
     /// The relative residual at which conjugate gradients stop, by default 1e-6. Where it is set agents form no Hessian.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -64,6 +65,14 @@ pub struct Giant {
     #[cfg_attr(feature = "schema", schemars(extend("exclusiveMinimum" = 0, "exclusiveMaximum" = 0.5)))]
     pub decrease: f64,
 }
+
+crate::settings::setters! { Giant {
+    with_cg_tolerance(cg_tolerance: impl Into<Option<f64>>) = cg_tolerance.into();
+    with_cg_steps(cg_steps: impl Into<Option<usize>>) = cg_steps.into();
+    with_shrink(shrink: f64) = shrink;
+    with_shrinks(shrinks: usize) = shrinks;
+    with_decrease(decrease: f64) = decrease;
+} }
 
 impl Default for Giant {
     fn default() -> Self {

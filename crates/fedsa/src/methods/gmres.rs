@@ -28,12 +28,17 @@ use crate::uplink::LinkFacts;
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
 pub struct Gmres {
     /// How many products are kept before the space is built anew at the present weights, which bounds the server's memory to
     /// that many vectors; d when absent.
     #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
     pub restart: Option<usize>,
 }
+
+crate::settings::setters! { Gmres {
+    with_restart(restart: impl Into<Option<usize>>) = restart.into();
+} }
 
 impl MethodSettings for Gmres {
     fn check(&self, _: usize) -> Result<()> {

@@ -25,6 +25,7 @@ use crate::server::directions;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
 pub struct Lbfgs {
     /// m: how many pairs the server keeps.
     #[cfg_attr(feature = "schema", schemars(range(min = 1, max = 1000)))]
@@ -36,6 +37,12 @@ pub struct Lbfgs {
     #[cfg_attr(feature = "schema", schemars(extend("exclusiveMinimum" = 0, "exclusiveMaximum" = 0.5)))]
     pub decrease: f64,
 }
+
+crate::settings::setters! { Lbfgs {
+    with_memory(memory: usize) = memory;
+    with_halvings(halvings: usize) = halvings;
+    with_decrease(decrease: f64) = decrease;
+} }
 
 impl Default for Lbfgs {
     fn default() -> Self {

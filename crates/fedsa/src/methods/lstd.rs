@@ -26,11 +26,16 @@ use crate::server::{Participation, Server, lstd};
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
 pub struct Lstd {
     /// m: how many agents take part in a round; all when absent.
     #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
     pub participants: Option<usize>,
 }
+
+crate::settings::setters! { Lstd {
+    with_participants(participants: impl Into<Option<usize>>) = participants.into();
+} }
 
 impl MethodSettings for Lstd {
     fn check(&self, agents: usize) -> Result<()> {

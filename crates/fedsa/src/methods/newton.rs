@@ -27,6 +27,7 @@ use crate::server::{Server, newton};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
 pub struct Newton {
     /// How often a step may be halved.
     #[cfg_attr(feature = "schema", schemars(range(max = 60)))]
@@ -35,6 +36,11 @@ pub struct Newton {
     #[cfg_attr(feature = "schema", schemars(extend("exclusiveMinimum" = 0, "exclusiveMaximum" = 0.5)))]
     pub decrease: f64,
 }
+
+crate::settings::setters! { Newton {
+    with_halvings(halvings: usize) = halvings;
+    with_decrease(decrease: f64) = decrease;
+} }
 
 impl Default for Newton {
     fn default() -> Self {

@@ -37,6 +37,7 @@ use crate::uplink::LinkFacts;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
+#[non_exhaustive]
 pub struct OneShot {
     /// `eta`.
     pub step_size: StepSize,
@@ -45,10 +46,15 @@ pub struct OneShot {
     pub local_steps: usize,
 }
 
+crate::settings::setters! { OneShot {
+    with_step_size(step_size: impl Into<StepSize>) = step_size.into();
+    with_local_steps(local_steps: usize) = local_steps;
+} }
+
 impl OneShot {
-    /// With a constant step size.
-    pub fn new(step_size: f64, local_steps: usize) -> Self {
-        Self { step_size: StepSize::Constant(step_size), local_steps }
+    /// With steps of this size.
+    pub fn new(step_size: impl Into<StepSize>, local_steps: usize) -> Self {
+        Self { step_size: step_size.into(), local_steps }
     }
 }
 

@@ -19,6 +19,7 @@ use crate::server::{Average, Server};
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
+#[non_exhaustive]
 pub struct ProjectedTd {
     /// `eta`.
     pub step_size: StepSize,
@@ -37,6 +38,21 @@ pub struct ProjectedTd {
     #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
     pub participants: Option<usize>,
 }
+
+impl ProjectedTd {
+    /// With `alpha_g = 1` and all agents.
+    pub fn new(step_size: impl Into<StepSize>, local_steps: usize, radius: f64) -> Self {
+        Self { step_size: step_size.into(), local_steps, radius, global_step_size: 1.0, participants: None }
+    }
+}
+
+crate::settings::setters! { ProjectedTd {
+    with_step_size(step_size: impl Into<StepSize>) = step_size.into();
+    with_local_steps(local_steps: usize) = local_steps;
+    with_radius(radius: f64) = radius;
+    with_global_step_size(global_step_size: f64) = global_step_size;
+    with_participants(participants: impl Into<Option<usize>>) = participants.into();
+} }
 
 impl MethodSettings for ProjectedTd {
     fn check(&self, agents: usize) -> Result<()> {

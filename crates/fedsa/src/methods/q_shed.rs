@@ -57,6 +57,7 @@ const SEARCH: f64 = 2000.0;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
 pub struct QShed {
     /// When agents compute their Hessians anew.
     #[serde(deserialize_with = "crate::registry::table")]
@@ -81,6 +82,16 @@ pub struct QShed {
     #[cfg_attr(feature = "schema", schemars(range(max = 60)))]
     pub shrinks: usize,
 }
+
+crate::settings::setters! { QShed {
+    with_renewal(renewal: Renewal) = renewal;
+    with_allocation(allocation: BitRule) = allocation;
+    with_most_bits(most_bits: u32) = most_bits;
+    with_budget(budget: impl Into<Option<u32>>) = budget.into();
+    with_decrease(decrease: f64) = decrease;
+    with_shrink(shrink: f64) = shrink;
+    with_shrinks(shrinks: usize) = shrinks;
+} }
 
 impl Default for QShed {
     fn default() -> Self {

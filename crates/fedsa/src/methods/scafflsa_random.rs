@@ -27,6 +27,7 @@ use crate::uplink::LinkFacts;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
+#[non_exhaustive]
 pub struct ScafflsaRandom {
     /// `eta`, constant.
     #[cfg_attr(feature = "schema", schemars(extend("exclusiveMinimum" = 0)))]
@@ -51,6 +52,22 @@ pub struct ScafflsaRandom {
     #[cfg_attr(feature = "schema", schemars(range(max = 1), extend("exclusiveMinimum" = 0)))]
     pub control_step: f64,
 }
+
+impl ScafflsaRandom {
+    /// With `alpha_g = 1` and all agents.
+    pub fn new(step_size: f64, talk_probability: f64) -> Self {
+        Self { step_size, talk_probability, global_step_size: 1.0, participants: None, rule: ControlRule::default(), control_step: 1.0 }
+    }
+}
+
+crate::settings::setters! { ScafflsaRandom {
+    with_step_size(step_size: f64) = step_size;
+    with_talk_probability(talk_probability: f64) = talk_probability;
+    with_global_step_size(global_step_size: f64) = global_step_size;
+    with_participants(participants: impl Into<Option<usize>>) = participants.into();
+    with_rule(rule: ControlRule) = rule;
+    with_control_step(control_step: f64) = control_step;
+} }
 
 impl ScafflsaRandom {
     fn steps(&self, setting: &Setting<'_>) -> StepSchedule {

@@ -49,6 +49,7 @@ use crate::uplink::LinkFacts;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
+#[non_exhaustive]
 pub struct Scaffold {
     /// `eta`.
     pub step_size: StepSize,
@@ -65,10 +66,17 @@ pub struct Scaffold {
     pub participants: Option<usize>,
 }
 
+crate::settings::setters! { Scaffold {
+    with_step_size(step_size: impl Into<StepSize>) = step_size.into();
+    with_local_steps(local_steps: usize) = local_steps;
+    with_global_step_size(global_step_size: f64) = global_step_size;
+    with_participants(participants: impl Into<Option<usize>>) = participants.into();
+} }
+
 impl Scaffold {
-    /// With a constant step size, `alpha_g = 1` and all agents.
-    pub fn new(step_size: f64, local_steps: usize) -> Self {
-        Self { step_size: StepSize::Constant(step_size), local_steps, global_step_size: 1.0, participants: None }
+    /// With `alpha_g = 1` and all agents.
+    pub fn new(step_size: impl Into<StepSize>, local_steps: usize) -> Self {
+        Self { step_size: step_size.into(), local_steps, global_step_size: 1.0, participants: None }
     }
 
     /// SCAFFLSA with the same settings, which Scaffold is if all agents participate.

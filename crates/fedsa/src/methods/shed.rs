@@ -53,6 +53,7 @@ use crate::server::shed::ShedServer;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
 pub struct Shed {
     /// When agents compute their Hessians anew.
     #[serde(deserialize_with = "crate::registry::table")]
@@ -88,6 +89,20 @@ pub struct Shed {
     #[cfg_attr(feature = "schema", schemars(range(max = 60)))]
     pub shrinks: usize,
 }
+
+crate::settings::setters! { Shed {
+    with_renewal(renewal: Renewal) = renewal;
+    with_renewal_of_agents(renewal_of_agents: Vec<Renewal>) = renewal_of_agents;
+    with_pairs(pairs: Pairs) = pairs;
+    with_rho(rho: Rho) = rho;
+    with_curvature(curvature: CurvatureSource) = curvature;
+    with_pair_tolerance(pair_tolerance: f64) = pair_tolerance;
+    with_most_pairs(most_pairs: impl Into<Option<usize>>) = most_pairs.into();
+    with_step(step: StepLength) = step;
+    with_decrease(decrease: f64) = decrease;
+    with_shrink(shrink: f64) = shrink;
+    with_shrinks(shrinks: usize) = shrinks;
+} }
 
 /// What eigenpairs are computed from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]

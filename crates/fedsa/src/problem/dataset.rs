@@ -223,6 +223,7 @@ impl FromIterator<String> for Columns {
 
 /// What is wanted of the files of a data set. Names are those of columns; a file without names has the columns `1`, `2`, ..
 #[derive(Debug, Clone, Default, PartialEq)]
+#[non_exhaustive]
 pub struct Wanted {
     /// The column of targets. By default the label of LIBSVM files, the `labels` file beside IDX images, and the column `target`
     /// or `label` of a table.
@@ -234,6 +235,13 @@ pub struct Wanted {
     /// Whether a file without targets is accepted, as one that is to be predicted is.
     pub may_lack_target: bool,
 }
+
+crate::settings::setters! { Wanted {
+    with_target(target: impl Into<String>) = Some(target.into());
+    with_group(group: impl Into<String>) = Some(group.into());
+    with_drop(drop: Vec<String>) = drop;
+    with_may_lack_target(may_lack_target: bool) = may_lack_target;
+} }
 
 /// A data set: the rows of one file.
 #[derive(Debug, Clone, PartialEq)]

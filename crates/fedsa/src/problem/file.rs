@@ -35,6 +35,7 @@ use crate::sampling::Sampling;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
+#[non_exhaustive]
 pub struct ArrayFile {
     /// The `.npz` file.
     pub path: String,
@@ -45,6 +46,19 @@ pub struct ArrayFile {
     #[serde(default)]
     pub allow_singular_agents: bool,
 }
+
+impl ArrayFile {
+    /// The arrays of a file, without noise.
+    pub fn new(path: impl Into<String>) -> Self {
+        Self { path: path.into(), noise: None, allow_singular_agents: false }
+    }
+}
+
+crate::settings::setters! { ArrayFile {
+    with_path(path: impl Into<String>) = path.into();
+    with_noise(noise: impl Into<Option<Noise>>) = noise.into();
+    with_allow_singular_agents(allow_singular_agents: bool) = allow_singular_agents;
+} }
 
 impl ProblemSettings for ArrayFile {
     fn own_to_each_end(&self) -> &'static [&'static str] {
@@ -125,8 +139,8 @@ impl ArrayFile {
             return Err(BadInput::new("noise", what, "no noise here, or a file without noise_std"));
         }
         match (arrays.find("P"), arrays.find("A")) {
-            (Some(_), _) => self.with_noise(mdp(arrays, sampling)?, arrays, sampling, isa),
-            (None, Some(_)) => self.with_noise(Linear::new(linear_systems(arrays)?), arrays, sampling, isa),
+            (Some(_), _) => self.joined(mdp(arrays, sampling)?, arrays, sampling, isa),
+            (None, Some(_)) => self.joined(Linear::new(linear_systems(arrays)?), arrays, sampling, isa),
             (None, None) => {
                 let names: Vec<String> = arrays.iter().take(20).map(|(name, _)| quoted(name)).collect();
                 let what = format!("neither `P` nor `A` among its arrays ({})", names.join(", "));
@@ -138,7 +152,7 @@ impl ArrayFile {
 
 impl ArrayFile {
     /// The field of a problem with the noise of the settings or of the file, if there is any.
-    fn with_noise<P: Problem>(&self, problem: P, arrays: &Arrays, sampling: Sampling, isa: Isa) -> Result<Arc<dyn Field>> {
+    fn joined<P: Problem>(&self, problem: P, arrays: &Arrays, sampling: Sampling, isa: Isa) -> Result<Arc<dyn Field>> {
         match own_noise(arrays, problem.weights().len(), problem.dim())? {
             None => noise::field(problem, self.noise.as_ref(), sampling, isa, self.allow_singular_agents),
             Some((std, matrices)) => {

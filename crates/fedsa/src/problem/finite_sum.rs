@@ -55,6 +55,7 @@ pub enum Scales {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
 pub struct FiniteSum {
     /// The number of agents N.
     #[cfg_attr(feature = "schema", schemars(range(min = 1, max = crate::problem::MAX_AGENTS)))]
@@ -98,6 +99,24 @@ pub struct FiniteSum {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub noise: Option<Noise>,
 }
+
+crate::settings::setters! { FiniteSum {
+    with_agents(agents: usize) = agents;
+    with_terms(terms: usize) = terms;
+    with_dim(dim: usize) = dim;
+    with_seed(seed: u64) = seed;
+    with_least_eigenvalue(least_eigenvalue: f64) = least_eigenvalue;
+    with_greatest_eigenvalue(greatest_eigenvalue: impl Into<Option<f64>>) = greatest_eigenvalue.into();
+    with_scales(scales: Scales) = scales;
+    with_term_spread(term_spread: f64) = term_spread;
+    with_spread(spread: f64) = spread;
+    with_disagreement(disagreement: f64) = disagreement;
+    with_chain(chain: ChainLaw) = chain;
+    with_mixing_time(mixing_time: f64) = mixing_time;
+    with_chains(chains: Scope) = chains;
+    with_transitions(transitions: Vec<Vec<f64>>) = transitions;
+    with_noise(noise: impl Into<Option<Noise>>) = noise.into();
+} }
 
 impl Default for FiniteSum {
     fn default() -> Self {

@@ -47,6 +47,7 @@ use crate::sampling::Sampling;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
 pub struct FixedPoint {
     /// The number of agents N. The mean of their matrices is the same for every N, and so single agents are not.
     #[cfg_attr(feature = "schema", schemars(range(min = 1, max = crate::problem::MAX_AGENTS)))]
@@ -81,6 +82,20 @@ pub struct FixedPoint {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub noise: Option<Noise>,
 }
+
+crate::settings::setters! { FixedPoint {
+    with_agents(agents: usize) = agents;
+    with_dim(dim: usize) = dim;
+    with_contraction(contraction: f64) = contraction;
+    with_spread(spread: f64) = spread;
+    with_offsets(offsets: f64) = offsets;
+    with_outcomes(outcomes: usize) = outcomes;
+    with_additive(additive: f64) = additive;
+    with_multiplicative(multiplicative: f64) = multiplicative;
+    with_mixing_time(mixing_time: f64) = mixing_time;
+    with_seed(seed: u64) = seed;
+    with_noise(noise: impl Into<Option<Noise>>) = noise.into();
+} }
 
 impl Default for FixedPoint {
     fn default() -> Self {

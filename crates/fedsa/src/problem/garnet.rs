@@ -59,6 +59,7 @@ pub enum Policy {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
 pub struct Garnet {
     /// The number of agents N. Agent c is the same for every N.
     #[cfg_attr(feature = "schema", schemars(range(min = 1, max = crate::problem::MAX_AGENTS)))]
@@ -106,6 +107,24 @@ pub struct Garnet {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub noise: Option<Noise>,
 }
+
+crate::settings::setters! { Garnet {
+    with_agents(agents: usize) = agents;
+    with_states(states: usize) = states;
+    with_actions(actions: usize) = actions;
+    with_branching(branching: usize) = branching;
+    with_features(features: usize) = features;
+    with_gamma(gamma: f64) = gamma;
+    with_seed(seed: u64) = seed;
+    with_policy(policy: Policy) = policy;
+    with_heterogeneity(heterogeneity: Heterogeneity) = heterogeneity;
+    with_kernels(kernels: impl Into<Option<Kernels>>) = kernels.into();
+    with_perturbation(perturbation: impl Into<Option<f64>>) = perturbation.into();
+    with_opposite_rewards(opposite_rewards: impl Into<Option<bool>>) = opposite_rewards.into();
+    with_reward_perturbation(reward_perturbation: impl Into<Option<f64>>) = reward_perturbation.into();
+    with_min_class(min_class: impl Into<Option<usize>>) = min_class.into();
+    with_noise(noise: impl Into<Option<Noise>>) = noise.into();
+} }
 
 impl Default for Garnet {
     fn default() -> Self {

@@ -93,6 +93,7 @@ impl Facts for Linear {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(try_from = "Given"))]
 #[serde(into = "Given")]
+#[non_exhaustive]
 pub struct LinearSystems {
     /// The number of agents N, unless systems are written out.
     pub agents: usize,
@@ -113,6 +114,18 @@ pub struct LinearSystems {
     /// Accept agents whose own system is singular, as long as the mean is not.
     pub allow_singular_agents: bool,
 }
+
+crate::settings::setters! { LinearSystems {
+    with_agents(agents: usize) = agents;
+    with_dim(dim: usize) = dim;
+    with_scale(scale: f64) = scale;
+    with_spread(spread: f64) = spread;
+    with_seed(seed: u64) = seed;
+    with_a(a: Vec<Vec<Vec<f64>>>) = a;
+    with_b(b: Vec<Vec<f64>>) = b;
+    with_noise(noise: impl Into<Option<Noise>>) = noise.into();
+    with_allow_singular_agents(allow_singular_agents: bool) = allow_singular_agents;
+} }
 
 /// [`LinearSystems`] as a file says it: what is drawn, or what is written out.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]

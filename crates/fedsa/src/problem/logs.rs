@@ -37,6 +37,7 @@ pub use super::log_means::TraceRule;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
+#[non_exhaustive]
 pub struct Logs {
     /// Files, globs, a folder, or the name of a data set; one agent a file.
     pub path: Sources,
@@ -78,6 +79,21 @@ pub struct Logs {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub noise: Option<Noise>,
 }
+
+crate::settings::setters! { Logs {
+    with_path(path: Sources) = path;
+    with_features(features: FeatureSpec) = features;
+    with_ranges(ranges: Ranges) = ranges;
+    with_gamma(gamma: f64) = gamma;
+    with_lambda(lambda: f64) = lambda;
+    with_ridge(ridge: f64) = ridge;
+    with_scaling(scaling: Scaling) = scaling;
+    with_ratios(ratios: bool) = ratios;
+    with_require_regular_agents(require_regular_agents: bool) = require_regular_agents;
+    with_holdout(holdout: f64) = holdout;
+    with_holdout_seed(holdout_seed: u64) = holdout_seed;
+    with_noise(noise: impl Into<Option<Noise>>) = noise.into();
+} }
 
 fn is_zero(x: &f64) -> bool {
     *x == 0.0
@@ -251,11 +267,11 @@ impl ProblemSettings for Logs {
         let kinds: Vec<Transitions> = parallel::map(logs.len(), |c| transitions(&logs[c], &map, self.gamma));
         let means = parallel::try_map(logs.len(), |c| Means::of(&logs[c], &map, rule))?;
         if logs.iter().any(|log| traces::are_needed(log, rule)) {
-            return self.with_ridge(Traces::new(kinds, &logs, &means, weights, rule, sampling)?, sampling, isa, singular);
+            return self.joined(Traces::new(kinds, &logs, &means, weights, rule, sampling)?, sampling, isa, singular);
         }
         let of = |c: usize, _: &Transitions| (means[c].system.clone(), means[c].gram.clone());
         let td = Td::with_means(kinds, (0..logs.len() as u32).collect(), weights, sampling, of)?;
-        self.with_ridge(td.with_least_norm(), sampling, isa, singular)
+        self.joined(td.with_least_norm(), sampling, isa, singular)
     }
     fn memory(&self, files: &dyn Files, sampling: Sampling, threads: usize) -> Result<MemoryEstimate> {
         traces::check_sampling(self.lambda, sampling)?;
@@ -312,7 +328,7 @@ impl ProblemSettings for Logs {
 
 impl Logs {
     /// The field of a problem, with the ridge and the noise where there are some.
-    fn with_ridge<P: Problem>(&self, problem: P, sampling: Sampling, isa: Isa, singular: bool) -> Result<Arc<dyn Field>> {
+    fn joined<P: Problem>(&self, problem: P, sampling: Sampling, isa: Isa, singular: bool) -> Result<Arc<dyn Field>> {
         if self.ridge > 0.0 {
             return noise::field(Ridge::new(problem, self.ridge), self.noise.as_ref(), sampling, isa, singular);
         }

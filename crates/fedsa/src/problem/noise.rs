@@ -52,6 +52,7 @@ pub enum NoiseStart {
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
+#[non_exhaustive]
 pub struct Noise {
     /// Standard deviation of each component of w.
     #[cfg_attr(feature = "schema", schemars(range(min = 0)))]
@@ -73,6 +74,15 @@ pub struct Noise {
     #[serde(default)]
     pub start: NoiseStart,
 }
+
+crate::settings::setters! { Noise {
+    with_std(std: f64) = std;
+    with_radius(radius: f64) = radius;
+    with_seed(seed: u64) = seed;
+    with_memory(memory: Scope) = memory;
+    with_matrix(matrix: Vec<Vec<f64>>) = matrix;
+    with_start(start: NoiseStart) = start;
+} }
 
 impl Noise {
     /// Noise with one M of this spectral radius for all agents, drawn from a seed.

@@ -66,6 +66,7 @@ pub enum PairFeatures {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
 pub struct QLearning {
     /// The number of agents N. Agent c is the same for every N.
     #[cfg_attr(feature = "schema", schemars(range(min = 1, max = crate::problem::MAX_AGENTS)))]
@@ -102,6 +103,21 @@ pub struct QLearning {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub noise: Option<Noise>,
 }
+
+crate::settings::setters! { QLearning {
+    with_agents(agents: usize) = agents;
+    with_states(states: usize) = states;
+    with_actions(actions: usize) = actions;
+    with_branching(branching: usize) = branching;
+    with_feature_law(feature_law: PairFeatures) = feature_law;
+    with_features(features: impl Into<Option<usize>>) = features.into();
+    with_gamma(gamma: f64) = gamma;
+    with_exploration(exploration: f64) = exploration;
+    with_heterogeneity(heterogeneity: Heterogeneity) = heterogeneity;
+    with_min_class(min_class: impl Into<Option<usize>>) = min_class.into();
+    with_seed(seed: u64) = seed;
+    with_noise(noise: impl Into<Option<Noise>>) = noise.into();
+} }
 
 impl Default for QLearning {
     fn default() -> Self {

@@ -53,6 +53,7 @@ pub enum Matrices {
 #[derive(Debug, Clone, PartialEq, Serialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema), schemars(try_from = "Given"))]
 #[serde(into = "Given")]
+#[non_exhaustive]
 pub struct Quadratic {
     /// The number of agents N, unless matrices are written out.
     pub agents: usize,
@@ -79,6 +80,21 @@ pub struct Quadratic {
     /// Additive noise.
     pub noise: Option<Noise>,
 }
+
+crate::settings::setters! { Quadratic {
+    with_agents(agents: usize) = agents;
+    with_dim(dim: usize) = dim;
+    with_seed(seed: u64) = seed;
+    with_matrices(matrices: Matrices) = matrices;
+    with_least_eigenvalue(least_eigenvalue: f64) = least_eigenvalue;
+    with_greatest_eigenvalue(greatest_eigenvalue: impl Into<Option<f64>>) = greatest_eigenvalue.into();
+    with_offsets(offsets: Scope) = offsets;
+    with_spread(spread: f64) = spread;
+    with_disagreement(disagreement: f64) = disagreement;
+    with_a(a: Vec<Vec<Vec<f64>>>) = a;
+    with_b(b: Vec<Vec<f64>>) = b;
+    with_noise(noise: impl Into<Option<Noise>>) = noise.into();
+} }
 
 impl Default for Quadratic {
     fn default() -> Self {

@@ -40,6 +40,7 @@ use crate::sampling::Sampling;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
 pub struct RandomLogistic {
     /// The number of agents N. Agent c is the same for every N.
     #[cfg_attr(feature = "schema", schemars(range(min = 1, max = crate::problem::MAX_AGENTS)))]
@@ -68,6 +69,18 @@ pub struct RandomLogistic {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub noise: Option<Noise>,
 }
+
+crate::settings::setters! { RandomLogistic {
+    with_agents(agents: usize) = agents;
+    with_dim(dim: usize) = dim;
+    with_points(points: usize) = points;
+    with_ridge(ridge: f64) = ridge;
+    with_spread(spread: f64) = spread;
+    with_shift(shift: f64) = shift;
+    with_mixing_time(mixing_time: f64) = mixing_time;
+    with_seed(seed: u64) = seed;
+    with_noise(noise: impl Into<Option<Noise>>) = noise.into();
+} }
 
 impl Default for RandomLogistic {
     fn default() -> Self {

@@ -129,6 +129,7 @@ impl KernelLaw {
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
 pub struct RandomMrp {
     /// The number of agents N.
     #[cfg_attr(feature = "schema", schemars(range(min = 1, max = crate::problem::MAX_AGENTS)))]
@@ -172,6 +173,24 @@ pub struct RandomMrp {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub noise: Option<Noise>,
 }
+
+crate::settings::setters! { RandomMrp {
+    with_agents(agents: usize) = agents;
+    with_states(states: usize) = states;
+    with_features(features: usize) = features;
+    with_gamma(gamma: Discount) = gamma;
+    with_seed(seed: u64) = seed;
+    with_kernel(kernel: Scope) = kernel;
+    with_kernel_law(kernel_law: KernelLaw) = kernel_law;
+    with_kernel_rank(kernel_rank: impl Into<Option<usize>>) = kernel_rank.into();
+    with_stay(stay: f64) = stay;
+    with_rewards(rewards: Scope) = rewards;
+    with_reward_range(reward_range: [f64; 2]) = reward_range;
+    with_feature_scope(feature_scope: Scope) = feature_scope;
+    with_feature_law(feature_law: FeatureLaw) = feature_law;
+    with_base_agents(base_agents: impl Into<Option<usize>>) = base_agents.into();
+    with_noise(noise: impl Into<Option<Noise>>) = noise.into();
+} }
 
 impl Default for RandomMrp {
     fn default() -> Self {

@@ -25,6 +25,7 @@ use crate::sampling::Sampling;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
 pub struct Switching {
     /// The number of agents N; their chains are independent.
     #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
@@ -47,6 +48,16 @@ pub struct Switching {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub noise: Option<Noise>,
 }
+
+crate::settings::setters! { Switching {
+    with_agents(agents: usize) = agents;
+    with_dim(dim: usize) = dim;
+    with_values(values: Vec<f64>) = values;
+    with_mixing_time(mixing_time: f64) = mixing_time;
+    with_spread(spread: f64) = spread;
+    with_seed(seed: u64) = seed;
+    with_noise(noise: impl Into<Option<Noise>>) = noise.into();
+} }
 
 impl Default for Switching {
     fn default() -> Self {

@@ -22,6 +22,7 @@ use medium::delay::{Delay, Pull};
 
 /// A link: the codec and the media of agents' messages, and the codec of the server's messages.
 #[derive(Debug, Clone, serde::Serialize)]
+#[non_exhaustive]
 pub struct Uplink {
     /// The codec of the agents' messages.
     pub codec: Arc<dyn Codec>,
@@ -38,6 +39,16 @@ pub struct Uplink {
     /// The codec of the server's messages.
     pub downlink: Arc<dyn Codec>,
 }
+
+crate::settings::setters! { Uplink {
+    with_codec(codec: Arc<dyn Codec>) = codec;
+    with_error_feedback(error_feedback: bool) = error_feedback;
+    with_budget(budget: impl Into<Option<BitBudget>>) = budget.into();
+    with_media(media: Vec<Arc<dyn Medium>>) = media;
+    with_delay(delay: impl Into<Option<Pull>>) = delay.into();
+    with_late(late: impl Into<Option<Delay>>) = late.into();
+    with_downlink(downlink: Arc<dyn Codec>) = downlink;
+} }
 
 impl Default for Uplink {
     fn default() -> Self {

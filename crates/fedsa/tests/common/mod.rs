@@ -36,7 +36,7 @@ use fedsa::uplink::Uplink;
 
 /// A field on the fastest kernels.
 pub fn field(problem: &dyn ProblemSettings, kind: Law) -> Arc<dyn Field> {
-    problem.field(&NoFiles, Sampling { kind, ..Sampling::default() }, Isa::best()).unwrap()
+    problem.field(&NoFiles, Sampling::default().with_kind(kind), Isa::best()).unwrap()
 }
 
 /// A method from its name and a JSON object of settings.
@@ -153,7 +153,7 @@ pub fn objectives(agents: usize) -> Vec<(&'static str, Box<dyn ProblemSettings>)
         ("symmetric systems", Box::new(symmetric(2.0))),
         ("symmetric systems, indefinite agents", Box::new(symmetric(0.8))),
         ("least squares", least_squares(agents, 9, 3, true)),
-        ("scaled identity", Box::new(LinearSystems { agents, dim: 3, ..LinearSystems::default() })),
+        ("scaled identity", Box::new(LinearSystems::default().with_agents(agents).with_dim(3))),
     ]
 }
 
@@ -217,27 +217,27 @@ pub fn on_the_wire(ledger: Ledger) -> Ledger {
 pub fn problems(agents: usize) -> Vec<(&'static str, Box<dyn ProblemSettings>)> {
     let noise = |radius| Some(Noise::new(0.3, radius, 1));
     vec![
-        ("garnet", Box::new(Garnet { agents, heterogeneity: Heterogeneity::TwoKernels, ..Garnet::default() })),
-        ("garnet, 11 features", Box::new(Garnet { agents, features: 11, ..Garnet::default() })),
-        ("switching", Box::new(Switching { agents, dim: 2, mixing_time: 4.0, spread: 1.0, ..Switching::default() })),
-        ("linear, white noise", Box::new(LinearSystems { agents, dim: 3, noise: noise(0.0), ..LinearSystems::default() })),
+        ("garnet", Box::new(Garnet::default().with_agents(agents).with_heterogeneity(Heterogeneity::TwoKernels))),
+        ("garnet, 11 features", Box::new(Garnet::default().with_agents(agents).with_features(11))),
+        ("switching", Box::new(Switching::default().with_agents(agents).with_dim(2).with_mixing_time(4.0).with_spread(1.0))),
+        ("linear, white noise", Box::new(LinearSystems::default().with_agents(agents).with_dim(3).with_noise(noise(0.0)))),
         (
             "quadratic, noise matrices per agent",
-            Box::new(Quadratic {
-                agents,
-                dim: 3,
-                matrices: Matrices::IndefiniteOneAverage,
-                noise: Some(Noise { memory: Scope::PerAgent, ..Noise::new(0.3, 0.7, 1) }),
-                ..Quadratic::default()
-            }),
+            Box::new(
+                Quadratic::default()
+                    .with_agents(agents)
+                    .with_dim(3)
+                    .with_matrices(Matrices::IndefiniteOneAverage)
+                    .with_noise(Noise::new(0.3, 0.7, 1).with_memory(Scope::PerAgent)),
+            ),
         ),
-        ("finite sum", Box::new(FiniteSum { agents, dim: 3, terms: 4, ..FiniteSum::default() })),
-        ("linear, Gauss-Markov noise", Box::new(LinearSystems { agents, dim: 3, noise: noise(0.7), ..LinearSystems::default() })),
-        ("random-logistic", Box::new(RandomLogistic { agents, dim: 3, points: 9, ..RandomLogistic::default() })),
+        ("finite sum", Box::new(FiniteSum::default().with_agents(agents).with_dim(3).with_terms(4))),
+        ("linear, Gauss-Markov noise", Box::new(LinearSystems::default().with_agents(agents).with_dim(3).with_noise(noise(0.7)))),
+        ("random-logistic", Box::new(RandomLogistic::default().with_agents(agents).with_dim(3).with_points(9))),
         ("logistic, sparse", logistic(agents, 9, 3, true)),
         ("least squares", least_squares(agents, 9, 3, false)),
-        ("fixed-point", Box::new(FixedPoint { agents, dim: 3, ..FixedPoint::default() })),
-        ("q-learning", Box::new(QLearning { agents, states: 5, ..QLearning::default() })),
+        ("fixed-point", Box::new(FixedPoint::default().with_agents(agents).with_dim(3))),
+        ("q-learning", Box::new(QLearning::default().with_agents(agents).with_states(5))),
     ]
 }
 
@@ -277,16 +277,21 @@ pub fn run_for(field: &Arc<dyn Field>, method: &dyn MethodSettings, seed: u64, s
 
 /// Linear systems that are written out, `A_c` in rows.
 pub fn linear<const D: usize>(agents: &[([[f64; D]; D], [f64; D])]) -> LinearSystems {
-    LinearSystems {
-        a: agents.iter().map(|(a, _)| a.iter().map(|row| row.to_vec()).collect()).collect(),
-        b: agents.iter().map(|(_, b)| b.to_vec()).collect(),
-        ..LinearSystems::default()
-    }
+    LinearSystems::default()
+        .with_a(agents.iter().map(|(a, _)| a.iter().map(|row| row.to_vec()).collect()).collect())
+        .with_b(agents.iter().map(|(_, b)| b.to_vec()).collect())
 }
 
 /// A small garnet problem of agents that differ, quick to settle.
 pub fn small_garnet(agents: usize, heterogeneity: Heterogeneity) -> Garnet {
-    Garnet { agents, states: 12, features: 4, min_class: Some(6), gamma: 0.8, seed: 3, heterogeneity, ..Garnet::default() }
+    Garnet::default()
+        .with_agents(agents)
+        .with_states(12)
+        .with_features(4)
+        .with_min_class(6)
+        .with_gamma(0.8)
+        .with_seed(3)
+        .with_heterogeneity(heterogeneity)
 }
 
 /// Logs in memory.
@@ -304,7 +309,7 @@ impl Files for InMemory {
 /// TD(0), gamma 1/2, on logs whose states are their features.
 pub fn logs(logs: Vec<Log>, kind: Law) -> Arc<dyn Field> {
     let settings = Logs::new(Sources::One(String::new()), FeatureSpec::Identity { bias: false }, 0.5);
-    settings.field(&InMemory(logs), Sampling { kind, ..Sampling::default() }, Isa::best()).unwrap()
+    settings.field(&InMemory(logs), Sampling::default().with_kind(kind), Isa::best()).unwrap()
 }
 
 /// Logs of 5, 20, 75 and 11 random transitions of three columns: agents of unequal weight.
@@ -421,7 +426,7 @@ pub fn bits(x: &[f64]) -> Vec<u64> {
 
 /// A link from the JSON of its codec and media.
 pub fn link(codec: &str, error_feedback: bool, media: &[&str]) -> fedsa::error::Result<Uplink> {
-    let mut link = Uplink { codec: codec_of(codec)?, error_feedback, ..Uplink::default() };
+    let mut link = Uplink::default().with_codec(codec_of(codec)?).with_error_feedback(error_feedback);
     for medium in media {
         let (kind, rest) = kind_of(medium);
         let entry = fedsa::uplink::install::KINDS.iter().find(|k| k.is_called(&kind)).expect("a known medium");

@@ -26,7 +26,7 @@ fn sometimes_packed(rng: &mut Rng, data: Vec<u8>) -> Vec<u8> {
 
 /// What most files have.
 fn lenient() -> Wanted {
-    Wanted { may_lack_target: true, ..Wanted::default() }
+    Wanted::default().with_may_lack_target(true)
 }
 
 /// What holds for every data set.
@@ -93,7 +93,7 @@ fn csv_corpora() -> Vec<Corpus> {
 }
 
 fn read_csv(data: &[u8]) -> Verdict {
-    let wanted = Wanted { group: Some("site".into()), drop: vec!["id".into()], ..lenient() };
+    let wanted = lenient().with_group("site").with_drop(vec!["id".into()]);
     match datasets::from_csv(data.to_vec(), &wanted) {
         Ok(set) => {
             check(&set);
@@ -129,7 +129,7 @@ fn read_idx(data: &[u8]) -> Verdict {
     match datasets::from_idx(data.to_vec(), &[("writers", data.to_vec())], &lenient()) {
         Ok(set) => {
             check(&set);
-            let wanted = Wanted { group: Some("writers".into()), ..lenient() };
+            let wanted = lenient().with_group("writers");
             let e = datasets::from_idx(data.to_vec(), &[("writers", data.to_vec())], &wanted);
             assert!(e.is_err(), "images are no labels");
             Verdict::Accepted

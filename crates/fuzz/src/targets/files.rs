@@ -196,9 +196,9 @@ fn read_problem(data: &[u8]) -> Verdict {
         Ok(arrays) => arrays,
         Err(e) => return refused(&e),
     };
-    let settings = ArrayFile { path: "p.npz".into(), noise: None, allow_singular_agents: data.len().is_multiple_of(2) };
+    let settings = ArrayFile::new("p.npz").with_allow_singular_agents(data.len().is_multiple_of(2));
     let kind = [Law::Iid, Law::Markov, Law::Mean][data.len() / 2 % 3];
-    match settings.field(&InMemory(arrays), Sampling { kind, ..Sampling::default() }, Isa::best()) {
+    match settings.field(&InMemory(arrays), Sampling::default().with_kind(kind), Isa::best()) {
         Ok(field) => {
             check_field(&field);
             Verdict::Accepted

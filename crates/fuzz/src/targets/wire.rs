@@ -121,7 +121,7 @@ fn links(stale: bool) -> Vec<Uplink> {
     const AIR: &str = r#"{"kind": "over-the-air", "receiver_noise": 0.1}"#;
     const STALE: &str = r#"{"kind": "delay", "law": "uniform", "max": 2}"#;
     let link = |codec, feedback, media: &[&str]| common::link(codec, feedback, media).expect("a valid link");
-    let coarse_both_ways = Uplink { downlink: link(COARSE, false, &[]).codec, ..link(COARSE, false, &[ERASURE]) };
+    let coarse_both_ways = link(COARSE, false, &[ERASURE]).with_downlink(link(COARSE, false, &[]).codec);
     let mut all = vec![
         link(EXACT, false, &[]),
         link(COARSE, true, &[BUDGET, BURSTS]),

@@ -47,7 +47,7 @@ impl Measure for Hyperbolas {
 
 /// The search of one family with these pilots, without any theory.
 fn searched(mut by: Hyperbolas) -> Pilots {
-    let field = LinearSystems { agents: 2, dim: 2, ..LinearSystems::default() };
+    let field = LinearSystems::default().with_agents(2).with_dim(2);
     let field = field.field(&NoFiles, Sampling::default(), Isa::best()).unwrap();
     let make = |eta: f64, h: usize, _: f64| Ok(Arc::new(FedLsa::new(eta, h)) as Arc<dyn MethodSettings>);
     let family = Family { has_local_steps: false, has_server_step: false, ..Family::new("fedlsa", make, &Arc::new(Uplink::default())) };

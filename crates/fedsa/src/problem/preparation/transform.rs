@@ -18,6 +18,7 @@ use crate::problem::regression::gram;
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
+#[non_exhaustive]
 pub struct Pca {
     /// How many: the features that remain, without an intercept.
     #[cfg_attr(feature = "schema", schemars(range(min = 1)))]
@@ -29,6 +30,19 @@ pub struct Pca {
     #[serde(default)]
     pub fit: PcaFit,
 }
+
+impl Pca {
+    /// With so many components, centred, fitted federatedly.
+    pub fn new(dim: usize) -> Self {
+        Self { dim, centre: true, fit: PcaFit::default() }
+    }
+}
+
+crate::settings::setters! { Pca {
+    with_dim(dim: usize) = dim;
+    with_centre(centre: bool) = centre;
+    with_fit(fit: PcaFit) = fit;
+} }
 
 fn yes() -> bool {
     true

@@ -57,6 +57,7 @@ use crate::random::Stream;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
+#[non_exhaustive]
 pub struct Quantised {
     /// b, between 1 and 64.
     #[cfg_attr(feature = "schema", schemars(range(min = 1, max = 64)))]
@@ -65,6 +66,18 @@ pub struct Quantised {
     #[serde(default)]
     pub rounding: Rounding,
 }
+
+impl Quantised {
+    /// With `bits` bits a component, and unbiased rounding.
+    pub const fn new(bits: u32) -> Self {
+        Self { bits, rounding: Rounding::Stochastic }
+    }
+}
+
+crate::settings::setters! { Quantised {
+    with_bits(bits: u32) = bits;
+    with_rounding(rounding: Rounding) = rounding;
+} }
 
 /// How a number becomes one of the levels.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]

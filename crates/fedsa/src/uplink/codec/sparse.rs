@@ -26,6 +26,7 @@ use crate::random::Stream;
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
+#[non_exhaustive]
 pub struct TopK {
     /// How many components, at least 1; or [`TopK::fraction`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -36,6 +37,11 @@ pub struct TopK {
     #[cfg_attr(feature = "schema", schemars(range(max = 1), extend("exclusiveMinimum" = 0)))]
     pub fraction: Option<f64>,
 }
+
+crate::settings::setters! { TopK {
+    with_k(k: impl Into<Option<usize>>) = k.into();
+    with_fraction(fraction: impl Into<Option<f64>>) = fraction.into();
+} }
 
 /// The settings of rand-k.
 ///
@@ -48,6 +54,7 @@ pub struct TopK {
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
+#[non_exhaustive]
 pub struct RandK {
     /// How many components, at least 1; or [`RandK::fraction`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -61,6 +68,19 @@ pub struct RandK {
     #[serde(default = "yes")]
     pub unbiased: bool,
 }
+
+impl Default for RandK {
+    /// Unbiased, without a number of components yet.
+    fn default() -> Self {
+        Self { k: None, fraction: None, unbiased: yes() }
+    }
+}
+
+crate::settings::setters! { RandK {
+    with_k(k: impl Into<Option<usize>>) = k.into();
+    with_fraction(fraction: impl Into<Option<f64>>) = fraction.into();
+    with_unbiased(unbiased: bool) = unbiased;
+} }
 
 fn yes() -> bool {
     true

@@ -14,6 +14,7 @@ use crate::uplink::codec::Codec;
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
+#[non_exhaustive]
 pub struct BitBudget {
     /// B.
     #[cfg_attr(feature = "schema", schemars(extend("exclusiveMinimum" = 0)))]
@@ -23,6 +24,18 @@ pub struct BitBudget {
     #[cfg_attr(feature = "schema", schemars(extend("exclusiveMinimum" = 0)))]
     pub fading_snr: Option<f64>,
 }
+
+impl BitBudget {
+    /// Without fading.
+    pub const fn new(bits: f64) -> Self {
+        Self { bits, fading_snr: None }
+    }
+}
+
+crate::settings::setters! { BitBudget {
+    with_bits(bits: f64) = bits;
+    with_fading_snr(fading_snr: impl Into<Option<f64>>) = fading_snr.into();
+} }
 
 impl BitBudget {
     /// The number of bits per component in one exchange.

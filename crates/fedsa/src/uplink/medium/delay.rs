@@ -230,6 +230,7 @@ pub enum Before {
 /// The `delay` medium (pull): `{ kind = "delay", law = .., .., before = .. }`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[non_exhaustive]
 pub struct Pull {
     /// What the server uses in the first rounds, which have no answer as old as the delay.
     #[serde(default)]
@@ -238,6 +239,18 @@ pub struct Pull {
     #[serde(flatten)]
     pub delay: Delay,
 }
+
+impl Pull {
+    /// With these delays, and the default before the first models.
+    pub fn new(delay: Delay) -> Self {
+        Self { before: Before::default(), delay }
+    }
+}
+
+crate::settings::setters! { Pull {
+    with_before(before: Before) = before;
+    with_delay(delay: Delay) = delay;
+} }
 
 /// The `late` medium (push): `{ kind = "late", law = .., .. }`.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

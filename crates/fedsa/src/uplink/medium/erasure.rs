@@ -9,11 +9,23 @@ use crate::random::Stream;
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
+#[non_exhaustive]
 pub struct Erasure {
     /// The probability p of arriving.
     #[cfg_attr(feature = "schema", schemars(range(max = 1), extend("exclusiveMinimum" = 0)))]
     pub success: f64,
 }
+
+impl Erasure {
+    /// Messages arrive with this probability.
+    pub const fn new(success: f64) -> Self {
+        Self { success }
+    }
+}
+
+crate::settings::setters! { Erasure {
+    with_success(success: f64) = success;
+} }
 
 impl Medium for Erasure {
     fn gain(&self, _: &mut [u64], stream: &mut Stream) -> f64 {

@@ -9,6 +9,7 @@ use crate::random::Stream;
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
+#[non_exhaustive]
 pub struct GilbertElliott {
     /// The probability that a good channel turns bad.
     #[cfg_attr(feature = "schema", schemars(range(min = 0, max = 1)))]
@@ -25,6 +26,20 @@ pub struct GilbertElliott {
     #[cfg_attr(feature = "schema", schemars(range(min = 0, max = 1)))]
     pub success_bad: f64,
 }
+
+impl GilbertElliott {
+    /// Messages arrive while the channel is good, and are lost while it is bad.
+    pub fn new(to_bad: f64, to_good: f64) -> Self {
+        Self { to_bad, to_good, success_good: always(), success_bad: 0.0 }
+    }
+}
+
+crate::settings::setters! { GilbertElliott {
+    with_to_bad(to_bad: f64) = to_bad;
+    with_to_good(to_good: f64) = to_good;
+    with_success_good(success_good: f64) = success_good;
+    with_success_bad(success_bad: f64) = success_bad;
+} }
 
 fn always() -> f64 {
     1.0

@@ -12,6 +12,7 @@ use crate::random::Stream;
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
+#[non_exhaustive]
 pub struct OverTheAir {
     /// The law of the channel gains.
     #[serde(default, deserialize_with = "crate::registry::table")]
@@ -21,6 +22,18 @@ pub struct OverTheAir {
     #[cfg_attr(feature = "schema", schemars(range(min = 0)))]
     pub receiver_noise: f64,
 }
+
+impl Default for OverTheAir {
+    /// Gains of the default law, without noise.
+    fn default() -> Self {
+        Self { gain: Gain::default(), receiver_noise: 0.0 }
+    }
+}
+
+crate::settings::setters! { OverTheAir {
+    with_gain(gain: Gain) = gain;
+    with_receiver_noise(receiver_noise: f64) = receiver_noise;
+} }
 
 /// The law of a channel's gain h.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]

@@ -1,0 +1,226 @@
+//! The names of parts of messages, and what a name determines.
+
+use serde::{Deserialize, Serialize};
+
+use super::Body;
+
+/// Makes [`Part`] with the tags of its variants from one table.
+macro_rules! parts {
+    ($($(#[doc = $doc:literal])+ $name:ident = $tag:literal,)+) => {
+        /// The name of a part of a message. It determines the forms of its content, whether a codec may alter it, and what the
+        /// ledger counts it as.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+        pub enum Part {
+            $($(#[doc = $doc])+ $name,)+
+            /// A part of a method outside of this crate ([`OutsidePart`]).
+            Outside(OutsidePart),
+        }
+
+        impl Part {
+            /// The parts of this crate.
+            const OWN: &[Part] = &[$(Part::$name),+];
+
+            /// Its number in messages: below 128 for the parts of this crate.
+            pub fn tag(self) -> u8 {
+                match self {
+                    $(Part::$name => $tag,)+
+                    Part::Outside(part) => part.tag,
+                }
+            }
+        }
+    };
+}
+
+parts! {
+    /// The server's iterate `theta_t`; d numbers.
+    Model = 1,
+    /// A direction `v_c = (theta_{c,H} - theta_t) / E`, or the mean of several; d numbers.
+    Direction = 2,
+    /// An operator's value `g_c(theta_t, z)`, or the mean of several; d numbers.
+    Operator = 3,
+    /// The last round whose mean includes an answer of the agent, -1 for none; one number. The server sends it to an agent
+    /// whose last answer was lost.
+    Included = 4,
+    /// The agent's control variate `xi_c`; d numbers. A server node sends it to an agent that lost its control.
+    Control = 5,
+    /// Instead of an answer: the agent's control variate is older than the question assumes; no numbers.
+    Behind = 6,
+    /// The gradient of an agent's objective, or the mean of several; d numbers.
+    Gradient = 7,
+    /// A symmetric matrix, its lower triangle row by row; d (d + 1) / 2 numbers.
+    Hessian = 8,
+    /// Losses at several trial points, and what goes with them; one number each.
+    Losses = 9,
+    /// A step that the server proposes; d numbers.
+    Step = 10,
+    /// Pairs of an index and a value that a method chose to send.
+    Correction = 11,
+    /// Bytes that a method packed itself.
+    Packed = 12,
+    /// Instead of an answer: the agent's numbers are no longer finite; no numbers.
+    Diverged = 13,
+    /// A linear system: the matrix `A_c` row by row, then `b_c`; d (d + 1) numbers.
+    System = 14,
+    /// A product `A_c q`, or the mean of several; d numbers.
+    Product = 15,
+    /// The server's control variate c; d numbers.
+    ServerControl = 16,
+    /// Leading eigenvalues of an agent's Hessian: the round of the Hessian, the index of the first eigenvalue that follows, rho,
+    /// then the eigenvalues.
+    Eigenvalues = 17,
+    /// The eigenvectors of these eigenvalues, one after the other; d numbers each, sparse if that is shorter and the server wants no matrices.
+    Eigenvectors = 18,
+    /// The round of the last renewal that the server decided on; one number.
+    Renewal = 19,
+    /// What the server holds of an agent: the round of its Hessian, -1 for none, and the number of eigenpairs. The server sends it to
+    /// an agent whose last answer was lost.
+    Held = 20,
+    /// Identifies the matrix that an agent has learned, as both ends know it, -1 for none; one number.
+    Mark = 21,
+    /// The distances of a learned matrix from the agent's Hessian, in the Frobenius norm: before the correction that the answer
+    /// holds, and after it; two numbers.
+    Deviation = 22,
+    /// A matrix `lambda v v^T`: the number lambda, then v; d + 1 numbers.
+    RankOne = 23,
+    /// Entries of a symmetric matrix at places that both ends know.
+    Entries = 24,
+    /// A symmetric matrix in bytes that a method packed itself.
+    PackedMatrix = 25,
+    /// The gradient of an agent's objective, which no codec alters and no budget pays for; d numbers.
+    ExactGradient = 26,
+    /// Which of an agent's eigenvectors are refined by how many bits a component, packed by the method.
+    Refinement = 27,
+    /// The bits themselves, packed by the method.
+    Digits = 28,
+    /// What the server holds of an agent: the round of its Hessian, -1 for none, and the bits a component of each eigenvector. The server
+    /// sends it to an agent whose last answer was lost.
+    HeldBits = 29,
+    /// A matrix `lambda v v^T` in bytes that a method packed itself.
+    PackedPair = 30,
+}
+
+/// A part that a method outside of this crate declares: numbers 128 to 255 are reserved for such parts. Both halves of the method
+/// use the same constant:
+///
+/// ```
+/// use fedsa::message::{Form, OutsidePart, Part, Unit};
+///
+/// const MOMENTUM: Part = Part::Outside(OutsidePart::new(128, Form::Numbers, Unit::Vector, true));
+/// assert!(MOMENTUM.may_be_encoded());
+/// ```
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct OutsidePart {
+    tag: u8,
+    form: Form,
+    unit: Unit,
+    may_be_encoded: bool,
+}
+
+/// The forms that the content of a part may have ([`Body`]).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Form {
+    /// Numbers. Readers get all of them ([`Body::Numbers`]).
+    Numbers,
+    /// Numbers that may be sent as those that are not zero with their places, if that is shorter. Readers get all of them.
+    NumbersOrSparse,
+    /// The same, but readers get them as they were sent, and have to read both forms.
+    Either,
+    /// Pairs of a place and a value ([`Body::Sparse`]).
+    Sparse,
+    /// Bytes that the method packed itself ([`Body::Packed`]).
+    Packed,
+}
+
+impl OutsidePart {
+    /// A part with the number `tag` in messages, content of this form, the unit in which the ledger counts it, and whether a codec
+    /// may alter it, which only numbers allow.
+    ///
+    /// # Panics
+    /// When the tag is below 128, or content that does not consist of numbers may be encoded; in a constant this is an error of the
+    /// compiler.
+    pub const fn new(tag: u8, form: Form, unit: Unit, may_be_encoded: bool) -> Self {
+        assert!(tag >= 128, "numbers below 128 belong to the parts of fedsa");
+        assert!(!may_be_encoded || matches!(form, Form::Numbers | Form::NumbersOrSparse), "a codec encodes numbers");
+        Self { tag, form, unit, may_be_encoded }
+    }
+}
+
+/// The unit in which the ledger counts a part, in addition to its bits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub enum Unit {
+    /// A vector of d components.
+    Vector,
+    /// As many vectors of d components as there are.
+    Vectors,
+    /// Single numbers.
+    Scalars,
+    /// A d x d matrix, or a correction of one.
+    Matrix,
+    /// Not counted: bookkeeping of the protocol.
+    Nothing,
+}
+
+impl Part {
+    /// The unit in which the ledger counts the part.
+    pub fn unit(self) -> Unit {
+        match self {
+            Part::Model | Part::Direction | Part::Operator | Part::Control | Part::ServerControl => Unit::Vector,
+            Part::Gradient | Part::ExactGradient | Part::Step | Part::Product => Unit::Vector,
+            Part::RankOne | Part::PackedPair => Unit::Vector,
+            Part::Eigenvectors => Unit::Vectors,
+            Part::Losses | Part::Eigenvalues | Part::Deviation => Unit::Scalars,
+            Part::Hessian | Part::Correction | Part::System | Part::Entries | Part::PackedMatrix => Unit::Matrix,
+            Part::Included | Part::Behind | Part::Packed | Part::Diverged => Unit::Nothing,
+            Part::Renewal | Part::Held | Part::Mark | Part::Refinement | Part::Digits | Part::HeldBits => Unit::Nothing,
+            Part::Outside(part) => part.unit,
+        }
+    }
+
+    /// The forms that its content may have.
+    pub fn form(self) -> Form {
+        match self {
+            Part::Packed | Part::PackedMatrix | Part::Refinement | Part::Digits | Part::PackedPair => Form::Packed,
+            Part::Correction => Form::Sparse,
+            Part::Operator | Part::Product => Form::NumbersOrSparse,
+            Part::System | Part::Hessian | Part::Entries | Part::Eigenvectors => Form::Either,
+            Part::Outside(part) => part.form,
+            _ => Form::Numbers,
+        }
+    }
+
+    /// Whether its content is bytes that a method packed itself.
+    pub fn is_packed(self) -> bool {
+        self.form() == Form::Packed
+    }
+
+    /// Whether its content may be sent in this form.
+    pub fn takes(self, body: &Body) -> bool {
+        match body {
+            Body::Numbers(_) => !matches!(self.form(), Form::Sparse | Form::Packed),
+            Body::Sparse { .. } => !matches!(self.form(), Form::Numbers | Form::Packed),
+            Body::Packed(_) => self.is_packed(),
+        }
+    }
+
+    /// Writes content out as its readers get it: whoever takes messages from a network calls this once they are checked.
+    pub(crate) fn settle(self, body: &mut Body) {
+        if self.form() == Form::NumbersOrSparse {
+            body.write_out();
+        }
+    }
+
+    /// Whether a codec may alter the part, and the link's bit budget applies to it. All other parts are sent exactly,
+    /// whatever the budget is.
+    pub fn may_be_encoded(self) -> bool {
+        use Part::{Direction, Gradient, Model, Operator, Product, Step, System};
+        match self {
+            Part::Outside(part) => part.may_be_encoded,
+            known => matches!(known, Model | Direction | Operator | Gradient | Step | System | Product),
+        }
+    }
+
+    /// The part with this number in messages: one of this crate, or one of `outside`.
+    pub(super) fn of_tag(tag: u8, outside: &[Part]) -> Option<Part> {
+        Part::OWN.iter().chain(outside).copied().find(|part| part.tag() == tag)
+    }
+}

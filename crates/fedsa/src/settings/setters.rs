@@ -1,0 +1,18 @@
+//! Setters of settings.
+
+/// Methods `with_x` that set the key `x`. Settings gain keys, and therefore other crates cannot write them as literals.
+macro_rules! setters {
+    ($settings:ident { $($with:ident($key:ident: $of:ty) = $value:expr;)+ }) => {
+        impl $settings {
+            $(
+                #[doc = concat!("The same settings with this [`", stringify!($key), "`](Self::", stringify!($key), ").")]
+                #[must_use]
+                #[allow(clippy::needless_update)]
+                pub fn $with(self, $key: $of) -> Self {
+                    Self { $key: $value, ..self }
+                }
+            )+
+        }
+    };
+}
+pub(crate) use setters;
