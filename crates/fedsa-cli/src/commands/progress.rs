@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use fedsa::error::quoted;
 use fedsa_experiment::execute::total_work;
 use fedsa_experiment::results::SeedResult;
-use fedsa_experiment::{Plan, RunObserver, Stage, estimate};
+use fedsa_experiment::{Computed, RunObserver, Plan, Stage, estimate};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::signals::{self, Phase};
@@ -244,6 +244,14 @@ impl RunObserver for Watcher<'_> {
                 *self.comparing.lock().expect("no panics under the lock") = Some(comparing);
             }
             _ => {}
+        }
+    }
+
+    fn computing(&self, what: Computed, k: usize, n: usize) {
+        log::debug!("{} {k} of {n}", what.text());
+        if let Some(Comparing(Some(spinner))) = &*self.comparing.lock().expect("no panics under the lock") {
+            let id = &self.plan.get().expect("it was planned").experiment.id;
+            spinner.set_message(format!("{id}: comparing with theory, {} {k} of {n}", what.text()));
         }
     }
 

@@ -177,3 +177,71 @@ pub fn field<P: Problem>(problem: P, sampling: Sampling, isa: Isa, allow_singula
 fn no_singular_agent(systems: &Systems) -> Result<()> {
     parallel::try_map(systems.kinds.len(), |k| systems.local_root(k).map(|_| ())).map(|_| ())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::ErrorKind;
+    use crate::problem::arrays::Arrays;
+    use crate::problem::random_logistic::RandomLogistic;
+    use crate::problem::source::{Inputs, LogSource};
+    use crate::problem::{Files, NoFiles, ProblemSettings as _};
+
+    /// `gbar(theta) = 1 - theta - theta^3`.
+    struct Cubic;
+
+    impl Problem for Cubic {
+        type Obs = ();
+        fn dim(&self) -> usize {
+            1
+        }
+        fn weights(&self) -> &[f64] {
+            &[1.0]
+        }
+        fn sample(&self, _: usize, _: &mut [u64], _: &mut Stream, (): &mut ()) {}
+        fn apply(&self, c: usize, theta: &[f64], (): &(), out: &mut [f64]) {
+            self.mean(c, theta, out);
+        }
+        fn mean(&self, _: usize, theta: &[f64], out: &mut [f64]) -> bool {
+            out[0] = 1.0 - theta[0] - theta[0].powi(3);
+            true
+        }
+    }
+
+    /// Files of which none is read.
+    struct Ended(Cancel);
+
+    impl Files for Ended {
+        fn cancel(&self) -> &Cancel {
+            &self.0
+        }
+        fn arrays(&self, path: &str) -> Result<Arrays> {
+            NoFiles.arrays(path)
+        }
+        fn logs(&self, sources: &[String], inputs: Inputs) -> Result<Vec<Box<dyn LogSource>>> {
+            NoFiles.logs(sources, inputs)
+        }
+    }
+
+    #[test]
+    fn a_root_that_was_cancelled_is_computed_again() {
+        let field = Sampled::new(Cubic, Sampling::default(), Isa::best()).unwrap();
+        let cancel = Cancel::new();
+        cancel.cancel();
+        assert_eq!(field.solve(&cancel).unwrap_err().kind(), ErrorKind::Cancelled);
+        field.solve(&Cancel::new()).unwrap();
+        let root = field.solution().unwrap().theta[0];
+        assert!((1.0 - root - root.powi(3)).abs() < 1e-14);
+        // What is known needs no time.
+        field.solve(&cancel).unwrap();
+    }
+
+    #[test]
+    fn an_optimum_is_cancelled_with_its_files() {
+        let (settings, cancel) = (RandomLogistic::default(), Cancel::new());
+        cancel.cancel();
+        let why = settings.field(&Ended(cancel), Sampling::default(), Isa::best()).err().expect("it is cancelled");
+        assert_eq!(why.kind(), ErrorKind::Cancelled);
+        assert!(settings.field(&Ended(Cancel::new()), Sampling::default(), Isa::best()).is_ok());
+    }
+}
