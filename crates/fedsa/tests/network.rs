@@ -1,10 +1,13 @@
 //! Halves that exchange bytes over a network that loses, repeats, delays, reorders, damages and misdelivers messages,
 //! while agents and server die and come back.
 
+mod checks;
+mod links;
+
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use crate::common::{EXACT, bits, engine, method};
+use crate::common::{EXACT, bits, method};
 use fedsa::kernel::Isa;
 use fedsa::linalg::distance_sq;
 use fedsa::methods::MethodSettings;
@@ -15,10 +18,8 @@ use fedsa::problem::noise::Noise;
 use fedsa::problem::random_logistic::RandomLogistic;
 use fedsa::problem::{Field, NoFiles, ProblemSettings as _};
 use fedsa::random::{Purpose, Stream, stream};
-use fedsa::record::OutputRule;
 use fedsa::sampling::{Law, Sampling};
-use fedsa::uplink::medium::Medium;
-use fedsa::uplink::{MessageKey, Uplink};
+use fedsa::uplink::Uplink;
 
 const SEED: u64 = 5;
 
@@ -473,24 +474,6 @@ fn a_federation_that_diverges_says_so() {
     assert!(halves.server.rounds() < 20);
 }
 
-#[test]
-fn the_settings_of_a_federation_are_checked() {
-    let federation = |weights: &[f64], start: &[f64]| {
-        let method = method("fedlsa", r#"{"step_size": 0.1, "local_steps": 1}"#);
-        Federation::new(&*method, &EXACT, weights.to_vec(), SEED, start.to_vec()).err()
-    };
-    assert!(federation(&[0.5, 0.5], &[0.0]).is_none());
-    for (weights, start, key) in [
-        (&[][..], &[0.0][..], "weights"),
-        (&[0.5, 0.6], &[0.0], "weights"),
-        (&[1.5, -0.5], &[0.0], "weights"),
-        (&[1.0], &[], "start"),
-        (&[1.0], &[f64::NAN], "start"),
-    ] {
-        assert_eq!(federation(weights, start).unwrap().key, key, "{weights:?} {start:?}");
-    }
-}
-
 /// Agents whose numbers overflow within a leg say so, all of them or one: the federation stops in the round in which the
 /// engine stops.
 #[test]
@@ -591,165 +574,4 @@ fn refined_eigenvectors_survive_a_hostile_network() {
         (0..quiet).for_each(|_| world.round());
         assert!(world.error() < 1e-24, "{settings}: {before:e}, then {:e}", world.error());
     }
-}
-
-/// Every method over every link bears the network: no panic, no wrong acceptance, no number that is none.
-#[test]
-fn every_method_over_every_link_bears_a_hostile_network() {
-    let coarse = r#"{"kind": "quantised", "bits": 4}"#;
-    let exact = r#"{"kind": "exact"}"#;
-    let links = [
-        crate::common::link(coarse, true, &[]),
-        crate::common::link(exact, false, &[r#"{"kind": "erasure", "success": 0.7}"#]),
-        crate::common::link(exact, false, &[r#"{"kind": "late", "law": "uniform", "max": 3}"#]),
-        crate::common::link(coarse, false, &[r#"{"kind": "bit-budget", "bits": 4, "fading_snr": 1.0}"#]),
-        crate::common::link(exact, false, &[r#"{"kind": "over-the-air", "receiver_noise": 0.01}"#]),
-        crate::common::link(exact, false, &[r#"{"kind": "bit-budget", "bits": 40, "fading_snr": 3.0}"#]),
-    ];
-    let garnet = crate::common::field(&*crate::common::problems(6)[0].1, Law::Markov);
-    let quadratic = crate::common::field(&*crate::common::objectives(6)[0].1, Law::Mean);
-    for link in links.map(fedsa::error::Result::unwrap) {
-        let first_order = crate::common::methods(None).into_iter().chain(crate::common::methods(Some(4))).map(|method| (&garnet, method));
-        for (field, (kind, method)) in first_order.chain(crate::common::computing_alone().into_iter().map(|method| (&quadratic, method))) {
-            if engine(field, &*method, &link, OutputRule::Last, SEED, vec![0.0; field.dim()]).is_err() {
-                continue;
-            }
-            let mut world = World::new(field, &*method, &link, Habits { agent_dies: 0.05, server_dies: 0.1, ..HOSTILE });
-            (0..200).for_each(|_| world.round());
-            assert!(world.server.theta().iter().all(|x| x.is_finite()), "{kind}");
-        }
-    }
-}
-
-/// Arrivals as they were recorded: the engine's link loses what the network lost.
-#[derive(Debug, serde::Serialize)]
-struct Recorded(HashMap<u64, bool>);
-
-impl Medium for Recorded {
-    fn gain(&self, _: &mut [u64], stream: &mut Stream) -> f64 {
-        f64::from(self.0[&stream.bits()])
-    }
-}
-
-fn recorded(world: &World<'_>, exchanges: u8) -> Uplink {
-    let mut arrivals = HashMap::new();
-    for round in 0..world.server.rounds() {
-        for exchange in 0..exchanges {
-            for agent in 0..world.nodes.len() {
-                let key = MessageKey { seed: SEED, round, exchange, agent }.stream(Purpose::Medium).bits();
-                arrivals.insert(key, world.counted.contains(&(round, exchange, agent)));
-            }
-        }
-    }
-    Uplink::default().with_media(vec![Arc::new(Recorded(arrivals))])
-}
-
-/// With noise the floor is that of an engine whose link loses the same answers. Under independent samples, which are keyed
-/// by round and agent, even the iterates are; along chains, which stand still where a question is lost, the floors agree
-/// within their standard errors.
-#[test]
-fn floors_are_those_of_an_engine_that_loses_the_same_answers() {
-    const ROUNDS: u64 = 30_000;
-    let noisy = |radius| LinearSystems::default().with_agents(6).with_dim(3).with_noise(Noise::new(0.3, radius, 1));
-    let habits = Habits { agent_dies: 0.002, ..HOSTILE };
-    for (kind, settings, exchanges) in [
-        ("scafflsa", r#"{"step_size": 0.05, "local_steps": 5}"#, 1),
-        ("scafflsa", r#"{"step_size": 0.05, "local_steps": 5, "participants": 4}"#, 1),
-        ("fedhsa", r#"{"step_size": 0.05, "local_steps": 5, "missing": "last"}"#, 2),
-        ("fedlsa", r#"{"step_size": 0.05, "local_steps": 5}"#, 1),
-    ] {
-        let method = method(kind, settings);
-        for (law, radius) in [(Law::Iid, 0.0), (Law::Markov, 0.6)] {
-            let field = crate::common::field(&noisy(radius), law);
-            let root = field.root().unwrap();
-            let mut world = World::new(&field, &*method, &EXACT, habits);
-            let mut thetas = Vec::new();
-            for _ in 0..ROUNDS {
-                world.round();
-                thetas.push(world.server.theta().to_vec());
-            }
-            let link = recorded(&world, exchanges);
-            let mut engine = engine(&field, &*method, &link, OutputRule::Last, SEED, vec![0.0; 3]).unwrap();
-            // Means over batches of 500 rounds, each far longer than a run remembers.
-            let mut batches = [crate::common::Mean::default(), crate::common::Mean::default()];
-            let (mut batch, mut apart) = ([0.0, 0.0], 0.0f64);
-            for (t, theta) in thetas.iter().enumerate() {
-                engine.step();
-                apart = apart.max(crate::common::distance(theta, engine.theta()));
-                batch[0] += distance_sq(theta, root) / 500.0;
-                batch[1] += distance_sq(engine.theta(), root) / 500.0;
-                if t % 500 == 499 {
-                    let done = std::mem::take(&mut batch);
-                    if t > 2000 {
-                        batches.iter_mut().zip(done).for_each(|(mean, x)| mean.see(x));
-                    }
-                }
-            }
-            let [nodes, engine] = batches;
-            let off = (nodes.value() - engine.value()) / (nodes.error().powi(2) + engine.error().powi(2)).sqrt();
-            assert!(off.abs() < 3.0, "{kind} {settings}, {law:?}: {} and {}, {off} standard errors", nodes.value(), engine.value());
-            if law == Law::Iid {
-                assert!(apart < 1e-10, "{kind} {settings}: {apart:e}");
-            }
-        }
-    }
-}
-
-#[test]
-fn nodes_are_built_with_the_checks_of_a_run() {
-    let field = six();
-    let start = || vec![0.0; field.dim()];
-    let weights = || field.weights().to_vec();
-    let stale = crate::common::link(r#"{"kind": "exact"}"#, false, &[r#"{"kind": "delay", "law": "uniform", "max": 5}"#]).unwrap();
-    let air = crate::common::link(r#"{"kind": "exact"}"#, false, &[r#"{"kind": "over-the-air", "receiver_noise": 0.1}"#]).unwrap();
-    let many = crate::common::link(r#"{"kind": "top-k", "k": 99}"#, false, &[]).unwrap();
-    let fedlsa = method("fedlsa", r#"{"step_size": 0.1, "local_steps": 5}"#);
-    let dasa = method("dasa", r#"{"step_size": 0.1}"#);
-    let newton = method("newton", "{}");
-    let some = method("fedlsa", r#"{"step_size": 0.1, "local_steps": 5, "participants": 7}"#);
-    for (method, link, expected) in [
-        (&fedlsa, &stale, "only the in-process engine can compute at old models"),
-        (&dasa, &air, "over the air only their sum arrives"),
-        (&fedlsa, &many, "k"),
-        (&some, &EXACT, "participants"),
-        (&newton, &EXACT, "not known to be gradients"),
-    ] {
-        let e = match Federation::new(&**method, link, weights(), SEED, start()) {
-            Err(e) => e,
-            Ok(federation) => ClientNode::new(&federation, &field, 0, 0).err().unwrap(),
-        };
-        assert!(e.to_string().contains(expected), "{e}");
-    }
-    let federation = |weights, start| Federation::new(&*fedlsa, &EXACT, weights, SEED, start);
-    let good = federation(weights(), start()).unwrap();
-    assert!(ClientNode::new(&good, &field, 0, 6).is_err(), "there is no seventh agent");
-    assert!(ClientNode::new(&good, &field, 6, 0).is_err(), "there are no data of a seventh agent");
-    let short = federation(weights(), vec![0.0]).unwrap();
-    assert!(ClientNode::new(&short, &field, 0, 0).is_err(), "a start of another length");
-    assert!(federation(Vec::new(), start()).is_err(), "no agents");
-    assert!(federation(vec![f64::NAN; 6], start()).is_err());
-    assert!(federation(vec![1.0; 6], start()).is_err(), "weights that do not sum to 1");
-    assert!(federation(weights(), vec![f64::INFINITY]).is_err());
-    // What differs in anything is another federation.
-    let digests = [
-        good.digest(),
-        short.digest(),
-        federation(vec![0.2; 5], start()).unwrap().digest(),
-        Federation::new(&*fedlsa, &EXACT, weights(), 6, start()).unwrap().digest(),
-        Federation::new(&*fedlsa, &air, weights(), SEED, start()).unwrap().digest(),
-        Federation::new(&*dasa, &EXACT, weights(), SEED, start()).unwrap().digest(),
-    ];
-    assert_eq!(HashSet::from(digests).len(), digests.len());
-}
-
-/// Nodes can own all that they need, and outlive who made them.
-#[test]
-fn nodes_own_what_they_are_given_a_share_of() {
-    let field: Arc<dyn Field> = six();
-    let node: ClientNode = {
-        let federation = Federation::new(&*scafflsa(""), &Uplink::default(), field.weights(), SEED, vec![0.0; 3]).unwrap();
-        ClientNode::new(&federation, &field, 2, 2).unwrap()
-    };
-    drop(field);
-    std::thread::spawn(move || assert!(!node.save().is_empty())).join().unwrap();
 }

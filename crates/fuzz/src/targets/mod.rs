@@ -1,5 +1,6 @@
 //! All targets.
 
+mod arrays;
 mod codecs;
 mod config;
 mod datasets;
@@ -15,8 +16,8 @@ pub use planted::PLANTED;
 
 /// Every reader and decoder.
 pub const TARGETS: &[Target] = &[
-    files::NPZ,
-    files::ARRAYS,
+    arrays::NPZ,
+    arrays::ARRAYS,
     files::CSV,
     files::PARQUET,
     files::TRACE,
