@@ -2,8 +2,8 @@
 
 use fedsa::presets::PRESETS;
 use fedsa_experiment::Kinds;
+use fedsa_experiment::choose::FOR_LOSSES;
 use fedsa_experiment::evaluate::ANDERSON_BASE;
-use fedsa_experiment::fit::METHOD;
 
 /// That of `fedsa evaluate`.
 pub fn of_evaluate(kinds: &Kinds) -> String {
@@ -21,7 +21,7 @@ pub fn of_evaluate(kinds: &Kinds) -> String {
 pub fn of_fit(kinds: &Kinds) -> String {
     let kinds = kinds.methods().iter().map(|kind| kind.name);
     let all: Vec<&str> = kinds.chain(PRESETS.iter().map(|preset| preset.name)).collect();
-    format!("The method, {METHOD} by default: {}", all.join(", "))
+    format!("The method, {FOR_LOSSES} by default: {}", all.join(", "))
 }
 
 #[cfg(test)]

@@ -1,8 +1,16 @@
 //! The choice of a method for a problem: what the candidates would cost, which one is the cheapest, and why.
+//!
+//! | for | choice | by |
+//! | --- | --- | --- |
+//! | `evaluate` | [`choose`] among methods for linear operators without noise | rounds and bits that are known before the run |
+//! | `fit` | [`FOR_LOSSES`] | nothing is known before the run |
+//! | `tune` | [`fedsa_theory::tune::search`] among step sizes, local steps, codecs | exact errors, or pilot runs |
+//!
+//! All of them minimise a [`Goal`].
 
 use std::sync::Arc;
 
-use fedsa::error::Result;
+use fedsa::error::{BadInput, Result};
 use fedsa::linalg;
 use fedsa::methods::MethodSettings;
 use fedsa::methods::fedhsa::FedHsa;
@@ -10,22 +18,16 @@ use fedsa::methods::fedlsa::FedLsa;
 use fedsa::methods::scafflsa::Scafflsa;
 use fedsa::problem::Field;
 use fedsa_data::machine;
-pub use fedsa_theory::cost::Cost;
 use fedsa_theory::cost::{self, Candidate, CostLimits};
+pub use fedsa_theory::cost::{Cost, Goal};
 use toml::{Table, Value};
+
+/// The method for losses. How many rounds a method takes on them depends on the data, and is not known before some of them are carried: this
+/// one works wherever losses are convex, and sends less than whole Hessians.
+pub const FOR_LOSSES: &str = "fib-shed";
 
 /// The residual to reach by default, as a multiple of that at zero weights.
 pub const TOL: f64 = 1e-12;
-
-/// What is minimised.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum Goal {
-    /// Bits of all messages, up and down.
-    #[default]
-    Bits,
-    /// Rounds.
-    Rounds,
-}
 
 /// What a method is chosen for.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -119,8 +121,12 @@ impl Choice {
 /// over links that alter or lose messages are not compared.
 ///
 /// # Errors
-/// When the machine does not say how much memory is available.
+/// When samples are to be minimised, which such a problem has none of (key `goal`), and when the machine does not say how much memory is
+/// available.
 pub fn choose(field: &Arc<dyn Field>, demand: &Demand) -> Result<Choice> {
+    if demand.goal == Goal::Samples {
+        return Err(BadInput::new("goal", "no samples are drawn under the mean operator", "bits or rounds"));
+    }
     let (eta, h) = (demand.step_size, demand.local_steps);
     let first_order: Vec<(&'static str, Box<dyn MethodSettings>)> = vec![
         ("scafflsa", Box::new(Scafflsa::new(eta, h))),

@@ -19,7 +19,7 @@ use fedsa_experiment::config::{Document, Experiment};
 use fedsa_experiment::execute::{Earlier, execute};
 use fedsa_experiment::tune::{Evidence, Searched, TuneControl, TuneOptions, Tuning};
 use fedsa_experiment::{Executed, Plan, RunControl};
-use fedsa_theory::tune::SearchGoal;
+use fedsa_theory::cost::Goal;
 
 const COMBINATIONS: u64 = 50;
 /// The most local steps, of tunings and grids.
@@ -37,7 +37,7 @@ const BEST: usize = 6;
 struct Combination {
     text: String,
     about: String,
-    goal: SearchGoal,
+    goal: Goal,
     /// The target over the error at the start.
     share: f64,
 }
@@ -72,11 +72,7 @@ fn drawn(k: u64, draw: usize) -> Combination {
             ("quantised 6", "uplink = { codec = { kind = \"quantised\", bits = 6 } }"),
         ],
     );
-    let goals = if sampling == "mean" {
-        vec![SearchGoal::Rounds, SearchGoal::Bits]
-    } else {
-        vec![SearchGoal::Rounds, SearchGoal::Bits, SearchGoal::Samples]
-    };
+    let goals = if sampling == "mean" { vec![Goal::Rounds, Goal::Bits] } else { vec![Goal::Rounds, Goal::Bits, Goal::Samples] };
     let goal = *pick(draw, &goals);
     let share = *pick(draw, &[0.05, 0.01, 0.003]);
     let text = format!(
@@ -126,13 +122,13 @@ fn run(plan: &Plan) -> Curve {
     Curve { points: points.collect(), diverged: seeds.iter().any(|seed| seed.diverged.is_some()) }
 }
 
-fn index(goal: SearchGoal) -> usize {
-    [SearchGoal::Rounds, SearchGoal::Bits, SearchGoal::Samples].iter().position(|other| *other == goal).unwrap()
+fn index(goal: Goal) -> usize {
+    [Goal::Rounds, Goal::Bits, Goal::Samples].iter().position(|other| *other == goal).unwrap()
 }
 
 impl Curve {
     /// The cost when the error is at most the target and stays there on average.
-    fn cost(&self, target: f64, goal: SearchGoal) -> Option<(u64, f64)> {
+    fn cost(&self, target: f64, goal: Goal) -> Option<(u64, f64)> {
         let stays = |at: &usize| {
             let rest = &self.points[*at..];
             rest.iter().map(|(mse, _)| mse).sum::<f64>() / rest.len() as f64 <= target

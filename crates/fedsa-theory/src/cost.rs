@@ -15,6 +15,30 @@ use fedsa::problem::root::{Root, RootSource};
 use fedsa::protocol::Len;
 use fedsa::uplink::Uplink;
 
+/// What is minimised.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Goal {
+    /// Rounds.
+    Rounds,
+    /// Bits of all messages, up and down.
+    #[default]
+    Bits,
+    /// Samples of all agents.
+    Samples,
+}
+
+impl Goal {
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Goal::Rounds => "rounds",
+            Goal::Bits => "bits",
+            Goal::Samples => "samples",
+        }
+    }
+}
+
 /// A method, and what it costs to reach a target.
 pub struct Candidate {
     /// The kind of the method, one of [`fedsa::methods::KINDS`].

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use fedsa::error::quoted;
 use fedsa_experiment::execute::total_work;
 use fedsa_experiment::results::SeedResult;
-use fedsa_experiment::{Computed, RunObserver, Plan, Stage, estimate};
+use fedsa_experiment::{Computed, Plan, RunObserver, Stage, estimate};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
 use super::signals::{self, Phase};

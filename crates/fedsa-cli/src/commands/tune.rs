@@ -110,9 +110,9 @@ fn options(args: &TuneArgs) -> Result<TuneOptions, BadInput> {
         return Err(BadInput::new("--budget", what, "seconds, or a number with s, m or h, such as 60s or 10m"));
     };
     let minimise = match args.minimise {
-        MinimiseArg::Rounds => fedsa_theory::tune::SearchGoal::Rounds,
-        MinimiseArg::Bits => fedsa_theory::tune::SearchGoal::Bits,
-        MinimiseArg::Samples => fedsa_theory::tune::SearchGoal::Samples,
+        MinimiseArg::Rounds => fedsa_theory::cost::Goal::Rounds,
+        MinimiseArg::Bits => fedsa_theory::cost::Goal::Bits,
+        MinimiseArg::Samples => fedsa_theory::cost::Goal::Samples,
     };
     let mut options = TuneOptions::new(args.target_mse)
         .with_minimise(minimise)

@@ -30,7 +30,7 @@ use crate::observer::RunObserver;
 use crate::plan::BuiltProblem;
 use crate::run::{Job, RunOutcome, RunSettings};
 pub use fitted::{Fitted, MethodSpending};
-pub use settings::{AGENTS, FitSettings, LOCAL_STEPS, METHOD, Model};
+pub use settings::{AGENTS, FitSettings, LOCAL_STEPS, Model};
 
 /// Reads the data of the settings and fits a model, without writing anything.
 ///

@@ -5,13 +5,11 @@ use fedsa::methods::Needs;
 use fedsa::problem::preparation::partition::Partition;
 use toml::{Table, Value};
 
+use crate::choose::FOR_LOSSES;
 use crate::config::{Experiment, read_kind};
 use crate::kinds::Kinds;
 use crate::made::{self, Changes, kind_of, table, takes, text, texts};
 use crate::numbers;
-
-/// The method that is run by default.
-pub const METHOD: &str = "fib-shed";
 
 /// The agents by default.
 pub const AGENTS: u64 = 8;
@@ -79,7 +77,7 @@ pub struct FitSettings {
     pub weights: Option<String>,
     /// The share of each agent's rows that is held out; none by default.
     pub holdout: Option<f64>,
-    /// The method, a kind or a preset; [`METHOD`] by default.
+    /// The method, a kind or a preset; [`FOR_LOSSES`] by default.
     pub method: Option<String>,
     /// Methods that are run on the same data. Without `method` the first of them gives the weights.
     pub compare: Vec<String>,
@@ -219,7 +217,7 @@ impl FitSettings {
         }
         let mut all: Vec<String> = self.method.iter().map(|name| name.trim().to_string()).collect();
         all.extend(compared.into_iter().filter(|name| Some(name.as_str()) != self.method.as_deref()));
-        Ok(if all.is_empty() { vec![METHOD.into()] } else { all })
+        Ok(if all.is_empty() { vec![FOR_LOSSES.into()] } else { all })
     }
 
     /// `[problem]`.

@@ -1,6 +1,7 @@
 //! What a tuning is asked for.
 
-use fedsa_theory::tune::{self, SearchGoal};
+use fedsa_theory::cost::Goal;
+use fedsa_theory::tune::{self};
 use serde::Serialize;
 
 use crate::made;
@@ -12,7 +13,7 @@ pub struct TuneOptions {
     /// The mean-square error to reach.
     pub target_mse: f64,
     /// What is minimised.
-    pub minimise: SearchGoal,
+    pub minimise: Goal,
     /// The kinds of methods that may be chosen; by default `fedlsa`, `scafflsa`, `fedhsa`, and those of the file with a step size.
     pub methods: Vec<String>,
     /// The codecs of the uplink that may be chosen, such as `quantised:4`; the file's by default, and `auto` for a list of usual ones.
@@ -35,7 +36,7 @@ impl TuneOptions {
     pub fn new(target_mse: f64) -> Self {
         Self {
             target_mse,
-            minimise: SearchGoal::Bits,
+            minimise: Goal::Bits,
             methods: Vec::new(),
             codecs: Vec::new(),
             local_steps: None,
@@ -49,7 +50,7 @@ impl TuneOptions {
 
 made::with! { TuneOptions:
     /// The same with another cost that is minimised.
-    with_minimise(minimise: SearchGoal) = minimise;
+    with_minimise(minimise: Goal) = minimise;
     /// The same with these kinds of methods.
     with_methods(methods: Vec<String>) = methods;
     /// The same with these codecs.

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use fedsa::error::{Error, Result};
 use fedsa_data::find::Places;
 use fedsa_theory::Accuracy;
-use fedsa_theory::tune::{Miss, SearchChoice, SearchCost, SearchGoal, Tried};
+use fedsa_theory::cost::Goal;
+use fedsa_theory::tune::{Miss, SearchChoice, SearchCost, Tried};
 use serde_json::{Map, Value as Json, json};
 use toml::{Table, Value};
 
@@ -397,9 +398,9 @@ impl Tuning {
             ..PlottedCurve::default()
         });
         let x_label = match goal {
-            SearchGoal::Rounds => "rounds",
-            SearchGoal::Bits => "bits, up and down, all agents",
-            SearchGoal::Samples => "samples, all agents",
+            Goal::Rounds => "rounds",
+            Goal::Bits => "bits, up and down, all agents",
+            Goal::Samples => "samples, all agents",
         };
         let panel = Panel {
             x_label: x_label.into(),

@@ -17,7 +17,8 @@
 //! use fedsa::problem::garnet::Garnet;
 //! use fedsa::problem::{NoFiles, ProblemSettings as _};
 //! use fedsa::sampling::Sampling;
-//! use fedsa_theory::tune::{Effort, Family, SearchGoal, SearchStart, SearchTarget, search};
+//! use fedsa_theory::tune::{Effort, Family, SearchStart, SearchTarget, search};
+//! use fedsa_theory::cost::Goal;
 //! use fedsa::uplink::Uplink;
 //!
 //! # fn main() -> fedsa::error::Result<()> {
@@ -28,7 +29,7 @@
 //!     Family::new("fedlsa", |eta, h, alpha| Ok(Arc::new(FedLsa::new(eta, h).with_global_step_size(alpha))), &link),
 //!     Family::new("fedhsa", |eta, h, alpha| Ok(Arc::new(FedHsa::new(eta, h).with_global_step_size(alpha))), &link),
 //! ];
-//! let target = SearchTarget { mse: 0.01, goal: SearchGoal::Bits, ..SearchTarget::default() };
+//! let target = SearchTarget { mse: 0.01, goal: Goal::Bits, ..SearchTarget::default() };
 //! let found = search(&field, &families, &SearchStart::zero(field.dim()), &target, &Effort::default())?;
 //! let best = found.best().expect("two methods that reach every error");
 //! assert!(best.reached().is_some_and(|reach| reach.mse <= 0.01));
@@ -48,8 +49,10 @@ use std::sync::Arc;
 pub use course::{Course, Hit, Miss, course};
 pub use line::{Tried, coarse_steps, largest_step};
 pub use price::{Price, SearchCost};
+
 pub use search::{Effort, SearchResult, cheaper, search, server_steps};
 
+use crate::cost::Goal;
 use crate::exact_mse::InitialControls;
 use crate::predict::{Forecast, check_target, error_at_start, rounding};
 use fedsa::error::{BadInput, Result, require};
@@ -58,37 +61,13 @@ use fedsa::problem::Field;
 use fedsa::record::OutputRule;
 use fedsa::uplink::Uplink;
 
-/// What is minimised.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum SearchGoal {
-    /// Rounds.
-    Rounds,
-    /// Bits of all messages, up and down.
-    #[default]
-    Bits,
-    /// Samples of all agents.
-    Samples,
-}
-
-impl SearchGoal {
-    /// Its name.
-    pub fn name(self) -> &'static str {
-        match self {
-            SearchGoal::Rounds => "rounds",
-            SearchGoal::Bits => "bits",
-            SearchGoal::Samples => "samples",
-        }
-    }
-}
-
 /// What is to be reached, and what may be chosen.
 #[derive(Debug, Clone, PartialEq)]
 pub struct SearchTarget {
     /// The mean-square error `E ||theta - theta*||^2`.
     pub mse: f64,
     /// What is minimised.
-    pub goal: SearchGoal,
+    pub goal: Goal,
     /// The most rounds.
     pub most_rounds: u64,
     /// The most local steps.
@@ -99,7 +78,7 @@ pub struct SearchTarget {
 
 impl Default for SearchTarget {
     fn default() -> Self {
-        Self { mse: 0.0, goal: SearchGoal::Bits, most_rounds: MOST_ROUNDS, most_local_steps: MOST_LOCAL_STEPS, local_steps: None }
+        Self { mse: 0.0, goal: Goal::Bits, most_rounds: MOST_ROUNDS, most_local_steps: MOST_LOCAL_STEPS, local_steps: None }
     }
 }
 
@@ -134,7 +113,7 @@ impl SearchTarget {
             let help = if is_root { "a start away from the root".into() } else { format!("less than {at_start:.3e}, or another start") };
             return Err(BadInput::new("target", what, help));
         }
-        if self.goal == SearchGoal::Samples && field.sampling().samples_per_step() == 0 {
+        if self.goal == Goal::Samples && field.sampling().samples_per_step() == 0 {
             return Err(BadInput::new("minimise", "no samples are drawn under the mean operator", "rounds or bits, or another sampling"));
         }
         Ok(())
@@ -378,7 +357,7 @@ mod tests {
                 let (cost, ledger) = (price.cost(20, 7), run.ledger());
                 let counted = SearchCost { rounds: 20, bits: (ledger.bits_up + ledger.bits_down) as f64, samples: ledger.samples as f64 };
                 assert_eq!(cost, counted, "{}", family.name);
-                for goal in [SearchGoal::Rounds, SearchGoal::Bits, SearchGoal::Samples] {
+                for goal in [Goal::Rounds, Goal::Bits, Goal::Samples] {
                     assert_eq!(price.affordable(cost.of(goal), goal, 7, 1000), 20, "{} {goal:?}", family.name);
                     assert_eq!(price.affordable(0.999 * cost.of(goal), goal, 7, 1000), 19, "{} {goal:?}", family.name);
                     assert_eq!(price.affordable(f64::INFINITY, goal, 7, 1000), 1000);
@@ -426,10 +405,10 @@ mod tests {
         Erasure::new(0.7).install(&mut erasure).unwrap();
         let erasure = Arc::new(erasure);
         for (seed, agents, features, share, goal, link) in [
-            (11, 2, 2, 0.02, SearchGoal::Rounds, clear()),
-            (12, 3, 2, 0.05, SearchGoal::Bits, clear()),
-            (13, 2, 3, 0.05, SearchGoal::Samples, clear()),
-            (14, 3, 2, 0.05, SearchGoal::Bits, erasure),
+            (11, 2, 2, 0.02, Goal::Rounds, clear()),
+            (12, 3, 2, 0.05, Goal::Bits, clear()),
+            (13, 2, 3, 0.05, Goal::Samples, clear()),
+            (14, 3, 2, 0.05, Goal::Bits, erasure),
         ] {
             let field = field(seed, agents, features, Law::Iid);
             let start = SearchStart::zero(field.dim());
@@ -539,7 +518,7 @@ mod tests {
         refused(SearchTarget { most_rounds: 0, ..good.clone() }, "most_rounds", "0");
         refused(SearchTarget { local_steps: Some(vec![3, 0]), ..good.clone() }, "local_steps", "0");
         let noiseless = super::tests::field(23, 2, 2, Law::Mean);
-        let e = SearchTarget { goal: SearchGoal::Samples, ..good }.check(&*noiseless, &start).unwrap_err();
+        let e = SearchTarget { goal: Goal::Samples, ..good }.check(&*noiseless, &start).unwrap_err();
         assert_eq!(e.key, "minimise");
     }
 

@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use super::{Family, SearchChoice, SearchGoal, SearchStart};
+use super::{Family, SearchChoice, SearchStart};
+use crate::cost::Goal;
 use crate::cost::RoundCost;
 use fedsa::error::{BadInput, Result};
 use fedsa::federation::Federation;
@@ -23,11 +24,11 @@ pub struct SearchCost {
 
 impl SearchCost {
     /// The part that is minimised.
-    pub fn of(&self, goal: SearchGoal) -> f64 {
+    pub fn of(&self, goal: Goal) -> f64 {
         match goal {
-            SearchGoal::Rounds => self.rounds as f64,
-            SearchGoal::Bits => self.bits,
-            SearchGoal::Samples => self.samples,
+            Goal::Rounds => self.rounds as f64,
+            Goal::Bits => self.bits,
+            Goal::Samples => self.samples,
         }
     }
 }
@@ -88,7 +89,7 @@ impl Price {
     }
 
     /// The most rounds whose cost is at most `cost`.
-    pub fn affordable(&self, cost: f64, goal: SearchGoal, local_steps: u64, most: u64) -> u64 {
+    pub fn affordable(&self, cost: f64, goal: Goal, local_steps: u64, most: u64) -> u64 {
         let is_paid = |rounds: u64| self.cost(rounds, local_steps).of(goal) <= cost;
         let (mut low, mut high) = (0, most);
         if is_paid(high) {

@@ -16,7 +16,8 @@ use std::sync::Arc;
 
 use super::course::Meter;
 use super::line::{Line, Search, Tried, largest_step};
-use super::{Family, Hit, Miss, Price, SearchChoice, SearchCost, SearchGoal, SearchStart, SearchTarget, rounded};
+use super::{Family, Hit, Miss, Price, SearchChoice, SearchCost, SearchStart, SearchTarget, rounded};
+use crate::cost::Goal;
 use fedsa::cancel::Cancel;
 use fedsa::error::{BadInput, Result};
 use fedsa::methods::Setting;
@@ -186,8 +187,8 @@ impl Search<'_> {
         // All families for each number of local steps, so that a family that takes long does not take the work of all others.
         // Many local steps take few rounds: where rounds cost, what they reach bounds the work for fewer.
         match self.target.goal {
-            SearchGoal::Samples => lines.sort_by_key(|line| line.local_steps),
-            SearchGoal::Rounds | SearchGoal::Bits => lines.sort_by_key(|line| Reverse(line.local_steps)),
+            Goal::Samples => lines.sort_by_key(|line| line.local_steps),
+            Goal::Rounds | Goal::Bits => lines.sort_by_key(|line| Reverse(line.local_steps)),
         }
         lines
     }
@@ -414,7 +415,7 @@ mod tests {
         let mut worst = 0.0f64;
         for (i, case) in small(18).iter().enumerate() {
             let (field, start, family) = (field(case), start(case), &families()[i % 3]);
-            let goal = [SearchGoal::Samples, SearchGoal::Rounds][i / 3 % 2];
+            let goal = [Goal::Samples, Goal::Rounds][i / 3 % 2];
             let target = SearchTarget { mse: target(case), goal, most_rounds: 1_000_000_000, most_local_steps: 12, local_steps: None };
             let found = search(&field, std::slice::from_ref(family), &start, &target, &Effort::default()).unwrap();
             let found = found.best().unwrap();
@@ -472,8 +473,7 @@ mod tests {
                 ratios[2 * k].push(corollary.rounds / same as f64);
                 if local_steps <= 60 {
                     let most_rounds = corollary.rounds();
-                    let target =
-                        SearchTarget { mse, goal: SearchGoal::Rounds, most_rounds, most_local_steps: local_steps, local_steps: None };
+                    let target = SearchTarget { mse, goal: Goal::Rounds, most_rounds, most_local_steps: local_steps, local_steps: None };
                     let found = search(&field, std::slice::from_ref(family), &start, &target, &Effort::default()).unwrap();
                     let best = found.best().unwrap_or_else(|| panic!("{corollary:?}: nothing is found: {found:?}"));
                     let best = best.reached().unwrap().rounds;

@@ -7,7 +7,8 @@ use fedsa::problem::linear::LinearSystems;
 use fedsa::problem::{NoFiles, ProblemSettings as _};
 use fedsa::sampling::Sampling;
 use fedsa::uplink::Uplink;
-use fedsa_theory::tune::{SearchGoal, SearchStart};
+use fedsa_theory::cost::Goal;
+use fedsa_theory::tune::SearchStart;
 
 use super::*;
 
@@ -53,7 +54,7 @@ fn searched(mut by: Hyperbolas) -> Pilots {
     let family = Family { has_local_steps: false, has_server_step: false, ..Family::new("fedlsa", make, &Arc::new(Uplink::default())) };
     let families = [family];
     let prices = [Price::of(&field, &families[0], &SearchStart::zero(2))];
-    let target = SearchTarget { mse: TARGET, goal: SearchGoal::Rounds, ..SearchTarget::default() };
+    let target = SearchTarget { mse: TARGET, goal: Goal::Rounds, ..SearchTarget::default() };
     let search = PilotSearch {
         sizes: vec![4.0 * BEST, BEST],
         server_steps: vec![1.0],
