@@ -4,6 +4,7 @@ use std::path::Path;
 
 use crate::common::{Folder, finish};
 use fedsa::cancel::Cancel;
+use fedsa::error::ErrorKind;
 use fedsa::problem::Files as _;
 use fedsa::problem::features::FeatureSpec;
 use fedsa::problem::log::Log;
@@ -310,10 +311,10 @@ fn logs_in_memory_give_the_weights_of_files() {
         RunOutcome::Done(evaluated) => *evaluated,
         _ => panic!("nobody interrupts it"),
     };
-    let of_files = now(Evaluation::new(&settings(&paths)).unwrap());
+    let of_files = now(Evaluation::new(&settings(&paths), &Cancel::never()).unwrap());
     let files = DiskFiles::new(Places::from_env(""));
     let logs = || -> Vec<Log> { files.logs(&paths, Inputs::States).unwrap().iter().map(|log| whole(&**log).unwrap()).collect() };
-    let evaluation = Evaluation::of_logs(&settings(&[]), logs()).unwrap();
+    let evaluation = Evaluation::of_logs(&settings(&[]), logs(), &Cancel::never()).unwrap();
     assert_eq!(evaluation.choice.as_ref().map(|choice| choice.kind), Some("lstd"));
     let in_memory = now(evaluation);
     assert_eq!(in_memory.json(), of_files.json());
@@ -321,9 +322,15 @@ fn logs_in_memory_give_the_weights_of_files() {
     let out = folder.path("out");
     in_memory.write_into(&out, IfExists::Refuse, &PictureWords::default()).unwrap();
     assert_eq!(folder.json("out/weights.json"), of_files.json());
-    let refused = |settings: EvaluateSettings, logs: Vec<Log>| Evaluation::of_logs(&settings, logs).map(|_| ()).unwrap_err();
+    let refused =
+        |settings: EvaluateSettings, logs: Vec<Log>| Evaluation::of_logs(&settings, logs, &Cancel::never()).map(|_| ()).unwrap_err();
     assert_eq!(refused(settings(&paths), logs()).key, "logs");
     assert_eq!(refused(settings(&[]), Vec::new()).key, "logs");
+    let cancel = Cancel::new();
+    cancel.cancel();
+    for cancelled in [Evaluation::new(&settings(&paths), &cancel), Evaluation::of_logs(&settings(&[]), logs(), &cancel)] {
+        assert_eq!(cancelled.map(|_| ()).unwrap_err().kind(), ErrorKind::Cancelled);
+    }
     let mut bad = logs();
     bad[1].rewards[2] = f64::NAN;
     let e = refused(settings(&[]), bad);

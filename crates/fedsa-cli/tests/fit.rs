@@ -100,10 +100,10 @@ fn data_sets_in_memory_give_the_weights_of_files() {
     let folder = folder();
     let path = folder.path("rows.libsvm").display().to_string();
     let settings = |data: &[String]| FitSettings::new(data).with_agents(4).with_ridge(1e-3).with_holdout(0.25).with_method("newton");
-    let fitted = fit_now(Fit::new(&settings(std::slice::from_ref(&path))));
+    let fitted = fit_now(Fit::new(&settings(std::slice::from_ref(&path)), &Cancel::never()));
     let files = DiskFiles::new(Places::from_env(""));
     let sets = || files.datasets(std::slice::from_ref(&path), &Wanted::default()).unwrap();
-    let in_memory = fit_now(Fit::of_sets(&settings(&[]), sets()));
+    let in_memory = fit_now(Fit::of_sets(&settings(&[]), sets(), &Cancel::never()));
     assert_eq!(in_memory.theta(), fitted.theta());
     assert_eq!(in_memory.json(), fitted.json());
     assert!(in_memory.gradient_norm <= 1e-9 && in_memory.held_out.is_some());
@@ -112,7 +112,7 @@ fn data_sets_in_memory_give_the_weights_of_files() {
     assert_eq!(folder.json("out/weights.json"), in_memory.json());
     let taken = in_memory.write_into(&out, IfExists::Refuse).unwrap_err();
     assert_eq!(taken.key, "out", "{taken}");
-    let both = Fit::of_sets(&settings(std::slice::from_ref(&path)), sets()).map(|_| ()).unwrap_err();
+    let both = Fit::of_sets(&settings(std::slice::from_ref(&path)), sets(), &Cancel::never()).map(|_| ()).unwrap_err();
     assert_eq!(both.key, "data", "{both}");
 }
 

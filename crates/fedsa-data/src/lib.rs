@@ -29,15 +29,16 @@ pub mod weights;
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use fedsa::cancel::Cancel;
-use fedsa::error::{BadInput, ErrorCode, Result, quoted, shown};
+use fedsa::error::{BadInput, ErrorCode, ErrorKind, Result, quoted, shown};
 use fedsa::problem::Files;
 use fedsa::problem::arrays::Arrays;
 use fedsa::problem::dataset::{Dataset, Wanted};
 use fedsa::problem::log::Log;
 use fedsa::problem::source::{Inputs, LogSource};
+use fedsa::problem::survey::LogFacts;
 use fedsa::uplink::medium::delay::Row;
 
 /// The files of this machine, from which problems read.
@@ -66,6 +67,33 @@ struct Logs {
     positions: HashMap<(PathBuf, String, &'static str), usize>,
 }
 
+/// A log that is read until a token is cancelled.
+struct Stoppable<S> {
+    log: S,
+    cancel: Cancel,
+}
+
+impl<S: LogSource> LogSource for Stoppable<S> {
+    fn name(&self) -> &str {
+        self.log.name()
+    }
+    fn columns(&self) -> &[String] {
+        self.log.columns()
+    }
+    fn read(&self, see: &mut dyn FnMut(&Log) -> Result<()>) -> Result<()> {
+        self.log.read(&mut |batch| {
+            self.cancel.check()?;
+            see(batch)
+        })
+    }
+    fn facts(&self) -> Option<&OnceLock<LogFacts>> {
+        self.log.facts()
+    }
+    fn located(&self, e: BadInput) -> BadInput {
+        if e.kind() == ErrorKind::Cancelled { e } else { self.log.located(e) }
+    }
+}
+
 impl DiskFiles {
     /// The files in these folders.
     pub fn new(places: find::Places) -> Self {
@@ -88,7 +116,7 @@ impl DiskFiles {
         Self { given: given.map(|(sum, log)| (log, sum)).collect(), ..self }
     }
 
-    /// The same for problems whose building the token ends.
+    /// The same, whose logs are read until the token is cancelled.
     #[must_use]
     pub fn with_cancel(self, cancel: &Cancel) -> Self {
         Self { cancel: cancel.clone(), ..self }
@@ -122,6 +150,10 @@ impl DiskFiles {
 
     fn opened(&self) -> std::sync::MutexGuard<'_, Logs> {
         self.logs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn stoppable(&self, log: impl LogSource + 'static) -> Box<dyn LogSource> {
+        Box::new(Stoppable { log, cancel: self.cancel.clone() })
     }
 
     fn note<'a>(&self, name: &str, numbers: impl IntoIterator<Item = &'a f64>) {
@@ -189,9 +221,6 @@ fn setting(e: BadInput) -> BadInput {
 }
 
 impl Files for DiskFiles {
-    fn cancel(&self) -> &Cancel {
-        &self.cancel
-    }
     fn arrays(&self, path: &str) -> Result<Arrays> {
         let arrays = self.places.locate(path).and_then(|path| npz::read(&path)).map_err(setting)?;
         for (name, array) in arrays.iter() {
@@ -201,7 +230,7 @@ impl Files for DiskFiles {
     }
     fn logs(&self, sources: &[String], inputs: Inputs) -> Result<Vec<Box<dyn LogSource>>> {
         if sources.is_empty() && !self.given.is_empty() {
-            return Ok(self.given.iter().map(|(log, _)| Box::new(Arc::clone(log)) as Box<dyn LogSource>).collect());
+            return Ok(self.given.iter().map(|(log, _)| self.stoppable(Arc::clone(log))).collect());
         }
         let opened = logs::open(sources, &self.places, inputs, &self.room).map_err(setting)?;
         let known = &mut *self.opened();
@@ -210,7 +239,7 @@ impl Files for DiskFiles {
             if position == known.all.len() {
                 known.all.push(log);
             }
-            Box::new(known.all[position].clone()) as Box<dyn LogSource>
+            self.stoppable(known.all[position].clone())
         };
         Ok(opened.into_iter().map(once).collect())
     }

@@ -66,7 +66,7 @@ fn evaluate_logs(args: &EvaluateArgs, kinds: &Kinds) -> Result<u8, Error> {
         return Err(BadInput::new("--method", what, "--method NAME: lstd, fedhsa or another one that works over the link"));
     }
     let (out, common) = (&args.out, &args.common);
-    let evaluation = Evaluation::new(&settings(args, kinds)?)?;
+    let evaluation = Evaluation::new(&settings(args, kinds)?, signals::cancel())?;
     let (began, id) = (evaluation.began(), evaluation.experiment().id.clone());
     let before = Before::of(args, &evaluation);
     let planned = |plan: &Plan| {

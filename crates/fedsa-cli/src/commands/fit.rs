@@ -76,7 +76,7 @@ pub fn fit(args: &FitArgs, kinds: &Kinds) -> Result<u8, Error> {
 }
 
 fn fit_files(args: &FitArgs, kinds: &Kinds) -> Result<u8, Error> {
-    let fit = Fit::new(&settings(args, kinds)?)?;
+    let fit = Fit::new(&settings(args, kinds)?, signals::cancel())?;
     let (out, common) = (&args.out, &args.common);
     let about = if common.quiet { Vec::new() } else { about(&fit) };
     let (began, id) = (fit.began(), fit.experiment().id.clone());

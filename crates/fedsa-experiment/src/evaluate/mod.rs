@@ -40,7 +40,7 @@ pub use settings::{ANDERSON_BASE, EvaluateSettings, LOCAL_STEPS, STEP_SIZE};
 /// # Errors
 /// When a setting or a file cannot be used, what is needed does not fit into memory, or it was cancelled.
 pub fn evaluate(settings: &EvaluateSettings, observer: &dyn RunObserver, cancel: &Cancel) -> Result<Evaluated, Error> {
-    Evaluation::new(settings)?.run(RunSettings::default(), observer, cancel)?.results("the evaluation")
+    Evaluation::new(settings, cancel)?.run(RunSettings::default(), observer, cancel)?.results("the evaluation")
 }
 
 /// Logs that were read, with their features.
@@ -70,9 +70,9 @@ impl Evaluation {
     /// Reads the logs of the settings, and chooses features and method where the settings name none.
     ///
     /// # Errors
-    /// When a setting or file cannot be used, or the problem does not fit into memory.
-    pub fn new(settings: &EvaluateSettings) -> Result<Self, Error> {
-        let files = DiskFiles::new(Places::from_env(""));
+    /// When a setting or file cannot be used, or the problem does not fit into memory; when it is cancelled.
+    pub fn new(settings: &EvaluateSettings, cancel: &Cancel) -> Result<Self, Error> {
+        let files = DiskFiles::new(Places::from_env("")).with_cancel(cancel);
         // Features that were logged are the default where every log has some. What cannot be opened is refused below.
         let has_features = || logs::has_features(&settings.logs, &files.places).unwrap_or(false);
         Self::with(settings, &files, settings.logs.len(), has_features)
@@ -84,7 +84,7 @@ impl Evaluation {
     ///
     /// # Errors
     /// As [`Evaluation::new`]; when the settings name files besides (key `logs`).
-    pub fn of_logs(settings: &EvaluateSettings, logs: Vec<Log>) -> Result<Self, Error> {
+    pub fn of_logs(settings: &EvaluateSettings, logs: Vec<Log>, cancel: &Cancel) -> Result<Self, Error> {
         if !settings.logs.is_empty() {
             return Err(BadInput::new("logs", "files, and logs in memory", "one of them"));
         }
@@ -94,7 +94,8 @@ impl Evaluation {
         let (prefix, _) = Inputs::Features.prefixes();
         let has_features = logs.iter().all(|log| log.columns.iter().all(|name| name.starts_with(prefix)));
         let count = logs.len();
-        Self::with(settings, &DiskFiles::new(Places::from_env("")).with_logs(logs), count, || has_features)
+        let files = DiskFiles::new(Places::from_env("")).with_logs(logs).with_cancel(cancel);
+        Self::with(settings, &files, count, || has_features)
     }
 
     /// As [`Evaluation::new`], with logs from `files`; `count` is the number of logs as far as it is known.

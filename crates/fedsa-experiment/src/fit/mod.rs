@@ -37,7 +37,7 @@ pub use settings::{AGENTS, FitSettings, LOCAL_STEPS, Model};
 /// # Errors
 /// When a setting or a file cannot be used, what is needed does not fit into memory, or it was cancelled.
 pub fn fit(settings: &FitSettings, observer: &dyn RunObserver, cancel: &Cancel) -> Result<Fitted, Error> {
-    Fit::new(settings)?.run(RunSettings::default(), observer, cancel)?.results("the fit")
+    Fit::new(settings, cancel)?.run(RunSettings::default(), observer, cancel)?.results("the fit")
 }
 
 /// A fit whose data are read.
@@ -54,10 +54,10 @@ impl Fit {
     /// Reads the data of the settings, and builds the problem.
     ///
     /// # Errors
-    /// When a setting or file cannot be used, or the problem does not fit into memory.
-    pub fn new(settings: &FitSettings) -> Result<Self, Error> {
+    /// When a setting or file cannot be used, the losses have no minimum, or the problem does not fit into memory; when it is cancelled.
+    pub fn new(settings: &FitSettings, cancel: &Cancel) -> Result<Self, Error> {
         let files = DiskFiles::new(Places::from_env(""));
-        Self::with(settings, |experiment| build(experiment, &files, None)).map(|fit| Self { rows_read: files.rows_read(), ..fit })
+        Self::with(settings, |experiment| build(experiment, &files, None, cancel)).map(|fit| Self { rows_read: files.rows_read(), ..fit })
     }
 
     /// Takes data sets that are in memory, in which agents of the partition `files` are one each, and builds the problem. The experiment
@@ -65,13 +65,13 @@ impl Fit {
     ///
     /// # Errors
     /// As [`Fit::new`]; when the settings name data besides (key `data`).
-    pub fn of_sets(settings: &FitSettings, sets: Vec<Dataset>) -> Result<Self, Error> {
+    pub fn of_sets(settings: &FitSettings, sets: Vec<Dataset>, cancel: &Cancel) -> Result<Self, Error> {
         if !settings.data.is_empty() {
             return Err(BadInput::new("data", "files, and data sets in memory", "one of them"));
         }
         let files = DiskFiles::new(Places::from_env(""));
         let sum = checksum(&sets);
-        let fit = Self::with(settings, |experiment| build(experiment, &files, Some(sets)))?;
+        let fit = Self::with(settings, |experiment| build(experiment, &files, Some(sets), cancel))?;
         Ok(Self { built: fit.built.of_sum(sum), ..fit })
     }
 
@@ -155,7 +155,12 @@ impl Files for InMemory {
 ///
 /// # Errors
 /// When a setting or file cannot be used, or the problem does not fit into memory.
-fn build(experiment: &Experiment, files: &DiskFiles, given: Option<Vec<Dataset>>) -> Result<(Prepared, BuiltProblem), Error> {
+fn build(
+    experiment: &Experiment,
+    files: &DiskFiles,
+    given: Option<Vec<Dataset>>,
+    cancel: &Cancel,
+) -> Result<(Prepared, BuiltProblem), Error> {
     let (kind, problem) = made::problem_of(experiment);
     let failure = |e: BadInput| experiment.failure_at(e.inside("problem"), &experiment.points[0]);
     // The kinds differ in the types of their settings alone.
@@ -180,6 +185,7 @@ fn build(experiment: &Experiment, files: &DiskFiles, given: Option<Vec<Dataset>>
                 settings.field_of(all.train.clone(), all.weights.clone(), sampling, Isa::best())
             })?;
             // A method on losses without a minimum goes on for ever.
+            built.field().solve(cancel)?;
             if let Err(why) = built.field().solution()
                 && built.field().dim() <= MOST_DIM
             {

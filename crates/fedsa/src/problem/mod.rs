@@ -215,10 +215,6 @@ impl dyn Field + '_ {
 
 /// Where problems find the files that their settings name; the library itself reads none.
 pub trait Files {
-    /// Ends the building of a problem that takes long; by default nothing does.
-    fn cancel(&self) -> &Cancel {
-        &NEVER
-    }
     /// The arrays of an `.npz` file.
     ///
     /// # Errors
@@ -238,8 +234,6 @@ pub trait Files {
         Err(BadInput::new("data", format!("{}: no files here", sources.join(" ")), "a problem that reads none"))
     }
 }
-
-static NEVER: Cancel = Cancel::never();
 
 /// For problems that read nothing.
 #[derive(Debug, Clone, Copy, Default)]

@@ -208,21 +208,6 @@ mod tests {
         }
     }
 
-    /// Files of which none is read.
-    struct Ended(Cancel);
-
-    impl Files for Ended {
-        fn cancel(&self) -> &Cancel {
-            &self.0
-        }
-        fn arrays(&self, path: &str) -> Result<Arrays> {
-            NoFiles.arrays(path)
-        }
-        fn logs(&self, sources: &[String], inputs: Inputs) -> Result<Vec<Box<dyn LogSource>>> {
-            NoFiles.logs(sources, inputs)
-        }
-    }
-
     #[test]
     fn a_root_that_was_cancelled_is_computed_again() {
         let field = Sampled::new(Cubic, Sampling::default(), Isa::best()).unwrap();
@@ -237,11 +222,11 @@ mod tests {
     }
 
     #[test]
-    fn an_optimum_is_cancelled_with_its_files() {
-        let (settings, cancel) = (RandomLogistic::default(), Cancel::new());
+    fn an_optimum_that_was_cancelled_is_computed_again() {
+        let field = RandomLogistic::default().field(&NoFiles, Sampling::default(), Isa::best()).unwrap();
+        let cancel = Cancel::new();
         cancel.cancel();
-        let why = settings.field(&Ended(cancel), Sampling::default(), Isa::best()).err().expect("it is cancelled");
-        assert_eq!(why.kind(), ErrorKind::Cancelled);
-        assert!(settings.field(&Ended(Cancel::new()), Sampling::default(), Isa::best()).is_ok());
+        assert_eq!(field.solve(&cancel).unwrap_err().kind(), ErrorKind::Cancelled);
+        assert!(field.solution().is_ok());
     }
 }
