@@ -26,6 +26,8 @@ pub struct Summary {
     pub entries: Vec<Entry>,
     /// What methods spent and how good weights are, of fits and evaluations.
     pub tables: Vec<SummaryTable>,
+    /// What is not known and why, in words: roots that do not exist or are not computed.
+    pub notes: Vec<String>,
     /// The checks.
     pub checks: Vec<Verdict>,
     /// Whether the experiment had its quick settings, with which checks that fail are notes.
@@ -85,8 +87,20 @@ impl Summary {
             }));
         }
         let (id, checks) = (plan.experiment.id.clone(), verdicts.to_vec());
-        Self { id, seconds, entries, tables: Vec::new(), checks, quick }
+        Self { id, seconds, entries, tables: Vec::new(), notes: unknown_roots(plan), checks, quick }
     }
+}
+
+/// Why roots are not known, each reason once.
+fn unknown_roots(plan: &Plan) -> Vec<String> {
+    let mut notes: Vec<String> = Vec::new();
+    for why in plan.fields.iter().filter_map(|planned| planned.field.solution().err()) {
+        let note = format!("theta* is not known, and no errors are measured: {why}");
+        if !notes.contains(&note) {
+            notes.push(note);
+        }
+    }
+    notes
 }
 
 impl Entry {

@@ -33,6 +33,9 @@ pub fn report(summary: &Summary, results: usize, out: &Path) {
     if !few && floors > 0 {
         say(format!("  {floors} floors: in {}, under `results`", out.join("summary.json").display()));
     }
+    for note in &summary.notes {
+        say(format!("  note: {note}"));
+    }
     for v in &summary.checks {
         say(format!("  {}", v.line(summary.quick)));
     }
