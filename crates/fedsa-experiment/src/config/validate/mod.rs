@@ -12,7 +12,7 @@ pub use checks::validate_points;
 /// Checks the keys of the checks and of the figure. `labels` are those of the methods.
 ///
 /// # Errors
-/// As [`checks::validate`] and [`figure::validate`].
+/// When a check or the figure names what is not there, lacks a key, or has a key of another kind or out of range.
 pub fn experiment(experiment: &Experiment, labels: &[String]) -> Result<()> {
     checks::validate(experiment, labels)?;
     figure::validate(experiment, labels)
