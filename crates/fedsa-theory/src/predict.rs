@@ -23,7 +23,7 @@
 //! | finite chains, a few agents or exchangeable agents of two states | floors exact |
 //! | finite chains, more agents | closure, where it is small enough; leading order |
 //!
-//! [`Accuracy`] says which of these a number is.
+//! [`Accuracy`](super::Accuracy) says which of these a number is.
 //!
 //! ```
 //! use fedsa::kernel::Isa;

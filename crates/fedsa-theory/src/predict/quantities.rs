@@ -266,12 +266,13 @@ mod tests {
         ];
         assert!(kinds.iter().all(|e| e.kind() == ErrorKind::Cancelled), "{kinds:?}");
         for quantity in QUANTITIES {
+            let cache = FloorCache::default();
             let before = quantity.value_with(&cancelled, &cache);
             // Without Markov samples there is no leading order.
             let known = quantity.value(&of);
             assert!(before.is_err_and(|e| e.kind() == ErrorKind::Cancelled), "{}", quantity.name);
             assert_eq!(quantity.value_with(&of, &cache).ok(), known.ok(), "{}", quantity.name);
         }
-        assert!(cache.outlook(&of).radius.is_ok());
+        assert!(cache.outlook(&cancelled).radius.is_err() && cache.outlook(&of).radius.is_ok());
     }
 }

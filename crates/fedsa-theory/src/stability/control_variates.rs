@@ -191,7 +191,7 @@ impl ControlVariates {
     /// kind of two agents or more.
     ///
     /// # Errors
-    /// As [`spectral_radius`].
+    /// As [`spectral_radius`](crate::map::spectral_radius).
     pub fn radius(&self) -> Result<f64> {
         self.radius_within(f64::INFINITY).map(|(radius, _)| radius)
     }
