@@ -5,7 +5,7 @@ macro_rules! setters {
     ($settings:ident { $($with:ident($key:ident: $of:ty) = $value:expr;)+ }) => {
         impl $settings {
             $(
-                #[doc = concat!("The same settings with this [`", stringify!($key), "`](Self::", stringify!($key), ").")]
+                #[doc = concat!("The same settings with this `", stringify!($key), "`.")]
                 #[must_use]
                 #[allow(clippy::needless_update)]
                 pub fn $with(self, $key: $of) -> Self {
