@@ -7,7 +7,7 @@ use std::sync::Mutex;
 use fedsa::cancel::Cancel;
 use fedsa_experiment::config::{Document, Experiment};
 use fedsa_experiment::run::{Job, RunOutcome};
-use fedsa_experiment::{Computed, IfExists, Observer, RunSettings};
+use fedsa_experiment::{Computed, IfExists, RunObserver, RunSettings};
 use serde_json::Value;
 
 const TEXT: &str = r#"
@@ -49,7 +49,7 @@ struct Watch<'a> {
     cancel: &'a Cancel,
 }
 
-impl Observer for Watch<'_> {
+impl RunObserver for Watch<'_> {
     fn computing(&self, what: Computed, k: usize, n: usize) {
         self.heard.lock().unwrap().push((what, k, n));
         if what == Computed::Predictions && self.cancels_at == Some(k) {

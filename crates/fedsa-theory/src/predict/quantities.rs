@@ -245,7 +245,7 @@ mod tests {
 
     #[test]
     fn what_is_cancelled_is_an_error_that_nothing_remembers() {
-        let garnet = Garnet { agents: 3, states: 6, features: 2, seed: 2, ..Garnet::default() };
+        let garnet = Garnet::default().with_agents(3).with_states(6).with_features(2).with_seed(2);
         let field = garnet.field(&NoFiles, Sampling::default(), Isa::best()).unwrap();
         let of = Forecast::over(&field, &FedLsa::new(0.1, 4), &Uplink::default());
         let cancel = Cancel::new();

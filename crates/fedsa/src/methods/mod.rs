@@ -76,6 +76,19 @@ pub fn check_link(settings: &dyn MethodSettings, client: &Half, protocol: &Proto
     protocol.check()?;
     let link = uplink.facts();
     settings.check_link(&link)?;
+    check_parts(client, protocol, uplink, d)?;
+    if protocol.wants_each_anywhere() && link.is_sum_only {
+        let what = "the method needs each agent's message, and over the air only their sum arrives";
+        return Err(BadInput::new("uplink", what, "a link that delivers one message per agent"));
+    }
+    match client {
+        Half::Lanes(client) => check_lanes(&**client, &link),
+        Half::Each(_) => check_each(protocol, &link),
+    }
+}
+
+/// Checks that what the method sends can be sent by lanes, encoded, and corrected by error feedback.
+fn check_parts(client: &Half, protocol: &Protocol, uplink: &Uplink, d: usize) -> Result<()> {
     let wants = || protocol.exchanges.iter().flat_map(|exchange| &exchange.wants);
     if let Half::Lanes(_) = client
         && !protocol.exchanges.iter().all(|exchange| exchange.wants.len() == 1 && exchange.wants[0].len == Len::Exactly(d))
@@ -95,32 +108,33 @@ pub fn check_link(settings: &dyn MethodSettings, client: &Half, protocol: &Proto
             "no codec and no error_feedback; a bit-budget tells agents how much they may send",
         ));
     }
+    Ok(())
+}
+
+/// Checks that agents which compute alone can answer over a link.
+fn check_each(protocol: &Protocol, link: &LinkFacts) -> Result<()> {
     let refused = |what: &str, help: &str| Err(BadInput::new("uplink", what, help));
-    if protocol.wants_each_anywhere() && link.is_sum_only {
+    if !protocol.depends_on_model() {
+        return match link.stale {
+            Some(_) => refused(
+                "what the agents of the method send depends on no model, so that a delay (pull) would change nothing",
+                "late (push), or a link without delay",
+            ),
+            None => Ok(()),
+        };
+    }
+    if link.stale.is_some() || link.late.is_some() {
         return refused(
-            "the method needs each agent's message, and over the air only their sum arrives",
-            "a link that delivers one message per agent",
+            "the agents of the method compute at one iterate, and over this link answers are to older iterates",
+            "a link without delay and late",
         );
     }
-    let client = match client {
-        Half::Lanes(client) => client,
-        Half::Each(_) if !protocol.depends_on_model() => {
-            return match link.stale {
-                Some(_) => refused(
-                    "what the agents of the method send depends on no model, so that a delay (pull) would change nothing",
-                    "late (push), or a link without delay",
-                ),
-                None => Ok(()),
-            };
-        }
-        Half::Each(_) if link.stale.is_some() || link.late.is_some() => {
-            return refused(
-                "the agents of the method compute at one iterate, and over this link answers are to older iterates",
-                "a link without delay and late",
-            );
-        }
-        Half::Each(_) => return Ok(()),
-    };
+    Ok(())
+}
+
+/// Checks that agents in lanes, who may remember rounds, can answer over a link.
+fn check_lanes(client: &dyn Client, link: &LinkFacts) -> Result<()> {
+    let refused = |what: &str, help: &str| Err(BadInput::new("uplink", what, help));
     if client.remembers_rounds() && link.stale.is_some() {
         return refused(
             "a delay (pull) uses a direction twice or never, and the method's agents remember what they sent",

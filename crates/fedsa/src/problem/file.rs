@@ -267,42 +267,10 @@ struct Shapes {
 
 /// TD(0) on the reward process, or on the MDP under its policy, of a file.
 fn mdp(arrays: &Arrays, sampling: Sampling) -> Result<Td> {
-    let p = get(arrays, "P")?;
-    let policy = find(arrays, "policy")?;
-    let has_policy = policy.is_some();
-    let shapes = match *p.shape() {
-        [agents, states, next] if states == next && !has_policy => Shapes { agents, states, actions: 1 },
-        [agents, states, actions, next] if states == next && has_policy => Shapes { agents, states, actions },
-        _ if has_policy => return Err(wrong_shape("P", p, "(N, S, A, S), since there is a policy")),
-        _ => return Err(wrong_shape("P", p, "(N, S, S), or (N, S, A, S) with a policy")),
-    };
+    let (shapes, p, policy) = kernels(arrays)?;
     let Shapes { agents, states, actions } = shapes;
-    require(agents >= 1 && states >= 1 && actions >= 1, "P", shape_text(p.shape()), "an array with at least one agent, state and action")?;
-    check_transitions("P", (states * actions) as f64 * states as f64)?;
-    probabilities("P", p)?;
-    if let Some(policy) = policy {
-        if policy.shape() != [states, actions] && policy.shape() != [agents, states, actions] {
-            return Err(wrong_shape("policy", policy, &format!("({states}, {actions}) or ({agents}, {states}, {actions})")));
-        }
-        probabilities("policy", policy)?;
-    }
-    let r = get(arrays, "R")?;
-    let reward: Box<dyn Fn(usize, usize, usize, usize) -> f64 + Sync> = match *r.shape() {
-        [n, s] if n == agents && s == states => Box::new(|c, s, _, _| r.data()[c * states + s]),
-        [n, s, a] if n == agents && s == states && has_policy && a == actions => {
-            Box::new(|c, s, a, _| r.data()[(c * states + s) * actions + a])
-        }
-        [n, s, t] if n == agents && s == states && t == states => Box::new(|c, s, _, t| r.data()[(c * states + s) * states + t]),
-        _ => return Err(wrong_shape("R", r, &format!("({agents}, {states}), ({agents}, {states}, A) or ({agents}, {states}, {states})"))),
-    };
-    let gamma = get(arrays, "gamma")?;
-    if !gamma.shape().is_empty() && gamma.data().len() != 1 && gamma.shape() != [agents] {
-        return Err(wrong_shape("gamma", gamma, &format!("() or ({agents},)")));
-    }
-    let gamma = |c: usize| gamma.data()[c.min(gamma.data().len() - 1)];
-    for c in 0..agents {
-        require((0.0..1.0).contains(&gamma(c)), "gamma", format!("{} (agent {c})", gamma(c)), "in [0, 1)")?;
-    }
+    let reward = rewards(arrays, shapes, policy.is_some())?;
+    let gamma = discounts(arrays, agents)?;
     let phi = get(arrays, "Phi")?;
     let (d, shared) = match *phi.shape() {
         [s, d] if s == states && d >= 1 => (d, true),
@@ -338,6 +306,59 @@ fn mdp(arrays: &Arrays, sampling: Sampling) -> Result<Td> {
         allow_singular_agents: false,
     }
     .td(sampling)
+}
+
+/// The shapes of a process, its transition probabilities `P`, and its policy if it has one.
+fn kernels(arrays: &Arrays) -> Result<(Shapes, &Array, Option<&Array>)> {
+    let p = get(arrays, "P")?;
+    let policy = find(arrays, "policy")?;
+    let has_policy = policy.is_some();
+    let shapes = match *p.shape() {
+        [agents, states, next] if states == next && !has_policy => Shapes { agents, states, actions: 1 },
+        [agents, states, actions, next] if states == next && has_policy => Shapes { agents, states, actions },
+        _ if has_policy => return Err(wrong_shape("P", p, "(N, S, A, S), since there is a policy")),
+        _ => return Err(wrong_shape("P", p, "(N, S, S), or (N, S, A, S) with a policy")),
+    };
+    let Shapes { agents, states, actions } = shapes;
+    require(agents >= 1 && states >= 1 && actions >= 1, "P", shape_text(p.shape()), "an array with at least one agent, state and action")?;
+    check_transitions("P", (states * actions) as f64 * states as f64)?;
+    probabilities("P", p)?;
+    if let Some(policy) = policy {
+        if policy.shape() != [states, actions] && policy.shape() != [agents, states, actions] {
+            return Err(wrong_shape("policy", policy, &format!("({states}, {actions}) or ({agents}, {states}, {actions})")));
+        }
+        probabilities("policy", policy)?;
+    }
+    Ok((shapes, p, policy))
+}
+
+/// The reward of a transition, by agent, state, action and next state.
+type Reward<'a> = Box<dyn Fn(usize, usize, usize, usize) -> f64 + Sync + 'a>;
+
+/// `R`, by state, by state and action, or by state and next state.
+fn rewards(arrays: &Arrays, Shapes { agents, states, actions }: Shapes, has_policy: bool) -> Result<Reward<'_>> {
+    let r = get(arrays, "R")?;
+    Ok(match *r.shape() {
+        [n, s] if n == agents && s == states => Box::new(move |c, s, _, _| r.data()[c * states + s]),
+        [n, s, a] if n == agents && s == states && has_policy && a == actions => {
+            Box::new(move |c, s, a, _| r.data()[(c * states + s) * actions + a])
+        }
+        [n, s, t] if n == agents && s == states && t == states => Box::new(move |c, s, _, t| r.data()[(c * states + s) * states + t]),
+        _ => return Err(wrong_shape("R", r, &format!("({agents}, {states}), ({agents}, {states}, A) or ({agents}, {states}, {states})"))),
+    })
+}
+
+/// `gamma` of each agent.
+fn discounts(arrays: &Arrays, agents: usize) -> Result<impl Fn(usize) -> f64 + Sync> {
+    let gamma = get(arrays, "gamma")?;
+    if !gamma.shape().is_empty() && gamma.data().len() != 1 && gamma.shape() != [agents] {
+        return Err(wrong_shape("gamma", gamma, &format!("() or ({agents},)")));
+    }
+    let gamma = |c: usize| gamma.data()[c.min(gamma.data().len() - 1)];
+    for c in 0..agents {
+        require((0.0..1.0).contains(&gamma(c)), "gamma", format!("{} (agent {c})", gamma(c)), "in [0, 1)")?;
+    }
+    Ok(gamma)
 }
 
 /// The root `theta~` of the virtual MDP of Wang et al. 2023: the mean of the agents'

@@ -326,20 +326,22 @@ pub fn judge(log: &Log, map: &FeatureMap, rule: TraceRule, thetas: &[&[f64]]) ->
     });
     let whole: Vec<&Range<usize>> = episodes.iter().filter(|episode| log.done[episode.end - 1]).collect();
     let with_return: usize = whole.iter().map(|episode| episode.len()).sum();
-    let against_returns = misses.iter().map(|miss| {
-        let squares: Vec<f64> = whole.iter().map(|episode| miss[(*episode).clone()].iter().map(|x| x * x).sum()).collect();
-        let mean = if with_return == 0 { 0.0 } else { squares.iter().sum::<f64>() / with_return as f64 };
-        let by_episode = squares.iter().zip(&whole).map(|(sum, episode)| sum - mean * episode.len() as f64).collect();
-        Errors::new(with_return, mean, by_episode)
-    });
     Ok(Judged {
         episodes: episodes.len(),
         transitions: n,
         episodes_cut: episodes.len() - whole.len(),
         transitions_cut: n - with_return,
         bellman: bellman.collect(),
-        returns: against_returns.collect(),
+        returns: misses.iter().map(|miss| against_returns(miss, &whole, with_return)).collect(),
     })
+}
+
+/// The errors against the returns of `with_return` transitions in whole episodes: `miss` is a value minus the return, for each transition.
+fn against_returns(miss: &[f64], whole: &[&Range<usize>], with_return: usize) -> Errors {
+    let squares: Vec<f64> = whole.iter().map(|episode| miss[(*episode).clone()].iter().map(|x| x * x).sum()).collect();
+    let mean = if with_return == 0 { 0.0 } else { squares.iter().sum::<f64>() / with_return as f64 };
+    let by_episode = squares.iter().zip(whole).map(|(sum, episode)| sum - mean * episode.len() as f64).collect();
+    Errors::new(with_return, mean, by_episode)
 }
 
 #[cfg(test)]

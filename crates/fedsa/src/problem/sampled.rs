@@ -182,10 +182,8 @@ fn no_singular_agent(systems: &Systems) -> Result<()> {
 mod tests {
     use super::*;
     use crate::error::ErrorKind;
-    use crate::problem::arrays::Arrays;
     use crate::problem::random_logistic::RandomLogistic;
-    use crate::problem::source::{Inputs, LogSource};
-    use crate::problem::{Files, NoFiles, ProblemSettings as _};
+    use crate::problem::{NoFiles, ProblemSettings as _};
 
     /// `gbar(theta) = 1 - theta - theta^3`.
     struct Cubic;

@@ -25,6 +25,11 @@ pub trait Carrier: Observable + Send {
     fn next_local_steps(&self) -> usize {
         0
     }
+    /// Whether a round that is cancelled stays open and goes on later. Otherwise what was done of it is lost: a short round is then ended
+    /// first, and before a long one the state is kept.
+    fn keeps_cancelled_rounds(&self) -> bool {
+        false
+    }
     /// The approximate number of bytes that [`Carrier::save`] returns.
     fn state_len(&self) -> usize;
     /// The state between two rounds, as bytes.
@@ -173,6 +178,9 @@ impl<T: Transport> Carrier for Nodes<T> {
     }
     fn counts(&self) -> Ledger {
         self.server.coordinator().ledger()
+    }
+    fn keeps_cancelled_rounds(&self) -> bool {
+        true
     }
     fn state_len(&self) -> usize {
         self.server.state_len()

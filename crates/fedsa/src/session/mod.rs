@@ -302,6 +302,13 @@ impl<C: Carrier> Session<C> {
 
     /// Carries a round: a short one to its end, a long one until it is cancelled.
     fn carry(&mut self, cancel: &Cancel, observer: &mut dyn Observer) -> Result<Advanced> {
+        if self.carrier.keeps_cancelled_rounds() {
+            let advanced = self.carrier.carry_round(cancel)?;
+            if advanced == Advanced::Cancelled {
+                self.keep(observer)?;
+            }
+            return Ok(advanced);
+        }
         let steps = self.carrier.next_local_steps().max(1) as f64;
         let began = Instant::now();
         let advanced = if self.pace.is_some_and(|pace| pace * steps <= self.patience.as_secs_f64()) {
