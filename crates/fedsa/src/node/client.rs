@@ -219,7 +219,8 @@ impl ClientNode {
                 }
                 let stride = memory.len();
                 let agents = [self.place];
-                let mut batch = AgentBatch::new(&**field, *seed, lanes, &agents, self.place, memory, stride).identified(self.agent);
+                let batch = AgentBatch::new(&**field, *seed, lanes, &agents, self.place, memory, stride);
+                let mut batch = batch.identified(self.agent);
                 if let Some(last) = last {
                     batch.set_last(0, last);
                 }
@@ -234,25 +235,15 @@ impl ClientNode {
                 work.calls.operators += batch.operators();
                 let Some((part, x)) = outbox.sent(0) else { return Ok(None) };
                 let answer = end.send(vec![(part, Body::Numbers(x.to_vec()))], Some(&envelope));
-                if uplink.alters() {
-                    match &answer {
-                        Answer::Sent { parts, .. } => client.sent(&mut batch, 0, parts[0].1.numbers().expect("one vector")),
-                        Answer::NotCarried => client.sent(&mut batch, 0, &vec![0.0; d]),
-                        Answer::Diverged { .. } => {}
-                    }
-                }
+                tell_sent(uplink, &answer, |parts| match parts {
+                    Some(parts) => client.sent(&mut batch, 0, parts[0].1.numbers().expect("one vector")),
+                    None => client.sent(&mut batch, 0, &vec![0.0; d]),
+                });
                 Ok(answer.into_bytes())
             }
             Working::Each(agent) => {
-                let here = LocalContext::new(
-                    AgentFacts::of(field.facts()),
-                    self.place,
-                    self.agent,
-                    *seed,
-                    down.round,
-                    down.exchange,
-                    end.allowance(d),
-                );
+                let (facts, allowance) = (AgentFacts::of(field.facts()), end.allowance(d));
+                let here = LocalContext::new(facts, self.place, self.agent, *seed, down.round, down.exchange, allowance);
                 if down.exchange == TELL {
                     agent.told(&here, down);
                     work.calls.add(here.calls());
@@ -261,13 +252,7 @@ impl ClientNode {
                 let answered = agent.answer(&here, down);
                 work.calls.add(here.calls());
                 let answer = end.send(answered?, Some(&envelope));
-                if uplink.alters() {
-                    match &answer {
-                        Answer::Sent { parts, .. } => agent.sent(Some(parts)),
-                        Answer::NotCarried => agent.sent(None),
-                        Answer::Diverged { .. } => {}
-                    }
-                }
+                tell_sent(uplink, &answer, |parts| agent.sent(parts));
                 Ok(answer.into_bytes())
             }
         }
@@ -370,6 +355,15 @@ impl ClientNode {
         }
         (self.feedback, self.work, self.log) = (feedback, work, log);
         Ok(())
+    }
+}
+
+/// Tells an agent what its link has made of its answer, where links alter answers; `None` where nothing was sent.
+fn tell_sent(uplink: &Uplink, answer: &Answer, told: impl FnOnce(Option<&[(Part, Body)]>)) {
+    match answer {
+        Answer::Sent { parts, .. } if uplink.alters() => told(Some(parts)),
+        Answer::NotCarried if uplink.alters() => told(None),
+        _ => {}
     }
 }
 

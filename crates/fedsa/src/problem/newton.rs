@@ -135,17 +135,7 @@ pub fn newton(field: &dyn Field, start: &[f64], cancel: &Cancel) -> Result<Root,
         let certified = norm <= CERTIFIED * (at_start + jacobian.norm_l2() * size + mean_size(field, &theta));
         let minus: Vec<f64> = g.iter().map(|g| -g).collect();
         let step = linalg::solve(&jacobian, &minus);
-        let damped = step.as_ref().ok().and_then(|step| {
-            (0..=HALVINGS).find_map(|k| {
-                let t = 0.5f64.powi(k);
-                let next: Vec<f64> = theta.iter().zip(step).map(|(x, s)| t.mul_add(*s, *x)).collect();
-                let (g, below) = residual(field, &next);
-                // A root is polished as long as that pays.
-                let falls = below <= if certified { 0.5 } else { 1.0 - ARMIJO * t } * norm && norm > 0.0;
-                let natural = || linalg::solve(&jacobian, &g).is_ok_and(|left| linalg::norm_sq(&left) <= linalg::norm_sq(step));
-                (falls && natural()).then_some((next, g, below))
-            })
-        });
+        let damped = step.as_ref().ok().and_then(|step| damped(field, &theta, norm, step, &jacobian, certified));
         if let Some(next) = damped {
             (theta, g, norm) = next;
             continue;
@@ -159,11 +149,7 @@ pub fn newton(field: &dyn Field, start: &[f64], cancel: &Cancel) -> Result<Root,
         }
         let shifted = Mat::from_fn(d, d, |i, j| if i == j { 1.0 / pace[i] } else { 0.0 } - jacobian[(i, j)]);
         let next = linalg::solve(&shifted, &g).ok().map(|s| theta.iter().zip(&s).map(|(x, s)| x + s).collect::<Vec<f64>>());
-        let moved = next.map(|next| {
-            let (ahead, below) = residual(field, &next);
-            (next, ahead, below)
-        });
-        match moved {
+        match next.map(|next| measured(field, next)) {
             Some((next, ahead, below)) if below <= 2.0 * norm => {
                 for ((pace, now), before) in pace.iter_mut().zip(&ahead).zip(&g) {
                     *pace *= if now * before > 0.0 { 2.0 } else { 0.25 };
@@ -177,4 +163,26 @@ pub fn newton(field: &dyn Field, start: &[f64], cancel: &Cancel) -> Result<Root,
         }
     }
     Err(format!("Newton's method did not converge: the residual is {norm:.1e}, {at_start:.1e} where it began"))
+}
+
+/// A point, the mean operator there, and its norm.
+type Point = (Vec<f64>, Vec<f64>, f64);
+
+fn measured(field: &dyn Field, theta: Vec<f64>) -> Point {
+    let (g, norm) = residual(field, &theta);
+    (theta, g, norm)
+}
+
+/// The longest of `step`, its half, its quarter, .. from a point with a residual of `norm` that lowers the residual by enough, and the next
+/// step of the same Jacobian too.
+fn damped(field: &dyn Field, theta: &[f64], norm: f64, step: &[f64], jacobian: &Mat<f64>, certified: bool) -> Option<Point> {
+    (0..=HALVINGS).find_map(|k| {
+        let t = 0.5f64.powi(k);
+        let next = measured(field, theta.iter().zip(step).map(|(x, s)| t.mul_add(*s, *x)).collect());
+        let (_, g, below) = &next;
+        // A root is polished as long as that pays.
+        let falls = *below <= if certified { 0.5 } else { 1.0 - ARMIJO * t } * norm && norm > 0.0;
+        let natural = || linalg::solve(jacobian, g).is_ok_and(|left| linalg::norm_sq(&left) <= linalg::norm_sq(step));
+        (falls && natural()).then_some(next)
+    })
 }

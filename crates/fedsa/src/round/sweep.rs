@@ -184,10 +184,8 @@ impl Job<'_> {
     /// Processes blocks one after the other.
     fn blocks(&self, range: std::ops::Range<usize>, agents: Agents<'_>, to: Rows<'_>, worker: &mut Worker) -> Counted {
         let d = self.field.dim();
-        let chain_len = self.strides.chains;
         let weights = self.field.weights();
         let side_by_side = self.shares.lanes;
-        let exact_bytes = (HEADER_BYTES + PART_HEADER_BYTES + 8 * d) as u64;
         let Agents { first, memory, chains, mut feedback, mut channel } = agents;
         let (mut counted, mut computed) = Counted::default();
         let start = range.start;
@@ -197,11 +195,7 @@ impl Job<'_> {
             }
             let sum = if to.blocks.is_empty() { &mut [][..] } else { &mut to.blocks[i * d..(i + 1) * d] };
             let Worker { lanes, outbox, single, one, past_memory, bytes, decoded } = &mut *worker;
-            if chain_len > 0 {
-                for (c, lane) in block.iter().zip(lanes.chains.chunks_exact_mut(chain_len)) {
-                    lane.copy_from_slice(&chains[(c - first) * chain_len..][..chain_len]);
-                }
-            }
+            self.each_chain(block, first, chains, &mut lanes.chains, |kept, lane| lane.copy_from_slice(kept));
             outbox.clear();
             let mut answers = [self.down.round; LANES];
             let stale = self.stale(block, &mut answers);
@@ -211,62 +205,25 @@ impl Job<'_> {
                 tell_own(&mut batch, own, start + side_by_side * i, self.down.round);
             }
             if stale {
-                // The processes move on as if the samples of this round were used now.
-                if self.is_last {
-                    batch.open_streams(Purpose::Sample, self.down.round);
-                    batch.pass_over(self.client.local_steps(self.down.round));
-                } else if self.client.operator_samples() > 0 {
-                    batch.open_streams(Purpose::Fresh, self.down.round);
-                    batch.pass_over(self.client.operator_samples());
-                } else {
-                    batch.count_observation();
-                }
+                self.pass_over(&mut batch);
                 self.answer_stale(block, &answers, single, one, past_memory, outbox);
             } else {
                 self.client.answer(&mut batch, self.down, outbox);
             }
             computed.samples += batch.samples();
             computed.calls.operators += batch.operators();
-            if to.arrivals.is_empty()
-                && let Some(sent) = outbox.all_sent(block.len())
-            {
-                let (low, high) = (block[0], block[block.len() - 1]);
-                if high - low + 1 == block.len() {
-                    rows::weighted_sum(&weights[low..=high], sent, sum);
-                } else {
-                    let weights: [f64; LANES] = std::array::from_fn(|l| weights[block[l.min(block.len() - 1)]]);
-                    rows::weighted_sum(&weights[..block.len()], sent, sum);
-                }
-                counted.messages += block.len() as u64;
-                counted.vectors += block.len() as u64;
-                counted.bytes += block.len() as u64 * exact_bytes;
-            } else if to.arrivals.is_empty() {
-                for (l, c) in block.iter().enumerate() {
-                    let Some((_, x)) = outbox.sent(l) else { continue };
-                    counted.messages += 1;
-                    counted.vectors += 1;
-                    counted.bytes += exact_bytes;
-                    accumulate(sum, weights[*c], x);
-                }
+            if to.arrivals.is_empty() {
+                self.sum(block, outbox, sum, &mut counted);
             } else {
                 for (l, c) in block.iter().enumerate() {
                     let row = side_by_side * i + l;
                     let Some((_, x)) = outbox.sent(l) else { continue };
-                    let place = MessageKey { seed: self.seed, round: self.down.round, exchange: self.down.exchange, agent: *c };
                     let feedback = part(&mut feedback, c - first, self.strides.feedback);
                     let channel = part(&mut channel, c - first, self.strides.channel);
-                    // The channel changes whether or not it is used.
-                    let gain = self.uplink.gain(place, channel);
-                    let sent = AgentEnd { uplink: self.uplink, at: place, feedback }.send_vector(x, bytes, decoded);
-                    if let Some(len) = sent {
-                        counted.messages += 1;
-                        counted.vectors += 1;
-                        counted.bytes += len;
-                    }
+                    let gain = self.carry(*c, x, (feedback, channel), bytes, decoded, &mut counted);
                     if self.uplink.alters() {
                         self.client.sent(&mut batch, l, decoded);
                     }
-                    let gain = if sent.is_some() { gain } else { 0.0 };
                     to.arrivals[row] = Arrival { gain, answers: answers[l] };
                     if gain != 0.0 {
                         accumulate(sum, weights[*c] * gain, decoded);
@@ -276,13 +233,83 @@ impl Job<'_> {
                     }
                 }
             }
-            if chain_len > 0 {
-                for (c, lane) in block.iter().zip(lanes.chains.chunks_exact(chain_len)) {
-                    chains[(c - first) * chain_len..][..chain_len].copy_from_slice(lane);
-                }
-            }
+            self.each_chain(block, first, chains, &mut lanes.chains, |kept, lane| kept.copy_from_slice(lane));
         }
         (counted, computed)
+    }
+
+    /// Calls `copy` with the sampling process that each agent of a block keeps, and with that of its lane.
+    #[inline(always)]
+    fn each_chain(&self, block: &[usize], first: usize, kept: &mut [u64], lanes: &mut [u64], copy: impl Fn(&mut [u64], &mut [u64])) {
+        let len = self.strides.chains;
+        if len > 0 {
+            for (c, lane) in block.iter().zip(lanes.chunks_exact_mut(len)) {
+                copy(&mut kept[(c - first) * len..][..len], lane);
+            }
+        }
+    }
+
+    /// Moves the sampling processes of agents that answer an earlier round on, as if the samples of this round were used now.
+    fn pass_over(&self, batch: &mut AgentBatch<'_>) {
+        if self.is_last {
+            batch.open_streams(Purpose::Sample, self.down.round);
+            batch.pass_over(self.client.local_steps(self.down.round));
+        } else if self.client.operator_samples() > 0 {
+            batch.open_streams(Purpose::Fresh, self.down.round);
+            batch.pass_over(self.client.operator_samples());
+        } else {
+            batch.count_observation();
+        }
+    }
+
+    /// Adds what a block has sent to its sum, over a clear link.
+    #[inline(always)]
+    fn sum(&self, block: &[usize], outbox: &Outbox, sum: &mut [f64], counted: &mut Sent) {
+        let weights = self.field.weights();
+        let bytes = (HEADER_BYTES + PART_HEADER_BYTES + 8 * self.field.dim()) as u64;
+        let mut count = |messages: u64| {
+            counted.messages += messages;
+            counted.vectors += messages;
+            counted.bytes += messages * bytes;
+        };
+        if let Some(sent) = outbox.all_sent(block.len()) {
+            let (low, high) = (block[0], block[block.len() - 1]);
+            if high - low + 1 == block.len() {
+                rows::weighted_sum(&weights[low..=high], sent, sum);
+            } else {
+                let weights: [f64; LANES] = std::array::from_fn(|l| weights[block[l.min(block.len() - 1)]]);
+                rows::weighted_sum(&weights[..block.len()], sent, sum);
+            }
+            count(block.len() as u64);
+            return;
+        }
+        for (l, c) in block.iter().enumerate() {
+            let Some((_, x)) = outbox.sent(l) else { continue };
+            count(1);
+            accumulate(sum, weights[*c], x);
+        }
+    }
+
+    /// Carries the vector `x` of agent `c` over the link into `decoded`; the gain with which it arrives, 0 if it does not. `kept` is what
+    /// the codec left out, and what the media remember.
+    #[inline(always)]
+    fn carry(
+        &self,
+        c: usize,
+        x: &[f64],
+        (feedback, channel): (&mut [f64], &mut [u64]),
+        bytes: &mut Vec<u8>,
+        decoded: &mut [f64],
+        counted: &mut Sent,
+    ) -> f64 {
+        let place = MessageKey { seed: self.seed, round: self.down.round, exchange: self.down.exchange, agent: c };
+        // The channel changes whether or not it is used.
+        let gain = self.uplink.gain(place, channel);
+        let Some(len) = (AgentEnd { uplink: self.uplink, at: place, feedback }).send_vector(x, bytes, decoded) else { return 0.0 };
+        counted.messages += 1;
+        counted.vectors += 1;
+        counted.bytes += len;
+        gain
     }
 
     /// Draws the rounds that the block's agents answer; whether any is not this one.
