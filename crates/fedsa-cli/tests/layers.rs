@@ -45,7 +45,7 @@ const LAYERS: &[(&str, Layers)] = &[
     (
         "fedsa-experiment",
         &[
-            &["bundled", "choose", "error", "excerpt", "folder", "kinds", "memory", "names", "numbers"],
+            &["bundled", "choose", "error", "excerpt", "folder", "kinds", "memory", "names", "numbers", "tables"],
             &["config", "file_schema", "made", "resolve"],
             &["plan"],
             &["estimate", "finished", "observer", "predict", "results", "run_memory", "stability", "trace_lines"],

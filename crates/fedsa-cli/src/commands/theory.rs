@@ -1,12 +1,12 @@
 //! `fedsa theory`: predictions for an experiment, without running it. What is known comes from [`mod@fedsa_experiment::theory`]; here it
-//! becomes a short page (`brief`), a long one (`page`) or JSON, and two pictures (`pictures`).
+//! becomes a short page (`brief`), a long one (`page`) or JSON.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use fedsa::error::{BadInput, Error};
 use fedsa::kernel::Isa;
-use fedsa_experiment::theory::{Detail, Settings, Theory};
+use fedsa_experiment::theory::{Detail, PictureFolder, Settings, Theory};
 use fedsa_experiment::{Kinds, Plan, Predictor};
 
 mod brief;
@@ -14,7 +14,6 @@ mod changes;
 mod constants;
 mod curvature;
 mod page;
-mod pictures;
 mod stability;
 mod statements;
 mod target;
@@ -38,7 +37,7 @@ pub fn theory(args: &TheoryArgs, kinds: &Kinds) -> Result<u8, Error> {
     let detail = if args.full || args.json { Detail::Full } else { Detail::Brief };
     let settings = Settings::new(detail).with_target(args.target_mse);
     let theory = Theory::new(&predictor, settings).map_err(|e| refused(&plan, e))?;
-    let pictures = args.out.as_deref().map(|out| pictures::PictureFolder::new(out, args.overwrite, &plan)).transpose()?;
+    let pictures = args.out.as_deref().map(|out| PictureFolder::new(out, args.overwrite, &plan)).transpose()?;
     if args.json {
         let report = theory.report(&|what| shown.about(what));
         shown.hidden(|| say_json(&report.json()));

@@ -1,18 +1,20 @@
 //! The two pictures: predicted curves, and the stable steps over step size and local steps.
 
 use std::io::ErrorKind;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use fedsa::error::{BadInput, Error, Result};
 use fedsa::methods::Drift;
 use fedsa_data::atomic::{self, Existing};
 use fedsa_data::find::Places;
-use fedsa_experiment::numbers::{number, typed};
-use fedsa_experiment::picture::Picture;
-use fedsa_experiment::plan::PlannedPoint;
-use fedsa_experiment::{Plan, Predictor, output, resolve};
 use fedsa_figure::{Chart, HeatMap, HeatMaps, Level, Panel, PlottedCurve};
-use fedsa_theory::predict::{Region, StepVerdict};
+use fedsa_theory::predict::{Region, Spot, StepVerdict};
+
+use crate::folder::OUT;
+use crate::numbers::{number, typed};
+use crate::picture::Picture;
+use crate::plan::{PlannedPoint, ResolvedStart};
+use crate::{Plan, Predictor, output, resolve};
 
 /// The names of the pictures, without their extensions.
 const CURVES: &str = "theory-curves";
@@ -25,24 +27,29 @@ const MAPS: usize = 6;
 /// The most rings whose settings are written out.
 const RINGS: usize = 8;
 
+/// The pictures by their names, and why one has nothing to show.
+///
+/// They have the curves and the floors of all methods, and for each method which steps are stable.
+pub fn pictures(plan: &Plan, predictor: &Predictor) -> Vec<(&'static str, Result<Picture, String>)> {
+    let all = [(CURVES, Picture::Chart(curves(plan, predictor))), (STABILITY, Picture::Heat(stability(plan)))];
+    let or_why = |picture: Picture| nothing_in(&picture).map_or(Ok(picture), Err);
+    all.into_iter().map(|(stem, picture)| (stem, or_why(picture))).collect()
+}
+
 /// The folder of the pictures.
-pub struct PictureFolder<'a> {
-    folder: &'a Path,
+pub struct PictureFolder {
+    folder: PathBuf,
     existing: Existing,
 }
 
-impl<'a> PictureFolder<'a> {
+impl PictureFolder {
     /// The folder, which need not exist yet.
     ///
     /// # Errors
     /// When it is no folder, or has a file with the name of a picture that must not be replaced.
-    pub fn new(folder: &'a Path, overwrite: bool, plan: &Plan) -> Result<Self> {
+    pub fn new(folder: &Path, overwrite: bool, plan: &Plan) -> Result<Self> {
         if folder.exists() && !folder.is_dir() {
-            return Err(BadInput::new(
-                "--out",
-                format!("{} is not a folder", folder.display()),
-                "the path of a folder that you may write to",
-            ));
+            return Err(BadInput::new(OUT, format!("{} is not a folder", folder.display()), "the path of a folder that you may write to"));
         }
         let names = [CURVES, STABILITY].into_iter().flat_map(|stem| output::picture_names(&plan.experiment, stem));
         for path in names.map(|name| folder.join(name)) {
@@ -50,16 +57,16 @@ impl<'a> PictureFolder<'a> {
                 Ok(Some(found)) if found.is_file() && overwrite => {}
                 Ok(Some(found)) if found.is_file() => {
                     let what = format!("{} exists already", path.display());
-                    return Err(BadInput::new("--out", what, "another folder, or --overwrite to replace the pictures"));
+                    return Err(BadInput::new(OUT, what, "another folder, or `overwrite` to replace the pictures"));
                 }
                 Ok(Some(found)) => {
                     let what = format!("{} is {}, which is not replaced", path.display(), atomic::kind_of(&found));
-                    return Err(BadInput::new("--out", what, "another folder"));
+                    return Err(BadInput::new(OUT, what, "another folder"));
                 }
                 Ok(None) | Err(_) => {}
             }
         }
-        Ok(Self { folder, existing: if overwrite { Existing::Replace } else { Existing::Keep } })
+        Ok(Self { folder: folder.to_path_buf(), existing: if overwrite { Existing::Replace } else { Existing::Keep } })
     }
 
     /// Writes the pictures, each atomically; a line for each, its path or why there is nothing to show. A picture with nothing to show
@@ -69,33 +76,41 @@ impl<'a> PictureFolder<'a> {
     /// When the folder cannot be made or written to.
     pub fn write(&self, plan: &Plan, predictor: &Predictor, base: &Path) -> Result<Vec<String>, Error> {
         let config = resolve::file(&plan.experiment, &Places::from_env(base))?;
-        let pictures = [(CURVES, Picture::Chart(curves(plan, predictor))), (STABILITY, Picture::Heat(stability(plan)))];
         let mut written = Vec::new();
-        for (stem, picture) in &pictures {
-            if let Some(why) = nothing_in(picture) {
-                written.push(format!("no {stem}: {why}"));
-                if self.existing == Existing::Replace {
-                    for name in output::picture_names(&plan.experiment, stem) {
-                        let path = self.folder.join(name);
-                        match std::fs::remove_file(&path) {
-                            Err(e) if e.kind() != ErrorKind::NotFound => return Err(atomic::unwritable(&path, &e)),
-                            Ok(()) | Err(_) => {}
-                        }
-                    }
+        for (stem, picture) in pictures(plan, predictor) {
+            let picture = match picture {
+                Ok(picture) => picture,
+                Err(why) => {
+                    written.push(format!("no {stem}: {why}"));
+                    self.remove(plan, stem)?;
+                    continue;
                 }
-                continue;
-            }
-            std::fs::create_dir_all(self.folder).map_err(|e| {
+            };
+            std::fs::create_dir_all(&self.folder).map_err(|e| {
                 let what = format!("{} cannot be made: {e}", self.folder.display());
-                BadInput::new("--out", what, "the path of a folder that you may write to")
+                BadInput::new(OUT, what, "the path of a folder that you may write to")
             })?;
-            for (name, bytes) in output::pictures(plan, stem, picture, &config) {
+            for (name, bytes) in output::pictures(plan, stem, &picture, &config) {
                 let path = self.folder.join(name);
-                atomic::write(&path, &bytes, self.folder, self.existing).map_err(|e| atomic::unwritable(&path, &e))?;
+                atomic::write(&path, &bytes, &self.folder, self.existing).map_err(|e| atomic::unwritable(&path, &e))?;
                 written.push(path.display().to_string());
             }
         }
         Ok(written)
+    }
+
+    /// Removes the files of a picture that there is nothing to show in, if they may be replaced.
+    fn remove(&self, plan: &Plan, stem: &str) -> Result<(), Error> {
+        if self.existing != Existing::Replace {
+            return Ok(());
+        }
+        for path in output::picture_names(&plan.experiment, stem).into_iter().map(|name| self.folder.join(name)) {
+            match std::fs::remove_file(&path) {
+                Err(e) if e.kind() != ErrorKind::NotFound => return Err(atomic::unwritable(&path, &e)),
+                Ok(()) | Err(_) => {}
+            }
+        }
+        Ok(())
     }
 }
 
@@ -167,7 +182,7 @@ fn curves(plan: &Plan, predictor: &Predictor) -> Chart {
 /// The squared distance along the rounds of a method without noise.
 fn noiseless(plan: &Plan, cell: usize) -> Option<(Vec<f64>, Vec<f64>)> {
     let of = plan.forecast(cell);
-    let fedsa_experiment::plan::ResolvedStart::Fixed(start) = &plan.cells[cell].start else { return None };
+    let ResolvedStart::Fixed(start) = &plan.cells[cell].start else { return None };
     let grid = &plan.cells[cell].grid;
     let y = of.is_noiseless().then(|| of.noiseless_curve(start, grid).ok())??;
     Some((grid.iter().map(|t| *t as f64).collect(), y))
@@ -269,15 +284,14 @@ fn map(title: String, region: &Region, place: Option<(f64, f64)>) -> HeatMap {
     const SLOWEST: f64 = 1e6;
     let rounds = |shrinks: f64| (10f64.ln() / -shrinks.max(f64::MIN_POSITIVE).ln()).clamp(1.0, SLOWEST);
     let z = region.spots.iter().map(|row| {
-        let value = |spot: &fedsa_theory::predict::Spot| match spot.verdict {
+        let value = |spot: &Spot| match spot.verdict {
             StepVerdict::Stable => rounds(spot.shrinks_by().min(1.0 - 1e-12)),
             StepVerdict::MeanSquareDiverges => rounds((spot.radius * spot.radius).min(1.0 - 1e-12)),
             StepVerdict::MeanDiverges | StepVerdict::Unknown => f64::NAN,
         };
         row.iter().map(value).collect()
     });
-    let faint =
-        |spots: &Vec<fedsa_theory::predict::Spot>| spots.iter().map(|spot| spot.verdict == StepVerdict::MeanSquareDiverges).collect();
+    let faint = |spots: &Vec<Spot>| spots.iter().map(|spot| spot.verdict == StepVerdict::MeanSquareDiverges).collect();
     HeatMap {
         title,
         x_label: "step size η".into(),
