@@ -15,9 +15,9 @@
 //! logs are kept in memory once they were read.
 
 mod columns;
+mod layout;
 mod lines;
 
-use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -31,30 +31,23 @@ use fedsa::problem::survey::LogFacts;
 
 use super::find::{self, Places, extension_of, natural_order};
 use columns::{LogColumns, read_parquet};
+use layout::{Layout, row_bytes};
 pub(super) use lines::bad_line;
 use lines::{open_csv, read_csv};
 
 use super::parquet::contained;
 use super::store::Store;
-use super::{about, listed, name_of, regular, setting, shown, unreadable};
+use super::{about, name_of, regular, setting, shown, unreadable};
 
 /// The extensions of the formats that logs come in.
 pub const EXTENSIONS: [&str; 2] = ["parquet", "csv"];
 
 /// The most transitions of a batch.
 const BATCH: usize = 8192;
-/// The most bytes of a batch with more than one transition.
-const BATCH_BYTES: usize = 2 << 20;
 /// The most bytes of a log that is kept in memory.
 const KEPT: usize = 16 << 20;
 /// The most bytes of all logs of a [`DiskFiles`](super::DiskFiles) that are kept in memory.
 pub(super) const MOST_KEPT: usize = 128 << 20;
-
-/// The columns of a log.
-fn wanted(inputs: Inputs) -> String {
-    let (state, next) = inputs.prefixes();
-    format!("the columns `{state}*` and `{next}*` in pairs, `reward` and `done`; optionally `episode` and `ratio`")
-}
 
 /// Opens the logs of all agents, in natural order of their paths (`agent_2`
 /// before `agent_10`). A source is a path, a glob, a directory or the name of
@@ -312,11 +305,6 @@ impl Kept {
     }
 }
 
-/// The bytes of a transition with `k` state columns, at most.
-fn row_bytes(k: usize) -> usize {
-    16 * k + 25
-}
-
 /// The checksum of a log's contents. Each column, and all states, have a checksum of their own, so that it does not depend on
 /// where batches end.
 #[derive(Default)]
@@ -358,86 +346,6 @@ pub(super) fn checksum(log: &Log) -> u32 {
     checksum.see(log);
     checksum.finish(&log.columns)
 }
-
-/// The positions of a log's columns in a file.
-struct Layout {
-    /// The names of the state columns.
-    columns: Vec<String>,
-    states: Vec<usize>,
-    next: Vec<usize>,
-    reward: usize,
-    done: usize,
-    episode: Option<usize>,
-    ratio: Option<usize>,
-}
-
-impl Layout {
-    fn new(names: &[String], inputs: Inputs) -> Result<Self> {
-        let (state_prefix, next_prefix) = inputs.prefixes();
-        let found = || {
-            if names.is_empty() { "an empty file".into() } else { format!("the columns are {}", listed(names.iter().map(String::as_str))) }
-        };
-        let find = |name: &str| {
-            let mut places = names.iter().enumerate().filter(|(_, other)| *other == name).map(|(i, _)| i);
-            match (places.next(), places.next()) {
-                (Some(_), Some(_)) => Err(BadInput::data("", format!("two columns are called `{}`", quoted(name)), wanted(inputs))),
-                (place, _) => Ok(place),
-            }
-        };
-        let missing = |name: &str| BadInput::data("", format!("there is no column `{}`: {}", quoted(name), found()), wanted(inputs));
-        let require = |name: &str| find(name)?.ok_or_else(|| missing(name));
-
-        // `phi_next_1` begins with `phi_` too, but is no feature.
-        let is_state = |name: &&String| name.starts_with(state_prefix) && !name.starts_with(next_prefix);
-        let mut columns: Vec<String> = names.iter().filter(is_state).cloned().collect();
-        columns.sort_by(|a, b| natural_order(a, b));
-        if columns.is_empty() {
-            return Err(missing(&format!("{state_prefix}*")));
-        }
-        let after = |column: &String| column.replacen(state_prefix, next_prefix, 1);
-        let states = columns.iter().map(|column| require(column)).collect::<Result<_>>()?;
-        let next = columns.iter().map(|column| require(&after(column))).collect::<Result<_>>()?;
-        let known: HashSet<&str> = columns.iter().filter_map(|column| column.strip_prefix(state_prefix)).collect();
-        if let Some(suffix) = names.iter().filter_map(|name| name.strip_prefix(next_prefix)).find(|suffix| !known.contains(suffix)) {
-            return Err(missing(&format!("{state_prefix}{suffix}")));
-        }
-        let (reward, done) = (require("reward")?, require("done")?);
-        Ok(Self { states, next, reward, done, episode: find("episode")?, ratio: find("ratio")?, columns })
-    }
-
-    /// A batch without transitions.
-    fn empty(&self, name: &str) -> Log {
-        Log {
-            name: name.into(),
-            columns: self.columns.clone(),
-            states: Vec::new(),
-            rewards: Vec::new(),
-            next: Vec::new(),
-            done: Vec::new(),
-            episode: self.episode.map(|_| Vec::new()),
-            ratio: self.ratio.map(|_| Vec::new()),
-        }
-    }
-
-    /// The number of transitions of a batch.
-    fn batch(&self, most: usize) -> usize {
-        most.min(BATCH_BYTES / row_bytes(self.columns.len())).max(1)
-    }
-}
-
-/// The flag `done` from a number, which must be 0 or 1.
-fn flag(value: f64) -> Option<bool> {
-    [(0.0, false), (1.0, true)].iter().find(|(number, _)| *number == value).map(|(_, flag)| *flag)
-}
-
-/// The number of an episode from a double.
-fn whole_number(value: f64) -> Option<i64> {
-    (value.fract() == 0.0 && value.abs() <= (1u64 << f64::MANTISSA_DIGITS) as f64).then_some(value as i64)
-}
-
-const FLAGS: &str = "true or false, or 1 or 0";
-const WHOLE: &str = "a whole number";
-const RATIO: &str = "a finite number that is at least 0";
 
 /// A log without a name that is in memory.
 struct InMemory {

@@ -9,6 +9,7 @@ pub mod recorded;
 pub mod rows;
 
 use fedsa::problem::ProblemSettings;
+use fedsa::random::{Purpose, stream};
 use fedsa::registry::Kind;
 use fedsa_cli::Extensions;
 
@@ -26,6 +27,20 @@ pub const KINDS: Extensions<'static> = Extensions {
 /// The problems of [`KINDS`], and the one on walks that the program has in memory.
 pub fn problems() -> Vec<Kind<dyn ProblemSettings>> {
     let mut all = KINDS.problems.to_vec();
-    all.push(recorded::kind(recorded::walks(4, 200)));
+    all.push(recorded::kind(walks(4, 200)));
     all
+}
+
+/// Walks on a ring of five states, with a reward at state 0 that differs between the agents.
+pub fn walks(agents: usize, moves: usize) -> Vec<Vec<recorded::Move>> {
+    let walk = |c: usize| {
+        let (mut draws, mut from) = (stream(7, Purpose::System, 0, c), 0);
+        let step = |_| {
+            let to = (from + if draws.uniform() < 0.5 { 1 } else { 4 }) % 5;
+            let left = std::mem::replace(&mut from, to);
+            (left, if left == 0 { 1.0 + c as f64 } else { 0.0 }, to)
+        };
+        (0..moves).map(step).collect()
+    };
+    (0..agents).map(walk).collect()
 }

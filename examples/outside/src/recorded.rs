@@ -11,7 +11,7 @@ use fedsa::error::{Result, require};
 use fedsa::kernel::Isa;
 use fedsa::problem::memory::MemoryEstimate;
 use fedsa::problem::{Facts, Field, Files, Problem, ProblemSettings, Sampled, equal_weights};
-use fedsa::random::{Purpose, Stream, stream};
+use fedsa::random::Stream;
 use fedsa::registry::Kind;
 use fedsa::sampling::Sampling;
 use serde::{Deserialize, Serialize};
@@ -43,20 +43,6 @@ pub fn kind(walks: Vec<Vec<Move>>) -> Kind<dyn ProblemSettings> {
         require((0.0..1.0).contains(&keys.gamma), "gamma", keys.gamma, "in [0, 1)")?;
         Ok(Box::new(Recorded { keys, walks: Arc::clone(&walks) }))
     })
-}
-
-/// Walks on a ring of five states, with a reward at state 0 that differs between the agents.
-pub fn walks(agents: usize, moves: usize) -> Vec<Vec<Move>> {
-    let walk = |c: usize| {
-        let (mut draws, mut from) = (stream(7, Purpose::System, 0, c), 0);
-        let step = |_| {
-            let to = (from + if draws.uniform() < 0.5 { 1 } else { 4 }) % 5;
-            let left = std::mem::replace(&mut from, to);
-            (left, if left == 0 { 1.0 + c as f64 } else { 0.0 }, to)
-        };
-        (0..moves).map(step).collect()
-    };
-    (0..agents).map(walk).collect()
 }
 
 impl ProblemSettings for Recorded {

@@ -102,7 +102,7 @@ fn a_registered_closure_holds_the_data_of_its_problem() {
     };
     let method = FedLsa::new(0.1, 5);
     for law in [Law::Mean, Law::Iid] {
-        let field = on(recorded::walks(3, 50), law);
+        let field = on(outside::walks(3, 50), law);
         assert_eq!(by_bytes(&field, &method, 20).unwrap(), engine(&field, &method, 20), "{law:?}");
     }
     // Two states in turn, with a reward in the first: v_0 = 1 + v_1 / 2, v_1 = v_0 / 2.

@@ -6,7 +6,7 @@ use fedsa::error::{BadInput, Result, quoted};
 use fedsa::problem::log::Log;
 use fedsa::problem::source::Inputs;
 
-use super::{FLAGS, Layout, WHOLE, flag, row_bytes, whole_number};
+use super::layout::{FLAGS, Layout, WHOLE, flag, row_bytes, whole_number};
 use crate::parquet::{Columns, Numbers, contained_while};
 use crate::store::Store;
 

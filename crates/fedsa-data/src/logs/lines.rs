@@ -6,7 +6,7 @@ use fedsa::error::{BadInput, Result, quoted};
 use fedsa::problem::log::Log;
 use fedsa::problem::source::Inputs;
 
-use super::{FLAGS, Layout, RATIO, WHOLE, flag, whole_number};
+use super::layout::{FLAGS, Layout, RATIO, WHOLE, flag, whole_number};
 use crate::shown;
 use crate::store::{Store, StoreReader};
 

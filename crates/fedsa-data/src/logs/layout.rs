@@ -1,0 +1,104 @@
+//! Where the columns of a log are in a file, and what its numbers mean.
+
+use std::collections::HashSet;
+
+use fedsa::error::{BadInput, Result, quoted};
+use fedsa::problem::log::Log;
+use fedsa::problem::source::Inputs;
+
+use crate::find::natural_order;
+use crate::listed;
+
+/// The most bytes of a batch with more than one transition.
+const BATCH_BYTES: usize = 2 << 20;
+
+/// The columns of a log.
+fn wanted(inputs: Inputs) -> String {
+    let (state, next) = inputs.prefixes();
+    format!("the columns `{state}*` and `{next}*` in pairs, `reward` and `done`; optionally `episode` and `ratio`")
+}
+
+/// The bytes of a transition with `k` state columns, at most.
+pub(super) fn row_bytes(k: usize) -> usize {
+    16 * k + 25
+}
+
+/// The positions of a log's columns in a file.
+pub(super) struct Layout {
+    /// The names of the state columns.
+    pub columns: Vec<String>,
+    pub states: Vec<usize>,
+    pub next: Vec<usize>,
+    pub reward: usize,
+    pub done: usize,
+    pub episode: Option<usize>,
+    pub ratio: Option<usize>,
+}
+
+impl Layout {
+    pub fn new(names: &[String], inputs: Inputs) -> Result<Self> {
+        let (state_prefix, next_prefix) = inputs.prefixes();
+        let found = || {
+            if names.is_empty() { "an empty file".into() } else { format!("the columns are {}", listed(names.iter().map(String::as_str))) }
+        };
+        let find = |name: &str| {
+            let mut places = names.iter().enumerate().filter(|(_, other)| *other == name).map(|(i, _)| i);
+            match (places.next(), places.next()) {
+                (Some(_), Some(_)) => Err(BadInput::data("", format!("two columns are called `{}`", quoted(name)), wanted(inputs))),
+                (place, _) => Ok(place),
+            }
+        };
+        let missing = |name: &str| BadInput::data("", format!("there is no column `{}`: {}", quoted(name), found()), wanted(inputs));
+        let require = |name: &str| find(name)?.ok_or_else(|| missing(name));
+
+        // `phi_next_1` begins with `phi_` too, but is no feature.
+        let is_state = |name: &&String| name.starts_with(state_prefix) && !name.starts_with(next_prefix);
+        let mut columns: Vec<String> = names.iter().filter(is_state).cloned().collect();
+        columns.sort_by(|a, b| natural_order(a, b));
+        if columns.is_empty() {
+            return Err(missing(&format!("{state_prefix}*")));
+        }
+        let after = |column: &String| column.replacen(state_prefix, next_prefix, 1);
+        let states = columns.iter().map(|column| require(column)).collect::<Result<_>>()?;
+        let next = columns.iter().map(|column| require(&after(column))).collect::<Result<_>>()?;
+        let known: HashSet<&str> = columns.iter().filter_map(|column| column.strip_prefix(state_prefix)).collect();
+        if let Some(suffix) = names.iter().filter_map(|name| name.strip_prefix(next_prefix)).find(|suffix| !known.contains(suffix)) {
+            return Err(missing(&format!("{state_prefix}{suffix}")));
+        }
+        let (reward, done) = (require("reward")?, require("done")?);
+        Ok(Self { states, next, reward, done, episode: find("episode")?, ratio: find("ratio")?, columns })
+    }
+
+    /// A batch without transitions.
+    pub fn empty(&self, name: &str) -> Log {
+        Log {
+            name: name.into(),
+            columns: self.columns.clone(),
+            states: Vec::new(),
+            rewards: Vec::new(),
+            next: Vec::new(),
+            done: Vec::new(),
+            episode: self.episode.map(|_| Vec::new()),
+            ratio: self.ratio.map(|_| Vec::new()),
+        }
+    }
+
+    /// The number of transitions of a batch.
+    pub fn batch(&self, most: usize) -> usize {
+        most.min(BATCH_BYTES / row_bytes(self.columns.len())).max(1)
+    }
+}
+
+/// The flag `done` from a number, which must be 0 or 1.
+pub(super) fn flag(value: f64) -> Option<bool> {
+    [(0.0, false), (1.0, true)].iter().find(|(number, _)| *number == value).map(|(_, flag)| *flag)
+}
+
+/// The number of an episode from a double.
+pub(super) fn whole_number(value: f64) -> Option<i64> {
+    (value.fract() == 0.0 && value.abs() <= (1u64 << f64::MANTISSA_DIGITS) as f64).then_some(value as i64)
+}
+
+pub(super) const FLAGS: &str = "true or false, or 1 or 0";
+pub(super) const WHOLE: &str = "a whole number";
+pub(super) const RATIO: &str = "a finite number that is at least 0";
