@@ -313,6 +313,71 @@ fn the_stream_alone_decides_the_draws() {
     }
 }
 
+/// Of a component's error: mean, variance, and a bound on its square's standard deviation.
+type Law<'a> = Box<dyn Fn(usize) -> (f64, f64, f64) + 'a>;
+
+/// The law of the errors of x that is stated; `None` where errors are only bounded, or where rounding decides them.
+fn law_of_errors<'a>(stated: &'a Stated, x: &'a [f64]) -> Option<Law<'a>> {
+    Some(match stated {
+        Stated::AtMost(_) => return None,
+        Stated::Grid { step, fractions: f, rounding } => match rounding.as_str() {
+            "stochastic" => Box::new(move |j| (0.0, step * step * f[j] * (1.0 - f[j]), step * step / 2.0)),
+            "dither" => Box::new(move |_| (0.0, step * step / 12.0, step * step * (1.0f64 / 180.0).sqrt())),
+            // Which way a number of 50 bits goes is a matter of rounding errors.
+            _ if *step < 1e-13 * largest(x) => return None,
+            _ => Box::new(move |j| {
+                let e = step * (if f[j] >= 0.5 { 1.0 } else { 0.0 } - f[j]);
+                (e, 0.0, 0.0)
+            }),
+        },
+        Stated::Some { k, scale, largest: false } => {
+            let p = *k as f64 / x.len() as f64;
+            Box::new(move |j| {
+                let (sent, lost) = ((scale - 1.0) * x[j], -x[j]);
+                (p * sent + (1.0 - p) * lost, p * (1.0 - p) * (sent - lost).powi(2), (sent.powi(2) - lost.powi(2)).abs())
+            })
+        }
+        Stated::Some { k, .. } => {
+            let mut order: Vec<usize> = (0..x.len()).collect();
+            order.sort_by(|i, j| x[*j].abs().total_cmp(&x[*i].abs()));
+            order.truncate(*k);
+            Box::new(move |j| (if order.contains(&j) { 0.0 } else { -x[j] }, 0.0, 0.0))
+        }
+    })
+}
+
+/// The mean and the mean square of each component's error over many draws.
+fn mean_errors(case: &Case, x: &[f64], draws: u64) -> (Vec<f64>, Vec<f64>) {
+    let (mut mean, mut square) = (vec![0.0; x.len()], vec![0.0; x.len()]);
+    for round in 0..draws {
+        let back = there_and_back(&*case.codec, x, None, round);
+        for j in 0..x.len() {
+            let e = back[j] - x[j];
+            mean[j] += e / draws as f64;
+            square[j] += e * e / draws as f64;
+        }
+    }
+    (mean, square)
+}
+
+/// What is stated besides the law of each component: the bounds of errors, and of the variance of stochastic rounding.
+fn check_bounds(case: &Case, stated: &Stated, x: &[f64], mean: &[f64], square: &[f64]) {
+    match stated {
+        Stated::AtMost(bounds) => {
+            let bias = mean.iter().zip(bounds).any(|(e, bound)| e.abs() > bound / 100.0);
+            assert!(mean.iter().zip(bounds).all(|(e, bound)| e.abs() <= *bound), "{case:?}");
+            // Where errors are of the size of rounding, so is any bias.
+            assert!(case.codec.is_unbiased() || bias || largest(bounds) < 1e-14, "{case:?} claims a bias and has none");
+        }
+        Stated::Grid { step, rounding, .. } if rounding == "stochastic" => {
+            let total: f64 = square.iter().sum();
+            let zeta = x.len() as f64 * (step / 2.0 / largest(x)).powi(2);
+            assert!(total <= zeta * x.iter().map(|x| x * x).sum::<f64>(), "{case:?}");
+        }
+        _ => {}
+    }
+}
+
 /// Means over many draws against what is stated: bias and variance, with thresholds of five
 /// standard errors.
 #[test]
@@ -323,59 +388,11 @@ fn biases_and_variances_are_those_stated() {
     (x[3], x[5]) = (0.0, 1e-9);
     let s = largest(&x);
     for case in cases() {
-        let (mut mean, mut square) = (vec![0.0; x.len()], vec![0.0; x.len()]);
-        for round in 0..DRAWS {
-            let back = there_and_back(&*case.codec, &x, None, round);
-            for j in 0..x.len() {
-                let e = back[j] - x[j];
-                mean[j] += e / DRAWS as f64;
-                square[j] += e * e / DRAWS as f64;
-            }
-        }
-        // Of the error's distribution at j: mean, variance, and a bound on its square's standard deviation.
-        type Law<'a> = Box<dyn Fn(usize) -> (f64, f64, f64) + 'a>;
-        let law: Law = match Stated::of(&case, &x) {
-            Stated::AtMost(bounds) => {
-                let bias = mean.iter().zip(&bounds).any(|(e, bound)| e.abs() > bound / 100.0);
-                assert!(mean.iter().zip(&bounds).all(|(e, bound)| e.abs() <= *bound), "{case:?}");
-                // Where errors are of the size of rounding, so is any bias.
-                assert!(case.codec.is_unbiased() || bias || largest(&bounds) < 1e-14, "{case:?} claims a bias and has none");
-                continue;
-            }
-            Stated::Grid { step, fractions: f, rounding } => match rounding.as_str() {
-                "stochastic" => {
-                    let total: f64 = square.iter().sum();
-                    let zeta = x.len() as f64 * (step / 2.0 / s).powi(2);
-                    assert!(total <= zeta * x.iter().map(|x| x * x).sum::<f64>(), "{case:?}");
-                    Box::new(move |j| (0.0, step * step * f[j] * (1.0 - f[j]), step * step / 2.0))
-                }
-                "dither" => Box::new(move |_| (0.0, step * step / 12.0, step * step * (1.0f64 / 180.0).sqrt())),
-                // Which way a number of 50 bits goes is a matter of rounding errors.
-                _ if step < 1e-13 * s => continue,
-                _ => Box::new(move |j| {
-                    let e = step * (if f[j] >= 0.5 { 1.0 } else { 0.0 } - f[j]);
-                    (e, 0.0, 0.0)
-                }),
-            },
-            Stated::Some { k, scale, largest: false } => {
-                let p = k as f64 / x.len() as f64;
-                let x = &x;
-                Box::new(move |j| {
-                    let (sent, lost) = ((scale - 1.0) * x[j], -x[j]);
-                    (p * sent + (1.0 - p) * lost, p * (1.0 - p) * (sent - lost).powi(2), (sent.powi(2) - lost.powi(2)).abs())
-                })
-            }
-            Stated::Some { k, .. } => {
-                let mut order: Vec<usize> = (0..x.len()).collect();
-                order.sort_by(|i, j| x[*j].abs().total_cmp(&x[*i].abs()));
-                let x = &x;
-                Box::new(move |j| (if order[..k].contains(&j) { 0.0 } else { -x[j] }, 0.0, 0.0))
-            }
-        };
-        let step = match Stated::of(&case, &x) {
-            Stated::Grid { step, .. } => step,
-            _ => 0.0,
-        };
+        let (mean, square) = mean_errors(&case, &x, DRAWS);
+        let stated = Stated::of(&case, &x);
+        check_bounds(&case, &stated, &x, &mean, &square);
+        let Some(law) = law_of_errors(&stated, &x) else { continue };
+        let step = if let Stated::Grid { step, .. } = stated { step } else { 0.0 };
         for j in 0..x.len() {
             let (bias, variance, deviation) = law(j);
             // The bias of 32 random bits, and rounding, also of the sums above.
@@ -386,7 +403,7 @@ fn biases_and_variances_are_those_stated() {
             assert!((square[j] - raw).abs() <= 5.0 * deviation / root + small * (raw.sqrt() * 4.0 + small), "{context}, stated {raw:e}");
             assert!(!case.codec.is_unbiased() || bias.abs() <= 1e-15, "{context}: claims to be unbiased");
         }
-        let all_sent = matches!(Stated::of(&case, &x), Stated::Some { k, .. } if k == x.len());
+        let all_sent = matches!(stated, Stated::Some { k, .. } if k == x.len());
         let bias = (0..x.len()).any(|j| law(j).0.abs() > 1e-14);
         assert!(case.codec.is_unbiased() || bias || all_sent, "{case:?} claims a bias and has none");
     }

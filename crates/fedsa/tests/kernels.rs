@@ -49,9 +49,62 @@ fn after_leg(field: &Arc<dyn Field>, agents: &[usize], etas: &[f64]) -> Vec<u64>
     bits
 }
 
-fn fields() -> Vec<(&'static str, Box<dyn ProblemSettings>)> {
+type Named = (&'static str, Box<dyn ProblemSettings>);
+
+fn fields() -> Vec<Named> {
+    [garnets(), reward_processes(), objectives_and_operators(), linear_systems(), finite_sums()].into_iter().flatten().collect()
+}
+
+fn garnets() -> Vec<Named> {
     let garnet =
         |features, heterogeneity| Box::new(Garnet::default().with_agents(11).with_features(features).with_heterogeneity(heterogeneity));
+    vec![
+        ("garnet, one chunk", garnet(8, Heterogeneity::Independent)),
+        ("garnet, padded chunk", garnet(3, Heterogeneity::TwoKernels)),
+        ("garnet, two chunks", garnet(13, Heterogeneity::Low)),
+        ("garnet, three chunks", garnet(20, Heterogeneity::Identical)),
+        ("garnet with noise", Box::new(Garnet::default().with_agents(11).with_noise(Noise::new(0.3, 0.5, 1)))),
+    ]
+}
+
+fn reward_processes() -> Vec<Named> {
+    let process = |states, features| RandomMrp::default().with_agents(11).with_states(states).with_features(features);
+    let per_agent = process(12, 9).with_feature_scope(Scope::PerAgent).with_gamma(Discount::Uniform([0.5, 0.99]));
+    let copies = process(12, 9).with_kernel_rank(3).with_rewards(Scope::PerAgent).with_base_agents(11);
+    vec![
+        ("features and gamma per agent", Box::new(per_agent)),
+        ("six chunks", Box::new(process(50, 45).with_kernel(Scope::PerAgent))),
+        ("copies of base agents", Box::new(copies)),
+    ]
+}
+
+fn objectives_and_operators() -> Vec<Named> {
+    vec![
+        ("random-logistic", Box::new(RandomLogistic::default().with_agents(11).with_dim(9).with_points(7))),
+        ("logistic", crate::common::logistic(11, 7, 9, false)),
+        ("logistic, sparse", crate::common::logistic(11, 7, 16, true)),
+        ("least squares", crate::common::least_squares(11, 7, 5, false)),
+        ("least squares, sparse", crate::common::least_squares(11, 7, 20, true)),
+        ("fixed-point", Box::new(FixedPoint::default().with_agents(11).with_dim(9))),
+        ("q-learning", Box::new(QLearning::default().with_agents(11).with_states(6))),
+    ]
+}
+
+fn linear_systems() -> Vec<Named> {
+    let linear = LinearSystems::default().with_agents(11).with_dim(5);
+    let quadratic = Quadratic::default()
+        .with_agents(11)
+        .with_dim(9)
+        .with_matrices(Matrices::IndefiniteOneAverage)
+        .with_noise(Noise::new(0.3, 0.8, 1).with_memory(Scope::PerAgent));
+    vec![
+        ("linear", Box::new(linear.clone())),
+        ("linear with noise", Box::new(linear.with_noise(Noise::new(0.3, 0.8, 1)))),
+        ("quadratic with a noise matrix per agent", Box::new(quadratic)),
+    ]
+}
+
+fn finite_sums() -> Vec<Named> {
     let sum = |dim, chains, noise| -> Box<dyn ProblemSettings> {
         Box::new(
             FiniteSum::default()
@@ -64,54 +117,6 @@ fn fields() -> Vec<(&'static str, Box<dyn ProblemSettings>)> {
         )
     };
     vec![
-        ("garnet, one chunk", garnet(8, Heterogeneity::Independent) as Box<dyn ProblemSettings>),
-        ("garnet, padded chunk", garnet(3, Heterogeneity::TwoKernels)),
-        ("garnet, two chunks", garnet(13, Heterogeneity::Low)),
-        ("garnet, three chunks", garnet(20, Heterogeneity::Identical)),
-        (
-            "features and gamma per agent",
-            Box::new(
-                RandomMrp::default()
-                    .with_agents(11)
-                    .with_states(12)
-                    .with_features(9)
-                    .with_feature_scope(Scope::PerAgent)
-                    .with_gamma(Discount::Uniform([0.5, 0.99])),
-            ),
-        ),
-        ("six chunks", Box::new(RandomMrp::default().with_agents(11).with_states(50).with_features(45).with_kernel(Scope::PerAgent))),
-        (
-            "copies of base agents",
-            Box::new(
-                RandomMrp::default()
-                    .with_agents(11)
-                    .with_states(12)
-                    .with_features(9)
-                    .with_kernel_rank(3)
-                    .with_rewards(Scope::PerAgent)
-                    .with_base_agents(11),
-            ),
-        ),
-        ("random-logistic", Box::new(RandomLogistic::default().with_agents(11).with_dim(9).with_points(7))),
-        ("logistic", crate::common::logistic(11, 7, 9, false)),
-        ("logistic, sparse", crate::common::logistic(11, 7, 16, true)),
-        ("least squares", crate::common::least_squares(11, 7, 5, false)),
-        ("least squares, sparse", crate::common::least_squares(11, 7, 20, true)),
-        ("fixed-point", Box::new(FixedPoint::default().with_agents(11).with_dim(9))),
-        ("q-learning", Box::new(QLearning::default().with_agents(11).with_states(6))),
-        ("linear", Box::new(LinearSystems::default().with_agents(11).with_dim(5))),
-        ("linear with noise", Box::new(LinearSystems::default().with_agents(11).with_dim(5).with_noise(Noise::new(0.3, 0.8, 1)))),
-        (
-            "quadratic with a noise matrix per agent",
-            Box::new(
-                Quadratic::default()
-                    .with_agents(11)
-                    .with_dim(9)
-                    .with_matrices(Matrices::IndefiniteOneAverage)
-                    .with_noise(Noise::new(0.3, 0.8, 1).with_memory(Scope::PerAgent)),
-            ),
-        ),
-        ("garnet with noise", Box::new(Garnet::default().with_agents(11).with_noise(Noise::new(0.3, 0.5, 1)))),
         ("finite sum, padded chunk", sum(3, Scope::Shared, None)),
         ("finite sum, one chunk", sum(8, Scope::PerAgent, None)),
         ("finite sum, two chunks", sum(10, Scope::Shared, None)),

@@ -164,64 +164,68 @@ fn a_codec_of_the_agents_is_priced_and_felt_alike_by_engine_and_halves() {
     }
 }
 
+const CODECS: [&str; 9] = [
+    r#"{"kind": "exact"}"#,
+    r#"{"kind": "float32"}"#,
+    r#"{"kind": "quantised", "bits": 1}"#,
+    r#"{"kind": "quantised", "bits": 5, "rounding": "dither"}"#,
+    r#"{"kind": "quantised", "bits": 64, "rounding": "nearest"}"#,
+    r#"{"kind": "top-k", "k": 3}"#,
+    r#"{"kind": "top-k", "fraction": 0.5}"#,
+    r#"{"kind": "rand-k", "k": 3}"#,
+    r#"{"kind": "rand-k", "fraction": 0.5, "unbiased": false}"#,
+];
+
+const MEDIA: [&[&str]; 10] = [
+    &[],
+    &[r#"{"kind": "erasure", "success": 0.5}"#],
+    &[r#"{"kind": "erasure", "success": 0}"#],
+    &[r#"{"kind": "gilbert-elliott", "to_bad": 0.3, "to_good": 0.3}"#],
+    &[r#"{"kind": "over-the-air", "receiver_noise": 1}"#],
+    &[r#"{"kind": "delay", "law": "uniform", "max": 3}"#],
+    &[r#"{"kind": "late", "law": "uniform", "max": 3}"#],
+    &[r#"{"kind": "bit-budget", "bits": 70}"#],
+    &[r#"{"kind": "bit-budget", "bits": 15, "fading_snr": 1}"#],
+    &[r#"{"kind": "bit-budget", "bits": 12, "fading_snr": 3}"#, r#"{"kind": "erasure", "success": 0.5}"#, r#"{"kind": "over-the-air"}"#],
+];
+
+/// How many of a round's messages of `d` numbers the agents send, and their bits: what the codec really makes of the numbers.
+fn sent(uplink: &Uplink, round: u64, agents: usize, d: usize) -> (u64, u64) {
+    let (mut messages, mut bits) = (0, 0);
+    for agent in 0..agents {
+        let at = MessageKey { seed: SEED, round, exchange: 0, agent };
+        let budget = uplink.budget.map(|b| b.draw(&mut at.stream(Purpose::Budget)));
+        let mut bytes = Vec::new();
+        if uplink.codec.encoded_len(d, budget).is_some() {
+            uplink.codec.encode(&vec![1.0; d], budget, &mut at.stream(Purpose::Codec), &mut bytes);
+            (messages, bits) = (messages + 1, bits + 8 * ((HEADER_BYTES + 6 + bytes.len()) as u64));
+        }
+    }
+    (messages, bits)
+}
+
 /// A message costs what was sent, whatever becomes of it on its way; one that the agent could
 /// not send costs nothing.
 #[test]
 fn the_ledger_counts_every_encoded_bit_once_whatever_becomes_of_it() {
     const N: usize = 11;
     const D: usize = 13;
+    let n = N as u64;
     let settings = LinearSystems::default().with_agents(N).with_dim(D).with_noise(Noise::new(0.3, 0.0, 1));
     let field = field(&settings, Law::Iid);
     let method = method("fedtd", r#"{"step_size": 0.1}"#);
-    let codecs = [
-        r#"{"kind": "exact"}"#,
-        r#"{"kind": "float32"}"#,
-        r#"{"kind": "quantised", "bits": 1}"#,
-        r#"{"kind": "quantised", "bits": 5, "rounding": "dither"}"#,
-        r#"{"kind": "quantised", "bits": 64, "rounding": "nearest"}"#,
-        r#"{"kind": "top-k", "k": 3}"#,
-        r#"{"kind": "top-k", "fraction": 0.5}"#,
-        r#"{"kind": "rand-k", "k": 3}"#,
-        r#"{"kind": "rand-k", "fraction": 0.5, "unbiased": false}"#,
-    ];
-    let media = [
-        vec![],
-        vec![r#"{"kind": "erasure", "success": 0.5}"#],
-        vec![r#"{"kind": "erasure", "success": 0}"#],
-        vec![r#"{"kind": "gilbert-elliott", "to_bad": 0.3, "to_good": 0.3}"#],
-        vec![r#"{"kind": "over-the-air", "receiver_noise": 1}"#],
-        vec![r#"{"kind": "delay", "law": "uniform", "max": 3}"#],
-        vec![r#"{"kind": "late", "law": "uniform", "max": 3}"#],
-        vec![r#"{"kind": "bit-budget", "bits": 70}"#],
-        vec![r#"{"kind": "bit-budget", "bits": 15, "fading_snr": 1}"#],
-        vec![
-            r#"{"kind": "bit-budget", "bits": 12, "fading_snr": 3}"#,
-            r#"{"kind": "erasure", "success": 0.5}"#,
-            r#"{"kind": "over-the-air"}"#,
-        ],
-    ];
     let mut unsent = 0;
-    for codec in codecs {
-        for media in &media {
+    for codec in CODECS {
+        for media in MEDIA {
             let uplink = link(codec, false, media).unwrap();
             let mut engine = run(&field, &*method, &uplink, SEED);
             let (mut messages, mut bits) = (0, 0);
             for round in 0..ROUNDS {
                 engine.step();
-                for agent in 0..N {
-                    let at = MessageKey { seed: SEED, round, exchange: 0, agent };
-                    let budget = uplink.budget.map(|b| b.draw(&mut at.stream(Purpose::Budget)));
-                    // What the codec really makes of d numbers.
-                    let mut bytes = Vec::new();
-                    if uplink.codec.encoded_len(D, budget).is_some() {
-                        uplink.codec.encode(&[1.0; D], budget, &mut at.stream(Purpose::Codec), &mut bytes);
-                        (messages, bits) = (messages + 1, bits + 8 * ((HEADER_BYTES + 6 + bytes.len()) as u64));
-                    } else {
-                        unsent += 1;
-                    }
-                }
+                let of_round = sent(&uplink, round, N, D);
+                (messages, bits) = (messages + of_round.0, bits + of_round.1);
             }
-            let n = N as u64;
+            unsent += ROUNDS * n - messages;
             let expected = Ledger {
                 exchanges: ROUNDS,
                 samples: ROUNDS * n,

@@ -1,8 +1,11 @@
 //! Bytes from anywhere: messages decode or are refused, and halves take what their method sends.
 
+use std::sync::Arc;
+
 use crate::common::{EXACT, field, methods, problems};
 use fedsa::message::{Body, Envelope, Message, Part, TELL};
 use fedsa::node::{ClientNode, Federation, ServerNode, Todo};
+use fedsa::problem::Field;
 use fedsa::problem::dataset::Rows;
 use fedsa::problem::logs::Sources;
 use fedsa::problem::regression::Logistic;
@@ -159,63 +162,88 @@ fn strange(d: usize, envelope: &Envelope) -> Vec<Vec<u8>> {
     strange
 }
 
-#[test]
-fn halves_take_or_refuse_any_message_without_panic() {
-    let garnet = field(&*problems(3)[0].1, Law::Markov);
-    let quadratic = field(&*crate::common::objectives(3)[0].1, Law::Mean);
-    let first_order = methods(None).into_iter().chain(methods(Some(2))).map(|method| (&garnet, method));
-    for (field, (kind, method)) in first_order.chain(crate::common::computing_alone().into_iter().map(|method| (&quadratic, method))) {
-        let d = field.dim();
-        let federation = Federation::new(&*method, &EXACT, vec![1.0 / 3.0; 3], 5, vec![0.0; d]).unwrap();
-        let own = |agent: usize| Envelope { agent, seen: 0, settings: federation.digest() };
-        let client = |agent: usize| ClientNode::new(&federation, field, agent, agent).unwrap();
-        let mut node = client(1);
-        let all = strange(d, &own(1));
+/// A federation of three agents, from whose first round new halves start.
+struct Start<'a> {
+    field: &'a Arc<dyn Field>,
+    kind: &'static str,
+    federation: Federation,
+}
+
+impl Start<'_> {
+    fn own(&self, agent: usize) -> Envelope {
+        Envelope { agent, seen: 0, settings: self.federation.digest() }
+    }
+
+    fn client(&self, agent: usize) -> ClientNode {
+        ClientNode::new(&self.federation, self.field, agent, agent).unwrap()
+    }
+
+    /// The server after it has opened its first round.
+    fn server(&self) -> ServerNode {
+        let mut server = ServerNode::new(&self.federation).unwrap();
+        server.open();
+        server
+    }
+
+    /// The agents that the first round asks, and the questions.
+    fn questions(&self) -> (Vec<usize>, Vec<Arc<[u8]>>) {
+        let Todo::Ask { to, bytes } = ServerNode::new(&self.federation).unwrap().open() else { panic!("a round opens with a question") };
+        (to, bytes)
+    }
+
+    /// The places of the answers that the server refuses in the first round, and its state after them.
+    fn receive(&self, answers: &[(usize, Vec<u8>)]) -> (Vec<usize>, Vec<u8>) {
+        let mut server = self.server();
+        let refused = server.receive(answers).refused;
+        (refused.into_iter().map(|(i, _)| i).collect(), server.save())
+    }
+
+    fn an_agent_takes_only_what_its_server_sends(&self) {
+        let (kind, d) = (self.kind, self.field.dim());
+        let mut node = self.client(1);
+        let all = strange(d, &self.own(1));
         let taken = all.iter().filter(|bytes| node.handle(bytes).is_ok()).count();
         // Of the well-formed ones, those with this method's exchanges and parts, in their order.
         assert!((1..=9).contains(&taken), "{kind}: {taken}");
         // Nothing of another federation, and nothing to another agent.
-        let mut node = client(1);
-        let foreign = Envelope { settings: 1, ..own(1) };
-        for envelope in [own(0), foreign, Envelope::default()] {
+        let mut node = self.client(1);
+        let foreign = Envelope { settings: 1, ..self.own(1) };
+        for envelope in [self.own(0), foreign, Envelope::default()] {
             assert!(strange(d, &envelope).iter().all(|bytes| node.handle(bytes).is_err()), "{kind}");
         }
+    }
 
-        let server = || ServerNode::new(&federation).unwrap();
-        let mut at_start = server();
-        let Todo::Ask { to, bytes } = at_start.open() else { panic!("a round opens with a question") };
-        let before = at_start.theta().to_vec();
+    /// Only what is wanted in the right round and exchange, of the agent that sends it, may pass.
+    fn the_server_takes_only_what_it_asked_for(&self) {
+        let before = self.server().theta().to_vec();
         for from in 0..3 {
-            for bytes in strange(d, &own(from)) {
+            for bytes in strange(self.field.dim(), &self.own(from)) {
                 for agent in 0..4 {
-                    // Only what is wanted in the right round and exchange, of the agent that sends it, may pass.
-                    let mut server = server();
-                    server.open();
+                    let mut server = self.server();
                     let passed = server.receive(&[(agent, bytes.clone())]).refused.is_empty();
                     let right = Message::decode(&bytes, &Exact, 1 << 20, |_, _| Stream::default())
                         .is_ok_and(|(envelope, m)| (m.round, m.exchange) == (0, 0) && envelope.agent == agent);
-                    assert!(right || !passed && server.theta() == before, "{kind}");
+                    assert!(right || !passed && server.theta() == before, "{}", self.kind);
                 }
             }
         }
-        let answers = |answers: &[(usize, Vec<u8>)]| {
-            let mut server = server();
-            server.open();
-            let refused = server.receive(answers).refused;
-            (refused.into_iter().map(|(i, _)| i).collect::<Vec<_>>(), server.save())
-        };
-        // Only the answer of an agent that was not asked is refused; a repeated answer counts once; without answers theta does not change.
+    }
+
+    /// Only the answer of an agent that was not asked is refused; a repeated answer counts once; without answers theta does not change.
+    fn a_bad_answer_is_refused_alone(&self) {
+        let kind = self.kind;
+        let (to, bytes) = self.questions();
         let agent = to[0];
-        let answer = client(agent).handle(&bytes[0]).unwrap().unwrap();
-        let (refused, alone) = answers(&[(agent, answer.clone())]);
+        let answer = self.client(agent).handle(&bytes[0]).unwrap().unwrap();
+        let (refused, alone) = self.receive(&[(agent, answer.clone())]);
         assert!(refused.is_empty());
         let other_agent = (agent + 1) % 3;
         for bad in [(7, answer.clone()), (other_agent, answer.clone()), (agent, answer[..answer.len() - 1].to_vec())] {
-            assert_eq!(answers(&[bad, (agent, answer.clone())]), (vec![0], alone.clone()), "{kind}");
+            assert_eq!(self.receive(&[bad, (agent, answer.clone())]), (vec![0], alone.clone()), "{kind}");
         }
-        assert_eq!(answers(&[(agent, answer.clone()), (agent, answer.clone())]), (vec![], alone.clone()), "{kind}");
-        let mut nobody = server();
-        nobody.open();
+        assert_eq!(self.receive(&[(agent, answer.clone()), (agent, answer.clone())]), (vec![], alone.clone()), "{kind}");
+        let mut nobody = self.server();
+        let before = nobody.theta().to_vec();
         nobody.receive(&[]);
         assert_eq!(nobody.theta(), before, "{kind}");
         // Another one of the same agent, and numbers that are none, are refused alone.
@@ -224,20 +252,41 @@ fn halves_take_or_refuse_any_message_without_panic() {
             let mut message = message.clone();
             let Body::Numbers(values) = &mut message.parts[0].1 else { panic!("numbers") };
             values[0] = x;
-            from(&own(agent), &message)
+            from(&self.own(agent), &message)
         };
-        assert_eq!(answers(&[(agent, answer.clone()), (agent, with(1.25))]), (vec![1], alone.clone()), "{kind}");
+        assert_eq!(self.receive(&[(agent, answer.clone()), (agent, with(1.25))]), (vec![1], alone.clone()), "{kind}");
         for x in [f64::NAN, f64::INFINITY] {
-            assert_eq!(answers(&[(agent, with(x)), (agent, answer.clone())]), (vec![0], alone.clone()), "{kind}");
+            assert_eq!(self.receive(&[(agent, with(x)), (agent, answer.clone())]), (vec![0], alone.clone()), "{kind}");
         }
-        // A question that comes twice gets the same bytes, and changes nothing; another one of the same round is refused.
-        let mut node = client(agent);
+    }
+
+    /// A question that comes twice gets the same bytes, and changes nothing; another one of the same round is refused.
+    fn a_repeated_question_gets_the_same_answer(&self) {
+        let kind = self.kind;
+        let (to, bytes) = self.questions();
+        let answer = self.client(to[0]).handle(&bytes[0]).unwrap().unwrap();
+        let mut node = self.client(to[0]);
         assert_eq!(node.handle(&bytes[0]).unwrap().unwrap(), answer);
         let state = node.save();
         assert_eq!(node.handle(&bytes[0]).unwrap().unwrap(), answer, "{kind}");
-        let changed = from(&own(agent), &Message::one(0, 0, Part::Model, vec![0.5; d]));
+        let changed = from(&self.own(to[0]), &Message::one(0, 0, Part::Model, vec![0.5; self.field.dim()]));
         assert!(node.handle(&changed).is_err(), "{kind}");
         assert_eq!(node.save(), state, "{kind}");
+    }
+}
+
+#[test]
+fn halves_take_or_refuse_any_message_without_panic() {
+    let garnet = field(&*problems(3)[0].1, Law::Markov);
+    let quadratic = field(&*crate::common::objectives(3)[0].1, Law::Mean);
+    let first_order = methods(None).into_iter().chain(methods(Some(2))).map(|method| (&garnet, method));
+    for (field, (kind, method)) in first_order.chain(crate::common::computing_alone().into_iter().map(|method| (&quadratic, method))) {
+        let federation = Federation::new(&*method, &EXACT, vec![1.0 / 3.0; 3], 5, vec![0.0; field.dim()]).unwrap();
+        let start = Start { field, kind, federation };
+        start.an_agent_takes_only_what_its_server_sends();
+        start.the_server_takes_only_what_it_asked_for();
+        start.a_bad_answer_is_refused_alone();
+        start.a_repeated_question_gets_the_same_answer();
     }
 }
 

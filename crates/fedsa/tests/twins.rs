@@ -242,6 +242,17 @@ struct Twin<'a> {
     control: Vec<f64>,
 }
 
+/// What a round begins with.
+struct Round {
+    t: u64,
+    asked: Vec<usize>,
+    /// The weight of all that are asked.
+    weight: f64,
+    etas: Vec<f64>,
+    /// The sum of the step sizes.
+    e: f64,
+}
+
 /// What becomes of a message.
 struct Sent {
     /// As the server decodes it; `None` if the budget carries nothing.
@@ -307,95 +318,113 @@ impl<'a> Twin<'a> {
 
     /// One round of `steps` local steps.
     fn round(&mut self, t: u64, steps: usize) {
-        let Settings { rule, sizes, alpha_g, participants, .. } = self.settings;
-        let (n, d, p) = (self.field.agents(), self.theta.len(), self.field.weights().to_vec());
+        let Settings { sizes, alpha_g, participants, .. } = self.settings;
+        let n = self.field.agents();
         let asked = Participation { m: participants, agents: n, seed: SEED }.of(t).unwrap_or_else(|| (0..n).collect());
-        let weight: f64 = asked.iter().map(|c| p[*c]).sum();
+        let weight = asked.iter().map(|c| self.field.weights()[*c]).sum();
         let etas: Vec<f64> = (0..steps).map(|h| sizes.of(t, h, steps)).collect();
-        let e: f64 = etas.iter().sum();
-        let theta = self.theta.clone();
-        // What is added to the operator in each local step.
-        let mut drifts = Vec::new();
-        match rule {
-            Rule::FedLsa => drifts.resize(asked.len(), vec![0.0; d]),
-            Rule::Scafflsa { .. } => drifts.extend(asked.iter().map(|c| self.agents[*c].control.clone())),
-            Rule::Scaffold => drifts.extend(asked.iter().map(|c| difference(&self.agents[*c].control, &self.control))),
-            Rule::FedHsa { fresh, last } => {
-                let mut mean = vec![0.0; d];
-                let mut own = Vec::new();
-                for c in &asked {
-                    self.open(*c, if fresh { Purpose::Fresh } else { Purpose::Sample }, t);
-                    own.push(self.operator(*c, &theta, fresh));
-                    let sent = self.send(t, 0, *c, &own[own.len() - 1]);
-                    if let Some((gain, x)) = sent.arrived() {
-                        add(&mut mean, gain * p[*c] / weight, x);
-                        self.agents[*c].operator = x.iter().map(|x| gain * x).collect();
-                    }
-                }
-                if last {
-                    mean = vec![0.0; d];
-                    (0..n).for_each(|c| add(&mut mean, p[c], &self.agents[c].operator));
-                }
-                drifts.extend(own.iter().map(|own| difference(&mean, own)));
+        let round = Round { t, asked, weight, e: etas.iter().sum(), etas };
+        let drifts = self.drifts(&round);
+        let (v, answers) = self.answers(&round, &drifts);
+        add(&mut self.theta, alpha_g * round.e, &v);
+        match self.settings.rule {
+            Rule::FedLsa | Rule::FedHsa { .. } => {}
+            Rule::Scafflsa { share, control_step, talk } => {
+                let gain = control_step * talk.map_or(1.0, |p| p * steps as f64);
+                self.remember_shares(share, gain, &v, &round, &answers);
+            }
+            Rule::Scaffold => self.remember_controls(&round, &answers),
+        }
+    }
+
+    /// What is added to the operator in each local step, for each of the agents.
+    fn drifts(&mut self, round: &Round) -> Vec<Vec<f64>> {
+        let asked = &round.asked;
+        match self.settings.rule {
+            Rule::FedLsa => vec![vec![0.0; self.theta.len()]; asked.len()],
+            Rule::Scafflsa { .. } => asked.iter().map(|c| self.agents[*c].control.clone()).collect(),
+            Rule::Scaffold => asked.iter().map(|c| difference(&self.agents[*c].control, &self.control)).collect(),
+            Rule::FedHsa { fresh, last } => self.exchange_operators(round, fresh, last),
+        }
+    }
+
+    /// The first exchange of FedHSA: the difference of the mean operator to the agent's own.
+    fn exchange_operators(&mut self, round: &Round, fresh: bool, last: bool) -> Vec<Vec<f64>> {
+        let (n, d, p, theta) = (self.field.agents(), self.theta.len(), self.field.weights().to_vec(), self.theta.clone());
+        let mut mean = vec![0.0; d];
+        let mut own = Vec::new();
+        for c in &round.asked {
+            self.open(*c, if fresh { Purpose::Fresh } else { Purpose::Sample }, round.t);
+            own.push(self.operator(*c, &theta, fresh));
+            let sent = self.send(round.t, 0, *c, &own[own.len() - 1]);
+            if let Some((gain, x)) = sent.arrived() {
+                add(&mut mean, gain * p[*c] / round.weight, x);
+                self.agents[*c].operator = x.iter().map(|x| gain * x).collect();
             }
         }
-        // Local steps, and what is sent of them.
-        let is_afresh = matches!(rule, Rule::Scafflsa { share: Share::Afresh, .. });
-        let exchange = u8::from(matches!(rule, Rule::FedHsa { .. }));
+        if last {
+            mean = vec![0.0; d];
+            (0..n).for_each(|c| add(&mut mean, p[c], &self.agents[c].operator));
+        }
+        own.iter().map(|own| difference(&mean, own)).collect()
+    }
+
+    /// Local steps, and what is sent of them: v, and for each agent what it computed and what became of it.
+    fn answers(&mut self, round: &Round, drifts: &[Vec<f64>]) -> (Vec<f64>, Vec<(Vec<f64>, Sent)>) {
+        let (d, p, theta) = (self.theta.len(), self.field.weights().to_vec(), self.theta.clone());
+        let is_afresh = matches!(self.settings.rule, Rule::Scafflsa { share: Share::Afresh, .. });
+        let exchange = u8::from(matches!(self.settings.rule, Rule::FedHsa { .. }));
         let mut v = vec![0.0; d];
-        let mut computed = Vec::new();
-        let mut sent = Vec::new();
-        for (c, drift) in asked.iter().zip(&drifts) {
+        let mut answers = Vec::new();
+        for (c, drift) in round.asked.iter().zip(drifts) {
             let mut x = theta.clone();
-            self.open(*c, Purpose::Sample, t);
-            for eta in &etas {
+            self.open(*c, Purpose::Sample, round.t);
+            for eta in &round.etas {
                 let g = self.operator(*c, &x, true);
                 (0..d).for_each(|i| x[i] += eta * (g[i] + drift[i]));
             }
-            let mut own: Vec<f64> = (0..d).map(|i| (x[i] - theta[i]) / e).collect();
+            let mut own: Vec<f64> = (0..d).map(|i| (x[i] - theta[i]) / round.e).collect();
             if is_afresh {
                 own = difference(&own, &self.agents[*c].control);
             }
-            let message = self.send(t, exchange, *c, &own);
+            let message = self.send(round.t, exchange, *c, &own);
             if let Some((gain, x)) = message.arrived() {
-                add(&mut v, gain * p[*c] / weight, x);
+                add(&mut v, gain * p[*c] / round.weight, x);
             }
-            computed.push(own);
-            sent.push(message);
+            answers.push((own, message));
         }
-        add(&mut self.theta, alpha_g * e, &v);
-        // What is remembered.
-        let mut change = vec![0.0; d];
-        for ((c, own), sent) in asked.iter().zip(&computed).zip(&sent) {
+        (v, answers)
+    }
+
+    /// SCAFFLSA's control variates `xi_c` after a round.
+    fn remember_shares(&mut self, share: Share, gain: f64, v: &[f64], round: &Round, answers: &[(Vec<f64>, Sent)]) {
+        for (c, (own, sent)) in round.asked.iter().zip(answers) {
             let control = &mut self.agents[*c].control;
             let arrived = sent.arrived().map(|(_, x)| x);
-            match rule {
-                Rule::FedLsa | Rule::FedHsa { .. } => {}
-                Rule::Scafflsa { share, control_step, talk } => {
-                    let gain = control_step * talk.map_or(1.0, |p| p * steps as f64);
-                    for i in 0..d {
-                        let by = match share {
-                            Share::Literal => v[i] - own[i],
-                            Share::Acknowledged => v[i] - arrived.map_or(0.0, |x| x[i]),
-                            Share::Afresh => v[i] - own[i] - control[i],
-                        };
-                        control[i] += gain * by;
-                    }
-                }
-                Rule::Scaffold => {
-                    let Some(x) = arrived else { continue };
-                    for i in 0..d {
-                        let after = control[i] - self.control[i] - x[i];
-                        change[i] += p[*c] * (after - control[i]);
-                        control[i] = after;
-                    }
-                }
+            for i in 0..v.len() {
+                let by = match share {
+                    Share::Literal => v[i] - own[i],
+                    Share::Acknowledged => v[i] - arrived.map_or(0.0, |x| x[i]),
+                    Share::Afresh => v[i] - own[i] - control[i],
+                };
+                control[i] += gain * by;
             }
         }
-        if rule == Rule::Scaffold {
-            // c_c^+ = c_c - c - v_c has used the c of this round for all agents; c itself changes only now.
-            add(&mut self.control, 1.0, &change);
+    }
+
+    /// Scaffold's controls after a round: `c_c^+ = c_c - c - v_c` uses the c of this round for all agents; c itself changes only after them.
+    fn remember_controls(&mut self, round: &Round, answers: &[(Vec<f64>, Sent)]) {
+        let mut change = vec![0.0; self.theta.len()];
+        for (c, (_, sent)) in round.asked.iter().zip(answers) {
+            let Some((_, x)) = sent.arrived() else { continue };
+            let (control, p) = (&mut self.agents[*c].control, self.field.weights()[*c]);
+            for i in 0..change.len() {
+                let after = control[i] - self.control[i] - x[i];
+                change[i] += p * (after - control[i]);
+                control[i] = after;
+            }
         }
+        add(&mut self.control, 1.0, &change);
     }
 }
 

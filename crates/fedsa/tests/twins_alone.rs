@@ -158,6 +158,56 @@ struct Known {
     gradient: Vec<f64>,
 }
 
+const MU: f64 = 0.5;
+
+fn fednl_settings(rate: f64, k: usize, participants: Option<usize>) -> String {
+    let partial = participants.map_or(String::new(), |m: usize| format!(r#", "participants": {m}"#));
+    format!(
+        r#"{{"compressor": "top-k", "k": {k}, "option": "shift", "first_hessian": "mu-identity", "mu": {MU}, "learning_rate": {rate},
+            "step_size": 0.5{partial}}}"#
+    )
+}
+
+impl Known {
+    fn at_start() -> Self {
+        let learned = (0..D).map(|i| (0..D).map(|j| if i == j { MU } else { 0.0 }).collect()).collect();
+        Self { learned, distance: 0.0, model: vec![0.0; D], gradient: vec![0.0; D] }
+    }
+
+    /// The answer at theta of an agent with these `A_c` and `b_c`. Returns `H_c` and the distance after its correction, which count
+    /// from the next round on.
+    fn answer(&mut self, (a, b): &(Vec<Vec<f64>>, Vec<f64>), theta: &[f64], rate: f64, k: usize) -> (Vec<Vec<f64>>, f64) {
+        let off: Vec<Vec<f64>> = (0..D).map(|i| (0..D).map(|j| a[i][j] - self.learned[i][j]).collect()).collect();
+        let change = largest(&off, k);
+        let (mut learned, mut left) = (self.learned.clone(), off.clone());
+        for i in 0..D {
+            for j in 0..D {
+                learned[i][j] += rate * change[i][j];
+                left[i][j] -= rate * change[i][j];
+            }
+        }
+        (self.model, self.distance) = (theta.to_vec(), frobenius(&off));
+        self.gradient = (0..D).map(|i| (0..D).map(|j| a[i][j] * theta[j]).sum::<f64>() - b[i]).collect();
+        (learned, frobenius(&left))
+    }
+}
+
+/// `M` and the right side of the server's system at theta.
+fn servers_system(p: &[f64], agents: &[Known], theta: &[f64]) -> (Vec<Vec<f64>>, Vec<f64>) {
+    let (mut matrix, mut right) = (vec![vec![0.0; D]; D], vec![0.0; D]);
+    for (p, agent) in p.iter().zip(agents) {
+        for i in 0..D {
+            right[i] -= p * agent.gradient[i];
+            for j in 0..D {
+                let entry = agent.learned[i][j] + if i == j { agent.distance } else { 0.0 };
+                matrix[i][j] += p * entry;
+                right[i] += p * entry * (agent.model[j] - theta[j]);
+            }
+        }
+    }
+    (matrix, right)
+}
+
 /// In a round `p = M^-1 sum p_c [(H_c + l_c I)(w_c - theta) - grad f_c(w_c)]` with `M = sum p_c (H_c + l_c I)`; in the round of an
 /// answer `H_c` and `l_c = ||H_c - Hess f_c||_F` are those before its correction, later those after it: `H_c += alpha C(Hess f_c - H_c)`.
 #[test]
@@ -165,52 +215,18 @@ fn fednl_is_its_slow_twin() {
     let field = quadratics();
     let p = field.weights().to_vec();
     let systems: Vec<_> = (0..N).map(|c| system(&field, c)).collect();
-    let mu = 0.5;
     for (rate, k, m) in [(1.0, 2, None), (0.4, 2, None), (0.4, 6, None), (0.7, 1, Some(2)), (1.0, 3, Some(4))] {
-        let partial = m.map_or(String::new(), |m: usize| format!(r#", "participants": {m}"#));
-        let settings = format!(
-            r#"{{"compressor": "top-k", "k": {k}, "option": "shift", "first_hessian": "mu-identity", "mu": {mu}, "learning_rate": {rate},
-                "step_size": 0.5{partial}}}"#
-        );
-        let method = method("fednl", &settings);
+        let method = method("fednl", &fednl_settings(rate, k, m));
         let uplink = link(r#"{"kind": "exact"}"#, false, &[]).unwrap();
         let mut engine = run(&field, &*method, &uplink, SEED);
         let mut theta = vec![0.0; D];
-        let identity = |mu: f64| (0..D).map(|i| (0..D).map(|j| if i == j { mu } else { 0.0 }).collect()).collect();
-        let known = Known { learned: identity(mu), distance: 0.0, model: vec![0.0; D], gradient: vec![0.0; D] };
-        let mut agents = vec![known; N];
+        let mut agents = vec![Known::at_start(); N];
         for t in 0..12 {
             engine.step();
             // Until each agent has answered all take part, which is so after the first round.
             let asked = participants(m.filter(|_| t > 0), N, t);
-            let mut after = Vec::new();
-            for c in &asked {
-                let (a, b) = &systems[*c];
-                let agent = &mut agents[*c];
-                let off: Vec<Vec<f64>> = (0..D).map(|i| (0..D).map(|j| a[i][j] - agent.learned[i][j]).collect()).collect();
-                let change = largest(&off, k);
-                let (mut learned, mut left) = (agent.learned.clone(), off.clone());
-                for i in 0..D {
-                    for j in 0..D {
-                        learned[i][j] += rate * change[i][j];
-                        left[i][j] -= rate * change[i][j];
-                    }
-                }
-                (agent.model, agent.distance) = (theta.clone(), frobenius(&off));
-                agent.gradient = (0..D).map(|i| (0..D).map(|j| a[i][j] * theta[j]).sum::<f64>() - b[i]).collect();
-                after.push((learned, frobenius(&left)));
-            }
-            let (mut matrix, mut right) = (vec![vec![0.0; D]; D], vec![0.0; D]);
-            for (p, agent) in p.iter().zip(&agents) {
-                for i in 0..D {
-                    right[i] -= p * agent.gradient[i];
-                    for j in 0..D {
-                        let entry = agent.learned[i][j] + if i == j { agent.distance } else { 0.0 };
-                        matrix[i][j] += p * entry;
-                        right[i] += p * entry * (agent.model[j] - theta[j]);
-                    }
-                }
-            }
+            let after: Vec<_> = asked.iter().map(|c| agents[*c].answer(&systems[*c], &theta, rate, k)).collect();
+            let (matrix, right) = servers_system(&p, &agents, &theta);
             let (step, condition) = solve(&matrix, &right);
             (0..D).for_each(|i| theta[i] += 0.5 * step[i]);
             for (c, (learned, distance)) in asked.iter().zip(after) {

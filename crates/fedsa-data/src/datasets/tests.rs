@@ -388,11 +388,18 @@ fn images_with_another_magic_number_are_refused_and_not_passed_over() {
     assert_eq!(folder.read(&["d/a"], &Wanted::default()).unwrap().len(), 1);
 }
 
-#[test]
-fn files_are_found_by_the_names_of_data_sets() {
-    let images = zipped(&idx(0x08, &[1, 2], &[1, 2]));
-    let labels = zipped(&idx(0x08, &[1], &[5]));
-    let folder = Folder::with(&[
+fn zipped_images() -> Vec<u8> {
+    zipped(&idx(0x08, &[1, 2], &[1, 2]))
+}
+
+fn zipped_labels() -> Vec<u8> {
+    zipped(&idx(0x08, &[1], &[5]))
+}
+
+/// Files of every format, beside others that are no data.
+fn folder_of_formats() -> Folder {
+    let (images, labels) = (zipped_images(), zipped_labels());
+    Folder::with(&[
         ("libsvm/a", b"1 2:1\n"),
         ("libsvm/a.t", b"1 3:1\n"),
         ("libsvm/README.md", b"words\n"),
@@ -415,16 +422,19 @@ fn files_are_found_by_the_names_of_data_sets() {
         ("others/a.csv", b"x,target\n1,2\n"),
         ("others/b.csv", b"z,target\n1,2\n"),
         ("others/c.npz", b"PK"),
-    ]);
+    ])
+}
+
+#[test]
+fn files_are_found_by_the_names_of_data_sets() {
+    let folder = folder_of_formats();
     let plain = Wanted::default();
-    let rows = |sources: &[&str]| {
+    let is = |sources: &[&str], expected: &[(&str, usize, usize)]| {
         let sets = folder.read(sources, &plain).unwrap();
         let short = |set: &Dataset| set.name.rsplit('/').next().unwrap().to_string();
-        sets.iter().map(|set| (short(set), set.rows.len(), set.rows.columns())).collect::<Vec<_>>()
-    };
-    let is = |sources: &[&str], expected: &[(&str, usize, usize)]| {
+        let read: Vec<_> = sets.iter().map(|set| (short(set), set.rows.len(), set.rows.columns())).collect();
         let expected: Vec<_> = expected.iter().map(|(name, n, d)| (name.to_string(), *n, *d)).collect();
-        assert_eq!(rows(sources), expected, "{sources:?}");
+        assert_eq!(read, expected, "{sources:?}");
     };
     // Sparse files of one call have the columns of the widest.
     is(&["libsvm/a"], &[("a", 1, 2)]);
@@ -435,14 +445,20 @@ fn files_are_found_by_the_names_of_data_sets() {
     is(&["song/timbre"], &[("timbre.csv.gz", 1, 1)]);
     is(&["song"], &[("timbre.csv.gz", 1, 1)]);
     is(&["agents"], &[("agent_2.csv", 1, 2), ("agent_10.csv", 1, 2)]);
+    // Two columns here and there: dense beside sparse is fine.
+    is(&["fashion/train", "libsvm/a"], &[("train-images-idx3-ubyte.gz", 1, 2), ("a", 1, 2)]);
     let digits = folder.read(&["digits"], &group("writers")).unwrap().remove(0);
     assert_eq!((digits.targets, digits.groups), (numbers(&[5.0]), numbers(&[9.0])));
     // Columns of later tables come in the order of the first.
     let agents = folder.read(&["agents"], &plain).unwrap();
     assert_eq!([listed(&agents[0]), listed(&agents[1])], [names(&["y", "x"]), names(&["y", "x"])]);
     assert_eq!(agents[1].rows, Rows::Dense { d: 2, values: vec![2.0, 1.0] });
+}
 
-    let error = |sources: &[&str]| folder.read(sources, &plain).unwrap_err();
+#[test]
+fn names_that_give_no_data_set_are_refused() {
+    let folder = folder_of_formats();
+    let error = |sources: &[&str]| folder.read(sources, &Wanted::default()).unwrap_err();
     for (sources, message) in [
         (&["libsvm/none"][..], "there is no such file or directory"),
         (&["libsvm/*.none"], "no file matches"),
@@ -453,24 +469,24 @@ fn files_are_found_by_the_names_of_data_sets() {
         (&["others/a.csv", "others/b.csv"], "there is a column `z`, which the first file does not have"),
         (&["others/a.csv", "agents/agent_2.csv"], "there is a column `y`, which the first file does not have"),
         (&["libsvm/a", "others/a.csv"], "its columns have names, or have none, other than"),
-        (&["fashion/train", "libsvm/a"], "it has 2 columns"),
         (&["others/c.npz"], "no data sets are read from files with the extension .npz"),
         (&[], "no data"),
     ] {
-        if sources == ["fashion/train", "libsvm/a"] {
-            // Two columns here and there: dense beside sparse is fine.
-            assert_eq!(rows(sources).len(), 2);
-            continue;
-        }
         let e = error(sources);
         assert!(e.key == "data" && e.what.contains(message) && !e.help.is_empty(), "{sources:?}: {e}");
     }
-    // A folder of this name with other files is not the data set.
-    let other =
-        Folder::with(&[("fashion-mnist/train-images-idx3-ubyte.gz", &images), ("fashion-mnist/train-labels-idx1-ubyte.gz", &labels)]);
-    assert!(other.read(&["fashion-mnist/train"], &plain).is_ok());
-    assert!(other.read(&["fashion-mnist-unordered/train"], &plain).unwrap_err().what.contains("there is no such file"));
     assert!(error(&["libsvm/none"]).help.contains("fedsa data list"));
+}
+
+#[test]
+fn a_folder_with_the_name_of_a_data_set_and_other_files_is_not_the_data_set() {
+    let folder = Folder::with(&[
+        ("fashion-mnist/train-images-idx3-ubyte.gz", &zipped_images()),
+        ("fashion-mnist/train-labels-idx1-ubyte.gz", &zipped_labels()),
+    ]);
+    let plain = Wanted::default();
+    assert!(folder.read(&["fashion-mnist/train"], &plain).is_ok());
+    assert!(folder.read(&["fashion-mnist-unordered/train"], &plain).unwrap_err().what.contains("there is no such file"));
 }
 
 #[test]

@@ -173,11 +173,27 @@ mod tests {
         true
     }
 
+    const STEP_SIZE: StepSize = StepSize::Constant(0.01);
+
+    /// An answer to the question of round 4.
+    fn stray() -> Letter {
+        Letter { agent: 0, answers: 4, weight: 1.0, parts: vec![(Part::Direction, Body::Numbers(vec![0.0; 2]))] }
+    }
+
+    /// The last iterate as the output, with a count of iterates, which only an average has.
+    fn counted_last_output() -> Output {
+        let mut average = Output::new(OutputRule::Average, &[], 1);
+        average.see(&[], 1);
+        let bytes = postcard::to_stdvec(&(OutputRule::Last, average)).unwrap();
+        let without_rule = postcard::to_stdvec(&OutputRule::Average).unwrap().len();
+        let last = postcard::to_stdvec(&OutputRule::Last).unwrap().len();
+        postcard::from_bytes(&[&bytes[..last], &bytes[last + without_rule..]].concat()).unwrap()
+    }
+
     #[test]
     fn a_state_that_the_run_cannot_come_to_is_refused() {
-        let step_size = StepSize::Constant(0.01);
         let clear = Uplink::default();
-        let plain = |change: &dyn Fn(&mut Saved)| is_put_back(&DelayedSa::new(step_size), &clear, change);
+        let plain = |change: &dyn Fn(&mut Saved)| is_put_back(&DelayedSa::new(STEP_SIZE), &clear, change);
         assert!(plain(&|_| ()));
         assert!(!plain(&|saved| saved.layout = 1), "of another version");
         assert!(!plain(&|saved| saved.chains[1] = 2), "of two states");
@@ -187,42 +203,39 @@ mod tests {
         assert!(!plain(&|saved| saved.coordinator.ledger.samples = u64::MAX));
         assert!(!plain(&|saved| saved.coordinator.output = Output::new(OutputRule::Last, &[0.0; 2], 1)));
         assert!(!plain(&|saved| saved.coordinator.output = Output::new(OutputRule::Average, &[0.0; 3], 1)));
-        let counted = |saved: &mut Saved| {
-            // No iterates are counted where the last one is the output.
-            let mut average = Output::new(OutputRule::Average, &[], 1);
-            average.see(&[], 1);
-            let bytes = postcard::to_stdvec(&(OutputRule::Last, average)).unwrap();
-            let without_rule = postcard::to_stdvec(&OutputRule::Average).unwrap().len();
-            let last = postcard::to_stdvec(&OutputRule::Last).unwrap().len();
-            saved.coordinator.output = postcard::from_bytes(&[&bytes[..last], &bytes[last + without_rule..]].concat()).unwrap();
-        };
-        assert!(with_output(OutputRule::Last, &DelayedSa::new(step_size), &clear, |_| ()));
-        assert!(!with_output(OutputRule::Last, &DelayedSa::new(step_size), &clear, counted));
+        let last = |change: &dyn Fn(&mut Saved)| with_output(OutputRule::Last, &DelayedSa::new(STEP_SIZE), &clear, change);
+        assert!(last(&|_| ()));
+        assert!(!last(&|saved| saved.coordinator.output = counted_last_output()));
         assert!(!plain(&|saved| saved.coordinator.server[0].truncate(1)));
         assert!(!plain(&|saved| saved.coordinator.server.push(vec![0.0; 2])));
-        let stray = Letter { agent: 0, answers: 4, weight: 1.0, parts: vec![(Part::Direction, Body::Numbers(vec![0.0; 2]))] };
-        assert!(!plain(&|saved| saved.coordinator.end.mail.post(0, 6, stray.clone())), "nothing is late on a clear link");
+        assert!(!plain(&|saved| saved.coordinator.end.mail.post(0, 6, stray())), "nothing is late on a clear link");
         assert!(!plain(&|saved| saved.history.keep(&Message::one(4, 0, Part::Model, vec![0.0; 2]), &[0; 3], 9)));
+    }
 
+    #[test]
+    fn a_state_that_late_answers_cannot_lead_to_is_refused() {
         let mut late = Uplink::default();
         Late(Delay::Constant { rounds: 2 }).install(&mut late).unwrap();
-        let pushed = |change: &dyn Fn(&mut Saved)| is_put_back(&Dasa::new(step_size), &late, change);
+        let pushed = |change: &dyn Fn(&mut Saved)| is_put_back(&Dasa::new(STEP_SIZE), &late, change);
         let with = |due: u64, letter: Letter| pushed(&|saved| saved.coordinator.end.mail.post(0, due, letter.clone()));
         assert!(pushed(&|_| ()));
-        assert!(with(6, stray.clone()));
-        assert!(!with(4, stray.clone()), "before this round");
-        assert!(!with(7, stray.clone()), "later than the link has it");
-        assert!(!with(6, Letter { agent: 3, ..stray.clone() }));
-        assert!(!with(6, Letter { answers: 5, ..stray.clone() }), "to a question not yet asked");
-        assert!(!with(6, Letter { parts: vec![(Part::Direction, Body::Numbers(vec![0.0; 3]))], ..stray.clone() }));
+        assert!(with(6, stray()));
+        assert!(!with(4, stray()), "before this round");
+        assert!(!with(7, stray()), "later than the link has it");
+        assert!(!with(6, Letter { agent: 3, ..stray() }));
+        assert!(!with(6, Letter { answers: 5, ..stray() }), "to a question not yet asked");
+        assert!(!with(6, Letter { parts: vec![(Part::Direction, Body::Numbers(vec![0.0; 3]))], ..stray() }));
         // theta_t, the round of the first model, models.
         assert!(!pushed(&|saved| saved.coordinator.server[1][0] = 1.0));
         assert!(!pushed(&|saved| drop(saved.coordinator.server.pop())));
         assert!(!pushed(&|saved| saved.coordinator.server[3].truncate(1)));
+    }
 
+    #[test]
+    fn a_history_that_the_run_cannot_have_is_refused() {
         let mut stale = Uplink::default();
         Pull { before: Before::First, delay: Delay::Constant { rounds: 2 } }.install(&mut stale).unwrap();
-        let pulled = |change: &dyn Fn(&mut Saved)| is_put_back(&DelayedSa::new(step_size), &stale, change);
+        let pulled = |change: &dyn Fn(&mut Saved)| is_put_back(&DelayedSa::new(STEP_SIZE), &stale, change);
         let past = |round: u64, d: usize, chains: &[u64]| {
             pulled(&|saved| saved.history.keep(&Message::one(round, 0, Part::Model, vec![0.0; d]), chains, 2))
         };
