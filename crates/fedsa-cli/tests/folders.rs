@@ -411,7 +411,7 @@ fn a_refused_run_leaves_no_folders() {
     assert!(message.contains("cannot be written") && message.contains("ulimit -f"), "{message}");
     assert!(folder.everything() == before && !folder.path("a").exists(), "{message}");
     // A disk that becomes full after some of the first files.
-    let large = ["--set", "problem={kind=\"switching\",dim=2000}", "--rounds", "1", "--seeds", "1"].map(|arg| format!("'{arg}'")).join(" ");
+    let large = ["--set", "problem={kind=\"switching\",dim=1200}", "--rounds", "1", "--seeds", "1"].map(|arg| format!("'{arg}'")).join(" ");
     let message = in_shell(&folder, &format!("ulimit -f 8; exec \"$FEDSA\" run small.toml --out a/b/c -q {large}")).exits(3).message();
     assert!(message.contains("roots.ckpt cannot be written"), "{message}");
     assert!(folder.everything() == before && !folder.path("a").exists(), "{message}");

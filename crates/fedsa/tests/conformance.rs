@@ -65,14 +65,16 @@ type Pair = (String, Arc<dyn Field>, Box<dyn fedsa::methods::MethodSettings>);
 fn pairs(agents: usize, participants: Option<usize>, law: Law) -> Vec<Pair> {
     let mut all = Vec::new();
     for (name, problem) in problems(agents) {
+        let field = field(&*problem, law);
         for (kind, method) in methods(participants) {
-            all.push((format!("{kind} on {name}, {law:?}, participants {participants:?}"), field(&*problem, law), method));
+            all.push((format!("{kind} on {name}, {law:?}, participants {participants:?}"), field.clone(), method));
         }
     }
     if participants.is_none() {
         for (name, problem) in crate::common::objectives(agents) {
+            let field = field(&*problem, law);
             for (kind, method) in crate::common::computing_alone() {
-                all.push((format!("{kind} on {name}"), field(&*problem, law), method));
+                all.push((format!("{kind} on {name}"), field.clone(), method));
             }
         }
     }
@@ -243,11 +245,14 @@ fn results_do_not_depend_on_threads_or_instruction_sets() {
         })
     };
     let isas = fedsa::kernel::Isa::available();
-    let expected = all(1, isas[0]);
-    for isa in isas {
-        for threads in [1, 2, 7] {
-            assert_eq!(all(threads, isa), expected, "{threads} threads, {isa:?}");
-        }
+    let (plain, others) = isas.split_first().unwrap();
+    let expected = all(1, *plain);
+    for (i, isa) in others.iter().enumerate() {
+        let threads = [2, 7][i % 2];
+        assert_eq!(all(threads, *isa), expected, "{threads} threads, {isa:?}");
+    }
+    for threads in [2, 7] {
+        assert_eq!(all(threads, *plain), expected, "{threads} threads, {plain:?}");
     }
 }
 

@@ -85,17 +85,17 @@ const START: [f64; 3] = [2.0, -1.0, 0.5];
 /// Holds the exact error of a method without memory to runs, and its twins to fail.
 fn exact(what: &str, field: &Arc<dyn Field>, settings: &dyn MethodSettings, uplink: &Uplink) {
     let root = field.root().unwrap();
-    let seen = means(field, settings, uplink, &START, |run| vec![linalg::distance_sq(run.theta(), root)]);
+    // The squared error and, behind it, the iterate.
+    let seen = means(field, settings, uplink, &START, |run| [&[linalg::distance_sq(run.theta(), root)], run.theta()].concat());
+    let (errors, iterates): (Vec<_>, Vec<_>) = seen.into_iter().map(|mut of| (vec![of.remove(0)], of)).unzip();
     let of = |uplink: &Uplink| Forecast::over(field, settings, uplink).curve(&START, &InitialControls::Zero, &recorded());
     let mse = |uplink: &Uplink| of(uplink).unwrap().into_iter().map(|point| vec![point.mse()]);
-    follows(&off(&seen, mse(uplink))).unwrap_or_else(|e| panic!("{what}: {e}"));
+    follows(&off(&errors, mse(uplink))).unwrap_or_else(|e| panic!("{what}: {e}"));
     if !uplink.is_clear() && field.sampling().kind == Law::Iid {
-        assert!(follows(&off(&seen, mse(&Uplink::default()))).is_err(), "{what}: the link shows");
+        assert!(follows(&off(&errors, mse(&Uplink::default()))).is_err(), "{what}: the link shows");
     }
-    // The mean alone, and as a mean iterate.
     let mean = Forecast::over(field, settings, uplink).mean(&START, &recorded()).unwrap();
-    let seen = means(field, settings, uplink, &START, |run| run.theta().to_vec());
-    follows(&off(&seen, mean)).unwrap_or_else(|e| panic!("{what}: the mean iterate: {e}"));
+    follows(&off(&iterates, mean)).unwrap_or_else(|e| panic!("{what}: the mean iterate: {e}"));
 }
 
 #[test]

@@ -392,25 +392,27 @@ fn two_kernels_alternate_with_opposite_rewards() {
     }
 }
 
+/// Agents that share nothing: chain, rewards, features and discount are each agent's own.
+fn all_of_their_own(agents: usize) -> RandomMrp {
+    RandomMrp::default()
+        .with_agents(agents)
+        .with_states(20)
+        .with_features(4)
+        .with_kernel(Scope::PerAgent)
+        .with_rewards(Scope::PerAgent)
+        .with_feature_scope(Scope::PerAgent)
+        .with_gamma(Discount::Uniform([0.5, 0.99]))
+}
+
 #[test]
 fn agents_of_a_small_federation_are_the_first_of_a_larger_one() {
-    let mrp = |agents| {
-        RandomMrp::default()
-            .with_agents(agents)
-            .with_states(20)
-            .with_features(4)
-            .with_kernel(Scope::PerAgent)
-            .with_rewards(Scope::PerAgent)
-            .with_feature_scope(Scope::PerAgent)
-            .with_gamma(Discount::Uniform([0.5, 0.99]))
-    };
     type Pool = Box<dyn Fn(usize) -> Box<dyn ProblemSettings>>;
     let pools: [Pool; 6] = [
         Box::new(|n| Box::new(garnet(n, Heterogeneity::Identical))),
         Box::new(|n| Box::new(garnet(n, Heterogeneity::Low))),
         Box::new(|n| Box::new(garnet(n, Heterogeneity::TwoKernels))),
         Box::new(|n| Box::new(garnet(n, Heterogeneity::Independent))),
-        Box::new(move |n| Box::new(mrp(n))),
+        Box::new(move |n| Box::new(all_of_their_own(n))),
         Box::new(|n| Box::new(LinearSystems::default().with_agents(n).with_dim(3))),
     ];
     for pool in pools {
@@ -483,17 +485,7 @@ fn kernels_have_the_rank_and_the_law_that_they_are_told_to() {
 
 #[test]
 fn copies_of_base_agents_are_the_same_problem_for_every_number_of_agents() {
-    let settings = |agents, base_agents| {
-        RandomMrp::default()
-            .with_agents(agents)
-            .with_states(20)
-            .with_features(4)
-            .with_kernel(Scope::PerAgent)
-            .with_rewards(Scope::PerAgent)
-            .with_feature_scope(Scope::PerAgent)
-            .with_gamma(Discount::Uniform([0.5, 0.99]))
-            .with_base_agents(base_agents)
-    };
+    let settings = |agents, base_agents| all_of_their_own(agents).with_base_agents(base_agents);
     let (base, copies) = (field(&settings(3, None), Law::Markov), field(&settings(12, Some(3)), Law::Markov));
     let (few, many) = (base.systems().unwrap(), copies.systems().unwrap());
     assert!(many.kinds.len() == 3 && copies.agents() == 12, "copies share their tables");

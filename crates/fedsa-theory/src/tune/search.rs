@@ -413,7 +413,8 @@ mod tests {
     #[test]
     fn choices_are_within_a_few_percent_of_a_full_grid() {
         let mut worst = 0.0f64;
-        for (i, case) in small(18).iter().enumerate() {
+        // Each family with each goal.
+        for (i, case) in small(6).iter().enumerate() {
             let (field, start, family) = (field(case), start(case), &families()[i % 3]);
             let goal = [Goal::Samples, Goal::Rounds][i / 3 % 2];
             let target = SearchTarget { mse: target(case), goal, most_rounds: 1_000_000_000, most_local_steps: 12, local_steps: None };

@@ -69,7 +69,7 @@ fn recorded(world: &World<'_>, exchanges: u8) -> Uplink {
 /// within their standard errors.
 #[test]
 fn floors_are_those_of_an_engine_that_loses_the_same_answers() {
-    const ROUNDS: u64 = 30_000;
+    const ROUNDS: u64 = 15_000;
     let noisy = |radius| LinearSystems::default().with_agents(6).with_dim(3).with_noise(Noise::new(0.3, radius, 1));
     let habits = Habits { agent_dies: 0.002, ..HOSTILE };
     for (kind, settings, exchanges) in [
