@@ -234,16 +234,16 @@ fn bundled_experiments_are_listed_printed_and_run() {
 #[test]
 fn reproducing_several_skips_those_without_their_data() {
     let folder = Folder::new();
-    // Of these, qshed/fig3-1 lacks its data.
+    // Of these, the figures lack their data.
     let args = ["reproduce", "qshed", "--quick", "--out", "all", "--seeds", "2"];
     let output = folder.run(&args).exits(0);
     assert!(output.stdout.contains("qshed/fig3-1: skipped, its data is missing: "), "{}", output.stdout);
-    assert!(folder.path("all/qshed/fig3-2/summary.json").exists(), "--out is the parent of several");
+    assert!(folder.path("all/qshed/allocation/summary.json").exists(), "--out is the parent of several");
     assert!(!folder.path("all/qshed/fig3-1").exists());
-    assert!(output.stdout.contains("1 skipped because data is missing"), "{}", output.stdout);
+    assert!(output.stdout.contains("2 skipped because data is missing"), "{}", output.stdout);
     // With --resume, finished experiments do not run again.
     let again = folder.run(&[&args[..], &["--resume"]].concat()).exits(0);
-    assert!(again.stdout.contains("qshed/fig3-2: already done"), "{}", again.stdout);
+    assert!(again.stdout.contains("qshed/allocation: already done"), "{}", again.stdout);
     // One alone that lacks its data is bad input.
     let alone = folder.run(&["reproduce", "cross/logs", "--quick"]).exits(2);
     assert!(alone.message().contains("transitions/mountaincar: there is no such file"), "{}", alone.stderr);
