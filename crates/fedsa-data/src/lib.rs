@@ -116,10 +116,15 @@ impl DiskFiles {
         Self { given: given.map(|(sum, log)| (log, sum)).collect(), ..self }
     }
 
-    /// The same, whose logs are read until the token is cancelled.
+    /// The same, which reads until the token is cancelled: logs end after the batch that is being read, other files after the file.
     #[must_use]
     pub fn with_cancel(self, cancel: &Cancel) -> Self {
         Self { cancel: cancel.clone(), ..self }
+    }
+
+    /// The token that ends the reading.
+    pub fn cancel(&self) -> &Cancel {
+        &self.cancel
     }
 
     /// A checksum of all data that was read so far; 0 if nothing was read.
@@ -223,6 +228,7 @@ fn setting(e: BadInput) -> BadInput {
 impl Files for DiskFiles {
     fn arrays(&self, path: &str) -> Result<Arrays> {
         let arrays = self.places.locate(path).and_then(|path| npz::read(&path)).map_err(setting)?;
+        self.cancel.check()?;
         for (name, array) in arrays.iter() {
             self.note(&format!("{name}{:?}", array.shape()), array.data());
         }
@@ -244,7 +250,8 @@ impl Files for DiskFiles {
         Ok(opened.into_iter().map(once).collect())
     }
     fn datasets(&self, sources: &[String], wanted: &Wanted) -> Result<Vec<Dataset>> {
-        let read = datasets::read(sources, &self.places, wanted).map_err(|e| setting(e).about("data"))?;
+        let read = datasets::read(sources, &self.places, wanted, &self.cancel);
+        let read = read.map_err(|e| if e.kind() == ErrorKind::Cancelled { e } else { setting(e).about("data") })?;
         let mut known = self.datasets.lock().unwrap_or_else(PoisonError::into_inner);
         for (path, dataset) in &read {
             let seen = (path.clone(), datasets::checksum(dataset), dataset.rows.len());

@@ -10,6 +10,7 @@
 
 use std::sync::Arc;
 
+use fedsa::cancel::Cancel;
 use fedsa::error::{BadInput, Result};
 use fedsa::linalg;
 use fedsa::methods::MethodSettings;
@@ -122,8 +123,8 @@ impl Choice {
 ///
 /// # Errors
 /// When samples are to be minimised, which such a problem has none of (key `goal`), and when the machine does not say how much memory is
-/// available.
-pub fn choose(field: &Arc<dyn Field>, demand: &Demand) -> Result<Choice> {
+/// available; when it is cancelled.
+pub fn choose(field: &Arc<dyn Field>, demand: &Demand, cancel: &Cancel) -> Result<Choice> {
     if demand.goal == Goal::Samples {
         return Err(BadInput::new("goal", "no samples are drawn under the mean operator", "bits or rounds"));
     }
@@ -140,8 +141,9 @@ pub fn choose(field: &Arc<dyn Field>, demand: &Demand) -> Result<Choice> {
     let allowed = rounding(&**field);
     let tol = demand.tol.unwrap_or_else(|| if allowed > TOL { two_digits(allowed) } else { TOL });
     let target = if tol > 0.0 { tol } else { TOL };
-    let limits = CostLimits { target, may_send_matrices: demand.may_send_matrices, memory };
+    let limits = CostLimits { target, may_send_matrices: demand.may_send_matrices, memory, cancel: cancel.clone() };
     let mut all = cost::candidates(field, &limits, checked);
+    cancel.check()?;
     if demand.goal == Goal::Rounds {
         let price = |candidate: &Candidate| candidate.cost.as_ref().map_or(f64::INFINITY, |cost| cost.rounds);
         all.sort_by(|x, y| price(x).total_cmp(&price(y)));

@@ -185,10 +185,10 @@ impl Plan {
     }
 
     /// The problem of the first point, for a plan of another experiment with the same problem.
-    pub fn into_problem(mut self) -> BuiltProblem {
+    pub fn problem(&self) -> BuiltProblem {
         let first = self.points[0].field;
-        let (tables, memory) = self.origins.swap_remove(first);
-        BuiltProblem { tables, memory, planned: self.fields.swap_remove(first) }
+        let (tables, memory) = self.origins[first].clone();
+        BuiltProblem { tables, memory, planned: self.fields[first].clone() }
     }
 
     /// Whether there are sweeps or variants.

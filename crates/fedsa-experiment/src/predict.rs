@@ -146,7 +146,13 @@ impl Predictor {
         }
     }
 
-    fn forecast(&self, cell: usize) -> Forecast {
+    /// The token with which its computations are cancelled.
+    pub fn cancel(&self) -> &Cancel {
+        &self.cancel
+    }
+
+    /// The forecast of a cell, which stops with this.
+    pub fn forecast(&self, cell: usize) -> Forecast {
         self.plan.forecast(cell).with_cancel(&self.cancel)
     }
 

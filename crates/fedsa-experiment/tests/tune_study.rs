@@ -254,7 +254,7 @@ fn study(k: u64, combination: &Combination) -> (String, Option<f64>, [f64; 2]) {
         .with_most_rounds(MOST_ROUNDS)
         .with_budget(3600.0);
     let began = Instant::now();
-    let mut tuning = Tuning::new(&experiment, Path::new(""), Isa::best(), &options).unwrap();
+    let tuning = Tuning::new(&experiment, Path::new(""), Isa::best(), &options, &Cancel::never()).unwrap();
     let memo = tuning.memo();
     let cancel = Cancel::new();
     let mut control = TuneControl { cancel: &cancel, memo, keep: &mut |_| Ok(()), began: &mut |_| {} };

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use crate::predict::Forecast;
+use fedsa::cancel::Cancel;
 use fedsa::error::{BadInput, Result};
 use fedsa::linalg;
 use fedsa::message::{Body, HEADER_BYTES, PART_HEADER_BYTES, Part};
@@ -117,7 +118,7 @@ impl RoundCost {
 }
 
 /// What the choice of a method may use.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub struct CostLimits {
     /// The norm of the mean operator to reach, as a multiple of its norm at zero.
     pub target: f64,
@@ -125,6 +126,8 @@ pub struct CostLimits {
     pub may_send_matrices: bool,
     /// The bytes that the server may use.
     pub memory: f64,
+    /// Ends the computation of radii; costs are then unknown.
+    pub cancel: Cancel,
 }
 
 /// The largest dimension for which a Krylov space is built as a whole, and how many products a larger one keeps.
@@ -200,7 +203,7 @@ fn iterated(field: &Arc<dyn Field>, settings: &dyn MethodSettings, limits: &Cost
         let what = format!("no rate is known: {rank} of {d} directions of its features are independent");
         return Err(BadInput::not_known("", what, "independent features, or a ridge"));
     }
-    let forecast = Forecast::over(field, settings, &Uplink::default());
+    let forecast = Forecast::over(field, settings, &Uplink::default()).with_cancel(&limits.cancel);
     let radius = forecast.radius()?;
     if radius >= 1.0 {
         return Err(BadInput::not_known(

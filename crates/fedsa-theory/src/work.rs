@@ -7,7 +7,8 @@
 //! Where work is counted, the token is looked at with which the computation may be cancelled ([`until`]).
 //!
 //! The count and the token belong to the thread that computes: solvers work in the thread that calls them, and only their products use
-//! others. Loops over several threads hand the token on (`map`).
+//! others. A thread that waits for others may take on a task of another computation meanwhile, so each task of a loop over several threads
+//! has a count and a token of its own ([`alone`], `map`).
 
 use std::cell::{Cell, RefCell};
 
@@ -62,6 +63,27 @@ pub fn within<T>(most: f64, compute: impl FnOnce() -> Result<T>) -> (Result<T>, 
     (result, WorkSpent { work: spent, was_cut })
 }
 
+/// As [`within`], in a task of its own: a computation around it, whose thread may have taken this task on while it waits, neither limits
+/// it nor pays for it.
+///
+/// # Errors
+/// As [`within`].
+pub fn alone<T>(most: f64, compute: impl FnOnce() -> Result<T>) -> (Result<T>, WorkSpent) {
+    let waiting = Waiting(METER.replace(UNLIMITED));
+    let result = within(most, compute);
+    drop(waiting);
+    result
+}
+
+/// Puts back the count of a computation that waits.
+struct Waiting(Meter);
+
+impl Drop for Waiting {
+    fn drop(&mut self) {
+        METER.set(self.0);
+    }
+}
+
 /// Puts back the token of the computation around this one.
 struct TokenAround(Cancel);
 
@@ -105,10 +127,11 @@ pub(crate) fn check() -> Result<()> {
     TOKEN.with_borrow(Cancel::check)
 }
 
-/// `of` each index below `n`, in order and in parallel, until this computation is cancelled.
+/// `of` each index below `n`, in order and in parallel, until this computation is cancelled. Each may take what is left; what all took is
+/// counted afterwards.
 ///
 /// # Errors
-/// When it is.
+/// When it is, or when all together took more than what is left.
 pub(crate) fn map<T: Send>(n: usize, of: impl Fn(usize) -> T + Sync) -> Result<Vec<T>> {
     try_map(n, |i| Ok(of(i)))
 }
@@ -116,14 +139,22 @@ pub(crate) fn map<T: Send>(n: usize, of: impl Fn(usize) -> T + Sync) -> Result<V
 /// As [`map`]. Of several errors the first in order is returned.
 ///
 /// # Errors
-/// The first error in order, or when the computation is cancelled.
+/// The first error in order, when the computation is cancelled, or when all together took more than what is left.
 pub(crate) fn try_map<T: Send>(n: usize, of: impl Fn(usize) -> Result<T> + Sync) -> Result<Vec<T>> {
     let token = TOKEN.with_borrow(Cancel::clone);
-    parallel::try_map(n, |i| {
+    let left = left();
+    let all = parallel::map(n, |i| {
         let _around = TokenAround::replacing_with(&token);
-        token.check()?;
-        of(i)
-    })
+        alone(left, || token.check().and_then(|()| of(i)))
+    });
+    let (results, spent): (Vec<Result<T>>, Vec<WorkSpent>) = all.into_iter().unzip();
+    if spent.iter().any(|task| task.was_cut) {
+        METER.set(Meter { was_cut: true, ..METER.get() });
+    }
+    let counted = record(spent.iter().map(|task| task.work).sum());
+    // Errors of the tasks come first: they say what was being computed.
+    let results = results.into_iter().collect::<Result<Vec<T>>>()?;
+    counted.map(|()| results)
 }
 
 /// Counts `work` multiplications that come next.
@@ -181,6 +212,24 @@ mod tests {
         });
         assert!(result.is_err() && spent == WorkSpent { work: 101.0, was_cut: true });
         assert_eq!(left(), f64::INFINITY);
+    }
+
+    #[test]
+    fn tasks_are_counted_by_the_computation_that_they_belong_to() {
+        // A thread that computes within 10 takes on a task of another computation, while it waits.
+        let (result, spent) = within(10.0, || {
+            let (other, of_other) = alone(50.0, || charge(40.0));
+            assert!(other.is_ok() && of_other == WorkSpent { work: 40.0, was_cut: false });
+            charge(10.0)
+        });
+        assert!(result.is_ok() && spent == WorkSpent { work: 10.0, was_cut: false });
+        // Whichever threads they run in, tasks are paid for by the loop that they belong to.
+        let (result, spent) = within(100.0, || try_map(8, |_| charge(12.0)));
+        assert!(result.is_ok() && spent == WorkSpent { work: 96.0, was_cut: false });
+        let (result, spent) = within(90.0, || try_map(8, |_| charge(12.0)));
+        assert!(result.is_err() && spent == WorkSpent { work: 96.0, was_cut: true });
+        let (result, spent) = within(10.0, || try_map(8, |i| charge(i as f64 * 3.0)));
+        assert!(result.is_err() && spent == WorkSpent { work: 18.0, was_cut: true }, "{spent:?}");
     }
 
     #[test]

@@ -8,7 +8,7 @@ use fedsa_experiment::check::{self, Checked, LISTED};
 use fedsa_experiment::{Kinds, RunSettings, checks, estimate, memory, stability};
 use toml::Value;
 
-use super::{count, duration, load, say, say_json};
+use super::{count, duration, load, say, say_json, signals};
 use crate::args::CheckArgs;
 use crate::error::DONE;
 
@@ -19,7 +19,7 @@ use crate::error::DONE;
 pub fn check(args: &CheckArgs, kinds: &Kinds) -> Result<u8, Error> {
     let (experiment, base) = load(&args.file, &args.overrides, args.quick, kinds)?;
     let settings = RunSettings::default().with_base(base).with_quick(args.quick).with_force(args.force);
-    let checked = check::check(experiment, &settings)?;
+    let checked = check::check(experiment, &settings, signals::cancel())?;
     if args.json {
         say_json(&checked.json());
     } else {

@@ -39,12 +39,12 @@ pub fn theory(args: &TheoryArgs, kinds: &Kinds) -> Result<u8, Error> {
     let theory = Theory::new(&predictor, settings).map_err(|e| refused(&plan, e))?;
     let pictures = args.out.as_deref().map(|out| PictureFolder::new(out, args.overwrite, &plan)).transpose()?;
     if args.json {
-        let report = theory.report(&|what| shown.about(what));
+        let report = theory.report(&|what| shown.about(what))?;
         shown.hidden(|| say_json(&report.json()));
     } else if args.full {
         page::page(&plan, &predictor, theory, args.target_mse, &shown, &mut |lines| shown.hidden(|| say(lines.join("\n"))));
     } else {
-        let report = theory.report(&|what| shown.about(what));
+        let report = theory.report(&|what| shown.about(what))?;
         shown.hidden(|| say(brief::page(&plan, &report, args.target_mse).join("\n")));
     }
     if let Some(target) = pictures {

@@ -26,6 +26,7 @@ mod tests;
 
 use std::path::{Path, PathBuf};
 
+use fedsa::cancel::Cancel;
 use fedsa::error::{BadInput, Result, quoted};
 use fedsa::problem::dataset::{Dataset, Labels, Rows, Wanted};
 
@@ -38,8 +39,9 @@ use sources::Format;
 /// Reads the data sets that sources name, in their order; the files of a folder and of a glob are in natural order.
 ///
 /// # Errors
-/// When a source is not found, a file is listed twice or cannot be read, or two files have different columns.
-pub(super) fn read(sources: &[String], places: &super::find::Places, wanted: &Wanted) -> Result<Vec<(PathBuf, Dataset)>> {
+/// When a source is not found, a file is listed twice or cannot be read, or two files have different columns; when it is cancelled, which
+/// is looked at after each file.
+pub(super) fn read(sources: &[String], places: &super::find::Places, wanted: &Wanted, cancel: &Cancel) -> Result<Vec<(PathBuf, Dataset)>> {
     let paths = sources::files(sources, places)?;
     let mut parts: Vec<(PathBuf, Part)> = Vec::new();
     for path in paths {
@@ -49,6 +51,7 @@ pub(super) fn read(sources: &[String], places: &super::find::Places, wanted: &Wa
         });
         let part = read_file(&path, wanted, expected).map_err(|e| about(&path, e))?;
         parts.push((path, part));
+        cancel.check()?;
     }
     same_columns(&mut parts)?;
     let datasets = parts.into_iter().map(|(path, part)| {

@@ -10,6 +10,7 @@ use fedsa::error::Error;
 use serde_json::Value as Json;
 
 use crate::config::Experiment;
+use crate::plan::PlanControl;
 use crate::run::RunSettings;
 use crate::{Plan, checks, run_memory, stability};
 
@@ -33,12 +34,14 @@ pub struct Checked {
 /// Checks an experiment: builds its problems, and runs nothing.
 ///
 /// # Errors
-/// When a setting or file cannot be used, or one of its checks can never be measured.
-pub fn check(experiment: Experiment, settings: &RunSettings) -> Result<Checked, Error> {
-    let plan = Arc::new(Plan::new(experiment, &settings.base, settings.isa, &HashMap::new())?);
+/// When a setting or file cannot be used, one of its checks can never be measured, or it is cancelled.
+pub fn check(experiment: Experiment, settings: &RunSettings, cancel: &Cancel) -> Result<Checked, Error> {
+    let control = PlanControl { cancel, solving: None };
+    let plan = Arc::new(Plan::with_problem(experiment, &settings.base, settings.isa, &HashMap::new(), None, &control)?);
     let unmeasured = checks::unmeasured(&plan, &settings.base)?;
     let accepted = run_memory::refuse(&plan).map_err(|e| plan.experiment.document.failure(e));
-    let refusal = accepted.and_then(|()| stability::refuse_unstable(&plan, settings.force, &Cancel::never())).err();
+    let refusal = accepted.and_then(|()| stability::refuse_unstable(&plan, settings.force, cancel)).err();
+    cancel.check()?;
     let bytes = run_memory::of_plan(&plan);
     Ok(Checked { plan, unmeasured, quick: settings.quick, bytes, refusal })
 }

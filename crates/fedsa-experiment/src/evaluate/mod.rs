@@ -141,7 +141,7 @@ impl Evaluation {
         let demand = Demand::new(settings.step_size(), settings.local_steps() as usize)
             .with_tol(settings.tol)
             .with_matrices(!settings.keep_matrices);
-        let choice = choose::choose(built.shared_field(), &demand).map_err(|e| first.failure_at(e, &first.points[0]))?;
+        let choice = choose::choose(built.shared_field(), &demand, files.cancel()).map_err(|e| first.failure_at(e, &first.points[0]))?;
         let experiment = settings.experiment_with(&Method::chosen(&choice), features, agents)?;
         Ok(Self { data, choice: Some(choice), experiment, built: Some(built), began })
     }

@@ -56,7 +56,7 @@ impl Fit {
     /// # Errors
     /// When a setting or file cannot be used, the losses have no minimum, or the problem does not fit into memory; when it is cancelled.
     pub fn new(settings: &FitSettings, cancel: &Cancel) -> Result<Self, Error> {
-        let files = DiskFiles::new(Places::from_env(""));
+        let files = DiskFiles::new(Places::from_env("")).with_cancel(cancel);
         Self::with(settings, |experiment| build(experiment, &files, None, cancel)).map(|fit| Self { rows_read: files.rows_read(), ..fit })
     }
 

@@ -13,7 +13,8 @@ use super::digest::{Digest, Digester, hex};
 use crate::config::{Experiment, PointReader};
 use crate::memory;
 
-/// A problem with its sampling.
+/// A problem with its sampling; clones share it.
+#[derive(Clone)]
 pub struct PlannedField {
     /// A digest of the tables and files from which the problem was built. Equal digests mean equal problems.
     pub fingerprint: String,
@@ -32,7 +33,8 @@ fn planned(field: Result<Arc<dyn Field>>, tables: &Digest, files: &DiskFiles) ->
     Ok(PlannedField { fingerprint: format!("{} files {:08x}", hex(tables), files.digest()), field })
 }
 
-/// The problem of an experiment's first point, built before the plan.
+/// The problem of an experiment's first point, built before the plan; clones share it.
+#[derive(Clone)]
 pub struct BuiltProblem {
     /// The digest of its tables.
     pub(super) tables: Digest,

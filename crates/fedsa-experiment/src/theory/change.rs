@@ -14,7 +14,7 @@ use fedsa_theory::work::{self, WorkSpent};
 use super::Allowance;
 use super::reason::{KnownOrReason, Reason, ReasonCode};
 use crate::numbers::{number, typed};
-use crate::{Plan, memory};
+use crate::{Predictor, memory};
 
 /// The most multiplications of a floor that is computed for comparison.
 const MOST_WORK: f64 = 8e9;
@@ -51,16 +51,21 @@ struct Changed {
 
 /// The changes that may lower the floor, in the order of the page. All of them together take at most what is left; each takes at most
 /// its share of that.
-pub(super) fn all(plan: &Plan, cell: usize, limits: &Limits, allowance: &mut Allowance) -> Vec<SettingChange> {
+pub(super) fn all(predictor: &Predictor, cell: usize, limits: &Limits, allowance: &mut Allowance) -> Vec<SettingChange> {
+    let plan = predictor.plan();
     let field = plan.field(cell);
     let fits = field.systems().is_some_and(|systems| memory::moments_fit(systems.kinds.len(), field.dim()));
     let doubled = field.systems().filter(|_| fits).map(|systems| Arc::new(twins(systems)));
-    let all = changes(plan, cell, limits, doubled.as_ref());
-    let share = (allowance.left.max(0.0) / all.len().max(1) as f64).min(MOST_WORK);
-    let computed: Vec<(Result<SettingChange>, WorkSpent)> = parallel::map(all.len(), |i| work::within(share, || Ok(all[i].computed())));
+    let all = changes(predictor, cell, limits, doubled.as_ref());
+    let mut computed = compute(&all.iter().collect::<Vec<_>>(), allowance);
+    // What most changes left is for those that take more than their share.
+    let cut: Vec<usize> = (0..all.len()).filter(|i| computed[*i].1.was_cut).collect();
+    if cut.len() < all.len() {
+        let again = compute(&cut.iter().map(|i| &all[*i]).collect::<Vec<_>>(), allowance);
+        cut.into_iter().zip(again).for_each(|(i, change)| computed[i] = change);
+    }
     let mut rows = Vec::new();
     for (change, spent) in computed {
-        allowance.left -= spent.work;
         let Ok(mut change) = change else { continue };
         if let Err(reason) = &mut change.floor
             && spent.was_cut
@@ -73,8 +78,16 @@ pub(super) fn all(plan: &Plan, cell: usize, limits: &Limits, allowance: &mut All
     rows
 }
 
-fn changes(plan: &Plan, cell: usize, limits: &Limits, doubled: Option<&Arc<Systems>>) -> Vec<Changed> {
-    let of = plan.forecast(cell);
+/// Computes changes, each within its share of what is left.
+fn compute(all: &[&Changed], allowance: &mut Allowance) -> Vec<(Result<SettingChange>, WorkSpent)> {
+    let share = (allowance.left.max(0.0) / all.len().max(1) as f64).min(MOST_WORK);
+    let computed = parallel::map(all.len(), |i| work::alone(share, || Ok(all[i].computed())));
+    allowance.left -= computed.iter().map(|(_, spent)| spent.work).sum::<f64>();
+    computed
+}
+
+fn changes(predictor: &Predictor, cell: usize, limits: &Limits, doubled: Option<&Arc<Systems>>) -> Vec<Changed> {
+    let (plan, of) = (predictor.plan(), predictor.forecast(cell));
     let (shape, sampling) = (*of.shape(), of.sampling());
     let mut all = Vec::new();
     let mut add = |what: String, of: Forecast| all.push(Changed { what, of });

@@ -15,9 +15,9 @@ use super::reason::{KnownOrReason, Reason, ReasonCode};
 use super::statements::{self, Theorems};
 use super::target::{self, MethodTarget};
 use super::{Allowance, Detail, Settings};
+use crate::Predictor;
 use crate::names::QUANTITIES;
 use crate::plan::PlannedPoint;
-use crate::{Plan, Predictor};
 
 /// What is known of a method at a point.
 #[derive(Debug, Clone)]
@@ -80,9 +80,9 @@ pub struct MethodStability {
 }
 
 impl MethodTheory {
-    pub(super) fn new(plan: &Plan, label: &str, planned: &PlannedPoint, cell: usize) -> Self {
+    pub(super) fn new(predictor: &Predictor, label: &str, planned: &PlannedPoint, cell: usize) -> Self {
         let nothing = || Reason::text(ReasonCode::NotKnown, "not asked for");
-        let of = plan.forecast(cell);
+        let (plan, of) = (predictor.plan(), predictor.forecast(cell));
         Self {
             label: label.to_string(),
             kind: plan.cells[cell].method.kind,
@@ -121,32 +121,31 @@ impl MethodTheory {
     /// Fills in everything that is asked for, in the order of what matters most.
     pub(super) fn compute(
         &mut self,
-        plan: &Plan,
         predictor: &Predictor,
         settings: &Settings,
         problem: Option<&ProblemTheory>,
         allowance: &mut Allowance,
     ) {
-        let of = plan.forecast(self.cell);
+        let (field, of) = (predictor.plan().field(self.cell), predictor.forecast(self.cell));
         let is_full = settings.detail == Detail::Full;
         self.judge(predictor, &of, allowance);
         self.find_floor(predictor, &of, allowance);
         if self.rounds.is_ok() {
-            self.stability.largest = Some(largest_stable_step(plan, self.cell, allowance));
+            self.stability.largest = Some(largest_stable_step(predictor, self.cell, allowance));
         }
         if let Some(mse) = settings.target_mse {
-            self.target = Some(MethodTarget::of(plan, predictor, self.cell, mse, is_full, allowance));
+            self.target = Some(MethodTarget::of(predictor, self.cell, mse, is_full, allowance));
         }
         if is_full {
-            self.quantities(plan, predictor, problem, allowance);
+            self.quantities(predictor, problem, allowance);
             self.look_around(&of, allowance);
         } else if self.rounds.is_err() && of.shape().drift == Drift::NoSteps {
-            self.curvature = Some(HessianEigenvalues::of(plan.field(self.cell), CURVATURE_WORK.min(allowance.left)));
+            self.curvature = Some(HessianEigenvalues::of(field, CURVATURE_WORK.min(allowance.left)));
         }
         if let Ok(limits) = &self.limits
             && limits.floor > self.bias_rounding
         {
-            self.changes = change::all(plan, self.cell, limits, allowance);
+            self.changes = change::all(predictor, self.cell, limits, allowance);
         }
     }
 
@@ -177,8 +176,9 @@ impl MethodTheory {
     }
 
     /// All quantities, and what else a full report has.
-    fn quantities(&mut self, plan: &Plan, predictor: &Predictor, problem: Option<&ProblemTheory>, allowance: &mut Allowance) {
-        let (cell, of) = (self.cell, plan.forecast(self.cell));
+    fn quantities(&mut self, predictor: &Predictor, problem: Option<&ProblemTheory>, allowance: &mut Allowance) {
+        let (cell, of) = (self.cell, predictor.forecast(self.cell));
+        let field = predictor.plan().field(cell);
         for quantity in QUANTITIES.iter() {
             let is_of_floor = ["floor", "noise", "floor_bias2"].contains(quantity);
             let value = match &self.floor {
@@ -191,7 +191,7 @@ impl MethodTheory {
         if of.shape().drift == Drift::Zero && self.rounds.is_ok() {
             self.limit = Some(of.limit().map_err(|e| Reason::from(&e)));
             let rounds = [1, 2, 5, 10, 100, 1000];
-            let means = of.mean(&vec![0.0; plan.field(cell).dim()], &rounds).unwrap_or_default();
+            let means = of.mean(&vec![0.0; field.dim()], &rounds).unwrap_or_default();
             self.mean_from_zero = rounds.into_iter().zip(means).collect();
         }
         if let Some(problem) = problem {
@@ -199,10 +199,10 @@ impl MethodTheory {
                 self.schedule = corollary_schedule(problem, &of);
             }
             let target = self.target.as_ref().map(|target| target.mse);
-            self.theorems = Some(statements::of_cell(plan, cell, problem, target, allowance));
+            self.theorems = Some(statements::of_cell(predictor, cell, problem, target, allowance));
         }
         if self.rounds.is_err() && of.shape().drift == Drift::NoSteps {
-            self.curvature = Some(HessianEigenvalues::of(plan.field(cell), CURVATURE_WORK));
+            self.curvature = Some(HessianEigenvalues::of(field, CURVATURE_WORK));
         }
     }
 
@@ -240,9 +240,9 @@ fn corollary_schedule(problem: &ProblemTheory, of: &Forecast) -> Option<Corollar
 }
 
 /// The largest stable step, unless its search, with maps of hundreds of rounds, takes minutes.
-fn largest_stable_step(plan: &Plan, cell: usize, allowance: &mut Allowance) -> KnownOrReason<StableStep> {
+fn largest_stable_step(predictor: &Predictor, cell: usize, allowance: &mut Allowance) -> KnownOrReason<StableStep> {
     const MOST_WORK: f64 = 1e7;
-    let field = plan.field(cell);
+    let field = predictor.plan().field(cell);
     let kinds = field.systems().map_or(0, |systems| systems.kinds.len());
     let what = "the largest stable step";
     // Every map costs a sum over agents.
@@ -251,5 +251,5 @@ fn largest_stable_step(plan: &Plan, cell: usize, allowance: &mut Allowance) -> K
         allowance.cut.push((what.to_string(), why.clone()));
         return Err(Reason::text(ReasonCode::TakesTooLong, why));
     }
-    allowance.compute(what, 0.7, || -> Result<StableStep> { plan.forecast(cell).largest_stable_step() })
+    allowance.compute(what, 0.7, || -> Result<StableStep> { predictor.forecast(cell).largest_stable_step() })
 }

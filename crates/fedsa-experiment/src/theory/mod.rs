@@ -29,6 +29,7 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 
+use fedsa::cancel::Cancel;
 use fedsa::error::{Error, Result};
 use fedsa::kernel::Isa;
 use fedsa::parallel;
@@ -37,6 +38,7 @@ use fedsa_theory::work::{self, WorkSpent};
 use serde_json::Value as Json;
 
 use crate::config::Experiment;
+use crate::plan::PlanControl;
 use crate::{Plan, Predictor, run_memory};
 
 /// The most multiplications of a brief report, for all methods together, and of each method of a full one; some take half a nanosecond on
@@ -83,12 +85,19 @@ impl Settings {
 /// next.
 ///
 /// # Errors
-/// When a setting or file cannot be used, and as [`Theory::new`].
-pub fn theory(experiment: Experiment, base: &Path, settings: Settings, about: &dyn Fn(&str)) -> Result<TheoryReport, Error> {
+/// When a setting or file cannot be used, as [`Theory::new`], and when it is cancelled.
+pub fn theory(
+    experiment: Experiment,
+    base: &Path,
+    settings: Settings,
+    about: &dyn Fn(&str),
+    cancel: &Cancel,
+) -> Result<TheoryReport, Error> {
     about("problems");
-    let plan = Arc::new(Plan::new(experiment, base, Isa::best(), &HashMap::new())?);
-    let theory = Theory::new(&Arc::new(Predictor::new(&plan)), settings);
-    Ok(theory.map_err(|e| plan.experiment.document.failure(e))?.report(about))
+    let control = PlanControl { cancel, solving: None };
+    let plan = Arc::new(Plan::with_problem(experiment, base, Isa::best(), &HashMap::new(), None, &control)?);
+    let theory = Theory::new(&Arc::new(Predictor::new(&plan).with_cancel(cancel)), settings);
+    Ok(theory.map_err(|e| plan.experiment.document.failure(e))?.report(about)?)
 }
 
 /// What was not computed because it would take too long.
@@ -185,8 +194,8 @@ impl Theory {
         self.next += 1;
         let mut allowance = Allowance { left: share, cut: Vec::new() };
         let planned = &self.plan.points[point];
-        let mut method = MethodTheory::new(&self.plan, &self.plan.labels[label], planned, cell);
-        method.compute(&self.plan, &self.predictor, &self.settings, problems.get(planned.field), &mut allowance);
+        let mut method = MethodTheory::new(&self.predictor, &self.plan.labels[label], planned, cell);
+        method.compute(&self.predictor, &self.settings, problems.get(planned.field), &mut allowance);
         self.left -= share - allowance.left;
         let of_method = |(what, why): (String, String)| LeftOut { method: method.label.clone(), point: method.point.clone(), what, why };
         self.left_out.extend(allowance.cut.into_iter().map(of_method));
@@ -199,7 +208,10 @@ impl Theory {
     }
 
     /// Everything. `about` is told what is computed next.
-    pub fn report(mut self, about: &dyn Fn(&str)) -> TheoryReport {
+    ///
+    /// # Errors
+    /// When the token of the predictor is cancelled before the end.
+    pub fn report(mut self, about: &dyn Fn(&str)) -> Result<TheoryReport> {
         let problems = match self.settings.detail {
             Detail::Full => {
                 about("problems");
@@ -211,9 +223,11 @@ impl Theory {
         while let Some(upcoming) = self.upcoming().map(|(label, point)| format!("{label} {point}")) {
             about(&upcoming);
             methods.extend(self.next_method(&problems));
+            // What a method lacks may have been cancelled.
+            self.predictor.cancel().check()?;
         }
         let experiment = &self.plan.experiment;
-        TheoryReport { id: experiment.id.clone(), title: experiment.title.clone(), problems, methods, left_out: self.left_out }
+        Ok(TheoryReport { id: experiment.id.clone(), title: experiment.title.clone(), problems, methods, left_out: self.left_out })
     }
 }
 

@@ -7,7 +7,7 @@ use fedsa_theory::predict::Statement;
 use super::Allowance;
 use super::problem::ProblemTheory;
 use super::reason::KnownOrReason;
-use crate::Plan;
+use crate::Predictor;
 use crate::plan::ResolvedStart;
 
 /// What theorems say about a method.
@@ -21,14 +21,20 @@ pub struct Theorems {
     pub choices: Vec<CorollaryChoice>,
 }
 
-pub(super) fn of_cell(plan: &Plan, cell: usize, problem: &ProblemTheory, target: Option<f64>, allowance: &mut Allowance) -> Theorems {
-    let planned = &plan.cells[cell];
+pub(super) fn of_cell(
+    predictor: &Predictor,
+    cell: usize,
+    problem: &ProblemTheory,
+    target: Option<f64>,
+    allowance: &mut Allowance,
+) -> Theorems {
+    let planned = &predictor.plan().cells[cell];
     let start = match &planned.start {
         ResolvedStart::Fixed(theta_0) => Ok(theta_0),
         ResolvedStart::Normal => Err(BadInput::new("", "the start is random", "")),
     };
     let tau = problem.mixing_time().ok_or_else(|| BadInput::new("", "the mixing time of the samples is not known", ""));
-    let of = plan.forecast(cell);
+    let of = predictor.forecast(cell);
     let statements = allowance.compute("the theorems of the papers", 0.5, || of.statements(start.clone()?, planned.run.rounds, tau?));
     let corollaries = |target: f64| {
         let chosen = || of.corollaries(start.clone()?, target);

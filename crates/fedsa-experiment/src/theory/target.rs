@@ -35,7 +35,8 @@ pub(super) fn cost(plan: &Plan, cell: usize) -> Result<RoundCost> {
 }
 
 impl MethodTarget {
-    pub(super) fn of(plan: &Plan, predictor: &Predictor, cell: usize, mse: f64, is_full: bool, allowance: &mut Allowance) -> Self {
+    pub(super) fn of(predictor: &Predictor, cell: usize, mse: f64, is_full: bool, allowance: &mut Allowance) -> Self {
+        let plan = predictor.plan();
         let planned = &plan.cells[cell];
         let controls = if planned.method.controls == ControlsStart::Ideal { InitialControls::Root } else { InitialControls::Zero };
         let start = match &planned.start {
@@ -43,7 +44,7 @@ impl MethodTarget {
             ResolvedStart::Normal => None,
         };
         let cache = predictor.floors_of(cell);
-        let reach = || plan.forecast(cell).reach(mse, start, &controls, &cache);
+        let reach = || predictor.forecast(cell).reach(mse, start, &controls, &cache);
         let share = if is_full { 1.0 } else { 0.5 };
         let reach = allowance.compute("what the target takes", share, reach);
         Self { mse, reach, cost: cost(plan, cell).map_err(|e| Reason::from(&e)), is_random: start.is_none() }

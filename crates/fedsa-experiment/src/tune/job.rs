@@ -71,7 +71,7 @@ pub fn tune(
         Some((path, if_exists)) => Place::open(path, *if_exists)?,
     };
     observe(TuneStage::Building);
-    let mut tuning = Tuning::new(experiment, &run.base, run.isa, options)?;
+    let tuning = Tuning::new(experiment, &run.base, run.isa, options, cancel)?;
     if let Some((path, _)) = run.folder.as_ref().filter(|_| memo.as_ref().is_some_and(|memo| !memo.is_of(&tuning))) {
         let what = format!("{} holds a tuning of another file or with other options", path.display());
         return Err(BadInput::new(RESUME, what, "the same file and options as for that tuning"));

@@ -169,25 +169,24 @@ pub struct Tuning {
     start: SearchStart,
     identity: String,
     isa: Isa,
-    /// Taken while a plan has it.
-    problem: Option<BuiltProblem>,
+    problem: BuiltProblem,
 }
 
 impl Tuning {
     /// Reads what is asked for, and builds the problem.
     ///
     /// # Errors
-    /// When the file or an option cannot be used.
-    pub fn new(experiment: &Experiment, base: &Path, isa: Isa, options: &TuneOptions) -> Result<Self, Error> {
+    /// When the file or an option cannot be used, or it is cancelled.
+    pub fn new(experiment: &Experiment, base: &Path, isa: Isa, options: &TuneOptions, cancel: &Cancel) -> Result<Self, Error> {
         let [point] = &experiment.points[..] else {
             let what = format!("the file has {} points of a sweep", experiment.points.len());
             return Err(BadInput::new("", what, "one problem and one link, without `sweep` and `variant`").coded(ErrorCode::Sweep));
         };
         // What the file says is checked as for a run, without its checks and its figure.
         let bare = Experiment { checks: Vec::new(), figure: Default::default(), ..experiment.clone() };
-        let files = DiskFiles::new(Places::from_env(base));
+        let files = DiskFiles::new(Places::from_env(base)).with_cancel(cancel);
         let problem = BuiltProblem::new(&bare, &files, isa)?;
-        let plan = Plan::with_problem(bare, base, isa, &Default::default(), Some(problem), &PlanControl::default())?;
+        let plan = Plan::with_problem(bare, base, isa, &Default::default(), Some(problem), &PlanControl { cancel, solving: None })?;
         let reference = reference(&plan, options)?;
         let sections = point.sections();
         let tables: Vec<Table> =
@@ -213,7 +212,7 @@ impl Tuning {
         };
         target.check(&*plan.fields[0].field, &start)?;
         let identity = identity(&plan, options, &Places::from_env(base))?;
-        let problem = Some(plan.into_problem());
+        let problem = plan.problem();
         Ok(Self {
             experiment: experiment.clone(),
             base: base.to_path_buf(),
@@ -267,12 +266,12 @@ impl Tuning {
     /// # Errors
     /// When no choice reaches the target: names the floor or the rounds that are in the way, and what would help; when the budget is too
     /// short for a single choice; and when the machine fails.
-    pub fn search(&mut self, control: &mut TuneControl<'_>) -> Result<Searched, Error> {
+    pub fn search(&self, control: &mut TuneControl<'_>) -> Result<Searched, Error> {
         let families: Vec<Family> = self.candidates.iter().map(Candidates::family).collect();
         let cancel = control.cancel;
         let effort = |share: f64| Effort { most_work: share * self.options.budget * A_SECOND, cancel: cancel.clone() };
         (control.began)(&Began { what: format!("theory of {}", self.families().join("; ")), spent: 0.0 });
-        let shared = self.problem.as_ref().expect("no plan has it").shared_field();
+        let shared = self.problem.shared_field();
         let field = &**shared;
         // Nothing is left for pilots where theory knows all.
         let is_known = |family: &Family| {
@@ -303,13 +302,7 @@ impl Tuning {
                 budget: self.options.budget - work / A_SECOND,
                 known,
             };
-            let problem = self.problem.take();
-            let before = work / A_SECOND;
-            let mut runner = PilotRunner { tuning: self, control, problem, spent: before };
-            let pilots = search.search(&unknown, &simpler, &mut runner);
-            let problem = runner.problem.take();
-            self.problem = problem;
-            pilots?
+            search.search(&unknown, &simpler, &mut PilotRunner { tuning: self, control, spent: work / A_SECOND })?
         };
         if pilots.interrupted {
             return Ok(Searched::Interrupted);
@@ -328,7 +321,7 @@ impl Tuning {
     /// What theory says about the same methods over a clear link, and with independent samples in place of trajectories: where
     /// pilots begin. Nothing where theory does not know this either. Adds its multiplications to `work`.
     fn simpler(&self, unknown: &[usize], effort: &Effort, work: &mut f64) -> Vec<Tried> {
-        let own = self.problem.as_ref().expect("no plan has it");
+        let own = &self.problem;
         let independent = || -> Option<BuiltProblem> {
             let mut table = run_table(self, &self.any_choice(unknown[0]), 1, Value::Integer(1), None);
             let mut sampling = table.get("sampling").and_then(Value::as_table).cloned().unwrap_or_default();
@@ -370,15 +363,15 @@ impl Tuning {
         Experiment::read(Document::of_table(table, Vec::new()).with_kinds(&self.experiment.document.kinds))
     }
 
-    /// The plan of a table with the problem that is there.
-    fn plan(&self, table: Table, problem: Option<BuiltProblem>) -> Result<Plan, Error> {
+    /// The plan of a table with this problem.
+    fn plan(&self, table: Table) -> Result<Plan, Error> {
+        let problem = Some(self.problem.clone());
         Plan::with_problem(self.read(table)?, &self.base, self.isa, &Default::default(), problem, &PlanControl::default())
     }
 
     /// What theory knows of a choice.
     fn forecast(&self, choice: &SearchChoice) -> Option<Forecast> {
-        let problem = self.problem.as_ref().expect("no plan has it");
-        self.candidates[choice.family].family().forecast(problem.shared_field(), choice, &self.start).ok()
+        self.candidates[choice.family].family().forecast(self.problem.shared_field(), choice, &self.start).ok()
     }
 
     /// Some settings of a family.
@@ -391,7 +384,6 @@ impl Tuning {
 struct PilotRunner<'r, 'c> {
     tuning: &'r Tuning,
     control: &'r mut TuneControl<'c>,
-    problem: Option<BuiltProblem>,
     /// The seconds of the budget that are spent.
     spent: f64,
 }
@@ -407,10 +399,6 @@ struct Silent;
 impl RunObserver for Silent {}
 
 impl PilotRunner<'_, '_> {
-    fn plan(&mut self, table: Table) -> Result<Plan, Error> {
-        self.tuning.plan(table, self.problem.take())
-    }
-
     /// The table of a pilot, and what identifies it.
     fn table(&self, choice: &SearchChoice, rounds: u64, seeds: u64) -> (String, Table) {
         let seeds = (PILOT_SEED..PILOT_SEED + seeds).map(|seed| Value::Integer(seed as i64)).collect();
@@ -428,9 +416,7 @@ impl Measure for PilotRunner<'_, '_> {
         if let Some(known) = self.control.memo.pilots.get(&key) {
             return Ok(known.estimate);
         }
-        let plan = self.plan(table)?;
-        let estimate = estimated_seconds(&plan);
-        self.problem = Some(plan.into_problem());
+        let estimate = estimated_seconds(&self.tuning.plan(table)?);
         self.control.memo.pilots.insert(key, Remembered { estimate, measured: None });
         Ok(estimate)
     }
@@ -443,14 +429,12 @@ impl Measure for PilotRunner<'_, '_> {
         }
         let what = format!("pilot of {}: {rounds} rounds, {seeds} seeds", self.tuning.choice_text(choice));
         (self.control.began)(&Began { what, spent: self.spent });
-        let plan = self.plan(table)?;
+        let plan = self.tuning.plan(table)?;
         let estimate = estimated_seconds(&plan);
         self.spent += estimate;
         let run =
             RunControl { cancel: self.control.cancel, folder: None, every: Duration::MAX, earlier: &Earlier::default(), observer: &Silent };
-        let executed = execute(&plan, &run);
-        self.problem = Some(plan.into_problem());
-        let Executed::Done(results) = executed? else { return Ok(None) };
+        let Executed::Done(results) = execute(&plan, &run)? else { return Ok(None) };
         let measured = pilots::measured(&results.cells[0]);
         self.control.memo.pilots.insert(key, Remembered { estimate, measured: Some(measured.clone()) });
         (self.control.keep)(&self.control.memo)?;

@@ -61,7 +61,7 @@ impl Tuning {
     ///
     /// # Errors
     /// When the answer's file could not be run.
-    pub fn files(&mut self, tuned: &Tuned) -> Result<Vec<(String, Vec<u8>)>, Error> {
+    pub fn files(&self, tuned: &Tuned) -> Result<Vec<(String, Vec<u8>)>, Error> {
         let text = self.file(tuned)?;
         let look = RenderOptions::default();
         let about = Provenance { id: &self.experiment.id, config: &text };
@@ -109,15 +109,12 @@ impl Tuning {
     }
 
     /// The text of the answer's experiment file.
-    fn file(&mut self, tuned: &Tuned) -> Result<String, Error> {
+    fn file(&self, tuned: &Tuned) -> Result<String, Error> {
         let label = self.candidates[tuned.choice.family].kind.name;
         let (is_noiseless, knows_curve) = self.known(tuned);
         let with = |seeds: u64| Value::Integer(if is_noiseless { 1 } else { seeds as i64 });
         let mut table = run_table(self, &tuned.choice, tuned.hit.rounds, with(SEEDS), None);
-        let problem = self.problem.take();
-        let plan = self.plan(table.clone(), problem)?;
-        let seconds = super::estimated_seconds(&plan);
-        self.problem = Some(plan.into_problem());
+        let seconds = super::estimated_seconds(&self.plan(table.clone())?);
         if seconds > SECONDS && !is_noiseless {
             let seeds = ((SEEDS as f64 * SECONDS / seconds) as u64).max(FEW_SEEDS);
             table = run_table(self, &tuned.choice, tuned.hit.rounds, with(seeds), None);
@@ -140,13 +137,10 @@ impl Tuning {
             &self.base,
             self.isa,
             &HashMap::new(),
-            self.problem.take(),
+            Some(self.problem.clone()),
             &PlanControl::default(),
         )?;
-        let plan = Arc::new(plan);
-        let unmeasured = checks::unmeasured(&plan, &self.base);
-        self.problem = Arc::into_inner(plan).map(Plan::into_problem);
-        unmeasured?;
+        checks::unmeasured(&Arc::new(plan), &self.base)?;
         let goal = self.options.minimise.name();
         let head = format!(
             "# Reaches a mean-square error of {} with the fewest {goal} of what was tried: {}.\n# Made by fedsa tune; the check is the prediction.\n",
