@@ -12,6 +12,7 @@
 pub mod atomic;
 pub mod datasets;
 pub mod delays;
+mod field;
 pub mod find;
 pub mod linear_model;
 pub mod logs;

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use fedsa::error::{BadInput, ErrorCode, Result, quoted};
 
+use super::field;
 use super::find::{self, Places, extension_of};
 use super::logs::{EXTENSIONS, bad_line, paths_in_order, short_names};
 use super::parquet::contained;
@@ -209,10 +210,10 @@ pub fn from_csv(file: Vec<u8>, wanted: &[String]) -> Result<Table> {
     let mut record = csv::StringRecord::new();
     while reader.read_record(&mut record).map_err(|e| bad_line(&e, reader.position().line()))? {
         for &i in &places {
-            let number = record[i].parse().ok().filter(|x: &f64| x.is_finite()).ok_or_else(|| {
+            let number = field::number(&record[i]).ok_or_else(|| {
                 let line = record.position().map_or(0, csv::Position::line);
-                let field = if record[i].is_empty() { "nothing".into() } else { format!("`{}`", quoted(&record[i])) };
-                let what = format!("line {line}, column `{}`: {field} is not a finite number", quoted(&names[i]));
+                let (name, field) = (quoted(&names[i]), field::in_words(&record[i]));
+                let what = format!("line {line}, column `{name}`: {field} is not a finite number");
                 BadInput::data("", what, "a finite number on every line")
             })?;
             inputs.push(number);
@@ -339,7 +340,7 @@ mod tests {
         assert_eq!(error(""), "there are no columns `s_0`, `s_1`: an empty file");
         assert_eq!(error("s_0,s_0,s_1\n"), "two columns are called `s_0`");
         assert_eq!(error("s_0,s_1\n1,2\n1,inf\n"), "line 3, column `s_1`: `inf` is not a finite number");
-        assert_eq!(error("s_0,s_1\n,2\n"), "line 2, column `s_0`: nothing is not a finite number");
+        assert_eq!(error("s_0,s_1\n,2\n"), "line 2, column `s_0`: an empty field is not a finite number");
         let table = |text: &str| from_csv(text.into(), &[]).unwrap();
         let e = stacked(vec![table("a\n1\n"), table("b\n1\n")], vec![("value".into(), Cells::Numbers(vec![0.0; 2]))]).unwrap_err();
         assert!(e.what.starts_with("there is no column `a`"), "{e}");

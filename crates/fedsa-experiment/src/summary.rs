@@ -5,6 +5,7 @@
 
 use fedsa::record::Outcome;
 use fedsa::sampling::Law;
+use fedsa_theory::work;
 
 use crate::Plan;
 use crate::checks::Verdict;
@@ -58,7 +59,24 @@ pub struct Entry {
     pub cost: Option<TargetCost>,
     /// The mean of the error over the last fifth of the rounds and over seeds, where it ran to its end.
     pub floor: Option<Estimate>,
+    /// That the error still falls over those rounds, and has not come to a floor.
+    pub falling: Option<Falling>,
 }
+
+/// An error that has not settled.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Falling {
+    /// The mean over seeds of the squared error after the last round.
+    pub end: f64,
+    /// The share by which it falls over the last fifth of the rounds.
+    pub share: f64,
+    /// The floor that theory predicts, where that is soon known.
+    pub predicted: Option<f64>,
+}
+
+/// The most multiplications for the floors of errors that still fall, for one and for all of them.
+const FLOOR_WORK: f64 = 1e8;
+const FLOORS_WORK: f64 = 1e9;
 
 /// What a target took, the mean over seeds.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -76,14 +94,14 @@ pub struct TargetCost {
 impl Summary {
     /// The summary of the runs of a plan.
     pub fn of(plan: &Plan, results: &Results, predictor: &Predictor, verdicts: &[Verdict], quick: bool, seconds: f64) -> Self {
-        let mut entries = Vec::new();
+        let (mut entries, mut work) = (Vec::new(), FLOORS_WORK);
         for planned in &plan.points {
             let ran = plan.labels.iter().zip(&planned.cells).filter(|(_, cell)| plan.cells[**cell].refused.is_none());
             entries.extend(ran.map(|(label, cell)| Entry {
                 method: label.clone(),
                 point: planned.point.label.clone(),
                 is_note: quick && results.is_ok(*cell),
-                ..Entry::of(plan, results, predictor, *cell)
+                ..Entry::of(plan, results, predictor, *cell, &mut work)
             }));
         }
         let (id, checks) = (plan.experiment.id.clone(), verdicts.to_vec());
@@ -104,8 +122,8 @@ fn unknown_roots(plan: &Plan) -> Vec<String> {
 }
 
 impl Entry {
-    /// A cell, without its label and point.
-    fn of(plan: &Plan, results: &Results, predictor: &Predictor, cell: usize) -> Self {
+    /// A cell, without its label and point. What may be computed for all of them is `work`.
+    fn of(plan: &Plan, results: &Results, predictor: &Predictor, cell: usize, work: &mut f64) -> Self {
         let outcome = results.outcome(plan, cell);
         let (reason, remedy) = match outcome {
             Some(Outcome::Diverged { .. }) if plan.cells[cell].method.expect.is_none() => (None, Some(stable_step_text(plan, cell))),
@@ -119,6 +137,7 @@ impl Entry {
         };
         let cost = matches!(outcome, Some(Outcome::Converged)).then(|| TargetCost::of(results, cell)).flatten();
         let floor = results.floors(cell, "mse").map(|seeds| Estimate::of(&seeds));
+        let falling = matches!(outcome, Some(Outcome::Completed)).then(|| Falling::of(results, predictor, cell, work)).flatten();
         Self {
             method: String::new(),
             point: String::new(),
@@ -130,7 +149,17 @@ impl Entry {
             remedy,
             cost,
             floor,
+            falling,
         }
+    }
+}
+
+impl Falling {
+    fn of(results: &Results, predictor: &Predictor, cell: usize, work: &mut f64) -> Option<Self> {
+        let (share, end) = (results.falls_by(cell, "mse")?, results.end(cell, "mse", false)?);
+        let (predicted, spent) = work::within(work.clamp(0.0, FLOOR_WORK), || predictor.forecast(cell).floor());
+        *work -= spent.work;
+        Some(Self { end, share, predicted: predicted.ok().map(|floor| floor.mse()).filter(|floor| *floor < end) })
     }
 }
 

@@ -240,7 +240,8 @@ impl Before {
         let Data { logs, settings, .. } = &evaluation.data;
         let has_rewards = logs.facts.iter().any(|log| log.has_rewards);
         let chosen = evaluation.choice.as_ref().map_or(Vec::new(), chosen);
-        let (lines, ratios) = (data(args, &evaluation.data), ratios(logs, settings));
+        let (mut lines, ratios) = (data(args, &evaluation.data), ratios(logs, settings));
+        lines.extend(cut_off(logs, settings));
         Self { lines, ratios, settings: settings.clone(), has_rewards, chosen }
     }
 
@@ -303,6 +304,16 @@ fn dependence(settings: &Logs, field: &dyn Field) -> Option<String> {
     let what = format!("  {rank} of {d} directions of these features are independent on these transitions: of all solutions");
     let help = if settings.ridge == 0.0 { "; --ridge EPS makes it unique" } else { "" };
     Some(format!("{what} the one of least norm is meant{help}"))
+}
+
+/// Where traces start anew because rows do not follow each other.
+fn cut_off(logs: &Surveyed, settings: &Logs) -> Option<String> {
+    let cut: usize = logs.facts.iter().map(|log| log.cut_off).sum();
+    let (rows, agents) = (numbers::thousands(cut as f64), count(logs.facts.iter().filter(|log| log.cut_off > 0).count(), "agent"));
+    let what =
+        format!("{rows} of {} rows of {agents} begin elsewhere than the row before ended", numbers::thousands(logs.transitions() as f64));
+    (settings.lambda > 0.0 && cut > 0)
+        .then(|| format!("  {what}: traces start anew there; a column `episode` would say where episodes begin"))
 }
 
 /// How the logs' importance ratios are used, with a warning for each agent of which few transitions carry the weight.

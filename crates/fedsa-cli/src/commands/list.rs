@@ -47,11 +47,10 @@ pub fn list(args: &ListArgs) -> Result<u8, Error> {
     Ok(DONE)
 }
 
-/// The folders of runs at and below a folder. Links are not followed.
+/// The folders of runs at and below a folder, those below a run too. Links are not followed.
 fn collect(dir: &Path, depth: usize, found: &mut Vec<(PathBuf, RunState)>) {
     if let Some(state) = state_of(dir) {
         found.push((dir.to_path_buf(), state));
-        return;
     }
     if depth == 0 {
         return;

@@ -2,9 +2,9 @@
 
 use std::path::Path;
 
-use fedsa_experiment::numbers::{number, rough};
+use fedsa_experiment::numbers::{number, percent, rough};
 use fedsa_experiment::outcome::{Missed, Outcome};
-use fedsa_experiment::summary::{Entry, Summary, TargetCost};
+use fedsa_experiment::summary::{Entry, Falling, Summary, TargetCost};
 use fedsa_experiment::tables::SummaryTable;
 
 use super::{count, say};
@@ -26,7 +26,10 @@ pub fn report(summary: &Summary, results: usize, out: &Path) {
             floors += 1;
             if few {
                 let error = if entry.seeds > 1 { format!(" +- {}", rough(floor.se)) } else { String::new() };
-                say(format!("  {label}{at}: floor {}{error}", number(floor.mean)));
+                say(match entry.falling {
+                    None => format!("  {label}{at}: floor {}{error}", number(floor.mean)),
+                    Some(falling) => format!("  {label}{at}: {}", still_falls(falling)),
+                });
             }
         }
     }
@@ -39,6 +42,14 @@ pub fn report(summary: &Summary, results: usize, out: &Path) {
     for v in &summary.checks {
         say(format!("  {}", v.line(summary.quick)));
     }
+}
+
+/// An error that has not come to its floor.
+fn still_falls(falling: Falling) -> String {
+    let Falling { end, share, predicted } = falling;
+    let share = percent(share);
+    let floor = predicted.map_or(String::new(), |floor| format!("; theory predicts a floor of {}", number(floor)));
+    format!("{} at the end, no floor yet: it falls by {share} over the last fifth of the rounds{floor}", number(end))
 }
 
 /// The line about how a method ended; `None` if it completed its rounds.

@@ -203,7 +203,7 @@ impl Reader {
             _ => std::str::from_utf8(value).ok().and_then(|text| text.parse().ok()).filter(|x: &f64| x.is_finite()),
         };
         let not = || {
-            let value = if value.is_empty() { "nothing".into() } else { format!("`{}`", text(value)) };
+            let value = if value.is_empty() { "an empty field".into() } else { format!("`{}`", text(value)) };
             let what = format!("line {}, column {}: {value} is not a finite number", self.line, column + 1);
             BadInput::data("", what, "finite numbers: leave such rows out")
         };

@@ -3,12 +3,12 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use fedsa::error::{BadInput, Result, quoted};
+use fedsa::error::{BadInput, Result};
 use fedsa::problem::dataset::{self, Labels, Rows};
 
-use crate::regular;
 use crate::store::Store;
 use crate::unreadable;
+use crate::{field, regular};
 
 /// What one file holds.
 pub(super) struct Part {
@@ -85,6 +85,5 @@ pub(super) fn no_features() -> BadInput {
 
 /// The error about a field that is no finite number.
 pub(super) fn not_finite(place: &str, field: &str, help: &str) -> BadInput {
-    let field = if field.is_empty() { "nothing".into() } else { format!("`{}`", quoted(field)) };
-    BadInput::data("", format!("{place}: {field} is not a finite number"), help)
+    BadInput::data("", format!("{place}: {} is not a finite number", field::in_words(field)), help)
 }

@@ -7,6 +7,7 @@ use super::input::{Input, Line, Room, broken};
 use super::labels::Fields;
 use super::layout::Layout;
 use super::part::{Columns, Part, not_finite};
+use crate::field;
 use crate::logs::bad_line;
 
 /// Reads a table.
@@ -37,8 +38,7 @@ pub(super) fn read(input: &mut Input, wanted: &Wanted, expected: Option<&[String
         // The reader has checked that every line has a field for every name.
         for &i in &layout.features {
             let field = record[i].trim();
-            let number = field.parse().ok().filter(|x: &f64| x.is_finite());
-            values.push(number.ok_or_else(|| not_finite(&place(i), field, NUMBERS))?);
+            values.push(field::number(field).ok_or_else(|| not_finite(&place(i), field, NUMBERS))?);
         }
         for (column, fields) in [(layout.target, &mut targets), (layout.group, &mut groups)] {
             if let (Some(i), Some(fields)) = (column, fields) {

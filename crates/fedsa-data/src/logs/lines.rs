@@ -7,8 +7,8 @@ use fedsa::problem::log::Log;
 use fedsa::problem::source::Inputs;
 
 use super::layout::{FLAGS, Layout, RATIO, WHOLE, flag, whole_number};
-use crate::shown;
 use crate::store::{Store, StoreReader};
+use crate::{field, shown};
 
 /// The longest line of a CSV, in bytes: a line is in memory as a whole.
 const LONGEST_LINE: usize = 64 << 20;
@@ -76,17 +76,16 @@ pub(super) fn read_csv(file: &Store, inputs: Inputs, name: &str, most: usize, se
 fn add_record(log: &mut Log, layout: &Layout, names: &[String], record: &csv::StringRecord) -> Result<()> {
     // The reader has checked that every line has a field for every name. Fields are trimmed here, because the reader would
     // copy every line to trim it.
-    let field = |i: usize| record[i].trim();
+    let text = |i: usize| record[i].trim();
     let not = |i: usize, wanted: &str| {
-        let (line, field) = (record.position().map_or(0, csv::Position::line), field(i));
-        let what = if field.is_empty() { "nothing".into() } else { format!("`{}`", quoted(field)) };
+        let (line, what) = (record.position().map_or(0, csv::Position::line), field::in_words(text(i)));
         BadInput::data(
             "",
             format!("line {line}, column `{}`: {what} is not {wanted}", quoted(&names[i])),
             format!("{wanted} on every line"),
         )
     };
-    let finite = |i: usize| field(i).parse().ok().filter(|v: &f64| v.is_finite());
+    let finite = |i: usize| field::number(text(i));
     let number = |i: usize| finite(i).ok_or_else(|| not(i, "a finite number"));
     for &i in &layout.states {
         log.states.push(number(i)?);
@@ -95,7 +94,7 @@ fn add_record(log: &mut Log, layout: &Layout, names: &[String], record: &csv::St
         log.next.push(number(i)?);
     }
     log.rewards.push(number(layout.reward)?);
-    log.done.push(match field(layout.done) {
+    log.done.push(match text(layout.done) {
         text if text.eq_ignore_ascii_case("true") => true,
         text if text.eq_ignore_ascii_case("false") => false,
         text => text.parse().ok().and_then(flag).ok_or_else(|| not(layout.done, FLAGS))?,

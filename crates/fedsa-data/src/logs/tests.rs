@@ -57,7 +57,7 @@ fn what_is_wrong_with_a_csv_is_named_with_its_place() {
     for (line, message) in [
         ("0,x,0,0,0", "line 3, column `next_0`: `x` is not a finite number"),
         ("NaN,0,0,0,0", "line 3, column `s_0`: `NaN` is not a finite number"),
-        ("0,0,,0,0", "line 3, column `reward`: nothing is not a finite number"),
+        ("0,0,,0,0", "line 3, column `reward`: an empty field is not a finite number"),
         ("0,0,0,2,0", "line 3, column `done`: `2` is not true or false, or 1 or 0"),
         ("0,0,0,0,0.5", "line 3, column `episode`: `0.5` is not a whole number"),
         ("0,0,0,0", "line 3: 4 fields, but the header has 5"),

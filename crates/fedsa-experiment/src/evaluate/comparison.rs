@@ -76,6 +76,13 @@ impl HoldoutComparison {
             let mut table = SummaryTable::new(format!("{title}, root mean square (standard error)"), columns);
             table.rows.extend(self.agents.iter().map(|(name, judged)| row(name, pick(judged))));
             table.rows.push(row("all agents", &all));
+            let single = all[FEDERATED].single_episodes();
+            if single > 0 {
+                let agents = if single == 1 { "1 agent has".to_string() } else { format!("{single} agents have") };
+                table.notes.push(format!(
+                    "{agents} a single held-out episode, which counts in the error of all by how it differs from the others"
+                ));
+            }
             Some(table)
         };
         ERRORS.iter().filter_map(of_error).collect()
@@ -124,8 +131,10 @@ impl HoldoutComparison {
 fn row(name: &str, errors: &[Errors]) -> Vec<SummaryCell> {
     let with_error = |x: Option<f64>, se: Option<f64>| x.map_or(SummaryCell::Missing, |x| SummaryCell::Estimate(x, se));
     let (difference, se) = errors[OWN].minus(&errors[FEDERATED]);
+    let rounding = errors[OWN].rounding().max(errors[FEDERATED].rounding());
     // Twice the standard error: a difference as large by chance alone is seen once in twenty cases.
     let verdict = match (difference, se) {
+        (Some(x), _) if x.abs() <= rounding => "no difference",
         (Some(x), Some(se)) if x > 2.0 * se => "yes",
         (Some(x), Some(se)) if x < -2.0 * se => "no",
         (Some(_), Some(_)) => "not clear",

@@ -180,11 +180,16 @@ struct Part {
     mean_square: f64,
     /// What each episode adds to the sum of squares, less its share of the mean.
     episodes: Vec<f64>,
+    /// The mean square of what the errors are differences of: rewards, values and returns.
+    size: f64,
 }
 
+/// Errors below this share of the size of what they are differences of are roundings: values are solutions of linear systems.
+const ROUNDING: f64 = 1e-9;
+
 impl Errors {
-    fn new(count: usize, mean_square: f64, episodes: Vec<f64>) -> Self {
-        Self { parts: vec![Part { count: count as f64, mean_square, episodes }] }
+    fn new(count: usize, mean_square: f64, episodes: Vec<f64>, size: f64) -> Self {
+        Self { parts: vec![Part { count: count as f64, mean_square, episodes, size }] }
     }
 
     /// The errors of several agents as one: mean squares are weighted by transitions.
@@ -196,25 +201,54 @@ impl Errors {
         self.parts.iter().map(|part| part.count).sum()
     }
 
-    /// The root mean square; `None` without transitions.
-    pub fn rms(&self) -> Option<f64> {
-        let sum: f64 = self.parts.iter().map(|part| part.count * part.mean_square).sum();
-        (self.count() > 0.0).then(|| (sum / self.count()).max(0.0).sqrt())
+    /// The mean over transitions of a number of each part; `None` without transitions.
+    fn mean(&self, of: impl Fn(&Part) -> f64) -> Option<f64> {
+        let sum: f64 = self.parts.iter().map(|part| part.count * of(part)).sum();
+        (self.count() > 0.0).then(|| sum / self.count())
     }
 
-    /// The standard error of the root mean square; `None` if an agent has fewer than two episodes, or the error is 0.
+    fn mean_square(&self) -> Option<f64> {
+        self.mean(|part| part.mean_square)
+    }
+
+    /// The root mean square; `None` without transitions.
+    pub fn rms(&self) -> Option<f64> {
+        self.mean_square().map(|square| square.max(0.0).sqrt())
+    }
+
+    /// The root mean square below which errors, and differences of errors, are roundings.
+    pub fn rounding(&self) -> f64 {
+        ROUNDING * self.mean(|part| part.size).unwrap_or(0.0).sqrt()
+    }
+
+    /// The standard error of the root mean square; `None` with a single episode, or if the error is 0.
     pub fn standard_error(&self) -> Option<f64> {
-        let scale = self.scale()?;
-        self.spread(|part, episode| scale * self.parts[part].episodes[episode])
+        let (scale, apart) = (self.scale()?, self.apart());
+        self.spread(|part, episode| scale * self.parts[part].episodes[episode], |part| scale * apart(part))
     }
 
     /// `self.rms() - other.rms()` with its standard error, for two errors on the same episodes.
     pub fn minus(&self, other: &Self) -> (Option<f64>, Option<f64>) {
         let difference = self.rms().zip(other.rms()).map(|(a, b)| a - b);
         let error = self.scale().zip(other.scale()).and_then(|(a, b)| {
-            self.spread(|part, episode| a * self.parts[part].episodes[episode] - b * other.parts[part].episodes[episode])
+            let (mine, others) = (self.apart(), other.apart());
+            self.spread(
+                |part, episode| a * self.parts[part].episodes[episode] - b * other.parts[part].episodes[episode],
+                |part| a * mine(part) - b * others(part),
+            )
         });
         (difference, error)
+    }
+
+    /// The number of agents with a single episode beside others, whose spread is not known by themselves.
+    pub fn single_episodes(&self) -> usize {
+        if self.parts.len() < 2 { 0 } else { self.parts.iter().filter(|part| part.episodes.len() == 1).count() }
+    }
+
+    /// What an agent's sum of squares is above the mean of all agents.
+    fn apart(&self) -> impl Fn(usize) -> f64 {
+        let mean = self.mean_square().unwrap_or(0.0);
+        move |part| self.parts[part].count * (self.parts[part].mean_square - mean)
     }
 
     /// The derivative of the root mean square by the sum of squares.
@@ -222,19 +256,28 @@ impl Errors {
         self.rms().filter(|rms| *rms > 0.0).map(|rms| 0.5 / (rms * self.count()))
     }
 
-    /// The standard deviation of a sum of independent contributions of the episodes.
-    fn spread(&self, contribution: impl Fn(usize, usize) -> f64) -> Option<f64> {
-        let mut variance = 0.0;
-        for (p, part) in self.parts.iter().enumerate().filter(|(_, part)| part.count > 0.0) {
-            let episodes = part.episodes.len();
-            if episodes < 2 {
-                return None;
-            }
-            let squares: f64 = (0..episodes).map(|e| contribution(p, e).powi(2)).sum();
-            variance += squares * episodes as f64 / (episodes - 1) as f64;
+    /// The standard deviation of a sum of independent contributions of the episodes. A single episode of an agent has nothing to differ
+    /// from but the other agents (`apart`): that is more than it would differ from episodes of its own, and the result is at least the
+    /// standard deviation.
+    fn spread(&self, contribution: impl Fn(usize, usize) -> f64, apart: impl Fn(usize) -> f64) -> Option<f64> {
+        let with_any: Vec<usize> = (0..self.parts.len()).filter(|p| self.parts[*p].count > 0.0).collect();
+        let (single, several): (Vec<usize>, Vec<usize>) = with_any.into_iter().partition(|p| self.parts[*p].episodes.len() == 1);
+        if several.is_empty() && single.len() < 2 {
+            return None;
         }
+        let of_several = |p: &usize| {
+            let episodes = self.parts[*p].episodes.len();
+            (0..episodes).map(|e| contribution(*p, e).powi(2)).sum::<f64>() * unbiased(episodes)
+        };
+        let of_single: f64 = single.iter().map(|p| apart(*p).powi(2)).sum();
+        let variance = several.iter().map(of_several).sum::<f64>() + of_single * unbiased(single.len());
         Some(variance.sqrt()).filter(|x| x.is_finite())
     }
+}
+
+/// What a sum of squares around a mean of `n` is multiplied by, so that its mean is the variance's.
+fn unbiased(n: usize) -> f64 {
+    if n < 2 { 1.0 } else { n as f64 / (n - 1) as f64 }
 }
 
 /// How good several value functions are on one agent's held-out episodes.
@@ -288,6 +331,9 @@ pub fn judge(log: &Log, map: &FeatureMap, rule: TraceRule, thetas: &[&[f64]]) ->
     let mut deltas = vec![vec![0.0; n]; thetas.len()];
     let mut misses = vec![vec![0.0; n]; thetas.len()];
     let mut means = vec![vec![0.0; d]; thetas.len()];
+    // The mean squares of what deltas and misses are differences of.
+    let (mut in_deltas, mut in_misses) = (vec![0.0; thetas.len()], vec![0.0; thetas.len()]);
+    let with_return = returns.iter().flatten().count();
     let mut gram = vec![0.0; d * d];
     for row in 0..n {
         map.eval(log.state(row), &mut phi);
@@ -298,8 +344,11 @@ pub fn judge(log: &Log, map: &FeatureMap, rule: TraceRule, thetas: &[&[f64]]) ->
         }
         for (j, theta) in thetas.iter().enumerate() {
             let value = dot(&phi, theta);
-            deltas[j][row] = ratio(log, rule, row) * (log.rewards[row] + gamma * dot(&next, theta) - value);
+            let (weight, following) = (ratio(log, rule, row), gamma * dot(&next, theta));
+            deltas[j][row] = weight * (log.rewards[row] + following - value);
+            in_deltas[j] += weight * weight * (log.rewards[row].powi(2) + following * following + value * value) / n as f64;
             misses[j][row] = returns[row].map_or(0.0, |g| value - g);
+            in_misses[j] += returns[row].map_or(0.0, |g| (value * value + g * g) / with_return as f64);
         }
         for (x, line) in phi.iter().zip(gram.chunks_exact_mut(d)).filter(|(x, _)| **x != 0.0) {
             line.iter_mut().zip(&phi).for_each(|(c, y)| *c += x * y / n as f64);
@@ -319,29 +368,28 @@ pub fn judge(log: &Log, map: &FeatureMap, rule: TraceRule, thetas: &[&[f64]]) ->
             part[row] = 2.0 * along * delta[row] - along * along;
         }
     }
-    let bellman = parts.iter().zip(directions.iter().zip(&means)).map(|(part, (w, mean))| {
+    let bellman = parts.iter().zip(directions.iter().zip(&means)).zip(in_deltas).map(|((part, (w, mean)), size)| {
         let square = dot(w, mean);
         let by_episode = episodes.iter().map(|episode| episode.clone().map(|row| part[row] - square).sum());
-        Errors::new(n, square, by_episode.collect())
+        Errors::new(n, square, by_episode.collect(), size)
     });
     let whole: Vec<&Range<usize>> = episodes.iter().filter(|episode| log.done[episode.end - 1]).collect();
-    let with_return: usize = whole.iter().map(|episode| episode.len()).sum();
     Ok(Judged {
         episodes: episodes.len(),
         transitions: n,
         episodes_cut: episodes.len() - whole.len(),
         transitions_cut: n - with_return,
         bellman: bellman.collect(),
-        returns: misses.iter().map(|miss| against_returns(miss, &whole, with_return)).collect(),
+        returns: misses.iter().zip(in_misses).map(|(miss, size)| against_returns(miss, &whole, with_return, size)).collect(),
     })
 }
 
 /// The errors against the returns of `with_return` transitions in whole episodes: `miss` is a value minus the return, for each transition.
-fn against_returns(miss: &[f64], whole: &[&Range<usize>], with_return: usize) -> Errors {
+fn against_returns(miss: &[f64], whole: &[&Range<usize>], with_return: usize, size: f64) -> Errors {
     let squares: Vec<f64> = whole.iter().map(|episode| miss[(*episode).clone()].iter().map(|x| x * x).sum()).collect();
     let mean = if with_return == 0 { 0.0 } else { squares.iter().sum::<f64>() / with_return as f64 };
     let by_episode = squares.iter().zip(whole).map(|(sum, episode)| sum - mean * episode.len() as f64).collect();
-    Errors::new(with_return, mean, by_episode)
+    Errors::new(with_return, mean, by_episode, size)
 }
 
 #[cfg(test)]
@@ -465,6 +513,53 @@ mod tests {
             let all = rms(&judged)[i];
             let jackknife = ((count - 1.0) / count * left_out.iter().map(|x| (x[i] - all).powi(2)).sum::<f64>()).sqrt();
             assert!((stated.unwrap() / jackknife - 1.0).abs() < 0.02, "{i}: {stated:?} {jackknife}");
+        }
+    }
+
+    /// An agent with a single episode among agents with many: its part is from how it differs from them.
+    #[test]
+    fn a_single_episode_of_one_agent_leaves_the_error_of_all_known() {
+        let map = identity();
+        let theta: [&[f64]; 2] = [&[1.0], &[-0.5]];
+        let judged: Vec<Judged> = [(400, 5), (1, 6)]
+            .map(|(episodes, seed)| {
+                let mut log = random(episodes, seed);
+                // The last row of the single episode ends it, so that it has returns.
+                *log.done.last_mut().unwrap() = true;
+                judge(&log, &map, rule(0.9), &theta).unwrap()
+            })
+            .into();
+        assert_eq!(judged[1].bellman[0].standard_error(), None);
+        fn bellman(judged: &Judged) -> &[Errors] {
+            &judged.bellman
+        }
+        fn against_returns(judged: &Judged) -> &[Errors] {
+            &judged.returns
+        }
+        for pick in [bellman, against_returns] {
+            let of_all = |j: usize| Errors::of_all(judged.iter().map(|judged| &pick(judged)[j]));
+            let (large, all) = (&pick(&judged[0])[0], of_all(0));
+            assert_eq!((all.single_episodes(), large.single_episodes()), (1, 0));
+            // One of 401 episodes changes little.
+            let (se, of_large) = (all.standard_error().unwrap(), large.standard_error().unwrap());
+            assert!((se / of_large - 1.0).abs() < 0.1, "{se}, {of_large}");
+            assert!(all.minus(&of_all(1)).1.is_some());
+            // Agents with an episode each are the sample.
+            let single = &pick(&judged[1])[0];
+            assert_eq!(Errors::of_all([single, single]).standard_error().map(|se| se < 1e-12), Some(true), "they are alike");
+        }
+    }
+
+    #[test]
+    fn what_is_rounding_is_told_by_the_size_of_the_values() {
+        // Values that are exact up to a rounding in the last digits, of a size of 2e8.
+        let mut log = chain(4);
+        log.rewards.iter_mut().for_each(|r| *r *= 1e8);
+        let judged = judge(&log, &identity(), rule(1.0), &[&[-1e8], &[-1e8 * (1.0 + 1e-14)], &[-1e8 * (1.0 + 1e-6)]]).unwrap();
+        for errors in [&judged.returns, &judged.bellman] {
+            let rounding = errors[0].rounding();
+            assert!((0.1..1.0).contains(&rounding), "{rounding}");
+            assert!(errors[1].rms().unwrap() < rounding && errors[2].rms().unwrap() > rounding);
         }
     }
 

@@ -54,9 +54,16 @@ impl Log {
     }
 
     /// Whether transition `i` is the first of its episode: the first of the log, one after `done`, or one whose episode is
-    /// another than that of the transition before it.
+    /// another than that of the transition before it. Without episodes: one that is cut off ([`Log::is_cut_off`]).
     pub fn begins(&self, i: usize) -> bool {
-        i == 0 || self.done[i - 1] || self.episode.as_ref().is_some_and(|episode| episode[i] != episode[i - 1])
+        let changes = || self.episode.as_ref().is_some_and(|episode| episode[i] != episode[i - 1]);
+        i == 0 || self.done[i - 1] || changes() || self.is_cut_off(i)
+    }
+
+    /// Whether transition `i` of a log without episodes cannot go on from the one before it, which has not terminated: its state is
+    /// another than the state that followed.
+    pub fn is_cut_off(&self, i: usize) -> bool {
+        i > 0 && self.episode.is_none() && !self.done[i - 1] && self.state(i) != self.next_state(i - 1)
     }
 
     /// The effective sample size under the importance ratios, `(sum rho)^2 / sum rho^2`, from 0 to n; `None` without ratios.

@@ -14,6 +14,9 @@ pub struct LogFacts {
     pub has_rewards: bool,
     /// The effective sample size under the importance ratios, if they were logged.
     pub effective_size: Option<f64>,
+    /// The number of transitions of a log without episodes that are cut off from those before them
+    /// ([`Log::is_cut_off`](super::log::Log::is_cut_off)).
+    pub cut_off: usize,
     /// Some of the states, for pictures.
     pub sample: StateSample,
 }

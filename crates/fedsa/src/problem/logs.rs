@@ -20,11 +20,11 @@ use super::noise::{self, Noise};
 use super::ridge::Ridge;
 use super::source::whole;
 use super::sparse::SparseTd;
-use super::survey::Surveyed;
+use super::survey::{LogFacts, Surveyed};
 use super::td::{Features, Td, Trajectory, Transitions};
 use super::traces::{self, Traces};
 use super::{Field, Files, Problem, ProblemSettings, field};
-use crate::error::{BadInput, Result, require};
+use crate::error::{BadInput, Result, quoted, require};
 use crate::kernel::Isa;
 use crate::kernel::td::Transition;
 use crate::parallel;
@@ -173,7 +173,20 @@ impl Logs {
         require((0.0..1.0).contains(&self.gamma), "gamma", self.gamma, "in [0, 1)")?;
         require((0.0..=1.0).contains(&self.lambda), "lambda", self.lambda, "in [0, 1]")?;
         require(self.ridge >= 0.0 && self.ridge.is_finite(), "ridge", self.ridge, "a finite number of at least 0")?;
-        Surveyed::new(files.logs(&self.path.list(), self.features.inputs())?, self.holdout, self.holdout_seed)
+        let logs = Surveyed::new(files.logs(&self.path.list(), self.features.inputs())?, self.holdout, self.holdout_seed)?;
+        // Rows in another order have no traces.
+        let is_shuffled = |log: &&LogFacts| log.transitions > 1 && log.cut_off == log.transitions - 1;
+        if self.lambda > 0.0
+            && let Some(log) = logs.facts.iter().find(is_shuffled)
+        {
+            let what = format!("{}, and no state of {} is the next state of the row before", self.lambda, quoted(&log.name));
+            return Err(BadInput::data(
+                "lambda",
+                what,
+                "0, or rows in the order of time; with a column `episode` states need not be equal",
+            ));
+        }
+        Ok(logs)
     }
 
     /// The feature map on these logs. Reads them once more where features are scaled.

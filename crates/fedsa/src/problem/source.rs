@@ -92,12 +92,19 @@ pub struct LogBatch<'a> {
     pub first: usize,
     /// Whether the first continues the episode of the transition before it.
     pub continues: bool,
+    /// Whether the first is cut off from the transition before it, as [`Log::is_cut_off`] says.
+    pub is_cut_off: bool,
 }
 
 impl LogBatch<'_> {
     /// Whether transition `i` of the batch is the first of its episode, as [`Log::begins`] says.
     pub fn begins(&self, i: usize) -> bool {
         if i == 0 { !self.continues } else { self.log.begins(i) }
+    }
+
+    /// The number of transitions that are cut off from those before them.
+    pub fn cut_off(&self) -> usize {
+        usize::from(self.is_cut_off) + (1..self.log.len()).filter(|i| self.log.is_cut_off(*i)).count()
     }
 }
 
@@ -107,8 +114,8 @@ impl LogBatch<'_> {
 /// As [`LogSource::read`] and [`Log::check`].
 pub fn read_checked(source: &dyn LogSource, see: &mut dyn FnMut(LogBatch<'_>) -> Result<()>) -> Result<()> {
     let mut first = 0;
-    // The last transition's episode, and whether it terminated.
-    let mut last: Option<(Option<i64>, bool)> = None;
+    // The last transition's episode, whether it terminated, and the state that followed.
+    let mut last: Option<(Option<i64>, bool, Vec<f64>)> = None;
     let mut episodes = Episodes::default();
     source.read(&mut |log| {
         log.check_rows(first).map_err(|e| source.located(e))?;
@@ -116,10 +123,12 @@ pub fn read_checked(source: &dyn LogSource, see: &mut dyn FnMut(LogBatch<'_>) ->
             episodes.see(&log.name, numbers, first).map_err(|e| source.located(e))?;
         }
         let begin = log.episode.as_ref().map(|numbers| numbers[0]);
-        let continues = last.is_some_and(|(episode, done)| !done && episode == begin);
-        see(LogBatch { log, first, continues })?;
+        let before = last.as_ref().filter(|(_, done, _)| !done);
+        let is_cut_off = begin.is_none() && before.is_some_and(|(_, _, next)| log.state(0) != next);
+        let continues = !is_cut_off && before.is_some_and(|(episode, ..)| *episode == begin);
+        see(LogBatch { log, first, continues, is_cut_off })?;
         let end = log.len() - 1;
-        last = Some((log.episode.as_ref().map(|numbers| numbers[end]), log.done[end]));
+        last = Some((log.episode.as_ref().map(|numbers| numbers[end]), log.done[end], log.next_state(end).to_vec()));
         first += log.len();
         Ok(())
     })?;
@@ -197,6 +206,29 @@ pub(super) mod tests {
             .unwrap();
             assert_eq!(seen, begins, "{size}");
         }
+    }
+
+    /// Without episodes, a transition whose state did not follow is the first of an episode, wherever batches end.
+    #[test]
+    fn rows_that_do_not_follow_are_cut_off() {
+        let mut log = Log { episode: None, ..log() };
+        // Row 1 and row 8 begin elsewhere; row 3 follows a terminal transition, after which nothing is cut off.
+        for row in [1, 3, 8] {
+            log.states[row] += 0.5;
+        }
+        for size in 1..=9 {
+            let (mut cut, mut begins) = (0, Vec::new());
+            read_checked(&InBatches(log.clone(), size), &mut |batch| {
+                cut += batch.cut_off();
+                begins.extend((0..batch.log.len()).filter(|i| batch.begins(*i)).map(|i| batch.first + i));
+                Ok(())
+            })
+            .unwrap();
+            assert_eq!((cut, begins), (2, vec![0, 1, 3, 6, 8]), "{size}");
+        }
+        // The numbers of episodes decide where there are any.
+        let numbered = Log { episode: Some(vec![0; 9]), done: vec![false; 9], ..log };
+        assert_eq!((0..9).filter(|i| numbered.begins(*i)).count(), 1);
     }
 
     #[test]

@@ -25,6 +25,7 @@ impl LogFacts {
             seen: vec![(f64::INFINITY, f64::NEG_INFINITY); source.columns().len()],
             has_rewards: false,
             effective_size: None,
+            cut_off: 0,
             sample: StateSample::new(source.columns().len()),
         };
         let mut size: Option<EffectiveSize> = None;
@@ -38,6 +39,7 @@ impl LogFacts {
                 }
             }
             facts.transitions += log.len();
+            facts.cut_off += batch.cut_off();
             facts.has_rewards |= log.rewards.iter().any(|r| *r != 0.0);
             if let Some(ratios) = &log.ratio {
                 size.get_or_insert_default().see(ratios);

@@ -357,6 +357,7 @@ mod tests {
             seen: vec![(f64::INFINITY, f64::NEG_INFINITY); columns],
             has_rewards: true,
             effective_size: None,
+            cut_off: 0,
             sample: StateSample::new(columns),
         };
         for state in states {

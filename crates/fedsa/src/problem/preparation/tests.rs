@@ -229,6 +229,41 @@ fn standardised_features_have_mean_0_and_deviation_1_over_the_union() {
     }
 }
 
+/// Numbers whose squares are 0 or infinite are scaled as all others, and outliers near the largest number too.
+#[test]
+fn columns_of_any_size_are_standardised() {
+    let (n, d) = (60, 5);
+    let plain = random_set(n, d, false);
+    let Rows::Dense { values, .. } = &plain.rows else { unreachable!() };
+    let how = Preparation { standardise: true, partition: Partition::Shuffled, ..how(7) };
+    let standardised = |values: Vec<f64>, is_sparse: bool| {
+        let rows = Rows::Dense { d, values };
+        let rows = if is_sparse { rows.to_sparse() } else { rows };
+        let prepared = how.prepare(&Sets(vec![set(rows, plain.targets.clone().unwrap())])).unwrap();
+        let all: Vec<f64> = (0..n).flat_map(|j| prepared.train.rows.row(j).map(|(_, x)| x).collect::<Vec<_>>()).collect();
+        (all, prepared.transform.deviations)
+    };
+    for is_sparse in [false, true] {
+        let (expected, deviations) = standardised(values.clone(), is_sparse);
+        for exponent in [-1000, -700, -500, 500, 1015] {
+            let size = f64::from(exponent).exp2();
+            let (got, scaled) = standardised(values.iter().map(|x| x * size).collect(), is_sparse);
+            let off = expected.iter().zip(&got).map(|(a, b)| (a - b).abs()).fold(0.0, f64::max);
+            // The constant column is divided by 1.
+            let off_deviation = (0..d).filter(|i| *i != 1).map(|i| (scaled[i] / size / deviations[i] - 1.0).abs()).fold(0.0, f64::max);
+            assert!(off_deviation < 1e-15 && (is_sparse || off < 1e-13), "2^{exponent}: {off:e} {off_deviation:e}");
+        }
+    }
+    // Of +-1e308 in turn, the deviation is 1e308.
+    let ends = (0..n * d).map(|k| if (k / d) % 2 == 0 { 1e308 } else { -1e308 });
+    let (got, deviations) = standardised(ends.collect(), false);
+    assert!(deviations.iter().all(|x| (x / 1e308 - 1.0).abs() < 1e-15) && got.iter().all(|x| (x.abs() - 1.0).abs() < 1e-15));
+    // One outlier of 1e308 leaves the others at its distance from the mean, and is finite.
+    let mut with_outlier = values.clone();
+    with_outlier[0] = 1e308;
+    assert!(standardised(with_outlier, false).0.iter().all(|x| x.is_finite() && x.abs() < 8.0));
+}
+
 #[test]
 fn components_are_eigenvectors_of_the_unions_second_moments() {
     let (n, d) = (60, 5);

@@ -138,6 +138,14 @@ fn extremes(rows: &Rows) -> Vec<(f64, f64)> {
     ends.into_iter().zip(stored).map(with_zeros).collect()
 }
 
+/// 1, or the power of two that brings numbers up to `largest` near 1, where their squares would be too large or too small. Such a
+/// multiplication has no rounding.
+fn moderate(largest: f64) -> f64 {
+    const FAR: f64 = 400.0;
+    let exponent = largest.log2().floor();
+    if exponent.is_finite() && exponent.abs() > FAR { (-exponent).min(1000.0).exp2() } else { 1.0 }
+}
+
 /// What is to be done to features.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct TransformRule {
@@ -190,21 +198,23 @@ impl Transform {
     /// deviation is that of the population, `sqrt(mean (x - mean)^2)`. Of a constant column the mean is its number, without rounding.
     fn standardise(&mut self, rows: &Rows, first: &[usize]) {
         let n = rows.len() as f64;
-        let mut means = sums(rows, first, |i, x, own| own[i] += x);
-        means.iter_mut().for_each(|mean| *mean /= n);
         let ends = extremes(rows);
-        means.iter_mut().zip(&ends).filter(|(_, (least, most))| least == most).for_each(|(mean, (least, _))| *mean = *least);
-        let squares = sums(rows, first, |i, x, own| own[i] += (x - means[i]).powi(2));
+        // Sums of the largest numbers would be infinite, and squares of the smallest 0.
+        let scales: Vec<f64> = ends.iter().map(|(least, most)| moderate(least.abs().max(most.abs()))).collect();
+        let mut means = sums(rows, first, |i, x, own| own[i] += x * scales[i]);
+        means.iter_mut().for_each(|mean| *mean /= n);
+        let is_constant = |i: usize| ends[i].0 == ends[i].1;
+        (0..means.len()).filter(|i| is_constant(*i)).for_each(|i| means[i] = ends[i].0 * scales[i]);
+        let squares = sums(rows, first, |i, x, own| own[i] += (x * scales[i] - means[i]).powi(2));
         let stored = sums(rows, first, |i, _, own| own[i] += 1.0);
         let deviation = |i: usize| {
             // Numbers that are not stored are 0.
             let variance = (squares[i] + (n - stored[i]) * means[i] * means[i]) / n;
-            // The rounding of the mean of many rows may be larger than a small deviation: only equal numbers are constant. Squares of the
-            // smallest differences are 0.
-            let is_constant = ends[i].0 == ends[i].1 || variance == 0.0;
-            if is_constant { 1.0 } else { variance.sqrt() }
+            // The rounding of the mean of many rows may be larger than a small deviation: only equal numbers are constant.
+            if is_constant(i) { 1.0 } else { variance.sqrt() / scales[i] }
         };
         self.deviations = (0..means.len()).map(deviation).collect();
+        means.iter_mut().zip(&scales).for_each(|(mean, scale)| *mean /= scale);
         // Centred sparse rows would be dense.
         self.means = if matches!(rows, Rows::Sparse { .. }) { Vec::new() } else { means };
     }
@@ -212,8 +222,10 @@ impl Transform {
     /// Divided by a number and standardised.
     fn scaled(&self, mut rows: Rows, divide_by: f64) -> Rows {
         let of = |i: usize, x: f64| {
-            let x = x / divide_by - self.means.get(i).copied().unwrap_or(0.0);
-            x / self.deviations.get(i).copied().unwrap_or(1.0)
+            let (mean, deviation) = (self.means.get(i).copied().unwrap_or(0.0), self.deviations.get(i).copied().unwrap_or(1.0));
+            let (x, centred) = (x / divide_by, x / divide_by - mean);
+            // The difference of two of the largest numbers may be too large.
+            if centred.is_finite() { centred / deviation } else { x / deviation - mean / deviation }
         };
         match &mut rows {
             Rows::Dense { d, values } => {
