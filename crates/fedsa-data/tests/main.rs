@@ -2,6 +2,7 @@
 
 mod datasets_real;
 mod fetch;
+mod handles;
 mod logs_nulls;
 mod logs_radii;
 mod logs_traces;

@@ -13,12 +13,17 @@ use crate::numbers::number;
 impl SeedResult {
     /// How the run ended; `stop` has its targets.
     pub fn outcome(&self, stop: &Stop) -> Outcome {
-        stop.until(self.rounds()).outcome(&self.rows, self.diverged, self.stopped)
+        stop.until(self.rounds()).outcome(&self.rows, self.residual_at_start(), self.diverged, self.stopped)
     }
 
     /// The target residual: the larger one of `residual` and `relative_residual`; `None` without a target.
     pub fn residual_asked(&self, stop: &Stop) -> Option<f64> {
-        stop.until(self.rounds()).residual_asked(&self.rows)
+        stop.until(self.rounds()).residual_asked(self.residual_at_start())
+    }
+
+    /// Round 0 is always recorded.
+    fn residual_at_start(&self) -> Option<f64> {
+        self.rows.first()?.seen.residual
     }
 
     fn rounds(&self) -> u64 {

@@ -54,7 +54,7 @@ pub struct PlanControl<'a> {
     /// Ends it while problems are built and their roots are computed.
     pub cancel: &'a Cancel,
     /// Hears that the k-th of n roots is computed next. All of them are then computed before methods are planned; otherwise only those
-    /// that are asked for.
+    /// that the plan needs.
     pub solving: Option<&'a (dyn Fn(usize, usize) + Sync)>,
 }
 
@@ -68,15 +68,18 @@ impl Default for PlanControl<'_> {
 static NEVER: Cancel = Cancel::never();
 
 impl PlanControl<'_> {
-    /// Computes the roots of the problems, where somebody hears of them.
-    fn solve(&self, fields: &[PlannedField]) -> Result<()> {
-        let Some(solving) = self.solving else { return Ok(()) };
+    /// Computes the roots of the problems that are `asked` for, or of all where somebody hears of them. Cells are planned in parallel, and
+    /// each would compute the root of its problem if it were not known.
+    fn solve(&self, fields: &[PlannedField], asked: &[bool]) -> Result<()> {
+        let asked: Vec<usize> = (0..fields.len()).filter(|i| self.solving.is_some() || asked[*i]).collect();
         let begun = AtomicUsize::new(0);
         let solve = |i: usize| {
-            solving(begun.fetch_add(1, Ordering::Relaxed) + 1, fields.len());
-            fields[i].field.solve(self.cancel)
+            if let Some(solving) = self.solving {
+                solving(begun.fetch_add(1, Ordering::Relaxed) + 1, asked.len());
+            }
+            fields[asked[i]].field.solve(self.cancel)
         };
-        parallel::try_map(fields.len(), solve).map(|_| ())
+        parallel::try_map(asked.len(), solve).map(|_| ())
     }
 }
 
@@ -121,6 +124,9 @@ impl Plan {
         validate::experiment(&experiment, &labels).map_err(|e| experiment.document.failure(e))?;
         let (wanted, field_of) = numbered(digests.iter().enumerate().map(|(i, own)| (i, own.field)));
         let (fields, memory, estimates) = build_problems(&experiment, &places, isa, roots, known, &wanted, control)?;
+        let mut asked = vec![false; fields.len()];
+        digests.iter().zip(&field_of).for_each(|(own, field)| asked[*field] |= own.asks_for_root);
+        control.solve(&fields, &asked)?;
         let own = |(i, own): (usize, &Digests)| {
             let of_field = &fields[field_of[i]].fingerprint;
             let digest_of = |method: &Digest| digest(&[of_field, &hex(&own.run), &hex(method)]);
@@ -260,7 +266,6 @@ fn build_problems(
     control.cancel.check()?;
     let fields = built.into_iter().enumerate().map(|(w, field)| field.map_err(|e| failure_at(e, w)));
     let fields = fields.collect::<Result<Vec<_>, _>>()?;
-    control.solve(&fields)?;
     Ok((fields, memory, estimates))
 }
 

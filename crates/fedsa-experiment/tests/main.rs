@@ -1,5 +1,7 @@
 //! All tests of the crate in one program, so that it is linked once.
 
+mod handles;
+mod plan;
 mod predictions;
 mod seeds;
 mod tune_study;

@@ -207,7 +207,7 @@ metrics! {
         needs: [Means],
         is_predicted: false,
         instead: |_| None,
-        take: |view, _| Some(linalg::norm_sq(&view.of.mean_operator(view.theta)?).sqrt()),
+        take: |view, _| view.of.residual(view.theta),
     }
     /// `(theta - theta*)^T sum_c p_c Phi_c^T D_c Phi_c (theta - theta*)`.
     value_error {
@@ -325,6 +325,16 @@ impl Metrics {
     pub fn ideal_control(&self, c: usize) -> Option<&[f64]> {
         let at = self.field.systems().map_or(c, |systems| systems.kind_of[c] as usize);
         self.ideal.get(at).map(Vec::as_slice)
+    }
+
+    /// What a metric needs and this problem does not tell; nothing where it can be taken.
+    pub(crate) fn missing(&self, name: &str) -> Option<Need> {
+        metric(name)?.missing(&Knowledge::of(&*self.field, true, true))
+    }
+
+    /// `||sum_c p_c gbar_c(theta)||`, where it is known.
+    pub(crate) fn residual(&self, theta: &[f64]) -> Option<f64> {
+        Some(linalg::norm_sq(&self.mean_operator(theta)?).sqrt())
     }
 
     /// `sum_c p_c gbar_c(theta)`, where it is known.

@@ -13,6 +13,7 @@ mod example;
 mod features;
 mod federation;
 mod forms;
+mod handles;
 mod import_rules;
 mod invariants;
 mod kernels;

@@ -170,7 +170,7 @@ impl<'a> World<'a> {
         match self.nodes[c].handle(bytes) {
             Ok(answer) => {
                 self.last[c] = self.nodes[c].save();
-                let control = self.nodes[c].control(self.server.theta(), self.server.rounds() - 1, false);
+                let control = self.nodes[c].control(self.server.theta(), self.server.opened() - 1, false);
                 if let (Some(answer), Some(control)) = (&answer, control) {
                     self.controls.insert(answer.clone(), control);
                 }
@@ -256,10 +256,10 @@ impl<'a> World<'a> {
                             assert!(
                                 apart < 1e-9,
                                 "an answer with another control counts: {apart:e} apart, agent {c}, round {}",
-                                self.server.rounds() - 1
+                                self.server.opened() - 1
                             );
                         }
-                        self.counted.insert((self.server.rounds() - 1, exchange_of(&answer), c));
+                        self.counted.insert((self.server.opened() - 1, exchange_of(&answer), c));
                     }
                 }
             }
@@ -268,7 +268,7 @@ impl<'a> World<'a> {
 
     fn round(&mut self) {
         self.controls.clear();
-        self.agents_die(self.server.rounds());
+        self.agents_die(self.server.opened());
         let mut todo = self.server.open();
         loop {
             match self.server_dies(todo) {
@@ -303,7 +303,7 @@ impl<'a> World<'a> {
         self.late_up.clear();
         (0..30).for_each(|_| self.round());
         let apart = |(c, node): (usize, &ClientNode)| {
-            let own = node.control(self.server.theta(), self.server.rounds(), true).expect("a method with control variates");
+            let own = node.control(self.server.theta(), self.server.opened(), true).expect("a method with control variates");
             crate::common::distance(&own, self.server.control(c).unwrap())
         };
         self.nodes.iter().enumerate().map(apart).fold(0.0, f64::max)
@@ -471,7 +471,7 @@ fn a_federation_that_diverges_says_so() {
     (0..200).for_each(|_| halves.round());
     assert!(halves.server.diverged().is_some_and(|round| round < 20));
     assert_eq!(*halves.server.todo(), Todo::RoundOver);
-    assert!(halves.server.rounds() < 20);
+    assert!(halves.server.opened() < 20);
 }
 
 /// Agents whose numbers overflow within a leg say so, all of them or one: the federation stops in the round in which the

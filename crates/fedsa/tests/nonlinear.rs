@@ -1,13 +1,15 @@
 //! Nonlinear problems: roots and certificates against independent computations, samples against their laws, and what
 //! heterogeneity does to methods.
 
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
+use std::time::Duration;
 
-use crate::common::{Mean, distance, field, follows, method, run_for};
+use crate::common::{Mean, bits, distance, field, follows, method, run_for};
 use fedsa::kernel::{Isa, Lanes, flat};
 use fedsa::linalg::{self, Mat};
 use fedsa::methods::MethodSettings;
 use fedsa::methods::{fedlsa::FedLsa, scafflsa::Scafflsa};
+use fedsa::parallel;
 use fedsa::problem::facts::Monotone;
 use fedsa::problem::fixed_point::FixedPoint;
 use fedsa::problem::garnet::Heterogeneity;
@@ -69,6 +71,23 @@ fn roots_are_known_and_certified_for_every_seed() {
             assert!(at_zero > 1e-3, "{name}: 0 is not near the root");
         }
     }
+}
+
+/// Newton's method works on all threads, and a thread that waits for others takes up another task meanwhile: one that asks for the same
+/// root. A test that hangs fails.
+#[test]
+fn many_tasks_ask_for_the_root_of_one_field() {
+    let (done, ended) = mpsc::channel();
+    std::thread::spawn(move || {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(16).build().unwrap();
+        for seed in 0..8 {
+            let field = field(&logistic(512, seed), Law::Mean);
+            let roots = pool.install(|| parallel::map(128, |_| field.solution().unwrap().theta.clone()));
+            assert!(roots.iter().all(|root| bits(root) == bits(&roots[0])));
+        }
+        done.send(()).unwrap();
+    });
+    ended.recv_timeout(Duration::from_secs(100)).expect("all roots are computed");
 }
 
 /// Value iteration on the mean MDP, written out from the laws of the samples alone: the expected Bellman target of a pair is

@@ -4,17 +4,18 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use fedsa::cancel::Cancel;
-use fedsa::error::{ErrorKind, Result};
+use fedsa::coordinator::Coordinator;
+use fedsa::error::{Error, ErrorKind, Result};
 use fedsa::federation::Federation;
-use fedsa::metrics::Metrics;
+use fedsa::metrics::{Metrics, Observable};
 use fedsa::node::{ClientNode, ServerNode};
 use fedsa::problem::Field;
 use fedsa::problem::calls::Calls;
 use fedsa::problem::garnet::Heterogeneity;
 use fedsa::record::{Ledger, Outcome};
-use fedsa::round::Run;
+use fedsa::round::{Advanced, Run};
 use fedsa::sampling::Law;
-use fedsa::session::{Nodes, Observer, Record, Recorded, Session, State, Transport, Until};
+use fedsa::session::{Carrier, Nodes, Observer, Record, Recorded, Session, State, Transport, Until};
 
 use crate::common::{bits, field, method, small_garnet};
 
@@ -35,21 +36,26 @@ fn session(kind: &str, settings: &str) -> Session<Run> {
 }
 
 /// Agents that are nodes of this process. `asked` counts the exchanges; at `cancel_at` the token is cancelled in the middle, when
-/// half of the agents have answered.
+/// half of the agents have answered. `untold` counts what is told until it is lost once, after the first agent has heard it.
 struct Local {
     agents: Vec<ClientNode>,
     asked: usize,
     cancel_at: Option<usize>,
+    untold: Option<usize>,
+    reachable: Option<Vec<usize>>,
 }
 
 impl Local {
     fn new(federation: &Federation, field: &Arc<dyn Field>) -> Self {
         let agents = (0..field.agents()).map(|c| ClientNode::new(federation, field, c, c).unwrap()).collect();
-        Self { agents, asked: 0, cancel_at: None }
+        Self { agents, asked: 0, cancel_at: None, untold: None, reachable: None }
     }
 }
 
 impl Transport for Local {
+    fn reachable(&mut self) -> Option<Vec<usize>> {
+        self.reachable.clone()
+    }
     fn exchange(&mut self, to: &[usize], bytes: &[Arc<[u8]>], _: Option<Instant>, cancel: &Cancel) -> Result<Vec<(usize, Vec<u8>)>> {
         self.asked += 1;
         let is_cut = self.cancel_at == Some(self.asked);
@@ -61,10 +67,12 @@ impl Transport for Local {
         Ok(to.iter().zip(bytes).take(few).filter_map(one).collect())
     }
     fn tell(&mut self, to: &[usize], bytes: &[Arc<[u8]>]) -> Result<()> {
-        for (c, bytes) in to.iter().zip(bytes) {
+        let is_lost = self.untold == Some(0);
+        self.untold = self.untold.and_then(|left| left.checked_sub(1));
+        for (c, bytes) in to.iter().zip(bytes).take(if is_lost { 1 } else { to.len() }) {
             assert_eq!(self.agents[*c].handle(bytes).unwrap(), None);
         }
-        Ok(())
+        if is_lost { Err(Error::machine("the network is down", "a network")) } else { Ok(()) }
     }
 }
 
@@ -154,6 +162,31 @@ fn every_carrier_gives_the_same_session() {
     }
 }
 
+#[test]
+fn a_session_has_any_carrier() {
+    let (field, until) = (garnet(), Until::rounds(5));
+    let federation = federation("scafflsa", TELLING, &field);
+    let nodes = Nodes::new(ServerNode::new(&federation).unwrap(), Local::new(&federation, &field));
+    let carriers: [Box<dyn Carrier>; 2] = [Box::new(Run::new(&field, &federation).unwrap()), Box::new(nodes)];
+    let outputs = carriers.map(|carrier| {
+        let (is_over_bytes, steps, len) = (carrier.keeps_cancelled_rounds(), carrier.next_local_steps(), carrier.state_len());
+        assert!(is_over_bytes == (steps == 0) && len > 0);
+        let mut session = Session::new(carrier);
+        session.advance(&Until::rounds(3), &Cancel::new(), &mut ()).unwrap();
+        let state = session.state().unwrap();
+        session.advance(&until, &Cancel::new(), &mut ()).unwrap();
+        let output = bits(session.output());
+        assert_eq!(session.restart().is_err(), is_over_bytes);
+        if !is_over_bytes {
+            session.restore(state).unwrap();
+            session.advance(&until, &Cancel::new(), &mut ()).unwrap();
+        }
+        assert_eq!(bits(session.output()), output);
+        output
+    });
+    assert_eq!(outputs[0], outputs[1]);
+}
+
 /// Keeps states as it is told to.
 #[derive(Default)]
 struct Keeper {
@@ -213,4 +246,202 @@ fn an_abandoned_round_leaves_a_session_that_goes_on() {
         assert_eq!(keeper.rounds, 3 - goes_on_at, "fits {fits}, keeps {keeps}");
         assert_eq!((session.rows(), bits(session.output())), (whole.rows(), bits(whole.output())));
     }
+}
+
+/// Agents of this process that cancel `token` in the middle of the next `cuts` rounds.
+struct Cut {
+    run: Run,
+    token: Cancel,
+    cuts: usize,
+}
+
+impl Observable for Cut {
+    fn coordinator(&self) -> &Coordinator {
+        self.run.coordinator()
+    }
+    fn controls(&self) -> Option<Vec<Vec<f64>>> {
+        Observable::controls(&self.run)
+    }
+}
+
+impl Carrier for Cut {
+    fn carry_round(&mut self, cancel: &Cancel) -> Result<Advanced> {
+        if self.cuts > 0 {
+            self.cuts -= 1;
+            self.token.cancel();
+        }
+        if cancel.is_cancelled() { Ok(Advanced::Cancelled) } else { self.run.carry_round(&Cancel::never()) }
+    }
+    fn counts(&self) -> Ledger {
+        self.run.counts()
+    }
+    fn state_len(&self) -> usize {
+        self.run.state_len()
+    }
+    fn save(&self) -> Result<Vec<u8>> {
+        self.run.save()
+    }
+    fn restore(&mut self, state: &[u8]) -> Result<()> {
+        self.run.restore(state)
+    }
+    fn restart(&mut self) -> Result<()> {
+        self.run.restart()
+    }
+}
+
+/// The time until a round was cancelled says nothing of how long the round takes.
+#[test]
+fn a_round_that_was_cancelled_can_be_cancelled_again() {
+    let (field, until) = (garnet(), Until::rounds(3));
+    let run = Run::new(&field, &federation("fedlsa", r#"{"step_size": 0.1, "local_steps": 10}"#, &field)).unwrap();
+    let mut session = Session::new(Cut { run, token: Cancel::new(), cuts: 0 }).with_patience(Duration::from_secs(3600));
+    let mut cut = |until: &Until| {
+        let token = Cancel::new();
+        (session.carrier_mut().token, session.carrier_mut().cuts) = (token.clone(), 1);
+        (session.advance(until, &token, &mut ()).unwrap(), session.round())
+    };
+    for _ in 0..3 {
+        assert_eq!(cut(&until), (Outcome::Interrupted, 0));
+    }
+    session.advance(&Until::rounds(1), &Cancel::new(), &mut ()).unwrap();
+    // A round is known to be short now, and is carried to its end.
+    let token = Cancel::new();
+    (session.carrier_mut().token, session.carrier_mut().cuts) = (token.clone(), 1);
+    assert_eq!(session.advance(&until, &token, &mut ()).unwrap(), Outcome::Interrupted);
+    assert_eq!(session.round(), 2);
+}
+
+/// A target that cannot be measured is refused before the first round.
+#[test]
+fn a_target_that_cannot_be_measured_is_refused() {
+    let field = garnet();
+    let fedlsa = federation("fedlsa", r#"{"step_size": 0.1, "local_steps": 10}"#, &field);
+    let rounds = || Until::rounds(3);
+    let targets =
+        [("mse", rounds().mse(0.1)), ("residual", rounds().residual(0.1)), ("relative_residual", rounds().relative_residual(0.1))];
+    let refused = |advanced: Result<Outcome>, key: &str| {
+        let e = advanced.unwrap_err();
+        assert_eq!((e.kind(), &e.key[..]), (ErrorKind::Setting, &format!("until.{key}")[..]), "{e}");
+        e.to_string()
+    };
+    for (key, until) in targets.into_iter().chain([("gap", rounds().gap(0.1))]) {
+        let mut blind = Session::new(Run::new(&field, &fedlsa).unwrap());
+        assert!(refused(blind.advance(&until, &Cancel::new(), &mut ()), key).contains("without metrics"));
+        let mut server = Session::new(Nodes::new(ServerNode::new(&fedlsa).unwrap(), Local::new(&fedlsa, &field)));
+        refused(server.advance(&until, &Cancel::new(), &mut ()), key);
+        assert_eq!((blind.round(), server.round(), server.rows().len()), (0, 0, 0));
+        assert_eq!(server.advance(&rounds(), &Cancel::new(), &mut ()).unwrap(), Outcome::Completed);
+    }
+    // The operators of temporal-difference learning are not gradients.
+    let settings = r#"{"step_size": 0.1, "local_steps": 10}"#;
+    refused(session("fedlsa", settings).advance(&rounds().gap(0.1), &Cancel::new(), &mut ()), "gap");
+}
+
+/// The residual at the start is that at `theta_0`, whatever is recorded, and wherever the session began.
+#[test]
+fn a_relative_residual_is_relative_to_the_start() {
+    let settings = r#"{"step_size": 0.1, "local_steps": 10}"#;
+    let mut whole = session("scafflsa", settings);
+    whole.advance(&Until::rounds(10), &Cancel::new(), &mut ()).unwrap();
+    let at = |t: usize| whole.rows()[t].seen.residual.unwrap();
+    let share = 1.01 * at(10) / at(0);
+    assert!((5..10).all(|t| at(t) > share * at(0)) && at(10) > share * at(5), "a target that is reached in round 10");
+    let until = Until::rounds(10).relative_residual(share);
+    let late = || session("scafflsa", settings).recording(Record::At([5, 10].into()));
+    let mut recording_late = late();
+    assert_eq!(recording_late.advance(&until, &Cancel::new(), &mut ()).unwrap(), Outcome::Converged);
+    assert_eq!(recording_late.rows().len(), 2);
+
+    let mut first = late();
+    first.advance(&Until::rounds(5), &Cancel::new(), &mut ()).unwrap();
+    let mut carrier = session("scafflsa", settings);
+    carrier.carrier_mut().restore(&first.state().unwrap().carrier).unwrap();
+    // A new session over a carrier that has done some rounds, and one that was restored.
+    let field = garnet();
+    let mut run = Run::new(&field, &federation("scafflsa", settings, &field)).unwrap();
+    run.restore(&first.state().unwrap().carrier).unwrap();
+    let over_restored = Session::new(run).with_metrics(Arc::new(Metrics::new(&field)));
+    let mut restored = late();
+    restored.restore(first.state().unwrap()).unwrap();
+    for mut session in [over_restored, restored] {
+        assert_eq!(session.advance(&until, &Cancel::new(), &mut ()).unwrap(), Outcome::Converged);
+        assert_eq!(session.round(), 10);
+        let missed = session.advance(&Until::rounds(11).relative_residual(1e-9), &Cancel::new(), &mut ()).unwrap().missed().unwrap();
+        assert_eq!((missed.metric, missed.target.to_bits()), ("residual", (1e-9 * at(0)).to_bits()));
+    }
+}
+
+const TELLING: &str = r#"{"step_size": 0.1, "local_steps": 10, "participants": 3}"#;
+
+fn over_bytes(federation: &Federation, field: &Arc<dyn Field>) -> Session<Nodes<Local>> {
+    let nodes = Nodes::new(ServerNode::new(federation).unwrap(), Local::new(federation, field));
+    Session::new(nodes).with_metrics(Arc::new(Metrics::new(field)))
+}
+
+fn agents(session: &mut Session<Nodes<Local>>) -> Vec<Vec<u8>> {
+    session.carrier_mut().transport().agents.iter().map(ClientNode::save).collect()
+}
+
+/// What could not be told is told when the session goes on, after the last round too, and in another process.
+#[test]
+fn what_could_not_be_told_is_told_again() {
+    let (field, until) = (garnet(), Until::rounds(6));
+    let federation = federation("scafflsa", TELLING, &field);
+    let mut whole = over_bytes(&federation, &field);
+    whole.advance(&until, &Cancel::new(), &mut ()).unwrap();
+    for (lost, is_saved) in [(2, false), (5, false), (2, true), (5, true)] {
+        let mut session = over_bytes(&federation, &field);
+        session.carrier_mut().transport().untold = Some(lost);
+        let e = session.advance(&until, &Cancel::new(), &mut ()).unwrap_err();
+        assert_eq!(e.kind(), ErrorKind::Machine);
+        if is_saved {
+            let state = session.carrier().save().unwrap();
+            let mut server = ServerNode::new(&federation).unwrap();
+            server.restore(&state).unwrap();
+            let agents = std::mem::take(&mut session.carrier_mut().transport().agents);
+            let transport = Local { agents, ..Local::new(&federation, &field) };
+            session = Session::new(Nodes::new(server, transport)).with_metrics(Arc::new(Metrics::new(&field)));
+        }
+        assert_eq!(session.advance(&until, &Cancel::new(), &mut ()).unwrap(), Outcome::Completed, "{lost}");
+        assert_eq!(bits(session.output()), bits(whole.output()), "{lost}");
+        assert!(agents(&mut session) == agents(&mut whole), "{lost}: agents differ");
+        assert_eq!(session.rows().last(), whole.rows().last(), "{lost}");
+    }
+}
+
+/// The order in which a transport lists the agents does not matter, and agents that do not exist are refused.
+#[test]
+fn reachable_agents_are_listed_in_any_order() {
+    let (field, until) = (garnet(), Until::rounds(4));
+    let federation = federation("scafflsa", TELLING, &field);
+    let rows = |reachable: &[usize]| {
+        let mut session = over_bytes(&federation, &field);
+        session.carrier_mut().transport().reachable = Some(reachable.to_vec());
+        session.advance(&until, &Cancel::new(), &mut ()).map(|_| session.rows().to_vec())
+    };
+    assert_eq!(rows(&[4, 0, 3, 0, 1]).unwrap(), rows(&[0, 1, 3, 4]).unwrap());
+    let all = over_bytes(&federation, &field).advance(&until, &Cancel::new(), &mut ()).unwrap();
+    assert_eq!(all, Outcome::Completed);
+    let e = rows(&[0, 1, 5]).unwrap_err();
+    assert!(e.to_string().contains("agent 5"), "{e}");
+}
+
+/// Rounds are not spent while nobody can answer.
+#[test]
+fn a_session_waits_for_the_first_agent_that_can_be_reached() {
+    let (field, until) = (garnet(), Until::rounds(4));
+    let federation = federation("scafflsa", TELLING, &field);
+    let mut whole = over_bytes(&federation, &field);
+    whole.advance(&until, &Cancel::new(), &mut ()).unwrap();
+    let mut session = over_bytes(&federation, &field);
+    session.advance(&Until::rounds(2), &Cancel::new(), &mut ()).unwrap();
+    session.carrier_mut().transport().reachable = Some(Vec::new());
+    for _ in 0..2 {
+        let e = session.advance(&until, &Cancel::new(), &mut ()).unwrap_err();
+        assert!(e.kind() == ErrorKind::Machine && e.to_string().contains("no agent can be reached"), "{e}");
+        assert_eq!((session.round(), session.carrier().server().coordinator().rounds()), (2, 2));
+    }
+    session.carrier_mut().transport().reachable = None;
+    assert_eq!(session.advance(&until, &Cancel::new(), &mut ()).unwrap(), Outcome::Completed);
+    assert_eq!((session.rows(), bits(session.output())), (whole.rows(), bits(whole.output())));
 }

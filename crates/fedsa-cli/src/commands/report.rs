@@ -72,13 +72,14 @@ fn outcome_line(entry: &Entry) -> Option<String> {
             true => "did not end as expected with the quick settings".into(),
             false => format!("did not end as `expect` says{word}"),
         }),
-        Outcome::Completed | Outcome::Interrupted => None,
         Outcome::Converged => {
             let TargetCost { rounds, exchanges, bits, seconds } = entry.cost?;
             let (rounds, exchanges) = (count(rounds as usize, "round"), count(exchanges.round() as usize, "exchange"));
             let time = seconds.map_or(String::new(), |seconds| format!(", in {} s", rough(seconds)));
             Some(format!("converged: reached its target after {rounds}, {exchanges} and {bits:.2e} bits{time}"))
         }
+        // Of the others there is nothing to say.
+        _ => None,
     }
 }
 

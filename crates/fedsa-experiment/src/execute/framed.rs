@@ -54,10 +54,46 @@ pub const CHECKPOINT: &str = "checkpoint";
 /// # Errors
 /// The reason why the bytes are not a valid checkpoint.
 pub fn unframed<T: DeserializeOwned>(bytes: &[u8]) -> std::result::Result<T, String> {
-    let body = bytes.strip_prefix(MAGIC).ok_or("truncated, or not a checkpoint of this version")?;
+    let body = bytes.strip_prefix(MAGIC).ok_or_else(|| foreign(bytes))?;
     let (sum, body) = body.split_at_checked(4).ok_or("the checkpoint is truncated")?;
     if crc32fast::hash(body).to_le_bytes() != *sum {
         return Err("the checkpoint is truncated or damaged (its checksum differs)".into());
     }
     postcard::from_bytes(body).map_err(|_| "not a checkpoint of this version".into())
+}
+
+/// What is wrong with bytes that do not begin as those of this version.
+fn foreign(bytes: &[u8]) -> String {
+    let version = |bytes: &[u8]| bytes.strip_prefix(folder::CHECKPOINT_MAGIC)?.first().copied().filter(u8::is_ascii_digit).map(char::from);
+    match version(bytes).zip(version(MAGIC)) {
+        Some((other, own)) => format!("a checkpoint of layout {other}; this version has {own}"),
+        None => "truncated, or not a checkpoint of this version".into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fedsa::error::ErrorKind;
+
+    #[test]
+    fn checkpoints_of_other_versions_name_both() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("run-0-0.ckpt");
+        let read = |bytes: &[u8]| {
+            std::fs::write(&path, bytes).unwrap();
+            read_framed::<u32>(&path)
+        };
+        let mut bytes = framed(&7u32);
+        assert_eq!(read(&bytes).unwrap(), 7);
+        for other in [b'3', b'5'] {
+            bytes[MAGIC.len() - 1] = other;
+            let e = read(&bytes).unwrap_err();
+            let what = format!("a checkpoint of layout {}; this version has 4", char::from(other));
+            assert!(e.kind() == ErrorKind::Format && e.what.contains(&what), "{e}");
+        }
+        for short in [&b""[..], b"fedsack", b"fedsackx and so on"] {
+            assert!(read(short).unwrap_err().what.contains("truncated, or not a checkpoint"));
+        }
+    }
 }

@@ -8,6 +8,7 @@ use fedsa_data::find::Places;
 use sha2::{Digest as _, Sha256};
 use toml::{Table, Value};
 
+use super::cell::asks_for_root;
 use crate::config::PointReader;
 use crate::resolve;
 
@@ -36,6 +37,8 @@ pub(super) struct Digests {
     pub run: Digest,
     /// Of each method.
     pub methods: Vec<Digest>,
+    /// Whether the plan of a method needs `theta*` of the problem.
+    pub asks_for_root: bool,
 }
 
 /// Digests of tables, for points that share them.
@@ -71,7 +74,8 @@ impl Digester {
             // The expected status may differ between points whose runs are otherwise equal.
             methods.push(digest(&[&hex(&table), &method.expected_by.map_or(String::new(), |_| format!("{:?}", method.expect))]));
         }
-        Ok(Digests { field: digest(&[&hex(&problem), &hex(&sampling)]), run, methods })
+        let asks_for_root = reader.methods.iter().any(|method| asks_for_root(reader.run(), method));
+        Ok(Digests { field: digest(&[&hex(&problem), &hex(&sampling)]), run, methods, asks_for_root })
     }
 }
 

@@ -54,6 +54,7 @@ pub enum Step {
 
 /// The result of an answer that was handed in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Accepted {
     /// It counts.
     Counted,
@@ -63,6 +64,7 @@ pub enum Accepted {
 
 /// An answer that was refused.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct Refusal {
     /// The agent.
     pub agent: usize,
@@ -302,7 +304,7 @@ impl Coordinator {
     }
 
     /// Opens the next round with a question. A round that is under way ends with the answers accepted so far. `available` are the
-    /// agents that can be reached, in increasing order; all of them if absent. A participant that cannot be reached is asked nothing,
+    /// agents that can be reached, in any order; all of them if absent. A participant that cannot be reached is asked nothing,
     /// and its answer counts as missing. After divergence or [`MAX_ROUNDS`] rounds no round is opened, and the result is
     /// [`Step::RoundOver`].
     pub fn open(&mut self, available: Option<&[usize]>) -> Step {
@@ -318,8 +320,9 @@ impl Coordinator {
         self.state.opened += 1;
         self.state.absent.clear();
         if let Some(available) = available {
-            let is_absent = |c: &usize| available.binary_search(c).is_err();
-            self.state.absent = self.everyone.iter().copied().filter(is_absent).collect();
+            let mut is_absent = vec![true; self.everyone.len()];
+            available.iter().filter(|c| **c < self.everyone.len()).for_each(|c| is_absent[*c] = false);
+            self.state.absent = self.everyone.iter().copied().filter(|c| is_absent[*c]).collect();
         }
         self.send(ask, Step::Ask)
     }

@@ -14,7 +14,7 @@ use crate::random::{Key, Purpose, Stream};
 use crate::triangle::Support;
 
 /// The client half of a method whose agents compute alone: one agent.
-pub trait Agent: Send {
+pub trait Agent: Send + Sync {
     /// Answers a question with the parts that the method's protocol wants, in their order.
     ///
     /// # Errors

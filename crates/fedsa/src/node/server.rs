@@ -40,6 +40,7 @@ pub enum Todo {
 
 /// The result of a set of answers.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct Progress {
     /// What the caller has to do next.
     pub todo: Todo,
@@ -116,8 +117,8 @@ impl ServerNode {
         self.coordinator.theta()
     }
 
-    /// The number of rounds opened so far.
-    pub fn rounds(&self) -> u64 {
+    /// The number of rounds opened so far. Rounds done are those of [`Coordinator::rounds`].
+    pub fn opened(&self) -> u64 {
         self.coordinator.opened()
     }
 
@@ -153,8 +154,8 @@ impl ServerNode {
         self.open_for(None)
     }
 
-    /// As [`ServerNode::open`], for the agents that can be reached, in increasing order: the others are sent nothing, and their
-    /// answers count as missing.
+    /// As [`ServerNode::open`], for the agents that can be reached, in any order: the others are sent nothing, and their answers count as
+    /// missing.
     pub fn open_for(&mut self, available: Option<&[usize]>) -> Todo {
         while self.coordinator.is_open() {
             self.close();

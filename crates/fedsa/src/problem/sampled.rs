@@ -40,6 +40,15 @@ fn solved(field: &dyn Field, cancel: &Cancel) -> std::result::Result<Root, Strin
     }
 }
 
+/// What `cell` keeps. It is computed outside of the cell: a thread of the pool that waits for others in the middle of the computation
+/// takes up another task, and may come here again. What several threads compute at once has the same bits, and the first one is kept.
+fn kept<T>(cell: &OnceLock<T>, compute: impl FnOnce() -> T) -> &T {
+    if cell.get().is_none() {
+        let _ = cell.set(compute());
+    }
+    cell.get().expect("it was just set")
+}
+
 /// A problem and a sampling make a field.
 #[derive(Debug)]
 pub struct Sampled<P> {
@@ -138,10 +147,10 @@ impl<P: Problem> Field for Sampled<P> {
     }
     fn second_moments(&self, kind: usize) -> Option<Arc<Moments>> {
         let new = || self.facts().moments(kind).map(Arc::new);
-        self.moments.get(kind).map_or_else(new, |kept| kept.get_or_init(new).clone())
+        self.moments.get(kind).map_or_else(new, |cell| kept(cell, new).clone())
     }
     fn solution(&self) -> std::result::Result<&Root, &str> {
-        self.root.get_or_init(|| solved(self, &Cancel::never())).as_ref().map_err(String::as_str)
+        kept(&self.root, || solved(self, &Cancel::never())).as_ref().map_err(String::as_str)
     }
     fn solve(&self, cancel: &Cancel) -> Result<()> {
         if self.root.get().is_none() {

@@ -2,6 +2,7 @@
 
 /// How a run ended.
 #[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
 pub enum Outcome {
     /// All rounds are done, and there was no target.
     Completed,
@@ -23,6 +24,7 @@ pub enum Outcome {
 
 /// How far from its target a run ended.
 #[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
 pub struct Missed {
     /// The metric that the target is about.
     pub metric: &'static str,

@@ -95,6 +95,7 @@ struct Scratch {
 
 /// How a call of [`Run::advance`] ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Advanced {
     /// The round is done.
     Round,

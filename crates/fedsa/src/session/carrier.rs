@@ -12,6 +12,9 @@ use crate::record::Ledger;
 use crate::round::{Advanced, Run};
 
 /// A federation with something that carries its messages: what a [`super::Session`] advances.
+///
+/// A session may be shared between threads where its carrier may: a [`Run`] is `Sync`, and [`Nodes`] are where their transport is, of
+/// which it is not asked.
 pub trait Carrier: Observable + Send {
     /// Carries the messages of one round, and gives up soon after `cancel` is set. A round that was left open before is ended first,
     /// and counts.
@@ -19,6 +22,13 @@ pub trait Carrier: Observable + Send {
     /// # Errors
     /// When messages cannot be carried at all. Answers that are missing or refused are no error.
     fn carry_round(&mut self, cancel: &Cancel) -> Result<Advanced>;
+    /// Sends again what could not be sent at the end of the last round; called before a session goes on.
+    ///
+    /// # Errors
+    /// As [`Carrier::carry_round`].
+    fn resend(&mut self) -> Result<()> {
+        Ok(())
+    }
     /// The counts since the start, with the agents' work as far as it is known here.
     fn counts(&self) -> Ledger;
     /// The local steps of a participant in the next round, by which the time of a round is estimated; 0 if they are not known here.
@@ -80,9 +90,46 @@ impl Carrier for Run {
     }
 }
 
+impl<C: Carrier + ?Sized> Carrier for Box<C> {
+    fn carry_round(&mut self, cancel: &Cancel) -> Result<Advanced> {
+        (**self).carry_round(cancel)
+    }
+    fn resend(&mut self) -> Result<()> {
+        (**self).resend()
+    }
+    fn counts(&self) -> Ledger {
+        (**self).counts()
+    }
+    fn next_local_steps(&self) -> usize {
+        (**self).next_local_steps()
+    }
+    fn keeps_cancelled_rounds(&self) -> bool {
+        (**self).keeps_cancelled_rounds()
+    }
+    fn state_len(&self) -> usize {
+        (**self).state_len()
+    }
+    fn save(&self) -> Result<Vec<u8>> {
+        (**self).save()
+    }
+    fn restore(&mut self, state: &[u8]) -> Result<()> {
+        (**self).restore(state)
+    }
+    fn restart(&mut self) -> Result<()> {
+        (**self).restart()
+    }
+    fn is_torn(&self) -> bool {
+        (**self).is_torn()
+    }
+}
+
 /// What carries bytes between a server and its agents: threads, a file system, somebody else's network.
+///
+/// When a call fails, the session's call fails, and the session can go on: what was to be sent is then sent again, also to agents that
+/// have got it already. They give the same answer to a copy, and are otherwise unchanged.
 pub trait Transport: Send {
-    /// The agents that can be reached now, in increasing order; `None` if all can.
+    /// The agents that can be reached now, in any order; `None` if all can. If none can, no round is opened: the session's call fails, with
+    /// the kind [`crate::error::ErrorKind::Machine`], and goes on when it is called again.
     fn reachable(&mut self) -> Option<Vec<usize>> {
         None
     }
@@ -104,12 +151,15 @@ pub struct Nodes<T> {
     server: ServerNode,
     transport: T,
     patience: Option<Duration>,
+    /// Whether some recipients may not have got what the server tells them at the end of its last round.
+    is_untold: bool,
 }
 
 impl<T: Transport> Nodes<T> {
     /// A server and what carries its bytes. It waits for every answer, however long that takes.
     pub fn new(server: ServerNode, transport: T) -> Self {
-        Self { server, transport, patience: None }
+        let is_untold = tells(&server);
+        Self { server, transport, patience: None, is_untold }
     }
 
     /// Waits at most so long for the answers of an exchange; those that have not come by then are missing.
@@ -129,12 +179,36 @@ impl<T: Transport> Nodes<T> {
     }
 
     /// Opens the next round for the agents that can be reached; goes on with a question that is still open.
-    fn opened(&mut self) -> Todo {
+    fn opened(&mut self) -> Result<Todo> {
         if matches!(self.server.todo(), Todo::Ask { .. }) {
-            return self.server.todo().clone();
+            return Ok(self.server.todo().clone());
         }
         let reachable = self.transport.reachable();
-        self.server.open_for(reachable.as_deref())
+        if let Some(agents) = &reachable {
+            let n = self.server.coordinator().federation().agents();
+            if let Some(c) = agents.iter().find(|c| **c >= n) {
+                return Err(BadInput::new("reachable", format!("agent {c} of {n} agents"), format!("agents below {n}")));
+            }
+            // A round without answers would be spent on nobody.
+            if agents.is_empty() {
+                return Err(BadInput::machine("no agent can be reached", "the same call again, when an agent can be reached"));
+            }
+        }
+        Ok(self.server.open_for(reachable.as_deref()))
+    }
+}
+
+/// Whether a server has something to tell at the end of a round. A saved state does not say whether it was sent.
+fn tells(server: &ServerNode) -> bool {
+    matches!(server.todo(), Todo::Tell { .. })
+}
+
+impl<O: Observable + ?Sized> Observable for Box<O> {
+    fn coordinator(&self) -> &Coordinator {
+        (**self).coordinator()
+    }
+    fn controls(&self) -> Option<Vec<Vec<f64>>> {
+        (**self).controls()
     }
 }
 
@@ -149,7 +223,8 @@ impl<T> Observable for Nodes<T> {
 
 impl<T: Transport> Carrier for Nodes<T> {
     fn carry_round(&mut self, cancel: &Cancel) -> Result<Advanced> {
-        let mut todo = self.opened();
+        self.resend()?;
+        let mut todo = self.opened()?;
         if todo == Todo::RoundOver {
             return Ok(Advanced::Over);
         }
@@ -168,13 +243,22 @@ impl<T: Transport> Carrier for Nodes<T> {
                     }
                     todo = self.server.close();
                 }
-                Todo::Tell { to, bytes } => {
-                    self.transport.tell(&to, &bytes)?;
+                Todo::Tell { .. } => {
+                    self.is_untold = true;
+                    self.resend()?;
                     return Ok(Advanced::Round);
                 }
                 Todo::RoundOver => return Ok(Advanced::Round),
             }
         }
+    }
+    fn resend(&mut self) -> Result<()> {
+        let Self { server, transport, is_untold, .. } = self;
+        if let (true, Todo::Tell { to, bytes }) = (*is_untold, server.todo()) {
+            transport.tell(to, bytes)?;
+        }
+        *is_untold = false;
+        Ok(())
     }
     fn counts(&self) -> Ledger {
         self.server.coordinator().ledger()
@@ -189,7 +273,9 @@ impl<T: Transport> Carrier for Nodes<T> {
         Ok(self.server.save())
     }
     fn restore(&mut self, state: &[u8]) -> Result<()> {
-        self.server.restore(state)
+        self.server.restore(state)?;
+        self.is_untold = tells(&self.server);
+        Ok(())
     }
     fn restart(&mut self) -> Result<()> {
         Err(BadInput::machine("agents on other machines do not go back to the start", "a saved state of the server, or a new federation"))

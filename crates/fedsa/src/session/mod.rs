@@ -106,8 +106,10 @@ pub struct Session<C> {
     seconds: f64,
     /// Since when the time is not counted, while the session goes on.
     since: Option<Instant>,
-    /// Seconds per local step in the last round; unknown before the first round.
+    /// Seconds per local step in the last round; unknown before the first whole round.
     pace: Option<f64>,
+    /// `||gbar(theta_0)||`, once a target is relative to it.
+    at_start: Option<f64>,
     /// The last round whose state was kept.
     kept: Option<u64>,
 }
@@ -128,6 +130,7 @@ impl<C: Carrier> Session<C> {
             seconds: 0.0,
             since: None,
             pace: None,
+            at_start: None,
             kept: None,
         }
     }
@@ -251,8 +254,10 @@ impl<C: Carrier> Session<C> {
     /// observer kept last, or from the start.
     ///
     /// # Errors
-    /// When the carrier fails, or has lost its state and cannot go back to the start.
+    /// When a target cannot be measured ([`Session::with_metrics`]); when the carrier fails, or has lost its state and cannot go back to
+    /// the start. After a failure of the carrier the same call goes on.
     pub fn advance(&mut self, until: &Until, cancel: &Cancel, observer: &mut dyn Observer) -> Result<Outcome> {
+        until.check(self.metrics.as_deref())?;
         if self.carrier.is_torn() {
             self.go_back(observer)?;
         }
@@ -267,6 +272,7 @@ impl<C: Carrier> Session<C> {
     }
 
     fn go_on(&mut self, until: &Until, cancel: &Cancel, observer: &mut dyn Observer) -> Result<Outcome> {
+        self.carrier.resend()?;
         loop {
             let (t, diverged) = (self.carrier.coordinator().rounds(), self.diverged());
             self.round = t;
@@ -274,9 +280,12 @@ impl<C: Carrier> Session<C> {
             if self.rows.last().is_none_or(|row| row.round < t) && (is_over || self.record.has(t)) {
                 self.see(observer);
             }
-            let has_reached = self.rows.last().is_some_and(|row| row.round == t) && until.is_reached(&self.rows);
+            if until.relative_residual.is_some() && self.at_start.is_none() {
+                self.at_start = self.residual_at_start();
+            }
+            let has_reached = self.rows.last().is_some_and(|row| row.round == t) && until.is_reached(&self.rows, self.at_start);
             if is_over || has_reached {
-                return Ok(until.outcome(&self.rows, diverged, has_reached));
+                return Ok(until.outcome(&self.rows, self.at_start, diverged, has_reached));
             }
             if cancel.is_cancelled() {
                 self.keep(observer)?;
@@ -287,9 +296,17 @@ impl<C: Carrier> Session<C> {
             }
             match self.carry(cancel, observer)? {
                 Advanced::Round => observer.advanced(),
-                Advanced::Over => return Ok(until.outcome(&self.rows, diverged, false)),
+                Advanced::Over => return Ok(until.outcome(&self.rows, self.at_start, diverged, false)),
                 Advanced::Cancelled => return Ok(Outcome::Interrupted),
             }
+        }
+    }
+
+    /// `||gbar(theta_0)||`, where it is known: the session may not have recorded round 0, or may have begun later.
+    fn residual_at_start(&self) -> Option<f64> {
+        match self.rows.first() {
+            Some(row) if row.round == 0 => row.seen.residual,
+            _ => self.metrics.as_ref()?.residual(self.carrier.coordinator().federation().start()),
         }
     }
 
@@ -329,7 +346,13 @@ impl<C: Carrier> Session<C> {
             }
             advanced
         };
-        self.pace = Some(began.elapsed().as_secs_f64() / steps);
+        let pace = began.elapsed().as_secs_f64() / steps;
+        self.pace = match advanced {
+            Advanced::Round => Some(pace),
+            // It would have taken longer.
+            Advanced::Cancelled => self.pace.map(|before| before.max(pace)),
+            Advanced::Over => self.pace,
+        };
         Ok(advanced)
     }
 

@@ -1,6 +1,8 @@
 //! Until when a session goes on.
 
 use super::Recorded;
+use crate::error::{BadInput, Result};
+use crate::metrics::{Metrics, Need};
 use crate::record::{Missed, Outcome};
 
 /// Until when a session goes on: a number of rounds, or the first recorded round in which a target is reached. Any of several targets
@@ -50,31 +52,57 @@ impl Until {
         Self { gap: Some(gap), ..self }
     }
 
+    /// Checks that every target can be measured with these metrics.
+    ///
+    /// # Errors
+    /// When one cannot, because there are no metrics or because the problem does not tell what it needs.
+    pub(super) fn check(&self, metrics: Option<&Metrics>) -> Result<()> {
+        let targets = [
+            ("mse", "mse", self.mse),
+            ("residual", "residual", self.residual),
+            ("relative_residual", "residual", self.relative_residual),
+            ("gap", "gap", self.gap),
+        ];
+        for (key, metric, _) in targets.into_iter().filter(|(.., target)| target.is_some()) {
+            let what = match metrics.map(|metrics| metrics.missing(metric)) {
+                Some(None) => continue,
+                None => "a session without metrics measures nothing",
+                Some(Some(Need::Root | Need::RootOrCentre)) => "theta* is not known for this problem",
+                Some(Some(Need::Means)) => "the operators of this problem can only be sampled",
+                Some(Some(Need::Objective)) => "the operators of this problem are not minus gradients of losses",
+                Some(Some(Need::Gram | Need::Controls)) => "this problem does not tell what it needs",
+            };
+            return Err(BadInput::new(format!("until.{key}"), what, "metrics that know the target, or a number of rounds only"));
+        }
+        Ok(())
+    }
+
     /// The levels at which a run stops that had the residual `at_start` in round 0.
-    fn residuals(&self, at_start: f64) -> impl Iterator<Item = f64> {
-        self.residual.into_iter().chain(self.relative_residual.map(|share| share * at_start))
+    fn residuals(&self, at_start: Option<f64>) -> impl Iterator<Item = f64> {
+        let relative = self.relative_residual.zip(at_start).map(|(share, at_start)| share * at_start);
+        self.residual.into_iter().chain(relative)
     }
 
-    /// The target residual of a run with these recorded rounds: the larger one of `residual` and `relative_residual`; `None` without a
-    /// target.
-    pub fn residual_asked(&self, rows: &[Recorded]) -> Option<f64> {
-        self.residuals(rows.first()?.seen.residual?).max_by(f64::total_cmp)
+    /// The target residual of a run with the residual `at_start` in round 0: the larger one of `residual` and `relative_residual`; `None`
+    /// without a target.
+    pub fn residual_asked(&self, at_start: Option<f64>) -> Option<f64> {
+        self.residuals(at_start).max_by(f64::total_cmp)
     }
 
-    /// Whether the last of these recorded rounds has reached a target.
-    pub fn is_reached(&self, rows: &[Recorded]) -> bool {
-        let (Some(first), Some(last)) = (rows.first(), rows.last()) else { return false };
+    /// Whether the last of these recorded rounds has reached a target, of a run with the residual `at_start` in round 0.
+    pub fn is_reached(&self, rows: &[Recorded], at_start: Option<f64>) -> bool {
+        let Some(last) = rows.last() else { return false };
         // A residual that overflows at the start is no reference.
         let below = |target: f64, name| target.is_finite() && last.metric(name).is_some_and(|y| y <= target);
         self.mse.is_some_and(|x| below(x, "mse"))
             || self.gap.is_some_and(|x| below(x, "gap"))
-            || first.seen.residual.is_some_and(|at_start| self.residuals(at_start).any(|x| below(x, "residual")))
+            || self.residuals(at_start).any(|x| below(x, "residual"))
     }
 
-    /// How a run ended that recorded these rounds and did not go on: whether it has diverged after so many rounds, and whether it
-    /// reached a target.
-    pub fn outcome(&self, rows: &[Recorded], diverged: Option<u64>, has_reached: bool) -> Outcome {
-        let targets = [("mse", self.mse), ("residual", self.residual_asked(rows)), ("gap", self.gap)];
+    /// How a run ended that recorded these rounds, had the residual `at_start` in round 0, and did not go on: whether it has diverged
+    /// after so many rounds, and whether it reached a target.
+    pub fn outcome(&self, rows: &[Recorded], at_start: Option<f64>, diverged: Option<u64>, has_reached: bool) -> Outcome {
+        let targets = [("mse", self.mse), ("residual", self.residual_asked(at_start)), ("gap", self.gap)];
         let missed = targets.into_iter().filter_map(|(metric, target)| {
             let rounds: Vec<(u64, Option<f64>)> = rows.iter().map(|row| (row.round, row.metric(metric))).collect();
             Missed::of(metric, target?, &rounds)

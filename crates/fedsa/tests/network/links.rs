@@ -53,7 +53,7 @@ impl Medium for Recorded {
 
 fn recorded(world: &World<'_>, exchanges: u8) -> Uplink {
     let mut arrivals = HashMap::new();
-    for round in 0..world.server.rounds() {
+    for round in 0..world.server.opened() {
         for exchange in 0..exchanges {
             for agent in 0..world.nodes.len() {
                 let key = MessageKey { seed: SEED, round, exchange, agent }.stream(Purpose::Medium).bits();
