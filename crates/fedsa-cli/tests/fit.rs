@@ -2,13 +2,15 @@
 
 use crate::common::{Folder, Output, finish};
 use fedsa::cancel::Cancel;
+use fedsa::error::ErrorCode;
 use fedsa::problem::Files as _;
-use fedsa::problem::dataset::Wanted;
+use fedsa::problem::dataset::{Columns, Dataset, Labels, Rows, Wanted};
 use fedsa_data::DiskFiles;
 use fedsa_data::find::Places;
+use fedsa_experiment::evaluate::Evaluation;
 use fedsa_experiment::fit::Fit;
 use fedsa_experiment::run::RunOutcome;
-use fedsa_experiment::{FitSettings, Fitted, IfExists, RunSettings, Unobserved};
+use fedsa_experiment::{EvaluateSettings, FitSettings, Fitted, IfExists, RunSettings, Unobserved};
 use serde_json::Value;
 
 /// Uniform numbers in [0, 1).
@@ -419,4 +421,81 @@ fn fednl_learns_w8a_with_other_compressors_too() {
             assert!(rounds.abs_diff(seen) <= 3, "{compressor}: {rounds}, and {seen} elsewhere");
         }
     }
+}
+
+/// Errors name settings of the library, not keys of the experiment that it makes of them, and values that the caller gave.
+#[test]
+fn errors_of_the_library_name_its_settings() {
+    let folder = folder();
+    let path = folder.path("rows.libsvm").display().to_string();
+    let log = folder.path("log.csv").display().to_string();
+    let fit = || FitSettings::new([&path]);
+    let value = || EvaluateSettings::new([&log]);
+    let too_large = 1 << 63;
+    let of_fit = |settings: FitSettings| Fit::new(&settings, &Cancel::never()).map(|_| ()).expect_err(&format!("{settings:?}"));
+    folder.write("log.csv", "s_0,next_0,reward,done\n0,1,2,0\n1,0.2,1,0\n0.2,1,0,1\n0.7,0.1,1,0\n");
+    let of_value =
+        |settings: EvaluateSettings| Evaluation::new(&settings, &Cancel::never()).map(|_| ()).expect_err(&format!("{settings:?}"));
+    for (e, key) in [
+        (of_fit(fit().with_tol(f64::NAN)), "tol"),
+        (of_fit(fit().with_ridge(-1.0)), "ridge"),
+        (of_fit(fit().with_method("newtn")), "method"),
+        (of_fit(fit().with_compare(vec!["newton".into(), "giantt".into()])), "compare"),
+        (of_fit(fit().with_method("fedlsa").with_step_size(-1.0)), "step_size"),
+        (of_fit(fit().with_rounds(0)), "rounds"),
+        (of_fit(fit().with_pca(0)), "pca"),
+        (of_fit(fit().with_agents(0)), "agents"),
+        (of_value(value().with_tol(f64::NAN)), "tol"),
+        (of_value(value().with_gamma(2.0)), "gamma"),
+        (of_value(value().with_method("fedlsa").with_local_steps(0)), "local_steps"),
+        (of_value(value().with_rounds(0)), "rounds"),
+    ] {
+        assert_eq!(e.key, key, "{e}");
+    }
+    for (e, key) in [
+        (of_fit(fit().with_seed(too_large)), "seed"),
+        (of_fit(fit().with_rounds(too_large)), "rounds"),
+        (of_fit(fit().with_agents(too_large)), "agents"),
+        (of_fit(fit().with_pca(too_large)), "pca"),
+        (of_fit(fit().with_method("fedlsa").with_batch(too_large)), "batch"),
+        (of_fit(fit().with_method("fedlsa").with_local_steps(too_large)), "local_steps"),
+        (of_value(value().with_seed(too_large)), "seed"),
+        (of_value(value().with_rounds(too_large)), "rounds"),
+        (of_value(value().with_method("fedlsa").with_local_steps(too_large)), "local_steps"),
+    ] {
+        assert_eq!((e.key.as_str(), e.value()), (key, Some("9223372036854775808")), "{e}");
+    }
+}
+
+/// Names with spaces around them are the same methods.
+#[test]
+fn a_method_that_is_compared_with_itself_is_one() {
+    let folder = folder();
+    let path = folder.path("rows.libsvm").display().to_string();
+    let settings = FitSettings::new([&path]).with_method(" newton").with_compare(vec!["newton ".into(), "giant".into()]);
+    assert_eq!(settings.experiment().unwrap().labels().unwrap(), ["newton", "giant"]);
+}
+
+/// Data in memory are known by all that a fit depends on.
+#[test]
+fn a_fit_does_not_go_on_with_other_data_in_memory() {
+    let folder = folder();
+    let set = |names: [&str; 2]| Dataset {
+        name: "mine".into(),
+        rows: Rows::Dense { d: 2, values: vec![1.0, 2.0, 2.0, 1.0, 3.0, 5.0, 4.0, 2.0] },
+        columns: Columns::Named(names.map(String::from).into()),
+        targets: Some(Labels::Numbers(vec![0.0, 1.0, 0.0, 1.0])),
+        groups: None,
+    };
+    let run = |names, if_exists| {
+        let settings = FitSettings::default().with_agents(2).with_ridge(0.1).with_method("newton");
+        let fit = Fit::of_sets(&settings, vec![set(names)], &Cancel::never()).unwrap();
+        let outcome = fit.run(RunSettings::default().in_folder(folder.path("o"), if_exists), &Unobserved, &Cancel::never()).unwrap();
+        outcome.results(&Unobserved, &Cancel::never())
+    };
+    let fitted = run(["a", "b"], IfExists::Refuse).unwrap();
+    fitted.write().unwrap();
+    assert_eq!(run(["a", "b"], IfExists::Resume).unwrap().json(), fitted.json());
+    let refused = run(["b", "a"], IfExists::Resume).map(|_| ()).unwrap_err();
+    assert_eq!(refused.code(), ErrorCode::OtherRun, "{refused}");
 }

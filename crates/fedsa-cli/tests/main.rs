@@ -19,6 +19,8 @@ mod numpy;
 mod outside;
 mod pictures;
 mod program;
+#[cfg(unix)]
+mod purposes;
 mod reference;
 #[cfg(unix)]
 mod resume;

@@ -4,7 +4,7 @@ use crate::common::{Folder, SMALL, edited, small};
 use serde_json::Value as Json;
 
 /// A problem of two agents that theory knows over its clear link.
-const TINY: &str = r#"id = "tiny"
+pub const TINY: &str = r#"id = "tiny"
 
 [problem]
 kind = "garnet"
@@ -26,7 +26,7 @@ rounds = 20
 "#;
 
 /// The same over a link that theory does not know.
-fn quantised() -> String {
+pub fn quantised() -> String {
     edited(TINY, "local_steps = 10\n", "local_steps = 10\nuplink = { codec = { kind = \"quantised\", bits = 6 } }\n")
 }
 
@@ -301,7 +301,12 @@ fn a_folder_with_something_else_is_not_replaced() {
     folder.run(&["run", "small.toml", "--out", "ran", "-q"]).exits(0);
     let ran = folder.text("ran/summary.json");
     assert!(tune(&folder, &["--target-mse", "0.05", "--out", "ran"]).exits(2).message().contains("ran holds a finished run"));
-    assert!(tune(&folder, &["--target-mse", "0.05", "--out", "ran", "--resume"]).exits(2).message().contains("holds a run, not a tuning"));
+    assert!(
+        tune(&folder, &["--target-mse", "0.05", "--out", "ran", "--resume"])
+            .exits(2)
+            .message()
+            .contains("holds a finished run, not a tuning")
+    );
     assert_eq!(folder.text("ran/summary.json"), ran);
     folder.write("mine/tuned.toml", "mine");
     let out = tune(&folder, &["--target-mse", "0.05", "--out", "mine", "--overwrite"]).exits(2);

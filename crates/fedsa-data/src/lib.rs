@@ -14,6 +14,7 @@ pub mod datasets;
 pub mod delays;
 mod field;
 pub mod find;
+mod given;
 pub mod linear_model;
 pub mod logs;
 pub mod machine;
@@ -41,6 +42,7 @@ use fedsa::problem::log::Log;
 use fedsa::problem::source::{Inputs, LogSource};
 use fedsa::problem::survey::LogFacts;
 use fedsa::uplink::medium::delay::Row;
+use given::Given;
 
 /// The files of this machine, from which problems read.
 #[derive(Debug)]
@@ -50,8 +52,8 @@ pub struct DiskFiles {
     /// The checksum of all data that was read, but for logs, in the order of reading.
     noted: AtomicU32,
     logs: Mutex<Logs>,
-    /// Logs that are in memory, each with its checksum.
-    given: Vec<(Arc<Log>, u32)>,
+    /// Data that are in memory.
+    given: Given,
     /// The data sets that were read: the file, the checksum and the number of rows of each, in the order of their first reading.
     datasets: Mutex<Vec<(PathBuf, u32, usize)>>,
     /// The bytes that small logs may still take that are kept in memory.
@@ -103,7 +105,7 @@ impl DiskFiles {
             places,
             noted: AtomicU32::new(0),
             logs: Mutex::default(),
-            given: Vec::new(),
+            given: Given::default(),
             datasets: Mutex::default(),
             room,
             cancel: Cancel::never(),
@@ -113,8 +115,18 @@ impl DiskFiles {
     /// The same with these logs in memory, one an agent: a problem whose list of files is empty takes them.
     #[must_use]
     pub fn with_logs(self, given: Vec<Log>) -> Self {
-        let given = given.into_iter().map(|log| (logs::checksum(&log), Arc::new(log)));
-        Self { given: given.map(|(sum, log)| (log, sum)).collect(), ..self }
+        Self { given: Given::of_logs(given), ..self }
+    }
+
+    /// The same with these data sets in memory, which the first problem that reads data sets takes, whatever files it names.
+    #[must_use]
+    pub fn with_datasets(self, given: Vec<Dataset>) -> Self {
+        Self { given: Given::of_sets(given), ..self }
+    }
+
+    /// A digest of the data that are in memory, but for names of logs and data sets; none where there are none.
+    pub fn given_identity(&self) -> Option<&str> {
+        self.given.identity()
     }
 
     /// The same, which reads until the token is cancelled: logs end after the batch that is being read, other files after the file.
@@ -128,7 +140,7 @@ impl DiskFiles {
         &self.cancel
     }
 
-    /// A checksum of all data that was read so far; 0 if nothing was read.
+    /// A checksum of all data that was read from files so far; 0 if nothing was read.
     ///
     /// A log counts from its first complete reading on, with its contents: it does not matter how often it was read, in which
     /// batches, and which log was read first. A data set that is read again with the same contents counts once.
@@ -137,7 +149,6 @@ impl DiskFiles {
         let mut sums: Vec<Option<u32>> = self.opened().all.iter().map(logs::FileLog::checksum).collect();
         let datasets = self.datasets.lock().unwrap_or_else(PoisonError::into_inner);
         sums.extend(datasets.iter().map(|(_, sum, _)| Some(*sum)));
-        sums.extend(self.given.iter().map(|(_, sum)| Some(*sum)));
         if sums.iter().all(Option::is_none) {
             return noted;
         }
@@ -236,8 +247,8 @@ impl Files for DiskFiles {
         Ok(arrays)
     }
     fn logs(&self, sources: &[String], inputs: Inputs) -> Result<Vec<Box<dyn LogSource>>> {
-        if sources.is_empty() && !self.given.is_empty() {
-            return Ok(self.given.iter().map(|(log, _)| self.stoppable(Arc::clone(log))).collect());
+        if sources.is_empty() && !self.given.logs.is_empty() {
+            return Ok(self.given.logs.iter().map(|log| self.stoppable(Arc::clone(log))).collect());
         }
         let opened = logs::open(sources, &self.places, inputs, &self.room).map_err(setting)?;
         let known = &mut *self.opened();
@@ -251,6 +262,9 @@ impl Files for DiskFiles {
         Ok(opened.into_iter().map(once).collect())
     }
     fn datasets(&self, sources: &[String], wanted: &Wanted) -> Result<Vec<Dataset>> {
+        if let Some(given) = self.given.take_sets() {
+            return Ok(given);
+        }
         let read = datasets::read(sources, &self.places, wanted, &self.cancel);
         let read = read.map_err(|e| if e.kind() == ErrorKind::Cancelled { e } else { setting(e).about("data") })?;
         let mut known = self.datasets.lock().unwrap_or_else(PoisonError::into_inner);

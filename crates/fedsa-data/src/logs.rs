@@ -340,13 +340,6 @@ impl Checksum {
     }
 }
 
-/// The checksum of a log's contents, which is that of a file with the same contents.
-pub(super) fn checksum(log: &Log) -> u32 {
-    let mut checksum = Checksum::default();
-    checksum.see(log);
-    checksum.finish(&log.columns)
-}
-
 /// A log without a name that is in memory.
 struct InMemory {
     file: Store,

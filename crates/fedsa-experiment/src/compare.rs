@@ -13,6 +13,7 @@ pub const NUMBERS: &[&str] = &["floor_mean", "final_mean", "residual_mean", "err
 
 /// What two runs say of one thing.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub struct Pair<T> {
     /// What it is: a method at a point, or a check.
     pub name: String,
@@ -40,6 +41,7 @@ impl Side {
 
 /// Two runs.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct Comparison {
     /// Their folders.
     pub folders: [PathBuf; 2],

@@ -51,6 +51,7 @@ pub enum Executed {
 
 /// What an interruption leaves: numbers of runs.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Interrupted {
     /// Runs that had ended and are saved.
     pub ended: usize,
@@ -98,6 +99,9 @@ struct Shared<'a> {
     plan: &'a Plan,
     metrics: Vec<Arc<Metrics>>,
     control: &'a RunControl<'a>,
+    /// Cancelled with the runs, and when one of them fails.
+    stop: Cancel,
+    failed: Mutex<Option<BadInput>>,
     left: Mutex<Interrupted>,
     ended: Mutex<EndedRuns>,
     /// Whether a checkpoint could not be written; reported once.
@@ -117,6 +121,8 @@ impl<'a> Shared<'a> {
             plan,
             metrics: plan.fields.iter().map(|f| Arc::new(Metrics::new(&f.field))).collect(),
             control,
+            stop: control.cancel.child(),
+            failed: Mutex::default(),
             left: Mutex::default(),
             ended: Mutex::new(ended),
             warned: AtomicBool::new(false),
@@ -140,11 +146,10 @@ fn jobs(plan: &Plan) -> (Vec<SeedJob>, Vec<Vec<Option<SeedResult>>>) {
 /// Runs all seeds of all cells of a plan.
 ///
 /// # Errors
-/// When a checkpoint cannot be read.
+/// When a checkpoint cannot be read. The other runs are then interrupted, and what they have come to is kept.
 pub fn execute(plan: &Plan, control: &RunControl<'_>) -> Result<Executed> {
     let (jobs, slots) = jobs(plan);
     let slots = Mutex::new(slots);
-    let failed: Mutex<Option<BadInput>> = Mutex::new(None);
     let next = AtomicUsize::new(0);
     let shared = Shared::new(plan, control);
     // Threads take whole runs while there are any, then they help running ones.
@@ -152,28 +157,25 @@ pub fn execute(plan: &Plan, control: &RunControl<'_>) -> Result<Executed> {
         for _ in 0..rayon::current_num_threads() {
             scope.spawn(|_| {
                 while let Some(job) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    if failed.lock().expect("no panics under the lock").is_some() {
-                        return;
-                    }
-                    if control.cancel.is_cancelled() {
+                    if shared.stop.is_cancelled() {
                         shared.left.lock().expect("no panics under the lock").waiting += 1;
                         continue;
                     }
                     match shared.run(job) {
                         Ok(result) => slots.lock().expect("no panics under the lock")[job.cell][job.at] = result,
-                        Err(e) => *failed.lock().expect("no panics under the lock") = Some(e),
+                        Err(e) => shared.fail(e),
                     }
                 }
             });
         }
     });
-    if let Some(e) = failed.into_inner().expect("no panics under the lock") {
-        return Err(e);
-    }
     let mut ended_runs = shared.ended.into_inner().expect("no panics under the lock");
     let kept = keep_ended(control, &mut ended_runs);
     if let Err(e) = &kept {
         control.observer.warned(&format!("the states of runs that have ended could not be kept: {}", e.what));
+    }
+    if let Some(e) = shared.failed.into_inner().expect("no panics under the lock") {
+        return Err(e);
     }
     let slots = slots.into_inner().expect("no panics under the lock");
     let ended = slots.iter().flatten().filter(|slot| slot.is_some()).count();
@@ -271,7 +273,7 @@ impl session::Observer for Seed<'_, '_> {
 impl Shared<'_> {
     /// Runs one seed to its end; `None` if interrupted.
     fn run(&self, job: &SeedJob) -> Result<Option<SeedResult>> {
-        let RunControl { cancel, observer, earlier, .. } = *self.control;
+        let RunControl { observer, earlier, .. } = *self.control;
         let cell = &self.plan.cells[job.cell];
         let mut session = self.session(job)?;
         if let Some(saved) = earlier.checkpoint(job.cell, cell, job.seed, self.plan.field(job.cell).dim())? {
@@ -290,7 +292,7 @@ impl Shared<'_> {
         let per_round = job.work / rounds as f64;
         observer.found(per_round * found as f64);
         let mut seed = Seed { shared: self, job, cell, per_round, pending: 0.0, last_saved: Instant::now(), on_disk: found };
-        let outcome = session.advance(&cell.run.stop.until(rounds), cancel, &mut seed)?;
+        let outcome = session.advance(&cell.run.stop.until(rounds), &self.stop, &mut seed)?;
         if outcome == Outcome::Interrupted {
             self.leave(job, session.round(), seed.on_disk);
             return Ok(None);
@@ -310,6 +312,12 @@ impl Shared<'_> {
             end: Some(end),
         };
         Ok(Some(self.end(job, saved)))
+    }
+
+    /// Stops all runs because of the error of one; the first error counts.
+    fn fail(&self, e: BadInput) {
+        self.failed.lock().expect("no panics under the lock").get_or_insert(e);
+        self.stop.cancel();
     }
 
     /// The session of a seed, at its start.

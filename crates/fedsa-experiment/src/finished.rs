@@ -14,7 +14,7 @@ use toml::{Table, Value};
 use super::plan::Plan;
 use super::results::{Recorded, Results, SeedResult};
 use crate::config::short;
-use crate::folder::{self, Holds};
+use crate::folder::{self, FolderWork, Holds, TUNING};
 
 /// A finished run, read from its folder.
 #[derive(Debug, Clone)]
@@ -58,6 +58,10 @@ impl FinishedRun {
     pub fn read(path: &Path) -> Result<Self> {
         let name = path.display().to_string();
         let accepted = "the folder of a finished run, such as out/ID";
+        if folder::work_in(path) == Some(FolderWork::Tuning) {
+            let what = "this is the folder of a tuning, which has no runs";
+            return Err(BadInput::data(name, what, format!("{accepted}; {} in it, which is the answer, can be run", TUNING[0])));
+        }
         match state_of(path) {
             Some(RunState::Finished) => {}
             Some(RunState::UnderWay) => return Err(BadInput::format(name, "its run is under way", accepted).coded(ErrorCode::OutputBusy)),

@@ -3,12 +3,13 @@
 use std::fmt;
 use std::sync::Arc;
 
-use fedsa::error::{Error, Result};
+use fedsa::error::{Error, ErrorCode, Result};
 use fedsa::methods::MethodSettings;
 use fedsa::presets;
 use fedsa::registry::Kind;
 use toml::{Table, Value};
 
+use crate::config::document::{Origin, SetBy};
 use crate::config::{self, Document, Experiment, find_kind};
 use crate::kinds::Kinds;
 
@@ -40,9 +41,16 @@ impl fmt::Debug for Changes {
     }
 }
 
-/// The experiment of a table, with these changes and kinds.
-pub(crate) fn experiment(table: Table, changes: &Changes, kinds: &Kinds) -> Result<Experiment, Error> {
-    let mut document = Document::of_table(table, Vec::new()).with_kinds(kinds);
+/// Keys that an experiment may have, and the settings from which they come.
+pub(crate) type Keys = Vec<(String, &'static str)>;
+
+/// The experiment of a table, with these changes and kinds. Errors about these keys are about their settings, unless a change says
+/// where they come from.
+pub(crate) fn experiment(table: Table, keys: Keys, changes: &Changes, kinds: &Kinds) -> Result<Experiment, Error> {
+    let is_set = |key: &str| config::place_in(&table, key).is_some();
+    let keys = keys.into_iter().filter(|(key, _)| is_set(key));
+    let origins = keys.map(|(key, setting)| Origin { key, from: SetBy::Setting(setting) }).collect();
+    let mut document = Document::of_table(table, origins).with_kinds(kinds);
     changes.apply(&mut document)?;
     Experiment::read(document)
 }
@@ -64,6 +72,15 @@ pub(crate) use with;
 /// A table with these entries.
 pub(crate) fn table(entries: Vec<(&str, Value)>) -> Value {
     Value::Table(entries.into_iter().map(|(k, v)| (k.to_string(), v)).collect())
+}
+
+/// The value of a setting that counts something.
+///
+/// # Errors
+/// When it is larger than files can say.
+pub(crate) fn whole(setting: &str, n: u64) -> Result<Value> {
+    let too_large = |_| Error::new(setting, format!("{n} is not accepted"), format!("at most {}", i64::MAX)).valued(n.to_string());
+    Ok(Value::Integer(i64::try_from(n).map_err(|e| too_large(e).coded(ErrorCode::OutOfRange))?))
 }
 
 /// A text.

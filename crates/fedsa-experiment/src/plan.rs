@@ -26,6 +26,7 @@ use built::build_problem;
 pub use built::{BuiltProblem, PlannedField};
 use cell::Shared;
 pub use cell::{PlannedCell, ResolvedStart};
+pub(crate) use digest::canonical;
 use digest::{Digest, Digester, Digests, digest, hex};
 
 /// An experiment ready to run.

@@ -16,6 +16,7 @@ use crate::picture::{self, Picture};
 use crate::{Plan, Predictor, Results, folder, output, resolve, run};
 
 /// A finished run with its figure.
+#[non_exhaustive]
 pub struct Redrawn {
     /// Its folder.
     pub path: PathBuf,

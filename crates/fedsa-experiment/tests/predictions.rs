@@ -74,7 +74,7 @@ fn run(folder: &Path, if_exists: IfExists, cancels_at: Option<usize>) -> (Vec<(u
             assert_eq!((left.lost, left.kept, left.waiting), (0, 0, 0));
             Some(left.ended)
         }
-        RunOutcome::AlreadyDone(_) => panic!("it was not done before"),
+        _ => panic!("it was not done before"),
     };
     let heard = watch.heard.into_inner().unwrap();
     assert!(heard.contains(&(Computed::Roots, 1, 1)));

@@ -7,7 +7,21 @@ use crate::error::{Error, Result};
 
 /// Whether what takes long is to stop. All clones are one token: whoever holds one can cancel, from any thread.
 #[derive(Debug, Clone)]
-pub struct Cancel(Option<Arc<AtomicBool>>);
+pub struct Cancel(Option<Arc<Flag>>);
+
+/// What the clones of a token share.
+#[derive(Debug, Default)]
+struct Flag {
+    is_set: AtomicBool,
+    /// The token that cancels this one too.
+    parent: Option<Arc<Flag>>,
+}
+
+impl Flag {
+    fn is_set(&self) -> bool {
+        self.is_set.load(Ordering::Relaxed) || self.parent.as_ref().is_some_and(|parent| parent.is_set())
+    }
+}
 
 impl Default for Cancel {
     fn default() -> Self {
@@ -26,16 +40,22 @@ impl Cancel {
         Self(None)
     }
 
+    /// A token for a part of the work: it is cancelled with this one, and cancelling it does not cancel this one.
+    #[must_use]
+    pub fn child(&self) -> Self {
+        Self(Some(Arc::new(Flag { is_set: AtomicBool::new(false), parent: self.0.clone() })))
+    }
+
     /// Asks everything that holds the token to stop soon.
     pub fn cancel(&self) {
         if let Some(flag) = &self.0 {
-            flag.store(true, Ordering::Relaxed);
+            flag.is_set.store(true, Ordering::Relaxed);
         }
     }
 
     /// Whether it is cancelled.
     pub fn is_cancelled(&self) -> bool {
-        self.0.as_ref().is_some_and(|flag| flag.load(Ordering::Relaxed))
+        self.0.as_ref().is_some_and(|flag| flag.is_set())
     }
 
     /// Goes on, unless it is cancelled.
@@ -44,5 +64,24 @@ impl Cancel {
     /// When it is cancelled, with the kind [`crate::error::ErrorKind::Cancelled`].
     pub fn check(&self) -> Result<()> {
         if self.is_cancelled() { Err(Error::cancelled("it was cancelled", "the same call again")) } else { Ok(()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_part_is_cancelled_with_the_whole_and_not_the_other_way_round() {
+        let whole = Cancel::new();
+        let (one, other) = (whole.child(), whole.child());
+        one.cancel();
+        assert!(one.is_cancelled() && one.child().is_cancelled());
+        assert!(!whole.is_cancelled() && !other.is_cancelled());
+        whole.cancel();
+        assert!(other.is_cancelled());
+        let never = Cancel::never();
+        never.child().cancel();
+        assert!(!never.is_cancelled());
     }
 }

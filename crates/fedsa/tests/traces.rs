@@ -52,12 +52,22 @@ fn without_ratios(mut logs: Vec<Log>) -> Vec<Log> {
     logs
 }
 
+/// A log without episodes whose rows follow each other, but for every so many.
+fn without_episodes(log: Log, every: usize) -> Log {
+    let mut log = Log { episode: None, ..log };
+    let k = log.columns.len();
+    (1..log.len()).filter(|t| t % every != 0).for_each(|t| log.states[t * k..(t + 1) * k].copy_from_slice(&log.next[(t - 1) * k..t * k]));
+    log
+}
+
 /// The trace at every transition: a sum over the transitions of its episode so far, not the recursion.
 fn traces(log: &Log, lambda: f64) -> Vec<[f64; 3]> {
     let rho = |t: usize| log.ratio.as_ref().map_or(1.0, |ratio| ratio[t]);
-    let same = |s: usize, t: usize| {
-        (s..t).all(|u| !log.done[u]) && log.episode.as_ref().is_none_or(|episode| (s..t).all(|u| episode[u] == episode[u + 1]))
+    let goes_on = |u: usize| match &log.episode {
+        Some(episode) => episode[u] == episode[u + 1],
+        None => log.next_state(u) == log.state(u + 1),
     };
+    let same = |s: usize, t: usize| (s..t).all(|u| !log.done[u] && goes_on(u));
     (0..log.len())
         .map(|t| {
             let mut z = [0.0; 3];
@@ -79,7 +89,7 @@ fn psi(log: &Log, t: usize) -> [f64; 3] {
 #[test]
 fn means_are_sums_of_traces_over_transitions() {
     let close = |x: f64, y: f64| assert!((x - y).abs() <= 1e-12 * (1.0 + y.abs()), "{x} {y}");
-    let whole: Vec<Log> = some().into_iter().map(|log| Log { episode: None, ..log }).collect();
+    let whole: Vec<Log> = some().into_iter().map(|log| without_episodes(log, 17)).collect();
     for logs in [some(), without_ratios(some()), whole] {
         for lambda in [0.0, 0.5, 1.0] {
             let field = of(&logs, &settings(lambda), Law::Mean).unwrap();
@@ -191,10 +201,15 @@ fn lambda_out_of_range_and_traces_of_single_transitions_are_refused() {
     let e = refused(0.5, Law::Iid);
     assert_eq!(e.to_string(), "lambda: 0.5 under iid sampling: single transitions that are drawn independently have no traces");
     // 700 transitions of one episode at a ratio of 10.
-    let mut logs = some();
-    logs.iter_mut().for_each(|log| (log.ratio, log.episode, log.done) = (Some(vec![10.0; log.len()]), None, vec![false; log.len()]));
+    let endless = |log: Log| Log { ratio: Some(vec![10.0; log.len()]), done: vec![false; log.len()], ..without_episodes(log, usize::MAX) };
+    let logs: Vec<Log> = some().into_iter().map(endless).collect();
     let e = of(&logs, &settings(1.0), Law::Mean).err().expect("an error");
     assert!(e.what.contains("agent 1: traces at lambda = 1 overflow"), "{e}");
+    // Rows none of which follows the one before.
+    let shuffled: Vec<Log> = some().into_iter().map(|log| Log { episode: None, done: vec![false; log.len()], ..log }).collect();
+    assert!(of(&shuffled, &settings(0.0), Law::Mean).is_ok());
+    let e = of(&shuffled, &settings(0.5), Law::Mean).err().expect("an error");
+    assert_eq!(e.to_string(), "lambda: 0.5, and no state of agent 0 is the next state of the row before");
 }
 
 #[test]

@@ -20,11 +20,10 @@ use fedsa_experiment::evaluate::{Data, EvaluateSettings, Evaluated, Evaluation, 
 use fedsa_experiment::evaluate::{LOCAL_STEPS, STEP_SIZE};
 use fedsa_experiment::made::{Changes, takes};
 use fedsa_experiment::numbers::{self, number};
-use fedsa_experiment::run::RunOutcome;
 use fedsa_experiment::{Kinds, Plan};
 
 use super::progress::Watcher;
-use super::run::{already_done, finished, if_exists, interrupted, settings as run_settings};
+use super::run::{ended, finished, if_exists, settings as run_settings};
 use super::{apply, count, duration, holdout, option, say, signals};
 use crate::args::{EvaluateArgs, Overrides};
 use crate::hints;
@@ -36,8 +35,15 @@ const AUTO: &str = "auto";
 const WORDS: PictureWords<'_> = PictureWords { chooser: "--method auto", value_columns: "--value-columns" };
 
 /// The settings of an evaluation that errors are about, and their options.
-const SETTINGS: [(&str, &str); 4] =
-    [("value_columns", "--value-columns"), ("holdout", "--holdout"), ("method", "--method"), ("changes", "--set")];
+const SETTINGS: [(&str, &str); 7] = [
+    ("value_columns", "--value-columns"),
+    ("holdout", "--holdout"),
+    ("method", "--method"),
+    ("local_steps", "--local-steps"),
+    ("rounds", "--rounds"),
+    ("seed", "--seed"),
+    ("changes", "--set"),
+];
 
 /// The error with options in place of settings.
 fn in_options(e: Error) -> Error {
@@ -75,24 +81,18 @@ fn evaluate_logs(args: &EvaluateArgs, kinds: &Kinds) -> Result<u8, Error> {
         }
     };
     let watcher = Watcher::new(common, began, &planned);
-    let (status, _) = match evaluation.run(
-        run_settings(common).in_folder(out, if_exists(common.resume, common.overwrite)),
-        &watcher,
-        signals::cancel(),
-    )? {
-        RunOutcome::AlreadyDone(ended) => already_done(&id, &ended, out, common),
-        RunOutcome::Interrupted(left) => interrupted(&left, out),
-        RunOutcome::Done(evaluated) => {
-            watcher.hide();
-            if !common.quiet {
-                report(&evaluated).into_iter().for_each(say);
-                say(out.join("weights.json").display());
-            }
-            log::info!("writing {}", out.display());
-            evaluated.write(&WORDS)?;
-            finished(&evaluated.ran, out, common, false)
+    let run = run_settings(common).in_folder(out, if_exists(common.resume, common.overwrite));
+    let outcome = evaluation.run(run, &watcher, signals::cancel())?;
+    let (status, _) = ended(outcome, &id, out, common, |evaluated| {
+        watcher.hide();
+        if !common.quiet {
+            report(&evaluated).into_iter().for_each(say);
+            say(out.join("weights.json").display());
         }
-    };
+        log::info!("writing {}", out.display());
+        evaluated.write(&WORDS)?;
+        Ok(finished(&evaluated.ran, out, common, false))
+    })?;
     Ok(status)
 }
 

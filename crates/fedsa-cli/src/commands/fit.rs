@@ -12,11 +12,10 @@ use fedsa_experiment::config::document::Origin;
 use fedsa_experiment::fit::{AGENTS, Fit, FitSettings, Fitted, Model};
 use fedsa_experiment::made::Changes;
 use fedsa_experiment::numbers::{self, number};
-use fedsa_experiment::run::RunOutcome;
 
 use super::progress::Watcher;
 use super::report::table;
-use super::run::{already_done, finished, if_exists, interrupted, settings as run_settings};
+use super::run::{ended, finished, if_exists, settings as run_settings};
 use super::{apply, count, option, say, signals};
 use crate::args::{FitArgs, Overrides};
 use crate::hints;
@@ -37,13 +36,17 @@ const OPTIONS: [(&str, &str); 8] = [
 ];
 
 /// The settings of a fit that errors are about, and their options.
-const SETTINGS: [(&str, &str); 7] = [
+const SETTINGS: [(&str, &str); 11] = [
     ("model", "--model"),
     ("positive", "--positive"),
     ("compare", "--compare"),
     ("step_size", "--step-size"),
     ("local_steps", "--local-steps"),
     ("batch", "--batch"),
+    ("agents", "--agents"),
+    ("pca", "--pca"),
+    ("rounds", "--rounds"),
+    ("seed", "--seed"),
     ("changes", "--set"),
 ];
 
@@ -82,21 +85,18 @@ fn fit_files(args: &FitArgs, kinds: &Kinds) -> Result<u8, Error> {
     let (began, id) = (fit.began(), fit.experiment().id.clone());
     let planned = |_: &fedsa_experiment::Plan| about.iter().for_each(say);
     let watcher = Watcher::new(common, began, &planned);
-    let (status, _) =
-        match fit.run(run_settings(common).in_folder(out, if_exists(common.resume, common.overwrite)), &watcher, signals::cancel())? {
-            RunOutcome::AlreadyDone(ended) => already_done(&id, &ended, out, common),
-            RunOutcome::Interrupted(left) => interrupted(&left, out),
-            RunOutcome::Done(fitted) => {
-                watcher.hide();
-                if !common.quiet {
-                    report(&fitted).into_iter().for_each(say);
-                    say(out.join("weights.json").display());
-                }
-                log::info!("writing {}", out.display());
-                fitted.write()?;
-                finished(&fitted.ran, out, common, false)
-            }
-        };
+    let run = run_settings(common).in_folder(out, if_exists(common.resume, common.overwrite));
+    let outcome = fit.run(run, &watcher, signals::cancel())?;
+    let (status, _) = ended(outcome, &id, out, common, |fitted| {
+        watcher.hide();
+        if !common.quiet {
+            report(&fitted).into_iter().for_each(say);
+            say(out.join("weights.json").display());
+        }
+        log::info!("writing {}", out.display());
+        fitted.write()?;
+        Ok(finished(&fitted.ran, out, common, false))
+    })?;
     Ok(status)
 }
 
@@ -182,6 +182,8 @@ fn origins(args: &FitArgs) -> Vec<Origin> {
         ("problem.standardise".into(), if args.standardise { "--standardise".into() } else { String::new() }),
         ("problem.pca".into(), given("pca", args.pca.map(|dim| dim.to_string()))),
         ("problem.partition".into(), given("partition", Some(args.partition.clone()))),
+        ("problem.group".into(), given("partition", args.partition.contains(':').then(|| args.partition.clone()))),
+        ("problem.seed".into(), given("seed", Some(args.seed.to_string()))),
         ("problem.weights".into(), given("weights", args.weights.clone())),
         ("problem.holdout".into(), given("holdout", args.holdout.map(numbers::typed))),
         ("sampling.kind".into(), given("sampling", Some(args.sampling.clone()))),

@@ -43,15 +43,31 @@ pub fn in_folder(
     let watcher = Watcher::new(common, began, &|_| {});
     let id = experiment.id.clone();
     let job = Job::new(experiment, settings.in_folder(out, if_exists(common.resume, common.overwrite))).since(began);
-    match job.run(&watcher, signals::cancel())? {
-        RunOutcome::AlreadyDone(ended) => Ok(already_done(&id, &ended, out, common)),
+    let outcome = job.run(&watcher, signals::cancel())?;
+    ended(outcome, &id, out, common, |ran| {
+        watcher.hide();
+        log::info!("writing {}", out.display());
+        ran.write(Vec::new())?;
+        Ok(finished(&ran, out, common, json))
+    })
+}
+
+/// Says how runs ended; `done` is for those that have ended now. The exit status, and the number of notes.
+///
+/// # Errors
+/// Those of `done`.
+pub fn ended<T>(
+    outcome: RunOutcome<T>,
+    id: &str,
+    out: &Path,
+    common: &Common,
+    done: impl FnOnce(T) -> Result<(u8, usize), Error>,
+) -> Result<(u8, usize), Error> {
+    match outcome {
+        RunOutcome::Done(results) => done(*results),
+        RunOutcome::AlreadyDone(before) => Ok(already_done(id, &before.ended, out, common)),
         RunOutcome::Interrupted(left) => Ok(interrupted(&left, out)),
-        RunOutcome::Done(ran) => {
-            watcher.hide();
-            log::info!("writing {}", out.display());
-            ran.write(Vec::new())?;
-            Ok(finished(&ran, out, common, json))
-        }
+        _ => unreachable!("the program is of the library's version"),
     }
 }
 
@@ -82,7 +98,7 @@ pub fn finished(ran: &Ran, out: &Path, common: &Common, json: bool) -> (u8, usiz
 }
 
 /// Says that the run in a folder is finished; its exit status and notes.
-pub fn already_done(id: &str, ended: &EndedRun, out: &Path, common: &Common) -> (u8, usize) {
+fn already_done(id: &str, ended: &EndedRun, out: &Path, common: &Common) -> (u8, usize) {
     if !common.quiet {
         say(format!("{id}: already done, in {}", out.display()));
     }
@@ -94,8 +110,8 @@ fn status(ended: &EndedRun) -> (u8, usize) {
 }
 
 /// Prints what an interrupted run leaves, and how to continue; its exit status and notes.
-pub fn interrupted(left: &Interrupted, out: &Path) -> (u8, usize) {
-    let Interrupted { ended, lost, kept, behind, waiting } = left;
+fn interrupted(left: &Interrupted, out: &Path) -> (u8, usize) {
+    let Interrupted { ended, lost, kept, behind, waiting, .. } = left;
     let mut parts = Vec::new();
     let mut say = |n: usize, what: &str| {
         if n > 0 {

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use fedsa::error::{BadInput, Error};
+use fedsa::error::{BadInput, Error, ErrorKind};
 use fedsa_experiment::tune::{self, TuneOptions, TuneOutcome, TuneStage, Tuned, Tuning};
 use fedsa_experiment::{Kinds, RunSettings};
 
@@ -74,12 +74,16 @@ fn tune_file(args: &TuneArgs, kinds: &Kinds) -> Result<u8, Error> {
             signals::enter(Phase::Ending);
             shown = None;
         }
+        _ => {}
     };
-    match tune::tune(&experiment, &options, &run, &mut observe, signals::cancel())? {
-        TuneOutcome::Interrupted(0) => {
-            warn("interrupted before the first pilot run: nothing is kept");
-            Ok(INTERRUPTED)
+    let outcome = match tune::tune(&experiment, &options, &run, &mut observe, signals::cancel()) {
+        Err(e) if e.kind() == ErrorKind::Cancelled => {
+            warn(&e.what);
+            return Ok(INTERRUPTED);
         }
+        outcome => outcome?,
+    };
+    match outcome {
         TuneOutcome::Interrupted(kept) => {
             warn(format!("interrupted: {kept} pilot run{} kept", if kept == 1 { " is" } else { "s are" }));
             warn(format!("the same command with --resume continues from {}", out.display()));
@@ -91,6 +95,7 @@ fn tune_file(args: &TuneArgs, kinds: &Kinds) -> Result<u8, Error> {
             report(args, &answer.tuning, &answer.tuned, &out);
             Ok(DONE)
         }
+        _ => unreachable!("the program is of the library's version"),
     }
 }
 

@@ -68,7 +68,7 @@ fn evaluate_gives_weights_from_logs() {
         folder.run(&options).exits(1).says("2 weights after 50 rounds");
     }
     let output = folder.run(&["evaluate", "logs", "--features", "polynomial:1", "--out", "o", "--rounds", "3"]).exits(2).message();
-    assert!(output.contains("o holds a finished run"), "{output}");
+    assert!(output.contains("o holds a finished evaluation"), "{output}");
 }
 
 #[test]

@@ -42,6 +42,8 @@ pub enum SetBy {
     Caller(Caller),
     /// Another place of the file: `quick."run.rounds"`, `sweep[0].values[1]`.
     Place(String),
+    /// A setting of the library that the experiment was made of. Errors are then about this setting.
+    Setting(&'static str),
 }
 
 /// How a caller has set or removed a key, in the caller's own words.
@@ -221,6 +223,9 @@ impl Document {
 
     /// As [`Document::failure`] for a sweep point, whose values come from `origins` too.
     pub fn failure_at(&self, mut e: BadInput, origins: &[Origin]) -> Error {
+        if let Some(setting) = self.setting(&e.key, origins) {
+            return harmless(e.about(setting));
+        }
         self.name_kind(&mut e, origins);
         let (place, by) = self.source(&e.key, origins);
         match by {
@@ -233,6 +238,13 @@ impl Document {
         }
     }
 
+    /// The setting of the library from which a key comes, with what of the key lies inside it.
+    fn setting(&self, key: &str, origins: &[Origin]) -> Option<String> {
+        let origin = self.origins.iter().chain(origins).rfind(|origin| origin.decides(key))?;
+        let SetBy::Setting(name) = origin.from else { return None };
+        Some(format!("{name}{}", &key[origin.key.len()..]))
+    }
+
     /// Where the value of a key stands in the file, or what the caller did to it.
     fn source<'d>(&'d self, key: &str, origins: &'d [Origin]) -> (String, Option<&'d Caller>) {
         let mut place = key.to_string();
@@ -243,6 +255,7 @@ impl Document {
             match from {
                 SetBy::Caller(by) => return (place, Some(by)),
                 // The rest of the key lies inside the value that was set.
+                SetBy::Setting(_) => break,
                 SetBy::Place(from) => place = format!("{from}{}", &place[key.len()..]),
             }
             origin = self.origins.iter().rfind(|origin| origin.decides(&place));

@@ -130,7 +130,7 @@ fn place<'v>(value: &'v Value, path: &str) -> Option<&'v Value> {
 }
 
 /// As [`place`], in a table.
-fn place_in<'v>(table: &'v Table, path: &str) -> Option<&'v Value> {
+pub(crate) fn place_in<'v>(table: &'v Table, path: &str) -> Option<&'v Value> {
     match &dotted::segments(path)[..] {
         [dotted::Segment::Name(name), rest @ ..] => follow(table.get(name)?, rest),
         _ => None,

@@ -225,7 +225,7 @@ impl<'d> Overridden<'d> {
         let Some(Origin { key, from }) = self.pending.first() else { return Ok(()) };
         let (what, example) = match from {
             SetBy::Caller(by) => ("option", format!("set what the sweep says, such as {}sweep.0.values=[1,2]", by.words.set)),
-            SetBy::Place(_) => ("setting", "what the sweep says, such as \"sweep.0.values\" = [1, 2]".to_string()),
+            SetBy::Place(_) | SetBy::Setting(_) => ("setting", "what the sweep says, such as \"sweep.0.values\" = [1, 2]".to_string()),
         };
         let what = format!("a sweep or variant sets this key at every point, so that the {what} has no effect");
         Err(BadInput::new(key, what, format!("{example}, or a key that is not swept")).coded(ErrorCode::NoEffect))

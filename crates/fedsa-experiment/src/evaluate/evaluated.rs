@@ -45,6 +45,7 @@ impl Default for PictureWords<'_> {
 }
 
 /// A value function.
+#[non_exhaustive]
 pub struct Evaluated {
     /// The run of the method.
     pub ran: Ran,

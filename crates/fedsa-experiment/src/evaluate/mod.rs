@@ -25,7 +25,7 @@ use toml::Value;
 
 use crate::choose::{self, Choice, Demand};
 use crate::config::{self, Experiment};
-use crate::folder::VALUE_PICTURES;
+use crate::folder::{FolderWork, VALUE_PICTURES};
 use crate::observer::RunObserver;
 use crate::plan::BuiltProblem;
 use crate::run::{Job, RunOutcome, RunSettings};
@@ -40,10 +40,11 @@ pub use settings::{ANDERSON_BASE, EvaluateSettings, LOCAL_STEPS, STEP_SIZE};
 /// # Errors
 /// When a setting or a file cannot be used, what is needed does not fit into memory, or it was cancelled.
 pub fn evaluate(settings: &EvaluateSettings, observer: &dyn RunObserver, cancel: &Cancel) -> Result<Evaluated, Error> {
-    Evaluation::new(settings, cancel)?.run(RunSettings::default(), observer, cancel)?.results("the evaluation")
+    Evaluation::new(settings, cancel)?.run(RunSettings::default(), observer, cancel)?.results(observer, cancel)
 }
 
 /// Logs that were read, with their features.
+#[non_exhaustive]
 pub struct Data {
     /// What a pass over the logs told, and the held-out episodes.
     pub logs: Surveyed,
@@ -56,6 +57,7 @@ pub struct Data {
 }
 
 /// An evaluation whose logs are read, and whose method is settled.
+#[non_exhaustive]
 pub struct Evaluation {
     /// The logs.
     pub data: Data,
@@ -164,8 +166,8 @@ impl Evaluation {
         let Self { data, choice, experiment, built, began } = self;
         let mut names = evaluated::NAMES.map(String::from).to_vec();
         names.extend(VALUE_PICTURES.iter().flat_map(|stem| output::picture_names(&experiment, stem)));
-        let job = Job::new(experiment, run).with_problem(built).with_files(names).since(began);
-        job.run(observer, cancel)?.try_map(|ran| Evaluated::new(ran, data, choice))
+        let job = Job::new(experiment, run).with_problem(built).with_files(names).since(began).for_work(FolderWork::Evaluation);
+        job.run(observer, cancel)?.try_map(move |ran| Evaluated::new(ran, data, choice))
     }
 }
 

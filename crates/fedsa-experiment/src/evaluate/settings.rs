@@ -9,7 +9,7 @@ use toml::{Table, Value};
 use crate::choose::{Choice, TOL};
 use crate::config::Experiment;
 use crate::kinds::Kinds;
-use crate::made::{self, Changes, count, table, takes, text, texts};
+use crate::made::{self, Changes, Keys, count, table, takes, text, texts, whole};
 
 /// The kind of method that accelerates another one, and the one that it accelerates here: without a bias, and without state
 /// of the agents, in which acceleration brings less.
@@ -190,11 +190,41 @@ impl EvaluateSettings {
 
     /// The experiment of the settings, with this method and these features.
     pub(super) fn experiment_with(&self, method: &Method, features: FeatureSpec, agents: usize) -> Result<Experiment, Error> {
-        made::experiment(self.table(method, features, agents), &self.changes, &self.kinds)
+        made::experiment(self.table(method, features, agents)?, self.keys(method), &self.changes, &self.kinds)
+    }
+
+    /// The keys of the experiment, with the settings from which they come.
+    fn keys(&self, method: &Method) -> Keys {
+        let all = [
+            ("problem.path", "logs"),
+            ("problem.features", "features"),
+            ("problem.ranges", "ranges"),
+            ("problem.gamma", "gamma"),
+            ("problem.lambda", "lambda"),
+            ("problem.ridge", "ridge"),
+            ("problem.scaling", "scaling"),
+            ("problem.holdout", "holdout"),
+            ("problem.holdout_seed", "seed"),
+            ("sampling.kind", "sampling"),
+            ("method[0].kind", "method"),
+            ("run.rounds", "rounds"),
+            ("run.seeds[0]", "seed"),
+            ("run.stop.relative_residual", "tol"),
+        ];
+        let steps = [
+            ("method[0].step_size", "step_size"),
+            ("method[0].local_steps", "local_steps"),
+            ("method[0].base.step_size", "step_size"),
+            ("method[0].base.local_steps", "local_steps"),
+            ("method[0].talk_probability", "local_steps"),
+        ];
+        // A method that was chosen brings its own.
+        let steps = steps.into_iter().filter(|_| method.settings.is_none());
+        all.into_iter().chain(steps).map(|(key, setting)| (key.to_string(), setting)).collect()
     }
 
     /// `[problem]`.
-    fn problem(&self, features: FeatureSpec) -> Value {
+    fn problem(&self, features: FeatureSpec) -> Result<Value> {
         let bounds = |[low, high]: &[f64; 2]| Value::Array(vec![Value::Float(*low), Value::Float(*high)]);
         let ranges = self.ranges.iter().map(|(column, range)| (column.clone(), bounds(range))).collect();
         let mut problem = vec![
@@ -210,28 +240,28 @@ impl EvaluateSettings {
         }
         problem.extend(self.scaling.as_ref().map(|scaling| ("scaling", text(scaling))));
         if let Some(share) = self.holdout {
-            problem.extend([("holdout", Value::Float(share)), ("holdout_seed", Value::Integer(self.seed as i64))]);
+            problem.extend([("holdout", Value::Float(share)), ("holdout_seed", whole("seed", self.seed)?)]);
         }
-        table(problem)
+        Ok(table(problem))
     }
 
     /// `[[method]]`.
-    fn method_table(&self, chosen: &Method) -> Table {
+    fn method_table(&self, chosen: &Method) -> Result<Table> {
         let kind = chosen.kind.as_str();
         let mut method = chosen.settings.clone().unwrap_or_default();
         method.insert("kind".into(), text(kind));
         if chosen.settings.is_some() {
-            return method;
+            return Ok(method);
         }
         // A method without local steps, or with one in a round, has no such keys; a value that was given is refused, but
         // where the method is to be chosen, where it is one of other methods.
         let is_given = |is_given: bool| is_given && self.method.is_some();
-        let steps = || [("step_size", Value::Float(self.step_size())), ("local_steps", Value::Integer(self.local_steps() as i64))];
+        let local_steps = whole("local_steps", self.local_steps())?;
         if kind == ANDERSON {
             // The settings are those of its base.
-            let base = [("kind", text(ANDERSON_BASE))].into_iter().chain(steps()).collect();
+            let base = vec![("kind", text(ANDERSON_BASE)), ("step_size", Value::Float(self.step_size())), ("local_steps", local_steps)];
             method.insert("base".into(), table(base));
-            return method;
+            return Ok(method);
         }
         if is_given(self.step_size.is_some()) || takes(&self.kinds, kind, "step_size") {
             method.insert("step_size".into(), Value::Float(self.step_size()));
@@ -239,17 +269,17 @@ impl EvaluateSettings {
         if kind == "scafflsa-random" {
             method.insert("talk_probability".into(), Value::Float(1.0 / self.local_steps() as f64));
         } else if is_given(self.local_steps.is_some()) || takes(&self.kinds, kind, "local_steps") {
-            method.insert("local_steps".into(), Value::Integer(self.local_steps() as i64));
+            method.insert("local_steps".into(), local_steps);
         }
-        method
+        Ok(method)
     }
 
     /// The experiment as a table.
-    fn table(&self, method: &Method, features: FeatureSpec, agents: usize) -> Table {
+    fn table(&self, method: &Method, features: FeatureSpec, agents: usize) -> Result<Table> {
         let kind = method.kind.as_str();
         // Few rounds are recorded, and looked at for the target, one by one.
         let rounds = method.rounds.map_or(self.rounds, |rounds| rounds.min(self.rounds));
-        let mut run = vec![("rounds", Value::Integer(rounds as i64)), ("seeds", Value::Array(vec![Value::Integer(self.seed as i64)]))];
+        let mut run = vec![("rounds", whole("rounds", rounds)?), ("seeds", Value::Array(vec![whole("seed", self.seed)?]))];
         if method.tol != 0.0 {
             run.push(("stop", table(vec![("relative_residual", Value::Float(method.tol))])));
         }
@@ -260,11 +290,11 @@ impl EvaluateSettings {
         let entries = [
             ("id", text("evaluate")),
             ("title", Value::String(format!("Policy evaluation by {kind} from {}", count(agents, "agent")))),
-            ("problem", self.problem(features)),
+            ("problem", self.problem(features)?),
             ("sampling", table(vec![("kind", text(&self.sampling))])),
-            ("method", Value::Array(vec![Value::Table(self.method_table(method))])),
+            ("method", Value::Array(vec![Value::Table(self.method_table(method)?)])),
             ("run", table(run)),
         ];
-        entries.into_iter().map(|(key, value)| (key.to_string(), value)).collect()
+        Ok(entries.into_iter().map(|(key, value)| (key.to_string(), value)).collect())
     }
 }

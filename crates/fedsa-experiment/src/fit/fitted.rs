@@ -51,6 +51,7 @@ pub struct MethodSpending {
 }
 
 /// A fitted model.
+#[non_exhaustive]
 pub struct Fitted {
     /// The runs of all methods.
     pub ran: Ran,

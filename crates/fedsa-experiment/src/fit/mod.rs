@@ -11,20 +11,18 @@ use std::time::Instant;
 use fedsa::cancel::Cancel;
 use fedsa::error::{BadInput, Error, Result, quoted};
 use fedsa::kernel::Isa;
-use fedsa::problem::Files;
-use fedsa::problem::arrays::Arrays;
-use fedsa::problem::dataset::{Dataset, Wanted};
+use fedsa::problem::dataset::Dataset;
 use fedsa::problem::logs::Sources;
 use fedsa::problem::memory::MemoryEstimate;
 use fedsa::problem::preparation::Prepared;
 use fedsa::problem::regression::{LeastSquares, Logistic};
 use fedsa::problem::root::MOST_DIM;
-use fedsa::problem::source::{Inputs, LogSource};
 use fedsa_data::DiskFiles;
 use fedsa_data::find::Places;
 use toml::Value;
 
 use crate::config::{self, Experiment};
+use crate::folder::FolderWork;
 use crate::made;
 use crate::observer::RunObserver;
 use crate::plan::BuiltProblem;
@@ -37,7 +35,7 @@ pub use settings::{AGENTS, FitSettings, LOCAL_STEPS, Model};
 /// # Errors
 /// When a setting or a file cannot be used, what is needed does not fit into memory, or it was cancelled.
 pub fn fit(settings: &FitSettings, observer: &dyn RunObserver, cancel: &Cancel) -> Result<Fitted, Error> {
-    Fit::new(settings, cancel)?.run(RunSettings::default(), observer, cancel)?.results("the fit")
+    Fit::new(settings, cancel)?.run(RunSettings::default(), observer, cancel)?.results(observer, cancel)
 }
 
 /// A fit whose data are read.
@@ -57,7 +55,7 @@ impl Fit {
     /// When a setting or file cannot be used, the losses have no minimum, or the problem does not fit into memory; when it is cancelled.
     pub fn new(settings: &FitSettings, cancel: &Cancel) -> Result<Self, Error> {
         let files = DiskFiles::new(Places::from_env("")).with_cancel(cancel);
-        Self::with(settings, |experiment| build(experiment, &files, None, cancel)).map(|fit| Self { rows_read: files.rows_read(), ..fit })
+        Self::with(settings, |experiment| build(experiment, &files, cancel)).map(|fit| Self { rows_read: files.rows_read(), ..fit })
     }
 
     /// Takes data sets that are in memory, in which agents of the partition `files` are one each, and builds the problem. The experiment
@@ -69,10 +67,8 @@ impl Fit {
         if !settings.data.is_empty() {
             return Err(BadInput::new("data", "files, and data sets in memory", "one of them"));
         }
-        let files = DiskFiles::new(Places::from_env(""));
-        let sum = checksum(&sets);
-        let fit = Self::with(settings, |experiment| build(experiment, &files, Some(sets), cancel))?;
-        Ok(Self { built: fit.built.of_sum(sum), ..fit })
+        let files = DiskFiles::new(Places::from_env("")).with_datasets(sets);
+        Self::with(settings, |experiment| build(experiment, &files, cancel))
     }
 
     fn with(settings: &FitSettings, build: impl FnOnce(&Experiment) -> Result<(Prepared, BuiltProblem), Error>) -> Result<Self, Error> {
@@ -113,70 +109,28 @@ impl Fit {
     pub fn run(self, run: RunSettings, observer: &dyn RunObserver, cancel: &Cancel) -> Result<RunOutcome<Fitted>, Error> {
         let Self { settings, experiment, prepared, built, began, .. } = self;
         let names = fitted::NAMES.map(String::from).to_vec();
-        let job = Job::new(experiment, run).with_problem(Some(built)).with_files(names).since(began);
-        job.run(observer, cancel)?.try_map(|ran| Ok(Fitted::new(ran, &settings, prepared)))
+        let job = Job::new(experiment, run).with_problem(Some(built)).with_files(names).since(began).for_work(FolderWork::Fit);
+        job.run(observer, cancel)?.try_map(move |ran| Ok(Fitted::new(ran, &settings, prepared)))
     }
 }
 
-/// A checksum of the numbers and targets of data sets.
-fn checksum(sets: &[Dataset]) -> u32 {
-    let mut hasher = crc32fast::Hasher::new();
-    for set in sets {
-        for i in 0..set.rows.len() {
-            set.rows.row(i).for_each(|(j, x)| {
-                hasher.update(&(j as u64).to_le_bytes());
-                hasher.update(&x.to_le_bytes());
-            });
-        }
-        hasher.update(format!("{:?}", (&set.targets, &set.groups)).as_bytes());
-    }
-    hasher.finalize()
-}
-
-/// Data sets that are in memory, handed out once.
-struct InMemory(std::sync::Mutex<Vec<Dataset>>);
-
-impl Files for InMemory {
-    fn arrays(&self, path: &str) -> Result<Arrays> {
-        Err(BadInput::data("path", format!("{path}: no files here"), "data sets in memory"))
-    }
-
-    fn logs(&self, sources: &[String], _: Inputs) -> Result<Vec<Box<dyn LogSource>>> {
-        self.arrays(&sources.join(" ")).map(|_| Vec::new())
-    }
-
-    fn datasets(&self, _: &[String], _: &Wanted) -> Result<Vec<Dataset>> {
-        Ok(std::mem::take(&mut self.0.lock().expect("no panics under the lock")))
-    }
-}
-
-/// The prepared rows of an experiment, and its problem on those that are fitted. Files are read once; `given` are the data sets in their
-/// place.
+/// The prepared rows of an experiment, and its problem on those that are fitted. Files are read once.
 ///
 /// # Errors
 /// When a setting or file cannot be used, or the problem does not fit into memory.
-fn build(
-    experiment: &Experiment,
-    files: &DiskFiles,
-    given: Option<Vec<Dataset>>,
-    cancel: &Cancel,
-) -> Result<(Prepared, BuiltProblem), Error> {
+fn build(experiment: &Experiment, files: &DiskFiles, cancel: &Cancel) -> Result<(Prepared, BuiltProblem), Error> {
     let (kind, problem) = made::problem_of(experiment);
     let failure = |e: BadInput| experiment.failure_at(e.inside("problem"), &experiment.points[0]);
     // The kinds differ in the types of their settings alone.
     macro_rules! build_as {
         ($kind:ty) => {{
             let settings: $kind = config::read(Value::Table(problem)).map_err(failure)?;
-            let sets = match given {
-                None => settings.read(files),
-                // The settings name no data.
-                Some(sets) => {
-                    let mut named = settings.clone();
-                    named.data = Sources::One(String::new());
-                    named.read(&InMemory(sets.into()))
-                }
-            };
-            let sets = sets.map_err(failure)?;
+            let mut read = settings.clone();
+            if files.given_identity().is_some() {
+                // The settings name no data, which is refused where files are read.
+                read.data = Sources::One(String::new());
+            }
+            let sets = read.read(files).map_err(failure)?;
             // The rows are kept a second time, for the quality of the model.
             let memory = settings.memory_of(&sets, rayon::current_num_threads()).map(MemoryEstimate::with_a_copy);
             let mut prepared = None;

@@ -8,7 +8,7 @@ use toml::{Table, Value};
 use crate::choose::FOR_LOSSES;
 use crate::config::{Experiment, read_kind};
 use crate::kinds::Kinds;
-use crate::made::{self, Changes, kind_of, table, takes, text, texts};
+use crate::made::{self, Changes, Keys, kind_of, table, takes, text, texts, whole};
 use crate::numbers;
 
 /// The agents by default.
@@ -202,7 +202,7 @@ impl FitSettings {
             let what = format!("`{}`, and the model has no classes", quoted(class));
             return Err(BadInput::new("positive", what, "`model = logistic`"));
         }
-        made::experiment(self.table()?, &self.changes, &self.kinds)
+        made::experiment(self.table()?, self.keys()?, &self.changes, &self.kinds)
     }
 
     /// The methods to run, the first of which gives the weights.
@@ -216,23 +216,59 @@ impl FitSettings {
             return Err(BadInput::new("compare", format!("`{}` twice", quoted(twice.1)), help));
         }
         let mut all: Vec<String> = self.method.iter().map(|name| name.trim().to_string()).collect();
-        all.extend(compared.into_iter().filter(|name| Some(name.as_str()) != self.method.as_deref()));
+        let others: Vec<String> = compared.into_iter().filter(|name| !all.contains(name)).collect();
+        all.extend(others);
         Ok(if all.is_empty() { vec![FOR_LOSSES.into()] } else { all })
     }
 
+    /// The keys of the experiment, with the settings from which they come.
+    fn keys(&self) -> Result<Keys> {
+        let all = [
+            ("problem.data", "data"),
+            ("problem.kind", "model"),
+            ("problem.agents", "agents"),
+            ("problem.target", "target"),
+            ("problem.positive", "positive"),
+            ("problem.drop", "drop"),
+            ("problem.ridge", "ridge"),
+            ("problem.divide_by", "divide_by"),
+            ("problem.intercept", "intercept"),
+            ("problem.standardise", "standardise"),
+            ("problem.pca.dim", "pca"),
+            ("problem.partition", "partition"),
+            ("problem.group", "group"),
+            ("problem.weights", "weights"),
+            ("problem.holdout", "holdout"),
+            ("problem.seed", "seed"),
+            ("sampling.kind", "sampling"),
+            ("sampling.batch", "batch"),
+            ("run.rounds", "rounds"),
+            ("run.seeds[0]", "seed"),
+            ("run.stop.residual", "tol"),
+        ];
+        let mut keys: Keys = all.map(|(key, setting)| (key.to_string(), setting)).into();
+        for i in 0..self.named()?.len() {
+            let kind = if i == 0 && (self.method.is_some() || self.compare.is_empty()) { "method" } else { "compare" };
+            keys.push((format!("method[{i}].kind"), kind));
+            keys.push((format!("method[{i}].step_size"), "step_size"));
+            keys.push((format!("method[{i}].local_steps"), "local_steps"));
+        }
+        Ok(keys)
+    }
+
     /// `[problem]`.
-    fn problem(&self) -> Value {
+    fn problem(&self) -> Result<Value> {
         let mut entries = vec![
             ("kind", text(self.model.name())),
             ("data", texts(&self.data)),
             ("ridge", Value::Float(self.ridge)),
             ("partition", Value::try_from(self.partition).expect("plain settings")),
-            ("seed", Value::Integer(self.seed as i64)),
+            ("seed", whole("seed", self.seed)?),
         ];
         // The number of groups or of files decides otherwise.
         let decides = matches!(self.partition, Partition::Files | Partition::ByColumn);
         if self.agents.is_some() || !decides {
-            entries.push(("agents", Value::Integer(self.agents.unwrap_or(AGENTS) as i64)));
+            entries.push(("agents", whole("agents", self.agents.unwrap_or(AGENTS))?));
         }
         entries.extend(self.group.as_ref().map(|column| ("group", text(column))));
         entries.extend(self.target.as_ref().map(|column| ("target", text(column))));
@@ -250,11 +286,11 @@ impl FitSettings {
             }
         }
         if let Some(dim) = self.pca {
-            entries.push(("pca", table(vec![("dim", Value::Integer(dim as i64))])));
+            entries.push(("pca", table(vec![("dim", whole("pca", dim)?)])));
         }
         entries.extend(self.weights.as_ref().map(|how| ("weights", text(how))));
         entries.extend(self.holdout.map(|share| ("holdout", Value::Float(share))));
-        table(entries)
+        Ok(table(entries))
     }
 
     /// `[[method]]` of one kind. In a comparison a step size is for methods that have no step of their own, and local steps for those
@@ -280,7 +316,7 @@ impl FitSettings {
         let makes_steps = takes(&self.kinds, kind, "local_steps");
         match self.local_steps {
             Some(steps) if is_alone && !makes_steps => return refused("local_steps", steps.to_string()),
-            steps if makes_steps => entries.push(("local_steps", Value::Integer(steps.unwrap_or(LOCAL_STEPS) as i64))),
+            steps if makes_steps => entries.push(("local_steps", whole("local_steps", steps.unwrap_or(LOCAL_STEPS))?)),
             _ => {}
         }
         Ok(table(entries))
@@ -303,21 +339,21 @@ impl FitSettings {
         }
         let methods = named.iter().map(|kind| self.method_of(kind, named.len() == 1)).collect::<Result<_>>()?;
         let mut run = vec![
-            ("rounds", Value::Integer(self.rounds as i64)),
-            ("seeds", Value::Array(vec![Value::Integer(self.seed as i64)])),
+            ("rounds", whole("rounds", self.rounds)?),
+            ("seeds", Value::Array(vec![whole("seed", self.seed)?])),
             ("record", table(vec![("every", Value::Integer(1))])),
         ];
         if self.tol != 0.0 {
             run.push(("stop", table(vec![("residual", Value::Float(self.tol))])));
         }
         let mut sampling = vec![("kind", text(&self.sampling))];
-        sampling.extend(self.batch.map(|rows| ("batch", Value::Integer(rows as i64))));
+        sampling.extend(self.batch.map(|rows| Ok::<_, Error>(("batch", whole("batch", rows)?))).transpose()?);
         let x = Value::Array(COSTS.iter().map(|cost| text(cost)).collect());
         let figure = vec![("x", x), ("y", text("residual")), ("columns", Value::Integer(2))];
         let entries = [
             ("id", text("fit")),
             ("title", Value::String(format!("{} by {}", self.model.name(), named.join(", ")))),
-            ("problem", self.problem()),
+            ("problem", self.problem()?),
             ("sampling", table(sampling)),
             ("method", Value::Array(methods)),
             ("run", table(run)),

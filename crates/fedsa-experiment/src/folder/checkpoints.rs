@@ -14,6 +14,8 @@ pub const RUN_CHECKPOINT: &str = "run-";
 pub const ENDED_CHECKPOINT: &str = "ended-";
 /// The name of the file with the predictions of a run whose results are being compared with theory.
 pub const PREDICTIONS: &str = "predictions.ckpt";
+/// The name of the file with the pilots of a tuning.
+pub const PILOTS: &str = "tune.ckpt";
 /// The extension of checkpoints.
 pub const CHECKPOINT: &str = ".ckpt";
 /// The first bytes of every checkpoint of any version.

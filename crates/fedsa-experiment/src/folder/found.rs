@@ -11,7 +11,7 @@ use serde_json::Value as Json;
 
 use super::checkpoints::is_checkpoint;
 use super::lock::{Lock, is_busy, take_lock};
-use super::manifest::Manifest;
+use super::manifest::{FolderPurpose, FolderWork, Manifest};
 use super::run::{RunFolder, make_folders, remove_empty, tidy, unusable};
 use super::{CONFIG_HEAD, Holds, LOCK, MANIFEST, OUT, OWN, SUMMARY, is_file, is_folder, names_in};
 
@@ -27,6 +27,8 @@ pub struct Found {
     manifest: Option<Manifest>,
     /// A substitute for the manifest, of a finished run without one.
     adopted: Option<Manifest>,
+    /// What the folder is to be taken for, if not for what it was before.
+    purpose: Option<FolderPurpose>,
     lock: Option<File>,
 }
 
@@ -41,7 +43,7 @@ pub fn look(path: &Path) -> Result<Found, Error> {
     };
     let found = |holds, foreign, manifest: Option<Manifest>, lock| {
         let adopted = (holds == Holds::Finished && manifest.is_none()).then(|| Manifest::adopting(path));
-        Ok(Found { path: path.to_path_buf(), holds, foreign, manifest, adopted, lock })
+        Ok(Found { path: path.to_path_buf(), holds, foreign, manifest, adopted, purpose: None, lock })
     };
     match std::fs::metadata(path) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => match at(path).ok().flatten() {
@@ -95,6 +97,11 @@ pub fn holds(path: &Path) -> Holds {
     names_in(path).map_or(Holds::Nothing, |names| contents(path, &names).0)
 }
 
+/// What wrote to a folder, as far as it is known.
+pub fn work_in(path: &Path) -> Option<FolderWork> {
+    Manifest::of(path).and_then(|manifest| manifest.work(path))
+}
+
 /// Whether a folder without a manifest is the folder of a finished run of an earlier version.
 fn is_legacy_run(path: &Path) -> bool {
     let text = |name: &str| is_file(&path.join(name)).then(|| regular::read_text(&path.join(name)).ok()).flatten();
@@ -107,6 +114,32 @@ impl Found {
     /// The manifest, or its substitute.
     fn known(&self) -> Option<&Manifest> {
         self.manifest.as_ref().or(self.adopted.as_ref())
+    }
+
+    /// What wrote to the folder, as far as it is known.
+    pub fn work(&self) -> Option<FolderWork> {
+        self.manifest.as_ref().and_then(|manifest| manifest.work(&self.path))
+    }
+
+    /// What the folder was taken for; not known of earlier versions.
+    pub fn purpose(&self) -> Option<&FolderPurpose> {
+        self.manifest.as_ref().and_then(|manifest| manifest.purpose.as_ref())
+    }
+
+    /// What the folder holds in words, for messages.
+    pub fn text(&self) -> String {
+        self.holds.text(self.work())
+    }
+
+    /// Whether an output that the program wrote is gone.
+    pub fn has_lost(&self) -> bool {
+        self.known().is_some_and(|manifest| !manifest.lost(&self.path).is_empty())
+    }
+
+    /// The same, to be taken for this purpose.
+    #[must_use]
+    pub fn purposed(self, purpose: FolderPurpose) -> Self {
+        Self { purpose: Some(purpose), ..self }
     }
 
     /// The output of this name, if it exists in the folder of a run and belongs to the program.
@@ -168,7 +201,7 @@ impl Found {
     /// # Errors
     /// When the folder cannot be created or written to, or another process took it first. Nothing is written then.
     pub fn claim(self, keep: bool) -> Result<RunFolder, Error> {
-        let Found { path, holds, manifest, adopted, lock, .. } = self;
+        let Found { path, holds, manifest, adopted, purpose, lock, .. } = self;
         let own = path.join(OWN);
         let mut made = Vec::new();
         make_folders(&own, &mut made).map_err(|e| {
@@ -202,7 +235,7 @@ impl Found {
         let has_manifest = manifest.is_some();
         let known = manifest.or(adopted).unwrap_or_else(Manifest::new);
         let folder = RunFolder::new(path, known, made, lock);
-        folder.prepare(keep, holds, has_manifest).map_err(|e| {
+        folder.prepare(keep, purpose, holds == Holds::Finished && !has_manifest).map_err(|e| {
             let failure = unusable(folder.path(), &e);
             folder.abandon();
             failure

@@ -5,16 +5,53 @@ use std::fs::File;
 use std::io::Read;
 use std::path::Path;
 
+use fedsa_data::atomic::at;
 use fedsa_data::regular;
 use serde::{Deserialize, Serialize};
 use serde_json::Value as Json;
 use sha2::{Digest, Sha256};
 
+use super::checkpoints::{PILOTS, own_path};
 use super::{GROWING, MANIFEST, OUTPUTS, OWN, SUMMARY, TUNING, VALUE_PICTURES, is_file, is_folder};
 use fedsa_figure::Format;
 
 /// The version of the manifest's layout.
 const FORMAT: u64 = 1;
+
+/// What writes to a folder.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum FolderWork {
+    /// The runs of an experiment.
+    Run,
+    /// A fit.
+    Fit,
+    /// An evaluation.
+    Evaluation,
+    /// A tuning.
+    Tuning,
+}
+
+/// The work in words, for messages.
+impl std::fmt::Display for FolderWork {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            FolderWork::Run => "run",
+            FolderWork::Fit => "fit",
+            FolderWork::Evaluation => "evaluation",
+            FolderWork::Tuning => "tuning",
+        })
+    }
+}
+
+/// What a folder was taken for.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FolderPurpose {
+    /// What writes to it.
+    pub work: FolderWork,
+    /// Identifies what was asked for; equal for runs of which one goes on with the other.
+    pub identity: String,
+}
 
 /// The list of files that the program wrote into a folder.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -27,6 +64,9 @@ pub struct Manifest {
     pub run: String,
     /// For every output, the lengths and digests of the contents that were written under its name.
     pub outputs: BTreeMap<String, BTreeSet<String>>,
+    /// What the folder was taken for; manifests of earlier versions do not say it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub purpose: Option<FolderPurpose>,
 }
 
 impl Manifest {
@@ -34,7 +74,7 @@ impl Manifest {
     pub fn new() -> Self {
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
         let run = hex(&Sha256::digest(format!("{} {}", now.as_nanos(), std::process::id())))[..16].to_string();
-        Self { format: FORMAT, fedsa: env!("CARGO_PKG_VERSION").into(), run, outputs: BTreeMap::new() }
+        Self { format: FORMAT, fedsa: env!("CARGO_PKG_VERSION").into(), run, outputs: BTreeMap::new(), purpose: None }
     }
 
     /// The manifest of a folder; `None` if there is none that can be read.
@@ -78,6 +118,18 @@ impl Manifest {
             digest_of(&path, may_be).is_some_and(|digest| known.contains(&digest))
         };
         self.outputs.get(name).is_some_and(is_known) || (name == GROWING && self.grew(&path))
+    }
+
+    /// What wrote to the folder, as far as it is known: earlier versions leave a tuning's own files only.
+    pub fn work(&self, folder: &Path) -> Option<FolderWork> {
+        let is_tuning = || self.outputs.keys().any(|name| TUNING.contains(&name.as_str())) || is_file(&own_path(folder, PILOTS));
+        self.purpose.as_ref().map(|purpose| purpose.work).or_else(|| is_tuning().then_some(FolderWork::Tuning))
+    }
+
+    /// The outputs that are not in the folder any more.
+    pub fn lost(&self, folder: &Path) -> Vec<&str> {
+        let is_lost = |name: &&str| at(&folder.join(name)).is_ok_and(|there| there.is_none());
+        self.outputs.keys().map(String::as_str).filter(is_lost).collect()
     }
 
     /// Whether a file is the one to which this run appends lines.

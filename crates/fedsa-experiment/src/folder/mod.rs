@@ -4,7 +4,7 @@
 //!
 //! - `manifest.json`: every output with the digests of the contents that were written under its
 //!   name. A file belongs to the program if its contents have one of these digests. All other files in the
-//!   folder belong to the user, and are neither deleted nor replaced.
+//!   folder belong to the user, and are neither deleted nor replaced. It also says what the folder was taken for ([`FolderPurpose`]).
 //! - `lock`: locked by the process that writes to the folder. The system releases it when that
 //!   process ends.
 //! - checkpoints and the states of finished runs.
@@ -23,10 +23,10 @@ use std::path::Path;
 
 use fedsa_data::atomic::at;
 
-pub use checkpoints::{CHECKPOINT, CHECKPOINT_MAGIC, ENDED_CHECKPOINT, PREDICTIONS, RUN_CHECKPOINT, own_path};
-pub use found::{Found, holds, look};
+pub use checkpoints::{CHECKPOINT, CHECKPOINT_MAGIC, ENDED_CHECKPOINT, PILOTS, PREDICTIONS, RUN_CHECKPOINT, own_path};
+pub use found::{Found, holds, look, work_in};
 pub use lock::is_under_way;
-pub use manifest::digest;
+pub use manifest::{FolderPurpose, FolderWork, digest};
 pub use run::RunFolder;
 
 /// The key of errors about the folder that results go to.
@@ -75,15 +75,16 @@ pub enum Holds {
     Finished,
 }
 
-/// The contents in words, for messages.
-impl std::fmt::Display for Holds {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Holds::Nothing => "no run",
-            Holds::Foreign => "files that fedsa did not write",
-            Holds::Unfinished => "an interrupted run",
-            Holds::Finished => "a finished run",
-        })
+impl Holds {
+    /// The contents in words, for messages about a folder that was taken for `work`.
+    pub fn text(self, work: Option<FolderWork>) -> String {
+        let work = work.unwrap_or(FolderWork::Run);
+        match self {
+            Holds::Nothing => format!("no {work}"),
+            Holds::Foreign => "files that fedsa did not write".into(),
+            Holds::Unfinished => format!("an interrupted {work}"),
+            Holds::Finished => format!("a finished {work}"),
+        }
     }
 }
 
@@ -117,7 +118,7 @@ mod tests {
         let (first, second) = (look(&path).unwrap(), look(&path).unwrap());
         let run = second.claim(false).unwrap();
         run.write(&[(SUMMARY.into(), b"{}".to_vec())]).unwrap();
-        run.release();
+        drop(run);
         let e = first.claim(false).unwrap_err();
         assert!(e.what.contains("another fedsa process has written to"), "{e}");
         assert_eq!(holds(&path), Holds::Finished, "what the other did stays");

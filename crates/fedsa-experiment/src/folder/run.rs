@@ -1,6 +1,6 @@
 //! The folder of a run in progress: files that are written to it, and files that are removed at the end.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -11,8 +11,9 @@ use fedsa_data::name_of;
 
 use super::GROWING;
 use super::checkpoints::{ENDED_CHECKPOINT, PREDICTIONS, RUN_CHECKPOINT, is_checkpoint, remove_old_checkpoints};
-use super::manifest::{Manifest, digest};
-use super::{Holds, LOCK, MANIFEST, OUT, OWN, SUMMARY, names_in};
+use super::lock::is_busy;
+use super::manifest::{FolderPurpose, Manifest, digest};
+use super::{LOCK, MANIFEST, OUT, OWN, SUMMARY, names_in};
 
 /// The folder of a run in progress. Only this process writes to it.
 #[derive(Debug)]
@@ -21,19 +22,25 @@ pub struct RunFolder {
     manifest: Mutex<Manifest>,
     /// Folders that were created for this run, the outermost first.
     made: Vec<PathBuf>,
-    /// The lock, held until the process ends.
+    /// The lock, held until it is released or this value is dropped.
     lock: File,
+    /// What the manifest was when the lock was released, if it was.
+    released: Mutex<Option<Released>>,
 }
+
+/// The manifest on the disk, if there was one.
+#[derive(Debug)]
+struct Released(Option<Manifest>);
 
 impl RunFolder {
     /// The folder at `path`, with its manifest, the folders that were created for it, and its lock.
     pub(super) fn new(path: PathBuf, manifest: Manifest, made: Vec<PathBuf>, lock: File) -> Self {
-        Self { path, manifest: Mutex::new(manifest), made, lock }
+        Self { path, manifest: Mutex::new(manifest), made, lock, released: Mutex::default() }
     }
 
     /// Removes the files of an earlier run and writes the manifest. With `keep`, only half-written
-    /// files are removed.
-    pub(super) fn prepare(&self, keep: bool, holds: Holds, has_manifest: bool) -> io::Result<()> {
+    /// files are removed. `is_legacy` is a finished run of an earlier version.
+    pub(super) fn prepare(&self, keep: bool, purpose: Option<FolderPurpose>, is_legacy: bool) -> io::Result<()> {
         // For the message of another process that tries to use the folder.
         self.lock.set_len(0)?;
         (&self.lock).write_all(format!("{}\n", std::process::id()).as_bytes())?;
@@ -50,11 +57,12 @@ impl RunFolder {
                 std::fs::remove_file(self.path.join(name))?;
             }
             tidy(&self.path, &manifest);
-            if holds == Holds::Finished && !has_manifest {
+            if is_legacy {
                 remove_old_checkpoints(&self.path)?;
             }
             *manifest = Manifest::new();
         }
+        manifest.purpose = purpose.or(manifest.purpose.take());
         self.write_manifest(&manifest)
     }
 
@@ -117,12 +125,15 @@ impl RunFolder {
         Ok(())
     }
 
-    /// Removes an output, if it exists and belongs to the program.
-    pub fn remove(&self, name: &str) {
-        let manifest = self.manifest.lock().expect("no panics under the lock");
-        if manifest.wrote(&self.path, name) {
+    /// Removes the outputs that `is_stale` names, if they belong to the program. What is gone is no output of the folder any more, as
+    /// the manifest says from its next writing on.
+    pub fn remove(&self, is_stale: impl Fn(&str) -> bool) {
+        let mut manifest = self.manifest.lock().expect("no panics under the lock");
+        for name in manifest.outputs.keys().filter(|name| is_stale(name) && manifest.wrote(&self.path, name)) {
             let _ = std::fs::remove_file(self.path.join(name));
         }
+        let lost: Vec<String> = manifest.lost(&self.path).into_iter().map(String::from).collect();
+        manifest.outputs.retain(|name, _| !lost.contains(name));
     }
 
     /// Creates the file to which lines are appended while the run is in progress; an earlier one of the program is
@@ -159,9 +170,35 @@ impl RunFolder {
         tidy(&self.path, &manifest);
     }
 
-    /// Releases the lock: another process may write to the folder.
-    pub fn release(self) {
+    /// Releases the lock: another one may write to the folder.
+    pub fn release(&self) {
+        let mut released = self.released.lock().expect("no panics under the lock");
+        if released.is_none() {
+            *released = Some(Released(Manifest::of(&self.path)));
+            let _ = self.lock.unlock();
+        }
+    }
+
+    /// Takes the lock again, if it was released.
+    ///
+    /// # Errors
+    /// When another one writes to the folder, or has written to it.
+    pub fn hold(&self) -> Result<(), Error> {
+        let mut released = self.released.lock().expect("no panics under the lock");
+        let Some(Released(before)) = &*released else { return Ok(()) };
+        match self.lock.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Err(is_busy(&self.path)),
+            Err(TryLockError::Error(e)) if e.kind() == io::ErrorKind::Unsupported => {}
+            Err(TryLockError::Error(e)) => return Err(unusable(&self.own().join(LOCK), &e)),
+        }
+        if Manifest::of(&self.path) == *before {
+            *released = None;
+            return Ok(());
+        }
         let _ = self.lock.unlock();
+        let what = format!("something else has been written to {} in the meantime", self.path.display());
+        Err(BadInput::new(OUT, what, "another folder").coded(ErrorCode::OutputExists))
     }
 }
 

@@ -30,7 +30,8 @@ pub(super) fn build_problem(reader: &PointReader, tables: &Digest, files: &DiskF
 /// A problem that was built from these tables and files.
 fn planned(field: Result<Arc<dyn Field>>, tables: &Digest, files: &DiskFiles) -> Result<PlannedField> {
     let field = field.map_err(|e| if e.key.starts_with("sampling") { e } else { e.inside("problem") })?;
-    Ok(PlannedField { fingerprint: format!("{} files {:08x}", hex(tables), files.digest()), field })
+    let given = files.given_identity().map_or(String::new(), |identity| format!(" memory {identity}"));
+    Ok(PlannedField { fingerprint: format!("{} files {:08x}{given}", hex(tables), files.digest()), field })
 }
 
 /// The problem of an experiment's first point, built before the plan; clones share it.
@@ -81,13 +82,6 @@ impl BuiltProblem {
             Ok(Self { tables, memory: memory?, planned: planned(field(&reader), &tables, files)? })
         };
         build().map_err(|e| experiment.failure_at(e, point))
-    }
-
-    /// The same, of data with this checksum that no file holds. Runs on other data do not go on from its checkpoints.
-    #[must_use]
-    pub fn of_sum(mut self, sum: u32) -> Self {
-        self.planned.fingerprint += &format!(" memory {sum:08x}");
-        self
     }
 
     /// The problem.

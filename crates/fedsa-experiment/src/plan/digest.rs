@@ -97,7 +97,7 @@ pub(super) fn canonical_link(codec: &Option<Table>, media: &[Table]) -> String {
 }
 
 /// A value as text with the keys of tables sorted.
-pub(super) fn canonical(value: &Value) -> String {
+pub(crate) fn canonical(value: &Value) -> String {
     match value {
         Value::Table(table) => {
             let mut keys: Vec<&String> = table.keys().collect();

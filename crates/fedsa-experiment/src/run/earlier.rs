@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
-use fedsa::error::{BadInput, Error};
+use fedsa::error::{BadInput, Error, ErrorCode};
 use fedsa_data::atomic;
 use toml::{Table, Value};
 
@@ -11,8 +11,8 @@ use super::CONFIG;
 use crate::config::{self, RunSpec};
 use crate::execute::{read_framed, write_framed};
 use crate::finished;
-use crate::folder::{self, Found, Holds, RunFolder};
-use crate::plan::Plan;
+use crate::folder::{self, FolderPurpose, Found, Holds, RunFolder};
+use crate::plan::{Plan, canonical};
 
 /// The key of errors about a run that is to go on and cannot.
 pub const RESUME: &str = "resume";
@@ -21,16 +21,26 @@ pub const RESUME: &str = "resume";
 const ROOTS: &str = "roots.ckpt";
 
 /// Checks that a folder contains a run of this experiment, possibly with fewer rounds or seeds.
-pub(super) fn may_resume(found: &Found, out: &Path, now: &Table, config: &str) -> Result<(), BadInput> {
-    let holds = found.holds;
-    if !matches!(holds, Holds::Unfinished | Holds::Finished) {
+pub(super) fn may_resume(found: &Found, out: &Path, purpose: &FolderPurpose, now: &Table, config: &str) -> Result<(), BadInput> {
+    let holds = found.text();
+    if !matches!(found.holds, Holds::Unfinished | Holds::Finished) {
         let what = format!("{} holds no interrupted run", out.display());
         return Err(BadInput::new(RESUME, what, "the folder of an interrupted run, or no `resume` to begin one"));
     }
+    if let Some(other) = found.work().filter(|other| *other != purpose.work) {
+        let work = purpose.work;
+        let help = format!("the folder of a {work}, or the same call as for that {other}");
+        return Err(BadInput::new(RESUME, format!("{} holds {holds}, not a {work}", out.display()), help).coded(ErrorCode::OtherRun));
+    }
     let help = "the same file and options as for that run, which its config.toml shows; only more rounds and more seeds are allowed";
     if atomic::at(&out.join(CONFIG)).is_ok_and(|there| there.is_none()) {
-        // The run was killed before its first round.
-        return Ok(());
+        match found.purpose() {
+            Some(before) if before.identity == purpose.identity => return Ok(()),
+            Some(_) => return Err(BadInput::new(RESUME, format!("{} holds {holds} of other settings", out.display()), help)),
+            // An earlier version, which was killed before its first round, does not say what it ran.
+            None if found.holds == Holds::Unfinished => return Ok(()),
+            None => {}
+        }
     }
     let Some(ran) = found.own(CONFIG).and_then(|bytes| String::from_utf8(bytes).ok()) else {
         let what = format!("{} holds {holds} whose config.toml is gone, or was changed after fedsa wrote it", out.display());
@@ -46,22 +56,31 @@ pub(super) fn may_resume(found: &Found, out: &Path, now: &Table, config: &str) -
     Err(BadInput::new(RESUME, format!("{} holds {holds} of other settings{differs}", out.display()), help))
 }
 
-/// Whether the second configuration differs from the first only by more rounds or seeds.
-fn goes_on(before: &Table, now: &Table) -> bool {
-    let (mut before, mut now) = (before.clone(), now.clone());
-    let run = |table: &mut Table| {
-        let run = table.get_mut("run")?.as_table_mut()?;
-        let spec: RunSpec = config::read(Value::Table(run.clone())).ok()?;
+/// A configuration without what may differ where a run goes on: rounds, seeds, and what happens to checks that cannot be measured.
+fn lasting(config: &Table) -> Table {
+    let mut config = config.clone();
+    if let Some(run) = config.get_mut("run").and_then(Value::as_table_mut) {
         run.remove("rounds");
         run.remove("seeds");
+    }
+    let checks = config.get_mut("check").and_then(Value::as_array_mut);
+    checks.into_iter().flatten().filter_map(Value::as_table_mut).for_each(|check| drop(check.remove("unmeasured")));
+    config
+}
+
+/// Identifies a configuration but for what may differ where a run goes on.
+pub(super) fn identity(config: &Table) -> String {
+    folder::digest(canonical(&Value::Table(lasting(config))).as_bytes())
+}
+
+/// Whether the second configuration differs from the first only by more rounds or seeds.
+fn goes_on(before: &Table, now: &Table) -> bool {
+    let run = |table: &Table| {
+        let spec: RunSpec = config::read(table.get("run")?.clone()).ok()?;
         Some((spec.rounds, spec.seeds.list()))
     };
-    let (Some((rounds, seeds)), Some((more_rounds, more_seeds))) = (run(&mut before), run(&mut now)) else { return false };
-    // What happens to checks that cannot be measured does not influence the runs.
-    for table in [&mut before, &mut now] {
-        let checks = table.get_mut("check").and_then(Value::as_array_mut);
-        checks.into_iter().flatten().filter_map(Value::as_table_mut).for_each(|check| drop(check.remove("unmeasured")));
-    }
+    let (Some((rounds, seeds)), Some((more_rounds, more_seeds))) = (run(before), run(now)) else { return false };
+    let (before, now) = (lasting(before), lasting(now));
     let more_seeds: HashSet<u64> = more_seeds.into_iter().collect();
     before == now && rounds <= more_rounds && seeds.iter().all(|seed| more_seeds.contains(seed))
 }

@@ -4,6 +4,7 @@
 //! Results are data ([`Ran`]); [`Ran::write`] makes files of them.
 
 mod earlier;
+mod ended;
 mod predictions;
 mod ran;
 mod traced;
@@ -21,11 +22,12 @@ use toml::Table;
 
 use crate::config::Experiment;
 use crate::execute::{Earlier, Executed, Interrupted, RunControl, execute};
-use crate::folder::{self, Found, Holds, RunFolder};
+use crate::folder::{self, FolderPurpose, FolderWork, Found, Holds, RunFolder};
 use crate::plan::{BuiltProblem, PlanControl};
 use crate::predict::KeptPredictions;
 use crate::{Computed, Plan, RunObserver, Stage, checks, output, resolve, run_memory, stability};
 pub use earlier::{RESUME, roots};
+pub use ended::{AlreadyDone, RunOutcome};
 pub use ran::{EndedRun, Ran};
 
 /// The file with the settings of a run.
@@ -101,47 +103,10 @@ pub enum IfExists {
     Overwrite,
 }
 
-/// How an experiment ended, or what is made of one.
-pub enum RunOutcome<T = Ran> {
-    /// All runs ended.
-    Done(Box<T>),
-    /// The folder held a finished run of the same settings, which was to go on.
-    AlreadyDone(EndedRun),
-    /// The runs were cancelled, or their comparison with theory.
-    Interrupted(Interrupted),
-}
-
-impl<T> RunOutcome<T> {
-    /// The same with what `made` makes of the results, where there are any.
-    ///
-    /// # Errors
-    /// Those of `made`.
-    pub fn try_map<U>(self, made: impl FnOnce(T) -> Result<U, Error>) -> Result<RunOutcome<U>, Error> {
-        Ok(match self {
-            Self::Done(results) => RunOutcome::Done(Box::new(made(*results)?)),
-            Self::AlreadyDone(ended) => RunOutcome::AlreadyDone(ended),
-            Self::Interrupted(left) => RunOutcome::Interrupted(left),
-        })
-    }
-
-    /// The results of a call without a folder; `what` was called.
-    ///
-    /// # Errors
-    /// When it was cancelled.
-    pub(crate) fn results(self, what: &str) -> Result<T, Error> {
-        match self {
-            Self::Done(results) => Ok(*results),
-            Self::AlreadyDone(_) | Self::Interrupted(_) => {
-                Err(Error::cancelled(format!("{what} was cancelled"), "the same call again, or a folder from which it can go on"))
-            }
-        }
-    }
-}
-
-/// Runs an experiment, without a folder: nothing is written, and a run that is cancelled is lost.
+/// Runs an experiment. With a folder in the settings, that is where it goes on from, and where a run that is cancelled is kept.
 ///
 /// # Errors
-/// When a setting or file cannot be used, the runs do not fit into memory, or settings are known to be unstable.
+/// As [`Job::run`].
 pub fn run(experiment: Experiment, settings: &RunSettings, observer: &dyn RunObserver, cancel: &Cancel) -> Result<RunOutcome, Error> {
     Job::new(experiment, settings.clone()).run(observer, cancel)
 }
@@ -154,6 +119,9 @@ pub struct Job {
     /// Names of files in addition to the usual ones.
     extra: Vec<String>,
     began: Instant,
+    work: FolderWork,
+    /// The folder of a finished run that is read and not written to.
+    ended_in: Option<PathBuf>,
 }
 
 /// Where files are written.
@@ -161,24 +129,38 @@ struct Target<'a> {
     path: &'a Path,
     if_exists: IfExists,
     extra: &'a [String],
+    purpose: &'a FolderPurpose,
+}
+
+/// What is in the folder of a run.
+#[derive(Default)]
+struct Kept {
+    /// `theta*` of its problems by fingerprint, as an earlier run computed them.
+    roots: HashMap<String, Vec<f64>>,
+    earlier: Earlier,
+    /// Predictions that it computed before it was interrupted.
+    predictions: KeptPredictions,
+}
+
+impl Kept {
+    fn of(path: &Path) -> Result<Self, Error> {
+        Ok(Self { roots: roots(path)?, earlier: Earlier::of(path)?, predictions: predictions::kept(path) })
+    }
 }
 
 /// The folder of a run, looked at and not taken yet.
 struct Opened {
     found: Found,
-    /// `theta*` of its problems by fingerprint, as an earlier run computed them.
-    roots: HashMap<String, Vec<f64>>,
-    earlier: Earlier,
-    /// Predictions that it computed before it was interrupted.
-    kept: KeptPredictions,
-    /// Whether files of an earlier run stay.
-    keep: bool,
+    /// What an earlier run has left, if it goes on.
+    kept: Option<Kept>,
+    /// Whether its settings were the same.
+    is_same: bool,
 }
 
 impl Job {
     /// An experiment and how it is run.
     pub fn new(experiment: Experiment, settings: RunSettings) -> Self {
-        Self { experiment, settings, built: None, extra: Vec::new(), began: Instant::now() }
+        Self { experiment, settings, built: None, extra: Vec::new(), began: Instant::now(), work: FolderWork::Run, ended_in: None }
     }
 
     /// The same with its problem, if that has been built before.
@@ -199,44 +181,70 @@ impl Job {
         Self { began, ..self }
     }
 
+    /// The same for this kind of work: in a folder of another kind it does not go on.
+    #[must_use]
+    pub(crate) fn for_work(self, work: FolderWork) -> Self {
+        Self { work, ..self }
+    }
+
     /// Runs the experiment. Of a folder, only checkpoints and the settings are written ([`Ran::write`]).
     ///
     /// # Errors
-    /// On bad input (nothing is written), and when the machine fails.
+    /// On bad input (nothing is written), and when the machine fails. When it is cancelled and no folder keeps what was computed: with the
+    /// kind [`Cancelled`](fedsa::error::ErrorKind::Cancelled).
     pub fn run(self, observer: &dyn RunObserver, cancel: &Cancel) -> Result<RunOutcome, Error> {
-        let Self { experiment, settings, built, extra, began } = self;
-        experiment.settings()?;
-        let resolved = resolve::table(&experiment, &Places::from_env(&settings.base))?;
+        self.experiment.settings()?;
+        let resolved = resolve::table(&self.experiment, &Places::from_env(&self.settings.base))?;
         let config = resolve::text(&resolved);
-        let target = settings.folder.as_ref().map(|(path, if_exists)| Target { path, if_exists: *if_exists, extra: &extra });
+        let purpose = FolderPurpose { work: self.work, identity: earlier::identity(&resolved) };
+        let target = self.settings.folder.as_ref();
+        let target = target.map(|(path, if_exists)| Target { path, if_exists: *if_exists, extra: &self.extra, purpose: &purpose });
         let opened = match &target {
             None => None,
-            Some(target) => match open(target, &experiment, &resolved, &config)? {
+            Some(target) => match open(target, &self.experiment, &resolved, &config)? {
                 Ok(opened) => Some(opened),
-                Err(ended) => return Ok(RunOutcome::AlreadyDone(ended)),
+                Err(ended) => return Ok(RunOutcome::AlreadyDone(self.already_done(ended))),
             },
         };
+        self.run_opened(opened, config, purpose, observer, cancel)
+    }
+
+    /// The results of a run that has ended in its folder, which are read when they are asked for.
+    fn already_done(mut self, ended: EndedRun) -> AlreadyDone {
+        self.ended_in = self.settings.folder.take().map(|(path, _)| path);
+        AlreadyDone::new(ended, |observer, cancel| self.run(observer, cancel)?.results(observer, cancel))
+    }
+
+    fn run_opened(
+        self,
+        opened: Option<Opened>,
+        config: String,
+        purpose: FolderPurpose,
+        observer: &dyn RunObserver,
+        cancel: &Cancel,
+    ) -> Result<RunOutcome, Error> {
+        let Self { experiment, settings, built, extra, began, ended_in, .. } = self;
         observer.stage(Stage::Building);
-        let none = HashMap::new();
-        let roots = opened.as_ref().map_or(&none, |opened| &opened.roots);
+        let (opened, kept) = match opened {
+            None => (None, ended_in.as_deref().map(Kept::of).transpose()?),
+            Some(Opened { found, kept, is_same }) => (Some((found, kept.is_some(), is_same)), kept),
+        };
+        let Kept { roots, earlier, predictions } = kept.unwrap_or_default();
         let solving = |k: usize, n: usize| observer.computing(Computed::Roots, k, n);
         let control = PlanControl { cancel, solving: Some(&solving) };
-        let plan = Arc::new(Plan::with_problem(experiment, &settings.base, settings.isa, roots, built, &control)?);
+        let plan = Arc::new(Plan::with_problem(experiment, &settings.base, settings.isa, &roots, built, &control)?);
         let unmeasured = checks::unmeasured(&plan, &settings.base)?;
         run_memory::refuse(&plan).map_err(|e| plan.experiment.document.failure(e))?;
         stability::refuse_unstable(&plan, settings.force, cancel)?;
-        let earlier = opened.as_ref().map(|opened| &opened.earlier);
-        earlier.map_or(Ok(()), |earlier| earlier.check(&plan))?;
+        earlier.check(&plan)?;
         observer.stage(Stage::Planned(&plan));
         // From here on things are written.
-        let (folder, earlier, kept) = match opened {
-            None => Default::default(),
-            Some(Opened { found, keep, earlier, kept, .. }) => {
-                let folder = found.claim(keep)?;
-                begin(&folder, &config, &plan).inspect_err(|_| folder.abandon())?;
-                (Some(folder), earlier, kept)
-            }
+        let is_same = opened.as_ref().is_some_and(|(.., is_same)| *is_same);
+        let begin = |(found, keep, _): (Found, bool, bool)| {
+            let folder = found.purposed(purpose.clone()).claim(keep)?;
+            begin(&folder, &config, &plan).inspect_err(|_| folder.abandon()).map(|()| folder)
         };
+        let folder = opened.map(begin).transpose()?;
         observer.stage(Stage::Running);
         let worked = {
             let traced = traced::TracingObserver::new(observer, folder.as_ref(), &plan);
@@ -246,32 +254,34 @@ impl Job {
         observer.stage(Stage::Ended);
         let results = match worked? {
             Executed::Done(results) => results,
-            Executed::Interrupted(left) => return Ok(RunOutcome::Interrupted(left)),
+            Executed::Interrupted(left) => return ended::interrupted(left, folder.is_some()),
         };
         observer.stage(Stage::Comparing);
-        let written = ran::Written { folder, extra, config };
-        let ended = results.cells.iter().map(Vec::len).sum();
-        let comparing = ran::Comparing { unmeasured: &unmeasured, kept, observer, cancel };
-        Ok(match Ran::new(plan, results, comparing, settings.quick, began, written) {
-            Some(ran) => RunOutcome::Done(Box::new(ran)),
-            None => RunOutcome::Interrupted(Interrupted { ended, ..Interrupted::default() }),
-        })
+        let has_folder = folder.is_some();
+        let written = ran::Written { folder, extra, is_same, config, purpose };
+        let count = results.cells.iter().map(Vec::len).sum();
+        let comparing = ran::Comparing { unmeasured: &unmeasured, kept: predictions, observer, cancel };
+        match Ran::new(plan, results, comparing, settings.quick, began, written) {
+            Some(ran) => Ok(RunOutcome::Done(Box::new(ran))),
+            None => ended::interrupted(Interrupted { ended: count, ..Interrupted::default() }, has_folder),
+        }
     }
 }
 
 /// Looks at a folder for a run; how its run ended, if that is the same and finished.
 fn open(target: &Target<'_>, experiment: &Experiment, resolved: &Table, config: &str) -> Result<Result<Opened, EndedRun>, Error> {
-    let Target { path, if_exists, extra } = target;
+    let Target { path, if_exists, extra, purpose } = target;
     let found = folder::look(path)?;
     found.refuse_own()?;
     let resume = *if_exists == IfExists::Resume;
     match (if_exists, found.holds) {
-        (IfExists::Resume, _) => earlier::may_resume(&found, path, resolved, config)?,
+        (IfExists::Resume, _) => earlier::may_resume(&found, path, purpose, resolved, config)?,
         (_, Holds::Nothing) | (IfExists::Overwrite, _) => {}
-        (IfExists::Refuse, holds) => return Err(is_taken(path, holds, found.foreign.as_deref())),
+        (IfExists::Refuse, _) => return Err(is_taken(path, &found)),
     }
     let is_same = found.own(CONFIG).is_some_and(|ran| ran == config.as_bytes());
-    if resume && found.holds == Holds::Finished && is_same {
+    // An output that is gone is written again.
+    if resume && found.holds == Holds::Finished && is_same && !found.has_lost() {
         // The earlier run may have been killed after all files were written.
         found.tidy();
         return Ok(Err(EndedRun::of_summary(path)));
@@ -279,21 +289,22 @@ fn open(target: &Target<'_>, experiment: &Experiment, resolved: &Table, config: 
     let usual = output::names(experiment);
     let outputs: Vec<&str> = usual.iter().chain(*extra).map(String::as_str).chain([CONFIG, folder::GROWING]).collect();
     found.refuse_foreign(&outputs)?;
-    let (roots, earlier, kept) = if resume { (roots(path)?, Earlier::of(path)?, predictions::kept(path)) } else { Default::default() };
-    Ok(Ok(Opened { found, roots, earlier, kept, keep: resume }))
+    let kept = resume.then(|| Kept::of(path)).transpose()?;
+    Ok(Ok(Opened { found, kept, is_same }))
 }
 
 /// Writes the first files of a run: its settings, and `theta*` of its problems.
 fn begin(folder: &RunFolder, config: &str, plan: &Plan) -> Result<(), Error> {
     // An old summary does not belong to the new settings.
-    folder.remove("summary.json");
+    folder.remove(|name| name == "summary.json");
     earlier::write_roots(folder, plan)?;
     folder.write(&[(CONFIG.to_string(), config.as_bytes().to_vec())])
 }
 
 /// The error for a folder that is not empty.
-fn is_taken(out: &Path, holds: Holds, foreign: Option<&str>) -> Error {
-    let (what, help) = match foreign {
+fn is_taken(out: &Path, found: &Found) -> Error {
+    let holds = found.text();
+    let (what, help) = match &found.foreign {
         Some(name) => (
             format!("{} is not empty: it holds {holds}, such as `{name}`", out.display()),
             "another folder; or `overwrite`, which writes beside these files and does not change them",

@@ -11,7 +11,7 @@ use serde_json::{Value as Json, json};
 
 use super::{CONFIG, IfExists, predictions};
 use crate::checks::{self, Verdict};
-use crate::folder::{self, RunFolder};
+use crate::folder::{self, FolderPurpose, RunFolder};
 use crate::observer::RunObserver;
 use crate::output;
 use crate::picture::{self, Picture};
@@ -22,6 +22,7 @@ use crate::summary::Summary;
 
 /// Whether everything is as the experiment says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct EndedRun {
     /// Whether every check and every outcome is as expected, notes aside.
     pub as_expected: bool,
@@ -54,6 +55,7 @@ impl EndedRun {
 }
 
 /// What an experiment has come to.
+#[non_exhaustive]
 pub struct Ran {
     /// What ran.
     pub plan: Arc<Plan>,
@@ -80,8 +82,12 @@ pub(super) struct Written {
     pub folder: Option<RunFolder>,
     /// Files that it may have in addition to the usual ones.
     pub extra: Vec<String>,
+    /// Whether the outputs that are there before are of the same settings.
+    pub is_same: bool,
     /// The text of `config.toml`.
     pub config: String,
+    /// What a folder with the results is for.
+    pub purpose: FolderPurpose,
 }
 
 /// What a comparison with theory needs besides the results.
@@ -149,18 +155,28 @@ impl Ran {
         output::files(&self.plan, &self.results, summary, &self.picture, self.config())
     }
 
-    /// Writes the results into the folder of the run, with further files, which come first; nothing without a folder.
+    /// Writes the results into the folder of the run, with further files, which come first; nothing without a folder. The folder is then
+    /// free for others.
     ///
     /// # Errors
     /// When files cannot be made or written. The runs are then kept in the folder, and can go on from there.
     pub fn write(&self, further: Vec<(String, Vec<u8>)>) -> Result<(), Error> {
         let Some(folder) = &self.written.folder else { return Ok(()) };
+        let written = self.write_to(folder, further).map_err(|e| self.unfinished(e));
+        // Others may go on with the run while the caller has the results.
+        folder.release();
+        written
+    }
+
+    fn write_to(&self, folder: &RunFolder, further: Vec<(String, Vec<u8>)>) -> Result<(), Error> {
+        folder.hold()?;
         let mut files = further;
-        files.extend(self.files(&self.summary_json()).map_err(|e| self.unfinished(e))?);
-        // Those of an earlier run that is continued may have had more to show.
-        let is_missing = |name: &&String| !files.iter().any(|(written, _)| written == *name);
-        self.written.extra.iter().filter(is_missing).for_each(|name| folder.remove(name));
-        folder.write(&files).map_err(|e| self.unfinished(e))?;
+        files.extend(self.files(&self.summary_json())?);
+        // Outputs of the results before them would be taken for those of these results. Pictures that were drawn of the same results stay.
+        let is_written = |name: &str| name == CONFIG || files.iter().any(|(written, _)| written == name);
+        let is_stale = |name: &str| !self.written.is_same || self.written.extra.iter().any(|extra| extra == name);
+        folder.remove(|name| !is_written(name) && is_stale(name));
+        folder.write(&files)?;
         folder.tidy();
         Ok(())
     }
@@ -173,13 +189,13 @@ impl Ran {
         let found = folder::look(path)?;
         found.refuse_own()?;
         if if_exists != IfExists::Overwrite && found.holds != folder::Holds::Nothing {
-            return Err(super::is_taken(path, found.holds, found.foreign.as_deref()));
+            return Err(super::is_taken(path, &found));
         }
         let mut files = vec![(CONFIG.to_string(), self.config().as_bytes().to_vec())];
         files.extend(further);
         files.extend(self.files(&self.summary_json())?);
         found.refuse_foreign(&files.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>())?;
-        let folder = found.claim(false)?;
+        let folder = found.purposed(self.written.purpose.clone()).claim(false)?;
         folder.write(&files)?;
         folder.tidy();
         Ok(())

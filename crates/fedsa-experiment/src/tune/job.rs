@@ -3,18 +3,16 @@
 use std::path::Path;
 
 use fedsa::cancel::Cancel;
-use fedsa::error::{BadInput, Error};
+use fedsa::error::{BadInput, Error, ErrorCode, ErrorKind};
 
-use super::{Began, FILE, Memo, Searched, TuneControl, TuneOptions, Tuned, Tuning, names};
+use super::{Began, Memo, Searched, TuneControl, TuneOptions, Tuned, Tuning, names};
 use crate::config::Experiment;
 use crate::execute::{read_framed, write_framed};
-use crate::folder::{self, Found, Holds, OUT, RunFolder};
-use crate::run::{IfExists, RESUME, RunSettings};
-
-/// The file with the pilots that were run.
-const STATE: &str = "tune.ckpt";
+use crate::folder::{self, FolderPurpose, FolderWork, Found, Holds, OUT, PILOTS, RunFolder};
+use crate::run::{CONFIG, IfExists, RESUME, RunSettings};
 
 /// What a tuning does next.
+#[non_exhaustive]
 pub enum TuneStage<'a> {
     /// The problem is built.
     Building,
@@ -27,14 +25,17 @@ pub enum TuneStage<'a> {
 }
 
 /// How a tuning ended.
+#[non_exhaustive]
 pub enum TuneOutcome {
     /// With an answer.
     Done(Box<Answer>),
-    /// It was cancelled. With a folder, so many pilot runs are kept there, and a tuning that resumes does not repeat them.
+    /// It was cancelled, and so many pilot runs are kept in the folder: a tuning that resumes does not repeat them. Where none are kept,
+    /// it ends in an error of the kind [`Cancelled`](fedsa::error::ErrorKind::Cancelled) instead.
     Interrupted(usize),
 }
 
 /// The answer of a tuning, and its folder.
+#[non_exhaustive]
 pub struct Answer {
     /// What was asked.
     pub tuning: Tuning,
@@ -44,13 +45,17 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// Writes the experiment file, the summary and the pictures into the folder of the tuning; nothing without a folder.
+    /// Writes the experiment file, the summary and the pictures into the folder of the tuning; nothing without a folder. The folder is
+    /// then free for others.
     ///
     /// # Errors
-    /// When files cannot be made or written.
+    /// When files cannot be made or written. The pilots that were run stay in the folder.
     pub fn write(&mut self) -> Result<(), Error> {
-        let files = self.tuning.files(&self.tuned).inspect_err(|_| self.place.abandon())?;
-        self.place.folder()?.map_or(Ok(()), |folder| folder.write(&files))
+        let files = self.tuning.files(&self.tuned)?;
+        let Some(folder) = self.place.folder()? else { return Ok(()) };
+        let written = folder.hold().and_then(|()| folder.write(&files));
+        folder.release();
+        written
     }
 }
 
@@ -58,7 +63,8 @@ impl Answer {
 /// folder only pilots are written ([`Answer::write`]).
 ///
 /// # Errors
-/// On bad input, and where nothing reaches the target (nothing is then written); and when the machine fails.
+/// On bad input, and where nothing reaches the target (nothing is then written); and when the machine fails, which leaves the pilots that
+/// were run in the folder; when it is cancelled and nothing is kept.
 pub fn tune(
     experiment: &Experiment,
     options: &TuneOptions,
@@ -72,24 +78,36 @@ pub fn tune(
     };
     observe(TuneStage::Building);
     let tuning = Tuning::new(experiment, &run.base, run.isa, options, cancel)?;
-    if let Some((path, _)) = run.folder.as_ref().filter(|_| memo.as_ref().is_some_and(|memo| !memo.is_of(&tuning))) {
+    let is_other = memo.as_ref().is_some_and(|memo| !memo.is_of(&tuning)) || place.is_of_other(&tuning.identity);
+    place.purpose = Some(FolderPurpose { work: FolderWork::Tuning, identity: tuning.identity.clone() });
+    if let Some((path, _)) = run.folder.as_ref().filter(|_| is_other) {
         let what = format!("{} holds a tuning of another file or with other options", path.display());
         return Err(BadInput::new(RESUME, what, "the same file and options as for that tuning"));
     }
     let memo = memo.unwrap_or_else(|| tuning.memo());
     observe(TuneStage::Searching(memo.len()));
     let (searched, kept) = {
-        let mut keep = |memo: &Memo| place.folder()?.map_or(Ok(()), |folder| write_framed(folder, STATE, memo));
+        let mut keep = |memo: &Memo| place.folder()?.map_or(Ok(()), |folder| write_framed(folder, PILOTS, memo));
         let mut began = |began: &Began| observe(TuneStage::Began(began));
         let mut control = TuneControl { cancel, memo, keep: &mut keep, began: &mut began };
         let searched = tuning.search(&mut control);
         (searched, control.memo.len())
     };
     observe(TuneStage::Ended);
-    match searched.inspect_err(|_| place.abandon())? {
+    match searched.inspect_err(|e| place.end(e, kept))? {
         Searched::Done(tuned) => Ok(TuneOutcome::Done(Box::new(Answer { tuning, tuned: *tuned, place }))),
-        Searched::Interrupted => Ok(TuneOutcome::Interrupted(kept)),
+        Searched::Interrupted if kept > 0 && run.folder.is_some() => Ok(TuneOutcome::Interrupted(kept)),
+        Searched::Interrupted => Err(not_kept(kept)),
     }
+}
+
+/// The error of a tuning that was cancelled after so many pilots, none of which a folder keeps.
+fn not_kept(pilots: usize) -> Error {
+    let what = match pilots {
+        0 => "interrupted before the first pilot run: nothing is kept",
+        _ => "interrupted: without a folder no pilot runs are kept",
+    };
+    Error::cancelled(what, "the same call again, or a folder from which it can go on")
 }
 
 /// The folder, which is taken when something is written for the first time.
@@ -98,6 +116,8 @@ struct Place {
     found: Option<Found>,
     folder: Option<RunFolder>,
     keep: bool,
+    /// What the folder is taken for.
+    purpose: Option<FolderPurpose>,
 }
 
 impl Place {
@@ -106,15 +126,21 @@ impl Place {
         let found = folder::look(path)?;
         found.refuse_own()?;
         let is_resumed = if_exists == IfExists::Resume;
-        let is_tuning = found.own(FILE).is_some();
+        // Earlier versions leave no note in the folder of a run, but its settings.
+        let is_run = || found.work().map_or_else(|| found.own(CONFIG).is_some(), |work| work != FolderWork::Tuning);
         match (found.holds, if_exists) {
             (Holds::Nothing | Holds::Foreign, IfExists::Resume) => {
                 let what = format!("{} holds no interrupted tuning", path.display());
                 return Err(BadInput::new(RESUME, what, "the folder of an interrupted tuning, or no `resume` to begin one"));
             }
+            (Holds::Finished | Holds::Unfinished, IfExists::Resume) if is_run() => {
+                let work = found.work().unwrap_or(FolderWork::Run);
+                let what = format!("{} holds {}, not a tuning", path.display(), found.text());
+                let help = format!("the folder of an interrupted tuning; or `overwrite`, which replaces the {work}");
+                return Err(BadInput::new(RESUME, what, help).coded(ErrorCode::OtherRun));
+            }
             (holds, IfExists::Refuse) if holds != Holds::Nothing => {
-                let holds = if is_tuning { "a finished tuning".into() } else { holds.to_string() };
-                let what = format!("{} holds {holds}", path.display());
+                let what = format!("{} holds {}", path.display(), found.text());
                 let help = "another folder, `resume` to go on with an interrupted tuning, or `overwrite` to replace it";
                 return Err(BadInput::new(OUT, what, help));
             }
@@ -122,27 +148,35 @@ impl Place {
         }
         let names = names();
         found.refuse_foreign(&names.iter().map(String::as_str).collect::<Vec<_>>())?;
-        let state = folder::own_path(path, STATE);
+        let state = folder::own_path(path, PILOTS);
         let memo: Option<Memo> = if is_resumed && state.exists() { Some(read_framed(&state)?) } else { None };
         if is_resumed && memo.is_none() && found.holds == Holds::Finished {
-            let what = if is_tuning { "a finished tuning: nothing is left to do" } else { "a run, not a tuning" };
-            let what = format!("{} holds {what}", path.display());
+            let what = format!("{} holds a finished tuning: nothing is left to do", path.display());
             return Err(BadInput::new(RESUME, what, "the folder of an interrupted tuning, or `overwrite` to tune again"));
         }
-        Ok((Self { found: Some(found), folder: None, keep: is_resumed }, memo))
+        Ok((Self { found: Some(found), keep: is_resumed, ..Self::default() }, memo))
     }
 
     /// The folder, if there is one.
     fn folder(&mut self) -> Result<Option<&RunFolder>, Error> {
-        if let Some(found) = self.found.take() {
-            self.folder = Some(found.claim(self.keep)?);
+        if let (Some(found), Some(purpose)) = (self.found.take(), &self.purpose) {
+            self.folder = Some(found.purposed(purpose.clone()).claim(self.keep)?);
         }
         Ok(self.folder.as_ref())
     }
 
-    /// Removes a folder that was made for this tuning.
-    fn abandon(&self) {
-        if let Some(folder) = &self.folder {
+    /// Whether the tuning that goes on is not of this identity.
+    fn is_of_other(&self, identity: &str) -> bool {
+        let before = self.found.as_ref().filter(|_| self.keep).and_then(Found::purpose);
+        before.is_some_and(|before| before.identity != identity)
+    }
+
+    /// Removes a folder that was made for this tuning, which has failed after so many pilots: they are kept unless they are all that a
+    /// refusal needs, which would be the same again.
+    fn end(&self, e: &Error, pilots: usize) {
+        let is_answer = matches!(e.code(), ErrorCode::TargetNotReached | ErrorCode::NoCandidate);
+        let is_bad_input = matches!(e.kind(), ErrorKind::Setting | ErrorKind::Data | ErrorKind::NotKnown);
+        if let Some(folder) = self.folder.as_ref().filter(|_| is_answer || (is_bad_input && pilots == 0)) {
             folder.abandon();
         }
     }

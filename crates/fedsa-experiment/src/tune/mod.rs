@@ -101,6 +101,7 @@ pub struct TuneControl<'a> {
 }
 
 /// What a search begins.
+#[non_exhaustive]
 pub struct Began {
     /// What it is, in words.
     pub what: String,
@@ -133,6 +134,7 @@ pub enum Evidence {
 }
 
 /// The answer to a tuning.
+#[non_exhaustive]
 pub struct Tuned {
     /// The choice.
     pub choice: SearchChoice,
