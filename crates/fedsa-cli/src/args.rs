@@ -552,9 +552,9 @@ pub struct FitArgs {
     /// How rows are dealt to agents: shuffled, even, sorted, by-label, similarity:SHARE, dirichlet:ALPHA, by:COLUMN, files
     #[arg(long, value_name = "HOW", default_value = "shuffled")]
     pub partition: String,
-    /// How much agents count: equal (1/N each), or rows (by their numbers of rows, as if all rows were in one place)
-    #[arg(long, value_name = "HOW")]
-    pub weights: Option<String>,
+    /// How much agents count: rows (by their numbers of rows, as if all rows were in one place), or equal (1/N each)
+    #[arg(long, value_name = "HOW", default_value = "rows")]
+    pub weights: String,
     /// Hold out this share of each agent's rows, at least one and not all, drawn by --seed, and report loss and accuracy on them
     #[arg(long, value_name = "SHARE", allow_negative_numbers = true)]
     pub holdout: Option<f64>,

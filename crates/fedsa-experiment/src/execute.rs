@@ -38,6 +38,8 @@ pub struct RunControl<'a> {
     pub earlier: &'a Earlier,
     /// The observer of progress.
     pub observer: &'a dyn RunObserver,
+    /// Whether runs come one after another, in the order of the file, each on all threads: their seconds can then be compared.
+    pub in_turn: bool,
 }
 
 /// The result of [`execute`].
@@ -130,8 +132,9 @@ impl<'a> Shared<'a> {
     }
 }
 
-/// All seeds of a plan, and room for their results by cell. The longest runs come first, so that the last runs to end are short.
-fn jobs(plan: &Plan) -> (Vec<SeedJob>, Vec<Vec<Option<SeedResult>>>) {
+/// All seeds of a plan, and room for their results by cell. The longest runs come first, so that the last runs to end are short, unless
+/// they run in turn.
+fn jobs(plan: &Plan, in_turn: bool) -> (Vec<SeedJob>, Vec<Vec<Option<SeedResult>>>) {
     let (mut jobs, mut slots) = (Vec::new(), Vec::new());
     for (cell, planned) in plan.cells.iter().enumerate() {
         let seeds = planned.seeds();
@@ -139,7 +142,9 @@ fn jobs(plan: &Plan) -> (Vec<SeedJob>, Vec<Vec<Option<SeedResult>>>) {
         let work = planned.work(plan.field(cell));
         jobs.extend(seeds.into_iter().enumerate().map(|(at, seed)| SeedJob { cell, at, seed, work }));
     }
-    jobs.sort_by(|a, b| b.work.total_cmp(&a.work));
+    if !in_turn {
+        jobs.sort_by(|a, b| b.work.total_cmp(&a.work));
+    }
     (jobs, slots)
 }
 
@@ -148,13 +153,14 @@ fn jobs(plan: &Plan) -> (Vec<SeedJob>, Vec<Vec<Option<SeedResult>>>) {
 /// # Errors
 /// When a checkpoint cannot be read. The other runs are then interrupted, and what they have come to is kept.
 pub fn execute(plan: &Plan, control: &RunControl<'_>) -> Result<Executed> {
-    let (jobs, slots) = jobs(plan);
+    let (jobs, slots) = jobs(plan, control.in_turn);
     let slots = Mutex::new(slots);
     let next = AtomicUsize::new(0);
     let shared = Shared::new(plan, control);
     // Threads take whole runs while there are any, then they help running ones.
     rayon::scope(|scope| {
-        for _ in 0..rayon::current_num_threads() {
+        let at_once = if control.in_turn { 1 } else { rayon::current_num_threads() };
+        for _ in 0..at_once {
             scope.spawn(|_| {
                 while let Some(job) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
                     if shared.stop.is_cancelled() {

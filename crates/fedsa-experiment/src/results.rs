@@ -126,7 +126,7 @@ impl Results {
     }
 
     /// The share by which a metric still falls over the rounds of its floor; `None` where it has settled as far as the runs tell: where the
-    /// line through its logarithm falls by less than [`SETTLED`], or by less than three standard errors, which are those of seeds where
+    /// line through its logarithm falls by less than 5%, or by less than three standard errors, which are those of seeds where
     /// there are three.
     pub fn falls_by(&self, cell: usize, name: &str) -> Option<f64> {
         let slope = |seed: &SeedResult| {

@@ -34,6 +34,7 @@ fn failure(path: &Path, (plan, folder): &(Plan, RunFolder), threads: usize) -> f
         every: Duration::from_secs(1_000_000),
         earlier: &Earlier::of(path).unwrap(),
         observer: &Unobserved,
+        in_turn: false,
     };
     let failed = pool.install(|| execute(plan, &control)).map(|_| ()).unwrap_err();
     assert!(!cancel.is_cancelled(), "the token of the caller is the caller's");

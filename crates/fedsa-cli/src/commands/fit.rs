@@ -133,7 +133,7 @@ fn settings(args: &FitArgs, kinds: &Kinds) -> Result<FitSettings> {
     settings.divide_by = args.divide_by;
     settings.pca = args.pca;
     settings.group = group.map(String::from);
-    settings.weights = args.weights.clone();
+    settings.weights.clone_from(&args.weights);
     settings.holdout = args.holdout;
     settings.method = args.method.clone();
     settings.batch = args.batch;
@@ -184,7 +184,7 @@ fn origins(args: &FitArgs) -> Vec<Origin> {
         ("problem.partition".into(), given("partition", Some(args.partition.clone()))),
         ("problem.group".into(), given("partition", args.partition.contains(':').then(|| args.partition.clone()))),
         ("problem.seed".into(), given("seed", Some(args.seed.to_string()))),
-        ("problem.weights".into(), given("weights", args.weights.clone())),
+        ("problem.weights".into(), given("weights", Some(args.weights.clone()))),
         ("problem.holdout".into(), given("holdout", args.holdout.map(numbers::typed))),
         ("sampling.kind".into(), given("sampling", Some(args.sampling.clone()))),
         ("sampling.batch".into(), given("batch", args.batch.map(|rows| rows.to_string()))),

@@ -5,7 +5,7 @@ use std::path::Path;
 use fedsa::error::{Error, Result};
 use fedsa::linalg;
 use fedsa::problem::arrays::{Array, Arrays};
-use fedsa::problem::preparation::Prepared;
+use fedsa::problem::preparation::{AgentWeights, Prepared};
 use fedsa::problem::preparation::quality::FitQuality;
 use fedsa::problem::preparation::targets::{self, Targets};
 use fedsa_data::linear_model::{LinearModel, PredictedClass, Predicts};
@@ -40,7 +40,7 @@ pub struct MethodSpending {
     pub bits: u64,
     /// Hessians, of all agents.
     pub hessians: u64,
-    /// The wall time in seconds; methods ran side by side. `None` if it is not known.
+    /// The wall time in seconds; methods ran one after another. `None` if it is not known.
     pub seconds: Option<f64>,
     /// The norm of the gradient at the end, if it was recorded.
     pub residual: Option<f64>,
@@ -61,7 +61,7 @@ pub struct Fitted {
     pub model: LinearModel,
     /// `||grad f||` at its weights; not a number where it is not known.
     pub gradient_norm: f64,
-    /// The mean of the agents' losses at its weights, with the ridge, if it is known.
+    /// The mean of the agents' losses at its weights, as they count, with the ridge; if it is known.
     pub objective: Option<f64>,
     /// How good it is on the rows that were fitted.
     pub train: FitQuality,
@@ -143,26 +143,25 @@ impl Fitted {
             SummaryColumn::right("", Shown::Short),
         ];
         let mut table = SummaryTable::new("what methods spent", columns);
-        let agents = self.ran.plan.field(0).agents() as f64;
         for spent in self.spent() {
             table.rows.push(vec![
                 spent.method.as_str().into(),
                 (spent.rounds as f64).into(),
                 (spent.exchanges as f64).into(),
-                (spent.vectors_up as f64 / agents).into(),
+                (spent.vectors_up as f64).into(),
                 (spent.bits_up as f64 / 8e6).into(),
-                (spent.hessians as f64 / agents).into(),
+                (spent.hessians as f64).into(),
                 spent.seconds.into(),
                 spent.residual.into(),
                 spent.loss.into(),
                 spent.outcome.name().into(),
             ]);
         }
-        let about = "vectors and Hessians of one agent, bytes of all; the objective is the mean of the agents' losses with the ridge";
-        table.notes.push(about.into());
-        if self.ran.plan.labels.len() > 1 {
-            table.notes.push("methods ran side by side: their seconds are longer than alone".into());
-        }
+        let mean = match self.prepared.weighting() {
+            AgentWeights::Rows => "the mean of the losses of all rows",
+            AgentWeights::Equal => "the mean of the agents' mean losses, in which agents count equally",
+        };
+        table.notes.push(format!("vectors, bytes and Hessians of all agents; the objective is {mean}, with the ridge"));
         table
     }
 

@@ -109,6 +109,8 @@ impl Fit {
     pub fn run(self, run: RunSettings, observer: &dyn RunObserver, cancel: &Cancel) -> Result<RunOutcome<Fitted>, Error> {
         let Self { settings, experiment, prepared, built, began, .. } = self;
         let names = fitted::NAMES.map(String::from).to_vec();
+        // Methods that are compared are compared in seconds too.
+        let run = run.with_in_turn(true);
         let job = Job::new(experiment, run).with_problem(Some(built)).with_files(names).since(began).for_work(FolderWork::Fit);
         job.run(observer, cancel)?.try_map(move |ran| Ok(Fitted::new(ran, &settings, prepared)))
     }

@@ -73,8 +73,8 @@ pub struct FitSettings {
     pub partition: Partition,
     /// The column whose values are the agents, for the partition by-column.
     pub group: Option<String>,
-    /// How much agents count, by the names of experiment files: `equal` by default, or `rows`.
-    pub weights: Option<String>,
+    /// How much agents count, by the names of experiment files: `rows` by default, which gives the solution of all rows pooled, or `equal`.
+    pub weights: String,
     /// The share of each agent's rows that is held out; none by default.
     pub holdout: Option<f64>,
     /// The method, a kind or a preset; [`FOR_LOSSES`] by default.
@@ -117,7 +117,7 @@ impl Default for FitSettings {
             pca: None,
             partition: Partition::Shuffled,
             group: None,
-            weights: None,
+            weights: "rows".into(),
             holdout: None,
             method: None,
             compare: Vec::new(),
@@ -159,8 +159,8 @@ made::with! { FitSettings:
     with_partition(partition: Partition) = partition;
     /// The same with the values of this column for agents; for the partition by-column.
     with_group(group: impl Into<String>) = Some(group.into());
-    /// The same with agents that count equally (`equal`), or by their rows (`rows`).
-    with_weights(weights: impl Into<String>) = Some(weights.into());
+    /// The same with agents that count by their rows (`rows`), or equally (`equal`).
+    with_weights(weights: impl Into<String>) = weights.into();
     /// The same with this share of each agent's rows held out.
     with_holdout(holdout: f64) = Some(holdout);
     /// The same with this method.
@@ -288,7 +288,7 @@ impl FitSettings {
         if let Some(dim) = self.pca {
             entries.push(("pca", table(vec![("dim", whole("pca", dim)?)])));
         }
-        entries.extend(self.weights.as_ref().map(|how| ("weights", text(how))));
+        entries.push(("weights", text(&self.weights)));
         entries.extend(self.holdout.map(|share| ("holdout", Value::Float(share))));
         Ok(table(entries))
     }

@@ -50,12 +50,15 @@ pub struct RunSettings {
     /// The folder for checkpoints and files, and what happens where it holds a run. Without one, as by default, nothing is written, and
     /// a run that is cancelled is lost.
     pub folder: Option<(PathBuf, IfExists)>,
+    /// Whether runs come one after another, each on all threads, so that their seconds can be compared. False by default: runs that fill
+    /// one thread each take less time in all.
+    pub in_turn: bool,
 }
 
 impl Default for RunSettings {
     fn default() -> Self {
         let checkpoint_every = Duration::from_secs(10);
-        Self { base: PathBuf::new(), quick: false, force: false, checkpoint_every, isa: Isa::best(), folder: None }
+        Self { base: PathBuf::new(), quick: false, force: false, checkpoint_every, isa: Isa::best(), folder: None, in_turn: false }
     }
 }
 
@@ -70,6 +73,12 @@ impl RunSettings {
     #[must_use]
     pub fn with_quick(self, quick: bool) -> Self {
         Self { quick, ..self }
+    }
+
+    /// The same for runs one after another, or side by side.
+    #[must_use]
+    pub fn with_in_turn(self, in_turn: bool) -> Self {
+        Self { in_turn, ..self }
     }
 
     /// The same, which runs settings that are known to be unstable, or not.
@@ -249,7 +258,7 @@ impl Job {
         let worked = {
             let traced = traced::TracingObserver::new(observer, folder.as_ref(), &plan);
             let every = settings.checkpoint_every;
-            execute(&plan, &RunControl { cancel, folder: folder.as_ref(), every, earlier: &earlier, observer: &traced })
+            execute(&plan, &RunControl { cancel, folder: folder.as_ref(), every, earlier: &earlier, observer: &traced, in_turn: settings.in_turn })
         };
         observer.stage(Stage::Ended);
         let results = match worked? {

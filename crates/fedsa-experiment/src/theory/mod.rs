@@ -97,7 +97,7 @@ pub fn theory(
     let control = PlanControl { cancel, solving: None };
     let plan = Arc::new(Plan::with_problem(experiment, base, Isa::best(), &HashMap::new(), None, &control)?);
     let theory = Theory::new(&Arc::new(Predictor::new(&plan).with_cancel(cancel)), settings);
-    Ok(theory.map_err(|e| plan.experiment.document.failure(e))?.report(about)?)
+    theory.map_err(|e| plan.experiment.document.failure(e))?.report(about)
 }
 
 /// What was not computed because it would take too long.

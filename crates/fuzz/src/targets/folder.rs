@@ -101,7 +101,7 @@ fn runs(plan: &Plan, folder: &RunFolder, earlier: &Earlier) -> fedsa::error::Res
     let cancel = Cancel::new();
     // No input takes so long that a checkpoint would be written.
     let every = Duration::from_secs(1_000_000);
-    execute(plan, &RunControl { cancel: &cancel, folder: Some(folder), every, earlier, observer: &Silent })
+    execute(plan, &RunControl { cancel: &cancel, folder: Some(folder), every, earlier, observer: &Silent, in_turn: false })
 }
 
 impl Setup {

@@ -211,6 +211,13 @@ impl Prepared {
         )
     }
 
+    /// How agents count: by their rows, unless their weights are others.
+    pub fn weighting(&self) -> AgentWeights {
+        let rows = self.train.first.windows(2).map(|ends| (ends[1] - ends[0]) as f64 / self.train.rows.len() as f64);
+        let by_rows = rows.zip(&self.weights).all(|(share, weight)| (share - weight).abs() <= 1e-12);
+        if by_rows { AgentWeights::Rows } else { AgentWeights::Equal }
+    }
+
     /// Whether features are whole numbers from 0 to 255 and some are above 100, as of pixels that are not scaled.
     pub fn has_bytes(&self) -> bool {
         let values = match &self.train.rows {
