@@ -133,7 +133,10 @@ fn coordinate_label(name: &str) -> String {
 /// Draws the figure.
 pub fn draw(plan: &Plan, results: &Results, predictor: &Predictor, verdicts: &[Verdict], quick: bool) -> Picture {
     let mut picture = match plan.experiment.figure.kind {
-        FigureKind::Curves => Picture::Chart(curves::curves(plan, results, predictor)),
+        FigureKind::Curves => {
+            let chart = curves::curves(plan, results, predictor);
+            if has_lines(&chart) { Picture::Chart(chart) } else { Picture::Table(instead(table::table(plan, results))) }
+        }
         FigureKind::Scaling => Picture::Chart(scaling::scaling(plan, results, predictor)),
         FigureKind::Cost if plan.experiment.figure.x.is_none() => Picture::Table(cost::costs(plan, results)),
         FigureKind::Cost => Picture::Chart(cost::cost(plan, results)),
@@ -147,6 +150,18 @@ pub fn draw(plan: &Plan, results: &Results, predictor: &Predictor, verdicts: &[V
     let said = verdicts.iter().filter_map(|verdict| verdict.note(quick)).collect();
     notes.extend(capped(said, MOST_NOTES, "more about checks"));
     picture
+}
+
+/// Whether there is anything to see of the curves of a chart: one with two points at least, which logarithms have where the axis has them.
+fn has_lines(chart: &Chart) -> bool {
+    let drawn = |panel: &Panel, curve: &PlottedCurve| curve.y.iter().filter(|y| y.is_finite() && (!panel.y_log || **y > 0.0)).count();
+    chart.panels.iter().any(|panel| panel.curves.iter().any(|curve| drawn(panel, curve) >= 2))
+}
+
+/// The table that is drawn in place of curves that would be points.
+fn instead(mut table: CellTable) -> CellTable {
+    table.notes.push("A table, and no curves over rounds: no method has errors above 0 in two recorded rounds.".into());
+    table
 }
 
 /// The first notes, followed by the number of remaining ones.

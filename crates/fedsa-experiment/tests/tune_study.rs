@@ -109,7 +109,8 @@ fn plan_of(combination: &Combination, settings: &str, rounds: u64, seeds: std::o
 /// Runs one point of a grid.
 fn run(plan: &Plan) -> Curve {
     let cancel = Cancel::new();
-    let control = RunControl { cancel: &cancel, folder: None, every: Duration::MAX, earlier: &Earlier::default(), observer: &Silent, in_turn: false };
+    let control =
+        RunControl { cancel: &cancel, folder: None, every: Duration::MAX, earlier: &Earlier::default(), observer: &Silent, in_turn: false };
     let Ok(Executed::Done(results)) = execute(plan, &control) else { panic!("it runs") };
     let seeds = &results.cells[0];
     let shortest = seeds.iter().map(|seed| seed.rows.len()).min().unwrap();

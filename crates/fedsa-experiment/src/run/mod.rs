@@ -258,7 +258,10 @@ impl Job {
         let worked = {
             let traced = traced::TracingObserver::new(observer, folder.as_ref(), &plan);
             let every = settings.checkpoint_every;
-            execute(&plan, &RunControl { cancel, folder: folder.as_ref(), every, earlier: &earlier, observer: &traced, in_turn: settings.in_turn })
+            execute(
+                &plan,
+                &RunControl { cancel, folder: folder.as_ref(), every, earlier: &earlier, observer: &traced, in_turn: settings.in_turn },
+            )
         };
         observer.stage(Stage::Ended);
         let results = match worked? {

@@ -434,8 +434,14 @@ impl Measure for PilotRunner<'_, '_> {
         let plan = self.tuning.plan(table)?;
         let estimate = estimated_seconds(&plan);
         self.spent += estimate;
-        let run =
-            RunControl { cancel: self.control.cancel, folder: None, every: Duration::MAX, earlier: &Earlier::default(), observer: &Silent, in_turn: false };
+        let run = RunControl {
+            cancel: self.control.cancel,
+            folder: None,
+            every: Duration::MAX,
+            earlier: &Earlier::default(),
+            observer: &Silent,
+            in_turn: false,
+        };
         let Executed::Done(results) = execute(&plan, &run)? else { return Ok(None) };
         let measured = pilots::measured(&results.cells[0]);
         self.control.memo.pilots.insert(key, Remembered { estimate, measured: Some(measured.clone()) });
