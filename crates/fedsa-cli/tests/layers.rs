@@ -23,7 +23,7 @@ const LAYERS: &[(&str, Layers)] = &[
     (
         "fedsa-data",
         &[
-            &["given", "machine", "store"],
+            &["field", "given", "machine", "store"],
             // Files of one format.
             &["atomic", "delays", "find", "npz", "parquet", "regular"],
             // Data of any format.

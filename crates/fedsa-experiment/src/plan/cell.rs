@@ -211,16 +211,6 @@ impl PlannedCell {
     }
 }
 
-/// Whether the plan of a method needs `theta*`: for its start, its controls, a stop or a point to measure from.
-pub(super) fn asks_for_root(run: &RunSpec, method: &MethodSpec) -> bool {
-    let start = method.start.as_ref().unwrap_or(&run.start);
-    run.stop.mse.is_some()
-        || run.stop.gap.is_some()
-        || matches!(start, StartSpec::Name(name) if ["root", "root+1", "limit"].contains(&&name[..]))
-        || method.measure_from == Centre::Limit
-        || method.controls == ControlsStart::Ideal
-}
-
 /// Refuses a stop at a metric that the problem does not have.
 fn check_stop(run: &RunSpec, field: &dyn Field) -> Result<()> {
     if run.stop.mse.is_some() && field.root().is_none() {

@@ -8,8 +8,8 @@ use fedsa_data::find::Places;
 use sha2::{Digest as _, Sha256};
 use toml::{Table, Value};
 
-use super::cell::asks_for_root;
-use crate::config::PointReader;
+use crate::config::schema::{Centre, ControlsStart};
+use crate::config::{MethodSpec, PointReader, RunSpec, StartSpec};
 use crate::resolve;
 
 /// A digest of 128 bits that identifies a table.
@@ -77,6 +77,16 @@ impl Digester {
         let asks_for_root = reader.methods.iter().any(|method| asks_for_root(reader.run(), method));
         Ok(Digests { field: digest(&[&hex(&problem), &hex(&sampling)]), run, methods, asks_for_root })
     }
+}
+
+/// Whether the plan of a method needs `theta*`: for its start, its controls, a stop or a point to measure from.
+fn asks_for_root(run: &RunSpec, method: &MethodSpec) -> bool {
+    let start = method.start.as_ref().unwrap_or(&run.start);
+    run.stop.mse.is_some()
+        || run.stop.gap.is_some()
+        || matches!(start, StartSpec::Name(name) if ["root", "root+1", "limit"].contains(&&name[..]))
+        || method.measure_from == Centre::Limit
+        || method.controls == ControlsStart::Ideal
 }
 
 /// A table without some of its keys.

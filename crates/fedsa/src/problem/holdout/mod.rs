@@ -11,18 +11,18 @@
 //! Standard errors are over episodes, which are taken to be independent: each error is linearised in what single episodes
 //! contribute to it (the ratio estimator for the first, the delta method for the second).
 
+mod errors;
+mod judge;
+
 use std::ops::Range;
 
-use faer::Mat;
-
-use super::features::FeatureMap;
 use super::log::Log;
-use super::log_means::TraceRule;
 use super::source::{LogSource, read_checked};
 use crate::error::{BadInput, Result, quoted, require};
-use crate::linalg;
 use crate::parallel;
 use crate::random::{Purpose, stream};
+pub use errors::Errors;
+pub use judge::{Judged, judge, returns};
 
 /// The episodes of a log as ranges of rows.
 ///
@@ -166,235 +166,10 @@ pub fn split(sources: Vec<Box<dyn LogSource>>, share: f64, seed: u64) -> Result<
     parallel::map_into(sources, one).into_iter().collect()
 }
 
-/// The mean square of an error over the transitions of one or several agents, and how episodes contribute to it.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Errors {
-    /// One for each agent.
-    parts: Vec<Part>,
-}
-
-#[derive(Debug, Clone, PartialEq)]
-struct Part {
-    /// The number of transitions.
-    count: f64,
-    mean_square: f64,
-    /// What each episode adds to the sum of squares, less its share of the mean.
-    episodes: Vec<f64>,
-    /// The mean square of what the errors are differences of: rewards, values and returns.
-    size: f64,
-}
-
-/// Errors below this share of the size of what they are differences of are roundings: values are solutions of linear systems.
-const ROUNDING: f64 = 1e-9;
-
-impl Errors {
-    fn new(count: usize, mean_square: f64, episodes: Vec<f64>, size: f64) -> Self {
-        Self { parts: vec![Part { count: count as f64, mean_square, episodes, size }] }
-    }
-
-    /// The errors of several agents as one: mean squares are weighted by transitions.
-    pub fn of_all<'a>(agents: impl IntoIterator<Item = &'a Self>) -> Self {
-        Self { parts: agents.into_iter().flat_map(|errors| errors.parts.iter().cloned()).collect() }
-    }
-
-    fn count(&self) -> f64 {
-        self.parts.iter().map(|part| part.count).sum()
-    }
-
-    /// The mean over transitions of a number of each part; `None` without transitions.
-    fn mean(&self, of: impl Fn(&Part) -> f64) -> Option<f64> {
-        let sum: f64 = self.parts.iter().map(|part| part.count * of(part)).sum();
-        (self.count() > 0.0).then(|| sum / self.count())
-    }
-
-    fn mean_square(&self) -> Option<f64> {
-        self.mean(|part| part.mean_square)
-    }
-
-    /// The root mean square; `None` without transitions.
-    pub fn rms(&self) -> Option<f64> {
-        self.mean_square().map(|square| square.max(0.0).sqrt())
-    }
-
-    /// The root mean square below which errors, and differences of errors, are roundings.
-    pub fn rounding(&self) -> f64 {
-        ROUNDING * self.mean(|part| part.size).unwrap_or(0.0).sqrt()
-    }
-
-    /// The standard error of the root mean square; `None` with a single episode, or if the error is 0.
-    pub fn standard_error(&self) -> Option<f64> {
-        let (scale, apart) = (self.scale()?, self.apart());
-        self.spread(|part, episode| scale * self.parts[part].episodes[episode], |part| scale * apart(part))
-    }
-
-    /// `self.rms() - other.rms()` with its standard error, for two errors on the same episodes.
-    pub fn minus(&self, other: &Self) -> (Option<f64>, Option<f64>) {
-        let difference = self.rms().zip(other.rms()).map(|(a, b)| a - b);
-        let error = self.scale().zip(other.scale()).and_then(|(a, b)| {
-            let (mine, others) = (self.apart(), other.apart());
-            self.spread(
-                |part, episode| a * self.parts[part].episodes[episode] - b * other.parts[part].episodes[episode],
-                |part| a * mine(part) - b * others(part),
-            )
-        });
-        (difference, error)
-    }
-
-    /// The number of agents with a single episode beside others, whose spread is not known by themselves.
-    pub fn single_episodes(&self) -> usize {
-        if self.parts.len() < 2 { 0 } else { self.parts.iter().filter(|part| part.episodes.len() == 1).count() }
-    }
-
-    /// What an agent's sum of squares is above the mean of all agents.
-    fn apart(&self) -> impl Fn(usize) -> f64 {
-        let mean = self.mean_square().unwrap_or(0.0);
-        move |part| self.parts[part].count * (self.parts[part].mean_square - mean)
-    }
-
-    /// The derivative of the root mean square by the sum of squares.
-    fn scale(&self) -> Option<f64> {
-        self.rms().filter(|rms| *rms > 0.0).map(|rms| 0.5 / (rms * self.count()))
-    }
-
-    /// The standard deviation of a sum of independent contributions of the episodes. A single episode of an agent has nothing to differ
-    /// from but the other agents (`apart`): that is more than it would differ from episodes of its own, and the result is at least the
-    /// standard deviation.
-    fn spread(&self, contribution: impl Fn(usize, usize) -> f64, apart: impl Fn(usize) -> f64) -> Option<f64> {
-        let with_any: Vec<usize> = (0..self.parts.len()).filter(|p| self.parts[*p].count > 0.0).collect();
-        let (single, several): (Vec<usize>, Vec<usize>) = with_any.into_iter().partition(|p| self.parts[*p].episodes.len() == 1);
-        if several.is_empty() && single.len() < 2 {
-            return None;
-        }
-        let of_several = |p: &usize| {
-            let episodes = self.parts[*p].episodes.len();
-            (0..episodes).map(|e| contribution(*p, e).powi(2)).sum::<f64>() * unbiased(episodes)
-        };
-        let of_single: f64 = single.iter().map(|p| apart(*p).powi(2)).sum();
-        let variance = several.iter().map(of_several).sum::<f64>() + of_single * unbiased(single.len());
-        Some(variance.sqrt()).filter(|x| x.is_finite())
-    }
-}
-
-/// What a sum of squares around a mean of `n` is multiplied by, so that its mean is the variance's.
-fn unbiased(n: usize) -> f64 {
-    if n < 2 { 1.0 } else { n as f64 / (n - 1) as f64 }
-}
-
-/// How good several value functions are on one agent's held-out episodes.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Judged {
-    /// The number of held-out episodes.
-    pub episodes: usize,
-    /// The number of their transitions.
-    pub transitions: usize,
-    /// The number of episodes that did not terminate, and so have no returns.
-    pub episodes_cut: usize,
-    /// The number of their transitions.
-    pub transitions_cut: usize,
-    /// The projected Bellman error of each value function.
-    pub bellman: Vec<Errors>,
-    /// The error of each value function against Monte-Carlo returns.
-    pub returns: Vec<Errors>,
-}
-
-/// The Monte-Carlo returns of a log; `None` in episodes that did not terminate. With importance ratios they are weighted per
-/// decision, `G_i = rho_i (r_i + gamma G_{i+1})`: their mean given the state is the value under the policy that is evaluated.
-///
-/// # Errors
-/// As [`episodes`].
-pub fn returns(log: &Log, rule: TraceRule) -> Result<Vec<Option<f64>>> {
-    let mut all = vec![None; log.len()];
-    for episode in episodes(log)?.into_iter().filter(|episode| log.done[episode.end - 1]) {
-        let mut following = 0.0;
-        for row in episode.rev() {
-            following = ratio(log, rule, row) * (log.rewards[row] + rule.gamma * following);
-            all[row] = Some(following);
-        }
-    }
-    Ok(all)
-}
-
-fn ratio(log: &Log, rule: TraceRule, row: usize) -> f64 {
-    log.ratio.as_ref().filter(|_| rule.ratios).map_or(1.0, |ratio| ratio[row])
-}
-
-/// Judges value functions, given by their weights, on the held-out log of one agent.
-///
-/// # Errors
-/// As [`episodes`].
-pub fn judge(log: &Log, map: &FeatureMap, rule: TraceRule, thetas: &[&[f64]]) -> Result<Judged> {
-    let (n, d, gamma) = (log.len(), map.len(), rule.gamma);
-    let episodes = episodes(log)?;
-    let returns = returns(log, rule)?;
-    let dot = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(x, y)| x * y).sum::<f64>();
-    let (mut phi, mut next) = (vec![0.0; d], vec![0.0; d]);
-    let mut deltas = vec![vec![0.0; n]; thetas.len()];
-    let mut misses = vec![vec![0.0; n]; thetas.len()];
-    let mut means = vec![vec![0.0; d]; thetas.len()];
-    // The mean squares of what deltas and misses are differences of.
-    let (mut in_deltas, mut in_misses) = (vec![0.0; thetas.len()], vec![0.0; thetas.len()]);
-    let with_return = returns.iter().flatten().count();
-    let mut gram = vec![0.0; d * d];
-    for row in 0..n {
-        map.eval(log.state(row), &mut phi);
-        if log.done[row] {
-            next.fill(0.0);
-        } else {
-            map.eval(log.next_state(row), &mut next);
-        }
-        for (j, theta) in thetas.iter().enumerate() {
-            let value = dot(&phi, theta);
-            let (weight, following) = (ratio(log, rule, row), gamma * dot(&next, theta));
-            deltas[j][row] = weight * (log.rewards[row] + following - value);
-            in_deltas[j] += weight * weight * (log.rewards[row].powi(2) + following * following + value * value) / n as f64;
-            misses[j][row] = returns[row].map_or(0.0, |g| value - g);
-            in_misses[j] += returns[row].map_or(0.0, |g| (value * value + g * g) / with_return as f64);
-        }
-        for (x, line) in phi.iter().zip(gram.chunks_exact_mut(d)).filter(|(x, _)| **x != 0.0) {
-            line.iter_mut().zip(&phi).for_each(|(c, y)| *c += x * y / n as f64);
-        }
-        for (mean, delta) in means.iter_mut().zip(&deltas) {
-            mean.iter_mut().zip(&phi).for_each(|(m, x)| *m += x * delta[row] / n as f64);
-        }
-    }
-    let gram: Mat<f64> = linalg::from_rows(d, d, &gram);
-    let directions: Vec<Vec<f64>> = means.iter().map(|mean| linalg::solve_or_least(&gram, mean)).collect();
-    // What each transition contributes. The derivative of dbar' C^-1 dbar by its weight is 2 w'phi delta - (w'phi)^2.
-    let mut parts = vec![vec![0.0; n]; thetas.len()];
-    for row in 0..n {
-        map.eval(log.state(row), &mut phi);
-        for ((part, w), delta) in parts.iter_mut().zip(&directions).zip(&deltas) {
-            let along = dot(&phi, w);
-            part[row] = 2.0 * along * delta[row] - along * along;
-        }
-    }
-    let bellman = parts.iter().zip(directions.iter().zip(&means)).zip(in_deltas).map(|((part, (w, mean)), size)| {
-        let square = dot(w, mean);
-        let by_episode = episodes.iter().map(|episode| episode.clone().map(|row| part[row] - square).sum());
-        Errors::new(n, square, by_episode.collect(), size)
-    });
-    let whole: Vec<&Range<usize>> = episodes.iter().filter(|episode| log.done[episode.end - 1]).collect();
-    Ok(Judged {
-        episodes: episodes.len(),
-        transitions: n,
-        episodes_cut: episodes.len() - whole.len(),
-        transitions_cut: n - with_return,
-        bellman: bellman.collect(),
-        returns: misses.iter().zip(in_misses).map(|(miss, size)| against_returns(miss, &whole, with_return, size)).collect(),
-    })
-}
-
-/// The errors against the returns of `with_return` transitions in whole episodes: `miss` is a value minus the return, for each transition.
-fn against_returns(miss: &[f64], whole: &[&Range<usize>], with_return: usize, size: f64) -> Errors {
-    let squares: Vec<f64> = whole.iter().map(|episode| miss[(*episode).clone()].iter().map(|x| x * x).sum()).collect();
-    let mean = if with_return == 0 { 0.0 } else { squares.iter().sum::<f64>() / with_return as f64 };
-    let by_episode = squares.iter().zip(whole).map(|(sum, episode)| sum - mean * episode.len() as f64).collect();
-    Errors::new(with_return, mean, by_episode, size)
-}
-
 #[cfg(test)]
 mod tests {
-    use super::super::features::{FeatureSpec, Ranges};
+    use super::super::features::{FeatureMap, FeatureSpec, Ranges};
+    use super::super::log_means::TraceRule;
     use super::super::source::tests::InBatches;
     use super::super::source::whole;
     use super::*;
