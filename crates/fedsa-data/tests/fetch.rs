@@ -52,7 +52,7 @@ struct Got {
 
 /// Gets the file from a source into a folder.
 fn get(source: FileSource, set: &PublicSet, into: &Path, overwrite: bool) -> Got {
-    let fetcher = Fetcher::new(source, Duration::from_millis(700), Duration::from_millis(5), overwrite);
+    let fetcher = Fetcher::new(source, Duration::from_millis(400), Duration::from_millis(5), overwrite);
     let mut seen = Seen::default();
     let result = fetcher.fetch(set, &set.files[0], into, &mut seen);
     Got { result, seen }
@@ -207,7 +207,7 @@ fn answers_that_are_no_file_are_told_apart() {
 #[test]
 fn silent_servers_are_left_and_slow_ones_are_not() {
     let dir = tempfile::tempdir().unwrap();
-    let (got, server) = served(vec![Answer::Stall(100_000), Answer::Slow(Duration::from_secs(3))], dir.path());
+    let (got, server) = served(vec![Answer::Stall(100_000), Answer::Slow(Duration::from_secs(2))], dir.path());
     got.result.unwrap();
     assert_eq!(header(&server.requests()[1], "range"), Some("bytes=100000-"));
     assert_eq!(got.seen.notes.len(), 1, "{:?}", got.seen.notes);
