@@ -5,7 +5,7 @@
 
 use std::path::Path;
 
-use fedsa::error::{BadInput, Result, quoted};
+use fedsa::error::{Error, Result, quoted};
 use fedsa::uplink::medium::delay::{MAX_DELAY, Row};
 
 use super::about;
@@ -25,7 +25,7 @@ pub fn read(path: &Path) -> Result<Vec<Row>> {
 /// # Errors
 /// As [`read`].
 pub fn from_bytes(bytes: &[u8]) -> Result<Vec<Row>> {
-    let bad = |line: usize, what: String| BadInput::data("", format!("line {line}: {what}"), ACCEPTED);
+    let bad = |line: usize, what: String| Error::data("", format!("line {line}: {what}"), ACCEPTED);
     let text = std::str::from_utf8(bytes).map_err(|e| {
         let line = 1 + bytes[..e.valid_up_to()].iter().filter(|b| **b == b'\n').count();
         bad(line, "not UTF-8".into())
@@ -53,7 +53,7 @@ pub fn from_bytes(bytes: &[u8]) -> Result<Vec<Row>> {
         columns = row.len();
         rows.push(if columns == 1 { Row::All(row[0]) } else { Row::Each(row) });
     }
-    if rows.is_empty() { Err(BadInput::data("", "there is no delay in it", ACCEPTED)) } else { Ok(rows) }
+    if rows.is_empty() { Err(Error::data("", "there is no delay in it", ACCEPTED)) } else { Ok(rows) }
 }
 
 #[cfg(test)]

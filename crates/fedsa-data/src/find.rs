@@ -6,7 +6,7 @@ use std::collections::HashMap;
 use std::ffi::OsString;
 use std::path::{Component, Path, PathBuf};
 
-use fedsa::error::{BadInput, ErrorCode, Result};
+use fedsa::error::{Error, ErrorCode, Result};
 
 use super::{name_of, shown};
 
@@ -20,7 +20,7 @@ pub(super) fn each_once(paths: &[PathBuf], noun: &str, accepted: &str) -> Result
         let target = std::fs::canonicalize(path).unwrap_or_else(|_| path.clone());
         if let Some(first) = seen.insert(target, path) {
             let also = if first == path { String::new() } else { format!(", as {} too", shown(name_of(first))) };
-            return Err(BadInput::data(shown(name_of(path)), format!("this {noun} is given twice{also}"), accepted));
+            return Err(Error::data(shown(name_of(path)), format!("this {noun} is given twice{also}"), accepted));
         }
     }
     Ok(())
@@ -104,7 +104,7 @@ impl Places {
         let options = glob::MatchOptions { require_literal_leading_dot: true, ..Default::default() };
         let full = Path::new(&glob::Pattern::escape(&name_of(root))).join(pattern);
         let paths = glob::glob_with(&name_of(&full), options)
-            .map_err(|e| BadInput::data(shown(pattern), format!("not a valid pattern: {e}"), "`*`, `?` and `[..]` as in a shell"))?;
+            .map_err(|e| Error::data(shown(pattern), format!("not a valid pattern: {e}"), "`*`, `?` and `[..]` as in a shell"))?;
         let files: Vec<PathBuf> = paths.filter_map(|path| path.ok()).filter(|path| !path.is_dir()).collect();
         Ok(if pattern.contains("**") { without_loops(files) } else { files })
     }
@@ -126,14 +126,14 @@ impl Places {
         std::iter::once(&self.base).chain(data).map(PathBuf::as_path)
     }
 
-    fn missing(&self, source: &str) -> BadInput {
+    fn missing(&self, source: &str) -> Error {
         if !is_data_name(source) {
-            return BadInput::data(shown(source), "there is no such file or directory", "a path, a glob or the name of a data set")
+            return Error::data(shown(source), "there is no such file or directory", "a path, a glob or the name of a data set")
                 .coded(ErrorCode::NoFile);
         }
         let folders = self.data.iter().map(|folder| name_of(folder)).collect::<Vec<_>>().join(" and ");
         let folders = if folders.is_empty() { String::new() } else { format!(", nor is it in {folders}") };
-        BadInput::data(
+        Error::data(
             shown(source),
             format!("there is no such file or directory{folders}"),
             "a path; or the name of a data set (FOLDER/NAME) in the folder that the environment variable FEDSA_DATA \
@@ -161,8 +161,7 @@ fn is_data_name(source: &str) -> bool {
 }
 
 fn files_of(dir: &Path, extensions: &[&str]) -> Result<Vec<PathBuf>> {
-    let unreadable =
-        |e: std::io::Error| BadInput::data(shown(name_of(dir)), format!("cannot be read: {e}"), "a directory that you may read");
+    let unreadable = |e: std::io::Error| Error::data(shown(name_of(dir)), format!("cannot be read: {e}"), "a directory that you may read");
     let mut files = Vec::new();
     let mut kinds = Vec::new();
     for entry in std::fs::read_dir(dir).map_err(unreadable)? {
@@ -178,15 +177,11 @@ fn files_of(dir: &Path, extensions: &[&str]) -> Result<Vec<PathBuf>> {
     kinds.dedup();
     let wanted = extensions.iter().map(|e| format!(".{e}")).collect::<Vec<_>>().join(" or ");
     match kinds.as_slice() {
-        [] => Err(BadInput::data(shown(name_of(dir)), "the directory holds no data", format!("files with the extension {wanted}"))),
+        [] => Err(Error::data(shown(name_of(dir)), "the directory holds no data", format!("files with the extension {wanted}"))),
         [_] => Ok(files),
         [a, b, ..] => {
             let what = format!("the directory holds both .{a} and .{b} files");
-            Err(BadInput::data(
-                shown(name_of(dir)),
-                what,
-                format!("say which with a glob: {}", shown(name_of(&dir.join(format!("*.{a}"))))),
-            ))
+            Err(Error::data(shown(name_of(dir)), what, format!("say which with a glob: {}", shown(name_of(&dir.join(format!("*.{a}")))))))
         }
     }
 }

@@ -34,7 +34,7 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use fedsa::cancel::Cancel;
-use fedsa::error::{BadInput, ErrorCode, ErrorKind, Result, quoted, shown};
+use fedsa::error::{Error, ErrorCode, ErrorKind, Result, quoted, shown};
 use fedsa::problem::Files;
 use fedsa::problem::arrays::Arrays;
 use fedsa::problem::dataset::{Dataset, Wanted};
@@ -92,7 +92,7 @@ impl<S: LogSource> LogSource for Stoppable<S> {
     fn facts(&self) -> Option<&OnceLock<LogFacts>> {
         self.log.facts()
     }
-    fn located(&self, e: BadInput) -> BadInput {
+    fn located(&self, e: Error) -> Error {
         if e.kind() == ErrorKind::Cancelled { e } else { self.log.located(e) }
     }
 }
@@ -226,14 +226,14 @@ impl DiskFiles {
 /// # Errors
 /// When the bytes are not JSON, or contain no such list.
 pub fn theta_from_json(file: &[u8]) -> Result<Vec<f64>> {
-    let bad = |e: String| BadInput::data("", e, "a list of numbers, or an object with a list `theta`");
+    let bad = |e: String| Error::data("", e, "a list of numbers, or an object with a list `theta`");
     let value: serde_json::Value = serde_json::from_slice(file).map_err(|e| bad(format!("not JSON: {e}")))?;
     let list = value.get("theta").unwrap_or(&value).as_array().ok_or_else(|| bad("no list of numbers".into()))?;
     list.iter().map(|x| x.as_f64().ok_or_else(|| bad(format!("{} is not a number", quoted(x.to_string()))))).collect()
 }
 
 /// Turns an error about a file into an error about the setting that names the file.
-fn setting(e: BadInput) -> BadInput {
+fn setting(e: Error) -> Error {
     within_words(e).about("path")
 }
 
@@ -305,7 +305,7 @@ fn read(path: &Path) -> Result<Vec<u8>> {
 }
 
 /// The error about a file that cannot be opened or read.
-fn unreadable(path: &Path, e: &std::io::Error) -> BadInput {
+fn unreadable(path: &Path, e: &std::io::Error) -> Error {
     let code = if e.kind() == std::io::ErrorKind::NotFound { ErrorCode::NoFile } else { ErrorCode::Unreadable };
     let help = match e.kind() {
         std::io::ErrorKind::NotFound => "the path of a file, relative to the working directory or to the experiment file",
@@ -314,7 +314,7 @@ fn unreadable(path: &Path, e: &std::io::Error) -> BadInput {
         std::io::ErrorKind::FileTooLarge => "a file that fits twice into the available memory",
         _ => "a file that can be read",
     };
-    BadInput::data(shown(name_of(path)), format!("cannot be read: {e}"), help).coded(code)
+    Error::data(shown(name_of(path)), format!("cannot be read: {e}"), help).coded(code)
 }
 
 /// The name of a file in messages.
@@ -324,12 +324,12 @@ pub fn name_of(path: &Path) -> String {
 
 /// Turns an error inside a file into an error about the file; the key of the error becomes
 /// part of the message.
-fn about(path: &Path, e: BadInput) -> BadInput {
+fn about(path: &Path, e: Error) -> Error {
     within_words(e).about(shown(name_of(path)))
 }
 
 /// An error whose key is part of the message, because another key takes its place.
-fn within_words(e: BadInput) -> BadInput {
+fn within_words(e: Error) -> Error {
     if e.key.is_empty() {
         e
     } else {

@@ -3,7 +3,7 @@
 //! Standardisation and projections of the fit are affine maps of the rows. They are part of the coefficients, so that a model
 //! is applied to rows as files have them.
 
-use fedsa::error::{BadInput, Result, quoted};
+use fedsa::error::{Error, Result, quoted};
 use serde_json::{Value, json};
 
 use super::table::{Cells, Text};
@@ -119,7 +119,7 @@ impl LinearModel {
     /// # Errors
     /// When a field is missing or is not what it should be.
     pub fn from_json(value: &Value) -> Result<Self> {
-        let bad = |what: String| BadInput::data("", what, WANTED);
+        let bad = |what: String| Error::data("", what, WANTED);
         let field = |name: &str| value.get(name).ok_or_else(|| bad(format!("there is no `{name}`")));
         let finite = |name: &str, value: &Value| {
             let number = value.as_f64().filter(|x| x.is_finite());

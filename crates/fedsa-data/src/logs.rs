@@ -24,7 +24,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
 
 use crc32fast::Hasher;
-use fedsa::error::{BadInput, Result, quoted};
+use fedsa::error::{Error, Result, quoted};
 use fedsa::problem::log::Log;
 use fedsa::problem::source::{Inputs, LogSource, whole};
 use fedsa::problem::survey::LogFacts;
@@ -62,7 +62,7 @@ pub(super) fn open(sources: &[String], places: &Places, inputs: Inputs, room: &A
     let opened = paths.iter().zip(short_names(&paths)).map(|(path, name)| FileLog::open(path, name, inputs, room));
     let logs = opened.collect::<Result<Vec<_>>>()?;
     let Some(FileLog(first)) = logs.first() else {
-        return Err(BadInput::data("", "no logs", "evaluation needs the transitions of at least one agent"));
+        return Err(Error::data("", "no logs", "evaluation needs the transitions of at least one agent"));
     };
     if let Some(FileLog(log)) = logs.iter().find(|FileLog(log)| log.columns != first.columns) {
         let what = format!(
@@ -71,7 +71,7 @@ pub(super) fn open(sources: &[String], places: &Places, inputs: Inputs, room: &A
             name_of(&first.path),
             quoted(first.columns.join(", "))
         );
-        return Err(BadInput::data(shown(name_of(&log.path)), what, "all agents must log the same state columns"));
+        return Err(Error::data(shown(name_of(&log.path)), what, "all agents must log the same state columns"));
     }
     Ok(logs)
 }
@@ -129,7 +129,7 @@ impl Format {
         match extension_of(path).as_deref() {
             Some("parquet") => Ok(Self::Parquet),
             Some("csv") => Ok(Self::Csv),
-            _ => Err(BadInput::data(shown(name_of(path)), "not a known format of logs", "a file with the extension .parquet or .csv")),
+            _ => Err(Error::data(shown(name_of(path)), "not a known format of logs", "a file with the extension .parquet or .csv")),
         }
     }
 
@@ -227,7 +227,7 @@ impl Opened {
             return Ok(());
         }
         let what = "it has changed since it was opened";
-        Err(BadInput::data(shown(name_of(&self.path)), what, "a file that stays as it is while it is read; start again"))
+        Err(Error::data(shown(name_of(&self.path)), what, "a file that stays as it is while it is read; start again"))
     }
 
     /// Reads the file. The result of `see` comes second, because it is not about the file.
@@ -281,7 +281,7 @@ impl LogSource for FileLog {
     fn facts(&self) -> Option<&OnceLock<LogFacts>> {
         Some(&self.0.facts)
     }
-    fn located(&self, e: BadInput) -> BadInput {
+    fn located(&self, e: Error) -> Error {
         setting(about(&self.0.path, e.about("")))
     }
 }

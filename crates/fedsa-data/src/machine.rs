@@ -6,7 +6,7 @@
 
 use std::path::{Path, PathBuf};
 
-use fedsa::error::{BadInput, Result};
+use fedsa::error::{Error, Result};
 
 /// The environment variable that overrides the system's value.
 pub const VARIABLE: &str = "FEDSA_MEMORY";
@@ -29,7 +29,7 @@ pub fn available() -> Result<Option<Available>> {
         let text = text.to_string_lossy();
         let bytes = amount(&text).ok_or_else(|| {
             let shown: String = text.chars().take(40).collect();
-            BadInput::new(VARIABLE, format!("`{shown}` is not an amount of memory"), "a number of bytes, or one with k, M, G or T: 4G")
+            Error::new(VARIABLE, format!("`{shown}` is not an amount of memory"), "a number of bytes, or one with k, M, G or T: 4G")
         })?;
         return Ok(Some(Available { bytes, by: VARIABLE }));
     }

@@ -6,7 +6,7 @@
 use std::io::{Cursor, Read, Write};
 use std::path::Path;
 
-use fedsa::error::{BadInput, Result, quoted};
+use fedsa::error::{Error, Result, quoted};
 use fedsa::problem::arrays::{Array, Arrays, count, shape_text};
 use zip::read::ZipArchive;
 use zip::write::{SimpleFileOptions, ZipWriter};
@@ -69,7 +69,7 @@ pub fn from_bytes(file: &[u8]) -> Result<Arrays> {
 /// When there are more arrays or longer names than an archive can contain.
 pub fn to_bytes(arrays: &Arrays) -> Result<Vec<u8>> {
     let bad = |e: &dyn std::fmt::Display| {
-        BadInput::data("", format!("no .npz can hold these arrays: {}", shown(e)), "fewer arrays with shorter names")
+        Error::data("", format!("no .npz can hold these arrays: {}", shown(e)), "fewer arrays with shorter names")
     };
     let mut archive = ZipWriter::new(Cursor::new(Vec::new()));
     for (name, array) in arrays.iter() {
@@ -102,12 +102,12 @@ fn header_of(array: &Array) -> Vec<u8> {
     header
 }
 
-fn unreadable(why: &dyn std::fmt::Display) -> BadInput {
-    BadInput::data("", format!("not a readable .npz: {}", shown(why)), "a file that np.savez or np.savez_compressed wrote")
+fn unreadable(why: &dyn std::fmt::Display) -> Error {
+    Error::data("", format!("not a readable .npz: {}", shown(why)), "a file that np.savez or np.savez_compressed wrote")
 }
 
-fn truncated(e: std::io::Error) -> BadInput {
-    BadInput::data("", format!("the array is damaged: {}", shown(e)), "a file that np.savez or np.savez_compressed wrote")
+fn truncated(e: std::io::Error) -> Error {
+    Error::data("", format!("the array is damaged: {}", shown(e)), "a file that np.savez or np.savez_compressed wrote")
 }
 
 /// Reads one array that unpacks to at most `limit` bytes.
@@ -117,7 +117,7 @@ fn read_array(mut entry: impl Read, limit: u64) -> Result<Array> {
     let bytes = n.and_then(|n| n.checked_mul(header.kind.width())).map(|bytes| bytes as u64);
     let (Some(n), Some(_)) = (n, bytes.filter(|bytes| *bytes <= limit)) else {
         let what = format!("the header claims the shape {}, but there are too few bytes", shape_text(&header.shape));
-        return Err(BadInput::data("", what, "an array that is not damaged"));
+        return Err(Error::data("", what, "an array that is not damaged"));
     };
     let width = header.kind.width();
     let mut data = Vec::with_capacity(n);
@@ -132,7 +132,7 @@ fn read_array(mut entry: impl Read, limit: u64) -> Result<Array> {
     // At the end the archive compares checksums.
     if entry.read(&mut [0]).map_err(truncated)? != 0 {
         let what = format!("there are more bytes than the shape {} needs", shape_text(&header.shape));
-        return Err(BadInput::data("", what, "an array that is not damaged"));
+        return Err(Error::data("", what, "an array that is not damaged"));
     }
     if header.fortran_order {
         data = c_order(&header.shape, &data);
@@ -208,7 +208,7 @@ impl Header {
     fn read(entry: &mut impl Read) -> Result<Self> {
         let mut start = [0; 8];
         entry.read_exact(&mut start).map_err(truncated)?;
-        let bad = |what: String| BadInput::data("", what, "an array as np.save writes it");
+        let bad = |what: String| Error::data("", what, "an array as np.save writes it");
         let Some([major, _minor]) = start.strip_prefix(MAGIC) else { return Err(bad("not a NumPy array".into())) };
         let mut length = [0; 4];
         let digits = match major {
@@ -228,7 +228,7 @@ impl Header {
             parse_dict(&text).ok_or_else(|| bad(format!("its header is not understood: {}", quoted(text.trim()))))?;
         let wrong_type = || {
             let help = "floats (f4, f8), integers (i1 to i8, u1 to u8) or booleans: use .astype(float)";
-            BadInput::data("", format!("entries of type {}", quoted(&descr)), help)
+            Error::data("", format!("entries of type {}", quoted(&descr)), help)
         };
         let code = descr.strip_prefix(['<', '>', '|', '=']).ok_or_else(wrong_type)?;
         let kind = Kind::parse(code).ok_or_else(wrong_type)?;
@@ -254,7 +254,7 @@ impl Header {
             }
         };
         let what = || format!("entry {i} is {integer}, which a double does not hold exactly");
-        exact(integer).ok_or_else(|| BadInput::data("", what(), "integers up to 2^53, or floats"))
+        exact(integer).ok_or_else(|| Error::data("", what(), "integers up to 2^53, or floats"))
     }
 }
 

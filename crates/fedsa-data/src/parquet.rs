@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 
 use bytes::Bytes;
-use fedsa::error::{BadInput, Result};
+use fedsa::error::{Error, Result};
 use parquet::basic::{CompressionCodec as Codec, ConvertedType, Encoding, Type};
 use parquet::column::page::{Page, PageMetadata, PageReader};
 use parquet::column::reader::ColumnReaderImpl;
@@ -74,7 +74,7 @@ pub(super) fn contained_while<T: Send, M>(
         let saw = meanwhile();
         let read = match spawned {
             Ok(thread) => thread.join().unwrap_or_else(|_| Err(unreadable("its parts contradict each other"))),
-            Err(e) => Err(BadInput::machine(format!("no thread to read it on: {e}"), "memory for one more thread")),
+            Err(e) => Err(Error::machine(format!("no thread to read it on: {e}"), "memory for one more thread")),
         };
         (read, saw)
     })
@@ -96,15 +96,15 @@ fn footer(file: &Store) -> Result<Bytes> {
 }
 
 /// The error for a file that is not a Parquet file of the supported kind.
-fn unreadable(why: impl std::fmt::Display) -> BadInput {
-    BadInput::data(
+fn unreadable(why: impl std::fmt::Display) -> Error {
+    Error::data(
         "",
         format!("not a readable Parquet file: {}", shown(why)),
         "a Parquet file, uncompressed or compressed with snappy or zstd",
     )
 }
 
-fn bad(e: ParquetError) -> BadInput {
+fn bad(e: ParquetError) -> Error {
     unreadable(e)
 }
 
@@ -236,7 +236,7 @@ impl Columns {
         if columns.saturating_mul(OPEN_COLUMN) <= room() / 2 {
             return Ok(());
         }
-        Err(BadInput::no_memory(
+        Err(Error::no_memory(
             "",
             format!("there is no memory to read {columns} columns at the same time"),
             "a file with fewer columns, or a CSV",
@@ -259,7 +259,7 @@ impl Columns {
         Ok(())
     }
 
-    pub(super) fn wrong_type(&self, column: usize, wanted: &str) -> BadInput {
+    pub(super) fn wrong_type(&self, column: usize, wanted: &str) -> Error {
         let descr = self.describe(column);
         let logical = match (descr.logical_type_ref(), descr.converted_type()) {
             (Some(logical), _) => format!(" ({logical:?})"),
@@ -267,7 +267,7 @@ impl Columns {
             (None, converted) => format!(" ({converted})"),
         };
         let list = if descr.max_rep_level() > 0 { "lists of " } else { "" };
-        BadInput::data("", format!("it holds {list}{}{}", descr.physical_type(), shown(logical)), format!("a column of {wanted}"))
+        Error::data("", format!("it holds {list}{}{}", descr.physical_type(), shown(logical)), format!("a column of {wanted}"))
     }
 }
 
@@ -348,7 +348,7 @@ impl<'a, T: DataType> Steps<'a, T> {
             now.iter_mut().zip(&self.values).for_each(|(out, value)| *out = number(value));
             if let Some((i, value)) = self.values.iter().enumerate().find_map(|(i, value)| Some((i, inexact(value)?))) {
                 let what = format!("row {}: {value} does not fit a double", first + i);
-                return Err(BadInput::data("", what, "integers up to 2^53"));
+                return Err(Error::data("", what, "integers up to 2^53"));
             }
         }
         Ok(())
@@ -414,12 +414,12 @@ pub(super) enum Integer {
 
 /// The value, which must not be null.
 pub(super) fn present<T>(row: usize, value: Option<T>) -> Result<T> {
-    value.ok_or_else(|| BadInput::data("", format!("row {row} is null"), "a value in every row: leave such rows out"))
+    value.ok_or_else(|| Error::data("", format!("row {row} is null"), "a value in every row: leave such rows out"))
 }
 
-fn too_large(rows: usize, file_len: u64) -> BadInput {
+fn too_large(rows: usize, file_len: u64) -> Error {
     let what = format!("{file_len} bytes claim to hold {rows} rows, which is not plausible");
-    BadInput::data("", what, "a file that is not damaged; write very repetitive data without compression")
+    Error::data("", what, "a file that is not damaged; write very repetitive data without compression")
 }
 
 /// The bytes of all pages that are in memory.

@@ -5,7 +5,7 @@
 
 use std::path::{Path, PathBuf};
 
-use fedsa::error::{BadInput, ErrorCode, Result, quoted};
+use fedsa::error::{Error, ErrorCode, Result, quoted};
 
 use super::field;
 use super::find::{self, Places, extension_of};
@@ -135,7 +135,7 @@ fn read_file(path: &Path, wanted: &[String]) -> Result<Table> {
         Some("csv") => datasets::unpacked(super::read(path)?).and_then(|file| from_csv(file, wanted)),
         _ => {
             let help = format!("a file with the extension {} or .csv.gz", EXTENSIONS.map(|e| format!(".{e}")).join(", "));
-            return Err(BadInput::data(shown(name_of(path)), "not a known format of tables", help));
+            return Err(Error::data(shown(name_of(path)), "not a known format of tables", help));
         }
     };
     table.map_err(|e| about(path, e))
@@ -146,14 +146,14 @@ fn places_of(names: &[String], wanted: &[String]) -> Result<Vec<usize>> {
     let help = || format!("the columns {}", listed(wanted.iter().map(String::as_str)));
     let mut seen = std::collections::HashSet::new();
     if let Some(twice) = names.iter().find(|name| !seen.insert(*name)) {
-        return Err(BadInput::data("", format!("two columns are called `{}`", quoted(twice)), "columns with different names"));
+        return Err(Error::data("", format!("two columns are called `{}`", quoted(twice)), "columns with different names"));
     }
     let missing: Vec<&str> = wanted.iter().filter(|column| !names.contains(column)).map(String::as_str).collect();
     if !missing.is_empty() {
         let found =
             if names.is_empty() { "an empty file".into() } else { format!("the columns are {}", listed(names.iter().map(String::as_str))) };
         let (verb, noun) = if missing.len() == 1 { ("is", "column") } else { ("are", "columns") };
-        return Err(BadInput::data("", format!("there {verb} no {noun} {}: {found}", listed(missing)), help()));
+        return Err(Error::data("", format!("there {verb} no {noun} {}: {found}", listed(missing)), help()));
     }
     Ok(wanted.iter().filter_map(|column| names.iter().position(|name| name == column)).collect())
 }
@@ -188,7 +188,7 @@ pub fn from_parquet(file: Vec<u8>, wanted: &[String]) -> Result<Table> {
         for (column, values) in wanted.iter().zip(&numbers) {
             if let Some(row) = values.iter().position(|x| !x.is_finite()) {
                 let what = format!("column `{}`: row {row} is {}", quoted(column), values[row]);
-                return Err(BadInput::data("", what, "finite numbers; leave such rows out"));
+                return Err(Error::data("", what, "finite numbers; leave such rows out"));
             }
         }
         let rows = file.rows();
@@ -214,7 +214,7 @@ pub fn from_csv(file: Vec<u8>, wanted: &[String]) -> Result<Table> {
                 let line = record.position().map_or(0, csv::Position::line);
                 let (name, field) = (quoted(&names[i]), field::in_words(&record[i]));
                 let what = format!("line {line}, column `{name}`: {field} is not a finite number");
-                BadInput::data("", what, "a finite number on every line")
+                Error::data("", what, "a finite number on every line")
             })?;
             inputs.push(number);
         }
@@ -237,7 +237,7 @@ pub fn stacked(tables: Vec<Table>, added: Vec<(String, Cells)>) -> Result<Vec<(S
     let wanted = names(first);
     if let Some((name, _)) = added.iter().find(|(name, _)| name == AGENT || wanted.contains(name)) {
         let what = format!("there is a column `{}` already", quoted(name));
-        return Err(BadInput::data(shown(&first.name), what, "another name for the new column").coded(ErrorCode::ColumnExists));
+        return Err(Error::data(shown(&first.name), what, "another name for the new column").coded(ErrorCode::ColumnExists));
     }
     for table in &tables[1..] {
         let others = names(table);
@@ -245,7 +245,7 @@ pub fn stacked(tables: Vec<Table>, added: Vec<(String, Cells)>) -> Result<Vec<(S
         {
             let (with, without) = if wanted.contains(name) { (first, table) } else { (table, first) };
             let what = format!("there is no column `{}`, which {} has", quoted(name), shown(&with.name));
-            return Err(BadInput::data(shown(&without.name), what, "files with the same columns, or one after the other"));
+            return Err(Error::data(shown(&without.name), what, "files with the same columns, or one after the other"));
         }
     }
     let mut agents = Text::default();
@@ -272,7 +272,7 @@ pub fn stacked(tables: Vec<Table>, added: Vec<(String, Cells)>) -> Result<Vec<(S
 /// When the table cannot be written as CSV.
 pub fn to_csv(columns: &[(String, Cells)]) -> Result<Vec<u8>> {
     let unwritable =
-        |e: &dyn std::fmt::Display| BadInput::data("", format!("no CSV file can hold this table: {}", shown(e)), "a Parquet file");
+        |e: &dyn std::fmt::Display| Error::data("", format!("no CSV file can hold this table: {}", shown(e)), "a Parquet file");
     let mut writer = csv::Writer::from_writer(Vec::new());
     writer.write_record(columns.iter().map(|(name, _)| name)).map_err(|e| unwritable(&e))?;
     for row in 0..rows_of(columns) {

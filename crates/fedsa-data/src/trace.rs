@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use fedsa::error::{BadInput, Result, quoted};
+use fedsa::error::{Error, Result, quoted};
 use parquet::basic::{Compression, ConvertedType, Repetition, Type as Physical, ZstdLevel};
 use parquet::data_type::{ByteArray, ByteArrayType, DoubleType, Int64Type};
 use parquet::errors::ParquetError;
@@ -71,10 +71,10 @@ impl Trace {
             let (first, rows) = (&columns[0].0, columns[0].1.len());
             if column.len() != rows {
                 let what = format!("{} rows, but `{}` has {rows}", column.len(), quoted(first));
-                return Err(BadInput::data(quoted(name), what, "columns of equal length"));
+                return Err(Error::data(quoted(name), what, "columns of equal length"));
             }
             if columns[..i].iter().any(|(other, _)| other == name) {
-                return Err(BadInput::data(quoted(name), "two columns have this name", "columns with different names"));
+                return Err(Error::data(quoted(name), "two columns have this name", "columns with different names"));
             }
         }
         Ok(Self { columns })
@@ -102,9 +102,9 @@ impl Trace {
 /// When the table has no columns, or Parquet cannot represent it.
 pub fn to_bytes(table: &Trace) -> Result<Vec<u8>> {
     if table.columns.is_empty() {
-        return Err(BadInput::data("", "a table without columns", "at least one column"));
+        return Err(Error::data("", "a table without columns", "at least one column"));
     }
-    encode(table).map_err(|e| BadInput::data("", format!("no Parquet file can hold this table: {}", shown(e)), "fewer or shorter values"))
+    encode(table).map_err(|e| Error::data("", format!("no Parquet file can hold this table: {}", shown(e)), "fewer or shorter values"))
 }
 
 fn encode(table: &Trace) -> Result<Vec<u8>, ParquetError> {
@@ -191,7 +191,7 @@ pub fn from_bytes(file: Vec<u8>) -> Result<Trace> {
     contained(file, |columns| {
         if let Some(version) = columns.note(VERSION.0).filter(|version| ![VERSION.1, EARLIER].contains(version)) {
             let what = format!("version {} of the format of traces", quoted(version));
-            return Err(BadInput::format("", what, format!("version {}, or a newer fedsa", VERSION.1)));
+            return Err(Error::format("", what, format!("version {}, or a newer fedsa", VERSION.1)));
         }
         let read = |(i, name): (usize, String)| match read_column(columns, i) {
             Ok(column) => Ok((name, column)),
@@ -208,8 +208,7 @@ fn read_column(columns: &Columns, i: usize) -> Result<TraceColumn> {
             let text = |row: usize, value: &ByteArray| -> Result<String> {
                 let bytes = value.data();
                 columns.spend(bytes.len())?;
-                let text =
-                    std::str::from_utf8(bytes).map_err(|_| BadInput::data("", format!("row {row} is not UTF-8"), "text in UTF-8"))?;
+                let text = std::str::from_utf8(bytes).map_err(|_| Error::data("", format!("row {row} is not UTF-8"), "text in UTF-8"))?;
                 Ok(text.to_string())
             };
             if descr.max_def_level() == 0 {
@@ -230,7 +229,7 @@ fn read_column(columns: &Columns, i: usize) -> Result<TraceColumn> {
         Physical::INT32 | Physical::INT64 => {
             let mut out = columns.room()?;
             columns.each_integer(i, |row, value| {
-                let large = |_| BadInput::data("", format!("row {row} is {value}"), "integers below 2^63");
+                let large = |_| Error::data("", format!("row {row} is {value}"), "integers below 2^63");
                 out.push(i64::try_from(value).map_err(large)?);
                 Ok(())
             })?;

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use fedsa::error::{BadInput, Result, quoted};
+use fedsa::error::{Error, Result, quoted};
 use fedsa::problem::features::{FeatureMap, FeatureSpec, Ranges};
 use fedsa::problem::uncertainty::Covariance;
 use serde_json::Value;
@@ -81,15 +81,11 @@ impl ValueModel {
         let arrays = npz::read(path)?;
         let d = self.theta.len();
         if arrays.get("theta").map_err(|e| about(path, e))?.data() != self.theta {
-            return Err(BadInput::data(
-                shown(name_of(path)),
-                "holds other weights",
-                "the weights.npz that was written with the weights.json",
-            ));
+            return Err(Error::data(shown(name_of(path)), "holds other weights", "the weights.npz that was written with the weights.json"));
         }
         let covariance = arrays.find("theta_cov").filter(|array| array.shape() == [d, d]).ok_or_else(|| {
             let what = "holds no covariance `theta_cov` of the weights";
-            BadInput::data(shown(name_of(path)), what, "a fit to logs of at least 16 transitions an agent, which has standard errors")
+            Error::data(shown(name_of(path)), what, "a fit to logs of at least 16 transitions an agent, which has standard errors")
         })?;
         let null = arrays.find("theta_null").filter(|array| matches!(array.shape(), [_, columns] if *columns == d));
         self.covariance =
@@ -128,17 +124,17 @@ pub fn read(path: &Path) -> Result<FittedModel> {
 /// When the bytes are not JSON or of another format, a field is missing, weights are not finite, or there is not one weight
 /// for each feature.
 pub fn from_json(file: &[u8]) -> Result<FittedModel> {
-    let value: Value = serde_json::from_slice(file).map_err(|e| BadInput::data("", format!("not JSON: {e}"), WANTED))?;
-    let field = |name: &str| value.get(name).ok_or_else(|| BadInput::data("", format!("there is no `{name}`"), WANTED));
+    let value: Value = serde_json::from_slice(file).map_err(|e| Error::data("", format!("not JSON: {e}"), WANTED))?;
+    let field = |name: &str| value.get(name).ok_or_else(|| Error::data("", format!("there is no `{name}`"), WANTED));
     let format = field("format")?;
     if format.as_u64() != Some(FORMAT) {
         let help = format!("weights of format {FORMAT}: fit them again with this version of fedsa, or use the version that wrote them");
-        return Err(BadInput::format("", format!("weights of format {}", quoted(format.to_string())), help));
+        return Err(Error::format("", format!("weights of format {}", quoted(format.to_string())), help));
     }
     if value.get("model").is_some() {
         return LinearModel::from_json(&value).map(FittedModel::Linear);
     }
-    let bad = |name: &str, e: serde_json::Error| BadInput::data("", format!("`{name}`: {}", quoted(e.to_string())), WANTED);
+    let bad = |name: &str, e: serde_json::Error| Error::data("", format!("`{name}`: {}", quoted(e.to_string())), WANTED);
     let spec: FeatureSpec = serde_json::from_value(field("feature_map")?.clone()).map_err(|e| bad("feature_map", e))?;
     let columns: Vec<String> = serde_json::from_value(field("columns")?.clone()).map_err(|e| bad("columns", e))?;
     let ranges: Ranges = serde_json::from_value(field("ranges")?.clone()).map_err(|e| bad("ranges", e))?;
@@ -151,13 +147,13 @@ pub fn from_json(file: &[u8]) -> Result<FittedModel> {
     // Weights that are not finite are null, because JSON has no other way to write them.
     if let Some(i) = listed.iter().position(Value::is_null) {
         let help = "the weights of a run that did not diverge: the field `outcome` says how this run ended";
-        return Err(BadInput::data("", format!("weight {i} of `theta` is not finite"), help));
+        return Err(Error::data("", format!("weight {i} of `theta` is not finite"), help));
     }
     let theta = theta_from_json(file).map_err(|e| e.inside("theta"))?;
     if theta.len() != map.len() {
         let what =
             format!("`theta` has {} weights, but {} on {} state columns has {} features", theta.len(), spec, columns.len(), map.len());
-        return Err(BadInput::data("", what, WANTED));
+        return Err(Error::data("", what, WANTED));
     }
     Ok(FittedModel::Value(ValueModel { map, theta, covariance: None }))
 }

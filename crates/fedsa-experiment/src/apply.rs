@@ -4,7 +4,7 @@
 
 use std::path::{Path, PathBuf};
 
-use fedsa::error::{BadInput, Result, quoted};
+use fedsa::error::{Error, Result, quoted};
 use fedsa::parallel;
 use fedsa::problem::Files as _;
 use fedsa::problem::dataset::{Dataset, Labels, Wanted};
@@ -94,10 +94,10 @@ pub fn apply(settings: &ApplySettings) -> Result<Applied> {
     let inside = settings.weights.join("weights.json");
     if settings.weights.is_dir() && !inside.is_file() {
         let help = "a folder that fedsa fit or fedsa evaluate wrote, or its weights.json";
-        return Err(BadInput::new(quoted(settings.weights.to_string_lossy()), "the folder holds no weights.json", help));
+        return Err(Error::new(quoted(settings.weights.to_string_lossy()), "the folder holds no weights.json", help));
     }
     if settings.column.as_deref() == Some("") {
-        return Err(BadInput::new("column", "no name", "a name for the column"));
+        return Err(Error::new("column", "no name", "a name for the column"));
     }
     let weights = if inside.is_file() { inside } else { settings.weights.clone() };
     let applied = match weights::read(&weights)? {
@@ -153,7 +153,7 @@ fn values_of_files(settings: &ApplySettings, weights: &Path, mut fitted: ValueMo
 fn predictions_of_files(settings: &ApplySettings, model: &LinearModel) -> Result<Applied> {
     if settings.se {
         let what = "standard errors of a model that fedsa fit wrote";
-        return Err(BadInput::new("se", what, "no `se`: only fedsa evaluate computes a covariance of its weights"));
+        return Err(Error::new("se", what, "no `se`: only fedsa evaluate computes a covariance of its weights"));
     }
     let places = Places::from_env("");
     let files = datasets::files(&settings.data, &places)?;
@@ -253,13 +253,13 @@ fn scores_of(set: &Dataset, model: &LinearModel) -> Result<Vec<f64>> {
             Some(name) => format!("there is no column `{}`, which the model was fitted to", quoted(name)),
             None => format!("{} columns, in another order than those of the model", set.columns.len()),
         };
-        return Err(BadInput::new(set.name.clone(), what, format!("the {d} columns of the data of the fit, in their order")));
+        return Err(Error::new(set.name.clone(), what, format!("the {d} columns of the data of the fit, in their order")));
     }
     let beyond = |row: usize| set.rows.row(row).find(|(j, x)| *j >= d && *x != 0.0).map(|(j, _)| (row, j));
     if let Some((row, j)) = (0..set.rows.len()).find_map(beyond) {
         let name = quoted(set.columns.name(j).unwrap_or_default());
         let what = format!("row {} has a number in the column `{name}`, and the model has {d} columns", row + 1);
-        return Err(BadInput::new(set.name.clone(), what, format!("rows of at most {d} columns")));
+        return Err(Error::new(set.name.clone(), what, format!("rows of at most {d} columns")));
     }
     let scores: Vec<f64> = (0..set.rows.len()).map(|i| model.score(set.rows.row(i))).collect();
     all_finite(&set.name, &scores)?;
@@ -270,7 +270,7 @@ fn scores_of(set: &Dataset, model: &LinearModel) -> Result<Vec<f64>> {
 fn all_finite(name: &str, scores: &[f64]) -> Result<()> {
     let Some(row) = scores.iter().position(|score| !score.is_finite()) else { return Ok(()) };
     let what = format!("row {}: the prediction is {}: its numbers times the weights are too large", row + 1, scores[row]);
-    Err(BadInput::new(name, what, "features of the size of those of the fit"))
+    Err(Error::new(name, what, "features of the size of those of the fit"))
 }
 
 /// A table of the targets of a data set, without other columns.

@@ -11,7 +11,7 @@
 use std::sync::Arc;
 
 use fedsa::cancel::Cancel;
-use fedsa::error::{BadInput, Result};
+use fedsa::error::{Error, Result};
 use fedsa::linalg;
 use fedsa::methods::MethodSettings;
 use fedsa::methods::fedhsa::FedHsa;
@@ -126,7 +126,7 @@ impl Choice {
 /// available; when it is cancelled.
 pub fn choose(field: &Arc<dyn Field>, demand: &Demand, cancel: &Cancel) -> Result<Choice> {
     if demand.goal == Goal::Samples {
-        return Err(BadInput::new("goal", "no samples are drawn under the mean operator", "bits or rounds"));
+        return Err(Error::new("goal", "no samples are drawn under the mean operator", "bits or rounds"));
     }
     let (eta, h) = (demand.step_size, demand.local_steps);
     let first_order: Vec<(&'static str, Box<dyn MethodSettings>)> = vec![

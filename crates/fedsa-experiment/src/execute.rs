@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use fedsa::cancel::Cancel;
-use fedsa::error::{BadInput, Error, Result};
+use fedsa::error::{Error, Result};
 use fedsa::federation::Federation;
 use fedsa::metrics::Metrics;
 use fedsa::record::Outcome;
@@ -103,7 +103,7 @@ struct Shared<'a> {
     control: &'a RunControl<'a>,
     /// Cancelled with the runs, and when one of them fails.
     stop: Cancel,
-    failed: Mutex<Option<BadInput>>,
+    failed: Mutex<Option<Error>>,
     left: Mutex<Interrupted>,
     ended: Mutex<EndedRuns>,
     /// Whether a checkpoint could not be written; reported once.
@@ -321,7 +321,7 @@ impl Shared<'_> {
     }
 
     /// Stops all runs because of the error of one; the first error counts.
-    fn fail(&self, e: BadInput) {
+    fn fail(&self, e: Error) {
         self.failed.lock().expect("no panics under the lock").get_or_insert(e);
         self.stop.cancel();
     }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 
-use fedsa::error::{BadInput, ErrorCode, Result};
+use fedsa::error::{Error, ErrorCode, Result};
 use fedsa::metrics::{self, METRICS, Observation};
 use fedsa::record::{COUNTS, Ledger, Outcome};
 use fedsa_data::regular;
@@ -60,28 +60,27 @@ impl FinishedRun {
         let accepted = "the folder of a finished run, such as out/ID";
         if folder::work_in(path) == Some(FolderWork::Tuning) {
             let what = "this is the folder of a tuning, which has no runs";
-            return Err(BadInput::data(name, what, format!("{accepted}; {} in it, which is the answer, can be run", TUNING[0])));
+            return Err(Error::data(name, what, format!("{accepted}; {} in it, which is the answer, can be run", TUNING[0])));
         }
         match state_of(path) {
             Some(RunState::Finished) => {}
-            Some(RunState::UnderWay) => return Err(BadInput::format(name, "its run is under way", accepted).coded(ErrorCode::OutputBusy)),
+            Some(RunState::UnderWay) => return Err(Error::format(name, "its run is under way", accepted).coded(ErrorCode::OutputBusy)),
             Some(RunState::Interrupted) if path.join("summary.json").exists() => {
-                return Err(BadInput::format(name, "its summary.json is damaged, or was changed after fedsa wrote it", accepted));
+                return Err(Error::format(name, "its summary.json is damaged, or was changed after fedsa wrote it", accepted));
             }
             Some(RunState::Interrupted) => {
-                return Err(BadInput::format(name, "its run was interrupted", accepted).coded(ErrorCode::Unfinished));
+                return Err(Error::format(name, "its run was interrupted", accepted).coded(ErrorCode::Unfinished));
             }
-            None if !path.exists() => return Err(BadInput::data(name, "there is no such folder", accepted).coded(ErrorCode::NoFile)),
-            None => return Err(BadInput::data(name, "this is not the folder of a run", accepted)),
+            None if !path.exists() => return Err(Error::data(name, "there is no such folder", accepted).coded(ErrorCode::NoFile)),
+            None => return Err(Error::data(name, "this is not the folder of a run", accepted)),
         }
         let text = |file: &str| {
             let path = path.join(file);
-            regular::read_text(&path).map_err(|e| {
-                BadInput::data(path.display().to_string(), format!("cannot be read: {e}"), accepted).coded(ErrorCode::Unreadable)
-            })
+            regular::read_text(&path)
+                .map_err(|e| Error::data(path.display().to_string(), format!("cannot be read: {e}"), accepted).coded(ErrorCode::Unreadable))
         };
         let summary = serde_json::from_str(&text("summary.json")?)
-            .map_err(|e| BadInput::format(path.join("summary.json").display().to_string(), format!("not JSON: {e}"), accepted))?;
+            .map_err(|e| Error::format(path.join("summary.json").display().to_string(), format!("not JSON: {e}"), accepted))?;
         Ok(Self { path: path.to_path_buf(), summary, config: text("config.toml")? })
     }
 
@@ -90,7 +89,7 @@ impl FinishedRun {
     /// # Errors
     /// When `config.toml` was changed and is not valid any more.
     pub fn settings(&self) -> Result<Table> {
-        let bad = |what: String| BadInput::format(self.path.join("config.toml").display().to_string(), what, "the file that fedsa wrote");
+        let bad = |what: String| Error::format(self.path.join("config.toml").display().to_string(), what, "the file that fedsa wrote");
         let table: Table = self.config.parse().map_err(|e: toml::de::Error| bad(format!("this is not TOML: {}", e.message())))?;
         if table.contains_key("method") { Ok(table) } else { Err(bad("there is no method in it".into())) }
     }
@@ -102,7 +101,7 @@ impl FinishedRun {
     pub fn results(&self, plan: &Plan) -> Result<Results> {
         let path = self.path.join("trace.parquet");
         let table = trace::read(&path)?;
-        let misfit = |what: &str| BadInput::new(path.display().to_string(), what, "the trace of this run, of this version of fedsa");
+        let misfit = |what: &str| Error::new(path.display().to_string(), what, "the trace of this run, of this version of fedsa");
         let mut runs = runs_of(&table).ok_or_else(|| misfit("columns are missing"))?;
         let mut cells: Vec<Option<Vec<SeedResult>>> = vec![None; plan.cells.len()];
         for planned in &plan.points {

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::fmt;
 use std::sync::{Arc, LazyLock};
 
-use fedsa::error::{BadInput, Result, quoted};
+use fedsa::error::{Error, Result, quoted};
 use fedsa::methods::{self, MethodSettings};
 use fedsa::presets::PRESETS;
 use fedsa::problem::{self, ProblemSettings};
@@ -99,11 +99,11 @@ fn joined<T: ?Sized>(own: &[Kind<T>], more: &[Kind<T>], what: &str, taken: &[&st
                 && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-');
             if !is_word {
                 let help = "a word of lower-case letters, digits and hyphens that begins with a letter";
-                return Err(BadInput::new("kind", format!("`{}` is not a name for a {what}", quoted(name)), help));
+                return Err(Error::new("kind", format!("`{}` is not a name for a {what}", quoted(name)), help));
             }
             if !names.insert(name) {
                 let accepted = "a name that no other kind, and no preset, has";
-                return Err(BadInput::new("kind", format!("there is already a {what} `{name}`"), accepted));
+                return Err(Error::new("kind", format!("there is already a {what} `{name}`"), accepted));
             }
         }
     }

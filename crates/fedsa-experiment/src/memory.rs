@@ -4,7 +4,7 @@
 //! ([`machine::available`]) is refused. The estimate counts data structures; the stacks of threads and the losses of the
 //! allocator are a constant 20 MB. [`run_memory`](crate::run_memory) adds the memory of runs.
 
-use fedsa::error::{BadInput, Result};
+use fedsa::error::{Error, Result};
 use fedsa::problem::ProblemSettings;
 use fedsa::problem::memory::{MemoryEstimate, matrix};
 use fedsa::sampling::Sampling;
@@ -29,10 +29,10 @@ pub fn of_problem(problem: &dyn ProblemSettings, sampling: Sampling, files: &Dis
 ///
 /// # Errors
 /// When they do not fit, or the size of one is not known.
-pub fn problems(sizes: Vec<Result<MemoryEstimate>>, there: f64) -> Result<Problems, (usize, BadInput)> {
+pub fn problems(sizes: Vec<Result<MemoryEstimate>>, there: f64) -> Result<Problems, (usize, Error)> {
     let mut all = Vec::with_capacity(sizes.len());
     for (i, memory) in sizes.into_iter().enumerate() {
-        let inside = |e: BadInput| if e.key.starts_with("sampling") { e } else { e.inside("problem") };
+        let inside = |e: Error| if e.key.starts_with("sampling") { e } else { e.inside("problem") };
         all.push(memory.map_err(|e| (i, inside(e)))?);
     }
     let largest = (0..all.len()).max_by(|i, j| all[*i].peak.total_cmp(&all[*j].peak)).unwrap_or(0);
@@ -69,7 +69,7 @@ fn side_by_side(all: impl Iterator<Item = (f64, f64)>) -> f64 {
 /// When it does; the error is about `key`.
 pub(crate) fn require(key: &str, needed: f64, what: impl Fn() -> String, less: &str) -> Result<()> {
     match machine::available()? {
-        Some(available) if needed > available.bytes => Err(BadInput::no_memory(
+        Some(available) if needed > available.bytes => Err(Error::no_memory(
             key,
             format!("{}: needs about {}, {} are available ({})", what(), bytes_text(needed), bytes_text(available.bytes), available.by),
             format!("{less}; or {}=SIZE, if more memory may be used", machine::VARIABLE),

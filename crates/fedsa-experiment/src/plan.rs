@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use fedsa::cancel::Cancel;
-use fedsa::error::{BadInput, Error, Result};
+use fedsa::error::{Error, Result};
 use fedsa::kernel::Isa;
 use fedsa::parallel;
 use fedsa::problem::Field;
@@ -232,7 +232,7 @@ fn build_problems(
     wanted: &[(usize, Digest)],
     control: &PlanControl<'_>,
 ) -> Result<(Vec<PlannedField>, memory::Problems, Vec<MemoryEstimate>), Error> {
-    let failure_at = |e: BadInput, w: usize| experiment.failure_at(e, &experiment.points[wanted[w].0]);
+    let failure_at = |e: Error, w: usize| experiment.failure_at(e, &experiment.points[wanted[w].0]);
     let known = Mutex::new(known);
     let size = |w: usize| {
         let (i, tables) = &wanted[w];
@@ -281,7 +281,7 @@ fn build_cells(
 ) -> Result<Vec<PlannedCell>, Error> {
     let shared = Shared::new(places, &experiment.document.kinds);
     let chunks: Vec<_> = first.chunks(CHUNK).collect();
-    let build = |chunk: &[((usize, usize), Digest)]| -> Result<Vec<PlannedCell>, (usize, BadInput)> {
+    let build = |chunk: &[((usize, usize), Digest)]| -> Result<Vec<PlannedCell>, (usize, Error)> {
         let (mut reader, mut last) = (PointReader::new(&experiment.document.kinds), None);
         let mut cells = Vec::with_capacity(chunk.len());
         for ((i, m), _) in chunk {
@@ -299,7 +299,7 @@ fn build_cells(
         }
         Ok(cells)
     };
-    let located = |(i, e): (usize, BadInput)| experiment.failure_at(e, &experiment.points[i]);
+    let located = |(i, e): (usize, Error)| experiment.failure_at(e, &experiment.points[i]);
     let cells = parallel::map(chunks.len(), |c| build(chunks[c]));
     let cells: Vec<Vec<PlannedCell>> = cells.into_iter().map(|cells| cells.map_err(located)).collect::<Result<_, _>>()?;
     Ok(cells.into_iter().flatten().collect())

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::thread;
 
 use fedsa::cancel::Cancel;
-use fedsa::error::{BadInput, ErrorKind, Result};
+use fedsa::error::{Error, ErrorKind, Result};
 use fedsa_theory::exact_mse::{InitialControls, MeanSquare};
 use fedsa_theory::predict::{self, FloorCache, Forecast, unknown};
 use fedsa_theory::{Accuracy, DOUBTFUL};
@@ -265,7 +265,7 @@ impl Predictor {
     pub fn is_level(&self, cell: usize, quantity: &str) -> Result<()> {
         if quantity != FINITE_FLOOR && !predict::quantity(quantity)?.is_level() {
             let what = format!("`{quantity}` is known to leading order in the step size only, often 10 to 50% off");
-            return Err(BadInput::new("", what, "a number, or a quantity that is exact or a closure; figures can draw it"));
+            return Err(Error::new("", what, "a number, or a quantity that is exact or a closure; figures can draw it"));
         }
         self.knows(cell, quantity)?;
         self.relative_error(cell, quantity).map(|_| ())
@@ -295,13 +295,13 @@ impl Predictor {
     }
 
     /// Why a quantity of a cell is not known, if it has been asked for.
-    pub fn why_unknown(&self, cell: usize, quantity: &str) -> Option<BadInput> {
+    pub fn why_unknown(&self, cell: usize, quantity: &str) -> Option<Error> {
         let numbers = self.numbers.lock().expect("no panics under the lock");
         numbers.get(&(cell, quantity.to_string()))?.as_ref().err().cloned()
     }
 
     /// Why the curve of a cell is not known, if it has been asked for.
-    pub fn why_no_curve(&self, cell: usize) -> Option<BadInput> {
+    pub fn why_no_curve(&self, cell: usize) -> Option<Error> {
         self.curves.lock().expect("no panics under the lock").get(&cell)?.as_ref().err().cloned()
     }
 
@@ -345,7 +345,7 @@ fn allowed_error(accuracy: Accuracy) -> Result<f64> {
     match (accuracy, accuracy.warning()) {
         (Accuracy::Closure { .. }, Some(why)) => {
             let help = format!("a number, or what is exact or a closure with eps² of at most {DOUBTFUL}; figures can draw it");
-            Err(BadInput::new("", why, help))
+            Err(Error::new("", why, help))
         }
         (Accuracy::Closure { eps_squared }, None) => Ok(eps_squared),
         (Accuracy::Exact | Accuracy::LeadingOrder, _) => Ok(0.0),

@@ -1,7 +1,7 @@
 //! Whether the methods of a plan are stable with their settings: in words, and as a refusal.
 
 use fedsa::cancel::Cancel;
-use fedsa::error::{BadInput, Error, Result};
+use fedsa::error::{Error, Result};
 use fedsa::methods::Drift;
 use fedsa_theory::predict::{Regime, StableStep, TOO_SLOW};
 
@@ -77,7 +77,7 @@ pub fn refuse_unstable(plan: &Plan, force: bool, cancel: &Cancel) -> Result<(), 
             Drift::ControlVariate { talk: None } => ", or random talk (kind = \"scafflsa-random\")",
             _ => "",
         };
-        let e = BadInput::new(
+        let e = Error::new(
             format!("method[{i}].step_size"),
             format!("{} is unstable with these settings: {why}", method.label),
             format!("{}{hint}; expect = \"diverges\" in the method, or `force`, to run it nevertheless", stable_step_text(plan, *cell)),

@@ -11,7 +11,7 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use fedsa::cancel::Cancel;
-use fedsa::error::BadInput;
+use fedsa::error::Error;
 use fedsa::kernel::Isa;
 use fedsa::random::{Purpose, Stream, stream};
 use fedsa_experiment::RunObserver;
@@ -290,7 +290,7 @@ fn study(k: u64, combination: &Combination) -> (String, Option<f64>, [f64; 2]) {
         }
         Ok(Searched::Interrupted) => unreachable!("nobody interrupts"),
         Err(e) => {
-            let e = BadInput::new("", e.what, e.help);
+            let e = Error::new("", e.what, e.help);
             assert!(!best.is_finite(), "refused although the grid reaches it for {best}: {e}");
             (format!("{head} | refused: {} | | | {times} |", e.what), None, time)
         }

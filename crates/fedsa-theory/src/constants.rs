@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::RoundSetting;
 use crate::exact_mse::FedLsaMse;
 use crate::stability::{control_variates_radius, global_memory_radius, plain_radius, random_talk_radius};
-use fedsa::error::{BadInput, Result, require};
+use fedsa::error::{Error, Result, require};
 use fedsa::linalg::{self, Mat};
 use fedsa::problem::systems::{Moments, System, Systems};
 
@@ -100,7 +100,7 @@ pub(super) fn symmetric_part(a: &Mat<f64>) -> Mat<f64> {
 
 pub(super) fn symmetric_eigenvalues(m: &Mat<f64>) -> Result<Vec<f64>> {
     m.self_adjoint_eigenvalues(Side::Lower)
-        .map_err(|_| BadInput::not_known("", "eigenvalues of a matrix that is not finite", "all entries must be finite numbers"))
+        .map_err(|_| Error::not_known("", "eigenvalues of a matrix that is not finite", "all entries must be finite numbers"))
 }
 
 /// `E A^T A`, d x d.
@@ -125,7 +125,7 @@ fn rounding(system: &System) -> f64 {
 /// the largest eigenvalue of `R^-1 E[A^T A] R^-T`, `sym(Abar) = R R^T`.
 pub(super) fn smoothness(system: &System, moments: &Moments) -> Result<f64> {
     let r = symmetric_part(&system.a).llt(Side::Lower).map_err(|_| {
-        BadInput::not_known("", "the symmetric part of a mean matrix is not positive definite", "positive definite symmetric parts")
+        Error::not_known("", "the symmetric part of a mean matrix is not positive definite", "positive definite symmetric parts")
     })?;
     let mut half = mean_square_of_a(moments);
     r.L().solve_lower_triangular_in_place(&mut half);

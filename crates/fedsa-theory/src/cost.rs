@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::predict::Forecast;
 use fedsa::cancel::Cancel;
-use fedsa::error::{BadInput, Result};
+use fedsa::error::{Error, Result};
 use fedsa::linalg;
 use fedsa::message::{Body, HEADER_BYTES, PART_HEADER_BYTES, Part};
 use fedsa::methods::gmres::Gmres;
@@ -83,7 +83,7 @@ impl RoundCost {
         let d = field.dim();
         let setting =
             fedsa::methods::Setting { seed: 0, weights: field.weights(), start: vec![0.0; d], link: link.facts(), is_accelerated: false };
-        let varies = |why: &str| BadInput::not_known("", format!("not known beforehand: {why}"), "a method with local steps");
+        let varies = |why: &str| Error::not_known("", format!("not known beforehand: {why}"), "a method with local steps");
         let (client, protocol, shape) = (settings.client(&setting), settings.protocol(&setting), settings.shape());
         let Half::Lanes(client) = client else { return Err(varies("messages of the method differ from round to round")) };
         let agents = shape.participants.unwrap_or(field.agents()) as f64;
@@ -141,8 +141,8 @@ fn bits(agents: usize, numbers: &[f64]) -> f64 {
     8.0 * agents as f64 * (HEADER_BYTES as f64 + parts)
 }
 
-fn too_large(what: &str, bytes: f64, limits: &CostLimits) -> BadInput {
-    BadInput::not_known(
+fn too_large(what: &str, bytes: f64, limits: &CostLimits) -> Error {
+    Error::not_known(
         "",
         format!("{what} takes {:.1} GB of the {:.1} GB that are available", bytes / 1e9, limits.memory / 1e9),
         "fewer features",
@@ -152,7 +152,7 @@ fn too_large(what: &str, bytes: f64, limits: &CostLimits) -> BadInput {
 /// One message of `A_c` and `b_c` from each agent.
 fn lstd(field: &dyn Field, limits: &CostLimits) -> Result<Cost> {
     if !limits.may_send_matrices {
-        return Err(BadInput::not_known("", "A_c stays with the agents", "agents that send their matrices"));
+        return Err(Error::not_known("", "A_c stays with the agents", "agents that send their matrices"));
     }
     let linear = field.facts().linear_operators().ok_or_else(not_linear)?;
     let (n, d) = (field.agents(), field.dim());
@@ -160,7 +160,7 @@ fn lstd(field: &dyn Field, limits: &CostLimits) -> Result<Cost> {
     let needed = settings.memory(n, d);
     if d > settings.largest_dimension() {
         let what = format!("systems of {d} features are too large for a message");
-        return Err(BadInput::not_known("", what, format!("at most {} features", settings.largest_dimension())));
+        return Err(Error::not_known("", what, format!("at most {} features", settings.largest_dimension())));
     }
     if needed > limits.memory {
         return Err(too_large("the sum of all systems", needed, limits));
@@ -186,7 +186,7 @@ fn gmres(field: &dyn Field, settings: &Gmres, limits: &CostLimits) -> Result<Cos
     }
     if let Some(k) = settings.restart.filter(|k| *k < d) {
         let what = format!("its space starts anew every {k} rounds, and how often is not known beforehand");
-        return Err(BadInput::not_known("", what, "fewer features"));
+        return Err(Error::not_known("", what, "fewer features"));
     }
     let rounds = d as f64 + 1.0;
     Ok(Cost { rounds, is_bound: true, bits: rounds * 2.0 * bits(n, &[d as f64]) })
@@ -197,16 +197,16 @@ fn iterated(field: &Arc<dyn Field>, settings: &dyn MethodSettings, limits: &Cost
     let (n, d) = (field.agents(), field.dim());
     if d > LARGEST_RADIUS {
         let what = format!("the radius of its rounds is not computed for more than {LARGEST_RADIUS} features");
-        return Err(BadInput::not_known("", what, "fewer features"));
+        return Err(Error::not_known("", what, "fewer features"));
     }
     if let Ok(Root { source: RootSource::LeastNorm { rank }, .. }) = field.solution() {
         let what = format!("no rate is known: {rank} of {d} directions of its features are independent");
-        return Err(BadInput::not_known("", what, "independent features, or a ridge"));
+        return Err(Error::not_known("", what, "independent features, or a ridge"));
     }
     let forecast = Forecast::over(field, settings, &Uplink::default()).with_cancel(&limits.cancel);
     let radius = forecast.radius()?;
     if radius >= 1.0 {
-        return Err(BadInput::not_known(
+        return Err(Error::not_known(
             "",
             format!("it diverges: the radius of a round is {radius:.4}"),
             "a smaller step size or fewer local steps",
@@ -220,7 +220,7 @@ fn iterated(field: &Arc<dyn Field>, settings: &dyn MethodSettings, limits: &Cost
         let left = norm(&limit) / norm(&vec![0.0; d]);
         if left > limits.target {
             let what = format!("it stops at a residual of {left:.1e} of that at zero, because the agents differ");
-            return Err(BadInput::not_known("", what, "fewer local steps, scafflsa or fedhsa"));
+            return Err(Error::not_known("", what, "fewer local steps, scafflsa or fedhsa"));
         }
     }
     let rounds = (limits.target.ln() / radius.max(f64::MIN_POSITIVE).ln()).ceil().max(1.0);
@@ -241,8 +241,8 @@ fn iterated(field: &Arc<dyn Field>, settings: &dyn MethodSettings, limits: &Cost
     Ok(Cost { rounds, is_bound: false, bits: rounds * each })
 }
 
-fn not_linear() -> BadInput {
-    BadInput::not_known("", "the problem's operators are not known to be linear", "a linear problem")
+fn not_linear() -> Error {
+    Error::not_known("", "the problem's operators are not known to be linear", "a linear problem")
 }
 
 /// All candidates: `lstd`, `gmres`, and these first-order methods; the cheapest first, those without a cost last.

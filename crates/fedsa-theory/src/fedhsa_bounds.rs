@@ -8,7 +8,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::RoundSetting;
-use fedsa::error::{BadInput, Result, require};
+use fedsa::error::{Error, Result, require};
 use fedsa::linalg;
 use fedsa::problem::Facts;
 use fedsa::problem::systems::Systems;
@@ -42,7 +42,7 @@ impl FedHsaConstants {
         let (mut l, mut b_norm, mut work) = (0.0f64, 0.0f64, 0.0);
         let (mut a, mut b) = (vec![0.0; d * d], vec![0.0; d]);
         for kind in 0..systems.kinds.len() {
-            let none = || BadInput::not_known("", "samples have no finite law", "linear operators whose samples have finitely many values");
+            let none = || Error::not_known("", "samples have no finite law", "linear operators whose samples have finitely many values");
             let law = facts.law(kind).ok_or_else(none)?;
             work += law.mass().len() as f64 * 20.0 * (d as f64).powi(3);
             require(work <= MOST_WORK, "", "norms of the matrices of so many samples", "fewer agents, values or components")?;

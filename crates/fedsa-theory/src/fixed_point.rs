@@ -8,7 +8,7 @@ use faer::prelude::*;
 
 use crate::map::{DENSE, LinearMap};
 use crate::work;
-use fedsa::error::{BadInput, Result};
+use fedsa::error::{Error, Result};
 use fedsa::linalg::{self, Mat};
 
 /// The fixed point `x = map(x) + source`.
@@ -58,7 +58,7 @@ pub fn fixed_point(map: &dyn LinearMap, source: &[f64]) -> Result<Vec<f64>> {
         }
         limit?;
     }
-    Err(BadInput::not_known(
+    Err(Error::not_known(
         "",
         format!("the fixed point of a map of dimension {n} did not converge (relative residual {residual:.1e})"),
         "a step size further from the edge of stability",

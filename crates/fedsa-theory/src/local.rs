@@ -7,7 +7,7 @@
 use crate::RoundSetting;
 use crate::constants::Radii;
 use crate::work;
-use fedsa::error::{BadInput, Result};
+use fedsa::error::{Error, Result};
 use fedsa::linalg;
 use fedsa::problem::Field;
 use fedsa::problem::newton;
@@ -33,7 +33,7 @@ impl Local {
         if let Some(systems) = field.systems() {
             return Ok(Self { systems: systems.clone(), jacobians: RootSource::Linear });
         }
-        let unknown = |why: &str| BadInput::not_known("", format!("theta* is not known: {why}"), "a problem whose root is known");
+        let unknown = |why: &str| Error::not_known("", format!("theta* is not known: {why}"), "a problem whose root is known");
         let theta = &field.solution().map_err(unknown)?.theta;
         let model = |c: usize| {
             let known = newton::jacobian(field, c, theta);

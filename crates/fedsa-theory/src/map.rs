@@ -4,7 +4,7 @@
 
 use crate::leg::power_and_sum;
 use crate::work;
-use fedsa::error::{BadInput, Result};
+use fedsa::error::{Error, Result};
 use fedsa::linalg::{self, Mat};
 
 /// A real linear map of a state: one noiseless round of a method, or one
@@ -101,7 +101,7 @@ pub(crate) fn spectral_radius_within(map: &dyn LinearMap, apply: f64, most: f64)
         }
         limit?;
         if n > DENSE_FALLBACK && work <= most {
-            return Err(BadInput::not_known(
+            return Err(Error::not_known(
                 "",
                 format!("the leading eigenvalue of a map of dimension {n} did not converge in {space} Arnoldi steps"),
                 "fewer distinct agents, or a step size and number of local steps with a wider spectrum",
@@ -111,7 +111,7 @@ pub(crate) fn spectral_radius_within(map: &dyn LinearMap, apply: f64, most: f64)
     work += n as f64 * apply + EIGENVALUES * (n as f64).powi(3);
     if work > most {
         let what = format!("not computed: the leading eigenvalue of a map of dimension {n} takes too long");
-        return Err(BadInput::not_known("", what, "fewer distinct agents or features"));
+        return Err(Error::not_known("", what, "fewer distinct agents or features"));
     }
     work::charge(n as f64 * map.work() + EIGENVALUES * (n as f64).powi(3))?;
     let matrix = map.to_matrix();
@@ -193,7 +193,7 @@ fn leading_ritz(h: &Mat<f64>) -> Option<(f64, f64)> {
 /// When the rounds are not in ascending order, or take more work than [`crate::work::within`] allows.
 pub fn at_rounds(map: &dyn LinearMap, start: Vec<f64>, rounds: &[u64], mut see: impl FnMut(&[f64])) -> Result<()> {
     if !rounds.is_sorted() {
-        return Err(BadInput::new("rounds", "rounds that are not in ascending order", "ascending round numbers"));
+        return Err(Error::new("rounds", "rounds that are not in ascending order", "ascending round numbers"));
     }
     let mut state = start;
     let mut next = vec![0.0; map.dim()];

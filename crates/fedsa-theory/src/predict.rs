@@ -80,7 +80,7 @@ use std::sync::Arc;
 use super::link::LinkLaw;
 use super::work;
 use fedsa::cancel::Cancel;
-use fedsa::error::{BadInput, Result};
+use fedsa::error::{Error, Result};
 use fedsa::methods::{self, Lost, MethodShape};
 use fedsa::problem::Field;
 use fedsa::problem::systems::Systems;
@@ -121,15 +121,15 @@ pub fn shape_over(method: &dyn methods::MethodSettings, link: &Uplink) -> Method
 }
 
 /// The error of what has a closed form that is not computed, and what could be.
-fn takes_too_long(what: &str, help: &str) -> BadInput {
+fn takes_too_long(what: &str, help: &str) -> Error {
     work::refused(what, help)
 }
 
-fn no_steps() -> BadInput {
+fn no_steps() -> Error {
     unknown("the method makes no local steps")
 }
 
-fn no_moments() -> BadInput {
+fn no_moments() -> Error {
     unknown("second moments of the samples")
 }
 

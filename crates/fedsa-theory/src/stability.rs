@@ -19,7 +19,7 @@ use crate::fedlsa::FedLsaMean;
 use crate::leg::AffineLeg;
 use crate::map::spectral_radius;
 use crate::work;
-use fedsa::error::{BadInput, Result};
+use fedsa::error::{Error, Result};
 use fedsa::linalg::{self, Mat};
 use fedsa::problem::systems::Systems;
 
@@ -155,7 +155,7 @@ pub fn delayed_radius(pull: &Mat<f64>, law: &[f64]) -> Result<f64> {
     if !pull.is_all_finite() {
         return Ok(f64::INFINITY);
     }
-    let failed = || BadInput::not_known("", "the eigenvalues of a delayed round did not converge", "a smaller step size");
+    let failed = || Error::not_known("", "the eigenvalues of a delayed round did not converge", "a smaller step size");
     let n = law.len();
     let of = |(re, im): (f64, f64)| -> Result<f64> {
         let first = |k: usize| f64::from(k == 0);

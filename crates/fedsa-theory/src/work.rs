@@ -13,7 +13,7 @@
 use std::cell::{Cell, RefCell};
 
 use fedsa::cancel::Cancel;
-use fedsa::error::{BadInput, Result};
+use fedsa::error::{Error, Result};
 use fedsa::parallel;
 
 /// What a computation may still take and has taken, and whether something in it was not computed because it would take too long.
@@ -181,10 +181,10 @@ pub(crate) fn record(work: f64) -> Result<()> {
 const LESS: &str = "fewer agents, states, features or local steps, or a step size further from the edge of stability";
 
 /// The error of what is not computed because it would take too long.
-pub(crate) fn refused(what: &str, help: &str) -> BadInput {
+pub(crate) fn refused(what: &str, help: &str) -> Error {
     METER.set(Meter { was_cut: true, ..METER.get() });
     let what = if what.is_empty() { "it" } else { what };
-    BadInput::new("", format!("not computed: {what} takes too long"), help)
+    Error::new("", format!("not computed: {what} takes too long"), help)
 }
 
 /// How many multiplications may still be counted; infinite without a limit.

@@ -46,9 +46,6 @@ struct More {
     place: Option<FileLocation>,
 }
 
-/// The name of [`Error`] from when all errors were about input.
-pub type BadInput = Error;
-
 /// The library's result.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 

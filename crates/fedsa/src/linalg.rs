@@ -5,7 +5,7 @@
 
 use faer::linalg::solvers::{DenseSolveCore, Solve};
 
-use crate::error::{BadInput, Result};
+use crate::error::{Error, Result};
 use crate::kernel::{Isa, products};
 
 pub use faer::{Mat, MatRef};
@@ -141,7 +141,7 @@ pub fn solve_columns(m: &Mat<f64>, b: &Mat<f64>) -> Result<Mat<f64>> {
     let bound = m.norm_l2() * lu.inverse().norm_l2();
     let cond = if bound <= MAX_CONDITION { bound } else { condition(m) };
     if cond.is_nan() || cond > MAX_CONDITION {
-        return Err(BadInput::new(
+        return Err(Error::new(
             "",
             format!("singular or badly conditioned linear system (condition number {cond:.2e})"),
             format!(
@@ -154,7 +154,7 @@ pub fn solve_columns(m: &Mat<f64>, b: &Mat<f64>) -> Result<Mat<f64>> {
     let bad = (0..x.ncols()).find_map(|j| x.col_as_slice(j).iter().copied().enumerate().find(|(_, x)| !x.is_finite()));
     match bad {
         None => Ok(x),
-        Some((i, x)) => Err(BadInput::new(
+        Some((i, x)) => Err(Error::new(
             "",
             format!("the solution's component {i} is {x}"),
             "a matrix and a right-hand side whose sizes are less far apart",
@@ -235,7 +235,7 @@ pub fn solve_or_least(m: &Mat<f64>, b: &[f64]) -> Vec<f64> {
 /// # Errors
 /// When the matrix is not finite or the iteration does not converge.
 pub fn eigenvalues(m: &Mat<f64>) -> Result<Vec<(f64, f64)>> {
-    let bad = || BadInput::new("", "eigenvalues of a matrix that is not finite", "all entries must be finite numbers");
+    let bad = || Error::new("", "eigenvalues of a matrix that is not finite", "all entries must be finite numbers");
     if !m.is_all_finite() {
         return Err(bad());
     }
@@ -276,7 +276,7 @@ pub fn cholesky(m: &Mat<f64>) -> Result<Mat<f64>> {
         return Ok(m.clone());
     }
     let factor = m.llt(faer::Side::Lower);
-    factor.map(|f| f.L().to_owned()).map_err(|_| BadInput::new("", "a matrix that is not positive definite", "a positive definite matrix"))
+    factor.map(|f| f.L().to_owned()).map_err(|_| Error::new("", "a matrix that is not positive definite", "a positive definite matrix"))
 }
 
 #[cfg(test)]

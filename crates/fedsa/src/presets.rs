@@ -12,7 +12,7 @@
 //! assert!(!preset.uplink().unwrap().is_clear());
 //! ```
 
-use crate::error::{BadInput, Result};
+use crate::error::{Error, Result};
 use crate::methods;
 use crate::registry::Kind;
 use crate::settings::Value;
@@ -150,7 +150,7 @@ impl Preset {
 impl PresetPart {
     /// Its settings, read by its kind.
     fn read<T: ?Sized>(&self, kinds: &'static [Kind<T>]) -> Result<Box<T>> {
-        let unknown = || BadInput::new("kind", format!("there is no `{}`", self.kind), "a kind of codec or medium");
+        let unknown = || Error::new("kind", format!("there is no `{}`", self.kind), "a kind of codec or medium");
         let kind = kinds.iter().find(|kind| kind.is_called(self.kind)).ok_or_else(unknown)?;
         (kind.read)(&tree(self.settings)).map_err(|e| e.inside(self.kind))
     }

@@ -4,7 +4,7 @@
 //! validate messages from a network ([`Protocol::check_down`], [`Protocol::check_answer`]), and the engine knows what to
 //! sum. What the server needs, what an agent accepts and what a node accepts therefore agree.
 
-use crate::error::{BadInput, Result};
+use crate::error::{Error, Result};
 use crate::message::{Body, Form, Message, Part, TELL};
 
 /// The length of a part: the number of its numbers, or of its bytes where the method packed it itself.
@@ -166,7 +166,7 @@ impl Protocol {
     /// When an exchange wants nothing or the same part twice, a sum is wanted of what cannot be summed, or a codec would
     /// have to encode two parts of one message.
     pub fn check(&self) -> Result<()> {
-        let bad = |what: String| Err(BadInput::new("protocol", what, "parts that can be encoded, summed and told apart"));
+        let bad = |what: String| Err(Error::new("protocol", what, "parts that can be encoded, summed and told apart"));
         if self.exchanges.is_empty() || self.exchanges.len() > usize::from(TELL) {
             return bad(format!("{} exchanges", self.exchanges.len()));
         }
@@ -284,8 +284,8 @@ fn wants_text(wanted: &[(Part, Len)]) -> String {
 }
 
 /// The error about a message that does not belong to this federation at this point.
-pub(crate) fn refused(what: impl Into<String>, accepted: &str) -> BadInput {
-    BadInput::refused_message(what, accepted)
+pub(crate) fn refused(what: impl Into<String>, accepted: &str) -> Error {
+    Error::refused_message(what, accepted)
 }
 
 #[cfg(test)]

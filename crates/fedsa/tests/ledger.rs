@@ -129,7 +129,7 @@ impl Codec for Single {
     }
     fn decode(&self, bytes: &[u8], _: &mut Stream, out: &mut [f64]) -> Result<usize> {
         let len = 1 + 4 * out.len();
-        let values = bytes.get(1..len).ok_or_else(|| fedsa::error::BadInput::new("message", "too short", "four bytes a number"))?;
+        let values = bytes.get(1..len).ok_or_else(|| fedsa::error::Error::new("message", "too short", "four bytes a number"))?;
         for (out, b) in out.iter_mut().zip(values.chunks_exact(4)) {
             *out = f64::from(f32::from_le_bytes(b.try_into().expect("four bytes")));
         }

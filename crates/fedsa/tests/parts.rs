@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use crate::common::{EXACT, Halves, bits, engine, link, on_the_wire};
 use fedsa::cancel::Cancel;
-use fedsa::error::{BadInput, Result};
+use fedsa::error::{Error, Result};
 use fedsa::local::{Agent, LocalContext};
 use fedsa::message::{Body, Message, Part, TELL};
 use fedsa::methods::{Drift, Half, MethodSettings, MethodShape, Needs, Setting};
@@ -109,7 +109,7 @@ impl Agent for ToyAgent {
     fn restore(&mut self, bytes: &[u8]) -> Result<()> {
         let (numbers, rest) = bytes.as_chunks::<8>();
         if numbers.len() != 3 || !rest.is_empty() {
-            return Err(BadInput::new("agent", "not such an agent", "three numbers"));
+            return Err(Error::new("agent", "not such an agent", "three numbers"));
         }
         self.numbers = numbers.iter().map(|b| f64::from_le_bytes(*b)).collect();
         Ok(())
@@ -154,7 +154,7 @@ impl Server for ToyServer {
     fn accepts(&self, _: u8, parts: &[(Part, Body)]) -> Result<()> {
         match (&parts[1].1, &parts[2].1) {
             (Body::Sparse { index, .. }, Body::Packed(bytes)) if index.len() == bytes.len() => Ok(()),
-            _ => Err(BadInput::new("message", "not a byte for each component", "as many bytes as components")),
+            _ => Err(Error::new("message", "not a byte for each component", "as many bytes as components")),
         }
     }
 
@@ -167,9 +167,9 @@ impl Server for ToyServer {
     }
 
     fn restore(&mut self, state: Vec<Vec<f64>>, _: u64) -> Result<()> {
-        let [theta, got] = <[Vec<f64>; 2]>::try_from(state).map_err(|_| BadInput::new("server", "not two vectors", "two"))?;
+        let [theta, got] = <[Vec<f64>; 2]>::try_from(state).map_err(|_| Error::new("server", "not two vectors", "two"))?;
         if theta.len() != self.theta.len() || got.len() != self.got.len() {
-            return Err(BadInput::new("server", "vectors of other lengths", "d and N numbers"));
+            return Err(Error::new("server", "vectors of other lengths", "d and N numbers"));
         }
         (self.theta, self.got) = (theta, got);
         Ok(())

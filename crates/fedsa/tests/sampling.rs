@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::common::{Mean, bits, field, follows, noise_of};
-use fedsa::error::{BadInput, Result};
+use fedsa::error::{Error, Result};
 use fedsa::kernel::td::{Column, alias, column_bits};
 use fedsa::kernel::{Isa, LANES, Lanes};
 use fedsa::linalg::{self, Mat};
@@ -77,7 +77,7 @@ impl Files for Given {
         Ok(self.0.clone())
     }
     fn logs(&self, _: &[String], _: Inputs) -> Result<Vec<Box<dyn LogSource>>> {
-        Err(BadInput::new("path", "no logs here", "arrays"))
+        Err(Error::new("path", "no logs here", "arrays"))
     }
 }
 

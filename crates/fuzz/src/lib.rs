@@ -15,7 +15,7 @@ pub mod targets;
 
 use std::cell::RefCell;
 
-use fedsa::error::{BadInput, is_control};
+use fedsa::error::{Error, is_control};
 use mutate::{Form, Rng, mutate};
 
 /// A reader or decoder.
@@ -140,7 +140,7 @@ pub fn check_message(what: &str, help: &str) {
 
 /// What a refusal comes to: [`Verdict::Refused`], if its message is a good one.
 #[track_caller]
-pub fn refused(e: &BadInput) -> Verdict {
+pub fn refused(e: &Error) -> Verdict {
     check_message(&e.to_string(), &e.help);
     Verdict::Refused
 }

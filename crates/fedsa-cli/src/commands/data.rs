@@ -3,7 +3,7 @@
 use std::io::IsTerminal;
 use std::time::Duration;
 
-use fedsa::error::{BadInput, Error, quoted};
+use fedsa::error::{Error, quoted};
 use fedsa_data::find::{Places, natural_order};
 use fedsa_data::machine::bytes_text;
 use fedsa_data::public::fetch::{Fetcher, FileSource, Watch};
@@ -34,7 +34,7 @@ pub fn data(command: &DataCommand) -> Result<u8, Error> {
 }
 
 /// The sets with these names; the first part of a name stands for all that begin with it.
-fn named(names: &[String]) -> Result<Vec<&'static PublicSet>, BadInput> {
+fn named(names: &[String]) -> Result<Vec<&'static PublicSet>, Error> {
     let mut sets: Vec<&PublicSet> = Vec::new();
     for name in names {
         let family = format!("{}/", name.trim_end_matches('/'));
@@ -45,7 +45,7 @@ fn named(names: &[String]) -> Result<Vec<&'static PublicSet>, BadInput> {
         if found.is_empty() {
             let mut all: Vec<&str> = SETS.iter().map(|set| set.name).collect();
             all.sort_by(|a, b| natural_order(a, b));
-            return Err(BadInput::new("", format!("there is no public data set `{}`", quoted(name)), format!("one of {}", all.join(", "))));
+            return Err(Error::new("", format!("there is no public data set `{}`", quoted(name)), format!("one of {}", all.join(", "))));
         }
         found.into_iter().for_each(|set| {
             if !sets.contains(&set) {
@@ -92,9 +92,9 @@ fn fetch(args: &FetchArgs) -> Result<u8, Error> {
     let without = sets.iter().find(|set| source == FileSource::Canonical && !set.has_source());
     if let Some(set) = without {
         let help = "a folder that has a copy of its files: --from DIR; or a mirror: --url-base URL";
-        return Err(BadInput::new(set.name, "it has no canonical public source", help));
+        return Err(Error::new(set.name, "it has no canonical public source", help));
     }
-    let no_cache = || BadInput::new("HOME", "it is not set, and neither is XDG_CACHE_HOME", "a folder for the cache");
+    let no_cache = || Error::new("HOME", "it is not set, and neither is XDG_CACHE_HOME", "a folder for the cache");
     let cache = Places::cache().ok_or_else(no_cache)?;
     let fetcher = Fetcher::new(source, Duration::from_secs_f64(args.timeout), PAUSE, args.overwrite);
     let (places, cached) = (Places::from_env(""), Places { base: Default::default(), data: vec![cache.clone()] });

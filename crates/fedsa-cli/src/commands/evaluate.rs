@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use fedsa::error::{BadInput, Error, Result, quoted};
+use fedsa::error::{Error, Result, quoted};
 use fedsa::problem::Field;
 use fedsa::problem::features::FeatureSpec;
 use fedsa::problem::log::Log;
@@ -69,7 +69,7 @@ fn evaluate_logs(args: &EvaluateArgs, kinds: &Kinds) -> Result<u8, Error> {
     // What methods cost is known for clear links only.
     if let Some(set) = args.set.iter().find(|set| args.method == AUTO && set.split('=').next().is_some_and(|key| key.contains("uplink"))) {
         let what = format!("--method auto with --set {}: costs over links that alter or lose messages are not compared", quoted(set));
-        return Err(BadInput::new("--method", what, "--method NAME: lstd, fedhsa or another one that works over the link"));
+        return Err(Error::new("--method", what, "--method NAME: lstd, fedhsa or another one that works over the link"));
     }
     let (out, common) = (&args.out, &args.common);
     let evaluation = Evaluation::new(&settings(args, kinds)?, signals::cancel())?;
@@ -107,7 +107,7 @@ pub fn read(args: &EvaluateArgs, kinds: &Kinds) -> Result<Experiment, Error> {
 
 /// The settings of the options.
 fn settings(args: &EvaluateArgs, kinds: &Kinds) -> Result<EvaluateSettings> {
-    let features = args.features.as_ref().map(|text| text.parse().map_err(|e: BadInput| e.about("--features"))).transpose()?;
+    let features = args.features.as_ref().map(|text| text.parse().map_err(|e: Error| e.about("--features"))).transpose()?;
     let mut settings = EvaluateSettings::new(&args.logs)
         .with_ranges(ranges(args)?)
         .with_gamma(args.gamma)
@@ -138,13 +138,13 @@ fn settings(args: &EvaluateArgs, kinds: &Kinds) -> Result<EvaluateSettings> {
 fn ranges(args: &EvaluateArgs) -> Result<BTreeMap<String, [f64; 2]>> {
     let mut ranges = BTreeMap::new();
     for range in &args.range {
-        let bad = || BadInput::new("--range", format!("`{}`", quoted(range)), "COLUMN=LOW,HIGH, such as s_0=-1.2,0.6");
+        let bad = || Error::new("--range", format!("`{}`", quoted(range)), "COLUMN=LOW,HIGH, such as s_0=-1.2,0.6");
         let (column, bounds) = range.split_once('=').ok_or_else(bad)?;
         let (low, high) = bounds.split_once(',').ok_or_else(bad)?;
         let number = |s: &str| s.trim().parse::<f64>().map_err(|_| bad());
         if ranges.insert(column.trim().to_string(), [number(low)?, number(high)?]).is_some() {
             let what = format!("`{}` has two ranges", quoted(column.trim()));
-            return Err(BadInput::new("--range", what, "one range for each state column"));
+            return Err(Error::new("--range", what, "one range for each state column"));
         }
     }
     Ok(ranges)

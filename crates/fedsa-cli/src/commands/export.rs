@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use fedsa::error::{BadInput, Error, Result, require};
+use fedsa::error::{Error, Result, require};
 use fedsa::kernel::Isa;
 use fedsa::problem::Field;
 use fedsa::problem::arrays::{Array, Arrays};
@@ -24,7 +24,7 @@ pub fn export(args: &ExportArgs, kinds: &Kinds) -> Result<u8, Error> {
     let [only] = &plan.fields[..] else {
         let what = format!("the file has {} problems", plan.fields.len());
         let help = "a file with one problem: leave one value of each sweep, such as --set sweep.0.values=[1], or one [[variant]]";
-        return Err(BadInput::new(args.file.display().to_string(), what, help));
+        return Err(Error::new(args.file.display().to_string(), what, help));
     };
     let arrays = arrays(&*only.field)?;
     let bytes = npz::to_bytes(&arrays)?;
@@ -36,7 +36,7 @@ pub fn export(args: &ExportArgs, kinds: &Kinds) -> Result<u8, Error> {
     let input = std::fs::canonicalize(&args.file).ok();
     if input.is_some() && input == std::fs::canonicalize(&args.npz).ok() {
         let what = format!("{} is the file that is exported", args.npz.display());
-        return Err(BadInput::new("--npz", what, "another path"));
+        return Err(Error::new("--npz", what, "another path"));
     }
     let existing = if args.overwrite { Existing::Replace } else { Existing::Keep };
     atomic::write(&args.npz, &bytes, atomic::folder_of(&args.npz), existing).map_err(|e| atomic::unwritable(&args.npz, &e))?;
@@ -51,8 +51,8 @@ pub fn export(args: &ExportArgs, kinds: &Kinds) -> Result<u8, Error> {
 /// When the operators are not linear.
 pub fn arrays(field: &dyn Field) -> Result<Arrays> {
     let systems = field.systems().ok_or_else(|| match field.facts().linear_operators() {
-        Some(_) => BadInput::new("problem", "the systems are sparse, and are exported as dense arrays only", "at most 1024 tiles"),
-        None => BadInput::new("", "the operators are not linear", "a linear problem"),
+        Some(_) => Error::new("problem", "the systems are sparse, and are exported as dense arrays only", "at most 1024 tiles"),
+        None => Error::new("", "the operators are not linear", "a linear problem"),
     })?;
     let (n, d) = (field.agents(), field.dim());
     // The format has a kernel and a matrix for each agent, although many agents may share one.

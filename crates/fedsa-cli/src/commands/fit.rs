@@ -3,7 +3,7 @@
 //! [`mod@fedsa_experiment::fit`] does the work. In addition to the usual outputs of a run the command writes `weights.json` and
 //! `weights.npz`, and prints what every method spent.
 
-use fedsa::error::{BadInput, Error, ErrorCode, Result, quoted};
+use fedsa::error::{Error, ErrorCode, Result, quoted};
 use fedsa::problem::preparation::partition::Partition;
 use fedsa::problem::preparation::quality::FitQuality;
 use fedsa_experiment::Kinds;
@@ -111,7 +111,7 @@ pub fn read(args: &FitArgs, kinds: &Kinds) -> Result<Experiment, Error> {
 /// The settings of the options.
 fn settings(args: &FitArgs, kinds: &Kinds) -> Result<FitSettings> {
     let Some(model) = Model::ALL.into_iter().find(|model| model.name() == args.model) else {
-        return Err(BadInput::new("--model", format!("`{}`", quoted(&args.model)), Model::ALL.map(Model::name).join(" or ")));
+        return Err(Error::new("--model", format!("`{}`", quoted(&args.model)), Model::ALL.map(Model::name).join(" or ")));
     };
     let (partition, group) = partition(args)?;
     let mut settings = FitSettings::new(&args.data)
@@ -151,7 +151,7 @@ fn partition(args: &FitArgs) -> Result<(Partition, Option<&str>)> {
     let (kind, given) = args.partition.split_once(':').map_or((&args.partition[..], None), |(kind, given)| (kind, Some(given)));
     let accepted = "shuffled, even, by-label, sorted, dirichlet:ALPHA such as dirichlet:0.5, similarity:SHARE such as similarity:0.3, \
                     by:COLUMN such as by:writers, or files";
-    let bad = || BadInput::new("--partition", format!("`{}`", quoted(&args.partition)), accepted);
+    let bad = || Error::new("--partition", format!("`{}`", quoted(&args.partition)), accepted);
     Ok(match (kind, given) {
         ("dirichlet", Some(number)) => (Partition::Dirichlet(number.parse().map_err(|_| bad())?), None),
         ("similarity", Some(number)) => (Partition::Similarity(number.parse().map_err(|_| bad())?), None),

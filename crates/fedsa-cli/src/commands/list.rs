@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use fedsa::error::{BadInput, Error};
+use fedsa::error::Error;
 use fedsa::record::Outcome;
 use fedsa_data::find::natural_order;
 use fedsa_experiment::finished::{FinishedRun, RunState, state_of};
@@ -23,7 +23,7 @@ pub fn list(args: &ListArgs) -> Result<u8, Error> {
     if !args.dir.is_dir() {
         let help = "a folder with runs; out by default";
         let what = if args.dir.exists() { "this is not a folder" } else { "there is no such folder" };
-        return Err(BadInput::new(args.dir.display().to_string(), what, help));
+        return Err(Error::new(args.dir.display().to_string(), what, help));
     }
     let mut found = Vec::new();
     collect(&args.dir, DEPTH, &mut found);

@@ -7,7 +7,7 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Instant, SystemTime};
 
-use fedsa::error::BadInput;
+use fedsa::error::Error;
 use fedsa_data::atomic;
 use log::{LevelFilter, Log, Metadata, Record};
 
@@ -70,7 +70,7 @@ fn is_log(path: &Path) -> std::io::Result<bool> {
 ///
 /// # Errors
 /// When the file cannot be opened or is not a log. An existing log is appended to, never replaced.
-pub fn start(verbose: u8, file: Option<&Path>) -> Result<(), BadInput> {
+pub fn start(verbose: u8, file: Option<&Path>) -> Result<(), Error> {
     let shown = match verbose {
         0 => LevelFilter::Off,
         1 => LevelFilter::Info,
@@ -80,7 +80,7 @@ pub fn start(verbose: u8, file: Option<&Path>) -> Result<(), BadInput> {
         return Ok(());
     }
     let opened = file.map(|path| {
-        let bad = |e: &dyn std::fmt::Display| BadInput::new("--log", format!("{}: {e}", path.display()), "the path of a file to add to");
+        let bad = |e: &dyn std::fmt::Display| Error::new("--log", format!("{}: {e}", path.display()), "the path of a file to add to");
         match atomic::at(path) {
             Err(e) => return Err(bad(&e)),
             Ok(Some(there)) if !there.is_file() => return Err(bad(&format!("this is {}", atomic::kind_of(&there)))),

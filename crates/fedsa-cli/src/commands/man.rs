@@ -1,6 +1,6 @@
 //! `fedsa man`: the manual page of the program, or of a command.
 
-use fedsa::error::{BadInput, Error, quoted};
+use fedsa::error::{Error, quoted};
 
 use super::write_out;
 use crate::args::ManArgs;
@@ -18,7 +18,7 @@ pub fn man(args: &ManArgs, mut program: clap::Command) -> Result<u8, Error> {
         let found = page.get_subcommands().find(|c| c.get_name() == name).cloned();
         page = found.ok_or_else(|| {
             let help = if names.is_empty() { "no further word".into() } else { format!("one of {}", names.join(", ")) };
-            BadInput::new("", format!("there is no command `{}`", quoted(name)), help)
+            Error::new("", format!("there is no command `{}`", quoted(name)), help)
         })?;
         title = format!("{title}-{name}");
     }

@@ -26,7 +26,7 @@ use std::io::{ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
-use fedsa::error::{BadInput, Error, is_control, quoted};
+use fedsa::error::{Error, is_control, quoted};
 use fedsa_data::atomic;
 use fedsa_data::regular;
 use fedsa_experiment::Kinds;
@@ -85,23 +85,23 @@ pub fn lost_output() -> Option<Error> {
 ///
 /// # Errors
 /// As described.
-pub fn may_write(key: &str, path: &Path, overwrite: bool) -> Result<(), BadInput> {
+pub fn may_write(key: &str, path: &Path, overwrite: bool) -> Result<(), Error> {
     let folder = atomic::folder_of(path);
     if !folder.is_dir() {
-        return Err(BadInput::new(key, format!("there is no folder {}", folder.display()), "a file in an existing folder"));
+        return Err(Error::new(key, format!("there is no folder {}", folder.display()), "a file in an existing folder"));
     }
     match atomic::at(path) {
         Ok(None) => Ok(()),
         Ok(Some(found)) if found.is_file() && overwrite => Ok(()),
         Ok(Some(found)) if found.is_file() => {
             let help = "another path, --overwrite to replace the file, or - for standard output";
-            Err(BadInput::new(key, format!("{} exists already", path.display()), help))
+            Err(Error::new(key, format!("{} exists already", path.display()), help))
         }
         Ok(Some(found)) => {
             let what = format!("{} is {}, which is not replaced", path.display(), atomic::kind_of(&found));
-            Err(BadInput::new(key, what, "the path of a regular file, or - for standard output"))
+            Err(Error::new(key, what, "the path of a regular file, or - for standard output"))
         }
-        Err(e) => Err(BadInput::new(key, format!("{}: {e}", path.display()), "a path that you may write to")),
+        Err(e) => Err(Error::new(key, format!("{}: {e}", path.display()), "a path that you may write to")),
     }
 }
 
@@ -131,7 +131,7 @@ pub fn load(path: &Path, overrides: &Overrides, quick: bool, kinds: &Kinds) -> R
         false => (path.display().to_string(), path.parent().map_or_else(PathBuf::new, Path::to_path_buf)),
     };
     let accepted = "the path of an experiment file (TOML), or - for standard input";
-    let unreadable = |e: std::io::Error| BadInput::new(quoted(&name), format!("cannot be read: {e}"), accepted);
+    let unreadable = |e: std::io::Error| Error::new(quoted(&name), format!("cannot be read: {e}"), accepted);
     let mut bytes = Vec::new();
     let read = match path.as_os_str() == STDIN {
         true => std::io::stdin().lock().take(LARGEST + 1).read_to_end(&mut bytes),
@@ -143,12 +143,12 @@ pub fn load(path: &Path, overrides: &Overrides, quick: bool, kinds: &Kinds) -> R
     read.map_err(unreadable)?;
     if bytes.len() as u64 > LARGEST {
         let what = format!("more than {} MB", LARGEST / 1_000_000);
-        return Err(BadInput::new(quoted(&name), what, "an experiment file; large arrays belong in an .npz, for kind = \"file\""));
+        return Err(Error::new(quoted(&name), what, "an experiment file; large arrays belong in an .npz, for kind = \"file\""));
     }
     let text = String::from_utf8(bytes).map_err(|e| {
         let good = e.utf8_error().valid_up_to();
         let line = 1 + e.as_bytes()[..good].iter().filter(|byte| **byte == b'\n').count();
-        BadInput::new(quoted(&name), format!("line {line} is not UTF-8"), "text in UTF-8")
+        Error::new(quoted(&name), format!("line {line} is not UTF-8"), "text in UTF-8")
     })?;
     Ok((parse(&name, &text, overrides, quick, kinds)?, base))
 }

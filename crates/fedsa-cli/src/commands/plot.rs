@@ -1,6 +1,6 @@
 //! `fedsa plot`: draws the figure of a finished run again.
 
-use fedsa::error::{BadInput, Error, quoted};
+use fedsa::error::{Error, quoted};
 use fedsa_experiment::Kinds;
 use fedsa_experiment::finished::FinishedRun;
 use fedsa_experiment::made::Changes;
@@ -21,7 +21,7 @@ pub fn plot(args: &PlotArgs, kinds: &Kinds) -> Result<u8, Error> {
         let key = assignment.split('=').next().unwrap_or_default().trim();
         if !key.starts_with("figure.") && key != "title" {
             let help = "a key of the figure, such as figure.x=bits_up, or title; for other settings, fedsa run";
-            return Err(BadInput::new("--set", format!("`{}` is not about the figure", quoted(key)), help));
+            return Err(Error::new("--set", format!("`{}` is not about the figure", quoted(key)), help));
         }
     }
     let set = Overrides { set: args.set.clone(), ..Overrides::default() };

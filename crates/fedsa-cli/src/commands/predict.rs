@@ -1,6 +1,6 @@
 //! `fedsa predict`: fitted weights applied to data.
 
-use fedsa::error::{BadInput, Error, Result, quoted};
+use fedsa::error::{Error, Result, quoted};
 use fedsa_data::atomic::{self, Existing};
 use fedsa_data::table;
 use fedsa_experiment::apply::{Applied, ApplySettings, PredictionQuality, apply};
@@ -87,7 +87,7 @@ fn format(args: &PredictArgs) -> Result<Format> {
         None if args.out.as_os_str() == "-" => Ok(Format::Csv),
         _ => {
             let what = format!("{} names no format of tables", args.out.display());
-            Err(BadInput::new("--out", what, "a file with the extension .csv or .parquet, or - for standard output"))
+            Err(Error::new("--out", what, "a file with the extension .csv or .parquet, or - for standard output"))
         }
     }
 }
@@ -99,7 +99,7 @@ fn refuse_inputs(args: &PredictArgs, applied: &Applied) -> Result<()> {
         .chain(&applied.files)
         .find(|input| std::fs::canonicalize(input).is_ok_and(|input| input == target))
     {
-        Some(input) => Err(BadInput::new("--out", format!("{} is a file that is read", input.display()), "another path")),
+        Some(input) => Err(Error::new("--out", format!("{} is a file that is read", input.display()), "another path")),
         None => Ok(()),
     }
 }

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use fedsa::error::{BadInput, Error, quoted};
+use fedsa::error::{Error, quoted};
 use fedsa_data::datasets;
 use fedsa_data::find::Places;
 use fedsa_experiment::Kinds;
@@ -63,7 +63,7 @@ struct Source {
 
 impl Source {
     /// Looks for its files.
-    fn found(&self, places: &Places) -> Result<(), BadInput> {
+    fn found(&self, places: &Places) -> Result<(), Error> {
         let files = if self.has_rows { datasets::files(std::slice::from_ref(&self.name), places) } else { places.files(&self.name, DATA) };
         files.map(|_| ())
     }
@@ -97,10 +97,10 @@ fn several(chosen: &[&Bundled], args: &ReproduceArgs) -> Result<u8, Error> {
             Some(missing) => skipped.push((bundled.id, missing)),
         }
     }
-    let skips = |(id, e): &(&str, BadInput)| format!("{id}: skipped, its data is missing: {e}");
+    let skips = |(id, e): &(&str, Error)| format!("{id}: skipped, its data is missing: {e}");
     if experiments.is_empty() {
         let what = skipped.iter().map(skips).collect::<Vec<_>>().join("; ");
-        return Err(BadInput::new("", what, skipped.first().map_or(String::new(), |(_, e)| e.help.clone())));
+        return Err(Error::new("", what, skipped.first().map_or(String::new(), |(_, e)| e.help.clone())));
     }
     let say = |line: String| {
         if !args.common.quiet {
@@ -152,7 +152,7 @@ fn experiment(bundled: &Bundled, args: &ReproduceArgs) -> Result<Experiment, Err
 }
 
 /// The first missing data set of an experiment, if there is one.
-fn missing_data(experiment: &Experiment) -> Option<BadInput> {
+fn missing_data(experiment: &Experiment) -> Option<Error> {
     let places = Places::from_env("");
     data(experiment).iter().find_map(|source| source.found(&places).err())
 }
@@ -174,5 +174,5 @@ fn choose(id: &str) -> Result<Vec<&'static Bundled>, Error> {
     }
     let near = nearest(id, ALL.iter().map(|b| b.id)).map_or(String::new(), |n| format!("; did you mean `{n}`?"));
     let help = format!("all, or one of {}", ALL.iter().map(|b| b.id).collect::<Vec<_>>().join(", "));
-    Err(BadInput::new("", format!("there is no bundled experiment `{}`{near}", quoted(id)), help))
+    Err(Error::new("", format!("there is no bundled experiment `{}`{near}", quoted(id)), help))
 }

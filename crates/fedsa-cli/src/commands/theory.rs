@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use fedsa::error::{BadInput, Error};
+use fedsa::error::Error;
 use fedsa::kernel::Isa;
 use fedsa_experiment::theory::{Detail, PictureFolder, Settings, Theory};
 use fedsa_experiment::{Kinds, Plan, Predictor};
@@ -58,7 +58,7 @@ pub fn theory(args: &TheoryArgs, kinds: &Kinds) -> Result<u8, Error> {
 }
 
 /// What is refused, named by the option at fault or shown in the file.
-fn refused(plan: &Plan, e: BadInput) -> Error {
+fn refused(plan: &Plan, e: Error) -> Error {
     match e.key.as_str() {
         "target_mse" => e.about("--target-mse"),
         _ => plan.experiment.document.failure(e),

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use fedsa::error::{BadInput, Error, ErrorKind};
+use fedsa::error::{Error, ErrorKind};
 use fedsa_experiment::tune::{self, TuneOptions, TuneOutcome, TuneStage, Tuned, Tuning};
 use fedsa_experiment::{Kinds, RunSettings};
 
@@ -50,7 +50,7 @@ fn tune_file(args: &TuneArgs, kinds: &Kinds) -> Result<u8, Error> {
     for (name, given, instead) in [("--rounds", args.overrides.rounds, "--max-rounds"), ("--seeds", args.overrides.seeds, "--budget")] {
         if let Some(given) = given {
             let what = format!("{given} has no effect: rounds and seeds of the answer are what is looked for");
-            return Err(BadInput::new(name, what, format!("{instead}, or nothing")));
+            return Err(Error::new(name, what, format!("{instead}, or nothing")));
         }
     }
     let (experiment, base) = load(&args.file, &args.overrides, false, kinds)?;
@@ -109,10 +109,10 @@ fn report(args: &TuneArgs, tuning: &Tuning, tuned: &Tuned, out: &Path) {
 }
 
 /// The options as the library knows them.
-fn options(args: &TuneArgs) -> Result<TuneOptions, BadInput> {
+fn options(args: &TuneArgs) -> Result<TuneOptions, Error> {
     let Some(budget) = seconds(&args.budget) else {
         let what = format!("`{}` is not a time that fedsa reads", fedsa::error::quoted(&args.budget));
-        return Err(BadInput::new("--budget", what, "seconds, or a number with s, m or h, such as 60s or 10m"));
+        return Err(Error::new("--budget", what, "seconds, or a number with s, m or h, such as 60s or 10m"));
     };
     let minimise = match args.minimise {
         MinimiseArg::Rounds => fedsa_theory::cost::Goal::Rounds,

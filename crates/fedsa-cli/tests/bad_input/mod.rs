@@ -13,7 +13,7 @@ use fedsa::problem::arrays::Arrays;
 
 /// Words that only the program's author would understand.
 const INTERNAL: &[&str] =
-    &["panicked", "struct ", "enum ", "usize", "u64", "f64", "untagged", "BadInput", "Some(", "Err(", "unwrap", "backtrace"];
+    &["panicked", "struct ", "enum ", "usize", "u64", "f64", "untagged", "Error", "Some(", "Err(", "unwrap", "backtrace"];
 
 /// Runs the program, which must refuse: status 2, all of `expected` in the message, nothing changed.
 #[track_caller]

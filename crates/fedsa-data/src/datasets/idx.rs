@@ -7,7 +7,7 @@
 use std::io::{self, Read};
 use std::path::Path;
 
-use fedsa::error::{BadInput, Result, quoted};
+use fedsa::error::{Error, Result, quoted};
 use fedsa::problem::dataset::{Labels, Rows, Wanted};
 
 use super::input::{Input, Room, broken, open};
@@ -100,7 +100,7 @@ impl Header {
         let mut start = [0; 4];
         input.read_exact(&mut start).map_err(|e| broken("its header", &e))?;
         let (Some(dimensions), Some(kind)) = (dimensions(&start), Kind::of(start[2])) else {
-            return Err(BadInput::data("", format!("its magic number {} is that of no IDX file", hexadecimal(start)), ACCEPTED));
+            return Err(Error::data("", format!("its magic number {} is that of no IDX file", hexadecimal(start)), ACCEPTED));
         };
         let mut sizes = Vec::new();
         for _ in 0..dimensions {
@@ -129,14 +129,14 @@ impl Header {
     }
 
     /// The error about a file that does not have the size that its header claims; `there` is what it has, in bytes.
-    fn wrong_size(&self, there: &str) -> BadInput {
+    fn wrong_size(&self, there: &str) -> Error {
         let sizes = self.sizes.iter().map(usize::to_string).collect::<Vec<_>>().join(" x ");
         let of = if self.kind.size() == 1 { "1 byte".into() } else { format!("{} bytes", self.kind.size()) };
         let all = self.sizes.iter().try_fold(self.kind.size() as u128, |bytes, size| bytes.checked_mul(*size as u128));
         let all = all.and_then(|bytes| bytes.checked_add(u128::from(self.length())));
         let all = all.map_or_else(|| "more than 2^128".into(), |bytes| bytes.to_string());
         let what = format!("its header claims {sizes} numbers of {of}: with the header {all} bytes are expected, and there are {there}");
-        BadInput::data("", what, "a complete IDX file: get it again")
+        Error::data("", what, "a complete IDX file: get it again")
     }
 }
 
@@ -188,11 +188,7 @@ pub(super) fn read(store: &Store, wanted: &Wanted, beside: Beside<'_>, room: &mu
     let (n, mut d) = (header.n, header.d);
     if header.dimensions() == 1 {
         let what = format!("its magic number {} is that of one number for each of {n} rows: labels, not data", hexadecimal(header.magic));
-        return Err(BadInput::data(
-            "",
-            what,
-            "the file with the images, such as train-images-idx3-ubyte, whose magic number is 0x00000803",
-        ));
+        return Err(Error::data("", what, "the file with the images, such as train-images-idx3-ubyte, whose magic number is 0x00000803"));
     }
     if values.is_empty() {
         return Err(if n == 0 { no_rows() } else { no_features() });
@@ -200,7 +196,7 @@ pub(super) fn read(store: &Store, wanted: &Wanted, beside: Beside<'_>, room: &mu
     let width = d;
     let column = |name: &String| match name.parse::<usize>() {
         Ok(i) if (1..=width).contains(&i) => Ok(i - 1),
-        _ => Err(BadInput::data("", format!("there is no column `{}`", quoted(name)), format!("a column from 1 to {width}"))),
+        _ => Err(Error::data("", format!("there is no column `{}`", quoted(name)), format!("a column from 1 to {width}"))),
     };
     let mut left_out = wanted.drop.iter().map(column).collect::<Result<Vec<_>>>()?;
     left_out.sort_unstable();
@@ -216,23 +212,23 @@ pub(super) fn read(store: &Store, wanted: &Wanted, beside: Beside<'_>, room: &mu
     let mut labels = |what: &str| match beside(what)? {
         None => Ok(None),
         Some((name, file)) => {
-            let inside = |e: BadInput| e.about("").prefixed(shown(&name).to_string());
+            let inside = |e: Error| e.about("").prefixed(shown(&name).to_string());
             let (header, labels) = numbers(&file, room).map_err(inside)?;
             if header.dimensions() != 1 {
                 let (magic, dimensions) = (hexadecimal(header.magic), header.dimensions());
                 let what = format!("{}: its magic number {magic} is that of an array of {dimensions} dimensions", shown(&name));
-                return Err(BadInput::data("", what, "0x00000801: unsigned bytes in 1 dimension, one for each row"));
+                return Err(Error::data("", what, "0x00000801: unsigned bytes in 1 dimension, one for each row"));
             }
             if labels.len() != n {
                 let what = format!("{}: {} numbers for {n} rows", shown(&name), labels.len());
-                return Err(BadInput::data("", what, "one number for each row"));
+                return Err(Error::data("", what, "one number for each row"));
             }
             Ok(Some(Labels::Numbers(labels)))
         }
     };
     let missing = |what: &str| {
         let what = format!("there is no file `{}` beside it", quoted(what));
-        BadInput::data("", what, "beside X-images-idx3-ubyte a file X-labels-idx1-ubyte, packed with gzip or not; or with another word")
+        Error::data("", what, "beside X-images-idx3-ubyte a file X-labels-idx1-ubyte, packed with gzip or not; or with another word")
     };
     let target = wanted.target.as_deref().filter(|name| !["label", "target"].contains(name)).unwrap_or("labels");
     let targets = labels(target)?;

@@ -2,7 +2,7 @@
 
 use std::io::{self, BufRead, BufReader, Read};
 
-use fedsa::error::{BadInput, Result};
+use fedsa::error::{Error, Result};
 use flate2::bufread::GzDecoder;
 
 use crate::machine::bytes_text;
@@ -138,7 +138,7 @@ pub(super) fn unpacked(file: Vec<u8>) -> Result<Vec<u8>> {
     if out.len() as u64 > limit {
         let (limit, file) = (bytes_text(limit as f64), bytes_text(length as f64));
         let what = format!("it takes more than {limit} unpacked, for a file of {file}");
-        return Err(BadInput::no_memory("", what, "a smaller file, or more memory: half of what is available is used for a file"));
+        return Err(Error::no_memory("", what, "a smaller file, or more memory: half of what is available is used for a file"));
     }
     Ok(out)
 }
@@ -183,9 +183,9 @@ impl Read for Line<'_> {
 }
 
 /// The error about a file that could be opened but not read to its end. `place` is where reading was.
-pub(super) fn broken(place: &str, e: &io::Error) -> BadInput {
+pub(super) fn broken(place: &str, e: &io::Error) -> Error {
     if e.get_ref().is_some_and(|inner| inner.is::<Trailing>()) {
-        return BadInput::data("", shown(e), "a file that ends with its gzip stream, of one member or several: get it again");
+        return Error::data("", shown(e), "a file that ends with its gzip stream, of one member or several: get it again");
     }
     let (what, help) = match e.kind() {
         io::ErrorKind::UnexpectedEof => ("the file ends too early: it is truncated".into(), "the complete file: get it again"),
@@ -195,7 +195,7 @@ pub(super) fn broken(place: &str, e: &io::Error) -> BadInput {
         io::ErrorKind::FileTooLarge => (shown(e), "a file of text lines, or one with a known extension: .parquet, .csv, .csv.gz"),
         _ => (format!("cannot be read: {}", shown(e)), "a file that can be read"),
     };
-    BadInput::data("", format!("{place}: {what}"), help)
+    Error::data("", format!("{place}: {what}"), help)
 }
 
 /// The memory that the rows of a file may still take.
@@ -222,7 +222,7 @@ impl Room {
             None => {
                 let (limit, file) = (bytes_text(self.limit as f64), bytes_text(self.file as f64));
                 let what = format!("{}: its data take more than {limit} in memory, for a file of {file}", for_what());
-                return Err(BadInput::no_memory("", what, "a smaller file, or more memory: half of what is available is used for a file"));
+                return Err(Error::no_memory("", what, "a smaller file, or more memory: half of what is available is used for a file"));
             }
         }
         Ok(())

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use fedsa::error::{BadInput, Result, quoted};
+use fedsa::error::{Error, Result, quoted};
 use fedsa::problem::dataset::Labels;
 
 use super::input::Room;
@@ -46,7 +46,7 @@ impl Fields {
             (Some(x), Some(numbers)) => numbers.push(x),
             (None, Some(_)) if self.names.is_none() => {
                 let what = format!("{}: `{}` is not a number, as the fields above it are", place(), quoted(field));
-                return Err(BadInput::data("", what, WANTED));
+                return Err(Error::data("", what, WANTED));
             }
             (None, Some(_)) => self.numbers = None,
             (_, None) => (),
@@ -76,7 +76,7 @@ impl Names {
             None => {
                 // Twice the text, two strings, and a place in the table.
                 room.take(2 * field.len() + 160, &place)?;
-                let too_many = |_| BadInput::data("", format!("{}: more than 2^32 different names", place()), "fewer names");
+                let too_many = |_| Error::data("", format!("{}: more than 2^32 different names", place()), "fewer names");
                 let i = u32::try_from(self.names.len()).map_err(too_many)?;
                 self.names.push(field.into());
                 self.position.insert(field.into(), i);

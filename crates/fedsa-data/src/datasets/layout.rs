@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use fedsa::error::{BadInput, Result, quoted};
+use fedsa::error::{Error, Result, quoted};
 use fedsa::problem::dataset::Wanted;
 
 use super::no_column;
@@ -29,7 +29,7 @@ impl Layout {
     pub(super) fn new(names: &[String], wanted: &Wanted, expected: Option<&[String]>) -> Result<Self> {
         let mut seen = HashSet::new();
         if let Some(twice) = names.iter().find(|name| !seen.insert(*name)) {
-            return Err(BadInput::data("", format!("two columns are called `{}`", quoted(twice)), "columns with different names"));
+            return Err(Error::data("", format!("two columns are called `{}`", quoted(twice)), "columns with different names"));
         }
         let find = |name: &str| names.iter().position(|other| other == name);
         let group = wanted.group.as_deref().map(|name| find(name).ok_or_else(|| no_column(name, names))).transpose()?;
@@ -39,18 +39,18 @@ impl Layout {
         }
         if let Some(name) = wanted.drop.iter().find(|name| [target, group].contains(&find(name)) && find(name).is_some()) {
             let what = format!("the column `{}` is dropped, but it is the target or the group", quoted(name));
-            return Err(BadInput::data("", what, "columns that are nothing else"));
+            return Err(Error::data("", what, "columns that are nothing else"));
         }
         let is_feature = |i: &usize| Some(*i) != target && Some(*i) != group && !wanted.drop.contains(&names[*i]);
         let mut features: Vec<usize> = (0..names.len()).filter(is_feature).collect();
         if let Some(i) = features.iter().find(|i| names[**i].is_empty()) {
             let help = "a name for every column: pandas writes tables without its index with index=False";
-            return Err(BadInput::data("", format!("column {} has no name", i + 1), help));
+            return Err(Error::data("", format!("column {} has no name", i + 1), help));
         }
         if let Some(expected) = expected {
             if let Some(i) = features.iter().find(|i| !expected.contains(&names[**i])) {
                 let what = format!("there is a column `{}`, which the first file does not have", quoted(&names[*i]));
-                return Err(BadInput::data("", what, "files with the same columns; `drop` lists columns that are not features"));
+                return Err(Error::data("", what, "files with the same columns; `drop` lists columns that are not features"));
             }
             let at = |name: &String| features.iter().copied().find(|i| names[*i] == *name).ok_or_else(|| no_column(name, names));
             features = expected.iter().map(at).collect::<Result<_>>()?;
@@ -67,7 +67,7 @@ fn target(names: &[String], wanted: &Wanted) -> Result<Option<usize>> {
         None => match TARGETS.map(find) {
             [Some(_), Some(_)] => {
                 let what = "there is a column `target` and a column `label`";
-                return Err(BadInput::data("", what, "say which is the target: `target`"));
+                return Err(Error::data("", what, "say which is the target: `target`"));
             }
             [Some(i), None] | [None, Some(i)] => Ok(i),
             [None, None] => {

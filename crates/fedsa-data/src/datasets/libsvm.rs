@@ -3,7 +3,7 @@
 //! Indices count from 1 and increase within a line; numbers that are not listed are 0. Empty lines are skipped, and what
 //! follows a `#`. Columns are called `1`, `2`, .. after their indices.
 
-use fedsa::error::{BadInput, Result, quoted};
+use fedsa::error::{Error, Result, quoted};
 use fedsa::problem::dataset::{Labels, Rows, Wanted};
 
 use super::input::{Input, Room, broken};
@@ -60,11 +60,7 @@ impl Reader {
     fn new(wanted: &Wanted) -> Result<Self> {
         let column = |name: &String| match name.parse::<u32>() {
             Ok(i) if i > 0 => Ok(i - 1),
-            _ => Err(BadInput::data(
-                "",
-                format!("there is no column `{}`", quoted(name)),
-                "a number: LIBSVM files have the columns 1, 2, ..",
-            )),
+            _ => Err(Error::data("", format!("there is no column `{}`", quoted(name)), "a number: LIBSVM files have the columns 1, 2, ..")),
         };
         let target = wanted.target.as_ref().filter(|name| !["label", "target"].contains(&name.as_str())).map(column).transpose()?;
         let group = wanted.group.as_ref().map(column).transpose()?;
@@ -90,8 +86,8 @@ impl Reader {
         })
     }
 
-    fn bad(&self, what: impl std::fmt::Display) -> BadInput {
-        BadInput::data("", format!("line {}: {what}", self.line), ACCEPTED)
+    fn bad(&self, what: impl std::fmt::Display) -> Error {
+        Error::data("", format!("line {}: {what}", self.line), ACCEPTED)
     }
 
     /// Refuses empty lines in files without labels, where they cannot be told from rows without features.
@@ -99,7 +95,7 @@ impl Reader {
         match (self.labelled, self.empty) {
             (Some(false), Some(line)) => {
                 let what = format!("line {line} is empty, and lines have no labels: it could be a row without features");
-                Err(BadInput::data("", what, "a label on every line, such as 0, or no empty lines"))
+                Err(Error::data("", what, "a label on every line, such as 0, or no empty lines"))
             }
             _ => Ok(()),
         }
@@ -190,7 +186,7 @@ impl Reader {
         let (index, value) = (&part[..colon], &part[colon + 1..]);
         if index == b"qid" {
             let what = format!("line {}: `{}` makes it a file of rankings, which are not read", self.line, text(part));
-            return Err(BadInput::data("", what, "a file for classification or regression, without qid"));
+            return Err(Error::data("", what, "a file for classification or regression, without qid"));
         }
         let column = match decimal(index) {
             Some(0) => return Err(self.bad("index 0: indices count from 1")),
@@ -205,7 +201,7 @@ impl Reader {
         let not = || {
             let value = if value.is_empty() { "an empty field".into() } else { format!("`{}`", text(value)) };
             let what = format!("line {}, column {}: {value} is not a finite number", self.line, column + 1);
-            BadInput::data("", what, "finite numbers: leave such rows out")
+            Error::data("", what, "finite numbers: leave such rows out")
         };
         number.ok_or_else(not).map(|number| (column, number))
     }

@@ -27,7 +27,7 @@ mod tests;
 use std::path::{Path, PathBuf};
 
 use fedsa::cancel::Cancel;
-use fedsa::error::{BadInput, Result, quoted};
+use fedsa::error::{Error, Result, quoted};
 use fedsa::problem::dataset::{Dataset, Labels, Rows, Wanted};
 
 use super::store::Store;
@@ -128,7 +128,7 @@ fn same_columns(parts: &mut [(PathBuf, Part)]) -> Result<()> {
     for (path, other) in others {
         if let Some(difference) = part.columns.differ(&other.columns) {
             let what = format!("{difference} than {}", shown(name_of(first)));
-            return Err(BadInput::data(shown(name_of(path)), what, "files with the same columns"));
+            return Err(Error::data(shown(name_of(path)), what, "files with the same columns"));
         }
     }
     Ok(())
@@ -191,9 +191,9 @@ pub fn from_idx(file: Vec<u8>, beside: &[(&str, Vec<u8>)], wanted: &Wanted) -> R
 }
 
 /// The error about a column that is not there.
-fn no_column(name: &str, names: &[String]) -> BadInput {
+fn no_column(name: &str, names: &[String]) -> Error {
     let found = listed(names.iter().map(String::as_str));
-    BadInput::data("", format!("there is no column `{}`: the columns are {found}", quoted(name)), "the name of a column")
+    Error::data("", format!("there is no column `{}`: the columns are {found}", quoted(name)), "the name of a column")
 }
 
 /// A checksum of the numbers and labels of a data set.

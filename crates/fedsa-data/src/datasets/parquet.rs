@@ -2,7 +2,7 @@
 
 use ::parquet::basic::{ConvertedType, Type};
 use ::parquet::data_type::{ByteArray, ByteArrayType};
-use fedsa::error::{BadInput, Result, quoted};
+use fedsa::error::{Error, Result, quoted};
 use fedsa::problem::dataset::{Labels, Rows, Wanted};
 
 use super::input::Room;
@@ -38,7 +38,7 @@ pub(super) fn read(store: &Store, wanted: &Wanted, expected: Option<&[String]>, 
 /// The features of all rows, row by row.
 fn features(file: &File, layout: &Layout, n: usize) -> Result<Vec<f64>> {
     let d = layout.columns.len();
-    let inside = |j: usize, e: BadInput, help: Option<&str>| {
+    let inside = |j: usize, e: Error, help: Option<&str>| {
         let e = e.about("").prefixed(format!("column `{}`", quoted(&layout.columns[j])));
         if let Some(help) = help { e.helped(help) } else { e }
     };
@@ -62,7 +62,7 @@ fn features(file: &File, layout: &Layout, n: usize) -> Result<Vec<f64>> {
 
 /// A column of targets or groups.
 fn labels_of(file: &File, i: usize, name: &str, room: &mut Room) -> Result<Labels> {
-    let inside = |e: BadInput| e.about("").prefixed(format!("column `{}`", quoted(name)));
+    let inside = |e: Error| e.about("").prefixed(format!("column `{}`", quoted(name)));
     let descr = file.describe(i);
     let is_text = descr.physical_type() == Type::BYTE_ARRAY && matches!(descr.converted_type(), ConvertedType::UTF8 | ConvertedType::NONE);
     if !is_text {
@@ -76,7 +76,7 @@ fn labels_of(file: &File, i: usize, name: &str, room: &mut Room) -> Result<Label
     file.each::<ByteArrayType>(i, |row, value: Option<&ByteArray>| {
         let bytes = present(row, value).map_err(inside)?.data();
         let place = || format!("row {row}, column `{}`", quoted(name));
-        let text = std::str::from_utf8(bytes).map_err(|_| BadInput::data("", format!("{}: not UTF-8", place()), "text in UTF-8"))?;
+        let text = std::str::from_utf8(bytes).map_err(|_| Error::data("", format!("{}: not UTF-8", place()), "text in UTF-8"))?;
         fields.push(text, room, place)
     })?;
     Ok(fields.finish())

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use fedsa::error::{BadInput, Result};
+use fedsa::error::{Error, Result};
 use fedsa::problem::dataset::{self, Labels, Rows};
 
 use crate::store::Store;
@@ -58,7 +58,7 @@ impl Columns {
         };
         if let Some(j) = left_out.iter().find(|j| **j >= width) {
             let what = format!("there is no column `{}`: there are {width} columns", j + 1);
-            return Err(BadInput::data("", what, format!("one of the columns 1 to {width}")));
+            return Err(Error::data("", what, format!("one of the columns 1 to {width}")));
         }
         Ok(dataset::Columns::Counted { width, left_out })
     }
@@ -74,16 +74,16 @@ pub(super) fn disk(path: &Path) -> Result<Store> {
 pub(super) type Beside<'a> = &'a dyn Fn(&str) -> Result<Option<(String, Store)>>;
 
 /// The error about a file without rows.
-pub(super) fn no_rows() -> BadInput {
-    BadInput::data("", "there are no rows in it", "a file with at least one row")
+pub(super) fn no_rows() -> Error {
+    Error::data("", "there are no rows in it", "a file with at least one row")
 }
 
 /// The error about rows without features.
-pub(super) fn no_features() -> BadInput {
-    BadInput::data("", "there are rows, but no row has a feature", "at least one feature beside target and group")
+pub(super) fn no_features() -> Error {
+    Error::data("", "there are rows, but no row has a feature", "at least one feature beside target and group")
 }
 
 /// The error about a field that is no finite number.
-pub(super) fn not_finite(place: &str, field: &str, help: &str) -> BadInput {
-    BadInput::data("", format!("{place}: {} is not a finite number", field::in_words(field)), help)
+pub(super) fn not_finite(place: &str, field: &str, help: &str) -> Error {
+    Error::data("", format!("{place}: {} is not a finite number", field::in_words(field)), help)
 }

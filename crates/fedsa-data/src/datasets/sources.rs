@@ -3,7 +3,7 @@
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use fedsa::error::{BadInput, Result};
+use fedsa::error::{Error, Result};
 
 use super::part::disk;
 use super::{idx, input, libsvm};
@@ -46,7 +46,7 @@ impl Format {
         let other = ["npz", "npy", "json", "toml", "zip", "bz2", "xz", "zst", "tar", "tgz", "tsv", "xlsx", "arrow", "feather", "h5", "mat"];
         if let Some(extension) = crate::find::extension_of(path).filter(|extension| other.contains(&extension.as_str())) {
             let help = "a LIBSVM, CSV (.csv), Parquet (.parquet) or IDX file; LIBSVM, CSV and IDX packed with gzip or not";
-            return Err(BadInput::data("", format!("no data sets are read from files with the extension .{extension}"), help));
+            return Err(Error::data("", format!("no data sets are read from files with the extension .{extension}"), help));
         }
         let start = start(store)?;
         Ok(match start {
@@ -118,7 +118,7 @@ pub(super) fn files(sources: &[String], places: &Places) -> Result<Vec<PathBuf>>
         paths.extend(of_source(source, places)?);
     }
     if paths.is_empty() {
-        return Err(BadInput::data("", "no data", "at least one file"));
+        return Err(Error::data("", "no data", "at least one file"));
     }
     find::each_once(&paths, "file", "each file once")?;
     Ok(paths)
@@ -172,7 +172,7 @@ fn elsewhere(source: &str, places: &Places) -> Option<Vec<PathBuf>> {
 }
 
 /// The error about a source that is not there.
-fn missing(e: BadInput) -> BadInput {
+fn missing(e: Error) -> Error {
     let help = "a file, a folder or a glob; or the name of a data set (FOLDER/NAME, such as libsvm/w8a) in the folder that the \
                 environment variable FEDSA_DATA names or in the cache: `fedsa data list` lists those that `fedsa data fetch` gets";
     e.helped(help)
@@ -191,7 +191,7 @@ fn members(folder: &Path) -> Result<Vec<PathBuf>> {
             found.push((path, format));
         }
     }
-    let bad = |what: String, help: &str| Err(BadInput::data(shown(name_of(folder)), what, help));
+    let bad = |what: String, help: &str| Err(Error::data(shown(name_of(folder)), what, help));
     found.sort_by(|(a, _), (b, _)| natural_order(&name_of(a), &name_of(b)));
     let Some((first, format)) = found.first() else {
         return bad("the folder holds no data".into(), "a folder with LIBSVM, CSV (.csv), Parquet (.parquet) or IDX files");

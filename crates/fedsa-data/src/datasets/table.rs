@@ -1,6 +1,6 @@
 //! CSV files with a header.
 
-use fedsa::error::{BadInput, Result, quoted};
+use fedsa::error::{Error, Result, quoted};
 use fedsa::problem::dataset::{Rows, Wanted};
 
 use super::input::{Input, Line, Room, broken};
@@ -58,23 +58,23 @@ pub(super) const NUMBERS: &str =
 /// Refuses the first line of a file that has no header, or is not separated by commas.
 fn check_header(names: &[String]) -> Result<()> {
     if names.iter().all(String::is_empty) {
-        return Err(BadInput::data("", "line 1: there are no names of columns", "a header and rows, separated by commas"));
+        return Err(Error::data("", "line 1: there are no names of columns", "a header and rows, separated by commas"));
     }
     if let [only] = names
         && let Some(separator) = [';', '\t', '|'].into_iter().find(|c| only.contains(*c))
     {
         let what = format!("line 1 has a single field, `{}`", quoted(only));
-        return Err(BadInput::data("", what, format!("fields that are separated by commas, not by {separator:?}")));
+        return Err(Error::data("", what, format!("fields that are separated by commas, not by {separator:?}")));
     }
     if names.iter().all(|name| name.parse::<f64>().is_ok()) {
         let what = format!("line 1: `{}` is a number where the name of a column is expected", quoted(&names[0]));
-        return Err(BadInput::data("", what, "a first line with the names of the columns"));
+        return Err(Error::data("", what, "a first line with the names of the columns"));
     }
     Ok(())
 }
 
 /// The error about a line, or about the file if it cannot be unpacked.
-fn unreadable(e: &csv::Error, line: u64) -> BadInput {
+fn unreadable(e: &csv::Error, line: u64) -> Error {
     match e.kind() {
         csv::ErrorKind::Io(io) => broken(&format!("line {line}"), io),
         _ => bad_line(e, line),

@@ -2,7 +2,7 @@
 
 use std::sync::mpsc;
 
-use fedsa::error::{BadInput, Result, quoted};
+use fedsa::error::{Error, Result, quoted};
 use fedsa::problem::log::Log;
 use fedsa::problem::source::Inputs;
 
@@ -17,7 +17,7 @@ struct LogColumn<'a> {
 }
 
 impl LogColumn<'_> {
-    fn error(&self, e: BadInput) -> BadInput {
+    fn error(&self, e: Error) -> Error {
         e.about("").prefixed(format!("column `{}`", quoted(&self.name)))
     }
 
@@ -38,7 +38,7 @@ impl LogColumn<'_> {
         self.fill(scratch)?;
         out.clear();
         for (i, value) in scratch.iter().enumerate() {
-            let not = || self.error(BadInput::data("", format!("row {} is {value}", first + i), wanted));
+            let not = || self.error(Error::data("", format!("row {} is {value}", first + i), wanted));
             out.push(convert(*value).ok_or_else(not)?);
         }
         Ok(())
@@ -65,7 +65,7 @@ impl<'a> LogColumns<'a> {
         file.side_by_side(2 * layout.columns.len() + 4)?;
         let column = |i: &usize| -> Result<LogColumn<'a>> {
             let name = names[*i].clone();
-            let in_column = |e: BadInput| e.about("").prefixed(format!("column `{}`", quoted(&name)));
+            let in_column = |e: Error| e.about("").prefixed(format!("column `{}`", quoted(&name)));
             Ok(LogColumn { numbers: Numbers::new(file, *i).map_err(in_column)?, name })
         };
         Ok(Self {

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use fedsa::error::{BadInput, Result, quoted};
+use fedsa::error::{Error, Result, quoted};
 use fedsa::problem::log::Log;
 use fedsa::problem::source::Inputs;
 
@@ -44,11 +44,11 @@ impl Layout {
         let find = |name: &str| {
             let mut places = names.iter().enumerate().filter(|(_, other)| *other == name).map(|(i, _)| i);
             match (places.next(), places.next()) {
-                (Some(_), Some(_)) => Err(BadInput::data("", format!("two columns are called `{}`", quoted(name)), wanted(inputs))),
+                (Some(_), Some(_)) => Err(Error::data("", format!("two columns are called `{}`", quoted(name)), wanted(inputs))),
                 (place, _) => Ok(place),
             }
         };
-        let missing = |name: &str| BadInput::data("", format!("there is no column `{}`: {}", quoted(name), found()), wanted(inputs));
+        let missing = |name: &str| Error::data("", format!("there is no column `{}`: {}", quoted(name), found()), wanted(inputs));
         let require = |name: &str| find(name)?.ok_or_else(|| missing(name));
 
         // `phi_next_1` begins with `phi_` too, but is no feature.

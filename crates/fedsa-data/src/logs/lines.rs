@@ -2,7 +2,7 @@
 
 use std::io::{self, Read};
 
-use fedsa::error::{BadInput, Result, quoted};
+use fedsa::error::{Error, Result, quoted};
 use fedsa::problem::log::Log;
 use fedsa::problem::source::Inputs;
 
@@ -47,7 +47,7 @@ pub(super) fn open_csv(file: &Store) -> Result<(csv::Reader<Line>, Vec<String>)>
         && let Some(separator) = [';', '\t', '|'].into_iter().find(|c| only.contains(*c))
     {
         let what = format!("line 1 has a single field, `{}`", quoted(only));
-        return Err(BadInput::data("", what, format!("fields that are separated by commas, not by {separator:?}")));
+        return Err(Error::data("", what, format!("fields that are separated by commas, not by {separator:?}")));
     }
     Ok((reader, names))
 }
@@ -79,11 +79,7 @@ fn add_record(log: &mut Log, layout: &Layout, names: &[String], record: &csv::St
     let text = |i: usize| record[i].trim();
     let not = |i: usize, wanted: &str| {
         let (line, what) = (record.position().map_or(0, csv::Position::line), field::in_words(text(i)));
-        BadInput::data(
-            "",
-            format!("line {line}, column `{}`: {what} is not {wanted}", quoted(&names[i])),
-            format!("{wanted} on every line"),
-        )
+        Error::data("", format!("line {line}, column `{}`: {what} is not {wanted}", quoted(&names[i])), format!("{wanted} on every line"))
     };
     let finite = |i: usize| field::number(text(i));
     let number = |i: usize| finite(i).ok_or_else(|| not(i, "a finite number"));
@@ -116,13 +112,13 @@ fn clear(log: &mut Log) {
 }
 
 /// An error of the CSV reader; `line` is where the reader is.
-pub(crate) fn bad_line(e: &csv::Error, line: u64) -> BadInput {
+pub(crate) fn bad_line(e: &csv::Error, line: u64) -> Error {
     let line = e.position().map_or(line, csv::Position::line);
     match e.kind() {
         csv::ErrorKind::UnequalLengths { expected_len, len, .. } => {
-            BadInput::data("", format!("line {line}: {len} fields, but the header has {expected_len}"), "as many fields on every line")
+            Error::data("", format!("line {line}: {len} fields, but the header has {expected_len}"), "as many fields on every line")
         }
-        csv::ErrorKind::Utf8 { .. } => BadInput::data("", format!("line {line}: not UTF-8"), "text in UTF-8"),
-        _ => BadInput::data("", format!("line {line}: {}", shown(e)), "comma-separated values with a header"),
+        csv::ErrorKind::Utf8 { .. } => Error::data("", format!("line {line}: not UTF-8"), "text in UTF-8"),
+        _ => Error::data("", format!("line {line}: {}", shown(e)), "comma-separated values with a header"),
     }
 }

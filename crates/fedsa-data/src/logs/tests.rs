@@ -382,7 +382,7 @@ fn small_logs_are_kept_while_there_is_room() {
     let bytes = 20 * row_bytes(2);
     assert_eq!(logs.each_ref().map(|log| log.0.kept.get().is_some()), [true, true, false]);
     assert_eq!(room.load(Ordering::Relaxed), 2500 - 2 * bytes);
-    let stop = |_: &Log| Err(BadInput::new("here", "enough", "no more"));
+    let stop = |_: &Log| Err(Error::new("here", "enough", "no more"));
     assert_eq!(logs[2].read(&mut { stop }).unwrap_err().to_string(), "here: enough", "an error of the reader stays as it is");
 }
 
@@ -414,7 +414,7 @@ fn the_checksum_is_one_of_the_contents_alone() {
     // An incomplete reading does not count.
     let files = agents();
     let logs = files.logs(&sources, Inputs::States).unwrap();
-    logs[0].read(&mut |_| Err(BadInput::new("", "enough", "no more"))).unwrap_err();
+    logs[0].read(&mut |_| Err(Error::new("", "enough", "no more"))).unwrap_err();
     assert_eq!(files.digest(), 0);
     for change in [
         |log: &mut Log| log.states[39] = 0.25,

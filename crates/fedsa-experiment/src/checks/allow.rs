@@ -1,6 +1,6 @@
 //! The deviations that checks allow: a relative tolerance, and standard errors over seeds.
 
-use fedsa::error::{BadInput, Result};
+use fedsa::error::{Error, Result};
 
 use super::facts::PlanFacts;
 use super::verdict::{self, Allowance, Asked, Measured};
@@ -36,7 +36,7 @@ pub fn seeds_for_allowance(facts: &PlanFacts<'_>, check: &Check, cell: usize) ->
 pub fn paired(above: &[f64], below: &[f64]) -> Result<Estimate> {
     let scale = Estimate::of(below).mean;
     if scale == 0.0 {
-        return Err(BadInput::new("", "the floor in the denominator is 0", ""));
+        return Err(Error::new("", "the floor in the denominator is 0", ""));
     }
     let mean = Estimate::of(above).mean / scale;
     let residuals: Vec<f64> = above.iter().zip(below).map(|(a, b)| (a - mean * b) / scale).collect();

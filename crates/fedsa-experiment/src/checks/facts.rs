@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use fedsa::error::{BadInput, Result};
+use fedsa::error::{Error, Result};
 use fedsa::methods::Drift;
 use fedsa::metrics::{Knowledge, Need};
 
@@ -75,7 +75,7 @@ impl PlanFacts<'_> {
         }
         groups.retain(|members| members.len() >= 2);
         match groups.is_empty() {
-            true => Err(BadInput::new("along", format!("{along} has one value only"), "a coordinate with two values or more")),
+            true => Err(Error::new("along", format!("{along} has one value only"), "a coordinate with two values or more")),
             false => Ok(groups),
         }
     }
@@ -90,7 +90,7 @@ impl PlanFacts<'_> {
         let over = check.over_label();
         let cell = self.plan.points[point].cells[self.method(over)];
         match &self.plan.cells[cell].refused {
-            Some(reason) => Err(BadInput::new("over", format!("{over} is refused: {reason}"), "a method that is run at these points")),
+            Some(reason) => Err(Error::new("over", format!("{over} is refused: {reason}"), "a method that is run at these points")),
             None => Ok(cell),
         }
     }
@@ -127,7 +127,7 @@ impl PlanFacts<'_> {
             Need::Means => ("the operators can only be sampled".to_string(), "another metric, such as error"),
             Need::Objective => ("the operators are not minus gradients of losses".to_string(), "another metric, such as residual"),
         };
-        Err(BadInput::new("metric", format!("{metric} is not known: {why}"), accepted))
+        Err(Error::new("metric", format!("{metric} is not known: {why}"), accepted))
     }
 
     /// Checks that a cell has floors of a metric.
@@ -137,7 +137,7 @@ impl PlanFacts<'_> {
         match method.expect {
             Some(ExpectedStatus::Diverges) => {
                 let what = format!("{} is expected to diverge, so that it has no floor", method.label);
-                Err(BadInput::new("", what, "a check of points where it is not expected to diverge"))
+                Err(Error::new("", what, "a check of points where it is not expected to diverge"))
             }
             _ => Ok(()),
         }
@@ -152,14 +152,14 @@ impl PlanFacts<'_> {
             "se" => "at least two seeds under [run], or a tolerance instead of se",
             _ => "at least two seeds under [run]",
         };
-        Err(BadInput::new(key, "standard errors need at least two seeds, and there is one", help))
+        Err(Error::new(key, "standard errors need at least two seeds, and there is one", help))
     }
 
     /// Checks that a round is within the run.
     pub fn round(&self, cell: usize, key: &str, round: Option<u64>) -> Result<()> {
         let last = self.plan.cells[cell].run.rounds;
         match round.filter(|t| *t > last) {
-            Some(t) => Err(BadInput::new(key, format!("round {t} is beyond the last, {last}"), format!("a round from 0 to {last}"))),
+            Some(t) => Err(Error::new(key, format!("round {t} is beyond the last, {last}"), format!("a round from 0 to {last}"))),
             None => Ok(()),
         }
     }
@@ -183,9 +183,9 @@ impl Context<'_> {
     pub fn floors(&self, cell: usize, metric: &str) -> Result<Vec<f64>> {
         let label = &self.facts.plan.cells[cell].method.label;
         if !self.results.is_ok(cell) {
-            return Err(BadInput::new("", format!("{label} diverged"), ""));
+            return Err(Error::new("", format!("{label} diverged"), ""));
         }
-        self.results.floors(cell, metric).ok_or_else(|| BadInput::new("", format!("{metric} is not known for {label}"), ""))
+        self.results.floors(cell, metric).ok_or_else(|| Error::new("", format!("{metric} is not known for {label}"), ""))
     }
 
     /// The recorded rounds of every seed, each with the value of a metric.
@@ -193,13 +193,13 @@ impl Context<'_> {
         let label = &self.facts.plan.cells[cell].method.label;
         let seeds = self.results.cells[cell].iter();
         let rows: Option<_> = seeds.map(|seed| seed.rows.iter().map(|row| Some((row.round, row.metric(metric)?))).collect()).collect();
-        rows.ok_or_else(|| BadInput::new("", format!("{metric} is not known for {label}"), ""))
+        rows.ok_or_else(|| Error::new("", format!("{metric} is not known for {label}"), ""))
     }
 
     /// A metric of every seed at the last recorded round up to `round`, or at the last round.
     pub fn by(&self, cell: usize, round: Option<u64>, metric: &str) -> Result<Vec<f64>> {
         let label = &self.facts.plan.cells[cell].method.label;
         let values: Option<Vec<f64>> = self.results.cells[cell].iter().map(|seed| seed.by(round, metric)).collect();
-        values.ok_or_else(|| BadInput::new("", format!("{metric} is not known for {label}"), ""))
+        values.ok_or_else(|| Error::new("", format!("{metric} is not known for {label}"), ""))
     }
 }

@@ -1,6 +1,6 @@
 //! Whether means over seeds follow a known curve.
 
-use fedsa::error::{BadInput, Result};
+use fedsa::error::{Error, Result};
 
 use super::verdict::{Asked, Measured};
 use crate::numbers::{number, percent};
@@ -26,7 +26,7 @@ impl Deviation {
 /// Measures whether 95% of the deviations are within three standard errors, and all within five.
 pub fn followed(deviations: &[Deviation], slack: f64, place: String) -> Result<Measured> {
     if deviations.is_empty() {
-        return Err(BadInput::new("", "no round after the start is recorded by all seeds", ""));
+        return Err(Error::new("", "no round after the start is recorded by all seeds", ""));
     }
     let count = deviations.len() as f64;
     let within = deviations.iter().filter(|d| d.errors <= 3.0).count() as f64 / count;

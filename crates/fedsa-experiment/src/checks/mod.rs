@@ -15,7 +15,7 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use fedsa::error::{BadInput, Error, Result};
+use fedsa::error::{Error, Result};
 use fedsa::kernel::Isa;
 
 use facts::{Context, PlanFacts};
@@ -44,9 +44,9 @@ fn possible(facts: &PlanFacts<'_>, check: &Check) -> Result<()> {
             Some(reason) => format!("{} is refused at every point: {reason}", check.method_label()),
             None => "no point has an eta H in the range of the check".to_string(),
         };
-        return Err(BadInput::new("", what, "a check of a point that is run"));
+        return Err(Error::new("", what, "a check of a point that is run"));
     }
-    let shown = |e: BadInput, point: usize| {
+    let shown = |e: Error, point: usize| {
         let what = format!("{}{}", e.what, facts.at(point));
         e.saying(what)
     };
@@ -71,7 +71,7 @@ fn figure_is_measured(plan: &Arc<Plan>) -> Result<()> {
     let facts = PlanFacts { plan, predictor: &predictor };
     let cells = || (0..plan.cells.len()).filter(|cell| plan.cells[*cell].refused.is_none());
     for metric in plan.experiment.figure.y.iter().flat_map(|y| y.list()) {
-        let reasons: Option<Vec<BadInput>> = cells().map(|cell| facts.metric(cell, metric).err()).collect();
+        let reasons: Option<Vec<Error>> = cells().map(|cell| facts.metric(cell, metric).err()).collect();
         if let Some(first) = reasons.and_then(|reasons| reasons.into_iter().next()) {
             return Err(first.about("figure.y"));
         }
@@ -89,7 +89,7 @@ pub fn unmeasured(plan: &Arc<Plan>, base: &Path) -> Result<Vec<Option<String>>, 
     let mut reasons = lacks(plan);
     let document = &plan.experiment.document;
     // The file without options; it is planned only if a check cannot be measured.
-    let mut plain: Option<Option<(Document, Vec<Option<BadInput>>)>> = None;
+    let mut plain: Option<Option<(Document, Vec<Option<Error>>)>> = None;
     for (i, check) in plan.experiment.checks.iter().enumerate() {
         let Some(reason) = reasons[i].clone() else { continue };
         let own = format!("check[{i}]");
@@ -117,7 +117,7 @@ pub fn unmeasured(plan: &Arc<Plan>, base: &Path) -> Result<Vec<Option<String>>, 
 }
 
 /// For each check of a plan, the reason why it cannot be measured, if it cannot.
-fn lacks(plan: &Arc<Plan>) -> Vec<Option<BadInput>> {
+fn lacks(plan: &Arc<Plan>) -> Vec<Option<Error>> {
     let predictor = Predictor::new(plan);
     let facts = PlanFacts { plan, predictor: &predictor };
     plan.experiment.checks.iter().map(|check| possible(&facts, check).err()).collect()

@@ -1,6 +1,6 @@
 //! The outcome of a check: numbers, whether it holds, and its line in the report.
 
-use fedsa::error::{BadInput, Result};
+use fedsa::error::{Error, Result};
 use serde::Serialize;
 
 use crate::numbers::{number, percent, precise, rough};
@@ -236,7 +236,7 @@ impl Verdict {
     /// The outcome of a check, from its measurements at all points.
     pub(super) fn of(about: CheckSubject, measured: Result<Vec<Measured>>) -> Self {
         let measured = measured.and_then(|all| match all.is_empty() {
-            true => Err(BadInput::new("", "there is no point that the check is about", "")),
+            true => Err(Error::new("", "there is no point that the check is about", "")),
             false => Ok(all),
         });
         let mut verdict = Self::empty(about);
@@ -419,7 +419,7 @@ mod tests {
 
     #[test]
     fn what_is_not_measured_never_fails_as_expected() {
-        let missing = || Err(BadInput::new("", "FedLSA diverged", ""));
+        let missing = || Err(Error::new("", "FedLSA diverged", ""));
         let verdict = Verdict::of(about(Some("it diverges")), missing());
         assert!(!verdict.pass && !verdict.as_expected && verdict.measured.is_none());
         assert_eq!(verdict.line(false), "FAILED: SCAFFLSA stops at its noise: could not be measured: FedLSA diverged");

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use fedsa::error::{BadInput, Error, ErrorCode, Result, quoted};
+use fedsa::error::{Error, ErrorCode, Result, quoted};
 use toml::{Table, Value};
 use toml_edit::{ArrayOfTables, Item, TableLike, Value as Spanned};
 
@@ -183,7 +183,7 @@ impl Document {
             None => return Ok(()),
             Some(Value::Table(quick)) => quick,
             Some(other) => {
-                let e = BadInput::new(
+                let e = Error::new(
                     "quick",
                     format!("{} is not a table", super::short(&other)),
                     "[quick] with dotted keys: \"run.rounds\" = 10",
@@ -192,23 +192,19 @@ impl Document {
             }
         };
         if quick.is_empty() {
-            return Err(self.failure(BadInput::new(
-                "quick",
-                "an empty table sets nothing",
-                "[quick] with dotted keys: \"run.rounds\" = 10",
-            )));
+            return Err(self.failure(Error::new("quick", "an empty table sets nothing", "[quick] with dotted keys: \"run.rounds\" = 10")));
         }
         let all = assignments(&quick, "quick").map_err(|e| self.failure(e))?;
         let mut seen: Vec<(String, String)> = Vec::new();
         for Assignment { key, value, place } in all {
             if segments(&key).first() == Some(&Segment::Name("quick".into())) {
                 let what = format!("`{}` sets a key of [quick] itself", quoted(&place));
-                return Err(self.failure(BadInput::new(place, what, "keys of the other tables")));
+                return Err(self.failure(Error::new(place, what, "keys of the other tables")));
             }
             let set = set(&mut self.table, &key, &value).map_err(|e| self.failure(e.about(place.clone())))?;
             if let Some((_, other)) = seen.iter().find(|(key, _)| set.contains(key)) {
                 let what = format!("`{}` and `{}` set the same key", quoted(&place), quoted(other));
-                return Err(self.failure(BadInput::new(place, what, "each key once")));
+                return Err(self.failure(Error::new(place, what, "each key once")));
             }
             seen.extend(set.iter().map(|key| (key.clone(), place.clone())));
             self.origins.extend(set.into_iter().map(|key| Origin { key, from: SetBy::Place(place.clone()) }));
@@ -217,12 +213,12 @@ impl Document {
     }
 
     /// An error about a key of this file, with its place, or with what the caller did to the key.
-    pub fn failure(&self, e: BadInput) -> Error {
+    pub fn failure(&self, e: Error) -> Error {
         self.failure_at(e, &[])
     }
 
     /// As [`Document::failure`] for a sweep point, whose values come from `origins` too.
-    pub fn failure_at(&self, mut e: BadInput, origins: &[Origin]) -> Error {
+    pub fn failure_at(&self, mut e: Error, origins: &[Origin]) -> Error {
         if let Some(setting) = self.setting(&e.key, origins) {
             return harmless(e.about(setting));
         }
@@ -264,7 +260,7 @@ impl Document {
     }
 
     /// Adds to an error about a key that a kind does not have, or lacks, what the caller did to the kind.
-    fn name_kind(&self, e: &mut BadInput, origins: &[Origin]) {
+    fn name_kind(&self, e: &mut Error, origins: &[Origin]) {
         if !matches!(e.code(), ErrorCode::UnknownKey | ErrorCode::MissingKey) {
             return;
         }
@@ -380,14 +376,14 @@ fn is_all_that_is_wrong(text: &str, e: &toml::de::Error) -> bool {
 fn value_of(text: &str) -> Result<Value> {
     let text_of = format!("x = {text}");
     if too_deep(&text_of).is_some() {
-        return Err(BadInput::new("", DEEP, DEEP_HELP));
+        return Err(Error::new("", DEEP, DEEP_HELP));
     }
     let parsed = text_of.parse::<Table>();
     if let Err(e) = &parsed
         && let Some((what, help)) = too_large(&text_of, e)
         && is_all_that_is_wrong(&text_of, e)
     {
-        return Err(BadInput::new("", what, help));
+        return Err(Error::new("", what, help));
     }
     let parsed = parsed.ok().filter(|t| t.len() == 1).and_then(|mut t| t.remove("x"));
     let value = parsed.unwrap_or_else(|| Value::String(text.to_string()));

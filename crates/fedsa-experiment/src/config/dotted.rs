@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use fedsa::error::{BadInput, quoted};
+use fedsa::error::{Error, quoted};
 use toml::{Table, Value};
 
 /// One part of a dotted key.
@@ -103,10 +103,10 @@ const SECTIONS: &[&str] = &["problem", "sampling", "method", "run", "figure", "v
 ///
 /// # Errors
 /// When one of its tables is empty.
-pub fn assignments(table: &Table, place: &str) -> Result<Vec<Assignment>, BadInput> {
+pub fn assignments(table: &Table, place: &str) -> Result<Vec<Assignment>, Error> {
     let quote = |name: &str| if name.contains(['.', '[', '=']) { format!("\"{name}\"") } else { name.to_string() };
     let filled = |table: &Table, place: &str| match table.is_empty() {
-        true => Err(BadInput::new(place, "an empty table sets nothing", "dotted keys and values, such as rounds = 10")),
+        true => Err(Error::new(place, "an empty table sets nothing", "dotted keys and values, such as rounds = 10")),
         false => Ok(()),
     };
     let mut out = Vec::new();
@@ -144,14 +144,14 @@ const MAX_PARTS: usize = 32;
 ///
 /// # Errors
 /// When a part is empty, or there are too many parts.
-pub fn parts(key: &str) -> Result<Vec<&str>, BadInput> {
+pub fn parts(key: &str) -> Result<Vec<&str>, Error> {
     let parts: Vec<&str> = split_outside_quotes(key, '.').into_iter().map(unquoted).collect();
     if parts.len() > MAX_PARTS {
         let what = format!("`{}` is a key of {} parts", quoted(key), parts.len());
-        return Err(BadInput::new("", what, format!("a dotted key of at most {MAX_PARTS} parts, such as run.rounds")));
+        return Err(Error::new("", what, format!("a dotted key of at most {MAX_PARTS} parts, such as run.rounds")));
     }
     if parts.iter().any(|p| p.trim().is_empty()) {
-        return Err(BadInput::new(quoted(key), "an empty part in a dotted key", "a key such as run.rounds"));
+        return Err(Error::new(quoted(key), "an empty part in a dotted key", "a key such as run.rounds"));
     }
     Ok(parts)
 }
@@ -161,7 +161,7 @@ pub fn parts(key: &str) -> Result<Vec<&str>, BadInput> {
 ///
 /// # Errors
 /// When a part of the key names neither a table nor a list item.
-pub fn set(table: &mut Table, key: &str, value: &Value) -> Result<Vec<String>, BadInput> {
+pub fn set(table: &mut Table, key: &str, value: &Value) -> Result<Vec<String>, Error> {
     let parts = parts(key)?;
     let mut done = Vec::new();
     set_parts(table, &parts, String::new(), value, &mut done)?;
@@ -173,7 +173,7 @@ pub fn set(table: &mut Table, key: &str, value: &Value) -> Result<Vec<String>, B
 ///
 /// # Errors
 /// When no such key is there.
-pub fn unset(table: &mut Table, key: &str) -> Result<Vec<String>, BadInput> {
+pub fn unset(table: &mut Table, key: &str) -> Result<Vec<String>, Error> {
     let parts = parts(key)?;
     let (mut done, mut missing) = (Vec::new(), None);
     unset_parts(table, &parts, String::new(), &mut done, &mut missing)?;
@@ -184,13 +184,7 @@ pub fn unset(table: &mut Table, key: &str) -> Result<Vec<String>, BadInput> {
 }
 
 /// Removes `parts` below the table that `path` leads to, or notes the first that is `missing`.
-fn unset_parts(
-    table: &mut Table,
-    parts: &[&str],
-    path: String,
-    done: &mut Vec<String>,
-    missing: &mut Option<BadInput>,
-) -> Result<(), BadInput> {
+fn unset_parts(table: &mut Table, parts: &[&str], path: String, done: &mut Vec<String>, missing: &mut Option<Error>) -> Result<(), Error> {
     let [name, rest @ ..] = parts else { return Ok(()) };
     let path = joined_path(&path, name);
     if !table.contains_key(*name) {
@@ -198,7 +192,7 @@ fn unset_parts(
             let names: Vec<&str> = table.keys().map(String::as_str).take(MAX_NAMES).collect();
             let near = super::did_you_mean(super::nearest(name, names.iter().copied()));
             let there = if names.is_empty() { "a key that is set".into() } else { format!("one of {}", names.join(", ")) };
-            BadInput::new("", format!("{} is not set{near}", quoted(&path)), quoted(there))
+            Error::new("", format!("{} is not set{near}", quoted(&path)), quoted(there))
         });
         return Ok(());
     }
@@ -221,7 +215,7 @@ fn unset_parts(
             }
             Ok(())
         }
-        other => Err(BadInput::new(path, format!("{} is not a table", super::short(other)), "a key within a table")),
+        other => Err(Error::new(path, format!("{} is not a table", super::short(other)), "a key within a table")),
     }
 }
 
@@ -232,7 +226,7 @@ pub fn joined_path(path: &str, name: &str) -> String {
 }
 
 /// Sets `parts` below the table that `path` leads to.
-fn set_parts(table: &mut Table, parts: &[&str], path: String, value: &Value, done: &mut Vec<String>) -> Result<(), BadInput> {
+fn set_parts(table: &mut Table, parts: &[&str], path: String, value: &Value, done: &mut Vec<String>) -> Result<(), Error> {
     let [name, rest @ ..] = parts else { return Ok(()) };
     let path = joined_path(&path, name);
     if rest.is_empty() {
@@ -245,20 +239,13 @@ fn set_parts(table: &mut Table, parts: &[&str], path: String, value: &Value, don
 }
 
 /// Sets `rest` below the value called `name` that `path` leads to.
-pub fn set_inside(
-    inner: &mut Value,
-    name: &str,
-    rest: &[&str],
-    path: String,
-    value: &Value,
-    done: &mut Vec<String>,
-) -> Result<(), BadInput> {
+pub fn set_inside(inner: &mut Value, name: &str, rest: &[&str], path: String, value: &Value, done: &mut Vec<String>) -> Result<(), Error> {
     match inner {
         Value::Table(inner) => set_parts(inner, rest, path, value, done),
         Value::Array(items) => set_items(items, name, rest, path, value, done),
         other => {
             let what = format!("{} is not a table", super::short(other));
-            Err(BadInput::new(path, what, format!("{name}=VALUE, or a key within a table")))
+            Err(Error::new(path, what, format!("{name}=VALUE, or a key within a table")))
         }
     }
 }
@@ -297,7 +284,7 @@ pub fn set_items<I: ListItem>(
     path: String,
     value: &Value,
     done: &mut Vec<String>,
-) -> Result<(), BadInput> {
+) -> Result<(), Error> {
     let [which, rest @ ..] = rest else { return Ok(()) };
     let found = items_called(items, name, which)?;
     if rest.is_empty() {
@@ -314,12 +301,12 @@ pub fn set_items<I: ListItem>(
 }
 
 /// The refusal of a key that ends at an item of a list.
-fn whole_table(path: String, which: &str) -> BadInput {
-    BadInput::new(path, format!("`{}` is a whole table", quoted(which)), "a key within it")
+fn whole_table(path: String, which: &str) -> Error {
+    Error::new(path, format!("`{}` is a whole table", quoted(which)), "a key within it")
 }
 
 /// The tables of the list called `name` that a part of a key names, at least one.
-fn items_called<I: ListItem>(items: &[I], name: &str, which: &str) -> Result<Vec<usize>, BadInput> {
+fn items_called<I: ListItem>(items: &[I], name: &str, which: &str) -> Result<Vec<usize>, Error> {
     let index = which.parse::<usize>().ok();
     let is_called = |i: usize, item: &Value| which == "*" || index == Some(i) || item_name(item).is_some_and(|own| own == which);
     let tables = items.iter().map(ListItem::value).enumerate().filter(|(i, item)| item.is_table() && is_called(*i, item));
@@ -332,7 +319,7 @@ fn items_called<I: ListItem>(items: &[I], name: &str, which: &str) -> Result<Vec
     if items.len() > MAX_NAMES {
         names.push("..".into());
     }
-    Err(BadInput::new("", format!("there is no {name} `{}`", quoted(which)), format!("one of {}, or *", names.join(", "))))
+    Err(Error::new("", format!("there is no {name} `{}`", quoted(which)), format!("one of {}, or *", names.join(", "))))
 }
 
 /// The largest number of items that a message lists.

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use fedsa::error::{BadInput, Error, Result, quoted, require};
+use fedsa::error::{Error, Result, quoted, require};
 
 use super::document::Document;
 use super::reader::PointReader;
@@ -92,7 +92,7 @@ impl Experiment {
                     for (m, (method, first)) in reader.methods.iter().zip(&labels).enumerate() {
                         if method.label != *first {
                             let what = format!("`{}`, but `{}` at the first point", quoted(&method.label), quoted(first));
-                            return Err(BadInput::new(format!("method[{m}].label"), what, "the same label at every point"));
+                            return Err(Error::new(format!("method[{m}].label"), what, "the same label at every point"));
                         }
                     }
                     seen.see(&reader, i == *first);
@@ -102,7 +102,7 @@ impl Experiment {
             }
             Ok((kept, seen))
         };
-        let chunks: Vec<Result<_, (usize, BadInput)>> = chunks.par_iter().map(read).collect();
+        let chunks: Vec<Result<_, (usize, Error)>> = chunks.par_iter().map(read).collect();
         let mut all = Vec::with_capacity(self.points.len());
         let mut seen: Option<Seen> = None;
         for chunk in chunks {
@@ -125,7 +125,7 @@ impl Experiment {
     }
 
     /// An error about a key at a sweep point; the message names the point if there are several.
-    pub fn failure_at(&self, e: BadInput, point: &SweepPoint) -> Error {
+    pub fn failure_at(&self, e: Error, point: &SweepPoint) -> Error {
         let e = if point.label.is_empty() {
             e
         } else {
@@ -142,7 +142,7 @@ impl Experiment {
 #[derive(Debug, Clone, Default)]
 struct Seen {
     /// Settings that had no effect at any of these points.
-    idle: Vec<BadInput>,
+    idle: Vec<Error>,
     /// For each method, the entries of `expect` that applied at some point.
     matched: Vec<HashSet<usize>>,
     /// The `expect` of each method that has a list; the longest one.
@@ -193,11 +193,11 @@ impl Seen {
             let what = format!("there is no swept coordinate `{}`{near}", quoted(name));
             let accepted =
                 if names.is_empty() { "expect = \"diverges\", or a sweep".into() } else { format!("one of {}", names.join(", ")) };
-            return Err(BadInput::new(format!("{key}.at.{name}"), what, accepted));
+            return Err(Error::new(format!("{key}.at.{name}"), what, accepted));
         }
         let at: Vec<String> = entry.at.iter().map(|(name, value)| format!("{name} = {}", short(value))).collect();
         let what = format!("no point is at {}, or earlier entries match all such points", at.join(", "));
-        Err(BadInput::new(key, what, "values that are swept, and each point in one entry"))
+        Err(Error::new(key, what, "values that are swept, and each point in one entry"))
     }
 }
 

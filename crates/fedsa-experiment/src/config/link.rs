@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use fedsa::error::{BadInput, ErrorCode, Result};
+use fedsa::error::{Error, ErrorCode, Result};
 use fedsa::uplink::Uplink;
 use fedsa::uplink::codec::{Codec, Exact};
 use fedsa::uplink::medium::delay::Row;
@@ -50,7 +50,7 @@ fn codec(kinds: &Kinds, spec: Option<&Table>) -> Result<Arc<dyn Codec>> {
         settings.check()?;
         Ok(settings.build())
     };
-    build().map_err(|e: BadInput| e.inside("codec"))
+    build().map_err(|e: Error| e.inside("codec"))
 }
 
 /// Replaces the `path` of a trace by the delays of the file; without access to files, by a delay of 0.
@@ -61,11 +61,11 @@ fn fill_trace(table: &mut Table, files: Option<&DiskFiles>) -> Result<()> {
     }
     let rows = match (table.remove("path"), table.contains_key("delays")) {
         (None, true) => return check_list(&table["delays"]),
-        (None, false) => return Err(BadInput::new("", "a trace has neither delays nor path", ACCEPTED)),
-        (Some(_), true) => return Err(BadInput::new("path", "both delays and path are given", ACCEPTED)),
+        (None, false) => return Err(Error::new("", "a trace has neither delays nor path", ACCEPTED)),
+        (Some(_), true) => return Err(Error::new("path", "both delays and path are given", ACCEPTED)),
         (Some(Value::String(path)), false) => files.map_or(Ok(vec![Row::All(0)]), |files| files.delays(&path))?,
         (Some(other), false) => {
-            return Err(BadInput::new("path", format!("{} is not a text", short(&other)), "the path of a file, in quotes"));
+            return Err(Error::new("path", format!("{} is not a text", short(&other)), "the path of a file, in quotes"));
         }
     };
     table.insert("delays".into(), Value::try_from(rows).expect("whole numbers below MAX_DELAY"));
@@ -82,12 +82,12 @@ fn check_list(delays: &Value) -> Result<()> {
     });
     bad.map_or(Ok(()), |(key, value)| {
         let accepted = "whole numbers of rounds, at least 0: one per round for all agents, or a list of one per agent";
-        Err(BadInput::new(key, format!("{} is not accepted", short(value)), accepted))
+        Err(Error::new(key, format!("{} is not accepted", short(value)), accepted))
     })
 }
 
 /// An error of [`Uplink::check`] or a delay's own, with its medium's place in the list.
-pub fn located(up: &UplinkSpec, e: BadInput) -> BadInput {
+pub fn located(up: &UplinkSpec, e: Error) -> Error {
     let Some(key) = e.key.strip_prefix("uplink.media.") else { return e };
     let kinds: &[&str] = if ["bits", "fading_snr"].contains(&key) { &["bit-budget"] } else { &["delay", "late"] };
     let is = |table: &Table| table.get("kind").and_then(Value::as_str).is_some_and(|kind| kinds.contains(&kind));
@@ -121,11 +121,11 @@ pub fn build(kinds: &Kinds, up: &UplinkSpec, down: &DownlinkSpec, files: Option<
             let before = link.media.len();
             settings.install(&mut link)?;
             if link.media[before..].iter().any(|medium| medium.share_arriving() == 0.0) {
-                return Err(BadInput::new("", "no message arrives", "a medium that lets some messages through"));
+                return Err(Error::new("", "no message arrives", "a medium that lets some messages through"));
             }
             Ok(())
         };
-        install().map_err(|e: BadInput| e.inside(&format!("uplink.media[{i}]")))?;
+        install().map_err(|e: Error| e.inside(&format!("uplink.media[{i}]")))?;
     }
     Ok(link)
 }

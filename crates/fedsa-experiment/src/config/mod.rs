@@ -17,7 +17,7 @@ pub mod validate;
 
 use std::borrow::Borrow;
 
-use fedsa::error::{BadInput, ErrorCode, Result, quoted};
+use fedsa::error::{Error, ErrorCode, Result, quoted};
 use fedsa::registry::Kind;
 pub use fedsa::settings::nearest;
 use fedsa::settings::{self, did_you_mean};
@@ -72,7 +72,7 @@ pub fn read_swept<T: DeserializeOwned>(value: &Value) -> Result<T> {
 }
 
 /// Extends the help for a list in place of a value: it says how to vary a value.
-fn with_sweep<'v>(given: impl Fn(&str) -> Option<&'v Value>, mut e: BadInput) -> BadInput {
+fn with_sweep<'v>(given: impl Fn(&str) -> Option<&'v Value>, mut e: Error) -> Error {
     if e.code() == ErrorCode::WrongType && matches!(given(&e.key), Some(Value::Array(_))) {
         e.help += "; to run several values, a [[sweep]] with key = .. and values = [..]";
     }
@@ -100,16 +100,16 @@ pub fn takes<T: ?Sized>(kind: &Kind<T>, key: &str) -> bool {
 pub fn find_kind<'k, T: ?Sized>(kinds: &'k [Kind<T>], table: &mut Table, what: &str) -> Result<&'k Kind<T>> {
     let names = || kinds.iter().map(|k| k.name).collect::<Vec<_>>().join(", ");
     let Some(kind) = table.remove("kind") else {
-        return Err(BadInput::new("kind", format!("the {what} has no kind"), format!("kind = one of {}", names())).coded(ErrorCode::NoKind));
+        return Err(Error::new("kind", format!("the {what} has no kind"), format!("kind = one of {}", names())).coded(ErrorCode::NoKind));
     };
     let Value::String(name) = &kind else {
-        let e = BadInput::new("kind", format!("{} is not a name", short(&kind)), format!("one of {}", names()));
+        let e = Error::new("kind", format!("{} is not a name", short(&kind)), format!("one of {}", names()));
         return Err(e.coded(ErrorCode::WrongType).valued(short(&kind)));
     };
     kinds.iter().find(|k| k.is_called(name)).ok_or_else(|| {
         let near = nearest(name, kinds.iter().flat_map(|k| std::iter::once(k.name).chain(k.aliases.iter().copied())));
         let what = format!("there is no {what} `{}`{}", quoted(name), did_you_mean(near));
-        BadInput::new("kind", what, format!("one of {}", names())).coded(ErrorCode::UnknownName).valued(quoted(name))
+        Error::new("kind", what, format!("one of {}", names())).coded(ErrorCode::UnknownName).valued(quoted(name))
     })
 }
 

@@ -1,6 +1,6 @@
 //! The limit for the nesting of lists and tables.
 
-use fedsa::error::BadInput;
+use fedsa::error::Error;
 use toml::Value;
 
 /// The deepest accepted nesting of lists and tables: parsing, walking and dropping a tree recurse and must not exhaust the stack.
@@ -14,11 +14,11 @@ pub const DEEP_HELP: &str = "at most 64 lists and tables within each other";
 ///
 /// # Errors
 /// When lists and tables are nested too deep.
-pub fn check_depth(value: &Value) -> Result<(), BadInput> {
+pub fn check_depth(value: &Value) -> Result<(), Error> {
     let mut open = vec![(value, 0)];
     while let Some((value, depth)) = open.pop() {
         if depth > MAX_DEPTH {
-            return Err(BadInput::new("", DEEP, DEEP_HELP));
+            return Err(Error::new("", DEEP, DEEP_HELP));
         }
         match value {
             Value::Array(items) => open.extend(items.iter().map(|item| (item, depth + 1))),

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use fedsa::error::{BadInput, ErrorCode, Result, quoted, require};
+use fedsa::error::{Error, ErrorCode, Result, quoted, require};
 use fedsa::message::MAX_ROUNDS;
 use fedsa::sampling::{ChainStart, Law, Sampling};
 use fedsa::{methods, problem};
@@ -81,7 +81,7 @@ impl PointReader {
     /// When a table of the point cannot be read.
     pub fn read(&mut self, point: &SweepPoint) -> Result<()> {
         self.sections = point.sections();
-        let missing = |table: &str, accepted: &str| BadInput::new("", format!("there is no {table}"), accepted);
+        let missing = |table: &str, accepted: &str| Error::new("", format!("there is no {table}"), accepted);
         let table = self.sections.problem.as_ref().ok_or_else(|| missing("[problem] table", "[problem] with kind = .."))?;
         cached(&mut self.problem, table, |table| read_problem(&self.kinds, table))?;
         let none = Arc::new(Value::Table(Table::new()));
@@ -97,7 +97,7 @@ impl PointReader {
         self.methods.clear();
         let mut labels = HashSet::new();
         for (i, (table, read)) in tables.iter().zip(&mut self.method).enumerate() {
-            let inside = |e: BadInput| e.inside(&format!("method[{i}]"));
+            let inside = |e: Error| e.inside(&format!("method[{i}]"));
             let (spec, expect) = &*cached(read, table, |table| read_method(&self.kinds, table)).map_err(inside)?;
             let mut spec = spec.clone();
             if let Some(Expect::At(list)) = expect {
@@ -106,7 +106,7 @@ impl PointReader {
             }
             if !labels.insert(spec.label.clone()) {
                 let what = format!("two methods are called `{}`", quoted(&spec.label));
-                return Err(BadInput::new(format!("method[{i}].label"), what, "a label of its own for each method"));
+                return Err(Error::new(format!("method[{i}].label"), what, "a label of its own for each method"));
             }
             self.methods.push(spec);
         }
@@ -139,7 +139,7 @@ impl PointReader {
     }
 
     /// Settings that have no effect at the last point. At another point of a sweep they may have one.
-    pub(super) fn idle(&self) -> Vec<BadInput> {
+    pub(super) fn idle(&self) -> Vec<Error> {
         let mut idle = Vec::new();
         let sampling = self.sampling();
         if sampling.start != ChainStart::Stationary && sampling.kind != Law::Markov {
@@ -150,7 +150,7 @@ impl PointReader {
             let what = "kind = \"mean\" draws no samples, so that a batch has no effect";
             idle.push(without_effect("sampling.batch", what, "no batch here, or kind = \"iid\" or \"markov\""));
         }
-        let outside = |e: &BadInput| e.key.starts_with("sampling");
+        let outside = |e: &Error| e.key.starts_with("sampling");
         let of_problem = self.problem().without_effect(&sampling).map(|e| e.coded(ErrorCode::NoEffect));
         idle.extend(of_problem.map(|e| if outside(&e) { e } else { e.inside("problem") }));
         if self.run().start != StartSpec::default() && self.methods.iter().all(|method| method.start.is_some()) {
@@ -258,22 +258,22 @@ pub fn complete(kinds: &Kinds, sections: &Sections) -> Vec<(&'static str, Value)
 }
 
 /// A setting that others make useless.
-fn without_effect(key: &str, what: &str, help: &str) -> BadInput {
-    BadInput::new(key, what, help).coded(ErrorCode::NoEffect)
+fn without_effect(key: &str, what: &str, help: &str) -> Error {
+    Error::new(key, what, help).coded(ErrorCode::NoEffect)
 }
 
 /// Settings as a tree of their keys.
 fn tree<S: Serialize + ?Sized>(settings: &S) -> Result<Table> {
-    Table::try_from(settings).map_err(|e| BadInput::new("", e.to_string(), "numbers and names that a TOML file can hold"))
+    Table::try_from(settings).map_err(|e| Error::new("", e.to_string(), "numbers and names that a TOML file can hold"))
 }
 
 fn read_problem(kinds: &Kinds, value: &Value) -> Result<Arc<dyn problem::ProblemSettings>> {
     let Value::Table(table) = value else {
-        return Err(BadInput::new("problem", format!("{} is not a table", short(value)), "[problem] with kind = .."));
+        return Err(Error::new("problem", format!("{} is not a table", short(value)), "[problem] with kind = .."));
     };
     let mut table = table.clone();
     let mut read = || read_kind(find_kind(kinds.problems(), &mut table, "problem")?, &table);
-    read().map(Arc::from).map_err(|e: BadInput| e.inside("problem"))
+    read().map(Arc::from).map_err(|e: Error| e.inside("problem"))
 }
 
 fn read_sampling(value: &Value) -> Result<Sampling> {
@@ -282,7 +282,7 @@ fn read_sampling(value: &Value) -> Result<Sampling> {
         sampling.check()?;
         Ok(sampling)
     };
-    read().map_err(|e: BadInput| e.inside("sampling"))
+    read().map_err(|e: Error| e.inside("sampling"))
 }
 
 fn read_run(value: &Value) -> Result<RunSpec> {
@@ -303,7 +303,7 @@ fn read_run(value: &Value) -> Result<RunSpec> {
         run.record.check(run.rounds)?;
         Ok(run)
     };
-    read().map_err(|e: BadInput| e.inside("run"))
+    read().map_err(|e: Error| e.inside("run"))
 }
 
 /// Checks what the caller has set `run.name` of a document to, where it is about to replace it.
@@ -322,19 +322,19 @@ pub fn check_before_replacing(document: &Document, name: &str) -> Result<()> {
 fn methods_of(sections: &Sections) -> Result<&[Arc<Value>]> {
     match &sections.method {
         Some(Methods::Each(tables)) if !tables.is_empty() => Ok(tables),
-        Some(Methods::Each(_)) => Err(BadInput::new("method", "[] is not a list of tables", "at least one [[method]] with kind = ..")),
+        Some(Methods::Each(_)) => Err(Error::new("method", "[] is not a list of tables", "at least one [[method]] with kind = ..")),
         Some(Methods::Other(value)) => Err(match &**value {
-            Value::Table(_) => BadInput::new("method", "this is one table, not a list", "[[method]], in double brackets"),
-            other => BadInput::new("method", format!("{} is not a list of tables", short(other)), "[[method]] tables"),
+            Value::Table(_) => Error::new("method", "this is one table, not a list", "[[method]], in double brackets"),
+            other => Error::new("method", format!("{} is not a list of tables", short(other)), "[[method]] tables"),
         }),
-        None => Err(BadInput::new("", "there is no [[method]]", "at least one [[method]] with kind = ..")),
+        None => Err(Error::new("", "there is no [[method]]", "at least one [[method]] with kind = ..")),
     }
 }
 
 /// A method and its whole `expect`, which may still be a list.
 fn read_method(kinds: &Kinds, value: &Value) -> Result<(MethodSpec, Option<Expect>)> {
     let Value::Table(table) = value else {
-        return Err(BadInput::new("", format!("{} is not a table", short(value)), "[[method]] tables"));
+        return Err(Error::new("", format!("{} is not a table", short(value)), "[[method]] tables"));
     };
     let (mut common, mut own) = (Table::new(), Table::new());
     for (key, value) in table {
@@ -369,7 +369,7 @@ fn read_method(kinds: &Kinds, value: &Value) -> Result<(MethodSpec, Option<Expec
     let expect = match &common.expect {
         Some(Expect::Always(status)) => Some(*status),
         Some(Expect::At(list)) if list.is_empty() => {
-            return Err(BadInput::new(
+            return Err(Error::new(
                 "expect",
                 "[] says nothing",
                 "\"ok\", \"diverges\", \"misses-target\", or [{ at = { .. }, status = \"diverges\" }]",

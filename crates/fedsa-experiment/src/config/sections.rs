@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use fedsa::error::{BadInput, quoted};
+use fedsa::error::{Error, quoted};
 use toml::{Table, Value};
 
 use super::dotted::{joined_path, parts, set_inside, set_items};
@@ -83,7 +83,7 @@ impl Sections {
     ///
     /// # Errors
     /// When the key is in none of these tables, or a part of it names neither a table nor a list item.
-    pub fn set(&mut self, key: &str, value: &Value) -> Result<Vec<String>, BadInput> {
+    pub fn set(&mut self, key: &str, value: &Value) -> Result<Vec<String>, Error> {
         let parts = parts(key)?;
         let [first, rest @ ..] = &parts[..] else { return Ok(Vec::new()) };
         let path = joined_path("", first);
@@ -124,10 +124,10 @@ impl Sections {
 }
 
 /// Refuses a key outside the tables that may differ from point to point.
-fn unreachable(key: &str, first: &str) -> BadInput {
+fn unreachable(key: &str, first: &str) -> Error {
     let near = super::did_you_mean(super::nearest(first, SECTIONS.iter().copied()));
     let what = format!("`{}` is in none of the tables that can differ by point{near}", quoted(key));
-    BadInput::new("", what, format!("a key in {}", SECTIONS.join(", ")))
+    Error::new("", what, format!("a key in {}", SECTIONS.join(", ")))
 }
 
 #[cfg(test)]

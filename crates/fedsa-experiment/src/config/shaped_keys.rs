@@ -3,7 +3,7 @@
 //! They are not in the settings of the kind, because they concern starts and metrics. The method's shape
 //! ([`fedsa::methods::MethodShape`]) determines which kinds have them.
 
-use fedsa::error::{BadInput, ErrorCode, Result};
+use fedsa::error::{Error, ErrorCode, Result};
 use fedsa::methods::{Drift, MethodSettings, MethodShape};
 use fedsa::registry::Kind;
 use schemars::SchemaGenerator;
@@ -49,7 +49,7 @@ pub fn check(
     let Some(key) = SHAPED_KEYS.iter().find(|key| keys.contains_key(key.name) && !(key.fits)(&shape)) else { return Ok(()) };
     let kinds: Vec<&str> = kinds.iter().filter(|kind| has(kind, key.name)).map(|kind| kind.name).collect();
     let what = format!("unknown key `{}` of {}, {}", key.name, kind.name, key.why_not);
-    Err(BadInput::new(key.name, what, format!("no such key here; it is for {}", kinds.join(", "))).coded(ErrorCode::UnknownKey))
+    Err(Error::new(key.name, what, format!("no such key here; it is for {}", kinds.join(", "))).coded(ErrorCode::UnknownKey))
 }
 
 /// Whether methods of a kind have a key. Keys outside [`SHAPED_KEYS`] belong to all kinds.

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
-use fedsa::error::{BadInput, ErrorCode, Result, is_control, quoted, require};
+use fedsa::error::{Error, ErrorCode, Result, is_control, quoted, require};
 use schemars::JsonSchema;
 use serde::Deserialize;
 use toml::{Table, Value};
@@ -176,7 +176,7 @@ pub fn expand(document: &Document, sweeps: Vec<Sweep>, variants: Vec<Variant>) -
             shown(&variant.label).map_err(|e| e.about(at("label")))?;
             if !labels.insert(variant.label.clone()) {
                 let what = format!("two variants are called `{}`", quoted(&variant.label));
-                return Err(BadInput::new(at("label"), what, "a label of its own for each variant"));
+                return Err(Error::new(at("label"), what, "a label of its own for each variant"));
             }
             let (mut sections, mut origins) = (base.clone(), Vec::new());
             let set = assignments(&variant.set, &at("set"))?;
@@ -197,7 +197,7 @@ pub fn expand(document: &Document, sweeps: Vec<Sweep>, variants: Vec<Variant>) -
         let table = twice.start.sweeps.iter().find_map(|axis| axis.repeated());
         let table = table.unwrap_or_else(|| if shared.is_empty() { "variant" } else { "sweep" }.into());
         let what = format!("two points are both at `{}`", quoted(&twice.label));
-        return Err(BadInput::new(table, what, "different values and labels"));
+        return Err(Error::new(table, what, "different values and labels"));
     }
     flags.check()?;
     Ok(points.into_iter().map(Arc::new).collect())
@@ -228,7 +228,7 @@ impl<'d> Overridden<'d> {
             SetBy::Place(_) | SetBy::Setting(_) => ("setting", "what the sweep says, such as \"sweep.0.values\" = [1, 2]".to_string()),
         };
         let what = format!("a sweep or variant sets this key at every point, so that the {what} has no effect");
-        Err(BadInput::new(key, what, format!("{example}, or a key that is not swept")).coded(ErrorCode::NoEffect))
+        Err(Error::new(key, what, format!("{example}, or a key that is not swept")).coded(ErrorCode::NoEffect))
     }
 }
 
@@ -300,7 +300,7 @@ fn name(axes: &mut [(Option<usize>, bool, AppliedSweep)]) -> Result<()> {
                 true => format!("`{}` is swept twice, by {with} too", quoted(&axis.keys[0])),
                 false => format!("the sweeps {with} and {} are both called `{}`", axis.place, quoted(&axis.name)),
             };
-            return Err(BadInput::new(place, what, "one sweep for each key, and name = .., one of its own, for each sweep"));
+            return Err(Error::new(place, what, "one sweep for each key, and name = .., one of its own, for each sweep"));
         }
         longer.into_iter().for_each(|key| *lengths.get_mut(key).expect("a default name") += 1);
     }
@@ -319,8 +319,8 @@ impl AppliedSweep {
         let keys: Vec<String> = match (key, keys) {
             (Some(key), None) => vec![key],
             (None, Some(keys)) if !keys.is_empty() => keys,
-            (Some(_), Some(_)) => return Err(BadInput::new("keys", "both key and keys", "key for one, or keys that move together")),
-            _ => return Err(BadInput::new("", "a sweep needs key or keys", "key = \"run.rounds\", or keys = [..] that move together")),
+            (Some(_), Some(_)) => return Err(Error::new("keys", "both key and keys", "key for one, or keys that move together")),
+            _ => return Err(Error::new("", "a sweep needs key or keys", "key = \"run.rounds\", or keys = [..] that move together")),
         };
         require(!values.is_empty(), "values", "[]", "a list of at least one value")?;
         if let Some(labels) = &labels {
@@ -338,14 +338,14 @@ impl AppliedSweep {
             let at = if is_joint { format!("keys[{j}]") } else { "key".to_string() };
             let parts = parts(key).map_err(|e| e.about(at.clone()))?;
             if let ["method", .., "label"] = parts[..] {
-                return Err(BadInput::new(at, "a sweep cannot change labels", "a key other than a method's label"));
+                return Err(Error::new(at, "a sweep cannot change labels", "a key other than a method's label"));
             }
         }
         for (i, value) in values.iter().enumerate() {
             let count = value.as_array().map(Vec::len);
             if is_joint && count != Some(keys.len()) {
                 let what = format!("{} is not a list of {} values", super::short(value), keys.len());
-                return Err(BadInput::new(format!("values[{i}]"), what, format!("lists of {} values, one per key", keys.len())));
+                return Err(Error::new(format!("values[{i}]"), what, format!("lists of {} values, one per key", keys.len())));
             }
             let first = if is_joint { &value[0] } else { value };
             if let (Value::String(text), None) = (first, &labels) {
@@ -416,7 +416,7 @@ impl VariantBase {
                     true => format!("{later} sets this key at every point of the variant, so that this setting has no effect"),
                     false => format!("`{}` is swept twice: {later} sets it at every point too", quoted(key)),
                 };
-                return Err(BadInput::new(place, what, "each key once; keys = [..] for keys that move together"));
+                return Err(Error::new(place, what, "each key once; keys = [..] for keys that move together"));
             }
             last.extend(keys.iter().map(|key| (key.as_str(), place.as_str())));
         }

@@ -12,7 +12,7 @@ mod settings;
 use std::time::Instant;
 
 use fedsa::cancel::Cancel;
-use fedsa::error::{BadInput, Error, Result};
+use fedsa::error::{Error, Result};
 use fedsa::kernel::Isa;
 use fedsa::problem::features::{FeatureMap, FeatureSpec, SPARSE_ABOVE};
 use fedsa::problem::log::Log;
@@ -88,10 +88,10 @@ impl Evaluation {
     /// As [`Evaluation::new`]; when the settings name files besides (key `logs`).
     pub fn of_logs(settings: &EvaluateSettings, logs: Vec<Log>, cancel: &Cancel) -> Result<Self, Error> {
         if !settings.logs.is_empty() {
-            return Err(BadInput::new("logs", "files, and logs in memory", "one of them"));
+            return Err(Error::new("logs", "files, and logs in memory", "one of them"));
         }
         if logs.is_empty() {
-            return Err(BadInput::new("logs", "no logs", "the transitions of at least one agent"));
+            return Err(Error::new("logs", "no logs", "the transitions of at least one agent"));
         }
         let (prefix, _) = Inputs::Features.prefixes();
         let has_features = logs.iter().all(|log| log.columns.iter().all(|name| name.starts_with(prefix)));
@@ -114,11 +114,11 @@ impl Evaluation {
             settings.experiment_with(&Method::with_steps(settings), FeatureSpec::Identity { bias: false }, count)?.settings()?;
         }
         let [point] = &unread.points[..] else {
-            return Err(BadInput::new("changes", "a sweep", "one evaluation; sweeps belong in an experiment file"));
+            return Err(Error::new("changes", "a sweep", "one evaluation; sweeps belong in an experiment file"));
         };
         if is_auto && point.sections().method(0).is_some_and(|method| method.get("uplink").is_some()) {
             let what = "it is to be chosen, and costs over links that alter or lose messages are not compared";
-            return Err(BadInput::new("method", what, "lstd, fedhsa or another one that works over the link"));
+            return Err(Error::new("method", what, "lstd, fedhsa or another one that works over the link"));
         }
         let of = |experiment: &Experiment| -> Result<Logs> { config::read(Value::Table(made::problem_of(experiment).1)) };
         let logs = of(&unread).and_then(|of| of.survey(files));
@@ -132,7 +132,7 @@ impl Evaluation {
         let value_columns = pictures::named_columns(&settings.value_columns, map.columns())?;
         if map.sparse().is_some() && !logs.held.is_empty() {
             let what = format!("held-out episodes with {} features", map.len());
-            return Err(BadInput::new("holdout", what, format!("at most {SPARSE_ABOVE} tiles, whose projections are computed")));
+            return Err(Error::new("holdout", what, format!("at most {SPARSE_ABOVE} tiles, whose projections are computed")));
         }
         let data = Data { logs, settings: of_logs, map, value_columns };
         if !is_auto || settings.sampling != "mean" {

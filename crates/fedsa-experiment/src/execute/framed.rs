@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use fedsa::error::{BadInput, Error, Result};
+use fedsa::error::{Error, Result};
 use fedsa_data::regular;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -38,7 +38,7 @@ pub fn write_framed(folder: &RunFolder, name: &str, data: &impl Serialize) -> Re
 /// # Errors
 /// When the file cannot be read, is damaged, or belongs to another version.
 pub fn read_framed<T: DeserializeOwned>(path: &Path) -> Result<T> {
-    let bad = |what: &str| BadInput::format(CHECKPOINT, format!("{}: {what}", path.display()), INTACT);
+    let bad = |what: &str| Error::format(CHECKPOINT, format!("{}: {what}", path.display()), INTACT);
     let bytes = regular::read(path, u64::MAX - 1).map_err(|e| bad(&format!("cannot be read: {e}")))?;
     unframed(&bytes).map_err(|what| bad(&what))
 }

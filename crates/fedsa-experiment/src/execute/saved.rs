@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use fedsa::error::{BadInput, ErrorCode, Result};
+use fedsa::error::{Error, ErrorCode, Result};
 use fedsa::record::OutputRule;
 use serde::{Deserialize, Serialize};
 
@@ -127,10 +127,10 @@ impl Earlier {
             let from = if path.exists() { path } else { path.with_file_name(ENDED) };
             let what = format!("{}: the checkpoint belongs to another run, not to {}, seed {seed}", from.display(), planned.method.label);
             let help = "the same experiment as before, with unchanged input files";
-            return Err(BadInput::format(CHECKPOINT, what, help).coded(ErrorCode::OtherRun));
+            return Err(Error::format(CHECKPOINT, what, help).coded(ErrorCode::OtherRun));
         }
         if !saved.is_sound(planned.run.rounds, d) {
-            return Err(BadInput::format(CHECKPOINT, format!("{}: its parts contradict each other", path.display()), INTACT));
+            return Err(Error::format(CHECKPOINT, format!("{}: its parts contradict each other", path.display()), INTACT));
         }
         Ok(Some(saved))
     }
@@ -145,7 +145,7 @@ impl Saved {
         }
         let label = &planned.method.label;
         let refused =
-            |what: String, help: &str| Err(BadInput::format(CHECKPOINT, format!("{label}: {what}"), help).coded(ErrorCode::OtherRun));
+            |what: String, help: &str| Err(Error::format(CHECKPOINT, format!("{label}: {what}"), help).coded(ErrorCode::OtherRun));
         if let OutputRule::TailAfter(_) = planned.output {
             let what = format!("its output averages the last share of the rounds, which are other rounds of {wanted} than of {had}");
             return refused(what, "output = \"last\" or \"average\", or a run from the start in another folder");

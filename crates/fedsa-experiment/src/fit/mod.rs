@@ -9,7 +9,7 @@ mod settings;
 use std::time::Instant;
 
 use fedsa::cancel::Cancel;
-use fedsa::error::{BadInput, Error, Result, quoted};
+use fedsa::error::{Error, Result, quoted};
 use fedsa::kernel::Isa;
 use fedsa::problem::dataset::Dataset;
 use fedsa::problem::logs::Sources;
@@ -65,7 +65,7 @@ impl Fit {
     /// As [`Fit::new`]; when the settings name data besides (key `data`).
     pub fn of_sets(settings: &FitSettings, sets: Vec<Dataset>, cancel: &Cancel) -> Result<Self, Error> {
         if !settings.data.is_empty() {
-            return Err(BadInput::new("data", "files, and data sets in memory", "one of them"));
+            return Err(Error::new("data", "files, and data sets in memory", "one of them"));
         }
         let files = DiskFiles::new(Places::from_env("")).with_datasets(sets);
         Self::with(settings, |experiment| build(experiment, &files, cancel))
@@ -76,7 +76,7 @@ impl Fit {
         let experiment = settings.experiment()?;
         experiment.settings()?;
         if experiment.points.len() != 1 {
-            return Err(BadInput::new("changes", "a sweep", "one fit; sweeps belong in an experiment file"));
+            return Err(Error::new("changes", "a sweep", "one fit; sweeps belong in an experiment file"));
         }
         let (prepared, built) = build(&experiment)?;
         Ok(Self { settings: settings.clone(), experiment, prepared, built, rows_read: Vec::new(), began })
@@ -122,7 +122,7 @@ impl Fit {
 /// When a setting or file cannot be used, or the problem does not fit into memory.
 fn build(experiment: &Experiment, files: &DiskFiles, cancel: &Cancel) -> Result<(Prepared, BuiltProblem), Error> {
     let (kind, problem) = made::problem_of(experiment);
-    let failure = |e: BadInput| experiment.failure_at(e.inside("problem"), &experiment.points[0]);
+    let failure = |e: Error| experiment.failure_at(e.inside("problem"), &experiment.points[0]);
     // The kinds differ in the types of their settings alone.
     macro_rules! build_as {
         ($kind:ty) => {{
@@ -146,7 +146,7 @@ fn build(experiment: &Experiment, files: &DiskFiles, cancel: &Cancel) -> Result<
                 && built.field().dim() <= MOST_DIM
             {
                 let help = "a positive ridge, such as 1e-5, or a larger one; or fewer features";
-                return Err(failure(BadInput::new("ridge", format!("{:?}, and {why}", settings.ridge), help)));
+                return Err(failure(Error::new("ridge", format!("{:?}, and {why}", settings.ridge), help)));
             }
             Ok((prepared.expect("the problem was built"), built))
         }};
@@ -156,7 +156,7 @@ fn build(experiment: &Experiment, files: &DiskFiles, cancel: &Cancel) -> Result<
         "least-squares" => build_as!(LeastSquares),
         other => {
             let what = format!("`{}`", quoted(other));
-            Err(BadInput::new("model", what, Model::ALL.map(Model::name).join(" or ")))
+            Err(Error::new("model", what, Model::ALL.map(Model::name).join(" or ")))
         }
     }
 }

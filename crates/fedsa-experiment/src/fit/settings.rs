@@ -1,6 +1,6 @@
 //! What a fit is asked for, and the experiment that this comes to.
 
-use fedsa::error::{BadInput, Error, Result, quoted};
+use fedsa::error::{Error, Result, quoted};
 use fedsa::methods::Needs;
 use fedsa::problem::preparation::partition::Partition;
 use toml::{Table, Value};
@@ -200,7 +200,7 @@ impl FitSettings {
     pub fn experiment(&self) -> Result<Experiment, Error> {
         if let Some(class) = self.positive.as_ref().filter(|_| self.model != Model::Logistic) {
             let what = format!("`{}`, and the model has no classes", quoted(class));
-            return Err(BadInput::new("positive", what, "`model = logistic`"));
+            return Err(Error::new("positive", what, "`model = logistic`"));
         }
         made::experiment(self.table()?, self.keys()?, &self.changes, &self.kinds)
     }
@@ -210,10 +210,10 @@ impl FitSettings {
         let compared: Vec<String> = self.compare.iter().map(|name| name.trim().to_string()).collect();
         let help = "different methods separated by commas: fib-shed,fednl,giant";
         if let Some(i) = compared.iter().position(String::is_empty) {
-            return Err(BadInput::new("compare", format!("method {i} has no name"), help));
+            return Err(Error::new("compare", format!("method {i} has no name"), help));
         }
         if let Some(twice) = compared.iter().enumerate().find(|(i, name)| compared[..*i].contains(name)) {
-            return Err(BadInput::new("compare", format!("`{}` twice", quoted(twice.1)), help));
+            return Err(Error::new("compare", format!("`{}` twice", quoted(twice.1)), help));
         }
         let mut all: Vec<String> = self.method.iter().map(|name| name.trim().to_string()).collect();
         let others: Vec<String> = compared.into_iter().filter(|name| !all.contains(name)).collect();
@@ -302,7 +302,7 @@ impl FitSettings {
         let mut entries = vec![("kind", text(kind)), ("label", text(kind))];
         let refused = |setting: &str, given: String| {
             let what = format!("{given}, and {} has no such setting", quoted(kind));
-            Err(BadInput::new(setting, what, format!("no `{setting}`, or a method with local steps, such as fedlsa")))
+            Err(Error::new(setting, what, format!("no `{setting}`, or a method with local steps, such as fedlsa")))
         };
         if let Some(step_size) = self.step_size {
             let may_have = takes(&self.kinds, kind, "step_size");
@@ -335,7 +335,7 @@ impl FitSettings {
             && let Some(kind) = named.iter().find(|kind| self.needs_all_rows(kind))
         {
             let what = format!("{rows}, and {} uses all rows of an agent in every round", quoted(kind));
-            return Err(BadInput::new("batch", what, "no `batch`, or methods that draw rows, such as fedlsa"));
+            return Err(Error::new("batch", what, "no `batch`, or methods that draw rows, such as fedlsa"));
         }
         let methods = named.iter().map(|kind| self.method_of(kind, named.len() == 1)).collect::<Result<_>>()?;
         let mut run = vec![

@@ -4,7 +4,7 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use fedsa::error::{BadInput, Error, ErrorCode, Result};
+use fedsa::error::{Error, ErrorCode, Result};
 use fedsa_data::atomic::{self, at, kind_of};
 use fedsa_data::regular;
 use serde_json::Value as Json;
@@ -38,7 +38,7 @@ pub struct Found {
 /// When it is not a folder, cannot be read, or another process is writing to it.
 pub fn look(path: &Path) -> Result<Found, Error> {
     let bad = |what: String| {
-        BadInput::new(OUT, format!("{} cannot be used: {what}", path.display()), "the path of a folder that you may write to")
+        Error::new(OUT, format!("{} cannot be used: {what}", path.display()), "the path of a folder that you may write to")
             .coded(ErrorCode::OutputUnusable)
     };
     let found = |holds, foreign, manifest: Option<Manifest>, lock| {
@@ -171,7 +171,7 @@ impl Found {
             true => format!("{} was changed after fedsa wrote it", path.display()),
             false => format!("{} was not written by fedsa, and has the name of an output", path.display()),
         };
-        Err(BadInput::new(OUT, what, "another folder, or move that file away; it is not overwritten").coded(ErrorCode::OutputUnusable))
+        Err(Error::new(OUT, what, "another folder, or move that file away; it is not overwritten").coded(ErrorCode::OutputUnusable))
     }
 
     /// Refuses a folder if its `.fedsa` is foreign or damaged: the program can then not tell which files are its
@@ -193,7 +193,7 @@ impl Found {
             None if is_ours => format!("{} is missing: it lists the files that fedsa wrote", manifest.display()),
             None => format!("{} was not written by fedsa, and has the name of fedsa's own folder", own.display()),
         };
-        Err(BadInput::new(OUT, what, "another folder, or move this one away; nothing in it is changed").coded(ErrorCode::OutputUnusable))
+        Err(Error::new(OUT, what, "another folder, or move this one away; nothing in it is changed").coded(ErrorCode::OutputUnusable))
     }
 
     /// Takes the folder for a run of this process. With `keep`, the files of an earlier run stay.
@@ -226,7 +226,7 @@ impl Found {
             let (holds_now, _, manifest_now) = contents(&path, &names_in(&path).map_err(|e| unusable(&path, &e))?);
             if (holds_now, &manifest_now) != (holds, &manifest) {
                 let what = format!("another fedsa process has written to {} in the meantime", path.display());
-                return Err(BadInput::new(OUT, what, "another folder").coded(ErrorCode::OutputExists));
+                return Err(Error::new(OUT, what, "another folder").coded(ErrorCode::OutputExists));
             }
             if manifest.is_none() && !is_barren(&own) {
                 return Err(unusable(&own, &io::Error::new(io::ErrorKind::AlreadyExists, "it was not written by fedsa")));

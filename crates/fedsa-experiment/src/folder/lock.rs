@@ -5,7 +5,7 @@ use std::io;
 use std::path::Path;
 use std::time::Duration;
 
-use fedsa::error::{BadInput, ErrorCode};
+use fedsa::error::{Error, ErrorCode};
 use fedsa_data::atomic::at;
 
 use super::{LOCK, OUT, OWN};
@@ -63,11 +63,11 @@ fn is_same(file: &File, path: &Path) -> bool {
 }
 
 /// The error for a folder to which another process writes.
-pub fn is_busy(path: &Path) -> BadInput {
+pub fn is_busy(path: &Path) -> Error {
     let pid = std::fs::read_to_string(path.join(OWN).join(LOCK)).unwrap_or_default();
     let process = pid.trim().parse::<u32>().map_or(String::new(), |pid| format!(" (process {pid})"));
     let what = format!("another fedsa{process} is writing to {}", path.display());
-    BadInput::new(OUT, what, "another folder, or the same one when that run has ended").coded(ErrorCode::OutputBusy)
+    Error::new(OUT, what, "another folder, or the same one when that run has ended").coded(ErrorCode::OutputBusy)
 }
 
 /// Whether a process is writing to a folder at the moment.

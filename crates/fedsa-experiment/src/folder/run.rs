@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
-use fedsa::error::{BadInput, Error, ErrorCode};
+use fedsa::error::{Error, ErrorCode};
 use fedsa_data::atomic::{self, Existing, at};
 use fedsa_data::name_of;
 
@@ -198,7 +198,7 @@ impl RunFolder {
         }
         let _ = self.lock.unlock();
         let what = format!("something else has been written to {} in the meantime", self.path.display());
-        Err(BadInput::new(OUT, what, "another folder").coded(ErrorCode::OutputExists))
+        Err(Error::new(OUT, what, "another folder").coded(ErrorCode::OutputExists))
     }
 }
 
@@ -217,8 +217,7 @@ pub fn unusable(path: &Path, e: &io::Error) -> Error {
     if !is_place.contains(&e.kind()) {
         return atomic::unwritable(path, e);
     }
-    BadInput::new(OUT, format!("{} cannot be written: {e}", path.display()), "a folder that you may write to")
-        .coded(ErrorCode::OutputUnusable)
+    Error::new(OUT, format!("{} cannot be written: {e}", path.display()), "a folder that you may write to").coded(ErrorCode::OutputUnusable)
 }
 
 /// Creates a folder and its parents, and records those that it created.

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
 
-use fedsa::error::{BadInput, Result, quoted, require};
+use fedsa::error::{Error, Result, quoted, require};
 use fedsa::methods::{MethodSettings, MethodShape, Setting};
 use fedsa::problem::Field;
 use fedsa::protocol::Protocol;
@@ -148,7 +148,7 @@ impl PlannedCell {
     ) -> Result<Self> {
         let field = &**shared_field;
         let place = format!("method[{place}]");
-        let inside = |e: BadInput| e.inside(&place);
+        let inside = |e: Error| e.inside(&place);
         method.settings.check(field.agents()).map_err(inside)?;
         check_stop(&run, field)?;
         let output = method.output.rule(run.rounds).map_err(inside)?;
@@ -215,15 +215,15 @@ impl PlannedCell {
 fn check_stop(run: &RunSpec, field: &dyn Field) -> Result<()> {
     if run.stop.mse.is_some() && field.root().is_none() {
         let what = "theta* is not known for this problem, and therefore the mse";
-        return Err(BadInput::new("run.stop.mse", what, "stop = { residual = x } or { relative_residual = x }"));
+        return Err(Error::new("run.stop.mse", what, "stop = { residual = x } or { relative_residual = x }"));
     }
     if (run.stop.residual.is_some() || run.stop.relative_residual.is_some()) && !field.has_mean() {
         let what = "the residual is not known, because the operators can only be sampled";
-        return Err(BadInput::new("run.stop", what, "no stop at a residual"));
+        return Err(Error::new("run.stop", what, "no stop at a residual"));
     }
     if run.stop.gap.is_some() && (field.root().is_none() || field.facts().objective().is_none()) {
         let what = "f(theta) - f(theta*) is not known for this problem: its operators are not minus gradients, or theta* is not known";
-        return Err(BadInput::new("run.stop.gap", what, "stop = { residual = x } or { relative_residual = x }"));
+        return Err(Error::new("run.stop.gap", what, "stop = { residual = x } or { relative_residual = x }"));
     }
     Ok(())
 }
@@ -285,7 +285,7 @@ fn resolve_start(start: &StartSpec, field: &dyn Field, files: &DiskFiles) -> Res
     let d = field.dim();
     let root = || {
         let known = field.solution().map(|root| root.theta.clone());
-        known.map_err(|why| BadInput::new("", format!("theta* is not known for this problem: {why}"), NAMES))
+        known.map_err(|why| Error::new("", format!("theta* is not known for this problem: {why}"), NAMES))
     };
     let theta = match start {
         StartSpec::List(theta) => theta.clone(),
@@ -300,16 +300,16 @@ fn resolve_start(start: &StartSpec, field: &dyn Field, files: &DiskFiles) -> Res
             other => {
                 let near = crate::config::nearest(other, ["zero", "root", "root+1", "normal", "limit"].into_iter());
                 let near = near.map_or(String::new(), |n| format!("; did you mean `{n}`?"));
-                return Err(BadInput::new("", format!("there is no start `{}`{near}", quoted(other)), NAMES));
+                return Err(Error::new("", format!("there is no start `{}`{near}", quoted(other)), NAMES));
             }
         },
     };
     let accepted = format!("{d} finite numbers, one per feature");
     if theta.len() != d {
-        return Err(BadInput::new("", format!("{} numbers for d = {d}", theta.len()), accepted));
+        return Err(Error::new("", format!("{} numbers for d = {d}", theta.len()), accepted));
     }
     if let Some(i) = theta.iter().position(|x| !x.is_finite()) {
-        return Err(BadInput::new("", format!("component {i} is {}", theta[i]), accepted));
+        return Err(Error::new("", format!("component {i} is {}", theta[i]), accepted));
     }
     Ok(theta)
 }

@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
-use fedsa::error::{BadInput, Error, ErrorCode};
+use fedsa::error::{Error, ErrorCode};
 use fedsa_data::atomic;
 use toml::{Table, Value};
 
@@ -21,22 +21,22 @@ pub const RESUME: &str = "resume";
 const ROOTS: &str = "roots.ckpt";
 
 /// Checks that a folder contains a run of this experiment, possibly with fewer rounds or seeds.
-pub(super) fn may_resume(found: &Found, out: &Path, purpose: &FolderPurpose, now: &Table, config: &str) -> Result<(), BadInput> {
+pub(super) fn may_resume(found: &Found, out: &Path, purpose: &FolderPurpose, now: &Table, config: &str) -> Result<(), Error> {
     let holds = found.text();
     if !matches!(found.holds, Holds::Unfinished | Holds::Finished) {
         let what = format!("{} holds no interrupted run", out.display());
-        return Err(BadInput::new(RESUME, what, "the folder of an interrupted run, or no `resume` to begin one"));
+        return Err(Error::new(RESUME, what, "the folder of an interrupted run, or no `resume` to begin one"));
     }
     if let Some(other) = found.work().filter(|other| *other != purpose.work) {
         let work = purpose.work;
         let help = format!("the folder of a {work}, or the same call as for that {other}");
-        return Err(BadInput::new(RESUME, format!("{} holds {holds}, not a {work}", out.display()), help).coded(ErrorCode::OtherRun));
+        return Err(Error::new(RESUME, format!("{} holds {holds}, not a {work}", out.display()), help).coded(ErrorCode::OtherRun));
     }
     let help = "the same file and options as for that run, which its config.toml shows; only more rounds and more seeds are allowed";
     if atomic::at(&out.join(CONFIG)).is_ok_and(|there| there.is_none()) {
         match found.purpose() {
             Some(before) if before.identity == purpose.identity => return Ok(()),
-            Some(_) => return Err(BadInput::new(RESUME, format!("{} holds {holds} of other settings", out.display()), help)),
+            Some(_) => return Err(Error::new(RESUME, format!("{} holds {holds} of other settings", out.display()), help)),
             // An earlier version, which was killed before its first round, does not say what it ran.
             None if found.holds == Holds::Unfinished => return Ok(()),
             None => {}
@@ -44,7 +44,7 @@ pub(super) fn may_resume(found: &Found, out: &Path, purpose: &FolderPurpose, now
     }
     let Some(ran) = found.own(CONFIG).and_then(|bytes| String::from_utf8(bytes).ok()) else {
         let what = format!("{} holds {holds} whose config.toml is gone, or was changed after fedsa wrote it", out.display());
-        return Err(BadInput::new(RESUME, what, "the folder as fedsa left it, or `overwrite` to run everything again"));
+        return Err(Error::new(RESUME, what, "the folder as fedsa left it, or `overwrite` to run everything again"));
     };
     let before = ran.parse::<Table>().ok();
     if ran == config || before.as_ref().is_some_and(|before| goes_on(before, now)) {
@@ -53,7 +53,7 @@ pub(super) fn may_resume(found: &Found, out: &Path, purpose: &FolderPurpose, now
     let differs = before.and_then(|before| finished::differences(&before, now).into_iter().next());
     let shown = |value: Option<String>| value.unwrap_or_else(|| "not set".into());
     let differs = differs.map_or(String::new(), |d| format!(": {} was {} then, and is {} now", d.key, shown(d.a), shown(d.b)));
-    Err(BadInput::new(RESUME, format!("{} holds {holds} of other settings{differs}", out.display()), help))
+    Err(Error::new(RESUME, format!("{} holds {holds} of other settings{differs}", out.display()), help))
 }
 
 /// A configuration without what may differ where a run goes on: rounds, seeds, and what happens to checks that cannot be measured.
@@ -95,7 +95,7 @@ pub(super) fn write_roots(folder: &RunFolder, plan: &Plan) -> Result<(), Error> 
 ///
 /// # Errors
 /// When the file is damaged, or of another version.
-pub fn roots(out: &Path) -> Result<HashMap<String, Vec<f64>>, BadInput> {
+pub fn roots(out: &Path) -> Result<HashMap<String, Vec<f64>>, Error> {
     let path = folder::own_path(out, ROOTS);
     if path.exists() { read_framed(&path) } else { Ok(HashMap::new()) }
 }

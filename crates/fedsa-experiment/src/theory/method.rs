@@ -1,6 +1,6 @@
 //! What is known of one method at one point.
 
-use fedsa::error::{BadInput, Result};
+use fedsa::error::{Error, Result};
 use fedsa::methods::Drift;
 use fedsa_theory::Accuracy;
 use fedsa_theory::cost::RoundCost;
@@ -91,7 +91,7 @@ impl MethodTheory {
             cell,
             refused: plan.cells[cell].refused.clone(),
             rounds: of.knows_rounds().map_err(|e| Reason::from(&e)),
-            outlook: Outlook { radius: Err(BadInput::new("", "not asked for", "")), mean_square: None },
+            outlook: Outlook { radius: Err(Error::new("", "not asked for", "")), mean_square: None },
             regime: Regime::Unknown,
             floor: Err(nothing()),
             limits: Err(nothing()),

@@ -3,7 +3,7 @@
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-use fedsa::error::{BadInput, Error, Result};
+use fedsa::error::{Error, Result};
 use fedsa::methods::Drift;
 use fedsa_data::atomic::{self, Existing};
 use fedsa_data::find::Places;
@@ -49,7 +49,7 @@ impl PictureFolder {
     /// When it is no folder, or has a file with the name of a picture that must not be replaced.
     pub fn new(folder: &Path, overwrite: bool, plan: &Plan) -> Result<Self> {
         if folder.exists() && !folder.is_dir() {
-            return Err(BadInput::new(OUT, format!("{} is not a folder", folder.display()), "the path of a folder that you may write to"));
+            return Err(Error::new(OUT, format!("{} is not a folder", folder.display()), "the path of a folder that you may write to"));
         }
         let names = [CURVES, STABILITY].into_iter().flat_map(|stem| output::picture_names(&plan.experiment, stem));
         for path in names.map(|name| folder.join(name)) {
@@ -57,11 +57,11 @@ impl PictureFolder {
                 Ok(Some(found)) if found.is_file() && overwrite => {}
                 Ok(Some(found)) if found.is_file() => {
                     let what = format!("{} exists already", path.display());
-                    return Err(BadInput::new(OUT, what, "another folder, or `overwrite` to replace the pictures"));
+                    return Err(Error::new(OUT, what, "another folder, or `overwrite` to replace the pictures"));
                 }
                 Ok(Some(found)) => {
                     let what = format!("{} is {}, which is not replaced", path.display(), atomic::kind_of(&found));
-                    return Err(BadInput::new(OUT, what, "another folder"));
+                    return Err(Error::new(OUT, what, "another folder"));
                 }
                 Ok(None) | Err(_) => {}
             }
@@ -88,7 +88,7 @@ impl PictureFolder {
             };
             std::fs::create_dir_all(&self.folder).map_err(|e| {
                 let what = format!("{} cannot be made: {e}", self.folder.display());
-                BadInput::new(OUT, what, "the path of a folder that you may write to")
+                Error::new(OUT, what, "the path of a folder that you may write to")
             })?;
             for (name, bytes) in output::pictures(plan, stem, &picture, &config) {
                 let path = self.folder.join(name);

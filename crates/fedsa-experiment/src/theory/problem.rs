@@ -1,7 +1,7 @@
 //! What is known of a problem: its root, how far the agents' own roots are from it, how fast samples forget, and the constants of the
 //! theorems.
 
-use fedsa::error::BadInput;
+use fedsa::error::Error;
 use fedsa::linalg;
 use fedsa::problem::Field;
 use fedsa::problem::arrays::Arrays;
@@ -169,7 +169,7 @@ fn mixing(field: &dyn Field) -> Result<Table, Reason> {
         let why = format!("not computed: {kinds} distinct chains of {states} states take too long");
         return Err(Reason::text(ReasonCode::TakesTooLong, why));
     }
-    let over = |of: &dyn Fn(&FiniteLaw<'_>) -> Result<f64, BadInput>| -> Result<f64, Reason> {
+    let over = |of: &dyn Fn(&FiniteLaw<'_>) -> Result<f64, Error>| -> Result<f64, Reason> {
         let mut most = 0.0f64;
         for kind in 0..kinds {
             match facts.law(kind).map(|law| of(&law)) {
@@ -179,7 +179,7 @@ fn mixing(field: &dyn Field) -> Result<Table, Reason> {
         }
         if most.is_finite() { Ok(most) } else { Err(Reason::text(ReasonCode::Infinite, "infinite: a chain is periodic")) }
     };
-    let chain = |law: &FiniteLaw<'_>| law.chain().cloned().ok_or_else(|| BadInput::new("", "samples follow no chain", "a finite chain"));
+    let chain = |law: &FiniteLaw<'_>| law.chain().cloned().ok_or_else(|| Error::new("", "samples follow no chain", "a finite chain"));
     let time = |time: Option<u64>| time.map_or(f64::INFINITY, |t| t as f64);
     let put = |name: &str, found: Result<f64, Reason>, out: &mut Table| match found {
         Ok(x) => out.put(name, json!(x)),

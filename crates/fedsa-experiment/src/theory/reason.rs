@@ -1,6 +1,6 @@
 //! Why something is not known.
 
-use fedsa::error::BadInput;
+use fedsa::error::Error;
 
 /// The kind of a reason. The names in JSON do not change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize)]
@@ -30,7 +30,7 @@ pub type KnownOrReason<T> = Result<T, Reason>;
 
 impl Reason {
     /// The reason of this kind with the words of an error.
-    pub fn new(code: ReasonCode, error: &BadInput) -> Self {
+    pub fn new(code: ReasonCode, error: &Error) -> Self {
         Self { code, text: error.what.clone() }
     }
 
@@ -40,8 +40,8 @@ impl Reason {
     }
 }
 
-impl From<&BadInput> for Reason {
-    fn from(error: &BadInput) -> Self {
+impl From<&Error> for Reason {
+    fn from(error: &Error) -> Self {
         // Errors about a floor that does not exist name the step size.
         let code = if error.key == "step_size" { ReasonCode::Diverges } else { ReasonCode::NotKnown };
         Self::new(code, error)

@@ -1,6 +1,6 @@
 //! What the theorems of the sources say about a method, beside the exact value.
 
-use fedsa::error::BadInput;
+use fedsa::error::Error;
 use fedsa_theory::bounds::CorollaryChoice;
 use fedsa_theory::predict::Statement;
 
@@ -31,9 +31,9 @@ pub(super) fn of_cell(
     let planned = &predictor.plan().cells[cell];
     let start = match &planned.start {
         ResolvedStart::Fixed(theta_0) => Ok(theta_0),
-        ResolvedStart::Normal => Err(BadInput::new("", "the start is random", "")),
+        ResolvedStart::Normal => Err(Error::new("", "the start is random", "")),
     };
-    let tau = problem.mixing_time().ok_or_else(|| BadInput::new("", "the mixing time of the samples is not known", ""));
+    let tau = problem.mixing_time().ok_or_else(|| Error::new("", "the mixing time of the samples is not known", ""));
     let of = predictor.forecast(cell);
     let statements = allowance.compute("the theorems of the papers", 0.5, || of.statements(start.clone()?, planned.run.rounds, tau?));
     let corollaries = |target: f64| {

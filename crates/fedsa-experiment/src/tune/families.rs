@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use fedsa::error::{BadInput, ErrorCode, Result, quoted};
+use fedsa::error::{Error, ErrorCode, Result, quoted};
 use fedsa::methods::{Drift, MethodSettings};
 use fedsa::problem::Field;
 use fedsa::registry::Kind;
@@ -91,7 +91,7 @@ impl Candidates {
 /// The codec that an option names: `quantised:4`, `rand-k:0.5`.
 fn codec(kinds: &Kinds, text: &str) -> Result<Table> {
     let (name, number) = text.split_once(':').map_or((text, None), |(name, number)| (name, Some(number)));
-    let bad = |e: BadInput| of_option("codecs", &quoted(text), e);
+    let bad = |e: Error| of_option("codecs", &quoted(text), e);
     let mut table = Table::from_iter([("kind".to_string(), Value::String(name.into()))]);
     let kind = find_kind(kinds.codecs(), &mut table, "codec").map_err(bad)?;
     if let Some(number) = number {
@@ -102,11 +102,7 @@ fn codec(kinds: &Kinds, text: &str) -> Result<Table> {
             (_, None, Some(x)) if config::takes(kind, "fraction") => ("fraction", Value::Float(x)),
             _ => {
                 let what = format!("`{}` has a number that this codec does not take", quoted(text));
-                return Err(BadInput::new(
-                    "codecs",
-                    what,
-                    "exact, float32, quantised:BITS, top-k:K, rand-k:K, or a fraction in place of K",
-                ));
+                return Err(Error::new("codecs", what, "exact, float32, quantised:BITS, top-k:K, rand-k:K, or a fraction in place of K"));
             }
         };
         table.insert(key.into(), value);
@@ -141,7 +137,7 @@ fn codec_names(options: &TuneOptions) -> Result<Vec<Option<&str>>> {
         [] => vec![None],
         ["auto"] => CODECS.iter().map(|name| Some(*name)).collect(),
         named if named.contains(&"auto") => {
-            return Err(BadInput::new(
+            return Err(Error::new(
                 "codecs",
                 "`auto` beside other codecs",
                 format!("auto, which is {}, or a list of codecs", CODECS.join(",")),
@@ -198,7 +194,7 @@ pub(super) fn families(
                 // An exact codec has no error to feed back.
                 up.error_feedback &= codec.get("kind").and_then(Value::as_str) != Some("exact");
                 up.codec = Some(codec);
-                let up = Value::try_from(&up).map_err(|e| BadInput::new("uplink", e.to_string(), "a link that a file can hold"))?;
+                let up = Value::try_from(&up).map_err(|e| Error::new("uplink", e.to_string(), "a link that a file can hold"))?;
                 table.insert("uplink".into(), up);
             }
             let link = Arc::new(link::build(kinds, &up, &down, Some(files))?);
@@ -224,9 +220,9 @@ pub(super) fn families(
 }
 
 /// The error about the entry `name` of the option `key`, which cannot be used for the reason `e`.
-fn of_option(key: &str, name: &str, e: BadInput) -> BadInput {
+fn of_option(key: &str, name: &str, e: Error) -> Error {
     let what = format!("`{name}`: {e}");
-    BadInput::new(key, what, e.help).coded(ErrorCode::NoCandidate)
+    Error::new(key, what, e.help).coded(ErrorCode::NoCandidate)
 }
 
 fn spec<T: serde::de::DeserializeOwned + Default>(table: &Table, key: &str) -> Result<T> {
@@ -242,7 +238,7 @@ fn find(kinds: &Kinds, name: &str) -> Result<Kind<dyn MethodSettings>> {
 fn has_step(kind: &Kind<dyn MethodSettings>) -> Result<()> {
     let refused = || {
         let what = format!("`{}` has no step size of local steps that could be chosen", kind.name);
-        BadInput::new("methods", what, "fedlsa, scafflsa, fedhsa, or another method with a step size")
+        Error::new("methods", what, "fedlsa, scafflsa, fedhsa, or another method with a step size")
     };
     if !config::takes(kind, "step_size") {
         return Err(refused());

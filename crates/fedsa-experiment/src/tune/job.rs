@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use fedsa::cancel::Cancel;
-use fedsa::error::{BadInput, Error, ErrorCode, ErrorKind};
+use fedsa::error::{Error, ErrorCode, ErrorKind};
 
 use super::{Began, Memo, Searched, TuneControl, TuneOptions, Tuned, Tuning, names};
 use crate::config::Experiment;
@@ -82,7 +82,7 @@ pub fn tune(
     place.purpose = Some(FolderPurpose { work: FolderWork::Tuning, identity: tuning.identity.clone() });
     if let Some((path, _)) = run.folder.as_ref().filter(|_| is_other) {
         let what = format!("{} holds a tuning of another file or with other options", path.display());
-        return Err(BadInput::new(RESUME, what, "the same file and options as for that tuning"));
+        return Err(Error::new(RESUME, what, "the same file and options as for that tuning"));
     }
     let memo = memo.unwrap_or_else(|| tuning.memo());
     observe(TuneStage::Searching(memo.len()));
@@ -131,18 +131,18 @@ impl Place {
         match (found.holds, if_exists) {
             (Holds::Nothing | Holds::Foreign, IfExists::Resume) => {
                 let what = format!("{} holds no interrupted tuning", path.display());
-                return Err(BadInput::new(RESUME, what, "the folder of an interrupted tuning, or no `resume` to begin one"));
+                return Err(Error::new(RESUME, what, "the folder of an interrupted tuning, or no `resume` to begin one"));
             }
             (Holds::Finished | Holds::Unfinished, IfExists::Resume) if is_run() => {
                 let work = found.work().unwrap_or(FolderWork::Run);
                 let what = format!("{} holds {}, not a tuning", path.display(), found.text());
                 let help = format!("the folder of an interrupted tuning; or `overwrite`, which replaces the {work}");
-                return Err(BadInput::new(RESUME, what, help).coded(ErrorCode::OtherRun));
+                return Err(Error::new(RESUME, what, help).coded(ErrorCode::OtherRun));
             }
             (holds, IfExists::Refuse) if holds != Holds::Nothing => {
                 let what = format!("{} holds {}", path.display(), found.text());
                 let help = "another folder, `resume` to go on with an interrupted tuning, or `overwrite` to replace it";
-                return Err(BadInput::new(OUT, what, help));
+                return Err(Error::new(OUT, what, help));
             }
             _ => {}
         }
@@ -152,7 +152,7 @@ impl Place {
         let memo: Option<Memo> = if is_resumed && state.exists() { Some(read_framed(&state)?) } else { None };
         if is_resumed && memo.is_none() && found.holds == Holds::Finished {
             let what = format!("{} holds a finished tuning: nothing is left to do", path.display());
-            return Err(BadInput::new(RESUME, what, "the folder of an interrupted tuning, or `overwrite` to tune again"));
+            return Err(Error::new(RESUME, what, "the folder of an interrupted tuning, or `overwrite` to tune again"));
         }
         Ok((Self { found: Some(found), keep: is_resumed, ..Self::default() }, memo))
     }

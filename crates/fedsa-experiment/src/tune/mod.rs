@@ -26,7 +26,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use fedsa::cancel::Cancel;
-use fedsa::error::{BadInput, Error, ErrorCode, ErrorKind, Result, quoted};
+use fedsa::error::{Error, ErrorCode, ErrorKind, Result, quoted};
 use fedsa::kernel::Isa;
 use fedsa::sampling::Law;
 use fedsa::uplink::Uplink;
@@ -182,7 +182,7 @@ impl Tuning {
     pub fn new(experiment: &Experiment, base: &Path, isa: Isa, options: &TuneOptions, cancel: &Cancel) -> Result<Self, Error> {
         let [point] = &experiment.points[..] else {
             let what = format!("the file has {} points of a sweep", experiment.points.len());
-            return Err(BadInput::new("", what, "one problem and one link, without `sweep` and `variant`").coded(ErrorCode::Sweep));
+            return Err(Error::new("", what, "one problem and one link, without `sweep` and `variant`").coded(ErrorCode::Sweep));
         };
         // What the file says is checked as for a run, without its checks and its figure.
         let bare = Experiment { checks: Vec::new(), figure: Default::default(), ..experiment.clone() };
@@ -197,7 +197,7 @@ impl Tuning {
         let cell = &plan.cells[plan.points[0].cells[reference]];
         if let fedsa::record::OutputRule::TailAfter(_) = cell.output {
             let what = "the output averages the last share of the rounds, and so depends on their number, which is to be found";
-            return Err(BadInput::new("output", what, "output = \"last\", or \"average\""));
+            return Err(Error::new("output", what, "output = \"last\", or \"average\""));
         }
         let theta = match &cell.start {
             ResolvedStart::Fixed(theta) => Some(theta.to_vec()),
@@ -457,7 +457,7 @@ fn reference(plan: &Plan, options: &TuneOptions) -> Result<usize> {
             .labels
             .iter()
             .position(|other| other == label)
-            .ok_or_else(|| BadInput::new("like", format!("the file has no method `{}`", quoted(label)), plan.labels.join(", ")));
+            .ok_or_else(|| Error::new("like", format!("the file has no method `{}`", quoted(label)), plan.labels.join(", ")));
     }
     let cells: Vec<_> = plan.points[0].cells.iter().map(|cell| &plan.cells[*cell]).collect();
     let is_like = |cell: &&crate::PlannedCell| {
@@ -468,7 +468,7 @@ fn reference(plan: &Plan, options: &TuneOptions) -> Result<usize> {
         return Ok(0);
     }
     let what = "the methods of the file have different links, starts or outputs";
-    Err(BadInput::new("like", what, format!("`like = LABEL`, of the method whose link is meant: {}", plan.labels.join(", "))))
+    Err(Error::new("like", what, format!("`like = LABEL`, of the method whose link is meant: {}", plan.labels.join(", "))))
 }
 
 /// A digest of the problem, the methods of the file and the options.

@@ -1,6 +1,6 @@
 //! Why nothing reaches the target, and what would help.
 
-use fedsa::error::{BadInput, ErrorCode};
+use fedsa::error::{Error, ErrorCode};
 use fedsa::message::MAX_ROUNDS;
 use fedsa_theory::tune::{self, SearchChoice, SearchResult};
 
@@ -10,7 +10,7 @@ use crate::numbers::{self, number};
 
 impl Tuning {
     /// The error where no choice reaches the target.
-    pub(super) fn refusal(&self, found: &SearchResult, pilots: &Pilots) -> BadInput {
+    pub(super) fn refusal(&self, found: &SearchResult, pilots: &Pilots) -> Error {
         if let Some(early) = self.nothing_tried(found, pilots) {
             return early;
         }
@@ -51,11 +51,11 @@ impl Tuning {
         if help.is_empty() {
             help.push("a larger target".into());
         }
-        BadInput::new("target", what, help.join("; ")).coded(ErrorCode::TargetNotReached)
+        Error::new("target", what, help.join("; ")).coded(ErrorCode::TargetNotReached)
     }
 
     /// The error where no choice was tried: no method works over the link, or the budget is too short for a single one.
-    fn nothing_tried(&self, found: &SearchResult, pilots: &Pilots) -> Option<BadInput> {
+    fn nothing_tried(&self, found: &SearchResult, pilots: &Pilots) -> Option<Error> {
         let reasons: Vec<String> = (0..self.candidates.len())
             .filter_map(|family| {
                 let why = found.prices[family].as_ref().err()?;
@@ -64,7 +64,7 @@ impl Tuning {
             .collect();
         if reasons.len() == self.candidates.len() {
             let what = format!("no method works over this link: {}", reasons.join("; "));
-            return Some(BadInput::new("methods", what, "other methods or codecs").coded(ErrorCode::NoCandidate));
+            return Some(Error::new("methods", what, "other methods or codecs").coded(ErrorCode::NoCandidate));
         }
         if !(found.tried.is_empty() && pilots.tried.is_empty()) {
             return None;
@@ -73,13 +73,13 @@ impl Tuning {
             let what = format!("{} s are too short for a single pilot run, of about {}", number(self.options.budget), seconds(least));
             // Theory takes its share first.
             let enough = least / (1.0 - THEORY_SHARE - SIMPLER_SHARE);
-            return Some(BadInput::new("budget", what, format!("at least {}", seconds(enough))).coded(ErrorCode::OutOfRange));
+            return Some(Error::new("budget", what, format!("at least {}", seconds(enough))).coded(ErrorCode::OutOfRange));
         }
         if !found.is_cut {
             return None;
         }
         let what = format!("{} s are too short for a single choice by theory", number(self.options.budget));
-        Some(BadInput::new("budget", what, "a larger budget, or fewer `methods` and `codecs`").coded(ErrorCode::OutOfRange))
+        Some(Error::new("budget", what, "a larger budget, or fewer `methods` and `codecs`").coded(ErrorCode::OutOfRange))
     }
 
     /// The choice whose error is nearest to the target after the most rounds, with this error.
@@ -94,20 +94,19 @@ impl Tuning {
     }
 
     /// The error where neither an error nor a floor above the target is known.
-    fn no_level(&self, found: &SearchResult, pilots: &Pilots) -> BadInput {
+    fn no_level(&self, found: &SearchResult, pilots: &Pilots) -> Error {
         if pilots.tried.iter().any(|piloted| !piloted.measured.diverged) {
             let (wanted, most) = (numbers::typed(self.target.mse), numbers::rounds(self.target.most_rounds));
             let what =
                 format!("no choice is confirmed to reach {wanted} within {most}: with few seeds some did, and with more they did not");
-            return BadInput::new("target", what, "a larger target or `budget`, or a codec with more bits")
-                .coded(ErrorCode::TargetNotReached);
+            return Error::new("target", what, "a larger target or `budget`, or a codec with more bits").coded(ErrorCode::TargetNotReached);
         }
         if pilots.exhausted || found.is_cut {
             let what = format!("{} s ended the search when only choices whose errors grow had been tried", number(self.options.budget));
-            return BadInput::new("budget", what, "a larger budget").coded(ErrorCode::TargetNotReached);
+            return Error::new("budget", what, "a larger budget").coded(ErrorCode::TargetNotReached);
         }
         let what = "no step size is stable: the errors of all choices grow";
-        BadInput::new("", what, "other methods, fewer `local_steps`, or a larger sampling.batch").coded(ErrorCode::NoCandidate)
+        Error::new("", what, "other methods, fewer `local_steps`, or a larger sampling.batch").coded(ErrorCode::NoCandidate)
     }
 
     /// What would lower an error with these parts, bias and noise, or let the search go on.

@@ -74,7 +74,7 @@ pub use shape::{BoundShape, ShapeFit};
 use serde::Serialize;
 
 use crate::RoundSetting;
-use fedsa::error::{BadInput, Result, require};
+use fedsa::error::{Error, Result, require};
 use fedsa::problem::systems::Systems;
 
 /// A part of a bound.
@@ -230,6 +230,6 @@ fn check_target(target: f64) -> Result<()> {
 }
 
 /// A constant of a bound that the problem does not have.
-fn unknown_constant(what: &str, why: &str) -> BadInput {
-    BadInput::not_known("", format!("{what} is not known: {why}"), "a linear problem whose constants are known")
+fn unknown_constant(what: &str, why: &str) -> Error {
+    Error::not_known("", format!("{what} is not known: {why}"), "a linear problem whose constants are known")
 }

@@ -10,7 +10,7 @@ use crate::map::{DENSE, LinearMap, spectral_radius};
 use crate::stability::delayed_radius;
 use crate::symmetric::{pack, packed_index, packed_len};
 use crate::work;
-use fedsa::error::{BadInput, Result};
+use fedsa::error::{Error, Result};
 use fedsa::linalg::{self, Mat};
 use fedsa::problem::systems::{Moments, Systems};
 use fedsa::uplink::medium::delay::Before;
@@ -114,7 +114,7 @@ impl DelayedMse {
     /// When the rounds are not in ascending order.
     pub fn curve(&self, theta_0: &[f64], rounds: &[u64]) -> Result<Vec<MeanSquare>> {
         if !rounds.is_sorted() {
-            return Err(BadInput::new("rounds", "rounds that are not in ascending order", "ascending round numbers"));
+            return Err(Error::new("rounds", "rounds that are not in ascending order", "ascending round numbers"));
         }
         let (d, tau) = (self.dim(), self.delay);
         let start: Vec<f64> = theta_0.iter().zip(&self.round.mean.root).map(|(x, r)| x - r).collect();

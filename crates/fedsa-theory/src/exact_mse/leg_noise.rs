@@ -7,7 +7,7 @@ use crate::RoundSetting;
 use crate::leg::{bits_from_highest, step};
 use crate::symmetric::{congruence, packed_index, packed_len};
 use crate::work;
-use fedsa::error::{BadInput, Result, require};
+use fedsa::error::{Error, Result, require};
 use fedsa::linalg::Mat;
 use fedsa::problem::systems::{Moments, System, Systems};
 
@@ -23,7 +23,7 @@ pub fn check(systems: &Systems, moments: &[Moments], batch: u64) -> Result<()> {
     if moments.len() == systems.kinds.len() && moments.iter().all(right) {
         Ok(())
     } else {
-        Err(BadInput::not_known(
+        Err(Error::not_known(
             "moments",
             format!("{} sets of second moments for {} kinds of agents of dimension {d}", moments.len(), systems.kinds.len()),
             "one per kind: aa d^2 x d^2, ab d^2 x d, bb d x d",

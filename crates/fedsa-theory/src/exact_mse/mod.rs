@@ -44,7 +44,7 @@ pub use scafflsa::{InitialControls, ScafflsaMse};
 use faer::{MatRef, Side};
 use serde::{Deserialize, Serialize};
 
-use fedsa::error::BadInput;
+use fedsa::error::Error;
 use fedsa::linalg;
 
 /// The mean and the second moment of the error `theta_t - theta*`.
@@ -89,14 +89,14 @@ fn is_positive_definite(m: MatRef<'_, f64>) -> bool {
 }
 
 /// The error about a floor that does not exist where the radius was not computed.
-fn diverges() -> BadInput {
-    BadInput::not_known("step_size", "the mean-square error diverges although the mean converges", "a smaller step size or a larger batch")
+fn diverges() -> Error {
+    Error::not_known("step_size", "the mean-square error diverges although the mean converges", "a smaller step size or a larger batch")
 }
 
 /// The error about a floor that does not exist.
-pub(super) fn unstable(radius: f64) -> BadInput {
+pub(super) fn unstable(radius: f64) -> Error {
     // A map may overflow.
     let growth = if radius.is_finite() { format!(": after many rounds each one multiplies it by {radius:.6}") } else { String::new() };
     let help = "a smaller step size, fewer local steps or a larger batch";
-    BadInput::not_known("step_size", format!("the mean-square error diverges{growth}"), help)
+    Error::not_known("step_size", format!("the mean-square error diverges{growth}"), help)
 }

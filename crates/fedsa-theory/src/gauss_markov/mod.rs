@@ -43,7 +43,7 @@ use super::map::{LinearMap, spectral_radius};
 use super::markov::MarkovRule;
 use super::stability::{ControlVariates, global_memory_map};
 use crate::work;
-use fedsa::error::{BadInput, Result};
+use fedsa::error::{Error, Result};
 use fedsa::linalg::{self, Mat};
 use fedsa::parallel;
 use fedsa::problem::law::NoiseLaw;
@@ -126,7 +126,7 @@ impl GaussMarkov {
     /// When the mean system has no unique root, sampling is noiseless, or the number of laws does not fit.
     pub fn new(systems: &Systems, laws: &[NoiseLaw], sampling: Sampling, setting: &RoundSetting, rule: AdditiveRule) -> Result<Self> {
         if sampling.kind == Law::Mean {
-            return Err(BadInput::new("sampling.kind", "noiseless sampling, under which there is no noise", "iid or markov"));
+            return Err(Error::new("sampling.kind", "noiseless sampling, under which there is no noise", "iid or markov"));
         }
         let (eta, h, alpha) = (setting.step_size, setting.local_steps, setting.server_step);
         let root = systems.root()?;
@@ -135,7 +135,7 @@ impl GaussMarkov {
         let drifts = (fresh || rule == AdditiveRule::FedHsa).then(|| LegNoise::of_drifts(kinds(), eta, h));
         let shared = laws.len() == 1;
         if !shared && laws.len() != systems.weights.len() {
-            return Err(BadInput::new("noise", format!("{} laws of noise", laws.len()), "one for all agents, or one for each"));
+            return Err(Error::new("noise", format!("{} laws of noise", laws.len()), "one for all agents, or one for each"));
         }
         // The kind, the factor and the law of every part.
         let mut parts: Vec<(usize, f64, &NoiseLaw)> = (0..systems.kinds.len()).map(|k| (k, 0.0, &laws[0])).collect();
@@ -189,7 +189,7 @@ impl GaussMarkov {
             return Ok(());
         }
         let what = format!("not computed: the noise of {parts} distinct agents with {d} components takes too long");
-        Err(BadInput::not_known("", what, "fewer distinct agents or components"))
+        Err(Error::not_known("", what, "fewer distinct agents or components"))
     }
 
     /// The spectral radius of the mean round. Additive noise does not change it: the map of second moments has its square.
@@ -230,7 +230,7 @@ impl GaussMarkov {
     /// When rounds are not in ascending order or too many, or the given controls are not one vector of d numbers an agent.
     pub fn curve(&self, theta_0: &[f64], controls: &InitialControls, rounds: &[u64]) -> Result<Vec<MeanSquare>> {
         if !rounds.is_sorted() {
-            return Err(BadInput::new("rounds", "rounds that are not in ascending order", "ascending round numbers"));
+            return Err(Error::new("rounds", "rounds that are not in ascending order", "ascending round numbers"));
         }
         let u: Vec<f64> = theta_0.iter().zip(&self.root).map(|(x, r)| x - r).collect();
         let start = std::iter::once(Ok(u)).chain(self.controls(controls)).collect::<Result<Vec<_>>>()?;
@@ -267,7 +267,7 @@ impl GaussMarkov {
                 InitialControls::Zero => Ok(self.pushes[k].clone()),
                 InitialControls::Given(all) => {
                     if all.len() != self.kind_of.len() || all.iter().any(|xi| xi.len() != self.dim) {
-                        return Err(BadInput::new("controls", "controls of another shape", "d numbers for each agent"));
+                        return Err(Error::new("controls", "controls of another shape", "d numbers for each agent"));
                     }
                     let mut mean = self.pushes[k].clone();
                     for ((xi, _), p) in all.iter().zip(&self.kind_of).zip(&self.weights).filter(|((_, kind), _)| **kind as usize == k) {
@@ -384,7 +384,7 @@ impl<'a> Responses<'a> {
         }
         let (kinds, d) = (self.of.parts.len(), self.of.dim);
         let what = format!("not computed: the noise of {kinds} distinct agents with {d} components over the rounds takes too long");
-        Err(BadInput::not_known("", what, "fewer distinct agents, fewer rounds, or a step that converges in fewer"))
+        Err(Error::not_known("", what, "fewer distinct agents, fewer rounds, or a step that converges in fewer"))
     }
 
     fn work_of_round(&self) -> f64 {

@@ -2,7 +2,7 @@
 
 use faer::prelude::*;
 
-use fedsa::error::{BadInput, Result, require};
+use fedsa::error::{Error, Result, require};
 use fedsa::linalg::{self, Mat};
 use fedsa::problem::law::FiniteLaw;
 
@@ -60,7 +60,7 @@ impl MarkovAgent {
     /// When the law has no chain or is not linear, the chain has several closed classes (names a state), or the moves take too
     /// much memory.
     pub fn new(law: &FiniteLaw<'_>, weight: f64, root: &[f64]) -> Result<Self> {
-        let other = |what: &str| BadInput::not_known("", what, "a finite chain of linear operators");
+        let other = |what: &str| Error::not_known("", what, "a finite chain of linear operators");
         let chain = law.chain().ok_or_else(|| other("samples follow no chain"))?;
         let (d, n) = (law.dim(), chain.from.len());
         require(root.len() == d, "root", root.len(), &format!("{d} numbers"))?;
@@ -220,8 +220,8 @@ fn gcd(a: u64, b: u64) -> u64 {
     if b == 0 { a } else { gcd(b, a % b) }
 }
 
-fn reducible(apart: usize, inside: usize) -> BadInput {
-    BadInput::not_known(
+fn reducible(apart: usize, inside: usize) -> Error {
+    Error::not_known(
         "",
         format!("the chain is reducible: state {inside} is not reached from state {apart}"),
         "a chain with one closed class",

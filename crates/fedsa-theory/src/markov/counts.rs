@@ -18,7 +18,7 @@ use super::{AgentClass, MarkovAgent, MarkovFloor, one_agent::step};
 use crate::RoundSetting;
 use crate::leg::power_and_sum;
 use crate::symmetric::{congruence, packed_len};
-use fedsa::error::{BadInput, Result, require};
+use fedsa::error::{Error, Result, require};
 use fedsa::linalg::Mat;
 
 /// The most unknowns.
@@ -96,7 +96,7 @@ impl Counts {
         super::check_samples(setting.local_steps, batch)?;
         if !reaches(classes, MOST_UNKNOWNS) {
             let what = unknowns(classes).map_or("a chain without exactly two states".to_string(), |n| format!("counts with {n} unknowns"));
-            return Err(BadInput::not_known("", what, format!("classes of agents with two states, and at most {MOST_UNKNOWNS} unknowns")));
+            return Err(Error::not_known("", what, format!("classes of agents with two states, and at most {MOST_UNKNOWNS} unknowns")));
         }
         let classes: Vec<Class> = classes.iter().filter(|c| c.count > 0).map(|c| Class::new(c, setting, batch)).collect::<Result<_>>()?;
         let law = classes.iter().fold(vec![1.0], |law, c| law.iter().flat_map(|p| c.law.iter().map(move |q| p * q)).collect());

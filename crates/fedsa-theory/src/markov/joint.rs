@@ -18,7 +18,7 @@ use super::stationary::CellMap;
 use super::{AgentClass, MarkovAgent, MarkovFloor, MarkovRule};
 use crate::RoundSetting;
 use crate::exact_mse::InitialControls;
-use fedsa::error::{BadInput, Result, require};
+use fedsa::error::{Error, Result, require};
 use fedsa::linalg;
 use fedsa::sampling::ChainStart;
 
@@ -70,7 +70,7 @@ impl Joint {
         let size = unknowns(classes, rule);
         let too_large = |size: usize, what: &str, most: usize| {
             let size = if size == usize::MAX { "too many".to_string() } else { size.to_string() };
-            BadInput::not_known(
+            Error::not_known(
                 "",
                 format!("a joint chain with {size} {what}"),
                 format!("fewer agents or states, so that there are at most {most}"),

@@ -18,7 +18,7 @@ use faer::prelude::*;
 
 use super::{AgentClass, MarkovAgent, MarkovFloor, MarkovRule};
 use crate::RoundSetting;
-use fedsa::error::{BadInput, Result};
+use fedsa::error::{Error, Result};
 use fedsa::linalg::{self, Mat};
 
 /// The leading order of mean and covariance for a method and its settings.
@@ -39,7 +39,7 @@ impl LeadingOrder {
     pub fn new(classes: &[AgentClass], setting: &RoundSetting, rule: MarkovRule) -> Result<Self> {
         super::check(classes, setting)?;
         if classes.iter().all(|c| c.agent.is_deterministic()) && classes.iter().any(|c| c.agent.states > 1) {
-            return Err(BadInput::not_known(
+            return Err(Error::not_known(
                 "",
                 "deterministic cycles of samples: the covariance of order eta is 0, and that of order eta^2 is not known",
                 "chains with random moves",
@@ -204,11 +204,7 @@ fn continuous_lyapunov(a: &Mat<f64>, q: &Mat<f64>) -> Result<Mat<f64>> {
     let plus = a + Scale(c) * &one;
     let left = linalg::solve_columns(&plus, &(a - Scale(c) * &one))?;
     if linalg::spectral_radius(&left)? >= 1.0 {
-        return Err(BadInput::not_known(
-            "",
-            "a mean matrix with an eigenvalue of negative real part",
-            "agents whose mean operator is stable",
-        ));
+        return Err(Error::not_known("", "a mean matrix with an eigenvalue of negative real part", "agents whose mean operator is stable"));
     }
     let half = linalg::solve_columns(&plus, q)?;
     let source = linalg::solve_columns(&plus, &half.transpose().to_owned())?;

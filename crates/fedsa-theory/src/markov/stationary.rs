@@ -6,7 +6,7 @@ use super::MarkovFloor;
 use crate::fixed_point::fixed_point;
 use crate::map::{DENSE, LinearMap, at_rounds, spectral_radius};
 use crate::symmetric::{packed_index, packed_len};
-use fedsa::error::{BadInput, Result};
+use fedsa::error::{Error, Result};
 use fedsa::linalg::Mat;
 
 /// A round of the moments of `(y, 1)` split into cells, where y are n numbers of which the first d are `theta - theta*`.
@@ -189,9 +189,9 @@ fn shortened(x: &[f64], short: usize, long: usize) -> Vec<f64> {
 }
 
 /// The error about a floor that does not exist.
-pub(super) fn unstable(radius: Option<f64>) -> BadInput {
+pub(super) fn unstable(radius: Option<f64>) -> Error {
     let growth =
         radius.filter(|r| r.is_finite()).map_or(String::new(), |r| format!(": after many rounds each one multiplies it by {r:.6}"));
     let help = "a smaller step size, fewer local steps or a larger batch";
-    BadInput::not_known("step_size", format!("the mean-square error under Markov samples diverges{growth}"), help)
+    Error::not_known("step_size", format!("the mean-square error under Markov samples diverges{growth}"), help)
 }

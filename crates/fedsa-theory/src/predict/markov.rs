@@ -15,7 +15,7 @@ use crate::markov::leading_order::LeadingOrder;
 use crate::markov::one_agent::OneAgent;
 use crate::markov::{AgentClass, MarkovAgent, MarkovFloor, MarkovRule};
 use crate::{Accuracy, RoundSetting, work};
-use fedsa::error::{BadInput, Result};
+use fedsa::error::{Error, Result};
 use fedsa::linalg;
 use fedsa::sampling::ChainStart;
 
@@ -405,7 +405,7 @@ fn any_periodic(classes: &[AgentClass]) -> bool {
 }
 
 /// The error of a curve of so many rounds that it is not computed.
-fn long_curve(last: u64) -> BadInput {
+fn long_curve(last: u64) -> Error {
     let what = format!("the mean-square error under Markov samples over {last} rounds");
     takes_too_long(&what, "fewer rounds, local steps, agents, states or features, or smaller batches")
 }

@@ -6,7 +6,7 @@ use super::outlook::{MeanSquareRadius, Outlook};
 use super::{Forecast, PredictedFloor};
 use crate::Accuracy;
 use crate::exact_mse::MeanSquare;
-use fedsa::error::{BadInput, ErrorCode, ErrorKind, Result, quoted};
+use fedsa::error::{Error, ErrorCode, ErrorKind, Result, quoted};
 
 /// A quantity that theory predicts for a method.
 pub struct Quantity {
@@ -169,7 +169,7 @@ pub const QUANTITIES: &[Quantity] = &[
 pub fn quantity(name: &str) -> Result<&'static Quantity> {
     QUANTITIES.iter().find(|quantity| quantity.name == name).ok_or_else(|| {
         let names: Vec<&str> = QUANTITIES.iter().map(|quantity| quantity.name).collect();
-        BadInput::new("", format!("there is no predicted quantity `{}`", quoted(name)), names.join(", ")).coded(ErrorCode::UnknownName)
+        Error::new("", format!("there is no predicted quantity `{}`", quoted(name)), names.join(", ")).coded(ErrorCode::UnknownName)
     })
 }
 

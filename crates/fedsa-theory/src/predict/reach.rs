@@ -5,7 +5,7 @@ use crate::Accuracy;
 use crate::exact_mse::{Evolution, InitialControls, MeanSquare};
 use crate::stability::{self, RadiusStability};
 use crate::work;
-use fedsa::error::{BadInput, Result, require};
+use fedsa::error::{Error, Result, require};
 use fedsa::linalg;
 use fedsa::methods::Drift;
 
@@ -35,7 +35,7 @@ pub fn check_target(target: f64, root: &[f64]) -> Result<()> {
     let rounding = rounding(root);
     if target <= rounding {
         let what = format!("{target:e} is below what rounding leaves of theta*, {rounding:.1e}");
-        return Err(BadInput::not_known("target", what, format!("more than {rounding:.1e}")));
+        return Err(Error::not_known("target", what, format!("more than {rounding:.1e}")));
     }
     Ok(())
 }
@@ -75,9 +75,9 @@ pub enum Reach {
 }
 
 /// The error of a method whose radius cannot be distinguished from 1.
-fn no_rate() -> BadInput {
+fn no_rate() -> Error {
     let what = "not known: the rate cannot be told from 1 at this precision, because the radius of a round is 1 to rounding";
-    BadInput::not_known("step_size", what, "a larger step size, or more local steps")
+    Error::not_known("step_size", what, "a larger step size, or more local steps")
 }
 
 /// `E ||theta_0 - root||^2`; `None` stands for a random start with components N(0, 1).

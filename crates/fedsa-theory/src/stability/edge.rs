@@ -1,6 +1,6 @@
 //! The judgement on a radius, and the search for the largest stable step.
 
-use fedsa::error::{BadInput, Result, require};
+use fedsa::error::{Error, Result, require};
 
 /// The smallest distance from 1 at which a radius can be distinguished from 1. Rounding changes every eigenvalue by about
 /// 1e-15 times the size of the map, and eigenvalues of large maps are accepted with a residual of this size. With a radius
@@ -213,9 +213,9 @@ fn edge(side: impl Fn(f64) -> Result<RadiusStability>, mut stable: f64, mut othe
     Ok(stable)
 }
 
-fn no_stable_step(down_to: f64) -> BadInput {
+fn no_stable_step(down_to: f64) -> Error {
     let help = "a mean matrix whose eigenvalues all have positive real parts";
-    BadInput::new("step_size", format!("no stable step down to {down_to:e}"), help)
+    Error::new("step_size", format!("no stable step down to {down_to:e}"), help)
 }
 
 #[cfg(test)]

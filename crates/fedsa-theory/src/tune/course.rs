@@ -5,7 +5,7 @@ use crate::Accuracy;
 use crate::exact_mse::Evolution;
 use crate::predict::{Forecast, unknown};
 use fedsa::cancel::Cancel;
-use fedsa::error::{BadInput, Result};
+use fedsa::error::{Error, Result};
 use fedsa::linalg::Mat;
 
 /// What theory says about a choice.
@@ -76,7 +76,7 @@ impl Meter {
         self.has_ended |= cancelled.is_err() || self.spent + work > self.most;
         self.spent += work;
         cancelled?;
-        if self.has_ended { Err(BadInput::not_known("", "the search ended", "more work")) } else { Ok(()) }
+        if self.has_ended { Err(Error::not_known("", "the search ended", "more work")) } else { Ok(()) }
     }
 }
 
@@ -277,7 +277,7 @@ fn round_by_round(forecast: &Forecast, evolution: &Evolution, of_round: f64, tar
     for t in 1..=most {
         if t as f64 * of_round > MOST_WORK {
             let what = format!("the mean-square error over more than {t} rounds of a state of {} numbers", state.len());
-            return Err(BadInput::not_known("", format!("not computed: {what}"), "fewer features or distinct agents, or a larger target"));
+            return Err(Error::not_known("", format!("not computed: {what}"), "fewer features or distinct agents, or a larger target"));
         }
         meter.charge(of_round)?;
         evolution.map().apply(&state, &mut next);
@@ -299,8 +299,8 @@ fn round_by_round(forecast: &Forecast, evolution: &Evolution, of_round: f64, tar
     Ok(exact(Err(Miss::Slow { rounds: most, mse: before }), path))
 }
 
-fn too_long() -> BadInput {
-    BadInput::not_known("", "theory takes too long to compare many choices by", "pilot runs")
+fn too_long() -> Error {
+    Error::not_known("", "theory takes too long to compare many choices by", "pilot runs")
 }
 
 /// The first round whose error is at most the target, after one before it: two rounds that follow each other, with their errors.
@@ -337,7 +337,7 @@ fn by_curve(forecast: &Forecast, start: &SearchStart, theta: &[f64], target: f64
     match accuracy {
         Accuracy::Exact => {}
         Accuracy::Closure { eps_squared } if eps_squared <= NEAR => {}
-        other => return Err(BadInput::not_known("", format!("theory is not near enough to choose by ({other})"), "pilot runs")),
+        other => return Err(Error::not_known("", format!("theory is not near enough to choose by ({other})"), "pilot runs")),
     }
     let known = |outcome, path| Course { outcome, path, accuracy };
     meter.charge(forecast.floor_work().unwrap_or(0.0))?;

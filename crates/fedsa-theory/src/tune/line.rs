@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::course::{Meter, course_within};
 use super::{Course, Family, Hit, Miss, Price, SearchChoice, SearchCost, SearchStart, SearchTarget, rounded};
-use fedsa::error::{BadInput, Result};
+use fedsa::error::{Error, Result};
 use fedsa::linalg;
 use fedsa::problem::Field;
 
@@ -68,7 +68,7 @@ impl Line {
 #[derive(Default)]
 pub(super) struct Seen {
     pub tried: Vec<Tried>,
-    pub unknown: Option<BadInput>,
+    pub unknown: Option<Error>,
 }
 
 pub(super) struct Search<'s> {

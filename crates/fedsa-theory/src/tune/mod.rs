@@ -55,7 +55,7 @@ pub use search::{Effort, SearchResult, cheaper, search, server_steps};
 use crate::cost::Goal;
 use crate::exact_mse::InitialControls;
 use crate::predict::{Forecast, check_target, error_at_start, rounding};
-use fedsa::error::{BadInput, Result, require};
+use fedsa::error::{Error, Result, require};
 use fedsa::methods::{MAX_LOCAL_STEPS, MethodSettings};
 use fedsa::problem::Field;
 use fedsa::record::OutputRule;
@@ -103,7 +103,7 @@ impl SearchTarget {
         }
         let root = field.solution().map_err(|why| {
             let what = format!("theta* is not known for this problem, and therefore no mean-square error: {why}");
-            BadInput::new("target", what, "a problem with a known root")
+            Error::new("target", what, "a problem with a known root")
         })?;
         check_target(self.mse, &root.theta)?;
         let at_start = error_at_start(start.theta.as_deref(), &root.theta);
@@ -111,10 +111,10 @@ impl SearchTarget {
             let what = format!("the start has the error {at_start:.3e} already: no round is needed");
             let is_root = at_start <= rounding(&root.theta);
             let help = if is_root { "a start away from the root".into() } else { format!("less than {at_start:.3e}, or another start") };
-            return Err(BadInput::new("target", what, help));
+            return Err(Error::new("target", what, help));
         }
         if self.goal == Goal::Samples && field.sampling().samples_per_step() == 0 {
-            return Err(BadInput::new("minimise", "no samples are drawn under the mean operator", "rounds or bits, or another sampling"));
+            return Err(Error::new("minimise", "no samples are drawn under the mean operator", "rounds or bits, or another sampling"));
         }
         Ok(())
     }

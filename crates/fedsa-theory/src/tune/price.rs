@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::{Family, SearchChoice, SearchStart};
 use crate::cost::Goal;
 use crate::cost::RoundCost;
-use fedsa::error::{BadInput, Result};
+use fedsa::error::{Error, Result};
 use fedsa::federation::Federation;
 use fedsa::problem::Field;
 use fedsa::record::Ledger;
@@ -65,7 +65,7 @@ impl Price {
             let first = run.ledger();
             (1..ROUNDS).for_each(|_| run.step());
             if run.round() != ROUNDS {
-                return Err(BadInput::not_known("", "a run with a tiny step diverges", "a start near the root"));
+                return Err(Error::not_known("", "a run with a tiny step diverges", "a start near the root"));
             }
             Ok((first, run.ledger()))
         };

@@ -19,7 +19,7 @@ use super::line::{Line, Search, Tried, largest_step};
 use super::{Family, Hit, Miss, Price, SearchChoice, SearchCost, SearchStart, SearchTarget, rounded};
 use crate::cost::Goal;
 use fedsa::cancel::Cancel;
-use fedsa::error::{BadInput, Result};
+use fedsa::error::{Error, Result};
 use fedsa::methods::Setting;
 use fedsa::parallel;
 use fedsa::problem::Field;
@@ -32,7 +32,7 @@ pub struct SearchResult {
     /// The index of the best, if one reaches the target.
     pub best: Option<usize>,
     /// For each family, the reason why its errors are not known, at least for some local steps or server's steps.
-    pub unknown: Vec<Option<BadInput>>,
+    pub unknown: Vec<Option<Error>>,
     /// For each family, what its rounds cost, or why it cannot work.
     pub prices: Vec<Result<Price>>,
     /// The multiplications that it took, about one a nanosecond.
@@ -224,7 +224,7 @@ pub fn search(
     target.check(&**field, start)?;
     let prices: Vec<Result<Price>> = families.iter().map(|family| Price::of(field, family, start)).collect();
     let of = Search { field, families, start, target, prices: &prices };
-    let mut unknown: Vec<Option<BadInput>> = prices.iter().map(|price| price.as_ref().err().cloned()).collect();
+    let mut unknown: Vec<Option<Error>> = prices.iter().map(|price| price.as_ref().err().cloned()).collect();
     let lines = of.lines();
     let mut record = Record { target, tried: Vec::new(), best: None, effort, work: 0.0, is_cut: false };
     // Lines of the same place in the list are searched side by side: what they may cost depends on the lines before alone.

@@ -73,7 +73,7 @@ pub struct Refusal {
     /// The exchange within the round.
     pub exchange: u8,
     /// Why.
-    pub reason: crate::error::BadInput,
+    pub reason: crate::error::Error,
 }
 
 /// An answer that was checked, and that is one to the open question.
@@ -418,7 +418,7 @@ impl Coordinator {
     }
 
     /// Lists an answer as refused, or an agent that could not answer.
-    pub(crate) fn refuse(&mut self, agent: usize, reason: crate::error::BadInput) {
+    pub(crate) fn refuse(&mut self, agent: usize, reason: crate::error::Error) {
         let Message { round, exchange, .. } = self.state.ask.down;
         self.refusals.push(Refusal { agent, round, exchange, reason });
     }

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use super::server_end::ServerEnd;
 use super::{Coordinator, State, Step, check_answer};
-use crate::error::{BadInput, Result};
+use crate::error::{Error, Result};
 use crate::message::{Body, MAX_ROUNDS, Message, Part, TELL};
 use crate::record::{Ledger, Output};
 use crate::server::Ask;
@@ -27,8 +27,8 @@ pub(crate) struct Saved {
 }
 
 /// The error about bytes that are not the state of such a coordinator.
-fn foreign() -> BadInput {
-    BadInput::format("checkpoint", "not a saved state of this federation", "a state that the same federation saved")
+fn foreign() -> Error {
+    Error::format("checkpoint", "not a saved state of this federation", "a state that the same federation saved")
 }
 
 impl Coordinator {

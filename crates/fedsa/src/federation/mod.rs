@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 pub use description::Description;
 
-use crate::error::{BadInput, Result, require};
+use crate::error::{Error, Result, require};
 use crate::linalg::norm_sq;
 use crate::methods::{Half, MethodSettings, Needs, Setting, check_link};
 use crate::problem::Field;
@@ -171,7 +171,7 @@ impl Federation {
     pub(crate) fn check_real(&self) -> Result<()> {
         if self.uplink.delay.is_some() {
             let what = "only the in-process engine can compute at old models, because no real federation has them";
-            return Err(BadInput::new("uplink.media", what, "a link without delay (pull); late (push) is its counterpart"));
+            return Err(Error::new("uplink.media", what, "a link without delay (pull); late (push) is its counterpart"));
         }
         Ok(())
     }
@@ -265,16 +265,16 @@ pub fn check_needs(settings: &dyn MethodSettings, field: &dyn Field) -> Result<(
     let (facts, d, most) = (field.facts(), field.dim(), settings.largest_dimension());
     if d > most {
         let what = format!("messages of the method hold at most d = {most} components, and the problem has d = {d}");
-        return Err(BadInput::new("kind", what, "fewer features, or another method"));
+        return Err(Error::new("kind", what, "fewer features, or another method"));
     }
     match settings.needs() {
         Needs::Objective if facts.objective().is_none() => {
             let what = "the method needs losses, gradients and Hessians, and the problem's operators are not known to be gradients";
-            Err(BadInput::new("kind", what, "a problem with an objective, such as linear systems with symmetric A_c"))
+            Err(Error::new("kind", what, "a problem with an objective, such as linear systems with symmetric A_c"))
         }
         Needs::LinearOperators if facts.linear_operators().is_none() => {
             let what = "the method solves a linear system, and the problem's operators are not known to be linear";
-            Err(BadInput::new("kind", what, "a linear problem, or a method that needs samples only"))
+            Err(Error::new("kind", what, "a linear problem, or a method that needs samples only"))
         }
         _ => Ok(()),
     }

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::compressor::{Compressed, Compressor, whole};
 use super::line_search::Trials;
 use super::{Agent, LocalContext};
-use crate::error::{BadInput, Result};
+use crate::error::{Error, Result};
 use crate::linalg::add_scaled;
 use crate::message::{Body, Message, Part};
 use crate::protocol::refused;
@@ -225,7 +225,7 @@ impl Agent for FedNlAgent {
     }
 
     fn restore(&mut self, bytes: &[u8]) -> Result<()> {
-        let foreign = || BadInput::format("checkpoint", "not the state of an agent of FedNL", "a checkpoint of the same settings");
+        let foreign = || Error::format("checkpoint", "not the state of an agent of FedNL", "a checkpoint of the same settings");
         let (state, rest): (State, _) = postcard::take_from_bytes(bytes).map_err(|_| foreign())?;
         let d = state.theta.len();
         let learned = state.learned.len();

@@ -1,7 +1,7 @@
 //! Client halves of methods that solve the mean linear system at the server.
 
 use super::{Agent, LocalContext};
-use crate::error::{BadInput, Result};
+use crate::error::{Error, Result};
 use crate::message::{Body, Message, Part};
 
 /// Sends `A_c` row by row, followed by `b_c`: d (d + 1) numbers, those that are not 0 with their indices if that is shorter.
@@ -48,6 +48,6 @@ fn without_state(bytes: &[u8]) -> Result<()> {
     if bytes.is_empty() {
         Ok(())
     } else {
-        Err(BadInput::format("checkpoint", "the state of another agent", "a checkpoint of the same settings"))
+        Err(Error::format("checkpoint", "the state of another agent", "a checkpoint of the same settings"))
     }
 }

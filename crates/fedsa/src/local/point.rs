@@ -1,7 +1,7 @@
 //! The model that an agent was last asked at, and its gradient there.
 
 use super::LocalContext;
-use crate::error::{BadInput, Result};
+use crate::error::{Error, Result};
 use crate::message::{Message, Part};
 
 /// What agents keep between the exchanges of a round: `theta_t` of the last question with a model and `grad f_c(theta_t)`, d components
@@ -33,7 +33,7 @@ impl Point {
     pub(super) fn restored(bytes: &[u8], whose: &str) -> Result<Self> {
         let (numbers, rest) = bytes.as_chunks::<8>();
         if !rest.is_empty() || !numbers.len().is_multiple_of(2) {
-            return Err(BadInput::format("checkpoint", format!("not the state of {whose}"), "a checkpoint of the same settings"));
+            return Err(Error::format("checkpoint", format!("not the state of {whose}"), "a checkpoint of the same settings"));
         }
         let mut theta: Vec<f64> = numbers.iter().map(|b| f64::from_le_bytes(*b)).collect();
         let gradient = theta.split_off(numbers.len() / 2);

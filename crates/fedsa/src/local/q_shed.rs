@@ -11,7 +11,7 @@ use super::shed::{FLOOR, due, foreign, index};
 use super::{Agent, LocalContext};
 use crate::bit_allocation::{CountRule, allocate};
 use crate::eigenpairs::Eigenpairs;
-use crate::error::{BadInput, Result};
+use crate::error::{Error, Result};
 use crate::message::{Body, Message, Part};
 use crate::nested_grid;
 use crate::protocol::refused;
@@ -258,8 +258,8 @@ impl Agent for QShedAgent {
     }
 }
 
-fn bad_state() -> BadInput {
-    BadInput::format("checkpoint", "not the state of an agent of Q-SHED", "a checkpoint of the same settings")
+fn bad_state() -> Error {
+    Error::format("checkpoint", "not the state of an agent of Q-SHED", "a checkpoint of the same settings")
 }
 
 #[cfg(test)]

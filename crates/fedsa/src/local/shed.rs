@@ -9,7 +9,7 @@ use super::line_search::Trials;
 use super::{Agent, LocalContext};
 use crate::eigenpairs::restarted::Search;
 use crate::eigenpairs::{Eigenpairs, smallest};
-use crate::error::{BadInput, Result};
+use crate::error::{Error, Result};
 use crate::message::{Body, Message, Part};
 use crate::problem::objective::ActiveComponents;
 use crate::protocol::refused;
@@ -450,12 +450,12 @@ pub(super) fn index(x: f64) -> Option<u64> {
     (x >= 0.0 && x.fract() == 0.0 && x < f64::from(u32::MAX)).then_some(x as u64)
 }
 
-pub(super) fn foreign(what: &str) -> BadInput {
+pub(super) fn foreign(what: &str) -> Error {
     refused(what, "rounds and numbers of pairs of this method")
 }
 
-fn bad_state() -> BadInput {
-    BadInput::format("checkpoint", "not the state of an agent of SHED", "a checkpoint of the same settings")
+fn bad_state() -> Error {
+    Error::format("checkpoint", "not the state of an agent of SHED", "a checkpoint of the same settings")
 }
 
 #[cfg(test)]

@@ -18,7 +18,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::descent::{self, DescentSettings};
-use crate::error::{BadInput, Result, require};
+use crate::error::{Error, Result, require};
 use crate::local::line_search::Trials;
 use crate::server::descent::{Direction, Length};
 use crate::server::directions::{AcceleratedDirection, Momentum};
@@ -77,7 +77,7 @@ impl DescentSettings for AcceleratedGradient {
         match (self.momentum, self.strong_convexity) {
             (Some(beta), Some(_)) => {
                 let what = format!("momentum = {beta} beside strong_convexity, which decides it");
-                Err(BadInput::new("momentum", what, "one of the two"))
+                Err(Error::new("momentum", what, "one of the two"))
             }
             (Some(beta), None) => require((0.0..1.0).contains(&beta), "momentum", beta, "at least 0 and below 1"),
             _ => Ok(()),

@@ -60,7 +60,7 @@ use super::scafflsa::Scafflsa;
 use super::scafflsa_random::ScafflsaRandom;
 use super::scaffold::Scaffold;
 use super::{Half, Lost, MethodSettings, MethodShape, Setting, one};
-use crate::error::{BadInput, Result, require};
+use crate::error::{Error, Result, require};
 use crate::protocol::Protocol;
 use crate::server::{Server, anderson};
 use crate::uplink::LinkFacts;
@@ -209,12 +209,12 @@ impl MethodSettings for Anderson {
         require(self.safeguard >= 1.0 && self.safeguard.is_finite(), "safeguard", self.safeguard, "a factor of 1 or more")?;
         require(self.ridge >= 1e-14 && self.ridge.is_finite(), "ridge", self.ridge, "1e-14 or more")?;
         if let Some(why) = self.base.refusal() {
-            return Err(BadInput::new("base", why, "fedlsa, scafflsa, fedhsa, fedtd or projected-td"));
+            return Err(Error::new("base", why, "fedlsa, scafflsa, fedhsa, fedtd or projected-td"));
         }
         self.base.settings().check(agents).map_err(|e| e.inside("base"))?;
         if self.base.settings().shape().step_size.constant().is_none() {
             let what = "a step size that varies from round to round, so that every round is another map of theta";
-            return Err(BadInput::new("base.step_size", what, "a number"));
+            return Err(Error::new("base.step_size", what, "a number"));
         }
         Ok(())
     }
@@ -222,7 +222,7 @@ impl MethodSettings for Anderson {
     fn check_link(&self, link: &LinkFacts) -> Result<()> {
         if link.stale.is_some() || link.late.is_some() {
             let what = "a round's residual must belong to its model, and over this link answers are to older models";
-            return Err(BadInput::new("uplink", what, "a link without delay and late, or the base method alone"));
+            return Err(Error::new("uplink", what, "a link without delay and late, or the base method alone"));
         }
         self.base.settings().check_link(link)
     }

@@ -14,7 +14,7 @@
 use serde::Serialize;
 
 use super::{Half, MethodSettings, MethodShape, Needs, Setting, at_work};
-use crate::error::{BadInput, Result, require};
+use crate::error::{Error, Result, require};
 use crate::local::descent::{DescentAgent, LocalSolve};
 use crate::local::line_search::Trials;
 use crate::message::Part;
@@ -138,7 +138,7 @@ fn check_exact_losses(link: &LinkFacts) -> Result<()> {
         return Ok(());
     }
     let what = "the method compares losses along a step, and over the air sums arrive with gains and noise of their own";
-    Err(BadInput::new("uplink", what, "a link that delivers one message per agent, or gd with a step_size"))
+    Err(Error::new("uplink", what, "a link that delivers one message per agent, or gd with a step_size"))
 }
 
 /// The protocol for vectors of d components.

@@ -51,7 +51,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{Half, MethodSettings, MethodShape, Needs, Setting, at_work, descent};
-use crate::error::{BadInput, Result, require};
+use crate::error::{Error, Result, require};
 use crate::local::compressor::Compressor;
 use crate::local::fednl::FedNlAgent;
 use crate::local::line_search::Trials;
@@ -221,23 +221,23 @@ impl MethodSettings for FedNl {
             require(rate > 0.0 && rate <= 1.0, "learning_rate", rate, "above 0 and at most 1")?;
         }
         if self.k.is_some() && !matches!(self.compressor, Compression::TopK | Compression::RandK) {
-            return Err(BadInput::new("k", "a number of entries for a compressor that has none", "k with top-k or rand-k"));
+            return Err(Error::new("k", "a number of entries for a compressor that has none", "k with top-k or rand-k"));
         }
         if let Some(bits) = self.pair_bits {
             if self.compressor != Compression::RankOne {
-                return Err(BadInput::new("pair_bits", "bits of vectors for a compressor that sends none", "pair_bits with rank-1"));
+                return Err(Error::new("pair_bits", "bits of vectors for a compressor that sends none", "pair_bits with rank-1"));
             }
             require((1..=MOST_BITS).contains(&bits), "pair_bits", bits, &format!("between 1 and {MOST_BITS}"))?;
         }
         if self.mu.is_none() && (self.option == Remedy::Projection || self.first_hessian == FirstHessian::MuIdentity) {
             let what = "no mu, and option = \"projection\" and first_hessian = \"mu-identity\" are with mu";
-            return Err(BadInput::new("mu", what, "a lower bound of the eigenvalues of the Hessians, such as the ridge"));
+            return Err(Error::new("mu", what, "a lower bound of the eigenvalues of the Hessians, such as the ridge"));
         }
         let m = self.participants.unwrap_or(agents);
         require((1..=agents).contains(&m), "participants", m, &format!("between 1 and the number of agents, {agents}"))?;
         if self.line_search && m < agents {
             let what = format!("{m} of {agents} agents with a line search, whose losses would be those of these agents alone");
-            return Err(BadInput::new("participants", what, "all agents, or line_search = false"));
+            return Err(Error::new("participants", what, "all agents, or line_search = false"));
         }
         Ok(())
     }

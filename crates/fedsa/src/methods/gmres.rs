@@ -17,7 +17,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{Half, MethodSettings, MethodShape, Needs, Setting};
-use crate::error::{BadInput, Result, require};
+use crate::error::{Error, Result, require};
 use crate::local::linear::ProductAgent;
 use crate::message::Part;
 use crate::protocol::{Exchange, Give, Len, Protocol, Want};
@@ -53,7 +53,7 @@ impl MethodSettings for Gmres {
     fn check_link(&self, link: &LinkFacts) -> Result<()> {
         if link.is_altered || link.is_downlink_lossy || link.is_sum_only {
             let what = "the method builds a Krylov space of one matrix, and this link alters products in every round";
-            return Err(BadInput::new("uplink", what, "a link that delivers messages unaltered, or lstd or a first-order method"));
+            return Err(Error::new("uplink", what, "a link that delivers messages unaltered, or lstd or a first-order method"));
         }
         Ok(())
     }

@@ -30,7 +30,7 @@ pub mod shed;
 
 use std::sync::Arc;
 
-use crate::error::{BadInput, Result, require};
+use crate::error::{Error, Result, require};
 use crate::local::{Agent, Client};
 use crate::protocol::{Give, Len, Protocol};
 use crate::registry::{Kind, kind};
@@ -79,7 +79,7 @@ pub fn check_link(settings: &dyn MethodSettings, client: &Half, protocol: &Proto
     check_parts(client, protocol, uplink, d)?;
     if protocol.wants_each_anywhere() && link.is_sum_only {
         let what = "the method needs each agent's message, and over the air only their sum arrives";
-        return Err(BadInput::new("uplink", what, "a link that delivers one message per agent"));
+        return Err(Error::new("uplink", what, "a link that delivers one message per agent"));
     }
     match client {
         Half::Lanes(client) => check_lanes(&**client, &link),
@@ -94,26 +94,22 @@ fn check_parts(client: &Half, protocol: &Protocol, uplink: &Uplink, d: usize) ->
         && !protocol.exchanges.iter().all(|exchange| exchange.wants.len() == 1 && exchange.wants[0].len == Len::Exactly(d))
     {
         let what = "agents that work side by side in lanes, and an exchange that wants other than one vector of d components";
-        return Err(BadInput::new("protocol", what, "agents that compute alone (Half::Each)"));
+        return Err(Error::new("protocol", what, "agents that compute alone (Half::Each)"));
     }
     if let Some(want) = wants().find(|want| uplink.error_feedback && want.part.may_be_encoded() && want.len != Len::Exactly(d)) {
         let what = format!("error feedback adds up vectors of d = {d} components, and the method sends {:?} of another length", want.part);
-        return Err(BadInput::new("uplink.error_feedback", what, "error_feedback = false, for a method that sends anything else"));
+        return Err(Error::new("uplink.error_feedback", what, "error_feedback = false, for a method that sends anything else"));
     }
     if !protocol.encodes() && (uplink.error_feedback || !uplink.codec.is_exact()) {
         let what = "nothing that the method sends may be altered by a codec";
-        return Err(BadInput::new(
-            "uplink.codec",
-            what,
-            "no codec and no error_feedback; a bit-budget tells agents how much they may send",
-        ));
+        return Err(Error::new("uplink.codec", what, "no codec and no error_feedback; a bit-budget tells agents how much they may send"));
     }
     Ok(())
 }
 
 /// Checks that agents which compute alone can answer over a link.
 fn check_each(protocol: &Protocol, link: &LinkFacts) -> Result<()> {
-    let refused = |what: &str, help: &str| Err(BadInput::new("uplink", what, help));
+    let refused = |what: &str, help: &str| Err(Error::new("uplink", what, help));
     if !protocol.depends_on_model() {
         return match link.stale {
             Some(_) => refused(
@@ -134,7 +130,7 @@ fn check_each(protocol: &Protocol, link: &LinkFacts) -> Result<()> {
 
 /// Checks that agents in lanes, who may remember rounds, can answer over a link.
 fn check_lanes(client: &dyn Client, link: &LinkFacts) -> Result<()> {
-    let refused = |what: &str, help: &str| Err(BadInput::new("uplink", what, help));
+    let refused = |what: &str, help: &str| Err(Error::new("uplink", what, help));
     if client.remembers_rounds() && link.stale.is_some() {
         return refused(
             "a delay (pull) uses a direction twice or never, and the method's agents remember what they sent",

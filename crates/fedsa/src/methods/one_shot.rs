@@ -26,7 +26,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::{Drift, Half, MethodSettings, MethodShape, Setting, check_common, fixed};
-use crate::error::{BadInput, Result};
+use crate::error::{Error, Result};
 use crate::local::Alone;
 use crate::protocol::{Give, Protocol};
 use crate::schedule::StepSize;
@@ -66,11 +66,11 @@ impl MethodSettings for OneShot {
     fn check_link(&self, link: &LinkFacts) -> Result<()> {
         if link.is_sum_only {
             let what = "gains are drawn anew for all that an agent has moved, and over the air it is unknown who has arrived";
-            return Err(BadInput::new("uplink", what, "a link that delivers one message per agent"));
+            return Err(Error::new("uplink", what, "a link that delivers one message per agent"));
         }
         if link.late.is_some() {
             let what = "reports that arrive late are averaged with those of later rounds";
-            return Err(BadInput::new("uplink", what, "a link without late"));
+            return Err(Error::new("uplink", what, "a link without late"));
         }
         Ok(())
     }

@@ -37,7 +37,7 @@ use serde::{Deserialize, Serialize};
 
 use super::shed::{between_renewals, trigger};
 use super::{Half, MethodSettings, MethodShape, Needs, Setting, descent};
-use crate::error::{BadInput, Result, require};
+use crate::error::{Error, Result, require};
 use crate::local::line_search::Trials;
 use crate::local::q_shed::{BitRule, QShedAgent, QShedPlan};
 use crate::local::refinement::Refinement;
@@ -135,7 +135,7 @@ impl MethodSettings for QShed {
         match self.budget {
             Some(budget) if link.has_budget => {
                 let what = format!("budget = {budget} has no effect over a link with a bit-budget, which says how many bits agents send");
-                Err(BadInput::new("budget", what, "budget, or bits of a bit-budget in uplink.media, not both"))
+                Err(Error::new("budget", what, "budget, or bits of a bit-budget in uplink.media, not both"))
             }
             _ => Ok(()),
         }

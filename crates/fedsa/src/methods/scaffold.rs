@@ -36,7 +36,7 @@ use serde::{Deserialize, Serialize};
 
 use super::scafflsa::Scafflsa;
 use super::{Half, Lost, MethodSettings, MethodShape, Setting, averaging, check_common, fixed, one};
-use crate::error::{BadInput, Result};
+use crate::error::{Error, Result};
 use crate::local::ServerControl;
 use crate::message::Part;
 use crate::methods::control_rule::ControlRule;
@@ -98,7 +98,7 @@ impl MethodSettings for Scaffold {
     fn check_link(&self, link: &LinkFacts) -> Result<()> {
         if self.participants.is_some() && (link.is_sum_only || link.late.is_some()) {
             let what = "with `participants` the server must know whose controls a round changed, and over this link it does not";
-            return Err(BadInput::new("uplink", what, "a link that delivers one message per agent in its round, or all agents"));
+            return Err(Error::new("uplink", what, "a link that delivers one message per agent in its round, or all agents"));
         }
         Ok(())
     }

@@ -33,7 +33,7 @@ mod shared;
 pub use client::ClientNode;
 pub use server::{Progress, ServerNode, Todo};
 
-use crate::error::{BadInput, Result};
+use crate::error::{Error, Result};
 pub use crate::federation::Federation;
 use crate::protocol::refused;
 use crate::random::{Key, Purpose};
@@ -51,15 +51,15 @@ fn check_layout(bytes: &[u8]) -> Result<()> {
         Ok((LAYOUT, _)) => Ok(()),
         Ok((layout, _)) => {
             let what = format!("a saved node of layout {layout}; this version has {LAYOUT}");
-            Err(BadInput::format("saved node", what, "a state that this version saved"))
+            Err(Error::format("saved node", what, "a state that this version saved"))
         }
         Err(_) => Err(foreign()),
     }
 }
 
 /// The error about bytes that are not a saved node of this federation and kind.
-fn foreign() -> BadInput {
-    BadInput::format("saved node", "not a state of this node", "a state that the same node of the same federation saved")
+fn foreign() -> Error {
+    Error::format("saved node", "not a state of this node", "a state that the same node of the same federation saved")
 }
 
 fn place(seed: u64, round: u64, exchange: u8, agent: usize) -> MessageKey {

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use super::copies::Copies;
 use super::{Federation, LAYOUT, check_layout, codec_stream, foreign, place, point, refused};
 use crate::coordinator::{self, Accepted, Coordinator, Step};
-use crate::error::{BadInput, Result};
+use crate::error::{Error, Result};
 use crate::local::{Client, ControlCopies};
 use crate::message::{Body, Envelope, Message, PART_HEADER_BYTES, Part};
 use crate::methods::Half;
@@ -45,7 +45,7 @@ pub struct Progress {
     /// What the caller has to do next.
     pub todo: Todo,
     /// The refused answers, each with its index among the given answers and the reason. All other answers count.
-    pub refused: Vec<(usize, BadInput)>,
+    pub refused: Vec<(usize, Error)>,
 }
 
 /// The server of a federation: a coordinator with bytes and copies of the agents' control variates.

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::error::{BadInput, Result, quoted};
+use crate::error::{Error, Result, quoted};
 
 /// An array of any number of dimensions; a scalar has none.
 #[derive(Debug, Clone, PartialEq)]
@@ -24,7 +24,7 @@ impl Array {
             return Ok(Self { shape, data });
         }
         let what = format!("{} numbers for an array of shape {}", data.len(), shape_text(&shape));
-        Err(BadInput::data("", what, "the number of entries must be the product of the shape"))
+        Err(Error::data("", what, "the number of entries must be the product of the shape"))
     }
 
     /// A single number, of shape `()`.
@@ -96,7 +96,7 @@ impl Arrays {
                     format!("the arrays are {}", self.0.keys().take(20).map(|k| format!("`{}`", quoted(k))).collect::<Vec<_>>().join(", "))
                 }
             };
-            BadInput::data(name, "there is no such array", found)
+            Error::data(name, "there is no such array", found)
         })
     }
 

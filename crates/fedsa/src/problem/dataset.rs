@@ -3,7 +3,7 @@
 
 use std::borrow::Cow;
 
-use crate::error::{BadInput, Result, quoted};
+use crate::error::{Error, Result, quoted};
 
 /// The rows of a data set, n x d, dense or sparse.
 #[derive(Debug, Clone, PartialEq)]
@@ -268,17 +268,17 @@ impl Dataset {
         for i in 0..n {
             if let Some((j, x)) = self.rows.row(i).find(|(_, x)| !x.is_finite()) {
                 let column = self.columns.name(j).map_or_else(|| j.to_string(), quoted);
-                return Err(BadInput::data(self.name.clone(), format!("row {i}, column {column}: {x}"), "finite numbers"));
+                return Err(Error::data(self.name.clone(), format!("row {i}, column {column}: {x}"), "finite numbers"));
             }
         }
         if let Some(Labels::Numbers(x)) = &self.targets
             && let Some(i) = x.iter().position(|x| !x.is_finite())
         {
-            return Err(BadInput::data(self.name.clone(), format!("row {i}: the target {}", x[i]), "finite numbers"));
+            return Err(Error::data(self.name.clone(), format!("row {i}: the target {}", x[i]), "finite numbers"));
         }
         for labels in [&self.targets, &self.groups].into_iter().flatten() {
             if labels.len() != n {
-                return Err(BadInput::data(self.name.clone(), format!("{} labels for {n} rows", labels.len()), "a label for each row"));
+                return Err(Error::data(self.name.clone(), format!("{} labels for {n} rows", labels.len()), "a label for each row"));
             }
         }
         Ok(())

@@ -16,7 +16,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 
 use super::source::Inputs;
-use crate::error::{BadInput, Result, quoted, require};
+use crate::error::{Error, Result, quoted, require};
 
 /// The largest number of features d of a map whose features are not sparse: systems are then dense d x d matrices, which are
 /// too large beyond this.
@@ -161,7 +161,7 @@ impl fmt::Display for FeatureSpec {
 }
 
 impl FromStr for FeatureSpec {
-    type Err = BadInput;
+    type Err = Error;
 
     fn from_str(text: &str) -> Result<Self> {
         let parse = || -> Option<Self> {
@@ -184,7 +184,7 @@ impl FromStr for FeatureSpec {
             })
         };
         let help = || format!("accepted: {}", Self::FORMS);
-        let spec = parse().ok_or_else(|| BadInput::new("features", format!("`{}` names no features", quoted(text)), help()))?;
+        let spec = parse().ok_or_else(|| Error::new("features", format!("`{}` names no features", quoted(text)), help()))?;
         spec.check().map_err(|e| e.inside("features"))?;
         Ok(spec)
     }
@@ -202,7 +202,7 @@ pub fn ranges_of(columns: &[String], seen: &[(f64, f64)], given: &Ranges) -> Res
     for (column, &(lo, hi)) in columns.iter().zip(seen).filter(|(column, _)| !given.contains_key(*column)) {
         if lo == hi {
             let what = format!("`{}` is {lo} in every transition, which gives no range to scale it by", quoted(column));
-            return Err(BadInput::new("ranges", what, format!("give the range of `{}`, or leave the column out", quoted(column))));
+            return Err(Error::new("ranges", what, format!("give the range of `{}`, or leave the column out", quoted(column))));
         }
         ranges.insert(column.clone(), (lo, hi));
     }
@@ -213,12 +213,12 @@ fn check_ranges(columns: &[String], ranges: &Ranges) -> Result<()> {
     for (name, &(lo, hi)) in ranges {
         if !columns.contains(name) {
             let help = format!("the state columns are {}", quoted(columns.join(", ")));
-            return Err(BadInput::new("ranges", format!("there is no state column `{}`", quoted(name)), help));
+            return Err(Error::new("ranges", format!("there is no state column `{}`", quoted(name)), help));
         }
         // The width must be finite too, or scaling by it would give 0 or NaN.
         if !(lo < hi && (hi - lo).is_finite()) {
             let help = "a range is two finite numbers, the smaller first";
-            return Err(BadInput::new("ranges", format!("`{}`: [{lo}, {hi}] is not a range", quoted(name)), help));
+            return Err(Error::new("ranges", format!("`{}`: [{lo}, {hi}] is not a range", quoted(name)), help));
         }
     }
     Ok(())
@@ -248,17 +248,17 @@ impl FeatureMap {
         spec.check()?;
         let k = columns.len();
         if k == 0 {
-            return Err(BadInput::new("", "features of no state columns", "a state needs at least one column"));
+            return Err(Error::new("", "features of no state columns", "a state needs at least one column"));
         }
         check_ranges(columns, ranges)?;
         if let (FeatureSpec::Columns {}, Some(column)) = (spec, ranges.keys().next()) {
             let what = format!("a range of `{}`, which is a feature", quoted(column));
-            return Err(BadInput::new("ranges", what, "no ranges: features that were logged are taken as they are"));
+            return Err(Error::new("ranges", what, "no ranges: features that were logged are taken as they are"));
         }
         let bounds = columns.iter().map(|column| match (ranges.get(column), spec) {
             (Some(&range), _) => Ok(range),
             (None, spec) if !spec.needs_ranges() => Ok((f64::NEG_INFINITY, f64::INFINITY)),
-            (None, _) => Err(BadInput::new(
+            (None, _) => Err(Error::new(
                 "ranges",
                 format!("`{}` has no range", quoted(column)),
                 format!("{spec} needs the range of every state column"),
@@ -269,7 +269,7 @@ impl FeatureMap {
         let len = spec.count(k).filter(|&d| d <= most).ok_or_else(|| {
             let count = spec.count(k).map_or("too many to count".to_string(), |d| d.to_string());
             let what = format!("{spec} on {k} state columns: {count} features");
-            BadInput::new("", what, format!("at most {most} features: take a lower order or fewer state columns"))
+            Error::new("", what, format!("at most {most} features: take a lower order or fewer state columns"))
         })?;
         let monomials = match *spec {
             FeatureSpec::Polynomial { order } => monomials(k, order),
@@ -285,11 +285,11 @@ impl FeatureMap {
     pub fn with_scale(self, scale: Vec<f64>) -> Result<Self> {
         let bad = scale.iter().find(|x| !(x.is_finite() && **x > 0.0));
         if let Some(x) = bad {
-            return Err(BadInput::new("scale", format!("{x}"), "finite numbers above 0"));
+            return Err(Error::new("scale", format!("{x}"), "finite numbers above 0"));
         }
         if !scale.is_empty() && scale.len() != self.len {
             let what = format!("{} numbers for {} features", scale.len(), self.len);
-            return Err(BadInput::new("scale", what, "a number for each feature"));
+            return Err(Error::new("scale", what, "a number for each feature"));
         }
         Ok(Self { scale, ..self })
     }

@@ -27,7 +27,7 @@ use super::scope::Scope;
 use super::systems::{System, Systems};
 use super::td::{Features, Td};
 use super::{Field, Files, Problem, ProblemSettings, equal_weights, field};
-use crate::error::{BadInput, Result, quoted, require};
+use crate::error::{Error, Result, quoted, require};
 use crate::kernel::Isa;
 use crate::sampling::Sampling;
 
@@ -65,13 +65,13 @@ impl ProblemSettings for ArrayFile {
         &["path"]
     }
 
-    fn without_effect(&self, sampling: &Sampling) -> Option<BadInput> {
+    fn without_effect(&self, sampling: &Sampling) -> Option<Error> {
         self.noise.as_ref()?.without_effect(sampling)
     }
 
     fn field(&self, files: &dyn Files, sampling: Sampling, isa: Isa) -> Result<Arc<dyn Field>> {
         let arrays = files.arrays(&self.path)?;
-        let named = |e: BadInput| {
+        let named = |e: Error| {
             let what = format!("{}: {}", self.path, e);
             e.saying(what).about("path")
         };
@@ -136,7 +136,7 @@ impl ArrayFile {
         // What would have no effect is not what was meant.
         if self.noise.is_some() && arrays.find("noise_std").is_some() {
             let what = "noise for a file that has noise of its own: noise_std";
-            return Err(BadInput::new("noise", what, "no noise here, or a file without noise_std"));
+            return Err(Error::new("noise", what, "no noise here, or a file without noise_std"));
         }
         match (arrays.find("P"), arrays.find("A")) {
             (Some(_), _) => self.joined(mdp(arrays, sampling)?, arrays, sampling, isa),
@@ -144,7 +144,7 @@ impl ArrayFile {
             (None, None) => {
                 let names: Vec<String> = arrays.iter().take(20).map(|(name, _)| quoted(name)).collect();
                 let what = format!("neither `P` nor `A` among its arrays ({})", names.join(", "));
-                Err(BadInput::data("", what, "an MRP or MDP as P, R, Phi, gamma (and policy), or linear systems as A, b"))
+                Err(Error::data("", what, "an MRP or MDP as P, R, Phi, gamma (and policy), or linear systems as A, b"))
             }
         }
     }
@@ -173,8 +173,8 @@ fn index_text(shape: &[usize], mut i: usize) -> String {
     format!("[{}]", index.iter().map(usize::to_string).collect::<Vec<_>>().join(", "))
 }
 
-fn wrong_shape(name: &str, array: &Array, accepted: &str) -> BadInput {
-    BadInput::data(name, format!("shape {}", shape_text(array.shape())), format!("{name} must have the shape {accepted}"))
+fn wrong_shape(name: &str, array: &Array, accepted: &str) -> Error {
+    Error::data(name, format!("shape {}", shape_text(array.shape())), format!("{name} must have the shape {accepted}"))
 }
 
 fn scalar(array: &Array, name: &str) -> Result<f64> {
@@ -192,7 +192,7 @@ fn find<'a>(arrays: &'a Arrays, name: &str) -> Result<Option<&'a Array>> {
         None => Ok(Some(array)),
         Some(i) => {
             let what = format!("{} at {}", array.data()[i], index_text(array.shape(), i));
-            Err(BadInput::data(name, what, "finite numbers"))
+            Err(Error::data(name, what, "finite numbers"))
         }
     }
 }
@@ -211,11 +211,7 @@ fn weights(arrays: &Arrays, agents: usize) -> Result<Vec<f64>> {
         return Err(wrong_shape("weights", given, &format!("({agents},)")));
     }
     if let Some(c) = given.data().iter().position(|p| *p <= 0.0) {
-        return Err(BadInput::data(
-            "weights",
-            format!("{} (agent {c})", given.data()[c]),
-            "positive weights; leave out agents without one",
-        ));
+        return Err(Error::data("weights", format!("{} (agent {c})", given.data()[c]), "positive weights; leave out agents without one"));
     }
     let sum: f64 = given.data().iter().sum();
     require(sum.is_finite(), "weights", format!("a sum of {sum}"), "weights with a finite sum")?;
@@ -226,9 +222,7 @@ fn weights(arrays: &Arrays, agents: usize) -> Result<Vec<f64>> {
 fn own_noise(arrays: &Arrays, n: usize, d: usize) -> Result<Option<(f64, Vec<Mat<f64>>)>> {
     let Some(std) = find(arrays, "noise_std")? else {
         return match find(arrays, "noise_memory")? {
-            Some(_) => {
-                Err(BadInput::data("noise_memory", "there is no noise that could have it", "noise_std beside it, or no noise_memory"))
-            }
+            Some(_) => Err(Error::data("noise_memory", "there is no noise that could have it", "noise_std beside it, or no noise_memory")),
             None => Ok(None),
         };
     };
@@ -394,11 +388,11 @@ fn probabilities(name: &str, array: &Array) -> Result<()> {
         let sum: f64 = p.iter().sum();
         if let Some(j) = p.iter().position(|x| *x < 0.0) {
             let at = index_text(array.shape(), row * n + j);
-            return Err(BadInput::data(name, format!("the probability {} at {at}", p[j]), "probabilities must be at least 0"));
+            return Err(Error::data(name, format!("the probability {} at {at}", p[j]), "probabilities must be at least 0"));
         }
         if (sum - 1.0).abs() > ROW_SUM_TOLERANCE {
             let what = format!("row {} sums to {sum}", index_text(shape, row));
-            return Err(BadInput::data(name, what, format!("every row must sum to 1 within {ROW_SUM_TOLERANCE:e}")));
+            return Err(Error::data(name, what, format!("every row must sum to 1 within {ROW_SUM_TOLERANCE:e}")));
         }
     }
     Ok(())

@@ -30,7 +30,7 @@ use super::scope::Scope;
 use super::spectra::{self, Spectrum};
 use super::systems::{Moments, System, Systems};
 use super::{Field, Files, Problem, ProblemSettings, equal_weights};
-use crate::error::{BadInput, Result, require};
+use crate::error::{Error, Result, require};
 use crate::kernel::symmetric::{self, Symmetric, term_chunks};
 use crate::kernel::{Isa, LANES, Lanes};
 use crate::parallel;
@@ -141,7 +141,7 @@ impl Default for FiniteSum {
 }
 
 impl ProblemSettings for FiniteSum {
-    fn without_effect(&self, sampling: &Sampling) -> Option<BadInput> {
+    fn without_effect(&self, sampling: &Sampling) -> Option<Error> {
         let default = Self::default();
         let given = [
             ("transitions", !self.transitions.is_empty()),
@@ -153,7 +153,7 @@ impl ProblemSettings for FiniteSum {
             return self.noise.as_ref()?.without_effect(sampling);
         };
         let what = "a setting of the chain of indices, and samples are not those of a trajectory";
-        Some(BadInput::new(key, what, format!("no {key}, or kind = \"markov\" in [sampling]")))
+        Some(Error::new(key, what, format!("no {key}, or kind = \"markov\" in [sampling]")))
     }
 
     fn field(&self, _: &dyn Files, sampling: Sampling, isa: Isa) -> Result<Arc<dyn Field>> {
@@ -210,13 +210,13 @@ impl FiniteSum {
             ];
             if let Some((key, _)) = given.into_iter().find(|(_, is_given)| *is_given) {
                 let what = "a setting of a chain that is drawn, beside transitions that are written out";
-                return Err(BadInput::new(key, what, format!("no {key} beside transitions, which decide it")));
+                return Err(Error::new(key, what, format!("no {key} beside transitions, which decide it")));
             }
             return Ok(vec![IndexChain::given(n, &self.transitions)?]);
         }
         if self.chains == Scope::PerAgent && self.chain != ChainLaw::Random {
             let what = "a chain per agent, and this chain is not random: all would be the same";
-            return Err(BadInput::new("chains", what, "chains = \"shared\", or chain = \"random\""));
+            return Err(Error::new("chains", what, "chains = \"shared\", or chain = \"random\""));
         }
         let distinct = if self.chains == Scope::Shared { 1 } else { self.agents };
         super::check_size("terms", &[distinct, n, n])?;

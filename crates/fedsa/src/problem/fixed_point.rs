@@ -37,7 +37,7 @@ use super::lazy_index::{self, LazyIndex};
 use super::memory::{self, MemoryEstimate};
 use super::noise::{self, Noise};
 use super::{Field, Files, Problem, ProblemSettings, equal_weights};
-use crate::error::{BadInput, Result, require};
+use crate::error::{Error, Result, require};
 use crate::kernel::Isa;
 use crate::linalg;
 use crate::random::{ALL, Purpose, Stream, stream};
@@ -186,7 +186,7 @@ fn centre(vectors: &mut [f64], len: usize) {
 }
 
 impl ProblemSettings for FixedPoint {
-    fn without_effect(&self, sampling: &Sampling) -> Option<BadInput> {
+    fn without_effect(&self, sampling: &Sampling) -> Option<Error> {
         lazy_index::without_effect(self.mixing_time, sampling).or_else(|| self.noise.as_ref()?.without_effect(sampling))
     }
 

@@ -9,7 +9,7 @@ use super::mrp::{FederatedTd, Mrp, Successor};
 use super::noise::{self, Noise};
 use super::random_mrp::FeatureLaw;
 use super::{Field, Files, ProblemSettings, check_counts, equal_weights};
-use crate::error::{BadInput, Result, require};
+use crate::error::{Error, Result, require};
 use crate::kernel::Isa;
 use crate::random::{ALL, Purpose, Stream, stream};
 use crate::sampling::Sampling;
@@ -245,7 +245,7 @@ impl Garnet {
             }
         }
         let what = format!("no kernel with one closed class of {} states in {ATTEMPTS} draws", self.min_class());
-        Err(crate::error::BadInput::new("min_class", what, "a smaller min_class, or a larger branching"))
+        Err(crate::error::Error::new("min_class", what, "a smaller min_class, or a larger branching"))
     }
 
     /// The kernels before perturbation that several agents have; none if every agent has its own.
@@ -299,7 +299,7 @@ impl Garnet {
 }
 
 impl ProblemSettings for Garnet {
-    fn without_effect(&self, sampling: &Sampling) -> Option<BadInput> {
+    fn without_effect(&self, sampling: &Sampling) -> Option<Error> {
         self.noise.as_ref()?.without_effect(sampling)
     }
 

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::law::Chain;
 use super::law::ROW_SUM_TOLERANCE;
-use crate::error::{BadInput, Result, require};
+use crate::error::{Error, Result, require};
 use crate::linalg;
 use crate::random::Stream;
 
@@ -32,7 +32,7 @@ pub(super) fn check_mixing_time(mixing_time: f64) -> Result<()> {
         return Ok(());
     }
     let what = format!("{mixing_time:e} is not accepted: the chain is reducible to rounding, its second eigenvalue is 1 - {gap:.1e}");
-    Err(BadInput::new("mixing_time", what, "at least 1 and at most 1e9"))
+    Err(Error::new("mixing_time", what, "at least 1 and at most 1e9"))
 }
 
 /// The chain along which indices are drawn.
@@ -94,7 +94,7 @@ impl IndexChain {
     /// # Errors
     /// When they are not doubly stochastic, or the chain is reducible or periodic.
     pub fn given(n: usize, rows: &[Vec<f64>]) -> Result<Self> {
-        let wrong = |what: String, help: &str| Err(BadInput::new("transitions", what, help));
+        let wrong = |what: String, help: &str| Err(Error::new("transitions", what, help));
         if let Some(row) = rows.iter().find(|row| row.len() != rows.len()) {
             return wrong(format!("a matrix of {} rows, one of which has {} entries", rows.len(), row.len()), "a square matrix");
         }
@@ -146,7 +146,7 @@ impl IndexChain {
             (false, true) => ("nearly periodic", "another eigenvalue than 1 has a modulus within 1e-9 of 1"),
         };
         let help = "a chain whose other eigenvalues have a modulus below 1: every state must reach every other, without a period";
-        Err(BadInput::new(key, format!("the chain is {what}: {why}, {text}"), help))
+        Err(Error::new(key, format!("the chain is {what}: {why}, {text}"), help))
     }
 
     /// The state after `s`, for a uniform number u in [0, 1).

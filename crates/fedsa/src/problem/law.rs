@@ -3,7 +3,7 @@
 use faer::Mat;
 
 use super::systems::Moments;
-use crate::error::{BadInput, Result, require};
+use crate::error::{Error, Result, require};
 use crate::linalg;
 
 /// Rows of a transition matrix must sum to 1 within this.
@@ -190,7 +190,7 @@ impl<'a> FiniteLaw<'a> {
     /// When operators are not linear, samples follow no chain, the chain has too many states, or eps is not positive.
     pub fn operator_mixing_time(&self, eps: f64) -> Result<Option<u64>> {
         require(eps > 0.0, "eps", eps, "a positive number")?;
-        let other = |what: &str| BadInput::new("", what, "a finite chain of linear operators");
+        let other = |what: &str| Error::new("", what, "a finite chain of linear operators");
         let Values::Linear(parts) = &self.values else { return Err(other("the operators are not linear")) };
         let chain = self.chain.as_ref().ok_or_else(|| other("samples follow no chain"))?;
         let (d, size, states) = (self.d, self.d * self.d + self.d, chain.law.len());

@@ -2,7 +2,7 @@
 
 use super::index_chain;
 use super::law::{Chain, FiniteLaw};
-use crate::error::{BadInput, Result, require};
+use crate::error::{Error, Result, require};
 use crate::random::Stream;
 use crate::sampling::{ChainStart, Law, Sampling};
 
@@ -87,9 +87,9 @@ impl LazyIndex {
 }
 
 /// The error about a mixing time where samples follow no chain.
-pub(super) fn without_effect(mixing_time: f64, sampling: &Sampling) -> Option<BadInput> {
+pub(super) fn without_effect(mixing_time: f64, sampling: &Sampling) -> Option<Error> {
     (mixing_time != 1.0 && sampling.kind != Law::Markov).then(|| {
         let what = "a mixing time, and no chain: samples are not those of a trajectory";
-        BadInput::new("mixing_time", what, "no mixing_time, or kind = \"markov\" in [sampling]")
+        Error::new("mixing_time", what, "no mixing_time, or kind = \"markov\" in [sampling]")
     })
 }

@@ -11,7 +11,7 @@ use super::memory::{self, MemoryEstimate};
 use super::noise::{self, Noise};
 use super::systems::{System, Systems};
 use super::{Field, Files, Problem, ProblemSettings, equal_weights};
-use crate::error::{BadInput, Result, require};
+use crate::error::{Error, Result, require};
 use crate::kernel::dense::{self, Dense};
 use crate::kernel::{Isa, LANES, Lanes, chunks};
 use crate::random::{Purpose, Stream, stream};
@@ -175,7 +175,7 @@ impl LinearSystems {
         let Given { agents, dim, scale, spread, seed, a, b, noise, allow_singular_agents } = given;
         for (key, is_empty) in [("a", a.as_ref().is_some_and(Vec::is_empty)), ("b", b.as_ref().is_some_and(Vec::is_empty))] {
             if is_empty {
-                return Err(BadInput::new(key, "[] has no agents", format!("one entry for each agent, or no {key}")));
+                return Err(Error::new(key, "[] has no agents", format!("one entry for each agent, or no {key}")));
             }
         }
         let (a, b) = (a.unwrap_or_default(), b.unwrap_or_default());
@@ -189,7 +189,7 @@ impl LinearSystems {
                 ("seed", seed.map(|seed| format!("the seed {seed} of systems that are written out"))),
             ];
             if let Some((key, Some(what))) = contradicts.into_iter().find(|(_, what)| what.is_some()) {
-                return Err(BadInput::new(key, what, format!("no {key} beside a and b, which decide it")));
+                return Err(Error::new(key, what, format!("no {key} beside a and b, which decide it")));
             }
         }
         let default = Self::default();
@@ -246,7 +246,7 @@ impl ProblemSettings for LinearSystems {
         &["a", "b"]
     }
 
-    fn without_effect(&self, sampling: &Sampling) -> Option<BadInput> {
+    fn without_effect(&self, sampling: &Sampling) -> Option<Error> {
         noise::alone_without_effect(self.noise.as_ref(), sampling)
     }
 

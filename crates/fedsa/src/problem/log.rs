@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::ops::Range;
 
-use crate::error::{BadInput, Result, quoted};
+use crate::error::{Error, Result, quoted};
 
 /// One agent's transitions, in the order in which they happened.
 ///
@@ -105,19 +105,19 @@ impl Log {
     }
 
     /// The error about a log without transitions.
-    pub(super) fn no_transitions(name: &str) -> BadInput {
-        BadInput::data(name, "a log without transitions", "an agent needs at least one transition")
+    pub(super) fn no_transitions(name: &str) -> Error {
+        Error::data(name, "a log without transitions", "an agent needs at least one transition")
     }
 
     /// [`Log::check`] but for the episodes, of transitions the first of which is row `first` of a longer log.
     pub(super) fn check_rows(&self, first: usize) -> Result<()> {
         let (n, k) = (self.len(), self.columns.len());
         if k == 0 {
-            return Err(BadInput::data(&self.name, "a log without state columns", "a state needs at least one column"));
+            return Err(Error::data(&self.name, "a log without state columns", "a state needs at least one column"));
         }
         if let Some(twice) = (1..k).find(|&j| self.columns[..j].contains(&self.columns[j])) {
             let what = format!("two state columns are called `{}`", quoted(&self.columns[twice]));
-            return Err(BadInput::data(&self.name, what, "the names of the columns must differ"));
+            return Err(Error::data(&self.name, what, "the names of the columns must differ"));
         }
         let lengths = [
             ("states", self.states.len(), n.checked_mul(k)),
@@ -129,7 +129,7 @@ impl Log {
         for (field, found, wanted) in lengths {
             if Some(found) != wanted {
                 let what = format!("`{field}` has {found} entries for {n} rewards and {k} state columns");
-                return Err(BadInput::data(&self.name, what, "states and next must be n x k, all else n long"));
+                return Err(Error::data(&self.name, what, "states and next must be n x k, all else n long"));
             }
         }
         let bad = |values: &[f64]| values.iter().position(|v| !v.is_finite());
@@ -142,12 +142,12 @@ impl Log {
             .or_else(|| bad(&self.rewards).map(|i| (self.rewards[i], format!("row {}, `reward`", first + i))));
         if let Some((value, place)) = place {
             let what = format!("{place}: {value} is not a finite number");
-            return Err(BadInput::data(&self.name, what, "all states and rewards must be finite; leave such transitions out"));
+            return Err(Error::data(&self.name, what, "all states and rewards must be finite; leave such transitions out"));
         }
         let ratios = self.ratio.iter().flatten().enumerate();
         if let Some((i, rho)) = ratios.clone().find(|(_, rho)| !(rho.is_finite() && **rho >= 0.0)) {
             let what = format!("row {}, `ratio`: {rho} is not an importance ratio", first + i);
-            return Err(BadInput::data(&self.name, what, "finite numbers, at least 0"));
+            return Err(Error::data(&self.name, what, "finite numbers, at least 0"));
         }
         Ok(())
     }
@@ -238,7 +238,7 @@ impl Episodes {
             };
             if !is_new {
                 let what = format!("row {}, `episode`: episode {number} goes on after episode {last}", first + i);
-                return Err(BadInput::data(
+                return Err(Error::data(
                     quoted(name),
                     what,
                     "the transitions of an episode one after the other, and another number for each",

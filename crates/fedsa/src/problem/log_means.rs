@@ -16,7 +16,7 @@ use super::law::FiniteLaw;
 use super::linear::Linear;
 use super::source::{LogBatch, LogSource, read_checked};
 use super::systems::{System, Systems};
-use crate::error::{BadInput, Result, quoted};
+use crate::error::{Error, Result, quoted};
 use crate::kernel::{Isa, Lanes};
 use crate::linalg;
 use crate::parallel;
@@ -167,13 +167,13 @@ impl Means {
 }
 
 /// The error about sums that are not finite.
-pub(super) fn overflow(name: &str, rule: TraceRule) -> BadInput {
+pub(super) fn overflow(name: &str, rule: TraceRule) -> Error {
     let name = quoted(name);
     if rule.ratios && rule.lambda > 0.0 {
         let what = format!("{name}: traces at lambda = {} overflow, because they multiply importance ratios", rule.lambda);
-        return BadInput::new("lambda", what, "a smaller lambda, or smaller ratios");
+        return Error::new("lambda", what, "a smaller lambda, or smaller ratios");
     }
-    BadInput::data("path", format!("{name}: products of its features and rewards overflow"), "smaller numbers")
+    Error::data("path", format!("{name}: products of its features and rewards overflow"), "smaller numbers")
 }
 
 /// Logs of which only the mean operators are kept.

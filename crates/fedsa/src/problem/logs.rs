@@ -24,7 +24,7 @@ use super::survey::{LogFacts, Surveyed};
 use super::td::{Features, Td, Trajectory, Transitions};
 use super::traces::{self, Traces};
 use super::{Field, Files, Problem, ProblemSettings, field};
-use crate::error::{BadInput, Result, quoted, require};
+use crate::error::{Error, Result, quoted, require};
 use crate::kernel::Isa;
 use crate::kernel::td::Transition;
 use crate::parallel;
@@ -180,11 +180,7 @@ impl Logs {
             && let Some(log) = logs.facts.iter().find(is_shuffled)
         {
             let what = format!("{}, and no state of {} is the next state of the row before", self.lambda, quoted(&log.name));
-            return Err(BadInput::data(
-                "lambda",
-                what,
-                "0, or rows in the order of time; with a column `episode` states need not be equal",
-            ));
+            return Err(Error::data("lambda", what, "0, or rows in the order of time; with a column `episode` states need not be equal"));
         }
         Ok(logs)
     }
@@ -226,7 +222,7 @@ fn dense_or_refused(map: &FeatureMap, why: &str) -> Result<()> {
         return Ok(());
     }
     let what = format!("{} of {}, and {why}", map.len(), map.spec());
-    Err(BadInput::new("features", what, format!("at most {MAX_FEATURES} features there")))
+    Err(Error::new("features", what, format!("at most {MAX_FEATURES} features there")))
 }
 
 /// One agent's transitions as rows of features: `phi(s_i)`, then `phi(s'_i)`.
@@ -249,7 +245,7 @@ impl ProblemSettings for Logs {
         &["path"]
     }
 
-    fn without_effect(&self, sampling: &Sampling) -> Option<BadInput> {
+    fn without_effect(&self, sampling: &Sampling) -> Option<Error> {
         self.noise.as_ref()?.without_effect(sampling)
     }
 
@@ -261,11 +257,11 @@ impl ProblemSettings for Logs {
         if self.sparse(&map).is_some() {
             if self.require_regular_agents {
                 let help = format!("false, or at most {SPARSE_ABOVE} tiles");
-                return Err(BadInput::new("require_regular_agents", "true, and sparse systems are not factorised", help));
+                return Err(Error::new("require_regular_agents", "true, and sparse systems are not factorised", help));
             }
             if self.noise.is_some() {
                 let help = format!("no noise, or at most {SPARSE_ABOVE} tiles");
-                return Err(BadInput::new("noise", "noise that would change all components in every step, and systems are sparse", help));
+                return Err(Error::new("noise", "noise that would change all components in every step, and systems are sparse", help));
             }
             return field(SparseTd::new(&logs.sources, &map, weights, rule, self.ridge, sampling)?, sampling, isa, true);
         }

@@ -5,7 +5,7 @@
 //! `peak` includes the temporary memory of building it. Measured peaks above 100 MB are
 //! within a factor of 1.5.
 
-use crate::error::{BadInput, Result};
+use crate::error::{Error, Result};
 use crate::kernel::chunks;
 use crate::sampling::{Law, Sampling};
 
@@ -229,7 +229,7 @@ pub(crate) fn check_transitions(key: &str, transitions: f64) -> Result<()> {
         return Ok(());
     }
     let what = format!("an agent with {transitions:.3e} transitions");
-    Err(BadInput::new(key, what, format!("at most 2^31 = {MOST_TRANSITIONS} transitions an agent")))
+    Err(Error::new(key, what, format!("at most 2^31 = {MOST_TRANSITIONS} transitions an agent")))
 }
 
 /// What one worker needs: lanes, outboxes and buffers for vectors of `d` components,

@@ -54,7 +54,7 @@ use std::sync::Arc;
 use faer::Mat;
 
 use crate::cancel::Cancel;
-use crate::error::{BadInput, Result, require};
+use crate::error::{Error, Result, require};
 use crate::kernel::{Isa, LANES, Lanes};
 use crate::linalg;
 use crate::parallel;
@@ -231,7 +231,7 @@ pub trait Files {
     /// # Errors
     /// When there are no such files, or one cannot be read.
     fn datasets(&self, sources: &[String], _wanted: &Wanted) -> Result<Vec<Dataset>> {
-        Err(BadInput::new("data", format!("{}: no files here", sources.join(" ")), "a problem that reads none"))
+        Err(Error::new("data", format!("{}: no files here", sources.join(" ")), "a problem that reads none"))
     }
 }
 
@@ -241,7 +241,7 @@ pub struct NoFiles;
 
 impl Files for NoFiles {
     fn arrays(&self, path: &str) -> Result<Arrays> {
-        Err(BadInput::new("path", format!("{path}: no files here"), "a problem that reads none"))
+        Err(Error::new("path", format!("{path}: no files here"), "a problem that reads none"))
     }
     fn logs(&self, sources: &[String], _: Inputs) -> Result<Vec<Box<dyn LogSource>>> {
         self.arrays(&sources.join(" ")).map(|_| Vec::new())
@@ -271,7 +271,7 @@ pub trait ProblemSettings: erased_serde::Serialize + Send + Sync {
 
     /// The error about a given setting that has no effect under this sampling. Its key is that of the setting, or of the
     /// sampling's own setting such as `sampling.start`.
-    fn without_effect(&self, _sampling: &Sampling) -> Option<BadInput> {
+    fn without_effect(&self, _sampling: &Sampling) -> Option<Error> {
         None
     }
 }

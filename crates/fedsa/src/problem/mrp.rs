@@ -8,7 +8,7 @@ use faer::linalg::solvers::Solve;
 use super::Field;
 use super::noise::{self, Noise};
 use super::td::{Features, Td, Trajectory, Transitions};
-use crate::error::{BadInput, Result};
+use crate::error::{Error, Result};
 use crate::kernel::Isa;
 use crate::kernel::td::Transition;
 use crate::parallel;
@@ -78,7 +78,7 @@ impl Mrp {
         let members: Vec<usize> = (0..n).filter(|s| class[*s]).collect();
         match reaches.iter().position(|r| !r) {
             None => Ok(members),
-            Some(s) => Err(BadInput::new(
+            Some(s) => Err(Error::new(
                 "P",
                 format!("the chain has several closed classes (state {s} never reaches state {})", members[0]),
                 "a chain with one closed class, so that its stationary law is unique",
@@ -114,7 +114,7 @@ impl Mrp {
         if law.iter().all(|p| p.is_finite()) {
             Ok(law)
         } else {
-            Err(BadInput::new("P", "the stationary law is not finite", "a transition matrix whose rows sum to 1"))
+            Err(Error::new("P", "the stationary law is not finite", "a transition matrix whose rows sum to 1"))
         }
     }
 
@@ -192,7 +192,7 @@ impl FederatedTd<'_> {
     pub fn td(&self, sampling: Sampling) -> Result<Td> {
         let kinds = parallel::try_map(self.kinds, |k| {
             let agent = || self.kind_of.iter().position(|x| *x as usize == k).unwrap_or(0);
-            let named = |e: BadInput| e.prefixed(format!("agent {}", agent()));
+            let named = |e: Error| e.prefixed(format!("agent {}", agent()));
             (self.mrp)(k).map_err(named)?.transitions((self.features)(k)).map_err(named)
         })?;
         Td::new(kinds, self.kind_of.clone(), self.weights.clone(), sampling)

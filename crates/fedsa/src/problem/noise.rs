@@ -25,7 +25,7 @@ use super::memory;
 use super::scope::Scope;
 use super::systems::Moments;
 use super::{Field, Problem};
-use crate::error::{BadInput, Result, require};
+use crate::error::{Error, Result, require};
 use crate::kernel::{Isa, Lanes};
 use crate::linalg;
 use crate::parallel;
@@ -97,18 +97,18 @@ impl Noise {
 
     /// The error about a setting of the noise that has no effect under this sampling: its start before the noise as a whole, so that
     /// a start is found idle in a sweep over laws of which none has trajectories.
-    pub(super) fn without_effect(&self, sampling: &Sampling) -> Option<BadInput> {
+    pub(super) fn without_effect(&self, sampling: &Sampling) -> Option<Error> {
         let starts = self.start != NoiseStart::AsSampling;
         let what = match (starts, sampling.kind == Law::Markov, self.has_memory()) {
             (true, false, _) => "a start of trajectories, and samples are not those of a trajectory",
             (true, true, false) => "a start of trajectories of white noise, which has no memory",
             _ if sampling.kind == Law::Mean => {
                 let what = "additive noise, and no samples: the mean operator is used";
-                return Some(BadInput::new("noise", what, "no noise, or another kind in [sampling]"));
+                return Some(Error::new("noise", what, "no noise, or another kind in [sampling]"));
             }
             _ => return None,
         };
-        Some(BadInput::new("noise.start", what, "no start here, or kind = \"markov\" in [sampling] and noise with a radius above 0"))
+        Some(Error::new("noise.start", what, "no start here, or kind = \"markov\" in [sampling] and noise with a radius above 0"))
     }
 
     /// The matrices M of `agents` agents, d x d: one for all, or one for each.
@@ -117,7 +117,7 @@ impl Noise {
             for (key, is_given) in [("radius", self.radius != 0.0), ("seed", self.seed != 0), ("memory", self.memory != Scope::Shared)] {
                 let what = format!("a {key} beside a matrix that is written out");
                 if is_given {
-                    return Err(BadInput::new(key, what, format!("no {key} beside matrix, which decides it")));
+                    return Err(Error::new(key, what, format!("no {key} beside matrix, which decides it")));
                 }
             }
             let is_square = self.matrix.len() == d && self.matrix.iter().all(|row| row.len() == d);
@@ -186,7 +186,7 @@ impl Process {
     /// Those of several matrices.
     fn all(std: f64, matrices: &[Mat<f64>]) -> Result<Vec<Self>> {
         let named = |c: usize| {
-            let agent = |e: BadInput| if matrices.len() > 1 { e.prefixed(format!("agent {c}")) } else { e };
+            let agent = |e: Error| if matrices.len() > 1 { e.prefixed(format!("agent {c}")) } else { e };
             Process::new(std, &matrices[c]).map_err(agent)
         };
         parallel::try_map(matrices.len(), named)
@@ -204,14 +204,14 @@ impl Process {
 
 /// The error about settings of the noise, or a start of trajectories, that have no effect on a problem whose own samples have no
 /// chain.
-pub(super) fn alone_without_effect(noise: Option<&Noise>, sampling: &Sampling) -> Option<BadInput> {
+pub(super) fn alone_without_effect(noise: Option<&Noise>, sampling: &Sampling) -> Option<Error> {
     if let Some(idle) = noise.and_then(|noise| noise.without_effect(sampling)) {
         return Some(idle);
     }
     let starts = sampling.kind == Law::Markov && sampling.start != ChainStart::Stationary;
     (starts && !noise.is_some_and(Noise::has_memory)).then(|| {
         let what = "a start of trajectories, and the problem's samples do not depend on those before";
-        BadInput::new("sampling.start", what, "no start here, or noise with a radius above 0")
+        Error::new("sampling.start", what, "no start here, or noise with a radius above 0")
     })
 }
 
@@ -236,7 +236,7 @@ impl<P: Problem> Noisy<P> {
     /// When `std` is not from 0 to 1e100, the radius not in [0, 1), or a matrix that is written out is not Schur-stable.
     pub fn new(problem: P, noise: &Noise, sampling: Sampling) -> Result<Self> {
         let matrices = noise.matrices(problem.weights().len(), problem.dim())?;
-        let key = |e: BadInput| if e.key == "memory" && !noise.matrix.is_empty() { e.about("matrix") } else { e };
+        let key = |e: Error| if e.key == "memory" && !noise.matrix.is_empty() { e.about("matrix") } else { e };
         Ok(Self { start: noise.start, ..Self::with_matrices(problem, noise.std, &matrices, sampling).map_err(key)? })
     }
 

@@ -38,7 +38,7 @@ use super::noise::{self, Noise};
 use super::random_mrp::FeatureLaw;
 use super::td::Features;
 use super::{Field, Files, Problem, ProblemSettings, equal_weights};
-use crate::error::{BadInput, Result, require};
+use crate::error::{Error, Result, require};
 use crate::kernel::td::{self, Transition, TransitionTable};
 use crate::kernel::{Chunk, Isa, dot};
 use crate::linalg;
@@ -174,7 +174,7 @@ impl QLearning {
             None if is_tabular => {}
             None => {
                 let what = "the number of features is missing: only tabular ones say it themselves";
-                return Err(BadInput::new("features", what, "features = .., or feature_law = \"tabular\""));
+                return Err(Error::new("features", what, "features = .., or feature_law = \"tabular\""));
             }
             Some(d) if is_tabular => {
                 require(d == pairs, "features", d, &format!("states times actions = {pairs} tabular features, or another feature_law"))?;
@@ -215,7 +215,7 @@ impl QLearning {
 }
 
 impl ProblemSettings for QLearning {
-    fn without_effect(&self, sampling: &Sampling) -> Option<BadInput> {
+    fn without_effect(&self, sampling: &Sampling) -> Option<Error> {
         self.noise.as_ref()?.without_effect(sampling)
     }
 

@@ -27,7 +27,7 @@ use super::scope::Scope;
 use super::spectra::{self, Spectrum};
 use super::systems::{System, Systems};
 use super::{Field, Files, ProblemSettings, equal_weights};
-use crate::error::{BadInput, Result, require};
+use crate::error::{Error, Result, require};
 use crate::kernel::Isa;
 use crate::parallel;
 use crate::random::{ALL, Purpose, stream};
@@ -174,7 +174,7 @@ impl Quadratic {
     fn of(given: Given) -> Result<Self> {
         for (key, is_empty) in [("a", given.a.as_ref().is_some_and(Vec::is_empty)), ("b", given.b.as_ref().is_some_and(Vec::is_empty))] {
             if is_empty {
-                return Err(BadInput::new(key, "[] has no agents", format!("one entry for each agent, or no {key}")));
+                return Err(Error::new(key, "[] has no agents", format!("one entry for each agent, or no {key}")));
             }
         }
         if given.a.is_some() || given.b.is_some() {
@@ -191,7 +191,7 @@ impl Quadratic {
             ];
             if let Some((key, _)) = drawn.into_iter().find(|(_, is_given)| *is_given) {
                 let what = "a setting of matrices that are drawn, beside matrices that are written out";
-                return Err(BadInput::new(key, what, format!("no {key} beside a and b, which decide it")));
+                return Err(Error::new(key, what, format!("no {key} beside a and b, which decide it")));
             }
         }
         let default = Self::default();
@@ -237,7 +237,7 @@ impl ProblemSettings for Quadratic {
         &["a", "b"]
     }
 
-    fn without_effect(&self, sampling: &Sampling) -> Option<BadInput> {
+    fn without_effect(&self, sampling: &Sampling) -> Option<Error> {
         noise::alone_without_effect(self.noise.as_ref(), sampling)
     }
 
@@ -278,7 +278,7 @@ impl Quadratic {
         spectrum.check()?;
         if let (true, Some(greatest)) = (self.matrices != Matrices::Definite, self.greatest_eigenvalue) {
             let what = format!("a greatest eigenvalue of {greatest} of indefinite matrices, which are shifted only");
-            return Err(BadInput::new("greatest_eigenvalue", what, "none here, or matrices = \"definite\""));
+            return Err(Error::new("greatest_eigenvalue", what, "none here, or matrices = \"definite\""));
         }
         let d = self.dim;
         let gaussian = |c: usize| spectra::gaussian(d, &mut stream(self.seed, Purpose::System, spectra::MATRIX, c));
@@ -286,7 +286,7 @@ impl Quadratic {
             Matrices::Definite => {
                 let mut a = spectra::wishart(&gaussian(c));
                 spectrum.impose(&mut a)?;
-                Ok::<_, BadInput>(a)
+                Ok::<_, Error>(a)
             }
             Matrices::Indefinite | Matrices::IndefiniteOneAverage => Ok(spectra::symmetric_part(&gaussian(c))),
         })?;
@@ -324,7 +324,7 @@ impl Quadratic {
         for (c, (a, b)) in self.a.iter().zip(&self.b).enumerate() {
             if let Some((i, row)) = a.iter().enumerate().find(|(_, row)| row.len() != a.len()) {
                 let what = format!("the matrix of agent {c} is not square: it has {} rows, and row {i} has {} entries", a.len(), row.len());
-                return Err(BadInput::new("a", what, "square matrices, all of one size"));
+                return Err(Error::new("a", what, "square matrices, all of one size"));
             }
             let what = || format!("agent {c} has a matrix of {} rows and an offset of {} components", a.len(), b.len());
             let fits = d >= 1 && a.len() == d && b.len() == d;

@@ -31,7 +31,7 @@ use super::noise::{self, Noise};
 use super::regression::loss::{LogLoss, sigmoid};
 use super::regression::{Parts, Regression};
 use super::{Field, Files, ProblemSettings, equal_weights};
-use crate::error::{BadInput, Result, require};
+use crate::error::{Error, Result, require};
 use crate::kernel::{Isa, dot};
 use crate::random::{ALL, Purpose, stream};
 use crate::sampling::Sampling;
@@ -121,7 +121,7 @@ impl RandomLogistic {
 }
 
 impl ProblemSettings for RandomLogistic {
-    fn without_effect(&self, sampling: &Sampling) -> Option<BadInput> {
+    fn without_effect(&self, sampling: &Sampling) -> Option<Error> {
         lazy_index::without_effect(self.mixing_time, sampling).or_else(|| self.noise.as_ref()?.without_effect(sampling))
     }
 

@@ -23,7 +23,7 @@ use super::noise::{self, Noise};
 use super::scope::Scope;
 use super::td::Features;
 use super::{Field, Files, ProblemSettings, equal_weights};
-use crate::error::{BadInput, Result, require};
+use crate::error::{Error, Result, require};
 use crate::kernel::Isa;
 use crate::random::{ALL, Purpose, Stream, stream};
 use crate::sampling::Sampling;
@@ -215,7 +215,7 @@ impl Default for RandomMrp {
 }
 
 impl ProblemSettings for RandomMrp {
-    fn without_effect(&self, sampling: &Sampling) -> Option<BadInput> {
+    fn without_effect(&self, sampling: &Sampling) -> Option<Error> {
         self.noise.as_ref()?.without_effect(sampling)
     }
 
@@ -285,7 +285,7 @@ impl RandomMrp {
         if !is_gap(leaves) {
             let stay = self.stay;
             let what = format!("{stay:?} is not accepted: a chain that leaves with probability {leaves:.1e} is reducible to rounding");
-            return Err(BadInput::new("stay", what, "in [0, 1), and at most 1 - 1e-9"));
+            return Err(Error::new("stay", what, "in [0, 1), and at most 1 - 1e-9"));
         }
         let kernels = if self.kernel == Scope::Shared { 1 } else { self.base_agents.unwrap_or(self.agents) };
         super::check_size("agents", &[kernels, self.states, self.states])?;

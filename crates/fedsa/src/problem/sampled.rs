@@ -8,7 +8,7 @@ use super::root::{Root, RootSource};
 use super::systems::{Moments, Systems};
 use super::{Field, Problem};
 use crate::cancel::Cancel;
-use crate::error::{BadInput, Result};
+use crate::error::{Error, Result};
 use crate::kernel::{Isa, Lanes, generic};
 use crate::parallel;
 use crate::random::Stream;
@@ -78,7 +78,7 @@ impl<P: Problem> Sampled<P> {
         let has_mean = problem.mean(0, &vec![0.0; d], &mut vec![0.0; d]);
         if sampling.kind == Law::Mean && !has_mean {
             let what = "mean, and the operators of this problem can only be sampled: their means are not known";
-            return Err(BadInput::new("sampling.kind", what, "iid or markov"));
+            return Err(Error::new("sampling.kind", what, "iid or markov"));
         }
         let kinds = problem.facts().systems().map_or(0, |systems| systems.kinds.len());
         let is_kept = kinds.saturating_mul(8 * (d * d + d).saturating_pow(2)) <= KEPT_MOMENTS;

@@ -4,7 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use super::log::{Episodes, Log};
 use super::log_facts::LogFacts;
-use crate::error::{BadInput, Result};
+use crate::error::{Error, Result};
 
 /// Which columns of a log are the state, the input of a feature map.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -43,7 +43,7 @@ pub trait LogSource: Send + Sync {
         None
     }
     /// An error that [`read_checked`] found in its transitions, as the user knows them: an error about a file names the file.
-    fn located(&self, e: BadInput) -> BadInput {
+    fn located(&self, e: Error) -> Error {
         e
     }
 }
@@ -73,7 +73,7 @@ impl<S: LogSource> LogSource for Arc<S> {
     fn facts(&self) -> Option<&OnceLock<LogFacts>> {
         (**self).facts()
     }
-    fn located(&self, e: BadInput) -> BadInput {
+    fn located(&self, e: Error) -> Error {
         (**self).located(e)
     }
 }

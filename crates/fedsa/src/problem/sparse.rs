@@ -10,7 +10,7 @@ use super::log::Log;
 use super::log_means::{TraceRule, overflow};
 use super::source::{LogSource, read_checked};
 use super::{Problem, memory};
-use crate::error::{BadInput, Result};
+use crate::error::{Error, Result};
 use crate::kernel::{Isa, Lanes};
 use crate::parallel;
 use crate::random::Stream;
@@ -252,7 +252,7 @@ impl SparseTd {
             steps = parallel::try_map(sources.len(), |c| {
                 let log = super::source::whole(&*sources[c])?;
                 memory::check_transitions("path", log.len() as f64)?;
-                Ok::<_, BadInput>(Steps::new(&log, map, active.0, rule))
+                Ok::<_, Error>(Steps::new(&log, map, active.0, rule))
             })?;
         }
         if let (Law::Markov, ChainStart::State(s)) = (sampling.kind, sampling.start) {

@@ -3,7 +3,7 @@
 use faer::{Mat, Side};
 
 use super::systems::{System, Systems};
-use crate::error::{BadInput, Result, require};
+use crate::error::{Error, Result, require};
 use crate::random::{Purpose, Stream, stream};
 
 /// What a stream of [`Purpose::System`] is for: the round in its key. Terms of finite sums use two each from [`TERMS`].
@@ -35,7 +35,7 @@ pub(super) fn wishart(g: &Mat<f64>) -> Mat<f64> {
 /// # Errors
 /// When the matrix is not finite or the iteration does not converge.
 pub(super) fn extremes(a: &Mat<f64>) -> Result<(f64, f64)> {
-    let bad = || BadInput::new("", "eigenvalues of a matrix that is not finite", "finite numbers, less large");
+    let bad = || Error::new("", "eigenvalues of a matrix that is not finite", "finite numbers, less large");
     if !a.is_all_finite() {
         return Err(bad());
     }
@@ -120,7 +120,7 @@ pub(super) fn check_symmetric(key: &str, agent: usize, a: &Mat<f64>) -> Result<(
         "the matrix of agent {agent} is not symmetric: entry [{i}][{j}] is {upper} and entry [{j}][{i}] is {lower}, {} apart",
         gap(i, j)
     );
-    Err(BadInput::new(key, what, "symmetric matrices: the losses theta^T A theta / 2 - b^T theta have no other gradients"))
+    Err(Error::new(key, what, "symmetric matrices: the losses theta^T A theta / 2 - b^T theta have no other gradients"))
 }
 
 /// Refuses systems whose average matrix is not positive definite, with its least eigenvalue.
@@ -134,5 +134,5 @@ pub(super) fn check_average(key: &str, systems: &Systems) -> Result<()> {
         return Ok(());
     }
     let what = format!("the average of the agents' matrices is not positive definite: its least eigenvalue is {least:.6e}");
-    Err(BadInput::new(key, what, "matrices whose average has positive eigenvalues; single agents may have others"))
+    Err(Error::new(key, what, "matrices whose average has positive eigenvalues; single agents may have others"))
 }

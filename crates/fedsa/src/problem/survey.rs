@@ -5,7 +5,7 @@ use super::holdout;
 use super::log::{EffectiveSize, Log};
 pub use super::log_facts::{LogFacts, StateSample};
 use super::source::{LogSource, read_checked};
-use crate::error::{BadInput, Result, quoted};
+use crate::error::{Error, Result, quoted};
 use crate::parallel;
 
 impl LogFacts {
@@ -121,7 +121,7 @@ impl Surveyed {
                 }
                 Ok(())
             })?;
-            Ok::<_, BadInput>(sum)
+            Ok::<_, Error>(sum)
         })?;
         let mut all = vec![0.0; d];
         for sum in sums {
@@ -136,14 +136,14 @@ impl Surveyed {
 /// Refuses logs whose state columns differ.
 fn check_columns(sources: &[Box<dyn LogSource>]) -> Result<()> {
     let Some(first) = sources.first() else {
-        return Err(BadInput::data("path", "no logs", "one file per agent"));
+        return Err(Error::data("path", "no logs", "one file per agent"));
     };
     match sources.iter().find(|source| source.columns() != first.columns()) {
         None => Ok(()),
         Some(other) => {
             let (own, others) = (quoted(other.columns().join(", ")), quoted(first.columns().join(", ")));
             let what = format!("its state columns are {own}, but those of {} are {others}", first.name());
-            Err(BadInput::data(other.name(), what, "all agents must log the same state columns"))
+            Err(Error::data(other.name(), what, "all agents must log the same state columns"))
         }
     }
 }

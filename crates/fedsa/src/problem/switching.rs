@@ -16,7 +16,7 @@ use super::memory::{self, MemoryEstimate};
 use super::noise::{self, Noise};
 use super::systems::{System, Systems};
 use super::{Field, Files, Problem, ProblemSettings, equal_weights};
-use crate::error::{BadInput, Result, require};
+use crate::error::{Error, Result, require};
 use crate::kernel::Isa;
 use crate::random::{Purpose, Stream, stream};
 use crate::sampling::Sampling;
@@ -66,7 +66,7 @@ impl Default for Switching {
 }
 
 impl ProblemSettings for Switching {
-    fn without_effect(&self, sampling: &Sampling) -> Option<BadInput> {
+    fn without_effect(&self, sampling: &Sampling) -> Option<Error> {
         lazy_index::without_effect(self.mixing_time, sampling).or_else(|| self.noise.as_ref()?.without_effect(sampling))
     }
 

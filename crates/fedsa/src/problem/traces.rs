@@ -19,7 +19,7 @@ use super::law::FiniteLaw;
 use super::log::Log;
 use super::log_means::{Means, TraceRule, lengthen};
 use super::td::{Td, Transitions};
-use crate::error::{BadInput, Result};
+use crate::error::{Error, Result};
 use crate::kernel::td::Transition;
 use crate::kernel::{Isa, Lanes};
 use crate::random::Stream;
@@ -92,7 +92,7 @@ pub(super) fn are_needed(log: &Log, rule: TraceRule) -> bool {
 pub(super) fn check_sampling(lambda: f64, sampling: Sampling) -> Result<()> {
     if lambda > 0.0 && sampling.kind == Law::Iid {
         let what = format!("{lambda} under iid sampling: single transitions that are drawn independently have no traces");
-        return Err(BadInput::new("lambda", what, "0, or kind = \"markov\" or \"mean\" in [sampling]"));
+        return Err(Error::new("lambda", what, "0, or kind = \"markov\" or \"mean\" in [sampling]"));
     }
     Ok(())
 }

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::history::History;
 use super::{Run, State, Working};
 use crate::coordinator;
-use crate::error::{BadInput, Result};
+use crate::error::{Error, Result};
 use crate::record::Work;
 
 /// The version of the layout of saved runs, their first field.
@@ -51,7 +51,7 @@ impl Run {
     /// When the last round was cancelled before its end: such a state is no state between two rounds.
     pub fn save(&self) -> Result<Vec<u8>> {
         if self.is_torn {
-            return Err(BadInput::cancelled("the last round was cancelled before its end", "a run that was restored since"));
+            return Err(Error::cancelled("the last round was cancelled before its end", "a run that was restored since"));
         }
         let State { memory, chains, feedback, history, work } = &self.state;
         let saving = Saving {
@@ -72,12 +72,12 @@ impl Run {
     /// # Errors
     /// When the bytes are not such a state. The run is then unchanged.
     pub fn restore(&mut self, bytes: &[u8]) -> Result<()> {
-        let bad = || BadInput::format("checkpoint", "not a saved run of these settings", "a checkpoint that this program wrote");
+        let bad = || Error::format("checkpoint", "not a saved run of these settings", "a checkpoint that this program wrote");
         if let Ok((layout, _)) = postcard::take_from_bytes::<u32>(bytes)
             && layout != LAYOUT
         {
             let what = format!("a saved run of layout {layout}; this version has {LAYOUT}");
-            return Err(BadInput::format("checkpoint", what, "a checkpoint of this version"));
+            return Err(Error::format("checkpoint", what, "a checkpoint of this version"));
         }
         let (saved, rest): (Saved, _) = postcard::take_from_bytes(bytes).map_err(|_| bad())?;
         if !rest.is_empty() || !self.can_be_at(&saved) {

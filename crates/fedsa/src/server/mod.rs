@@ -20,7 +20,7 @@ pub mod woodbury;
 use faer::Mat;
 use serde::{Deserialize, Serialize};
 
-use crate::error::{BadInput, Result};
+use crate::error::{Error, Result};
 use crate::message::{Body, Message, Part};
 use crate::random::{ALL, Key, Purpose};
 
@@ -245,6 +245,6 @@ pub(crate) fn restored_theta(state: &mut Vec<Vec<f64>>, d: usize) -> Result<Vec<
 }
 
 /// The error about saved vectors of another rule or other settings.
-pub(crate) fn foreign_state() -> BadInput {
-    BadInput::format("checkpoint", "not the state of this server rule", "a checkpoint of the same settings")
+pub(crate) fn foreign_state() -> Error {
+    Error::format("checkpoint", "not the state of this server rule", "a checkpoint of the same settings")
 }

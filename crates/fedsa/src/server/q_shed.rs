@@ -6,7 +6,7 @@ use super::approximation::{
     HessianShare, NewtonSteps, ORTHOGONAL, PairSums, ROUNDING, Spectrum, UNIT, direction, is_index, mean_hessian, told_after_loss,
 };
 use super::{Ask, Letter, Next, Own, Received, Server, by_agent, foreign_state, restored_theta};
-use crate::error::{BadInput, Result};
+use crate::error::{Error, Result};
 use crate::linalg;
 use crate::local::refinement::{BitReader, More, Refinement, checksum};
 use crate::message::{Body, Part};
@@ -117,7 +117,7 @@ impl<'a> Answer<'a> {
     }
 }
 
-fn no_refinement() -> BadInput {
+fn no_refinement() -> Error {
     refused("no refinement of eigenvectors", "bits of eigenvectors in their order")
 }
 

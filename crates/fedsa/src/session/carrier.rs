@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use crate::cancel::Cancel;
 use crate::coordinator::Coordinator;
-use crate::error::{BadInput, Result};
+use crate::error::{Error, Result};
 use crate::metrics::Observable;
 use crate::node::{ServerNode, Todo};
 use crate::record::Ledger;
@@ -187,11 +187,11 @@ impl<T: Transport> Nodes<T> {
         if let Some(agents) = &reachable {
             let n = self.server.coordinator().federation().agents();
             if let Some(c) = agents.iter().find(|c| **c >= n) {
-                return Err(BadInput::new("reachable", format!("agent {c} of {n} agents"), format!("agents below {n}")));
+                return Err(Error::new("reachable", format!("agent {c} of {n} agents"), format!("agents below {n}")));
             }
             // A round without answers would be spent on nobody.
             if agents.is_empty() {
-                return Err(BadInput::machine("no agent can be reached", "the same call again, when an agent can be reached"));
+                return Err(Error::machine("no agent can be reached", "the same call again, when an agent can be reached"));
             }
         }
         Ok(self.server.open_for(reachable.as_deref()))
@@ -278,6 +278,6 @@ impl<T: Transport> Carrier for Nodes<T> {
         Ok(())
     }
     fn restart(&mut self) -> Result<()> {
-        Err(BadInput::machine("agents on other machines do not go back to the start", "a saved state of the server, or a new federation"))
+        Err(Error::machine("agents on other machines do not go back to the start", "a saved state of the server, or a new federation"))
     }
 }

@@ -18,7 +18,7 @@ pub use recorded::Recorded;
 pub use until::Until;
 
 use crate::cancel::Cancel;
-use crate::error::{BadInput, Result};
+use crate::error::{Error, Result};
 use crate::metrics::Metrics;
 use crate::record::Outcome;
 use crate::round::Advanced;
@@ -226,7 +226,7 @@ impl<C: Carrier> Session<C> {
         if round != state.round {
             let what = format!("a state after {round} rounds in a checkpoint after {}", state.round);
             self.restart()?;
-            return Err(BadInput::format("", what, "the state of a session"));
+            return Err(Error::format("", what, "the state of a session"));
         }
         let State { round, mut rows, seconds, .. } = state;
         rows.retain(|row| self.record.has(row.round));

@@ -1,7 +1,7 @@
 //! Until when a session goes on.
 
 use super::Recorded;
-use crate::error::{BadInput, Result};
+use crate::error::{Error, Result};
 use crate::metrics::{Metrics, Need};
 use crate::record::{Missed, Outcome};
 
@@ -72,7 +72,7 @@ impl Until {
                 Some(Some(Need::Objective)) => "the operators of this problem are not minus gradients of losses",
                 Some(Some(Need::Gram | Need::Controls)) => "this problem does not tell what it needs",
             };
-            return Err(BadInput::new(format!("until.{key}"), what, "metrics that know the target, or a number of rounds only"));
+            return Err(Error::new(format!("until.{key}"), what, "metrics that know the target, or a number of rounds only"));
         }
         Ok(())
     }

@@ -9,7 +9,7 @@ use super::medium::erasure::Erasure;
 use super::medium::gilbert_elliott::GilbertElliott;
 use super::medium::over_the_air::{Gain, OverTheAir};
 use super::medium::{bit_budget, delay, erasure, gilbert_elliott, over_the_air};
-use crate::error::{BadInput, Result, require};
+use crate::error::{Error, Result, require};
 use crate::registry::{Kind, kind};
 
 /// The settings of one kind of medium.
@@ -79,7 +79,7 @@ impl MediumSettings for Pull {
         only_one(link)?;
         if link.error_feedback {
             let what = "a delay (pull) on a link with error feedback";
-            return Err(BadInput::new(
+            return Err(Error::new(
                 "",
                 what,
                 "late (push): with pull a direction may be used twice or never, which error feedback cannot follow",
@@ -101,7 +101,7 @@ impl MediumSettings for Late {
 
 fn only_one(link: &Uplink) -> Result<()> {
     let free = link.delay.is_none() && link.late.is_none();
-    if free { link.per_agent("a delay") } else { Err(BadInput::new("", "two delays on one link", "one delay or late")) }
+    if free { link.per_agent("a delay") } else { Err(Error::new("", "two delays on one link", "one delay or late")) }
 }
 
 impl MediumSettings for BitBudget {
@@ -109,7 +109,7 @@ impl MediumSettings for BitBudget {
         require(self.bits > 0.0 && self.bits.is_finite(), "bits", self.bits, "a positive number of bits a component")?;
         require(self.fading_snr.is_none_or(|s| s > 0.0 && s.is_finite()), "fading_snr", self.fading_snr.unwrap_or(0.0), "positive")?;
         if link.budget.is_some() {
-            return Err(BadInput::new("", "two bit budgets on one link", "one"));
+            return Err(Error::new("", "two bit budgets on one link", "one"));
         }
         // Whether it carries a message depends on the method: `Uplink::check`.
         link.budget = Some(*self);

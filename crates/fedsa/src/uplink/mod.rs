@@ -11,7 +11,7 @@ pub mod medium;
 
 use std::sync::Arc;
 
-use crate::error::{BadInput, Result};
+use crate::error::{Error, Result};
 use crate::message::{Envelope, Message};
 use crate::random::{ALL, Key, Purpose, Stream};
 pub(crate) use agent_end::{AgentEnd, Answer};
@@ -131,7 +131,7 @@ impl Uplink {
     pub(crate) fn per_agent(&self, name: &str) -> Result<()> {
         if self.media.iter().any(|m| m.is_sum_only()) {
             let what = format!("{name} after over-the-air, which leaves only a sum");
-            return Err(BadInput::new("", what, "over-the-air as the last medium"));
+            return Err(Error::new("", what, "over-the-air as the last medium"));
         }
         Ok(())
     }

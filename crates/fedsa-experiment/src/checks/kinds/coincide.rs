@@ -1,6 +1,6 @@
 //! `coincide`: curves that are the same, round by round.
 
-use fedsa::error::{BadInput, Result};
+use fedsa::error::{Error, Result};
 
 use crate::checks::facts::{Context, PlanFacts};
 use crate::checks::kind::CheckKind;
@@ -36,7 +36,7 @@ impl CheckKind for CoincideCheck {
     fn possible(&self, facts: &PlanFacts<'_>, check: &Check, point: usize, cell: usize) -> Result<()> {
         if check.along.is_some() && check.over.is_some() {
             let what = "a curve is compared along a coordinate or with another method, not both";
-            return Err(BadInput::new("over", what, "along, or over"));
+            return Err(Error::new("over", what, "along, or over"));
         }
         facts.metric(cell, check.metric_name())?;
         if check.over.is_some() {
@@ -52,7 +52,7 @@ impl CheckKind for CoincideCheck {
             let rounds = |curves: &[Vec<(u64, f64)>]| curves.iter().map(|rows| rows.iter().map(|(t, _)| *t).collect()).collect();
             let (here, there): (Vec<Vec<u64>>, Vec<Vec<u64>>) = (rounds(&curves), rounds(&others));
             if here != there {
-                return Err(BadInput::new("", "the two runs have other seeds or recorded other rounds", ""));
+                return Err(Error::new("", "the two runs have other seeds or recorded other rounds", ""));
             }
             let values = curves.iter().flatten().zip(others.iter().flatten());
             // Values that are equal deviate by 0, also where both are 0; NaN counts as the worst deviation.

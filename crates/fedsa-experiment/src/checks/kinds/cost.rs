@@ -1,6 +1,6 @@
 //! `cost`: the cost of a method to reach a level, beside that of another method or at another point.
 
-use fedsa::error::{BadInput, Result};
+use fedsa::error::{Error, Result};
 
 use crate::checks::allow::range_of;
 use crate::checks::facts::{Context, PlanFacts};
@@ -28,7 +28,7 @@ impl CheckKind for CostCheck {
             let draws = facts.plan.field(cell).sampling().samples_per_step() > 0;
             if check.cost.as_deref() == Some("samples") && !draws {
                 let what = "no samples are drawn under the mean operator";
-                return Err(BadInput::new("cost", what, "another count, or another sampling"));
+                return Err(Error::new("cost", what, "another count, or another sampling"));
             }
         }
         Ok(())
@@ -41,10 +41,10 @@ impl CheckKind for CostCheck {
             let spent = |cell: usize| {
                 let label = &ctx.facts.plan.cells[cell].method.label;
                 let at = ctx.facts.at(point);
-                let missed = || BadInput::new("", format!("{label} does not reach {}{at}", numbers::number(level)), "");
+                let missed = || Error::new("", format!("{label} does not reach {}{at}", numbers::number(level)), "");
                 let wanted = CostLevel { value: level, is_relative: false };
                 let paid = ctx.results.cost(cell, check.metric_name(), wanted, count).ok_or_else(missed)?;
-                let free = || BadInput::new("", format!("{label} is at {} from the start, at no cost{at}", numbers::number(level)), "");
+                let free = || Error::new("", format!("{label} is at {} from the start, at no cost{at}", numbers::number(level)), "");
                 if paid > 0.0 { Ok(paid) } else { Err(free()) }
             };
             match check.over {

@@ -1,6 +1,6 @@
 //! `gap`: the difference of two methods' floors along a coordinate.
 
-use fedsa::error::{BadInput, Result};
+use fedsa::error::{Error, Result};
 
 use crate::checks::facts::{Context, PlanFacts};
 use crate::checks::kind::CheckKind;
@@ -26,12 +26,12 @@ impl CheckKind for GapCheck {
         let one = |members: Vec<(usize, usize)>| {
             let gap = |(point, cell): (usize, usize)| -> Result<f64> {
                 let other = ctx.facts.over(check, point)?;
-                let mean = |cell| Ok::<f64, BadInput>(Estimate::of(&ctx.floors(cell, check.metric_name())?).mean);
+                let mean = |cell| Ok::<f64, Error>(Estimate::of(&ctx.floors(cell, check.metric_name())?).mean);
                 Ok((mean(cell)? - mean(other)?).abs())
             };
             let (first, last) = (gap(members[0])?, gap(members[members.len() - 1])?);
             if first == 0.0 {
-                return Err(BadInput::new("", "the difference is 0 at the first value", ""));
+                return Err(Error::new("", "the difference is 0 at the first value", ""));
             }
             Ok(Measured::new(first / last, Asked::within(check.min, None), ctx.facts.place_of_group(check, members[0].0)))
         };

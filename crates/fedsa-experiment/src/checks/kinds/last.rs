@@ -1,6 +1,6 @@
 //! `final`: the mean of a metric at the end, or by a round.
 
-use fedsa::error::{BadInput, Result};
+use fedsa::error::{Error, Result};
 
 use crate::checks::allow::{near, range_of, seeds_for_allowance, standard_error, when};
 use crate::checks::facts::{Context, PlanFacts};
@@ -24,7 +24,7 @@ impl CheckKind for FinalCheck {
         facts.round(cell, "by", check.by)?;
         if check.along.is_some() && check.expected.is_some() {
             let what = "an expected value beside `along`, along which values are divided by the first";
-            return Err(BadInput::new("along", what, "min or max, or no along"));
+            return Err(Error::new("along", what, "min or max, or no along"));
         }
         if check.expected.is_some() { seeds_for_allowance(facts, check, cell) } else { Ok(()) }
     }

@@ -1,6 +1,6 @@
 //! `peak`: the largest value along the rounds.
 
-use fedsa::error::{BadInput, Result};
+use fedsa::error::{Error, Result};
 
 use crate::checks::allow::range_of;
 use crate::checks::facts::{Context, PlanFacts};
@@ -28,7 +28,7 @@ impl CheckKind for PeakCheck {
             let curve = ctx.results.curve(cell, check.metric_name());
             let means = curve.iter().filter(|(row, _)| row.round >= from).map(|(_, values)| Estimate::of(values).mean);
             let largest = means.reduce(|a, b| if b.is_nan() || b > a { b } else { a });
-            let largest = largest.ok_or_else(|| BadInput::new("", format!("all seeds ended before round {from}"), ""))?;
+            let largest = largest.ok_or_else(|| Error::new("", format!("all seeds ended before round {from}"), ""))?;
             Ok(Measured::new(largest, Asked::within(check.min, check.max), ctx.facts.place(point)))
         };
         ctx.cells(check)?.into_iter().map(one).collect()

@@ -1,6 +1,6 @@
 //! `rate`: by which factor a metric falls in a round.
 
-use fedsa::error::{BadInput, Result};
+use fedsa::error::{Error, Result};
 
 use crate::checks::allow::range_of;
 use crate::checks::facts::{Context, PlanFacts};
@@ -24,7 +24,7 @@ impl CheckKind for RateCheck {
         facts.round(cell, "by", check.by)?;
         let (after, by) = (check.after.unwrap_or(0), check.by.unwrap_or(0));
         if after >= by {
-            return Err(BadInput::new("by", format!("round {by}, not later than the round {after} of `after`"), "a later round"));
+            return Err(Error::new("by", format!("round {by}, not later than the round {after} of `after`"), "a later round"));
         }
         Ok(())
     }
@@ -36,8 +36,7 @@ impl CheckKind for RateCheck {
             let at = |round: u64| -> Result<f64> {
                 let curve = ctx.results.curve(cell, name);
                 let seen = curve.iter().find(|(row, _)| row.round == round).map(|(_, values)| Estimate::of(values).mean);
-                let missing =
-                    || BadInput::new("", format!("round {round} was not recorded, or the run ended before it"), "a recorded round");
+                let missing = || Error::new("", format!("round {round} was not recorded, or the run ended before it"), "a recorded round");
                 seen.filter(|x| *x > 0.0).ok_or_else(missing)
             };
             let (after, by) = (check.after.unwrap_or(0), check.by.unwrap_or(0));

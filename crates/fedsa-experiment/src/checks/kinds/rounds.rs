@@ -1,6 +1,6 @@
 //! `rounds`: the rounds that two methods need to reach a multiple of a floor.
 
-use fedsa::error::{BadInput, Result};
+use fedsa::error::{Error, Result};
 
 use crate::checks::facts::{Context, PlanFacts};
 use crate::checks::kind::CheckKind;
@@ -36,8 +36,8 @@ impl CheckKind for RoundsCheck {
                 let shown = numbers::number(level);
                 match first {
                     Some(t) if t > 0.0 => Ok(t),
-                    Some(_) => Err(BadInput::new("", format!("{label} starts at the level {shown} already"), "")),
-                    None => Err(BadInput::new("", format!("{label} never reaches the level {shown}"), "")),
+                    Some(_) => Err(Error::new("", format!("{label} starts at the level {shown} already"), "")),
+                    None => Err(Error::new("", format!("{label} never reaches the level {shown}"), "")),
                 }
             };
             let measured = until(cell)? / until(over)?;

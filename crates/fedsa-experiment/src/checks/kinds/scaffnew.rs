@@ -1,6 +1,6 @@
 //! `scaffnew`: control variates with random talk against Theorem B.4.
 
-use fedsa::error::{BadInput, Result};
+use fedsa::error::{Error, Result};
 use fedsa::methods::Drift;
 use fedsa::problem::systems::System;
 use fedsa::sampling::Law;
@@ -58,7 +58,7 @@ impl CheckKind for TheoremB4Check {
 fn theorem_b4(facts: &PlanFacts<'_>, cell: usize) -> Result<(Scaffnew, ScaffnewState)> {
     let accepted = "random talk of all agents, alike in weight, on `Abar_c = a I` with noise on b only, over a clear link, \
                     with a global step of 1, from a start that is the same for every seed";
-    let other = |what: &str| BadInput::new("", format!("Theorem B.4 does not apply: {what}"), accepted);
+    let other = |what: &str| Error::new("", format!("Theorem B.4 does not apply: {what}"), accepted);
     let (field, planned) = (facts.plan.field(cell), &facts.plan.cells[cell]);
     let shape = planned.shape();
     let Drift::ControlVariate { talk: Some(p) } = shape.drift else { return Err(other("talks are not random")) };

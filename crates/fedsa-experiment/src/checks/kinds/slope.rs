@@ -1,6 +1,6 @@
 //! `slope`: floors along a coordinate, as a power of it.
 
-use fedsa::error::{BadInput, Result, require};
+use fedsa::error::{Error, Result, require};
 
 use crate::checks::facts::{Context, PlanFacts};
 use crate::checks::kind::CheckKind;
@@ -38,12 +38,12 @@ impl CheckKind for SlopeCheck {
             let mut several = true;
             for (point, cell) in &members {
                 let x = ctx.facts.plan.points[*point].point.number(along);
-                let x = x.ok_or_else(|| BadInput::new("along", format!("{along} is not a number"), ""))?;
+                let x = x.ok_or_else(|| Error::new("along", format!("{along} is not a number"), ""))?;
                 let floors = ctx.floors(*cell, check.metric_name())?;
                 let Estimate { mean, se } = Estimate::of(&floors);
                 if mean <= 0.0 {
                     let what = format!("a floor is 0, which has no logarithm (at {})", ctx.facts.place(*point));
-                    return Err(BadInput::new("", what, ""));
+                    return Err(Error::new("", what, ""));
                 }
                 several &= floors.len() > 1;
                 points.push((x.ln(), mean.ln(), se / mean));

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use fedsa::error::{BadInput, Result, require};
+use fedsa::error::{Error, Result, require};
 use fedsa::message::MAX_ROUNDS;
 use fedsa::session::Until;
 use fedsa::settings::choice;
@@ -88,14 +88,14 @@ impl Seeds {
     pub(in crate::config) fn check(&self) -> Result<()> {
         let accepted = format!("a count from 1 to {MAX_SEEDS}, or a list of different seeds");
         if !(1..=MAX_SEEDS).contains(&self.count()) {
-            return Err(BadInput::new("seeds", format!("{} seeds", self.count()), accepted));
+            return Err(Error::new("seeds", format!("{} seeds", self.count()), accepted));
         }
         // Counted seeds differ.
         let Seeds::List(seeds) = self else { return Ok(()) };
         let mut seen = HashSet::new();
         match seeds.iter().find(|seed| !seen.insert(**seed)) {
             None => Ok(()),
-            Some(twice) => Err(BadInput::new("seeds", format!("the seed {twice} is given twice"), accepted)),
+            Some(twice) => Err(Error::new("seeds", format!("the seed {twice} is given twice"), accepted)),
         }
     }
 
@@ -211,16 +211,16 @@ impl Grid {
                     Some(_) => format!("the round {} of a run of {rounds}", list[i]),
                     None => format!("the round {} is given twice", list[i]),
                 };
-                return Err(BadInput::new(format!("record[{i}]"), what, format!("different rounds, at most rounds = {rounds}")));
+                return Err(Error::new(format!("record[{i}]"), what, format!("different rounds, at most rounds = {rounds}")));
             }
         };
         require(t.every.is_none_or(|k| k >= 1), "record.every", t.every.unwrap_or(0), "at least 1")?;
         require(t.points.is_none_or(|n| n >= 1), "record.points", t.points.unwrap_or(0), "at least 1")?;
         if t.every.is_some() && t.points.is_some() {
-            return Err(BadInput::new("record", "both every and points", "every or points"));
+            return Err(Error::new("record", "both every and points", "every or points"));
         }
         if t.every.is_some() && t.spacing.is_some() {
-            return Err(BadInput::new("record.spacing", "a spacing of every so many rounds", "points = K beside spacing, or every alone"));
+            return Err(Error::new("record.spacing", "a spacing of every so many rounds", "points = K beside spacing, or every alone"));
         }
         let recorded = t.every.map_or(t.points.unwrap_or(500).min(rounds), |k| rounds / k);
         let what = format!("{recorded} recorded rounds");

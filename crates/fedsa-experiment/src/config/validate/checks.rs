@@ -1,6 +1,6 @@
 //! Validation of a check's keys and numbers.
 
-use fedsa::error::{BadInput, ErrorCode, Result, quoted, require};
+use fedsa::error::{Error, ErrorCode, Result, quoted, require};
 use toml::Value;
 
 use super::check_kinds::{self, CheckRules, rules_of};
@@ -59,7 +59,7 @@ fn known(key: &str, noun: &str, name: &str, names: &[&str]) -> Result<()> {
     }
     let near = nearest(name, names.iter().copied()).map_or(String::new(), |n| format!("; did you mean `{n}`?"));
     let help = if names.is_empty() { "a sweep first".to_string() } else { format!("one of {}", names.join(", ")) };
-    Err(BadInput::new(key, format!("there is no {noun} `{}`{near}", quoted(name)), help).coded(ErrorCode::UnknownName))
+    Err(Error::new(key, format!("there is no {noun} `{}`{near}", quoted(name)), help).coded(ErrorCode::UnknownName))
 }
 
 fn validate_one(labels: &[String], check: &Check) -> Result<()> {
@@ -68,16 +68,16 @@ fn validate_one(labels: &[String], check: &Check) -> Result<()> {
     let CheckRules { name, needs, needs_one, takes, .. } = *rules;
     let given = given(check);
     if let Some(key) = ["method"].iter().chain(needs).find(|key| !given.contains(key)) {
-        return Err(BadInput::missing_key(key, format!("{key} = .., which a check of kind {} needs", name)));
+        return Err(Error::missing_key(key, format!("{key} = .., which a check of kind {} needs", name)));
     }
     if !needs_one.is_empty() && !needs_one.iter().any(|key| given.contains(key)) {
         let keys = needs_one.join(", ");
-        return Err(BadInput::new("", format!("a check of kind {} needs one of {keys}", name), keys));
+        return Err(Error::new("", format!("a check of kind {} needs one of {keys}", name), keys));
     }
     let means = |key: &str| [COMMON, needs, needs_one, takes].iter().any(|keys| keys.contains(&key));
     if let Some(key) = given.iter().find(|key| !means(key)) {
         let keys: Vec<&str> = [COMMON, needs, needs_one, takes].concat();
-        return Err(BadInput::new(*key, format!("this is not a key of a check of kind {}", name), format!("the keys {}", keys.join(", ")))
+        return Err(Error::new(*key, format!("this is not a key of a check of kind {}", name), format!("the keys {}", keys.join(", ")))
             .coded(ErrorCode::NotForKind));
     }
     let labels: Vec<&str> = labels.iter().map(String::as_str).collect();
@@ -104,7 +104,7 @@ fn validate_one(labels: &[String], check: &Check) -> Result<()> {
             })?;
         }
         Some(v) if v.as_float().is_none_or(|x| !x.is_finite()) && v.as_integer().is_none() => {
-            return Err(BadInput::new("expected", format!("{} is not accepted", short(v)), "a number"));
+            return Err(Error::new("expected", format!("{} is not accepted", short(v)), "a number"));
         }
         _ => {}
     }
@@ -141,11 +141,11 @@ fn validate_together(check: &Check) -> Result<()> {
     let ignored = rules.ignored_beside_range.iter().find(|key| given.contains(key));
     if let (Some(bound), Some(key)) = (range, ignored) {
         let what = format!("a check of kind {} ignores this beside {bound}", check.kind);
-        return Err(BadInput::new(*key, what, format!("{key}, or {bound}")));
+        return Err(Error::new(*key, what, format!("{key}, or {bound}")));
     }
     if check.larger && (check.tolerance.is_none() || check.se == Some(0.0)) {
         let what = "only one of a tolerance and standard errors is given, so that there is no larger one";
-        return Err(BadInput::new("larger", what, "a tolerance and a number of standard errors beside it"));
+        return Err(Error::new("larger", what, "a tolerance and a number of standard errors beside it"));
     }
     if let (Some(method), Some(over)) = (&check.method, &check.over) {
         require(method != over, "over", format!("`{}`, which is the method itself,", quoted(over)), "the label of another method")?;
@@ -172,13 +172,13 @@ pub fn validate_points(experiment: &Experiment, check: &Check, all: bool) -> Res
     }
     if !experiment.points.iter().any(|p| p.is_at(&check.at)) {
         let wanted: Vec<String> = check.at.iter().map(|(name, value)| format!("{} = {}", quoted(name), short(value))).collect();
-        return Err(BadInput::new("at", format!("no point is at {}", wanted.join(", ")), "values that are swept"));
+        return Err(Error::new("at", format!("no point is at {}", wanted.join(", ")), "values that are swept"));
     }
     for (name, value) in check.at.iter().filter(|_| all) {
         for (i, one) in value.as_array().into_iter().flatten().enumerate() {
             let at = [(name.clone(), one.clone())].into();
             if !experiment.points.iter().any(|p| p.is_at(&at)) {
-                return Err(BadInput::new(
+                return Err(Error::new(
                     format!("at.{name}[{i}]"),
                     format!("no point is at {} = {}", quoted(name), short(one)),
                     "values that are swept",

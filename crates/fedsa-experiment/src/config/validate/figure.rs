@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::fmt::Display;
 
-use fedsa::error::{BadInput, Result, require};
+use fedsa::error::{Error, Result, require};
 use fedsa::record;
 use toml::Value;
 
@@ -103,12 +103,12 @@ fn kinds(figure: &FigureSpec) -> Result<()> {
         if given && !kinds.contains(&figure.kind) {
             let kinds = kinds.iter().map(|kind| kind_name(*kind)).collect::<Vec<_>>().join(", ");
             let what = format!("this is not a key of a figure of kind {}", kind_name(figure.kind));
-            return Err(BadInput::new(key, what, format!("no such key here; it is for the kinds {kinds}")));
+            return Err(Error::new(key, what, format!("no such key here; it is for the kinds {kinds}")));
         }
         // Costs without a coordinate are a table.
         if given && figure.kind == Cost && figure.x.is_none() && !matches!(key, "level" | "relative") {
             let what = "this is not a key of a table of costs".to_string();
-            return Err(BadInput::new(
+            return Err(Error::new(
                 key,
                 what,
                 "x = a coordinate that is swept, along which costs are drawn; or no such key here".to_string(),

@@ -2,7 +2,7 @@
 
 use crate::numbers::{self, thousands};
 use crate::picture::Picture;
-use fedsa::error::{BadInput, Result, quoted};
+use fedsa::error::{Error, Result, quoted};
 use fedsa::parallel;
 use fedsa::problem::features::FeatureMap;
 use fedsa::problem::survey::{LogFacts, StateSample};
@@ -78,7 +78,7 @@ impl SeenStates {
 pub fn named_columns(names: &[String], columns: &[String]) -> Result<Vec<usize>> {
     let bad = |what: String| {
         let help = format!("one or two of the state columns {}", quoted(columns.join(", ")));
-        BadInput::new("value_columns", what, help)
+        Error::new("value_columns", what, help)
     };
     let found = names.iter().map(|name| {
         let position = columns.iter().position(|column| column == name);

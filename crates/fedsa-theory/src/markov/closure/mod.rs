@@ -48,7 +48,7 @@ use crate::RoundSetting;
 use crate::map::{DENSE, LinearMap, at_rounds, spectral_radius};
 use crate::symmetric::{pack, packed_index, packed_len, packed_trace};
 use crate::work;
-use fedsa::error::{BadInput, Result, require};
+use fedsa::error::{Error, Result, require};
 use fedsa::linalg::{self, Mat};
 
 /// A second eigenvalue of this modulus or more is 1 to rounding.
@@ -86,7 +86,7 @@ impl Closure {
         require(!classes.is_empty() && classes.iter().all(|c| c.count > 0), "agents", 0, "at least one agent in every class")?;
         let dim = classes[0].agent.dim;
         if let Some(other) = classes.iter().find(|c| c.agent.dim != dim) {
-            return Err(BadInput::new("agents", format!("dimensions {dim} and {}", other.agent.dim), "agents of one dimension"));
+            return Err(Error::new("agents", format!("dimensions {dim} and {}", other.agent.dim), "agents of one dimension"));
         }
         let sum: f64 = classes.iter().map(|c| c.count as f64 * c.agent.weight).sum();
         require((sum - 1.0).abs() < 1e-9, "weights", format!("a sum of {sum}"), "weights that sum to 1")?;
@@ -249,8 +249,8 @@ impl Closure {
     }
 }
 
-fn unstable(what: String) -> BadInput {
-    BadInput::not_known("step_size", what, "a smaller step size or fewer local steps")
+fn unstable(what: String) -> Error {
+    Error::not_known("step_size", what, "a smaller step size or fewer local steps")
 }
 
 /// [`Closure::eps_squared`], without the closure.

@@ -2,7 +2,7 @@
 
 use crate::map::LinearMap;
 use crate::work;
-use fedsa::error::{BadInput, Result};
+use fedsa::error::{Error, Result};
 use fedsa::linalg::{self, Mat};
 
 /// The most vectors between two restarts, and the most numbers that they hold.
@@ -61,7 +61,7 @@ pub fn gmres(map: &dyn LinearMap, source: &[f64], guess: &[f64]) -> Result<Solve
         return Ok(solved);
     }
     let what = format!("the fixed point of a map of dimension {n} did not converge (relative residual {left:.1e})");
-    Err(BadInput::not_known("", what, "a step size further from the edge of stability"))
+    Err(Error::not_known("", what, "a step size further from the edge of stability"))
 }
 
 /// Solves `R y = g` for the upper triangle of as many columns as g has numbers; g becomes y.

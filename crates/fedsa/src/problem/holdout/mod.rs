@@ -18,7 +18,7 @@ use std::ops::Range;
 
 use super::log::Log;
 use super::source::{LogSource, read_checked};
-use crate::error::{BadInput, Result, quoted, require};
+use crate::error::{Error, Result, quoted, require};
 use crate::parallel;
 use crate::random::{Purpose, stream};
 pub use errors::Errors;
@@ -51,16 +51,16 @@ pub fn episodes(log: &Log) -> Result<Vec<Range<usize>>> {
 fn numbers(log: &Log) -> Result<&[i64]> {
     log.episode.as_deref().ok_or_else(|| {
         let what = format!("{} has no column `episode`", quoted(&log.name));
-        BadInput::data("holdout", what, "logs whose column `episode` numbers the episodes: whole episodes are held out")
+        Error::data("holdout", what, "logs whose column `episode` numbers the episodes: whole episodes are held out")
     })
 }
 
-fn goes_on(name: &str, row: usize, number: i64) -> BadInput {
+fn goes_on(name: &str, row: usize, number: i64) -> Error {
     bad_episode(name, row, number, "goes on after it terminated")
 }
 
-fn bad_episode(name: &str, row: usize, number: i64, what: &str) -> BadInput {
-    BadInput::data(
+fn bad_episode(name: &str, row: usize, number: i64, what: &str) -> Error {
+    Error::data(
         "holdout",
         format!("{}: row {row}: episode {number} {what}", quoted(name)),
         "a column `episode` in which each episode has a number of its own, in rows that follow each other",
@@ -106,7 +106,7 @@ impl LogSource for Rest {
     fn read(&self, see: &mut dyn FnMut(&Log) -> Result<()>) -> Result<()> {
         read_some(&*self.source, &|episode| !self.held[episode], see)
     }
-    fn located(&self, e: BadInput) -> BadInput {
+    fn located(&self, e: Error) -> Error {
         self.source.located(e)
     }
 }
@@ -143,7 +143,7 @@ pub fn split(sources: Vec<Box<dyn LogSource>>, share: f64, seed: u64) -> Result<
         let count = count(&*source)?;
         if count < 2 {
             let what = format!("{} has a single episode", quoted(source.name()));
-            return Err(BadInput::data("holdout", what, "at least two episodes an agent: one for the fit, and one that is held out"));
+            return Err(Error::data("holdout", what, "at least two episodes an agent: one for the fit, and one that is held out"));
         }
         let drawn = ((share * count as f64).round() as usize).clamp(1, count - 1);
         let mut order: Vec<usize> = (0..count).collect();

@@ -12,7 +12,7 @@ pub mod transform;
 
 use super::dataset::{Dataset, Rows, Wanted};
 use super::{Files, equal_weights};
-use crate::error::{BadInput, Result, require};
+use crate::error::{Error, Result, require};
 use crate::random::{Purpose, stream};
 use partition::{Partition, Pool};
 use quality::{FitQuality, LabelledRows, quality};
@@ -106,7 +106,7 @@ impl Preparation {
         let dense: Vec<&Dataset> = sets.iter().filter(|set| matches!(set.rows, Rows::Dense { .. })).collect();
         if let Some(other) = dense.iter().find(|set| columns(set) != columns(dense[0])) {
             let what = format!("{} has {} features, {} has {}", dense[0].name, columns(dense[0]), other.name, columns(other));
-            return Err(BadInput::data("data", what, "files with the same columns"));
+            return Err(Error::data("data", what, "files with the same columns"));
         }
         Ok(sets)
     }
@@ -172,7 +172,7 @@ impl Preparation {
             let n = rows.len();
             if n < 2 {
                 let what = format!("agent {c} has one row, of which none can be held out");
-                return Err(BadInput::new("holdout", what, "agents with at least two rows, or no `holdout`"));
+                return Err(Error::new("holdout", what, "agents with at least two rows, or no `holdout`"));
             }
             let out = ((self.holdout * n as f64).round() as usize).clamp(1, n - 1);
             let mut order: Vec<usize> = (0..n).collect();

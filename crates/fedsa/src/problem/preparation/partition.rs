@@ -4,7 +4,7 @@ use rand_distr::{Distribution, Gamma, Open01};
 use serde::{Deserialize, Serialize};
 
 use super::targets::Found;
-use crate::error::{BadInput, Result, quoted, require};
+use crate::error::{Error, Result, quoted, require};
 use crate::problem::dataset::{Dataset, Labels, Rows};
 use crate::random::{ALL, Purpose, Stream, stream};
 
@@ -177,7 +177,7 @@ impl Partition {
             }
             Partition::ByColumn => {
                 let Some((of, n)) = &pool.groups else {
-                    return Err(BadInput::new(
+                    return Err(Error::new(
                         "group",
                         "no column",
                         "the column whose values are the agents, as partition = \"by-column\" needs it",
@@ -190,14 +190,14 @@ impl Partition {
             }
             _ => {
                 let help = "a number of agents; only partition = \"files\" and \"by-column\" follow from the data";
-                let agents = agents.ok_or_else(|| BadInput::new("agents", "no number", help))?;
+                let agents = agents.ok_or_else(|| Error::new("agents", "no number", help))?;
                 let rows = pool.len();
                 if agents > rows {
-                    return Err(BadInput::new("agents", format!("{agents} agents for {rows} rows"), format!("at most {rows}")));
+                    return Err(Error::new("agents", format!("{agents} agents for {rows} rows"), format!("at most {rows}")));
                 }
                 if let Some(samples) = samples.filter(|samples| agents as f64 * *samples as f64 > rows as f64) {
                     let what = format!("{agents} agents with {samples} rows each, and there are {rows} rows");
-                    return Err(BadInput::new("samples", what, format!("at most {}", rows / agents)));
+                    return Err(Error::new("samples", what, format!("at most {}", rows / agents)));
                 }
                 self.among(pool, agents, samples, &draws)?
             }
@@ -247,7 +247,7 @@ impl Partition {
 /// Refuses another number of agents than that of the data.
 fn check_own_agents(agents: Option<usize>, own: usize, what: &str) -> Result<()> {
     match agents {
-        Some(agents) if agents != own => Err(BadInput::new(
+        Some(agents) if agents != own => Err(Error::new(
             "agents",
             format!("{agents}, and there are {own} {what}"),
             format!("{own}, or no `agents`: it follows from the data"),
@@ -262,7 +262,7 @@ fn own_sizes(mut agents: Vec<Vec<usize>>, samples: Option<usize>) -> Result<Vec<
         require(!rows.is_empty(), "partition", format!("agent {c} without rows"), "a row for each agent")?;
         if let Some(samples) = samples {
             if rows.len() < samples {
-                return Err(BadInput::new(
+                return Err(Error::new(
                     "samples",
                     format!("{samples}, and agent {c} has {} rows", rows.len()),
                     "as many as every agent has",
@@ -277,7 +277,7 @@ fn own_sizes(mut agents: Vec<Vec<usize>>, samples: Option<usize>) -> Result<Vec<
 /// Rows of each class in the order of `rows`, by rank.
 fn of_classes(pool: &Pool<'_>, rows: &[usize], key: &str) -> Result<(Vec<Vec<usize>>, usize)> {
     let Some((classes, positive)) = pool.labels.classes() else {
-        return Err(BadInput::new(
+        return Err(Error::new(
             "partition",
             format!("{}, and targets are numbers, not classes", quoted(key)),
             "another partition: \"sorted\"",
@@ -295,13 +295,13 @@ fn by_label(pool: &Pool<'_>, rows: &[usize], agents: usize, samples: Option<usiz
     let own = of.remove(positive);
     let names: Vec<String> = (0..=of.len()).filter(|rank| *rank != positive).map(|rank| pool.labels.name(rank)).collect();
     if of.is_empty() {
-        return Err(BadInput::new("partition", "\"by-label\", and all rows are of one class", "rows of at least two classes"));
+        return Err(Error::new("partition", "\"by-label\", and all rows are of one class", "rows of at least two classes"));
     }
     let others = of.len();
     let holders = |k: usize| (0..agents).filter(move |c| c % others == k).count();
     let refused = |needed: usize, class: &str, there: usize| {
         let what = format!("{needed} rows of class {class} for {agents} agents, and there are {there}");
-        BadInput::new(if samples.is_some() { "samples" } else { "agents" }, what, "fewer of them")
+        Error::new(if samples.is_some() { "samples" } else { "agents" }, what, "fewer of them")
     };
     // Half of the rows, or all that there are in equal parts.
     let half = samples.map_or(own.len() / agents, |samples| samples / 2);
@@ -360,5 +360,5 @@ fn dirichlet(pool: &Pool<'_>, rows: &[usize], agents: usize, alpha: f64, draws: 
         }
     }
     let what = format!("{alpha}: of {MOST_DRAWS} draws each left an agent of {agents} without rows");
-    Err(BadInput::new("partition.dirichlet", what, "a larger parameter, or fewer agents"))
+    Err(Error::new("partition.dirichlet", what, "a larger parameter, or fewer agents"))
 }

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::error::{BadInput, Result, quoted, require};
+use crate::error::{Error, Result, quoted, require};
 use crate::problem::dataset::{Dataset, Labels};
 use crate::settings::choice;
 
@@ -73,8 +73,7 @@ const MOST_CLASSES: usize = 10_000;
 impl Found {
     pub fn of(sets: &[Dataset], rule: &TargetRule) -> Result<Self> {
         let labels = sets.iter().map(|set| {
-            let missing =
-                || BadInput::data("target", format!("{} has no labels", quoted(&set.name)), "the name of a column: target = \"..\"");
+            let missing = || Error::data("target", format!("{} has no labels", quoted(&set.name)), "the name of a column: target = \"..\"");
             set.targets.as_ref().ok_or_else(missing)
         });
         let labels = labels.collect::<Result<Vec<_>>>()?;
@@ -114,7 +113,7 @@ impl Found {
                 if positives == 0 || all.all(|label| label == self.positive as f64) {
                     let which = if positives == 0 { format!("of class {class}") } else { format!("of another class than {class}") };
                     let help = "rows of the class and of others: another positive, partition, samples or holdout";
-                    return Err(BadInput::new("positive", format!("no agent has a row {which}"), help));
+                    return Err(Error::new("positive", format!("no agent has a row {which}"), help));
                 }
                 let negative = (self.classes.len() == 2).then(|| self.classes[1 - self.positive].clone());
                 Ok(Targets::Classes { rank: self.positive, positive: class, negative })
@@ -123,11 +122,7 @@ impl Found {
             TargetRule::Numbers { range: Some([low, high]) } => {
                 let (least, most) = all.fold((f64::INFINITY, f64::NEG_INFINITY), |(a, b), y| (a.min(y), b.max(y)));
                 if least >= most {
-                    return Err(BadInput::new(
-                        "target_range",
-                        format!("all targets are {least}"),
-                        "targets that differ, or no target_range",
-                    ));
+                    return Err(Error::new("target_range", format!("all targets are {least}"), "targets that differ, or no target_range"));
                 }
                 let scale = (high - low) / (most - least);
                 Ok(Targets::Numbers { offset: least - low / scale, scale })
@@ -144,7 +139,7 @@ fn numbers(sets: &[Dataset], labels: &[&Labels]) -> Result<Vec<f64>> {
             Labels::Numbers(x) => of.extend_from_slice(x),
             Labels::Names { names, .. } => {
                 let what = format!("{}: labels that are names: {}", quoted(&set.name), listed(names.iter().map(quoted)));
-                return Err(BadInput::data("target", what, "a column of numbers, or `kind = \"logistic\"`"));
+                return Err(Error::data("target", what, "a column of numbers, or `kind = \"logistic\"`"));
             }
         }
     }
@@ -155,7 +150,7 @@ fn numbers(sets: &[Dataset], labels: &[&Labels]) -> Result<Vec<f64>> {
 fn ranks(labels: &[&Labels]) -> Result<(Vec<ClassLabel>, Vec<f64>)> {
     let too_many = |n: usize| {
         let help = format!("at most {MOST_CLASSES} classes, or `kind = \"least-squares\"` for numbers");
-        BadInput::data("target", format!("{n} distinct labels"), help)
+        Error::data("target", format!("{n} distinct labels"), help)
     };
     if labels.iter().all(|labels| matches!(labels, Labels::Numbers(_))) {
         let all = labels.iter().flat_map(|labels| match labels {
@@ -179,7 +174,7 @@ fn ranks(labels: &[&Labels]) -> Result<(Vec<ClassLabel>, Vec<f64>)> {
         match labels {
             Labels::Names { names, .. } => distinct.extend(names),
             Labels::Numbers(_) => {
-                return Err(BadInput::data("target", "labels that are names in one file and numbers in another", "one or the other"));
+                return Err(Error::data("target", "labels that are names in one file and numbers in another", "one or the other"));
             }
         }
     }
@@ -204,7 +199,7 @@ fn positive_rank(classes: &[ClassLabel], positive: Option<&ClassLabel>) -> Resul
     if let Some(class) = positive {
         let at = classes.iter().position(|other| other == class);
         return at.ok_or_else(|| {
-            BadInput::new("positive", format!("no row has the label {class}"), format!("one of the labels that were found: {}", found()))
+            Error::new("positive", format!("no row has the label {class}"), format!("one of the labels that were found: {}", found()))
         });
     }
     match classes {
@@ -212,7 +207,7 @@ fn positive_rank(classes: &[ClassLabel], positive: Option<&ClassLabel>) -> Resul
         [ClassLabel::Name(_), ClassLabel::Name(_)] => Ok(1),
         _ => {
             let help = "`positive`, the label of a class against all others, or labels that are -1 and 1, 0 and 1, or two names; or `kind = \"least-squares\"` for numbers";
-            Err(BadInput::new("positive", format!("labels that are not binary: {}", found()), help))
+            Err(Error::new("positive", format!("labels that are not binary: {}", found()), help))
         }
     }
 }

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::partition::{Pool, starts};
 use crate::eigenpairs::Eigenpairs;
-use crate::error::{BadInput, Result, require};
+use crate::error::{Error, Result, require};
 use crate::linalg;
 use crate::parallel;
 use crate::problem::dataset::{Columns, Dataset, Rows};
@@ -363,8 +363,7 @@ impl Components {
         // Agent after agent, in their order.
         parts.windows(2).for_each(|at| gram::add(&centred, at[0]..at[1], &weights[..at[1] - at[0]], &mut moments));
         gram::mirror(&mut moments);
-        let failed =
-            || BadInput::new("pca", "the eigenvectors of the second moments were not found", "features that are finite and smaller");
+        let failed = || Error::new("pca", "the eigenvectors of the second moments were not found", "features that are finite and smaller");
         if !moments.is_all_finite() {
             return Err(failed());
         }

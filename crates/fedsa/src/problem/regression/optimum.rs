@@ -8,7 +8,7 @@ use faer::linalg::solvers::Solve;
 use super::loss::Loss;
 use super::{Regression, gram};
 use crate::cancel::Cancel;
-use crate::error::{BadInput, Result};
+use crate::error::{Error, Result};
 use crate::kernel::margins;
 use crate::{linalg, parallel, sums};
 
@@ -117,7 +117,7 @@ impl<L: Loss> Regression<L> {
         }
         let what = format!("features and targets whose products are as large as {scale:.1e}");
         let help = "a smaller scale: `standardise = true`, and targets in a range such as target_range = [0, 1]";
-        Err(BadInput::data("data", what, help))
+        Err(Error::data("data", what, help))
     }
 
     /// The minimum of `sum_c p_c f_c`, d numbers: its gradient is at most 1e-12, or 1e-12 times the size of the gradient's terms where that
@@ -184,7 +184,7 @@ impl<L: Loss> Regression<L> {
             })
         };
         if !hessian.is_all_finite() {
-            return Err(BadInput::data(
+            return Err(Error::data(
                 "data",
                 "products of the features are not finite",
                 "features of a smaller scale: `standardise = true`",
@@ -203,7 +203,7 @@ impl<L: Loss> Regression<L> {
         if step.iter().all(|x| x.is_finite()) { Ok(step) } else { Err(singular()) }
     }
 
-    fn no_minimum(&self, what: &str) -> BadInput {
-        BadInput::not_known("ridge", what, "a positive ridge, such as 1e-5, or a larger one; or fewer features")
+    fn no_minimum(&self, what: &str) -> Error {
+        Error::not_known("ridge", what, "a positive ridge, such as 1e-5, or a larger one; or fewer features")
     }
 }

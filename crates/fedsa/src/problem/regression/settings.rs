@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::loss::{LogLoss, Loss, SquaredLoss};
 use super::{Parts, Regression, keeps_systems};
-use crate::error::{BadInput, Result, quoted, require};
+use crate::error::{Error, Result, quoted, require};
 use crate::kernel::Isa;
 use crate::problem::dataset::{Dataset, Rows, Wanted};
 use crate::problem::lazy_index;
@@ -185,13 +185,13 @@ macro_rules! on_data_sets {
                 &["data", "agents", "partition", "group", "reshuffle", "samples", "seed"]
             }
 
-            fn without_effect(&self, sampling: &Sampling) -> Option<BadInput> {
+            fn without_effect(&self, sampling: &Sampling) -> Option<Error> {
                 if self.group.is_some() && self.partition != Partition::ByColumn {
                     let help = "no group, or partition = \"by-column\"; a column that is no feature is dropped: drop = [\"..\"]";
-                    return Some(BadInput::new("group", "a column for agents, and the partition is another one", help));
+                    return Some(Error::new("group", "a column for agents, and the partition is another one", help));
                 }
                 if !self.penalise_intercept && !self.intercept {
-                    return Some(BadInput::new("penalise_intercept", "false, and there is no intercept", "intercept = true, or no penalise_intercept"));
+                    return Some(Error::new("penalise_intercept", "false, and there is no intercept", "intercept = true, or no penalise_intercept"));
                 }
                 lazy_index::without_effect(self.mixing_time, sampling)
             }

@@ -17,7 +17,7 @@ pub use sparse::{RandK, TopK};
 
 use std::sync::Arc;
 
-use crate::error::{BadInput, Result};
+use crate::error::{Error, Result};
 use crate::random::Stream;
 use crate::registry::{Kind, kind};
 
@@ -86,6 +86,6 @@ pub const KINDS: &[Kind<dyn CodecSettings>] = &[
 ];
 
 /// The error of a decoder.
-pub(crate) fn malformed(what: impl Into<String>) -> BadInput {
-    BadInput::refused_message(what, "the bytes of a message made by the same codec")
+pub(crate) fn malformed(what: impl Into<String>) -> Error {
+    Error::refused_message(what, "the bytes of a message made by the same codec")
 }

@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use super::bits::{self, packed_len};
 use super::{Codec, CodecSettings, malformed};
-use crate::error::{BadInput, Result, require};
+use crate::error::{Error, Result, require};
 use crate::random::Stream;
 
 /// The settings of top-k.
@@ -109,8 +109,8 @@ fn check(k: Option<usize>, fraction: Option<f64>) -> Result<()> {
     match (k, fraction) {
         (Some(k), None) => require(k >= 1, "k", k, "at least 1"),
         (None, Some(f)) => require(f > 0.0 && f <= 1.0, "fraction", f, "in (0, 1]"),
-        (Some(k), Some(f)) => Err(BadInput::new("k", format!("both k = {k} and fraction = {f} are given"), accepted)),
-        (None, None) => Err(BadInput::new("k", "neither k nor fraction is given", accepted)),
+        (Some(k), Some(f)) => Err(Error::new("k", format!("both k = {k} and fraction = {f} are given"), accepted)),
+        (None, None) => Err(Error::new("k", "neither k nor fraction is given", accepted)),
     }
 }
 

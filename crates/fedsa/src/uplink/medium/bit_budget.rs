@@ -6,7 +6,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::error::{BadInput, Result};
+use crate::error::{Error, Result};
 use crate::random::Stream;
 use crate::uplink::codec::Codec;
 
@@ -68,10 +68,10 @@ impl BitBudget {
             let shown = if snr < 1e-5 { format!("{snr:e}") } else { snr.to_string() };
             let never = format!("a budget of {} bits a component with fading_snr = {shown} never carries a message", self.bits);
             let help = "a larger fading_snr, more bits, or a codec that needs fewer bits (quantised)";
-            return Err(BadInput::new("fading_snr", format!("no message arrives: {never} of this codec"), help));
+            return Err(Error::new("fading_snr", format!("no message arrives: {never} of this codec"), help));
         }
         let what = format!("a budget of {} bits a component never carries a message of this codec", self.bits);
-        Err(BadInput::new("bits", what, "more bits, or a codec that needs fewer bits (quantised)"))
+        Err(Error::new("bits", what, "more bits, or a codec that needs fewer bits (quantised)"))
     }
 }
 

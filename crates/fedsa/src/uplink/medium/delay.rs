@@ -10,7 +10,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::error::{BadInput, Result, require};
+use crate::error::{Error, Result, require};
 use crate::random::Stream;
 use crate::settings::choice;
 
@@ -196,7 +196,7 @@ impl Delay {
         });
         odd.map_or(Ok(()), |(t, n)| {
             let what = format!("{n} delays for {agents} agents in round {t} of the trace");
-            Err(BadInput::new("delays", what, format!("one delay for all agents, or {agents}, one per agent")))
+            Err(Error::new("delays", what, format!("one delay for all agents, or {agents}, one per agent")))
         })
     }
 
@@ -208,7 +208,7 @@ impl Delay {
         match self {
             Delay::Trace { delays } if (delays.len() as u64) < rounds => {
                 let what = format!("a trace of {} rounds for a run of {rounds}", delays.len());
-                Err(BadInput::new("delays", what, "a trace at least as long as the run"))
+                Err(Error::new("delays", what, "a trace at least as long as the run"))
             }
             _ => Ok(()),
         }
