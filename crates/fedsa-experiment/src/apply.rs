@@ -79,6 +79,9 @@ pub struct Applied {
     pub quality: Option<PredictionQuality>,
     /// The tables of which columns were left out, because they hold neither numbers nor flags, with the names of these columns.
     pub left_out: Vec<(String, Vec<String>)>,
+    /// Of a value function, the columns of states that are outside of the range of the fit in some rows, with their number: their values are
+    /// those at the ends of the range.
+    pub clipped: Vec<(String, usize)>,
     /// The files that were read, those of the data in the order of the rows.
     pub files: Vec<PathBuf>,
     /// The `weights.json` that was read; empty if weights were in memory.
@@ -120,7 +123,10 @@ pub fn values(fitted: &ValueModel, tables: Vec<Table>, column: Option<&str>, se:
         let errors: Vec<Vec<f64>> = parallel::map(tables.len(), |i| fitted.standard_errors(&tables[i].inputs));
         new.push((format!("{added}_se"), Cells::Numbers(errors.concat())));
     }
-    stacked(tables, new, vec![added.to_string()], None)
+    let mut counts = vec![0; fitted.inputs().len()];
+    tables.iter().for_each(|table| fitted.map().count_clipped(&table.inputs, &mut counts));
+    let clipped = fitted.inputs().iter().cloned().zip(counts).filter(|(_, count)| *count > 0).collect();
+    Ok(Applied { clipped, ..stacked(tables, new, vec![added.to_string()], None)? })
 }
 
 /// What a model predicts of the rows of tables whose inputs are the columns that it was fitted to ([`LinearModel::names`]).
@@ -191,7 +197,16 @@ fn stacked(tables: Vec<Table>, new: Vec<(String, Cells)>, added: Vec<String>, qu
     let rows = tables.iter().map(|table| table.rows).sum();
     let left_out = tables.iter().filter(|table| !table.left_out.is_empty()).map(|table| (table.name.clone(), table.left_out.clone()));
     let left_out = left_out.collect();
-    Ok(Applied { columns: table::stacked(tables, new)?, rows, added, quality, left_out, files: Vec::new(), weights: PathBuf::new() })
+    Ok(Applied {
+        columns: table::stacked(tables, new)?,
+        rows,
+        added,
+        quality,
+        left_out,
+        clipped: Vec::new(),
+        files: Vec::new(),
+        weights: PathBuf::new(),
+    })
 }
 
 /// How good predictions are, where the tables have targets: the share of right classes, or the root mean square error.

@@ -242,6 +242,8 @@ impl Before {
         let chosen = evaluation.choice.as_ref().map_or(Vec::new(), chosen);
         let (mut lines, ratios) = (data(args, &evaluation.data), ratios(logs, settings));
         lines.extend(cut_off(logs, settings));
+        lines.extend(clipped(&evaluation.data));
+        lines.extend(labels(&evaluation.data, args));
         Self { lines, ratios, settings: settings.clone(), has_rewards, chosen }
     }
 
@@ -304,6 +306,32 @@ fn dependence(settings: &Logs, field: &dyn Field) -> Option<String> {
     let what = format!("  {rank} of {d} directions of these features are independent on these transitions: of all solutions");
     let help = if settings.ridge == 0.0 { "; --ridge EPS makes it unique" } else { "" };
     Some(format!("{what} the one of least norm is meant{help}"))
+}
+
+/// The columns of which states are outside of the range that was given.
+fn clipped(data: &Data) -> Vec<String> {
+    let ranges = data.map.ranges();
+    let each = data.map.columns().iter().zip(&data.clipped).filter(|(_, count)| **count > 0);
+    let line = |(column, count): (&String, &usize)| {
+        let share = numbers::percent(*count as f64 / data.logs.transitions() as f64);
+        let (lo, hi) = ranges.get(column).copied().unwrap_or_default();
+        let (column, lo, hi) = (quoted(column), numbers::typed(lo), numbers::typed(hi));
+        format!("  warning: `{column}` is outside of its range {lo}:{hi} in {share} of the states, which count as its ends")
+    };
+    each.map(line).collect()
+}
+
+/// What is said of states that may be numbers of states, and are taken as quantities.
+fn labels(data: &Data, args: &EvaluateArgs) -> Option<String> {
+    /// The most values of all columns together that are likely to be labels.
+    const MOST: f64 = 5000.0;
+    let is_taken_as_is = matches!(data.map.spec(), FeatureSpec::Columns {} | FeatureSpec::OneHot {});
+    let ranges = data.logs.whole_ranges().filter(|_| !is_taken_as_is && args.features.is_none())?;
+    let values: f64 = ranges.iter().map(|(lo, hi)| hi - lo + 1.0).product();
+    let all = if ranges.len() == 1 { "the state column is" } else { "all state columns are" };
+    let count = numbers::thousands(values);
+    (values <= MOST)
+        .then(|| format!("  {all} whole numbers, of {count} values in all: if they are labels, --features one-hot has a weight for each"))
 }
 
 /// Where traces start anew because rows do not follow each other.

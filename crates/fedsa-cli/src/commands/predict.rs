@@ -69,6 +69,13 @@ fn notes(applied: &Applied) -> Vec<String> {
         format!("note: {table}: left out {columns}, which hold neither numbers nor flags")
     };
     let mut lines: Vec<String> = applied.left_out.iter().map(left_out).collect();
+    lines.extend(applied.clipped.iter().map(|(column, count)| {
+        let (rows, share) = (numbers::thousands(*count as f64), numbers::percent(*count as f64 / applied.rows as f64));
+        let column = quoted(column);
+        format!(
+            "note: `{column}` is outside of the range of the fit in {rows} rows ({share}), whose values are those at the end of the range"
+        )
+    }));
     lines.extend(applied.quality.map(|quality| match quality {
         PredictionQuality::RootMeanSquareError { value, rows } => {
             format!("root mean square error {} on {}", numbers::number(value), count(rows, "row"))

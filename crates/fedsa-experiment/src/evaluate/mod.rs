@@ -52,6 +52,8 @@ pub struct Data {
     pub settings: Logs,
     /// The features.
     pub map: FeatureMap,
+    /// In how many transitions each column of the state is outside of its range, and counts as its end.
+    pub clipped: Vec<usize>,
     /// The positions of the columns that the value is drawn over, if they were named.
     pub value_columns: Vec<usize>,
 }
@@ -134,7 +136,8 @@ impl Evaluation {
             let what = format!("held-out episodes with {} features", map.len());
             return Err(Error::new("holdout", what, format!("at most {SPARSE_ABOVE} tiles, whose projections are computed")));
         }
-        let data = Data { logs, settings: of_logs, map, value_columns };
+        let clipped = logs.clipped(&map).map_err(|e| first.failure_at(e.inside("problem"), &first.points[0]))?;
+        let data = Data { logs, settings: of_logs, map, clipped, value_columns };
         if !is_auto || settings.sampling != "mean" {
             return Ok(Self { data, choice: None, experiment: first, built: None, began });
         }

@@ -33,7 +33,7 @@ pub type Ranges = BTreeMap<String, (f64, f64)>;
 ///
 /// On the command line: `columns`, `identity`, `identity:bias`, `polynomial:2`,
 /// `fourier:3`, `tiles:8x4` (tilings x bins), `radial:5` or `radial:5:0.3`
-/// (centres, width).
+/// (centres, width), `one-hot`.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
@@ -92,14 +92,17 @@ pub enum FeatureSpec {
         #[cfg_attr(feature = "schema", schemars(range(min = 0.001, max = 1000)))]
         width: Option<f64>,
     },
+    /// A feature for each tuple of whole numbers within the ranges, 1 in the
+    /// states that are this tuple and 0 in all others: `d` is the product of
+    /// the numbers of values of the columns. For states that are numbered.
+    OneHot {},
 }
 
 impl FeatureSpec {
     /// The forms that [`FeatureSpec::from_str`] accepts.
-    pub const FORMS: &str =
-        "columns, identity, identity:bias, polynomial:ORDER, fourier:ORDER, tiles:TILINGSxBINS, radial:CENTRES or radial:CENTRES:WIDTH";
+    pub const FORMS: &str = "columns, identity, identity:bias, polynomial:ORDER, fourier:ORDER, tiles:TILINGSxBINS, radial:CENTRES or radial:CENTRES:WIDTH, one-hot";
 
-    /// The number of features d for `k` state columns; `None` if it does not fit into a `usize`.
+    /// The number of features d for `k` state columns; `None` if it does not fit into a `usize`, or depends on their ranges (one-hot).
     pub fn count(&self, k: usize) -> Option<usize> {
         let power = |base: u32| (base as usize).checked_pow(u32::try_from(k).ok()?);
         match *self {
@@ -109,6 +112,15 @@ impl FeatureSpec {
             Self::Fourier { order } => power(order.checked_add(1)?),
             Self::Tiles { tilings, bins } => power(bins)?.checked_mul(tilings as usize),
             Self::Radial { centres, .. } => power(centres),
+            Self::OneHot {} => None,
+        }
+    }
+
+    /// The number of features d for columns with these ranges; `None` if it does not fit into a `usize`.
+    fn count_in(&self, bounds: &[(f64, f64)]) -> Option<usize> {
+        match self {
+            Self::OneHot {} => bounds.iter().try_fold(1, |d: usize, range| d.checked_mul(values_in(*range))),
+            _ => self.count(bounds.len()),
         }
     }
 
@@ -125,7 +137,7 @@ impl FeatureSpec {
     fn check(&self) -> Result<()> {
         let positive = |key: &str, value: u32| require(value >= 1, key, value, "a whole number of at least 1");
         match *self {
-            Self::Columns {} | Self::Identity { .. } | Self::Polynomial { .. } | Self::Fourier { .. } => Ok(()),
+            Self::Columns {} | Self::Identity { .. } | Self::Polynomial { .. } | Self::Fourier { .. } | Self::OneHot {} => Ok(()),
             Self::Tiles { tilings, bins } => positive("tilings", tilings).and_then(|()| positive("bins", bins)),
             Self::Radial { centres, width } => {
                 positive("centres", centres)?;
@@ -156,6 +168,7 @@ impl fmt::Display for FeatureSpec {
             Self::Tiles { tilings, bins } => write!(f, "tiles:{tilings}x{bins}"),
             Self::Radial { centres, width: None } => write!(f, "radial:{centres}"),
             Self::Radial { centres, width: Some(width) } => write!(f, "radial:{centres}:{width}"),
+            Self::OneHot {} => write!(f, "one-hot"),
         }
     }
 }
@@ -168,6 +181,7 @@ impl FromStr for FeatureSpec {
             let (kind, settings) = text.split_once(':').map_or((text, None), |(kind, rest)| (kind, Some(rest)));
             Some(match (kind, settings) {
                 ("columns", None) => Self::Columns {},
+                ("one-hot", None) => Self::OneHot {},
                 ("identity", None) => Self::Identity { bias: false },
                 ("identity", Some("bias")) => Self::Identity { bias: true },
                 ("polynomial", Some(order)) => Self::Polynomial { order: order.parse().ok()? },
@@ -265,9 +279,10 @@ impl FeatureMap {
             )),
         });
         let bounds = bounds.collect::<Result<Vec<_>>>()?;
-        let most = if matches!(spec, FeatureSpec::Tiles { .. }) { MAX_SPARSE_FEATURES } else { MAX_FEATURES };
-        let len = spec.count(k).filter(|&d| d <= most).ok_or_else(|| {
-            let count = spec.count(k).map_or("too many to count".to_string(), |d| d.to_string());
+        check_whole(spec, columns, &bounds)?;
+        let most = if matches!(spec, FeatureSpec::Tiles { .. } | FeatureSpec::OneHot {}) { MAX_SPARSE_FEATURES } else { MAX_FEATURES };
+        let len = spec.count_in(&bounds).filter(|&d| d <= most).ok_or_else(|| {
+            let count = spec.count_in(&bounds).map_or("too many to count".to_string(), |d| d.to_string());
             let what = format!("{spec} on {k} state columns: {count} features");
             Error::new("", what, format!("at most {most} features: take a lower order or fewer state columns"))
         })?;
@@ -299,12 +314,13 @@ impl FeatureMap {
         &self.scale
     }
 
-    /// The number of features of a state that are not 0, and their value, if features are sparse: tiles without a scale.
+    /// The number of features of a state that are not 0, and their value, if features are sparse: many tiles or values without a scale.
     pub fn sparse(&self) -> Option<(usize, f64)> {
         match self.spec {
             FeatureSpec::Tiles { tilings, .. } if self.len > SPARSE_ABOVE && self.scale.is_empty() => {
                 Some((tilings as usize, 1.0 / f64::from(tilings).sqrt()))
             }
+            FeatureSpec::OneHot {} if self.len > SPARSE_ABOVE && self.scale.is_empty() => Some((1, 1.0)),
             _ => None,
         }
     }
@@ -313,9 +329,13 @@ impl FeatureMap {
     /// allocate.
     ///
     /// # Panics
-    /// When features are not tiles.
+    /// When features are neither tiles nor one-hot.
     pub fn active(&self, state: &[f64], out: &mut [u32]) {
-        let FeatureSpec::Tiles { tilings, bins } = self.spec else { panic!("{} is no tile coding", self.spec) };
+        let (tilings, bins) = match self.spec {
+            FeatureSpec::Tiles { tilings, bins } => (tilings, bins),
+            FeatureSpec::OneHot {} => return out[0] = self.tuple_of(state) as u32,
+            _ => panic!("{} are not sparse", self.spec),
+        };
         let (tilings, bins) = (tilings as usize, bins as usize);
         let per_tiling = self.len / tilings;
         for (t, out) in out.iter_mut().enumerate().take(tilings) {
@@ -346,6 +366,14 @@ impl FeatureMap {
         known.map(|(column, &range)| (column.clone(), range)).collect()
     }
 
+    /// Adds to `counts`, k numbers, in how many of the states each column is outside of its range, and is clipped.
+    pub fn count_clipped(&self, states: &[f64], counts: &mut [usize]) {
+        for state in states.chunks_exact(self.columns.len()) {
+            let each = counts.iter_mut().zip(state).zip(&self.bounds);
+            each.for_each(|((count, x), (lo, hi))| *count += usize::from(x < lo || x > hi));
+        }
+    }
+
     /// Column `j` of the state, clipped to its range.
     fn clipped(&self, state: &[f64], j: usize) -> f64 {
         let (lo, hi) = self.bounds[j];
@@ -356,6 +384,12 @@ impl FeatureMap {
     fn scaled(&self, state: &[f64], j: usize) -> f64 {
         let (lo, hi) = self.bounds[j];
         (self.clipped(state, j) - lo) / (hi - lo)
+    }
+
+    /// The number of a state's tuple of whole numbers, in lexicographic order.
+    fn tuple_of(&self, state: &[f64]) -> usize {
+        (0..state.len())
+            .fold(0, |tuple, j| tuple * values_in(self.bounds[j]) + (self.clipped(state, j) - self.bounds[j].0).round() as usize)
     }
 
     /// Writes `phi(state)`, d numbers, to `out`. Does not allocate.
@@ -416,6 +450,10 @@ impl FeatureMap {
                     *value /= sum;
                 }
             }
+            FeatureSpec::OneHot {} => {
+                out.fill(0.0);
+                out[self.tuple_of(state)] = 1.0;
+            }
         }
         out.iter_mut().zip(&self.scale).for_each(|(value, scale)| *value *= scale);
     }
@@ -448,8 +486,38 @@ impl FeatureMap {
                 let at = |c: Vec<usize>| join(c.into_iter().map(|c| centre(c, centres as usize)));
                 grid(k, centres as usize).map(|c| format!("bump at ({})", at(c))).collect()
             }
+            FeatureSpec::OneHot {} => (0..self.len).map(|tuple| self.tuple_name(tuple)).collect(),
         }
     }
+}
+
+impl FeatureMap {
+    /// The name of the feature of a tuple: `row = 2, column = 0`.
+    fn tuple_name(&self, tuple: usize) -> String {
+        let (mut left, mut parts) = (tuple, Vec::new());
+        for (column, range) in self.columns.iter().zip(&self.bounds).rev() {
+            let size = values_in(*range);
+            parts.push(format!("{column} = {}", range.0 + (left % size) as f64));
+            left /= size;
+        }
+        parts.reverse();
+        parts.join(", ")
+    }
+}
+
+/// How many whole numbers there are from the one end of a range to the other.
+fn values_in((lo, hi): (f64, f64)) -> usize {
+    (hi - lo) as usize + 1
+}
+
+/// Refuses one-hot features of ranges that are no whole numbers.
+fn check_whole(spec: &FeatureSpec, columns: &[String], bounds: &[(f64, f64)]) -> Result<()> {
+    let is_bad = |(lo, hi): &(f64, f64)| lo.fract() != 0.0 || hi.fract() != 0.0;
+    let bad = columns.iter().zip(bounds).find(|(_, range)| is_bad(range)).filter(|_| matches!(spec, FeatureSpec::OneHot {}));
+    bad.map_or(Ok(()), |(column, (lo, hi))| {
+        let what = format!("one-hot of `{}`, whose values are from {lo} to {hi}", quoted(column));
+        Err(Error::new("features", what, "columns of whole numbers; tiles for others"))
+    })
 }
 
 /// Writes `sum_j term(j, c_j)` for all tuples `c` in `{0..size - 1}^k`, in lexicographic order, with `k * size` calls of

@@ -10,6 +10,8 @@ pub struct LogFacts {
     /// The smallest and the largest value of each column, in states and next states; the next state of a terminal transition
     /// is not counted.
     pub seen: Vec<(f64, f64)>,
+    /// Whether all of each column are whole numbers, in states and next states.
+    pub whole: Vec<bool>,
     /// Whether a reward is not 0.
     pub has_rewards: bool,
     /// The effective sample size under the importance ratios, if they were logged.

@@ -23,6 +23,7 @@ impl LogFacts {
             name: source.name().into(),
             transitions: 0,
             seen: vec![(f64::INFINITY, f64::NEG_INFINITY); source.columns().len()],
+            whole: vec![true; source.columns().len()],
             has_rewards: false,
             effective_size: None,
             cut_off: 0,
@@ -36,6 +37,9 @@ impl LogFacts {
                 let next = if log.done[i] { log.state(i) } else { log.next_state(i) };
                 for ((seen, x), y) in facts.seen.iter_mut().zip(log.state(i)).zip(next) {
                     *seen = (seen.0.min(*x).min(*y), seen.1.max(*x).max(*y));
+                }
+                for ((whole, x), y) in facts.whole.iter_mut().zip(log.state(i)).zip(next) {
+                    *whole &= x.fract() == 0.0 && y.fract() == 0.0;
                 }
             }
             facts.transitions += log.len();
@@ -101,8 +105,45 @@ impl Surveyed {
                 all.fold((f64::INFINITY, f64::NEG_INFINITY), |a, b| (a.0.min(b.0), a.1.max(b.1)))
             })
             .collect();
+        if let (FeatureSpec::OneHot {}, Some((log, j))) = (spec, self.not_whole()) {
+            let what = format!("one-hot, and `{}` of {} is no column of whole numbers", quoted(&columns[j]), quoted(&log.name));
+            return Err(Error::data("features", what, "columns of whole numbers; tiles for others"));
+        }
         let ranges = if spec.needs_ranges() { ranges_of(columns, &seen, given)? } else { given.clone() };
         FeatureMap::new(spec, columns, &ranges).map_err(|e| if e.key.is_empty() { e.inside("features") } else { e })
+    }
+
+    /// In how many transitions each column of the state is outside of its range in the map, and is clipped.
+    ///
+    /// # Errors
+    /// When a log cannot be read; only logs with such states are.
+    pub fn clipped(&self, map: &FeatureMap) -> Result<Vec<usize>> {
+        let k = self.columns().len();
+        let counts = parallel::try_map(self.sources.len(), |c| {
+            let mut counts = vec![0; k];
+            let mut ends = vec![0; k];
+            let (least, most): (Vec<f64>, Vec<f64>) = self.facts[c].seen.iter().copied().unzip();
+            [least, most].iter().for_each(|state| map.count_clipped(state, &mut ends));
+            if ends.iter().any(|n| *n > 0) {
+                self.sources[c].read(&mut |log| {
+                    map.count_clipped(&log.states, &mut counts);
+                    Ok(())
+                })?;
+            }
+            Ok::<_, Error>(counts)
+        })?;
+        Ok((0..k).map(|j| counts.iter().map(|counts| counts[j]).sum()).collect())
+    }
+
+    /// A log, and the number of a column of it that are not all whole numbers.
+    fn not_whole(&self) -> Option<(&LogFacts, usize)> {
+        self.facts.iter().find_map(|log| log.whole.iter().position(|whole| !whole).map(|j| (log, j)))
+    }
+
+    /// The smallest and the largest value of each column, if all columns of all logs are whole numbers.
+    pub fn whole_ranges(&self) -> Option<Vec<(f64, f64)>> {
+        let of = |j: usize| self.facts.iter().map(|log| log.seen[j]).reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
+        self.not_whole().is_none().then(|| (0..self.columns().len()).map(of).collect()).flatten()
     }
 
     /// The numbers by which features are multiplied so that they have equal mean squares over all transitions, with a sum

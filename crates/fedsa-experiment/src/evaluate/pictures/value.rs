@@ -355,6 +355,7 @@ mod tests {
             name: String::new(),
             transitions: 0,
             seen: vec![(f64::INFINITY, f64::NEG_INFINITY); columns],
+            whole: vec![false; columns],
             has_rewards: true,
             effective_size: None,
             cut_off: 0,
