@@ -336,3 +336,67 @@ fn logs_in_memory_give_the_weights_of_files() {
     let e = refused(settings(&[]), bad);
     assert!(e.what.contains("row 2"), "{e}");
 }
+
+/// A walk on states 0 to 5 that are numbered: 5 ends it with reward 1. The last episode of each log is cut.
+fn walks(seed: u64) -> String {
+    let mut random = seed;
+    let mut log = "episode,s_0,next_0,reward,done\n".to_string();
+    for episode in 0..40 {
+        let mut state = 2i32;
+        while state < 5 {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let next = (state + if random >> 63 == 0 { 1 } else { -1 }).max(0);
+            log += &format!("{episode},{state},{next},{},{}\n", i32::from(next == 5), next == 5);
+            state = next;
+        }
+    }
+    log
+}
+
+#[test]
+fn numbered_states_have_a_weight_each() {
+    let folder = Folder::new();
+    let logs = [walks(1), walks(2)];
+    logs.iter().enumerate().for_each(|(i, log)| folder.write(&format!("logs/{i}.csv"), log));
+    let text = folder.run(&["evaluate", "logs", "--gamma", "0.9", "--out", "plain"]).exits(0).stdout;
+    assert!(text.contains("the state column is whole numbers, of 5 values in all: if they are labels, --features one-hot"), "{text}");
+    let one_hot = ["evaluate", "logs", "--gamma", "0.9", "--features", "one-hot", "--out"];
+    let text = folder.run(&[&one_hot[..], &["o"]].concat()).exits(0).stdout;
+    assert!(text.contains("5 features of one-hot") && !text.contains("if they are labels"), "{text}");
+    // The values of the empirical chain, by iteration of its Bellman equation.
+    let rows: Vec<[f64; 4]> = logs
+        .iter()
+        .flat_map(|log| log.lines().skip(1))
+        .map(|line| {
+            let fields: Vec<&str> = line.split(',').collect();
+            [1, 2, 3].map(|i| fields[i].parse().unwrap()).into_iter().chain([f64::from(u8::from(fields[4] == "true"))]).collect::<Vec<_>>()
+        })
+        .map(|row| [row[0], row[1], row[2], row[3]])
+        .collect();
+    let mut values = [0.0f64; 6];
+    for _ in 0..2000 {
+        let (mut sums, mut counts) = ([0.0; 6], [0.0; 6]);
+        for [state, next, reward, done] in &rows {
+            sums[*state as usize] += reward + if *done == 1.0 { 0.0 } else { 0.9 * values[*next as usize] };
+            counts[*state as usize] += 1.0;
+        }
+        (0..5).for_each(|s| values[s] = sums[s] / counts[s]);
+    }
+    let theta = folder.json("o/weights.json")["theta"].clone();
+    for s in 0..5 {
+        assert!((theta[s].as_f64().unwrap() - values[s]).abs() < 1e-9, "state {s}: {} and {}", theta[s], values[s]);
+    }
+    // A range that leaves states out, and predictions outside of it.
+    let text = folder.run(&[&one_hot[..], &["r", "--range", "s_0=1:3"]].concat()).exits(0).stdout;
+    assert!(
+        text.contains("warning: `s_0` is outside of its range 1:3 in ") && text.contains("of the states, which count as its ends"),
+        "{text}"
+    );
+    folder.write("new.csv", "s_0\n0\n3\n77\n");
+    let notes = folder.run(&["predict", "o", "new.csv", "--out", "v.csv"]).exits(0).stderr;
+    assert!(notes.contains("`s_0` is outside of the range of the fit in 1 rows (33.3%)"), "{notes}");
+    // Quantities have no one-hot features.
+    folder.write("other/a.csv", "s_0,next_0,reward,done\n0.5,1,0,0\n1,2,1,1\n");
+    let message = folder.run(&["evaluate", "other", "--features", "one-hot", "--out", "x"]).exits(2).message();
+    assert!(message.contains("`s_0` of a is no column of whole numbers"), "{message}");
+}

@@ -8,6 +8,8 @@
 //!
 //! Features over a grid of tuples `c = (c_1 .. c_k)` are in lexicographic order: `(0, 0), (0, 1), .., (1, 0), ..`.
 
+mod names;
+
 use std::collections::BTreeMap;
 use std::f64::consts::PI;
 use std::fmt;
@@ -457,52 +459,6 @@ impl FeatureMap {
         }
         out.iter_mut().zip(&self.scale).for_each(|(value, scale)| *value *= scale);
     }
-
-    /// A readable name of every feature, d names in the order of [`FeatureMap::eval`], without scale factors. Names of columns
-    /// stand for scaled values, except in an identity.
-    pub fn names(&self) -> Vec<String> {
-        let columns = &self.columns;
-        let k = columns.len();
-        match self.spec {
-            FeatureSpec::Columns {} => columns.clone(),
-            FeatureSpec::Identity { bias } => bias.then(|| "1".to_string()).into_iter().chain(columns.iter().cloned()).collect(),
-            FeatureSpec::Polynomial { .. } => {
-                let mut powers = vec![vec![0u32; k]];
-                for &(old, j) in &self.monomials {
-                    let mut power = powers[old].clone();
-                    power[j] += 1;
-                    powers.push(power);
-                }
-                powers.iter().map(|power| monomial_name(columns, power)).collect()
-            }
-            FeatureSpec::Fourier { order } => {
-                grid(k, order as usize + 1).map(|c| if c.iter().all(|&c| c == 0) { "1".into() } else { cosine_name(columns, &c) }).collect()
-            }
-            FeatureSpec::Tiles { tilings, bins } => {
-                let tile = |t, c: Vec<usize>| format!("tiling {t}, tile ({})", join(c));
-                (0..tilings).flat_map(|t| grid(k, bins as usize).map(move |c| tile(t, c))).collect()
-            }
-            FeatureSpec::Radial { centres, .. } => {
-                let at = |c: Vec<usize>| join(c.into_iter().map(|c| centre(c, centres as usize)));
-                grid(k, centres as usize).map(|c| format!("bump at ({})", at(c))).collect()
-            }
-            FeatureSpec::OneHot {} => (0..self.len).map(|tuple| self.tuple_name(tuple)).collect(),
-        }
-    }
-}
-
-impl FeatureMap {
-    /// The name of the feature of a tuple: `row = 2, column = 0`.
-    fn tuple_name(&self, tuple: usize) -> String {
-        let (mut left, mut parts) = (tuple, Vec::new());
-        for (column, range) in self.columns.iter().zip(&self.bounds).rev() {
-            let size = values_in(*range);
-            parts.push(format!("{column} = {}", range.0 + (left % size) as f64));
-            left /= size;
-        }
-        parts.reverse();
-        parts.join(", ")
-    }
 }
 
 /// How many whole numbers there are from the one end of a range to the other.
@@ -536,21 +492,6 @@ fn sum_over_grid(k: usize, size: usize, out: &mut [f64], term: impl Fn(usize, us
         }
         done *= size;
     }
-}
-
-/// All tuples of `{0..size - 1}^k` in lexicographic order.
-fn grid(k: usize, size: usize) -> impl Iterator<Item = Vec<usize>> {
-    let mut next = Some(vec![0; k]);
-    std::iter::from_fn(move || {
-        let current = next.take()?;
-        if let Some(j) = (0..k).rev().find(|&j| current[j] + 1 < size) {
-            let mut following = current.clone();
-            following[j] += 1;
-            following[j + 1..].fill(0);
-            next = Some(following);
-        }
-        Some(current)
-    })
 }
 
 /// The monomials of `k` columns up to a total degree, except the constant: each as `(i, j)`, the earlier monomial `i` times
@@ -587,30 +528,6 @@ fn spacing(centres: usize) -> f64 {
 /// The `c`-th centre of a radial grid along a column.
 fn centre(c: usize, centres: usize) -> f64 {
     if centres > 1 { c as f64 / (centres - 1) as f64 } else { 0.5 }
-}
-
-fn join<T: ToString>(items: impl IntoIterator<Item = T>) -> String {
-    items.into_iter().map(|i| i.to_string()).collect::<Vec<_>>().join(", ")
-}
-
-fn monomial_name(columns: &[String], powers: &[u32]) -> String {
-    let factors: Vec<String> = columns
-        .iter()
-        .zip(powers)
-        .filter(|(_, power)| **power > 0)
-        .map(|(column, power)| if *power == 1 { column.clone() } else { format!("{column}^{power}") })
-        .collect();
-    if factors.is_empty() { "1".into() } else { factors.join(" ") }
-}
-
-fn cosine_name(columns: &[String], c: &[usize]) -> String {
-    let terms: Vec<String> = columns
-        .iter()
-        .zip(c)
-        .filter(|(_, c)| **c > 0)
-        .map(|(column, c)| if *c == 1 { column.clone() } else { format!("{c} {column}") })
-        .collect();
-    format!("cos(pi ({}))", terms.join(" + "))
 }
 
 #[cfg(test)]

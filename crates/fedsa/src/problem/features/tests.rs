@@ -48,6 +48,35 @@ fn polynomials_have_all_monomials_by_degree() {
 }
 
 #[test]
+fn one_hot_features_have_a_weight_for_each_tuple_of_whole_numbers() {
+    let ranges = Ranges::from([("s_0".to_string(), (-1.0, 1.0)), ("s_1".to_string(), (3.0, 6.0))]);
+    let map = FeatureMap::new(&FeatureSpec::OneHot {}, &columns(2), &ranges).unwrap();
+    assert_eq!((map.len(), map.sparse()), (12, None));
+    let mut seen = std::collections::BTreeSet::new();
+    for (i, (x, y)) in (-1..=1).flat_map(|x| (3..=6).map(move |y| (x, y))).enumerate() {
+        let phi = eval(&map, &[f64::from(x), f64::from(y)]);
+        assert!(phi.iter().enumerate().all(|(j, value)| *value == if i == j { 1.0 } else { 0.0 }), "{x} {y}: {phi:?}");
+        let mut active = [u32::MAX];
+        map.active(&[f64::from(x), f64::from(y)], &mut active);
+        assert_eq!((active[0] as usize, map.names()[i].clone()), (i, format!("s_0 = {x}, s_1 = {y}")));
+        seen.insert(i);
+    }
+    assert_eq!(seen.len(), map.len());
+    // States outside count as the nearest tuple, and are counted.
+    assert_eq!(eval(&map, &[9.0, 0.0]), eval(&map, &[1.0, 3.0]));
+    let mut counts = [0, 0];
+    map.count_clipped(&[9.0, 0.0, -1.0, 6.0, -2.0, 4.0], &mut counts);
+    assert_eq!(counts, [2, 1]);
+    // Many values are sparse.
+    let wide = Ranges::from([("s_0".to_string(), (0.0, 4095.0))]);
+    let wide = FeatureMap::new(&FeatureSpec::OneHot {}, &columns(1), &wide).unwrap();
+    assert_eq!((wide.len(), wide.sparse()), (4096, Some((1, 1.0))));
+    let halves = Ranges::from([("s_0".to_string(), (0.0, 1.5))]);
+    let e = FeatureMap::new(&FeatureSpec::OneHot {}, &columns(1), &halves).unwrap_err();
+    assert_eq!((e.key.as_str(), e.what.as_str()), ("features", "one-hot of `s_0`, whose values are from 0 to 1.5"));
+}
+
+#[test]
 fn identities_clip_but_do_not_scale() {
     let spec = FeatureSpec::Identity { bias: true };
     let ranges = Ranges::from([("s_1".to_string(), (-2.0, 2.0))]);

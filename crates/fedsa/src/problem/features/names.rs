@@ -1,0 +1,88 @@
+//! Readable names of features.
+
+use super::{FeatureMap, FeatureSpec, centre, values_in};
+
+impl FeatureMap {
+    /// A readable name of every feature, d names in the order of [`FeatureMap::eval`], without scale factors. Names of columns
+    /// stand for scaled values, except in an identity.
+    pub fn names(&self) -> Vec<String> {
+        let columns = &self.columns;
+        let k = columns.len();
+        match self.spec {
+            FeatureSpec::Columns {} => columns.clone(),
+            FeatureSpec::Identity { bias } => bias.then(|| "1".to_string()).into_iter().chain(columns.iter().cloned()).collect(),
+            FeatureSpec::Polynomial { .. } => {
+                let mut powers = vec![vec![0u32; k]];
+                for &(old, j) in &self.monomials {
+                    let mut power = powers[old].clone();
+                    power[j] += 1;
+                    powers.push(power);
+                }
+                powers.iter().map(|power| monomial_name(columns, power)).collect()
+            }
+            FeatureSpec::Fourier { order } => {
+                grid(k, order as usize + 1).map(|c| if c.iter().all(|&c| c == 0) { "1".into() } else { cosine_name(columns, &c) }).collect()
+            }
+            FeatureSpec::Tiles { tilings, bins } => {
+                let tile = |t, c: Vec<usize>| format!("tiling {t}, tile ({})", join(c));
+                (0..tilings).flat_map(|t| grid(k, bins as usize).map(move |c| tile(t, c))).collect()
+            }
+            FeatureSpec::Radial { centres, .. } => {
+                let at = |c: Vec<usize>| join(c.into_iter().map(|c| centre(c, centres as usize)));
+                grid(k, centres as usize).map(|c| format!("bump at ({})", at(c))).collect()
+            }
+            FeatureSpec::OneHot {} => (0..self.len).map(|tuple| self.tuple_name(tuple)).collect(),
+        }
+    }
+
+    /// The name of the feature of a tuple: `row = 2, column = 0`.
+    fn tuple_name(&self, tuple: usize) -> String {
+        let (mut left, mut parts) = (tuple, Vec::new());
+        for (column, range) in self.columns.iter().zip(&self.bounds).rev() {
+            let size = values_in(*range);
+            parts.push(format!("{column} = {}", range.0 + (left % size) as f64));
+            left /= size;
+        }
+        parts.reverse();
+        parts.join(", ")
+    }
+}
+
+/// All tuples of `{0..size - 1}^k` in lexicographic order.
+fn grid(k: usize, size: usize) -> impl Iterator<Item = Vec<usize>> {
+    let mut next = Some(vec![0; k]);
+    std::iter::from_fn(move || {
+        let current = next.take()?;
+        if let Some(j) = (0..k).rev().find(|&j| current[j] + 1 < size) {
+            let mut following = current.clone();
+            following[j] += 1;
+            following[j + 1..].fill(0);
+            next = Some(following);
+        }
+        Some(current)
+    })
+}
+
+fn join<T: ToString>(items: impl IntoIterator<Item = T>) -> String {
+    items.into_iter().map(|i| i.to_string()).collect::<Vec<_>>().join(", ")
+}
+
+fn monomial_name(columns: &[String], powers: &[u32]) -> String {
+    let factors: Vec<String> = columns
+        .iter()
+        .zip(powers)
+        .filter(|(_, power)| **power > 0)
+        .map(|(column, power)| if *power == 1 { column.clone() } else { format!("{column}^{power}") })
+        .collect();
+    if factors.is_empty() { "1".into() } else { factors.join(" ") }
+}
+
+fn cosine_name(columns: &[String], c: &[usize]) -> String {
+    let terms: Vec<String> = columns
+        .iter()
+        .zip(c)
+        .filter(|(_, c)| **c > 0)
+        .map(|(column, c)| if *c == 1 { column.clone() } else { format!("{c} {column}") })
+        .collect();
+    format!("cos(pi ({}))", terms.join(" + "))
+}
