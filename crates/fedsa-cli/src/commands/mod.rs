@@ -235,7 +235,7 @@ pub fn sweep(document: &mut Document, assignment: &str) -> Result<(), Error> {
 
 /// The option that has set a key of an experiment that a command makes of its options.
 fn option(key: impl Into<String>, flag: impl Into<String>) -> Origin {
-    Origin { key: key.into(), from: SetBy::Caller(Caller::new(flag, Words { set: "--set ", remove: "" })) }
+    Origin { key: key.into(), from: SetBy::Caller(Caller::new(flag, Words { set: "--set ", remove: "" }).without_keys()) }
 }
 
 /// A count with its noun: `1 method`, `2 methods`.

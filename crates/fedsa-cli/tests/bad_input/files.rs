@@ -99,7 +99,7 @@ fn logs_are_checked() {
         folder.write(name, contents);
         refused(&folder, &["run", "small.toml"], &[&["problem.path: ", name, "[small.toml:5:"], expected].concat());
         // The same with `evaluate`, which has no file to show.
-        let shown = format!("(set by LOGS {name})");
+        let shown = format!("LOGS {name}: ");
         refused(&folder, &["evaluate", name, "--features", "fourier:1"], &[&[name, shown.as_str()], expected].concat());
     };
     bad(

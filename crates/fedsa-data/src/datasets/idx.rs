@@ -209,7 +209,7 @@ pub(super) fn read(store: &Store, wanted: &Wanted, beside: Beside<'_>, room: &mu
         });
         d -= left_out.len();
     }
-    let mut labels = |what: &str| match beside(what)? {
+    let mut labels = |what: &str| match (beside.open)(what)? {
         None => Ok(None),
         Some((name, file)) => {
             let inside = |e: Error| e.about("").prefixed(shown(&name).to_string());
@@ -228,7 +228,12 @@ pub(super) fn read(store: &Store, wanted: &Wanted, beside: Beside<'_>, room: &mu
     };
     let missing = |what: &str| {
         let what = format!("there is no file `{}` beside it", quoted(what));
-        Error::data("", what, "beside X-images-idx3-ubyte a file X-labels-idx1-ubyte, packed with gzip or not; or with another word")
+        let words = (beside.words)();
+        let help = match words.is_empty() {
+            true => "beside X-images-idx3-ubyte a file X-labels-idx1-ubyte, packed with gzip or not; or with another word".to_string(),
+            false => format!("one of the words of the files that are there: {}", words.join(", ")),
+        };
+        Error::data("", what, help)
     };
     let target = wanted.target.as_deref().filter(|name| !["label", "target"].contains(name)).unwrap_or("labels");
     let targets = labels(target)?;
@@ -239,18 +244,42 @@ pub(super) fn read(store: &Store, wanted: &Wanted, beside: Beside<'_>, room: &mu
     Ok(Part { columns: Columns::Numbered { width, left_out }, rows: Rows::Dense { d, values }, targets, groups })
 }
 
+/// The words in place of `images` in the names of files beside a file of images.
+pub(super) fn words_beside(path: &Path) -> Vec<String> {
+    let Some((before, after)) = path.file_name().and_then(|name| name.to_str()).and_then(|name| name.split_once(IMAGES)) else {
+        return Vec::new();
+    };
+    let after = one_dimension(after);
+    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let names = std::fs::read_dir(folder).into_iter().flatten().flatten().filter_map(|entry| entry.file_name().into_string().ok());
+    let word = |name: String| Some(name.strip_suffix(".gz").unwrap_or(&name).strip_prefix(before)?.strip_suffix(&after)?.to_string());
+    let mut words: Vec<String> = names.filter_map(word).filter(|word| is_word(word)).map(|word| quoted(word).to_string()).collect();
+    words.sort();
+    words.dedup();
+    words
+}
+
+const IMAGES: &str = "images";
+
+fn is_word(text: &str) -> bool {
+    !text.is_empty() && text.chars().all(|c| c.is_alphanumeric() || c == '_' || c == '-')
+}
+
+/// The end of the name of a file of one dimension, unpacked, from that of images.
+fn one_dimension(after: &str) -> String {
+    let after = after.strip_suffix(".gz").unwrap_or(after);
+    ["idx2", "idx3", "idx4"].iter().fold(after.to_string(), |text, idx| text.replace(idx, "idx1"))
+}
+
 /// The file of labels (or of what else `what` names) beside a file of images, and its name.
 ///
 /// # Errors
 /// When it is there, but cannot be opened.
 pub(super) fn beside(path: &Path, what: &str) -> Result<Option<(String, Store)>> {
-    const IMAGES: &str = "images";
     let Some(name) = path.file_name().and_then(|name| name.to_str()) else { return Ok(None) };
-    let is_word = !what.is_empty() && what.chars().all(|c| c.is_alphanumeric() || c == '_' || c == '-');
-    let Some(at) = name.rfind(IMAGES).filter(|_| is_word) else { return Ok(None) };
+    let Some(at) = name.rfind(IMAGES).filter(|_| is_word(what)) else { return Ok(None) };
     let (before, after) = (&name[..at], &name[at + IMAGES.len()..]);
-    let after = after.strip_suffix(".gz").unwrap_or(after);
-    let one = ["idx2", "idx3", "idx4"].iter().fold(after.to_string(), |text, idx| text.replace(idx, "idx1"));
+    let one = one_dimension(after);
     for file in [format!("{before}{what}{one}.gz"), format!("{before}{what}{one}")] {
         let path = path.with_file_name(file);
         if path.symlink_metadata().is_ok() {

@@ -91,8 +91,8 @@ pub(super) fn unpacked(file: Vec<u8>) -> Result<Vec<u8>> {
 fn read_file(path: &Path, wanted: &Wanted, expected: Option<&[String]>) -> Result<Part> {
     let store = disk(path)?;
     let format = Format::of(path, &store)?;
-    let beside = |what: &str| idx::beside(path, what);
-    read_store(&store, format, wanted, expected, &beside)
+    let beside = Beside { open: &|what| idx::beside(path, what), words: &|| idx::words_beside(path) };
+    read_store(&store, format, wanted, expected, beside)
 }
 
 /// Reads a file.
@@ -151,11 +151,12 @@ impl Part {
 
 /// Reads a file in memory; IDX files have these files beside them, by name.
 fn from_bytes(file: Vec<u8>, format: Format, wanted: &Wanted, beside: &[(&str, Vec<u8>)]) -> Result<Dataset> {
-    let beside = |what: &str| {
+    let open = |what: &str| {
         let file = beside.iter().find(|(name, _)| *name == what);
         Ok(file.map(|(name, bytes)| ((*name).to_string(), Store::from(bytes.clone()))))
     };
-    read_store(&Store::from(file), format, wanted, None, &beside)?.finish(String::new())
+    let words = || beside.iter().map(|(name, _)| (*name).to_string()).collect();
+    read_store(&Store::from(file), format, wanted, None, Beside { open: &open, words: &words })?.finish(String::new())
 }
 
 /// A data set (without a name) from the bytes of a LIBSVM file.

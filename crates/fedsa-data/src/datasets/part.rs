@@ -70,8 +70,14 @@ pub(super) fn disk(path: &Path) -> Result<Store> {
     Ok(Store::Disk(Arc::new(file), metadata.len()))
 }
 
-/// Gives the file of an IDX file's labels or groups, and its name.
-pub(super) type Beside<'a> = &'a dyn Fn(&str) -> Result<Option<(String, Store)>>;
+/// The files beside an IDX file, which have its labels or groups.
+#[derive(Clone, Copy)]
+pub(super) struct Beside<'a> {
+    /// Opens the file that a word names; with its name.
+    pub open: &'a dyn Fn(&str) -> Result<Option<(String, Store)>>,
+    /// The words that name files.
+    pub words: &'a dyn Fn() -> Vec<String>,
+}
 
 /// The error about a file without rows.
 pub(super) fn no_rows() -> Error {

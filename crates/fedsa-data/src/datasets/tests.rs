@@ -304,6 +304,10 @@ fn what_is_wrong_with_idx_files_is_named() {
     assert!(error(&damaged, &plain).contains("the packed data (gzip) are damaged"), "{}", error(&damaged, &plain));
     assert_eq!(error(&images, &target("writers")), "there is no file `writers` beside it");
     assert_eq!(error(&images, &group("writers")), "there is no file `writers` beside it");
+    let e = from_idx(images.clone(), &[("labels", idx(0x08, &[3], &[7, 8, 7])), ("writers", Vec::new())], &group("writer")).unwrap_err();
+    assert_eq!((e.what.as_str(), e.help.as_str()), {
+        ("there is no file `writer` beside it", "one of the words of the files that are there: labels, writers")
+    });
     assert_eq!(error(&images, &dropping("3")), "there is no column `3`");
     assert_eq!(error(&idx(0x08, &[2], &[1, 2]), &plain), {
         "its magic number 0x00000801 is that of one number for each of 2 rows: labels, not data"
@@ -564,4 +568,12 @@ proptest! {
             prop_assert_eq!(label.trim(), &names[i as usize]);
         }
     }
+}
+
+#[test]
+fn words_are_those_of_the_files_beside_images() {
+    let dir = tempfile::tempdir().unwrap();
+    let names = ["t-images-idx3-ubyte.gz", "t-labels-idx1-ubyte.gz", "t-writers-idx1-ubyte", "u-other-idx1-ubyte", "t-a.b-idx1-ubyte"];
+    names.iter().for_each(|name| std::fs::write(dir.path().join(name), b"").unwrap());
+    assert_eq!(super::idx::words_beside(&dir.path().join(names[0])), ["labels", "writers"]);
 }

@@ -53,6 +53,8 @@ pub struct Caller {
     pub source: String,
     /// How it can do more.
     pub words: Words,
+    /// Whether it wrote no file: errors are then about what it did, and name no key.
+    knows_no_keys: bool,
     /// Whether it removed the key.
     removed: bool,
     /// The key as the caller wrote it.
@@ -72,6 +74,12 @@ impl Caller {
     /// A caller that has done what `source` says.
     pub fn new(source: impl Into<String>, words: Words) -> Self {
         Self { source: source.into(), words, ..Self::default() }
+    }
+
+    /// The same for a caller that has not written a file, and does not know its keys.
+    #[must_use]
+    pub fn without_keys(self) -> Self {
+        Self { knows_no_keys: true, ..self }
     }
 }
 
@@ -225,6 +233,7 @@ impl Document {
         self.name_kind(&mut e, origins);
         let (place, by) = self.source(&e.key, origins);
         match by {
+            Some(by) if by.knows_no_keys => harmless(e.about(by.source.clone())),
             Some(by) => {
                 let how = if by.removed { "removed" } else { "set" };
                 let what = format!("{} ({how} by {})", e.what, by.source);
