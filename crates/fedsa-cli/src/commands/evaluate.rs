@@ -232,6 +232,8 @@ struct Before {
     settings: Logs,
     has_rewards: bool,
     chosen: Vec<String>,
+    /// What would take less, where a method was chosen whose cost is not known.
+    cheaper: Option<String>,
 }
 
 impl Before {
@@ -244,7 +246,9 @@ impl Before {
         lines.extend(cut_off(logs, settings));
         lines.extend(clipped(&evaluation.data));
         lines.extend(labels(&evaluation.data, args));
-        Self { lines, ratios, settings: settings.clone(), has_rewards, chosen }
+        let is_unknown = evaluation.choice.as_ref().is_some_and(|choice| choice.why == Why::NoCostKnown);
+        let cheaper = is_unknown.then(|| cheaper(&evaluation.data));
+        Self { lines, ratios, settings: settings.clone(), has_rewards, chosen, cheaper }
     }
 
     /// The report before the run: the data, the method, and the estimated time.
@@ -257,9 +261,11 @@ impl Before {
             return lines;
         }
         lines.extend(self.chosen.iter().cloned());
-        if self.chosen.is_empty() {
+        if self.chosen.is_empty() || self.cheaper.is_some() {
             lines.extend(prediction(plan));
         }
+        // Nobody minds a minute.
+        lines.extend(self.cheaper.clone().filter(|_| Expectation::of(plan).most_seconds > 60.0));
         lines
     }
 }
@@ -306,6 +312,26 @@ fn dependence(settings: &Logs, field: &dyn Field) -> Option<String> {
     let what = format!("  {rank} of {d} directions of these features are independent on these transitions: of all solutions");
     let help = if settings.ridge == 0.0 { "; --ridge EPS makes it unique" } else { "" };
     Some(format!("{what} the one of least norm is meant{help}"))
+}
+
+/// What would take less than features of which no cost is known.
+fn cheaper(data: &Data) -> String {
+    /// The most features whose systems are solved at once, in one exchange.
+    const MOST: usize = 1000;
+    let columns = data.map.columns().len();
+    let coarser = |bins: u32, tilings: u32| FeatureSpec::Tiles { tilings, bins };
+    let fewer = match *data.map.spec() {
+        FeatureSpec::Tiles { tilings, bins } => {
+            let small = |spec: &FeatureSpec| spec.count(columns).is_some_and(|d| d <= MOST);
+            (2..bins).rev().map(|bins| coarser(bins, tilings)).chain((1..tilings).rev().map(|tilings| coarser(2, tilings))).find(small)
+        }
+        _ => None,
+    };
+    let one = fewer.map_or(String::new(), |spec| {
+        let d = spec.count(columns).unwrap_or(0);
+        format!("--features {spec} has {}, which one exchange solves; ", count(d, "feature"))
+    });
+    format!("  {one}a larger --tol, such as 1e-6, or a --ridge ends earlier")
 }
 
 /// The columns of which states are outside of the range that was given.
