@@ -123,6 +123,7 @@ pub fn run(ids: &[&str]) -> Result<(), String> {
         let outcome = noticed(mutant, &sources).unwrap_or_else(Outcome::Unclear);
         failed |= !matches!(outcome, Outcome::Noticed(_));
         rows.push((mutant.id.as_str(), outcome, start.elapsed()));
+        eprintln!("{}", rows.last().map_or(String::new(), |(id, outcome, time)| row(id, outcome, *time)));
     }
     println!();
     rows.iter().for_each(|(id, outcome, time)| println!("{}", row(id, outcome, *time)));
