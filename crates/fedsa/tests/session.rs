@@ -162,6 +162,35 @@ fn every_carrier_gives_the_same_session() {
     }
 }
 
+/// Back at round 0 a session is a new one: nothing recorded, and its controls where it was told to begin.
+#[test]
+fn a_session_that_starts_anew_is_one_that_begins() {
+    let field = garnet();
+    let ideal = Metrics::new(&field);
+    let controls: Vec<Vec<f64>> = (0..field.agents()).map(|c| ideal.ideal_control(c).unwrap().to_vec()).collect();
+    let start = {
+        let controls = controls.clone();
+        move || {
+            let controls = controls.clone();
+            session("scafflsa", TELLING).prepared(Arc::new(move |run: &mut Run| run.set_controls(&controls)))
+        }
+    };
+    let until = Until::rounds(4);
+    let mut whole = start();
+    whole.advance(&until, &Cancel::new(), &mut ()).unwrap();
+    let mut again = start();
+    again.advance(&Until::rounds(3), &Cancel::new(), &mut ()).unwrap();
+    again.restart().unwrap();
+    assert!(again.round() == 0 && again.rows().is_empty());
+    assert_eq!(again.carrier().controls().unwrap(), controls);
+    again.advance(&until, &Cancel::new(), &mut ()).unwrap();
+    assert_eq!((again.rows(), bits(again.output())), (whole.rows(), bits(whole.output())));
+    // Controls of 0 are another beginning.
+    let mut plain = session("scafflsa", TELLING);
+    plain.advance(&until, &Cancel::new(), &mut ()).unwrap();
+    assert_ne!(bits(plain.output()), bits(whole.output()));
+}
+
 #[test]
 fn a_session_has_any_carrier() {
     let (field, until) = (garnet(), Until::rounds(5));
