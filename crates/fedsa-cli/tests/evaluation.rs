@@ -387,9 +387,9 @@ fn numbered_states_have_a_weight_each() {
         assert!((theta[s].as_f64().unwrap() - values[s]).abs() < 1e-9, "state {s}: {} and {}", theta[s], values[s]);
     }
     // A range that leaves states out, and predictions outside of it.
-    let text = folder.run(&[&one_hot[..], &["r", "--range", "s_0=1:3"]].concat()).exits(0).stdout;
+    let text = folder.run(&[&one_hot[..], &["r", "--range", "s_0=1,3"]].concat()).exits(0).stdout;
     assert!(
-        text.contains("warning: `s_0` is outside of its range 1:3 in ") && text.contains("of the states, which count as its ends"),
+        text.contains("warning: `s_0` is outside of its range 1,3 in ") && text.contains("of the states, which count as its ends"),
         "{text}"
     );
     folder.write("new.csv", "s_0\n0\n3\n77\n");

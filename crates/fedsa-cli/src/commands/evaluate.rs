@@ -342,7 +342,7 @@ fn clipped(data: &Data) -> Vec<String> {
         let share = numbers::percent(*count as f64 / data.logs.transitions() as f64);
         let (lo, hi) = ranges.get(column).copied().unwrap_or_default();
         let (column, lo, hi) = (quoted(column), numbers::typed(lo), numbers::typed(hi));
-        format!("  warning: `{column}` is outside of its range {lo}:{hi} in {share} of the states, which count as its ends")
+        format!("  warning: `{column}` is outside of its range {lo},{hi} in {share} of the states, which count as its ends")
     };
     each.map(line).collect()
 }

@@ -26,7 +26,7 @@ fn evaluate_gives_weights_from_logs() {
         folder.run(&[&single[..], &[method, "--out", method]].concat()).exits(1).says("NOT as expected: the residual is ");
     }
     let refused = folder.run(&[&single[..], &["fedtd", "--out", "n", "--local-steps", "5"]].concat()).exits(2).message();
-    assert!(refused.contains("unknown key `local_steps` (set by --local-steps 5)"), "{refused}");
+    assert!(refused.contains("--local-steps 5: unknown key `local_steps`"), "{refused}");
     let args =
         ["evaluate", "logs", "--features", "polynomial:1", "--range", "s_0=-1,1", "--gamma", "0.9", "--local-steps", "5", "--out", "o"];
     let auto = folder.run(&[&args[..10], &["--out", "auto"]].concat()).exits(0);

@@ -70,11 +70,14 @@ pub(super) fn disk(path: &Path) -> Result<Store> {
     Ok(Store::Disk(Arc::new(file), metadata.len()))
 }
 
+/// A file with its name.
+pub(super) type NamedStore = (String, Store);
+
 /// The files beside an IDX file, which have its labels or groups.
 #[derive(Clone, Copy)]
 pub(super) struct Beside<'a> {
     /// Opens the file that a word names; with its name.
-    pub open: &'a dyn Fn(&str) -> Result<Option<(String, Store)>>,
+    pub open: &'a dyn Fn(&str) -> Result<Option<NamedStore>>,
     /// The words that name files.
     pub words: &'a dyn Fn() -> Vec<String>,
 }

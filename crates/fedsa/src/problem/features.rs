@@ -434,30 +434,32 @@ impl FeatureMap {
                     out[t * per_tiling + tile] = 1.0 / (tilings as f64).sqrt();
                 }
             }
-            FeatureSpec::Radial { centres, width } => {
-                let centres = centres as usize;
-                let width = width.unwrap_or_else(|| spacing(centres));
-                sum_over_grid(k, centres, out, |j, c| {
-                    let z = (x(j) - centre(c, centres)) / width;
-                    -0.5 * z * z
-                });
-                // Relative to the nearest bump, so that not all narrow bumps underflow.
-                let nearest = out.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-                let mut sum = 0.0;
-                for value in &mut *out {
-                    *value = (*value - nearest).exp();
-                    sum += *value;
-                }
-                for value in &mut *out {
-                    *value /= sum;
-                }
-            }
+            FeatureSpec::Radial { centres, width } => bumps(k, centres as usize, width, x, out),
             FeatureSpec::OneHot {} => {
                 out.fill(0.0);
                 out[self.tuple_of(state)] = 1.0;
             }
         }
         out.iter_mut().zip(&self.scale).for_each(|(value, scale)| *value *= scale);
+    }
+}
+
+/// Writes the normalised bumps of a grid of centres at the scaled state `x`.
+fn bumps(k: usize, centres: usize, width: Option<f64>, x: impl Fn(usize) -> f64, out: &mut [f64]) {
+    let width = width.unwrap_or_else(|| spacing(centres));
+    sum_over_grid(k, centres, out, |j, c| {
+        let z = (x(j) - centre(c, centres)) / width;
+        -0.5 * z * z
+    });
+    // Relative to the nearest bump, so that not all narrow bumps underflow.
+    let nearest = out.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+    let mut sum = 0.0;
+    for value in &mut *out {
+        *value = (*value - nearest).exp();
+        sum += *value;
+    }
+    for value in &mut *out {
+        *value /= sum;
     }
 }
 
