@@ -76,7 +76,7 @@ impl Identity {
     }
 
     fn log(&mut self, log: &Log) {
-        let Log { name: _, columns, states, rewards, next, done, episode, ratio } = log;
+        let Log { name: _, columns, states, rewards, next, done, truncated, breaks, episode, ratio } = log;
         self.texts(columns);
         [states, rewards, next].into_iter().for_each(|numbers| self.numbers(numbers, f64::to_le_bytes));
         self.numbers(done, |done| [u8::from(done)]);
@@ -84,6 +84,15 @@ impl Identity {
         episode.iter().for_each(|episode| self.numbers(episode, i64::to_le_bytes));
         self.count(usize::from(ratio.is_some()));
         ratio.iter().for_each(|ratio| self.numbers(ratio, f64::to_le_bytes));
+        // Logs without these keep the digests that they had before logs could have them.
+        if let Some(truncated) = truncated {
+            self.text("truncated");
+            self.numbers(truncated, |truncated| [u8::from(truncated)]);
+        }
+        if let Some(breaks) = breaks {
+            self.text("breaks");
+            self.numbers(breaks, |kind| [kind as u8]);
+        }
     }
 
     fn set(&mut self, set: &Dataset) {
@@ -132,6 +141,8 @@ impl Identity {
 
 #[cfg(test)]
 mod tests {
+    use fedsa::problem::log::Break;
+
     use super::*;
 
     fn set(d: usize, names: &[&str], targets: Labels) -> Dataset {
@@ -182,6 +193,8 @@ mod tests {
             rewards: rewards.into(),
             next: vec![1.0, 2.0],
             done: vec![false, true],
+            truncated: None,
+            breaks: None,
             episode,
             ratio,
         };
@@ -194,6 +207,11 @@ mod tests {
             Log { states: vec![0.0, 2.0], ..plain.clone() },
             Log { next: vec![0.0, 2.0], ..plain.clone() },
             Log { done: vec![true, true], ..plain.clone() },
+            Log { truncated: Some(vec![false, false]), ..plain.clone() },
+            Log { truncated: Some(vec![false, true]), ..plain.clone() },
+            Log { breaks: Some(vec![Break::None; 2]), ..plain.clone() },
+            Log { breaks: Some(vec![Break::None, Break::Stream]), ..plain.clone() },
+            Log { breaks: Some(vec![Break::None, Break::LeftOut]), ..plain.clone() },
             plain,
         ];
         let digests: Vec<String> = all.into_iter().map(|log| Given::of_logs(vec![log]).identity().unwrap().to_string()).collect();

@@ -211,6 +211,8 @@ fn logs_are_replayed_in_order_or_drawn_at_random() {
         rewards: (0..n).map(|i| i as f64).collect(),
         next: vec![1.0; n],
         done: (0..n).map(|i| i == 4).collect(),
+        truncated: None,
+        breaks: None,
         episode: None,
         ratio: None,
     };

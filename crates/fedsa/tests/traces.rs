@@ -8,7 +8,7 @@ use fedsa::error::Result;
 use fedsa::kernel::{Isa, Lanes};
 use fedsa::linalg;
 use fedsa::problem::features::FeatureSpec;
-use fedsa::problem::log::Log;
+use fedsa::problem::log::{Break, Log};
 use fedsa::problem::logs::{Logs, Sources};
 use fedsa::problem::{Field, ProblemSettings};
 use fedsa::random::{Purpose, Stream, stream};
@@ -36,6 +36,8 @@ fn random(c: usize, n: usize, s: &mut Stream) -> Log {
         rewards,
         next,
         done: (0..n).map(|t| t % 13 == 12).collect(),
+        truncated: None,
+        breaks: None,
         episode: Some((0..n).map(|t| (t / 13 * 2 + usize::from(t % 13 > 4)) as i64).collect()),
         ratio: Some((0..n).map(|_| 2.0 * s.uniform()).collect()),
     }
@@ -60,6 +62,17 @@ fn without_episodes(log: Log, every: usize) -> Log {
     log
 }
 
+/// A log of which some episodes were truncated, and of which rows were left out.
+fn with_breaks(log: Log) -> Log {
+    let kind = |t: usize| match t % 11 {
+        3 => Break::LeftOut,
+        8 => Break::Stream,
+        _ => Break::None,
+    };
+    let breaks = (0..log.len()).map(kind).collect();
+    Log { truncated: Some((0..log.len()).map(|t| t % 7 == 5).collect()), breaks: Some(breaks), ..log }
+}
+
 /// The trace at every transition: a sum over the transitions of its episode so far, not the recursion.
 fn traces(log: &Log, lambda: f64) -> Vec<[f64; 3]> {
     let rho = |t: usize| log.ratio.as_ref().map_or(1.0, |ratio| ratio[t]);
@@ -67,7 +80,11 @@ fn traces(log: &Log, lambda: f64) -> Vec<[f64; 3]> {
         Some(episode) => episode[u] == episode[u + 1],
         None => log.next_state(u) == log.state(u + 1),
     };
-    let same = |s: usize, t: usize| (s..t).all(|u| !log.done[u] && goes_on(u));
+    let is_cut = |u: usize| {
+        let is_truncated = log.truncated.as_ref().is_some_and(|truncated| truncated[u]);
+        is_truncated || log.breaks.as_ref().is_some_and(|breaks| breaks[u + 1] != Break::None)
+    };
+    let same = |s: usize, t: usize| (s..t).all(|u| !log.done[u] && !is_cut(u) && goes_on(u));
     (0..log.len())
         .map(|t| {
             let mut z = [0.0; 3];
@@ -90,7 +107,8 @@ fn psi(log: &Log, t: usize) -> [f64; 3] {
 fn means_are_sums_of_traces_over_transitions() {
     let close = |x: f64, y: f64| assert!((x - y).abs() <= 1e-12 * (1.0 + y.abs()), "{x} {y}");
     let whole: Vec<Log> = some().into_iter().map(|log| without_episodes(log, 17)).collect();
-    for logs in [some(), without_ratios(some()), whole] {
+    let broken = [some(), whole.clone()].map(|logs| logs.into_iter().map(with_breaks).collect());
+    for logs in [some(), without_ratios(some()), whole].into_iter().chain(broken) {
         for lambda in [0.0, 0.5, 1.0] {
             let field = of(&logs, &settings(lambda), Law::Mean).unwrap();
             for (c, log) in logs.iter().enumerate() {
@@ -280,7 +298,8 @@ fn walks() -> Vec<Log> {
             }
         }
         let columns = ["one", "x", "v"].map(String::from).to_vec();
-        Log { name: format!("walk {c}"), columns, states, rewards, next, done, episode: Some(episodes), ratio: Some(ratio) }
+        let name = format!("walk {c}");
+        Log { name, columns, states, rewards, next, done, truncated: None, breaks: None, episode: Some(episodes), ratio: Some(ratio) }
     };
     (0..3).map(walk).collect()
 }

@@ -40,6 +40,8 @@ pub fn nineteen(kind: Law, batch: usize) -> Arc<dyn Field> {
             rewards,
             next: numbers(3 * n),
             done: (0..*n).map(|i| i % 7 == 6).collect(),
+            truncated: None,
+            breaks: None,
             episode: None,
             ratio: None,
         }

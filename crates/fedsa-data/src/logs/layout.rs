@@ -78,6 +78,8 @@ impl Layout {
             rewards: Vec::new(),
             next: Vec::new(),
             done: Vec::new(),
+            truncated: None,
+            breaks: None,
             episode: self.episode.map(|_| Vec::new()),
             ratio: self.ratio.map(|_| Vec::new()),
         }

@@ -23,6 +23,8 @@ fn expected() -> Log {
         rewards: vec![-1.0, 0.5],
         next: vec![3.0, 4.25, 5.0, 6.0],
         done: vec![false, true],
+        truncated: None,
+        breaks: None,
         episode: Some(vec![0, 1]),
         ratio: None,
     }
@@ -167,6 +169,8 @@ fn made(n: usize) -> Log {
         rewards: numbers(n, 7),
         next: numbers(2 * n, 2),
         done: (0..n).map(|i| i % 5 == 4).collect(),
+        truncated: None,
+        breaks: None,
         episode: Some((0..n).map(|i| i as i64 / 7).collect()),
         ratio: Some(numbers(n, 3).into_iter().map(f64::abs).collect()),
     }

@@ -5,6 +5,30 @@ use std::ops::Range;
 
 use crate::error::{Error, Result, quoted};
 
+/// What is between a transition of a log and the one before it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Break {
+    /// Nothing: they were logged one after the other.
+    #[default]
+    None,
+    /// Another stream of transitions begins, such as that of another environment of the same agent. Its first transition is
+    /// taken to be the first of an episode, as that of a log is.
+    Stream,
+    /// Rows were left out. Whether the transition is the first of an episode is not known.
+    LeftOut,
+}
+
+/// How the transitions of an episode end in a log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum EpisodeEnd {
+    /// The episode terminated: nothing follows.
+    Terminated,
+    /// It was cut short where it was logged: `truncated`, or the number of another episode follows.
+    Truncated,
+    /// The log has no more of it: it ends, rows were left out, or the next row begins in another state.
+    Cut,
+}
+
 /// One agent's transitions, in the order in which they happened.
 ///
 /// `n` transitions of `k` state columns; rows count from 0 in messages.
@@ -23,6 +47,11 @@ pub struct Log {
     pub next: Vec<f64>,
     /// Whether the episode terminated with this transition (not merely was cut short), n.
     pub done: Vec<bool>,
+    /// Whether the episode was cut short with this transition, by a limit of time say, n, if it was logged. Nothing of the episode
+    /// follows, but its value does: the next state counts. Where `done` as well, the episode has terminated.
+    pub truncated: Option<Vec<bool>>,
+    /// What is between each transition and the one before it, n; `None` where all of them follow each other as they were logged.
+    pub breaks: Option<Vec<Break>>,
     /// The episode of each transition, n, if it was logged; the transitions of an episode are one after the other.
     pub episode: Option<Vec<i64>>,
     /// The importance ratio of each transition, n, if they were logged: the probability of the action under the policy
@@ -53,17 +82,42 @@ impl Log {
         &self.next[i * k..(i + 1) * k]
     }
 
-    /// Whether transition `i` is the first of its episode: the first of the log, one after `done`, or one whose episode is
-    /// another than that of the transition before it. Without episodes: one that is cut off ([`Log::is_cut_off`]).
+    /// Whether a trace starts anew at transition `i`: the first of the log, one after `done`, `truncated` or a break, or one whose
+    /// episode is another than that of the transition before it. Without episodes: one that is cut off ([`Log::is_cut_off`]).
     pub fn begins(&self, i: usize) -> bool {
-        let changes = || self.episode.as_ref().is_some_and(|episode| episode[i] != episode[i - 1]);
-        i == 0 || self.done[i - 1] || changes() || self.is_cut_off(i)
+        i == 0 || self.end_before(i).is_some()
     }
 
-    /// Whether transition `i` of a log without episodes cannot go on from the one before it, which has not terminated: its state is
-    /// another than the state that followed.
+    /// Whether transition `i` is the first of an episode, as far as the log tells: one that [`Log::begins`], but not after rows that
+    /// were left out.
+    pub fn starts(&self, i: usize) -> bool {
+        self.begins(i) && self.break_before(i) != Break::LeftOut
+    }
+
+    /// What is between transition `i` and the one before it.
+    pub fn break_before(&self, i: usize) -> Break {
+        self.breaks.as_ref().map_or(Break::None, |breaks| breaks[i])
+    }
+
+    /// How the transitions before transition `i` > 0 ended; `None` if transition `i` goes on from the one before it.
+    pub fn end_before(&self, i: usize) -> Option<EpisodeEnd> {
+        let last = LastTransition::of(self, i - 1);
+        last.end_before(self, i)
+    }
+
+    /// Whether transition `i` of a log without episodes cannot go on from the one before it, which has not ended its episode: its
+    /// state is another than the state that followed.
     pub fn is_cut_off(&self, i: usize) -> bool {
-        i > 0 && self.episode.is_none() && !self.done[i - 1] && self.state(i) != self.next_state(i - 1)
+        i > 0 && LastTransition::of(self, i - 1).cuts_off(self, i)
+    }
+
+    /// How the episode ended with transition `i`, if it is marked there.
+    pub(super) fn marked_end(&self, i: usize) -> Option<EpisodeEnd> {
+        if self.done[i] {
+            Some(EpisodeEnd::Terminated)
+        } else {
+            self.truncated.as_ref().filter(|truncated| truncated[i]).map(|_| EpisodeEnd::Truncated)
+        }
     }
 
     /// The effective sample size under the importance ratios, `(sum rho)^2 / sum rho^2`, from 0 to n; `None` without ratios.
@@ -86,6 +140,8 @@ impl Log {
             rewards: rows.iter().map(|row| self.rewards[*row]).collect(),
             next: states(&self.next),
             done: rows.iter().map(|row| self.done[*row]).collect(),
+            truncated: self.truncated.as_ref().map(|all| rows.iter().map(|row| all[*row]).collect()),
+            breaks: self.breaks.as_ref().map(|all| rows.iter().map(|row| all[*row]).collect()),
             episode: self.episode.as_ref().map(|all| rows.iter().map(|row| all[*row]).collect()),
             ratio: self.ratio.as_ref().map(|all| rows.iter().map(|row| all[*row]).collect()),
         }
@@ -123,6 +179,8 @@ impl Log {
             ("states", self.states.len(), n.checked_mul(k)),
             ("next", self.next.len(), n.checked_mul(k)),
             ("done", self.done.len(), Some(n)),
+            ("truncated", self.truncated.as_ref().map_or(n, Vec::len), Some(n)),
+            ("breaks", self.breaks.as_ref().map_or(n, Vec::len), Some(n)),
             ("episode", self.episode.as_ref().map_or(n, Vec::len), Some(n)),
             ("ratio", self.ratio.as_ref().map_or(n, Vec::len), Some(n)),
         ];
@@ -158,11 +216,50 @@ impl Log {
         self.rewards.extend_from_slice(&more.rewards);
         self.next.extend_from_slice(&more.next);
         self.done.extend_from_slice(&more.done);
+        for (all, more) in self.truncated.iter_mut().zip(&more.truncated) {
+            all.extend_from_slice(more);
+        }
+        for (all, more) in self.breaks.iter_mut().zip(&more.breaks) {
+            all.extend_from_slice(more);
+        }
         for (all, more) in self.episode.iter_mut().zip(&more.episode) {
             all.extend_from_slice(more);
         }
         for (all, more) in self.ratio.iter_mut().zip(&more.ratio) {
             all.extend_from_slice(more);
+        }
+    }
+}
+
+/// What the next transition of a log needs to know of the one before it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct LastTransition<'a> {
+    /// How its episode ended with it, if it is marked.
+    pub end: Option<EpisodeEnd>,
+    pub episode: Option<i64>,
+    pub next: &'a [f64],
+}
+
+impl<'a> LastTransition<'a> {
+    /// Transition `i` of a log.
+    pub fn of(log: &'a Log, i: usize) -> Self {
+        Self { end: log.marked_end(i), episode: log.episode.as_ref().map(|all| all[i]), next: log.next_state(i) }
+    }
+
+    /// Whether transition `i` of `log`, which is the next one, is cut off from it ([`Log::is_cut_off`]).
+    pub fn cuts_off(&self, log: &Log, i: usize) -> bool {
+        let is_marked = self.end.is_some() || log.break_before(i) != Break::None;
+        log.episode.is_none() && !is_marked && log.state(i) != self.next
+    }
+
+    /// How the transitions up to this one ended; `None` if transition `i` of `log`, which is the next one, goes on from it.
+    pub fn end_before(&self, log: &Log, i: usize) -> Option<EpisodeEnd> {
+        let changes = log.episode.as_ref().map(|all| all[i]) != self.episode;
+        match log.break_before(i) {
+            _ if self.end.is_some() => self.end,
+            Break::None if changes => Some(EpisodeEnd::Truncated),
+            Break::None => self.cuts_off(log, i).then_some(EpisodeEnd::Cut),
+            Break::Stream | Break::LeftOut => Some(EpisodeEnd::Cut),
         }
     }
 }
@@ -261,6 +358,8 @@ mod tests {
             rewards: vec![-1.0, -1.0],
             next: vec![2.0, 3.0, 4.0, 5.0],
             done: vec![false, true],
+            truncated: None,
+            breaks: None,
             episode: Some(vec![0, 0]),
             ratio: Some(vec![0.5, 2.0]),
         }

@@ -7,6 +7,7 @@
 pub mod arrays;
 pub mod calls;
 pub mod dataset;
+pub mod episode;
 pub mod facts;
 pub mod features;
 pub mod file;

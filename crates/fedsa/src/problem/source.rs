@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, OnceLock};
 
-use super::log::{Episodes, Log};
+use super::log::{Break, EpisodeEnd, Episodes, LastTransition, Log};
 use super::log_facts::LogFacts;
 use crate::error::{Error, Result};
 
@@ -90,21 +90,50 @@ pub struct LogBatch<'a> {
     pub log: &'a Log,
     /// The row of the first.
     pub first: usize,
-    /// Whether the first continues the episode of the transition before it.
-    pub continues: bool,
+    /// How the transitions before the first ended; `None` if it continues their episode, or is the first of the log.
+    pub end_before: Option<EpisodeEnd>,
     /// Whether the first is cut off from the transition before it, as [`Log::is_cut_off`] says.
     pub is_cut_off: bool,
 }
 
 impl LogBatch<'_> {
-    /// Whether transition `i` of the batch is the first of its episode, as [`Log::begins`] says.
+    /// Whether a trace starts anew at transition `i` of the batch, as [`Log::begins`] says.
     pub fn begins(&self, i: usize) -> bool {
-        if i == 0 { !self.continues } else { self.log.begins(i) }
+        if i == 0 { self.first == 0 || self.end_before.is_some() } else { self.log.begins(i) }
+    }
+
+    /// Whether transition `i` of the batch is the first of an episode, as [`Log::starts`] says.
+    pub fn starts(&self, i: usize) -> bool {
+        self.begins(i) && self.log.break_before(i) != Break::LeftOut
+    }
+
+    /// How the transitions before transition `i` of the batch ended; `None` if it continues their episode, or is the first of the
+    /// log.
+    pub fn end_before(&self, i: usize) -> Option<EpisodeEnd> {
+        if i == 0 { self.end_before } else { self.log.end_before(i) }
     }
 
     /// The number of transitions that are cut off from those before them.
     pub fn cut_off(&self) -> usize {
         usize::from(self.is_cut_off) + (1..self.log.len()).filter(|i| self.log.is_cut_off(*i)).count()
+    }
+}
+
+/// The last transition of a batch, for the batch after it.
+struct KeptTransition {
+    end: Option<EpisodeEnd>,
+    episode: Option<i64>,
+    next: Vec<f64>,
+}
+
+impl KeptTransition {
+    fn of(log: &Log) -> Self {
+        let LastTransition { end, episode, next } = LastTransition::of(log, log.len() - 1);
+        Self { end, episode, next: next.to_vec() }
+    }
+
+    fn view(&self) -> LastTransition<'_> {
+        LastTransition { end: self.end, episode: self.episode, next: &self.next }
     }
 }
 
@@ -114,21 +143,18 @@ impl LogBatch<'_> {
 /// As [`LogSource::read`] and [`Log::check`].
 pub fn read_checked(source: &dyn LogSource, see: &mut dyn FnMut(LogBatch<'_>) -> Result<()>) -> Result<()> {
     let mut first = 0;
-    // The last transition's episode, whether it terminated, and the state that followed.
-    let mut last: Option<(Option<i64>, bool, Vec<f64>)> = None;
+    let mut last: Option<KeptTransition> = None;
     let mut episodes = Episodes::default();
     source.read(&mut |log| {
         log.check_rows(first).map_err(|e| source.located(e))?;
         if let Some(numbers) = &log.episode {
             episodes.see(&log.name, numbers, first).map_err(|e| source.located(e))?;
         }
-        let begin = log.episode.as_ref().map(|numbers| numbers[0]);
-        let before = last.as_ref().filter(|(_, done, _)| !done);
-        let is_cut_off = begin.is_none() && before.is_some_and(|(_, _, next)| log.state(0) != next);
-        let continues = !is_cut_off && before.is_some_and(|(episode, ..)| *episode == begin);
-        see(LogBatch { log, first, continues, is_cut_off })?;
-        let end = log.len() - 1;
-        last = Some((log.episode.as_ref().map(|numbers| numbers[end]), log.done[end], log.next_state(end).to_vec()));
+        let before = last.as_ref().map(KeptTransition::view);
+        let end_before = before.and_then(|before| before.end_before(log, 0));
+        let is_cut_off = before.is_some_and(|before| before.cuts_off(log, 0));
+        see(LogBatch { log, first, end_before, is_cut_off })?;
+        last = Some(KeptTransition::of(log));
         first += log.len();
         Ok(())
     })?;
@@ -185,6 +211,8 @@ pub(super) mod tests {
                 done[*i] = true;
                 done
             }),
+            truncated: None,
+            breaks: None,
             episode: Some(vec![0, 0, 0, 1, 1, 1, 2, 2, 3]),
             ratio: None,
         }

@@ -241,6 +241,8 @@ mod tests {
             rewards: Vec::new(),
             next: Vec::new(),
             done: vec![false; n],
+            truncated: None,
+            breaks: None,
             episode: None,
             ratio: case.second.map(|_| Vec::new()),
         };

@@ -323,6 +323,8 @@ pub fn unequal(kind: Law) -> Arc<dyn Field> {
         rewards: numbers(n),
         next: numbers(3 * n),
         done: (0..n).map(|i| i % 7 == 6).collect(),
+        truncated: None,
+        breaks: None,
         episode: None,
         ratio: None,
     };

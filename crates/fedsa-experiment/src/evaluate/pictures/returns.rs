@@ -204,6 +204,8 @@ mod tests {
             rewards: vec![-1.0; rows.len()],
             next: rows.iter().map(|(_, s)| f64::from(s - 1)).collect(),
             done: rows.iter().map(|(_, s)| *s == 1).collect(),
+            truncated: None,
+            breaks: None,
             episode: Some(rows.iter().map(|(episode, _)| *episode as i64).collect()),
             ratio: None,
         }

@@ -5,7 +5,7 @@ use std::ops::Range;
 use faer::Mat;
 
 use super::super::features::FeatureMap;
-use super::super::log::Log;
+use super::super::log::{Break, Log};
 use super::super::log_means::TraceRule;
 use super::episodes;
 use super::errors::Errors;
@@ -29,7 +29,7 @@ pub struct Judged {
     pub returns: Vec<Errors>,
 }
 
-/// The Monte-Carlo returns of a log; `None` in episodes that did not terminate. With importance ratios they are weighted per
+/// The Monte-Carlo returns of a log; `None` in episodes that did not terminate, and before rows that were left out. With importance ratios they are weighted per
 /// decision, `G_i = rho_i (r_i + gamma G_{i+1})`: their mean given the state is the value under the policy that is evaluated.
 ///
 /// # Errors
@@ -41,6 +41,9 @@ pub fn returns(log: &Log, rule: TraceRule) -> Result<Vec<Option<f64>>> {
         for row in episode.rev() {
             following = ratio(log, rule, row) * (log.rewards[row] + rule.gamma * following);
             all[row] = Some(following);
+            if log.break_before(row) != Break::None {
+                break;
+            }
         }
     }
     Ok(all)
@@ -133,7 +136,9 @@ pub fn judge(log: &Log, map: &FeatureMap, rule: TraceRule, thetas: &[&[f64]]) ->
         Errors::new(n, square, by_episode.collect(), size)
     });
     let with_return = returns.iter().flatten().count();
-    let whole: Vec<&Range<usize>> = episodes.iter().filter(|episode| log.done[episode.end - 1]).collect();
+    // Of each episode that terminated, the transitions with a return: all, or those after rows that were left out.
+    let has_return = |row: &usize| returns[*row].is_some();
+    let whole: Vec<Range<usize>> = episodes.iter().filter_map(|episode| Some(episode.clone().find(has_return)?..episode.end)).collect();
     Ok(Judged {
         episodes: episodes.len(),
         transitions: n,
@@ -145,8 +150,8 @@ pub fn judge(log: &Log, map: &FeatureMap, rule: TraceRule, thetas: &[&[f64]]) ->
 }
 
 /// The errors against the returns of `with_return` transitions in whole episodes: `miss` is a value minus the return, for each transition.
-fn against_returns(miss: &[f64], whole: &[&Range<usize>], with_return: usize, size: f64) -> Errors {
-    let squares: Vec<f64> = whole.iter().map(|episode| miss[(*episode).clone()].iter().map(|x| x * x).sum()).collect();
+fn against_returns(miss: &[f64], whole: &[Range<usize>], with_return: usize, size: f64) -> Errors {
+    let squares: Vec<f64> = whole.iter().map(|episode| miss[episode.clone()].iter().map(|x| x * x).sum()).collect();
     let mean = if with_return == 0 { 0.0 } else { squares.iter().sum::<f64>() / with_return as f64 };
     let by_episode = squares.iter().zip(whole).map(|(sum, episode)| sum - mean * episode.len() as f64).collect();
     Errors::new(with_return, mean, by_episode, size)

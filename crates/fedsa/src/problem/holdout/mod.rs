@@ -169,6 +169,7 @@ pub fn split(sources: Vec<Box<dyn LogSource>>, share: f64, seed: u64) -> Result<
 #[cfg(test)]
 mod tests {
     use super::super::features::{FeatureMap, FeatureSpec, Ranges};
+    use super::super::log::Break;
     use super::super::log_means::TraceRule;
     use super::super::source::tests::InBatches;
     use super::super::source::whole;
@@ -183,6 +184,8 @@ mod tests {
             rewards: Vec::new(),
             next: Vec::new(),
             done: Vec::new(),
+            truncated: None,
+            breaks: None,
             episode: Some(Vec::new()),
             ratio: None,
         };
@@ -213,6 +216,10 @@ mod tests {
         assert_eq!(returns(&log, rule(0.9)).unwrap(), [Some(first), Some(second), Some(last)]);
         let off = TraceRule { ratios: false, ..rule(1.0) };
         assert_eq!(returns(&log, off).unwrap(), [Some(-3.0), Some(-2.0), Some(-1.0)]);
+        let broken = Log { breaks: Some(vec![Break::None, Break::LeftOut, Break::None]), ..log.clone() };
+        assert_eq!(returns(&broken, off).unwrap(), [None, Some(-2.0), Some(-1.0)], "what came between is not known");
+        let judged = judge(&broken, &identity(), off, &[&[-2.0]]).unwrap();
+        assert_eq!((judged.episodes_cut, judged.transitions_cut), (0, 1));
         // With v(s) = -2 s every delta is 1: the mean of rho s over the root of the mean of s^2.
         let judged = judge(&log, &identity(), rule(1.0), &[&[-2.0]]).unwrap();
         let expected = (3.0 + 4.0 + 0.5) / 3.0 / (14.0f64 / 3.0).sqrt();
