@@ -4,9 +4,11 @@
 use std::sync::Arc;
 
 use fedsa::kernel::{Isa, LANES, Lanes, flat};
+use fedsa::problem::baird::Baird;
 use fedsa::problem::finite_sum::{FiniteSum, Scales};
 use fedsa::problem::fixed_point::FixedPoint;
 use fedsa::problem::garnet::{Garnet, Heterogeneity};
+use fedsa::problem::gradient_td::TdOperator;
 use fedsa::problem::noise::Noise;
 use fedsa::problem::q_learning::QLearning;
 use fedsa::problem::quadratic::{Matrices, Quadratic};
@@ -52,7 +54,10 @@ fn after_leg(field: &Arc<dyn Field>, agents: &[usize], etas: &[f64]) -> Vec<u64>
 type Named = (&'static str, Box<dyn ProblemSettings>);
 
 fn fields() -> Vec<Named> {
-    [garnets(), reward_processes(), objectives_and_operators(), linear_systems(), finite_sums()].into_iter().flatten().collect()
+    [garnets(), reward_processes(), off_policy(), objectives_and_operators(), linear_systems(), finite_sums()]
+        .into_iter()
+        .flatten()
+        .collect()
 }
 
 fn garnets() -> Vec<Named> {
@@ -76,6 +81,11 @@ fn reward_processes() -> Vec<Named> {
         ("six chunks", Box::new(process(50, 45).with_kernel(Scope::PerAgent))),
         ("copies of base agents", Box::new(copies)),
     ]
+}
+
+fn off_policy() -> Vec<Named> {
+    let baird = |operator| Box::new(Baird::default().with_agents(11).with_operator(operator).with_reward(1.0).with_spread(0.5));
+    vec![("baird, td", baird(TdOperator::Td)), ("baird, gtd2", baird(TdOperator::Gtd2)), ("baird, tdc", baird(TdOperator::Tdc))]
 }
 
 fn objectives_and_operators() -> Vec<Named> {

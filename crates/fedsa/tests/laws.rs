@@ -6,8 +6,10 @@ use crate::common::{field, unequal};
 use fedsa::linalg::{self, Mat};
 use fedsa::problem::Field;
 use fedsa::problem::arrays::Arrays;
+use fedsa::problem::baird::Baird;
 use fedsa::problem::finite_sum::FiniteSum;
 use fedsa::problem::garnet::{Garnet, Heterogeneity};
+use fedsa::problem::gradient_td::TdOperator;
 use fedsa::problem::law::{Chain, FiniteLaw};
 use fedsa::problem::linear::LinearSystems;
 use fedsa::problem::random_mrp::{Discount, RandomMrp};
@@ -23,10 +25,14 @@ fn fields() -> Vec<(&'static str, Arc<dyn Field>)> {
         .with_features(3)
         .with_kernel(Scope::PerAgent)
         .with_gamma(Discount::Uniform([0.5, 0.99]));
+    let baird = |operator| Baird::default().with_agents(2).with_operator(operator).with_reward(1.0).with_spread(0.5);
     vec![
         ("garnet", field(&Garnet::default().with_agents(4).with_heterogeneity(Heterogeneity::TwoKernels), Law::Iid)),
         ("mrp", field(&mrp, Law::Iid)),
         ("logs", unequal(Law::Iid)),
+        ("baird, td", field(&baird(TdOperator::Td), Law::Markov)),
+        ("baird, gtd2", field(&baird(TdOperator::Gtd2), Law::Iid)),
+        ("baird, tdc", field(&baird(TdOperator::Tdc), Law::Markov)),
         ("switching", field(&Switching::default().with_agents(3).with_dim(2).with_mixing_time(5.0).with_spread(1.0), Law::Iid)),
         ("finite sum", field(&FiniteSum::default().with_agents(3).with_dim(4).with_terms(5), Law::Iid)),
         ("finite sum, Markov", field(&FiniteSum::default().with_agents(3).with_dim(4).with_terms(5).with_mixing_time(3.0), Law::Markov)),

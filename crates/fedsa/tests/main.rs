@@ -13,6 +13,7 @@ mod example;
 mod features;
 mod federation;
 mod forms;
+mod gradient_td;
 mod handles;
 mod import_rules;
 mod invariants;

@@ -259,11 +259,13 @@ pub(super) fn valid() -> impl Strategy<Value = String> {
         "kind = \"mrp\"\nagents = 3\nstates = 4\nfeatures = 2",
         "kind = \"linear\"\nagents = 3\ndim = 2\nnoise = { std = 0.5, radius = 0.3 }",
         "kind = \"random-logistic\"\nagents = 3\ndim = 2\npoints = 4",
+        "kind = \"baird\"\nagents = 3\noperator = \"gtd2\"\nkappa = 2",
         "kind = \"fixed-point\"\nagents = 3\ndim = 2\noutcomes = 3",
         "kind = \"q-learning\"\nagents = 3\nstates = 4",
         "kind = \"file\"\npath = \"data/p.npz\"",
         "kind = \"file\"\npath = \"./data/../data/p.npz\"",
         "kind = \"logs\"\npath = [\"data/a1.csv\", \"data/a2.csv\"]\ngamma = 0.9\nfeatures = { kind = \"polynomial\", order = 1 }",
+        "kind = \"logs\"\npath = \"data\"\ngamma = 0.9\noperator = \"tdc\"\nfeatures = { kind = \"polynomial\", order = 1 }",
         "kind = \"logs\"\npath = \"data\"\ngamma = 0.9\nfeatures = { kind = \"polynomial\", order = 1 }",
     ]);
     let sampling = prop::sample::select(vec![

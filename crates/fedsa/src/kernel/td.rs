@@ -111,9 +111,16 @@ impl TransitionTable {
     /// The transition that 64 random bits choose from `state`, and the next state.
     #[inline(always)]
     pub fn draw(&self, state: u64, bits: u64) -> (&Transition, u64) {
+        let (z, next) = self.draw_number(state, bits);
+        (&self.transitions[z], next)
+    }
+
+    /// The number of the transition that 64 random bits choose from `state`, and the next state.
+    #[inline(always)]
+    pub fn draw_number(&self, state: u64, bits: u64) -> (usize, u64) {
         let column = &self.columns[((state << self.bits) + (bits >> (64 - self.bits))) as usize];
         let z = column.outcome(bits);
-        (&self.transitions[z], self.successors.get(z).map_or(0, |s| u64::from(*s)))
+        (z, self.successors.get(z).map_or(0, |s| u64::from(*s)))
     }
 }
 

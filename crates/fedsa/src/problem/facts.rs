@@ -6,6 +6,7 @@ use super::arrays::Arrays;
 use super::law::{FiniteLaw, NoiseLaw};
 use super::linear_operators::LinearOperators;
 use super::objective::Objective;
+use super::projected::ProjectedBellman;
 use super::root::Root;
 use super::systems::{Moments, Systems};
 use serde::{Deserialize, Serialize};
@@ -128,6 +129,11 @@ pub trait Facts: Send + Sync {
     /// `sum_c p_c Phi_c^T D_c Phi_c`, d x d: the norm of value errors.
     fn gram(&self) -> Option<&Mat<f64>> {
         self.base()?.gram()
+    }
+    /// The projected Bellman error of operators that may have importance ratios: of GTD2, TDC, and off-policy TD. It is computed on
+    /// every call.
+    fn projected_bellman(&self) -> Option<ProjectedBellman> {
+        self.base().filter(|base| same(self.systems(), base.systems()))?.projected_bellman()
     }
     /// What theorems on TD(0) learning of finite Markov reward processes ask for; `None` for other problems. It is computed on every
     /// call. Additive noise ([`Facts::additive_noise`]) is not part of it.

@@ -1,8 +1,8 @@
 //! The kinds of problems, by name.
 
 use super::{
-    ProblemSettings, file, finite_sum, fixed_point, garnet, linear, logs, q_learning, quadratic, random_logistic, random_mrp, regression,
-    switching,
+    ProblemSettings, baird, file, finite_sum, fixed_point, garnet, linear, logs, q_learning, quadratic, random_logistic, random_mrp,
+    regression, switching,
 };
 use crate::registry::{Kind, kind};
 
@@ -11,6 +11,7 @@ pub const KINDS: &[Kind<dyn ProblemSettings>] = &[
     kind!("garnet", "Garnet MDPs, four presets of heterogeneity", garnet::Garnet),
     kind!("mrp", "dense random Markov reward processes", random_mrp::RandomMrp),
     kind!("file", "an MRP, an MDP with a policy, or linear systems, as arrays in an .npz", file::ArrayFile),
+    kind!("baird", "Baird's seven-star example: off-policy, where TD diverges", baird::Baird),
     kind!("logs", "logged transitions, one file an agent", logs::Logs),
     kind!("switching", "linear operators that switch along a chain", switching::Switching),
     kind!("linear", "linear systems A_c, b_c", linear::LinearSystems),

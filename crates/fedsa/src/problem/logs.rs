@@ -5,6 +5,8 @@
 //!
 //! The root is least-squares temporal differences (LSTD) on the pooled data; with eligibility traces it is that of
 //! LSTD(lambda) ([`mod@super::traces`]).
+//! With `operator = "gtd2"` or `"tdc"` the iterate is (theta, u), and the root minimises the projected Bellman error
+//! ([`super::gradient_td`]).
 //! States are clipped to the features' ranges. I.i.d. sampling draws with replacement.
 //! Markov sampling replays a log in order, and starts again at its end. `p_c = N_c / sum N_c`.
 
@@ -13,6 +15,8 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::features::{FeatureMap, FeatureSpec, MAX_FEATURES, Ranges, SPARSE_ABOVE};
+use super::gradient_samples::{GradientTd, WeightedTransitions};
+use super::gradient_td::{GradientFacts, GradientMeans, GradientRule, TdOperator};
 use super::log::Log;
 use super::log_means::{LogMeans, Means};
 use super::memory::{self, MemoryEstimate, Moves, TableSizes, check_transitions};
@@ -54,6 +58,13 @@ pub struct Logs {
     #[serde(default)]
     #[cfg_attr(feature = "schema", schemars(range(min = 0, max = 1)))]
     pub lambda: f64,
+    /// The operator: `td`, or `gtd2` or `tdc`, which converge where TD diverges off-policy, and have 2 d numbers.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub operator: TdOperator,
+    /// The ratio of the step of u to that of theta, of gtd2 and tdc only; 1 where absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(range(min = 1e-12, max = 1e12)))]
+    pub kappa: Option<f64>,
     /// EPS: `EPS I` is added to the matrix `A_c` of every agent.
     #[serde(default, skip_serializing_if = "is_zero")]
     #[cfg_attr(feature = "schema", schemars(range(min = 0)))]
@@ -86,6 +97,8 @@ crate::settings::setters! { Logs {
     with_ranges(ranges: Ranges) = ranges;
     with_gamma(gamma: f64) = gamma;
     with_lambda(lambda: f64) = lambda;
+    with_operator(operator: TdOperator) = operator;
+    with_kappa(kappa: impl Into<Option<f64>>) = kappa.into();
     with_ridge(ridge: f64) = ridge;
     with_scaling(scaling: Scaling) = scaling;
     with_ratios(ratios: bool) = ratios;
@@ -155,6 +168,8 @@ impl Logs {
             ranges: Ranges::new(),
             gamma,
             lambda: 0.0,
+            operator: TdOperator::Td,
+            kappa: None,
             ridge: 0.0,
             scaling: Scaling::None,
             ratios: true,
@@ -173,6 +188,7 @@ impl Logs {
         require((0.0..1.0).contains(&self.gamma), "gamma", self.gamma, "in [0, 1)")?;
         require((0.0..=1.0).contains(&self.lambda), "lambda", self.lambda, "in [0, 1]")?;
         require(self.ridge >= 0.0 && self.ridge.is_finite(), "ridge", self.ridge, "a finite number of at least 0")?;
+        self.gradient_rule()?;
         let logs = Surveyed::new(files.logs(&self.path.list(), self.features.inputs())?, self.holdout, self.holdout_seed)?;
         // Rows in another order have no traces.
         let is_shuffled = |log: &&LogFacts| log.transitions > 1 && log.cut_off == log.transitions - 1;
@@ -202,12 +218,46 @@ impl Logs {
         if map.sparse().is_some() && self.lambda > 0.0 {
             dense_or_refused(&map, "traces are not sparse")?;
         }
+        if self.operator.has_auxiliary() && 2 * map.len() > MAX_FEATURES {
+            let what = format!("{} of {}, and gtd2 and tdc have dense systems of twice as many numbers", map.len(), map.spec());
+            return Err(Error::new("features", what, format!("at most {} features there", MAX_FEATURES / 2)));
+        }
         Ok(map)
     }
 
     /// The number of active features of a state, if systems of this map, before it is scaled, are kept sparse.
     fn sparse(&self, map: &FeatureMap) -> Option<usize> {
-        map.sparse().filter(|_| self.lambda == 0.0 && self.scaling == Scaling::None).map(|(m, _)| m)
+        let is_plain = self.lambda == 0.0 && self.scaling == Scaling::None && !self.operator.has_auxiliary();
+        map.sparse().filter(|_| is_plain).map(|(m, _)| m)
+    }
+
+    /// The operator with its settings; refuses settings that do not go with it.
+    fn gradient_rule(&self) -> Result<GradientRule> {
+        let rule = GradientRule::of(self.operator, self.kappa, self.ridge)?;
+        if self.operator.has_auxiliary() && self.lambda > 0.0 {
+            return Err(Error::new("operator", format!("gtd2 or tdc with lambda = {}", self.lambda), "td, or lambda = 0"));
+        }
+        Ok(rule)
+    }
+
+    /// The field of GTD2 or TDC.
+    fn gradient_field(&self, logs: &Surveyed, map: &FeatureMap, sampling: Sampling, isa: Isa) -> Result<Arc<dyn Field>> {
+        let (rule, weights, singular) = (self.gradient_rule()?, logs.weights(), !self.require_regular_agents);
+        let means = Means::of_all(&logs.sources, map, self.rule())?;
+        let agents = (0..means.len() as u32).collect();
+        if sampling.kind == Law::Mean {
+            let facts = GradientFacts::new(rule, &means, None, agents, weights);
+            return noise::field(GradientMeans::new(facts), self.noise.as_ref(), sampling, isa, singular);
+        }
+        let kinds = parallel::try_map(logs.sources.len(), |c| {
+            let log = whole(&*logs.sources[c])?;
+            check_transitions("path", log.len() as f64)?;
+            let ratio = log.ratio.clone().filter(|_| self.ratios).unwrap_or_default();
+            Ok::<_, Error>(WeightedTransitions { transitions: transitions(&log, map, self.gamma), ratio })
+        })?;
+        let first = GradientTd::weighted_grams(&kinds);
+        let problem = GradientTd::new(rule, kinds, &means, first.as_deref(), agents, weights, sampling)?;
+        noise::field(problem, self.noise.as_ref(), sampling, isa, singular)
     }
 
     /// How traces go on.
@@ -253,6 +303,9 @@ impl ProblemSettings for Logs {
         traces::check_sampling(self.lambda, sampling)?;
         let logs = self.survey(files)?;
         let map = self.map(&logs)?;
+        if self.operator.has_auxiliary() {
+            return self.gradient_field(&logs, &map, sampling, isa);
+        }
         let (rule, weights, singular) = (self.rule(), logs.weights(), !self.require_regular_agents);
         if self.sparse(&map).is_some() {
             if self.require_regular_agents {
@@ -301,7 +354,8 @@ impl ProblemSettings for Logs {
         let source = total * (16.0 * k + 17.0) + ratios;
         // Held-out episodes are kept while the problem is built, and their copies while they are gathered.
         let held = logs.held.iter().map(|log| (16.0 * k + 33.0) * log.len() as f64).sum::<f64>();
-        let noisy = |sizes| noise::with_noise(sizes, self.noise.as_ref(), logs.facts.len(), map.len());
+        let n = self.operator.dim(map.len()) as f64;
+        let noisy = |sizes| noise::with_noise(sizes, self.noise.as_ref(), logs.facts.len(), n as usize);
         let with_held = |sizes| {
             let (peak, kept) = noisy(sizes);
             (peak + 2.0 * held, kept)
@@ -311,7 +365,9 @@ impl ProblemSettings for Logs {
             return Ok(MemoryEstimate::new(with_held(sizes), text));
         }
         if sampling.kind == Law::Mean {
-            let sizes = memory::log_means(agents, d, threads);
+            // Of gtd2 and tdc the means of TD too, from which their systems are made.
+            let (peak, kept) = memory::log_means(agents, n, threads);
+            let sizes = if self.operator.has_auxiliary() { (peak + memory::log_means(agents, d, threads).0, kept) } else { (peak, kept) };
             return Ok(MemoryEstimate::new(with_held(sizes), text));
         }
         // Ratios once more, and where traces start.
@@ -331,7 +387,8 @@ impl ProblemSettings for Logs {
             solved: self.require_regular_agents,
         };
         let (peak, kept) = sizes.memory(sampling, threads);
-        Ok(MemoryEstimate::new(with_held((peak + traces, kept + traces)), text))
+        let own = if self.operator.has_auxiliary() { memory::log_means(agents, n, threads).0 } else { 0.0 };
+        Ok(MemoryEstimate::new(with_held((peak + traces + own, kept + traces + own)), text))
     }
 }
 

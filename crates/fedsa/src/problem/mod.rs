@@ -5,6 +5,7 @@
 //! Mean operators and all other knowledge of a problem ([`Facts`]) are optional.
 
 pub mod arrays;
+pub mod baird;
 pub mod calls;
 pub mod dataset;
 pub mod episode;
@@ -14,6 +15,8 @@ pub mod file;
 pub mod finite_sum;
 pub mod fixed_point;
 pub mod garnet;
+mod gradient_samples;
+pub mod gradient_td;
 pub mod holdout;
 mod index_chain;
 mod kinds;
@@ -31,6 +34,7 @@ pub mod newton;
 pub mod noise;
 pub mod objective;
 pub mod preparation;
+pub mod projected;
 pub mod q_learning;
 pub mod quadratic;
 pub mod random_logistic;

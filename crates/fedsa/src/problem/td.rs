@@ -253,7 +253,8 @@ impl Means {
 }
 
 impl Transitions {
-    fn mass(&self, i: usize) -> f64 {
+    /// The probability of transition `i`.
+    pub(super) fn mass(&self, i: usize) -> f64 {
         self.mass.get(i).copied().unwrap_or(1.0 / self.transitions.len() as f64)
     }
 
@@ -335,7 +336,13 @@ impl Transitions {
                 *b = phi * t.reward;
             }
         });
-        law.with_chain(match &self.chain {
+        law.with_chain(self.moves())
+    }
+
+    /// The Markov chain of which transitions are the moves.
+    pub(super) fn moves(&self) -> law::Chain {
+        let n = self.transitions.len();
+        match &self.chain {
             Trajectory::States { law, p } => law::Chain {
                 from: self.transitions.iter().map(|t| t.phi).collect(),
                 to: self.transitions.iter().map(|t| t.next).collect(),
@@ -348,7 +355,7 @@ impl Transitions {
                 p: vec![1.0; n],
                 law: vec![1.0 / n as f64; n],
             },
-        })
+        }
     }
 
     /// The table that the kernels draw from.

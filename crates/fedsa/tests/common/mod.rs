@@ -10,11 +10,13 @@ use fedsa::kernel::{Isa, Lanes, flat};
 use fedsa::methods::{self, MethodSettings};
 use fedsa::node::{ClientNode, Federation, ServerNode, Todo};
 use fedsa::problem::arrays::Arrays;
+use fedsa::problem::baird::Baird;
 use fedsa::problem::dataset::{Dataset, Labels, Rows, Wanted};
 use fedsa::problem::features::FeatureSpec;
 use fedsa::problem::finite_sum::FiniteSum;
 use fedsa::problem::fixed_point::FixedPoint;
 use fedsa::problem::garnet::{Garnet, Heterogeneity};
+use fedsa::problem::gradient_td::TdOperator;
 use fedsa::problem::linear::LinearSystems;
 use fedsa::problem::log::Log;
 use fedsa::problem::logs::{Logs, Sources};
@@ -237,6 +239,12 @@ pub fn problems(agents: usize) -> Vec<(&'static str, Box<dyn ProblemSettings>)> 
         ("logistic, sparse", logistic(agents, 9, 3, true)),
         ("least squares", least_squares(agents, 9, 3, false)),
         ("fixed-point", Box::new(FixedPoint::default().with_agents(agents).with_dim(3))),
+        (
+            "baird, tdc, white noise",
+            Box::new(
+                Baird::default().with_agents(agents).with_operator(TdOperator::Tdc).with_kappa(4.0).with_spread(0.5).with_noise(noise(0.0)),
+            ),
+        ),
         ("q-learning", Box::new(QLearning::default().with_agents(agents).with_states(5))),
     ]
 }
