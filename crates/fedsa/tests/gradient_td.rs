@@ -58,6 +58,8 @@ fn logs(dependent: bool) -> Vec<Log> {
             rewards: (0..n).map(|_| s.normal()).collect(),
             next,
             done: (0..n).map(|t| t % 11 == 10).collect(),
+            truncated: None,
+            breaks: None,
             episode: None,
             ratio: Some((0..n).map(|_| 2.0 * s.uniform()).collect()),
         }
@@ -284,6 +286,8 @@ fn the_projected_error_may_have_a_minimum_above_zero() {
         rewards: vec![1.0, 2.0, 3.0, 4.0],
         next: vec![0.0, 1.0 / GAMMA, 0.0, 1.0 / GAMMA, 0.0, 1.0 / GAMMA, 0.0, 1.0 / GAMMA],
         done: vec![false; 4],
+        truncated: None,
+        breaks: None,
         episode: None,
         ratio: Some(vec![1.0, 1.0, 1.0, 1.0]),
     };
@@ -327,6 +331,8 @@ fn unstable() -> Vec<Log> {
         rewards: vec![1.0, 0.0, -1.0, 0.5],
         next: vec![2.0, 0.0, 0.0, 2.0, 0.0, 0.0, 0.0, 0.0, 1.0, 0.0, 0.5, 0.0],
         done: vec![false; 4],
+        truncated: None,
+        breaks: None,
         episode: None,
         ratio: Some(vec![1.0, 1.0, 0.8, 1.2]),
     }]
