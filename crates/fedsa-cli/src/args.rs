@@ -1,8 +1,15 @@
 //! The command line.
 
+mod data;
+mod values;
+
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
+
+pub use data::{DataCommand, FetchArgs, VerifyArgs};
+pub use values::ProgressMode;
+use values::{MAX_INTEGER, positive, seconds, whole};
 
 /// Federated stochastic approximation: federated TD learning and its relatives.
 ///
@@ -89,54 +96,6 @@ pub struct Common {
     #[arg(long, value_name = "SECONDS", default_value_t = 10.0, value_parser = seconds, allow_negative_numbers = true)]
     pub checkpoint_every: f64,
 }
-
-/// How progress is shown.
-#[derive(clap::ValueEnum, Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum ProgressMode {
-    /// A bar on a terminal, lines elsewhere
-    #[default]
-    Auto,
-    /// A bar with the time left
-    Bar,
-    /// A line with the time left every half minute
-    Plain,
-    /// Nothing
-    None,
-}
-
-fn seconds(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(x) if (0.0..=1e9).contains(&x) => Ok(x),
-        _ => Err("not a number of seconds from 0 to 1e9".into()),
-    }
-}
-
-fn positive(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(x) if x > 0.0 && x.is_finite() => Ok(x),
-        _ => Err("not a positive number".into()),
-    }
-}
-
-fn timeout(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(x) if (0.1..=86400.0).contains(&x) => Ok(x),
-        _ => Err("not a number of seconds from 0.1 to 86400".into()),
-    }
-}
-
-/// A whole number between two others.
-fn whole(text: &str, least: u64, most: u64) -> Result<u64, String> {
-    let accepted = if most == MAX_INTEGER && !text.bytes().all(|c| c.is_ascii_digit()) {
-        format!("a whole number, at least {least}")
-    } else {
-        format!("a whole number from {least} to {most}")
-    };
-    text.parse().ok().filter(|n| (least..=most).contains(n)).ok_or_else(|| format!("not {accepted}"))
-}
-
-/// The largest integer of a TOML file.
-const MAX_INTEGER: u64 = i64::MAX as u64;
 
 /// Overrides of an experiment file.
 #[derive(Args, Debug, Clone, Default)]
@@ -383,60 +342,6 @@ pub struct DiffArgs {
     pub json: bool,
 }
 
-#[derive(Subcommand, Debug)]
-pub enum DataCommand {
-    /// List the public data sets: name, size, what it is, where it and its checksums come from
-    List {
-        /// Print JSON
-        #[arg(long)]
-        json: bool,
-    },
-    /// Fetch data sets into the cache, $XDG_CACHE_HOME/fedsa or ~/.cache/fedsa, and check them. What a fetch that was
-    /// cut off has left is used
-    Fetch(FetchArgs),
-    /// Compare the files of data sets with their checksums; exit status 1 if one differs or is missing
-    Verify(VerifyArgs),
-}
-
-#[derive(Args, Debug)]
-pub struct FetchArgs {
-    /// The data sets, such as libsvm/w8a; libsvm for all that begin with libsvm/
-    #[arg(required = true, value_name = "NAME")]
-    pub names: Vec<String>,
-    /// Copy from this folder instead of downloading
-    #[arg(long, value_name = "DIR", conflicts_with = "url_base")]
-    pub from: Option<PathBuf>,
-    /// Download from this mirror, which has files by their paths, such as URL/libsvm/w8a; by default the environment variable
-    /// FEDSA_DATA_URL, else the canonical sources
-    #[arg(long, value_name = "URL")]
-    pub url_base: Option<String>,
-    /// Replace files in the cache that differ
-    #[arg(long)]
-    pub overwrite: bool,
-    /// Seconds for which a server may be silent
-    #[arg(long, value_name = "SECONDS", default_value_t = 30.0, value_parser = timeout, allow_negative_numbers = true)]
-    pub timeout: f64,
-    /// Print what was done as JSON
-    #[arg(long)]
-    pub json: bool,
-    /// Print no progress
-    #[arg(long, short)]
-    pub quiet: bool,
-    /// How progress is shown; auto: a bar on a terminal, nothing elsewhere
-    #[arg(long, value_enum, value_name = "HOW", default_value_t)]
-    pub progress: ProgressMode,
-}
-
-#[derive(Args, Debug)]
-pub struct VerifyArgs {
-    /// The data sets; all that are there by default
-    #[arg(value_name = "NAME")]
-    pub names: Vec<String>,
-    /// Print JSON
-    #[arg(long)]
-    pub json: bool,
-}
-
 #[derive(Args, Debug)]
 pub struct ManArgs {
     /// The command, such as run, or data fetch
@@ -463,6 +368,12 @@ pub struct EvaluateArgs {
     /// The decay of eligibility traces, from 0 to 1: TD(lambda). Traces end at done and at a change of episode
     #[arg(long, default_value_t = 0.0, allow_negative_numbers = true)]
     pub lambda: f64,
+    /// The operator: td, or gtd2 or tdc, which minimise the projected Bellman error and converge off-policy where td diverges
+    #[arg(long, default_value = "td")]
+    pub operator: String,
+    /// The ratio of the two steps of gtd2 and tdc; 1 by default
+    #[arg(long, value_name = "K", allow_negative_numbers = true)]
+    pub kappa: Option<f64>,
     /// Adds EPS I to the matrix A_c of every agent: a unique solution where features depend on each other
     #[arg(long, value_name = "EPS", default_value_t = 0.0, allow_negative_numbers = true)]
     pub ridge: f64,

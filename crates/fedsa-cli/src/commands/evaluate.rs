@@ -112,6 +112,8 @@ fn settings(args: &EvaluateArgs, kinds: &Kinds) -> Result<EvaluateSettings> {
         .with_ranges(ranges(args)?)
         .with_gamma(args.gamma)
         .with_lambda(args.lambda)
+        .with_operator(&args.operator)
+        .with_kappa(args.kappa)
         .with_ridge(args.ridge)
         .with_keep_matrices(args.keep_matrices)
         .with_sampling(&args.sampling)
@@ -165,6 +167,8 @@ fn origins(args: &EvaluateArgs, document: &Document) -> Vec<Origin> {
         ("problem.ranges", quoted(ranges)),
         ("problem.gamma", format!("--gamma {}", numbers::typed(args.gamma))),
         ("problem.lambda", format!("--lambda {}", numbers::typed(args.lambda))),
+        ("problem.operator", format!("--operator {}", quoted(&args.operator))),
+        ("problem.kappa", args.kappa.map_or(String::new(), |kappa| format!("--kappa {}", numbers::typed(kappa)))),
         ("problem.ridge", format!("--ridge {}", numbers::typed(args.ridge))),
         ("problem.scaling", args.scaling.as_ref().map_or(String::new(), |scaling| format!("--scaling {}", quoted(scaling)))),
         ("problem.holdout", args.holdout.map_or(String::new(), |share| format!("--holdout {}", numbers::typed(share)))),
@@ -308,7 +312,13 @@ fn data(args: &EvaluateArgs, data: &Data) -> Vec<String> {
 /// What is said of features that depend on each other.
 fn dependence(settings: &Logs, field: &dyn Field) -> Option<String> {
     let Ok(Root { source: RootSource::LeastNorm { rank }, theta }) = field.solution() else { return None };
-    let d = theta.len();
+    let (d, rank) = match (settings.operator.has_auxiliary(), field.facts().projected_bellman()) {
+        (true, Some(error)) => (theta.len() / 2, error.minimiser().rank),
+        _ => (theta.len(), *rank),
+    };
+    if rank == d {
+        return None;
+    }
     let what = format!("  {rank} of {d} directions of these features are independent on these transitions: of all solutions");
     let help = if settings.ridge == 0.0 { "; --ridge EPS makes it unique" } else { "" };
     Some(format!("{what} the one of least norm is meant{help}"))
@@ -432,6 +442,9 @@ fn report(evaluated: &Evaluated) -> Vec<String> {
         .map(|(distance, norm)| format!("; distance to the pooled LSTD solution {} (its norm {})", number(distance), number(norm)));
     let (weights, rounds) = (count(evaluated.theta().len(), "weight"), count(evaluated.rounds() as usize, "round"));
     let mut lines = vec![format!("{weights} after {rounds}{}", away.unwrap_or_default())];
+    if let Some((start, end)) = evaluated.projected_errors() {
+        lines.push(format!("projected Bellman error {} at the start, {} at the end", number(start), number(end)));
+    }
     lines.extend(evaluated.comparison.iter().flat_map(holdout::lines));
     lines
 }

@@ -38,14 +38,14 @@ pub const ERRORS: [(&str, &str, Pick); 2] = [
 ];
 
 impl HoldoutComparison {
-    /// Compares the weights `theta` of a run with those of each agent's own data and of all data on the held-out logs. Own
+    /// Compares the weights `theta` of a run, d numbers, with those of each agent's own data and of all data on the held-out logs. Own
     /// weights are those of least norm where the agent's own system is singular.
     ///
     /// # Errors
     /// When the logs' episodes are not usable.
     pub fn new(held: &[Log], map: &FeatureMap, rule: TraceRule, field: &dyn Field, theta: &[f64]) -> Result<Self> {
-        let systems = field.systems().expect("logs are linear systems");
-        let pooled = field.root().expect("logs have one");
+        let systems = field.facts().td_systems().or(field.systems()).expect("logs are linear systems");
+        let pooled = &field.root().expect("logs have one")[..theta.len()];
         let agents = parallel::try_map(held.len(), |c| {
             let log = &held[c];
             let system = systems.of(c);

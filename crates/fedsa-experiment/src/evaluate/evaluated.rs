@@ -4,7 +4,9 @@ use std::path::Path;
 
 use fedsa::error::{Error, Result};
 use fedsa::linalg;
+use fedsa::problem::Field;
 use fedsa::problem::arrays::{Array, Arrays};
+use fedsa::problem::projected::ProjectedBellman;
 use fedsa::problem::root::{Root, RootSource};
 use fedsa::problem::source::Inputs;
 use fedsa::problem::uncertainty::{self, Covariance};
@@ -18,6 +20,7 @@ use crate::choose::Choice;
 use crate::folder::VALUE_PICTURES;
 use crate::outcome::Outcome;
 use crate::picture::Picture;
+use crate::plan::ResolvedStart;
 use crate::run::{IfExists, Ran};
 use crate::summary::Summary;
 use crate::tables::{Shown, SummaryCell, SummaryColumn, SummaryTable};
@@ -57,6 +60,8 @@ pub struct Evaluated {
     pub comparison: Option<HoldoutComparison>,
     /// The covariance of the weights, if it is known.
     pub covariance: Option<Covariance>,
+    /// The projected Bellman error of the pooled data, for GTD2 and TDC, and for TD with importance ratios and without traces.
+    pub projected: Option<ProjectedBellman>,
 }
 
 impl Evaluated {
@@ -66,23 +71,42 @@ impl Evaluated {
     /// When the episodes of held-out logs are not usable; the runs are then kept in their folder.
     pub(super) fn new(ran: Ran, data: Data, choice: Option<Choice>) -> Result<Self, Error> {
         let (field, theta) = (ran.plan.field(0), &ran.results.cells[0][0].theta);
+        let theta = &theta[..data.map.len().min(theta.len())];
+        let projected = projected(&data, field);
         let rule = data.settings.rule();
         let comparison = || match &data.logs.held[..] {
             [] => Ok(None),
             held => HoldoutComparison::new(held, &data.map, rule, field, theta).map(Some),
         };
-        let covariance = || match field.systems() {
+        let covariance = || match field.facts().td_systems().or(field.systems()) {
             None => Ok(None),
             Some(systems) => uncertainty::covariance(&data.logs, &data.map, rule, &systems.mean().a, theta),
         };
         let found = comparison().and_then(|comparison| Ok((comparison, covariance()?)));
         let (comparison, covariance) = found.map_err(|e| ran.unfinished(e))?;
-        Ok(Self { ran, data, choice, comparison, covariance })
+        Ok(Self { ran, data, choice, comparison, covariance, projected })
     }
 
     /// The weights, d components.
     pub fn theta(&self) -> &[f64] {
-        &self.ran.results.cells[0][0].theta
+        self.halves().0
+    }
+
+    /// The second half u of the iterate of GTD2 and TDC, d components; empty for TD.
+    pub fn auxiliary(&self) -> &[f64] {
+        self.halves().1
+    }
+
+    fn halves(&self) -> (&[f64], &[f64]) {
+        let x = &self.ran.results.cells[0][0].theta;
+        x.split_at(if self.data.settings.operator.has_auxiliary() { x.len() / 2 } else { x.len() })
+    }
+
+    /// The projected Bellman error at the start and at the weights, where it is known.
+    pub fn projected_errors(&self) -> Option<(f64, f64)> {
+        let error = self.projected.as_ref()?;
+        let ResolvedStart::Fixed(start) = &self.ran.plan.cells[0].start else { return None };
+        Some((error.error(&start[..self.data.map.len()]), error.error(self.theta())))
     }
 
     /// How the run ended.
@@ -95,8 +119,15 @@ impl Evaluated {
         self.ran.results.cells[0][0].rows.last().map_or(0, |row| row.round)
     }
 
-    /// The pooled LSTD solution, d components, and its rank; `None` where systems are too large to be solved as a whole.
+    /// The pooled LSTD solution, d components, and its rank; `None` where systems are too large to be solved as a whole. Of GTD2 and TDC
+    /// where A is singular: the weights of least projected Bellman error.
     pub fn lstd(&self) -> Option<(&[f64], usize)> {
+        if self.data.settings.operator.has_auxiliary() {
+            let Root { theta, source } = self.ran.plan.field(0).solution().ok()?;
+            let d = theta.len() / 2;
+            let rank = || self.projected.as_ref().map_or(d, |error| error.minimiser().rank);
+            return Some((&theta[..d], if matches!(source, RootSource::LeastNorm { .. }) { rank() } else { d }));
+        }
         match self.ran.plan.field(0).solution() {
             Ok(Root { theta, source: RootSource::LeastNorm { rank } }) => Some((theta, *rank)),
             Ok(Root { theta, .. }) => Some((theta, theta.len())),
@@ -153,6 +184,8 @@ impl Evaluated {
             "ranges": map.ranges(),
             "gamma": settings.gamma,
             "lambda": settings.lambda,
+            "operator": settings.operator,
+            "kappa": settings.operator.has_auxiliary().then(|| settings.kappa.unwrap_or(1.0)),
             "ridge": settings.ridge,
             "rank": self.lstd().map(|(_, rank)| rank),
             "agents": logs.facts.iter().map(|log| json!({ "name": log.name, "transitions": log.transitions })).collect::<Vec<_>>(),
@@ -161,8 +194,10 @@ impl Evaluated {
             "rounds": self.rounds(),
             "exchanges": result.rows.last().map_or(0, |r| r.ledger.exchanges),
             "bits": result.rows.last().map_or(0, |r| r.ledger.bits_up + r.ledger.bits_down),
-            "theta": result.theta.iter().map(|x| finite(*x)).collect::<Vec<_>>(),
+            "theta": self.theta().iter().map(|x| finite(*x)).collect::<Vec<_>>(),
             "theta_se": self.covariance.as_ref().map(|c| c.standard_errors().into_iter().map(finite).collect::<Vec<_>>()),
+            "auxiliary": Some(self.auxiliary()).filter(|u| !u.is_empty()).map(|u| u.iter().map(|x| finite(*x)).collect::<Vec<_>>()),
+            "projected_bellman_error": self.projected_errors().map(|(start, end)| json!({ "start": finite(start), "end": finite(end) })),
             "residual": residual,
             "residual_asked": result.residual_asked(stop).map(finite),
             "lstd": self.lstd().map(|(root, _)| root),
@@ -258,6 +293,19 @@ impl Evaluated {
     pub fn write_into(&self, path: &Path, if_exists: IfExists, words: &PictureWords<'_>) -> Result<(), Error> {
         self.ran.write_into(path, if_exists, self.files(words)?)
     }
+}
+
+/// The projected Bellman error of the pooled data, where it is of use.
+fn projected(data: &Data, field: &dyn Field) -> Option<ProjectedBellman> {
+    /// The most features, since it takes the eigenvalues of C.
+    const MOST: usize = 2000;
+    let (Data { logs, settings, map, .. }, facts) = (data, field.facts());
+    if map.len() > MOST {
+        return None;
+    }
+    let is_weighted = settings.ratios && settings.lambda == 0.0 && logs.facts.iter().any(|log| log.effective_size.is_some());
+    let of_td = || ProjectedBellman::new(facts.systems()?.mean(), facts.gram()?);
+    facts.projected_bellman().or_else(|| is_weighted.then(of_td).flatten())
 }
 
 /// The settings of the candidates with local steps in words.

@@ -16,6 +16,9 @@ use crate::made::{self, Changes, Keys, count, table, takes, text, texts, whole};
 const ANDERSON: &str = "anderson";
 pub const ANDERSON_BASE: &str = "fedhsa";
 
+/// The operator by default.
+const TD: &str = "td";
+
 /// The step size and the local steps by default, for methods with local steps.
 pub const STEP_SIZE: f64 = 1.0;
 pub const LOCAL_STEPS: u64 = 100;
@@ -35,6 +38,10 @@ pub struct EvaluateSettings {
     pub gamma: f64,
     /// The decay of eligibility traces, from 0 to 1; 0 by default.
     pub lambda: f64,
+    /// The operator, by the names of experiment files: `td` by default, `gtd2` or `tdc`.
+    pub operator: String,
+    /// The ratio of the two steps of `gtd2` and `tdc`; 1 by default.
+    pub kappa: Option<f64>,
     /// `eps I` is added to the matrix of every agent; 0 by default.
     pub ridge: f64,
     /// How features are scaled, by the names of experiment files.
@@ -75,6 +82,8 @@ impl EvaluateSettings {
             ranges: BTreeMap::new(),
             gamma: 0.99,
             lambda: 0.0,
+            operator: TD.into(),
+            kappa: None,
             ridge: 0.0,
             scaling: None,
             method: None,
@@ -102,6 +111,10 @@ made::with! { EvaluateSettings:
     with_gamma(gamma: f64) = gamma;
     /// The same with this decay of traces.
     with_lambda(lambda: f64) = lambda;
+    /// The same with this operator.
+    with_operator(operator: impl Into<String>) = operator.into();
+    /// The same with this ratio of the two steps.
+    with_kappa(kappa: Option<f64>) = kappa;
     /// The same with this ridge.
     with_ridge(ridge: f64) = ridge;
     /// The same with features scaled in this way.
@@ -201,6 +214,8 @@ impl EvaluateSettings {
             ("problem.ranges", "ranges"),
             ("problem.gamma", "gamma"),
             ("problem.lambda", "lambda"),
+            ("problem.operator", "operator"),
+            ("problem.kappa", "kappa"),
             ("problem.ridge", "ridge"),
             ("problem.scaling", "scaling"),
             ("problem.holdout", "holdout"),
@@ -235,6 +250,10 @@ impl EvaluateSettings {
             ("gamma", Value::Float(self.gamma)),
             ("lambda", Value::Float(self.lambda)),
         ];
+        if self.operator != TD {
+            problem.push(("operator", text(&self.operator)));
+        }
+        problem.extend(self.kappa.map(|kappa| ("kappa", Value::Float(kappa))));
         if self.ridge != 0.0 {
             problem.push(("ridge", Value::Float(self.ridge)));
         }

@@ -135,6 +135,11 @@ pub trait Facts: Send + Sync {
     fn projected_bellman(&self) -> Option<ProjectedBellman> {
         self.base().filter(|base| same(self.systems(), base.systems()))?.projected_bellman()
     }
+    /// The systems `A_c`, `b_c` of TD, of dimension d, from which those of GTD2 and TDC, of dimension 2 d, are made; `None` where the
+    /// systems are TD's own.
+    fn td_systems(&self) -> Option<&Systems> {
+        self.base().filter(|base| same(self.systems(), base.systems()))?.td_systems()
+    }
     /// What theorems on TD(0) learning of finite Markov reward processes ask for; `None` for other problems. It is computed on every
     /// call. Additive noise ([`Facts::additive_noise`]) is not part of it.
     fn td(&self) -> Option<TdFacts> {

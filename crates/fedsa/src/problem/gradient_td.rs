@@ -130,8 +130,9 @@ pub struct GradientFacts {
     systems: Systems,
     /// `C` of all agents, and zeros for u.
     gram: Mat<f64>,
-    /// A (with the ridge), b and C of all agents.
-    mean: System,
+    /// A (with the ridge) and b of every kind.
+    td: Systems,
+    /// C of all agents.
     c: Mat<f64>,
     /// Whether the first line of TDC has C.
     is_exact: bool,
@@ -152,7 +153,7 @@ impl GradientFacts {
         }
         let n = rule.operator.dim(d);
         let gram = Mat::from_fn(n, n, |i, j| if i < d && j < d { c[(i, j)] } else { 0.0 });
-        Self { rule, systems: own, gram, mean: td.mean(), c, is_exact: first.is_none() }
+        Self { rule, systems: own, gram, td, c, is_exact: first.is_none() }
     }
 
     /// The law of a sample, from the parts of each: its probability, and what writes it.
@@ -262,7 +263,10 @@ impl Facts for GradientFacts {
         true
     }
     fn projected_bellman(&self) -> Option<ProjectedBellman> {
-        ProjectedBellman::new(self.mean.clone(), &self.c)
+        ProjectedBellman::new(self.td.mean(), &self.c)
+    }
+    fn td_systems(&self) -> Option<&Systems> {
+        self.rule.operator.has_auxiliary().then_some(&self.td)
     }
     /// The minimum of the projected Bellman error, by a solve of dimension d. A ridge where `A + EPS I` is singular, and TDC whose
     /// mean has another matrix than C, have the least norm of their own systems.

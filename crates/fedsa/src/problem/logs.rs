@@ -235,7 +235,11 @@ impl Logs {
     fn gradient_rule(&self) -> Result<GradientRule> {
         let rule = GradientRule::of(self.operator, self.kappa, self.ridge)?;
         if self.operator.has_auxiliary() && self.lambda > 0.0 {
-            return Err(Error::new("operator", format!("gtd2 or tdc with lambda = {}", self.lambda), "td, or lambda = 0"));
+            return Err(Error::new(
+                "operator",
+                format!("gtd2 or tdc with lambda = {}", self.lambda),
+                "td as the operator, or `lambda` = 0",
+            ));
         }
         Ok(rule)
     }

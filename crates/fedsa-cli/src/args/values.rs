@@ -1,0 +1,52 @@
+//! Values of options that several commands have.
+
+/// How progress is shown.
+#[derive(clap::ValueEnum, Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum ProgressMode {
+    /// A bar on a terminal, lines elsewhere
+    #[default]
+    Auto,
+    /// A bar with the time left
+    Bar,
+    /// A line with the time left every half minute
+    Plain,
+    /// Nothing
+    None,
+}
+
+/// A number of seconds from 0 to 1e9.
+pub(super) fn seconds(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(x) if (0.0..=1e9).contains(&x) => Ok(x),
+        _ => Err("not a number of seconds from 0 to 1e9".into()),
+    }
+}
+
+/// A positive number.
+pub(super) fn positive(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(x) if x > 0.0 && x.is_finite() => Ok(x),
+        _ => Err("not a positive number".into()),
+    }
+}
+
+/// A number of seconds from 0.1 to 86400.
+pub(super) fn timeout(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(x) if (0.1..=86400.0).contains(&x) => Ok(x),
+        _ => Err("not a number of seconds from 0.1 to 86400".into()),
+    }
+}
+
+/// A whole number between two others.
+pub(super) fn whole(text: &str, least: u64, most: u64) -> Result<u64, String> {
+    let accepted = if most == MAX_INTEGER && !text.bytes().all(|c| c.is_ascii_digit()) {
+        format!("a whole number, at least {least}")
+    } else {
+        format!("a whole number from {least} to {most}")
+    };
+    text.parse().ok().filter(|n| (least..=most).contains(n)).ok_or_else(|| format!("not {accepted}"))
+}
+
+/// The largest integer of a TOML file.
+pub(super) const MAX_INTEGER: u64 = i64::MAX as u64;
