@@ -354,8 +354,8 @@ pub struct EvaluateArgs {
     /// data set. Columns s_* and next_* in pairs, reward, done; optionally episode, ratio
     #[arg(required = true)]
     pub logs: Vec<String>,
-    /// Features of the state: identity, polynomial:ORDER, fourier:ORDER, tiles:TILINGSxBINS,
-    /// radial:CENTRES. By default the first of fourier:3, fourier:2 and fourier:1 with at most 64
+    /// Features of the state: identity, polynomial:ORDER, fourier:ORDER[:scaled], tiles:TILINGSxBINS[@HASHED],
+    /// radial:CENTRES[:quantiles], standardised, one-hot. By default the first of fourier:3, fourier:2 and fourier:1 with at most 64
     /// features, else polynomial:2 with at most 100, else polynomial:1
     #[arg(long)]
     pub features: Option<String>,

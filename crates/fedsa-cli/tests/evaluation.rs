@@ -174,7 +174,20 @@ fn numpy_computes_the_values_by_the_lines_of_the_guide() {
         println!("{features}: {}", said.trim());
         assert!(said.trim().parse::<f64>().unwrap() < 1e-12, "{features}: {said}");
     };
-    for features in ["identity", "identity:bias", "polynomial:3", "fourier:2", "tiles:1x3", "radial:3", "radial:2:0.4"] {
+    for features in [
+        "identity",
+        "identity:bias",
+        "polynomial:3",
+        "fourier:2",
+        "tiles:1x3",
+        "radial:3",
+        "radial:2:0.4",
+        "fourier:2:scaled",
+        "radial:3:quantiles",
+        "radial:2:0.3:quantiles",
+        "standardised",
+        "tiles:1x3@8",
+    ] {
         let out = features.replace(':', "-");
         let ranges = ["--range", "s_0=0.1,0.8", "--range", "s_speed=-0.5,0.6"];
         let options = ["--gamma", "0.9", "--step-size", "0.5", "--rounds", "30", "--tol", "0", "--out", &out, "-q"];
@@ -182,7 +195,7 @@ fn numpy_computes_the_values_by_the_lines_of_the_guide() {
         compare(&format!("{out}/weights.json"), features);
     }
     // Features that are dependent on these logs, with weights that nobody fitted.
-    for features in ["tiles:8x4", "tiles:3x2", "radial:1", "polynomial:0", "fourier:5"] {
+    for features in ["tiles:8x4", "tiles:3x2", "tiles:8x40@1000", "radial:1", "polynomial:0", "fourier:5"] {
         let spec: FeatureSpec = features.parse().unwrap();
         let mut weights = folder.json("fourier-2/weights.json");
         weights["feature_map"] = serde_json::to_value(spec).unwrap();

@@ -154,7 +154,7 @@ fn in_one(file: &str) -> Result<(), Failure> {
 }
 
 fn means(file: &str) -> Result<(), Failure> {
-    let logs = Logs::new(Sources::One(file.into()), FeatureSpec::Fourier { order: 3 }, 0.99);
+    let logs = Logs::new(Sources::One(file.into()), FeatureSpec::Fourier { order: 3, scaled: false }, 0.99);
     let sampling = Sampling::default().with_kind(Law::Mean);
     let (best, first) = seconds(|| {
         let field = logs.field(&DiskFiles::new(Places::from_env("")), sampling, Isa::best())?;

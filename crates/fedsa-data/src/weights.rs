@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use fedsa::error::{Error, Result, quoted};
-use fedsa::problem::features::{FeatureMap, FeatureSpec, Ranges};
+use fedsa::problem::features::{ColumnStatistics, FeatureMap, FeatureSpec, Ranges};
 use fedsa::problem::uncertainty::Covariance;
 use serde_json::Value;
 
@@ -138,7 +138,11 @@ pub fn from_json(file: &[u8]) -> Result<FittedModel> {
     let spec: FeatureSpec = serde_json::from_value(field("feature_map")?.clone()).map_err(|e| bad("feature_map", e))?;
     let columns: Vec<String> = serde_json::from_value(field("columns")?.clone()).map_err(|e| bad("columns", e))?;
     let ranges: Ranges = serde_json::from_value(field("ranges")?.clone()).map_err(|e| bad("ranges", e))?;
-    let map = FeatureMap::new(&spec, &columns, &ranges)?;
+    let statistics = match value.get("statistics").filter(|statistics| !statistics.is_null()) {
+        None => ColumnStatistics::default(),
+        Some(statistics) => serde_json::from_value(statistics.clone()).map_err(|e| bad("statistics", e))?,
+    };
+    let map = FeatureMap::with_statistics(&spec, &columns, &ranges, statistics)?;
     let map = match value.get("scale").filter(|scale| !scale.is_null()) {
         None => map,
         Some(scale) => map.with_scale(serde_json::from_value(scale.clone()).map_err(|e| bad("scale", e))?)?,

@@ -23,7 +23,7 @@ use fedsa_theory::stability::{control_variates_radius, global_memory_radius, ran
 /// The field of an environment's logs, mean sampling; none where the data are not.
 fn field(name: &str, order: u32, ranges: &[(&str, f64, f64)]) -> Option<Arc<dyn Field>> {
     fedsa_testing::data()?;
-    let settings = Logs::new(Sources::One(format!("transitions/{name}")), FeatureSpec::Fourier { order }, 0.99)
+    let settings = Logs::new(Sources::One(format!("transitions/{name}")), FeatureSpec::Fourier { order, scaled: false }, 0.99)
         .with_ranges(ranges.iter().map(|(column, low, high)| (column.to_string(), (*low, *high))).collect());
     Some(settings.field(&DiskFiles::new(Places::from_env("")), Sampling::default().with_kind(Law::Mean), Isa::best()).unwrap())
 }

@@ -139,8 +139,8 @@ fn means_do_not_depend_on_batches() {
 #[test]
 fn sparse_tiles_have_the_operators_of_their_definition() {
     let logs = walks();
-    for ridge in [0.0, 0.25] {
-        let settings = settings("tiles:5x15").with_ridge(ridge);
+    for (tiles, ridge) in [("tiles:5x15", 0.0), ("tiles:5x15", 0.25), ("tiles:4x60@1200", 0.0)] {
+        let settings = settings(tiles).with_ridge(ridge);
         let map = map(&settings, &logs);
         assert!(map.len() > SPARSE_ABOVE && map.sparse().is_some());
         let theta: Vec<f64> = (0..map.len()).map(|i| (i as f64).sin()).collect();
@@ -388,4 +388,46 @@ fn what_does_not_go_together_is_refused() {
     let other = Batches(vec![walks()[0].clone(), Log { columns: vec!["s_x".into(), "s_z".into()], ..walks()[1].clone() }], 100);
     let e = settings("fourier:1").field(&other, Sampling::default().with_kind(Law::Mean), Isa::best()).err().unwrap();
     assert_eq!(e.to_string(), "agent 1: its state columns are s_x, s_z, but those of agent 0 are s_x, s_y");
+}
+
+/// Quantiles and moments are those of all agents' states; numbers by the definitions of NumPy, `quantile` and `std`.
+#[test]
+fn statistics_are_those_of_the_states_of_all_agents() {
+    let logs = walks();
+    let column = |j: usize| -> Vec<f64> {
+        let mut all: Vec<f64> = logs.iter().flat_map(|log| (0..log.len()).map(|t| log.state(t)[j]).collect::<Vec<_>>()).collect();
+        all.sort_by(f64::total_cmp);
+        all
+    };
+    let quantiles = map(&settings("radial:4:quantiles"), &logs);
+    let moments = map(&settings("standardised"), &logs);
+    assert_eq!((quantiles.len(), moments.len()), (16, 3));
+    for (j, name) in ["s_x", "s_y"].into_iter().enumerate() {
+        let all = column(j);
+        let n = all.len() as f64;
+        for (c, centre) in quantiles.statistics().centres[name].iter().enumerate() {
+            let place = (c as f64 + 0.5) / 4.0 * (n - 1.0);
+            let (below, above) = (all[place as usize], all[place as usize + 1]);
+            close(&[*centre], &[below + place.fract() * (above - below)], 1e-15);
+        }
+        let mean = all.iter().sum::<f64>() / n;
+        let std = (all.iter().map(|x| (x - mean) * (x - mean)).sum::<f64>() / n).sqrt();
+        let (found_mean, found_std) = moments.statistics().moments[name];
+        close(&[found_mean, found_std], &[mean, std], 1e-13);
+    }
+    // Nothing of it depends on batches, nor on which kernels fields take.
+    for features in ["radial:4:quantiles", "standardised", "fourier:2:scaled"] {
+        let settings = settings(features);
+        let field = of(&settings, &logs, Law::Mean);
+        let map = map(&settings, &logs);
+        let (mut a, mut b) = (Mat::<f64>::zeros(map.len(), map.len()), vec![0.0; map.len()]);
+        for (log, p) in logs.iter().zip(field.weights()) {
+            let (own_a, own_b) = system(log, &map);
+            a += linalg::Mat::from_fn(map.len(), map.len(), |i, j| p * own_a[(i, j)]);
+            b.iter_mut().zip(own_b).for_each(|(b, own)| *b += p * own);
+        }
+        let mean = field.systems().unwrap().mean();
+        close(&mean.b, &b, 1e-13);
+        (0..map.len()).for_each(|j| close(mean.a.col_as_slice(j), a.col_as_slice(j), 1e-13));
+    }
 }

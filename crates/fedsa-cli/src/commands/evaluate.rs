@@ -329,17 +329,24 @@ fn cheaper(data: &Data) -> String {
     /// The most features whose systems are solved at once, in one exchange.
     const MOST: usize = 1000;
     let columns = data.map.columns().len();
-    let coarser = |bins: u32, tilings: u32| FeatureSpec::Tiles { tilings, bins };
+    let coarser = |bins: u32, tilings: u32| FeatureSpec::Tiles { tilings, bins, hashed: None };
     let fewer = match *data.map.spec() {
-        FeatureSpec::Tiles { tilings, bins } => {
+        FeatureSpec::Tiles { tilings, bins, hashed: None } => {
             let small = |spec: &FeatureSpec| spec.count(columns).is_some_and(|d| d <= MOST);
             (2..bins).rev().map(|bins| coarser(bins, tilings)).chain((1..tilings).rev().map(|tilings| coarser(2, tilings))).find(small)
         }
         _ => None,
     };
-    let one = fewer.map_or(String::new(), |spec| {
+    let hashed = match *data.map.spec() {
+        FeatureSpec::Tiles { tilings, bins, hashed: None } => {
+            let most = u32::try_from(MOST).unwrap_or(u32::MAX) / tilings * tilings;
+            (most >= 2 * tilings).then_some(FeatureSpec::Tiles { tilings, bins, hashed: Some(most) })
+        }
+        _ => None,
+    };
+    let one = fewer.into_iter().chain(hashed).fold(String::new(), |said, spec| {
         let d = spec.count(columns).unwrap_or(0);
-        format!("--features {spec} has {}, which one exchange solves; ", count(d, "feature"))
+        format!("{said}--features {spec} has {}, which one exchange solves; ", count(d, "feature"))
     });
     format!("  {one}a larger --tol, such as 1e-6, or a --ridge ends earlier")
 }

@@ -118,7 +118,7 @@ fn logs_of_the_same_name_are_told_apart_by_their_paths() {
 fn lstd_norm(logs: &[Log], order: u32, ranges: &[(f64, f64)]) -> f64 {
     let gamma = 0.99;
     let ranges: Ranges = logs[0].columns.iter().cloned().zip(ranges.iter().copied()).collect();
-    let map = FeatureMap::new(&FeatureSpec::Fourier { order }, &logs[0].columns, &ranges).unwrap();
+    let map = FeatureMap::new(&FeatureSpec::Fourier { order, scaled: false }, &logs[0].columns, &ranges).unwrap();
     let d = map.len();
     let (mut a, mut b) = (vec![0.0; d * d], vec![0.0; d]);
     let (mut phi, mut next) = (vec![0.0; d], vec![0.0; d]);

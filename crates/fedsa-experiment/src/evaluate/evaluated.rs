@@ -180,6 +180,7 @@ impl Evaluated {
             "features": (map.len() <= NAMED).then(|| map.names()),
             "feature_map": map.spec(),
             "scale": Some(map.scale()).filter(|scale| !scale.is_empty()),
+            "statistics": Some(map.statistics()).filter(|statistics| !statistics.is_empty()),
             "columns": map.columns(),
             "ranges": map.ranges(),
             "gamma": settings.gamma,

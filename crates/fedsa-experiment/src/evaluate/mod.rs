@@ -176,7 +176,7 @@ impl Evaluation {
 
 /// The default features: as many as can be evaluated quickly.
 fn default_features(columns: usize) -> FeatureSpec {
-    let fourier = [3, 2, 1].map(|order| (FeatureSpec::Fourier { order }, 64));
+    let fourier = [3, 2, 1].map(|order| (FeatureSpec::Fourier { order, scaled: false }, 64));
     let all = fourier.into_iter().chain([(FeatureSpec::Polynomial { order: 2 }, 100)]);
     let small = all.into_iter().find(|(spec, most)| spec.count(columns).is_some_and(|d| d <= *most));
     small.map_or(FeatureSpec::Polynomial { order: 1 }, |(spec, _)| spec)

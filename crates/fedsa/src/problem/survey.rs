@@ -1,6 +1,6 @@
 //! What passes over logs tell before their transitions are used: how many there are, and in which ranges.
 
-use super::features::{FeatureMap, FeatureSpec, Ranges, ranges_of};
+use super::features::{ColumnStatistics, FeatureMap, FeatureSpec, Ranges, RunningMoments, quantiles, ranges_of};
 use super::holdout;
 use super::log::{EffectiveSize, Log};
 pub use super::log_facts::{LogFacts, StateSample};
@@ -110,7 +110,38 @@ impl Surveyed {
             return Err(Error::data("features", what, "columns of whole numbers; tiles for others"));
         }
         let ranges = if spec.needs_ranges() { ranges_of(columns, &seen, given)? } else { given.clone() };
-        FeatureMap::new(spec, columns, &ranges).map_err(|e| if e.key.is_empty() { e.inside("features") } else { e })
+        let statistics = self.statistics(spec)?;
+        FeatureMap::with_statistics(spec, columns, &ranges, statistics).map_err(|e| if e.key.is_empty() { e.inside("features") } else { e })
+    }
+
+    /// What a map takes from the data besides ranges: quantiles of an even sample of the states ([`StateSample`]), or means and standard
+    /// deviations of all of them, for which logs are read once more.
+    fn statistics(&self, spec: &FeatureSpec) -> Result<ColumnStatistics> {
+        let (columns, mut statistics) = (self.columns(), ColumnStatistics::default());
+        if let Some(count) = spec.needs_quantiles() {
+            let samples: Vec<&StateSample> = self.facts.iter().map(|facts| &facts.sample).collect();
+            let (states, _) = StateSample::even(&samples);
+            for (j, column) in columns.iter().enumerate() {
+                let mut values: Vec<f64> = states.iter().copied().skip(j).step_by(columns.len()).collect();
+                values.sort_unstable_by(f64::total_cmp);
+                statistics.centres.insert(column.clone(), quantiles(&values, count as usize));
+            }
+        }
+        if matches!(spec, FeatureSpec::Standardised {}) {
+            let agents = parallel::try_map(self.sources.len(), |c| {
+                let mut moments = vec![RunningMoments::default(); columns.len()];
+                self.sources[c].read(&mut |log| {
+                    log.states.iter().enumerate().for_each(|(i, x)| moments[i % columns.len()].see(*x));
+                    Ok(())
+                })?;
+                Ok::<_, Error>(moments)
+            })?;
+            for (j, column) in columns.iter().enumerate() {
+                let all = agents.iter().map(|agent| agent[j]).fold(RunningMoments::default(), RunningMoments::join);
+                statistics.moments.insert(column.clone(), all.mean_and_deviation());
+            }
+        }
+        Ok(statistics)
     }
 
     /// In how many transitions each column of the state is outside of its range in the map, and is clipped.

@@ -371,8 +371,30 @@ fn features() -> Vec<Corpus> {
         "tiles:8x4\nx\ny",
         "radial:5\nx",
         "radial:2:0.3\nx\ny",
+        "tiles:8x8@1024\nx\ny\nz",
+        "fourier:2:scaled\nx",
+        "radial:3:quantiles\nx",
+        "standardised\nx",
     ];
-    vec![Corpus::text(seeds, &["identity", "bias", "polynomial", "fourier", "tiles", "radial", ":", "x", "65535", "65536"])]
+    vec![Corpus::text(
+        seeds,
+        &[
+            "identity",
+            "bias",
+            "polynomial",
+            "fourier",
+            "tiles",
+            "radial",
+            ":",
+            "@",
+            "scaled",
+            "quantiles",
+            "standardised",
+            "x",
+            "65535",
+            "65536",
+        ],
+    )]
 }
 
 fn read_features(data: &[u8]) -> Verdict {
@@ -395,7 +417,8 @@ fn read_features(data: &[u8]) -> Verdict {
         for state in [0.0, 5.0, -f64::MAX] {
             let mut phi = vec![f64::NAN; map.len()];
             map.eval(&vec![state; columns.len()], &mut phi);
-            let bound = if matches!(spec, FeatureSpec::Identity { .. }) { f64::INFINITY } else { 1.0 + 1e-12 };
+            let bound =
+                if matches!(spec, FeatureSpec::Identity { .. } | FeatureSpec::Standardised {}) { f64::INFINITY } else { 1.0 + 1e-12 };
             let norm = phi.iter().map(|x| x * x).sum::<f64>().sqrt();
             assert!(phi.iter().all(|x| x.is_finite()) && norm <= bound, "{spec} at {state}: {phi:?}");
         }

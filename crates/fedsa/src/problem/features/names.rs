@@ -1,6 +1,6 @@
 //! Readable names of features.
 
-use super::{FeatureMap, FeatureSpec, centre, values_in};
+use super::{FeatureMap, FeatureSpec, values_in};
 
 impl FeatureMap {
     /// A readable name of every feature, d names in the order of [`FeatureMap::eval`], without scale factors. Names of columns
@@ -20,15 +20,22 @@ impl FeatureMap {
                 }
                 powers.iter().map(|power| monomial_name(columns, power)).collect()
             }
-            FeatureSpec::Fourier { order } => {
+            FeatureSpec::Standardised {} => {
+                let scaled = |column: &String| format!("standardised {column}");
+                std::iter::once("1".to_string()).chain(columns.iter().map(scaled)).collect()
+            }
+            FeatureSpec::Fourier { order, .. } => {
                 grid(k, order as usize + 1).map(|c| if c.iter().all(|&c| c == 0) { "1".into() } else { cosine_name(columns, &c) }).collect()
             }
-            FeatureSpec::Tiles { tilings, bins } => {
+            FeatureSpec::Tiles { tilings, hashed: Some(d), .. } => {
+                (0..d).map(|i| format!("tiling {}, hashed {}", i / (d / tilings), i % (d / tilings))).collect()
+            }
+            FeatureSpec::Tiles { tilings, bins, hashed: None } => {
                 let tile = |t, c: Vec<usize>| format!("tiling {t}, tile ({})", join(c));
                 (0..tilings).flat_map(|t| grid(k, bins as usize).map(move |c| tile(t, c))).collect()
             }
             FeatureSpec::Radial { centres, .. } => {
-                let at = |c: Vec<usize>| join(c.into_iter().map(|c| centre(c, centres as usize)));
+                let at = |c: Vec<usize>| join(c.into_iter().enumerate().map(|(j, c)| self.bumps.centre(j, c)));
                 grid(k, centres as usize).map(|c| format!("bump at ({})", at(c))).collect()
             }
             FeatureSpec::OneHot {} => (0..self.len).map(|tuple| self.tuple_name(tuple)).collect(),
