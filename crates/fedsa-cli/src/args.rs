@@ -377,6 +377,9 @@ pub struct EvaluateArgs {
     /// Adds EPS I to the matrix A_c of every agent: a unique solution where features depend on each other
     #[arg(long, value_name = "EPS", default_value_t = 0.0, allow_negative_numbers = true)]
     pub ridge: f64,
+    /// Clips importance ratios at this level; the report says how many are clipped, and what their mean loses
+    #[arg(long, value_name = "LEVEL", allow_negative_numbers = true)]
+    pub clip_ratios: Option<f64>,
     /// How features are scaled: none, or equal-squares (all have the same mean square over the data of all agents)
     #[arg(long, value_name = "SCALING")]
     pub scaling: Option<String>,

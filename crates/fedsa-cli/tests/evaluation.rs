@@ -513,3 +513,50 @@ fn gtd2_and_tdc_reach_the_weights_of_lstd_where_td_diverges() {
         assert!(!folder.path("refused").exists());
     }
 }
+
+/// The ratio may come as two columns of probabilities, and is clipped on request.
+#[test]
+fn ratios_come_from_probabilities_and_are_clipped_on_request() {
+    let folder = Folder::new();
+    let csv = off_policy(1);
+    // Behaviour 1/2 throughout: the target has the probability rho / 2.
+    let rho = column(&csv, "ratio");
+    let probabilities: String = csv
+        .lines()
+        .enumerate()
+        .map(|(i, line)| {
+            let (rest, _) = line.rsplit_once(',').unwrap();
+            if i == 0 { format!("{rest},target,behaviour\n") } else { format!("{rest},{},0.5\n", 0.5 * rho[i - 1]) }
+        })
+        .collect();
+    folder.write("ratio/a.csv", &csv);
+    folder.write("two/a.csv", &probabilities);
+    let weights = |logs: &str, out: &str, more: &[&str]| {
+        let ran = folder.run(&[&["evaluate", logs, "--gamma", "0.95", "--out", out], more].concat()).exits(0);
+        (folder.json(&format!("{out}/weights.json")), ran.stdout)
+    };
+    let ((one, _), (two, _)) = (weights("ratio", "o", &[]), weights("two", "t", &[]));
+    assert_eq!(one["theta"], two["theta"]);
+    let mean = rho.iter().sum::<f64>() / rho.len() as f64;
+    assert!(
+        (one["agents"][0]["ratios"]["mean"].as_f64().unwrap() - mean).abs() < 1e-12 && one["agents"][0]["ratios"]["clipping"].is_null()
+    );
+    let (clipped, said) = weights("two", "c", &["--clip-ratios", "1.5"]);
+    let count = rho.iter().filter(|rho| **rho > 1.5).count();
+    let ratios = &clipped["agents"][0]["ratios"];
+    assert_eq!((&ratios["clipping"]["clipped"], &ratios["clipping"]["level"]), (&json!(count), &json!(1.5)));
+    assert!((ratios["mean"].as_f64().unwrap() - 0.75 * mean).abs() < 1e-12, "2 became 1.5: {ratios}");
+    assert!(said.contains("clipped at 1.5: ") && said.contains("their mean falls from "), "{said}");
+    // A mean far from 1 is pointed at.
+    let doubled: String =
+        csv.lines().map(|line| line.strip_suffix(",2").map_or(format!("{line}\n"), |rest| format!("{rest},4\n"))).collect();
+    folder.write("double/a.csv", doubled);
+    let (_, said) = weights("double", "d", &[]);
+    assert!(said.contains("a: the mean ratio is 2"), "{said}");
+    let zero = probabilities.replacen(",0.5\n", ",0\n", 1);
+    folder.write("zero/a.csv", zero);
+    let refused = folder.run(&["evaluate", "zero", "--out", "z"]);
+    assert!(refused.status == 2 && refused.stderr.contains("a.csv: line 2, column `behaviour`: `0` is not"), "{}", refused.stderr);
+    let refused = folder.run(&["evaluate", "two", "--clip-ratios", "0", "--out", "z"]);
+    assert!(refused.status == 2 && refused.stderr.contains("--clip-ratios 0: 0 is not accepted"), "{}", refused.stderr);
+}

@@ -4,7 +4,8 @@
 //! `next_*`, paired by what follows the prefix (`s_0` with `next_0`, `s_speed`
 //! with `next_speed`); `reward`; `done` (true or false, or 1 or 0: the episode
 //! terminated, not merely was cut short); optionally `episode` (an integer) and
-//! `ratio` (an importance ratio, at least 0).
+//! `ratio` (an importance ratio, at least 0), or `target` and `behaviour`, the probabilities
+//! of the action that was taken, of which it is the ratio.
 //! `action` and all other columns are not needed and not read. State columns
 //! are in natural order of their names, whatever their order in the file.
 //!
@@ -17,6 +18,7 @@
 mod columns;
 mod layout;
 mod lines;
+mod ratios;
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -383,5 +385,7 @@ pub fn from_csv(file: Vec<u8>, inputs: Inputs) -> Result<Log> {
     from_bytes(file, Format::Csv, inputs)
 }
 
+#[cfg(test)]
+mod ratio_tests;
 #[cfg(test)]
 mod tests;

@@ -334,3 +334,44 @@ fn td_lambda_under_replay_is_within_three_standard_errors_of_lstd_lambda() {
     assert!(elsewhere.iter().any(|z| z.abs() > 6.0), "the test tells lambda = 0.8 from 0: {elsewhere:?}");
     assert!(linalg::distance_sq(root, plain.root().unwrap()).sqrt() > 0.01);
 }
+
+/// Clipped ratios are the ratios of other logs; the report says how many there are and what their mean loses.
+#[test]
+fn clipped_ratios_are_the_least_of_ratio_and_level() {
+    let (logs, level) = (some(), 1.25);
+    let by_hand: Vec<Log> = logs
+        .iter()
+        .map(|log| Log { ratio: log.ratio.as_ref().map(|all| all.iter().map(|rho| rho.min(level)).collect()), ..log.clone() })
+        .collect();
+    for (lambda, kind) in [(0.0, Law::Mean), (0.5, Law::Mean), (0.0, Law::Iid), (0.5, Law::Markov)] {
+        let (clipped, other) =
+            (of(&logs, &settings(lambda).with_clip_ratios(level), kind).unwrap(), of(&by_hand, &settings(lambda), kind).unwrap());
+        let (clipped, other) = (clipped.systems().unwrap(), other.systems().unwrap());
+        (0..logs.len()).for_each(|c| assert_eq!((&clipped.of(c).a, &clipped.of(c).b), (&other.of(c).a, &other.of(c).b)));
+    }
+    let survey = |settings: &Logs| settings.survey(&InMemory(logs.clone())).unwrap();
+    let (plain, clipped) = (survey(&settings(0.0)), survey(&settings(0.0).with_clip_ratios(level)));
+    for (c, (log, hand)) in logs.iter().zip(&by_hand).enumerate() {
+        let mean = |log: &Log| log.ratio.as_ref().unwrap().iter().sum::<f64>() / log.len() as f64;
+        let (before, after) = (&plain.facts[c], &clipped.facts[c]);
+        let close = |x: Option<f64>, y: f64| assert!((x.unwrap() / y - 1.0).abs() < 1e-13, "{x:?} {y}");
+        close(before.mean_ratio, mean(log));
+        close(after.mean_ratio, mean(hand));
+        close(after.effective_size, hand.effective_size().unwrap());
+        let clipping = after.clipping.unwrap();
+        close(Some(clipping.mean_before), mean(log));
+        assert_eq!(clipping.clipped, log.ratio.as_ref().unwrap().iter().filter(|rho| **rho > level).count());
+        assert!(clipping.clipped > 0 && before.clipping.is_none());
+    }
+    // Of held-out episodes too.
+    let held = survey(&settings(0.0).with_clip_ratios(level).with_holdout(0.3)).held;
+    assert!(held.iter().flat_map(|log| log.ratio.iter().flatten()).all(|rho| *rho <= level));
+    for (logs, settings, key) in [
+        (logs.clone(), settings(0.0).with_clip_ratios(0.0), "clip_ratios"),
+        (logs.clone(), settings(0.0).with_clip_ratios(f64::NAN), "clip_ratios"),
+        (logs.clone(), settings(0.0).with_clip_ratios(2.0).with_ratios(false), "clip_ratios"),
+        (without_ratios(logs.clone()), settings(0.0).with_clip_ratios(2.0), "clip_ratios"),
+    ] {
+        assert_eq!(of(&logs, &settings, Law::Mean).map(|_| ()).unwrap_err().key, key);
+    }
+}

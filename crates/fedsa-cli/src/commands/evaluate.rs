@@ -12,7 +12,7 @@ use fedsa::problem::log::Log;
 use fedsa::problem::logs::Logs;
 use fedsa::problem::root::{Root, RootSource};
 use fedsa::problem::source::Inputs;
-use fedsa::problem::survey::{LogFacts, Surveyed};
+use fedsa::problem::survey::{LogFacts, RatioClipping, Surveyed};
 use fedsa_experiment::choose::{Choice, Considered, Cost, Why};
 use fedsa_experiment::config::Experiment;
 use fedsa_experiment::config::document::{Document, Origin};
@@ -114,6 +114,7 @@ fn settings(args: &EvaluateArgs, kinds: &Kinds) -> Result<EvaluateSettings> {
         .with_lambda(args.lambda)
         .with_operator(&args.operator)
         .with_kappa(args.kappa)
+        .with_clip_ratios(args.clip_ratios)
         .with_ridge(args.ridge)
         .with_keep_matrices(args.keep_matrices)
         .with_sampling(&args.sampling)
@@ -170,6 +171,7 @@ fn origins(args: &EvaluateArgs, document: &Document) -> Vec<Origin> {
         ("problem.operator", format!("--operator {}", quoted(&args.operator))),
         ("problem.kappa", args.kappa.map_or(String::new(), |kappa| format!("--kappa {}", numbers::typed(kappa)))),
         ("problem.ridge", format!("--ridge {}", numbers::typed(args.ridge))),
+        ("problem.clip_ratios", args.clip_ratios.map_or(String::new(), |level| format!("--clip-ratios {}", numbers::typed(level)))),
         ("problem.scaling", args.scaling.as_ref().map_or(String::new(), |scaling| format!("--scaling {}", quoted(scaling)))),
         ("problem.holdout", args.holdout.map_or(String::new(), |share| format!("--holdout {}", numbers::typed(share)))),
         ("sampling.kind", format!("--sampling {}", quoted(&args.sampling))),
@@ -401,6 +403,8 @@ fn ratios(logs: &Surveyed, settings: &Logs) -> Vec<String> {
         return vec![format!("{column} of {with} is not used (problem.ratios = false)")];
     }
     let mut lines = vec![format!("importance ratios from {column} of {with}; --set problem.ratios=false leaves them out")];
+    lines.extend(clipping(logs));
+    lines.extend(far_from_one(&sizes).take(NAMED));
     let small: Vec<_> = sizes.iter().filter(|(log, size)| *size < SMALL * log.transitions as f64).collect();
     lines.extend(small.iter().take(NAMED).map(|(log, size)| {
         let (size, n) = (numbers::digits(*size, 3), numbers::thousands(log.transitions as f64));
@@ -410,6 +414,47 @@ fn ratios(logs: &Surveyed, settings: &Logs) -> Vec<String> {
         lines.push(format!("  warning: and so do those of {}", count(small.len() - NAMED, "further agent")));
     }
     lines
+}
+
+/// How many ratios are clipped, and what their mean loses by it: of all agents, and of those that lose most.
+fn clipping(logs: &Surveyed) -> Vec<String> {
+    /// The largest number of agents that are named.
+    const NAMED: usize = 10;
+    let clipped = |log: &LogFacts| Some((log.transitions, log.clipping?, log.mean_ratio?));
+    let mut all: Vec<_> = logs.facts.iter().filter_map(|log| Some((log.name.as_str(), clipped(log)?))).collect();
+    let line = |name: &str, n: f64, count: f64, before: f64, after: f64| {
+        let (before, after) = (numbers::digits(before, 4), numbers::digits(after, 4));
+        format!("{name}: {} of the ratios are clipped, their mean falls from {before} to {after}", numbers::percent(count / n))
+    };
+    let Some((_, (_, RatioClipping { level, .. }, _))) = all.first() else { return Vec::new() };
+    let sum = |of: &dyn Fn(f64, RatioClipping, f64) -> f64| all.iter().map(|(_, (n, clip, mean))| of(*n as f64, *clip, *mean)).sum::<f64>();
+    let n = sum(&|n, _, _| n);
+    let (before, after) = (sum(&|n, clip, _| n * clip.mean_before) / n, sum(&|n, _, mean| n * mean) / n);
+    let title = format!("  clipped at {}", numbers::typed(*level));
+    let mut lines = vec![line(&title, n, sum(&|_, clip, _| clip.clipped as f64), before, after)];
+    lines.push("  what the mean loses, 1 being right, is weight of actions that the evaluated policy prefers: a bias".into());
+    if all.len() > 1 {
+        let loss = |(_, (_, clip, mean)): &(&str, (usize, RatioClipping, f64))| clip.mean_before - mean;
+        all.sort_by(|x, y| loss(y).total_cmp(&loss(x)));
+        let named = all.iter().take(NAMED);
+        lines.extend(
+            named.map(|(name, (n, clip, mean))| format!("    {}", line(name, *n as f64, clip.clipped as f64, clip.mean_before, *mean))),
+        );
+    }
+    lines
+}
+
+/// Warnings about agents whose mean ratio is not 1 by more than chance: five of its standard errors, and a tenth.
+fn far_from_one<'a>(sizes: &'a [(&LogFacts, f64)]) -> impl Iterator<Item = String> + 'a {
+    sizes.iter().filter_map(|(log, size)| {
+        let mean = log.clipping.map_or(log.mean_ratio?, |clip| clip.mean_before);
+        // The variance of the ratios from sum^2 / sum of squares; of clipped ones it is smaller.
+        let n = log.transitions as f64;
+        let error = mean * ((n / size - 1.0).max(0.0) / n).sqrt();
+        let is_far = (mean - 1.0).abs() > (5.0 * error).max(0.1);
+        let said = numbers::digits(mean, 3);
+        is_far.then(|| format!("  warning: {}: the mean ratio is {said}, and should be 1: are they those of these policies?", log.name))
+    })
 }
 
 /// The predicted number of rounds and time until the target, if known.

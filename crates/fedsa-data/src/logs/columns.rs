@@ -7,6 +7,7 @@ use fedsa::problem::log::Log;
 use fedsa::problem::source::Inputs;
 
 use super::layout::{FLAGS, Layout, WHOLE, flag, row_bytes, whole_number};
+use super::ratios::{RatioColumns, quotient};
 use crate::parquet::{Columns, Numbers, contained_while};
 use crate::store::Store;
 
@@ -54,6 +55,8 @@ pub(super) struct LogColumns<'a> {
     done: LogColumn<'a>,
     episode: Option<LogColumn<'a>>,
     ratio: Option<LogColumn<'a>>,
+    /// The probability under the policy that acted, where `ratio` is the one of the evaluated policy.
+    behaviour: Option<LogColumn<'a>>,
     scratch: Vec<f64>,
 }
 
@@ -62,11 +65,16 @@ impl<'a> LogColumns<'a> {
         let names = file.names();
         let layout = Layout::new(&names, inputs)?;
         file.plausible(row_bytes(layout.columns.len()))?;
-        file.side_by_side(2 * layout.columns.len() + 4)?;
+        file.side_by_side(2 * layout.columns.len() + 5)?;
         let column = |i: &usize| -> Result<LogColumn<'a>> {
             let name = names[*i].clone();
             let in_column = |e: Error| e.about("").prefixed(format!("column `{}`", quoted(&name)));
             Ok(LogColumn { numbers: Numbers::new(file, *i).map_err(in_column)?, name })
+        };
+        let (ratio, behaviour) = match layout.ratio {
+            None => (None, None),
+            Some(RatioColumns::Ratio(i)) => (Some(i), None),
+            Some(RatioColumns::Probabilities { target, behaviour }) => (Some(target), Some(behaviour)),
         };
         Ok(Self {
             states: layout.states.iter().map(column).collect::<Result<_>>()?,
@@ -74,7 +82,8 @@ impl<'a> LogColumns<'a> {
             reward: column(&layout.reward)?,
             done: column(&layout.done)?,
             episode: layout.episode.as_ref().map(column).transpose()?,
-            ratio: layout.ratio.as_ref().map(column).transpose()?,
+            ratio: ratio.as_ref().map(column).transpose()?,
+            behaviour: behaviour.as_ref().map(column).transpose()?,
             layout,
             scratch: Vec::new(),
         })
@@ -100,6 +109,15 @@ impl<'a> LogColumns<'a> {
         if let (Some(column), Some(out)) = (&mut self.ratio, &mut log.ratio) {
             out.resize(n, 0.0);
             column.fill(out)?;
+            if let Some(behaviour) = &mut self.behaviour {
+                behaviour.fill(scratch)?;
+                for (i, (rho, acted)) in out.iter_mut().zip(&*scratch).enumerate() {
+                    *rho = quotient(*rho, *acted).map_err(|(place, wanted)| {
+                        let (of, value) = if place == 0 { (&*column, *rho) } else { (&*behaviour, *acted) };
+                        of.error(Error::data("", format!("row {} is {value}", first + i), wanted))
+                    })?;
+                }
+            }
         }
         Ok(())
     }

@@ -6,6 +6,7 @@ use fedsa::error::{Error, Result, quoted};
 use fedsa::problem::log::Log;
 use fedsa::problem::source::Inputs;
 
+use super::ratios::{PROBABILITIES, RatioColumns};
 use crate::find::natural_order;
 use crate::listed;
 
@@ -15,7 +16,9 @@ const BATCH_BYTES: usize = 2 << 20;
 /// The columns of a log.
 fn wanted(inputs: Inputs) -> String {
     let (state, next) = inputs.prefixes();
-    format!("the columns `{state}*` and `{next}*` in pairs, `reward` and `done`; optionally `episode` and `ratio`")
+    format!(
+        "the columns `{state}*` and `{next}*` in pairs, `reward` and `done`; optionally `episode`, and `ratio` or `target` and `behaviour`"
+    )
 }
 
 /// The bytes of a transition with `k` state columns, at most.
@@ -32,7 +35,7 @@ pub(super) struct Layout {
     pub reward: usize,
     pub done: usize,
     pub episode: Option<usize>,
-    pub ratio: Option<usize>,
+    pub ratio: Option<RatioColumns>,
 }
 
 impl Layout {
@@ -66,7 +69,9 @@ impl Layout {
             return Err(missing(&format!("{state_prefix}{suffix}")));
         }
         let (reward, done) = (require("reward")?, require("done")?);
-        Ok(Self { states, next, reward, done, episode: find("episode")?, ratio: find("ratio")?, columns })
+        let [target, behaviour] = PROBABILITIES;
+        let ratio = RatioColumns::new(find("ratio")?, find(target)?, find(behaviour)?)?;
+        Ok(Self { states, next, reward, done, episode: find("episode")?, ratio, columns })
     }
 
     /// A batch without transitions.
@@ -103,4 +108,3 @@ pub(super) fn whole_number(value: f64) -> Option<i64> {
 
 pub(super) const FLAGS: &str = "true or false, or 1 or 0";
 pub(super) const WHOLE: &str = "a whole number";
-pub(super) const RATIO: &str = "a finite number that is at least 0";

@@ -6,7 +6,8 @@ use fedsa::error::{Error, Result, quoted};
 use fedsa::problem::log::Log;
 use fedsa::problem::source::Inputs;
 
-use super::layout::{FLAGS, Layout, RATIO, WHOLE, flag, whole_number};
+use super::layout::{FLAGS, Layout, WHOLE, flag, whole_number};
+use super::ratios::{BEHAVIOUR, RATIO, RatioColumns, TARGET, quotient, ratio};
 use crate::store::{Store, StoreReader};
 use crate::{field, shown};
 
@@ -99,7 +100,14 @@ fn add_record(log: &mut Log, layout: &Layout, names: &[String], record: &csv::St
         episodes.push(finite(i).and_then(whole_number).ok_or_else(|| not(i, WHOLE))?);
     }
     if let (Some(i), Some(ratios)) = (layout.ratio, &mut log.ratio) {
-        ratios.push(finite(i).filter(|rho| *rho >= 0.0).ok_or_else(|| not(i, RATIO))?);
+        ratios.push(match i {
+            RatioColumns::Ratio(i) => finite(i).and_then(ratio).ok_or_else(|| not(i, RATIO))?,
+            RatioColumns::Probabilities { target, behaviour } => {
+                let of = |i: usize, wanted: &str| finite(i).ok_or_else(|| not(i, wanted));
+                let found = quotient(of(target, TARGET)?, of(behaviour, BEHAVIOUR)?);
+                found.map_err(|(place, wanted)| not([target, behaviour][place], wanted))?
+            }
+        });
     }
     Ok(())
 }

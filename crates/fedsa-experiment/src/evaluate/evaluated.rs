@@ -9,6 +9,7 @@ use fedsa::problem::arrays::{Array, Arrays};
 use fedsa::problem::projected::ProjectedBellman;
 use fedsa::problem::root::{Root, RootSource};
 use fedsa::problem::source::Inputs;
+use fedsa::problem::survey::LogFacts;
 use fedsa::problem::uncertainty::{self, Covariance};
 use fedsa_data::npz;
 use serde_json::{Value as Json, json};
@@ -189,7 +190,7 @@ impl Evaluated {
             "kappa": settings.operator.has_auxiliary().then(|| settings.kappa.unwrap_or(1.0)),
             "ridge": settings.ridge,
             "rank": self.lstd().map(|(_, rank)| rank),
-            "agents": logs.facts.iter().map(|log| json!({ "name": log.name, "transitions": log.transitions })).collect::<Vec<_>>(),
+            "agents": logs.facts.iter().map(agent).collect::<Vec<_>>(),
             "method": plan.cells[0].method.kind,
             "outcome": self.outcome().name(),
             "rounds": self.rounds(),
@@ -294,6 +295,16 @@ impl Evaluated {
     pub fn write_into(&self, path: &Path, if_exists: IfExists, words: &PictureWords<'_>) -> Result<(), Error> {
         self.ran.write_into(path, if_exists, self.files(words)?)
     }
+}
+
+/// What `weights.json` says of an agent's log.
+fn agent(log: &LogFacts) -> Json {
+    let mut said = json!({ "name": log.name, "transitions": log.transitions });
+    if let (Some(mean), Some(size)) = (log.mean_ratio, log.effective_size) {
+        let clipped = log.clipping.map(|clip| json!({ "level": clip.level, "clipped": clip.clipped, "mean_before": clip.mean_before }));
+        said["ratios"] = json!({ "mean": mean, "effective_size": size, "clipping": clipped });
+    }
+    said
 }
 
 /// The projected Bellman error of the pooled data, where it is of use.

@@ -44,6 +44,8 @@ pub struct EvaluateSettings {
     pub kappa: Option<f64>,
     /// `eps I` is added to the matrix of every agent; 0 by default.
     pub ridge: f64,
+    /// The largest importance ratio, to which larger ones are clipped; none by default.
+    pub clip_ratios: Option<f64>,
     /// How features are scaled, by the names of experiment files.
     pub scaling: Option<String>,
     /// The method, a kind or a preset; by default the one that reaches `tol` with the fewest bits.
@@ -85,6 +87,7 @@ impl EvaluateSettings {
             operator: TD.into(),
             kappa: None,
             ridge: 0.0,
+            clip_ratios: None,
             scaling: None,
             method: None,
             keep_matrices: false,
@@ -117,6 +120,8 @@ made::with! { EvaluateSettings:
     with_kappa(kappa: Option<f64>) = kappa;
     /// The same with this ridge.
     with_ridge(ridge: f64) = ridge;
+    /// The same with ratios of at most this.
+    with_clip_ratios(clip_ratios: Option<f64>) = clip_ratios;
     /// The same with features scaled in this way.
     with_scaling(scaling: impl Into<String>) = Some(scaling.into());
     /// The same with this method.
@@ -217,6 +222,7 @@ impl EvaluateSettings {
             ("problem.operator", "operator"),
             ("problem.kappa", "kappa"),
             ("problem.ridge", "ridge"),
+            ("problem.clip_ratios", "clip_ratios"),
             ("problem.scaling", "scaling"),
             ("problem.holdout", "holdout"),
             ("problem.holdout_seed", "seed"),
@@ -257,6 +263,7 @@ impl EvaluateSettings {
         if self.ridge != 0.0 {
             problem.push(("ridge", Value::Float(self.ridge)));
         }
+        problem.extend(self.clip_ratios.map(|level| ("clip_ratios", Value::Float(level))));
         problem.extend(self.scaling.as_ref().map(|scaling| ("scaling", text(scaling))));
         if let Some(share) = self.holdout {
             problem.extend([("holdout", Value::Float(share)), ("holdout_seed", whole("seed", self.seed)?)]);

@@ -272,11 +272,14 @@ pub struct EffectiveSize {
     most: f64,
     sum: f64,
     squares: f64,
+    /// The number of ratios.
+    count: f64,
 }
 
 impl EffectiveSize {
     /// Takes further ratios.
     pub fn see(&mut self, ratios: &[f64]) {
+        self.count += ratios.len() as f64;
         let most = ratios.iter().fold(0.0f64, |most, rho| most.max(*rho));
         if most == 0.0 {
             return;
@@ -288,6 +291,11 @@ impl EffectiveSize {
             self.sum += x;
             self.squares += x * x;
         }
+    }
+
+    /// The mean ratio, which is 1 but for chance where ratios are right; NaN without ratios.
+    pub fn mean(&self) -> f64 {
+        self.most * (self.sum / self.count)
     }
 
     /// The size, from 0 to the number of ratios.

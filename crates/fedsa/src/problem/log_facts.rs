@@ -16,11 +16,26 @@ pub struct LogFacts {
     pub has_rewards: bool,
     /// The effective sample size under the importance ratios, if they were logged.
     pub effective_size: Option<f64>,
+    /// The mean of the importance ratios, if they were logged; 1 but for chance where they are right.
+    pub mean_ratio: Option<f64>,
+    /// What clipping has done to the ratios, if they were clipped.
+    pub clipping: Option<RatioClipping>,
     /// The number of transitions of a log without episodes that are cut off from those before them
     /// ([`Log::is_cut_off`](super::log::Log::is_cut_off)).
     pub cut_off: usize,
     /// Some of the states, for pictures.
     pub sample: StateSample,
+}
+
+/// Importance ratios of which those above a level were replaced by the level.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct RatioClipping {
+    /// The level.
+    pub level: f64,
+    /// The number of ratios above it.
+    pub clipped: usize,
+    /// The mean ratio before. That after it is [`LogFacts::mean_ratio`]; what it falls by is the weight that is lost, and with it comes a bias.
+    pub mean_before: f64,
 }
 
 /// Every so many states of a log.

@@ -75,6 +75,10 @@ pub struct Logs {
     /// Use importance ratios where logs have them.
     #[serde(default = "yes")]
     pub ratios: bool,
+    /// The largest importance ratio; larger ones count as this one. None where absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(extend("exclusiveMinimum" = 0)))]
+    pub clip_ratios: Option<f64>,
     /// Refuse agents whose own system is singular even though the pooled one is
     /// not; usually harmless, since an agent need not visit every feature.
     #[serde(default)]
@@ -102,6 +106,7 @@ crate::settings::setters! { Logs {
     with_ridge(ridge: f64) = ridge;
     with_scaling(scaling: Scaling) = scaling;
     with_ratios(ratios: bool) = ratios;
+    with_clip_ratios(clip_ratios: impl Into<Option<f64>>) = clip_ratios.into();
     with_require_regular_agents(require_regular_agents: bool) = require_regular_agents;
     with_holdout(holdout: f64) = holdout;
     with_holdout_seed(holdout_seed: u64) = holdout_seed;
@@ -173,6 +178,7 @@ impl Logs {
             ridge: 0.0,
             scaling: Scaling::None,
             ratios: true,
+            clip_ratios: None,
             require_regular_agents: false,
             holdout: 0.0,
             holdout_seed: 0,
@@ -190,6 +196,14 @@ impl Logs {
         require(self.ridge >= 0.0 && self.ridge.is_finite(), "ridge", self.ridge, "a finite number of at least 0")?;
         self.gradient_rule()?;
         let logs = Surveyed::new(files.logs(&self.path.list(), self.features.inputs())?, self.holdout, self.holdout_seed)?;
+        let logs = match self.clip_ratios {
+            None => logs,
+            Some(level) if !self.ratios => {
+                let what = format!("{level}, and importance ratios are not used");
+                return Err(Error::new("clip_ratios", what, "ratios = true"));
+            }
+            Some(level) => logs.with_clipped_ratios(level)?,
+        };
         // Rows in another order have no traces.
         let is_shuffled = |log: &&LogFacts| log.transitions > 1 && log.cut_off == log.transitions - 1;
         if self.lambda > 0.0

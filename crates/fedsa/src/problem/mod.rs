@@ -7,6 +7,7 @@
 pub mod arrays;
 pub mod baird;
 pub mod calls;
+pub mod clipped;
 pub mod dataset;
 pub mod episode;
 pub mod facts;

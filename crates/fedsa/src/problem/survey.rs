@@ -1,11 +1,12 @@
 //! What passes over logs tell before their transitions are used: how many there are, and in which ranges.
 
+use super::clipped::{Clipped, clip};
 use super::features::{ColumnStatistics, FeatureMap, FeatureSpec, Ranges, RunningMoments, quantiles, ranges_of};
 use super::holdout;
 use super::log::{EffectiveSize, Log};
-pub use super::log_facts::{LogFacts, StateSample};
+pub use super::log_facts::{LogFacts, RatioClipping, StateSample};
 use super::source::{LogSource, read_checked};
-use crate::error::{Error, Result, quoted};
+use crate::error::{Error, Result, quoted, require};
 use crate::parallel;
 
 impl LogFacts {
@@ -26,6 +27,8 @@ impl LogFacts {
             whole: vec![true; source.columns().len()],
             has_rewards: false,
             effective_size: None,
+            mean_ratio: None,
+            clipping: None,
             cut_off: 0,
             sample: StateSample::new(source.columns().len()),
         };
@@ -51,6 +54,7 @@ impl LogFacts {
             Ok(())
         })?;
         facts.effective_size = size.map(|size| size.value());
+        facts.mean_ratio = size.map(|size| size.mean());
         Ok(facts)
     }
 }
@@ -75,6 +79,38 @@ impl Surveyed {
         let (sources, held) = if share == 0.0 { (sources, Vec::new()) } else { holdout::split(sources, share, seed)? };
         let facts = parallel::try_map(sources.len(), |c| LogFacts::of(&*sources[c]))?;
         Ok(Self { sources, facts, held })
+    }
+
+    /// The same logs, held-out episodes too, with the importance ratios above `level` replaced by it ([`Clipped`]). Reads logs with ratios
+    /// once more.
+    ///
+    /// # Errors
+    /// When the level is not a finite number above 0 (key `clip_ratios`), no log has ratios, or a log cannot be read.
+    pub fn with_clipped_ratios(mut self, level: f64) -> Result<Self> {
+        require(level > 0.0 && level.is_finite(), "clip_ratios", level, "a finite number above 0")?;
+        if self.facts.iter().all(|facts| facts.effective_size.is_none()) {
+            let what = format!("{level}, and no log has importance ratios");
+            return Err(Error::data("clip_ratios", what, "logs with ratios, or none of this"));
+        }
+        let found = parallel::try_map(self.sources.len(), |c| {
+            let Some(mean_before) = self.facts[c].mean_ratio else { return Ok::<_, Error>(None) };
+            let (mut size, mut clipped) = (EffectiveSize::default(), 0);
+            self.sources[c].read(&mut |log| {
+                let ratios = log.ratio.as_deref().unwrap_or_default();
+                clipped += ratios.iter().filter(|rho| **rho > level).count();
+                size.see(&ratios.iter().map(|rho| rho.min(level)).collect::<Vec<f64>>());
+                Ok(())
+            })?;
+            Ok(Some((size, RatioClipping { level, clipped, mean_before })))
+        })?;
+        self.sources = self.sources.into_iter().map(|source| Box::new(Clipped::new(source, level)) as Box<dyn LogSource>).collect();
+        for (facts, (size, clipping)) in self.facts.iter_mut().zip(found).filter_map(|(facts, found)| Some((facts, found?))) {
+            facts.effective_size = Some(size.value());
+            facts.mean_ratio = Some(size.mean());
+            facts.clipping = Some(clipping);
+        }
+        self.held.iter_mut().for_each(|log| clip(log, level));
+        Ok(self)
     }
 
     /// The names of the state columns.

@@ -358,6 +358,8 @@ mod tests {
             whole: vec![false; columns],
             has_rewards: true,
             effective_size: None,
+            mean_ratio: None,
+            clipping: None,
             cut_off: 0,
             sample: StateSample::new(columns),
         };
