@@ -396,13 +396,13 @@ fn ratios(logs: &Surveyed, settings: &Logs) -> Vec<String> {
     /// The largest number of agents that are named.
     const NAMED: usize = 10;
     let sizes: Vec<(&LogFacts, f64)> = logs.facts.iter().filter_map(|log| Some((log, log.effective_size?))).collect();
-    let (with, column) = (count(sizes.len(), "agent"), "the column `ratio`");
+    let with = count(sizes.len(), "agent");
     if sizes.is_empty() {
         return Vec::new();
     } else if !settings.ratios {
-        return vec![format!("{column} of {with} is not used (problem.ratios = false)")];
+        return vec![format!("the importance ratios of {with} are not used (problem.ratios = false)")];
     }
-    let mut lines = vec![format!("importance ratios from {column} of {with}; --set problem.ratios=false leaves them out")];
+    let mut lines = vec![format!("importance ratios of {with}; --set problem.ratios=false leaves them out")];
     lines.extend(clipping(logs));
     lines.extend(far_from_one(&sizes).take(NAMED));
     let small: Vec<_> = sizes.iter().filter(|(log, size)| *size < SMALL * log.transitions as f64).collect();
