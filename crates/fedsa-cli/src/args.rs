@@ -356,9 +356,13 @@ pub struct EvaluateArgs {
     pub logs: Vec<String>,
     /// Features of the state: identity, polynomial:ORDER, fourier:ORDER[:scaled], tiles:TILINGSxBINS[@HASHED],
     /// radial:CENTRES[:quantiles], standardised, one-hot. By default the first of fourier:3, fourier:2 and fourier:1 with at most 64
-    /// features, else polynomial:2 with at most 100, else polynomial:1
+    /// features, else polynomial:2 with at most 100, else polynomial:1. auto: the one of a list with the least error on held-out
+    /// episodes
     #[arg(long)]
     pub features: Option<String>,
+    /// The most features that --features auto may choose; 256 by default
+    #[arg(long, value_name = "N", value_parser = |s: &str| whole(s, 1, 65_536), allow_negative_numbers = true)]
+    pub most_features: Option<u64>,
     /// The range of a state column; taken from the data if not given
     #[arg(long, value_name = "COLUMN=LOW,HIGH", allow_hyphen_values = true)]
     pub range: Vec<String>,

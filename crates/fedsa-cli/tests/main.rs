@@ -8,6 +8,7 @@ mod config_properties;
 mod crate_rules;
 mod data;
 mod evaluation;
+mod feature_choice;
 mod fit;
 #[cfg(unix)]
 mod folders;

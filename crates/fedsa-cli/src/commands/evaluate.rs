@@ -16,6 +16,7 @@ use fedsa::problem::survey::{LogFacts, RatioClipping, Surveyed};
 use fedsa_experiment::choose::{Choice, Considered, Cost, Why};
 use fedsa_experiment::config::Experiment;
 use fedsa_experiment::config::document::{Document, Origin};
+use fedsa_experiment::evaluate::FeatureChoice;
 use fedsa_experiment::evaluate::{Data, EvaluateSettings, Evaluated, Evaluation, Expectation, ExpectedCourse, PictureWords};
 use fedsa_experiment::evaluate::{LOCAL_STEPS, STEP_SIZE};
 use fedsa_experiment::made::{Changes, takes};
@@ -107,7 +108,14 @@ pub fn read(args: &EvaluateArgs, kinds: &Kinds) -> Result<Experiment, Error> {
 
 /// The settings of the options.
 fn settings(args: &EvaluateArgs, kinds: &Kinds) -> Result<EvaluateSettings> {
-    let features = args.features.as_ref().map(|text| text.parse().map_err(|e: Error| e.about("--features"))).transpose()?;
+    /// The most features that are chosen.
+    const MOST_FEATURES: u64 = 256;
+    let named = args.features.as_ref().filter(|text| *text != AUTO);
+    let is_chosen = args.features.is_some() && named.is_none();
+    if let (Some(most), false) = (args.most_features, is_chosen) {
+        return Err(Error::new("--most-features", format!("{most} without --features auto"), "--features auto beside it"));
+    }
+    let features = named.map(|text| text.parse().map_err(|e: Error| e.about("--features"))).transpose()?;
     let mut settings = EvaluateSettings::new(&args.logs)
         .with_ranges(ranges(args)?)
         .with_gamma(args.gamma)
@@ -123,6 +131,7 @@ fn settings(args: &EvaluateArgs, kinds: &Kinds) -> Result<EvaluateSettings> {
         .with_value_columns(args.value_columns.clone())
         .with_kinds(kinds.clone());
     settings.features = features;
+    settings.choose_features = is_chosen.then(|| args.most_features.unwrap_or(MOST_FEATURES) as usize);
     settings.scaling = args.scaling.clone();
     settings.method = Some(args.method.clone()).filter(|method| method != AUTO);
     settings.step_size = args.step_size;
@@ -303,12 +312,31 @@ fn data(args: &EvaluateArgs, data: &Data) -> Vec<String> {
         lines.push(format!("  .. and {}", count(columns.len() - LISTED, "further column")));
     }
     let chosen = match map.spec() {
+        _ if data.features.is_some() => ", chosen by --features auto".into(),
         _ if args.features.is_some() => String::new(),
         FeatureSpec::Columns {} => ", the default for logs that have them; --features takes others".into(),
         _ => format!(", the default for {}; --features takes others", count(columns.len(), "state column")),
     };
     lines.push(format!("{} of {}{chosen}", count(map.len(), "feature"), map.spec()));
+    lines.extend(data.features.iter().flat_map(tried));
     lines
+}
+
+/// The features that were tried with their errors.
+fn tried(choice: &FeatureChoice) -> Vec<String> {
+    let each = choice.tried.iter().map(|tried| {
+        let d = tried.features.map_or(String::new(), |d| format!(", {}", count(d, "feature")));
+        match &tried.error {
+            Ok((rms, se)) => {
+                let se = se.map_or(String::new(), |se| format!(" ({})", number(se)));
+                format!("    {}{d}: {}{se}", tried.spec, number(*rms))
+            }
+            Err(e) => format!("    {}{d}: left out, {}", tried.spec, e.what),
+        }
+    });
+    let episodes = count(choice.episodes, "held-out episode");
+    let title = format!("  errors against the returns of {episodes}, root mean square (standard error), at most {} features:", choice.most);
+    std::iter::once(title).chain(each).collect()
 }
 
 /// What is said of features that depend on each other.

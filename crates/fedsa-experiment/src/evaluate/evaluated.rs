@@ -14,9 +14,9 @@ use fedsa::problem::uncertainty::{self, Covariance};
 use fedsa_data::npz;
 use serde_json::{Value as Json, json};
 
-use super::Data;
 use super::comparison::HoldoutComparison;
 use super::pictures::{self, SeenStates, ValueColumns};
+use super::{Data, FeatureChoice};
 use crate::choose::Choice;
 use crate::folder::VALUE_PICTURES;
 use crate::outcome::Outcome;
@@ -70,7 +70,7 @@ impl Evaluated {
     ///
     /// # Errors
     /// When the episodes of held-out logs are not usable; the runs are then kept in their folder.
-    pub(super) fn new(ran: Ran, data: Data, choice: Option<Choice>) -> Result<Self, Error> {
+    pub(super) fn new(mut ran: Ran, data: Data, choice: Option<Choice>) -> Result<Self, Error> {
         let (field, theta) = (ran.plan.field(0), &ran.results.cells[0][0].theta);
         let theta = &theta[..data.map.len().min(theta.len())];
         let projected = projected(&data, field);
@@ -85,6 +85,9 @@ impl Evaluated {
         };
         let found = comparison().and_then(|comparison| Ok((comparison, covariance()?)));
         let (comparison, covariance) = found.map_err(|e| ran.unfinished(e))?;
+        if let Some(choice) = &data.features {
+            ran.add_to_summary("features_tried", choice.json());
+        }
         Ok(Self { ran, data, choice, comparison, covariance, projected })
     }
 
@@ -180,6 +183,7 @@ impl Evaluated {
             "format": 1,
             "features": (map.len() <= NAMED).then(|| map.names()),
             "feature_map": map.spec(),
+            "features_tried": self.data.features.as_ref().map(FeatureChoice::json),
             "scale": Some(map.scale()).filter(|scale| !scale.is_empty()),
             "statistics": Some(map.statistics()).filter(|statistics| !statistics.is_empty()),
             "columns": map.columns(),

@@ -6,6 +6,7 @@
 pub mod comparison;
 mod evaluated;
 mod expectation;
+mod feature_choice;
 mod pictures;
 mod settings;
 
@@ -32,6 +33,7 @@ use crate::run::{Job, RunOutcome, RunSettings};
 use crate::{made, output};
 pub use evaluated::{Evaluated, PictureWords};
 pub use expectation::{Expectation, ExpectedCourse};
+pub use feature_choice::{CANDIDATES, FeatureChoice, TriedFeatures};
 use settings::Method;
 pub use settings::{ANDERSON_BASE, EvaluateSettings, LOCAL_STEPS, STEP_SIZE};
 
@@ -54,6 +56,8 @@ pub struct Data {
     pub map: FeatureMap,
     /// In how many transitions each column of the state is outside of its range, and counts as its end.
     pub clipped: Vec<usize>,
+    /// How the features were chosen, if they were to be by held-out episodes.
+    pub features: Option<FeatureChoice>,
     /// The positions of the columns that the value is drawn over, if they were named.
     pub value_columns: Vec<usize>,
 }
@@ -106,11 +110,14 @@ impl Evaluation {
     fn with(settings: &EvaluateSettings, files: &DiskFiles, count: usize, has_features: impl FnOnce() -> bool) -> Result<Self, Error> {
         let began = Instant::now();
         let is_auto = settings.method.is_none();
+        if let (Some(features), Some(_)) = (settings.features, settings.choose_features) {
+            return Err(Error::new("features", format!("{features}, and features are to be chosen"), "one of them"));
+        }
         // Settings are checked before the logs are read; those of local steps even if no method with local steps may be chosen.
         let unread = settings.experiment()?;
         unread.settings()?;
         let before = Method::before(settings);
-        let logged = settings.features.is_none() && has_features();
+        let logged = settings.features.is_none() && settings.choose_features.is_none() && has_features();
         let unread = if logged { settings.experiment_with(&before, FeatureSpec::Columns {}, count)? } else { unread };
         if is_auto {
             settings.experiment_with(&Method::with_steps(settings), FeatureSpec::Identity { bias: false }, count)?.settings()?;
@@ -125,9 +132,14 @@ impl Evaluation {
         let of = |experiment: &Experiment| -> Result<Logs> { config::read(Value::Table(made::problem_of(experiment).1)) };
         let logs = of(&unread).and_then(|of| of.survey(files));
         let logs = logs.map_err(|e| unread.failure_at(e.inside("problem"), point))?;
+        let chosen = settings.choose_features.map(|most| {
+            let of = of(&unread)?;
+            FeatureChoice::new(&of, of.survey(files)?, most, files.cancel())
+        });
+        let chosen = chosen.transpose().map_err(|e| unread.failure_at(e.inside("problem"), point))?;
         let (agents, columns) = (logs.facts.len(), logs.columns().len());
         let default = if logged { FeatureSpec::Columns {} } else { default_features(columns) };
-        let features = settings.features.unwrap_or(default);
+        let features = chosen.as_ref().map(|choice| choice.chosen).or(settings.features).unwrap_or(default);
         let first = settings.experiment_with(&before, features, agents)?;
         let settled = of(&first).and_then(|of| Ok((of.map(&logs)?, of)));
         let (map, of_logs) = settled.map_err(|e| first.failure_at(e.inside("problem"), &first.points[0]))?;
@@ -137,7 +149,7 @@ impl Evaluation {
             return Err(Error::new("holdout", what, format!("at most {SPARSE_ABOVE} tiles, whose projections are computed")));
         }
         let clipped = logs.clipped(&map).map_err(|e| first.failure_at(e.inside("problem"), &first.points[0]))?;
-        let data = Data { logs, settings: of_logs, map, clipped, value_columns };
+        let data = Data { logs, settings: of_logs, map, clipped, features: chosen, value_columns };
         if !is_auto || settings.sampling != "mean" {
             return Ok(Self { data, choice: None, experiment: first, built: None, began });
         }

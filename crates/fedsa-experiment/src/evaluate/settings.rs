@@ -32,6 +32,9 @@ pub struct EvaluateSettings {
     /// The features of states. By default those that were logged; else the first of `fourier:3`, `fourier:2` and `fourier:1` with at most
     /// 64 features, else `polynomial:2` with at most 100, else `polynomial:1`.
     pub features: Option<FeatureSpec>,
+    /// Choose features by their error on held-out episodes, among [`CANDIDATES`](super::CANDIDATES) with at most this many; none by default, and
+    /// not beside `features`.
+    pub choose_features: Option<usize>,
     /// The lowest and the highest value of state columns; taken from the data where they are not given.
     pub ranges: BTreeMap<String, [f64; 2]>,
     /// The discount factor; 0.99 by default.
@@ -81,6 +84,7 @@ impl EvaluateSettings {
         Self {
             logs: logs.into_iter().map(Into::into).collect(),
             features: None,
+            choose_features: None,
             ranges: BTreeMap::new(),
             gamma: 0.99,
             lambda: 0.0,
@@ -108,6 +112,8 @@ impl EvaluateSettings {
 made::with! { EvaluateSettings:
     /// The same with these features.
     with_features(features: FeatureSpec) = Some(features);
+    /// The same with features that are chosen, at most this many.
+    with_choose_features(choose_features: usize) = Some(choose_features);
     /// The same with these ranges of state columns.
     with_ranges(ranges: BTreeMap<String, [f64; 2]>) = ranges;
     /// The same with this discount factor.

@@ -73,6 +73,8 @@ pub struct Ran {
     pub ended: EndedRun,
     /// How long it took, in seconds.
     pub seconds: f64,
+    /// What `summary.json` has besides what every run has.
+    further: serde_json::Map<String, Json>,
     written: Written,
 }
 
@@ -124,7 +126,8 @@ impl Ran {
         // What is asked for later belongs to the results, which are made as a whole.
         let predictor = predictor.with_cancel(&Cancel::never());
         let ended = EndedRun::of(&plan, &results, &verdicts, quick);
-        Some(Self { plan, results, predictor, verdicts, picture, quick, ended, seconds: began.elapsed().as_secs_f64(), written })
+        let (seconds, further) = (began.elapsed().as_secs_f64(), serde_json::Map::new());
+        Some(Self { plan, results, predictor, verdicts, picture, quick, ended, seconds, further, written })
     }
 
     /// What is to be reported.
@@ -144,7 +147,13 @@ impl Ran {
         summary["quick"] = json!(self.quick);
         summary["exit_status"] = json!(u8::from(!self.ended.as_expected));
         summary["notes"] = json!(self.ended.notes);
+        self.further.iter().for_each(|(key, value)| summary[key] = value.clone());
         summary
+    }
+
+    /// Adds a key to `summary.json`.
+    pub(crate) fn add_to_summary(&mut self, key: &str, value: Json) {
+        self.further.insert(key.into(), value);
     }
 
     /// The usual files with their contents, the summary last; without `config.toml`.

@@ -25,6 +25,7 @@ use super::ridge::Ridge;
 use super::source::whole;
 use super::sparse::SparseTd;
 use super::survey::{LogFacts, Surveyed};
+use super::systems::{System, Systems};
 use super::td::{Features, Td, Trajectory, Transitions};
 use super::traces::{self, Traces};
 use super::{Field, Files, Problem, ProblemSettings, field};
@@ -276,6 +277,16 @@ impl Logs {
         let first = GradientTd::weighted_grams(&kinds);
         let problem = GradientTd::new(rule, kinds, &means, first.as_deref(), agents, weights, sampling)?;
         noise::field(problem, self.noise.as_ref(), sampling, isa, singular)
+    }
+
+    /// The LSTD solution of all agents' transitions, d numbers: that of least norm where it is not unique.
+    ///
+    /// # Errors
+    /// When a log cannot be read, or sums overflow.
+    pub fn pooled_solution(&self, logs: &Surveyed, map: &FeatureMap) -> Result<Vec<f64>> {
+        let kinds: Vec<System> = Means::of_all(&logs.sources, map, self.rule())?.into_iter().map(|means| means.system).collect();
+        let kind_of = (0..kinds.len() as u32).collect();
+        Ok(Systems { kinds, kind_of, weights: logs.weights() }.with_ridge(self.ridge).least_root().theta)
     }
 
     /// How traces go on.

@@ -1,0 +1,144 @@
+//! The choice of features by their error on held-out episodes.
+//!
+//! Of each agent's episodes a share is held out, apart from those that the caller holds out. For each candidate the pooled LSTD solution
+//! of the other episodes is judged by its error against the Monte-Carlo returns of those ([`fedsa::problem::holdout`]): the root mean
+//! square over all agents' transitions, which is comparable between features. The least error wins; of equal ones the first. The
+//! weights are then fitted to all episodes.
+
+use fedsa::cancel::Cancel;
+use fedsa::error::{Error, Result};
+use fedsa::parallel;
+use fedsa::problem::features::{FeatureMap, FeatureSpec};
+use fedsa::problem::holdout::{Errors, judge};
+use fedsa::problem::logs::Logs;
+use fedsa::problem::survey::Surveyed;
+use serde_json::{Value as Json, json};
+
+/// The features that are tried, in this order; those with too many features are left out, and one-hot where columns are no whole numbers.
+pub const CANDIDATES: [&str; 14] = [
+    "identity:bias",
+    "standardised",
+    "polynomial:2",
+    "polynomial:3",
+    "fourier:1",
+    "fourier:2",
+    "fourier:3",
+    "fourier:5",
+    "radial:3:quantiles",
+    "radial:5:quantiles",
+    "radial:9:quantiles",
+    "tiles:4x4",
+    "tiles:8x8",
+    "one-hot",
+];
+
+/// The share of the episodes by which features are chosen.
+const SHARE: f64 = 0.2;
+
+/// Features that were tried.
+#[derive(Debug, Clone)]
+pub struct TriedFeatures {
+    /// The settings.
+    pub spec: FeatureSpec,
+    /// The number of features d, if it is known.
+    pub features: Option<usize>,
+    /// The root mean square error against returns with its standard error, if that is known; or why there is none.
+    pub error: Result<(f64, Option<f64>)>,
+}
+
+/// Features that were chosen by their error on held-out episodes.
+#[derive(Debug, Clone)]
+pub struct FeatureChoice {
+    /// The chosen ones.
+    pub chosen: FeatureSpec,
+    /// All that were tried, in the order of [`CANDIDATES`].
+    pub tried: Vec<TriedFeatures>,
+    /// The largest number of features that was allowed.
+    pub most: usize,
+    /// The number of held-out episodes with returns.
+    pub episodes: usize,
+    /// The seed by which episodes were drawn.
+    pub seed: u64,
+}
+
+impl FeatureChoice {
+    /// Chooses among features with at most `most` features, for logs as the settings have them, which `logs` are without what the caller
+    /// holds out.
+    ///
+    /// # Errors
+    /// When logs have no episodes, no held-out episode terminates, or no features can be used (key `features`); when it is cancelled.
+    pub(super) fn new(settings: &Logs, logs: Surveyed, most: usize, cancel: &Cancel) -> Result<Self> {
+        // Other episodes than those that the caller's seed draws.
+        let seed = settings.holdout_seed.wrapping_add(1);
+        let no_episodes = |e: Error| {
+            let what = format!("auto, by errors on held-out episodes: {}", e.what);
+            Error::data("features", what, format!("features by name; or, to choose by held-out episodes, {}", e.help))
+        };
+        let logs = Surveyed::new(logs.sources, SHARE, seed).map_err(no_episodes)?;
+        let terminates = |log: &fedsa::problem::log::Log| (0..log.len()).filter(|i| log.done[*i]).count();
+        let episodes = logs.held.iter().map(terminates).sum();
+        if episodes == 0 {
+            let what = "auto, and no held-out episode terminates: errors against returns are not known";
+            return Err(Error::data("features", what, "features by name, or logs of episodes that terminate"));
+        }
+        let mut tried = Vec::new();
+        for name in CANDIDATES {
+            cancel.check()?;
+            let spec: FeatureSpec = name.parse()?;
+            // Its number of features is known before anything is made for many.
+            let count = spec.count(logs.columns().len());
+            if matches!(spec, FeatureSpec::OneHot {}) && logs.whole_ranges().is_none() {
+                continue;
+            }
+            if count.is_some_and(|d| d <= most) || matches!(spec, FeatureSpec::OneHot {}) {
+                tried.push(tried_on(&settings.clone().with_features(spec), &logs, spec, most));
+            } else {
+                tried.push(TriedFeatures { spec, features: count, error: Err(too_many(most)) });
+            }
+        }
+        let known = tried.iter().filter_map(|tried| Some((tried.spec, tried.error.as_ref().ok()?.0)));
+        let best = known.filter(|(_, error)| error.is_finite()).reduce(|best, other| if other.1 < best.1 { other } else { best });
+        let Some((chosen, _)) = best else {
+            let why = tried.iter().find_map(|tried| tried.error.as_ref().err()).map_or(String::new(), |e| format!(": {}", e.what));
+            return Err(Error::data("features", format!("auto, and none of the features can be used{why}"), "features by name"));
+        };
+        Ok(Self { chosen, tried, most, episodes, seed })
+    }
+
+    /// The object `features_tried` of `weights.json` and `summary.json`.
+    pub fn json(&self) -> Json {
+        let one = |tried: &TriedFeatures| {
+            let (rms, se) = tried.error.as_ref().ok().map_or((None, None), |(rms, se)| (Some(*rms), *se));
+            let why = tried.error.as_ref().err().map(|e| e.what.clone());
+            json!({ "features": tried.spec.to_string(), "d": tried.features, "rms": rms, "se": se, "left_out": why })
+        };
+        let tried: Vec<Json> = self.tried.iter().map(one).collect();
+        json!({ "chosen": self.chosen.to_string(), "most": self.most, "episodes": self.episodes, "share": SHARE, "seed": self.seed, "tried": tried })
+    }
+}
+
+fn too_many(most: usize) -> Error {
+    Error::new("features", format!("more than {most} features"), "fewer")
+}
+
+/// Features on the logs, judged on the held-out episodes.
+fn tried_on(settings: &Logs, logs: &Surveyed, spec: FeatureSpec, most: usize) -> TriedFeatures {
+    let map = match settings.map(logs) {
+        Ok(map) => map,
+        Err(e) => return TriedFeatures { spec, features: None, error: Err(e) },
+    };
+    let features = Some(map.len());
+    if map.len() > most {
+        return TriedFeatures { spec, features, error: Err(too_many(most)) };
+    }
+    TriedFeatures { spec, features, error: error_of(settings, logs, &map) }
+}
+
+/// The error against returns, and its standard error.
+fn error_of(settings: &Logs, logs: &Surveyed, map: &FeatureMap) -> Result<(f64, Option<f64>)> {
+    let theta = settings.pooled_solution(logs, map)?;
+    let judged = parallel::try_map(logs.held.len(), |c| judge(&logs.held[c], map, settings.rule(), &[&theta]))?;
+    let errors = Errors::of_all(judged.iter().map(|judged| &judged.returns[0]));
+    let rms = errors.rms().ok_or_else(|| Error::data("features", "no returns", "episodes that terminate"))?;
+    Ok((rms, errors.standard_error()))
+}
