@@ -176,6 +176,8 @@ fn means_have_the_closed_form_with_c_or_with_that_of_the_samples() {
                         sum
                     });
                     close(&out, &sum, &format!("{operator:?}, mean of samples"));
+                    let law = field.facts().law(agent).unwrap();
+                    close(&law.mean(&x), &sum, &format!("{operator:?}, mean of the law"));
                 }
             }
         }
