@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Parser;
 use fedsa::error::Error;
-use fedsa::problem::features::{FeatureMap, FeatureSpec, Ranges};
+use fedsa::problem::features::{ColumnStatistics, FeatureMap, FeatureSpec, Ranges};
 use fedsa_cli::args::{Cli, Command, Overrides};
 use fedsa_cli::commands;
 use fedsa_cli::error::ShownError;
@@ -407,7 +407,16 @@ fn read_features(data: &[u8]) -> Verdict {
     assert_eq!(spec.to_string().parse(), Ok(spec));
     let columns: Vec<String> = columns.split('\n').take(40).enumerate().map(|(i, name)| format!("{name}{i}")).collect();
     let ranges: Ranges = columns.iter().map(|name| (name.clone(), (-1.0, 2.0))).collect();
-    let map = match FeatureMap::new(&spec, &columns, &ranges) {
+    // What data would say: bumps at these quantiles, and these means and deviations.
+    let mut statistics = ColumnStatistics::default();
+    if let Some(count) = spec.needs_quantiles() {
+        let centres: Vec<f64> = (0..count).map(|c| f64::from(c) * 0.1 - 0.5).collect();
+        statistics.centres = columns.iter().map(|name| (name.clone(), centres.clone())).collect();
+    }
+    if matches!(spec, FeatureSpec::Standardised {}) {
+        statistics.moments = columns.iter().map(|name| (name.clone(), (0.5, 2.0))).collect();
+    }
+    let map = match FeatureMap::with_statistics(&spec, &columns, &ranges, statistics) {
         Ok(map) => map,
         Err(e) => return refused(&e),
     };

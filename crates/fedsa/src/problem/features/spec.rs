@@ -139,8 +139,8 @@ impl FeatureSpec {
         !matches!(self, Self::Columns {} | Self::Identity { .. } | Self::Standardised {})
     }
 
-    /// Whether the map takes quantiles of the data.
-    pub(in crate::problem) fn needs_quantiles(&self) -> Option<u32> {
+    /// How many quantiles of each column the map takes from the data; `None` of maps that take none.
+    pub fn needs_quantiles(&self) -> Option<u32> {
         match self {
             Self::Radial { centres, quantiles: true, .. } => Some(*centres),
             _ => None,
