@@ -409,7 +409,7 @@ fn read_features(data: &[u8]) -> Verdict {
     let ranges: Ranges = columns.iter().map(|name| (name.clone(), (-1.0, 2.0))).collect();
     // What data would say: bumps at these quantiles, and these means and deviations.
     let mut statistics = ColumnStatistics::default();
-    if let Some(count) = spec.needs_quantiles() {
+    if let Some(count) = spec.needs_quantiles().filter(|count| *count <= 1 << 16) {
         let centres: Vec<f64> = (0..count).map(|c| f64::from(c) * 0.1 - 0.5).collect();
         statistics.centres = columns.iter().map(|name| (name.clone(), centres.clone())).collect();
     }
