@@ -1,4 +1,13 @@
-//! The experiments that are bundled with the program.
+//! The experiments that are bundled with the library, and the data sets that experiments need.
+
+use fedsa::error::{Error, quoted};
+use fedsa_data::datasets;
+use fedsa_data::find::Places;
+
+use crate::config::{Document, Experiment, nearest};
+
+/// The extensions of files with logs and arrays.
+const DATA: &[&str] = &["parquet", "csv", "npz"];
 
 /// One bundled experiment.
 pub struct Bundled {
@@ -8,6 +17,78 @@ pub struct Bundled {
     pub text: &'static str,
     /// Measured run time on two cores of an AMD EPYC with AVX-512, in seconds.
     pub seconds: f64,
+}
+
+impl Bundled {
+    /// The name of its file in messages.
+    pub fn file_name(&self) -> String {
+        format!("experiments/{}.toml", self.id)
+    }
+
+    /// The experiment of its text, in full settings.
+    ///
+    /// # Errors
+    /// Never for the experiments of [`ALL`], which a test reads.
+    pub fn experiment(&self) -> Result<Experiment, Error> {
+        Experiment::read(Document::parse(&self.file_name(), self.text)?)
+    }
+}
+
+/// The bundled experiments that `id` names: one, those of a source such as `scafflsa`, or `all`.
+///
+/// # Errors
+/// When it names none; the nearest id is proposed.
+pub fn choose(id: &str) -> Result<Vec<&'static Bundled>, Error> {
+    let chosen: Vec<&Bundled> = ALL.iter().filter(|b| id == "all" || b.id == id || b.id.starts_with(&format!("{id}/"))).collect();
+    if !chosen.is_empty() {
+        return Ok(chosen);
+    }
+    let near = nearest(id, ALL.iter().map(|b| b.id)).map_or(String::new(), |n| format!("; did you mean `{n}`?"));
+    let help = format!("all, or one of {}", ALL.iter().map(|b| b.id).collect::<Vec<_>>().join(", "));
+    Err(Error::new("", format!("there is no bundled experiment `{}`{near}", quoted(id)), help))
+}
+
+/// Data that a problem of an experiment reads.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct NeededData {
+    /// The name in the experiment.
+    pub name: String,
+    /// Whether it has rows of regression; logs or arrays otherwise.
+    pub has_rows: bool,
+}
+
+impl NeededData {
+    /// Looks for its files.
+    ///
+    /// # Errors
+    /// When they are at none of the places.
+    pub fn find(&self, places: &Places) -> Result<(), Error> {
+        let files = if self.has_rows { datasets::files(std::slice::from_ref(&self.name), places) } else { places.files(&self.name, DATA) };
+        files.map(|_| ())
+    }
+}
+
+/// The data that the problems of an experiment name, each once.
+pub fn needed_data(experiment: &Experiment) -> Vec<NeededData> {
+    let mut all: Vec<NeededData> = Vec::new();
+    for problem in experiment.points.iter().filter_map(|point| point.sections().problem) {
+        for (key, has_rows) in [("path", false), ("data", true)] {
+            let names = problem.get(key).map_or(&[][..], |names| names.as_array().map_or(std::slice::from_ref(names), Vec::as_slice));
+            for name in names.iter().filter_map(|name| name.as_str()) {
+                let needed = NeededData { name: name.to_string(), has_rows };
+                if !all.contains(&needed) {
+                    all.push(needed);
+                }
+            }
+        }
+    }
+    all
+}
+
+/// The first data of an experiment that are at none of the places, if there are any.
+pub fn missing_data(experiment: &Experiment, places: &Places) -> Option<Error> {
+    needed_data(experiment).iter().find_map(|needed| needed.find(places).err())
 }
 
 macro_rules! bundled {
@@ -65,3 +146,32 @@ bundled!(
     "cross/markov" takes 100.0,
     "cross/nonlinear" takes 35.0,
 );
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn experiments_are_chosen_by_id_and_by_source() {
+        assert_eq!(choose("all").unwrap().len(), ALL.len());
+        assert_eq!(choose("shed/fig2-4").unwrap()[0].id, "shed/fig2-4");
+        let of_shed = choose("shed").unwrap();
+        assert!(of_shed.len() > 3 && of_shed.iter().all(|b| b.id.starts_with("shed/")));
+        let e = choose("shed/fig2-9").err().unwrap();
+        assert!(e.what.contains("did you mean `shed/fig2-"), "{}", e.what);
+    }
+
+    #[test]
+    fn needed_data_are_named_once_and_looked_for() {
+        let nowhere = Places::from_env("a folder that is not there");
+        let mut with_data = 0;
+        for bundled in ALL {
+            let needed = needed_data(&bundled.experiment().unwrap());
+            assert!(needed.iter().enumerate().all(|(i, one)| !needed[..i].contains(one)), "{}", bundled.id);
+            with_data += usize::from(!needed.is_empty());
+        }
+        assert!(with_data > 3 && with_data < ALL.len());
+        let missing = NeededData { name: "no-such-folder/no-such-data".into(), has_rows: true };
+        assert!(missing.find(&nowhere).is_err());
+    }
+}

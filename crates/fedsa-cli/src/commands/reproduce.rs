@@ -3,12 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-use fedsa::error::{Error, quoted};
-use fedsa_data::datasets;
+use fedsa::error::Error;
 use fedsa_data::find::Places;
 use fedsa_experiment::Kinds;
-use fedsa_experiment::bundled::{ALL, Bundled};
-use fedsa_experiment::config::{Document, Experiment, nearest};
+use fedsa_experiment::bundled::{ALL, Bundled, NeededData, choose, missing_data, needed_data};
+use fedsa_experiment::config::Experiment;
 use fedsa_experiment::folder::{self, Holds};
 
 use super::run::{self, in_folder};
@@ -16,9 +15,6 @@ use super::{complain, count, duration, say};
 use crate::args::{Common, ReproduceArgs};
 use crate::error::{DONE, INTERRUPTED, status_of};
 use crate::hints::in_options;
-
-/// The extensions of files with logs and arrays.
-const DATA: &[&str] = &["parquet", "csv", "npz"];
 
 /// Runs the command.
 ///
@@ -44,46 +40,13 @@ pub fn reproduce(args: &ReproduceArgs) -> Result<u8, Error> {
 fn list() -> Result<u8, Error> {
     let places = Places::from_env("");
     for bundled in ALL {
-        let experiment = Experiment::read(Document::parse(&file_name(bundled), bundled.text)?)?;
-        let there = |source: &Source| if source.found(&places).is_ok() { "there" } else { "missing" };
-        let data: Vec<String> = data(&experiment).iter().map(|source| format!("{} ({})", source.name, there(source))).collect();
+        let experiment = bundled.experiment()?;
+        let there = |data: &NeededData| if data.find(&places).is_ok() { "there" } else { "missing" };
+        let data: Vec<String> = needed_data(&experiment).iter().map(|data| format!("{} ({})", data.name, there(data))).collect();
         let needs = if data.is_empty() { String::new() } else { format!("; needs {}", data.join(", ")) };
         say(format!("{:22} {:12} {}{needs}", bundled.id, duration(bundled.seconds), experiment.title));
     }
     Ok(DONE)
-}
-
-/// What a problem reads.
-#[derive(PartialEq)]
-struct Source {
-    name: String,
-    /// Whether it has rows of regression; logs or arrays otherwise.
-    has_rows: bool,
-}
-
-impl Source {
-    /// Looks for its files.
-    fn found(&self, places: &Places) -> Result<(), Error> {
-        let files = if self.has_rows { datasets::files(std::slice::from_ref(&self.name), places) } else { places.files(&self.name, DATA) };
-        files.map(|_| ())
-    }
-}
-
-/// The data sets that the problems of an experiment name, each once.
-fn data(experiment: &Experiment) -> Vec<Source> {
-    let mut all: Vec<Source> = Vec::new();
-    for problem in experiment.points.iter().filter_map(|point| point.sections().problem) {
-        for (key, has_rows) in [("path", false), ("data", true)] {
-            let names = problem.get(key).map_or(&[][..], |names| names.as_array().map_or(std::slice::from_ref(names), Vec::as_slice));
-            for name in names.iter().filter_map(|name| name.as_str()) {
-                let source = Source { name: name.to_string(), has_rows };
-                if !all.contains(&source) {
-                    all.push(source);
-                }
-            }
-        }
-    }
-    all
 }
 
 /// Runs several experiments. Experiments whose data is missing are skipped.
@@ -92,7 +55,7 @@ fn several(chosen: &[&Bundled], args: &ReproduceArgs) -> Result<u8, Error> {
     let (mut experiments, mut skipped) = (Vec::new(), Vec::new());
     for bundled in chosen {
         let experiment = experiment(bundled, args)?;
-        match missing_data(&experiment) {
+        match missing_data(&experiment, &Places::from_env("")) {
             None => experiments.push((*bundled, experiment)),
             Some(missing) => skipped.push((bundled.id, missing)),
         }
@@ -148,31 +111,10 @@ fn several(chosen: &[&Bundled], args: &ReproduceArgs) -> Result<u8, Error> {
 }
 
 fn experiment(bundled: &Bundled, args: &ReproduceArgs) -> Result<Experiment, Error> {
-    super::parse(&file_name(bundled), bundled.text, &args.overrides, args.quick, &Kinds::default())
-}
-
-/// The first missing data set of an experiment, if there is one.
-fn missing_data(experiment: &Experiment) -> Option<Error> {
-    let places = Places::from_env("");
-    data(experiment).iter().find_map(|source| source.found(&places).err())
+    super::parse(&bundled.file_name(), bundled.text, &args.overrides, args.quick, &Kinds::default())
 }
 
 /// Runs one experiment; its exit status, and the number of notes.
 fn one(experiment: Experiment, args: &ReproduceArgs, out: &Path, common: &Common) -> Result<(u8, usize), Error> {
     in_folder(experiment, run::settings(common).with_quick(args.quick), out, common, false, Instant::now())
-}
-
-/// The name of a bundled file in messages.
-fn file_name(bundled: &Bundled) -> String {
-    format!("experiments/{}.toml", bundled.id)
-}
-
-fn choose(id: &str) -> Result<Vec<&'static Bundled>, Error> {
-    let chosen: Vec<&Bundled> = ALL.iter().filter(|b| id == "all" || b.id == id || b.id.starts_with(&format!("{id}/"))).collect();
-    if !chosen.is_empty() {
-        return Ok(chosen);
-    }
-    let near = nearest(id, ALL.iter().map(|b| b.id)).map_or(String::new(), |n| format!("; did you mean `{n}`?"));
-    let help = format!("all, or one of {}", ALL.iter().map(|b| b.id).collect::<Vec<_>>().join(", "));
-    Err(Error::new("", format!("there is no bundled experiment `{}`{near}", quoted(id)), help))
 }

@@ -350,10 +350,10 @@ impl Coordinator {
         self.state.ledger.down(0, bytes);
     }
 
-    /// The question under way, the agents that were asked, and the media's memory of every agent, for lanes.
-    pub(crate) fn with_channel(&mut self) -> (&Ask, &[usize], &mut [u64]) {
+    /// The question under way, the agents that were asked, the link, and the media's memory of every agent, for lanes.
+    pub(crate) fn with_channel(&mut self) -> (&Ask, &[usize], &Uplink, &mut [u64]) {
         let State { ask, end, .. } = &mut self.state;
-        (ask, ask.to.as_deref().unwrap_or(&self.everyone), &mut end.channel)
+        (ask, ask.to.as_deref().unwrap_or(&self.everyone), self.federation.uplink(), &mut end.channel)
     }
 
     /// Checks that the question under way is one to this agent: its place among those that were asked.

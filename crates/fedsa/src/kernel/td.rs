@@ -205,8 +205,12 @@ pub fn column_bits(n: usize) -> u32 {
 /// `kinds` are the lanes' tables; those of idle lanes repeat the last.
 #[inline]
 pub fn leg(lanes: &mut Lanes, tables: &Tables, kinds: &[usize; LANES], etas: &[f64], isa: Isa) {
-    let tables = kinds.map(|kind| &tables.all[kind]);
-    let tables = &tables;
+    // A loop and not `map`, which is a call of its own where it has panics inside.
+    let mut chosen = [&tables.all[0]; LANES];
+    for (table, kind) in chosen.iter_mut().zip(kinds) {
+        *table = &tables.all[*kind];
+    }
+    let tables = &chosen;
     assert!((1..=LANES).contains(&lanes.len) && isa.is_available());
     assert!(lanes.theta.len() == LANES * lanes.width && lanes.drift.len() == LANES * lanes.width && lanes.spare.len() == lanes.width);
     assert!(tables[0].width == lanes.width && tables[0].is_chain() == (lanes.chain_len == 1));

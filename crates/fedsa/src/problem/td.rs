@@ -446,7 +446,10 @@ impl Problem for Td {
     }
     fn leg(&self, lanes: &mut Lanes, etas: &[f64], isa: Isa) -> bool {
         let last = lanes.len - 1;
-        let kinds = std::array::from_fn(|l| self.kind_of(lanes.agents[l.min(last)]));
+        let mut kinds = [0; LANES];
+        for (l, kind) in kinds.iter_mut().enumerate() {
+            *kind = self.kind_of(lanes.agents[l.min(last)]);
+        }
         td::leg(lanes, &self.tables, &kinds, etas, isa);
         true
     }

@@ -277,12 +277,12 @@ impl Run {
         let Run { field, client: Working::Lanes(client), coordinator, state, scratch, .. } = self else {
             unreachable!("called with lanes")
         };
-        let (d, seed, uplink) = (field.dim(), coordinator.federation().seed(), Arc::clone(coordinator.federation().uplink()));
+        let (d, seed) = (field.dim(), coordinator.federation().seed());
         let (exchange, exchanges) = (coordinator.question().down.exchange, coordinator.protocol().exchanges.len());
-        let one_by_one = coordinator.protocol().wants_each(exchange) || uplink.late.is_some();
+        let one_by_one = coordinator.protocol().wants_each(exchange) || coordinator.federation().uplink().late.is_some();
         let part = coordinator.wanted_of_lanes();
         let State { memory, chains, feedback, history, work, .. } = state;
-        let (ask, participants, channel) = coordinator.with_channel();
+        let (ask, participants, uplink, channel) = coordinator.with_channel();
         if let Some(pull) = &uplink.delay {
             history.keep(&ask.down, chains, pull.delay.max());
         }
@@ -296,7 +296,7 @@ impl Run {
         let job = Job {
             field: &**field,
             client: &**client,
-            uplink: &uplink,
+            uplink,
             history,
             seed,
             down: &ask.down,
