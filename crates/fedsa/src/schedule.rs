@@ -38,6 +38,7 @@ choice!(StepSize, "a positive number, or { c = .., t0 = .., power = .., per = \"
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
+#[non_exhaustive]
 pub struct Decay {
     /// The numerator.
     #[cfg_attr(feature = "schema", schemars(extend("exclusiveMinimum" = 0)))]

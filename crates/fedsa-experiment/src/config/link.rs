@@ -17,6 +17,7 @@ use crate::kinds::Kinds;
 /// The link from agents to the server.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[non_exhaustive]
 pub struct UplinkSpec {
     /// The codec, such as `{ kind = "quantised", bits = 4 }`; exact by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -34,6 +35,7 @@ pub struct UplinkSpec {
 /// The link from the server to agents.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[non_exhaustive]
 pub struct DownlinkSpec {
     /// The codec, such as `{ kind = "float32" }`; exact by default.
     #[serde(default, skip_serializing_if = "Option::is_none")]

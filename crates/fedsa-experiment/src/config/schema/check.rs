@@ -11,6 +11,7 @@ use crate::config::schema_parts;
 /// A `[[check]]`: compares a measured with an expected quantity. See `docs/src/reference/check.md`.
 #[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[non_exhaustive]
 pub struct Check {
     /// The kind of check.
     pub kind: String,

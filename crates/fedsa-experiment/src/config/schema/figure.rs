@@ -12,6 +12,7 @@ use fedsa_figure::{Format, Theme};
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 #[schemars(rename = "Figure")]
+#[non_exhaustive]
 pub struct FigureSpec {
     /// curves (a metric over rounds), scaling (floors over a coordinate), cost (the cost of reaching a level, over a
     /// coordinate) or table (floors as numbers).

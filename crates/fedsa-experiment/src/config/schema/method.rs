@@ -165,6 +165,7 @@ choice!(Expect, "\"ok\", \"diverges\", \"misses-target\", or [{ at = { .. }, sta
 /// The status that is expected at some sweep points.
 #[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[non_exhaustive]
 pub struct ExpectAt {
     /// The coordinates of the points.
     #[schemars(with = "BTreeMap<String, serde_json::Value>")]

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 /// The `[run]` table.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[non_exhaustive]
 pub struct RunSpec {
     /// The number of rounds T.
     #[schemars(range(min = 1, max = MAX_ROUNDS))]
@@ -148,6 +149,7 @@ choice!(Grid, "{ every = K }, { points = K, spacing = \"even\" or \"log\" }, or 
 /// `{ every = 10 }`, or `{ points = 200, spacing = "log" }`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[non_exhaustive]
 pub struct GridTable {
     /// The interval between recorded rounds.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -231,6 +233,7 @@ impl Grid {
 /// When a run stops early: at the first recorded round at which one of these conditions holds.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
+#[non_exhaustive]
 pub struct Stop {
     /// Stop when `||theta - theta*||^2` is at most this value.
     #[serde(skip_serializing_if = "Option::is_none")]

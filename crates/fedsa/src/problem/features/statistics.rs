@@ -10,6 +10,7 @@ use crate::error::{Error, Result, quoted};
 /// Statistics of state columns, by their names, in units of the columns.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
+#[non_exhaustive]
 pub struct ColumnStatistics {
     /// The centres of radial bumps that are at quantiles, increasing; empty of other maps.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
