@@ -69,6 +69,42 @@ fn an_answer_of_other_settings_is_refused_and_changes_nothing() {
     }
 }
 
+#[test]
+fn a_refused_answer_is_listed_with_its_reason() {
+    let field = three();
+    let method = method("fedlsa", r#"{"step_size": 0.05, "local_steps": 2}"#);
+    let (mut server, answers) = asked(&field, &*method, SEED);
+    let (_, foreign) = asked(&field, &*method, SEED + 1);
+    let reason = take(&mut server, &foreign[2]).unwrap_err();
+    take(&mut server, &answers[0]).unwrap();
+    let listed = server.coordinator().refusals();
+    assert_eq!(listed.len(), 1);
+    assert_eq!((listed[0].agent, listed[0].round, listed[0].exchange), (foreign[2].0, 0, 0));
+    assert_eq!(listed[0].reason, reason);
+}
+
+#[test]
+fn a_control_variate_comes_with_the_first_question_of_a_round_only() {
+    let field = three();
+    let method = method("scafflsa", r#"{"step_size": 0.05, "local_steps": 2, "participants": 2}"#);
+    let Halves { mut nodes, mut server, .. } = Halves::new(&field, &*method, &EXACT, SEED).unwrap();
+    let Todo::Ask { to, bytes } = server.open() else { panic!("a round opens with a question") };
+    for (c, bytes) in to.iter().zip(&bytes) {
+        let answer = nodes[*c].handle(bytes).unwrap().unwrap();
+        server.take(*c, &answer).unwrap();
+    }
+    let Todo::Tell { to, bytes } = server.close() else { panic!("participants are told the mean") };
+    let (envelope, told) = read(&bytes[0]);
+    let mut with_control = told.clone();
+    with_control.parts.push((Part::Control, Body::Numbers(vec![0.5; field.dim()])));
+    let node = &mut nodes[to[0]];
+    let before = node.save();
+    let refused = node.handle(&write(&envelope, &with_control)).unwrap_err();
+    assert!(refused.to_string().contains("control variate"), "{refused}");
+    assert_eq!(node.save(), before);
+    node.handle(&bytes[0]).unwrap();
+}
+
 /// The parts of an answer.
 type Parts = Vec<(Part, Body)>;
 

@@ -13,7 +13,8 @@
 //! after = "what takes its place"
 //! package = "fedsa"                       # the default
 //! program = "suites"                      # the default; "lib" for the unit tests
-//! tests = ["links::", "twins::fedlsa"]    # in each of these groups a test must fail; two are two independent tests
+//! tests = ["links::", "twins::fedlsa"]    # in each of these groups a test must fail; two are two independent tests.
+//!                                         # "nodes::|session::" is one group: the tests whose names contain one of both
 //! ```
 
 use std::collections::BTreeMap;
@@ -173,7 +174,7 @@ fn correct(chosen: &[&Mutant], sources: &Path) -> Result<bool, String> {
         eprintln!("=== {package}, {program}: without faults");
         let tests = tested(package, program, &groups, sources)?.ok_or("the tests do not end")?;
         for group in &groups {
-            let of: Vec<(&String, &bool)> = tests.iter().filter(|(name, _)| name.contains(group.as_str())).collect();
+            let of: Vec<(&String, &bool)> = tests.iter().filter(|(name, _)| is_of(group, name)).collect();
             if of.is_empty() {
                 println!("no test is called {group}");
             }
@@ -195,11 +196,16 @@ fn noticed(mutant: &Mutant, sources: &Path) -> Result<Outcome, String> {
     Ok(judged(&mutant.tests, tests?.as_ref()))
 }
 
+/// Whether a test is one of a group, which names parts of names separated by `|`.
+fn is_of(group: &str, test: &str) -> bool {
+    group.split('|').any(|part| test.contains(part))
+}
+
 /// What the tests say of a fault; `None` where they did not end.
 fn judged(groups: &[String], tests: Option<&Tests>) -> Outcome {
     let Some(tests) = tests else { return Outcome::Noticed(vec!["they do not end".into()]) };
     let failed: Vec<&String> = tests.iter().filter(|(_, passes)| !**passes).map(|(name, _)| name).collect();
-    let missed: Vec<String> = groups.iter().filter(|group| !failed.iter().any(|name| name.contains(group.as_str()))).cloned().collect();
+    let missed: Vec<String> = groups.iter().filter(|group| !failed.iter().any(|name| is_of(group, name))).cloned().collect();
     if missed.is_empty() { Outcome::Noticed(failed.into_iter().cloned().collect()) } else { Outcome::Missed(missed) }
 }
 
@@ -227,7 +233,12 @@ fn tested(package: &str, program: &str, groups: &[String], sources: &Path) -> Re
     let (program, folder) = executable(&String::from_utf8_lossy(&built.stdout)).ok_or("cargo names no test program")?;
     // The program itself and not cargo, so that it can be stopped.
     let mut tests = Command::new(program);
-    tests.current_dir(folder).args(groups).stdout(Stdio::piped()).stderr(Stdio::null()).env("RUST_BACKTRACE", "0");
+    tests
+        .current_dir(folder)
+        .args(groups.iter().flat_map(|group| group.split('|')))
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .env("RUST_BACKTRACE", "0");
     let Some((text, is_success)) = ended(&mut tests)? else { return Ok(None) };
     let found = parsed(&text);
     if !is_success && found.values().all(|passes| *passes) {
@@ -308,6 +319,7 @@ mod tests {
         assert_eq!(tests.len(), 3);
         assert_eq!(judged(&groups[..1], Some(&tests)), Outcome::Noticed(vec!["links::b".into()]));
         assert_eq!(judged(&groups, Some(&tests)), Outcome::Missed(vec!["twins::".into()]));
+        assert_eq!(judged(&["twins::|links::".into()], Some(&tests)), Outcome::Noticed(vec!["links::b".into()]));
         assert!(matches!(judged(&groups, None), Outcome::Noticed(_)));
     }
 

@@ -418,6 +418,28 @@ mod tests {
     }
 
     #[test]
+    fn both_ends_of_a_range_have_slack_and_the_nearer_one_counts() {
+        let asked = Asked::Within { min: 1.0, max: 2.0, slack: 0.1 };
+        for (x, holds) in [(0.89, false), (0.91, true), (2.09, true), (2.11, false)] {
+            assert_eq!(asked.holds(x), holds, "{x}");
+            assert_eq!(asked.margin(x) >= 0.0, holds, "{x}");
+        }
+        // (0.95 - 0.9) / 1 and (2.1 - 1.9) / 2 are nearer than the other ends.
+        assert!((asked.margin(0.95) - 0.05).abs() < 1e-12 && (asked.margin(1.9) - 0.1).abs() < 1e-12);
+        assert_eq!(Asked::within(Some(1.0), None).margin(1.5), 0.5);
+        assert_eq!(Asked::within(None, None).margin(1.5), f64::INFINITY);
+    }
+
+    #[test]
+    fn a_check_holds_if_it_holds_at_all_points() {
+        let asked = Asked::within(None, Some(1.0));
+        let at = |x: f64, place: &str| Measured::new(x, asked, place.into());
+        let verdict = Verdict::of(about(None), Ok(vec![at(0.5, "N = 1"), at(1.5, "N = 2"), at(0.9, "N = 3")]));
+        assert!(!verdict.pass && !verdict.as_expected);
+        assert_eq!((verdict.points, verdict.failing, verdict.point.as_str()), (3, 1, "N = 2"));
+    }
+
+    #[test]
     fn what_is_not_measured_never_fails_as_expected() {
         let missing = || Err(Error::new("", "FedLSA diverged", ""));
         let verdict = Verdict::of(about(Some("it diverges")), missing());
