@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 
 pub use data::{DataCommand, FetchArgs, VerifyArgs};
-pub use values::ProgressMode;
+pub use values::{BadRowsArg, ProgressMode};
 use values::{MAX_INTEGER, positive, seconds, whole};
 
 /// Federated stochastic approximation: federated TD learning and its relatives.
@@ -293,11 +293,14 @@ pub struct ExportArgs {
 pub struct PredictArgs {
     /// The weights.json that fedsa evaluate or fedsa fit wrote, or the folder of that run
     pub weights: PathBuf,
-    /// Data with the columns that the weights were fitted to: Parquet or CSV files (packed with gzip, if they are named), whose
+    /// Data with the columns that the weights were fitted to: Parquet, CSV or TSV files (packed with gzip or zstd or not), whose
     /// other columns are passed on; for weights of fedsa fit also LIBSVM and IDX files, of which targets are passed on. Globs, a
     /// folder, or the name of a data set. Rows stay in the order in which files are named
     #[arg(required = true, value_name = "DATA")]
     pub logs: Vec<String>,
+    /// The names of columns in the files, such as s_0=x or s_*=obs_*; by default those of the logs of the evaluation, where a file has them
+    #[arg(long, value_name = "NAME=FIELD,..", value_delimiter = ',')]
+    pub columns: Vec<String>,
     /// The file to write, .csv or .parquet; - for standard output, as CSV
     #[arg(long, value_name = "FILE", default_value = "-")]
     pub out: PathBuf,
@@ -350,10 +353,20 @@ pub struct ManArgs {
 
 #[derive(Args, Debug, Clone)]
 pub struct EvaluateArgs {
-    /// Logs of transitions, one Parquet or CSV file an agent: files, globs, a folder, or the name of a
-    /// data set. Columns s_* and next_* in pairs, reward, done; optionally episode, ratio
+    /// Logs of transitions, one file an agent: Parquet, CSV or TSV (packed with gzip or zstd or not); files, globs, a folder, or the name
+    /// of a data set. Columns s_* and next_* in pairs, reward, done or terminated; optionally truncated or timeouts, episode, env, ratio or
+    /// target and behaviour
     #[arg(required = true)]
     pub logs: Vec<String>,
+    /// The names of columns in the files: s_0=x,reward=r,done=terminal, or s_*=obs_*,next_*=next_obs_*
+    #[arg(long, value_name = "NAME=FIELD,..", value_delimiter = ',')]
+    pub columns: Vec<String>,
+    /// The column that names the agent of each row, in files with the rows of several agents
+    #[arg(long, value_name = "COLUMN")]
+    pub agent_column: Option<String>,
+    /// What is done with rows that cannot be read; skip leaves them out, and the report counts them by file and reason
+    #[arg(long, value_enum, value_name = "HOW", default_value_t)]
+    pub bad_rows: BadRowsArg,
     /// Features of the state: identity, polynomial:ORDER, fourier:ORDER[:scaled], tiles:TILINGSxBINS[@HASHED],
     /// radial:CENTRES[:quantiles], standardised, one-hot. By default the first of fourier:3, fourier:2 and fourier:1 with at most 64
     /// features, else polynomial:2 with at most 100, else polynomial:1. auto: the one of a list with the least error on held-out
@@ -366,7 +379,7 @@ pub struct EvaluateArgs {
     /// The range of a state column; taken from the data if not given
     #[arg(long, value_name = "COLUMN=LOW,HIGH", allow_hyphen_values = true)]
     pub range: Vec<String>,
-    /// The discount factor
+    /// The discount factor; 1 only where every episode ends in a terminal state
     #[arg(long, default_value_t = 0.99, allow_negative_numbers = true)]
     pub gamma: f64,
     /// The decay of eligibility traces, from 0 to 1: TD(lambda). Traces end at done and at a change of episode
@@ -432,7 +445,7 @@ pub struct EvaluateArgs {
 
 #[derive(Args, Debug)]
 pub struct FitArgs {
-    /// Rows with targets: LIBSVM, CSV, Parquet or IDX files (gzip or not), globs, folders, or names of data sets such as
+    /// Rows with targets: LIBSVM, CSV, TSV, Parquet or IDX files (packed with gzip or zstd or not), globs, folders, or names of data sets such as
     /// libsvm/w8a
     #[arg(required = true)]
     pub data: Vec<String>,

@@ -8,7 +8,8 @@ use fedsa::error::ErrorKind;
 use fedsa::problem::Files as _;
 use fedsa::problem::features::FeatureSpec;
 use fedsa::problem::log::Log;
-use fedsa::problem::source::{Inputs, whole};
+use fedsa::problem::log_form::LogForm;
+use fedsa::problem::source::whole;
 use fedsa_data::DiskFiles;
 use fedsa_data::find::Places;
 use fedsa_experiment::evaluate::{Evaluation, PictureWords};
@@ -326,7 +327,7 @@ fn logs_in_memory_give_the_weights_of_files() {
     };
     let of_files = now(Evaluation::new(&settings(&paths), &Cancel::never()).unwrap());
     let files = DiskFiles::new(Places::from_env(""));
-    let logs = || -> Vec<Log> { files.logs(&paths, Inputs::States).unwrap().iter().map(|log| whole(&**log).unwrap()).collect() };
+    let logs = || -> Vec<Log> { files.logs(&paths, &LogForm::default()).unwrap().iter().map(|log| whole(&**log).unwrap()).collect() };
     let evaluation = Evaluation::of_logs(&settings(&[]), logs(), &Cancel::never()).unwrap();
     assert_eq!(evaluation.choice.as_ref().map(|choice| choice.kind), Some("lstd"));
     let in_memory = now(evaluation);

@@ -17,6 +17,7 @@ mod imports;
 mod json_schema;
 mod layers;
 mod lengths;
+mod log_forms;
 mod numpy;
 mod outside;
 mod pictures;

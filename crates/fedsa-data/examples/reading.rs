@@ -16,8 +16,9 @@ use std::time::Instant;
 
 use fedsa::kernel::Isa;
 use fedsa::problem::features::FeatureSpec;
+use fedsa::problem::log_form::LogForm;
 use fedsa::problem::logs::{Logs, Sources};
-use fedsa::problem::source::{Inputs, read_checked, whole};
+use fedsa::problem::source::{read_checked, whole};
 use fedsa::problem::{Files, ProblemSettings};
 use fedsa::sampling::{Law, Sampling};
 use fedsa_data::DiskFiles;
@@ -128,7 +129,7 @@ fn seconds(mut call: impl FnMut() -> Result<(), Failure>) -> Result<(f64, f64), 
 
 fn in_batches(file: &str) -> Result<(), Failure> {
     let files = DiskFiles::new(Places::from_env(""));
-    let log = files.logs(&[file.into()], Inputs::States)?.remove(0);
+    let log = files.logs(&[file.into()], &LogForm::default())?.remove(0);
     let mut sum = 0.0;
     let (best, first) = seconds(|| {
         let mut rows = 0;
@@ -146,7 +147,7 @@ fn in_batches(file: &str) -> Result<(), Failure> {
 
 fn in_one(file: &str) -> Result<(), Failure> {
     let (best, first) = seconds(|| {
-        let log = DiskFiles::new(Places::from_env("")).logs(&[file.into()], Inputs::States)?.remove(0);
+        let log = DiskFiles::new(Places::from_env("")).logs(&[file.into()], &LogForm::default())?.remove(0);
         assert_eq!(whole(&*log)?.len(), TRANSITIONS);
         Ok(())
     })?;

@@ -138,7 +138,7 @@ impl Places {
             format!("there is no such file or directory{folders}"),
             "a path; or the name of a data set (FOLDER/NAME) in the folder that the environment variable FEDSA_DATA \
              names: point it at the folder that has them, or make one. For logs that is a folder such as \
-             $FEDSA_DATA/transitions/mountaincar with one Parquet or CSV file per agent (agent_0.parquet, ..; columns s_*, \
+             $FEDSA_DATA/transitions/mountaincar with one Parquet, CSV or TSV file per agent (agent_0.parquet, ..; columns s_*, \
              reward, next_*, done)",
         )
     }
@@ -167,7 +167,7 @@ fn files_of(dir: &Path, extensions: &[&str]) -> Result<Vec<PathBuf>> {
     for entry in std::fs::read_dir(dir).map_err(unreadable)? {
         let path = entry.map_err(unreadable)?.path();
         let hidden = path.file_name().is_none_or(|name| name.to_string_lossy().starts_with('.'));
-        let Some(extension) = extension_of(&path) else { continue };
+        let Some(extension) = inner_extension(&path) else { continue };
         if !hidden && extensions.contains(&extension.as_str()) && !path.is_dir() {
             kinds.push(extension);
             files.push(path);
@@ -205,6 +205,19 @@ fn is_there(path: &Path) -> bool {
 /// The extension in lower case.
 pub(super) fn extension_of(path: &Path) -> Option<String> {
     Some(path.extension()?.to_str()?.to_ascii_lowercase())
+}
+
+/// The extension in lower case, without `.gz` and `.zst`: `csv` of `log.csv.gz`.
+pub(super) fn inner_extension(path: &Path) -> Option<String> {
+    extension_of(&unpacked_name(path))
+}
+
+/// The name of a file without `.gz` or `.zst`.
+pub(super) fn unpacked_name(path: &Path) -> PathBuf {
+    match extension_of(path).as_deref() {
+        Some("gz" | "zst") => path.with_extension(""),
+        _ => path.to_path_buf(),
+    }
 }
 
 /// The natural order of names: `agent_2` before `agent_10`.

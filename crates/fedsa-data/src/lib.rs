@@ -1,4 +1,4 @@
-//! File formats: problems (`.npz`), data sets (LIBSVM, CSV, Parquet, IDX), logs and tables (Parquet, CSV), traces (Parquet),
+//! File formats: problems (`.npz`), data sets (LIBSVM, CSV, Parquet, IDX), logs and tables (Parquet, CSV, TSV), traces (Parquet),
 //! delays (text), weights (JSON).
 //!
 //! Only this crate reads and writes these formats; the library sees plain structs. The
@@ -15,6 +15,7 @@ pub mod delays;
 mod field;
 pub mod find;
 mod given;
+mod input;
 pub mod linear_model;
 pub mod logs;
 pub mod machine;
@@ -23,6 +24,7 @@ mod parquet;
 pub use parquet::THREAD as PARQUET_THREAD;
 pub mod public;
 pub mod regular;
+mod separated;
 mod store;
 pub mod table;
 pub mod trace;
@@ -39,7 +41,8 @@ use fedsa::problem::Files;
 use fedsa::problem::arrays::Arrays;
 use fedsa::problem::dataset::{Dataset, Wanted};
 use fedsa::problem::log::Log;
-use fedsa::problem::source::{Inputs, LogSource};
+use fedsa::problem::log_form::{LeftOutRows, LogForm};
+use fedsa::problem::source::LogSource;
 use fedsa::problem::survey::LogFacts;
 use fedsa::uplink::medium::delay::Row;
 use given::Given;
@@ -66,8 +69,10 @@ pub struct DiskFiles {
 #[derive(Debug, Default)]
 struct Logs {
     all: Vec<logs::FileLog>,
-    /// The position of a log, by its path, its name, and the prefix of its state columns.
-    positions: HashMap<(PathBuf, String, &'static str), usize>,
+    /// The position of a log, by its path, its name, and its form.
+    positions: HashMap<(PathBuf, String, String), usize>,
+    /// The positions of those whose agents a column names, by the files and their form: they are read as a whole.
+    by_agent: HashMap<(Vec<String>, String), Vec<usize>>,
 }
 
 /// A log that is read until a token is cancelled.
@@ -91,6 +96,9 @@ impl<S: LogSource> LogSource for Stoppable<S> {
     }
     fn facts(&self) -> Option<&OnceLock<LogFacts>> {
         self.log.facts()
+    }
+    fn left_out(&self) -> Vec<LeftOutRows> {
+        self.log.left_out()
     }
     fn located(&self, e: Error) -> Error {
         if e.kind() == ErrorKind::Cancelled { e } else { self.log.located(e) }
@@ -246,20 +254,31 @@ impl Files for DiskFiles {
         }
         Ok(arrays)
     }
-    fn logs(&self, sources: &[String], inputs: Inputs) -> Result<Vec<Box<dyn LogSource>>> {
+    fn logs(&self, sources: &[String], form: &LogForm) -> Result<Vec<Box<dyn LogSource>>> {
         if sources.is_empty() && !self.given.logs.is_empty() {
             return Ok(self.given.logs.iter().map(|log| self.stoppable(Arc::clone(log))).collect());
         }
-        let opened = logs::open(sources, &self.places, inputs, &self.room).map_err(setting)?;
+        let request = (sources.to_vec(), format!("{form:?}"));
+        let known = self.opened().by_agent.get(&request).cloned();
+        if let Some(positions) = known {
+            let known = self.opened();
+            return Ok(positions.into_iter().map(|position| self.stoppable(known.all[position].clone())).collect());
+        }
+        let opened = logs::open(sources, &self.places, form, &self.room).map_err(setting)?;
         let known = &mut *self.opened();
-        let once = |log: logs::FileLog| {
+        let mut positions = Vec::with_capacity(opened.len());
+        for log in opened {
             let position = *known.positions.entry(log.key()).or_insert(known.all.len());
             if position == known.all.len() {
                 known.all.push(log);
             }
-            self.stoppable(known.all[position].clone())
-        };
-        Ok(opened.into_iter().map(once).collect())
+            positions.push(position);
+        }
+        let sources = positions.iter().map(|position| self.stoppable(known.all[*position].clone())).collect();
+        if form.agent_column.is_some() {
+            known.by_agent.insert(request, positions);
+        }
+        Ok(sources)
     }
     fn datasets(&self, sources: &[String], wanted: &Wanted) -> Result<Vec<Dataset>> {
         if let Some(given) = self.given.take_sets() {

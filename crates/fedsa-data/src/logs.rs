@@ -1,13 +1,18 @@
-//! Transition logs: one Parquet or CSV file per agent, read in batches.
+//! Transition logs: Parquet, CSV or TSV files, one per agent or with a column that names the agent, read in batches. Text may be packed
+//! with gzip or zstd; formats are told by content.
 //!
 //! Columns go by name: the state in `s_*` and the state that followed in
 //! `next_*`, paired by what follows the prefix (`s_0` with `next_0`, `s_speed`
-//! with `next_speed`); `reward`; `done` (true or false, or 1 or 0: the episode
-//! terminated, not merely was cut short); optionally `episode` (an integer) and
+//! with `next_speed`); `reward` (or `rewards`); `done` (true or false, or 1 or 0: the episode
+//! terminated, not merely was cut short), for which `terminated`, `terminals` and `terminal` stand too, and come first; optionally
+//! `truncated` (or `timeouts`), `episode` (an integer) and
 //! `ratio` (an importance ratio, at least 0), or `target` and `behaviour`, the probabilities
 //! of the action that was taken, of which it is the ratio.
 //! `action` and all other columns are not needed and not read. State columns
-//! are in natural order of their names, whatever their order in the file.
+//! are in natural order of their names, whatever their order in the file. [`LogForm::columns`] gives other names.
+//!
+//! Rows of several environments (`env`) or episodes that were logged side by side are put in order, in memory (`groups`): those of an
+//! environment follow each other.
 //!
 //! Features that were logged are in `phi_*`, and those of the state that followed in `phi_next_*`, paired in the same way.
 //! With [`Inputs::Features`] they are read in place of `s_*` and `next_*`, which are then not needed.
@@ -16,56 +21,65 @@
 //! logs are kept in memory once they were read.
 
 mod columns;
+mod groups;
+mod header;
+mod kept;
 mod layout;
 mod lines;
 mod ratios;
+mod told;
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::SystemTime;
 
-use crc32fast::Hasher;
 use fedsa::error::{Error, Result, quoted};
 use fedsa::problem::log::Log;
+use fedsa::problem::log_form::{LeftOutRows, LogForm};
 use fedsa::problem::source::{Inputs, LogSource, whole};
 use fedsa::problem::survey::LogFacts;
 
-use super::find::{self, Places, extension_of, natural_order};
+use super::find::{self, Places, natural_order, unpacked_name};
 use columns::{LogColumns, read_parquet};
-use layout::{Layout, row_bytes};
-pub(super) use lines::bad_line;
+use groups::Arranged;
+pub(super) use header::Header;
+use kept::{Checksum, Kept};
+use layout::Layout;
 use lines::{open_csv, read_csv};
+use told::{Rows, Told};
 
 use super::parquet::contained;
 use super::store::Store;
 use super::{about, name_of, regular, setting, shown, unreadable};
 
-/// The extensions of the formats that logs come in.
-pub const EXTENSIONS: [&str; 2] = ["parquet", "csv"];
+/// The extensions of the formats that logs come in; `.gz` or `.zst` may follow those of text.
+pub const EXTENSIONS: [&str; 3] = ["parquet", "csv", "tsv"];
 
 /// The most transitions of a batch.
 const BATCH: usize = 8192;
-/// The most bytes of a log that is kept in memory.
-const KEPT: usize = 16 << 20;
 /// The most bytes of all logs of a [`DiskFiles`](super::DiskFiles) that are kept in memory.
 pub(super) const MOST_KEPT: usize = 128 << 20;
 
 /// Opens the logs of all agents, in natural order of their paths (`agent_2`
-/// before `agent_10`). A source is a path, a glob, a directory or the name of
+/// before `agent_10`), or of the names in the agents' column. A source is a path, a glob, a directory or the name of
 /// a data set ([`Places::files`]). A log is named after its file, without the
 /// extension if these names are distinct. `room` is what small logs may still take that are kept in memory, in bytes.
 ///
 /// # Errors
 /// When there is no source, one is not found, a file is listed twice or cannot be opened, columns are missing, or two files'
 /// state columns differ.
-pub(super) fn open(sources: &[String], places: &Places, inputs: Inputs, room: &Arc<AtomicUsize>) -> Result<Vec<FileLog>> {
+pub(super) fn open(sources: &[String], places: &Places, form: &LogForm, room: &Arc<AtomicUsize>) -> Result<Vec<FileLog>> {
     let paths = paths_of(sources, places)?;
-    let opened = paths.iter().zip(short_names(&paths)).map(|(path, name)| FileLog::open(path, name, inputs, room));
-    let logs = opened.collect::<Result<Vec<_>>>()?;
-    let Some(FileLog(first)) = logs.first() else {
+    if paths.is_empty() {
         return Err(Error::data("", "no logs", "evaluation needs the transitions of at least one agent"));
-    };
+    }
+    if form.agent_column.is_some() {
+        return by_agent(&paths, form);
+    }
+    let opened = paths.iter().zip(short_names(&paths)).map(|(path, name)| FileLog::open(path, name, form, room));
+    let logs = opened.collect::<Result<Vec<_>>>()?;
+    let FileLog(first) = &logs[0];
     if let Some(FileLog(log)) = logs.iter().find(|FileLog(log)| log.columns != first.columns) {
         let what = format!(
             "its state columns are {}, but those of {} are {}",
@@ -78,16 +92,30 @@ pub(super) fn open(sources: &[String], places: &Places, inputs: Inputs, room: &A
     Ok(logs)
 }
 
+/// The logs of the agents that a column of these files names.
+fn by_agent(paths: &[PathBuf], form: &LogForm) -> Result<Vec<FileLog>> {
+    let (mut files, mut has_env) = (Vec::new(), false);
+    for path in paths {
+        let (store, _) = disk(path)?;
+        let format = Format::of(path, &store)?;
+        has_env |= format.layout(&store, form).map_err(|e| about(path, e))?.keys[1].is_some();
+        files.push((path.clone(), format));
+    }
+    let agents = groups::by_agent(&files, form, has_env, &|path| Ok(disk(path)?.0))?;
+    Ok(agents.into_iter().map(|(name, arranged)| FileLog::in_memory(name, arranged, form)).collect())
+}
+
 /// Whether all logs have columns `phi_*`, features that were logged.
 ///
 /// # Errors
 /// When a source is not found, a file is listed twice or cannot be opened.
-pub fn has_features(sources: &[String], places: &Places) -> Result<bool> {
+pub fn has_features(sources: &[String], places: &Places, form: &LogForm) -> Result<bool> {
     let (state, next) = Inputs::Features.prefixes();
     for path in paths_of(sources, places)? {
         let (store, _) = disk(&path)?;
-        let names = Format::of(&path)?.names(&store).map_err(|e| about(&path, e))?;
-        if !names.iter().any(|name| name.starts_with(state) && !name.starts_with(next)) {
+        let format = Format::of(&path, &store)?;
+        let header = format.names(&store).and_then(|names| Header::new(names, &form.columns)).map_err(|e| about(&path, e))?;
+        if !header.roles.iter().any(|name| name.starts_with(state) && !name.starts_with(next)) {
             return Ok(false);
         }
     }
@@ -114,7 +142,8 @@ pub(super) fn paths_of(sources: &[String], places: &Places) -> Result<Vec<PathBu
 /// The files' names without directory and extension, or their paths if two of these names
 /// are equal.
 pub(super) fn short_names(paths: &[PathBuf]) -> Vec<String> {
-    let stems: Vec<String> = paths.iter().map(|path| path.file_stem().unwrap_or_default().to_string_lossy().into_owned()).collect();
+    let stem = |path: &PathBuf| unpacked_name(path).file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    let stems: Vec<String> = paths.iter().map(stem).collect();
     let all_differ = stems.iter().collect::<std::collections::BTreeSet<_>>().len() == stems.len();
     if all_differ { stems } else { paths.iter().map(|path| name_of(path)).collect() }
 }
@@ -127,12 +156,13 @@ enum Format {
 }
 
 impl Format {
-    fn of(path: &Path) -> Result<Self> {
-        match extension_of(path).as_deref() {
-            Some("parquet") => Ok(Self::Parquet),
-            Some("csv") => Ok(Self::Csv),
-            _ => Err(Error::data(shown(name_of(path)), "not a known format of logs", "a file with the extension .parquet or .csv")),
-        }
+    /// Parquet by its first bytes or its name, else text.
+    fn of(path: &Path, store: &Store) -> Result<Self> {
+        const MAGIC: &[u8] = b"PAR1";
+        let length = MAGIC.len().min(usize::try_from(store.len()).unwrap_or(usize::MAX));
+        let start = store.bytes(0, length).map_err(|e| unreadable(path, &e))?;
+        let is_parquet = start == MAGIC || super::find::extension_of(path).is_some_and(|extension| extension == "parquet");
+        Ok(if is_parquet { Self::Parquet } else { Self::Csv })
     }
 
     /// The names of all columns of a file.
@@ -143,19 +173,27 @@ impl Format {
         }
     }
 
-    /// The state columns of a log.
-    fn columns(self, file: &Store, inputs: Inputs) -> Result<Vec<String>> {
+    /// Where the columns of a log are.
+    fn layout(self, file: &Store, form: &LogForm) -> Result<Layout> {
         match self {
-            Self::Parquet => contained(file.clone(), |file| Ok(LogColumns::new(file, inputs)?.layout.columns)),
-            Self::Csv => Ok(Layout::new(&open_csv(file)?.1, inputs)?.columns),
+            Self::Parquet => contained(file.clone(), |file| Ok(LogColumns::new(file, form)?.layout)),
+            Self::Csv => Layout::new(&open_csv(file)?.1, form),
         }
     }
 
     /// Calls `see` with all transitions, in batches of at most `most`.
-    fn read(self, file: Store, inputs: Inputs, name: &str, most: usize, see: &mut dyn FnMut(&Log) -> Result<()>) -> Result<()> {
+    fn read(self, file: Store, form: &LogForm, name: &str, most: usize, see: &mut dyn FnMut(&Rows) -> Result<()>) -> Result<Told> {
         match self {
-            Self::Parquet => read_parquet(file, inputs, name, most, see),
-            Self::Csv => read_csv(&file, inputs, name, most, see),
+            Self::Parquet => read_parquet(file, form, name, most, see),
+            Self::Csv => read_csv(&file, form, name, most, see),
+        }
+    }
+
+    /// Calls `see` with the episode of each row, as far as rows can be read.
+    fn each_episode(self, file: &Store, column: usize, see: &mut (dyn FnMut(i64) + Send)) -> Result<()> {
+        match self {
+            Self::Parquet => contained(file.clone(), |file| columns::each_episode(file, column, see)),
+            Self::Csv => lines::each_episode(file, column, see),
         }
     }
 }
@@ -172,15 +210,23 @@ struct Opened {
     /// The agent's name.
     name: String,
     format: Format,
-    inputs: Inputs,
+    form: LogForm,
     columns: Vec<String>,
     stamp: Stamp,
+    /// The column of episodes.
+    episode: Option<usize>,
+    /// Whether there is a column of environments.
+    has_env: bool,
+    /// Whether rows must be put into another order.
+    is_side_by_side: OnceLock<bool>,
     /// The checksum of its contents, once they were read completely.
     checksum: OnceLock<u32>,
     /// What a pass over it told.
     facts: OnceLock<LogFacts>,
     /// Its batches, if they are kept.
     kept: OnceLock<Vec<Log>>,
+    /// What its reader left out.
+    left_out: OnceLock<Vec<LeftOutRows>>,
     /// The bytes that logs may still take that are kept.
     room: Arc<AtomicUsize>,
 }
@@ -203,18 +249,27 @@ fn disk(path: &Path) -> Result<(Store, Stamp)> {
 
 impl FileLog {
     /// Opens a log. Its columns are checked, its transitions are not read.
-    fn open(path: &Path, name: String, inputs: Inputs, room: &Arc<AtomicUsize>) -> Result<Self> {
-        let format = Format::of(path)?;
+    fn open(path: &Path, name: String, form: &LogForm, room: &Arc<AtomicUsize>) -> Result<Self> {
         let (store, stamp) = disk(path)?;
-        let columns = format.columns(&store, inputs).map_err(|e| about(path, e))?;
-        let (path, room) = (path.to_path_buf(), room.clone());
-        let (checksum, facts, kept) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
-        Ok(Self(Arc::new(Opened { path, name, format, inputs, columns, stamp, checksum, facts, kept, room })))
+        let format = Format::of(path, &store)?;
+        let layout = format.layout(&store, form).map_err(|e| about(path, e))?;
+        let mut opened = Opened::new(path, name, format, form, stamp);
+        (opened.episode, opened.has_env, opened.room) = (layout.episode, layout.keys[1].is_some(), room.clone());
+        opened.columns = layout.columns;
+        Ok(Self(Arc::new(opened)))
+    }
+
+    /// A log that was read already.
+    fn in_memory(name: String, arranged: Arranged, form: &LogForm) -> Self {
+        let mut opened = Opened::new(&arranged.path, name, Format::Csv, form, Stamp(0, None));
+        opened.columns.clone_from(&arranged.log.columns);
+        opened.keep(arranged);
+        Self(Arc::new(opened))
     }
 
     /// What tells it from other logs.
-    pub(super) fn key(&self) -> (PathBuf, String, &'static str) {
-        (self.0.path.clone(), self.0.name.clone(), self.0.inputs.prefixes().0)
+    pub(super) fn key(&self) -> (PathBuf, String, String) {
+        (self.0.path.clone(), self.0.name.clone(), format!("{:?}", self.0.form))
     }
 
     /// A checksum of the columns that are read; none before they were read completely.
@@ -224,6 +279,35 @@ impl FileLog {
 }
 
 impl Opened {
+    fn new(path: &Path, name: String, format: Format, form: &LogForm, stamp: Stamp) -> Self {
+        Self {
+            path: path.to_path_buf(),
+            name,
+            format,
+            form: form.clone(),
+            columns: Vec::new(),
+            stamp,
+            episode: None,
+            has_env: false,
+            is_side_by_side: OnceLock::new(),
+            checksum: OnceLock::new(),
+            facts: OnceLock::new(),
+            kept: OnceLock::new(),
+            left_out: OnceLock::new(),
+            room: Arc::default(),
+        }
+    }
+
+    /// Keeps a whole log, whatever its size.
+    fn keep(&self, arranged: Arranged) {
+        let mut checksum = Checksum::default();
+        checksum.see(&arranged.log);
+        // Another thread that has read it at the same time has found the same.
+        let _ = self.checksum.set(checksum.finish(&self.columns));
+        let _ = self.left_out.set(arranged.left_out);
+        let _ = self.kept.set(vec![arranged.log]);
+    }
+
     fn check_unchanged(&self, stamp: Stamp) -> Result<()> {
         if stamp == self.stamp {
             return Ok(());
@@ -232,14 +316,29 @@ impl Opened {
         Err(Error::data(shown(name_of(&self.path)), what, "a file that stays as it is while it is read; start again"))
     }
 
+    /// Whether environments or episodes are side by side in the file.
+    fn is_side_by_side(&self, store: &Store) -> Result<bool> {
+        if let Some(known) = self.is_side_by_side.get() {
+            return Ok(*known);
+        }
+        let of_episodes = |column: usize| groups::is_interleaved(store, self.format, column).map_err(|e| about(&self.path, e));
+        let is = self.has_env || self.episode.map(of_episodes).transpose()?.unwrap_or(false);
+        Ok(*self.is_side_by_side.get_or_init(|| is))
+    }
+
     /// Reads the file. The result of `see` comes second, because it is not about the file.
     fn read(&self, most: usize, see: &mut dyn FnMut(&Log) -> Result<()>) -> Result<Result<()>> {
         let (store, stamp) = disk(&self.path)?;
         self.check_unchanged(stamp)?;
+        if self.is_side_by_side(&store)? {
+            self.keep(groups::of_file((&self.path, self.format), &self.form, &self.name, self.has_env, &|path| Ok(disk(path)?.0))?);
+            return Ok(self.kept.get().into_iter().flatten().try_for_each(see));
+        }
         let mut checksum = self.checksum.get().is_none().then(Checksum::default);
         let mut kept = Some(Kept::default());
         let mut seen = Ok(());
-        let read = self.format.read(store, self.inputs, &self.name, most, &mut |batch| {
+        let read = self.format.read(store, &self.form, &self.name, most, &mut |rows| {
+            let batch = &rows.log;
             if let Some(checksum) = &mut checksum {
                 checksum.see(batch);
             }
@@ -252,7 +351,8 @@ impl Opened {
         // Whoever writes to a file while it is read makes it unreadable, too.
         let now = self.path.metadata().map_err(|e| unreadable(&self.path, &e))?;
         self.check_unchanged(Stamp::of(&now))?;
-        read.map_err(|e| about(&self.path, e))?;
+        let told = read.map_err(|e| about(&self.path, e))?;
+        let _ = self.left_out.set(groups::left_out_of(&self.path, &told));
         if let Some(checksum) = checksum {
             // Another thread that has read it at the same time has found the same.
             let _ = self.checksum.set(checksum.finish(&self.columns));
@@ -283,62 +383,11 @@ impl LogSource for FileLog {
     fn facts(&self) -> Option<&OnceLock<LogFacts>> {
         Some(&self.0.facts)
     }
+    fn left_out(&self) -> Vec<LeftOutRows> {
+        self.0.left_out.get().cloned().unwrap_or_default()
+    }
     fn located(&self, e: Error) -> Error {
         setting(about(&self.0.path, e.about("")))
-    }
-}
-
-/// The batches of a log that may be kept in memory.
-#[derive(Default)]
-struct Kept {
-    batches: Vec<Log>,
-    bytes: usize,
-}
-
-impl Kept {
-    /// With one more batch, if all of them are small enough.
-    fn with(mut self, batch: &Log, room: usize) -> Option<Self> {
-        self.bytes += batch.len() * row_bytes(batch.columns.len());
-        if self.bytes > KEPT.min(room) {
-            return None;
-        }
-        self.batches.push(batch.clone());
-        Some(self)
-    }
-}
-
-/// The checksum of a log's contents. Each column, and all states, have a checksum of their own, so that it does not depend on
-/// where batches end.
-#[derive(Default)]
-struct Checksum {
-    rows: u64,
-    /// Of states, next states, rewards, `done`, `episode`, `ratio`.
-    parts: [Hasher; 6],
-    bytes: Vec<u8>,
-}
-
-impl Checksum {
-    fn see(&mut self, log: &Log) {
-        self.rows += log.len() as u64;
-        for (i, numbers) in [(0, Some(&log.states)), (1, Some(&log.next)), (2, Some(&log.rewards)), (5, log.ratio.as_ref())] {
-            self.update(i, numbers.map_or(&[], Vec::as_slice), |x| x.to_le_bytes());
-        }
-        self.update(3, &log.done, |done| [u8::from(done)]);
-        self.update(4, log.episode.as_deref().unwrap_or_default(), i64::to_le_bytes);
-    }
-
-    fn update<T: Copy, const N: usize>(&mut self, part: usize, values: &[T], bytes: impl Fn(T) -> [u8; N]) {
-        self.bytes.resize(values.len() * N, 0);
-        self.bytes.chunks_exact_mut(N).zip(values).for_each(|(out, value)| out.copy_from_slice(&bytes(*value)));
-        self.parts[part].update(&self.bytes);
-    }
-
-    fn finish(self, columns: &[String]) -> u32 {
-        let mut all = Hasher::new();
-        all.update(columns.join(",").as_bytes());
-        all.update(&self.rows.to_le_bytes());
-        self.parts.into_iter().for_each(|part| all.update(&part.finalize().to_le_bytes()));
-        all.finalize()
     }
 }
 
@@ -346,7 +395,7 @@ impl Checksum {
 struct InMemory {
     file: Store,
     format: Format,
-    inputs: Inputs,
+    form: LogForm,
     columns: Vec<String>,
 }
 
@@ -358,15 +407,35 @@ impl LogSource for InMemory {
         &self.columns
     }
     fn read(&self, see: &mut dyn FnMut(&Log) -> Result<()>) -> Result<()> {
-        self.format.read(self.file.clone(), self.inputs, "", BATCH, see)
+        self.format.read(self.file.clone(), &self.form, "", BATCH, &mut |rows| see(&rows.log)).map(drop)
     }
 }
 
 /// A whole log from a file in memory, checked.
-fn from_bytes(file: Vec<u8>, format: Format, inputs: Inputs) -> Result<Log> {
+fn from_bytes(file: Vec<u8>, format: Format, form: &LogForm) -> Result<Log> {
     let file = Store::from(file);
-    let columns = format.columns(&file, inputs)?;
-    whole(&InMemory { file, format, inputs, columns })
+    let columns = format.layout(&file, form)?.columns;
+    whole(&InMemory { file, format, form: form.clone(), columns })
+}
+
+/// The logs of a file in memory that is laid out in some way, told by its content: one without a name, or those of the agents that a column
+/// names. Rows are in order, as those of files are.
+///
+/// # Errors
+/// As [`from_parquet`] and [`from_csv`].
+pub fn from_form(file: Vec<u8>, form: &LogForm) -> Result<Vec<Log>> {
+    form.check()?;
+    let store = Store::from(file);
+    let format = Format::of(Path::new(""), &store)?;
+    let (layout, open) = (format.layout(&store, form)?, |_: &Path| Ok(store.clone()));
+    let has_env = layout.keys[1].is_some();
+    let logs = if form.agent_column.is_some() {
+        groups::by_agent(&[(PathBuf::new(), format)], form, has_env, &open)?.into_iter().map(|(_, arranged)| arranged.log).collect()
+    } else {
+        vec![groups::of_file((Path::new(""), format), form, "", has_env, &open)?.log]
+    };
+    logs.iter().try_for_each(Log::check)?;
+    Ok(logs)
 }
 
 /// A log (without a name) from the bytes of a Parquet file.
@@ -374,17 +443,19 @@ fn from_bytes(file: Vec<u8>, format: Format, inputs: Inputs) -> Result<Log> {
 /// # Errors
 /// When it is not a Parquet file, columns are missing or of the wrong type, or as [`Log::check`].
 pub fn from_parquet(file: Vec<u8>, inputs: Inputs) -> Result<Log> {
-    from_bytes(file, Format::Parquet, inputs)
+    from_bytes(file, Format::Parquet, &inputs.into())
 }
 
-/// A log (without a name) from the bytes of a CSV file with a header.
+/// A log (without a name) from the bytes of a CSV or TSV file with a header, packed with gzip or zstd or not.
 ///
 /// # Errors
 /// When a line has too many or too few fields, a field has the wrong type for its column, or as [`Log::check`].
 pub fn from_csv(file: Vec<u8>, inputs: Inputs) -> Result<Log> {
-    from_bytes(file, Format::Csv, inputs)
+    from_bytes(file, Format::Csv, &inputs.into())
 }
 
+#[cfg(test)]
+mod form_tests;
 #[cfg(test)]
 mod ratio_tests;
 #[cfg(test)]

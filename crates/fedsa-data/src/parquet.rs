@@ -10,6 +10,9 @@
 //! A file is in memory, or on the disk and read page by page ([`Store`]). Logs are read with all columns side by side, a batch
 //! of rows at a time ([`Numbers`]): in memory are then a page of each column and its dictionary.
 
+mod numbers;
+pub(super) use numbers::{Integer, Numbers};
+
 use std::cell::Cell;
 use std::io::{BufRead, BufReader};
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -21,7 +24,7 @@ use fedsa::error::{Error, Result};
 use parquet::basic::{CompressionCodec as Codec, ConvertedType, Encoding, Type};
 use parquet::column::page::{Page, PageMetadata, PageReader};
 use parquet::column::reader::ColumnReaderImpl;
-use parquet::data_type::{BoolType, DataType, DoubleType, FloatType, Int32Type, Int64Type};
+use parquet::data_type::{DataType, Int32Type, Int64Type};
 use parquet::errors::ParquetError;
 use parquet::file::metadata::{ParquetMetaData, ParquetMetaDataReader, RowGroupMetaData};
 use parquet::file::reader::{ChunkReader, Length};
@@ -29,7 +32,7 @@ use parquet::file::serialized_reader::SerializedPageReader;
 use parquet::schema::types::ColumnDescPtr;
 
 use super::store::{Store, StoreReader};
-use super::{exact, expansion_limit, justified, room, shown};
+use super::{expansion_limit, justified, room, shown};
 
 /// The number of values that the column reader returns at a time.
 const BATCH: usize = 4096;
@@ -287,6 +290,8 @@ struct Steps<'a, T: DataType> {
     values: Vec<T::T>,
     /// Which rows of the last step are null; empty for a column that has none.
     levels: Vec<i16>,
+    /// Whether nulls, and integers that a double cannot represent, become NaN.
+    with_nulls: bool,
 }
 
 impl<'a, T: DataType> Steps<'a, T> {
@@ -295,7 +300,18 @@ impl<'a, T: DataType> Steps<'a, T> {
         if descr.max_rep_level() > 0 {
             return Err(columns.wrong_type(column, "one value a row"));
         }
-        Ok(Self { columns, column, descr, group: 0, row: 0, end: 0, reader: None, values: Vec::new(), levels: Vec::new() })
+        Ok(Self {
+            columns,
+            column,
+            descr,
+            group: 0,
+            row: 0,
+            end: 0,
+            reader: None,
+            values: Vec::new(),
+            levels: Vec::new(),
+            with_nulls: false,
+        })
     }
 
     /// Reads at most `most` rows, and returns how many: 0 at the end of the file.
@@ -339,6 +355,17 @@ impl<'a, T: DataType> Steps<'a, T> {
             if read == 0 {
                 return Err(unreadable(format!("column `{}` ends at row {first}", self.descr.path())));
             }
+            if self.with_nulls {
+                let now;
+                (now, out) = out.split_at_mut(read);
+                let mut values = self.values.iter();
+                for (i, out) in now.iter_mut().enumerate() {
+                    let is_null = self.levels.get(i).is_some_and(|level| *level < self.descr.max_def_level());
+                    let value = if is_null { None } else { values.next().filter(|value| inexact(value).is_none()) };
+                    *out = value.map_or(f64::NAN, &number);
+                }
+                continue;
+            }
             if self.values.len() != read {
                 let null = self.levels.iter().position(|level| *level < self.descr.max_def_level());
                 return present(first + null.unwrap_or(self.values.len()), None);
@@ -353,63 +380,6 @@ impl<'a, T: DataType> Steps<'a, T> {
         }
         Ok(())
     }
-}
-
-/// A column of numbers that is read in steps; booleans are 0 and 1.
-pub(super) struct Numbers<'a>(Typed<'a>);
-
-enum Typed<'a> {
-    Bool(Steps<'a, BoolType>),
-    Float(Steps<'a, FloatType>),
-    Double(Steps<'a, DoubleType>),
-    Int32(Steps<'a, Int32Type>, Integer),
-    Int64(Steps<'a, Int64Type>, Integer),
-}
-
-impl<'a> Numbers<'a> {
-    /// The column, at its first row.
-    ///
-    /// # Errors
-    /// When it has another type.
-    pub(super) fn new(columns: &'a Columns, column: usize) -> Result<Self> {
-        let wrong = || columns.wrong_type(column, "numbers (int, float, double) or booleans");
-        Ok(Self(match columns.describe(column).physical_type() {
-            Type::BOOLEAN => Typed::Bool(Steps::new(columns, column)?),
-            Type::FLOAT => Typed::Float(Steps::new(columns, column)?),
-            Type::DOUBLE => Typed::Double(Steps::new(columns, column)?),
-            Type::INT32 => Typed::Int32(Steps::new(columns, column)?, columns.integer(column).ok_or_else(wrong)?),
-            Type::INT64 => Typed::Int64(Steps::new(columns, column)?, columns.integer(column).ok_or_else(wrong)?),
-            _ => return Err(wrong()),
-        }))
-    }
-
-    /// Fills `out` with the numbers of the next rows.
-    ///
-    /// # Errors
-    /// When there are fewer rows, one is null, or an integer cannot be represented by a double exactly.
-    pub(super) fn fill(&mut self, out: &mut [f64]) -> Result<()> {
-        let inexact = |value: i128| if exact(value).is_none() { Some(value) } else { None };
-        match &mut self.0 {
-            Typed::Bool(steps) => steps.fill(out, |value| f64::from(u8::from(*value)), |_| None),
-            Typed::Float(steps) => steps.fill(out, |value| f64::from(*value), |_| None),
-            Typed::Double(steps) => steps.fill(out, |value| *value, |_| None),
-            Typed::Int32(steps, Integer::Signed) => steps.fill(out, |value| f64::from(*value), |_| None),
-            Typed::Int32(steps, Integer::Unsigned) => steps.fill(out, |value| f64::from(value.cast_unsigned()), |_| None),
-            Typed::Int64(steps, Integer::Signed) => steps.fill(out, |value| *value as f64, |value| inexact(i128::from(*value))),
-            Typed::Int64(steps, Integer::Unsigned) => {
-                steps.fill(out, |value| value.cast_unsigned() as f64, |value| inexact(i128::from(value.cast_unsigned())))
-            }
-        }
-    }
-}
-
-/// The sign of a column of integers.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) enum Integer {
-    /// With a sign.
-    Signed,
-    /// Without one.
-    Unsigned,
 }
 
 /// The value, which must not be null.

@@ -1,18 +1,20 @@
-//! Tables in and out: Parquet and CSV files of which some columns are numbers that a function is computed from, written
+//! Tables in and out: Parquet, CSV and TSV files of which some columns are numbers that a function is computed from, written
 //! again with a column added.
 //!
 //! All other columns pass unread: fields of a CSV as they are, columns of a Parquet file if they hold numbers or flags.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use fedsa::error::{Error, ErrorCode, Result, quoted};
 
 use super::field;
 use super::find::{self, Places, extension_of};
-use super::logs::{EXTENSIONS, bad_line, paths_in_order, short_names};
+use super::logs::{Header, paths_in_order, short_names};
 use super::parquet::contained;
+use super::store::Store;
 use super::trace::{self, Trace, TraceColumn};
-use super::{about, datasets, listed, name_of, shown};
+use super::{about, input, listed, separated, shown};
 
 /// A column of text; one string holds all fields.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -104,68 +106,89 @@ pub fn files(sources: &[String], places: &Places) -> Result<Vec<PathBuf>> {
     Ok(paths)
 }
 
-/// Reads tables of which the columns `wanted` are needed as numbers, in the order of their paths. CSV may be packed with gzip.
+/// What is read of tables.
+#[derive(Debug, Clone, Default, PartialEq)]
+#[non_exhaustive]
+pub struct TableForm {
+    /// The columns that are needed as numbers, by the names that a caller gives them.
+    pub wanted: Vec<String>,
+    /// The names that columns have in the files, by those that a caller gives them
+    /// ([`LogForm::columns`](fedsa::problem::log_form::LogForm::columns)).
+    pub columns: BTreeMap<String, String>,
+    /// Whether each of these names must be there; otherwise those that are not are passed over.
+    pub all_columns: bool,
+}
+
+impl TableForm {
+    /// These columns, by their names in the files.
+    pub fn new(wanted: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        Self { wanted: wanted.into_iter().map(Into::into).collect(), ..Self::default() }
+    }
+
+    /// The same with columns of these names in the files.
+    #[must_use]
+    pub fn with_columns(self, columns: BTreeMap<String, String>, all_columns: bool) -> Self {
+        Self { columns, all_columns, ..self }
+    }
+
+    /// The places of the wanted columns.
+    fn places(&self, names: &[String]) -> Result<Vec<usize>> {
+        let columns = match self.all_columns {
+            true => self.columns.clone(),
+            false => {
+                let one = |(role, field): (&String, &String)| BTreeMap::from([(role.clone(), field.clone())]);
+                let is_there = |pair: &(&String, &String)| Header::new(names.to_vec(), &one(*pair)).is_ok();
+                self.columns.iter().filter(is_there).map(|(role, field)| (role.clone(), field.clone())).collect()
+            }
+        };
+        places_of(&Header::new(names.to_vec(), &columns)?, &self.wanted)
+    }
+}
+
+/// Reads tables, in the order of their paths. Formats are told by content; text may be packed with gzip or zstd.
 ///
 /// # Errors
 /// When a file cannot be read, a wanted column is missing, or one of its fields is no finite number.
-pub fn read(paths: &[PathBuf], wanted: &[String]) -> Result<Vec<Table>> {
-    let mut tables = paths.iter().map(|path| read_file(path, wanted)).collect::<Result<Vec<_>>>()?;
-    for (table, name) in tables.iter_mut().zip(names_of(paths)) {
+pub fn read(paths: &[PathBuf], form: &TableForm) -> Result<Vec<Table>> {
+    let mut tables = paths.iter().map(|path| read_file(path, form)).collect::<Result<Vec<_>>>()?;
+    for (table, name) in tables.iter_mut().zip(short_names(paths)) {
         table.name = name;
     }
     Ok(tables)
 }
 
-/// The names of tables: those of the files without folder, `.gz` and extension, if these are distinct.
-fn names_of(paths: &[PathBuf]) -> Vec<String> {
-    let plain: Vec<PathBuf> = paths.iter().map(|path| if is_packed(path) { path.with_extension("") } else { path.clone() }).collect();
-    let names = short_names(&plain);
-    let all_differ = names.iter().collect::<std::collections::HashSet<_>>().len() == names.len();
-    if all_differ { names } else { short_names(paths) }
-}
-
-fn is_packed(path: &Path) -> bool {
-    extension_of(path).is_some_and(|extension| extension == "gz")
-}
-
-fn read_file(path: &Path, wanted: &[String]) -> Result<Table> {
-    let extension = if is_packed(path) { extension_of(&path.with_extension("")) } else { extension_of(path) };
-    let table = match extension.as_deref() {
-        Some("parquet") => from_parquet(super::read(path)?, wanted),
-        Some("csv") => datasets::unpacked(super::read(path)?).and_then(|file| from_csv(file, wanted)),
-        _ => {
-            let help = format!("a file with the extension {} or .csv.gz", EXTENSIONS.map(|e| format!(".{e}")).join(", "));
-            return Err(Error::data(shown(name_of(path)), "not a known format of tables", help));
-        }
-    };
+fn read_file(path: &Path, form: &TableForm) -> Result<Table> {
+    let file = super::read(path)?;
+    let is_parquet = file.starts_with(b"PAR1") || extension_of(path).is_some_and(|extension| extension == "parquet");
+    let table = if is_parquet { from_parquet(file, form) } else { from_csv(file, form) };
     table.map_err(|e| about(path, e))
 }
 
 /// The places of the wanted columns.
-fn places_of(names: &[String], wanted: &[String]) -> Result<Vec<usize>> {
+fn places_of(header: &Header, wanted: &[String]) -> Result<Vec<usize>> {
     let help = || format!("the columns {}", listed(wanted.iter().map(String::as_str)));
+    let names = &header.names;
     let mut seen = std::collections::HashSet::new();
     if let Some(twice) = names.iter().find(|name| !seen.insert(*name)) {
         return Err(Error::data("", format!("two columns are called `{}`", quoted(twice)), "columns with different names"));
     }
-    let missing: Vec<&str> = wanted.iter().filter(|column| !names.contains(column)).map(String::as_str).collect();
+    let places: Vec<Option<usize>> = wanted.iter().map(|column| header.find(column)).collect::<Result<_>>()?;
+    let missing: Vec<&str> = wanted.iter().zip(&places).filter(|(_, place)| place.is_none()).map(|(column, _)| column.as_str()).collect();
     if !missing.is_empty() {
-        let found =
-            if names.is_empty() { "an empty file".into() } else { format!("the columns are {}", listed(names.iter().map(String::as_str))) };
         let (verb, noun) = if missing.len() == 1 { ("is", "column") } else { ("are", "columns") };
-        return Err(Error::data("", format!("there {verb} no {noun} {}: {found}", listed(missing)), help()));
+        return Err(Error::data("", format!("there {verb} no {noun} {}: {}", listed(missing), header.found()), help()));
     }
-    Ok(wanted.iter().filter_map(|column| names.iter().position(|name| name == column)).collect())
+    Ok(places.into_iter().flatten().collect())
 }
 
 /// A table (without a name) from the bytes of a Parquet file.
 ///
 /// # Errors
 /// When it is not a Parquet file, a wanted column is missing, or one of its entries is no finite number.
-pub fn from_parquet(file: Vec<u8>, wanted: &[String]) -> Result<Table> {
+pub fn from_parquet(file: Vec<u8>, form: &TableForm) -> Result<Table> {
     contained(file, |file| {
         let names = file.names();
-        let places = places_of(&names, wanted)?;
+        let places = form.places(&names)?;
         let (mut columns, mut left_out) = (Vec::new(), Vec::new());
         for (i, name) in names.iter().enumerate() {
             match file.numbers(i) {
@@ -176,16 +199,14 @@ pub fn from_parquet(file: Vec<u8>, wanted: &[String]) -> Result<Table> {
                 Err(_) => left_out.push(name.clone()),
             }
         }
-        let numbers: Vec<&[f64]> = wanted
-            .iter()
-            .filter_map(|column| {
-                columns.iter().find(|(name, _)| name == column).and_then(|(_, cells)| match cells {
-                    Cells::Numbers(numbers) => Some(&numbers[..]),
-                    Cells::Text(_) => None,
-                })
+        let numbers_of = |place: &usize| {
+            columns.iter().find(|(name, _)| *name == names[*place]).and_then(|(_, cells)| match cells {
+                Cells::Numbers(numbers) => Some(&numbers[..]),
+                Cells::Text(_) => None,
             })
-            .collect();
-        for (column, values) in wanted.iter().zip(&numbers) {
+        };
+        let numbers: Vec<&[f64]> = places.iter().filter_map(numbers_of).collect();
+        for (column, values) in places.iter().map(|place| &names[*place]).zip(&numbers) {
             if let Some(row) = values.iter().position(|x| !x.is_finite()) {
                 let what = format!("column `{}`: row {row} is {}", quoted(column), values[row]);
                 return Err(Error::data("", what, "finite numbers; leave such rows out"));
@@ -197,18 +218,24 @@ pub fn from_parquet(file: Vec<u8>, wanted: &[String]) -> Result<Table> {
     })
 }
 
-/// A table (without a name) from the bytes of a CSV file with a header.
+/// A table (without a name) from the bytes of a CSV or TSV file with a header, packed with gzip or zstd or not.
 ///
 /// # Errors
 /// When a line has too many or too few fields, a wanted column is missing, or one of its fields is no finite number.
-pub fn from_csv(file: Vec<u8>, wanted: &[String]) -> Result<Table> {
-    let mut reader = csv::ReaderBuilder::new().trim(csv::Trim::All).from_reader(&file[..]);
-    let names: Vec<String> = reader.headers().map_err(|e| bad_line(&e, 1))?.iter().map(str::to_string).collect();
-    let places = places_of(&names, wanted)?;
+pub fn from_csv(file: Vec<u8>, form: &TableForm) -> Result<Table> {
+    let file = Store::from(input::unpacked(file)?);
+    let (mut reader, names) = separated::open(input::open(&file)?)?;
+    let places = form.places(&names)?;
     let mut texts = vec![Text::default(); names.len()];
     let (mut inputs, mut rows) = (Vec::new(), 0);
     let mut record = csv::StringRecord::new();
-    while reader.read_record(&mut record).map_err(|e| bad_line(&e, reader.position().line()))? {
+    loop {
+        reader.get_mut().begin();
+        let read = reader.read_record(&mut record);
+        if !read.map_err(|e| separated::bad_line(&e, reader.position().line(), &record))? {
+            break;
+        }
+        record.trim();
         for &i in &places {
             let number = field::number(&record[i]).ok_or_else(|| {
                 let line = record.position().map_or(0, csv::Position::line);
@@ -309,8 +336,8 @@ mod tests {
 
     const CSV: &str = "note,s_1,s_0\n\"a, b\", 1.50,2\nc,-1e-300,0\n";
 
-    fn wanted() -> Vec<String> {
-        vec!["s_0".into(), "s_1".into()]
+    fn wanted() -> TableForm {
+        TableForm::new(["s_0", "s_1"])
     }
 
     #[test]
@@ -327,7 +354,7 @@ mod tests {
              y,\"a, b\",1.50,2,1e-7\ny,c,-1e-300,0,-3e20\n"
         );
         let parquet = to_parquet(columns).unwrap();
-        let back = from_parquet(parquet, &["value".into(), "s_1".into()]).unwrap();
+        let back = from_parquet(parquet, &TableForm::new(["value", "s_1"])).unwrap();
         assert_eq!(back.inputs, [0.1 + 0.2, 1.5, 1.0, -1e-300, 1e-7, 1.5, -3e20, -1e-300]);
         assert_eq!(back.left_out, ["agent", "note"]);
     }
@@ -341,7 +368,7 @@ mod tests {
         assert_eq!(error("s_0,s_0,s_1\n"), "two columns are called `s_0`");
         assert_eq!(error("s_0,s_1\n1,2\n1,inf\n"), "line 3, column `s_1`: `inf` is not a finite number");
         assert_eq!(error("s_0,s_1\n,2\n"), "line 2, column `s_0`: an empty field is not a finite number");
-        let table = |text: &str| from_csv(text.into(), &[]).unwrap();
+        let table = |text: &str| from_csv(text.into(), &TableForm::default()).unwrap();
         let e = stacked(vec![table("a\n1\n"), table("b\n1\n")], vec![("value".into(), Cells::Numbers(vec![0.0; 2]))]).unwrap_err();
         assert!(e.what.starts_with("there is no column `a`"), "{e}");
         let e = stacked(vec![table("value\n1\n")], vec![("value".into(), Cells::Numbers(vec![0.0]))]).unwrap_err();

@@ -1,5 +1,6 @@
 //! Fitted weights: the `weights.json` that `fedsa evaluate` and `fedsa fit` write, read back to be applied to other data.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use fedsa::error::{Error, Result, quoted};
@@ -29,6 +30,8 @@ pub struct ValueModel {
     map: FeatureMap,
     /// The weights, one per feature, finite.
     theta: Vec<f64>,
+    /// The names that columns had in the files of the logs, by those of the inputs.
+    file_columns: BTreeMap<String, String>,
     /// The covariance of the weights, if it was read.
     covariance: Option<Covariance>,
 }
@@ -37,6 +40,11 @@ impl ValueModel {
     /// The columns that the function is computed from, in the order in which [`ValueModel::apply`] takes them.
     pub fn inputs(&self) -> &[String] {
         self.map.columns()
+    }
+
+    /// The names that columns had in the files of the logs, by those that logs have; empty where they were the same.
+    pub fn file_columns(&self) -> &BTreeMap<String, String> {
+        &self.file_columns
     }
 
     /// What the function predicts, as the name of a column.
@@ -142,6 +150,10 @@ pub fn from_json(file: &[u8]) -> Result<FittedModel> {
         None => ColumnStatistics::default(),
         Some(statistics) => serde_json::from_value(statistics.clone()).map_err(|e| bad("statistics", e))?,
     };
+    let file_columns = match value.get("file_columns").filter(|columns| !columns.is_null()) {
+        None => BTreeMap::new(),
+        Some(columns) => serde_json::from_value(columns.clone()).map_err(|e| bad("file_columns", e))?,
+    };
     let map = FeatureMap::with_statistics(&spec, &columns, &ranges, statistics)?;
     let map = match value.get("scale").filter(|scale| !scale.is_null()) {
         None => map,
@@ -159,7 +171,7 @@ pub fn from_json(file: &[u8]) -> Result<FittedModel> {
             format!("`theta` has {} weights, but {} on {} state columns has {} features", theta.len(), spec, columns.len(), map.len());
         return Err(Error::data("", what, WANTED));
     }
-    Ok(FittedModel::Value(ValueModel { map, theta, covariance: None }))
+    Ok(FittedModel::Value(ValueModel { map, theta, file_columns, covariance: None }))
 }
 
 #[cfg(test)]
@@ -189,9 +201,10 @@ mod tests {
             "theta": [0.5, -2.0]}"#;
         let weights = value(text);
         assert_eq!(weights.inputs(), ["phi_2", "phi_10"]);
-        let table = crate::table::from_csv("phi_10,phi_1,phi_next_2,phi_2\n1,7,7,4\n-3,7,7,2e3\n".into(), weights.inputs()).unwrap();
+        let form = crate::table::TableForm::new(weights.inputs());
+        let table = crate::table::from_csv("phi_10,phi_1,phi_next_2,phi_2\n1,7,7,4\n-3,7,7,2e3\n".into(), &form).unwrap();
         assert_eq!(weights.apply(&table.inputs), [0.0, 1006.0], "as they are: identity clips to ranges only");
-        let missing = crate::table::from_csv("s_1,phi_2\n".into(), weights.inputs()).unwrap_err();
+        let missing = crate::table::from_csv("s_1,phi_2\n".into(), &form).unwrap_err();
         assert_eq!(missing.to_string(), "there is no column `phi_10`: the columns are `s_1`, `phi_2`");
     }
 

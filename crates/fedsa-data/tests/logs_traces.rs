@@ -8,8 +8,9 @@ use fedsa::error::Result;
 use fedsa::kernel::Isa;
 use fedsa::linalg;
 use fedsa::problem::features::FeatureSpec;
+use fedsa::problem::log_form::LogForm;
 use fedsa::problem::logs::{Logs, Sources};
-use fedsa::problem::source::{Inputs, whole};
+use fedsa::problem::source::whole;
 use fedsa::problem::{Field, Files, ProblemSettings};
 use fedsa::sampling::{Law, Sampling};
 use fedsa_data::{DiskFiles, find::Places};
@@ -72,7 +73,7 @@ fn wrong_ratios_and_episodes_are_refused_with_file_and_row() {
     ] {
         std::fs::write(&path, text).unwrap();
         let files = DiskFiles::new(Places::from_env(""));
-        let log = files.logs(&[path.to_str().unwrap().into()], Inputs::States).unwrap().remove(0);
+        let log = files.logs(&[path.to_str().unwrap().into()], &LogForm::default()).unwrap().remove(0);
         let e = whole(&*log).unwrap_err();
         assert!(e.key == "path" && e.what.contains(&format!("agent.csv: {what}")), "{e}");
         assert!(!e.help.is_empty());

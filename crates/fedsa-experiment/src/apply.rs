@@ -2,6 +2,7 @@
 //!
 //! [`apply`] reads weights and data from files; [`values`] and [`predictions`] take them from memory.
 
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use fedsa::error::{Error, Result, quoted};
@@ -11,7 +12,7 @@ use fedsa::problem::dataset::{Dataset, Labels, Wanted};
 use fedsa_data::DiskFiles;
 use fedsa_data::find::Places;
 use fedsa_data::linear_model::{LinearModel, PredictedClass, Predicts};
-use fedsa_data::table::{Cells, Table, Text};
+use fedsa_data::table::{Cells, Table, TableForm, Text};
 use fedsa_data::weights::{self, FittedModel, ValueModel};
 use fedsa_data::{datasets, table};
 
@@ -25,6 +26,9 @@ pub struct ApplySettings {
     pub data: Vec<String>,
     /// Whether standard errors are added, for weights of an evaluation; false by default.
     pub se: bool,
+    /// The names that columns have in the files, by those of the weights; by default those of the logs of the evaluation, where a file has
+    /// them.
+    pub columns: BTreeMap<String, String>,
     /// The name of the added column; by default that of the weights, or `prediction`.
     pub column: Option<String>,
 }
@@ -32,13 +36,25 @@ pub struct ApplySettings {
 impl ApplySettings {
     /// The defaults for these weights and data.
     pub fn new(weights: impl Into<PathBuf>, data: impl IntoIterator<Item = impl Into<String>>) -> Self {
-        Self { weights: weights.into(), data: data.into_iter().map(Into::into).collect(), se: false, column: None }
+        Self {
+            weights: weights.into(),
+            data: data.into_iter().map(Into::into).collect(),
+            se: false,
+            columns: BTreeMap::new(),
+            column: None,
+        }
     }
 
     /// The same with standard errors, or without.
     #[must_use]
     pub fn with_se(self, se: bool) -> Self {
         Self { se, ..self }
+    }
+
+    /// The same with columns of these names in the files.
+    #[must_use]
+    pub fn with_columns(self, columns: BTreeMap<String, String>) -> Self {
+        Self { columns, ..self }
     }
 
     /// The same with this name of the added column.
@@ -150,7 +166,12 @@ fn values_of_files(settings: &ApplySettings, weights: &Path, mut fitted: ValueMo
         fitted.read_covariance(&weights.with_extension("npz"))?;
     }
     let files = table::files(&settings.data, &Places::from_env(""))?;
-    let tables = table::read(&files, fitted.inputs())?;
+    let form = TableForm::new(fitted.inputs());
+    let form = match settings.columns.is_empty() {
+        true => form.with_columns(fitted.file_columns().clone(), false),
+        false => form.with_columns(settings.columns.clone(), true),
+    };
+    let tables = table::read(&files, &form)?;
     let applied = values(&fitted, tables, settings.column.as_deref(), settings.se)?;
     Ok(Applied { files, ..applied })
 }
@@ -165,7 +186,7 @@ fn predictions_of_files(settings: &ApplySettings, model: &LinearModel) -> Result
     let files = datasets::files(&settings.data, &places)?;
     let column = settings.column.as_deref();
     let applied = if files.iter().all(|file| datasets::is_table(file)) {
-        predictions(model, table::read(&files, &model.names())?, column)?
+        predictions(model, table::read(&files, &TableForm::new(model.names()).with_columns(settings.columns.clone(), true))?, column)?
     } else {
         let mut wanted = Wanted::default().with_may_lack_target(true);
         wanted.target.clone_from(&model.target);

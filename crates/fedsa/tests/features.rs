@@ -9,6 +9,7 @@ use fedsa::linalg::{self, Mat};
 use fedsa::problem::arrays::Arrays;
 use fedsa::problem::features::{FeatureMap, FeatureSpec, Ranges, SPARSE_ABOVE};
 use fedsa::problem::log::Log;
+use fedsa::problem::log_form::LogForm;
 use fedsa::problem::logs::{Logs, Scaling, Sources};
 use fedsa::problem::root::{Root, RootSource};
 use fedsa::problem::source::{Inputs, LogSource};
@@ -42,7 +43,7 @@ impl Files for Batches {
     fn arrays(&self, path: &str) -> Result<Arrays> {
         NoFiles.arrays(path)
     }
-    fn logs(&self, _: &[String], _: Inputs) -> Result<Vec<Box<dyn LogSource>>> {
+    fn logs(&self, _: &[String], _: &LogForm) -> Result<Vec<Box<dyn LogSource>>> {
         Ok(self.0.iter().map(|log| Box::new(Batched(log.clone(), self.1)) as Box<dyn LogSource>).collect())
     }
 }

@@ -12,9 +12,10 @@ use fedsa::problem::file::ArrayFile;
 use fedsa::problem::garnet::{Garnet, Heterogeneity, Policy};
 use fedsa::problem::linear::LinearSystems;
 use fedsa::problem::log::Log;
+use fedsa::problem::log_form::LogForm;
 use fedsa::problem::random_mrp::{Discount, FeatureLaw, KernelLaw, RandomMrp};
 use fedsa::problem::scope::Scope;
-use fedsa::problem::source::{Inputs, LogSource};
+use fedsa::problem::source::LogSource;
 use fedsa::problem::{Field, Files, ProblemSettings};
 use fedsa::random::{Purpose, stream};
 use fedsa::sampling::{ChainStart, Law, Sampling};
@@ -76,7 +77,7 @@ impl Files for Given {
     fn arrays(&self, _: &str) -> Result<Arrays> {
         Ok(self.0.clone())
     }
-    fn logs(&self, _: &[String], _: Inputs) -> Result<Vec<Box<dyn LogSource>>> {
+    fn logs(&self, _: &[String], _: &LogForm) -> Result<Vec<Box<dyn LogSource>>> {
         Err(Error::new("path", "no logs here", "arrays"))
     }
 }

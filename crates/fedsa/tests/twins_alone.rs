@@ -7,7 +7,8 @@ use crate::twins::{differ_by_rounding, nineteen};
 use fedsa::kernel::Isa;
 use fedsa::problem::arrays::{Array, Arrays};
 use fedsa::problem::file::ArrayFile;
-use fedsa::problem::source::{Inputs, LogSource};
+use fedsa::problem::log_form::LogForm;
+use fedsa::problem::source::LogSource;
 use fedsa::problem::{Field, Files, NoFiles, ProblemSettings as _};
 use fedsa::random::{Purpose, stream};
 use fedsa::sampling::{Law, Sampling};
@@ -107,8 +108,8 @@ impl Files for Given {
     fn arrays(&self, _: &str) -> fedsa::error::Result<Arrays> {
         Ok(self.0.clone())
     }
-    fn logs(&self, paths: &[String], inputs: Inputs) -> fedsa::error::Result<Vec<Box<dyn LogSource>>> {
-        NoFiles.logs(paths, inputs)
+    fn logs(&self, paths: &[String], form: &LogForm) -> fedsa::error::Result<Vec<Box<dyn LogSource>>> {
+        NoFiles.logs(paths, form)
     }
 }
 

@@ -14,6 +14,16 @@ pub enum ProgressMode {
     None,
 }
 
+/// What is done with rows of logs that cannot be read.
+#[derive(clap::ValueEnum, Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum BadRowsArg {
+    /// The file is refused
+    #[default]
+    Refuse,
+    /// They are left out and counted
+    Skip,
+}
+
 /// A number of seconds from 0 to 1e9.
 pub(super) fn seconds(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {

@@ -9,6 +9,7 @@ use fedsa::error::{Error, Result, quoted};
 use fedsa::problem::Field;
 use fedsa::problem::features::FeatureSpec;
 use fedsa::problem::log::Log;
+use fedsa::problem::log_form::BadRows;
 use fedsa::problem::logs::Logs;
 use fedsa::problem::root::{Root, RootSource};
 use fedsa::problem::source::Inputs;
@@ -16,8 +17,8 @@ use fedsa::problem::survey::{LogFacts, RatioClipping, Surveyed};
 use fedsa_experiment::choose::{Choice, Considered, Cost, Why};
 use fedsa_experiment::config::Experiment;
 use fedsa_experiment::config::document::{Document, Origin};
-use fedsa_experiment::evaluate::FeatureChoice;
 use fedsa_experiment::evaluate::{Data, EvaluateSettings, Evaluated, Evaluation, Expectation, ExpectedCourse, PictureWords};
+use fedsa_experiment::evaluate::{FeatureChoice, LogsRead};
 use fedsa_experiment::evaluate::{LOCAL_STEPS, STEP_SIZE};
 use fedsa_experiment::made::{Changes, takes};
 use fedsa_experiment::numbers::{self, number};
@@ -25,8 +26,8 @@ use fedsa_experiment::{Kinds, Plan};
 
 use super::progress::Watcher;
 use super::run::{ended, finished, if_exists, settings as run_settings};
-use super::{apply, count, duration, holdout, option, say, signals};
-use crate::args::{EvaluateArgs, Overrides};
+use super::{apply, count, duration, episodes, holdout, named_columns, option, say, signals};
+use crate::args::{BadRowsArg, EvaluateArgs, Overrides};
 use crate::hints;
 
 /// The name of the choice among methods.
@@ -54,9 +55,12 @@ fn in_options(e: Error) -> Error {
             let help = format!("{}{more}", hints::text_with(&e.help, &SETTINGS));
             e.about(*option).helped(help)
         }
-        None => e,
+        None => hints::with(e, &FILES),
     }
 }
+
+/// The settings of files that errors about them name.
+const FILES: [(&str, &str); 3] = [("columns", "--columns"), ("agent_column", "--agent-column"), ("bad_rows", "--bad-rows")];
 
 /// Runs the command.
 ///
@@ -117,6 +121,9 @@ fn settings(args: &EvaluateArgs, kinds: &Kinds) -> Result<EvaluateSettings> {
     }
     let features = named.map(|text| text.parse().map_err(|e: Error| e.about("--features"))).transpose()?;
     let mut settings = EvaluateSettings::new(&args.logs)
+        .with_columns(named_columns(&args.columns)?)
+        .with_agent_column(args.agent_column.clone())
+        .with_bad_rows(if args.bad_rows == BadRowsArg::Skip { BadRows::Skip } else { BadRows::Refuse })
         .with_ranges(ranges(args)?)
         .with_gamma(args.gamma)
         .with_lambda(args.lambda)
@@ -170,6 +177,9 @@ fn origins(args: &EvaluateArgs, document: &Document) -> Vec<Origin> {
     let ranges = args.range.iter().map(|r| format!("--range {r}")).collect::<Vec<_>>().join(" ");
     let flags = [
         ("problem.path", format!("LOGS {}", quoted(args.logs.join(" ")))),
+        ("problem.columns", if_any("--columns", &args.columns)),
+        ("problem.agent_column", args.agent_column.as_ref().map_or(String::new(), |column| format!("--agent-column {}", quoted(column)))),
+        ("problem.bad_rows", if args.bad_rows == BadRowsArg::Skip { "--bad-rows skip".into() } else { String::new() }),
         (
             "problem.features",
             args.features.as_ref().map_or("the default of --features".into(), |features| format!("--features {}", quoted(features))),
@@ -197,6 +207,11 @@ fn origins(args: &EvaluateArgs, document: &Document) -> Vec<Origin> {
     // Ranges that are not given come from the data.
     let said = flags.into_iter().filter(|(_, flag)| !flag.is_empty());
     said.map(|(key, flag)| option(key, flag)).collect()
+}
+
+/// An option with its values, if there are any.
+fn if_any(option: &str, values: &[String]) -> String {
+    if values.is_empty() { String::new() } else { format!("{option} {}", quoted(values.join(","))) }
 }
 
 /// The chosen method with its cost, and those that were not chosen with theirs.
@@ -298,6 +313,7 @@ fn data(args: &EvaluateArgs, data: &Data) -> Vec<String> {
         let transitions: usize = logs.held.iter().map(Log::len).sum();
         lines.push(format!("  {} of held-out episodes are not among these", count(transitions, "transition")));
     }
+    lines.extend(episodes::lines(&LogsRead::of(data), args.gamma));
     let ranges = map.ranges();
     for column in columns.iter().take(LISTED) {
         lines.push(match (ranges.get(column), settings.ranges.contains_key(column)) {

@@ -3,6 +3,7 @@
 pub mod check;
 pub mod data;
 pub mod diff;
+mod episodes;
 pub mod evaluate;
 pub mod export;
 pub mod fit;
@@ -21,6 +22,7 @@ pub mod signals;
 pub mod theory;
 pub mod tune;
 
+use std::collections::BTreeMap;
 use std::fmt::Display;
 use std::io::{ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
@@ -79,6 +81,22 @@ pub fn lost_output() -> Option<Error> {
     let why = LOST.lock().expect("no panics under the lock").take()?;
     let what = format!("standard output could not be written: {why}");
     Some(Error::machine(what, "what was printed is incomplete; files that the command wrote are complete"))
+}
+
+/// The names of columns in files, `NAME=FIELD` each, as `--columns` has them.
+///
+/// # Errors
+/// When there is no `=`, or a name comes twice.
+pub fn named_columns(given: &[String]) -> Result<BTreeMap<String, String>, Error> {
+    let mut columns = BTreeMap::new();
+    for pair in given {
+        let bad = |what: String| Error::new("--columns", what, "NAME=FIELD, such as s_0=x,reward=r,done=terminal or s_*=obs_*");
+        let (name, field) = pair.split_once('=').ok_or_else(|| bad(format!("`{}`", quoted(pair))))?;
+        if columns.insert(name.trim().to_string(), field.trim().to_string()).is_some() {
+            return Err(bad(format!("`{}` has two fields", quoted(name.trim()))));
+        }
+    }
+    Ok(columns)
 }
 
 /// Refuses a target of a single file, named by the option `key`, that must not be replaced, or whose folder does not exist.

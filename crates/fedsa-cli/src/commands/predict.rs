@@ -6,7 +6,7 @@ use fedsa_data::table;
 use fedsa_experiment::apply::{Applied, ApplySettings, PredictionQuality, apply};
 use fedsa_experiment::numbers;
 
-use super::{count, may_write, say, warn, write_out};
+use super::{count, may_write, named_columns, say, warn, write_out};
 use crate::args::PredictArgs;
 use crate::error::DONE;
 use crate::hints;
@@ -19,13 +19,13 @@ enum Format {
 }
 
 /// The settings that errors are about, and their options.
-const SETTINGS: [(&str, &str); 2] = [("se", "--se"), ("column", "--column")];
+const SETTINGS: [(&str, &str); 3] = [("se", "--se"), ("column", "--column"), ("columns", "--columns")];
 
 /// The error with options in place of settings.
 fn in_options(e: Error) -> Error {
     match SETTINGS.iter().find(|(setting, _)| *setting == e.key) {
         Some((_, option)) => hints::with(e, &SETTINGS).about(*option),
-        None => e,
+        None => hints::with(e, &SETTINGS),
     }
 }
 
@@ -39,7 +39,10 @@ pub fn predict(args: &PredictArgs) -> Result<u8, Error> {
     if to_file {
         may_write("--out", &args.out, args.overwrite)?;
     }
-    let settings = ApplySettings::new(&args.weights, &args.logs).with_se(args.se).with_column(args.column.clone());
+    let settings = ApplySettings::new(&args.weights, &args.logs)
+        .with_columns(named_columns(&args.columns)?)
+        .with_se(args.se)
+        .with_column(args.column.clone());
     let applied = apply(&settings).map_err(in_options)?;
     notes(&applied).into_iter().for_each(warn);
     if to_file {

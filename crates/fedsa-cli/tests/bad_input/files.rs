@@ -115,7 +115,7 @@ fn logs_are_checked() {
     bad("log.csv", b"s_0,next_0,reward,done\n0,1,\xff,0\n", &["line 2: not UTF-8"]);
     bad("log.parquet", b"PAR1", &["not a readable Parquet file"]);
     bad("log.parquet", b"", &["not a readable Parquet file"]);
-    bad("log.txt", b"x", &["not a known format of logs", ".parquet or .csv"]);
+    bad("log.txt", b"x", &["there is no column `s_*`: the columns are `x`"]);
     let with = |problem: &str, line: &str, expected: &[&str]| {
         let folder = Folder::with(&with_problem(problem));
         folder.write("log.csv", format!("{head}0,1,2,0\n1,0,1,0\n0.5,1,0,1\n"));

@@ -1,6 +1,7 @@
 //! Bad input: a clear message that names file, line and value and says what would
 //! be accepted; exit status 2; nothing written. All tests run the real program.
 
+mod data_files;
 mod figures;
 mod files;
 mod keys;

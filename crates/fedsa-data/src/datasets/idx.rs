@@ -9,9 +9,10 @@ use std::path::Path;
 
 use fedsa::error::{Error, Result, quoted};
 use fedsa::problem::dataset::{Labels, Rows, Wanted};
+use fedsa::settings::{did_you_mean, nearest};
 
-use super::input::{Input, Room, broken, open};
 use super::part::{Beside, Columns, Part, disk, no_features, no_rows, not_finite};
+use crate::input::{Input, Room, broken, open};
 use crate::store::Store;
 use crate::{about, name_of, shown};
 
@@ -227,8 +228,9 @@ pub(super) fn read(store: &Store, wanted: &Wanted, beside: Beside<'_>, room: &mu
         }
     };
     let missing = |what: &str| {
-        let what = format!("there is no file `{}` beside it", quoted(what));
         let words = (beside.words)();
+        let near = did_you_mean(nearest(what, words.iter().map(String::as_str)));
+        let what = format!("there is no file `{}` beside it{near}", quoted(what));
         let help = match words.is_empty() {
             true => "beside X-images-idx3-ubyte a file X-labels-idx1-ubyte, packed with gzip or not; or with another word".to_string(),
             false => format!("one of the words of the files that are there: {}", words.join(", ")),

@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use fedsa::error::{Error, Result, quoted};
 use fedsa::problem::dataset::Labels;
 
-use super::input::Room;
 use super::part::not_finite;
+use crate::input::Room;
 
 /// The most distinct fields that are kept as names while all of them are numbers.
 const MOST_NAMES: usize = 1 << 16;

@@ -6,8 +6,8 @@
 use fedsa::error::{Error, Result, quoted};
 use fedsa::problem::dataset::{Labels, Rows, Wanted};
 
-use super::input::{Input, Room, broken};
 use super::part::{Columns, Part};
+use crate::input::{Input, Room, broken};
 
 const ACCEPTED: &str =
     "lines `LABEL INDEX:VALUE INDEX:VALUE ..`, with indices from 1 that increase; tables end in .csv, .csv.gz or .parquet";

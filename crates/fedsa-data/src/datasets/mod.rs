@@ -1,4 +1,4 @@
-//! Data sets of rows with targets: LIBSVM, CSV, Parquet and IDX files, packed with gzip or not.
+//! Data sets of rows with targets: LIBSVM, CSV, Parquet and IDX files; all but Parquet packed with gzip or zstd, or not.
 //!
 //! A file is read once, as a stream: beside the rows that it gives, a buffer and one line are in memory. The memory of the rows
 //! is bounded by what the size of the file justifies and by the machine (`Room`).
@@ -6,14 +6,13 @@
 //! | format | told by | columns | target | group |
 //! | --- | --- | --- | --- | --- |
 //! | Parquet | `.parquet`, or its first bytes | by name | a column, of numbers or of text | likewise |
-//! | CSV | `.csv`, `.csv.gz` | by name, from the header | a column, of numbers or of text | likewise |
+//! | CSV, TSV | `.csv`, `.tsv`, also before `.gz` and `.zst` | by name, from the header | a column, of numbers or of text | likewise |
 //! | IDX | its first bytes | `1`, `2`, .. | the file `labels` beside `images` | another file beside it |
 //! | LIBSVM | everything else | `1`, `2`, .. | the label | a column |
 //!
 //! Each format has a file. `sources` finds files by name, `labels` collects targets and groups.
 
 mod idx;
-mod input;
 mod labels;
 mod layout;
 mod libsvm;
@@ -32,7 +31,7 @@ use fedsa::problem::dataset::{Dataset, Labels, Rows, Wanted};
 
 use super::store::Store;
 use super::{about, listed, name_of, shown};
-use input::Room;
+use crate::input::{self, Room};
 use part::{Beside, Columns, Part, disk, no_features, no_rows};
 use sources::Format;
 
@@ -75,17 +74,9 @@ pub fn files(sources: &[String], places: &super::find::Places) -> Result<Vec<Pat
     sources::files(sources, places)
 }
 
-/// Whether the name of a file is that of a table: `.csv`, `.csv.gz`, `.parquet`.
+/// Whether the name of a file is that of a table: `.csv`, `.tsv`, also before `.gz` and `.zst`, or `.parquet`.
 pub fn is_table(path: &Path) -> bool {
     matches!(Format::by_name(path), Some(Format::Csv | Format::Parquet))
-}
-
-/// The bytes of a file, unpacked if they are gzip.
-///
-/// # Errors
-/// When they are damaged or truncated, or take more memory than the file justifies.
-pub(super) fn unpacked(file: Vec<u8>) -> Result<Vec<u8>> {
-    input::unpacked(file)
 }
 
 fn read_file(path: &Path, wanted: &Wanted, expected: Option<&[String]>) -> Result<Part> {
@@ -100,7 +91,7 @@ fn read_store(store: &Store, format: Format, wanted: &Wanted, expected: Option<&
     let mut room = Room::of(store.len());
     let part = match format {
         Format::Parquet => parquet::read(store, wanted, expected, &mut room),
-        Format::Csv => table::read(&mut input::open(store)?, wanted, expected, &mut room),
+        Format::Csv => table::read(input::open(store)?, wanted, expected, &mut room),
         Format::Idx => idx::read(store, wanted, beside, &mut room),
         Format::Libsvm => libsvm::read(&mut input::open(store)?, wanted, &mut room),
     }?;

@@ -5,11 +5,11 @@ use ::parquet::data_type::{ByteArray, ByteArrayType};
 use fedsa::error::{Error, Result, quoted};
 use fedsa::problem::dataset::{Labels, Rows, Wanted};
 
-use super::input::Room;
 use super::labels::Fields;
 use super::layout::Layout;
 use super::part::{Columns, Part, not_finite};
 use super::table::NUMBERS;
+use crate::input::Room;
 use crate::parquet::{Columns as File, Numbers, contained, present};
 use crate::store::Store;
 

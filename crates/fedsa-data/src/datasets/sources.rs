@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 use fedsa::error::{Error, Result};
 
 use super::part::disk;
-use super::{idx, input, libsvm};
+use super::{idx, libsvm};
 use crate::find::{self, Places, natural_order};
+use crate::input;
 use crate::public::registry::{PublicFile, SETS};
 use crate::store::Store;
 use crate::{name_of, shown, unreadable};
@@ -22,14 +23,27 @@ pub(super) enum Format {
 }
 
 /// What may follow the name of a data set in the name of its file.
-const ENDINGS: [&str; 8] = ["-images-idx3-ubyte.gz", "-images-idx3-ubyte", ".csv.gz", ".csv", ".parquet", ".libsvm", ".svm", ".gz"];
+const ENDINGS: [&str; 13] = [
+    "-images-idx3-ubyte.gz",
+    "-images-idx3-ubyte",
+    ".csv.gz",
+    ".csv.zst",
+    ".csv",
+    ".tsv.gz",
+    ".tsv.zst",
+    ".tsv",
+    ".parquet",
+    ".libsvm",
+    ".svm",
+    ".gz",
+    ".zst",
+];
 
 impl Format {
     /// By the name of a file.
     pub(super) fn by_name(path: &Path) -> Option<Self> {
-        let name = path.file_name()?.to_str()?.to_ascii_lowercase();
-        match name.strip_suffix(".gz").unwrap_or(&name).rsplit_once('.')?.1 {
-            "csv" => Some(Self::Csv),
+        match crate::find::inner_extension(path)?.as_str() {
+            "csv" | "tsv" => Some(Self::Csv),
             "parquet" => Some(Self::Parquet),
             _ => None,
         }
@@ -40,12 +54,14 @@ impl Format {
     /// # Errors
     /// When the file cannot be read, or has the extension of something else.
     pub(super) fn of(path: &Path, store: &Store) -> Result<Self> {
-        if let Some(format) = Self::by_name(path) {
-            return Ok(format);
+        match Self::by_name(path) {
+            Some(Self::Csv) if start(store)?.starts_with(b"PAR1") => return Ok(Self::Parquet),
+            Some(format) => return Ok(format),
+            None => (),
         }
-        let other = ["npz", "npy", "json", "toml", "zip", "bz2", "xz", "zst", "tar", "tgz", "tsv", "xlsx", "arrow", "feather", "h5", "mat"];
+        let other = ["npz", "npy", "json", "toml", "zip", "bz2", "xz", "tar", "tgz", "xlsx", "arrow", "feather", "h5", "mat"];
         if let Some(extension) = crate::find::extension_of(path).filter(|extension| other.contains(&extension.as_str())) {
-            let help = "a LIBSVM, CSV (.csv), Parquet (.parquet) or IDX file; LIBSVM, CSV and IDX packed with gzip or not";
+            let help = "a LIBSVM, CSV (.csv, .tsv), Parquet (.parquet) or IDX file; all but Parquet packed with gzip or zstd, or not";
             return Err(Error::data("", format!("no data sets are read from files with the extension .{extension}"), help));
         }
         let start = start(store)?;
@@ -194,7 +210,7 @@ fn members(folder: &Path) -> Result<Vec<PathBuf>> {
     let bad = |what: String, help: &str| Err(Error::data(shown(name_of(folder)), what, help));
     found.sort_by(|(a, _), (b, _)| natural_order(&name_of(a), &name_of(b)));
     let Some((first, format)) = found.first() else {
-        return bad("the folder holds no data".into(), "a folder with LIBSVM, CSV (.csv), Parquet (.parquet) or IDX files");
+        return bad("the folder holds no data".into(), "a folder with LIBSVM, CSV (.csv, .tsv), Parquet (.parquet) or IDX files");
     };
     if let Some((other, another)) = found.iter().find(|(_, another)| another != format) {
         let name = |path: &Path| shown(path.file_name().unwrap_or_default().to_string_lossy());

@@ -1,23 +1,21 @@
-//! CSV files with a header.
+//! CSV and TSV files with a header.
 
 use fedsa::error::{Error, Result, quoted};
 use fedsa::problem::dataset::{Rows, Wanted};
 
-use super::input::{Input, Line, Room, broken};
 use super::labels::Fields;
 use super::layout::Layout;
 use super::part::{Columns, Part, not_finite};
 use crate::field;
-use crate::logs::bad_line;
+use crate::input::{Input, Room};
+use crate::separated;
 
 /// Reads a table.
 ///
 /// # Errors
 /// When a column is missing, a line has too many or too few fields, or a field of a feature is no finite number.
-pub(super) fn read(input: &mut Input, wanted: &Wanted, expected: Option<&[String]>, room: &mut Room) -> Result<Part> {
-    const BUFFER: usize = 64 << 10;
-    let mut reader = csv::ReaderBuilder::new().buffer_capacity(BUFFER).from_reader(Line::new(input));
-    let names: Vec<String> = reader.headers().map_err(|e| unreadable(&e, 1))?.iter().map(|name| name.trim().to_string()).collect();
+pub(super) fn read(input: Input, wanted: &Wanted, expected: Option<&[String]>, room: &mut Room) -> Result<Part> {
+    let (mut reader, names) = separated::open(input)?;
     check_header(&names)?;
     room.take(names.iter().map(|name| 2 * name.len() + 64).sum(), || "line 1".into())?;
     let layout = Layout::new(&names, wanted, expected)?;
@@ -27,7 +25,8 @@ pub(super) fn read(input: &mut Input, wanted: &Wanted, expected: Option<&[String
     let mut record = csv::StringRecord::new();
     loop {
         reader.get_mut().begin();
-        if !reader.read_record(&mut record).map_err(|e| unreadable(&e, reader.position().line()))? {
+        let read = reader.read_record(&mut record);
+        if !read.map_err(|e| separated::bad_line(&e, reader.position().line(), &record))? {
             break;
         }
         let place = |i: usize| {
@@ -55,28 +54,14 @@ pub(super) fn read(input: &mut Input, wanted: &Wanted, expected: Option<&[String
 pub(super) const NUMBERS: &str =
     "a finite number in every row: leave such rows out; a column that is not a feature is named by `drop`, or is the target or the group";
 
-/// Refuses the first line of a file that has no header, or is not separated by commas.
+/// Refuses the first line of a file that has no header.
 fn check_header(names: &[String]) -> Result<()> {
     if names.iter().all(String::is_empty) {
-        return Err(Error::data("", "line 1: there are no names of columns", "a header and rows, separated by commas"));
-    }
-    if let [only] = names
-        && let Some(separator) = [';', '\t', '|'].into_iter().find(|c| only.contains(*c))
-    {
-        let what = format!("line 1 has a single field, `{}`", quoted(only));
-        return Err(Error::data("", what, format!("fields that are separated by commas, not by {separator:?}")));
+        return Err(Error::data("", "line 1: there are no names of columns", "a header and rows, separated by commas or tabs"));
     }
     if names.iter().all(|name| name.parse::<f64>().is_ok()) {
         let what = format!("line 1: `{}` is a number where the name of a column is expected", quoted(&names[0]));
         return Err(Error::data("", what, "a first line with the names of the columns"));
     }
     Ok(())
-}
-
-/// The error about a line, or about the file if it cannot be unpacked.
-fn unreadable(e: &csv::Error, line: u64) -> Error {
-    match e.kind() {
-        csv::ErrorKind::Io(io) => broken(&format!("line {line}"), io),
-        _ => bad_line(e, line),
-    }
 }

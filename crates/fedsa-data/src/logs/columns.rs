@@ -2,13 +2,15 @@
 
 use std::sync::mpsc;
 
+use ::parquet::basic::Type;
+use ::parquet::data_type::ByteArrayType;
 use fedsa::error::{Error, Result, quoted};
-use fedsa::problem::log::Log;
-use fedsa::problem::source::Inputs;
+use fedsa::problem::log_form::{LogForm, RowPlace};
 
 use super::layout::{FLAGS, Layout, WHOLE, flag, row_bytes, whole_number};
-use super::ratios::{RatioColumns, quotient};
-use crate::parquet::{Columns, Numbers, contained_while};
+use super::ratios::{RATIO, RatioColumns, quotient, ratio};
+use super::told::{Names, Rows, Told};
+use crate::parquet::{Columns, Numbers, contained_while, present};
 use crate::store::Store;
 
 /// A column of a Parquet file.
@@ -16,6 +18,11 @@ struct LogColumn<'a> {
     numbers: Numbers<'a>,
     name: String,
 }
+
+/// Rows of a batch that cannot be read, with the reason; `None` where such rows are refused.
+type Bad = Option<Vec<Option<String>>>;
+
+const FINITE: &str = "a finite number";
 
 impl LogColumn<'_> {
     fn error(&self, e: Error) -> Error {
@@ -26,21 +33,42 @@ impl LogColumn<'_> {
         self.numbers.fill(out).map_err(|e| self.error(e))
     }
 
-    /// Adds the next `n` rows, the first of which is row `first`, to `out`.
-    fn convert<T>(
+    /// Row `i` of a batch, row `row` of the file, is not what is wanted.
+    fn refuse(&self, (i, row): (usize, usize), value: f64, wanted: &str, bad: &mut Bad) -> Result<()> {
+        let Some(bad) = bad else {
+            return Err(self.error(Error::data("", format!("row {row} is {value}"), wanted)));
+        };
+        bad[i].get_or_insert_with(|| format!("column `{}`: not {wanted}", quoted(&self.name)));
+        Ok(())
+    }
+
+    /// Where rows that cannot be read are left out: those whose number is not finite.
+    fn check_finite(&self, first: usize, values: &[f64], bad: &mut Bad) -> Result<()> {
+        if bad.is_some() {
+            let mut not = values.iter().enumerate().filter(|(_, value)| !value.is_finite());
+            not.try_for_each(|(i, value)| self.refuse((i, first + i), *value, FINITE, bad))?;
+        }
+        Ok(())
+    }
+
+    /// Puts the next `n` rows, the first of which is row `first`, into `out`.
+    fn convert<T: Default>(
         &mut self,
         (first, n): (usize, usize),
         scratch: &mut Vec<f64>,
         out: &mut Vec<T>,
-        convert: impl Fn(f64) -> Option<T>,
-        wanted: &str,
+        (convert, wanted): (impl Fn(f64) -> Option<T>, &str),
+        bad: &mut Bad,
     ) -> Result<()> {
         scratch.resize(n, 0.0);
         self.fill(scratch)?;
         out.clear();
         for (i, value) in scratch.iter().enumerate() {
-            let not = || self.error(Error::data("", format!("row {} is {value}", first + i), wanted));
-            out.push(convert(*value).ok_or_else(not)?);
+            let converted = convert(*value);
+            if converted.is_none() {
+                self.refuse((i, first + i), *value, wanted, bad)?;
+            }
+            out.push(converted.unwrap_or_default());
         }
         Ok(())
     }
@@ -53,6 +81,7 @@ pub(super) struct LogColumns<'a> {
     next: Vec<LogColumn<'a>>,
     reward: LogColumn<'a>,
     done: LogColumn<'a>,
+    truncated: Option<LogColumn<'a>>,
     episode: Option<LogColumn<'a>>,
     ratio: Option<LogColumn<'a>>,
     /// The probability under the policy that acted, where `ratio` is the one of the evaluated policy.
@@ -61,15 +90,16 @@ pub(super) struct LogColumns<'a> {
 }
 
 impl<'a> LogColumns<'a> {
-    pub(super) fn new(file: &'a Columns, inputs: Inputs) -> Result<Self> {
+    pub(super) fn new(file: &'a Columns, form: &LogForm) -> Result<Self> {
         let names = file.names();
-        let layout = Layout::new(&names, inputs)?;
+        let layout = Layout::new(&names, form)?;
         file.plausible(row_bytes(layout.columns.len()))?;
-        file.side_by_side(2 * layout.columns.len() + 5)?;
+        file.side_by_side(2 * layout.columns.len() + 6)?;
         let column = |i: &usize| -> Result<LogColumn<'a>> {
             let name = names[*i].clone();
             let in_column = |e: Error| e.about("").prefixed(format!("column `{}`", quoted(&name)));
-            Ok(LogColumn { numbers: Numbers::new(file, *i).map_err(in_column)?, name })
+            let numbers = Numbers::new(file, *i).map_err(in_column)?;
+            Ok(LogColumn { numbers: if layout.skips { numbers.with_nulls() } else { numbers }, name })
         };
         let (ratio, behaviour) = match layout.ratio {
             None => (None, None),
@@ -81,6 +111,7 @@ impl<'a> LogColumns<'a> {
             next: layout.next.iter().map(column).collect::<Result<_>>()?,
             reward: column(&layout.reward)?,
             done: column(&layout.done)?,
+            truncated: layout.truncated.as_ref().map(column).transpose()?,
             episode: layout.episode.as_ref().map(column).transpose()?,
             ratio: ratio.as_ref().map(column).transpose()?,
             behaviour: behaviour.as_ref().map(column).transpose()?,
@@ -89,33 +120,46 @@ impl<'a> LogColumns<'a> {
         })
     }
 
-    /// Reads the next `n` rows, the first of which is row `first`, in place of those of `log`.
-    fn fill(&mut self, log: &mut Log, first: usize, n: usize) -> Result<()> {
-        let (k, scratch) = (self.layout.columns.len(), &mut self.scratch);
+    /// Reads the next `n` rows, the first of which is row `first`, in place of those of `rows`. Rows that cannot be read are in `bad`.
+    fn fill(&mut self, rows: &mut Rows, (first, n): (usize, usize), bad: &mut Bad) -> Result<()> {
+        let (k, scratch, log) = (self.layout.columns.len(), &mut self.scratch, &mut rows.log);
         scratch.resize(n, 0.0);
         for (columns, out) in [(&mut self.states, &mut log.states), (&mut self.next, &mut log.next)] {
             out.resize(n * k, 0.0);
             for (j, column) in columns.iter_mut().enumerate() {
                 column.fill(scratch)?;
+                column.check_finite(first, scratch, bad)?;
                 out[j..].iter_mut().step_by(k).zip(&*scratch).for_each(|(out, value)| *out = *value);
             }
         }
         log.rewards.resize(n, 0.0);
         self.reward.fill(&mut log.rewards)?;
-        self.done.convert((first, n), scratch, &mut log.done, flag, FLAGS)?;
+        self.reward.check_finite(first, &log.rewards, bad)?;
+        self.done.convert((first, n), scratch, &mut log.done, (flag, FLAGS), bad)?;
+        if let (Some(column), Some(out)) = (&mut self.truncated, &mut log.truncated) {
+            column.convert((first, n), scratch, out, (flag, FLAGS), bad)?;
+        }
         if let (Some(column), Some(out)) = (&mut self.episode, &mut log.episode) {
-            column.convert((first, n), scratch, out, whole_number, WHOLE)?;
+            column.convert((first, n), scratch, out, (whole_number, WHOLE), bad)?;
         }
         if let (Some(column), Some(out)) = (&mut self.ratio, &mut log.ratio) {
             out.resize(n, 0.0);
             column.fill(out)?;
-            if let Some(behaviour) = &mut self.behaviour {
-                behaviour.fill(scratch)?;
-                for (i, (rho, acted)) in out.iter_mut().zip(&*scratch).enumerate() {
-                    *rho = quotient(*rho, *acted).map_err(|(place, wanted)| {
+            let Some(behaviour) = &mut self.behaviour else {
+                if bad.is_some() {
+                    let mut not = out.iter().enumerate().filter(|(_, rho)| ratio(**rho).is_none());
+                    not.try_for_each(|(i, rho)| column.refuse((i, first + i), *rho, RATIO, bad))?;
+                }
+                return Ok(());
+            };
+            behaviour.fill(scratch)?;
+            for (i, (rho, acted)) in out.iter_mut().zip(&*scratch).enumerate() {
+                match quotient(*rho, *acted) {
+                    Ok(quotient) => *rho = quotient,
+                    Err((place, wanted)) => {
                         let (of, value) = if place == 0 { (&*column, *rho) } else { (&*behaviour, *acted) };
-                        of.error(Error::data("", format!("row {} is {value}", first + i), wanted))
-                    })?;
+                        of.refuse((i, first + i), value, wanted, bad)?;
+                    }
                 }
             }
         }
@@ -123,31 +167,106 @@ impl<'a> LogColumns<'a> {
     }
 }
 
+/// The number of the text, or of the whole number, in each row of a column.
+fn codes(file: &Columns, column: usize, names: &mut Names) -> Result<Vec<u32>> {
+    file.spend(file.rows().saturating_mul(size_of::<u32>()))?;
+    let mut out = Vec::with_capacity(file.rows());
+    if file.describe(column).physical_type() == Type::BYTE_ARRAY {
+        file.each::<ByteArrayType>(column, |row, value| {
+            let bytes = present(row, value)?.data();
+            let text = std::str::from_utf8(bytes).map_err(|_| Error::data("", format!("row {row}: not UTF-8"), "text in UTF-8"))?;
+            if text.trim().is_empty() {
+                return Err(Error::data("", format!("row {row} is empty"), "a name in every row"));
+            }
+            out.push(names.number(text.trim()));
+            Ok(())
+        })?;
+    } else {
+        file.each_integer(column, |_, value| {
+            out.push(names.number(&value.to_string()));
+            Ok(())
+        })?;
+    }
+    Ok(out)
+}
+
+/// Removes rows that cannot be read, says what is before those that follow them, and counts them.
+fn leave_out(rows: &mut Rows, bad: &[Option<String>], first: usize, told: &mut Told) {
+    let mut breaks = Vec::with_capacity(bad.len());
+    for (i, reason) in bad.iter().enumerate() {
+        let key = rows.key(i);
+        match reason {
+            Some(reason) => told.leave_out(reason.clone(), RowPlace::Row((first + i) as u64), Some(key)),
+            None => breaks.push(told.break_before(key)),
+        }
+    }
+    if breaks.len() < bad.len() {
+        // Those of all rows come first, so that lengths agree.
+        rows.log.breaks = None;
+        rows.log = rows.log.filtered(|i| bad[i].is_none());
+        for keys in rows.keys.iter_mut().filter(|keys| !keys.is_empty()) {
+            *keys = keys.iter().zip(bad).filter(|(_, bad)| bad.is_none()).map(|(key, _)| *key).collect();
+        }
+    }
+    rows.log.breaks = Some(breaks);
+}
+
 /// Reads a log in Parquet. The file is unpacked on a thread of its own while the caller's thread sees the batch before.
-pub(super) fn read_parquet(file: Store, inputs: Inputs, name: &str, most: usize, see: &mut dyn FnMut(&Log) -> Result<()>) -> Result<()> {
-    let (send, sent) = mpsc::sync_channel::<Log>(1);
+pub(super) fn read_parquet(file: Store, form: &LogForm, name: &str, most: usize, see: &mut dyn FnMut(&Rows) -> Result<()>) -> Result<Told> {
+    let (send, sent) = mpsc::sync_channel::<Rows>(1);
     // Batches that were seen go back to be filled again.
-    let (give_back, returned) = mpsc::channel::<Log>();
+    let (give_back, returned) = mpsc::channel::<Rows>();
     let read = move |file: &Columns| {
-        let mut columns = LogColumns::new(file, inputs)?;
+        let mut columns = LogColumns::new(file, form)?;
         let most = columns.layout.batch(most);
+        let mut told = Told::default();
+        let mut keys: [Option<Vec<u32>>; 2] = [None, None];
+        for (i, keys) in keys.iter_mut().enumerate() {
+            let of = |column: usize| {
+                let in_column = |e: Error| e.about("").prefixed(format!("column `{}`", quoted(&file.names()[column])));
+                codes(file, column, &mut told.names[i]).map_err(in_column)
+            };
+            *keys = columns.layout.keys[i].map(of).transpose()?;
+        }
         for first in (0..file.rows()).step_by(most) {
-            let mut log = returned.try_recv().unwrap_or_else(|_| columns.layout.empty(name));
-            columns.fill(&mut log, first, most.min(file.rows() - first))?;
-            if send.send(log).is_err() {
-                // `see` has returned an error.
+            let n = most.min(file.rows() - first);
+            let mut rows = returned.try_recv().unwrap_or_else(|_| Rows::new(columns.layout.empty(name)));
+            let mut bad = columns.layout.skips.then(|| vec![None; n]);
+            columns.fill(&mut rows, (first, n), &mut bad)?;
+            for (of, all) in rows.keys.iter_mut().zip(&keys) {
+                of.clear();
+                of.extend_from_slice(all.as_ref().map_or(&[], |all| &all[first..first + n]));
+            }
+            if let Some(bad) = &bad {
+                leave_out(&mut rows, bad, first, &mut told);
+            }
+            // An error is that of `see`.
+            if !rows.log.is_empty() && send.send(rows).is_err() {
                 break;
             }
         }
-        Ok(())
+        Ok(told)
     };
     let (read, seen) = contained_while(file, read, move || {
-        for log in sent {
-            see(&log)?;
+        for rows in sent {
+            see(&rows)?;
             // Nobody takes it back after the last batch.
-            let _ = give_back.send(log);
+            let _ = give_back.send(rows);
         }
         Ok(())
     });
     seen.and(read)
+}
+
+/// Calls `see` with the episodes of all rows.
+pub(super) fn each_episode(file: &Columns, column: usize, see: &mut dyn FnMut(i64)) -> Result<()> {
+    const BATCH: usize = 8192;
+    let mut numbers = Numbers::new(file, column)?.with_nulls();
+    let mut out = vec![0.0; BATCH.min(file.rows())];
+    for first in (0..file.rows()).step_by(BATCH) {
+        let out = &mut out[..BATCH.min(file.rows() - first)];
+        numbers.fill(out)?;
+        out.iter().filter_map(|value| whole_number(*value)).for_each(&mut *see);
+    }
+    Ok(())
 }

@@ -4,11 +4,12 @@ use std::collections::HashSet;
 
 use fedsa::error::{Error, Result, quoted};
 use fedsa::problem::log::Log;
+use fedsa::problem::log_form::{BadRows, LogForm};
 use fedsa::problem::source::Inputs;
 
+use super::header::{DONE, Header, REWARD, TRUNCATED};
 use super::ratios::{PROBABILITIES, RatioColumns};
 use crate::find::natural_order;
-use crate::listed;
 
 /// The most bytes of a batch with more than one transition.
 const BATCH_BYTES: usize = 2 << 20;
@@ -17,13 +18,14 @@ const BATCH_BYTES: usize = 2 << 20;
 fn wanted(inputs: Inputs) -> String {
     let (state, next) = inputs.prefixes();
     format!(
-        "the columns `{state}*` and `{next}*` in pairs, `reward` and `done`; optionally `episode`, and `ratio` or `target` and `behaviour`"
+        "the columns `{state}*` and `{next}*` in pairs, `reward` and `done` (or `terminated`); optionally `truncated`, `episode`, `env`, and \
+         `ratio` or `target` and `behaviour`"
     )
 }
 
 /// The bytes of a transition with `k` state columns, at most.
 pub(super) fn row_bytes(k: usize) -> usize {
-    16 * k + 25
+    16 * k + 27
 }
 
 /// The positions of a log's columns in a file.
@@ -34,44 +36,59 @@ pub(super) struct Layout {
     pub next: Vec<usize>,
     pub reward: usize,
     pub done: usize,
+    pub truncated: Option<usize>,
     pub episode: Option<usize>,
     pub ratio: Option<RatioColumns>,
+    /// The column that names the agent, and the one that names the environment.
+    pub keys: [Option<usize>; 2],
+    /// Whether rows that cannot be read are left out.
+    pub skips: bool,
 }
 
 impl Layout {
-    pub fn new(names: &[String], inputs: Inputs) -> Result<Self> {
-        let (state_prefix, next_prefix) = inputs.prefixes();
-        let found = || {
-            if names.is_empty() { "an empty file".into() } else { format!("the columns are {}", listed(names.iter().map(String::as_str))) }
-        };
-        let find = |name: &str| {
-            let mut places = names.iter().enumerate().filter(|(_, other)| *other == name).map(|(i, _)| i);
-            match (places.next(), places.next()) {
-                (Some(_), Some(_)) => Err(Error::data("", format!("two columns are called `{}`", quoted(name)), wanted(inputs))),
-                (place, _) => Ok(place),
-            }
-        };
-        let missing = |name: &str| Error::data("", format!("there is no column `{}`: {}", quoted(name), found()), wanted(inputs));
+    pub fn new(names: &[String], form: &LogForm) -> Result<Self> {
+        let (state_prefix, next_prefix) = form.inputs.prefixes();
+        let header = Header::new(names.to_vec(), &form.columns)?;
+        let wanted = || wanted(form.inputs);
+        let find = |name: &str| header.find(name).map_err(|e| e.helped(wanted()));
+        let first = |names: &[&str]| header.first(names).map_err(|e| e.helped(wanted()));
+        let missing = |name: &str| Error::data("", format!("there is no column `{}`: {}", quoted(name), header.found()), wanted());
         let require = |name: &str| find(name)?.ok_or_else(|| missing(name));
 
         // `phi_next_1` begins with `phi_` too, but is no feature.
         let is_state = |name: &&String| name.starts_with(state_prefix) && !name.starts_with(next_prefix);
-        let mut columns: Vec<String> = names.iter().filter(is_state).cloned().collect();
+        let mut columns: Vec<String> = header.roles.iter().filter(is_state).cloned().collect();
         columns.sort_by(|a, b| natural_order(a, b));
         if columns.is_empty() {
-            return Err(missing(&format!("{state_prefix}*")));
+            let e = missing(&format!("{state_prefix}*"));
+            let proposal = header.proposal(state_prefix, next_prefix);
+            let help = proposal.map(|columns| format!("{}; `columns = {}` says so of these names", e.help, quoted(columns)));
+            return Err(match help {
+                Some(help) => e.helped(help),
+                None => e,
+            });
         }
         let after = |column: &String| column.replacen(state_prefix, next_prefix, 1);
         let states = columns.iter().map(|column| require(column)).collect::<Result<_>>()?;
         let next = columns.iter().map(|column| require(&after(column))).collect::<Result<_>>()?;
         let known: HashSet<&str> = columns.iter().filter_map(|column| column.strip_prefix(state_prefix)).collect();
-        if let Some(suffix) = names.iter().filter_map(|name| name.strip_prefix(next_prefix)).find(|suffix| !known.contains(suffix)) {
+        if let Some(suffix) = header.roles.iter().filter_map(|name| name.strip_prefix(next_prefix)).find(|suffix| !known.contains(suffix)) {
             return Err(missing(&format!("{state_prefix}{suffix}")));
         }
-        let (reward, done) = (require("reward")?, require("done")?);
+        let reward = first(&REWARD)?.ok_or_else(|| missing("reward"))?;
+        let done = first(&DONE)?.ok_or_else(|| missing("done"))?;
         let [target, behaviour] = PROBABILITIES;
         let ratio = RatioColumns::new(find("ratio")?, find(target)?, find(behaviour)?)?;
-        Ok(Self { states, next, reward, done, episode: find("episode")?, ratio, columns })
+        let agent = form.agent_column.as_deref().map(|name| {
+            let no_column = || {
+                let what = format!("there is no column `{}`, which names the agents: {}", quoted(name), header.found());
+                Error::data("", what, "the name of a column of every file as `agent_column`")
+            };
+            header.names.iter().position(|other| other == name).ok_or_else(no_column)
+        });
+        let keys = [agent.transpose()?, find("env")?];
+        let (truncated, episode, skips) = (first(&TRUNCATED)?, find("episode")?, form.bad_rows == BadRows::Skip);
+        Ok(Self { states, next, reward, done, truncated, episode, ratio, columns, keys, skips })
     }
 
     /// A batch without transitions.
@@ -83,8 +100,8 @@ impl Layout {
             rewards: Vec::new(),
             next: Vec::new(),
             done: Vec::new(),
-            truncated: None,
-            breaks: None,
+            truncated: self.truncated.map(|_| Vec::new()),
+            breaks: self.skips.then(Vec::new),
             episode: self.episode.map(|_| Vec::new()),
             ratio: self.ratio.map(|_| Vec::new()),
         }

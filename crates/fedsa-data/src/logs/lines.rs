@@ -1,89 +1,92 @@
-//! Logs in CSV: a transition on each line.
-
-use std::io::{self, Read};
+//! Logs in CSV or TSV: a transition on each line.
 
 use fedsa::error::{Error, Result, quoted};
-use fedsa::problem::log::Log;
-use fedsa::problem::source::Inputs;
+use fedsa::problem::log_form::{LogForm, RowPlace};
 
 use super::layout::{FLAGS, Layout, WHOLE, flag, whole_number};
 use super::ratios::{BEHAVIOUR, RATIO, RatioColumns, TARGET, quotient, ratio};
-use crate::store::{Store, StoreReader};
-use crate::{field, shown};
+use super::told::{Rows, Told};
+use crate::input::Line;
+use crate::store::Store;
+use crate::{field, input, separated};
 
-/// The longest line of a CSV, in bytes: a line is in memory as a whole.
-const LONGEST_LINE: usize = 64 << 20;
-
-/// What is read of a CSV until [`Line::begin`]: at most [`LONGEST_LINE`] bytes.
-pub(super) struct Line {
-    file: StoreReader,
-    left: usize,
-}
-
-impl Line {
-    fn begin(&mut self) {
-        self.left = LONGEST_LINE;
-    }
-}
-
-impl Read for Line {
-    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
-        if self.left == 0 {
-            return Err(io::Error::new(io::ErrorKind::InvalidData, format!("a line of more than {LONGEST_LINE} bytes")));
-        }
-        let most = out.len().min(self.left);
-        let read = self.file.read(&mut out[..most])?;
-        self.left -= read;
-        Ok(read)
-    }
-}
-
-/// Opens a CSV, and reads the names of its columns.
+/// Opens a log, and reads the names of its columns.
 pub(super) fn open_csv(file: &Store) -> Result<(csv::Reader<Line>, Vec<String>)> {
-    const BUFFER: usize = 64 << 10;
-    let line = Line { file: file.reader_at(0), left: LONGEST_LINE };
-    let mut reader = csv::ReaderBuilder::new().buffer_capacity(BUFFER).from_reader(line);
-    let names: Vec<String> = reader.headers().map_err(|e| bad_line(&e, 1))?.iter().map(|name| name.trim().to_string()).collect();
-    if let [only] = &names[..]
-        && let Some(separator) = [';', '\t', '|'].into_iter().find(|c| only.contains(*c))
-    {
-        let what = format!("line 1 has a single field, `{}`", quoted(only));
-        return Err(Error::data("", what, format!("fields that are separated by commas, not by {separator:?}")));
-    }
-    Ok((reader, names))
+    separated::open(input::open(file)?)
 }
 
-pub(super) fn read_csv(file: &Store, inputs: Inputs, name: &str, most: usize, see: &mut dyn FnMut(&Log) -> Result<()>) -> Result<()> {
+/// A field that is not what its column needs: the place of the column, and what it needs.
+struct BadField(usize, &'static str);
+
+pub(super) fn read_csv(file: &Store, form: &LogForm, name: &str, most: usize, see: &mut dyn FnMut(&Rows) -> Result<()>) -> Result<Told> {
     let (mut reader, names) = open_csv(file)?;
-    let layout = Layout::new(&names, inputs)?;
+    let layout = Layout::new(&names, form)?;
     let most = layout.batch(most);
-    let mut log = layout.empty(name);
+    let mut rows = Rows::new(layout.empty(name));
+    let mut told = Told::default();
     let mut record = csv::StringRecord::new();
     loop {
         reader.get_mut().begin();
-        if !reader.read_record(&mut record).map_err(|e| bad_line(&e, reader.position().line()))? {
-            break;
+        match reader.read_record(&mut record) {
+            Ok(false) => break,
+            Ok(true) => {
+                let (n, line) = (rows.log.len(), record.position().map_or(0, csv::Position::line));
+                if let Err(BadField(i, wanted)) = add_record(&mut rows, &mut told, &layout, &record) {
+                    let field = field::in_words(record[i].trim());
+                    let column = format!("column `{}`", quoted(&names[i]));
+                    if !layout.skips {
+                        let what = format!("line {line}, {column}: {field} is not {wanted}");
+                        return Err(Error::data("", what, format!("{wanted} on every line")));
+                    }
+                    rows.truncate(n);
+                    let key = key_of(&record, &layout, &mut told);
+                    told.leave_out(format!("{column}: not {wanted}"), RowPlace::Line(line), key);
+                }
+            }
+            Err(e) => {
+                let line = reader.position().line();
+                let reason = match e.kind() {
+                    csv::ErrorKind::UnequalLengths { .. } if separated::spans_lines(&record) => None,
+                    csv::ErrorKind::UnequalLengths { expected_len, len, .. } if len < expected_len => Some("too few fields"),
+                    csv::ErrorKind::UnequalLengths { .. } => Some("too many fields"),
+                    csv::ErrorKind::Utf8 { .. } => Some("not UTF-8"),
+                    _ => None,
+                };
+                let Some(reason) = reason.filter(|_| layout.skips) else { return Err(separated::bad_line(&e, line, &record)) };
+                told.leave_out(reason.into(), RowPlace::Line(e.position().map_or(line, csv::Position::line)), None);
+            }
         }
-        add_record(&mut log, &layout, &names, &record)?;
-        if log.len() == most {
-            see(&log)?;
-            clear(&mut log);
+        if rows.log.len() == most {
+            see(&rows)?;
+            rows.truncate(0);
         }
     }
-    if log.is_empty() { Ok(()) } else { see(&log) }
+    if !rows.log.is_empty() {
+        see(&rows)?;
+    }
+    Ok(told)
+}
+
+/// The agent and the environment of a line, if it names them.
+fn key_of(record: &csv::StringRecord, layout: &Layout, told: &mut Told) -> Option<[u32; 2]> {
+    let texts = layout.keys.map(|column| column.map_or("-", |column| record[column].trim()));
+    let is_known = texts.iter().all(|text| !text.is_empty());
+    is_known.then(|| [0, 1].map(|i| layout.keys[i].map_or(0, |_| told.names[i].number(texts[i]))))
 }
 
 /// Adds the transition of a line.
-fn add_record(log: &mut Log, layout: &Layout, names: &[String], record: &csv::StringRecord) -> Result<()> {
+fn add_record(rows: &mut Rows, told: &mut Told, layout: &Layout, record: &csv::StringRecord) -> std::result::Result<(), BadField> {
     // The reader has checked that every line has a field for every name. Fields are trimmed here, because the reader would
     // copy every line to trim it.
     let text = |i: usize| record[i].trim();
-    let not = |i: usize, wanted: &str| {
-        let (line, what) = (record.position().map_or(0, csv::Position::line), field::in_words(text(i)));
-        Error::data("", format!("line {line}, column `{}`: {what} is not {wanted}", quoted(&names[i])), format!("{wanted} on every line"))
-    };
     let finite = |i: usize| field::number(text(i));
-    let number = |i: usize| finite(i).ok_or_else(|| not(i, "a finite number"));
+    let number = |i: usize| finite(i).ok_or(BadField(i, "a finite number"));
+    let flag = |i: usize| match text(i) {
+        text if text.eq_ignore_ascii_case("true") => Ok(true),
+        text if text.eq_ignore_ascii_case("false") => Ok(false),
+        text => text.parse().ok().and_then(flag).ok_or(BadField(i, FLAGS)),
+    };
+    let log = &mut rows.log;
     for &i in &layout.states {
         log.states.push(number(i)?);
     }
@@ -91,42 +94,53 @@ fn add_record(log: &mut Log, layout: &Layout, names: &[String], record: &csv::St
         log.next.push(number(i)?);
     }
     log.rewards.push(number(layout.reward)?);
-    log.done.push(match text(layout.done) {
-        text if text.eq_ignore_ascii_case("true") => true,
-        text if text.eq_ignore_ascii_case("false") => false,
-        text => text.parse().ok().and_then(flag).ok_or_else(|| not(layout.done, FLAGS))?,
-    });
+    log.done.push(flag(layout.done)?);
+    if let (Some(i), Some(truncated)) = (layout.truncated, &mut log.truncated) {
+        truncated.push(flag(i)?);
+    }
     if let (Some(i), Some(episodes)) = (layout.episode, &mut log.episode) {
-        episodes.push(finite(i).and_then(whole_number).ok_or_else(|| not(i, WHOLE))?);
+        episodes.push(finite(i).and_then(whole_number).ok_or(BadField(i, WHOLE))?);
     }
     if let (Some(i), Some(ratios)) = (layout.ratio, &mut log.ratio) {
         ratios.push(match i {
-            RatioColumns::Ratio(i) => finite(i).and_then(ratio).ok_or_else(|| not(i, RATIO))?,
+            RatioColumns::Ratio(i) => finite(i).and_then(ratio).ok_or(BadField(i, RATIO))?,
             RatioColumns::Probabilities { target, behaviour } => {
-                let of = |i: usize, wanted: &str| finite(i).ok_or_else(|| not(i, wanted));
+                let of = |i: usize, wanted: &'static str| finite(i).ok_or(BadField(i, wanted));
                 let found = quotient(of(target, TARGET)?, of(behaviour, BEHAVIOUR)?);
-                found.map_err(|(place, wanted)| not([target, behaviour][place], wanted))?
+                found.map_err(|(place, wanted)| BadField([target, behaviour][place], wanted))?
             }
         });
+    }
+    for (i, wanted) in [(0, "the name of an agent"), (1, "the name of an environment")] {
+        if let Some(column) = layout.keys[i] {
+            if text(column).is_empty() {
+                return Err(BadField(column, wanted));
+            }
+            rows.keys[i].push(told.names[i].number(text(column)));
+        }
+    }
+    if layout.skips {
+        let breaks = told.break_before(rows.key(rows.log.done.len() - 1));
+        rows.log.breaks.get_or_insert_default().push(breaks);
     }
     Ok(())
 }
 
-/// Removes the transitions; their memory is used again.
-fn clear(log: &mut Log) {
-    [&mut log.states, &mut log.next, &mut log.rewards].into_iter().chain(&mut log.ratio).for_each(Vec::clear);
-    log.done.clear();
-    log.episode.iter_mut().for_each(Vec::clear);
-}
-
-/// An error of the CSV reader; `line` is where the reader is.
-pub(crate) fn bad_line(e: &csv::Error, line: u64) -> Error {
-    let line = e.position().map_or(line, csv::Position::line);
-    match e.kind() {
-        csv::ErrorKind::UnequalLengths { expected_len, len, .. } => {
-            Error::data("", format!("line {line}: {len} fields, but the header has {expected_len}"), "as many fields on every line")
+/// Calls `see` with the episodes of all lines that have one.
+pub(super) fn each_episode(file: &Store, column: usize, see: &mut dyn FnMut(i64)) -> Result<()> {
+    let (mut reader, _) = open_csv(file)?;
+    let mut record = csv::ByteRecord::new();
+    loop {
+        reader.get_mut().begin();
+        match reader.read_byte_record(&mut record) {
+            Ok(true) => (),
+            // What cannot be read is refused where transitions are.
+            Err(e) if matches!(e.kind(), csv::ErrorKind::UnequalLengths { .. }) => continue,
+            Ok(false) | Err(_) => return Ok(()),
         }
-        csv::ErrorKind::Utf8 { .. } => Error::data("", format!("line {line}: not UTF-8"), "text in UTF-8"),
-        _ => Error::data("", format!("line {line}: {}", shown(e)), "comma-separated values with a header"),
+        let text = record.get(column).and_then(|field| std::str::from_utf8(field).ok());
+        if let Some(episode) = text.and_then(|text| field::number(text.trim())).and_then(whole_number) {
+            see(episode);
+        }
     }
 }

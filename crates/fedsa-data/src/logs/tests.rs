@@ -8,6 +8,7 @@ use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::parser::parse_message_type;
 use proptest::prelude::*;
 
+use super::layout::row_bytes;
 use super::*;
 use crate::DiskFiles;
 
@@ -86,7 +87,7 @@ fn what_is_wrong_with_a_csv_is_named_with_its_place() {
 fn agents_are_read_in_natural_order_and_must_agree() {
     let dir = tempfile::tempdir().unwrap();
     let places = || Places { base: dir.path().into(), data: vec![] };
-    let open = |given: &[String]| DiskFiles::new(places()).logs(given, Inputs::States);
+    let open = |given: &[String]| DiskFiles::new(places()).logs(given, &LogForm::default());
     for i in [10, 9, 2] {
         std::fs::write(dir.path().join(format!("agent_{i}.csv")), CSV.replace("-1,", &format!("{i},"))).unwrap();
     }
@@ -104,7 +105,9 @@ fn agents_are_read_in_natural_order_and_must_agree() {
     assert!(e.what.contains("s_a, s_c") && e.what.contains("agent_2.csv are s_a, s_b"), "{e}");
 
     std::fs::write(dir.path().join("x.txt"), CSV).unwrap();
-    assert!(refused(&["x.txt".into()]).what.contains("format"));
+    assert_eq!(names(&["x.txt".into()]), ["x"], "formats are told by content");
+    std::fs::write(dir.path().join("x.json"), "{}").unwrap();
+    assert!(refused(&["x.json".into()]).what.contains("JSON"));
 }
 
 #[test]
@@ -147,7 +150,7 @@ fn real_logs_have_the_known_solutions() {
     }
     let files = DiskFiles::new(Places::from_env(""));
     let logs = |name: &str| -> Vec<Log> {
-        let logs = files.logs(&[name.to_string()], Inputs::States).unwrap();
+        let logs = files.logs(&[name.to_string()], &LogForm::default()).unwrap();
         logs.iter().map(|log| whole(&**log).unwrap()).collect()
     };
     let mountaincar = logs("transitions/mountaincar");
@@ -235,7 +238,8 @@ fn as_parquet(log: &Log, compression: Compression, version: WriterVersion, dicti
 fn in_batches(file: &[u8], format: Format, most: usize) -> (Log, u32) {
     let (mut all, mut checksum): (Option<Log>, _) = (None, Checksum::default());
     format
-        .read(file.to_vec().into(), Inputs::States, "", most, &mut |batch| {
+        .read(file.to_vec().into(), &LogForm::default(), "", most, &mut |rows| {
+            let batch = &rows.log;
             assert!((1..=most).contains(&batch.len()));
             checksum.see(batch);
             match &mut all {
@@ -296,7 +300,7 @@ fn rows_in_errors_are_those_of_the_file() {
     let csv = String::from_utf8(as_csv(&made(100))).unwrap().replacen("\n", "\n\n", 50);
     let line = csv.lines().nth(119).unwrap();
     let csv = csv.replace(line, &line.replace(",true,", ",maybe,").replace(",false,", ",maybe,"));
-    let e = Format::Csv.read(Vec::from(csv).into(), Inputs::States, "", 9, &mut |_| Ok(())).unwrap_err();
+    let e = Format::Csv.read(Vec::from(csv).into(), &LogForm::default(), "", 9, &mut |_| Ok(())).err().unwrap();
     assert_eq!(e.what, "line 120, column `done`: `maybe` is not true or false, or 1 or 0");
 }
 
@@ -329,14 +333,16 @@ fn logs_with_features_are_told_from_others_by_their_header() {
     write("b.csv", "s_1,phi_next_1,next_1,reward,done\n");
     std::fs::write(dir.path().join("c.parquet"), as_parquet(&made(3), Compression::SNAPPY, WriterVersion::PARQUET_1_0, false, 9, 9))
         .unwrap();
-    let has = |given: &[&str]| has_features(&given.iter().map(|name| name.to_string()).collect::<Vec<_>>(), &places).unwrap();
+    let has = |given: &[&str]| {
+        has_features(&given.iter().map(|name| name.to_string()).collect::<Vec<_>>(), &places, &LogForm::default()).unwrap()
+    };
     assert!(has(&["a.csv"]));
     assert!(!has(&["b.csv"]) && !has(&["c.parquet"]) && !has(&["a.csv", "b.csv"]));
 }
 
 /// A log opened from a file with this text, and `room` bytes for logs that are kept.
 fn opened(path: &Path, room: usize) -> FileLog {
-    FileLog::open(path, "agent".into(), Inputs::States, &Arc::new(AtomicUsize::new(room))).unwrap()
+    FileLog::open(path, "agent".into(), &LogForm::default(), &Arc::new(AtomicUsize::new(room))).unwrap()
 }
 
 #[test]
@@ -380,7 +386,7 @@ fn small_logs_are_kept_while_there_is_room() {
     let logs = [0, 1, 2].map(|i| {
         let path = dir.path().join(format!("{i}.csv"));
         std::fs::write(&path, as_csv(&made(20))).unwrap();
-        FileLog::open(&path, i.to_string(), Inputs::States, &room).unwrap()
+        FileLog::open(&path, i.to_string(), &LogForm::default(), &room).unwrap()
     });
     logs.iter().for_each(|log| drop(whole(log).unwrap()));
     let bytes = 20 * row_bytes(2);
@@ -400,7 +406,7 @@ fn the_checksum_is_one_of_the_contents_alone() {
     let sources = ["*.csv".to_string()];
     let digest = |order: &[usize]| {
         let files = agents();
-        let logs = files.logs(&sources, Inputs::States).unwrap();
+        let logs = files.logs(&sources, &LogForm::default()).unwrap();
         assert_eq!(files.digest(), 0, "nothing was read");
         order.iter().for_each(|i| drop(whole(&*logs[*i]).unwrap()));
         files.digest()
@@ -412,12 +418,13 @@ fn the_checksum_is_one_of_the_contents_alone() {
     assert_ne!(digest(&[0]), expected);
     // Asked for twice, and read in parallel.
     let files = agents();
-    let logs = [files.logs(&sources, Inputs::States).unwrap(), files.logs(&sources, Inputs::States).unwrap()].into_iter().flatten();
+    let logs =
+        [files.logs(&sources, &LogForm::default()).unwrap(), files.logs(&sources, &LogForm::default()).unwrap()].into_iter().flatten();
     std::thread::scope(|scope| logs.for_each(|log| drop(scope.spawn(move || whole(&*log).unwrap()))));
     assert_eq!(files.digest(), expected);
     // An incomplete reading does not count.
     let files = agents();
-    let logs = files.logs(&sources, Inputs::States).unwrap();
+    let logs = files.logs(&sources, &LogForm::default()).unwrap();
     logs[0].read(&mut |_| Err(Error::new("", "enough", "no more"))).unwrap_err();
     assert_eq!(files.digest(), 0);
     for change in [

@@ -16,7 +16,7 @@ use serde_json::{Value as Json, json};
 
 use super::comparison::HoldoutComparison;
 use super::pictures::{self, SeenStates, ValueColumns};
-use super::{Data, FeatureChoice};
+use super::{Data, FeatureChoice, LogsRead};
 use crate::choose::Choice;
 use crate::folder::VALUE_PICTURES;
 use crate::outcome::Outcome;
@@ -85,6 +85,7 @@ impl Evaluated {
         };
         let found = comparison().and_then(|comparison| Ok((comparison, covariance()?)));
         let (comparison, covariance) = found.map_err(|e| ran.unfinished(e))?;
+        ran.add_to_summary("logs", LogsRead::of(&data).json());
         if let Some(choice) = &data.features {
             ran.add_to_summary("features_tried", choice.json());
         }
@@ -187,6 +188,7 @@ impl Evaluated {
             "scale": Some(map.scale()).filter(|scale| !scale.is_empty()),
             "statistics": Some(map.statistics()).filter(|statistics| !statistics.is_empty()),
             "columns": map.columns(),
+            "file_columns": Some(&settings.columns).filter(|columns| !columns.is_empty()),
             "ranges": map.ranges(),
             "gamma": settings.gamma,
             "lambda": settings.lambda,

@@ -7,6 +7,7 @@ pub mod comparison;
 mod evaluated;
 mod expectation;
 mod feature_choice;
+mod logs_read;
 mod pictures;
 mod settings;
 
@@ -17,6 +18,7 @@ use fedsa::error::{Error, Result};
 use fedsa::kernel::Isa;
 use fedsa::problem::features::{FeatureMap, FeatureSpec, SPARSE_ABOVE};
 use fedsa::problem::log::Log;
+use fedsa::problem::log_summary::EpisodeSummary;
 use fedsa::problem::logs::Logs;
 use fedsa::problem::source::Inputs;
 use fedsa::problem::survey::Surveyed;
@@ -34,6 +36,7 @@ use crate::{made, output};
 pub use evaluated::{Evaluated, PictureWords};
 pub use expectation::{Expectation, ExpectedCourse};
 pub use feature_choice::{CANDIDATES, FeatureChoice, TriedFeatures};
+pub use logs_read::LogsRead;
 use settings::Method;
 pub use settings::{ANDERSON_BASE, EvaluateSettings, LOCAL_STEPS, STEP_SIZE};
 
@@ -52,6 +55,8 @@ pub struct Data {
     pub logs: Surveyed,
     /// The settings of the problem.
     pub settings: Logs,
+    /// The episodes of each agent, without those that are held out.
+    pub episodes: Vec<EpisodeSummary>,
     /// The features.
     pub map: FeatureMap,
     /// In how many transitions each column of the state is outside of its range, and counts as its end.
@@ -82,7 +87,7 @@ impl Evaluation {
     pub fn new(settings: &EvaluateSettings, cancel: &Cancel) -> Result<Self, Error> {
         let files = DiskFiles::new(Places::from_env("")).with_cancel(cancel);
         // Features that were logged are the default where every log has some. What cannot be opened is refused below.
-        let has_features = || logs::has_features(&settings.logs, &files.places).unwrap_or(false);
+        let has_features = || logs::has_features(&settings.logs, &files.places, &settings.form()).unwrap_or(false);
         Self::with(settings, &files, settings.logs.len(), has_features)
     }
 
@@ -149,7 +154,8 @@ impl Evaluation {
             return Err(Error::new("holdout", what, format!("at most {SPARSE_ABOVE} tiles, whose projections are computed")));
         }
         let clipped = logs.clipped(&map).map_err(|e| first.failure_at(e.inside("problem"), &first.points[0]))?;
-        let data = Data { logs, settings: of_logs, map, clipped, features: chosen, value_columns };
+        let episodes = logs.episodes(of_logs.gamma).map_err(|e| first.failure_at(e.inside("problem"), &first.points[0]))?;
+        let data = Data { logs, settings: of_logs, episodes, map, clipped, features: chosen, value_columns };
         if !is_auto || settings.sampling != "mean" {
             return Ok(Self { data, choice: None, experiment: first, built: None, began });
         }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use fedsa::error::{Error, Result};
 use fedsa::problem::features::FeatureSpec;
+use fedsa::problem::log_form::{BadRows, LogForm};
 use toml::{Table, Value};
 
 use crate::choose::{Choice, TOL};
@@ -29,6 +30,12 @@ pub const LOCAL_STEPS: u64 = 100;
 pub struct EvaluateSettings {
     /// Logs of transitions: files, globs, folders or names of data sets.
     pub logs: Vec<String>,
+    /// The names of columns in the files, by those that logs have ([`LogForm::columns`](fedsa::problem::log_form::LogForm::columns)).
+    pub columns: BTreeMap<String, String>,
+    /// The column that names the agent of each row; none by default: each file is an agent.
+    pub agent_column: Option<String>,
+    /// What is done with rows that cannot be read: refused by default.
+    pub bad_rows: BadRows,
     /// The features of states. By default those that were logged; else the first of `fourier:3`, `fourier:2` and `fourier:1` with at most
     /// 64 features, else `polynomial:2` with at most 100, else `polynomial:1`.
     pub features: Option<FeatureSpec>,
@@ -83,6 +90,9 @@ impl EvaluateSettings {
     pub fn new(logs: impl IntoIterator<Item = impl Into<String>>) -> Self {
         Self {
             logs: logs.into_iter().map(Into::into).collect(),
+            columns: BTreeMap::new(),
+            agent_column: None,
+            bad_rows: BadRows::Refuse,
             features: None,
             choose_features: None,
             ranges: BTreeMap::new(),
@@ -110,6 +120,12 @@ impl EvaluateSettings {
 }
 
 made::with! { EvaluateSettings:
+    /// The same with columns of these names in the files.
+    with_columns(columns: BTreeMap<String, String>) = columns;
+    /// The same with this column of agents.
+    with_agent_column(agent_column: Option<String>) = agent_column;
+    /// The same that does this with rows that cannot be read.
+    with_bad_rows(bad_rows: BadRows) = bad_rows;
     /// The same with these features.
     with_features(features: FeatureSpec) = Some(features);
     /// The same with features that are chosen, at most this many.
@@ -202,6 +218,11 @@ impl EvaluateSettings {
         self.step_size.unwrap_or(STEP_SIZE)
     }
 
+    /// How the files of logs are laid out.
+    pub fn form(&self) -> LogForm {
+        LogForm::default().with_columns(self.columns.clone()).with_agent_column(self.agent_column.clone()).with_bad_rows(self.bad_rows)
+    }
+
     /// The experiment of the settings, without reading the logs. Without features in the settings, it has some that do not depend on
     /// the data.
     ///
@@ -221,6 +242,9 @@ impl EvaluateSettings {
     fn keys(&self, method: &Method) -> Keys {
         let all = [
             ("problem.path", "logs"),
+            ("problem.columns", "columns"),
+            ("problem.agent_column", "agent_column"),
+            ("problem.bad_rows", "bad_rows"),
             ("problem.features", "features"),
             ("problem.ranges", "ranges"),
             ("problem.gamma", "gamma"),
@@ -262,6 +286,14 @@ impl EvaluateSettings {
             ("gamma", Value::Float(self.gamma)),
             ("lambda", Value::Float(self.lambda)),
         ];
+        if !self.columns.is_empty() {
+            let columns = self.columns.iter().map(|(name, field)| (name.clone(), text(field))).collect();
+            problem.push(("columns", Value::Table(columns)));
+        }
+        problem.extend(self.agent_column.as_ref().map(|column| ("agent_column", text(column))));
+        if self.bad_rows == BadRows::Skip {
+            problem.push(("bad_rows", text("skip")));
+        }
         if self.operator != TD {
             problem.push(("operator", text(&self.operator)));
         }

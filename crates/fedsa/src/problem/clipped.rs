@@ -4,6 +4,7 @@
 //! (Ionides 2008, "Truncated importance sampling").
 
 use super::log::Log;
+use super::log_form::LeftOutRows;
 use super::source::LogSource;
 use crate::error::{Error, Result};
 
@@ -31,6 +32,9 @@ impl LogSource for Clipped {
     }
     fn columns(&self) -> &[String] {
         self.source.columns()
+    }
+    fn left_out(&self) -> Vec<LeftOutRows> {
+        self.source.left_out()
     }
     fn read(&self, see: &mut dyn FnMut(&Log) -> Result<()>) -> Result<()> {
         self.source.read(&mut |log| {

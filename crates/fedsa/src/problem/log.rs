@@ -130,8 +130,14 @@ impl Log {
     /// The transitions of the rows that `keep` accepts, in their order.
     #[must_use]
     pub fn filtered(&self, keep: impl Fn(usize) -> bool) -> Self {
-        let k = self.columns.len();
         let rows: Vec<usize> = (0..self.len()).filter(|row| keep(*row)).collect();
+        self.rows(&rows)
+    }
+
+    /// The transitions of these rows, in this order.
+    #[must_use]
+    pub fn rows(&self, rows: &[usize]) -> Self {
+        let k = self.columns.len();
         let states = |all: &[f64]| rows.iter().flat_map(|row| all[row * k..(row + 1) * k].iter().copied()).collect();
         Self {
             name: self.name.clone(),
@@ -210,8 +216,8 @@ impl Log {
         Ok(())
     }
 
-    /// Adds the transitions of another part of the same log.
-    pub(super) fn append(&mut self, more: &Self) {
+    /// Adds the transitions of another part of the same log, which has the same optional columns.
+    pub fn append(&mut self, more: &Self) {
         self.states.extend_from_slice(&more.states);
         self.rewards.extend_from_slice(&more.rewards);
         self.next.extend_from_slice(&more.next);

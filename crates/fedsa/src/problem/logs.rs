@@ -10,6 +10,7 @@
 //! States are clipped to the features' ranges. I.i.d. sampling draws with replacement.
 //! Markov sampling replays a log in order, and starts again at its end. `p_c = N_c / sum N_c`.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -18,6 +19,7 @@ use super::features::{FeatureMap, FeatureSpec, MAX_FEATURES, Ranges, SPARSE_ABOV
 use super::gradient_samples::{GradientTd, WeightedTransitions};
 use super::gradient_td::{GradientFacts, GradientMeans, GradientRule, TdOperator};
 use super::log::Log;
+use super::log_form::{BadRows, LogForm};
 use super::log_means::{LogMeans, Means};
 use super::memory::{self, MemoryEstimate, Moves, TableSizes, check_transitions};
 use super::noise::{self, Noise};
@@ -52,8 +54,17 @@ pub struct Logs {
     /// The range of state columns, `{ s_0 = [low, high] }`; from the data where absent.
     #[serde(default, skip_serializing_if = "Ranges::is_empty")]
     pub ranges: Ranges,
-    /// The discount factor.
-    #[cfg_attr(feature = "schema", schemars(range(min = 0), extend("exclusiveMaximum" = 1)))]
+    /// The names of columns in the files, by the names that logs give them: `{ s_0 = "x", reward = "r" }`, or `{ "s_*" = "obs_*" }`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub columns: BTreeMap<String, String>,
+    /// The column that names the agent of each row, in files with the rows of several agents.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub agent_column: Option<String>,
+    /// What is done with rows that cannot be read.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub bad_rows: BadRows,
+    /// The discount factor; 1 only where all episodes end.
+    #[cfg_attr(feature = "schema", schemars(range(min = 0, max = 1)))]
     pub gamma: f64,
     /// The decay lambda of eligibility traces, in [0, 1]; it moves the root. 0 is TD(0).
     #[serde(default)]
@@ -100,6 +111,9 @@ crate::settings::setters! { Logs {
     with_path(path: Sources) = path;
     with_features(features: FeatureSpec) = features;
     with_ranges(ranges: Ranges) = ranges;
+    with_columns(columns: BTreeMap<String, String>) = columns;
+    with_agent_column(agent_column: impl Into<Option<String>>) = agent_column.into();
+    with_bad_rows(bad_rows: BadRows) = bad_rows;
     with_gamma(gamma: f64) = gamma;
     with_lambda(lambda: f64) = lambda;
     with_operator(operator: TdOperator) = operator;
@@ -172,6 +186,9 @@ impl Logs {
             path,
             features,
             ranges: Ranges::new(),
+            columns: BTreeMap::new(),
+            agent_column: None,
+            bad_rows: BadRows::Refuse,
             gamma,
             lambda: 0.0,
             operator: TdOperator::Td,
@@ -190,13 +207,17 @@ impl Logs {
     /// Opens the logs and reads them once ([`Surveyed`]).
     ///
     /// # Errors
-    /// When a log cannot be read or used, gamma is not in [0, 1), lambda not in [0, 1], or the ridge below 0.
+    /// When a log cannot be read or used, gamma is not in [0, 1], or 1 and an episode does not end, lambda not in [0, 1], or the ridge below 0.
     pub fn survey(&self, files: &dyn Files) -> Result<Surveyed> {
-        require((0.0..1.0).contains(&self.gamma), "gamma", self.gamma, "in [0, 1)")?;
+        require((0.0..=1.0).contains(&self.gamma), "gamma", self.gamma, "in [0, 1]")?;
+        self.form().check()?;
         require((0.0..=1.0).contains(&self.lambda), "lambda", self.lambda, "in [0, 1]")?;
         require(self.ridge >= 0.0 && self.ridge.is_finite(), "ridge", self.ridge, "a finite number of at least 0")?;
         self.gradient_rule()?;
-        let logs = Surveyed::new(files.logs(&self.path.list(), self.features.inputs())?, self.holdout, self.holdout_seed)?;
+        let logs = Surveyed::new(files.logs(&self.path.list(), &self.form())?, self.holdout, self.holdout_seed)?;
+        if self.gamma == 1.0 {
+            logs.check_all_end()?;
+        }
         let logs = match self.clip_ratios {
             None => logs,
             Some(level) if !self.ratios => {
@@ -214,6 +235,14 @@ impl Logs {
             return Err(Error::data("lambda", what, "0, or rows in the order of time; with a column `episode` states need not be equal"));
         }
         Ok(logs)
+    }
+
+    /// How the files are laid out.
+    pub fn form(&self) -> LogForm {
+        LogForm::from(self.features.inputs())
+            .with_columns(self.columns.clone())
+            .with_agent_column(self.agent_column.clone())
+            .with_bad_rows(self.bad_rows)
     }
 
     /// The feature map on these logs. Reads them once more where features are scaled.

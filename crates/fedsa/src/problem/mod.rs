@@ -27,7 +27,9 @@ pub mod linear;
 pub mod linear_operators;
 pub mod log;
 mod log_facts;
+pub mod log_form;
 mod log_means;
+pub mod log_summary;
 pub mod logs;
 pub mod memory;
 pub mod mrp;
@@ -70,9 +72,10 @@ use crate::sums;
 use arrays::Arrays;
 use dataset::{Dataset, Wanted};
 use facts::Unknown;
+use log_form::LogForm;
 use memory::MemoryEstimate;
 use root::Root;
-use source::{Inputs, LogSource};
+use source::LogSource;
 use systems::{Moments, Systems};
 
 pub use facts::Facts;
@@ -226,11 +229,11 @@ pub trait Files {
     /// # Errors
     /// When there is no such file or it cannot be read.
     fn arrays(&self, path: &str) -> Result<Arrays>;
-    /// Logs of transitions: files, globs, folders or names of data sets, one agent a file.
+    /// Logs of transitions: files, globs, folders or names of data sets, one agent a file, or as the form says.
     ///
     /// # Errors
     /// When there are no logs, or a log cannot be opened.
-    fn logs(&self, sources: &[String], inputs: Inputs) -> Result<Vec<Box<dyn LogSource>>>;
+    fn logs(&self, sources: &[String], form: &LogForm) -> Result<Vec<Box<dyn LogSource>>>;
     /// Rows with targets: files, globs, folders or names of data sets, one [`Dataset`] a file, in their order. All have the same
     /// columns.
     ///
@@ -249,7 +252,7 @@ impl Files for NoFiles {
     fn arrays(&self, path: &str) -> Result<Arrays> {
         Err(Error::new("path", format!("{path}: no files here"), "a problem that reads none"))
     }
-    fn logs(&self, sources: &[String], _: Inputs) -> Result<Vec<Box<dyn LogSource>>> {
+    fn logs(&self, sources: &[String], _: &LogForm) -> Result<Vec<Box<dyn LogSource>>> {
         self.arrays(&sources.join(" ")).map(|_| Vec::new())
     }
 }

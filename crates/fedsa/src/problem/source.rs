@@ -4,6 +4,7 @@ use std::sync::{Arc, OnceLock};
 
 use super::log::{Break, EpisodeEnd, Episodes, LastTransition, Log};
 use super::log_facts::LogFacts;
+use super::log_form::LeftOutRows;
 use crate::error::{Error, Result};
 
 /// Which columns of a log are the state, the input of a feature map.
@@ -42,6 +43,10 @@ pub trait LogSource: Send + Sync {
     fn facts(&self) -> Option<&OnceLock<LogFacts>> {
         None
     }
+    /// The rows that its reader left out, as far as it has been read.
+    fn left_out(&self) -> Vec<LeftOutRows> {
+        Vec::new()
+    }
     /// An error that [`read_checked`] found in its transitions, as the user knows them: an error about a file names the file.
     fn located(&self, e: Error) -> Error {
         e
@@ -72,6 +77,9 @@ impl<S: LogSource> LogSource for Arc<S> {
     }
     fn facts(&self) -> Option<&OnceLock<LogFacts>> {
         (**self).facts()
+    }
+    fn left_out(&self) -> Vec<LeftOutRows> {
+        (**self).left_out()
     }
     fn located(&self, e: Error) -> Error {
         (**self).located(e)

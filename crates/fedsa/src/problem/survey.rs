@@ -5,6 +5,8 @@ use super::features::{ColumnStatistics, FeatureMap, FeatureSpec, Ranges, Running
 use super::holdout;
 use super::log::{EffectiveSize, Log};
 pub use super::log_facts::{LogFacts, RatioClipping, StateSample};
+use super::log_form::LeftOutRows;
+use super::log_summary::EpisodeSummary;
 use super::source::{LogSource, read_checked};
 use crate::error::{Error, Result, quoted, require};
 use crate::parallel;
@@ -111,6 +113,35 @@ impl Surveyed {
         }
         self.held.iter_mut().for_each(|log| clip(log, level));
         Ok(self)
+    }
+
+    /// The rows that readers left out, by file and reason.
+    pub fn left_out(&self) -> Vec<LeftOutRows> {
+        self.sources.iter().flat_map(|source| source.left_out()).collect()
+    }
+
+    /// The episodes of each agent, without those that are held out. Reads all logs once more.
+    ///
+    /// # Errors
+    /// When a log cannot be read.
+    pub fn episodes(&self, gamma: f64) -> Result<Vec<EpisodeSummary>> {
+        parallel::try_map(self.sources.len(), |c| EpisodeSummary::of(&*self.sources[c], gamma))
+    }
+
+    /// Refuses logs with episodes that do not terminate, held-out ones too.
+    ///
+    /// # Errors
+    /// When there is such an episode (key `gamma`), or a log cannot be read.
+    pub fn check_all_end(&self) -> Result<()> {
+        let held = self.held.iter().map(|log| EpisodeSummary::of(log, 1.0)).collect::<Result<Vec<_>>>()?;
+        let all = self.episodes(1.0)?.into_iter().chain(held).fold(EpisodeSummary::default(), EpisodeSummary::join);
+        if all.ended == all.episodes() {
+            return Ok(());
+        }
+        let (open, episodes) = (all.episodes() - all.ended, all.episodes());
+        let what =
+            format!("1, and {open} of {episodes} episodes do not end: {} are truncated, of {} the log has no more", all.truncated, all.cut);
+        Err(Error::data("gamma", what, "below 1; 1 is for tasks of which every episode ends in a terminal state"))
     }
 
     /// The names of the state columns.

@@ -19,6 +19,7 @@ use fedsa::problem::garnet::{Garnet, Heterogeneity};
 use fedsa::problem::gradient_td::TdOperator;
 use fedsa::problem::linear::LinearSystems;
 use fedsa::problem::log::Log;
+use fedsa::problem::log_form::LogForm;
 use fedsa::problem::logs::{Logs, Sources};
 use fedsa::problem::memory::MemoryEstimate;
 use fedsa::problem::noise::Noise;
@@ -27,7 +28,7 @@ use fedsa::problem::quadratic::{Matrices, Quadratic};
 use fedsa::problem::random_logistic::RandomLogistic;
 use fedsa::problem::regression::{LeastSquares, Logistic};
 use fedsa::problem::scope::Scope;
-use fedsa::problem::source::{Inputs, LogSource, in_memory};
+use fedsa::problem::source::{LogSource, in_memory};
 use fedsa::problem::switching::Switching;
 use fedsa::problem::{Field, Files, NoFiles, ProblemSettings};
 use fedsa::random::{Purpose, stream};
@@ -309,7 +310,7 @@ impl Files for InMemory {
     fn arrays(&self, path: &str) -> Result<Arrays> {
         NoFiles.arrays(path)
     }
-    fn logs(&self, _: &[String], _: Inputs) -> Result<Vec<Box<dyn LogSource>>> {
+    fn logs(&self, _: &[String], _: &LogForm) -> Result<Vec<Box<dyn LogSource>>> {
         Ok(in_memory(self.0.clone()))
     }
 }
@@ -471,8 +472,8 @@ impl Files for Sets {
     fn arrays(&self, path: &str) -> Result<Arrays> {
         NoFiles.arrays(path)
     }
-    fn logs(&self, sources: &[String], inputs: Inputs) -> Result<Vec<Box<dyn LogSource>>> {
-        NoFiles.logs(sources, inputs)
+    fn logs(&self, sources: &[String], form: &LogForm) -> Result<Vec<Box<dyn LogSource>>> {
+        NoFiles.logs(sources, form)
     }
     fn datasets(&self, _: &[String], _: &Wanted) -> Result<Vec<Dataset>> {
         Ok(self.0.clone())

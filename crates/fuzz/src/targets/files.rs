@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use fedsa::error::Result;
 use fedsa::problem::log::Log;
+use fedsa::problem::log_form::{BadRows, LogForm};
 use fedsa::problem::source::Inputs;
 use fedsa::uplink::medium::delay::{MAX_DELAY, Row};
 use fedsa_data::linear_model::LinearModel;
-use fedsa_data::table::{self, Cells, Table};
+use fedsa_data::table::{self, Cells, Table, TableForm};
 use fedsa_data::trace::{Trace, TraceColumn};
 use fedsa_data::weights::{self, FittedModel};
 use fedsa_data::{delays, find, logs, theta_from_json, trace};
@@ -39,6 +40,7 @@ fn csv_corpora() -> Vec<Corpus> {
         "s_0,next_0,reward,done,ratio\n0.5,1,2,0,0.25\n1,2,1,0,1e3\n",
         "phi_2,phi_next_1,s_0,reward,done,phi_1,phi_next_2\n0.5,1,2,0,0,3,4\n1,2,1,0,1,1e3,7\n",
         "\u{feff}\"s_0\",\"next_0\",\"reward\",\"done\",\"a \"\"b\"\"\"\n1,2,3,false,\"x, y\nz\"\n",
+        "s_0\tnext_0\trewards\tterminals\ttimeouts\n0\t1\t0.5\tFalse\tTrue\n1\t2\t-1\tTrue\tFalse\n",
     ];
     let words = [
         "s_0",
@@ -47,6 +49,9 @@ fn csv_corpora() -> Vec<Corpus> {
         "next_1",
         "phi_1",
         "phi_next_1",
+        "truncated",
+        "terminated",
+        "\t",
         "reward",
         "done",
         "episode",
@@ -86,6 +91,7 @@ fn read_csv(data: &[u8]) -> Verdict {
     let (state, next) = inputs.prefixes();
     names.extend(log.columns.iter().map(|name| quoted(&name.replacen(state, next, 1))));
     names.extend(["reward", "done"].map(String::from));
+    names.extend(log.truncated.is_some().then(|| "truncated".to_string()));
     names.extend(log.episode.is_some().then(|| "episode".to_string()));
     names.extend(log.ratio.is_some().then(|| "ratio".to_string()));
     let mut text = names.join(",");
@@ -93,6 +99,7 @@ fn read_csv(data: &[u8]) -> Verdict {
         let numbers = log.states[i * k..][..k].iter().chain(&log.next[i * k..][..k]).map(|x| format!("{x:?}"));
         let mut fields: Vec<String> = numbers.collect();
         fields.extend([format!("{:?}", log.rewards[i]), log.done[i].to_string()]);
+        fields.extend(log.truncated.as_ref().map(|truncated| truncated[i].to_string()));
         fields.extend(log.episode.as_ref().map(|episode| episode[i].to_string()));
         fields.extend(log.ratio.as_ref().map(|ratio| format!("{:?}", ratio[i])));
         text += "\n";
@@ -108,6 +115,41 @@ fn check_log(log: &Log) {
     assert!(log.states.iter().chain(&log.next).chain(&log.rewards).all(|x| x.is_finite()));
     assert!(log.ratio.iter().flatten().all(|rho| rho.is_finite() && *rho >= 0.0));
     assert!(log.effective_size().is_none_or(|size| (0.0..=1.000_001 * n as f64).contains(&size)));
+}
+
+/// Logs whose rows are put into another order, or left out.
+pub const LOG_FORMS: Target = Target {
+    name: "log-forms",
+    about: "logs of several agents and environments in text, packed or not",
+    corpora: forms_corpora,
+    run: read_forms,
+    memory: expanding,
+};
+
+fn forms_corpora() -> Vec<Corpus> {
+    let text = "who,env,episode,x_0,y_0,reward,done,truncated\na,0,0,0,1,1,0,0\nb,0,0,5,6,1,0,0\na,1,0,1,2,1,0,1\na,0,0,1,2,1,1,0\nb,0,0,6,7,1,1,0\n\
+                a,0,1,2,0,0,0,0\na,0,1,0,1,1,0,0\nb,0,1,x,1,1,0\n";
+    let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::default());
+    std::io::Write::write_all(&mut gzip, text.as_bytes()).expect("memory");
+    let packed = vec![gzip.finish().expect("memory"), zstd::encode_all(text.as_bytes(), 3).expect("memory")];
+    let words = ["who", "env", "episode", "x_0", "y_0", "reward", "done", "a", "b", "0", "1", "nan", "\"", ",", "\t", "\n"];
+    vec![Corpus::text([text], &words), Corpus::bytes(packed)]
+}
+
+fn read_forms(data: &[u8]) -> Verdict {
+    let columns = [("s_*", "x_*"), ("next_*", "y_*")].map(|(name, field)| (name.to_string(), field.to_string()));
+    let mut verdict = Verdict::Accepted;
+    for (agent, bad_rows) in [(Some("who".to_string()), BadRows::Skip), (None, BadRows::Skip), (Some("who".to_string()), BadRows::Refuse)] {
+        let form = LogForm::default().with_columns(columns.clone().into()).with_agent_column(agent).with_bad_rows(bad_rows);
+        match logs::from_form(data.to_vec(), &form) {
+            Ok(all) => {
+                assert!(!all.is_empty());
+                all.iter().for_each(check_log);
+            }
+            Err(e) => verdict = refused(&e),
+        }
+    }
+    verdict
 }
 
 /// Logs in Parquet.
@@ -320,8 +362,8 @@ fn read_weights(data: &[u8]) -> Verdict {
 // Tables
 
 /// The columns that are asked for of a table.
-fn asked() -> Vec<String> {
-    ["phi_1", "s_0"].map(String::from).into()
+fn asked() -> TableForm {
+    TableForm::new(["phi_1", "s_0"])
 }
 
 /// Tables in CSV.

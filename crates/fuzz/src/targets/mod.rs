@@ -19,6 +19,7 @@ pub const TARGETS: &[Target] = &[
     arrays::NPZ,
     arrays::ARRAYS,
     files::CSV,
+    files::LOG_FORMS,
     files::PARQUET,
     files::TRACE,
     files::DELAYS,

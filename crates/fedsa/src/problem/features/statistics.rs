@@ -68,7 +68,7 @@ pub(in crate::problem) fn quantiles(sorted: &[f64], count: usize) -> Vec<f64> {
 }
 
 /// The mean and the spread of numbers that are seen one by one (Welford 1962; joined by Chan et al. 1979).
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(in crate::problem) struct RunningMoments {
     n: f64,
     mean: f64,
@@ -93,6 +93,11 @@ impl RunningMoments {
         }
         let away = other.mean - self.mean;
         Self { n, mean: self.mean + away * (other.n / n), squares: self.squares + other.squares + away * away * (self.n * other.n / n) }
+    }
+
+    /// How many numbers were seen.
+    pub fn count(self) -> usize {
+        self.n as usize
     }
 
     /// The mean, and the standard deviation over all n numbers.

@@ -17,6 +17,7 @@ mod judge;
 use std::ops::Range;
 
 use super::log::Log;
+use super::log_form::LeftOutRows;
 use super::source::{LogSource, read_checked};
 use crate::error::{Error, Result, quoted, require};
 use crate::parallel;
@@ -102,6 +103,9 @@ impl LogSource for Rest {
     }
     fn columns(&self) -> &[String] {
         self.source.columns()
+    }
+    fn left_out(&self) -> Vec<LeftOutRows> {
+        self.source.left_out()
     }
     fn read(&self, see: &mut dyn FnMut(&Log) -> Result<()>) -> Result<()> {
         read_some(&*self.source, &|episode| !self.held[episode], see)

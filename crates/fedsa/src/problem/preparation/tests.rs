@@ -1,7 +1,7 @@
 use faer::Mat;
 
 use super::super::dataset::Labels;
-use super::super::source::Inputs;
+use super::super::log_form::LogForm;
 use super::super::{NoFiles, logs};
 use super::partition::Pool;
 use super::targets::{ClassLabel, Found};
@@ -20,8 +20,8 @@ impl Files for Sets {
     fn arrays(&self, path: &str) -> Result<Arrays> {
         NoFiles.arrays(path)
     }
-    fn logs(&self, sources: &[String], inputs: Inputs) -> Result<Vec<Box<dyn LogSource>>> {
-        NoFiles.logs(sources, inputs)
+    fn logs(&self, sources: &[String], form: &LogForm) -> Result<Vec<Box<dyn LogSource>>> {
+        NoFiles.logs(sources, form)
     }
     fn datasets(&self, _: &[String], _: &Wanted) -> Result<Vec<Dataset>> {
         Ok(self.0.clone())

@@ -1,4 +1,4 @@
-//! The bytes of a file as a stream, unpacked if they are gzip; and the memory that its rows may take.
+//! The bytes of a file as a stream, unpacked if they are gzip or zstd; and the memory that its rows may take.
 
 use std::io::{self, BufRead, BufReader, Read};
 
@@ -7,7 +7,7 @@ use flate2::bufread::GzDecoder;
 
 use crate::machine::bytes_text;
 use crate::store::{Store, StoreReader};
-use crate::{expansion_limit, shown};
+use crate::{expansion_limit, justified, shown};
 
 /// What is read of a file at a time, in bytes.
 const BUFFER: usize = 64 << 10;
@@ -16,24 +16,74 @@ pub(super) const LONGEST_LINE: usize = 16 << 20;
 
 /// The two bytes with which every member of a gzip file begins.
 const MAGIC: &[u8] = &[0x1f, 0x8b];
+/// The four bytes with which a zstd file begins (RFC 8878, section 3.1.1).
+const ZSTD: &[u8] = &[0x28, 0xb5, 0x2f, 0xfd];
 
 /// A file that is read from its start.
 pub(super) struct Input {
     reader: Box<dyn BufRead>,
-    /// Whether it is packed with gzip.
+    /// Whether it is packed.
     pub(super) packed: bool,
 }
 
-/// Opens a file. It is gzip if it starts with its two bytes; all members are read.
+/// Opens a file. It is gzip or zstd if it starts with their bytes; all members and frames are read.
 ///
 /// # Errors
 /// When the file cannot be read.
 pub(super) fn open(store: &Store) -> Result<Input> {
     let mut plain = BufReader::with_capacity(BUFFER, store.reader_at(0));
-    let packed = plain.fill_buf().map_err(|e| broken("its start", &e))?.starts_with(MAGIC);
-    let reader: Box<dyn BufRead> = if packed { Box::new(BufReader::with_capacity(BUFFER, Members::new(plain))) } else { Box::new(plain) };
-    Ok(Input { reader, packed })
+    let start = plain.fill_buf().map_err(|e| broken("its start", &e))?;
+    let (is_gzip, is_zstd) = (start.starts_with(MAGIC), start.starts_with(ZSTD));
+    let reader: Box<dyn BufRead> = match (is_gzip, is_zstd) {
+        (true, _) => Box::new(BufReader::with_capacity(BUFFER, Members::new(plain))),
+        (_, true) => Box::new(BufReader::with_capacity(BUFFER, Frames::new(plain, store.len())?)),
+        _ => Box::new(plain),
+    };
+    Ok(Input { reader, packed: is_gzip || is_zstd })
 }
+
+/// The frames of a zstd file, unpacked. A frame may ask for a window of 128 MiB, and all of them together for what the size of the file
+/// justifies.
+struct Frames {
+    inner: zstd::stream::read::Decoder<'static, BufReader<StoreReader>>,
+    left: u64,
+    limit: u64,
+}
+
+impl Frames {
+    /// 2^27, what `zstd --ultra` takes.
+    const WINDOW_LOG: u32 = 27;
+
+    fn new(file: BufReader<StoreReader>, length: u64) -> Result<Self> {
+        let open = || {
+            let mut inner = zstd::stream::read::Decoder::with_buffer(file)?;
+            inner.window_log_max(Self::WINDOW_LOG)?;
+            Ok(inner)
+        };
+        let inner = open().map_err(|e: io::Error| broken("its start", &e))?;
+        let limit = justified(length);
+        Ok(Self { inner, left: limit, limit })
+    }
+}
+
+impl Read for Frames {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        let read = self.inner.read(out).map_err(|e| match e.kind() {
+            io::ErrorKind::UnexpectedEof | io::ErrorKind::Interrupted => e,
+            _ => io::Error::new(io::ErrorKind::InvalidData, e),
+        })?;
+        match self.left.checked_sub(read as u64) {
+            Some(left) => self.left = left,
+            None => return Err(io::Error::other(Expanded(self.limit))),
+        }
+        Ok(read)
+    }
+}
+
+/// A file unpacks to more than its size justifies.
+#[derive(Debug, thiserror::Error)]
+#[error("it takes more than {} unpacked", bytes_text(*.0 as f64))]
+struct Expanded(u64);
 
 impl Input {
     /// Reads the next line into `line`, without its end; false at the end of the file.
@@ -50,6 +100,14 @@ impl Input {
             line.pop();
         }
         Ok(read > 0)
+    }
+
+    /// The bytes that come next, as many as are at hand; none at the end.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub(super) fn peek(&mut self) -> Result<&[u8]> {
+        self.reader.fill_buf().map_err(|e| broken("its start", &e))
     }
 
     /// Reads into `out` until it is full or the file ends, and returns how many bytes that were.
@@ -122,12 +180,12 @@ impl Read for Members {
 #[error("there are bytes after the end of the gzip stream")]
 struct Trailing;
 
-/// The bytes of a file, unpacked if they are gzip.
+/// The bytes of a file, unpacked if they are gzip or zstd.
 ///
 /// # Errors
 /// When they are damaged or truncated, or take more memory than the file justifies.
 pub(super) fn unpacked(file: Vec<u8>) -> Result<Vec<u8>> {
-    if !file.starts_with(MAGIC) {
+    if !file.starts_with(MAGIC) && !file.starts_with(ZSTD) {
         return Ok(file);
     }
     let length = file.len() as u64;
@@ -154,13 +212,13 @@ fn too_long() -> io::Error {
 }
 
 /// What is read of a table until [`Line::begin`]: at most [`LONGEST_LINE`] bytes.
-pub(super) struct Line<'a> {
-    input: &'a mut Input,
+pub(super) struct Line {
+    input: Input,
     left: usize,
 }
 
-impl<'a> Line<'a> {
-    pub(super) fn new(input: &'a mut Input) -> Self {
+impl Line {
+    pub(super) fn new(input: Input) -> Self {
         Self { input, left: LONGEST_LINE }
     }
 
@@ -170,7 +228,7 @@ impl<'a> Line<'a> {
     }
 }
 
-impl Read for Line<'_> {
+impl Read for Line {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
         if self.left == 0 {
             return Err(too_long());
@@ -187,12 +245,15 @@ pub(super) fn broken(place: &str, e: &io::Error) -> Error {
     if e.get_ref().is_some_and(|inner| inner.is::<Trailing>()) {
         return Error::data("", shown(e), "a file that ends with its gzip stream, of one member or several: get it again");
     }
+    if e.get_ref().is_some_and(|inner| inner.is::<Expanded>()) {
+        return Error::data("", format!("{place}: {}", shown(e)), "a file whose contents are at most 1100 times as long; unpack it first");
+    }
     let (what, help) = match e.kind() {
         io::ErrorKind::UnexpectedEof => ("the file ends too early: it is truncated".into(), "the complete file: get it again"),
         io::ErrorKind::InvalidData | io::ErrorKind::InvalidInput => {
-            (format!("the packed data (gzip) are damaged: {}", shown(e)), "an intact file: get it again")
+            (format!("the packed data are damaged: {}", shown(e)), "an intact file: get it again")
         }
-        io::ErrorKind::FileTooLarge => (shown(e), "a file of text lines, or one with a known extension: .parquet, .csv, .csv.gz"),
+        io::ErrorKind::FileTooLarge => (shown(e), "a file of text lines, or one with a known extension: .parquet, .csv, .csv.gz, .csv.zst"),
         _ => (format!("cannot be read: {}", shown(e)), "a file that can be read"),
     };
     Error::data("", format!("{place}: {what}"), help)

@@ -1,0 +1,86 @@
+//! What was read of logs, for people: rows, episodes, returns, each agent's share, and rows that were left out.
+
+use fedsa::error::quoted;
+use fedsa_experiment::evaluate::LogsRead;
+use fedsa_experiment::numbers;
+
+use super::count;
+
+/// The report, under the line with the number of transitions.
+pub fn lines(read: &LogsRead, gamma: f64) -> Vec<String> {
+    let all = &read.all;
+    let number = |n: usize| numbers::thousands(n as f64);
+    let mut lines = vec![format!(
+        "  {}: {} ended, {} truncated, {} with no end in the log",
+        count(all.episodes(), "episode"),
+        number(all.ended),
+        number(all.truncated),
+        number(all.cut)
+    )];
+    if let Some((episodes, mean, deviation)) = all.returns() {
+        let (mean, deviation) = (numbers::digits(mean, 4), numbers::digits(deviation, 3));
+        let of =
+            if episodes == all.episodes() { String::new() } else { format!(" of the {} that ended or were truncated", number(episodes)) };
+        let cut = if all.truncated > 0 { "; truncated ones as far as they go" } else { "" };
+        lines.push(format!("  discounted returns{of} (gamma {}): {mean} on average, spread {deviation}{cut}", numbers::typed(gamma)));
+    }
+    lines.extend(shares(read));
+    lines.extend(left_out(read));
+    if all.both > 0 {
+        let rows = count(all.both, "transition");
+        let both = format!("  warning: {rows} are marked as terminal and as truncated, and count as terminal");
+        lines.push(format!("{both}: where `done` means either, give the column that means terminal as done (--columns done=FIELD)"));
+    }
+    if all.looks_reset() {
+        let rows = number(all.resets);
+        let what =
+            format!("  warning: all {rows} rows after an end begin in its last state with reward 0, as resets of vector environments do");
+        lines.push(format!("{what}: a column `env` (--columns env=FIELD) leaves them out"));
+    }
+    lines
+}
+
+/// The transitions and the share of each agent.
+fn shares(read: &LogsRead) -> Option<String> {
+    /// The largest number of agents that are named.
+    const NAMED: usize = 8;
+    if read.agents.len() < 2 {
+        return None;
+    }
+    let mut order: Vec<usize> = (0..read.agents.len()).collect();
+    if order.len() > NAMED {
+        // The largest and the smallest ones.
+        order.sort_by_key(|c| std::cmp::Reverse(read.agents[*c].1.transitions));
+    }
+    let one = |c: &usize| {
+        let (name, agent) = &read.agents[*c];
+        format!("{} {}", quoted(name), numbers::percent(read.share(agent)))
+    };
+    let text = |agents: &[usize]| agents.iter().map(one).collect::<Vec<_>>().join(", ");
+    let half = NAMED / 2;
+    let shares = match order.len() {
+        0..=NAMED => text(&order),
+        n => format!("{}, .., {}", text(&order[..half]), text(&order[n - half..])),
+    };
+    Some(format!("  shares of the transitions: {shares}"))
+}
+
+/// Rows that were left out, by file and reason.
+fn left_out(read: &LogsRead) -> Vec<String> {
+    /// The largest number of files and reasons that are named.
+    const NAMED: usize = 12;
+    let each = read.left_out.iter().take(NAMED);
+    let line = |rows: &fedsa::problem::log_form::LeftOutRows| {
+        format!("  left out {} of {}: {} (first {})", count(rows.rows, "row"), rows.file, rows.reason, rows.first)
+    };
+    let mut lines: Vec<String> = each.map(line).collect();
+    if read.left_out.len() > NAMED {
+        let rows: usize = read.left_out[NAMED..].iter().map(|rows| rows.rows).sum();
+        lines.push(format!(
+            "  left out {} for {} further reasons; summary.json lists all",
+            count(rows, "row"),
+            read.left_out.len() - NAMED
+        ));
+    }
+    lines
+}

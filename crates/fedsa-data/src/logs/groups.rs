@@ -1,0 +1,319 @@
+//! Logs whose rows are put into another order: those of several agents in one file, those of several environments side by side, and
+//! episodes side by side. Such logs are in memory as a whole.
+
+use std::collections::HashMap;
+use std::path::{Path, PathBuf};
+
+use fedsa::error::{Error, Result, quoted};
+use fedsa::problem::log::{Break, Log};
+use fedsa::problem::log_form::{LeftOutRows, LogForm, RowPlace};
+
+use super::layout::row_bytes;
+use super::told::{Names, Rows, Told};
+use super::{BATCH, Format};
+use crate::find::natural_order;
+use crate::input::Room;
+use crate::store::Store;
+use crate::{about, name_of, shown};
+
+/// The rows of one agent that were left out because a vector environment was reset there.
+const RESET: &str = "the environment was reset: the row after an end, with reward 0 (Gymnasium's next-step autoreset)";
+
+/// An agent's log, with what was left out of it.
+pub(super) struct Arranged {
+    pub log: Log,
+    /// The file with its first row.
+    pub path: PathBuf,
+    pub left_out: Vec<LeftOutRows>,
+}
+
+/// What was left out of a file, in words.
+pub(super) fn left_out_of(path: &Path, told: &Told) -> Vec<LeftOutRows> {
+    let of = |(reason, rows, first): &(String, usize, RowPlace)| LeftOutRows {
+        file: shown(name_of(path)),
+        reason: reason.clone(),
+        rows: *rows,
+        first: *first,
+    };
+    told.left_out.iter().map(of).collect()
+}
+
+/// All rows of several files, in memory.
+struct Gathered {
+    rows: Rows,
+    /// The agents; one without a name where no column names them.
+    agents: Names,
+    /// The file of each environment.
+    file_of: Vec<usize>,
+    left_out: Vec<LeftOutRows>,
+}
+
+/// How files are opened.
+pub(super) type Open<'a> = &'a dyn Fn(&Path) -> Result<Store>;
+
+/// Reads whole files. An environment of one file is another than that of the same name in another file.
+fn gather(files: &[(PathBuf, Format)], form: &LogForm, open: Open<'_>) -> Result<Gathered> {
+    let mut all: Option<Rows> = None;
+    let (mut agents, mut file_of, mut left_out) = (Names::default(), Vec::new(), Vec::new());
+    for (number, (path, format)) in files.iter().enumerate() {
+        let store = open(path)?;
+        let mut parts: Vec<Rows> = Vec::new();
+        let mut room = Room::of(store.len());
+        let read = format.read(store, form, "", BATCH, &mut |rows| {
+            // Once as they are read, and once as they are put in order.
+            room.take(2 * rows.log.len() * (row_bytes(rows.log.columns.len()) + 8), || "rows of several agents or environments".into())?;
+            parts.push(Rows { log: rows.log.clone(), keys: rows.keys.clone() });
+            Ok(())
+        });
+        let told = read.map_err(|e| about(path, e))?;
+        left_out.extend(left_out_of(path, &told));
+        let names: Vec<u32> = told.names[0].all.iter().map(|name| agents.number(name)).collect();
+        let before = file_of.len() as u32;
+        file_of.resize(file_of.len() + told.names[1].all.len().max(1), number);
+        for part in parts {
+            let n = part.log.len();
+            let agent = (0..n).map(|i| names.get(part.key(i)[0] as usize).copied().unwrap_or(0)).collect();
+            let env = (0..n).map(|i| before + part.key(i)[1]).collect();
+            let part = Rows { log: part.log, keys: [agent, env] };
+            match &mut all {
+                None => all = Some(part),
+                Some(all) => {
+                    check_same_columns(&all.log, &part.log).map_err(|e| about(path, e))?;
+                    all.log.append(&part.log);
+                    all.keys.iter_mut().zip(&part.keys).for_each(|(all, part)| all.extend_from_slice(part));
+                }
+            }
+        }
+    }
+    let rows =
+        all.ok_or_else(|| about(&files[0].0, Error::data("", "a log without transitions", "an agent needs at least one transition")))?;
+    Ok(Gathered { rows, agents, file_of, left_out })
+}
+
+/// Refuses a file whose columns are not those of the files before it.
+fn check_same_columns(first: &Log, other: &Log) -> Result<()> {
+    let optional = |log: &Log| [("truncated", log.truncated.is_some()), ("episode", log.episode.is_some()), ("ratio", log.ratio.is_some())];
+    let differs = optional(first).into_iter().zip(optional(other)).find(|(a, b)| a != b);
+    if first.columns != other.columns {
+        let what = format!(
+            "its state columns are {}, and those of the files before are {}",
+            quoted(other.columns.join(", ")),
+            quoted(first.columns.join(", "))
+        );
+        return Err(Error::data("", what, "files with the same columns"));
+    }
+    match differs {
+        None => Ok(()),
+        Some(((name, is_there), _)) => {
+            let what = if is_there { "no column" } else { "a column" };
+            Err(Error::data("", format!("it has {what} `{name}`, unlike the files before"), "files with the same columns"))
+        }
+    }
+}
+
+/// The logs of agents that a column names, in natural order of the names.
+///
+/// # Errors
+/// When a file cannot be read, files have different columns, or as [`arranged`].
+pub(super) fn by_agent(files: &[(PathBuf, Format)], form: &LogForm, has_env: bool, open: Open<'_>) -> Result<Vec<(String, Arranged)>> {
+    let Gathered { rows, agents, file_of, mut left_out } = gather(files, form, open)?;
+    let mut rows_of: Vec<Vec<usize>> = vec![Vec::new(); agents.all.len()];
+    rows.keys[0].iter().enumerate().for_each(|(row, agent)| rows_of[*agent as usize].push(row));
+    let mut order: Vec<usize> = (0..agents.all.len()).filter(|agent| !rows_of[*agent].is_empty()).collect();
+    order.sort_by(|a, b| natural_order(&agents.all[*a], &agents.all[*b]));
+    let mut all = Vec::new();
+    for agent in order {
+        let (name, of) = (&agents.all[agent], &rows_of[agent]);
+        let path = &files[file_of[rows.keys[1][of[0]] as usize]].0;
+        let envs: Vec<u32> = of.iter().map(|row| rows.keys[1][*row]).collect();
+        let arranged = arranged(&rows.log.rows(of), &envs, has_env);
+        let (mut log, more) = arranged.map_err(|e| about(path, e.prefixed(format!("agent `{}`", quoted(name)))))?;
+        log.name.clone_from(name);
+        let mut left_out = std::mem::take(&mut left_out);
+        left_out.extend(resets(path, more));
+        all.push((name.clone(), Arranged { log, path: path.clone(), left_out }));
+    }
+    Ok(all)
+}
+
+/// The log of the agent of a file.
+///
+/// # Errors
+/// As [`by_agent`].
+pub(super) fn of_file((path, format): (&Path, Format), form: &LogForm, name: &str, has_env: bool, open: Open<'_>) -> Result<Arranged> {
+    let Gathered { rows, mut left_out, .. } = gather(&[(path.to_path_buf(), format)], form, open)?;
+    let (mut log, more) = arranged(&rows.log, &rows.keys[1], has_env).map_err(|e| about(path, e))?;
+    log.name = name.into();
+    left_out.extend(resets(path, more));
+    Ok(Arranged { log, path: path.to_path_buf(), left_out })
+}
+
+/// The rows that reset an environment.
+fn resets(path: &Path, rows: usize) -> Option<LeftOutRows> {
+    let reason = RESET.to_string();
+    (rows > 0).then(|| LeftOutRows { file: shown(name_of(path)), reason, rows, first: RowPlace::Row(0) })
+}
+
+/// One agent's rows, which were logged in this order: those of an environment follow each other, and so do those of an episode. Episodes
+/// are numbered anew. Where `has_env`, rows that only reset a vector environment are left out, and counted.
+///
+/// # Errors
+/// When the rows of an episode that others interrupt do not follow from each other.
+fn arranged(log: &Log, envs: &[u32], has_env: bool) -> Result<(Log, usize)> {
+    let episodes = episodes_of(log, envs);
+    let mut first_of: HashMap<u32, (usize, usize)> = HashMap::new();
+    let mut places = Vec::with_capacity(envs.len());
+    for (row, env) in envs.iter().enumerate() {
+        let (_, count) = first_of.entry(*env).or_insert((row, 0));
+        places.push(*count);
+        *count += 1;
+    }
+    let mut order: Vec<usize> = (0..log.len()).collect();
+    // Stable: rows of an episode keep their order.
+    order.sort_by_key(|row| (first_of[&envs[*row]].0, episodes.as_ref().map_or(0, |episodes| episodes[*row])));
+    for pair in order.windows(2) {
+        check_goes_on(log, (pair[0], pair[1]), &places, episodes.as_deref())?;
+    }
+    let mut all = log.rows(&order);
+    all.episode = episodes.map(|episodes| order.iter().map(|row| episodes[*row]).collect());
+    let begins: Vec<usize> = (1..order.len()).filter(|i| envs[order[*i]] != envs[order[i - 1]]).collect();
+    if !begins.is_empty() {
+        let breaks = all.breaks.get_or_insert_with(|| vec![Break::None; order.len()]);
+        for i in begins {
+            if breaks[i] == Break::None {
+                breaks[i] = Break::Stream;
+            }
+        }
+    }
+    if !has_env {
+        return Ok((all, 0));
+    }
+    let resets = reset_rows(&all);
+    let count = resets.len();
+    if count == 0 {
+        return Ok((all, 0));
+    }
+    // What is before a row that is left out is before the next one: it is an end.
+    let keep = |row: usize| resets.binary_search(&row).is_err();
+    Ok((all.filtered(keep), count))
+}
+
+/// The number of each row's episode: another one for each number of an environment, and after an episode's end.
+fn episodes_of(log: &Log, envs: &[u32]) -> Option<Vec<i64>> {
+    let numbers = log.episode.as_ref()?;
+    let mut known: HashMap<(u32, i64), i64> = HashMap::new();
+    let mut count = 0;
+    let mut all = Vec::with_capacity(numbers.len());
+    for (row, (number, env)) in numbers.iter().zip(envs).enumerate() {
+        let key = (*env, *number);
+        let episode = *known.entry(key).or_insert_with(|| {
+            count += 1;
+            count - 1
+        });
+        all.push(episode);
+        if log.done[row] || log.truncated.as_ref().is_some_and(|truncated| truncated[row]) {
+            known.remove(&key);
+        }
+    }
+    Some(all)
+}
+
+/// Refuses rows of one episode that others of its environment interrupt, where the second does not begin in the state that followed the
+/// first. `places` are those of rows among those of their environments.
+fn check_goes_on(log: &Log, (row, next): (usize, usize), places: &[usize], episodes: Option<&[i64]>) -> Result<()> {
+    let (Some(episodes), Some(numbers)) = (episodes, &log.episode) else { return Ok(()) };
+    let is_interrupted = episodes[row] == episodes[next] && places[next] != places[row] + 1;
+    if !is_interrupted || log.break_before(next) != Break::None || log.next_state(row) == log.state(next) {
+        return Ok(());
+    }
+    let number = numbers[next];
+    let what = format!("row {next}, `episode`: episode {number} goes on after another one, in another state than row {row} led to");
+    Err(Error::data("", what, "episodes with numbers of their own; a column `env` where environments are side by side"))
+}
+
+/// The rows after the ends of episodes, if all of them do no more than to reset an environment: they begin in the state that followed the
+/// end, have reward 0, and end nothing.
+fn reset_rows(log: &Log) -> Vec<usize> {
+    let is_truncated = |row: usize| log.truncated.as_ref().is_some_and(|truncated| truncated[row]);
+    let ends = |row: usize| log.done[row] || is_truncated(row);
+    let after: Vec<usize> = (1..log.len()).filter(|row| ends(row - 1) && log.break_before(*row) == Break::None).collect();
+    let is_reset = |row: &usize| log.rewards[*row] == 0.0 && !ends(*row) && log.state(*row) == log.next_state(row - 1);
+    if after.iter().all(is_reset) { after } else { Vec::new() }
+}
+
+/// Whether an episode of a file comes back after another one.
+///
+/// # Errors
+/// When the file cannot be read.
+pub(super) fn is_interleaved(store: &Store, format: Format, column: usize) -> Result<bool> {
+    let (mut last, mut grows, mut most) = (None, true, i64::MIN);
+    let mut seen: Vec<i64> = Vec::new();
+    format.each_episode(store, column, &mut |episode| {
+        if last != Some(episode) {
+            last = Some(episode);
+            grows &= episode > most;
+            most = most.max(episode);
+            seen.push(episode);
+        }
+    })?;
+    if grows {
+        return Ok(false);
+    }
+    let count = seen.len();
+    seen.sort_unstable();
+    seen.dedup();
+    Ok(seen.len() < count)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Two environments side by side, which reset in a step of their own: states 0, 1, 2, an end, and 0 again.
+    fn vector() -> (Log, Vec<u32>) {
+        let steps = [(0.0, 1.0, 1.0, false), (1.0, 2.0, 1.0, true), (2.0, 0.0, 0.0, false), (0.0, 1.0, 1.0, false)];
+        let rows: Vec<(u32, (f64, f64, f64, bool))> = steps.iter().flat_map(|step| [(0, *step), (1, *step)]).collect();
+        let log = Log {
+            name: String::new(),
+            columns: vec!["s_0".into()],
+            states: rows.iter().map(|row| row.1.0).collect(),
+            next: rows.iter().map(|row| row.1.1).collect(),
+            rewards: rows.iter().map(|row| row.1.2).collect(),
+            done: rows.iter().map(|row| row.1.3).collect(),
+            truncated: None,
+            breaks: None,
+            episode: None,
+            ratio: None,
+        };
+        (log, rows.iter().map(|row| row.0).collect())
+    }
+
+    #[test]
+    fn rows_of_an_environment_follow_each_other_without_resets() {
+        let (log, envs) = vector();
+        let (all, resets) = arranged(&log, &envs, true).unwrap();
+        assert_eq!((resets, &all.states[..]), (2, &[0.0, 1.0, 0.0, 0.0, 1.0, 0.0][..]));
+        assert_eq!(all.breaks.as_ref().unwrap()[3], Break::Stream);
+        assert_eq!(all.breaks.as_ref().unwrap().iter().filter(|b| **b != Break::None).count(), 1);
+        // A reward there is that of a step.
+        let mut other = log;
+        other.rewards[5] = 1.0;
+        assert_eq!(arranged(&other, &envs, true).unwrap().1, 0);
+    }
+
+    #[test]
+    fn episodes_side_by_side_are_put_in_order_and_numbered() {
+        let (mut log, envs) = vector();
+        log.episode = Some(vec![0, 1, 0, 1, 2, 3, 2, 3]);
+        let (all, _) = arranged(&log, &[0; 8], false).unwrap();
+        assert_eq!((all.episode.unwrap(), &all.states[..]), (vec![0, 0, 1, 1, 2, 2, 3, 3], &[0.0, 1.0, 0.0, 1.0, 2.0, 0.0, 2.0, 0.0][..]));
+        // Numbers of their own in each environment, and the same one again after an end.
+        log.episode = Some(vec![0; 8]);
+        let (all, _) = arranged(&log, &envs, false).unwrap();
+        assert_eq!(all.episode.unwrap(), [0, 0, 2, 2, 1, 1, 3, 3]);
+        log.episode = Some(vec![0, 1, 0, 1, 2, 3, 2, 3]);
+        log.states[6] = 9.0;
+        let e = arranged(&log, &[0; 8], false).unwrap_err().to_string();
+        assert_eq!(e, "row 6, `episode`: episode 2 goes on after another one, in another state than row 4 led to");
+    }
+}

@@ -1,0 +1,164 @@
+//! The names of a file's columns, and those that a log gives them.
+
+use std::collections::BTreeMap;
+
+use fedsa::error::{Error, Result, quoted};
+use fedsa::problem::log_form::COLUMNS;
+
+use crate::listed;
+
+/// The names of a file's columns.
+pub(crate) struct Header {
+    /// As they are in the file.
+    pub names: Vec<String>,
+    /// As a log has them; empty for a column that another one replaces.
+    pub roles: Vec<String>,
+}
+
+impl Header {
+    /// The names of a file under what a caller calls its columns ([`LogForm::columns`](fedsa::problem::log_form::LogForm::columns)).
+    ///
+    /// # Errors
+    /// When the file has no such column.
+    pub fn new(names: Vec<String>, columns: &BTreeMap<String, String>) -> Result<Self> {
+        let mut given: Vec<Option<String>> = vec![None; names.len()];
+        for (role, field) in columns {
+            let mut is_there = false;
+            for (given, name) in given.iter_mut().zip(&names) {
+                if let Some(role) = role_of(role, field, name) {
+                    is_there = true;
+                    // A name that is given in full comes before a pattern.
+                    if given.is_none() || !field.contains('*') {
+                        *given = Some(role);
+                    }
+                }
+            }
+            if !is_there {
+                let found = listed(names.iter().map(String::as_str));
+                let what = format!("there is no column `{}` for `{}`: the columns are {found}", quoted(field), quoted(role));
+                return Err(Error::data("", what, "names of columns of every file in `columns`"));
+            }
+        }
+        let is_given = |name: &str| given.iter().flatten().any(|role| role == canonical(name));
+        let role = |(name, given): (&String, &Option<String>)| match given {
+            Some(role) => role.clone(),
+            None if is_given(name) => String::new(),
+            None => name.clone(),
+        };
+        Ok(Self { roles: names.iter().zip(&given).map(role).collect(), names })
+    }
+
+    /// The place of the column of this role.
+    ///
+    /// # Errors
+    /// When two columns have it.
+    pub fn find(&self, role: &str) -> Result<Option<usize>> {
+        let mut places = self.roles.iter().enumerate().filter(|(_, other)| *other == role).map(|(i, _)| i);
+        match (places.next(), places.next()) {
+            (Some(_), Some(_)) => {
+                Err(Error::data("", format!("two columns are called `{}`", quoted(role)), "columns with different names"))
+            }
+            (place, _) => Ok(place),
+        }
+    }
+
+    /// The place of the first of these names that is there.
+    ///
+    /// # Errors
+    /// When two columns have it.
+    pub fn first(&self, names: &[&str]) -> Result<Option<usize>> {
+        for name in names {
+            if let Some(place) = self.find(name)? {
+                return Ok(Some(place));
+            }
+        }
+        Ok(None)
+    }
+
+    /// What the file has, for messages.
+    pub fn found(&self) -> String {
+        if self.names.is_empty() {
+            return "an empty file".into();
+        }
+        format!("the columns are {}", listed(self.names.iter().map(String::as_str)))
+    }
+
+    /// What a caller could call the columns of a file without state columns: pairs such as `obs_0` with `next_obs_0`, or `obs` with
+    /// `next_obs`.
+    pub fn proposal(&self, state: &str, next: &str) -> Option<String> {
+        const MOST: usize = 8;
+        let after = |name: &String| -> Option<String> {
+            let after = [format!("next_{name}"), format!("{name}_next"), format!("new_{name}")];
+            after.into_iter().find(|after| self.names.contains(after))
+        };
+        let pairs: Vec<(&String, String)> = self.names.iter().filter_map(|name| Some((name, after(name)?))).collect();
+        let stem = |name: &str| name.trim_end_matches(|c: char| c.is_ascii_digit()).to_string();
+        let (first, follows) = pairs.first()?;
+        let (stem_of, next_stem) = (stem(first), stem(follows));
+        let is_numbered = first.len() > stem_of.len() && pairs.iter().all(|(a, b)| stem(a) == stem_of && stem(b) == next_stem);
+        if is_numbered {
+            return Some(format!("{state}*={stem_of}*,{next}*={next_stem}*"));
+        }
+        let named = pairs.iter().take(MOST).enumerate().map(|(i, (a, b))| format!("{state}{i}={a},{next}{i}={b}"));
+        Some(named.collect::<Vec<_>>().join(","))
+    }
+}
+
+/// The role of a column called `name` under `role=field`, either of which may have a `*`.
+fn role_of(role: &str, field: &str, name: &str) -> Option<String> {
+    match (role.split_once('*'), field.split_once('*')) {
+        (Some((role_before, role_after)), Some((before, after))) => {
+            let middle = name.strip_prefix(before)?.strip_suffix(after)?;
+            Some(format!("{role_before}{middle}{role_after}"))
+        }
+        _ => (name == field).then(|| role.to_string()),
+    }
+}
+
+/// The names that logs give `done`, the first that is there.
+pub(super) const DONE: [&str; 4] = ["terminated", "terminals", "terminal", COLUMNS[1]];
+/// Those of `truncated`.
+pub(super) const TRUNCATED: [&str; 3] = [COLUMNS[2], "timeouts", "timeout"];
+/// Those of `reward`.
+pub(super) const REWARD: [&str; 2] = [COLUMNS[0], "rewards"];
+
+/// The name of a log for one of its other names.
+fn canonical(name: &str) -> &str {
+    let of = |names: &[&str], canonical| names.contains(&name).then_some(canonical);
+    of(&DONE, "done").or(of(&TRUNCATED, "truncated")).or(of(&REWARD, "reward")).unwrap_or(name)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn roles(names: &[&str], columns: &[(&str, &str)]) -> Result<Vec<String>> {
+        let columns = columns.iter().map(|(role, field)| ((*role).to_string(), (*field).to_string())).collect();
+        Header::new(names.iter().map(|name| (*name).to_string()).collect(), &columns).map(|header| header.roles)
+    }
+
+    #[test]
+    fn names_that_are_given_replace_those_of_the_file() {
+        let names = ["x", "s_0", "terminated", "r", "obs_0", "next_obs_0"];
+        assert_eq!(roles(&names, &[]).unwrap(), names);
+        let given = roles(&names, &[("s_0", "x"), ("done", "r")]).unwrap();
+        assert_eq!(given, ["s_0", "", "", "done", "obs_0", "next_obs_0"]);
+        let given = roles(&names, &[("next_*", "next_obs_*"), ("s_*", "obs_*")]).unwrap();
+        assert_eq!(given, ["x", "", "terminated", "r", "s_0", "next_0"]);
+        let given = roles(&names, &[("s_*", "obs_*"), ("s_7", "obs_0")]).unwrap();
+        assert_eq!(given[4], "s_7");
+        let e = roles(&names, &[("s_0", "y")]).unwrap_err().to_string();
+        assert!(e.starts_with("there is no column `y` for `s_0`: the columns are `x`, `s_0`"), "{e}");
+    }
+
+    #[test]
+    fn names_are_proposed() {
+        let proposal = |names: &[&str]| {
+            Header::new(names.iter().map(|name| (*name).to_string()).collect(), &BTreeMap::new()).unwrap().proposal("s_", "next_")
+        };
+        assert_eq!(proposal(&["obs_0", "obs_1", "next_obs_0", "next_obs_1"]).unwrap(), "s_*=obs_*,next_*=next_obs_*");
+        assert_eq!(proposal(&["obs", "reward", "next_obs"]).unwrap(), "s_0=obs,next_0=next_obs");
+        assert_eq!(proposal(&["x", "v", "x_next", "v_next"]).unwrap(), "s_0=x,next_0=x_next,s_1=v,next_1=v_next");
+        assert_eq!(proposal(&["a", "b"]), None);
+    }
+}

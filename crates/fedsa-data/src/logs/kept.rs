@@ -1,0 +1,75 @@
+//! Small logs that are kept in memory, and the checksum of a log.
+
+use crc32fast::Hasher;
+use fedsa::problem::log::{Break, Log};
+
+use super::layout::row_bytes;
+
+/// The most bytes of a log that is kept in memory.
+const KEPT: usize = 16 << 20;
+
+/// The batches of a log that may be kept in memory.
+#[derive(Default)]
+pub(super) struct Kept {
+    pub batches: Vec<Log>,
+    pub bytes: usize,
+}
+
+impl Kept {
+    /// With one more batch, if all of them are small enough.
+    pub fn with(mut self, batch: &Log, room: usize) -> Option<Self> {
+        self.bytes += batch.len() * row_bytes(batch.columns.len());
+        if self.bytes > KEPT.min(room) {
+            return None;
+        }
+        self.batches.push(batch.clone());
+        Some(self)
+    }
+}
+
+/// The checksum of a log's contents. Each column, and all states, have a checksum of their own, so that it does not depend on
+/// where batches end.
+#[derive(Default)]
+pub(super) struct Checksum {
+    rows: u64,
+    /// Of states, next states, rewards, `done`, `episode`, `ratio`.
+    parts: [Hasher; 6],
+    /// Of `truncated` and of breaks, where there are any.
+    ends: [Option<Hasher>; 2],
+    bytes: Vec<u8>,
+}
+
+impl Checksum {
+    pub fn see(&mut self, log: &Log) {
+        self.rows += log.len() as u64;
+        for (i, numbers) in [(0, Some(&log.states)), (1, Some(&log.next)), (2, Some(&log.rewards)), (5, log.ratio.as_ref())] {
+            self.update(i, numbers.map_or(&[], Vec::as_slice), |x| x.to_le_bytes());
+        }
+        self.update(3, &log.done, |done| [u8::from(done)]);
+        self.update(4, log.episode.as_deref().unwrap_or_default(), i64::to_le_bytes);
+        let code = |of: &Break| match of {
+            Break::None => 0,
+            Break::Stream => 1,
+            Break::LeftOut => 2,
+        };
+        let truncated = log.truncated.as_ref().map(|all| all.iter().map(|of| u8::from(*of)).collect::<Vec<_>>());
+        let breaks = log.breaks.as_ref().map(|all| all.iter().map(code).collect::<Vec<_>>());
+        for (end, codes) in self.ends.iter_mut().zip([truncated, breaks]) {
+            codes.into_iter().for_each(|codes| end.get_or_insert_default().update(&codes));
+        }
+    }
+
+    fn update<T: Copy, const N: usize>(&mut self, part: usize, values: &[T], bytes: impl Fn(T) -> [u8; N]) {
+        self.bytes.resize(values.len() * N, 0);
+        self.bytes.chunks_exact_mut(N).zip(values).for_each(|(out, value)| out.copy_from_slice(&bytes(*value)));
+        self.parts[part].update(&self.bytes);
+    }
+
+    pub fn finish(self, columns: &[String]) -> u32 {
+        let mut all = Hasher::new();
+        all.update(columns.join(",").as_bytes());
+        all.update(&self.rows.to_le_bytes());
+        self.parts.into_iter().chain(self.ends.into_iter().flatten()).for_each(|part| all.update(&part.finalize().to_le_bytes()));
+        all.finalize()
+    }
+}

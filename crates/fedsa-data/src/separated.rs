@@ -1,0 +1,93 @@
+//! Text of separated values with a header: CSV, and TSV, which is told by its first line.
+
+use std::io::ErrorKind;
+
+use fedsa::error::{Error, Result, quoted};
+
+use super::shown;
+use crate::input::{Input, Line, broken};
+
+/// The first bytes of files that are no text, and what they are.
+const BINARY: [(&[u8], &str); 13] = [
+    (b"PAR1", "a Parquet file"),
+    (b"PK\x03\x04", "a zip archive, as .xlsx and .npz are"),
+    (b"\x89HDF", "an HDF5 file"),
+    (b"ARROW1", "an Arrow file"),
+    (b"FEA1", "a Feather file"),
+    (b"\x93NUMPY", "a NumPy array"),
+    (b"SQLite format 3", "an SQLite database"),
+    (b"BZh", "packed with bzip2"),
+    (b"\xfd7zXZ", "packed with xz"),
+    (b"\x80\x04", "a Python pickle"),
+    (b"\x80\x05", "a Python pickle"),
+    (b"\xff\xfe", "text in UTF-16"),
+    (b"\xfe\xff", "text in UTF-16"),
+];
+
+/// Opens a table, and reads the names of its columns.
+///
+/// # Errors
+/// When the file is no text, cannot be unpacked, or its first line is not separated by commas or tabs.
+pub(super) fn open(mut input: Input) -> Result<(csv::Reader<Line>, Vec<String>)> {
+    const BUFFER: usize = 64 << 10;
+    let start = input.peek()?;
+    check_text(start)?;
+    let separator = separator(start);
+    let mut reader = csv::ReaderBuilder::new().buffer_capacity(BUFFER).delimiter(separator).from_reader(Line::new(input));
+    let names: Vec<String> =
+        reader.headers().map_err(|e| bad_line(&e, 1, &csv::StringRecord::new()))?.iter().map(|name| name.trim().to_string()).collect();
+    if let [only] = &names[..]
+        && let Some(separator) = [';', '|'].into_iter().find(|c| only.contains(*c))
+    {
+        let what = format!("line 1 has a single field, `{}`", quoted(only));
+        return Err(Error::data("", what, format!("fields that are separated by commas or tabs, not by {separator:?}")));
+    }
+    Ok((reader, names))
+}
+
+/// Refuses what is no text, by its first bytes.
+fn check_text(start: &[u8]) -> Result<()> {
+    let refuse = |what: String| Err(Error::data("", what, "a table: CSV or TSV in UTF-8, packed with gzip or zstd or not, or Parquet"));
+    if let Some((_, what)) = BINARY.iter().find(|(magic, _)| start.starts_with(magic)) {
+        return refuse(format!("not a text file: it is {what}"));
+    }
+    if let Some(at) = start.iter().position(|byte| *byte == 0) {
+        return refuse(format!("not a text file: byte {at} is 0"));
+    }
+    match start.iter().find(|byte| !byte.is_ascii_whitespace()) {
+        Some(b'{' | b'[') => refuse("it begins as JSON does".into()),
+        _ => Ok(()),
+    }
+}
+
+/// The separator of the first line: a tab where there are more tabs than commas, else a comma.
+fn separator(start: &[u8]) -> u8 {
+    let line = start.split(|byte| *byte == b'\n').next().unwrap_or_default();
+    let count = |separator: u8| line.iter().filter(|byte| **byte == separator).count();
+    if count(b'\t') > count(b',') { b'\t' } else { b',' }
+}
+
+/// An error of the reader while it read `record`; `line` is where it is.
+pub(super) fn bad_line(e: &csv::Error, line: u64, record: &csv::StringRecord) -> Error {
+    let first = e.position().map_or(line, csv::Position::line);
+    match e.kind() {
+        csv::ErrorKind::UnequalLengths { .. } if spans_lines(record) => {
+            let what = format!("line {first}: a quote that is opened there is closed in line {} or not at all", line.saturating_sub(1));
+            Error::data("", what, "quotes in pairs, with a text between them that ends on its line; \"\" is a quote in such a text")
+        }
+        csv::ErrorKind::UnequalLengths { expected_len, len, .. } => {
+            Error::data("", format!("line {first}: {len} fields, but the header has {expected_len}"), "as many fields on every line")
+        }
+        csv::ErrorKind::Utf8 { .. } => Error::data("", format!("line {first}: not UTF-8"), "text in UTF-8"),
+        csv::ErrorKind::Io(io) if io.kind() == ErrorKind::Interrupted => {
+            Error::data("", format!("line {line}: {}", shown(e)), "a file that can be read")
+        }
+        csv::ErrorKind::Io(io) => broken(&format!("line {line}"), io),
+        _ => Error::data("", format!("line {first}: {}", shown(e)), "comma-separated values with a header"),
+    }
+}
+
+/// Whether a field goes over several lines, as one does whose quote is not closed.
+pub(super) fn spans_lines(record: &csv::StringRecord) -> bool {
+    record.iter().any(|field| field.contains('\n'))
+}

@@ -1,0 +1,65 @@
+//! What was read of logs, before anything is fitted.
+
+use fedsa::problem::log_form::LeftOutRows;
+use fedsa::problem::log_summary::EpisodeSummary;
+use serde_json::{Value as Json, json};
+
+use super::Data;
+
+/// What was read of the logs.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct LogsRead {
+    /// The name and the episodes of each agent, without those that are held out.
+    pub agents: Vec<(String, EpisodeSummary)>,
+    /// Those of all agents.
+    pub all: EpisodeSummary,
+    /// Rows that were left out.
+    pub left_out: Vec<LeftOutRows>,
+}
+
+impl LogsRead {
+    /// Of the logs of an evaluation.
+    pub fn of(data: &Data) -> Self {
+        let names = data.logs.facts.iter().map(|log| log.name.clone());
+        let all = data.episodes.iter().fold(EpisodeSummary::default(), |all, one| all.join(*one));
+        Self { agents: names.zip(data.episodes.iter().copied()).collect(), all, left_out: data.logs.left_out() }
+    }
+
+    /// The share of the transitions that an agent has.
+    pub fn share(&self, agent: &EpisodeSummary) -> f64 {
+        agent.transitions as f64 / self.all.transitions as f64
+    }
+
+    /// `logs` of `summary.json`.
+    pub fn json(&self) -> Json {
+        let agents = self.agents.iter().map(|(name, agent)| {
+            let mut one = of(agent);
+            one["name"] = json!(name);
+            one["share"] = json!(self.share(agent));
+            one
+        });
+        let mut all = of(&self.all);
+        all["agents"] = agents.collect();
+        let left_out =
+            |rows: &LeftOutRows| json!({ "file": rows.file, "reason": rows.reason, "rows": rows.rows, "first": rows.first.to_string() });
+        all["left_out"] = self.left_out.iter().map(left_out).collect();
+        all
+    }
+}
+
+/// Of an agent, or of all.
+fn of(episodes: &EpisodeSummary) -> Json {
+    let finite = |x: f64| if x.is_finite() { json!(x) } else { json!(null) };
+    let returns = episodes
+        .returns()
+        .map(|(count, mean, deviation)| json!({ "episodes": count, "mean": finite(mean), "standard_deviation": finite(deviation) }));
+    json!({
+        "transitions": episodes.transitions,
+        "episodes": episodes.episodes(),
+        "ended": episodes.ended,
+        "truncated": episodes.truncated,
+        "cut": episodes.cut,
+        "discounted_returns": returns,
+    })
+}

@@ -1,0 +1,145 @@
+//! What an agent's episodes are, before anything is fitted to them.
+
+use super::episode::{EpisodeEvent, read_episodes};
+use super::features::RunningMoments;
+use super::log::{Break, EpisodeEnd};
+use super::source::LogSource;
+use crate::error::Result;
+
+/// The episodes of one agent's log.
+///
+/// Parts of episodes whose start was left out ([`EpisodePart::has_start`](super::episode::EpisodePart::has_start)) count as episodes that
+/// ended as they did, and have no return.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+#[non_exhaustive]
+pub struct EpisodeSummary {
+    /// The transitions.
+    pub transitions: usize,
+    /// The episodes that terminated.
+    pub ended: usize,
+    /// Those that were cut short where they were logged.
+    pub truncated: usize,
+    /// Those of which the log has no more.
+    pub cut: usize,
+    /// The transitions that are marked as terminal and as truncated, which count as terminal.
+    pub both: usize,
+    /// The transitions that look like the reset of a vector environment: they follow an episode's end, begin in its last state, and have
+    /// reward 0.
+    pub resets: usize,
+    /// The transitions that follow an episode's marked end.
+    pub after_ends: usize,
+    /// Discounted returns `sum_t gamma^t r_t` as they were logged, of episodes that ended or were truncated.
+    returns: RunningMoments,
+}
+
+impl EpisodeSummary {
+    /// Reads a log.
+    ///
+    /// # Errors
+    /// When it cannot be read or used.
+    pub fn of(source: &dyn LogSource, gamma: f64) -> Result<Self> {
+        let mut all = Self::default();
+        let (mut value, mut weight) = (0.0, 1.0);
+        let mut ended: Option<Vec<f64>> = None;
+        read_episodes(source, &mut |event| {
+            match event {
+                EpisodeEvent::Step { batch, i, begins, .. } => {
+                    let log = batch.log;
+                    if begins {
+                        (value, weight) = (0.0, 1.0);
+                    }
+                    value += weight * log.rewards[i];
+                    weight *= gamma;
+                    all.transitions += 1;
+                    let is_truncated = log.truncated.as_ref().is_some_and(|truncated| truncated[i]);
+                    all.both += usize::from(log.done[i] && is_truncated);
+                    if let Some(state) = ended.take().filter(|_| log.break_before(i) == Break::None) {
+                        all.after_ends += 1;
+                        let is_reset = log.rewards[i] == 0.0 && !log.done[i] && !is_truncated && log.state(i) == state;
+                        all.resets += usize::from(is_reset);
+                    }
+                    ended = (log.done[i] || is_truncated).then(|| log.next_state(i).to_vec());
+                }
+                EpisodeEvent::End(part) => {
+                    match part.end {
+                        EpisodeEnd::Terminated => all.ended += 1,
+                        EpisodeEnd::Truncated => all.truncated += 1,
+                        EpisodeEnd::Cut => all.cut += 1,
+                    }
+                    if part.has_start && part.end != EpisodeEnd::Cut {
+                        all.returns.see(value);
+                    }
+                }
+            }
+            Ok(())
+        })?;
+        Ok(all)
+    }
+
+    /// The number of episodes.
+    pub fn episodes(&self) -> usize {
+        self.ended + self.truncated + self.cut
+    }
+
+    /// Of all agents.
+    #[must_use]
+    pub fn join(self, other: Self) -> Self {
+        Self {
+            transitions: self.transitions + other.transitions,
+            ended: self.ended + other.ended,
+            truncated: self.truncated + other.truncated,
+            cut: self.cut + other.cut,
+            both: self.both + other.both,
+            resets: self.resets + other.resets,
+            after_ends: self.after_ends + other.after_ends,
+            returns: self.returns.join(other.returns),
+        }
+    }
+
+    /// The number, the mean and the standard deviation (with the number as the divisor) of the returns of episodes that ended or were
+    /// truncated; `None` if there are none.
+    pub fn returns(&self) -> Option<(usize, f64, f64)> {
+        let (mean, deviation) = self.returns.mean_and_deviation();
+        (self.returns.count() > 0).then_some((self.returns.count(), mean, deviation))
+    }
+
+    /// Whether rows after ends all look like resets of a vector environment ([`EpisodeSummary::resets`]), and there are several.
+    pub fn looks_reset(&self) -> bool {
+        self.resets > 1 && self.resets == self.after_ends
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::log::Log;
+    use super::*;
+
+    fn log() -> Log {
+        Log {
+            name: "agent".into(),
+            columns: vec!["s_x".into()],
+            states: vec![0.0, 1.0, 0.0, 5.0, 7.0, 0.0, 1.0],
+            rewards: vec![1.0, 2.0, 4.0, 8.0, 0.0, 3.0, 1.0],
+            next: vec![1.0, 2.0, 5.0, 7.0, 0.0, 1.0, 2.0],
+            done: vec![false, true, false, false, false, false, false],
+            truncated: Some(vec![false, false, false, true, false, false, false]),
+            breaks: None,
+            episode: None,
+            ratio: None,
+        }
+    }
+
+    #[test]
+    fn episodes_are_counted_with_their_returns() {
+        let all = EpisodeSummary::of(&log(), 0.5).unwrap();
+        assert_eq!((all.transitions, all.ended, all.truncated, all.cut, all.episodes()), (7, 1, 1, 1, 3));
+        // 1 + 2/2, and 4 + 8/2; the last episode goes on beyond the log.
+        assert_eq!(all.returns(), Some((2, 5.0, 3.0)));
+        // Row 2 begins elsewhere than the terminal transition ended, row 4 looks like a reset.
+        assert_eq!((all.after_ends, all.resets, all.looks_reset(), all.both), (2, 1, false, 0));
+        let more = all.join(EpisodeSummary::of(&Log { done: vec![true; 7], ..log() }, 0.5).unwrap());
+        assert_eq!((more.transitions, more.ended, more.both), (14, 8, 1));
+        let (count, mean, _) = more.returns().unwrap();
+        assert!(count == 9 && (mean - (10.0 + 19.0) / 9.0).abs() < 1e-14, "{mean}");
+    }
+}
