@@ -25,7 +25,7 @@ const LAYERS: &[(&str, Layers)] = &[
         &[
             &["field", "given", "machine", "store"],
             // Files of one format.
-            &["atomic", "delays", "find", "npz", "parquet", "regular"],
+            &["atomic", "delays", "find", "input", "npz", "parquet", "regular", "separated"],
             // Data of any format.
             &["datasets", "logs", "public", "trace"],
             &["table"],

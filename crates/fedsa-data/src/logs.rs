@@ -21,6 +21,7 @@
 //! logs are kept in memory once they were read.
 
 mod columns;
+mod format;
 mod groups;
 mod header;
 mod kept;
@@ -41,23 +42,17 @@ use fedsa::problem::source::{Inputs, LogSource, whole};
 use fedsa::problem::survey::LogFacts;
 
 use super::find::{self, Places, natural_order, unpacked_name};
-use columns::{LogColumns, read_parquet};
+use format::{BATCH, Format};
 use groups::Arranged;
 pub(super) use header::Header;
 use kept::{Checksum, Kept};
-use layout::Layout;
-use lines::{open_csv, read_csv};
-use told::{Rows, Told};
 
-use super::parquet::contained;
 use super::store::Store;
 use super::{about, name_of, regular, setting, shown, unreadable};
 
 /// The extensions of the formats that logs come in; `.gz` or `.zst` may follow those of text.
 pub const EXTENSIONS: [&str; 3] = ["parquet", "csv", "tsv"];
 
-/// The most transitions of a batch.
-const BATCH: usize = 8192;
 /// The most bytes of all logs of a [`DiskFiles`](super::DiskFiles) that are kept in memory.
 pub(super) const MOST_KEPT: usize = 128 << 20;
 
@@ -146,56 +141,6 @@ pub(super) fn short_names(paths: &[PathBuf]) -> Vec<String> {
     let stems: Vec<String> = paths.iter().map(stem).collect();
     let all_differ = stems.iter().collect::<std::collections::BTreeSet<_>>().len() == stems.len();
     if all_differ { stems } else { paths.iter().map(|path| name_of(path)).collect() }
-}
-
-/// The formats of logs.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Format {
-    Parquet,
-    Csv,
-}
-
-impl Format {
-    /// Parquet by its first bytes or its name, else text.
-    fn of(path: &Path, store: &Store) -> Result<Self> {
-        const MAGIC: &[u8] = b"PAR1";
-        let length = MAGIC.len().min(usize::try_from(store.len()).unwrap_or(usize::MAX));
-        let start = store.bytes(0, length).map_err(|e| unreadable(path, &e))?;
-        let is_parquet = start == MAGIC || super::find::extension_of(path).is_some_and(|extension| extension == "parquet");
-        Ok(if is_parquet { Self::Parquet } else { Self::Csv })
-    }
-
-    /// The names of all columns of a file.
-    fn names(self, file: &Store) -> Result<Vec<String>> {
-        match self {
-            Self::Parquet => contained(file.clone(), |file| Ok(file.names())),
-            Self::Csv => Ok(open_csv(file)?.1),
-        }
-    }
-
-    /// Where the columns of a log are.
-    fn layout(self, file: &Store, form: &LogForm) -> Result<Layout> {
-        match self {
-            Self::Parquet => contained(file.clone(), |file| Ok(LogColumns::new(file, form)?.layout)),
-            Self::Csv => Layout::new(&open_csv(file)?.1, form),
-        }
-    }
-
-    /// Calls `see` with all transitions, in batches of at most `most`.
-    fn read(self, file: Store, form: &LogForm, name: &str, most: usize, see: &mut dyn FnMut(&Rows) -> Result<()>) -> Result<Told> {
-        match self {
-            Self::Parquet => read_parquet(file, form, name, most, see),
-            Self::Csv => read_csv(&file, form, name, most, see),
-        }
-    }
-
-    /// Calls `see` with the episode of each row, as far as rows can be read.
-    fn each_episode(self, file: &Store, column: usize, see: &mut (dyn FnMut(i64) + Send)) -> Result<()> {
-        match self {
-            Self::Parquet => contained(file.clone(), |file| columns::each_episode(file, column, see)),
-            Self::Csv => lines::each_episode(file, column, see),
-        }
-    }
 }
 
 /// A log in a file. It is read in batches, and a small one is kept in memory once it was read.

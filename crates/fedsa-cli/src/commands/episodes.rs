@@ -10,14 +10,21 @@ use super::count;
 pub fn lines(read: &LogsRead, gamma: f64) -> Vec<String> {
     let all = &read.all;
     let number = |n: usize| numbers::thousands(n as f64);
-    let mut lines = vec![format!(
-        "  {}: {} ended, {} truncated, {} with no end in the log",
-        count(all.episodes(), "episode"),
-        number(all.ended),
-        number(all.truncated),
-        number(all.cut)
-    )];
-    if let Some((episodes, mean, deviation)) = all.returns() {
+    // Values do not depend on the order of rows; episodes and returns do.
+    let is_shuffled = 2 * all.cut > all.transitions && all.transitions > read.agents.len();
+    let mut lines = vec![match is_shuffled {
+        true => {
+            "  rows are not in the order of time: most begin in another state than the row before led to; episodes are not known".into()
+        }
+        false => format!(
+            "  {}: {} ended, {} truncated, {} with no end in the log",
+            count(all.episodes(), "episode"),
+            number(all.ended),
+            number(all.truncated),
+            number(all.cut)
+        ),
+    }];
+    if let Some((episodes, mean, deviation)) = all.returns().filter(|_| !is_shuffled) {
         let (mean, deviation) = (numbers::digits(mean, 4), numbers::digits(deviation, 3));
         let of =
             if episodes == all.episodes() { String::new() } else { format!(" of the {} that ended or were truncated", number(episodes)) };

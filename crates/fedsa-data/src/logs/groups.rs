@@ -8,9 +8,9 @@ use fedsa::error::{Error, Result, quoted};
 use fedsa::problem::log::{Break, Log};
 use fedsa::problem::log_form::{LeftOutRows, LogForm, RowPlace};
 
+use super::format::{BATCH, Format};
 use super::layout::row_bytes;
 use super::told::{Names, Rows, Told};
-use super::{BATCH, Format};
 use crate::find::natural_order;
 use crate::input::Room;
 use crate::store::Store;

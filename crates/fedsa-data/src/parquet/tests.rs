@@ -1,3 +1,6 @@
+use std::sync::atomic::Ordering;
+
+use super::pages::unpacked_size;
 use super::*;
 
 #[test]

@@ -3,8 +3,8 @@
 //! Large ratios make estimates vary; without them the evaluated policy's rare actions weigh too little, and estimates are biased
 //! (Ionides 2008, "Truncated importance sampling").
 
+use super::left_out::LeftOutRows;
 use super::log::Log;
-use super::log_form::LeftOutRows;
 use super::source::LogSource;
 use crate::error::{Error, Result};
 

@@ -1,10 +1,10 @@
 //! What a caller says of the files of logs, and what a reader left out of them.
 
 use std::collections::BTreeMap;
-use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+pub use super::left_out::{LeftOutRows, RowPlace};
 use super::source::Inputs;
 use crate::error::{Error, Result, quoted};
 
@@ -89,37 +89,6 @@ impl LogForm {
             _ => Ok(()),
         }
     }
-}
-
-/// A place in a file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum RowPlace {
-    /// A line of text, from 1.
-    Line(u64),
-    /// A row, from 0.
-    Row(u64),
-}
-
-impl fmt::Display for RowPlace {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Line(line) => write!(f, "line {line}"),
-            Self::Row(row) => write!(f, "row {row}"),
-        }
-    }
-}
-
-/// Rows of a file that were left out of a log for the same reason.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct LeftOutRows {
-    /// The file.
-    pub file: String,
-    /// Why.
-    pub reason: String,
-    /// How many.
-    pub rows: usize,
-    /// Where the first of them is.
-    pub first: RowPlace,
 }
 
 #[cfg(test)]

@@ -23,6 +23,7 @@ mod index_chain;
 mod kinds;
 pub mod law;
 mod lazy_index;
+mod left_out;
 pub mod linear;
 pub mod linear_operators;
 pub mod log;

@@ -2,9 +2,9 @@
 
 use std::sync::{Arc, OnceLock};
 
+use super::left_out::LeftOutRows;
 use super::log::{Break, EpisodeEnd, Episodes, LastTransition, Log};
 use super::log_facts::LogFacts;
-use super::log_form::LeftOutRows;
 use crate::error::{Error, Result};
 
 /// Which columns of a log are the state, the input of a feature map.

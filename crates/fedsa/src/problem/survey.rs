@@ -3,9 +3,9 @@
 use super::clipped::{Clipped, clip};
 use super::features::{ColumnStatistics, FeatureMap, FeatureSpec, Ranges, RunningMoments, quantiles, ranges_of};
 use super::holdout;
+use super::left_out::LeftOutRows;
 use super::log::{EffectiveSize, Log};
 pub use super::log_facts::{LogFacts, RatioClipping, StateSample};
-use super::log_form::LeftOutRows;
 use super::log_summary::EpisodeSummary;
 use super::source::{LogSource, read_checked};
 use crate::error::{Error, Result, quoted, require};

@@ -16,8 +16,8 @@ mod judge;
 
 use std::ops::Range;
 
+use super::left_out::LeftOutRows;
 use super::log::Log;
-use super::log_form::LeftOutRows;
 use super::source::{LogSource, read_checked};
 use crate::error::{Error, Result, quoted, require};
 use crate::parallel;
