@@ -13,9 +13,9 @@ pub fn lines(read: &LogsRead, gamma: f64) -> Vec<String> {
     // Values do not depend on the order of rows; episodes and returns do.
     let is_shuffled = 2 * all.cut > all.transitions && all.transitions > read.agents.len();
     let mut lines = vec![match is_shuffled {
-        true => {
-            "  rows are not in the order of time: most begin in another state than the row before led to; episodes are not known".into()
-        }
+        true => "  rows are not in the order of time, and episodes are not known: most begin in another state than the row before led to \
+                 (a column `env` or `episode` puts rows of environments that are side by side in order)"
+            .into(),
         false => format!(
             "  {}: {} ended, {} truncated, {} with no end in the log",
             count(all.episodes(), "episode"),

@@ -180,6 +180,17 @@ fn numbers(store: &Store, room: &mut Room) -> Result<(Header, Vec<f64>)> {
     Ok((header, out))
 }
 
+/// The error about a file of labels that is not beside the images; those of these words are.
+fn missing(word: &str, words: &[String]) -> Error {
+    let near = nearest(word, words.iter().map(String::as_str));
+    let what = format!("there is no file `{}` beside it{}", quoted(word), did_you_mean(near));
+    let help = match words.is_empty() {
+        true => "beside X-images-idx3-ubyte a file X-labels-idx1-ubyte, packed with gzip or not; or with another word".to_string(),
+        false => format!("one of the words of the files that are there: {}", words.join(", ")),
+    };
+    Error::data("", what, help)
+}
+
 /// Reads rows, and their labels and groups from the files beside it.
 ///
 /// # Errors
@@ -227,16 +238,7 @@ pub(super) fn read(store: &Store, wanted: &Wanted, beside: Beside<'_>, room: &mu
             Ok(Some(Labels::Numbers(labels)))
         }
     };
-    let missing = |what: &str| {
-        let words = (beside.words)();
-        let near = did_you_mean(nearest(what, words.iter().map(String::as_str)));
-        let what = format!("there is no file `{}` beside it{near}", quoted(what));
-        let help = match words.is_empty() {
-            true => "beside X-images-idx3-ubyte a file X-labels-idx1-ubyte, packed with gzip or not; or with another word".to_string(),
-            false => format!("one of the words of the files that are there: {}", words.join(", ")),
-        };
-        Error::data("", what, help)
-    };
+    let missing = |what: &str| missing(what, &(beside.words)());
     let target = wanted.target.as_deref().filter(|name| !["label", "target"].contains(name)).unwrap_or("labels");
     let targets = labels(target)?;
     if targets.is_none() && !wanted.may_lack_target {

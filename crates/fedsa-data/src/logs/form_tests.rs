@@ -5,7 +5,7 @@ use std::io::Write;
 
 use fedsa::problem::Files;
 use fedsa::problem::log::{Break, Log};
-use fedsa::problem::log_form::{BadRows, LeftOutRows, LogForm};
+use fedsa::problem::log_form::{BadRows, LeftOutRows, LogForm, RowPlace};
 use fedsa::problem::source::whole;
 
 use crate::DiskFiles;
@@ -107,7 +107,8 @@ fn environments_and_episodes_side_by_side_are_put_in_order() {
     let text = "env,s_0,next_0,reward,done\n0,0,1,1,0\n1,5,6,1,0\n0,1,2,1,1\n1,6,7,1,1\n0,2,0,0,0\n1,7,5,0,0\n0,0,1,1,0\n1,5,6,1,0\n";
     let (log, left_out) = read(&[("a.csv", text.into())], &LogForm::default()).unwrap().remove(0);
     assert_eq!(log.states, [0.0, 1.0, 0.0, 5.0, 6.0, 5.0]);
-    assert_eq!((left_out[0].rows, left_out.len(), log.breaks.unwrap()[3]), (2, 1, Break::Stream));
+    assert_eq!((left_out[0].rows, left_out[0].first, left_out.len()), (2, RowPlace::Row(4), 1));
+    assert_eq!(log.breaks.unwrap()[3], Break::Stream);
     let text = "episode,s_0,next_0,reward,done\n3,0,1,1,0\n1,5,6,1,0\n3,1,2,1,1\n1,6,7,1,1\n";
     let log = one("a.csv", text, &LogForm::default());
     assert_eq!((&log.states[..], log.episode.unwrap()), (&[0.0, 1.0, 5.0, 6.0][..], vec![0, 0, 1, 1]));
@@ -183,10 +184,11 @@ fn packed_files_that_are_damaged_or_grow_too_much_are_refused() {
     *damaged.last_mut().unwrap() ^= 1;
     let damaged = error(damaged);
     assert!(damaged.contains("the packed data are damaged"), "{damaged}");
-    // 300 MB of blank lines in some kilobytes.
+    // 300 MB of rows in some kilobytes.
     let mut packer = zstd::Encoder::new(Vec::new(), 3).unwrap();
     packer.write_all(CSV.as_bytes()).unwrap();
-    (0..300).for_each(|_| packer.write_all(&[b'\n'; 1 << 20]).unwrap());
+    let rows = "0,1,1,0\n".repeat(1 << 17);
+    (0..300).for_each(|_| packer.write_all(rows.as_bytes()).unwrap());
     let bomb = packer.finish().unwrap();
     assert!(bomb.len() < 100_000);
     assert!(error(bomb.clone()).contains("it takes more than"), "{}", error(bomb));

@@ -60,8 +60,8 @@ fn gather(files: &[(PathBuf, Format)], form: &LogForm, open: Open<'_>) -> Result
         let mut parts: Vec<Rows> = Vec::new();
         let mut room = Room::of(store.len());
         let read = format.read(store, form, "", BATCH, &mut |rows| {
-            // Once as they are read, and once as they are put in order.
-            room.take(2 * rows.log.len() * (row_bytes(rows.log.columns.len()) + 8), || "rows of several agents or environments".into())?;
+            // As they are read, all together, those of an agent, and in order.
+            room.take(4 * rows.log.len() * (row_bytes(rows.log.columns.len()) + 8), || "rows of several agents or environments".into())?;
             parts.push(Rows { log: rows.log.clone(), keys: rows.keys.clone() });
             Ok(())
         });
@@ -130,7 +130,7 @@ pub(super) fn by_agent(files: &[(PathBuf, Format)], form: &LogForm, has_env: boo
         let (mut log, more) = arranged.map_err(|e| about(path, e.prefixed(format!("agent `{}`", quoted(name)))))?;
         log.name.clone_from(name);
         let mut left_out = std::mem::take(&mut left_out);
-        left_out.extend(resets(path, more));
+        left_out.extend(resets(path, &more.iter().map(|row| of[*row]).collect::<Vec<_>>()));
         all.push((name.clone(), Arranged { log, path: path.clone(), left_out }));
     }
     Ok(all)
@@ -144,22 +144,22 @@ pub(super) fn of_file((path, format): (&Path, Format), form: &LogForm, name: &st
     let Gathered { rows, mut left_out, .. } = gather(&[(path.to_path_buf(), format)], form, open)?;
     let (mut log, more) = arranged(&rows.log, &rows.keys[1], has_env).map_err(|e| about(path, e))?;
     log.name = name.into();
-    left_out.extend(resets(path, more));
+    left_out.extend(resets(path, &more));
     Ok(Arranged { log, path: path.to_path_buf(), left_out })
 }
 
-/// The rows that reset an environment.
-fn resets(path: &Path, rows: usize) -> Option<LeftOutRows> {
-    let reason = RESET.to_string();
-    (rows > 0).then(|| LeftOutRows { file: shown(name_of(path)), reason, rows, first: RowPlace::Row(0) })
+/// The rows that reset an environment, given those of the agent in the file.
+fn resets(path: &Path, rows: &[usize]) -> Option<LeftOutRows> {
+    let first = RowPlace::Row(*rows.iter().min()? as u64);
+    Some(LeftOutRows { file: shown(name_of(path)), reason: RESET.to_string(), rows: rows.len(), first })
 }
 
 /// One agent's rows, which were logged in this order: those of an environment follow each other, and so do those of an episode. Episodes
-/// are numbered anew. Where `has_env`, rows that only reset a vector environment are left out, and counted.
+/// are numbered anew. Where `has_env`, rows that only reset a vector environment are left out, and listed.
 ///
 /// # Errors
 /// When the rows of an episode that others interrupt do not follow from each other.
-fn arranged(log: &Log, envs: &[u32], has_env: bool) -> Result<(Log, usize)> {
+fn arranged(log: &Log, envs: &[u32], has_env: bool) -> Result<(Log, Vec<usize>)> {
     let episodes = episodes_of(log, envs);
     let mut first_of: HashMap<u32, (usize, usize)> = HashMap::new();
     let mut places = Vec::with_capacity(envs.len());
@@ -185,17 +185,13 @@ fn arranged(log: &Log, envs: &[u32], has_env: bool) -> Result<(Log, usize)> {
             }
         }
     }
-    if !has_env {
-        return Ok((all, 0));
-    }
-    let resets = reset_rows(&all);
-    let count = resets.len();
-    if count == 0 {
-        return Ok((all, 0));
+    let resets = if has_env { reset_rows(&all) } else { Vec::new() };
+    if resets.is_empty() {
+        return Ok((all, resets));
     }
     // What is before a row that is left out is before the next one: it is an end.
     let keep = |row: usize| resets.binary_search(&row).is_err();
-    Ok((all.filtered(keep), count))
+    Ok((all.filtered(keep), resets.iter().map(|row| order[*row]).collect()))
 }
 
 /// The number of each row's episode: another one for each number of an environment, and after an episode's end.
@@ -228,7 +224,11 @@ fn check_goes_on(log: &Log, (row, next): (usize, usize), places: &[usize], episo
     }
     let number = numbers[next];
     let what = format!("row {next}, `episode`: episode {number} goes on after another one, in another state than row {row} led to");
-    Err(Error::data("", what, "episodes with numbers of their own; a column `env` where environments are side by side"))
+    Err(Error::data(
+        "",
+        what,
+        "episodes with numbers of their own; where environments are side by side a column `env`, where agents are `agent_column`",
+    ))
 }
 
 /// The rows after the ends of episodes, if all of them do no more than to reset an environment: they begin in the state that followed the
@@ -292,13 +292,13 @@ mod tests {
     fn rows_of_an_environment_follow_each_other_without_resets() {
         let (log, envs) = vector();
         let (all, resets) = arranged(&log, &envs, true).unwrap();
-        assert_eq!((resets, &all.states[..]), (2, &[0.0, 1.0, 0.0, 0.0, 1.0, 0.0][..]));
+        assert_eq!((&resets[..], &all.states[..]), (&[4, 5][..], &[0.0, 1.0, 0.0, 0.0, 1.0, 0.0][..]));
         assert_eq!(all.breaks.as_ref().unwrap()[3], Break::Stream);
         assert_eq!(all.breaks.as_ref().unwrap().iter().filter(|b| **b != Break::None).count(), 1);
         // A reward there is that of a step.
         let mut other = log;
         other.rewards[5] = 1.0;
-        assert_eq!(arranged(&other, &envs, true).unwrap().1, 0);
+        assert!(arranged(&other, &envs, true).unwrap().1.is_empty());
     }
 
     #[test]

@@ -62,7 +62,7 @@ impl Layout {
         if columns.is_empty() {
             let e = missing(&format!("{state_prefix}*"));
             let proposal = header.proposal(state_prefix, next_prefix);
-            let help = proposal.map(|columns| format!("{}; `columns = {}` says so of these names", e.help, quoted(columns)));
+            let help = proposal.map(|columns| format!("{}; for these names `columns = {}`", e.help, quoted(columns)));
             return Err(match help {
                 Some(help) => e.helped(help),
                 None => e,
