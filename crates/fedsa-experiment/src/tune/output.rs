@@ -395,6 +395,7 @@ impl Tuning {
             Goal::Rounds => "rounds",
             Goal::Bits => "bits, up and down, all agents",
             Goal::Samples => "samples, all agents",
+            Goal::Seconds => "seconds",
         };
         let panel = Panel {
             x_label: x_label.into(),
