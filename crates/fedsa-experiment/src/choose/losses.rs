@@ -6,7 +6,7 @@
 use fedsa::error::{Error, Result};
 use fedsa::methods::adaptive_newton::AdaptiveNewton;
 use fedsa::problem::preparation::Prepared;
-use fedsa::server::curvature::{CurvatureSource, PATIENCE};
+use fedsa::server::curvature::{InitialMatrix, PATIENCE};
 use fedsa_theory::cost::Goal;
 use toml::{Table, Value};
 
@@ -82,7 +82,7 @@ pub struct ConsideredForLosses {
     /// Its kind.
     pub kind: &'static str,
     /// Where its curvature comes from at first, of [`ADAPTIVE`].
-    pub first: Option<CurvatureSource>,
+    pub first: Option<InitialMatrix>,
     /// What it takes, about.
     pub cost: LossCost,
     /// Whether this holds where agents are alike only.
@@ -110,12 +110,12 @@ pub struct LossChoice {
 impl LossChoice {
     /// The choice before any data are known: [`ADAPTIVE`] with its defaults.
     pub(crate) fn unread(tol: f64, is_quadratic: bool) -> (&'static str, Table) {
-        (ADAPTIVE, settings(CurvatureSource::Agents, tol, is_quadratic))
+        (ADAPTIVE, settings(InitialMatrix::Agents, tol, is_quadratic))
     }
 }
 
 /// The keys of the method that differ from its defaults.
-fn settings(first: CurvatureSource, tol: f64, is_quadratic: bool) -> Table {
+fn settings(first: InitialMatrix, tol: f64, is_quadratic: bool) -> Table {
     let default = AdaptiveNewton::default();
     let mut table = Table::new();
     if first != default.first {
@@ -138,7 +138,7 @@ pub fn choose_for_losses(facts: LossFacts, goal: Goal, tol: f64) -> Result<LossC
     if goal == Goal::Samples {
         return Err(Error::new("goal", "samples: methods for losses use all rows in every round", "bits, rounds or seconds"));
     }
-    let first = if facts.median_rows() < facts.dim { CurvatureSource::Gradients } else { CurvatureSource::Agents };
+    let first = if facts.median_rows() < facts.dim { InitialMatrix::Gradients } else { InitialMatrix::Agents };
     let mut considered = candidates(&facts, first);
     let is_small = facts.dim <= MOST_WHOLE;
     // Estimates of bits would take the smallest number: the method that goes on choosing needs none of them.
@@ -163,10 +163,10 @@ fn least(considered: &[ConsideredForLosses], goal: Goal, is_small: bool) -> usiz
     all.min_by(|(_, a), (_, b)| a.cost.of(goal).total_cmp(&b.cost.of(goal))).map_or(0, |(i, _)| i)
 }
 
-fn why(facts: &LossFacts, goal: Goal, kind: &str, first: CurvatureSource) -> String {
+fn why(facts: &LossFacts, goal: Goal, kind: &str, first: InitialMatrix) -> String {
     let (rows, d) = (facts.median_rows(), facts.dim);
     let begins = match first {
-        CurvatureSource::Gradients => format!(
+        InitialMatrix::Gradients => format!(
             "half of the agents have at most {rows} rows for {d} weights, too few for Newton directions of their own: it begins with \
              gradients alone, 2 vectors an agent and round"
         ),
@@ -187,7 +187,7 @@ fn why(facts: &LossFacts, goal: Goal, kind: &str, first: CurvatureSource) -> Str
 }
 
 /// What methods take by rule of thumb. A Hessian of sparse rows takes as many multiply-adds as pairs of numbers in a row.
-fn candidates(facts: &LossFacts, first: CurvatureSource) -> Vec<ConsideredForLosses> {
+fn candidates(facts: &LossFacts, first: InitialMatrix) -> Vec<ConsideredForLosses> {
     let (d, agents, stored) = (facts.dim as f64, facts.rows.len() as f64, facts.stored as f64);
     let rows: usize = facts.rows.iter().sum();
     let gradient = 2.0 * stored;
@@ -202,7 +202,7 @@ fn candidates(facts: &LossFacts, first: CurvatureSource) -> Vec<ConsideredForLos
     let of = |kind, first, cost, if_alike| ConsideredForLosses { kind, first, cost, if_alike };
     let own = hessian + agents * d * d * d / 6.0 + 2.0 * gradient;
     let adaptive = match first {
-        CurvatureSource::Gradients => of(ADAPTIVE, Some(first), cost(GRADIENT_ROUNDS, 2.0, 1.5 * gradient), false),
+        InitialMatrix::Gradients => of(ADAPTIVE, Some(first), cost(GRADIENT_ROUNDS, 2.0, 1.5 * gradient), false),
         _ => of(ADAPTIVE, Some(first), cost(AGREEING_ROUNDS, 4.0, own), true),
     };
     vec![

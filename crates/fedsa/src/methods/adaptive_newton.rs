@@ -34,7 +34,7 @@ use crate::message::Part;
 use crate::protocol::{Exchange, Give, Len, Protocol, Want};
 use crate::server::Server;
 use crate::server::adaptive_newton::AdaptiveNewtonServer;
-use crate::server::curvature::{CurvatureSource, Outset};
+use crate::server::curvature::{InitialMatrix, Outset};
 use crate::uplink::LinkFacts;
 
 /// The settings of the method.
@@ -44,7 +44,7 @@ use crate::uplink::LinkFacts;
 #[non_exhaustive]
 pub struct AdaptiveNewton {
     /// Where curvature comes from at first: `gradients`, `agents` (each agent's own Newton directions) or `hessians` (whole ones).
-    pub first: CurvatureSource,
+    pub first: InitialMatrix,
     /// Whether it comes from there for good. By default a rule changes it.
     pub keep: bool,
     /// The norm of the gradient that is to be reached: the rule predicts what is left until then.
@@ -63,7 +63,7 @@ pub struct AdaptiveNewton {
 }
 
 crate::settings::setters! { AdaptiveNewton {
-    with_first(first: CurvatureSource) = first;
+    with_first(first: InitialMatrix) = first;
     with_keep(keep: bool) = keep;
     with_tolerance(tolerance: f64) = tolerance;
     with_quadratic(quadratic: bool) = quadratic;
@@ -75,7 +75,7 @@ crate::settings::setters! { AdaptiveNewton {
 impl Default for AdaptiveNewton {
     fn default() -> Self {
         Self {
-            first: CurvatureSource::Agents,
+            first: InitialMatrix::Agents,
             keep: false,
             tolerance: 1e-9,
             quadratic: false,
@@ -90,9 +90,8 @@ impl AdaptiveNewton {
     /// What the rule knows of vectors of d components.
     pub fn outset(&self, dim: usize) -> Outset {
         let may_whole = dim <= self.largest_hessian;
-        let first = if self.first == CurvatureSource::Hessians && !may_whole { CurvatureSource::Agents } else { self.first };
-        let may =
-            CurvatureSource::ALL.map(|source| if self.keep { source == first } else { source != CurvatureSource::Hessians || may_whole });
+        let first = if self.first == InitialMatrix::Hessians && !may_whole { InitialMatrix::Agents } else { self.first };
+        let may = InitialMatrix::ALL.map(|source| if self.keep { source == first } else { source != InitialMatrix::Hessians || may_whole });
         Outset { dim, tolerance: self.tolerance, is_quadratic: self.quadratic, first, may }
     }
 
@@ -131,7 +130,7 @@ impl MethodSettings for AdaptiveNewton {
             exchange(&[Part::Model], vec![sum(Part::Gradient, d), sum(Part::Losses, 1)], false),
             exchange(&[Part::Gradient], vec![sum(Part::Direction, d)], false),
         ];
-        if self.outset(d).may[CurvatureSource::Hessians.place()] {
+        if self.outset(d).may[InitialMatrix::Hessians.place()] {
             exchanges.push(exchange(&[], vec![sum(Part::Hessian, d * (d + 1) / 2)], true));
         }
         Protocol { exchanges, ..Protocol::default() }
@@ -149,7 +148,7 @@ impl MethodSettings for AdaptiveNewton {
 
     /// A model and a gradient of each agent, what agents that answer at one time compute with, the pairs, and the Hessians on their way.
     fn memory(&self, agents: usize, d: usize) -> f64 {
-        let whole = self.outset(d).may[CurvatureSource::Hessians.place()];
+        let whole = self.outset(d).may[InitialMatrix::Hessians.place()];
         let square = if whole { (d as f64).powi(2) } else { 0.0 };
         let n = agents as f64;
         16.0 * n * d as f64 + at_work(agents) * Self::solve(d).memory(d) + 16.0 * self.memory as f64 * d as f64 + (4.0 * n + 12.0) * square

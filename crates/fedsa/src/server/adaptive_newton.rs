@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use faer::Mat;
 
-use super::curvature::{CurvatureSource, Outset, Verdict, Ways};
+use super::curvature::{InitialMatrix, Outset, WayVerdict, Ways};
 use super::{Ask, Next, Received, Server, foreign_state, restored_theta};
 use crate::error::Result;
 use crate::linalg::{self, dot, norm_sq};
@@ -69,7 +69,7 @@ impl AdaptiveNewtonServer {
     }
 
     /// Where the curvature comes from at present.
-    pub fn source(&self) -> CurvatureSource {
+    pub fn source(&self) -> InitialMatrix {
         self.ways.now
     }
 
@@ -84,7 +84,7 @@ impl AdaptiveNewtonServer {
             return self.turn(round);
         }
         let slope = dot(&g, &self.trial.direction);
-        if self.trial.refused == 0 && self.ways.now != CurvatureSource::Gradients {
+        if self.trial.refused == 0 && self.ways.now != InitialMatrix::Gradients {
             self.rescale(slope);
         }
         let Trial { slope: before, step, .. } = self.trial;
@@ -104,14 +104,14 @@ impl AdaptiveNewtonServer {
         }
         (self.theta, self.loss, self.gradient) = (point, loss, g);
         match self.ways.moved(self.norm(), &self.outset) {
-            Verdict::Stay => {}
-            Verdict::Change(source) => {
+            WayVerdict::Stay => {}
+            WayVerdict::Change(source) => {
                 self.hessian.clear();
                 self.ways.take(source);
             }
-            Verdict::Renew => {
+            WayVerdict::Renew => {
                 self.hessian.clear();
-                self.ways.take(CurvatureSource::Hessians);
+                self.ways.take(InitialMatrix::Hessians);
             }
         }
         self.turn(round)
@@ -139,9 +139,9 @@ impl AdaptiveNewtonServer {
             self.failed += 1;
             self.pairs.clear();
             self.hessian.clear();
-            let scale = &mut self.scale[CurvatureSource::Gradients.place()];
+            let scale = &mut self.scale[InitialMatrix::Gradients.place()];
             *scale = (*scale * step).max(1e-90);
-            self.ways.take(CurvatureSource::Gradients);
+            self.ways.take(InitialMatrix::Gradients);
             self.along(self.steepest());
             return;
         }
@@ -163,8 +163,8 @@ impl AdaptiveNewtonServer {
         // At the target no more is asked for: a session that stops there needs none of it.
         let goes_on = self.norm() > self.outset.tolerance;
         match self.ways.now {
-            CurvatureSource::Hessians if self.hessian.is_empty() && goes_on => ask(HESSIANS, Vec::new()),
-            CurvatureSource::Agents if goes_on => {
+            InitialMatrix::Hessians if self.hessian.is_empty() && goes_on => ask(HESSIANS, Vec::new()),
+            InitialMatrix::Agents if goes_on => {
                 let (q, _) = self.first_loop();
                 Next::Ask(Ask { to: None, down: Message::one(round, DIRECTIONS, Part::Gradient, q), own: None })
             }
@@ -188,7 +188,7 @@ impl AdaptiveNewtonServer {
             let lower = &self.hessian;
             let h = Mat::from_fn(d, d, |i, j| lower[i.max(j) * (i.max(j) + 1) / 2 + i.min(j)]);
             match linalg::solve_definite(&h, &q) {
-                Some(r) => scaled(&r, self.scale[CurvatureSource::Hessians.place()]),
+                Some(r) => scaled(&r, self.scale[InitialMatrix::Hessians.place()]),
                 None => return self.without_hessians(),
             }
         };
@@ -198,14 +198,14 @@ impl AdaptiveNewtonServer {
     /// The Hessian is not positive definite: Hessians are not asked for again.
     fn without_hessians(&mut self) {
         self.hessian.clear();
-        self.outset.may[CurvatureSource::Hessians.place()] = false;
-        self.ways.take(CurvatureSource::Gradients);
+        self.outset.may[InitialMatrix::Hessians.place()] = false;
+        self.ways.take(InitialMatrix::Gradients);
         self.along(self.steepest());
     }
 
     /// `-c g` with `c ||g||` at most 1.
     fn steepest(&self) -> Vec<f64> {
-        scaled(&self.gradient, -self.scale[CurvatureSource::Gradients.place()] * (1.0 / self.norm()).min(1.0))
+        scaled(&self.gradient, -self.scale[InitialMatrix::Gradients.place()] * (1.0 / self.norm()).min(1.0))
     }
 
     /// The first of the two loops (Nocedal and Wright 2006, algorithm 7.4): q, and the shares from the latest pair on.
@@ -274,7 +274,7 @@ impl Server for AdaptiveNewtonServer {
             }
             DIRECTIONS => {
                 self.ways.paid(2.0);
-                let r = scaled(&got.mean(Part::Direction), -self.scale[CurvatureSource::Agents.place()]);
+                let r = scaled(&got.mean(Part::Direction), -self.scale[InitialMatrix::Agents.place()]);
                 let (_, shares) = self.first_loop();
                 self.second_loop(r, &shares);
                 Next::Done { tell: None }
@@ -284,7 +284,7 @@ impl Server for AdaptiveNewtonServer {
                 // A mean over some agents is too small, which the scale makes up for.
                 self.hessian = got.mean(Part::Hessian);
                 self.pairs.clear();
-                self.scale[CurvatureSource::Hessians.place()] = 1.0;
+                self.scale[InitialMatrix::Hessians.place()] = 1.0;
                 self.by_server();
                 Next::Done { tell: None }
             }
@@ -301,7 +301,7 @@ impl Server for AdaptiveNewtonServer {
 
     fn state(&self) -> Vec<Vec<f64>> {
         let Trial { direction, slope, step, refused } = &self.trial;
-        let may = f64::from(self.outset.may[CurvatureSource::Hessians.place()]);
+        let may = f64::from(self.outset.may[InitialMatrix::Hessians.place()]);
         let numbers = [&[self.loss, *slope, *step, f64::from(*refused), self.failed as f64, may], &self.scale[..]].concat();
         let own = [self.theta.clone(), self.gradient.clone(), direction.clone(), self.hessian.clone(), numbers, self.ways.state()];
         own.into_iter().chain(self.pairs.iter().flat_map(|(s, y)| [s.clone(), y.clone()])).collect()
@@ -326,7 +326,7 @@ impl Server for AdaptiveNewtonServer {
         };
         (self.theta, self.gradient, self.hessian, self.ways) = (theta, gradient, hessian, ways);
         (self.loss, self.failed, self.scale) = (*loss, *failed as u64, scale);
-        self.outset.may[CurvatureSource::Hessians.place()] = *may == 1.0;
+        self.outset.may[InitialMatrix::Hessians.place()] = *may == 1.0;
         self.trial = Trial { direction, slope: *slope, step: *step, refused: *refused as u32 };
         self.pairs = pairs.chunks_exact(2).map(|pair| (pair[0].clone(), pair[1].clone())).collect();
         Ok(())
