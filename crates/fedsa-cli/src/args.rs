@@ -263,6 +263,18 @@ pub struct TuneArgs {
     pub overrides: Overrides,
 }
 
+/// What the choice of a method for losses minimises.
+#[derive(clap::ValueEnum, Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum FitGoalArg {
+    /// Bits of all messages, up and down
+    #[default]
+    Bits,
+    /// Rounds
+    Rounds,
+    /// Seconds of computation, by rule of thumb
+    Seconds,
+}
+
 /// What is minimised.
 #[derive(clap::ValueEnum, Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum MinimiseArg {
@@ -491,11 +503,14 @@ pub struct FitArgs {
     pub holdout: Option<f64>,
     #[arg(long, value_name = "METHOD", help = crate::method_help::of_fit(&fedsa_experiment::Kinds::default()))]
     pub method: Option<String>,
+    /// What --method auto minimises
+    #[arg(long, value_enum, value_name = "COST", default_value_t)]
+    pub minimise: FitGoalArg,
     /// Methods that are run on the same data and drawn beside each other. Without --method the first of them gives the
     /// weights
     #[arg(long, value_name = "METHODS", value_delimiter = ',')]
     pub compare: Vec<String>,
-    /// Stop when the norm of the gradient is at most this; 0 for never
+    /// Stop when the norm of the gradient is at most this, an absolute number; 0 for never
     #[arg(long, value_name = "NORM", default_value_t = 1e-9, allow_negative_numbers = true)]
     pub tol: f64,
     /// The largest number of rounds; the run stops earlier if it reaches --tol

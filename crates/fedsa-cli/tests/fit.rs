@@ -73,9 +73,9 @@ fn a_classification_is_fitted_and_applied() {
     let folder = folder();
     let output = fit(&folder, &format!("{CLASSES} --holdout 0.25 --out o")).exits(0);
     let output = output.says("4 agents, 180 rows, 60 held out").says("converged").says("accuracy");
-    assert!(output.stdout.contains("fib-shed on the held-out share of 60 rows"), "{}", output.stdout);
+    assert!(output.stdout.contains("auto on the held-out share of 60 rows"), "{}", output.stdout);
     let weights = folder.json("o/weights.json");
-    assert_eq!((weights["model"].as_str(), weights["method"].as_str()), (Some("logistic"), Some("fib-shed")));
+    assert_eq!((weights["model"].as_str(), weights["method"].as_str()), (Some("logistic"), Some("auto")));
     assert_eq!(weights["classes"], serde_json::json!(["no", "yes"]));
     assert!(number(&weights, "gradient_norm") <= 1e-9 && number(&weights["holdout"], "accuracy") > 0.85, "{weights}");
     let coefficients = numbers(&weights, "coefficients");
@@ -274,7 +274,7 @@ fn a_step_size_changes_no_method_that_finds_its_own() {
     let config = folder.text("beside/config.toml");
     assert_eq!(config.matches("step_size = 0.1").count(), 1, "{config}");
     let message = fit(&folder, "rows.libsvm --agents 4 --step-size 0.1 --out none").exits(2).message();
-    assert!(message.contains("--step-size: 0.1, and fib-shed has no such setting"), "{message}");
+    assert!(message.contains("--step-size: 0.1, and the methods that auto chooses have no such setting"), "{message}");
     let message = fit(&folder, "rows.libsvm --agents 4 --model least-squares --positive 1 --out none").exits(2).message();
     assert!(message.contains("--model logistic"), "{message}");
 }
@@ -294,11 +294,43 @@ fn done_needs_no_step_and_bytes_are_noted() {
 #[test]
 fn a_fit_is_continued_to_the_same_bits() {
     let folder = folder();
-    let options = "rows.libsvm --agents 4 --ridge 1e-6 --method fib-shed --tol 0";
-    fit(&folder, &format!("{options} --rounds 40 --out whole -q")).exits(0);
-    fit(&folder, &format!("{options} --rounds 15 --out parts -q")).exits(0);
-    fit(&folder, &format!("{options} --rounds 40 --out parts --resume -q")).exits(0);
-    assert_eq!(folder.read("whole/theta.npz"), folder.read("parts/theta.npz"));
+    for method in ["fib-shed", "auto"] {
+        let options = format!("rows.libsvm --agents 4 --ridge 1e-6 --method {method} --tol 0");
+        for (rounds, parts) in [(40, 15), (9, 3), (5, 4)] {
+            let (whole, part) = (format!("whole-{method}-{parts}"), format!("parts-{method}-{parts}"));
+            fit(&folder, &format!("{options} --rounds {rounds} --out {whole} -q")).exits(0);
+            fit(&folder, &format!("{options} --rounds {parts} --out {part} -q")).exits(0);
+            fit(&folder, &format!("{options} --rounds {rounds} --out {part} --resume -q")).exits(0);
+            assert_eq!(folder.read(&format!("{whole}/theta.npz")), folder.read(&format!("{part}/theta.npz")), "{method}");
+        }
+    }
+}
+
+/// The default says what it chose and why, what others take by rule of thumb, and what --tol means. Each goal has its method.
+#[test]
+fn a_method_is_chosen_and_the_reason_is_said() {
+    let folder = folder();
+    let said = fit(&folder, "rows.libsvm --agents 4 --ridge 1e-3 --out bits").exits(0).stdout;
+    for part in [
+        "auto, for few bits: adaptive-newton",
+        "at least 60 rows for 3 weights",
+        "rule of thumb",
+        "newton: about",
+        "lbfgs: about",
+        "(absolute)",
+    ] {
+        assert!(said.contains(part), "`{part}` is not in {said}");
+    }
+    fit(&folder, "rows.libsvm --agents 4 --ridge 1e-3 --minimise rounds --out rounds").exits(0).says("auto, for few rounds: newton");
+    fit(&folder, "rows.libsvm --agents 4 --ridge 1e-3 --minimise seconds --out seconds").exits(0).says("auto, for few seconds");
+    let bits = |name: &str| number(&folder.json(&format!("{name}/weights.json")), "bits");
+    assert!(bits("bits") < bits("rounds"), "{} {}", bits("bits"), bits("rounds"));
+    // With fewer rows than weights agents have no Newton directions of their own.
+    fit(&folder, "rows.libsvm --agents 120 --ridge 1e-1 --out few").exits(0).says("too few for Newton directions");
+    assert!(folder.text("few/config.toml").contains("first = \"gradients\""));
+    // Beside others it gives the weights where it is named first.
+    fit(&folder, "rows.libsvm --agents 4 --ridge 1e-3 --method auto --compare newton,giant --out beside -q").exits(0);
+    assert_eq!(folder.json("beside/weights.json")["method"], "auto");
 }
 
 #[test]
@@ -331,7 +363,7 @@ fn data_at_fault_are_named_and_nothing_is_written() {
     refused("missing.csv --agents 2", &["missing.csv"]);
     // Help names options of this command, not keys of files that it makes.
     refused(&format!("{CLASSES} --method fedlsa"), &["--method fedlsa", "--step-size ETA"]);
-    refused(&format!("{CLASSES} --sampling iid --batch 4"), &["--batch", "fib-shed uses all rows", "fedlsa"]);
+    refused(&format!("{CLASSES} --sampling iid --batch 4"), &["--batch", "auto uses all rows", "fedlsa"]);
     refused(&format!("{CLASSES} --sampling iid --batch 4 --compare fedlsa,lbfgs --step-size 0.1"), &["lbfgs uses all rows"]);
     refused("three.csv --agents 2", &["--positive CLASS"]);
     refused("rows.csv --target label --drop site,year --model least-squares", &["--model logistic"]);

@@ -3,10 +3,12 @@
 //! | for | choice | by |
 //! | --- | --- | --- |
 //! | `evaluate` | [`choose`] among methods for linear operators without noise | rounds and bits that are known before the run |
-//! | `fit` | [`FOR_LOSSES`] | nothing is known before the run |
+//! | `fit` | [`choose_for_losses`] | sizes of the data, and what the method sees while it runs |
 //! | `tune` | [`fedsa_theory::tune::search`] among step sizes, local steps, codecs | exact errors, or pilot runs |
 //!
 //! All of them minimise a [`Goal`].
+
+mod losses;
 
 use std::sync::Arc;
 
@@ -21,11 +23,8 @@ use fedsa::problem::Field;
 use fedsa_data::machine;
 use fedsa_theory::cost::{self, Candidate, CostLimits};
 pub use fedsa_theory::cost::{Cost, Goal};
+pub use losses::{ADAPTIVE, ConsideredForLosses, LossChoice, LossCost, LossFacts, choose_for_losses};
 use toml::{Table, Value};
-
-/// The method for losses. How many rounds a method takes on them depends on the data, and is not known before some of them are carried: this
-/// one works wherever losses are convex, and sends less than whole Hessians.
-pub const FOR_LOSSES: &str = "fib-shed";
 
 /// The residual to reach by default, as a multiple of that at zero weights.
 pub const TOL: f64 = 1e-12;
@@ -127,6 +126,9 @@ impl Choice {
 pub fn choose(field: &Arc<dyn Field>, demand: &Demand, cancel: &Cancel) -> Result<Choice> {
     if demand.goal == Goal::Samples {
         return Err(Error::new("goal", "no samples are drawn under the mean operator", "bits or rounds"));
+    }
+    if demand.goal == Goal::Seconds {
+        return Err(Error::new("goal", "seconds of linear operators are not estimated", "bits or rounds"));
     }
     let (eta, h) = (demand.step_size, demand.local_steps);
     let first_order: Vec<(&'static str, Box<dyn MethodSettings>)> = vec![

@@ -167,7 +167,7 @@ fn sample(scene: &mut Scene, look: LegendSymbol, (x, y): Point, colors: &Colors)
                     dash: style::sample_dash(style::curve_dash(index, overlap), SAMPLE),
                 });
             }
-            if matches!(drawn, Style::Points | Style::LinePoints) {
+            if matches!(drawn, Style::Points | Style::LinePoints | Style::Marked) {
                 scene.marks.push(colors.marker(index, (x + SAMPLE / 2.0, y), 1.0));
             }
         }

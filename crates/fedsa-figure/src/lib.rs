@@ -88,6 +88,8 @@ pub enum Style {
     /// Measured: a line. If lines coincide, the upper ones are dashed so that all are visible.
     #[default]
     Line,
+    /// The same with a few markers, by which curves are told apart without colours.
+    Marked,
     /// Predicted: thin dashes over the measured lines.
     Dashed,
     Points,

@@ -173,6 +173,10 @@ fn draw_data(scene: &mut Scene, panel: &Panel, window: &Window, pen: &CurvePen) 
         let points = window.points(&curve.x, &curve.y, pen.budget / 10);
         scene.marks.extend(points.into_iter().map(|at| pen.colors.marker(curve.color, at, size)));
     }
+    for curve in curves.iter().filter(|c| c.style == Style::Marked) {
+        let size = marker_size(pen.overlaps.at(curve)) * pen.width / CURVE_WIDTH;
+        scene.marks.extend(places_of_markers(window, curve).into_iter().map(|at| pen.colors.marker(curve.color, at, size)));
+    }
     for curve in curves.iter().filter(|c| layer(c) == 2) {
         draw_line(scene, window, curve, pen);
     }
@@ -183,6 +187,24 @@ fn draw_data(scene: &mut Scene, panel: &Panel, window: &Window, pen: &CurvePen) 
     }
 }
 
+/// The markers of a marked line: at the end of the line, and at equal distances, for each colour at others.
+const MARKERS: usize = 5;
+
+/// Where a marked line has its markers.
+fn places_of_markers(window: &Window, curve: &PlottedCurve) -> Vec<Point> {
+    let shift = (0.5 + 0.381_966 * curve.color as f64).fract();
+    let wanted = |k: usize| window.left + window.width * (k as f64 + shift) / MARKERS as f64;
+    let points: Vec<Point> = curve.x.iter().zip(&curve.y).filter_map(|(x, y)| window.place(*x, *y)).collect();
+    let is_inside = |y: f64| (window.top..=window.bottom()).contains(&y);
+    let between = points.windows(2).flat_map(|pair| {
+        let ((x0, y0), (x1, y1)) = (pair[0], pair[1]);
+        (0..MARKERS).map(wanted).filter(move |x| x0 <= *x && *x < x1).map(move |x| (x, y0 + (x - x0) / (x1 - x0) * (y1 - y0)))
+    });
+    let last = points.last().copied().filter(|(x, _)| (window.left..=window.right()).contains(x));
+    // A curve that goes back and forth passes a place often: its first passages are enough.
+    between.chain(last).filter(|(_, y)| is_inside(*y)).take(2 * MARKERS).collect()
+}
+
 /// The line of a curve, if it has one.
 fn draw_line(scene: &mut Scene, window: &Window, curve: &PlottedCurve, pen: &CurvePen) {
     let overlap = pen.overlaps.at(curve);
@@ -190,7 +212,7 @@ fn draw_line(scene: &mut Scene, window: &Window, curve: &PlottedCurve, pen: &Cur
         Style::Points | Style::Cloud => return,
         Style::Reference => (pen.colors.reference, REFERENCE_WIDTH, reference_dash()),
         Style::Dashed => (pen.colors.prediction(curve.color), LEVEL_WIDTH, predicted_dash(curve.color, overlap)),
-        Style::Line | Style::LinePoints => (pen.colors.curve(curve.color), pen.width, curve_dash(curve.color, overlap)),
+        Style::Line | Style::LinePoints | Style::Marked => (pen.colors.curve(curve.color), pen.width, curve_dash(curve.color, overlap)),
     };
     let pieces = window.pieces(&curve.x, &curve.y, pen.budget);
     let end = pieces.last().and_then(|piece| piece.last()).copied();

@@ -27,6 +27,8 @@ pub enum Goal {
     Bits,
     /// Samples of all agents.
     Samples,
+    /// Seconds of computation.
+    Seconds,
 }
 
 impl Goal {
@@ -36,6 +38,7 @@ impl Goal {
             Goal::Rounds => "rounds",
             Goal::Bits => "bits",
             Goal::Samples => "samples",
+            Goal::Seconds => "seconds",
         }
     }
 }

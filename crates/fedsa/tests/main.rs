@@ -1,5 +1,6 @@
 //! All suites of the crate in one program, so that the crate is linked once.
 
+mod adaptive_newton;
 mod anderson;
 mod by_hand;
 mod closed_forms;

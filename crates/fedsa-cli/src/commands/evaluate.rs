@@ -251,7 +251,7 @@ fn chosen(choice: &Choice) -> Vec<String> {
 }
 
 /// A number of bits for people.
-fn megabits(bits: f64) -> String {
+pub(super) fn megabits(bits: f64) -> String {
     if bits < 1e9 { format!("{} Mbit", numbers::digits(bits / 1e6, 3)) } else { format!("{} Gbit", numbers::digits(bits / 1e9, 3)) }
 }
 

@@ -7,17 +7,19 @@ use fedsa::error::{Error, ErrorCode, Result, quoted};
 use fedsa::problem::preparation::partition::Partition;
 use fedsa::problem::preparation::quality::FitQuality;
 use fedsa_experiment::Kinds;
+use fedsa_experiment::choose::{ConsideredForLosses, Goal, LossChoice};
 use fedsa_experiment::config::Experiment;
 use fedsa_experiment::config::document::Origin;
 use fedsa_experiment::fit::{AGENTS, Fit, FitSettings, Fitted, Model};
 use fedsa_experiment::made::Changes;
 use fedsa_experiment::numbers::{self, number};
 
+use super::evaluate::megabits;
 use super::progress::Watcher;
 use super::report::table;
 use super::run::{ended, finished, if_exists, settings as run_settings};
 use super::{apply, count, option, say, signals};
-use crate::args::{FitArgs, Overrides};
+use crate::args::{FitArgs, FitGoalArg, Overrides};
 use crate::hints;
 
 /// The most files that are listed.
@@ -36,7 +38,8 @@ const OPTIONS: [(&str, &str); 8] = [
 ];
 
 /// The settings of a fit that errors are about, and their options.
-const SETTINGS: [(&str, &str); 11] = [
+const SETTINGS: [(&str, &str); 12] = [
+    ("minimise", "--minimise"),
     ("model", "--model"),
     ("positive", "--positive"),
     ("compare", "--compare"),
@@ -81,7 +84,7 @@ pub fn fit(args: &FitArgs, kinds: &Kinds) -> Result<u8, Error> {
 fn fit_files(args: &FitArgs, kinds: &Kinds) -> Result<u8, Error> {
     let fit = Fit::new(&settings(args, kinds)?, signals::cancel())?;
     let (out, common) = (&args.out, &args.common);
-    let about = if common.quiet { Vec::new() } else { about(&fit) };
+    let about = if common.quiet { Vec::new() } else { about(&fit, args.tol) };
     let (began, id) = (fit.began(), fit.experiment().id.clone());
     let planned = |_: &fedsa_experiment::Plan| about.iter().for_each(say);
     let watcher = Watcher::new(common, began, &planned);
@@ -136,6 +139,11 @@ fn settings(args: &FitArgs, kinds: &Kinds) -> Result<FitSettings> {
     settings.weights.clone_from(&args.weights);
     settings.holdout = args.holdout;
     settings.method = args.method.clone();
+    settings.minimise = match args.minimise {
+        FitGoalArg::Bits => Goal::Bits,
+        FitGoalArg::Rounds => Goal::Rounds,
+        FitGoalArg::Seconds => Goal::Seconds,
+    };
     settings.batch = args.batch;
     settings.step_size = args.step_size;
     settings.local_steps = args.local_steps;
@@ -203,7 +211,7 @@ fn origins(args: &FitArgs) -> Vec<Origin> {
 }
 
 /// What is said of the data before the runs.
-fn about(fit: &Fit) -> Vec<String> {
+fn about(fit: &Fit, tol: f64) -> Vec<String> {
     let mut lines = vec![fit.prepared().sizes()];
     if fit.prepared().has_bytes() {
         let help = "--divide-by 255 and --pca DIM make fits of such data faster";
@@ -216,6 +224,26 @@ fn about(fit: &Fit) -> Vec<String> {
         let more = if read.len() > MOST_FILES { format!(", and of {} more files", read.len() - MOST_FILES) } else { String::new() };
         lines.push(format!("  read: {}{more}", read.iter().take(MOST_FILES).map(each).collect::<Vec<_>>().join(", ")));
     }
+    if tol > 0.0 {
+        lines.push(format!("  until the norm of the gradient is at most {} (absolute)", numbers::typed(tol)));
+    }
+    lines.extend(fit.choice().map_or(Vec::new(), chosen));
+    lines
+}
+
+/// Why the method was chosen, and what it and the others take by rule of thumb.
+fn chosen(choice: &LossChoice) -> Vec<String> {
+    let line = |candidate: &ConsideredForLosses| {
+        let cost = candidate.cost;
+        let seconds = if cost.seconds < 1.0 { "below 1 s".to_string() } else { format!("{} s", numbers::about(cost.seconds)) };
+        let alike = if candidate.if_alike { ", where agents are alike" } else { "" };
+        let (name, rounds) = (candidate.kind, numbers::about(cost.rounds));
+        format!("{name}: about {rounds} rounds, {}, {seconds} of computation{alike}", megabits(cost.bits))
+    };
+    let (kind, goal) = (choice.kind, choice.goal.name());
+    let mut lines = vec![format!("auto, for few {goal}: {kind}. {}", choice.why)];
+    lines.push("  estimates by rule of thumb, which data may miss by far:".into());
+    lines.extend(choice.considered.iter().map(|candidate| format!("    {}", line(candidate))));
     lines
 }
 

@@ -44,6 +44,8 @@ struct Lines {
     /// Local steps that are done, including those of an earlier run.
     done: f64,
     total: f64,
+    /// Whether runs may end early, at a target.
+    may_end_early: bool,
 }
 
 /// Local steps per unit of the bar.
@@ -80,7 +82,15 @@ impl ProgressDisplay {
             ProgressMode::Auto | ProgressMode::Plain => {
                 let began = Instant::now();
                 let (name, total) = (plan.experiment.id.clone(), total_work(plan));
-                ProgressDisplay::Lines(Box::new(Mutex::new(Lines { name, began, next: began + FIRST_LINE, found: 0.0, done: 0.0, total })))
+                ProgressDisplay::Lines(Box::new(Mutex::new(Lines {
+                    name,
+                    began,
+                    next: began + FIRST_LINE,
+                    found: 0.0,
+                    done: 0.0,
+                    total,
+                    may_end_early: ends_early(plan),
+                })))
             }
         }
     }
@@ -190,10 +200,20 @@ impl Drop for Predicting {
     }
 }
 
+/// Whether runs of the plan may end before all rounds are done: what is left is then a bound.
+fn ends_early(plan: &Plan) -> bool {
+    plan.cells.iter().any(|cell| !cell.run.stop.is_never())
+}
+
 fn bar(plan: &Plan) -> ProgressBar {
     let bar = ProgressBar::with_draw_target(Some((total_work(plan) / UNIT).ceil() as u64), ProgressDrawTarget::stderr());
     bar.set_message(plan.experiment.id.clone());
-    let style = ProgressStyle::with_template("{msg} [{bar:30}] {percent:>3}% · {elapsed} · {eta} left").expect("a valid template");
+    let template = if ends_early(plan) {
+        "{msg} [{bar:30}] {percent:>3}% of the most rounds · {elapsed} · at most {eta} left"
+    } else {
+        "{msg} [{bar:30}] {percent:>3}% · {elapsed} · {eta} left"
+    };
+    let style = ProgressStyle::with_template(template).expect("a valid template");
     bar.set_style(style.progress_chars("=> "));
     bar.enable_steady_tick(Duration::from_millis(200));
     bar
@@ -209,10 +229,18 @@ impl Lines {
         let spent = (now - self.began).as_secs_f64();
         let share = (self.done / self.total).clamp(0.0, 1.0);
         let left = match self.done - self.found {
-            ours if ours > 0.0 => format!("{} left", duration(spent * (self.total - self.done).max(0.0) / ours)),
+            ours if ours > 0.0 => {
+                let left = duration(spent * (self.total - self.done).max(0.0) / ours);
+                if self.may_end_early {
+                    format!("at most {}: a run ends at its target", left.trim_start_matches("about "))
+                } else {
+                    format!("{left} left")
+                }
+            }
             _ => "time left not known yet".into(),
         };
-        Some(format!("{}: {:.0}% after {}, {left}", self.name, 100.0 * share, duration(spent)))
+        let of = if self.may_end_early { " of the most rounds" } else { "" };
+        Some(format!("{}: {:.0}%{of} after {}, {left}", self.name, 100.0 * share, duration(spent)))
     }
 }
 
@@ -306,7 +334,8 @@ mod tests {
     #[test]
     fn lines_come_at_intervals_and_say_how_long_it_takes() {
         let began = Instant::now();
-        let mut lines = Lines { name: "x".into(), began, next: began + FIRST_LINE, found: 0.0, done: 25.0, total: 100.0 };
+        let mut lines =
+            Lines { name: "x".into(), began, next: began + FIRST_LINE, found: 0.0, done: 25.0, total: 100.0, may_end_early: false };
         assert_eq!(lines.due(began + Duration::from_secs(9)), None);
         assert_eq!(lines.due(began + Duration::from_secs(20)).unwrap(), "x: 25% after about 20 s, about 60 s left");
         lines.done = 50.0;
@@ -315,5 +344,8 @@ mod tests {
         // What an earlier run had done took no time of this one.
         lines.found = 40.0;
         assert_eq!(lines.due(began + Duration::from_secs(90)).unwrap(), "x: 50% after about 2 min, about 8 min left");
+        lines.may_end_early = true;
+        let line = lines.due(began + Duration::from_secs(130)).unwrap();
+        assert_eq!(line, "x: 50% of the most rounds after about 2 min, at most 11 min: a run ends at its target");
     }
 }

@@ -35,7 +35,7 @@ fn complete_method(kind: &str) -> String {
         return file("kind = \"linear\"", "kind = \"mean\"", done, "");
     }
     let is_shed = fedsa::presets::find(kind).is_some_and(|preset| ["shed", "q-shed"].contains(&preset.method));
-    let without_steps = ["newton", "lstd", "gmres", "shed", "q-shed", "gd", "agd", "bfgs", "lbfgs", "giant", "fednl"];
+    let without_steps = ["newton", "lstd", "gmres", "shed", "q-shed", "gd", "agd", "bfgs", "lbfgs", "giant", "adaptive-newton", "fednl"];
     if is_shed || without_steps.contains(&kind) {
         return file("kind = \"linear\"", "kind = \"mean\"", &format!("kind = \"{kind}\""), "");
     }

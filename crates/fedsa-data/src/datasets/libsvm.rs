@@ -104,20 +104,21 @@ impl Reader {
     /// Adds the row of a line, if it is one.
     fn row(&mut self, line: &[u8], room: &mut Room) -> Result<()> {
         let end = line.iter().position(|byte| *byte == b'#').unwrap_or(line.len());
-        let mut parts = line[..end].split(u8::is_ascii_whitespace).filter(|part| !part.is_empty()).peekable();
-        let Some(first) = parts.peek() else {
-            if end == line.len() {
+        let is_empty = end == line.len();
+        let mut rest = &line[..end];
+        let Some((part, after)) = next_part(rest) else {
+            if is_empty {
                 self.empty.get_or_insert(self.line);
             }
             return self.no_empty_rows();
         };
-        let has_label = !first.contains(&b':');
+        let has_label = !part.contains(&b':');
         if has_label {
-            let label = self.label(first)?;
+            let label = self.label(part)?;
             self.labels.push(label);
-            parts.next();
+            rest = after;
         } else if !self.may_lack_label {
-            return Err(self.bad(format_args!("`{}` stands where a label is expected", text(first))));
+            return Err(self.bad(format_args!("`{}` stands where a label is expected", text(part))));
         }
         if *self.labelled.get_or_insert(has_label) != has_label {
             let (this, others) = if has_label { ("a label", "none") } else { ("no label", "one") };
@@ -125,8 +126,7 @@ impl Reader {
         }
         self.no_empty_rows()?;
         let (mut next, mut target, mut group) = (0, 0.0, 0.0);
-        for part in parts {
-            let (column, value) = self.number(part)?;
+        while let Some((column, value)) = self.next_number(&mut rest)? {
             if column < next {
                 let what = format!("index {} after index {next}: indices increase, and each is there once", column + 1);
                 return Err(self.bad(what));
@@ -178,6 +178,17 @@ impl Reader {
         }
     }
 
+    /// The position of the next column, and its number; `rest` is what follows.
+    fn next_number(&self, rest: &mut &[u8]) -> Result<Option<(u32, f64)>> {
+        if let Some((column, value, after)) = whole_number(rest) {
+            *rest = after;
+            return Ok(Some((column, value)));
+        }
+        let Some((part, after)) = next_part(rest) else { return Ok(None) };
+        *rest = after;
+        self.number(part).map(Some)
+    }
+
     /// The position of the column, and the number, of `INDEX:VALUE`.
     fn number(&self, part: &[u8]) -> Result<(u32, f64)> {
         let Some(colon) = part.iter().position(|byte| *byte == b':') else {
@@ -222,6 +233,30 @@ impl Reader {
             groups: self.group.map(|_| Labels::Numbers(self.groups)),
         }
     }
+}
+
+/// The next part of a line and what follows it, if there is one.
+fn next_part(line: &[u8]) -> Option<(&[u8], &[u8])> {
+    let start = line.iter().position(|byte| !byte.is_ascii_whitespace())?;
+    let line = &line[start..];
+    Some(line.split_at(line.iter().position(u8::is_ascii_whitespace).unwrap_or(line.len())))
+}
+
+/// A whole number of at most nine digits, which fit into 32 bits, and what follows it.
+fn digits(bytes: &[u8]) -> Option<(u32, &[u8])> {
+    let count = bytes.iter().take(9).take_while(|byte| byte.is_ascii_digit()).count();
+    let number = bytes[..count].iter().fold(0, |number, byte| 10 * number + u32::from(byte - b'0'));
+    (count > 0).then_some((number, &bytes[count..]))
+}
+
+/// The position of the column and the number of an `INDEX:VALUE` of short whole numbers, after at most one space, and what follows it: the
+/// usual case in one pass over its bytes. Everything else is left to [`Reader::number`].
+fn whole_number(rest: &[u8]) -> Option<(u32, f64, &[u8])> {
+    let rest = rest.strip_prefix(b" ").unwrap_or(rest);
+    let (index, rest) = digits(rest)?;
+    let (value, rest) = digits(rest.strip_prefix(b":")?)?;
+    let ends = rest.first().is_none_or(u8::is_ascii_whitespace);
+    (ends && index > 0).then(|| (index - 1, f64::from(value), rest))
 }
 
 /// A part of a line in a message.

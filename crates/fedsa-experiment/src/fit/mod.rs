@@ -21,6 +21,7 @@ use fedsa_data::DiskFiles;
 use fedsa_data::find::Places;
 use toml::Value;
 
+use crate::choose::{LossChoice, LossFacts, choose_for_losses};
 use crate::config::{self, Experiment};
 use crate::folder::FolderWork;
 use crate::made;
@@ -28,7 +29,7 @@ use crate::observer::RunObserver;
 use crate::plan::BuiltProblem;
 use crate::run::{Job, RunOutcome, RunSettings};
 pub use fitted::{Fitted, MethodSpending};
-pub use settings::{AGENTS, FitSettings, LOCAL_STEPS, Model};
+pub use settings::{AGENTS, AUTO, FitSettings, LOCAL_STEPS, Model};
 
 /// Reads the data of the settings and fits a model, without writing anything.
 ///
@@ -44,6 +45,7 @@ pub struct Fit {
     experiment: Experiment,
     prepared: Prepared,
     built: BuiltProblem,
+    choice: Option<LossChoice>,
     rows_read: Vec<(String, usize)>,
     began: Instant,
 }
@@ -79,7 +81,16 @@ impl Fit {
             return Err(Error::new("changes", "a sweep", "one fit; sweeps belong in an experiment file"));
         }
         let (prepared, built) = build(&experiment)?;
-        Ok(Self { settings: settings.clone(), experiment, prepared, built, rows_read: Vec::new(), began })
+        let facts = || LossFacts::of(&prepared, built.field().dim(), settings.model == Model::LeastSquares);
+        let choice = settings.chooses().then(|| choose_for_losses(facts(), settings.minimise, settings.tol)).transpose();
+        let choice = choice.map_err(|e| if e.key == "goal" { e.about("minimise") } else { e })?;
+        let experiment = if choice.is_some() { settings.experiment_by(choice.as_ref())? } else { experiment };
+        Ok(Self { settings: settings.clone(), experiment, prepared, built, choice, rows_read: Vec::new(), began })
+    }
+
+    /// The choice of the method, where one is to be chosen.
+    pub fn choice(&self) -> Option<&LossChoice> {
+        self.choice.as_ref()
     }
 
     /// The prepared rows, those that are held out, and what was done to features and targets.

@@ -5,7 +5,7 @@ use fedsa::methods::Needs;
 use fedsa::problem::preparation::partition::Partition;
 use toml::{Table, Value};
 
-use crate::choose::FOR_LOSSES;
+use crate::choose::{Goal, LossChoice};
 use crate::config::{Experiment, read_kind};
 use crate::kinds::Kinds;
 use crate::made::{self, Changes, Keys, kind_of, table, takes, text, texts, whole};
@@ -16,6 +16,9 @@ pub const AGENTS: u64 = 8;
 
 /// The local steps of a round by default, for methods that have any.
 pub const LOCAL_STEPS: u64 = 10;
+
+/// The name of the method that is chosen for the data ([`crate::choose::choose_for_losses`]).
+pub const AUTO: &str = "auto";
 
 /// The counts by which methods are compared.
 const COSTS: [&str; 4] = ["exchanges", "vectors_up", "bits_up", "hessians"];
@@ -77,8 +80,10 @@ pub struct FitSettings {
     pub weights: String,
     /// The share of each agent's rows that is held out; none by default.
     pub holdout: Option<f64>,
-    /// The method, a kind or a preset; [`FOR_LOSSES`] by default.
+    /// The method, a kind or a preset, or [`AUTO`], which is the default.
     pub method: Option<String>,
+    /// What [`AUTO`] minimises; bits by default.
+    pub minimise: Goal,
     /// Methods that are run on the same data. Without `method` the first of them gives the weights.
     pub compare: Vec<String>,
     /// Methods stop when the norm of the gradient is at most this; 0 for never; 1e-9 by default.
@@ -120,6 +125,7 @@ impl Default for FitSettings {
             weights: "rows".into(),
             holdout: None,
             method: None,
+            minimise: Goal::Bits,
             compare: Vec::new(),
             tol: 1e-9,
             rounds: 5_000,
@@ -165,6 +171,8 @@ made::with! { FitSettings:
     with_holdout(holdout: f64) = Some(holdout);
     /// The same with this method.
     with_method(method: impl Into<String>) = Some(method.into());
+    /// The same with a method that is chosen for this.
+    with_minimise(minimise: Goal) = minimise;
     /// The same with these methods beside each other.
     with_compare(compare: Vec<String>) = compare;
     /// The same that stops at this norm of the gradient.
@@ -202,7 +210,20 @@ impl FitSettings {
             let what = format!("`{}`, and the model has no classes", quoted(class));
             return Err(Error::new("positive", what, "`model = logistic`"));
         }
-        made::experiment(self.table()?, self.keys()?, &self.changes, &self.kinds)
+        self.experiment_by(None)
+    }
+
+    /// The experiment with this choice for [`AUTO`].
+    ///
+    /// # Errors
+    /// As [`FitSettings::experiment`].
+    pub(super) fn experiment_by(&self, choice: Option<&LossChoice>) -> Result<Experiment, Error> {
+        made::experiment(self.table(choice)?, self.keys()?, &self.changes, &self.kinds)
+    }
+
+    /// Whether a method is to be chosen.
+    pub(super) fn chooses(&self) -> bool {
+        self.named().is_ok_and(|named| named.iter().any(|name| name == AUTO))
     }
 
     /// The methods to run, the first of which gives the weights.
@@ -218,7 +239,7 @@ impl FitSettings {
         let mut all: Vec<String> = self.method.iter().map(|name| name.trim().to_string()).collect();
         let others: Vec<String> = compared.into_iter().filter(|name| !all.contains(name)).collect();
         all.extend(others);
-        Ok(if all.is_empty() { vec![FOR_LOSSES.into()] } else { all })
+        Ok(if all.is_empty() { vec![AUTO.into()] } else { all })
     }
 
     /// The keys of the experiment, with the settings from which they come.
@@ -298,7 +319,10 @@ impl FitSettings {
     ///
     /// # Errors
     /// When a method that is alone has neither.
-    fn method_of(&self, kind: &str, is_alone: bool) -> Result<Value> {
+    fn method_of(&self, kind: &str, is_alone: bool, choice: Option<&LossChoice>) -> Result<Value> {
+        if kind == AUTO {
+            return self.auto_method(is_alone, choice);
+        }
         let mut entries = vec![("kind", text(kind)), ("label", text(kind))];
         let refused = |setting: &str, given: String| {
             let what = format!("{given}, and {} has no such setting", quoted(kind));
@@ -322,14 +346,35 @@ impl FitSettings {
         Ok(table(entries))
     }
 
+    /// `[[method]]` of the choice, or of what may be chosen before the data are read.
+    fn auto_method(&self, is_alone: bool, choice: Option<&LossChoice>) -> Result<Value> {
+        let given = [("step_size", self.step_size.map(numbers::typed)), ("local_steps", self.local_steps.map(|steps| steps.to_string()))];
+        if let (true, Some((setting, Some(given)))) = (is_alone, given.into_iter().find(|(_, given)| given.is_some())) {
+            let what = format!("{given}, and the methods that {AUTO} chooses have no such setting");
+            return Err(Error::new(setting, what, format!("no `{setting}`, or a method with local steps, such as fedlsa")));
+        }
+        let (kind, settings) = match choice {
+            Some(choice) => (choice.kind, choice.settings.clone()),
+            None => LossChoice::unread(self.tol, self.model == Model::LeastSquares),
+        };
+        let mut method = Table::new();
+        method.insert("kind".into(), text(kind));
+        method.insert("label".into(), text(AUTO));
+        method.extend(settings);
+        Ok(Value::Table(method))
+    }
+
     /// Whether a method asks agents for gradients, losses or Hessians of all their rows. Those that do have a default for every setting.
     fn needs_all_rows(&self, kind: &str) -> bool {
+        if kind == AUTO {
+            return true;
+        }
         let settings = kind_of(&self.kinds, kind).and_then(|kind| read_kind(kind, &Table::new()));
         settings.is_ok_and(|settings| settings.needs() == Needs::Objective)
     }
 
     /// The experiment as a table.
-    fn table(&self) -> Result<Table> {
+    fn table(&self, choice: Option<&LossChoice>) -> Result<Table> {
         let named = self.named()?;
         if let Some(rows) = self.batch
             && let Some(kind) = named.iter().find(|kind| self.needs_all_rows(kind))
@@ -337,7 +382,7 @@ impl FitSettings {
             let what = format!("{rows}, and {} uses all rows of an agent in every round", quoted(kind));
             return Err(Error::new("batch", what, "no `batch`, or methods that draw rows, such as fedlsa"));
         }
-        let methods = named.iter().map(|kind| self.method_of(kind, named.len() == 1)).collect::<Result<_>>()?;
+        let methods = named.iter().map(|kind| self.method_of(kind, named.len() == 1, choice)).collect::<Result<_>>()?;
         let mut run = vec![
             ("rounds", whole("rounds", self.rounds)?),
             ("seeds", Value::Array(vec![whole("seed", self.seed)?])),

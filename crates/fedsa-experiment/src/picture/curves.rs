@@ -46,6 +46,13 @@ pub(super) fn curves(plan: &Plan, results: &Results, predictor: &Predictor) -> C
         figure.panels.push(Drawing { axis: paid(Some(axis)), ..drawing }.panel(title, points, &metrics, &by, &mut seeds));
     }
     seeds.note_in(&mut figure.panels);
+    // Several lines are told apart by markers too, not by colours alone.
+    for panel in &mut figure.panels {
+        let lines = panel.curves.iter().filter(|curve| curve.style == Style::Line && !curve.label.is_empty()).count();
+        if lines > 1 {
+            panel.curves.iter_mut().filter(|curve| curve.style == Style::Line).for_each(|curve| curve.style = Style::Marked);
+        }
+    }
     figure.caption = caption::curves(&seeds, drawing.centre, drawing.spread);
     let has_prediction = |panel: &Panel| !panel.levels.is_empty() || panel.curves.iter().any(|curve| curve.style == Style::Dashed);
     if figure.panels.iter().any(has_prediction) {

@@ -392,9 +392,9 @@ impl Tuning {
             ..PlottedCurve::default()
         });
         let x_label = match goal {
-            Goal::Rounds => "rounds",
             Goal::Bits => "bits, up and down, all agents",
             Goal::Samples => "samples, all agents",
+            Goal::Rounds | Goal::Seconds => goal.name(),
         };
         let panel = Panel {
             x_label: x_label.into(),

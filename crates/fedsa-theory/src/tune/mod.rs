@@ -113,6 +113,9 @@ impl SearchTarget {
             let help = if is_root { "a start away from the root".into() } else { format!("less than {at_start:.3e}, or another start") };
             return Err(Error::new("target", what, help));
         }
+        if self.goal == Goal::Seconds {
+            return Err(Error::new("minimise", "seconds depend on the machine, and are not predicted", "bits, rounds or samples"));
+        }
         if self.goal == Goal::Samples && field.sampling().samples_per_step() == 0 {
             return Err(Error::new("minimise", "no samples are drawn under the mean operator", "rounds or bits, or another sampling"));
         }

@@ -29,6 +29,8 @@ impl SearchCost {
             Goal::Rounds => self.rounds as f64,
             Goal::Bits => self.bits,
             Goal::Samples => self.samples,
+            // Refused before: they depend on the machine.
+            Goal::Seconds => f64::INFINITY,
         }
     }
 }

@@ -188,7 +188,7 @@ impl Search<'_> {
         // Many local steps take few rounds: where rounds cost, what they reach bounds the work for fewer.
         match self.target.goal {
             Goal::Samples => lines.sort_by_key(|line| line.local_steps),
-            Goal::Rounds | Goal::Bits => lines.sort_by_key(|line| Reverse(line.local_steps)),
+            Goal::Rounds | Goal::Bits | Goal::Seconds => lines.sort_by_key(|line| Reverse(line.local_steps)),
         }
         lines
     }

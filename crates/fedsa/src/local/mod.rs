@@ -4,6 +4,7 @@
 //! round. Rules differ in the drift and in what they send; the loop over samples is in [`crate::kernel`]. A rule works on
 //! a batch of up to eight agents; the batch of a [`crate::node::ClientNode`] has one agent.
 
+pub mod adaptive_newton;
 pub mod agent;
 pub mod alone;
 pub mod compressor;

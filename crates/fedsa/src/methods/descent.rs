@@ -133,7 +133,7 @@ pub(super) fn check_positive(key: &'static str, x: f64) -> Result<()> {
 ///
 /// # Errors
 /// When only sums arrive.
-fn check_exact_losses(link: &LinkFacts) -> Result<()> {
+pub(super) fn check_exact_losses(link: &LinkFacts) -> Result<()> {
     if !link.is_sum_only {
         return Ok(());
     }

@@ -2,6 +2,7 @@
 //!
 //! `docs/src/extend/parts.md` in the repository explains how to add a method.
 
+pub mod adaptive_newton;
 pub mod agd;
 pub mod anderson;
 pub mod bfgs;
@@ -333,6 +334,11 @@ pub const KINDS: &[Kind<dyn MethodSettings>] = &[
     kind!("bfgs", "BFGS at the server, with backtracking", bfgs::Bfgs),
     kind!("lbfgs", "limited-memory BFGS at the server, with backtracking", lbfgs::Lbfgs),
     kind!("giant", "the mean of the agents' own Newton directions", giant::Giant),
+    kind!(
+        "adaptive-newton",
+        "quasi-Newton steps with curvature of the agents or of whole Hessians, whichever pays",
+        adaptive_newton::AdaptiveNewton
+    ),
     kind!("done", "the mean of the agents' own Newton directions, by Richardson's iteration", done::Done),
     kind!("fednl", "a Hessian learned from compressed corrections", fednl::FedNl),
 ];

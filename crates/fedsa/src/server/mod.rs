@@ -1,9 +1,11 @@
 //! Server halves: what the server does with the answers that arrived, and what it asks next.
 
 pub mod adaptive;
+pub mod adaptive_newton;
 pub mod anderson;
 pub mod approximation;
 pub mod average;
+pub mod curvature;
 pub mod descent;
 pub mod directions;
 pub mod fednl;

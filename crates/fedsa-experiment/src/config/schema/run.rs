@@ -261,7 +261,8 @@ impl Stop {
         until
     }
 
-    fn is_never(&self) -> bool {
+    /// Whether there is no target.
+    pub fn is_never(&self) -> bool {
         *self == Stop::default()
     }
 }

@@ -1,0 +1,246 @@
+//! The choice of a method for losses: what is known of a federation before its first round, and what methods take by rule of thumb.
+//!
+//! How many rounds a method takes on losses depends on the data. [`ADAPTIVE`] therefore goes on choosing while it runs, from what the
+//! server sees (`fedsa::server::curvature`); here it is decided what it begins with, and whether another method suits the goal better.
+
+use fedsa::error::{Error, Result};
+use fedsa::methods::adaptive_newton::AdaptiveNewton;
+use fedsa::problem::preparation::Prepared;
+use fedsa::server::curvature::{InitialMatrix, PATIENCE};
+use fedsa_theory::cost::Goal;
+use toml::{Table, Value};
+
+/// The method for losses: it takes curvature from where it costs the least.
+pub const ADAPTIVE: &str = "adaptive-newton";
+
+/// The most components with which the server factorises whole Hessians in every round.
+const MOST_WHOLE: usize = 4096;
+/// Rounds of Newton's method from zero weights to a gradient of 1e-9, about: it took 8 to 12 on the data sets of the guide.
+const NEWTON_ROUNDS: f64 = 9.0;
+/// Rounds by the agents' own directions where agents are alike, about.
+const AGREEING_ROUNDS: f64 = 14.0;
+/// Rounds by gradients alone, about: 40 to 900 on the same sets.
+const GRADIENT_ROUNDS: f64 = 150.0;
+/// Multiply-adds a second of a thread, about.
+const PACE: f64 = 1e9;
+
+/// What a federation can know of its losses before the first round.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct LossFacts {
+    /// d.
+    pub dim: usize,
+    /// The rows of each agent.
+    pub rows: Vec<usize>,
+    /// The numbers of all rows that are stored: those that are not 0, where rows are sparse.
+    pub stored: usize,
+    /// Whether Hessians are the same everywhere.
+    pub is_quadratic: bool,
+}
+
+impl LossFacts {
+    /// Those of prepared rows.
+    pub fn of(prepared: &Prepared, dim: usize, is_quadratic: bool) -> Self {
+        let rows = prepared.train.first.windows(2).map(|ends| ends[1] - ends[0]).collect();
+        Self { dim, rows, stored: prepared.train.rows.stored(), is_quadratic }
+    }
+
+    /// The rows of the agent in the middle.
+    pub fn median_rows(&self) -> usize {
+        let mut rows = self.rows.clone();
+        rows.sort_unstable();
+        rows.get(rows.len() / 2).copied().unwrap_or(0)
+    }
+}
+
+/// What a method takes by rule of thumb: an estimate, which data may miss by far.
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
+pub struct LossCost {
+    /// Rounds.
+    pub rounds: f64,
+    /// Bits of all messages, up and down, of all agents.
+    pub bits: f64,
+    /// Seconds of computation with the threads of this process; messages take none.
+    pub seconds: f64,
+}
+
+impl LossCost {
+    fn of(self, goal: Goal) -> f64 {
+        match goal {
+            Goal::Rounds => self.rounds,
+            Goal::Seconds => self.seconds,
+            Goal::Bits | Goal::Samples => self.bits,
+        }
+    }
+}
+
+/// A method that was considered for losses.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct ConsideredForLosses {
+    /// Its kind.
+    pub kind: &'static str,
+    /// Where its curvature comes from at first, of [`ADAPTIVE`].
+    pub first: Option<InitialMatrix>,
+    /// What it takes, about.
+    pub cost: LossCost,
+    /// Whether this holds where agents are alike only.
+    pub if_alike: bool,
+}
+
+/// A method that was chosen for losses.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct LossChoice {
+    /// Its kind.
+    pub kind: &'static str,
+    /// Its settings, the keys of its kind.
+    pub settings: Table,
+    /// What is minimised.
+    pub goal: Goal,
+    /// Why, in a sentence.
+    pub why: String,
+    /// What was known.
+    pub facts: LossFacts,
+    /// All candidates with their estimates: the chosen one first, then the others by cost.
+    pub considered: Vec<ConsideredForLosses>,
+}
+
+impl LossChoice {
+    /// The choice before any data are known: [`ADAPTIVE`] with its defaults.
+    pub(crate) fn unread(tol: f64, is_quadratic: bool) -> (&'static str, Table) {
+        (ADAPTIVE, settings(InitialMatrix::Agents, tol, is_quadratic))
+    }
+}
+
+/// The keys of the method that differ from its defaults.
+fn settings(first: InitialMatrix, tol: f64, is_quadratic: bool) -> Table {
+    let default = AdaptiveNewton::default();
+    let mut table = Table::new();
+    if first != default.first {
+        table.insert("first".into(), Value::try_from(first).expect("a plain setting"));
+    }
+    if tol > 0.0 && tol != default.tolerance {
+        table.insert("tolerance".into(), Value::Float(tol));
+    }
+    if is_quadratic {
+        table.insert("quadratic".into(), Value::Boolean(true));
+    }
+    table
+}
+
+/// The method for losses over a clear link, to a gradient whose norm is `tol`.
+///
+/// # Errors
+/// When samples are to be minimised (key `goal`): methods for losses use all rows in every round.
+pub fn choose_for_losses(facts: LossFacts, goal: Goal, tol: f64) -> Result<LossChoice> {
+    if goal == Goal::Samples {
+        return Err(Error::new("goal", "samples: methods for losses use all rows in every round", "bits, rounds or seconds"));
+    }
+    let first = if facts.median_rows() < facts.dim { InitialMatrix::Gradients } else { InitialMatrix::Agents };
+    let mut considered = candidates(&facts, first);
+    let is_small = facts.dim <= MOST_WHOLE;
+    // Estimates of bits would take the smallest number: the method that goes on choosing needs none of them.
+    let chosen = match goal {
+        Goal::Rounds if is_small => 1,
+        Goal::Seconds => least(&considered, goal, is_small),
+        _ => 0,
+    };
+    let chosen = considered.remove(chosen);
+    considered.sort_by(|a, b| a.cost.of(goal).total_cmp(&b.cost.of(goal)));
+    considered.insert(0, chosen);
+    let kind = considered[0].kind;
+    let settings = if kind == ADAPTIVE { settings(first, tol, facts.is_quadratic) } else { Table::new() };
+    let why = why(&facts, goal, kind, first);
+    Ok(LossChoice { kind, settings, goal, why, facts, considered })
+}
+
+/// The candidate with the smallest estimate among those that need no big matrix.
+fn least(considered: &[ConsideredForLosses], goal: Goal, is_small: bool) -> usize {
+    let fits = |(_, candidate): &(usize, &ConsideredForLosses)| is_small || candidate.kind != "newton";
+    let all = considered.iter().enumerate().filter(fits).filter(|(_, candidate)| candidate.kind != "giant");
+    all.min_by(|(_, a), (_, b)| a.cost.of(goal).total_cmp(&b.cost.of(goal))).map_or(0, |(i, _)| i)
+}
+
+fn why(facts: &LossFacts, goal: Goal, kind: &str, first: InitialMatrix) -> String {
+    let (rows, d) = (facts.median_rows(), facts.dim);
+    let begins = match first {
+        InitialMatrix::Gradients => format!(
+            "half of the agents have at most {rows} rows for {d} weights, too few for Newton directions of their own: it begins with \
+             gradients alone, 2 vectors an agent and round"
+        ),
+        _ => format!(
+            "half of the agents have at least {rows} rows for {d} weights: it begins with the agents' own Newton directions, 4 vectors an \
+             agent and round"
+        ),
+    };
+    let changes = format!(
+        "it turns to gradients where it predicts more than {PATIENCE} vectors, and to whole Hessians of {} vectors where these cost less",
+        0.5 * (d as f64 + 1.0)
+    );
+    match (goal, kind) {
+        (Goal::Rounds, "newton") => "whole Hessians in every round take the fewest rounds".into(),
+        (Goal::Seconds, _) => "the least computation by rule of thumb; messages are taken to be free".into(),
+        _ => format!("{begins}; {changes}"),
+    }
+}
+
+/// What methods take by rule of thumb. A Hessian of sparse rows takes as many multiply-adds as pairs of numbers in a row.
+fn candidates(facts: &LossFacts, first: InitialMatrix) -> Vec<ConsideredForLosses> {
+    let (d, agents, stored) = (facts.dim as f64, facts.rows.len() as f64, facts.stored as f64);
+    let rows: usize = facts.rows.iter().sum();
+    let gradient = 2.0 * stored;
+    let hessian = 0.5 * stored * stored / (rows as f64).max(1.0);
+    let (matrix, threads) = (0.5 * (d + 1.0), rayon::current_num_threads() as f64);
+    let cost = |rounds: f64, vectors: f64, work: f64| LossCost {
+        rounds,
+        bits: 64.0 * d * agents * rounds * vectors,
+        seconds: rounds * work / (PACE * threads),
+    };
+    let newton = if facts.is_quadratic { 1.0 } else { NEWTON_ROUNDS };
+    let of = |kind, first, cost, if_alike| ConsideredForLosses { kind, first, cost, if_alike };
+    let own = hessian + agents * d * d * d / 6.0 + 2.0 * gradient;
+    let adaptive = match first {
+        InitialMatrix::Gradients => of(ADAPTIVE, Some(first), cost(GRADIENT_ROUNDS, 2.0, 1.5 * gradient), false),
+        _ => of(ADAPTIVE, Some(first), cost(AGREEING_ROUNDS, 4.0, own), true),
+    };
+    vec![
+        adaptive,
+        of("newton", None, cost(newton, 3.0 + matrix, hessian + 2.0 * gradient + threads * d * d * d / 3.0), false),
+        of("giant", None, cost(AGREEING_ROUNDS, 5.0, own + gradient), true),
+        of("lbfgs", None, cost(GRADIENT_ROUNDS, 3.0, 2.0 * gradient), false),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn facts(dim: usize, rows: &[usize], stored: usize) -> LossFacts {
+        LossFacts { dim, rows: rows.to_vec(), stored, is_quadratic: false }
+    }
+
+    #[test]
+    fn few_rows_begin_with_gradients() {
+        for (rows, first) in [(vec![1000; 8], None), (vec![50; 8], Some("gradients")), (vec![50, 50, 1000], Some("gradients"))] {
+            let choice = choose_for_losses(facts(300, &rows, 300 * rows.iter().sum::<usize>()), Goal::Bits, 1e-6).unwrap();
+            assert_eq!(choice.kind, ADAPTIVE);
+            assert_eq!(choice.settings.get("first").and_then(Value::as_str), first, "{rows:?}");
+            assert_eq!(choice.settings.get("tolerance").and_then(Value::as_float), Some(1e-6));
+            assert_eq!(choice.considered[0].kind, ADAPTIVE);
+        }
+    }
+
+    #[test]
+    fn rounds_and_seconds_have_methods_of_their_own() {
+        let kind = |dim, stored, goal| choose_for_losses(facts(dim, &[10_000; 4], stored), goal, 1e-9).unwrap().kind;
+        assert_eq!(kind(300, 12_000_000, Goal::Rounds), "newton");
+        assert_eq!(kind(10_000, 400_000, Goal::Rounds), ADAPTIVE);
+        // Ten numbers a row: Hessians are cheap. A thousand: they are not.
+        assert_eq!(kind(100, 400_000, Goal::Seconds), "newton");
+        assert_eq!(kind(2_000, 80_000_000, Goal::Seconds), "lbfgs");
+        let e = choose_for_losses(facts(10, &[10], 100), Goal::Samples, 1e-9).unwrap_err();
+        assert_eq!(e.key, "goal");
+    }
+}

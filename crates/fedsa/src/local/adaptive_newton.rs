@@ -1,0 +1,59 @@
+//! The client half of [`crate::methods::adaptive_newton`]: gradients with losses, directions of the agent's own, and Hessians.
+
+use faer::Mat;
+
+use super::descent::LocalSolve;
+use super::point::Point;
+use super::{Agent, LocalContext};
+use crate::error::Result;
+use crate::message::{Body, Message, Part};
+use crate::protocol::refused;
+
+/// Answers a model with `grad f_c` and `f_c` there; a vector g with `-H_c^-1 g`, `H_c` the Hessian at the last model; and a message
+/// without content with the lower triangle of `H_c`, d (d + 1) / 2 numbers, those that are not 0 with their places if that is shorter.
+#[derive(Debug, Clone)]
+pub struct AdaptiveNewtonAgent {
+    solve: LocalSolve,
+    /// Where the agent was last asked.
+    point: Point,
+}
+
+impl AdaptiveNewtonAgent {
+    /// The agent before its first round, with the way to a direction of its own.
+    pub fn new(solve: LocalSolve) -> Self {
+        Self { solve, point: Point::default() }
+    }
+}
+
+impl Agent for AdaptiveNewtonAgent {
+    fn answer(&mut self, at: &LocalContext<'_>, down: &Message) -> Result<Vec<(Part, Body)>> {
+        if down.find(Part::Model).is_some() {
+            self.point = Point::asked(at, down);
+            let loss = at.loss(&self.point.theta);
+            // A point whose loss is infinite or NaN must not be accepted.
+            let loss = if loss.is_finite() { loss } else { f64::MAX };
+            return Ok(vec![(Part::Gradient, Body::Numbers(self.point.gradient.clone())), (Part::Losses, Body::Numbers(vec![loss]))]);
+        }
+        let d = self.point.theta.len();
+        let vector = down.find(Part::Gradient).and_then(Body::numbers);
+        if d == 0 || vector.is_some_and(|g| g.len() != d) {
+            return Err(refused("a question before the first model", "the exchanges of a round in their order"));
+        }
+        if let Some(g) = vector {
+            return Ok(vec![(Part::Direction, Body::Numbers(self.solve.direction(at, &self.point.theta, g)))]);
+        }
+        let mut hessian = Mat::zeros(d, d);
+        at.hessian(&self.point.theta, &mut hessian);
+        let lower = (0..d).flat_map(|i| (0..=i).map(move |j| (i, j))).map(|at| hessian[at]).collect();
+        Ok(vec![(Part::Hessian, Body::of_numbers(lower))])
+    }
+
+    fn save(&self) -> Vec<u8> {
+        self.point.save()
+    }
+
+    fn restore(&mut self, bytes: &[u8]) -> Result<()> {
+        self.point = Point::restored(bytes, "an agent of adaptive-newton")?;
+        Ok(())
+    }
+}

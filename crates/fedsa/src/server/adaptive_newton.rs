@@ -1,0 +1,334 @@
+//! The server half of [`crate::methods::adaptive_newton`]: quasi-Newton directions from pairs of differences, whose initial matrix comes
+//! from the agents, from a whole Hessian, or from nowhere, as [`super::curvature`] rules.
+
+use std::collections::VecDeque;
+
+use faer::Mat;
+
+use super::curvature::{InitialMatrix, Outset, WayVerdict, Ways};
+use super::{Ask, Next, Received, Server, foreign_state, restored_theta};
+use crate::error::Result;
+use crate::linalg::{self, dot, norm_sq};
+use crate::message::{Message, Part};
+
+/// A trial point is accepted if the loss falls by this share of what the slope promises.
+const DECREASE: f64 = 1e-4;
+/// Or, where rounding hides the decrease of the loss (relative to the loss), if the slope falls to this share.
+const FLATTER: f64 = 0.9;
+const ROUNDING: f64 = 1e-12;
+/// The least cosine of the angle between s and y of a pair that is used, as for L-BFGS.
+const LEAST_COSINE: f64 = 1e-10;
+/// The exchanges.
+const AT_MODEL: u8 = 0;
+const DIRECTIONS: u8 = 1;
+const HESSIANS: u8 = 2;
+
+/// The trial along a direction.
+#[derive(Debug, Clone, Default, PartialEq)]
+struct Trial {
+    /// p, d components; empty before the first direction.
+    direction: Vec<f64>,
+    /// `g^T p`, below 0.
+    slope: f64,
+    /// The share of p that is tried.
+    step: f64,
+    /// How many shares were refused.
+    refused: u32,
+}
+
+/// Directions by the two loops of L-BFGS around an initial matrix, and trial points with their gradients in place of a line search.
+pub struct AdaptiveNewtonServer {
+    /// What the rule knows beforehand.
+    outset: Outset,
+    /// m.
+    memory: usize,
+    /// How many shares of a direction may be refused.
+    shrinks: u32,
+    /// What the rule has seen.
+    ways: Ways,
+    /// `theta_t`: the last accepted point, with its mean loss and gradient; no gradient before the first answer.
+    theta: Vec<f64>,
+    loss: f64,
+    gradient: Vec<f64>,
+    trial: Trial,
+    /// The pairs (s, y), older ones first.
+    pairs: VecDeque<(Vec<f64>, Vec<f64>)>,
+    /// The factor of the initial matrix, for each source.
+    scale: [f64; 3],
+    /// The mean Hessian, its lower triangle row by row; empty without one.
+    hessian: Vec<f64>,
+    failed: u64,
+}
+
+impl AdaptiveNewtonServer {
+    /// The server before its first round, which keeps `memory` pairs.
+    pub fn new(theta: Vec<f64>, outset: Outset, memory: usize, shrinks: u32) -> Self {
+        let (ways, trial) = (Ways::new(outset.first), Trial::default());
+        let (gradient, hessian, pairs) = (Vec::new(), Vec::new(), VecDeque::new());
+        Self { outset, memory, shrinks, ways, theta, loss: 0.0, gradient, trial, pairs, scale: [1.0; 3], hessian, failed: 0 }
+    }
+
+    /// Where the curvature comes from at present.
+    pub fn source(&self) -> InitialMatrix {
+        self.ways.now
+    }
+
+    /// The mean loss and gradient at a point that all agents have answered.
+    fn heard(&mut self, point: Vec<f64>, loss: f64, g: Vec<f64>, round: u64) -> Next {
+        if self.gradient.is_empty() {
+            (self.theta, self.loss, self.gradient) = (point, loss, g);
+            self.ways.begin(self.norm(), &self.outset);
+            return self.turn(round);
+        }
+        if self.trial.direction.is_empty() {
+            return self.turn(round);
+        }
+        let slope = dot(&g, &self.trial.direction);
+        if self.trial.refused == 0 && self.ways.now != InitialMatrix::Gradients {
+            self.rescale(slope);
+        }
+        let Trial { slope: before, step, .. } = self.trial;
+        let falls = loss <= self.loss + DECREASE * step * before;
+        let flattens = loss <= self.loss + ROUNDING * self.loss.abs() && slope.abs() <= FLATTER * before.abs();
+        if !(falls || flattens) {
+            self.shorten(loss, slope);
+            return Next::Done { tell: None };
+        }
+        let minus = |a: &[f64], b: &[f64]| a.iter().zip(b).map(|(a, b)| a - b).collect::<Vec<f64>>();
+        let (s, y) = (minus(&point, &self.theta), minus(&g, &self.gradient));
+        if dot(&s, &y) > LEAST_COSINE * (norm_sq(&s) * norm_sq(&y)).sqrt() {
+            if self.pairs.len() == self.memory {
+                self.pairs.pop_front();
+            }
+            self.pairs.push_back((s, y));
+        }
+        (self.theta, self.loss, self.gradient) = (point, loss, g);
+        match self.ways.moved(self.norm(), &self.outset) {
+            WayVerdict::Stay => {}
+            WayVerdict::Change(source) => {
+                self.hessian.clear();
+                self.ways.take(source);
+            }
+            WayVerdict::Renew => {
+                self.hessian.clear();
+                self.ways.take(InitialMatrix::Hessians);
+            }
+        }
+        self.turn(round)
+    }
+
+    fn norm(&self) -> f64 {
+        norm_sq(&self.gradient).sqrt()
+    }
+
+    /// After the first trial of a direction, with the slope there: the initial matrix is scaled down, or up to 1 again, towards the minimum of a
+    /// parabola along the direction.
+    fn rescale(&mut self, slope: f64) {
+        let before = self.trial.slope;
+        let minimum = if slope > before { before / (before - slope) } else { 2.0 };
+        let scale = &mut self.scale[self.ways.now.place()];
+        *scale = (*scale * minimum.clamp(0.4, 1.6).sqrt()).clamp(0.02, 1.0);
+    }
+
+    /// A trial was refused: the next share is the minimum of the cubic through losses and slopes, a tenth to a half of the last one. After
+    /// too many, the memory is dropped.
+    fn shorten(&mut self, loss: f64, slope: f64) {
+        let Trial { slope: before, step, .. } = self.trial;
+        self.trial.refused += 1;
+        if self.trial.refused > self.shrinks {
+            self.failed += 1;
+            self.pairs.clear();
+            self.hessian.clear();
+            let scale = &mut self.scale[InitialMatrix::Gradients.place()];
+            *scale = (*scale * step).max(1e-90);
+            self.ways.take(InitialMatrix::Gradients);
+            self.along(self.steepest());
+            return;
+        }
+        let theta = 3.0 * (self.loss - loss) / step + before + slope;
+        let root = (theta * theta - before * slope).sqrt();
+        let cubic = step * (1.0 - (slope + root - theta) / (slope - before + 2.0 * root));
+        // Not a number where the loss overflows.
+        let next = if cubic.is_finite() { cubic } else { 0.25 * step };
+        self.trial.step = next.clamp(0.1 * step, 0.5 * step);
+    }
+
+    /// The direction at the present iterate: what it needs of the agents, or the direction itself.
+    fn turn(&mut self, round: u64) -> Next {
+        self.trial = Trial::default();
+        if self.gradient.iter().all(|g| *g == 0.0) {
+            return Next::Done { tell: None };
+        }
+        let ask = |exchange: u8, parts| Next::Ask(Ask { to: None, down: Message { round, exchange, parts }, own: None });
+        // At the target no more is asked for: a session that stops there needs none of it.
+        let goes_on = self.norm() > self.outset.tolerance;
+        match self.ways.now {
+            InitialMatrix::Hessians if self.hessian.is_empty() && goes_on => ask(HESSIANS, Vec::new()),
+            InitialMatrix::Agents if goes_on => {
+                let (q, _) = self.first_loop();
+                Next::Ask(Ask { to: None, down: Message::one(round, DIRECTIONS, Part::Gradient, q), own: None })
+            }
+            _ => {
+                self.by_server();
+                Next::Done { tell: None }
+            }
+        }
+    }
+
+    /// The direction that needs nothing of the agents.
+    fn by_server(&mut self) {
+        let (q, shares) = self.first_loop();
+        let r = if self.hessian.is_empty() {
+            match self.pairs.back() {
+                Some((s, y)) => scaled(&q, dot(s, y) / dot(y, y)),
+                None => return self.along(self.steepest()),
+            }
+        } else {
+            let d = q.len();
+            let lower = &self.hessian;
+            let h = Mat::from_fn(d, d, |i, j| lower[i.max(j) * (i.max(j) + 1) / 2 + i.min(j)]);
+            match linalg::solve_definite(&h, &q) {
+                Some(r) => scaled(&r, self.scale[InitialMatrix::Hessians.place()]),
+                None => return self.without_hessians(),
+            }
+        };
+        self.second_loop(r, &shares);
+    }
+
+    /// The Hessian is not positive definite: Hessians are not asked for again.
+    fn without_hessians(&mut self) {
+        self.hessian.clear();
+        self.outset.may[InitialMatrix::Hessians.place()] = false;
+        self.ways.take(InitialMatrix::Gradients);
+        self.along(self.steepest());
+    }
+
+    /// `-c g` with `c ||g||` at most 1.
+    fn steepest(&self) -> Vec<f64> {
+        scaled(&self.gradient, -self.scale[InitialMatrix::Gradients.place()] * (1.0 / self.norm()).min(1.0))
+    }
+
+    /// The first of the two loops (Nocedal and Wright 2006, algorithm 7.4): q, and the shares from the latest pair on.
+    fn first_loop(&self) -> (Vec<f64>, Vec<f64>) {
+        let mut q = self.gradient.clone();
+        let mut shares = Vec::with_capacity(self.pairs.len());
+        for (s, y) in self.pairs.iter().rev() {
+            let a = dot(s, &q) / dot(s, y);
+            add(&mut q, -a, y);
+            shares.push(a);
+        }
+        (q, shares)
+    }
+
+    /// The second loop, from r, the initial matrix times q.
+    fn second_loop(&mut self, mut r: Vec<f64>, shares: &[f64]) {
+        for ((s, y), a) in self.pairs.iter().zip(shares.iter().rev()) {
+            let b = dot(y, &r) / dot(s, y);
+            add(&mut r, a - b, s);
+        }
+        self.along(scaled(&r, -1.0));
+    }
+
+    /// Takes a direction, or the steepest one if it does not lead downhill: the pairs are then dropped.
+    fn along(&mut self, p: Vec<f64>) {
+        let slope = dot(&self.gradient, &p);
+        let is_downhill = slope < 0.0 && p.iter().all(|p| p.is_finite());
+        let direction = if is_downhill { p } else { self.steepest() };
+        if !is_downhill {
+            self.pairs.clear();
+        }
+        let slope = dot(&self.gradient, &direction);
+        self.trial = Trial { direction, slope, step: 1.0, refused: 0 };
+    }
+}
+
+fn scaled(v: &[f64], a: f64) -> Vec<f64> {
+    v.iter().map(|v| a * v).collect()
+}
+
+/// `x += a v`.
+fn add(x: &mut [f64], a: f64, v: &[f64]) {
+    x.iter_mut().zip(v).for_each(|(x, v)| *x = a.mul_add(*v, *x));
+}
+
+impl Server for AdaptiveNewtonServer {
+    fn open(&mut self, t: u64) -> Ask {
+        let mut point = self.theta.clone();
+        if !self.trial.direction.is_empty() {
+            add(&mut point, self.trial.step, &self.trial.direction);
+        }
+        Ask { to: None, down: Message::one(t, AT_MODEL, Part::Model, point), own: None }
+    }
+
+    fn receive(&mut self, got: &Received<'_>) -> Next {
+        let d = self.theta.len() as f64;
+        match got.exchange {
+            AT_MODEL => {
+                self.ways.paid(2.0);
+                // Losses and gradients of some agents cannot be compared with those of all: the question is repeated.
+                if !got.arrived.is_empty() {
+                    return Next::Done { tell: None };
+                }
+                let (loss, g) = (got.mean(Part::Losses)[0], got.mean(Part::Gradient));
+                self.heard(got.down.part(Part::Model).to_vec(), loss, g, got.round)
+            }
+            DIRECTIONS => {
+                self.ways.paid(2.0);
+                let r = scaled(&got.mean(Part::Direction), -self.scale[InitialMatrix::Agents.place()]);
+                let (_, shares) = self.first_loop();
+                self.second_loop(r, &shares);
+                Next::Done { tell: None }
+            }
+            _ => {
+                self.ways.paid(0.5 * (d + 1.0));
+                // A mean over some agents is too small, which the scale makes up for.
+                self.hessian = got.mean(Part::Hessian);
+                self.pairs.clear();
+                self.scale[InitialMatrix::Hessians.place()] = 1.0;
+                self.by_server();
+                Next::Done { tell: None }
+            }
+        }
+    }
+
+    fn theta(&self) -> &[f64] {
+        &self.theta
+    }
+
+    fn failed_searches(&self) -> Option<u64> {
+        Some(self.failed)
+    }
+
+    fn state(&self) -> Vec<Vec<f64>> {
+        let Trial { direction, slope, step, refused } = &self.trial;
+        let may = f64::from(self.outset.may[InitialMatrix::Hessians.place()]);
+        let numbers = [&[self.loss, *slope, *step, f64::from(*refused), self.failed as f64, may], &self.scale[..]].concat();
+        let own = [self.theta.clone(), self.gradient.clone(), direction.clone(), self.hessian.clone(), numbers, self.ways.state()];
+        own.into_iter().chain(self.pairs.iter().flat_map(|(s, y)| [s.clone(), y.clone()])).collect()
+    }
+
+    fn restore(&mut self, mut state: Vec<Vec<f64>>, _: u64) -> Result<()> {
+        let d = self.theta.len();
+        let theta = restored_theta(&mut state, d)?;
+        if state.len() < 5 || state.len().is_multiple_of(2) {
+            return Err(foreign_state());
+        }
+        let pairs = state.split_off(5);
+        let Ok([gradient, direction, hessian, numbers, ways]) = <[Vec<f64>; 5]>::try_from(state) else { return Err(foreign_state()) };
+        let is = |x: &[f64], n: usize| x.is_empty() || x.len() == n;
+        let is_count = |x: f64| x >= 0.0 && x.fract() == 0.0 && x < 1e9;
+        let [loss, slope, step, refused, failed, may, scale @ ..] = &numbers[..] else { return Err(foreign_state()) };
+        let Ok(scale) = <[f64; 3]>::try_from(scale) else { return Err(foreign_state()) };
+        let fits = is(&gradient, d) && is(&direction, d) && is(&hessian, d * (d + 1) / 2) && pairs.iter().all(|x| x.len() == d);
+        let are_numbers = is_count(*refused) && is_count(*failed) && [0.0, 1.0].contains(may) && scale.iter().all(|x| *x > 0.0);
+        let (Some(ways), true) = (Ways::restored(&ways), fits && are_numbers && pairs.len() <= 2 * self.memory) else {
+            return Err(foreign_state());
+        };
+        (self.theta, self.gradient, self.hessian, self.ways) = (theta, gradient, hessian, ways);
+        (self.loss, self.failed, self.scale) = (*loss, *failed as u64, scale);
+        self.outset.may[InitialMatrix::Hessians.place()] = *may == 1.0;
+        self.trial = Trial { direction, slope: *slope, step: *step, refused: *refused as u32 };
+        self.pairs = pairs.chunks_exact(2).map(|pair| (pair[0].clone(), pair[1].clone())).collect();
+        Ok(())
+    }
+}

@@ -1,0 +1,317 @@
+//! Where curvature comes from: the rule by which [`super::adaptive_newton`] changes between gradients, the agents' own Newton directions
+//! and whole Hessians, from the decrease of the gradient's norm for what travelled.
+
+/// Where the initial matrix of quasi-Newton directions comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "kebab-case")]
+pub enum InitialMatrix {
+    /// From nowhere: a multiple of the identity. A round costs an agent 2 vectors.
+    Gradients,
+    /// From the agents' own Newton directions, as in GIANT. A round costs an agent 4 vectors.
+    Agents,
+    /// From a whole Hessian, which costs an agent `(d + 1) / 2` vectors once and then 2 vectors a round.
+    Hessians,
+}
+
+impl InitialMatrix {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Gradients, Self::Agents, Self::Hessians];
+
+    /// Its place in [`InitialMatrix::ALL`].
+    pub fn place(self) -> usize {
+        self as usize
+    }
+
+    /// What a round costs an agent up and down, in vectors of d numbers, without Hessians.
+    fn vectors(self) -> f64 {
+        match self {
+            Self::Gradients | Self::Hessians => 2.0,
+            Self::Agents => 4.0,
+        }
+    }
+}
+
+/// A whole Hessian serves for this many nats (factors of e) of the gradient's norm, about: what estimates of its cost assume.
+pub const NATS_A_HESSIAN: f64 = 7.0;
+/// The nats of a round with a whole Hessian, in estimates.
+pub const NATS_A_ROUND: f64 = 1.5;
+/// Where the present way is predicted to take more vectors than this, another way that has not been tried is tried.
+pub const PATIENCE: f64 = 110.0;
+/// The same for a way that was tried before, whose rate is forgotten after so many rounds of another one: near the target it may be another.
+const PATIENCE_AGAIN: f64 = 60.0;
+const FORGOTTEN: [usize; 3] = [20, 10, usize::MAX];
+/// The rounds of a way after which it is judged: gradients are cheaper and slower.
+const LEAST_ROUNDS: [usize; 3] = [8, 4, 3];
+/// The rounds over which a rate is measured.
+const WINDOW: [usize; 3] = [12, 6, 2];
+/// Another way is taken if it is predicted to take less than this share.
+const CLEARLY: f64 = 0.8;
+/// Hessians are bought where their estimate, times this, is less than what the other ways are predicted to take.
+const MARGIN: f64 = 1.2;
+/// The vectors for which agents that are alike reach the target by their own directions, about; a Hessian that costs no more is asked for
+/// at once. Without second derivatives that change, they take some 20 rounds.
+const AGREEING: f64 = 36.0;
+const AGREEING_QUADRATIC: f64 = 72.0;
+
+/// What the rule knows of a problem before the first round.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Outset {
+    /// d.
+    pub dim: usize,
+    /// The norm of the gradient to reach.
+    pub tolerance: f64,
+    /// Whether Hessians are the same everywhere.
+    pub is_quadratic: bool,
+    /// The way to begin with.
+    pub first: InitialMatrix,
+    /// The ways that may be taken, as [`InitialMatrix::ALL`].
+    pub may: [bool; 3],
+}
+
+impl Outset {
+    /// What a whole Hessian costs, in vectors.
+    fn hessian(&self) -> f64 {
+        0.5 * (self.dim as f64 + 1.0)
+    }
+
+    /// What whole Hessians take until the gradient's norm has fallen by so many nats, in vectors: an estimate.
+    pub fn by_hessians(&self, nats: f64) -> f64 {
+        let nats = nats.max(0.0);
+        if self.is_quadratic {
+            return self.hessian() + 4.0;
+        }
+        self.hessian() * (nats / NATS_A_HESSIAN).ceil() + 2.0 * (nats / NATS_A_ROUND).ceil()
+    }
+}
+
+/// What the rule asks for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum WayVerdict {
+    /// Go on.
+    Stay,
+    /// Another way.
+    Change(InitialMatrix),
+    /// A new Hessian.
+    Renew,
+}
+
+/// What has been seen of the ways so far. Costs are vectors of d numbers an agent, up and down.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Ways {
+    /// The present way.
+    pub now: InitialMatrix,
+    /// The vectors that have travelled.
+    cost: f64,
+    /// The least norm of a gradient so far.
+    best: f64,
+    /// Nats a vector of each way when it was last followed.
+    rates: [Option<f64>; 3],
+    /// How often another way was taken.
+    changes: u32,
+    /// Cost and least norm since the way was taken or the Hessian was renewed.
+    marks: Vec<(f64, f64)>,
+}
+
+impl Ways {
+    /// Before the first round.
+    pub fn new(first: InitialMatrix) -> Self {
+        Self { now: first, cost: 0.0, best: f64::INFINITY, rates: [None; 3], changes: 0, marks: Vec::new() }
+    }
+
+    /// An exchange of so many vectors was made.
+    pub fn paid(&mut self, vectors: f64) {
+        self.cost += vectors;
+    }
+
+    /// The first gradient, with this norm: which way to begin with.
+    pub fn begin(&mut self, norm: f64, outset: &Outset) {
+        (self.best, self.now) = (norm, outset.first);
+        let nats = (norm / outset.tolerance).ln();
+        if outset.may[InitialMatrix::Hessians.place()]
+            && outset.by_hessians(nats) <= if outset.is_quadratic { AGREEING_QUADRATIC } else { AGREEING }
+        {
+            self.now = InitialMatrix::Hessians;
+        }
+        self.marks = vec![(self.cost, norm)];
+    }
+
+    /// The iterate has moved to a point with a gradient of this norm.
+    ///
+    /// ```text
+    /// rate_w = ln(norm before / norm now) / vectors, over the last rounds of the way w; predicted_w = ln(norm now / target) / rate_w
+    /// gradients, agents:  the other one  if its rate is not known (any more) and predicted_w > PATIENCE, or predicted_other < 0.8 predicted_w
+    ///                     Hessians       if the best prediction exceeds 1.2 times their estimate and both have been tried
+    ///                                    (or the estimate is below 60 vectors, or the objective quadratic)
+    /// Hessians:           a new one      if the last two rounds brought less a vector than all since the Hessian, it included
+    /// ```
+    pub fn moved(&mut self, norm: f64, outset: &Outset) -> WayVerdict {
+        self.best = self.best.min(norm);
+        self.marks.push((self.cost, self.best));
+        let (now, rounds) = (self.now, self.marks.len() - 1);
+        let since = self.marks[rounds - rounds.min(WINDOW[now.place()])];
+        let rate = |from: (f64, f64), best: f64, cost: f64| (from.1 / best).ln().max(1e-3) / (cost - from.0).max(1.0);
+        let recent = rate(since, self.best, self.cost);
+        self.rates[now.place()] = Some(recent);
+        let nats = (self.best / outset.tolerance).ln();
+        if nats <= 0.0 || rounds < LEAST_ROUNDS[now.place()] {
+            return WayVerdict::Stay;
+        }
+        if now == InitialMatrix::Hessians {
+            let whole = rate(self.marks[0], self.best, self.cost);
+            let is_worn = !outset.is_quadratic && recent < whole && nats > 1.0;
+            return if is_worn { WayVerdict::Renew } else { WayVerdict::Stay };
+        }
+        let other = if now == InitialMatrix::Agents { InitialMatrix::Gradients } else { InitialMatrix::Agents };
+        if rounds >= FORGOTTEN[now.place()] {
+            self.rates[other.place()] = None;
+        }
+        let may = |way: InitialMatrix| outset.may[way.place()];
+        let predicted = |way: InitialMatrix| self.rates[way.place()].map(|rate| nats / rate);
+        let (here, there) = (predicted(now).unwrap_or(f64::INFINITY), predicted(other).filter(|_| may(other)));
+        let by_hessians = outset.by_hessians(nats);
+        let least = there.map_or(here, |there| here.min(there));
+        if may(InitialMatrix::Hessians)
+            && least > MARGIN * by_hessians
+            && (there.is_some() || !may(other) || by_hessians < 60.0 || outset.is_quadratic)
+        {
+            return WayVerdict::Change(InitialMatrix::Hessians);
+        }
+        let patience = if self.changes == 0 { PATIENCE } else { PATIENCE_AGAIN };
+        let is_better = there.map_or(here > patience, |there| there < CLEARLY * here);
+        if may(other) && is_better { WayVerdict::Change(other) } else { WayVerdict::Stay }
+    }
+
+    /// The verdict was followed: rounds are counted from here.
+    pub fn take(&mut self, way: InitialMatrix) {
+        self.changes += u32::from(self.now != way);
+        self.now = way;
+        self.marks = vec![(self.cost, self.best)];
+    }
+
+    /// What rounds of the present way cost beside the question and the answer of the gradient.
+    pub fn more_vectors(&self) -> f64 {
+        self.now.vectors() - 2.0
+    }
+
+    /// Everything, as numbers.
+    pub fn state(&self) -> Vec<f64> {
+        let rates = self.rates.map(|rate| rate.unwrap_or(-1.0));
+        let marks = self.marks.iter().flat_map(|(cost, norm)| [*cost, *norm]);
+        [self.now.place() as f64, self.cost, self.best, f64::from(self.changes)].into_iter().chain(rates).chain(marks).collect()
+    }
+
+    /// What [`Ways::state`] returned; `None` if it is no such state.
+    pub fn restored(state: &[f64]) -> Option<Self> {
+        let [now, cost, best, changes, a, b, c, marks @ ..] = state else { return None };
+        let now = InitialMatrix::ALL.into_iter().find(|way| way.place() as f64 == *now)?;
+        let (marks, rest) = marks.as_chunks::<2>();
+        let is_count = *changes >= 0.0 && changes.fract() == 0.0 && *changes <= f64::from(u32::MAX);
+        let fits = rest.is_empty() && is_count && cost.is_finite() && *cost >= 0.0 && marks.iter().flatten().all(|x| *x >= 0.0);
+        let rates = [a, b, c].map(|rate| Some(*rate).filter(|rate| *rate > 0.0));
+        fits.then(|| Self {
+            now,
+            cost: *cost,
+            best: *best,
+            rates,
+            changes: *changes as u32,
+            marks: marks.iter().map(|[cost, norm]| (*cost, *norm)).collect(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALL: Outset = Outset { dim: 300, tolerance: 1e-9, is_quadratic: false, first: InitialMatrix::Agents, may: [true; 3] };
+
+    /// Rounds that divide the norm by `factor`, until the rule asks for something: the verdict and the rounds.
+    fn follow(ways: &mut Ways, norm: &mut f64, factor: f64, outset: &Outset) -> (WayVerdict, usize) {
+        for round in 1..1000 {
+            ways.paid(2.0 + ways.more_vectors());
+            *norm /= factor;
+            let verdict = ways.moved(*norm, outset);
+            if verdict != WayVerdict::Stay || *norm <= outset.tolerance {
+                return (verdict, round);
+            }
+        }
+        (WayVerdict::Stay, 1000)
+    }
+
+    fn begun(outset: &Outset) -> (Ways, f64) {
+        let mut ways = Ways::new(outset.first);
+        ways.paid(2.0);
+        ways.begin(0.1, outset);
+        (ways, 0.1)
+    }
+
+    #[test]
+    fn agents_that_agree_are_asked_until_the_end() {
+        let (mut ways, mut norm) = begun(&ALL);
+        // 18.4 nats: at 1 nat a round some 14 rounds remain after the fourth, 58 vectors.
+        assert_eq!(follow(&mut ways, &mut norm, 1f64.exp(), &ALL).0, WayVerdict::Stay);
+    }
+
+    /// Half a nat a round by the agents: gradients are tried, and kept if they bring more a vector.
+    #[test]
+    fn agents_that_disagree_are_left_for_what_brings_more() {
+        let (mut ways, mut norm) = begun(&ALL);
+        assert_eq!(follow(&mut ways, &mut norm, 0.5f64.exp(), &ALL), (WayVerdict::Change(InitialMatrix::Gradients), 4));
+        let (mut kept, mut again) = (ways.clone(), norm);
+        kept.take(InitialMatrix::Gradients);
+        assert_eq!(follow(&mut kept, &mut again, 0.5f64.exp(), &ALL).0, WayVerdict::Stay);
+        // A tenth of a nat a round is worse: back.
+        ways.take(InitialMatrix::Gradients);
+        assert_eq!(follow(&mut ways, &mut norm, 0.1f64.exp(), &ALL), (WayVerdict::Change(InitialMatrix::Agents), 8));
+    }
+
+    /// Where both are slow a Hessian of 150 vectors costs less than going on. Without Hessians the other one is tried again.
+    #[test]
+    fn hessians_are_bought_where_both_ways_are_dearer() {
+        for may_whole in [true, false] {
+            let outset = Outset { may: [true, true, may_whole], ..ALL };
+            let (mut ways, mut norm) = begun(&outset);
+            assert_eq!(follow(&mut ways, &mut norm, 0.05f64.exp(), &outset), (WayVerdict::Change(InitialMatrix::Gradients), 4));
+            ways.take(InitialMatrix::Gradients);
+            let (verdict, _) = follow(&mut ways, &mut norm, 0.03f64.exp(), &outset);
+            assert_eq!(
+                verdict,
+                if may_whole { WayVerdict::Change(InitialMatrix::Hessians) } else { WayVerdict::Change(InitialMatrix::Agents) }
+            );
+        }
+    }
+
+    #[test]
+    fn a_hessian_is_renewed_when_rounds_bring_less_than_its_mean() {
+        let (mut ways, mut norm) = begun(&ALL);
+        ways.paid(150.5);
+        ways.take(InitialMatrix::Hessians);
+        ways.paid(150.5);
+        // The mean is at most 1 nat for 152 vectors; a fast beginning is no reason to renew.
+        assert_eq!(follow(&mut ways, &mut norm, 1.0001, &ALL), (WayVerdict::Renew, 3));
+        // Of a quadratic objective it never is.
+        let outset = Outset { is_quadratic: true, ..ALL };
+        assert_eq!(follow(&mut ways, &mut norm, 1.0001, &outset).0, WayVerdict::Stay);
+    }
+
+    /// d = 54: 27.5 vectors for all of it, where Hessians are the same everywhere.
+    #[test]
+    fn small_hessians_are_asked_for_at_once() {
+        for (dim, is_quadratic, now) in
+            [(54, true, InitialMatrix::Hessians), (300, true, InitialMatrix::Agents), (54, false, InitialMatrix::Agents)]
+        {
+            assert_eq!(begun(&Outset { dim, is_quadratic, ..ALL }).0.now, now);
+        }
+    }
+
+    #[test]
+    fn states_come_back() {
+        let (mut ways, mut norm) = begun(&ALL);
+        follow(&mut ways, &mut norm, 1.3, &ALL);
+        let state = ways.state();
+        assert_eq!(Ways::restored(&state).unwrap().state().len(), state.len());
+        assert_eq!(Ways::restored(&state).unwrap().marks, ways.marks);
+        assert!(Ways::restored(&state[..6]).is_none() && Ways::restored(&[&[7.0], &state[1..]].concat()).is_none());
+    }
+}
