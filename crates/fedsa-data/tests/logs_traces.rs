@@ -68,7 +68,10 @@ fn wrong_ratios_and_episodes_are_refused_with_file_and_row() {
     let path = dir.path().join("agent.csv");
     for (text, what) in [
         ("s_x,next_x,reward,done,ratio\n1,1,2,0,1\n1,1,2,0,-2\n", "line 3, column `ratio`: `-2` is not a finite number that is at least 0"),
-        ("s_x,next_x,reward,done,episode\n1,1,2,0,0\n1,1,2,0,1\n1,1,2,0,0\n", "row 2, `episode`: episode 0 goes on after episode 1"),
+        (
+            "s_x,next_x,reward,done,episode\n1,1,2,0,0\n1,1,2,0,1\n2,1,2,0,0\n",
+            "row 2, `episode`: episode 0 goes on after another one, in another state",
+        ),
         ("s_x,next_x,reward,done,episode\n1,1,2,0,0.5\n", "line 2, column `episode`: `0.5` is not a whole number"),
     ] {
         std::fs::write(&path, text).unwrap();

@@ -81,7 +81,10 @@ fn evaluate_says_what_it_read_and_how_long_it_takes() {
     let common = ["--features", "polynomial:1", "--gamma", "0.9", "--local-steps", "5", "--method", "fedhsa"];
     run(&[&common[..], &["--out", "a"]].concat())
         .exits(0)
-        .says("2 agents, 8 transitions, 1 state column\n  s_0 from 0 to 1, from the data\n2 features of polynomial:1\n")
+        .says("2 agents, 8 transitions, 1 state column\n  4 episodes: 2 ended, 0 truncated, 2 with no end in the log\n")
+        .says("  discounted returns of the 2 that ended or were truncated (gamma 0.9): 2.9 on average, spread 0\n")
+        .says("  shares of the transitions: agent_0 50%, agent_1 50%\n")
+        .says("  s_0 from 0 to 1, from the data\n2 features of polynomial:1\n")
         .says("will need about ")
         .says(" rounds until the residual is 1e-12 of that at zero weights");
     run(&[&common[..], &["--range", "s_0=-1,2", "--rounds", "3", "--out", "b"]].concat())
@@ -250,7 +253,7 @@ fn a_log_is_one_agent_by_whatever_path() {
     let message = folder.run(&["evaluate", "a.csv", "./a.csv"]).exits(2).message();
     assert!(message.contains("this log is given twice"), "{message}");
     let message = folder.run(&["evaluate", "b.csv"]).exits(2).message();
-    assert!(message.contains("separated by commas, not by ';'"), "{message}");
+    assert!(message.contains("separated by commas or tabs, not by ';'"), "{message}");
     let message = folder.run(&["evaluate", "a.csv", "--range", "s_0=0,1", "--range", "s_0=0,2"]).exits(2).message();
     assert!(message.contains("`s_0` has two ranges"), "{message}");
 }
