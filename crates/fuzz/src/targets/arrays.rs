@@ -7,7 +7,8 @@ use fedsa::error::Result;
 use fedsa::kernel::Isa;
 use fedsa::problem::arrays::{Array, Arrays, count};
 use fedsa::problem::file::ArrayFile;
-use fedsa::problem::source::{Inputs, LogSource};
+use fedsa::problem::log_form::LogForm;
+use fedsa::problem::source::LogSource;
 use fedsa::problem::{Field, Files, ProblemSettings};
 use fedsa::sampling::{Law, Sampling};
 use fedsa_data::npz;
@@ -165,7 +166,7 @@ impl Files for InMemory {
     fn arrays(&self, _: &str) -> Result<Arrays> {
         Ok(self.0.clone())
     }
-    fn logs(&self, _: &[String], _: Inputs) -> Result<Vec<Box<dyn LogSource>>> {
+    fn logs(&self, _: &[String], _: &LogForm) -> Result<Vec<Box<dyn LogSource>>> {
         Ok(Vec::new())
     }
 }
