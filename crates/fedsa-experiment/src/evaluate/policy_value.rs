@@ -12,7 +12,9 @@ const LISTED: usize = 12;
 /// The estimates of a value, by their names in `summary.json` and in words.
 pub(super) fn estimates(value: &PolicyValue) -> Vec<(&'static str, &'static str, &EstimateTable)> {
     let by_returns = if value.has_ratios { "importance sampling" } else { "returns" };
-    vec![("fitted", "fitted values", &value.fitted.table), ("importance", by_returns, &value.importance.table)]
+    let robust = value.doubly_robust.iter().map(|robust| ("doubly_robust", "a doubly robust estimate", &robust.table));
+    let others = [("fitted", "fitted values", &value.fitted.table), ("importance", by_returns, &value.importance.table)];
+    others.into_iter().chain(robust).collect()
 }
 
 /// The value of a policy minus that of another one, of which other logs tell.
@@ -29,8 +31,12 @@ impl PolicyDifference {
     /// Of each estimate, by its name in `summary.json` and in words: the value, the other value, and the difference with its interval. The
     /// logs are taken to be independent.
     pub fn of(&self, value: &PolicyValue) -> Vec<(&'static str, &'static str, [ValueEstimate; 3])> {
-        let pairs = estimates(value).into_iter().zip(estimates(&self.other));
-        pairs.map(|((name, words, a), (_, _, b))| (name, words, [a.all, b.all, a.all.minus(&b.all, value.level)])).collect()
+        let other = estimates(&self.other);
+        let pair = |(name, words, a): (&'static str, &'static str, &EstimateTable)| {
+            let (_, _, b) = other.iter().find(|(other, ..)| *other == name)?;
+            Some((name, words, [a.all, b.all, a.all.minus(&b.all, value.level)]))
+        };
+        estimates(value).into_iter().filter_map(pair).collect()
     }
 
     pub(super) fn json(&self, value: &PolicyValue) -> Value {
@@ -70,7 +76,7 @@ pub(crate) fn difference_json(difference: &ValueEstimate) -> Value {
 
 /// The object `policy_value` of `summary.json`. `of_weights` is the value under the weights of the run.
 pub(super) fn json(value: &PolicyValue, of_weights: f64) -> Value {
-    let PolicyValue { level, fitted, importance, clipped, .. } = value;
+    let PolicyValue { level, fitted, importance, doubly_robust, clipped, .. } = value;
     let mut by_fit = table_json(&fitted.table);
     by_fit.insert("own".into(), named(&fitted.own));
     by_fit.insert("interval".into(), json!(interval_name(fitted.interval)));
@@ -83,7 +89,11 @@ pub(super) fn json(value: &PolicyValue, of_weights: f64) -> Value {
         object.insert("clipped".into(), json!(clipped));
         object
     };
-    json!({ "level": level, "fitted": by_fit, "importance": weighted(importance) })
+    let mut all = json!({ "level": level, "fitted": by_fit, "importance": weighted(importance) });
+    if let Some(robust) = doubly_robust {
+        all["doubly_robust"] = Value::Object(weighted(robust));
+    }
+    all
 }
 
 fn finite(x: f64) -> Value {
@@ -126,7 +136,13 @@ pub(super) fn tables(value: &PolicyValue, of_weights: f64) -> Vec<SummaryTable> 
     let by = if value.has_ratios { "importance sampling" } else { "returns" };
     let mut by_returns = table(title(by), &value.importance.table, &[]);
     by_returns.notes.extend(return_notes(value, &value.importance));
-    vec![by_fit, by_returns]
+    let robust = value.doubly_robust.iter().map(|robust| {
+        let mut table = table(title("a doubly robust estimate"), &robust.table, &[]);
+        table.notes.push("it is right where the ratios are, or where the fitted values of actions are".into());
+        table.notes.extend(return_notes(value, robust).into_iter().filter(|note| note.contains("cut short") || note.contains("warning")));
+        table
+    });
+    [by_fit, by_returns].into_iter().chain(robust).collect()
 }
 
 fn row(name: String, e: &ValueEstimate) -> Vec<SummaryCell> {

@@ -13,10 +13,9 @@
 
 use faer::Mat;
 
-use super::super::features::FeatureMap;
 use super::super::source::LogSource;
 use super::folds::{AgentSums, EpisodeSums, FitRule};
-use super::walk::{Step, Walk, dot, walk};
+use super::walk::{Step, View, Walk, dot, walk};
 use super::{EstimateTable, FittedValue, IntervalKind, ValueEstimate};
 use crate::error::Result;
 use crate::linalg;
@@ -109,11 +108,11 @@ impl Episode {
 }
 
 /// Calls `see` with the episodes of a log.
-fn episodes(source: &dyn LogSource, map: &FeatureMap, fit: &Fit, see: &mut dyn FnMut(&Episode)) -> Result<()> {
-    let d = map.len();
+fn episodes(source: &dyn LogSource, view: View<'_>, fit: &Fit, see: &mut dyn FnMut(&Episode)) -> Result<()> {
+    let d = view.len();
     let (mut trace, mut psi) = (vec![0.0; d], vec![0.0; d]);
     let mut episode = Episode::new(fit);
-    walk(source, map, fit.rule.trace, &mut |event| {
+    walk(source, view, fit.rule.trace, &mut |event| {
         if let Walk::Step(step) = event {
             if step.is_new && episode.len > 0.0 {
                 see(&episode);
@@ -180,11 +179,11 @@ struct Squares {
 }
 
 impl Squares {
-    fn of(source: &dyn LogSource, map: &FeatureMap, fit: &Fit, all: &Starts, own: Option<&Starts>) -> Result<Self> {
+    fn of(source: &dyn LogSource, view: View<'_>, fit: &Fit, all: &Starts, own: Option<&Starts>) -> Result<Self> {
         let (d, several) = (fit.theta.len(), own.is_some());
         let mut squares = Self { all: 0.0, own: 0.0, own_weights: 0.0, changes: None, ratios: (0.0, 0.0) };
         let mut changes = Mat::zeros(d * usize::from(several), d * usize::from(several));
-        episodes(source, map, fit, &mut |episode| {
+        episodes(source, view, fit, &mut |episode| {
             let change = fit.change(episode);
             squares.all += all.influence(episode, &change, fit).powi(2);
             let ratio = episode.ratios / episode.len;
@@ -215,11 +214,11 @@ fn effective((sum, squares): (f64, f64)) -> f64 {
 }
 
 /// The value of one agent's start states by its own fit.
-fn own_value(source: &dyn LogSource, map: &FeatureMap, sums: EpisodeSums, rule: FitRule, level: f64) -> Result<ValueEstimate> {
+fn own_value(source: &dyn LogSource, view: View<'_>, sums: EpisodeSums, rule: FitRule, level: f64) -> Result<ValueEstimate> {
     let (count, mean) = (sums.starts, sums.mean_start());
     let fit = Fit::new(sums, rule);
     let starts = Starts::new(count, mean, &fit);
-    let squares = Squares::of(source, map, &fit, &starts, None)?;
+    let squares = Squares::of(source, view, &fit, &starts, None)?;
     Ok(starts.estimate(correction(count) * squares.all, squares.effective(), level))
 }
 
@@ -229,7 +228,7 @@ fn own_value(source: &dyn LogSource, map: &FeatureMap, sums: EpisodeSums, rule: 
 /// When a log cannot be read.
 pub(super) fn fitted(
     sources: &[Box<dyn LogSource>],
-    map: &FeatureMap,
+    view: View<'_>,
     fit: &Fit,
     agents: Vec<AgentSums>,
     level: f64,
@@ -248,7 +247,7 @@ pub(super) fn fitted(
         let count = parallel::threads().min(sources.len() - first);
         let group = parallel::try_map(count, |i| {
             let own = own[first + i].as_ref().filter(|_| several);
-            Squares::of(&*sources[first + i], map, fit, &all, own)
+            Squares::of(&*sources[first + i], view, fit, &all, own)
         })?;
         for mut squares in group {
             changes = match (changes, squares.changes.take()) {
@@ -276,7 +275,7 @@ pub(super) fn fitted(
     let fits = agents.into_iter().enumerate().filter_map(|(c, agent)| Some((c, agent.own?)));
     let fits: Vec<(usize, EpisodeSums)> = fits.collect();
     let own = parallel::map_into(fits, |_, (c, sums)| {
-        let estimate = own_value(&*sources[c], map, sums, fit.rule, level)?;
+        let estimate = own_value(&*sources[c], view, sums, fit.rule, level)?;
         Ok((sources[c].name().to_string(), estimate))
     });
     let own = own.into_iter().collect::<Result<Vec<_>>>()?;

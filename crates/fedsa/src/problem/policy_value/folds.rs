@@ -9,10 +9,9 @@
 
 use faer::Mat;
 
-use super::super::features::FeatureMap;
 use super::super::log_means::{TraceRule, lengthen};
 use super::super::source::LogSource;
-use super::walk::{Step, Walk, walk};
+use super::walk::{Step, View, Walk, walk};
 use crate::error::Result;
 use crate::linalg;
 use crate::parallel;
@@ -163,11 +162,11 @@ impl Summing {
 }
 
 /// The sums of one agent, for each fold.
-fn of_agent(source: &dyn LogSource, map: &FeatureMap, rule: FitRule, draw: &mut FoldDraw) -> Result<Vec<EpisodeSums>> {
-    let d = map.len();
+fn of_agent(source: &dyn LogSource, view: View<'_>, rule: FitRule, draw: &mut FoldDraw) -> Result<Vec<EpisodeSums>> {
+    let d = view.len();
     let mut folds: Vec<Summing> = (0..FOLDS).map(|_| Summing::new(d)).collect();
     let (mut trace, mut fold) = (vec![0.0; d], 0);
-    walk(source, map, rule.trace, &mut |event| {
+    walk(source, view, rule.trace, &mut |event| {
         if let Walk::Step(step) = event {
             if step.is_new {
                 fold = draw.next();
@@ -201,12 +200,12 @@ pub(super) struct AgentSums {
 ///
 /// # Errors
 /// When a log cannot be read.
-pub(super) fn sums(sources: &[Box<dyn LogSource>], map: &FeatureMap, rule: FitRule, seed: u64, fewest: f64) -> Result<AllSums> {
-    let d = map.len();
+pub(super) fn sums(sources: &[Box<dyn LogSource>], view: View<'_>, rule: FitRule, seed: u64, fewest: f64) -> Result<AllSums> {
+    let d = view.len();
     let mut all = AllSums { folds: vec![EpisodeSums::zero(d); FOLDS], agents: Vec::new() };
     for first in (0..sources.len()).step_by(parallel::threads()) {
         let count = parallel::threads().min(sources.len() - first);
-        let group = parallel::try_map(count, |i| of_agent(&*sources[first + i], map, rule, &mut FoldDraw::new(seed, first + i)))?;
+        let group = parallel::try_map(count, |i| of_agent(&*sources[first + i], view, rule, &mut FoldDraw::new(seed, first + i)))?;
         for folds in group {
             all.folds.iter_mut().zip(&folds).for_each(|(all, fold)| all.add(1.0, fold));
             let own = EpisodeSums::total(&folds, d);

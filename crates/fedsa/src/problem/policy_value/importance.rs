@@ -8,11 +8,10 @@
 //! they are fixed for episode i. The value is the mean of `V_i`, its standard error that of the mean. An episode that was cut short ends
 //! with `gamma^T rho_{0:T-1} v(s_T)`, which is bootstrapped: it has the bias of v there.
 
-use super::super::features::FeatureMap;
 use super::super::log::EpisodeEnd;
 use super::super::source::LogSource;
 use super::folds::{EpisodeSums, FOLDS, FitRule, FoldDraw};
-use super::walk::{Step, Walk, dot, walk};
+use super::walk::{Step, View, Walk, dot, walk};
 use super::{EstimateTable, ValueEstimate, WeightedValue};
 use crate::error::Result;
 use crate::parallel;
@@ -167,9 +166,9 @@ impl<'a> Sum<'a> {
 }
 
 /// The episodes of an agent with a start, with the weights of each fold.
-fn of_agent(source: &dyn LogSource, map: &FeatureMap, rule: FitRule, thetas: &[Vec<f64>], mut draw: FoldDraw) -> Result<Episodes> {
+fn of_agent(source: &dyn LogSource, view: View<'_>, rule: FitRule, thetas: &[Vec<f64>], mut draw: FoldDraw) -> Result<Episodes> {
     let (mut episodes, mut fold, mut sum) = (Episodes::default(), 0, None);
-    walk(source, map, rule.trace, &mut |event| match event {
+    walk(source, view, rule.trace, &mut |event| match event {
         Walk::Step(step) => {
             if step.is_new {
                 fold = draw.next();
@@ -196,7 +195,7 @@ fn of_agent(source: &dyn LogSource, map: &FeatureMap, rule: FitRule, thetas: &[V
 /// When a log cannot be read.
 pub(super) fn weighted(
     sources: &[Box<dyn LogSource>],
-    map: &FeatureMap,
+    view: View<'_>,
     rule: FitRule,
     folds: &[EpisodeSums],
     seed: u64,
@@ -208,7 +207,7 @@ pub(super) fn weighted(
         others.add(-1.0, &folds[k]);
         others.some_weights(rule.ridge)
     });
-    let agents = parallel::try_map(sources.len(), |c| of_agent(&*sources[c], map, rule, &thetas, FoldDraw::new(seed, c)))?;
+    let agents = parallel::try_map(sources.len(), |c| of_agent(&*sources[c], view, rule, &thetas, FoldDraw::new(seed, c)))?;
     let gamma = rule.trace.gamma;
     let mut named = Vec::new();
     let mut all = Episodes::default();

@@ -8,6 +8,9 @@
 //!   variate that take out most of the variance. Its mean is the policy's value where ratios are right, whatever the features are, and
 //!   where no episode is cut short. Without ratios it is the mean of the returns.
 //!
+//! - **Doubly robust** (`doubly_robust`), where actions are logged with the probabilities of the evaluated policy: as by importance
+//!   sampling, with the values of actions q fitted without ratios. Its mean is right where the ratios are, or where q is.
+//!
 //! What agents send are sums over their episodes: A and b of each fold, the features of start states, and the sums of squares and of
 //! weights; what single episodes contribute stays with them.
 
@@ -25,6 +28,7 @@ use fitted::Fit;
 pub use folds::FOLDS;
 use folds::{EpisodeSums, FitRule};
 pub use student::t_quantile;
+use walk::View;
 
 /// The number of episodes below which an interval is rough.
 pub const FEWEST_EPISODES: usize = 20;
@@ -158,6 +162,8 @@ pub struct PolicyValue {
     pub fitted: FittedValue,
     /// By importance sampling, or by returns where there are no ratios.
     pub importance: WeightedValue,
+    /// The doubly robust value, where all logs describe the same actions.
+    pub doubly_robust: Option<WeightedValue>,
     /// Whether importance ratios are used.
     pub has_ratios: bool,
     /// The share of ratios that were clipped, where some may have been.
@@ -177,18 +183,45 @@ impl PolicyValue {
         if d > MOST_FEATURES {
             return Ok(None);
         }
+        let view = View { map, actions: None };
         let fit = FitRule { trace: rule, weighted: true, ridge };
-        let found = folds::sums(sources, map, fit, seed, FEWEST_EPISODES as f64)?;
+        let found = folds::sums(sources, view, fit, seed, FEWEST_EPISODES as f64)?;
         let all = Fit::new(EpisodeSums::total(&found.folds, d), fit);
-        let importance = importance::weighted(sources, map, fit, &found.folds, seed, level)?;
-        let fitted = fitted::fitted(sources, map, &all, found.agents, level)?;
+        let importance = importance::weighted(sources, view, fit, &found.folds, seed, level)?;
+        let fitted = fitted::fitted(sources, view, &all, found.agents, level)?;
+        let doubly_robust = match actions(logs) {
+            Some(k) if d * k <= MOST_FEATURES => robust(logs, View { map, actions: Some(k) }, rule, settings)?,
+            _ => None,
+        };
         let with_ratios = logs.facts.iter().filter(|facts| rule.ratios && facts.effective_size.is_some());
         let count: usize = with_ratios.clone().map(|facts| facts.transitions).sum();
         let clipped: Option<usize> = with_ratios.map(|facts| facts.clipping.map(|clipping| clipping.clipped)).sum();
         let clipped = clipped.filter(|_| count > 0).map(|clipped| clipped as f64 / count as f64);
-        Ok(fitted.zip(importance).map(|(fitted, importance)| Self { level, fitted, importance, has_ratios: count > 0, clipped }))
+        Ok(fitted.zip(importance).map(|(fitted, importance)| Self {
+            level,
+            fitted,
+            importance,
+            doubly_robust,
+            has_ratios: count > 0,
+            clipped,
+        }))
     }
 }
 
+/// The number of actions that all logs describe, if they do.
+fn actions(logs: &Surveyed) -> Option<usize> {
+    let first = logs.facts[0].actions?;
+    logs.facts.iter().all(|facts| facts.actions == Some(first)).then_some(first)
+}
+
+/// The doubly robust value: q is fitted without ratios and without traces.
+fn robust(logs: &Surveyed, view: View<'_>, rule: TraceRule, settings: &PolicyValueSettings) -> Result<Option<WeightedValue>> {
+    let fit = FitRule { trace: TraceRule { lambda: 0.0, ..rule }, weighted: false, ridge: settings.ridge };
+    let found = folds::sums(&logs.sources, view, fit, settings.seed, f64::INFINITY)?;
+    importance::weighted(&logs.sources, view, fit, &found.folds, settings.seed, settings.level)
+}
+
+#[cfg(test)]
+mod robust_tests;
 #[cfg(test)]
 mod tests;

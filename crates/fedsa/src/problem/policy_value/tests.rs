@@ -1,15 +1,15 @@
 //! Values of policies against independent computations: a slow twin that is written from the definitions, and the truth of a chain.
 
 use super::super::features::{FeatureMap, FeatureSpec, Ranges};
-use super::super::log::{Break, Log};
+use super::super::log::{Break, Log, LoggedActions};
 use super::super::source::in_memory;
 use super::folds::FoldDraw;
 use super::*;
 use crate::parallel;
 use crate::random::{Purpose, Stream, stream};
 
-const GAMMA: f64 = 0.9;
-const STATES: usize = 6;
+pub(super) const GAMMA: f64 = 0.9;
+pub(super) const STATES: usize = 6;
 /// The probability that an episode ends with a transition.
 const ENDS: f64 = 0.1;
 
@@ -22,7 +22,7 @@ pub(super) struct Chain {
     evaluated: [f64; STATES],
     start: [f64; STATES],
     /// The features of each state: a constant, the true value, and one more.
-    phi: [[f64; 3]; STATES],
+    pub phi: [[f64; 3]; STATES],
 }
 
 impl Chain {
@@ -76,6 +76,11 @@ impl Chain {
                 log.episode.as_mut().unwrap().push(episode as i64);
                 let of = |law: &[f64; STATES]| if a == 1 { law[state] } else { 1.0 - law[state] };
                 log.ratio.iter_mut().for_each(|ratio| ratio.push(of(&self.evaluated) / of(&self.acts)));
+                let law = |state: usize| [1.0 - self.evaluated[state], self.evaluated[state]];
+                let actions = log.actions.as_mut().unwrap();
+                actions.taken.push(a as u32);
+                actions.here.extend(law(state));
+                actions.next.extend(law(following));
                 state = following;
                 if ends {
                     break;
@@ -96,7 +101,7 @@ fn drawn(law: &[f64; STATES], s: &mut Stream) -> usize {
         .unwrap_or(STATES - 1)
 }
 
-fn dot(a: &[f64], b: &[f64]) -> f64 {
+pub(super) fn dot(a: &[f64], b: &[f64]) -> f64 {
     a.iter().zip(b).map(|(x, y)| x * y).sum()
 }
 
@@ -110,12 +115,13 @@ fn empty(d: usize) -> Log {
         done: Vec::new(),
         truncated: Some(Vec::new()),
         breaks: None,
+        actions: Some(LoggedActions::none(2)),
         episode: Some(Vec::new()),
         ratio: None,
     }
 }
 
-fn named(logs: Vec<Log>) -> Surveyed {
+pub(super) fn named(logs: Vec<Log>) -> Surveyed {
     let logs = logs.into_iter().enumerate().map(|(c, log)| Log { name: format!("agent_{c}"), ..log }).collect();
     Surveyed::new(in_memory(logs), 0.0, 0).unwrap()
 }
@@ -124,7 +130,7 @@ fn identity(log: &Log) -> FeatureMap {
     FeatureMap::new(&FeatureSpec::Identity { bias: false }, &log.columns, &Ranges::new()).unwrap()
 }
 
-fn rule(lambda: f64) -> TraceRule {
+pub(super) fn rule(lambda: f64) -> TraceRule {
     TraceRule { gamma: GAMMA, lambda, ratios: true }
 }
 
@@ -133,12 +139,12 @@ pub(super) fn value_of(logs: &[Log], lambda: f64, settings: &PolicyValueSettings
     PolicyValue::of(&named(logs.to_vec()), &map, rule(lambda), settings).unwrap().unwrap()
 }
 
-fn close(a: f64, b: f64, what: &str) {
+pub(super) fn close(a: f64, b: f64, what: &str) {
     assert!((a - b).abs() <= 1e-9 * (1.0 + b.abs()) || a.is_nan() && b.is_nan(), "{what}: {a} is not {b}");
 }
 
 /// The computations of sections 1 and 2 with plain loops: rows, episodes as lists of rows, Gaussian elimination.
-mod twin {
+pub(super) mod twin {
     use super::*;
 
     /// One row: phi, phi' (zeros after an end), reward, ratio, whether the episode has terminated with it.
@@ -262,7 +268,7 @@ mod twin {
 use twin::{Row, Unit};
 
 /// The episodes of logs whose rows are numbered by `episode`, with a gap before each row in `gaps`.
-fn units(logs: &[Log], seed: u64) -> Vec<Unit> {
+pub(super) fn units(logs: &[Log], seed: u64) -> Vec<Unit> {
     let mut all: Vec<Unit> = Vec::new();
     for (agent, log) in logs.iter().enumerate() {
         let mut draw = FoldDraw::new(seed, agent);
@@ -290,7 +296,7 @@ fn units(logs: &[Log], seed: u64) -> Vec<Unit> {
 }
 
 /// Three agents, one of which has few episodes, with episodes that are cut short.
-fn three(chain: &Chain) -> Vec<Log> {
+pub(super) fn three(chain: &Chain) -> Vec<Log> {
     [(25, 12, 1), (9, 30, 2), (22, 1, 3)]
         .map(|(episodes, most, seed)| chain.log(episodes, most, &mut stream(seed, Purpose::Fresh, 0, 0)))
         .into()
@@ -474,13 +480,13 @@ fn little_data_gives_no_interval_and_no_panic() {
     assert_eq!((found.fitted.table.all.estimate, found.fitted.table.all.se), (0.0, 0.0));
 }
 
-/// Estimates, standard errors and coverage over repetitions, of fitted values and of weighted returns.
-fn coverage(chain: &Chain, episodes: usize, repetitions: usize) -> [[f64; 3]; 2] {
+/// Estimates, standard errors and coverage over repetitions, of fitted values, of weighted returns, and of the doubly robust value.
+fn coverage(chain: &Chain, episodes: usize, repetitions: usize) -> [[f64; 3]; 3] {
     let truth = chain.truth();
     let found = parallel::map(repetitions, |seed| {
         let log = chain.log(episodes, usize::MAX, &mut stream(seed as u64, Purpose::Fresh, 1, 0));
         let value = value_of(&[log], 0.0, &PolicyValueSettings::default());
-        [value.fitted.table.all, value.importance.table.all]
+        [value.fitted.table.all, value.importance.table.all, value.doubly_robust.unwrap().table.all]
     });
     let n = repetitions as f64;
     std::array::from_fn(|k| {
@@ -514,7 +520,7 @@ fn intervals_cover_the_truth_in_two_thousand_repetitions() {
         let chain = Chain::new(off);
         for (episodes, least, most) in [(20, 0.90, 1.0), (200, 0.93, 0.97), (2000, 0.94, 0.96)] {
             for (k, [bias, ratio, covered]) in coverage(&chain, episodes, 2000).into_iter().enumerate() {
-                let name = ["fitted", "importance"][k];
+                let name = ["fitted", "importance", "doubly robust"][k];
                 println!("off-policy {off}, {episodes} episodes, {name}: bias {bias:.2} se, se/sd {ratio:.3}, coverage {covered:.4}");
                 assert!((least..=most).contains(&covered), "{off} {episodes} {name}: {covered}");
             }

@@ -2,10 +2,56 @@
 
 use super::super::episode::{EpisodeEvent, read_episodes};
 use super::super::features::FeatureMap;
-use super::super::log::{Break, EpisodeEnd};
+use super::super::log::{Break, EpisodeEnd, Log};
 use super::super::log_means::TraceRule;
 use super::super::source::LogSource;
 use crate::error::Result;
+
+/// What values are linear functions of: features of states, or of actions in states.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct View<'a> {
+    pub map: &'a FeatureMap,
+    /// The number of actions K; `None` for features of states. Features of an action in a state are those of the state in the block of
+    /// the action, d K numbers; those of a state are then the mean over actions, by the policy that is evaluated.
+    pub actions: Option<usize>,
+}
+
+impl View<'_> {
+    /// The number of features.
+    pub fn len(&self) -> usize {
+        self.map.len() * self.actions.unwrap_or(1)
+    }
+
+    /// Features of a state, in which actions have these probabilities.
+    fn mean(&self, phi: &[f64], law: &[f64], out: &mut [f64]) {
+        for (block, p) in out.chunks_exact_mut(phi.len()).zip(law) {
+            block.iter_mut().zip(phi).for_each(|(out, x)| *out = p * x);
+        }
+    }
+
+    /// Features of an action.
+    fn of_action(&self, phi: &[f64], action: usize, out: &mut [f64]) {
+        out.fill(0.0);
+        out[action * phi.len()..(action + 1) * phi.len()].copy_from_slice(phi);
+    }
+}
+
+/// Features of the actions of one transition, as [`Step`] has them.
+struct ActionFeatures {
+    here: Vec<f64>,
+    acted: Vec<f64>,
+    next: Vec<f64>,
+}
+
+impl ActionFeatures {
+    fn set(&mut self, view: &View<'_>, log: &Log, i: usize, here: &[f64], next: &[f64]) {
+        let Some(actions) = &log.actions else { return };
+        let row = i * actions.count..(i + 1) * actions.count;
+        view.mean(here, &actions.here[row.clone()], &mut self.here);
+        view.mean(next, &actions.next[row], &mut self.next);
+        view.of_action(here, actions.taken[i] as usize, &mut self.acted);
+    }
+}
 
 /// One transition.
 #[derive(Debug, Clone, Copy)]
@@ -57,12 +103,14 @@ pub(super) enum Walk<'a> {
 ///
 /// # Errors
 /// When it cannot be read.
-pub(super) fn walk(source: &dyn LogSource, map: &FeatureMap, rule: TraceRule, see: &mut dyn FnMut(Walk<'_>)) -> Result<()> {
-    let d = map.len();
+pub(super) fn walk(source: &dyn LogSource, view: View<'_>, rule: TraceRule, see: &mut dyn FnMut(Walk<'_>)) -> Result<()> {
+    let (map, d) = (view.map, view.map.len());
     let (mut here, mut next) = (vec![0.0; d], vec![0.0; d]);
     // The next state of the transition before, whose features are in `next`; empty after a terminal state.
     let mut following: Vec<f64> = Vec::new();
     let mut last: Option<(Option<i64>, EpisodeEnd)> = None;
+    let blank = || vec![0.0; view.actions.map_or(0, |_| view.len())];
+    let mut actions = ActionFeatures { here: blank(), acted: blank(), next: blank() };
     read_episodes(source, &mut |event| {
         match event {
             EpisodeEvent::End(part) => {
@@ -88,10 +136,16 @@ pub(super) fn walk(source: &dyn LogSource, map: &FeatureMap, rule: TraceRule, se
                     map.eval(log.next_state(i), &mut next);
                     following.extend(log.next_state(i));
                 }
+                let (value, acted, after) = if view.actions.is_some() {
+                    actions.set(&view, log, i, &here, &next);
+                    (&actions.here, &actions.acted, &actions.next)
+                } else {
+                    (&here, &here, &next)
+                };
                 see(Walk::Step(Step {
-                    here: &here,
-                    acted: &here,
-                    next: (!log.done[i]).then_some(&next[..]),
+                    here: value,
+                    acted,
+                    next: (!log.done[i]).then_some(&after[..]),
                     reward: log.rewards[i],
                     ratio: rule.ratio(&batch, i),
                     begins,
