@@ -15,7 +15,7 @@ mod settings;
 use std::time::Instant;
 
 use fedsa::cancel::Cancel;
-use fedsa::error::{Error, Result, require};
+use fedsa::error::{Error, ErrorKind, Result, require};
 use fedsa::kernel::Isa;
 use fedsa::problem::features::{FeatureMap, FeatureSpec, SPARSE_ABOVE};
 use fedsa::problem::log::Log;
@@ -218,7 +218,11 @@ fn against(settings: &EvaluateSettings, features: FeatureSpec, cancel: &Cancel) 
     if settings.against.is_empty() {
         return Ok(None);
     }
-    let named = |e: Error| if e.key == "path" || e.key == "logs" { e.about("against") } else { e };
+    // The same settings went with the logs that are evaluated.
+    let named = |e: Error| match e.kind() {
+        ErrorKind::Cancelled => e,
+        _ => Error::new("against", e.what.clone(), e.help.clone()).coded(e.code()),
+    };
     if settings.against.iter().any(|logs| settings.logs.contains(logs)) {
         return Err(Error::new("against", "logs that are evaluated themselves", "logs of another policy, which are independent of these"));
     }

@@ -223,7 +223,9 @@ fn return_notes(value: &PolicyValue, weighted: &WeightedValue) -> Vec<String> {
         notes.push(format!("without control variate the value is {}", numbers::number(weighted.plain)));
     }
     if weighted.cut > 0 {
-        let (part, plain) = (numbers::number(weighted.bootstrapped), numbers::number(weighted.plain));
+        let is_nothing = weighted.bootstrapped.abs() <= 1e-9 * all.estimate.abs();
+        let part = if is_nothing { "nothing".into() } else { numbers::number(weighted.bootstrapped) };
+        let plain = numbers::number(weighted.plain);
         notes.push(format!(
             "{} of {} episodes are cut short: fitted values stand for what would follow, and make up {part} of the value; taken as 0 it is {plain}",
             weighted.cut, all.episodes

@@ -14,9 +14,9 @@
 use faer::Mat;
 
 use super::super::source::LogSource;
+use super::estimates::{EstimateTable, FittedValue, IntervalKind, ValueEstimate};
 use super::folds::{AgentSums, EpisodeSums, FitRule};
 use super::walk::{Step, View, Walk, dot, walk};
-use super::{EstimateTable, FittedValue, IntervalKind, ValueEstimate};
 use crate::error::Result;
 use crate::linalg;
 use crate::parallel;

@@ -10,9 +10,9 @@
 
 use super::super::log::EpisodeEnd;
 use super::super::source::LogSource;
+use super::estimates::{EstimateTable, ValueEstimate, WeightedValue};
 use super::folds::{EpisodeSums, FOLDS, FitRule, FoldDraw};
 use super::walk::{Step, View, Walk, dot, walk};
-use super::{EstimateTable, ValueEstimate, WeightedValue};
 use crate::error::Result;
 use crate::parallel;
 

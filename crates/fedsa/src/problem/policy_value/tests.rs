@@ -426,6 +426,27 @@ fn weighted_returns_are_those_of_the_slow_twin() {
     }
 }
 
+/// A feature that is there twice makes systems singular, and changes no value and no error.
+#[test]
+fn dependent_features_change_nothing() {
+    for episodes in [1, 20] {
+        let chain = Chain::new(true);
+        let logs: Vec<Log> =
+            [(25 * episodes, 1), (30, 2)].map(|(n, seed)| chain.log(n, 20, &mut stream(seed, Purpose::Fresh, 0, 0))).into();
+        let twice = |states: &[f64]| states.chunks_exact(3).flat_map(|s| [s[0], s[1], s[2], s[1]]).collect();
+        let wide = |log: &Log| Log { columns: empty(4).columns, states: twice(&log.states), next: twice(&log.next), ..log.clone() };
+        let doubled: Vec<Log> = logs.iter().map(wide).collect();
+        let [a, b] = [&logs, &doubled].map(|logs| value_of(logs, 0.2, &PolicyValueSettings::default()));
+        let near = |a: &ValueEstimate, b: &ValueEstimate, accuracy: f64| {
+            assert!((a.estimate - b.estimate).abs() < accuracy && (a.se / b.se - 1.0).abs() < accuracy, "{a:?} {b:?}");
+        };
+        near(&a.fitted.table.all, &b.fitted.table.all, 1e-8);
+        near(&a.fitted.table.agents[1].1, &b.fitted.table.agents[1].1, 1e-8);
+        // The weights of folds have a small ridge then.
+        near(&a.importance.table.all, &b.importance.table.all, 1e-4);
+    }
+}
+
 /// Episodes are dealt to folds evenly, by the seed.
 #[test]
 fn folds_are_even() {
