@@ -441,6 +441,12 @@ pub struct EvaluateArgs {
     /// beside those of each agent's own data. Needs the column episode
     #[arg(long, value_name = "SHARE", allow_negative_numbers = true)]
     pub holdout: Option<f64>,
+    /// The level of the intervals of the policy's value
+    #[arg(long, value_name = "SHARE", default_value_t = 0.95, allow_negative_numbers = true)]
+    pub level: f64,
+    /// Logs of another policy: the report has the difference of the two policies' values with its interval
+    #[arg(long, value_name = "LOGS", num_args = 1..)]
+    pub against: Vec<String>,
     /// The one or two state columns over which the picture of the value function is drawn; by default those along which the
     /// value varies most
     #[arg(long, value_name = "COLUMNS", value_delimiter = ',')]

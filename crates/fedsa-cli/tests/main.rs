@@ -21,6 +21,7 @@ mod log_forms;
 mod numpy;
 mod outside;
 mod pictures;
+mod policy_value;
 mod program;
 #[cfg(unix)]
 mod purposes;

@@ -76,7 +76,7 @@ impl Identity {
     }
 
     fn log(&mut self, log: &Log) {
-        let Log { name: _, columns, states, rewards, next, done, truncated, breaks, episode, ratio } = log;
+        let Log { name: _, columns, states, rewards, next, done, truncated, breaks, episode, ratio, actions } = log;
         self.texts(columns);
         [states, rewards, next].into_iter().for_each(|numbers| self.numbers(numbers, f64::to_le_bytes));
         self.numbers(done, |done| [u8::from(done)]);
@@ -92,6 +92,13 @@ impl Identity {
         if let Some(breaks) = breaks {
             self.text("breaks");
             self.numbers(breaks, |kind| [kind as u8]);
+        }
+        if let Some(actions) = actions {
+            self.text("actions");
+            self.count(actions.count);
+            self.numbers(&actions.taken, u32::to_le_bytes);
+            self.numbers(&actions.here, f64::to_le_bytes);
+            self.numbers(&actions.next, f64::to_le_bytes);
         }
     }
 
@@ -195,6 +202,7 @@ mod tests {
             done: vec![false, true],
             truncated: None,
             breaks: None,
+            actions: None,
             episode,
             ratio,
         };

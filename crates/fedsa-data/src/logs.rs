@@ -8,7 +8,9 @@
 //! `truncated` (or `timeouts`), `episode` (an integer) and
 //! `ratio` (an importance ratio, at least 0), or `target` and `behaviour`, the probabilities
 //! of the action that was taken, of which it is the ratio.
-//! `action` and all other columns are not needed and not read. State columns
+//! `action`, the number of the action that was taken, is read beside `target_0`, `target_1`, .. and `target_next_0`, .., the
+//! probabilities of all actions under the policy that is evaluated, in the state and in the next one.
+//! All other columns are not needed and not read. State columns
 //! are in natural order of their names, whatever their order in the file. [`LogForm::columns`] gives other names.
 //!
 //! Rows of several environments (`env`) or episodes that were logged side by side are put in order, in memory (`groups`): those of an
@@ -399,6 +401,8 @@ pub fn from_csv(file: Vec<u8>, inputs: Inputs) -> Result<Log> {
     from_bytes(file, Format::Csv, &inputs.into())
 }
 
+#[cfg(test)]
+mod action_tests;
 #[cfg(test)]
 mod form_tests;
 #[cfg(test)]

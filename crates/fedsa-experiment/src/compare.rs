@@ -4,8 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use fedsa::error::Result;
+use fedsa::problem::policy_value::ValueEstimate;
 use serde_json::{Map, Value as Json, json};
 
+use crate::evaluate::difference_json;
 use crate::finished::{self, Difference, FinishedRun};
 
 /// The numbers of a result that are compared, by their names in `summary.json`.
@@ -49,8 +51,43 @@ pub struct Comparison {
     pub settings: Vec<Difference>,
     /// The results of both, by method and point.
     pub results: Vec<Pair<Side>>,
+    /// The values of the policies, where both are evaluations, by the name of the estimate.
+    pub policy_values: Vec<PolicyValuePair>,
     /// The checks whose outcomes differ, in words.
     pub checks: Vec<Pair<Option<String>>>,
+}
+
+/// The values of two policies by one estimate.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct PolicyValuePair {
+    /// The estimate: `fitted`, `importance` or `doubly_robust`.
+    pub name: String,
+    /// The value of the first.
+    pub a: ValueEstimate,
+    /// The value of the second.
+    pub b: ValueEstimate,
+    /// `a - b`, of logs that are taken to be independent.
+    pub difference: ValueEstimate,
+    /// The level of the intervals, that of the first.
+    pub level: f64,
+}
+
+/// The values that both summaries have.
+fn policy_values(a: &Json, b: &Json) -> Vec<PolicyValuePair> {
+    let (a, b) = (&a["policy_value"], &b["policy_value"]);
+    let Some(level) = a["level"].as_f64() else { return Vec::new() };
+    let read = |value: &Json, name: &str| {
+        let all = &value[name]["all"];
+        let number = |key: &str| all[key].as_f64();
+        let (episodes, effective) = (all["episodes"].as_u64()? as usize, number("effective_episodes").unwrap_or(f64::NAN));
+        Some(ValueEstimate::new(number("estimate")?, number("se").unwrap_or(f64::NAN), episodes, effective, level))
+    };
+    let pair = |name: &str| {
+        let (a, b) = (read(a, name)?, read(b, name)?);
+        Some(PolicyValuePair { name: name.into(), a, b, difference: a.minus(&b, level), level })
+    };
+    ["fitted", "importance", "doubly_robust"].into_iter().filter_map(pair).collect()
 }
 
 /// Compares the finished runs in two folders.
@@ -61,7 +98,13 @@ pub fn compare(a: &Path, b: &Path) -> Result<Comparison> {
     let folders = [a.to_path_buf(), b.to_path_buf()];
     let (a, b) = (FinishedRun::read(a)?, FinishedRun::read(b)?);
     let settings = finished::differences(&a.settings()?, &b.settings()?);
-    Ok(Comparison { folders, settings, results: results(&a.summary, &b.summary), checks: checks(&a.summary, &b.summary) })
+    Ok(Comparison {
+        folders,
+        settings,
+        results: results(&a.summary, &b.summary),
+        policy_values: policy_values(&a.summary, &b.summary),
+        checks: checks(&a.summary, &b.summary),
+    })
 }
 
 impl Comparison {
@@ -71,7 +114,13 @@ impl Comparison {
         let settings: Vec<Json> = self.settings.iter().map(|d| json!({ "key": d.key, "a": d.a, "b": d.b })).collect();
         let results: Vec<Json> = self.results.iter().map(|pair| json!({ "name": pair.name, "a": pair.a.0, "b": pair.b.0 })).collect();
         let checks: Vec<Json> = self.checks.iter().map(|pair| json!({ "name": pair.name, "a": pair.a, "b": pair.b })).collect();
-        json!({ "a": names[0], "b": names[1], "settings": settings, "results": results, "checks": checks })
+        let mut all = json!({ "a": names[0], "b": names[1], "settings": settings, "results": results, "checks": checks });
+        for pair in &self.policy_values {
+            let mut difference = difference_json(&pair.difference);
+            difference["level"] = json!(pair.level);
+            all["policy_value"][&pair.name] = json!({ "a": pair.a.estimate, "b": pair.b.estimate, "difference": difference });
+        }
+        all
     }
 }
 

@@ -162,6 +162,15 @@ pub fn solve_columns(m: &Mat<f64>, b: &Mat<f64>) -> Result<Mat<f64>> {
     }
 }
 
+/// Solves `m x = b` where the bound of the condition number by Frobenius norms, which costs no singular values, is at most
+/// [`MAX_CONDITION`]; `None` elsewhere, and where the solution is not finite.
+pub fn solve_if_regular(m: &Mat<f64>, b: &[f64]) -> Option<Vec<f64>> {
+    let lu = m.partial_piv_lu();
+    let bound = m.norm_l2() * lu.inverse().norm_l2();
+    let x = (bound <= MAX_CONDITION).then(|| lu.solve(column(b)).col_as_slice(0).to_vec())?;
+    x.iter().all(|x| x.is_finite()).then_some(x)
+}
+
 /// Solves `m x = b` by Cholesky's factorisation of a symmetric positive definite d x d matrix; b and x have d components. Only the
 /// lower triangle of m is read.
 ///

@@ -62,6 +62,8 @@ pub enum Purpose {
     Grid,
     /// The start of iterations for eigenpairs of operators without a matrix, and what they look for what they missed with.
     Lanczos,
+    /// Which fold of a cross-fit an episode is in.
+    Fold,
 }
 
 /// The agent of draws that all agents share.

@@ -70,6 +70,7 @@ fn walks() -> Vec<Log> {
             done: (0..n).map(|t| t % 14 == 6).collect(),
             truncated: None,
             breaks: None,
+            actions: None,
             episode: Some((0..n).map(|t| (t / 7) as i64).collect()),
             ratio: Some((0..n).map(|_| 2.0 * s.uniform()).collect()),
         }

@@ -60,6 +60,7 @@ fn logs(dependent: bool) -> Vec<Log> {
             done: (0..n).map(|t| t % 11 == 10).collect(),
             truncated: None,
             breaks: None,
+            actions: None,
             episode: None,
             ratio: Some((0..n).map(|_| 2.0 * s.uniform()).collect()),
         }
@@ -290,6 +291,7 @@ fn the_projected_error_may_have_a_minimum_above_zero() {
         done: vec![false; 4],
         truncated: None,
         breaks: None,
+        actions: None,
         episode: None,
         ratio: Some(vec![1.0, 1.0, 1.0, 1.0]),
     };
@@ -335,6 +337,7 @@ fn unstable() -> Vec<Log> {
         done: vec![false; 4],
         truncated: None,
         breaks: None,
+        actions: None,
         episode: None,
         ratio: Some(vec![1.0, 1.0, 0.8, 1.2]),
     }]

@@ -214,6 +214,7 @@ fn logs_are_replayed_in_order_or_drawn_at_random() {
         done: (0..n).map(|i| i == 4).collect(),
         truncated: None,
         breaks: None,
+        actions: None,
         episode: None,
         ratio: None,
     };

@@ -38,6 +38,7 @@ fn random(c: usize, n: usize, s: &mut Stream) -> Log {
         done: (0..n).map(|t| t % 13 == 12).collect(),
         truncated: None,
         breaks: None,
+        actions: None,
         episode: Some((0..n).map(|t| (t / 13 * 2 + usize::from(t % 13 > 4)) as i64).collect()),
         ratio: Some((0..n).map(|_| 2.0 * s.uniform()).collect()),
     }
@@ -299,7 +300,19 @@ fn walks() -> Vec<Log> {
         }
         let columns = ["one", "x", "v"].map(String::from).to_vec();
         let name = format!("walk {c}");
-        Log { name, columns, states, rewards, next, done, truncated: None, breaks: None, episode: Some(episodes), ratio: Some(ratio) }
+        Log {
+            name,
+            columns,
+            states,
+            rewards,
+            next,
+            done,
+            truncated: None,
+            breaks: None,
+            episode: Some(episodes),
+            ratio: Some(ratio),
+            actions: None,
+        }
     };
     (0..3).map(walk).collect()
 }

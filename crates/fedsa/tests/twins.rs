@@ -42,6 +42,7 @@ pub fn nineteen(kind: Law, batch: usize) -> Arc<dyn Field> {
             done: (0..*n).map(|i| i % 7 == 6).collect(),
             truncated: None,
             breaks: None,
+            actions: None,
             episode: None,
             ratio: None,
         }

@@ -1,7 +1,8 @@
 //! `fedsa diff`: two finished runs beside each other.
 
 use fedsa::error::Error;
-use fedsa_experiment::compare::{NUMBERS, Pair, Side, compare};
+use fedsa::problem::policy_value::ValueEstimate;
+use fedsa_experiment::compare::{NUMBERS, Pair, PolicyValuePair, Side, compare};
 use fedsa_experiment::numbers;
 
 use super::{say, say_json};
@@ -28,11 +29,31 @@ pub fn diff(args: &DiffArgs) -> Result<u8, Error> {
     for pair in &compared.results {
         say(format!("  {}", result_line(pair)));
     }
+    if !compared.policy_values.is_empty() {
+        say("values of the policies, a | b, and a - b, of logs that are taken to be independent:");
+        compared.policy_values.iter().for_each(|pair| say(format!("  {}", value_line(pair))));
+    }
     if !compared.checks.is_empty() {
         say("checks that differ, a | b:");
         compared.checks.iter().for_each(|pair| say(format!("  {}: {} | {}", pair.name, shown(&pair.a), shown(&pair.b))));
     }
     Ok(DONE)
+}
+
+/// The values of two policies and their difference.
+fn value_line(pair: &PolicyValuePair) -> String {
+    let with_error = |e: &ValueEstimate| {
+        let se = if e.se.is_finite() { format!(" ({})", numbers::number(e.se)) } else { String::new() };
+        format!("{}{se}", numbers::number(e.estimate))
+    };
+    let PolicyValuePair { name, a, b, difference, level, .. } = pair;
+    let interval = if difference.low.is_finite() {
+        let (low, high) = (numbers::number(difference.low), numbers::number(difference.high));
+        format!(", {} interval {low} to {high}", numbers::percent(*level))
+    } else {
+        String::new()
+    };
+    format!("{name}: {} | {}; {}{interval}", with_error(a), with_error(b), with_error(difference))
 }
 
 /// A method at a point, under both runs.

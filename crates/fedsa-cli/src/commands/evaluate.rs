@@ -22,6 +22,7 @@ use fedsa_experiment::evaluate::{FeatureChoice, LogsRead};
 use fedsa_experiment::evaluate::{LOCAL_STEPS, STEP_SIZE};
 use fedsa_experiment::made::{Changes, takes};
 use fedsa_experiment::numbers::{self, number};
+use fedsa_experiment::tables::SummaryTable;
 use fedsa_experiment::{Kinds, Plan};
 
 use super::progress::Watcher;
@@ -37,7 +38,9 @@ const AUTO: &str = "auto";
 const WORDS: PictureWords<'_> = PictureWords { chooser: "--method auto", value_columns: "--value-columns" };
 
 /// The settings of an evaluation that errors are about, and their options.
-const SETTINGS: [(&str, &str); 7] = [
+const SETTINGS: [(&str, &str); 9] = [
+    ("level", "--level"),
+    ("against", "--against"),
     ("value_columns", "--value-columns"),
     ("holdout", "--holdout"),
     ("method", "--method"),
@@ -135,6 +138,8 @@ fn settings(args: &EvaluateArgs, kinds: &Kinds) -> Result<EvaluateSettings> {
         .with_sampling(&args.sampling)
         .with_rounds(args.rounds)
         .with_seed(args.seed)
+        .with_level(args.level)
+        .with_against(args.against.clone())
         .with_value_columns(args.value_columns.clone())
         .with_kinds(kinds.clone());
     settings.features = features;
@@ -541,6 +546,14 @@ fn report(evaluated: &Evaluated) -> Vec<String> {
     if let Some((start, end)) = evaluated.projected_errors() {
         lines.push(format!("projected Bellman error {} at the start, {} at the end", number(start), number(end)));
     }
+    lines.extend(evaluated.policy_value_tables().iter().flat_map(table_lines));
     lines.extend(evaluated.comparison.iter().flat_map(holdout::lines));
     lines
+}
+
+/// A table with its title and notes.
+fn table_lines(table: &SummaryTable) -> Vec<String> {
+    let title = format!("{}:", table.title);
+    let below = table.lines().into_iter().chain(table.notes.iter().cloned()).map(|line| format!("  {line}"));
+    std::iter::once(title).chain(below).collect()
 }

@@ -7,7 +7,7 @@ use ::parquet::data_type::ByteArrayType;
 use fedsa::error::{Error, Result, quoted};
 use fedsa::problem::log_form::{LogForm, RowPlace};
 
-use super::layout::{FLAGS, Layout, WHOLE, flag, row_bytes, whole_number};
+use super::layout::{ACTION, FLAGS, Layout, WHOLE, action_number, flag, row_bytes, whole_number};
 use super::ratios::{RATIO, RatioColumns, quotient, ratio};
 use super::told::{Names, Rows, Told};
 use crate::parquet::{Columns, Numbers, contained_while, present};
@@ -74,6 +74,18 @@ impl LogColumn<'_> {
     }
 }
 
+/// The next rows of columns, the first of which is row `first`, as many as `scratch` has, in row-major order.
+fn side_by_side(columns: &mut [LogColumn<'_>], first: usize, scratch: &mut [f64], out: &mut Vec<f64>, bad: &mut Bad) -> Result<()> {
+    let k = columns.len();
+    out.resize(scratch.len() * k, 0.0);
+    for (j, column) in columns.iter_mut().enumerate() {
+        column.fill(scratch)?;
+        column.check_finite(first, scratch, bad)?;
+        out[j..].iter_mut().step_by(k).zip(&*scratch).for_each(|(out, value)| *out = *value);
+    }
+    Ok(())
+}
+
 /// The columns of a log in a Parquet file, read side by side.
 pub(super) struct LogColumns<'a> {
     pub(super) layout: Layout,
@@ -86,6 +98,8 @@ pub(super) struct LogColumns<'a> {
     ratio: Option<LogColumn<'a>>,
     /// The probability under the policy that acted, where `ratio` is the one of the evaluated policy.
     behaviour: Option<LogColumn<'a>>,
+    /// The action that was taken, and the probabilities of all in the state and in the next one.
+    actions: Option<(LogColumn<'a>, [Vec<LogColumn<'a>>; 2])>,
     scratch: Vec<f64>,
 }
 
@@ -93,13 +107,19 @@ impl<'a> LogColumns<'a> {
     pub(super) fn new(file: &'a Columns, form: &LogForm) -> Result<Self> {
         let names = file.names();
         let layout = Layout::new(&names, form)?;
-        file.plausible(row_bytes(layout.columns.len()))?;
-        file.side_by_side(2 * layout.columns.len() + 6)?;
+        let actions = layout.actions.as_ref().map_or(0, |actions| 2 * actions.here.len() + 1);
+        file.plausible(row_bytes(layout.columns.len() + actions.div_ceil(2)))?;
+        file.side_by_side(2 * layout.columns.len() + 6 + actions)?;
         let column = |i: &usize| -> Result<LogColumn<'a>> {
             let name = names[*i].clone();
             let in_column = |e: Error| e.about("").prefixed(format!("column `{}`", quoted(&name)));
             let numbers = Numbers::new(file, *i).map_err(in_column)?;
             Ok(LogColumn { numbers: if layout.skips { numbers.with_nulls() } else { numbers }, name })
+        };
+        let columns = |all: &[usize]| all.iter().map(column).collect::<Result<Vec<_>>>();
+        let actions = match &layout.actions {
+            Some(actions) => Some((column(&actions.taken)?, [columns(&actions.here)?, columns(&actions.next)?])),
+            None => None,
         };
         let (ratio, behaviour) = match layout.ratio {
             None => (None, None),
@@ -107,8 +127,9 @@ impl<'a> LogColumns<'a> {
             Some(RatioColumns::Probabilities { target, behaviour }) => (Some(target), Some(behaviour)),
         };
         Ok(Self {
-            states: layout.states.iter().map(column).collect::<Result<_>>()?,
-            next: layout.next.iter().map(column).collect::<Result<_>>()?,
+            states: columns(&layout.states)?,
+            next: columns(&layout.next)?,
+            actions,
             reward: column(&layout.reward)?,
             done: column(&layout.done)?,
             truncated: layout.truncated.as_ref().map(column).transpose()?,
@@ -122,15 +143,14 @@ impl<'a> LogColumns<'a> {
 
     /// Reads the next `n` rows, the first of which is row `first`, in place of those of `rows`. Rows that cannot be read are in `bad`.
     fn fill(&mut self, rows: &mut Rows, (first, n): (usize, usize), bad: &mut Bad) -> Result<()> {
-        let (k, scratch, log) = (self.layout.columns.len(), &mut self.scratch, &mut rows.log);
+        let (scratch, log) = (&mut self.scratch, &mut rows.log);
         scratch.resize(n, 0.0);
-        for (columns, out) in [(&mut self.states, &mut log.states), (&mut self.next, &mut log.next)] {
-            out.resize(n * k, 0.0);
-            for (j, column) in columns.iter_mut().enumerate() {
-                column.fill(scratch)?;
-                column.check_finite(first, scratch, bad)?;
-                out[j..].iter_mut().step_by(k).zip(&*scratch).for_each(|(out, value)| *out = *value);
-            }
+        side_by_side(&mut self.states, first, scratch, &mut log.states, bad)?;
+        side_by_side(&mut self.next, first, scratch, &mut log.next, bad)?;
+        if let (Some((taken, [here, next])), Some(out)) = (&mut self.actions, &mut log.actions) {
+            side_by_side(here, first, scratch, &mut out.here, bad)?;
+            side_by_side(next, first, scratch, &mut out.next, bad)?;
+            taken.convert((first, n), scratch, &mut out.taken, (action_number, ACTION), bad)?;
         }
         log.rewards.resize(n, 0.0);
         self.reward.fill(&mut log.rewards)?;

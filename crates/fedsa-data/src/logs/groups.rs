@@ -92,7 +92,14 @@ fn gather(files: &[(PathBuf, Format)], form: &LogForm, open: Open<'_>) -> Result
 
 /// Refuses a file whose columns are not those of the files before it.
 fn check_same_columns(first: &Log, other: &Log) -> Result<()> {
-    let optional = |log: &Log| [("truncated", log.truncated.is_some()), ("episode", log.episode.is_some()), ("ratio", log.ratio.is_some())];
+    let optional = |log: &Log| {
+        [
+            ("truncated", log.truncated.is_some()),
+            ("episode", log.episode.is_some()),
+            ("ratio", log.ratio.is_some()),
+            ("action", log.actions.is_some()),
+        ]
+    };
     let differs = optional(first).into_iter().zip(optional(other)).find(|(a, b)| a != b);
     if first.columns != other.columns {
         let what = format!(
@@ -284,6 +291,7 @@ mod tests {
             breaks: None,
             episode: None,
             ratio: None,
+            actions: None,
         };
         (log, rows.iter().map(|row| row.0).collect())
     }

@@ -18,7 +18,7 @@ pub(super) struct Kept {
 impl Kept {
     /// With one more batch, if all of them are small enough.
     pub fn with(mut self, batch: &Log, room: usize) -> Option<Self> {
-        self.bytes += batch.len() * row_bytes(batch.columns.len());
+        self.bytes += batch.len() * row_bytes(batch.columns.len() + batch.actions.as_ref().map_or(0, |actions| actions.count));
         if self.bytes > KEPT.min(room) {
             return None;
         }
@@ -32,8 +32,9 @@ impl Kept {
 #[derive(Default)]
 pub(super) struct Checksum {
     rows: u64,
-    /// Of states, next states, rewards, `done`, `episode`, `ratio`.
+    /// Of states, next states, rewards, `done`, `episode`, `ratio`, and of the actions and their probabilities.
     parts: [Hasher; 6],
+    actions: Option<[Hasher; 3]>,
     /// Of `truncated` and of breaks, where there are any.
     ends: [Option<Hasher>; 2],
     bytes: Vec<u8>,
@@ -57,6 +58,13 @@ impl Checksum {
         for (end, codes) in self.ends.iter_mut().zip([truncated, breaks]) {
             codes.into_iter().for_each(|codes| end.get_or_insert_default().update(&codes));
         }
+        if let Some(actions) = &log.actions {
+            let [taken, here, next] = self.actions.get_or_insert_default();
+            actions.taken.iter().for_each(|action| taken.update(&action.to_le_bytes()));
+            for (part, law) in [(here, &actions.here), (next, &actions.next)] {
+                law.iter().for_each(|p| part.update(&p.to_le_bytes()));
+            }
+        }
     }
 
     fn update<T: Copy, const N: usize>(&mut self, part: usize, values: &[T], bytes: impl Fn(T) -> [u8; N]) {
@@ -69,7 +77,12 @@ impl Checksum {
         let mut all = Hasher::new();
         all.update(columns.join(",").as_bytes());
         all.update(&self.rows.to_le_bytes());
-        self.parts.into_iter().chain(self.ends.into_iter().flatten()).for_each(|part| all.update(&part.finalize().to_le_bytes()));
+        let actions = self.actions.into_iter().flatten();
+        self.parts
+            .into_iter()
+            .chain(self.ends.into_iter().flatten())
+            .chain(actions)
+            .for_each(|part| all.update(&part.finalize().to_le_bytes()));
         all.finalize()
     }
 }

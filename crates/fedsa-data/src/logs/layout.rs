@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use fedsa::error::{Error, Result, quoted};
-use fedsa::problem::log::Log;
+use fedsa::problem::log::{Log, LoggedActions};
 use fedsa::problem::log_form::{BadRows, LogForm};
 use fedsa::problem::source::Inputs;
 
@@ -18,14 +18,45 @@ const BATCH_BYTES: usize = 2 << 20;
 fn wanted(inputs: Inputs) -> String {
     let (state, next) = inputs.prefixes();
     format!(
-        "the columns `{state}*` and `{next}*` in pairs, `reward` and `done` (or `terminated`); optionally `truncated`, `episode`, `env`, and \
-         `ratio` or `target` and `behaviour`"
+        "the columns `{state}*` and `{next}*` in pairs, `reward` and `done` (or `terminated`); optionally `truncated`, `episode`, `env`, \
+         `ratio` or `target` and `behaviour`, and `action` with `target_*` and `target_next_*` in pairs"
     )
 }
 
 /// The bytes of a transition with `k` state columns, at most.
 pub(super) fn row_bytes(k: usize) -> usize {
     16 * k + 27
+}
+
+/// The positions of the columns that describe actions.
+#[derive(Debug, Clone)]
+pub(super) struct ActionColumns {
+    /// The number of the action that was taken.
+    pub taken: usize,
+    /// `target_k`, the probability of action k in the state, for k = 0, 1, ..
+    pub here: Vec<usize>,
+    /// `target_next_k`, that in the next state.
+    pub next: Vec<usize>,
+}
+
+impl ActionColumns {
+    /// `None` where there is no `action`, `target_0` or `target_next_0`: such columns then mean something else.
+    fn new(names: &[String], find: &dyn Fn(&str) -> Result<Option<usize>>, missing: &dyn Fn(&str) -> Error) -> Result<Option<Self>> {
+        let (Some(taken), Some(_), Some(_)) = (find("action")?, find("target_0")?, find("target_next_0")?) else { return Ok(None) };
+        let numbered = |prefix: &str| {
+            let suffixes = names.iter().filter_map(|name| name.strip_prefix(prefix));
+            suffixes.filter(|suffix| suffix.bytes().all(|c| c.is_ascii_digit()) && !suffix.is_empty()).count()
+        };
+        let count = numbered("target_").max(numbered("target_next_"));
+        let all = |prefix: &str| {
+            let of = |k: usize| {
+                let name = format!("{prefix}{k}");
+                find(&name)?.ok_or_else(|| missing(&name))
+            };
+            (0..count).map(of).collect::<Result<Vec<usize>>>()
+        };
+        Ok(Some(Self { taken, here: all("target_")?, next: all("target_next_")? }))
+    }
 }
 
 /// The positions of a log's columns in a file.
@@ -39,6 +70,7 @@ pub(super) struct Layout {
     pub truncated: Option<usize>,
     pub episode: Option<usize>,
     pub ratio: Option<RatioColumns>,
+    pub actions: Option<ActionColumns>,
     /// The column that names the agent, and the one that names the environment.
     pub keys: [Option<usize>; 2],
     /// Whether rows that cannot be read are left out.
@@ -86,9 +118,10 @@ impl Layout {
             };
             header.names.iter().position(|other| other == name).ok_or_else(no_column)
         });
+        let actions = ActionColumns::new(&header.roles, &find, &missing)?;
         let keys = [agent.transpose()?, find("env")?];
         let (truncated, episode, skips) = (first(&TRUNCATED)?, find("episode")?, form.bad_rows == BadRows::Skip);
-        Ok(Self { states, next, reward, done, truncated, episode, ratio, columns, keys, skips })
+        Ok(Self { states, next, reward, done, truncated, episode, ratio, actions, columns, keys, skips })
     }
 
     /// A batch without transitions.
@@ -104,12 +137,14 @@ impl Layout {
             breaks: self.skips.then(Vec::new),
             episode: self.episode.map(|_| Vec::new()),
             ratio: self.ratio.map(|_| Vec::new()),
+            actions: self.actions.as_ref().map(|actions| LoggedActions::none(actions.here.len())),
         }
     }
 
     /// The number of transitions of a batch.
     pub fn batch(&self, most: usize) -> usize {
-        most.min(BATCH_BYTES / row_bytes(self.columns.len())).max(1)
+        let actions = self.actions.as_ref().map_or(0, |actions| actions.here.len());
+        most.min(BATCH_BYTES / row_bytes(self.columns.len() + actions)).max(1)
     }
 }
 
@@ -123,5 +158,11 @@ pub(super) fn whole_number(value: f64) -> Option<i64> {
     (value.fract() == 0.0 && value.abs() <= (1u64 << f64::MANTISSA_DIGITS) as f64).then_some(value as i64)
 }
 
+/// The number of an action from a double.
+pub(super) fn action_number(value: f64) -> Option<u32> {
+    (value.fract() == 0.0 && (0.0..=f64::from(u32::MAX)).contains(&value)).then_some(value as u32)
+}
+
+pub(super) const ACTION: &str = "the number of an action: 0, 1, ..";
 pub(super) const FLAGS: &str = "true or false, or 1 or 0";
 pub(super) const WHOLE: &str = "a whole number";

@@ -3,7 +3,7 @@
 use fedsa::error::{Error, Result, quoted};
 use fedsa::problem::log_form::{LogForm, RowPlace};
 
-use super::layout::{FLAGS, Layout, WHOLE, flag, whole_number};
+use super::layout::{ACTION, FLAGS, Layout, WHOLE, action_number, flag, whole_number};
 use super::ratios::{BEHAVIOUR, RATIO, RatioColumns, TARGET, quotient, ratio};
 use super::told::{Rows, Told};
 use crate::input::Line;
@@ -110,6 +110,14 @@ fn add_record(rows: &mut Rows, told: &mut Told, layout: &Layout, record: &csv::S
                 found.map_err(|(place, wanted)| BadField([target, behaviour][place], wanted))?
             }
         });
+    }
+    if let (Some(columns), Some(actions)) = (&layout.actions, &mut log.actions) {
+        actions.taken.push(finite(columns.taken).and_then(action_number).ok_or(BadField(columns.taken, ACTION))?);
+        for (columns, out) in [(&columns.here, &mut actions.here), (&columns.next, &mut actions.next)] {
+            for &i in columns {
+                out.push(number(i)?);
+            }
+        }
     }
     for (i, wanted) in [(0, "the name of an agent"), (1, "the name of an environment")] {
         if let Some(column) = layout.keys[i] {

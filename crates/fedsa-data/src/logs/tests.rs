@@ -26,6 +26,7 @@ fn expected() -> Log {
         done: vec![false, true],
         truncated: None,
         breaks: None,
+        actions: None,
         episode: Some(vec![0, 1]),
         ratio: None,
     }
@@ -174,6 +175,7 @@ fn made(n: usize) -> Log {
         done: (0..n).map(|i| i % 5 == 4).collect(),
         truncated: None,
         breaks: None,
+        actions: None,
         episode: Some((0..n).map(|i| i as i64 / 7).collect()),
         ratio: Some(numbers(n, 3).into_iter().map(f64::abs).collect()),
     }

@@ -32,6 +32,7 @@ impl Rows {
         log.truncated.iter_mut().for_each(|values| values.truncate(n));
         log.breaks.iter_mut().for_each(|values| values.truncate(n));
         log.episode.iter_mut().for_each(|values| values.truncate(n));
+        log.actions.iter_mut().for_each(|actions| actions.truncate(n));
         self.keys.iter_mut().for_each(|keys| keys.truncate(n));
     }
 }

@@ -6,6 +6,7 @@ use fedsa::error::{Error, Result};
 use fedsa::linalg;
 use fedsa::problem::Field;
 use fedsa::problem::arrays::{Array, Arrays};
+use fedsa::problem::policy_value::PolicyValue;
 use fedsa::problem::projected::ProjectedBellman;
 use fedsa::problem::root::{Root, RootSource};
 use fedsa::problem::source::Inputs;
@@ -16,7 +17,7 @@ use serde_json::{Value as Json, json};
 
 use super::comparison::HoldoutComparison;
 use super::pictures::{self, SeenStates, ValueColumns};
-use super::{Data, FeatureChoice, LogsRead};
+use super::{Data, FeatureChoice, LogsRead, policy_value};
 use crate::choose::Choice;
 use crate::folder::VALUE_PICTURES;
 use crate::outcome::Outcome;
@@ -63,6 +64,9 @@ pub struct Evaluated {
     pub covariance: Option<Covariance>,
     /// The projected Bellman error of the pooled data, for GTD2 and TDC, and for TD with importance ratios and without traces.
     pub projected: Option<ProjectedBellman>,
+    /// How good the policy is, if a log has the start of an episode and there are not more than
+    /// [`MOST_FEATURES`](fedsa::problem::policy_value::MOST_FEATURES) features.
+    pub policy_value: Option<PolicyValue>,
 }
 
 impl Evaluated {
@@ -83,13 +87,32 @@ impl Evaluated {
             None => Ok(None),
             Some(systems) => uncertainty::covariance(&data.logs, &data.map, rule, &systems.mean().a, theta),
         };
-        let found = comparison().and_then(|comparison| Ok((comparison, covariance()?)));
-        let (comparison, covariance) = found.map_err(|e| ran.unfinished(e))?;
+        let value = || PolicyValue::of(&data.logs, &data.map, rule, &data.policy_value);
+        let found = comparison().and_then(|comparison| Ok((comparison, covariance()?, value()?)));
+        let (comparison, covariance, value) = found.map_err(|e| ran.unfinished(e))?;
+        let of_weights = value.as_ref().map(|value| start_value(value, theta));
+        let value_json = value.as_ref().zip(of_weights).map(|(value, of_weights)| {
+            let mut object = policy_value::json(value, of_weights);
+            if let Some(against) = &data.against {
+                object["against"] = against.json(value);
+            }
+            object
+        });
         ran.add_to_summary("logs", LogsRead::of(&data).json());
         if let Some(choice) = &data.features {
             ran.add_to_summary("features_tried", choice.json());
         }
-        Ok(Self { ran, data, choice, comparison, covariance, projected })
+        ran.add_to_summary("policy_value", json!(value_json));
+        Ok(Self { ran, data, choice, comparison, covariance, projected, policy_value: value })
+    }
+
+    /// Tables of how good the policy is, by fitted values and by returns, and of the difference to another policy.
+    pub fn policy_value_tables(&self) -> Vec<SummaryTable> {
+        let tables = |value: &PolicyValue| {
+            let against = self.data.against.iter().map(|against| against.table(value));
+            policy_value::tables(value, start_value(value, self.theta())).into_iter().chain(against).collect()
+        };
+        self.policy_value.as_ref().map_or_else(Vec::new, tables)
     }
 
     /// The weights, d components.
@@ -149,6 +172,7 @@ impl Evaluated {
     /// What is to be reported: the run, the weights, and whether federation helps where episodes were held out.
     pub fn summary(&self) -> Summary {
         let mut summary = self.ran.summary();
+        summary.tables.extend(self.policy_value_tables());
         summary.tables.push(self.weights());
         summary.tables.extend(self.comparison.iter().flat_map(HoldoutComparison::tables));
         summary
@@ -301,6 +325,11 @@ impl Evaluated {
     pub fn write_into(&self, path: &Path, if_exists: IfExists, words: &PictureWords<'_>) -> Result<(), Error> {
         self.ran.write_into(path, if_exists, self.files(words)?)
     }
+}
+
+/// The mean value of the start states under weights.
+fn start_value(value: &PolicyValue, theta: &[f64]) -> f64 {
+    linalg::dot(&value.fitted.start, theta)
 }
 
 /// What `weights.json` says of an agent's log.

@@ -9,17 +9,19 @@ mod expectation;
 mod feature_choice;
 mod logs_read;
 mod pictures;
+mod policy_value;
 mod settings;
 
 use std::time::Instant;
 
 use fedsa::cancel::Cancel;
-use fedsa::error::{Error, Result};
+use fedsa::error::{Error, ErrorKind, Result, require};
 use fedsa::kernel::Isa;
 use fedsa::problem::features::{FeatureMap, FeatureSpec, SPARSE_ABOVE};
 use fedsa::problem::log::Log;
 use fedsa::problem::log_summary::EpisodeSummary;
 use fedsa::problem::logs::Logs;
+use fedsa::problem::policy_value::{MOST_FEATURES, PolicyValue, PolicyValueSettings};
 use fedsa::problem::source::Inputs;
 use fedsa::problem::survey::Surveyed;
 use fedsa_data::find::Places;
@@ -37,6 +39,8 @@ pub use evaluated::{Evaluated, PictureWords};
 pub use expectation::{Expectation, ExpectedCourse};
 pub use feature_choice::{CANDIDATES, FeatureChoice, TriedFeatures};
 pub use logs_read::LogsRead;
+pub use policy_value::PolicyDifference;
+pub(crate) use policy_value::difference_json;
 use settings::Method;
 pub use settings::{ANDERSON_BASE, EvaluateSettings, LOCAL_STEPS, STEP_SIZE};
 
@@ -65,6 +69,10 @@ pub struct Data {
     pub features: Option<FeatureChoice>,
     /// The positions of the columns that the value is drawn over, if they were named.
     pub value_columns: Vec<usize>,
+    /// What is asked of the value of the policy.
+    pub policy_value: PolicyValueSettings,
+    /// The value of another policy, if there are logs of one to compare with.
+    pub against: Option<PolicyDifference>,
 }
 
 /// An evaluation whose logs are read, and whose method is settled.
@@ -118,6 +126,7 @@ impl Evaluation {
         if let (Some(features), Some(_)) = (settings.features, settings.choose_features) {
             return Err(Error::new("features", format!("{features}, and features are to be chosen"), "one of them"));
         }
+        require(settings.level > 0.0 && settings.level < 1.0, "level", settings.level, "a number above 0 and below 1")?;
         // Settings are checked before the logs are read; those of local steps even if no method with local steps may be chosen.
         let unread = settings.experiment()?;
         unread.settings()?;
@@ -153,9 +162,11 @@ impl Evaluation {
             let what = format!("held-out episodes with {} features", map.len());
             return Err(Error::new("holdout", what, format!("at most {SPARSE_ABOVE} tiles, whose projections are computed")));
         }
+        let against = against(settings, features, files.cancel())?;
+        let policy_value = PolicyValueSettings::default().with_level(settings.level).with_ridge(of_logs.ridge).with_seed(settings.seed);
         let clipped = logs.clipped(&map).map_err(|e| first.failure_at(e.inside("problem"), &first.points[0]))?;
         let episodes = logs.episodes(of_logs.gamma).map_err(|e| first.failure_at(e.inside("problem"), &first.points[0]))?;
-        let data = Data { logs, settings: of_logs, episodes, map, clipped, features: chosen, value_columns };
+        let data = Data { logs, settings: of_logs, episodes, map, clipped, features: chosen, value_columns, policy_value, against };
         if !is_auto || settings.sampling != "mean" {
             return Ok(Self { data, choice: None, experiment: first, built: None, began });
         }
@@ -174,6 +185,15 @@ impl Evaluation {
         self.began
     }
 
+    /// How good the policy is, without a run.
+    ///
+    /// # Errors
+    /// When a log cannot be read.
+    pub fn policy_value(&self) -> Result<Option<PolicyValue>> {
+        let Data { logs, map, settings, policy_value, .. } = &self.data;
+        PolicyValue::of(logs, map, settings.rule(), policy_value)
+    }
+
     /// The experiment of the evaluation.
     pub fn experiment(&self) -> &Experiment {
         &self.experiment
@@ -190,6 +210,32 @@ impl Evaluation {
         let job = Job::new(experiment, run).with_problem(built).with_files(names).since(began).for_work(FolderWork::Evaluation);
         job.run(observer, cancel)?.try_map(move |ran| Evaluated::new(ran, data, choice))
     }
+}
+
+/// The value of the policy of the other logs, by the same features and settings; ranges and statistics of features are those of the other
+/// logs where they are not given.
+fn against(settings: &EvaluateSettings, features: FeatureSpec, cancel: &Cancel) -> Result<Option<PolicyDifference>> {
+    if settings.against.is_empty() {
+        return Ok(None);
+    }
+    // The same settings went with the logs that are evaluated.
+    let named = |e: Error| match e.kind() {
+        ErrorKind::Cancelled => e,
+        _ => Error::new("against", e.what.clone(), e.help.clone()).coded(e.code()),
+    };
+    if settings.against.iter().any(|logs| settings.logs.contains(logs)) {
+        return Err(Error::new("against", "logs that are evaluated themselves", "logs of another policy, which are independent of these"));
+    }
+    let mut other = settings.clone().with_value_columns(Vec::new());
+    other.logs = std::mem::take(&mut other.against);
+    (other.features, other.choose_features, other.holdout) = (Some(features), None, None);
+    other.method.get_or_insert("lstd".into());
+    let found = Evaluation::new(&other, cancel).and_then(|other| other.policy_value()).map_err(named)?;
+    let value = found.ok_or_else(|| {
+        let help = format!("logs with the start of an episode, and at most {MOST_FEATURES} features");
+        Error::data("against", "the value of their policy is not known", help)
+    })?;
+    Ok(Some(PolicyDifference { against: other.logs, other: value }))
 }
 
 /// The default features: as many as can be evaluated quickly.

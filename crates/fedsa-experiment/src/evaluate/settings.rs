@@ -77,6 +77,10 @@ pub struct EvaluateSettings {
     pub seed: u64,
     /// The share of each agent's episodes that is held out; none by default.
     pub holdout: Option<f64>,
+    /// The level of the intervals of the policy's value; 0.95 by default.
+    pub level: f64,
+    /// Logs of another policy, whose value is compared with that of the policy of `logs`; none by default.
+    pub against: Vec<String>,
     /// The one or two state columns over which the value function is drawn; by default those along which it varies most.
     pub value_columns: Vec<String>,
     /// What is changed in the experiment that the settings come to.
@@ -112,6 +116,8 @@ impl EvaluateSettings {
             tol: None,
             seed: 0,
             holdout: None,
+            level: 0.95,
+            against: Vec::new(),
             value_columns: Vec::new(),
             changes: Changes::default(),
             kinds: Kinds::default(),
@@ -164,6 +170,10 @@ made::with! { EvaluateSettings:
     with_seed(seed: u64) = seed;
     /// The same with this share of each agent's episodes held out.
     with_holdout(holdout: f64) = Some(holdout);
+    /// The same with intervals of this level.
+    with_level(level: f64) = level;
+    /// The same that compares with the policy of these logs.
+    with_against(against: Vec<String>) = against;
     /// The same with the value drawn over these columns.
     with_value_columns(value_columns: Vec<String>) = value_columns;
     /// The same with these changes of its experiment.

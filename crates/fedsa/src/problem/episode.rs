@@ -90,6 +90,7 @@ mod tests {
             done: vec![false; 12],
             truncated: None,
             breaks: None,
+            actions: None,
             episode: None,
             ratio: None,
         }

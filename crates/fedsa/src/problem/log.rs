@@ -29,6 +29,67 @@ pub enum EpisodeEnd {
     Cut,
 }
 
+/// What was done in each state, one of K actions, and how the policy that is evaluated chooses among them.
+#[derive(Debug, Clone, PartialEq)]
+pub struct LoggedActions {
+    /// The number of actions K.
+    pub count: usize,
+    /// The action of each transition, below K, n.
+    pub taken: Vec<u32>,
+    /// `pi(k | s)`, the probability of each action in the state, n x K in row-major order.
+    pub here: Vec<f64>,
+    /// `pi(k | s')`, n x K in row-major order; any finite numbers where `done`.
+    pub next: Vec<f64>,
+}
+
+impl LoggedActions {
+    /// No transitions, of `count` actions.
+    pub fn none(count: usize) -> Self {
+        Self { count, taken: Vec::new(), here: Vec::new(), next: Vec::new() }
+    }
+
+    /// Removes the transitions from `n` on.
+    pub fn truncate(&mut self, n: usize) {
+        self.taken.truncate(n);
+        [&mut self.here, &mut self.next].into_iter().for_each(|all| all.truncate(n * self.count));
+    }
+
+    fn filtered(&self, rows: &[usize]) -> Self {
+        let k = self.count;
+        let some = |all: &[f64]| rows.iter().flat_map(|row| all[row * k..(row + 1) * k].iter().copied()).collect();
+        Self { count: k, taken: rows.iter().map(|row| self.taken[*row]).collect(), here: some(&self.here), next: some(&self.next) }
+    }
+
+    fn append(&mut self, more: &Self) {
+        self.taken.extend_from_slice(&more.taken);
+        self.here.extend_from_slice(&more.here);
+        self.next.extend_from_slice(&more.next);
+    }
+
+    /// What is wrong with the actions of `n` transitions, if anything: the row, and what.
+    fn fault(&self, done: &[bool]) -> Option<(usize, String)> {
+        /// How far the sum of probabilities may be from 1.
+        const ROUNDING: f64 = 1e-6;
+        let k = self.count;
+        let law = |name: &str, p: &[f64]| {
+            let sum: f64 = p.iter().sum();
+            if let Some(j) = p.iter().position(|p| !(*p >= 0.0 && p.is_finite())) {
+                return Some(format!("`{name}_{j}`: {} is not a probability", p[j]));
+            }
+            let is_far = (sum - 1.0).abs() > ROUNDING;
+            is_far.then(|| format!("the probabilities `{name}_*` sum to {sum}, and not to 1"))
+        };
+        self.taken.iter().zip(done).enumerate().find_map(|(i, (taken, done))| {
+            let row = i * k..(i + 1) * k;
+            let is_none = *taken as usize >= k;
+            let action = is_none.then(|| format!("`action`: {taken} is none of the {k} actions, 0 to {}", k - 1));
+            let next = || if *done { None } else { law("target_next", &self.next[row.clone()]) };
+            let what = action.or_else(|| law("target", &self.here[row.clone()])).or_else(next);
+            what.map(|what| (i, what))
+        })
+    }
+}
+
 /// One agent's transitions, in the order in which they happened.
 ///
 /// `n` transitions of `k` state columns; rows count from 0 in messages.
@@ -57,6 +118,8 @@ pub struct Log {
     /// The importance ratio of each transition, n, if they were logged: the probability of the action under the policy
     /// that is evaluated, over that under the policy that acted.
     pub ratio: Option<Vec<f64>>,
+    /// The actions, if they were logged with the probabilities of the policy that is evaluated.
+    pub actions: Option<LoggedActions>,
 }
 
 impl Log {
@@ -150,6 +213,7 @@ impl Log {
             breaks: self.breaks.as_ref().map(|all| rows.iter().map(|row| all[*row]).collect()),
             episode: self.episode.as_ref().map(|all| rows.iter().map(|row| all[*row]).collect()),
             ratio: self.ratio.as_ref().map(|all| rows.iter().map(|row| all[*row]).collect()),
+            actions: self.actions.as_ref().map(|all| all.filtered(&rows)),
         }
     }
 
@@ -189,6 +253,7 @@ impl Log {
             ("breaks", self.breaks.as_ref().map_or(n, Vec::len), Some(n)),
             ("episode", self.episode.as_ref().map_or(n, Vec::len), Some(n)),
             ("ratio", self.ratio.as_ref().map_or(n, Vec::len), Some(n)),
+            ("actions", self.actions.as_ref().map_or(n, |all| all.taken.len()), Some(n)),
         ];
         for (field, found, wanted) in lengths {
             if Some(found) != wanted {
@@ -213,7 +278,21 @@ impl Log {
             let what = format!("row {}, `ratio`: {rho} is not an importance ratio", first + i);
             return Err(Error::data(&self.name, what, "finite numbers, at least 0"));
         }
-        Ok(())
+        self.check_actions(first)
+    }
+
+    /// [`Log::check`] of the actions.
+    fn check_actions(&self, first: usize) -> Result<()> {
+        let Some(actions) = &self.actions else { return Ok(()) };
+        let wanted = self.len().checked_mul(actions.count);
+        if actions.count == 0 || Some(actions.here.len()) != wanted || Some(actions.next.len()) != wanted {
+            let what =
+                format!("the probabilities of {} actions have {} and {} entries", actions.count, actions.here.len(), actions.next.len());
+            return Err(Error::data(&self.name, what, "at least one action, and n x K probabilities here and next"));
+        }
+        let Some((i, what)) = actions.fault(&self.done) else { return Ok(()) };
+        let help = "actions that are numbered from 0, and for each the probability under the policy that is evaluated";
+        Err(Error::data(&self.name, format!("row {}, {what}", first + i), help))
     }
 
     /// Adds the transitions of another part of the same log, which has the same optional columns.
@@ -233,6 +312,9 @@ impl Log {
         }
         for (all, more) in self.ratio.iter_mut().zip(&more.ratio) {
             all.extend_from_slice(more);
+        }
+        for (all, more) in self.actions.iter_mut().zip(&more.actions) {
+            all.append(more);
         }
     }
 }
@@ -374,6 +456,7 @@ mod tests {
             done: vec![false, true],
             truncated: None,
             breaks: None,
+            actions: None,
             episode: Some(vec![0, 0]),
             ratio: Some(vec![0.5, 2.0]),
         }

@@ -20,6 +20,8 @@ pub struct LogFacts {
     pub mean_ratio: Option<f64>,
     /// What clipping has done to the ratios, if they were clipped.
     pub clipping: Option<RatioClipping>,
+    /// The number of actions, if they were logged with the probabilities of the policy that is evaluated.
+    pub actions: Option<usize>,
     /// The number of transitions of a log without episodes that are cut off from those before them
     /// ([`Log::is_cut_off`](super::log::Log::is_cut_off)).
     pub cut_off: usize,

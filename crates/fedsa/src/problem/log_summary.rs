@@ -126,6 +126,7 @@ mod tests {
             breaks: None,
             episode: None,
             ratio: None,
+            actions: None,
         }
     }
 

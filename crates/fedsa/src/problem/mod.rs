@@ -37,6 +37,7 @@ pub mod mrp;
 pub mod newton;
 pub mod noise;
 pub mod objective;
+pub mod policy_value;
 pub mod preparation;
 pub mod projected;
 pub mod q_learning;

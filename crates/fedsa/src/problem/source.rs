@@ -221,6 +221,7 @@ pub(super) mod tests {
             }),
             truncated: None,
             breaks: None,
+            actions: None,
             episode: Some(vec![0, 0, 0, 1, 1, 1, 2, 2, 3]),
             ratio: None,
         }

@@ -31,6 +31,7 @@ impl LogFacts {
             effective_size: None,
             mean_ratio: None,
             clipping: None,
+            actions: None,
             cut_off: 0,
             sample: StateSample::new(source.columns().len()),
         };
@@ -47,6 +48,7 @@ impl LogFacts {
                     *whole &= x.fract() == 0.0 && y.fract() == 0.0;
                 }
             }
+            facts.actions = log.actions.as_ref().map(|actions| actions.count);
             facts.transitions += log.len();
             facts.cut_off += batch.cut_off();
             facts.has_rewards |= log.rewards.iter().any(|r| *r != 0.0);

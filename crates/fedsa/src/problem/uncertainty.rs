@@ -243,6 +243,7 @@ mod tests {
             done: vec![false; n],
             truncated: None,
             breaks: None,
+            actions: None,
             episode: None,
             ratio: case.second.map(|_| Vec::new()),
         };

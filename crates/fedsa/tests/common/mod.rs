@@ -337,6 +337,7 @@ pub fn unequal(kind: Law) -> Arc<dyn Field> {
         done: (0..n).map(|i| i % 7 == 6).collect(),
         truncated: None,
         breaks: None,
+        actions: None,
         episode: None,
         ratio: None,
     };

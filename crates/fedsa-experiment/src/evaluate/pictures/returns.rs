@@ -206,6 +206,7 @@ mod tests {
             done: rows.iter().map(|(_, s)| *s == 1).collect(),
             truncated: None,
             breaks: None,
+            actions: None,
             episode: Some(rows.iter().map(|(episode, _)| *episode as i64).collect()),
             ratio: None,
         }

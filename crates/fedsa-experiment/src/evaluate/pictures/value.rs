@@ -360,6 +360,7 @@ mod tests {
             effective_size: None,
             mean_ratio: None,
             clipping: None,
+            actions: None,
             cut_off: 0,
             sample: StateSample::new(columns),
         };

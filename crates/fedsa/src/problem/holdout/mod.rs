@@ -190,6 +190,7 @@ mod tests {
             done: Vec::new(),
             truncated: None,
             breaks: None,
+            actions: None,
             episode: Some(Vec::new()),
             ratio: None,
         };

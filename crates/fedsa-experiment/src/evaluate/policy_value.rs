@@ -1,0 +1,245 @@
+//! How good a policy is, as tables and as JSON.
+
+use fedsa::problem::policy_value::{EstimateTable, FEWEST_EPISODES, FittedValue, IntervalKind, PolicyValue, ValueEstimate, WeightedValue};
+use serde_json::{Map, Value, json};
+
+use crate::numbers;
+use crate::tables::{Shown, SummaryCell, SummaryColumn, SummaryTable};
+
+/// The most agents that tables list.
+const LISTED: usize = 12;
+
+/// The estimates of a value, by their names in `summary.json` and in words.
+pub(super) fn estimates(value: &PolicyValue) -> Vec<(&'static str, &'static str, &EstimateTable)> {
+    let by_returns = if value.has_ratios { "importance sampling" } else { "returns" };
+    let robust = value.doubly_robust.iter().map(|robust| ("doubly_robust", "a doubly robust estimate", &robust.table));
+    let others = [("fitted", "fitted values", &value.fitted.table), ("importance", by_returns, &value.importance.table)];
+    others.into_iter().chain(robust).collect()
+}
+
+/// The value of a policy minus that of another one, of which other logs tell.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct PolicyDifference {
+    /// The logs of the other one.
+    pub against: Vec<String>,
+    /// Its value.
+    pub other: PolicyValue,
+}
+
+impl PolicyDifference {
+    /// Of each estimate, by its name in `summary.json` and in words: the value, the other value, and the difference with its interval. The
+    /// logs are taken to be independent.
+    pub fn of(&self, value: &PolicyValue) -> Vec<(&'static str, &'static str, [ValueEstimate; 3])> {
+        let other = estimates(&self.other);
+        let pair = |(name, words, a): (&'static str, &'static str, &EstimateTable)| {
+            let (_, _, b) = other.iter().find(|(other, ..)| *other == name)?;
+            Some((name, words, [a.all, b.all, a.all.minus(&b.all, value.level)]))
+        };
+        estimates(value).into_iter().filter_map(pair).collect()
+    }
+
+    pub(super) fn json(&self, value: &PolicyValue) -> Value {
+        let mut all = json!({ "logs": self.against });
+        for (name, _, [_, other, difference]) in self.of(value) {
+            all[name] = json!({ "other": estimate(&other), "difference": difference_json(&difference) });
+        }
+        all
+    }
+
+    pub(super) fn table(&self, value: &PolicyValue) -> SummaryTable {
+        let columns = vec![
+            SummaryColumn::left("by", Shown::Short),
+            SummaryColumn::left("here", Shown::Short),
+            SummaryColumn::left("there", Shown::Short),
+            SummaryColumn::left("here - there", Shown::Short),
+            SummaryColumn::left("interval", Shown::Short),
+        ];
+        let title = format!("the difference to {}, with {} intervals", self.against.join(" "), numbers::percent(value.level));
+        let mut table = SummaryTable::new(title, columns);
+        for (_, words, estimates) in self.of(value) {
+            let mut cells: Vec<SummaryCell> = vec![words.into()];
+            cells.extend(estimates.iter().map(with_error));
+            cells.push(interval(&estimates[2]));
+            table.rows.push(cells);
+        }
+        table.notes.push("the logs are taken to be independent of each other".into());
+        table
+    }
+}
+
+/// A difference with its interval, for programs.
+pub(crate) fn difference_json(difference: &ValueEstimate) -> Value {
+    let ValueEstimate { estimate, se, low, high, .. } = *difference;
+    json!({ "estimate": finite(estimate), "se": finite(se), "low": finite(low), "high": finite(high) })
+}
+
+/// The object `policy_value` of `summary.json`. `of_weights` is the value under the weights of the run.
+pub(super) fn json(value: &PolicyValue, of_weights: f64) -> Value {
+    let PolicyValue { level, fitted, importance, doubly_robust, clipped, .. } = value;
+    let mut by_fit = table_json(&fitted.table);
+    by_fit.insert("own".into(), named(&fitted.own));
+    by_fit.insert("interval".into(), json!(interval_name(fitted.interval)));
+    by_fit.insert("of_weights".into(), finite(of_weights));
+    let weighted = |weighted: &WeightedValue| {
+        let mut object = table_json(&weighted.table);
+        object.insert("plain".into(), finite(weighted.plain));
+        object.insert("cut_episodes".into(), json!(weighted.cut));
+        object.insert("bootstrapped".into(), finite(weighted.bootstrapped));
+        object.insert("clipped".into(), json!(clipped));
+        object
+    };
+    let mut all = json!({ "level": level, "fitted": by_fit, "importance": weighted(importance) });
+    if let Some(robust) = doubly_robust {
+        all["doubly_robust"] = Value::Object(weighted(robust));
+    }
+    all
+}
+
+fn finite(x: f64) -> Value {
+    if x.is_finite() { json!(x) } else { Value::Null }
+}
+
+fn interval_name(kind: IntervalKind) -> &'static str {
+    match kind {
+        IntervalKind::Influence => "influence",
+        IntervalKind::Jackknife => "jackknife",
+    }
+}
+
+fn estimate(e: &ValueEstimate) -> Value {
+    json!({
+        "estimate": finite(e.estimate),
+        "se": finite(e.se),
+        "low": finite(e.low),
+        "high": finite(e.high),
+        "episodes": e.episodes,
+        "effective_episodes": finite(e.effective_episodes),
+    })
+}
+
+fn named(agents: &[(String, ValueEstimate)]) -> Value {
+    Value::Object(agents.iter().map(|(name, e)| (name.clone(), estimate(e))).collect())
+}
+
+fn table_json(table: &EstimateTable) -> Map<String, Value> {
+    let entries = [("all", estimate(&table.all)), ("agents", named(&table.agents))];
+    entries.into_iter().map(|(key, value)| (key.to_string(), value)).collect()
+}
+
+/// A table for each estimate, with what has to be known to read it.
+pub(super) fn tables(value: &PolicyValue, of_weights: f64) -> Vec<SummaryTable> {
+    let level = numbers::percent(value.level);
+    let title = |by: &str| format!("value of the start states by {by}, with {level} intervals");
+    let mut by_fit = table(title("fitted values"), &value.fitted.table, &value.fitted.own);
+    by_fit.notes.extend(fit_notes(&value.fitted, of_weights));
+    let by = if value.has_ratios { "importance sampling" } else { "returns" };
+    let mut by_returns = table(title(by), &value.importance.table, &[]);
+    by_returns.notes.extend(return_notes(value, &value.importance));
+    let robust = value.doubly_robust.iter().map(|robust| {
+        let mut table = table(title("a doubly robust estimate"), &robust.table, &[]);
+        table.notes.push("it is right where the ratios are, or where the fitted values of actions are".into());
+        table.notes.extend(return_notes(value, robust).into_iter().filter(|note| note.contains("cut short") || note.contains("warning")));
+        table
+    });
+    [by_fit, by_returns].into_iter().chain(robust).collect()
+}
+
+fn row(name: String, e: &ValueEstimate) -> Vec<SummaryCell> {
+    vec![name.as_str().into(), with_error(e), interval(e), (e.episodes as f64).into(), known(e.effective_episodes).into()]
+}
+
+fn known(x: f64) -> Option<f64> {
+    Some(x).filter(|x| x.is_finite())
+}
+
+fn with_error(e: &ValueEstimate) -> SummaryCell {
+    known(e.estimate).map_or(SummaryCell::Missing, |x| SummaryCell::Estimate(x, known(e.se)))
+}
+
+fn interval(e: &ValueEstimate) -> SummaryCell {
+    match known(e.low).zip(known(e.high)) {
+        Some((low, high)) => format!("{} to {}", numbers::number(low), numbers::number(high)).as_str().into(),
+        None => SummaryCell::Missing,
+    }
+}
+
+fn table(title: String, of: &EstimateTable, own: &[(String, ValueEstimate)]) -> SummaryTable {
+    let columns = vec![
+        SummaryColumn::left("", Shown::Short),
+        SummaryColumn::left("value (standard error)", Shown::Short),
+        SummaryColumn::left("interval", Shown::Short),
+        SummaryColumn::right("episodes", Shown::Whole),
+        SummaryColumn::right("effective", Shown::Digits(4)),
+    ];
+    let mut table = SummaryTable::new(title, columns);
+    table.rows.push(row("all agents".into(), &of.all));
+    if of.agents.len() > 1 {
+        table.rows.extend(of.agents.iter().take(LISTED).map(|(name, e)| row(name.clone(), e)));
+        table.rows.extend(own.iter().take(LISTED).map(|(name, e)| row(format!("{name}, own weights"), e)));
+        if of.agents.len() > LISTED {
+            table.notes.push(format!("{LISTED} of {} agents are listed", of.agents.len()));
+        }
+    }
+    let few = |e: &ValueEstimate| e.episodes < FEWEST_EPISODES;
+    if few(&of.all) {
+        let rough = if of.all.episodes > 1 { "and the interval is rough" } else { "and there is no interval" };
+        table.notes.push(format!("warning: there are too few episodes, {} and not {FEWEST_EPISODES}, {rough}", of.all.episodes));
+    } else if of.agents.len() > 1 {
+        let count = of.agents.iter().filter(|(_, e)| few(e)).count();
+        if count > 0 {
+            let agents = if count == 1 { "1 agent has".into() } else { format!("{count} agents have") };
+            table.notes.push(format!("warning: {agents} fewer than {FEWEST_EPISODES} episodes, and a rough interval"));
+        }
+    }
+    table
+}
+
+fn fit_notes(fitted: &FittedValue, of_weights: f64) -> Vec<String> {
+    let all = &fitted.table.all;
+    let how = match fitted.interval {
+        IntervalKind::Influence => "by what each episode contributes to the start states and to the weights",
+        IntervalKind::Jackknife => "by leaving out each episode in turn",
+    };
+    let mut notes = vec![format!("standard errors are over episodes, {how}; the error of the features is not in them")];
+    if !all.se.is_finite() && all.episodes > 1 {
+        notes.push("the error is not known: the data do not determine the values of the start states".into());
+    }
+    let size = 1e-6 * all.estimate.abs() + if all.se.is_finite() { 0.01 * all.se } else { 0.0 };
+    if (of_weights - all.estimate).abs() > size {
+        let of_weights = numbers::number(of_weights);
+        notes.push(format!(
+            "this is the value of the pooled LSTD solution; the weights of the run have not come there, and have {of_weights}"
+        ));
+    }
+    notes
+}
+
+fn return_notes(value: &PolicyValue, weighted: &WeightedValue) -> Vec<String> {
+    let all = &weighted.table.all;
+    let mut notes = Vec::new();
+    if value.has_ratios {
+        notes.push("returns are weighted per decision, with fitted values of other episodes as control variate".into());
+        notes.push(format!("without control variate the value is {}", numbers::number(weighted.plain)));
+    }
+    if weighted.cut > 0 {
+        let is_nothing = weighted.bootstrapped.abs() <= 1e-9 * all.estimate.abs();
+        let part = if is_nothing { "nothing".into() } else { numbers::number(weighted.bootstrapped) };
+        let plain = numbers::number(weighted.plain);
+        notes.push(format!(
+            "{} of {} episodes are cut short: fitted values stand for what would follow, and make up {part} of the value; taken as 0 it is {plain}",
+            weighted.cut, all.episodes
+        ));
+    }
+    if let Some(share) = value.clipped {
+        notes.push(format!("{} of the ratios are clipped, which biases the value", numbers::percent(share)));
+    }
+    if value.has_ratios && all.effective_episodes < FEWEST_EPISODES as f64 {
+        let size = numbers::digits(all.effective_episodes, 3);
+        notes.push(format!(
+            "warning: the effective number of episodes falls to {size}, below {FEWEST_EPISODES}, before half of the discounted steps have been made: \
+             a few episodes decide, and the interval may be far too narrow"
+        ));
+    }
+    notes
+}

@@ -1,0 +1,283 @@
+//! The value of the start states from fitted values, `J = m' theta` with m the mean features of the n start states.
+//!
+//! Its standard error is over episodes. With `g_i = sum_t z_t delta_t` of episode i at the fitted weights, what the episode contributes to
+//! the weights is `e_i = A^-1 g_i`, and to the value
+//!
+//! ```text
+//! h_i = (phi(s_{i,0})' theta - J) / n + m' e_i,     se^2 = n / (n - 1) sum_i h_i^2
+//! ```
+//!
+//! so that both the start states and the weights count, and their covariance. With few episodes the weights are fitted again without each
+//! episode in turn, theta_(i), which the infinitesimal `e_i` underestimates: then `e_i = theta - theta_(i)`, and
+//! `h_i = (phi(s_{i,0})' theta - J) / n + (m - phi(s_{i,0}) / n)' e_i`, which is `(n - 1) / n (J - J_(i))`.
+
+use faer::Mat;
+
+use super::super::source::LogSource;
+use super::estimates::{EstimateTable, FittedValue, IntervalKind, ValueEstimate};
+use super::folds::{AgentSums, EpisodeSums, FitRule};
+use super::walk::{Step, View, Walk, dot, walk};
+use crate::error::Result;
+use crate::linalg;
+use crate::parallel;
+
+/// The most episodes of which each is left out in turn.
+pub(super) const MOST_LEFT_OUT: f64 = 400.0;
+/// The most work of that: episodes times the cube of the number of features.
+const MOST_WORK: f64 = 4e9;
+
+/// A fit, and what its errors need.
+pub(super) struct Fit {
+    sums: EpisodeSums,
+    rule: FitRule,
+    pub theta: Vec<f64>,
+    /// `A^-1`, or the pseudo-inverse.
+    inverse: Mat<f64>,
+    /// Directions of which the data say nothing.
+    null: Vec<Vec<f64>>,
+    kind: IntervalKind,
+}
+
+impl Fit {
+    pub fn new(sums: EpisodeSums, rule: FitRule) -> Self {
+        let d = sums.b.len();
+        let solved = linalg::least_norm(&sums.matrix(rule.ridge), &Mat::identity(d, d));
+        let theta = linalg::mat_vec(&solved.x, &sums.b);
+        let leaves_out = sums.starts <= MOST_LEFT_OUT && sums.starts * (d as f64).powi(3) <= MOST_WORK;
+        let kind = if leaves_out { IntervalKind::Jackknife } else { IntervalKind::Influence };
+        Self { sums, rule, theta, inverse: solved.x, null: solved.null, kind }
+    }
+
+    /// Whether the data tell the value of states with these features.
+    fn tells(&self, phi: &[f64]) -> bool {
+        const NOTHING: f64 = 1e-7;
+        let size = linalg::norm_sq(phi).sqrt();
+        self.null.iter().all(|direction| dot(direction, phi).abs() <= NOTHING * size)
+    }
+
+    /// What an episode contributes to the weights: `A^-1 g`, or their change where it is left out.
+    fn change(&self, episode: &Episode) -> Vec<f64> {
+        let direct = || linalg::mat_vec(&self.inverse, &episode.score);
+        let Some(a) = &episode.matrix else { return direct() };
+        // (A - A_i)^-1 = A^-1 (I - A_i A^-1)^-1.
+        let d = self.theta.len();
+        let rest = Mat::<f64>::identity(d, d) - a * &self.inverse;
+        linalg::solve_if_regular(&rest, &episode.score).map_or_else(direct, |y| linalg::mat_vec(&self.inverse, &y))
+    }
+}
+
+/// The sums of an episode at the weights of a fit.
+struct Episode {
+    /// `g_i`, less `eps theta` for each transition under a ridge.
+    score: Vec<f64>,
+    /// `A_i`, where episodes are left out.
+    matrix: Option<Mat<f64>>,
+    /// The features of its start state, if it has one.
+    start: Option<Vec<f64>>,
+    /// The ratios of its transitions, their sum and number.
+    ratios: f64,
+    len: f64,
+}
+
+impl Episode {
+    fn new(fit: &Fit) -> Self {
+        let d = fit.theta.len();
+        let matrix = (fit.kind == IntervalKind::Jackknife).then(|| Mat::zeros(d, d));
+        Self { score: vec![0.0; d], matrix, start: None, ratios: 0.0, len: 0.0 }
+    }
+
+    fn add(&mut self, step: &Step<'_>, trace: &[f64], psi: &mut [f64], fit: &Fit) {
+        let FitRule { trace: rule, ridge, .. } = fit.rule;
+        if step.starts {
+            self.start = Some(step.here.to_vec());
+        }
+        linalg::add_scaled(&mut self.score, step.error(rule.gamma, &fit.theta), trace);
+        if ridge > 0.0 {
+            linalg::add_scaled(&mut self.score, -ridge, &fit.theta);
+        }
+        if let Some(a) = &mut self.matrix {
+            step.difference(rule.gamma, psi);
+            for (j, psi) in psi.iter().enumerate().filter(|(_, psi)| **psi != 0.0) {
+                linalg::add_scaled(a.col_as_slice_mut(j), *psi, trace);
+            }
+            (0..psi.len()).for_each(|i| a[(i, i)] += ridge);
+        }
+        self.ratios += step.ratio;
+        self.len += 1.0;
+    }
+}
+
+/// Calls `see` with the episodes of a log.
+fn episodes(source: &dyn LogSource, view: View<'_>, fit: &Fit, see: &mut dyn FnMut(&Episode)) -> Result<()> {
+    let d = view.len();
+    let (mut trace, mut psi) = (vec![0.0; d], vec![0.0; d]);
+    let mut episode = Episode::new(fit);
+    walk(source, view, fit.rule.trace, &mut |event| {
+        if let Walk::Step(step) = event {
+            if step.is_new && episode.len > 0.0 {
+                see(&episode);
+                episode = Episode::new(fit);
+            }
+            fit.rule.lengthen(&mut trace, &step);
+            episode.add(&step, &trace, &mut psi, fit);
+        }
+    })?;
+    see(&episode);
+    Ok(())
+}
+
+/// Start states whose mean value is estimated: those of all agents, or of one.
+struct Starts {
+    count: f64,
+    mean: Vec<f64>,
+    value: f64,
+    /// Whether the value is known.
+    known: bool,
+}
+
+impl Starts {
+    fn new(count: f64, mean: Vec<f64>, fit: &Fit) -> Self {
+        let value = dot(&mean, &fit.theta);
+        Self { count, known: fit.tells(&mean), mean, value }
+    }
+
+    /// `h_i` of an episode whose start state is among these.
+    fn influence(&self, episode: &Episode, change: &[f64], fit: &Fit) -> f64 {
+        let mut all = dot(&self.mean, change);
+        if let Some(start) = &episode.start {
+            all += (dot(start, &fit.theta) - self.value) / self.count;
+            if fit.kind == IntervalKind::Jackknife {
+                all -= dot(start, change) / self.count;
+            }
+        }
+        all
+    }
+
+    /// The estimate from the sum of squares of what episodes contribute.
+    fn estimate(&self, squares: f64, effective: f64, level: f64) -> ValueEstimate {
+        let se = if self.known { squares.sqrt() } else { f64::NAN };
+        ValueEstimate::new(self.value, se, self.count as usize, effective, level)
+    }
+}
+
+/// `n / (n - 1)`.
+fn correction(n: f64) -> f64 {
+    if n > 1.0 { n / (n - 1.0) } else { f64::NAN }
+}
+
+/// The sums over an agent's episodes.
+struct Squares {
+    /// Of what they contribute to the value of all start states, and to that of the agent's own.
+    all: f64,
+    own: f64,
+    /// Of `(m_c' e_i)^2`.
+    own_weights: f64,
+    /// `sum_i e_i e_i'`; none with one agent.
+    changes: Option<Mat<f64>>,
+    /// The sums of the mean ratios of episodes, and of their squares.
+    ratios: (f64, f64),
+}
+
+impl Squares {
+    fn of(source: &dyn LogSource, view: View<'_>, fit: &Fit, all: &Starts, own: Option<&Starts>) -> Result<Self> {
+        let (d, several) = (fit.theta.len(), own.is_some());
+        let mut squares = Self { all: 0.0, own: 0.0, own_weights: 0.0, changes: None, ratios: (0.0, 0.0) };
+        let mut changes = Mat::zeros(d * usize::from(several), d * usize::from(several));
+        episodes(source, view, fit, &mut |episode| {
+            let change = fit.change(episode);
+            squares.all += all.influence(episode, &change, fit).powi(2);
+            let ratio = episode.ratios / episode.len;
+            if episode.start.is_some() {
+                squares.ratios.0 += ratio;
+                squares.ratios.1 += ratio * ratio;
+            }
+            if let Some(own) = own {
+                squares.own += own.influence(episode, &change, fit).powi(2);
+                squares.own_weights += dot(&own.mean, &change).powi(2);
+                for (j, factor) in change.iter().enumerate() {
+                    linalg::add_scaled(changes.col_as_slice_mut(j), *factor, &change);
+                }
+            }
+        })?;
+        squares.changes = several.then_some(changes);
+        Ok(squares)
+    }
+
+    fn effective(&self) -> f64 {
+        effective(self.ratios)
+    }
+}
+
+/// `(sum w)^2 / sum w^2`.
+fn effective((sum, squares): (f64, f64)) -> f64 {
+    if squares > 0.0 { sum * sum / squares } else { 0.0 }
+}
+
+/// The value of one agent's start states by its own fit.
+fn own_value(source: &dyn LogSource, view: View<'_>, sums: EpisodeSums, rule: FitRule, level: f64) -> Result<ValueEstimate> {
+    let (count, mean) = (sums.starts, sums.mean_start());
+    let fit = Fit::new(sums, rule);
+    let starts = Starts::new(count, mean, &fit);
+    let squares = Squares::of(source, view, &fit, &starts, None)?;
+    Ok(starts.estimate(correction(count) * squares.all, squares.effective(), level))
+}
+
+/// The value from fitted values. `None` without start states.
+///
+/// # Errors
+/// When a log cannot be read.
+pub(super) fn fitted(
+    sources: &[Box<dyn LogSource>],
+    view: View<'_>,
+    fit: &Fit,
+    agents: Vec<AgentSums>,
+    level: f64,
+) -> Result<Option<FittedValue>> {
+    if fit.sums.starts == 0.0 {
+        return Ok(None);
+    }
+    let n = fit.sums.starts;
+    let all = Starts::new(n, fit.sums.mean_start(), fit);
+    let own: Vec<Option<Starts>> =
+        agents.iter().map(|own| (own.starts > 0.0).then(|| Starts::new(own.starts, own.mean_start.clone(), fit))).collect();
+    let several = sources.len() > 1;
+    let mut found = Vec::new();
+    let mut changes: Option<Mat<f64>> = None;
+    for first in (0..sources.len()).step_by(parallel::threads()) {
+        let count = parallel::threads().min(sources.len() - first);
+        let group = parallel::try_map(count, |i| {
+            let own = own[first + i].as_ref().filter(|_| several);
+            Squares::of(&*sources[first + i], view, fit, &all, own)
+        })?;
+        for mut squares in group {
+            changes = match (changes, squares.changes.take()) {
+                (Some(sum), Some(own)) => Some(sum + own),
+                (sum, own) => sum.or(own),
+            };
+            found.push(squares);
+        }
+    }
+    let total = found.iter().fold((0.0, 0.0), |sum, one| (sum.0 + one.ratios.0, sum.1 + one.ratios.1));
+    let squares: f64 = found.iter().map(|one| one.all).sum();
+    let mut table = EstimateTable { all: all.estimate(correction(n) * squares, effective(total), level), agents: Vec::new() };
+    for ((source, own), squares) in sources.iter().zip(&own).zip(&found) {
+        let Some(own) = own else { continue };
+        let estimate = match &changes {
+            None => table.all,
+            Some(changes) => {
+                // What the episodes of other agents contribute to the weights.
+                let others = dot(&own.mean, &linalg::mat_vec(changes, &own.mean)) - squares.own_weights;
+                own.estimate(correction(own.count) * squares.own + correction(n) * others.max(0.0), squares.effective(), level)
+            }
+        };
+        table.agents.push((source.name().to_string(), estimate));
+    }
+    let fits = agents.into_iter().enumerate().filter_map(|(c, agent)| Some((c, agent.own?)));
+    let fits: Vec<(usize, EpisodeSums)> = fits.collect();
+    let own = parallel::map_into(fits, |_, (c, sums)| {
+        let estimate = own_value(&*sources[c], view, sums, fit.rule, level)?;
+        Ok((sources[c].name().to_string(), estimate))
+    });
+    let own = own.into_iter().collect::<Result<Vec<_>>>()?;
+    Ok(Some(FittedValue { table, own, interval: fit.kind, start: all.mean }))
+}

@@ -1,0 +1,550 @@
+//! Values of policies against independent computations: a slow twin that is written from the definitions, and the truth of a chain.
+
+use super::super::features::{FeatureMap, FeatureSpec, Ranges};
+use super::super::log::{Break, Log, LoggedActions};
+use super::super::source::in_memory;
+use super::folds::FoldDraw;
+use super::*;
+use crate::parallel;
+use crate::random::{Purpose, Stream, stream};
+
+pub(super) const GAMMA: f64 = 0.9;
+pub(super) const STATES: usize = 6;
+/// The probability that an episode ends with a transition.
+const ENDS: f64 = 0.1;
+
+/// A chain of six states and two actions. `p[a][s]` is the law of the next state, `r[a][s]` the mean reward.
+pub(super) struct Chain {
+    p: [[[f64; STATES]; STATES]; 2],
+    r: [[f64; STATES]; 2],
+    /// The probability of the second action under the policy that acts, and under the one that is evaluated.
+    acts: [f64; STATES],
+    evaluated: [f64; STATES],
+    start: [f64; STATES],
+    /// The features of each state: a constant, the true value, and one more.
+    pub phi: [[f64; 3]; STATES],
+}
+
+impl Chain {
+    /// With ratios from 0.6 to 1.7, whose products have a variance, or the policy that is evaluated acts.
+    pub fn new(is_off_policy: bool) -> Self {
+        let mut s = stream(5, Purpose::Fresh, 0, 0);
+        let law = |s: &mut Stream| {
+            let weights: [f64; STATES] = std::array::from_fn(|_| s.uniform().powi(2));
+            let sum: f64 = weights.iter().sum();
+            weights.map(|w| w / sum)
+        };
+        let p = std::array::from_fn(|_| std::array::from_fn(|_| law(&mut s)));
+        let r = std::array::from_fn(|_| std::array::from_fn(|_| s.normal()));
+        let acts: [f64; STATES] = std::array::from_fn(|_| 0.5 + 0.1 * s.uniform());
+        let evaluated = if is_off_policy { std::array::from_fn(|_| 0.35 + 0.4 * s.uniform()) } else { acts };
+        let mut chain = Self { p, r, acts, evaluated, start: law(&mut s), phi: [[1.0; 3]; STATES] };
+        let v = chain.values();
+        chain.phi = std::array::from_fn(|i| [1.0, v[i], s.normal()]);
+        chain
+    }
+
+    /// The values of the evaluated policy, by iteration.
+    fn values(&self) -> [f64; STATES] {
+        let mut v = [0.0; STATES];
+        for _ in 0..2000 {
+            let q = |a: usize, s: usize| self.r[a][s] + GAMMA * (1.0 - ENDS) * dot(&self.p[a][s], &v);
+            v = std::array::from_fn(|s| (1.0 - self.evaluated[s]) * q(0, s) + self.evaluated[s] * q(1, s));
+        }
+        v
+    }
+
+    pub fn truth(&self) -> f64 {
+        dot(&self.start, &self.values())
+    }
+
+    /// A log of `episodes`, at most `most` transitions each.
+    pub fn log(&self, episodes: usize, most: usize, s: &mut Stream) -> Log {
+        let mut log = empty(3);
+        log.ratio = (self.acts != self.evaluated).then(Vec::new);
+        for episode in 0..episodes {
+            let mut state = drawn(&self.start, s);
+            for step in 0..most {
+                let a = usize::from(s.uniform() < self.acts[state]);
+                let following = drawn(&self.p[a][state], s);
+                let ends = s.uniform() < ENDS;
+                log.states.extend(self.phi[state]);
+                log.next.extend(self.phi[following]);
+                log.rewards.push(self.r[a][state] + 0.5 * s.normal());
+                log.done.push(ends);
+                log.truncated.as_mut().unwrap().push(!ends && step + 1 == most);
+                log.episode.as_mut().unwrap().push(episode as i64);
+                let of = |law: &[f64; STATES]| if a == 1 { law[state] } else { 1.0 - law[state] };
+                log.ratio.iter_mut().for_each(|ratio| ratio.push(of(&self.evaluated) / of(&self.acts)));
+                let law = |state: usize| [1.0 - self.evaluated[state], self.evaluated[state]];
+                let actions = log.actions.as_mut().unwrap();
+                actions.taken.push(a as u32);
+                actions.here.extend(law(state));
+                actions.next.extend(law(following));
+                state = following;
+                if ends {
+                    break;
+                }
+            }
+        }
+        log
+    }
+}
+
+fn drawn(law: &[f64; STATES], s: &mut Stream) -> usize {
+    let mut u = s.uniform();
+    law.iter()
+        .position(|p| {
+            u -= p;
+            u < 0.0
+        })
+        .unwrap_or(STATES - 1)
+}
+
+pub(super) fn dot(a: &[f64], b: &[f64]) -> f64 {
+    a.iter().zip(b).map(|(x, y)| x * y).sum()
+}
+
+fn empty(d: usize) -> Log {
+    Log {
+        name: "agent".into(),
+        columns: (0..d).map(|j| format!("s_{j}")).collect(),
+        states: Vec::new(),
+        rewards: Vec::new(),
+        next: Vec::new(),
+        done: Vec::new(),
+        truncated: Some(Vec::new()),
+        breaks: None,
+        actions: Some(LoggedActions::none(2)),
+        episode: Some(Vec::new()),
+        ratio: None,
+    }
+}
+
+pub(super) fn named(logs: Vec<Log>) -> Surveyed {
+    let logs = logs.into_iter().enumerate().map(|(c, log)| Log { name: format!("agent_{c}"), ..log }).collect();
+    Surveyed::new(in_memory(logs), 0.0, 0).unwrap()
+}
+
+fn identity(log: &Log) -> FeatureMap {
+    FeatureMap::new(&FeatureSpec::Identity { bias: false }, &log.columns, &Ranges::new()).unwrap()
+}
+
+pub(super) fn rule(lambda: f64) -> TraceRule {
+    TraceRule { gamma: GAMMA, lambda, ratios: true }
+}
+
+pub(super) fn value_of(logs: &[Log], lambda: f64, settings: &PolicyValueSettings) -> PolicyValue {
+    let map = identity(&logs[0]);
+    PolicyValue::of(&named(logs.to_vec()), &map, rule(lambda), settings).unwrap().unwrap()
+}
+
+pub(super) fn close(a: f64, b: f64, what: &str) {
+    assert!((a - b).abs() <= 1e-9 * (1.0 + b.abs()) || a.is_nan() && b.is_nan(), "{what}: {a} is not {b}");
+}
+
+/// The computations of sections 1 and 2 with plain loops: rows, episodes as lists of rows, Gaussian elimination.
+pub(super) mod twin {
+    use super::*;
+
+    /// One row: phi, phi' (zeros after an end), reward, ratio, whether the episode has terminated with it.
+    #[derive(Clone)]
+    pub struct Row {
+        pub phi: Vec<f64>,
+        pub next: Vec<f64>,
+        pub reward: f64,
+        pub ratio: f64,
+    }
+
+    /// An episode: the agent, its rows in parts without gaps, and whether it has its start.
+    #[derive(Clone)]
+    pub struct Unit {
+        pub agent: usize,
+        pub fold: usize,
+        pub parts: Vec<Vec<Row>>,
+        pub has_start: bool,
+        /// Whether the first part ends in a terminal state.
+        pub ends: bool,
+    }
+
+    pub struct Fit {
+        pub lambda: f64,
+        pub ridge: f64,
+    }
+
+    pub fn solve(a: &[Vec<f64>], b: &[f64]) -> Vec<f64> {
+        let n = b.len();
+        let mut m: Vec<Vec<f64>> = a.iter().zip(b).map(|(row, b)| row.iter().copied().chain([*b]).collect()).collect();
+        for k in 0..n {
+            let pivot = (k..n).max_by(|i, j| m[*i][k].abs().total_cmp(&m[*j][k].abs())).unwrap();
+            m.swap(k, pivot);
+            for i in (0..n).filter(|i| *i != k) {
+                let factor = m[i][k] / m[k][k];
+                let row = m[k].clone();
+                m[i].iter_mut().zip(&row).for_each(|(x, y)| *x -= factor * y);
+            }
+        }
+        (0..n).map(|i| m[i][n] / m[i][i]).collect()
+    }
+
+    impl Fit {
+        /// `(A_i, b_i)` of one episode, with the ridge of its rows.
+        pub fn system(&self, unit: &Unit) -> (Vec<Vec<f64>>, Vec<f64>) {
+            let d = unit.parts[0][0].phi.len();
+            let (mut a, mut b) = (vec![vec![0.0; d]; d], vec![0.0; d]);
+            for part in &unit.parts {
+                let mut z = vec![0.0; d];
+                for row in part {
+                    for i in 0..d {
+                        z[i] = row.ratio * (GAMMA * self.lambda * z[i] + row.phi[i]);
+                    }
+                    for i in 0..d {
+                        b[i] += z[i] * row.reward;
+                        (0..d).for_each(|j| a[i][j] += z[i] * (row.phi[j] - GAMMA * row.next[j]));
+                        a[i][i] += self.ridge;
+                    }
+                }
+            }
+            (a, b)
+        }
+
+        pub fn sum(&self, units: &[&Unit]) -> (Vec<Vec<f64>>, Vec<f64>) {
+            let d = units[0].parts[0][0].phi.len();
+            let (mut a, mut b) = (vec![vec![0.0; d]; d], vec![0.0; d]);
+            for unit in units {
+                let (ai, bi) = self.system(unit);
+                for i in 0..d {
+                    b[i] += bi[i];
+                    (0..d).for_each(|j| a[i][j] += ai[i][j]);
+                }
+            }
+            (a, b)
+        }
+
+        pub fn theta(&self, units: &[&Unit]) -> Vec<f64> {
+            let (a, b) = self.sum(units);
+            solve(&a, &b)
+        }
+
+        /// The value of the start states among `of`, fitted to `units`.
+        pub fn value(&self, units: &[&Unit], of: impl Fn(&Unit) -> bool) -> f64 {
+            let theta = self.theta(units);
+            let starts: Vec<f64> =
+                units.iter().filter(|unit| unit.has_start && of(unit)).map(|unit| dot(&unit.parts[0][0].phi, &theta)).collect();
+            starts.iter().sum::<f64>() / starts.len() as f64
+        }
+
+        /// `h_i` of section 1 for the start states among `of`.
+        pub fn influences(&self, units: &[&Unit], of: impl Fn(&Unit) -> bool) -> Vec<f64> {
+            let (a, _) = self.sum(units);
+            let (theta, d) = (self.theta(units), a.len());
+            let starts: Vec<&&Unit> = units.iter().filter(|unit| unit.has_start && of(unit)).collect();
+            let (n, j) = (starts.len() as f64, self.value(units, &of));
+            let m: Vec<f64> = (0..d).map(|i| starts.iter().map(|unit| unit.parts[0][0].phi[i]).sum::<f64>() / n).collect();
+            let one = |unit: &&Unit| {
+                let (ai, bi) = self.system(unit);
+                let g: Vec<f64> = (0..d).map(|i| bi[i] - dot(&ai[i], &theta)).collect();
+                let own = if unit.has_start && of(unit) { (dot(&unit.parts[0][0].phi, &theta) - j) / n } else { 0.0 };
+                own + dot(&m, &solve(&a, &g))
+            };
+            units.iter().map(one).collect()
+        }
+    }
+
+    /// `V_i` of section 2 under `v = phi' theta`, the bootstrapped part of it, and the weights `rho_{0:t}`.
+    pub fn weighted(unit: &Unit, theta: &[f64]) -> (f64, f64, Vec<f64>) {
+        let rows = &unit.parts[0];
+        let v = |phi: &[f64]| dot(phi, theta);
+        let (mut value, mut weights) = (v(&rows[0].phi), Vec::new());
+        for (t, row) in rows.iter().enumerate() {
+            weights.push(rows[..=t].iter().map(|row| row.ratio).product::<f64>());
+            value += GAMMA.powi(t as i32) * weights[t] * (row.reward + GAMMA * v(&row.next) - v(&row.phi));
+        }
+        let last = rows.last().unwrap();
+        let boot = if unit.ends { 0.0 } else { GAMMA.powi(rows.len() as i32) * weights.last().unwrap() * v(&last.next) };
+        (value, boot, weights)
+    }
+}
+use twin::{Row, Unit};
+
+/// The episodes of logs whose rows are numbered by `episode`, with a gap before each row in `gaps`.
+pub(super) fn units(logs: &[Log], seed: u64) -> Vec<Unit> {
+    let mut all: Vec<Unit> = Vec::new();
+    for (agent, log) in logs.iter().enumerate() {
+        let mut draw = FoldDraw::new(seed, agent);
+        for i in 0..log.len() {
+            let number = log.episode.as_ref().unwrap();
+            let gap = log.breaks.as_ref().is_some_and(|breaks| breaks[i] == Break::LeftOut);
+            let zero = vec![0.0; log.columns.len()];
+            let next = if log.done[i] { zero } else { log.next_state(i).to_vec() };
+            let ratio = log.ratio.as_ref().map_or(1.0, |ratio| ratio[i]);
+            let row = Row { phi: log.state(i).to_vec(), next, reward: log.rewards[i], ratio };
+            if i == 0 || number[i] != number[i - 1] {
+                all.push(Unit { agent, fold: draw.next(), parts: vec![vec![row]], has_start: !gap, ends: false });
+            } else if gap {
+                all.last_mut().unwrap().parts.push(vec![row]);
+            } else {
+                all.last_mut().unwrap().parts.last_mut().unwrap().push(row);
+            }
+            let unit = all.last_mut().unwrap();
+            if unit.parts.len() == 1 {
+                unit.ends = log.done[i];
+            }
+        }
+    }
+    all
+}
+
+/// Three agents, one of which has few episodes, with episodes that are cut short.
+pub(super) fn three(chain: &Chain) -> Vec<Log> {
+    [(25, 12, 1), (9, 30, 2), (22, 1, 3)]
+        .map(|(episodes, most, seed)| chain.log(episodes, most, &mut stream(seed, Purpose::Fresh, 0, 0)))
+        .into()
+}
+
+fn sum_of_squares(x: &[f64]) -> f64 {
+    x.iter().map(|x| x * x).sum()
+}
+
+/// All of section 1 by influence, for all, by agent, and with own weights; logs with gaps within an episode.
+#[test]
+fn fitted_values_are_those_of_the_slow_twin() {
+    for (off, lambda, ridge) in [(false, 0.0, 0.0), (true, 0.0, 0.0), (true, 0.6, 0.0), (false, 0.8, 0.05), (true, 0.0, 0.1)] {
+        let mut logs = three(&Chain::new(off));
+        let gap = logs[0].episode.as_ref().unwrap().windows(2).position(|pair| pair[0] == pair[1]).unwrap() + 1;
+        let mut breaks = vec![Break::None; logs[0].len()];
+        (breaks[gap], breaks[0]) = (Break::LeftOut, Break::LeftOut);
+        logs[0].breaks = Some(breaks);
+        let settings = PolicyValueSettings { ridge, ..PolicyValueSettings::default() };
+        let found = value_of(&logs, lambda, &settings).fitted;
+        let all = units(&logs, 0);
+        let every: Vec<&Unit> = all.iter().collect();
+        let fit = twin::Fit { lambda, ridge };
+        assert_eq!(found.interval, IntervalKind::Jackknife);
+        // The first episode of the first agent has lost its start, and is left out as a whole all the same.
+        assert_eq!((found.table.all.episodes, all.len()), (55, 56));
+        let value = fit.value(&every, |_| true);
+        close(found.table.all.estimate, value, "the value");
+        let n = 55.0;
+        let left_out = |i: usize| every.iter().enumerate().filter(|(j, _)| *j != i).map(|(_, unit)| *unit).collect::<Vec<_>>();
+        let h: Vec<f64> = (0..every.len())
+            .map(|i| {
+                let change = value - fit.value(&left_out(i), |_| true);
+                if every[i].has_start { (n - 1.0) / n * change } else { change }
+            })
+            .collect();
+        close(found.table.all.se, (n / (n - 1.0) * sum_of_squares(&h)).sqrt(), "the jackknife");
+        close(found.table.all.high, value + t_quantile(0.95, n - 1.0) * found.table.all.se, "the interval");
+        for (c, (name, estimate)) in found.table.agents.iter().enumerate() {
+            assert_eq!(*name, format!("agent_{c}"));
+            let is_own = |unit: &Unit| unit.agent == c;
+            let value = fit.value(&every, is_own);
+            close(estimate.estimate, value, "an agent's value");
+            let own = every.iter().filter(|unit| unit.has_start && is_own(unit)).count() as f64;
+            let square = |i: usize| {
+                let change = value - fit.value(&left_out(i), is_own);
+                match (is_own(every[i]), every[i].has_start) {
+                    (true, true) => (own - 1.0) / own * change * change,
+                    (true, false) => own / (own - 1.0) * change * change,
+                    (false, _) => n / (n - 1.0) * change * change,
+                }
+            };
+            close(estimate.se, (0..every.len()).map(square).sum::<f64>().sqrt(), "an agent's error");
+        }
+        let with_own: Vec<&str> = found.own.iter().map(|(name, _)| name.as_str()).collect();
+        assert_eq!(with_own, ["agent_0", "agent_2"], "where there are 20 episodes");
+        if lambda == 0.0 {
+            let own: Vec<&Unit> = every.iter().filter(|unit| unit.agent == 0).copied().collect();
+            close(found.own[0].1.estimate, fit.value(&own, |_| true), "the own value");
+        }
+    }
+}
+
+/// With many episodes the influence function is used.
+#[test]
+fn influences_are_those_of_the_slow_twin() {
+    for (off, lambda, ridge) in [(false, 0.0, 0.0), (true, 0.5, 0.02)] {
+        let chain = Chain::new(off);
+        let logs: Vec<Log> = [(300, 1), (150, 2)].map(|(n, seed)| chain.log(n, 8, &mut stream(seed, Purpose::Fresh, 0, 0))).into();
+        let found = value_of(&logs, lambda, &PolicyValueSettings { ridge, ..PolicyValueSettings::default() }).fitted;
+        assert_eq!(found.interval, IntervalKind::Influence);
+        let (all, fit) = (units(&logs, 0), twin::Fit { lambda, ridge });
+        let every: Vec<&Unit> = all.iter().collect();
+        let h = fit.influences(&every, |_| true);
+        close(h.iter().sum(), 0.0, "influences sum to nothing");
+        close(found.table.all.se, (450.0 / 449.0 * sum_of_squares(&h)).sqrt(), "the error");
+        let h = fit.influences(&every, |unit| unit.agent == 1);
+        let (others, own) = h.split_at(300);
+        let square = 150.0 / 149.0 * sum_of_squares(own) + 450.0 / 449.0 * sum_of_squares(others);
+        close(found.table.agents[1].1.se, square.sqrt(), "the error of an agent");
+        let ratio = |unit: &Unit| unit.parts[0].iter().map(|row| row.ratio).sum::<f64>() / unit.parts[0].len() as f64;
+        let ratios: Vec<f64> = every.iter().map(|unit| ratio(unit)).collect();
+        close(found.table.all.effective_episodes, ratios.iter().sum::<f64>().powi(2) / sum_of_squares(&ratios), "the effective number");
+    }
+}
+
+/// Section 2, for all and by agent.
+#[test]
+fn weighted_returns_are_those_of_the_slow_twin() {
+    for (off, lambda) in [(false, 0.0), (true, 0.0), (true, 0.4)] {
+        let logs = three(&Chain::new(off));
+        let found = value_of(&logs, lambda, &PolicyValueSettings { seed: 7, ..PolicyValueSettings::default() });
+        assert_eq!(found.has_ratios, off);
+        let (found, all, fit) = (found.importance, units(&logs, 7), twin::Fit { lambda, ridge: 0.0 });
+        let of_fold = |k: usize| fit.theta(&all.iter().filter(|unit| unit.fold != k).collect::<Vec<_>>());
+        let thetas: Vec<Vec<f64>> = (0..FOLDS).map(of_fold).collect();
+        let of =
+            |units: &[&Unit]| -> Vec<(f64, f64, Vec<f64>)> { units.iter().map(|unit| twin::weighted(unit, &thetas[unit.fold])).collect() };
+        let check = |estimate: &ValueEstimate, units: &[&Unit]| {
+            let (values, n) = (of(units), units.len() as f64);
+            let mean = values.iter().map(|v| v.0).sum::<f64>() / n;
+            close(estimate.estimate, mean, "the mean");
+            let square = values.iter().map(|v| (v.0 - mean).powi(2)).sum::<f64>() / (n - 1.0);
+            close(estimate.se, (square / n).sqrt(), "its error");
+            close(estimate.low, mean - t_quantile(0.95, n - 1.0) * estimate.se, "its interval");
+            // Sizes at each step, up to that by which half of the discounted steps have been made.
+            let longest = values.iter().map(|v| v.2.len()).max().unwrap();
+            let steps = |t: usize| GAMMA.powi(t as i32) * values.iter().filter(|v| v.2.len() > t).count() as f64;
+            let half = 0.5 * (0..longest).map(steps).sum::<f64>();
+            let last = (0..longest).find(|t| (0..=*t).map(steps).sum::<f64>() >= half).unwrap();
+            let size = |t: usize| {
+                let w: Vec<f64> = values.iter().map(|v| v.2[t.min(v.2.len() - 1)]).collect();
+                w.iter().sum::<f64>().powi(2) / sum_of_squares(&w)
+            };
+            close(estimate.effective_episodes, (0..=last).map(size).fold(f64::INFINITY, f64::min), "the effective number");
+        };
+        let every: Vec<&Unit> = all.iter().collect();
+        check(&found.table.all, &every);
+        for (c, (_, estimate)) in found.table.agents.iter().enumerate() {
+            check(estimate, &every.iter().filter(|unit| unit.agent == c).copied().collect::<Vec<_>>());
+        }
+        let n = every.len() as f64;
+        close(found.bootstrapped, of(&every).iter().map(|v| v.1).sum::<f64>() / n, "what is bootstrapped");
+        assert_eq!(found.cut, all.iter().filter(|unit| !unit.ends).count());
+        let plain = every.iter().map(|unit| twin::weighted(unit, &[0.0; 3]).0);
+        close(found.plain, plain.sum::<f64>() / n, "without control variate");
+    }
+}
+
+/// A feature that is there twice makes systems singular, and changes no value and no error.
+#[test]
+fn dependent_features_change_nothing() {
+    for episodes in [1, 20] {
+        let chain = Chain::new(true);
+        let logs: Vec<Log> =
+            [(25 * episodes, 1), (30, 2)].map(|(n, seed)| chain.log(n, 20, &mut stream(seed, Purpose::Fresh, 0, 0))).into();
+        let twice = |states: &[f64]| states.chunks_exact(3).flat_map(|s| [s[0], s[1], s[2], s[1]]).collect();
+        let wide = |log: &Log| Log { columns: empty(4).columns, states: twice(&log.states), next: twice(&log.next), ..log.clone() };
+        let doubled: Vec<Log> = logs.iter().map(wide).collect();
+        let [a, b] = [&logs, &doubled].map(|logs| value_of(logs, 0.2, &PolicyValueSettings::default()));
+        let near = |a: &ValueEstimate, b: &ValueEstimate, accuracy: f64| {
+            assert!((a.estimate - b.estimate).abs() < accuracy && (a.se / b.se - 1.0).abs() < accuracy, "{a:?} {b:?}");
+        };
+        near(&a.fitted.table.all, &b.fitted.table.all, 1e-8);
+        near(&a.fitted.table.agents[1].1, &b.fitted.table.agents[1].1, 1e-8);
+        // The weights of folds have a small ridge then.
+        near(&a.importance.table.all, &b.importance.table.all, 1e-4);
+    }
+}
+
+/// Episodes are dealt to folds evenly, by the seed.
+#[test]
+fn folds_are_even() {
+    let folds = |seed: u64, agent: usize, n: usize| {
+        let mut draw = FoldDraw::new(seed, agent);
+        (0..n).map(|_| draw.next()).collect::<Vec<usize>>()
+    };
+    let drawn = folds(1, 2, 52);
+    for k in 0..FOLDS {
+        assert!((10..=11).contains(&drawn.iter().filter(|fold| **fold == k).count()));
+    }
+    assert_eq!(drawn, folds(1, 2, 52));
+    assert_ne!(drawn, folds(2, 2, 52));
+    assert_ne!(drawn, folds(1, 3, 52));
+    // Agents with an episode each are in all folds.
+    let firsts: std::collections::BTreeSet<usize> = (0..40).map(|agent| folds(0, agent, 1)[0]).collect();
+    assert_eq!(firsts.len(), FOLDS);
+}
+
+#[test]
+fn results_do_not_depend_on_threads() {
+    let logs = three(&Chain::new(true));
+    let on = |threads: usize| {
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap();
+        pool.install(|| value_of(&logs, 0.3, &PolicyValueSettings::default()))
+    };
+    let one = on(1);
+    assert!(on(2) == one && on(5) == one);
+}
+
+/// A single episode, no start, levels that are none, and one state only.
+#[test]
+fn little_data_gives_no_interval_and_no_panic() {
+    let chain = Chain::new(true);
+    let one = chain.log(1, 5, &mut stream(1, Purpose::Fresh, 0, 0));
+    let found = value_of(std::slice::from_ref(&one), 0.0, &PolicyValueSettings::default());
+    assert!(found.fitted.table.all.se.is_nan() && found.importance.table.all.se.is_nan());
+    assert!(found.importance.table.all.estimate.is_finite());
+    let mut breaks = vec![Break::None; one.len()];
+    breaks[0] = Break::LeftOut;
+    let lost = named(vec![Log { breaks: Some(breaks), ..one.clone() }]);
+    assert_eq!(PolicyValue::of(&lost, &identity(&one), rule(0.0), &PolicyValueSettings::default()).unwrap(), None);
+    for level in [0.0, 1.0, f64::NAN, -0.5] {
+        let settings = PolicyValueSettings::default().with_level(level);
+        let e = PolicyValue::of(&named(vec![one.clone()]), &identity(&one), rule(0.0), &settings).unwrap_err();
+        assert_eq!(e.key, "level");
+    }
+    let mut zero = chain.log(30, 5, &mut stream(1, Purpose::Fresh, 0, 0));
+    zero.states.fill(0.0);
+    zero.next.fill(0.0);
+    let found = value_of(&[zero], 0.0, &PolicyValueSettings::default());
+    assert_eq!((found.fitted.table.all.estimate, found.fitted.table.all.se), (0.0, 0.0));
+}
+
+/// Estimates, standard errors and coverage over repetitions, of fitted values, of weighted returns, and of the doubly robust value.
+fn coverage(chain: &Chain, episodes: usize, repetitions: usize) -> [[f64; 3]; 3] {
+    let truth = chain.truth();
+    let found = parallel::map(repetitions, |seed| {
+        let log = chain.log(episodes, usize::MAX, &mut stream(seed as u64, Purpose::Fresh, 1, 0));
+        let value = value_of(&[log], 0.0, &PolicyValueSettings::default());
+        [value.fitted.table.all, value.importance.table.all, value.doubly_robust.unwrap().table.all]
+    });
+    let n = repetitions as f64;
+    std::array::from_fn(|k| {
+        let of: Vec<&ValueEstimate> = found.iter().map(|both| &both[k]).collect();
+        let mean = of.iter().map(|e| e.estimate).sum::<f64>() / n;
+        let deviation = (of.iter().map(|e| (e.estimate - mean).powi(2)).sum::<f64>() / (n - 1.0)).sqrt();
+        let covered = of.iter().filter(|e| e.low <= truth && truth <= e.high).count() as f64 / n;
+        let bias = (mean - truth) / (deviation / n.sqrt());
+        [bias, of.iter().map(|e| e.se).sum::<f64>() / n / deviation, covered]
+    })
+}
+
+/// With few repetitions: coverage within four standard errors of .95, bias within four of 0.
+#[test]
+fn intervals_cover_the_truth() {
+    for off in [false, true] {
+        let chain = Chain::new(off);
+        for (k, [bias, ratio, covered]) in coverage(&chain, 60, 400).into_iter().enumerate() {
+            assert!(bias.abs() < 4.0, "{off} {k}: bias of {bias} standard errors");
+            assert!((ratio - 1.0).abs() < 0.15, "{off} {k}: standard errors {ratio} of the deviation");
+            assert!((covered - 0.95).abs() < 4.0 * (0.95 * 0.05 / 400.0f64).sqrt(), "{off} {k}: {covered}");
+        }
+    }
+}
+
+/// 2,000 repetitions, as the issue of this library asks: 20,000, 2,000 and 200 transitions in episodes of ten on average.
+#[test]
+#[ignore = "takes minutes"]
+fn intervals_cover_the_truth_in_two_thousand_repetitions() {
+    for off in [false, true] {
+        let chain = Chain::new(off);
+        for (episodes, least, most) in [(20, 0.90, 1.0), (200, 0.93, 0.97), (2000, 0.94, 0.96)] {
+            for (k, [bias, ratio, covered]) in coverage(&chain, episodes, 2000).into_iter().enumerate() {
+                let name = ["fitted", "importance", "doubly robust"][k];
+                println!("off-policy {off}, {episodes} episodes, {name}: bias {bias:.2} se, se/sd {ratio:.3}, coverage {covered:.4}");
+                assert!((least..=most).contains(&covered), "{off} {episodes} {name}: {covered}");
+            }
+        }
+    }
+}
