@@ -14,7 +14,7 @@ use fedsa::federation::Federation;
 use fedsa::kernel::Isa;
 use fedsa::methods::shed::Shed;
 use fedsa::problem::dataset::Rows;
-use fedsa::problem::glm::family::Family;
+use fedsa::problem::glm::family::ModelFamily;
 use fedsa::problem::logs::Sources;
 use fedsa::problem::preparation::quality::LabelledRows;
 use fedsa::problem::regression::Logistic;
@@ -79,7 +79,7 @@ fn data() -> LabelledRows {
         targets,
         offsets: Vec::new(),
         row_weights: Vec::new(),
-        family: Family::Binomial,
+        family: ModelFamily::Binomial,
     }
 }
 

@@ -355,6 +355,24 @@ fn derivatives_are_differences() {
     }
 }
 
+/// The law of a sample has the mean operator for its mean.
+#[test]
+fn laws_have_the_mean_operator_for_their_mean() {
+    for (name, problem) in crate::common::generalised(3, 12, 3) {
+        for kind in [Law::Iid, Law::Markov] {
+            let field = field(&*problem, kind);
+            let d = field.dim();
+            let theta: Vec<f64> = (0..d).map(|i| 0.4 * u(i + 1, 2) - 0.2).collect();
+            let mut mean = vec![0.0; d];
+            for c in 0..field.agents() {
+                let law = field.facts().law(c).unwrap();
+                field.mean(c, &theta, &mut mean);
+                assert!(distance(&law.mean(&theta), &mean) < 1e-12 * (1.0 + linalg::norm_sq(&mean).sqrt()), "{name}, {kind:?}");
+            }
+        }
+    }
+}
+
 /// Every method of second order, and rules of first order, end at the minimum that Newton's method finds on all rows.
 #[test]
 fn methods_of_first_and_second_order_reach_the_optimum_of_every_family() {

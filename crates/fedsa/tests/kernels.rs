@@ -54,7 +54,8 @@ fn after_leg(field: &Arc<dyn Field>, agents: &[usize], etas: &[f64]) -> Vec<u64>
 type Named = (&'static str, Box<dyn ProblemSettings>);
 
 fn fields() -> Vec<Named> {
-    [garnets(), reward_processes(), off_policy(), objectives_and_operators(), linear_systems(), finite_sums()]
+    let generalised = crate::common::generalised(11, 7, 5);
+    [garnets(), reward_processes(), off_policy(), objectives_and_operators(), linear_systems(), finite_sums(), generalised]
         .into_iter()
         .flatten()
         .collect()

@@ -6,7 +6,7 @@ use fedsa::cancel::Cancel;
 use fedsa::error::{Error, Result};
 use fedsa::linalg;
 use fedsa::problem::arrays::{Array, Arrays};
-use fedsa::problem::glm::family::Family;
+use fedsa::problem::glm::family::ModelFamily;
 use fedsa::problem::glm::inference::{Inference, infer};
 use fedsa::problem::preparation::quality::FitQuality;
 use fedsa::problem::preparation::targets::{self, Targets};
@@ -290,8 +290,10 @@ fn model(prepared: &Prepared, theta: &[f64], settings: &FitSettings) -> LinearMo
             Predicts::Class([negative.as_ref().map_or(PredictedClass::Rest, class), class(positive)])
         }
         (Targets::Many { classes, .. }, _) => Predicts::Classes { classes: classes.iter().map(class).collect(), further: blocks.collect() },
-        (_, Family::Poisson | Family::Gamma | Family::NegativeBinomial { .. }) => Predicts::Mean { model: family.name().into() },
-        (_, Family::Huber { .. }) => Predicts::Robust,
+        (_, ModelFamily::Poisson | ModelFamily::Gamma | ModelFamily::NegativeBinomial { .. }) => {
+            Predicts::Mean { model: family.name().into() }
+        }
+        (_, ModelFamily::Huber { .. }) => Predicts::Robust,
         (Targets::Numbers { offset, scale }, _) => Predicts::Target { offset: *offset, scale: 1.0 / scale },
     };
     let columns = (!transform.columns.are_counted()).then(|| transform.columns.iter().map(|name| name.into_owned()).collect());

@@ -1,6 +1,6 @@
 //! Coefficients with standard errors, as a table and in `summary.json`.
 
-use fedsa::problem::glm::family::Family;
+use fedsa::problem::glm::family::ModelFamily;
 use fedsa::problem::glm::inference::{Coefficient, FEW_AGENTS, Inference};
 use serde_json::{Value as Json, json};
 
@@ -93,13 +93,13 @@ fn notes(inference: &Inference) -> Vec<String> {
         digits(inference.deviance, 8),
         digits(inference.aic, 8)
     ));
-    if *family == Family::Gamma {
+    if *family == ModelFamily::Gamma {
         notes.push("the log-likelihood is at the dispersion deviance / n, as R has it; statsmodels takes Pearson's".into());
     }
     let per_row = inference.pearson / (*rows as f64 - *parameters as f64);
     if family.has_dispersion() {
         notes.push(format!("dispersion {} (Pearson's statistic over n - p)", digits(inference.dispersion, 6)));
-    } else if per_row > OVERDISPERSED && matches!(family, Family::Poisson) {
+    } else if per_row > OVERDISPERSED && matches!(family, ModelFamily::Poisson) {
         let more = "errors of the covariance model are too small: take the sandwich, or a negative-binomial model";
         notes.push(format!("note: counts have {} times the variance of the family; {more}", number(per_row)));
     }

@@ -2,7 +2,7 @@
 
 use faer::Mat;
 
-use super::family::{Family, RowFit};
+use super::family::{ModelFamily, RowFit};
 use crate::kernel::{Isa, margins};
 use crate::parallel;
 use crate::problem::preparation::quality::LabelledRows;
@@ -72,7 +72,7 @@ impl ModelSums {
     }
 
     /// Of the rows of all agents, in the agents' order.
-    pub fn of(family: Family, part: &LabelledRows, theta: &[f64], want: Want) -> Self {
+    pub fn of(family: ModelFamily, part: &LabelledRows, theta: &[f64], want: Want) -> Self {
         let agents = part.first.len() - 1;
         let mut all = Self::zeros(theta.len(), want);
         for first in (0..agents).step_by(TOGETHER) {
@@ -83,7 +83,7 @@ impl ModelSums {
     }
 
     /// The numbers that an agent sends for them: symmetric matrices are sent as triangles.
-    pub fn numbers(p: usize, family: Family, want: Want) -> usize {
+    pub fn numbers(p: usize, family: ModelFamily, want: Want) -> usize {
         let triangle = p * (p + 1) / 2;
         match want {
             Want::Loss => 1,
@@ -117,7 +117,7 @@ impl ModelSums {
     }
 
     /// Of the rows of agent c.
-    fn of_agent(family: Family, part: &LabelledRows, c: usize, theta: &[f64], want: Want) -> Self {
+    fn of_agent(family: ModelFamily, part: &LabelledRows, c: usize, theta: &[f64], want: Want) -> Self {
         let (range, q) = (part.first[c]..part.first[c + 1], family.outputs());
         let n = range.len();
         let mut out = Self::zeros(theta.len(), want);

@@ -4,7 +4,7 @@ use faer::linalg::solvers::Solve;
 use faer::{Mat, Side};
 
 use super::agent_sums::{ModelSums, Want};
-use super::family::Family;
+use super::family::ModelFamily;
 use crate::cancel::Cancel;
 use crate::error::Result;
 use crate::linalg;
@@ -128,7 +128,7 @@ pub(super) fn collinear(part: &LabelledRows, has_intercept: bool) -> Vec<(usize,
 /// # Errors
 /// Why there is none; when it is cancelled.
 pub(super) fn estimate(
-    family: Family,
+    family: ModelFamily,
     part: &LabelledRows,
     has_intercept: bool,
     start: &[f64],
@@ -158,7 +158,7 @@ pub(super) fn estimate(
         }
         // Separated classes: the score vanishes while predictors grow by about 1 a step.
         long = if left <= SCORE || sums.largest > LARGE && moved > LONG / LARGE { long + 1 } else { 0 };
-        if long > 3 && !matches!(family, Family::Gaussian) && left <= SCORE.sqrt() {
+        if long > 3 && !matches!(family, ModelFamily::Gaussian) && left <= SCORE.sqrt() {
             return Ok(Err(NoEstimate::Separated(parts_of(part, &step))));
         }
         let Some(next) = descend(family, part, &theta, &step, &sums) else { break };
@@ -168,7 +168,7 @@ pub(super) fn estimate(
 }
 
 /// The point along a step at which the loss falls enough.
-fn descend(family: Family, part: &LabelledRows, theta: &[f64], step: &[f64], sums: &ModelSums) -> Option<Vec<f64>> {
+fn descend(family: ModelFamily, part: &LabelledRows, theta: &[f64], step: &[f64], sums: &ModelSums) -> Option<Vec<f64>> {
     let slope = linalg::dot(step, &sums.score);
     let rounding = 256.0 * f64::EPSILON * (sums.loss.abs() + sums.weights);
     (0..=HALVINGS).find_map(|k| {
@@ -180,7 +180,7 @@ fn descend(family: Family, part: &LabelledRows, theta: &[f64], step: &[f64], sum
 }
 
 /// The largest change of a predictor by a step.
-fn most_moved(family: Family, part: &LabelledRows, step: &[f64]) -> f64 {
+fn most_moved(family: ModelFamily, part: &LabelledRows, step: &[f64]) -> f64 {
     let changes = part.products(0..part.rows.len(), step, family.outputs());
     changes.iter().fold(0.0, |most, x| most.max(x.abs()))
 }

@@ -11,7 +11,7 @@ use crate::problem::regression::loss::{LogLoss, Loss};
 /// A family with its link, or another loss.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
-pub enum Family {
+pub enum ModelFamily {
     /// `mu = eta`, `l = (eta - y)^2 / 2`.
     Gaussian,
     /// `P(y = 1) = 1 / (1 + exp(-eta))` with targets of -1 and 1, `l = log(1 + exp(-y eta))`.
@@ -95,11 +95,11 @@ fn log_above(mut x: f64) -> f64 {
     f64::mul_add(halvings, std::f64::consts::LN_2, log_one_plus(x - 1.0))
 }
 
-impl Family {
+impl ModelFamily {
     /// The number of predictors of a row: K - 1 for K classes, otherwise 1.
     pub fn outputs(&self) -> usize {
         match self {
-            Family::Multinomial { classes } => classes - 1,
+            ModelFamily::Multinomial { classes } => classes - 1,
             _ => 1,
         }
     }
@@ -107,37 +107,37 @@ impl Family {
     /// Its name, that of experiment files.
     pub fn name(&self) -> &'static str {
         match self {
-            Family::Gaussian => "gaussian",
-            Family::Binomial => "binomial",
-            Family::Poisson => "poisson",
-            Family::Gamma => "gamma",
-            Family::NegativeBinomial { .. } => "negative-binomial",
-            Family::Multinomial { .. } => "multinomial",
-            Family::Huber { .. } => "huber",
+            ModelFamily::Gaussian => "gaussian",
+            ModelFamily::Binomial => "binomial",
+            ModelFamily::Poisson => "poisson",
+            ModelFamily::Gamma => "gamma",
+            ModelFamily::NegativeBinomial { .. } => "negative-binomial",
+            ModelFamily::Multinomial { .. } => "multinomial",
+            ModelFamily::Huber { .. } => "huber",
         }
     }
 
     /// Whether there is a likelihood, and therefore inference.
     pub fn has_likelihood(&self) -> bool {
-        !matches!(self, Family::Huber { .. })
+        !matches!(self, ModelFamily::Huber { .. })
     }
 
     /// Whether the dispersion is a parameter that is estimated, by Pearson's statistic over n - p; otherwise it is 1.
     pub fn has_dispersion(&self) -> bool {
-        matches!(self, Family::Gaussian | Family::Gamma)
+        matches!(self, ModelFamily::Gaussian | ModelFamily::Gamma)
     }
 
     /// Whether l'' does not depend on y, so that observed and expected information are the same.
     pub fn is_canonical(&self) -> bool {
-        !matches!(self, Family::Gamma | Family::NegativeBinomial { .. })
+        !matches!(self, ModelFamily::Gamma | ModelFamily::NegativeBinomial { .. })
     }
 
     /// The mean mu of a target with one predictor; the probability of the positive class of the binomial family.
     pub fn mean(&self, eta: f64) -> f64 {
         match self {
-            Family::Gaussian | Family::Huber { .. } => eta,
-            Family::Binomial | Family::Multinomial { .. } => LogLoss::pull(-eta),
-            Family::Poisson | Family::Gamma | Family::NegativeBinomial { .. } => exp(eta),
+            ModelFamily::Gaussian | ModelFamily::Huber { .. } => eta,
+            ModelFamily::Binomial | ModelFamily::Multinomial { .. } => LogLoss::pull(-eta),
+            ModelFamily::Poisson | ModelFamily::Gamma | ModelFamily::NegativeBinomial { .. } => exp(eta),
         }
     }
 
@@ -155,28 +155,28 @@ impl Family {
     /// Whether a target is one of the family, and what it must be.
     pub(in crate::problem) fn domain(&self) -> Option<(fn(f64) -> bool, &'static str)> {
         match self {
-            Family::Poisson | Family::NegativeBinomial { .. } => Some((|y| y >= 0.0, "numbers of at least 0, such as counts")),
-            Family::Gamma => Some((|y| y > 0.0, "positive numbers")),
+            ModelFamily::Poisson | ModelFamily::NegativeBinomial { .. } => Some((|y| y >= 0.0, "numbers of at least 0, such as counts")),
+            ModelFamily::Gamma => Some((|y| y > 0.0, "positive numbers")),
             _ => None,
         }
     }
 
-    /// `l(eta, y)`; eta has [`Family::outputs`] numbers.
+    /// `l(eta, y)`; eta has [`ModelFamily::outputs`] numbers.
     #[inline]
     pub fn value(&self, eta: &[f64], y: f64) -> f64 {
         let t = eta[0];
         match *self {
-            Family::Gaussian => 0.5 * (t - y) * (t - y),
-            Family::Binomial => LogLoss::value(y * t),
-            Family::Poisson => exp(t) - y * t,
-            Family::Gamma => y * exp(-t) + t,
-            Family::NegativeBinomial { alpha } => f64::mul_add(y + 1.0 / alpha, softplus(t + alpha.ln()), -y * t),
-            Family::Multinomial { .. } => {
+            ModelFamily::Gaussian => 0.5 * (t - y) * (t - y),
+            ModelFamily::Binomial => LogLoss::value(y * t),
+            ModelFamily::Poisson => exp(t) - y * t,
+            ModelFamily::Gamma => y * exp(-t) + t,
+            ModelFamily::NegativeBinomial { alpha } => f64::mul_add(y + 1.0 / alpha, softplus(t + alpha.ln()), -y * t),
+            ModelFamily::Multinomial { .. } => {
                 let top = eta.iter().fold(0.0, |a: f64, b| a.max(*b));
                 let total = eta.iter().map(|t| exp_below(t - top)).sum::<f64>() + exp_below(-top);
                 top + log_above(total) - if y > 0.0 { eta[y as usize - 1] } else { 0.0 }
             }
-            Family::Huber { threshold } => {
+            ModelFamily::Huber { threshold } => {
                 let r = (t - y).abs();
                 if r <= threshold { 0.5 * r * r } else { threshold * (r - 0.5 * threshold) }
             }
@@ -188,16 +188,16 @@ impl Family {
     pub fn pull(&self, eta: &[f64], y: f64, out: &mut [f64]) {
         let t = eta[0];
         out[0] = match *self {
-            Family::Gaussian => y - t,
-            Family::Binomial => y * LogLoss::pull(y * t),
-            Family::Poisson => y - exp(t),
-            Family::Gamma => f64::mul_add(y, exp(-t), -1.0),
-            Family::NegativeBinomial { alpha } => {
+            ModelFamily::Gaussian => y - t,
+            ModelFamily::Binomial => y * LogLoss::pull(y * t),
+            ModelFamily::Poisson => y - exp(t),
+            ModelFamily::Gamma => f64::mul_add(y, exp(-t), -1.0),
+            ModelFamily::NegativeBinomial { alpha } => {
                 // (y - mu) / (1 + alpha mu), with mu / (1 + alpha mu) from its logarithm.
                 let s = softplus(t + alpha.ln());
                 f64::mul_add(y, exp_below(-s), -exp(t - s))
             }
-            Family::Multinomial { .. } => {
+            ModelFamily::Multinomial { .. } => {
                 probabilities(eta, out);
                 out.iter_mut().for_each(|p| *p = -*p);
                 if y > 0.0 {
@@ -205,7 +205,7 @@ impl Family {
                 }
                 return;
             }
-            Family::Huber { threshold } => (y - t).clamp(-threshold, threshold),
+            ModelFamily::Huber { threshold } => (y - t).clamp(-threshold, threshold),
         };
     }
 
@@ -214,16 +214,16 @@ impl Family {
     pub fn bend(&self, eta: &[f64], y: f64, out: &mut [f64]) {
         let t = eta[0];
         out[0] = match *self {
-            Family::Gaussian => 1.0,
-            Family::Binomial => LogLoss::bend(t),
-            Family::Poisson => exp(t),
-            Family::Gamma => y * exp(-t),
-            Family::NegativeBinomial { alpha } => {
+            ModelFamily::Gaussian => 1.0,
+            ModelFamily::Binomial => LogLoss::bend(t),
+            ModelFamily::Poisson => exp(t),
+            ModelFamily::Gamma => y * exp(-t),
+            ModelFamily::NegativeBinomial { alpha } => {
                 let s = softplus(t + alpha.ln());
                 f64::mul_add(alpha, y, 1.0) * exp(t - s) * exp_below(-s)
             }
-            Family::Multinomial { .. } => return Self::class_bends(eta, out),
-            Family::Huber { threshold } => f64::from((t - y).abs() <= threshold),
+            ModelFamily::Multinomial { .. } => return Self::class_bends(eta, out),
+            ModelFamily::Huber { threshold } => f64::from((t - y).abs() <= threshold),
         };
     }
 
@@ -231,8 +231,8 @@ impl Family {
     #[inline]
     pub fn expected(&self, eta: &[f64], y: f64, out: &mut [f64]) {
         match *self {
-            Family::Gamma => out[0] = 1.0,
-            Family::NegativeBinomial { alpha } => out[0] = exp(eta[0] - softplus(eta[0] + alpha.ln())),
+            ModelFamily::Gamma => out[0] = 1.0,
+            ModelFamily::NegativeBinomial { alpha } => out[0] = exp(eta[0] - softplus(eta[0] + alpha.ln())),
             _ => self.bend(eta, y, out),
         }
     }
@@ -254,32 +254,32 @@ impl Family {
         let t = eta[0];
         let log_ratio = |mu: f64| if y > 0.0 { y * (y / mu).ln() } else { 0.0 };
         let (deviance, pearson, likelihood, log) = match *self {
-            Family::Gaussian => ((y - t).powi(2), (y - t).powi(2), 0.0, a.ln() / a),
-            Family::Binomial => {
+            ModelFamily::Gaussian => ((y - t).powi(2), (y - t).powi(2), 0.0, a.ln() / a),
+            ModelFamily::Binomial => {
                 let loss = LogLoss::value(y * t);
                 (2.0 * loss, exp(-y * t), -loss, 0.0)
             }
-            Family::Poisson => {
+            ModelFamily::Poisson => {
                 let mu = exp(t);
                 let deviance = 2.0 * (log_ratio(mu) - (y - mu));
                 (deviance, (y - mu).powi(2) / mu, y * t - mu - libm::lgamma(y + 1.0), 0.0)
             }
-            Family::Gamma => {
+            ModelFamily::Gamma => {
                 let ratio = y * exp(-t);
                 (2.0 * (ratio - 1.0 - ratio.ln()), (ratio - 1.0).powi(2), -(ratio + t), y.ln())
             }
-            Family::NegativeBinomial { alpha } => {
+            ModelFamily::NegativeBinomial { alpha } => {
                 let (mu, k) = (exp(t), 1.0 / alpha);
                 let deviance = 2.0 * (log_ratio(mu) - (y + k) * (alpha * (y - mu) / f64::mul_add(alpha, mu, 1.0)).ln_1p());
                 let constant = libm::lgamma(y + k) - libm::lgamma(k) - libm::lgamma(y + 1.0);
                 let likelihood = constant + y * (t + alpha.ln()) - (y + k) * softplus(t + alpha.ln());
                 (deviance, (y - mu).powi(2) / (mu * f64::mul_add(alpha, mu, 1.0)), likelihood, 0.0)
             }
-            Family::Multinomial { .. } => {
+            ModelFamily::Multinomial { .. } => {
                 let loss = self.value(eta, y);
                 (2.0 * loss, exp(loss) - 1.0, -loss, 0.0)
             }
-            Family::Huber { .. } => (2.0 * self.value(eta, y), f64::NAN, f64::NAN, 0.0),
+            ModelFamily::Huber { .. } => (2.0 * self.value(eta, y), f64::NAN, f64::NAN, 0.0),
         };
         RowFit { deviance: a * deviance, pearson: a * pearson, likelihood: a * likelihood, log: a * log }
     }
@@ -289,8 +289,8 @@ impl Family {
     pub fn log_likelihood(&self, sums: &RowFit, n: f64, weights: f64) -> f64 {
         let phi = sums.deviance / n;
         match self {
-            Family::Gaussian => -0.5 * (n * ((2.0 * std::f64::consts::PI * phi).ln() + 1.0) - sums.log),
-            Family::Gamma => {
+            ModelFamily::Gaussian => -0.5 * (n * ((2.0 * std::f64::consts::PI * phi).ln() + 1.0) - sums.log),
+            ModelFamily::Gamma => {
                 let k = 1.0 / phi;
                 f64::mul_add(k, sums.likelihood, (k - 1.0) * sums.log) + weights * (k * k.ln() - libm::lgamma(k))
             }
@@ -311,14 +311,14 @@ fn probabilities(eta: &[f64], out: &mut [f64]) {
 mod tests {
     use super::*;
 
-    const ALL: [(Family, [f64; 3]); 7] = [
-        (Family::Gaussian, [-1.3, 0.0, 2.5]),
-        (Family::Binomial, [-1.0, 1.0, 1.0]),
-        (Family::Poisson, [0.0, 1.0, 7.0]),
-        (Family::Gamma, [0.2, 1.0, 9.0]),
-        (Family::NegativeBinomial { alpha: 0.7 }, [0.0, 1.0, 7.0]),
-        (Family::Multinomial { classes: 3 }, [0.0, 1.0, 2.0]),
-        (Family::Huber { threshold: 0.8 }, [-1.3, 0.1, 2.5]),
+    const ALL: [(ModelFamily, [f64; 3]); 7] = [
+        (ModelFamily::Gaussian, [-1.3, 0.0, 2.5]),
+        (ModelFamily::Binomial, [-1.0, 1.0, 1.0]),
+        (ModelFamily::Poisson, [0.0, 1.0, 7.0]),
+        (ModelFamily::Gamma, [0.2, 1.0, 9.0]),
+        (ModelFamily::NegativeBinomial { alpha: 0.7 }, [0.0, 1.0, 7.0]),
+        (ModelFamily::Multinomial { classes: 3 }, [0.0, 1.0, 2.0]),
+        (ModelFamily::Huber { threshold: 0.8 }, [-1.3, 0.1, 2.5]),
     ];
 
     #[test]
@@ -351,7 +351,7 @@ mod tests {
     /// The expected second derivative is the mean of the observed one over the law of y.
     #[test]
     fn expected_information_is_the_mean_of_the_observed_one() {
-        let family = Family::NegativeBinomial { alpha: 0.5 };
+        let family = ModelFamily::NegativeBinomial { alpha: 0.5 };
         let (t, k) = (0.7f64, 2.0);
         let (mu, mut mean, mut bend) = (t.exp(), 0.0, [0.0]);
         for y in 0..400 {
@@ -366,7 +366,7 @@ mod tests {
         family.expected(&[t], 0.0, &mut bend);
         assert!((mean - bend[0]).abs() < 1e-12, "{mean} {}", bend[0]);
         // Gamma: the mean of y / mu is 1.
-        Family::Gamma.expected(&[t], 3.0, &mut bend);
+        ModelFamily::Gamma.expected(&[t], 3.0, &mut bend);
         assert_eq!(bend, [1.0]);
     }
 
@@ -386,10 +386,10 @@ mod tests {
 
     #[test]
     fn two_classes_are_the_binomial_family() {
-        let two = Family::Multinomial { classes: 2 };
+        let two = ModelFamily::Multinomial { classes: 2 };
         for t in [-20.0, -0.4, 3.0] {
             for (class, sign) in [(0.0, -1.0), (1.0, 1.0)] {
-                let (a, b) = (two.row_fit(&[t], class, 1.5), Family::Binomial.row_fit(&[t], sign, 1.5));
+                let (a, b) = (two.row_fit(&[t], class, 1.5), ModelFamily::Binomial.row_fit(&[t], sign, 1.5));
                 assert!((a.deviance / b.deviance - 1.0).abs() < 1e-14 && (a.pearson / b.pearson - 1.0).abs() < 1e-6, "{a:?} {b:?}");
             }
         }

@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 
 use super::agent_sums::{ModelSums, Want};
 use super::estimate::{self, NoEstimate, Scaled};
-use super::family::Family;
+use super::family::ModelFamily;
 use crate::cancel::Cancel;
 use crate::error::{Error, ErrorCode, Result, quoted, require};
 use crate::problem::preparation::Prepared;
@@ -106,7 +106,7 @@ pub struct Coefficient {
 #[non_exhaustive]
 pub struct Inference {
     /// The family.
-    pub family: Family,
+    pub family: ModelFamily,
     /// The covariance.
     pub covariance: CovarianceKind,
     /// The level of the intervals.
@@ -219,12 +219,12 @@ pub fn infer(prepared: &Prepared, start: &[f64], how: InferenceSettings, cancel:
 }
 
 /// phi.
-fn dispersion(family: Family, sums: &ModelSums, p: f64) -> f64 {
+fn dispersion(family: ModelFamily, sums: &ModelSums, p: f64) -> f64 {
     if family.has_dispersion() { sums.fit.pearson / (sums.rows - p) } else { 1.0 }
 }
 
 /// The covariance of theta.
-fn covariance(family: Family, sums: &ModelSums, kind: CovarianceKind, p: usize) -> Result<Mat<f64>> {
+fn covariance(family: ModelFamily, sums: &ModelSums, kind: CovarianceKind, p: usize) -> Result<Mat<f64>> {
     let divides = kind == CovarianceKind::Hc1 || kind == CovarianceKind::Model && family.has_dispersion();
     if divides && sums.rows <= p as f64 {
         let what = format!("{} rows and {p} coefficients leave nothing to estimate the dispersion from", sums.rows);

@@ -11,7 +11,7 @@ use std::ops::Range;
 
 use faer::Mat;
 
-use super::family::Family;
+use super::family::ModelFamily;
 use crate::cancel::Cancel;
 use crate::error::{Error, Result};
 use crate::kernel::{Isa, margins};
@@ -30,7 +30,7 @@ use crate::sampling::{Law, Sampling};
 /// The losses of a family on rows.
 #[derive(Debug)]
 pub(in crate::problem) struct RowLosses {
-    family: Family,
+    family: ModelFamily,
     part: LabelledRows,
     /// `n_c a_j / A_c` of each row.
     shares: Vec<f64>,
@@ -57,7 +57,14 @@ impl RowLosses {
     /// # Errors
     /// When the index of a trajectory cannot start or move as it is told, an agent's rows all have the weight 0, or gradients at 0 are not
     /// finite.
-    pub fn new(family: Family, part: LabelledRows, weights: Vec<f64>, like: &LossSettings, sampling: Sampling, isa: Isa) -> Result<Self> {
+    pub fn new(
+        family: ModelFamily,
+        part: LabelledRows,
+        weights: Vec<f64>,
+        like: &LossSettings,
+        sampling: Sampling,
+        isa: Isa,
+    ) -> Result<Self> {
         let sizes = part.first.windows(2).map(|at| at[1] - at[0]);
         let index = sizes.map(|n| LazyIndex::new(n, like.mixing_time, sampling)).collect::<Result<_>>()?;
         let mut shares = vec![1.0; part.rows.len()];

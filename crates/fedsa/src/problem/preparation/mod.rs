@@ -12,7 +12,7 @@ pub mod targets;
 pub mod transform;
 
 use super::dataset::{Dataset, Rows, Wanted};
-use super::glm::family::Family;
+use super::glm::family::ModelFamily;
 use super::{Files, equal_weights};
 use crate::error::{Error, Result, require};
 use crate::random::{Purpose, stream};
@@ -66,7 +66,7 @@ pub struct Preparation {
     /// Offsets, row weights and categories.
     pub special: SpecialColumns,
     /// What losses are of; the number of classes follows from the data.
-    pub family: Family,
+    pub family: ModelFamily,
     /// The agents' weights.
     pub weights: AgentWeights,
     /// The seed of everything that is drawn.
@@ -159,9 +159,9 @@ impl Preparation {
         let (fit, held) = self.hold_out(agents)?;
         let targets = labels.targets(&fit)?;
         let family = match (&targets, self.family) {
-            (Targets::Many { classes, .. }, _) => Family::Multinomial { classes: classes.len() },
+            (Targets::Many { classes, .. }, _) => ModelFamily::Multinomial { classes: classes.len() },
             // Numbers are no classes.
-            (Targets::Numbers { .. }, Family::Binomial) => Family::Gaussian,
+            (Targets::Numbers { .. }, ModelFamily::Binomial) => ModelFamily::Gaussian,
             (_, family) => family,
         };
         let transform = Transform::fit(&self.transform(), &sets, &pool, &fit)?;

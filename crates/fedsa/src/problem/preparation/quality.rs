@@ -5,7 +5,7 @@ use std::ops::Range;
 use super::targets::Targets;
 use crate::kernel::{Isa, margins};
 use crate::problem::dataset::Rows;
-use crate::problem::glm::family::Family;
+use crate::problem::glm::family::ModelFamily;
 
 /// Rows with targets, one agent after the other.
 #[derive(Debug, Clone, PartialEq)]
@@ -21,7 +21,7 @@ pub struct LabelledRows {
     /// How much each row counts, at least 0; none for all alike.
     pub row_weights: Vec<f64>,
     /// What losses are of.
-    pub family: Family,
+    pub family: ModelFamily,
 }
 
 /// How good a model is on n rows, each of which counts alike.

@@ -130,32 +130,7 @@ impl Found {
                 let negative = (self.classes.len() == 2).then(|| self.classes[1 - self.positive].clone());
                 Ok(Targets::Classes { rank: self.positive, positive: class, negative })
             }
-            TargetRule::Many { .. } => {
-                let mut counts = vec![0usize; self.classes.len()];
-                all.for_each(|label| counts[label as usize] += 1);
-                // Classes without a row to fit have no coefficients.
-                let mut order: Vec<usize> = (0..counts.len()).filter(|rank| *rank != self.positive && counts[*rank] > 0).collect();
-                if counts[self.positive] == 0 || order.is_empty() {
-                    let which = if order.is_empty() {
-                        "all rows are of one class".into()
-                    } else {
-                        format!("no agent has a row of the reference class {}", self.classes[self.positive])
-                    };
-                    return Err(Error::data(
-                        "target",
-                        which,
-                        "rows of the reference class and of others: another reference, samples or holdout",
-                    ));
-                }
-                order.insert(0, self.positive);
-                if counts.iter().any(|count| *count == 0) {
-                    let missing: Vec<String> =
-                        (0..counts.len()).filter(|rank| counts[*rank] == 0).map(|rank| self.classes[rank].to_string()).collect();
-                    let what = format!("no agent has a row to fit of the classes {}", missing.join(", "));
-                    return Err(Error::data("target", what, "rows of all classes: another partition, samples or holdout"));
-                }
-                Ok(Targets::Many { classes: order.iter().map(|rank| self.classes[*rank].clone()).collect(), ranks: order })
-            }
+            TargetRule::Many { .. } => self.many(all),
             TargetRule::Numbers { range: None } => Ok(Targets::Numbers { offset: 0.0, scale: 1.0 }),
             TargetRule::Numbers { range: Some([low, high]) } => {
                 let (least, most) = all.fold((f64::INFINITY, f64::NEG_INFINITY), |(a, b), y| (a.min(y), b.max(y)));
@@ -166,6 +141,26 @@ impl Found {
                 Ok(Targets::Numbers { offset: least - low / scale, scale })
             }
         }
+    }
+}
+
+impl Found {
+    /// Targets of several classes, the reference first.
+    fn many(&self, labels: impl Iterator<Item = f64>) -> Result<Targets> {
+        let mut counts = vec![0usize; self.classes.len()];
+        labels.for_each(|label| counts[label as usize] += 1);
+        let missing: Vec<String> = (0..counts.len()).filter(|rank| counts[*rank] == 0).map(|rank| self.name(rank)).collect();
+        if !missing.is_empty() {
+            let what = format!("no agent has a row to fit of the classes {}", missing.join(", "));
+            return Err(Error::data("target", what, "rows of all classes: another partition, samples or holdout"));
+        }
+        if counts.len() < 2 {
+            let what = format!("all rows are of the class {}", self.name(0));
+            return Err(Error::data("target", what, "rows of at least two classes"));
+        }
+        let others = (0..counts.len()).filter(|rank| *rank != self.positive);
+        let ranks: Vec<usize> = std::iter::once(self.positive).chain(others).collect();
+        Ok(Targets::Many { classes: ranks.iter().map(|rank| self.classes[*rank].clone()).collect(), ranks })
     }
 }
 

@@ -9,7 +9,7 @@ use super::{Parts, Regression, keeps_systems};
 use crate::error::{Error, ErrorCode, Result, quoted, require};
 use crate::kernel::Isa;
 use crate::problem::dataset::{Dataset, Rows, Wanted};
-use crate::problem::glm::family::{Family, FamilyName};
+use crate::problem::glm::family::{FamilyName, ModelFamily};
 use crate::problem::glm::{LossSettings, RowLosses};
 use crate::problem::lazy_index;
 use crate::problem::logs::Sources;
@@ -234,7 +234,7 @@ trait OnData {
     /// Whether the problem is linear.
     const IS_LINEAR: bool;
     /// What losses are of; the number of classes follows from the data.
-    fn family(&self) -> Family;
+    fn family(&self) -> ModelFamily;
     /// Columns that are no features as they are.
     fn special(&self) -> SpecialColumns;
     /// Checks what is set of the kind's own keys.
@@ -286,8 +286,8 @@ on_data_sets! {
 
 impl OnData for Logistic {
     const IS_LINEAR: bool = false;
-    fn family(&self) -> Family {
-        Family::Binomial
+    fn family(&self) -> ModelFamily {
+        ModelFamily::Binomial
     }
     fn special(&self) -> SpecialColumns {
         SpecialColumns { categorical: self.categorical.clone(), ..SpecialColumns::default() }
@@ -299,8 +299,8 @@ impl OnData for Logistic {
 
 impl OnData for LeastSquares {
     const IS_LINEAR: bool = true;
-    fn family(&self) -> Family {
-        Family::Gaussian
+    fn family(&self) -> ModelFamily {
+        ModelFamily::Gaussian
     }
     fn special(&self) -> SpecialColumns {
         SpecialColumns { categorical: self.categorical.clone(), ..SpecialColumns::default() }
@@ -312,15 +312,15 @@ impl OnData for LeastSquares {
 
 impl OnData for GeneralisedLinear {
     const IS_LINEAR: bool = false;
-    fn family(&self) -> Family {
+    fn family(&self) -> ModelFamily {
         match self.family.unwrap_or_default() {
-            FamilyName::Gaussian => Family::Gaussian,
-            FamilyName::Binomial => Family::Binomial,
-            FamilyName::Poisson => Family::Poisson,
-            FamilyName::Gamma => Family::Gamma,
-            FamilyName::NegativeBinomial => Family::NegativeBinomial { alpha: self.alpha.unwrap_or(f64::NAN) },
-            FamilyName::Multinomial => Family::Multinomial { classes: 2 },
-            FamilyName::Huber => Family::Huber { threshold: self.threshold.unwrap_or(f64::NAN) },
+            FamilyName::Gaussian => ModelFamily::Gaussian,
+            FamilyName::Binomial => ModelFamily::Binomial,
+            FamilyName::Poisson => ModelFamily::Poisson,
+            FamilyName::Gamma => ModelFamily::Gamma,
+            FamilyName::NegativeBinomial => ModelFamily::NegativeBinomial { alpha: self.alpha.unwrap_or(f64::NAN) },
+            FamilyName::Multinomial => ModelFamily::Multinomial { classes: 2 },
+            FamilyName::Huber => ModelFamily::Huber { threshold: self.threshold.unwrap_or(f64::NAN) },
         }
     }
     fn special(&self) -> SpecialColumns {
