@@ -40,7 +40,6 @@ fn inference_is_printed_and_written_for_categories_offsets_and_weights() {
         "coefficient",
         "region=south",
         "as R and statsmodels",
-        "has",
         "exchanges after the fit",
     ] {
         assert!(run.stdout.contains(words), "{words}: {}", run.stdout);
@@ -92,11 +91,11 @@ fn what_has_no_estimate_is_named_with_the_exit_status_1() {
     let run = fit(&folder, "collinear.csv --target y --model least-squares --inference --agents 2 --out o").exits(1);
     assert!(run.message().contains("`b` is a combination of") && run.message().contains("--drop"), "{}", run.message());
     for (options, words) in [
-        ("--inference --ridge 1e-3", "--ridge"),
-        ("--inference --weights equal", "--weights"),
-        ("--inference --level 1", "--level"),
-        ("--inference --covariance other", "--covariance"),
-        ("--inference --set problem.ridge=0.1", "--ridge"),
+        ("--model least-squares --inference --ridge 1e-3", "--ridge"),
+        ("--model least-squares --inference --weights equal", "--weights"),
+        ("--model least-squares --inference --level 1", "--level"),
+        ("--model least-squares --inference --covariance other", "--covariance"),
+        ("--model least-squares --inference --set problem.ridge=0.1", "--ridge"),
         ("--model huber", "--threshold"),
         ("--model poisson --alpha 2", "--alpha"),
         ("--model poisson --positive 1", "--positive"),

@@ -22,6 +22,8 @@ mod sources;
 mod table;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod text_tests;
 mod texts;
 
 use std::path::{Path, PathBuf};
