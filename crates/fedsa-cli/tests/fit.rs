@@ -69,8 +69,9 @@ fn inference_is_printed_and_written_for_categories_offsets_and_weights() {
     let predicted = folder.run(&["predict", "o", "counts.csv"]).exits(0).stdout;
     let column = |line: &str, i: usize| line.split(',').nth(i).unwrap().parse::<f64>().unwrap();
     let sums = predicted.lines().skip(1).fold((0.0, 0.0), |(a, b), line| {
-        let w = column(line, 4);
-        (a + w * column(line, 5), b + w * column(line, 6))
+        // The name of the agent is the first column.
+        let w = column(line, 5);
+        (a + w * column(line, 6), b + w * column(line, 7))
     });
     assert!((sums.0 / sums.1 - 1.0).abs() < 1e-9, "the score of the intercept is 0: {sums:?}");
     folder.write("new.csv", "x,log_exposure,region\n0.1,0,east\n");
