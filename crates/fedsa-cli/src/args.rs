@@ -470,7 +470,8 @@ pub struct FitArgs {
     /// The number of agents that the rows are dealt to; 8 by default, and one a file with --partition files
     #[arg(long, value_name = "N", value_parser = |s: &str| whole(s, 1, MAX_INTEGER), allow_negative_numbers = true)]
     pub agents: Option<u64>,
-    /// The model: logistic (two classes, or one against the rest) or least-squares
+    /// The model: logistic (two classes, or one against the rest), least-squares, poisson, gamma, negative-binomial (log links),
+    /// multinomial (several classes against a reference), huber
     #[arg(long, default_value = "logistic")]
     pub model: String,
     /// The column of targets; by default the label of LIBSVM files, the labels beside IDX images, and the column target or
@@ -480,15 +481,47 @@ pub struct FitArgs {
     /// The class that is told from all others
     #[arg(long, value_name = "CLASS", allow_hyphen_values = true)]
     pub positive: Option<String>,
+    /// The class of the multinomial model with which others are compared; the first one by default
+    #[arg(long, value_name = "CLASS", allow_hyphen_values = true)]
+    pub reference: Option<String>,
+    /// alpha of the negative-binomial model: the variance is mu + alpha mu^2
+    #[arg(long, value_name = "X", allow_negative_numbers = true)]
+    pub alpha: Option<f64>,
+    /// The residual from which on Huber's loss is linear, in units of the target
+    #[arg(long, value_name = "X", allow_negative_numbers = true)]
+    pub threshold: Option<f64>,
+    /// The column that is added to linear predictors, such as the logarithm of an exposure
+    #[arg(long, value_name = "COLUMN")]
+    pub offset: Option<String>,
+    /// The column that says how much each row counts
+    #[arg(long, value_name = "COLUMN")]
+    pub row_weights: Option<String>,
     /// Columns of a table that are not used
     #[arg(long, value_name = "COLUMNS", value_delimiter = ',')]
     pub drop: Vec<String>,
-    /// mu: mu/2 ||theta||^2 is added to the loss
-    #[arg(long, value_name = "MU", default_value_t = 1e-5, allow_negative_numbers = true)]
-    pub ridge: f64,
-    /// Add a column of ones. The ridge applies to it too, unless --set problem.penalise_intercept=false
-    #[arg(long)]
+    /// Columns of a table that are categories: a column of 0 and 1 for each level but the first. Columns of text are so by themselves
+    #[arg(long, value_name = "COLUMNS", value_delimiter = ',')]
+    pub categorical: Vec<String>,
+    /// mu: mu/2 ||theta||^2 is added to the loss; 1e-5 by default, and 0 with --inference
+    #[arg(long, value_name = "MU", allow_negative_numbers = true)]
+    pub ridge: Option<f64>,
+    /// Add a column of ones, which is the default for tables (CSV, Parquet) and not for LIBSVM and IDX rows. The ridge applies to it too,
+    /// unless --set problem.penalise_intercept=false
+    #[arg(long, overrides_with = "no_intercept")]
     pub intercept: bool,
+    /// Add no column of ones, to tables either
+    #[arg(long)]
+    pub no_intercept: bool,
+    /// Standard errors, intervals and p-values of the coefficients, deviance and AIC, from sums that agents send. Sets the ridge to 0, and
+    /// adds an intercept to which none applies
+    #[arg(long)]
+    pub inference: bool,
+    /// Where standard errors come from: model, sandwich (HC0), hc1, or clustered (by agents)
+    #[arg(long, value_name = "KIND", requires = "inference", default_value = "model")]
+    pub covariance: String,
+    /// The level of the intervals
+    #[arg(long, value_name = "LEVEL", requires = "inference", default_value_t = 0.95, allow_negative_numbers = true)]
+    pub level: f64,
     /// Divide every feature by this number, such as 255 for pixels
     #[arg(long, value_name = "X", allow_negative_numbers = true)]
     pub divide_by: Option<f64>,

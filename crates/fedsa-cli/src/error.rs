@@ -1,6 +1,6 @@
 //! Errors in the terminal's form, and exit statuses.
 
-use fedsa::error::{Error, ErrorKind, FileLocation};
+use fedsa::error::{Error, ErrorCode, ErrorKind, FileLocation};
 use fedsa_experiment::error::harmless;
 use miette::{Diagnostic, LabeledSpan, MietteError, MietteSpanContents, SourceCode, SourceSpan, SpanContents};
 
@@ -18,6 +18,9 @@ pub const INTERRUPTED: u8 = 130;
 
 /// The exit status of an error, which follows from its kind.
 pub fn status_of(e: &Error) -> u8 {
+    if e.code() == ErrorCode::NoEstimate {
+        return NOT_AS_EXPECTED;
+    }
     match e.kind() {
         ErrorKind::Machine => MACHINE_FAILED,
         ErrorKind::Cancelled => INTERRUPTED,

@@ -45,9 +45,9 @@ const LAYERS: &[(&str, Layers)] = &[
     (
         "fedsa-experiment",
         &[
-            &["bundled", "choose", "error", "excerpt", "folder", "kinds", "memory", "names", "numbers", "tables"],
+            &["choose", "error", "excerpt", "folder", "kinds", "memory", "names", "numbers", "tables"],
             &["config", "file_schema", "made", "resolve"],
-            &["plan"],
+            &["bundled", "plan"],
             &["estimate", "finished", "observer", "predict", "results", "run_memory", "stability", "trace_lines"],
             &["checks", "execute", "outcome", "output", "picture", "summary", "theory"],
             // Calls that return data.

@@ -103,7 +103,13 @@ impl Identity {
     }
 
     fn set(&mut self, set: &Dataset) {
-        let Dataset { name: _, rows, columns, targets, groups } = set;
+        let Dataset { name: _, rows, columns, targets, groups, texts } = set;
+        self.count(texts.len());
+        for text in texts {
+            self.text(&text.column);
+            self.count(text.names.len());
+            text.names.iter().for_each(|name| self.text(name));
+        }
         match rows {
             Rows::Dense { d, values } => {
                 self.text("dense");
@@ -159,6 +165,7 @@ mod tests {
             columns: Columns::Named(names.iter().map(ToString::to_string).collect()),
             targets: Some(targets),
             groups: None,
+            texts: Vec::new(),
         }
     }
 

@@ -6,7 +6,9 @@
 use fedsa::error::{Error, Result, quoted};
 use serde_json::{Value, json};
 
-use super::table::{Cells, Text};
+use fedsa::problem::preparation::columns::Category;
+
+use super::table::{Cells, Table, Text};
 
 /// The format of `weights.json` that is written and read.
 pub const FORMAT: u64 = 1;
@@ -35,8 +37,23 @@ pub enum Predicts {
         /// Times the function.
         scale: f64,
     },
+    /// The mean of the target by a log link: `exp(intercept + coefficients^T x)`.
+    Mean {
+        /// The model, such as `poisson`.
+        model: String,
+    },
+    /// The target by Huber's loss: `intercept + coefficients^T x`.
+    Robust,
     /// The probability `1 / (1 + exp(-(intercept + coefficients^T x)))` of the second class.
     Class([PredictedClass; 2]),
+    /// The class of greatest probability: that of class k is `exp(s_k) / sum_j exp(s_j)` with `s_0 = 0` for the reference. The coefficients of
+    /// the model are those of the class after it.
+    Classes {
+        /// The classes, the reference first.
+        classes: Vec<PredictedClass>,
+        /// The coefficients and the intercepts of the classes after the first two.
+        further: Vec<(Vec<f64>, f64)>,
+    },
 }
 
 /// A fitted function `intercept + coefficients^T x` of rows x.
@@ -52,12 +69,28 @@ pub struct LinearModel {
     pub predicts: Predicts,
     /// The column of targets, if it has a name.
     pub target: Option<String>,
+    /// The column that is added to the sum.
+    pub offset: Option<String>,
+    /// The columns of categories, whose levels are columns of x.
+    pub categories: Vec<Category>,
 }
 
 impl LinearModel {
-    /// The names of the columns, d.
+    /// The names of the columns that are read as numbers: those of x that are no levels, and that of offsets.
     pub fn names(&self) -> Vec<String> {
-        self.columns.clone().unwrap_or_else(|| (1..=self.coefficients.len()).map(|i| i.to_string()).collect())
+        let all = self.columns.clone().unwrap_or_else(|| (1..=self.coefficients.len()).map(|i| i.to_string()).collect());
+        let numbers = all.into_iter().enumerate().filter(|(i, _)| !self.is_level(*i)).map(|(_, name)| name);
+        numbers.chain(self.offset.clone()).collect()
+    }
+
+    /// Whether column i of x is a level of a category.
+    fn is_level(&self, i: usize) -> bool {
+        self.categories.iter().any(|category| (category.first..category.first + category.levels.len()).contains(&i))
+    }
+
+    /// The number of scores of a row.
+    pub fn outputs(&self) -> usize {
+        if let Predicts::Classes { further, .. } = &self.predicts { 1 + further.len() } else { 1 }
     }
 
     /// `intercept + coefficients^T x` of a row whose numbers are given by columns. Columns that the model does not have count
@@ -66,27 +99,77 @@ impl LinearModel {
         row.filter_map(|(j, x)| Some(self.coefficients.get(j)? * x)).sum::<f64>() + self.intercept
     }
 
-    /// The columns that are added to a table with these scores.
+    /// The scores of a row: [`LinearModel::score`], and those of further classes.
+    pub fn scores(&self, row: &[(usize, f64)], out: &mut Vec<f64>) {
+        out.push(self.score(row.iter().copied()));
+        if let Predicts::Classes { further, .. } = &self.predicts {
+            for (coefficients, intercept) in further {
+                out.push(row.iter().filter_map(|(j, x)| Some(coefficients.get(*j)? * x)).sum::<f64>() + intercept);
+            }
+        }
+    }
+
+    /// The scores of the rows of a table whose inputs are [`LinearModel::names`], row by row.
+    ///
+    /// # Errors
+    /// When a column of categories is missing, or has a level that the fit has not seen.
+    pub fn table_scores(&self, table: &Table) -> Result<Vec<f64>> {
+        let numbers: Vec<usize> = (0..self.coefficients.len()).filter(|i| !self.is_level(*i)).collect();
+        let cells = self.categories.iter().map(|category| {
+            let found = table.columns.iter().find(|(name, _)| *name == category.column);
+            found.map(|(_, cells)| (category, cells)).ok_or_else(|| {
+                let what = format!("there is no column `{}` of categories, which the model was fitted to", quoted(&category.column));
+                Error::data(table.name.clone(), what, "the columns of the data of the fit; columns of text are read from CSV")
+            })
+        });
+        let cells = cells.collect::<Result<Vec<_>>>()?;
+        let width = self.names().len();
+        let (mut out, mut row) = (Vec::with_capacity(table.rows * self.outputs()), Vec::new());
+        for j in 0..table.rows {
+            let inputs = &table.inputs[j * width..][..width];
+            row.clear();
+            row.extend(numbers.iter().copied().zip(inputs.iter().copied()));
+            for (category, cells) in &cells {
+                let text = cells.text(j);
+                row.extend(level(category, &text).map_err(|e| e.about(format!("{}, row {}", table.name, j + 1)))?.map(|i| (i, 1.0)));
+            }
+            let first = out.len();
+            self.scores(&row, &mut out);
+            if self.offset.is_some() {
+                let offset = inputs[width - 1];
+                out[first..].iter_mut().for_each(|score| *score += offset);
+            }
+        }
+        Ok(out)
+    }
+
+    /// The columns that are added to a table with these scores, [`LinearModel::outputs`] of each row.
     pub fn predictions(&self, scores: &[f64]) -> Vec<(String, Cells)> {
         match &self.predicts {
             Predicts::Target { offset, scale } => {
                 let values = scores.iter().map(|score| scale.mul_add(*score, *offset)).collect();
                 vec![("prediction".into(), Cells::Numbers(values))]
             }
+            Predicts::Mean { .. } => vec![("prediction".into(), Cells::Numbers(scores.iter().map(|score| score.exp()).collect()))],
+            Predicts::Robust => vec![("prediction".into(), Cells::Numbers(scores.to_vec()))],
             Predicts::Class(classes) => {
                 let probabilities = scores.iter().map(|score| 1.0 / (1.0 + (-score).exp())).collect();
-                let of = |score: &f64| &classes[usize::from(*score > 0.0)];
-                let predicted = match classes {
-                    [PredictedClass::Number(no), PredictedClass::Number(yes)] => {
-                        Cells::Numbers(scores.iter().map(|score| if *score > 0.0 { *yes } else { *no }).collect())
-                    }
-                    _ => {
-                        let mut text = Text::default();
-                        scores.iter().for_each(|score| text.push(&of(score).to_string()));
-                        Cells::Text(text)
-                    }
-                };
+                let predicted = named(classes, scores.iter().map(|score| usize::from(*score > 0.0)));
                 vec![("probability".into(), Cells::Numbers(probabilities)), ("prediction".into(), predicted)]
+            }
+            Predicts::Classes { classes, .. } => {
+                let best = |scores: &[f64]| {
+                    // The first one of equal ones, the reference having 0.
+                    let better = |(best, most): (usize, f64), (k, t): (usize, &f64)| if *t > most { (k + 1, *t) } else { (best, most) };
+                    scores.iter().enumerate().fold((0, 0.0), better)
+                };
+                let rows = || scores.chunks(classes.len() - 1);
+                let probability = |scores: &[f64]| {
+                    let (_, most) = best(scores);
+                    1.0 / (scores.iter().map(|t| (t - most).exp()).sum::<f64>() + (-most).exp())
+                };
+                let predicted = named(classes, rows().map(|scores| best(scores).0));
+                vec![("probability".into(), Cells::Numbers(rows().map(probability).collect())), ("prediction".into(), predicted)]
             }
         }
     }
@@ -100,8 +183,19 @@ impl LinearModel {
         };
         let (model, classes, target_map) = match &self.predicts {
             Predicts::Target { offset, scale } => ("least-squares", json!(null), json!([offset, scale])),
+            Predicts::Mean { model } => (&model[..], json!(null), json!(null)),
+            Predicts::Robust => ("huber", json!(null), json!(null)),
             Predicts::Class(classes) => ("logistic", json!(classes.each_ref().map(class)), json!(null)),
+            Predicts::Classes { classes, .. } => ("multinomial", json!(classes.iter().map(class).collect::<Vec<_>>()), json!(null)),
         };
+        let further = match &self.predicts {
+            Predicts::Classes { further, .. } => {
+                let one = |(coefficients, intercept): &(Vec<f64>, f64)| json!({ "coefficients": coefficients, "intercept": intercept });
+                json!(further.iter().map(one).collect::<Vec<_>>())
+            }
+            _ => json!(null),
+        };
+        let category = |c: &Category| json!({ "column": c.column, "levels": c.levels, "reference": c.reference, "first": c.first });
         json!({
             "format": FORMAT,
             "model": model,
@@ -111,6 +205,9 @@ impl LinearModel {
             "classes": classes,
             "target": self.target,
             "target_map": target_map,
+            "further": further,
+            "offset": self.offset,
+            "categories": self.categories.iter().map(category).collect::<Vec<_>>(),
         })
     }
 
@@ -150,21 +247,89 @@ impl LinearModel {
                 [offset, scale] => Predicts::Target { offset, scale },
                 _ => return Err(bad("`target_map` is not two numbers".into())),
             },
-            Some("logistic") => {
-                let class = |value: &Value| match value {
-                    Value::Null => Ok(PredictedClass::Rest),
-                    Value::String(name) => Ok(PredictedClass::Name(name.clone())),
-                    number => finite("classes", number).map(PredictedClass::Number),
-                };
-                match field("classes")?.as_array().map(Vec::as_slice) {
-                    Some([no, yes]) => Predicts::Class([class(no)?, class(yes)?]),
-                    _ => return Err(bad("`classes` is not two classes".into())),
-                }
+            Some("logistic") => match <[PredictedClass; 2]>::try_from(classes(field("classes")?)?) {
+                Ok(classes) => Predicts::Class(classes),
+                Err(_) => return Err(bad("`classes` is not two classes".into())),
+            },
+            Some("multinomial") => {
+                Predicts::Classes { classes: classes(field("classes")?)?, further: further(field("further")?, coefficients.len())? }
             }
+            Some(model @ ("poisson" | "gamma" | "negative-binomial")) => Predicts::Mean { model: model.into() },
+            Some("huber") => Predicts::Robust,
             _ => return Err(bad(format!("`model`: {}", quoted(field("model")?.to_string())))),
         };
-        let target = value.get("target").and_then(Value::as_str).map(str::to_string);
-        Ok(Self { columns, coefficients, intercept, predicts, target })
+        if let Predicts::Classes { classes, further } = &predicts
+            && classes.len() != further.len() + 2
+        {
+            return Err(bad(format!("{} classes and coefficients of {}", classes.len(), further.len() + 1)));
+        }
+        let text = |name: &str| value.get(name).and_then(Value::as_str).map(str::to_string);
+        let categories = value.get("categories").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+        let categories = categories.iter().map(|one| category(one, coefficients.len())).collect::<Result<Vec<_>>>()?;
+        Ok(Self { columns, coefficients, intercept, predicts, target: text("target"), offset: text("offset"), categories })
+    }
+}
+
+/// At least two classes.
+fn classes(value: &Value) -> Result<Vec<PredictedClass>> {
+    let bad = |what: &str| Error::data("", what, WANTED);
+    let class = |value: &Value| match value {
+        Value::Null => Ok(PredictedClass::Rest),
+        Value::String(name) => Ok(PredictedClass::Name(name.clone())),
+        number => number.as_f64().map(PredictedClass::Number).ok_or_else(|| bad("`classes` are neither numbers nor names")),
+    };
+    let list = value.as_array().filter(|list| list.len() >= 2);
+    list.ok_or_else(|| bad("`classes` is not two classes"))?.iter().map(class).collect()
+}
+
+/// The coefficients of further classes.
+fn further(value: &Value, d: usize) -> Result<Vec<(Vec<f64>, f64)>> {
+    let bad = || Error::data("", "`further` is no list of coefficients and intercepts", WANTED);
+    let number = |x: &Value| x.as_f64().filter(|x| x.is_finite()).ok_or_else(bad);
+    let one = |one: &Value| {
+        let list = one.get("coefficients").and_then(Value::as_array).filter(|list| list.len() == d).ok_or_else(bad)?;
+        Ok((list.iter().map(number).collect::<Result<_>>()?, number(one.get("intercept").unwrap_or(&Value::Null))?))
+    };
+    value.as_array().ok_or_else(bad)?.iter().map(one).collect()
+}
+
+/// A category of a model of d coefficients.
+fn category(value: &Value, d: usize) -> Result<Category> {
+    let bad = || Error::data("", "`categories` is no list of columns with their levels", WANTED);
+    let text = |name: &str| value.get(name).and_then(Value::as_str).map(str::to_string);
+    let levels = value.get("levels").and_then(Value::as_array).ok_or_else(bad)?;
+    let levels = levels.iter().map(|level| level.as_str().map(str::to_string).ok_or_else(bad)).collect::<Result<Vec<_>>>()?;
+    let first = value.get("first").and_then(Value::as_u64).ok_or_else(bad)? as usize;
+    if first.checked_add(levels.len()).is_none_or(|end| end > d) {
+        return Err(bad());
+    }
+    Ok(Category { column: text("column").ok_or_else(bad)?, levels, reference: text("reference"), first })
+}
+
+/// The coefficient of a level; `None` for the reference.
+fn level(category: &Category, text: &str) -> Result<Option<usize>> {
+    let number = |text: &str| text.trim().parse::<f64>().ok();
+    let is = |level: &String| level == text.trim() || number(level).is_some_and(|x| number(text) == Some(x));
+    if let Some(k) = category.levels.iter().position(is) {
+        return Ok(Some(category.first + k));
+    }
+    if category.reference.as_ref().is_some_and(is) {
+        return Ok(None);
+    }
+    let what = format!("the column `{}` has the level `{}`, which the fit has not seen", quoted(&category.column), quoted(text));
+    Err(Error::data("", what, "levels of the data of the fit"))
+}
+
+/// The names of predicted classes; numbers where all are.
+fn named(classes: &[PredictedClass], predicted: impl Iterator<Item = usize>) -> Cells {
+    let number = |class: &PredictedClass| if let PredictedClass::Number(x) = class { Some(*x) } else { None };
+    match classes.iter().map(number).collect::<Option<Vec<f64>>>() {
+        Some(numbers) => Cells::Numbers(predicted.map(|k| numbers[k]).collect()),
+        None => {
+            let mut text = Text::default();
+            predicted.for_each(|k| text.push(&classes[k].to_string()));
+            Cells::Text(text)
+        }
     }
 }
 
@@ -189,6 +354,8 @@ mod tests {
             intercept: 0.5,
             predicts: Predicts::Class([PredictedClass::Rest, PredictedClass::Number(3.0)]),
             target: None,
+            offset: None,
+            categories: Vec::new(),
         }
     }
 

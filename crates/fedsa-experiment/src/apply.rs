@@ -150,13 +150,8 @@ pub fn values(fitted: &ValueModel, tables: Vec<Table>, column: Option<&str>, se:
 /// # Errors
 /// When a prediction is not finite, or a table has a column of the name of an added one.
 pub fn predictions(model: &LinearModel, tables: Vec<Table>, column: Option<&str>) -> Result<Applied> {
-    let width = model.names().len().max(1);
-    let score = |table: &Table| -> Vec<f64> {
-        let rows = table.inputs.chunks_exact(width);
-        rows.map(|row| model.score(row.iter().copied().enumerate())).collect()
-    };
-    let scores = parallel::map(tables.len(), |i| score(&tables[i]));
-    tables.iter().zip(&scores).try_for_each(|(table, scores)| all_finite(&table.name, scores))?;
+    let scores = parallel::try_map(tables.len(), |i| model.table_scores(&tables[i]))?;
+    tables.iter().zip(&scores).try_for_each(|(table, scores)| all_finite(&table.name, scores, model.outputs()))?;
     scored(model, tables, &scores, column)
 }
 
@@ -244,10 +239,18 @@ fn quality(tables: &[Table], model: &LinearModel, predicted: &Cells) -> Option<P
     }
     let number = |text: &str| text.trim().parse::<f64>().ok();
     match &model.predicts {
-        Predicts::Target { .. } => {
+        Predicts::Target { .. } | Predicts::Mean { .. } | Predicts::Robust => {
             let error = |(row, target): (usize, &String)| Some((number(target)? - number(&predicted.text(row))?).powi(2));
             let sum: f64 = targets.iter().enumerate().map(error).sum::<Option<f64>>()?;
             Some(PredictionQuality::RootMeanSquareError { value: (sum / rows as f64).sqrt(), rows })
+        }
+        Predicts::Classes { .. } => {
+            let same = |(row, target): (usize, &String)| {
+                let predicted = predicted.text(row);
+                predicted == target.trim() || number(target).is_some_and(|x| number(&predicted) == Some(x))
+            };
+            let right = targets.iter().enumerate().filter(|pair| same((pair.0, pair.1))).count();
+            Some(PredictionQuality::Accuracy { share: right as f64 / rows as f64, rows })
         }
         Predicts::Class([no, yes]) => {
             // Numbers may be written in several ways, and all classes but one may be the rest.
@@ -277,6 +280,10 @@ fn quality(tables: &[Table], model: &LinearModel, predicted: &Cells) -> Option<P
 
 /// The scores of the rows of a data set. Columns are found by their names; sparse rows may lack the last ones.
 fn scores_of(set: &Dataset, model: &LinearModel) -> Result<Vec<f64>> {
+    if model.offset.is_some() || !model.categories.is_empty() {
+        let what = "rows without names of columns, and the model has offsets or categories";
+        return Err(Error::new(set.name.clone(), what, "a table (CSV, Parquet) with the columns of the fit"));
+    }
     let d = model.coefficients.len();
     let fits = match &model.columns {
         // Sparse rows may lack the last columns, and have further ones if these are 0.
@@ -297,15 +304,16 @@ fn scores_of(set: &Dataset, model: &LinearModel) -> Result<Vec<f64>> {
         let what = format!("row {} has a number in the column `{name}`, and the model has {d} columns", row + 1);
         return Err(Error::new(set.name.clone(), what, format!("rows of at most {d} columns")));
     }
-    let scores: Vec<f64> = (0..set.rows.len()).map(|i| model.score(set.rows.row(i))).collect();
-    all_finite(&set.name, &scores)?;
+    let mut scores = Vec::with_capacity(set.rows.len() * model.outputs());
+    (0..set.rows.len()).for_each(|i| model.scores(&set.rows.row(i).collect::<Vec<_>>(), &mut scores));
+    all_finite(&set.name, &scores, model.outputs())?;
     Ok(scores)
 }
 
 /// Refuses predictions that are not finite.
-fn all_finite(name: &str, scores: &[f64]) -> Result<()> {
-    let Some(row) = scores.iter().position(|score| !score.is_finite()) else { return Ok(()) };
-    let what = format!("row {}: the prediction is {}: its numbers times the weights are too large", row + 1, scores[row]);
+fn all_finite(name: &str, scores: &[f64], outputs: usize) -> Result<()> {
+    let Some(at) = scores.iter().position(|score| !score.is_finite()) else { return Ok(()) };
+    let what = format!("row {}: the prediction is {}: its numbers times the weights are too large", at / outputs + 1, scores[at]);
     Err(Error::new(name, what, "features of the size of those of the fit"))
 }
 

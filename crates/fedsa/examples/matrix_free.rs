@@ -14,6 +14,7 @@ use fedsa::federation::Federation;
 use fedsa::kernel::Isa;
 use fedsa::methods::shed::Shed;
 use fedsa::problem::dataset::Rows;
+use fedsa::problem::glm::family::ModelFamily;
 use fedsa::problem::logs::Sources;
 use fedsa::problem::preparation::quality::LabelledRows;
 use fedsa::problem::regression::Logistic;
@@ -72,7 +73,14 @@ fn data() -> LabelledRows {
             starts.push(index.len());
         }
     }
-    LabelledRows { rows: Rows::Sparse { d: FEATURES, starts, index, value }, first: (0..=AGENTS).map(|c| c * ROWS).collect(), targets }
+    LabelledRows {
+        rows: Rows::Sparse { d: FEATURES, starts, index, value },
+        first: (0..=AGENTS).map(|c| c * ROWS).collect(),
+        targets,
+        offsets: Vec::new(),
+        row_weights: Vec::new(),
+        family: ModelFamily::Binomial,
+    }
 }
 
 /// `||sum_c p_c grad f_c(theta)||`.

@@ -14,6 +14,7 @@ mod example;
 mod features;
 mod federation;
 mod forms;
+mod glm;
 mod gradient_td;
 mod handles;
 mod import_rules;

@@ -80,7 +80,7 @@ fn libsvm(name: &str, d: usize) -> Option<Dataset> {
     }
     let columns = (0..d).map(|i| i.to_string()).collect();
     let rows = Rows::Sparse { d, starts, index, value };
-    Some(Dataset { name: name.into(), columns, rows, targets: Some(Labels::Numbers(labels)), groups: None })
+    Some(Dataset { name: name.into(), columns, rows, targets: Some(Labels::Numbers(labels)), groups: None, texts: Vec::new() })
 }
 
 /// The loss at the optimum of w8a, 8 agents of equal weight with rows in the file's order, is that of SciPy's L-BFGS-B and Newton steps on the same
@@ -160,7 +160,14 @@ fn fashion() -> Option<Dataset> {
     let values = images[16..].iter().map(|x| f64::from(*x)).collect();
     let labels = Labels::Numbers(labels[8..].iter().map(|x| f64::from(*x)).collect());
     let columns = (0..784).map(|i| i.to_string()).collect();
-    Some(Dataset { name: "fashion".into(), columns, rows: Rows::Dense { d: 784, values }, targets: Some(labels), groups: None })
+    Some(Dataset {
+        name: "fashion".into(),
+        columns,
+        rows: Rows::Dense { d: 784, values },
+        targets: Some(labels),
+        groups: None,
+        texts: Vec::new(),
+    })
 }
 
 /// Losses at the optima of the thesis' settings, for several scales and centrings.

@@ -4,6 +4,7 @@
 //! `weights.npz`, and prints what every method spent.
 
 use fedsa::error::{Error, ErrorCode, Result, quoted};
+use fedsa::problem::glm::inference::{CovarianceKind, InferenceSettings};
 use fedsa::problem::preparation::partition::Partition;
 use fedsa::problem::preparation::quality::FitQuality;
 use fedsa_experiment::Kinds;
@@ -25,10 +26,16 @@ use crate::hints;
 /// The most files that are listed.
 const MOST_FILES: usize = 4;
 
+/// The most levels of a category that are listed.
+const MOST_LEVELS: usize = 6;
+
 /// The settings that messages of the library name, and the options of this command that stand for them.
-const OPTIONS: [(&str, &str); 8] = [
+const OPTIONS: [(&str, &str); 11] = [
     ("target", "--target COLUMN"),
     ("positive", "--positive CLASS"),
+    ("ridge", "--ridge MU"),
+    ("categorical", "--categorical"),
+    ("inference", "--inference"),
     ("kind = \"logistic\"", "--model logistic"),
     ("kind = \"least-squares\"", "--model least-squares"),
     ("standardise = true", "--standardise"),
@@ -38,9 +45,20 @@ const OPTIONS: [(&str, &str); 8] = [
 ];
 
 /// The settings of a fit that errors are about, and their options.
-const SETTINGS: [(&str, &str); 12] = [
+const SETTINGS: [(&str, &str); 23] = [
     ("minimise", "--minimise"),
     ("model", "--model"),
+    ("inference", "--inference"),
+    ("reference", "--reference"),
+    ("alpha", "--alpha"),
+    ("threshold", "--threshold"),
+    ("offset", "--offset"),
+    ("row_weights", "--row-weights"),
+    ("categorical", "--categorical"),
+    ("covariance", "--covariance"),
+    ("level", "--level"),
+    ("ridge", "--ridge"),
+    ("weights", "--weights"),
     ("positive", "--positive"),
     ("compare", "--compare"),
     ("step_size", "--step-size"),
@@ -58,7 +76,7 @@ fn in_options(e: Error) -> Error {
     // Keys of the experiment have their table before them.
     if let Some((_, option)) = SETTINGS.iter().find(|(setting, _)| *setting == e.key && e.place().is_none()) {
         let more = if e.key == "changes" { ", for fedsa run" } else { "" };
-        let help = format!("{}{more}", hints::text_with(&e.help, &SETTINGS));
+        let help = format!("{}{more}", hints::text_with(&hints::text_with(&e.help, &SETTINGS), &OPTIONS));
         return e.about(*option).helped(help);
     }
     if e.code() == ErrorCode::MissingKey {
@@ -120,8 +138,6 @@ fn settings(args: &FitArgs, kinds: &Kinds) -> Result<FitSettings> {
     let mut settings = FitSettings::new(&args.data)
         .with_model(model)
         .with_drop(args.drop.clone())
-        .with_ridge(args.ridge)
-        .with_intercept(args.intercept)
         .with_standardise(args.standardise)
         .with_partition(partition)
         .with_compare(args.compare.clone())
@@ -130,9 +146,18 @@ fn settings(args: &FitArgs, kinds: &Kinds) -> Result<FitSettings> {
         .with_sampling(&args.sampling)
         .with_seed(args.seed)
         .with_kinds(kinds.clone());
+    settings.ridge = args.ridge;
+    settings.intercept = (args.intercept || args.no_intercept).then_some(args.intercept);
+    settings.inference = inference(args)?;
     settings.agents = args.agents;
     settings.target = args.target.clone();
     settings.positive = args.positive.clone();
+    settings.reference = args.reference.clone();
+    settings.alpha = args.alpha;
+    settings.threshold = args.threshold;
+    settings.offset = args.offset.clone();
+    settings.row_weights = args.row_weights.clone();
+    settings.categorical = args.categorical.clone();
     settings.divide_by = args.divide_by;
     settings.pca = args.pca;
     settings.group = group.map(String::from);
@@ -152,6 +177,15 @@ fn settings(args: &FitArgs, kinds: &Kinds) -> Result<FitSettings> {
         document.origins.extend(origins.iter().cloned());
         apply(&set, document)
     })))
+}
+
+/// The standard errors that are asked for.
+fn inference(args: &FitArgs) -> Result<Option<InferenceSettings>> {
+    let Some(covariance) = CovarianceKind::ALL.into_iter().find(|kind| kind.name() == args.covariance) else {
+        let names = CovarianceKind::ALL.map(CovarianceKind::name).join(", ");
+        return Err(Error::new("--covariance", format!("`{}`", quoted(&args.covariance)), format!("one of {names}")));
+    };
+    Ok(args.inference.then(|| InferenceSettings::default().with_covariance(covariance).with_level(args.level)))
 }
 
 /// The partition that `--partition` names, and the column that tells the agents apart.
@@ -183,8 +217,15 @@ fn origins(args: &FitArgs) -> Vec<Origin> {
         ("problem.agents".into(), given("agents", Some(args.agents.unwrap_or(AGENTS).to_string()))),
         ("problem.target".into(), given("target", args.target.clone())),
         ("problem.positive".into(), given("positive", args.positive.clone())),
+        ("problem.family".into(), given("model", Some(args.model.clone()))),
+        ("problem.reference".into(), given("reference", args.reference.clone())),
+        ("problem.alpha".into(), given("alpha", args.alpha.map(numbers::typed))),
+        ("problem.threshold".into(), given("threshold", args.threshold.map(numbers::typed))),
+        ("problem.offset".into(), given("offset", args.offset.clone())),
+        ("problem.row_weights".into(), given("row-weights", args.row_weights.clone())),
+        ("problem.categorical".into(), given("categorical", Some(args.categorical.join(",")).filter(|columns| !columns.is_empty()))),
         ("problem.drop".into(), given("drop", Some(args.drop.join(",")).filter(|columns| !columns.is_empty()))),
-        ("problem.ridge".into(), given("ridge", typed(args.ridge))),
+        ("problem.ridge".into(), given("ridge", args.ridge.map(numbers::typed))),
         ("problem.divide_by".into(), given("divide-by", args.divide_by.map(numbers::typed))),
         ("problem.intercept".into(), if args.intercept { "--intercept".into() } else { String::new() }),
         ("problem.standardise".into(), if args.standardise { "--standardise".into() } else { String::new() }),
@@ -212,10 +253,22 @@ fn origins(args: &FitArgs) -> Vec<Origin> {
 
 /// What is said of the data before the runs.
 fn about(fit: &Fit, tol: f64) -> Vec<String> {
-    let mut lines = vec![fit.prepared().sizes()];
+    let intercept = match (fit.prepared().transform.intercept, fit.settings().inference.is_some()) {
+        (true, true) => "an intercept without a ridge",
+        (true, false) => "an intercept (--no-intercept leaves it out)",
+        (false, _) => "no intercept (--intercept adds one)",
+    };
+    let mut lines = vec![format!("{}, {intercept}", fit.prepared().sizes())];
     if fit.prepared().has_bytes() {
         let help = "--divide-by 255 and --pca DIM make fits of such data faster";
         lines.push(format!("  note: features are whole numbers from 0 to 255, as of pixels; {help}"));
+    }
+    for category in &fit.prepared().categories {
+        let levels: Vec<&str> = category.levels.iter().take(MOST_LEVELS).map(String::as_str).collect();
+        let more = if category.levels.len() > MOST_LEVELS { ", .." } else { "" };
+        let reference = category.reference.as_ref().map_or(String::new(), |level| format!(" against {}", quoted(level)));
+        let (column, levels) = (quoted(&category.column), quoted(levels.join(", ")));
+        lines.push(format!("  categories of {column}: {levels}{more}{reference} (--drop {column} leaves the column out)"));
     }
     // A folder or a glob may stand for more than was meant, such as training and test files.
     let read = fit.rows_read();
@@ -260,6 +313,7 @@ fn report(fitted: &Fitted) -> Vec<String> {
         let (label, rows, loss) = (fitted.method(), count(quality.rows, "row"), number(quality.loss));
         format!("{label} on {name} of {rows}: loss without the ridge {loss}{accuracy}{rmse}")
     };
+    lines.extend(fitted.summary().tables.iter().skip(2).flat_map(table));
     lines.push(quality("the fit", &fitted.train));
     lines.extend(fitted.held_out.iter().map(|held_out| quality("the held-out share", held_out)));
     lines

@@ -231,6 +231,7 @@ impl Reader {
             rows: Rows::Sparse { d: 0, starts: self.starts, index: self.index, value: self.value },
             targets: targets.map(Labels::Numbers),
             groups: self.group.map(|_| Labels::Numbers(self.groups)),
+            texts: Vec::new(),
         }
     }
 }

@@ -22,6 +22,9 @@ mod sources;
 mod table;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod text_tests;
+mod texts;
 
 use std::path::{Path, PathBuf};
 
@@ -43,12 +46,15 @@ use sources::Format;
 pub(super) fn read(sources: &[String], places: &super::find::Places, wanted: &Wanted, cancel: &Cancel) -> Result<Vec<(PathBuf, Dataset)>> {
     let paths = sources::files(sources, places)?;
     let mut parts: Vec<(PathBuf, Part)> = Vec::new();
+    let mut wanted = wanted.clone();
     for path in paths {
         let expected = parts.first().and_then(|(_, part)| match &part.columns {
             Columns::Named(names) => Some(&names[..]),
             Columns::Numbered { .. } => None,
         });
-        let part = read_file(&path, wanted, expected).map_err(|e| about(&path, e))?;
+        let part = read_file(&path, &wanted, expected).map_err(|e| about(&path, e))?;
+        // What is text in one file may be numbers in another.
+        wanted.categorical.extend(part.texts.iter().map(|text| text.column.clone()));
         parts.push((path, part));
         cancel.check()?;
     }
@@ -127,7 +133,7 @@ fn same_columns(parts: &mut [(PathBuf, Part)]) -> Result<()> {
 
 impl Part {
     fn finish(self, name: String) -> Result<Dataset> {
-        let Self { columns, mut rows, targets, groups } = self;
+        let Self { columns, mut rows, targets, groups, texts } = self;
         let columns = columns.names()?;
         if let Rows::Sparse { d, .. } = &mut rows {
             *d = columns.len();
@@ -136,7 +142,7 @@ impl Part {
             return Err(no_features());
         }
         debug_assert_eq!(rows.columns(), columns.len());
-        Ok(Dataset { name, columns, rows, targets, groups })
+        Ok(Dataset { name, columns, rows, targets, groups, texts })
     }
 }
 
@@ -208,6 +214,7 @@ pub(super) fn checksum(dataset: &Dataset) -> u32 {
             sum.update(value, f64::to_le_bytes);
         }
     }
+    dataset.texts.iter().for_each(|text| sum.hasher.update(format!("{}={}", text.column, text.names.join(",")).as_bytes()));
     for labels in [&dataset.targets, &dataset.groups] {
         match labels {
             None => sum.hasher.update(b"none"),

@@ -7,8 +7,8 @@ use fedsa::problem::dataset::{Labels, Rows, Wanted};
 
 use super::labels::Fields;
 use super::layout::Layout;
-use super::part::{Columns, Part, not_finite};
-use super::table::NUMBERS;
+use super::part::{Columns, NUMBERS, Part, not_finite};
+use super::texts;
 use crate::input::Room;
 use crate::parquet::{Columns as File, Numbers, contained, present};
 use crate::store::Store;
@@ -29,25 +29,35 @@ pub(super) fn read(store: &Store, wanted: &Wanted, expected: Option<&[String]>, 
         file.side_by_side(d)?;
         let mut labels = |column: Option<usize>| column.map(|i| labels_of(file, i, &names[i], room)).transpose();
         let (targets, groups) = (labels(layout.target)?, labels(layout.group)?);
+        let text = |(j, i): (usize, &usize)| {
+            let is_one = is_text(file, *i) || wanted.categorical.contains(&layout.columns[j]);
+            is_one.then(|| labels_of(file, *i, &names[*i], room)).transpose()
+        };
+        let of_text = layout.features.iter().enumerate().map(text).collect::<Result<Vec<_>>>()?;
         room.take(n.saturating_mul(d).saturating_mul(size_of::<f64>()), || format!("its {n} rows of {d} features"))?;
-        let values = features(file, &layout, n)?;
-        Ok(Part { columns: Columns::Named(layout.columns), rows: Rows::Dense { d, values }, targets, groups })
+        let mut values = features(file, &layout, &of_text, n)?;
+        let texts = texts::fill(&layout.columns, of_text, &mut values);
+        Ok(Part { columns: Columns::Named(layout.columns), rows: Rows::Dense { d, values }, targets, groups, texts })
     })
 }
 
 /// The features of all rows, row by row.
-fn features(file: &File, layout: &Layout, n: usize) -> Result<Vec<f64>> {
+fn features(file: &File, layout: &Layout, of_text: &[Option<Labels>], n: usize) -> Result<Vec<f64>> {
     let d = layout.columns.len();
     let inside = |j: usize, e: Error, help: Option<&str>| {
         let e = e.about("").prefixed(format!("column `{}`", quoted(&layout.columns[j])));
         if let Some(help) = help { e.helped(help) } else { e }
     };
-    let open = |(j, i): (usize, &usize)| Numbers::new(file, *i).map_err(|e| inside(j, e, Some(NUMBERS)));
+    let open = |(j, i): (usize, &usize)| {
+        let numbers = of_text[j].is_none().then(|| Numbers::new(file, *i));
+        numbers.transpose().map_err(|e| inside(j, e, Some(NUMBERS)))
+    };
     let mut columns = layout.features.iter().enumerate().map(open).collect::<Result<Vec<_>>>()?;
     let mut values = vec![0.0; n * d];
     let mut scratch = vec![0.0; BATCH.min(n)];
     for (batch, rows) in values.chunks_mut(BATCH * d.max(1)).enumerate() {
         for (j, column) in columns.iter_mut().enumerate() {
+            let Some(column) = column else { continue };
             let scratch = &mut scratch[..rows.len() / d];
             column.fill(scratch).map_err(|e| inside(j, e, None))?;
             if let Some(i) = scratch.iter().position(|x| !x.is_finite()) {
@@ -63,9 +73,7 @@ fn features(file: &File, layout: &Layout, n: usize) -> Result<Vec<f64>> {
 /// A column of targets or groups.
 fn labels_of(file: &File, i: usize, name: &str, room: &mut Room) -> Result<Labels> {
     let inside = |e: Error| e.about("").prefixed(format!("column `{}`", quoted(name)));
-    let descr = file.describe(i);
-    let is_text = descr.physical_type() == Type::BYTE_ARRAY && matches!(descr.converted_type(), ConvertedType::UTF8 | ConvertedType::NONE);
-    if !is_text {
+    if !is_text(file, i) {
         let numbers = file.numbers(i).map_err(|e| inside(e).helped("a column of numbers or of text"))?;
         if let Some(row) = numbers.iter().position(|x| !x.is_finite()) {
             return Err(not_finite(&format!("row {row}, column `{}`", quoted(name)), &numbers[row].to_string(), NUMBERS));
@@ -80,4 +88,10 @@ fn labels_of(file: &File, i: usize, name: &str, room: &mut Room) -> Result<Label
         fields.push(text, room, place)
     })?;
     Ok(fields.finish())
+}
+
+/// Whether a column holds text.
+fn is_text(file: &File, i: usize) -> bool {
+    let descr = file.describe(i);
+    descr.physical_type() == Type::BYTE_ARRAY && matches!(descr.converted_type(), ConvertedType::UTF8 | ConvertedType::NONE)
 }

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use fedsa::error::{Error, Result};
-use fedsa::problem::dataset::{self, Labels, Rows};
+use fedsa::problem::dataset::{self, Labels, Rows, TextColumn};
 
 use crate::store::Store;
 use crate::unreadable;
@@ -16,6 +16,8 @@ pub(super) struct Part {
     pub rows: Rows,
     pub targets: Option<Labels>,
     pub groups: Option<Labels>,
+    /// Columns of text, of tables.
+    pub texts: Vec<TextColumn>,
 }
 
 /// The columns of a file.
@@ -96,3 +98,7 @@ pub(super) fn no_features() -> Error {
 pub(super) fn not_finite(place: &str, field: &str, help: &str) -> Error {
     Error::data("", format!("{place}: {} is not a finite number", field::in_words(field)), help)
 }
+
+/// What a field of a feature must be.
+pub(super) const NUMBERS: &str =
+    "a finite number in every row: leave such rows out; a column that is not a feature is named by `drop`, or is the target or the group";

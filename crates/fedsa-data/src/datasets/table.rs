@@ -5,7 +5,8 @@ use fedsa::problem::dataset::{Rows, Wanted};
 
 use super::labels::Fields;
 use super::layout::Layout;
-use super::part::{Columns, Part, not_finite};
+use super::part::{Columns, NUMBERS, Part, not_finite};
+use super::texts::TextFields;
 use crate::field;
 use crate::input::{Input, Room};
 use crate::separated;
@@ -21,6 +22,7 @@ pub(super) fn read(input: Input, wanted: &Wanted, expected: Option<&[String]>, r
     let layout = Layout::new(&names, wanted, expected)?;
     let mut targets = layout.target.map(|_| Fields::new());
     let mut groups = layout.group.map(|_| Fields::new());
+    let mut texts = TextFields::new(&layout, wanted);
     let mut values = Vec::new();
     let mut record = csv::StringRecord::new();
     loop {
@@ -35,8 +37,15 @@ pub(super) fn read(input: Input, wanted: &Wanted, expected: Option<&[String]>, r
         };
         room.take(2 * size_of::<f64>() * layout.features.len(), || place(0))?;
         // The reader has checked that every line has a field for every name.
-        for &i in &layout.features {
+        if values.is_empty() {
+            texts.detect(|j| record[layout.features[j]].trim());
+        }
+        for (j, &i) in layout.features.iter().enumerate() {
             let field = record[i].trim();
+            if texts.push(j, field, room, || place(i))? {
+                values.push(0.0);
+                continue;
+            }
             values.push(field::number(field).ok_or_else(|| not_finite(&place(i), field, NUMBERS))?);
         }
         for (column, fields) in [(layout.target, &mut targets), (layout.group, &mut groups)] {
@@ -45,14 +54,11 @@ pub(super) fn read(input: Input, wanted: &Wanted, expected: Option<&[String]>, r
             }
         }
     }
+    let texts = texts.finish(&layout.columns, &mut values);
     let rows = Rows::Dense { d: layout.columns.len(), values };
     let [targets, groups] = [targets, groups].map(|fields| fields.map(Fields::finish));
-    Ok(Part { columns: Columns::Named(layout.columns), rows, targets, groups })
+    Ok(Part { columns: Columns::Named(layout.columns), rows, targets, groups, texts })
 }
-
-/// What a field of a feature must be.
-pub(super) const NUMBERS: &str =
-    "a finite number in every row: leave such rows out; a column that is not a feature is named by `drop`, or is the target or the group";
 
 /// Refuses the first line of a file that has no header.
 fn check_header(names: &[String]) -> Result<()> {

@@ -172,7 +172,9 @@ fn tables_have_features_a_target_and_a_group() {
 fn what_is_wrong_with_a_table_is_named_with_line_and_column() {
     let site = |wanted: Wanted| wanted.with_group("site");
     for (text, wanted, message) in [
-        (TABLE, Wanted::default(), "line 2, column `site`: `north` is not a finite number"),
+        ("a,site,target\n1,x,0\n2,3,1\n", Wanted::default(), "line 3, column `site`: `3` in a column whose fields above are text"),
+        ("a,site,target\n1,2,0\n2,x,1\n", Wanted::default(), "line 3, column `site`: `x` is not a finite number"),
+        ("a,site,target\n1,NA,0\n2,x,1\n", Wanted::default(), "line 2, column `site`: `NA` is not a finite number"),
         (TABLE, site(target("c")), "there is no column `c`: the columns are `id`, `a`, `label`, `site`, `b`"),
         (TABLE, group("c"), "there is no column `c`: the columns are `id`, `a`, `label`, `site`, `b`"),
         (TABLE, dropping("c"), "there is no column `c`: the columns are `id`, `a`, `label`, `site`, `b`"),

@@ -2,9 +2,12 @@
 
 use std::path::Path;
 
+use fedsa::cancel::Cancel;
 use fedsa::error::{Error, Result};
 use fedsa::linalg;
 use fedsa::problem::arrays::{Array, Arrays};
+use fedsa::problem::glm::family::ModelFamily;
+use fedsa::problem::glm::inference::{Inference, infer};
 use fedsa::problem::preparation::quality::FitQuality;
 use fedsa::problem::preparation::targets::{self, Targets};
 use fedsa::problem::preparation::{AgentWeights, Prepared};
@@ -12,6 +15,7 @@ use fedsa_data::linear_model::{LinearModel, PredictedClass, Predicts};
 use fedsa_data::npz;
 use serde_json::{Value as Json, json};
 
+use super::inferred;
 use super::settings::FitSettings;
 use crate::outcome::Outcome;
 use crate::results::paid;
@@ -67,24 +71,42 @@ pub struct Fitted {
     pub train: FitQuality,
     /// How good it is on those that were held out, if any.
     pub held_out: Option<FitQuality>,
+    /// Standard errors of the coefficients, if they were asked for.
+    pub inference: Option<Inference>,
+    /// The weights of the prepared features.
+    theta: Vec<f64>,
     /// mu.
     ridge: f64,
 }
 
 impl Fitted {
-    /// The weights of the first method.
-    pub(super) fn new(ran: Ran, settings: &FitSettings, prepared: Prepared) -> Self {
-        let (field, theta) = (ran.plan.field(0), &ran.results.cells[0][0].theta);
-        let gradient_norm = field.mean_operator(theta).map_or(f64::NAN, |g| linalg::norm_sq(&g).sqrt());
-        let objective = field.mean_loss(theta);
-        let (train, held_out) = (prepared.train_quality(theta), prepared.held_out_quality(theta));
-        let model = model(&prepared, theta, settings.target.clone());
-        Self { ran, prepared, model, gradient_norm, objective, train, held_out, ridge: settings.ridge }
+    /// The weights of the first method; with inference after the steps that make their score vanish.
+    pub(super) fn new(mut ran: Ran, settings: &FitSettings, prepared: Prepared, cancel: &Cancel) -> Result<Self> {
+        let mut theta = ran.results.cells[0][0].theta.clone();
+        let inference = match settings.inference {
+            None => None,
+            Some(how) => {
+                if theta.iter().any(|x| !x.is_finite()) {
+                    theta.fill(0.0);
+                }
+                let inference = infer(&prepared, &theta, how, cancel)?;
+                ran.add_to_summary("inference", inferred::json(&inference));
+                theta.clone_from(&inference.theta);
+                Some(inference)
+            }
+        };
+        let field = ran.plan.field(0);
+        let gradient_norm = field.mean_operator(&theta).map_or(f64::NAN, |g| linalg::norm_sq(&g).sqrt());
+        let objective = field.mean_loss(&theta);
+        let (train, held_out) = (prepared.train_quality(&theta), prepared.held_out_quality(&theta));
+        let model = model(&prepared, &theta, settings);
+        let ridge = settings.mu();
+        Ok(Self { ran, prepared, model, gradient_norm, objective, train, held_out, inference, theta, ridge })
     }
 
     /// The weights of the prepared features, d components.
     pub fn theta(&self) -> &[f64] {
-        &self.ran.results.cells[0][0].theta
+        &self.theta
     }
 
     /// How the method ended that gives the weights.
@@ -125,6 +147,7 @@ impl Fitted {
     pub fn summary(&self) -> Summary {
         let mut summary = self.ran.summary();
         summary.tables = vec![self.spending(), self.quality()];
+        summary.tables.extend(self.inference.as_ref().map(inferred::table));
         summary
     }
 
@@ -253,19 +276,27 @@ impl Fitted {
 }
 
 /// The model of weights, on the columns of the data.
-fn model(prepared: &Prepared, theta: &[f64], target: Option<String>) -> LinearModel {
-    let (coefficients, intercept) = prepared.transform.on_columns(theta);
-    let columns = &prepared.transform.columns;
+fn model(prepared: &Prepared, theta: &[f64], settings: &FitSettings) -> LinearModel {
+    let (family, transform) = (prepared.train.family, &prepared.transform);
+    let d = theta.len() / family.outputs();
+    let mut blocks = theta.chunks(d).map(|block| transform.on_columns(block));
+    let (coefficients, intercept) = blocks.next().expect("at least one block");
     let class = |class: &targets::ClassLabel| match class {
         targets::ClassLabel::Number(x) => PredictedClass::Number(*x),
         targets::ClassLabel::Name(name) => PredictedClass::Name(name.clone()),
     };
-    let predicts = match &prepared.targets {
-        Targets::Classes { positive, negative, .. } => {
+    let predicts = match (&prepared.targets, family) {
+        (Targets::Classes { positive, negative, .. }, _) => {
             Predicts::Class([negative.as_ref().map_or(PredictedClass::Rest, class), class(positive)])
         }
-        Targets::Numbers { offset, scale } => Predicts::Target { offset: *offset, scale: 1.0 / scale },
+        (Targets::Many { classes, .. }, _) => Predicts::Classes { classes: classes.iter().map(class).collect(), further: blocks.collect() },
+        (_, ModelFamily::Poisson | ModelFamily::Gamma | ModelFamily::NegativeBinomial { .. }) => {
+            Predicts::Mean { model: family.name().into() }
+        }
+        (_, ModelFamily::Huber { .. }) => Predicts::Robust,
+        (Targets::Numbers { offset, scale }, _) => Predicts::Target { offset: *offset, scale: 1.0 / scale },
     };
-    let columns = (!columns.are_counted()).then(|| columns.iter().map(|name| name.into_owned()).collect());
-    LinearModel { columns, coefficients, intercept, predicts, target }
+    let columns = (!transform.columns.are_counted()).then(|| transform.columns.iter().map(|name| name.into_owned()).collect());
+    let (target, offset, categories) = (settings.target.clone(), settings.offset.clone(), prepared.categories.clone());
+    LinearModel { columns, coefficients, intercept, predicts, target, offset, categories }
 }

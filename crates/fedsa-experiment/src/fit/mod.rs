@@ -4,6 +4,7 @@
 //! [`Fit::run`] computes the weights. [`Fitted`] is data; [`Fitted::write`] makes files of it.
 
 mod fitted;
+mod inferred;
 mod settings;
 
 use std::time::Instant;
@@ -11,14 +12,15 @@ use std::time::Instant;
 use fedsa::cancel::Cancel;
 use fedsa::error::{Error, Result, quoted};
 use fedsa::kernel::Isa;
-use fedsa::problem::dataset::Dataset;
+use fedsa::problem::dataset::{Columns, Dataset};
+use fedsa::problem::glm::inference;
 use fedsa::problem::logs::Sources;
 use fedsa::problem::memory::MemoryEstimate;
-use fedsa::problem::preparation::Prepared;
-use fedsa::problem::regression::{LeastSquares, Logistic};
+use fedsa::problem::preparation::{AgentWeights, Prepared};
+use fedsa::problem::regression::{GeneralisedLinear, LeastSquares, Logistic};
 use fedsa::problem::root::MOST_DIM;
-use fedsa_data::DiskFiles;
 use fedsa_data::find::Places;
+use fedsa_data::{DiskFiles, datasets};
 use toml::Value;
 
 use crate::choose::{LossChoice, LossFacts, choose_for_losses};
@@ -43,8 +45,7 @@ pub fn fit(settings: &FitSettings, observer: &dyn RunObserver, cancel: &Cancel) 
 pub struct Fit {
     settings: FitSettings,
     experiment: Experiment,
-    prepared: Prepared,
-    built: BuiltProblem,
+    built: Built,
     choice: Option<LossChoice>,
     rows_read: Vec<(String, usize)>,
     began: Instant,
@@ -57,7 +58,11 @@ impl Fit {
     /// When a setting or file cannot be used, the losses have no minimum, or the problem does not fit into memory; when it is cancelled.
     pub fn new(settings: &FitSettings, cancel: &Cancel) -> Result<Self, Error> {
         let files = DiskFiles::new(Places::from_env("")).with_cancel(cancel);
-        Self::with(settings, |experiment| build(experiment, &files, cancel)).map(|fit| Self { rows_read: files.rows_read(), ..fit })
+        // What cannot be found is refused where it is read.
+        let found = datasets::files(&settings.data, &Places::from_env(""));
+        let settings = &resolved(settings, found.is_ok_and(|files| files.iter().all(|file| datasets::is_table(file))));
+        Self::with(settings, |experiment| build(settings, experiment, &files, cancel))
+            .map(|fit| Self { rows_read: files.rows_read(), ..fit })
     }
 
     /// Takes data sets that are in memory, in which agents of the partition `files` are one each, and builds the problem. The experiment
@@ -69,23 +74,24 @@ impl Fit {
         if !settings.data.is_empty() {
             return Err(Error::new("data", "files, and data sets in memory", "one of them"));
         }
+        let settings = &resolved(settings, sets.iter().all(|set| matches!(set.columns, Columns::Named(_))));
         let files = DiskFiles::new(Places::from_env("")).with_datasets(sets);
-        Self::with(settings, |experiment| build(experiment, &files, cancel))
+        Self::with(settings, |experiment| build(settings, experiment, &files, cancel))
     }
 
-    fn with(settings: &FitSettings, build: impl FnOnce(&Experiment) -> Result<(Prepared, BuiltProblem), Error>) -> Result<Self, Error> {
+    fn with(settings: &FitSettings, build: impl FnOnce(&Experiment) -> Result<Built, Error>) -> Result<Self, Error> {
         let began = Instant::now();
         let experiment = settings.experiment()?;
         experiment.settings()?;
         if experiment.points.len() != 1 {
             return Err(Error::new("changes", "a sweep", "one fit; sweeps belong in an experiment file"));
         }
-        let (prepared, built) = build(&experiment)?;
-        let facts = || LossFacts::of(&prepared, built.field().dim(), settings.model == Model::LeastSquares);
+        let built = build(&experiment)?;
+        let facts = || LossFacts::of(&built.prepared, built.problem.field().dim(), settings.model == Model::LeastSquares);
         let choice = settings.chooses().then(|| choose_for_losses(facts(), settings.minimise, settings.tol)).transpose();
         let choice = choice.map_err(|e| if e.key == "goal" { e.about("minimise") } else { e })?;
         let experiment = if choice.is_some() { settings.experiment_by(choice.as_ref())? } else { experiment };
-        Ok(Self { settings: settings.clone(), experiment, prepared, built, choice, rows_read: Vec::new(), began })
+        Ok(Self { settings: settings.clone(), experiment, built, choice, rows_read: Vec::new(), began })
     }
 
     /// The choice of the method, where one is to be chosen.
@@ -93,9 +99,14 @@ impl Fit {
         self.choice.as_ref()
     }
 
+    /// The settings, with the intercept that the data have by default.
+    pub fn settings(&self) -> &FitSettings {
+        &self.settings
+    }
+
     /// The prepared rows, those that are held out, and what was done to features and targets.
     pub fn prepared(&self) -> &Prepared {
-        &self.prepared
+        &self.built.prepared
     }
 
     /// The files that were read, with their numbers of rows, in the order of their names.
@@ -118,20 +129,32 @@ impl Fit {
     /// # Errors
     /// As [`Job::run`].
     pub fn run(self, run: RunSettings, observer: &dyn RunObserver, cancel: &Cancel) -> Result<RunOutcome<Fitted>, Error> {
-        let Self { settings, experiment, prepared, built, began, .. } = self;
+        let Self { settings, experiment, built: Built { prepared, problem }, began, .. } = self;
         let names = fitted::NAMES.map(String::from).to_vec();
         // Methods that are compared are compared in seconds too.
         let run = run.with_in_turn(true);
-        let job = Job::new(experiment, run).with_problem(Some(built)).with_files(names).since(began).for_work(FolderWork::Fit);
-        job.run(observer, cancel)?.try_map(move |ran| Ok(Fitted::new(ran, &settings, prepared)))
+        let job = Job::new(experiment, run).with_problem(Some(problem)).with_files(names).since(began).for_work(FolderWork::Fit);
+        let cancel_later = cancel.clone();
+        job.run(observer, cancel)?.try_map(move |ran| Fitted::new(ran, &settings, prepared, &cancel_later))
     }
+}
+
+/// What a fit is made of.
+struct Built {
+    prepared: Prepared,
+    problem: BuiltProblem,
+}
+
+/// The settings with the intercept that data have by default.
+fn resolved(settings: &FitSettings, is_table: bool) -> FitSettings {
+    settings.clone().with_intercept(settings.has_intercept(is_table))
 }
 
 /// The prepared rows of an experiment, and its problem on those that are fitted. Files are read once.
 ///
 /// # Errors
 /// When a setting or file cannot be used, or the problem does not fit into memory.
-fn build(experiment: &Experiment, files: &DiskFiles, cancel: &Cancel) -> Result<(Prepared, BuiltProblem), Error> {
+fn build(wanted: &FitSettings, experiment: &Experiment, files: &DiskFiles, cancel: &Cancel) -> Result<Built, Error> {
     let (kind, problem) = made::problem_of(experiment);
     let failure = |e: Error| experiment.failure_at(e.inside("problem"), &experiment.points[0]);
     // The kinds differ in the types of their settings alone.
@@ -151,6 +174,13 @@ fn build(experiment: &Experiment, files: &DiskFiles, cancel: &Cancel) -> Result<
                 let all = prepared.insert(settings.preparation().prepare_sets(sets)?);
                 settings.field_of(all.train.clone(), all.weights.clone(), sampling, Isa::best())
             })?;
+            let prepared = prepared.expect("the problem was built");
+            if let Some(how) = wanted.inference {
+                // Settings of the experiment may have been changed.
+                wanted.check_inference(settings.ridge, settings.weights == AgentWeights::Rows)?;
+                let estimate = inference::infer(&prepared, &vec![0.0; built.field().dim()], how, cancel)?;
+                built.field().set_root(estimate.theta);
+            }
             // A method on losses without a minimum goes on for ever.
             built.field().solve(cancel)?;
             if let Err(why) = built.field().solution()
@@ -159,12 +189,13 @@ fn build(experiment: &Experiment, files: &DiskFiles, cancel: &Cancel) -> Result<
                 let help = "a positive ridge, such as 1e-5, or a larger one; or fewer features";
                 return Err(failure(Error::new("ridge", format!("{:?}, and {why}", settings.ridge), help)));
             }
-            Ok((prepared.expect("the problem was built"), built))
+            Ok(Built { prepared, problem: built })
         }};
     }
     match kind.as_str() {
         "logistic" => build_as!(Logistic),
         "least-squares" => build_as!(LeastSquares),
+        "glm" => build_as!(GeneralisedLinear),
         other => {
             let what = format!("`{}`", quoted(other));
             Err(Error::new("model", what, Model::ALL.map(Model::name).join(" or ")))

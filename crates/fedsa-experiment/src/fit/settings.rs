@@ -2,6 +2,7 @@
 
 use fedsa::error::{Error, Result, quoted};
 use fedsa::methods::Needs;
+use fedsa::problem::glm::inference::InferenceSettings;
 use fedsa::problem::preparation::partition::Partition;
 use toml::{Table, Value};
 
@@ -13,6 +14,9 @@ use crate::numbers;
 
 /// The agents by default.
 pub const AGENTS: u64 = 8;
+
+/// mu by default.
+const RIDGE: f64 = 1e-5;
 
 /// The local steps of a round by default, for methods that have any.
 pub const LOCAL_STEPS: u64 = 10;
@@ -31,17 +35,42 @@ pub enum Model {
     Logistic,
     /// Least squares.
     LeastSquares,
+    /// Counts, log link.
+    Poisson,
+    /// Positive numbers, log link.
+    Gamma,
+    /// Counts with more variance than Poisson's, log link; alpha is given.
+    NegativeBinomial,
+    /// Several classes against a reference class.
+    Multinomial,
+    /// Huber's loss, for numbers with outliers; its threshold is given.
+    Huber,
 }
 
 impl Model {
     /// All models.
-    pub const ALL: [Self; 2] = [Self::Logistic, Self::LeastSquares];
+    pub const ALL: [Self; 7] =
+        [Self::Logistic, Self::LeastSquares, Self::Poisson, Self::Gamma, Self::NegativeBinomial, Self::Multinomial, Self::Huber];
 
-    /// The kind of its problem.
+    /// Its name.
     pub fn name(self) -> &'static str {
         match self {
             Self::Logistic => "logistic",
             Self::LeastSquares => "least-squares",
+            _ => self.family(),
+        }
+    }
+
+    /// The name of its family in experiment files.
+    fn family(self) -> &'static str {
+        match self {
+            Self::Logistic => "binomial",
+            Self::LeastSquares => "gaussian",
+            Self::Poisson => "poisson",
+            Self::Gamma => "gamma",
+            Self::NegativeBinomial => "negative-binomial",
+            Self::Multinomial => "multinomial",
+            Self::Huber => "huber",
         }
     }
 }
@@ -60,12 +89,26 @@ pub struct FitSettings {
     pub target: Option<String>,
     /// The class that is told from all others.
     pub positive: Option<String>,
+    /// The class of the multinomial model with which others are compared; the first one by default.
+    pub reference: Option<String>,
+    /// alpha of the negative-binomial model, whose variance is `mu + alpha mu^2`.
+    pub alpha: Option<f64>,
+    /// The residual from which on Huber's loss is linear, in units of the target.
+    pub threshold: Option<f64>,
+    /// The column that is added to linear predictors, such as the logarithm of an exposure.
+    pub offset: Option<String>,
+    /// The column that says how much each row counts.
+    pub row_weights: Option<String>,
     /// Columns of tables that are not used.
     pub drop: Vec<String>,
-    /// mu: `mu/2 ||theta||^2` is added to the loss; 1e-5 by default.
-    pub ridge: f64,
-    /// Whether a column of ones is added; false by default.
-    pub intercept: bool,
+    /// Columns of tables that are categories: a feature for each level but the first. Columns of text are so by themselves.
+    pub categorical: Vec<String>,
+    /// mu: `mu/2 ||theta||^2` is added to the loss; 1e-5 by default, and 0 with inference.
+    pub ridge: Option<f64>,
+    /// Whether a column of ones is added; by default for tables (CSV, Parquet) and with inference, and not for LIBSVM and IDX rows.
+    pub intercept: Option<bool>,
+    /// Standard errors of the coefficients, deviance and AIC; none by default. The ridge is then 0, and applies to no intercept.
+    pub inference: Option<InferenceSettings>,
     /// Every feature is divided by this number; 1 by default.
     pub divide_by: Option<f64>,
     /// Whether columns are scaled to mean 0 and standard deviation 1; false by default.
@@ -114,9 +157,16 @@ impl Default for FitSettings {
             agents: None,
             target: None,
             positive: None,
+            reference: None,
+            alpha: None,
+            threshold: None,
+            offset: None,
+            row_weights: None,
             drop: Vec::new(),
-            ridge: 1e-5,
-            intercept: false,
+            categorical: Vec::new(),
+            ridge: None,
+            intercept: None,
+            inference: None,
             divide_by: None,
             standardise: false,
             pca: None,
@@ -149,12 +199,26 @@ made::with! { FitSettings:
     with_target(target: impl Into<String>) = Some(target.into());
     /// The same for this class against the rest.
     with_positive(positive: impl Into<String>) = Some(positive.into());
+    /// The same with this reference class.
+    with_reference(reference: impl Into<String>) = Some(reference.into());
+    /// The same with this alpha of the negative-binomial model.
+    with_alpha(alpha: f64) = Some(alpha);
+    /// The same with this threshold of Huber's loss.
+    with_threshold(threshold: f64) = Some(threshold);
+    /// The same with this column of offsets.
+    with_offset(offset: impl Into<String>) = Some(offset.into());
+    /// The same with this column of row weights.
+    with_row_weights(row_weights: impl Into<String>) = Some(row_weights.into());
+    /// The same with these columns of categories.
+    with_categorical(categorical: Vec<String>) = categorical;
     /// The same without these columns of tables.
     with_drop(drop: Vec<String>) = drop;
     /// The same with this ridge.
-    with_ridge(ridge: f64) = ridge;
+    with_ridge(ridge: f64) = Some(ridge);
     /// The same with a column of ones, or without.
-    with_intercept(intercept: bool) = intercept;
+    with_intercept(intercept: bool) = Some(intercept);
+    /// The same with standard errors.
+    with_inference(inference: InferenceSettings) = Some(inference);
     /// The same with every feature divided by this number.
     with_divide_by(divide_by: f64) = Some(divide_by);
     /// The same with scaled columns, or without.
@@ -206,9 +270,9 @@ impl FitSettings {
     /// # Errors
     /// When a setting cannot be used.
     pub fn experiment(&self) -> Result<Experiment, Error> {
-        if let Some(class) = self.positive.as_ref().filter(|_| self.model != Model::Logistic) {
-            let what = format!("`{}`, and the model has no classes", quoted(class));
-            return Err(Error::new("positive", what, "`model = logistic`"));
+        self.check_model()?;
+        if self.inference.is_some() {
+            self.check_inference(self.ridge.unwrap_or(0.0), self.weights == "rows")?;
         }
         self.experiment_by(None)
     }
@@ -224,6 +288,60 @@ impl FitSettings {
     /// Whether a method is to be chosen.
     pub(super) fn chooses(&self) -> bool {
         self.named().is_ok_and(|named| named.iter().any(|name| name == AUTO))
+    }
+
+    /// Whether the model is one of the kinds without families, offsets and row weights.
+    fn is_plain(&self) -> bool {
+        matches!(self.model, Model::Logistic | Model::LeastSquares) && self.offset.is_none() && self.row_weights.is_none()
+    }
+
+    /// Settings that belong to other models.
+    ///
+    /// # Errors
+    /// When there is one.
+    fn check_model(&self) -> Result<()> {
+        let given = [
+            ("positive", self.positive.is_some(), Model::Logistic),
+            ("reference", self.reference.is_some(), Model::Multinomial),
+            ("alpha", self.alpha.is_some(), Model::NegativeBinomial),
+            ("threshold", self.threshold.is_some(), Model::Huber),
+        ];
+        if let Some((key, _, model)) = given.into_iter().find(|(_, is_given, model)| *is_given && *model != self.model) {
+            let class = self.positive.as_ref().filter(|_| key == "positive").map(|class| format!("`{}`, and ", quoted(class)));
+            let what = format!("{}the model is {}", class.unwrap_or_default(), self.model.name());
+            return Err(Error::new(key, what, format!("`model = {}`", model.name())));
+        }
+        let missing = [("alpha", self.alpha, Model::NegativeBinomial), ("threshold", self.threshold, Model::Huber)];
+        if let Some((key, ..)) = missing.into_iter().find(|(_, given, model)| *model == self.model && given.is_none()) {
+            return Err(Error::new(key, format!("the model {} needs it", self.model.name()), "a positive number"));
+        }
+        Ok(())
+    }
+
+    /// What inference needs of the losses.
+    ///
+    /// # Errors
+    /// When there is a ridge, or agents count otherwise than by their rows: the estimate is then not that of greatest likelihood.
+    pub(super) fn check_inference(&self, ridge: f64, by_rows: bool) -> Result<()> {
+        if ridge != 0.0 {
+            let what = format!("{ridge:?}, beside inference: standard errors of coefficients with a ridge are not defined");
+            return Err(Error::new("ridge", what, "no `ridge`, which is then 0, or no `inference`"));
+        }
+        if !by_rows {
+            let what = "agents that count equally, beside inference";
+            return Err(Error::new("weights", what, "`weights = rows`, so that every row counts alike"));
+        }
+        Ok(())
+    }
+
+    /// mu.
+    pub(super) fn mu(&self) -> f64 {
+        self.ridge.unwrap_or(if self.inference.is_some() { 0.0 } else { RIDGE })
+    }
+
+    /// Whether a column of ones is added, to data that are a table or not.
+    pub fn has_intercept(&self, is_table: bool) -> bool {
+        self.intercept.unwrap_or(is_table || self.inference.is_some())
     }
 
     /// The methods to run, the first of which gives the weights.
@@ -247,6 +365,13 @@ impl FitSettings {
         let all = [
             ("problem.data", "data"),
             ("problem.kind", "model"),
+            ("problem.family", "model"),
+            ("problem.alpha", "alpha"),
+            ("problem.threshold", "threshold"),
+            ("problem.reference", "reference"),
+            ("problem.offset", "offset"),
+            ("problem.row_weights", "row_weights"),
+            ("problem.categorical", "categorical"),
             ("problem.agents", "agents"),
             ("problem.target", "target"),
             ("problem.positive", "positive"),
@@ -280,9 +405,9 @@ impl FitSettings {
     /// `[problem]`.
     fn problem(&self) -> Result<Value> {
         let mut entries = vec![
-            ("kind", text(self.model.name())),
+            ("kind", text(if self.is_plain() { self.model.name() } else { "glm" })),
             ("data", texts(&self.data)),
-            ("ridge", Value::Float(self.ridge)),
+            ("ridge", Value::Float(self.mu())),
             ("partition", Value::try_from(self.partition).expect("plain settings")),
             ("seed", whole("seed", self.seed)?),
         ];
@@ -293,18 +418,31 @@ impl FitSettings {
         }
         entries.extend(self.group.as_ref().map(|column| ("group", text(column))));
         entries.extend(self.target.as_ref().map(|column| ("target", text(column))));
-        if let Some(class) = &self.positive {
-            let number = class.parse::<f64>().ok().filter(|x| x.is_finite());
-            entries.push(("positive", number.map_or_else(|| text(class), Value::Float)));
+        for (key, class) in [("positive", &self.positive), ("reference", &self.reference)] {
+            let number = class.as_ref().and_then(|class| class.parse::<f64>().ok().filter(|x| x.is_finite()));
+            entries.extend(class.as_ref().map(|class| (key, number.map_or_else(|| text(class), Value::Float))));
         }
-        if !self.drop.is_empty() {
-            entries.push(("drop", texts(&self.drop)));
+        if !self.is_plain() {
+            entries.push(("family", text(self.model.family())));
+        }
+        entries.extend(self.alpha.map(|x| ("alpha", Value::Float(x))));
+        entries.extend(self.threshold.map(|x| ("threshold", Value::Float(x))));
+        entries.extend(self.offset.as_ref().map(|column| ("offset", text(column))));
+        entries.extend(self.row_weights.as_ref().map(|column| ("row_weights", text(column))));
+        for (key, columns) in [("drop", &self.drop), ("categorical", &self.categorical)] {
+            if !columns.is_empty() {
+                entries.push((key, texts(columns)));
+            }
         }
         entries.extend(self.divide_by.map(|x| ("divide_by", Value::Float(x))));
-        for (key, is_on) in [("intercept", self.intercept), ("standardise", self.standardise)] {
+        let intercept = self.has_intercept(false);
+        for (key, is_on) in [("intercept", intercept), ("standardise", self.standardise)] {
             if is_on {
                 entries.push((key, Value::Boolean(true)));
             }
+        }
+        if intercept && self.inference.is_some() {
+            entries.push(("penalise_intercept", Value::Boolean(false)));
         }
         if let Some(dim) = self.pca {
             entries.push(("pca", table(vec![("dim", whole("pca", dim)?)])));

@@ -130,6 +130,8 @@ codes! {
     RefusedMessage: RefusedMessage, "refused-message";
     /// Theory has no answer.
     NotKnown: NotKnown, "not-known";
+    /// No estimate of greatest likelihood: separated classes, or columns that are combinations of others.
+    NoEstimate: NotKnown, "not-known.no-estimate";
     /// It needs more memory than there is.
     NoMemory: NoMemory, "no-memory";
     /// The machine failed.

@@ -232,6 +232,8 @@ pub struct Wanted {
     pub group: Option<String>,
     /// Columns of a table that are not features.
     pub drop: Vec<String>,
+    /// Columns that may hold text; others may too, where their first field is one.
+    pub categorical: Vec<String>,
     /// Whether a file without targets is accepted, as one that is to be predicted is.
     pub may_lack_target: bool,
 }
@@ -240,6 +242,7 @@ crate::settings::setters! { Wanted {
     with_target(target: impl Into<String>) = Some(target.into());
     with_group(group: impl Into<String>) = Some(group.into());
     with_drop(drop: Vec<String>) = drop;
+    with_categorical(categorical: Vec<String>) = categorical;
     with_may_lack_target(may_lack_target: bool) = may_lack_target;
 } }
 
@@ -256,6 +259,17 @@ pub struct Dataset {
     pub targets: Option<Labels>,
     /// The group of each row, where one was wanted.
     pub groups: Option<Labels>,
+    /// The columns of text among the columns: their numbers in `rows` are positions of names.
+    pub texts: Vec<TextColumn>,
+}
+
+/// A column of text.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TextColumn {
+    /// Its name.
+    pub column: String,
+    /// The distinct texts; the rows have their positions.
+    pub names: Vec<String>,
 }
 
 impl Dataset {

@@ -20,6 +20,7 @@ pub const KINDS: &[Kind<dyn ProblemSettings>] = &[
     kind!("random-logistic", "gradients of logistic losses on generated data", random_logistic::RandomLogistic),
     kind!("logistic", "logistic regression on data sets", regression::Logistic),
     kind!("least-squares", "linear regression on data sets", regression::LeastSquares),
+    kind!("glm", "generalised linear models, and Huber's loss, on data sets", regression::GeneralisedLinear),
     kind!("fixed-point", "maps whose mean is a contraction, and single ones need not be", fixed_point::FixedPoint),
     kind!("q-learning", "Q-learning with linear features on Garnet MDPs", q_learning::QLearning),
 ];

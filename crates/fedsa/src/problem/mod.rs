@@ -16,6 +16,7 @@ pub mod file;
 pub mod finite_sum;
 pub mod fixed_point;
 pub mod garnet;
+pub mod glm;
 mod gradient_samples;
 pub mod gradient_td;
 pub mod holdout;

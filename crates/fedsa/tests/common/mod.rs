@@ -16,6 +16,7 @@ use fedsa::problem::features::FeatureSpec;
 use fedsa::problem::finite_sum::FiniteSum;
 use fedsa::problem::fixed_point::FixedPoint;
 use fedsa::problem::garnet::{Garnet, Heterogeneity};
+use fedsa::problem::glm::family::FamilyName;
 use fedsa::problem::gradient_td::TdOperator;
 use fedsa::problem::linear::LinearSystems;
 use fedsa::problem::log::Log;
@@ -23,10 +24,11 @@ use fedsa::problem::log_form::LogForm;
 use fedsa::problem::logs::{Logs, Sources};
 use fedsa::problem::memory::MemoryEstimate;
 use fedsa::problem::noise::Noise;
+use fedsa::problem::preparation::AgentWeights;
 use fedsa::problem::q_learning::QLearning;
 use fedsa::problem::quadratic::{Matrices, Quadratic};
 use fedsa::problem::random_logistic::RandomLogistic;
-use fedsa::problem::regression::{LeastSquares, Logistic};
+use fedsa::problem::regression::{GeneralisedLinear, LeastSquares, Logistic};
 use fedsa::problem::scope::Scope;
 use fedsa::problem::source::{LogSource, in_memory};
 use fedsa::problem::switching::Switching;
@@ -222,7 +224,8 @@ pub fn on_the_wire(ledger: Ledger) -> Ledger {
 /// Small problems, one of each sort.
 pub fn problems(agents: usize) -> Vec<(&'static str, Box<dyn ProblemSettings>)> {
     let noise = |radius| Some(Noise::new(0.3, radius, 1));
-    vec![
+    let of_families = generalised(agents, 9, 3).into_iter().filter(|(name, _)| ["huber", "multinomial, sparse"].contains(name));
+    let others: Vec<(&'static str, Box<dyn ProblemSettings>)> = vec![
         ("garnet", Box::new(Garnet::default().with_agents(agents).with_heterogeneity(Heterogeneity::TwoKernels))),
         ("garnet, 11 features", Box::new(Garnet::default().with_agents(agents).with_features(11))),
         ("switching", Box::new(Switching::default().with_agents(agents).with_dim(2).with_mixing_time(4.0).with_spread(1.0))),
@@ -250,7 +253,8 @@ pub fn problems(agents: usize) -> Vec<(&'static str, Box<dyn ProblemSettings>)> 
             ),
         ),
         ("q-learning", Box::new(QLearning::default().with_agents(agents).with_states(5))),
-    ]
+    ];
+    others.into_iter().chain(of_families).collect()
 }
 
 /// A run of a method on a field over a link.
@@ -515,7 +519,7 @@ pub fn data_set(n: usize, d: usize, sparse: bool, classes: bool) -> Dataset {
     let rows = Rows::Dense { d, values };
     let rows = if sparse { rows.to_sparse() } else { rows };
     let columns = (0..d).map(|i| format!("x{i}")).collect();
-    Dataset { name: "data".into(), columns, rows, targets: Some(Labels::Numbers(labels)), groups: None }
+    Dataset { name: "data".into(), columns, rows, targets: Some(Labels::Numbers(labels)), groups: None, texts: Vec::new() }
 }
 
 /// Logistic regression on [`data_set`], `rows` an agent, with an intercept that has no ridge.
@@ -523,6 +527,48 @@ pub fn logistic(agents: usize, rows: usize, d: usize, sparse: bool) -> Box<dyn P
     let base = Logistic::new(Sources::One("data".into()));
     let settings = Logistic { agents: Some(agents), ridge: 0.05, intercept: true, penalise_intercept: false, ..base };
     Box::new(OnSets { settings, sets: vec![data_set(agents * rows, d, sparse, true)] })
+}
+
+/// Generalised linear models of every family on [`data_set`], `rows` an agent: the first column is an offset, and the second one, squared,
+/// a weight.
+pub fn generalised(agents: usize, rows: usize, d: usize) -> Vec<(&'static str, Box<dyn ProblemSettings>)> {
+    let case = |name: &'static str, family: FamilyName, sparse: bool, label: fn(f64) -> f64| {
+        let mut set = data_set(agents * rows, d + 2, sparse, false);
+        if let Some(Labels::Numbers(y)) = &mut set.targets {
+            y.iter_mut().for_each(|y| *y = label(*y));
+        }
+        if let Rows::Dense { d, values } = &mut set.rows {
+            values.chunks_mut(*d).for_each(|row| (row[0], row[1]) = (0.3 * row[0], 0.2 + row[1] * row[1]));
+        }
+        let settings = GeneralisedLinear {
+            family: Some(family),
+            alpha: (family == FamilyName::NegativeBinomial).then_some(0.7),
+            threshold: (family == FamilyName::Huber).then_some(1.1),
+            agents: Some(agents),
+            ridge: 0.05,
+            intercept: true,
+            penalise_intercept: false,
+            weights: AgentWeights::Rows,
+            offset: Some("x0".into()),
+            row_weights: (!sparse).then(|| "x1".into()),
+            ..GeneralisedLinear::new(Sources::One("data".into()))
+        };
+        let problem: Box<dyn ProblemSettings> = Box::new(OnSets { settings, sets: vec![set] });
+        (name, problem)
+    };
+    let count: fn(f64) -> f64 = |y| y.abs().round().min(4.0);
+    let class: fn(f64) -> f64 = |y| if y < -0.7 { 0.0 } else { f64::from(y > 0.7) + 1.0 };
+    vec![
+        case("gaussian", FamilyName::Gaussian, false, |y| y),
+        case("binomial", FamilyName::Binomial, false, |y| f64::from(y > 0.2)),
+        case("poisson", FamilyName::Poisson, false, count),
+        case("poisson, sparse", FamilyName::Poisson, true, count),
+        case("gamma", FamilyName::Gamma, false, |y| y.abs().clamp(0.1, 3.0)),
+        case("negative binomial", FamilyName::NegativeBinomial, false, count),
+        case("multinomial", FamilyName::Multinomial, false, class),
+        case("multinomial, sparse", FamilyName::Multinomial, true, class),
+        case("huber", FamilyName::Huber, false, |y| y),
+    ]
 }
 
 /// Least squares on [`data_set`], `rows` an agent.

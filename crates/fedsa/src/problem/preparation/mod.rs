@@ -5,15 +5,18 @@
 //! ([`targets`]); features are divided by a number, standardised, projected on principal components, and completed by a column of ones
 //! ([`transform`]). Whatever is fitted is fitted to the rows of all agents that are not held out, each of which counts alike.
 
+pub mod columns;
 pub mod partition;
 pub mod quality;
 pub mod targets;
 pub mod transform;
 
 use super::dataset::{Dataset, Rows, Wanted};
+use super::glm::family::ModelFamily;
 use super::{Files, equal_weights};
 use crate::error::{Error, Result, require};
 use crate::random::{Purpose, stream};
+use columns::{Category, SpecialColumns, Taken};
 use partition::{Partition, Pool};
 use quality::{FitQuality, LabelledRows, quality};
 use serde::{Deserialize, Serialize};
@@ -60,6 +63,10 @@ pub struct Preparation {
     pub pca: Option<Pca>,
     /// Whether a column of ones is added.
     pub intercept: bool,
+    /// Offsets, row weights and categories.
+    pub special: SpecialColumns,
+    /// What losses are of; the number of classes follows from the data.
+    pub family: ModelFamily,
     /// The agents' weights.
     pub weights: AgentWeights,
     /// The seed of everything that is drawn.
@@ -79,6 +86,8 @@ pub struct Prepared {
     pub transform: Transform,
     /// What was done to labels.
     pub targets: Targets,
+    /// Columns of categories that became several features.
+    pub categories: Vec<Category>,
 }
 
 /// Above this share of numbers that are not 0, sparse rows are stored as dense ones.
@@ -142,24 +151,34 @@ impl Preparation {
     ///
     /// # Errors
     /// When a setting does not go with the data; names the setting.
-    pub fn prepare_sets(&self, sets: Vec<Dataset>) -> Result<Prepared> {
+    pub fn prepare_sets(&self, mut sets: Vec<Dataset>) -> Result<Prepared> {
+        let Taken { offsets, row_weights, categories } = self.special.take(&mut sets, self.intercept)?;
         let labels = targets::Found::of(&sets, &self.targets)?;
         let pool = Pool::new(&sets, &labels)?;
         let agents = self.partition.divide(&pool, self.agents, self.samples, self.reshuffle, self.seed)?;
         let (fit, held) = self.hold_out(agents)?;
         let targets = labels.targets(&fit)?;
+        let family = match (&targets, self.family) {
+            (Targets::Many { classes, .. }, _) => ModelFamily::Multinomial { classes: classes.len() },
+            // Numbers are no classes.
+            (Targets::Numbers { .. }, ModelFamily::Binomial) => ModelFamily::Gaussian,
+            (_, family) => family,
+        };
         let transform = Transform::fit(&self.transform(), &sets, &pool, &fit)?;
         let part = |agents: &[Vec<usize>]| LabelledRows {
             rows: compact(transform.apply(pool.gather(&sets, agents))),
             first: partition::starts(agents),
             targets: agents.iter().flatten().map(|i| targets.of(labels.get(*i))).collect(),
+            offsets: of_rows(&offsets, agents),
+            row_weights: of_rows(&row_weights, agents),
+            family,
         };
         let (train, held_out) = (part(&fit), part(&held));
         let weights = match self.weights {
             AgentWeights::Equal => equal_weights(fit.len()),
-            AgentWeights::Rows => fit.iter().map(|rows| rows.len() as f64 / train.rows.len() as f64).collect(),
+            AgentWeights::Rows => train.shares(),
         };
-        Ok(Prepared { train, held_out, weights, transform, targets })
+        Ok(Prepared { train, held_out, weights, transform, targets, categories })
     }
 
     /// Each agent's rows, and those that are held out: `holdout n_c` of them drawn at random, rounded to a whole number from 1 to `n_c - 1`.
@@ -213,8 +232,7 @@ impl Prepared {
 
     /// How agents count: by their rows, unless their weights are others.
     pub fn weighting(&self) -> AgentWeights {
-        let rows = self.train.first.windows(2).map(|ends| (ends[1] - ends[0]) as f64 / self.train.rows.len() as f64);
-        let by_rows = rows.zip(&self.weights).all(|(share, weight)| (share - weight).abs() <= 1e-12);
+        let by_rows = self.train.shares().into_iter().zip(&self.weights).all(|(share, weight)| (share - *weight).abs() <= 1e-12);
         if by_rows { AgentWeights::Rows } else { AgentWeights::Equal }
     }
 
@@ -226,6 +244,11 @@ impl Prepared {
         };
         values.iter().all(|x| (0.0..=255.0).contains(x) && x.fract() == 0.0) && values.iter().any(|x| *x > 100.0)
     }
+}
+
+/// What is known of all rows, for those of the agents; nothing of nothing.
+fn of_rows(all: &[f64], agents: &[Vec<usize>]) -> Vec<f64> {
+    if all.is_empty() { Vec::new() } else { agents.iter().flatten().map(|i| all[*i]).collect() }
 }
 
 /// Whether rows of so many stored numbers are kept as dense ones.

@@ -1,9 +1,11 @@
 //! How good a model is on rows: its loss, accuracy and error.
 
+use std::ops::Range;
+
 use super::targets::Targets;
 use crate::kernel::{Isa, margins};
 use crate::problem::dataset::Rows;
-use crate::problem::regression::loss::{LogLoss, Loss, SquaredLoss};
+use crate::problem::glm::family::ModelFamily;
 
 /// Rows with targets, one agent after the other.
 #[derive(Debug, Clone, PartialEq)]
@@ -12,8 +14,14 @@ pub struct LabelledRows {
     pub rows: Rows,
     /// Where each agent's rows start; N + 1 numbers.
     pub first: Vec<usize>,
-    /// The target of each row: -1 or 1, or a number.
+    /// The target of each row: -1 or 1, the number of a class, or a number.
     pub targets: Vec<f64>,
+    /// What is added to each row's linear predictor; none for nothing.
+    pub offsets: Vec<f64>,
+    /// How much each row counts, at least 0; none for all alike.
+    pub row_weights: Vec<f64>,
+    /// What losses are of.
+    pub family: ModelFamily,
 }
 
 /// How good a model is on n rows, each of which counts alike.
@@ -30,6 +38,41 @@ pub struct FitQuality {
 }
 
 impl LabelledRows {
+    /// Each agent's share of the rows, or of their weights.
+    pub fn shares(&self) -> Vec<f64> {
+        if self.row_weights.is_empty() {
+            return self.first.windows(2).map(|at| (at[1] - at[0]) as f64 / self.rows.len() as f64).collect();
+        }
+        let each: Vec<f64> = self.first.windows(2).map(|at| self.row_weights[at[0]..at[1]].iter().sum()).collect();
+        let all: f64 = each.iter().sum();
+        each.iter().map(|own| own / all).collect()
+    }
+
+    /// How much row j counts.
+    pub fn weight(&self, j: usize) -> f64 {
+        self.row_weights.get(j).copied().unwrap_or(1.0)
+    }
+
+    /// `x_j . theta_k` of the rows of a range, output after output; theta has a block of d numbers for each output.
+    pub(in crate::problem) fn products(&self, range: Range<usize>, theta: &[f64], outputs: usize) -> Vec<f64> {
+        let (n, d) = (range.len(), self.rows.columns());
+        let mut out = vec![0.0; outputs * n];
+        for k in 0..outputs {
+            margins::margins(Isa::best(), &self.rows, range.clone(), &theta[k * d..][..d], &mut out[k * n..][..n]);
+        }
+        out
+    }
+
+    /// The linear predictors of the rows of a range, output after output: products with the offsets.
+    pub(in crate::problem) fn predictors(&self, range: Range<usize>, theta: &[f64], outputs: usize) -> Vec<f64> {
+        let mut out = self.products(range.clone(), theta, outputs);
+        if !self.offsets.is_empty() {
+            let n = range.len().max(1);
+            out.chunks_mut(n).for_each(|out| out.iter_mut().zip(&self.offsets[range.clone()]).for_each(|(t, o)| *t += o));
+        }
+        out
+    }
+
     /// The predictions `x_j . theta`; theta has d components.
     pub fn scores(&self, theta: &[f64]) -> Vec<f64> {
         let mut out = vec![0.0; self.rows.len()];
@@ -40,19 +83,27 @@ impl LabelledRows {
 
 /// The quality of theta on rows whose targets were made so.
 pub fn quality(part: &LabelledRows, targets: &Targets, theta: &[f64]) -> FitQuality {
-    let (scores, n) = (part.scores(theta), part.rows.len());
-    let pairs = || scores.iter().zip(&part.targets);
-    let mean = |sum: f64| sum / n as f64;
-    match targets {
-        Targets::Classes { .. } => FitQuality {
-            rows: n,
-            loss: mean(pairs().map(|(t, y)| LogLoss::value(y * t)).sum()),
-            accuracy: Some(pairs().filter(|(t, y)| (**t > 0.0) == (**y > 0.0)).count() as f64 / n as f64),
-            rmse: None,
-        },
-        Targets::Numbers { scale, .. } => {
-            let loss = mean(pairs().map(|(t, y)| SquaredLoss::value(t - y)).sum());
-            FitQuality { rows: n, loss, accuracy: None, rmse: Some((2.0 * loss).sqrt() / scale.abs()) }
+    let (family, n) = (part.family, part.rows.len());
+    let q = family.outputs();
+    let etas = part.predictors(0..n, theta, q);
+    let (mut weights, mut loss, mut right, mut squares, mut eta) = (0.0, 0.0, 0.0, 0.0, vec![0.0; q]);
+    for (j, y) in part.targets.iter().enumerate() {
+        eta.iter_mut().enumerate().for_each(|(k, t)| *t = etas[k * n + j]);
+        let a = part.weight(j);
+        weights += a;
+        loss += a * family.value(&eta, *y);
+        match targets {
+            Targets::Classes { .. } => right += if (eta[0] > 0.0) == (*y > 0.0) { a } else { 0.0 },
+            Targets::Many { .. } => right += if family.likeliest(&eta) == *y as usize { a } else { 0.0 },
+            Targets::Numbers { .. } => squares += a * (family.mean(eta[0]) - y).powi(2),
         }
+    }
+    let is_number = matches!(targets, Targets::Numbers { .. });
+    let scale = if let Targets::Numbers { scale, .. } = targets { scale.abs() } else { 1.0 };
+    FitQuality {
+        rows: n,
+        loss: loss / weights,
+        accuracy: (!is_number).then(|| right / weights),
+        rmse: is_number.then(|| (squares / weights).sqrt() / scale),
     }
 }

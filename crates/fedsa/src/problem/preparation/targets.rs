@@ -40,6 +40,11 @@ pub enum TargetRule {
         /// The class whose target is 1.
         positive: Option<ClassLabel>,
     },
+    /// The number of a row's class, that of the reference being 0.
+    Many {
+        /// The class with which others are compared; the first one by default.
+        reference: Option<ClassLabel>,
+    },
     /// The labels, which are numbers.
     Numbers {
         /// The smallest and the largest target, to which labels are mapped affinely; as they are without it.
@@ -67,6 +72,8 @@ pub(super) struct Found {
     positive: usize,
 }
 
+/// The most classes of a multinomial model.
+const MOST_OUTPUTS: usize = 100;
 /// The most classes.
 const MOST_CLASSES: usize = 10_000;
 
@@ -80,6 +87,11 @@ impl Found {
         let found = Self { rule: rule.clone(), of: Vec::new(), classes: Vec::new(), positive: 0 };
         match rule {
             TargetRule::Numbers { .. } => Ok(Self { of: numbers(sets, &labels)?, ..found }),
+            TargetRule::Many { reference } => {
+                let (classes, of) = ranks(&labels)?;
+                let positive = reference_rank(&classes, reference.as_ref())?;
+                Ok(Self { of, classes, positive, ..found })
+            }
             TargetRule::Classes { positive } => {
                 let (classes, of) = ranks(&labels)?;
                 let positive = positive_rank(&classes, positive.as_ref())?;
@@ -118,6 +130,7 @@ impl Found {
                 let negative = (self.classes.len() == 2).then(|| self.classes[1 - self.positive].clone());
                 Ok(Targets::Classes { rank: self.positive, positive: class, negative })
             }
+            TargetRule::Many { .. } => self.many(all),
             TargetRule::Numbers { range: None } => Ok(Targets::Numbers { offset: 0.0, scale: 1.0 }),
             TargetRule::Numbers { range: Some([low, high]) } => {
                 let (least, most) = all.fold((f64::INFINITY, f64::NEG_INFINITY), |(a, b), y| (a.min(y), b.max(y)));
@@ -128,6 +141,26 @@ impl Found {
                 Ok(Targets::Numbers { offset: least - low / scale, scale })
             }
         }
+    }
+}
+
+impl Found {
+    /// Targets of several classes, the reference first.
+    fn many(&self, labels: impl Iterator<Item = f64>) -> Result<Targets> {
+        let mut counts = vec![0usize; self.classes.len()];
+        labels.for_each(|label| counts[label as usize] += 1);
+        let missing: Vec<String> = (0..counts.len()).filter(|rank| counts[*rank] == 0).map(|rank| self.name(rank)).collect();
+        if !missing.is_empty() {
+            let what = format!("no agent has a row to fit of the classes {}", missing.join(", "));
+            return Err(Error::data("target", what, "rows of all classes: another partition, samples or holdout"));
+        }
+        if counts.len() < 2 {
+            let what = format!("all rows are of the class {}", self.name(0));
+            return Err(Error::data("target", what, "rows of at least two classes"));
+        }
+        let others = (0..counts.len()).filter(|rank| *rank != self.positive);
+        let ranks: Vec<usize> = std::iter::once(self.positive).chain(others).collect();
+        Ok(Targets::Many { classes: ranks.iter().map(|rank| self.classes[*rank].clone()).collect(), ranks })
     }
 }
 
@@ -212,6 +245,19 @@ fn positive_rank(classes: &[ClassLabel], positive: Option<&ClassLabel>) -> Resul
     }
 }
 
+/// The rank of the reference class.
+fn reference_rank(classes: &[ClassLabel], reference: Option<&ClassLabel>) -> Result<usize> {
+    if classes.len() > MOST_OUTPUTS {
+        let what = format!("{} classes: {}", classes.len(), listed(classes.iter().map(ClassLabel::to_string)));
+        return Err(Error::data("target", what, format!("at most {MOST_OUTPUTS} classes; numbers are for other models")));
+    }
+    let Some(class) = reference else { return Ok(0) };
+    let found = || listed(classes.iter().map(ClassLabel::to_string));
+    classes.iter().position(|other| other == class).ok_or_else(|| {
+        Error::new("reference", format!("no row has the label {class}"), format!("one of the labels that were found: {}", found()))
+    })
+}
+
 /// The first few of a list, and how many there are.
 fn listed(items: impl ExactSizeIterator<Item = String>) -> String {
     const MOST: usize = 12;
@@ -235,6 +281,13 @@ pub enum Targets {
         /// The other class, where there are two. Of two names the second in alphabetical order is positive.
         negative: Option<ClassLabel>,
     },
+    /// The number of the class, 0 for the reference.
+    Many {
+        /// The classes, the reference first.
+        classes: Vec<ClassLabel>,
+        /// Their ranks among the labels that were found.
+        ranks: Vec<usize>,
+    },
     /// `y = scale (label - offset)`.
     Numbers {
         /// The label whose target is 0.
@@ -255,14 +308,31 @@ impl Targets {
                     -1.0
                 }
             }
+            Targets::Many { ranks, .. } => ranks.iter().position(|rank| *rank == label as usize).unwrap_or(0) as f64,
             Targets::Numbers { offset, scale } => scale * (label - offset),
+        }
+    }
+
+    /// The class of output k, where there are several outputs.
+    pub fn class_of_output(&self, k: usize) -> Option<String> {
+        match self {
+            Targets::Many { classes, .. } => classes.get(k + 1).map(ClassLabel::to_string),
+            _ => None,
+        }
+    }
+
+    /// The class that others are compared with, where there are several outputs.
+    pub fn reference(&self) -> Option<&ClassLabel> {
+        match self {
+            Targets::Many { classes, .. } => classes.first(),
+            _ => None,
         }
     }
 
     /// The label that a predicted target stands for; numbers only.
     pub fn label(&self, target: f64) -> f64 {
         match self {
-            Targets::Classes { .. } => target,
+            Targets::Classes { .. } | Targets::Many { .. } => target,
             Targets::Numbers { offset, scale } => target / scale + offset,
         }
     }

@@ -47,7 +47,7 @@ use crate::triangle::Support;
 use loss::Loss;
 use pattern::Pattern;
 
-pub use settings::{LeastSquares, Logistic};
+pub use settings::{GeneralisedLinear, LeastSquares, Logistic};
 
 /// The rows of all agents, with what else decides their losses.
 #[derive(Debug)]

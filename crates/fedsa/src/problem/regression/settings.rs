@@ -1,4 +1,4 @@
-//! The settings of the kinds `logistic` and `least-squares`.
+//! The settings of the kinds `logistic`, `least-squares` and `glm`.
 
 use std::sync::Arc;
 
@@ -6,12 +6,15 @@ use serde::{Deserialize, Serialize};
 
 use super::loss::{LogLoss, Loss, SquaredLoss};
 use super::{Parts, Regression, keeps_systems};
-use crate::error::{Error, Result, quoted, require};
+use crate::error::{Error, ErrorCode, Result, quoted, require};
 use crate::kernel::Isa;
 use crate::problem::dataset::{Dataset, Rows, Wanted};
+use crate::problem::glm::family::{FamilyName, ModelFamily};
+use crate::problem::glm::{LossSettings, RowLosses};
 use crate::problem::lazy_index;
 use crate::problem::logs::Sources;
 use crate::problem::memory::{self, MemoryEstimate};
+use crate::problem::preparation::columns::SpecialColumns;
 use crate::problem::preparation::partition::{Partition, number_of_groups};
 use crate::problem::preparation::quality::LabelledRows;
 use crate::problem::preparation::targets::{ClassLabel, TargetRule};
@@ -41,6 +44,9 @@ macro_rules! on_data_sets {
             /// Columns of tables that are not features.
             #[serde(default, skip_serializing_if = "Vec::is_empty")]
             pub drop: Vec<String>,
+            /// Columns of tables that are categories: a column of 0 and 1 for each level but the first. Columns of text are so by themselves.
+            #[serde(default, skip_serializing_if = "Vec::is_empty")]
+            pub categorical: Vec<String>,
             /// mu: `mu/2 ||theta||^2` is added to every agent's loss.
             #[serde(default)]
             #[cfg_attr(feature = "schema", schemars(range(min = 0)))]
@@ -101,6 +107,7 @@ macro_rules! on_data_sets {
                     target: None,
                     $($own: None,)*
                     drop: Vec::new(),
+                    categorical: Vec::new(),
                     ridge: 0.0,
                     intercept: false,
                     penalise_intercept: true,
@@ -127,9 +134,12 @@ macro_rules! on_data_sets {
                         target: self.target.clone(),
                         group: self.group.clone(),
                         drop: self.drop.clone(),
+                        categorical: self.categorical.clone(),
                         may_lack_target: false,
                     },
                     targets: self.targets(),
+                    special: OnData::special(self),
+                    family: OnData::family(self),
                     agents: self.agents,
                     partition: self.partition,
                     reshuffle: self.reshuffle,
@@ -150,6 +160,7 @@ macro_rules! on_data_sets {
             /// When a setting is out of range, or a file cannot be read or used.
             pub fn read(&self, files: &dyn Files) -> Result<Vec<Dataset>> {
                 check_ridge(self.ridge)?;
+                OnData::check(self)?;
                 self.preparation().read(files)
             }
 
@@ -168,7 +179,7 @@ macro_rules! on_data_sets {
             pub fn field_of(&self, train: LabelledRows, weights: Vec<f64>, sampling: Sampling, isa: Isa) -> Result<Arc<dyn Field>> {
                 let free = usize::from(self.intercept && !self.penalise_intercept);
                 let like = Like { ridge: self.ridge, free, mixing_time: self.mixing_time };
-                build::<<Self as OnData>::Loss>(train, weights, like, sampling, isa)
+                OnData::build(self, train, weights, like, sampling, isa)
             }
 
             /// The memory that preparing these data sets and the problem take, in addition to the data sets themselves.
@@ -176,7 +187,7 @@ macro_rules! on_data_sets {
             /// # Errors
             /// When the column of agents cannot be used.
             pub fn memory_of(&self, sets: &[Dataset], threads: usize) -> Result<MemoryEstimate> {
-                memory_of(&self.preparation(), <<Self as OnData>::Loss as Loss>::HAS_OFFSETS, sets, threads, 0.0)
+                memory_of(&self.preparation(), <Self as OnData>::IS_LINEAR, sets, threads, 0.0)
             }
         }
 
@@ -204,7 +215,7 @@ macro_rules! on_data_sets {
             fn memory(&self, files: &dyn Files, _: Sampling, threads: usize) -> Result<MemoryEstimate> {
                 let sets = self.read(files)?;
                 let source: usize = sets.iter().map(|set| stored_bytes(&set.rows) + 16 * set.rows.len()).sum();
-                memory_of(&self.preparation(), <<Self as OnData>::Loss as Loss>::HAS_OFFSETS, &sets, threads, source as f64)
+                memory_of(&self.preparation(), <Self as OnData>::IS_LINEAR, &sets, threads, source as f64)
             }
         }
     };
@@ -218,9 +229,20 @@ fn one() -> f64 {
     1.0
 }
 
-/// The loss of a kind.
+/// What the kinds differ in.
 trait OnData {
-    type Loss: Loss;
+    /// Whether the problem is linear.
+    const IS_LINEAR: bool;
+    /// What losses are of; the number of classes follows from the data.
+    fn family(&self) -> ModelFamily;
+    /// Columns that are no features as they are.
+    fn special(&self) -> SpecialColumns;
+    /// Checks what is set of the kind's own keys.
+    fn check(&self) -> Result<()> {
+        Ok(())
+    }
+    /// The problem.
+    fn build(&self, train: LabelledRows, weights: Vec<f64>, like: Like, sampling: Sampling, isa: Isa) -> Result<Arc<dyn Field>>;
 }
 
 on_data_sets! {
@@ -240,12 +262,116 @@ on_data_sets! {
     }
 }
 
+on_data_sets! {
+    /// The `glm` problem: `f_c(theta) = (1/A_c) sum_j a_j l(x_j^T theta + o_j, y_j) + ridge/2 ||theta||^2` with the loss l of a family,
+    /// offsets o_j, row weights a_j and `A_c = sum_j a_j`. Without a dispersion l is minus the log-likelihood. Of K classes theta has
+    /// K - 1 blocks.
+    GeneralisedLinear {
+        /// The family: binomial by default.
+        family: FamilyName,
+        /// alpha of the negative-binomial family, whose variance is `mu + alpha mu^2`.
+        alpha: f64,
+        /// The residual from which on Huber's loss is linear, in units of the target.
+        threshold: f64,
+        /// The class whose target is 1, of the binomial family; as that of `logistic`.
+        positive: ClassLabel,
+        /// The class of the multinomial family with which others are compared; the first one by default.
+        reference: ClassLabel,
+        /// The column that is added to linear predictors, such as the logarithm of an exposure.
+        offset: String,
+        /// The column that says how much each row counts.
+        row_weights: String
+    }
+}
+
 impl OnData for Logistic {
-    type Loss = LogLoss;
+    const IS_LINEAR: bool = false;
+    fn family(&self) -> ModelFamily {
+        ModelFamily::Binomial
+    }
+    fn special(&self) -> SpecialColumns {
+        SpecialColumns { categorical: self.categorical.clone(), ..SpecialColumns::default() }
+    }
+    fn build(&self, train: LabelledRows, weights: Vec<f64>, like: Like, sampling: Sampling, isa: Isa) -> Result<Arc<dyn Field>> {
+        build::<LogLoss>(train, weights, like, sampling, isa)
+    }
 }
 
 impl OnData for LeastSquares {
-    type Loss = SquaredLoss;
+    const IS_LINEAR: bool = true;
+    fn family(&self) -> ModelFamily {
+        ModelFamily::Gaussian
+    }
+    fn special(&self) -> SpecialColumns {
+        SpecialColumns { categorical: self.categorical.clone(), ..SpecialColumns::default() }
+    }
+    fn build(&self, train: LabelledRows, weights: Vec<f64>, like: Like, sampling: Sampling, isa: Isa) -> Result<Arc<dyn Field>> {
+        build::<SquaredLoss>(train, weights, like, sampling, isa)
+    }
+}
+
+impl OnData for GeneralisedLinear {
+    const IS_LINEAR: bool = false;
+    fn family(&self) -> ModelFamily {
+        match self.family.unwrap_or_default() {
+            FamilyName::Gaussian => ModelFamily::Gaussian,
+            FamilyName::Binomial => ModelFamily::Binomial,
+            FamilyName::Poisson => ModelFamily::Poisson,
+            FamilyName::Gamma => ModelFamily::Gamma,
+            FamilyName::NegativeBinomial => ModelFamily::NegativeBinomial { alpha: self.alpha.unwrap_or(f64::NAN) },
+            FamilyName::Multinomial => ModelFamily::Multinomial { classes: 2 },
+            FamilyName::Huber => ModelFamily::Huber { threshold: self.threshold.unwrap_or(f64::NAN) },
+        }
+    }
+    fn special(&self) -> SpecialColumns {
+        SpecialColumns { offset: self.offset.clone(), row_weights: self.row_weights.clone(), categorical: self.categorical.clone() }
+    }
+    fn check(&self) -> Result<()> {
+        let family = self.family.unwrap_or_default();
+        for (key, given, of, what) in [
+            ("alpha", self.alpha, FamilyName::NegativeBinomial, "the negative-binomial family"),
+            ("threshold", self.threshold, FamilyName::Huber, "Huber's loss"),
+        ] {
+            match given {
+                None if family == of => {
+                    let missing = format!("{what} needs it");
+                    return Err(Error::new(key, missing, "a positive number").coded(ErrorCode::Setting));
+                }
+                Some(x) if family != of => {
+                    return Err(Error::new(key, format!("{x}, which belongs to {what}"), format!("no `{key}`")));
+                }
+                Some(x) => require(x > 0.0 && x.is_finite(), key, x, "a positive number")?,
+                None => {}
+            }
+        }
+        if self.reference.is_some() && family != FamilyName::Multinomial {
+            return Err(Error::new("reference", "a class, and the family is not multinomial", "no `reference`"));
+        }
+        if self.positive.is_some() && family != FamilyName::Binomial {
+            return Err(Error::new("positive", "a class, and the family is not binomial", "no `positive`"));
+        }
+        Ok(())
+    }
+    fn build(&self, train: LabelledRows, weights: Vec<f64>, like: Like, sampling: Sampling, isa: Isa) -> Result<Arc<dyn Field>> {
+        let family = train.family;
+        if let Some((is_one, wanted)) = family.domain()
+            && let Some(y) = train.targets.iter().find(|y| !is_one(**y))
+        {
+            return Err(Error::data("target", format!("a row has the target {y}, and the family is {}", family.name()), wanted));
+        }
+        let like = LossSettings { ridge: like.ridge, free: like.free, mixing_time: like.mixing_time };
+        field(RowLosses::new(family, train, weights, &like, sampling, isa)?, sampling, isa, true)
+    }
+}
+
+impl GeneralisedLinear {
+    fn targets(&self) -> TargetRule {
+        match self.family.unwrap_or_default() {
+            FamilyName::Binomial => TargetRule::Classes { positive: self.positive.clone() },
+            FamilyName::Multinomial => TargetRule::Many { reference: self.reference.clone() },
+            _ => TargetRule::Numbers { range: None },
+        }
+    }
 }
 
 impl Logistic {
@@ -275,7 +401,7 @@ struct Like {
 /// Regression with the loss L on prepared rows.
 fn build<L: Loss>(train: LabelledRows, weights: Vec<f64>, like: Like, sampling: Sampling, isa: Isa) -> Result<Arc<dyn Field>> {
     let Like { ridge, free, mixing_time } = like;
-    let LabelledRows { mut rows, first, targets: mut offsets } = train;
+    let LabelledRows { mut rows, first, targets: mut offsets, .. } = train;
     if !L::HAS_OFFSETS {
         times_labels(&mut rows, &offsets);
         offsets = Vec::new();

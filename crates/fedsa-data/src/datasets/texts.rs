@@ -1,0 +1,80 @@
+//! Columns of tables that hold text: categories.
+
+use fedsa::error::{Error, Result};
+use fedsa::problem::dataset::{Labels, TextColumn, Wanted};
+
+use super::labels::Fields;
+use super::layout::Layout;
+use super::part::NUMBERS;
+use crate::field;
+use crate::input::Room;
+
+/// What stands for a missing number.
+const MISSING: [&str; 10] = ["", "na", "n/a", "nan", "null", "none", "?", "-", ".", "inf"];
+
+/// The columns of text among the features of a table.
+pub(super) struct TextFields {
+    /// For each feature what is collected of it, if it is one of text.
+    fields: Vec<Option<Fields>>,
+    /// Whether a column is one because its first field is no number.
+    detected: Vec<bool>,
+}
+
+impl TextFields {
+    /// Those that are named as categories.
+    pub(super) fn new(layout: &Layout, wanted: &Wanted) -> Self {
+        let fields = layout.columns.iter().map(|name| wanted.categorical.contains(name).then(Fields::new)).collect();
+        Self { fields, detected: vec![false; layout.columns.len()] }
+    }
+
+    /// Looks at the first row: features whose field is a text there are columns of text.
+    pub(super) fn detect<'a>(&mut self, first: impl Fn(usize) -> &'a str) {
+        for (j, fields) in self.fields.iter_mut().enumerate() {
+            let text = first(j);
+            if fields.is_none() && is_text(text) {
+                (*fields, self.detected[j]) = (Some(Fields::new()), true);
+            }
+        }
+    }
+
+    /// Whether feature j is one of text, and then takes its field.
+    ///
+    /// # Errors
+    /// When the field is empty, or a number in a column that was not named as one of categories.
+    pub(super) fn push(&mut self, j: usize, field: &str, room: &mut Room, place: impl Fn() -> String) -> Result<bool> {
+        let Some(fields) = &mut self.fields[j] else { return Ok(false) };
+        if self.detected[j] && !is_text(field) {
+            let what = format!("{}: {} in a column whose fields above are text", place(), field::in_words(field));
+            return Err(Error::data("", what, format!("{NUMBERS}; or name the column as one of categories: `categorical`")));
+        }
+        fields.push(field, room, place)?;
+        Ok(true)
+    }
+
+    /// The columns of text, as [`fill`].
+    pub(super) fn finish(self, columns: &[String], values: &mut [f64]) -> Vec<TextColumn> {
+        fill(columns, self.fields.into_iter().map(|fields| fields.map(Fields::finish)).collect(), values)
+    }
+}
+
+/// The columns of text; values, row by row, get the positions of their names. Columns of numbers get these.
+pub(super) fn fill(columns: &[String], of: Vec<Option<Labels>>, values: &mut [f64]) -> Vec<TextColumn> {
+    let (d, mut texts) = (columns.len(), Vec::new());
+    for (j, labels) in of.into_iter().enumerate() {
+        let cells = values.iter_mut().skip(j).step_by(d);
+        match labels {
+            None => {}
+            Some(Labels::Numbers(numbers)) => cells.zip(numbers).for_each(|(cell, x)| *cell = x),
+            Some(Labels::Names { names, of }) => {
+                cells.zip(of).for_each(|(cell, i)| *cell = f64::from(i));
+                texts.push(TextColumn { column: columns[j].clone(), names });
+            }
+        }
+    }
+    texts
+}
+
+/// Whether a field is a text, and neither a number nor missing.
+fn is_text(text: &str) -> bool {
+    field::number(text).is_none() && text.parse::<f64>().is_err() && !MISSING.iter().any(|missing| text.eq_ignore_ascii_case(missing))
+}

@@ -1,0 +1,115 @@
+//! Coefficients with standard errors, as a table and in `summary.json`.
+
+use fedsa::problem::glm::family::ModelFamily;
+use fedsa::problem::glm::inference::{Coefficient, FEW_AGENTS, Inference};
+use serde_json::{Value as Json, json};
+
+use crate::numbers::{digits, number, percent};
+use crate::tables::{Shown, SummaryCell, SummaryColumn, SummaryTable};
+
+/// Counts with more than this times the variance of Poisson's family are said to be overdispersed.
+const OVERDISPERSED: f64 = 1.5;
+
+/// `inference` of `summary.json`.
+pub(super) fn json(inference: &Inference) -> Json {
+    let coefficient = |c: &Coefficient| {
+        let mut one = json!({
+            "name": c.name,
+            "estimate": c.estimate,
+            "se": c.se,
+            "z": c.z,
+            "p": c.p,
+            "low": c.low,
+            "high": c.high,
+        });
+        if let Some(class) = &c.class {
+            one["class"] = json!(class);
+        }
+        one
+    };
+    json!({
+        "family": inference.family.name(),
+        "covariance": inference.covariance.name(),
+        "level": inference.level,
+        "n": inference.rows,
+        "parameters": inference.parameters,
+        "agents": inference.agents,
+        "deviance": inference.deviance,
+        "log_likelihood": inference.log_likelihood,
+        "aic": inference.aic,
+        "aic_counts_dispersion": inference.aic_counts_dispersion,
+        "pearson": inference.pearson,
+        "dispersion": inference.dispersion,
+        "reference": inference.reference,
+        "exchanges": inference.exchanges,
+        "numbers_up": inference.numbers_up,
+        "coefficients": inference.coefficients.iter().map(coefficient).collect::<Vec<_>>(),
+    })
+}
+
+/// The coefficients, and below them how well the model fits.
+pub(super) fn table(inference: &Inference) -> SummaryTable {
+    let has_classes = inference.reference.is_some();
+    let class = has_classes.then(|| SummaryColumn::left("class", Shown::Short));
+    let columns = class.into_iter().chain([
+        SummaryColumn::left("coefficient", Shown::Short),
+        SummaryColumn::right("estimate", Shown::Digits(6)),
+        SummaryColumn::right("se", Shown::Digits(4)),
+        SummaryColumn::right("z", Shown::Decimals(2)),
+        SummaryColumn::right("p", Shown::Short),
+        SummaryColumn::right("low", Shown::Digits(6)),
+        SummaryColumn::right("high", Shown::Digits(6)),
+    ]);
+    let title = format!("coefficients of {}, with intervals at {}", inference.family.name(), percent(inference.level));
+    let mut table = SummaryTable::new(title, columns.collect());
+    for c in &inference.coefficients {
+        let class = c.class.as_deref().map(SummaryCell::from);
+        let cells = [c.name.as_str().into(), c.estimate.into(), c.se.into(), c.z.into(), c.p.into(), c.low.into(), c.high.into()];
+        table.rows.push(class.into_iter().chain(cells).collect());
+    }
+    table.notes = notes(inference);
+    table
+}
+
+/// What has to be known to read the table.
+fn notes(inference: &Inference) -> Vec<String> {
+    let Inference { family, covariance, rows, parameters, agents, .. } = inference;
+    let mut notes = vec![format!(
+        "{} model, n = {rows}, p = {parameters}, covariance {}, intervals of the normal distribution at {}",
+        family.name(),
+        covariance.name(),
+        percent(inference.level)
+    )];
+    if let Some(reference) = &inference.reference {
+        notes.push(format!("each class against the reference class {reference}"));
+    }
+    let counted = match inference.aic_counts_dispersion {
+        true => "as R: the dispersion is a parameter; statsmodels does not count it, its AIC is 2 less",
+        false => "as R and statsmodels",
+    };
+    let log_likelihood = digits(inference.log_likelihood, 8);
+    notes.push(format!(
+        "deviance {}, log-likelihood {log_likelihood}, AIC {} ({counted})",
+        digits(inference.deviance, 8),
+        digits(inference.aic, 8)
+    ));
+    if *family == ModelFamily::Gamma {
+        notes.push("the log-likelihood is at the dispersion deviance / n, as R has it; statsmodels takes Pearson's".into());
+    }
+    let per_row = inference.pearson / (*rows as f64 - *parameters as f64);
+    if family.has_dispersion() {
+        notes.push(format!("dispersion {} (Pearson's statistic over n - p)", digits(inference.dispersion, 6)));
+    } else if per_row > OVERDISPERSED && matches!(family, ModelFamily::Poisson) {
+        let more = "errors of the covariance model are too small: take the sandwich, or a negative-binomial model";
+        notes.push(format!("note: counts have {} times the variance of the family; {more}", number(per_row)));
+    }
+    if inference.covariance == fedsa::problem::glm::inference::CovarianceKind::Clustered && *agents < FEW_AGENTS {
+        let more = format!("clustered errors of fewer than {FEW_AGENTS} agents are too small more often than not");
+        notes.push(format!("warning: {agents} agents; {more}"));
+    }
+    notes.push(format!(
+        "{} exchanges after the fit, {} numbers from each agent: sums over its rows",
+        inference.exchanges, inference.numbers_up
+    ));
+    notes
+}

@@ -1,0 +1,219 @@
+//! Columns that are no features as they are: offsets, row weights, and categories, which become a column of 0 and 1 for each level.
+
+use super::super::dataset::{Columns, Dataset, Rows};
+use crate::error::{Error, Result, quoted};
+
+/// The most levels of a categorical column.
+const MOST_LEVELS: usize = 1000;
+
+/// Which columns they are.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct SpecialColumns {
+    /// The column that is added to the linear predictors.
+    pub offset: Option<String>,
+    /// The column that says how much each row counts.
+    pub row_weights: Option<String>,
+    /// Columns of categories; those of text are so without being named.
+    pub categorical: Vec<String>,
+}
+
+/// A categorical column with its levels.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Category {
+    /// The column.
+    pub column: String,
+    /// The levels that have a feature of their own, `column=level`, in increasing order.
+    pub levels: Vec<String>,
+    /// The level without one, with which others are compared: the first one. `None` where all levels have a feature.
+    pub reference: Option<String>,
+    /// The position of the feature of the first level.
+    pub first: usize,
+}
+
+/// What was taken out of data sets, for the rows of all files in their order.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Taken {
+    /// Offsets; none without such a column.
+    pub offsets: Vec<f64>,
+    /// Row weights; none without such a column.
+    pub row_weights: Vec<f64>,
+    /// The categories.
+    pub categories: Vec<Category>,
+}
+
+impl SpecialColumns {
+    /// Takes these columns out of the data sets. Levels are those of all files; without an intercept the first category keeps its first level.
+    ///
+    /// # Errors
+    /// When a column is not there, weights are negative or all 0, or there are too many levels.
+    pub(super) fn take(&self, sets: &mut [Dataset], has_intercept: bool) -> Result<Taken> {
+        let mut taken = Taken::default();
+        for (key, name, out) in [("offset", &self.offset, &mut taken.offsets), ("row_weights", &self.row_weights, &mut taken.row_weights)] {
+            if let Some(name) = name {
+                for set in sets.iter_mut() {
+                    out.extend(numbers(key, set, name)?);
+                    remove(set, name);
+                }
+            }
+        }
+        if let Some(x) = taken.row_weights.iter().find(|x| **x < 0.0) {
+            return Err(Error::data("row_weights", format!("a row of weight {x}"), "numbers of at least 0"));
+        }
+        if self.row_weights.is_some() && taken.row_weights.iter().all(|x| *x == 0.0) {
+            return Err(Error::data("row_weights", "all rows have the weight 0", "rows that count"));
+        }
+        let mut columns = self.categorical.clone();
+        for text in sets.iter().flat_map(|set| set.texts.iter().map(|text| &text.column)) {
+            if !columns.contains(text) {
+                columns.push(text.clone());
+            }
+        }
+        if columns.is_empty() {
+            return Ok(taken);
+        }
+        let cells = columns.iter().map(|column| sets.iter().map(|set| cells(set, column)).collect::<Result<Vec<_>>>());
+        let cells = cells.collect::<Result<Vec<Vec<Vec<Cell>>>>>()?;
+        for (i, (column, cells)) in columns.iter().zip(&cells).enumerate() {
+            taken.categories.push(category(column, cells, has_intercept || i > 0)?);
+        }
+        for (file, set) in sets.iter_mut().enumerate() {
+            columns.iter().for_each(|column| remove(set, column));
+            set.texts.clear();
+            for (category, cells) in taken.categories.iter_mut().zip(&cells) {
+                category.first = set.rows.columns();
+                append(set, category, &cells[file]);
+            }
+        }
+        Ok(taken)
+    }
+}
+
+/// A value of a categorical column.
+#[derive(Debug, Clone, PartialEq, PartialOrd)]
+enum Cell {
+    Number(f64),
+    Text(String),
+}
+
+impl Cell {
+    fn name(&self) -> String {
+        match self {
+            Cell::Number(x) => x.to_string(),
+            Cell::Text(text) => text.clone(),
+        }
+    }
+}
+
+fn position(key: &str, set: &Dataset, name: &str) -> Result<usize> {
+    set.columns.position(name).ok_or_else(|| {
+        let what = format!("{}: there is no column `{}`", quoted(&set.name), quoted(name));
+        Error::data(key, what, "the name of a column that is neither the target nor the group")
+    })
+}
+
+/// The numbers of a column, zeros that are not stored too.
+fn numbers(key: &str, set: &Dataset, name: &str) -> Result<Vec<f64>> {
+    let at = position(key, set, name)?;
+    if set.texts.iter().any(|text| text.column == name) {
+        let what = format!("{}: the column `{}` is text", quoted(&set.name), quoted(name));
+        return Err(Error::data(key, what, "a column of numbers"));
+    }
+    Ok((0..set.rows.len()).map(|j| set.rows.row(j).find(|(i, _)| *i == at).map_or(0.0, |(_, x)| x)).collect())
+}
+
+/// The values of a categorical column.
+fn cells(set: &Dataset, name: &str) -> Result<Vec<Cell>> {
+    let at = position("categorical", set, name)?;
+    let text = set.texts.iter().find(|text| text.column == name);
+    let value = |j: usize| set.rows.row(j).find(|(i, _)| *i == at).map_or(0.0, |(_, x)| x);
+    Ok((0..set.rows.len())
+        .map(|j| match text {
+            Some(text) => Cell::Text(text.names[value(j) as usize].clone()),
+            None => Cell::Number(value(j) + 0.0),
+        })
+        .collect())
+}
+
+/// The levels of a column.
+fn category(column: &str, cells: &[Vec<Cell>], has_reference: bool) -> Result<Category> {
+    let mut levels: Vec<&Cell> = Vec::new();
+    for cell in cells.iter().flatten() {
+        if let Err(at) = levels.binary_search_by(|other| other.partial_cmp(&cell).unwrap_or(std::cmp::Ordering::Equal)) {
+            levels.insert(at, cell);
+        }
+        if levels.len() > MOST_LEVELS {
+            let what = format!("the column `{}` has more than {MOST_LEVELS} levels", quoted(column));
+            return Err(Error::data("categorical", what, "columns of few levels; `drop` names those to leave out"));
+        }
+    }
+    let mut names: Vec<String> = levels.into_iter().map(Cell::name).collect();
+    let reference = (has_reference && !names.is_empty()).then(|| names.remove(0));
+    Ok(Category { column: column.into(), levels: names, reference, first: 0 })
+}
+
+/// Removes a column.
+fn remove(set: &mut Dataset, name: &str) {
+    let Some(at) = set.columns.position(name) else { return };
+    let shifted = |i: usize| i - usize::from(i > at);
+    set.rows = match std::mem::replace(&mut set.rows, Rows::dense(0)) {
+        Rows::Dense { d, values } => {
+            let kept = values.iter().enumerate().filter(|(i, _)| i % d != at).map(|(_, x)| *x).collect();
+            Rows::Dense { d: d - 1, values: kept }
+        }
+        Rows::Sparse { d, starts, index, value } => {
+            let (mut ends, mut indices, mut values) = (vec![0], Vec::new(), Vec::new());
+            for row in starts.windows(2) {
+                for k in (row[0]..row[1]).filter(|k| index[*k] as usize != at) {
+                    indices.push(shifted(index[k] as usize) as u32);
+                    values.push(value[k]);
+                }
+                ends.push(indices.len());
+            }
+            Rows::Sparse { d: d - 1, starts: ends, index: indices, value: values }
+        }
+    };
+    match &mut set.columns {
+        Columns::Named(names) => drop(names.remove(at)),
+        Columns::Counted { left_out, .. } => {
+            // The position among all columns, with those that are left out already.
+            let whole = left_out.iter().fold(at, |position, out| position + usize::from(*out <= position));
+            let place = left_out.partition_point(|out| *out < whole);
+            left_out.insert(place, whole);
+        }
+    }
+}
+
+/// Adds a column for each level.
+fn append(set: &mut Dataset, category: &Category, cells: &[Cell]) {
+    let position = |j: usize| category.levels.iter().position(|level| *level == cells[j].name());
+    let m = category.levels.len();
+    match &mut set.rows {
+        Rows::Dense { d, values } => {
+            let width = *d;
+            let mut all = Vec::with_capacity(cells.len() * (width + m));
+            for j in 0..cells.len() {
+                all.extend_from_slice(&values[j * width..][..width]);
+                let level = position(j);
+                all.extend((0..m).map(|k| f64::from(Some(k) == level)));
+            }
+            (*d, *values) = (width + m, all);
+        }
+        Rows::Sparse { d, starts, index, value } => {
+            let (mut ends, mut indices, mut values) = (vec![0], Vec::new(), Vec::new());
+            for (j, row) in starts.windows(2).enumerate() {
+                indices.extend_from_slice(&index[row[0]..row[1]]);
+                values.extend_from_slice(&value[row[0]..row[1]]);
+                if let Some(k) = position(j) {
+                    indices.push((*d + k) as u32);
+                    values.push(1.0);
+                }
+                ends.push(indices.len());
+            }
+            (*starts, *index, *value) = (ends, indices, values);
+            *d += m;
+        }
+    }
+    let names: Vec<String> = set.columns.iter().map(|name| name.into_owned()).collect();
+    set.columns =
+        Columns::Named(names.into_iter().chain(category.levels.iter().map(|level| format!("{}={level}", category.column))).collect());
+}
