@@ -234,7 +234,10 @@ mod tests {
 
     #[test]
     fn rounds_and_seconds_have_methods_of_their_own() {
-        let kind = |dim, stored, goal| choose_for_losses(facts(dim, &[10_000; 4], stored), goal, 1e-9).unwrap().kind;
+        // Estimates of seconds depend on the threads.
+        let threads = rayon::ThreadPoolBuilder::new().num_threads(2).build().unwrap();
+        let chosen = |dim, stored, goal| choose_for_losses(facts(dim, &[10_000; 4], stored), goal, 1e-9).unwrap().kind;
+        let kind = |dim, stored, goal| threads.install(|| chosen(dim, stored, goal));
         assert_eq!(kind(300, 12_000_000, Goal::Rounds), "newton");
         assert_eq!(kind(10_000, 400_000, Goal::Rounds), ADAPTIVE);
         // Ten numbers a row: Hessians are cheap. A thousand: they are not.

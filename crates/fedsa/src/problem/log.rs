@@ -213,7 +213,7 @@ impl Log {
             breaks: self.breaks.as_ref().map(|all| rows.iter().map(|row| all[*row]).collect()),
             episode: self.episode.as_ref().map(|all| rows.iter().map(|row| all[*row]).collect()),
             ratio: self.ratio.as_ref().map(|all| rows.iter().map(|row| all[*row]).collect()),
-            actions: self.actions.as_ref().map(|all| all.filtered(&rows)),
+            actions: self.actions.as_ref().map(|all| all.filtered(rows)),
         }
     }
 

@@ -49,6 +49,8 @@ const WINDOW: [usize; 3] = [12, 6, 2];
 const CLEARLY: f64 = 0.8;
 /// Hessians are bought where their estimate, times this, is less than what the other ways are predicted to take.
 const MARGIN: f64 = 1.2;
+/// A Hessian is of no use where what is left is predicted to take more than this times the estimate for new ones.
+const STALLED: f64 = 3.0;
 /// The vectors for which agents that are alike reach the target by their own directions, about; a Hessian that costs no more is asked for
 /// at once. Without second derivatives that change, they take some 20 rounds.
 const AGREEING: f64 = 36.0;
@@ -143,7 +145,8 @@ impl Ways {
     /// gradients, agents:  the other one  if its rate is not known (any more) and predicted_w > PATIENCE, or predicted_other < 0.8 predicted_w
     ///                     Hessians       if the best prediction exceeds 1.2 times their estimate and both have been tried
     ///                                    (or the estimate is below 60 vectors, or the objective quadratic)
-    /// Hessians:           a new one      if the last two rounds brought less a vector than all since the Hessian, it included
+    /// Hessians:           a new one      if the last two rounds brought less a vector than all since the Hessian, it included,
+    ///                                    or the prediction exceeds 3 times the estimate
     /// ```
     pub fn moved(&mut self, norm: f64, outset: &Outset) -> WayVerdict {
         self.best = self.best.min(norm);
@@ -159,7 +162,8 @@ impl Ways {
         }
         if now == InitialMatrix::Hessians {
             let whole = rate(self.marks[0], self.best, self.cost);
-            let is_worn = !outset.is_quadratic && recent < whole && nats > 1.0;
+            let is_slow = recent < whole || nats / recent > STALLED * outset.by_hessians(nats);
+            let is_worn = !outset.is_quadratic && is_slow && nats > 1.0;
             return if is_worn { WayVerdict::Renew } else { WayVerdict::Stay };
         }
         let other = if now == InitialMatrix::Agents { InitialMatrix::Gradients } else { InitialMatrix::Agents };
@@ -288,8 +292,16 @@ mod tests {
         ways.paid(150.5);
         ways.take(InitialMatrix::Hessians);
         ways.paid(150.5);
-        // The mean is at most 1 nat for 152 vectors; a fast beginning is no reason to renew.
-        assert_eq!(follow(&mut ways, &mut norm, 1.0001, &ALL), (WayVerdict::Renew, 3));
+        // A useless one; and one that is worn after a fast beginning: 4 nats for 152.5 vectors, then a hundredth for 2.
+        let (mut useless, mut same) = (ways.clone(), norm);
+        assert_eq!(follow(&mut useless, &mut same, 1.0001, &ALL), (WayVerdict::Renew, 3));
+        for (nats, verdict) in
+            [(4.0, WayVerdict::Stay), (4.0, WayVerdict::Stay), (2.0, WayVerdict::Stay), (0.01, WayVerdict::Stay), (0.01, WayVerdict::Renew)]
+        {
+            ways.paid(2.0);
+            norm /= f64::exp(nats);
+            assert_eq!(ways.moved(norm, &ALL), verdict, "{nats}");
+        }
         // Of a quadratic objective it never is.
         let outset = Outset { is_quadratic: true, ..ALL };
         assert_eq!(follow(&mut ways, &mut norm, 1.0001, &outset).0, WayVerdict::Stay);

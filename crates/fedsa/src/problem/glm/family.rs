@@ -95,6 +95,9 @@ fn log_above(mut x: f64) -> f64 {
     f64::mul_add(halvings, std::f64::consts::LN_2, log_one_plus(x - 1.0))
 }
 
+/// Whether a number is a target of a family.
+type IsTarget = fn(f64) -> bool;
+
 impl ModelFamily {
     /// The number of predictors of a row: K - 1 for K classes, otherwise 1.
     pub fn outputs(&self) -> usize {
@@ -153,7 +156,7 @@ impl ModelFamily {
     }
 
     /// Whether a target is one of the family, and what it must be.
-    pub(in crate::problem) fn domain(&self) -> Option<(fn(f64) -> bool, &'static str)> {
+    pub(in crate::problem) fn domain(&self) -> Option<(IsTarget, &'static str)> {
         match self {
             ModelFamily::Poisson | ModelFamily::NegativeBinomial { .. } => Some((|y| y >= 0.0, "numbers of at least 0, such as counts")),
             ModelFamily::Gamma => Some((|y| y > 0.0, "positive numbers")),

@@ -147,7 +147,7 @@ pub(super) fn walk(source: &dyn LogSource, view: View<'_>, rule: TraceRule, see:
                     acted,
                     next: (!log.done[i]).then_some(&after[..]),
                     reward: log.rewards[i],
-                    ratio: rule.ratio(&batch, i),
+                    ratio: rule.ratio(batch, i),
                     begins,
                     starts,
                     is_new,
