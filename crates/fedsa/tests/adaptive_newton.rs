@@ -63,10 +63,8 @@ fn systems(field: &dyn Field) -> Vec<(Matrix, Vec<f64>)> {
 fn twin(field: &dyn Field, by_agents: bool, rounds: usize) -> Vec<Vec<f64>> {
     let all = systems(field);
     let (d, n) = (field.dim(), all.len() as f64);
-    let mean = |f: &dyn Fn(&(Matrix, Vec<f64>), usize, usize) -> f64| -> Matrix {
-        (0..d).map(|i| (0..d).map(|j| all.iter().map(|system| f(system, i, j)).sum::<f64>() / n).collect()).collect()
-    };
-    let a = mean(&|system, i, j| system.0[i][j]);
+    let mean = |i: usize, j: usize| all.iter().map(|(a, _)| a[i][j]).sum::<f64>() / n;
+    let a: Matrix = (0..d).map(|i| (0..d).map(|j| mean(i, j)).collect()).collect();
     let b: Vec<f64> = (0..d).map(|i| all.iter().map(|system| system.1[i]).sum::<f64>() / n).collect();
     let inverses: Vec<Matrix> = all.iter().map(|system| inverse(&system.0)).collect();
     let first: Matrix = if by_agents {

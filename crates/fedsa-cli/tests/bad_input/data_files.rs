@@ -144,13 +144,16 @@ fn logs_that_people_have_by_mistake_are_refused() {
     }
 }
 
+/// A file by its name and contents, options, and what the refusal says.
+type Mistake<'a> = (&'a str, Vec<u8>, &'a [&'a str], &'a [&'a str]);
+
 #[test]
 fn files_of_predict_that_people_have_by_mistake_are_refused() {
     let folder = Folder::new();
     folder.write("good.csv", GOOD);
     folder.run(&["evaluate", "good.csv", "--features", "polynomial:1", "--out", "w", "--quiet"]).exits(0);
     let head = "s_0,next_0\n";
-    let cases: Vec<(&str, Vec<u8>, &[&str], &[&str])> = vec![
+    let cases: Vec<Mistake> = vec![
         ("a.csv", vec![], &[], &["there is no column `s_0`: an empty file"]),
         ("a.csv", b"x\n1\n".to_vec(), &[], &["there is no column `s_0`: the columns are `x`"]),
         ("a.csv", b"s_0,s_0\n1,2\n".to_vec(), &[], &["two columns are called `s_0`"]),

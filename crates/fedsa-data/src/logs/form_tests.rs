@@ -24,13 +24,13 @@ fn read(files: &[(&str, Vec<u8>)], form: &LogForm) -> Result<Vec<(Log, Vec<LeftO
     let logs = disk.logs(&sources, form).map_err(|e| shown(e.to_string()))?;
     // The second time they are the same.
     assert_eq!(disk.logs(&sources, form).unwrap().len(), logs.len());
-    let one = |log: &Box<dyn fedsa::problem::source::LogSource>| {
-        let all = whole(&**log).map_err(|e| shown(e.to_string()))?;
-        assert_eq!(whole(&**log).unwrap(), all);
+    let one = |log: &dyn fedsa::problem::source::LogSource| {
+        let all = whole(log).map_err(|e| shown(e.to_string()))?;
+        assert_eq!(whole(log).unwrap(), all);
         let left_out = log.left_out().into_iter().map(|rows| LeftOutRows { file: shown(rows.file), ..rows });
         Ok((all, left_out.collect()))
     };
-    logs.iter().map(one).collect()
+    logs.iter().map(|log| one(&**log)).collect()
 }
 
 fn one(name: &str, text: &str, form: &LogForm) -> Log {

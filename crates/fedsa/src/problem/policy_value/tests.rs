@@ -195,8 +195,8 @@ pub(super) mod twin {
             for part in &unit.parts {
                 let mut z = vec![0.0; d];
                 for row in part {
-                    for i in 0..d {
-                        z[i] = row.ratio * (GAMMA * self.lambda * z[i] + row.phi[i]);
+                    for (z, phi) in z.iter_mut().zip(&row.phi) {
+                        *z = row.ratio * (GAMMA * self.lambda * *z + phi);
                     }
                     for i in 0..d {
                         b[i] += z[i] * row.reward;
