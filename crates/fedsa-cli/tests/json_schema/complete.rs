@@ -14,7 +14,7 @@ fn complete_problem(kind: &str) -> String {
     let own = match kind {
         "file" => "path = \"p.npz\"",
         "logs" => "path = \"a.csv\"\ngamma = 0.9\nfeatures = { kind = \"identity\" }",
-        "logistic" => "data = \"rows.csv\"\nagents = 3\nridge = 0.1",
+        "logistic" | "glm" => "data = \"rows.csv\"\nagents = 3\nridge = 0.1",
         "least-squares" => "data = \"rows.csv\"\nagents = 3\nridge = 0.1",
         "garnet" => return file(GARNET, "", FEDLSA, ""),
         _ => "agents = 3",

@@ -9,7 +9,7 @@ use super::tiles::MIN_SLOTS;
 use crate::error::{Error, Result, quoted, require};
 use crate::problem::source::Inputs;
 
-/// The settings of a [`FeatureMap`].
+/// The settings of a [`FeatureMap`](super::FeatureMap).
 ///
 /// On the command line: `columns`, `identity`, `identity:bias`, `polynomial:2`,
 /// `fourier:3`, `fourier:3:scaled`, `tiles:8x4` (tilings x bins), `tiles:8x8@1024`

@@ -175,9 +175,13 @@ impl ModelFamily {
             ModelFamily::Gamma => y * exp(-t) + t,
             ModelFamily::NegativeBinomial { alpha } => f64::mul_add(y + 1.0 / alpha, softplus(t + alpha.ln()), -y * t),
             ModelFamily::Multinomial { .. } => {
-                let top = eta.iter().fold(0.0, |a: f64, b| a.max(*b));
-                let total = eta.iter().map(|t| exp_below(t - top)).sum::<f64>() + exp_below(-top);
-                top + log_above(total) - if y > 0.0 { eta[y as usize - 1] } else { 0.0 }
+                // The largest term is 1 and is left out of the sum, so that small losses keep their digits.
+                let likeliest = self.likeliest(eta);
+                let top = if likeliest == 0 { 0.0 } else { eta[likeliest - 1] };
+                let others = eta.iter().enumerate().filter(|(k, _)| k + 1 != likeliest).map(|(_, t)| exp_below(t - top)).sum::<f64>();
+                let rest = others + if likeliest == 0 { 0.0 } else { exp_below(-top) };
+                let own = if y > 0.0 { eta[y as usize - 1] } else { 0.0 };
+                (top - own) + if rest <= 1.0 { log_one_plus(rest) } else { log_above(1.0 + rest) }
             }
             ModelFamily::Huber { threshold } => {
                 let r = (t - y).abs();
