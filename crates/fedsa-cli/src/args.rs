@@ -379,8 +379,8 @@ pub struct EvaluateArgs {
     /// What is done with rows that cannot be read; skip leaves them out, and the report counts them by file and reason
     #[arg(long, value_enum, value_name = "HOW", default_value_t)]
     pub bad_rows: BadRowsArg,
-    /// Features of the state: identity, polynomial:ORDER, fourier:ORDER[:scaled], tiles:TILINGSxBINS[@HASHED],
-    /// radial:CENTRES[:quantiles], standardised, one-hot. By default the first of fourier:3, fourier:2 and fourier:1 with at most 64
+    /// Features of the state: identity, polynomial:ORDER, fourier:ORDER or fourier:ORDER:scaled, tiles:TILINGSxBINS or
+    /// tiles:TILINGSxBINS@HASHED, radial:CENTRES or radial:CENTRES:quantiles, standardised, one-hot. By default the first of fourier:3, fourier:2 and fourier:1 with at most 64
     /// features, else polynomial:2 with at most 100, else polynomial:1. auto: the one of a list with the least error on held-out
     /// episodes
     #[arg(long)]
