@@ -11,6 +11,7 @@ mod data;
 mod evaluation;
 mod feature_choice;
 mod fit;
+mod fit_models;
 #[cfg(unix)]
 mod folders;
 mod imports;

@@ -32,9 +32,6 @@ const LIST: &str = include_str!("../mutants.toml");
 /// Tests that run longer than this are stopped: the fault is noticed, because they do not end.
 const LONGEST: Duration = Duration::from_secs(300);
 
-/// The crates that faults are put into, and those that are built anew then. Less optimised they are built faster.
-const QUICK: [&str; 4] = ["fedsa", "fedsa-theory", "fedsa-data", "fedsa-experiment"];
-
 #[derive(Debug, Clone, PartialEq)]
 struct Mutant {
     id: String,
@@ -215,15 +212,12 @@ fn judged(groups: &[String], tests: Option<&Tests>) -> Outcome {
 /// When the program cannot be built, or dies.
 fn tested(package: &str, program: &str, groups: &[String], sources: &Path) -> Result<Option<Tests>, String> {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    command.current_dir(sources).env("CARGO_INCREMENTAL", "1").env("CARGO_TARGET_DIR", root().join("target"));
-    command.args(["test", "--release", "--package", package]);
+    command.current_dir(sources).env("CARGO_TARGET_DIR", root().join("target"));
+    command.args(["test", "--profile", "quick", "--package", package]);
     match program {
         "lib" => command.arg("--lib"),
         name => command.args(["--test", name]),
     };
-    for package in QUICK {
-        command.args(["--config", &format!("profile.release.package.{package}.opt-level=1")]);
-    }
     let built = command.args(["--no-run", "--message-format=json-render-diagnostics"]).output().map_err(|e| format!("cargo: {e}"))?;
     if !built.status.success() {
         let text = String::from_utf8_lossy(&built.stderr);

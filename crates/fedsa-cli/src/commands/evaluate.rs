@@ -27,7 +27,7 @@ use fedsa_experiment::{Kinds, Plan};
 
 use super::progress::Watcher;
 use super::run::{ended, finished, if_exists, settings as run_settings};
-use super::{apply, count, duration, episodes, holdout, named_columns, option, say, signals};
+use super::{apply, count, duration, episodes, holdout, megabits, named_columns, option, say, signals};
 use crate::args::{BadRowsArg, EvaluateArgs, Overrides};
 use crate::hints;
 
@@ -253,11 +253,6 @@ fn chosen(choice: &Choice) -> Vec<String> {
     }
     lines.extend(choice.considered[1..].iter().map(|candidate| format!("  {}", line(candidate))));
     lines
-}
-
-/// A number of bits for people.
-pub(super) fn megabits(bits: f64) -> String {
-    if bits < 1e9 { format!("{} Mbit", numbers::digits(bits / 1e6, 3)) } else { format!("{} Gbit", numbers::digits(bits / 1e9, 3)) }
 }
 
 /// What the report before the run is about.

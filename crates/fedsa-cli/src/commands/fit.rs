@@ -15,11 +15,10 @@ use fedsa_experiment::fit::{AGENTS, Fit, FitSettings, Fitted, Model};
 use fedsa_experiment::made::Changes;
 use fedsa_experiment::numbers::{self, number};
 
-use super::evaluate::megabits;
 use super::progress::Watcher;
 use super::report::table;
 use super::run::{ended, finished, if_exists, settings as run_settings};
-use super::{apply, count, option, say, signals};
+use super::{apply, count, megabits, option, say, signals};
 use crate::args::{FitArgs, FitGoalArg, Overrides};
 use crate::hints;
 

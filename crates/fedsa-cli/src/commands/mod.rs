@@ -35,6 +35,7 @@ use fedsa_experiment::Kinds;
 use fedsa_experiment::config::document::{Caller, Origin, SetBy, Words};
 use fedsa_experiment::config::{Document, Experiment, reader};
 use fedsa_experiment::excerpt::harmless;
+use fedsa_experiment::numbers;
 
 use crate::args::Overrides;
 use crate::error::ShownError;
@@ -259,6 +260,11 @@ fn option(key: impl Into<String>, flag: impl Into<String>) -> Origin {
 /// A count with its noun: `1 method`, `2 methods`.
 pub fn count(n: usize, thing: &str) -> String {
     format!("{n} {thing}{}", if n == 1 { "" } else { "s" })
+}
+
+/// A number of bits for people: `12.5 Mbit`.
+pub fn megabits(bits: f64) -> String {
+    if bits < 1e9 { format!("{} Mbit", numbers::digits(bits / 1e6, 3)) } else { format!("{} Gbit", numbers::digits(bits / 1e9, 3)) }
 }
 
 /// A duration in seconds as text.

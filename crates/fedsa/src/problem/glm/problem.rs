@@ -222,14 +222,13 @@ impl Problem for RowLosses {
     }
     fn mean(&self, c: usize, theta: &[f64], out: &mut [f64]) -> bool {
         let (n, q) = (self.range(c).len(), self.outputs());
-        let mut etas = self.part.predictors(self.range(c), theta, q);
+        let etas = self.part.predictors(self.range(c), theta, q);
         let (mut pull, mut pulls) = (vec![0.0; q], vec![0.0; q * n]);
         self.each_row(c, &etas, |i, eta, y, share| {
             self.family.pull(eta, y, &mut pull);
             pull.iter().enumerate().for_each(|(k, x)| pulls[k * n + i] = share * x);
         });
-        std::mem::swap(&mut etas, &mut pulls);
-        self.combine(c, &etas, out);
+        self.combine(c, &pulls, out);
         self.finish(c, theta, -1.0, out);
         true
     }

@@ -1,0 +1,120 @@
+//! `fedsa fit` with models beside logistic and least squares, and its inference.
+
+use crate::common::Folder;
+use crate::fit::{fit, uniform};
+
+/// Rows of counts by a formula: x, an exposure's logarithm, a region as text, and counts.
+fn counts(rows: usize) -> String {
+    let mut uniform = uniform();
+    let mut csv = "x,log_exposure,region,site,weight,count\n".to_string();
+    for i in 0..rows {
+        let (x, e, v) = (2.0 * uniform() - 1.0, uniform(), uniform());
+        let mean = (0.3 + 0.7 * x + e + if i % 3 == 1 { 0.5 } else { 0.0 }).exp();
+        let count = (-(1.0 - 0.99 * v).ln() * mean).round();
+        csv += &format!("{x},{e},{},{},{},{count}\n", ["north", "south", "west"][i % 3], i % 11, 1 + i % 2);
+    }
+    csv
+}
+
+/// Coefficients with standard errors as a new user asks for them, and what is printed.
+#[test]
+fn inference_is_printed_and_written_for_categories_offsets_and_weights() {
+    let folder = Folder::new();
+    folder.write("counts.csv", counts(330));
+    let options = "counts.csv --model poisson --target count --offset log_exposure --row-weights weight --drop site --inference";
+    let run = fit(&folder, &format!("{options} --agents 5 --method newton --out o")).exits(0);
+    for words in [
+        "an intercept without a ridge",
+        "categories of region: south, west against north",
+        "coefficient",
+        "region=south",
+        "as R and statsmodels",
+        "exchanges after the fit",
+    ] {
+        assert!(run.stdout.contains(words), "{words}: {}", run.stdout);
+    }
+    let inference = &folder.json("o/summary.json")["inference"];
+    let named = |name: &str| inference["coefficients"].as_array().unwrap().iter().find(|c| c["name"] == name).unwrap().clone();
+    assert_eq!((inference["family"].as_str(), inference["n"].as_u64()), (Some("poisson"), Some(330)));
+    let (x, weights) = (named("x"), folder.json("o/weights.json"));
+    assert_eq!(x["estimate"], weights["coefficients"][0], "weights are those of the estimate");
+    assert!((x["estimate"].as_f64().unwrap() - 0.7).abs() < 0.3 && x["p"].as_f64().unwrap() < 1e-6, "{x}");
+    assert!(x["low"].as_f64().unwrap() < x["estimate"].as_f64().unwrap());
+    // Another method and other agents: the same estimate.
+    fit(
+        &folder,
+        "counts.csv --model poisson --target count --offset log_exposure --row-weights weight --inference --partition by:site \
+        --covariance clustered --method giant --standardise --out p",
+    )
+    .exits(0);
+    let other = &folder.json("p/summary.json")["inference"];
+    for (a, b) in inference["coefficients"].as_array().unwrap().iter().zip(other["coefficients"].as_array().unwrap()) {
+        let (x, y) = (a["estimate"].as_f64().unwrap(), b["estimate"].as_f64().unwrap());
+        assert!((x - y).abs() < 1e-9 && a["name"] == b["name"], "{a} {b}");
+    }
+    // Few agents: a warning. What is predicted takes the columns as they are, and its mean is that of the counts.
+    let few = fit(&folder, &format!("{options} --agents 5 --covariance clustered --method newton --out q")).exits(0);
+    assert!(few.stdout.contains("warning: 5 agents"), "{}", few.stdout);
+    let predicted = folder.run(&["predict", "o", "counts.csv"]).exits(0).stdout;
+    let column = |line: &str, i: usize| line.split(',').nth(i).unwrap().parse::<f64>().unwrap();
+    let sums = predicted.lines().skip(1).fold((0.0, 0.0), |(a, b), line| {
+        // The name of the agent is the first column.
+        let w = column(line, 5);
+        (a + w * column(line, 6), b + w * column(line, 7))
+    });
+    assert!((sums.0 / sums.1 - 1.0).abs() < 1e-9, "the score of the intercept is 0: {sums:?}");
+    folder.write("new.csv", "x,log_exposure,region\n0.1,0,east\n");
+    let message = folder.run(&["predict", "o", "new.csv"]).exits(2).message();
+    assert!(message.contains("`east`") && message.contains("row 1"), "{message}");
+}
+
+#[test]
+fn what_has_no_estimate_is_named_with_the_exit_status_1() {
+    let folder = Folder::new();
+    let rows: String = (0..40).map(|i| format!("{},{},{}\n", i, (i * 7) % 11, u8::from(i > 20))).collect();
+    folder.write("separated.csv", format!("time,other,label\n{rows}"));
+    let run = fit(&folder, "separated.csv --inference --agents 2 --out o").exits(1);
+    assert!(run.message().contains("separated by `time`") && run.message().contains("--ridge"), "{}", run.message());
+    assert!(!folder.path("o").exists(), "nothing is written");
+    let rows: String = (0..40).map(|i| format!("{},{},{}\n", i, 3 * i + 2, (i * 7) % 11)).collect();
+    folder.write("collinear.csv", format!("a,b,y\n{rows}"));
+    let run = fit(&folder, "collinear.csv --target y --model least-squares --inference --agents 2 --out o").exits(1);
+    assert!(run.message().contains("`b` is a combination of") && run.message().contains("--drop"), "{}", run.message());
+    for (options, words) in [
+        ("--model least-squares --inference --ridge 1e-3", "--ridge"),
+        ("--model least-squares --inference --weights equal", "--weights"),
+        ("--model least-squares --inference --level 1", "--level"),
+        ("--model least-squares --inference --covariance other", "--covariance"),
+        ("--model least-squares --inference --set problem.ridge=0.1", "--ridge"),
+        ("--model huber", "--threshold"),
+        ("--model poisson --alpha 2", "--alpha"),
+        ("--model poisson --positive 1", "--positive"),
+        ("--model huber --threshold 1 --inference", "--inference"),
+    ] {
+        let run = fit(&folder, &format!("collinear.csv --target y --drop b --agents 2 {options} --out o")).exits(2);
+        assert!(run.message().contains(words), "{options}: {}", run.message());
+    }
+}
+
+/// Every model by its name, and what it predicts.
+#[test]
+fn models_are_fitted_and_applied_by_name() {
+    let folder = Folder::new();
+    folder.write("counts.csv", counts(330));
+    let rows = "counts.csv --drop site,weight --agents 4 --method newton";
+    for (model, options) in [
+        ("poisson", "--target count"),
+        ("negative-binomial", "--target count --alpha 0.5"),
+        ("huber", "--target count --threshold 1.5"),
+        ("gamma", "--target log_exposure"),
+        ("multinomial", "--target region --reference west"),
+    ] {
+        fit(&folder, &format!("{rows} --model {model} {options} --out {model} -q")).exits(0);
+        let weights = folder.json(&format!("{model}/weights.json"));
+        assert_eq!((weights["model"].as_str(), weights["outcome"].as_str()), (Some(model), Some("converged")));
+        let said = folder.run(&["predict", model, "counts.csv", "--out", &format!("{model}.csv")]).exits(0);
+        assert!(said.stdout.contains("330"), "{}", said.stdout);
+    }
+    let weights = folder.json("multinomial/weights.json");
+    assert_eq!(weights["classes"], serde_json::json!(["west", "north", "south"]));
+}
