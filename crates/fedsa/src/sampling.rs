@@ -68,6 +68,7 @@ impl Sampling {
     }
 
     /// Samples a local step uses: none under the mean law.
+    #[inline]
     pub fn samples_per_step(&self) -> usize {
         if self.kind == Law::Mean { 0 } else { self.batch }
     }

@@ -29,7 +29,7 @@ use super::noise::{self, Noise};
 use super::scope::Scope;
 use super::spectra::{self, Spectrum};
 use super::systems::{Moments, System, Systems};
-use super::{Field, Files, Problem, ProblemSettings, equal_weights};
+use super::{Field, Files, Leg, Problem, ProblemSettings, equal_weights};
 use crate::error::{Error, Result, require};
 use crate::kernel::symmetric::{self, Symmetric, term_chunks};
 use crate::kernel::{Isa, LANES, Lanes};
@@ -363,7 +363,17 @@ impl Problem for Sums {
     fn facts(&self) -> &dyn Facts {
         self
     }
-    fn leg(&self, lanes: &mut Lanes, etas: &[f64], isa: Isa) -> bool {
+    fn leg(&self) -> Option<Leg<Self>> {
+        Some(Self::steps)
+    }
+    fn mean_leg(&self) -> Option<Leg<Self>> {
+        Some(Self::mean_steps)
+    }
+}
+
+impl Sums {
+    /// The H local steps with one sample per step.
+    fn steps(&self, lanes: &mut Lanes, etas: &[f64], isa: Isa) {
         /// Steps whose samples are drawn ahead: more of them find more terms in the cache.
         const AHEAD: usize = 256;
         let terms: [&Symmetric; LANES] = std::array::from_fn(|l| &self.terms[lanes.agents[l.min(lanes.len - 1)]]);
@@ -378,12 +388,12 @@ impl Problem for Sums {
             }
             symmetric::leg(lanes, &terms[..lanes.len], picks, etas, isa);
         }
-        true
     }
-    fn mean_leg(&self, lanes: &mut Lanes, etas: &[f64], isa: Isa) -> bool {
+
+    /// The H local steps on the mean operators.
+    fn mean_steps(&self, lanes: &mut Lanes, etas: &[f64], isa: Isa) {
         let means: [&Symmetric; LANES] = std::array::from_fn(|l| &self.means[lanes.agents[l.min(lanes.len - 1)]]);
         symmetric::leg(lanes, &means[..lanes.len], &vec![[0; LANES]; etas.len()], etas, isa);
-        true
     }
 }
 

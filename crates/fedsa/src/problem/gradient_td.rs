@@ -31,7 +31,6 @@
 use faer::Mat;
 use serde::{Deserialize, Serialize};
 
-use super::Problem;
 use super::facts::Facts;
 use super::law::FiniteLaw;
 use super::linear::Linear;
@@ -39,9 +38,9 @@ use super::log_means::Means;
 use super::projected::ProjectedBellman;
 use super::root::{Root, RootSource};
 use super::systems::{System, Systems};
+use super::{Leg, Problem};
 use crate::cancel::Cancel;
 use crate::error::{Error, Result, require};
-use crate::kernel::{Isa, Lanes};
 use crate::random::Stream;
 
 /// An operator of temporal differences.
@@ -321,7 +320,7 @@ impl Problem for GradientMeans {
     fn facts(&self) -> &dyn Facts {
         &self.facts
     }
-    fn mean_leg(&self, lanes: &mut Lanes, etas: &[f64], isa: Isa) -> bool {
-        self.linear.mean_leg(lanes, etas, isa)
+    fn mean_leg(&self) -> Option<Leg<Self>> {
+        Some(|problem, lanes, etas, isa| problem.linear.mean_steps(lanes, etas, isa))
     }
 }

@@ -10,7 +10,7 @@ use super::law::FiniteLaw;
 use super::memory::{self, MemoryEstimate};
 use super::noise::{self, Noise};
 use super::systems::{System, Systems};
-use super::{Field, Files, Problem, ProblemSettings, equal_weights};
+use super::{Field, Files, Leg, Problem, ProblemSettings, equal_weights};
 use crate::error::{Error, Result, require};
 use crate::kernel::dense::{self, Dense};
 use crate::kernel::{Isa, LANES, Lanes, chunks};
@@ -27,6 +27,12 @@ pub struct Linear {
 }
 
 impl Linear {
+    /// The H local steps on the mean operators.
+    pub(super) fn mean_steps(&self, lanes: &mut Lanes, etas: &[f64], isa: Isa) {
+        let systems: [&Dense; LANES] = std::array::from_fn(|l| self.dense(lanes.agents[l.min(lanes.len - 1)]));
+        dense::leg(lanes, &systems[..lanes.len], etas, isa);
+    }
+
     /// From the agents' systems.
     pub fn new(systems: Systems) -> Self {
         let dense = systems.kinds.iter().map(Dense::new).collect();
@@ -60,13 +66,12 @@ impl Problem for Linear {
     fn facts(&self) -> &dyn Facts {
         self
     }
-    fn leg(&self, lanes: &mut Lanes, etas: &[f64], isa: Isa) -> bool {
-        self.mean_leg(lanes, etas, isa)
+    /// Every sample is the mean.
+    fn leg(&self) -> Option<Leg<Self>> {
+        Some(Self::mean_steps)
     }
-    fn mean_leg(&self, lanes: &mut Lanes, etas: &[f64], isa: Isa) -> bool {
-        let systems: [&Dense; LANES] = std::array::from_fn(|l| self.dense(lanes.agents[l.min(lanes.len - 1)]));
-        dense::leg(lanes, &systems[..lanes.len], etas, isa);
-        true
+    fn mean_leg(&self) -> Option<Leg<Self>> {
+        Some(Self::mean_steps)
     }
 }
 

@@ -9,15 +9,14 @@
 
 use faer::Mat;
 
-use super::Problem;
 use super::facts::Facts;
 use super::features::FeatureMap;
 use super::law::FiniteLaw;
 use super::linear::Linear;
 use super::source::{LogBatch, LogSource, read_checked};
 use super::systems::{System, Systems};
+use super::{Leg, Problem};
 use crate::error::{Error, Result, quoted};
-use crate::kernel::{Isa, Lanes};
 use crate::linalg;
 use crate::parallel;
 use crate::random::Stream;
@@ -218,8 +217,8 @@ impl Problem for LogMeans {
     fn facts(&self) -> &dyn Facts {
         self
     }
-    fn mean_leg(&self, lanes: &mut Lanes, etas: &[f64], isa: Isa) -> bool {
-        self.linear.mean_leg(lanes, etas, isa)
+    fn mean_leg(&self) -> Option<Leg<Self>> {
+        Some(|problem, lanes, etas, isa| problem.linear.mean_steps(lanes, etas, isa))
     }
 }
 

@@ -87,6 +87,9 @@ pub use linear_operators::LinearOperators;
 pub use objective::Objective;
 pub use sampled::{Sampled, field};
 
+/// A problem's own kernel: `theta += eta_h (g_c(theta, z_h) + drift)` for every `eta_h`, in every lane.
+pub type Leg<P> = fn(&P, &mut Lanes, &[f64], Isa);
+
 /// N agents' operators `gbar_c`, seen through samples `g_c(theta, z)`.
 ///
 /// An operator points where theta should move. When a problem is built, it is determined
@@ -122,14 +125,14 @@ pub trait Problem: Sized + Send + Sync + 'static {
     fn facts(&self) -> &dyn Facts {
         &Unknown
     }
-    /// The H local steps with one sample per step, and true; where speed matters. False leaves them to
-    /// [`generic::leg`](crate::kernel::generic::leg).
-    fn leg(&self, _lanes: &mut Lanes, _etas: &[f64], _isa: Isa) -> bool {
-        false
+    /// The problem's own kernel for the H local steps with one sample per step, where speed matters; without one
+    /// [`generic::leg`](crate::kernel::generic::leg) makes them. It is asked for once, when a field is built.
+    fn leg(&self) -> Option<Leg<Self>> {
+        None
     }
-    /// The H local steps on the mean operators, as [`Problem::leg`].
-    fn mean_leg(&self, _lanes: &mut Lanes, _etas: &[f64], _isa: Isa) -> bool {
-        false
+    /// The own kernel for the H local steps on the mean operators, as [`Problem::leg`].
+    fn mean_leg(&self) -> Option<Leg<Self>> {
+        None
     }
 }
 

@@ -24,9 +24,9 @@ use super::law::{FiniteLaw, NoiseLaw};
 use super::memory;
 use super::scope::Scope;
 use super::systems::Moments;
-use super::{Field, Problem};
+use super::{Field, Leg, Problem};
 use crate::error::{Error, Result, require};
-use crate::kernel::{Isa, Lanes};
+use crate::kernel::Isa;
 use crate::linalg;
 use crate::parallel;
 use crate::random::{Purpose, Stream, stream};
@@ -378,8 +378,9 @@ impl<P: Problem> Problem for Noisy<P> {
     fn facts(&self) -> &dyn Facts {
         self
     }
-    fn mean_leg(&self, lanes: &mut Lanes, etas: &[f64], isa: Isa) -> bool {
-        self.problem.mean_leg(lanes, etas, isa)
+    fn mean_leg(&self) -> Option<Leg<Self>> {
+        self.problem.mean_leg()?;
+        Some(|noisy, lanes, etas, isa| noisy.problem.mean_leg().expect("it has one")(&noisy.problem, lanes, etas, isa))
     }
 }
 

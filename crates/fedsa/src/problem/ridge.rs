@@ -1,11 +1,10 @@
 //! Ridge: `EPS I` added to the matrix of every agent, `g_c(theta, z) - EPS theta`.
 
-use super::Problem;
 use super::facts::Facts;
 use super::law::FiniteLaw;
 use super::linear::Linear;
 use super::systems::Systems;
-use crate::kernel::{Isa, Lanes};
+use super::{Leg, Problem};
 use crate::random::Stream;
 
 /// A linear problem with a ridge.
@@ -61,8 +60,8 @@ impl<P: Problem> Problem for Ridge<P> {
     fn facts(&self) -> &dyn Facts {
         self
     }
-    fn mean_leg(&self, lanes: &mut Lanes, etas: &[f64], isa: Isa) -> bool {
-        self.means.mean_leg(lanes, etas, isa)
+    fn mean_leg(&self) -> Option<Leg<Self>> {
+        Some(|problem, lanes, etas, isa| problem.means.mean_steps(lanes, etas, isa))
     }
 }
 

@@ -6,7 +6,7 @@ use super::facts::Facts;
 use super::newton;
 use super::root::{Root, RootSource};
 use super::systems::{Moments, Systems};
-use super::{Field, Problem};
+use super::{Field, Leg, Problem};
 use crate::cancel::Cancel;
 use crate::error::{Error, Result};
 use crate::kernel::{Isa, Lanes, generic};
@@ -55,6 +55,8 @@ pub struct Sampled<P> {
     problem: Arc<P>,
     sampling: Sampling,
     isa: Isa,
+    /// The problem's own kernel for this sampling, if it has one. It is looked up once: a leg of one step takes nanoseconds.
+    own: Option<Leg<P>>,
     /// Whether the problem's own kernels are passed over.
     generic: bool,
     has_mean: bool,
@@ -83,7 +85,12 @@ impl<P: Problem> Sampled<P> {
         let kinds = problem.facts().systems().map_or(0, |systems| systems.kinds.len());
         let is_kept = kinds.saturating_mul(8 * (d * d + d).saturating_pow(2)) <= KEPT_MOMENTS;
         let moments = (0..if is_kept { kinds } else { 0 }).map(|_| OnceLock::new()).collect();
-        Ok(Self { problem: Arc::new(problem), sampling, isa, generic: false, has_mean, root: OnceLock::new(), moments })
+        let own = match sampling.samples_per_step() {
+            0 => problem.mean_leg(),
+            1 => problem.leg(),
+            _ => None,
+        };
+        Ok(Self { problem: Arc::new(problem), sampling, isa, own, generic: false, has_mean, root: OnceLock::new(), moments })
     }
 
     /// The problem.
@@ -91,8 +98,15 @@ impl<P: Problem> Sampled<P> {
         &self.problem
     }
 
+    #[inline]
     fn batch(&self) -> usize {
         self.sampling.samples_per_step()
+    }
+
+    /// A leg on the generic kernel.
+    fn generic_leg(&self, lanes: &mut Lanes, etas: &[f64]) {
+        let isa = if self.generic { Isa::Portable } else { self.isa };
+        generic::leg(&*self.problem, lanes, etas, self.batch(), isa);
     }
 }
 
@@ -116,11 +130,9 @@ impl<P: Problem> Field for Sampled<P> {
         self.problem.is_state(c, chain)
     }
     fn leg(&self, lanes: &mut Lanes, etas: &[f64]) {
-        match self.batch() {
-            k if self.generic => generic::leg(&*self.problem, lanes, etas, k, Isa::Portable),
-            0 if self.problem.mean_leg(lanes, etas, self.isa) => {}
-            1 if self.problem.leg(lanes, etas, self.isa) => {}
-            k => generic::leg(&*self.problem, lanes, etas, k, self.isa),
+        match self.own {
+            Some(own) => own(&self.problem, lanes, etas, self.isa),
+            None => self.generic_leg(lanes, etas),
         }
     }
     fn observe(&self, lanes: &mut Lanes, advance: bool) {
@@ -168,7 +180,7 @@ impl<P: Problem> Field for Sampled<P> {
     fn generic(&self) -> Arc<dyn Field> {
         let Self { problem, sampling, isa, has_mean, root, moments, .. } = self;
         let (problem, root, moments) = (Arc::clone(problem), root.clone(), moments.clone());
-        Arc::new(Self { problem, sampling: *sampling, isa: *isa, generic: true, has_mean: *has_mean, root, moments })
+        Arc::new(Self { problem, sampling: *sampling, isa: *isa, own: None, generic: true, has_mean: *has_mean, root, moments })
     }
 }
 

@@ -9,7 +9,7 @@ use super::linear_operators::LinearOperators;
 use super::log::Log;
 use super::log_means::{TraceRule, overflow};
 use super::source::{LogSource, read_checked};
-use super::{Problem, memory};
+use super::{Leg, Problem, memory};
 use crate::error::{Error, Result};
 use crate::kernel::{Isa, Lanes};
 use crate::parallel;
@@ -352,13 +352,16 @@ impl Problem for SparseTd {
     fn facts(&self) -> &dyn Facts {
         self
     }
+    fn leg(&self) -> Option<Leg<Self>> {
+        // A ridge moves every component in every step.
+        (self.means.ridge == 0.0).then_some(Self::steps)
+    }
+}
+
+impl SparseTd {
     /// Changes the active tiles only. Those that were not active for k steps make up for the drift of k steps at once when
     /// they become active, or at the end, which differs from k single steps by rounding.
-    fn leg(&self, lanes: &mut Lanes, etas: &[f64], _: Isa) -> bool {
-        if self.means.ridge > 0.0 {
-            // A ridge moves every component in every step.
-            return false;
-        }
+    fn steps(&self, lanes: &mut Lanes, etas: &[f64], _: Isa) {
         // The sums of the step sizes before each step.
         let mut before = Vec::with_capacity(etas.len() + 1);
         before.push(0.0);
@@ -388,7 +391,6 @@ impl Problem for SparseTd {
             }
             lanes.set_stream(l, stream);
         }
-        true
     }
 }
 

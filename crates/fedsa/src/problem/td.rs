@@ -8,11 +8,11 @@ use std::sync::Arc;
 
 use faer::Mat;
 
-use super::Problem;
 use super::arrays::{Array, Arrays};
 use super::facts::{Facts, TdFacts};
 use super::law::{self, FiniteLaw};
 use super::systems::{System, Systems};
+use super::{Leg, Problem};
 use crate::error::Result;
 use crate::kernel::dense::{self, Dense};
 use crate::kernel::td::{self, Column, Tables, Transition, TransitionTable};
@@ -116,6 +116,23 @@ pub struct Td {
 }
 
 impl Td {
+    /// The H local steps with one sample per step.
+    fn steps(&self, lanes: &mut Lanes, etas: &[f64], isa: Isa) {
+        let last = lanes.len - 1;
+        let mut kinds = [0; LANES];
+        for (l, kind) in kinds.iter_mut().enumerate() {
+            *kind = self.kind_of(lanes.agents[l.min(last)]);
+        }
+        td::leg(lanes, &self.tables, &kinds, etas, isa);
+    }
+
+    /// The H local steps on the mean operators.
+    pub(super) fn mean_steps(&self, lanes: &mut Lanes, etas: &[f64], isa: Isa) {
+        let last = lanes.len - 1;
+        let systems: [&Dense; LANES] = std::array::from_fn(|l| &self.dense[self.kind_of(lanes.agents[l.min(last)])]);
+        dense::leg(lanes, &systems[..lanes.len], etas, isa);
+    }
+
     /// Agents of the given kinds; `kind_of` and `weights` have one entry per agent.
     ///
     /// # Errors
@@ -444,20 +461,11 @@ impl Problem for Td {
     fn facts(&self) -> &dyn Facts {
         self
     }
-    fn leg(&self, lanes: &mut Lanes, etas: &[f64], isa: Isa) -> bool {
-        let last = lanes.len - 1;
-        let mut kinds = [0; LANES];
-        for (l, kind) in kinds.iter_mut().enumerate() {
-            *kind = self.kind_of(lanes.agents[l.min(last)]);
-        }
-        td::leg(lanes, &self.tables, &kinds, etas, isa);
-        true
+    fn leg(&self) -> Option<Leg<Self>> {
+        Some(Self::steps)
     }
-    fn mean_leg(&self, lanes: &mut Lanes, etas: &[f64], isa: Isa) -> bool {
-        let last = lanes.len - 1;
-        let systems: [&Dense; LANES] = std::array::from_fn(|l| &self.dense[self.kind_of(lanes.agents[l.min(last)])]);
-        dense::leg(lanes, &systems[..lanes.len], etas, isa);
-        true
+    fn mean_leg(&self) -> Option<Leg<Self>> {
+        Some(Self::mean_steps)
     }
 }
 

@@ -13,15 +13,14 @@
 //! `bbar = (1/n) sum_t z_t r_t`. Their root is the solution of LSTD(lambda).
 //! With `lambda = 0` and ratios of 1 this is [`Td`], bit for bit.
 
-use super::Problem;
 use super::facts::Facts;
 use super::law::FiniteLaw;
 use super::log::Log;
 use super::log_means::{Means, TraceRule, lengthen};
 use super::td::{Td, Transitions};
+use super::{Leg, Problem};
 use crate::error::{Error, Result};
 use crate::kernel::td::Transition;
-use crate::kernel::{Isa, Lanes};
 use crate::random::Stream;
 use crate::sampling::{Law, Sampling};
 
@@ -170,8 +169,8 @@ impl Problem for Traces {
     fn facts(&self) -> &dyn Facts {
         self
     }
-    fn mean_leg(&self, lanes: &mut Lanes, etas: &[f64], isa: Isa) -> bool {
-        self.td.mean_leg(lanes, etas, isa)
+    fn mean_leg(&self) -> Option<Leg<Self>> {
+        Some(|problem, lanes, etas, isa| problem.td.mean_steps(lanes, etas, isa))
     }
 }
 

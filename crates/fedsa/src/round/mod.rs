@@ -295,6 +295,7 @@ impl Run {
         let divided = shares.lanes < LANES;
         let job = Job {
             field: &**field,
+            weights: field.weights(),
             client: &**client,
             uplink,
             history,

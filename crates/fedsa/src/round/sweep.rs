@@ -143,6 +143,8 @@ impl Shares {
 /// One exchange, seen by the threads that work on it.
 pub(super) struct Job<'a> {
     pub field: &'a dyn Field,
+    /// The agents' weights `p_c`.
+    pub weights: &'a [f64],
     pub client: &'a dyn Client,
     pub uplink: &'a Uplink,
     pub history: &'a History,
@@ -183,8 +185,7 @@ impl Job<'_> {
 
     /// Processes blocks one after the other.
     fn blocks(&self, range: std::ops::Range<usize>, agents: Agents<'_>, to: Rows<'_>, worker: &mut Worker) -> Counted {
-        let d = self.field.dim();
-        let weights = self.field.weights();
+        let (d, weights) = (self.field.dim(), self.weights);
         let side_by_side = self.shares.lanes;
         let Agents { first, memory, chains, mut feedback, mut channel } = agents;
         let (mut counted, mut computed) = Counted::default();
@@ -265,8 +266,8 @@ impl Job<'_> {
     /// Adds what a block has sent to its sum, over a clear link.
     #[inline(always)]
     fn sum(&self, block: &[usize], outbox: &Outbox, sum: &mut [f64], counted: &mut Sent) {
-        let weights = self.field.weights();
-        let bytes = (HEADER_BYTES + PART_HEADER_BYTES + 8 * self.field.dim()) as u64;
+        let weights = self.weights;
+        let bytes = (HEADER_BYTES + PART_HEADER_BYTES + 8 * sum.len()) as u64;
         let mut count = |messages: u64| {
             counted.messages += messages;
             counted.vectors += messages;
