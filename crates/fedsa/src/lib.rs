@@ -56,6 +56,7 @@
 //! | [`methods`] | one file per published method: its mathematics and its two halves |
 //! | [`presets`] | methods with their links, under the names of their sources |
 //! | [`federation`] | what all ends of a federation agree on: method, link, weights, seed, start, and a digest of them |
+//! | [`enrolment`] | before a federation: who takes part, with which rows and columns |
 //! | [`coordinator`] | the server's side of a federation: asks, checks and counts answers, ends rounds |
 //! | [`round`] | the in-process engine: a coordinator with all agents in this process |
 //! | [`node`] | the same halves across machines: bytes in, bytes out |
@@ -76,6 +77,7 @@ pub mod bit_allocation;
 pub mod cancel;
 pub mod coordinator;
 pub mod eigenpairs;
+pub mod enrolment;
 pub mod error;
 pub mod federation;
 pub mod kernel;

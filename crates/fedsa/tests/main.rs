@@ -7,6 +7,7 @@ mod closed_forms;
 mod codecs;
 mod common;
 mod conformance;
+mod enrolment;
 /// The example of a problem of one's own.
 #[allow(dead_code, reason = "the example's own run")]
 #[path = "../examples/own_problem.rs"]

@@ -1,8 +1,8 @@
 //! `cargo xtask mutants`: faults put into correct code, one at a time, each of which the named tests must notice.
 //!
 //! `mutants.toml` lists them. The faults are made in a copy of the sources, a git worktree below `target/mutants`, which has the present
-//! state of the committed files and of the changes to them; files that git does not know are not in it. Libraries that others wrote are
-//! built once, in the workspace's own target folder.
+//! state of the committed files and of the changes to them; files that git does not know are not in it. They are built in a target folder
+//! of their own: cargo cannot tell the copy's crates from the workspace's, and would take one for the other.
 //!
 //! ```toml
 //! [[mutant]]
@@ -212,7 +212,7 @@ fn judged(groups: &[String], tests: Option<&Tests>) -> Outcome {
 /// When the program cannot be built, or dies.
 fn tested(package: &str, program: &str, groups: &[String], sources: &Path) -> Result<Option<Tests>, String> {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    command.current_dir(sources).env("CARGO_TARGET_DIR", root().join("target"));
+    command.current_dir(sources).env("CARGO_TARGET_DIR", root().join("target/mutants/target"));
     command.args(["test", "--profile", "quick", "--package", package]);
     match program {
         "lib" => command.arg("--lib"),

@@ -24,7 +24,7 @@ pub(super) fn bytes(value: &(impl Serialize + ?Sized), skipped: &[&str]) -> Vec<
 }
 
 impl Canonical<'_> {
-    pub(super) fn digest(value: &impl Serialize) -> u64 {
+    pub(super) fn digest(value: &(impl Serialize + ?Sized)) -> u64 {
         let hash = Sha256::digest(bytes(value, &[]));
         u64::from_le_bytes(*hash.first_chunk().expect("32 bytes"))
     }

@@ -29,6 +29,27 @@ impl Description {
         Self { settings: bytes(settings, &[]), ..self }
     }
 
+    /// With another number of components.
+    pub(crate) fn of_dim(self, dim: usize) -> Self {
+        Self { dim, ..self }
+    }
+
+    /// With a value that is known later, which the ends must have the same in addition.
+    pub(crate) fn agreeing_on(mut self, more: &impl Serialize) -> Self {
+        self.settings.extend(bytes(more, &[]));
+        self
+    }
+
+    /// How samples are drawn.
+    pub(crate) fn sampling(&self) -> Sampling {
+        self.sampling
+    }
+
+    /// All of it but for how samples are drawn.
+    pub(crate) fn without_sampling(&self) -> (&str, usize, &[u8]) {
+        (&self.kind, self.dim, &self.settings)
+    }
+
     /// The description of a problem of this crate, without the settings that say where an end's data are
     /// ([`ProblemSettings::own_to_each_end`]).
     pub fn of(kind: &str, settings: &dyn ProblemSettings, sampling: Sampling, dim: usize) -> Self {
@@ -38,6 +59,6 @@ impl Description {
 }
 
 /// The hash of a value: the first eight bytes of SHA-256 of its canonical form, little endian.
-pub(super) fn digest(value: &impl Serialize) -> u64 {
+pub(crate) fn digest(value: &(impl Serialize + ?Sized)) -> u64 {
     Canonical::digest(value)
 }

@@ -1,0 +1,91 @@
+//! The agent's side of enrolment.
+
+use super::frame::{self, Kind};
+use super::{Application, ColumnSummary, Invitation, Terms, Told};
+use crate::error::Result;
+use crate::federation::Federation;
+use crate::protocol::refused;
+
+/// An agent that wants to take part.
+#[derive(Clone)]
+pub struct Applicant {
+    terms: Terms,
+    application: Application,
+}
+
+/// What an agent is told when it is admitted.
+#[derive(Clone)]
+#[non_exhaustive]
+pub struct Admission {
+    /// The federation, of which the server has the same.
+    pub federation: Federation,
+    /// The agent's number.
+    pub agent: usize,
+    /// The columns of all agents.
+    pub columns: Vec<ColumnSummary>,
+}
+
+impl Applicant {
+    /// An agent with this many rows, by which it may be weighted.
+    #[must_use]
+    pub fn new(terms: &Terms, rows: u64) -> Self {
+        let application = Application { terms: terms.hashes(), agent: None, rows, dim: None, columns: Vec::new() };
+        Self { terms: terms.clone(), application }
+    }
+
+    /// Claims a number; otherwise the server gives it one, in the order of applications.
+    #[must_use]
+    pub fn with_agent(mut self, agent: u32) -> Self {
+        self.application.agent = Some(agent);
+        self
+    }
+
+    /// Says the dimension, where that does not depend on other agents' data.
+    ///
+    /// # Panics
+    /// When it is 2^32 or more.
+    #[must_use]
+    pub fn with_dim(mut self, dim: usize) -> Self {
+        self.application.dim = Some(u32::try_from(dim).expect("models have fewer than 2^32 components"));
+        self
+    }
+
+    /// Says what is known of its columns, where features are made of all agents' data.
+    #[must_use]
+    pub fn with_columns(mut self, columns: Vec<ColumnSummary>) -> Self {
+        self.application.columns = columns;
+        self
+    }
+
+    /// Answers an invitation. The same invitation gets the same answer.
+    ///
+    /// # Errors
+    /// When it is none of this version, was damaged, or its settings differ from those of this agent, which are named.
+    pub fn apply(&self, invitation: &[u8]) -> Result<Vec<u8>> {
+        let Invitation { terms } = frame::read(Kind::Invitation, invitation)?;
+        self.application.terms.check(&terms)?;
+        Ok(frame::written(Kind::Application, &self.application))
+    }
+
+    /// Reads what the server tells an agent that takes part.
+    ///
+    /// # Errors
+    /// When it is none of this version or was damaged; when the number is not the one that was claimed; when the federation that follows
+    /// is not the one that the server has.
+    pub fn admitted(&self, bytes: &[u8]) -> Result<Admission> {
+        let Told { agent, weights, start, columns, digest } = frame::read(Kind::Admission, bytes)?;
+        if agent as usize >= weights.len() || self.application.agent.is_some_and(|own| own != agent) {
+            return Err(refused(format!("agent number {agent} of {} agents", weights.len()), "this agent's number"));
+        }
+        columns.iter().try_for_each(ColumnSummary::check)?;
+        if self.application.dim.is_some_and(|own| own as usize != start.len()) {
+            return Err(refused(format!("{} components", start.len()), "as many as this agent has said"));
+        }
+        let agreed = self.terms.agrees_on(&start);
+        let federation = self.terms.federation(&weights, start, &columns).map_err(|e| refused(e.what.clone(), &e.help))?;
+        if !agreed || federation.digest() != digest {
+            return Err(refused("a federation with other settings", "one with this agent's settings"));
+        }
+        Ok(Admission { federation, agent: agent as usize, columns })
+    }
+}

@@ -1,0 +1,364 @@
+//! Enrolment: who takes part, how many rows they have, and what must agree, before there is a federation.
+//!
+//! A federation needs weights, and features may need ranges of all agents' data, before its first round. Nobody has them: agents are
+//! started by other people, on other machines.
+//!
+//! ```text
+//! server  invitation   -> every agent that can be reached: hashes of the server's settings
+//! agent   application  -> rows, dimension, hashes of its settings, sums of its columns; its number, if it has one
+//! server  admission    -> its number, all weights, the start, the columns of all, and the hash of the federation
+//! ```
+//!
+//! Both ends then build the same [`Federation`], and nodes exchange the messages of rounds. Whoever carries the bytes says who sent
+//! them ([`Enrolment::take`]): an identity that it has authenticated. The hashes guard against mistakes and not against attacks.
+//!
+//! ```
+//! use fedsa::enrolment::{Applicant, Enrolment, Terms};
+//! use fedsa::prelude::*;
+//!
+//! let problem = Garnet::default().with_agents(2);
+//! let terms = Terms::new(&FedLsa::new(0.1, 10), Description::of("garnet", &problem, Sampling::default(), 8)).with_seed(7);
+//! let agents = [Applicant::new(&terms, 100).with_dim(8), Applicant::new(&terms, 300).with_dim(8)];
+//!
+//! let mut enrolment = Enrolment::new(&terms, 2..=2)?;
+//! let invitation = enrolment.invite(2);
+//! enrolment.take("alice", &agents[0].apply(&invitation)?)?;
+//! enrolment.take("bob", &agents[1].apply(&invitation)?)?;
+//! let enrolled = enrolment.close(None)?;
+//!
+//! assert_eq!(enrolled.federation.weights(), [0.25, 0.75]);
+//! let admission = agents[1].admitted(&enrolled.admissions[1].bytes)?;
+//! assert_eq!((admission.agent, admission.federation.digest()), (1, enrolled.federation.digest()));
+//! # Ok::<(), Error>(())
+//! ```
+
+mod applicant;
+mod columns;
+mod frame;
+mod terms;
+
+use std::collections::BTreeMap;
+use std::ops::RangeInclusive;
+
+use serde::{Deserialize, Serialize};
+
+pub use applicant::{Admission, Applicant};
+pub use columns::ColumnSummary;
+pub use terms::Terms;
+
+use crate::coordinator::Accepted;
+use crate::error::{Error, Result, quoted, require};
+use crate::federation::Federation;
+use crate::protocol::refused;
+use columns::{difference, joined};
+use frame::Kind;
+use terms::{Share, TermsHashes};
+
+/// The version of the protocol of enrolment and rounds. Ends of other versions are refused, and both versions are named.
+pub const VERSION: u16 = 1;
+
+/// The most bytes of the name of a sender.
+const LONGEST_SENDER: usize = 1_000;
+
+/// The server asks who takes part.
+#[derive(Serialize, Deserialize)]
+struct Invitation {
+    terms: TermsHashes,
+}
+
+/// An agent says who it is.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct Application {
+    terms: TermsHashes,
+    /// Its number, if it has one.
+    agent: Option<u32>,
+    rows: u64,
+    /// The dimension, where it does not depend on what other agents have.
+    dim: Option<u32>,
+    columns: Vec<ColumnSummary>,
+}
+
+/// The server tells an agent what the federation is.
+#[derive(Serialize, Deserialize)]
+struct Told {
+    agent: u32,
+    weights: Vec<f64>,
+    start: Vec<f64>,
+    columns: Vec<ColumnSummary>,
+    digest: u64,
+}
+
+/// Messages and bits of enrolment, which are not those of rounds ([`crate::record::Ledger`]).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct EnrolmentCost {
+    /// Messages in both directions.
+    pub messages: u64,
+    /// Bits from agents to the server.
+    pub bits_up: u64,
+    /// Bits from the server to agents.
+    pub bits_down: u64,
+}
+
+/// The server's side of enrolment.
+pub struct Enrolment {
+    terms: Terms,
+    agents: RangeInclusive<usize>,
+    state: State,
+}
+
+/// The dimension of an application, and the names of its columns with whether they are categories.
+type Shape<'a> = (Option<u32>, Vec<(&'a str, bool)>);
+
+/// Those who can take part, in the order of their numbers, and those who cannot, and why.
+type Sorted<'a> = (Vec<(&'a str, &'a Application)>, Vec<(&'a str, Error)>);
+
+/// What lasts.
+#[derive(Default, Serialize, Deserialize)]
+struct State {
+    /// Who has applied, in order.
+    applied: Vec<(String, Application)>,
+    cost: EnrolmentCost,
+}
+
+/// The federation of those who have applied.
+#[non_exhaustive]
+pub struct Enrolled {
+    /// The federation.
+    pub federation: Federation,
+    /// What is to be sent to each agent, in the order of their numbers.
+    pub admissions: Vec<Admitted>,
+    /// Those who cannot take part, and why: their columns or their dimension are not those of most agents.
+    pub excluded: Vec<(String, Error)>,
+    /// The columns of all agents.
+    pub columns: Vec<ColumnSummary>,
+    /// What enrolment has cost, these admissions included.
+    pub cost: EnrolmentCost,
+}
+
+/// An agent that takes part.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct Admitted {
+    /// Who it is, in the carrier's words.
+    pub sender: String,
+    /// Its number.
+    pub agent: usize,
+    /// Its rows.
+    pub rows: u64,
+    /// What is to be sent to it.
+    pub bytes: Vec<u8>,
+}
+
+impl Enrolment {
+    /// Nobody has applied yet. `agents` says how many there must be, and how many there can be.
+    ///
+    /// # Errors
+    /// When that is no number of agents.
+    pub fn new(terms: &Terms, agents: RangeInclusive<usize>) -> Result<Self> {
+        let given = format!("{} to {}", agents.start(), agents.end());
+        require(
+            *agents.start() >= 1 && agents.start() <= agents.end(),
+            "agents",
+            &given,
+            "one agent or more, at least as many as at least",
+        )?;
+        require(*agents.end() < u32::MAX as usize, "agents", given, "fewer than 2^32 - 1 agents")?;
+        Ok(Self { terms: terms.clone(), agents, state: State::default() })
+    }
+
+    /// What to send to everybody who can be reached, `count` agents. It may be sent again to those who come later.
+    pub fn invite(&mut self, count: usize) -> Vec<u8> {
+        let bytes = frame::written(Kind::Invitation, &Invitation { terms: self.terms.hashes() });
+        self.state.cost.messages += count as u64;
+        self.state.cost.bits_down += 8 * (bytes.len() * count) as u64;
+        bytes
+    }
+
+    /// Takes an application. `sender` is who sent it, as whoever carries the bytes has authenticated it. A copy changes nothing.
+    ///
+    /// # Errors
+    /// When the bytes are no application, are of another version, or were damaged; when settings differ, which are named; when the
+    /// sender has applied otherwise, or its number is somebody else's; when there are as many agents as there can be. Nothing changes
+    /// then.
+    pub fn take(&mut self, sender: &str, bytes: &[u8]) -> Result<Accepted> {
+        require(sender.len() <= LONGEST_SENDER, "sender", format!("{} bytes", sender.len()), "a name of at most 1,000 bytes")?;
+        let application: Application = frame::read(Kind::Application, bytes)?;
+        self.terms.hashes().check(&application.terms)?;
+        if application.rows == 0 || application.rows > 1 << 53 {
+            return Err(refused(format!("{} rows", application.rows), "one row or more, at most 2^53"));
+        }
+        application.columns.iter().try_for_each(ColumnSummary::check)?;
+        let known = self.state.applied.iter().find(|(who, _)| who == sender);
+        match known {
+            Some((_, before)) if *before == application => return Ok(Accepted::Repeated),
+            Some(_) => return Err(refused("a second application with other content", "one application of each agent")),
+            None => {}
+        }
+        if self.is_full() {
+            return Err(refused("another application", &format!("at most {} agents", self.agents.end())));
+        }
+        if let Some(number) = application.agent {
+            if number as usize >= *self.agents.end() {
+                return Err(refused(format!("agent number {number}"), &format!("numbers below {}", self.agents.end())));
+            }
+            if let Some((other, _)) = self.state.applied.iter().find(|(_, other)| other.agent == Some(number)) {
+                let what = format!("agent number {number}, which is that of `{}`", quoted(other));
+                return Err(refused(what, "a number that nobody else has"));
+            }
+        }
+        self.state.cost.messages += 1;
+        self.state.cost.bits_up += 8 * bytes.len() as u64;
+        self.state.applied.push((sender.to_string(), application));
+        Ok(Accepted::Counted)
+    }
+
+    /// Those who have applied, in order.
+    pub fn applied(&self) -> impl Iterator<Item = &str> {
+        self.state.applied.iter().map(|(sender, _)| &sender[..])
+    }
+
+    /// Whether enough agents have applied.
+    pub fn has_enough(&self) -> bool {
+        self.state.applied.len() >= *self.agents.start()
+    }
+
+    /// Whether no more agents can apply.
+    pub fn is_full(&self) -> bool {
+        self.state.applied.len() >= *self.agents.end()
+    }
+
+    /// The columns of those who would take part now: what features of all agents' data are made of.
+    pub fn columns(&self) -> Vec<ColumnSummary> {
+        let taken = self.numbered(None).map(|(taken, _)| taken).unwrap_or_default();
+        joined(taken.iter().map(|(_, one)| &one.columns[..]))
+    }
+
+    /// Founds the federation of those who have applied: with as many components as `dim` says, or as they have said. The same
+    /// applications give the same federation, so that a server that was restored may call it again.
+    ///
+    /// # Errors
+    /// When fewer agents than there must be can take part, who and why; when a number is not one of this many agents; when dimensions
+    /// are not known; as [`Federation::new`].
+    pub fn close(&self, dim: Option<usize>) -> Result<Enrolled> {
+        let (taken, excluded) = self.numbered(dim)?;
+        let columns = joined(taken.iter().map(|(_, one)| &one.columns[..]));
+        let said = taken.iter().find_map(|(_, one)| one.dim).map(|dim| dim as usize);
+        let dim = dim.or(said).ok_or_else(|| Error::new("dim", "no agent says its dimension", "the number of components of the model"))?;
+        let rows: Vec<u64> = taken.iter().map(|(_, one)| one.rows).collect();
+        let federation = self.terms.federation(&self.weights(&rows), self.terms.start_of(dim)?, &columns)?;
+        let mut cost = self.state.cost;
+        let admit = |(agent, (sender, one)): (usize, &(&str, &Application))| {
+            let told = Told {
+                agent: agent as u32,
+                weights: federation.weights().to_vec(),
+                start: federation.start().to_vec(),
+                columns: columns.clone(),
+                digest: federation.digest(),
+            };
+            let bytes = frame::written(Kind::Admission, &told);
+            cost.messages += 1;
+            cost.bits_down += 8 * bytes.len() as u64;
+            Admitted { sender: (*sender).to_string(), agent, rows: one.rows, bytes }
+        };
+        let admissions = taken.iter().enumerate().map(admit).collect();
+        let excluded = excluded.into_iter().map(|(sender, e)| (sender.to_string(), e)).collect();
+        Ok(Enrolled { federation, admissions, excluded, columns, cost })
+    }
+
+    /// The agents' shares.
+    fn weights(&self, rows: &[u64]) -> Vec<f64> {
+        let all: u64 = rows.iter().sum();
+        match self.terms.share() {
+            Share::Equal => vec![1.0 / rows.len() as f64; rows.len()],
+            Share::Rows => rows.iter().map(|n| *n as f64 / all as f64).collect(),
+        }
+    }
+
+    /// Those who can take part in the order of their numbers, and those who cannot.
+    fn numbered(&self, dim: Option<usize>) -> Result<Sorted<'_>> {
+        let mut excluded = Vec::new();
+        let mut taken: Vec<(&str, &Application)> = Vec::new();
+        let Some(common) = self.most_common() else { return Err(self.too_few(0, &excluded)) };
+        for (sender, one) in &self.state.applied {
+            let of_dim = dim.is_some_and(|dim| one.dim.is_some_and(|own| own as usize != dim)).then(|| dim.unwrap_or_default());
+            let expected = of_dim.or(common.dim.filter(|dim| one.dim != Some(*dim)).map(|dim| dim as usize));
+            if let Some(what) = difference(&common.columns, &one.columns) {
+                excluded.push((&sender[..], refused(what, "the columns of most agents")));
+            } else if let Some(expected) = expected {
+                let what = format!("{} components", one.dim.unwrap_or_default());
+                excluded.push((&sender[..], refused(what, &format!("{expected} components, as the others"))));
+            } else {
+                taken.push((sender, one));
+            }
+        }
+        if taken.len() < *self.agents.start() {
+            return Err(self.too_few(taken.len(), &excluded));
+        }
+        let n = taken.len();
+        let mut places: Vec<Option<(&str, &Application)>> = vec![None; n];
+        for (sender, one) in taken.iter().filter(|(_, one)| one.agent.is_some()) {
+            let number = one.agent.unwrap_or_default() as usize;
+            let what = || {
+                Error::new(
+                    "agent",
+                    format!("`{}` has the number {number}", quoted(sender)),
+                    format!("numbers below {n}: {n} agents take part"),
+                )
+            };
+            *places.get_mut(number).ok_or_else(what)? = Some((sender, one));
+        }
+        let mut free = taken.into_iter().filter(|(_, one)| one.agent.is_none());
+        let filled = places.into_iter().map(|place| place.or_else(|| free.next()).expect("there are as many places as agents"));
+        Ok((filled.collect(), excluded))
+    }
+
+    /// An application with the columns and the dimension that most have; of several kinds that are equally common the first.
+    fn most_common(&self) -> Option<&Application> {
+        let mut kinds: Vec<(&Application, usize)> = Vec::new();
+        let mut seen: BTreeMap<Shape<'_>, usize> = BTreeMap::new();
+        for (_, one) in &self.state.applied {
+            let names = one.columns.iter().map(|column| (&column.name[..], column.categories.is_some())).collect();
+            let at = *seen.entry((one.dim, names)).or_insert(kinds.len());
+            match kinds.get_mut(at) {
+                Some((_, count)) => *count += 1,
+                None => kinds.push((one, 1)),
+            }
+        }
+        let most = kinds.iter().map(|(_, count)| *count).max()?;
+        kinds.into_iter().find(|(_, count)| *count == most).map(|(one, _)| one)
+    }
+
+    fn too_few(&self, n: usize, excluded: &[(&str, Error)]) -> Error {
+        let mut what = format!("{n} agents can take part");
+        for (sender, e) in excluded {
+            what += &format!("; `{}` cannot: {}", quoted(sender), e.what);
+        }
+        Error::new("agents", what, format!("at least {} agents", self.agents.start()))
+    }
+
+    /// The state as bytes, for a server that is started again.
+    pub fn save(&self) -> Vec<u8> {
+        postcard::to_stdvec(&(VERSION, self.terms.hashes(), &self.state)).expect("plain data serialises")
+    }
+
+    /// Goes on from a state that [`Enrolment::save`] returned.
+    ///
+    /// # Errors
+    /// When it is not a state of an enrolment with these settings. Nothing changes then.
+    pub fn restore(&mut self, bytes: &[u8]) -> Result<()> {
+        let foreign = || Error::format("saved enrolment", "not a state of this enrolment", "a state saved with the same settings");
+        let (version, terms, state) = postcard::from_bytes::<(u16, TermsHashes, State)>(bytes).map_err(|_| foreign())?;
+        let are_sound = state.applied.iter().all(|(_, one)| one.rows > 0 && one.columns.iter().all(|column| column.check().is_ok()));
+        if version != VERSION || terms != self.terms.hashes() || state.applied.len() > *self.agents.end() || !are_sound {
+            return Err(foreign());
+        }
+        self.state = state;
+        Ok(())
+    }
+}
+
+/// Whether bytes are a message of enrolment, and not one of a round: an agent that is told both looks here first.
+pub fn is_enrolment(bytes: &[u8]) -> bool {
+    frame::is_one(bytes)
+}

@@ -1,0 +1,141 @@
+//! What both ends know before anybody has applied: method, link, seed, start, and what the problem is.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use super::ColumnSummary;
+use crate::error::{Result, require};
+use crate::federation::description::digest;
+use crate::federation::{Description, Federation};
+use crate::methods::MethodSettings;
+use crate::protocol::refused;
+use crate::record::OutputRule;
+use crate::uplink::Uplink;
+
+/// What all ends are given, each by its own operator.
+#[derive(Clone)]
+pub struct Terms {
+    method: Arc<dyn MethodSettings>,
+    uplink: Uplink,
+    seed: u64,
+    output: OutputRule,
+    start: Option<Vec<f64>>,
+    share: Share,
+    problem: Description,
+}
+
+/// How agents are weighted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) enum Share {
+    Rows,
+    Equal,
+}
+
+/// Hashes of all terms, each by itself, so that a refusal can name what differs.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(super) struct TermsHashes {
+    method: u64,
+    link: u64,
+    problem: u64,
+    sampling: u64,
+    seed: u64,
+    run: u64,
+}
+
+impl TermsHashes {
+    /// Refuses terms that differ from these.
+    pub fn check(&self, other: &Self) -> Result<()> {
+        let pairs = [
+            ("the method", self.method, other.method),
+            ("the link", self.link, other.link),
+            ("the problem", self.problem, other.problem),
+            ("sampling", self.sampling, other.sampling),
+            ("the seed", self.seed, other.seed),
+            ("start, output or weighting", self.run, other.run),
+        ];
+        let differing: Vec<&str> = pairs.iter().filter(|(_, a, b)| a != b).map(|(name, ..)| *name).collect();
+        if differing.is_empty() {
+            return Ok(());
+        }
+        Err(refused(format!("settings that differ in {}", differing.join(", ")), "the settings of this end"))
+    }
+}
+
+impl Terms {
+    /// A method over a clear link with seed 0, from zero, whose agents are weighted by their rows. The problem's settings are those that
+    /// all ends must have the same; its dimension may be unknown before agents have applied, and is not one of them.
+    #[must_use]
+    pub fn new(method: &dyn MethodSettings, problem: Description) -> Self {
+        let (method, problem) = (method.shared(), problem.of_dim(0));
+        Self { method, uplink: Uplink::default(), seed: 0, output: OutputRule::Last, start: None, share: Share::Rows, problem }
+    }
+
+    /// The link.
+    #[must_use]
+    pub fn with_uplink(self, uplink: &Uplink) -> Self {
+        Self { uplink: uplink.clone(), ..self }
+    }
+
+    /// The seed.
+    #[must_use]
+    pub fn with_seed(self, seed: u64) -> Self {
+        Self { seed, ..self }
+    }
+
+    /// The output rule.
+    #[must_use]
+    pub fn with_output(self, output: OutputRule) -> Self {
+        Self { output, ..self }
+    }
+
+    /// `theta_0`, d components.
+    #[must_use]
+    pub fn with_start(self, start: Vec<f64>) -> Self {
+        Self { start: Some(start), ..self }
+    }
+
+    /// Weights agents equally, whatever they have.
+    #[must_use]
+    pub fn with_equal_weights(self) -> Self {
+        Self { share: Share::Equal, ..self }
+    }
+
+    pub(super) fn share(&self) -> Share {
+        self.share
+    }
+
+    pub(super) fn hashes(&self) -> TermsHashes {
+        TermsHashes {
+            method: digest(&*self.method),
+            link: digest(&self.uplink),
+            problem: digest(&self.problem.without_sampling()),
+            sampling: digest(&self.problem.sampling()),
+            seed: digest(&self.seed),
+            run: digest(&(&self.start, self.output, self.share)),
+        }
+    }
+
+    /// The first iterate.
+    pub(super) fn start_of(&self, dim: usize) -> Result<Vec<f64>> {
+        require(dim > 0, "dim", dim, "one component or more")?;
+        let Some(start) = &self.start else { return Ok(vec![0.0; dim]) };
+        require(start.len() == dim, "start", format!("{} components", start.len()), &format!("{dim} components"))?;
+        Ok(start.clone())
+    }
+
+    /// Whether a first iterate is the one of these terms.
+    pub(super) fn agrees_on(&self, start: &[f64]) -> bool {
+        match &self.start {
+            Some(own) => own == start,
+            None => start.iter().all(|x| *x == 0.0),
+        }
+    }
+
+    /// The federation of agents with these weights.
+    pub(super) fn federation(&self, weights: &[f64], start: Vec<f64>, columns: &[ColumnSummary]) -> Result<Federation> {
+        let problem = self.problem.clone().of_dim(start.len()).agreeing_on(&columns);
+        let federation = Federation::new(&*self.method, &self.uplink, weights, self.seed, start)?;
+        Ok(federation.with_output(self.output).of_problem(problem))
+    }
+}
