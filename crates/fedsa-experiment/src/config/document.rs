@@ -137,7 +137,16 @@ impl Document {
             return Err(not_an_assignment(format!("`{}` has no `=`", quoted(assignment)), FORM));
         };
         not_quick(assignment, key)?;
-        let set = set(&mut self.table, key, &value_of(value)?)?;
+        self.set_value(key, &value_of(value)?, by)
+    }
+
+    /// Sets a dotted key to a value.
+    ///
+    /// # Errors
+    /// When the key names no table of the file.
+    pub fn set_value(&mut self, key: &str, value: &Value, by: Caller) -> Result<()> {
+        not_quick(key, key)?;
+        let set = set(&mut self.table, key, value)?;
         let from = SetBy::Caller(Caller { typed: Some(key.to_string()), ..by });
         self.origins.extend(set.into_iter().map(|key| Origin { key, from: from.clone() }));
         Ok(())
