@@ -325,7 +325,7 @@ class Experiment:
             return Results._of(native.run(listener, cancel, folder, if_exists, force, float(checkpoint_every)))
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Experiment) and self.to_dict() == other.to_dict() and self._made["base"] == other._made["base"]
+        return isinstance(other, Experiment) and self.to_toml(defaults=True) == other.to_toml(defaults=True)
 
     __hash__ = None  # type: ignore[assignment]
 

@@ -319,7 +319,8 @@ class Results:
 
     def summary_dict(self) -> dict[str, Any]:
         """Return all numbers, as ``summary.json`` has them."""
-        copy: dict[str, Any] = json.loads(json.dumps(self._data))
+        # The digests of files are those of a folder.
+        copy: dict[str, Any] = json.loads(json.dumps({name: value for name, value in self._data.items() if name != "files"}))
         return copy
 
     def config(self) -> str:
@@ -570,6 +571,13 @@ class Results:
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.labels)
+
+    def __copy__(self) -> Results:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Results:
+        # Nothing changes them.
+        return self
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _results_again, (dict(self._all_files()), self._report)
