@@ -13,6 +13,7 @@ from fedsa._kinds import Method, Problem
 from fedsa._progress import Listener, Observer, ProgressLike
 from fedsa._results import Results
 from fedsa._settings import checked_keywords, plain, shown
+from fedsa._theory import Check, Theory, Tuning
 from fedsa.errors import InputError
 
 Path = Union[str, "PathLike[str]"]
@@ -324,6 +325,155 @@ class Experiment:
         with Listener(native.id, progress, observer) as listener:
             return Results._of(native.run(listener, cancel, folder, if_exists, force, float(checkpoint_every)))
 
+    def check(
+        self,
+        *,
+        quick: bool = False,
+        force: bool = False,
+        progress: ProgressLike = None,
+        cancel: _fedsa.CancelToken | None = None,
+    ) -> Check:
+        """Build the problems and say what a run comes to, without running it.
+
+        Parameters
+        ----------
+        quick, force
+            As in :meth:`run`.
+        progress, cancel
+            As in :meth:`run`.
+
+        Returns
+        -------
+        Check
+            Whether it would run, for how long, and in how much memory.
+
+        Raises
+        ------
+        InputError
+            When a setting or a file cannot be used.
+        """
+        native = self._native(quick)
+        with Listener(native.id, progress) as listener:
+            text, refusal = _fedsa.check_experiment(native, listener, cancel, force)
+        return Check(json.loads(text), refusal)
+
+    def theory(
+        self,
+        *,
+        target_mse: float | None = None,
+        full: bool = False,
+        progress: ProgressLike = None,
+        cancel: _fedsa.CancelToken | None = None,
+    ) -> Theory:
+        """Compute what is known before a run: floors and their parts, stable steps, what a target takes.
+
+        Parameters
+        ----------
+        target_mse : float, optional
+            A mean-square error whose cost is asked for.
+        full : bool
+            Whether constants of the problem, all quantities and theorems are computed too: up to a minute for each method.
+        progress, cancel
+            As in :meth:`run`.
+
+        Returns
+        -------
+        Theory
+            What is known, each number with how it is known.
+
+        Raises
+        ------
+        InputError
+            When a setting or a file cannot be used, or the target is not positive.
+
+        Examples
+        --------
+        >>> import fedsa
+        >>> from fedsa import methods, problems
+        >>> experiment = fedsa.Experiment(problems.Garnet(agents=5, states=10, features=3), methods.FedLSA(0.1, 10), rounds=100)
+        >>> theory = experiment.theory(target_mse=2.0)
+        >>> limits = theory.limits("fedlsa")
+        >>> limits.accuracy.status, limits.bias < limits.floor
+        ('exact', True)
+        """
+        native = self._native()
+        with Listener(native.id, progress) as listener:
+            return Theory(_fedsa.Theory.of(native, listener, cancel, target_mse, full))
+
+    def tune(
+        self,
+        *,
+        target_mse: float,
+        minimise: Literal["bits", "rounds", "samples"] = "bits",
+        methods: Sequence[str] | None = None,
+        codecs: Sequence[str] | None = None,
+        local_steps: Sequence[int] | None = None,
+        most_local_steps: int | None = None,
+        most_rounds: int | None = None,
+        like: str | None = None,
+        budget: float = 60.0,
+        out: Path | None = None,
+        resume: bool = False,
+        overwrite: bool = False,
+        progress: ProgressLike = None,
+        cancel: _fedsa.CancelToken | None = None,
+    ) -> Tuning:
+        """Look for the method, step size, local steps and codec that reach an error at the least cost.
+
+        Parameters
+        ----------
+        target_mse : float
+            The mean-square error to reach.
+        minimise : {"bits", "rounds", "samples"}
+            The cost.
+        methods : sequence of str, optional
+            The kinds of methods that may be chosen; ``fedlsa``, ``scafflsa``, ``fedhsa`` and those of the experiment by
+            default.
+        codecs : sequence of str, optional
+            The codecs that may be chosen: ``"exact"``, ``"quantised:4"``; ``["auto"]`` for the usual ones.
+        local_steps : sequence of int, optional
+            The numbers of local steps to choose from.
+        most_local_steps, most_rounds : int, optional
+            The largest numbers to look at.
+        like : str, optional
+            The label of the method whose link, start and output all candidates have.
+        budget : float
+            The seconds on one core that the search may take.
+        out, resume, overwrite
+            A folder for pilot runs and the answer, as in :meth:`run`.
+        progress, cancel
+            As in :meth:`run`.
+
+        Returns
+        -------
+        Tuning
+            The choice; or, where nothing reaches the target, why.
+
+        Raises
+        ------
+        InputError
+            When a setting cannot be used.
+        """
+        if resume and overwrite:
+            raise TypeError("resume and overwrite exclude each other")
+        if out is None and (resume or overwrite):
+            raise TypeError(f"{'resume' if resume else 'overwrite'} needs the folder of a tuning: out=..")
+        options = dict(
+            target_mse=float(target_mse), minimise=minimise, methods=given_list(methods), codecs=given_list(codecs),
+            local_steps=given_list(local_steps), most_local_steps=most_local_steps, most_rounds=most_rounds, like=like, budget=float(budget),
+        )  # fmt: skip
+        native = self._native()
+        folder = None if out is None else os.fspath(out)
+        if_exists = "resume" if resume else "overwrite" if overwrite else "refuse"
+        with Listener(native.id, progress) as listener:
+            listener.total = float(budget)
+            try:
+                return Tuning(_fedsa.tune_experiment(native, listener, cancel, options, folder, if_exists), None)
+            except InputError as e:
+                if e.code != "setting.target-not-reached":
+                    raise
+                return Tuning(None, e)
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Experiment) and self.to_toml(defaults=True) == other.to_toml(defaults=True)
 
@@ -347,6 +497,15 @@ class Experiment:
 
 Experiment.__init__ = checked_keywords(Experiment.__init__, "Experiment")  # type: ignore[method-assign]
 Experiment.run = checked_keywords(Experiment.run, "run")  # type: ignore[method-assign]
+
+
+Experiment.tune = checked_keywords(Experiment.tune, "tune")  # type: ignore[method-assign]
+Experiment.theory = checked_keywords(Experiment.theory, "theory")  # type: ignore[method-assign]
+
+
+def given_list(values: Sequence[Any] | None) -> list[Any] | None:
+    """A list of what may be any sequence."""
+    return None if values is None else list(values)
 
 
 def _made_again(cls: type[Experiment], made: dict[str, Any]) -> Experiment:

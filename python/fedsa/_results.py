@@ -74,8 +74,8 @@ class Outcome:
 
 
 @dataclass(frozen=True)
-class Check:
-    """What an experiment expects of its results, measured.
+class Verdict:
+    """A check of an experiment, measured.
 
     Attributes
     ----------
@@ -247,7 +247,7 @@ class Results:
         The experiment.
     outcomes : mapping of str to Outcome
         How each method ended.
-    checks : list of Check
+    checks : list of Verdict
         What the experiment expects of its results.
     provenance : dict
         Version, machine and time.
@@ -302,9 +302,9 @@ class Results:
         return dict(self._data["provenance"])
 
     @property
-    def checks(self) -> list[Check]:
+    def checks(self) -> list[Verdict]:
         """The checks, measured."""
-        return [Check(c["name"], bool(c.get("pass")), bool(c["as_expected"]), c) for c in self._data["checks"]]
+        return [Verdict(c["name"], bool(c.get("pass")), bool(c["as_expected"]), c) for c in self._data["checks"]]
 
     @property
     def labels(self) -> list[str]:

@@ -21,7 +21,7 @@ use crate::results::RanResults;
 
 /// A token by which another thread stops a call.
 #[pyclass(frozen, module = "fedsa._fedsa")]
-pub struct CancelToken(Cancel);
+pub struct CancelToken(pub Cancel);
 
 #[pymethods]
 impl CancelToken {
@@ -132,12 +132,7 @@ impl Experiment {
         let every = Duration::try_from_secs_f64(checkpoint_every).unwrap_or(Duration::from_secs(10));
         let mut settings = RunSettings::default().with_base(&self.base).with_quick(self.quick).with_force(force).with_checkpoint_every(every);
         if let Some(folder) = folder {
-            let if_exists = match if_exists {
-                "resume" => IfExists::Resume,
-                "overwrite" => IfExists::Overwrite,
-                _ => IfExists::Refuse,
-            };
-            settings = settings.in_folder(folder, if_exists);
+            settings = settings.in_folder(folder, self::if_exists(if_exists));
         }
         let ran = engine::call(py, notify, cancel.map(|token| &token.0), |progress, cancel| {
             match run(self.inner.clone(), &settings, progress, cancel)? {
@@ -149,6 +144,15 @@ impl Experiment {
             }
         })?;
         Ok(RanResults(ran))
+    }
+}
+
+/// What happens where a folder holds a run already.
+pub fn if_exists(word: &str) -> IfExists {
+    match word {
+        "resume" => IfExists::Resume,
+        "overwrite" => IfExists::Overwrite,
+        _ => IfExists::Refuse,
     }
 }
 

@@ -7,6 +7,7 @@ mod engine;
 mod errors;
 mod experiment;
 mod results;
+mod theory;
 mod threads;
 
 use std::ffi::OsString;
@@ -46,6 +47,8 @@ fn _fedsa(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<experiment::Experiment>()?;
     m.add_class::<results::Figure>()?;
     m.add_class::<results::RanResults>()?;
+    m.add_class::<theory::Theory>()?;
+    m.add_class::<theory::Tuned>()?;
     m.add_function(wrap_pyfunction!(experiment::bundled_experiments, m)?)?;
     m.add_function(wrap_pyfunction!(experiment::check_part, m)?)?;
     m.add_function(wrap_pyfunction!(experiment::schema_json, m)?)?;
@@ -56,6 +59,8 @@ fn _fedsa(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(results::read_trace, m)?)?;
     m.add_function(wrap_pyfunction!(results::redraw_folder, m)?)?;
     m.add_function(wrap_pyfunction!(results::require_finished, m)?)?;
+    m.add_function(wrap_pyfunction!(theory::check_experiment, m)?)?;
+    m.add_function(wrap_pyfunction!(theory::tune_experiment, m)?)?;
     m.add_function(wrap_pyfunction!(set_threads, m)?)?;
     Ok(())
 }
