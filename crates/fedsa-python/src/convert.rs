@@ -10,21 +10,13 @@ use crate::errors::exception;
 /// Nesting beyond this is refused: settings have a few levels.
 const DEEPEST: usize = 64;
 
-/// A dictionary as a table.
+/// A dictionary as a table. Values are numbers, texts, paths, lists, dictionaries, or what NumPy makes of these. Objects with a method
+/// `_table` are what that returns.
 ///
 /// # Errors
 /// When a key is not a text, or a value is of a type that files do not have.
 pub fn table(dict: &Bound<'_, PyDict>) -> PyResult<Table> {
     inner_table(dict, "", 0)
-}
-
-/// A value: a number, a text, a path, a list, a dictionary, or what NumPy makes of these. Objects with a method `_table` are what that
-/// returns.
-///
-/// # Errors
-/// As [`table`]; `key` is the place of the value in messages.
-pub fn value(object: &Bound<'_, PyAny>, key: &str) -> PyResult<Value> {
-    inner(object, key, 0)
 }
 
 fn inner_table(dict: &Bound<'_, PyDict>, key: &str, depth: usize) -> PyResult<Table> {

@@ -6,6 +6,7 @@ mod convert;
 mod engine;
 mod errors;
 mod experiment;
+mod nodes;
 mod results;
 mod theory;
 mod threads;
@@ -45,6 +46,10 @@ fn _fedsa(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<arrow::Table>()?;
     m.add_class::<experiment::CancelToken>()?;
     m.add_class::<experiment::Experiment>()?;
+    m.add_class::<nodes::ClientNode>()?;
+    m.add_class::<nodes::Federation>()?;
+    m.add_class::<nodes::AgentData>()?;
+    m.add_class::<nodes::ServerNode>()?;
     m.add_class::<results::Figure>()?;
     m.add_class::<results::RanResults>()?;
     m.add_class::<theory::Theory>()?;

@@ -1,10 +1,16 @@
 //! Tables of kinds that are read without a file: what a caller has that makes an experiment of parts.
 
-use fedsa::error::Result;
+use std::sync::Arc;
+
+use fedsa::error::{Error, Result};
+use fedsa::methods::MethodSettings;
+use fedsa::uplink::Uplink;
+use fedsa_data::DiskFiles;
 use toml::Table;
 
 use super::link::{self, DownlinkSpec, UplinkSpec};
 use super::reader;
+use super::schema::ControlsStart;
 use crate::kinds::Kinds;
 
 /// A table with a `kind`.
@@ -34,10 +40,25 @@ pub fn check(kinds: &Kinds, part: Part, table: &Table) -> Result<()> {
     };
     match part {
         Part::Problem => reader::check_problem(kinds, table),
-        Part::Method => reader::check_method(kinds, table),
+        Part::Method => reader::method_alone(kinds, table).map(|_| ()),
         Part::Codec => of_link(UplinkSpec { codec: Some(table.clone()), ..UplinkSpec::default() }, "uplink.codec"),
         Part::Medium => of_link(UplinkSpec { media: vec![table.clone()], ..UplinkSpec::default() }, "uplink.media[0]"),
     }
+}
+
+/// The settings of the table of a method, and its link. Files that the link names are read from `files`.
+///
+/// # Errors
+/// As [`check`], when the link does not go together, and where the method has what only experiments have: control variates that begin at
+/// their ideal values.
+pub fn method(kinds: &Kinds, table: &Table, files: &DiskFiles) -> Result<(Arc<dyn MethodSettings>, Uplink)> {
+    let spec = reader::method_alone(kinds, table)?;
+    if spec.controls == ControlsStart::Ideal {
+        let what = "control variates that begin at their ideal values need the root, which agents do not know";
+        return Err(Error::new("controls", what, "controls = \"zero\""));
+    }
+    let link = link::build(kinds, &spec.uplink, &spec.downlink, Some(files))?;
+    Ok((spec.settings, link))
 }
 
 /// The table of a method with the settings of its preset, if its kind is one.

@@ -314,9 +314,9 @@ pub(super) fn check_problem(kinds: &Kinds, table: &Table) -> Result<()> {
     })
 }
 
-/// Refuses a table `[[method]]` that no experiment can have; keys are relative to the table.
-pub(super) fn check_method(kinds: &Kinds, table: &Table) -> Result<()> {
-    read_method(kinds, &Value::Table(super::alone::expanded(table))).map(|_| ())
+/// The method of a table `[[method]]`; keys are relative to the table.
+pub(super) fn method_alone(kinds: &Kinds, table: &Table) -> Result<MethodSpec> {
+    read_method(kinds, &Value::Table(super::alone::expanded(table))).map(|(method, _)| method)
 }
 
 /// Checks what the caller has set `run.name` of a document to, where it is about to replace it.
