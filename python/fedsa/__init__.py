@@ -5,7 +5,7 @@
 >>> experiment = fedsa.Experiment(
 ...     problems.Garnet(agents=5, states=10, features=3, heterogeneity="independent", seed=1),
 ...     [methods.FedLSA(0.1, 10), methods.SCAFFLSA(0.1, 10)],
-...     rounds=200,
+...     rounds=3000,
 ...     seeds=3,
 ... )
 >>> results = experiment.run()

@@ -245,7 +245,7 @@ class Experiment:
 
     def to_dict(self) -> dict[str, Any]:
         """Return the settings as a dictionary with the keys of experiment files, as they were given."""
-        table: dict[str, Any] = json.loads(self._native().table_json())
+        table: dict[str, Any] = json.loads(self._native().table_json(False))
         return table
 
     def to_toml(self, *, defaults: bool = False) -> str:
@@ -474,8 +474,12 @@ class Experiment:
                     raise
                 return Tuning(None, e)
 
+    def _resolved(self) -> dict[str, Any]:
+        table: dict[str, Any] = json.loads(self._native().table_json(True))
+        return table
+
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Experiment) and self.to_toml(defaults=True) == other.to_toml(defaults=True)
+        return isinstance(other, Experiment) and self._resolved() == other._resolved()
 
     __hash__ = None  # type: ignore[assignment]
 

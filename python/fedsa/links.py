@@ -88,8 +88,8 @@ class TopK(Codec):
 
     Examples
     --------
-    >>> TopK()
-    TopK()
+    >>> TopK(k=10)
+    TopK(k=10)
     """
 
     __slots__ = ()
@@ -117,8 +117,8 @@ class RandK(Codec):
 
     Examples
     --------
-    >>> RandK()
-    RandK()
+    >>> RandK(k=10)
+    RandK(k=10)
     """
 
     __slots__ = ()

@@ -717,7 +717,7 @@ class Anderson(Method):
 
     Parameters
     ----------
-    base : Mapping[str, Any]
+    base : Method | Mapping[str, Any]
         The method whose rounds are accelerated: a table with its kind and keys. fedlsa, scafflsa, fedhsa,
         fedtd or projected-td, with a constant step size.
     memory : int, optional
@@ -741,8 +741,8 @@ class Anderson(Method):
 
     Examples
     --------
-    >>> Anderson('name')
-    Anderson('name')
+    >>> Anderson({'kind': 'fedlsa', 'step_size': 0.1, 'local_steps': 10})
+    Anderson({'kind': 'fedlsa', 'step_size': 0.1, 'local_steps': 10})
     """
 
     __slots__ = ()
@@ -750,7 +750,7 @@ class Anderson(Method):
 
     def __init__(
         self,
-        base: Mapping[str, Any],
+        base: Method | Mapping[str, Any],
         *,
         memory: int = 5,
         safeguard: float = 1.0,

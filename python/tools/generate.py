@@ -34,6 +34,13 @@ RENAMED = {"lambda": "lam"}
 # Values for examples, where a key is needed.
 EXAMPLES: dict[str, Any] = {"path": "logs/agent_*.csv", "data": "data/rows.csv", "gamma": 0.99, "features": {"kind": "fourier", "order": 3}}
 
+# The same, of single kinds.
+EXAMPLES_OF: dict[str, dict[str, Any]] = {
+    "top-k": {"k": 10},
+    "rand-k": {"k": 10},
+    "anderson": {"base": {"kind": "fedlsa", "step_size": 0.1, "local_steps": 10}},
+}
+
 PROBLEMS = '"""Problems: one class for each kind.\n\nWhat the keys mean is in the reference of problems. This module is generated from it."""'
 METHODS = '"""Methods: one class for each kind, and presets by name.\n\nThis module is generated from the reference of methods."""'
 LINKS = '"""Links: codecs and media, one class for each kind.\n\nThis module is generated from the reference of links."""'
@@ -150,7 +157,7 @@ class Kind:
                     self.keys[name] = key
                 elif key.get("description") not in self.keys[name]["description"]:
                     self.keys[name] = {**self.keys[name], "description": f"{self.keys[name]['description']} Or: {key['description']}"}
-        self.example: dict[str, Any] = {}
+        self.example: dict[str, Any] = dict(EXAMPLES_OF.get(self.names[0], {}))
         for _ in range(20):
             try:
                 _fedsa.check_part(section, {"kind": self.names[0], **self.example})
@@ -159,14 +166,23 @@ class Kind:
                 if e.code != "setting.missing-key" or e.key in self.example:
                     break
                 self.example[e.key] = example_value(e.key, self.keys[e.key], module)
-        self.required = [name for name in self.keys if name in self.example and (name in everywhere or name == "law")]
+        needed = [name for name in self.example if self.is_needed(name)]
+        self.required = [name for name in self.keys if name in needed and (name in everywhere or name == "law")]
+
+    def is_needed(self, name: str) -> bool:
+        """Whether the kind cannot be without a key."""
+        try:
+            _fedsa.check_part(self.section, {"kind": self.names[0], **{k: v for k, v in self.example.items() if k != name}})
+        except InputError as e:
+            return e.code == "setting.missing-key"
+        return False
 
     def parameters(self) -> list[tuple[str, str, str | None, dict[str, Any]]]:
         """Name, type, default as code (none where it is needed) and schema of each parameter, those that are needed first."""
         out = []
         for name in self.required + [name for name in self.keys if name not in self.required]:
             key = self.keys[name]
-            types = self.module.types(key)
+            types = (["Method"] if (self.names[0], name) == ("anderson", "base") else []) + self.module.types(key)
             default: str | None = None
             if name not in self.required:
                 value = self.module.resolve(key).get("default")

@@ -6,7 +6,7 @@ use std::time::Duration;
 use fedsa::cancel::Cancel;
 use fedsa::error::Error;
 use fedsa_data::find::Places;
-use fedsa_experiment::config::document::{Caller, Words};
+use fedsa_experiment::config::document::{Caller, Origin, SetBy, Words};
 use fedsa_experiment::config::alone::{self, Part};
 use fedsa_experiment::config::{self, Document};
 use fedsa_experiment::run::{RunOutcome, run};
@@ -51,6 +51,28 @@ pub struct Experiment {
     pub quick: bool,
 }
 
+/// Keys of experiment files, and the arguments that they come from: errors name these.
+const ARGUMENTS: [(&str, &str); 10] = [
+    ("problem", "problem"),
+    ("method", "methods"),
+    ("sampling", "sampling"),
+    ("run.rounds", "rounds"),
+    ("run.seeds", "seeds"),
+    ("run.start", "start"),
+    ("run.stop", "stop"),
+    ("run.record", "record"),
+    ("run.refused", "refused"),
+    ("check", "checks"),
+];
+
+/// Whether a table has a key, or a key inside one.
+fn placed(table: &toml::Table, key: &str) -> bool {
+    match key.split_once('.') {
+        Some((table_of, key)) => table.get(table_of).is_some_and(|inner| inner.get(key).is_some()),
+        None => table.contains_key(key),
+    }
+}
+
 impl Experiment {
     /// Reads a document with changes: its quick settings, and dotted keys with values.
     fn read(mut document: Document, set: &toml::Table, quick: bool) -> Result<config::Experiment, Error> {
@@ -80,7 +102,11 @@ impl Experiment {
     #[staticmethod]
     fn of_table(py: Python<'_>, table: &Bound<'_, PyDict>, base: PathBuf, set: &Bound<'_, PyDict>, quick: bool) -> PyResult<Self> {
         let (table, set) = (convert::table(table)?, convert::table(set)?);
-        let read = || Self::read(Document::of_table(table, Vec::new()), &set, quick);
+        let read = || {
+            let given = ARGUMENTS.iter().filter(|(key, _)| placed(&table, key));
+            let origins = given.map(|(key, name)| Origin { key: (*key).to_string(), from: SetBy::Setting(name) }).collect();
+            Self::read(Document::of_table(table.clone(), origins), &set, quick)
+        };
         Ok(Self { inner: engine::brief(py, read)?, base, quick })
     }
 
@@ -112,9 +138,15 @@ impl Experiment {
         })
     }
 
-    /// The settings as JSON: as they were given, with changes applied.
-    fn table_json(&self) -> String {
-        serde_json::to_string(&self.inner.document.table).unwrap_or_default()
+    /// The settings as JSON: as they were given with changes applied, or with defaults written out.
+    fn table_json(&self, py: Python<'_>, defaults: bool) -> PyResult<String> {
+        engine::brief(py, || {
+            let table = match defaults {
+                true => resolve::table(&self.inner, &Places::from_env(&self.base))?,
+                false => self.inner.document.table.clone(),
+            };
+            Ok(serde_json::to_string(&table).unwrap_or_default())
+        })
     }
 
     /// Runs it, and writes the results into the folder if there is one.
