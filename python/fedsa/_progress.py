@@ -53,28 +53,28 @@ class Listener:
         self.name, self.callback, self.observer = name, progress if callable(progress) else None, observer
         self.records = observer is not None
         self.began = time.monotonic()
-        self.stage, self.done, self.total = "building", 0.0, None
+        self.stage, self.done = "building", 0.0
+        self.total: float | None = None
         self.bar: Any = None
         # Without a word, a bar is shown where somebody sees it.
         wants_bar = progress is True or (progress is None and is_interactive())
         self.tqdm = tqdm_class() if wants_bar else None
 
     def __call__(self, events: list[tuple[Any, ...]]) -> None:
-        told = False
         for event in events:
             kind = event[0]
             if kind == "stage":
                 logger.info("%s: %s", self.name, event[1])
-                self.stage, self.done, self.total, told = event[1], 0.0, event[2] or None, True
+                self.show(event[1], 0.0, event[2] or None)
             elif kind == "done":
                 if self.stage == "running":
-                    self.done, told = event[1], True
+                    self.show(self.stage, event[1], self.total)
             elif kind == "computing":
                 logger.debug("%s: %s %d of %d", self.name, event[1], event[2], event[3])
-                self.stage, self.done, self.total, told = event[1], event[2] - 1, event[3], True
+                self.show(event[1], float(event[2] - 1), float(event[3]))
             elif kind == "searching":
                 logger.debug("%s: %s", self.name, event[1])
-                self.stage, self.done, told = event[1], event[2], True
+                self.show(event[1], event[2], self.total)
             elif kind == "ended":
                 logger.info("%s: %s%s, seed %d: %s after %d rounds", self.name, event[1], f" at {event[2]}" if event[2] else "", *event[3:])
             elif kind == "warned":
@@ -82,11 +82,9 @@ class Listener:
                 warnings.warn(event[1], FedsaWarning, stacklevel=4)
             elif kind == "recorded" and self.observer is not None:
                 self.observer(dict(zip(("method", "point", "seed", "round", "mse"), event[1:])))
-        if told:
-            self.show()
-
-    def show(self) -> None:
+    def show(self, stage: str, done: float, total: float | None) -> None:
         """Tell the callback or the bar."""
+        self.stage, self.done, self.total = stage, done, total
         seconds = time.monotonic() - self.began
         if self.callback is not None:
             self.callback(Progress(self.stage, self.done, self.total, seconds))

@@ -192,7 +192,9 @@ class Summary:
 
     def to_html(self) -> str:
         """Return the table as HTML."""
-        line = lambda tag, cells: "<tr>" + "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in cells) + "</tr>"  # noqa: E731
+        def line(tag: str, cells: Sequence[str]) -> str:
+            return "<tr>" + "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in cells) + "</tr>"
+
         body = "".join(line("td", cells) for cells in self._texts())
         notes = "".join(f"<p>{html.escape(note)}</p>" for note in self.notes)
         head = f"<table><caption>{html.escape(self.title)}</caption><thead>{line('th', self.columns)}</thead>"
@@ -217,7 +219,9 @@ class Summary:
 
     def to_latex(self) -> str:
         """Return the table as a LaTeX ``tabular``."""
-        line = lambda cells: " & ".join(latex(cell) for cell in cells) + r" \\"  # noqa: E731
+        def line(cells: Sequence[str]) -> str:
+            return " & ".join(latex(cell) for cell in cells) + r" \\"
+
         rows = "\n".join(line(cells) for cells in self._texts())
         return f"\\begin{{tabular}}{{{'l' * len(self.columns)}}}\n{line(self.columns)}\n\\hline\n{rows}\n\\end{{tabular}}\n"
 

@@ -14,7 +14,7 @@ from fedsa._kinds import Method, named_method
 from fedsa._link import LinkLike
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from numpy.typing import ArrayLike
 
 __all__ = ["AGD", "AdaptiveNewton", "Anderson", "BFGS", "DASA", "DONE", "DelayAdaptiveSA", "DelayedSA", "FedHSA", "FedLSA", "FedLin", "FedNL", "FedTD", "GD", "GIANT", "GMRES", "LBFGS", "LSTD", "Method", "Newton", "OneShot", "ProjectedTD", "QSHED", "SCAFFLSA", "SCAFFLSARandom", "SCAFFOLD", "SHED", "named"]
 
@@ -36,7 +36,7 @@ class FedLSA(Method):
         m of the N agents take part in a round; all when absent.
     label : str, optional
         The method's name in tables, pictures, checks and dotted keys; the kind by default.
-    start : str | PathLike[str] | Sequence[float] | NDArray[Any], optional
+    start : str | PathLike[str] | ArrayLike, optional
         The method's own ``theta_0``; that of ``[run]`` by default.
     measure_from : Literal["root", "limit"], optional
         The reference point of the metric ``error``. By default ``'root'``.
@@ -64,7 +64,7 @@ class FedLSA(Method):
         global_step_size: float = 1.0,
         participants: int | None = None,
         label: str | None = None,
-        start: str | PathLike[str] | Sequence[float] | NDArray[Any] | None = None,
+        start: str | PathLike[str] | ArrayLike | None = None,
         measure_from: Literal["root", "limit"] = 'root',
         output: Literal["last", "average"] | Mapping[str, Any] | None = None,
         expect: Literal["ok", "diverges", "misses-target"] | Sequence[Mapping[str, Any]] | None = None,
@@ -93,7 +93,7 @@ class SCAFFLSA(Method):
         constant zeta, ``1 / (1 + zeta)`` keeps controls stable where 1 may not. By default ``1.0``.
     label : str, optional
         The method's name in tables, pictures, checks and dotted keys; the kind by default.
-    start : str | PathLike[str] | Sequence[float] | NDArray[Any], optional
+    start : str | PathLike[str] | ArrayLike, optional
         The method's own ``theta_0``; that of ``[run]`` by default.
     controls : Literal["zero", "ideal"], optional
         The initial control variates. By default ``'zero'``.
@@ -123,7 +123,7 @@ class SCAFFLSA(Method):
         rule: Literal["auto", "literal", "acknowledged", "afresh"] = 'auto',
         control_step: float = 1.0,
         label: str | None = None,
-        start: str | PathLike[str] | Sequence[float] | NDArray[Any] | None = None,
+        start: str | PathLike[str] | ArrayLike | None = None,
         controls: Literal["zero", "ideal"] = 'zero',
         output: Literal["last", "average"] | Mapping[str, Any] | None = None,
         expect: Literal["ok", "diverges", "misses-target"] | Sequence[Mapping[str, Any]] | None = None,
@@ -152,7 +152,7 @@ class SCAFFLSARandom(Method):
         constant zeta, ``1 / (1 + zeta)`` keeps controls stable where 1 may not. By default ``1.0``.
     label : str, optional
         The method's name in tables, pictures, checks and dotted keys; the kind by default.
-    start : str | PathLike[str] | Sequence[float] | NDArray[Any], optional
+    start : str | PathLike[str] | ArrayLike, optional
         The method's own ``theta_0``; that of ``[run]`` by default.
     controls : Literal["zero", "ideal"], optional
         The initial control variates. By default ``'zero'``.
@@ -182,7 +182,7 @@ class SCAFFLSARandom(Method):
         rule: Literal["auto", "literal", "acknowledged", "afresh"] = 'auto',
         control_step: float = 1.0,
         label: str | None = None,
-        start: str | PathLike[str] | Sequence[float] | NDArray[Any] | None = None,
+        start: str | PathLike[str] | ArrayLike | None = None,
         controls: Literal["zero", "ideal"] = 'zero',
         output: Literal["last", "average"] | Mapping[str, Any] | None = None,
         expect: Literal["ok", "diverges", "misses-target"] | Sequence[Mapping[str, Any]] | None = None,
@@ -207,7 +207,7 @@ class FedHSA(Method):
         What an operator that did not arrive counts as. By default ``'zero'``.
     label : str, optional
         The method's name in tables, pictures, checks and dotted keys; the kind by default.
-    start : str | PathLike[str] | Sequence[float] | NDArray[Any], optional
+    start : str | PathLike[str] | ArrayLike, optional
         The method's own ``theta_0``; that of ``[run]`` by default.
     output : Literal["last", "average"] | Mapping[str, Any], optional
         The iterate or average that is measured and written.
@@ -234,7 +234,7 @@ class FedHSA(Method):
         participants: int | None = None,
         missing: Literal["zero", "last"] = 'zero',
         label: str | None = None,
-        start: str | PathLike[str] | Sequence[float] | NDArray[Any] | None = None,
+        start: str | PathLike[str] | ArrayLike | None = None,
         output: Literal["last", "average"] | Mapping[str, Any] | None = None,
         expect: Literal["ok", "diverges", "misses-target"] | Sequence[Mapping[str, Any]] | None = None,
         link: LinkLike | None = None,
@@ -256,7 +256,7 @@ class SCAFFOLD(Method):
         m of the N agents take part in a round; all when absent.
     label : str, optional
         The method's name in tables, pictures, checks and dotted keys; the kind by default.
-    start : str | PathLike[str] | Sequence[float] | NDArray[Any], optional
+    start : str | PathLike[str] | ArrayLike, optional
         The method's own ``theta_0``; that of ``[run]`` by default.
     controls : Literal["zero", "ideal"], optional
         The initial control variates. By default ``'zero'``.
@@ -284,7 +284,7 @@ class SCAFFOLD(Method):
         global_step_size: float = 1.0,
         participants: int | None = None,
         label: str | None = None,
-        start: str | PathLike[str] | Sequence[float] | NDArray[Any] | None = None,
+        start: str | PathLike[str] | ArrayLike | None = None,
         controls: Literal["zero", "ideal"] = 'zero',
         output: Literal["last", "average"] | Mapping[str, Any] | None = None,
         expect: Literal["ok", "diverges", "misses-target"] | Sequence[Mapping[str, Any]] | None = None,
@@ -307,7 +307,7 @@ class FedLin(Method):
         m of the N agents take part in a round; all when absent.
     label : str, optional
         The method's name in tables, pictures, checks and dotted keys; the kind by default.
-    start : str | PathLike[str] | Sequence[float] | NDArray[Any], optional
+    start : str | PathLike[str] | ArrayLike, optional
         The method's own ``theta_0``; that of ``[run]`` by default.
     output : Literal["last", "average"] | Mapping[str, Any], optional
         The iterate or average that is measured and written.
@@ -333,7 +333,7 @@ class FedLin(Method):
         global_step_size: float = 1.0,
         participants: int | None = None,
         label: str | None = None,
-        start: str | PathLike[str] | Sequence[float] | NDArray[Any] | None = None,
+        start: str | PathLike[str] | ArrayLike | None = None,
         output: Literal["last", "average"] | Mapping[str, Any] | None = None,
         expect: Literal["ok", "diverges", "misses-target"] | Sequence[Mapping[str, Any]] | None = None,
         link: LinkLike | None = None,
@@ -351,7 +351,7 @@ class OneShot(Method):
         H, the local steps between two reports; K with one round.
     label : str, optional
         The method's name in tables, pictures, checks and dotted keys; the kind by default.
-    start : str | PathLike[str] | Sequence[float] | NDArray[Any], optional
+    start : str | PathLike[str] | ArrayLike, optional
         The method's own ``theta_0``; that of ``[run]`` by default.
     output : Literal["last", "average"] | Mapping[str, Any], optional
         The iterate or average that is measured and written.
@@ -375,7 +375,7 @@ class OneShot(Method):
         local_steps: int,
         *,
         label: str | None = None,
-        start: str | PathLike[str] | Sequence[float] | NDArray[Any] | None = None,
+        start: str | PathLike[str] | ArrayLike | None = None,
         output: Literal["last", "average"] | Mapping[str, Any] | None = None,
         expect: Literal["ok", "diverges", "misses-target"] | Sequence[Mapping[str, Any]] | None = None,
         link: LinkLike | None = None,
@@ -395,7 +395,7 @@ class FedTD(Method):
         m of the N agents take part in a round; all when absent.
     label : str, optional
         The method's name in tables, pictures, checks and dotted keys; the kind by default.
-    start : str | PathLike[str] | Sequence[float] | NDArray[Any], optional
+    start : str | PathLike[str] | ArrayLike, optional
         The method's own ``theta_0``; that of ``[run]`` by default.
     measure_from : Literal["root", "limit"], optional
         The reference point of the metric ``error``. By default ``'root'``.
@@ -421,7 +421,7 @@ class FedTD(Method):
         *,
         participants: int | None = None,
         label: str | None = None,
-        start: str | PathLike[str] | Sequence[float] | NDArray[Any] | None = None,
+        start: str | PathLike[str] | ArrayLike | None = None,
         measure_from: Literal["root", "limit"] = 'root',
         output: Literal["last", "average"] | Mapping[str, Any] | None = None,
         expect: Literal["ok", "diverges", "misses-target"] | Sequence[Mapping[str, Any]] | None = None,
@@ -444,7 +444,7 @@ class DelayedSA(Method):
         m of the N agents take part in a round; all when absent.
     label : str, optional
         The method's name in tables, pictures, checks and dotted keys; the kind by default.
-    start : str | PathLike[str] | Sequence[float] | NDArray[Any], optional
+    start : str | PathLike[str] | ArrayLike, optional
         The method's own ``theta_0``; that of ``[run]`` by default.
     measure_from : Literal["root", "limit"], optional
         The reference point of the metric ``error``. By default ``'root'``.
@@ -472,7 +472,7 @@ class DelayedSA(Method):
         global_step_size: float | None = None,
         participants: int | None = None,
         label: str | None = None,
-        start: str | PathLike[str] | Sequence[float] | NDArray[Any] | None = None,
+        start: str | PathLike[str] | ArrayLike | None = None,
         measure_from: Literal["root", "limit"] = 'root',
         output: Literal["last", "average"] | Mapping[str, Any] | None = None,
         expect: Literal["ok", "diverges", "misses-target"] | Sequence[Mapping[str, Any]] | None = None,
@@ -497,7 +497,7 @@ class DelayAdaptiveSA(Method):
         ``eps``; the (first) step size when absent.
     label : str, optional
         The method's name in tables, pictures, checks and dotted keys; the kind by default.
-    start : str | PathLike[str] | Sequence[float] | NDArray[Any], optional
+    start : str | PathLike[str] | ArrayLike, optional
         The method's own ``theta_0``; that of ``[run]`` by default.
     output : Literal["last", "average"] | Mapping[str, Any], optional
         The iterate or average that is measured and written.
@@ -524,7 +524,7 @@ class DelayAdaptiveSA(Method):
         participants: int | None = None,
         threshold: float | None = None,
         label: str | None = None,
-        start: str | PathLike[str] | Sequence[float] | NDArray[Any] | None = None,
+        start: str | PathLike[str] | ArrayLike | None = None,
         output: Literal["last", "average"] | Mapping[str, Any] | None = None,
         expect: Literal["ok", "diverges", "misses-target"] | Sequence[Mapping[str, Any]] | None = None,
         link: LinkLike | None = None,
@@ -548,7 +548,7 @@ class DASA(Method):
         ``eps``; the (first) step size when absent.
     label : str, optional
         The method's name in tables, pictures, checks and dotted keys; the kind by default.
-    start : str | PathLike[str] | Sequence[float] | NDArray[Any], optional
+    start : str | PathLike[str] | ArrayLike, optional
         The method's own ``theta_0``; that of ``[run]`` by default.
     output : Literal["last", "average"] | Mapping[str, Any], optional
         The iterate or average that is measured and written.
@@ -575,7 +575,7 @@ class DASA(Method):
         participants: int | None = None,
         threshold: float | None = None,
         label: str | None = None,
-        start: str | PathLike[str] | Sequence[float] | NDArray[Any] | None = None,
+        start: str | PathLike[str] | ArrayLike | None = None,
         output: Literal["last", "average"] | Mapping[str, Any] | None = None,
         expect: Literal["ok", "diverges", "misses-target"] | Sequence[Mapping[str, Any]] | None = None,
         link: LinkLike | None = None,
@@ -599,7 +599,7 @@ class ProjectedTD(Method):
         m of the N agents take part in a round; all when absent.
     label : str, optional
         The method's name in tables, pictures, checks and dotted keys; the kind by default.
-    start : str | PathLike[str] | Sequence[float] | NDArray[Any], optional
+    start : str | PathLike[str] | ArrayLike, optional
         The method's own ``theta_0``; that of ``[run]`` by default.
     output : Literal["last", "average"] | Mapping[str, Any], optional
         The iterate or average that is measured and written.
@@ -626,7 +626,7 @@ class ProjectedTD(Method):
         global_step_size: float = 1.0,
         participants: int | None = None,
         label: str | None = None,
-        start: str | PathLike[str] | Sequence[float] | NDArray[Any] | None = None,
+        start: str | PathLike[str] | ArrayLike | None = None,
         output: Literal["last", "average"] | Mapping[str, Any] | None = None,
         expect: Literal["ok", "diverges", "misses-target"] | Sequence[Mapping[str, Any]] | None = None,
         link: LinkLike | None = None,
@@ -642,7 +642,7 @@ class LSTD(Method):
         m: how many agents take part in a round; all when absent.
     label : str, optional
         The method's name in tables, pictures, checks and dotted keys; the kind by default.
-    start : str | PathLike[str] | Sequence[float] | NDArray[Any], optional
+    start : str | PathLike[str] | ArrayLike, optional
         The method's own ``theta_0``; that of ``[run]`` by default.
     output : Literal["last", "average"] | Mapping[str, Any], optional
         The iterate or average that is measured and written.
@@ -665,7 +665,7 @@ class LSTD(Method):
         *,
         participants: int | None = None,
         label: str | None = None,
-        start: str | PathLike[str] | Sequence[float] | NDArray[Any] | None = None,
+        start: str | PathLike[str] | ArrayLike | None = None,
         output: Literal["last", "average"] | Mapping[str, Any] | None = None,
         expect: Literal["ok", "diverges", "misses-target"] | Sequence[Mapping[str, Any]] | None = None,
         link: LinkLike | None = None,
@@ -682,7 +682,7 @@ class GMRES(Method):
         server's memory to that many vectors; d when absent.
     label : str, optional
         The method's name in tables, pictures, checks and dotted keys; the kind by default.
-    start : str | PathLike[str] | Sequence[float] | NDArray[Any], optional
+    start : str | PathLike[str] | ArrayLike, optional
         The method's own ``theta_0``; that of ``[run]`` by default.
     output : Literal["last", "average"] | Mapping[str, Any], optional
         The iterate or average that is measured and written.
@@ -705,7 +705,7 @@ class GMRES(Method):
         *,
         restart: int | None = None,
         label: str | None = None,
-        start: str | PathLike[str] | Sequence[float] | NDArray[Any] | None = None,
+        start: str | PathLike[str] | ArrayLike | None = None,
         output: Literal["last", "average"] | Mapping[str, Any] | None = None,
         expect: Literal["ok", "diverges", "misses-target"] | Sequence[Mapping[str, Any]] | None = None,
         link: LinkLike | None = None,
@@ -730,7 +730,7 @@ class Anderson(Method):
         accelerate less and amplify noise less. By default ``1e-10``.
     label : str, optional
         The method's name in tables, pictures, checks and dotted keys; the kind by default.
-    start : str | PathLike[str] | Sequence[float] | NDArray[Any], optional
+    start : str | PathLike[str] | ArrayLike, optional
         The method's own ``theta_0``; that of ``[run]`` by default.
     output : Literal["last", "average"] | Mapping[str, Any], optional
         The iterate or average that is measured and written.
@@ -756,7 +756,7 @@ class Anderson(Method):
         safeguard: float = 1.0,
         ridge: float = 1e-10,
         label: str | None = None,
-        start: str | PathLike[str] | Sequence[float] | NDArray[Any] | None = None,
+        start: str | PathLike[str] | ArrayLike | None = None,
         output: Literal["last", "average"] | Mapping[str, Any] | None = None,
         expect: Literal["ok", "diverges", "misses-target"] | Sequence[Mapping[str, Any]] | None = None,
         link: LinkLike | None = None,
@@ -774,7 +774,7 @@ class Newton(Method):
         a: the share of the promised decrease that a step must bring, in (0, 1/2). By default ``0.0001``.
     label : str, optional
         The method's name in tables, pictures, checks and dotted keys; the kind by default.
-    start : str | PathLike[str] | Sequence[float] | NDArray[Any], optional
+    start : str | PathLike[str] | ArrayLike, optional
         The method's own ``theta_0``; that of ``[run]`` by default.
     output : Literal["last", "average"] | Mapping[str, Any], optional
         The iterate or average that is measured and written.
@@ -798,7 +798,7 @@ class Newton(Method):
         halvings: int = 20,
         decrease: float = 0.0001,
         label: str | None = None,
-        start: str | PathLike[str] | Sequence[float] | NDArray[Any] | None = None,
+        start: str | PathLike[str] | ArrayLike | None = None,
         output: Literal["last", "average"] | Mapping[str, Any] | None = None,
         expect: Literal["ok", "diverges", "misses-target"] | Sequence[Mapping[str, Any]] | None = None,
         link: LinkLike | None = None,
@@ -842,7 +842,7 @@ class SHED(Method):
         How often a step may be shortened; the smallest step is at least 1e-30. By default ``20``.
     label : str, optional
         The method's name in tables, pictures, checks and dotted keys; the kind by default.
-    start : str | PathLike[str] | Sequence[float] | NDArray[Any], optional
+    start : str | PathLike[str] | ArrayLike, optional
         The method's own ``theta_0``; that of ``[run]`` by default.
     output : Literal["last", "average"] | Mapping[str, Any], optional
         The iterate or average that is measured and written.
@@ -875,7 +875,7 @@ class SHED(Method):
         shrink: float = 0.5,
         shrinks: int = 20,
         label: str | None = None,
-        start: str | PathLike[str] | Sequence[float] | NDArray[Any] | None = None,
+        start: str | PathLike[str] | ArrayLike | None = None,
         output: Literal["last", "average"] | Mapping[str, Any] | None = None,
         expect: Literal["ok", "diverges", "misses-target"] | Sequence[Mapping[str, Any]] | None = None,
         link: LinkLike | None = None,
@@ -907,7 +907,7 @@ class QSHED(Method):
         How often a step may be shortened; the smallest step is at least 1e-30. By default ``20``.
     label : str, optional
         The method's name in tables, pictures, checks and dotted keys; the kind by default.
-    start : str | PathLike[str] | Sequence[float] | NDArray[Any], optional
+    start : str | PathLike[str] | ArrayLike, optional
         The method's own ``theta_0``; that of ``[run]`` by default.
     output : Literal["last", "average"] | Mapping[str, Any], optional
         The iterate or average that is measured and written.
@@ -936,7 +936,7 @@ class QSHED(Method):
         shrink: float = 0.5,
         shrinks: int = 20,
         label: str | None = None,
-        start: str | PathLike[str] | Sequence[float] | NDArray[Any] | None = None,
+        start: str | PathLike[str] | ArrayLike | None = None,
         output: Literal["last", "average"] | Mapping[str, Any] | None = None,
         expect: Literal["ok", "diverges", "misses-target"] | Sequence[Mapping[str, Any]] | None = None,
         link: LinkLike | None = None,
@@ -958,7 +958,7 @@ class GD(Method):
         a: the share of the promised decrease that a step must bring, in (0, 1/2). By default ``0.0001``.
     label : str, optional
         The method's name in tables, pictures, checks and dotted keys; the kind by default.
-    start : str | PathLike[str] | Sequence[float] | NDArray[Any], optional
+    start : str | PathLike[str] | ArrayLike, optional
         The method's own ``theta_0``; that of ``[run]`` by default.
     output : Literal["last", "average"] | Mapping[str, Any], optional
         The iterate or average that is measured and written.
@@ -984,7 +984,7 @@ class GD(Method):
         halvings: int = 20,
         decrease: float = 0.0001,
         label: str | None = None,
-        start: str | PathLike[str] | Sequence[float] | NDArray[Any] | None = None,
+        start: str | PathLike[str] | ArrayLike | None = None,
         output: Literal["last", "average"] | Mapping[str, Any] | None = None,
         expect: Literal["ok", "diverges", "misses-target"] | Sequence[Mapping[str, Any]] | None = None,
         link: LinkLike | None = None,
@@ -1008,7 +1008,7 @@ class AGD(Method):
         How often a step may be halved in a round. By default ``20``.
     label : str, optional
         The method's name in tables, pictures, checks and dotted keys; the kind by default.
-    start : str | PathLike[str] | Sequence[float] | NDArray[Any], optional
+    start : str | PathLike[str] | ArrayLike, optional
         The method's own ``theta_0``; that of ``[run]`` by default.
     output : Literal["last", "average"] | Mapping[str, Any], optional
         The iterate or average that is measured and written.
@@ -1035,7 +1035,7 @@ class AGD(Method):
         longest_step: float = 1.0,
         halvings: int = 20,
         label: str | None = None,
-        start: str | PathLike[str] | Sequence[float] | NDArray[Any] | None = None,
+        start: str | PathLike[str] | ArrayLike | None = None,
         output: Literal["last", "average"] | Mapping[str, Any] | None = None,
         expect: Literal["ok", "diverges", "misses-target"] | Sequence[Mapping[str, Any]] | None = None,
         link: LinkLike | None = None,
@@ -1053,7 +1053,7 @@ class BFGS(Method):
         a: the share of the promised decrease that a step must bring, in (0, 1/2). By default ``0.0001``.
     label : str, optional
         The method's name in tables, pictures, checks and dotted keys; the kind by default.
-    start : str | PathLike[str] | Sequence[float] | NDArray[Any], optional
+    start : str | PathLike[str] | ArrayLike, optional
         The method's own ``theta_0``; that of ``[run]`` by default.
     output : Literal["last", "average"] | Mapping[str, Any], optional
         The iterate or average that is measured and written.
@@ -1077,7 +1077,7 @@ class BFGS(Method):
         halvings: int = 20,
         decrease: float = 0.0001,
         label: str | None = None,
-        start: str | PathLike[str] | Sequence[float] | NDArray[Any] | None = None,
+        start: str | PathLike[str] | ArrayLike | None = None,
         output: Literal["last", "average"] | Mapping[str, Any] | None = None,
         expect: Literal["ok", "diverges", "misses-target"] | Sequence[Mapping[str, Any]] | None = None,
         link: LinkLike | None = None,
@@ -1097,7 +1097,7 @@ class LBFGS(Method):
         a: the share of the promised decrease that a step must bring, in (0, 1/2). By default ``0.0001``.
     label : str, optional
         The method's name in tables, pictures, checks and dotted keys; the kind by default.
-    start : str | PathLike[str] | Sequence[float] | NDArray[Any], optional
+    start : str | PathLike[str] | ArrayLike, optional
         The method's own ``theta_0``; that of ``[run]`` by default.
     output : Literal["last", "average"] | Mapping[str, Any], optional
         The iterate or average that is measured and written.
@@ -1122,7 +1122,7 @@ class LBFGS(Method):
         halvings: int = 20,
         decrease: float = 0.0001,
         label: str | None = None,
-        start: str | PathLike[str] | Sequence[float] | NDArray[Any] | None = None,
+        start: str | PathLike[str] | ArrayLike | None = None,
         output: Literal["last", "average"] | Mapping[str, Any] | None = None,
         expect: Literal["ok", "diverges", "misses-target"] | Sequence[Mapping[str, Any]] | None = None,
         link: LinkLike | None = None,
@@ -1148,7 +1148,7 @@ class GIANT(Method):
         a: the share of the promised decrease that a step must bring, in (0, 1/2). By default ``0.1``.
     label : str, optional
         The method's name in tables, pictures, checks and dotted keys; the kind by default.
-    start : str | PathLike[str] | Sequence[float] | NDArray[Any], optional
+    start : str | PathLike[str] | ArrayLike, optional
         The method's own ``theta_0``; that of ``[run]`` by default.
     output : Literal["last", "average"] | Mapping[str, Any], optional
         The iterate or average that is measured and written.
@@ -1175,7 +1175,7 @@ class GIANT(Method):
         shrinks: int = 9,
         decrease: float = 0.1,
         label: str | None = None,
-        start: str | PathLike[str] | Sequence[float] | NDArray[Any] | None = None,
+        start: str | PathLike[str] | ArrayLike | None = None,
         output: Literal["last", "average"] | Mapping[str, Any] | None = None,
         expect: Literal["ok", "diverges", "misses-target"] | Sequence[Mapping[str, Any]] | None = None,
         link: LinkLike | None = None,
@@ -1206,7 +1206,7 @@ class AdaptiveNewton(Method):
         How often a step may be shortened. By default ``20``.
     label : str, optional
         The method's name in tables, pictures, checks and dotted keys; the kind by default.
-    start : str | PathLike[str] | Sequence[float] | NDArray[Any], optional
+    start : str | PathLike[str] | ArrayLike, optional
         The method's own ``theta_0``; that of ``[run]`` by default.
     output : Literal["last", "average"] | Mapping[str, Any], optional
         The iterate or average that is measured and written.
@@ -1235,7 +1235,7 @@ class AdaptiveNewton(Method):
         largest_hessian: int = 4096,
         shrinks: int = 20,
         label: str | None = None,
-        start: str | PathLike[str] | Sequence[float] | NDArray[Any] | None = None,
+        start: str | PathLike[str] | ArrayLike | None = None,
         output: Literal["last", "average"] | Mapping[str, Any] | None = None,
         expect: Literal["ok", "diverges", "misses-target"] | Sequence[Mapping[str, Any]] | None = None,
         link: LinkLike | None = None,
@@ -1257,7 +1257,7 @@ class DONE(Method):
         eta: the share of the mean direction that the server moves by. By default ``1.0``.
     label : str, optional
         The method's name in tables, pictures, checks and dotted keys; the kind by default.
-    start : str | PathLike[str] | Sequence[float] | NDArray[Any], optional
+    start : str | PathLike[str] | ArrayLike, optional
         The method's own ``theta_0``; that of ``[run]`` by default.
     output : Literal["last", "average"] | Mapping[str, Any], optional
         The iterate or average that is measured and written.
@@ -1282,7 +1282,7 @@ class DONE(Method):
         richardson_steps: int = 20,
         step_size: float = 1.0,
         label: str | None = None,
-        start: str | PathLike[str] | Sequence[float] | NDArray[Any] | None = None,
+        start: str | PathLike[str] | ArrayLike | None = None,
         output: Literal["last", "average"] | Mapping[str, Any] | None = None,
         expect: Literal["ok", "diverges", "misses-target"] | Sequence[Mapping[str, Any]] | None = None,
         link: LinkLike | None = None,
@@ -1323,7 +1323,7 @@ class FedNL(Method):
         search.
     label : str, optional
         The method's name in tables, pictures, checks and dotted keys; the kind by default.
-    start : str | PathLike[str] | Sequence[float] | NDArray[Any], optional
+    start : str | PathLike[str] | ArrayLike, optional
         The method's own ``theta_0``; that of ``[run]`` by default.
     output : Literal["last", "average"] | Mapping[str, Any], optional
         The iterate or average that is measured and written.
@@ -1357,7 +1357,7 @@ class FedNL(Method):
         decrease: float = 0.0001,
         participants: int | None = None,
         label: str | None = None,
-        start: str | PathLike[str] | Sequence[float] | NDArray[Any] | None = None,
+        start: str | PathLike[str] | ArrayLike | None = None,
         output: Literal["last", "average"] | Mapping[str, Any] | None = None,
         expect: Literal["ok", "diverges", "misses-target"] | Sequence[Mapping[str, Any]] | None = None,
         link: LinkLike | None = None,

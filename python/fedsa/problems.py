@@ -13,7 +13,7 @@ from typing import Any, Literal, TYPE_CHECKING
 from fedsa._kinds import Problem
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
+    from numpy.typing import ArrayLike
 
 __all__ = ["Baird", "File", "FiniteSum", "FixedPoint", "GLM", "Garnet", "LeastSquares", "Linear", "Logistic", "Logs", "MRP", "Problem", "QLearning", "Quadratic", "RandomLogistic", "Switching"]
 
@@ -96,7 +96,7 @@ class MRP(Problem):
         The number of states S. By default ``100``.
     features : int, optional
         The number of features d. By default ``10``.
-    gamma : float | Sequence[float] | NDArray[Any], optional
+    gamma : float | ArrayLike, optional
         The discount factor, a number or [low, high] drawn per agent. By default ``0.5``.
     seed : int, optional
         The problem's own seed. By default ``0``.
@@ -112,7 +112,7 @@ class MRP(Problem):
         whose stationary law is that of P, and which mixes more slowly. By default ``0.0``.
     rewards : Literal["shared", "per-agent"], optional
         Rewards: shared or per-agent. By default ``'shared'``.
-    reward_range : Sequence[float] | NDArray[Any], optional
+    reward_range : ArrayLike, optional
         The range of rewards.
     feature_scope : Literal["shared", "per-agent"], optional
         Features: shared or per-agent. By default ``'shared'``.
@@ -139,14 +139,14 @@ class MRP(Problem):
         agents: int = 10,
         states: int = 100,
         features: int = 10,
-        gamma: float | Sequence[float] | NDArray[Any] = 0.5,
+        gamma: float | ArrayLike = 0.5,
         seed: int = 0,
         kernel: Literal["shared", "per-agent"] = 'shared',
         kernel_law: Literal["uniform", "triangular"] = 'uniform',
         kernel_rank: int | None = None,
         stay: float = 0.0,
         rewards: Literal["shared", "per-agent"] = 'shared',
-        reward_range: Sequence[float] | NDArray[Any] | None = None,
+        reward_range: ArrayLike | None = None,
         feature_scope: Literal["shared", "per-agent"] = 'shared',
         feature_law: Literal["uniform", "simplex", "orthonormal"] = 'orthonormal',
         base_agents: int | None = None,
@@ -322,7 +322,7 @@ class Switching(Problem):
         The number of agents N; their chains are independent. By default ``1``.
     dim : int, optional
         The dimension d. By default ``1``.
-    values : Sequence[float] | NDArray[Any], optional
+    values : ArrayLike, optional
         a(z) of every state.
     mixing_time : float, optional
         From 1 to 1e9; 1 is independent draws. By default ``1.0``.
@@ -347,7 +347,7 @@ class Switching(Problem):
         *,
         agents: int = 1,
         dim: int = 1,
-        values: Sequence[float] | NDArray[Any] | None = None,
+        values: ArrayLike | None = None,
         mixing_time: float = 1.0,
         spread: float = 0.0,
         seed: int = 0,
@@ -370,9 +370,9 @@ class Linear(Problem):
         ``b_c ~ spread N(0, I)``, independent per agent, 1 by default; not beside ``a`` and ``b``.
     seed : int, optional
         The problem's own seed, 0 by default; not beside ``a`` and ``b``.
-    a : Sequence[Sequence[Sequence[float] | NDArray[Any]] | NDArray[Any]] | NDArray[Any], optional
+    a : ArrayLike, optional
         The matrices ``A_c``, N x d x d.
-    b : Sequence[Sequence[float] | NDArray[Any]] | NDArray[Any], optional
+    b : ArrayLike, optional
         The offsets ``b_c``, N x d.
     noise : Mapping[str, Any], optional
         Additive noise.
@@ -396,8 +396,8 @@ class Linear(Problem):
         scale: float | None = None,
         spread: float | None = None,
         seed: int | None = None,
-        a: Sequence[Sequence[Sequence[float] | NDArray[Any]] | NDArray[Any]] | NDArray[Any] | None = None,
-        b: Sequence[Sequence[float] | NDArray[Any]] | NDArray[Any] | None = None,
+        a: ArrayLike | None = None,
+        b: ArrayLike | None = None,
         noise: Mapping[str, Any] | None = None,
         allow_singular_agents: bool = False,
     ) -> None: ...
@@ -429,9 +429,9 @@ class Quadratic(Problem):
         The size of a further N(0, I) part of each agent's offset, 0 by default; not beside ``a`` and ``b``.
     disagreement : float, optional
         Adds ``k u_c`` to the offsets, ``sum_c p_c u_c = 0``; 0 by default; not beside ``a`` and ``b``.
-    a : Sequence[Sequence[Sequence[float] | NDArray[Any]] | NDArray[Any]] | NDArray[Any], optional
+    a : ArrayLike, optional
         The matrices ``A_c``, N x d x d: symmetric, with a positive definite average.
-    b : Sequence[Sequence[float] | NDArray[Any]] | NDArray[Any], optional
+    b : ArrayLike, optional
         The offsets ``b_c``, N x d.
     noise : Mapping[str, Any], optional
         Additive noise.
@@ -457,8 +457,8 @@ class Quadratic(Problem):
         offsets: Literal["shared", "per-agent"] | None = None,
         spread: float | None = None,
         disagreement: float | None = None,
-        a: Sequence[Sequence[Sequence[float] | NDArray[Any]] | NDArray[Any]] | NDArray[Any] | None = None,
-        b: Sequence[Sequence[float] | NDArray[Any]] | NDArray[Any] | None = None,
+        a: ArrayLike | None = None,
+        b: ArrayLike | None = None,
         noise: Mapping[str, Any] | None = None,
     ) -> None: ...
 
@@ -494,7 +494,7 @@ class FiniteSum(Problem):
         At least 1: how long the chain keeps to its state, or to its cycle. By default ``1.0``.
     chains : Literal["shared", "per-agent"], optional
         Random chains: shared or per-agent. By default ``'shared'``.
-    transitions : Sequence[Sequence[float] | NDArray[Any]] | NDArray[Any], optional
+    transitions : ArrayLike, optional
         The chain's matrix, n x n, written out.
     noise : Mapping[str, Any], optional
         Additive noise on the samples.
@@ -524,7 +524,7 @@ class FiniteSum(Problem):
         chain: Literal["random", "uniform", "cyclic"] = 'random',
         mixing_time: float = 1.0,
         chains: Literal["shared", "per-agent"] = 'shared',
-        transitions: Sequence[Sequence[float] | NDArray[Any]] | NDArray[Any] | None = None,
+        transitions: ArrayLike | None = None,
         noise: Mapping[str, Any] | None = None,
     ) -> None: ...
 
@@ -675,7 +675,7 @@ class LeastSquares(Problem):
     target : str | PathLike[str], optional
         The column of labels; by default the label of LIBSVM files, the file of labels beside IDX images, and
         the column ``target`` or ``label`` of tables.
-    target_range : Sequence[float] | NDArray[Any], optional
+    target_range : ArrayLike, optional
         The smallest and the largest target: labels are mapped to this range, such as [0, 1].
     drop : Sequence[str], optional
         Columns of tables that are not features.
@@ -730,7 +730,7 @@ class LeastSquares(Problem):
         data: str | Sequence[str],
         *,
         target: str | PathLike[str] | None = None,
-        target_range: Sequence[float] | NDArray[Any] | None = None,
+        target_range: ArrayLike | None = None,
         drop: Sequence[str] | None = None,
         categorical: Sequence[str] | None = None,
         ridge: float = 0.0,

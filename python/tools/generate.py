@@ -78,11 +78,10 @@ class Module:
         names = key.get("type", "object")
         out: list[str] = []
         for name in names if isinstance(names, list) else [names]:
-            if name == "array":
-                item = union(self.types(key["items"]) if "items" in key else ["Any"])
-                out.append(f"Sequence[{item}]")
-                if "number" in json.dumps(key.get("items", {})):
-                    out.append("NDArray[Any]")
+            if name == "array" and '"number"' in json.dumps(key.get("items", {})):
+                out.append("ArrayLike")
+            elif name == "array":
+                out.append(f"Sequence[{union(self.types(key['items']) if 'items' in key else ['Any'])}]")
             elif name == "string" and path_like(key):
                 out += ["str", "PathLike[str]"]
             elif name != "null":
@@ -257,12 +256,12 @@ def module_text(about: str, imports: list[str], module: Module, all_kinds: list[
     if "PathLike[" in body:
         lines.append("from os import PathLike")
     typing = ([name for name in ("Any", "Literal") if re.search(rf"\b{name}\b", body + more)])
-    if "NDArray[" in body:
+    if "ArrayLike" in body:
         typing.append("TYPE_CHECKING")
     lines.append(f"from typing import {', '.join(sorted(typing, key=str.lower))}")
     lines += ["", *imports]
-    if "NDArray[" in body:
-        lines += ["", "if TYPE_CHECKING:", "    from numpy.typing import NDArray"]
+    if "ArrayLike" in body:
+        lines += ["", "if TYPE_CHECKING:", "    from numpy.typing import ArrayLike"]
     lines += ["", f"__all__ = {json.dumps(names)}", "", "", body]
     return "\n".join(lines) + "\n" + more
 
