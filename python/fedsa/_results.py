@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import csv
-import html
-import io
 import json
 import os
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from os import PathLike
@@ -192,6 +188,8 @@ class Summary:
 
     def to_html(self) -> str:
         """Return the table as HTML."""
+        import html
+
         def line(tag: str, cells: Sequence[str]) -> str:
             return "<tr>" + "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in cells) + "</tr>"
 
@@ -202,6 +200,9 @@ class Summary:
 
     def to_csv(self) -> str:
         """Return the table as CSV, with all digits; an estimate has two columns, the second its standard error."""
+        import csv
+        import io
+
         is_estimate = {c: any(isinstance(row.get(c), Estimate) for row in self.rows) for c in self.columns}
         out = io.StringIO()
         writer = csv.writer(out, lineterminator="\n")
@@ -358,7 +359,7 @@ class Results:
             When there is no such label.
         """
         entry = self._entry(label)
-        return Estimate(number(entry["floor_mean"]), number(entry["floor_se"]))
+        return floor_of(entry)
 
     def predicted(self, label: str) -> dict[str, float | None]:
         """Return what theory predicts of a method, as far as the experiment asked for it: by name of the quantity.
@@ -440,9 +441,9 @@ class Results:
         for entry in self._data["results"]:
             ledger = entry["ledger"] or {}
             bits = ledger.get("bits_up", 0.0) + ledger.get("bits_down", 0.0)
-            floor = None if entry["floor_mean"] is None else Estimate(entry["floor_mean"], number(entry["floor_se"]))
+            floor = floor_of(entry)
             end = outcome(entry, None)
-            cells = dict(method=entry["method"], point=entry["point"], outcome=end.name, floor=floor, rounds=end.rounds, bits=bits or None)
+            cells = dict(method=entry["method"], point=entry["point"], outcome=end.name, floor=floor if floor.mean == floor.mean else None, rounds=end.rounds, bits=bits or None)
             rows.append(cells)
         columns = [c for c in ("method", "point", "outcome", "floor", "rounds", "bits") if any(row[c] not in (None, "") for row in rows)]
         notes = [f"{label}: {end}" for label, end in self.outcomes.items() if end.reason or end.help]
@@ -516,6 +517,8 @@ class Results:
         given = {name: list(value) if isinstance(value, tuple) else value for name, value in given.items()}
         if self._native:
             return Figure(self._native.figure(given))
+        import tempfile
+
         with tempfile.TemporaryDirectory() as folder:
             self._write_files(folder)
             return Figure(_fedsa.redraw_folder(folder, given))
@@ -608,6 +611,13 @@ def key_of(entry: Mapping[str, Any]) -> str:
 def number(value: float | None) -> float:
     """A number; NaN where it is not known."""
     return float("nan") if value is None else float(value)
+
+
+def floor_of(entry: Mapping[str, Any]) -> Estimate:
+    """The floor of a method at a point. What diverges has none, and one seed has no standard error."""
+    if entry["outcome"] == "diverged" or entry["floor_mean"] is None:
+        return Estimate(float("nan"), float("nan"))
+    return Estimate(float(entry["floor_mean"]), number(entry["floor_se"]) if entry["seeds"] > 1 else float("nan"))
 
 
 def outcome(entry: Mapping[str, Any], reported: Mapping[str, Any] | None) -> Outcome:
@@ -717,6 +727,8 @@ def compare(a: Results | Path, b: Results | Path) -> Comparison:
     InputError
         When a folder holds no finished run.
     """
+    import tempfile
+
     with tempfile.TemporaryDirectory() as temporary:
         folders = []
         for name, run in (("a", a), ("b", b)):

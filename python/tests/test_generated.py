@@ -30,7 +30,10 @@ def test_the_committed_modules_are_those_of_the_schema() -> None:
 
 def test_every_kind_has_a_class_whose_keywords_are_its_keys() -> None:
     schema = json.loads(_fedsa.schema_json())["properties"]
-    of = {module: {cls.kind_name: cls for cls in vars(module).values() if inspect.isclass(cls)} for module in (problems, methods, links)}
+    of: dict[Any, dict[str, Any]] = {}
+    for module in (problems, methods, links):
+        classes = [vars(module)[name] for name in module.__all__ if inspect.isclass(vars(module)[name])]
+        of[module] = {cls.kind_name: cls for cls in classes}
     for tables, module, others in [
         (schema["problem"]["anyOf"], problems, set()),
         (schema["method"]["items"]["anyOf"], methods, {"uplink", "downlink"}),

@@ -12,8 +12,8 @@ import pytest
 
 import fedsa
 
-# Four of them by default: samples of chains, coded messages, second order, sweeps.
-USUAL = ["scafflsa/fig1-high", "channels/fig4-4", "fedhsa/fig2-noiseless", "cross/markov"]
+# Four of them by default: coded messages, memory, noise, delays.
+USUAL = ["channels/fig4-4", "fedhsa/fig2-noiseless", "fedhsa/fig2-noisy", "delays/varying"]
 
 
 def program(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[str]:
