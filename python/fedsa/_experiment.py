@@ -124,11 +124,11 @@ class Experiment:
         if quick not in self._natives:
             made = self._made
             base = os.fspath(made["base"]) if made["base"] is not None else ""
+            changes, sweeps = plain(made.get("set", {})), plain(made.get("sweep", {}))
             if "text" in made:
-                changes = plain(made["set"])
-                native = _fedsa.Experiment.of_text(made["name"], made["text"], base, changes, quick)
+                native = _fedsa.Experiment.of_text(made["name"], made["text"], base, changes, sweeps, quick)
             else:
-                native = _fedsa.Experiment.of_table(self._table(), base, {}, quick)
+                native = _fedsa.Experiment.of_table(self._table(), base, changes, sweeps, quick)
             self._natives[quick] = native
         return self._natives[quick]
 
@@ -242,6 +242,36 @@ class Experiment:
     def labels(self) -> list[str]:
         """The labels of the methods, by which results are found."""
         return self._native().labels()
+
+    def sweep(self, values: Mapping[str, Sequence[Any]]) -> Experiment:
+        """Make the experiment that runs at all combinations of some values.
+
+        Parameters
+        ----------
+        values : mapping of str to sequence
+            Dotted keys of experiment files with the values of each: ``{"method.fedlsa.step_size": [0.01, 0.1]}``.
+
+        Returns
+        -------
+        Experiment
+            One with several points. A method at a point is found as ``"label [point]"``; this one stays as it is.
+
+        Raises
+        ------
+        InputError
+            When a key or a value cannot be used.
+
+        Examples
+        --------
+        >>> import fedsa
+        >>> from fedsa import methods, problems
+        >>> experiment = fedsa.Experiment(problems.Garnet(agents=5, states=10, features=3), methods.FedLSA(0.1, 10), rounds=10)
+        >>> experiment.sweep({"method.fedlsa.step_size": [0.05, 0.1]}).run().labels
+        ['fedlsa [step_size = 0.05]', 'fedlsa [step_size = 0.1]']
+        """
+        swept = type(self).__new__(type(self))
+        swept._make({**self._made, "sweep": {**self._made.get("sweep", {}), **{key: list(of) for key, of in values.items()}}})
+        return swept
 
     def to_dict(self) -> dict[str, Any]:
         """Return the settings as a dictionary with the keys of experiment files, as they were given."""
@@ -485,13 +515,16 @@ class Experiment:
 
     def __repr__(self) -> str:
         made = self._made
+        if made.get("sweep"):
+            base = {key: value for key, value in made.items() if key != "sweep"}
+            return f"{_made_again(type(self), base)!r}.sweep({shown(made['sweep'])})"
         if "text" in made:
             changes = f", set={made['set']!r}" if made["set"] else ""
             text = made["text"] if len(made["text"]) <= 60 else made["text"][:57] + "..."
             return f"Experiment.from_text({text!r}, name={made['name']!r}{changes})"
         methods = f"[{', '.join(shown(method) for method in made['methods'])}]"
         defaults = {"seeds": 1, "sampling": "iid", "start": "zero", "checks": []}
-        rest = {k: v for k, v in made.items() if k not in ("problem", "methods") and v is not None}
+        rest = {k: v for k, v in made.items() if k not in ("problem", "methods") and v is not None and k != "sweep"}
         named = [f"{k}={shown(v)}" for k, v in rest.items() if k not in defaults or plain(v) != defaults[k]]
         return f"Experiment({', '.join([shown(made['problem']), methods, *named])})"
 

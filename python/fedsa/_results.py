@@ -448,7 +448,8 @@ class Results:
         columns = [c for c in ("method", "point", "outcome", "floor", "rounds", "bits") if any(row[c] not in (None, "") for row in rows)]
         notes = [f"{label}: {end}" for label, end in self.outcomes.items() if end.reason or end.help]
         notes += (self._report or {}).get("notes", [])
-        notes += [f"check {'holds' if check.passed else 'FAILS'}: {check.name}" for check in self.checks]
+        said = [f"check {'holds' if check.passed else 'FAILS'}: {check.name}" for check in self.checks]
+        notes += self._report["checks"] if self._report else said
         return Summary(f"{self.id}: {self.title}", columns, rows, notes)
 
     def plot(

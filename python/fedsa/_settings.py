@@ -199,6 +199,8 @@ def shown(value: Any) -> str:
         return repr(value)
     if isinstance(value, tuple):
         return f"({', '.join(shown(inner) for inner in value)}{',' if len(value) == 1 else ''})"
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{name!r}: {shown(inner)}' for name, inner in value.items())}}}"
     if isinstance(value, list):
         return f"[{', '.join(shown(inner) for inner in value)}]"
     return repr(plain(value))

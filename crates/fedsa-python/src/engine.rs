@@ -13,8 +13,8 @@ use std::time::Duration;
 
 use fedsa::cancel::Cancel;
 use fedsa::error::Error;
-use fedsa_experiment::results::{Recorded, SeedResult};
 use fedsa_experiment::execute::total_work;
+use fedsa_experiment::results::{Recorded, SeedResult};
 use fedsa_experiment::{Computed, Plan, RunObserver, Stage};
 use pyo3::prelude::*;
 use pyo3::types::PyList;
@@ -238,7 +238,9 @@ impl Event {
             Event::Done(steps) => ("done", steps).into_pyobject(py)?.into_any(),
             Event::Computing(what, k, n) => ("computing", what, k, n).into_pyobject(py)?.into_any(),
             Event::Searching(what, spent) => ("searching", what, spent).into_pyobject(py)?.into_any(),
-            Event::Recorded { method, point, seed, round, mse } => ("recorded", method, point, seed, round, mse).into_pyobject(py)?.into_any(),
+            Event::Recorded { method, point, seed, round, mse } => {
+                ("recorded", method, point, seed, round, mse).into_pyobject(py)?.into_any()
+            }
             Event::Ended { method, point, seed, outcome, rounds } => {
                 ("ended", method, point, seed, outcome, rounds).into_pyobject(py)?.into_any()
             }

@@ -6,8 +6,8 @@ use std::time::Duration;
 use fedsa::cancel::Cancel;
 use fedsa::error::Error;
 use fedsa_data::find::Places;
-use fedsa_experiment::config::document::{Caller, Origin, SetBy, Words};
 use fedsa_experiment::config::alone::{self, Part};
+use fedsa_experiment::config::document::{Caller, Origin, SetBy, Words};
 use fedsa_experiment::config::{self, Document};
 use fedsa_experiment::run::{RunOutcome, run};
 use fedsa_experiment::{IfExists, Kinds, RunSettings, bundled, file_schema, resolve};
@@ -74,13 +74,16 @@ fn placed(table: &toml::Table, key: &str) -> bool {
 }
 
 impl Experiment {
-    /// Reads a document with changes: its quick settings, and dotted keys with values.
-    fn read(mut document: Document, set: &toml::Table, quick: bool) -> Result<config::Experiment, Error> {
+    /// Reads a document with changes: its quick settings, dotted keys with values, and sweeps over lists of values.
+    fn read(mut document: Document, set: &toml::Table, sweeps: &toml::Table, quick: bool) -> Result<config::Experiment, Error> {
         if quick {
             document.make_quick()?;
         }
         for (key, value) in set {
             document.set_value(key, value, Caller::new(format!("set={{\"{key}\": ..}}"), Words::default()))?;
+        }
+        for (key, values) in sweeps {
+            document.sweep_values(key, values.clone(), Caller::new(format!("sweep({{\"{key}\": ..}})"), Words::default()))?;
         }
         let experiment = config::Experiment::read(document)?;
         experiment.settings()?;
@@ -92,20 +95,35 @@ impl Experiment {
 impl Experiment {
     /// The experiment of the text of a file; `name` is shown in messages.
     #[staticmethod]
-    fn of_text(py: Python<'_>, name: &str, text: &str, base: PathBuf, set: &Bound<'_, PyDict>, quick: bool) -> PyResult<Self> {
-        let set = convert::table(set)?;
-        let read = || Self::read(Document::parse(name, text)?, &set, quick);
+    fn of_text(
+        py: Python<'_>,
+        name: &str,
+        text: &str,
+        base: PathBuf,
+        set: &Bound<'_, PyDict>,
+        sweeps: &Bound<'_, PyDict>,
+        quick: bool,
+    ) -> PyResult<Self> {
+        let (set, sweeps) = (convert::table(set)?, convert::table(sweeps)?);
+        let read = || Self::read(Document::parse(name, text)?, &set, &sweeps, quick);
         Ok(Self { inner: engine::brief(py, read)?, base, quick })
     }
 
     /// The experiment of a dictionary with the keys of files.
     #[staticmethod]
-    fn of_table(py: Python<'_>, table: &Bound<'_, PyDict>, base: PathBuf, set: &Bound<'_, PyDict>, quick: bool) -> PyResult<Self> {
-        let (table, set) = (convert::table(table)?, convert::table(set)?);
+    fn of_table(
+        py: Python<'_>,
+        table: &Bound<'_, PyDict>,
+        base: PathBuf,
+        set: &Bound<'_, PyDict>,
+        sweeps: &Bound<'_, PyDict>,
+        quick: bool,
+    ) -> PyResult<Self> {
+        let (table, set, sweeps) = (convert::table(table)?, convert::table(set)?, convert::table(sweeps)?);
         let read = || {
             let given = ARGUMENTS.iter().filter(|(key, _)| placed(&table, key));
             let origins = given.map(|(key, name)| Origin { key: (*key).to_string(), from: SetBy::Setting(name) }).collect();
-            Self::read(Document::of_table(table.clone(), origins), &set, quick)
+            Self::read(Document::of_table(table.clone(), origins), &set, &sweeps, quick)
         };
         Ok(Self { inner: engine::brief(py, read)?, base, quick })
     }
@@ -162,7 +180,8 @@ impl Experiment {
         checkpoint_every: f64,
     ) -> PyResult<RanResults> {
         let every = Duration::try_from_secs_f64(checkpoint_every).unwrap_or(Duration::from_secs(10));
-        let mut settings = RunSettings::default().with_base(&self.base).with_quick(self.quick).with_force(force).with_checkpoint_every(every);
+        let mut settings =
+            RunSettings::default().with_base(&self.base).with_quick(self.quick).with_force(force).with_checkpoint_every(every);
         if let Some(folder) = folder {
             settings = settings.in_folder(folder, self::if_exists(if_exists));
         }

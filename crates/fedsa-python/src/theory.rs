@@ -66,11 +66,17 @@ impl Theory {
             for (entry, method) in all["methods"].as_array_mut().into_iter().flatten().zip(&self.report.methods) {
                 entry["limits"] = limits(method);
                 entry["largest"] = stability(method);
-                entry["changes"] = method.changes.iter().map(|change| json!({
-                    "change": change.what,
-                    "floor": change.floor.as_ref().ok().map(|floor| floor.floor),
-                    "why": change.floor.as_ref().err().map(|reason| &reason.text),
-                })).collect();
+                entry["changes"] = method
+                    .changes
+                    .iter()
+                    .map(|change| {
+                        json!({
+                            "change": change.what,
+                            "floor": change.floor.as_ref().ok().map(|floor| floor.floor),
+                            "why": change.floor.as_ref().err().map(|reason| &reason.text),
+                        })
+                    })
+                    .collect();
             }
             Ok(all.to_string())
         })
@@ -87,9 +93,11 @@ impl Theory {
         &self,
         py: Python<'py>,
         method: usize,
-    ) -> PyResult<(Bound<'py, PyArray1<i64>>, Bound<'py, PyArray1<f64>>, Bound<'py, PyArray1<f64>>, Bound<'py, PyArray1<f64>>, String)> {
+    ) -> PyResult<(Bound<'py, PyArray1<i64>>, Bound<'py, PyArray1<f64>>, Bound<'py, PyArray1<f64>>, Bound<'py, PyArray1<f64>>, String)>
+    {
         let cell = self.report.methods.get(method).map_or(0, |method| method.cell);
-        let (curve, accuracy) = engine::call(py, None, None, |_, _| Ok((self.predictor.curve(cell)?, self.predictor.curve_accuracy(cell)?)))?;
+        let (curve, accuracy) =
+            engine::call(py, None, None, |_, _| Ok((self.predictor.curve(cell)?, self.predictor.curve_accuracy(cell)?)))?;
         let rounds: Vec<i64> = self.plan.cells[cell].grid.iter().map(|t| i64::try_from(*t).unwrap_or(i64::MAX)).collect();
         let of = |value: &dyn Fn(&fedsa_theory::exact_mse::MeanSquare) -> f64| PyArray1::from_iter(py, curve.iter().map(value));
         let (mse, bias, noise) = (of(&|point| point.mse()), of(&|point| point.bias_sq()), of(&|point| point.noise));
@@ -218,7 +226,12 @@ pub fn tune_experiment(
             TuneOutcome::Done(mut answer) => {
                 answer.write()?;
                 let Answer { tuning, tuned, .. } = &*answer;
-                Ok(Tuned { summary: tuning.summary(tuned).to_string(), report: tuning.report(tuned), files: tuning.files(tuned)?, frontier: tuning.drawn(tuned)? })
+                Ok(Tuned {
+                    summary: tuning.summary(tuned).to_string(),
+                    report: tuning.report(tuned),
+                    files: tuning.files(tuned)?,
+                    frontier: tuning.drawn(tuned)?,
+                })
             }
             _ => Err(Error::cancelled("it was cancelled", "the same call with `resume`, which goes on from its folder")),
         }
