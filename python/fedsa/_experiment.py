@@ -267,7 +267,7 @@ class Experiment:
         >>> from fedsa import methods, problems
         >>> experiment = fedsa.Experiment(problems.Garnet(agents=5, states=10, features=3), methods.FedLSA(0.1, 10), rounds=10)
         >>> experiment.sweep({"method.fedlsa.step_size": [0.05, 0.1]}).run().labels
-        ['fedlsa [step_size = 0.05]', 'fedlsa [step_size = 0.1]']
+        ['fedlsa [step_size=0.05]', 'fedlsa [step_size=0.1]']
         """
         swept = type(self).__new__(type(self))
         swept._make({**self._made, "sweep": {**self._made.get("sweep", {}), **{key: list(of) for key, of in values.items()}}})
