@@ -483,6 +483,17 @@ class Experiment:
         ------
         InputError
             When a setting cannot be used.
+
+        Examples
+        --------
+        >>> import fedsa
+        >>> from fedsa import methods, problems
+        >>> experiment = fedsa.Experiment(problems.Garnet(agents=3, states=6, features=2, seed=1), methods.FedLSA(0.1, 10), rounds=100)
+        >>> tuning = experiment.tune(target_mse=0.05, methods=["fedlsa"], most_local_steps=20)
+        >>> tuning.best["method"], tuning.best["mse"] <= 0.05, tuning.evidence["by"]
+        ('fedlsa', True, 'theory')
+        >>> tuning.experiment.run().floor("fedlsa").mean < 0.1
+        True
         """
         if resume and overwrite:
             raise TypeError("resume and overwrite exclude each other")

@@ -90,7 +90,7 @@ class Listener:
             self.callback(Progress(self.stage, self.done, self.total, seconds))
         if self.tqdm is not None and (self.bar is not None or seconds > PATIENCE):
             if self.bar is None:
-                self.bar = self.tqdm(total=1.0, leave=False, bar_format="{desc}: {percentage:3.0f}%|{bar}| {elapsed}")
+                self.bar = self.tqdm(total=1.0, leave=False, bar_format="{desc}{percentage:3.0f}%|{bar}| {elapsed}")
             self.bar.set_description(f"{self.name}: {self.stage}", refresh=False)
             self.bar.n = min(self.done / self.total, 1.0) if self.total else 0.0
             self.bar.refresh()

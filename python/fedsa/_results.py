@@ -92,7 +92,16 @@ class Verdict:
 
 
 class Figure:
-    """A figure, which shows itself in notebooks."""
+    """A figure, which shows itself in notebooks.
+
+    Examples
+    --------
+    >>> import fedsa
+    >>> from fedsa import methods, problems
+    >>> experiment = fedsa.Experiment(problems.Garnet(agents=5, states=10, features=3), methods.FedLSA(0.1, 10), rounds=100)
+    >>> experiment.run().plot(x="bits_up", theme="dark").svg[:4]
+    '<svg'
+    """
 
     def __init__(self, native: _fedsa.Figure) -> None:
         self._native = native
@@ -165,6 +174,13 @@ class Summary:
         The cells by name of column; estimates are :class:`Estimate`.
     notes : list of str
         Lines below the table: checks, and what is not known.
+
+    Examples
+    --------
+    >>> print(Summary("two methods", ["method", "floor"], [{"method": "a", "floor": Estimate(0.5, 0.01)}]))
+    two methods
+    method  floor
+    a       0.5 ± 0.01
     """
 
     def __init__(self, title: str, columns: Sequence[str], rows: Sequence[Mapping[str, Any]], notes: Sequence[str] = ()) -> None:
@@ -256,6 +272,21 @@ class Results:
         What the experiment expects of its results.
     provenance : dict
         Version, machine and time.
+
+    Examples
+    --------
+    >>> import fedsa
+    >>> from fedsa import methods, problems
+    >>> experiment = fedsa.Experiment(problems.Garnet(agents=5, states=10, features=3), methods.FedLSA(0.1, 10), rounds=100, seeds=2)
+    >>> results = experiment.run()
+    >>> results.outcomes["fedlsa"].name
+    'completed'
+    >>> results.theta("fedlsa").shape
+    (2, 3)
+    >>> results.floor("fedlsa").se > 0.0
+    True
+    >>> results.trace()["mse"].shape
+    (202,)
     """
 
     _native: _fedsa.Ran | None
@@ -654,6 +685,17 @@ def open(folder: Path) -> Results:
     ------
     InputError
         When the folder holds no finished run.
+
+    Examples
+    --------
+    >>> import tempfile, fedsa
+    >>> from fedsa import methods, problems
+    >>> experiment = fedsa.Experiment(problems.Garnet(agents=5, states=10, features=3), methods.FedLSA(0.1, 10), rounds=100)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     ran = experiment.run(out=f"{folder}/mine")
+    ...     read = fedsa.open(f"{folder}/mine")
+    >>> bool((read.theta("fedlsa") == ran.theta("fedlsa")).all())
+    True
     """
     name = os.fspath(folder)
     _fedsa.require_finished(name)
@@ -727,6 +769,15 @@ def compare(a: Results | Path, b: Results | Path) -> Comparison:
     ------
     InputError
         When a folder holds no finished run.
+
+    Examples
+    --------
+    >>> import fedsa
+    >>> from fedsa import methods, problems
+    >>> experiment = fedsa.Experiment(problems.Garnet(agents=5, states=10, features=3), methods.FedLSA(0.1, 10), rounds=100)
+    >>> slower = fedsa.Experiment(problems.Garnet(agents=5, states=10, features=3), methods.FedLSA(0.05, 10), rounds=100)
+    >>> fedsa.compare(experiment.run(), slower.run()).settings
+    [{'key': 'method.fedlsa.step_size', 'a': '0.1', 'b': '0.05'}]
     """
     import tempfile
 

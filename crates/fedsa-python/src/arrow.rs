@@ -12,7 +12,10 @@ use pyo3::exceptions::{PyKeyError, PyRuntimeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyList};
 
-/// A table of named columns of equal length, in memory.
+/// A table of named columns of equal length.
+///
+/// ``polars.DataFrame(table)`` and ``pyarrow.table(table)`` take it without a copy, through the Arrow PyCapsule interface. ``table["mse"]`` is
+/// a NumPy array: NaN where a number is not known.
 #[pyclass(frozen, module = "fedsa._fedsa", name = "Table")]
 pub struct Table(RecordBatch);
 
