@@ -10,4 +10,4 @@ mod method_help;
 mod program;
 
 pub use fedsa_experiment::Extensions;
-pub use program::main_with;
+pub use program::{main_with, run_with};

@@ -1,6 +1,8 @@
 //! The program as a function, for programs with kinds of their own.
 
+use std::ffi::OsString;
 use std::process::ExitCode;
+use std::sync::OnceLock;
 
 use clap::{CommandFactory, FromArgMatches};
 use fedsa::error::Error;
@@ -11,7 +13,7 @@ use textwrap::WordSeparator;
 use textwrap::WordSplitter::NoHyphenation;
 
 use crate::args::{Cli, Command};
-use crate::error::{DONE, status_of};
+use crate::error::{BAD_INPUT, DONE, status_of};
 use crate::hints::in_options;
 use crate::{commands, method_help};
 
@@ -23,6 +25,13 @@ use crate::{commands, method_help};
 /// let status: std::process::ExitCode = fedsa_cli::main_with(fedsa_cli::Extensions::default());
 /// ```
 pub fn main_with(extensions: Extensions<'_>) -> ExitCode {
+    ExitCode::from(run_with(std::env::args_os(), extensions))
+}
+
+/// Runs the program `fedsa` with these arguments, the first of which is the program's name, and returns its exit status. It is otherwise as
+/// [`main_with`]: it prints, handles Ctrl-C, and creates the threads of the process.
+pub fn run_with(args: impl IntoIterator<Item = OsString>, extensions: Extensions<'_>) -> u8 {
+    let args: Vec<OsString> = args.into_iter().collect();
     // Lines are not wrapped, so that paths and names can be copied from messages.
     let handler = || MietteHandlerOpts::new().break_words(false).word_separator(WordSeparator::AsciiSpace).word_splitter(NoHyphenation);
     let _ = miette::set_hook(Box::new(move |_| Box::new(handler().build())));
@@ -32,21 +41,29 @@ pub fn main_with(extensions: Extensions<'_>) -> ExitCode {
         Ok(kinds) => kinds,
         Err(e) => return failed(e),
     };
-    let cli = Cli::from_arg_matches(&command_line(&kinds).get_matches()).unwrap_or_else(|e| e.exit());
+    let matches = command_line(&kinds).try_get_matches_from(&args);
+    let cli = match matches.and_then(|matches| Cli::from_arg_matches(&matches)) {
+        Ok(cli) => cli,
+        // Help is printed in this way too.
+        Err(e) => {
+            let _ = e.print();
+            return u8::try_from(e.exit_code()).unwrap_or(BAD_INPUT);
+        }
+    };
     commands::signals::watch();
-    let logging = commands::logging::start(cli.verbose, cli.log.as_deref());
+    let logging = commands::logging::start(cli.verbose, cli.log.as_deref(), args.get(1..).unwrap_or_default());
     let outcome = logging.and_then(|()| with_threads(cli.threads, || dispatch(&cli.command, &kinds)));
     let outcome = outcome.and_then(|status| commands::lost_output().map_or(Ok(status), Err));
-    outcome.map_or_else(failed, ExitCode::from)
+    outcome.unwrap_or_else(failed)
 }
 
 /// Reports a failure; its exit status.
-fn failed(e: Error) -> ExitCode {
+fn failed(e: Error) -> u8 {
     let e = in_options(e);
     log::error!("{e}");
     let status = status_of(&e);
     commands::complain(e);
-    ExitCode::from(status)
+    status
 }
 
 /// The command line; the helps of `evaluate --method` and `fit --method` name all kinds of methods.
@@ -99,9 +116,13 @@ fn with_threads(threads: Option<u64>, command: impl FnOnce() -> Result<u8, Error
         let help = "--threads N, with fewer threads, or a higher limit on processes (ulimit -u)";
         Error::machine(format!("the threads cannot be started: {e}"), help)
     };
+    // The thread pool of the process is created here; the first user would panic if it cannot be created.
+    static OF_THE_PROCESS: OnceLock<Option<Error>> = OnceLock::new();
     match threads {
-        // The thread pool of the process is created here; the first user would panic if it cannot be created.
-        None => rayon::ThreadPoolBuilder::new().build_global().map_err(failed).and_then(|()| command()),
+        None => {
+            let refused = OF_THE_PROCESS.get_or_init(|| rayon::ThreadPoolBuilder::new().build_global().map_err(failed).err());
+            refused.clone().map_or(Ok(()), Err).and_then(|()| command())
+        }
         Some(threads) => rayon::ThreadPoolBuilder::new().num_threads(threads as usize).build().map_err(failed)?.install(command),
     }
 }

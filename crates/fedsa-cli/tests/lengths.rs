@@ -9,7 +9,7 @@ const MOST_LINES_OF_A_FUNCTION: usize = 60;
 
 /// All crates of `crates/`.
 const CRATES: &[&str] =
-    &["fedsa", "fedsa-theory", "fedsa-data", "fedsa-figure", "fedsa-experiment", "fedsa-cli", "fuzz", "testing", "xtask"];
+    &["fedsa", "fedsa-theory", "fedsa-data", "fedsa-figure", "fedsa-experiment", "fedsa-cli", "fedsa-python", "fuzz", "testing", "xtask"];
 
 /// The name of the function that begins in a line.
 fn function(line: &str) -> Option<&str> {

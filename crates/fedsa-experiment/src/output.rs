@@ -72,7 +72,11 @@ pub fn pictures(plan: &Plan, stem: &str, picture: &Picture, config: &str) -> Vec
 /// The columns of `trace.parquet` other than counts, metrics and coordinates.
 const COLUMNS: &[&str] = &["method", "kind", "point", "outcome", "seed"];
 
-fn trace_table(plan: &Plan, results: &Results) -> Result<Trace> {
+/// The table of `trace.parquet`: a row for each recorded round of each run.
+///
+/// # Errors
+/// Never for the results of a plan.
+pub fn trace_table(plan: &Plan, results: &Results) -> Result<Trace> {
     // For every row of the table: the point, the method, the run and its outcome, its recorded round.
     let mut all = Vec::new();
     for planned in &plan.points {
@@ -141,8 +145,11 @@ fn coordinate_column(values: &[Option<&Value>]) -> TraceColumn {
     TraceColumn::OptStr(values.iter().map(|value| value.map(text)).collect())
 }
 
-/// The final outputs: for every method (and point, where several) an array (seeds, d), and theta*.
-fn theta(plan: &Plan, results: &Results) -> Result<Arrays> {
+/// The arrays of `theta.npz`: for every method (and point, where several) the final outputs (seeds, d), and theta*.
+///
+/// # Errors
+/// When they are too large.
+pub fn theta(plan: &Plan, results: &Results) -> Result<Arrays> {
     let mut arrays = Arrays::new();
     arrays.insert("format", Array::scalar(FORMAT as f64));
     for planned in &plan.points {

@@ -8,6 +8,7 @@ mod scaling;
 mod table;
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use fedsa::record::{COUNTS, Count};
 use fedsa_theory::Accuracy;
@@ -18,6 +19,7 @@ use super::checks::Verdict;
 use super::plan::Plan;
 use super::predict::Predictor;
 use super::results::{Estimate, Recorded, Results, paid};
+use crate::config::Experiment;
 use crate::config::schema::{self, Band, CurveCentre, ExpectedStatus, FigureKind};
 use crate::numbers;
 use fedsa_figure::{CellTable, Chart, Format, HeatMaps, Level, Panel, PlottedCurve, Provenance, RenderOptions, Style, number_text};
@@ -73,6 +75,7 @@ fn metric_text(metric: &str) -> &str {
 }
 
 /// The picture of an experiment.
+#[derive(Debug)]
 pub enum Picture {
     /// Panels of curves.
     Chart(Chart),
@@ -90,6 +93,28 @@ impl Picture {
             Picture::Table(table) => table.render(format, look, about),
             Picture::Heat(maps) => maps.render(format, look, about),
         }
+    }
+}
+
+/// A picture with what its files need, apart from the results that it shows.
+#[derive(Debug, Clone)]
+pub struct Drawn {
+    picture: Arc<Picture>,
+    look: RenderOptions,
+    id: String,
+    config: String,
+}
+
+impl Drawn {
+    /// The picture of an experiment. `config` is the text of `config.toml`, which files contain as metadata.
+    pub fn new(experiment: &Experiment, picture: Picture, config: &str) -> Self {
+        let (id, config) = (experiment.id.clone(), config.to_string());
+        Self { picture: Arc::new(picture), look: look(&experiment.figure), id, config }
+    }
+
+    /// The bytes of the picture's file.
+    pub fn render(&self, format: Format) -> Vec<u8> {
+        self.picture.render(format, &self.look, &Provenance { id: &self.id, config: &self.config })
     }
 }
 

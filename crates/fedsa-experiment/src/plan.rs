@@ -30,6 +30,7 @@ pub(crate) use digest::canonical;
 use digest::{Digest, Digester, Digests, digest, hex};
 
 /// An experiment ready to run.
+#[derive(Clone)]
 pub struct Plan {
     /// The experiment file.
     pub experiment: Experiment,
@@ -85,6 +86,7 @@ impl PlanControl<'_> {
 }
 
 /// A sweep point.
+#[derive(Clone)]
 pub struct PlannedPoint {
     /// The point's coordinates and tables.
     pub point: Arc<SweepPoint>,
@@ -104,6 +106,11 @@ impl Plan {
     /// When a setting or file cannot be used; the failure shows its line.
     pub fn new(experiment: Experiment, base: &Path, isa: Isa, roots: &HashMap<String, Vec<f64>>) -> Result<Self, Error> {
         Self::with_problem(experiment, base, isa, roots, None, &PlanControl::default())
+    }
+
+    /// The same for an experiment that differs in its figure and title only.
+    pub(crate) fn drawn_as(&self, experiment: Experiment) -> Self {
+        Self { experiment, ..self.clone() }
     }
 
     /// [`Plan::new`] with a problem that was built before, which is used where it is one of this experiment.

@@ -12,7 +12,7 @@ use crate::config::{Document, Experiment};
 use crate::finished::FinishedRun;
 use crate::kinds::Kinds;
 use crate::made::Changes;
-use crate::picture::{self, Picture};
+use crate::picture::{self, Drawn, Picture};
 use crate::{Plan, Predictor, Results, folder, output, resolve, run};
 
 /// A finished run with its figure.
@@ -53,6 +53,11 @@ pub fn redraw(path: &Path, changes: &Changes, kinds: &Kinds) -> Result<Redrawn, 
 }
 
 impl Redrawn {
+    /// The figure with what its files need.
+    pub fn drawn(self) -> Drawn {
+        Drawn::new(&self.plan.experiment, self.picture, &self.config)
+    }
+
     /// The pictures with their contents, in the formats of the figure.
     pub fn files(&self) -> Vec<(String, Vec<u8>)> {
         output::pictures(&self.plan, output::FIGURE, &self.picture, &self.config)

@@ -7,6 +7,7 @@ use fedsa_data::find::Places;
 use std::sync::atomic::{AtomicBool, Ordering};
 use toml::{Table, Value};
 
+use crate::config::document::SetBy;
 use crate::config::reader::complete;
 use crate::config::sections::Sections;
 use crate::config::{Document, Experiment, PointReader, SweepPoint};
@@ -55,7 +56,8 @@ pub fn table(experiment: &Experiment, places: &Places) -> Result<Table> {
     let mut table = experiment.document.table.clone();
     table.remove("quick");
     table.insert("id".into(), Value::String(experiment.id.clone()));
-    if !experiment.document.origins.is_empty() {
+    // What settings of the library say is the experiment itself.
+    if experiment.document.origins.iter().any(|origin| !matches!(origin.from, SetBy::Setting(_))) {
         excuse_checks(&mut table);
     }
     absolute_paths(&mut table, places);

@@ -4,6 +4,7 @@ mod bench;
 mod book;
 mod fuzz;
 mod mutants;
+mod package;
 mod python;
 mod test;
 
@@ -17,6 +18,8 @@ usage: cargo xtask test [--all]         format, paths, lints, documentation, tes
                                         are those of fedsa-fuzz: --target NAME, --inputs N, --seed S, --jobs J, --list
        cargo xtask mutants [ID ..]      faults put into the sources one at a time, each of which its tests must notice:
                                         those of crates/xtask/mutants.toml whose names contain an ID; --list names them
+       cargo xtask python [--all]       builds the wheel of the Python package into target/wheels, installs it into target/python,
+                                        and runs its tests; cargo xtask test does so too
        cargo xtask book                 checks the links of all documents, and builds the book into docs/book with mdBook;
                                         --links: checks the links only; --reference: writes the pages made from the types";
 
@@ -28,6 +31,8 @@ fn main() -> ExitCode {
         ["bench"] => bench::run(None),
         ["bench", "--json", path] => bench::run(Some(Path::new(path))),
         ["fuzz", ref options @ ..] if !options.is_empty() => fuzz::run(options),
+        ["python"] => package::install().and_then(|python| package::test(&python, false)),
+        ["python", "--all"] => package::install().and_then(|python| package::test(&python, true)),
         ["book"] => book::run(),
         ["book", "--links"] => book::check(),
         ["book", "--reference"] => book::reference(),

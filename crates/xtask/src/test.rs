@@ -5,7 +5,7 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use crate::{book, cargo, python, root};
+use crate::{book, cargo, package, python, root};
 
 enum Outcome {
     Passed,
@@ -69,6 +69,27 @@ pub fn run(all: bool) -> Result<(), String> {
     // Without the examples, which have no tests: that they compile is seen by the lints.
     step("tests", &mut || tests(&["--lib", "--bins", "--tests"]));
     step("examples in the documentation", &mut || tests(&["--doc"]));
+
+    // The program's tests have compiled what the wheel is made of.
+    let mut installed = None;
+    step("wheel of the Python package", &mut || match package::install() {
+        Ok(interpreter) => {
+            installed = Some(interpreter);
+            Outcome::Passed
+        }
+        Err(why) => {
+            eprintln!("{why}");
+            if python.is_none() { Outcome::Skipped } else { Outcome::Failed }
+        }
+    });
+    step("tests of the Python package", &mut || match installed.as_ref().map(|interpreter| package::test(interpreter, all)) {
+        None => Outcome::Skipped,
+        Some(Ok(())) => Outcome::Passed,
+        Some(Err(why)) => {
+            eprintln!("{why}");
+            Outcome::Failed
+        }
+    });
 
     tell_skipped(&skipped);
     tell(&summary);

@@ -1,5 +1,6 @@
 //! `-v` and `--log FILE`: the steps of the program, one per line.
 
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::{Read, Write};
 use std::path::Path;
@@ -66,11 +67,12 @@ fn is_log(path: &Path) -> std::io::Result<bool> {
     Ok(read == 0 || matches!(words[..], [time, "INFO", "fedsa"] if humantime::parse_rfc3339(time).is_ok()))
 }
 
-/// Starts logging: on standard error with the detail of `verbose`, and with all details to a file.
+/// Starts logging: on standard error with the detail of `verbose`, and with all details to a file. The first line has the arguments of
+/// the program.
 ///
 /// # Errors
 /// When the file cannot be opened or is not a log. An existing log is appended to, never replaced.
-pub fn start(verbose: u8, file: Option<&Path>) -> Result<(), Error> {
+pub fn start(verbose: u8, file: Option<&Path>, args: &[OsString]) -> Result<(), Error> {
     let shown = match verbose {
         0 => LevelFilter::Off,
         1 => LevelFilter::Info,
@@ -100,7 +102,7 @@ pub fn start(verbose: u8, file: Option<&Path>) -> Result<(), Error> {
     log::info!(
         "fedsa {} {}",
         env!("CARGO_PKG_VERSION"),
-        std::env::args_os().skip(1).map(|arg| arg.to_string_lossy().into_owned()).collect::<Vec<_>>().join(" ")
+        args.iter().map(|arg| arg.to_string_lossy().into_owned()).collect::<Vec<_>>().join(" ")
     );
     Ok(())
 }

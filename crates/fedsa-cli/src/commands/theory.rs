@@ -19,6 +19,8 @@ mod statements;
 mod target;
 mod text;
 
+pub use brief::page as brief_page;
+
 use super::progress::Predicting;
 use super::{load, say, say_json};
 use crate::args::TheoryArgs;

@@ -137,7 +137,16 @@ impl Document {
             return Err(not_an_assignment(format!("`{}` has no `=`", quoted(assignment)), FORM));
         };
         not_quick(assignment, key)?;
-        let set = set(&mut self.table, key, &value_of(value)?)?;
+        self.set_value(key, &value_of(value)?, by)
+    }
+
+    /// Sets a dotted key to a value.
+    ///
+    /// # Errors
+    /// When the key names no table of the file.
+    pub fn set_value(&mut self, key: &str, value: &Value, by: Caller) -> Result<()> {
+        not_quick(key, key)?;
+        let set = set(&mut self.table, key, value)?;
         let from = SetBy::Caller(Caller { typed: Some(key.to_string()), ..by });
         self.origins.extend(set.into_iter().map(|key| Origin { key, from: from.clone() }));
         Ok(())
@@ -172,10 +181,21 @@ impl Document {
             return Err(bad(format!("`{}` lacks {}", quoted(assignment), if key.is_empty() { "a key" } else { "a value" })));
         }
         let values = values.into_iter().map(value_of).collect::<Result<Vec<Value>>>()?;
-        let sweep = [("key", Value::String(key.to_string())), ("values", Value::Array(values))];
+        self.sweep_values(key, Value::Array(values), by)
+    }
+
+    /// Adds the `[[sweep]]` of a dotted key over a list of values.
+    ///
+    /// # Errors
+    /// When the file's `sweep` is not a list.
+    pub fn sweep_values(&mut self, key: &str, values: Value, by: Caller) -> Result<()> {
+        let sweep = [("key", Value::String(key.to_string())), ("values", values)];
         let sweep = Value::Table(sweep.into_iter().map(|(key, value)| (key.to_string(), value)).collect());
         let sweeps = self.table.entry("sweep").or_insert_with(|| Value::Array(Vec::new()));
-        let Value::Array(sweeps) = sweeps else { return Err(bad(format!("the file's sweep is {}, not a list", super::short(sweeps)))) };
+        let Value::Array(sweeps) = sweeps else {
+            let what = format!("the file's sweep is {}, not a list", super::short(sweeps));
+            return Err(not_an_assignment(what, "[[sweep]] tables, or none"));
+        };
         sweeps.push(sweep);
         let key = format!("sweep[{}]", sweeps.len() - 1);
         self.origins.push(Origin { key, from: SetBy::Caller(by) });

@@ -1,5 +1,6 @@
 //! Reads experiment files into typed settings; every error has its line.
 
+pub mod alone;
 pub mod document;
 mod dotted;
 mod experiment;

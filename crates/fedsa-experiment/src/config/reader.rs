@@ -306,6 +306,19 @@ fn read_run(value: &Value) -> Result<RunSpec> {
     read().map_err(|e: Error| e.inside("run"))
 }
 
+/// Refuses a table `[problem]` that no experiment can have; keys are relative to the table.
+pub(super) fn check_problem(kinds: &Kinds, table: &Table) -> Result<()> {
+    read_problem(kinds, &Value::Table(table.clone())).map(|_| ()).map_err(|e| {
+        let key = e.key.strip_prefix("problem").unwrap_or(&e.key).trim_start_matches('.').to_string();
+        e.about(key)
+    })
+}
+
+/// The method of a table `[[method]]`; keys are relative to the table.
+pub(super) fn method_alone(kinds: &Kinds, table: &Table) -> Result<MethodSpec> {
+    read_method(kinds, &Value::Table(super::alone::expanded(table))).map(|(method, _)| method)
+}
+
 /// Checks what the caller has set `run.name` of a document to, where it is about to replace it.
 ///
 /// # Errors

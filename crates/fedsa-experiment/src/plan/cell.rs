@@ -21,6 +21,7 @@ use crate::kinds::Kinds;
 use crate::resolve;
 
 /// A cell: one method on one problem with its run settings, for all seeds.
+#[derive(Clone)]
 pub struct PlannedCell {
     /// A digest of all settings except the number of rounds and the seeds. It identifies the cell in checkpoints.
     pub identity: String,

@@ -6,15 +6,19 @@ use std::time::Instant;
 
 use fedsa::cancel::Cancel;
 use fedsa::error::Error;
+use fedsa::problem::arrays::Arrays;
 use fedsa_data::regular;
+use fedsa_data::trace::Trace;
 use serde_json::{Value as Json, json};
 
 use super::{CONFIG, IfExists, predictions};
 use crate::checks::{self, Verdict};
+use crate::config::{Experiment, validate};
 use crate::folder::{self, FolderPurpose, RunFolder};
+use crate::made::Changes;
 use crate::observer::RunObserver;
 use crate::output;
-use crate::picture::{self, Picture};
+use crate::picture::{self, Drawn, Picture};
 use crate::plan::Plan;
 use crate::predict::{KeptPredictions, Predictor};
 use crate::results::Results;
@@ -149,6 +153,36 @@ impl Ran {
         summary["notes"] = json!(self.ended.notes);
         self.further.iter().for_each(|(key, value)| summary[key] = value.clone());
         summary
+    }
+
+    /// A row for each recorded round of each run, as `trace.parquet` has them.
+    ///
+    /// # Errors
+    /// Never for results of this version.
+    pub fn trace(&self) -> Result<Trace, Error> {
+        output::trace_table(&self.plan, &self.results)
+    }
+
+    /// The final outputs and roots, as `theta.npz` has them.
+    ///
+    /// # Errors
+    /// When they are too large.
+    pub fn outputs(&self) -> Result<Arrays, Error> {
+        output::theta(&self.plan, &self.results)
+    }
+
+    /// The figure, drawn again with these changes of the settings, which may be about the figure and the title only.
+    ///
+    /// # Errors
+    /// When a change cannot be used.
+    pub fn drawn(&self, changes: &Changes) -> Result<Drawn, Error> {
+        let mut document = self.plan.experiment.document.clone();
+        changes.apply(&mut document)?;
+        let experiment = Experiment::read(document)?;
+        validate::experiment(&experiment, &self.plan.labels).map_err(|e| experiment.document.failure(e))?;
+        let plan = self.plan.drawn_as(experiment);
+        let picture = picture::draw(&plan, &self.results, &self.predictor, &self.verdicts, self.quick);
+        Ok(Drawn::new(&plan.experiment, picture, self.config()))
     }
 
     /// Adds a key to `summary.json`.

@@ -1,0 +1,99 @@
+//! Tables of kinds that are read without a file: what a caller has that makes an experiment of parts.
+
+use std::sync::Arc;
+
+use fedsa::error::{Error, Result};
+use fedsa::methods::MethodSettings;
+use fedsa::uplink::Uplink;
+use fedsa_data::DiskFiles;
+use toml::Table;
+
+use super::link::{self, DownlinkSpec, UplinkSpec};
+use super::reader;
+use super::schema::ControlsStart;
+use crate::kinds::Kinds;
+
+/// A table with a `kind`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Part {
+    /// `[problem]`.
+    Problem,
+    /// One of `[[method]]`; its kind may be a preset.
+    Method,
+    /// The `codec` of a link.
+    Codec,
+    /// One of the `media` of a link.
+    Medium,
+}
+
+/// Refuses a table that no experiment can have. What depends on other tables, such as the number of agents, is not looked at, and files
+/// that the table names are not read.
+///
+/// # Errors
+/// When the kind is unknown, a key is unknown, missing or of the wrong type, or a value is out of range. Keys are relative to the table.
+pub fn check(kinds: &Kinds, part: Part, table: &Table) -> Result<()> {
+    let of_link = |up: UplinkSpec, inside: &str| {
+        link::build(kinds, &up, &DownlinkSpec::default(), None).map(|_| ()).map_err(|e| {
+            let key = e.key.strip_prefix(inside).unwrap_or(&e.key).trim_start_matches('.').to_string();
+            e.about(key)
+        })
+    };
+    match part {
+        Part::Problem => reader::check_problem(kinds, table),
+        Part::Method => reader::method_alone(kinds, table).map(|_| ()),
+        Part::Codec => of_link(UplinkSpec { codec: Some(table.clone()), ..UplinkSpec::default() }, "uplink.codec"),
+        Part::Medium => of_link(UplinkSpec { media: vec![table.clone()], ..UplinkSpec::default() }, "uplink.media[0]"),
+    }
+}
+
+/// The settings of the table of a method, and its link. Files that the link names are read from `files`.
+///
+/// # Errors
+/// As [`check`], when the link does not go together, and where the method has what only experiments have: control variates that begin at
+/// their ideal values.
+pub fn method(kinds: &Kinds, table: &Table, files: &DiskFiles) -> Result<(Arc<dyn MethodSettings>, Uplink)> {
+    let spec = reader::method_alone(kinds, table)?;
+    if spec.controls == ControlsStart::Ideal {
+        let what = "control variates that begin at their ideal values need the root, which agents do not know";
+        return Err(Error::new("controls", what, "controls = \"zero\""));
+    }
+    let link = link::build(kinds, &spec.uplink, &spec.downlink, Some(files))?;
+    Ok((spec.settings, link))
+}
+
+/// The table of a method with the settings of its preset, if its kind is one.
+pub fn expanded(table: &Table) -> Table {
+    let mut table = table.clone();
+    super::presets::expand_one(&mut table);
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_relative_to_the_table() {
+        for (part, text, key) in [
+            (Part::Problem, "kind = 'garnet'\nstates = 0", "states"),
+            (Part::Problem, "kind = 'garnet'\nstate = 3", "state"),
+            (Part::Problem, "states = 3", "kind"),
+            (Part::Method, "kind = 'fedlsa'\nlocal_steps = 10", "step_size"),
+            (Part::Method, "kind = 'fib-shed'\nrho = 'x'", "rho"),
+            (Part::Method, "kind = 'fedlsa'\nstep_size = -1\nlocal_steps = 10", "step_size"),
+            (Part::Codec, "kind = 'quantised'\nbits = 0", "bits"),
+            (Part::Medium, "kind = 'erasure'\nsuccess = 2", "success"),
+        ] {
+            let e = check(&Kinds::default(), part, &text.parse().unwrap()).unwrap_err();
+            assert_eq!(e.key, key, "{text}: {e}");
+        }
+        for (part, text) in [
+            (Part::Problem, "kind = 'garnet'"),
+            (Part::Method, "kind = 'fib-shed'"),
+            (Part::Codec, "kind = 'quantised'\nbits = 4"),
+            (Part::Medium, "kind = 'delay'\nlaw = 'trace'\npath = 'a.txt'"),
+        ] {
+            check(&Kinds::default(), part, &text.parse().unwrap()).unwrap();
+        }
+    }
+}

@@ -1,0 +1,269 @@
+//! How the engine is called: without the interpreter's lock, so that other threads of Python run; with an eye on signals, so that Ctrl-C
+//! ends the call; with progress for a callback; and with panics as exceptions.
+//!
+//! The work runs on the pool of the package. The thread that called waits for it without the lock, and takes the lock from time to time to
+//! look for signals and to call back. No thread waits for the lock while its holder waits for that thread.
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use fedsa::cancel::Cancel;
+use fedsa::error::Error;
+use fedsa_experiment::execute::total_work;
+use fedsa_experiment::results::{Recorded, SeedResult};
+use fedsa_experiment::{Computed, Plan, RunObserver, Stage};
+use pyo3::prelude::*;
+use pyo3::types::PyList;
+
+use crate::errors::{exception, internal};
+use crate::threads;
+
+/// The time between looks at signals and calls of a callback.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// The most events that wait for the callback; later ones are dropped, but for warnings.
+const MOST_EVENTS: usize = 10_000;
+
+/// What is told to the callback.
+#[derive(Debug, Clone)]
+pub enum Event {
+    /// The next stage of a call, and the number of local steps that it has at most, where that is known.
+    Stage(&'static str, f64),
+    /// Local steps that are done.
+    Done(f64),
+    /// The k-th of n roots or predictions is computed.
+    Computing(&'static str, usize, usize),
+    /// What begins, and how much of a budget is spent, in seconds.
+    Searching(String, f64),
+    /// A method at a point has recorded a round with a seed: the squared error, where it is known.
+    Recorded { method: String, point: String, seed: u64, round: u64, mse: Option<f64> },
+    /// A run has ended.
+    Ended { method: String, point: String, seed: u64, outcome: &'static str, rounds: u64 },
+    /// Something failed, and the call goes on without it.
+    Warned(String),
+}
+
+/// What a call says of its progress, from any thread.
+#[derive(Default)]
+pub struct Progress {
+    events: Mutex<Vec<Event>>,
+    /// Local steps, as the bits of a number.
+    done: AtomicU64,
+    plan: Mutex<Option<Arc<Plan>>>,
+    /// Whether rounds are told one by one.
+    pub records: bool,
+}
+
+impl Progress {
+    /// Tells an event.
+    pub fn say(&self, event: Event) {
+        let mut events = self.events.lock().unwrap_or_else(PoisonError::into_inner);
+        if events.len() < MOST_EVENTS || matches!(event, Event::Warned(_)) {
+            events.push(event);
+        }
+    }
+
+    fn add(&self, steps: f64) {
+        let _ = self.done.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |bits| Some((f64::from_bits(bits) + steps).to_bits()));
+    }
+
+    fn take(&self) -> Vec<Event> {
+        let mut events = std::mem::take(&mut *self.events.lock().unwrap_or_else(PoisonError::into_inner));
+        let done = f64::from_bits(self.done.load(Ordering::Relaxed));
+        if done > 0.0 {
+            events.push(Event::Done(done));
+        }
+        events
+    }
+
+    /// Method and point of a cell: those of the first point that has it.
+    fn names(&self, cell: usize) -> (String, String) {
+        let plan = self.plan.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let Some(plan) = plan else { return Default::default() };
+        let point = plan.points.iter().find(|planned| planned.cells.contains(&cell));
+        let point = point.map(|planned| planned.point.label.clone()).unwrap_or_default();
+        (plan.cells[cell].method.label.clone(), point)
+    }
+}
+
+impl RunObserver for Progress {
+    fn stage(&self, stage: Stage<'_>) {
+        let plan = || self.plan.lock().unwrap_or_else(PoisonError::into_inner);
+        match stage {
+            Stage::Building => self.say(Event::Stage("building", 0.0)),
+            Stage::Planned(planned) => *plan() = Some(Arc::clone(planned)),
+            Stage::Running => {
+                let steps = plan().as_ref().map_or(0.0, |plan| total_work(plan));
+                self.say(Event::Stage("running", steps));
+            }
+            Stage::Comparing => self.say(Event::Stage("comparing", 0.0)),
+            _ => {}
+        }
+    }
+
+    fn computing(&self, what: Computed, k: usize, n: usize) {
+        self.say(Event::Computing(what.text(), k, n));
+    }
+
+    fn advanced(&self, steps: f64) {
+        self.add(steps);
+    }
+
+    fn found(&self, steps: f64) {
+        self.add(steps);
+    }
+
+    fn recorded(&self, cell: usize, seed: u64, row: &Recorded) {
+        if self.records {
+            let (method, point) = self.names(cell);
+            self.say(Event::Recorded { method, point, seed, round: row.round, mse: row.metric("mse") });
+        }
+    }
+
+    fn ended(&self, cell: usize, result: &SeedResult) {
+        let (method, point) = self.names(cell);
+        let plan = self.plan.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let Some(plan) = plan else { return };
+        let outcome = result.outcome(&plan.cells[cell].run.stop).name();
+        let rounds = result.rows.last().map_or(0, |row| row.round);
+        self.say(Event::Ended { method, point, seed: result.seed, outcome, rounds });
+    }
+
+    fn warned(&self, what: &str) {
+        self.say(Event::Warned(what.to_string()));
+    }
+}
+
+/// The end of work on another thread: its result, or the message of a panic.
+type Ended<T> = Result<Result<T, Error>, String>;
+
+/// Does `work` on the pool. Signals and exceptions of the callback `notify` cancel the token that the work is given; the call then ends with
+/// that exception as soon as the work has ended.
+///
+/// # Errors
+/// The error of the work; `InternalError` when it panics; what a handler of signals or the callback raises.
+pub fn call<T: Send>(
+    py: Python<'_>,
+    notify: Option<&Bound<'_, PyAny>>,
+    cancel: Option<&Cancel>,
+    work: impl FnOnce(&Progress, &Cancel) -> Result<T, Error> + Send,
+) -> PyResult<T> {
+    refuse_inside(py)?;
+    let pool = threads::pool().map_err(|e| exception(py, &e))?;
+    let token = cancel.map_or_else(Cancel::new, Cancel::child);
+    let records = notify.is_some_and(|notify| notify.getattr("records").and_then(|is| is.is_truthy()).unwrap_or(false));
+    let progress = Progress { records, ..Progress::default() };
+    let notify = notify.map(|notify| notify.clone().unbind());
+    let mut raised: Option<PyErr> = None;
+    let ended: Ended<T> = py.detach(|| {
+        let (give, take) = sync_channel(1);
+        let (progress, token) = (&progress, &token);
+        std::thread::scope(|scope| {
+            let worker = std::thread::Builder::new().name("fedsa-call".into()).spawn_scoped(scope, move || {
+                let done = catch_unwind(AssertUnwindSafe(|| pool.install(|| work(progress, token))));
+                let _ = give.send(done.map_err(|payload| message(&*payload)));
+            });
+            if let Err(e) = worker {
+                return Ok(Err(Error::machine(format!("a thread cannot be started: {e}"), "fewer threads")));
+            }
+            loop {
+                match take.recv_timeout(LOOK) {
+                    Ok(ended) => return ended,
+                    Err(RecvTimeoutError::Disconnected) => return Err("the thread has ended without a result".into()),
+                    Err(RecvTimeoutError::Timeout) if raised.is_none() => {
+                        if let Err(e) = Python::attach(|py| look(py, notify.as_ref(), progress)) {
+                            raised = Some(e);
+                            token.cancel();
+                        }
+                    }
+                    Err(RecvTimeoutError::Timeout) => {}
+                }
+            }
+        })
+    });
+    // What has not been told yet, such as warnings of short calls.
+    let last = if raised.is_none() { look(py, notify.as_ref(), &progress).err() } else { None };
+    match (raised.or(last), ended) {
+        (Some(e), _) => Err(e),
+        (None, Err(panic)) => Err(internal(py, &panic)),
+        (None, Ok(result)) => result.map_err(|e| exception(py, &e)),
+    }
+}
+
+/// Does `work` that takes milliseconds, on the pool, without the interpreter's lock. It cannot be cancelled.
+///
+/// # Errors
+/// As [`call`].
+pub fn brief<T: Send>(py: Python<'_>, work: impl FnOnce() -> Result<T, Error> + Send) -> PyResult<T> {
+    refuse_inside(py)?;
+    let pool = threads::pool().map_err(|e| exception(py, &e))?;
+    match py.detach(|| catch_unwind(AssertUnwindSafe(|| pool.install(work)))) {
+        Ok(result) => result.map_err(|e| exception(py, &e)),
+        Err(payload) => Err(internal(py, &message(&*payload))),
+    }
+}
+
+/// Refuses a call from a thread of the pool: from a callback that the engine has called, which would wait for threads that wait for it.
+fn refuse_inside(py: Python<'_>) -> PyResult<()> {
+    match rayon::current_thread_index() {
+        None => Ok(()),
+        Some(_) => {
+            let help = "a callback that computes its values with NumPy alone";
+            Err(exception(py, &Error::new("", "a callback of the engine cannot call the engine", help)))
+        }
+    }
+}
+
+fn look(py: Python<'_>, notify: Option<&Py<PyAny>>, progress: &Progress) -> PyResult<()> {
+    py.check_signals()?;
+    let events = progress.take();
+    if let Some(notify) = notify
+        && !events.is_empty()
+    {
+        let events = events.into_iter().map(|event| event.into_python(py)).collect::<PyResult<Vec<_>>>()?;
+        notify.call1(py, (PyList::new(py, events)?,))?;
+    }
+    Ok(())
+}
+
+impl Event {
+    /// A tuple that begins with the name of the event.
+    fn into_python(self, py: Python<'_>) -> PyResult<Bound<'_, PyAny>> {
+        let tuple = match self {
+            Event::Stage(name, steps) => ("stage", name, steps).into_pyobject(py)?.into_any(),
+            Event::Done(steps) => ("done", steps).into_pyobject(py)?.into_any(),
+            Event::Computing(what, k, n) => ("computing", what, k, n).into_pyobject(py)?.into_any(),
+            Event::Searching(what, spent) => ("searching", what, spent).into_pyobject(py)?.into_any(),
+            Event::Recorded { method, point, seed, round, mse } => {
+                ("recorded", method, point, seed, round, mse).into_pyobject(py)?.into_any()
+            }
+            Event::Ended { method, point, seed, outcome, rounds } => {
+                ("ended", method, point, seed, outcome, rounds).into_pyobject(py)?.into_any()
+            }
+            Event::Warned(what) => ("warned", what).into_pyobject(py)?.into_any(),
+        };
+        Ok(tuple)
+    }
+}
+
+/// The message and place of the panic that was last.
+static LAST_PANIC: Mutex<Option<String>> = Mutex::new(None);
+
+/// Keeps what panics say for the exception, in place of the terminal.
+pub fn keep_panics() {
+    std::panic::set_hook(Box::new(|info| {
+        let mut last = LAST_PANIC.lock().unwrap_or_else(PoisonError::into_inner);
+        *last = Some(info.to_string());
+    }));
+}
+
+/// What a panic said.
+fn message(payload: &(dyn Any + Send)) -> String {
+    let last = LAST_PANIC.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let text = payload.downcast_ref::<String>().map(String::as_str).or(payload.downcast_ref::<&str>().copied());
+    last.or(text.map(str::to_string)).unwrap_or_else(|| "a panic without a message".into())
+}

@@ -1,0 +1,233 @@
+//! Experiments: settings in, results out.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use fedsa::cancel::Cancel;
+use fedsa::error::Error;
+use fedsa_data::find::Places;
+use fedsa_experiment::config::alone::{self, Part};
+use fedsa_experiment::config::document::{Caller, Origin, SetBy, Words};
+use fedsa_experiment::config::{self, Document};
+use fedsa_experiment::run::{RunOutcome, run};
+use fedsa_experiment::{IfExists, Kinds, RunSettings, bundled, file_schema, resolve};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use crate::convert;
+use crate::engine;
+use crate::errors::OrRaise;
+use crate::results::RanResults;
+
+/// A token by which another thread stops a call.
+#[pyclass(frozen, module = "fedsa._fedsa")]
+pub struct CancelToken(pub Cancel);
+
+#[pymethods]
+impl CancelToken {
+    #[new]
+    fn new() -> Self {
+        Self(Cancel::new())
+    }
+
+    /// Asks everything that has the token to stop soon.
+    fn cancel(&self) {
+        self.0.cancel();
+    }
+
+    /// Whether it is cancelled.
+    #[getter]
+    fn is_cancelled(&self) -> bool {
+        self.0.is_cancelled()
+    }
+}
+
+/// An experiment that has been read and checked.
+#[pyclass(frozen, module = "fedsa._fedsa")]
+pub struct Experiment {
+    pub inner: config::Experiment,
+    /// The folder of relative paths.
+    pub base: PathBuf,
+    pub quick: bool,
+}
+
+/// Keys of experiment files, and the arguments that they come from: errors name these.
+const ARGUMENTS: [(&str, &str); 10] = [
+    ("problem", "problem"),
+    ("method", "methods"),
+    ("sampling", "sampling"),
+    ("run.rounds", "rounds"),
+    ("run.seeds", "seeds"),
+    ("run.start", "start"),
+    ("run.stop", "stop"),
+    ("run.record", "record"),
+    ("run.refused", "refused"),
+    ("check", "checks"),
+];
+
+/// Whether a table has a key, or a key inside one.
+fn placed(table: &toml::Table, key: &str) -> bool {
+    match key.split_once('.') {
+        Some((table_of, key)) => table.get(table_of).is_some_and(|inner| inner.get(key).is_some()),
+        None => table.contains_key(key),
+    }
+}
+
+impl Experiment {
+    /// Reads a document with changes: its quick settings, dotted keys with values, and sweeps over lists of values.
+    fn read(mut document: Document, set: &toml::Table, sweeps: &toml::Table, quick: bool) -> Result<config::Experiment, Error> {
+        if quick {
+            document.make_quick()?;
+        }
+        for (key, value) in set {
+            document.set_value(key, value, Caller::new(format!("set={{\"{key}\": ..}}"), Words::default()))?;
+        }
+        for (key, values) in sweeps {
+            document.sweep_values(key, values.clone(), Caller::new(format!("sweep({{\"{key}\": ..}})"), Words::default()))?;
+        }
+        let experiment = config::Experiment::read(document)?;
+        experiment.settings()?;
+        Ok(experiment)
+    }
+}
+
+#[pymethods]
+impl Experiment {
+    /// The experiment of the text of a file; `name` is shown in messages.
+    #[staticmethod]
+    fn of_text(
+        py: Python<'_>,
+        name: &str,
+        text: &str,
+        base: PathBuf,
+        set: &Bound<'_, PyDict>,
+        sweeps: &Bound<'_, PyDict>,
+        quick: bool,
+    ) -> PyResult<Self> {
+        let (set, sweeps) = (convert::table(set)?, convert::table(sweeps)?);
+        let read = || Self::read(Document::parse(name, text)?, &set, &sweeps, quick);
+        Ok(Self { inner: engine::brief(py, read)?, base, quick })
+    }
+
+    /// The experiment of a dictionary with the keys of files.
+    #[staticmethod]
+    fn of_table(
+        py: Python<'_>,
+        table: &Bound<'_, PyDict>,
+        base: PathBuf,
+        set: &Bound<'_, PyDict>,
+        sweeps: &Bound<'_, PyDict>,
+        quick: bool,
+    ) -> PyResult<Self> {
+        let (table, set, sweeps) = (convert::table(table)?, convert::table(set)?, convert::table(sweeps)?);
+        let read = || {
+            let given = ARGUMENTS.iter().filter(|(key, _)| placed(&table, key));
+            let origins = given.map(|(key, name)| Origin { key: (*key).to_string(), from: SetBy::Setting(name) }).collect();
+            Self::read(Document::of_table(table.clone(), origins), &set, &sweeps, quick)
+        };
+        Ok(Self { inner: engine::brief(py, read)?, base, quick })
+    }
+
+    #[getter]
+    fn id(&self) -> &str {
+        &self.inner.id
+    }
+
+    #[getter]
+    fn title(&self) -> &str {
+        &self.inner.title
+    }
+
+    /// The labels of the methods, in order.
+    fn labels(&self, py: Python<'_>) -> PyResult<Vec<String>> {
+        engine::brief(py, || self.inner.labels())
+    }
+
+    /// The labels of the points of a sweep; one empty text without a sweep.
+    fn points(&self) -> Vec<String> {
+        self.inner.points.iter().map(|point| point.label.clone()).collect()
+    }
+
+    /// The settings as the text of a file: as they were given, or with defaults written out.
+    fn to_toml(&self, py: Python<'_>, defaults: bool) -> PyResult<String> {
+        engine::brief(py, || match defaults {
+            true => resolve::file(&self.inner, &Places::from_env(&self.base)),
+            false => toml::to_string(&self.inner.document.table).map_err(|e| Error::new("", e.to_string(), "plain values")),
+        })
+    }
+
+    /// The settings as JSON: as they were given with changes applied, or with defaults written out.
+    fn table_json(&self, py: Python<'_>, defaults: bool) -> PyResult<String> {
+        engine::brief(py, || {
+            let table = match defaults {
+                true => resolve::table(&self.inner, &Places::from_env(&self.base))?,
+                false => self.inner.document.table.clone(),
+            };
+            Ok(serde_json::to_string(&table).unwrap_or_default())
+        })
+    }
+
+    /// Runs it, and writes the results into the folder if there is one.
+    #[pyo3(signature = (notify, cancel, folder, if_exists, force, checkpoint_every))]
+    fn run(
+        &self,
+        py: Python<'_>,
+        notify: Option<&Bound<'_, PyAny>>,
+        cancel: Option<&CancelToken>,
+        folder: Option<PathBuf>,
+        if_exists: &str,
+        force: bool,
+        checkpoint_every: f64,
+    ) -> PyResult<RanResults> {
+        let every = Duration::try_from_secs_f64(checkpoint_every).unwrap_or(Duration::from_secs(10));
+        let mut settings =
+            RunSettings::default().with_base(&self.base).with_quick(self.quick).with_force(force).with_checkpoint_every(every);
+        if let Some(folder) = folder {
+            settings = settings.in_folder(folder, self::if_exists(if_exists));
+        }
+        let ran = engine::call(py, notify, cancel.map(|token| &token.0), |progress, cancel| {
+            match run(self.inner.clone(), &settings, progress, cancel)? {
+                RunOutcome::Done(ran) => {
+                    ran.write(Vec::new())?;
+                    Ok(*ran)
+                }
+                other => other.results(progress, cancel),
+            }
+        })?;
+        Ok(RanResults(ran))
+    }
+}
+
+/// What happens where a folder holds a run already.
+pub fn if_exists(word: &str) -> IfExists {
+    match word {
+        "resume" => IfExists::Resume,
+        "overwrite" => IfExists::Overwrite,
+        _ => IfExists::Refuse,
+    }
+}
+
+/// Refuses the table of a problem, method, codec or medium that no experiment can have.
+#[pyfunction]
+pub fn check_part(py: Python<'_>, part: &str, table: &Bound<'_, PyDict>) -> PyResult<()> {
+    let table = convert::table(table)?;
+    let part = match part {
+        "problem" => Part::Problem,
+        "method" => Part::Method,
+        "codec" => Part::Codec,
+        _ => Part::Medium,
+    };
+    alone::check(&Kinds::default(), part, &table).or_raise(py)
+}
+
+/// The JSON schema of experiment files.
+#[pyfunction]
+pub fn schema_json() -> String {
+    file_schema::of_files(&Kinds::default()).to_string()
+}
+
+/// The bundled experiments: id and text.
+#[pyfunction]
+pub fn bundled_experiments() -> Vec<(&'static str, &'static str)> {
+    bundled::ALL.iter().map(|one| (one.id, one.text)).collect()
+}

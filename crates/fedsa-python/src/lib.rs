@@ -1,0 +1,71 @@
+//! The native half of the Python package `fedsa`. Its public half, `python/fedsa`, has the documentation, types and defaults; this one converts
+//! values, calls the libraries ([`engine`]), and raises exceptions.
+
+mod arrow;
+mod convert;
+mod engine;
+mod errors;
+mod experiment;
+mod nodes;
+mod results;
+mod theory;
+mod threads;
+
+use std::ffi::OsString;
+
+use pyo3::prelude::*;
+
+use crate::errors::OrRaise;
+
+/// Sets the number of threads of later calls.
+#[pyfunction]
+#[pyo3(signature = (threads))]
+fn set_threads(py: Python<'_>, threads: Option<usize>) -> PyResult<()> {
+    threads::set(threads).or_raise(py)
+}
+
+/// The number of threads of later calls.
+#[pyfunction]
+fn get_threads(py: Python<'_>) -> PyResult<usize> {
+    Ok(threads::pool().or_raise(py)?.current_num_threads())
+}
+
+/// Runs the program with these arguments, the first of which is its name; its exit status.
+#[pyfunction]
+fn main(py: Python<'_>, args: Vec<OsString>) -> u8 {
+    // The program prints what panics say.
+    let _ = std::panic::take_hook();
+    py.detach(|| fedsa_cli::run_with(args, fedsa_cli::Extensions::default()))
+}
+
+/// The module `fedsa._fedsa`. Free-threaded Python gets its lock back: callbacks have not been examined without it.
+#[pymodule(gil_used = true)]
+fn _fedsa(m: &Bound<'_, PyModule>) -> PyResult<()> {
+    engine::keep_panics();
+    m.add("__version__", env!("CARGO_PKG_VERSION"))?;
+    m.add_class::<arrow::Table>()?;
+    m.add_class::<experiment::CancelToken>()?;
+    m.add_class::<experiment::Experiment>()?;
+    m.add_class::<nodes::ClientNode>()?;
+    m.add_class::<nodes::Federation>()?;
+    m.add_class::<nodes::AgentData>()?;
+    m.add_class::<nodes::ServerNode>()?;
+    m.add_class::<results::Figure>()?;
+    m.add_class::<results::RanResults>()?;
+    m.add_class::<theory::Theory>()?;
+    m.add_class::<theory::Tuned>()?;
+    m.add_function(wrap_pyfunction!(experiment::bundled_experiments, m)?)?;
+    m.add_function(wrap_pyfunction!(experiment::check_part, m)?)?;
+    m.add_function(wrap_pyfunction!(experiment::schema_json, m)?)?;
+    m.add_function(wrap_pyfunction!(get_threads, m)?)?;
+    m.add_function(wrap_pyfunction!(main, m)?)?;
+    m.add_function(wrap_pyfunction!(results::compare_folders, m)?)?;
+    m.add_function(wrap_pyfunction!(results::read_arrays, m)?)?;
+    m.add_function(wrap_pyfunction!(results::read_trace, m)?)?;
+    m.add_function(wrap_pyfunction!(results::redraw_folder, m)?)?;
+    m.add_function(wrap_pyfunction!(results::require_finished, m)?)?;
+    m.add_function(wrap_pyfunction!(theory::check_experiment, m)?)?;
+    m.add_function(wrap_pyfunction!(theory::tune_experiment, m)?)?;
+    m.add_function(wrap_pyfunction!(set_threads, m)?)?;
+    Ok(())
+}

@@ -1,0 +1,225 @@
+//! The ends of a federation over bytes.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use fedsa::error::Error;
+use fedsa::federation::{self, Description};
+use fedsa::node::{self, Todo};
+use fedsa::problem::Field;
+use fedsa::record::COUNTS;
+use fedsa::sampling::Sampling;
+use fedsa_data::DiskFiles;
+use fedsa_data::find::Places;
+use fedsa_experiment::Kinds;
+use fedsa_experiment::config::alone;
+use fedsa_experiment::plan::BuiltProblem;
+use numpy::PyArray1;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict};
+
+use crate::convert;
+use crate::engine;
+use crate::experiment::Experiment;
+
+/// The data of agents: a problem that is built.
+#[pyclass(frozen, module = "fedsa._fedsa")]
+pub struct AgentData(Arc<dyn Field>);
+
+#[pymethods]
+impl AgentData {
+    /// The problem of an experiment's first point.
+    #[staticmethod]
+    fn of(py: Python<'_>, experiment: &Experiment) -> PyResult<Self> {
+        let field = engine::call(py, None, None, |_, cancel| {
+            let files = DiskFiles::new(Places::from_env(&experiment.base)).with_cancel(cancel);
+            let built = BuiltProblem::new(&experiment.inner, &files, fedsa::kernel::Isa::best())?;
+            Ok(Arc::clone(built.shared_field()))
+        })?;
+        Ok(Self(field))
+    }
+
+    #[getter]
+    fn agents(&self) -> usize {
+        self.0.agents()
+    }
+
+    #[getter]
+    fn dim(&self) -> usize {
+        self.0.dim()
+    }
+
+    #[getter]
+    fn weights<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<f64>> {
+        PyArray1::from_slice(py, self.0.weights())
+    }
+}
+
+/// What all ends share.
+#[pyclass(frozen, module = "fedsa._fedsa")]
+pub struct Federation(federation::Federation);
+
+#[pymethods]
+impl Federation {
+    #[new]
+    fn new(
+        py: Python<'_>,
+        method: &Bound<'_, PyDict>,
+        weights: Vec<f64>,
+        dim: usize,
+        seed: u64,
+        start: Option<Vec<f64>>,
+        agreement: Option<String>,
+    ) -> PyResult<Self> {
+        let table = convert::table(method)?;
+        let made = engine::brief(py, || {
+            let (settings, uplink) = alone::method(&Kinds::default(), &table, &DiskFiles::new(Places::from_env("")))?;
+            let start = start.unwrap_or_else(|| vec![0.0; dim]);
+            if start.len() != dim {
+                return Err(Error::new("start", format!("{} components", start.len()), format!("{dim} components, which is `dim`")));
+            }
+            let federation = federation::Federation::new(&*settings, &uplink, weights, seed, start)?;
+            Ok(match agreement {
+                Some(text) => federation.of_problem(Description::new("agreement", Sampling::default(), dim).with(&text)),
+                None => federation,
+            })
+        })?;
+        Ok(Self(made))
+    }
+
+    #[getter]
+    fn agents(&self) -> usize {
+        self.0.agents()
+    }
+
+    #[getter]
+    fn dim(&self) -> usize {
+        self.0.dim()
+    }
+
+    #[getter]
+    fn digest(&self) -> u64 {
+        self.0.digest()
+    }
+}
+
+/// One agent.
+#[pyclass(frozen, module = "fedsa._fedsa")]
+pub struct ClientNode(Mutex<node::ClientNode>);
+
+#[pymethods]
+impl ClientNode {
+    #[new]
+    fn new(py: Python<'_>, federation: &Federation, data: &AgentData, agent: usize, place: usize) -> PyResult<Self> {
+        let node = engine::brief(py, || node::ClientNode::new(&federation.0, &data.0, place, agent))?;
+        Ok(Self(Mutex::new(node)))
+    }
+
+    /// Answers a message of the server, if it wants an answer.
+    fn handle<'py>(&self, py: Python<'py>, message: &[u8]) -> PyResult<Option<Bound<'py, PyBytes>>> {
+        let message = message.to_vec();
+        let answer = engine::brief(py, || locked(&self.0).handle(&message))?;
+        Ok(answer.map(|answer| PyBytes::new(py, &answer)))
+    }
+
+    fn save<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        Ok(PyBytes::new(py, &engine::brief(py, || Ok(locked(&self.0).save()))?))
+    }
+
+    fn restore(&self, py: Python<'_>, state: &[u8]) -> PyResult<()> {
+        let state = state.to_vec();
+        engine::brief(py, || locked(&self.0).restore(&state))
+    }
+}
+
+/// The server.
+#[pyclass(frozen, module = "fedsa._fedsa")]
+pub struct ServerNode(Mutex<node::ServerNode>);
+
+/// What is to be done: its name, and messages by agent.
+type Asked<'py> = (&'static str, Bound<'py, PyDict>);
+
+#[pymethods]
+impl ServerNode {
+    #[new]
+    fn new(py: Python<'_>, federation: &Federation) -> PyResult<Self> {
+        Ok(Self(Mutex::new(engine::brief(py, || node::ServerNode::new(&federation.0))?)))
+    }
+
+    /// Opens the next round, for the agents that are available.
+    fn open<'py>(&self, py: Python<'py>, available: Option<Vec<usize>>) -> PyResult<Asked<'py>> {
+        todo(py, &engine::brief(py, || Ok(locked(&self.0).open_for(available.as_deref())))?)
+    }
+
+    /// Takes an answer.
+    fn take(&self, py: Python<'_>, agent: usize, answer: &[u8]) -> PyResult<()> {
+        let answer = answer.to_vec();
+        engine::brief(py, || locked(&self.0).take(agent, &answer))
+    }
+
+    /// Ends the exchange with the answers that are there.
+    fn close<'py>(&self, py: Python<'py>) -> PyResult<Asked<'py>> {
+        todo(py, &engine::brief(py, || Ok(locked(&self.0).close()))?)
+    }
+
+    /// What is to be done now.
+    fn todo<'py>(&self, py: Python<'py>) -> PyResult<Asked<'py>> {
+        todo(py, &engine::brief(py, || Ok(locked(&self.0).todo().clone()))?)
+    }
+
+    fn theta<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray1<f64>>> {
+        Ok(PyArray1::from_vec(py, engine::brief(py, || Ok(locked(&self.0).theta().to_vec()))?))
+    }
+
+    fn rounds(&self, py: Python<'_>) -> PyResult<u64> {
+        engine::brief(py, || Ok(locked(&self.0).coordinator().rounds()))
+    }
+
+    fn diverged(&self, py: Python<'_>) -> PyResult<Option<u64>> {
+        engine::brief(py, || Ok(locked(&self.0).diverged()))
+    }
+
+    /// Answers of this exchange that count.
+    fn answered(&self, py: Python<'_>) -> PyResult<usize> {
+        engine::brief(py, || Ok(locked(&self.0).answered()))
+    }
+
+    /// What was counted, by name.
+    fn counts<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let (rounds, ledger) = engine::brief(py, || {
+            let server = locked(&self.0);
+            Ok((server.coordinator().rounds(), server.coordinator().ledger()))
+        })?;
+        let out = PyDict::new(py);
+        for count in COUNTS {
+            out.set_item(count.name, (count.of)(rounds, &ledger))?;
+        }
+        Ok(out)
+    }
+
+    fn save<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        Ok(PyBytes::new(py, &engine::brief(py, || Ok(locked(&self.0).save()))?))
+    }
+
+    fn restore(&self, py: Python<'_>, state: &[u8]) -> PyResult<()> {
+        let state = state.to_vec();
+        engine::brief(py, || locked(&self.0).restore(&state))
+    }
+}
+
+fn locked<T>(node: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    node.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn todo<'py>(py: Python<'py>, todo: &Todo) -> PyResult<Asked<'py>> {
+    let messages = PyDict::new(py);
+    let name = match todo {
+        Todo::Ask { to, bytes } | Todo::Tell { to, bytes } => {
+            for (agent, bytes) in to.iter().zip(bytes) {
+                messages.set_item(agent, PyBytes::new(py, bytes))?;
+            }
+            if matches!(todo, Todo::Ask { .. }) { "ask" } else { "tell" }
+        }
+        Todo::RoundOver => "over",
+    };
+    Ok((name, messages))
+}

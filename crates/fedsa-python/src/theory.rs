@@ -1,0 +1,272 @@
+//! What is known of an experiment before it runs, and the settings that reach a target.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use fedsa::error::Error;
+use fedsa::kernel::Isa;
+use fedsa_cli::commands::theory::brief_page;
+use fedsa_experiment::check;
+use fedsa_experiment::picture::Drawn;
+use fedsa_experiment::plan::PlanControl;
+use fedsa_experiment::theory::{self, Detail, KnownOrReason, MethodTheory, TheoryReport};
+use fedsa_experiment::tune::{self, Answer, TuneOptions, TuneOutcome, TuneStage};
+use fedsa_experiment::{Plan, Predictor, RunSettings};
+use fedsa_theory::cost::Goal;
+use numpy::PyArray1;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict};
+use serde_json::{Value as Json, json};
+
+use crate::engine::{self, Event};
+use crate::errors::{OrRaise, exception};
+use crate::experiment::{CancelToken, Experiment};
+use crate::results::Figure;
+
+/// What theory knows of an experiment.
+#[pyclass(frozen, module = "fedsa._fedsa")]
+pub struct Theory {
+    plan: Arc<Plan>,
+    predictor: Arc<Predictor>,
+    report: TheoryReport,
+    target: Option<f64>,
+}
+
+#[pymethods]
+impl Theory {
+    #[staticmethod]
+    fn of(
+        py: Python<'_>,
+        experiment: &Experiment,
+        notify: Option<&Bound<'_, PyAny>>,
+        cancel: Option<&CancelToken>,
+        target: Option<f64>,
+        full: bool,
+    ) -> PyResult<Self> {
+        let (inner, base) = (experiment.inner.clone(), &experiment.base);
+        engine::call(py, notify, cancel.map(|token| &token.0), |progress, cancel| {
+            let control = PlanControl { cancel, solving: None };
+            let plan = Arc::new(Plan::with_problem(inner, base, Isa::best(), &HashMap::new(), None, &control)?);
+            let predictor = Arc::new(Predictor::new(&plan).with_cancel(cancel));
+            let settings = theory::Settings::new(if full { Detail::Full } else { Detail::Brief }).with_target(target);
+            let theory = theory::Theory::new(&predictor, settings).map_err(|e| plan.experiment.document.failure(e))?;
+            let report = theory.report(&|what| progress.say(Event::Searching(format!("theory of {}", what.trim()), 0.0)))?;
+            // What is asked for later is not stopped by the token of this call.
+            let predictor = Arc::new(Predictor::new(&plan).with_kept(predictor.keep()));
+            Ok(Self { plan, predictor, report, target })
+        })
+    }
+
+    /// All numbers, as JSON.
+    fn json(&self, py: Python<'_>) -> PyResult<String> {
+        engine::brief(py, || {
+            let mut all = self.report.json();
+            all["title"] = json!(self.report.title);
+            for (entry, method) in all["methods"].as_array_mut().into_iter().flatten().zip(&self.report.methods) {
+                entry["limits"] = limits(method);
+                entry["largest"] = stability(method);
+                entry["changes"] = method
+                    .changes
+                    .iter()
+                    .map(|change| {
+                        json!({
+                            "change": change.what,
+                            "floor": change.floor.as_ref().ok().map(|floor| floor.floor),
+                            "why": change.floor.as_ref().err().map(|reason| &reason.text),
+                        })
+                    })
+                    .collect();
+            }
+            Ok(all.to_string())
+        })
+    }
+
+    /// The page that the program prints.
+    fn page(&self, py: Python<'_>) -> PyResult<String> {
+        engine::brief(py, || Ok(brief_page(&self.plan, &self.report, self.target).join("\n")))
+    }
+
+    /// The predicted curve of a method: rounds, mean-square errors, their parts from bias and from noise, and how they are known as JSON.
+    #[expect(clippy::type_complexity, reason = "arrays of a curve")]
+    fn curve<'py>(
+        &self,
+        py: Python<'py>,
+        method: usize,
+    ) -> PyResult<(Bound<'py, PyArray1<i64>>, Bound<'py, PyArray1<f64>>, Bound<'py, PyArray1<f64>>, Bound<'py, PyArray1<f64>>, String)>
+    {
+        let cell = self.report.methods.get(method).map_or(0, |method| method.cell);
+        let (curve, accuracy) =
+            engine::call(py, None, None, |_, _| Ok((self.predictor.curve(cell)?, self.predictor.curve_accuracy(cell)?)))?;
+        let rounds: Vec<i64> = self.plan.cells[cell].grid.iter().map(|t| i64::try_from(*t).unwrap_or(i64::MAX)).collect();
+        let of = |value: &dyn Fn(&fedsa_theory::exact_mse::MeanSquare) -> f64| PyArray1::from_iter(py, curve.iter().map(value));
+        let (mse, bias, noise) = (of(&|point| point.mse()), of(&|point| point.bias_sq()), of(&|point| point.noise));
+        Ok((PyArray1::from_vec(py, rounds), mse, bias, noise, json!(accuracy).to_string()))
+    }
+
+    /// A figure: `curves` or `stability`.
+    fn figure(&self, py: Python<'_>, which: &str) -> PyResult<Figure> {
+        let drawn = engine::call(py, None, None, |_, _| {
+            let all = theory::pictures(&self.plan, &self.predictor);
+            let found = all.into_iter().find(|(name, _)| name.ends_with(which));
+            let unknown = || Error::new("figure", format!("`{which}` is not accepted"), "curves or stability");
+            let (_, picture) = found.ok_or_else(unknown)?;
+            let picture = picture.map_err(|why| Error::not_known("figure", why, "another experiment"))?;
+            Ok(Drawn::new(&self.plan.experiment, picture, &toml::to_string(&self.plan.experiment.document.table).unwrap_or_default()))
+        })?;
+        Ok(Figure(drawn))
+    }
+}
+
+/// The parts of the floor of a method, or why it is not known.
+fn limits(method: &MethodTheory) -> Json {
+    match &method.limits {
+        Err(reason) => json!({ "unknown": reason }),
+        Ok(limits) => json!({
+            "floor": limits.floor,
+            "bias": limits.bias,
+            "samples": limits.samples,
+            "mixing": limits.mixing,
+            "link": limits.link,
+            "participation": limits.participation,
+            "accuracy": limits.accuracy,
+            "warning": limits.accuracy.warning(),
+        }),
+    }
+}
+
+/// The largest stable step of a method, or why it is not known.
+fn stability(method: &MethodTheory) -> Json {
+    let largest: Option<&KnownOrReason<_>> = method.stability.largest.as_ref();
+    match largest {
+        None => Json::Null,
+        Some(Err(reason)) => json!({ "unknown": reason }),
+        Some(Ok(found)) => json!({ "step": found.step.is_finite().then_some(found.step), "in_mean_square": found.in_mean_square }),
+    }
+}
+
+/// Checks an experiment; all numbers as JSON, and the exception with which it would be refused, if it would.
+#[pyfunction]
+pub fn check_experiment(
+    py: Python<'_>,
+    experiment: &Experiment,
+    notify: Option<&Bound<'_, PyAny>>,
+    cancel: Option<&CancelToken>,
+    force: bool,
+) -> PyResult<(String, Option<Py<PyAny>>)> {
+    let settings = RunSettings::default().with_base(&experiment.base).with_quick(experiment.quick).with_force(force);
+    let (text, refusal) = engine::call(py, notify, cancel.map(|token| &token.0), |_, cancel| {
+        let checked = check::check(experiment.inner.clone(), &settings, cancel)?;
+        Ok((checked.json().to_string(), checked.refusal))
+    })?;
+    Ok((text, refusal.map(|e| exception(py, &e).into_value(py).into_any())))
+}
+
+/// The answer of a tuning.
+#[pyclass(frozen, module = "fedsa._fedsa")]
+pub struct Tuned {
+    summary: String,
+    report: Vec<String>,
+    files: Vec<(String, Vec<u8>)>,
+    frontier: Drawn,
+}
+
+#[pymethods]
+impl Tuned {
+    /// What was asked, the answer, and what was tried, as JSON.
+    #[getter]
+    fn summary(&self) -> &str {
+        &self.summary
+    }
+
+    /// The report for people.
+    #[getter]
+    fn report(&self) -> Vec<String> {
+        self.report.clone()
+    }
+
+    /// The figure: cost against error.
+    fn figure(&self) -> Figure {
+        Figure(self.frontier.clone())
+    }
+
+    /// The files with their contents: the experiment of the answer, the figure, the summary.
+    fn files<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let out = PyDict::new(py);
+        for (name, bytes) in &self.files {
+            out.set_item(name, PyBytes::new(py, bytes))?;
+        }
+        Ok(out)
+    }
+}
+
+/// Looks for the settings of the least cost.
+#[pyfunction]
+pub fn tune_experiment(
+    py: Python<'_>,
+    experiment: &Experiment,
+    notify: Option<&Bound<'_, PyAny>>,
+    cancel: Option<&CancelToken>,
+    options: &Bound<'_, PyDict>,
+    folder: Option<PathBuf>,
+    if_exists: &str,
+) -> PyResult<Tuned> {
+    let options = tune_options(py, options)?;
+    let mut settings = RunSettings::default().with_base(&experiment.base);
+    if let Some(folder) = folder {
+        settings = settings.in_folder(folder, crate::experiment::if_exists(if_exists));
+    }
+    engine::call(py, notify, cancel.map(|token| &token.0), |progress, cancel| {
+        let mut observe = |stage: TuneStage<'_>| {
+            if let TuneStage::Began(began) = stage {
+                progress.say(Event::Searching(began.what.clone(), began.spent));
+            }
+        };
+        match tune::tune(&experiment.inner, &options, &settings, &mut observe, cancel)? {
+            TuneOutcome::Done(mut answer) => {
+                answer.write()?;
+                let Answer { tuning, tuned, .. } = &*answer;
+                Ok(Tuned {
+                    summary: tuning.summary(tuned).to_string(),
+                    report: tuning.report(tuned),
+                    files: tuning.files(tuned)?,
+                    frontier: tuning.drawn(tuned)?,
+                })
+            }
+            _ => Err(Error::cancelled("it was cancelled", "the same call with `resume`, which goes on from its folder")),
+        }
+    })
+}
+
+fn tune_options(py: Python<'_>, given: &Bound<'_, PyDict>) -> PyResult<TuneOptions> {
+    let get = |name: &str| given.get_item(name).map(|value| value.filter(|value| !value.is_none()));
+    let mut options = TuneOptions::new(get("target_mse")?.map_or(Ok(0.0), |x| x.extract())?);
+    if let Some(goal) = get("minimise")? {
+        let goal: String = goal.extract()?;
+        let known = [Goal::Bits, Goal::Rounds, Goal::Samples].into_iter().find(|known| known.name() == goal);
+        let unknown = || Error::new("minimise", format!("`{goal}` is not accepted"), "bits, rounds or samples").valued(&goal);
+        options = options.with_minimise(known.ok_or_else(unknown).or_raise(py)?);
+    }
+    if let Some(methods) = get("methods")? {
+        options = options.with_methods(methods.extract()?);
+    }
+    if let Some(codecs) = get("codecs")? {
+        options = options.with_codecs(codecs.extract()?);
+    }
+    if let Some(steps) = get("local_steps")? {
+        options = options.with_local_steps(steps.extract()?);
+    }
+    if let Some(most) = get("most_local_steps")? {
+        options = options.with_most_local_steps(most.extract()?);
+    }
+    if let Some(most) = get("most_rounds")? {
+        options = options.with_most_rounds(most.extract()?);
+    }
+    if let Some(like) = get("like")? {
+        options = options.with_like(like.extract::<String>()?);
+    }
+    if let Some(budget) = get("budget")? {
+        options = options.with_budget(budget.extract()?);
+    }
+    Ok(options)
+}

@@ -1,0 +1,78 @@
+//! The threads of the package: a pool that is made when it is first needed, and anew after a fork.
+
+use std::mem::forget;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use fedsa::error::{Error, require};
+use rayon::{ThreadPool, ThreadPoolBuilder};
+
+/// The most threads that can be asked for.
+const MOST: usize = 1024;
+
+/// Threads, and the process that has started them.
+struct Started {
+    process: u32,
+    pool: Arc<ThreadPool>,
+}
+
+struct State {
+    /// How many threads there are to be; as many as the machine has if it is not said.
+    asked: Option<usize>,
+    started: Option<Started>,
+}
+
+static STATE: Mutex<State> = Mutex::new(State { asked: None, started: None });
+
+/// The pool of this process.
+///
+/// # Errors
+/// When threads cannot be started, or `FEDSA_THREADS` is not a number of threads.
+pub fn pool() -> Result<Arc<ThreadPool>, Error> {
+    let mut state = STATE.lock().unwrap_or_else(PoisonError::into_inner);
+    let process = std::process::id();
+    match state.started.take() {
+        Some(started) if started.process == process => {
+            let pool = Arc::clone(&started.pool);
+            state.started = Some(started);
+            return Ok(pool);
+        }
+        // The threads are those of the process from which this one was forked: here there are none to end.
+        Some(started) => forget(started),
+        None => {}
+    }
+    let threads = state.asked.map_or_else(of_environment, Ok)?;
+    let builder = ThreadPoolBuilder::new().num_threads(threads).thread_name(|i| format!("fedsa-{i}"));
+    let failed = |e| Error::machine(format!("the threads cannot be started: {e}"), "set_threads with fewer threads");
+    let pool = Arc::new(builder.build().map_err(failed)?);
+    state.started = Some(Started { process, pool: Arc::clone(&pool) });
+    Ok(pool)
+}
+
+/// Sets the number of threads of calls that begin from now on; as many as the environment or the machine says if it is `None`.
+///
+/// # Errors
+/// When it is not between 1 and [`MOST`].
+pub fn set(threads: Option<usize>) -> Result<(), Error> {
+    threads.map_or(Ok(()), |n| in_range("threads", n))?;
+    let mut state = STATE.lock().unwrap_or_else(PoisonError::into_inner);
+    state.asked = threads;
+    match state.started.take() {
+        Some(started) if started.process != std::process::id() => forget(started),
+        // Calls that run keep it until they end.
+        _ => {}
+    }
+    Ok(())
+}
+
+fn in_range(key: &str, n: usize) -> Result<(), Error> {
+    require((1..=MOST).contains(&n), key, n, &format!("a whole number between 1 and {MOST}"))
+}
+
+/// What `FEDSA_THREADS` says; 0, which is one thread for each processor, if it is not set.
+fn of_environment() -> Result<usize, Error> {
+    const NAME: &str = "FEDSA_THREADS";
+    let Some(text) = std::env::var_os(NAME).filter(|text| !text.is_empty()) else { return Ok(0) };
+    let threads = text.to_string_lossy().trim().parse().unwrap_or(0);
+    in_range(NAME, threads).map_err(|e| e.saying(format!("{:?} is not accepted", text)))?;
+    Ok(threads)
+}

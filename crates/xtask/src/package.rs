@@ -1,0 +1,91 @@
+//! The Python package: its wheel, and its tests.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::{python, root};
+
+/// What builds the wheel.
+const MATURIN: &str = "maturin==1.16.0";
+
+/// What tests of the package use.
+const PACKAGES: &[&str] = &[
+    python::NUMPY,
+    MATURIN,
+    "pytest==9.2.0",
+    "mypy==2.4.1",
+    "pandas==3.1.1",
+    "polars==2.1.0",
+    "pyarrow==26.0.1",
+    "pyright==1.1.414",
+    "tqdm==4.70.1",
+];
+
+/// Builds the wheel in the release profile and in the folder of all other builds, and installs it into the virtual environment; the path of the
+/// interpreter.
+///
+/// # Errors
+/// When there is no Python 3 here, packages cannot be had, or it cannot be built.
+pub fn install() -> Result<PathBuf, String> {
+    let python = python::interpreter(PACKAGES)?;
+    let wheels = root().join("target/wheels");
+    // Of earlier versions there may be others.
+    let _ = std::fs::remove_dir_all(&wheels);
+    let mut build = Command::new(&python);
+    build.args(["-m", "maturin", "build", "--release", "--locked", "--quiet", "--interpreter"]).arg(&python).arg("--out").arg(&wheels);
+    passes(build.current_dir(root()))?;
+    let wheel = made(&wheels, "whl")?;
+    let mut install = Command::new(&python);
+    install.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps", "--force-reinstall"]).arg(&wheel);
+    passes(&mut install)?;
+    Ok(python)
+}
+
+/// Makes the source distribution, installs it as users do, with the libraries that are compiled already, and runs the program from it.
+///
+/// # Errors
+/// When it lacks something, or cannot be built.
+fn from_sources(python: &Path) -> Result<(), String> {
+    let folder = root().join("target/sdist");
+    let _ = std::fs::remove_dir_all(&folder);
+    let mut pack = Command::new(python);
+    passes(pack.args(["-m", "maturin", "sdist", "--quiet", "--out"]).arg(&folder).current_dir(root()))?;
+    let packed = made(&folder, "gz")?;
+    let installed = folder.join("installed");
+    let mut install = Command::new(python);
+    install.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps", "--no-build-isolation", "--target"]);
+    passes(install.arg(&installed).arg(&packed).env("CARGO_TARGET_DIR", root().join("target")))?;
+    let mut run = Command::new(python);
+    passes(run.args(["-m", "fedsa", "reproduce", "--list"]).env("PYTHONPATH", &installed).current_dir(&folder))
+}
+
+/// The file with this extension in a folder.
+fn made(folder: &Path, extension: &str) -> Result<PathBuf, String> {
+    let found = std::fs::read_dir(folder).map_err(|e| format!("{}: {e}", folder.display()))?;
+    let file = found.flatten().map(|entry| entry.path()).find(|path| path.extension().is_some_and(|end| end == extension));
+    file.ok_or_else(|| format!("there is no .{extension} in {}", folder.display()))
+}
+
+/// Runs the tests of the installed package and the examples in its documentation; the slow ones, and an installation from the source
+/// distribution, too with `all`.
+///
+/// # Errors
+/// When one fails.
+pub fn test(python: &Path, all: bool) -> Result<(), String> {
+    let mut tests = Command::new(python);
+    // What is in the repository is not imported: tests are about what was installed.
+    tests.args(["-m", "pytest", "--quiet", "--doctest-modules", "--import-mode=append", "python/tests", "--pyargs", "fedsa"]);
+    if all {
+        tests.arg("--all");
+    }
+    passes(tests.current_dir(root()).env_remove("PYTHONPATH"))?;
+    if all { from_sources(python) } else { Ok(()) }
+}
+
+fn passes(command: &mut Command) -> Result<(), String> {
+    match command.status() {
+        Ok(status) if status.success() => Ok(()),
+        Ok(status) => Err(format!("{command:?} ended with {status}")),
+        Err(e) => Err(format!("{command:?}: {e}")),
+    }
+}

@@ -1,0 +1,581 @@
+"""Experiments as objects."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, Sequence
+from os import PathLike
+from typing import Any, Literal, Union
+
+from fedsa import _fedsa
+from fedsa._kinds import Method, Problem
+from fedsa._progress import Listener, Observer, ProgressLike
+from fedsa._results import Results
+from fedsa._settings import checked_keywords, plain, shown
+from fedsa._theory import Check, Theory, Tuning
+from fedsa.errors import InputError
+
+Path = Union[str, "PathLike[str]"]
+Table = Mapping[str, Any]
+
+# The keys of `[run]` that are arguments.
+RUN = ("rounds", "seeds", "start", "stop", "record", "refused")
+
+
+class Experiment:
+    """Methods that are compared on a problem.
+
+    Parameters
+    ----------
+    problem : Problem or mapping
+        What agents compute with, one of :mod:`fedsa.problems`; or a dictionary with ``kind`` and its keys.
+    methods : Method or mapping, or a sequence of these
+        What is compared, of :mod:`fedsa.methods`. Results are found by their labels.
+    rounds : int
+        The number of rounds.
+    seeds : int or sequence of int
+        The number of seeds, or the seeds.
+    sampling : {"iid", "markov", "mean"} or mapping
+        The law of samples, or a dictionary with ``kind``, ``batch`` and ``start``.
+    start : str or array of shape (d,)
+        The first iterate: ``"zero"``, ``"root"``, ``"root+1"``, ``"normal"``, ``"limit"``, numbers, or the name of a file.
+    stop : mapping, optional
+        Targets at which runs end: ``{"mse": 1e-4}``, ``residual``, ``relative_residual`` or ``gap``.
+    record : mapping or sequence of int, optional
+        The recorded rounds: ``{"every": 10}``, ``{"points": 200, "spacing": "log"}``, or these rounds.
+    figure : mapping, optional
+        Keys of ``[figure]`` of experiment files.
+    checks : sequence of mapping
+        Tables ``[[check]]`` of experiment files.
+    id, title : str, optional
+        The name, and the title of the figure.
+    base : path, optional
+        The folder of relative paths; the working directory by default.
+
+    Raises
+    ------
+    InputError
+        When a setting cannot be used. Files are read, and problems built, by :meth:`run`.
+
+    Examples
+    --------
+    >>> import fedsa
+    >>> from fedsa import methods, problems
+    >>> experiment = fedsa.Experiment(problems.Garnet(agents=5, states=10, features=3), methods.FedLSA(0.1, 10), rounds=100)
+    >>> experiment
+    Experiment(Garnet(agents=5, states=10, features=3), [FedLSA(0.1, 10)], rounds=100)
+    >>> experiment.labels
+    ['fedlsa']
+    """
+
+    # How it was made, by which it is shown, compared and pickled: arguments of the constructor, or of `from_text`.
+    _made: dict[str, Any]
+    _natives: dict[bool, _fedsa.Experiment]
+
+    def __init__(
+        self,
+        problem: Problem | Table,
+        methods: Method | Table | Sequence[Method | Table],
+        *,
+        rounds: int,
+        seeds: int | Sequence[int] = 1,
+        sampling: Literal["iid", "markov", "mean"] | Table = "iid",
+        start: str | Sequence[float] | Any = "zero",
+        stop: Table | None = None,
+        record: Table | Sequence[int] | None = None,
+        refused: str | None = None,
+        figure: Table | None = None,
+        checks: Sequence[Table] = (),
+        id: str | None = None,
+        title: str | None = None,
+        base: Path | None = None,
+    ) -> None:
+        listed = [methods] if isinstance(methods, (Method, Mapping)) else list(methods)
+        given = dict(
+            rounds=rounds, seeds=seeds, sampling=sampling, start=start, stop=stop, record=record, refused=refused, figure=figure,
+            checks=list(checks), id=id, title=title, base=base,
+        )  # fmt: skip
+        self._make({"problem": problem, "methods": listed, **given})
+
+    def _make(self, made: dict[str, Any]) -> None:
+        self._made = made
+        self._natives = {}
+        self._native()
+
+    def _table(self) -> dict[str, Any]:
+        """The tree of an experiment file."""
+        made = self._made
+        table: dict[str, Any] = {key: made[key] for key in ("id", "title") if made[key] is not None}
+        table["problem"] = plain(made["problem"])
+        sampling = made["sampling"]
+        if sampling != "iid":
+            table["sampling"] = {"kind": sampling} if isinstance(sampling, str) else plain(sampling)
+        table["method"] = [plain(method) for method in made["methods"]]
+        table["run"] = {key: plain(made[key]) for key in RUN if made[key] is not None}
+        if made["figure"] is not None:
+            table["figure"] = plain(made["figure"])
+        if made["checks"]:
+            table["check"] = plain(made["checks"])
+        return table
+
+    def _native(self, quick: bool = False) -> _fedsa.Experiment:
+        """The experiment as the engine has it, with its quick settings or without."""
+        if quick not in self._natives:
+            made = self._made
+            base = os.fspath(made["base"]) if made["base"] is not None else ""
+            changes, sweeps = plain(made.get("set", {})), plain(made.get("sweep", {}))
+            if "text" in made:
+                native = _fedsa.Experiment.of_text(made["name"], made["text"], base, changes, sweeps, quick)
+            else:
+                native = _fedsa.Experiment.of_table(self._table(), base, changes, sweeps, quick)
+            self._natives[quick] = native
+        return self._natives[quick]
+
+    @classmethod
+    def from_toml(cls, path: Path, *, set: Table | None = None) -> Experiment:
+        """Read an experiment file.
+
+        Parameters
+        ----------
+        path : path
+            The file. Paths in it are relative to its folder.
+        set : mapping, optional
+            Dotted keys with values that replace those of the file: ``{"run.rounds": 100, "method.FedLSA.step_size": 0.1}``.
+
+        Returns
+        -------
+        Experiment
+            The experiment.
+
+        Raises
+        ------
+        InputError
+            When the file cannot be read, or is not an experiment: with its line.
+        """
+        name = os.fspath(path)
+        try:
+            with open(name, encoding="utf-8") as file:
+                text = file.read(16_000_001)
+        except UnicodeDecodeError as e:
+            raise InputError("this is not UTF-8", "data.unreadable", name, "an experiment file (TOML)") from e
+        except OSError as e:
+            code = "data.no-file" if isinstance(e, FileNotFoundError) else "data.unreadable"
+            raise InputError(f"cannot be read: {e.strerror}", code, name, "the path of an experiment file (TOML)") from e
+        return cls.from_text(text, name=name, base=os.path.dirname(name), set=set)
+
+    @classmethod
+    def from_text(cls, text: str, *, name: str = "experiment.toml", base: Path | None = None, set: Table | None = None) -> Experiment:
+        """Read the text of an experiment file.
+
+        Parameters
+        ----------
+        text : str
+            TOML.
+        name : str
+            What messages call the text.
+        base : path, optional
+            The folder of relative paths; the working directory by default.
+        set : mapping, optional
+            As in :meth:`from_toml`.
+
+        Returns
+        -------
+        Experiment
+            The experiment.
+
+        Raises
+        ------
+        InputError
+            When it is not an experiment: with its line.
+        """
+        self = cls.__new__(cls)
+        self._make({"name": name, "text": text, "base": base, "set": dict(set or {})})
+        return self
+
+    @classmethod
+    def bundled(cls, id: str, *, set: Table | None = None) -> Experiment:
+        """Return a bundled experiment; :func:`fedsa.bundled` lists them.
+
+        Parameters
+        ----------
+        id : str
+            Source and figure: ``"scafflsa/fig1-high"``.
+        set : mapping, optional
+            As in :meth:`from_toml`.
+
+        Returns
+        -------
+        Experiment
+            The experiment.
+
+        Raises
+        ------
+        InputError
+            When there is none of that id.
+
+        Examples
+        --------
+        >>> import fedsa
+        >>> fedsa.Experiment.bundled("scafflsa/fig1-high").labels
+        ['FedLSA', 'SCAFFLSA']
+        """
+        from fedsa._settings import nearest
+
+        texts = dict(_fedsa.bundled_experiments())
+        if id not in texts:
+            what = f"there is no bundled experiment '{id}'{nearest(id, list(texts))}"
+            raise InputError(what, "setting.unknown-name", "id", "an id of fedsa.bundled()", value=id)
+        return cls.from_text(texts[id], name=f"experiments/{id}.toml", set=set)
+
+    @property
+    def id(self) -> str:
+        """The name."""
+        return self._native().id
+
+    @property
+    def title(self) -> str:
+        """The title of the figure."""
+        return self._native().title
+
+    @property
+    def labels(self) -> list[str]:
+        """The labels of the methods, by which results are found."""
+        return self._native().labels()
+
+    def sweep(self, values: Mapping[str, Sequence[Any]]) -> Experiment:
+        """Make the experiment that runs at all combinations of some values.
+
+        Parameters
+        ----------
+        values : mapping of str to sequence
+            Dotted keys of experiment files with the values of each: ``{"method.fedlsa.step_size": [0.01, 0.1]}``.
+
+        Returns
+        -------
+        Experiment
+            One with several points. A method at a point is found as ``"label [point]"``; this one stays as it is.
+
+        Raises
+        ------
+        InputError
+            When a key or a value cannot be used.
+
+        Examples
+        --------
+        >>> import fedsa
+        >>> from fedsa import methods, problems
+        >>> experiment = fedsa.Experiment(problems.Garnet(agents=5, states=10, features=3), methods.FedLSA(0.1, 10), rounds=10)
+        >>> experiment.sweep({"method.fedlsa.step_size": [0.05, 0.1]}).run().labels
+        ['fedlsa [step_size=0.05]', 'fedlsa [step_size=0.1]']
+        """
+        swept = type(self).__new__(type(self))
+        swept._make({**self._made, "sweep": {**self._made.get("sweep", {}), **{key: list(of) for key, of in values.items()}}})
+        return swept
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the settings as a dictionary with the keys of experiment files, as they were given."""
+        table: dict[str, Any] = json.loads(self._native().table_json(False))
+        return table
+
+    def to_toml(self, *, defaults: bool = False) -> str:
+        """Return the settings as the text of an experiment file.
+
+        Parameters
+        ----------
+        defaults : bool
+            Whether defaults are written out, and paths made absolute.
+
+        Returns
+        -------
+        str
+            TOML. A run of it has the same results, bit for bit.
+        """
+        return self._native().to_toml(defaults)
+
+    def run(
+        self,
+        *,
+        out: Path | None = None,
+        resume: bool = False,
+        overwrite: bool = False,
+        quick: bool = False,
+        force: bool = False,
+        progress: ProgressLike = None,
+        observer: Observer | None = None,
+        cancel: _fedsa.CancelToken | None = None,
+        checkpoint_every: float = 10.0,
+    ) -> Results:
+        """Run all methods at all points with all seeds.
+
+        Parameters
+        ----------
+        out : path, optional
+            A folder for checkpoints and results. Without one nothing is written.
+        resume : bool
+            Whether the run in the folder goes on. If it has ended, its results are read.
+        overwrite : bool
+            Whether the run in the folder is replaced.
+        quick : bool
+            Whether the quick settings of an experiment file are used.
+        force : bool
+            Whether settings run that are known to be unstable.
+        progress : bool or callable, optional
+            ``True`` shows a bar (with tqdm, if it is installed), ``False`` does not; a callable is called with a
+            :class:`Progress` some times a second. By default a bar is shown in notebooks and on terminals.
+        observer : callable, optional
+            Called with a dictionary for each recorded round: ``method``, ``point``, ``seed``, ``round``, ``mse``.
+        cancel : CancelToken, optional
+            With it another thread can stop the run.
+        checkpoint_every : float
+            The seconds between checkpoints.
+
+        Returns
+        -------
+        Results
+            The results. A run that diverges or misses its target is an outcome of them.
+
+        Raises
+        ------
+        InputError
+            When a setting or a file cannot be used; nothing is then written.
+        MachineError
+            When the machine fails; what was written until then is kept.
+        Cancelled
+            When ``cancel`` is cancelled. Checkpoints are kept, and a call with ``resume=True`` goes on from them. So
+            it is with ``KeyboardInterrupt``.
+        """
+        if resume and overwrite:
+            raise TypeError("resume and overwrite exclude each other")
+        if out is None and (resume or overwrite):
+            raise TypeError(f"{'resume' if resume else 'overwrite'} needs the folder of a run: out=..")
+        native = self._native(quick)
+        if_exists = "resume" if resume else "overwrite" if overwrite else "refuse"
+        folder = None if out is None else os.fspath(out)
+        with Listener(native.id, progress, observer) as listener:
+            return Results._of(native.run(listener, cancel, folder, if_exists, force, float(checkpoint_every)))
+
+    def check(
+        self,
+        *,
+        quick: bool = False,
+        force: bool = False,
+        progress: ProgressLike = None,
+        cancel: _fedsa.CancelToken | None = None,
+    ) -> Check:
+        """Build the problems and say what a run comes to, without running it.
+
+        Parameters
+        ----------
+        quick, force
+            As in :meth:`run`.
+        progress, cancel
+            As in :meth:`run`.
+
+        Returns
+        -------
+        Check
+            Whether it would run, for how long, and in how much memory.
+
+        Raises
+        ------
+        InputError
+            When a setting or a file cannot be used.
+        """
+        native = self._native(quick)
+        with Listener(native.id, progress) as listener:
+            text, refusal = _fedsa.check_experiment(native, listener, cancel, force)
+        return Check(json.loads(text), refusal)
+
+    def theory(
+        self,
+        *,
+        target_mse: float | None = None,
+        full: bool = False,
+        progress: ProgressLike = None,
+        cancel: _fedsa.CancelToken | None = None,
+    ) -> Theory:
+        """Compute what is known before a run: floors and their parts, stable steps, what a target takes.
+
+        Parameters
+        ----------
+        target_mse : float, optional
+            A mean-square error whose cost is asked for.
+        full : bool
+            Whether constants of the problem, all quantities and theorems are computed too: up to a minute for each method.
+        progress, cancel
+            As in :meth:`run`.
+
+        Returns
+        -------
+        Theory
+            What is known, each number with how it is known.
+
+        Raises
+        ------
+        InputError
+            When a setting or a file cannot be used, or the target is not positive.
+
+        Examples
+        --------
+        >>> import fedsa
+        >>> from fedsa import methods, problems
+        >>> experiment = fedsa.Experiment(problems.Garnet(agents=5, states=10, features=3), methods.FedLSA(0.1, 10), rounds=100)
+        >>> theory = experiment.theory(target_mse=2.0)
+        >>> limits = theory.limits("fedlsa")
+        >>> limits.accuracy.status, limits.bias < limits.floor
+        ('exact', True)
+        """
+        native = self._native()
+        with Listener(native.id, progress) as listener:
+            return Theory(_fedsa.Theory.of(native, listener, cancel, target_mse, full))
+
+    def tune(
+        self,
+        *,
+        target_mse: float,
+        minimise: Literal["bits", "rounds", "samples"] = "bits",
+        methods: Sequence[str] | None = None,
+        codecs: Sequence[str] | None = None,
+        local_steps: Sequence[int] | None = None,
+        most_local_steps: int | None = None,
+        most_rounds: int | None = None,
+        like: str | None = None,
+        budget: float = 60.0,
+        out: Path | None = None,
+        resume: bool = False,
+        overwrite: bool = False,
+        progress: ProgressLike = None,
+        cancel: _fedsa.CancelToken | None = None,
+    ) -> Tuning:
+        """Look for the method, step size, local steps and codec that reach an error at the least cost.
+
+        Parameters
+        ----------
+        target_mse : float
+            The mean-square error to reach.
+        minimise : {"bits", "rounds", "samples"}
+            The cost.
+        methods : sequence of str, optional
+            The kinds of methods that may be chosen; ``fedlsa``, ``scafflsa``, ``fedhsa`` and those of the experiment by
+            default.
+        codecs : sequence of str, optional
+            The codecs that may be chosen: ``"exact"``, ``"quantised:4"``; ``["auto"]`` for the usual ones.
+        local_steps : sequence of int, optional
+            The numbers of local steps to choose from.
+        most_local_steps, most_rounds : int, optional
+            The largest numbers to look at.
+        like : str, optional
+            The label of the method whose link, start and output all candidates have.
+        budget : float
+            The seconds on one core that the search may take.
+        out, resume, overwrite
+            A folder for pilot runs and the answer, as in :meth:`run`.
+        progress, cancel
+            As in :meth:`run`.
+
+        Returns
+        -------
+        Tuning
+            The choice; or, where nothing reaches the target, why.
+
+        Raises
+        ------
+        InputError
+            When a setting cannot be used.
+
+        Examples
+        --------
+        >>> import fedsa
+        >>> from fedsa import methods, problems
+        >>> experiment = fedsa.Experiment(problems.Garnet(agents=3, states=6, features=2, seed=1), methods.FedLSA(0.1, 10), rounds=100)
+        >>> tuning = experiment.tune(target_mse=0.05, methods=["fedlsa"], most_local_steps=20)
+        >>> tuning.best["method"], tuning.best["mse"] <= 0.05, tuning.evidence["by"]
+        ('fedlsa', True, 'theory')
+        >>> tuning.experiment.run().floor("fedlsa").mean < 0.1
+        True
+        """
+        if resume and overwrite:
+            raise TypeError("resume and overwrite exclude each other")
+        if out is None and (resume or overwrite):
+            raise TypeError(f"{'resume' if resume else 'overwrite'} needs the folder of a tuning: out=..")
+        options = dict(
+            target_mse=float(target_mse), minimise=minimise, methods=given_list(methods), codecs=given_list(codecs),
+            local_steps=given_list(local_steps), most_local_steps=most_local_steps, most_rounds=most_rounds, like=like, budget=float(budget),
+        )  # fmt: skip
+        native = self._native()
+        folder = None if out is None else os.fspath(out)
+        if_exists = "resume" if resume else "overwrite" if overwrite else "refuse"
+        with Listener(native.id, progress) as listener:
+            listener.total = float(budget)
+            try:
+                return Tuning(_fedsa.tune_experiment(native, listener, cancel, options, folder, if_exists), None)
+            except InputError as e:
+                if e.code != "setting.target-not-reached":
+                    raise
+                return Tuning(None, e)
+
+    def _resolved(self) -> dict[str, Any]:
+        table: dict[str, Any] = json.loads(self._native().table_json(True))
+        return table
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Experiment) and self._resolved() == other._resolved()
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        made = self._made
+        if made.get("sweep"):
+            base = {key: value for key, value in made.items() if key != "sweep"}
+            return f"{_made_again(type(self), base)!r}.sweep({shown(made['sweep'])})"
+        if "text" in made:
+            changes = f", set={made['set']!r}" if made["set"] else ""
+            text = made["text"] if len(made["text"]) <= 60 else made["text"][:57] + "..."
+            return f"Experiment.from_text({text!r}, name={made['name']!r}{changes})"
+        methods = f"[{', '.join(shown(method) for method in made['methods'])}]"
+        defaults = {"seeds": 1, "sampling": "iid", "start": "zero", "checks": []}
+        rest = {k: v for k, v in made.items() if k not in ("problem", "methods") and v is not None and k != "sweep"}
+        named = [f"{k}={shown(v)}" for k, v in rest.items() if k not in defaults or plain(v) != defaults[k]]
+        return f"Experiment({', '.join([shown(made['problem']), methods, *named])})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _made_again, (type(self), self._made)
+
+
+Experiment.__init__ = checked_keywords(Experiment.__init__, "Experiment")  # type: ignore[method-assign]
+Experiment.run = checked_keywords(Experiment.run, "run")  # type: ignore[method-assign]
+
+
+Experiment.tune = checked_keywords(Experiment.tune, "tune")  # type: ignore[method-assign]
+Experiment.theory = checked_keywords(Experiment.theory, "theory")  # type: ignore[method-assign]
+
+
+def given_list(values: Sequence[Any] | None) -> list[Any] | None:
+    """A list of what may be any sequence."""
+    return None if values is None else list(values)
+
+
+def _made_again(cls: type[Experiment], made: dict[str, Any]) -> Experiment:
+    self = cls.__new__(cls)
+    self._make(made)
+    return self
+
+
+def bundled() -> list[str]:
+    """List the bundled experiments.
+
+    Returns
+    -------
+    list of str
+        Their ids, for :meth:`Experiment.bundled`.
+
+    Examples
+    --------
+    >>> import fedsa
+    >>> fedsa.bundled()[:2]
+    ['scafflsa/fig1-low', 'scafflsa/fig1-high']
+    """
+    return [id for id, _ in _fedsa.bundled_experiments()]
+
+

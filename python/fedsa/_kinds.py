@@ -1,0 +1,42 @@
+"""The kinds of problems and methods."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fedsa._link import as_link
+from fedsa._settings import Settings, _rebuild
+
+
+class Problem(Settings):
+    """What agents compute with: N operators whose mean has the root that is looked for."""
+
+    __slots__ = ()
+    _part = "problem"
+
+
+class Method(Settings):
+    """How agents and server look for the root."""
+
+    __slots__ = ()
+    _part = "method"
+
+    def _table(self) -> dict[str, Any]:
+        table = super()._table()
+        if table.pop("link", None) is not None:
+            table.update(as_link(self._given["link"])._tables())
+        return table
+
+
+def named_method(kind: str, classes: dict[str, type[Method]], given: dict[str, Any]) -> Method:
+    """A method by the name of its kind or preset."""
+    if kind not in classes:
+        from fedsa._settings import nearest
+        from fedsa.errors import InputError
+
+        what = f"there is no method '{kind}'{nearest(kind, list(classes))}"
+        raise InputError(what, "setting.unknown-name", "kind", f"one of {', '.join(classes)}", value=kind)
+    cls = classes[kind]
+    if cls.kind_name == kind:
+        return cls(**given)
+    return _rebuild(cls, kind, {name: value for name, value in given.items() if value is not None})

@@ -1,0 +1,124 @@
+"""Progress of long calls: a bar of tqdm where there is one, a callback otherwise; warnings and logs."""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+import sys
+import time
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Union
+
+from fedsa.errors import FedsaWarning
+
+logger = logging.getLogger("fedsa")
+
+# The seconds until a bar is shown.
+PATIENCE = 0.5
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Where a call is.
+
+    Attributes
+    ----------
+    stage : str
+        ``"building"``, ``"running"``, ``"comparing"`` (with theory), ``"computing roots"``, ``"computing predictions"``,
+        or what a search looks at.
+    done : float
+        What is done of the stage: local steps of all agents, predictions, or seconds of a budget.
+    total : float or None
+        What there is to do, where that is known. Runs may end before, at their targets.
+    seconds : float
+        The time since the call began.
+    """
+
+    stage: str
+    done: float
+    total: float | None
+    seconds: float
+
+
+ProgressLike = Union[bool, Callable[[Progress], object], None]
+Observer = Callable[[dict[str, Any]], object]
+
+
+class Listener:
+    """What the engine tells events to, some times a second, in the thread that called."""
+
+    def __init__(self, name: str, progress: ProgressLike, observer: Observer | None = None) -> None:
+        self.name, self.callback, self.observer = name, progress if callable(progress) else None, observer
+        self.records = observer is not None
+        self.began = time.monotonic()
+        self.stage, self.done = "building", 0.0
+        self.total: float | None = None
+        self.bar: Any = None
+        # Without a word, a bar is shown where somebody sees it.
+        wants_bar = progress is True or (progress is None and is_interactive())
+        self.tqdm = tqdm_class() if wants_bar else None
+
+    def __call__(self, events: list[tuple[Any, ...]]) -> None:
+        for event in events:
+            kind = event[0]
+            if kind == "stage":
+                logger.info("%s: %s", self.name, event[1])
+                self.show(event[1], 0.0, event[2] or None)
+            elif kind == "done":
+                if self.stage == "running":
+                    self.show(self.stage, event[1], self.total)
+            elif kind == "computing":
+                logger.debug("%s: %s %d of %d", self.name, event[1], event[2], event[3])
+                self.show(event[1], float(event[2] - 1), float(event[3]))
+            elif kind == "searching":
+                logger.debug("%s: %s", self.name, event[1])
+                self.show(event[1], event[2], self.total)
+            elif kind == "ended":
+                logger.info("%s: %s%s, seed %d: %s after %d rounds", self.name, event[1], f" at {event[2]}" if event[2] else "", *event[3:])
+            elif kind == "warned":
+                logger.warning("%s: %s", self.name, event[1])
+                warnings.warn(event[1], FedsaWarning, stacklevel=4)
+            elif kind == "recorded" and self.observer is not None:
+                self.observer(dict(zip(("method", "point", "seed", "round", "mse"), event[1:])))
+    def show(self, stage: str, done: float, total: float | None) -> None:
+        """Tell the callback or the bar."""
+        self.stage, self.done, self.total = stage, done, total
+        seconds = time.monotonic() - self.began
+        if self.callback is not None:
+            self.callback(Progress(self.stage, self.done, self.total, seconds))
+        if self.tqdm is not None and (self.bar is not None or seconds > PATIENCE):
+            if self.bar is None:
+                self.bar = self.tqdm(total=1.0, leave=False, bar_format="{desc}{percentage:3.0f}%|{bar}| {elapsed}")
+            self.bar.set_description(f"{self.name}: {self.stage}", refresh=False)
+            self.bar.n = min(self.done / self.total, 1.0) if self.total else 0.0
+            self.bar.refresh()
+
+    def close(self) -> None:
+        """Take the bar away."""
+        if self.bar is not None:
+            self.bar.close()
+            self.bar = None
+
+    def __enter__(self) -> Listener:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+def is_interactive() -> bool:
+    """Whether somebody sees a bar: in a notebook, or on a terminal of an interactive session."""
+    if "ipykernel" in sys.modules:
+        return True
+    return hasattr(sys, "ps1") and sys.stderr is not None and sys.stderr.isatty()
+
+
+def tqdm_class() -> Any:
+    """The bar of tqdm for this place, or none if tqdm is not installed."""
+    if importlib.util.find_spec("tqdm") is None:
+        return None
+    import tqdm.auto
+
+    return tqdm.auto.tqdm

@@ -1,0 +1,794 @@
+"""Results of runs: data with their errors, outcomes, figures."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from os import PathLike
+from typing import TYPE_CHECKING, Any, Literal, Union
+
+from fedsa import _fedsa
+from fedsa._settings import checked_keywords, nearest
+from fedsa.errors import InputError, MissedError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+Path = Union[str, "PathLike[str]"]
+
+# The files of a finished run that have all of its data.
+FILES = ("config.toml", "summary.json", "trace.parquet", "theta.npz")
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A mean with its standard error.
+
+    Attributes
+    ----------
+    mean : float
+        The mean over seeds.
+    se : float
+        Its standard error; NaN with one seed.
+    """
+
+    mean: float
+    se: float
+
+    def __str__(self) -> str:
+        return f"{self.mean:.4g}" if self.se != self.se else f"{self.mean:.4g} ± {self.se:.2g}"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How the runs of a method ended: the worst of its seeds.
+
+    Attributes
+    ----------
+    name : str
+        ``"completed"``, ``"converged"``, ``"stalled"``, ``"out-of-rounds"``, ``"diverged"`` or ``"refused"``.
+    reason : str or None
+        The likely reason, where it is not what was asked for.
+    help : str or None
+        What would help.
+    as_expected : bool
+        Whether it is what the experiment expects.
+    rounds : int or None
+        The rounds of the slowest seed.
+    """
+
+    name: str
+    reason: str | None = None
+    help: str | None = None
+    as_expected: bool = True
+    rounds: int | None = None
+
+    def __str__(self) -> str:
+        return self.name + (f": {self.reason}" if self.reason else "") + (f"; {self.help}" if self.help else "")
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A check of an experiment, measured.
+
+    Attributes
+    ----------
+    name : str
+        The check.
+    passed : bool
+        Whether it holds; false where it was not measured.
+    as_expected : bool
+        Whether that is as the experiment says.
+    detail : mapping
+        All that ``summary.json`` says of it.
+    """
+
+    name: str
+    passed: bool
+    as_expected: bool
+    detail: Mapping[str, Any] = field(repr=False)
+
+
+class Figure:
+    """A figure, which shows itself in notebooks.
+
+    Examples
+    --------
+    >>> import fedsa
+    >>> from fedsa import methods, problems
+    >>> experiment = fedsa.Experiment(problems.Garnet(agents=5, states=10, features=3), methods.FedLSA(0.1, 10), rounds=100)
+    >>> experiment.run().plot(x="bits_up", theme="dark").svg[:4]
+    '<svg'
+    """
+
+    def __init__(self, native: _fedsa.Figure) -> None:
+        self._native = native
+
+    @property
+    def svg(self) -> str:
+        """The figure as SVG."""
+        return self._native.render("svg").decode()
+
+    def _repr_svg_(self) -> str:
+        return self.svg
+
+    def render(self, format: Literal["svg", "png", "pdf"]) -> bytes:
+        """Return the contents of a file.
+
+        Parameters
+        ----------
+        format : {"svg", "png", "pdf"}
+            The format.
+
+        Returns
+        -------
+        bytes
+            The file. Equal results give equal bytes.
+        """
+        return self._native.render(format)
+
+    def save(self, path: Path) -> None:
+        """Write the figure; the name says the format.
+
+        Parameters
+        ----------
+        path : path
+            A name that ends in ``.svg``, ``.png`` or ``.pdf``. An existing file is replaced.
+
+        Raises
+        ------
+        InputError
+            When the name has another ending.
+        OSError
+            When it cannot be written.
+        """
+        name = os.fspath(path)
+        format = os.path.splitext(name)[1].removeprefix(".").lower()
+        if format not in ("svg", "png", "pdf"):
+            raise InputError(f"'{name}' has no format", "setting.unknown-name", "path", "a name that ends in .svg, .png or .pdf", value=name)
+        contents = self._native.render(format)
+        with open_file(name, "wb") as file:
+            file.write(contents)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        raise TypeError("figures are not pickled; pickle the results, or save the figure")
+
+    def __repr__(self) -> str:
+        return "<fedsa.Figure: .save(path), .svg>"
+
+
+# `open` is a name of this module.
+open_file = open
+
+
+class Summary:
+    """A table of results: text, HTML, CSV and LaTeX.
+
+    Attributes
+    ----------
+    columns : list of str
+        The names of the columns.
+    rows : list of dict
+        The cells by name of column; estimates are :class:`Estimate`.
+    notes : list of str
+        Lines below the table: checks, and what is not known.
+
+    Examples
+    --------
+    >>> print(Summary("two methods", ["method", "floor"], [{"method": "a", "floor": Estimate(0.5, 0.01)}]))
+    two methods
+    method  floor
+    a       0.5 ± 0.01
+    """
+
+    def __init__(self, title: str, columns: Sequence[str], rows: Sequence[Mapping[str, Any]], notes: Sequence[str] = ()) -> None:
+        self.title, self.columns, self.notes = title, list(columns), list(notes)
+        self.rows = [dict(row) for row in rows]
+
+    def _texts(self) -> list[list[str]]:
+        return [[cell_text(row.get(column)) for column in self.columns] for row in self.rows]
+
+    def __str__(self) -> str:
+        texts = self._texts()
+        widths = [max(len(line[i]) for line in [self.columns, *texts]) for i in range(len(self.columns))]
+        lines = ["  ".join(text.ljust(width) for text, width in zip(line, widths)).rstrip() for line in [self.columns, *texts]]
+        return "\n".join([self.title, *lines, *self.notes])
+
+    def __repr__(self) -> str:
+        return str(self)
+
+    def _repr_html_(self) -> str:
+        return self.to_html()
+
+    def to_html(self) -> str:
+        """Return the table as HTML."""
+        import html
+
+        def line(tag: str, cells: Sequence[str]) -> str:
+            return "<tr>" + "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in cells) + "</tr>"
+
+        body = "".join(line("td", cells) for cells in self._texts())
+        notes = "".join(f"<p>{html.escape(note)}</p>" for note in self.notes)
+        head = f"<table><caption>{html.escape(self.title)}</caption><thead>{line('th', self.columns)}</thead>"
+        return f"{head}<tbody>{body}</tbody></table>{notes}"
+
+    def to_csv(self) -> str:
+        """Return the table as CSV, with all digits; an estimate has two columns, the second its standard error."""
+        import csv
+        import io
+
+        is_estimate = {c: any(isinstance(row.get(c), Estimate) for row in self.rows) for c in self.columns}
+        out = io.StringIO()
+        writer = csv.writer(out, lineterminator="\n")
+        writer.writerow([name for c in self.columns for name in ([c, f"{c} se"] if is_estimate[c] else [c])])
+        for row in self.rows:
+            cells: list[Any] = []
+            for c in self.columns:
+                value = row.get(c)
+                if is_estimate[c]:
+                    cells += [value.mean, value.se] if isinstance(value, Estimate) else ["", ""]
+                else:
+                    cells.append("" if value is None else value)
+            writer.writerow(cells)
+        return out.getvalue()
+
+    def to_latex(self) -> str:
+        """Return the table as a LaTeX ``tabular``."""
+        def line(cells: Sequence[str]) -> str:
+            return " & ".join(latex(cell) for cell in cells) + r" \\"
+
+        rows = "\n".join(line(cells) for cells in self._texts())
+        return f"\\begin{{tabular}}{{{'l' * len(self.columns)}}}\n{line(self.columns)}\n\\hline\n{rows}\n\\end{{tabular}}\n"
+
+
+def cell_text(value: Any) -> str:
+    """A cell as people read it."""
+    if value is None:
+        return ""
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def latex(text: str) -> str:
+    """A text with the characters escaped that LaTeX gives a meaning."""
+    special = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "±": r"$\pm$"}
+    return "".join(special.get(c, f"\\{c}" if c in "&%$#_{}" else c) for c in text)
+
+
+class Results:
+    """The results of an experiment, found by the labels of its methods.
+
+    Where an experiment has several points (sweeps, variants), a method at a point is ``"label [point]"``. Results hold all of their data: they
+    can be pickled, and do not depend on the folder that they were written to or read from.
+
+    Attributes
+    ----------
+    id, title : str
+        The experiment.
+    outcomes : mapping of str to Outcome
+        How each method ended.
+    checks : list of Verdict
+        What the experiment expects of its results.
+    provenance : dict
+        Version, machine and time.
+
+    Examples
+    --------
+    >>> import fedsa
+    >>> from fedsa import methods, problems
+    >>> experiment = fedsa.Experiment(problems.Garnet(agents=5, states=10, features=3), methods.FedLSA(0.1, 10), rounds=100, seeds=2)
+    >>> results = experiment.run()
+    >>> results.outcomes["fedlsa"].name
+    'completed'
+    >>> results.theta("fedlsa").shape
+    (2, 3)
+    >>> results.floor("fedlsa").se > 0.0
+    True
+    >>> results.trace()["mse"].shape
+    (202,)
+    """
+
+    _native: _fedsa.Ran | None
+    _files: dict[str, bytes]
+    _data: dict[str, Any]
+    _report: dict[str, Any] | None
+
+    def __init__(self) -> None:
+        raise TypeError("results are made by Experiment.run(), fedsa.open(folder), or pickle")
+
+    @classmethod
+    def _of(cls, native: _fedsa.Ran) -> Results:
+        self = cls.__new__(cls)
+        self._native, self._files = native, {}
+        self._data = json.loads(native.summary_json())
+        self._report = json.loads(native.report_json())
+        return self
+
+    @classmethod
+    def _of_files(cls, files: dict[str, bytes], report: dict[str, Any] | None = None) -> Results:
+        self = cls.__new__(cls)
+        self._native, self._files, self._report = None, files, report
+        self._data = json.loads(files["summary.json"])
+        return self
+
+    @property
+    def id(self) -> str:
+        """The name of the experiment."""
+        return str(self._data["id"])
+
+    @property
+    def title(self) -> str:
+        """The title of the figure."""
+        return str(self._data["title"])
+
+    @property
+    def quick(self) -> bool:
+        """Whether the experiment had its quick settings."""
+        return bool(self._data.get("quick"))
+
+    @property
+    def as_expected(self) -> bool:
+        """Whether all checks and outcomes are as the experiment says; with quick settings they are notes."""
+        return self._data.get("exit_status") == 0
+
+    @property
+    def provenance(self) -> dict[str, Any]:
+        """Version, machine and time."""
+        return dict(self._data["provenance"])
+
+    @property
+    def checks(self) -> list[Verdict]:
+        """The checks, measured."""
+        return [Verdict(c["name"], bool(c.get("pass")), bool(c["as_expected"]), c) for c in self._data["checks"]]
+
+    @property
+    def labels(self) -> list[str]:
+        """The names of methods at points, by which results are found."""
+        return [key_of(entry) for entry in self._data["results"]]
+
+    @property
+    def outcomes(self) -> dict[str, Outcome]:
+        """How each method ended."""
+        reported = {key_of(entry): entry for entry in (self._report or {}).get("entries", [])}
+        return {key_of(entry): outcome(entry, reported.get(key_of(entry))) for entry in self._data["results"]}
+
+    def summary_dict(self) -> dict[str, Any]:
+        """Return all numbers, as ``summary.json`` has them."""
+        # The digests of files are those of a folder.
+        copy: dict[str, Any] = json.loads(json.dumps({name: value for name, value in self._data.items() if name != "files"}))
+        return copy
+
+    def config(self) -> str:
+        """Return the settings with defaults written out, as ``config.toml`` has them."""
+        return self._native.config() if self._native else self._files["config.toml"].decode()
+
+    def _entry(self, label: str) -> dict[str, Any]:
+        for entry in self._data["results"]:
+            if key_of(entry) == label:
+                found: dict[str, Any] = entry
+                return found
+        raise KeyError(f"there is no '{label}'{nearest(label, self.labels)}; labels are {', '.join(self.labels)}")
+
+    def floor(self, label: str) -> Estimate:
+        """Return the level at which the squared error of a method stays.
+
+        Parameters
+        ----------
+        label : str
+            The method, one of :attr:`labels`.
+
+        Returns
+        -------
+        Estimate
+            The mean of ``||theta - theta*||^2`` over the last fifth of the rounds and over seeds, with its standard
+            error over seeds. NaN where it is not known: the root is not known, or a run diverged.
+
+        Raises
+        ------
+        KeyError
+            When there is no such label.
+        """
+        entry = self._entry(label)
+        return floor_of(entry)
+
+    def predicted(self, label: str) -> dict[str, float | None]:
+        """Return what theory predicts of a method, as far as the experiment asked for it: by name of the quantity.
+
+        Parameters
+        ----------
+        label : str
+            The method, one of :attr:`labels`.
+
+        Returns
+        -------
+        dict of str to float or None
+            ``None`` where theory has no answer. :meth:`Experiment.theory` says more.
+        """
+        return dict(self._entry(label)["predicted"])
+
+    def cost(self, label: str) -> dict[str, float]:
+        """Return what the runs of a method cost, the mean over seeds.
+
+        Parameters
+        ----------
+        label : str
+            The method, one of :attr:`labels`.
+
+        Returns
+        -------
+        dict of str to float
+            ``bits_up``, ``bits_down``, ``exchanges``, ``samples`` and other counts, and ``seconds`` where it is known.
+        """
+        entry = self._entry(label)
+        return {**(entry["ledger"] or {}), **({"seconds": entry["seconds"]} if entry.get("seconds") is not None else {})}
+
+    def theta(self, label: str, *, seed: int | None = None) -> NDArray[Any]:
+        """Return the final outputs of a method.
+
+        Parameters
+        ----------
+        label : str
+            The method, one of :attr:`labels`.
+        seed : int, optional
+            One seed, by its place among those of the experiment.
+
+        Returns
+        -------
+        ndarray
+            Of shape (seeds, d), or (d,) of one seed.
+
+        Raises
+        ------
+        KeyError
+            When there is no such label, or the method was refused.
+        IndexError
+            When there is no such seed.
+        """
+        self._entry(label)
+        theta = self.arrays()[label]
+        return theta if seed is None else theta[seed]
+
+    def arrays(self) -> dict[str, NDArray[Any]]:
+        """Return the arrays of ``theta.npz``: outputs by label, and ``theta_star`` where it is known."""
+        arrays = self._native.outputs() if self._native else _fedsa.read_arrays(self._files["theta.npz"])
+        arrays.pop("format", None)
+        return arrays
+
+    def trace(self) -> _fedsa.Table:
+        """Return a row for each recorded round of each run.
+
+        Returns
+        -------
+        Table
+            ``polars.DataFrame(table)``, ``pyarrow.table(table)`` and ``pandas.DataFrame.from_arrow(table)`` take it
+            without a copy; ``table["mse"]`` is a NumPy array.
+        """
+        return self._native.trace() if self._native else _fedsa.read_trace(self._files["trace.parquet"])
+
+    def summary(self) -> Summary:
+        """Return a table of the methods: outcomes, floors with their errors, costs."""
+        rows = []
+        for entry in self._data["results"]:
+            ledger = entry["ledger"] or {}
+            bits = ledger.get("bits_up", 0.0) + ledger.get("bits_down", 0.0)
+            floor = floor_of(entry)
+            end = outcome(entry, None)
+            cells = dict(method=entry["method"], point=entry["point"], outcome=end.name, floor=floor if floor.mean == floor.mean else None, rounds=end.rounds, bits=bits or None)
+            rows.append(cells)
+        columns = [c for c in ("method", "point", "outcome", "floor", "rounds", "bits") if any(row[c] not in (None, "") for row in rows)]
+        notes = [f"{label}: {end}" for label, end in self.outcomes.items() if end.reason or end.help]
+        notes += (self._report or {}).get("notes", [])
+        said = [f"check {'holds' if check.passed else 'FAILS'}: {check.name}" for check in self.checks]
+        notes += self._report["checks"] if self._report else said
+        return Summary(f"{self.id}: {self.title}", columns, rows, notes)
+
+    def plot(
+        self,
+        *,
+        title: str | None = None,
+        kind: Literal["curves", "scaling", "cost", "table"] | None = None,
+        x: str | Sequence[str] | None = None,
+        y: str | Sequence[str] | None = None,
+        cost: str | None = None,
+        level: float | Sequence[float] | None = None,
+        relative: bool | None = None,
+        x_log: bool | None = None,
+        centre: Literal["mean", "median"] | None = None,
+        band: str | None = None,
+        panels: Sequence[str] | None = None,
+        levels: Mapping[str, Sequence[str]] | None = None,
+        exact: Sequence[str] | None = None,
+        ratios: bool | None = None,
+        slope: float | None = None,
+        y_range: tuple[float, float] | None = None,
+        share_y: bool | None = None,
+        columns: int | None = None,
+        width: float | None = None,
+        dpi: float | None = None,
+        theme: Literal["light", "dark"] | None = None,
+    ) -> Figure:
+        """Draw the figure of the experiment.
+
+        The keywords are keys of ``[figure]`` of experiment files, and replace those of the experiment.
+
+        Parameters
+        ----------
+        title : str, optional
+            The title.
+        kind : {"curves", "scaling", "cost", "table"}, optional
+            A metric over rounds, floors over a coordinate, the cost of a level, or floors as numbers.
+        x, y : str or sequence of str, optional
+            The axes: ``x="bits_up"``, ``y="residual"``.
+        cost, level, relative
+            The count that measures cost, the level that is to be reached, and whether that is a share of the start.
+        x_log : bool, optional
+            Whether the horizontal axis is logarithmic.
+        centre, band
+            The centre over seeds, and the band around it.
+        panels : sequence of str, optional
+            Coordinates with one panel a value.
+        levels, exact, ratios
+            What is drawn of theory: levels by label, labels of exact curves, and a panel with their ratio.
+        slope : float, optional
+            The slope of a reference line.
+        y_range, share_y, columns, width, dpi, theme
+            The look.
+
+        Returns
+        -------
+        Figure
+            It shows itself in notebooks; :meth:`Figure.save` writes it.
+
+        Raises
+        ------
+        InputError
+            When a value cannot be used.
+        """
+        given = {name: value for name, value in locals().items() if name != "self" and value is not None}
+        given = {name: list(value) if isinstance(value, tuple) else value for name, value in given.items()}
+        if self._native:
+            return Figure(self._native.figure(given))
+        import tempfile
+
+        with tempfile.TemporaryDirectory() as folder:
+            self._write_files(folder)
+            return Figure(_fedsa.redraw_folder(folder, given))
+
+    def _all_files(self) -> dict[str, bytes]:
+        return self._native.files() if self._native else self._files
+
+    def _write_files(self, folder: str) -> None:
+        for name, contents in self._all_files().items():
+            with open_file(os.path.join(folder, name), "wb") as file:
+                file.write(contents)
+
+    def save(self, folder: Path, *, overwrite: bool = False) -> None:
+        """Write the files of a finished run: settings, summary, trace, outputs and figures.
+
+        Parameters
+        ----------
+        folder : path
+            The folder, which is made where there is none.
+        overwrite : bool
+            Whether a run in it is replaced. Files that fedsa did not write are kept.
+
+        Raises
+        ------
+        InputError
+            When the folder holds something and must not be replaced.
+        MachineError
+            When it cannot be written to.
+        """
+        if self._native:
+            self._native.write_into(os.fspath(folder), overwrite)
+            return
+        name = os.fspath(folder)
+        if os.path.isdir(name) and os.listdir(name) and not overwrite:
+            raise InputError(f"{name} is not empty", "setting.output-exists", "folder", "another folder, or overwrite=True")
+        os.makedirs(name, exist_ok=True)
+        self._write_files(name)
+
+    def raise_if_missed(self) -> Results:
+        """Raise if a run did not end as the experiment says, or a check fails; for scripts.
+
+        Returns
+        -------
+        Results
+            These results.
+
+        Raises
+        ------
+        MissedError
+            Names the methods and checks.
+        """
+        missed = [f"{label}: {end}" for label, end in self.outcomes.items() if not end.as_expected]
+        missed += [f"check: {check.name}" for check in self.checks if not check.as_expected]
+        if missed:
+            raise MissedError("; ".join(missed), "missed", "", "results.summary() says more")
+        return self
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.labels)
+
+    def __copy__(self) -> Results:
+        return self
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Results:
+        # Nothing changes them.
+        return self
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _results_again, (dict(self._all_files()), self._report)
+
+    def __repr__(self) -> str:
+        return f"<fedsa.Results of {self.id}: {', '.join(f'{label} {end.name}' for label, end in self.outcomes.items())}>"
+
+    def _repr_html_(self) -> str:
+        return self.summary().to_html()
+
+
+Results.plot = checked_keywords(Results.plot, "plot")  # type: ignore[method-assign]
+
+
+def _results_again(files: dict[str, bytes], report: dict[str, Any] | None) -> Results:
+    return Results._of_files(files, report)
+
+
+def key_of(entry: Mapping[str, Any]) -> str:
+    """The name of a method at a point."""
+    return f"{entry['method']} [{entry['point']}]" if entry["point"] else str(entry["method"])
+
+
+def number(value: float | None) -> float:
+    """A number; NaN where it is not known."""
+    return float("nan") if value is None else float(value)
+
+
+def floor_of(entry: Mapping[str, Any]) -> Estimate:
+    """The floor of a method at a point. What diverges has none, and one seed has no standard error."""
+    if entry["outcome"] == "diverged" or entry["floor_mean"] is None:
+        return Estimate(float("nan"), float("nan"))
+    return Estimate(float(entry["floor_mean"]), number(entry["floor_se"]) if entry["seeds"] > 1 else float("nan"))
+
+
+def outcome(entry: Mapping[str, Any], reported: Mapping[str, Any] | None) -> Outcome:
+    """The outcome of a method at a point, of its entries in the summary and in the report."""
+    name = str(entry["outcome"])
+    reason = entry.get("why_stalled") or entry.get("reason")
+    target = entry.get("target")
+    if target and not reason:
+        reason = f"the {target['metric']} is {number(target['reached']):.3g} at the end, the target is {number(target['asked']):.3g}"
+    if name == "diverged":
+        reason = f"in round {entry.get('diverged_at_round')}"
+    help = reported.get("help") if reported else None
+    stable = entry.get("largest_stable_step")
+    if name == "diverged" and not help and stable is not None:
+        help = f"a step size below {stable:.3g}"
+    return Outcome(name, reason, help, bool(entry["as_expected"]), entry.get("rounds"))
+
+
+def open(folder: Path) -> Results:
+    """Read the results of a finished run.
+
+    Parameters
+    ----------
+    folder : path
+        The folder of a run, such as ``out/scafflsa/fig1-high``.
+
+    Returns
+    -------
+    Results
+        The results, which do not depend on the folder from then on.
+
+    Raises
+    ------
+    InputError
+        When the folder holds no finished run.
+
+    Examples
+    --------
+    >>> import tempfile, fedsa
+    >>> from fedsa import methods, problems
+    >>> experiment = fedsa.Experiment(problems.Garnet(agents=5, states=10, features=3), methods.FedLSA(0.1, 10), rounds=100)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     ran = experiment.run(out=f"{folder}/mine")
+    ...     read = fedsa.open(f"{folder}/mine")
+    >>> bool((read.theta("fedlsa") == ran.theta("fedlsa")).all())
+    True
+    """
+    name = os.fspath(folder)
+    _fedsa.require_finished(name)
+    files = {}
+    for file_name in FILES:
+        try:
+            with open_file(os.path.join(name, file_name), "rb") as file:
+                files[file_name] = file.read()
+        except OSError as e:
+            raise InputError(f"cannot be read: {e.strerror}", "data.unreadable", os.path.join(name, file_name), "the files of a run") from e
+    return Results._of_files(files)
+
+
+class Comparison:
+    """Two runs beside each other.
+
+    Attributes
+    ----------
+    settings : list of dict
+        The settings that differ: ``key``, ``a``, ``b``.
+    results : list of dict
+        By method and point: ``name``, ``a``, ``b``.
+    checks : list of dict
+        The checks whose outcomes differ: ``name``, ``a``, ``b``.
+    """
+
+    def __init__(self, data: dict[str, Any]) -> None:
+        self._data = data
+        self.settings: list[dict[str, Any]] = data["settings"]
+        self.results: list[dict[str, Any]] = data["results"]
+        self.checks: list[dict[str, Any]] = data["checks"]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all of it, as ``fedsa diff --json`` prints it."""
+        copy: dict[str, Any] = json.loads(json.dumps(self._data))
+        return copy
+
+    def summary(self) -> Summary:
+        """Return a table of the results of both."""
+        rows = []
+        for pair in self.results:
+            for side in ("a", "b"):
+                cells = pair[side]
+                rows.append(
+                    {"name": pair["name"], "run": side, "outcome": cells.get("outcome"), "floor": cells.get("floor_mean"), "bits_up": cells.get("bits_up")}
+                )
+        notes = [f"{pair['key']}: {pair['a']} and {pair['b']}" for pair in self.settings]
+        return Summary("a and b", ["name", "run", "outcome", "floor", "bits_up"], rows, notes)
+
+    def __repr__(self) -> str:
+        return str(self.summary())
+
+    def _repr_html_(self) -> str:
+        return self.summary().to_html()
+
+
+def compare(a: Results | Path, b: Results | Path) -> Comparison:
+    """Compare two runs: settings that differ, results, checks.
+
+    Parameters
+    ----------
+    a, b : Results or path
+        Results, or folders of finished runs.
+
+    Returns
+    -------
+    Comparison
+        What differs.
+
+    Raises
+    ------
+    InputError
+        When a folder holds no finished run.
+
+    Examples
+    --------
+    >>> import fedsa
+    >>> from fedsa import methods, problems
+    >>> experiment = fedsa.Experiment(problems.Garnet(agents=5, states=10, features=3), methods.FedLSA(0.1, 10), rounds=100)
+    >>> slower = fedsa.Experiment(problems.Garnet(agents=5, states=10, features=3), methods.FedLSA(0.05, 10), rounds=100)
+    >>> fedsa.compare(experiment.run(), slower.run()).settings
+    [{'key': 'method.fedlsa.step_size', 'a': '0.1', 'b': '0.05'}]
+    """
+    import tempfile
+
+    with tempfile.TemporaryDirectory() as temporary:
+        folders = []
+        for name, run in (("a", a), ("b", b)):
+            if isinstance(run, Results):
+                folder = os.path.join(temporary, name)
+                os.mkdir(folder)
+                run._write_files(folder)
+                folders.append(folder)
+            else:
+                folders.append(os.fspath(run))
+        return Comparison(json.loads(_fedsa.compare_folders(*folders)))

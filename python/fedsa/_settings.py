@@ -1,0 +1,206 @@
+"""What settings have in common: values that are given by keyword, kept as they were given, and read by the engine."""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any, ClassVar, NoReturn, TypeVar
+
+from fedsa import _fedsa
+
+S = TypeVar("S", bound="Settings")
+
+
+def nearest(name: str, known: list[str]) -> str:
+    """A hint at the nearest of the known names, or nothing."""
+    near = difflib.get_close_matches(name, known, n=1)
+    return f"; did you mean '{near[0]}'?" if near else ""
+
+
+def checked_keywords(function: Callable[..., Any], owner: str) -> Callable[..., Any]:
+    """The function, which names the nearest keyword where one is unknown.
+
+    Python does so itself from 3.13 on, in some cases.
+    """
+    code = function.__code__
+    names = list(code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount])
+
+    @functools.wraps(function)
+    def with_hint(self: Any, *args: Any, **given: Any) -> Any:
+        for name in given:
+            if name not in names:
+                raise TypeError(f"{owner} has no keyword '{name}'{nearest(name, names)}")
+        return function(self, *args, **given)
+
+    return with_hint
+
+
+class Settings:
+    """Settings of a kind: compared by value, copied, pickled, and shown as they can be typed.
+
+    A value that is ``None`` is one that was not given. Settings do not change; :meth:`replace` makes others.
+    """
+
+    __slots__ = ("_given", "_kind")
+
+    # The kind in experiment files.
+    kind_name: ClassVar[str] = ""
+    # What is checked where they are made: problem, method, codec, medium.
+    _part: ClassVar[str] = ""
+    _positional: ClassVar[tuple[str, ...]] = ()
+    _defaults: ClassVar[dict[str, Any]] = {}
+    # Parameters whose name is not that of the key.
+    _keys: ClassVar[dict[str, str]] = {}
+
+    _given: dict[str, Any]
+    _kind: str
+
+    def __init_subclass__(cls, **more: Any) -> None:
+        super().__init_subclass__(**more)
+        documented = cls.__dict__.get("__init__")
+        if documented is None:
+            return
+        code = documented.__code__
+        names = code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount]
+        positional = names[: code.co_argcount - 1]
+        defaults = dict(documented.__kwdefaults__ or {})
+        values = documented.__defaults__ or ()
+        defaults.update(zip(positional[len(positional) - len(values) :], values))
+        cls._positional, cls._defaults = positional, defaults
+        required = [name for name in names if name not in defaults]
+
+        @functools.wraps(documented)
+        def init(self: Settings, *args: Any, **given: Any) -> None:
+            if len(args) > len(positional):
+                takes = f"{len(positional)} positional arguments ({', '.join(positional)})" if positional else "keyword arguments only"
+                raise TypeError(f"{cls.__name__} takes {takes}, and {len(args)} were given")
+            for name, value in zip(positional, args):
+                if name in given:
+                    raise TypeError(f"{cls.__name__} got '{name}' twice")
+                given[name] = value
+            for name in given:
+                if name not in names:
+                    raise TypeError(f"{cls.__name__} has no keyword '{name}'{nearest(name, list(names))}")
+            missing = [name for name in required if given.get(name) is None]
+            if missing:
+                raise TypeError(f"{cls.__name__} needs {', '.join(missing)}")
+            self._set(cls.kind_name, {name: given[name] for name in names if given.get(name) is not None})
+
+        cls.__init__ = init  # type: ignore[method-assign, assignment]
+
+    def _set(self, kind: str, given: dict[str, Any]) -> None:
+        object.__setattr__(self, "_kind", kind)
+        object.__setattr__(self, "_given", given)
+        table = self._table()
+        if self._part:
+            _fedsa.check_part(self._part, table)
+
+    def _table(self) -> dict[str, Any]:
+        """The table of experiment files."""
+        table: dict[str, Any] = {"kind": self._kind} if self._kind else {}
+        for name, value in self._given.items():
+            table[self._keys.get(name, name)] = plain(value)
+        return table
+
+    def _named(self) -> dict[str, Any]:
+        """What was given and differs from the defaults."""
+        return {n: v for n, v in self._given.items() if n not in self._defaults or plain(v) != plain(self._defaults[n])}
+
+    def replace(self: S, **changes: Any) -> S:
+        """Make the same settings with some of them changed.
+
+        Parameters
+        ----------
+        **changes
+            Keywords of the class; ``None`` takes a value away.
+
+        Returns
+        -------
+        Settings
+            Settings of the same class.
+        """
+        given = {**self._given, **changes}
+        if self._kind != self.kind_name:
+            return _rebuild(type(self), self._kind, {n: v for n, v in given.items() if v is not None})
+        return type(self)(**given)
+
+    def __getattr__(self, name: str) -> Any:
+        if not name.startswith("_"):
+            if name in self._given:
+                return self._given[name]
+            if name in self._defaults:
+                return self._defaults[name]
+        raise AttributeError(f"{type(self).__name__} has no setting '{name}'{nearest(name, [*self._defaults, *self._given])}")
+
+    def __setattr__(self, name: str, value: Any) -> NoReturn:
+        raise AttributeError(f"settings do not change; .replace({name}=..) makes others")
+
+    def __delattr__(self, name: str) -> NoReturn:
+        raise AttributeError("settings do not change; .replace(..) makes others")
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is not type(self):
+            return NotImplemented
+        assert isinstance(other, Settings)
+        return self._kind == other._kind and plain(self._named()) == plain(other._named())
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        named = self._named()
+        if self._kind != self.kind_name:
+            parts = [repr(self._kind), *(f"{name}={shown(value)}" for name, value in named.items())]
+            return f"named({', '.join(parts)})"
+        positional = []
+        for name in self._positional:
+            if name not in named:
+                break
+            positional.append(shown(named.pop(name)))
+        return f"{type(self).__name__}({', '.join([*positional, *(f'{name}={shown(value)}' for name, value in named.items())])})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (type(self), self._kind, dict(self._given))
+
+
+def _rebuild(cls: type[S], kind: str, given: dict[str, Any]) -> S:
+    self = cls.__new__(cls)
+    unknown = [name for name in given if name not in cls._defaults and name not in parameters(cls)]
+    if unknown:
+        raise TypeError(f"{kind} has no keyword '{unknown[0]}'{nearest(unknown[0], parameters(cls))}")
+    self._set(kind, given)
+    return self
+
+
+def parameters(cls: type) -> list[str]:
+    """The names of the parameters of a class."""
+    return [name for name in inspect.signature(cls).parameters]
+
+
+def plain(value: Any) -> Any:
+    """A value as experiment files have it: dictionaries, lists, texts and numbers."""
+    if isinstance(value, Settings):
+        return value._table()
+    if isinstance(value, Mapping):
+        return {name: plain(inner) for name, inner in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(inner) for inner in value]
+    if hasattr(value, "tolist"):
+        return value.tolist()
+    if hasattr(value, "__fspath__"):
+        return value.__fspath__()
+    return value
+
+
+def shown(value: Any) -> str:
+    """A value as it can be typed."""
+    if isinstance(value, Settings):
+        return repr(value)
+    if isinstance(value, tuple):
+        return f"({', '.join(shown(inner) for inner in value)}{',' if len(value) == 1 else ''})"
+    if isinstance(value, dict):
+        return f"{{{', '.join(f'{name!r}: {shown(inner)}' for name, inner in value.items())}}}"
+    if isinstance(value, list):
+        return f"[{', '.join(shown(inner) for inner in value)}]"
+    return repr(plain(value))

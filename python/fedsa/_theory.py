@@ -1,0 +1,536 @@
+"""What is known of an experiment before it runs, and the settings that reach a target."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from os import PathLike
+from typing import TYPE_CHECKING, Any, Literal, Union
+
+from fedsa import _fedsa
+from fedsa._results import Figure, Summary, number
+from fedsa._settings import nearest
+from fedsa.errors import FedsaError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from fedsa._experiment import Experiment
+
+Path = Union[str, "PathLike[str]"]
+
+
+@dataclass(frozen=True)
+class Accuracy:
+    """How a prediction is known.
+
+    Attributes
+    ----------
+    status : {"exact", "closure", "leading-order", "radius"}
+        Exact to rounding; by a closure that neglects some of the dependence between agents' chains; to leading order in the step size, often 10 to
+        50% off; or from the asymptotic rate.
+    eps_squared : float or None
+        Of a closure, the size of its relative errors at most.
+    warning : str or None
+        Where the number may be far off.
+    """
+
+    status: str
+    eps_squared: float | None = None
+    warning: str | None = None
+
+    def __str__(self) -> str:
+        return f"closure, eps² = {self.eps_squared:.2g}" if self.eps_squared is not None else self.status.replace("-", " ")
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What limits the accuracy of a method: the mean-square error in the end, and its parts.
+
+    Attributes
+    ----------
+    floor : float
+        The sum of the parts.
+    bias : float
+        The squared distance of the limit without noise from the root.
+    samples : float or None
+        The noise of independent samples.
+    mixing : float or None
+        What the dependence of successive samples adds; below 0 where it helps.
+    link, participation : float or None
+        What the randomness of the link, and the choice of participants, add.
+    accuracy : Accuracy
+        How the floor is known.
+    """
+
+    floor: float
+    bias: float
+    samples: float | None
+    mixing: float | None
+    link: float | None
+    participation: float | None
+    accuracy: Accuracy
+
+
+@dataclass(frozen=True)
+class Unknown:
+    """Why something is not known. It is false, so that ``if theory.limits(label):`` asks whether it is known.
+
+    Attributes
+    ----------
+    code : {"not-known", "takes-too-long", "diverges", "infinite"}
+        The kind of the reason.
+    text : str
+        The reason in words.
+    """
+
+    code: str
+    text: str
+
+    def __bool__(self) -> bool:
+        return False
+
+
+@dataclass(frozen=True)
+class Change:
+    """The floor with one setting changed.
+
+    Attributes
+    ----------
+    change : str
+        The setting in words.
+    floor : float or None
+        The floor with it, where it is known.
+    why : str or None
+        Why it is not.
+    """
+
+    change: str
+    floor: float | None
+    why: str | None
+
+
+@dataclass(frozen=True)
+class StableStep:
+    """The largest stable step size of a method.
+
+    Attributes
+    ----------
+    step : float
+        The step size; infinite where all are stable.
+    in_mean_square : bool
+        Whether the mean square is known to converge with it too, and not only the mean.
+    """
+
+    step: float
+    in_mean_square: bool
+
+
+@dataclass(frozen=True)
+class Target:
+    """What reaching a mean-square error takes.
+
+    Attributes
+    ----------
+    mse : float
+        The error that was asked for.
+    reached : bool or None
+        Whether it is reached; ``None`` where that is not known.
+    rounds : float or None
+        The rounds.
+    accuracy : Accuracy or None
+        How they are known.
+    detail : mapping
+        Costs, and what is in the way.
+    """
+
+    mse: float
+    reached: bool | None
+    rounds: float | None
+    accuracy: Accuracy | None
+    detail: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Curve:
+    """The predicted mean-square error of a method over rounds.
+
+    Attributes
+    ----------
+    rounds : ndarray of int
+        The recorded rounds.
+    mse : ndarray
+        ``||E theta_t - theta*||^2 + noise``.
+    bias, noise : ndarray
+        The two parts.
+    accuracy : Accuracy
+        How they are known.
+    """
+
+    rounds: NDArray[Any]
+    mse: NDArray[Any]
+    bias: NDArray[Any]
+    noise: NDArray[Any]
+    accuracy: Accuracy
+
+
+class Theory:
+    """What theory knows of an experiment; printing it shows the page.
+
+    Attributes
+    ----------
+    labels : list of str
+        The methods at points.
+    problems : list of dict
+        Constants of the problems; only with ``full=True``.
+    left_out : list of dict
+        What was not computed because it would take too long, with the reasons.
+    """
+
+    def __init__(self, native: _fedsa.Theory) -> None:
+        self._native = native
+        self._data: dict[str, Any] = json.loads(native.json())
+        self.problems: list[dict[str, Any]] = self._data["problems"]
+        self.left_out: list[dict[str, Any]] = self._data["left_out"]
+
+    @property
+    def labels(self) -> list[str]:
+        """The methods at points."""
+        return [f"{m['method']} [{m['point']}]" if m["point"] else str(m["method"]) for m in self._data["methods"]]
+
+    def _at(self, label: str) -> int:
+        if label not in self.labels:
+            raise KeyError(f"there is no '{label}'{nearest(label, self.labels)}; labels are {', '.join(self.labels)}")
+        return self.labels.index(label)
+
+    def _method(self, label: str) -> dict[str, Any]:
+        found: dict[str, Any] = self._data["methods"][self._at(label)]
+        return found
+
+    def limits(self, label: str) -> Limits | Unknown:
+        """Return the floor of a method and its parts.
+
+        Parameters
+        ----------
+        label : str
+            The method, one of :attr:`labels`.
+
+        Returns
+        -------
+        Limits or Unknown
+            The parts, or why they are not known.
+        """
+        limits = self._method(label)["limits"]
+        if "unknown" in limits:
+            return Unknown(**limits["unknown"])
+        return Limits(**{k: v for k, v in limits.items() if k not in ("accuracy", "warning")}, accuracy=accuracy(limits["accuracy"], limits))
+
+    def stable_step(self, label: str) -> StableStep | Unknown:
+        """Return the largest stable step size of a method.
+
+        Parameters
+        ----------
+        label : str
+            The method, one of :attr:`labels`.
+
+        Returns
+        -------
+        StableStep or Unknown
+            The step, or why it is not known.
+        """
+        largest = self._method(label)["largest"]
+        if largest is None:
+            return Unknown("not-known", "the method has no step size")
+        if "unknown" in largest:
+            return Unknown(**largest["unknown"])
+        return StableStep(float("inf") if largest["step"] is None else largest["step"], largest["in_mean_square"])
+
+    def target(self, label: str) -> Target | Unknown:
+        """Return what the target that was asked for takes a method.
+
+        Parameters
+        ----------
+        label : str
+            The method, one of :attr:`labels`.
+
+        Returns
+        -------
+        Target or Unknown
+            What it takes, or why that is not known.
+
+        Raises
+        ------
+        FedsaError
+            When no target was asked for.
+        """
+        target = self._method(label).get("target")
+        if target is None:
+            raise FedsaError("no target was asked for", "setting.missing-key", "target_mse", "theory(target_mse=..)")
+        unknown = target.get("unknown", {}).get("reached")
+        if unknown:
+            return Unknown(**unknown)
+        known = accuracy(target["accuracy"], {}) if "accuracy" in target else None
+        return Target(target["mse"], target["reached"], target.get("rounds"), known, target)
+
+    def changes(self, label: str) -> list[Change]:
+        """Return the floor of a method with one setting changed each: what would help.
+
+        Parameters
+        ----------
+        label : str
+            The method, one of :attr:`labels`.
+
+        Returns
+        -------
+        list of Change
+            The changes; empty where the floor is not known or zero.
+        """
+        return [Change(**change) for change in self._method(label)["changes"]]
+
+    def quantities(self, label: str) -> dict[str, Any]:
+        """Return all numbers of a method, as ``fedsa theory --json`` prints them; most only with ``full=True``.
+
+        Parameters
+        ----------
+        label : str
+            The method, one of :attr:`labels`.
+
+        Returns
+        -------
+        dict
+            Numbers by name. What is not known is ``None``, with its reason under ``"unknown"``.
+        """
+        copy: dict[str, Any] = json.loads(json.dumps(self._method(label)))
+        return {name: value for name, value in copy.items() if name not in ("limits", "largest", "changes")}
+
+    def curve(self, label: str) -> Curve:
+        """Compute the predicted mean-square error of a method over rounds.
+
+        Parameters
+        ----------
+        label : str
+            The method, one of :attr:`labels`.
+
+        Returns
+        -------
+        Curve
+            Arrays over the recorded rounds.
+
+        Raises
+        ------
+        FedsaError
+            When theory does not know it: with the reason.
+        """
+        rounds, mse, bias, noise, known = self._native.curve(self._at(label))
+        return Curve(rounds, mse, bias, noise, accuracy(json.loads(known), {}))
+
+    def plot(self, which: Literal["curves", "stability"] = "curves") -> Figure:
+        """Draw predicted curves, or the map of stable steps over step size and local steps.
+
+        Parameters
+        ----------
+        which : {"curves", "stability"}
+            What is drawn.
+
+        Returns
+        -------
+        Figure
+            It shows itself in notebooks.
+
+        Raises
+        ------
+        NotKnown
+            When there is nothing to show.
+        """
+        return Figure(self._native.figure(which))
+
+    def summary(self) -> Summary:
+        """Return a table of the methods: floors with their parts, stable steps, targets."""
+        rows: list[dict[str, Any]] = []
+        for label in self.labels:
+            limits, stable = self.limits(label), self.stable_step(label)
+            row: dict[str, Any] = {"method": label}
+            if isinstance(limits, Limits):
+                row |= {"floor": limits.floor, "known": str(limits.accuracy), "bias": limits.bias, "samples": limits.samples}
+                row |= {"mixing": limits.mixing, "link": limits.link, "participation": limits.participation}
+            if isinstance(stable, StableStep):
+                row["largest step"] = stable.step
+            if self._method(label).get("target") is not None:
+                target = self.target(label)
+                row["rounds"] = target.rounds if isinstance(target, Target) and target.reached else None
+            rows.append(row)
+        all_columns = ["method", "floor", "known", "bias", "samples", "mixing", "link", "participation", "largest step", "rounds"]
+        columns = [c for c in all_columns if any(row.get(c) is not None for row in rows)]
+        return Summary(f"{self._data['id']}: {self._data['title']}", columns, rows)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all numbers, as ``fedsa theory --json`` prints them."""
+        copy: dict[str, Any] = json.loads(json.dumps(self._data))
+        return copy
+
+    def __str__(self) -> str:
+        return self._native.page().replace("--full or --json", "full=True").replace("--full", "full=True")
+
+    def __repr__(self) -> str:
+        return f"<fedsa.Theory of {self._data['id']}: print() shows the page; {', '.join(self.labels)}>"
+
+    def _repr_html_(self) -> str:
+        return self.summary().to_html()
+
+
+def accuracy(data: Mapping[str, Any], beside: Mapping[str, Any]) -> Accuracy:
+    """How a prediction is known, of its JSON."""
+    return Accuracy(str(data["status"]), data.get("eps_squared"), beside.get("warning"))
+
+
+class Tuning:
+    """Settings that reach a target at the least cost, or why nothing does.
+
+    Attributes
+    ----------
+    best : dict or None
+        The choice: ``method``, ``step_size``, ``local_steps``, ``global_step_size``, ``cost``, ``mse``. ``None`` where
+        nothing reaches the target.
+    evidence : dict or None
+        How its error is known: by theory, with its accuracy; or by pilot runs, with seeds and standard error.
+    refusal : FedsaError or None
+        Why nothing reaches the target, and what would help.
+    experiment : Experiment or None
+        The experiment of the answer, with new seeds.
+    """
+
+    def __init__(self, native: _fedsa.Tuned | None, refusal: FedsaError | None) -> None:
+        self._native, self.refusal = native, refusal
+        self._data: dict[str, Any] = json.loads(native.summary) if native else {}
+        answer = self._data.get("answer")
+        self.best: dict[str, Any] | None = {k: v for k, v in answer.items() if k not in ("evidence", "table")} if answer else None
+        self.evidence: dict[str, Any] | None = answer["evidence"] if answer else None
+
+    @property
+    def experiment(self) -> Experiment | None:
+        """The experiment of the answer."""
+        from fedsa._experiment import Experiment
+
+        if self._native is None:
+            return None
+        return Experiment.from_text(self._native.files()["tuned.toml"].decode(), name="tuned.toml")
+
+    def plot(self) -> Figure:
+        """Draw cost against error of all that was tried.
+
+        Returns
+        -------
+        Figure
+            It shows itself in notebooks.
+
+        Raises
+        ------
+        FedsaError
+            The refusal, where nothing reaches the target.
+        """
+        return Figure(self._known().figure())
+
+    def _known(self) -> _fedsa.Tuned:
+        if self._native is None:
+            assert self.refusal is not None
+            raise self.refusal
+        return self._native
+
+    def summary(self) -> Summary:
+        """Return a table of what was tried and reaches the target: the cheapest first, at most 20."""
+        rows = []
+        for tried in self._data.get("tried", []):
+            if tried["cost"]:
+                row = {"family": tried["family"], "step size": tried["step_size"], "local steps": tried["local_steps"], "by": tried["by"]}
+                rows.append({**row, **{name: number(value) for name, value in tried["cost"].items() if isinstance(value, (int, float))}})
+        goal = str(self._data.get("options", {}).get("minimise", "bits"))
+        rows = sorted(rows, key=lambda row: row.get(goal, float("inf")))[:20]
+        columns = list(dict.fromkeys(name for row in rows for name in row))
+        notes = self._native.report if self._native else [str(self.refusal)]
+        return Summary(str(self._data.get("title", "")), columns, rows, notes)
+
+    def save(self, folder: Path) -> None:
+        """Write the experiment of the answer, the figure and the summary into a folder.
+
+        Parameters
+        ----------
+        folder : path
+            The folder, which is made where there is none.
+
+        Raises
+        ------
+        FedsaError
+            The refusal, where nothing reaches the target.
+        """
+        files = self._known().files()
+        os.makedirs(folder, exist_ok=True)
+        for name, contents in files.items():
+            with open(os.path.join(folder, name), "wb") as file:
+                file.write(contents)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all numbers, as ``fedsa tune --json`` prints them."""
+        copy: dict[str, Any] = json.loads(json.dumps(self._data))
+        return copy
+
+    def __bool__(self) -> bool:
+        return self.best is not None
+
+    def __str__(self) -> str:
+        return "\n".join(self._native.report) if self._native else str(self.refusal)
+
+    def __repr__(self) -> str:
+        if self.best is None:
+            return "<fedsa.Tuning: nothing reaches the target; print() says why>"
+        best = self.best
+        return f"<fedsa.Tuning: {best['family']}, step_size={best['step_size']:.4g}, local_steps={best['local_steps']}>"
+
+    def _repr_html_(self) -> str:
+        return self.summary().to_html()
+
+
+class Check:
+    """What an experiment comes to before it runs.
+
+    Attributes
+    ----------
+    accepted : bool
+        Whether it would run.
+    refusal : FedsaError or None
+        Why it would be refused: it does not fit into memory, or is known to be unstable.
+    seconds, bytes : float
+        The estimated time on this machine, and memory.
+    runs : int
+        The number of different runs.
+    """
+
+    def __init__(self, data: dict[str, Any], refusal: FedsaError | None) -> None:
+        self._data, self.refusal = data, refusal
+        self.accepted: bool = data["accepted"]
+        self.seconds: float = data["seconds"]
+        self.bytes: float = data["bytes"]
+        self.runs: int = data["runs"]
+
+    @property
+    def stable(self) -> dict[str, bool | None]:
+        """Whether each method at each point is stable; ``None`` where that is not known."""
+        out: dict[str, bool | None] = {}
+        for point in self._data["points"]:
+            for method in point["methods"]:
+                name = f"{method['method']} [{point['point']}]" if point["point"] else method["method"]
+                out[name] = method["stable"]
+        return out
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all of it, as ``fedsa check --json`` prints it."""
+        copy: dict[str, Any] = json.loads(json.dumps(self._data))
+        return copy
+
+    def __bool__(self) -> bool:
+        return self.accepted
+
+    def __repr__(self) -> str:
+        said = "accepted" if self.accepted else f"refused: {self.refusal}"
+        return f"<fedsa.Check of {self._data['id']}: {said}; {self.runs} runs, {self.seconds:.2g} s, {self.bytes / 1e6:.3g} MB>"

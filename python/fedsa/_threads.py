@@ -1,0 +1,46 @@
+"""Threads of the engine."""
+
+from __future__ import annotations
+
+from fedsa import _fedsa
+
+
+def set_threads(threads: int | None) -> None:
+    """Set the number of threads of calls that begin from now on. Results do not depend on it.
+
+    Parameters
+    ----------
+    threads : int or None
+        Between 1 and 1024. ``None`` is what the environment variable ``FEDSA_THREADS`` says, or else one thread for
+        each processor.
+
+    Raises
+    ------
+    InputError
+        When it is out of range.
+
+    Examples
+    --------
+    >>> import fedsa
+    >>> fedsa.set_threads(2)
+    >>> fedsa.get_threads()
+    2
+    >>> fedsa.set_threads(None)
+    """
+    _fedsa.set_threads(threads)
+
+
+def get_threads() -> int:
+    """Return the number of threads of calls that begin from now on.
+
+    Returns
+    -------
+    int
+        At least 1.
+
+    Raises
+    ------
+    InputError
+        When ``FEDSA_THREADS`` is not a number of threads.
+    """
+    return _fedsa.get_threads()

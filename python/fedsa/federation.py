@@ -1,0 +1,446 @@
+"""The ends of a federation: bytes in, bytes out.
+
+A server asks agents questions; who carries the bytes is not its business. Every end is built from the same
+:class:`Federation`, and messages of others are refused. The numbers are those of :meth:`fedsa.Experiment.run`, bit for bit.
+
+>>> from fedsa import federation, methods, problems
+>>> data = federation.AgentData(problems.Garnet(agents=3, states=6, features=2, seed=1))
+>>> shared = federation.Federation(methods.FedLSA(0.1, 10), weights=data.weights, dim=data.dim, seed=7)
+>>> agents = [federation.ClientNode(shared, data, agent) for agent in range(3)]
+>>> server = federation.ServerNode(shared)
+>>> for _ in range(5):
+...     todo = server.open()
+...     while not todo.is_over:
+...         for agent, message in todo.messages.items():
+...             answer = agents[agent].handle(message)
+...             if answer is not None:
+...                 server.take(agent, answer)
+...         todo = server.close()
+>>> server.rounds, server.theta.shape
+(5, (2,))
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from os import PathLike
+from typing import TYPE_CHECKING, Any, Union
+
+from fedsa import _fedsa
+from fedsa._kinds import Method, Problem
+from fedsa._settings import plain
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
+
+__all__ = ["AgentData", "ClientNode", "Federation", "ServerNode", "Session", "Todo"]
+
+Path = Union[str, "PathLike[str]"]
+Table = Mapping[str, Any]
+
+# Carries messages to agents by number, and their answers back.
+Carrier = Callable[[Mapping[int, bytes]], Mapping[int, bytes]]
+
+
+class AgentData:
+    """The data of agents: a problem that is built, and how it is sampled.
+
+    Parameters
+    ----------
+    problem : Problem or mapping
+        One of :mod:`fedsa.problems`. It may have the data of one agent only.
+    sampling : {"iid", "markov", "mean"} or mapping
+        The law of samples.
+    base : path, optional
+        The folder of relative paths; the working directory by default.
+
+    Attributes
+    ----------
+    agents, dim : int
+        The numbers of agents in the data, and of components of the model.
+    weights : ndarray of shape (agents,)
+        Their shares.
+
+    Raises
+    ------
+    InputError
+        When a setting or a file cannot be used.
+    """
+
+    def __init__(self, problem: Problem | Table, *, sampling: str | Table = "iid", base: Path | None = None) -> None:
+        law = {"kind": sampling} if isinstance(sampling, str) else plain(sampling)
+        # The engine builds problems of experiments; which method it has does not matter.
+        method = {"kind": "fedlsa", "step_size": 1.0, "local_steps": 1}
+        table = {"problem": plain(problem), "sampling": law, "method": [method], "run": {"rounds": 1}}
+        folder = "" if base is None else os.fspath(base)
+        self._native = _fedsa.AgentData.of(_fedsa.Experiment.of_table(table, folder, {}, {}, False))
+
+    @property
+    def agents(self) -> int:
+        """The number of agents in the data."""
+        return self._native.agents
+
+    @property
+    def dim(self) -> int:
+        """The number of components of the model."""
+        return self._native.dim
+
+    @property
+    def weights(self) -> NDArray[Any]:
+        """The shares of the agents, which sum to 1."""
+        return self._native.weights
+
+    def __repr__(self) -> str:
+        return f"<fedsa.federation.AgentData of {self.agents} agents, d = {self.dim}>"
+
+
+class Federation:
+    """What all ends of a federation share.
+
+    Parameters
+    ----------
+    method : Method or mapping
+        One of :mod:`fedsa.methods`, with its link.
+    weights : array of shape (agents,)
+        The shares of the agents: positive numbers that sum to 1.
+    dim : int
+        The number of components of the model.
+    seed : int
+        The seed of all random draws.
+    start : array of shape (dim,), optional
+        The first iterate; 0 by default.
+    agreement : str, optional
+        A text of what else must agree, such as the names of columns. Ends with another text are refused.
+
+    Attributes
+    ----------
+    digest : int
+        A hash of all of it, which messages contain.
+
+    Raises
+    ------
+    InputError
+        When a setting cannot be used, or the method cannot work over its link.
+    """
+
+    def __init__(
+        self,
+        method: Method | Table,
+        *,
+        weights: ArrayLike,
+        dim: int,
+        seed: int = 0,
+        start: ArrayLike | None = None,
+        agreement: str | None = None,
+    ) -> None:
+        import numpy as np
+
+        shares = np.asarray(weights, dtype=np.float64).ravel()
+        first = None if start is None else np.asarray(start, dtype=np.float64).ravel().tolist()
+        self._made = dict(method=method, weights=shares, dim=dim, seed=seed, start=first, agreement=agreement)
+        self._native = _fedsa.Federation(plain(method), shares.tolist(), dim, seed, first, agreement)
+
+    @property
+    def agents(self) -> int:
+        """The number of agents."""
+        return self._native.agents
+
+    @property
+    def dim(self) -> int:
+        """The number of components of the model."""
+        return self._native.dim
+
+    @property
+    def digest(self) -> int:
+        """A hash of all settings."""
+        return self._native.digest
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Federation) and self.digest == other.digest
+
+    def __hash__(self) -> int:
+        return hash(self.digest)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _federation_again, (dict(self._made),)
+
+    def __repr__(self) -> str:
+        return f"<fedsa.federation.Federation of {self.agents} agents, d = {self.dim}: {self._made['method']!r}>"
+
+
+def _federation_again(made: dict[str, Any]) -> Federation:
+    return Federation(made.pop("method"), **made)
+
+
+@dataclass(frozen=True)
+class Todo:
+    """What a server wants next.
+
+    Attributes
+    ----------
+    messages : mapping of int to bytes
+        What to send, by agent.
+    wants_answers : bool
+        Whether these agents answer. After their answers, or without those that are late, close the exchange.
+    is_over : bool
+        Whether the round is over. Messages that want no answers are sent before the next round is opened.
+    """
+
+    messages: Mapping[int, bytes]
+    wants_answers: bool
+    is_over: bool
+
+    @classmethod
+    def _of(cls, asked: tuple[str, dict[int, bytes]]) -> Todo:
+        name, messages = asked
+        return cls(messages, name == "ask", name == "over")
+
+
+class ClientNode:
+    """One agent of a federation.
+
+    Parameters
+    ----------
+    federation : Federation
+        What all ends share.
+    data : AgentData
+        Its data.
+    agent : int
+        Its number in the federation, from 0.
+    place : int, optional
+        The place of its data in ``data``; 0 if that has the data of one agent, otherwise ``agent``.
+
+    Raises
+    ------
+    InputError
+        When there is no such agent, or the data do not suit the federation.
+    """
+
+    def __init__(self, federation: Federation, data: AgentData, agent: int, *, place: int | None = None) -> None:
+        self.agent = agent
+        at = place if place is not None else 0 if data.agents == 1 else agent
+        self._native = _fedsa.ClientNode(federation._native, data._native, agent, at)
+
+    def handle(self, message: bytes) -> bytes | None:
+        """Answer a message of the server.
+
+        Parameters
+        ----------
+        message : bytes
+            What came. A copy of the last message gets the same answer, and changes nothing.
+
+        Returns
+        -------
+        bytes or None
+            The answer; ``None`` where the message wants none.
+
+        Raises
+        ------
+        InputError
+            When the server does not send such a message to this agent now: it is damaged, of another federation, for
+            another agent, or late. The agent is then unchanged.
+        """
+        return self._native.handle(message)
+
+    def save(self) -> bytes:
+        """Return the state, for :meth:`restore`."""
+        return self._native.save()
+
+    def restore(self, state: bytes) -> None:
+        """Go on from a saved state.
+
+        Parameters
+        ----------
+        state : bytes
+            What :meth:`save` returned, of a node with the same federation, agent and data.
+
+        Raises
+        ------
+        InputError
+            When it is of another node, or damaged. The node is then unchanged.
+        """
+        self._native.restore(state)
+
+
+class ServerNode:
+    """The server of a federation. It needs no data.
+
+    Parameters
+    ----------
+    federation : Federation
+        What all ends share.
+
+    Attributes
+    ----------
+    theta : ndarray of shape (dim,)
+        The iterate.
+    rounds : int
+        The rounds that are done.
+    diverged : int or None
+        The round in which it was found to have diverged.
+    counts : dict of str to int
+        Exchanges, messages and bits so far.
+
+    Raises
+    ------
+    InputError
+        When the method cannot work over its link between machines.
+    """
+
+    def __init__(self, federation: Federation) -> None:
+        self._native = _fedsa.ServerNode(federation._native)
+
+    def open(self, available: Sequence[int] | None = None) -> Todo:
+        """Open the next round.
+
+        Parameters
+        ----------
+        available : sequence of int, optional
+            The agents that can take part; all by default.
+
+        Returns
+        -------
+        Todo
+            What to send. An open round goes on.
+        """
+        return Todo._of(self._native.open(None if available is None else list(available)))
+
+    def take(self, agent: int, answer: bytes) -> None:
+        """Take an answer of an agent.
+
+        Parameters
+        ----------
+        agent : int
+            Its number.
+        answer : bytes
+            What it returned.
+
+        Raises
+        ------
+        InputError
+            When the answer is refused: damaged, late, twice, or of another agent. The server is then unchanged.
+        """
+        self._native.take(agent, answer)
+
+    def close(self) -> Todo:
+        """End the exchange with the answers that are there.
+
+        Returns
+        -------
+        Todo
+            A further question of this round, what to tell agents, or that it is over.
+        """
+        return Todo._of(self._native.close())
+
+    @property
+    def todo(self) -> Todo:
+        """What is to be done now; after :meth:`restore`, what was."""
+        return Todo._of(self._native.todo())
+
+    @property
+    def theta(self) -> NDArray[Any]:
+        """The iterate."""
+        return self._native.theta()
+
+    @property
+    def rounds(self) -> int:
+        """The rounds that are done."""
+        return self._native.rounds()
+
+    @property
+    def diverged(self) -> int | None:
+        """The round in which it was found to have diverged."""
+        return self._native.diverged()
+
+    @property
+    def answered(self) -> int:
+        """How many answers of this exchange count so far."""
+        return self._native.answered()
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Exchanges, messages and bits so far."""
+        return self._native.counts()
+
+    def save(self) -> bytes:
+        """Return the state, for :meth:`restore`."""
+        return self._native.save()
+
+    def restore(self, state: bytes) -> None:
+        """Go on from a saved state.
+
+        Parameters
+        ----------
+        state : bytes
+            What :meth:`save` returned, of a server of the same federation.
+
+        Raises
+        ------
+        InputError
+            When it is of another federation, or damaged. The server is then unchanged.
+        """
+        self._native.restore(state)
+
+
+class Session:
+    """Rounds of a server over a carrier of messages.
+
+    Parameters
+    ----------
+    server : ServerNode
+        The server.
+    carrier : callable
+        Takes messages by agent, and returns the answers that came, by agent; of messages that want no answers, an
+        empty mapping. It decides how long it waits.
+    refused : callable, optional
+        Called with the agent and the exception when an answer is refused. Such answers do not count.
+    """
+
+    def __init__(self, server: ServerNode, carrier: Carrier, *, refused: Callable[[int, Exception], object] | None = None) -> None:
+        self.server, self.carrier, self.refused = server, carrier, refused
+
+    def advance(self, rounds: int, *, available: Sequence[int] | None = None) -> str:
+        """Do further rounds.
+
+        Parameters
+        ----------
+        rounds : int
+            How many.
+        available : sequence of int, optional
+            The agents that can take part; all by default.
+
+        Returns
+        -------
+        str
+            ``"completed"`` or ``"diverged"``.
+
+        Notes
+        -----
+        An exception of the carrier, and Ctrl-C, leave the session in the middle of a round, from which the next call
+        goes on.
+        """
+        from fedsa.errors import InputError
+
+        until = self.server.rounds + rounds
+        todo = self.server.todo
+        while True:
+            if todo.is_over:
+                if self.server.diverged is not None:
+                    return "diverged"
+                if self.server.rounds >= until:
+                    return "completed"
+                todo = self.server.open(available)
+                continue
+            answers = self.carrier(todo.messages)
+            if not todo.wants_answers:
+                todo = Todo({}, False, True)
+                continue
+            for agent, answer in answers.items():
+                try:
+                    self.server.take(agent, answer)
+                except InputError as e:
+                    if self.refused is not None:
+                        self.refused(agent, e)
+            todo = self.server.close()

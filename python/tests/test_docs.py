@@ -1,0 +1,46 @@
+"""What the book says of the package."""
+
+from __future__ import annotations
+
+import importlib.util
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_the_examples_of_the_first_page_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    text = (ROOT / "docs/src/start/python.md").read_text()
+    blocks = re.findall(r"```python\n(.*?)```", text, flags=re.DOTALL)
+    assert len(blocks) > 4
+    names: dict[str, Any] = {}
+    for block in blocks:
+        exec(block, names)
+    assert not list(tmp_path.iterdir()), "nothing is written unasked"
+
+
+def test_the_list_of_names_is_that_of_the_package() -> None:
+    spec = importlib.util.spec_from_file_location("reference", ROOT / "python/tools/reference.py")
+    assert spec is not None and spec.loader is not None
+    tool = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(tool)
+    text = tool.PAGE.read_text()
+    assert text == tool.page(text), "python python/tools/reference.py writes it"
+
+
+def test_every_public_name_has_documentation() -> None:
+    import fedsa
+    from fedsa import federation
+
+    for module in (fedsa, federation, fedsa.methods, fedsa.problems, fedsa.links):
+        for name in module.__all__:
+            if not name.startswith("_"):
+                thing = getattr(module, name)
+                assert thing.__doc__, f"{module.__name__}.{name}"
+                for member, value in vars(thing).items() if isinstance(thing, type) else ():
+                    if not member.startswith("_") and callable(value):
+                        assert value.__doc__, f"{module.__name__}.{name}.{member}"

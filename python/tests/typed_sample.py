@@ -1,0 +1,54 @@
+"""A program that type checkers accept in their strict modes; tests also run it."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+import fedsa
+from fedsa import federation, links, methods, problems
+
+
+def compared() -> fedsa.Results:
+    """Two methods on a problem."""
+    problem = problems.Garnet(agents=5, states=10, features=3, seed=1)
+    link = links.Link(up=links.Quantised(8), media=[links.Erasure(0.9)])
+    both: list[methods.Method] = [methods.FedLSA(0.1, 10), methods.SCAFFLSA(0.1, local_steps=10, link=link, label="coded")]
+    experiment = fedsa.Experiment(problem, both, rounds=50, seeds=2, sampling="markov", stop={"mse": 1e-9})
+    limits = experiment.theory().limits("fedlsa")
+    if isinstance(limits, fedsa.Limits):
+        floor: float = limits.floor
+        assert floor > 0.0
+    return experiment.run(progress=False)
+
+
+def stages() -> list[str]:
+    """What a run says of its progress."""
+    seen: list[str] = []
+
+    def told(progress: fedsa.Progress) -> None:
+        seen.append(progress.stage)
+
+    problem = problems.Garnet(agents=5, states=10, features=3)
+    fedsa.Experiment(problem, methods.FedLSA(0.1, 10), rounds=10).run(progress=told)
+    return seen
+
+
+def main() -> None:
+    """All of it."""
+    results = compared()
+    theta: NDArray[np.float64] = results.theta("coded", seed=0)
+    estimate: fedsa.Estimate = results.floor("fedlsa")
+    outcome: fedsa.Outcome = results.outcomes["coded"]
+    svg: str = results.plot(x="bits_up").svg
+    assert theta.shape == (3,) and estimate.mean > 0.0 and outcome.name == "out-of-rounds" and "<svg" in svg
+    assert "running" in stages()
+    data = federation.AgentData(problems.Garnet(agents=3, states=6, features=2))
+    shared = federation.Federation(methods.named("fedlsa", step_size=0.1, local_steps=5), weights=data.weights, dim=data.dim)
+    message = federation.ServerNode(shared).open().messages[0]
+    answer: bytes | None = federation.ClientNode(shared, data, 0).handle(message)
+    assert answer is not None
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,332 @@
+"""Writes the classes of kinds from the JSON schema of experiment files: ``python python/tools/generate.py``.
+
+A test compares the committed modules with what this program makes.
+"""
+
+from __future__ import annotations
+
+import json
+import keyword
+import re
+import sys
+import textwrap
+from pathlib import Path
+from typing import Any
+
+from fedsa import _fedsa
+from fedsa.errors import InputError
+
+PACKAGE = Path(__file__).parent.parent / "fedsa"
+WIDTH = 120
+
+# Names of classes that do not follow from the names of their kinds.
+NAMES = {
+    "mrp": "MRP", "glm": "GLM", "q-learning": "QLearning",
+    "fedlsa": "FedLSA", "scafflsa": "SCAFFLSA", "scafflsa-random": "SCAFFLSARandom", "fedhsa": "FedHSA", "scaffold": "SCAFFOLD",
+    "fedlin": "FedLin", "fedtd": "FedTD", "delayed-sa": "DelayedSA", "delay-adaptive-sa": "DelayAdaptiveSA", "dasa": "DASA",
+    "projected-td": "ProjectedTD", "lstd": "LSTD", "gmres": "GMRES", "shed": "SHED", "q-shed": "QSHED", "gd": "GD", "agd": "AGD",
+    "bfgs": "BFGS", "lbfgs": "LBFGS", "giant": "GIANT", "done": "DONE", "fednl": "FedNL",
+}  # fmt: skip
+
+# Keys with another name in Python.
+RENAMED = {"lambda": "lam"}
+
+# Values for examples, where a key is needed.
+EXAMPLES: dict[str, Any] = {"path": "logs/agent_*.csv", "data": "data/rows.csv", "gamma": 0.99, "features": {"kind": "fourier", "order": 3}}
+
+# The same, of single kinds.
+EXAMPLES_OF: dict[str, dict[str, Any]] = {
+    "top-k": {"k": 10},
+    "rand-k": {"k": 10},
+    "anderson": {"base": {"kind": "fedlsa", "step_size": 0.1, "local_steps": 10}},
+}
+
+PROBLEMS = '"""Problems: one class for each kind.\n\nWhat the keys mean is in the reference of problems. This module is generated from it."""'
+METHODS = '"""Methods: one class for each kind, and presets by name.\n\nThis module is generated from the reference of methods."""'
+LINKS = '"""Links: codecs and media, one class for each kind.\n\nThis module is generated from the reference of links."""'
+
+
+def class_name(kind: str) -> str:
+    return NAMES.get(kind) or "".join(part.capitalize() for part in kind.split("-"))
+
+
+class Module:
+    """The schema, and what a module imports."""
+
+    def __init__(self, schema: dict[str, Any]) -> None:
+        self.defs = schema["$defs"]
+        self.typing: set[str] = set()
+
+    def resolve(self, key: dict[str, Any]) -> dict[str, Any]:
+        """A key with what it refers to."""
+        if "$ref" in key:
+            return {**self.defs[key["$ref"].rpartition("/")[2]], **{k: v for k, v in key.items() if k != "$ref"}}
+        return key
+
+    def types(self, key: dict[str, Any]) -> list[str]:
+        """The types of a key's values, each once."""
+        key = self.resolve(key)
+        if "enum" in key:
+            self.typing.add("Literal")
+            return [f"Literal[{', '.join(json.dumps(value) for value in key['enum'])}]"]
+        if "const" in key:
+            self.typing.add("Literal")
+            return [f"Literal[{json.dumps(key['const'])}]"]
+        inner = key.get("anyOf") or key.get("oneOf")
+        if inner:
+            return merged([one for choice in inner for one in self.types(choice)])
+        names = key.get("type", "object")
+        out: list[str] = []
+        for name in names if isinstance(names, list) else [names]:
+            if name == "array" and '"number"' in json.dumps(key.get("items", {})):
+                out.append("ArrayLike")
+            elif name == "array":
+                out.append(f"Sequence[{union(self.types(key['items']) if 'items' in key else ['Any'])}]")
+            elif name == "string" and path_like(key):
+                out += ["str", "PathLike[str]"]
+            elif name != "null":
+                out.append({"integer": "int", "number": "float", "string": "str", "boolean": "bool", "object": "Mapping[str, Any]"}[name])
+            else:
+                out.append("None")
+        return merged(out)
+
+
+def path_like(key: dict[str, Any]) -> bool:
+    return "file" in key.get("description", "").lower()
+
+
+def merged(types: list[str]) -> list[str]:
+    """Types once each, with literals in one, and None last."""
+    literals = [one[8:-1] for one in types if one.startswith("Literal[")]
+    rest = [one for one in dict.fromkeys(types) if not one.startswith("Literal[") and one != "None"]
+    out = ([f"Literal[{', '.join(dict.fromkeys(literals))}]"] if literals else []) + rest
+    return out + (["None"] if "None" in types else [])
+
+
+def union(types: list[str]) -> str:
+    return " | ".join(types)
+
+
+def words(text: str) -> str:
+    """A description as a sentence of a docstring."""
+    text = re.sub(r"\s+", " ", text.replace("\\", "")).strip()
+    return re.sub(r"`([^`]*)`", r"``\1``", text)
+
+
+def example_value(name: str, key: dict[str, Any], module: Module) -> Any:
+    """A value that a key takes."""
+    if name in EXAMPLES:
+        return EXAMPLES[name]
+    key = module.resolve(key)
+    for choice in key.get("anyOf", []) + key.get("oneOf", []):
+        return example_value(name, choice, module)
+    if "enum" in key or "const" in key:
+        return key.get("const") or key["enum"][0]
+    kind = key.get("type")
+    kind = kind[0] if isinstance(kind, list) else kind
+    if kind == "integer":
+        return max(10 if key.get("maximum", 100) >= 10 else 1, key.get("minimum", 0))
+    if kind == "number":
+        return 0.1
+    if kind == "array":
+        return [example_value(name, key["items"], module)]
+    return "name"
+
+
+class Kind:
+    """The parameters of a kind."""
+
+    def __init__(self, section: str, tables: list[dict[str, Any]], module: Module) -> None:
+        self.section, self.module = section, module
+        self.names: list[str] = tables[0]["properties"]["kind"]["enum"]
+        self.about = tables[0]["description"]
+        self.keys: dict[str, dict[str, Any]] = {}
+        everywhere = set(tables[0]["properties"])
+        for table in tables:
+            everywhere &= set(table["properties"])
+            for name, key in table["properties"].items():
+                if name == "kind" or (section == "method" and name in ("uplink", "downlink")):
+                    continue
+                if name in self.keys and name == "law":
+                    # The laws together.
+                    self.keys[name]["enum"].append(key["const"])
+                elif name == "law":
+                    self.keys[name] = {"enum": [key["const"]], "description": "The law, which has keys of its own."}
+                elif name not in self.keys:
+                    self.keys[name] = key
+                elif key.get("description") not in self.keys[name]["description"]:
+                    self.keys[name] = {**self.keys[name], "description": f"{self.keys[name]['description']} Or: {key['description']}"}
+        self.example: dict[str, Any] = dict(EXAMPLES_OF.get(self.names[0], {}))
+        for _ in range(20):
+            try:
+                _fedsa.check_part(section, {"kind": self.names[0], **self.example})
+                break
+            except InputError as e:
+                if e.code != "setting.missing-key" or e.key in self.example:
+                    break
+                self.example[e.key] = example_value(e.key, self.keys[e.key], module)
+        needed = [name for name in self.example if self.is_needed(name)]
+        self.required = [name for name in self.keys if name in needed and (name in everywhere or name == "law")]
+
+    def is_needed(self, name: str) -> bool:
+        """Whether the kind cannot be without a key."""
+        try:
+            _fedsa.check_part(self.section, {"kind": self.names[0], **{k: v for k, v in self.example.items() if k != name}})
+        except InputError as e:
+            return e.code == "setting.missing-key"
+        return False
+
+    def parameters(self) -> list[tuple[str, str, str | None, dict[str, Any]]]:
+        """Name, type, default as code (none where it is needed) and schema of each parameter, those that are needed first."""
+        out = []
+        for name in self.required + [name for name in self.keys if name not in self.required]:
+            key = self.keys[name]
+            types = (["Method"] if (self.names[0], name) == ("anderson", "base") else []) + self.module.types(key)
+            default: str | None = None
+            if name not in self.required:
+                value = self.module.resolve(key).get("default")
+                default = repr(value) if isinstance(value, (int, float, str, bool)) else "None"
+                if default == "None" and "None" not in types:
+                    types.append("None")
+            out.append((RENAMED.get(name, name), union(types), default, key))
+        if self.section == "method":
+            out.append(("link", "LinkLike | None", "None", {"description": "The link between agents and server; exact by default."}))
+        return out
+
+    def code(self) -> str:
+        parameters = self.parameters()
+        base = {"problem": "Problem", "method": "Method", "codec": "Codec", "medium": "Medium"}[self.section]
+        name = class_name(self.names[0])
+        lines = [f"class {name}({base}):", '    """' + words(self.about), ""]
+        others = self.names[1:]
+        if others:
+            lines += wrapped(f"Presets and other names, for ``named``: {', '.join(others)}.", 4) + [""]
+        if parameters:
+            lines += ["    Parameters", "    ----------"]
+            for parameter, types, default, key in parameters:
+                lines.append(f"    {parameter} : {types.replace(' | None', '')}{', optional' if default is not None else ''}")
+                said = words(self.module.resolve(key).get("description", ""))
+                shown = "" if default in (None, "None") else f" By default ``{default}``."
+                lines += wrapped((said if said.endswith((".", ")")) or not said else said + ".") + shown, 8)
+            lines.append("")
+        lines += ["    Examples", "    --------"]
+        given = {RENAMED.get(key, key): value for key, value in self.example.items()}
+        typed = self.call(name, given)
+        lines += [f"    >>> {typed}", f"    {typed}", '    """', "", "    __slots__ = ()", f'    kind_name = "{self.names[0]}"']
+        renamed = {RENAMED[key]: key for key in self.keys if key in RENAMED}
+        if renamed:
+            lines.append(f"    _keys = {renamed!r}".replace("'", '"'))
+        lines += ["", "    def __init__(", "        self,"]
+        positional = self.positional()
+        for i, (parameter, types, default, _) in enumerate(parameters):
+            if i == len(positional):
+                lines.append("        *,")
+            lines.append(f"        {parameter}: {types}{'' if default is None else f' = {default}'},")
+        lines.append("    ) -> None: ...")
+        return "\n".join(line.rstrip() for line in lines)
+
+    def positional(self) -> list[str]:
+        return [RENAMED.get(name, name) for name in self.required[:2]]
+
+    def call(self, name: str, given: dict[str, Any]) -> str:
+        positional = [repr(given.pop(parameter)) for parameter in self.positional() if parameter in given]
+        return f"{name}({', '.join(positional + [f'{key}={value!r}' for key, value in given.items()])})"
+
+
+def wrapped(text: str, indent: int) -> list[str]:
+    pad = " " * indent
+    return textwrap.wrap(text, WIDTH - 10, initial_indent=pad, subsequent_indent=pad, break_long_words=False, break_on_hyphens=False) or []
+
+
+def kinds(section: str, tables: list[dict[str, Any]], module: Module) -> list[Kind]:
+    by_name: dict[str, list[dict[str, Any]]] = {}
+    for table in tables:
+        by_name.setdefault(table["properties"]["kind"]["enum"][0], []).append(table)
+    return [Kind(section, own, module) for own in by_name.values()]
+
+
+def module_text(about: str, imports: list[str], module: Module, all_kinds: list[Kind], more: str = "", names: list[str] | None = None) -> str:
+    bodies = [kind.code() for kind in all_kinds]
+    body = "\n\n\n".join(bodies)
+    names = sorted([class_name(kind.names[0]) for kind in all_kinds] + (names or []))
+    lines = [about, "", "# Generated by python/tools/generate.py from the JSON schema of experiment files.", "", "from __future__ import annotations", ""]
+    abstract = [name for name in ("Mapping", "Sequence") if f"{name}[" in body]
+    if abstract:
+        lines.append(f"from collections.abc import {', '.join(abstract)}")
+    if "PathLike[" in body:
+        lines.append("from os import PathLike")
+    typing = ([name for name in ("Any", "Literal") if re.search(rf"\b{name}\b", body + more)])
+    if "ArrayLike" in body:
+        typing.append("TYPE_CHECKING")
+    lines.append(f"from typing import {', '.join(sorted(typing, key=str.lower))}")
+    lines += ["", *imports]
+    if "ArrayLike" in body:
+        lines += ["", "if TYPE_CHECKING:", "    from numpy.typing import ArrayLike"]
+    lines += ["", f"__all__ = {json.dumps(names)}", "", "", body]
+    return "\n".join(lines) + "\n" + more
+
+
+def generated() -> dict[str, str]:
+    """The modules by the names of their files."""
+    schema = json.loads(_fedsa.schema_json())
+    keys = schema["properties"]
+    module = Module(schema)
+    problems = kinds("problem", keys["problem"]["anyOf"], module)
+    methods = kinds("method", keys["method"]["items"]["anyOf"], module)
+    up = schema["$defs"]["UplinkSpec"]["properties"]
+    links = kinds("codec", up["codec"]["anyOf"], module) + kinds("medium", up["media"]["items"]["anyOf"], module)
+    by_name = {name: class_name(kind.names[0]) for kind in methods for name in kind.names}
+    entries = "\n".join(f'    "{name}": {cls},' for name, cls in by_name.items())
+    named = NAMED.replace("ENTRIES", entries)
+    base = "from fedsa._kinds import "
+    return {
+        "problems.py": module_text(PROBLEMS, [base + "Problem"], module, problems, names=["Problem"]),
+        "methods.py": module_text(
+            METHODS, [base + "Method, named_method", "from fedsa._link import LinkLike"], module, methods, named, ["Method", "named"]
+        ),
+        "links.py": module_text(LINKS, ["from fedsa._link import Codec, Link, Medium"], module, links, names=["Codec", "Link", "Medium"]),
+    }
+
+
+NAMED = '''
+
+def named(kind: str, **settings: Any) -> Method:
+    """Make a method by the name of its kind or of a preset.
+
+    Parameters
+    ----------
+    kind : str
+        The name in experiment files, such as ``"fedlsa"`` or ``"fib-shed"``.
+    **settings
+        Keywords of the class of that kind. A preset has settings of its own, which these replace.
+
+    Returns
+    -------
+    Method
+        The method.
+
+    Examples
+    --------
+    >>> named("fib-shed")
+    named('fib-shed')
+    >>> named("fedlsa", step_size=0.1, local_steps=10)
+    FedLSA(0.1, 10)
+    """
+    return named_method(kind, _BY_NAME, settings)
+
+
+_BY_NAME: dict[str, type[Method]] = {
+ENTRIES
+}
+'''
+
+
+def main() -> None:
+    for name, text in generated().items():
+        assert not any(keyword.iskeyword(word) for word in RENAMED.values())
+        (PACKAGE / name).write_text(text)
+        print(f"wrote {PACKAGE / name}", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()

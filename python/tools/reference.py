@@ -1,0 +1,115 @@
+"""Writes the list of names into ``docs/src/reference/python.md``: ``python python/tools/reference.py``.
+
+A test compares the committed page with what this program makes.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import sys
+from pathlib import Path
+from typing import Any
+
+import fedsa
+from fedsa import federation, links, methods, problems
+
+PAGE = Path(__file__).parents[2] / "docs/src/reference/python.md"
+BEGIN, END = "<!-- made by python/tools/reference.py -->", "<!-- end of it -->"
+
+# What belongs together, in the order of the page.
+GROUPS: list[tuple[str, Any, list[str]]] = [
+    ("Experiments", fedsa, ["Experiment", "bundled"]),
+    ("Results", fedsa, ["Results", "Outcome", "Estimate", "Verdict", "Summary", "Figure", "Table", "open", "compare", "Comparison"]),
+    (
+        "Theory, tuning, checks",
+        fedsa,
+        ["Theory", "Limits", "StableStep", "Target", "Change", "Curve", "Accuracy", "Unknown", "Tuning", "Check"],
+    ),
+    ("Calls", fedsa, ["Progress", "CancelToken", "set_threads", "get_threads"]),
+    ("The ends of a federation: `fedsa.federation`", federation, list(federation.__all__)),
+    ("Problems: `fedsa.problems`", problems, list(problems.__all__)),
+    ("Methods: `fedsa.methods`", methods, list(methods.__all__)),
+    ("Links: `fedsa.links`", links, list(links.__all__)),
+    (
+        "Exceptions",
+        fedsa,
+        ["FedsaError", "InputError", "MissedError", "NotKnown", "OutOfMemory", "MachineError", "Cancelled", "InternalError", "FedsaWarning"],
+    ),
+]
+
+
+def said(thing: Any) -> str:
+    """The first sentence of a docstring, as Markdown."""
+    text = (inspect.getdoc(thing) or "").split("\n\n")[0].replace("\n", " ")
+    text = re.sub(r":(?:class|meth|func|mod|attr):`~?\.?([^`]*)`", r"`\1`", text)
+    return text.replace("``", "`").replace("|", "\\|").replace("<", "&lt;")
+
+
+def signature(thing: Any, name: str) -> str:
+    """A call with the names of its parameters."""
+    try:
+        parameters = [p for p in inspect.signature(thing).parameters.values() if p.name not in ("self", "cls")]
+    except (TypeError, ValueError):
+        return name
+    parts, starred = [], False
+    for p in parameters:
+        if p.kind is p.KEYWORD_ONLY and not starred:
+            parts.append("*")
+            starred = True
+        mark = {p.VAR_POSITIONAL: "*", p.VAR_KEYWORD: "**"}.get(p.kind, "")
+        parts.append(mark + p.name + ("" if p.default is p.empty or mark else f"={p.default!r}"))
+    return f"{name}({', '.join(parts)})"
+
+
+def is_exception(thing: Any) -> bool:
+    return inspect.isclass(thing) and issubclass(thing, Exception)
+
+
+def lines_of(name: str, thing: Any, of_kinds: bool) -> list[str]:
+    """The entry of a class or function."""
+    bases = ", ".join(f"`{base.__name__}`" for base in thing.__bases__) if is_exception(thing) else ""
+    if bases:
+        return [f"- `{name}` ({bases}): {said(thing)}"]
+    if of_kinds:
+        return [f"- `{name}`: {said(thing)}"]
+    is_made = not inspect.isclass(thing) or name in ("Experiment", "AgentData", "Federation", "ClientNode", "ServerNode", "Session", "CancelToken")
+    out = [f"- `{signature(thing, name) if is_made else name}`: {said(thing)}"]
+    if inspect.isclass(thing):
+        members = {n: m for cls in thing.__mro__[:-1] if cls.__module__.startswith("fedsa") for n, m in vars(cls).items()}
+        for member, value in sorted(members.items()):
+            if member.startswith("_"):
+                continue
+            inner = value.__func__ if isinstance(value, (classmethod, staticmethod)) else value
+            if inspect.isfunction(inner):
+                # With all defaults a line is too long to be read.
+                call = signature(inner, f".{member}")
+                call = call if len(call) <= 60 else f".{member}(..)"
+                out.append(f"  - `{call}`: {said(inner)}")
+            elif isinstance(inner, property):
+                out.append(f"  - `.{member}`: {said(inner)}")
+    return out
+
+
+def listed() -> str:
+    """All names."""
+    out: list[str] = []
+    for title, module, names in GROUPS:
+        out += [f"## {title}", ""]
+        of_kinds = module in (problems, methods, links)
+        for name in names:
+            out += lines_of(name, getattr(module, name), of_kinds)
+        out.append("")
+    return "\n".join(out)
+
+
+def page(text: str) -> str:
+    """The page with the list."""
+    before, _, rest = text.partition(BEGIN)
+    after = rest.partition(END)[2]
+    return f"{before}{BEGIN}\n\n{listed()}\n{END}{after}"
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page(PAGE.read_text()))
+    print(f"wrote {PAGE}", file=sys.stderr)
