@@ -51,7 +51,7 @@ const LAYERS: &[(&str, Layers)] = &[
             &["estimate", "finished", "observer", "predict", "results", "run_memory", "stability", "trace_lines"],
             &["checks", "execute", "outcome", "output", "picture", "summary", "theory"],
             // Calls that return data.
-            &["apply", "check", "compare", "evaluate", "fit", "redraw", "run", "tune"],
+            &["apply", "check", "compare", "deployment", "evaluate", "fit", "redraw", "run", "tune"],
         ],
     ),
     ("fedsa-cli", &[&["error", "hints", "method_help"], &["args"], &["commands"], &["program"]]),

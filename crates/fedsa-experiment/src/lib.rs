@@ -24,6 +24,7 @@ pub mod checks;
 pub mod choose;
 pub mod compare;
 pub mod config;
+pub mod deployment;
 pub mod error;
 pub mod estimate;
 pub mod evaluate;

@@ -52,6 +52,12 @@ impl ColumnSummary {
         Ok(all)
     }
 
+    /// The same with a range that covers this one too, of which there are other numbers, such as those of next states.
+    #[must_use]
+    pub fn covering(self, low: f64, high: f64) -> Self {
+        Self { min: self.min.min(low), max: self.max.max(high), ..self }
+    }
+
     /// Of categories, each of which occurs in one row or more; `count` is the number of rows.
     ///
     /// # Errors

@@ -52,6 +52,11 @@ pub(super) fn is_one(bytes: &[u8]) -> bool {
     bytes.starts_with(&MAGIC)
 }
 
+/// Whether bytes are a message of enrolment of this kind.
+pub(super) fn is_of(kind: Kind, bytes: &[u8]) -> bool {
+    is_one(bytes) && bytes.get(FRONT - 1) == Some(&(kind as u8))
+}
+
 /// The value that bytes hold.
 ///
 /// # Errors

@@ -358,6 +358,11 @@ impl Enrolment {
     }
 }
 
+/// Whether bytes are an admission ([`Applicant::admitted`]).
+pub fn is_admission(bytes: &[u8]) -> bool {
+    frame::is_of(Kind::Admission, bytes)
+}
+
 /// Whether bytes are a message of enrolment, and not one of a round: an agent that is told both looks here first.
 pub fn is_enrolment(bytes: &[u8]) -> bool {
     frame::is_one(bytes)

@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::features::{FeatureMap, FeatureSpec, MAX_FEATURES, Ranges, SPARSE_ABOVE};
+use super::features::{FeatureMap, FeatureSpec, MAX_FEATURES, Ranges, SPARSE_ABOVE, ranges_of};
 use super::gradient_samples::{GradientTd, WeightedTransitions};
 use super::gradient_td::{GradientFacts, GradientMeans, GradientRule, TdOperator};
 use super::log::Log;
@@ -316,6 +316,15 @@ impl Logs {
         let kinds: Vec<System> = Means::of_all(&logs.sources, map, self.rule())?.into_iter().map(|means| means.system).collect();
         let kind_of = (0..kinds.len() as u32).collect();
         Ok(Systems { kinds, kind_of, weights: logs.weights() }.with_ridge(self.ridge).least_root().theta)
+    }
+
+    /// The number of components of the model for states with these columns, which are `seen` in these ranges.
+    ///
+    /// # Errors
+    /// As [`ranges_of`] and [`FeatureMap::new`].
+    pub fn dim_of(&self, columns: &[String], seen: &[(f64, f64)]) -> Result<usize> {
+        let ranges = ranges_of(columns, seen, &self.ranges)?;
+        Ok(self.operator.dim(FeatureMap::new(&self.features, columns, &ranges)?.len()))
     }
 
     /// How traces go on.

@@ -134,8 +134,13 @@ impl FeatureSpec {
         if matches!(self, Self::Columns {}) { Inputs::Features } else { Inputs::States }
     }
 
+    /// Whether the map takes statistics of all states from the data, besides ranges.
+    pub fn needs_statistics(&self) -> bool {
+        self.needs_quantiles().is_some() || matches!(self, Self::Standardised {})
+    }
+
     /// Whether columns need a range.
-    pub(in crate::problem) fn needs_ranges(&self) -> bool {
+    pub fn needs_ranges(&self) -> bool {
         !matches!(self, Self::Columns {} | Self::Identity { .. } | Self::Standardised {})
     }
 

@@ -1,0 +1,206 @@
+//! One agent of a deployment, with its own data.
+
+use std::sync::Arc;
+
+use fedsa::cancel::Cancel;
+use fedsa::enrolment::{Admission, Applicant, ColumnSummary, is_admission, is_enrolment};
+use fedsa::error::{Error, Result};
+use fedsa::kernel::Isa;
+use fedsa::node::ClientNode;
+use fedsa::problem::Field;
+use fedsa::problem::logs::Logs;
+use fedsa::problem::regression::{GeneralisedLinear, LeastSquares, Logistic};
+use fedsa::problem::survey::Surveyed;
+use fedsa_data::DiskFiles;
+use fedsa_data::find::Places;
+use serde::{Deserialize, Serialize};
+use toml::{Table, Value};
+
+use super::{Deployment, Source, put_data, settings_of};
+use crate::config::{Document, Experiment, PointReader};
+
+/// The layout of saved agents, their first field.
+const LAYOUT: u32 = 1;
+
+/// An agent: it applies, is admitted, and answers the questions of rounds.
+pub struct LocalAgent {
+    deployment: Deployment,
+    files: DiskFiles,
+    document: Document,
+    applicant: Applicant,
+    /// The problem, where it does not depend on other agents' data.
+    field: Option<Arc<dyn Field>>,
+    joined: Option<Joined>,
+}
+
+/// What an agent has since it was admitted.
+struct Joined {
+    admission: Vec<u8>,
+    agent: usize,
+    node: ClientNode,
+}
+
+/// The saved state of an agent.
+#[derive(Serialize, Deserialize)]
+struct Saved {
+    layout: u32,
+    /// The admission and the state of the node.
+    joined: Option<(Vec<u8>, Vec<u8>)>,
+}
+
+impl LocalAgent {
+    /// An agent with the data that these files, globs, folders or names of data sets have; `number` is its number in the federation, or the
+    /// server gives it one.
+    ///
+    /// # Errors
+    /// When the data cannot be read or used, or it was cancelled.
+    pub fn new(deployment: &Deployment, data: &[String], places: &Places, number: Option<u32>, cancel: &Cancel) -> Result<Self> {
+        let mut document = deployment.document.clone();
+        let has_data = deployment.source.key().is_some();
+        if has_data == data.is_empty() {
+            let what = if has_data { "no data" } else { "data, and the problem is generated" };
+            return Err(Error::new("data", what, if has_data { "files of this agent" } else { "no data" }));
+        }
+        put_data(&mut document, deployment.source, data)?;
+        let files = DiskFiles::new(places.clone()).with_cancel(cancel);
+        let mut columns = Vec::new();
+        let rows = match deployment.source {
+            Source::Logs => {
+                let logs: Logs = settings_of(&document)?;
+                let surveyed = logs.survey(&files).map_err(|e| e.inside("problem"))?;
+                if surveyed.sources.len() != 1 {
+                    return Err(Error::data("data", format!("{} files", surveyed.sources.len()), "one file, which is one agent's"));
+                }
+                if !deployment.is_known {
+                    columns = summaries(&surveyed)?;
+                }
+                surveyed.transitions() as u64
+            }
+            Source::Rows => prepared_rows(&document, &files).map_err(|e| e.inside("problem"))?,
+            Source::Generated => 1,
+        };
+        let field = if deployment.is_known { Some(build(&document, &files)?) } else { None };
+        cancel.check()?;
+        let mut applicant = Applicant::new(&deployment.terms, rows).with_columns(columns);
+        if let Some(field) = &field {
+            applicant = applicant.with_dim(field.dim());
+        }
+        if let Some(number) = number {
+            applicant = applicant.with_agent(number);
+        }
+        Ok(Self { deployment: deployment.clone(), files, document, applicant, field, joined: None })
+    }
+
+    /// The agent's number, once it is admitted.
+    pub fn number(&self) -> Option<usize> {
+        self.joined.as_ref().map(|joined| joined.agent)
+    }
+
+    /// Processes a message of the server, and returns the answer, if it wants one. A copy of the last message gets the same answer.
+    ///
+    /// # Errors
+    /// When the server does not send such a message to this agent now. The agent is then unchanged.
+    pub fn handle(&mut self, bytes: &[u8]) -> Result<Option<Vec<u8>>> {
+        if is_admission(bytes) {
+            return self.join(bytes).map(|()| None);
+        }
+        if is_enrolment(bytes) {
+            return self.applicant.apply(bytes).map(Some);
+        }
+        match &mut self.joined {
+            Some(joined) => joined.node.handle(bytes),
+            None => Err(Error::refused_message("a message of a round before this agent was admitted", "an invitation, or an admission")),
+        }
+    }
+
+    /// Takes part in the federation that an admission tells of. A copy of the last admission changes nothing.
+    fn join(&mut self, bytes: &[u8]) -> Result<()> {
+        if self.joined.as_ref().is_some_and(|joined| joined.admission == bytes) {
+            return Ok(());
+        }
+        let Admission { federation, agent, columns, .. } = self.applicant.admitted(bytes)?;
+        let field = match &self.field {
+            Some(field) => Arc::clone(field),
+            None => build(&with_ranges(&self.document, &columns)?, &self.files)?,
+        };
+        let place = if self.deployment.source == Source::Generated { agent } else { 0 };
+        let node = ClientNode::new(&federation, &field, place, agent)?;
+        self.joined = Some(Joined { admission: bytes.to_vec(), agent, node });
+        Ok(())
+    }
+
+    /// The state as bytes. An agent whose state is kept before its answer is sent can be started again at any time.
+    pub fn save(&self) -> Vec<u8> {
+        let joined = self.joined.as_ref().map(|joined| (joined.admission.clone(), joined.node.save()));
+        postcard::to_stdvec(&Saved { layout: LAYOUT, joined }).expect("plain data serialises")
+    }
+
+    /// Goes on from a state that [`LocalAgent::save`] returned, with the same settings and data.
+    ///
+    /// # Errors
+    /// When it is not such a state. The agent is then unchanged.
+    pub fn restore(&mut self, bytes: &[u8]) -> Result<()> {
+        let foreign = || Error::format("saved agent", "not a state of this agent", "a state that the same agent saved");
+        let saved: Saved = postcard::from_bytes(bytes).map_err(|_| foreign())?;
+        if saved.layout != LAYOUT {
+            let what = format!("a saved agent of layout {}; this version has {LAYOUT}", saved.layout);
+            return Err(Error::format("saved agent", what, "a state that this version saved"));
+        }
+        let before = self.joined.take();
+        let mut restored = || -> Result<()> {
+            let Some((admission, node)) = &saved.joined else { return Ok(()) };
+            self.join(admission).map_err(|_| foreign())?;
+            self.joined.as_mut().map_or(Ok(()), |joined| joined.node.restore(node))
+        };
+        restored().inspect_err(|_| self.joined = before)
+    }
+}
+
+/// The number of an agent's rows that are fitted.
+fn prepared_rows(document: &Document, files: &DiskFiles) -> Result<u64> {
+    let prepared = match document.table["problem"].get("kind").and_then(Value::as_str) {
+        Some("logistic") => settings_of::<Logistic>(document)?.prepare(files),
+        Some("least-squares") => settings_of::<LeastSquares>(document)?.prepare(files),
+        _ => settings_of::<GeneralisedLinear>(document)?.prepare(files),
+    }?;
+    Ok(prepared.train.rows.len() as u64)
+}
+
+/// The problem of a document on one agent's data.
+fn build(document: &Document, files: &DiskFiles) -> Result<Arc<dyn Field>> {
+    let experiment = Experiment::read(document.clone())?;
+    let mut reader = PointReader::new(&document.kinds);
+    reader.read(&experiment.points[0]).map_err(|e| document.failure(e))?;
+    let built = reader.problem().field(files, reader.sampling(), Isa::best());
+    built.map_err(|e| document.failure(if e.key.starts_with("sampling") { e } else { e.inside("problem") }))
+}
+
+/// What is known of the columns of an agent's states and next states.
+fn summaries(logs: &Surveyed) -> Result<Vec<ColumnSummary>> {
+    let k = logs.columns().len();
+    let mut numbers: Vec<Vec<f64>> = vec![Vec::with_capacity(logs.transitions()); k];
+    logs.sources[0].read(&mut |log| {
+        log.states.iter().enumerate().for_each(|(i, x)| numbers[i % k].push(*x));
+        Ok(())
+    })?;
+    let summary = |((name, numbers), (low, high)): ((&String, Vec<f64>), &(f64, f64))| {
+        ColumnSummary::of_numbers(name.clone(), numbers).map(|column| column.covering(*low, *high))
+    };
+    logs.columns().iter().zip(numbers).zip(&logs.facts[0].seen).map(summary).collect()
+}
+
+/// The document with the ranges of all agents' columns, except those that it names.
+fn with_ranges(document: &Document, columns: &[ColumnSummary]) -> Result<Document> {
+    let mut document = document.clone();
+    let mut ranges = Table::new();
+    for column in columns {
+        ranges.insert(column.name.clone(), Value::Array(vec![Value::Float(column.min), Value::Float(column.max)]));
+    }
+    if let Some(given) = document.table.get("problem").and_then(|problem| problem.get("ranges")).and_then(Value::as_table) {
+        ranges.extend(given.clone());
+    }
+    if let Some(problem) = document.table.get_mut("problem").and_then(Value::as_table_mut) {
+        problem.insert("ranges".into(), Value::Table(ranges));
+    }
+    Ok(document)
+}

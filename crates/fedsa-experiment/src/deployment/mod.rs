@@ -1,0 +1,222 @@
+//! A deployment: the ends of a federation, each on a machine of its own with data of its own, from one file of settings that all have.
+//!
+//! The file is an experiment file with one method, one seed and no sweeps, whose problem names no data: an agent is told what its data
+//! are when it is started ([`LocalAgent`]), and the server has none ([`Deployment::enrolment`]). Bytes in, bytes out; whoever calls carries
+//! them. The numbers are those of a run of the same settings on the data of all agents, one file an agent, weighted by rows.
+
+mod agent;
+
+use std::ops::RangeInclusive;
+use std::sync::Arc;
+
+use fedsa::enrolment::{Enrolment, Terms};
+use fedsa::error::{Error, Result, quoted, require};
+use fedsa::federation::Description;
+use fedsa::problem::ProblemSettings;
+use fedsa::problem::logs::{Logs, Scaling};
+use fedsa::session::Until;
+use fedsa_data::DiskFiles;
+use fedsa_data::find::Places;
+use serde::de::DeserializeOwned;
+use toml::Value;
+
+use crate::config::document::{Caller, Words};
+use crate::config::link;
+use crate::config::schema::ControlsStart;
+use crate::config::{self, Document, Experiment, PointReader, RunSpec, StartSpec};
+
+pub use agent::LocalAgent;
+
+/// The settings that all ends of a federation have.
+#[derive(Clone)]
+pub struct Deployment {
+    document: Document,
+    terms: Terms,
+    run: Arc<RunSpec>,
+    source: Source,
+    is_known: bool,
+}
+
+/// Where the data of an agent are named.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Source {
+    /// `problem.path`: logs.
+    Logs,
+    /// `problem.data`: rows.
+    Rows,
+    /// Nowhere: every agent makes the whole problem, and has its place in it. For trials.
+    Generated,
+}
+
+impl Source {
+    /// The key of the problem that names data, if there is one.
+    fn key(self) -> Option<&'static str> {
+        match self {
+            Source::Logs => Some("path"),
+            Source::Rows => Some("data"),
+            Source::Generated => None,
+        }
+    }
+}
+
+impl Deployment {
+    /// The settings of a document.
+    ///
+    /// # Errors
+    /// When it is no experiment, or none that can be deployed: with several methods, seeds or points, with a start or features that
+    /// depend on data of all agents, or with data that are divided among agents.
+    pub fn new(document: Document) -> Result<Self> {
+        let failure = document.clone();
+        Self::read(document).map_err(|e| failure.failure(e))
+    }
+
+    fn read(mut document: Document) -> Result<Self> {
+        let source = source_of(&document);
+        if let Some(key) = source.key() {
+            put_data(&mut document, source, &[format!("the agent's own {key}")])?;
+        }
+        let experiment = Experiment::read(document.clone())?;
+        require(experiment.points.len() == 1, "sweep", format!("{} points", experiment.points.len()), "one point: no sweeps, no variants")?;
+        let mut reader = PointReader::new(&document.kinds);
+        reader.read(&experiment.points[0])?;
+        let [method] = &reader.methods[..] else {
+            return Err(Error::new("method", format!("{} methods", reader.methods.len()), "one method"));
+        };
+        let run = Arc::clone(reader.run());
+        let seeds = run.seeds.list();
+        let [seed] = seeds[..] else { return Err(Error::new("run.seeds", format!("{} seeds", seeds.len()), "one seed")) };
+        if method.controls == ControlsStart::Ideal {
+            return Err(Error::new("method[0].controls", "the root is not known before a federation", "no initial controls"));
+        }
+        let files = DiskFiles::new(Places::from_env(""));
+        let uplink = link::build(&document.kinds, &method.uplink, &method.downlink, Some(&files)).map_err(|e| e.inside("method[0]"))?;
+        let (problem, sampling) = (Arc::clone(reader.problem()), reader.sampling());
+        let (is_known, is_by_rows) = check_problem(&document, source, &*problem)?;
+        let kind = document.table.get("problem").and_then(|problem| problem.get("kind")).and_then(Value::as_str).unwrap_or_default();
+        let description = Description::of(kind, &*problem, sampling, 0);
+        let mut terms = Terms::new(&*method.settings, description).with_uplink(&uplink).with_seed(seed);
+        terms = terms.with_output(method.output.rule(run.rounds).map_err(|e| e.inside("method[0]"))?);
+        match method.start.as_ref().unwrap_or(&run.start) {
+            StartSpec::List(theta) => terms = terms.with_start(theta.clone()),
+            StartSpec::Name(name) if name == "zero" => {}
+            StartSpec::Name(name) => {
+                return Err(Error::new("run.start", format!("`{}`, which no end knows", quoted(name)), "\"zero\", or a list of numbers"));
+            }
+        }
+        if !is_by_rows {
+            terms = terms.with_equal_weights();
+        }
+        Ok(Self { document, terms, run, source, is_known })
+    }
+
+    /// What the ends must have the same.
+    pub fn terms(&self) -> &Terms {
+        &self.terms
+    }
+
+    /// The rounds and targets after which the federation ends.
+    pub fn until(&self) -> Until {
+        self.run.stop.until(self.run.rounds)
+    }
+
+    /// The server's side, which begins with enrolment; `agents` says how many there must be, and how many there can be.
+    ///
+    /// # Errors
+    /// As [`Enrolment::new`].
+    pub fn enrolment(&self, agents: RangeInclusive<usize>) -> Result<Enrolment> {
+        Enrolment::new(&self.terms, agents)
+    }
+
+    /// The number of components of the model, where it follows from the settings and the columns of all agents.
+    ///
+    /// # Errors
+    /// When the features do not go with the columns.
+    pub fn dim(&self, enrolment: &Enrolment) -> Result<Option<usize>> {
+        if self.is_known || self.source != Source::Logs {
+            return Ok(None);
+        }
+        let logs: Logs = settings_of(&self.document)?;
+        let columns = enrolment.columns();
+        let names: Vec<String> = columns.iter().map(|column| column.name.clone()).collect();
+        let seen: Vec<(f64, f64)> = columns.iter().map(|column| (column.min, column.max)).collect();
+        logs.dim_of(&names, &seen).map(Some)
+    }
+}
+
+/// The settings of the problem of a document.
+fn settings_of<T: DeserializeOwned>(document: &Document) -> Result<T> {
+    let mut table = document.table.get("problem").and_then(Value::as_table).cloned().unwrap_or_default();
+    table.remove("kind");
+    config::read(Value::Table(table)).map_err(|e| e.inside("problem"))
+}
+
+/// Where the problem of a document has its data.
+fn source_of(document: &Document) -> Source {
+    let problem = document.table.get("problem").and_then(Value::as_table);
+    let kind = problem.and_then(|problem| problem.get("kind")).and_then(Value::as_str).unwrap_or_default();
+    match kind {
+        "logs" => Source::Logs,
+        "logistic" | "least-squares" | "glm" => Source::Rows,
+        _ => Source::Generated,
+    }
+}
+
+/// Names the data of one agent, or what stands for them at an end that has none.
+fn put_data(document: &mut Document, source: Source, data: &[String]) -> Result<()> {
+    let by = || Caller::new("the data of this agent", Words::default()).without_keys();
+    let list = Value::Array(data.iter().map(|one| Value::String(one.clone())).collect());
+    if let Some(key) = source.key() {
+        document.set_value(&format!("problem.{key}"), &list, by())?;
+    }
+    if source == Source::Rows {
+        // All of its files are one agent's.
+        document.set_value("problem.partition", &Value::String("even".into()), by())?;
+        document.set_value("problem.agents", &Value::Integer(1), by())?;
+    }
+    Ok(())
+}
+
+/// Refuses problems that an agent cannot make of its own data. Returns whether the features are known without other agents' data, and
+/// whether agents are weighted by their rows.
+fn check_problem(document: &Document, source: Source, problem: &dyn ProblemSettings) -> Result<(bool, bool)> {
+    let refuse = |key: &str, what: &str, help: &str| Err(Error::new(format!("problem.{key}"), what, help));
+    let table = document.table.get("problem").and_then(Value::as_table);
+    let given = |key: &str| table.and_then(|table| table.get(key));
+    match source {
+        Source::Generated if problem.own_to_each_end().is_empty() => Ok((true, false)),
+        Source::Generated => {
+            let help = "logs, logistic, least-squares or glm; or a problem that is generated";
+            refuse("kind", "the data of this kind cannot be named agent by agent", help)
+        }
+        Source::Logs => {
+            let logs: Logs = settings_of(document)?;
+            if logs.holdout > 0.0 {
+                return refuse("holdout", "an agent does not know which episodes would be held out", "no holdout");
+            }
+            if logs.scaling != Scaling::None {
+                return refuse("scaling", "this scaling needs the transitions of all agents", "\"none\"");
+            }
+            if logs.agent_column.is_some() {
+                return refuse("agent_column", "an agent has its own rows", "no agent_column");
+            }
+            if logs.features.needs_statistics() {
+                return refuse("features", "quantiles and standard deviations need the states of all agents", "other features");
+            }
+            Ok((!logs.features.needs_ranges(), true))
+        }
+        Source::Rows => {
+            for key in ["standardise", "pca"] {
+                if given(key).is_some_and(|value| value.as_bool() != Some(false)) {
+                    return refuse(key, "it needs the rows of all agents", "features that are prepared before");
+                }
+            }
+            if given("row_weights").is_some() {
+                return refuse("row_weights", "agents are weighted by their numbers of rows", "no row_weights");
+            }
+            if given("holdout").and_then(Value::as_float).is_some_and(|share| share > 0.0) {
+                return refuse("holdout", "an agent does not know which rows would be held out", "no holdout");
+            }
+            Ok((true, given("weights").and_then(Value::as_str) == Some("rows")))
+        }
+    }
+}

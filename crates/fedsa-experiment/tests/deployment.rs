@@ -1,0 +1,214 @@
+//! A federation whose ends have data of their own gives the numbers of a run on the data of all.
+
+use std::fs;
+use std::path::Path;
+
+use fedsa::cancel::Cancel;
+use fedsa::error::ErrorKind;
+use fedsa::node::{ServerNode, Todo};
+use fedsa_data::find::Places;
+use fedsa_experiment::config::document::{Caller, Words};
+use fedsa_experiment::config::{Document, Experiment};
+use fedsa_experiment::deployment::{Deployment, LocalAgent};
+use fedsa_experiment::run::{RunOutcome, run};
+use fedsa_experiment::{RunSettings, Unobserved};
+use toml::Value;
+
+/// An experiment without data, with this problem, sampling and method.
+fn settings(problem: &str, sampling: &str, method: &str, rounds: u64) -> String {
+    format!(
+        "id = \"t\"\ntitle = \"t\"\nproblem = {problem}\nsampling = {sampling}\nmethod = [{method}]\n[run]\nrounds = {rounds}\nseeds = [5]\n"
+    )
+}
+
+/// Logs of three agents with different numbers of transitions, in different parts of the state space.
+fn logs(folder: &Path) -> Vec<String> {
+    let log = |agent: usize| {
+        let mut text = String::from("s_0,s_1,reward,next_0,next_1,done\n");
+        let state = |i: usize| {
+            let i = i as f64;
+            ((i * 0.37).sin() + agent as f64 * 0.3, (i * 0.11).cos() * (1.0 + agent as f64 * 0.2))
+        };
+        for i in 0..40 + 15 * agent {
+            let ((x, y), (next_x, next_y)) = (state(i), state(i + 1));
+            let done = i % 20 == 19;
+            text += &format!("{x},{y},{},{next_x},{next_y},{done}\n", x * y);
+        }
+        text
+    };
+    written(folder, "log", log)
+}
+
+/// Rows of three agents.
+fn rows(folder: &Path) -> Vec<String> {
+    let table = |agent: usize| {
+        let mut text = String::from("x_0,x_1,y\n");
+        for i in 0..30 + 10 * agent {
+            let (a, b) = ((i as f64 * 0.7 + agent as f64).sin(), (i as f64 * 1.3).cos());
+            text += &format!("{a},{b},{}\n", i32::from(a + 0.5 * b + 0.3 * (i as f64 * 2.9).sin() > 0.0));
+        }
+        text
+    };
+    written(folder, "rows", table)
+}
+
+fn written(folder: &Path, name: &str, text: impl Fn(usize) -> String) -> Vec<String> {
+    let write = |agent: usize| {
+        let path = folder.join(format!("{name}_{agent}.csv"));
+        fs::write(&path, text(agent)).unwrap();
+        path.to_str().unwrap().to_string()
+    };
+    (0..3).map(write).collect()
+}
+
+/// The output of a run of the settings on all data, with these keys of the problem set.
+fn in_one_place(text: &str, keys: &[(&str, Value)]) -> Vec<f64> {
+    let mut document = Document::parse("all.toml", text).unwrap();
+    for (key, value) in keys {
+        document.set_value(&format!("problem.{key}"), value, Caller::new("test", Words::default())).unwrap();
+    }
+    let experiment = Experiment::read(document).unwrap();
+    let RunOutcome::Done(ran) = run(experiment, &RunSettings::default(), &Unobserved, &Cancel::never()).unwrap() else { unreachable!() };
+    let outputs = ran.outputs().unwrap();
+    let theta = outputs.iter().find(|(name, _)| !["format", "theta_star"].contains(name)).expect("the output of the only method");
+    theta.1.data().to_vec()
+}
+
+/// The output of a federation of agents with a file each. Every agent is saved, and started again from its state, before every message.
+fn deployed(text: &str, data: &[Vec<String>]) -> Vec<f64> {
+    let deployment = Deployment::new(Document::parse("settings.toml", text).unwrap()).unwrap();
+    let places = Places::from_env("");
+    let start = |c: usize| LocalAgent::new(&deployment, &data[c], &places, Some(c as u32), &Cancel::never()).unwrap();
+    let mut states: Vec<Vec<u8>> = (0..data.len()).map(|c| start(c).save()).collect();
+    let mut tell = |c: usize, bytes: &[u8]| {
+        let mut agent = start(c);
+        agent.restore(&states[c]).unwrap();
+        let answer = agent.handle(bytes).unwrap();
+        states[c] = agent.save();
+        answer
+    };
+    let mut enrolment = deployment.enrolment(data.len()..=data.len()).unwrap();
+    let invitation = enrolment.invite(data.len());
+    for c in 0..data.len() {
+        let application = tell(c, &invitation).unwrap();
+        enrolment.take(&format!("agent {c}"), &application).unwrap();
+    }
+    let enrolled = enrolment.close(deployment.dim(&enrolment).unwrap()).unwrap();
+    assert!(enrolled.excluded.is_empty());
+    for told in &enrolled.admissions {
+        assert!(tell(told.agent, &told.bytes).is_none());
+    }
+    let mut server = ServerNode::new(&enrolled.federation).unwrap();
+    for _ in 0..deployment.until().rounds {
+        let mut todo = server.open();
+        while let Todo::Ask { to, bytes } = &todo {
+            let answers: Vec<_> = to.iter().zip(bytes).map(|(c, bytes)| (*c, tell(*c, bytes).unwrap())).collect();
+            let progress = server.receive(&answers);
+            assert!(progress.refused.is_empty(), "{:?}", progress.refused);
+            todo = progress.todo;
+        }
+        if let Todo::Tell { to, bytes } = &todo {
+            to.iter().zip(bytes).for_each(|(c, bytes)| assert!(tell(*c, bytes).is_none()));
+        }
+    }
+    server.coordinator().output().to_vec()
+}
+
+fn each(files: &[String]) -> Vec<Vec<String>> {
+    files.iter().map(|file| vec![file.clone()]).collect()
+}
+
+fn list(files: &[String]) -> Value {
+    Value::Array(files.iter().map(|file| Value::String(file.clone())).collect())
+}
+
+#[test]
+fn logs_on_machines_of_their_own_give_the_bits_of_all_logs() {
+    let folder = tempfile::tempdir().unwrap();
+    let files = logs(folder.path());
+    let problem = "{ kind = \"logs\", features = { kind = \"fourier\", order = 2 }, gamma = 0.9, ranges = { s_1 = [-2.0, 2.0] } }";
+    for (sampling, method) in [
+        ("{ kind = \"iid\" }", "{ kind = \"scafflsa\", step_size = 0.1, local_steps = 5 }"),
+        ("{ kind = \"markov\" }", "{ kind = \"fedlsa\", step_size = 0.1, local_steps = 5, participants = 2 }"),
+        ("{ kind = \"mean\" }", "{ kind = \"fedhsa\", step_size = 0.5, local_steps = 5 }"),
+        ("{ kind = \"mean\" }", "{ kind = \"lstd\" }"),
+    ] {
+        let text = settings(problem, sampling, method, 4);
+        let all = in_one_place(&text, &[("path", list(&files))]);
+        assert!(all.len() == 9 && all.iter().any(|x| *x != 0.0));
+        assert_eq!(deployed(&text, &each(&files)), all, "{method}");
+    }
+}
+
+#[test]
+fn rows_on_machines_of_their_own_give_the_bits_of_all_rows() {
+    let folder = tempfile::tempdir().unwrap();
+    let files = rows(folder.path());
+    let problem = "{ kind = \"logistic\", target = \"y\", ridge = 1e-3, intercept = true, weights = \"rows\" }";
+    for method in [
+        "{ kind = \"newton\" }",
+        "{ kind = \"fib-shed\" }",
+        "{ kind = \"giant\" }",
+        "{ kind = \"fedlsa\", step_size = 0.5, local_steps = 3 }",
+    ] {
+        let text = settings(problem, "{ kind = \"mean\" }", method, 5);
+        let all = in_one_place(&text, &[("data", list(&files)), ("partition", Value::String("files".into()))]);
+        assert!(all.len() == 3 && all.iter().any(|x| *x != 0.0));
+        assert_eq!(deployed(&text, &each(&files)), all, "{method}");
+    }
+}
+
+#[test]
+fn a_generated_problem_needs_no_data() {
+    let problem = "{ kind = \"garnet\", agents = 3, states = 8, features = 3, seed = 2 }";
+    let text = settings(problem, "{ kind = \"iid\" }", "{ kind = \"scafflsa\", step_size = 0.1, local_steps = 4 }", 5);
+    assert_eq!(deployed(&text, &[vec![], vec![], vec![]]), in_one_place(&text, &[]));
+}
+
+#[test]
+fn what_an_agent_cannot_make_of_its_own_data_is_refused() {
+    let mean = "{ kind = \"mean\" }";
+    let newton = "{ kind = \"newton\" }";
+    let logs = "kind = \"logs\", gamma = 0.9";
+    let rows = "kind = \"logistic\", target = \"y\"";
+    for (problem, method, key) in [
+        (
+            format!("{{ {logs}, features = {{ kind = \"radial\", centres = 3, quantiles = true }} }}"),
+            "{ kind = \"lstd\" }",
+            "problem.features",
+        ),
+        (format!("{{ {logs}, features = {{ kind = \"standardised\" }} }}"), "{ kind = \"lstd\" }", "problem.features"),
+        (
+            format!("{{ {logs}, features = {{ kind = \"fourier\", order = 1 }}, scaling = \"equal-squares\" }}"),
+            "{ kind = \"lstd\" }",
+            "problem.scaling",
+        ),
+        (format!("{{ {logs}, features = {{ kind = \"fourier\", order = 1 }}, holdout = 0.5 }}"), "{ kind = \"lstd\" }", "problem.holdout"),
+        (format!("{{ {rows}, standardise = true }}"), newton, "problem.standardise"),
+        (format!("{{ {rows}, holdout = 0.5 }}"), newton, "problem.holdout"),
+        (format!("{{ {rows} }}"), "{ kind = \"newton\" }, { kind = \"giant\" }", "method"),
+        (format!("{{ {rows} }}"), "{ kind = \"newton\", start = \"root\" }", "run.start"),
+    ] {
+        let e = Deployment::new(Document::parse("t.toml", &settings(&problem, mean, method, 3)).unwrap()).err().unwrap();
+        assert_eq!((e.kind(), &e.key[..]), (ErrorKind::Setting, key), "{problem}: {e:?}");
+    }
+}
+
+#[test]
+fn an_agent_with_other_settings_is_refused_before_a_round() {
+    let folder = tempfile::tempdir().unwrap();
+    let files = logs(folder.path());
+    let of = |gamma: f64| {
+        let problem = format!("{{ kind = \"logs\", features = {{ kind = \"fourier\", order = 1 }}, gamma = {gamma} }}");
+        let text = settings(&problem, "{ kind = \"mean\" }", "{ kind = \"lstd\" }", 1);
+        Deployment::new(Document::parse("t.toml", &text).unwrap()).unwrap()
+    };
+    let (server, other) = (of(0.9), of(0.8));
+    let mut agent = LocalAgent::new(&other, &files[..1], &Places::from_env(""), None, &Cancel::never()).unwrap();
+    let invitation = server.enrolment(1..=1).unwrap().invite(1);
+    let e = agent.handle(&invitation).unwrap_err();
+    assert!(e.kind() == ErrorKind::RefusedMessage && e.what.contains("the problem"), "{e:?}");
+    assert!(agent.handle(b"nothing").is_err() && agent.number().is_none());
+    assert!(LocalAgent::new(&server, &files, &Places::from_env(""), None, &Cancel::never()).is_err_and(|e| e.what == "3 files"));
+    assert!(LocalAgent::new(&server, &[], &Places::from_env(""), None, &Cancel::never()).is_err());
+}
