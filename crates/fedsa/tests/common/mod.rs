@@ -225,7 +225,6 @@ pub fn on_the_wire(ledger: Ledger) -> Ledger {
 pub fn problems(agents: usize) -> Vec<(&'static str, Box<dyn ProblemSettings>)> {
     let noise = |radius| Some(Noise::new(0.3, radius, 1));
     let of_families = generalised(agents, 9, 3).into_iter().filter(|(name, _)| ["huber", "multinomial, sparse"].contains(name));
-    let of_families = of_families.chain(gentle(agents, 9, 3).into_iter().filter(|(name, _)| ["poisson, sparse", "gamma"].contains(name)));
     let others: Vec<(&'static str, Box<dyn ProblemSettings>)> = vec![
         ("garnet", Box::new(Garnet::default().with_agents(agents).with_heterogeneity(Heterogeneity::TwoKernels))),
         ("garnet, 11 features", Box::new(Garnet::default().with_agents(agents).with_features(11))),
