@@ -241,6 +241,9 @@ pub struct TuneArgs {
     /// not depend on the machine
     #[arg(long, value_name = "TIME", default_value = "60s")]
     pub budget: String,
+    /// The most time by the clock: the search ends then with the best so far, and says so. What it finds depends on the machine
+    #[arg(long, value_name = "TIME")]
+    pub time_limit: Option<String>,
     /// The output folder; out/ID-tune by default, ID the file's id
     #[arg(long, value_name = "DIR")]
     pub out: Option<PathBuf>,

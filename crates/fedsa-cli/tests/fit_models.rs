@@ -114,6 +114,28 @@ fn models_are_fitted_and_applied_by_name() {
         assert_eq!((weights["model"].as_str(), weights["outcome"].as_str()), (Some(model), Some("converged")));
         let said = folder.run(&["predict", model, "counts.csv", "--out", &format!("{model}.csv")]).exits(0);
         assert!(said.stdout.contains("330"), "{}", said.stdout);
+        // From Parquet, with columns of text, they are the same to the last digit.
+        folder.run(&["predict", model, "counts.csv", "--out", "rows.parquet", "--column", "first", "--overwrite"]).exits(0);
+        let from = |file: &str| folder.run(&["predict", model, file, "--column", "second"]).exits(0).stdout;
+        let last = |text: &str| text.lines().map(|line| line.rsplit(',').next().unwrap().to_string()).collect::<Vec<String>>();
+        assert_eq!(last(&from("rows.parquet")), last(&from("counts.csv")), "{model}");
+        // The default method ends in the same minimum, with agents that differ too.
+        let theta = |out: &str| -> Vec<f64> {
+            let all = folder.json(&format!("{out}/weights.json"))["coefficients"].clone();
+            let blocks = all.as_array().unwrap().iter().flat_map(|x| x.as_array().cloned().unwrap_or_else(|| vec![x.clone()]));
+            blocks.map(|x| x.as_f64().unwrap()).collect()
+        };
+        for partition in ["shuffled", "sorted"] {
+            let out = format!("{model}-auto");
+            let auto = format!("counts.csv --drop site,weight --agents 4 --model {model} {options} --partition {partition}");
+            let run = fit(&folder, &format!("{auto} --method auto --tol 1e-9 --out {out} --overwrite")).exits(0);
+            let weights = folder.json(&format!("{out}/weights.json"));
+            assert_eq!((weights["method"].as_str(), weights["outcome"].as_str()), (Some("auto"), Some("converged")), "{}", run.stdout);
+            fit(&folder, &format!("{auto} --method newton --tol 1e-11 --out {out}-newton --overwrite -q")).exits(0);
+            let (a, b) = (theta(&out), theta(&format!("{out}-newton")));
+            assert!(a.len() == b.len() && !a.is_empty());
+            a.iter().zip(&b).for_each(|(a, b)| assert!((a - b).abs() < 1e-6 * (1.0 + b.abs()), "{model}, {partition}: {a} {b}"));
+        }
     }
     let weights = folder.json("multinomial/weights.json");
     assert_eq!(weights["classes"], serde_json::json!(["west", "north", "south"]));

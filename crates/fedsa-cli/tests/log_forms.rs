@@ -109,3 +109,56 @@ fn rows_that_cannot_be_read_are_counted() {
     assert_eq!((left_out[0]["rows"].as_u64(), left_out[0]["first"].as_str()), (Some(2), Some("line 3")), "{left_out}");
     folder.run(&["evaluate", "a.csv", "--features", "one-hot", "--out", "p"]).exits(2);
 }
+
+#[test]
+fn next_states_of_following_rows_are_those_of_their_columns() {
+    let folder = Folder::new();
+    let flags = |done: &bool| (u8::from(*done), 0);
+    let with = csv("episode,s_0,next_0,reward,done,truncated", |(episode, s, next, done)| {
+        let (done, truncated) = flags(done);
+        format!("{episode},{s},{next},1,{done},{truncated}")
+    });
+    // The same, and an episode that was cut short after its second row: of its rows one has a next state.
+    folder.write("with.csv", format!("{with}2,0,1,1,0,1\n"));
+    let without = csv("episode,s_0,reward,done,truncated", |(episode, s, _, done)| {
+        let (done, truncated) = flags(done);
+        format!("{episode},{s},1,{done},{truncated}")
+    });
+    folder.write("without.csv", format!("{without}2,0,1,0,0\n2,1,1,0,1\n"));
+    let run =
+        |log: &str| folder.run(&["evaluate", log, "--features", "one-hot", "--gamma", "0.9", "--out", &log[..log.len() - 4]]).exits(0);
+    run("with.csv");
+    run("without.csv")
+        .says("no columns of next states: each next state is that of the following row of the episode")
+        .says("left out 1 row of without.csv: its next state is not logged: the last row of an episode that did not end");
+    close(&theta(&folder, "with")[..3], &theta(&folder, "without")[..3]);
+    assert_eq!(folder.json("without/summary.json")["logs"]["next_from_following_rows"], true);
+    assert_eq!(folder.json("with/summary.json")["logs"]["next_from_following_rows"], false);
+    // Nothing says where episodes were cut.
+    folder.write("none.csv", csv("s_0,reward,done", |(_, s, _, done)| format!("{s},1,{done}")));
+    let message = folder.run(&["evaluate", "none.csv", "--out", "none"]).exits(2).message();
+    assert!(message.contains("there is no column `next_0`") && message.contains("the log needs `episode` or `truncated`"), "{message}");
+}
+
+#[test]
+fn features_that_take_less_are_proposed_before_the_start() {
+    let folder = Folder::new();
+    let mut text = String::from("s_0,s_1,s_2,s_3,next_0,next_1,next_2,next_3,reward,done\n");
+    for i in 0..400u32 {
+        let x = |k: u32| f64::from((i * (7 + k) + 3 * k) % 97) / 97.0;
+        text += &format!("{},{},{},{},{},{},{},{},1,0\n", x(0), x(1), x(2), x(3), x(1), x(2), x(3), x(0));
+    }
+    folder.write("a.csv", text);
+    let refused = |features: &str, method: &str| {
+        let mut command =
+            folder.command(&["evaluate", "a.csv", "--gamma", "0.9", "--features", features, "--method", method, "--out", "o"]);
+        command.env("FEDSA_MEMORY", "100M");
+        crate::common::finish(command).exits(2).message()
+    };
+    let message = refused("tiles:8x8", "gmres");
+    assert!(message.contains("--features tiles:8x3 has 648 features, which one exchange solves"), "{message}");
+    assert!(message.contains("--features tiles:8x8@1000 has 1000 features"), "{message}");
+    let message = refused("fourier:7", "lstd");
+    assert!(message.contains("--features fourier:4 has 625 features, which one exchange solves"), "{message}");
+    assert!(!folder.path("o").exists());
+}

@@ -82,13 +82,15 @@ fn the_report_has_values_with_intervals() {
         "by leaving out each episode in turn",
         "11 of 57 episodes are cut short",
         "without control variate the value is",
+        "with self-normalised weights it is",
     ] {
         assert!(ran.stdout.contains(said), "`{said}` is not in\n{}", ran.stdout);
     }
     let value = &folder.json("o/summary.json")["policy_value"];
     assert_eq!(value["level"], 0.9);
     for name in ["fitted", "importance"] {
-        for one in [&value[name]["all"], &value[name]["agents"]["a"]] {
+        let normalised = if name == "importance" { &value[name]["self_normalised"] } else { &value[name] };
+        for one in [&value[name]["all"], &value[name]["agents"]["a"], &normalised["all"], &normalised["agents"]["b"]] {
             let number = |key: &str| one[key].as_f64().unwrap_or_else(|| panic!("{name}: {key} of {one}"));
             assert!(number("low") < number("estimate") && number("estimate") < number("high") && number("se") > 0.0);
             assert!(number("effective_episodes") <= number("episodes"), "{one}");
@@ -99,6 +101,7 @@ fn the_report_has_values_with_intervals() {
     evaluate(&folder, "logs", &["--out", "o"]).exits(0).says("by returns, with 95% intervals:");
     let all = &folder.json("o/summary.json")["policy_value"]["importance"]["all"];
     assert_eq!((all["episodes"].as_u64(), all["effective_episodes"].as_f64()), (Some(57), Some(57.0)));
+    assert!(folder.json("o/summary.json")["policy_value"]["importance"].get("self_normalised").is_none());
 }
 
 #[test]

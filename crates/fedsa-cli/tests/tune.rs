@@ -149,6 +149,40 @@ fn a_search_by_theory_is_interrupted() {
     assert_eq!(before, folder.everything().into_iter().map(|(path, ..)| path).collect::<Vec<_>>());
 }
 
+/// A limit by the clock ends the search with the best so far, by theory and by pilots.
+#[test]
+fn a_time_limit_ends_the_search_with_what_was_found() {
+    let large = edited(TINY, "agents = 2\nstates = 6\nfeatures = 2", "agents = 12\nstates = 20\nfeatures = 6");
+    let lossy = quantised().replace("agents = 2", "agents = 3");
+    for (file, target, limit) in [(large, "1e-4", 3.0), (lossy, "0.0005", 4.0)] {
+        let folder = Folder::with(&file);
+        let began = std::time::Instant::now();
+        let limited = format!("{limit}s");
+        let out = tune(&folder, &["--target-mse", target, "--budget", "2h", "--time-limit", &limited]);
+        let took = began.elapsed().as_secs_f64();
+        assert!(took < limit + 10.0, "{took}");
+        if out.status == 2 {
+            // A slow machine has found nothing yet, and says why.
+            assert!(
+                ["the time limit of", "a larger --time-limit, which ended"].iter().any(|text| out.message().contains(text)),
+                "{}",
+                out.stderr
+            );
+            continue;
+        }
+        out.exits(0).says(&format!("the time limit of {limit} s ended the search early")).says("a larger --time-limit may find better");
+        let summary = folder.json("out/tiny-tune/summary.json");
+        assert_eq!((&summary["time_limit"], &summary["time_limit_reached"]), (&Json::from(limit), &Json::from(true)));
+        assert_eq!((&summary["theory"]["budget_exhausted"], &summary["pilots"]["budget_exhausted"]), (&false.into(), &false.into()));
+        assert!(summary["answer"]["mse"].as_f64().unwrap() <= target.parse().unwrap());
+    }
+    // A search that ends by itself says nothing of a limit.
+    let folder = Folder::with(TINY);
+    let args = ["--target-mse", "0.1", "--time-limit", "1h", "--json"];
+    let whole: Json = serde_json::from_str(&tune(&folder, &args).exits(0).stdout).unwrap();
+    assert_eq!(whole["time_limit_reached"], false);
+}
+
 /// A budget bounds theory as well, and the answer does not depend on the number of threads.
 #[test]
 fn a_budget_ends_the_search_by_theory() {
@@ -230,6 +264,8 @@ const REFUSED: &[(&[&str], &str)] = &[
     (&["small.toml", "--target-mse", "0.1", "--budget", "soon"], "`soon` is not a time that fedsa reads"),
     (&["small.toml", "--target-mse", "0.1", "--rounds", "7"], "--rounds: 7 has no effect"),
     (&["small.toml", "--target-mse", "0.1", "--seeds", "7"], "--seeds: 7 has no effect"),
+    (&["small.toml", "--target-mse", "0.1", "--time-limit", "soon"], "--time-limit: `soon` is not a time"),
+    (&["small.toml", "--target-mse", "0.1", "--time-limit", "0"], "--time-limit: the time limit of 0 s is too short"),
     (&["small.toml", "--target-mse", "0.1", "--budget", "0"], "too short for a single choice by theory"),
     (&["small.toml", "--target-mse", "0.1", "--set", "run.start=root"], "a start away from the root"),
     (&["small.toml", "--target-mse", "0.1", "--methods", "fedlas"], "did you mean `fedlsa`"),

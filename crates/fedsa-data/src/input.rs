@@ -211,15 +211,21 @@ fn too_long() -> io::Error {
     io::Error::new(io::ErrorKind::FileTooLarge, format!("a line of more than {LONGEST_LINE} bytes"))
 }
 
-/// What is read of a table until [`Line::begin`]: at most [`LONGEST_LINE`] bytes.
+/// What is read of a table until [`Line::begin`]: at most [`LONGEST_LINE`] bytes. Lines end with a line feed, the last one too, whatever
+/// ends them in the file (`\r\n`, `\r`, or nothing at its end): the reader of fields counts line feeds, and would not have seen that of a
+/// `\r\n` when it has read a line.
 pub(super) struct Line {
     input: Input,
     left: usize,
+    /// Whether the last byte was `\r`, of which a line feed was made.
+    after_return: bool,
+    /// The last byte that was given; a line feed before the first one.
+    last: u8,
 }
 
 impl Line {
     pub(super) fn new(input: Input) -> Self {
-        Self { input, left: LONGEST_LINE }
+        Self { input, left: LONGEST_LINE, after_return: false, last: b'\n' }
     }
 
     /// A line begins.
@@ -234,9 +240,42 @@ impl Read for Line {
             return Err(too_long());
         }
         let most = out.len().min(self.left);
-        let read = self.input.read(&mut out[..most])?;
-        self.left -= read;
-        Ok(read)
+        let mut given = 0;
+        while given == 0 {
+            let read = self.input.read(&mut out[..most])?;
+            if read == 0 {
+                break;
+            }
+            self.left -= read;
+            given = self.with_line_feeds(&mut out[..read]);
+        }
+        if given == 0 && most > 0 && self.last != b'\n' {
+            (out[0], given) = (b'\n', 1);
+        }
+        if given > 0 {
+            self.last = out[given - 1];
+        }
+        Ok(given)
+    }
+}
+
+impl Line {
+    /// Makes line feeds of `\r\n` and `\r`, in place; gives how many bytes are left.
+    fn with_line_feeds(&mut self, bytes: &mut [u8]) -> usize {
+        if !self.after_return && !bytes.contains(&b'\r') {
+            return bytes.len();
+        }
+        let mut kept = 0;
+        for i in 0..bytes.len() {
+            let byte = bytes[i];
+            let is_second = self.after_return && byte == b'\n';
+            self.after_return = byte == b'\r';
+            if !is_second {
+                bytes[kept] = if byte == b'\r' { b'\n' } else { byte };
+                kept += 1;
+            }
+        }
+        kept
     }
 }
 

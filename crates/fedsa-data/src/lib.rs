@@ -100,6 +100,9 @@ impl<S: LogSource> LogSource for Stoppable<S> {
     fn left_out(&self) -> Vec<LeftOutRows> {
         self.log.left_out()
     }
+    fn next_follows(&self) -> bool {
+        self.log.next_follows()
+    }
     fn located(&self, e: Error) -> Error {
         if e.kind() == ErrorKind::Cancelled { e } else { self.log.located(e) }
     }

@@ -119,7 +119,7 @@ impl LinearModel {
             let found = table.columns.iter().find(|(name, _)| *name == category.column);
             found.map(|(_, cells)| (category, cells)).ok_or_else(|| {
                 let what = format!("there is no column `{}` of categories, which the model was fitted to", quoted(&category.column));
-                Error::data(table.name.clone(), what, "the columns of the data of the fit; columns of text are read from CSV")
+                Error::data(table.name.clone(), what, "the columns of the data of the fit")
             })
         });
         let cells = cells.collect::<Result<Vec<_>>>()?;

@@ -16,6 +16,9 @@
 //! Rows of several environments (`env`) or episodes that were logged side by side are put in order, in memory (`groups`): those of an
 //! environment follow each other.
 //!
+//! Without `next_*` the next state is that of the following row of the episode, which `episode` or `truncated` must tell; the last row of an
+//! episode that did not end is left out (`following`).
+//!
 //! Features that were logged are in `phi_*`, and those of the state that followed in `phi_next_*`, paired in the same way.
 //! With [`Inputs::Features`] they are read in place of `s_*` and `next_*`, which are then not needed.
 //!
@@ -23,6 +26,7 @@
 //! logs are kept in memory once they were read.
 
 mod columns;
+mod following;
 mod format;
 mod groups;
 mod header;
@@ -164,6 +168,8 @@ struct Opened {
     episode: Option<usize>,
     /// Whether there is a column of environments.
     has_env: bool,
+    /// Whether next states are those of the following rows.
+    next_follows: bool,
     /// Whether rows must be put into another order.
     is_side_by_side: OnceLock<bool>,
     /// The checksum of its contents, once they were read completely.
@@ -202,6 +208,7 @@ impl FileLog {
         let layout = format.layout(&store, form).map_err(|e| about(path, e))?;
         let mut opened = Opened::new(path, name, format, form, stamp);
         (opened.episode, opened.has_env, opened.room) = (layout.episode, layout.keys[1].is_some(), room.clone());
+        opened.next_follows = layout.follows();
         opened.columns = layout.columns;
         Ok(Self(Arc::new(opened)))
     }
@@ -210,6 +217,7 @@ impl FileLog {
     fn in_memory(name: String, arranged: Arranged, form: &LogForm) -> Self {
         let mut opened = Opened::new(&arranged.path, name, Format::Csv, form, Stamp(0, None));
         opened.columns.clone_from(&arranged.log.columns);
+        opened.next_follows = arranged.next_follows;
         opened.keep(arranged);
         Self(Arc::new(opened))
     }
@@ -236,6 +244,7 @@ impl Opened {
             stamp,
             episode: None,
             has_env: false,
+            next_follows: false,
             is_side_by_side: OnceLock::new(),
             checksum: OnceLock::new(),
             facts: OnceLock::new(),
@@ -263,13 +272,13 @@ impl Opened {
         Err(Error::data(shown(name_of(&self.path)), what, "a file that stays as it is while it is read; start again"))
     }
 
-    /// Whether environments or episodes are side by side in the file.
+    /// Whether environments or episodes are side by side in the file, or rows lack their next states: it is then read as a whole.
     fn is_side_by_side(&self, store: &Store) -> Result<bool> {
         if let Some(known) = self.is_side_by_side.get() {
             return Ok(*known);
         }
         let of_episodes = |column: usize| groups::is_interleaved(store, self.format, column).map_err(|e| about(&self.path, e));
-        let is = self.has_env || self.episode.map(of_episodes).transpose()?.unwrap_or(false);
+        let is = self.has_env || self.next_follows || self.episode.map(of_episodes).transpose()?.unwrap_or(false);
         Ok(*self.is_side_by_side.get_or_init(|| is))
     }
 
@@ -330,6 +339,9 @@ impl LogSource for FileLog {
     fn facts(&self) -> Option<&OnceLock<LogFacts>> {
         Some(&self.0.facts)
     }
+    fn next_follows(&self) -> bool {
+        self.0.next_follows
+    }
     fn left_out(&self) -> Vec<LeftOutRows> {
         self.0.left_out.get().cloned().unwrap_or_default()
     }
@@ -361,7 +373,12 @@ impl LogSource for InMemory {
 /// A whole log from a file in memory, checked.
 fn from_bytes(file: Vec<u8>, format: Format, form: &LogForm) -> Result<Log> {
     let file = Store::from(file);
-    let columns = format.layout(&file, form)?.columns;
+    let layout = format.layout(&file, form)?;
+    if layout.follows() {
+        let log = groups::of_file((Path::new(""), format), form, "", false, &|_| Ok(file.clone()))?.log;
+        return log.check().map(|()| log);
+    }
+    let columns = layout.columns;
     whole(&InMemory { file, format, form: form.clone(), columns })
 }
 

@@ -167,6 +167,12 @@ impl Columns {
         }
     }
 
+    /// Whether a column holds text, or bytes that may be text.
+    pub(super) fn is_text(&self, column: usize) -> bool {
+        let descr = self.describe(column);
+        descr.physical_type() == Type::BYTE_ARRAY && matches!(descr.converted_type(), ConvertedType::UTF8 | ConvertedType::NONE)
+    }
+
     /// A column of numbers, one per row; booleans are 0 and 1.
     ///
     /// # Errors

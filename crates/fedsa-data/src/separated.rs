@@ -34,8 +34,7 @@ pub(super) fn open(mut input: Input) -> Result<(csv::Reader<Line>, Vec<String>)>
     check_text(start)?;
     let separator = separator(start);
     let mut reader = csv::ReaderBuilder::new().buffer_capacity(BUFFER).delimiter(separator).from_reader(Line::new(input));
-    let names: Vec<String> =
-        reader.headers().map_err(|e| bad_line(&e, 1, &csv::StringRecord::new()))?.iter().map(|name| name.trim().to_string()).collect();
+    let names: Vec<String> = header(&mut reader)?.iter().map(|name| name.trim().to_string()).collect();
     if let [only] = &names[..]
         && let Some(separator) = [';', '|'].into_iter().find(|c| only.contains(*c))
     {
@@ -43,6 +42,12 @@ pub(super) fn open(mut input: Input) -> Result<(csv::Reader<Line>, Vec<String>)>
         return Err(Error::data("", what, format!("fields that are separated by commas or tabs, not by {separator:?}")));
     }
     Ok((reader, names))
+}
+
+/// The names of the columns.
+fn header(reader: &mut csv::Reader<Line>) -> Result<csv::StringRecord> {
+    let read = reader.headers().cloned();
+    read.map_err(|e| bad_line(&e, reader, &csv::StringRecord::new()))
 }
 
 /// Refuses what is no text, by its first bytes.
@@ -67,9 +72,19 @@ fn separator(start: &[u8]) -> u8 {
     if count(b'\t') > count(b',') { b'\t' } else { b',' }
 }
 
-/// An error of the reader while it read `record`; `line` is where it is.
-pub(super) fn bad_line(e: &csv::Error, line: u64, record: &csv::StringRecord) -> Error {
-    let first = e.position().map_or(line, csv::Position::line);
+/// The line on which the record begins that was read last; lines count from 1. Lines without fields before it are not part of it, but the
+/// position of a record, as the reader has it, is before them.
+pub(super) fn line_of(reader: &csv::Reader<Line>, record: &csv::StringRecord) -> u64 {
+    let breaks: usize = record.iter().map(|field| field.bytes().filter(|byte| *byte == b'\n').count()).sum();
+    reader.position().line().saturating_sub(1 + breaks as u64).max(1)
+}
+
+/// An error of the reader while it read `record`.
+pub(super) fn bad_line(e: &csv::Error, reader: &csv::Reader<Line>, record: &csv::StringRecord) -> Error {
+    let line = reader.position().line();
+    // A quote that is open at the end of the file has swallowed the last line feed, which then ends no line.
+    let is_open = record.iter().next_back().is_some_and(|field| field.ends_with('\n'));
+    let first = line_of(reader, record) + u64::from(is_open);
     match e.kind() {
         csv::ErrorKind::UnequalLengths { .. } if spans_lines(record) => {
             let what = format!("line {first}: a quote that is opened there is closed in line {} or not at all", line.saturating_sub(1));

@@ -1,17 +1,18 @@
 //! Tables in and out: Parquet, CSV and TSV files of which some columns are numbers that a function is computed from, written
 //! again with a column added.
 //!
-//! All other columns pass unread: fields of a CSV as they are, columns of a Parquet file if they hold numbers or flags.
+//! All other columns pass unread: fields of a CSV as they are, columns of a Parquet file if they hold numbers, flags or text.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
+use ::parquet::data_type::{ByteArray, ByteArrayType};
 use fedsa::error::{Error, ErrorCode, Result, quoted};
 
 use super::field;
 use super::find::{self, Places, extension_of};
 use super::logs::{Header, paths_in_order, short_names};
-use super::parquet::contained;
+use super::parquet::{Columns, contained};
 use super::store::Store;
 use super::trace::{self, Trace, TraceColumn};
 use super::{about, input, listed, separated, shown};
@@ -91,7 +92,7 @@ pub struct Table {
     pub inputs: Vec<f64>,
     /// The number of rows.
     pub rows: usize,
-    /// Columns that were left out, because they hold neither numbers nor flags.
+    /// Columns that were left out, because they hold neither numbers nor flags nor text.
     pub left_out: Vec<String>,
 }
 
@@ -196,7 +197,10 @@ pub fn from_parquet(file: Vec<u8>, form: &TableForm) -> Result<Table> {
                 Err(e) if places.contains(&i) => {
                     return Err(e.about("").prefixed(format!("column `{}`", quoted(name))));
                 }
-                Err(_) => left_out.push(name.clone()),
+                Err(_) => match text_of(file, i)? {
+                    Some(text) => columns.push((name.clone(), Cells::Text(text))),
+                    None => left_out.push(name.clone()),
+                },
             }
         }
         let numbers_of = |place: &usize| {
@@ -218,6 +222,24 @@ pub fn from_parquet(file: Vec<u8>, form: &TableForm) -> Result<Table> {
     })
 }
 
+/// A column of text of a Parquet file; missing fields are empty. `None` where it holds something else, such as bytes.
+fn text_of(file: &Columns, column: usize) -> Result<Option<Text>> {
+    if !file.is_text(column) {
+        return Ok(None);
+    }
+    let (mut text, mut is_text) = (Text::default(), true);
+    file.each::<ByteArrayType>(column, |_, value: Option<&ByteArray>| {
+        // A dictionary may hold a long field once for many rows.
+        file.spend(size_of::<usize>() + value.map_or(0, ByteArray::len))?;
+        match value.map_or(Ok(""), |value| std::str::from_utf8(value.data())) {
+            Ok(field) => text.push(field),
+            Err(_) => is_text = false,
+        }
+        Ok(())
+    })?;
+    Ok(is_text.then_some(text))
+}
+
 /// A table (without a name) from the bytes of a CSV or TSV file with a header, packed with gzip or zstd or not.
 ///
 /// # Errors
@@ -232,20 +254,19 @@ pub fn from_csv(file: Vec<u8>, form: &TableForm) -> Result<Table> {
     loop {
         reader.get_mut().begin();
         let read = reader.read_record(&mut record);
-        if !read.map_err(|e| separated::bad_line(&e, reader.position().line(), &record))? {
+        if !read.map_err(|e| separated::bad_line(&e, &reader, &record))? {
             break;
         }
-        record.trim();
         for &i in &places {
-            let number = field::number(&record[i]).ok_or_else(|| {
-                let line = record.position().map_or(0, csv::Position::line);
-                let (name, field) = (quoted(&names[i]), field::in_words(&record[i]));
+            let number = field::number(record[i].trim()).ok_or_else(|| {
+                let line = separated::line_of(&reader, &record);
+                let (name, field) = (quoted(&names[i]), field::in_words(record[i].trim()));
                 let what = format!("line {line}, column `{name}`: {field} is not a finite number");
                 Error::data("", what, "a finite number on every line")
             })?;
             inputs.push(number);
         }
-        texts.iter_mut().zip(&record).for_each(|(text, field)| text.push(field));
+        texts.iter_mut().zip(&record).for_each(|(text, field)| text.push(field.trim()));
         rows += 1;
     }
     let columns = names.into_iter().zip(texts).map(|(name, text)| (name, Cells::Text(text))).collect();
@@ -356,7 +377,13 @@ mod tests {
         let parquet = to_parquet(columns).unwrap();
         let back = from_parquet(parquet, &TableForm::new(["value", "s_1"])).unwrap();
         assert_eq!(back.inputs, [0.1 + 0.2, 1.5, 1.0, -1e-300, 1e-7, 1.5, -3e20, -1e-300]);
-        assert_eq!(back.left_out, ["agent", "note"]);
+        assert!(back.left_out.is_empty());
+        let fields = |name: &str| {
+            let (_, cells) = back.columns.iter().find(|(other, _)| other == name).unwrap();
+            (0..4).map(|row| cells.text(row)).collect::<Vec<String>>()
+        };
+        assert_eq!((fields("agent").concat(), fields("note").concat()), ("xxyy".into(), "a, bca, bc".into()));
+        assert_eq!(fields("value")[2], "1e-7");
     }
 
     #[test]
@@ -368,6 +395,22 @@ mod tests {
         assert_eq!(error("s_0,s_0,s_1\n"), "two columns are called `s_0`");
         assert_eq!(error("s_0,s_1\n1,2\n1,inf\n"), "line 3, column `s_1`: `inf` is not a finite number");
         assert_eq!(error("s_0,s_1\n,2\n"), "line 2, column `s_0`: an empty field is not a finite number");
+        // Lines are those of an editor: whatever ends them, after quoted breaks of lines, and after empty ones.
+        for end in ["\n", "\r\n", "\r"] {
+            let said = |text: &str| error(&text.replace('\n', end));
+            assert_eq!(said("s_0,s_1\n1,2\n\n\n1,x\n"), "line 5, column `s_1`: `x` is not a finite number", "{end:?}");
+            assert_eq!(said("s_0,s_1\n1,2\n3,x"), "line 3, column `s_1`: `x` is not a finite number", "{end:?}");
+            let quoted = "s_0,note,s_1\n1,\"a\nb\n\",2\n1,\"c\n\",x\n3,d,4\n";
+            assert_eq!(said(quoted), "line 5, column `s_1`: `x` is not a finite number", "{end:?}");
+            assert_eq!(said("s_0,s_1\n1,2\n\n1\n1,2\n"), "line 4: 1 fields, but the header has 2", "{end:?}");
+            assert_eq!(
+                said("\ns_0,s_1\n\"1,2\n3,4\n"),
+                "line 3: a quote that is opened there is closed in line 4 or not at all",
+                "{end:?}"
+            );
+            let good = from_csv("s_0,s_1\n1,2\n3,\"4\n\"".replace('\n', end).into(), &wanted()).unwrap();
+            assert_eq!(good.inputs, [1.0, 2.0, 3.0, 4.0], "{end:?}");
+        }
         let table = |text: &str| from_csv(text.into(), &TableForm::default()).unwrap();
         let e = stacked(vec![table("a\n1\n"), table("b\n1\n")], vec![("value".into(), Cells::Numbers(vec![0.0; 2]))]).unwrap_err();
         assert!(e.what.starts_with("there is no column `a`"), "{e}");

@@ -145,6 +145,8 @@ bundled!(
     "cross/bits" takes 17.0,
     "cross/markov" takes 100.0,
     "cross/nonlinear" takes 35.0,
+    "cross/off-policy" takes 10.0,
+    "cross/inference" takes 40.0,
 );
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
 
 use crate::error::{Error, Result};
 
@@ -13,13 +14,17 @@ pub struct Cancel(Option<Arc<Flag>>);
 #[derive(Debug, Default)]
 struct Flag {
     is_set: AtomicBool,
+    /// When it is cancelled by itself.
+    deadline: Option<Instant>,
     /// The token that cancels this one too.
     parent: Option<Arc<Flag>>,
 }
 
 impl Flag {
     fn is_set(&self) -> bool {
-        self.is_set.load(Ordering::Relaxed) || self.parent.as_ref().is_some_and(|parent| parent.is_set())
+        self.is_set.load(Ordering::Relaxed)
+            || self.deadline.is_some_and(|deadline| Instant::now() >= deadline)
+            || self.parent.as_ref().is_some_and(|parent| parent.is_set())
     }
 }
 
@@ -43,7 +48,13 @@ impl Cancel {
     /// A token for a part of the work: it is cancelled with this one, and cancelling it does not cancel this one.
     #[must_use]
     pub fn child(&self) -> Self {
-        Self(Some(Arc::new(Flag { is_set: AtomicBool::new(false), parent: self.0.clone() })))
+        Self(Some(Arc::new(Flag { parent: self.0.clone(), ..Flag::default() })))
+    }
+
+    /// A token for a part of the work that is to end by a time, if there is one: as [`child`](Self::child), and cancelled from then on.
+    #[must_use]
+    pub fn until(&self, deadline: Option<Instant>) -> Self {
+        Self(Some(Arc::new(Flag { deadline, parent: self.0.clone(), ..Flag::default() })))
     }
 
     /// Asks everything that holds the token to stop soon.
@@ -80,6 +91,10 @@ mod tests {
         assert!(!whole.is_cancelled() && !other.is_cancelled());
         whole.cancel();
         assert!(other.is_cancelled());
+        let now = Instant::now();
+        let (over, ahead) = (Cancel::new().until(Some(now)), Cancel::new().until(Some(now + std::time::Duration::from_secs(3600))));
+        assert!(over.is_cancelled() && over.child().is_cancelled() && !ahead.is_cancelled());
+        assert!(other.until(None).is_cancelled() && !Cancel::new().until(None).is_cancelled());
         let never = Cancel::never();
         never.child().cancel();
         assert!(!never.is_cancelled());

@@ -32,6 +32,9 @@ pub fn lines(read: &LogsRead, gamma: f64) -> Vec<String> {
         lines.push(format!("  discounted returns{of} (gamma {}): {mean} on average, spread {deviation}{cut}", numbers::typed(gamma)));
     }
     lines.extend(shares(read));
+    if read.next_follows {
+        lines.push("  no columns of next states: each next state is that of the following row of the episode".into());
+    }
     lines.extend(left_out(read));
     if all.both > 0 {
         let rows = count(all.both, "transition");

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use fedsa::error::{Error, Result, quoted};
+use fedsa::error::{Error, ErrorKind, Result, quoted};
 use fedsa::problem::Field;
 use fedsa::problem::features::FeatureSpec;
 use fedsa::problem::log::Log;
@@ -90,7 +90,7 @@ fn evaluate_logs(args: &EvaluateArgs, kinds: &Kinds) -> Result<u8, Error> {
     };
     let watcher = Watcher::new(common, began, &planned);
     let run = run_settings(common).in_folder(out, if_exists(common.resume, common.overwrite));
-    let outcome = evaluation.run(run, &watcher, signals::cancel())?;
+    let outcome = evaluation.run(run, &watcher, signals::cancel()).map_err(|e| before.with_proposal(e))?;
     let (status, _) = ended(outcome, &id, out, common, |evaluated| {
         watcher.hide();
         if !common.quiet {
@@ -262,8 +262,10 @@ struct Before {
     settings: Logs,
     has_rewards: bool,
     chosen: Vec<String>,
-    /// What would take less, where a method was chosen whose cost is not known.
-    cheaper: Option<String>,
+    /// Features that would take less, where there are many.
+    fewer: String,
+    /// Whether a method was chosen whose cost is not known.
+    is_unknown: bool,
 }
 
 impl Before {
@@ -277,8 +279,16 @@ impl Before {
         lines.extend(clipped(&evaluation.data));
         lines.extend(labels(&evaluation.data, args));
         let is_unknown = evaluation.choice.as_ref().is_some_and(|choice| choice.why == Why::NoCostKnown);
-        let cheaper = is_unknown.then(|| cheaper(&evaluation.data));
-        Self { lines, ratios, settings: settings.clone(), has_rewards, chosen, cheaper }
+        Self { lines, ratios, settings: settings.clone(), has_rewards, chosen, fewer: fewer_features(&evaluation.data), is_unknown }
+    }
+
+    /// The error about a lack of memory with the features that need less.
+    fn with_proposal(&self, e: Error) -> Error {
+        if e.kind() != ErrorKind::NoMemory || self.fewer.is_empty() {
+            return e;
+        }
+        let help = format!("{}{}", self.fewer, e.help);
+        e.helped(help)
     }
 
     /// The report before the run: the data, the method, and the estimated time.
@@ -291,11 +301,13 @@ impl Before {
             return lines;
         }
         lines.extend(self.chosen.iter().cloned());
-        if self.chosen.is_empty() || self.cheaper.is_some() {
+        if self.chosen.is_empty() || self.is_unknown {
             lines.extend(prediction(plan));
         }
         // Nobody minds a minute.
-        lines.extend(self.cheaper.clone().filter(|_| Expectation::of(plan).most_seconds > 60.0));
+        if Expectation::of(plan).most_seconds > 60.0 && (self.is_unknown || !self.fewer.is_empty()) {
+            lines.push(format!("  {}a larger --tol, such as 1e-6, or a --ridge ends earlier", self.fewer));
+        }
         lines
     }
 }
@@ -370,16 +382,24 @@ fn dependence(settings: &Logs, field: &dyn Field) -> Option<String> {
     Some(format!("{what} the one of least norm is meant{help}"))
 }
 
-/// What would take less than features of which no cost is known.
-fn cheaper(data: &Data) -> String {
+/// Features of the same kind that take less, where there are more than systems are solved of at once.
+fn fewer_features(data: &Data) -> String {
     /// The most features whose systems are solved at once, in one exchange.
     const MOST: usize = 1000;
     let columns = data.map.columns().len();
-    let coarser = |bins: u32, tilings: u32| FeatureSpec::Tiles { tilings, bins, hashed: None };
+    if data.map.len() <= MOST {
+        return String::new();
+    }
+    let small = |spec: &FeatureSpec| spec.count(columns).is_some_and(|d| d <= MOST);
+    let tiles = |bins: u32, tilings: u32| FeatureSpec::Tiles { tilings, bins, hashed: None };
     let fewer = match *data.map.spec() {
         FeatureSpec::Tiles { tilings, bins, hashed: None } => {
-            let small = |spec: &FeatureSpec| spec.count(columns).is_some_and(|d| d <= MOST);
-            (2..bins).rev().map(|bins| coarser(bins, tilings)).chain((1..tilings).rev().map(|tilings| coarser(2, tilings))).find(small)
+            (2..bins).rev().map(|bins| tiles(bins, tilings)).chain((1..tilings).rev().map(|tilings| tiles(2, tilings))).find(small)
+        }
+        FeatureSpec::Fourier { order, scaled } => (1..order).rev().map(|order| FeatureSpec::Fourier { order, scaled }).find(small),
+        FeatureSpec::Polynomial { order } => (1..order).rev().map(|order| FeatureSpec::Polynomial { order }).find(small),
+        FeatureSpec::Radial { centres, width: None, quantiles } => {
+            (2..centres).rev().map(|centres| FeatureSpec::Radial { centres, width: None, quantiles }).find(small)
         }
         _ => None,
     };
@@ -390,11 +410,10 @@ fn cheaper(data: &Data) -> String {
         }
         _ => None,
     };
-    let one = fewer.into_iter().chain(hashed).fold(String::new(), |said, spec| {
+    fewer.into_iter().chain(hashed).fold(String::new(), |said, spec| {
         let d = spec.count(columns).unwrap_or(0);
         format!("{said}--features {spec} has {}, which one exchange solves; ", count(d, "feature"))
-    });
-    format!("  {one}a larger --tol, such as 1e-6, or a --ridge ends earlier")
+    })
 }
 
 /// The columns of which states are outside of the range that was given.

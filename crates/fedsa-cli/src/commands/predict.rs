@@ -69,7 +69,7 @@ pub fn predict(args: &PredictArgs) -> Result<u8, Error> {
 fn notes(applied: &Applied) -> Vec<String> {
     let left_out = |(table, names): &(String, Vec<String>)| {
         let columns = names.iter().map(|name| format!("`{}`", quoted(name))).collect::<Vec<_>>().join(", ");
-        format!("note: {table}: left out {columns}, which hold neither numbers nor flags")
+        format!("note: {table}: left out {columns}, which hold neither numbers nor flags nor text")
     };
     let mut lines: Vec<String> = applied.left_out.iter().map(left_out).collect();
     lines.extend(applied.clipped.iter().map(|(column, count)| {

@@ -23,7 +23,7 @@ pub fn tune(args: &TuneArgs, kinds: &Kinds) -> Result<u8, Error> {
 }
 
 /// The settings of a tuning, and the options that stand for them.
-const OPTIONS: [(&str, &str); 9] = [
+const OPTIONS: [(&str, &str); 10] = [
     ("target", "--target-mse"),
     ("minimise", "--minimise"),
     ("methods", "--methods"),
@@ -33,6 +33,7 @@ const OPTIONS: [(&str, &str); 9] = [
     ("most_rounds", "--max-rounds"),
     ("like", "--like"),
     ("budget", "--budget"),
+    ("time_limit", "--time-limit"),
 ];
 
 /// The error with options in place of settings of the tuning.
@@ -110,10 +111,13 @@ fn report(args: &TuneArgs, tuning: &Tuning, tuned: &Tuned, out: &Path) {
 
 /// The options as the library knows them.
 fn options(args: &TuneArgs) -> Result<TuneOptions, Error> {
-    let Some(budget) = seconds(&args.budget) else {
-        let what = format!("`{}` is not a time that fedsa reads", fedsa::error::quoted(&args.budget));
-        return Err(Error::new("--budget", what, "seconds, or a number with s, m or h, such as 60s or 10m"));
+    let time = |option: &str, text: &str| {
+        seconds(text).ok_or_else(|| {
+            let what = format!("`{}` is not a time that fedsa reads", fedsa::error::quoted(text));
+            Error::new(option, what, "seconds, or a number with s, m or h, such as 60s or 10m")
+        })
     };
+    let budget = time("--budget", &args.budget)?;
     let minimise = match args.minimise {
         MinimiseArg::Rounds => fedsa_theory::cost::Goal::Rounds,
         MinimiseArg::Bits => fedsa_theory::cost::Goal::Bits,
@@ -128,6 +132,7 @@ fn options(args: &TuneArgs) -> Result<TuneOptions, Error> {
         .with_budget(budget);
     options.local_steps = (!args.local_steps.is_empty()).then(|| args.local_steps.clone());
     options.like = args.like.clone();
+    options.time_limit = args.time_limit.as_deref().map(|text| time("--time-limit", text)).transpose()?;
     Ok(options)
 }
 

@@ -60,7 +60,12 @@ fn logs() -> Vec<Case<'static>> {
         ("a.csv", text("0,1,0,0\n\"1,2,0,0\n2,3,0,0\n"), &[], &["line 3: a quote that is opened there is closed in line 4 or not at all"]),
         ("a.csv", text("0,\"1\n2\",0,0\n"), &[], &["line 2, column `next_0`"]),
         ("a.tsv", GOOD.replace(',', "\t").replacen("1\t2\t1", "1\t2", 1).into(), &[], &["line 3: 3 fields, but the header has 4"]),
-        ("a.csv", b"s_0,next_0,reward,done\r\n0,1,0,0\r\n1,x,0,0\r\n".to_vec(), &[], &["column `next_0`: `x` is not a finite number"]),
+        (
+            "a.csv",
+            b"s_0,next_0,reward,done\r\n0,1,0,0\r\n1,x,0,0\r\n".to_vec(),
+            &[],
+            &["line 3, column `next_0`: `x` is not a finite number"],
+        ),
         ("a.csv", b"s_0,next_0,reward,done\n0,1,\xff,0\n".to_vec(), &[], &["line 2: not UTF-8"]),
         // Columns.
         ("a.csv", b"0,1,0,0\n1,2,0,0\n".to_vec(), &[], &["there is no column `s_*`: the columns are `0`, `1`, `0`, `0`"]),

@@ -1,6 +1,5 @@
 //! Parquet tables: columns of numbers, and of text for target and group.
 
-use ::parquet::basic::{ConvertedType, Type};
 use ::parquet::data_type::{ByteArray, ByteArrayType};
 use fedsa::error::{Error, Result, quoted};
 use fedsa::problem::dataset::{Labels, Rows, Wanted};
@@ -30,7 +29,7 @@ pub(super) fn read(store: &Store, wanted: &Wanted, expected: Option<&[String]>, 
         let mut labels = |column: Option<usize>| column.map(|i| labels_of(file, i, &names[i], room)).transpose();
         let (targets, groups) = (labels(layout.target)?, labels(layout.group)?);
         let text = |(j, i): (usize, &usize)| {
-            let is_one = is_text(file, *i) || wanted.categorical.contains(&layout.columns[j]);
+            let is_one = file.is_text(*i) || wanted.categorical.contains(&layout.columns[j]);
             is_one.then(|| labels_of(file, *i, &names[*i], room)).transpose()
         };
         let of_text = layout.features.iter().enumerate().map(text).collect::<Result<Vec<_>>>()?;
@@ -73,7 +72,7 @@ fn features(file: &File, layout: &Layout, of_text: &[Option<Labels>], n: usize) 
 /// A column of targets or groups.
 fn labels_of(file: &File, i: usize, name: &str, room: &mut Room) -> Result<Labels> {
     let inside = |e: Error| e.about("").prefixed(format!("column `{}`", quoted(name)));
-    if !is_text(file, i) {
+    if !file.is_text(i) {
         let numbers = file.numbers(i).map_err(|e| inside(e).helped("a column of numbers or of text"))?;
         if let Some(row) = numbers.iter().position(|x| !x.is_finite()) {
             return Err(not_finite(&format!("row {row}, column `{}`", quoted(name)), &numbers[row].to_string(), NUMBERS));
@@ -88,10 +87,4 @@ fn labels_of(file: &File, i: usize, name: &str, room: &mut Room) -> Result<Label
         fields.push(text, room, place)
     })?;
     Ok(fields.finish())
-}
-
-/// Whether a column holds text.
-fn is_text(file: &File, i: usize) -> bool {
-    let descr = file.describe(i);
-    descr.physical_type() == Type::BYTE_ARRAY && matches!(descr.converted_type(), ConvertedType::UTF8 | ConvertedType::NONE)
 }

@@ -28,11 +28,11 @@ pub(super) fn read(input: Input, wanted: &Wanted, expected: Option<&[String]>, r
     loop {
         reader.get_mut().begin();
         let read = reader.read_record(&mut record);
-        if !read.map_err(|e| separated::bad_line(&e, reader.position().line(), &record))? {
+        if !read.map_err(|e| separated::bad_line(&e, &reader, &record))? {
             break;
         }
         let place = |i: usize| {
-            let line = record.position().map_or(0, csv::Position::line);
+            let line = separated::line_of(&reader, &record);
             format!("line {line}, column `{}`", quoted(&names[i]))
         };
         room.take(2 * size_of::<f64>() * layout.features.len(), || place(0))?;

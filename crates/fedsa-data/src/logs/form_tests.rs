@@ -193,3 +193,41 @@ fn packed_files_that_are_damaged_or_grow_too_much_are_refused() {
     assert!(bomb.len() < 100_000);
     assert!(error(bomb.clone()).contains("it takes more than"), "{}", error(bomb));
 }
+
+#[test]
+fn logs_without_next_states_take_them_from_the_following_row() {
+    let with = "s_0,next_0,reward,done,truncated\n0,1,1,0,0\n1,2,1,0,0\n2,9,1,1,0\n5,6,1,0,1\n7,8,1,0,1\n";
+    let without = "s_0,reward,done,truncated\n0,1,0,0\n1,1,0,0\n2,1,1,0\n5,1,0,0\n6,1,0,1\n7,1,0,0\n8,1,0,1\n3,1,0,1\n";
+    let parquet = |columns: &[(&str, &[f64])]| {
+        let columns = columns.iter().map(|(name, all)| ((*name).to_string(), TraceColumn::F64(all.to_vec()))).collect();
+        to_bytes(&Trace::new(columns).unwrap()).unwrap()
+    };
+    let same: Vec<u8> = parquet(&[
+        ("s_0", &[0.0, 1.0, 2.0, 5.0, 6.0, 7.0, 8.0, 3.0]),
+        ("reward", &[1.0; 8]),
+        ("done", &[0.0, 0.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0]),
+        ("truncated", &[0.0, 0.0, 0.0, 0.0, 1.0, 0.0, 1.0, 1.0]),
+    ]);
+    let mut wanted = one("a.csv", with, &LogForm::default());
+    // Where an episode ended nothing follows.
+    wanted.next[2] = 2.0;
+    for (name, bytes) in [("a.csv", without.into()), ("a.csv", without.replace('\n', "\r\n").into()), ("a.parquet", same)] {
+        let (log, left_out) = read(&[(name, bytes)], &LogForm::default()).unwrap().remove(0);
+        assert_eq!(log, wanted, "{name}");
+        assert_eq!((left_out.len(), left_out[0].rows, left_out[0].first), (1, 3, RowPlace::Row(4)));
+        assert!(left_out[0].reason.starts_with("its next state is not logged"));
+    }
+    // Episodes side by side, each agent by itself.
+    let text = "who,episode,s_0,reward,done\na,1,0,1,0\na,2,10,1,0\nb,1,20,1,0\na,1,1,1,1\na,2,11,1,0\nb,1,21,1,1\n";
+    let form = LogForm::default().with_agent_column(Some("who".into()));
+    let logs = read(&[("all.csv", text.into())], &form).unwrap();
+    let next: Vec<&[f64]> = logs.iter().map(|(log, _)| &log.next[..]).collect();
+    assert_eq!(next, [&[1.0, 1.0, 11.0][..], &[21.0, 21.0][..]]);
+    assert_eq!((logs[0].1[0].rows, logs[0].1[0].first, logs[1].1.len()), (1, RowPlace::Row(4), 0));
+    // Nothing tells where episodes are cut, or rows of environments are reset.
+    for (head, says) in [("s_0,reward,done", "needs `episode` or `truncated`"), ("env,s_0,reward,done,episode", "need their next states")] {
+        let e =
+            read(&[("a.csv", format!("{head}\n{}", "1,0,0,0,0".split_at(2 * head.split(',').count() - 1).0).into())], &LogForm::default());
+        assert_eq!(e.unwrap_err().split(':').take(3).collect::<Vec<_>>().join(":"), "path: a.csv: there is no column `next_0`", "{says}");
+    }
+}

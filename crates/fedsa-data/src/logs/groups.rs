@@ -8,6 +8,7 @@ use fedsa::error::{Error, Result, quoted};
 use fedsa::problem::log::{Break, Log};
 use fedsa::problem::log_form::{LeftOutRows, LogForm, RowPlace};
 
+use super::following::{self, paired};
 use super::format::{BATCH, Format};
 use super::layout::row_bytes;
 use super::told::{Names, Rows, Told};
@@ -25,6 +26,8 @@ pub(super) struct Arranged {
     /// The file with its first row.
     pub path: PathBuf,
     pub left_out: Vec<LeftOutRows>,
+    /// Whether next states are those of the following rows.
+    pub next_follows: bool,
 }
 
 /// What was left out of a file, in words.
@@ -46,6 +49,8 @@ struct Gathered {
     /// The file of each environment.
     file_of: Vec<usize>,
     left_out: Vec<LeftOutRows>,
+    /// Whether rows have no next states.
+    next_follows: bool,
 }
 
 /// How files are opened.
@@ -85,15 +90,20 @@ fn gather(files: &[(PathBuf, Format)], form: &LogForm, open: Open<'_>) -> Result
             }
         }
     }
-    let rows =
+    let mut rows =
         all.ok_or_else(|| about(&files[0].0, Error::data("", "a log without transitions", "an agent needs at least one transition")))?;
-    Ok(Gathered { rows, agents, file_of, left_out })
+    let next_follows = rows.log.next.is_empty();
+    if next_follows {
+        rows.log.next.clone_from(&rows.log.states);
+    }
+    Ok(Gathered { rows, agents, file_of, left_out, next_follows })
 }
 
 /// Refuses a file whose columns are not those of the files before it.
 fn check_same_columns(first: &Log, other: &Log) -> Result<()> {
     let optional = |log: &Log| {
         [
+            ("next_*", !log.next.is_empty()),
             ("truncated", log.truncated.is_some()),
             ("episode", log.episode.is_some()),
             ("ratio", log.ratio.is_some()),
@@ -123,7 +133,7 @@ fn check_same_columns(first: &Log, other: &Log) -> Result<()> {
 /// # Errors
 /// When a file cannot be read, files have different columns, or as [`arranged`].
 pub(super) fn by_agent(files: &[(PathBuf, Format)], form: &LogForm, has_env: bool, open: Open<'_>) -> Result<Vec<(String, Arranged)>> {
-    let Gathered { rows, agents, file_of, mut left_out } = gather(files, form, open)?;
+    let Gathered { rows, agents, file_of, mut left_out, next_follows } = gather(files, form, open)?;
     let mut rows_of: Vec<Vec<usize>> = vec![Vec::new(); agents.all.len()];
     rows.keys[0].iter().enumerate().for_each(|(row, agent)| rows_of[*agent as usize].push(row));
     let mut order: Vec<usize> = (0..agents.all.len()).filter(|agent| !rows_of[*agent].is_empty()).collect();
@@ -133,12 +143,12 @@ pub(super) fn by_agent(files: &[(PathBuf, Format)], form: &LogForm, has_env: boo
         let (name, of) = (&agents.all[agent], &rows_of[agent]);
         let path = &files[file_of[rows.keys[1][of[0]] as usize]].0;
         let envs: Vec<u32> = of.iter().map(|row| rows.keys[1][*row]).collect();
-        let arranged = arranged(&rows.log.rows(of), &envs, has_env);
+        let arranged = arranged(&rows.log.rows(of), &envs, (has_env, next_follows));
         let (mut log, more) = arranged.map_err(|e| about(path, e.prefixed(format!("agent `{}`", quoted(name)))))?;
         log.name.clone_from(name);
         let mut left_out = std::mem::take(&mut left_out);
-        left_out.extend(resets(path, &more.iter().map(|row| of[*row]).collect::<Vec<_>>()));
-        all.push((name.clone(), Arranged { log, path: path.clone(), left_out }));
+        left_out.extend(dropped(path, &more.iter().map(|row| of[*row]).collect::<Vec<_>>(), next_follows));
+        all.push((name.clone(), Arranged { log, path: path.clone(), left_out, next_follows }));
     }
     Ok(all)
 }
@@ -148,25 +158,27 @@ pub(super) fn by_agent(files: &[(PathBuf, Format)], form: &LogForm, has_env: boo
 /// # Errors
 /// As [`by_agent`].
 pub(super) fn of_file((path, format): (&Path, Format), form: &LogForm, name: &str, has_env: bool, open: Open<'_>) -> Result<Arranged> {
-    let Gathered { rows, mut left_out, .. } = gather(&[(path.to_path_buf(), format)], form, open)?;
-    let (mut log, more) = arranged(&rows.log, &rows.keys[1], has_env).map_err(|e| about(path, e))?;
+    let Gathered { rows, mut left_out, next_follows, .. } = gather(&[(path.to_path_buf(), format)], form, open)?;
+    let (mut log, more) = arranged(&rows.log, &rows.keys[1], (has_env, next_follows)).map_err(|e| about(path, e))?;
     log.name = name.into();
-    left_out.extend(resets(path, &more));
-    Ok(Arranged { log, path: path.to_path_buf(), left_out })
+    left_out.extend(dropped(path, &more, next_follows));
+    Ok(Arranged { log, path: path.to_path_buf(), left_out, next_follows })
 }
 
-/// The rows that reset an environment, given those of the agent in the file.
-fn resets(path: &Path, rows: &[usize]) -> Option<LeftOutRows> {
+/// The rows that reset an environment, or those without a next state, given those of the agent in the file.
+fn dropped(path: &Path, rows: &[usize], next_follows: bool) -> Option<LeftOutRows> {
     let first = RowPlace::Row(*rows.iter().min()? as u64);
-    Some(LeftOutRows { file: shown(name_of(path)), reason: RESET.to_string(), rows: rows.len(), first })
+    let reason = if next_follows { following::REASON } else { RESET };
+    Some(LeftOutRows { file: shown(name_of(path)), reason: reason.to_string(), rows: rows.len(), first })
 }
 
 /// One agent's rows, which were logged in this order: those of an environment follow each other, and so do those of an episode. Episodes
-/// are numbered anew. Where `has_env`, rows that only reset a vector environment are left out, and listed.
+/// are numbered anew. Where `has_env`, rows that only reset a vector environment are left out, and listed; where `next_follows`, those
+/// without a next state.
 ///
 /// # Errors
 /// When the rows of an episode that others interrupt do not follow from each other.
-fn arranged(log: &Log, envs: &[u32], has_env: bool) -> Result<(Log, Vec<usize>)> {
+fn arranged(log: &Log, envs: &[u32], (has_env, next_follows): (bool, bool)) -> Result<(Log, Vec<usize>)> {
     let episodes = episodes_of(log, envs);
     let mut first_of: HashMap<u32, (usize, usize)> = HashMap::new();
     let mut places = Vec::with_capacity(envs.len());
@@ -178,7 +190,7 @@ fn arranged(log: &Log, envs: &[u32], has_env: bool) -> Result<(Log, Vec<usize>)>
     let mut order: Vec<usize> = (0..log.len()).collect();
     // Stable: rows of an episode keep their order.
     order.sort_by_key(|row| (first_of[&envs[*row]].0, episodes.as_ref().map_or(0, |episodes| episodes[*row])));
-    for pair in order.windows(2) {
+    for pair in order.windows(2).filter(|_| !next_follows) {
         check_goes_on(log, (pair[0], pair[1]), &places, episodes.as_deref())?;
     }
     let mut all = log.rows(&order);
@@ -192,13 +204,17 @@ fn arranged(log: &Log, envs: &[u32], has_env: bool) -> Result<(Log, Vec<usize>)>
             }
         }
     }
-    let resets = if has_env { reset_rows(&all) } else { Vec::new() };
-    if resets.is_empty() {
-        return Ok((all, resets));
+    let out = match (next_follows, has_env) {
+        (true, _) => paired(&mut all),
+        (false, true) => reset_rows(&all),
+        (false, false) => Vec::new(),
+    };
+    if out.is_empty() {
+        return Ok((all, out));
     }
     // What is before a row that is left out is before the next one: it is an end.
-    let keep = |row: usize| resets.binary_search(&row).is_err();
-    Ok((all.filtered(keep), resets.iter().map(|row| order[*row]).collect()))
+    let keep = |row: usize| out.binary_search(&row).is_err();
+    Ok((all.filtered(keep), out.iter().map(|row| order[*row]).collect()))
 }
 
 /// The number of each row's episode: another one for each number of an environment, and after an episode's end.
@@ -299,29 +315,29 @@ mod tests {
     #[test]
     fn rows_of_an_environment_follow_each_other_without_resets() {
         let (log, envs) = vector();
-        let (all, resets) = arranged(&log, &envs, true).unwrap();
+        let (all, resets) = arranged(&log, &envs, (true, false)).unwrap();
         assert_eq!((&resets[..], &all.states[..]), (&[4, 5][..], &[0.0, 1.0, 0.0, 0.0, 1.0, 0.0][..]));
         assert_eq!(all.breaks.as_ref().unwrap()[3], Break::Stream);
         assert_eq!(all.breaks.as_ref().unwrap().iter().filter(|b| **b != Break::None).count(), 1);
         // A reward there is that of a step.
         let mut other = log;
         other.rewards[5] = 1.0;
-        assert!(arranged(&other, &envs, true).unwrap().1.is_empty());
+        assert!(arranged(&other, &envs, (true, false)).unwrap().1.is_empty());
     }
 
     #[test]
     fn episodes_side_by_side_are_put_in_order_and_numbered() {
         let (mut log, envs) = vector();
         log.episode = Some(vec![0, 1, 0, 1, 2, 3, 2, 3]);
-        let (all, _) = arranged(&log, &[0; 8], false).unwrap();
+        let (all, _) = arranged(&log, &[0; 8], (false, false)).unwrap();
         assert_eq!((all.episode.unwrap(), &all.states[..]), (vec![0, 0, 1, 1, 2, 2, 3, 3], &[0.0, 1.0, 0.0, 1.0, 2.0, 0.0, 2.0, 0.0][..]));
         // Numbers of their own in each environment, and the same one again after an end.
         log.episode = Some(vec![0; 8]);
-        let (all, _) = arranged(&log, &envs, false).unwrap();
+        let (all, _) = arranged(&log, &envs, (false, false)).unwrap();
         assert_eq!(all.episode.unwrap(), [0, 0, 2, 2, 1, 1, 3, 3]);
         log.episode = Some(vec![0, 1, 0, 1, 2, 3, 2, 3]);
         log.states[6] = 9.0;
-        let e = arranged(&log, &[0; 8], false).unwrap_err().to_string();
+        let e = arranged(&log, &[0; 8], (false, false)).unwrap_err().to_string();
         assert_eq!(e, "row 6, `episode`: episode 2 goes on after another one, in another state than row 4 led to");
     }
 }

@@ -64,6 +64,7 @@ pub(super) struct Layout {
     /// The names of the state columns.
     pub columns: Vec<String>,
     pub states: Vec<usize>,
+    /// None where the next state is that of the following row ([`Layout::follows`]).
     pub next: Vec<usize>,
     pub reward: usize,
     pub done: usize,
@@ -102,7 +103,18 @@ impl Layout {
         }
         let after = |column: &String| column.replacen(state_prefix, next_prefix, 1);
         let states = columns.iter().map(|column| require(column)).collect::<Result<_>>()?;
-        let next = columns.iter().map(|column| require(&after(column))).collect::<Result<_>>()?;
+        let [truncated, episode] = [first(&TRUNCATED)?, find("episode")?];
+        let has_next = header.roles.iter().any(|name| name.starts_with(next_prefix));
+        let next = if has_next {
+            columns.iter().map(|column| require(&after(column))).collect::<Result<_>>()?
+        } else {
+            check_follows(truncated.or(episode), find("env")?).map_err(|what| {
+                let e = missing(&after(&columns[0]));
+                let help = format!("{}; {what}", e.help);
+                e.helped(help)
+            })?;
+            Vec::new()
+        };
         let known: HashSet<&str> = columns.iter().filter_map(|column| column.strip_prefix(state_prefix)).collect();
         if let Some(suffix) = header.roles.iter().filter_map(|name| name.strip_prefix(next_prefix)).find(|suffix| !known.contains(suffix)) {
             return Err(missing(&format!("{state_prefix}{suffix}")));
@@ -120,8 +132,13 @@ impl Layout {
         });
         let actions = ActionColumns::new(&header.roles, &find, &missing)?;
         let keys = [agent.transpose()?, find("env")?];
-        let (truncated, episode, skips) = (first(&TRUNCATED)?, find("episode")?, form.bad_rows == BadRows::Skip);
+        let skips = form.bad_rows == BadRows::Skip;
         Ok(Self { states, next, reward, done, truncated, episode, ratio, actions, columns, keys, skips })
+    }
+
+    /// Whether there are no columns of next states: they are those of the following rows.
+    pub fn follows(&self) -> bool {
+        self.next.is_empty()
     }
 
     /// A batch without transitions.
@@ -145,6 +162,16 @@ impl Layout {
     pub fn batch(&self, most: usize) -> usize {
         let actions = self.actions.as_ref().map_or(0, |actions| actions.here.len());
         most.min(BATCH_BYTES / row_bytes(self.columns.len() + actions)).max(1)
+    }
+}
+
+/// Whether the next state can be that of the following row, given a column that tells where episodes are cut, and that of environments;
+/// otherwise what would be needed.
+fn check_follows(cuts: Option<usize>, env: Option<usize>) -> std::result::Result<(), &'static str> {
+    match (cuts, env) {
+        (_, Some(_)) => Err("rows of vector environments (`env`) need their next states"),
+        (None, None) => Err("without columns of next states each is that of the following row, and the log needs `episode` or `truncated`"),
+        (Some(_), None) => Ok(()),
     }
 }
 

@@ -30,8 +30,9 @@ pub(super) fn read_csv(file: &Store, form: &LogForm, name: &str, most: usize, se
         match reader.read_record(&mut record) {
             Ok(false) => break,
             Ok(true) => {
-                let (n, line) = (rows.log.len(), record.position().map_or(0, csv::Position::line));
+                let n = rows.log.len();
                 if let Err(BadField(i, wanted)) = add_record(&mut rows, &mut told, &layout, &record) {
+                    let line = separated::line_of(&reader, &record);
                     let field = field::in_words(record[i].trim());
                     let column = format!("column `{}`", quoted(&names[i]));
                     if !layout.skips {
@@ -44,7 +45,6 @@ pub(super) fn read_csv(file: &Store, form: &LogForm, name: &str, most: usize, se
                 }
             }
             Err(e) => {
-                let line = reader.position().line();
                 let reason = match e.kind() {
                     csv::ErrorKind::UnequalLengths { .. } if separated::spans_lines(&record) => None,
                     csv::ErrorKind::UnequalLengths { expected_len, len, .. } if len < expected_len => Some("too few fields"),
@@ -52,8 +52,8 @@ pub(super) fn read_csv(file: &Store, form: &LogForm, name: &str, most: usize, se
                     csv::ErrorKind::Utf8 { .. } => Some("not UTF-8"),
                     _ => None,
                 };
-                let Some(reason) = reason.filter(|_| layout.skips) else { return Err(separated::bad_line(&e, line, &record)) };
-                told.leave_out(reason.into(), RowPlace::Line(e.position().map_or(line, csv::Position::line)), None);
+                let Some(reason) = reason.filter(|_| layout.skips) else { return Err(separated::bad_line(&e, &reader, &record)) };
+                told.leave_out(reason.into(), RowPlace::Line(separated::line_of(&reader, &record)), None);
             }
         }
         if rows.log.len() == most {

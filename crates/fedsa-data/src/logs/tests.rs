@@ -1,6 +1,7 @@
 use fedsa::linalg;
 use fedsa::problem::Files;
 use fedsa::problem::features::{FeatureMap, FeatureSpec, Ranges};
+use fedsa::problem::log_form::{BadRows, RowPlace};
 use parquet::basic::Compression;
 use parquet::data_type::{BoolType, DoubleType, Int64Type};
 use parquet::file::properties::{EnabledStatistics, WriterProperties, WriterVersion};
@@ -44,6 +45,21 @@ fn columns_go_by_name() {
     assert_eq!(read(CSV), expected());
     assert_eq!(read(&format!("\u{feff}{CSV}")), expected(), "a byte order mark");
     assert_eq!(read(&CSV.replace('\n', "\r\n")), expected());
+}
+
+#[test]
+fn lines_are_counted_as_an_editor_does() {
+    let text = "s_0,note,next_0,reward,done\n1,a,2,0,0\n\n1,\"b\nc\",x,0,0\n3,d,4,0,1\n3,d,4\n";
+    for end in ["\n", "\r\n", "\r"] {
+        let text = text.replace('\n', end);
+        assert_eq!(csv_error(&text), "line 4, column `next_0`: `x` is not a finite number", "{end:?}");
+        let form = LogForm::default().with_bad_rows(BadRows::Skip);
+        let store = Store::from(text.into_bytes());
+        let left_out = groups::of_file((Path::new(""), Format::Csv), &form, "", false, &|_| Ok(store.clone())).unwrap().left_out;
+        let places: Vec<(&str, RowPlace)> = left_out.iter().map(|rows| (&rows.reason[..], rows.first)).collect();
+        let wanted = [("column `next_0`: not a finite number", RowPlace::Line(4)), ("too few fields", RowPlace::Line(7))];
+        assert_eq!(places, wanted, "{end:?}");
+    }
 }
 
 #[test]

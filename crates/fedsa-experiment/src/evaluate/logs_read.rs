@@ -16,6 +16,8 @@ pub struct LogsRead {
     pub all: EpisodeSummary,
     /// Rows that were left out.
     pub left_out: Vec<LeftOutRows>,
+    /// Whether next states are those of following rows, for logs without columns of them.
+    pub next_follows: bool,
 }
 
 impl LogsRead {
@@ -23,7 +25,8 @@ impl LogsRead {
     pub fn of(data: &Data) -> Self {
         let names = data.logs.facts.iter().map(|log| log.name.clone());
         let all = data.episodes.iter().fold(EpisodeSummary::default(), |all, one| all.join(*one));
-        Self { agents: names.zip(data.episodes.iter().copied()).collect(), all, left_out: data.logs.left_out() }
+        let agents = names.zip(data.episodes.iter().copied()).collect();
+        Self { agents, all, left_out: data.logs.left_out(), next_follows: data.logs.next_follows() }
     }
 
     /// The share of the transitions that an agent has.
@@ -44,6 +47,7 @@ impl LogsRead {
         let left_out =
             |rows: &LeftOutRows| json!({ "file": rows.file, "reason": rows.reason, "rows": rows.rows, "first": rows.first.to_string() });
         all["left_out"] = self.left_out.iter().map(left_out).collect();
+        all["next_from_following_rows"] = json!(self.next_follows);
         all
     }
 }

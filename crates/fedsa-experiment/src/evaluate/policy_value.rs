@@ -87,6 +87,9 @@ pub(super) fn json(value: &PolicyValue, of_weights: f64) -> Value {
         object.insert("cut_episodes".into(), json!(weighted.cut));
         object.insert("bootstrapped".into(), finite(weighted.bootstrapped));
         object.insert("clipped".into(), json!(clipped));
+        if let Some(table) = &weighted.self_normalised {
+            object.insert("self_normalised".into(), table_json(table).into());
+        }
         object
     };
     let mut all = json!({ "level": level, "fitted": by_fit, "importance": weighted(importance) });
@@ -221,6 +224,12 @@ fn return_notes(value: &PolicyValue, weighted: &WeightedValue) -> Vec<String> {
     if value.has_ratios {
         notes.push("returns are weighted per decision, with fitted values of other episodes as control variate".into());
         notes.push(format!("without control variate the value is {}", numbers::number(weighted.plain)));
+        if let Some(ValueEstimate { estimate, se, low, high, .. }) = weighted.self_normalised.as_ref().map(|table| table.all) {
+            let [value, se, low, high] = [estimate, se, low, high].map(numbers::number);
+            notes.push(format!(
+                "with self-normalised weights it is {value} ({se}), {low} to {high}: biased with few episodes, usually of less variance"
+            ));
+        }
     }
     if weighted.cut > 0 {
         let is_nothing = weighted.bootstrapped.abs() <= 1e-9 * all.estimate.abs();

@@ -23,7 +23,7 @@ mod refusal;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use fedsa::cancel::Cancel;
 use fedsa::error::{Error, ErrorCode, ErrorKind, Result, quoted};
@@ -150,6 +150,8 @@ pub struct Tuned {
     pilots: Pilots,
     /// The seconds of the budget that theory took.
     theory_seconds: f64,
+    /// Whether the time limit ended the search early.
+    is_late: bool,
 }
 
 /// The first seed of pilots: answers run with the seeds from 0, which no pilot has used.
@@ -263,7 +265,7 @@ impl Tuning {
         }
     }
 
-    /// The choice of the least cost.
+    /// The choice of the least cost. A time limit counts from the call.
     ///
     /// # Errors
     /// When no choice reaches the target: names the floor or the rounds that are in the way, and what would help; when the budget is too
@@ -271,7 +273,13 @@ impl Tuning {
     pub fn search(&self, control: &mut TuneControl<'_>) -> Result<Searched, Error> {
         let families: Vec<Family> = self.candidates.iter().map(Candidates::family).collect();
         let cancel = control.cancel;
-        let effort = |share: f64| Effort { most_work: share * self.options.budget * A_SECOND, cancel: cancel.clone() };
+        let began = Instant::now();
+        let deadline = |share: f64| began.checked_add(Duration::try_from_secs_f64(share * self.options.time_limit?).ok()?);
+        let effort = |share: f64, of_time: f64| Effort {
+            most_work: share * self.options.budget * A_SECOND,
+            cancel: cancel.clone(),
+            deadline: deadline(of_time),
+        };
         (control.began)(&Began { what: format!("theory of {}", self.families().join("; ")), spent: 0.0 });
         let shared = self.problem.shared_field();
         let field = &**shared;
@@ -282,7 +290,7 @@ impl Tuning {
             forecast.is_some_and(|(forecast, theta)| forecast.evolution(theta, &self.start.controls).is_ok())
         };
         let share = if families.iter().all(is_known) { 1.0 } else { THEORY_SHARE };
-        let found = match tune::search(shared, &families, &self.start, &self.target, &effort(share)) {
+        let found = match tune::search(shared, &families, &self.start, &self.target, &effort(share, share)) {
             Err(e) if e.kind() == ErrorKind::Cancelled => return Ok(Searched::Interrupted),
             found => found?,
         };
@@ -291,9 +299,9 @@ impl Tuning {
         let known = found.best().and_then(|best| best.cost).map_or(f64::INFINITY, |cost| cost.of(self.target.goal));
         let mut work = found.work;
         let pilots = if unknown.is_empty() || cancel.is_cancelled() {
-            Pilots { interrupted: cancel.is_cancelled(), ..Pilots::default() }
+            Pilots::default()
         } else {
-            let simpler = self.simpler(&unknown, &effort(SIMPLER_SHARE / unknown.len() as f64), &mut work);
+            let simpler = self.simpler(&unknown, &effort(SIMPLER_SHARE / unknown.len() as f64, THEORY_SHARE + SIMPLER_SHARE), &mut work);
             let server_steps = |family| tune::server_steps(field, family).last().copied().unwrap_or(1.0);
             let search = PilotSearch {
                 sizes: tune::coarse_steps(field).skip(1).step_by(2).take(6).collect(),
@@ -303,16 +311,19 @@ impl Tuning {
                 prices: &found.prices,
                 budget: self.options.budget - work / A_SECOND,
                 known,
+                ended: cancel.until(deadline(1.0)),
             };
-            search.search(&unknown, &simpler, &mut PilotRunner { tuning: self, control, spent: work / A_SECOND })?
+            let ended = search.ended.clone();
+            search.search(&unknown, &simpler, &mut PilotRunner { tuning: self, control, ended, spent: work / A_SECOND })?
         };
-        if pilots.interrupted {
+        if cancel.is_cancelled() {
             return Ok(Searched::Interrupted);
         }
         match self.best(&found, &pilots) {
             Some((choice, hit, cost, evidence)) => {
                 let theory_seconds = work / A_SECOND;
-                Ok(Searched::Done(Box::new(Tuned { choice, hit, cost, evidence, found, pilots, theory_seconds })))
+                let is_late = found.is_late || pilots.is_late;
+                Ok(Searched::Done(Box::new(Tuned { choice, hit, cost, evidence, found, pilots, theory_seconds, is_late })))
             }
             None => Err(self.refusal(&found, &pilots)),
         }
@@ -386,6 +397,8 @@ impl Tuning {
 struct PilotRunner<'r, 'c> {
     tuning: &'r Tuning,
     control: &'r mut TuneControl<'c>,
+    /// Cancelled by the caller, and when time is up.
+    ended: Cancel,
     /// The seconds of the budget that are spent.
     spent: f64,
 }
@@ -435,7 +448,7 @@ impl Measure for PilotRunner<'_, '_> {
         let estimate = estimated_seconds(&plan);
         self.spent += estimate;
         let run = RunControl {
-            cancel: self.control.cancel,
+            cancel: &self.ended,
             folder: None,
             every: Duration::MAX,
             earlier: &Earlier::default(),

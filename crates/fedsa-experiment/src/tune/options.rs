@@ -29,6 +29,10 @@ pub struct TuneOptions {
     /// The time that the search may take, in seconds on one core: of theory by counted multiplications, of pilots as
     /// [`crate::estimate`] counts it.
     pub budget: f64,
+    /// The most seconds by the clock, if there is a limit: the search then ends with the best so far, which depends on the machine. Its
+    /// pilots are those of the same tuning without a limit.
+    #[serde(skip)]
+    pub time_limit: Option<f64>,
 }
 
 impl TuneOptions {
@@ -44,6 +48,7 @@ impl TuneOptions {
             most_rounds: tune::MOST_ROUNDS,
             like: None,
             budget: 60.0,
+            time_limit: None,
         }
     }
 }
@@ -65,4 +70,6 @@ made::with! { TuneOptions:
     with_like(like: impl Into<String>) = Some(like.into());
     /// The same with another budget, in seconds.
     with_budget(budget: f64) = budget;
+    /// The same with at most this many seconds by the clock.
+    with_time_limit(time_limit: f64) = Some(time_limit);
 }

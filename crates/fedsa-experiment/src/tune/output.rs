@@ -213,8 +213,11 @@ impl Tuning {
             lines.push(format!("its local steps are the most that may be chosen, {most}: a larger `most_local_steps` may find better"));
         }
         if tuned.is_cut() {
-            lines
-                .push(format!("the budget of {} s ended the search early: a larger `budget` may find better", number(self.options.budget)));
+            let limit = self.limit(tuned.is_late);
+            lines.push(format!("{} ended the search early: a larger {} may find better", limit.text, limit.setting));
+            if tuned.is_late {
+                lines.push("what is found within a time limit depends on the machine: the same command may find something else".into());
+            }
         }
         lines
     }
@@ -229,7 +232,7 @@ impl Tuning {
             Some(pilot) if pilot.is_confirmed() => " (by a pilot run)".to_string(),
             // What looks cheaper than the answer with few seeds is confirmed, unless the budget ends before.
             Some(pilot) if cost.of(goal) < tuned.cost.of(goal) => {
-                format!(" (by {} seeds of a pilot run; the budget did not suffice to confirm it)", pilot.seeds)
+                format!(" (by {} seeds of a pilot run; {} did not suffice to confirm it)", pilot.seeds, self.limit(tuned.is_late).name)
             }
             Some(pilot) => format!(" (by {} seeds of a pilot run)", pilot.seeds),
             None => String::new(),
@@ -244,13 +247,14 @@ impl Tuning {
         }
         let tried = tuned.found.tried.iter().any(|tried| tried.choice.family == family);
         let piloted = tuned.pilots.tried.iter().any(|piloted| piloted.choice.family == family);
+        let limit = self.limit(tuned.is_late);
         match &tuned.found.unknown[family] {
-            _ if (tried || piloted) && tuned.is_cut() => "did not reach the target for less before the budget ended".into(),
+            _ if (tried || piloted) && tuned.is_cut() => format!("did not reach the target for less before {} ended", limit.name),
             _ if tried && !piloted => "does not reach the target for less".into(),
             Some(_) if piloted => "does not reach the target for less in its pilot runs".into(),
-            Some(_) if tuned.pilots.exhausted => "theory does not know it, and no pilot run of it fitted into the budget".into(),
+            Some(_) if tuned.pilots.exhausted => format!("theory does not know it, and no pilot run of it fitted into {}", limit.name),
             Some(_) => "theory does not know it, and one round of it costs more than the answer".into(),
-            None => "the budget ended the search before it was tried".into(),
+            None => format!("{} ended the search before it was tried", limit.name),
         }
     }
 
@@ -358,8 +362,10 @@ impl Tuning {
             "fedsa": env!("CARGO_PKG_VERSION"),
             "options": self.options,
             "answer": answer,
-            "theory": { "estimated_seconds": tuned.theory_seconds, "budget_exhausted": tuned.found.is_cut },
-            "pilots": { "estimated_seconds": tuned.pilots.spent, "budget_exhausted": tuned.pilots.exhausted },
+            "theory": { "estimated_seconds": tuned.theory_seconds, "budget_exhausted": tuned.found.is_cut && !tuned.found.is_late },
+            "pilots": { "estimated_seconds": tuned.pilots.spent, "budget_exhausted": tuned.pilots.exhausted && !tuned.pilots.is_late },
+            "time_limit": self.options.time_limit,
+            "time_limit_reached": tuned.is_late,
             "families": families,
             "tried": tried,
         })
@@ -436,8 +442,35 @@ impl Tuning {
     }
 }
 
+/// What ended a search early.
+pub(super) struct Limit {
+    /// The setting with its value, the setting, and the same in words.
+    pub text: String,
+    pub setting: &'static str,
+    pub name: &'static str,
+}
+
+impl Limit {
+    /// The key of the setting.
+    pub fn key(&self) -> &'static str {
+        self.setting.trim_matches('`')
+    }
+}
+
+impl Tuning {
+    /// What ended the search early: the time limit, or the budget.
+    pub(super) fn limit(&self, is_late: bool) -> Limit {
+        match self.options.time_limit.filter(|_| is_late) {
+            Some(limit) => {
+                Limit { text: format!("the time limit of {} s", number(limit)), setting: "`time_limit`", name: "the time limit" }
+            }
+            None => Limit { text: format!("the budget of {} s", number(self.options.budget)), setting: "`budget`", name: "the budget" },
+        }
+    }
+}
+
 impl Tuned {
-    /// Whether the budget ended the search early.
+    /// Whether the budget or the time limit ended the search early.
     fn is_cut(&self) -> bool {
         self.pilots.exhausted || self.found.is_cut
     }

@@ -19,6 +19,7 @@
 
 use std::cmp::Ordering;
 
+use fedsa::cancel::Cancel;
 use fedsa::error::{Error, Result};
 use fedsa_theory::tune::{Family, Hit, Price, SearchChoice, SearchCost, SearchTarget, Tried, cheaper, rounded};
 use serde::{Deserialize, Serialize};
@@ -132,12 +133,12 @@ pub(super) struct Pilots {
     pub best: Option<(usize, Hit, SearchCost)>,
     /// The estimated time that was spent, in seconds on one core.
     pub spent: f64,
-    /// Whether the budget ended the search.
+    /// Whether the budget ended the search, or it was interrupted.
     pub exhausted: bool,
     /// Whether no pilot at all could run within the budget: the time of the shortest that was asked for.
     pub too_short: Option<f64>,
-    /// Whether the search was interrupted.
-    pub interrupted: bool,
+    /// Whether the search was interrupted, by its caller or because its time is up.
+    pub is_late: bool,
 }
 
 /// The seeds of the race.
@@ -171,6 +172,8 @@ pub(super) struct PilotSearch<'s> {
     pub budget: f64,
     /// The least cost that theory knows.
     pub known: f64,
+    /// Cancelled by the caller, and when time is up.
+    pub ended: Cancel,
 }
 
 /// Why a pilot was not run.
@@ -198,6 +201,9 @@ impl PilotSearch<'_> {
         rounds: u64,
         seeds: u64,
     ) -> std::result::Result<Measured, Stop> {
+        if self.ended.is_cancelled() {
+            return Err(Stop::Interrupted);
+        }
         let estimate = by.estimate(choice, rounds, seeds).map_err(Stop::Failed)?;
         if pilots.spent + estimate > self.budget {
             pilots.exhausted = true;
@@ -284,7 +290,7 @@ impl PilotSearch<'_> {
         }
         match self.stages(&mut pilots, all, simpler, by) {
             Ok(()) | Err(Stop::Budget) => {}
-            Err(Stop::Interrupted) => pilots.interrupted = true,
+            Err(Stop::Interrupted) => (pilots.is_late, pilots.exhausted) = (true, true),
             Err(Stop::Failed(failure)) => return Err(failure),
         }
         self.settle(&mut pilots);

@@ -69,17 +69,26 @@ impl Tuning {
         if !(found.tried.is_empty() && pilots.tried.is_empty()) {
             return None;
         }
+        let limit = self.limit(is_late(found, pilots));
+        if let Some(least) = pilots.too_short.filter(|least| found.is_cut && *least < (1.0 - THEORY_SHARE) * self.options.budget) {
+            let what = format!(
+                "{} was spent on theory, which knows no choice yet: nothing is left for a pilot run, of about {}",
+                limit.text,
+                seconds(least)
+            );
+            return Some(Error::new("budget", what, "a larger one, or fewer `methods` and `codecs`").coded(ErrorCode::OutOfRange));
+        }
         if let Some(least) = pilots.too_short {
             let what = format!("{} s are too short for a single pilot run, of about {}", number(self.options.budget), seconds(least));
             // Theory takes its share first.
             let enough = least / (1.0 - THEORY_SHARE - SIMPLER_SHARE);
             return Some(Error::new("budget", what, format!("at least {}", seconds(enough))).coded(ErrorCode::OutOfRange));
         }
-        if !found.is_cut {
+        if !found.is_cut && !pilots.is_late {
             return None;
         }
-        let what = format!("{} s are too short for a single choice by theory", number(self.options.budget));
-        Some(Error::new("budget", what, "a larger budget, or fewer `methods` and `codecs`").coded(ErrorCode::OutOfRange))
+        let what = format!("{} is too short for a single choice{}", limit.text, if pilots.is_late { "" } else { " by theory" });
+        Some(Error::new(limit.key(), what, "a larger one, or fewer `methods` and `codecs`").coded(ErrorCode::OutOfRange))
     }
 
     /// The choice whose error is nearest to the target after the most rounds, with this error.
@@ -102,8 +111,9 @@ impl Tuning {
             return Error::new("target", what, "a larger target or `budget`, or a codec with more bits").coded(ErrorCode::TargetNotReached);
         }
         if pilots.exhausted || found.is_cut {
-            let what = format!("{} s ended the search when only choices whose errors grow had been tried", number(self.options.budget));
-            return Error::new("budget", what, "a larger budget").coded(ErrorCode::TargetNotReached);
+            let limit = self.limit(is_late(found, pilots));
+            let what = format!("{} ended the search when only choices whose errors grow had been tried", limit.text);
+            return Error::new(limit.key(), what, "a larger one").coded(ErrorCode::TargetNotReached);
         }
         let what = "no step size is stable: the errors of all choices grow";
         Error::new("", what, "other methods, fewer `local_steps`, or a larger sampling.batch").coded(ErrorCode::NoCandidate)
@@ -125,7 +135,7 @@ impl Tuning {
             help.push("a codec with more bits".into());
         }
         if pilots.exhausted || found.is_cut {
-            help.push("a larger `budget`, which ended the search early".into());
+            help.push(format!("a larger {}, which ended the search early", self.limit(is_late(found, pilots)).setting));
         }
         help
     }
@@ -140,6 +150,11 @@ impl Tuning {
         let course = tune::course(&self.forecast(choice)?, &self.start, self.target.mse, MAX_ROUNDS).ok()?;
         course.outcome.ok().map(|reach| reach.rounds)
     }
+}
+
+/// Whether a time limit ended the search.
+fn is_late(found: &SearchResult, pilots: &Pilots) -> bool {
+    found.is_late || pilots.is_late
 }
 
 /// The squared bias and the noise of a floor, in words.

@@ -5,7 +5,7 @@ use crate::Accuracy;
 use crate::exact_mse::Evolution;
 use crate::predict::{Forecast, unknown};
 use fedsa::cancel::Cancel;
-use fedsa::error::{Error, Result};
+use fedsa::error::{Error, ErrorKind, Result};
 use fedsa::linalg::Mat;
 
 /// What theory says about a choice.
@@ -58,11 +58,13 @@ pub(super) struct Meter {
     cancel: Cancel,
     /// Whether nothing more is computed: the work is used up, or the token is cancelled.
     pub has_ended: bool,
+    /// Whether the token was cancelled while something was computed.
+    pub was_cancelled: bool,
 }
 
 impl Meter {
     pub fn new(most: f64, cancel: &Cancel) -> Self {
-        Self { spent: 0.0, most, cancel: cancel.clone(), has_ended: false }
+        Self { spent: 0.0, most, cancel: cancel.clone(), has_ended: false, was_cancelled: false }
     }
 
     /// The token that ends the search.
@@ -70,12 +72,18 @@ impl Meter {
         &self.cancel
     }
 
+    /// Takes note of what a computation ended in.
+    pub fn failed(&mut self, e: &Error) {
+        if e.kind() == ErrorKind::Cancelled {
+            (self.has_ended, self.was_cancelled) = (true, true);
+        }
+    }
+
     /// Counts work that is about to be done.
     fn charge(&mut self, work: f64) -> Result<()> {
-        let cancelled = self.cancel.check();
-        self.has_ended |= cancelled.is_err() || self.spent + work > self.most;
+        self.cancel.check().inspect_err(|e| self.failed(e))?;
+        self.has_ended |= self.spent + work > self.most;
         self.spent += work;
-        cancelled?;
         if self.has_ended { Err(Error::not_known("", "the search ended", "more work")) } else { Ok(()) }
     }
 }
@@ -387,7 +395,6 @@ fn by_curve(forecast: &Forecast, start: &SearchStart, theta: &[f64], target: f64
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fedsa::error::ErrorKind;
     use fedsa::linalg;
 
     #[test]

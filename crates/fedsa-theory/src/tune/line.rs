@@ -89,7 +89,7 @@ impl Search<'_> {
         let price = self.price(choice.family);
         let most = price.affordable(most_cost, self.target.goal, choice.local_steps, self.target.most_rounds).max(1);
         let forecast = self.families[choice.family].forecast(self.field, &choice, self.start)?.with_cancel(meter.token());
-        let course = course_within(&forecast, self.start, self.target.mse, most, meter)?;
+        let course = course_within(&forecast, self.start, self.target.mse, most, meter).inspect_err(|e| meter.failed(e))?;
         let cost = course.outcome.ok().map(|hit| price.cost(hit.rounds, choice.local_steps));
         Ok(Tried { choice, course, cost })
     }

@@ -13,6 +13,7 @@
 use std::cmp::Reverse;
 use std::collections::HashSet;
 use std::sync::Arc;
+use std::time::Instant;
 
 use super::course::Meter;
 use super::line::{Line, Search, Tried, largest_step};
@@ -37,8 +38,10 @@ pub struct SearchResult {
     pub prices: Vec<Result<Price>>,
     /// The multiplications that it took, about one a nanosecond.
     pub work: f64,
-    /// Whether the work was used up before it was complete.
+    /// Whether the work was used up before it was complete, or its time.
     pub is_cut: bool,
+    /// Whether it was its time.
+    pub is_late: bool,
 }
 
 impl SearchResult {
@@ -72,14 +75,16 @@ impl SearchResult {
 pub struct Effort {
     /// The most multiplications, about one a nanosecond.
     pub most_work: f64,
-    /// Ends the search.
+    /// Ends the search, in an error.
     pub cancel: Cancel,
+    /// When the search ends with what it has found by then, if at all. What it finds then depends on the machine.
+    pub deadline: Option<Instant>,
 }
 
 impl Default for Effort {
     /// As much as it takes.
     fn default() -> Self {
-        Self { most_work: f64::INFINITY, cancel: Cancel::never() }
+        Self { most_work: f64::INFINITY, cancel: Cancel::never(), deadline: None }
     }
 }
 
@@ -119,8 +124,11 @@ struct Record<'t> {
     tried: Vec<Tried>,
     best: Option<usize>,
     effort: &'t Effort,
+    /// The token of the effort, which is cancelled at its deadline too.
+    ended: Cancel,
     work: f64,
     is_cut: bool,
+    is_late: bool,
 }
 
 impl Record<'_> {
@@ -128,25 +136,27 @@ impl Record<'_> {
     /// the number of threads. Where a share ends early, what the others leave is for those after them.
     fn side_by_side<T: Sync, S: Send>(&mut self, all: &[T], look: impl Fn(&T, &mut Meter) -> S + Sync) -> Vec<S> {
         let share = (self.effort.most_work - self.work) / all.len() as f64;
-        let seen: Vec<(S, f64, bool)> = parallel::map(all.len(), |i| {
-            let mut meter = Meter::new(share, &self.effort.cancel);
+        let seen: Vec<(S, Meter)> = parallel::map(all.len(), |i| {
+            let mut meter = Meter::new(share, &self.ended);
             let seen = look(&all[i], &mut meter);
-            (seen, meter.spent.min(share), meter.has_ended)
+            (seen, meter)
         });
         let mut out = Vec::with_capacity(seen.len());
-        for (seen, spent, has_ended) in seen {
-            self.work = (self.work + spent).min(self.effort.most_work);
-            self.is_cut |= has_ended;
+        for (seen, meter) in seen {
+            self.work = (self.work + meter.spent.min(share)).min(self.effort.most_work);
+            self.is_cut |= meter.has_ended;
+            self.is_late |= meter.was_cancelled;
             out.push(seen);
         }
         out
     }
 
     /// Whether the search goes on.
-    fn goes_on(&self) -> bool {
+    fn goes_on(&mut self) -> bool {
         /// The share of the work with which nothing more is begun.
         const REST: f64 = 0.01;
-        !self.effort.cancel.is_cancelled() && (!self.is_cut || self.work < (1.0 - REST) * self.effort.most_work)
+        self.is_late |= self.ended.is_cancelled();
+        !self.is_late && (!self.is_cut || self.work < (1.0 - REST) * self.effort.most_work)
     }
 
     fn cost(&self) -> f64 {
@@ -226,7 +236,8 @@ pub fn search(
     let of = Search { field, families, start, target, prices: &prices };
     let mut unknown: Vec<Option<Error>> = prices.iter().map(|price| price.as_ref().err().cloned()).collect();
     let lines = of.lines();
-    let mut record = Record { target, tried: Vec::new(), best: None, effort, work: 0.0, is_cut: false };
+    let ended = effort.cancel.until(effort.deadline);
+    let mut record = Record { target, tried: Vec::new(), best: None, effort, ended, work: 0.0, is_cut: false, is_late: false };
     // Lines of the same place in the list are searched side by side: what they may cost depends on the lines before alone.
     const SIDE_BY_SIDE: usize = 4;
     for few in lines.chunks(SIDE_BY_SIDE) {
@@ -253,7 +264,16 @@ pub fn search(
     }
     local(&of, &mut record);
     effort.cancel.check()?;
-    Ok(SearchResult { tried: record.tried, best: record.best, unknown, prices, work: record.work, is_cut: record.is_cut })
+    let is_late = record.is_late;
+    Ok(SearchResult {
+        tried: record.tried,
+        best: record.best,
+        unknown,
+        prices,
+        work: record.work,
+        is_cut: record.is_cut || is_late,
+        is_late,
+    })
 }
 
 /// The neighbours of the best choice of each family.

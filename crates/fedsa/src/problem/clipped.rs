@@ -36,6 +36,9 @@ impl LogSource for Clipped {
     fn left_out(&self) -> Vec<LeftOutRows> {
         self.source.left_out()
     }
+    fn next_follows(&self) -> bool {
+        self.source.next_follows()
+    }
     fn read(&self, see: &mut dyn FnMut(&Log) -> Result<()>) -> Result<()> {
         self.source.read(&mut |log| {
             // What is no ratio stays as it is, and is refused by those who check it.

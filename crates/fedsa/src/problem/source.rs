@@ -47,6 +47,10 @@ pub trait LogSource: Send + Sync {
     fn left_out(&self) -> Vec<LeftOutRows> {
         Vec::new()
     }
+    /// Whether its reader took each next state from the following row, because the log has no columns of next states.
+    fn next_follows(&self) -> bool {
+        false
+    }
     /// An error that [`read_checked`] found in its transitions, as the user knows them: an error about a file names the file.
     fn located(&self, e: Error) -> Error {
         e
@@ -80,6 +84,9 @@ impl<S: LogSource> LogSource for Arc<S> {
     }
     fn left_out(&self) -> Vec<LeftOutRows> {
         (**self).left_out()
+    }
+    fn next_follows(&self) -> bool {
+        (**self).next_follows()
     }
     fn located(&self, e: Error) -> Error {
         (**self).located(e)

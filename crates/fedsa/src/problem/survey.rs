@@ -122,6 +122,11 @@ impl Surveyed {
         self.sources.iter().flat_map(|source| source.left_out()).collect()
     }
 
+    /// Whether a reader took next states from following rows.
+    pub fn next_follows(&self) -> bool {
+        self.sources.iter().any(|source| source.next_follows())
+    }
+
     /// The episodes of each agent, without those that are held out. Reads all logs once more.
     ///
     /// # Errors

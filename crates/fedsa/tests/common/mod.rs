@@ -532,6 +532,21 @@ pub fn logistic(agents: usize, rows: usize, d: usize, sparse: bool) -> Box<dyn P
 /// Generalised linear models of every family on [`data_set`], `rows` an agent: the first column is an offset, and the second one, squared,
 /// a weight.
 pub fn generalised(agents: usize, rows: usize, d: usize) -> Vec<(&'static str, Box<dyn ProblemSettings>)> {
+    families(agents, rows, d, 1.0)
+}
+
+/// Those of [`generalised`] whose operators are exponentials without a bound, on features a quarter as large: steps of 0.1 from moderate
+/// weights do not overflow.
+pub fn gentle(agents: usize, rows: usize, d: usize) -> Vec<(&'static str, Box<dyn ProblemSettings>)> {
+    families(agents, rows, d, 4.0).into_iter().filter(|(name, _)| is_unbounded(name)).collect()
+}
+
+/// Whether operators of the family grow as exponentials do.
+pub fn is_unbounded(name: &str) -> bool {
+    ["poisson", "poisson, sparse", "gamma"].contains(&name)
+}
+
+fn families(agents: usize, rows: usize, d: usize, divide_by: f64) -> Vec<(&'static str, Box<dyn ProblemSettings>)> {
     let case = |name: &'static str, family: FamilyName, sparse: bool, label: fn(f64) -> f64| {
         let mut set = data_set(agents * rows, d + 2, sparse, false);
         if let Some(Labels::Numbers(y)) = &mut set.targets {
@@ -542,6 +557,7 @@ pub fn generalised(agents: usize, rows: usize, d: usize) -> Vec<(&'static str, B
         }
         let settings = GeneralisedLinear {
             family: Some(family),
+            divide_by,
             alpha: (family == FamilyName::NegativeBinomial).then_some(0.7),
             threshold: (family == FamilyName::Huber).then_some(1.1),
             agents: Some(agents),

@@ -63,6 +63,7 @@ fn searched(mut by: Hyperbolas) -> Pilots {
         prices: &prices,
         budget: 1.0,
         known: f64::INFINITY,
+        ended: Cancel::never(),
     };
     search.search(&[0], &[], &mut by).unwrap()
 }

@@ -107,6 +107,9 @@ impl LogSource for Rest {
     fn left_out(&self) -> Vec<LeftOutRows> {
         self.source.left_out()
     }
+    fn next_follows(&self) -> bool {
+        self.source.next_follows()
+    }
     fn read(&self, see: &mut dyn FnMut(&Log) -> Result<()>) -> Result<()> {
         read_some(&*self.source, &|episode| !self.held[episode], see)
     }

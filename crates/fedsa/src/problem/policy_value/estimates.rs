@@ -95,4 +95,7 @@ pub struct WeightedValue {
     /// What is bootstrapped there, as a part of the estimate: `(1/n) sum_i gamma^T rho_{0:T-1} v(s_T)`. An error of v there, as a share of
     /// v, is an error of the estimate by this share of it.
     pub bootstrapped: f64,
+    /// With self-normalised weights, `rho_{0:t}` over its mean over episodes at step t: biased by O(1/n) and consistent, usually of less
+    /// variance. An agent's weights are divided by the means of its own. `None` without ratios, and with episodes of more than 16,384 steps.
+    pub self_normalised: Option<EstimateTable>,
 }

@@ -12,84 +12,11 @@ use super::super::log::EpisodeEnd;
 use super::super::source::LogSource;
 use super::estimates::{EstimateTable, ValueEstimate, WeightedValue};
 use super::folds::{EpisodeSums, FOLDS, FitRule, FoldDraw};
+use super::normalised::Normaliser;
 use super::walk::{Step, View, Walk, dot, walk};
+use super::weights::Weights;
 use crate::error::Result;
 use crate::parallel;
-
-/// The most steps of an episode at which weights are looked at.
-const HORIZON: usize = 1 << 14;
-
-/// The weights `rho_{0:t}` of episodes at each step. An episode that has ended keeps its last weight.
-#[derive(Debug, Clone, Default)]
-struct Weights {
-    /// The sum of weights at step t, and of their squares, of episodes that go on.
-    going: Vec<(f64, f64)>,
-    /// The number of episodes that have a step t.
-    count: Vec<f64>,
-    /// The sums of last weights of episodes with t steps.
-    ended: Vec<(f64, f64)>,
-}
-
-impl Weights {
-    fn see(&mut self, t: usize, weight: f64) {
-        if t >= HORIZON {
-            return;
-        }
-        if self.going.len() <= t {
-            self.going.resize(t + 1, (0.0, 0.0));
-            self.count.resize(t + 1, 0.0);
-        }
-        self.going[t].0 += weight;
-        self.going[t].1 += weight * weight;
-        self.count[t] += 1.0;
-    }
-
-    fn end(&mut self, len: usize, weight: f64) {
-        if len >= HORIZON {
-            return;
-        }
-        if self.ended.len() <= len {
-            self.ended.resize(len + 1, (0.0, 0.0));
-        }
-        self.ended[len].0 += weight;
-        self.ended[len].1 += weight * weight;
-    }
-
-    fn join(&mut self, other: &Self) {
-        let add = |to: &mut Vec<(f64, f64)>, from: &[(f64, f64)]| {
-            to.resize(to.len().max(from.len()), (0.0, 0.0));
-            to.iter_mut().zip(from).for_each(|(a, b)| *a = (a.0 + b.0, a.1 + b.1));
-        };
-        add(&mut self.going, &other.going);
-        add(&mut self.ended, &other.ended);
-        self.count.resize(self.count.len().max(other.count.len()), 0.0);
-        self.count.iter_mut().zip(&other.count).for_each(|(a, b)| *a += b);
-    }
-
-    /// The smallest effective sample size `(sum w)^2 / sum w^2` up to the step by which half of the discounted steps have been made.
-    fn effective(&self, gamma: f64) -> f64 {
-        let spent = self.count.iter().scan(1.0, |discount, count| {
-            let weight = *discount * count;
-            *discount *= gamma;
-            Some(weight)
-        });
-        let spent: Vec<f64> = spent.collect();
-        let half = 0.5 * spent.iter().sum::<f64>();
-        let (mut so_far, mut kept, mut least) = (0.0, (0.0, 0.0), f64::INFINITY);
-        for (t, (sum, squares)) in self.going.iter().enumerate() {
-            let ended = self.ended.get(t).copied().unwrap_or_default();
-            kept = (kept.0 + ended.0, kept.1 + ended.1);
-            let (sum, squares) = (sum + kept.0, squares + kept.1);
-            let size = sum * sum / squares;
-            least = least.min(if size.is_finite() { size } else { 0.0 });
-            so_far += spent[t];
-            if so_far >= half {
-                break;
-            }
-        }
-        if least.is_finite() { least } else { 0.0 }
-    }
-}
 
 /// The episodes of an agent, or of all.
 #[derive(Debug, Clone, Default)]
@@ -98,6 +25,8 @@ struct Episodes {
     values: Vec<f64>,
     /// The sum of the returns with v = q = 0.
     plain: f64,
+    /// The sum of `v(s_0)`.
+    starts: f64,
     /// How many were cut short, and the sum of what is bootstrapped there.
     cut: usize,
     bootstrapped: f64,
@@ -105,9 +34,10 @@ struct Episodes {
 }
 
 impl Episodes {
-    fn join(&mut self, other: Self) {
-        self.values.extend(other.values);
+    fn join(&mut self, other: &Self) {
+        self.values.extend_from_slice(&other.values);
         self.plain += other.plain;
+        self.starts += other.starts;
         self.cut += other.cut;
         self.bootstrapped += other.bootstrapped;
         self.weights.join(&other.weights);
@@ -142,11 +72,12 @@ impl<'a> Sum<'a> {
 
     fn add(&mut self, step: &Step<'_>, gamma: f64, weights: &mut Weights) {
         self.weight *= step.ratio;
-        weights.see(self.len, self.weight);
+        let error = step.error(gamma, self.theta);
+        weights.see(self.len, self.weight, error);
         let factor = self.discount * self.weight;
         // Without weight or discount nothing counts, whatever it is.
         if factor != 0.0 {
-            self.value += factor * step.error(gamma, self.theta);
+            self.value += factor * error;
             self.plain += factor * step.reward;
         }
         self.following = step.next.map_or(0.0, |next| dot(next, self.theta));
@@ -174,7 +105,9 @@ fn of_agent(source: &dyn LogSource, view: View<'_>, rule: FitRule, thetas: &[Vec
                 fold = draw.next();
             }
             if step.starts {
-                sum = Some(Sum::new(&thetas[fold], step.here));
+                let begun = Sum::new(&thetas[fold], step.here);
+                episodes.starts += begun.value;
+                sum = Some(begun);
             }
             if let Some(sum) = &mut sum {
                 sum.add(&step, rule.trace.gamma, &mut episodes.weights);
@@ -189,6 +122,66 @@ fn of_agent(source: &dyn LogSource, view: View<'_>, rule: FitRule, thetas: &[Vec
     Ok(episodes)
 }
 
+/// `h_i` of the episodes of an agent under some normalisers.
+fn influences(
+    source: &dyn LogSource,
+    view: View<'_>,
+    rule: FitRule,
+    thetas: &[Vec<f64>],
+    mut draw: FoldDraw,
+    by: &[&Normaliser],
+) -> Result<Vec<Vec<f64>>> {
+    let (mut found, mut fold) = (vec![Vec::new(); by.len()], 0);
+    // The number of steps, the weight and `h_i` so far of an episode with a start.
+    let mut open: Option<(usize, f64, Vec<f64>)> = None;
+    walk(source, view, rule.trace, &mut |event| match event {
+        Walk::Step(step) => {
+            if step.is_new {
+                fold = draw.next();
+            }
+            let theta = &thetas[fold];
+            if step.starts {
+                open = Some((0, 1.0, vec![dot(step.here, theta); by.len()]));
+            }
+            if let Some((t, weight, h)) = &mut open {
+                *weight *= step.ratio;
+                let error = step.error(rule.trace.gamma, theta);
+                h.iter_mut().zip(by).for_each(|(h, by)| *h += by.step(*t, *weight, error));
+                *t += 1;
+            }
+        }
+        Walk::End(_) => {
+            if let Some((len, weight, h)) = open.take() {
+                found.iter_mut().zip(h).zip(by).for_each(|((all, h), by)| all.push(h + by.end(len, weight)));
+            }
+        }
+    })?;
+    Ok(found)
+}
+
+/// The self-normalised estimates of agents whose episodes are these, and of all.
+fn self_normalised(
+    sources: &[Box<dyn LogSource>],
+    view: View<'_>,
+    rule: FitRule,
+    (thetas, seed): (&[Vec<f64>], u64),
+    (agents, all): (&[Episodes], &Episodes),
+    level: f64,
+) -> Result<Option<EstimateTable>> {
+    let gamma = rule.trace.gamma;
+    let of = |episodes: &Episodes| Normaliser::new(&episodes.weights, episodes.values.len(), gamma);
+    let (Some(common), Some(own)) = (of(all), agents.iter().map(of).collect::<Option<Vec<_>>>()) else { return Ok(None) };
+    let found =
+        parallel::try_map(sources.len(), |c| influences(&*sources[c], view, rule, thetas, FoldDraw::new(seed, c), &[&common, &own[c]]))?;
+    let estimate = |by: &Normaliser, episodes: &Episodes, h: &[f64]| {
+        by.estimate(episodes.starts / h.len() as f64, h, episodes.weights.effective(gamma), level)
+    };
+    let named = (0..sources.len()).filter(|c| !agents[*c].values.is_empty());
+    let named = named.map(|c| (sources[c].name().to_string(), estimate(&own[c], &agents[c], &found[c][1]))).collect();
+    let h: Vec<f64> = found.iter().flat_map(|by| by[0].iter().copied()).collect();
+    Ok(Some(EstimateTable { all: estimate(&common, all, &h), agents: named }))
+}
+
 /// The value by importance sampling, with what is fitted to `folds` as control variate. `None` without start states.
 ///
 /// # Errors
@@ -199,7 +192,7 @@ pub(super) fn weighted(
     rule: FitRule,
     folds: &[EpisodeSums],
     seed: u64,
-    level: f64,
+    (level, has_ratios): (f64, bool),
 ) -> Result<Option<WeightedValue>> {
     let total = EpisodeSums::total(folds, folds[0].b.len());
     let thetas = parallel::map(FOLDS, |k| {
@@ -211,7 +204,7 @@ pub(super) fn weighted(
     let gamma = rule.trace.gamma;
     let mut named = Vec::new();
     let mut all = Episodes::default();
-    for (source, own) in sources.iter().zip(agents) {
+    for (source, own) in sources.iter().zip(&agents) {
         if !own.values.is_empty() {
             named.push((source.name().to_string(), own.estimate(gamma, level)));
         }
@@ -222,5 +215,10 @@ pub(super) fn weighted(
         return Ok(None);
     }
     let table = EstimateTable { all: all.estimate(gamma, level), agents: named };
-    Ok(Some(WeightedValue { table, plain: all.plain / n as f64, cut: all.cut, bootstrapped: all.bootstrapped / n as f64 }))
+    let self_normalised = match has_ratios {
+        true => self_normalised(sources, view, rule, (&thetas, seed), (&agents, &all), level)?,
+        false => None,
+    };
+    let [plain, bootstrapped] = [all.plain, all.bootstrapped].map(|sum| sum / n as f64);
+    Ok(Some(WeightedValue { table, plain, cut: all.cut, bootstrapped, self_normalised }))
 }

@@ -8,6 +8,7 @@
 //!   variate that take out most of the variance. Its mean is the policy's value where ratios are right, whatever the features are, and
 //!   where no episode is cut short. Without ratios it is the mean of the returns.
 //!
+//!   Where there are ratios it has a self-normalised estimate beside it, whose weights have the mean 1 at each step.
 //! - **Doubly robust** (`doubly_robust`), where actions are logged with the probabilities of the evaluated policy: as by importance
 //!   sampling, with the values of actions q fitted without ratios. Its mean is right where the ratios are, or where q is.
 //!
@@ -18,8 +19,10 @@ mod estimates;
 mod fitted;
 mod folds;
 mod importance;
+mod normalised;
 mod student;
 mod walk;
+mod weights;
 
 use super::features::FeatureMap;
 use super::log_means::TraceRule;
@@ -79,7 +82,8 @@ pub struct PolicyValue {
 
 impl PolicyValue {
     /// The value of the policy whose transitions the logs have, under the discount, traces and ratios of `rule`. `None` where no log has
-    /// the start of an episode, or there are more than [`MOST_FEATURES`]. Reads the logs three times, or four.
+    /// the start of an episode, or there are more than [`MOST_FEATURES`]. Reads the logs three to six
+    /// times.
     ///
     /// # Errors
     /// When the level is not in (0, 1), or a log cannot be read.
@@ -94,14 +98,14 @@ impl PolicyValue {
         let fit = FitRule { trace: rule, weighted: true, ridge };
         let found = folds::sums(sources, view, fit, seed, FEWEST_EPISODES as f64)?;
         let all = Fit::new(EpisodeSums::total(&found.folds, d), fit);
-        let importance = importance::weighted(sources, view, fit, &found.folds, seed, level)?;
+        let with_ratios = logs.facts.iter().filter(|facts| rule.ratios && facts.effective_size.is_some());
+        let count: usize = with_ratios.clone().map(|facts| facts.transitions).sum();
+        let importance = importance::weighted(sources, view, fit, &found.folds, seed, (level, count > 0))?;
         let fitted = fitted::fitted(sources, view, &all, found.agents, level)?;
         let doubly_robust = match actions(logs) {
             Some(k) if d * k <= MOST_FEATURES => robust(logs, View { map, actions: Some(k) }, rule, settings)?,
             _ => None,
         };
-        let with_ratios = logs.facts.iter().filter(|facts| rule.ratios && facts.effective_size.is_some());
-        let count: usize = with_ratios.clone().map(|facts| facts.transitions).sum();
         let clipped: Option<usize> = with_ratios.map(|facts| facts.clipping.map(|clipping| clipping.clipped)).sum();
         let clipped = clipped.filter(|_| count > 0).map(|clipped| clipped as f64 / count as f64);
         Ok(fitted.zip(importance).map(|(fitted, importance)| Self {
@@ -125,9 +129,12 @@ fn actions(logs: &Surveyed) -> Option<usize> {
 fn robust(logs: &Surveyed, view: View<'_>, rule: TraceRule, settings: &PolicyValueSettings) -> Result<Option<WeightedValue>> {
     let fit = FitRule { trace: TraceRule { lambda: 0.0, ..rule }, weighted: false, ridge: settings.ridge };
     let found = folds::sums(&logs.sources, view, fit, settings.seed, f64::INFINITY)?;
-    importance::weighted(&logs.sources, view, fit, &found.folds, settings.seed, settings.level)
+    let has_ratios = rule.ratios && logs.facts.iter().any(|facts| facts.effective_size.is_some());
+    importance::weighted(&logs.sources, view, fit, &found.folds, settings.seed, (settings.level, has_ratios))
 }
 
+#[cfg(test)]
+mod coverage_tests;
 #[cfg(test)]
 mod robust_tests;
 #[cfg(test)]

@@ -1,0 +1,94 @@
+//! Logs without columns of next states: the next state of a row is the state of the following row of its episode.
+
+use fedsa::problem::log::{Break, Log};
+
+/// Why rows are left out.
+pub(super) const REASON: &str = "its next state is not logged: the last row of an episode that did not end (without `next_*` the next \
+                                 state is that of the following row)";
+
+/// Gives each row of a log, whose rows are in order, the state of the following row of its episode as the next state. Where an episode ended
+/// nothing follows. Gives the other rows, which have no next state and are to be left out, ascending; the rows before them are then the last
+/// ones of episodes that were cut short.
+pub(super) fn paired(log: &mut Log) -> Vec<usize> {
+    let (n, k) = (log.len(), log.columns.len());
+    log.next.clone_from(&log.states);
+    let goes_on = |log: &Log, i: usize| {
+        let is_same = log.episode.as_ref().is_none_or(|episodes| episodes[i] == episodes[i + 1]);
+        let ends = log.done[i] || log.truncated.as_ref().is_some_and(|truncated| truncated[i]);
+        is_same && !ends && log.break_before(i + 1) == Break::None
+    };
+    let mut lost = Vec::new();
+    // Whether the row before goes on with this one.
+    let mut continues = false;
+    for i in 0..n {
+        let follows = i + 1 < n && goes_on(log, i);
+        if follows {
+            log.next.copy_within((i + 1) * k..(i + 2) * k, i * k);
+        } else if !log.done[i] {
+            lost.push(i);
+            if let Some(truncated) = log.truncated.as_mut().filter(|_| continues) {
+                truncated[i - 1] = true;
+            }
+        }
+        continues = follows;
+    }
+    lost
+}
+
+#[cfg(test)]
+mod tests {
+    use fedsa::problem::log::EpisodeEnd;
+
+    use super::*;
+
+    /// States 0, 1, .., with ends and cuts at these rows.
+    fn line(n: usize, done: &[usize], truncated: Option<&[usize]>, episode: Option<Vec<i64>>) -> Log {
+        let marked = |rows: &[usize]| (0..n).map(|i| rows.contains(&i)).collect::<Vec<bool>>();
+        Log {
+            name: String::new(),
+            columns: vec!["s_0".into(), "s_1".into()],
+            states: (0..n).flat_map(|i| [i as f64, -(i as f64)]).collect(),
+            next: Vec::new(),
+            rewards: vec![1.0; n],
+            done: marked(done),
+            truncated: truncated.map(marked),
+            breaks: None,
+            episode,
+            ratio: None,
+            actions: None,
+        }
+    }
+
+    /// The next states' first columns of the rows that are kept, and how they end, if they do not go on.
+    fn kept(log: &mut Log) -> (Vec<usize>, Vec<f64>, Vec<Option<EpisodeEnd>>) {
+        let lost = paired(log);
+        let rest = log.filtered(|row| lost.binary_search(&row).is_err());
+        let next = (0..rest.len()).map(|i| rest.next_state(i)[0]).collect();
+        let ends = (1..rest.len()).map(|i| rest.end_before(i)).collect();
+        rest.check().unwrap();
+        (lost, next, ends)
+    }
+
+    #[test]
+    fn rows_are_followed_within_their_episode() {
+        use EpisodeEnd::{Terminated, Truncated};
+        // Ended after row 2, cut short with row 5, a single row 6 that was cut short, and 7 to 8 with no end.
+        let (lost, next, ends) = kept(&mut line(9, &[2], Some(&[5, 6]), None));
+        assert_eq!((&lost[..], &next[..]), (&[5, 6, 8][..], &[1.0, 2.0, 2.0, 4.0, 5.0, 8.0][..]));
+        assert_eq!(ends, [None, None, Some(Terminated), None, Some(Truncated)]);
+        // The same by the numbers of episodes.
+        let numbers = Some(vec![4, 4, 4, 5, 5, 5, 6, 7, 7]);
+        let (lost, next, ends) = kept(&mut line(9, &[2], None, numbers));
+        assert_eq!((&lost[..], &next[..]), (&[5, 6, 8][..], &[1.0, 2.0, 2.0, 4.0, 5.0, 8.0][..]));
+        assert_eq!(ends, [None, None, Some(Terminated), None, Some(Truncated)]);
+    }
+
+    #[test]
+    fn rows_that_were_left_out_are_not_bridged() {
+        let mut log = line(5, &[4], Some(&[]), None);
+        log.breaks = Some((0..5).map(|i| if i == 2 { Break::LeftOut } else { Break::None }).collect());
+        let (lost, next, ends) = kept(&mut log);
+        assert_eq!((&lost[..], &next[..]), (&[1][..], &[1.0, 3.0, 4.0, 4.0][..]));
+        assert!(ends[0].is_some() && ends[1].is_none());
+    }
+}
