@@ -44,6 +44,7 @@ use serde::{Deserialize, Serialize};
 
 pub use applicant::{Admission, Applicant};
 pub use columns::ColumnSummary;
+pub use frame::VERSION;
 pub use terms::Terms;
 
 use crate::coordinator::Accepted;
@@ -53,9 +54,6 @@ use crate::protocol::refused;
 use columns::{difference, joined};
 use frame::Kind;
 use terms::{Share, TermsHashes};
-
-/// The version of the protocol of enrolment and rounds. Ends of other versions are refused, and both versions are named.
-pub const VERSION: u16 = 1;
 
 /// The most bytes of the name of a sender.
 const LONGEST_SENDER: usize = 1_000;
