@@ -351,9 +351,9 @@ class Experiment:
             raise TypeError(f"{'resume' if resume else 'overwrite'} needs the folder of a run: out=..")
         native = self._native(quick)
         if_exists = "resume" if resume else "overwrite" if overwrite else "refuse"
-        folder = None if out is None else os.fspath(out)
+        folder = None if out is None else (os.fspath(out), if_exists)
         with Listener(native.id, progress, observer) as listener:
-            return Results._of(native.run(listener, cancel, folder, if_exists, force, float(checkpoint_every)))
+            return Results._of(native.run(listener, cancel, folder, force, float(checkpoint_every)))
 
     def check(
         self,
@@ -504,12 +504,12 @@ class Experiment:
             local_steps=given_list(local_steps), most_local_steps=most_local_steps, most_rounds=most_rounds, like=like, budget=float(budget),
         )  # fmt: skip
         native = self._native()
-        folder = None if out is None else os.fspath(out)
         if_exists = "resume" if resume else "overwrite" if overwrite else "refuse"
+        folder = None if out is None else (os.fspath(out), if_exists)
         with Listener(native.id, progress) as listener:
             listener.total = float(budget)
             try:
-                return Tuning(_fedsa.tune_experiment(native, listener, cancel, options, folder, if_exists), None)
+                return Tuning(_fedsa.tune_experiment(native, listener, cancel, options, folder), None)
             except InputError as e:
                 if e.code != "setting.target-not-reached":
                     raise

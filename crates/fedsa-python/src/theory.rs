@@ -21,7 +21,7 @@ use serde_json::{Value as Json, json};
 
 use crate::engine::{self, Event};
 use crate::errors::{OrRaise, exception};
-use crate::experiment::{CancelToken, Experiment};
+use crate::experiment::{CancelToken, Experiment, if_exists};
 use crate::results::Figure;
 
 /// What theory knows of an experiment.
@@ -208,13 +208,12 @@ pub fn tune_experiment(
     notify: Option<&Bound<'_, PyAny>>,
     cancel: Option<&CancelToken>,
     options: &Bound<'_, PyDict>,
-    folder: Option<PathBuf>,
-    if_exists: &str,
+    folder: Option<(PathBuf, String)>,
 ) -> PyResult<Tuned> {
     let options = tune_options(py, options)?;
     let mut settings = RunSettings::default().with_base(&experiment.base);
-    if let Some(folder) = folder {
-        settings = settings.in_folder(folder, crate::experiment::if_exists(if_exists));
+    if let Some((folder, word)) = folder {
+        settings = settings.in_folder(folder, if_exists(&word));
     }
     engine::call(py, notify, cancel.map(|token| &token.0), |progress, cancel| {
         let mut observe = |stage: TuneStage<'_>| {
