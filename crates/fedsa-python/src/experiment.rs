@@ -6,7 +6,7 @@ use std::time::Duration;
 use fedsa::cancel::Cancel;
 use fedsa::error::Error;
 use fedsa_data::find::Places;
-use fedsa_experiment::config::alone::{self, Part};
+use fedsa_experiment::config::alone::{self, KindTable};
 use fedsa_experiment::config::document::{Caller, Origin, SetBy, Words};
 use fedsa_experiment::config::{self, Document};
 use fedsa_experiment::run::{RunOutcome, run};
@@ -211,10 +211,10 @@ pub fn if_exists(word: &str) -> IfExists {
 pub fn check_part(py: Python<'_>, part: &str, table: &Bound<'_, PyDict>) -> PyResult<()> {
     let table = convert::table(table)?;
     let part = match part {
-        "problem" => Part::Problem,
-        "method" => Part::Method,
-        "codec" => Part::Codec,
-        _ => Part::Medium,
+        "problem" => KindTable::Problem,
+        "method" => KindTable::Method,
+        "codec" => KindTable::Codec,
+        _ => KindTable::Medium,
     };
     alone::check(&Kinds::default(), part, &table).or_raise(py)
 }

@@ -8,7 +8,7 @@ use fedsa::error::Error;
 use fedsa::kernel::Isa;
 use fedsa_cli::commands::theory::brief_page;
 use fedsa_experiment::check;
-use fedsa_experiment::picture::Drawn;
+use fedsa_experiment::picture::DrawnFigure;
 use fedsa_experiment::plan::PlanControl;
 use fedsa_experiment::theory::{self, Detail, KnownOrReason, MethodTheory, TheoryReport};
 use fedsa_experiment::tune::{self, Answer, TuneOptions, TuneOutcome, TuneStage};
@@ -112,7 +112,7 @@ impl Theory {
             let unknown = || Error::new("figure", format!("`{which}` is not accepted"), "curves or stability");
             let (_, picture) = found.ok_or_else(unknown)?;
             let picture = picture.map_err(|why| Error::not_known("figure", why, "another experiment"))?;
-            Ok(Drawn::new(&self.plan.experiment, picture, &toml::to_string(&self.plan.experiment.document.table).unwrap_or_default()))
+            Ok(DrawnFigure::new(&self.plan.experiment, picture, &toml::to_string(&self.plan.experiment.document.table).unwrap_or_default()))
         })?;
         Ok(Figure(drawn))
     }
@@ -168,7 +168,7 @@ pub struct Tuned {
     summary: String,
     report: Vec<String>,
     files: Vec<(String, Vec<u8>)>,
-    frontier: Drawn,
+    frontier: DrawnFigure,
 }
 
 #[pymethods]
