@@ -267,5 +267,8 @@ fn tune_options(py: Python<'_>, given: &Bound<'_, PyDict>) -> PyResult<TuneOptio
     if let Some(budget) = get("budget")? {
         options = options.with_budget(budget.extract()?);
     }
+    if let Some(limit) = get("time_limit")? {
+        options = options.with_time_limit(limit.extract()?);
+    }
     Ok(options)
 }
