@@ -351,9 +351,9 @@ class Experiment:
             raise TypeError(f"{'resume' if resume else 'overwrite'} needs the folder of a run: out=..")
         native = self._native(quick)
         if_exists = "resume" if resume else "overwrite" if overwrite else "refuse"
-        folder = None if out is None else os.fspath(out)
+        folder = None if out is None else (os.fspath(out), if_exists)
         with Listener(native.id, progress, observer) as listener:
-            return Results._of(native.run(listener, cancel, folder, if_exists, force, float(checkpoint_every)))
+            return Results._of(native.run(listener, cancel, folder, force, float(checkpoint_every)))
 
     def check(
         self,
@@ -442,6 +442,7 @@ class Experiment:
         most_rounds: int | None = None,
         like: str | None = None,
         budget: float = 60.0,
+        time_limit: float | None = None,
         out: Path | None = None,
         resume: bool = False,
         overwrite: bool = False,
@@ -468,7 +469,9 @@ class Experiment:
         like : str, optional
             The label of the method whose link, start and output all candidates have.
         budget : float
-            The seconds on one core that the search may take.
+            The seconds on one core that the search may take, counted by its work: the answer is the same on every machine.
+        time_limit : float, optional
+            The seconds by the clock after which the search ends with the best so far.
         out, resume, overwrite
             A folder for pilot runs and the answer, as in :meth:`run`.
         progress, cancel
@@ -502,14 +505,15 @@ class Experiment:
         options = dict(
             target_mse=float(target_mse), minimise=minimise, methods=given_list(methods), codecs=given_list(codecs),
             local_steps=given_list(local_steps), most_local_steps=most_local_steps, most_rounds=most_rounds, like=like, budget=float(budget),
+            time_limit=time_limit,
         )  # fmt: skip
         native = self._native()
-        folder = None if out is None else os.fspath(out)
         if_exists = "resume" if resume else "overwrite" if overwrite else "refuse"
+        folder = None if out is None else (os.fspath(out), if_exists)
         with Listener(native.id, progress) as listener:
             listener.total = float(budget)
             try:
-                return Tuning(_fedsa.tune_experiment(native, listener, cancel, options, folder, if_exists), None)
+                return Tuning(_fedsa.tune_experiment(native, listener, cancel, options, folder), None)
             except InputError as e:
                 if e.code != "setting.target-not-reached":
                     raise

@@ -69,8 +69,7 @@ class Experiment:
         self,
         notify: _Notify | None,
         cancel: CancelToken | None,
-        folder: str | None,
-        if_exists: str,
+        folder: tuple[str, str] | None,
         force: bool,
         checkpoint_every: float,
     ) -> Ran: ...
@@ -181,6 +180,5 @@ def tune_experiment(
     notify: _Notify | None,
     cancel: CancelToken | None,
     options: dict[str, Any],
-    folder: str | None,
-    if_exists: str,
+    folder: tuple[str, str] | None,
 ) -> Tuned: ...

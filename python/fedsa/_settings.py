@@ -178,14 +178,22 @@ def parameters(cls: type) -> list[str]:
     return [name for name in inspect.signature(cls).parameters]
 
 
-def plain(value: Any) -> Any:
+# Nesting beyond this is refused: settings have a few levels.
+DEEPEST = 64
+
+
+def plain(value: Any, depth: int = 0) -> Any:
     """A value as experiment files have it: dictionaries, lists, texts and numbers."""
     if isinstance(value, Settings):
         return value._table()
+    if depth > DEEPEST:
+        from fedsa.errors import InputError
+
+        raise InputError(f"more than {DEEPEST} levels of lists and dictionaries", "setting.wrong-type", help="fewer levels")
     if isinstance(value, Mapping):
-        return {name: plain(inner) for name, inner in value.items()}
+        return {name: plain(inner, depth + 1) for name, inner in value.items()}
     if isinstance(value, (list, tuple)):
-        return [plain(inner) for inner in value]
+        return [plain(inner, depth + 1) for inner in value]
     if hasattr(value, "tolist"):
         return value.tolist()
     if hasattr(value, "__fspath__"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 from types import ModuleType
+from typing import NoReturn
 
 import pytest
 
@@ -14,6 +15,11 @@ def needs(name: str) -> ModuleType:
     try:
         return importlib.import_module(name)
     except ImportError:
-        if os.environ.get("CI") == "true":
-            pytest.fail(f"{name} is not installed here")
-        pytest.skip(f"{name} is not installed here")
+        lacking(f"{name} is not installed here")
+
+
+def lacking(what: str) -> NoReturn:
+    """Skips a test for which something is not there; in continuous integration it fails."""
+    if os.environ.get("CI") == "true":
+        pytest.fail(what)
+    pytest.skip(what)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import pickle
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,9 @@ deep: list[Any] = []
 for _ in range(100):
     deep = [deep]
 
+endless: list[Any] = []
+endless.append(endless)
+
 # What is done, the exception, and what its text has.
 CASES: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "unknown keyword": (lambda: methods.FedLSA(0.1, local_step=10), TypeError, "did you mean 'local_steps'"),
@@ -49,6 +53,7 @@ CASES: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "function": (lambda: methods.FedLSA(lambda t: 0.1, 10), fedsa.InputError, "type `function`"),
     "complex": (lambda: methods.FedLSA(1j, 10), fedsa.InputError, "type `complex`"),
     "nested deeply": (lambda: problems.Linear(a=deep), fedsa.InputError, "levels"),
+    "endless": (lambda: problems.Linear(a=endless), fedsa.InputError, "levels"),
     "keys that are no texts": (lambda: methods.FedLSA({1: 2}, 10), fedsa.InputError, "keys that are texts"),
     "unknown name": (lambda: problems.Garnet(heterogeneity="some"), fedsa.InputError, "identical, low"),
     "no agents": (lambda: experiment(problem=problems.Garnet(agents=0)).run(), fedsa.InputError, "agents"),
@@ -125,6 +130,8 @@ def test_bad_input_is_refused(name: str, tmp_path: Path, monkeypatch: pytest.Mon
     assert type(caught.value) is kind
     assert said in str(caught.value), str(caught.value)
     if isinstance(caught.value, fedsa.FedsaError):
+        again = pickle.loads(pickle.dumps(caught.value))
+        assert str(again) == str(caught.value) and again.code == caught.value.code
         assert caught.value.code and caught.value.what and caught.value.help
         # Words of the program and of files are not those of the package.
         assert "--" not in str(caught.value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import signal
@@ -10,6 +11,7 @@ import sys
 import threading
 import time
 import warnings
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -29,18 +31,21 @@ def small() -> fedsa.Experiment:
     return fedsa.Experiment(problems.Garnet(agents=5, states=10, features=3), methods.FedLSA(0.1, 10), rounds=50, seeds=2)
 
 
-def in_a_second(act: object) -> threading.Timer:
-    assert callable(act)
+@contextlib.contextmanager
+def in_a_second(act: Callable[[], object]) -> Iterator[None]:
+    """Does something in a second, unless the block has ended before."""
     timer = threading.Timer(1.0, act)
     timer.start()
-    return timer
+    try:
+        yield
+    finally:
+        timer.cancel()
 
 
 def test_ctrl_c_ends_a_call_soon_and_keeps_the_checkpoint(tmp_path: Path) -> None:
     experiment = long()
-    in_a_second(lambda: os.kill(os.getpid(), signal.SIGINT))
     began = time.monotonic()
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(KeyboardInterrupt), in_a_second(lambda: os.kill(os.getpid(), signal.SIGINT)):
         experiment.run(out=tmp_path / "run", checkpoint_every=0.2)
     # A second until the signal, and at most one after it; more on machines that are busy.
     assert time.monotonic() - began < 6.0
@@ -50,8 +55,7 @@ def test_ctrl_c_ends_a_call_soon_and_keeps_the_checkpoint(tmp_path: Path) -> Non
     # The objects are usable, and the run goes on until it is stopped again.
     assert experiment.labels == ["fedlsa"]
     token = fedsa.CancelToken()
-    in_a_second(token.cancel)
-    with pytest.raises(fedsa.Cancelled) as cancelled:
+    with pytest.raises(fedsa.Cancelled) as cancelled, in_a_second(token.cancel):
         experiment.run(out=tmp_path / "run", resume=True, cancel=token)
     assert cancelled.value.code == "cancelled" and token.is_cancelled
 

@@ -98,14 +98,14 @@ impl Picture {
 
 /// A picture with what its files need, apart from the results that it shows.
 #[derive(Debug, Clone)]
-pub struct Drawn {
+pub struct DrawnFigure {
     picture: Arc<Picture>,
     look: RenderOptions,
     id: String,
     config: String,
 }
 
-impl Drawn {
+impl DrawnFigure {
     /// The picture of an experiment. `config` is the text of `config.toml`, which files contain as metadata.
     pub fn new(experiment: &Experiment, picture: Picture, config: &str) -> Self {
         let (id, config) = (experiment.id.clone(), config.to_string());

@@ -12,7 +12,7 @@ use crate::config::{Document, Experiment};
 use crate::finished::FinishedRun;
 use crate::kinds::Kinds;
 use crate::made::Changes;
-use crate::picture::{self, Drawn, Picture};
+use crate::picture::{self, DrawnFigure, Picture};
 use crate::{Plan, Predictor, Results, folder, output, resolve, run};
 
 /// A finished run with its figure.
@@ -54,8 +54,8 @@ pub fn redraw(path: &Path, changes: &Changes, kinds: &Kinds) -> Result<Redrawn, 
 
 impl Redrawn {
     /// The figure with what its files need.
-    pub fn drawn(self) -> Drawn {
-        Drawn::new(&self.plan.experiment, self.picture, &self.config)
+    pub fn drawn(self) -> DrawnFigure {
+        DrawnFigure::new(&self.plan.experiment, self.picture, &self.config)
     }
 
     /// The pictures with their contents, in the formats of the figure.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use fedsa::cancel::Cancel;
 use fedsa::error::Error;
 use fedsa_data::find::Places;
-use fedsa_experiment::config::alone::{self, Part};
+use fedsa_experiment::config::alone::{self, KindTable};
 use fedsa_experiment::config::document::{Caller, Origin, SetBy, Words};
 use fedsa_experiment::config::{self, Document};
 use fedsa_experiment::run::{RunOutcome, run};
@@ -167,23 +167,22 @@ impl Experiment {
         })
     }
 
-    /// Runs it, and writes the results into the folder if there is one.
-    #[pyo3(signature = (notify, cancel, folder, if_exists, force, checkpoint_every))]
+    /// Runs it, and writes the results into the folder if there is one; with it comes a word for what happens where it holds a run.
+    #[pyo3(signature = (notify, cancel, folder, force, checkpoint_every))]
     fn run(
         &self,
         py: Python<'_>,
         notify: Option<&Bound<'_, PyAny>>,
         cancel: Option<&CancelToken>,
-        folder: Option<PathBuf>,
-        if_exists: &str,
+        folder: Option<(PathBuf, String)>,
         force: bool,
         checkpoint_every: f64,
     ) -> PyResult<RanResults> {
         let every = Duration::try_from_secs_f64(checkpoint_every).unwrap_or(Duration::from_secs(10));
         let mut settings =
             RunSettings::default().with_base(&self.base).with_quick(self.quick).with_force(force).with_checkpoint_every(every);
-        if let Some(folder) = folder {
-            settings = settings.in_folder(folder, self::if_exists(if_exists));
+        if let Some((folder, word)) = folder {
+            settings = settings.in_folder(folder, if_exists(&word));
         }
         let ran = engine::call(py, notify, cancel.map(|token| &token.0), |progress, cancel| {
             match run(self.inner.clone(), &settings, progress, cancel)? {
@@ -212,10 +211,10 @@ pub fn if_exists(word: &str) -> IfExists {
 pub fn check_part(py: Python<'_>, part: &str, table: &Bound<'_, PyDict>) -> PyResult<()> {
     let table = convert::table(table)?;
     let part = match part {
-        "problem" => Part::Problem,
-        "method" => Part::Method,
-        "codec" => Part::Codec,
-        _ => Part::Medium,
+        "problem" => KindTable::Problem,
+        "method" => KindTable::Method,
+        "codec" => KindTable::Codec,
+        _ => KindTable::Medium,
     };
     alone::check(&Kinds::default(), part, &table).or_raise(py)
 }

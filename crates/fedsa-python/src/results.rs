@@ -10,7 +10,7 @@ use fedsa_experiment::config::Document;
 use fedsa_experiment::config::document::{Caller, Words};
 use fedsa_experiment::finished::FinishedRun;
 use fedsa_experiment::made::Changes;
-use fedsa_experiment::picture::Drawn;
+use fedsa_experiment::picture::DrawnFigure;
 use fedsa_experiment::redraw::redraw;
 use fedsa_experiment::run::Ran;
 use fedsa_experiment::summary::{Entry, Summary};
@@ -86,7 +86,7 @@ impl RanResults {
 
 /// A figure.
 #[pyclass(frozen, module = "fedsa._fedsa", name = "Figure")]
-pub struct Figure(pub Drawn);
+pub struct Figure(pub DrawnFigure);
 
 #[pymethods]
 impl Figure {

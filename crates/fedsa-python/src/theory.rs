@@ -8,7 +8,7 @@ use fedsa::error::Error;
 use fedsa::kernel::Isa;
 use fedsa_cli::commands::theory::brief_page;
 use fedsa_experiment::check;
-use fedsa_experiment::picture::Drawn;
+use fedsa_experiment::picture::DrawnFigure;
 use fedsa_experiment::plan::PlanControl;
 use fedsa_experiment::theory::{self, Detail, KnownOrReason, MethodTheory, TheoryReport};
 use fedsa_experiment::tune::{self, Answer, TuneOptions, TuneOutcome, TuneStage};
@@ -21,7 +21,7 @@ use serde_json::{Value as Json, json};
 
 use crate::engine::{self, Event};
 use crate::errors::{OrRaise, exception};
-use crate::experiment::{CancelToken, Experiment};
+use crate::experiment::{CancelToken, Experiment, if_exists};
 use crate::results::Figure;
 
 /// What theory knows of an experiment.
@@ -112,7 +112,7 @@ impl Theory {
             let unknown = || Error::new("figure", format!("`{which}` is not accepted"), "curves or stability");
             let (_, picture) = found.ok_or_else(unknown)?;
             let picture = picture.map_err(|why| Error::not_known("figure", why, "another experiment"))?;
-            Ok(Drawn::new(&self.plan.experiment, picture, &toml::to_string(&self.plan.experiment.document.table).unwrap_or_default()))
+            Ok(DrawnFigure::new(&self.plan.experiment, picture, &toml::to_string(&self.plan.experiment.document.table).unwrap_or_default()))
         })?;
         Ok(Figure(drawn))
     }
@@ -168,7 +168,7 @@ pub struct Tuned {
     summary: String,
     report: Vec<String>,
     files: Vec<(String, Vec<u8>)>,
-    frontier: Drawn,
+    frontier: DrawnFigure,
 }
 
 #[pymethods]
@@ -208,13 +208,12 @@ pub fn tune_experiment(
     notify: Option<&Bound<'_, PyAny>>,
     cancel: Option<&CancelToken>,
     options: &Bound<'_, PyDict>,
-    folder: Option<PathBuf>,
-    if_exists: &str,
+    folder: Option<(PathBuf, String)>,
 ) -> PyResult<Tuned> {
     let options = tune_options(py, options)?;
     let mut settings = RunSettings::default().with_base(&experiment.base);
-    if let Some(folder) = folder {
-        settings = settings.in_folder(folder, crate::experiment::if_exists(if_exists));
+    if let Some((folder, word)) = folder {
+        settings = settings.in_folder(folder, if_exists(&word));
     }
     engine::call(py, notify, cancel.map(|token| &token.0), |progress, cancel| {
         let mut observe = |stage: TuneStage<'_>| {
@@ -267,6 +266,9 @@ fn tune_options(py: Python<'_>, given: &Bound<'_, PyDict>) -> PyResult<TuneOptio
     }
     if let Some(budget) = get("budget")? {
         options = options.with_budget(budget.extract()?);
+    }
+    if let Some(limit) = get("time_limit")? {
+        options = options.with_time_limit(limit.extract()?);
     }
     Ok(options)
 }

@@ -70,7 +70,16 @@ pub fn run(all: bool) -> Result<(), String> {
     step("tests", &mut || tests(&["--lib", "--bins", "--tests"]));
     step("examples in the documentation", &mut || tests(&["--doc"]));
 
-    // The program's tests have compiled what the wheel is made of.
+    package_steps(&mut step, python.is_some(), all);
+
+    tell_skipped(&skipped);
+    tell(&summary);
+    let failed: Vec<&str> = summary.iter().filter(|(_, o, _)| matches!(o, Outcome::Failed)).map(|(name, ..)| *name).collect();
+    if failed.is_empty() { Ok(()) } else { Err(format!("failed: {}", failed.join(", "))) }
+}
+
+/// The steps of the Python package. The program's tests have compiled what the wheel is made of.
+fn package_steps(step: &mut dyn FnMut(&'static str, &mut dyn FnMut() -> Outcome), has_python: bool, all: bool) {
     let mut installed = None;
     step("wheel of the Python package", &mut || match package::install() {
         Ok(interpreter) => {
@@ -79,7 +88,7 @@ pub fn run(all: bool) -> Result<(), String> {
         }
         Err(why) => {
             eprintln!("{why}");
-            if python.is_none() { Outcome::Skipped } else { Outcome::Failed }
+            if has_python { Outcome::Failed } else { Outcome::Skipped }
         }
     });
     step("tests of the Python package", &mut || match installed.as_ref().map(|interpreter| package::test(interpreter, all)) {
@@ -90,11 +99,6 @@ pub fn run(all: bool) -> Result<(), String> {
             Outcome::Failed
         }
     });
-
-    tell_skipped(&skipped);
-    tell(&summary);
-    let failed: Vec<&str> = summary.iter().filter(|(_, o, _)| matches!(o, Outcome::Failed)).map(|(name, ..)| *name).collect();
-    if failed.is_empty() { Ok(()) } else { Err(format!("failed: {}", failed.join(", "))) }
 }
 
 /// Prints the names of the tests that were skipped, which a file lists.

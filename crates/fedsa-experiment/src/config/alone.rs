@@ -15,7 +15,7 @@ use crate::kinds::Kinds;
 
 /// A table with a `kind`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Part {
+pub enum KindTable {
     /// `[problem]`.
     Problem,
     /// One of `[[method]]`; its kind may be a preset.
@@ -31,7 +31,7 @@ pub enum Part {
 ///
 /// # Errors
 /// When the kind is unknown, a key is unknown, missing or of the wrong type, or a value is out of range. Keys are relative to the table.
-pub fn check(kinds: &Kinds, part: Part, table: &Table) -> Result<()> {
+pub fn check(kinds: &Kinds, part: KindTable, table: &Table) -> Result<()> {
     let of_link = |up: UplinkSpec, inside: &str| {
         link::build(kinds, &up, &DownlinkSpec::default(), None).map(|_| ()).map_err(|e| {
             let key = e.key.strip_prefix(inside).unwrap_or(&e.key).trim_start_matches('.').to_string();
@@ -39,10 +39,10 @@ pub fn check(kinds: &Kinds, part: Part, table: &Table) -> Result<()> {
         })
     };
     match part {
-        Part::Problem => reader::check_problem(kinds, table),
-        Part::Method => reader::method_alone(kinds, table).map(|_| ()),
-        Part::Codec => of_link(UplinkSpec { codec: Some(table.clone()), ..UplinkSpec::default() }, "uplink.codec"),
-        Part::Medium => of_link(UplinkSpec { media: vec![table.clone()], ..UplinkSpec::default() }, "uplink.media[0]"),
+        KindTable::Problem => reader::check_problem(kinds, table),
+        KindTable::Method => reader::method_alone(kinds, table).map(|_| ()),
+        KindTable::Codec => of_link(UplinkSpec { codec: Some(table.clone()), ..UplinkSpec::default() }, "uplink.codec"),
+        KindTable::Medium => of_link(UplinkSpec { media: vec![table.clone()], ..UplinkSpec::default() }, "uplink.media[0]"),
     }
 }
 
@@ -75,23 +75,23 @@ mod tests {
     #[test]
     fn keys_are_relative_to_the_table() {
         for (part, text, key) in [
-            (Part::Problem, "kind = 'garnet'\nstates = 0", "states"),
-            (Part::Problem, "kind = 'garnet'\nstate = 3", "state"),
-            (Part::Problem, "states = 3", "kind"),
-            (Part::Method, "kind = 'fedlsa'\nlocal_steps = 10", "step_size"),
-            (Part::Method, "kind = 'fib-shed'\nrho = 'x'", "rho"),
-            (Part::Method, "kind = 'fedlsa'\nstep_size = -1\nlocal_steps = 10", "step_size"),
-            (Part::Codec, "kind = 'quantised'\nbits = 0", "bits"),
-            (Part::Medium, "kind = 'erasure'\nsuccess = 2", "success"),
+            (KindTable::Problem, "kind = 'garnet'\nstates = 0", "states"),
+            (KindTable::Problem, "kind = 'garnet'\nstate = 3", "state"),
+            (KindTable::Problem, "states = 3", "kind"),
+            (KindTable::Method, "kind = 'fedlsa'\nlocal_steps = 10", "step_size"),
+            (KindTable::Method, "kind = 'fib-shed'\nrho = 'x'", "rho"),
+            (KindTable::Method, "kind = 'fedlsa'\nstep_size = -1\nlocal_steps = 10", "step_size"),
+            (KindTable::Codec, "kind = 'quantised'\nbits = 0", "bits"),
+            (KindTable::Medium, "kind = 'erasure'\nsuccess = 2", "success"),
         ] {
             let e = check(&Kinds::default(), part, &text.parse().unwrap()).unwrap_err();
             assert_eq!(e.key, key, "{text}: {e}");
         }
         for (part, text) in [
-            (Part::Problem, "kind = 'garnet'"),
-            (Part::Method, "kind = 'fib-shed'"),
-            (Part::Codec, "kind = 'quantised'\nbits = 4"),
-            (Part::Medium, "kind = 'delay'\nlaw = 'trace'\npath = 'a.txt'"),
+            (KindTable::Problem, "kind = 'garnet'"),
+            (KindTable::Method, "kind = 'fib-shed'"),
+            (KindTable::Codec, "kind = 'quantised'\nbits = 4"),
+            (KindTable::Medium, "kind = 'delay'\nlaw = 'trace'\npath = 'a.txt'"),
         ] {
             check(&Kinds::default(), part, &text.parse().unwrap()).unwrap();
         }

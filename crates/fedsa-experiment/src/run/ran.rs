@@ -18,7 +18,7 @@ use crate::folder::{self, FolderPurpose, RunFolder};
 use crate::made::Changes;
 use crate::observer::RunObserver;
 use crate::output;
-use crate::picture::{self, Drawn, Picture};
+use crate::picture::{self, DrawnFigure, Picture};
 use crate::plan::Plan;
 use crate::predict::{KeptPredictions, Predictor};
 use crate::results::Results;
@@ -175,14 +175,14 @@ impl Ran {
     ///
     /// # Errors
     /// When a change cannot be used.
-    pub fn drawn(&self, changes: &Changes) -> Result<Drawn, Error> {
+    pub fn drawn(&self, changes: &Changes) -> Result<DrawnFigure, Error> {
         let mut document = self.plan.experiment.document.clone();
         changes.apply(&mut document)?;
         let experiment = Experiment::read(document)?;
         validate::experiment(&experiment, &self.plan.labels).map_err(|e| experiment.document.failure(e))?;
         let plan = self.plan.drawn_as(experiment);
         let picture = picture::draw(&plan, &self.results, &self.predictor, &self.verdicts, self.quick);
-        Ok(Drawn::new(&plan.experiment, picture, self.config()))
+        Ok(DrawnFigure::new(&plan.experiment, picture, self.config()))
     }
 
     /// Adds a key to `summary.json`.

@@ -16,7 +16,7 @@ use super::{Evidence, Tuned, Tuning, run_table};
 use crate::checks;
 use crate::config::{Document, Experiment};
 use crate::numbers::{self, number};
-use crate::picture::{Drawn, Picture};
+use crate::picture::{DrawnFigure, Picture};
 use crate::plan::{Plan, PlanControl};
 use crate::resolve;
 use fedsa_figure::{Chart, Format, Level, Panel, PlottedCurve, Provenance, RenderOptions, Style};
@@ -375,8 +375,8 @@ impl Tuning {
     ///
     /// # Errors
     /// When the answer's file could not be run.
-    pub fn drawn(&self, tuned: &Tuned) -> Result<Drawn, Error> {
-        Ok(Drawn::new(&self.experiment, self.picture(tuned), &self.file(tuned)?))
+    pub fn drawn(&self, tuned: &Tuned) -> Result<DrawnFigure, Error> {
+        Ok(DrawnFigure::new(&self.experiment, self.picture(tuned), &self.file(tuned)?))
     }
 
     /// The frontier of cost against error.
