@@ -128,7 +128,7 @@ class Experiment:
             if "text" in made:
                 native = _fedsa.Experiment.of_text(made["name"], made["text"], base, changes, sweeps, quick)
             else:
-                native = _fedsa.Experiment.of_table(self._table(), base, changes, sweeps, quick)
+                native = _fedsa.Experiment.of_table(self._table(), base, changes, sweeps, quick, getattr(made["problem"], "_held", None))
             self._natives[quick] = native
         return self._natives[quick]
 
@@ -520,7 +520,13 @@ class Experiment:
         return table
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Experiment) and self._resolved() == other._resolved()
+        if not isinstance(other, Experiment):
+            return NotImplemented
+        held = [experiment._made.get("problem") for experiment in (self, other)]
+        # Files name operators of Python by their class.
+        if any(hasattr(problem, "_held") for problem in held) and held[0] != held[1]:
+            return False
+        return self._resolved() == other._resolved()
 
     __hash__ = None  # type: ignore[assignment]
 

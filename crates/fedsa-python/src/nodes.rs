@@ -23,34 +23,38 @@ use crate::experiment::Experiment;
 
 /// The data of agents: a problem that is built.
 #[pyclass(frozen, module = "fedsa._fedsa")]
-pub struct AgentData(Arc<dyn Field>);
+pub struct AgentData {
+    field: Arc<dyn Field>,
+    /// Held while operators of Python are called: what becomes of one call concerns no other.
+    one: Arc<Mutex<()>>,
+}
 
 #[pymethods]
 impl AgentData {
     /// The problem of an experiment's first point.
     #[staticmethod]
     fn of(py: Python<'_>, experiment: &Experiment) -> PyResult<Self> {
-        let field = engine::call(py, None, None, |_, cancel| {
+        let field = engine::call_back(py, experiment.calls_back, None, None, |_, cancel| {
             let files = DiskFiles::new(Places::from_env(&experiment.base)).with_cancel(cancel);
             let built = BuiltProblem::new(&experiment.inner, &files, fedsa::kernel::Isa::best())?;
             Ok(Arc::clone(built.shared_field()))
         })?;
-        Ok(Self(field))
+        Ok(Self { field, one: Arc::default() })
     }
 
     #[getter]
     fn agents(&self) -> usize {
-        self.0.agents()
+        self.field.agents()
     }
 
     #[getter]
     fn dim(&self) -> usize {
-        self.0.dim()
+        self.field.dim()
     }
 
     #[getter]
     fn weights<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<f64>> {
-        PyArray1::from_slice(py, self.0.weights())
+        PyArray1::from_slice(py, self.field.weights())
     }
 }
 
@@ -104,30 +108,40 @@ impl Federation {
 
 /// One agent.
 #[pyclass(frozen, module = "fedsa._fedsa")]
-pub struct ClientNode(Mutex<node::ClientNode>);
+pub struct ClientNode {
+    node: Mutex<node::ClientNode>,
+    one: Option<Arc<Mutex<()>>>,
+}
 
 #[pymethods]
 impl ClientNode {
     #[new]
     fn new(py: Python<'_>, federation: &Federation, data: &AgentData, agent: usize, place: usize) -> PyResult<Self> {
-        let node = engine::brief(py, || node::ClientNode::new(&federation.0, &data.0, place, agent))?;
-        Ok(Self(Mutex::new(node)))
+        let one = data.field.together().is_some().then(|| Arc::clone(&data.one));
+        let node = engine::brief(py, || {
+            let _one = one.as_deref().map(locked);
+            node::ClientNode::new(&federation.0, &data.field, place, agent)
+        })?;
+        Ok(Self { node: Mutex::new(node), one })
     }
 
     /// Answers a message of the server, if it wants an answer.
     fn handle<'py>(&self, py: Python<'py>, message: &[u8]) -> PyResult<Option<Bound<'py, PyBytes>>> {
         let message = message.to_vec();
-        let answer = engine::brief(py, || locked(&self.0).handle(&message))?;
+        let answer = engine::brief(py, || {
+            let _one = self.one.as_deref().map(locked);
+            locked(&self.node).handle(&message)
+        })?;
         Ok(answer.map(|answer| PyBytes::new(py, &answer)))
     }
 
     fn save<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
-        Ok(PyBytes::new(py, &engine::brief(py, || Ok(locked(&self.0).save()))?))
+        Ok(PyBytes::new(py, &engine::brief(py, || Ok(locked(&self.node).save()))?))
     }
 
     fn restore(&self, py: Python<'_>, state: &[u8]) -> PyResult<()> {
         let state = state.to_vec();
-        engine::brief(py, || locked(&self.0).restore(&state))
+        engine::brief(py, || locked(&self.node).restore(&state))
     }
 }
 

@@ -173,6 +173,12 @@ pub struct Lanes {
     spare: Vec<Chunk>,
 }
 
+impl Default for Lanes {
+    fn default() -> Self {
+        Self::new(0, 0)
+    }
+}
+
 impl Lanes {
     /// Lanes for vectors of `d` components and sampling processes of `chain_len` words.
     pub fn new(d: usize, chain_len: usize) -> Self {
@@ -196,6 +202,25 @@ impl Lanes {
             start: vec![Chunk::default(); width],
             spare: vec![Chunk::default(); width],
         }
+    }
+
+    /// Takes what a leg or an observation changes from other lanes: iterates, processes, streams, observations.
+    pub(crate) fn take_results(&mut self, of: &Self) {
+        self.theta.copy_from_slice(&of.theta);
+        self.chains.copy_from_slice(&of.chains);
+        self.observed.copy_from_slice(&of.observed);
+        self.streams = of.streams;
+    }
+
+    /// Takes what a leg or an observation needs from other lanes: [`Lanes::take_results`], agents and drifts. Memory is used again.
+    pub(crate) fn copy_state(&mut self, of: &Self) {
+        let Self { agents, identities, len, width, chain_len, is_still, streams, .. } = of;
+        (self.agents, self.identities, self.len, self.width, self.chain_len) = (*agents, *identities, *len, *width, *chain_len);
+        (self.is_still, self.streams) = (*is_still, *streams);
+        self.theta.clone_from(&of.theta);
+        self.drift.clone_from(&of.drift);
+        self.chains.clone_from(&of.chains);
+        self.observed.clone_from(&of.observed);
     }
 
     /// The random stream of lane `l`.

@@ -8,6 +8,7 @@ mod each;
 mod history;
 mod saved;
 mod sweep;
+mod together;
 
 use std::sync::Arc;
 
@@ -15,9 +16,9 @@ use faer::Mat;
 
 use crate::cancel::Cancel;
 use crate::coordinator::{Arrival, Coordinator, Refusal, Step};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::federation::Federation;
-use crate::kernel::{Chunk, LANES, chunks};
+use crate::kernel::{Chunk, LANES, Lanes, chunks};
 use crate::local::{Agent, AgentBatch, AgentMemory, Client, stride};
 use crate::message::Part;
 use crate::methods::Half;
@@ -86,6 +87,8 @@ struct State {
 /// Buffers that rounds reuse.
 struct Scratch {
     worker: Worker,
+    /// Of blocks whose steps are made together.
+    spare: Vec<Box<Lanes>>,
     /// Whether the link is clear.
     is_clear: bool,
     blocks: Vec<f64>,
@@ -101,8 +104,8 @@ pub enum Advanced {
     Round,
     /// No round was opened: the iterates have diverged, or [`crate::message::MAX_ROUNDS`] rounds are done.
     Over,
-    /// The round was cancelled before its end. The run must be restored ([`Run::restore`]) before it can go on; until then it does
-    /// nothing.
+    /// The round was cancelled before its end, or operators have failed ([`Run::failure`]). The run must be restored ([`Run::restore`])
+    /// before it can go on; until then it does nothing.
     Cancelled,
 }
 
@@ -129,6 +132,7 @@ impl Run {
             let key = Key::new(seed, Purpose::Chain, 0);
             chains.chunks_mut(chain_len).enumerate().for_each(|(c, chain)| field.start_chain(c, &mut key.stream(c), chain));
         }
+        field.started()?;
         let state = State {
             memory: vec![Chunk::default(); agents * client.stride(d)],
             chains,
@@ -137,7 +141,8 @@ impl Run {
             work: Work::default(),
         };
         let is_clear = federation.uplink().is_clear();
-        let scratch = Scratch { worker: Worker::new(&*field), is_clear, blocks: Vec::new(), arrivals: Vec::new(), inbox: Vec::new() };
+        let worker = Worker::new(&*field);
+        let scratch = Scratch { worker, spare: Vec::new(), is_clear, blocks: Vec::new(), arrivals: Vec::new(), inbox: Vec::new() };
         Ok(Self { coordinator: Coordinator::new(&federation)?, field, client, state, scratch, is_torn: false })
     }
 
@@ -221,7 +226,7 @@ impl Run {
 
     /// Runs one round, and abandons it soon after `cancel` is set.
     pub fn advance(&mut self, cancel: &Cancel) -> Advanced {
-        if self.is_torn {
+        if self.is_torn() {
             return Advanced::Cancelled;
         }
         let mut step = self.coordinator.open(None);
@@ -230,7 +235,7 @@ impl Run {
         }
         while step == Step::Ask {
             self.exchange(cancel);
-            if cancel.is_cancelled() {
+            if cancel.is_cancelled() || self.field.failure().is_some() {
                 self.is_torn = true;
                 return Advanced::Cancelled;
             }
@@ -247,13 +252,20 @@ impl Run {
     /// # Errors
     /// As [`Run::new`].
     pub fn restart(&mut self) -> Result<()> {
+        self.field.recover();
         *self = Self::new(&self.field, self.coordinator.federation())?;
         Ok(())
     }
 
     /// Whether the last round was cancelled before its end, so that the run must be restored before it can go on.
     pub fn is_torn(&self) -> bool {
-        self.is_torn
+        self.is_torn || self.failure().is_some()
+    }
+
+    /// Why operators could not be evaluated, where they are evaluated elsewhere ([`Field::failure`]). The run must then be restored or
+    /// restarted.
+    pub fn failure(&self) -> Option<Error> {
+        self.field.failure()
     }
 
     /// The number of local steps that each participant makes in the next round; 0 for methods without local steps.
@@ -289,8 +301,13 @@ impl Run {
         let n = participants.len();
         // An answer with an operator takes one evaluation, without local steps.
         let steps = if part == Part::Operator { 1 } else { client.local_steps(ask.down.round) };
-        let (ns, fewest) = cost(&**field, steps);
-        let shares = Shares::new(n, ns, fewest, rayon::current_num_threads);
+        let together = field.together();
+        let shares = if together.is_some() {
+            Shares { grain: n.max(1), lanes: LANES }
+        } else {
+            let (ns, fewest) = cost(&**field, steps);
+            Shares::new(n, ns, fewest, rayon::current_num_threads)
+        };
         // Blocks of fewer than eight agents are summed once all answers are there.
         let divided = shares.lanes < LANES;
         let job = Job {
@@ -313,7 +330,7 @@ impl Run {
             shares,
             cancel,
         };
-        let Scratch { worker, blocks, arrivals, inbox, is_clear } = scratch;
+        let Scratch { worker, spare, blocks, arrivals, inbox, is_clear } = scratch;
         blocks.clear();
         blocks.resize(if divided { 0 } else { n.div_ceil(LANES) * d }, 0.0);
         arrivals.clear();
@@ -321,7 +338,11 @@ impl Run {
         inbox.clear();
         inbox.resize(if one_by_one || divided { n * d } else { 0 }, 0.0);
         let agents = Agents { first: 0, memory, chains, feedback, channel };
-        let (sent, computed) = job.sweep(0..n, agents, Rows { blocks, arrivals, inbox }, Some(worker));
+        let rows = Rows { blocks, arrivals, inbox };
+        let (sent, computed) = match together {
+            Some(together) => job.sweep_together(together, agents, rows, worker, spare),
+            None => job.sweep(0..n, agents, rows, Some(worker)),
+        };
         *work = work.and(computed);
         if one_by_one || divided {
             coordinator.accept_each(inbox, arrivals, &sent);
