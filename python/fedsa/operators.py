@@ -251,8 +251,8 @@ class Linear(Held):
             raise refused(f"an array of shape {b.shape}", "b", f"shape ({n}, {d}), as A has", "setting.wrong-length")
         given = {**given, "A": a, "b": b}
         arrays = {"A": a, "b": b}
-        if given.get("weights") is not None:
-            weights = shares(given["weights"], n)
+        weights = shares(given.get("weights"), n)
+        if weights is not None:
             given["weights"] = arrays["weights"] = weights
         digest = hashlib.sha256()
         for name, array in arrays.items():
@@ -388,7 +388,7 @@ class Custom(Held):
         mine, theirs = self._given["operator"], other._given["operator"]
         return mine is theirs or (type(mine) is type(theirs) and bool(mine == theirs))
 
-    __hash__ = None  # type: ignore[assignment]
+    __hash__ = None
 
     def __repr__(self) -> str:
         return f"Custom({self._given['operator']!r})"

@@ -493,3 +493,72 @@ def test_what_is_refused_leaves_no_memory_behind() -> None:
     before = resident()
     refuse(10_000)
     assert resident() - before < 20_000_000
+
+
+def test_ctrl_c_ends_a_call_with_callbacks() -> None:
+    import _thread
+    import time
+
+    timer = threading.Timer(0.3, _thread.interrupt_main)
+    experiment = fedsa.Experiment(problems.Custom(Twin()), FIRST_ORDER[0], rounds=1_000_000)
+    began = time.monotonic()
+    timer.start()
+    with pytest.raises(KeyboardInterrupt):
+        experiment.run()
+    assert time.monotonic() - began < 10.0
+    assert fedsa.Experiment(problems.Custom(Twin()), FIRST_ORDER[0], rounds=2).run().theta("fedlsa").any()
+
+
+def test_a_token_ends_a_call_with_callbacks() -> None:
+    token = fedsa.CancelToken()
+
+    class Cancelling(Twin):
+        def sample(self, theta: np.ndarray, state: Any, rng: operators.Draws) -> np.ndarray:
+            if len(self.calls) == 100:
+                token.cancel()
+            return super().sample(theta, state, rng)
+
+    with pytest.raises(fedsa.Cancelled):
+        fedsa.Experiment(problems.Custom(Cancelling()), FIRST_ORDER[0], rounds=1_000_000).run(cancel=token)
+
+
+def test_a_node_whose_callback_raises_is_unchanged() -> None:
+    walk = Walk()
+    data = federation.AgentData(problems.Custom(walk), sampling="markov")
+    shared = federation.Federation(methods.SCAFFLSA(0.05, 7), weights=data.weights, dim=data.dim)
+    node = federation.ClientNode(shared, data, 2)
+    message = federation.ServerNode(shared).open().messages[2]
+    before = node.save()
+    walk.failing = walk.calls + 3
+    with pytest.raises(RuntimeError, match="the walk has ended"):
+        node.handle(message)
+    assert node.save() == before
+    answer = node.handle(message)
+    assert answer is not None and answer == federation.ClientNode(shared, data, 2).handle(message)
+
+
+def test_an_operator_of_one_agents_own_data_is_enough_for_its_node() -> None:
+    class Own:
+        agents, dim = 1, D
+
+        def __init__(self, agent: int) -> None:
+            self.agent = agent
+
+        def sample(self, theta: np.ndarray, state: Any, rng: operators.Draws) -> np.ndarray:
+            return OFFSETS[[self.agent]] - SCALES[[self.agent]] * theta + 0.5 * rng.normal(D)
+
+    method = methods.SCAFFLSA(0.05, 7)
+    shared = federation.Federation(method, weights=np.full(N, 1.0 / N), dim=D)
+    nodes = [federation.ClientNode(shared, federation.AgentData(problems.Custom(Own(agent))), agent) for agent in range(N)]
+
+    def carry(messages: Any) -> dict[int, bytes]:
+        answers = {agent: nodes[agent].handle(message) for agent, message in messages.items()}
+        return {agent: answer for agent, answer in answers.items() if answer is not None}
+
+    server = federation.ServerNode(shared)
+    data = federation.AgentData(problems.Custom(Twin()))
+    session = federation.Session(server, carry, data=data)
+    session.advance(5)
+    results = fedsa.Experiment(problems.Custom(Twin()), method, rounds=5, seeds=[0]).run()
+    np.testing.assert_array_equal(server.theta, results.theta("scafflsa", seed=0))
+    assert session.history[-1]["residual"] < session.history[0]["residual"]

@@ -1,9 +1,10 @@
 //! The ends of a federation over bytes.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use fedsa::error::Error;
 use fedsa::federation::{self, Description};
+use fedsa::metrics::{METRICS, Metrics};
 use fedsa::node::{self, Todo};
 use fedsa::problem::Field;
 use fedsa::record::COUNTS;
@@ -27,6 +28,8 @@ pub struct AgentData {
     field: Arc<dyn Field>,
     /// Held while operators of Python are called: what becomes of one call concerns no other.
     one: Arc<Mutex<()>>,
+    metrics: OnceLock<Metrics>,
+    calls_back: bool,
 }
 
 #[pymethods]
@@ -39,7 +42,7 @@ impl AgentData {
             let built = BuiltProblem::new(&experiment.inner, &files, fedsa::kernel::Isa::best())?;
             Ok(Arc::clone(built.shared_field()))
         })?;
-        Ok(Self { field, one: Arc::default() })
+        Ok(Self { field, one: Arc::default(), metrics: OnceLock::new(), calls_back: experiment.calls_back })
     }
 
     #[getter]
@@ -161,7 +164,15 @@ impl ServerNode {
 
     /// Opens the next round, for the agents that are available.
     fn open<'py>(&self, py: Python<'py>, available: Option<Vec<usize>>) -> PyResult<Asked<'py>> {
-        todo(py, &engine::brief(py, || Ok(locked(&self.0).open_for(available.as_deref())))?)
+        let todo_now = engine::brief(py, || {
+            let mut server = locked(&self.0);
+            let n = server.coordinator().federation().agents();
+            if let Some(c) = available.iter().flatten().find(|c| **c >= n) {
+                return Err(Error::new("available", format!("agent {c} of {n} agents"), format!("agents below {n}")));
+            }
+            Ok(server.open_for(available.as_deref()))
+        })?;
+        todo(py, &todo_now)
     }
 
     /// Takes an answer.
@@ -195,6 +206,30 @@ impl ServerNode {
     /// Answers of this exchange that count.
     fn answered(&self, py: Python<'_>) -> PyResult<usize> {
         engine::brief(py, || Ok(locked(&self.0).answered()))
+    }
+
+    /// The metrics that these data tell of all agents, by name.
+    fn metrics<'py>(&self, py: Python<'py>, data: &AgentData) -> PyResult<Bound<'py, PyDict>> {
+        let seen = engine::call_back(py, data.calls_back, None, None, |_, _| {
+            let server = locked(&self.0);
+            let (agents, dim) = (server.coordinator().federation().agents(), server.theta().len());
+            if (data.field.agents(), data.field.dim()) != (agents, dim) {
+                let what = format!("the data of {} agents with d = {}", data.field.agents(), data.field.dim());
+                return Err(Error::new("data", what, format!("those of all {agents} agents, d = {dim}")));
+            }
+            let _one = locked(&data.one);
+            let seen = data.metrics.get_or_init(|| Metrics::new(&data.field)).observe(&*server, None, 0.0);
+            let failure = data.field.failure();
+            data.field.recover();
+            failure.map_or(Ok(seen), Err)
+        })?;
+        let out = PyDict::new(py);
+        for metric in METRICS {
+            if let Some(x) = metric.value(&seen) {
+                out.set_item(metric.name, x)?;
+            }
+        }
+        Ok(out)
     }
 
     /// What was counted, by name.

@@ -296,7 +296,27 @@ impl BatchOperators for Operator {
     }
 }
 
-/// The random numbers of the agents of a call, each from the agent's own stream.
+/// Random numbers of the agents of a call, each from its agent's own stream.
+///
+/// The engine makes one for each call of a method of :class:`Operator`.
+///
+/// Parameters
+/// ----------
+/// seed : int
+///     The seed of a run; for tests of an operator without the engine.
+/// agents : sequence of int
+///     The numbers of the agents.
+/// round : int
+///     The round.
+///
+/// Examples
+/// --------
+/// >>> from fedsa.operators import Draws
+/// >>> both, second = Draws(0, [3, 5], 0), Draws(0, [5], 0)
+/// >>> both.normal(2).shape
+/// (2, 2)
+/// >>> second.normal(2)[0].tolist() == Draws(0, [3, 5], 0).normal(2)[1].tolist()
+/// True
 #[pyclass(module = "fedsa._fedsa")]
 pub struct Draws {
     streams: Vec<Stream>,
@@ -328,24 +348,45 @@ impl Draws {
 #[pymethods]
 impl Draws {
     #[new]
+    #[pyo3(signature = (seed, agents, round = 0))]
     fn new(py: Python<'_>, seed: u64, agents: Vec<usize>, round: u64) -> Self {
         let streams = agents.iter().map(|c| stream(seed, Purpose::Sample, round, *c)).collect();
         Self { streams, agents: PyArray1::from_iter(py, agents.iter().map(|c| *c as i64)).unbind() }
     }
 
-    /// The numbers of the agents of the call.
+    /// The numbers of the agents of the call, increasing: an array (n,).
     #[getter]
     fn agents(&self, py: Python<'_>) -> Py<PyArray1<i64>> {
         self.agents.clone_ref(py)
     }
 
-    /// Uniform in [0, 1).
+    /// Draw numbers uniform in [0, 1).
+    ///
+    /// Parameters
+    /// ----------
+    /// k : int, optional
+    ///     How many for each agent.
+    ///
+    /// Returns
+    /// -------
+    /// ndarray of shape (n, k), or (n,) without k
+    ///     The numbers; each row is the next of its agent's stream.
     #[pyo3(signature = (k = None))]
     fn random(&mut self, py: Python<'_>, k: Option<usize>) -> PyResult<Array> {
         self.drawn(py, k, Stream::uniform)
     }
 
-    /// Standard normal.
+    /// Draw standard normal numbers.
+    ///
+    /// Parameters
+    /// ----------
+    /// k : int, optional
+    ///     How many for each agent.
+    ///
+    /// Returns
+    /// -------
+    /// ndarray of shape (n, k), or (n,) without k
+    ///     The numbers; each row is the next of its agent's stream.
     #[pyo3(signature = (k = None))]
     fn normal(&mut self, py: Python<'_>, k: Option<usize>) -> PyResult<Array> {
         self.drawn(py, k, Stream::normal)

@@ -204,23 +204,30 @@ impl Lanes {
         }
     }
 
-    /// Takes what a leg or an observation changes from other lanes: iterates, processes, streams, observations.
-    pub(crate) fn take_results(&mut self, of: &Self) {
-        self.theta.copy_from_slice(&of.theta);
+    /// Takes what a leg or an observation changes from other lanes: iterates or observations, processes, streams.
+    pub(crate) fn take_results(&mut self, of: &Self, is_leg: bool) {
+        let used = self.len * self.width;
+        if is_leg {
+            self.theta[..used].copy_from_slice(&of.theta[..used]);
+        } else {
+            self.observed[..used].copy_from_slice(&of.observed[..used]);
+        }
         self.chains.copy_from_slice(&of.chains);
-        self.observed.copy_from_slice(&of.observed);
         self.streams = of.streams;
     }
 
-    /// Takes what a leg or an observation needs from other lanes: [`Lanes::take_results`], agents and drifts. Memory is used again.
+    /// Takes what a leg or an observation needs from other lanes: agents, iterates, drifts, processes, streams. Memory is used again.
     pub(crate) fn copy_state(&mut self, of: &Self) {
         let Self { agents, identities, len, width, chain_len, is_still, streams, .. } = of;
         (self.agents, self.identities, self.len, self.width, self.chain_len) = (*agents, *identities, *len, *width, *chain_len);
-        (self.is_still, self.streams) = (*is_still, *streams);
         self.theta.clone_from(&of.theta);
-        self.drift.clone_from(&of.drift);
         self.chains.clone_from(&of.chains);
-        self.observed.clone_from(&of.observed);
+        self.observed.resize(of.observed.len(), Chunk::default());
+        let has_no_drift = self.is_still && *is_still && self.drift.len() == of.drift.len();
+        if !has_no_drift {
+            self.drift.clone_from(&of.drift);
+        }
+        (self.is_still, self.streams) = (*is_still, *streams);
     }
 
     /// The random stream of lane `l`.

@@ -18,7 +18,7 @@ use crate::cancel::Cancel;
 use crate::coordinator::{Arrival, Coordinator, Refusal, Step};
 use crate::error::{Error, Result};
 use crate::federation::Federation;
-use crate::kernel::{Chunk, LANES, Lanes, chunks};
+use crate::kernel::{Chunk, LANES, chunks};
 use crate::local::{Agent, AgentBatch, AgentMemory, Client, stride};
 use crate::message::Part;
 use crate::methods::Half;
@@ -28,6 +28,7 @@ use crate::random::{Key, Purpose};
 use crate::record::{Ledger, Work};
 use history::History;
 use sweep::{Agents, Job, Rows, Shares, Strides, Worker, tell_own};
+use together::Spare;
 
 pub use crate::federation::check_needs;
 pub use crate::sums::{accumulate, pairwise, sum};
@@ -88,7 +89,7 @@ struct State {
 struct Scratch {
     worker: Worker,
     /// Of blocks whose steps are made together.
-    spare: Vec<Box<Lanes>>,
+    spare: Spare,
     /// Whether the link is clear.
     is_clear: bool,
     blocks: Vec<f64>,
@@ -142,7 +143,7 @@ impl Run {
         };
         let is_clear = federation.uplink().is_clear();
         let worker = Worker::new(&*field);
-        let scratch = Scratch { worker, spare: Vec::new(), is_clear, blocks: Vec::new(), arrivals: Vec::new(), inbox: Vec::new() };
+        let scratch = Scratch { worker, spare: Spare::default(), is_clear, blocks: Vec::new(), arrivals: Vec::new(), inbox: Vec::new() };
         Ok(Self { coordinator: Coordinator::new(&federation)?, field, client, state, scratch, is_torn: false })
     }
 
@@ -301,13 +302,7 @@ impl Run {
         let n = participants.len();
         // An answer with an operator takes one evaluation, without local steps.
         let steps = if part == Part::Operator { 1 } else { client.local_steps(ask.down.round) };
-        let together = field.together();
-        let shares = if together.is_some() {
-            Shares { grain: n.max(1), lanes: LANES }
-        } else {
-            let (ns, fewest) = cost(&**field, steps);
-            Shares::new(n, ns, fewest, rayon::current_num_threads)
-        };
+        let shares = shares(&**field, n, steps);
         // Blocks of fewer than eight agents are summed once all answers are there.
         let divided = shares.lanes < LANES;
         let job = Job {
@@ -338,11 +333,7 @@ impl Run {
         inbox.clear();
         inbox.resize(if one_by_one || divided { n * d } else { 0 }, 0.0);
         let agents = Agents { first: 0, memory, chains, feedback, channel };
-        let rows = Rows { blocks, arrivals, inbox };
-        let (sent, computed) = match together {
-            Some(together) => job.sweep_together(together, agents, rows, worker, spare),
-            None => job.sweep(0..n, agents, rows, Some(worker)),
-        };
+        let (sent, computed) = job.carry_out(agents, Rows { blocks, arrivals, inbox }, worker, spare);
         *work = work.and(computed);
         if one_by_one || divided {
             coordinator.accept_each(inbox, arrivals, &sent);
@@ -380,6 +371,15 @@ impl Observable for Run {
     fn controls(&self) -> Option<Vec<Vec<f64>>> {
         Run::controls(self)
     }
+}
+
+/// How `n` participants that make so many local steps are shared out among threads.
+fn shares(field: &dyn Field, n: usize, local_steps: usize) -> Shares {
+    if field.together().is_some() {
+        return Shares { grain: n.max(1), lanes: LANES };
+    }
+    let (ns, fewest) = cost(field, local_steps);
+    Shares::new(n, ns, fewest, rayon::current_num_threads)
 }
 
 /// The approximate time of an agent's answer with this number of local steps, in nanoseconds, and the smallest number of

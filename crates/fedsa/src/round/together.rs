@@ -2,10 +2,12 @@
 //!
 //! A client half works on one block of lanes, and calls the field in the middle of its answer. Its answers are therefore *rehearsed*:
 //! a rehearsal runs until the block needs a leg or an observation that it does not have yet, and is then given up. What all blocks need is
-//! computed together, and each is rehearsed again with what it has so far, until no block needs more. The exchange is then carried out with
-//! these results. An answer is a function of the agents' memory, the message and the field's results, and rehearsals work on copies:
-//! the exchange is the one that every block alone would have had.
+//! computed together, and each is rehearsed again with what it has so far, until no block needs more, or as much is there as was needed
+//! in the round before. The exchange is then carried out with these results; a block that needs more after all calls the field itself. An
+//! answer is a function of the agents' memory, the message and the field's results, and rehearsals work on copies: the exchange is
+//! the one that every block alone would have had.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::sweep::{Agents, Counted, Job, Rows, Worker};
@@ -37,6 +39,15 @@ struct Script {
     answered: usize,
 }
 
+/// What rounds hand on to each other.
+#[derive(Default)]
+pub(super) struct Spare {
+    /// Lanes that are used again.
+    lanes: Vec<Box<Lanes>>,
+    /// The most calls of a block in each exchange of the last round.
+    calls: Vec<usize>,
+}
+
 /// A field that knows what blocks need from their scripts.
 struct Scripted<'a> {
     field: &'a dyn Field,
@@ -46,6 +57,8 @@ struct Scripted<'a> {
     scripts: Mutex<Vec<Option<Script>>>,
     /// Lanes that are used again.
     spare: Mutex<Vec<Box<Lanes>>>,
+    /// Whether the exchange is carried out, and no longer rehearsed.
+    is_carried_out: AtomicBool,
 }
 
 impl Scripted<'_> {
@@ -54,7 +67,7 @@ impl Scripted<'_> {
     }
 
     /// Answers a call from the script of its block, or notes what is needed; false if the block has no script.
-    fn answer(&self, lanes: &mut Lanes, need: impl FnOnce() -> Need) -> bool {
+    fn answer(&self, lanes: &mut Lanes, is_leg: bool, need: impl FnOnce() -> Need) -> bool {
         let Ok(block) = self.firsts.binary_search(&lanes.agents[0]) else { return false };
         let mut scripts = self.scripts();
         let Some(script) = &mut scripts[block] else { return false };
@@ -62,9 +75,13 @@ impl Scripted<'_> {
         if script.need.is_some() {
             return true;
         }
-        if let Some(done) = script.lanes.get(script.answered) {
-            lanes.take_results(done);
+        let done = script.lanes.get(script.answered);
+        if let Some(done) = done {
+            lanes.take_results(done, is_leg);
             script.answered += 1;
+        } else if self.is_carried_out.load(Ordering::Relaxed) {
+            script.answered += 1;
+            return false;
         } else {
             script.need = Some(need());
             let mut kept = self.spare.lock().unwrap_or_else(PoisonError::into_inner).pop().unwrap_or_default();
@@ -98,14 +115,22 @@ impl Scripted<'_> {
 }
 
 impl Job<'_> {
+    /// Processes all participants.
+    pub(super) fn carry_out(&self, agents: Agents<'_>, rows: Rows<'_>, worker: &mut Worker, spare: &mut Spare) -> Counted {
+        match self.field.together() {
+            Some(together) => self.sweep_together(together, agents, rows, worker, spare),
+            None => self.sweep(0..self.participants.len(), agents, rows, Some(worker)),
+        }
+    }
+
     /// [`Job::sweep`] over all participants, with the local steps of all blocks in one call each.
-    pub(super) fn sweep_together(
+    fn sweep_together(
         &self,
         together: &dyn Together,
         agents: Agents<'_>,
         rows: Rows<'_>,
         worker: &mut Worker,
-        spare: &mut Vec<Box<Lanes>>,
+        spare: &mut Spare,
     ) -> Counted {
         let blocks: Vec<&[usize]> = self.participants.chunks(LANES).collect();
         let mut answers = [0; LANES];
@@ -114,12 +139,16 @@ impl Job<'_> {
             field: self.field,
             firsts: blocks.iter().map(|block| block[0]).collect(),
             scripts: Mutex::new(blocks.iter().map(script).collect()),
-            spare: Mutex::new(std::mem::take(spare)),
+            spare: Mutex::new(std::mem::take(&mut spare.lanes)),
+            is_carried_out: AtomicBool::new(false),
         };
+        let exchange = usize::from(self.down.exchange);
+        let known = spare.calls.get(exchange).copied();
         let job = Job { field: &scripted, ..*self };
         let mut memory = Vec::new();
         let mut rehearsed: Vec<usize> = (0..blocks.len()).filter(|i| scripted.scripts()[*i].is_some()).collect();
-        while !rehearsed.is_empty() {
+        let mut computed = 0;
+        while !rehearsed.is_empty() && Some(computed) != known {
             if self.is_stopped() || self.field.failure().is_some() {
                 return Counted::default();
             }
@@ -131,11 +160,19 @@ impl Job<'_> {
             rehearsed.retain(|i| scripts[*i].as_ref().is_some_and(|script| script.need.is_some()));
             drop(scripts);
             scripted.compute(together);
+            computed += 1;
         }
+        scripted.is_carried_out.store(true, Ordering::Relaxed);
         let counted = job.sweep(0..self.participants.len(), agents, rows, Some(worker));
         let Scripted { scripts, spare: lanes, .. } = scripted;
-        *spare = lanes.into_inner().unwrap_or_else(PoisonError::into_inner);
-        spare.extend(scripts.into_inner().unwrap_or_else(PoisonError::into_inner).into_iter().flatten().flat_map(|script| script.lanes));
+        let scripts = scripts.into_inner().unwrap_or_else(PoisonError::into_inner);
+        // Where all blocks answer at old models, nothing is learnt.
+        if let Some(calls) = scripts.iter().flatten().map(|script| script.answered).max() {
+            spare.calls.resize(spare.calls.len().max(exchange + 1), 0);
+            spare.calls[exchange] = calls;
+        }
+        spare.lanes = lanes.into_inner().unwrap_or_else(PoisonError::into_inner);
+        spare.lanes.extend(scripts.into_iter().flatten().flat_map(|script| script.lanes));
         counted
     }
 
@@ -174,17 +211,17 @@ impl Field for Scripted<'_> {
         self.field.is_state(c, chain)
     }
     fn leg(&self, lanes: &mut Lanes, etas: &[f64]) {
-        if !self.answer(lanes, || Need::Leg(etas.to_vec())) {
+        if !self.answer(lanes, true, || Need::Leg(etas.to_vec())) {
             self.field.leg(lanes, etas);
         }
     }
     fn observe(&self, lanes: &mut Lanes, advance: bool) {
-        if !self.answer(lanes, || Need::Observation { advance }) {
+        if !self.answer(lanes, false, || Need::Observation { advance }) {
             self.field.observe(lanes, advance);
         }
     }
     fn pass_over(&self, lanes: &mut Lanes, samples: usize) {
-        if !self.answer(lanes, || Need::PassOver(samples)) {
+        if !self.answer(lanes, false, || Need::PassOver(samples)) {
             self.field.pass_over(lanes, samples);
         }
     }
