@@ -69,7 +69,15 @@ class Draws:
 @final
 class Experiment:
     @staticmethod
-    def of_text(name: str, text: str, base: str, set: dict[str, Any], sweeps: dict[str, Any], quick: bool) -> Experiment: ...
+    def of_text(
+        name: str,
+        text: str,
+        base: str,
+        set: dict[str, Any],
+        sweeps: dict[str, Any],
+        quick: bool,
+        held: HeldProblem | None = None,
+    ) -> Experiment: ...
     @staticmethod
     def of_table(
         table: dict[str, Any],

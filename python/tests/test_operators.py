@@ -562,3 +562,30 @@ def test_an_operator_of_one_agents_own_data_is_enough_for_its_node() -> None:
     results = fedsa.Experiment(problems.Custom(Twin()), method, rounds=5, seeds=[0]).run()
     np.testing.assert_array_equal(server.theta, results.theta("scafflsa", seed=0))
     assert session.history[-1]["residual"] < session.history[0]["residual"]
+
+
+def test_the_example_of_draws_runs() -> None:
+    import doctest
+
+    text = operators.Draws.__doc__ or ""
+    test = doctest.DocTestParser().get_doctest(text, {}, "Draws", None, 0)
+    assert test.examples and doctest.DocTestRunner().run(test).failed == 0
+
+
+def test_sweeps_and_theory_take_operators() -> None:
+    experiment = fedsa.Experiment(problems.Custom(Twin()), methods.FedLSA(0.05, 7), rounds=10)
+    results = experiment.sweep({"method.fedlsa.step_size": [0.05, 0.1]}).run()
+    assert len(results.labels) == 2
+    assert "not linear" in str(experiment.theory())
+    calls = fedsa.Experiment(problems.Linear(DIAGONAL, OFFSETS, noise=0.5), methods.FedLSA(0.05, 7), rounds=10)
+    assert calls.theory(target_mse=0.1).limits("fedlsa").floor > 0.0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("problem", [problems.Custom(Twin()), problems.Linear(DIAGONAL, OFFSETS, noise=0.5)], ids=["class", "arrays"])
+def test_tuning_takes_problems_in_memory(problem: problems.Problem) -> None:
+    experiment = fedsa.Experiment(problem, methods.FedLSA(0.05, 7), rounds=10)
+    tuning = experiment.tune(target_mse=0.02, budget=2.0, methods=["scafflsa"], local_steps=[7])
+    assert tuning.best is not None and tuning.experiment is not None
+    answer = copy.copy(tuning.experiment).run()
+    assert answer.outcomes[answer.labels[0]].name in ("converged", "completed")

@@ -94,10 +94,20 @@ impl Experiment {
     }
 }
 
+/// A document that may name a problem whose data Python holds.
+fn known(document: Document, held: Option<&HeldProblem>) -> Document {
+    match held {
+        Some(held) => document.with_kinds(&held.kinds),
+        None => document,
+    }
+}
+
 #[pymethods]
 impl Experiment {
-    /// The experiment of the text of a file; `name` is shown in messages.
+    /// The experiment of the text of a file, which is called `name` in messages, and the problem whose data Python holds, if it names one.
     #[staticmethod]
+    #[pyo3(signature = (name, text, base, set, sweeps, quick, held = None))]
+    #[expect(clippy::too_many_arguments, reason = "a private signature with plain values")]
     fn of_text(
         py: Python<'_>,
         name: &str,
@@ -106,10 +116,12 @@ impl Experiment {
         set: &Bound<'_, PyDict>,
         sweeps: &Bound<'_, PyDict>,
         quick: bool,
+        held: Option<&HeldProblem>,
     ) -> PyResult<Self> {
         let (set, sweeps) = (convert::table(set)?, convert::table(sweeps)?);
-        let read = || Self::read(Document::parse(name, text)?, &set, &sweeps, quick);
-        Ok(Self { inner: engine::brief(py, read)?, base, quick, calls_back: false })
+        let read = || Self::read(known(Document::parse(name, text)?, held), &set, &sweeps, quick);
+        let inner = engine::brief(py, read)?;
+        Ok(Self { inner, base, quick, calls_back: held.is_some_and(|held| held.calls_back) })
     }
 
     /// The experiment of a dictionary with the keys of files, and the problem whose data Python holds, if it has such a problem.
@@ -128,8 +140,7 @@ impl Experiment {
         let read = || {
             let given = ARGUMENTS.iter().filter(|(key, _)| placed(&table, key));
             let origins = given.map(|(key, name)| Origin { key: (*key).to_string(), from: SetBy::Setting(name) }).collect();
-            let document = Document::of_table(table.clone(), origins);
-            Self::read(held.map_or(document.clone(), |held| document.with_kinds(&held.kinds)), &set, &sweeps, quick)
+            Self::read(known(Document::of_table(table.clone(), origins), held), &set, &sweeps, quick)
         };
         let inner = engine::brief(py, read)?;
         Ok(Self { inner, base, quick, calls_back: held.is_some_and(|held| held.calls_back) })

@@ -70,8 +70,13 @@ impl StateForm {
 pub struct Operator {
     form: Arc<Form>,
     state: Option<StateForm>,
-    /// The agents of the last call, as they are and as Python has them.
-    agents: Mutex<Option<(Vec<usize>, Py<PyArray1<i64>>)>>,
+    agents: Mutex<Option<LastAgents>>,
+}
+
+/// The agents of the last call, as they are and as Python has them.
+struct LastAgents {
+    places: Vec<usize>,
+    array: Py<PyArray1<i64>>,
 }
 
 type Array = Py<PyAny>;
@@ -122,14 +127,12 @@ impl Operator {
     /// The numbers of agents as an array; that of the call before, if it had the same.
     fn agents_array(&self, py: Python<'_>, agents: &[usize]) -> PyResult<Py<PyArray1<i64>>> {
         let mut last = self.agents.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((same, array)) = &*last
-            && same == agents
-        {
-            return Ok(array.clone_ref(py));
+        if let Some(last) = last.as_ref().filter(|last| last.places == agents) {
+            return Ok(last.array.clone_ref(py));
         }
         let array = PyArray1::from_iter(py, agents.iter().map(|c| *c as i64));
         array.getattr("flags")?.setattr("writeable", false)?;
-        *last = Some((agents.to_vec(), array.clone().unbind()));
+        *last = Some(LastAgents { places: agents.to_vec(), array: array.clone().unbind() });
         Ok(array.unbind())
     }
 

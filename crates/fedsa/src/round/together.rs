@@ -32,7 +32,7 @@ enum Need {
 #[derive(Default)]
 struct Script {
     /// The lanes after each call; those of the last one before it, while it is needed.
-    lanes: Vec<Box<Lanes>>,
+    lanes: Vec<Lanes>,
     /// What the last one needs.
     need: Option<Need>,
     /// The calls that were answered in this rehearsal.
@@ -43,7 +43,7 @@ struct Script {
 #[derive(Default)]
 pub(super) struct Spare {
     /// Lanes that are used again.
-    lanes: Vec<Box<Lanes>>,
+    lanes: Vec<Lanes>,
     /// The most calls of a block in each exchange of the last round.
     calls: Vec<usize>,
 }
@@ -56,7 +56,7 @@ struct Scripted<'a> {
     /// Empty for blocks that answer at old models, which call the field themselves.
     scripts: Mutex<Vec<Option<Script>>>,
     /// Lanes that are used again.
-    spare: Mutex<Vec<Box<Lanes>>>,
+    spare: Mutex<Vec<Lanes>>,
     /// Whether the exchange is carried out, and no longer rehearsed.
     is_carried_out: AtomicBool,
 }
