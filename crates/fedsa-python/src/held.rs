@@ -13,7 +13,7 @@ use fedsa::problem::noise::Noise;
 use fedsa::problem::{Batched, Field, Files, ProblemSettings};
 use fedsa::registry::Kind;
 use fedsa::sampling::Sampling;
-use fedsa_experiment::config::alone::{self, Part};
+use fedsa_experiment::config::alone::{self, KindTable};
 use fedsa_experiment::{Extensions, Kinds};
 use numpy::{PyArrayDyn, PyArrayMethods, PyReadonlyArrayDyn, PyUntypedArrayMethods};
 use pyo3::prelude::*;
@@ -64,7 +64,7 @@ impl HeldProblem {
         let make = move |keys: ArrayKeys| Ok(Box::new(HeldArrays { keys, arrays: Some(Arc::clone(&held)) }) as Box<dyn ProblemSettings>);
         engine::brief(py, || {
             let this = Self::of(Kind::new("arrays", "arrays of Python", make), false)?;
-            alone::check(&this.kinds, Part::Problem, &table)?;
+            alone::check(&this.kinds, KindTable::Problem, &table)?;
             Ok(this)
         })
     }
