@@ -125,10 +125,12 @@ class Experiment:
             made = self._made
             base = os.fspath(made["base"]) if made["base"] is not None else ""
             changes, sweeps = plain(made.get("set", {})), plain(made.get("sweep", {}))
+            # A problem whose data are in memory.
+            held = getattr(made.get("problem"), "_held", None)
             if "text" in made:
-                native = _fedsa.Experiment.of_text(made["name"], made["text"], base, changes, sweeps, quick)
+                native = _fedsa.Experiment.of_text(made["name"], made["text"], base, changes, sweeps, quick, held)
             else:
-                native = _fedsa.Experiment.of_table(self._table(), base, changes, sweeps, quick)
+                native = _fedsa.Experiment.of_table(self._table(), base, changes, sweeps, quick, held)
             self._natives[quick] = native
         return self._natives[quick]
 
@@ -513,7 +515,7 @@ class Experiment:
         with Listener(native.id, progress) as listener:
             listener.total = float(budget)
             try:
-                return Tuning(_fedsa.tune_experiment(native, listener, cancel, options, folder), None)
+                return Tuning(_fedsa.tune_experiment(native, listener, cancel, options, folder), None, self._made.get("problem"))
             except InputError as e:
                 if e.code != "setting.target-not-reached":
                     raise
@@ -524,7 +526,13 @@ class Experiment:
         return table
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Experiment) and self._resolved() == other._resolved()
+        if not isinstance(other, Experiment):
+            return NotImplemented
+        held = [experiment._made.get("problem") for experiment in (self, other)]
+        # Files name operators of Python by their class.
+        if any(hasattr(problem, "_held") for problem in held) and held[0] != held[1]:
+            return False
+        return self._resolved() == other._resolved()
 
     __hash__ = None  # type: ignore[assignment]
 

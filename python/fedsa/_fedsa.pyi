@@ -1,6 +1,6 @@
 """The native half of the package; private."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, final
 
 import numpy as np
@@ -52,11 +52,41 @@ class ClientNode:
     def restore(self, state: bytes) -> None: ...
 
 @final
+class Draws:
+    """Random numbers of the agents of a call, each from its agent's own stream."""
+
+    def __new__(cls, seed: int, agents: Sequence[int], round: int = 0) -> Draws: ...
+    @property
+    def agents(self) -> NDArray[np.int64]:
+        """The numbers of the agents of the call, increasing: an array (n,)."""
+
+    def random(self, k: int | None = None) -> NDArray[np.float64]:
+        """Draw numbers uniform in [0, 1): an array (n, k), or (n,) without k."""
+
+    def normal(self, k: int | None = None) -> NDArray[np.float64]:
+        """Draw standard normal numbers: an array (n, k), or (n,) without k."""
+
+@final
 class Experiment:
     @staticmethod
-    def of_text(name: str, text: str, base: str, set: dict[str, Any], sweeps: dict[str, Any], quick: bool) -> Experiment: ...
+    def of_text(
+        name: str,
+        text: str,
+        base: str,
+        set: dict[str, Any],
+        sweeps: dict[str, Any],
+        quick: bool,
+        held: HeldProblem | None = None,
+    ) -> Experiment: ...
     @staticmethod
-    def of_table(table: dict[str, Any], base: str, set: dict[str, Any], sweeps: dict[str, Any], quick: bool) -> Experiment: ...
+    def of_table(
+        table: dict[str, Any],
+        base: str,
+        set: dict[str, Any],
+        sweeps: dict[str, Any],
+        quick: bool,
+        held: HeldProblem | None = None,
+    ) -> Experiment: ...
     @property
     def id(self) -> str: ...
     @property
@@ -97,6 +127,20 @@ class Figure:
     def render(self, format: str) -> bytes: ...
 
 @final
+class HeldProblem:
+    @staticmethod
+    def arrays(arrays: dict[str, NDArray[np.float64]], table: dict[str, Any]) -> HeldProblem: ...
+    @staticmethod
+    def operator(
+        name: str,
+        dim: int,
+        weights: list[float],
+        functions: dict[str, Callable[..., Any]],
+        root: list[float] | None,
+        check: Callable[..., Any],
+    ) -> HeldProblem: ...
+
+@final
 class Ran:
     def summary_json(self) -> str: ...
     def report_json(self) -> str: ...
@@ -118,6 +162,7 @@ class ServerNode:
     def rounds(self) -> int: ...
     def diverged(self) -> int | None: ...
     def answered(self) -> int: ...
+    def metrics(self, data: AgentData) -> dict[str, float]: ...
     def counts(self) -> dict[str, int]: ...
     def save(self) -> bytes: ...
     def restore(self, state: bytes) -> None: ...

@@ -401,8 +401,8 @@ class Tuning:
         The experiment of the answer, with new seeds.
     """
 
-    def __init__(self, native: _fedsa.Tuned | None, refusal: FedsaError | None) -> None:
-        self._native, self.refusal = native, refusal
+    def __init__(self, native: _fedsa.Tuned | None, refusal: FedsaError | None, problem: Any = None) -> None:
+        self._native, self.refusal, self._problem = native, refusal, problem
         self._data: dict[str, Any] = json.loads(native.summary) if native else {}
         answer = self._data.get("answer")
         self.best: dict[str, Any] | None = {k: v for k, v in answer.items() if k not in ("evidence", "table")} if answer else None
@@ -415,7 +415,14 @@ class Tuning:
 
         if self._native is None:
             return None
-        return Experiment.from_text(self._native.files()["tuned.toml"].decode(), name="tuned.toml")
+        text = self._native.files()["tuned.toml"].decode()
+        if not hasattr(self._problem, "_held"):
+            return Experiment.from_text(text, name="tuned.toml")
+        # The text names data that are in memory.
+        made: dict[str, Any] = {"name": "tuned.toml", "text": text, "base": None, "set": {}, "problem": self._problem}
+        experiment = Experiment.__new__(Experiment)
+        experiment._make(made)
+        return experiment
 
     def plot(self) -> Figure:
         """Draw cost against error of all that was tried.

@@ -23,14 +23,16 @@ A server asks agents questions; who carries the bytes is not its business. Every
 from __future__ import annotations
 
 import os
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
-from typing import TYPE_CHECKING, Any, Union
+from typing import TYPE_CHECKING, Any, Protocol, Union
 
 from fedsa import _fedsa
 from fedsa._kinds import Method, Problem
-from fedsa._settings import plain
+from fedsa._settings import nearest, plain
+from fedsa.errors import InputError
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
@@ -42,6 +44,14 @@ Table = Mapping[str, Any]
 
 # Carries messages to agents by number, and their answers back.
 Carrier = Callable[[Mapping[int, bytes]], Mapping[int, bytes]]
+
+
+class Exchange(Protocol):
+    """What carries messages until a deadline."""
+
+    def exchange(self, messages: Mapping[int, bytes], deadline: float | None) -> Mapping[int, bytes]:
+        """Send messages to agents, and return the answers that came until the deadline, by agent."""
+        ...
 
 
 class AgentData:
@@ -75,7 +85,8 @@ class AgentData:
         method = {"kind": "fedlsa", "step_size": 1.0, "local_steps": 1}
         table = {"problem": plain(problem), "sampling": law, "method": [method], "run": {"rounds": 1}}
         folder = "" if base is None else os.fspath(base)
-        self._native = _fedsa.AgentData.of(_fedsa.Experiment.of_table(table, folder, {}, {}, False))
+        held = getattr(problem, "_held", None)
+        self._native = _fedsa.AgentData.of(_fedsa.Experiment.of_table(table, folder, {}, {}, False, held))
 
     @property
     def agents(self) -> int:
@@ -364,6 +375,26 @@ class ServerNode:
         """Exchanges, messages and bits so far."""
         return self._native.counts()
 
+    def metrics(self, data: AgentData) -> dict[str, float]:
+        """Return what the agents' data tell of the iterate.
+
+        Parameters
+        ----------
+        data : AgentData
+            The data of all agents, where this process has them.
+
+        Returns
+        -------
+        dict of str to float
+            Metrics by name, as far as they are known: ``mse``, ``residual``, ..
+
+        Raises
+        ------
+        InputError
+            When it is not the data of all agents.
+        """
+        return self._native.metrics(data._native)
+
     def save(self) -> bytes:
         """Return the state, for :meth:`restore`."""
         return self._native.save()
@@ -391,15 +422,93 @@ class Session:
     ----------
     server : ServerNode
         The server.
-    carrier : callable
+    carrier : callable, or an object with a method ``exchange``
         Takes messages by agent, and returns the answers that came, by agent; of messages that want no answers, an
-        empty mapping. It decides how long it waits.
+        empty mapping. A callable decides how long it waits. ``exchange(messages, deadline)`` is told until when: a time of
+        :func:`time.monotonic`, or ``None``.
+    patience : float, optional
+        The seconds until the deadline of an exchange. Answers that have not come by then are missing.
+    data : AgentData, optional
+        The data of all agents, where this process has them: their metrics are recorded, and targets can be measured.
+    stop : mapping of str to float, optional
+        Targets: ``{"mse": 1e-4}``, ``residual`` or ``gap``. A session ends in the first round that reaches one.
     refused : callable, optional
         Called with the agent and the exception when an answer is refused. Such answers do not count.
+
+    Attributes
+    ----------
+    history : list of dict
+        A row for each round since the session began, the first of them as it began: ``round``, counts, and metrics.
+
+    Raises
+    ------
+    InputError
+        When a target is not one of these, or cannot be measured.
+
+    Examples
+    --------
+    >>> from fedsa import federation, methods, problems
+    >>> data = federation.AgentData(problems.RandomLinear(agents=3, dim=2))
+    >>> shared = federation.Federation(methods.FedHSA(0.5, 5), weights=data.weights, dim=data.dim)
+    >>> agents = [federation.ClientNode(shared, data, agent) for agent in range(3)]
+    >>> class Here:
+    ...     def exchange(self, messages, deadline):
+    ...         answers = {agent: agents[agent].handle(message) for agent, message in messages.items()}
+    ...         return {agent: answer for agent, answer in answers.items() if answer is not None}
+    >>> session = federation.Session(federation.ServerNode(shared), Here(), patience=5.0, data=data, stop={"mse": 1e-12})
+    >>> session.advance(100)
+    'converged'
+    >>> session.history[-1]["mse"] <= 1e-12, session.history[-1]["bits_up"] > 0
+    (True, True)
     """
 
-    def __init__(self, server: ServerNode, carrier: Carrier, *, refused: Callable[[int, Exception], object] | None = None) -> None:
-        self.server, self.carrier, self.refused = server, carrier, refused
+    TARGETS = ("mse", "residual", "gap")
+
+    def __init__(
+        self,
+        server: ServerNode,
+        carrier: Carrier | Exchange,
+        *,
+        patience: float | None = None,
+        data: AgentData | None = None,
+        stop: Mapping[str, float] | None = None,
+        refused: Callable[[int, Exception], object] | None = None,
+    ) -> None:
+        self.server, self.refused, self.data, self.patience = server, refused, data, patience
+        self.carrier = carrier
+        self.stop = {name: float(level) for name, level in (stop or {}).items()}
+        self.history: list[dict[str, Any]] = []
+        self._record()
+        for name in self.stop:
+            if name not in self.TARGETS:
+                what = f"'{name}' is no target{nearest(name, list(self.TARGETS))}"
+                raise InputError(what, "setting.unknown-name", f"stop.{name}", f"one of {', '.join(self.TARGETS)}")
+            if name not in self.history[0]:
+                known = "these data do not tell it" if data is not None else "there are no data to measure it with"
+                raise InputError(known, "setting", f"stop.{name}", "data of all agents that know it, or no target")
+
+    def _record(self) -> None:
+        """Add a row for the present round, once."""
+        rounds = self.server.rounds
+        if not self.history or self.history[-1]["round"] < rounds:
+            metrics = {} if self.data is None else self.server.metrics(self.data)
+            self.history.append({"round": rounds, **self.server.counts, **metrics})
+
+    def _has_reached(self) -> bool:
+        last = self.history[-1]
+        return any(last.get(name, float("inf")) <= level for name, level in self.stop.items())
+
+    def _carried(self, messages: Mapping[int, bytes]) -> Mapping[int, bytes]:
+        exchange = getattr(self.carrier, "exchange", None)
+        if exchange is None:
+            answers = self.carrier(messages)  # type: ignore[operator]
+        else:
+            deadline = None if self.patience is None else time.monotonic() + self.patience
+            answers = exchange(messages, deadline)
+        if not isinstance(answers, Mapping):
+            what = f"the carrier returned a value of the type '{type(answers).__name__}'"
+            raise InputError(what, "setting.wrong-type", "carrier", "a mapping of agents to their answers; {} without any")
+        return answers
 
     def advance(self, rounds: int, *, available: Sequence[int] | None = None) -> str:
         """Do further rounds.
@@ -407,33 +516,34 @@ class Session:
         Parameters
         ----------
         rounds : int
-            How many.
+            How many at most.
         available : sequence of int, optional
             The agents that can take part; all by default.
 
         Returns
         -------
         str
-            ``"completed"`` or ``"diverged"``.
+            How it ended: ``"converged"`` if a target is reached, ``"diverged"``, or ``"completed"``.
 
         Notes
         -----
         An exception of the carrier, and Ctrl-C, leave the session in the middle of a round, from which the next call
         goes on.
         """
-        from fedsa.errors import InputError
-
         until = self.server.rounds + rounds
         todo = self.server.todo
         while True:
             if todo.is_over:
+                self._record()
                 if self.server.diverged is not None:
                     return "diverged"
+                if self._has_reached():
+                    return "converged"
                 if self.server.rounds >= until:
                     return "completed"
                 todo = self.server.open(available)
                 continue
-            answers = self.carrier(todo.messages)
+            answers = self._carried(todo.messages)
             if not todo.wants_answers:
                 todo = Todo({}, False, True)
                 continue

@@ -11,11 +11,12 @@ from os import PathLike
 from typing import Any, Literal, TYPE_CHECKING
 
 from fedsa._kinds import Problem
+from fedsa.operators import Custom, Linear
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
-__all__ = ["Baird", "File", "FiniteSum", "FixedPoint", "GLM", "Garnet", "LeastSquares", "Linear", "Logistic", "Logs", "MRP", "Problem", "QLearning", "Quadratic", "RandomLogistic", "Switching"]
+__all__ = ["Baird", "Custom", "File", "FiniteSum", "FixedPoint", "GLM", "Garnet", "LeastSquares", "Linear", "Logistic", "Logs", "MRP", "Problem", "QLearning", "Quadratic", "RandomLinear", "RandomLogistic", "Switching"]
 
 
 class Garnet(Problem):
@@ -355,7 +356,7 @@ class Switching(Problem):
     ) -> None: ...
 
 
-class Linear(Problem):
+class RandomLinear(Problem):
     """Linear systems A_c, b_c.
 
     Parameters
@@ -381,8 +382,8 @@ class Linear(Problem):
 
     Examples
     --------
-    >>> Linear()
-    Linear()
+    >>> RandomLinear()
+    RandomLinear()
     """
 
     __slots__ = ()

@@ -23,7 +23,7 @@ def experiment(**given: Any) -> fedsa.Experiment:
 
 
 def linear(a: Any, b: Any) -> Any:
-    return experiment(problem=problems.Linear(a=a, b=b)).run()
+    return experiment(problem=problems.Linear(a, b)).run()
 
 
 A, B = np.stack([np.eye(2)] * 3), np.ones((3, 2))
@@ -52,8 +52,8 @@ CASES: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "object": (lambda: methods.FedLSA(object(), 10), fedsa.InputError, "type `object`"),
     "function": (lambda: methods.FedLSA(lambda t: 0.1, 10), fedsa.InputError, "type `function`"),
     "complex": (lambda: methods.FedLSA(1j, 10), fedsa.InputError, "type `complex`"),
-    "nested deeply": (lambda: problems.Linear(a=deep), fedsa.InputError, "levels"),
-    "endless": (lambda: problems.Linear(a=endless), fedsa.InputError, "levels"),
+    "nested deeply": (lambda: problems.RandomLinear(a=deep), fedsa.InputError, "levels"),
+    "endless": (lambda: problems.RandomLinear(a=endless), fedsa.InputError, "levels"),
     "keys that are no texts": (lambda: methods.FedLSA({1: 2}, 10), fedsa.InputError, "keys that are texts"),
     "unknown name": (lambda: problems.Garnet(heterogeneity="some"), fedsa.InputError, "identical, low"),
     "no agents": (lambda: experiment(problem=problems.Garnet(agents=0)).run(), fedsa.InputError, "agents"),
@@ -83,7 +83,7 @@ CASES: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "arrays with nan": (lambda: linear(np.full((3, 2, 2), np.nan), B), fedsa.InputError, "a"),
     "arrays of texts": (lambda: linear(np.full((3, 2, 2), "x"), B), fedsa.InputError, "a"),
     "ragged lists": (lambda: linear([[[1.0, 0.0], [0.0]]], [[1.0, 1.0]]), fedsa.InputError, "a"),
-    "arrays of objects": (lambda: linear(np.full((3, 2, 2), None), B), fedsa.InputError, "type `NoneType`"),
+    "arrays of objects": (lambda: linear(np.full((3, 2, 2), None), B), fedsa.InputError, "array of object"),
     "no file": (lambda: fedsa.Experiment.from_toml("nothing.toml"), fedsa.InputError, "nothing.toml"),
     "a folder as a file": (lambda: fedsa.Experiment.from_toml("."), fedsa.InputError, "cannot be read"),
     "not TOML": (lambda: fedsa.Experiment.from_text("a = ", name="x.toml"), fedsa.InputError, "x.toml:1"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 import pytest
@@ -82,3 +83,192 @@ def test_foreign_damaged_and_late_messages_are_refused() -> None:
     other.open()
     with pytest.raises(fedsa.InputError):
         other.take(agent, answer)
+
+
+def here(agents: list[federation.ClientNode], lost: float = 0.0) -> Any:
+    """A carrier with a method `exchange`, which may lose messages."""
+    drawn = np.random.default_rng(0)
+
+    class Here:
+        deadlines: list[float | None] = []
+
+        def exchange(self, messages: Mapping[int, bytes], deadline: float | None) -> dict[int, bytes]:
+            self.deadlines.append(deadline)
+            arrived = {agent: message for agent, message in messages.items() if drawn.random() >= lost}
+            answers: dict[int, bytes] = {}
+            for agent, message in arrived.items():
+                try:
+                    answer = agents[agent].handle(message)
+                except fedsa.InputError as e:
+                    # The message before it was lost.
+                    assert lost and e.code == "refused-message"
+                    continue
+                if answer is not None and drawn.random() >= lost:
+                    answers[agent] = answer
+            return answers
+
+    return Here()
+
+
+def test_a_session_measures_and_ends_at_a_target() -> None:
+    data = federation.AgentData(GARNET, sampling="mean")
+    method = methods.SCAFFLSA(0.5, 20)
+    shared = federation.Federation(method, weights=data.weights, dim=data.dim)
+    agents = [federation.ClientNode(shared, data, agent) for agent in range(5)]
+    carrier = here(agents)
+    session = federation.Session(federation.ServerNode(shared), carrier, patience=60.0, data=data, stop={"mse": 1e-8})
+    assert session.advance(3) == "completed" and len(session.history) == 4
+    assert session.advance(10_000) == "converged"
+    assert all(deadline is not None for deadline in carrier.deadlines)
+    results = fedsa.Experiment(GARNET, method, rounds=10_000, sampling="mean", stop={"mse": 1e-8}, record={"every": 1}).run()
+    trace = results.trace()
+    assert results.outcomes["scafflsa"].name == "converged"
+    assert session.history[-1]["round"] == len(trace) - 1
+    assert session.history[-1]["bits_up"] == results.cost("scafflsa")["bits_up"]
+    np.testing.assert_array_equal(session.server.theta, results.theta("scafflsa", seed=0))
+    before = session.history[0]["mse"]
+    assert session.history[-1]["mse"] <= 1e-8 < before
+
+
+def test_a_session_that_cannot_measure_says_so() -> None:
+    server, agents, _ = ends(METHODS[0])
+    own = federation.AgentData(problems.Linear(np.eye(3)[None], np.zeros((1, 3))))
+    for stop, data, text in [
+        ({"mse": 1.0}, None, "no data"),
+        ({"msee": 1.0}, None, "did you mean 'mse'"),
+        ({}, own, "those of all 5 agents"),
+    ]:
+        with pytest.raises(fedsa.InputError, match=text):
+            federation.Session(server, carried(agents), stop=stop, data=data)
+    with pytest.raises(fedsa.InputError, match="the carrier returned"):
+        federation.Session(server, lambda messages: None).advance(1)  # type: ignore[arg-type, return-value]
+
+
+def test_lost_messages_and_failures_of_the_carrier_do_not_end_a_session() -> None:
+    server, agents, _ = ends(methods.FedHSA(0.05, 10))
+    assert federation.Session(server, here(agents, lost=0.3)).advance(50) == "completed"
+    server, agents, _ = ends(METHODS[1])
+    whole, others, _ = ends(METHODS[1])
+    federation.Session(whole, carried(others)).advance(20)
+    calls = 0
+    inner = carried(agents)
+
+    def breaking(messages: Mapping[int, bytes]) -> Mapping[int, bytes]:
+        nonlocal calls
+        calls += 1
+        answers = inner(messages)
+        if calls % 3 == 0:
+            raise ConnectionError("the line is cut")
+        return answers
+
+    session = federation.Session(server, breaking)
+    while server.rounds < 20:
+        try:
+            session.advance(20 - server.rounds)
+        except ConnectionError:
+            pass
+    np.testing.assert_array_equal(server.theta, whole.theta)
+
+
+def test_each_end_may_have_its_own_data_only() -> None:
+    drawn = np.random.default_rng(3)
+    A, b = np.eye(3) + 0.2 * drawn.normal(size=(4, 3, 3)), drawn.normal(size=(4, 3))
+    method = methods.SCAFFLSA(0.05, 5, link=links.Quantised(6))
+    shared = federation.Federation(method, weights=[0.25] * 4, dim=3)
+    own = [federation.AgentData(problems.Linear(A[c : c + 1], b[c : c + 1], noise=0.5)) for c in range(4)]
+    agents = [federation.ClientNode(shared, data, agent) for agent, data in enumerate(own)]
+    server = federation.ServerNode(shared)
+    for _ in range(5):
+        federation.Session(server, carried(agents)).advance(3)
+        # Every end is put together anew from its state, between two messages.
+        states = [agent.save() for agent in agents]
+        agents = [federation.ClientNode(shared, data, agent) for agent, data in enumerate(own)]
+        for node, state in zip(agents, states):
+            node.restore(state)
+        saved, server = server.save(), federation.ServerNode(shared)
+        server.restore(saved)
+    results = fedsa.Experiment(problems.Linear(A, b, noise=0.5), method, rounds=15, seeds=[0]).run()
+    np.testing.assert_array_equal(server.theta, results.theta("scafflsa", seed=0))
+
+
+@pytest.mark.parametrize("method", METHODS, ids=lambda method: type(method).__name__)
+def test_hostile_bytes_are_refused_and_change_nothing(method: methods.Method, pytestconfig: pytest.Config) -> None:
+    server, agents, _ = ends(method)
+    todo = server.open()
+    agent, question = next(iter(todo.messages.items()))
+    node = agents[agent]
+    fresh = node.save()
+    answer = node.handle(question)
+    assert answer is not None
+    states = {"question": question, "answer": answer, "client": node.save(), "server": server.save()}
+    drawn = np.random.default_rng(7)
+
+    def mutated(good: bytes) -> bytes:
+        bad = bytearray(good)
+        for _ in range(int(drawn.integers(1, 4))):
+            at = int(drawn.integers(0, len(bad) + 1))
+            what = int(drawn.integers(0, 4))
+            if what == 0 and at < len(bad):
+                bad[at] ^= 1 << int(drawn.integers(0, 8))
+            elif what == 1:
+                del bad[at : at + int(drawn.integers(1, 9))]
+            elif what == 2:
+                bad[at:at] = drawn.bytes(int(drawn.integers(1, 9)))
+            else:
+                bad[at : at + 8] = drawn.choice([b"\xff" * 8, b"\0" * 8, b"\x7f" * 8])
+        return bytes(bad)
+
+    calls = {"question": node.handle, "answer": lambda bad: server.take(agent, bad), "client": node.restore, "server": server.restore}
+    times = 25_000 if pytestconfig.getoption("--all") else 1_500
+    node.restore(fresh)
+    for i in range(times):
+        name = ("question", "answer", "client", "server")[i % 4]
+        bad = mutated(states[name])
+        if bad == states[name]:
+            continue
+        try:
+            calls[name](bad)
+        except fedsa.InputError as e:
+            assert e.what and e.help
+        else:
+            # Numbers that a state may have. Messages have a checksum, and are never taken.
+            assert name in ("client", "server"), name
+            node.restore(fresh)
+            server.restore(states["server"])
+    node.restore(fresh)
+    server.restore(states["server"])
+    assert node.handle(question) == answer
+    server.take(agent, answer)
+    assert server.answered == 1
+
+
+WRONG_CALLS: list[Any] = [
+    lambda data, shared, server, node: federation.ClientNode(shared, data, 5),
+    lambda data, shared, server, node: federation.ClientNode(shared, data, -1),
+    lambda data, shared, server, node: federation.ClientNode(shared, data, 0, place=9),
+    lambda data, shared, server, node: federation.ClientNode(federation.Federation(METHODS[0], weights=[0.2] * 5, dim=4), data, 0),
+    lambda data, shared, server, node: federation.Federation(METHODS[0], weights=[0.5, 0.6], dim=3),
+    lambda data, shared, server, node: federation.Federation(METHODS[0], weights=[], dim=3),
+    lambda data, shared, server, node: federation.Federation(METHODS[0], weights=[np.nan, 1.0], dim=3),
+    lambda data, shared, server, node: federation.Federation(METHODS[0], weights=[0.2] * 5, dim=0),
+    lambda data, shared, server, node: federation.Federation(METHODS[0], weights=[0.2] * 5, dim=-1),
+    lambda data, shared, server, node: federation.Federation(METHODS[0], weights=[0.2] * 5, dim=3, start=[1.0]),
+    lambda data, shared, server, node: federation.Federation(METHODS[0], weights=[0.2] * 5, dim=3, start=[np.inf] * 3),
+    lambda data, shared, server, node: node.handle("text"),
+    lambda data, shared, server, node: node.handle(None),
+    lambda data, shared, server, node: node.handle(np.zeros(3)),
+    lambda data, shared, server, node: node.restore(server.save()),
+    lambda data, shared, server, node: server.take(99, b"x"),
+    lambda data, shared, server, node: server.take(0, "x"),
+    lambda data, shared, server, node: server.restore(node.save()),
+    lambda data, shared, server, node: server.open([77]),
+    lambda data, shared, server, node: server.open(["a"]),
+]
+
+
+@pytest.mark.parametrize("call", WRONG_CALLS, ids=range(len(WRONG_CALLS)))
+def test_wrong_arguments_are_refused(call: Any) -> None:
+    server, agents, shared = ends(METHODS[0])
+    with pytest.raises((fedsa.InputError, TypeError, OverflowError)) as e:
+        call(federation.AgentData(GARNET), shared, server, agents[0])
+    assert str(e.value)

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import fedsa
-from fedsa import federation, links, methods, problems
+from fedsa import federation, links, methods, operators, problems
 
 
 def compared() -> fedsa.Results:
@@ -34,6 +34,24 @@ def stages() -> list[str]:
     return seen
 
 
+class Points:
+    """Points whose mean is looked for."""
+
+    agents, dim = 3, 2
+
+    def sample(self, theta: NDArray[np.float64], state: None, rng: operators.Draws) -> NDArray[np.float64]:
+        """A sample of each agent."""
+        return rng.agents[:, None] - theta + rng.normal(2)
+
+
+def own() -> NDArray[np.float64]:
+    """Operators of one's own: a class, and arrays."""
+    arrays = problems.Linear(np.stack([np.eye(2)] * 3), np.ones((3, 2)), noise=0.1, weights=[0.2, 0.3, 0.5])
+    for problem in (arrays, problems.Custom(Points())):
+        theta = fedsa.Experiment(problem, methods.FedLSA(0.1, 10), rounds=10).run().theta("fedlsa", seed=0)
+    return theta
+
+
 def main() -> None:
     """All of it."""
     results = compared()
@@ -48,6 +66,10 @@ def main() -> None:
     message = federation.ServerNode(shared).open().messages[0]
     answer: bytes | None = federation.ClientNode(shared, data, 0).handle(message)
     assert answer is not None
+    assert own().shape == (2,)
+    session = federation.Session(federation.ServerNode(shared), lambda messages: {}, data=data)
+    ended: str = session.advance(1)
+    assert ended == "completed" and session.history[-1]["round"] == 1
 
 
 if __name__ == "__main__":

@@ -21,7 +21,7 @@ WIDTH = 120
 
 # Names of classes that do not follow from the names of their kinds.
 NAMES = {
-    "mrp": "MRP", "glm": "GLM", "q-learning": "QLearning",
+    "mrp": "MRP", "glm": "GLM", "q-learning": "QLearning", "linear": "RandomLinear",
     "fedlsa": "FedLSA", "scafflsa": "SCAFFLSA", "scafflsa-random": "SCAFFLSARandom", "fedhsa": "FedHSA", "scaffold": "SCAFFOLD",
     "fedlin": "FedLin", "fedtd": "FedTD", "delayed-sa": "DelayedSA", "delay-adaptive-sa": "DelayAdaptiveSA", "dasa": "DASA",
     "projected-td": "ProjectedTD", "lstd": "LSTD", "gmres": "GMRES", "shed": "SHED", "q-shed": "QSHED", "gd": "GD", "agd": "AGD",
@@ -280,7 +280,9 @@ def generated() -> dict[str, str]:
     named = NAMED.replace("ENTRIES", entries)
     base = "from fedsa._kinds import "
     return {
-        "problems.py": module_text(PROBLEMS, [base + "Problem"], module, problems, names=["Problem"]),
+        "problems.py": module_text(
+            PROBLEMS, [base + "Problem", "from fedsa.operators import Custom, Linear"], module, problems, names=["Custom", "Linear", "Problem"]
+        ),
         "methods.py": module_text(
             METHODS, [base + "Method, named_method", "from fedsa._link import LinkLike"], module, methods, named, ["Method", "named"]
         ),

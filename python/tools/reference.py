@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import fedsa
-from fedsa import federation, links, methods, problems
+from fedsa import federation, links, methods, operators, problems
 
 PAGE = Path(__file__).parents[2] / "docs/src/reference/python.md"
 BEGIN, END = "<!-- made by python/tools/reference.py -->", "<!-- end of it -->"
@@ -29,6 +29,7 @@ GROUPS: list[tuple[str, Any, list[str]]] = [
     ("Calls", fedsa, ["Progress", "CancelToken", "set_threads", "get_threads"]),
     ("The ends of a federation: `fedsa.federation`", federation, list(federation.__all__)),
     ("Problems: `fedsa.problems`", problems, list(problems.__all__)),
+    ("Operators of your own: `fedsa.operators`", operators, ["Operator", "Draws"]),
     ("Methods: `fedsa.methods`", methods, list(methods.__all__)),
     ("Links: `fedsa.links`", links, list(links.__all__)),
     (

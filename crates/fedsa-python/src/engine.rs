@@ -2,7 +2,8 @@
 //! ends the call; with progress for a callback; and with panics as exceptions.
 //!
 //! The work runs on the pool of the package. The thread that called waits for it without the lock, and takes the lock from time to time to
-//! look for signals and to call back. No thread waits for the lock while its holder waits for that thread.
+//! look for signals and to call back. No thread waits for the lock while its holder waits for that thread: work that calls Python itself
+//! ([`crate::operators`]) has one thread ([`call_back`]).
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -20,6 +21,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyList;
 
 use crate::errors::{exception, internal};
+use crate::operators::with_callbacks;
 use crate::threads;
 
 /// The time between looks at signals and calls of a callback.
@@ -138,8 +140,8 @@ impl RunObserver for Progress {
     }
 }
 
-/// The end of work on another thread: its result, or the message of a panic.
-type Ended<T> = Result<Result<T, Error>, String>;
+/// The end of work on another thread: its result and what callbacks have raised, or the message of a panic.
+type Ended<T> = Result<(Result<T, Error>, Option<PyErr>), String>;
 
 /// Does `work` on the pool. Signals and exceptions of the callback `notify` cancel the token that the work is given; the call then ends with
 /// that exception as soon as the work has ended.
@@ -152,8 +154,22 @@ pub fn call<T: Send>(
     cancel: Option<&Cancel>,
     work: impl FnOnce(&Progress, &Cancel) -> Result<T, Error> + Send,
 ) -> PyResult<T> {
+    call_back(py, false, notify, cancel, work)
+}
+
+/// [`call`] of work that calls Python if `calls_back`: it then has one thread, and what a callback raises ends it, and is raised.
+///
+/// # Errors
+/// As [`call`], and what a callback has raised.
+pub fn call_back<T: Send>(
+    py: Python<'_>,
+    calls_back: bool,
+    notify: Option<&Bound<'_, PyAny>>,
+    cancel: Option<&Cancel>,
+    work: impl FnOnce(&Progress, &Cancel) -> Result<T, Error> + Send,
+) -> PyResult<T> {
     refuse_inside(py)?;
-    let pool = threads::pool().map_err(|e| exception(py, &e))?;
+    let pool = if calls_back { threads::alone() } else { threads::pool() }.map_err(|e| exception(py, &e))?;
     let token = cancel.map_or_else(Cancel::new, Cancel::child);
     let records = notify.is_some_and(|notify| notify.getattr("records").and_then(|is| is.is_truthy()).unwrap_or(false));
     let progress = Progress { records, ..Progress::default() };
@@ -164,11 +180,13 @@ pub fn call<T: Send>(
         let (progress, token) = (&progress, &token);
         std::thread::scope(|scope| {
             let worker = std::thread::Builder::new().name("fedsa-call".into()).spawn_scoped(scope, move || {
-                let done = catch_unwind(AssertUnwindSafe(|| pool.install(|| work(progress, token))));
+                let work = || work(progress, token);
+                let work = || with_callbacks(Some(token.clone()), || if calls_back { attached(work) } else { work() });
+                let done = catch_unwind(AssertUnwindSafe(|| pool.install(work)));
                 let _ = give.send(done.map_err(|payload| message(&*payload)));
             });
             if let Err(e) = worker {
-                return Ok(Err(Error::machine(format!("a thread cannot be started: {e}"), "fewer threads")));
+                return Ok((Err(Error::machine(format!("a thread cannot be started: {e}"), "fewer threads")), None));
             }
             loop {
                 match take.recv_timeout(LOOK) {
@@ -190,19 +208,26 @@ pub fn call<T: Send>(
     match (raised.or(last), ended) {
         (Some(e), _) => Err(e),
         (None, Err(panic)) => Err(internal(py, &panic)),
-        (None, Ok(result)) => result.map_err(|e| exception(py, &e)),
+        (None, Ok((_, Some(e)))) => Err(e),
+        (None, Ok((result, None))) => result.map_err(|e| exception(py, &e)),
     }
+}
+
+/// Does `work` on a thread that the interpreter knows, without its lock: callbacks then find their thread prepared.
+fn attached<T: Send>(work: impl FnOnce() -> T + Send) -> T {
+    Python::attach(|py| py.detach(work))
 }
 
 /// Does `work` that takes milliseconds, on the pool, without the interpreter's lock. It cannot be cancelled.
 ///
 /// # Errors
-/// As [`call`].
+/// As [`call_back`].
 pub fn brief<T: Send>(py: Python<'_>, work: impl FnOnce() -> Result<T, Error> + Send) -> PyResult<T> {
     refuse_inside(py)?;
     let pool = threads::pool().map_err(|e| exception(py, &e))?;
-    match py.detach(|| catch_unwind(AssertUnwindSafe(|| pool.install(work)))) {
-        Ok(result) => result.map_err(|e| exception(py, &e)),
+    match py.detach(|| catch_unwind(AssertUnwindSafe(|| pool.install(|| with_callbacks(None, work))))) {
+        Ok((_, Some(e))) => Err(e),
+        Ok((result, None)) => result.map_err(|e| exception(py, &e)),
         Err(payload) => Err(internal(py, &message(&*payload))),
     }
 }

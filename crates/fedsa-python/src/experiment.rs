@@ -17,6 +17,7 @@ use pyo3::types::PyDict;
 use crate::convert;
 use crate::engine;
 use crate::errors::OrRaise;
+use crate::held::HeldProblem;
 use crate::results::RanResults;
 
 /// A token by which another thread stops a call.
@@ -49,6 +50,8 @@ pub struct Experiment {
     /// The folder of relative paths.
     pub base: PathBuf,
     pub quick: bool,
+    /// Whether the problem calls Python.
+    pub calls_back: bool,
 }
 
 /// Keys of experiment files, and the arguments that they come from: errors name these.
@@ -91,10 +94,20 @@ impl Experiment {
     }
 }
 
+/// A document that may name a problem whose data Python holds.
+fn known(document: Document, held: Option<&HeldProblem>) -> Document {
+    match held {
+        Some(held) => document.with_kinds(&held.kinds),
+        None => document,
+    }
+}
+
 #[pymethods]
 impl Experiment {
-    /// The experiment of the text of a file; `name` is shown in messages.
+    /// The experiment of the text of a file, which is called `name` in messages, and the problem whose data Python holds, if it names one.
     #[staticmethod]
+    #[pyo3(signature = (name, text, base, set, sweeps, quick, held = None))]
+    #[expect(clippy::too_many_arguments, reason = "a private signature with plain values")]
     fn of_text(
         py: Python<'_>,
         name: &str,
@@ -103,14 +116,17 @@ impl Experiment {
         set: &Bound<'_, PyDict>,
         sweeps: &Bound<'_, PyDict>,
         quick: bool,
+        held: Option<&HeldProblem>,
     ) -> PyResult<Self> {
         let (set, sweeps) = (convert::table(set)?, convert::table(sweeps)?);
-        let read = || Self::read(Document::parse(name, text)?, &set, &sweeps, quick);
-        Ok(Self { inner: engine::brief(py, read)?, base, quick })
+        let read = || Self::read(known(Document::parse(name, text)?, held), &set, &sweeps, quick);
+        let inner = engine::brief(py, read)?;
+        Ok(Self { inner, base, quick, calls_back: held.is_some_and(|held| held.calls_back) })
     }
 
-    /// The experiment of a dictionary with the keys of files.
+    /// The experiment of a dictionary with the keys of files, and the problem whose data Python holds, if it has such a problem.
     #[staticmethod]
+    #[pyo3(signature = (table, base, set, sweeps, quick, held = None))]
     fn of_table(
         py: Python<'_>,
         table: &Bound<'_, PyDict>,
@@ -118,14 +134,16 @@ impl Experiment {
         set: &Bound<'_, PyDict>,
         sweeps: &Bound<'_, PyDict>,
         quick: bool,
+        held: Option<&HeldProblem>,
     ) -> PyResult<Self> {
         let (table, set, sweeps) = (convert::table(table)?, convert::table(set)?, convert::table(sweeps)?);
         let read = || {
             let given = ARGUMENTS.iter().filter(|(key, _)| placed(&table, key));
             let origins = given.map(|(key, name)| Origin { key: (*key).to_string(), from: SetBy::Setting(name) }).collect();
-            Self::read(Document::of_table(table.clone(), origins), &set, &sweeps, quick)
+            Self::read(known(Document::of_table(table.clone(), origins), held), &set, &sweeps, quick)
         };
-        Ok(Self { inner: engine::brief(py, read)?, base, quick })
+        let inner = engine::brief(py, read)?;
+        Ok(Self { inner, base, quick, calls_back: held.is_some_and(|held| held.calls_back) })
     }
 
     #[getter]
@@ -184,7 +202,7 @@ impl Experiment {
         if let Some((folder, word)) = folder {
             settings = settings.in_folder(folder, if_exists(&word));
         }
-        let ran = engine::call(py, notify, cancel.map(|token| &token.0), |progress, cancel| {
+        let ran = engine::call_back(py, self.calls_back, notify, cancel.map(|token| &token.0), |progress, cancel| {
             match run(self.inner.clone(), &settings, progress, cancel)? {
                 RunOutcome::Done(ran) => {
                     ran.write(Vec::new())?;

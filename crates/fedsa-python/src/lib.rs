@@ -6,7 +6,9 @@ mod convert;
 mod engine;
 mod errors;
 mod experiment;
+mod held;
 mod nodes;
+mod operators;
 mod results;
 mod theory;
 mod threads;
@@ -50,6 +52,8 @@ fn _fedsa(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<nodes::Federation>()?;
     m.add_class::<nodes::AgentData>()?;
     m.add_class::<nodes::ServerNode>()?;
+    m.add_class::<held::HeldProblem>()?;
+    m.add_class::<operators::Draws>()?;
     m.add_class::<results::Figure>()?;
     m.add_class::<results::RanResults>()?;
     m.add_class::<theory::Theory>()?;

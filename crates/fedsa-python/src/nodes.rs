@@ -1,9 +1,10 @@
 //! The ends of a federation over bytes.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use fedsa::error::Error;
 use fedsa::federation::{self, Description};
+use fedsa::metrics::{METRICS, Metrics};
 use fedsa::node::{self, Todo};
 use fedsa::problem::Field;
 use fedsa::record::COUNTS;
@@ -23,34 +24,40 @@ use crate::experiment::Experiment;
 
 /// The data of agents: a problem that is built.
 #[pyclass(frozen, module = "fedsa._fedsa")]
-pub struct AgentData(Arc<dyn Field>);
+pub struct AgentData {
+    field: Arc<dyn Field>,
+    /// Held while operators of Python are called: what becomes of one call concerns no other.
+    one: Arc<Mutex<()>>,
+    metrics: OnceLock<Metrics>,
+    calls_back: bool,
+}
 
 #[pymethods]
 impl AgentData {
     /// The problem of an experiment's first point.
     #[staticmethod]
     fn of(py: Python<'_>, experiment: &Experiment) -> PyResult<Self> {
-        let field = engine::call(py, None, None, |_, cancel| {
+        let field = engine::call_back(py, experiment.calls_back, None, None, |_, cancel| {
             let files = DiskFiles::new(Places::from_env(&experiment.base)).with_cancel(cancel);
             let built = BuiltProblem::new(&experiment.inner, &files, fedsa::kernel::Isa::best())?;
             Ok(Arc::clone(built.shared_field()))
         })?;
-        Ok(Self(field))
+        Ok(Self { field, one: Arc::default(), metrics: OnceLock::new(), calls_back: experiment.calls_back })
     }
 
     #[getter]
     fn agents(&self) -> usize {
-        self.0.agents()
+        self.field.agents()
     }
 
     #[getter]
     fn dim(&self) -> usize {
-        self.0.dim()
+        self.field.dim()
     }
 
     #[getter]
     fn weights<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<f64>> {
-        PyArray1::from_slice(py, self.0.weights())
+        PyArray1::from_slice(py, self.field.weights())
     }
 }
 
@@ -104,30 +111,40 @@ impl Federation {
 
 /// One agent.
 #[pyclass(frozen, module = "fedsa._fedsa")]
-pub struct ClientNode(Mutex<node::ClientNode>);
+pub struct ClientNode {
+    node: Mutex<node::ClientNode>,
+    one: Option<Arc<Mutex<()>>>,
+}
 
 #[pymethods]
 impl ClientNode {
     #[new]
     fn new(py: Python<'_>, federation: &Federation, data: &AgentData, agent: usize, place: usize) -> PyResult<Self> {
-        let node = engine::brief(py, || node::ClientNode::new(&federation.0, &data.0, place, agent))?;
-        Ok(Self(Mutex::new(node)))
+        let one = data.field.together().is_some().then(|| Arc::clone(&data.one));
+        let node = engine::brief(py, || {
+            let _one = one.as_deref().map(locked);
+            node::ClientNode::new(&federation.0, &data.field, place, agent)
+        })?;
+        Ok(Self { node: Mutex::new(node), one })
     }
 
     /// Answers a message of the server, if it wants an answer.
     fn handle<'py>(&self, py: Python<'py>, message: &[u8]) -> PyResult<Option<Bound<'py, PyBytes>>> {
         let message = message.to_vec();
-        let answer = engine::brief(py, || locked(&self.0).handle(&message))?;
+        let answer = engine::brief(py, || {
+            let _one = self.one.as_deref().map(locked);
+            locked(&self.node).handle(&message)
+        })?;
         Ok(answer.map(|answer| PyBytes::new(py, &answer)))
     }
 
     fn save<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
-        Ok(PyBytes::new(py, &engine::brief(py, || Ok(locked(&self.0).save()))?))
+        Ok(PyBytes::new(py, &engine::brief(py, || Ok(locked(&self.node).save()))?))
     }
 
     fn restore(&self, py: Python<'_>, state: &[u8]) -> PyResult<()> {
         let state = state.to_vec();
-        engine::brief(py, || locked(&self.0).restore(&state))
+        engine::brief(py, || locked(&self.node).restore(&state))
     }
 }
 
@@ -147,7 +164,15 @@ impl ServerNode {
 
     /// Opens the next round, for the agents that are available.
     fn open<'py>(&self, py: Python<'py>, available: Option<Vec<usize>>) -> PyResult<Asked<'py>> {
-        todo(py, &engine::brief(py, || Ok(locked(&self.0).open_for(available.as_deref())))?)
+        let todo_now = engine::brief(py, || {
+            let mut server = locked(&self.0);
+            let n = server.coordinator().federation().agents();
+            if let Some(c) = available.iter().flatten().find(|c| **c >= n) {
+                return Err(Error::new("available", format!("agent {c} of {n} agents"), format!("agents below {n}")));
+            }
+            Ok(server.open_for(available.as_deref()))
+        })?;
+        todo(py, &todo_now)
     }
 
     /// Takes an answer.
@@ -181,6 +206,30 @@ impl ServerNode {
     /// Answers of this exchange that count.
     fn answered(&self, py: Python<'_>) -> PyResult<usize> {
         engine::brief(py, || Ok(locked(&self.0).answered()))
+    }
+
+    /// The metrics that these data tell of all agents, by name.
+    fn metrics<'py>(&self, py: Python<'py>, data: &AgentData) -> PyResult<Bound<'py, PyDict>> {
+        let seen = engine::call_back(py, data.calls_back, None, None, |_, _| {
+            let server = locked(&self.0);
+            let (agents, dim) = (server.coordinator().federation().agents(), server.theta().len());
+            if (data.field.agents(), data.field.dim()) != (agents, dim) {
+                let what = format!("the data of {} agents with d = {}", data.field.agents(), data.field.dim());
+                return Err(Error::new("data", what, format!("those of all {agents} agents, d = {dim}")));
+            }
+            let _one = locked(&data.one);
+            let seen = data.metrics.get_or_init(|| Metrics::new(&data.field)).observe(&*server, None, 0.0);
+            let failure = data.field.failure();
+            data.field.recover();
+            failure.map_or(Ok(seen), Err)
+        })?;
+        let out = PyDict::new(py);
+        for metric in METRICS {
+            if let Some(x) = metric.value(&seen) {
+                out.set_item(metric.name, x)?;
+            }
+        }
+        Ok(out)
     }
 
     /// What was counted, by name.

@@ -14,7 +14,7 @@ use fedsa_experiment::picture::DrawnFigure;
 use fedsa_experiment::redraw::redraw;
 use fedsa_experiment::run::Ran;
 use fedsa_experiment::summary::{Entry, Summary};
-use fedsa_experiment::{IfExists, Kinds, compare};
+use fedsa_experiment::{IfExists, compare};
 use fedsa_figure::Format;
 use numpy::{PyArray1, PyArrayMethods};
 use pyo3::prelude::*;
@@ -25,6 +25,7 @@ use crate::arrow::Table;
 use crate::convert;
 use crate::engine;
 use crate::errors::OrRaise;
+use crate::held::readable_kinds;
 
 /// The results of a run in this process.
 #[pyclass(frozen, module = "fedsa._fedsa", name = "Ran")]
@@ -104,7 +105,7 @@ impl Figure {
 #[pyfunction]
 pub fn redraw_folder(py: Python<'_>, folder: PathBuf, keys: &Bound<'_, PyDict>) -> PyResult<Figure> {
     let changes = figure_changes(keys)?;
-    engine::call(py, None, None, |_, _| Ok(redraw(&folder, &changes, &Kinds::default())?.drawn())).map(Figure)
+    engine::call(py, None, None, |_, _| Ok(redraw(&folder, &changes, &readable_kinds())?.drawn())).map(Figure)
 }
 
 /// Refuses a folder without a finished run.

@@ -31,6 +31,7 @@ pub struct Theory {
     predictor: Arc<Predictor>,
     report: TheoryReport,
     target: Option<f64>,
+    calls_back: bool,
 }
 
 #[pymethods]
@@ -44,8 +45,8 @@ impl Theory {
         target: Option<f64>,
         full: bool,
     ) -> PyResult<Self> {
-        let (inner, base) = (experiment.inner.clone(), &experiment.base);
-        engine::call(py, notify, cancel.map(|token| &token.0), |progress, cancel| {
+        let (inner, base, calls_back) = (experiment.inner.clone(), &experiment.base, experiment.calls_back);
+        engine::call_back(py, calls_back, notify, cancel.map(|token| &token.0), |progress, cancel| {
             let control = PlanControl { cancel, solving: None };
             let plan = Arc::new(Plan::with_problem(inner, base, Isa::best(), &HashMap::new(), None, &control)?);
             let predictor = Arc::new(Predictor::new(&plan).with_cancel(cancel));
@@ -54,7 +55,7 @@ impl Theory {
             let report = theory.report(&|what| progress.say(Event::Searching(format!("theory of {}", what.trim()), 0.0)))?;
             // What is asked for later is not stopped by the token of this call.
             let predictor = Arc::new(Predictor::new(&plan).with_kept(predictor.keep()));
-            Ok(Self { plan, predictor, report, target })
+            Ok(Self { plan, predictor, report, target, calls_back })
         })
     }
 
@@ -96,8 +97,9 @@ impl Theory {
     ) -> PyResult<(Bound<'py, PyArray1<i64>>, Bound<'py, PyArray1<f64>>, Bound<'py, PyArray1<f64>>, Bound<'py, PyArray1<f64>>, String)>
     {
         let cell = self.report.methods.get(method).map_or(0, |method| method.cell);
-        let (curve, accuracy) =
-            engine::call(py, None, None, |_, _| Ok((self.predictor.curve(cell)?, self.predictor.curve_accuracy(cell)?)))?;
+        let (curve, accuracy) = engine::call_back(py, self.calls_back, None, None, |_, _| {
+            Ok((self.predictor.curve(cell)?, self.predictor.curve_accuracy(cell)?))
+        })?;
         let rounds: Vec<i64> = self.plan.cells[cell].grid.iter().map(|t| i64::try_from(*t).unwrap_or(i64::MAX)).collect();
         let of = |value: &dyn Fn(&fedsa_theory::exact_mse::MeanSquare) -> f64| PyArray1::from_iter(py, curve.iter().map(value));
         let (mse, bias, noise) = (of(&|point| point.mse()), of(&|point| point.bias_sq()), of(&|point| point.noise));
@@ -106,7 +108,7 @@ impl Theory {
 
     /// A figure: `curves` or `stability`.
     fn figure(&self, py: Python<'_>, which: &str) -> PyResult<Figure> {
-        let drawn = engine::call(py, None, None, |_, _| {
+        let drawn = engine::call_back(py, self.calls_back, None, None, |_, _| {
             let all = theory::pictures(&self.plan, &self.predictor);
             let found = all.into_iter().find(|(name, _)| name.ends_with(which));
             let unknown = || Error::new("figure", format!("`{which}` is not accepted"), "curves or stability");
@@ -155,7 +157,7 @@ pub fn check_experiment(
     force: bool,
 ) -> PyResult<(String, Option<Py<PyAny>>)> {
     let settings = RunSettings::default().with_base(&experiment.base).with_quick(experiment.quick).with_force(force);
-    let (text, refusal) = engine::call(py, notify, cancel.map(|token| &token.0), |_, cancel| {
+    let (text, refusal) = engine::call_back(py, experiment.calls_back, notify, cancel.map(|token| &token.0), |_, cancel| {
         let checked = check::check(experiment.inner.clone(), &settings, cancel)?;
         Ok((checked.json().to_string(), checked.refusal))
     })?;
@@ -215,7 +217,7 @@ pub fn tune_experiment(
     if let Some((folder, word)) = folder {
         settings = settings.in_folder(folder, if_exists(&word));
     }
-    engine::call(py, notify, cancel.map(|token| &token.0), |progress, cancel| {
+    engine::call_back(py, experiment.calls_back, notify, cancel.map(|token| &token.0), |progress, cancel| {
         let mut observe = |stage: TuneStage<'_>| {
             if let TuneStage::Began(began) = stage {
                 progress.say(Event::Searching(began.what.clone(), began.spent));

@@ -48,6 +48,16 @@ pub fn pool() -> Result<Arc<ThreadPool>, Error> {
     Ok(pool)
 }
 
+/// A pool of one thread, for work that calls Python.
+///
+/// # Errors
+/// When the thread cannot be started.
+pub fn alone() -> Result<Arc<ThreadPool>, Error> {
+    let builder = ThreadPoolBuilder::new().num_threads(1).thread_name(|_| "fedsa-callbacks".into());
+    let failed = |e| Error::machine(format!("a thread cannot be started: {e}"), "fewer threads");
+    builder.build().map(Arc::new).map_err(failed)
+}
+
 /// Sets the number of threads of calls that begin from now on; as many as the environment or the machine says if it is `None`.
 ///
 /// # Errors

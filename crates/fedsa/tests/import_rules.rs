@@ -89,6 +89,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "protocol",
             "random",
             "record",
+            "sampling",
             "server",
             "sums",
             "uplink",

@@ -2,6 +2,7 @@
 
 mod adaptive_newton;
 mod anderson;
+mod batched;
 mod by_hand;
 mod closed_forms;
 mod codecs;

@@ -61,6 +61,15 @@ per_isa! {
     }
 }
 
+per_isa! {
+    /// `theta += eta (g + drift)` in every component, as a step of [`leg`] does it.
+    fn step(eta: f64, g: &[f64], drift: &[f64], theta: &mut [f64]) {
+        for ((theta, g), drift) in theta.iter_mut().zip(g).zip(drift) {
+            *theta = eta.mul_add(g + drift, *theta);
+        }
+    }
+}
+
 fn observations(d: usize, lanes: &mut Lanes, advance: bool, operator: &mut Operator<'_>) {
     let mut chain = vec![0; lanes.chain_len];
     for l in 0..lanes.len {

@@ -110,6 +110,7 @@ impl ClientNode {
                 let mut lanes = Box::new(Lanes::new(d, field.chain_len()));
                 let words = field.chain_len();
                 field.start_chain(place, &mut chain_stream(seed, agent), &mut lanes.chains[..words]);
+                field.started()?;
                 Working::Lanes { client, memory, lanes, outbox: Outbox::new(d) }
             }
             Half::Each(make) => Working::Each(make(agent)),
@@ -154,7 +155,7 @@ impl ClientNode {
             }
             Step::Behind => Some(without_numbers(Part::Behind, down.round, down.exchange, &self.envelope())),
             Step::With(last) => {
-                let answer = self.follow(&envelope, &down, control, last)?;
+                let answer = self.followed(&envelope, &down, control, last)?;
                 if down.exchange != TELL {
                     self.log.answered = Some(down.round);
                     self.log.answer = answer.as_deref().map_or(0, Message::checksum);
@@ -198,6 +199,18 @@ impl ClientNode {
         } else {
             Err(refused(format!("{} without the message before it", point(at.0, at.1)), "the exchanges of a round in their order"))
         }
+    }
+
+    /// [`ClientNode::follow`], of which nothing is left where operators fail that are evaluated elsewhere.
+    fn followed(&mut self, envelope: &Envelope, down: &Message, control: Option<Vec<f64>>, last: Option<Last>) -> Result<Option<Vec<u8>>> {
+        let before = self.field.together().is_some().then(|| self.save());
+        let answer = self.follow(envelope, down, control, last);
+        if let (Some(before), Some(failure)) = (before, self.field.failure()) {
+            self.restore(&before)?;
+            self.field.recover();
+            return Err(failure);
+        }
+        answer
     }
 
     /// Processes an accepted message, and returns the bytes of the answer, if there is one.

@@ -75,12 +75,11 @@ impl ProblemSettings for ArrayFile {
             let what = format!("{}: {}", self.path, e);
             e.saying(what).about("path")
         };
-        self.field_of(&arrays, sampling, isa).map_err(named)
+        self.field_of_arrays(&arrays, sampling, isa).map_err(named)
     }
 
     fn memory(&self, files: &dyn Files, sampling: Sampling, threads: usize) -> Result<MemoryEstimate> {
-        let arrays = files.arrays(&self.path)?;
-        Ok(sizes(&arrays, self.noise.as_ref(), sampling, threads))
+        Ok(self.memory_of_arrays(&files.arrays(&self.path)?, sampling, threads))
     }
 }
 
@@ -132,7 +131,16 @@ fn own_noise_sizes(arrays: &Arrays) -> Noise {
 }
 
 impl ArrayFile {
-    fn field_of(&self, arrays: &Arrays, sampling: Sampling, isa: Isa) -> Result<Arc<dyn Field>> {
+    /// The memory of [`ArrayFile::field_of_arrays`].
+    pub fn memory_of_arrays(&self, arrays: &Arrays, sampling: Sampling, threads: usize) -> MemoryEstimate {
+        sizes(arrays, self.noise.as_ref(), sampling, threads)
+    }
+
+    /// The problem of arrays that are in memory, as if they were those of the file.
+    ///
+    /// # Errors
+    /// When an array is missing, has another shape or a value that is not accepted; names the array.
+    pub fn field_of_arrays(&self, arrays: &Arrays, sampling: Sampling, isa: Isa) -> Result<Arc<dyn Field>> {
         // What would have no effect is not what was meant.
         if self.noise.is_some() && arrays.find("noise_std").is_some() {
             let what = "noise for a file that has noise of its own: noise_std";

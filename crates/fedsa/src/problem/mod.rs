@@ -6,6 +6,7 @@
 
 pub mod arrays;
 pub mod baird;
+pub mod batched;
 pub mod calls;
 pub mod clipped;
 pub mod dataset;
@@ -81,6 +82,7 @@ use root::Root;
 use source::LogSource;
 use systems::{Moments, Systems};
 
+pub use batched::{BatchCall, BatchOperators, Batched};
 pub use facts::Facts;
 pub use kinds::KINDS;
 pub use linear_operators::LinearOperators;
@@ -179,6 +181,16 @@ pub trait Field: Send + Sync {
     fn set_root(&self, root: Vec<f64>);
     /// The same field on the generic kernel, portable: the slow twin of every other.
     fn generic(&self) -> Arc<dyn Field>;
+    /// The steps of many blocks in one call, where a call costs more than an agent.
+    fn together(&self) -> Option<&dyn Together> {
+        None
+    }
+    /// Why operators could not be evaluated, where they are evaluated elsewhere and have failed: what was computed since is void.
+    fn failure(&self) -> Option<Error> {
+        None
+    }
+    /// Forgets [`Field::failure`]: whoever calls it has gone back to before what is void.
+    fn recover(&self) {}
 
     /// `theta*`, where it is known.
     fn root(&self) -> Option<&[f64]> {
@@ -196,8 +208,27 @@ pub trait Field: Send + Sync {
     }
 }
 
+/// Steps of many blocks of lanes in one call, with the results of block by block.
+pub trait Together: Send + Sync {
+    /// [`Field::leg`] of every block.
+    fn legs(&self, blocks: &mut [&mut Lanes], etas: &[f64]);
+    /// [`Field::observe`] of every block.
+    fn observations(&self, blocks: &mut [&mut Lanes], advance: bool);
+    /// `gbar_c(theta)` of every agent, N d numbers, and true; false where operators can only be sampled.
+    fn means(&self, theta: &[f64], out: &mut [f64]) -> bool;
+}
+
 /// Functions that are compiled once, and not once for each kind of problem.
 impl dyn Field + '_ {
+    /// Checks that nothing has failed when the sampling processes were started.
+    ///
+    /// # Errors
+    /// [`Field::failure`], which is then forgotten.
+    pub(crate) fn started(&self) -> Result<()> {
+        let failure = self.failure();
+        self.recover();
+        failure.map_or(Ok(()), Err)
+    }
     /// `sum_c p_c f_c(theta)`, computed in parallel and summed in the agents' order; `None` where operators are not minus gradients.
     pub fn mean_loss(&self, theta: &[f64]) -> Option<f64> {
         let objective = self.facts().objective()?;
@@ -211,10 +242,18 @@ impl dyn Field + '_ {
             return Some(systems.mean().mean(theta));
         }
         let d = self.dim();
+        let all = self.together().filter(|_| self.has_mean()).map(|together| {
+            let mut all = vec![0.0; self.agents() * d];
+            together.means(theta, &mut all);
+            all
+        });
         let block = |i: usize, sum: &mut [f64]| {
             let (first, mut g) = (i * LANES, vec![0.0; d]);
             for (c, p) in self.weights().iter().enumerate().skip(first).take(LANES) {
-                self.mean(c, theta, &mut g);
+                match &all {
+                    Some(all) => g.copy_from_slice(&all[c * d..][..d]),
+                    None => _ = self.mean(c, theta, &mut g),
+                }
                 sums::accumulate(sum, *p, &g);
             }
         };

@@ -19,7 +19,7 @@ use crate::sampling::{Law, Sampling};
 ///
 /// # Errors
 /// Why it is not known, or that it was cancelled.
-fn solved(field: &dyn Field, cancel: &Cancel) -> std::result::Result<Root, String> {
+pub(super) fn solved(field: &dyn Field, cancel: &Cancel) -> std::result::Result<Root, String> {
     let (facts, d) = (field.facts(), field.dim());
     if let Some(root) = facts.own_root(cancel) {
         return root;
@@ -42,7 +42,7 @@ fn solved(field: &dyn Field, cancel: &Cancel) -> std::result::Result<Root, Strin
 
 /// What `cell` keeps. It is computed outside of the cell: a thread of the pool that waits for others in the middle of the computation
 /// takes up another task, and may come here again. What several threads compute at once has the same bits, and the first one is kept.
-fn kept<T>(cell: &OnceLock<T>, compute: impl FnOnce() -> T) -> &T {
+pub(super) fn kept<T>(cell: &OnceLock<T>, compute: impl FnOnce() -> T) -> &T {
     if cell.get().is_none() {
         let _ = cell.set(compute());
     }

@@ -8,6 +8,7 @@ mod each;
 mod history;
 mod saved;
 mod sweep;
+mod together;
 
 use std::sync::Arc;
 
@@ -15,7 +16,7 @@ use faer::Mat;
 
 use crate::cancel::Cancel;
 use crate::coordinator::{Arrival, Coordinator, Refusal, Step};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::federation::Federation;
 use crate::kernel::{Chunk, LANES, chunks};
 use crate::local::{Agent, AgentBatch, AgentMemory, Client, stride};
@@ -27,6 +28,7 @@ use crate::random::{Key, Purpose};
 use crate::record::{Ledger, Work};
 use history::History;
 use sweep::{Agents, Job, Rows, Shares, Strides, Worker, tell_own};
+use together::Spare;
 
 pub use crate::federation::check_needs;
 pub use crate::sums::{accumulate, pairwise, sum};
@@ -86,6 +88,8 @@ struct State {
 /// Buffers that rounds reuse.
 struct Scratch {
     worker: Worker,
+    /// Of blocks whose steps are made together.
+    spare: Spare,
     /// Whether the link is clear.
     is_clear: bool,
     blocks: Vec<f64>,
@@ -101,8 +105,8 @@ pub enum Advanced {
     Round,
     /// No round was opened: the iterates have diverged, or [`crate::message::MAX_ROUNDS`] rounds are done.
     Over,
-    /// The round was cancelled before its end. The run must be restored ([`Run::restore`]) before it can go on; until then it does
-    /// nothing.
+    /// The round was cancelled before its end, or operators have failed ([`Run::failure`]). The run must be restored ([`Run::restore`])
+    /// before it can go on; until then it does nothing.
     Cancelled,
 }
 
@@ -129,6 +133,7 @@ impl Run {
             let key = Key::new(seed, Purpose::Chain, 0);
             chains.chunks_mut(chain_len).enumerate().for_each(|(c, chain)| field.start_chain(c, &mut key.stream(c), chain));
         }
+        field.started()?;
         let state = State {
             memory: vec![Chunk::default(); agents * client.stride(d)],
             chains,
@@ -137,7 +142,8 @@ impl Run {
             work: Work::default(),
         };
         let is_clear = federation.uplink().is_clear();
-        let scratch = Scratch { worker: Worker::new(&*field), is_clear, blocks: Vec::new(), arrivals: Vec::new(), inbox: Vec::new() };
+        let worker = Worker::new(&*field);
+        let scratch = Scratch { worker, spare: Spare::default(), is_clear, blocks: Vec::new(), arrivals: Vec::new(), inbox: Vec::new() };
         Ok(Self { coordinator: Coordinator::new(&federation)?, field, client, state, scratch, is_torn: false })
     }
 
@@ -221,7 +227,7 @@ impl Run {
 
     /// Runs one round, and abandons it soon after `cancel` is set.
     pub fn advance(&mut self, cancel: &Cancel) -> Advanced {
-        if self.is_torn {
+        if self.is_torn() {
             return Advanced::Cancelled;
         }
         let mut step = self.coordinator.open(None);
@@ -230,7 +236,7 @@ impl Run {
         }
         while step == Step::Ask {
             self.exchange(cancel);
-            if cancel.is_cancelled() {
+            if cancel.is_cancelled() || self.field.failure().is_some() {
                 self.is_torn = true;
                 return Advanced::Cancelled;
             }
@@ -247,13 +253,20 @@ impl Run {
     /// # Errors
     /// As [`Run::new`].
     pub fn restart(&mut self) -> Result<()> {
+        self.field.recover();
         *self = Self::new(&self.field, self.coordinator.federation())?;
         Ok(())
     }
 
     /// Whether the last round was cancelled before its end, so that the run must be restored before it can go on.
     pub fn is_torn(&self) -> bool {
-        self.is_torn
+        self.is_torn || self.failure().is_some()
+    }
+
+    /// Why operators could not be evaluated, where they are evaluated elsewhere ([`Field::failure`]). The run must then be restored or
+    /// restarted.
+    pub fn failure(&self) -> Option<Error> {
+        self.field.failure()
     }
 
     /// The number of local steps that each participant makes in the next round; 0 for methods without local steps.
@@ -289,8 +302,7 @@ impl Run {
         let n = participants.len();
         // An answer with an operator takes one evaluation, without local steps.
         let steps = if part == Part::Operator { 1 } else { client.local_steps(ask.down.round) };
-        let (ns, fewest) = cost(&**field, steps);
-        let shares = Shares::new(n, ns, fewest, rayon::current_num_threads);
+        let shares = shares(&**field, n, steps);
         // Blocks of fewer than eight agents are summed once all answers are there.
         let divided = shares.lanes < LANES;
         let job = Job {
@@ -313,7 +325,7 @@ impl Run {
             shares,
             cancel,
         };
-        let Scratch { worker, blocks, arrivals, inbox, is_clear } = scratch;
+        let Scratch { worker, spare, blocks, arrivals, inbox, is_clear } = scratch;
         blocks.clear();
         blocks.resize(if divided { 0 } else { n.div_ceil(LANES) * d }, 0.0);
         arrivals.clear();
@@ -321,7 +333,7 @@ impl Run {
         inbox.clear();
         inbox.resize(if one_by_one || divided { n * d } else { 0 }, 0.0);
         let agents = Agents { first: 0, memory, chains, feedback, channel };
-        let (sent, computed) = job.sweep(0..n, agents, Rows { blocks, arrivals, inbox }, Some(worker));
+        let (sent, computed) = job.carry_out(agents, Rows { blocks, arrivals, inbox }, worker, spare);
         *work = work.and(computed);
         if one_by_one || divided {
             coordinator.accept_each(inbox, arrivals, &sent);
@@ -359,6 +371,15 @@ impl Observable for Run {
     fn controls(&self) -> Option<Vec<Vec<f64>>> {
         Run::controls(self)
     }
+}
+
+/// How `n` participants that make so many local steps are shared out among threads.
+fn shares(field: &dyn Field, n: usize, local_steps: usize) -> Shares {
+    if field.together().is_some() {
+        return Shares { grain: n.max(1), lanes: LANES };
+    }
+    let (ns, fewest) = cost(field, local_steps);
+    Shares::new(n, ns, fewest, rayon::current_num_threads)
 }
 
 /// The approximate time of an agent's answer with this number of local steps, in nanoseconds, and the smallest number of

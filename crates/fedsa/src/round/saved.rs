@@ -48,8 +48,9 @@ impl Run {
     /// The state of the run, as bytes.
     ///
     /// # Errors
-    /// When the last round was cancelled before its end: such a state is no state between two rounds.
+    /// When the last round was cancelled before its end: such a state is no state between two rounds. When operators have failed.
     pub fn save(&self) -> Result<Vec<u8>> {
+        self.failure().map_or(Ok(()), Err)?;
         if self.is_torn {
             return Err(Error::cancelled("the last round was cancelled before its end", "a run that was restored since"));
         }
@@ -104,6 +105,7 @@ impl Run {
         let State { chains, feedback, history, work, .. } = &mut self.state;
         (*chains, *feedback, *history, *work) = (saved.chains, saved.feedback, saved.history, saved.work);
         self.is_torn = false;
+        self.field.recover();
         Ok(())
     }
 

@@ -72,7 +72,7 @@ impl<'a> Rows<'a> {
 /// What one thread needs to process blocks.
 pub(super) struct Worker {
     pub lanes: Lanes,
-    outbox: Outbox,
+    pub outbox: Outbox,
     /// Of one agent at a stale model.
     single: Lanes,
     one: Outbox,
@@ -98,7 +98,7 @@ impl Worker {
 }
 
 /// What a task's agents sent, and what they computed.
-type Counted = (Sent, Work);
+pub(super) type Counted = (Sent, Work);
 
 /// How the participants of an exchange are shared out among threads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -179,7 +179,7 @@ impl Job<'_> {
     }
 
     /// Whether the round is to be abandoned.
-    fn is_stopped(&self) -> bool {
+    pub(super) fn is_stopped(&self) -> bool {
         self.cancel.is_cancelled()
     }
 
@@ -200,11 +200,7 @@ impl Job<'_> {
             outbox.clear();
             let mut answers = [self.down.round; LANES];
             let stale = self.stale(block, &mut answers);
-            let batch = AgentBatch::new(self.field, self.seed, lanes, block, first, memory, self.strides.memory);
-            let mut batch = batch.stopped_by(Some(self.cancel));
-            if let Some(own) = self.own {
-                tell_own(&mut batch, own, start + side_by_side * i, self.down.round);
-            }
+            let mut batch = self.batch(lanes, block, start + side_by_side * i, first, memory);
             if stale {
                 self.pass_over(&mut batch);
                 self.answer_stale(block, &answers, single, one, past_memory, outbox);
@@ -237,6 +233,24 @@ impl Job<'_> {
             self.each_chain(block, first, chains, &mut lanes.chains, |kept, lane| kept.copy_from_slice(lane));
         }
         (counted, computed)
+    }
+
+    /// A block of participants, of which the first one is at `place` among them; `memory` is that of agents from `first` on.
+    #[inline]
+    pub(super) fn batch<'b>(
+        &'b self,
+        lanes: &'b mut Lanes,
+        block: &[usize],
+        place: usize,
+        first: usize,
+        memory: &'b mut [Chunk],
+    ) -> AgentBatch<'b> {
+        let batch = AgentBatch::new(self.field, self.seed, lanes, block, first, memory, self.strides.memory);
+        let mut batch = batch.stopped_by(Some(self.cancel));
+        if let Some(own) = self.own {
+            tell_own(&mut batch, own, place, self.down.round);
+        }
+        batch
     }
 
     /// Calls `copy` with the sampling process that each agent of a block keeps, and with that of its lane.
@@ -314,7 +328,7 @@ impl Job<'_> {
     }
 
     /// Draws the rounds that the block's agents answer; whether any is not this one.
-    fn stale(&self, block: &[usize], answers: &mut [u64; LANES]) -> bool {
+    pub(super) fn stale(&self, block: &[usize], answers: &mut [u64; LANES]) -> bool {
         let Some(pull) = &self.uplink.delay else { return false };
         let t = self.down.round;
         let key = Key::new(self.seed, Purpose::Delay, t);

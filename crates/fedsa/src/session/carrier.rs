@@ -65,7 +65,8 @@ pub trait Carrier: Observable + Send {
 
 impl Carrier for Run {
     fn carry_round(&mut self, cancel: &Cancel) -> Result<Advanced> {
-        Ok(self.advance(cancel))
+        let advanced = self.advance(cancel);
+        self.failure().map_or(Ok(advanced), Err)
     }
     fn counts(&self) -> Ledger {
         self.ledger()

@@ -1,0 +1,191 @@
+//! Problems whose data Python holds: arrays, and operators that are classes of Python. Experiment files cannot name them.
+//!
+//! A problem becomes a kind of its own ([`Kind::new`]), known to the experiments that have it.
+
+use std::sync::Arc;
+
+use fedsa::error::{Error, Result, require};
+use fedsa::kernel::Isa;
+use fedsa::problem::arrays::{Array, Arrays};
+use fedsa::problem::file::ArrayFile;
+use fedsa::problem::memory::MemoryEstimate;
+use fedsa::problem::noise::Noise;
+use fedsa::problem::{Batched, Field, Files, ProblemSettings};
+use fedsa::registry::Kind;
+use fedsa::sampling::Sampling;
+use fedsa_experiment::config::alone::{self, KindTable};
+use fedsa_experiment::{Extensions, Kinds};
+use numpy::{PyArrayDyn, PyArrayMethods, PyReadonlyArrayDyn, PyUntypedArrayMethods};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use serde::{Deserialize, Serialize};
+
+use crate::convert;
+use crate::engine;
+use crate::errors::OrRaise;
+use crate::operators::{Form, Operator};
+
+/// A problem whose data Python holds.
+#[pyclass(frozen, module = "fedsa._fedsa")]
+pub struct HeldProblem {
+    pub kinds: Kinds,
+    /// Whether operators are called that are a class of Python.
+    pub calls_back: bool,
+}
+
+impl HeldProblem {
+    fn of(kind: Kind<dyn ProblemSettings>, calls_back: bool) -> Result<Self> {
+        Ok(Self { kinds: Kinds::with(Extensions { problems: &[kind], ..Extensions::default() })?, calls_back })
+    }
+}
+
+/// The kinds with placeholders for problems that Python held: files of their runs can be read, and not be run.
+pub fn readable_kinds() -> Kinds {
+    let arrays = |keys: ArrayKeys| Ok(Box::new(HeldArrays { keys, arrays: None }) as Box<dyn ProblemSettings>);
+    let operator = |keys: OperatorKeys| Ok(Box::new(HeldOperator { keys, form: None }) as Box<dyn ProblemSettings>);
+    let arrays = Kind::<dyn ProblemSettings>::new("arrays", "arrays of Python", arrays);
+    let operator = Kind::<dyn ProblemSettings>::new("operator", "operators of Python", operator);
+    Kinds::with(Extensions { problems: &[arrays, operator], ..Extensions::default() }).unwrap_or_default()
+}
+
+#[pymethods]
+impl HeldProblem {
+    /// Systems or processes as arrays, with the keys of `[problem]`, among which is the hash of the arrays.
+    #[staticmethod]
+    fn arrays(py: Python<'_>, arrays: &Bound<'_, PyDict>, table: &Bound<'_, PyDict>) -> PyResult<Self> {
+        let mut held = Arrays::new();
+        for (name, array) in arrays {
+            let name: String = name.extract()?;
+            let array: PyReadonlyArrayDyn<'_, f64> = array.cast::<PyArrayDyn<f64>>()?.readonly();
+            let numbers = array.as_slice().map_err(|_| pyo3::exceptions::PyTypeError::new_err("an array in C order"))?;
+            held.insert(name, Array::new(array.shape().to_vec(), numbers.to_vec()).or_raise(py)?);
+        }
+        let (held, table) = (Arc::new(held), convert::table(table)?);
+        let make = move |keys: ArrayKeys| Ok(Box::new(HeldArrays { keys, arrays: Some(Arc::clone(&held)) }) as Box<dyn ProblemSettings>);
+        engine::brief(py, || {
+            let this = Self::of(Kind::new("arrays", "arrays of Python", make), false)?;
+            alone::check(&this.kinds, KindTable::Problem, &table)?;
+            Ok(this)
+        })
+    }
+
+    /// Operators that are methods of an object; `functions` has those that it has, by name.
+    #[staticmethod]
+    fn operator(
+        py: Python<'_>,
+        name: String,
+        dim: usize,
+        weights: Vec<f64>,
+        functions: &Bound<'_, PyDict>,
+        root: Option<Vec<f64>>,
+        check: Bound<'_, PyAny>,
+    ) -> PyResult<Self> {
+        let function = |name: &str| Ok::<_, PyErr>(functions.get_item(name)?.map(Bound::unbind));
+        let form = Form {
+            name,
+            dim,
+            weights,
+            sample: function("sample")?.ok_or_else(|| pyo3::exceptions::PyTypeError::new_err("a function sample"))?,
+            start: function("start")?,
+            mean: function("mean")?,
+            jacobian: function("jacobian")?,
+            root,
+            check: check.unbind(),
+        };
+        let form = Arc::new(form);
+        let make = move |keys: OperatorKeys| {
+            let (n, d) = (form.weights.len(), form.dim);
+            require(keys.agents == n, "agents", keys.agents, &format!("{n}, as the operator has"))?;
+            require(keys.dim == d, "dim", keys.dim, &format!("{d}, as the operator has"))?;
+            Ok(Box::new(HeldOperator { keys, form: Some(Arc::clone(&form)) }) as Box<dyn ProblemSettings>)
+        };
+        Self::of(Kind::new("operator", "operators of Python", make), true).or_raise(py)
+    }
+}
+
+/// The error of data that no process has any more.
+fn lost() -> Error {
+    let help = "the same experiment, made in Python; the pictures in the folder of its run";
+    Error::new("kind", "the data of this problem were in the memory of a process of Python, and are not here", help)
+}
+
+/// The keys of arrays.
+#[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct ArrayKeys {
+    /// A hash of the arrays.
+    content: String,
+    /// Additive noise.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    noise: Option<Noise>,
+    /// Accept agents whose own system is singular, as long as the mean is not.
+    #[serde(default)]
+    allow_singular_agents: bool,
+}
+
+/// Arrays with their keys.
+#[derive(Clone, Serialize)]
+#[serde(transparent)]
+struct HeldArrays {
+    keys: ArrayKeys,
+    #[serde(skip)]
+    arrays: Option<Arc<Arrays>>,
+}
+
+impl HeldArrays {
+    fn file(&self) -> ArrayFile {
+        let ArrayKeys { content, noise, allow_singular_agents } = self.keys.clone();
+        ArrayFile::new(content).with_noise(noise).with_allow_singular_agents(allow_singular_agents)
+    }
+}
+
+impl ProblemSettings for HeldArrays {
+    fn field(&self, _: &dyn Files, sampling: Sampling, isa: Isa) -> Result<Arc<dyn Field>> {
+        self.file().field_of_arrays(self.arrays.as_deref().ok_or_else(lost)?, sampling, isa)
+    }
+    fn memory(&self, _: &dyn Files, sampling: Sampling, threads: usize) -> Result<MemoryEstimate> {
+        Ok(self.file().memory_of_arrays(self.arrays.as_deref().ok_or_else(lost)?, sampling, threads))
+    }
+    /// Ends have the arrays of their own agents.
+    fn own_to_each_end(&self) -> &'static [&'static str] {
+        &["content"]
+    }
+    fn without_effect(&self, sampling: &Sampling) -> Option<Error> {
+        self.file().without_effect(sampling)
+    }
+}
+
+/// The keys of operators.
+#[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct OperatorKeys {
+    /// The name of the class.
+    class: String,
+    /// The number of agents.
+    agents: usize,
+    /// The number of components of the model.
+    dim: usize,
+}
+
+/// Operators with their keys.
+#[derive(Clone, Serialize)]
+#[serde(transparent)]
+struct HeldOperator {
+    keys: OperatorKeys,
+    #[serde(skip)]
+    form: Option<Arc<Form>>,
+}
+
+impl ProblemSettings for HeldOperator {
+    fn field(&self, _: &dyn Files, sampling: Sampling, isa: Isa) -> Result<Arc<dyn Field>> {
+        let operator = Operator::new(Arc::clone(self.form.as_ref().ok_or_else(lost)?))?;
+        Ok(Arc::new(Batched::new(operator, sampling, isa)?))
+    }
+    fn memory(&self, _: &dyn Files, _: Sampling, _: usize) -> Result<MemoryEstimate> {
+        let (n, d) = (self.keys.agents as f64, self.keys.dim as f64);
+        Ok(MemoryEstimate { peak: 64.0 * n * d, kept: 64.0 * n * d, sizes: format!("{n} agents, d = {d}, and what the operator holds") })
+    }
+    fn own_to_each_end(&self) -> &'static [&'static str] {
+        &["agents", "class"]
+    }
+}
