@@ -109,11 +109,9 @@ impl Theory {
     /// A figure: `curves` or `stability`.
     fn figure(&self, py: Python<'_>, which: &str) -> PyResult<Figure> {
         let drawn = engine::call_back(py, self.calls_back, None, None, |_, _| {
-            let all = theory::pictures(&self.plan, &self.predictor);
-            let found = all.into_iter().find(|(name, _)| name.ends_with(which));
+            let found = theory::picture(&self.plan, &self.predictor, &format!("theory-{which}"));
             let unknown = || Error::new("figure", format!("`{which}` is not accepted"), "curves or stability");
-            let (_, picture) = found.ok_or_else(unknown)?;
-            let picture = picture.map_err(|why| Error::not_known("figure", why, "another experiment"))?;
+            let picture = found.ok_or_else(unknown)?.map_err(|why| Error::not_known("figure", why, "another experiment"))?;
             Ok(DrawnFigure::new(&self.plan.experiment, picture, &toml::to_string(&self.plan.experiment.document.table).unwrap_or_default()))
         })?;
         Ok(Figure(drawn))

@@ -19,7 +19,7 @@ mod target;
 pub use change::{ChangedFloor, SettingChange};
 pub use curvature::HessianEigenvalues;
 pub use method::{MethodStability, MethodTheory};
-pub use pictures::{PictureFolder, pictures};
+pub use pictures::{PictureFolder, picture, pictures};
 pub use problem::ProblemTheory;
 pub use reason::{KnownOrReason, Reason, ReasonCode};
 pub use statements::Theorems;

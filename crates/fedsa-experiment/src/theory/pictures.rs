@@ -31,9 +31,17 @@ const RINGS: usize = 8;
 ///
 /// They have the curves and the floors of all methods, and for each method which steps are stable.
 pub fn pictures(plan: &Plan, predictor: &Predictor) -> Vec<(&'static str, Result<Picture, String>)> {
-    let all = [(CURVES, Picture::Chart(curves(plan, predictor))), (STABILITY, Picture::Heat(stability(plan)))];
-    let or_why = |picture: Picture| nothing_in(&picture).map_or(Ok(picture), Err);
-    all.into_iter().map(|(stem, picture)| (stem, or_why(picture))).collect()
+    [CURVES, STABILITY].into_iter().filter_map(|name| Some((name, picture(plan, predictor, name)?))).collect()
+}
+
+/// The picture of this name, or why it has nothing to show; `None` if there is no such picture.
+pub fn picture(plan: &Plan, predictor: &Predictor, name: &str) -> Option<Result<Picture, String>> {
+    let picture = match name {
+        CURVES => Picture::Chart(curves(plan, predictor)),
+        STABILITY => Picture::Heat(stability(plan)),
+        _ => return None,
+    };
+    Some(nothing_in(&picture).map_or(Ok(picture), Err))
 }
 
 /// The folder of the pictures.
