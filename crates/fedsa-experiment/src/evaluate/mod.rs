@@ -167,11 +167,15 @@ impl Evaluation {
         let clipped = logs.clipped(&map).map_err(|e| first.failure_at(e.inside("problem"), &first.points[0]))?;
         let episodes = logs.episodes(of_logs.gamma).map_err(|e| first.failure_at(e.inside("problem"), &first.points[0]))?;
         let data = Data { logs, settings: of_logs, episodes, map, clipped, features: chosen, value_columns, policy_value, against };
-        if !is_auto || settings.sampling != "mean" {
+        let has_choice = is_auto && settings.sampling == "mean";
+        // The choice knows the problem, which is then that of the run. Logs in memory are nowhere else.
+        let is_needed = has_choice || files.given_identity().is_some();
+        let Some(built) = is_needed.then(|| BuiltProblem::new(&first, files, Isa::best())).transpose()? else {
             return Ok(Self { data, choice: None, experiment: first, built: None, began });
+        };
+        if !has_choice {
+            return Ok(Self { data, choice: None, experiment: first, built: Some(built), began });
         }
-        // The choice knows the problem, which is then that of the run.
-        let built = BuiltProblem::new(&first, files, Isa::best())?;
         let demand = Demand::new(settings.step_size(), settings.local_steps() as usize)
             .with_tol(settings.tol)
             .with_matrices(!settings.keep_matrices);
