@@ -266,21 +266,25 @@ class Estimator:
                 rows, targets, weights = _arrays.taken(rows, keep), targets[keep], weights[keep]
                 labels = None if labels is None else labels[keep]
                 n = len(targets)
-        encoded = self._targets(targets)
-        settings = self._settings()
-        self._encoded(settings)
+        try:
+            encoded = self._targets(targets)
+            settings = self._settings()
+            self._encoded(settings)
+        finally:
+            found = self.__dict__.pop("_found", None)
         if settings["tol"] is None:
             settings["tol"] = min(max(1e-12 * _arrays.scale(rows), self._finest_tol), 1e-9)
         count, agent_names = self._agents(agents, labels, n)
         columns = None if names is None else [str(one) for one in names]
         with Listener(name, progress) as listener:
-            text, told, ran, covariance = _fedsa.fit_rows(listener, cancel, rows, encoded, columns, weights, count, settings)
+            text, told, ran, covariance = _fedsa.fit_rows(listener, cancel, (rows, encoded, columns, weights, count), settings)
         for old in ("feature_names_in_", "inference_", "choice_", "_model"):
             self.__dict__.pop(old, None)
         if names is not None:
             self.feature_names_in_ = names
         self.n_features_in_, self.agents_, self.tol_ = d, agent_names, float(settings["tol"])
         self._weights_json = text
+        self._classes(found)
         self._keep(json.loads(text), json.loads(told), ran, covariance)
 
     def _keep(self, weights: dict[str, Any], told: dict[str, Any], ran: _fedsa.Ran, covariance: NDArray[np.float64] | None) -> None:
@@ -310,6 +314,9 @@ class Estimator:
 
     def _encoded(self, settings: dict[str, Any]) -> None:
         """Settings that follow from the targets."""
+
+    def _classes(self, found: Any) -> None:
+        """Keep the classes that were found in the targets."""
 
     def _take(self, weights: dict[str, Any]) -> None:
         raise NotImplementedError

@@ -13,6 +13,10 @@ __version__: str
 _Notify = Callable[[list[tuple[Any, ...]]], object]
 # Dense rows, or starts, columns, numbers and width of sparse ones.
 _Rows = NDArray[np.float64] | tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64], int]
+# Rows, targets, names, weights, agents.
+_GivenRows = tuple[
+    _Rows, NDArray[np.float64] | tuple[list[str], NDArray[np.int64]], list[str] | None, NDArray[np.float64] | None, int | NDArray[np.float64]
+]
 # Files, or tables: a name, matrices with the names of their columns, and columns of text.
 _Given = list[str] | list[tuple[str, list[tuple[list[str], NDArray[np.float64]]], list[tuple[str, list[str]]]]]
 
@@ -216,13 +220,6 @@ class ValueModel:
 def arrow_columns(capsule: object) -> dict[str, Any]: ...
 def evaluate_logs(notify: _Notify | None, cancel: CancelToken | None, given: _Given, settings: dict[str, Any]) -> ValueFit: ...
 def fit_rows(
-    notify: _Notify | None,
-    cancel: CancelToken | None,
-    x: _Rows,
-    y: NDArray[np.float64] | tuple[list[str], NDArray[np.int64]],
-    names: list[str] | None,
-    sample_weight: NDArray[np.float64] | None,
-    agents: int | NDArray[np.float64],
-    settings: dict[str, Any],
+    notify: _Notify | None, cancel: CancelToken | None, given: _GivenRows, settings: dict[str, Any]
 ) -> tuple[str, str, Ran, NDArray[np.float64] | None]: ...
 def table_bytes(given: list[tuple[str, NDArray[np.float64]]], format: str) -> bytes: ...

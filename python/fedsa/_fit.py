@@ -15,7 +15,7 @@ from fedsa._arrays import refused
 from fedsa._estimator import Estimator
 from fedsa._progress import ProgressLike
 from fedsa._settings import checked_keywords
-from fedsa._typed import typed
+from fedsa._typed import checked_call, typed
 from fedsa.errors import InputError
 
 if TYPE_CHECKING:
@@ -162,6 +162,7 @@ class FederatedClassifier(Estimator):
 
     __init__ = checked_keywords(__init__, "FederatedClassifier")
 
+    @checked_call
     def fit(
         self,
         X: Any,
@@ -210,17 +211,14 @@ class FederatedClassifier(Estimator):
         if len(classes) < 2:
             what = f"the rows that count are all of one class, {classes[0]!r}"
             raise refused(what, "y", "rows of at least two classes")
-        self._found: tuple[NDArray[Any], str] = (classes, self._model_for(len(classes)))
-        self._positive: str | None = None
-        numbers = as_numbers(classes)
+        numbers, texts = as_numbers(classes), [str(one) for one in classes]
+        are_names = numbers is None and len(set(texts)) == len(texts) and not any(is_number(text) for text in texts)
         if numbers is None:
-            texts = [str(one) for one in classes]
-            if len(set(texts)) == len(texts) and not any(is_number(text) for text in texts):
-                return texts, np.ascontiguousarray(of, dtype=np.int64)
             # Classes whose texts are alike or numbers: their positions stand for them.
             numbers = np.arange(len(classes), dtype=np.float64)
-        self._positive = repr(float(numbers[-1]))
-        return np.ascontiguousarray(numbers[of])
+        positive = None if are_names else repr(float(numbers[-1]))
+        self._found: tuple[NDArray[Any], str, str | None] = (classes, self._model_for(len(classes)), positive)
+        return (texts, np.ascontiguousarray(of, dtype=np.int64)) if are_names else np.ascontiguousarray(numbers[of])
 
     def _model_for(self, count: int) -> str:
         if self.model == "auto":
@@ -233,12 +231,13 @@ class FederatedClassifier(Estimator):
         return self.model
 
     def _encoded(self, settings: dict[str, Any]) -> None:
-        _, model = self._found
-        settings.update(model=model, positive=self._positive if model == "logistic" else None)
+        _, model, positive = self._found
+        settings.update(model=model, positive=positive if model == "logistic" else None)
+
+    def _classes(self, found: Any) -> None:
+        self.classes_, _, _ = found
 
     def _take(self, weights: dict[str, Any]) -> None:
-        self.classes_, _ = self._found
-        del self._found, self._positive
         self._read(weights)
 
     def _read(self, weights: dict[str, Any]) -> None:
@@ -519,6 +518,7 @@ class FederatedRegressor(Estimator):
 
     __init__ = checked_keywords(__init__, "FederatedRegressor")
 
+    @checked_call
     def fit(
         self,
         X: Any,
@@ -656,7 +656,7 @@ def ranked(targets: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int64]]:
         if (targets != np.floor(targets)).any():
             what = "Unknown label type: continuous. Maybe you are trying to fit a classifier, which expects discrete classes on a regression target"
             raise refused(f"{what} with continuous values.", "y", "whole numbers or texts, or FederatedRegressor")
-    if targets.dtype.kind == "O" and any(one is None or one != one for one in targets):
+    if targets.dtype.kind == "O" and any(one is None or type(one).__name__ == "NAType" or one != one for one in targets):
         raise refused("Input y contains NaN.", "y", "a class for each row")
     try:
         classes, of = np.unique(targets, return_inverse=True)

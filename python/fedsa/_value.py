@@ -17,7 +17,7 @@ from fedsa._estimator import Spending
 from fedsa._progress import Listener, ProgressLike
 from fedsa._results import Estimate, Figure, Outcome, Results, Summary
 from fedsa._settings import checked_keywords, nearest, shown
-from fedsa._typed import typed
+from fedsa._typed import checked_call, typed
 from fedsa.errors import FedsaWarning, InputError, NotKnown
 
 if TYPE_CHECKING:
@@ -335,6 +335,7 @@ class ValueFunction:
         named["ranges"] = ranges
         return named
 
+    @checked_call
     def fit(self, agents: Any, *, progress: ProgressLike = None, cancel: _fedsa.CancelToken | None = None) -> ValueFunction:
         """Fit the value function.
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from fedsa import _fedsa
 from fedsa._arrays import refused
-from fedsa._settings import checked_keywords
+from fedsa._typed import checked_call
 from fedsa.errors import InputError
 
 if TYPE_CHECKING:
@@ -166,6 +166,7 @@ class Steps:
         self.episodes += any(ends)
 
 
+@checked_call
 def record(
     env: Any,
     policy: Policy | None,
@@ -255,9 +256,6 @@ def record(
     spec = getattr(env, "spec", None)
     name = getattr(spec, "id", None) or type(getattr(env, "unwrapped", env)).__name__
     return recorded(env, str(name), policy, int(episodes), seed, max_steps, probabilities)
-
-
-record = checked_keywords(record, "record")
 
 
 def recorded(env: Any, name: str, policy: Policy | None, episodes: int, seed: int | None, max_steps: int | None, p: Probabilities | None) -> Recording:

@@ -360,3 +360,30 @@ def test_importing_fedsa_imports_neither_scikit_learn_nor_pandas() -> None:
     script = "import sys, fedsa; print([m for m in ('sklearn', 'pandas', 'polars', 'pyarrow', 'scipy', 'gymnasium', 'h5py') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert done.stdout.strip() == "[]", done.stdout + done.stderr
+
+
+@pytest.mark.slow
+def test_repeated_fits_and_refusals_leave_no_memory_behind() -> None:
+    import gc
+    import resource
+
+    x, score, _ = rows(60, 2)
+    value = FederatedRegressor(method="newton")
+
+    def all_at_once() -> None:
+        value.fit(x, score, agents=2)
+        value.predict(x)
+        for broken in (x[:, 0], nan_at(x), x[:0]):
+            with pytest.raises(ValueError):
+                value.fit(broken, score)
+
+    def used() -> int:
+        gc.collect()
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+    for _ in range(300):
+        all_at_once()
+    before = used()
+    for _ in range(2500):
+        all_at_once()
+    assert used() - before < 30_000, "kilobytes"

@@ -27,23 +27,23 @@ const ROW_WEIGHTS: &str = "\u{1}sample_weight";
 /// What a fit has come to, as data.
 type FitParts = (String, String, RanResults, Option<(Vec<f64>, usize)>);
 
-/// Fits rows. `agents` are a number, or the number of each row's agent. Returns `weights.json`, what is to be told as JSON, the runs, and the
-/// standard errors' covariance.
+/// Rows from Python: X, targets, names of columns, row weights, and a number of agents or the number of each row's agent.
+#[derive(FromPyObject)]
+pub struct GivenRows<'py>(Bound<'py, PyAny>, Bound<'py, PyAny>, Option<Vec<String>>, Option<PyReadonlyArray1<'py, f64>>, Bound<'py, PyAny>);
+
+/// Fits rows. Returns `weights.json`, what is to be told as JSON, the runs, and the covariance of coefficients with standard errors.
 #[pyfunction]
-#[pyo3(signature = (notify, cancel, x, y, names, sample_weight, agents, settings))]
+#[pyo3(signature = (notify, cancel, given, settings))]
 pub fn fit_rows<'py>(
     py: Python<'py>,
     notify: Option<&Bound<'py, PyAny>>,
     cancel: Option<&CancelToken>,
-    x: &Bound<'py, PyAny>,
-    y: &Bound<'py, PyAny>,
-    names: Option<Vec<String>>,
-    sample_weight: Option<PyReadonlyArray1<'py, f64>>,
-    agents: &Bound<'py, PyAny>,
+    given: GivenRows<'py>,
     settings: &Bound<'py, PyDict>,
 ) -> PyResult<(String, String, RanResults, Option<Bound<'py, PyArray2<f64>>>)> {
     let mut settings = read(py, settings)?;
-    let mut rows = rows(x)?;
+    let GivenRows(x, y, names, sample_weight, agents) = given;
+    let mut rows = rows(&x)?;
     let mut names = names.unwrap_or_else(|| (1..=rows.columns()).map(|j| j.to_string()).collect());
     if let Some(weights) = sample_weight {
         rows = with_column(rows, weights.as_slice()?);
@@ -61,7 +61,7 @@ pub fn fit_rows<'py>(
             Some(Labels::Numbers(agents.extract::<PyReadonlyArray1<'_, f64>>()?.as_slice()?.to_vec()))
         }
     };
-    let targets = Some(targets(y)?);
+    let targets = Some(targets(&y)?);
     let set = Dataset { name: "X".into(), rows, columns: Columns::Named(names), targets, groups, texts: Vec::new() };
     let (weights, told, ran, covariances) = engine::call(py, notify, cancel.map(|token| &token.0), move |progress, cancel| {
         set.check()?;
