@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from fedsa import _fedsa
 from fedsa.errors import FedsaWarning, InputError
 
 if TYPE_CHECKING:
@@ -32,6 +33,28 @@ def is_sparse(x: Any) -> bool:
 def is_frame(x: Any) -> bool:
     """Whether it is a data frame: of named columns."""
     return not isinstance(x, np.ndarray) and (hasattr(x, "columns") or hasattr(x, "column_names")) and not is_sparse(x)
+
+
+class Streamed:
+    """A table of an object that has the Arrow PyCapsule interface alone."""
+
+    def __init__(self, columns: dict[str, Any]) -> None:
+        self.parts = columns
+        self.columns = list(columns)
+
+    def __getitem__(self, name: str) -> Any:
+        return self.parts[name]
+
+    def to_numpy(self) -> NDArray[Any]:
+        """The numbers (n, d)."""
+        return np.column_stack([np.asarray(part) for part in self.parts.values()]) if self.parts else np.empty((0, 0))
+
+
+def opened(x: Any) -> Any:
+    """A table, where an object has the Arrow PyCapsule interface alone; anything else as it is."""
+    if not hasattr(x, "__arrow_c_stream__") or isinstance(x, np.ndarray) or hasattr(x, "to_numpy") or is_frame(x):
+        return x
+    return Streamed(_fedsa.arrow_columns(x.__arrow_c_stream__()))
 
 
 def names_of(frame: Any) -> list[Any]:

@@ -249,6 +249,7 @@ class Estimator:
 
     def _fit(self, x: Any, y: Any, agents: Any, sample_weight: Any, progress: ProgressLike, cancel: _fedsa.CancelToken | None) -> None:
         name = type(self).__name__
+        x = _arrays.opened(x)
         names = _arrays.feature_names(x)
         rows = _arrays.matrix(x, owner=name)
         n, d = _arrays.size(rows)
@@ -348,6 +349,7 @@ class Estimator:
     def _rows(self, x: Any) -> Any:
         """Rows to predict, with the columns of the fit."""
         self._require_fitted()
+        x = _arrays.opened(x)
         self._check_names(x)
         rows = _arrays.matrix(x, owner=type(self).__name__)
         _, d = _arrays.size(rows)

@@ -99,7 +99,8 @@ def is_one(agents: Any) -> bool:
     if isinstance(agents, tuple) and len(agents) in (4, 5) and all(isinstance(part, np.ndarray) for part in agents):
         return True
     is_structured = isinstance(agents, np.ndarray) and agents.dtype.names is not None
-    return is_structured or _arrays.is_frame(agents) or hasattr(agents, "columns_of_log") or isinstance(agents, Mapping)
+    is_table = _arrays.is_frame(agents) or hasattr(agents, "__arrow_c_stream__")
+    return is_structured or is_table or hasattr(agents, "columns_of_log") or isinstance(agents, Mapping)
 
 
 def table(name: str, agent: Any) -> Table:
@@ -114,10 +115,9 @@ def table(name: str, agent: Any) -> Table:
             what = f"a {type(agent).__name__} of {len(agent)} parts"
             raise refused(what, where, f"({', '.join(TUPLE[:4])}) or ({', '.join(TUPLE)}), or {HELP}", "setting.wrong-type")
         agent = dict(zip(TUPLE, agent))
-    elif _arrays.is_frame(agent):
+    agent = _arrays.opened(agent)
+    if _arrays.is_frame(agent):
         agent = frame_columns(agent)
-    elif not isinstance(agent, Mapping) and hasattr(agent, "__arrow_c_stream__"):
-        agent = arrow_columns(agent)
     if not isinstance(agent, Mapping):
         raise refused(f"a {type(agent).__name__} is not accepted", where, HELP, "setting.wrong-type")
     matrices: list[Matrix] = []
@@ -157,17 +157,10 @@ def frame_columns(frame: Any) -> dict[str, Any]:
     return {str(name): frame[name] for name in _arrays.names_of(frame)}
 
 
-def arrow_columns(stream: Any) -> dict[str, Any]:
-    """The columns of an object with the Arrow PyCapsule interface alone."""
-    from fedsa import _fedsa
-
-    columns: dict[str, Any] = _fedsa.arrow_columns(stream.__arrow_c_stream__())
-    return columns
-
-
 def states(rows: Any, inputs: Sequence[str], file_columns: Mapping[str, str]) -> NDArray[np.float64]:
     """States (n, k) in the order of the columns of a fit."""
     k = len(inputs)
+    rows = _arrays.opened(rows)
     if isinstance(rows, Mapping) or (isinstance(rows, np.ndarray) and rows.dtype.names is not None) or _arrays.is_frame(rows):
         if isinstance(rows, Mapping):
             known = {str(name): rows[name] for name in rows}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from os import PathLike
 from typing import TYPE_CHECKING, Any, Literal, Union, overload
@@ -161,6 +161,8 @@ class ValueFunction:
         The level of intervals.
     max_features : int or None
         The most features of ``features="auto"``; 256 by default.
+    value_columns : sequence of str
+        The one or two state columns that `plot` draws the value over; by default those along which it varies most.
     scaling : str or None
         How features are scaled, by the names of experiment files.
     keep_matrices : bool
@@ -239,6 +241,7 @@ class ValueFunction:
         holdout: float | None = None,
         level: float = 0.95,
         max_features: int | None = None,
+        value_columns: Sequence[str] = (),
         scaling: str | None = None,
         keep_matrices: bool = False,
         sampling: Literal["mean", "iid", "markov"] = "mean",
@@ -262,6 +265,7 @@ class ValueFunction:
         self.holdout = holdout
         self.level = level
         self.max_features = max_features
+        self.value_columns = value_columns
         self.scaling = scaling
         self.keep_matrices = keep_matrices
         self.sampling = sampling
@@ -324,6 +328,8 @@ class ValueFunction:
     def _settings(self) -> dict[str, Any]:
         """The settings of the engine."""
         named = typed(self, TYPES)
+        columns = self.value_columns
+        named["value_columns"] = [columns] if isinstance(columns, str) else [str(column) for column in columns]
         named["columns"] = {str(role): str(field) for role, field in (self.columns or {}).items()}
         ranges: dict[str, tuple[float, float]] = {}
         for column, bounds in (self.ranges or {}).items():

@@ -236,7 +236,7 @@ def record(
             what = f"a {type(call).__name__} is not callable"
             raise InputError(what, "setting.wrong-type", name, "a function of an observation" + (", or None" if name == "policy" else " and an action"))
     if isinstance(env, str):
-        gymnasium = imported("gymnasium", "environments are named", "gym")
+        gymnasium = imported("gymnasium", "environments are named", "'fedsa[gym]'")
         make = dict(make or {})
         if num_envs is None:
             made = gymnasium.make(env, **make)
@@ -421,12 +421,12 @@ def joined(name: str, parts: list[Steps]) -> Recording:
     )
 
 
-def imported(name: str, why: str, extra: str) -> Any:
+def imported(name: str, why: str, install: str) -> Any:
     """A package that is needed now."""
     try:
         return importlib.import_module(name)
     except ImportError as e:
-        raise ImportError(f"{why}, and {name} is not installed: pip install fedsa[{extra}]") from e
+        raise ImportError(f"{why}, and {name} is not installed: pip install {install}") from e
 
 
 def read_minari(path: Path, *, episodes: int | None = None) -> Recording:
@@ -482,7 +482,7 @@ def read_minari(path: Path, *, episodes: int | None = None) -> Recording:
 
 def hdf5_episodes(file: str, most: int | None) -> Any:
     """The episodes of a file in HDF5."""
-    h5py = imported("h5py", "the data set is in HDF5", "gym")
+    h5py = imported("h5py", "the data set is in HDF5", "'fedsa[gym]'")
     try:
         opened = h5py.File(file, "r")
     except OSError as e:
@@ -512,7 +512,7 @@ def arrow_episodes(folder: str, most: int | None) -> Any:
     names = sorted((one for one in os.listdir(folder) if one.isdigit()), key=int)
     if not names:
         raise refused(f"'{folder}' holds neither main_data.hdf5 nor episodes", "path", "a data set of Minari in HDF5 or Arrow")
-    pyarrow = imported("pyarrow", "the data set is in Arrow", "gym")
+    pyarrow = imported("pyarrow", "the data set is in Arrow", "pyarrow")
     ipc = importlib.import_module("pyarrow.ipc")
     for name in names[:most]:
         inside = os.path.join(folder, name)

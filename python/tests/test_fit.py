@@ -167,6 +167,16 @@ def test_sparse_and_dense_rows_and_frames_have_one_solution() -> None:
         np.testing.assert_array_equal(model.coef_, dense.coef_)
         np.testing.assert_array_equal(model.predict(frame), dense.predict(x))
         assert model.summary().rows[1]["coefficient"] == "a"
+
+    class Capsule:
+        """Has the Arrow interface alone."""
+
+        def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+            return frames[2].__arrow_c_stream__(requested_schema)
+
+    model = FederatedRegressor().fit(Capsule(), score)
+    assert model.feature_names_in_.tolist() == names
+    np.testing.assert_array_equal(model.predict(Capsule()), dense.predict(x))
     with pytest.raises(ValueError, match="Feature names must be in the same order"):
         FederatedRegressor().fit(frames[0], score).predict(frames[0][list("dcba")])
 

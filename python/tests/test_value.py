@@ -226,6 +226,8 @@ def test_pictures_and_costs(tmp_path: Path) -> None:
     for what in ("value", "returns", "methods"):
         assert value.plot(what).svg.startswith("<svg"), what
     value.plot().save(tmp_path / "value.png")
+    named = ValueFunction(gamma=0.95, value_columns=["s_1"]).fit(agents())
+    assert named.plot().svg != value.plot().svg
     spent = value.costs_["lstd"]
     assert spent.rounds == value.n_iter_ > 0 and spent.bits > spent.bits_up > 0
     assert value.choice_["method"] == "lstd" and len(value.choice_["considered"]) > 1
@@ -315,6 +317,7 @@ SETTINGS: dict[str, tuple[dict[str, Any], str]] = {
     "agent_column": ({"agent_column": "robot"}, "robot"),
     "max_rounds": ({"max_rounds": 1.5}, "a whole number"),
     "seed": ({"seed": -1}, "seed"),
+    "value_columns": ({"value_columns": ["s_7"]}, "s_7"),
     "flag": ({"keep_matrices": 1}, "True or False"),
 }
 

@@ -230,6 +230,7 @@ fn read(py: Python<'_>, given: &Bound<'_, PyDict>) -> PyResult<EvaluateSettings>
         .with_keep_matrices(of(given, "keep_matrices")?)
         .with_sampling(of::<String>(given, "sampling")?)
         .with_rounds(of(given, "max_rounds")?)
+        .with_value_columns(of(given, "value_columns")?)
         .with_seed(of(given, "seed")?)
         .with_level(of(given, "level")?);
     settings.scaling = of(given, "scaling")?;
