@@ -88,7 +88,7 @@ def frame_matrix(frame: Any, key: str) -> Any:
     if hasattr(frame, "column_names"):
         columns = [np.asarray(frame[name]) for name in names_of(frame)]
         return np.column_stack(columns) if columns else np.empty((0, 0))
-    raise refused(f"a {type(frame).__name__} is not accepted", key, "an array (n, d), a sparse matrix or a data frame", "setting.wrong-type")
+    raise refused(f"an object of the type {type(frame).__name__}", key, "an array (n, d), a sparse matrix or a data frame", "setting.wrong-type")
 
 
 def numbers(x: Any, key: str) -> NDArray[np.float64]:

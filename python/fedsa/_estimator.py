@@ -24,7 +24,7 @@ from fedsa._arrays import refused
 from fedsa._progress import Listener, ProgressLike
 from fedsa._results import Outcome, Results, Summary
 from fedsa._settings import nearest, shown
-from fedsa._typed import typed
+from fedsa._typed import named_settings, typed
 from fedsa.errors import FedsaWarning, InputError
 
 if TYPE_CHECKING:
@@ -278,7 +278,10 @@ class Estimator:
         count, agent_names = self._agents(agents, labels, n)
         columns = None if names is None else [str(one) for one in names]
         with Listener(name, progress) as listener:
-            text, told, ran, covariance = _fedsa.fit_rows(listener, cancel, (rows, encoded, columns, weights, count), settings)
+            try:
+                text, told, ran, covariance = _fedsa.fit_rows(listener, cancel, (rows, encoded, columns, weights, count), settings)
+            except InputError as e:
+                raise named_settings(e, self) from None
         for old in ("feature_names_in_", "inference_", "choice_", "_model"):
             self.__dict__.pop(old, None)
         if names is not None:

@@ -73,7 +73,7 @@ def given(agents: Any) -> Given:
         try:
             listed = list(agents)
         except TypeError as e:
-            raise refused(f"a {type(agents).__name__} is not accepted", "agents", f"a list with, for each agent, {HELP}", "setting.wrong-type") from e
+            raise refused(f"an object of the type {type(agents).__name__}", "agents", f"a list with, for each agent, {HELP}", "setting.wrong-type") from e
         width = len(str(max(len(listed) - 1, 0)))
         named = [(f"agent_{i:0{width}d}", agent) for i, agent in enumerate(listed)]
     if not named:
@@ -119,7 +119,7 @@ def table(name: str, agent: Any) -> Table:
     if _arrays.is_frame(agent):
         agent = frame_columns(agent)
     if not isinstance(agent, Mapping):
-        raise refused(f"a {type(agent).__name__} is not accepted", where, HELP, "setting.wrong-type")
+        raise refused(f"an object of the type {type(agent).__name__}", where, HELP, "setting.wrong-type")
     matrices: list[Matrix] = []
     texts: list[tuple[str, list[str]]] = []
     for key, value in agent.items():

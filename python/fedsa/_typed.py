@@ -32,6 +32,17 @@ def checked_call(function: F) -> F:
     return cast(F, with_hint)
 
 
+def named_settings(e: InputError, owner: object) -> InputError:
+    """The error, about the setting of an object where it is about a key of the experiment that the settings come to."""
+    table, _, key = e.key.rpartition(".")
+    if table in ("method[0]", "problem", "run", "sampling", "run.stop") and hasattr(owner, key):
+        e.key = key
+        if e.code == "setting.missing-key":
+            e.what, e.help = f"the method needs `{key}`", f"{type(owner).__name__}(.., {key}=..), or method='auto'"
+        e.args = (e.what, e.code, e.key, e.help, *e.args[4:])
+    return e
+
+
 def plain_number(value: Any) -> Any:
     """A number of NumPy as one of Python; anything else as it is."""
     return value.item() if isinstance(value, (np.generic, np.ndarray)) and np.ndim(value) == 0 else value

@@ -17,7 +17,7 @@ from fedsa._estimator import Spending
 from fedsa._progress import Listener, ProgressLike
 from fedsa._results import Estimate, Figure, Outcome, Results, Summary
 from fedsa._settings import checked_keywords, nearest, shown
-from fedsa._typed import checked_call, typed
+from fedsa._typed import checked_call, named_settings, typed
 from fedsa.errors import FedsaWarning, InputError, NotKnown
 
 if TYPE_CHECKING:
@@ -372,7 +372,10 @@ class ValueFunction:
         settings = self._settings()
         given = _logs.given(agents)
         with Listener("ValueFunction", progress) as listener:
-            fitted = _fedsa.evaluate_logs(listener, cancel, given, settings)
+            try:
+                fitted = _fedsa.evaluate_logs(listener, cancel, given, settings)
+            except InputError as e:
+                raise named_settings(e, self) from None
         self.__dict__.pop("_model", None)
         self.__dict__.pop("choice_", None)
         self._weights_json = fitted.weights_json()

@@ -285,6 +285,7 @@ BAD: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     "negative ridge": ({"settings": {"ridge": -1.0}}, fedsa.InputError, "ridge"),
     "ridge as text": ({"settings": {"ridge": "1"}}, fedsa.InputError, "'1' is not accepted"),
     "unknown method": ({"settings": {"method": "newtom"}}, fedsa.InputError, "newton"),
+    "a method without its step": ({"settings": {"method": "fedlsa"}}, fedsa.InputError, "the method needs `step_size`"),
     "unknown model": ({"settings": {"model": "poisson"}}, fedsa.InputError, "'poisson' is not accepted"),
     "unknown inference": ({"settings": {"inference": "hc7"}}, fedsa.InputError, "hc1"),
     "inference with a ridge": ({"settings": {"inference": "model", "ridge": 0.1}}, fedsa.InputError, "ridge"),

@@ -207,6 +207,13 @@ def test_the_summary_says_whether_the_federation_helps() -> None:
     assert weights.columns == ["feature", "weight"] and weights.rows[0]["weight"].se > 0
 
 
+def test_episodes_of_arrays_are_found_by_their_ends() -> None:
+    numbered = ValueFunction(gamma=0.95, holdout=0.3).fit(agents())
+    found = ValueFunction(gamma=0.95, holdout=0.3).fit([{k: v for k, v in log.items() if k != "episode"} for log in agents().values()])
+    np.testing.assert_array_equal(found.weights_, numbered.weights_)
+    assert found.summary().rows == numbered.summary().rows
+
+
 def test_the_score_is_the_error_against_returns() -> None:
     value = ValueFunction(gamma=0.95).fit(agents())
     new = walks(20, 0.2, 99)
@@ -273,8 +280,8 @@ def nan_at(x: np.ndarray) -> np.ndarray:
 BAD: dict[str, tuple[Any, str]] = {
     "no agents": ([], "no agents"),
     "no transitions": ([{key: x[:0] for key, x in LOG.items()}], "without transitions"),
-    "a number": (3, "a int is not accepted"),
-    "numbers": ([3.0], "a float is not accepted"),
+    "a number": (3, "an object of the type int"),
+    "numbers": ([3.0], "an object of the type float"),
     "a missing file": (["no/such/file.parquet"], "no/such/file"),
     "files and arrays": (["a.csv", LOG], "agent 0 is the name of a file"),
     "too short a tuple": ([(LOG["states"], LOG["rewards"])], "a tuple of 2 parts"),
@@ -317,6 +324,7 @@ SETTINGS: dict[str, tuple[dict[str, Any], str]] = {
     "agent_column": ({"agent_column": "robot"}, "robot"),
     "max_rounds": ({"max_rounds": 1.5}, "a whole number"),
     "seed": ({"seed": -1}, "seed"),
+    "a step of a method": ({"method": "scafflsa", "local_steps": 0}, "local_steps"),
     "value_columns": ({"value_columns": ["s_7"]}, "s_7"),
     "flag": ({"keep_matrices": 1}, "True or False"),
 }

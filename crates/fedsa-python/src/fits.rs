@@ -27,6 +27,9 @@ const ROW_WEIGHTS: &str = "\u{1}sample_weight";
 /// What a fit has come to, as data.
 type FitParts = (String, String, RanResults, Option<(Vec<f64>, usize)>);
 
+/// The same for Python.
+type FitResult<'py> = (String, String, RanResults, Option<Bound<'py, PyArray2<f64>>>);
+
 /// Rows from Python: X, targets, names of columns, row weights, and a number of agents or the number of each row's agent.
 #[derive(FromPyObject)]
 pub struct GivenRows<'py>(Bound<'py, PyAny>, Bound<'py, PyAny>, Option<Vec<String>>, Option<PyReadonlyArray1<'py, f64>>, Bound<'py, PyAny>);
@@ -40,7 +43,7 @@ pub fn fit_rows<'py>(
     cancel: Option<&CancelToken>,
     given: GivenRows<'py>,
     settings: &Bound<'py, PyDict>,
-) -> PyResult<(String, String, RanResults, Option<Bound<'py, PyArray2<f64>>>)> {
+) -> PyResult<FitResult<'py>> {
     let mut settings = read(py, settings)?;
     let GivenRows(x, y, names, sample_weight, agents) = given;
     let mut rows = rows(&x)?;

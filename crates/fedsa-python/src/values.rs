@@ -18,7 +18,7 @@ use fedsa_data::weights::{self, FittedModel, ValueModel as Model};
 use fedsa_experiment::RunSettings;
 use fedsa_experiment::choose::{Choice, Why};
 use fedsa_experiment::evaluate::{EvaluateSettings, Evaluated, Evaluation, PictureWords};
-use fedsa_experiment::picture::Drawn;
+use fedsa_experiment::picture::DrawnFigure;
 use numpy::{PyArray1, PyReadonlyArray1, PyReadonlyArray2, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
@@ -35,6 +35,9 @@ const MOST_FEATURES: usize = 256;
 /// A table of an agent from Python: its name, matrices with the names of their columns, and columns of text.
 type GivenTable<'py> = (String, Vec<(Vec<String>, PyReadonlyArray2<'py, f64>)>, Vec<(String, Vec<String>)>);
 
+/// An agent, its transitions with a return, the error of their values, and its standard error.
+type AgentError = (String, usize, Option<f64>, Option<f64>);
+
 /// What is evaluated: names of files, or tables.
 #[derive(FromPyObject)]
 enum Given<'py> {
@@ -48,7 +51,7 @@ pub struct ValueFit {
     weights: Json,
     told: Json,
     npz: Vec<u8>,
-    pictures: Vec<(&'static str, Drawn)>,
+    pictures: Vec<(&'static str, DrawnFigure)>,
     ran: OnceLock<Py<RanResults>>,
 }
 
@@ -98,7 +101,11 @@ pub fn evaluate_logs<'py>(
         }
         Given::Tables(tables) => {
             let (form, chosen) = (settings.form(), settings.choose_features.is_some());
-            let logs = engine::held(py, || logs_of(tables, &form, settings.features, chosen))?;
+            let mut logs = engine::held(py, || logs_of(tables, &form, settings.features, chosen))?;
+            if settings.holdout.is_some() || chosen {
+                // Whole episodes are held out. Files have to number them; here they are found by their ends.
+                logs.iter_mut().for_each(number_episodes);
+            }
             // The columns are those of logs by now.
             (settings.columns, settings.agent_column) = (BTreeMap::new(), None);
             Some(logs)
@@ -120,7 +127,7 @@ pub fn evaluate_logs<'py>(
 fn parts(evaluated: Evaluated) -> Result<(ValueFit, fedsa_experiment::run::Ran), Error> {
     let words = PictureWords::default();
     let experiment = &evaluated.ran.plan.experiment;
-    let drawn = |(name, picture)| (name, Drawn::new(experiment, picture, evaluated.ran.config()));
+    let drawn = |(name, picture)| (name, DrawnFigure::new(experiment, picture, evaluated.ran.config()));
     let pictures = evaluated.pictures(&words)?.into_iter().map(drawn).collect();
     let summary = evaluated.ran.summary_json();
     let last = evaluated.ran.results.cells[0][0].rows.last();
@@ -309,7 +316,7 @@ impl ValueModel {
         agent_column: Option<String>,
         gamma: f64,
         lam: f64,
-    ) -> PyResult<Vec<(String, usize, Option<f64>, Option<f64>)>> {
+    ) -> PyResult<Vec<AgentError>> {
         let mut form = LogForm::default().with_columns(columns).with_agent_column(agent_column);
         let spec = *self.0.map().spec();
         let mut logs = match given.extract::<Given<'_>>()? {

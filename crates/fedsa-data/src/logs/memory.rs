@@ -213,20 +213,22 @@ mod tests {
     use super::*;
     use crate::logs::{from_csv, from_form};
 
+    type Column = (&'static str, Vec<f64>);
+
     /// The same table as CSV.
-    fn csv(columns: &[(&str, Vec<f64>)]) -> Vec<u8> {
+    fn csv(columns: &[Column]) -> Vec<u8> {
         let head: Vec<&str> = columns.iter().map(|(name, _)| *name).collect();
         let line = |row: usize| columns.iter().map(|(_, x)| x[row].to_string()).collect::<Vec<_>>().join(",");
         let lines: Vec<String> = (0..columns[0].1.len()).map(line).collect();
         format!("{}\n{}\n", head.join(","), lines.join("\n")).into_bytes()
     }
 
-    fn table<'a>(columns: &'a [(&str, Vec<f64>)]) -> MemoryTable<'a> {
+    fn table(columns: &[Column]) -> MemoryTable<'_> {
         let columns = columns.iter().map(|(name, x)| ((*name).to_string(), MemoryColumn::new(x, 1))).collect();
         MemoryTable { columns, ..MemoryTable::new("") }
     }
 
-    fn columns() -> Vec<(&'static str, Vec<f64>)> {
+    fn columns() -> Vec<Column> {
         vec![
             ("next_10", vec![1.0, 2.0, 0.5, 1.5]),
             ("s_10", vec![0.0, 1.0, 0.0, 0.5]),
@@ -272,7 +274,7 @@ mod tests {
 
     #[test]
     fn what_is_wrong_is_said_with_its_place() {
-        let refused = |change: &dyn Fn(&mut Vec<(&'static str, Vec<f64>)>)| {
+        let refused = |change: &dyn Fn(&mut Vec<Column>)| {
             let mut columns = columns();
             change(&mut columns);
             table(&columns).logs(&LogForm::default()).unwrap_err().to_string()
