@@ -214,6 +214,16 @@ def test_episodes_of_arrays_are_found_by_their_ends() -> None:
     assert found.summary().rows == numbered.summary().rows
 
 
+def test_next_states_may_be_those_of_the_following_rows(tmp_path: Path) -> None:
+    without = [{k: v for k, v in log.items() if k != "next_states"} for log in agents().values()]
+    files = []
+    for i, log in enumerate(agents().values()):
+        files.append(tmp_path / f"agent_{i}.csv")
+        write_csv(files[-1], {k: v for k, v in columns(log).items() if not k.startswith("next_")})
+    in_files = ValueFunction(gamma=0.95).fit(files)
+    np.testing.assert_array_equal(ValueFunction(gamma=0.95).fit(without).weights_, in_files.weights_)
+
+
 def test_the_score_is_the_error_against_returns() -> None:
     value = ValueFunction(gamma=0.95).fit(agents())
     new = walks(20, 0.2, 99)
@@ -295,7 +305,7 @@ BAD: dict[str, tuple[Any, str]] = {
     "complex": (one(rewards=np.zeros(N, dtype=complex)), "Complex data not supported"),
     "texts": (one(states=np.full((N, 2), "x", dtype=object)), "could not convert string"),
     "state columns that differ": ([LOG, {**LOG, "states": LOG["states"][:, :1], "next_states": LOG["next_states"][:, :1]}], "column"),
-    "no next states": ([{k: v for k, v in LOG.items() if k != "next_states"}], "next_0"),
+    "no next states": ([{k: LOG[k] for k in ("states", "rewards", "terminated")}], "next_0"),
     "no rewards": ([{k: v for k, v in LOG.items() if k != "rewards"}], "reward"),
     "ratios below 0": (one(ratio=-np.ones(N)), "not an importance ratio"),
     "behaviour of 0": (one(target=np.ones(N), behaviour=np.zeros(N)), "row 0 is 0"),

@@ -254,6 +254,10 @@ mod tests {
         let logs = table(&columns).logs(&form).unwrap();
         assert_eq!(logs, from_form(csv(&columns), &form).unwrap());
         assert_eq!(logs.len(), 2);
+        // Next states are those of the following rows.
+        let mut without = columns.clone();
+        without.retain(|(name, _)| !name.starts_with("next_"));
+        assert_eq!(table(&without).logs(&LogForm::default()).unwrap(), from_form(csv(&without), &LogForm::default()).unwrap());
         // Episodes and environments side by side.
         let mut mixed = columns.clone();
         mixed[7].1 = vec![3.0, 4.0, 3.0, 4.0];
