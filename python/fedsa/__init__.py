@@ -17,13 +17,16 @@ Settings have the names of experiment files. How a run ended is an :class:`Outco
 
 from __future__ import annotations
 
-from fedsa import links, methods, problems
+from fedsa import gym, links, methods, problems
 from fedsa._experiment import Experiment, bundled
 from fedsa._fedsa import CancelToken, Table, __version__
+from fedsa._estimator import Inference, Spending
+from fedsa._fit import FederatedClassifier, FederatedRegressor
 from fedsa._progress import Progress
 from fedsa._results import Comparison, Estimate, Figure, Outcome, Results, Summary, Verdict, compare, open
 from fedsa._theory import Accuracy, Change, Check, Curve, Limits, StableStep, Target, Theory, Tuning, Unknown
 from fedsa._threads import get_threads, set_threads
+from fedsa._value import PolicyValue, ValueEstimate, ValueFunction
 from fedsa.errors import Cancelled, FedsaError, FedsaWarning, InputError, InternalError, MachineError, MissedError, NotKnown, OutOfMemory
 
 __all__ = [
@@ -36,6 +39,8 @@ __all__ = [
     "Theory",
     "Tuning",
     "Unknown",
+    "ValueEstimate",
+    "ValueFunction",
     "Verdict",
     "CancelToken",
     "Cancelled",
@@ -43,9 +48,12 @@ __all__ = [
     "Comparison",
     "Estimate",
     "Experiment",
+    "FederatedClassifier",
+    "FederatedRegressor",
     "FedsaError",
     "FedsaWarning",
     "Figure",
+    "Inference",
     "InputError",
     "InternalError",
     "MachineError",
@@ -53,14 +61,17 @@ __all__ = [
     "NotKnown",
     "OutOfMemory",
     "Outcome",
+    "PolicyValue",
     "Progress",
     "Results",
+    "Spending",
     "Summary",
     "Table",
     "__version__",
     "bundled",
     "compare",
     "get_threads",
+    "gym",
     "links",
     "methods",
     "open",

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from needs import needs
 
 ROOT = Path(__file__).parents[2]
 
@@ -23,6 +24,27 @@ def test_the_examples_of_the_first_page_run(tmp_path: Path, monkeypatch: pytest.
     assert not list(tmp_path.iterdir()), "nothing is written unasked"
 
 
+def test_the_examples_of_value_functions_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    needs("gymnasium")
+    run_blocks("docs/src/guides/python-values.md", tmp_path, monkeypatch)
+    assert sorted(one.name for one in (tmp_path / "robots").iterdir()) == ["weights.json", "weights.npz"]
+
+
+def test_the_examples_of_fits_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    needs("sklearn")
+    run_blocks("docs/src/guides/python-fit.md", tmp_path, monkeypatch)
+
+
+def run_blocks(page: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The examples of a page, one after the other."""
+    monkeypatch.chdir(folder)
+    blocks = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), flags=re.DOTALL)
+    assert len(blocks) > 4
+    names: dict[str, Any] = {}
+    for block in blocks:
+        exec(block, names)
+
+
 def test_the_list_of_names_is_that_of_the_package() -> None:
     spec = importlib.util.spec_from_file_location("reference", ROOT / "python/tools/reference.py")
     assert spec is not None and spec.loader is not None
@@ -36,7 +58,7 @@ def test_every_public_name_has_documentation() -> None:
     import fedsa
     from fedsa import federation
 
-    for module in (fedsa, federation, fedsa.methods, fedsa.problems, fedsa.links):
+    for module in (fedsa, federation, fedsa.gym, fedsa.methods, fedsa.problems, fedsa.links):
         for name in module.__all__:
             if not name.startswith("_"):
                 thing = getattr(module, name)

@@ -70,6 +70,21 @@ def main() -> None:
     session = federation.Session(federation.ServerNode(shared), lambda messages: {}, data=data)
     ended: str = session.advance(1)
     assert ended == "completed" and session.history[-1]["round"] == 1
+    estimators()
+
+
+def estimators() -> None:
+    """Rows and transitions."""
+    x = np.random.default_rng(0).normal(size=(60, 2))
+    model: fedsa.FederatedClassifier = fedsa.FederatedClassifier(ridge=1e-2).fit(x, x[:, 0] > 0.1, agents=3)
+    proba: NDArray[np.float64] = model.predict_proba(x)
+    spent: fedsa.Spending = model.costs_["auto"]
+    assert proba.shape == (60, 2) and spent.rounds == model.n_iter_
+    log = {"states": x, "next_states": x, "rewards": x[:, 0], "terminated": x[:, 1] > 0.0}
+    value: fedsa.ValueFunction = fedsa.ValueFunction(gamma=0.5, features="identity:bias").fit([log])
+    values, se = value.predict(x, return_std=True)
+    low, high = value.value("importance").interval
+    assert values.shape == se.shape == (60,) and low < high
 
 
 if __name__ == "__main__":

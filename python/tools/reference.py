@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import fedsa
-from fedsa import federation, links, methods, operators, problems
+from fedsa import federation, gym, links, methods, operators, problems
 
 PAGE = Path(__file__).parents[2] / "docs/src/reference/python.md"
 BEGIN, END = "<!-- made by python/tools/reference.py -->", "<!-- end of it -->"
@@ -26,6 +26,9 @@ GROUPS: list[tuple[str, Any, list[str]]] = [
         fedsa,
         ["Theory", "Limits", "StableStep", "Target", "Change", "Curve", "Accuracy", "Unknown", "Tuning", "Check"],
     ),
+    ("Value functions", fedsa, ["ValueFunction", "PolicyValue", "ValueEstimate", "Spending"]),
+    ("Recordings: `fedsa.gym`", gym, list(gym.__all__)),
+    ("Regression and classification", fedsa, ["FederatedClassifier", "FederatedRegressor", "Inference"]),
     ("Calls", fedsa, ["Progress", "CancelToken", "set_threads", "get_threads"]),
     ("The ends of a federation: `fedsa.federation`", federation, list(federation.__all__)),
     ("Problems: `fedsa.problems`", problems, list(problems.__all__)),

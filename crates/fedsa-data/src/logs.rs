@@ -33,6 +33,7 @@ mod header;
 mod kept;
 mod layout;
 mod lines;
+mod memory;
 mod ratios;
 mod told;
 
@@ -52,6 +53,7 @@ use format::{BATCH, Format};
 use groups::Arranged;
 pub(super) use header::Header;
 use kept::{Checksum, Kept};
+pub use memory::{MemoryColumn, MemoryTable};
 
 use super::store::Store;
 use super::{about, name_of, regular, setting, shown, unreadable};

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use fedsa::error::{Error, Result, quoted};
+use fedsa::problem::arrays::Arrays;
 use fedsa::problem::features::{ColumnStatistics, FeatureMap, FeatureSpec, Ranges};
 use fedsa::problem::uncertainty::Covariance;
 use serde_json::Value;
@@ -86,14 +87,24 @@ impl ValueModel {
     /// # Errors
     /// When the file cannot be read, holds no covariance, or holds other weights.
     pub fn read_covariance(&mut self, path: &Path) -> Result<()> {
-        let arrays = npz::read(path)?;
+        self.take_covariance(&npz::read(path)?).map_err(|e| match e.key.as_str() {
+            "" => Error::data(shown(name_of(path)), e.what.clone(), e.help.clone()),
+            _ => about(path, e),
+        })
+    }
+
+    /// Takes the covariance of the weights from the arrays of a `weights.npz`.
+    ///
+    /// # Errors
+    /// When there is no covariance, or the weights are others.
+    pub fn take_covariance(&mut self, arrays: &Arrays) -> Result<()> {
         let d = self.theta.len();
-        if arrays.get("theta").map_err(|e| about(path, e))?.data() != self.theta {
-            return Err(Error::data(shown(name_of(path)), "holds other weights", "the weights.npz that was written with the weights.json"));
+        if arrays.get("theta")?.data() != self.theta {
+            return Err(Error::data("", "holds other weights", "the weights.npz that was written with the weights.json"));
         }
         let covariance = arrays.find("theta_cov").filter(|array| array.shape() == [d, d]).ok_or_else(|| {
             let what = "holds no covariance `theta_cov` of the weights";
-            Error::data(shown(name_of(path)), what, "a fit to logs of at least 16 transitions an agent, which has standard errors")
+            Error::data("", what, "a fit to logs of at least 16 transitions an agent, which has standard errors")
         })?;
         let null = arrays.find("theta_null").filter(|array| matches!(array.shape(), [_, columns] if *columns == d));
         self.covariance =

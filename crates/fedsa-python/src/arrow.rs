@@ -2,15 +2,22 @@
 
 use std::sync::Arc;
 
-use arrow_array::ffi_stream::FFI_ArrowArrayStream;
-use arrow_array::{Array, ArrayRef, Float64Array, Int64Array, RecordBatch, RecordBatchIterator, StringArray};
+use arrow_array::cast::AsArray;
+use arrow_array::ffi_stream::{FFI_ArrowArrayStream, RecordBatchStreamReader};
+use arrow_array::types::{
+    Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type, UInt8Type, UInt16Type, UInt32Type, UInt64Type,
+};
+use arrow_array::{Array, ArrayRef, Float64Array, Int64Array, RecordBatch, RecordBatchIterator, RecordBatchReader as _, StringArray};
 use arrow_schema::ffi::FFI_ArrowSchema;
-use arrow_schema::{ArrowError, Field, Schema};
+use arrow_schema::{ArrowError, DataType, Field, Schema};
+use fedsa::error::{Error, quoted};
 use fedsa_data::trace::{Trace, TraceColumn};
 use numpy::PyArray1;
 use pyo3::exceptions::{PyKeyError, PyRuntimeError};
 use pyo3::prelude::*;
-use pyo3::types::{PyCapsule, PyList};
+use pyo3::types::{PyCapsule, PyDict, PyList};
+
+use crate::errors::OrRaise;
 
 /// A table of named columns of equal length.
 ///
@@ -86,4 +93,63 @@ impl Table {
     fn __repr__(&self) -> String {
         format!("<fedsa.Table of {} rows: {}>", self.0.num_rows(), self.columns().join(", "))
     }
+}
+
+/// The columns of the stream of another library: numbers and flags as float64 with NaN for nulls, texts as lists.
+#[pyfunction]
+pub fn arrow_columns<'py>(py: Python<'py>, capsule: &Bound<'py, PyCapsule>) -> PyResult<Bound<'py, PyDict>> {
+    let pointer = capsule.pointer_checked(Some(c"arrow_array_stream"))?;
+    // SAFETY: by the Arrow PyCapsule interface a capsule of this name holds a valid stream, which is moved out: an empty one stays.
+    let reader = unsafe { RecordBatchStreamReader::from_raw(pointer.cast::<FFI_ArrowArrayStream>().as_ptr()) }.map_err(|e| failed(&e))?;
+    let fields = reader.schema().fields().clone();
+    let mut numbers: Vec<Vec<f64>> = vec![Vec::new(); fields.len()];
+    let mut texts: Vec<Vec<String>> = vec![Vec::new(); fields.len()];
+    for batch in reader {
+        let batch = batch.map_err(|e| failed(&e))?;
+        for (i, column) in batch.columns().iter().enumerate() {
+            append(column, &mut numbers[i], &mut texts[i]).map_err(|e| e.about(quoted(fields[i].name()))).or_raise(py)?;
+        }
+    }
+    let columns = PyDict::new(py);
+    for ((field, numbers), texts) in fields.iter().zip(numbers).zip(texts) {
+        if is_text(field.data_type()) {
+            columns.set_item(field.name(), PyList::new(py, texts)?)?;
+        } else {
+            columns.set_item(field.name(), PyArray1::from_vec(py, numbers))?;
+        }
+    }
+    Ok(columns)
+}
+
+fn is_text(data_type: &DataType) -> bool {
+    matches!(data_type, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View)
+}
+
+fn append(column: &ArrayRef, numbers: &mut Vec<f64>, texts: &mut Vec<String>) -> Result<(), Error> {
+    macro_rules! number {
+        ($type:ty) => {
+            numbers.extend(column.as_primitive::<$type>().iter().map(|x| x.map_or(f64::NAN, |x| x as f64)))
+        };
+    }
+    let text = |text: Option<&str>| text.unwrap_or_default().to_string();
+    match column.data_type() {
+        DataType::Float64 => number!(Float64Type),
+        DataType::Float32 => number!(Float32Type),
+        DataType::Int64 => number!(Int64Type),
+        DataType::Int32 => number!(Int32Type),
+        DataType::Int16 => number!(Int16Type),
+        DataType::Int8 => number!(Int8Type),
+        DataType::UInt64 => number!(UInt64Type),
+        DataType::UInt32 => number!(UInt32Type),
+        DataType::UInt16 => number!(UInt16Type),
+        DataType::UInt8 => number!(UInt8Type),
+        DataType::Boolean => numbers.extend(column.as_boolean().iter().map(|x| x.map_or(f64::NAN, |x| f64::from(u8::from(x))))),
+        DataType::Utf8 => texts.extend(column.as_string::<i32>().iter().map(text)),
+        DataType::LargeUtf8 => texts.extend(column.as_string::<i64>().iter().map(text)),
+        DataType::Utf8View => texts.extend(column.as_string_view().iter().map(text)),
+        other => {
+            return Err(Error::data("", format!("a column of the type {other}"), "columns of numbers, flags or texts; casts make them"));
+        }
+    }
+    Ok(())
 }

@@ -232,6 +232,17 @@ pub fn brief<T: Send>(py: Python<'_>, work: impl FnOnce() -> Result<T, Error> + 
     }
 }
 
+/// Does `work` on memory of Python, with the interpreter's lock: copies and loops of milliseconds.
+///
+/// # Errors
+/// The error of the work; `InternalError` when it panics.
+pub fn held<T>(py: Python<'_>, work: impl FnOnce() -> Result<T, Error>) -> PyResult<T> {
+    match catch_unwind(AssertUnwindSafe(work)) {
+        Ok(result) => result.map_err(|e| exception(py, &e)),
+        Err(payload) => Err(internal(py, &message(&*payload))),
+    }
+}
+
 /// Refuses a call from a thread of the pool: from a callback that the engine has called, which would wait for threads that wait for it.
 fn refuse_inside(py: Python<'_>) -> PyResult<()> {
     match rayon::current_thread_index() {

@@ -6,12 +6,15 @@ mod convert;
 mod engine;
 mod errors;
 mod experiment;
+mod fits;
 mod held;
 mod nodes;
 mod operators;
 mod results;
+mod rows;
 mod theory;
 mod threads;
+mod values;
 
 use std::ffi::OsString;
 
@@ -54,13 +57,20 @@ fn _fedsa(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<nodes::ServerNode>()?;
     m.add_class::<held::HeldProblem>()?;
     m.add_class::<operators::Draws>()?;
+    m.add_class::<fits::LinearModel>()?;
     m.add_class::<results::Figure>()?;
     m.add_class::<results::RanResults>()?;
     m.add_class::<theory::Theory>()?;
     m.add_class::<theory::Tuned>()?;
+    m.add_class::<values::ValueFit>()?;
+    m.add_class::<values::ValueModel>()?;
     m.add_function(wrap_pyfunction!(experiment::bundled_experiments, m)?)?;
     m.add_function(wrap_pyfunction!(experiment::check_part, m)?)?;
     m.add_function(wrap_pyfunction!(experiment::schema_json, m)?)?;
+    m.add_function(wrap_pyfunction!(arrow::arrow_columns, m)?)?;
+    m.add_function(wrap_pyfunction!(fits::fit_rows, m)?)?;
+    m.add_function(wrap_pyfunction!(values::evaluate_logs, m)?)?;
+    m.add_function(wrap_pyfunction!(values::table_bytes, m)?)?;
     m.add_function(wrap_pyfunction!(get_threads, m)?)?;
     m.add_function(wrap_pyfunction!(main, m)?)?;
     m.add_function(wrap_pyfunction!(results::compare_folders, m)?)?;

@@ -156,7 +156,7 @@ fn arrays<'py>(py: Python<'py>, arrays: &Arrays) -> PyResult<Bound<'py, PyDict>>
 }
 
 /// What is reported, as data.
-fn report(summary: &Summary) -> Json {
+pub fn report(summary: &Summary) -> Json {
     json!({
         "id": summary.id,
         "seconds": summary.seconds,

@@ -19,6 +19,11 @@ const PACKAGES: &[&str] = &[
     "pyarrow==26.0.1",
     "pyright==1.1.414",
     "tqdm==4.70.1",
+    "scikit-learn==1.9.1",
+    "gymnasium==1.4.0",
+    "h5py==3.16.0",
+    "nbclient==0.11.0",
+    "ipykernel==7.4.0",
 ];
 
 /// Builds the wheel in the release profile and in the folder of all other builds, and installs it into the virtual environment; the path of the

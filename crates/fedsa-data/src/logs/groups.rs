@@ -178,7 +178,7 @@ fn dropped(path: &Path, rows: &[usize], next_follows: bool) -> Option<LeftOutRow
 ///
 /// # Errors
 /// When the rows of an episode that others interrupt do not follow from each other.
-fn arranged(log: &Log, envs: &[u32], (has_env, next_follows): (bool, bool)) -> Result<(Log, Vec<usize>)> {
+pub(super) fn arranged(log: &Log, envs: &[u32], (has_env, next_follows): (bool, bool)) -> Result<(Log, Vec<usize>)> {
     let episodes = episodes_of(log, envs);
     let mut first_of: HashMap<u32, (usize, usize)> = HashMap::new();
     let mut places = Vec::with_capacity(envs.len());
@@ -269,23 +269,40 @@ fn reset_rows(log: &Log) -> Vec<usize> {
 /// # Errors
 /// When the file cannot be read.
 pub(super) fn is_interleaved(store: &Store, format: Format, column: usize) -> Result<bool> {
-    let (mut last, mut grows, mut most) = (None, true, i64::MIN);
-    let mut seen: Vec<i64> = Vec::new();
-    format.each_episode(store, column, &mut |episode| {
-        if last != Some(episode) {
-            last = Some(episode);
-            grows &= episode > most;
-            most = most.max(episode);
-            seen.push(episode);
+    let mut interleaving = Interleaving::default();
+    format.each_episode(store, column, &mut |episode| interleaving.see(episode))?;
+    Ok(interleaving.comes_back())
+}
+
+/// The episodes of rows, as far as they tell whether one comes back after another one.
+#[derive(Debug, Default)]
+pub(super) struct Interleaving {
+    last: Option<i64>,
+    most: Option<i64>,
+    has_fallen: bool,
+    seen: Vec<i64>,
+}
+
+impl Interleaving {
+    /// Takes the episode of the next row.
+    pub fn see(&mut self, episode: i64) {
+        if self.last != Some(episode) {
+            self.last = Some(episode);
+            self.has_fallen |= self.most.is_some_and(|most| episode <= most);
+            self.most = self.most.max(Some(episode));
+            self.seen.push(episode);
         }
-    })?;
-    if grows {
-        return Ok(false);
     }
-    let count = seen.len();
-    seen.sort_unstable();
-    seen.dedup();
-    Ok(seen.len() < count)
+
+    /// Whether one comes back.
+    pub fn comes_back(mut self) -> bool {
+        let count = self.seen.len();
+        self.has_fallen && {
+            self.seen.sort_unstable();
+            self.seen.dedup();
+            self.seen.len() < count
+        }
+    }
 }
 
 #[cfg(test)]

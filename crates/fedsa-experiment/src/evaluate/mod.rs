@@ -167,17 +167,26 @@ impl Evaluation {
         let clipped = logs.clipped(&map).map_err(|e| first.failure_at(e.inside("problem"), &first.points[0]))?;
         let episodes = logs.episodes(of_logs.gamma).map_err(|e| first.failure_at(e.inside("problem"), &first.points[0]))?;
         let data = Data { logs, settings: of_logs, episodes, map, clipped, features: chosen, value_columns, policy_value, against };
-        if !is_auto || settings.sampling != "mean" {
-            return Ok(Self { data, choice: None, experiment: first, built: None, began });
+        let prepared = Self { data, choice: None, experiment: first, built: None, began };
+        if is_auto && settings.sampling == "mean" {
+            return prepared.with_choice(settings, files);
         }
-        // The choice knows the problem, which is then that of the run.
-        let built = BuiltProblem::new(&first, files, Isa::best())?;
+        // Logs in memory are nowhere else.
+        let built = files.given_identity().map(|_| BuiltProblem::new(&prepared.experiment, files, Isa::best())).transpose()?;
+        Ok(Self { built, ..prepared })
+    }
+
+    /// The same with a method that is chosen. The choice knows the problem, which is then that of the run.
+    fn with_choice(self, settings: &EvaluateSettings, files: &DiskFiles) -> Result<Self, Error> {
+        let first = &self.experiment;
+        let built = BuiltProblem::new(first, files, Isa::best())?;
         let demand = Demand::new(settings.step_size(), settings.local_steps() as usize)
             .with_tol(settings.tol)
             .with_matrices(!settings.keep_matrices);
         let choice = choose::choose(built.shared_field(), &demand, files.cancel()).map_err(|e| first.failure_at(e, &first.points[0]))?;
+        let (features, agents) = (*self.data.map.spec(), self.data.logs.facts.len());
         let experiment = settings.experiment_with(&Method::chosen(&choice), features, agents)?;
-        Ok(Self { data, choice: Some(choice), experiment, built: Some(built), began })
+        Ok(Self { choice: Some(choice), experiment, built: Some(built), ..self })
     }
 
     /// When the logs began to be read.

@@ -107,6 +107,8 @@ pub struct FitSettings {
     pub ridge: Option<f64>,
     /// Whether a column of ones is added; by default for tables (CSV, Parquet) and with inference, and not for LIBSVM and IDX rows.
     pub intercept: Option<bool>,
+    /// Whether the ridge applies to the intercept too; by default it does, but for inference.
+    pub penalise_intercept: Option<bool>,
     /// Standard errors of the coefficients, deviance and AIC; none by default. The ridge is then 0, and applies to no intercept.
     pub inference: Option<InferenceSettings>,
     /// Every feature is divided by this number; 1 by default.
@@ -166,6 +168,7 @@ impl Default for FitSettings {
             categorical: Vec::new(),
             ridge: None,
             intercept: None,
+            penalise_intercept: None,
             inference: None,
             divide_by: None,
             standardise: false,
@@ -217,6 +220,8 @@ made::with! { FitSettings:
     with_ridge(ridge: f64) = Some(ridge);
     /// The same with a column of ones, or without.
     with_intercept(intercept: bool) = Some(intercept);
+    /// The same with a ridge on the intercept too, or without.
+    with_penalise_intercept(penalise_intercept: bool) = Some(penalise_intercept);
     /// The same with standard errors.
     with_inference(inference: InferenceSettings) = Some(inference);
     /// The same with every feature divided by this number.
@@ -379,6 +384,7 @@ impl FitSettings {
             ("problem.ridge", "ridge"),
             ("problem.divide_by", "divide_by"),
             ("problem.intercept", "intercept"),
+            ("problem.penalise_intercept", "penalise_intercept"),
             ("problem.standardise", "standardise"),
             ("problem.pca.dim", "pca"),
             ("problem.partition", "partition"),
@@ -441,7 +447,7 @@ impl FitSettings {
                 entries.push((key, Value::Boolean(true)));
             }
         }
-        if intercept && self.inference.is_some() {
+        if intercept && !self.penalise_intercept.unwrap_or(self.inference.is_none()) {
             entries.push(("penalise_intercept", Value::Boolean(false)));
         }
         if let Some(dim) = self.pca {

@@ -1,0 +1,84 @@
+//! Rows of numbers from Python: dense arrays and compressed sparse rows.
+
+use fedsa::error::Error;
+use fedsa::problem::dataset::Rows;
+use numpy::{PyReadonlyArray1, PyReadonlyArray2, PyUntypedArrayMethods};
+use pyo3::prelude::*;
+use pyo3::types::PyTuple;
+
+use crate::errors::exception;
+
+/// The rows of an array (n, d) of float64 in C order, or of `(starts, columns, numbers, d)`, the arrays of SciPy's `csr_matrix` as int64,
+/// int64 and float64. They are copied once, into memory of the engine.
+///
+/// # Errors
+/// When they are of another type, or the starts and columns are not those of compressed rows.
+pub fn rows(object: &Bound<'_, PyAny>) -> PyResult<Rows> {
+    let py = object.py();
+    if let Ok(sparse) = object.cast::<PyTuple>() {
+        let (starts, columns, numbers, d) =
+            sparse.extract::<(PyReadonlyArray1<'_, i64>, PyReadonlyArray1<'_, i64>, PyReadonlyArray1<'_, f64>, usize)>()?;
+        return compressed(starts.as_slice()?, columns.as_slice()?, numbers.as_slice()?, d).map_err(|e| exception(py, &e));
+    }
+    let dense = object.extract::<PyReadonlyArray2<'_, f64>>()?;
+    let d = dense.shape()[1];
+    Ok(Rows::Dense { d, values: dense.as_slice()?.to_vec() })
+}
+
+/// Compressed rows, whose columns become increasing.
+fn compressed(starts: &[i64], columns: &[i64], numbers: &[f64], d: usize) -> Result<Rows, Error> {
+    let bad = |what: String| Error::data("X", what, "a sparse array whose `check_format()` finds no fault");
+    let n = numbers.len();
+    if columns.len() != n || starts.first() != Some(&0) || starts.last().copied() != i64::try_from(n).ok() {
+        return Err(bad(format!("{} starts and {} columns of {n} numbers", starts.len(), columns.len())));
+    }
+    if u32::try_from(d).is_err() {
+        return Err(bad(format!("{d} columns, which are too many")));
+    }
+    if let Some(i) = (1..starts.len()).find(|i| starts[*i] < starts[i - 1]) {
+        return Err(bad(format!("row {i} starts before row {}", i - 1)));
+    }
+    if let Some(j) = columns.iter().find(|j| !usize::try_from(**j).is_ok_and(|j| j < d)) {
+        return Err(bad(format!("a number in the column {j} of {d}")));
+    }
+    let (mut index, mut value) = (Vec::with_capacity(n), Vec::with_capacity(n));
+    let mut row: Vec<(u32, f64)> = Vec::new();
+    for at in starts.windows(2) {
+        let at = at[0] as usize..at[1] as usize;
+        row.clear();
+        row.extend(columns[at.clone()].iter().zip(&numbers[at]).map(|(j, x)| (*j as u32, *x)));
+        row.sort_by_key(|(j, _)| *j);
+        if let Some(twice) = row.windows(2).find(|pair| pair[0].0 == pair[1].0) {
+            return Err(bad(format!("two numbers in the column {} of a row", twice[0].0)));
+        }
+        index.extend(row.iter().map(|(j, _)| *j));
+        value.extend(row.iter().map(|(_, x)| *x));
+    }
+    Ok(Rows::Sparse { d, starts: starts.iter().map(|start| *start as usize).collect(), index, value })
+}
+
+/// The rows with a further column, the last one.
+pub fn with_column(rows: Rows, column: &[f64]) -> Rows {
+    match rows {
+        Rows::Dense { d, values } => {
+            let mut wider = Vec::with_capacity(values.len() + column.len());
+            for (row, x) in column.iter().enumerate() {
+                wider.extend_from_slice(&values[row * d..][..d]);
+                wider.push(*x);
+            }
+            Rows::Dense { d: d + 1, values: wider }
+        }
+        Rows::Sparse { d, starts, index, value } => {
+            let (mut all_starts, mut all_index, mut all_value) = (vec![0], Vec::new(), Vec::new());
+            for (row, x) in column.iter().enumerate() {
+                let at = starts[row]..starts[row + 1];
+                all_index.extend_from_slice(&index[at.clone()]);
+                all_value.extend_from_slice(&value[at]);
+                all_index.push(d as u32);
+                all_value.push(*x);
+                all_starts.push(all_index.len());
+            }
+            Rows::Sparse { d: d + 1, starts: all_starts, index: all_index, value: all_value }
+        }
+    }
+}

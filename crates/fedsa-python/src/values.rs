@@ -1,0 +1,370 @@
+//! Value functions of logged transitions.
+
+use std::collections::BTreeMap;
+use std::sync::OnceLock;
+
+use fedsa::error::{Error, quoted};
+use fedsa::problem::features::FeatureSpec;
+use fedsa::problem::holdout::{Errors, judge};
+use fedsa::problem::log::Log;
+use fedsa::problem::log_form::LogForm;
+use fedsa::problem::logs::TraceRule;
+use fedsa::problem::source::Inputs;
+use fedsa_data::find::Places;
+use fedsa_data::logs::{self, MemoryColumn, MemoryTable};
+use fedsa_data::npz;
+use fedsa_data::table::{self, Cells};
+use fedsa_data::weights::{self, FittedModel, ValueModel as Model};
+use fedsa_experiment::RunSettings;
+use fedsa_experiment::choose::{Choice, Why};
+use fedsa_experiment::evaluate::{EvaluateSettings, Evaluated, Evaluation, PictureWords};
+use fedsa_experiment::picture::DrawnFigure;
+use numpy::{PyArray1, PyReadonlyArray1, PyReadonlyArray2, PyUntypedArrayMethods};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict};
+use serde_json::{Value as Json, json};
+
+use crate::engine;
+use crate::errors::OrRaise;
+use crate::experiment::CancelToken;
+use crate::results::{Figure, RanResults, report};
+
+/// The most features that are chosen.
+const MOST_FEATURES: usize = 256;
+
+/// A table of an agent from Python: its name, matrices with the names of their columns, and columns of text.
+type GivenTable<'py> = (String, Vec<(Vec<String>, PyReadonlyArray2<'py, f64>)>, Vec<(String, Vec<String>)>);
+
+/// An agent, its transitions with a return, the error of their values, and its standard error.
+type AgentError = (String, usize, Option<f64>, Option<f64>);
+
+/// What is evaluated: names of files, or tables.
+#[derive(FromPyObject)]
+enum Given<'py> {
+    Files(Vec<String>),
+    Tables(Vec<GivenTable<'py>>),
+}
+
+/// What an evaluation has come to.
+#[pyclass(frozen, module = "fedsa._fedsa")]
+pub struct ValueFit {
+    weights: Json,
+    told: Json,
+    npz: Vec<u8>,
+    pictures: Vec<(&'static str, DrawnFigure)>,
+    ran: OnceLock<Py<RanResults>>,
+}
+
+#[pymethods]
+impl ValueFit {
+    /// The text of `weights.json`.
+    fn weights_json(&self) -> String {
+        format!("{:#}\n", self.weights)
+    }
+
+    /// What is to be told, as JSON.
+    fn told_json(&self) -> String {
+        self.told.to_string()
+    }
+
+    /// The bytes of `weights.npz`.
+    fn npz<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        PyBytes::new(py, &self.npz)
+    }
+
+    /// The runs.
+    fn ran(&self, py: Python<'_>) -> Option<Py<RanResults>> {
+        self.ran.get().map(|ran| ran.clone_ref(py))
+    }
+
+    /// The pictures by name, as SVG.
+    fn pictures(&self) -> Vec<(&'static str, Figure)> {
+        self.pictures.iter().map(|(name, drawn)| (*name, Figure(drawn.clone()))).collect()
+    }
+}
+
+/// Fits a value function.
+#[pyfunction]
+#[pyo3(signature = (notify, cancel, given, settings))]
+pub fn evaluate_logs<'py>(
+    py: Python<'py>,
+    notify: Option<&Bound<'py, PyAny>>,
+    cancel: Option<&CancelToken>,
+    given: &Bound<'py, PyAny>,
+    settings: &Bound<'py, PyDict>,
+) -> PyResult<ValueFit> {
+    let mut settings = read(py, settings)?;
+    let logs = match given.extract::<Given<'_>>()? {
+        Given::Files(files) => {
+            settings.logs = files;
+            None
+        }
+        Given::Tables(tables) => {
+            let (form, chosen) = (settings.form(), settings.choose_features.is_some());
+            let mut logs = engine::held(py, || logs_of(tables, &form, settings.features, chosen))?;
+            if settings.holdout.is_some() || chosen {
+                // Whole episodes are held out. Files have to number them; here they are found by their ends.
+                logs.iter_mut().for_each(number_episodes);
+            }
+            // The columns are those of logs by now.
+            (settings.columns, settings.agent_column) = (BTreeMap::new(), None);
+            Some(logs)
+        }
+    };
+    let (fit, ran) = engine::call(py, notify, cancel.map(|token| &token.0), move |progress, cancel| {
+        let evaluation = match logs {
+            Some(logs) => Evaluation::of_logs(&settings, logs, cancel)?,
+            None => Evaluation::new(&settings, cancel)?,
+        };
+        let evaluated = evaluation.run(RunSettings::default(), progress, cancel)?.results(progress, cancel)?;
+        parts(evaluated)
+    })?;
+    let _ = fit.ran.set(Py::new(py, RanResults(ran))?);
+    Ok(fit)
+}
+
+/// What is kept of an evaluation.
+fn parts(evaluated: Evaluated) -> Result<(ValueFit, fedsa_experiment::run::Ran), Error> {
+    let words = PictureWords::default();
+    let experiment = &evaluated.ran.plan.experiment;
+    let drawn = |(name, picture)| (name, DrawnFigure::new(experiment, picture, evaluated.ran.config()));
+    let pictures = evaluated.pictures(&words)?.into_iter().map(drawn).collect();
+    let summary = evaluated.ran.summary_json();
+    let last = evaluated.ran.results.cells[0][0].rows.last();
+    let counted = |name: &str| last.map_or(0, |row| row.count(fedsa_experiment::results::paid(Some(name))));
+    let told = json!({
+        "choice": evaluated.choice.as_ref().map(choice_json),
+        "report": report(&evaluated.summary()),
+        "policy_value": summary.get("policy_value"),
+        "logs": summary.get("logs"),
+        "clipped": evaluated.data.clipped,
+        "seconds": evaluated.ran.results.cells[0][0].seconds,
+        "exchanges": counted("exchanges"),
+        "vectors_up": counted("vectors_up"),
+        "bits_up": counted("bits_up"),
+        "bits": counted("bits"),
+    });
+    let npz = npz::to_bytes(&evaluated.arrays()?)?;
+    let fit = ValueFit { weights: evaluated.json(), told, npz, pictures, ran: OnceLock::new() };
+    Ok((fit, evaluated.ran))
+}
+
+/// Why a method was chosen, and what was considered.
+fn choice_json(choice: &Choice) -> Json {
+    let considered = choice.considered.iter().map(|one| match &one.cost {
+        Ok(cost) => json!({ "method": one.kind, "rounds": cost.rounds, "bits": cost.bits, "is_bound": cost.is_bound }),
+        Err(e) => json!({ "method": one.kind, "why_not": e.to_string() }),
+    });
+    let why = match choice.why {
+        Why::Cheapest(_) => "its predicted cost is the smallest",
+        Why::NoCostKnown => "no cost is known beforehand, and it works wherever operators are linear",
+    };
+    json!({ "method": choice.kind, "why": why, "target": choice.target, "considered": considered.collect::<Vec<_>>() })
+}
+
+/// The logs of tables. Each is one agent, unless a column names agents.
+fn logs_of(tables: Vec<GivenTable<'_>>, form: &LogForm, features: Option<FeatureSpec>, chosen: bool) -> Result<Vec<Log>, Error> {
+    form.check()?;
+    let mut all = Vec::new();
+    for (name, matrices, texts) in &tables {
+        let mut table = MemoryTable::new(name.clone());
+        for (names, matrix) in matrices {
+            let numbers = matrix.as_slice().map_err(|e| Error::data(quoted(name), e.to_string(), "arrays in C order"))?;
+            let (n, width) = (matrix.shape()[0], matrix.shape()[1]);
+            if names.len() != width {
+                let what = format!("{} names for {width} columns", names.len());
+                return Err(Error::data(quoted(name), what, "a name for each column"));
+            }
+            // A column of no rows is at no place.
+            let column = |j: usize| MemoryColumn::new(if n == 0 { &[] } else { &numbers[j..] }, width.max(1));
+            table.columns.extend(names.iter().enumerate().map(|(j, name)| (name.clone(), column(j))));
+        }
+        table.texts.clone_from(texts);
+        all.push(table);
+    }
+    // As of files: features that were logged are the default where every table has some.
+    let inputs = match features {
+        Some(features) => features.inputs(),
+        None if chosen => Inputs::States,
+        None => {
+            let has = all.iter().map(|table| table.has_features(form)).collect::<Result<Vec<_>, _>>()?;
+            if has.into_iter().all(|has| has) { Inputs::Features } else { Inputs::States }
+        }
+    };
+    let mut form = form.clone();
+    form.inputs = inputs;
+    let mut logs = Vec::new();
+    for table in &all {
+        logs.extend(table.logs(&form)?);
+    }
+    Ok(logs)
+}
+
+/// The logs of files, as a whole.
+fn logs_of_files(sources: &[String], form: &LogForm) -> Result<Vec<Log>, Error> {
+    let (places, mut all) = (Places::from_env(""), Vec::new());
+    for source in sources {
+        for path in places.files(source, &logs::EXTENSIONS)? {
+            let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+            let bytes = std::fs::read(&path).map_err(|e| Error::data(quoted(&name), e.to_string(), "a file that can be read"))?;
+            for mut log in logs::from_form(bytes, form).map_err(|e| e.about(quoted(&name)))? {
+                if log.name.is_empty() {
+                    log.name.clone_from(&name);
+                }
+                all.push(log);
+            }
+        }
+    }
+    Ok(all)
+}
+
+/// The settings of a dictionary of plain values, all of which are there.
+fn read(py: Python<'_>, given: &Bound<'_, PyDict>) -> PyResult<EvaluateSettings> {
+    fn of<'py, T: for<'a> FromPyObject<'a, 'py, Error = PyErr>>(given: &Bound<'py, PyDict>, name: &str) -> PyResult<T> {
+        let missing = || pyo3::exceptions::PyKeyError::new_err(name.to_string());
+        given.get_item(name)?.ok_or_else(missing)?.extract::<T>()
+    }
+    let mut settings = EvaluateSettings::new(Vec::<String>::new())
+        .with_columns(of(given, "columns")?)
+        .with_agent_column(of(given, "agent_column")?)
+        .with_ranges(of(given, "ranges")?)
+        .with_gamma(of(given, "gamma")?)
+        .with_lambda(of(given, "lam")?)
+        .with_operator(of::<String>(given, "operator")?)
+        .with_kappa(of(given, "kappa")?)
+        .with_ridge(of(given, "ridge")?)
+        .with_clip_ratios(of(given, "clip_ratios")?)
+        .with_keep_matrices(of(given, "keep_matrices")?)
+        .with_sampling(of::<String>(given, "sampling")?)
+        .with_rounds(of(given, "max_rounds")?)
+        .with_value_columns(of(given, "value_columns")?)
+        .with_seed(of(given, "seed")?)
+        .with_level(of(given, "level")?);
+    settings.scaling = of(given, "scaling")?;
+    settings.step_size = of(given, "step_size")?;
+    settings.local_steps = of(given, "local_steps")?;
+    settings.tol = of(given, "tol")?;
+    settings.holdout = of(given, "holdout")?;
+    settings.method = of::<Option<String>>(given, "method")?.filter(|method| method != "auto");
+    match of::<Option<String>>(given, "features")?.as_deref() {
+        None => {}
+        Some("auto") => settings.choose_features = Some(of::<Option<usize>>(given, "max_features")?.unwrap_or(MOST_FEATURES)),
+        Some(text) => settings.features = Some(text.parse().map_err(|e: Error| e.about("features")).or_raise(py)?),
+    }
+    Ok(settings)
+}
+
+/// A fitted value function.
+#[pyclass(frozen, module = "fedsa._fedsa")]
+pub struct ValueModel(Model);
+
+#[pymethods]
+impl ValueModel {
+    /// The function of the text of a `weights.json`, with the covariance of the bytes of its `weights.npz`.
+    #[new]
+    fn new(py: Python<'_>, text: &str, npz: Option<&[u8]>) -> PyResult<Self> {
+        let made = || {
+            let FittedModel::Value(mut model) = weights::from_json(text.as_bytes())? else {
+                let help = "the weights.json of an evaluation; FederatedRegressor.load and FederatedClassifier.load read those of a fit";
+                return Err(Error::data("path", "weights of a regression or classification", help));
+            };
+            if let Some(bytes) = npz {
+                model.take_covariance(&npz::from_bytes(bytes)?)?;
+            }
+            Ok(model)
+        };
+        made().or_raise(py).map(Self)
+    }
+
+    /// The names of the columns that it is computed from, in order.
+    fn inputs(&self) -> Vec<String> {
+        self.0.inputs().to_vec()
+    }
+
+    /// The names that columns had in the files of the logs.
+    fn file_columns(&self) -> BTreeMap<String, String> {
+        self.0.file_columns().clone()
+    }
+
+    /// The values of states (n, k).
+    fn values<'py>(&self, py: Python<'py>, states: PyReadonlyArray2<'py, f64>) -> PyResult<Bound<'py, PyArray1<f64>>> {
+        let states = states.as_slice()?;
+        engine::held(py, || Ok(self.0.apply(states))).map(|values| PyArray1::from_vec(py, values))
+    }
+
+    /// Their standard errors; the covariance must have been given.
+    fn errors<'py>(&self, py: Python<'py>, states: PyReadonlyArray2<'py, f64>) -> PyResult<Bound<'py, PyArray1<f64>>> {
+        let states = states.as_slice()?;
+        engine::held(py, || Ok(self.0.standard_errors(states))).map(|errors| PyArray1::from_vec(py, errors))
+    }
+
+    /// The features of states, row by row.
+    fn features<'py>(&self, py: Python<'py>, states: PyReadonlyArray2<'py, f64>) -> PyResult<Bound<'py, PyArray1<f64>>> {
+        let (map, k) = (self.0.map(), self.0.inputs().len());
+        let mut out = vec![0.0; states.shape()[0] * map.len()];
+        let rows = states.as_slice()?.chunks_exact(k).zip(out.chunks_exact_mut(map.len()));
+        rows.for_each(|(state, phi)| map.eval(state, phi));
+        Ok(PyArray1::from_vec(py, out))
+    }
+
+    /// The root mean square error against the returns of episodes: by agent (name, transitions with a return, error, standard error), and of all.
+    fn return_errors(
+        &self,
+        py: Python<'_>,
+        given: &Bound<'_, PyAny>,
+        columns: BTreeMap<String, String>,
+        agent_column: Option<String>,
+        gamma: f64,
+        lam: f64,
+    ) -> PyResult<Vec<AgentError>> {
+        let mut form = LogForm::default().with_columns(columns).with_agent_column(agent_column);
+        let spec = *self.0.map().spec();
+        let mut logs = match given.extract::<Given<'_>>()? {
+            Given::Tables(tables) => engine::held(py, || logs_of(tables, &form, Some(spec), false))?,
+            Given::Files(files) => {
+                form.inputs = spec.inputs();
+                engine::call(py, None, None, |_, _| logs_of_files(&files, &form))?
+            }
+        };
+        logs.iter_mut().for_each(number_episodes);
+        engine::brief(py, || {
+            let rule = TraceRule { gamma, lambda: lam, ratios: true };
+            let mut judged = Vec::with_capacity(logs.len());
+            for log in &logs {
+                if log.columns != self.0.inputs() {
+                    let what = format!("its state columns are {}", quoted(log.columns.join(", ")));
+                    return Err(Error::data(quoted(&log.name), what, format!("those of the fit: {}", self.0.inputs().join(", "))));
+                }
+                judged.push((log.name.clone(), judge(log, self.0.map(), rule, &[self.0.theta()])?));
+            }
+            let one = |name: &str, count: usize, errors: &Errors| (name.to_string(), count, errors.rms(), errors.standard_error());
+            let count = |judged: &fedsa::problem::holdout::Judged| judged.transitions - judged.transitions_cut;
+            let mut all: Vec<_> = judged.iter().map(|(name, of)| one(name, count(of), &of.returns[0])).collect();
+            let total = Errors::of_all(judged.iter().map(|(_, of)| &of.returns[0]));
+            all.push(one("all agents", judged.iter().map(|(_, of)| count(of)).sum(), &total));
+            Ok(all)
+        })
+    }
+}
+
+/// Numbers the episodes of a log that has no numbers.
+fn number_episodes(log: &mut Log) {
+    if log.episode.is_none() {
+        let begins: Vec<bool> = (0..log.len()).map(|i| i > 0 && log.begins(i)).collect();
+        let number = |count: &mut i64, begins: &bool| {
+            *count += i64::from(*begins);
+            Some(*count)
+        };
+        log.episode = Some(begins.iter().scan(0, number).collect());
+    }
+}
+
+/// The bytes of a file of logs with these columns: `csv` or `parquet`.
+#[pyfunction]
+pub fn table_bytes<'py>(py: Python<'py>, given: Vec<(String, PyReadonlyArray1<'py, f64>)>, format: &str) -> PyResult<Bound<'py, PyBytes>> {
+    let columns = given.into_iter().map(|(name, numbers)| Ok((name, Cells::Numbers(numbers.as_slice()?.to_vec()))));
+    let columns = columns.collect::<PyResult<Vec<_>>>()?;
+    let is_csv = format == "csv";
+    let bytes = engine::brief(py, || if is_csv { table::to_csv(&columns) } else { table::to_parquet(columns) })?;
+    Ok(PyBytes::new(py, &bytes))
+}

@@ -1,0 +1,220 @@
+"""Arrays, data frames and sparse matrices of users as arrays of the engine.
+
+Accepted are arrays of NumPy and what it makes arrays of (lists, memory maps, other byte orders, strides), data frames (pandas, polars, pyarrow
+and others that have ``to_numpy`` or the Arrow PyCapsule interface) and sparse matrices of SciPy. None of these packages is imported.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from fedsa import _fedsa
+from fedsa.errors import FedsaWarning, InputError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+
+def refused(what: str, key: str, help: str, code: str = "data.bad-value") -> InputError:
+    """The error about an array."""
+    return InputError(what, code, key, help)
+
+
+def is_sparse(x: Any) -> bool:
+    """Whether it is a sparse matrix or array of SciPy."""
+    return hasattr(x, "tocsr") and hasattr(x, "nnz")
+
+
+def is_frame(x: Any) -> bool:
+    """Whether it is a data frame: of named columns."""
+    return not isinstance(x, np.ndarray) and (hasattr(x, "columns") or hasattr(x, "column_names")) and not is_sparse(x)
+
+
+class Streamed:
+    """A table of an object that has the Arrow PyCapsule interface alone."""
+
+    def __init__(self, columns: dict[str, Any]) -> None:
+        self.parts = columns
+        self.columns = list(columns)
+
+    def __getitem__(self, name: str) -> Any:
+        return self.parts[name]
+
+    def to_numpy(self) -> NDArray[Any]:
+        """The numbers (n, d)."""
+        return np.column_stack([np.asarray(part) for part in self.parts.values()]) if self.parts else np.empty((0, 0))
+
+
+def opened(x: Any) -> Any:
+    """A table, where an object has the Arrow PyCapsule interface alone; anything else as it is."""
+    if not hasattr(x, "__arrow_c_stream__") or isinstance(x, np.ndarray) or hasattr(x, "to_numpy") or is_frame(x):
+        return x
+    return Streamed(_fedsa.arrow_columns(x.__arrow_c_stream__()))
+
+
+def names_of(frame: Any) -> list[Any]:
+    """The names of the columns of a data frame."""
+    return list(frame.column_names if hasattr(frame, "column_names") else frame.columns)
+
+
+def feature_names(x: Any) -> NDArray[np.object_] | None:
+    """The names of the columns of a data frame, where all of them are texts."""
+    if not is_frame(x):
+        return None
+    names = names_of(x)
+    texts = [isinstance(name, str) for name in names]
+    if not names or not any(texts):
+        return None
+    if not all(texts):
+        kinds = sorted({type(name).__name__ for name in names})
+        raise TypeError(
+            "Feature names are only supported if all input features have string names, but your input has "
+            f"{kinds} as feature name / column name types: convert all of them to texts"
+        )
+    return np.array(names, dtype=object)
+
+
+def frame_matrix(frame: Any, key: str) -> Any:
+    """The numbers of a data frame (n, d)."""
+    if hasattr(frame, "to_numpy"):
+        return frame.to_numpy()
+    if hasattr(frame, "__array__"):
+        return np.asarray(frame)
+    if hasattr(frame, "column_names"):
+        columns = [np.asarray(frame[name]) for name in names_of(frame)]
+        return np.column_stack(columns) if columns else np.empty((0, 0))
+    raise refused(f"an object of the type {type(frame).__name__}", key, "an array (n, d), a sparse matrix or a data frame", "setting.wrong-type")
+
+
+def numbers(x: Any, key: str) -> NDArray[np.float64]:
+    """The array as float64 in C order; itself, where it is that already, and otherwise a copy."""
+    array = x if isinstance(x, np.ndarray) else np.asarray(x)
+    if array.dtype.kind == "c":
+        raise refused(f"Complex data not supported: {array.dtype} in {key}", key, "real numbers")
+    if array.dtype.kind in "mM":
+        raise refused(f"dates and times are not accepted: {array.dtype} in {key}", key, "numbers: seconds since a date, for example")
+    try:
+        # Of a subclass the array; of other byte orders, types and strides a copy.
+        return np.require(array, dtype=np.float64, requirements=["C", "A"]).view(np.ndarray)
+    except ValueError as e:
+        raise refused(f"{key}: {e}", key, "numbers; texts and categories as columns of 0 and 1", "setting.wrong-type") from e
+
+
+def finite(array: NDArray[np.float64], name: str) -> None:
+    """Refuse NaN and infinities."""
+    # A sum is finite where all numbers are, unless it overflows.
+    with np.errstate(over="ignore", invalid="ignore"):
+        if np.isfinite(array.sum()):
+            return
+    bad = ~np.isfinite(array)
+    if not bad.any():
+        return
+    at = tuple(int(i) for i in np.argwhere(bad)[0])
+    place = f"row {at[0]}" + (f", column {at[1]}" if len(at) > 1 else "")
+    key = name.split()[-1]
+    if np.isnan(array).any():
+        help = "finite numbers: leave such rows out, or put a number in, as scikit-learn's SimpleImputer does"
+        raise refused(f"{name} contains NaN, first at {place}." if np.isnan(array[at]) else f"{name} contains NaN.", key, help)
+    raise refused(f"{name} contains infinity or a value too large for dtype('float64'), first at {place}.", key, "finite numbers")
+
+
+def matrix(x: Any, key: str = "X", owner: str = "") -> Any:
+    """Rows (n, d) for the engine: float64 in C order, or the parts of compressed sparse rows."""
+    if is_sparse(x):
+        return sparse(x, key)
+    if is_frame(x):
+        x = frame_matrix(x, key)
+    array = numbers(x, key)
+    if array.ndim != 2:
+        shape = "a scalar" if array.ndim == 0 else f"{array.ndim}D array"
+        what = f"Expected 2D array, got {shape} instead: shape {array.shape}"
+        help = "Reshape your data either using array.reshape(-1, 1) if it has a single feature or array.reshape(1, -1) if it is a single row"
+        raise refused(f"{what}. {help}." if array.ndim < 2 else what, key, help, "setting.wrong-type")
+    counted(array.shape, owner)
+    finite(array, f"Input {key}")
+    return array
+
+
+def counted(shape: Sequence[int], owner: str) -> None:
+    """Refuse an array without rows or columns."""
+    by = f" by {owner}" if owner else ""
+    if shape[0] < 1:
+        raise refused(f"Found array with 0 sample(s) (shape={tuple(shape)}) while a minimum of 1 is required{by}.", "X", "at least one row")
+    if shape[1] < 1:
+        raise refused(f"Found array with 0 feature(s) (shape={tuple(shape)}) while a minimum of 1 is required{by}.", "X", "at least one column")
+
+
+def sparse(x: Any, key: str) -> tuple[Any, ...]:
+    """The parts of compressed sparse rows: starts, columns, numbers, and the number of columns."""
+    if getattr(x, "ndim", 2) != 2:
+        raise refused(f"Expected 2D array, got a sparse array of {x.ndim} dimensions. Reshape your data.", key, "a sparse matrix (n, d)")
+    if x.dtype.kind == "c":
+        raise refused(f"Complex data not supported: {x.dtype} in {key}", key, "real numbers")
+    counted(x.shape, "")
+    rows = x.tocsr()
+    if not rows.has_canonical_format:
+        # Entries that are given twice are summed, in a copy.
+        rows = rows.copy()
+        rows.sum_duplicates()
+    values = numbers(rows.data, key)
+    finite(values, f"Input {key}")
+    starts, index = (np.ascontiguousarray(part, dtype=np.int64) for part in (rows.indptr, rows.indices))
+    return starts, index, values, int(rows.shape[1])
+
+
+def size(rows: Any) -> tuple[int, int]:
+    """The numbers of rows and columns of what :func:`matrix` returns."""
+    return (len(rows[0]) - 1, rows[3]) if isinstance(rows, tuple) else rows.shape
+
+
+def taken(rows: Any, keep: NDArray[np.bool_]) -> Any:
+    """These rows."""
+    if not isinstance(rows, tuple):
+        return rows[keep]
+    starts, index, values, d = rows
+    lengths = np.diff(starts)
+    entries = np.repeat(keep, lengths)
+    return np.concatenate([[0], np.cumsum(lengths[keep])]).astype(np.int64), index[entries], values[entries], d
+
+
+def scale(rows: Any) -> float:
+    """The root mean square of the rows' norms."""
+    values = (rows[2] if isinstance(rows, tuple) else rows).ravel()
+    with np.errstate(over="ignore"):
+        return float(np.sqrt(np.dot(values, values) / size(rows)[0]))
+
+
+def is_scalar(x: Any) -> bool:
+    """Whether it is one value, and not an array or a list."""
+    return isinstance(x, (str, bytes)) or not (hasattr(x, "__len__") or hasattr(x, "__array__") or hasattr(x, "to_numpy")) or getattr(x, "shape", None) == ()
+
+
+def vector(x: Any, key: str, n: int) -> NDArray[Any]:
+    """A vector of n entries, of any type; a column is one, with a warning."""
+    array = np.asarray(x.to_numpy() if hasattr(x, "to_numpy") else x)
+    if array.ndim == 2 and array.shape[1] == 1:
+        warn_column(key)
+        array = array.ravel()
+    if array.ndim != 1:
+        raise refused(f"{key} should be a 1d array, got an array of shape {array.shape} instead.", key, f"{n} entries", "setting.wrong-type")
+    if len(array) != n:
+        help = "an entry for each row of X"
+        raise refused(f"Found input variables with inconsistent numbers of samples: {n} rows of X, and {len(array)} of {key}", key, help)
+    return array
+
+
+def warn_column(key: str) -> None:
+    """Warn of a column in place of a vector, as scikit-learn does."""
+    text = f"A column-vector {key} was passed when a 1d array was expected. Please change the shape of {key} to (n_samples,), for example using ravel()."
+    warnings.warn(text, foreign("sklearn.exceptions", "DataConversionWarning", FedsaWarning), stacklevel=5)
+
+
+def foreign(module: str, name: str, otherwise: Any) -> Any:
+    """A class of a package, where the package has been imported."""
+    loaded = sys.modules.get(module)
+    return getattr(loaded, name, otherwise) if loaded else otherwise

@@ -1,0 +1,484 @@
+"""Regression and classification of rows that stay with their agents, in scikit-learn's manner.
+
+The classes do not import scikit-learn, and work without it. With it they work in its pipelines, searches and cross-validation: these ask
+an estimator for ``get_params``, ``set_params``, ``fit``, ``predict``, ``score`` and ``__sklearn_tags__``.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import json
+import os
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from os import PathLike
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, Union
+
+import numpy as np
+
+from fedsa import _arrays, _fedsa
+from fedsa._arrays import refused
+from fedsa._progress import Listener, ProgressLike
+from fedsa._results import Outcome, Results, Summary
+from fedsa._settings import nearest, shown
+from fedsa._typed import named_settings, typed
+from fedsa.errors import FedsaWarning, InputError
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
+
+Path = Union[str, "PathLike[str]"]
+E = TypeVar("E", bound="Estimator")
+
+# The agents by default, or as many as there are rows.
+AGENTS = 8
+
+
+@dataclass(frozen=True)
+class Spending:
+    """What a method has spent in its run.
+
+    Attributes
+    ----------
+    rounds : int
+        Rounds.
+    exchanges : int
+        Exchanges of the server with the agents; a round may have several.
+    vectors_up : int
+        Vectors of d numbers from the agents to the server, of all agents.
+    bits_up : int
+        Bits from the agents to the server, of all agents.
+    bits : int
+        Bits up and down, of all agents.
+    hessians : int
+        Hessians that agents have computed, of all agents.
+    seconds : float or None
+        Wall time; methods run one after another.
+    gradient_norm : float or None
+        The norm of the gradient at the end.
+    objective : float or None
+        The objective at the end, with the ridge.
+    outcome : str
+        How the run ended: ``"converged"``, ``"out-of-rounds"``, ``"diverged"``, ..
+    """
+
+    rounds: int
+    exchanges: int
+    vectors_up: int
+    bits_up: int
+    bits: int
+    hessians: int
+    seconds: float | None
+    gradient_norm: float | None
+    objective: float | None
+    outcome: str
+
+
+@dataclass(frozen=True)
+class Inference:
+    """Coefficients with standard errors, from sums that agents send, and how well the model fits.
+
+    Attributes
+    ----------
+    names : list of str
+        The columns, ``"intercept"`` first; of several classes class by class.
+    classes : list of str or None
+        The class of each coefficient, where there are several; it is compared with `reference`.
+    estimate, se, z, p, low, high : ndarray of shape (p,)
+        The estimate, its standard error, their ratio, the probability of a larger one under the normal distribution, and an interval.
+    covariance : ndarray of shape (p, p)
+        The covariance of the estimates.
+    kind : str
+        Where it is from: ``"model"``, ``"sandwich"``, ``"hc1"`` or ``"clustered"``.
+    level : float
+        The level of the intervals.
+    n : int
+        Rows.
+    deviance, log_likelihood, aic, pearson, dispersion : float
+        How well the model fits, as R defines them.
+    reference : str or None
+        The class with which others are compared.
+    exchanges, numbers_up : int
+        Exchanges for it, and numbers that each agent sends in them.
+    """
+
+    names: list[str]
+    classes: list[str] | None
+    estimate: NDArray[np.float64]
+    se: NDArray[np.float64]
+    z: NDArray[np.float64]
+    p: NDArray[np.float64]
+    low: NDArray[np.float64]
+    high: NDArray[np.float64]
+    covariance: NDArray[np.float64] = field(repr=False)
+    kind: str
+    level: float
+    n: int
+    deviance: float
+    log_likelihood: float
+    aic: float
+    pearson: float
+    dispersion: float
+    reference: str | None
+    exchanges: int
+    numbers_up: int
+
+    @classmethod
+    def _of(cls, found: dict[str, Any], covariance: NDArray[np.float64]) -> Inference:
+        each = found["coefficients"]
+        classes = [one["class"] for one in each] if each and "class" in each[0] else None
+        numbers: dict[str, Any] = {}
+        for name in ("estimate", "se", "z", "p", "low", "high"):
+            numbers[name] = np.array([np.nan if one[name] is None else one[name] for one in each], dtype=np.float64)
+        plain: dict[str, Any] = {name: found[name] for name in ("level", "n", "deviance", "log_likelihood", "aic", "pearson", "dispersion", "reference")}
+        spent = {"exchanges": found["exchanges"], "numbers_up": found["numbers_up"]}
+        names = [one["name"] for one in each]
+        return cls(names=names, classes=classes, covariance=covariance, kind=found["covariance"], **numbers, **plain, **spent)
+
+
+@lru_cache(maxsize=1)
+def not_fitted_class(base: Any) -> Any:
+    """The exception for an estimator that is not fitted: one that scikit-learn knows too, where it is loaded."""
+    return type("NotFittedError", (InputError, base) if base is not None else (InputError, AttributeError), {"__module__": "fedsa"})
+
+
+class Estimator:
+    """What regressions and classifications have in common."""
+
+    # The names of `fit` for the outcome of an estimator without a fit.
+    _kind = ""
+    _finest_tol = 1e-9
+    _weights_json: str
+    _model: _fedsa.LinearModel
+    n_features_in_: int
+
+    @classmethod
+    def _parameters(cls) -> list[str]:
+        return [name for name in inspect.signature(cls.__init__).parameters if name != "self"]
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return the settings by name.
+
+        Parameters
+        ----------
+        deep : bool
+            Without effect: no setting is an estimator.
+
+        Returns
+        -------
+        dict
+            The values as they were given.
+        """
+        return {name: getattr(self, name) for name in self._parameters()}
+
+    def set_params(self: E, **params: Any) -> E:
+        """Change settings.
+
+        Parameters
+        ----------
+        **params
+            Settings of the class.
+
+        Returns
+        -------
+        estimator
+            The same object.
+
+        Raises
+        ------
+        InputError
+            When there is no such setting.
+        """
+        known = self._parameters()
+        for name, value in params.items():
+            if name not in known:
+                what = f"Invalid parameter {name!r} for estimator {self!r}. Valid parameters are: {known!r}{nearest(name, known)}"
+                raise InputError(what, "setting.unknown-key", name, "one of these")
+            setattr(self, name, value)
+        return self
+
+    def __repr__(self) -> str:
+        defaults = inspect.signature(type(self).__init__).parameters
+        differ = [f"{name}={shown(value)}" for name, value in self.get_params().items() if not same(value, defaults[name].default)]
+        return f"{type(self).__name__}({', '.join(differ)})"
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name != "_model"}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        if "_weights_json" in state:
+            self._model = _fedsa.LinearModel(self._weights_json)
+
+    def __sklearn_is_fitted__(self) -> bool:
+        return hasattr(self, "_weights_json")
+
+    def __sklearn_tags__(self) -> Any:
+        # Only scikit-learn asks for tags, and has been imported then.
+        utils = importlib.import_module("sklearn.utils")
+        is_classifier = self._kind == "classifier"
+        model = getattr(self, "model", "auto")
+        return utils.Tags(
+            estimator_type=self._kind,
+            target_tags=utils.TargetTags(required=True, positive_only=model == "gamma"),
+            classifier_tags=utils.ClassifierTags(multi_class=model != "logistic") if is_classifier else None,
+            regressor_tags=None if is_classifier else utils.RegressorTags(),
+            input_tags=utils.InputTags(sparse=True),
+        )
+
+    def _require_fitted(self) -> None:
+        if not self.__sklearn_is_fitted__():
+            name = type(self).__name__
+            base = _arrays.foreign("sklearn.exceptions", "NotFittedError", None)
+            what = f"This {name} instance is not fitted yet. Call 'fit' with appropriate arguments before using this estimator."
+            raise not_fitted_class(base)(what, "setting.missing-key", "", "fit(X, y) first")
+
+    def _settings(self) -> dict[str, Any]:
+        """The settings of the engine."""
+        named = typed(self, TYPES)
+        compare = self.compare  # type: ignore[attr-defined]
+        named["compare"] = [compare] if isinstance(compare, str) else [str(name) for name in compare]
+        if self.inference is not None and named["ridge"] == DEFAULTS["ridge"]:  # type: ignore[attr-defined]
+            # The estimate of greatest likelihood has none.
+            named["ridge"] = None
+        named.update(positive=None, alpha=None, threshold=None)
+        return named
+
+    def _fit(self, x: Any, y: Any, agents: Any, sample_weight: Any, progress: ProgressLike, cancel: _fedsa.CancelToken | None) -> None:
+        name = type(self).__name__
+        x = _arrays.opened(x)
+        names = _arrays.feature_names(x)
+        rows = _arrays.matrix(x, owner=name)
+        n, d = _arrays.size(rows)
+        if y is None:
+            what = f"{name} requires y to be passed, but the target y is None"
+            raise InputError(what, "setting.missing-key", "y", "a target for each row of X")
+        targets = _arrays.vector(y, "y", n)
+        labels = None if agents is None or _arrays.is_scalar(agents) else _arrays.vector(agents, "agents", n)
+        weights = None
+        if sample_weight is not None:
+            weights = row_weights(sample_weight, n)
+            keep = weights > 0
+            if not keep.all():
+                # Rows that do not count are as none.
+                rows, targets, weights = _arrays.taken(rows, keep), targets[keep], weights[keep]
+                labels = None if labels is None else labels[keep]
+                n = len(targets)
+        try:
+            encoded = self._targets(targets)
+            settings = self._settings()
+            self._encoded(settings)
+        finally:
+            found = self.__dict__.pop("_found", None)
+        if settings["tol"] is None:
+            settings["tol"] = min(max(1e-12 * _arrays.scale(rows), self._finest_tol), 1e-9)
+        count, agent_names = self._agents(agents, labels, n)
+        columns = None if names is None else [str(one) for one in names]
+        with Listener(name, progress) as listener:
+            try:
+                text, told, ran, covariance = _fedsa.fit_rows(listener, cancel, (rows, encoded, columns, weights, count), settings)
+            except InputError as e:
+                raise named_settings(e, self) from None
+        for old in ("feature_names_in_", "inference_", "choice_", "_model"):
+            self.__dict__.pop(old, None)
+        if names is not None:
+            self.feature_names_in_ = names
+        self.n_features_in_, self.agents_, self.tol_ = d, agent_names, float(settings["tol"])
+        self._weights_json = text
+        self._classes(found)
+        self._keep(json.loads(text), json.loads(told), ran, covariance)
+
+    def _keep(self, weights: dict[str, Any], told: dict[str, Any], ran: _fedsa.Ran, covariance: NDArray[np.float64] | None) -> None:
+        """Keep what a fit has come to."""
+        self.results_ = Results._of(ran)
+        spent = {one["method"]: Spending(**{k: v for k, v in one.items() if k != "method"}) for one in told["spent"]}
+        self.costs_: dict[str, Spending] = spent
+        first = next(iter(spent.values()))
+        self.n_iter_ = first.rounds
+        entry: dict[str, Any] = next((one for one in told["report"]["entries"] if one["method"] == next(iter(spent))), {})
+        self.outcome_ = Outcome(first.outcome, entry.get("reason"), entry.get("help"), True, first.rounds)
+        if told["choice"] is not None:
+            self.choice_: dict[str, Any] = told["choice"]
+        if told["inference"] is not None and covariance is not None:
+            self.inference_ = Inference._of(told["inference"], covariance)
+        self._model = _fedsa.LinearModel(self._weights_json)
+        self._quality = {"train": weights["train"], "objective": weights["objective"], "gradient_norm": weights["gradient_norm"]}
+        self._take(weights)
+        # With inference the weights come from further steps.
+        if first.outcome in ("out-of-rounds", "diverged", "stalled") and told["inference"] is None:
+            more = f": {self.outcome_.reason}" if self.outcome_.reason else ""
+            help = self.outcome_.help or "more max_rounds, standardise=True, or another method"
+            warnings.warn(f"{next(iter(spent))} did not converge ({first.outcome}{more}); {help}", FedsaWarning, stacklevel=4)
+
+    def _targets(self, targets: NDArray[Any]) -> Any:
+        raise NotImplementedError
+
+    def _encoded(self, settings: dict[str, Any]) -> None:
+        """Settings that follow from the targets."""
+
+    def _classes(self, found: Any) -> None:
+        """Keep the classes that were found in the targets."""
+
+    def _take(self, weights: dict[str, Any]) -> None:
+        raise NotImplementedError
+
+    @staticmethod
+    def _agents(agents: Any, labels: NDArray[Any] | None, n: int) -> tuple[Any, list[Any]]:
+        """The number of agents, or that of each row's agent; and what they are called."""
+        if labels is None:
+            if agents is None:
+                count = min(AGENTS, n)
+            elif isinstance(agents, (bool, np.bool_)) or not isinstance(agents, (int, np.integer)):
+                raise InputError(f"{agents!r} is not accepted", "setting.wrong-type", "agents", "a whole number, or a label for each row")
+            else:
+                count = int(agents)
+            if not 1 <= count <= n:
+                what = f"{count} agents for {n} rows"
+                raise InputError(what, "setting.out-of-range", "agents", "at least 1, and a row for each", value=str(count))
+            return count, list(range(count))
+        try:
+            known, first, of = np.unique(labels, return_index=True, return_inverse=True)
+        except TypeError as e:
+            raise refused(f"labels that cannot be compared: {e}", "agents", "labels of one type: numbers or texts", "setting.wrong-type") from e
+        # The engine has agents in the order of their first rows.
+        order = np.argsort(first)
+        place = np.empty(len(order), dtype=np.float64)
+        place[order] = np.arange(len(order))
+        return np.ascontiguousarray(place[of.reshape(-1)]), known[order].tolist()
+
+    def _rows(self, x: Any) -> Any:
+        """Rows to predict, with the columns of the fit."""
+        self._require_fitted()
+        x = _arrays.opened(x)
+        self._check_names(x)
+        rows = _arrays.matrix(x, owner=type(self).__name__)
+        _, d = _arrays.size(rows)
+        if d != self.n_features_in_:
+            what = f"X has {d} features, but {type(self).__name__} is expecting {self.n_features_in_} features as input"
+            raise refused(what, "X", "the columns of the fit, in their order")
+        return rows
+
+    def _check_names(self, x: Any) -> None:
+        given, fitted = _arrays.feature_names(x), getattr(self, "feature_names_in_", None)
+        name = type(self).__name__
+        if given is None and fitted is None:
+            return
+        if given is None or fitted is None:
+            what = "X does not have valid feature names, but {} was fitted with feature names"
+            warnings.warn((what if given is None else "X has feature names, but {} was fitted without feature names").format(name), UserWarning, 4)
+            return
+        if len(given) == len(fitted) and bool(np.all(given == fitted)):
+            return
+        lines = ["The feature names should match those that were passed during fit."]
+        unseen, missing = sorted(set(given) - set(fitted)), sorted(set(fitted) - set(given))
+        for what, these in (("Feature names unseen at fit time:", unseen), ("Feature names seen at fit time, yet now missing:", missing)):
+            if these:
+                lines += [what, *(f"- {one}" for one in these[:5]), *(["- ..."] if len(these) > 5 else [])]
+        if not unseen and not missing:
+            lines.append("Feature names must be in the same order as they were in fit.")
+        raise refused("\n".join(lines) + "\n", "X", "the columns of the fit, in their order")
+
+    def save(self, folder: Path) -> None:
+        """Write ``weights.json``, which ``fedsa predict`` applies to files.
+
+        Parameters
+        ----------
+        folder : path
+            A folder, which is made where it is not there. An existing ``weights.json`` is replaced.
+
+        Raises
+        ------
+        OSError
+            When it cannot be written.
+        """
+        self._require_fitted()
+        os.makedirs(folder, exist_ok=True)
+        with open(os.path.join(os.fspath(folder), "weights.json"), "w", encoding="utf-8") as file:
+            file.write(json.dumps(json.loads(self._weights_json), indent=2) + "\n")
+
+    def summary(self) -> Summary:
+        """Return the coefficients, with their standard errors where `inference` was asked for, and what methods have spent.
+
+        Returns
+        -------
+        Summary
+            A table as text, HTML, CSV or LaTeX; ``rows`` has the numbers.
+        """
+        self._require_fitted()
+        notes = [f"{label}: {s.outcome} after {s.rounds} rounds, {s.bits_up / 8e6:.4g} MB up" for label, s in self.costs_.items()]
+        train = self._quality["train"]
+        quality = [f"loss {train['loss']:.6g}" if train["loss"] is not None else "no finite loss"]
+        quality += [f"accuracy {train['accuracy']:.4g}"] if train["accuracy"] is not None else []
+        quality += [f"root mean square error {train['rmse']:.4g}"] if train["rmse"] is not None else []
+        notes.append(f"on the {train['rows']} rows of the fit: {', '.join(quality)}")
+        found: Inference | None = getattr(self, "inference_", None)
+        rows: list[dict[str, Any]] = []
+        if found is not None:
+            columns = ["coefficient", "estimate", "se", "z", "p", "low", "high"]
+            for i, name in enumerate(found.names):
+                row = {"coefficient": name, **{c: float(getattr(found, c)[i]) for c in columns[1:]}}
+                rows.append({"class": found.classes[i], **row} if found.classes else row)
+            columns = ["class", *columns] if found.classes else columns
+            notes.append(f"{found.kind} covariance, {found.level:.0%} intervals; deviance {found.deviance:.6g}, AIC {found.aic:.6g}, n = {found.n}")
+        else:
+            rows, columns = self._coefficient_rows()
+        return Summary(f"{self._fitted_model()} with {len(self.agents_)} agents", columns, rows, notes)
+
+    def _fitted_model(self) -> str:
+        return str(json.loads(self._weights_json)["model"])
+
+    def _coefficient_rows(self) -> tuple[list[dict[str, Any]], list[str]]:
+        raise NotImplementedError
+
+    def _column_names(self) -> list[str]:
+        names = getattr(self, "feature_names_in_", None)
+        return [str(j + 1) for j in range(self.n_features_in_)] if names is None else [str(name) for name in names]
+
+
+# Settings of the constructors whose defaults others need.
+DEFAULTS = {"ridge": 1e-5}
+
+# The types of settings, and whether they may be None.
+TYPES: dict[str, tuple[type, bool]] = {
+    "model": (str, False),
+    "method": (str, True),
+    "ridge": (float, False),
+    "fit_intercept": (bool, False),
+    "tol": (float, True),
+    "max_rounds": (int, False),
+    "minimise": (str, False),
+    "standardise": (bool, False),
+    "weights": (str, False),
+    "step_size": (float, True),
+    "local_steps": (int, True),
+    "inference": (str, True),
+    "level": (float, False),
+    "seed": (int, False),
+}
+
+
+def same(a: Any, b: Any) -> bool:
+    """Whether two settings are equal."""
+    try:
+        return a is b or bool(a == b)
+    except ValueError:
+        return False
+
+
+def row_weights(sample_weight: Any, n: int) -> NDArray[np.float64]:
+    """The weights of rows."""
+    if _arrays.is_scalar(sample_weight):
+        sample_weight = np.full(n, sample_weight)
+    array = np.asarray(sample_weight.to_numpy() if hasattr(sample_weight, "to_numpy") else sample_weight)
+    if array.ndim != 1:
+        raise refused("Sample weights must be 1D array or scalar", "sample_weight", f"{n} numbers", "setting.wrong-type")
+    weights = _arrays.numbers(_arrays.vector(array, "sample_weight", n), "sample_weight")
+    _arrays.finite(weights, "Input sample_weight")
+    if (weights < 0).any():
+        raise refused("a row of negative weight", "sample_weight", "numbers of at least 0")
+    if not (weights > 0).any():
+        raise refused("Sample weights must contain at least one non-zero number.", "sample_weight", "rows that count")
+    return weights

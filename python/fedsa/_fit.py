@@ -1,0 +1,714 @@
+"""Regression and classification in scikit-learn's manner: the public classes."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from os import PathLike
+from typing import TYPE_CHECKING, Any, Literal, Union
+
+import numpy as np
+
+from fedsa import _arrays, _fedsa
+from fedsa._arrays import refused
+from fedsa._estimator import Estimator
+from fedsa._progress import ProgressLike
+from fedsa._settings import checked_keywords
+from fedsa._typed import checked_call, typed
+from fedsa.errors import InputError
+
+if TYPE_CHECKING:
+    from numpy.typing import ArrayLike, NDArray
+
+Path = Union[str, "PathLike[str]"]
+
+# The models of the two classes.
+CLASSIFIERS = ("logistic", "multinomial")
+REGRESSORS = ("least-squares", "poisson", "gamma", "negative-binomial", "huber")
+
+
+class FederatedClassifier(Estimator):
+    """Logistic and multinomial regression of rows that stay with their agents.
+
+    The coefficients are those of all rows pooled, to `tol`; agents send gradients and parts of Hessians, no rows. Losses are means over rows,
+    so that scikit-learn's ``LogisticRegression(C=1 / (ridge * n))`` has the same solution for two classes. Several classes are compared
+    with the first one, whose coefficients are 0: the ridge is on differences from it, unlike scikit-learn's.
+
+    Parameters
+    ----------
+    model : {"auto", "logistic", "multinomial"}
+        By default logistic for two classes, and multinomial for more.
+    method : str
+        ``"auto"``, which chooses among the methods that use all rows of an agent in a round, by rule of thumb; or a kind or preset, such as
+        ``"newton"``, ``"fib-shed"``, ``"giant"`` or ``"fedlsa"``.
+    ridge : float
+        mu: ``mu/2 ||coef||^2`` is added to the mean loss. The intercept is not penalised. Zero where `inference` is asked for, unless another
+        value than the default is given.
+    fit_intercept : bool
+        Whether there is an intercept.
+    tol : float or None
+        Runs stop when the norm of the gradient of the mean loss is at most this (absolute). By default 1e-9; of classes less, down to 1e-12, as far
+        as the size of the columns leaves digits for it. `tol_` has it.
+    max_rounds : int
+        The most rounds.
+    minimise : {"bits", "rounds", "seconds"}
+        What ``method="auto"`` is to keep small.
+    compare : sequence of str
+        Further methods that are run on the same rows, for `costs_`.
+    standardise : bool
+        Whether columns are scaled to mean 0 and standard deviation 1 for the fit; the ridge is then on these. Coefficients are those of
+        the columns as they are.
+    weights : {"rows", "equal"}
+        Whether every row counts alike, which gives the solution of all rows pooled, or every agent.
+    step_size, local_steps : float, int or None
+        Of methods with local steps.
+    inference : {"model", "sandwich", "hc1", "clustered"} or None
+        Which standard errors are computed, from sums that agents send; none by default.
+    level : float
+        The level of the intervals.
+    seed : int
+        The seed of how rows are dealt to agents, and of the run.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (k,)
+        The classes, in increasing order.
+    coef_ : ndarray of shape (1, d) or (k, d)
+        The coefficients: of the second of two classes, or of all of several, those of the first being 0.
+    intercept_ : ndarray of shape (1,) or (k,)
+        The intercepts.
+    n_iter_ : int
+        The rounds of the method.
+    costs_ : dict of str to Spending
+        What each method has spent, the one that gives the coefficients first.
+    tol_ : float
+        The norm of the gradient at which the run was to stop.
+    outcome_ : Outcome
+        How the run ended. A run that misses `tol` warns, and raises nothing.
+    choice_ : dict
+        The choice of ``method="auto"``: why, and the estimated costs of all candidates.
+    inference_ : Inference
+        Standard errors, where they were asked for.
+    agents_ : list
+        The agents, in their order.
+    n_features_in_ : int
+        The number of columns d.
+    feature_names_in_ : ndarray of shape (d,)
+        The names of the columns, where `X` had any.
+    results_ : Results
+        The run: its trace, its figure, its checks.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import fedsa
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(400, 2))
+    >>> y = np.where(X[:, 0] - X[:, 1] + rng.normal(size=400) > 0, "yes", "no")
+    >>> model = fedsa.FederatedClassifier(ridge=1e-3).fit(X, y, agents=4)
+    >>> model.classes_.tolist(), model.outcome_.name, bool(model.score(X, y) > 0.7)
+    (['no', 'yes'], 'converged', True)
+    >>> model.predict_proba(X[:3]).shape
+    (3, 2)
+
+    Agents may be given row by row, and standard errors asked for:
+
+    >>> site = np.repeat(["north", "south", "east", "west"], 100)
+    >>> model = fedsa.FederatedClassifier(inference="model").fit(X, y, agents=site)
+    >>> model.agents_, bool(abs(model.inference_.z[1]) > 5)
+    (['north', 'south', 'east', 'west'], True)
+    """
+
+    _kind = "classifier"
+    _estimator_type = "classifier"
+    # Coefficients of classes that are nearly separated depend on the last digits of the gradient.
+    _finest_tol = 1e-12
+
+    def __init__(
+        self,
+        *,
+        model: str = "auto",
+        method: str = "auto",
+        ridge: float = 1e-5,
+        fit_intercept: bool = True,
+        tol: float | None = None,
+        max_rounds: int = 5000,
+        minimise: Literal["bits", "rounds", "seconds"] = "bits",
+        compare: Sequence[str] = (),
+        standardise: bool = False,
+        weights: Literal["rows", "equal"] = "rows",
+        step_size: float | None = None,
+        local_steps: int | None = None,
+        inference: Literal["model", "sandwich", "hc1", "clustered"] | None = None,
+        level: float = 0.95,
+        seed: int = 0,
+    ) -> None:
+        self.model = model
+        self.method = method
+        self.ridge = ridge
+        self.fit_intercept = fit_intercept
+        self.tol = tol
+        self.max_rounds = max_rounds
+        self.minimise = minimise
+        self.compare = compare
+        self.standardise = standardise
+        self.weights = weights
+        self.step_size = step_size
+        self.local_steps = local_steps
+        self.inference = inference
+        self.level = level
+        self.seed = seed
+
+    __init__ = checked_keywords(__init__, "FederatedClassifier")
+
+    @checked_call
+    def fit(
+        self,
+        X: Any,
+        y: ArrayLike,
+        *,
+        agents: int | ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+        progress: ProgressLike = None,
+        cancel: _fedsa.CancelToken | None = None,
+    ) -> FederatedClassifier:
+        """Fit the model to rows that are divided among agents.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d), sparse matrix or data frame
+            The rows. A float64 array in C order is copied once, into memory of the engine; anything else is converted first.
+        y : array-like of shape (n,)
+            The class of each row: numbers or texts.
+        agents : int, array-like of shape (n,) or None
+            The number of agents that rows are dealt to at random, as many for each; or a label for each row, an agent for each of them.
+            By default 8, or as many as there are rows.
+        sample_weight : array-like of shape (n,) or None
+            How much each row counts; 1 by default. A row of weight 2 is as two rows, one of weight 0 as none.
+        progress : bool, callable or None
+            As of :meth:`fedsa.Experiment.run`.
+        cancel : CancelToken or None
+            Stops the call from another thread.
+
+        Returns
+        -------
+        FederatedClassifier
+            The same object.
+
+        Raises
+        ------
+        InputError
+            When a setting or an array cannot be used, or the losses have no minimum.
+        NotKnown
+            With `inference`, when the likelihood has no maximum: separated classes, collinear columns.
+        """
+        self._fit(X, y, agents, sample_weight, progress, cancel)
+        return self
+
+    def _targets(self, targets: NDArray[Any]) -> Any:
+        classes, of = ranked(targets)
+        if len(classes) < 2:
+            what = f"the rows that count are all of one class, {classes[0]!r}"
+            raise refused(what, "y", "rows of at least two classes")
+        numbers, texts = as_numbers(classes), [str(one) for one in classes]
+        are_names = numbers is None and len(set(texts)) == len(texts) and not any(is_number(text) for text in texts)
+        if numbers is None:
+            # Classes whose texts are alike or numbers: their positions stand for them.
+            numbers = np.arange(len(classes), dtype=np.float64)
+        positive = None if are_names else repr(float(numbers[-1]))
+        self._found: tuple[NDArray[Any], str, str | None] = (classes, self._model_for(len(classes)), positive)
+        return (texts, np.ascontiguousarray(of, dtype=np.int64)) if are_names else np.ascontiguousarray(numbers[of])
+
+    def _model_for(self, count: int) -> str:
+        if self.model == "auto":
+            return "logistic" if count == 2 else "multinomial"
+        if self.model not in CLASSIFIERS:
+            raise InputError(f"{self.model!r} is not accepted", "setting.unknown-name", "model", "auto, logistic or multinomial")
+        if self.model == "logistic" and count != 2:
+            what = f"Only binary classification is supported. logistic, and {count} classes"
+            raise InputError(what, "setting.bad-value", "model", "model='auto', or 'multinomial'")
+        return self.model
+
+    def _encoded(self, settings: dict[str, Any]) -> None:
+        _, model, positive = self._found
+        settings.update(model=model, positive=positive if model == "logistic" else None)
+
+    def _classes(self, found: Any) -> None:
+        self.classes_, _, _ = found
+
+    def _take(self, weights: dict[str, Any]) -> None:
+        self._read(weights)
+
+    def _read(self, weights: dict[str, Any]) -> None:
+        coefficients = [weights["coefficients"], *(one["coefficients"] for one in weights["further"] or [])]
+        intercepts = [weights["intercept"], *(one["intercept"] for one in weights["further"] or [])]
+        if weights["model"] == "multinomial":
+            coefficients, intercepts = [[0.0] * len(coefficients[0]), *coefficients], [0.0, *intercepts]
+        self.coef_ = np.array(coefficients, dtype=np.float64)
+        self.intercept_ = np.array(intercepts, dtype=np.float64)
+
+    def decision_function(self, X: Any) -> NDArray[np.float64]:
+        """Return the linear predictors of rows.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d), sparse matrix or data frame
+            The rows.
+
+        Returns
+        -------
+        ndarray of shape (n,) or (n, k)
+            Of the second of two classes, or of all of several classes.
+        """
+        scores = self._scores(X)
+        return scores[:, 1] - scores[:, 0] if len(self.classes_) == 2 else scores
+
+    def _scores(self, X: Any) -> NDArray[np.float64]:
+        """The linear predictors, those of the first class being 0."""
+        rows = self._rows(X)
+        scores = self._model.scores(rows)
+        return np.column_stack([np.zeros(len(scores)), scores])
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        """Return the class of greatest probability of each row; of equal ones the first.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d), sparse matrix or data frame
+            The rows.
+
+        Returns
+        -------
+        ndarray of shape (n,)
+            Classes.
+        """
+        best = np.argmax(self._scores(X), axis=1)
+        classes: NDArray[Any] = self.classes_[best]
+        return classes
+
+    def predict_proba(self, X: Any) -> NDArray[np.float64]:
+        """Return the probabilities of classes.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d), sparse matrix or data frame
+            The rows.
+
+        Returns
+        -------
+        ndarray of shape (n, k)
+            The probability of each of `classes_`.
+        """
+        scores = self._scores(X)
+        if len(self.classes_) == 2:
+            with np.errstate(over="ignore"):
+                yes = 1.0 / (1.0 + np.exp(-scores[:, 1]))
+            return np.column_stack([1.0 - yes, yes])
+        powers = np.exp(scores - scores.max(axis=1, keepdims=True))
+        proba: NDArray[np.float64] = powers / powers.sum(axis=1, keepdims=True)
+        return proba
+
+    def predict_log_proba(self, X: Any) -> NDArray[np.float64]:
+        """Return the logarithms of the probabilities of classes.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d), sparse matrix or data frame
+            The rows.
+
+        Returns
+        -------
+        ndarray of shape (n, k)
+            Of each of `classes_`; finite where probabilities are too small for a number.
+        """
+        scores = self._scores(X)
+        shifted = scores - scores.max(axis=1, keepdims=True)
+        logs: NDArray[np.float64] = shifted - np.log(np.exp(shifted).sum(axis=1, keepdims=True))
+        return logs
+
+    def score(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
+        """Return the share of rows whose class is predicted.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d), sparse matrix or data frame
+            The rows.
+        y : array-like of shape (n,)
+            Their classes.
+        sample_weight : array-like of shape (n,) or None
+            How much each row counts.
+
+        Returns
+        -------
+        float
+            From 0 to 1.
+        """
+        predicted = self.predict(X)
+        right = _arrays.vector(y, "y", len(predicted)) == predicted
+        weights = None if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
+        return float(np.average(right, weights=weights))
+
+    @classmethod
+    def load(cls, path: Path) -> FederatedClassifier:
+        """Read a ``weights.json`` of ``fedsa fit`` or of :meth:`save`.
+
+        Parameters
+        ----------
+        path : path
+            The file, or the folder with it.
+
+        Returns
+        -------
+        FederatedClassifier
+            One that predicts.
+
+        Raises
+        ------
+        InputError
+            When the file holds no classification.
+        """
+        self, weights = cls(), read_weights(path, CLASSIFIERS)
+        self.__dict__.update(loaded(weights))
+        classes = weights["classes"]
+        if None in classes:
+            raise refused("a class against the rest", "path", "a fit of two classes or of several")
+        self.classes_ = np.array(classes)
+        self._read(weights)
+        return self
+
+    def _coefficient_rows(self) -> tuple[list[dict[str, Any]], list[str]]:
+        first = len(self.coef_) > 1
+        rows = []
+        for k in range(int(first), len(self.coef_)):
+            values = zip(["intercept", *self._column_names()], [self.intercept_[k], *self.coef_[k]])
+            name = {"class": str(self.classes_[k])} if first else {}
+            rows += [{**name, "coefficient": column, "estimate": float(x)} for column, x in values]
+        return rows, [*(["class"] if first else []), "coefficient", "estimate"]
+
+
+class FederatedRegressor(Estimator):
+    """Regression of rows that stay with their agents: least squares, counts, positive numbers, and numbers with outliers.
+
+    The coefficients are those of all rows pooled, to `tol`; agents send gradients and parts of Hessians, no rows. Losses are means over rows:
+    ``1/2 (y - f)^2`` of least squares, so that scikit-learn's ``Ridge(alpha=ridge * n)`` has the same solution; negative log-likelihoods
+    of counts and positive numbers, as ``PoissonRegressor(alpha=ridge)`` has.
+
+    Parameters
+    ----------
+    model : {"least-squares", "poisson", "gamma", "negative-binomial", "huber"}
+        The loss. Counts and positive numbers have a log link: the mean is ``exp(intercept + coef x)``.
+    method : str
+        ``"auto"``, which chooses among the methods that use all rows of an agent in a round, by rule of thumb; or a kind or preset, such as
+        ``"newton"``, ``"fib-shed"``, ``"giant"`` or ``"fedlsa"``.
+    ridge : float
+        mu: ``mu/2 ||coef||^2`` is added to the mean loss. The intercept is not penalised. Zero where `inference` is asked for, unless another
+        value than the default is given.
+    fit_intercept : bool
+        Whether there is an intercept.
+    tol : float or None
+        Runs stop when the norm of the gradient of the mean loss is at most this (absolute). By default 1e-9; of classes less, down to 1e-12, as far
+        as the size of the columns leaves digits for it. `tol_` has it.
+    max_rounds : int
+        The most rounds.
+    minimise : {"bits", "rounds", "seconds"}
+        What ``method="auto"`` is to keep small.
+    compare : sequence of str
+        Further methods that are run on the same rows, for `costs_`.
+    standardise : bool
+        Whether columns are scaled to mean 0 and standard deviation 1 for the fit; the ridge is then on these. Coefficients are those of
+        the columns as they are.
+    weights : {"rows", "equal"}
+        Whether every row counts alike, which gives the solution of all rows pooled, or every agent.
+    step_size, local_steps : float, int or None
+        Of methods with local steps.
+    inference : {"model", "sandwich", "hc1", "clustered"} or None
+        Which standard errors are computed, from sums that agents send; none by default.
+    level : float
+        The level of the intervals.
+    seed : int
+        The seed of how rows are dealt to agents, and of the run.
+    overdispersion : float or None
+        Of the negative-binomial model, alpha: its variance is ``mean + alpha mean^2``.
+    threshold : float or None
+        Of Huber's loss: the residual from which on it is linear, in units of the target.
+
+    Attributes
+    ----------
+    coef_ : ndarray of shape (d,)
+        The coefficients.
+    intercept_ : float
+        The intercept.
+    n_iter_ : int
+        The rounds of the method.
+    costs_ : dict of str to Spending
+        What each method has spent, the one that gives the coefficients first.
+    tol_ : float
+        The norm of the gradient at which the run was to stop.
+    outcome_ : Outcome
+        How the run ended. A run that misses `tol` warns, and raises nothing.
+    choice_ : dict
+        The choice of ``method="auto"``: why, and the estimated costs of all candidates.
+    inference_ : Inference
+        Standard errors, where they were asked for.
+    agents_ : list
+        The agents, in their order.
+    n_features_in_ : int
+        The number of columns d.
+    feature_names_in_ : ndarray of shape (d,)
+        The names of the columns, where `X` had any.
+    results_ : Results
+        The run: its trace, its figure, its checks.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import fedsa
+    >>> rng = np.random.default_rng(0)
+    >>> X = rng.normal(size=(300, 3))
+    >>> y = X @ [1.0, -2.0, 0.5] + 3.0 + 0.1 * rng.normal(size=300)
+    >>> model = fedsa.FederatedRegressor(inference="hc1").fit(X, y, agents=6)
+    >>> model.coef_.round(1).tolist(), round(model.intercept_, 1)
+    ([1.0, -2.0, 0.5], 3.0)
+    >>> model.summary().columns
+    ['coefficient', 'estimate', 'se', 'z', 'p', 'low', 'high']
+    """
+
+    _kind = "regressor"
+    _estimator_type = "regressor"
+
+    def __init__(
+        self,
+        *,
+        model: str = "least-squares",
+        method: str = "auto",
+        ridge: float = 1e-5,
+        fit_intercept: bool = True,
+        tol: float | None = None,
+        max_rounds: int = 5000,
+        minimise: Literal["bits", "rounds", "seconds"] = "bits",
+        compare: Sequence[str] = (),
+        standardise: bool = False,
+        weights: Literal["rows", "equal"] = "rows",
+        step_size: float | None = None,
+        local_steps: int | None = None,
+        inference: Literal["model", "sandwich", "hc1", "clustered"] | None = None,
+        level: float = 0.95,
+        seed: int = 0,
+        overdispersion: float | None = None,
+        threshold: float | None = None,
+    ) -> None:
+        self.model = model
+        self.method = method
+        self.ridge = ridge
+        self.fit_intercept = fit_intercept
+        self.tol = tol
+        self.max_rounds = max_rounds
+        self.minimise = minimise
+        self.compare = compare
+        self.standardise = standardise
+        self.weights = weights
+        self.step_size = step_size
+        self.local_steps = local_steps
+        self.inference = inference
+        self.level = level
+        self.seed = seed
+        self.overdispersion = overdispersion
+        self.threshold = threshold
+
+    __init__ = checked_keywords(__init__, "FederatedRegressor")
+
+    @checked_call
+    def fit(
+        self,
+        X: Any,
+        y: ArrayLike,
+        *,
+        agents: int | ArrayLike | None = None,
+        sample_weight: ArrayLike | None = None,
+        progress: ProgressLike = None,
+        cancel: _fedsa.CancelToken | None = None,
+    ) -> FederatedRegressor:
+        """Fit the model to rows that are divided among agents.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d), sparse matrix or data frame
+            The rows. A float64 array in C order is copied once, into memory of the engine; anything else is converted first.
+        y : array-like of shape (n,)
+            The target of each row.
+        agents : int, array-like of shape (n,) or None
+            The number of agents that rows are dealt to at random, as many for each; or a label for each row, an agent for each of them.
+            By default 8, or as many as there are rows.
+        sample_weight : array-like of shape (n,) or None
+            How much each row counts; 1 by default. A row of weight 2 is as two rows, one of weight 0 as none.
+        progress : bool, callable or None
+            As of :meth:`fedsa.Experiment.run`.
+        cancel : CancelToken or None
+            Stops the call from another thread.
+
+        Returns
+        -------
+        FederatedRegressor
+            The same object.
+
+        Raises
+        ------
+        InputError
+            When a setting or an array cannot be used, or the losses have no minimum.
+        NotKnown
+            With `inference`, when the likelihood has no maximum: separated classes, collinear columns.
+        """
+        self._fit(X, y, agents, sample_weight, progress, cancel)
+        return self
+
+    def _targets(self, targets: NDArray[Any]) -> Any:
+        numbers = _arrays.numbers(targets, "y")
+        _arrays.finite(numbers, "Input y")
+        return numbers
+
+    def _encoded(self, settings: dict[str, Any]) -> None:
+        if self.model not in REGRESSORS:
+            raise InputError(f"{self.model!r} is not accepted", "setting.unknown-name", "model", ", ".join(REGRESSORS))
+        for name, key in (("overdispersion", "alpha"), ("threshold", "threshold")):
+            settings[key] = typed(self, {name: (float, True)})[name]
+
+    def _take(self, weights: dict[str, Any]) -> None:
+        self.coef_ = np.array(weights["coefficients"], dtype=np.float64)
+        self.intercept_ = float(weights["intercept"])
+
+    def predict(self, X: Any) -> NDArray[np.float64]:
+        """Return the mean of the target of each row.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d), sparse matrix or data frame
+            The rows.
+
+        Returns
+        -------
+        ndarray of shape (n,)
+            Means, in units of the target.
+        """
+        rows = self._rows(X)
+        return self._model.predictions(rows)
+
+    def score(self, X: Any, y: ArrayLike, sample_weight: ArrayLike | None = None) -> float:
+        """Return the coefficient of determination, ``1 - sum (y - f)^2 / sum (y - mean)^2``.
+
+        Parameters
+        ----------
+        X : array-like of shape (n, d), sparse matrix or data frame
+            The rows.
+        y : array-like of shape (n,)
+            Their targets.
+        sample_weight : array-like of shape (n,) or None
+            How much each row counts.
+
+        Returns
+        -------
+        float
+            At most 1; NaN for fewer than two rows.
+        """
+        predicted = self.predict(X)
+        targets = self._targets(_arrays.vector(y, "y", len(predicted)))
+        if len(targets) < 2:
+            return float("nan")
+        weights = np.ones(len(targets)) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
+        rest = float(np.sum(weights * (targets - predicted) ** 2))
+        all = float(np.sum(weights * (targets - np.average(targets, weights=weights)) ** 2))
+        return 1.0 - rest / all if all > 0 else float(rest == 0.0)
+
+    @classmethod
+    def load(cls, path: Path) -> FederatedRegressor:
+        """Read a ``weights.json`` of ``fedsa fit`` or of :meth:`save`.
+
+        Parameters
+        ----------
+        path : path
+            The file, or the folder with it.
+
+        Returns
+        -------
+        FederatedRegressor
+            One that predicts.
+
+        Raises
+        ------
+        InputError
+            When the file holds no regression.
+        """
+        weights = read_weights(path, REGRESSORS)
+        self = cls(model=weights["model"])
+        self.__dict__.update(loaded(weights))
+        self._take(weights)
+        return self
+
+    def _coefficient_rows(self) -> tuple[list[dict[str, Any]], list[str]]:
+        values = zip(["intercept", *self._column_names()], [self.intercept_, *self.coef_])
+        return [{"coefficient": column, "estimate": float(x)} for column, x in values], ["coefficient", "estimate"]
+
+
+def ranked(targets: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int64]]:
+    """The classes in increasing order, and the position of each row's."""
+    if targets.dtype.kind in "fc":
+        _arrays.finite(_arrays.numbers(targets, "y"), "Input y")
+        if (targets != np.floor(targets)).any():
+            what = "Unknown label type: continuous. Maybe you are trying to fit a classifier, which expects discrete classes on a regression target"
+            raise refused(f"{what} with continuous values.", "y", "whole numbers or texts, or FederatedRegressor")
+    if targets.dtype.kind == "O" and any(one is None or type(one).__name__ == "NAType" or one != one for one in targets):
+        raise refused("Input y contains NaN.", "y", "a class for each row")
+    try:
+        classes, of = np.unique(targets, return_inverse=True)
+    except TypeError as e:
+        raise refused(f"Unknown label type: classes that cannot be compared: {e}", "y", "classes of one type", "setting.wrong-type") from e
+    return classes, of.reshape(-1)
+
+
+def is_number(text: str) -> bool:
+    """Whether a text is read as a number."""
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def as_numbers(classes: NDArray[Any]) -> NDArray[np.float64] | None:
+    """Classes that are numbers, exact in float64."""
+    if classes.dtype.kind not in "biuf":
+        return None
+    numbers = classes.astype(np.float64)
+    return numbers if bool((numbers.astype(classes.dtype) == classes).all()) and len(np.unique(numbers)) == len(classes) else None
+
+
+def read_weights(path: Path, models: Sequence[str]) -> dict[str, Any]:
+    """A ``weights.json`` of one of these models."""
+    name = os.fspath(path)
+    name = os.path.join(name, "weights.json") if os.path.isdir(name) else name
+    with open(name, encoding="utf-8") as file:
+        text = file.read()
+    _fedsa.LinearModel(text)
+    weights: dict[str, Any] = json.loads(text)
+    if weights["model"] not in models:
+        raise refused(f"a model of the kind {weights['model']}", "path", f"one of {', '.join(models)}")
+    if weights.get("offset") is not None or weights.get("categories"):
+        raise refused("a model with offsets or categories", "path", "a fit of columns of numbers; `fedsa predict` applies this one to files")
+    return weights
+
+
+def loaded(weights: dict[str, Any]) -> dict[str, Any]:
+    """What a fit that was read has."""
+    columns = weights["columns"]
+    known: dict[str, Any] = {
+        "_weights_json": json.dumps(weights),
+        "_model": _fedsa.LinearModel(json.dumps(weights)),
+        "n_features_in_": len(weights["coefficients"]),
+        "n_iter_": weights.get("rounds"),
+        "agents_": list(range(weights.get("agents") or 0)),
+        "costs_": {},
+        "_quality": {"train": weights["train"]},
+    }
+    if columns is not None:
+        known["feature_names_in_"] = np.array(columns, dtype=object)
+    return known

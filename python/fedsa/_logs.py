@@ -1,0 +1,200 @@
+"""Transitions of agents as users have them, as tables of the engine.
+
+A table is a name, matrices (n, k) with the names of their columns, and columns of text. Columns are named as logs name them: ``s_*``, ``next_*``,
+``reward``, ``done``, ``truncated``, ``episode``, ..
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Union
+
+import numpy as np
+
+from fedsa import _arrays
+from fedsa._arrays import refused
+from fedsa.errors import InputError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Matrix = tuple[list[str], NDArray[np.float64]]
+
+Table = tuple[str, "list[Matrix]", "list[tuple[str, list[str]]]"]
+Given = Union["list[str]", "list[Table]"]
+
+HELP = (
+    "a dictionary of arrays, a tuple (states, rewards, next_states, terminated) or (.., truncated), a data frame, an Arrow table, a recording of "
+    "fedsa.gym, or the name of a file"
+)
+
+# Arrays of several columns, and the names that their columns begin with.
+PREFIXES = {
+    "s": "s_",
+    "state": "s_",
+    "states": "s_",
+    "obs": "s_",
+    "observation": "s_",
+    "observations": "s_",
+    "next": "next_",
+    "next_state": "next_",
+    "next_states": "next_",
+    "next_obs": "next_",
+    "next_observation": "next_",
+    "next_observations": "next_",
+    "phi": "phi_",
+    "phi_next": "phi_next_",
+    "target": "target_",
+    "target_next": "target_next_",
+}
+
+# Vectors under the names that Gymnasium and Minari give them. The engine knows further ones.
+VECTORS = {"terminations": "done", "terminated": "done", "dones": "done", "truncations": "truncated", "actions": "action", "episodes": "episode"}
+
+# The arrays of a tuple.
+TUPLE = ("states", "rewards", "next_states", "terminated", "truncated")
+
+
+def is_path(agent: Any) -> bool:
+    """Whether it is the name of a file."""
+    return isinstance(agent, str) or hasattr(agent, "__fspath__")
+
+
+def given(agents: Any) -> Given:
+    """The names of files, or the tables of agents."""
+    if is_path(agents):
+        return [os.fspath(agents)]
+    if isinstance(agents, Mapping) and not is_log(agents):
+        named = [(str(name), agent) for name, agent in agents.items()]
+    elif is_one(agents):
+        named = [("agent_0", agents)]
+    else:
+        try:
+            listed = list(agents)
+        except TypeError as e:
+            raise refused(f"an object of the type {type(agents).__name__}", "agents", f"a list with, for each agent, {HELP}", "setting.wrong-type") from e
+        width = len(str(max(len(listed) - 1, 0)))
+        named = [(f"agent_{i:0{width}d}", agent) for i, agent in enumerate(listed)]
+    if not named:
+        raise refused("no agents", "agents", "the transitions of at least one agent")
+    paths = [is_path(agent) for _, agent in named]
+    if all(paths):
+        return [os.fspath(agent) for _, agent in named]
+    if any(paths):
+        i = paths.index(True)
+        help = "files alone, or data in memory alone: polars.read_parquet and pandas.read_csv read files"
+        raise refused(f"agent {i} is the name of a file, and others are in memory", "agents", help, "setting.wrong-type")
+    return [table(name, agent) for name, agent in named]
+
+
+def is_log(agents: Mapping[Any, Any]) -> bool:
+    """Whether a dictionary is one agent's arrays: some have the names of columns."""
+    known = {"reward", "rewards", *PREFIXES, *VECTORS}
+    return any(name in known for name in agents)
+
+
+def is_one(agents: Any) -> bool:
+    """Whether it is one agent's data, and not a list of agents."""
+    if isinstance(agents, tuple) and len(agents) in (4, 5) and all(isinstance(part, np.ndarray) for part in agents):
+        return True
+    is_structured = isinstance(agents, np.ndarray) and agents.dtype.names is not None
+    is_table = _arrays.is_frame(agents) or hasattr(agents, "__arrow_c_stream__")
+    return is_structured or is_table or hasattr(agents, "columns_of_log") or isinstance(agents, Mapping)
+
+
+def table(name: str, agent: Any) -> Table:
+    """The table of an agent."""
+    where = f"agents[{name!r}]"
+    if hasattr(agent, "columns_of_log"):
+        agent = agent.columns_of_log()
+    elif isinstance(agent, np.ndarray) and agent.dtype.names is not None:
+        agent = {field: agent[field] for field in agent.dtype.names}
+    elif isinstance(agent, (tuple, list)):
+        if len(agent) not in (4, 5):
+            what = f"a {type(agent).__name__} of {len(agent)} parts"
+            raise refused(what, where, f"({', '.join(TUPLE[:4])}) or ({', '.join(TUPLE)}), or {HELP}", "setting.wrong-type")
+        agent = dict(zip(TUPLE, agent))
+    agent = _arrays.opened(agent)
+    if _arrays.is_frame(agent):
+        agent = frame_columns(agent)
+    if not isinstance(agent, Mapping):
+        raise refused(f"an object of the type {type(agent).__name__}", where, HELP, "setting.wrong-type")
+    matrices: list[Matrix] = []
+    texts: list[tuple[str, list[str]]] = []
+    for key, value in agent.items():
+        if value is not None:
+            add(matrices, texts, where, str(key), value)
+    lengths = {names[0]: len(matrix) for names, matrix in matrices if names}
+    if len(set(lengths.values())) > 1:
+        listed = ", ".join(f"{length} of {column}" for column, length in lengths.items())
+        raise refused(f"different numbers of transitions: {listed}", where, "arrays of equal length")
+    return name, matrices, texts
+
+
+def add(matrices: list[Matrix], texts: list[tuple[str, list[str]]], where: str, key: str, value: Any) -> None:
+    """Add a column or an array of several columns."""
+    place = f"{where}[{key!r}]"
+    array = np.asarray(value.to_numpy() if hasattr(value, "to_numpy") else value)
+    if array.dtype.kind in "UST" or array.dtype.kind == "O" and array.ndim == 1 and all(isinstance(one, str) for one in array):
+        texts.append((key, [str(one) for one in array]))
+        return
+    if array.ndim == 2 and key in PREFIXES:
+        names = [f"{PREFIXES[key]}{j}" for j in range(array.shape[1])]
+    elif array.ndim == 1:
+        # The probability of the action that was taken is a column of its own.
+        is_state = key in PREFIXES and key not in ("target", "target_next")
+        names, array = [f"{PREFIXES[key]}0" if is_state else VECTORS.get(key, key)], array.reshape(-1, 1)
+    else:
+        accepted = "an array (n,)" if key not in PREFIXES else "an array (n, k) or (n,)"
+        help = f"{accepted}; states of images and dictionaries have to be made numbers first"
+        raise refused(f"an array of shape {array.shape}", place, help, "setting.wrong-type")
+    matrices.append((names, _arrays.numbers(array, place)))
+
+
+def frame_columns(frame: Any) -> dict[str, Any]:
+    """The columns of a data frame."""
+    return {str(name): frame[name] for name in _arrays.names_of(frame)}
+
+
+def states(rows: Any, inputs: Sequence[str], file_columns: Mapping[str, str]) -> NDArray[np.float64]:
+    """States (n, k) in the order of the columns of a fit."""
+    k = len(inputs)
+    rows = _arrays.opened(rows)
+    if isinstance(rows, Mapping) or (isinstance(rows, np.ndarray) and rows.dtype.names is not None) or _arrays.is_frame(rows):
+        if isinstance(rows, Mapping):
+            known = {str(name): rows[name] for name in rows}
+        elif isinstance(rows, np.ndarray):
+            known = {name: rows[name] for name in rows.dtype.names or ()}
+        else:
+            known = frame_columns(rows)
+        columns = []
+        for column in inputs:
+            name = next((one for one in (column, file_name(column, file_columns)) if one in known), None)
+            if name is None:
+                missing = f"there is no column `{column}`, which the fit has: the columns are {', '.join(known)}"
+                raise refused(missing, "states", f"the columns {', '.join(inputs)}, or an array (n, {k}) in this order")
+            value = known[name]
+            columns.append(_arrays.numbers(np.asarray(value.to_numpy() if hasattr(value, "to_numpy") else value), f"states[{name!r}]"))
+        array = np.ascontiguousarray(np.column_stack(columns))
+    else:
+        array = _arrays.numbers(rows.to_numpy() if hasattr(rows, "to_numpy") else rows, "states")
+        if array.ndim == 1 and k == 1:
+            array = array.reshape(-1, 1)
+    if array.ndim != 2 or array.shape[1] != k:
+        what = f"an array of shape {array.shape}"
+        help = f"an array (n, {k}) with the columns {', '.join(inputs)}" + ("; one state is states.reshape(1, -1)" if array.ndim == 1 else "")
+        raise InputError(what, "setting.wrong-type", "states", help)
+    _arrays.finite(array, "Input states")
+    return array
+
+
+def file_name(column: str, file_columns: Mapping[str, str]) -> str:
+    """The name that a column had in the files of the fit."""
+    for role, field in file_columns.items():
+        if role == column:
+            return field
+        head, star, tail = role.partition("*")
+        if star and column.startswith(head) and column.endswith(tail) and len(column) >= len(head) + len(tail):
+            return field.replace("*", column[len(head) : len(column) - len(tail)])
+    return column

@@ -1,0 +1,73 @@
+"""Settings of estimators, which are kept as they were given and checked when they are used."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar, cast
+
+import numpy as np
+
+from fedsa._settings import nearest
+from fedsa.errors import InputError
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+# What settings are, in words.
+WORDS = {float: "a number", int: "a whole number", str: "a text", bool: "True or False"}
+
+
+def checked_call(function: F) -> F:
+    """The function, which names the nearest keyword where one is unknown, as Python itself does from 3.13 on in some cases."""
+    names = [name for name in inspect.signature(function).parameters if name != "self"]
+
+    @functools.wraps(function)
+    def with_hint(*args: Any, **given: Any) -> Any:
+        for name in given:
+            if name not in names:
+                raise TypeError(f"{function.__name__} has no keyword '{name}'{nearest(name, names)}")
+        return function(*args, **given)
+
+    return cast(F, with_hint)
+
+
+def named_settings(e: InputError, owner: object) -> InputError:
+    """The error, about the setting of an object where it is about a key of the experiment that the settings come to."""
+    table, _, key = e.key.rpartition(".")
+    if table in ("method[0]", "problem", "run", "sampling", "run.stop") and hasattr(owner, key):
+        e.key = key
+        if e.code == "setting.missing-key":
+            e.what, e.help = f"the method needs `{key}`", f"{type(owner).__name__}(.., {key}=..), or method='auto'"
+        e.args = (e.what, e.code, e.key, e.help, *e.args[4:])
+    return e
+
+
+def plain_number(value: Any) -> Any:
+    """A number of NumPy as one of Python; anything else as it is."""
+    return value.item() if isinstance(value, (np.generic, np.ndarray)) and np.ndim(value) == 0 else value
+
+
+def typed(owner: object, types: Mapping[str, tuple[type, bool]]) -> dict[str, Any]:
+    """The settings of an object by name, of these types; the flag says whether ``None`` is accepted.
+
+    Raises
+    ------
+    InputError
+        When a value is of another type, or a whole number is below 0 or too large.
+    """
+    named: dict[str, Any] = {}
+    for name, (kind, may_be_none) in types.items():
+        value: Any = plain_number(getattr(owner, name))
+        if value is None and may_be_none:
+            named[name] = None
+            continue
+        accepted = (int, float) if kind is float else (kind,)
+        is_accepted = type(value) in accepted or (kind is str and isinstance(value, str))
+        if not is_accepted:
+            help = WORDS[kind] + (" or None" if may_be_none else "")
+            raise InputError(f"{value!r} is not accepted", "setting.wrong-type", name, help, value=repr(value))
+        if kind is int and not 0 <= value < 2**63:
+            raise InputError(f"{value} is not accepted", "setting.out-of-range", name, "a whole number of at least 0", value=str(value))
+        named[name] = kind(value)
+    return named

@@ -1,0 +1,690 @@
+"""Policy evaluation: transitions that stay with their agents to a value function."""
+
+from __future__ import annotations
+
+import json
+import os
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from os import PathLike
+from typing import TYPE_CHECKING, Any, Literal, Union, overload
+
+import numpy as np
+
+from fedsa import _fedsa, _logs
+from fedsa._estimator import Spending
+from fedsa._progress import Listener, ProgressLike
+from fedsa._results import Estimate, Figure, Outcome, Results, Summary
+from fedsa._settings import checked_keywords, nearest, shown
+from fedsa._typed import checked_call, named_settings, typed
+from fedsa.errors import FedsaWarning, InputError, NotKnown
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+Path = Union[str, "PathLike[str]"]
+Method = Literal["fitted", "importance", "doubly_robust"]
+
+# The estimates of a policy's value, in words.
+METHODS = {"fitted": "fitted values", "importance": "importance sampling, or returns", "doubly_robust": "a doubly robust estimate"}
+
+# The types of settings; those that may be None are marked.
+TYPES: dict[str, tuple[type, bool]] = {
+    "gamma": (float, False),
+    "lam": (float, False),
+    "operator": (str, False),
+    "kappa": (float, True),
+    "ridge": (float, False),
+    "clip_ratios": (float, True),
+    "scaling": (str, True),
+    "method": (str, True),
+    "keep_matrices": (bool, False),
+    "sampling": (str, False),
+    "step_size": (float, True),
+    "local_steps": (int, True),
+    "max_rounds": (int, False),
+    "tol": (float, True),
+    "holdout": (float, True),
+    "level": (float, False),
+    "seed": (int, False),
+    "features": (str, True),
+    "max_features": (int, True),
+    "agent_column": (str, True),
+}
+
+
+@dataclass(frozen=True)
+class ValueEstimate:
+    """The value of a policy in the states in which its episodes start, with an interval.
+
+    Attributes
+    ----------
+    mean : float
+        The estimate.
+    se : float
+        Its standard error over episodes; NaN where it is not known.
+    low, high : float
+        The interval, of the level of the fit.
+    episodes : int
+        The episodes that it is from.
+    effective_episodes : float
+        Their effective number under importance ratios.
+    """
+
+    mean: float
+    se: float
+    low: float
+    high: float
+    episodes: int
+    effective_episodes: float
+
+    @classmethod
+    def _of(cls, one: Mapping[str, Any]) -> ValueEstimate:
+        mean, se, low, high, effective = (or_nan(one[name]) for name in ("estimate", "se", "low", "high", "effective_episodes"))
+        return cls(mean, se, low, high, int(one["episodes"]), effective)
+
+    def __str__(self) -> str:
+        return f"{Estimate(self.mean, self.se)}, interval {self.low:.4g} to {self.high:.4g}"
+
+
+@dataclass(frozen=True)
+class PolicyValue:
+    """How good a policy is, by one estimate.
+
+    Attributes
+    ----------
+    method : str
+        ``"fitted"``, ``"importance"`` (returns, where there are no importance ratios) or ``"doubly_robust"``.
+    level : float
+        The level of intervals.
+    all : ValueEstimate
+        Of all agents.
+    agents : dict of str to ValueEstimate
+        Of each agent.
+    """
+
+    method: str
+    level: float
+    all: ValueEstimate
+    agents: dict[str, ValueEstimate]
+
+    @property
+    def mean(self) -> float:
+        """The estimate of all agents."""
+        return self.all.mean
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """The interval of all agents."""
+        return self.all.low, self.all.high
+
+    def __str__(self) -> str:
+        lines = [f"value of the start states by {METHODS[self.method]}, {self.level:.0%} intervals", f"all agents  {self.all}"]
+        return "\n".join([*lines, *(f"{name}  {one}" for name, one in self.agents.items())])
+
+
+class ValueFunction:
+    """A value function ``v(s) = weights_ . phi(s)`` from transitions that stay with their agents.
+
+    The weights are those of LSTD or LSTD(lambda) on all transitions, every transition counting alike, to `tol`. The method is chosen by the bits that
+    it needs, unless it is named.
+
+    Parameters
+    ----------
+    gamma : float
+        The discount factor.
+    features : str or None
+        ``"fourier:3"``, ``"polynomial:2"``, ``"rbf:5"``, ``"tiles:8x4"``, ``"identity:bias"``, ``"columns"``, .. or ``"auto"``, which chooses by the
+        error on held-out episodes. By default those that were logged (columns ``phi_*``), or a basis of a few dozen.
+    method : str
+        ``"auto"``, or a kind or preset: ``"lstd"``, ``"fedhsa"``, ``"scafflsa"``, ..
+    lam : float
+        The decay of eligibility traces, from 0 to 1.
+    ridge : float
+        ``ridge I`` is added to every agent's matrix.
+    operator : {"td", "gtd2", "tdc"}
+        The operator whose root is sought.
+    kappa : float or None
+        The ratio of the two steps of ``gtd2`` and ``tdc``.
+    clip_ratios : float or None
+        The largest importance ratio, to which larger ones are clipped.
+    ranges : mapping of str to (float, float)
+        The lowest and the highest value of state columns; from the data where they are not given.
+    columns : mapping of str to str
+        The names that columns have in tables and files, by those of logs: ``{"reward": "r", "s_*": "obs_*"}``.
+    agent_column : str or None
+        The column that names the agent of each row; by default each table or file is an agent.
+    holdout : float or None
+        The share of each agent's episodes that is held out, for `summary`.
+    level : float
+        The level of intervals.
+    max_features : int or None
+        The most features of ``features="auto"``; 256 by default.
+    value_columns : sequence of str
+        The one or two state columns that `plot` draws the value over; by default those along which it varies most.
+    scaling : str or None
+        How features are scaled, by the names of experiment files.
+    keep_matrices : bool
+        Whether matrices stay with the agents, so that ``lstd`` is not chosen.
+    sampling : {"mean", "iid", "markov"}
+        How transitions are drawn by methods with local steps.
+    step_size, local_steps : float, int or None
+        Of methods with local steps.
+    tol : float or None
+        The residual at which runs stop, as a multiple of that at zero weights; by default 1e-12, or what rounding allows.
+    max_rounds : int
+        The most rounds.
+    seed : int
+        The seed of the run and of held-out episodes.
+
+    Attributes
+    ----------
+    weights_ : ndarray of shape (d,)
+        The weights.
+    weights_se_ : ndarray of shape (d,) or None
+        Their standard errors over transitions, where they are known.
+    feature_names_ : list of str
+        The features.
+    columns_ : list of str
+        The state columns, in the order in which `predict` takes them.
+    agents_ : list of str
+        The agents.
+    outcome_ : Outcome
+        How the run ended. One that misses `tol` warns, and raises nothing.
+    n_iter_ : int
+        Rounds.
+    costs_ : dict of str to Spending
+        What the method has spent.
+    choice_ : dict
+        The choice of ``method="auto"``: why, and what the other candidates would cost.
+    results_ : Results
+        The run: its trace, its figure.
+
+    Examples
+    --------
+    Two agents walk to the right with different steps; an episode ends at 1, with the reward 1.
+
+    >>> import numpy as np
+    >>> import fedsa
+    >>> def walk(step):
+    ...     n = int(1 / step)
+    ...     x = np.tile(np.arange(n) * step, 20)
+    ...     ends = np.tile(np.arange(n) == n - 1, 20)
+    ...     episode = np.repeat(np.arange(20), n)
+    ...     return {"states": x, "rewards": ends.astype(float), "next_states": x + step, "terminated": ends, "episode": episode}
+    >>> value = fedsa.ValueFunction(gamma=0.9, features="fourier:3").fit({"slow": walk(0.1), "fast": walk(0.2)})
+    >>> value.agents_, value.outcome_.name, list(value.costs_)
+    (['slow', 'fast'], 'converged', ['lstd'])
+    >>> bool(value.predict([[0.8]])[0] > value.predict([[0.2]])[0])
+    True
+    >>> value.value("importance").agents["fast"].mean.__round__(4)
+    0.6561
+    """
+
+    weights_: NDArray[np.float64]
+
+    def __init__(
+        self,
+        *,
+        gamma: float = 0.99,
+        features: str | None = None,
+        method: str = "auto",
+        lam: float = 0.0,
+        ridge: float = 0.0,
+        operator: Literal["td", "gtd2", "tdc"] = "td",
+        kappa: float | None = None,
+        clip_ratios: float | None = None,
+        ranges: Mapping[str, tuple[float, float]] | None = None,
+        columns: Mapping[str, str] | None = None,
+        agent_column: str | None = None,
+        holdout: float | None = None,
+        level: float = 0.95,
+        max_features: int | None = None,
+        value_columns: Sequence[str] = (),
+        scaling: str | None = None,
+        keep_matrices: bool = False,
+        sampling: Literal["mean", "iid", "markov"] = "mean",
+        step_size: float | None = None,
+        local_steps: int | None = None,
+        tol: float | None = None,
+        max_rounds: int = 20_000,
+        seed: int = 0,
+    ) -> None:
+        self.gamma = gamma
+        self.features = features
+        self.method = method
+        self.lam = lam
+        self.ridge = ridge
+        self.operator = operator
+        self.kappa = kappa
+        self.clip_ratios = clip_ratios
+        self.ranges = ranges
+        self.columns = columns
+        self.agent_column = agent_column
+        self.holdout = holdout
+        self.level = level
+        self.max_features = max_features
+        self.value_columns = value_columns
+        self.scaling = scaling
+        self.keep_matrices = keep_matrices
+        self.sampling = sampling
+        self.step_size = step_size
+        self.local_steps = local_steps
+        self.tol = tol
+        self.max_rounds = max_rounds
+        self.seed = seed
+
+    __init__ = checked_keywords(__init__, "ValueFunction")
+
+    @classmethod
+    def _defaults(cls) -> dict[str, Any]:
+        import inspect
+
+        return {name: p.default for name, p in inspect.signature(cls.__init__).parameters.items() if name != "self"}
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return the settings by name.
+
+        Parameters
+        ----------
+        deep : bool
+            Without effect.
+
+        Returns
+        -------
+        dict
+            The values as they were given.
+        """
+        return {name: getattr(self, name) for name in self._defaults()}
+
+    def set_params(self, **params: Any) -> ValueFunction:
+        """Change settings.
+
+        Parameters
+        ----------
+        **params
+            Keywords of the class.
+
+        Returns
+        -------
+        ValueFunction
+            The same object.
+        """
+        known = list(self._defaults())
+        for name, value in params.items():
+            if name not in known:
+                raise InputError(f"there is no setting {name!r}{nearest(name, known)}", "setting.unknown-key", name, ", ".join(known))
+            setattr(self, name, value)
+        return self
+
+    def __repr__(self) -> str:
+        differ = [f"{n}={shown(getattr(self, n))}" for n, default in self._defaults().items() if n == "gamma" or getattr(self, n) != default]
+        return f"ValueFunction({', '.join(differ)})"
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in self.__dict__.items() if name not in ("_model", "_pictures")}
+
+    def _settings(self) -> dict[str, Any]:
+        """The settings of the engine."""
+        named = typed(self, TYPES)
+        columns = self.value_columns
+        named["value_columns"] = [columns] if isinstance(columns, str) else [str(column) for column in columns]
+        named["columns"] = {str(role): str(field) for role, field in (self.columns or {}).items()}
+        ranges: dict[str, tuple[float, float]] = {}
+        for column, bounds in (self.ranges or {}).items():
+            try:
+                low, high = bounds
+                ranges[str(column)] = (float(low), float(high))
+            except (TypeError, ValueError) as e:
+                raise InputError(f"{bounds!r} is no range", "setting.wrong-type", f"ranges[{column!r}]", "two numbers: (low, high)") from e
+        named["ranges"] = ranges
+        return named
+
+    @checked_call
+    def fit(self, agents: Any, *, progress: ProgressLike = None, cancel: _fedsa.CancelToken | None = None) -> ValueFunction:
+        """Fit the value function.
+
+        Parameters
+        ----------
+        agents : list, dict or one of its entries
+            For each agent its transitions: a dictionary of arrays (``states`` (n, k), ``rewards``, ``next_states``, ``terminated``, and where there
+            are any ``truncated``, ``episode``, ``env``, ``ratio``, or ``target`` and ``behaviour``, the probabilities of the action that was taken
+            under the policy that is evaluated and under the one that acted); a tuple ``(states, rewards, next_states, terminated)`` or
+            ``(.., truncated)``; a data frame or Arrow table with the columns ``s_*``, ``next_*``, ``reward``, ``done``, ..; a recording of
+            :func:`fedsa.gym.record`; or the name of a file, a folder or a data set, as ``fedsa evaluate`` reads them. A dictionary of agents
+            names them. Numbers are copied once, into memory of the engine.
+        progress : bool, callable or None
+            As of :meth:`fedsa.Experiment.run`.
+        cancel : CancelToken or None
+            Stops the call from another thread.
+
+        Returns
+        -------
+        ValueFunction
+            The same object.
+
+        Raises
+        ------
+        InputError
+            When a setting, an array or a file cannot be used.
+        """
+        settings = self._settings()
+        given = _logs.given(agents)
+        with Listener("ValueFunction", progress) as listener:
+            try:
+                fitted = _fedsa.evaluate_logs(listener, cancel, given, settings)
+            except InputError as e:
+                raise named_settings(e, self) from None
+        self.__dict__.pop("_model", None)
+        self.__dict__.pop("choice_", None)
+        self._weights_json = fitted.weights_json()
+        self._npz: bytes | None = fitted.npz()
+        self._told: dict[str, Any] = json.loads(fitted.told_json())
+        self._pictures = dict(fitted.pictures())
+        self._take()
+        ran = fitted.ran()
+        assert ran is not None
+        self.results_ = Results._of(ran)
+        if self.outcome_.name not in ("converged", "completed", "stalled"):
+            more = f": {self.outcome_.reason}" if self.outcome_.reason else ""
+            text = f"{self._data['method']} ended {self.outcome_.name}{more}; {self.outcome_.help or 'more max_rounds, or another method'}"
+            warnings.warn(text, FedsaWarning, stacklevel=2)
+        return self
+
+    def _take(self) -> None:
+        """Attributes of the fit, from its files."""
+        self._data: dict[str, Any] = json.loads(self._weights_json)
+        data, told = self._data, self._told
+        self.weights_ = np.array([or_nan(x) for x in data["theta"]], dtype=np.float64)
+        se = data.get("theta_se")
+        self.weights_se_: NDArray[np.float64] | None = None if se is None else np.array([or_nan(x) for x in se], dtype=np.float64)
+        self.feature_names_: list[str] = data["features"] or [str(i) for i in range(len(self.weights_))]
+        self.columns_: list[str] = data["columns"]
+        self.agents_: list[str] = [agent["name"] for agent in data["agents"]]
+        self.n_iter_: int = data["rounds"]
+        entry: dict[str, Any] = next(iter(told.get("report", {}).get("entries", [])), {})
+        self.outcome_ = Outcome(data["outcome"], entry.get("reason"), entry.get("help"), True, data["rounds"])
+        counts = {name: int(told.get(name) or data.get(name) or 0) for name in ("exchanges", "vectors_up", "bits_up", "bits")}
+        spent = Spending(data["rounds"], hessians=0, seconds=told.get("seconds"), gradient_norm=data["residual"], objective=None, outcome=data["outcome"], **counts)
+        self.costs_ = {str(data["method"]): spent}
+        if told.get("choice") is not None:
+            self.choice_: dict[str, Any] = told["choice"]
+
+    def _require_fitted(self) -> None:
+        if "_weights_json" not in self.__dict__:
+            raise InputError("This ValueFunction is not fitted yet", "setting.missing-key", "", "fit(agents) or ValueFunction.load(path) first")
+
+    @property
+    def _value(self) -> _fedsa.ValueModel:
+        self._require_fitted()
+        if "_model" not in self.__dict__:
+            npz = self._npz if self.weights_se_ is not None else None
+            self._model = _fedsa.ValueModel(self._weights_json, npz)
+        return self._model
+
+    @overload
+    def predict(self, states: Any, *, return_std: Literal[False] = False) -> NDArray[np.float64]: ...
+    @overload
+    def predict(self, states: Any, *, return_std: Literal[True]) -> tuple[NDArray[np.float64], NDArray[np.float64]]: ...
+    def predict(self, states: Any, *, return_std: bool = False) -> NDArray[np.float64] | tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return the values of states.
+
+        Parameters
+        ----------
+        states : array-like of shape (n, k), data frame or dictionary
+            States; columns in the order of `columns_`, or by their names. States outside of the range of the fit count as its ends.
+        return_std : bool
+            Whether standard errors are returned too: of the values, not of returns.
+
+        Returns
+        -------
+        values : ndarray of shape (n,)
+            Values.
+        se : ndarray of shape (n,)
+            Their standard errors, with `return_std`; NaN where the data say nothing of a state.
+
+        Raises
+        ------
+        NotKnown
+            With `return_std`, when standard errors of the weights are not known.
+        """
+        model = self._value
+        rows = _logs.states(states, self.columns_, model.file_columns())
+        values = model.values(rows)
+        if not return_std:
+            return values
+        if self.weights_se_ is None:
+            raise NotKnown("standard errors of the weights are not known", "", "return_std", "a fit to logs of at least 16 transitions an agent")
+        return values, model.errors(rows)
+
+    def transform(self, states: Any) -> NDArray[np.float64]:
+        """Return the features of states.
+
+        Parameters
+        ----------
+        states : array-like of shape (n, k), data frame or dictionary
+            As of :meth:`predict`.
+
+        Returns
+        -------
+        ndarray of shape (n, d)
+            ``predict(states)`` is its product with `weights_`.
+        """
+        model = self._value
+        rows = _logs.states(states, self.columns_, model.file_columns())
+        return model.features(rows).reshape(len(rows), len(self.weights_))
+
+    def value(self, method: Method = "fitted") -> PolicyValue:
+        """Return how good the policy is: the value of the states in which its episodes start.
+
+        Parameters
+        ----------
+        method : {"fitted", "importance", "doubly_robust"}
+            By fitted values, which have the error of the features besides that of the data; by returns, weighted by importance ratios where there
+            are any; or doubly robust, which needs ``action``, ``target_*`` and ``target_next_*``.
+
+        Returns
+        -------
+        PolicyValue
+            With intervals, of all agents and of each.
+
+        Raises
+        ------
+        NotKnown
+            When the logs do not have what the estimate needs.
+        """
+        self._require_fitted()
+        if method not in METHODS:
+            raise InputError(f"{method!r} is not accepted", "setting.unknown-name", "method", ", ".join(METHODS))
+        found = self._told.get("policy_value")
+        if not found:
+            raise NotKnown("the value of the policy is not known", "", "method", "a fit to logs with the start of an episode, and at most 1024 features")
+        if method not in found:
+            help = "the columns action, target_0, target_1, .. and target_next_0, .. in all logs"
+            raise NotKnown("the logs have no probabilities of all actions", "", "method", help)
+        one = found[method]
+        agents = {name: ValueEstimate._of(e) for name, e in one["agents"].items()}
+        return PolicyValue(method, float(found["level"]), ValueEstimate._of(one["all"]), agents)
+
+    def score(self, agents: Any) -> float:
+        """Return minus the root mean square error of values against the discounted returns of episodes: the higher, the better.
+
+        Parameters
+        ----------
+        agents : list, dict or one of its entries
+            Transitions as of :meth:`fit`, of episodes that the fit has not seen.
+
+        Returns
+        -------
+        float
+            At most 0; NaN where no episode terminates. Episodes that are cut short have no returns, and do not count.
+        """
+        *_, (_, _, error, _) = self._errors(agents)
+        return float("nan") if error is None else -error
+
+    def _errors(self, agents: Any) -> list[tuple[str, int, float | None, float | None]]:
+        model = self._value
+        settings = self._settings()
+        gamma, lam = float(self._data["gamma"]), float(self._data["lambda"])
+        return model.return_errors(_logs.given(agents), settings["columns"], settings["agent_column"], gamma, lam)
+
+    def errors(self, agents: Any) -> dict[str, Estimate]:
+        """Return the root mean square error of values against the discounted returns of episodes.
+
+        Parameters
+        ----------
+        agents : list, dict or one of its entries
+            As of :meth:`score`.
+
+        Returns
+        -------
+        dict of str to Estimate
+            Of each agent, and of ``"all agents"``, with standard errors over episodes.
+        """
+        return {name: Estimate(or_nan(error), or_nan(se)) for name, _, error, se in self._errors(agents)}
+
+    def summary(self) -> Summary:
+        """Return whether the federation helps: errors on held-out episodes beside those of each agent's own data and of all data pooled.
+
+        Without `holdout` it has the weights with their standard errors.
+
+        Returns
+        -------
+        Summary
+            A table as text, HTML, CSV or LaTeX; ``rows`` has the numbers.
+        """
+        self._require_fitted()
+        data = self._data
+        (method, spent), *_ = self.costs_.items()
+        notes = [f"{method}: {self.outcome_} after {spent.rounds} rounds, {spent.bits / 8e6:.4g} MB up and down"]
+        notes += [f"value of the start states: {self.value().all}"] if self._told.get("policy_value") else []
+        held = data.get("holdout")
+        if held is None:
+            se = self.weights_se_
+            estimates = [Estimate(float(w), float(se[i]) if se is not None else float("nan")) for i, w in enumerate(self.weights_)]
+            rows: list[dict[str, Any]] = [{"feature": name, "weight": estimate} for name, estimate in zip(self.feature_names_, estimates)]
+            notes.append("with holdout=0.2 the table says whether the federation helps")
+            return Summary(f"value function with {len(self.agents_)} agents", ["feature", "weight"], rows, notes)
+        rows = []
+        kind = "return_error" if held["all"]["return_error"]["federated"]["rms"] is not None else "projected_bellman_error"
+        for one in [*held["agents"], {**held["all"], "name": "all agents"}]:
+            errors = {name: Estimate(or_nan(one[kind][name]["rms"]), or_nan(one[kind][name]["se"])) for name in ("federated", "own", "pooled")}
+            minus = one[kind]["own_minus_federated"]
+            difference = Estimate(or_nan(minus["difference"]), or_nan(minus["se"]))
+            rows.append({"agent": one["name"], **errors, "own - federated": difference, "does it help?": verdict(difference, errors["own"])})
+        words = {"return_error": "error against Monte-Carlo returns", "projected_bellman_error": "projected Bellman error"}[kind]
+        title = f"{words} on held-out episodes ({held['share']:.0%} of each agent), root mean square (standard error)"
+        return Summary(title, ["agent", "federated", "own", "pooled", "own - federated", "does it help?"], rows, notes)
+
+    def plot(self, what: Literal["value", "returns", "methods"] = "value") -> Figure:
+        """Return a picture of the fit.
+
+        Parameters
+        ----------
+        what : {"value", "returns", "methods"}
+            The value function over the one or two state columns along which it varies most; values against the returns of held-out episodes; or
+            what the methods that were considered would cost.
+
+        Returns
+        -------
+        Figure
+            It shows itself in notebooks, and saves SVG, PNG and PDF.
+
+        Raises
+        ------
+        NotKnown
+            When there is nothing to show.
+        """
+        self._require_fitted()
+        stems = {"value": "value-function", "returns": "returns", "methods": "methods"}
+        if what not in stems:
+            raise InputError(f"{what!r} is not accepted", "setting.unknown-name", "what", ", ".join(stems))
+        pictures = self.__dict__.get("_pictures")
+        if pictures is None:
+            raise NotKnown("pictures are kept by the fit itself, not by copies or files", "", "what", "fit again, and draw before pickling")
+        found = next((picture for name, picture in pictures.items() if name == stems[what] or what in name), None)
+        if found is None:
+            raise NotKnown(f"there is no picture of {what}", "", "what", "holdout for returns, method='auto' for methods, states for value")
+        return Figure(found)
+
+    def save(self, folder: Path) -> None:
+        """Write ``weights.json`` and ``weights.npz``, which ``fedsa predict`` applies to files.
+
+        Parameters
+        ----------
+        folder : path
+            A folder, which is made where it is not there. Existing files of these names are replaced.
+
+        Raises
+        ------
+        OSError
+            When they cannot be written.
+        """
+        self._require_fitted()
+        os.makedirs(folder, exist_ok=True)
+        for name, contents in (("weights.json", self._weights_json.encode()), ("weights.npz", self._npz)):
+            if contents is not None:
+                with open(os.path.join(os.fspath(folder), name), "wb") as file:
+                    file.write(contents)
+
+    @classmethod
+    def load(cls, path: Path) -> ValueFunction:
+        """Read the weights of ``fedsa evaluate`` or of :meth:`save`.
+
+        Parameters
+        ----------
+        path : path
+            The folder, or its ``weights.json``.
+
+        Returns
+        -------
+        ValueFunction
+            One that predicts; with the policy's value where the folder has the ``summary.json`` of an evaluation.
+
+        Raises
+        ------
+        InputError
+            When the file holds no value function.
+        OSError
+            When it cannot be read.
+        """
+        name = os.fspath(path)
+        folder, name = (name, os.path.join(name, "weights.json")) if os.path.isdir(name) else (os.path.dirname(name), name)
+        with open(name, encoding="utf-8") as file:
+            text = file.read()
+        model = _fedsa.ValueModel(text, None)
+        data = json.loads(text)
+        spec = data["feature_map"]
+        self = cls(gamma=data["gamma"], lam=data.get("lambda") or 0.0)
+        self._weights_json, self._told = text, {}
+        self._npz = None
+        beside = os.path.join(folder, "weights.npz")
+        if os.path.exists(beside):
+            with open(beside, "rb") as binary:
+                self._npz = binary.read()
+        summary = os.path.join(folder, "summary.json")
+        if os.path.exists(summary):
+            with open(summary, encoding="utf-8") as file:
+                self._told = {k: v for k, v in json.load(file).items() if k in ("policy_value", "logs")}
+        self._take()
+        if self._npz is None:
+            self.weights_se_ = None
+        assert spec is not None and model.inputs() == self.columns_
+        return self
+
+
+def or_nan(x: Any) -> float:
+    """A number of JSON, where NaN is null."""
+    return float("nan") if x is None else float(x)
+
+
+def verdict(difference: Estimate, own: Estimate) -> str:
+    """Whether the federation helps: by twice the standard error."""
+    mean, se = difference.mean, difference.se
+    if mean != mean or se != se:
+        return "not known"
+    if abs(mean) <= 1e-12 * abs(own.mean):
+        return "no difference"
+    return "yes" if mean > 2 * se else "no" if mean < -2 * se else "not clear"
+

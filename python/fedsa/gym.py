@@ -1,0 +1,540 @@
+"""Recordings of Gymnasium environments, and data sets of Minari, as transitions for :class:`fedsa.ValueFunction`.
+
+Gymnasium is needed where an environment is named or its observations are dictionaries; h5py or pyarrow for data sets of Minari
+(``pip install fedsa[gym]``). They are imported when they are needed.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from os import PathLike
+from typing import TYPE_CHECKING, Any, Union
+
+import numpy as np
+
+from fedsa import _fedsa
+from fedsa._arrays import refused
+from fedsa._typed import checked_call
+from fedsa.errors import InputError
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["Recording", "read_minari", "record"]
+
+Path = Union[str, "PathLike[str]"]
+Policy = Callable[[Any], Any]
+Probabilities = Callable[[Any, Any], "tuple[Any, Any]"]
+
+
+@dataclass(frozen=True, eq=False)
+class Recording:
+    """Transitions of episodes, one after the other.
+
+    Attributes
+    ----------
+    name : str
+        Where they are from.
+    states : ndarray of shape (n, k)
+        The states.
+    next_states : ndarray of shape (n, k)
+        The states that followed.
+    rewards : ndarray of shape (n,)
+        The rewards.
+    terminated : ndarray of shape (n,)
+        Whether the episode ended with the transition, so that nothing follows.
+    truncated : ndarray of shape (n,)
+        Whether it was cut short there, so that the next state still counts.
+    episode : ndarray of shape (n,)
+        The number of the episode.
+    actions : ndarray of shape (n,) or (n, a), or None
+        What was done.
+    target, behaviour : ndarray of shape (n,) or None
+        The probability of the action under the policy that is evaluated, and under the one that acted.
+    """
+
+    name: str
+    states: NDArray[np.float64] = field(repr=False)
+    next_states: NDArray[np.float64] = field(repr=False)
+    rewards: NDArray[np.float64] = field(repr=False)
+    terminated: NDArray[np.bool_] = field(repr=False)
+    truncated: NDArray[np.bool_] = field(repr=False)
+    episode: NDArray[np.int64] = field(repr=False)
+    actions: NDArray[Any] | None = field(default=None, repr=False)
+    target: NDArray[np.float64] | None = field(default=None, repr=False)
+    behaviour: NDArray[np.float64] | None = field(default=None, repr=False)
+
+    def __len__(self) -> int:
+        return len(self.rewards)
+
+    @property
+    def episodes(self) -> int:
+        """The number of episodes."""
+        return len(np.unique(self.episode))
+
+    def __repr__(self) -> str:
+        ends = f"{int(self.terminated.sum())} terminated, {int((self.truncated & ~self.terminated).sum())} truncated"
+        return f"<fedsa.gym.Recording of {self.name}: {self.episodes} episodes ({ends}); states {self.states.shape}, rewards {self.rewards.shape}>"
+
+    def columns_of_log(self) -> dict[str, Any]:
+        """Return the columns of a log, as :meth:`fedsa.ValueFunction.fit` takes them.
+
+        Returns
+        -------
+        dict of str to ndarray
+            ``states``, ``next_states``, ``rewards``, ``terminated``, ``truncated``, ``episode``, and where they are known ``action`` (whole
+            numbers), ``target`` and ``behaviour``.
+        """
+        columns: dict[str, Any] = {
+            "states": self.states,
+            "next_states": self.next_states,
+            "rewards": self.rewards,
+            "terminated": self.terminated,
+            "truncated": self.truncated,
+            "episode": self.episode,
+        }
+        if self.actions is not None and self.actions.ndim == 1 and self.actions.dtype.kind in "iu":
+            columns["action"] = self.actions
+        if self.target is not None and self.behaviour is not None:
+            columns.update(target=self.target, behaviour=self.behaviour)
+        return columns
+
+    def returns(self, gamma: float) -> NDArray[np.float64]:
+        """Return the discounted returns of the episodes.
+
+        Parameters
+        ----------
+        gamma : float
+            The discount factor.
+
+        Returns
+        -------
+        ndarray of shape (episodes,)
+            In the order of the episodes; of those that were cut short up to there.
+        """
+        starts = np.flatnonzero(np.r_[True, self.episode[1:] != self.episode[:-1]])
+        ends = np.r_[starts[1:], len(self)]
+        return np.array([float(np.sum(self.rewards[a:b] * gamma ** np.arange(b - a))) for a, b in zip(starts, ends)])
+
+    def save(self, path: Path) -> None:
+        """Write a log that ``fedsa evaluate`` reads.
+
+        Parameters
+        ----------
+        path : path
+            A name that ends in ``.parquet`` or ``.csv``. An existing file is replaced.
+
+        Raises
+        ------
+        InputError
+            When the name has another ending.
+        OSError
+            When it cannot be written.
+        """
+        name = os.fspath(path)
+        format = os.path.splitext(name)[1].removeprefix(".").lower()
+        if format not in ("csv", "parquet"):
+            raise InputError(f"'{name}' has no format", "setting.unknown-name", "path", "a name that ends in .parquet or .csv", value=name)
+        columns: list[tuple[str, NDArray[np.float64]]] = []
+        names = {"rewards": "reward", "terminated": "done"}
+        for key, value in self.columns_of_log().items():
+            if key in ("states", "next_states"):
+                prefix = "s_" if key == "states" else "next_"
+                columns += [(f"{prefix}{j}", np.ascontiguousarray(value[:, j])) for j in range(value.shape[1])]
+            else:
+                columns.append((names.get(key, key), np.ascontiguousarray(value, dtype=np.float64)))
+        contents = _fedsa.table_bytes(columns, format)
+        with open(name, "wb") as file:
+            file.write(contents)
+
+
+class Steps:
+    """The steps of one environment: transitions in lists."""
+
+    def __init__(self) -> None:
+        self.rows: dict[str, list[Any]] = {name: [] for name in ("s", "next", "reward", "terminated", "truncated", "episode", "action", "p")}
+        self.episodes = 0
+
+    def add(self, s: Any, action: Any, following: Any, reward: Any, ends: tuple[bool, bool], p: Any) -> None:
+        """Add a transition."""
+        values = {"s": s, "next": following, "reward": float(reward), "terminated": ends[0], "truncated": ends[1] and not ends[0]}
+        for name, value in {**values, "episode": self.episodes, "action": action, "p": p}.items():
+            self.rows[name].append(value)
+        self.episodes += any(ends)
+
+
+@checked_call
+def record(
+    env: Any,
+    policy: Policy | None,
+    episodes: int,
+    *,
+    seed: int | None = None,
+    max_steps: int | None = None,
+    probabilities: Probabilities | None = None,
+    num_envs: int | None = None,
+    make: dict[str, Any] | None = None,
+) -> Recording:
+    """Record episodes of a policy in a Gymnasium environment.
+
+    Parameters
+    ----------
+    env : str or Env or VectorEnv
+        The id of an environment, which is made and closed; or an environment, which stays open. Of a vector environment each copy records
+        as many episodes as the others, or one more, so that short episodes are not preferred. The step after an end, which only resets a copy
+        (``NEXT_STEP``), is left out; with ``SAME_STEP`` the true last observation is taken from ``info["final_obs"]``.
+    policy : callable or None
+        From an observation to an action; of a vector environment from all observations to all actions. ``None`` acts at random.
+    episodes : int
+        The episodes to record.
+    seed : int or None
+        The seed of the environment, and of random actions.
+    max_steps : int or None
+        The steps after which an episode is cut short, for environments without a limit.
+    probabilities : callable or None
+        From an observation and an action to two probabilities of it: under the policy that is evaluated, and under `policy`; of a vector
+        environment to two arrays. The value of another policy than the one that acts is then estimated.
+    num_envs : int or None
+        Makes a vector environment of so many copies; for an id.
+    make : dict or None
+        Arguments of ``gymnasium.make`` or ``gymnasium.make_vec``; for an id.
+
+    Returns
+    -------
+    Recording
+        Transitions, with terminated and truncated kept apart.
+
+    Raises
+    ------
+    InputError
+        When an argument cannot be used, or the environment is closed.
+    ImportError
+        When Gymnasium is needed and not installed.
+
+    Examples
+    --------
+    >>> import fedsa.gym
+    >>> class Walk:  # any object with reset and step
+    ...     def reset(self, *, seed=None, options=None):
+    ...         self.x = 0.0
+    ...         return [self.x], {}
+    ...     def step(self, action):
+    ...         self.x += action
+    ...         return [self.x], -1.0, self.x >= 1.0, False, {}
+    >>> fedsa.gym.record(Walk(), lambda state: 0.25, episodes=3)
+    <fedsa.gym.Recording of Walk: 3 episodes (3 terminated, 0 truncated); states (12, 1), rewards (12,)>
+    """
+    for name, value in (("episodes", episodes), ("max_steps", max_steps), ("num_envs", num_envs)):
+        is_whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool) and value >= 1
+        if not is_whole and not (value is None and name != "episodes"):
+            raise InputError(f"{value!r} is not accepted", "setting.out-of-range", name, "a whole number of at least 1", value=repr(value))
+    for name, call in (("policy", policy), ("probabilities", probabilities)):
+        if call is not None and not callable(call):
+            what = f"a {type(call).__name__} is not callable"
+            raise InputError(what, "setting.wrong-type", name, "a function of an observation" + (", or None" if name == "policy" else " and an action"))
+    if isinstance(env, str):
+        gymnasium = imported("gymnasium", "environments are named", "'fedsa[gym]'")
+        make = dict(make or {})
+        if num_envs is None:
+            made = gymnasium.make(env, **make)
+        else:
+            made = gymnasium.make_vec(env, num_envs=int(num_envs), **{"vectorization_mode": "sync", **make})
+        try:
+            return recorded(made, env, policy, int(episodes), seed, max_steps, probabilities)
+        finally:
+            made.close()
+    for name, given in (("num_envs", num_envs), ("make", make)):
+        if given is not None:
+            raise InputError("an environment is given, which is not made", "setting.bad-value", name, f"the id of an environment, or no {name}")
+    for method in ("reset", "step"):
+        if not hasattr(env, method):
+            what = f"a {type(env).__name__} has no {method}"
+            raise InputError(what, "setting.wrong-type", "env", "an environment of Gymnasium, or its id")
+    spec = getattr(env, "spec", None)
+    name = getattr(spec, "id", None) or type(getattr(env, "unwrapped", env)).__name__
+    return recorded(env, str(name), policy, int(episodes), seed, max_steps, probabilities)
+
+
+def recorded(env: Any, name: str, policy: Policy | None, episodes: int, seed: int | None, max_steps: int | None, p: Probabilities | None) -> Recording:
+    """Record an environment that is open."""
+    if getattr(env, "closed", False):
+        raise closed(name)
+    if policy is None:
+        policy = random_policy(env, seed)
+    try:
+        if hasattr(env, "num_envs"):
+            parts = record_many(env, policy, episodes, seed, max_steps, p)
+        else:
+            parts = [record_one(env, policy, episodes, seed, max_steps, p)]
+    except Exception as e:
+        if type(e).__name__ == "ClosedEnvironmentError":
+            raise closed(name) from e
+        raise
+    return joined(name, parts)
+
+
+def closed(name: str) -> InputError:
+    """The error about a closed environment."""
+    return InputError(f"{name} is closed", "setting.bad-value", "env", "an environment that is open: gymnasium.make(..) makes one")
+
+
+def random_policy(env: Any, seed: int | None) -> Policy:
+    """Actions at random."""
+    space = getattr(env, "action_space", None)
+    if space is None:
+        raise InputError("the environment has no action_space", "setting.missing-key", "policy", "a function of an observation")
+    if seed is not None:
+        space.seed(seed)
+    return lambda _: space.sample()
+
+
+def record_one(env: Any, policy: Policy, episodes: int, seed: int | None, max_steps: int | None, p: Probabilities | None) -> Steps:
+    """The episodes of one environment."""
+    numbers = flattener(getattr(env, "observation_space", None))
+    steps = Steps()
+    while steps.episodes < episodes:
+        # Later episodes go on with the environment's own randomness.
+        observation, _ = env.reset(seed=seed) if steps.episodes == 0 else env.reset()
+        count, ended = 0, False
+        state = numbers(observation)
+        while not ended:
+            action = policy(observation)
+            probability = None if p is None else p(observation, action)
+            observation, reward, terminated, truncated, _ = env.step(action)
+            count += 1
+            ends = bool(terminated), bool(truncated) or count == max_steps
+            following = numbers(observation)
+            steps.add(state, action, following, reward, ends, probability)
+            state, ended = following, any(ends)
+    return steps
+
+
+def record_many(env: Any, policy: Policy, episodes: int, seed: int | None, max_steps: int | None, p: Probabilities | None) -> list[Steps]:
+    """The episodes of the copies of a vector environment."""
+    n = int(env.num_envs)
+    mode = str(getattr(env, "metadata", {}).get("autoreset_mode", "NEXT_STEP")).rpartition(".")[2].upper().replace("-", "_").replace("NEXTSTEP", "NEXT_STEP")
+    if mode not in ("NEXT_STEP", "SAME_STEP", "DISABLED"):
+        raise InputError(f"the autoreset mode {mode} is not known", "setting.bad-value", "env", "NEXT_STEP, SAME_STEP or DISABLED")
+    if max_steps is not None:
+        what = "a vector environment, whose copies cannot be cut short one by one"
+        raise InputError(what, "setting.bad-value", "max_steps", "make={'max_episode_steps': ..}, or no max_steps")
+    wanted = [episodes // n + (i < episodes % n) for i in range(n)]
+    single = getattr(env, "single_observation_space", None)
+    numbers = flattener(single)
+    parts = [Steps() for _ in range(n)]
+    observations, _ = env.reset(seed=seed)
+    resets = np.zeros(n, dtype=bool)
+    states = [numbers(row(observations, i)) for i in range(n)]
+    while any(part.episodes < count for part, count in zip(parts, wanted)):
+        actions = policy(observations)
+        probability = None if p is None else [np.asarray(one) for one in p(observations, actions)]
+        observations, rewards, terminations, truncations, info = env.step(actions)
+        ends = np.logical_or(terminations, truncations)
+        following = [numbers(row(observations, i)) for i in range(n)]
+        for i in range(n):
+            # The step after an end ignores its action.
+            if resets[i] or parts[i].episodes >= wanted[i]:
+                continue
+            last = following[i]
+            if ends[i] and mode == "SAME_STEP":
+                last = numbers(final(info, i))
+            both = None if probability is None else (probability[0][i], probability[1][i])
+            parts[i].add(states[i], row(actions, i), last, rewards[i], (bool(terminations[i]), bool(truncations[i])), both)
+        states = following
+        resets = ends if mode == "NEXT_STEP" else resets
+        if mode == "DISABLED" and ends.any():
+            observations, _ = env.reset(options={"reset_mask": np.asarray(ends, dtype=np.bool_)})
+            states = [numbers(row(observations, i)) for i in range(n)]
+    return parts
+
+
+def row(batch: Any, i: int) -> Any:
+    """The entry of a copy in a batch."""
+    if isinstance(batch, dict):
+        return {key: row(value, i) for key, value in batch.items()}
+    if isinstance(batch, tuple) and not hasattr(batch, "dtype"):
+        return tuple(row(value, i) for value in batch)
+    return batch[i]
+
+
+def final(info: Any, i: int) -> Any:
+    """The true last observation of a copy."""
+    for key in ("final_obs", "final_observation"):
+        if key in info and info[key] is not None:
+            found = row(info[key], i)
+            if found is not None:
+                return found
+    help = "an environment that puts it there, as Gymnasium's do, or AutoresetMode.NEXT_STEP"
+    raise InputError("info['final_obs'] lacks the last observation of an episode", "data.bad-value", "env", help)
+
+
+def flattener(space: Any) -> Callable[[Any], NDArray[np.float64]]:
+    """From observations to vectors of numbers."""
+    kind = type(space).__name__
+    if kind in ("Dict", "Tuple", "OneOf", "Text", "Graph", "Sequence"):
+        spaces = importlib.import_module("gymnasium.spaces.utils")
+        if kind not in ("Dict", "Tuple"):
+            what = f"observations of the space {kind}"
+            raise InputError(what, "setting.wrong-type", "env", "observations of numbers: a wrapper of Gymnasium can transform them")
+        return lambda observation: np.asarray(spaces.flatten(space, observation), dtype=np.float64).ravel()
+
+    def numbers(observation: Any) -> NDArray[np.float64]:
+        try:
+            return np.array(observation, dtype=np.float64).ravel()
+        except (TypeError, ValueError) as e:
+            what = f"an observation of the type {type(observation).__name__}: {e}"
+            raise InputError(what, "setting.wrong-type", "env", "observations of numbers: a wrapper of Gymnasium can transform them") from e
+
+    return numbers
+
+
+def joined(name: str, parts: list[Steps]) -> Recording:
+    """The steps of all copies, one after the other."""
+    rows: dict[str, list[Any]] = {key: [one for part in parts for one in part.rows[key]] for key in parts[0].rows}
+    before = np.cumsum([0, *(part.episodes for part in parts)])
+    episode = [number + before[i] for i, part in enumerate(parts) for number in part.rows["episode"]]
+    try:
+        states, following = np.array(rows["s"], dtype=np.float64), np.array(rows["next"], dtype=np.float64)
+    except ValueError as e:
+        raise refused(f"observations of different lengths: {e}", "env", "observations of one shape") from e
+    actions: NDArray[Any] | None
+    try:
+        actions = np.array(rows["action"])
+        actions = None if actions.dtype.kind == "O" else actions
+    except ValueError:
+        actions = None
+    probabilities = None if rows["p"][0] is None else np.array(rows["p"], dtype=np.float64)
+    return Recording(
+        name,
+        states,
+        following,
+        np.array(rows["reward"], dtype=np.float64),
+        np.array(rows["terminated"], dtype=np.bool_),
+        np.array(rows["truncated"], dtype=np.bool_),
+        np.array(episode, dtype=np.int64),
+        actions,
+        None if probabilities is None else np.ascontiguousarray(probabilities[:, 0]),
+        None if probabilities is None else np.ascontiguousarray(probabilities[:, 1]),
+    )
+
+
+def imported(name: str, why: str, install: str) -> Any:
+    """A package that is needed now."""
+    try:
+        return importlib.import_module(name)
+    except ImportError as e:
+        raise ImportError(f"{why}, and {name} is not installed: pip install {install}") from e
+
+
+def read_minari(path: Path, *, episodes: int | None = None) -> Recording:
+    """Read a data set of Minari.
+
+    Parameters
+    ----------
+    path : path
+        Its folder (``~/.minari/datasets/D4RL/door/human-v2``), the folder ``data`` in it, or ``main_data.hdf5``.
+    episodes : int or None
+        The most episodes that are read; all by default.
+
+    Returns
+    -------
+    Recording
+        Its transitions. Observations that are dictionaries become vectors, by their keys in alphabetic order.
+
+    Raises
+    ------
+    InputError
+        When it is no data set of Minari.
+    ImportError
+        When h5py or pyarrow, by the format of the data set, is not installed.
+    """
+    name = os.path.expanduser(os.fspath(path))
+    data = os.path.join(name, "data") if os.path.isdir(os.path.join(name, "data")) else name
+    file = os.path.join(data, "main_data.hdf5") if os.path.isdir(data) else data
+    if os.path.isfile(file):
+        found = hdf5_episodes(file, episodes)
+    elif os.path.isdir(data):
+        found = arrow_episodes(data, episodes)
+    else:
+        raise refused(f"there is no '{name}'", "path", "the folder of a data set of Minari, or its main_data.hdf5", "data.not-found")
+    shown = os.path.basename(os.path.abspath(name).removesuffix(os.sep + "data"))
+    rows: dict[str, list[Any]] = {key: [] for key in ("s", "next", "reward", "terminated", "truncated", "episode", "action")}
+    for number, one in enumerate(found):
+        observations, steps = one["observations"], len(one["rewards"])
+        if len(observations) != steps + 1:
+            what = f"episode {number} has {len(observations)} observations of {steps} steps"
+            raise refused(what, "path", "one more than steps, as Minari writes them")
+        for key, value in (("s", observations[:-1]), ("next", observations[1:]), ("reward", one["rewards"]), ("action", one["actions"])):
+            rows[key].append(value)
+        rows["terminated"].append(np.asarray(one["terminations"], dtype=np.bool_))
+        rows["truncated"].append(np.asarray(one["truncations"], dtype=np.bool_) & ~rows["terminated"][-1])
+        rows["episode"].append(np.full(steps, number, dtype=np.int64))
+    if not rows["s"]:
+        raise refused(f"'{name}' holds no episodes", "path", "a data set of Minari in HDF5 or Arrow")
+    joined = {key: np.concatenate(value) for key, value in rows.items() if key != "action"}
+    actions = np.concatenate(rows["action"]) if all(one is not None for one in rows["action"]) else None
+    s, following, reward = (np.ascontiguousarray(joined[key], dtype=np.float64) for key in ("s", "next", "reward"))
+    return Recording(shown, s, following, reward, joined["terminated"], joined["truncated"], joined["episode"], actions)
+
+
+def hdf5_episodes(file: str, most: int | None) -> Any:
+    """The episodes of a file in HDF5."""
+    h5py = imported("h5py", "the data set is in HDF5", "'fedsa[gym]'")
+    try:
+        opened = h5py.File(file, "r")
+    except OSError as e:
+        raise refused(f"'{file}' cannot be read: {e}", "path", "main_data.hdf5 of a data set of Minari") from e
+    with opened as data:
+        names = sorted((key for key in data if key.startswith("episode_")), key=lambda key: int(key.rpartition("_")[2]))
+        for name in names[:most]:
+            group = data[name]
+            missing = [key for key in ("observations", "rewards", "terminations", "truncations") if key not in group]
+            if missing:
+                raise refused(f"'{file}': {name} has no {missing[0]}", "path", "a data set of Minari")
+            one = {key: np.asarray(group[key]) for key in ("rewards", "terminations", "truncations")}
+            actions = np.asarray(group["actions"]) if "actions" in group and hasattr(group["actions"], "shape") else None
+            yield {**one, "observations": hdf5_rows(group["observations"]), "actions": actions}
+
+
+def hdf5_rows(node: Any) -> NDArray[np.float64]:
+    """Observations as vectors; those of dictionaries side by side."""
+    if hasattr(node, "shape"):
+        array = np.asarray(node, dtype=np.float64)
+        return array.reshape(len(array), -1)
+    return np.concatenate([hdf5_rows(node[key]) for key in sorted(node)], axis=1)
+
+
+def arrow_episodes(folder: str, most: int | None) -> Any:
+    """The episodes of a folder with Arrow files, one folder each."""
+    names = sorted((one for one in os.listdir(folder) if one.isdigit()), key=int)
+    if not names:
+        raise refused(f"'{folder}' holds neither main_data.hdf5 nor episodes", "path", "a data set of Minari in HDF5 or Arrow")
+    pyarrow = imported("pyarrow", "the data set is in Arrow", "pyarrow")
+    ipc = importlib.import_module("pyarrow.ipc")
+    for name in names[:most]:
+        inside = os.path.join(folder, name)
+        files = [os.path.join(inside, one) for one in sorted(os.listdir(inside)) if one.endswith(".arrow")]
+        if not files:
+            raise refused(f"'{inside}' holds no Arrow file", "path", "a data set of Minari")
+        table = pyarrow.concat_tables([ipc.open_file(one).read_all() for one in files]).combine_chunks()
+        flat = {key: table[key].to_numpy()[:-1] for key in ("rewards", "terminations", "truncations")}
+        actions = arrow_rows(table["actions"])[:-1] if "actions" in table.column_names else None
+        if actions is not None and actions.shape[1] == 1 and str(table["actions"].type).startswith("int"):
+            actions = actions[:, 0].astype(np.int64)
+        yield {**flat, "observations": arrow_rows(table["observations"]), "actions": actions}
+
+
+def arrow_rows(column: Any) -> NDArray[np.float64]:
+    """A column as vectors: lists, structures side by side, numbers."""
+    array = column.combine_chunks() if hasattr(column, "combine_chunks") else column
+    array = array.chunk(0) if hasattr(array, "chunk") else array
+    kind = array.type
+    if hasattr(kind, "num_fields") and str(kind).startswith("struct"):
+        names = sorted(kind.field(i).name for i in range(kind.num_fields))
+        return np.concatenate([arrow_rows(array.field(name)) for name in names], axis=1)
+    if "list" in str(kind):
+        return np.asarray(array.flatten().to_numpy(zero_copy_only=False), dtype=np.float64).reshape(len(array), -1)
+    return np.asarray(array.to_numpy(zero_copy_only=False), dtype=np.float64).reshape(len(array), -1)

@@ -1,0 +1,46 @@
+"""Notebooks are those of their sources, and run."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from typing import Any
+
+import pytest
+from needs import needs
+
+ROOT = Path(__file__).parents[2]
+
+
+def tool() -> Any:
+    spec = importlib.util.spec_from_file_location("notebooks", ROOT / "python/tools/notebooks.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+SOURCES = sorted((ROOT / "docs/notebooks").glob("*.py"))
+# One by default.
+DEFAULT = "regression-in-few-rounds"
+
+
+def test_notebooks_are_those_of_their_sources() -> None:
+    for source in SOURCES:
+        text = tool().notebook(source.read_text(encoding="utf-8"))
+        assert source.with_suffix(".ipynb").read_text(encoding="utf-8") == text, "python python/tools/notebooks.py writes it"
+
+
+@pytest.mark.parametrize("source", [pytest.param(s, id=s.stem, marks=[] if s.stem == DEFAULT else pytest.mark.slow) for s in SOURCES])
+def test_notebooks_run(source: Path, tmp_path: Path) -> None:
+    for package in ("nbclient", "ipykernel", "sklearn", "gymnasium"):
+        needs(package)
+    import nbclient
+    import nbformat
+
+    notebook = nbformat.read(source.with_suffix(".ipynb"), as_version=4)
+    nbclient.NotebookClient(notebook, timeout=300, kernel_name="python3", resources={"metadata": {"path": str(tmp_path)}}).execute()
+    outputs = [output for cell in notebook.cells for output in cell.get("outputs", [])]
+    assert any("image/svg+xml" in output.get("data", {}) for output in outputs), "figures show themselves"
+    assert any("text/html" in output.get("data", {}) for output in outputs), "tables show themselves"
+    assert not list(tmp_path.iterdir()), "nothing is written unasked"

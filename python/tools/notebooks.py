@@ -1,0 +1,52 @@
+"""Writes the notebooks of ``docs/notebooks`` from their sources: ``python python/tools/notebooks.py``.
+
+A source is ``docs/notebooks/NAME.py``: cells begin with ``# %%`` (code) or ``# %% [markdown]`` (text, in comments), as Jupytext and editors read them.
+A test compares the committed notebooks with what this program makes, and executes them.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+FOLDER = Path(__file__).parents[2] / "docs/notebooks"
+
+
+def cells(source: str) -> list[dict[str, Any]]:
+    """The cells of a source."""
+    made: list[dict[str, Any]] = []
+    for i, block in enumerate(source.split("# %%")[1:]):
+        head, _, text = block.partition("\n")
+        text = text.strip("\n")
+        if head.strip() == "[markdown]":
+            text = "\n".join(line.removeprefix("#").removeprefix(" ") for line in text.splitlines())
+            made.append({"cell_type": "markdown", "id": f"cell-{i}", "metadata": {}, "source": text.splitlines(keepends=True)})
+        else:
+            code = {"cell_type": "code", "execution_count": None, "id": f"cell-{i}", "metadata": {}, "outputs": []}
+            made.append({**code, "source": text.splitlines(keepends=True)})
+    return made
+
+
+def notebook(source: str) -> str:
+    """The text of a notebook."""
+    kernel = {"kernelspec": {"display_name": "Python 3", "language": "python", "name": "python3"}, "language_info": {"name": "python"}}
+    whole = {"cells": cells(source), "metadata": kernel, "nbformat": 4, "nbformat_minor": 5}
+    return json.dumps(whole, indent=1, ensure_ascii=False) + "\n"
+
+
+def sources() -> list[Path]:
+    """The sources of all notebooks."""
+    return sorted(FOLDER.glob("*.py"))
+
+
+def main() -> None:
+    """Write all notebooks."""
+    for source in sources():
+        source.with_suffix(".ipynb").write_text(notebook(source.read_text(encoding="utf-8")), encoding="utf-8")
+        print(source.with_suffix(".ipynb"), file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()
