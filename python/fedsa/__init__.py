@@ -17,17 +17,49 @@ Settings have the names of experiment files. How a run ended is an :class:`Outco
 
 from __future__ import annotations
 
-from fedsa import gym, links, methods, problems
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from fedsa import links, methods, problems
 from fedsa._experiment import Experiment, bundled
 from fedsa._fedsa import CancelToken, Table, __version__
-from fedsa._estimator import Inference, Spending
-from fedsa._fit import FederatedClassifier, FederatedRegressor
 from fedsa._progress import Progress
 from fedsa._results import Comparison, Estimate, Figure, Outcome, Results, Summary, Verdict, compare, open
 from fedsa._theory import Accuracy, Change, Check, Curve, Limits, StableStep, Target, Theory, Tuning, Unknown
 from fedsa._threads import get_threads, set_threads
-from fedsa._value import PolicyValue, ValueEstimate, ValueFunction
 from fedsa.errors import Cancelled, FedsaError, FedsaWarning, InputError, InternalError, MachineError, MissedError, NotKnown, OutOfMemory
+
+if TYPE_CHECKING:
+    from fedsa import gym
+    from fedsa._estimator import Inference, Spending
+    from fedsa._fit import FederatedClassifier, FederatedRegressor
+    from fedsa._value import PolicyValue, ValueEstimate, ValueFunction
+
+# What is imported when it is first named, so that `import fedsa` is quick: the module of each name, or the module that it names.
+_LATER = {
+    "FederatedClassifier": "fedsa._fit",
+    "FederatedRegressor": "fedsa._fit",
+    "Inference": "fedsa._estimator",
+    "PolicyValue": "fedsa._value",
+    "Spending": "fedsa._estimator",
+    "ValueEstimate": "fedsa._value",
+    "ValueFunction": "fedsa._value",
+    "gym": "fedsa.gym",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LATER:
+        raise AttributeError(f"module 'fedsa' has no attribute {name!r}", name=name, obj=__import__(__name__))
+    module = import_module(_LATER[name])
+    value = module if module.__name__ == f"fedsa.{name}" else getattr(module, name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LATER})
+
 
 __all__ = [
     "Accuracy",
