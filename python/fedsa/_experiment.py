@@ -12,7 +12,7 @@ from fedsa import _fedsa
 from fedsa._kinds import Method, Problem
 from fedsa._progress import Listener, Observer, ProgressLike
 from fedsa._results import Results
-from fedsa._settings import checked_keywords, plain, shown
+from fedsa._settings import checked_keywords, plain, seconds, shown
 from fedsa._theory import Check, Theory, Tuning
 from fedsa.errors import InputError
 
@@ -443,8 +443,8 @@ class Experiment:
         most_local_steps: int | None = None,
         most_rounds: int | None = None,
         like: str | None = None,
-        budget: float = 60.0,
-        time_limit: float | None = None,
+        budget: float | str = 60.0,
+        time_limit: float | str | None = None,
         out: Path | None = None,
         resume: bool = False,
         overwrite: bool = False,
@@ -470,9 +470,10 @@ class Experiment:
             The largest numbers to look at.
         like : str, optional
             The label of the method whose link, start and output all candidates have.
-        budget : float
-            The seconds on one core that the search may take, counted by its work: the answer is the same on every machine.
-        time_limit : float, optional
+        budget : float or str
+            The seconds on one core that the search may take, counted by its work: the answer is the same on every machine. A
+            text has a unit: ``"90s"``, ``"2min"``.
+        time_limit : float or str, optional
             The seconds by the clock after which the search ends with the best so far.
         out, resume, overwrite
             A folder for pilot runs and the answer, as in :meth:`run`.
@@ -504,16 +505,17 @@ class Experiment:
             raise TypeError("resume and overwrite exclude each other")
         if out is None and (resume or overwrite):
             raise TypeError(f"{'resume' if resume else 'overwrite'} needs the folder of a tuning: out=..")
+        most = seconds(budget, "budget")
         options = dict(
             target_mse=float(target_mse), minimise=minimise, methods=given_list(methods), codecs=given_list(codecs),
-            local_steps=given_list(local_steps), most_local_steps=most_local_steps, most_rounds=most_rounds, like=like, budget=float(budget),
-            time_limit=time_limit,
+            local_steps=given_list(local_steps), most_local_steps=most_local_steps, most_rounds=most_rounds, like=like, budget=most,
+            time_limit=None if time_limit is None else seconds(time_limit, "time_limit"),
         )  # fmt: skip
         native = self._native()
         if_exists = "resume" if resume else "overwrite" if overwrite else "refuse"
         folder = None if out is None else (os.fspath(out), if_exists)
         with Listener(native.id, progress) as listener:
-            listener.total = float(budget)
+            listener.total = most
             try:
                 return Tuning(_fedsa.tune_experiment(native, listener, cancel, options, folder), None, self._made.get("problem"))
             except InputError as e:

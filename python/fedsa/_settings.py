@@ -19,6 +19,28 @@ def nearest(name: str, known: list[str]) -> str:
     return f"; did you mean '{near[0]}'?" if near else ""
 
 
+# Seconds in the units of times.
+UNITS = {"ms": 1e-3, "s": 1.0, "min": 60.0, "m": 60.0, "h": 3600.0}
+
+
+def seconds(value: float | str, key: str) -> float:
+    """A time in seconds: a number, or a text with a unit, as ``"90s"``."""
+    from fedsa.errors import InputError
+
+    accepted = "seconds, as 60, or a text with a unit: '90s', '2min', '1h'"
+    if isinstance(value, str):
+        number = value.strip().rstrip("abcdefghijklmnopqrstuvwxyz")
+        unit = value.strip()[len(number) :] or "s"
+        try:
+            value = float(number) * UNITS[unit]
+        except (ValueError, KeyError):
+            raise InputError(f"{value!r} is no time", "setting", key, accepted, value=value) from None
+    try:
+        return float(value)
+    except (TypeError, ValueError):
+        raise InputError(f"{value!r} is no time", "setting.wrong-type", key, accepted, value=repr(value)) from None
+
+
 def checked_keywords(function: Callable[..., Any], owner: str) -> Callable[..., Any]:
     """The function, which names the nearest keyword where one is unknown.
 

@@ -100,6 +100,8 @@ CASES: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "an unknown argument of run": (lambda: experiment().run(output="x"), TypeError, "did you mean 'out'"),
     "a target below 0": (lambda: experiment().theory(target_mse=-1.0), fedsa.InputError, "target_mse"),
     "an unknown cost": (lambda: experiment().tune(target_mse=1.0, minimise="money"), fedsa.InputError, "bits, rounds or samples"),
+    "a budget that is no time": (lambda: experiment().tune(target_mse=1.0, budget="long"), fedsa.InputError, "'2min'"),
+    "a time limit without a number": (lambda: experiment().tune(target_mse=1.0, time_limit=[1]), fedsa.InputError, "'2min'"),
     "no threads": (lambda: fedsa.set_threads(0), fedsa.InputError, "threads"),
     "weights that do not sum to 1": (lambda: federation.Federation(FEDLSA, weights=[0.5, 0.2], dim=2), fedsa.InputError, "weights"),
     "no weights": (lambda: federation.Federation(FEDLSA, weights=[], dim=2), fedsa.InputError, "weights"),
