@@ -49,8 +49,8 @@ for label in theory.labels:
 # short runs confirm, and the last word is a confirmed run.
 
 # %%
-tuned = fedsa.Experiment(problem, [methods.FedLSA(0.05, 20), methods.SCAFFLSA(0.05, 20)], rounds=2000).tune(
-    target_mse=budget, minimise="bits", budget=20
+tuned = fedsa.Experiment(problem, methods.SCAFFLSA(0.05, 20), rounds=2000).tune(
+    target_mse=budget, minimise="bits", methods=["scafflsa"], local_steps=[5, 20], budget="10s"
 )
 tuned
 
