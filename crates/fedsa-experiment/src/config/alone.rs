@@ -75,7 +75,7 @@ mod tests {
     #[test]
     fn keys_are_relative_to_the_table() {
         for (part, text, key) in [
-            (KindTable::Problem, "kind = 'garnet'\nstates = 0", "states"),
+            (KindTable::Problem, "kind = 'garnet'\nstates = 'x'", "states"),
             (KindTable::Problem, "kind = 'garnet'\nstate = 3", "state"),
             (KindTable::Problem, "states = 3", "kind"),
             (KindTable::Method, "kind = 'fedlsa'\nlocal_steps = 10", "step_size"),
