@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::common::{field, method};
 use fedsa::coordinator::Accepted;
-use fedsa::enrolment::{Applicant, ColumnSummary, Enrolment, Terms, is_enrolment};
+use fedsa::enrolment::{Applicant, ColumnContent, ColumnSummary, Enrolment, Terms, is_enrolment};
 use fedsa::node::{ClientNode, ServerNode, Todo};
 use fedsa::prelude::*;
 use fedsa::uplink::Uplink;
@@ -149,7 +149,8 @@ fn columns_of_all_agents_are_told_and_agreed_on() {
         enrolment.take(name, &of(low, high).apply(&invitation).unwrap()).unwrap();
     }
     let seen = enrolment.columns();
-    assert_eq!((seen[0].min, seen[0].max, seen[0].count), (-7.0, 5.0, 6));
+    let ColumnContent::Numbers { range, moments } = &seen[0].content else { panic!("{seen:?}") };
+    assert_eq!((*range, moments.count()), ((-7.0, 5.0), 6));
     // The dimension follows from features that are made of the columns: the caller knows it.
     assert!(enrolment.close(None).is_err_and(|e| e.key == "dim"));
     let enrolled = enrolment.close(Some(D)).unwrap();

@@ -69,7 +69,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("presets", &["error", "registry", "methods", "settings", "uplink"]),
     ("record", &["message", "problem", "random"]),
     ("federation", &["error", "linalg", "methods", "problem", "protocol", "record", "sampling", "uplink"]),
-    ("enrolment", &["coordinator", "error", "federation", "methods", "protocol", "record", "uplink"]),
+    ("enrolment", &["coordinator", "error", "federation", "methods", "problem", "protocol", "record", "uplink"]),
     ("coordinator", &["error", "federation", "linalg", "message", "parallel", "protocol", "random", "record", "server", "sums", "uplink"]),
     ("metrics", &["coordinator", "linalg", "parallel", "problem"]),
     (

@@ -61,13 +61,6 @@ pub fn method(kinds: &Kinds, table: &Table, files: &DiskFiles) -> Result<(Arc<dy
     Ok((spec.settings, link))
 }
 
-/// The table of a method with the settings of its preset, if its kind is one.
-pub fn expanded(table: &Table) -> Table {
-    let mut table = table.clone();
-    super::presets::expand_one(&mut table);
-    table
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

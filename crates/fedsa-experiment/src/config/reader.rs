@@ -316,7 +316,9 @@ pub(super) fn check_problem(kinds: &Kinds, table: &Table) -> Result<()> {
 
 /// The method of a table `[[method]]`; keys are relative to the table.
 pub(super) fn method_alone(kinds: &Kinds, table: &Table) -> Result<MethodSpec> {
-    read_method(kinds, &Value::Table(super::alone::expanded(table))).map(|(method, _)| method)
+    let mut table = table.clone();
+    super::presets::expand_one(&mut table);
+    read_method(kinds, &Value::Table(table)).map(|(method, _)| method)
 }
 
 /// Checks what the caller has set `run.name` of a document to, where it is about to replace it.

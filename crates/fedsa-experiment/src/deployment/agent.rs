@@ -177,24 +177,17 @@ fn build(document: &Document, files: &DiskFiles) -> Result<Arc<dyn Field>> {
 
 /// What is known of the columns of an agent's states and next states.
 fn summaries(logs: &Surveyed) -> Result<Vec<ColumnSummary>> {
-    let k = logs.columns().len();
-    let mut numbers: Vec<Vec<f64>> = vec![Vec::with_capacity(logs.transitions()); k];
-    logs.sources[0].read(&mut |log| {
-        log.states.iter().enumerate().for_each(|(i, x)| numbers[i % k].push(*x));
-        Ok(())
-    })?;
-    let summary = |((name, numbers), (low, high)): ((&String, Vec<f64>), &(f64, f64))| {
-        ColumnSummary::of_numbers(name.clone(), numbers).map(|column| column.covering(*low, *high))
-    };
-    logs.columns().iter().zip(numbers).zip(&logs.facts[0].seen).map(summary).collect()
+    let moments = logs.moments()?.remove(0);
+    let columns = logs.columns().iter().zip(&logs.facts[0].seen).zip(moments);
+    columns.map(|((name, range), moments)| ColumnSummary::new(name.clone(), *range, moments)).collect()
 }
 
 /// The document with the ranges of all agents' columns, except those that it names.
 fn with_ranges(document: &Document, columns: &[ColumnSummary]) -> Result<Document> {
     let mut document = document.clone();
     let mut ranges = Table::new();
-    for column in columns {
-        ranges.insert(column.name.clone(), Value::Array(vec![Value::Float(column.min), Value::Float(column.max)]));
+    for (column, (low, high)) in columns.iter().filter_map(|column| Some((column, column.range()?))) {
+        ranges.insert(column.name.clone(), Value::Array(vec![Value::Float(low), Value::Float(high)]));
     }
     if let Some(given) = document.table.get("problem").and_then(|problem| problem.get("ranges")).and_then(Value::as_table) {
         ranges.extend(given.clone());

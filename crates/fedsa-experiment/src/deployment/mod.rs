@@ -137,8 +137,8 @@ impl Deployment {
         }
         let logs: Logs = settings_of(&self.document)?;
         let columns = enrolment.columns();
-        let names: Vec<String> = columns.iter().map(|column| column.name.clone()).collect();
-        let seen: Vec<(f64, f64)> = columns.iter().map(|column| (column.min, column.max)).collect();
+        let known = columns.iter().filter_map(|column| Some((column.name.clone(), column.range()?)));
+        let (names, seen): (Vec<String>, Vec<(f64, f64)>) = known.unzip();
         logs.dim_of(&names, &seen).map(Some)
     }
 }

@@ -307,7 +307,6 @@ impl Coordinator {
     /// agents that can be reached, in any order; all of them if absent. A participant that cannot be reached is asked nothing,
     /// and its answer counts as missing. After divergence or [`MAX_ROUNDS`] rounds no round is opened, and the result is
     /// [`Step::RoundOver`].
-    #[inline]
     pub fn open(&mut self, available: Option<&[usize]>) -> Step {
         while self.is_open() {
             self.close();
@@ -329,7 +328,6 @@ impl Coordinator {
     }
 
     /// Sends a message down: the downlink's codec may alter it, and the ledger counts it.
-    #[inline]
     fn send(&mut self, mut ask: Ask, step: Step) -> Step {
         let (uplink, seed) = (&**self.federation.uplink(), self.federation.seed());
         self.state.written = (!uplink.downlink.is_exact()).then(|| ask.down.clone());
@@ -427,7 +425,6 @@ impl Coordinator {
 
     /// Accepts the sum of all answers of lanes, weighted and in the order of [`crate::sums`], in place of single answers: d numbers.
     /// `arrivals` says what became of each message; empty if all arrived. `sent` counts the messages.
-    #[inline]
     pub(crate) fn accept_sums(&mut self, sum: &[f64], arrivals: &[Arrival], sent: &Sent) {
         self.state.ledger.up(sent);
         self.state.sum.clear();
@@ -488,7 +485,6 @@ impl Coordinator {
     }
 
     /// Gives the server half the sum of lanes; also whether its numbers are finite.
-    #[inline]
     fn receive_sum(&mut self, arrived: &[bool]) -> (Next, bool) {
         let part = self.wanted_of_lanes();
         let Self { federation, server, everyone, state, .. } = self;
@@ -527,7 +523,6 @@ impl Coordinator {
     }
 
     /// Ends the round: the output rule sees the iterate, and divergence is decided.
-    #[inline]
     fn end_round(&mut self, step: Step) -> Step {
         let State { output, diverged, opened, .. } = &mut self.state;
         output.see(self.server.theta(), *opened);

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, ErrorCode, Result, quoted};
+use crate::problem::features::RunningMoments;
 
 /// The most categories of a column; one with more is no column of categories.
 const MOST_CATEGORIES: usize = 10_000;
@@ -12,25 +13,34 @@ const MOST_CATEGORIES: usize = 10_000;
 /// The most bytes of a name.
 const LONGEST_NAME: usize = 1_000;
 
-/// What is known of the numbers of one column, of one agent or of several: enough for ranges, means and standard deviations of all rows,
-/// without a row.
+/// What is known of one column, of one agent or of several, without a row.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ColumnSummary {
     /// The name.
     pub name: String,
-    /// The number of numbers, n.
-    pub count: u64,
-    /// The smallest number.
-    pub min: f64,
-    /// The largest number.
-    pub max: f64,
-    /// The mean of all n numbers.
-    pub mean: f64,
-    /// The sum of squared distances from the mean.
-    pub squares: f64,
-    /// The different texts of a column of categories; `None` for numbers.
-    pub categories: Option<BTreeSet<String>>,
+    /// What it holds.
+    pub content: ColumnContent,
+}
+
+/// What a column holds.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub enum ColumnContent {
+    /// Numbers.
+    Numbers {
+        /// The smallest, and the largest one.
+        range: (f64, f64),
+        /// Their count, mean and spread.
+        moments: RunningMoments,
+    },
+    /// Texts, which are categories.
+    Categories {
+        /// The number of rows.
+        count: u64,
+        /// The different texts.
+        names: BTreeSet<String>,
+    },
 }
 
 impl ColumnSummary {
@@ -39,74 +49,91 @@ impl ColumnSummary {
     /// # Errors
     /// When there are none, or one is not finite.
     pub fn of_numbers(name: impl Into<String>, numbers: impl IntoIterator<Item = f64>) -> Result<Self> {
-        let name = name.into();
-        let mut all = Self { name, count: 0, min: f64::INFINITY, max: f64::NEG_INFINITY, mean: 0.0, squares: 0.0, categories: None };
-        for x in numbers {
-            all.count += 1;
-            (all.min, all.max) = (all.min.min(x), all.max.max(x));
-            let away = x - all.mean;
-            all.mean += away / all.count as f64;
-            all.squares += away * (x - all.mean);
-        }
-        all.check().map_err(|e| e.coded(ErrorCode::Data))?;
-        Ok(all)
+        let mut range = (f64::INFINITY, f64::NEG_INFINITY);
+        let moments = RunningMoments::of(numbers.into_iter().inspect(|x| range = (range.0.min(*x), range.1.max(*x))));
+        Self::new(name, range, moments)
     }
 
-    /// The same with a range that covers this one too, of which there are other numbers, such as those of next states.
-    #[must_use]
-    pub fn covering(self, low: f64, high: f64) -> Self {
-        Self { min: self.min.min(low), max: self.max.max(high), ..self }
+    /// Of numbers with these moments. The range covers them, and may cover others, such as those of next states.
+    ///
+    /// # Errors
+    /// When no numbers have them.
+    pub fn new(name: impl Into<String>, range: (f64, f64), moments: RunningMoments) -> Result<Self> {
+        Self { name: name.into(), content: ColumnContent::Numbers { range, moments } }.checked()
     }
 
     /// Of categories, each of which occurs in one row or more; `count` is the number of rows.
     ///
     /// # Errors
     /// When there are none, or too many.
-    pub fn of_categories(name: impl Into<String>, count: u64, categories: BTreeSet<String>) -> Result<Self> {
-        let all = Self { name: name.into(), count, min: 0.0, max: 0.0, mean: 0.0, squares: 0.0, categories: Some(categories) };
-        all.check().map_err(|e| e.coded(ErrorCode::Data))?;
-        Ok(all)
+    pub fn of_categories(name: impl Into<String>, count: u64, names: BTreeSet<String>) -> Result<Self> {
+        Self { name: name.into(), content: ColumnContent::Categories { count, names } }.checked()
     }
 
-    /// The standard deviation over all n numbers.
-    pub fn deviation(&self) -> f64 {
-        (self.squares / self.count as f64).sqrt()
+    /// The column, of this end's own data.
+    fn checked(self) -> Result<Self> {
+        self.check().map_err(|e| e.coded(ErrorCode::Data))?;
+        Ok(self)
     }
 
-    /// Refuses what no numbers have.
+    /// The range of numbers.
+    pub fn range(&self) -> Option<(f64, f64)> {
+        match self.content {
+            ColumnContent::Numbers { range, .. } => Some(range),
+            ColumnContent::Categories { .. } => None,
+        }
+    }
+
+    /// Refuses what no column has.
     pub(super) fn check(&self) -> Result<()> {
-        let Self { name, count, min, max, mean, squares, categories } = self;
-        let refused = |what: String, accepted: &str| Err(Error::refused_message(format!("column `{}`: {what}", quoted(name)), accepted));
-        if name.len() > LONGEST_NAME {
-            return refused(format!("a name of {} bytes", name.len()), "names of at most 1,000 bytes");
+        let refused =
+            |what: String, accepted: &str| Err(Error::refused_message(format!("column `{}`: {what}", quoted(&self.name)), accepted));
+        if self.name.len() > LONGEST_NAME {
+            return refused(format!("a name of {} bytes", self.name.len()), "names of at most 1,000 bytes");
         }
-        if !(1..=1 << 53).contains(count) {
-            return refused(format!("{count} rows"), "one row or more, at most 2^53");
-        }
-        if !(min.is_finite() && max.is_finite() && squares.is_finite() && min <= mean && mean <= max && *squares >= 0.0) {
-            return refused(format!("minimum {min}, mean {mean}, maximum {max}, squares {squares}"), "those of finite numbers");
-        }
-        match categories {
-            Some(all) if all.is_empty() || all.len() > MOST_CATEGORIES || all.iter().any(|one| one.len() > LONGEST_NAME) => {
-                refused(format!("{} categories", all.len()), "1 to 10,000 categories of at most 1,000 bytes")
+        match &self.content {
+            ColumnContent::Numbers { range: (low, high), moments }
+                if !(low.is_finite() && high.is_finite() && moments.are_of(*low, *high)) =>
+            {
+                refused(format!("numbers from {low} to {high} with {moments:?}"), "one finite number or more, and at most 2^53")
+            }
+            ColumnContent::Categories { count, .. } if !(1..=1 << 53).contains(count) => {
+                refused(format!("{count} rows"), "one row or more, and at most 2^53")
+            }
+            ColumnContent::Categories { names, .. } if !(1..=MOST_CATEGORIES).contains(&names.len()) || names.iter().any(is_long) => {
+                refused(format!("{} categories", names.len()), "1 to 10,000 categories of at most 1,000 bytes")
             }
             _ => Ok(()),
         }
     }
 
-    /// Of the rows of both.
+    /// Of the rows of both. Columns of other types are refused before ([`difference`]).
     fn join(&mut self, other: &Self) {
-        let (n, m) = (self.count as f64, other.count as f64);
-        let away = other.mean - self.mean;
-        (self.min, self.max) = (self.min.min(other.min), self.max.max(other.max));
-        // Rounding must not take the mean out of the range.
-        self.mean = (self.mean + away * (m / (n + m))).clamp(self.min, self.max);
-        self.squares += other.squares + away * away * (n * m / (n + m));
-        self.count += other.count;
-        if let (Some(all), Some(others)) = (&mut self.categories, &other.categories) {
-            all.extend(others.iter().cloned());
+        match (&mut self.content, &other.content) {
+            (ColumnContent::Numbers { range, moments }, ColumnContent::Numbers { range: others, moments: of_others }) => {
+                *range = (range.0.min(others.0), range.1.max(others.1));
+                *moments = moments.join(*of_others);
+            }
+            (ColumnContent::Categories { count, names }, ColumnContent::Categories { count: others, names: of_others }) => {
+                *count += others;
+                names.extend(of_others.iter().cloned());
+            }
+            _ => {}
         }
     }
+
+    /// What distinguishes it from others: the name, and the type in words.
+    pub(super) fn form(&self) -> (&str, &'static str) {
+        let kind = match self.content {
+            ColumnContent::Numbers { .. } => "numbers",
+            ColumnContent::Categories { .. } => "categories",
+        };
+        (&self.name, kind)
+    }
+}
+
+fn is_long(name: &String) -> bool {
+    name.len() > LONGEST_NAME
 }
 
 /// What distinguishes the columns of two agents, in words; `None` if they have the same names and types in the same order.
@@ -114,9 +141,8 @@ pub(super) fn difference(a: &[ColumnSummary], b: &[ColumnSummary]) -> Option<Str
     if a.len() != b.len() {
         return Some(format!("{} columns in place of {}", b.len(), a.len()));
     }
-    let at = a.iter().zip(b).position(|(a, b)| a.name != b.name || a.categories.is_some() != b.categories.is_some())?;
-    let kind = |one: &ColumnSummary| if one.categories.is_some() { "categories" } else { "numbers" };
-    let said = |one: &ColumnSummary| format!("`{}` of {}", quoted(&one.name), kind(one));
+    let at = a.iter().zip(b).position(|(a, b)| a.form() != b.form())?;
+    let said = |one: &ColumnSummary| format!("`{}` of {}", quoted(&one.name), one.form().1);
     Some(format!("column {} is {} in place of {}", at + 1, said(&b[at]), said(&a[at])))
 }
 
@@ -140,11 +166,13 @@ mod tests {
         let each: Vec<Vec<ColumnSummary>> =
             parts.iter().map(|part| vec![ColumnSummary::of_numbers("x", part.iter().copied()).unwrap()]).collect();
         let all = &joined(each.iter().map(Vec::as_slice))[0];
+        let ColumnContent::Numbers { range, moments } = all.content else { panic!("{all:?}") };
         let mean = rows.iter().sum::<f64>() / 1000.0;
         let squares: f64 = rows.iter().map(|x| (x - mean).powi(2)).sum();
-        assert_eq!((all.count, all.min, all.max), (1000, 1e6, 1e6 + 100.0 / 7.0));
-        assert!((all.mean - mean).abs() < 1e-9 && (all.squares / squares - 1.0).abs() < 1e-9, "{all:?}");
-        assert!((all.deviation() - (squares / 1000.0).sqrt()).abs() < 1e-9);
+        assert_eq!((moments.count(), range), (1000, (1e6, 1e6 + 100.0 / 7.0)));
+        let (found, deviation) = moments.mean_and_deviation();
+        assert!((found - mean).abs() < 1e-9, "{all:?}");
+        assert!((deviation - (squares / 1000.0).sqrt()).abs() < 1e-9);
     }
 
     #[test]
@@ -152,8 +180,8 @@ mod tests {
         let of = |texts: &[&str]| vec![ColumnSummary::of_categories("c", 5, texts.iter().map(|t| (*t).into()).collect()).unwrap()];
         let (a, b) = (of(&["red", "blue"]), of(&["green", "red"]));
         let all = joined([&a[..], &b[..]].into_iter());
-        assert_eq!(all[0].categories.as_ref().unwrap().iter().collect::<Vec<_>>(), ["blue", "green", "red"]);
-        assert_eq!(all[0].count, 10);
+        let ColumnContent::Categories { count, names } = &all[0].content else { panic!("{all:?}") };
+        assert_eq!((*count, names.iter().map(String::as_str).collect::<Vec<_>>()), (10, vec!["blue", "green", "red"]));
         let numbers = vec![ColumnSummary::of_numbers("c", [1.0]).unwrap()];
         assert_eq!(difference(&a, &b), None);
         assert_eq!(difference(&a, &numbers).unwrap(), "column 1 is `c` of numbers in place of `c` of categories");
@@ -161,18 +189,27 @@ mod tests {
 
     #[test]
     fn what_no_numbers_have_is_refused() {
-        let good = ColumnSummary::of_numbers("x", [1.0, 2.0]).unwrap();
+        // As postcard reads them from another end.
+        let moments = |n: f64, mean: f64, squares: f64| -> RunningMoments {
+            postcard::from_bytes(&postcard::to_stdvec(&(n, mean, squares)).unwrap()).unwrap()
+        };
+        let numbers = |range, moments| ColumnSummary { name: "x".into(), content: ColumnContent::Numbers { range, moments } };
+        let good = moments(2.0, 1.5, 0.5);
+        assert_eq!(numbers((1.0, 2.0), good), ColumnSummary::of_numbers("x", [1.0, 2.0]).unwrap());
         let bad = [
-            ColumnSummary { count: 0, ..good.clone() },
-            ColumnSummary { count: 1 << 60, ..good.clone() },
-            ColumnSummary { min: f64::NAN, ..good.clone() },
-            ColumnSummary { max: f64::INFINITY, ..good.clone() },
-            ColumnSummary { mean: 3.0, ..good.clone() },
-            ColumnSummary { squares: -1.0, ..good.clone() },
-            ColumnSummary { name: "x".repeat(2000), ..good.clone() },
-            ColumnSummary { categories: Some(BTreeSet::new()), ..good.clone() },
+            numbers((1.0, 2.0), moments(0.0, 1.5, 0.5)),
+            numbers((1.0, 2.0), moments(1e18, 1.5, 0.5)),
+            numbers((1.0, 2.0), moments(1.5, 1.5, 0.5)),
+            numbers((1.0, 2.0), moments(f64::NAN, 1.5, 0.5)),
+            numbers((f64::NAN, 2.0), good),
+            numbers((1.0, f64::INFINITY), good),
+            numbers((1.0, 2.0), moments(2.0, 3.0, 0.5)),
+            numbers((1.0, 2.0), moments(2.0, 1.5, -1.0)),
+            ColumnSummary { name: "x".repeat(2000), ..numbers((1.0, 2.0), good) },
+            ColumnSummary { name: "x".into(), content: ColumnContent::Categories { count: 1, names: BTreeSet::new() } },
+            ColumnSummary { name: "x".into(), content: ColumnContent::Categories { count: 0, names: ["a".into()].into() } },
         ];
-        assert!(good.check().is_ok() && bad.iter().all(|one| one.check().is_err()));
+        assert!(bad.iter().all(|one| one.check().is_err()));
         assert!(ColumnSummary::of_numbers("x", [1.0, f64::NAN]).is_err() && ColumnSummary::of_numbers("x", []).is_err());
     }
 }

@@ -43,7 +43,7 @@ use std::ops::RangeInclusive;
 use serde::{Deserialize, Serialize};
 
 pub use applicant::{Admission, Applicant};
-pub use columns::ColumnSummary;
+pub use columns::{ColumnContent, ColumnSummary};
 pub use frame::VERSION;
 pub use terms::Terms;
 
@@ -105,8 +105,8 @@ pub struct Enrolment {
     state: State,
 }
 
-/// The dimension of an application, and the names of its columns with whether they are categories.
-type Shape<'a> = (Option<u32>, Vec<(&'a str, bool)>);
+/// The dimension of an application, and the names of its columns with their types.
+type Shape<'a> = (Option<u32>, Vec<(&'a str, &'static str)>);
 
 /// Those who can take part, in the order of their numbers, and those who cannot, and why.
 type Sorted<'a> = (Vec<(&'a str, &'a Application)>, Vec<(&'a str, Error)>);
@@ -316,7 +316,7 @@ impl Enrolment {
         let mut kinds: Vec<(&Application, usize)> = Vec::new();
         let mut seen: BTreeMap<Shape<'_>, usize> = BTreeMap::new();
         for (_, one) in &self.state.applied {
-            let names = one.columns.iter().map(|column| (&column.name[..], column.categories.is_some())).collect();
+            let names = one.columns.iter().map(ColumnSummary::form).collect();
             let at = *seen.entry((one.dim, names)).or_insert(kinds.len());
             match kinds.get_mut(at) {
                 Some((_, count)) => *count += 1,

@@ -52,9 +52,7 @@ per_isa! {
                 let theta = super::flat_mut(&mut lanes.theta[l * lanes.width..][..lanes.width]);
                 let drift = super::flat(&lanes.drift[l * lanes.width..][..lanes.width]);
                 operator(agent, &theta[..d], chain, &mut stream, &mut g);
-                for ((theta, g), drift) in theta.iter_mut().zip(&g).zip(drift) {
-                    *theta = eta.mul_add(g + drift, *theta);
-                }
+                moved(eta, &g, drift, theta);
             }
             lanes.streams.set(l, stream);
         }
@@ -64,9 +62,15 @@ per_isa! {
 per_isa! {
     /// `theta += eta (g + drift)` in every component, as a step of [`leg`] does it.
     fn step(eta: f64, g: &[f64], drift: &[f64], theta: &mut [f64]) {
-        for ((theta, g), drift) in theta.iter_mut().zip(g).zip(drift) {
-            *theta = eta.mul_add(g + drift, *theta);
-        }
+        moved(eta, g, drift, theta);
+    }
+}
+
+/// `theta += eta (g + drift)` in the components of `g`.
+#[inline(always)]
+fn moved(eta: f64, g: &[f64], drift: &[f64], theta: &mut [f64]) {
+    for ((theta, g), drift) in theta.iter_mut().zip(g).zip(drift) {
+        *theta = eta.mul_add(g + drift, *theta);
     }
 }
 

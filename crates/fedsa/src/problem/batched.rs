@@ -4,13 +4,13 @@
 //! Whoever has such operators implements [`BatchOperators`]; [`Batched`] makes a field of them. Local steps of first-order methods then
 //! take one call a step for all agents of an exchange ([`Together`]), with the results of one agent at a time, bit for bit.
 
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use faer::Mat;
 
 use super::facts::Facts;
 use super::root::{Root, RootSource};
-use super::sampled::{kept, solved};
+use super::sampled::KeptRoot;
 use super::systems::Moments;
 use super::{Field, Together};
 use crate::cancel::Cancel;
@@ -148,7 +148,7 @@ pub struct Batched<O> {
     operators: Arc<Operators<O>>,
     sampling: Sampling,
     isa: Isa,
-    root: OnceLock<std::result::Result<Root, String>>,
+    root: KeptRoot,
 }
 
 impl<O: BatchOperators> Batched<O> {
@@ -175,7 +175,7 @@ impl<O: BatchOperators> Batched<O> {
             return Err(Error::new("sampling.start", "a start, and the operators say themselves where they start", "no start"));
         }
         let operators = Arc::new(Operators { inner: operators, failure: Mutex::new(None) });
-        Ok(Self { operators, sampling, isa, root: OnceLock::new() })
+        Ok(Self { operators, sampling, isa, root: KeptRoot::default() })
     }
 
     /// The operators.
@@ -344,18 +344,13 @@ impl<O: BatchOperators> Field for Batched<O> {
         None
     }
     fn solution(&self) -> std::result::Result<&Root, &str> {
-        kept(&self.root, || solved(self, &Cancel::never())).as_ref().map_err(String::as_str)
+        self.root.of(self)
     }
     fn solve(&self, cancel: &Cancel) -> Result<()> {
-        if self.root.get().is_none() {
-            let root = solved(self, cancel);
-            cancel.check()?;
-            let _ = self.root.set(root);
-        }
-        Ok(())
+        self.root.solve(self, cancel)
     }
     fn set_root(&self, theta: Vec<f64>) {
-        let _ = self.root.set(Ok(Root { theta, source: RootSource::Given }));
+        self.root.set(theta);
     }
     fn generic(&self) -> Arc<dyn Field> {
         let Self { operators, sampling, root, .. } = self;

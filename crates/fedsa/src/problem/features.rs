@@ -21,7 +21,8 @@ use crate::error::{Error, Result, quoted};
 use radial::{Bumps, sum_over_grid};
 pub use spec::FeatureSpec;
 pub use statistics::ColumnStatistics;
-pub(super) use statistics::{RunningMoments, quantiles};
+pub use statistics::RunningMoments;
+pub(super) use statistics::quantiles;
 use tiles::Tiling;
 
 /// The largest number of features d of a map whose features are not sparse: systems are then dense d x d matrices, which are

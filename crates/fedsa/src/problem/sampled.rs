@@ -19,7 +19,7 @@ use crate::sampling::{Law, Sampling};
 ///
 /// # Errors
 /// Why it is not known, or that it was cancelled.
-pub(super) fn solved(field: &dyn Field, cancel: &Cancel) -> std::result::Result<Root, String> {
+fn solved(field: &dyn Field, cancel: &Cancel) -> std::result::Result<Root, String> {
     let (facts, d) = (field.facts(), field.dim());
     if let Some(root) = facts.own_root(cancel) {
         return root;
@@ -40,9 +40,39 @@ pub(super) fn solved(field: &dyn Field, cancel: &Cancel) -> std::result::Result<
     }
 }
 
+/// The root of a field, which is computed when somebody asks for it.
+#[derive(Debug, Clone, Default)]
+pub(super) struct KeptRoot(OnceLock<std::result::Result<Root, String>>);
+
+impl KeptRoot {
+    /// `theta*`, or why it is not known.
+    pub fn of(&self, field: &dyn Field) -> std::result::Result<&Root, &str> {
+        kept(&self.0, || solved(field, &Cancel::never())).as_ref().map_err(String::as_str)
+    }
+
+    /// Computes it, if it is not there.
+    ///
+    /// # Errors
+    /// When it was cancelled.
+    pub fn solve(&self, field: &dyn Field, cancel: &Cancel) -> Result<()> {
+        if self.0.get().is_none() {
+            let root = solved(field, cancel);
+            // What was cancelled is no answer.
+            cancel.check()?;
+            let _ = self.0.set(root);
+        }
+        Ok(())
+    }
+
+    /// Sets it, as a checkpoint has it. Whoever asked before has another one, and goes on with it.
+    pub fn set(&self, theta: Vec<f64>) {
+        let _ = self.0.set(Ok(Root { theta, source: RootSource::Given }));
+    }
+}
+
 /// What `cell` keeps. It is computed outside of the cell: a thread of the pool that waits for others in the middle of the computation
 /// takes up another task, and may come here again. What several threads compute at once has the same bits, and the first one is kept.
-pub(super) fn kept<T>(cell: &OnceLock<T>, compute: impl FnOnce() -> T) -> &T {
+fn kept<T>(cell: &OnceLock<T>, compute: impl FnOnce() -> T) -> &T {
     if cell.get().is_none() {
         let _ = cell.set(compute());
     }
@@ -60,8 +90,7 @@ pub struct Sampled<P> {
     /// Whether the problem's own kernels are passed over.
     generic: bool,
     has_mean: bool,
-    /// `theta*`, or why it is not known; empty until somebody asks.
-    root: OnceLock<std::result::Result<Root, String>>,
+    root: KeptRoot,
     /// The second moments of each kind that were asked for; empty where they would take more than [`KEPT_MOMENTS`].
     moments: Vec<OnceLock<Option<Arc<Moments>>>>,
 }
@@ -90,7 +119,7 @@ impl<P: Problem> Sampled<P> {
             1 => problem.leg(),
             _ => None,
         };
-        Ok(Self { problem: Arc::new(problem), sampling, isa, own, generic: false, has_mean, root: OnceLock::new(), moments })
+        Ok(Self { problem: Arc::new(problem), sampling, isa, own, generic: false, has_mean, root: KeptRoot::default(), moments })
     }
 
     /// The problem.
@@ -162,20 +191,13 @@ impl<P: Problem> Field for Sampled<P> {
         self.moments.get(kind).map_or_else(new, |cell| kept(cell, new).clone())
     }
     fn solution(&self) -> std::result::Result<&Root, &str> {
-        kept(&self.root, || solved(self, &Cancel::never())).as_ref().map_err(String::as_str)
+        self.root.of(self)
     }
     fn solve(&self, cancel: &Cancel) -> Result<()> {
-        if self.root.get().is_none() {
-            let root = solved(self, cancel);
-            // What was cancelled is no answer.
-            cancel.check()?;
-            let _ = self.root.set(root);
-        }
-        Ok(())
+        self.root.solve(self, cancel)
     }
     fn set_root(&self, theta: Vec<f64>) {
-        // Whoever asked before has another one, and goes on with it.
-        let _ = self.root.set(Ok(Root { theta, source: RootSource::Given }));
+        self.root.set(theta);
     }
     fn generic(&self) -> Arc<dyn Field> {
         let Self { problem, sampling, isa, has_mean, root, moments, .. } = self;

@@ -202,20 +202,29 @@ impl Surveyed {
             }
         }
         if matches!(spec, FeatureSpec::Standardised {}) {
-            let agents = parallel::try_map(self.sources.len(), |c| {
-                let mut moments = vec![RunningMoments::default(); columns.len()];
-                self.sources[c].read(&mut |log| {
-                    log.states.iter().enumerate().for_each(|(i, x)| moments[i % columns.len()].see(*x));
-                    Ok(())
-                })?;
-                Ok::<_, Error>(moments)
-            })?;
+            let agents = self.moments()?;
             for (j, column) in columns.iter().enumerate() {
                 let all = agents.iter().map(|agent| agent[j]).fold(RunningMoments::default(), RunningMoments::join);
                 statistics.moments.insert(column.clone(), all.mean_and_deviation());
             }
         }
         Ok(statistics)
+    }
+
+    /// The moments of each column of the states, agent by agent. Reads all logs once more.
+    ///
+    /// # Errors
+    /// When a log cannot be read.
+    pub fn moments(&self) -> Result<Vec<Vec<RunningMoments>>> {
+        let k = self.columns().len();
+        parallel::try_map(self.sources.len(), |c| {
+            let mut moments = vec![RunningMoments::default(); k];
+            self.sources[c].read(&mut |log| {
+                log.states.iter().enumerate().for_each(|(i, x)| moments[i % k].see(*x));
+                Ok(())
+            })?;
+            Ok::<_, Error>(moments)
+        })
     }
 
     /// In how many transitions each column of the state is outside of its range in the map, and is clipped.

@@ -68,8 +68,8 @@ pub(in crate::problem) fn quantiles(sorted: &[f64], count: usize) -> Vec<f64> {
 }
 
 /// The mean and the spread of numbers that are seen one by one (Welford 1962; joined by Chan et al. 1979).
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub(in crate::problem) struct RunningMoments {
+#[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
+pub struct RunningMoments {
     n: f64,
     mean: f64,
     /// The sum of squared distances from the mean.
@@ -85,7 +85,23 @@ impl RunningMoments {
         self.squares += away * (x - self.mean);
     }
 
+    /// Those of all of these numbers.
+    pub fn of(numbers: impl IntoIterator<Item = f64>) -> Self {
+        let mut moments = Self::default();
+        numbers.into_iter().for_each(|x| moments.see(x));
+        moments
+    }
+
+    /// Whether numbers of this range, both ends included, can have them.
+    pub(crate) fn are_of(self, low: f64, high: f64) -> bool {
+        /// The most numbers that are counted exactly.
+        const MOST: f64 = (1u64 << 53) as f64;
+        let is_count = self.n.fract() == 0.0 && (1.0..=MOST).contains(&self.n);
+        is_count && (low..=high).contains(&self.mean) && self.squares >= 0.0 && self.squares.is_finite()
+    }
+
     /// Those of both.
+    #[must_use]
     pub fn join(self, other: Self) -> Self {
         let n = self.n + other.n;
         if self.n == 0.0 || other.n == 0.0 {

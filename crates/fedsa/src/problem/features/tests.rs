@@ -310,11 +310,7 @@ fn standardised_columns_have_mean_zero_and_deviation_one() {
     assert!(FeatureMap::new(&spec, &columns, &Ranges::new()).unwrap_err().what.starts_with("no mean and standard deviation"));
     // Joined from parts, far from 0.
     let numbers: Vec<f64> = (0..1000).map(|i| 1e9 + f64::from(i % 7)).collect();
-    let parts = numbers.chunks(333).map(|part| {
-        let mut moments = RunningMoments::default();
-        part.iter().for_each(|x| moments.see(*x));
-        moments
-    });
+    let parts = numbers.chunks(333).map(|part| RunningMoments::of(part.iter().copied()));
     let (mean, std) = parts.fold(RunningMoments::default(), RunningMoments::join).mean_and_deviation();
     let (low, n) = (numbers.iter().map(|x| x - 1e9).collect::<Vec<f64>>(), 1000.0);
     let exact = low.iter().sum::<f64>() / n;
