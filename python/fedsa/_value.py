@@ -572,7 +572,7 @@ class ValueFunction:
             errors = {name: Estimate(or_nan(one[kind][name]["rms"]), or_nan(one[kind][name]["se"])) for name in ("federated", "own", "pooled")}
             minus = one[kind]["own_minus_federated"]
             difference = Estimate(or_nan(minus["difference"]), or_nan(minus["se"]))
-            rows.append({"agent": one["name"], **errors, "own - federated": difference, "does it help?": verdict(difference, errors["own"])})
+            rows.append({"agent": one["name"], **errors, "own - federated": difference, "does it help?": minus.get("helps", "not known")})
         words = {"return_error": "error against Monte-Carlo returns", "projected_bellman_error": "projected Bellman error"}[kind]
         title = f"{words} on held-out episodes ({held['share']:.0%} of each agent), root mean square (standard error)"
         return Summary(title, ["agent", "federated", "own", "pooled", "own - federated", "does it help?"], rows, notes)
@@ -677,14 +677,3 @@ class ValueFunction:
 def or_nan(x: Any) -> float:
     """A number of JSON, where NaN is null."""
     return float("nan") if x is None else float(x)
-
-
-def verdict(difference: Estimate, own: Estimate) -> str:
-    """Whether the federation helps: by twice the standard error."""
-    mean, se = difference.mean, difference.se
-    if mean != mean or se != se:
-        return "not known"
-    if abs(mean) <= 1e-12 * abs(own.mean):
-        return "no difference"
-    return "yes" if mean > 2 * se else "no" if mean < -2 * se else "not clear"
-

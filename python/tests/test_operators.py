@@ -497,15 +497,12 @@ def test_what_is_refused_leaves_no_memory_behind() -> None:
 
 def test_ctrl_c_ends_a_call_with_callbacks() -> None:
     import _thread
-    import time
 
-    timer = threading.Timer(0.3, _thread.interrupt_main)
-    experiment = fedsa.Experiment(problems.Custom(Twin()), FIRST_ORDER[0], rounds=1_000_000)
-    began = time.monotonic()
-    timer.start()
+    # It would take hours to its end.
+    experiment = fedsa.Experiment(problems.Custom(Twin()), FIRST_ORDER[0], rounds=100_000_000)
+    threading.Timer(0.3, _thread.interrupt_main).start()
     with pytest.raises(KeyboardInterrupt):
         experiment.run()
-    assert time.monotonic() - began < 10.0
     assert fedsa.Experiment(problems.Custom(Twin()), FIRST_ORDER[0], rounds=2).run().theta("fedlsa").any()
 
 

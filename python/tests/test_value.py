@@ -207,6 +207,15 @@ def test_the_summary_says_whether_the_federation_helps() -> None:
     assert weights.columns == ["feature", "weight"] and weights.rows[0]["weight"].se > 0
 
 
+def test_differences_within_rounding_are_none() -> None:
+    # Both agents walk the same two states: their own weights are the federated ones but for rounding.
+    walk = np.tile([[0.0], [1.0]], (50, 1))
+    log = {"states": walk, "next_states": 1.0 - walk, "rewards": walk[:, 0], "terminated": np.zeros(100, bool)}
+    log["episode"] = np.repeat(np.arange(10), 10)
+    table = ValueFunction(gamma=0.9, features="identity:bias", holdout=0.5).fit([log, log]).summary()
+    assert [row["does it help?"] for row in table.rows] == ["no difference"] * 3
+
+
 def test_episodes_of_arrays_are_found_by_their_ends() -> None:
     numbered = ValueFunction(gamma=0.95, holdout=0.3).fit(agents())
     found = ValueFunction(gamma=0.95, holdout=0.3).fit([{k: v for k, v in log.items() if k != "episode"} for log in agents().values()])

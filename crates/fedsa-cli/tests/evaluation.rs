@@ -225,12 +225,17 @@ fn held_out_episodes_say_whether_federation_helps() {
     let fit: u64 = weights["agents"].as_array().unwrap().iter().map(|agent| agent["transitions"].as_u64().unwrap()).sum();
     let all = logs().iter().map(|log| log.lines().count() as u64 - 1).sum::<u64>();
     assert_eq!(fit + holdout["all"]["transitions"].as_u64().unwrap(), all);
-    for error in ["return_error", "projected_bellman_error"] {
+    for (error, title) in [("return_error", "error against Monte-Carlo returns"), ("projected_bellman_error", "projected Bellman error")] {
         let rms = |of: &Value, which: &str| of[error][which]["rms"].as_f64().unwrap();
         // The run converged, so that the federated weights are the pooled ones.
         assert!((rms(&holdout["all"], "federated") / rms(&holdout["all"], "pooled") - 1.0).abs() < 1e-8);
         let difference = holdout["all"][error]["own_minus_federated"]["difference"].as_f64().unwrap();
         assert!((difference - (rms(&holdout["all"], "own") - rms(&holdout["all"], "federated"))).abs() < 1e-12);
+        // The word of the table is in the file.
+        let helps = holdout["all"][error]["own_minus_federated"]["helps"].as_str().unwrap();
+        let table = &output.stdout[output.stdout.find(title).unwrap()..];
+        let all_agents = table.lines().find(|line| line.trim_start().starts_with("all agents")).unwrap();
+        assert!(all_agents.trim_end().ends_with(helps), "`{helps}` is not at the end of `{all_agents}`");
         // Of all agents: the mean of squares over transitions.
         let counted = |agent: &Value| {
             let cut = if error == "return_error" { agent["transitions_without_returns"].as_f64().unwrap() } else { 0.0 };

@@ -1,6 +1,6 @@
 //! Regressions and classifications of rows in memory.
 
-use fedsa::error::{Error, quoted};
+use fedsa::error::Error;
 use fedsa::problem::dataset::{Columns, Dataset, Labels};
 use fedsa::problem::glm::inference::{CovarianceKind, InferenceSettings};
 use fedsa::problem::preparation::partition::Partition;
@@ -15,6 +15,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use serde_json::{Value as Json, json};
 
+use crate::convert::{named, of};
 use crate::engine;
 use crate::errors::OrRaise;
 use crate::experiment::CancelToken;
@@ -124,13 +125,7 @@ fn choice_json(choice: &LossChoice) -> Json {
 
 /// The settings of a dictionary of plain values, all of which are there.
 fn read(py: Python<'_>, given: &Bound<'_, PyDict>) -> PyResult<FitSettings> {
-    fn of<'py, T: for<'a> FromPyObject<'a, 'py, Error = PyErr>>(given: &Bound<'py, PyDict>, name: &str) -> PyResult<T> {
-        let missing = || pyo3::exceptions::PyKeyError::new_err(name.to_string());
-        given.get_item(name)?.ok_or_else(missing)?.extract::<T>()
-    }
-    let name: String = of(given, "model")?;
-    let unknown = || Error::new("model", format!("`{}`", quoted(&name)), fit::Model::ALL.map(fit::Model::name).join(", "));
-    let model = fit::Model::ALL.into_iter().find(|model| model.name() == name).ok_or_else(unknown).or_raise(py)?;
+    let model = named("model", &of::<String>(given, "model")?, &fit::Model::ALL, fit::Model::name).or_raise(py)?;
     let mut settings = FitSettings::default()
         .with_model(model)
         .with_intercept(of(given, "fit_intercept")?)
@@ -151,20 +146,11 @@ fn read(py: Python<'_>, given: &Bound<'_, PyDict>) -> PyResult<FitSettings> {
     if settings.method.is_none() && !settings.compare.is_empty() {
         settings.method = Some(AUTO.into());
     }
-    settings.minimise = match of::<String>(given, "minimise")?.as_str() {
-        "bits" => Goal::Bits,
-        "rounds" => Goal::Rounds,
-        "seconds" => Goal::Seconds,
-        other => {
-            let e = Error::new("minimise", format!("`{}`", quoted(other)), "bits, rounds or seconds");
-            return Err(e).or_raise(py);
-        }
-    };
+    let goals = [Goal::Bits, Goal::Rounds, Goal::Seconds];
+    settings.minimise = named("minimise", &of::<String>(given, "minimise")?, &goals, Goal::name).or_raise(py)?;
     if let Some(kind) = of::<Option<String>>(given, "inference")? {
-        let names = CovarianceKind::ALL.map(CovarianceKind::name).join(", ");
-        let known = CovarianceKind::ALL.into_iter().find(|known| known.name() == kind);
-        let unknown = || Error::new("inference", format!("`{}`", quoted(&kind)), format!("one of {names}, or None"));
-        let how = InferenceSettings::default().with_covariance(known.ok_or_else(unknown).or_raise(py)?).with_level(of(given, "level")?);
+        let kind = named("inference", &kind, &CovarianceKind::ALL, CovarianceKind::name).or_raise(py)?;
+        let how = InferenceSettings::default().with_covariance(kind).with_level(of(given, "level")?);
         settings = settings.with_inference(how);
     }
     Ok(settings)

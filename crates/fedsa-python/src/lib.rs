@@ -6,6 +6,7 @@ mod convert;
 mod engine;
 mod errors;
 mod experiment;
+mod files;
 mod fits;
 mod held;
 mod nodes;
@@ -68,6 +69,7 @@ fn _fedsa(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(experiment::check_part, m)?)?;
     m.add_function(wrap_pyfunction!(experiment::schema_json, m)?)?;
     m.add_function(wrap_pyfunction!(arrow::arrow_columns, m)?)?;
+    m.add_function(wrap_pyfunction!(files::write_file, m)?)?;
     m.add_function(wrap_pyfunction!(fits::fit_rows, m)?)?;
     m.add_function(wrap_pyfunction!(values::evaluate_logs, m)?)?;
     m.add_function(wrap_pyfunction!(values::table_bytes, m)?)?;

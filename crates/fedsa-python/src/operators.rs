@@ -88,13 +88,17 @@ impl Operator {
     /// When that raises, or returns no state.
     pub fn new(form: Arc<Form>) -> Result<Self, Error> {
         let mut this = Self { form, state: None, agents: Mutex::new(None) };
-        let state = Python::attach(|py| this.state_form(py).map_err(|e| raise_later(py, &this.named("start"), e)))?;
-        this.state = state;
+        this.state = this.calling("start", |py| this.state_form(py))?;
         Ok(this)
     }
 
     fn named(&self, function: &str) -> String {
         format!("{}.{function}", self.form.name)
+    }
+
+    /// Calls a function of Python; what it raises is kept for the caller.
+    fn calling<T>(&self, function: &str, call: impl FnOnce(Python<'_>) -> PyResult<T>) -> Result<T, Error> {
+        Python::attach(|py| call(py).map_err(|e| raise_later(py, &self.named(function), e)))
     }
 
     fn state_form(&self, py: Python<'_>) -> PyResult<Option<StateForm>> {
@@ -264,35 +268,32 @@ impl BatchOperators for Operator {
     }
     fn start(&self, c: usize, stream: &mut Stream, words: &mut [u64]) -> Result<(), Error> {
         let Some(form) = &self.state else { return Ok(()) };
-        Python::attach(|py| {
+        self.calling("start", |py| {
             let mut streams = [*stream];
-            let taken = self
-                .started(py, c, &mut streams)
-                .and_then(|state| take_state(py, &self.form.check, &state, form, 1, words, &self.named("start")));
+            let state = self.started(py, c, &mut streams)?;
             [*stream] = streams;
-            taken.map_err(|e| raise_later(py, &self.named("start"), e))
+            take_state(py, &self.form.check, &state, form, 1, words, &self.named("start"))
         })
     }
     fn is_state(&self, _: usize, state: &[u64]) -> bool {
         self.state.as_ref().is_none_or(|form| form.is_integer || state.iter().all(|word| f64::from_bits(*word).is_finite()))
     }
     fn sample(&self, call: BatchCall<'_>) -> Result<(), Error> {
-        Python::attach(|py| self.sample_in(py, call).map_err(|e| raise_later(py, &self.named("sample"), e)))
+        self.calling("sample", |py| self.sample_in(py, call))
     }
     fn has_mean(&self) -> bool {
         self.form.mean.is_some()
     }
     fn mean(&self, agents: &[usize], theta: &[f64], out: &mut [f64]) -> Result<(), Error> {
         let Some(mean) = &self.form.mean else { return Ok(()) };
-        Python::attach(|py| self.at(py, mean, agents, theta, out, "mean").map_err(|e| raise_later(py, &self.named("mean"), e)))
+        self.calling("mean", |py| self.at(py, mean, agents, theta, out, "mean"))
     }
     fn has_jacobian(&self) -> bool {
         self.form.jacobian.is_some()
     }
     fn jacobian(&self, c: usize, theta: &[f64], out: &mut [f64]) -> Result<(), Error> {
         let Some(jacobian) = &self.form.jacobian else { return Ok(()) };
-        let name = || self.named("jacobian");
-        Python::attach(|py| self.at(py, jacobian, &[c], theta, out, "jacobian").map_err(|e| raise_later(py, &name(), e)))
+        self.calling("jacobian", |py| self.at(py, jacobian, &[c], theta, out, "jacobian"))
     }
     fn root(&self) -> Option<&[f64]> {
         self.form.root.as_deref()

@@ -19,6 +19,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 use serde_json::{Value as Json, json};
 
+use crate::convert::named;
 use crate::engine::{self, Event};
 use crate::errors::{OrRaise, exception};
 use crate::experiment::{CancelToken, Experiment, if_exists};
@@ -242,9 +243,8 @@ fn tune_options(py: Python<'_>, given: &Bound<'_, PyDict>) -> PyResult<TuneOptio
     let mut options = TuneOptions::new(get("target_mse")?.map_or(Ok(0.0), |x| x.extract())?);
     if let Some(goal) = get("minimise")? {
         let goal: String = goal.extract()?;
-        let known = [Goal::Bits, Goal::Rounds, Goal::Samples].into_iter().find(|known| known.name() == goal);
-        let unknown = || Error::new("minimise", format!("`{goal}` is not accepted"), "bits, rounds or samples").valued(&goal);
-        options = options.with_minimise(known.ok_or_else(unknown).or_raise(py)?);
+        let goals = [Goal::Bits, Goal::Rounds, Goal::Samples];
+        options = options.with_minimise(named("minimise", &goal, &goals, Goal::name).or_raise(py)?);
     }
     if let Some(methods) = get("methods")? {
         options = options.with_methods(methods.extract()?);

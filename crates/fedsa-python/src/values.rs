@@ -3,15 +3,18 @@
 use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
+use fedsa::cancel::Cancel;
 use fedsa::error::{Error, quoted};
+use fedsa::problem::Files as _;
 use fedsa::problem::features::FeatureSpec;
 use fedsa::problem::holdout::{Errors, judge};
 use fedsa::problem::log::Log;
 use fedsa::problem::log_form::LogForm;
 use fedsa::problem::logs::TraceRule;
-use fedsa::problem::source::Inputs;
+use fedsa::problem::source::{Inputs, whole};
+use fedsa_data::DiskFiles;
 use fedsa_data::find::Places;
-use fedsa_data::logs::{self, MemoryColumn, MemoryTable};
+use fedsa_data::logs::{MemoryColumn, MemoryTable};
 use fedsa_data::npz;
 use fedsa_data::table::{self, Cells};
 use fedsa_data::weights::{self, FittedModel, ValueModel as Model};
@@ -24,6 +27,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 use serde_json::{Value as Json, json};
 
+use crate::convert::of;
 use crate::engine;
 use crate::errors::OrRaise;
 use crate::experiment::CancelToken;
@@ -201,29 +205,13 @@ fn logs_of(tables: Vec<GivenTable<'_>>, form: &LogForm, features: Option<Feature
 }
 
 /// The logs of files, as a whole.
-fn logs_of_files(sources: &[String], form: &LogForm) -> Result<Vec<Log>, Error> {
-    let (places, mut all) = (Places::from_env(""), Vec::new());
-    for source in sources {
-        for path in places.files(source, &logs::EXTENSIONS)? {
-            let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-            let bytes = std::fs::read(&path).map_err(|e| Error::data(quoted(&name), e.to_string(), "a file that can be read"))?;
-            for mut log in logs::from_form(bytes, form).map_err(|e| e.about(quoted(&name)))? {
-                if log.name.is_empty() {
-                    log.name.clone_from(&name);
-                }
-                all.push(log);
-            }
-        }
-    }
-    Ok(all)
+fn logs_of_files(sources: &[String], form: &LogForm, cancel: &Cancel) -> Result<Vec<Log>, Error> {
+    let logs = DiskFiles::new(Places::from_env("")).with_cancel(cancel).logs(sources, form)?;
+    logs.iter().map(|log| whole(&**log)).collect()
 }
 
 /// The settings of a dictionary of plain values, all of which are there.
 fn read(py: Python<'_>, given: &Bound<'_, PyDict>) -> PyResult<EvaluateSettings> {
-    fn of<'py, T: for<'a> FromPyObject<'a, 'py, Error = PyErr>>(given: &Bound<'py, PyDict>, name: &str) -> PyResult<T> {
-        let missing = || pyo3::exceptions::PyKeyError::new_err(name.to_string());
-        given.get_item(name)?.ok_or_else(missing)?.extract::<T>()
-    }
     let mut settings = EvaluateSettings::new(Vec::<String>::new())
         .with_columns(of(given, "columns")?)
         .with_agent_column(of(given, "agent_column")?)
@@ -323,7 +311,7 @@ impl ValueModel {
             Given::Tables(tables) => engine::held(py, || logs_of(tables, &form, Some(spec), false))?,
             Given::Files(files) => {
                 form.inputs = spec.inputs();
-                engine::call(py, None, None, |_, _| logs_of_files(&files, &form))?
+                engine::call(py, None, None, |_, cancel| logs_of_files(&files, &form, cancel))?
             }
         };
         logs.iter_mut().for_each(number_episodes);

@@ -9,6 +9,7 @@ use fedsa::kernel::Isa;
 use fedsa::node::ClientNode;
 use fedsa::problem::Field;
 use fedsa::problem::logs::Logs;
+use fedsa::problem::preparation::Prepared;
 use fedsa::problem::regression::{GeneralisedLinear, LeastSquares, Logistic};
 use fedsa::problem::survey::Surveyed;
 use fedsa_data::DiskFiles;
@@ -17,7 +18,9 @@ use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
 
 use super::{Deployment, Source, put_data, settings_of};
-use crate::config::{Document, Experiment, PointReader};
+use crate::config::{Document, Experiment};
+use crate::made;
+use crate::plan::BuiltProblem;
 
 /// The layout of saved agents, their first field.
 const LAYOUT: u32 = 1;
@@ -55,7 +58,7 @@ impl LocalAgent {
     /// # Errors
     /// When the data cannot be read or used, or it was cancelled.
     pub fn new(deployment: &Deployment, data: &[String], places: &Places, number: Option<u32>, cancel: &Cancel) -> Result<Self> {
-        let mut document = deployment.document.clone();
+        let mut document = deployment.experiment.document.clone();
         let has_data = deployment.source.key().is_some();
         if has_data == data.is_empty() {
             let what = if has_data { "no data" } else { "data, and the problem is generated" };
@@ -63,10 +66,11 @@ impl LocalAgent {
         }
         put_data(&mut document, deployment.source, data)?;
         let files = DiskFiles::new(places.clone()).with_cancel(cancel);
-        let mut columns = Vec::new();
+        let experiment = Experiment::read(document.clone())?;
+        let (mut columns, mut field) = (Vec::new(), None);
         let rows = match deployment.source {
             Source::Logs => {
-                let logs: Logs = settings_of(&document)?;
+                let logs: Logs = settings_of(&experiment)?;
                 let surveyed = logs.survey(&files).map_err(|e| e.inside("problem"))?;
                 if surveyed.sources.len() != 1 {
                     return Err(Error::data("data", format!("{} files", surveyed.sources.len()), "one file, which is one agent's"));
@@ -76,10 +80,16 @@ impl LocalAgent {
                 }
                 surveyed.transitions() as u64
             }
-            Source::Rows => prepared_rows(&document, &files).map_err(|e| e.inside("problem"))?,
+            Source::Rows => {
+                let (rows, built) = built_rows(&experiment, &files)?;
+                field = Some(built);
+                rows
+            }
             Source::Generated => 1,
         };
-        let field = if deployment.is_known { Some(build(&document, &files)?) } else { None };
+        if field.is_none() && deployment.is_known {
+            field = Some(built(&experiment, &files)?);
+        }
         cancel.check()?;
         let mut applicant = Applicant::new(&deployment.terms, rows).with_columns(columns);
         if let Some(field) = &field {
@@ -121,7 +131,7 @@ impl LocalAgent {
         let Admission { federation, agent, columns, .. } = self.applicant.admitted(bytes)?;
         let field = match &self.field {
             Some(field) => Arc::clone(field),
-            None => build(&with_ranges(&self.document, &columns)?, &self.files)?,
+            None => built(&Experiment::read(with_ranges(&self.document, &columns))?, &self.files)?,
         };
         let place = if self.deployment.source == Source::Generated { agent } else { 0 };
         let node = ClientNode::new(&federation, &field, place, agent)?;
@@ -156,23 +166,36 @@ impl LocalAgent {
     }
 }
 
-/// The number of an agent's rows that are fitted.
-fn prepared_rows(document: &Document, files: &DiskFiles) -> Result<u64> {
-    let prepared = match document.table["problem"].get("kind").and_then(Value::as_str) {
-        Some("logistic") => settings_of::<Logistic>(document)?.prepare(files),
-        Some("least-squares") => settings_of::<LeastSquares>(document)?.prepare(files),
-        _ => settings_of::<GeneralisedLinear>(document)?.prepare(files),
-    }?;
-    Ok(prepared.train.rows.len() as u64)
+/// The problem of an experiment on one agent's data.
+fn built(experiment: &Experiment, files: &DiskFiles) -> Result<Arc<dyn Field>> {
+    Ok(Arc::clone(BuiltProblem::new(experiment, files, Isa::best())?.shared_field()))
 }
 
-/// The problem of a document on one agent's data.
-fn build(document: &Document, files: &DiskFiles) -> Result<Arc<dyn Field>> {
-    let experiment = Experiment::read(document.clone())?;
-    let mut reader = PointReader::new(&document.kinds);
-    reader.read(&experiment.points[0]).map_err(|e| document.failure(e))?;
-    let built = reader.problem().field(files, reader.sampling(), Isa::best());
-    built.map_err(|e| document.failure(if e.key.starts_with("sampling") { e } else { e.inside("problem") }))
+/// The number of an agent's rows that are fitted, and the problem on them. Files are read once.
+fn built_rows(experiment: &Experiment, files: &DiskFiles) -> Result<(u64, Arc<dyn Field>)> {
+    let inside = |e: Error| e.inside("problem");
+    // The kinds differ in the types of their settings alone.
+    macro_rules! built_as {
+        ($kind:ty) => {{
+            let settings: $kind = settings_of(experiment)?;
+            let sets = settings.read(files).map_err(inside)?;
+            let memory = settings.memory_of(&sets, rayon::current_num_threads());
+            let mut rows = 0;
+            let problem = BuiltProblem::of_data(experiment, files, memory, |sampling| {
+                let Prepared { train, weights, .. } = settings.preparation().prepare_sets(sets)?;
+                rows = train.rows.len() as u64;
+                settings.field_of(train, weights, sampling, Isa::best())
+            })?;
+            (rows, problem)
+        }};
+    }
+    let (kind, _) = made::problem_of(experiment);
+    let (rows, problem) = match kind.as_str() {
+        "logistic" => built_as!(Logistic),
+        "least-squares" => built_as!(LeastSquares),
+        _ => built_as!(GeneralisedLinear),
+    };
+    Ok((rows, Arc::clone(problem.shared_field())))
 }
 
 /// What is known of the columns of an agent's states and next states.
@@ -183,7 +206,7 @@ fn summaries(logs: &Surveyed) -> Result<Vec<ColumnSummary>> {
 }
 
 /// The document with the ranges of all agents' columns, except those that it names.
-fn with_ranges(document: &Document, columns: &[ColumnSummary]) -> Result<Document> {
+fn with_ranges(document: &Document, columns: &[ColumnSummary]) -> Document {
     let mut document = document.clone();
     let mut ranges = Table::new();
     for (column, (low, high)) in columns.iter().filter_map(|column| Some((column, column.range()?))) {
@@ -195,5 +218,5 @@ fn with_ranges(document: &Document, columns: &[ColumnSummary]) -> Result<Documen
     if let Some(problem) = document.table.get_mut("problem").and_then(Value::as_table_mut) {
         problem.insert("ranges".into(), Value::Table(ranges));
     }
-    Ok(document)
+    document
 }

@@ -24,13 +24,14 @@ use crate::config::document::{Caller, Words};
 use crate::config::link;
 use crate::config::schema::ControlsStart;
 use crate::config::{self, Document, Experiment, PointReader, RunSpec, StartSpec};
+use crate::made;
 
 pub use agent::LocalAgent;
 
 /// The settings that all ends of a federation have.
 #[derive(Clone)]
 pub struct Deployment {
-    document: Document,
+    experiment: Experiment,
     terms: Terms,
     run: Arc<RunSpec>,
     source: Source,
@@ -91,9 +92,8 @@ impl Deployment {
         let files = DiskFiles::new(Places::from_env(""));
         let uplink = link::build(&document.kinds, &method.uplink, &method.downlink, Some(&files)).map_err(|e| e.inside("method[0]"))?;
         let (problem, sampling) = (Arc::clone(reader.problem()), reader.sampling());
-        let (is_known, is_by_rows) = check_problem(&document, source, &*problem)?;
-        let kind = document.table.get("problem").and_then(|problem| problem.get("kind")).and_then(Value::as_str).unwrap_or_default();
-        let description = Description::of(kind, &*problem, sampling, 0);
+        let (is_known, is_by_rows) = check_problem(&experiment, source, &*problem)?;
+        let description = Description::of(&made::problem_of(&experiment).0, &*problem, sampling, 0);
         let mut terms = Terms::new(&*method.settings, description).with_uplink(&uplink).with_seed(seed);
         terms = terms.with_output(method.output.rule(run.rounds).map_err(|e| e.inside("method[0]"))?);
         match method.start.as_ref().unwrap_or(&run.start) {
@@ -106,7 +106,7 @@ impl Deployment {
         if !is_by_rows {
             terms = terms.with_equal_weights();
         }
-        Ok(Self { document, terms, run, source, is_known })
+        Ok(Self { experiment, terms, run, source, is_known })
     }
 
     /// What the ends must have the same.
@@ -135,7 +135,7 @@ impl Deployment {
         if self.is_known || self.source != Source::Logs {
             return Ok(None);
         }
-        let logs: Logs = settings_of(&self.document)?;
+        let logs: Logs = settings_of(&self.experiment)?;
         let columns = enrolment.columns();
         let known = columns.iter().filter_map(|column| Some((column.name.clone(), column.range()?)));
         let (names, seen): (Vec<String>, Vec<(f64, f64)>) = known.unzip();
@@ -143,10 +143,9 @@ impl Deployment {
     }
 }
 
-/// The settings of the problem of a document.
-fn settings_of<T: DeserializeOwned>(document: &Document) -> Result<T> {
-    let mut table = document.table.get("problem").and_then(Value::as_table).cloned().unwrap_or_default();
-    table.remove("kind");
+/// The settings of the problem of an experiment.
+fn settings_of<T: DeserializeOwned>(experiment: &Experiment) -> Result<T> {
+    let (_, table) = made::problem_of(experiment);
     config::read(Value::Table(table)).map_err(|e| e.inside("problem"))
 }
 
@@ -164,9 +163,8 @@ fn source_of(document: &Document) -> Source {
 /// Names the data of one agent, or what stands for them at an end that has none.
 fn put_data(document: &mut Document, source: Source, data: &[String]) -> Result<()> {
     let by = || Caller::new("the data of this agent", Words::default()).without_keys();
-    let list = Value::Array(data.iter().map(|one| Value::String(one.clone())).collect());
     if let Some(key) = source.key() {
-        document.set_value(&format!("problem.{key}"), &list, by())?;
+        document.set_value(&format!("problem.{key}"), &made::texts(data), by())?;
     }
     if source == Source::Rows {
         // All of its files are one agent's.
@@ -178,10 +176,10 @@ fn put_data(document: &mut Document, source: Source, data: &[String]) -> Result<
 
 /// Refuses problems that an agent cannot make of its own data. Returns whether the features are known without other agents' data, and
 /// whether agents are weighted by their rows.
-fn check_problem(document: &Document, source: Source, problem: &dyn ProblemSettings) -> Result<(bool, bool)> {
+fn check_problem(experiment: &Experiment, source: Source, problem: &dyn ProblemSettings) -> Result<(bool, bool)> {
     let refuse = |key: &str, what: &str, help: &str| Err(Error::new(format!("problem.{key}"), what, help));
-    let table = document.table.get("problem").and_then(Value::as_table);
-    let given = |key: &str| table.and_then(|table| table.get(key));
+    let (_, table) = made::problem_of(experiment);
+    let given = |key: &str| table.get(key);
     match source {
         Source::Generated if problem.own_to_each_end().is_empty() => Ok((true, false)),
         Source::Generated => {
@@ -189,7 +187,7 @@ fn check_problem(document: &Document, source: Source, problem: &dyn ProblemSetti
             refuse("kind", "the data of this kind cannot be named agent by agent", help)
         }
         Source::Logs => {
-            let logs: Logs = settings_of(document)?;
+            let logs: Logs = settings_of(experiment)?;
             if logs.holdout > 0.0 {
                 return refuse("holdout", "an agent does not know which episodes would be held out", "no holdout");
             }

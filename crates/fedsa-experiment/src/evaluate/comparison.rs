@@ -99,7 +99,7 @@ impl HoldoutComparison {
                     .map(|(name, errors)| ((*name).into(), json!({ "rms": errors.rms(), "se": errors.standard_error() })))
                     .collect();
                 let (difference, se) = errors[OWN].minus(&errors[FEDERATED]);
-                all.insert("own_minus_federated".into(), json!({ "difference": difference, "se": se }));
+                all.insert("own_minus_federated".into(), json!({ "difference": difference, "se": se, "helps": does_help(&errors) }));
                 Value::Object(all)
             };
             ERRORS.iter().map(|(name, _, pick)| ((*name).into(), of_one(*pick))).collect()
@@ -127,21 +127,25 @@ impl HoldoutComparison {
     }
 }
 
-/// A row of the table of an error.
-fn row(name: &str, errors: &[Errors]) -> Vec<SummaryCell> {
-    let with_error = |x: Option<f64>, se: Option<f64>| x.map_or(SummaryCell::Missing, |x| SummaryCell::Estimate(x, se));
-    let (difference, se) = errors[OWN].minus(&errors[FEDERATED]);
+/// Whether the federated weights are better than an agent's own.
+fn does_help(errors: &[Errors]) -> &'static str {
     let rounding = errors[OWN].rounding().max(errors[FEDERATED].rounding());
     // Twice the standard error: a difference as large by chance alone is seen once in twenty cases.
-    let verdict = match (difference, se) {
+    match errors[OWN].minus(&errors[FEDERATED]) {
         (Some(x), _) if x.abs() <= rounding => "no difference",
         (Some(x), Some(se)) if x > 2.0 * se => "yes",
         (Some(x), Some(se)) if x < -2.0 * se => "no",
         (Some(_), Some(_)) => "not clear",
         _ => "not known",
-    };
+    }
+}
+
+/// A row of the table of an error.
+fn row(name: &str, errors: &[Errors]) -> Vec<SummaryCell> {
+    let with_error = |x: Option<f64>, se: Option<f64>| x.map_or(SummaryCell::Missing, |x| SummaryCell::Estimate(x, se));
+    let (difference, se) = errors[OWN].minus(&errors[FEDERATED]);
     let mut cells = vec![name.into()];
     cells.extend(errors.iter().map(|errors| with_error(errors.rms(), errors.standard_error())));
-    cells.extend([with_error(difference, se), verdict.into()]);
+    cells.extend([with_error(difference, se), does_help(errors).into()]);
     cells
 }

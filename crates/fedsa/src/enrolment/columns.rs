@@ -88,7 +88,7 @@ impl ColumnSummary {
     pub(super) fn check(&self) -> Result<()> {
         let refused =
             |what: String, accepted: &str| Err(Error::refused_message(format!("column `{}`: {what}", quoted(&self.name)), accepted));
-        if self.name.len() > LONGEST_NAME {
+        if is_long(&self.name) {
             return refused(format!("a name of {} bytes", self.name.len()), "names of at most 1,000 bytes");
         }
         match &self.content {
@@ -100,7 +100,9 @@ impl ColumnSummary {
             ColumnContent::Categories { count, .. } if !(1..=1 << 53).contains(count) => {
                 refused(format!("{count} rows"), "one row or more, and at most 2^53")
             }
-            ColumnContent::Categories { names, .. } if !(1..=MOST_CATEGORIES).contains(&names.len()) || names.iter().any(is_long) => {
+            ColumnContent::Categories { names, .. }
+                if !(1..=MOST_CATEGORIES).contains(&names.len()) || names.iter().any(|name| is_long(name)) =>
+            {
                 refused(format!("{} categories", names.len()), "1 to 10,000 categories of at most 1,000 bytes")
             }
             _ => Ok(()),
@@ -132,7 +134,7 @@ impl ColumnSummary {
     }
 }
 
-fn is_long(name: &String) -> bool {
+fn is_long(name: &str) -> bool {
     name.len() > LONGEST_NAME
 }
 
