@@ -7,31 +7,27 @@ an estimator for ``get_params``, ``set_params``, ``fit``, ``predict``, ``score``
 from __future__ import annotations
 
 import importlib
-import inspect
 import json
-import os
 import warnings
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
-from os import PathLike
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, Union
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedsa import _arrays, _fedsa
+from fedsa import _arrays, _fedsa, _files
 from fedsa._arrays import refused
+from fedsa._files import Path
+from fedsa._parameters import Parameters
 from fedsa._progress import Listener, ProgressLike
-from fedsa._results import Outcome, Results, Summary
-from fedsa._settings import nearest, shown
+from fedsa._results import Outcome, Results
+from fedsa._summary import Summary
 from fedsa._typed import named_settings, typed
 from fedsa.errors import FedsaWarning, InputError
 
 if TYPE_CHECKING:
-    from numpy.typing import ArrayLike, NDArray
+    from numpy.typing import NDArray
 
-Path = Union[str, "PathLike[str]"]
-E = TypeVar("E", bound="Estimator")
 
 # The agents by default, or as many as there are rows.
 AGENTS = 8
@@ -145,7 +141,7 @@ def not_fitted_class(base: Any) -> Any:
     return type("NotFittedError", (InputError, base) if base is not None else (InputError, AttributeError), {"__module__": "fedsa"})
 
 
-class Estimator:
+class Estimator(Parameters):
     """What regressions and classifications have in common."""
 
     # The names of `fit` for the outcome of an estimator without a fit.
@@ -154,56 +150,6 @@ class Estimator:
     _weights_json: str
     _model: _fedsa.LinearModel
     n_features_in_: int
-
-    @classmethod
-    def _parameters(cls) -> list[str]:
-        return [name for name in inspect.signature(cls.__init__).parameters if name != "self"]
-
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Return the settings by name.
-
-        Parameters
-        ----------
-        deep : bool
-            Without effect: no setting is an estimator.
-
-        Returns
-        -------
-        dict
-            The values as they were given.
-        """
-        return {name: getattr(self, name) for name in self._parameters()}
-
-    def set_params(self: E, **params: Any) -> E:
-        """Change settings.
-
-        Parameters
-        ----------
-        **params
-            Settings of the class.
-
-        Returns
-        -------
-        estimator
-            The same object.
-
-        Raises
-        ------
-        InputError
-            When there is no such setting.
-        """
-        known = self._parameters()
-        for name, value in params.items():
-            if name not in known:
-                what = f"Invalid parameter {name!r} for estimator {self!r}. Valid parameters are: {known!r}{nearest(name, known)}"
-                raise InputError(what, "setting.unknown-key", name, "one of these")
-            setattr(self, name, value)
-        return self
-
-    def __repr__(self) -> str:
-        defaults = inspect.signature(type(self).__init__).parameters
-        differ = [f"{name}={shown(value)}" for name, value in self.get_params().items() if not same(value, defaults[name].default)]
-        return f"{type(self).__name__}({', '.join(differ)})"
 
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name != "_model"}
@@ -395,9 +341,8 @@ class Estimator:
             When it cannot be written.
         """
         self._require_fitted()
-        os.makedirs(folder, exist_ok=True)
-        with open(os.path.join(os.fspath(folder), "weights.json"), "w", encoding="utf-8") as file:
-            file.write(json.dumps(json.loads(self._weights_json), indent=2) + "\n")
+        text = json.dumps(json.loads(self._weights_json), indent=2) + "\n"
+        _files.write_all(folder, {"weights.json": text.encode()})
 
     def summary(self) -> Summary:
         """Return the coefficients, with their standard errors where `inference` was asked for, and what methods have spent.
@@ -458,14 +403,6 @@ TYPES: dict[str, tuple[type, bool]] = {
     "level": (float, False),
     "seed": (int, False),
 }
-
-
-def same(a: Any, b: Any) -> bool:
-    """Whether two settings are equal."""
-    try:
-        return a is b or bool(a == b)
-    except ValueError:
-        return False
 
 
 def row_weights(sample_weight: Any, n: int) -> NDArray[np.float64]:

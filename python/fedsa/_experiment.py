@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping, Sequence
-from os import PathLike
-from typing import Any, Literal, Union
+from typing import Any, Literal
 
 from fedsa import _fedsa
+from fedsa._files import Path
 from fedsa._kinds import Method, Problem
 from fedsa._progress import Listener, Observer, ProgressLike
 from fedsa._results import Results
@@ -16,7 +16,6 @@ from fedsa._settings import checked_keywords, plain, seconds, shown
 from fedsa._theory import Check, Theory, Tuning
 from fedsa.errors import InputError
 
-Path = Union[str, "PathLike[str]"]
 Table = Mapping[str, Any]
 
 # The keys of `[run]` that are arguments.
@@ -517,11 +516,22 @@ class Experiment:
         with Listener(native.id, progress) as listener:
             listener.total = most
             try:
-                return Tuning(_fedsa.tune_experiment(native, listener, cancel, options, folder), None, self._made.get("problem"))
+                return Tuning(_fedsa.tune_experiment(native, listener, cancel, options, folder), None, self._tuned)
             except InputError as e:
                 if e.code != "setting.target-not-reached":
                     raise
-                return Tuning(None, e)
+                return Tuning(None, e, self._tuned)
+
+    def _tuned(self, text: str) -> Experiment:
+        """The experiment that a tuning has written, on the data of this one."""
+        problem = self._made.get("problem")
+        if not hasattr(problem, "_held"):
+            return Experiment.from_text(text, name="tuned.toml")
+        # The text names data that are in memory.
+        made: dict[str, Any] = {"name": "tuned.toml", "text": text, "base": None, "set": {}, "problem": problem}
+        experiment = Experiment.__new__(Experiment)
+        experiment._make(made)
+        return experiment
 
     def _resolved(self) -> dict[str, Any]:
         table: dict[str, Any] = json.loads(self._native().table_json(True))

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Sequence
-from os import PathLike
-from typing import TYPE_CHECKING, Any, Literal, Union
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
-from fedsa import _arrays, _fedsa
+from fedsa import _arrays, _fedsa, _files
 from fedsa._arrays import refused
 from fedsa._estimator import Estimator
+from fedsa._files import Path
 from fedsa._progress import ProgressLike
 from fedsa._settings import checked_keywords
 from fedsa._typed import checked_call, typed
@@ -21,7 +20,6 @@ from fedsa.errors import InputError
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
-Path = Union[str, "PathLike[str]"]
 
 # The models of the two classes.
 CLASSIFIERS = ("logistic", "multinomial")
@@ -368,8 +366,9 @@ class FederatedClassifier(Estimator):
         InputError
             When the file holds no classification.
         """
-        self, weights = cls(), read_weights(path, CLASSIFIERS)
-        self.__dict__.update(loaded(weights))
+        weights, fitted = read_weights(path, CLASSIFIERS)
+        self = cls()
+        self.__dict__.update(fitted)
         classes = weights["classes"]
         if None in classes:
             raise refused("a class against the rest", "path", "a fit of two classes or of several")
@@ -638,9 +637,9 @@ class FederatedRegressor(Estimator):
         InputError
             When the file holds no regression.
         """
-        weights = read_weights(path, REGRESSORS)
+        weights, fitted = read_weights(path, REGRESSORS)
         self = cls(model=weights["model"])
-        self.__dict__.update(loaded(weights))
+        self.__dict__.update(fitted)
         self._take(weights)
         return self
 
@@ -682,27 +681,20 @@ def as_numbers(classes: NDArray[Any]) -> NDArray[np.float64] | None:
     return numbers if bool((numbers.astype(classes.dtype) == classes).all()) and len(np.unique(numbers)) == len(classes) else None
 
 
-def read_weights(path: Path, models: Sequence[str]) -> dict[str, Any]:
-    """A ``weights.json`` of one of these models."""
-    name = os.fspath(path)
-    name = os.path.join(name, "weights.json") if os.path.isdir(name) else name
-    with open(name, encoding="utf-8") as file:
-        text = file.read()
-    _fedsa.LinearModel(text)
+def read_weights(path: Path, models: Sequence[str]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """A ``weights.json`` of one of these models, and the attributes of an estimator with it."""
+    text = _files.read(_files.weights_file(path)).decode()
+    # It refuses what is no fit.
+    model = _fedsa.LinearModel(text)
     weights: dict[str, Any] = json.loads(text)
     if weights["model"] not in models:
         raise refused(f"a model of the kind {weights['model']}", "path", f"one of {', '.join(models)}")
     if weights.get("offset") is not None or weights.get("categories"):
         raise refused("a model with offsets or categories", "path", "a fit of columns of numbers; `fedsa predict` applies this one to files")
-    return weights
-
-
-def loaded(weights: dict[str, Any]) -> dict[str, Any]:
-    """What a fit that was read has."""
     columns = weights["columns"]
     known: dict[str, Any] = {
         "_weights_json": json.dumps(weights),
-        "_model": _fedsa.LinearModel(json.dumps(weights)),
+        "_model": model,
         "n_features_in_": len(weights["coefficients"]),
         "n_iter_": weights.get("rounds"),
         "agents_": list(range(weights.get("agents") or 0)),
@@ -711,4 +703,4 @@ def loaded(weights: dict[str, Any]) -> dict[str, Any]:
     }
     if columns is not None:
         known["feature_names_in_"] = np.array(columns, dtype=object)
-    return known
+    return weights, known

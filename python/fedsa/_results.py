@@ -1,4 +1,4 @@
-"""Results of runs: data with their errors, outcomes, figures."""
+"""Results of runs: outcomes, data, figures, and two runs beside each other."""
 
 from __future__ import annotations
 
@@ -6,39 +6,20 @@ import json
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from os import PathLike
-from typing import TYPE_CHECKING, Any, Literal, Union
+from typing import TYPE_CHECKING, Any, Literal
 
-from fedsa import _fedsa
+from fedsa import _fedsa, _files
+from fedsa._figure import Figure
+from fedsa._files import Path
 from fedsa._settings import checked_keywords, nearest
+from fedsa._summary import Estimate, Summary, number
 from fedsa.errors import InputError, MissedError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-Path = Union[str, "PathLike[str]"]
-
 # The files of a finished run that have all of its data.
 FILES = ("config.toml", "summary.json", "trace.parquet", "theta.npz")
-
-
-@dataclass(frozen=True)
-class Estimate:
-    """A mean with its standard error.
-
-    Attributes
-    ----------
-    mean : float
-        The mean over seeds.
-    se : float
-        Its standard error; NaN with one seed.
-    """
-
-    mean: float
-    se: float
-
-    def __str__(self) -> str:
-        return f"{self.mean:.4g}" if self.se != self.se else f"{self.mean:.4g} ± {self.se:.2g}"
 
 
 @dataclass(frozen=True)
@@ -89,171 +70,6 @@ class Verdict:
     passed: bool
     as_expected: bool
     detail: Mapping[str, Any] = field(repr=False)
-
-
-class Figure:
-    """A figure, which shows itself in notebooks.
-
-    Examples
-    --------
-    >>> import fedsa
-    >>> from fedsa import methods, problems
-    >>> experiment = fedsa.Experiment(problems.Garnet(agents=5, states=10, features=3), methods.FedLSA(0.1, 10), rounds=100)
-    >>> experiment.run().plot(x="bits_up", theme="dark").svg[:4]
-    '<svg'
-    """
-
-    def __init__(self, native: _fedsa.Figure) -> None:
-        self._native = native
-
-    @property
-    def svg(self) -> str:
-        """The figure as SVG."""
-        return self._native.render("svg").decode()
-
-    def _repr_svg_(self) -> str:
-        return self.svg
-
-    def render(self, format: Literal["svg", "png", "pdf"]) -> bytes:
-        """Return the contents of a file.
-
-        Parameters
-        ----------
-        format : {"svg", "png", "pdf"}
-            The format.
-
-        Returns
-        -------
-        bytes
-            The file. Equal results give equal bytes.
-        """
-        return self._native.render(format)
-
-    def save(self, path: Path) -> None:
-        """Write the figure; the name says the format.
-
-        Parameters
-        ----------
-        path : path
-            A name that ends in ``.svg``, ``.png`` or ``.pdf``. An existing file is replaced.
-
-        Raises
-        ------
-        InputError
-            When the name has another ending.
-        OSError
-            When it cannot be written.
-        """
-        name = os.fspath(path)
-        format = os.path.splitext(name)[1].removeprefix(".").lower()
-        if format not in ("svg", "png", "pdf"):
-            raise InputError(f"'{name}' has no format", "setting.unknown-name", "path", "a name that ends in .svg, .png or .pdf", value=name)
-        contents = self._native.render(format)
-        with open_file(name, "wb") as file:
-            file.write(contents)
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        raise TypeError("figures are not pickled; pickle the results, or save the figure")
-
-    def __repr__(self) -> str:
-        return "<fedsa.Figure: .save(path), .svg>"
-
-
-# `open` is a name of this module.
-open_file = open
-
-
-class Summary:
-    """A table of results: text, HTML, CSV and LaTeX.
-
-    Attributes
-    ----------
-    columns : list of str
-        The names of the columns.
-    rows : list of dict
-        The cells by name of column; estimates are :class:`Estimate`.
-    notes : list of str
-        Lines below the table: checks, and what is not known.
-
-    Examples
-    --------
-    >>> print(Summary("two methods", ["method", "floor"], [{"method": "a", "floor": Estimate(0.5, 0.01)}]))
-    two methods
-    method  floor
-    a       0.5 ± 0.01
-    """
-
-    def __init__(self, title: str, columns: Sequence[str], rows: Sequence[Mapping[str, Any]], notes: Sequence[str] = ()) -> None:
-        self.title, self.columns, self.notes = title, list(columns), list(notes)
-        self.rows = [dict(row) for row in rows]
-
-    def _texts(self) -> list[list[str]]:
-        return [[cell_text(row.get(column)) for column in self.columns] for row in self.rows]
-
-    def __str__(self) -> str:
-        texts = self._texts()
-        widths = [max(len(line[i]) for line in [self.columns, *texts]) for i in range(len(self.columns))]
-        lines = ["  ".join(text.ljust(width) for text, width in zip(line, widths)).rstrip() for line in [self.columns, *texts]]
-        return "\n".join([self.title, *lines, *self.notes])
-
-    def __repr__(self) -> str:
-        return str(self)
-
-    def _repr_html_(self) -> str:
-        return self.to_html()
-
-    def to_html(self) -> str:
-        """Return the table as HTML."""
-        import html
-
-        def line(tag: str, cells: Sequence[str]) -> str:
-            return "<tr>" + "".join(f"<{tag}>{html.escape(cell)}</{tag}>" for cell in cells) + "</tr>"
-
-        body = "".join(line("td", cells) for cells in self._texts())
-        notes = "".join(f"<p>{html.escape(note)}</p>" for note in self.notes)
-        head = f"<table><caption>{html.escape(self.title)}</caption><thead>{line('th', self.columns)}</thead>"
-        return f"{head}<tbody>{body}</tbody></table>{notes}"
-
-    def to_csv(self) -> str:
-        """Return the table as CSV, with all digits; an estimate has two columns, the second its standard error."""
-        import csv
-        import io
-
-        is_estimate = {c: any(isinstance(row.get(c), Estimate) for row in self.rows) for c in self.columns}
-        out = io.StringIO()
-        writer = csv.writer(out, lineterminator="\n")
-        writer.writerow([name for c in self.columns for name in ([c, f"{c} se"] if is_estimate[c] else [c])])
-        for row in self.rows:
-            cells: list[Any] = []
-            for c in self.columns:
-                value = row.get(c)
-                if is_estimate[c]:
-                    cells += [value.mean, value.se] if isinstance(value, Estimate) else ["", ""]
-                else:
-                    cells.append("" if value is None else value)
-            writer.writerow(cells)
-        return out.getvalue()
-
-    def to_latex(self) -> str:
-        """Return the table as a LaTeX ``tabular``."""
-        def line(cells: Sequence[str]) -> str:
-            return " & ".join(latex(cell) for cell in cells) + r" \\"
-
-        rows = "\n".join(line(cells) for cells in self._texts())
-        return f"\\begin{{tabular}}{{{'l' * len(self.columns)}}}\n{line(self.columns)}\n\\hline\n{rows}\n\\end{{tabular}}\n"
-
-
-def cell_text(value: Any) -> str:
-    """A cell as people read it."""
-    if value is None:
-        return ""
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
-
-
-def latex(text: str) -> str:
-    """A text with the characters escaped that LaTeX gives a meaning."""
-    special = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "±": r"$\pm$"}
-    return "".join(special.get(c, f"\\{c}" if c in "&%$#_{}" else c) for c in text)
 
 
 class Results:
@@ -552,16 +368,11 @@ class Results:
         import tempfile
 
         with tempfile.TemporaryDirectory() as folder:
-            self._write_files(folder)
+            _files.write_all(folder, self._all_files())
             return Figure(_fedsa.redraw_folder(folder, given))
 
     def _all_files(self) -> dict[str, bytes]:
         return self._native.files() if self._native else self._files
-
-    def _write_files(self, folder: str) -> None:
-        for name, contents in self._all_files().items():
-            with open_file(os.path.join(folder, name), "wb") as file:
-                file.write(contents)
 
     def save(self, folder: Path, *, overwrite: bool = False) -> None:
         """Write the files of a finished run: settings, summary, trace, outputs and figures.
@@ -586,8 +397,7 @@ class Results:
         name = os.fspath(folder)
         if os.path.isdir(name) and os.listdir(name) and not overwrite:
             raise InputError(f"{name} is not empty", "setting.output-exists", "folder", "another folder, or overwrite=True")
-        os.makedirs(name, exist_ok=True)
-        self._write_files(name)
+        _files.write_all(name, self._all_files())
 
     def raise_if_missed(self) -> Results:
         """Raise if a run did not end as the experiment says, or a check fails; for scripts.
@@ -638,11 +448,6 @@ def _results_again(files: dict[str, bytes], report: dict[str, Any] | None) -> Re
 def key_of(entry: Mapping[str, Any]) -> str:
     """The name of a method at a point."""
     return f"{entry['method']} [{entry['point']}]" if entry["point"] else str(entry["method"])
-
-
-def number(value: float | None) -> float:
-    """A number; NaN where it is not known."""
-    return float("nan") if value is None else float(value)
 
 
 def floor_of(entry: Mapping[str, Any]) -> Estimate:
@@ -702,8 +507,7 @@ def open(folder: Path) -> Results:
     files = {}
     for file_name in FILES:
         try:
-            with open_file(os.path.join(name, file_name), "rb") as file:
-                files[file_name] = file.read()
+            files[file_name] = _files.read(os.path.join(name, file_name))
         except OSError as e:
             raise InputError(f"cannot be read: {e.strerror}", "data.unreadable", os.path.join(name, file_name), "the files of a run") from e
     return Results._of_files(files)
@@ -786,8 +590,7 @@ def compare(a: Results | Path, b: Results | Path) -> Comparison:
         for name, run in (("a", a), ("b", b)):
             if isinstance(run, Results):
                 folder = os.path.join(temporary, name)
-                os.mkdir(folder)
-                run._write_files(folder)
+                _files.write_all(folder, run._all_files())
                 folders.append(folder)
             else:
                 folders.append(os.fspath(run))

@@ -34,7 +34,7 @@ def seconds(value: float | str, key: str) -> float:
         try:
             value = float(number) * UNITS[unit]
         except (ValueError, KeyError):
-            raise InputError(f"{value!r} is no time", "setting", key, accepted, value=value) from None
+            raise InputError(f"{value!r} is no time", "setting", key, accepted, value=repr(value)) from None
     try:
         return float(value)
     except (TypeError, ValueError):

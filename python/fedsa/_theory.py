@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from os import PathLike
-from typing import TYPE_CHECKING, Any, Literal, Union
+from typing import TYPE_CHECKING, Any, Literal
 
-from fedsa import _fedsa
-from fedsa._results import Figure, Summary, number
+from fedsa import _fedsa, _files
+from fedsa._figure import Figure
+from fedsa._files import Path
 from fedsa._settings import nearest
+from fedsa._summary import Summary, number
 from fedsa.errors import FedsaError
 
 if TYPE_CHECKING:
@@ -19,7 +19,6 @@ if TYPE_CHECKING:
 
     from fedsa._experiment import Experiment
 
-Path = Union[str, "PathLike[str]"]
 
 
 @dataclass(frozen=True)
@@ -401,8 +400,9 @@ class Tuning:
         The experiment of the answer, with new seeds.
     """
 
-    def __init__(self, native: _fedsa.Tuned | None, refusal: FedsaError | None, problem: Any = None) -> None:
-        self._native, self.refusal, self._problem = native, refusal, problem
+    def __init__(self, native: _fedsa.Tuned | None, refusal: FedsaError | None, experiment_of: Callable[[str], Experiment]) -> None:
+        # `experiment_of` makes an experiment of the text of its file.
+        self._native, self.refusal, self._experiment_of = native, refusal, experiment_of
         self._data: dict[str, Any] = json.loads(native.summary) if native else {}
         answer = self._data.get("answer")
         self.best: dict[str, Any] | None = {k: v for k, v in answer.items() if k not in ("evidence", "table")} if answer else None
@@ -411,18 +411,7 @@ class Tuning:
     @property
     def experiment(self) -> Experiment | None:
         """The experiment of the answer."""
-        from fedsa._experiment import Experiment
-
-        if self._native is None:
-            return None
-        text = self._native.files()["tuned.toml"].decode()
-        if not hasattr(self._problem, "_held"):
-            return Experiment.from_text(text, name="tuned.toml")
-        # The text names data that are in memory.
-        made: dict[str, Any] = {"name": "tuned.toml", "text": text, "base": None, "set": {}, "problem": self._problem}
-        experiment = Experiment.__new__(Experiment)
-        experiment._make(made)
-        return experiment
+        return None if self._native is None else self._experiment_of(self._native.files()["tuned.toml"].decode())
 
     def plot(self) -> Figure:
         """Draw cost against error of all that was tried.
@@ -471,11 +460,7 @@ class Tuning:
         FedsaError
             The refusal, where nothing reaches the target.
         """
-        files = self._known().files()
-        os.makedirs(folder, exist_ok=True)
-        for name, contents in files.items():
-            with open(os.path.join(folder, name), "wb") as file:
-                file.write(contents)
+        _files.write_all(folder, self._known().files())
 
     def to_dict(self) -> dict[str, Any]:
         """Return all numbers, as ``fedsa tune --json`` prints them."""

@@ -7,23 +7,25 @@ import os
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from os import PathLike
-from typing import TYPE_CHECKING, Any, Literal, Union, overload
+from typing import TYPE_CHECKING, Any, Literal, overload
 
 import numpy as np
 
-from fedsa import _fedsa, _logs
+from fedsa import _fedsa, _files, _logs
 from fedsa._estimator import Spending
+from fedsa._figure import Figure
+from fedsa._files import Path
+from fedsa._parameters import Parameters
 from fedsa._progress import Listener, ProgressLike
-from fedsa._results import Estimate, Figure, Outcome, Results, Summary
-from fedsa._settings import checked_keywords, nearest, shown
+from fedsa._results import Outcome, Results
+from fedsa._settings import checked_keywords
+from fedsa._summary import Estimate, Summary, number
 from fedsa._typed import checked_call, named_settings, typed
 from fedsa.errors import FedsaWarning, InputError, NotKnown
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-Path = Union[str, "PathLike[str]"]
 Method = Literal["fitted", "importance", "doubly_robust"]
 
 # The estimates of a policy's value, in words.
@@ -81,7 +83,7 @@ class ValueEstimate:
 
     @classmethod
     def _of(cls, one: Mapping[str, Any]) -> ValueEstimate:
-        mean, se, low, high, effective = (or_nan(one[name]) for name in ("estimate", "se", "low", "high", "effective_episodes"))
+        mean, se, low, high, effective = (number(one[name]) for name in ("estimate", "se", "low", "high", "effective_episodes"))
         return cls(mean, se, low, high, int(one["episodes"]), effective)
 
     def __str__(self) -> str:
@@ -124,7 +126,7 @@ class PolicyValue:
         return "\n".join([*lines, *(f"{name}  {one}" for name, one in self.agents.items())])
 
 
-class ValueFunction:
+class ValueFunction(Parameters):
     """A value function ``v(s) = weights_ . phi(s)`` from transitions that stay with their agents.
 
     The weights are those of LSTD or LSTD(lambda) on all transitions, every transition counting alike, to `tol`. The method is chosen by the bits that
@@ -277,51 +279,6 @@ class ValueFunction:
 
     __init__ = checked_keywords(__init__, "ValueFunction")
 
-    @classmethod
-    def _defaults(cls) -> dict[str, Any]:
-        import inspect
-
-        return {name: p.default for name, p in inspect.signature(cls.__init__).parameters.items() if name != "self"}
-
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """Return the settings by name.
-
-        Parameters
-        ----------
-        deep : bool
-            Without effect.
-
-        Returns
-        -------
-        dict
-            The values as they were given.
-        """
-        return {name: getattr(self, name) for name in self._defaults()}
-
-    def set_params(self, **params: Any) -> ValueFunction:
-        """Change settings.
-
-        Parameters
-        ----------
-        **params
-            Keywords of the class.
-
-        Returns
-        -------
-        ValueFunction
-            The same object.
-        """
-        known = list(self._defaults())
-        for name, value in params.items():
-            if name not in known:
-                raise InputError(f"there is no setting {name!r}{nearest(name, known)}", "setting.unknown-key", name, ", ".join(known))
-            setattr(self, name, value)
-        return self
-
-    def __repr__(self) -> str:
-        differ = [f"{n}={shown(getattr(self, n))}" for n, default in self._defaults().items() if n == "gamma" or getattr(self, n) != default]
-        return f"ValueFunction({', '.join(differ)})"
-
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name not in ("_model", "_pictures")}
 
@@ -396,9 +353,9 @@ class ValueFunction:
         """Attributes of the fit, from its files."""
         self._data: dict[str, Any] = json.loads(self._weights_json)
         data, told = self._data, self._told
-        self.weights_ = np.array([or_nan(x) for x in data["theta"]], dtype=np.float64)
+        self.weights_ = np.array([number(x) for x in data["theta"]], dtype=np.float64)
         se = data.get("theta_se")
-        self.weights_se_: NDArray[np.float64] | None = None if se is None else np.array([or_nan(x) for x in se], dtype=np.float64)
+        self.weights_se_: NDArray[np.float64] | None = None if se is None else np.array([number(x) for x in se], dtype=np.float64)
         self.feature_names_: list[str] = data["features"] or [str(i) for i in range(len(self.weights_))]
         self.columns_: list[str] = data["columns"]
         self.agents_: list[str] = [agent["name"] for agent in data["agents"]]
@@ -542,7 +499,7 @@ class ValueFunction:
         dict of str to Estimate
             Of each agent, and of ``"all agents"``, with standard errors over episodes.
         """
-        return {name: Estimate(or_nan(error), or_nan(se)) for name, _, error, se in self._errors(agents)}
+        return {name: Estimate(number(error), number(se)) for name, _, error, se in self._errors(agents)}
 
     def summary(self) -> Summary:
         """Return whether the federation helps: errors on held-out episodes beside those of each agent's own data and of all data pooled.
@@ -569,9 +526,9 @@ class ValueFunction:
         rows = []
         kind = "return_error" if held["all"]["return_error"]["federated"]["rms"] is not None else "projected_bellman_error"
         for one in [*held["agents"], {**held["all"], "name": "all agents"}]:
-            errors = {name: Estimate(or_nan(one[kind][name]["rms"]), or_nan(one[kind][name]["se"])) for name in ("federated", "own", "pooled")}
+            errors = {name: Estimate(number(one[kind][name]["rms"]), number(one[kind][name]["se"])) for name in ("federated", "own", "pooled")}
             minus = one[kind]["own_minus_federated"]
-            difference = Estimate(or_nan(minus["difference"]), or_nan(minus["se"]))
+            difference = Estimate(number(minus["difference"]), number(minus["se"]))
             rows.append({"agent": one["name"], **errors, "own - federated": difference, "does it help?": minus.get("helps", "not known")})
         words = {"return_error": "error against Monte-Carlo returns", "projected_bellman_error": "projected Bellman error"}[kind]
         title = f"{words} on held-out episodes ({held['share']:.0%} of each agent), root mean square (standard error)"
@@ -622,11 +579,8 @@ class ValueFunction:
             When they cannot be written.
         """
         self._require_fitted()
-        os.makedirs(folder, exist_ok=True)
-        for name, contents in (("weights.json", self._weights_json.encode()), ("weights.npz", self._npz)):
-            if contents is not None:
-                with open(os.path.join(os.fspath(folder), name), "wb") as file:
-                    file.write(contents)
+        files = {"weights.json": self._weights_json.encode(), "weights.npz": self._npz}
+        _files.write_all(folder, {name: contents for name, contents in files.items() if contents is not None})
 
     @classmethod
     def load(cls, path: Path) -> ValueFunction:
@@ -649,10 +603,8 @@ class ValueFunction:
         OSError
             When it cannot be read.
         """
-        name = os.fspath(path)
-        folder, name = (name, os.path.join(name, "weights.json")) if os.path.isdir(name) else (os.path.dirname(name), name)
-        with open(name, encoding="utf-8") as file:
-            text = file.read()
+        name = _files.weights_file(path)
+        folder, text = os.path.dirname(name), _files.read(name).decode()
         model = _fedsa.ValueModel(text, None)
         data = json.loads(text)
         spec = data["feature_map"]
@@ -661,19 +613,12 @@ class ValueFunction:
         self._npz = None
         beside = os.path.join(folder, "weights.npz")
         if os.path.exists(beside):
-            with open(beside, "rb") as binary:
-                self._npz = binary.read()
+            self._npz = _files.read(beside)
         summary = os.path.join(folder, "summary.json")
         if os.path.exists(summary):
-            with open(summary, encoding="utf-8") as file:
-                self._told = {k: v for k, v in json.load(file).items() if k in ("policy_value", "logs")}
+            self._told = {k: v for k, v in json.loads(_files.read(summary)).items() if k in ("policy_value", "logs")}
         self._take()
         if self._npz is None:
             self.weights_se_ = None
         assert spec is not None and model.inputs() == self.columns_
         return self
-
-
-def or_nan(x: Any) -> float:
-    """A number of JSON, where NaN is null."""
-    return float("nan") if x is None else float(x)

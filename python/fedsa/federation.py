@@ -26,10 +26,10 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from os import PathLike
-from typing import TYPE_CHECKING, Any, Protocol, Union
+from typing import TYPE_CHECKING, Any, Protocol
 
 from fedsa import _fedsa
+from fedsa._files import Path
 from fedsa._kinds import Method, Problem
 from fedsa._settings import nearest, plain
 from fedsa.errors import InputError
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
 
 __all__ = ["AgentData", "ClientNode", "Federation", "ServerNode", "Session", "Todo"]
 
-Path = Union[str, "PathLike[str]"]
 Table = Mapping[str, Any]
 
 # Carries messages to agents by number, and their answers back.

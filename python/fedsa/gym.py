@@ -10,13 +10,13 @@ import importlib
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from os import PathLike
-from typing import TYPE_CHECKING, Any, Union
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from fedsa import _fedsa
+from fedsa import _fedsa, _files
 from fedsa._arrays import refused
+from fedsa._files import Path
 from fedsa._typed import checked_call
 from fedsa.errors import InputError
 
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Recording", "read_minari", "record"]
 
-Path = Union[str, "PathLike[str]"]
 Policy = Callable[[Any], Any]
 Probabilities = Callable[[Any, Any], "tuple[Any, Any]"]
 
@@ -134,10 +133,7 @@ class Recording:
         OSError
             When it cannot be written.
         """
-        name = os.fspath(path)
-        format = os.path.splitext(name)[1].removeprefix(".").lower()
-        if format not in ("csv", "parquet"):
-            raise InputError(f"'{name}' has no format", "setting.unknown-name", "path", "a name that ends in .parquet or .csv", value=name)
+        format = _files.format_of(path, "parquet", "csv")
         columns: list[tuple[str, NDArray[np.float64]]] = []
         names = {"rewards": "reward", "terminated": "done"}
         for key, value in self.columns_of_log().items():
@@ -146,9 +142,7 @@ class Recording:
                 columns += [(f"{prefix}{j}", np.ascontiguousarray(value[:, j])) for j in range(value.shape[1])]
             else:
                 columns.append((names.get(key, key), np.ascontiguousarray(value, dtype=np.float64)))
-        contents = _fedsa.table_bytes(columns, format)
-        with open(name, "wb") as file:
-            file.write(contents)
+        _files.write(path, _fedsa.table_bytes(columns, format))
 
 
 class Steps:

@@ -222,6 +222,12 @@ def test_results_show_themselves_in_notebooks(tmp_path: Path) -> None:
     for name, head in [("f.png", b"\x89PNG"), ("f.pdf", b"%PDF"), ("f.svg", b"<svg")]:
         figure.save(tmp_path / name)
         assert (tmp_path / name).read_bytes().startswith(head)
+    # What cannot be written is said, and nothing else is left behind.
+    with pytest.raises(fedsa.MachineError, match="f.svg"):
+        figure.save(tmp_path / "missing" / "f.svg")
+    assert sorted(os.listdir(tmp_path)) == ["f.pdf", "f.png", "f.svg"]
+    with pytest.raises(fedsa.InputError, match="ends in .svg, .png or .pdf"):
+        figure.save(tmp_path / "f.jpg")
     summary = results.summary()
     assert summary.to_csv().splitlines()[0] == "method,outcome,floor,floor se,rounds,bits"
     assert r"\begin{tabular}" in summary.to_latex()

@@ -1,0 +1,47 @@
+"""Files that the package itself writes and reads. They are written as a whole or not at all."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from os import PathLike
+from typing import Union
+
+from fedsa import _fedsa
+from fedsa.errors import InputError
+
+Path = Union[str, "PathLike[str]"]
+
+
+def write(path: Path, contents: bytes) -> None:
+    """Write a file; one of this name is replaced."""
+    _fedsa.write_file(os.fspath(path), contents)
+
+
+def write_all(folder: Path, files: Mapping[str, bytes]) -> None:
+    """Write files by name into a folder, which is made where there is none."""
+    os.makedirs(folder, exist_ok=True)
+    for name, contents in files.items():
+        write(os.path.join(folder, name), contents)
+
+
+def read(path: Path) -> bytes:
+    """The contents of a file."""
+    with open(path, "rb") as file:
+        return file.read()
+
+
+def weights_file(path: Path) -> str:
+    """The ``weights.json`` of a folder, or the file itself."""
+    name = os.fspath(path)
+    return os.path.join(name, "weights.json") if os.path.isdir(name) else name
+
+
+def format_of(path: Path, *formats: str) -> str:
+    """The format that the name of a file says, one of `formats`."""
+    name = os.fspath(path)
+    format = os.path.splitext(name)[1].removeprefix(".").lower()
+    if format not in formats:
+        accepted = ", ".join(f".{one}" for one in formats[:-1]) + f" or .{formats[-1]}"
+        raise InputError(f"'{name}' has no format", "setting.unknown-name", "path", f"a name that ends in {accepted}", value=name)
+    return format
