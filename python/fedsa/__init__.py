@@ -21,13 +21,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from fedsa import links, methods, problems
-from fedsa._experiment import Experiment, bundled
+from fedsa._experiment import Experiment, Tuning, bundled
 from fedsa._fedsa import CancelToken, Table, __version__
 from fedsa._figure import Figure
 from fedsa._progress import Progress
 from fedsa._results import Comparison, Outcome, Results, Verdict, compare, open
 from fedsa._summary import Estimate, Summary
-from fedsa._theory import Accuracy, Change, Check, Curve, Limits, StableStep, Target, Theory, Tuning, Unknown
+from fedsa._theory import Accuracy, Change, Check, Curve, Limits, StableStep, Target, Theory, Unknown
 from fedsa._threads import get_threads, set_threads
 from fedsa.errors import Cancelled, FedsaError, FedsaWarning, InputError, InternalError, MachineError, MissedError, NotKnown, OutOfMemory
 

@@ -1,24 +1,20 @@
-"""What is known of an experiment before it runs, and the settings that reach a target."""
+"""What is known of an experiment before it runs."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from fedsa import _fedsa, _files
+from fedsa import _fedsa
 from fedsa._figure import Figure
-from fedsa._files import Path
 from fedsa._settings import nearest
-from fedsa._summary import Summary, number
+from fedsa._summary import Summary
 from fedsa.errors import FedsaError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
-
-    from fedsa._experiment import Experiment
-
 
 
 @dataclass(frozen=True)
@@ -382,105 +378,6 @@ class Theory:
 def accuracy(data: Mapping[str, Any], beside: Mapping[str, Any]) -> Accuracy:
     """How a prediction is known, of its JSON."""
     return Accuracy(str(data["status"]), data.get("eps_squared"), beside.get("warning"))
-
-
-class Tuning:
-    """Settings that reach a target at the least cost, or why nothing does.
-
-    Attributes
-    ----------
-    best : dict or None
-        The choice: ``method``, ``step_size``, ``local_steps``, ``global_step_size``, ``cost``, ``mse``. ``None`` where
-        nothing reaches the target.
-    evidence : dict or None
-        How its error is known: by theory, with its accuracy; or by pilot runs, with seeds and standard error.
-    refusal : FedsaError or None
-        Why nothing reaches the target, and what would help.
-    experiment : Experiment or None
-        The experiment of the answer, with new seeds.
-    """
-
-    def __init__(self, native: _fedsa.Tuned | None, refusal: FedsaError | None, experiment_of: Callable[[str], Experiment]) -> None:
-        # `experiment_of` makes an experiment of the text of its file.
-        self._native, self.refusal, self._experiment_of = native, refusal, experiment_of
-        self._data: dict[str, Any] = json.loads(native.summary) if native else {}
-        answer = self._data.get("answer")
-        self.best: dict[str, Any] | None = {k: v for k, v in answer.items() if k not in ("evidence", "table")} if answer else None
-        self.evidence: dict[str, Any] | None = answer["evidence"] if answer else None
-
-    @property
-    def experiment(self) -> Experiment | None:
-        """The experiment of the answer."""
-        return None if self._native is None else self._experiment_of(self._native.files()["tuned.toml"].decode())
-
-    def plot(self) -> Figure:
-        """Draw cost against error of all that was tried.
-
-        Returns
-        -------
-        Figure
-            It shows itself in notebooks.
-
-        Raises
-        ------
-        FedsaError
-            The refusal, where nothing reaches the target.
-        """
-        return Figure(self._known().figure())
-
-    def _known(self) -> _fedsa.Tuned:
-        if self._native is None:
-            assert self.refusal is not None
-            raise self.refusal
-        return self._native
-
-    def summary(self) -> Summary:
-        """Return a table of what was tried and reaches the target: the cheapest first, at most 20."""
-        rows = []
-        for tried in self._data.get("tried", []):
-            if tried["cost"]:
-                row = {"family": tried["family"], "step size": tried["step_size"], "local steps": tried["local_steps"], "by": tried["by"]}
-                rows.append({**row, **{name: number(value) for name, value in tried["cost"].items() if isinstance(value, (int, float))}})
-        goal = str(self._data.get("options", {}).get("minimise", "bits"))
-        rows = sorted(rows, key=lambda row: row.get(goal, float("inf")))[:20]
-        columns = list(dict.fromkeys(name for row in rows for name in row))
-        notes = self._native.report if self._native else [str(self.refusal)]
-        return Summary(str(self._data.get("title", "")), columns, rows, notes)
-
-    def save(self, folder: Path) -> None:
-        """Write the experiment of the answer, the figure and the summary into a folder.
-
-        Parameters
-        ----------
-        folder : path
-            The folder, which is made where there is none.
-
-        Raises
-        ------
-        FedsaError
-            The refusal, where nothing reaches the target.
-        """
-        _files.write_all(folder, self._known().files())
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return all numbers, as ``fedsa tune --json`` prints them."""
-        copy: dict[str, Any] = json.loads(json.dumps(self._data))
-        return copy
-
-    def __bool__(self) -> bool:
-        return self.best is not None
-
-    def __str__(self) -> str:
-        return "\n".join(self._native.report) if self._native else str(self.refusal)
-
-    def __repr__(self) -> str:
-        if self.best is None:
-            return "<fedsa.Tuning: nothing reaches the target; print() says why>"
-        best = self.best
-        return f"<fedsa.Tuning: {best['family']}, step_size={best['step_size']:.4g}, local_steps={best['local_steps']}>"
-
-    def _repr_html_(self) -> str:
-        return self.summary().to_html()
 
 
 class Check:
