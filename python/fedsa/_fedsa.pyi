@@ -139,6 +139,10 @@ class HeldProblem:
     @staticmethod
     def arrays(arrays: dict[str, NDArray[np.float64]], table: dict[str, Any]) -> HeldProblem: ...
     @staticmethod
+    def logs(tables: list[tuple[str, list[tuple[list[str], NDArray[np.float64]]], list[tuple[str, list[str]]]]], table: dict[str, Any]) -> HeldProblem: ...
+    @staticmethod
+    def rows(sets: list[Any], table: dict[str, Any]) -> HeldProblem: ...
+    @staticmethod
     def operator(
         name: str,
         dim: int,

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from os import PathLike
 from typing import Any, Literal, TYPE_CHECKING
 
+from fedsa._data_problem import LogsProblem, RowsProblem
 from fedsa._kinds import Problem
 from fedsa.operators import Custom, Linear
 
@@ -235,13 +236,14 @@ class Baird(Problem):
     ) -> None: ...
 
 
-class Logs(Problem):
+class Logs(LogsProblem):
     """Logged transitions, one file an agent.
 
     Parameters
     ----------
-    path : str | Sequence[str]
-        Files, globs, a folder, or the name of a data set; one agent a file.
+    path : Any
+        Files, globs, a folder, or the name of a data set; one agent a file. Or transitions in memory, one
+        table an agent, as :meth:``fedsa.ValueFunction.fit`` takes them.
     features : Mapping[str, Any]
         The feature map.
     gamma : float
@@ -292,7 +294,7 @@ class Logs(Problem):
 
     def __init__(
         self,
-        path: str | Sequence[str],
+        path: Any,
         features: Mapping[str, Any],
         *,
         gamma: float,
@@ -579,13 +581,14 @@ class RandomLogistic(Problem):
     ) -> None: ...
 
 
-class Logistic(Problem):
+class Logistic(RowsProblem):
     """Logistic regression on data sets.
 
     Parameters
     ----------
-    data : str | Sequence[str]
-        Files, globs, a folder or the name of a data set, or a list of them.
+    data : Any
+        Files, globs, a folder or the name of a data set, or a list of them. Or rows in memory: ````(X,
+        y)````, or a list or dictionary of these, of which each is an agent.
     target : str | PathLike[str], optional
         The column of labels; by default the label of LIBSVM files, the file of labels beside IDX images, and
         the column ``target`` or ``label`` of tables.
@@ -642,7 +645,7 @@ class Logistic(Problem):
 
     def __init__(
         self,
-        data: str | Sequence[str],
+        data: Any,
         *,
         target: str | PathLike[str] | None = None,
         positive: float | str | None = None,
@@ -666,13 +669,14 @@ class Logistic(Problem):
     ) -> None: ...
 
 
-class LeastSquares(Problem):
+class LeastSquares(RowsProblem):
     """Linear regression on data sets.
 
     Parameters
     ----------
-    data : str | Sequence[str]
-        Files, globs, a folder or the name of a data set, or a list of them.
+    data : Any
+        Files, globs, a folder or the name of a data set, or a list of them. Or rows in memory: ````(X,
+        y)````, or a list or dictionary of these, of which each is an agent.
     target : str | PathLike[str], optional
         The column of labels; by default the label of LIBSVM files, the file of labels beside IDX images, and
         the column ``target`` or ``label`` of tables.
@@ -728,7 +732,7 @@ class LeastSquares(Problem):
 
     def __init__(
         self,
-        data: str | Sequence[str],
+        data: Any,
         *,
         target: str | PathLike[str] | None = None,
         target_range: ArrayLike | None = None,
@@ -752,13 +756,14 @@ class LeastSquares(Problem):
     ) -> None: ...
 
 
-class GLM(Problem):
+class GLM(RowsProblem):
     """Generalised linear models, and Huber's loss, on data sets.
 
     Parameters
     ----------
-    data : str | Sequence[str]
-        Files, globs, a folder or the name of a data set, or a list of them.
+    data : Any
+        Files, globs, a folder or the name of a data set, or a list of them. Or rows in memory: ````(X,
+        y)````, or a list or dictionary of these, of which each is an agent.
     target : str | PathLike[str], optional
         The column of labels; by default the label of LIBSVM files, the file of labels beside IDX images, and
         the column ``target`` or ``label`` of tables.
@@ -826,7 +831,7 @@ class GLM(Problem):
 
     def __init__(
         self,
-        data: str | Sequence[str],
+        data: Any,
         *,
         target: str | PathLike[str] | None = None,
         family: Literal["gaussian", "binomial", "poisson", "gamma", "negative-binomial", "multinomial", "huber"] | None = None,

@@ -31,6 +31,13 @@ NAMES = {
 # Keys with another name in Python.
 RENAMED = {"lambda": "lam"}
 
+# The kinds that take data in memory too: the keyword, the class that they are made from, and what is said of the keyword.
+ROWS = "Or rows in memory: ``(X, y)``, or a list or dictionary of these, of which each is an agent."
+DATA = {
+    "logs": ("path", "LogsProblem", "Or transitions in memory, one table an agent, as :meth:`fedsa.ValueFunction.fit` takes them."),
+    "logistic": ("data", "RowsProblem", ROWS), "least-squares": ("data", "RowsProblem", ROWS), "glm": ("data", "RowsProblem", ROWS),
+}  # fmt: skip
+
 # Values for examples, where a key is needed.
 EXAMPLES: dict[str, Any] = {"path": "logs/agent_*.csv", "data": "data/rows.csv", "gamma": 0.99, "features": {"kind": "fourier", "order": 3}}
 
@@ -188,6 +195,11 @@ class Kind:
                 default = repr(value) if isinstance(value, (int, float, str, bool)) else "None"
                 if default == "None" and "None" not in types:
                     types.append("None")
+            about = DATA.get(self.names[0])
+            if about and about[0] == name:
+                # What data in memory can be has no type in words.
+                types = ["Any"]
+                key = {"description": f"{self.module.resolve(key)['description']} {about[2]}"}
             out.append((RENAMED.get(name, name), union(types), default, key))
         if self.section == "method":
             out.append(("link", "LinkLike | None", "None", {"description": "The link between agents and server; exact by default."}))
@@ -196,6 +208,8 @@ class Kind:
     def code(self) -> str:
         parameters = self.parameters()
         base = {"problem": "Problem", "method": "Method", "codec": "Codec", "medium": "Medium"}[self.section]
+        if self.section == "problem" and self.names[0] in DATA:
+            base = DATA[self.names[0]][1]
         name = class_name(self.names[0])
         lines = [f"class {name}({base}):", '    """' + words(self.about), ""]
         others = self.names[1:]
@@ -281,7 +295,7 @@ def generated() -> dict[str, str]:
     base = "from fedsa._kinds import "
     return {
         "problems.py": module_text(
-            PROBLEMS, [base + "Problem", "from fedsa.operators import Custom, Linear"], module, problems, names=["Custom", "Linear", "Problem"]
+            PROBLEMS, ["from fedsa._data_problem import LogsProblem, RowsProblem", base + "Problem", "from fedsa.operators import Custom, Linear"], module, problems, names=["Custom", "Linear", "Problem"]
         ),
         "methods.py": module_text(
             METHODS, [base + "Method, named_method", "from fedsa._link import LinkLike"], module, methods, named, ["Method", "named"]

@@ -20,7 +20,7 @@ use crate::engine;
 use crate::errors::OrRaise;
 use crate::experiment::CancelToken;
 use crate::results::{RanResults, report};
-use crate::rows::{rows, with_column};
+use crate::rows::{rows, targets, with_column};
 
 /// The column of row weights: no column of a data frame has this name.
 const ROW_WEIGHTS: &str = "\u{1}sample_weight";
@@ -76,14 +76,6 @@ pub fn fit_rows<'py>(
     })?;
     let covariances = covariances.map(|(rows, p)| PyArray1::from_vec(py, rows).reshape([p, p])).transpose()?;
     Ok((weights, told, ran, covariances))
-}
-
-/// Targets: numbers, or `(names, the position of each row's name)`.
-fn targets(y: &Bound<'_, PyAny>) -> PyResult<Labels> {
-    if let Ok((names, of)) = y.extract::<(Vec<String>, PyReadonlyArray1<'_, i64>)>() {
-        return Ok(Labels::Names { names, of: of.as_slice()?.iter().map(|i| *i as u32).collect() });
-    }
-    Ok(Labels::Numbers(y.extract::<PyReadonlyArray1<'_, f64>>()?.as_slice()?.to_vec()))
 }
 
 /// The parts of a fit that are kept.

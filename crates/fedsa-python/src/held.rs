@@ -23,7 +23,10 @@ use serde::{Deserialize, Serialize};
 use crate::convert;
 use crate::engine;
 use crate::errors::OrRaise;
+use crate::held_data::{self, HeldData};
 use crate::operators::{Form, Operator};
+use crate::rows::{GivenSet, dataset};
+use crate::tables::{GivenTable, OwnTable};
 
 /// A problem whose data Python holds.
 #[pyclass(frozen, module = "fedsa._fedsa")]
@@ -35,7 +38,10 @@ pub struct HeldProblem {
 
 impl HeldProblem {
     fn of(kind: Kind<dyn ProblemSettings>, calls_back: bool) -> Result<Self> {
-        Ok(Self { kinds: Kinds::with(Extensions { problems: &[kind], ..Extensions::default() })?, calls_back })
+        Self::of_kinds(&[kind], calls_back)
+    }
+    fn of_kinds(problems: &[Kind<dyn ProblemSettings>], calls_back: bool) -> Result<Self> {
+        Ok(Self { kinds: Kinds::with(Extensions { problems, ..Extensions::default() })?, calls_back })
     }
 }
 
@@ -45,7 +51,9 @@ pub fn readable_kinds() -> Kinds {
     let operator = |keys: OperatorKeys| Ok(Box::new(HeldOperator { keys, form: None }) as Box<dyn ProblemSettings>);
     let arrays = Kind::<dyn ProblemSettings>::new("arrays", "arrays of Python", arrays);
     let operator = Kind::<dyn ProblemSettings>::new("operator", "operators of Python", operator);
-    Kinds::with(Extensions { problems: &[arrays, operator], ..Extensions::default() }).unwrap_or_default()
+    let [logs, logistic, least_squares, glm] = held_data::kinds(None);
+    Kinds::with(Extensions { problems: &[arrays, operator, logs, logistic, least_squares, glm], ..Extensions::default() })
+        .unwrap_or_default()
 }
 
 #[pymethods]
@@ -67,6 +75,20 @@ impl HeldProblem {
             alone::check(&this.kinds, KindTable::Problem, &table)?;
             Ok(this)
         })
+    }
+
+    /// Tables of transitions, with the keys of `[problem]`, among which is the hash of the tables in place of files.
+    #[staticmethod]
+    fn logs(py: Python<'_>, tables: Vec<GivenTable<'_>>, table: &Bound<'_, PyDict>) -> PyResult<Self> {
+        let copies = tables.iter().map(OwnTable::copy_of).collect::<Result<Vec<_>>>().or_raise(py)?;
+        Self::of_data(py, HeldData { tables: copies, ..HeldData::default() }, table)
+    }
+
+    /// Rows with targets of each agent or set of agents: names, X, y and names of columns; with the keys of `[problem]`.
+    #[staticmethod]
+    fn rows(py: Python<'_>, sets: Vec<GivenSet<'_>>, table: &Bound<'_, PyDict>) -> PyResult<Self> {
+        let rows = sets.into_iter().map(|set| dataset(py, set)).collect::<PyResult<Vec<_>>>()?;
+        Self::of_data(py, HeldData { rows, ..HeldData::default() }, table)
     }
 
     /// Operators that are methods of an object; `functions` has those that it has, by name.
@@ -103,8 +125,19 @@ impl HeldProblem {
     }
 }
 
+impl HeldProblem {
+    fn of_data(py: Python<'_>, data: HeldData, table: &Bound<'_, PyDict>) -> PyResult<Self> {
+        let table = convert::table(table)?;
+        engine::brief(py, || {
+            let this = Self::of_kinds(&held_data::kinds(Some(&Arc::new(data))), false)?;
+            alone::check(&this.kinds, KindTable::Problem, &table)?;
+            Ok(this)
+        })
+    }
+}
+
 /// The error of data that no process has any more.
-fn lost() -> Error {
+pub fn lost() -> Error {
     let help = "the same experiment, made in Python; the pictures in the folder of its run";
     Error::new("kind", "the data of this problem were in the memory of a process of Python, and are not here", help)
 }

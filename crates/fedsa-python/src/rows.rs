@@ -1,7 +1,7 @@
 //! Rows of numbers from Python: dense arrays and compressed sparse rows.
 
 use fedsa::error::Error;
-use fedsa::problem::dataset::Rows;
+use fedsa::problem::dataset::{Columns, Dataset, Labels, Rows};
 use numpy::{PyReadonlyArray1, PyReadonlyArray2, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 use pyo3::types::PyTuple;
@@ -81,4 +81,31 @@ pub fn with_column(rows: Rows, column: &[f64]) -> Rows {
             Rows::Sparse { d: d + 1, starts: all_starts, index: all_index, value: all_value }
         }
     }
+}
+
+/// Targets: numbers, or `(names, the position of each row's name)`.
+///
+/// # Errors
+/// When they are of another type.
+pub fn targets(y: &Bound<'_, PyAny>) -> PyResult<Labels> {
+    if let Ok((names, of)) = y.extract::<(Vec<String>, PyReadonlyArray1<'_, i64>)>() {
+        return Ok(Labels::Names { names, of: of.as_slice()?.iter().map(|i| *i as u32).collect() });
+    }
+    Ok(Labels::Numbers(y.extract::<PyReadonlyArray1<'_, f64>>()?.as_slice()?.to_vec()))
+}
+
+/// Rows with targets from Python: what messages call them, X, y, and names of columns.
+pub type GivenSet<'py> = (String, Bound<'py, PyAny>, Bound<'py, PyAny>, Option<Vec<String>>);
+
+/// The data set of rows with targets. They are copied once, into memory of the engine.
+///
+/// # Errors
+/// When they are of other types or lengths, or not finite.
+pub fn dataset(py: Python<'_>, (name, x, y, columns): GivenSet<'_>) -> PyResult<Dataset> {
+    let rows = rows(&x)?;
+    let columns = columns.unwrap_or_else(|| (1..=rows.columns()).map(|j| j.to_string()).collect());
+    let targets = Some(targets(&y)?);
+    let set = Dataset { name, rows, columns: Columns::Named(columns), targets, groups: None, texts: Vec::new() };
+    set.check().map_err(|e| exception(py, &e))?;
+    Ok(set)
 }

@@ -14,7 +14,6 @@ use fedsa::problem::logs::TraceRule;
 use fedsa::problem::source::{Inputs, whole};
 use fedsa_data::DiskFiles;
 use fedsa_data::find::Places;
-use fedsa_data::logs::{MemoryColumn, MemoryTable};
 use fedsa_data::npz;
 use fedsa_data::table::{self, Cells};
 use fedsa_data::weights::{self, FittedModel, ValueModel as Model};
@@ -32,12 +31,10 @@ use crate::engine;
 use crate::errors::OrRaise;
 use crate::experiment::CancelToken;
 use crate::results::{Figure, RanResults, report};
+use crate::tables::{GivenTable, memory_table};
 
 /// The most features that are chosen.
 const MOST_FEATURES: usize = 256;
-
-/// A table of an agent from Python: its name, matrices with the names of their columns, and columns of text.
-type GivenTable<'py> = (String, Vec<(Vec<String>, PyReadonlyArray2<'py, f64>)>, Vec<(String, Vec<String>)>);
 
 /// An agent, its transitions with a return, the error of their values, and its standard error.
 type AgentError = (String, usize, Option<f64>, Option<f64>);
@@ -105,7 +102,7 @@ pub fn evaluate_logs<'py>(
         }
         Given::Tables(tables) => {
             let (form, chosen) = (settings.form(), settings.choose_features.is_some());
-            let mut logs = engine::held(py, || logs_of(tables, &form, settings.features, chosen))?;
+            let mut logs = engine::held(py, || logs_of(&tables, &form, settings.features, chosen))?;
             if settings.holdout.is_some() || chosen {
                 // Whole episodes are held out. Files have to number them; here they are found by their ends.
                 logs.iter_mut().for_each(number_episodes);
@@ -167,25 +164,9 @@ fn choice_json(choice: &Choice) -> Json {
 }
 
 /// The logs of tables. Each is one agent, unless a column names agents.
-fn logs_of(tables: Vec<GivenTable<'_>>, form: &LogForm, features: Option<FeatureSpec>, chosen: bool) -> Result<Vec<Log>, Error> {
+fn logs_of(tables: &[GivenTable<'_>], form: &LogForm, features: Option<FeatureSpec>, chosen: bool) -> Result<Vec<Log>, Error> {
     form.check()?;
-    let mut all = Vec::new();
-    for (name, matrices, texts) in &tables {
-        let mut table = MemoryTable::new(name.clone());
-        for (names, matrix) in matrices {
-            let numbers = matrix.as_slice().map_err(|e| Error::data(quoted(name), e.to_string(), "arrays in C order"))?;
-            let (n, width) = (matrix.shape()[0], matrix.shape()[1]);
-            if names.len() != width {
-                let what = format!("{} names for {width} columns", names.len());
-                return Err(Error::data(quoted(name), what, "a name for each column"));
-            }
-            // A column of no rows is at no place.
-            let column = |j: usize| MemoryColumn::new(if n == 0 { &[] } else { &numbers[j..] }, width.max(1));
-            table.columns.extend(names.iter().enumerate().map(|(j, name)| (name.clone(), column(j))));
-        }
-        table.texts.clone_from(texts);
-        all.push(table);
-    }
+    let all = tables.iter().map(memory_table).collect::<Result<Vec<_>, _>>()?;
     // As of files: features that were logged are the default where every table has some.
     let inputs = match features {
         Some(features) => features.inputs(),
@@ -308,7 +289,7 @@ impl ValueModel {
         let mut form = LogForm::default().with_columns(columns).with_agent_column(agent_column);
         let spec = *self.0.map().spec();
         let mut logs = match given.extract::<Given<'_>>()? {
-            Given::Tables(tables) => engine::held(py, || logs_of(tables, &form, Some(spec), false))?,
+            Given::Tables(tables) => engine::held(py, || logs_of(&tables, &form, Some(spec), false))?,
             Given::Files(files) => {
                 form.inputs = spec.inputs();
                 engine::call(py, None, None, |_, cancel| logs_of_files(&files, &form, cancel))?

@@ -1,0 +1,86 @@
+//! Problems on data that Python holds: the kinds that read files, on tables of transitions and on rows in memory.
+
+use std::sync::Arc;
+
+use fedsa::error::{Error, Result};
+use fedsa::kernel::Isa;
+use fedsa::problem::arrays::Arrays;
+use fedsa::problem::dataset::{Dataset, Wanted};
+use fedsa::problem::log_form::LogForm;
+use fedsa::problem::logs::Logs;
+use fedsa::problem::memory::MemoryEstimate;
+use fedsa::problem::regression::{GeneralisedLinear, LeastSquares, Logistic};
+use fedsa::problem::source::{LogSource, in_memory};
+use fedsa::problem::{Field, Files, ProblemSettings};
+use fedsa::registry::Kind;
+use fedsa::sampling::Sampling;
+use serde::Serialize;
+
+use crate::held::lost;
+use crate::tables::OwnTable;
+
+/// What a problem reads: tables of transitions, or rows with targets.
+#[derive(Default)]
+pub struct HeldData {
+    pub tables: Vec<OwnTable>,
+    pub rows: Vec<Dataset>,
+}
+
+impl Files for HeldData {
+    fn arrays(&self, _: &str) -> Result<Arrays> {
+        Err(lost())
+    }
+    fn logs(&self, _: &[String], form: &LogForm) -> Result<Vec<Box<dyn LogSource>>> {
+        let mut logs = Vec::new();
+        for table in &self.tables {
+            logs.extend(table.table()?.logs(form)?);
+        }
+        Ok(in_memory(logs))
+    }
+    fn datasets(&self, _: &[String], _: &Wanted) -> Result<Vec<Dataset>> {
+        Ok(self.rows.clone())
+    }
+}
+
+/// A problem that reads files, on data in memory.
+#[derive(Clone, Serialize)]
+#[serde(transparent)]
+struct OnHeldData<S> {
+    settings: S,
+    #[serde(skip)]
+    data: Option<Arc<HeldData>>,
+}
+
+impl<S: ProblemSettings + Serialize> ProblemSettings for OnHeldData<S> {
+    fn field(&self, _: &dyn Files, sampling: Sampling, isa: Isa) -> Result<Arc<dyn Field>> {
+        self.settings.field(self.data.as_deref().ok_or_else(lost)?, sampling, isa)
+    }
+    fn memory(&self, _: &dyn Files, sampling: Sampling, threads: usize) -> Result<MemoryEstimate> {
+        self.settings.memory(self.data.as_deref().ok_or_else(lost)?, sampling, threads)
+    }
+    fn own_to_each_end(&self) -> &'static [&'static str] {
+        self.settings.own_to_each_end()
+    }
+    fn without_effect(&self, sampling: &Sampling) -> Option<Error> {
+        self.settings.without_effect(sampling)
+    }
+}
+
+/// The kinds on data in memory, whose names say so; without data they can be read, and not be run.
+pub fn kinds(data: Option<&Arc<HeldData>>) -> [Kind<dyn ProblemSettings>; 4] {
+    // The kinds differ in the types of their settings alone.
+    macro_rules! on_held_data {
+        ($name:literal, $settings:ty) => {{
+            let data = data.cloned();
+            Kind::<dyn ProblemSettings>::new($name, "data in the memory of Python", move |settings: $settings| {
+                Ok(Box::new(OnHeldData { settings, data: data.clone() }))
+            })
+        }};
+    }
+    [
+        on_held_data!("logs-in-memory", Logs),
+        on_held_data!("logistic-in-memory", Logistic),
+        on_held_data!("least-squares-in-memory", LeastSquares),
+        on_held_data!("glm-in-memory", GeneralisedLinear),
+    ]
+}
