@@ -53,6 +53,7 @@ TYPES: dict[str, tuple[type, bool]] = {
     "features": (str, True),
     "max_features": (int, True),
     "agent_column": (str, True),
+    "bad_rows": (str, False),
 }
 
 
@@ -121,6 +122,30 @@ class PolicyValue:
         """The interval of all agents."""
         return self.all.low, self.all.high
 
+    def against(self, other: PolicyValue) -> ValueEstimate:
+        """Return how much better this policy is than another one, of which other logs tell.
+
+        Parameters
+        ----------
+        other : PolicyValue
+            The value of the other policy by the same estimate, from logs that are independent of these.
+
+        Returns
+        -------
+        ValueEstimate
+            This value minus the other one, of all agents, with an interval of the level of this one.
+
+        Raises
+        ------
+        InputError
+            When the two are by different estimates.
+        """
+        if other.method != self.method:
+            what = f"a value by {METHODS[other.method]}, and this one is by {METHODS[self.method]}"
+            raise InputError(what, "setting", "other", f"other.value({self.method!r})")
+        a, b = ((e.mean, e.se, e.low, e.high, e.episodes, e.effective_episodes) for e in (self.all, other.all))
+        return ValueEstimate(*_fedsa.value_difference(a, b, self.level))
+
     def __str__(self) -> str:
         lines = [f"value of the start states by {METHODS[self.method]}, {self.level:.0%} intervals", f"all agents  {self.all}"]
         return "\n".join([*lines, *(f"{name}  {one}" for name, one in self.agents.items())])
@@ -157,6 +182,8 @@ class ValueFunction(Parameters):
         The names that columns have in tables and files, by those of logs: ``{"reward": "r", "s_*": "obs_*"}``.
     agent_column : str or None
         The column that names the agent of each row; by default each table or file is an agent.
+    bad_rows : {"refuse", "skip"}
+        What is done with rows of files that cannot be read; `logs_` counts those that are left out.
     holdout : float or None
         The share of each agent's episodes that is held out, for `summary`.
     level : float
@@ -198,6 +225,8 @@ class ValueFunction(Parameters):
         Rounds.
     costs_ : dict of str to Spending
         What the method has spent.
+    logs_ : dict
+        What was read: transitions, episodes, how they ended, discounted returns, and rows that were left out; of all and of each agent.
     choice_ : dict
         The choice of ``method="auto"``: why, and what the other candidates would cost.
     results_ : Results
@@ -240,6 +269,7 @@ class ValueFunction(Parameters):
         ranges: Mapping[str, tuple[float, float]] | None = None,
         columns: Mapping[str, str] | None = None,
         agent_column: str | None = None,
+        bad_rows: Literal["refuse", "skip"] = "refuse",
         holdout: float | None = None,
         level: float = 0.95,
         max_features: int | None = None,
@@ -264,6 +294,7 @@ class ValueFunction(Parameters):
         self.ranges = ranges
         self.columns = columns
         self.agent_column = agent_column
+        self.bad_rows = bad_rows
         self.holdout = holdout
         self.level = level
         self.max_features = max_features
@@ -335,6 +366,7 @@ class ValueFunction(Parameters):
                 raise named_settings(e, self) from None
         self.__dict__.pop("_model", None)
         self.__dict__.pop("choice_", None)
+        self.__dict__.pop("logs_", None)
         self._weights_json = fitted.weights_json()
         self._npz: bytes | None = fitted.npz()
         self._told: dict[str, Any] = json.loads(fitted.told_json())
@@ -343,6 +375,10 @@ class ValueFunction(Parameters):
         ran = fitted.ran()
         assert ran is not None
         self.results_ = Results._of(ran)
+        left_out = self.logs_["left_out"]
+        if left_out:
+            rows = "; ".join(f"{one['rows']} of {one['file']}, {one['reason']}, the first is {one['first']}" for one in left_out[:5])
+            warnings.warn(f"rows were left out: {rows}{' ..' if len(left_out) > 5 else ''}", FedsaWarning, stacklevel=2)
         if self.outcome_.name not in ("converged", "completed", "stalled"):
             more = f": {self.outcome_.reason}" if self.outcome_.reason else ""
             text = f"{self._data['method']} ended {self.outcome_.name}{more}; {self.outcome_.help or 'more max_rounds, or another method'}"
@@ -365,6 +401,8 @@ class ValueFunction(Parameters):
         counts = {name: int(told.get(name) or data.get(name) or 0) for name in ("exchanges", "vectors_up", "bits_up", "bits")}
         spent = Spending(data["rounds"], hessians=0, seconds=told.get("seconds"), gradient_norm=data["residual"], objective=None, outcome=data["outcome"], **counts)
         self.costs_ = {str(data["method"]): spent}
+        if told.get("logs") is not None:
+            self.logs_: dict[str, Any] = told["logs"]
         if told.get("choice") is not None:
             self.choice_: dict[str, Any] = told["choice"]
 

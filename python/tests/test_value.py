@@ -196,6 +196,16 @@ def test_logs_of_another_policy_are_weighted() -> None:
     assert abs(ValueFunction(gamma=0.9, features="identity").fit([robust]).value("doubly_robust").mean - 0.9) < 0.02
 
 
+@pytest.fixture
+def data_of_two(tmp_path: Path) -> tuple[Path, Path]:
+    """Folders with the logs of two policies."""
+    for k, name in enumerate(("here", "there")):
+        (tmp_path / name).mkdir()
+        for i in range(2):
+            write_csv(tmp_path / name / f"agent_{i}.csv", columns(walks(30, 0.1 + 0.2 * k, 10 * k + i)))
+    return tmp_path / "here", tmp_path / "there"
+
+
 def test_the_summary_says_whether_the_federation_helps() -> None:
     value = ValueFunction(gamma=0.95, holdout=0.3).fit(agents())
     table = value.summary()
@@ -214,6 +224,36 @@ def test_differences_within_rounding_are_none() -> None:
     log["episode"] = np.repeat(np.arange(10), 10)
     table = ValueFunction(gamma=0.9, features="identity:bias", holdout=0.5).fit([log, log]).summary()
     assert [row["does it help?"] for row in table.rows] == ["no difference"] * 3
+
+
+def test_two_policies_are_compared(data_of_two: tuple[Path, Path]) -> None:
+    here, there = (ValueFunction(gamma=0.95).fit(str(folder)) for folder in data_of_two)
+    value = here.value()
+    difference = value.against(there.value())
+    # Welch's interval, computed here.
+    a, b = value.all, there.value().all
+    assert difference.mean == a.mean - b.mean and abs(difference.se - np.hypot(a.se, b.se)) < 1e-12
+    stats = pytest.importorskip("scipy.stats")
+    freedom = (a.se**2 + b.se**2) ** 2 / (a.se**4 / (a.episodes - 1) + b.se**4 / (b.episodes - 1))
+    assert abs(difference.high - difference.mean - stats.t.ppf(0.975, freedom) * difference.se) < 1e-9
+    with pytest.raises(fedsa.InputError, match="by fitted values"):
+        here.value("importance").against(there.value())
+
+
+def test_rows_that_cannot_be_read_are_left_out_on_request(data_of_two: tuple[Path, Path]) -> None:
+    folder, _ = data_of_two
+    whole = ValueFunction(gamma=0.95).fit(str(folder))
+    assert whole.logs_["transitions"] == sum(agent["transitions"] for agent in whole.logs_["agents"]) and whole.logs_["left_out"] == []
+    first = sorted(folder.iterdir())[0]
+    lines = first.read_text().splitlines()
+    first.write_text("\n".join([*lines[:3], "a,b", *lines[3:]]) + "\n")
+    with pytest.raises(fedsa.InputError, match=f"{first.name}"):
+        ValueFunction(gamma=0.95).fit(str(folder))
+    with pytest.warns(fedsa.FedsaWarning, match=f"1 of .*{first.name}"):
+        some = ValueFunction(gamma=0.95, bad_rows="skip").fit(str(folder))
+    assert some.logs_["transitions"] == whole.logs_["transitions"] and some.logs_["left_out"][0]["rows"] == 1
+    with pytest.raises(fedsa.InputError, match="refuse or skip"):
+        ValueFunction(bad_rows="keep").fit(agents())
 
 
 def test_episodes_of_arrays_are_found_by_their_ends() -> None:

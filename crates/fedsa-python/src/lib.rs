@@ -74,6 +74,7 @@ fn _fedsa(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(files::write_file, m)?)?;
     m.add_function(wrap_pyfunction!(fits::fit_rows, m)?)?;
     m.add_function(wrap_pyfunction!(values::evaluate_logs, m)?)?;
+    m.add_function(wrap_pyfunction!(values::value_difference, m)?)?;
     m.add_function(wrap_pyfunction!(values::table_bytes, m)?)?;
     m.add_function(wrap_pyfunction!(get_threads, m)?)?;
     m.add_function(wrap_pyfunction!(main, m)?)?;

@@ -9,8 +9,9 @@ use fedsa::problem::Files as _;
 use fedsa::problem::features::FeatureSpec;
 use fedsa::problem::holdout::{Errors, judge};
 use fedsa::problem::log::Log;
-use fedsa::problem::log_form::LogForm;
+use fedsa::problem::log_form::{BadRows, LogForm};
 use fedsa::problem::logs::TraceRule;
+use fedsa::problem::policy_value::ValueEstimate;
 use fedsa::problem::source::{Inputs, whole};
 use fedsa_data::DiskFiles;
 use fedsa_data::find::Places;
@@ -26,7 +27,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 use serde_json::{Value as Json, json};
 
-use crate::convert::of;
+use crate::convert::{named, of};
 use crate::engine;
 use crate::errors::OrRaise;
 use crate::experiment::CancelToken;
@@ -193,9 +194,12 @@ fn logs_of_files(sources: &[String], form: &LogForm, cancel: &Cancel) -> Result<
 
 /// The settings of a dictionary of plain values, all of which are there.
 fn read(py: Python<'_>, given: &Bound<'_, PyDict>) -> PyResult<EvaluateSettings> {
+    let name = |rule| if rule == BadRows::Skip { "skip" } else { "refuse" };
+    let bad_rows = named("bad_rows", &of::<String>(given, "bad_rows")?, &[BadRows::Refuse, BadRows::Skip], name).or_raise(py)?;
     let mut settings = EvaluateSettings::new(Vec::<String>::new())
         .with_columns(of(given, "columns")?)
         .with_agent_column(of(given, "agent_column")?)
+        .with_bad_rows(bad_rows)
         .with_ranges(of(given, "ranges")?)
         .with_gamma(of(given, "gamma")?)
         .with_lambda(of(given, "lam")?)
@@ -221,6 +225,18 @@ fn read(py: Python<'_>, given: &Bound<'_, PyDict>) -> PyResult<EvaluateSettings>
         Some(text) => settings.features = Some(text.parse().map_err(|e: Error| e.about("features")).or_raise(py)?),
     }
     Ok(settings)
+}
+
+/// An estimate of a policy's value as Python has it: estimate, standard error, ends of the interval, episodes, their effective number.
+type GivenEstimate = (f64, f64, f64, f64, usize, f64);
+
+/// One estimate minus another one of independent logs, with an interval of this level.
+#[pyfunction]
+pub fn value_difference(a: GivenEstimate, b: GivenEstimate, level: f64) -> GivenEstimate {
+    // The difference does not depend on the ends of their intervals.
+    let of = |(estimate, se, _, _, episodes, effective): GivenEstimate| ValueEstimate::new(estimate, se, episodes, effective, level);
+    let ValueEstimate { estimate, se, low, high, episodes, effective_episodes, .. } = of(a).minus(&of(b), level);
+    (estimate, se, low, high, episodes, effective_episodes)
 }
 
 /// A fitted value function.
