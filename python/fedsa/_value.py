@@ -378,11 +378,11 @@ class ValueFunction(Parameters):
         left_out = self.logs_["left_out"]
         if left_out:
             rows = "; ".join(f"{one['rows']} of {one['file']}, {one['reason']}, the first is {one['first']}" for one in left_out[:5])
-            warnings.warn(f"rows were left out: {rows}{' ..' if len(left_out) > 5 else ''}", FedsaWarning, stacklevel=2)
+            warnings.warn(f"rows were left out: {rows}{' ..' if len(left_out) > 5 else ''}", FedsaWarning, stacklevel=3)
         if self.outcome_.name not in ("converged", "completed", "stalled"):
             more = f": {self.outcome_.reason}" if self.outcome_.reason else ""
             text = f"{self._data['method']} ended {self.outcome_.name}{more}; {self.outcome_.help or 'more max_rounds, or another method'}"
-            warnings.warn(text, FedsaWarning, stacklevel=2)
+            warnings.warn(text, FedsaWarning, stacklevel=3)
         return self
 
     def _take(self) -> None:

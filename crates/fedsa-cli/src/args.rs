@@ -1,5 +1,6 @@
 //! The command line.
 
+mod agent;
 mod data;
 mod values;
 
@@ -7,6 +8,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
 
+pub use agent::AgentArgs;
 pub use data::{DataCommand, FetchArgs, VerifyArgs};
 pub use values::{BadRowsArg, ProgressMode};
 use values::{MAX_INTEGER, positive, seconds, whole};
@@ -53,6 +55,8 @@ pub enum Command {
     Fit(FitArgs),
     /// Apply fitted weights to data: a column of values or of predictions
     Predict(PredictArgs),
+    /// Be one agent of a federation, with data that stay here: a process that is asked over a socket of this machine
+    Agent(AgentArgs),
     /// Draw the figure of a finished run again
     Plot(PlotArgs),
     /// List the runs in a folder: state, outcomes, checks, time

@@ -1,5 +1,7 @@
 //! All tests that run the program, in one program, so that the crates are linked once.
 
+#[cfg(unix)]
+mod agents;
 mod bad_input;
 mod check_values;
 mod checks;

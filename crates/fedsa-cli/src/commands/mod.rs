@@ -1,5 +1,6 @@
 //! The commands. Each takes its arguments and returns an exit status.
 
+pub mod agent;
 pub mod check;
 pub mod data;
 pub mod diff;

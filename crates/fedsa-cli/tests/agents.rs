@@ -1,0 +1,167 @@
+//! `fedsa agent`: agents that stay in memory, asked over sockets, killed and started again.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::os::unix::net::UnixStream;
+use std::process::{Child, Stdio};
+use std::time::Duration;
+
+use fedsa::node::{ServerNode, Todo};
+use fedsa_data::npz;
+use fedsa_experiment::config::Document;
+use fedsa_experiment::deployment::Deployment;
+
+use crate::common::Folder;
+
+/// Settings without data, with this problem and method.
+fn settings(problem: &str, method: &str) -> String {
+    format!(
+        "id = \"t\"\ntitle = \"t\"\nproblem = {problem}\nsampling = {{ kind = \"iid\" }}\nmethod = [{method}]\n[run]\nrounds = 6\nseeds = [5]\n"
+    )
+}
+
+const LOGS: &str = "{ kind = \"logs\", features = { kind = \"fourier\", order = 2 }, gamma = 0.9 }";
+const SCAFFLSA: &str = "{ kind = \"scafflsa\", step_size = 0.1, local_steps = 5 }";
+
+/// Three agents with logs, and the settings that name none.
+fn with_logs() -> Folder {
+    let folder = Folder::new();
+    for agent in 0..3 {
+        let mut text = String::from("s_0,reward,next_0,done\n");
+        let state = |i: usize| (i as f64 * 0.37).sin() + agent as f64 * 0.3;
+        for i in 0..40 + 15 * agent {
+            text += &format!("{},{},{},{}\n", state(i), state(i) * state(i + 1), state(i + 1), i % 20 == 19);
+        }
+        folder.write(&format!("logs/log_{agent}.csv"), text);
+    }
+    folder.write("settings.toml", settings(LOGS, SCAFFLSA));
+    folder
+}
+
+/// An agent as a process, which is killed when it is dropped.
+struct Agent {
+    process: Child,
+    socket: std::path::PathBuf,
+}
+
+impl Drop for Agent {
+    fn drop(&mut self) {
+        // With signal 9.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+impl Agent {
+    fn start(folder: &Folder, number: usize) -> Self {
+        let state = format!("state {number}");
+        let (log, n) = (format!("logs/log_{number}.csv"), number.to_string());
+        let args = ["agent", "settings.toml", &log, "--state", &state, "--agent", &n];
+        let mut process = folder.command(&args).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(process.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+        assert!(line.starts_with("ready: "), "{line}");
+        Self { process, socket: folder.path(&state).join("socket") }
+    }
+
+    fn connect(&self) -> UnixStream {
+        let stream = UnixStream::connect(&self.socket).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        stream
+    }
+
+    /// The tag of the reply and what it holds.
+    fn ask(&self, message: &[u8]) -> (u8, Vec<u8>) {
+        let mut stream = self.connect();
+        stream.write_all(&[b"FA1", &(message.len() as u32).to_le_bytes()[..], message].concat()).unwrap();
+        let mut head = [0; 5];
+        stream.read_exact(&mut head).unwrap();
+        let mut bytes = vec![0; u32::from_le_bytes(head[1..].try_into().unwrap()) as usize];
+        stream.read_exact(&mut bytes).unwrap();
+        (head[0], bytes)
+    }
+}
+
+/// The agents answer from processes of their own, each of which is killed with signal 9 and started again after every message.
+#[test]
+fn agents_that_are_killed_at_any_time_give_the_numbers_of_one_run() {
+    let folder = with_logs();
+    let all = settings(&LOGS.replace("kind = \"logs\"", "kind = \"logs\", path = \"logs/*.csv\""), SCAFFLSA);
+    folder.write("all.toml", all);
+    folder.run(&["run", "all.toml", "--out", "all", "-q"]).exits(0);
+    let arrays = npz::from_bytes(&folder.read("all/theta.npz")).unwrap();
+    let expected = arrays.iter().find(|(name, _)| *name == "scafflsa").unwrap().1.data().to_vec();
+
+    let mut agents: Vec<Agent> = (0..3).map(|c| Agent::start(&folder, c)).collect();
+    let mut ask = |c: usize, bytes: &[u8]| {
+        let (tag, answer) = agents[c].ask(bytes);
+        assert!(tag < 2, "{}", String::from_utf8_lossy(&answer));
+        // The old process is gone before the new one begins.
+        let restart = |agent: &mut Agent| {
+            agent.process.kill().unwrap();
+            agent.process.wait().unwrap();
+            *agent = Agent::start(&folder, c);
+        };
+        restart(&mut agents[c]);
+        answer
+    };
+    let deployment = Deployment::new(Document::parse("settings.toml", &folder.text("settings.toml")).unwrap()).unwrap();
+    let mut enrolment = deployment.enrolment(3..=3).unwrap();
+    let invitation = enrolment.invite(3);
+    for c in 0..3 {
+        enrolment.take(&format!("node {c}"), &ask(c, &invitation)).unwrap();
+    }
+    let enrolled = enrolment.close(deployment.dim(&enrolment).unwrap()).unwrap();
+    enrolled.admissions.iter().for_each(|admission| assert!(ask(admission.agent, &admission.bytes).is_empty()));
+    let mut server = ServerNode::new(&enrolled.federation).unwrap();
+    for _ in 0..deployment.until().rounds {
+        let mut todo = server.open();
+        while let Todo::Ask { to, bytes } = &todo {
+            let answers: Vec<_> = to.iter().zip(bytes).map(|(c, bytes)| (*c, ask(*c, bytes))).collect();
+            let progress = server.receive(&answers);
+            assert!(progress.refused.is_empty(), "{:?}", progress.refused);
+            todo = progress.todo;
+        }
+    }
+    assert_eq!(server.coordinator().output(), expected);
+}
+
+#[test]
+fn a_socket_is_for_the_user_alone_and_survives_clients_that_are_not_ours() {
+    let folder = with_logs();
+    let agent = Agent::start(&folder, 0);
+    let mode = |name: &str| folder.path(name).symlink_metadata().unwrap().permissions().mode() & 0o777;
+    assert_eq!((mode("state 0"), mode("state 0/socket")), (0o700, 0o600));
+    // One that goes at once, one that speaks another protocol, one that goes in the middle of a message.
+    drop(agent.connect());
+    agent.connect().write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
+    agent.connect().write_all(b"FA1\x10\0\0\0half").unwrap();
+    let (tag, why) = agent.ask(b"no message at all");
+    assert_eq!(tag, 2, "{}", String::from_utf8_lossy(&why));
+    let deployment = Deployment::new(Document::parse("settings.toml", &folder.text("settings.toml")).unwrap()).unwrap();
+    assert_eq!(agent.ask(&deployment.enrolment(1..=1).unwrap().invite(1)).0, 1);
+}
+
+#[test]
+fn what_an_agent_cannot_have_is_refused() {
+    let folder = with_logs();
+    let agent = Agent::start(&folder, 0);
+    let refused = |args: &[&str]| folder.run(&[&["agent", "settings.toml"], args].concat()).exits(2).message();
+    assert!(refused(&["logs/log_1.csv", "--state", "state 0"]).contains("that of an agent that runs"));
+    let socket = folder.path("state 0/socket").display().to_string();
+    assert!(refused(&["logs/log_1.csv", "--state", "s1", "--socket", &socket]).contains("another process listens"));
+    folder.write("mine", "mine");
+    assert!(refused(&["logs/log_1.csv", "--state", "s1", "--socket", "mine"]).contains("a file, which is not replaced"));
+    assert_eq!(folder.text("mine"), "mine");
+    assert!(refused(&["logs/none.csv", "--state", "s1"]).contains("none.csv"));
+    assert!(refused(&["--state", "s2"]).contains("no data"));
+    assert!(!folder.path("s2").exists());
+    drop(agent);
+    // A state of other settings stays where it is.
+    let garnet = "{ kind = \"garnet\", agents = 3, states = 8, features = 3 }";
+    folder.write("settings.toml", settings(garnet, SCAFFLSA));
+    folder.write("s3/agent.state", b"not a state");
+    let message = refused(&["--state", "s3"]);
+    assert!(message.contains("agent.state") && message.contains("another --state"), "{message}");
+    assert_eq!(folder.text("s3/agent.state"), "not a state");
+}
