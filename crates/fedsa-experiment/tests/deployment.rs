@@ -4,14 +4,18 @@ use std::fs;
 use std::path::Path;
 
 use fedsa::cancel::Cancel;
-use fedsa::error::ErrorKind;
+use fedsa::error::{Error, ErrorKind};
+use fedsa::metrics::Observation;
 use fedsa::node::{ServerNode, Todo};
 use fedsa_data::find::Places;
 use fedsa_experiment::config::document::{Caller, Words};
 use fedsa_experiment::config::{Document, Experiment};
-use fedsa_experiment::deployment::{Deployment, LocalAgent};
-use fedsa_experiment::run::{RunOutcome, run};
-use fedsa_experiment::{RunSettings, Unobserved};
+use fedsa_experiment::deployment::{DeployedRun, Deployment, LocalAgent};
+use fedsa_experiment::made::Changes;
+use fedsa_experiment::redraw::redraw;
+use fedsa_experiment::results::Recorded;
+use fedsa_experiment::run::{IfExists, Ran, RunOutcome, run};
+use fedsa_experiment::{Kinds, RunSettings, Unobserved};
 use toml::Value;
 
 /// An experiment without data, with this problem, sampling and method.
@@ -74,8 +78,15 @@ fn in_one_place(text: &str, keys: &[(&str, Value)]) -> Vec<f64> {
     theta.1.data().to_vec()
 }
 
-/// The output of a federation of agents with a file each. Every agent is saved, and started again from its state, before every message.
+/// The output of a federation of agents with a file each.
 fn deployed(text: &str, data: &[Vec<String>]) -> Vec<f64> {
+    let ran = results(text, data);
+    let outputs = ran.outputs().unwrap();
+    outputs.iter().find(|(name, _)| *name != "format").expect("one output").1.data().to_vec()
+}
+
+/// The results of a federation of agents with a file each. Every agent is saved, and started again from its state, before every message.
+fn results(text: &str, data: &[Vec<String>]) -> Ran {
     let deployment = Deployment::new(Document::parse("settings.toml", text).unwrap()).unwrap();
     let places = Places::from_env("");
     let start = |c: usize| LocalAgent::new(&deployment, &data[c], &places, Some(c as u32), &Cancel::never()).unwrap();
@@ -99,6 +110,11 @@ fn deployed(text: &str, data: &[Vec<String>]) -> Vec<f64> {
         assert!(tell(told.agent, &told.bytes).is_none());
     }
     let mut server = ServerNode::new(&enrolled.federation).unwrap();
+    let row = |server: &ServerNode| {
+        let coordinator = server.coordinator();
+        Recorded { round: coordinator.rounds(), ledger: coordinator.ledger(), seen: Observation::default() }
+    };
+    let mut rows = vec![row(&server)];
     for _ in 0..deployment.until().rounds {
         let mut todo = server.open();
         while let Todo::Ask { to, bytes } = &todo {
@@ -110,8 +126,10 @@ fn deployed(text: &str, data: &[Vec<String>]) -> Vec<f64> {
         if let Todo::Tell { to, bytes } = &todo {
             to.iter().zip(bytes).for_each(|(c, bytes)| assert!(tell(*c, bytes).is_none()));
         }
+        rows.push(row(&server));
     }
-    server.coordinator().output().to_vec()
+    let ended = DeployedRun::new(rows, server.coordinator().output().to_vec(), server.diverged(), 1.5);
+    deployment.results(&enrolled.federation, ended).unwrap()
 }
 
 fn each(files: &[String]) -> Vec<Vec<String>> {
@@ -158,11 +176,41 @@ fn rows_on_machines_of_their_own_give_the_bits_of_all_rows() {
     }
 }
 
+/// The files of a federation are those of a run: they can be read, drawn again and compared, and not be run.
+#[test]
+fn results_of_a_federation_are_those_of_a_run() {
+    let folder = tempfile::tempdir().unwrap();
+    let files = logs(folder.path());
+    let problem = "{ kind = \"logs\", features = { kind = \"fourier\", order = 2 }, gamma = 0.9 }";
+    for method in ["{ kind = \"scafflsa\", step_size = 0.1, local_steps = 5 }", "{ kind = \"lstd\" }"] {
+        let text = settings(problem, "{ kind = \"mean\" }", method, 4);
+        let ran = results(&text, &each(&files));
+        let out = tempfile::tempdir().unwrap();
+        ran.write_into(out.path(), IfExists::Refuse, Vec::new()).unwrap();
+        let summary = ran.summary_json();
+        let entry = &summary["results"][0];
+        assert_eq!((&entry["outcome"], &summary["exit_status"]), (&"completed".into(), &0.into()), "{entry}");
+        assert!(entry["ledger"]["bits_up"].as_f64().unwrap() > 0.0 && entry["floor_mean"].is_null() && entry["seconds"] == 1.5);
+        let changes = Changes::default();
+        let again = redraw(out.path(), &changes, &Kinds::default()).unwrap();
+        assert_eq!(again.results.cells[0][0].rows.len(), 5);
+        let config = std::fs::read_to_string(out.path().join("config.toml")).unwrap();
+        let experiment = Experiment::read(Document::parse("config.toml", &config).unwrap()).unwrap();
+        let e = run(experiment, &RunSettings::default(), &Unobserved, &Cancel::never()).err().unwrap();
+        assert!(e.key == "problem.kind" && e.what.contains("cannot be run"), "{e:?}");
+    }
+}
+
 #[test]
 fn a_generated_problem_needs_no_data() {
     let problem = "{ kind = \"garnet\", agents = 3, states = 8, features = 3, seed = 2 }";
     let text = settings(problem, "{ kind = \"iid\" }", "{ kind = \"scafflsa\", step_size = 0.1, local_steps = 4 }", 5);
     assert_eq!(deployed(&text, &[vec![], vec![], vec![]]), in_one_place(&text, &[]));
+}
+
+/// Why settings cannot be deployed.
+fn refused(text: &str) -> Error {
+    Deployment::new(Document::parse("t.toml", text).unwrap()).err().unwrap()
 }
 
 #[test]
@@ -189,9 +237,11 @@ fn what_an_agent_cannot_make_of_its_own_data_is_refused() {
         (format!("{{ {rows} }}"), "{ kind = \"newton\" }, { kind = \"giant\" }", "method"),
         (format!("{{ {rows} }}"), "{ kind = \"newton\", start = \"root\" }", "run.start"),
     ] {
-        let e = Deployment::new(Document::parse("t.toml", &settings(&problem, mean, method, 3)).unwrap()).err().unwrap();
+        let e = refused(&settings(&problem, mean, method, 3));
         assert_eq!((e.kind(), &e.key[..]), (ErrorKind::Setting, key), "{problem}: {e:?}");
     }
+    let text = settings(&format!("{{ {rows} }}"), mean, newton, 3) + "stop = { residual = 1e-3 }\n";
+    assert_eq!(refused(&text).key, "run.stop");
 }
 
 #[test]

@@ -16,6 +16,7 @@ fn complete_problem(kind: &str) -> String {
         "logs" => "path = \"a.csv\"\ngamma = 0.9\nfeatures = { kind = \"identity\" }",
         "logistic" | "glm" => "data = \"rows.csv\"\nagents = 3\nridge = 0.1",
         "least-squares" => "data = \"rows.csv\"\nagents = 3\nridge = 0.1",
+        "elsewhere" => "dim = 2\nweights = [0.5, 0.5]\nof = { kind = \"garnet\" }",
         "garnet" => return file(GARNET, "", FEDLSA, ""),
         _ => "agents = 3",
     };

@@ -5,6 +5,7 @@
 //! them. The numbers are those of a run of the same settings on the data of all agents, one file an agent, weighted by rows.
 
 mod agent;
+mod ended;
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
@@ -27,6 +28,7 @@ use crate::config::{self, Document, Experiment, PointReader, RunSpec, StartSpec}
 use crate::made;
 
 pub use agent::LocalAgent;
+pub use ended::DeployedRun;
 
 /// The settings that all ends of a federation have.
 #[derive(Clone)]
@@ -86,6 +88,9 @@ impl Deployment {
         let run = Arc::clone(reader.run());
         let seeds = run.seeds.list();
         let [seed] = seeds[..] else { return Err(Error::new("run.seeds", format!("{} seeds", seeds.len()), "one seed")) };
+        if !run.stop.is_never() {
+            return Err(Error::new("run.stop", "a target, which nobody can measure who has not all data", "no target: `rounds` alone"));
+        }
         if method.controls == ControlsStart::Ideal {
             return Err(Error::new("method[0].controls", "the root is not known before a federation", "no initial controls"));
         }

@@ -214,6 +214,9 @@ impl PlannedCell {
 
 /// Refuses a stop at a metric that the problem does not have.
 fn check_stop(run: &RunSpec, field: &dyn Field) -> Result<()> {
+    if field.facts().is_elsewhere() {
+        return Ok(());
+    }
     if run.stop.mse.is_some() && field.root().is_none() {
         let what = "theta* is not known for this problem, and therefore the mse";
         return Err(Error::new("run.stop.mse", what, "stop = { residual = x } or { relative_residual = x }"));

@@ -25,7 +25,7 @@ use crate::execute::{Earlier, Executed, Interrupted, RunControl, execute};
 use crate::folder::{self, FolderPurpose, FolderWork, Found, Holds, RunFolder};
 use crate::plan::{BuiltProblem, PlanControl};
 use crate::predict::KeptPredictions;
-use crate::{Computed, Plan, RunObserver, Stage, checks, output, resolve, run_memory, stability};
+use crate::{Computed, Plan, Results, RunObserver, Stage, Unobserved, checks, output, resolve, run_memory, stability};
 pub use earlier::{RESUME, roots};
 pub use ended::{AlreadyDone, RunOutcome};
 pub use ran::{EndedRun, Ran};
@@ -243,6 +243,9 @@ impl Job {
         let control = PlanControl { cancel, solving: Some(&solving) };
         let plan = Arc::new(Plan::with_problem(experiment, &settings.base, settings.isa, &roots, built, &control)?);
         let unmeasured = checks::unmeasured(&plan, &settings.base)?;
+        if let Some(e) = plan.fields.iter().find(|of| of.field.facts().is_elsewhere()).and_then(|of| of.field.failure()) {
+            return Err(plan.experiment.document.failure(e));
+        }
         run_memory::refuse(&plan).map_err(|e| plan.experiment.document.failure(e))?;
         stability::refuse_unstable(&plan, settings.force, cancel)?;
         earlier.check(&plan)?;
@@ -278,6 +281,25 @@ impl Job {
             None => ended::interrupted(Interrupted { ended: count, ..Interrupted::default() }, has_folder),
         }
     }
+}
+
+/// What an experiment has come to whose rounds were carried elsewhere, in so many seconds.
+///
+/// # Errors
+/// When they are not results of this experiment.
+pub(crate) fn of_results(experiment: Experiment, results: Results, seconds: f64) -> Result<Ran, Error> {
+    let base = Path::new("");
+    let resolved = resolve::table(&experiment, &Places::from_env(base))?;
+    let config = resolve::text(&resolved);
+    let purpose = FolderPurpose { work: FolderWork::Run, identity: earlier::identity(&resolved) };
+    let plan = Arc::new(Plan::new(experiment, base, Isa::best(), &HashMap::new())?);
+    let unmeasured = checks::unmeasured(&plan, base)?;
+    let written = ran::Written { folder: None, extra: Vec::new(), is_same: false, config, purpose };
+    let cancel = Cancel::never();
+    let comparing = ran::Comparing { unmeasured: &unmeasured, kept: KeptPredictions::default(), observer: &Unobserved, cancel: &cancel };
+    let mut ran = Ran::new(plan, results, comparing, false, Instant::now(), written).expect("nobody cancels it");
+    ran.seconds = seconds;
+    Ok(ran)
 }
 
 /// Looks at a folder for a run; how its run ended, if that is the same and finished.

@@ -267,6 +267,9 @@ pub fn check_needs(settings: &dyn MethodSettings, field: &dyn Field) -> Result<(
         let what = format!("messages of the method hold at most d = {most} components, and the problem has d = {d}");
         return Err(Error::new("kind", what, "fewer features, or another method"));
     }
+    if facts.is_elsewhere() {
+        return Ok(());
+    }
     match settings.needs() {
         Needs::Objective if facts.objective().is_none() => {
             let what = "the method needs losses, gradients and Hessians, and the problem's operators are not known to be gradients";

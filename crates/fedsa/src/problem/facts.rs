@@ -42,6 +42,10 @@ pub trait Facts: Send + Sync {
     fn base(&self) -> Option<&dyn Facts> {
         None
     }
+    /// Whether operators are evaluated elsewhere, so that nothing is known of them here ([`super::elsewhere`]).
+    fn is_elsewhere(&self) -> bool {
+        self.base().is_some_and(Facts::is_elsewhere)
+    }
     /// The linear systems, if every `gbar_c` is affine.
     fn systems(&self) -> Option<&Systems> {
         self.base()?.systems()

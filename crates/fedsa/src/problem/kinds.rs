@@ -1,8 +1,8 @@
 //! The kinds of problems, by name.
 
 use super::{
-    ProblemSettings, baird, file, finite_sum, fixed_point, garnet, linear, logs, q_learning, quadratic, random_logistic, random_mrp,
-    regression, switching,
+    ProblemSettings, baird, elsewhere, file, finite_sum, fixed_point, garnet, linear, logs, q_learning, quadratic, random_logistic,
+    random_mrp, regression, switching,
 };
 use crate::registry::{Kind, kind};
 
@@ -22,5 +22,6 @@ pub const KINDS: &[Kind<dyn ProblemSettings>] = &[
     kind!("least-squares", "linear regression on data sets", regression::LeastSquares),
     kind!("glm", "generalised linear models, and Huber's loss, on data sets", regression::GeneralisedLinear),
     kind!("fixed-point", "maps whose mean is a contraction, and single ones need not be", fixed_point::FixedPoint),
+    kind!("elsewhere", "what the server of a federation knows of its agents' problem; it cannot be run", elsewhere::Elsewhere),
     kind!("q-learning", "Q-learning with linear features on Garnet MDPs", q_learning::QLearning),
 ];

@@ -10,6 +10,7 @@ pub mod batched;
 pub mod calls;
 pub mod clipped;
 pub mod dataset;
+pub mod elsewhere;
 pub mod episode;
 pub mod facts;
 pub mod features;

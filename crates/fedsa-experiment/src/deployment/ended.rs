@@ -1,0 +1,65 @@
+//! The results of a federation, as those of a run.
+
+use fedsa::error::Result;
+use fedsa::federation::Federation;
+use toml::{Table, Value};
+
+use super::Deployment;
+use crate::config::{Document, Experiment};
+use crate::made;
+use crate::results::{Recorded, Results, SeedResult};
+use crate::run::{self, Ran};
+
+/// What a server knows of the rounds of a federation.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub struct DeployedRun {
+    /// The recorded rounds, from round 0.
+    pub rows: Vec<Recorded>,
+    /// The output after the last one, d components.
+    pub theta: Vec<f64>,
+    /// The number of rounds after which it was found to have diverged, if it has.
+    pub diverged: Option<u64>,
+    /// The time of these rounds, in seconds.
+    pub seconds: f64,
+}
+
+impl DeployedRun {
+    /// Of these rounds and this output.
+    pub fn new(rows: Vec<Recorded>, theta: Vec<f64>, diverged: Option<u64>, seconds: f64) -> Self {
+        Self { rows, theta, diverged, seconds }
+    }
+}
+
+impl Deployment {
+    /// The results of a federation with these settings: files like those of any run ([`Ran::write_into`]). Their problem is of the kind
+    /// `elsewhere`, since the data are with the agents; what theory and metrics need of it is not known.
+    ///
+    /// # Errors
+    /// When the results are not those of such a federation.
+    pub fn results(&self, federation: &Federation, ended: DeployedRun) -> Result<Ran> {
+        let DeployedRun { rows, theta, diverged, seconds } = ended;
+        let document = &self.experiment.document;
+        let (_, mut of) = made::problem_of(&self.experiment);
+        if let Some(key) = self.source.key() {
+            of.remove(key);
+        }
+        of.insert("kind".into(), document.table["problem"]["kind"].clone());
+        let mut problem = Table::new();
+        problem.insert("kind".into(), Value::String("elsewhere".into()));
+        problem.insert("dim".into(), Value::Integer(federation.dim() as i64));
+        problem.insert("weights".into(), Value::Array(federation.weights().iter().map(|p| Value::Float(*p)).collect()));
+        problem.insert("of".into(), Value::Table(of));
+        let mut table = document.table.clone();
+        table.insert("problem".into(), Value::Table(problem));
+        // It may have ended before the last round that its settings name.
+        let run = table.entry("run").or_insert_with(|| Value::Table(Table::new()));
+        if let (Some(run), Some(last)) = (run.as_table_mut(), rows.last()) {
+            run.insert("rounds".into(), Value::Integer(last.round as i64));
+        }
+        let experiment = Experiment::read(Document::of_table(table, Vec::new()).with_kinds(&document.kinds))?;
+        let [seed] = self.run.seeds.list()[..] else { unreachable!("a deployment has one seed") };
+        let result = SeedResult { seed, rows, theta, diverged, stopped: false, seconds: Some(seconds) };
+        run::of_results(experiment, Results { cells: vec![vec![result]] }, seconds)
+    }
+}
