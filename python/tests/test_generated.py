@@ -40,6 +40,9 @@ def test_every_kind_has_a_class_whose_keywords_are_its_keys() -> None:
     ]:
         for table in tables:
             keys = set(table["properties"]) - {"kind"} - others
+            if table["properties"]["kind"]["enum"] == ["elsewhere"]:
+                # Only results of federations have it.
+                continue
             cls = of[module][table["properties"]["kind"]["enum"][0]]
             assert keys <= {cls._keys.get(name, name) for name in inspect.signature(cls).parameters}
 

@@ -128,11 +128,12 @@ impl Field for OutOfReach {
 mod tests {
     use super::*;
     use crate::problem::NoFiles;
+    use crate::sampling::Law;
 
     #[test]
     fn nothing_is_known_but_the_shape() {
         let made = |dim, weights: &[f64]| {
-            Elsewhere::new(dim, weights.to_vec(), BTreeMap::new()).field(&NoFiles, Sampling::new(Law::Mean), Isa::Portable)
+            Elsewhere::new(dim, weights.to_vec(), BTreeMap::new()).field(&NoFiles, Sampling::default().with_kind(Law::Mean), Isa::Portable)
         };
         let field = made(3, &[0.25, 0.75]).unwrap();
         assert_eq!((field.dim(), field.agents(), field.weights()), (3, 2, &[0.25, 0.75][..]));
