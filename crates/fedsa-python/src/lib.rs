@@ -3,6 +3,7 @@
 
 mod arrow;
 mod convert;
+mod deployments;
 mod engine;
 mod errors;
 mod experiment;
@@ -54,6 +55,9 @@ fn _fedsa(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<arrow::Table>()?;
     m.add_class::<experiment::CancelToken>()?;
     m.add_class::<experiment::Experiment>()?;
+    m.add_class::<deployments::Deployment>()?;
+    m.add_class::<deployments::Enrolment>()?;
+    m.add_class::<deployments::LocalAgent>()?;
     m.add_class::<nodes::ClientNode>()?;
     m.add_class::<nodes::Federation>()?;
     m.add_class::<nodes::AgentData>()?;

@@ -19,6 +19,7 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 
 use crate::convert;
+use crate::deployments::recorded;
 use crate::engine;
 use crate::experiment::Experiment;
 
@@ -63,7 +64,7 @@ impl AgentData {
 
 /// What all ends share.
 #[pyclass(frozen, module = "fedsa._fedsa")]
-pub struct Federation(federation::Federation);
+pub struct Federation(pub federation::Federation);
 
 #[pymethods]
 impl Federation {
@@ -150,7 +151,7 @@ impl ClientNode {
 
 /// The server.
 #[pyclass(frozen, module = "fedsa._fedsa")]
-pub struct ServerNode(Mutex<node::ServerNode>);
+pub struct ServerNode(pub Mutex<node::ServerNode>);
 
 /// What is to be done: its name, and messages by agent.
 type Asked<'py> = (&'static str, Bound<'py, PyDict>);
@@ -232,6 +233,11 @@ impl ServerNode {
         Ok(out)
     }
 
+    /// The round that it stands at, with its counts, for [`crate::deployments::Deployment`].
+    fn recorded<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        Ok(PyBytes::new(py, &engine::brief(py, || Ok(recorded(&locked(&self.0))))?))
+    }
+
     /// What was counted, by name.
     fn counts<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
         let (rounds, ledger) = engine::brief(py, || {
@@ -255,7 +261,8 @@ impl ServerNode {
     }
 }
 
-fn locked<T>(node: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+/// The node, whatever became of its last holder.
+pub fn locked<T>(node: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     node.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
