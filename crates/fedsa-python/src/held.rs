@@ -21,6 +21,7 @@ use pyo3::types::PyDict;
 use serde::{Deserialize, Serialize};
 
 use crate::convert;
+use crate::custom::{self, HeldRules};
 use crate::engine;
 use crate::errors::OrRaise;
 use crate::operators::{Form, Operator};
@@ -28,24 +29,37 @@ use crate::operators::{Form, Operator};
 /// A problem whose data Python holds.
 #[pyclass(frozen, module = "fedsa._fedsa")]
 pub struct HeldProblem {
-    pub kinds: Kinds,
+    kind: Kind<dyn ProblemSettings>,
     /// Whether operators are called that are a class of Python.
     pub calls_back: bool,
 }
 
 impl HeldProblem {
     fn of(kind: Kind<dyn ProblemSettings>, calls_back: bool) -> Result<Self> {
-        Ok(Self { kinds: Kinds::with(Extensions { problems: &[kind], ..Extensions::default() })?, calls_back })
+        let this = Self { kind, calls_back };
+        known(Some(&this), Vec::new())?;
+        Ok(this)
     }
 }
 
-/// The kinds with placeholders for problems that Python held: files of their runs can be read, and not be run.
+/// fedsa's kinds, with a problem and rules that Python holds.
+///
+/// # Errors
+/// As [`Kinds::with`].
+pub fn known(problem: Option<&HeldProblem>, rules: Vec<HeldRules>) -> Result<Kinds> {
+    let problems = problem.map(|held| held.kind.clone());
+    let methods = (!rules.is_empty()).then(|| custom::kind(rules));
+    Kinds::with(Extensions { problems: problems.as_slice(), methods: methods.as_slice(), ..Extensions::default() })
+}
+
+/// The kinds with placeholders for problems and rules that Python held: files of their runs can be read, and not be run.
 pub fn readable_kinds() -> Kinds {
     let arrays = |keys: ArrayKeys| Ok(Box::new(HeldArrays { keys, arrays: None }) as Box<dyn ProblemSettings>);
     let operator = |keys: OperatorKeys| Ok(Box::new(HeldOperator { keys, form: None }) as Box<dyn ProblemSettings>);
     let arrays = Kind::<dyn ProblemSettings>::new("arrays", "arrays of Python", arrays);
     let operator = Kind::<dyn ProblemSettings>::new("operator", "operators of Python", operator);
-    Kinds::with(Extensions { problems: &[arrays, operator], ..Extensions::default() }).unwrap_or_default()
+    let methods = [custom::kind(Vec::new())];
+    Kinds::with(Extensions { problems: &[arrays, operator], methods: &methods, ..Extensions::default() }).unwrap_or_default()
 }
 
 #[pymethods]
@@ -64,7 +78,7 @@ impl HeldProblem {
         let make = move |keys: ArrayKeys| Ok(Box::new(HeldArrays { keys, arrays: Some(Arc::clone(&held)) }) as Box<dyn ProblemSettings>);
         engine::brief(py, || {
             let this = Self::of(Kind::new("arrays", "arrays of Python", make), false)?;
-            alone::check(&this.kinds, KindTable::Problem, &table)?;
+            alone::check(&known(Some(&this), Vec::new())?, KindTable::Problem, &table)?;
             Ok(this)
         })
     }

@@ -153,10 +153,11 @@ impl Coordinator {
     /// The coordinator of a federation at the start of a run.
     ///
     /// # Errors
-    /// When the method cannot work over the link.
+    /// When the method cannot work over the link, or its server half has failed already.
     pub fn new(federation: &Federation) -> Result<Self> {
         let (_, protocol) = federation.client()?;
         let server = federation.method().server(&federation.setting());
+        server.failure().and_then(Failure::get).map_or(Ok(()), Err)?;
         let (n, seed) = (federation.agents(), federation.seed());
         let state = State {
             opened: 0,

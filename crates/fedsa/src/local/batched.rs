@@ -13,7 +13,7 @@ use crate::error::{Error, Failure, Result};
 use crate::kernel::{Chunk, LANES, Lanes, chunks, flat, flat_mut};
 use crate::message::{Message, Part};
 use crate::problem::Field;
-use crate::random::{Key, Purpose};
+use crate::random::{Key, Purpose, Stream};
 
 /// A client rule that answers for some of the agents in one call, with one vector of d components each. What it answers for an agent must
 /// not depend on who shares the call.
@@ -117,6 +117,23 @@ impl AgentRows {
         &mut self.memory[j]
     }
 
+    /// The agents' random streams for draws that are not samples of their operators: one for each, of the round.
+    ///
+    /// # Errors
+    /// When the agents of this call have answered.
+    pub fn streams(&self) -> Result<Vec<Stream>> {
+        self.at_work()?;
+        let key = Key::new(self.seed, Purpose::Rule, self.round);
+        Ok(self.identities.iter().map(|c| key.stream(*c)).collect())
+    }
+
+    fn at_work(&self) -> Result<()> {
+        if self.blocks.is_empty() {
+            return Err(Error::new("agents", "a step or a draw of agents that have answered", "steps and draws while the rule answers"));
+        }
+        Ok(())
+    }
+
     /// Makes local steps `theta_c += eta (g_c(theta_c, z) + drift_c)` with the step sizes `etas` in turn; `theta` and `drift` are n d
     /// numbers. Samples are the next ones of the round.
     ///
@@ -168,9 +185,7 @@ impl AgentRows {
 
     /// Puts iterates into the lanes; the first time it opens the streams of the round.
     fn put(&mut self, theta: &[f64]) -> Result<()> {
-        if self.blocks.is_empty() {
-            return Err(Error::new("steps", "a step of agents that have answered", "steps and samples while the rule answers"));
-        }
+        self.at_work()?;
         if !std::mem::replace(&mut self.has_opened, true) {
             let key = Key::new(self.seed, Purpose::Sample, self.round);
             for lanes in &mut self.blocks {
