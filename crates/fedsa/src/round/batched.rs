@@ -26,6 +26,9 @@ impl Job<'_> {
         // Blocks with agents at old models answer one agent at a time.
         let blocks = self.participants.chunks(LANES).filter(|block| !self.stale(block, &mut answers));
         let places: Vec<usize> = blocks.flatten().copied().collect();
+        if places.is_empty() {
+            return self.sweep(0..self.participants.len(), agents, rows, Some(worker));
+        }
         let Agents { first, memory, chains, feedback, channel } = agents;
         let at = (self.seed, self.down.round);
         let called = client.answers(at, &places, (chains, memory), self.cancel, self.down.part(Part::Model));
