@@ -122,7 +122,7 @@ def test_control_variates_are_those_of_scafflsa_to_the_bit(link: Any) -> None:
 
 def test_answers_one_by_one_have_the_mean_of_all() -> None:
     np.testing.assert_array_equal(bits(custom(server=AverageOfEach())), bits(methods.FedLSA(ETA, H)))
-    for link in (LOSSY, links.Late(law="uniform", min=0, max=3), links.GilbertElliott()):
+    for link in (LOSSY, links.Late(law="uniform", min=0, max=3), links.GilbertElliott(0.2, 0.5)):
         bits(custom(server=AverageOfEach(), link=link))
 
 

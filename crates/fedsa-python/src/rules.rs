@@ -272,11 +272,9 @@ impl Agents {
     #[getter]
     fn rng(&self, py: Python<'_>) -> PyResult<Py<Draws>> {
         let streams = self.with(py, |rows| rows.streams())?;
-        let mut rng = self.rng.lock().unwrap_or_else(PoisonError::into_inner);
-        if rng.is_none() {
-            *rng = Some(Py::new(py, Draws::of(streams, self.numbers.clone_ref(py)))?);
-        }
-        rng.as_ref().map(|rng| rng.clone_ref(py)).ok_or_else(|| PyTypeError::new_err("no random numbers"))
+        // Made before the lock is taken: objects of Python are not made while another thread of Python may wait for it.
+        let made = Py::new(py, Draws::of(streams, self.numbers.clone_ref(py)))?;
+        Ok(self.rng.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(made).clone_ref(py))
     }
 
     /// Make local steps ``theta += eta (g_c(theta, z) + drift)``, with the next samples of the agents.
