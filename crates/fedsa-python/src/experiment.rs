@@ -15,9 +15,9 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::convert;
+use crate::custom::HeldRules;
 use crate::engine;
 use crate::errors::OrRaise;
-use crate::custom::HeldRules;
 use crate::held::{self, HeldProblem};
 use crate::results::RanResults;
 
