@@ -53,8 +53,8 @@ curve = problems.Custom(Curve())
 # %% [markdown]
 # ## What is known of it
 #
-# With `mean` fedsa finds the root: the curve at which the pulls of all stations cancel. Errors are measured from there. On the mean operators, without noise,
-# local steps alone end beside the root, because stations differ; control variates end at it.
+# With `mean` fedsa finds the root: the curve at which the pulls of all stations cancel. Errors are measured from there. On the mean operators,
+# without noise, local steps alone end beside the root, because stations differ; control variates end at it.
 
 # %%
 local = methods.FedLSA(0.5, 20, start=[12.0, 0, 0, 0, 0])
@@ -80,8 +80,7 @@ known = problems.Custom(KnownCurve())
 noisy = fedsa.Experiment(known, [methods.FedLSA(0.1, 20), methods.SCAFFLSA(0.1, 20)], rounds=400, seeds=4).run()
 floors = {label: noisy.floor(label) for label in noisy.labels}
 assert all(0 < floor.mean < 1 for floor in floors.values())
-for label, floor in floors.items():
-    print(f"{label:9} {floor.mean:.2e} +- {floor.se:.1e}")
+noisy.summary()
 
 # %% [markdown]
 # ## A server rule

@@ -85,7 +85,7 @@ class AgentData:
         method = {"kind": "fedlsa", "step_size": 1.0, "local_steps": 1}
         table = {"problem": plain(problem), "sampling": law, "method": [method], "run": {"rounds": 1}}
         folder = "" if base is None else os.fspath(base)
-        held = (getattr(problem, "_held", None), [])
+        held: tuple[Any, list[Any]] = (getattr(problem, "_held", None), [])
         self._native = _fedsa.AgentData.of(_fedsa.Experiment.of_table(table, folder, {}, {}, False, held))
 
     @property

@@ -68,7 +68,7 @@ class ClientRule(Protocol):
         are no steps. It is called only where a link alters messages, and only if the rule has memory.
     """
 
-    def answer(self, theta: Floats, agents: Agents) -> Any:
+    def answer(self, theta: Floats, agents: Agents, /) -> Any:
         """Answer the model of a round.
 
         Parameters
@@ -105,7 +105,7 @@ class ServerRule(Protocol):
         The state at the start: a mapping of names to arrays of numbers.
     """
 
-    def step(self, theta: Floats, mean: Floats, at: ServerRound) -> Any:
+    def step(self, theta: Floats, mean: Floats, at: ServerRound, /) -> Any:
         """Move theta at the end of a round.
 
         Parameters
@@ -263,8 +263,8 @@ class Custom(Method):
         step_size: float | Mapping[str, Any],
         local_steps: int,
         *,
-        client: Any = None,
-        server: Any = None,
+        client: ClientRule | None = None,
+        server: ServerRule | None = None,
         global_step_size: float | None = None,
         participants: int | None = None,
         label: str | None = None,
