@@ -152,13 +152,12 @@ class Experiment:
 class Federation:
     def __new__(
         cls,
-        method: dict[str, Any],
+        method: tuple[dict[str, Any], HeldRules | None],
         weights: list[float],
         dim: int,
         seed: int,
         start: list[float] | None,
         agreement: str | None,
-        rules: HeldRules | None,
     ) -> Federation: ...
     @property
     def agents(self) -> int: ...

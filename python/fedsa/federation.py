@@ -152,7 +152,7 @@ class Federation:
         first = None if start is None else np.asarray(start, dtype=np.float64).ravel().tolist()
         self._made = dict(method=method, weights=shares, dim=dim, seed=seed, start=first, agreement=agreement)
         rules = getattr(method, "_rules", None)
-        self._native = _fedsa.Federation(plain(method), shares.tolist(), dim, seed, first, agreement, rules)
+        self._native = _fedsa.Federation((plain(method), rules), shares.tolist(), dim, seed, first, agreement)
 
     @property
     def agents(self) -> int:

@@ -152,11 +152,22 @@ def checked_state(value: Any, shapes: dict[str, list[int]] | None, name: str) ->
     return read
 
 
+def attributes(rule: Any) -> dict[str, Any]:
+    """The attributes of a rule; numbers of NumPy as those of Python."""
+    names = getattr(rule, "__dict__", None) or getattr(rule, "__dataclass_fields__", ())
+    values = {name: getattr(rule, name) for name in names}
+    return {name: value.item() if hasattr(value, "item") and getattr(value, "ndim", None) == 0 else value for name, value in values.items()}
+
+
+def is_plain(value: Any) -> bool:
+    """Whether files have a value of this sort."""
+    return isinstance(value, (bool, int, float, str))
+
+
 def described(rule: Any) -> str:
     """The text by which files name a rule: its class, and its attributes that are numbers or texts."""
-    values = {name: value for name, value in getattr(rule, "__dict__", {}).items() if not name.startswith("_")}
-    values = {name: value.item() if hasattr(value, "item") and getattr(value, "ndim", 0) == 0 else value for name, value in values.items()}
-    shown = [f"{name}={value!r}" for name, value in sorted(values.items()) if isinstance(value, (bool, int, float, str))]
+    values = attributes(rule)
+    shown = [f"{name}={values[name]!r}" for name in sorted(values) if not name.startswith("_") and is_plain(values[name])]
     return f"{type(rule).__module__}.{type(rule).__qualname__}({', '.join(shown)})"
 
 
@@ -308,8 +319,13 @@ class Custom(Method):
 
 
 def alike(one: Any, other: Any) -> bool:
-    """Whether two rules are the same, or equal."""
-    return one is other or (type(one) is type(other) and bool(one == other))
+    """Whether two rules do the same: they are one object, are equal, or are of one class with the same numbers and texts."""
+    if one is other or type(one) is not type(other):
+        return one is other
+    mine, theirs = attributes(one), attributes(other)
+    if all(map(is_plain, [*mine.values(), *theirs.values()])):
+        return mine == theirs
+    return bool(one == other)
 
 
 def rules_in(methods: Any) -> list[_fedsa.HeldRules]:

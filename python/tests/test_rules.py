@@ -320,6 +320,21 @@ def test_random_numbers_are_those_of_the_agent_wherever_it_runs() -> None:
     np.testing.assert_array_equal(server.theta, bits(method, rounds=4, seeds=[0])[0])
 
 
+def test_a_node_with_its_own_data_alone_is_who_it_is_in_the_federation() -> None:
+    class Drawing(Controlled):
+        def answer(self, theta: np.ndarray, agents: rules.Agents) -> np.ndarray:
+            return super().answer(theta, agents) + 0.1 * agents.rng.normal(D)
+
+    method = custom(client=Drawing(), server=Average())
+    shared = federation.Federation(method, weights=np.full(N, 1 / N), dim=D)
+    own = [federation.AgentData(problems.Linear(A[c : c + 1], B[c : c + 1], noise=0.5)) for c in range(N)]
+    agents = [federation.ClientNode(shared, data, c) for c, data in enumerate(own)]
+    server = federation.ServerNode(shared)
+    for _ in range(5):
+        carry(server, agents)
+    np.testing.assert_array_equal(server.theta, bits(method, rounds=5, seeds=[0])[0])
+
+
 def test_what_a_node_raises_leaves_it_as_it_was() -> None:
     class Failing(Controlled):
         is_failing = False
@@ -537,7 +552,8 @@ def test_what_is_copied_runs_the_same(copied: Any) -> None:
     np.testing.assert_array_equal(bits(copied(method)), bits(method))
     experiment = fedsa.Experiment(NOISY, method, rounds=3)
     np.testing.assert_array_equal(copied(experiment).run().theta("own"), experiment.run().theta("own"))
-    assert copy.copy(method) == method and method != custom(client=Local(), server=Adam()), "another object"
+    assert copy.copy(method) == method == custom(client=Local(), server=Adam()) != custom(client=Local(), server=Adam(0.1))
+    assert custom(client=Controlled()) != custom(client=Controlled()), "a list is no setting"
     assert method.replace(participants=5).participants == 5
     assert "Adam" in repr(method) and "Adam(rate=0.05)" in experiment.to_toml()
     data = federation.Federation(method, weights=np.full(N, 1 / N), dim=D)

@@ -130,7 +130,7 @@ impl MethodSettings for Custom {
             }
         }
         require(client.is_some() || server.is_some(), "client", "neither client nor server", "a rule of one's own: one of them, or both")?;
-        if let (Some(_), Some(alpha)) = (server, keys.global_step_size) {
+        if let (Some(_), Some(alpha)) = (server, keys.global_step_size.filter(|alpha| *alpha != 1.0)) {
             let what = format!("{alpha} has no effect: the server rule says how theta moves");
             return Err(Error::new("global_step_size", what, "none, with a server rule"));
         }

@@ -68,19 +68,19 @@ pub struct Federation(federation::Federation);
 
 #[pymethods]
 impl Federation {
+    /// The keys of a method come with its rules, if they are classes of Python.
     #[new]
     fn new(
         py: Python<'_>,
-        method: &Bound<'_, PyDict>,
+        method: (Bound<'_, PyDict>, Option<Bound<'_, HeldRules>>),
         weights: Vec<f64>,
         dim: usize,
         seed: u64,
         start: Option<Vec<f64>>,
         agreement: Option<String>,
-        rules: Option<Bound<'_, HeldRules>>,
     ) -> PyResult<Self> {
-        let table = convert::table(method)?;
-        let rules: Vec<HeldRules> = rules.iter().map(|rules| rules.get().clone()).collect();
+        let table = convert::table(&method.0)?;
+        let rules: Vec<HeldRules> = method.1.iter().map(|rules| rules.get().clone()).collect();
         let made = engine::brief(py, || {
             let (settings, uplink) = alone::method(&held::known(None, rules)?, &table, &DiskFiles::new(Places::from_env("")))?;
             let start = start.unwrap_or_else(|| vec![0.0; dim]);

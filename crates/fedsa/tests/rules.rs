@@ -333,6 +333,25 @@ fn a_node_whose_rule_fails_is_as_before() {
     assert_eq!(bits(nodes.server.theta()), bits(whole.theta()));
 }
 
+#[test]
+fn a_node_with_its_own_data_alone_draws_as_its_number_says() {
+    let noise = Some(fedsa::problem::noise::Noise::new(0.3, 0.6, 1));
+    let systems: Vec<_> = (0..11).map(|c| ([[1.0 + 0.1 * c as f64, 0.2], [0.2, 2.0]], [c as f64, -1.0])).collect();
+    let of = |agents: &[_]| crate::common::linear(agents).with_noise(noise.clone());
+    let (all, method) = (field(&of(&systems), Law::Markov), Own::new(true));
+    let mut nodes = ByBytes::new(&all, &method, &Uplink::default());
+    let federation = Federation::new(&method, &Uplink::default(), all.weights().to_vec(), 5, vec![0.1; 2]).unwrap();
+    for (c, system) in systems.iter().enumerate() {
+        nodes.agents[c] = ClientNode::new(&federation, &field(&of(std::slice::from_ref(system)), Law::Markov), 0, c).unwrap();
+    }
+    let mut run = started(&all, &*method.twin(), &Uplink::default());
+    for _ in 0..5 {
+        nodes.round();
+        run.step();
+        assert_eq!(bits(nodes.server.theta()), bits(run.theta()));
+    }
+}
+
 /// Agents in this thread.
 struct Here(Vec<ClientNode>);
 
