@@ -154,7 +154,7 @@ def checked_state(value: Any, shapes: dict[str, list[int]] | None, name: str) ->
 
 def attributes(rule: Any) -> dict[str, Any]:
     """The attributes of a rule; numbers of NumPy as those of Python."""
-    names = getattr(rule, "__dict__", None) or getattr(rule, "__dataclass_fields__", ())
+    names: Any = getattr(rule, "__dict__", None) or getattr(rule, "__dataclass_fields__", ())
     values = {name: getattr(rule, name) for name in names}
     return {name: value.item() if hasattr(value, "item") and getattr(value, "ndim", None) == 0 else value for name, value in values.items()}
 
