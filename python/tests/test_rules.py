@@ -99,7 +99,10 @@ def bits(method: methods.Method, problem: Any = NOISY, rounds: int = 12, **setti
 
 LOSSY = links.Erasure(0.7)
 QUANTISED = links.Link(up=links.Quantised(4), error_feedback=True)
-LINKS: list[Any] = [None, LOSSY, links.Quantised(4), QUANTISED, links.Late(law="uniform", min=0, max=3), links.Link(up=links.TopK(k=2), media=[LOSSY])]
+LATE = links.Late(law="uniform", min=0, max=3)
+BUDGET = links.Link(up=links.Quantised(4), media=[links.BitBudget(3.0, fading_snr=2.0)], error_feedback=True)
+LINKS: list[Any] = [None, LOSSY, links.Quantised(4), QUANTISED, LATE, links.Link(up=links.TopK(k=2), media=[LOSSY]), BUDGET]
+LINKS += [links.Link(down=links.Quantised(6)), links.OverTheAir(receiver_noise=0.1)]
 SETTINGS: list[dict[str, Any]] = [{}, {"participants": 9}, {"global_step_size": 0.5}]
 
 
@@ -122,8 +125,10 @@ def test_control_variates_are_those_of_scafflsa_to_the_bit(link: Any) -> None:
 
 def test_answers_one_by_one_have_the_mean_of_all() -> None:
     np.testing.assert_array_equal(bits(custom(server=AverageOfEach())), bits(methods.FedLSA(ETA, H)))
-    for link in (LOSSY, links.Late(law="uniform", min=0, max=3), links.GilbertElliott(0.2, 0.5)):
+    for link in (LOSSY, LATE, links.GilbertElliott(0.2, 0.5)):
         bits(custom(server=AverageOfEach(), link=link))
+    with pytest.raises(fedsa.InputError, match="only their sum arrives"):
+        bits(custom(server=AverageOfEach(), link=links.OverTheAir()))
 
 
 def test_stale_models_and_laws_of_samples() -> None:
