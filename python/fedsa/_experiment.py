@@ -17,6 +17,7 @@ from fedsa._settings import checked_keywords, plain, seconds, shown
 from fedsa._summary import Summary, number
 from fedsa._theory import Check, Theory
 from fedsa.errors import FedsaError, InputError
+from fedsa.rules import rules_in
 
 Table = Mapping[str, Any]
 
@@ -225,8 +226,8 @@ class Experiment:
             made = self._made
             base = os.fspath(made["base"]) if made["base"] is not None else ""
             changes, sweeps = plain(made.get("set", {})), plain(made.get("sweep", {}))
-            # A problem whose data are in memory.
-            held = getattr(made.get("problem"), "_held", None)
+            # A problem whose data are in memory, and rules of one's own.
+            held = (getattr(made.get("problem"), "_held", None), rules_in(made.get("methods", ())))
             if "text" in made:
                 native = _fedsa.Experiment.of_text(made["name"], made["text"], base, changes, sweeps, quick, held)
             else:
@@ -644,6 +645,9 @@ class Experiment:
         held = [experiment._made.get("problem") for experiment in (self, other)]
         # Files name operators of Python by their class.
         if any(hasattr(problem, "_held") for problem in held) and held[0] != held[1]:
+            return False
+        rules = [[method for method in experiment._made.get("methods", ()) if hasattr(method, "_rules")] for experiment in (self, other)]
+        if rules[0] != rules[1]:
             return False
         return self._resolved() == other._resolved()
 

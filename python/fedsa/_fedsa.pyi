@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, final
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from fedsa.errors import FedsaError
 
@@ -60,6 +60,42 @@ class ClientNode:
     def restore(self, state: bytes) -> None: ...
 
 @final
+class Agents:
+    """The agents of a call of a client rule: n of them, a row each."""
+
+    @property
+    def numbers(self) -> NDArray[np.int64]:
+        """The numbers of the agents, increasing: an array (n,)."""
+
+    @property
+    def round(self) -> int:
+        """The round, from 0."""
+
+    @property
+    def memory(self) -> dict[str, NDArray[np.float64]]:
+        """What the agents keep, by name: arrays (n, dim)."""
+
+    @property
+    def step_sizes(self) -> NDArray[np.float64]:
+        """The step sizes of the round."""
+
+    @property
+    def step_sum(self) -> float:
+        """The sum E of the step sizes."""
+
+    @property
+    def rng(self) -> Draws:
+        """Random numbers of the agents for other things than samples."""
+
+    def steps(
+        self, theta: ArrayLike | None = None, *, drift: ArrayLike | None = None, step_sizes: ArrayLike | None = None
+    ) -> NDArray[np.float64]:
+        """Make local steps ``theta += eta (g_c(theta, z) + drift)``: an array (n, dim)."""
+
+    def sample(self, theta: ArrayLike | None = None) -> NDArray[np.float64]:
+        """Evaluate the operators on the next sample of each agent: an array (n, dim)."""
+
+@final
 class Draws:
     """Random numbers of the agents of a call, each from its agent's own stream."""
 
@@ -84,7 +120,7 @@ class Experiment:
         set: dict[str, Any],
         sweeps: dict[str, Any],
         quick: bool,
-        held: HeldProblem | None = None,
+        held: tuple[HeldProblem | None, list[HeldRules]],
     ) -> Experiment: ...
     @staticmethod
     def of_table(
@@ -93,7 +129,7 @@ class Experiment:
         set: dict[str, Any],
         sweeps: dict[str, Any],
         quick: bool,
-        held: HeldProblem | None = None,
+        held: tuple[HeldProblem | None, list[HeldRules]],
     ) -> Experiment: ...
     @property
     def id(self) -> str: ...
@@ -116,7 +152,7 @@ class Experiment:
 class Federation:
     def __new__(
         cls,
-        method: dict[str, Any],
+        method: tuple[dict[str, Any], HeldRules | None],
         weights: list[float],
         dim: int,
         seed: int,
@@ -153,6 +189,16 @@ class HeldProblem:
     ) -> HeldProblem: ...
 
 @final
+class HeldRules:
+    def __new__(
+        cls,
+        table: dict[str, Any],
+        client: tuple[str, str, list[str], dict[str, Callable[..., Any]]] | None,
+        server: tuple[str, str, dict[str, Callable[..., Any]], bool] | None,
+        checks: tuple[Callable[..., Any], Callable[..., Any], Callable[..., Any]],
+    ) -> HeldRules: ...
+
+@final
 class Ran:
     def summary_json(self) -> str: ...
     def report_json(self) -> str: ...
@@ -162,6 +208,42 @@ class Ran:
     def figure(self, keys: dict[str, Any]) -> Figure: ...
     def files(self) -> dict[str, bytes]: ...
     def write_into(self, folder: str, overwrite: bool) -> None: ...
+
+@final
+class ServerRound:
+    """What a server rule gets beside theta and the mean of the answers."""
+
+    @property
+    def round(self) -> int:
+        """The round, from 0."""
+
+    @property
+    def step_sum(self) -> float:
+        """The sum E of the step sizes."""
+
+    @property
+    def asked(self) -> float:
+        """The sum of the weights of the agents that were asked."""
+
+    @property
+    def state(self) -> dict[str, NDArray[np.float64]]:
+        """What the rule keeps, by name."""
+
+    @property
+    def answers(self) -> NDArray[np.float64] | None:
+        """The answers that arrived, (n, dim), if the rule wants each of them."""
+
+    @property
+    def agents(self) -> NDArray[np.int64] | None:
+        """The agents that sent them: an array (n,)."""
+
+    @property
+    def weights(self) -> NDArray[np.float64] | None:
+        """Their weights, times the factors by which the answers arrived: an array (n,)."""
+
+    @property
+    def rounds(self) -> NDArray[np.int64] | None:
+        """The rounds that they answer: an array (n,)."""
 
 @final
 class ServerNode:

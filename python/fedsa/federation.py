@@ -84,7 +84,7 @@ class AgentData:
         method = {"kind": "fedlsa", "step_size": 1.0, "local_steps": 1}
         table = {"problem": plain(problem), "sampling": law, "method": [method], "run": {"rounds": 1}}
         folder = "" if base is None else os.fspath(base)
-        held = getattr(problem, "_held", None)
+        held: tuple[Any, list[Any]] = (getattr(problem, "_held", None), [])
         self._native = _fedsa.AgentData.of(_fedsa.Experiment.of_table(table, folder, {}, {}, False, held))
 
     @property
@@ -150,7 +150,8 @@ class Federation:
         shares = np.asarray(weights, dtype=np.float64).ravel()
         first = None if start is None else np.asarray(start, dtype=np.float64).ravel().tolist()
         self._made = dict(method=method, weights=shares, dim=dim, seed=seed, start=first, agreement=agreement)
-        self._native = _fedsa.Federation(plain(method), shares.tolist(), dim, seed, first, agreement)
+        rules = getattr(method, "_rules", None)
+        self._native = _fedsa.Federation((plain(method), rules), shares.tolist(), dim, seed, first, agreement)
 
     @property
     def agents(self) -> int:

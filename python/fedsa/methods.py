@@ -12,11 +12,12 @@ from typing import Any, Literal, TYPE_CHECKING
 
 from fedsa._kinds import Method, named_method
 from fedsa._link import LinkLike
+from fedsa.rules import Custom
 
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike
 
-__all__ = ["AGD", "AdaptiveNewton", "Anderson", "BFGS", "DASA", "DONE", "DelayAdaptiveSA", "DelayedSA", "FedHSA", "FedLSA", "FedLin", "FedNL", "FedTD", "GD", "GIANT", "GMRES", "LBFGS", "LSTD", "Method", "Newton", "OneShot", "ProjectedTD", "QSHED", "SCAFFLSA", "SCAFFLSARandom", "SCAFFOLD", "SHED", "named"]
+__all__ = ["AGD", "AdaptiveNewton", "Anderson", "BFGS", "Custom", "DASA", "DONE", "DelayAdaptiveSA", "DelayedSA", "FedHSA", "FedLSA", "FedLin", "FedNL", "FedTD", "GD", "GIANT", "GMRES", "LBFGS", "LSTD", "Method", "Newton", "OneShot", "ProjectedTD", "QSHED", "SCAFFLSA", "SCAFFLSARandom", "SCAFFOLD", "SHED", "named"]
 
 
 class FedLSA(Method):

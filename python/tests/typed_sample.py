@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import fedsa
-from fedsa import federation, links, methods, operators, problems
+from fedsa import federation, links, methods, operators, problems, rules
 
 
 def compared() -> fedsa.Results:
@@ -52,6 +52,37 @@ def own() -> NDArray[np.float64]:
     return theta
 
 
+class Local:
+    """Plain local steps, of which agents remember the last direction."""
+
+    memory = ("last",)
+
+    def answer(self, theta: NDArray[np.float64], agents: rules.Agents) -> NDArray[np.float64]:
+        """The directions of the agents of a call."""
+        direction: NDArray[np.float64] = (agents.steps(drift=np.zeros_like(theta)) - theta) / agents.step_sum
+        agents.memory["last"][:] = direction
+        return direction
+
+
+class Momentum:
+    """A running mean of directions."""
+
+    def start(self, theta: NDArray[np.float64]) -> dict[str, NDArray[np.float64]]:
+        """Nothing yet."""
+        return {"velocity": np.zeros_like(theta)}
+
+    def step(self, theta: NDArray[np.float64], mean: NDArray[np.float64], at: rules.ServerRound) -> NDArray[np.float64]:
+        """The next iterate."""
+        at.state["velocity"] += 0.1 * (mean - at.state["velocity"])
+        return theta + at.step_sum * at.state["velocity"]
+
+
+def ruled() -> NDArray[np.float64]:
+    """Rules of one's own."""
+    method = methods.Custom(0.1, 10, client=Local(), server=Momentum(), participants=2)
+    return fedsa.Experiment(problems.Custom(Points()), method, rounds=10).run().theta("custom", seed=0)
+
+
 def main() -> None:
     """All of it."""
     results = compared()
@@ -66,7 +97,7 @@ def main() -> None:
     message = federation.ServerNode(shared).open().messages[0]
     answer: bytes | None = federation.ClientNode(shared, data, 0).handle(message)
     assert answer is not None
-    assert own().shape == (2,)
+    assert own().shape == (2,) and ruled().shape == (2,)
     session = federation.Session(federation.ServerNode(shared), lambda messages: {}, data=data)
     ended: str = session.advance(1)
     assert ended == "completed" and session.history[-1]["round"] == 1

@@ -299,7 +299,12 @@ def generated() -> dict[str, str]:
             PROBLEMS, ["from fedsa._data_problem import LogsProblem, RowsProblem", base + "Problem", "from fedsa.operators import Custom, Linear"], module, problems, names=["Custom", "Linear", "Problem"]
         ),
         "methods.py": module_text(
-            METHODS, [base + "Method, named_method", "from fedsa._link import LinkLike"], module, methods, named, ["Method", "named"]
+            METHODS,
+            [base + "Method, named_method", "from fedsa._link import LinkLike", "from fedsa.rules import Custom"],
+            module,
+            methods,
+            named,
+            ["Custom", "Method", "named"],
         ),
         "links.py": module_text(LINKS, ["from fedsa._link import Codec, Link, Medium"], module, links, names=["Codec", "Link", "Medium"]),
     }

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import fedsa
-from fedsa import federation, gym, links, methods, operators, problems
+from fedsa import federation, gym, links, methods, operators, problems, rules
 
 PAGE = Path(__file__).parents[2] / "docs/src/reference/python.md"
 BEGIN, END = "<!-- made by python/tools/reference.py -->", "<!-- end of it -->"
@@ -34,6 +34,7 @@ GROUPS: list[tuple[str, Any, list[str]]] = [
     ("Problems: `fedsa.problems`", problems, list(problems.__all__)),
     ("Operators of your own: `fedsa.operators`", operators, ["Operator", "Draws"]),
     ("Methods: `fedsa.methods`", methods, list(methods.__all__)),
+    ("Rules of your own: `fedsa.rules`", rules, ["ClientRule", "ServerRule", "Agents", "ServerRound"]),
     ("Links: `fedsa.links`", links, list(links.__all__)),
     (
         "Exceptions",

@@ -15,9 +15,10 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::convert;
+use crate::custom::HeldRules;
 use crate::engine;
 use crate::errors::OrRaise;
-use crate::held::HeldProblem;
+use crate::held::{self, HeldProblem};
 use crate::results::RanResults;
 
 /// A token by which another thread stops a call.
@@ -50,7 +51,7 @@ pub struct Experiment {
     /// The folder of relative paths.
     pub base: PathBuf,
     pub quick: bool,
-    /// Whether the problem calls Python.
+    /// Whether the problem or a method calls Python.
     pub calls_back: bool,
 }
 
@@ -94,19 +95,26 @@ impl Experiment {
     }
 }
 
-/// A document that may name a problem whose data Python holds.
-fn known(document: Document, held: Option<&HeldProblem>) -> Document {
-    match held {
-        Some(held) => document.with_kinds(&held.kinds),
-        None => document,
+/// What an experiment has that Python holds: the data of its problem, and rules of its methods.
+#[derive(FromPyObject)]
+pub struct Held<'py>(Option<Bound<'py, HeldProblem>>, Vec<Bound<'py, HeldRules>>);
+
+impl Held<'_> {
+    fn kinds(&self, py: Python<'_>) -> PyResult<Kinds> {
+        let rules = self.1.iter().map(|rules| rules.get().clone()).collect();
+        held::known(self.0.as_ref().map(Bound::get), rules).or_raise(py)
+    }
+
+    fn calls_back(&self) -> bool {
+        self.0.as_ref().is_some_and(|held| held.get().calls_back) || !self.1.is_empty()
     }
 }
 
 #[pymethods]
 impl Experiment {
-    /// The experiment of the text of a file, which is called `name` in messages, and the problem whose data Python holds, if it names one.
+    /// The experiment of the text of a file, which is called `name` in messages, and what of it Python holds.
     #[staticmethod]
-    #[pyo3(signature = (name, text, base, set, sweeps, quick, held = None))]
+    #[pyo3(signature = (name, text, base, set, sweeps, quick, held))]
     #[expect(clippy::too_many_arguments, reason = "a private signature with plain values")]
     fn of_text(
         py: Python<'_>,
@@ -116,17 +124,18 @@ impl Experiment {
         set: &Bound<'_, PyDict>,
         sweeps: &Bound<'_, PyDict>,
         quick: bool,
-        held: Option<&HeldProblem>,
+        held: Held<'_>,
     ) -> PyResult<Self> {
         let (set, sweeps) = (convert::table(set)?, convert::table(sweeps)?);
-        let read = || Self::read(known(Document::parse(name, text)?, held), &set, &sweeps, quick);
+        let (kinds, calls_back) = (held.kinds(py)?, held.calls_back());
+        let read = || Self::read(Document::parse(name, text)?.with_kinds(&kinds), &set, &sweeps, quick);
         let inner = engine::brief(py, read)?;
-        Ok(Self { inner, base, quick, calls_back: held.is_some_and(|held| held.calls_back) })
+        Ok(Self { inner, base, quick, calls_back })
     }
 
-    /// The experiment of a dictionary with the keys of files, and the problem whose data Python holds, if it has such a problem.
+    /// The experiment of a dictionary with the keys of files, and what of it Python holds.
     #[staticmethod]
-    #[pyo3(signature = (table, base, set, sweeps, quick, held = None))]
+    #[pyo3(signature = (table, base, set, sweeps, quick, held))]
     fn of_table(
         py: Python<'_>,
         table: &Bound<'_, PyDict>,
@@ -134,16 +143,17 @@ impl Experiment {
         set: &Bound<'_, PyDict>,
         sweeps: &Bound<'_, PyDict>,
         quick: bool,
-        held: Option<&HeldProblem>,
+        held: Held<'_>,
     ) -> PyResult<Self> {
         let (table, set, sweeps) = (convert::table(table)?, convert::table(set)?, convert::table(sweeps)?);
+        let (kinds, calls_back) = (held.kinds(py)?, held.calls_back());
         let read = || {
             let given = ARGUMENTS.iter().filter(|(key, _)| placed(&table, key));
             let origins = given.map(|(key, name)| Origin { key: (*key).to_string(), from: SetBy::Setting(name) }).collect();
-            Self::read(known(Document::of_table(table.clone(), origins), held), &set, &sweeps, quick)
+            Self::read(Document::of_table(table.clone(), origins).with_kinds(&kinds), &set, &sweeps, quick)
         };
         let inner = engine::brief(py, read)?;
-        Ok(Self { inner, base, quick, calls_back: held.is_some_and(|held| held.calls_back) })
+        Ok(Self { inner, base, quick, calls_back })
     }
 
     #[getter]

@@ -21,6 +21,7 @@ use pyo3::types::PyDict;
 use serde::{Deserialize, Serialize};
 
 use crate::convert;
+use crate::custom::{self, HeldRules};
 use crate::engine;
 use crate::errors::OrRaise;
 use crate::held_data::{self, HeldData};
@@ -31,29 +32,38 @@ use crate::tables::{GivenTable, OwnTable};
 /// A problem whose data Python holds.
 #[pyclass(frozen, module = "fedsa._fedsa")]
 pub struct HeldProblem {
-    pub kinds: Kinds,
+    kind: Kind<dyn ProblemSettings>,
     /// Whether operators are called that are a class of Python.
     pub calls_back: bool,
 }
 
 impl HeldProblem {
     fn of(kind: Kind<dyn ProblemSettings>, calls_back: bool) -> Result<Self> {
-        Self::of_kinds(&[kind], calls_back)
-    }
-    fn of_kinds(problems: &[Kind<dyn ProblemSettings>], calls_back: bool) -> Result<Self> {
-        Ok(Self { kinds: Kinds::with(Extensions { problems, ..Extensions::default() })?, calls_back })
+        let this = Self { kind, calls_back };
+        known(Some(&this), Vec::new())?;
+        Ok(this)
     }
 }
 
-/// The kinds with placeholders for problems that Python held: files of their runs can be read, and not be run.
+/// fedsa's kinds, with a problem and rules that Python holds.
+///
+/// # Errors
+/// As [`Kinds::with`].
+pub fn known(problem: Option<&HeldProblem>, rules: Vec<HeldRules>) -> Result<Kinds> {
+    let problems = problem.map(|held| held.kind.clone());
+    let methods = (!rules.is_empty()).then(|| custom::kind(rules));
+    Kinds::with(Extensions { problems: problems.as_slice(), methods: methods.as_slice(), ..Extensions::default() })
+}
+
+/// The kinds with placeholders for problems and rules that Python held: files of their runs can be read, and not be run.
 pub fn readable_kinds() -> Kinds {
     let arrays = |keys: ArrayKeys| Ok(Box::new(HeldArrays { keys, arrays: None }) as Box<dyn ProblemSettings>);
     let operator = |keys: OperatorKeys| Ok(Box::new(HeldOperator { keys, form: None }) as Box<dyn ProblemSettings>);
     let arrays = Kind::<dyn ProblemSettings>::new("arrays", "arrays of Python", arrays);
     let operator = Kind::<dyn ProblemSettings>::new("operator", "operators of Python", operator);
     let [logs, logistic, least_squares, glm] = held_data::kinds(None);
-    Kinds::with(Extensions { problems: &[arrays, operator, logs, logistic, least_squares, glm], ..Extensions::default() })
-        .unwrap_or_default()
+    let (problems, methods) = ([arrays, operator, logs, logistic, least_squares, glm], [custom::kind(Vec::new())]);
+    Kinds::with(Extensions { problems: &problems, methods: &methods, ..Extensions::default() }).unwrap_or_default()
 }
 
 #[pymethods]
@@ -72,7 +82,7 @@ impl HeldProblem {
         let make = move |keys: ArrayKeys| Ok(Box::new(HeldArrays { keys, arrays: Some(Arc::clone(&held)) }) as Box<dyn ProblemSettings>);
         engine::brief(py, || {
             let this = Self::of(Kind::new("arrays", "arrays of Python", make), false)?;
-            alone::check(&this.kinds, KindTable::Problem, &table)?;
+            alone::check(&known(Some(&this), Vec::new())?, KindTable::Problem, &table)?;
             Ok(this)
         })
     }
@@ -129,8 +139,11 @@ impl HeldProblem {
     fn of_data(py: Python<'_>, data: HeldData, table: &Bound<'_, PyDict>) -> PyResult<Self> {
         let table = convert::table(table)?;
         engine::brief(py, || {
-            let this = Self::of_kinds(&held_data::kinds(Some(&Arc::new(data))), false)?;
-            alone::check(&this.kinds, KindTable::Problem, &table)?;
+            let name = table.get("kind").and_then(toml::Value::as_str).unwrap_or_default();
+            let kinds = held_data::kinds(Some(&Arc::new(data)));
+            let kind = kinds.into_iter().find(|kind| kind.is_called(name)).ok_or_else(lost)?;
+            let this = Self::of(kind, false)?;
+            alone::check(&known(Some(&this), Vec::new())?, KindTable::Problem, &table)?;
             Ok(this)
         })
     }

@@ -3,6 +3,7 @@
 
 mod arrow;
 mod convert;
+mod custom;
 mod deployments;
 mod engine;
 mod errors;
@@ -15,6 +16,7 @@ mod nodes;
 mod operators;
 mod results;
 mod rows;
+mod rules;
 mod tables;
 mod theory;
 mod threads;
@@ -64,6 +66,9 @@ fn _fedsa(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<nodes::ServerNode>()?;
     m.add_class::<held::HeldProblem>()?;
     m.add_class::<operators::Draws>()?;
+    m.add_class::<rules::Agents>()?;
+    m.add_class::<rules::ServerRound>()?;
+    m.add_class::<custom::HeldRules>()?;
     m.add_class::<fits::LinearModel>()?;
     m.add_class::<results::Figure>()?;
     m.add_class::<results::RanResults>()?;

@@ -11,7 +11,6 @@ use fedsa::record::COUNTS;
 use fedsa::sampling::Sampling;
 use fedsa_data::DiskFiles;
 use fedsa_data::find::Places;
-use fedsa_experiment::Kinds;
 use fedsa_experiment::config::alone;
 use fedsa_experiment::plan::BuiltProblem;
 use numpy::PyArray1;
@@ -19,9 +18,11 @@ use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 
 use crate::convert;
+use crate::custom::HeldRules;
 use crate::deployments::recorded;
 use crate::engine;
 use crate::experiment::Experiment;
+use crate::held;
 
 /// The data of agents: a problem that is built.
 #[pyclass(frozen, module = "fedsa._fedsa")]
@@ -68,19 +69,21 @@ pub struct Federation(pub federation::Federation);
 
 #[pymethods]
 impl Federation {
+    /// The keys of a method come with its rules, if they are classes of Python.
     #[new]
     fn new(
         py: Python<'_>,
-        method: &Bound<'_, PyDict>,
+        method: (Bound<'_, PyDict>, Option<Bound<'_, HeldRules>>),
         weights: Vec<f64>,
         dim: usize,
         seed: u64,
         start: Option<Vec<f64>>,
         agreement: Option<String>,
     ) -> PyResult<Self> {
-        let table = convert::table(method)?;
+        let table = convert::table(&method.0)?;
+        let rules: Vec<HeldRules> = method.1.iter().map(|rules| rules.get().clone()).collect();
         let made = engine::brief(py, || {
-            let (settings, uplink) = alone::method(&Kinds::default(), &table, &DiskFiles::new(Places::from_env("")))?;
+            let (settings, uplink) = alone::method(&held::known(None, rules)?, &table, &DiskFiles::new(Places::from_env("")))?;
             let start = start.unwrap_or_else(|| vec![0.0; dim]);
             if start.len() != dim {
                 return Err(Error::new("start", format!("{} components", start.len()), format!("{dim} components, which is `dim`")));
@@ -171,7 +174,8 @@ impl ServerNode {
             if let Some(c) = available.iter().flatten().find(|c| **c >= n) {
                 return Err(Error::new("available", format!("agent {c} of {n} agents"), format!("agents below {n}")));
             }
-            Ok(server.open_for(available.as_deref()))
+            let todo = server.open_for(available.as_deref());
+            server.failure().map_or(Ok(todo), |reason| Err(reason.clone()))
         })?;
         todo(py, &todo_now)
     }
@@ -184,7 +188,12 @@ impl ServerNode {
 
     /// Ends the exchange with the answers that are there.
     fn close<'py>(&self, py: Python<'py>) -> PyResult<Asked<'py>> {
-        todo(py, &engine::brief(py, || Ok(locked(&self.0).close()))?)
+        let todo_now = engine::brief(py, || {
+            let mut server = locked(&self.0);
+            let todo = server.close();
+            server.failure().map_or(Ok(todo), |reason| Err(reason.clone()))
+        })?;
+        todo(py, &todo_now)
     }
 
     /// What is to be done now.

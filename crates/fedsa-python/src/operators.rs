@@ -30,8 +30,8 @@ pub fn with_callbacks<T>(cancel: Option<Cancel>, work: impl FnOnce() -> T) -> (T
 }
 
 /// Keeps an exception for the caller of the work, ends the work, and gives the error that the engine sees.
-fn raise_later(py: Python<'_>, what: &str, e: PyErr) -> Error {
-    let error = Error::new("operator", format!("{what} raised {}", e.value(py).get_type()), "a callback that does not raise");
+pub fn raise_later(py: Python<'_>, key: &str, what: &str, e: PyErr) -> Error {
+    let error = Error::new(key, format!("{what} raised {}", e.value(py).get_type()), "a callback that does not raise");
     RAISED.with_borrow_mut(|(raised, cancel)| {
         raised.get_or_insert(e);
         cancel.iter().for_each(Cancel::cancel);
@@ -98,7 +98,7 @@ impl Operator {
 
     /// Calls a function of Python; what it raises is kept for the caller.
     fn calling<T>(&self, function: &str, call: impl FnOnce(Python<'_>) -> PyResult<T>) -> Result<T, Error> {
-        Python::attach(|py| call(py).map_err(|e| raise_later(py, &self.named(function), e)))
+        Python::attach(|py| call(py).map_err(|e| raise_later(py, "operator", &self.named(function), e)))
     }
 
     fn state_form(&self, py: Python<'_>) -> PyResult<Option<StateForm>> {
@@ -180,11 +180,10 @@ impl Operator {
 
     /// Refuses numbers that are not finite at iterates that are: those of iterates that diverge are what the engine looks for.
     fn finite(&self, py: Python<'_>, agents: &[usize], theta: &[f64], out: &[f64], function: &str) -> PyResult<()> {
-        const TAME: f64 = 1e100;
         let (d, each) = (self.form.dim, out.len() / agents.len().max(1));
         for ((c, theta), out) in agents.iter().zip(theta.chunks(d)).zip(out.chunks(each.max(1))) {
             if let Some(x) = out.iter().find(|x| !x.is_finite())
-                && theta.iter().all(|theta| theta.abs() < TAME)
+                && are_tame(theta)
             {
                 let what = format!("{} returned {x} for agent {c}", self.named(function));
                 return Err(exception(py, &Error::data(function, what, "finite numbers")));
@@ -203,15 +202,21 @@ impl Operator {
     }
 }
 
+/// Whether numbers are far from overflow: what is computed of them has to be finite.
+pub fn are_tame(numbers: &[f64]) -> bool {
+    const TAME: f64 = 1e100;
+    numbers.iter().all(|x| x.abs() < TAME)
+}
+
 /// n rows as an array of their own.
-fn rows<'py>(py: Python<'py>, numbers: &[f64], n: usize) -> PyResult<Bound<'py, PyArray2<f64>>> {
+pub fn rows<'py>(py: Python<'py>, numbers: &[f64], n: usize) -> PyResult<Bound<'py, PyArray2<f64>>> {
     let array = PyArray2::zeros(py, [n, numbers.len() / n.max(1)], false);
     array.try_readwrite()?.as_slice_mut()?.copy_from_slice(numbers);
     Ok(array)
 }
 
 /// Copies an array that has this shape and numbers of 64 bits in C order; whether it has.
-fn copied(value: &Bound<'_, PyAny>, shape: &[usize], out: &mut [f64]) -> bool {
+pub fn copied(value: &Bound<'_, PyAny>, shape: &[usize], out: &mut [f64]) -> bool {
     let Ok(array) = value.cast::<PyArrayDyn<f64>>() else { return false };
     if array.shape() != shape {
         return false;
@@ -331,6 +336,11 @@ pub struct Draws {
 const MOST_NUMBERS: usize = 1 << 30;
 
 impl Draws {
+    /// Draws from these streams, of these agents.
+    pub fn of(streams: Vec<Stream>, agents: Py<PyArray1<i64>>) -> Self {
+        Self { streams, agents }
+    }
+
     /// One number an agent, or rows of k.
     fn drawn(&mut self, py: Python<'_>, k: Option<usize>, draw: impl Fn(&mut Stream) -> f64) -> PyResult<Array> {
         let n = self.streams.len();

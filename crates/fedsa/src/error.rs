@@ -17,10 +17,12 @@
 //! ```
 
 mod code;
+mod failure;
 mod place;
 mod quoting;
 
 pub use code::{ErrorCode, ErrorKind};
+pub use failure::Failure;
 pub use place::{Excerpt, FileLocation};
 pub use quoting::{QUOTED, escaped, is_control, quoted, shown};
 

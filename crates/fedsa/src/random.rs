@@ -64,6 +64,8 @@ pub enum Purpose {
     Lanczos,
     /// Which fold of a cross-fit an episode is in.
     Fold,
+    /// What a client rule of one's own draws besides samples.
+    Rule,
 }
 
 /// The agent of draws that all agents share.

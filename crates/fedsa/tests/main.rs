@@ -41,6 +41,7 @@ mod parts;
 mod q_shed;
 mod rates;
 mod regression;
+mod rules;
 mod sampling;
 mod second_order;
 mod session;

@@ -19,7 +19,7 @@ pub(crate) mod server_end;
 
 use faer::Mat;
 
-use crate::error::Result;
+use crate::error::{Error, Failure, Result};
 use crate::federation::Federation;
 use crate::linalg;
 use crate::message::{Body, MAX_ROUNDS, Message, PART_HEADER_BYTES, Part};
@@ -153,10 +153,11 @@ impl Coordinator {
     /// The coordinator of a federation at the start of a run.
     ///
     /// # Errors
-    /// When the method cannot work over the link.
+    /// When the method cannot work over the link, or its server half has failed already.
     pub fn new(federation: &Federation) -> Result<Self> {
         let (_, protocol) = federation.client()?;
         let server = federation.method().server(&federation.setting());
+        server.failure().and_then(Failure::get).map_or(Ok(()), Err)?;
         let (n, seed) = (federation.agents(), federation.seed());
         let state = State {
             opened: 0,
@@ -254,6 +255,16 @@ impl Coordinator {
     /// The mean Hessian of the agents as the server approximates it, for methods that keep an approximation: its lower triangle is read.
     pub fn hessian(&self) -> Option<Mat<f64>> {
         self.server.hessian()
+    }
+
+    /// Whether the server half can fail.
+    pub(crate) fn can_fail(&self) -> bool {
+        self.server.failure().is_some()
+    }
+
+    /// Why the server half failed, if it can fail ([`Server::failure`]): what it has done since is void.
+    pub fn failure(&self) -> Option<Error> {
+        self.server.failure().and_then(Failure::get)
     }
 
     /// The refused answers since the round was opened, in the order in which they came.

@@ -7,6 +7,7 @@
 pub mod adaptive_newton;
 pub mod agent;
 pub mod alone;
+pub mod batched;
 pub mod compressor;
 pub mod control_variate;
 pub mod descent;
@@ -24,7 +25,10 @@ pub mod refinement;
 pub mod server_control;
 pub mod shed;
 
+use std::sync::Arc;
+
 use crate::cancel::Cancel;
+use crate::error::Failure;
 use crate::kernel::rows::Move;
 use crate::kernel::{Chunk, LANES, Lanes, chunks, flat, flat_mut, rows};
 use crate::message::{Message, Part};
@@ -34,6 +38,7 @@ use crate::schedule::LocalLeg;
 
 pub use agent::{Agent, AgentFacts, LocalContext};
 pub use alone::Alone;
+pub use batched::{AgentRows, BatchRule, BatchedClient};
 pub use control_variate::ControlVariate;
 pub use global_memory::GlobalMemory;
 pub use plain::Plain;
@@ -71,6 +76,16 @@ pub trait Client: Send + Sync {
     fn control(&self, _memory: &AgentMemory<'_>, _theta: &[f64], _next_round: u64, _is_included: bool) -> Option<Vec<f64>> {
         None
     }
+    /// Where the rule says why it has failed, if it can fail: what was computed since a failure is void, and the round does not count.
+    fn failure(&self) -> Option<&Failure> {
+        None
+    }
+    /// The answers of all participants in one call, where a call costs more than an agent.
+    fn batched(&self) -> Option<&BatchedClient> {
+        None
+    }
+    /// Is given the data of the agents that it will answer for, before any other call.
+    fn meet(&mut self, _field: &Arc<dyn Field>) {}
 }
 
 /// The rule of control variates of which a server node can hold copies. With its copy the server restores the control of
@@ -197,6 +212,11 @@ impl<'a> AgentBatch<'a> {
     /// The lanes in use.
     pub fn lanes(&self) -> std::ops::Range<usize> {
         0..self.lanes.len
+    }
+
+    /// The place in the data of the agent in lane `l`.
+    pub(crate) fn place_of(&self, l: usize) -> usize {
+        self.lanes.agents[l]
     }
 
     /// The agent in lane `l`, with the first K of the vectors that it keeps.

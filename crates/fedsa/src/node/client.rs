@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::{Federation, LAYOUT, chain_stream, check_layout, codec_stream, foreign, place, point, refused};
-use crate::error::{Result, require};
+use crate::error::{Failure, Result, require};
 use crate::kernel::{Chunk, Lanes, chunks, flat, flat_mut};
 use crate::local::{Agent, AgentBatch, AgentFacts, AgentMemory, Client, ControlCopies, Last, LocalContext, Outbox, stride};
 use crate::message::{Body, Envelope, MAX_ROUNDS, Message, Part, TELL};
@@ -102,7 +102,8 @@ impl ClientNode {
         federation.check_field(&*field)?;
         let (client, protocol) = federation.client()?;
         let half = match client {
-            Half::Lanes(client) => {
+            Half::Lanes(mut client) => {
+                client.meet(&field);
                 let mut memory = vec![Chunk::default(); stride(&*client, d)];
                 if let Some(controls) = client.controls() {
                     put(controls, &mut memory, d, &vec![0.0; d], federation.start());
@@ -201,13 +202,24 @@ impl ClientNode {
         }
     }
 
-    /// [`ClientNode::follow`], of which nothing is left where operators fail that are evaluated elsewhere.
+    /// Where the agent's rule says why it has failed, if it can fail.
+    fn rule_failure(&self) -> Option<&Failure> {
+        match &self.half {
+            Working::Lanes { client, .. } => client.failure(),
+            Working::Each(_) => None,
+        }
+    }
+
+    /// [`ClientNode::follow`], of which nothing is left where operators fail that are evaluated elsewhere, or a rule that can fail.
     fn followed(&mut self, envelope: &Envelope, down: &Message, control: Option<Vec<f64>>, last: Option<Last>) -> Result<Option<Vec<u8>>> {
-        let before = self.field.together().is_some().then(|| self.save());
+        let can_fail = self.field.together().is_some() || self.rule_failure().is_some();
+        let before = can_fail.then(|| self.save());
         let answer = self.follow(envelope, down, control, last);
-        if let (Some(before), Some(failure)) = (before, self.field.failure()) {
+        let failure = self.field.failure().or_else(|| self.rule_failure().and_then(Failure::get));
+        if let (Some(before), Some(failure)) = (before, failure) {
             self.restore(&before)?;
             self.field.recover();
+            self.rule_failure().into_iter().for_each(Failure::clear);
             return Err(failure);
         }
         answer

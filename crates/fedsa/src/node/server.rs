@@ -57,6 +57,8 @@ pub struct ServerNode {
     /// What the caller has to do now.
     todo: Todo,
     copies: Copies,
+    /// Why the last exchange could not be ended.
+    failure: Option<Error>,
 }
 
 /// An answer that was decoded.
@@ -103,7 +105,7 @@ impl ServerNode {
             coordinator.keep_letters();
             copies = Copies::new(federation.agents(), federation.start());
         }
-        Ok(Self { coordinator, client, digest: federation.digest(), todo: Todo::RoundOver, copies })
+        Ok(Self { coordinator, client, digest: federation.digest(), todo: Todo::RoundOver, copies, failure: None })
     }
 
     /// The coordinator, which knows the iterate, the output, what was counted, what was refused, and whether the iterates have
@@ -148,6 +150,13 @@ impl ServerNode {
         self.client.as_ref().and_then(|client| client.controls())
     }
 
+    /// Why the last call could not end the exchange under way, if the server half can fail and has failed
+    /// ([`crate::server::Server::failure`]). The question is then still open, with the answers that were accepted, and the next call tries
+    /// again.
+    pub fn failure(&self) -> Option<&Error> {
+        self.failure.as_ref()
+    }
+
     /// Opens the next round. A round that is under way ends with the answers accepted so far. After divergence or
     /// [`crate::message::MAX_ROUNDS`] rounds no round is opened, and the result is [`Todo::RoundOver`].
     pub fn open(&mut self) -> Todo {
@@ -159,6 +168,9 @@ impl ServerNode {
     pub fn open_for(&mut self, available: Option<&[usize]>) -> Todo {
         while self.coordinator.is_open() {
             self.close();
+            if self.failure.is_some() {
+                return self.todo.clone();
+            }
         }
         if self.client.is_some() {
             self.copies.open(self.coordinator.theta());
@@ -287,7 +299,15 @@ impl ServerNode {
             return self.todo.clone();
         }
         let asked = self.coordinator.asked().to_vec();
+        let before = self.coordinator.can_fail().then(|| self.save());
         let step = self.coordinator.close();
+        self.failure = self.coordinator.failure();
+        if let (Some(before), Some(_)) = (before, &self.failure) {
+            if let Err(e) = self.restore(&before) {
+                self.failure = Some(e);
+            }
+            return self.todo.clone();
+        }
         // What is told still says which means the copies had seen before this one.
         let todo = self.follow(step);
         // After divergence no round is opened, and the copies are of no use.

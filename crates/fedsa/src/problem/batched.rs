@@ -4,7 +4,7 @@
 //! Whoever has such operators implements [`BatchOperators`]; [`Batched`] makes a field of them. Local steps of first-order methods then
 //! take one call a step for all agents of an exchange ([`Together`]), with the results of one agent at a time, bit for bit.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use faer::Mat;
 
@@ -14,7 +14,7 @@ use super::sampled::KeptRoot;
 use super::systems::Moments;
 use super::{Field, Together};
 use crate::cancel::Cancel;
-use crate::error::{Error, Result};
+use crate::error::{Error, Failure, Result};
 use crate::kernel::{Isa, Lanes, flat, flat_mut, generic};
 use crate::random::Stream;
 use crate::sampling::{ChainStart, Law, Sampling};
@@ -94,26 +94,13 @@ pub trait BatchOperators: Send + Sync + 'static {
 struct Operators<O> {
     inner: O,
     /// Why the first call failed that did.
-    failure: Mutex<Option<Error>>,
+    failure: Failure,
 }
 
 impl<O: BatchOperators> Operators<O> {
-    fn failure(&self) -> std::sync::MutexGuard<'_, Option<Error>> {
-        self.failure.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Calls the operators, unless a call has failed; whether it worked.
     fn call(&self, call: impl FnOnce(&O) -> Result<()>) -> bool {
-        if self.failure().is_some() {
-            return false;
-        }
-        match call(&self.inner) {
-            Ok(()) => true,
-            Err(e) => {
-                self.failure().get_or_insert(e);
-                false
-            }
-        }
+        self.failure.unless_failed(|| call(&self.inner)).is_some()
     }
 
     /// `gbar_c(theta_c)` of these agents; NaN where a call fails.
@@ -174,7 +161,7 @@ impl<O: BatchOperators> Batched<O> {
         if sampling.start != ChainStart::Stationary {
             return Err(Error::new("sampling.start", "a start, and the operators say themselves where they start", "no start"));
         }
-        let operators = Arc::new(Operators { inner: operators, failure: Mutex::new(None) });
+        let operators = Arc::new(Operators { inner: operators, failure: Failure::default() });
         Ok(Self { operators, sampling, isa, root: KeptRoot::default() })
     }
 
@@ -360,9 +347,9 @@ impl<O: BatchOperators> Field for Batched<O> {
         Some(self)
     }
     fn failure(&self) -> Option<Error> {
-        self.operators.failure().clone()
+        self.operators.failure.get()
     }
     fn recover(&self) {
-        *self.operators.failure() = None;
+        self.operators.failure.clear();
     }
 }

@@ -4,6 +4,7 @@
 //! parallel (`each`). Results do not depend on the number of threads, because every random draw has a key and every sum has a fixed
 //! order.
 
+mod batched;
 mod each;
 mod history;
 mod saved;
@@ -16,7 +17,7 @@ use faer::Mat;
 
 use crate::cancel::Cancel;
 use crate::coordinator::{Arrival, Coordinator, Refusal, Step};
-use crate::error::{Error, Result};
+use crate::error::{Error, Failure, Result};
 use crate::federation::Federation;
 use crate::kernel::{Chunk, LANES, chunks};
 use crate::local::{Agent, AgentBatch, AgentMemory, Client, stride};
@@ -105,7 +106,7 @@ pub enum Advanced {
     Round,
     /// No round was opened: the iterates have diverged, or [`crate::message::MAX_ROUNDS`] rounds are done.
     Over,
-    /// The round was cancelled before its end, or operators have failed ([`Run::failure`]). The run must be restored ([`Run::restore`])
+    /// The round was cancelled before its end, or operators or a rule have failed ([`Run::failure`]). The run must be restored ([`Run::restore`])
     /// before it can go on; until then it does nothing.
     Cancelled,
 }
@@ -124,7 +125,10 @@ impl Run {
         federation.check_field(&*field)?;
         let (client, protocol) = federation.client()?;
         let client = match client {
-            Half::Lanes(client) => Working::Lanes(client),
+            Half::Lanes(mut client) => {
+                client.meet(&field);
+                Working::Lanes(client)
+            }
             Half::Each(make) => Working::Each((0..agents).map(make).collect()),
         };
         let chain_len = field.chain_len();
@@ -236,7 +240,7 @@ impl Run {
         }
         while step == Step::Ask {
             self.exchange(cancel);
-            if cancel.is_cancelled() || self.field.failure().is_some() {
+            if cancel.is_cancelled() || self.failure().is_some() {
                 self.is_torn = true;
                 return Advanced::Cancelled;
             }
@@ -244,6 +248,10 @@ impl Run {
         }
         if step == Step::Tell {
             self.tell();
+        }
+        if self.failure().is_some() {
+            self.is_torn = true;
+            return Advanced::Cancelled;
         }
         Advanced::Round
     }
@@ -263,10 +271,14 @@ impl Run {
         self.is_torn || self.failure().is_some()
     }
 
-    /// Why operators could not be evaluated, where they are evaluated elsewhere ([`Field::failure`]). The run must then be restored or
-    /// restarted.
+    /// Why operators could not be evaluated, where they are evaluated elsewhere ([`Field::failure`]), or why a rule failed that can
+    /// ([`Client::failure`], [`crate::server::Server::failure`]). The run must then be restored or restarted.
     pub fn failure(&self) -> Option<Error> {
-        self.field.failure()
+        let client = || match &self.client {
+            Working::Lanes(client) => client.failure().and_then(Failure::get),
+            Working::Each(_) => None,
+        };
+        self.field.failure().or_else(client).or_else(|| self.coordinator.failure())
     }
 
     /// The number of local steps that each participant makes in the next round; 0 for methods without local steps.
@@ -302,7 +314,8 @@ impl Run {
         let n = participants.len();
         // An answer with an operator takes one evaluation, without local steps.
         let steps = if part == Part::Operator { 1 } else { client.local_steps(ask.down.round) };
-        let shares = shares(&**field, n, steps);
+        let is_one_call = field.together().is_some() || client.batched().is_some();
+        let shares = if is_one_call { Shares { grain: n.max(1), lanes: LANES } } else { shares(&**field, n, steps) };
         // Blocks of fewer than eight agents are summed once all answers are there.
         let divided = shares.lanes < LANES;
         let job = Job {
@@ -375,9 +388,6 @@ impl Observable for Run {
 
 /// How `n` participants that make so many local steps are shared out among threads.
 fn shares(field: &dyn Field, n: usize, local_steps: usize) -> Shares {
-    if field.together().is_some() {
-        return Shares { grain: n.max(1), lanes: LANES };
-    }
     let (ns, fewest) = cost(field, local_steps);
     Shares::new(n, ns, fewest, rayon::current_num_threads)
 }

@@ -106,6 +106,11 @@ impl Run {
         (*chains, *feedback, *history, *work) = (saved.chains, saved.feedback, saved.history, saved.work);
         self.is_torn = false;
         self.field.recover();
+        if let Working::Lanes(client) = &self.client
+            && let Some(failure) = client.failure()
+        {
+            failure.clear();
+        }
         Ok(())
     }
 

@@ -117,9 +117,10 @@ impl Scripted<'_> {
 impl Job<'_> {
     /// Processes all participants.
     pub(super) fn carry_out(&self, agents: Agents<'_>, rows: Rows<'_>, worker: &mut Worker, spare: &mut Spare) -> Counted {
-        match self.field.together() {
-            Some(together) => self.sweep_together(together, agents, rows, worker, spare),
-            None => self.sweep(0..self.participants.len(), agents, rows, Some(worker)),
+        match (self.client.batched(), self.field.together()) {
+            (Some(client), _) => self.sweep_batched(client, agents, rows, worker),
+            (None, Some(together)) => self.sweep_together(together, agents, rows, worker, spare),
+            (None, None) => self.sweep(0..self.participants.len(), agents, rows, Some(worker)),
         }
     }
 

@@ -22,7 +22,7 @@ pub mod woodbury;
 use faer::Mat;
 use serde::{Deserialize, Serialize};
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Failure, Result};
 use crate::message::{Body, Message, Part};
 use crate::random::{ALL, Key, Purpose};
 
@@ -192,6 +192,10 @@ pub trait Server: Send + Sync {
     }
     /// The mean Hessian of the agents as the server approximates it, for rules that have a matrix of it: its lower triangle is read.
     fn hessian(&self) -> Option<Mat<f64>> {
+        None
+    }
+    /// Where the rule says why it has failed, if it can fail: the round then does not count. [`Server::restore`] clears it.
+    fn failure(&self) -> Option<&Failure> {
         None
     }
     /// The server's own control variate c (d components), which agents subtract from theirs.

@@ -243,6 +243,9 @@ impl<T: Transport> Carrier for Nodes<T> {
                         return Ok(Advanced::Cancelled);
                     }
                     todo = self.server.close();
+                    if let Some(reason) = self.server.failure() {
+                        return Err(reason.clone());
+                    }
                 }
                 Todo::Tell { .. } => {
                     self.is_untold = true;

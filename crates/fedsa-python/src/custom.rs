@@ -1,0 +1,177 @@
+//! The method whose client rule or server rule is a class of Python. Experiment files cannot name it: they name the classes, and what is run
+//! again needs the same experiment, made in Python.
+
+use std::sync::Arc;
+
+use fedsa::error::{Error, Result, require};
+use fedsa::local::{BatchedClient, Plain};
+use fedsa::methods::{Drift, Half, MethodSettings, MethodShape, Setting, averaging, check_common, fixed};
+use fedsa::protocol::{Give, Protocol};
+use fedsa::registry::Kind;
+use fedsa::schedule::StepSize;
+use fedsa::server::{Participation, Server};
+use fedsa_experiment::config::alone::{self, KindTable};
+use fedsa_experiment::{Extensions, Kinds};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+use serde::{Deserialize, Serialize};
+
+use crate::convert;
+use crate::engine;
+use crate::rules::{Checks, Client, ClientForm, ServerForm, ServerHalf};
+
+/// The rules of a method that are classes of Python, with the texts by which files name them.
+#[pyclass(frozen, module = "fedsa._fedsa")]
+#[derive(Clone)]
+pub struct HeldRules {
+    client: Option<(String, Arc<ClientForm>)>,
+    server: Option<(String, Arc<ServerForm>)>,
+}
+
+#[pymethods]
+impl HeldRules {
+    /// The rules of a method with these keys. Of a client rule: its text, the name of its class, the names of what agents keep, its
+    /// functions by name. Of a server rule: its text, the name of its class, its functions, whether it wants each answer. Three functions
+    /// check arrays: of a shape, of rows, of a state.
+    #[new]
+    fn new(
+        py: Python<'_>,
+        table: &Bound<'_, PyDict>,
+        client: Option<(String, String, Vec<String>, Bound<'_, PyDict>)>,
+        server: Option<(String, String, Bound<'_, PyDict>, bool)>,
+        checks: (Py<PyAny>, Py<PyAny>, Py<PyAny>),
+    ) -> PyResult<Self> {
+        let checks = Arc::new(Checks { array: checks.0, rows: checks.1, state: checks.2 });
+        let needed = |functions: &Bound<'_, PyDict>, name: &str| {
+            let function = functions.get_item(name)?.map(Bound::unbind);
+            function.ok_or_else(|| pyo3::exceptions::PyTypeError::new_err(format!("a function {name}")))
+        };
+        let optional = |functions: &Bound<'_, PyDict>, name: &str| Ok::<_, PyErr>(functions.get_item(name)?.map(Bound::unbind));
+        let client = client.map(|(text, name, memory, functions)| {
+            let (answer, sent) = (needed(&functions, "answer")?, optional(&functions, "sent")?);
+            Ok::<_, PyErr>((text, Arc::new(ClientForm { name, memory, answer, sent, checks: Arc::clone(&checks) })))
+        });
+        let server = server.map(|(text, name, functions, wants_each)| {
+            let (step, start) = (needed(&functions, "step")?, optional(&functions, "start")?);
+            Ok::<_, PyErr>((text, Arc::new(ServerForm { name, step, start, wants_each, checks: Arc::clone(&checks) })))
+        });
+        let this = Self { client: client.transpose()?, server: server.transpose()? };
+        let table = convert::table(table)?;
+        engine::brief(py, || {
+            let kind = kind(vec![this.clone()]);
+            alone::check(&Kinds::with(Extensions { methods: &[kind], ..Extensions::default() })?, KindTable::Method, &table)?;
+            Ok(this)
+        })
+    }
+}
+
+/// The kind of methods with rules of Python, which knows these rules.
+pub fn kind(rules: Vec<HeldRules>) -> Kind<dyn MethodSettings> {
+    let make = move |keys: CustomKeys| {
+        let client = keys.client.as_ref().and_then(|text| held(&rules, text, |rules| rules.client.as_ref()));
+        let server = keys.server.as_ref().and_then(|text| held(&rules, text, |rules| rules.server.as_ref()));
+        Ok(Box::new(Custom { keys, client, server }) as Box<dyn MethodSettings>)
+    };
+    Kind::<dyn MethodSettings>::new("custom", "rules of Python", make)
+}
+
+fn held<T>(all: &[HeldRules], text: &str, of: impl Fn(&HeldRules) -> Option<&(String, Arc<T>)>) -> Option<Arc<T>> {
+    all.iter().filter_map(of).find(|(name, _)| name == text).map(|(_, form)| Arc::clone(form))
+}
+
+/// The keys of the method.
+#[derive(Debug, Clone, Serialize, Deserialize, schemars::JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct CustomKeys {
+    /// `eta`.
+    step_size: StepSize,
+    /// H.
+    local_steps: usize,
+    /// `alpha_g`, of the average where there is no server rule.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    global_step_size: Option<f64>,
+    /// m of the N agents take part in a round; all when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    participants: Option<usize>,
+    /// The class of the client rule with its values; plain local steps when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    client: Option<String>,
+    /// The class of the server rule with its values; the average when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    server: Option<String>,
+}
+
+/// The keys with the rules.
+#[derive(Clone, Serialize)]
+#[serde(transparent)]
+struct Custom {
+    keys: CustomKeys,
+    #[serde(skip)]
+    client: Option<Arc<ClientForm>>,
+    #[serde(skip)]
+    server: Option<Arc<ServerForm>>,
+}
+
+impl std::fmt::Debug for Custom {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.keys.fmt(f)
+    }
+}
+
+impl MethodSettings for Custom {
+    fn check(&self, agents: usize) -> Result<()> {
+        let Self { keys, client, server } = self;
+        for (key, is_named, is_held) in
+            [("client", keys.client.is_some(), client.is_some()), ("server", keys.server.is_some(), server.is_some())]
+        {
+            if is_named && !is_held {
+                let help = "the same experiment, made in Python";
+                return Err(Error::new(key, "this rule was in the memory of a process of Python, and is not here", help));
+            }
+        }
+        require(client.is_some() || server.is_some(), "client", "neither client nor server", "a rule of one's own: one of them, or both")?;
+        if let (Some(_), Some(alpha)) = (server, keys.global_step_size.filter(|alpha| *alpha != 1.0)) {
+            let what = format!("{alpha} has no effect: the server rule says how theta moves");
+            return Err(Error::new("global_step_size", what, "none, with a server rule"));
+        }
+        check_common(&keys.step_size, keys.local_steps, keys.global_step_size.unwrap_or(1.0), keys.participants, agents)
+    }
+
+    fn protocol(&self, setting: &Setting<'_>) -> Protocol {
+        let wants_each = self.server.as_ref().is_some_and(|server| server.wants_each);
+        Protocol::directions(setting.start.len(), if wants_each { Give::Each } else { Give::Sum })
+    }
+
+    fn client(&self, _: &Setting<'_>) -> Half {
+        let steps = fixed(self.keys.step_size, self.keys.local_steps);
+        Half::Lanes(match &self.client {
+            None => Box::new(Plain { steps }),
+            Some(form) => Box::new(BatchedClient::new(Client { form: Arc::clone(form), steps })),
+        })
+    }
+
+    fn server(&self, setting: &Setting<'_>) -> Box<dyn Server> {
+        let CustomKeys { step_size, local_steps, global_step_size, participants, .. } = self.keys;
+        let steps = fixed(step_size, local_steps);
+        match &self.server {
+            None => Box::new(averaging(setting, steps, global_step_size.unwrap_or(1.0), participants)),
+            Some(form) => {
+                let participation = Participation { m: participants, agents: setting.agents(), seed: setting.seed };
+                Box::new(ServerHalf::new(Arc::clone(form), setting.start.clone(), steps, participation))
+            }
+        }
+    }
+
+    /// What the rules do is not known: theory makes no statement.
+    fn shape(&self) -> MethodShape {
+        let CustomKeys { step_size, local_steps, global_step_size, participants, .. } = self.keys;
+        MethodShape {
+            drift: Drift::Zero,
+            step_size,
+            local_steps: local_steps as f64,
+            alpha_g: global_step_size.unwrap_or(1.0),
+            participants,
+            is_linear: false,
+        }
+    }
+}

@@ -1,0 +1,554 @@
+//! Client and server rules that are classes of Python.
+//!
+//! A client rule is called once an exchange for all participants ([`BatchRule`]), a server rule once a round. What they keep is arrays that
+//! the engine has, saves and restores: objects of Python have no state of a run, and several runs share them. As with operators
+//! ([`crate::operators`]), the work of a call has one thread, and what a rule raises is raised by the call that has called it. While a rule
+//! waits for steps it has asked for, it does not hold the interpreter's lock.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use fedsa::error::{Error, Failure, Result};
+use fedsa::local::{AgentRows, BatchRule};
+use fedsa::message::{Message, Part};
+use fedsa::schedule::StepSchedule;
+use fedsa::server::{Ask, Next, Participation, Received, Server};
+use numpy::{PyArray1, PyArray2, PyArrayDyn, PyArrayMethods};
+use pyo3::exceptions::PyTypeError;
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use crate::errors::{OrRaise, exception};
+use crate::operators::{Draws, are_tame, copied, raise_later, rows};
+
+/// Functions of the package by which arrays are checked.
+pub struct Checks {
+    /// Converts what is no array of this form already, or raises: value, shape, whether they are integers, and the name for messages.
+    pub array: Py<PyAny>,
+    /// The same of n rows, for which one row may stand: value, n, d, name.
+    pub rows: Py<PyAny>,
+    /// Reads a state back after a call, or for the first time: a mapping of names to arrays, the shapes that they have (or none yet), name.
+    pub state: Py<PyAny>,
+}
+
+/// A client rule of Python.
+pub struct ClientForm {
+    /// The name of the class, for messages.
+    pub name: String,
+    /// The names of the vectors that an agent keeps.
+    pub memory: Vec<String>,
+    pub answer: Py<PyAny>,
+    pub sent: Option<Py<PyAny>>,
+    pub checks: Arc<Checks>,
+}
+
+/// A server rule of Python.
+pub struct ServerForm {
+    /// The name of the class, for messages.
+    pub name: String,
+    pub step: Py<PyAny>,
+    /// Makes the first state of theta.
+    pub start: Option<Py<PyAny>>,
+    /// Whether it wants each agent's answer.
+    pub wants_each: bool,
+    pub checks: Arc<Checks>,
+}
+
+/// Copies an array of this shape, or what can be one.
+fn take(py: Python<'_>, checks: &Checks, value: &Bound<'_, PyAny>, shape: &[usize], name: &str) -> PyResult<Vec<f64>> {
+    let mut out = vec![0.0; shape.iter().product()];
+    if !copied(value, shape, &mut out) {
+        let array = checks.array.bind(py).call1((value, shape.to_vec(), false, name))?;
+        if !copied(&array, shape, &mut out) {
+            return Err(PyTypeError::new_err(format!("{name} returned no array of numbers")));
+        }
+    }
+    Ok(out)
+}
+
+/// The error of a number that is not finite, where all that it was computed from is tame.
+fn not_finite(py: Python<'_>, key: &str, name: &str, x: f64, whose: &str) -> PyErr {
+    exception(py, &Error::data(key, format!("{name} returned {x}{whose}"), "finite numbers"))
+}
+
+/// The client half.
+pub struct Client {
+    pub form: Arc<ClientForm>,
+    pub steps: StepSchedule,
+}
+
+impl Client {
+    fn calling<T>(&self, function: &str, call: impl FnOnce(Python<'_>, &str) -> PyResult<T>) -> Result<T> {
+        let name = format!("{}.{function}", self.form.name);
+        Python::attach(|py| call(py, &name).map_err(|e| raise_later(py, "client", &name, e)))
+    }
+
+    /// The agents of a call as an object of Python.
+    fn agents<'py>(&self, py: Python<'py>, mut rows_of: AgentRows, theta: Option<&[f64]>) -> PyResult<Bound<'py, Agents>> {
+        let (n, d, round) = (rows_of.agents().len(), rows_of.dim(), rows_of.round());
+        let memory = PyDict::new(py);
+        for (j, name) in self.form.memory.iter().enumerate() {
+            memory.set_item(name, rows(py, rows_of.memory(j), n)?)?;
+        }
+        let numbers = PyArray1::from_iter(py, rows_of.agents().iter().map(|c| *c as i64));
+        numbers.getattr("flags")?.setattr("writeable", false)?;
+        let model = theta.map(<[f64]>::to_vec).unwrap_or_default();
+        let agents = Agents {
+            rows: Mutex::new(Some(rows_of)),
+            rng: Mutex::new(None),
+            steps: self.steps,
+            checks: Arc::clone(&self.form.checks),
+            numbers: numbers.unbind(),
+            memory: memory.unbind(),
+            model,
+            shape: (n, d),
+            round,
+            is_tame: AtomicBool::new(true),
+        };
+        Bound::new(py, agents)
+    }
+
+    /// Takes the rows back after a call, with what agents keep now.
+    fn taken(&self, py: Python<'_>, agents: &Bound<'_, Agents>, name: &str) -> PyResult<AgentRows> {
+        let this = agents.get();
+        let rows = py.detach(|| this.locked().take());
+        let mut rows = rows.ok_or_else(|| PyTypeError::new_err("the agents of a call are taken back once"))?;
+        let ((n, d), memory) = (this.shape, this.memory.bind(py));
+        for (j, key) in self.form.memory.iter().enumerate() {
+            let kept = memory.get_item(key)?.unwrap_or_else(|| py.None().into_bound(py));
+            let kept = take(py, &this.checks, &kept, &[n, d], &format!("the memory '{key}' of {name}"))?;
+            rows.memory(j).copy_from_slice(&kept);
+        }
+        if let Some(key) = memory.keys().iter().find_map(|key| {
+            let key = key.to_string();
+            (!self.form.memory.contains(&key)).then_some(key)
+        }) {
+            let what = format!("{name} has put '{key}' into the memory of its agents");
+            return Err(exception(py, &Error::new("memory", what, format!("the names that {}.memory lists", self.form.name))));
+        }
+        Ok(rows)
+    }
+}
+
+impl BatchRule for Client {
+    fn memory(&self) -> usize {
+        self.form.memory.len()
+    }
+
+    fn local_steps(&self, t: u64) -> usize {
+        self.steps.of(t).len
+    }
+
+    fn answers(&self, rows: AgentRows, theta: &[f64]) -> Result<(AgentRows, Vec<f64>)> {
+        self.calling("answer", |py, name| {
+            let agents = self.agents(py, rows, Some(theta))?;
+            let (n, d) = agents.get().shape;
+            let answer = self.form.answer.bind(py).call1((PyArray1::from_slice(py, theta), &agents))?;
+            let values = take(py, &self.form.checks, &answer, &[n, d], name)?;
+            let rows = self.taken(py, &agents, name)?;
+            if let Some(at) = values.iter().position(|x| !x.is_finite())
+                && are_tame(theta)
+                && agents.get().is_tame.load(Ordering::Relaxed)
+            {
+                let whose = format!(" for agent {}", rows.agents()[at / d]);
+                return Err(not_finite(py, "answer", name, values[at], &whose));
+            }
+            Ok((rows, values))
+        })
+    }
+
+    fn hears_sent(&self) -> bool {
+        self.form.sent.is_some() && !self.form.memory.is_empty()
+    }
+
+    fn sent(&self, rows_of: AgentRows, sent: &[f64]) -> Result<AgentRows> {
+        let Some(function) = &self.form.sent else { return Ok(rows_of) };
+        self.calling("sent", |py, name| {
+            let agents = self.agents(py, rows_of, None)?;
+            let decoded = rows(py, sent, agents.get().shape.0)?;
+            function.bind(py).call1((decoded, &agents))?;
+            self.taken(py, &agents, name)
+        })
+    }
+}
+
+/// The agents of a call of a client rule: n of them, a row each.
+///
+/// The engine makes one for each call of a method of :class:`ClientRule`; it is of no use after the call.
+///
+/// Attributes
+/// ----------
+/// numbers : ndarray of shape (n,)
+///     The numbers of the agents, increasing.
+/// round : int
+///     The round, from 0.
+/// memory : dict of str to ndarray of shape (n, dim)
+///     What the agents keep from round to round, by the names that the rule lists; zeros at the start. Change the arrays, or put
+///     others in their place.
+/// step_sizes : ndarray of shape (local_steps,)
+///     The step sizes of the round.
+/// step_sum : float
+///     Their sum E.
+/// rng : Draws
+///     Random numbers of the agents for other things than samples.
+#[pyclass(frozen, module = "fedsa._fedsa")]
+pub struct Agents {
+    rows: Mutex<Option<AgentRows>>,
+    rng: Mutex<Option<Py<Draws>>>,
+    steps: StepSchedule,
+    checks: Arc<Checks>,
+    numbers: Py<PyArray1<i64>>,
+    memory: Py<PyDict>,
+    /// theta of the message, d numbers.
+    model: Vec<f64>,
+    /// n and d.
+    shape: (usize, usize),
+    round: u64,
+    /// Whether all that steps and samples gave is far from overflow.
+    is_tame: AtomicBool,
+}
+
+impl Agents {
+    fn locked(&self) -> std::sync::MutexGuard<'_, Option<AgentRows>> {
+        self.rows.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Does `work` on the rows without the interpreter's lock.
+    fn with<T: Send>(&self, py: Python<'_>, work: impl FnOnce(&mut AgentRows) -> Result<T> + Send) -> PyResult<T> {
+        let over = || Error::new("agents", "the agents of a call that is over", "calls while the rule answers");
+        py.detach(|| self.locked().as_mut().ok_or_else(over).and_then(work)).or_raise(py)
+    }
+
+    /// What steps or samples gave, as an array.
+    fn given<'py>(&self, py: Python<'py>, numbers: &[f64]) -> PyResult<Bound<'py, PyArray2<f64>>> {
+        self.is_tame.fetch_and(are_tame(numbers), Ordering::Relaxed);
+        rows(py, numbers, self.shape.0)
+    }
+
+    /// n rows of an argument, for which one row may stand; those of the model without one.
+    fn rows_of(&self, py: Python<'_>, value: Option<&Bound<'_, PyAny>>, name: &str) -> PyResult<Vec<f64>> {
+        let (n, d) = self.shape;
+        let Some(value) = value else { return Ok(self.model.repeat(n)) };
+        let mut out = vec![0.0; n * d];
+        if !copied(value, &[n, d], &mut out) {
+            let array = self.checks.rows.bind(py).call1((value, n, d, name))?;
+            if !copied(&array, &[n, d], &mut out) {
+                return Err(PyTypeError::new_err(format!("{name} is no array of numbers")));
+            }
+        }
+        Ok(out)
+    }
+}
+
+#[pymethods]
+impl Agents {
+    #[getter]
+    fn numbers(&self, py: Python<'_>) -> Py<PyArray1<i64>> {
+        self.numbers.clone_ref(py)
+    }
+
+    #[getter]
+    fn round(&self) -> u64 {
+        self.round
+    }
+
+    #[getter]
+    fn memory(&self, py: Python<'_>) -> Py<PyDict> {
+        self.memory.clone_ref(py)
+    }
+
+    #[getter]
+    fn step_sizes<'py>(&self, py: Python<'py>) -> Bound<'py, PyArray1<f64>> {
+        let (leg, mut etas) = (self.steps.of(self.round), Vec::new());
+        leg.fill(0..leg.len, &mut etas);
+        PyArray1::from_vec(py, etas)
+    }
+
+    #[getter]
+    fn step_sum(&self) -> f64 {
+        self.steps.of(self.round).sum
+    }
+
+    #[getter]
+    fn rng(&self, py: Python<'_>) -> PyResult<Py<Draws>> {
+        let streams = self.with(py, |rows| rows.streams())?;
+        // Made before the lock is taken: objects of Python are not made while another thread of Python may wait for it.
+        let made = Py::new(py, Draws::of(streams, self.numbers.clone_ref(py)))?;
+        Ok(self.rng.lock().unwrap_or_else(PoisonError::into_inner).get_or_insert(made).clone_ref(py))
+    }
+
+    /// Make local steps ``theta += eta (g_c(theta, z) + drift)``, with the next samples of the agents.
+    ///
+    /// Parameters
+    /// ----------
+    /// theta : array of shape (n, dim) or (dim,), optional
+    ///     Where the steps start; the model of the message by default.
+    /// drift : array of shape (n, dim) or (dim,), optional
+    ///     What is added to the operators; 0 by default.
+    /// step_sizes : array of shape (h,), optional
+    ///     A step is made with each of them, in turn; those of the round by default.
+    ///
+    /// Returns
+    /// -------
+    /// ndarray of shape (n, dim)
+    ///     The last iterates.
+    #[pyo3(signature = (theta = None, *, drift = None, step_sizes = None))]
+    fn steps<'py>(
+        &self,
+        py: Python<'py>,
+        theta: Option<&Bound<'py, PyAny>>,
+        drift: Option<&Bound<'py, PyAny>>,
+        step_sizes: Option<&Bound<'py, PyAny>>,
+    ) -> PyResult<Bound<'py, PyArray2<f64>>> {
+        let mut at = self.rows_of(py, theta, "theta")?;
+        let drift = drift.map(|drift| self.rows_of(py, Some(drift), "drift")).transpose()?;
+        let mut etas = Vec::new();
+        match step_sizes {
+            None => {
+                let leg = self.steps.of(self.round);
+                leg.fill(0..leg.len, &mut etas);
+            }
+            Some(given) => {
+                let array = self.checks.array.bind(py).call1((given, py.None(), false, "step_sizes"))?;
+                let array = array.cast::<PyArrayDyn<f64>>()?.try_readonly()?;
+                etas.extend_from_slice(array.as_slice()?);
+            }
+        }
+        let at = self.with(py, move |rows| rows.steps(&mut at, drift.as_deref(), &etas).map(|()| at))?;
+        self.given(py, &at)
+    }
+
+    /// Evaluate the operators on the next sample of each agent.
+    ///
+    /// Parameters
+    /// ----------
+    /// theta : array of shape (n, dim) or (dim,), optional
+    ///     The iterates; the model of the message by default.
+    ///
+    /// Returns
+    /// -------
+    /// ndarray of shape (n, dim)
+    ///     ``g_c(theta_c, z)``, which points where theta should move.
+    #[pyo3(signature = (theta = None))]
+    fn sample<'py>(&self, py: Python<'py>, theta: Option<&Bound<'py, PyAny>>) -> PyResult<Bound<'py, PyArray2<f64>>> {
+        let mut at = self.rows_of(py, theta, "theta")?;
+        let g = self.with(py, move |rows| rows.sample(&mut at).map(|()| at))?;
+        self.given(py, &g)
+    }
+}
+
+/// The server half.
+pub struct ServerHalf {
+    pub form: Arc<ServerForm>,
+    /// `theta_t`.
+    pub theta: Vec<f64>,
+    pub steps: StepSchedule,
+    pub participation: Participation,
+    /// What the rule keeps.
+    state: Vec<Kept>,
+    failure: Failure,
+}
+
+/// An array that a server rule keeps.
+#[derive(Clone)]
+struct Kept {
+    name: String,
+    shape: Vec<usize>,
+    numbers: Vec<f64>,
+}
+
+impl ServerHalf {
+    /// The rule at the start; if it cannot start, it has failed.
+    pub fn new(form: Arc<ServerForm>, theta: Vec<f64>, steps: StepSchedule, participation: Participation) -> Self {
+        let mut this = Self { form, theta, steps, participation, state: Vec::new(), failure: Failure::default() };
+        let state = this.calling("start", |py, name| match &this.form.start {
+            None => Ok(Vec::new()),
+            Some(start) => {
+                let state = start.bind(py).call1((PyArray1::from_slice(py, &this.theta),))?;
+                this.read_state(py, &state, name, false)
+            }
+        });
+        match state {
+            Ok(state) => this.state = state,
+            Err(reason) => this.failure.set(reason),
+        }
+        this
+    }
+
+    fn calling<T>(&self, function: &str, call: impl FnOnce(Python<'_>, &str) -> PyResult<T>) -> Result<T> {
+        let name = format!("{}.{function}", self.form.name);
+        Python::attach(|py| call(py, &name).map_err(|e| raise_later(py, "server", &name, e)))
+    }
+
+    /// Reads a state, which has the same names and shapes as before if it `is_later`.
+    fn read_state(&self, py: Python<'_>, state: &Bound<'_, PyAny>, name: &str, is_later: bool) -> PyResult<Vec<Kept>> {
+        let shapes = PyDict::new(py);
+        for kept in &self.state {
+            shapes.set_item(&kept.name, kept.shape.clone())?;
+        }
+        let shapes = if is_later { shapes.into_any() } else { py.None().into_bound(py) };
+        let arrays = self.form.checks.state.bind(py).call1((state, shapes, name))?;
+        let mut read = Vec::new();
+        for (key, array) in arrays.cast::<PyDict>()? {
+            let shape: Vec<usize> = array.getattr("shape")?.extract()?;
+            let array = array.cast::<PyArrayDyn<f64>>()?.try_readonly()?;
+            read.push(Kept { name: key.extract()?, shape, numbers: array.as_slice()?.to_vec() });
+        }
+        Ok(read)
+    }
+
+    /// `theta_{t+1}`, and the state after the round.
+    fn step(&self, got: &Received<'_>) -> Result<(Vec<f64>, Vec<Kept>)> {
+        let d = self.theta.len();
+        let mean = if self.form.wants_each {
+            let answers = got.letters.iter().map(|letter| Some((letter.weight, letter.part(Part::Direction))));
+            fedsa::round::sum(d, answers).into_iter().map(|x| x / got.asked).collect()
+        } else {
+            got.mean(Part::Direction)
+        };
+        self.calling("step", |py, name| {
+            let state = PyDict::new(py);
+            for kept in &self.state {
+                state.set_item(&kept.name, PyArray1::from_slice(py, &kept.numbers).reshape(kept.shape.clone())?)?;
+            }
+            let received = self.received(py, got, state.clone().unbind())?;
+            let arrays = (PyArray1::from_slice(py, &self.theta), PyArray1::from_slice(py, &mean), received);
+            let next = self.form.step.bind(py).call1(arrays)?;
+            let next = take(py, &self.form.checks, &next, &[d], name)?;
+            let state = self.read_state(py, &state, name, true)?;
+            if are_tame(&self.theta) && are_tame(&mean) {
+                let kept = state.iter().flat_map(|kept| &kept.numbers);
+                if let Some(x) = next.iter().chain(kept).find(|x| !x.is_finite()) {
+                    return Err(not_finite(py, "step", name, *x, " or keeps it in its state"));
+                }
+            }
+            Ok((next, state))
+        })
+    }
+
+    fn received<'py>(&self, py: Python<'py>, got: &Received<'_>, state: Py<PyDict>) -> PyResult<Bound<'py, ServerRound>> {
+        let each = match self.form.wants_each {
+            false => None,
+            true => {
+                let letters = got.letters;
+                let answers = PyArray2::zeros(py, [letters.len(), self.theta.len()], false);
+                let mut written = answers.try_readwrite()?;
+                let all = written.as_slice_mut()?.chunks_mut(self.theta.len().max(1));
+                all.zip(letters).for_each(|(row, letter)| row.copy_from_slice(letter.part(Part::Direction)));
+                drop(written);
+                Some(Answers {
+                    agents: PyArray1::from_iter(py, letters.iter().map(|letter| letter.agent as i64)).unbind(),
+                    weights: PyArray1::from_iter(py, letters.iter().map(|letter| letter.weight)).unbind(),
+                    rounds: PyArray1::from_iter(py, letters.iter().map(|letter| letter.answers as i64)).unbind(),
+                    answers: answers.unbind(),
+                })
+            }
+        };
+        let (round, asked, step_sum) = (got.round, got.asked, self.steps.of(got.round).sum);
+        Bound::new(py, ServerRound { round, step_sum, asked, state, each })
+    }
+}
+
+impl Server for ServerHalf {
+    fn open(&mut self, t: u64) -> Ask {
+        Ask { to: self.participation.of(t), down: Message::one(t, 0, Part::Model, self.theta.clone()), own: None }
+    }
+
+    fn receive(&mut self, got: &Received<'_>) -> Next {
+        if let Some(next) = self.failure.unless_failed(|| self.step(got)) {
+            (self.theta, self.state) = next;
+        }
+        Next::Done { tell: None }
+    }
+
+    fn theta(&self) -> &[f64] {
+        &self.theta
+    }
+
+    fn failure(&self) -> Option<&Failure> {
+        Some(&self.failure)
+    }
+
+    fn state(&self) -> Vec<Vec<f64>> {
+        std::iter::once(self.theta.clone()).chain(self.state.iter().map(|kept| kept.numbers.clone())).collect()
+    }
+
+    fn restore(&mut self, state: Vec<Vec<f64>>, _: u64) -> Result<()> {
+        let lens = std::iter::once(self.theta.len()).chain(self.state.iter().map(|kept| kept.numbers.len()));
+        if !lens.eq(state.iter().map(Vec::len)) {
+            let what = format!("not the state of the server rule {}", self.form.name);
+            return Err(Error::format("checkpoint", what, "a checkpoint of the same settings"));
+        }
+        let mut numbers = state.into_iter();
+        self.theta = numbers.next().unwrap_or_default();
+        self.state.iter_mut().zip(numbers).for_each(|(kept, numbers)| kept.numbers = numbers);
+        self.failure.clear();
+        Ok(())
+    }
+}
+
+/// What a server rule gets beside theta and the mean of the answers.
+///
+/// The engine makes one for each call of :meth:`ServerRule.step`.
+///
+/// Attributes
+/// ----------
+/// round : int
+///     The round, from 0.
+/// step_sum : float
+///     The sum E of the step sizes of the round.
+/// asked : float
+///     The sum of the weights of the agents that were asked.
+/// state : dict of str to ndarray
+///     What the rule keeps, as ``start`` has named it. Change the arrays, or put others of the same shape in their place.
+/// answers : ndarray of shape (n, dim) or None
+///     The answers that arrived, if the rule wants each of them.
+/// agents : ndarray of shape (n,) or None
+///     The agents that sent them.
+/// weights : ndarray of shape (n,) or None
+///     Their weights, times the factors by which the answers arrived.
+/// rounds : ndarray of shape (n,) or None
+///     The rounds that they answer.
+#[pyclass(frozen, module = "fedsa._fedsa")]
+pub struct ServerRound {
+    #[pyo3(get)]
+    round: u64,
+    #[pyo3(get)]
+    step_sum: f64,
+    #[pyo3(get)]
+    asked: f64,
+    #[pyo3(get)]
+    state: Py<PyDict>,
+    each: Option<Answers>,
+}
+
+/// The answers one by one.
+struct Answers {
+    agents: Py<PyArray1<i64>>,
+    weights: Py<PyArray1<f64>>,
+    rounds: Py<PyArray1<i64>>,
+    answers: Py<PyArray2<f64>>,
+}
+
+#[pymethods]
+impl ServerRound {
+    #[getter]
+    fn answers(&self, py: Python<'_>) -> Option<Py<PyArray2<f64>>> {
+        self.each.as_ref().map(|each| each.answers.clone_ref(py))
+    }
+
+    #[getter]
+    fn agents(&self, py: Python<'_>) -> Option<Py<PyArray1<i64>>> {
+        self.each.as_ref().map(|each| each.agents.clone_ref(py))
+    }
+
+    #[getter]
+    fn weights(&self, py: Python<'_>) -> Option<Py<PyArray1<f64>>> {
+        self.each.as_ref().map(|each| each.weights.clone_ref(py))
+    }
+
+    #[getter]
+    fn rounds(&self, py: Python<'_>) -> Option<Py<PyArray1<i64>>> {
+        self.each.as_ref().map(|each| each.rounds.clone_ref(py))
+    }
+}
