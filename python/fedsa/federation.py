@@ -29,6 +29,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from fedsa import _fedsa
+from fedsa._deployed import Agent, AgentCarrier, Reply, Resident, serve
 from fedsa._files import Path
 from fedsa._kinds import Method, Problem
 from fedsa._settings import nearest, plain
@@ -37,7 +38,19 @@ from fedsa.errors import InputError
 if TYPE_CHECKING:
     from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["AgentData", "ClientNode", "Federation", "ServerNode", "Session", "Todo"]
+__all__ = [
+    "Agent",
+    "AgentCarrier",
+    "AgentData",
+    "ClientNode",
+    "Federation",
+    "Reply",
+    "Resident",
+    "ServerNode",
+    "Session",
+    "Todo",
+    "serve",
+]
 
 Table = Mapping[str, Any]
 

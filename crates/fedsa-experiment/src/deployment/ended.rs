@@ -22,12 +22,20 @@ pub struct DeployedRun {
     pub diverged: Option<u64>,
     /// The time of these rounds, in seconds.
     pub seconds: f64,
+    /// What else `summary.json` says of the federation, under `federation`.
+    pub told: serde_json::Value,
 }
 
 impl DeployedRun {
     /// Of these rounds and this output.
     pub fn new(rows: Vec<Recorded>, theta: Vec<f64>, diverged: Option<u64>, seconds: f64) -> Self {
-        Self { rows, theta, diverged, seconds }
+        Self { rows, theta, diverged, seconds, told: serde_json::Value::Null }
+    }
+
+    /// The same, of which `summary.json` says this too.
+    #[must_use]
+    pub fn with_told(self, told: serde_json::Value) -> Self {
+        Self { told, ..self }
     }
 }
 
@@ -38,7 +46,7 @@ impl Deployment {
     /// # Errors
     /// When the results are not those of such a federation.
     pub fn results(&self, federation: &Federation, ended: DeployedRun) -> Result<Ran> {
-        let DeployedRun { rows, theta, diverged, seconds } = ended;
+        let DeployedRun { rows, theta, diverged, seconds, told } = ended;
         let document = &self.experiment.document;
         let (_, mut of) = made::problem_of(&self.experiment);
         if let Some(key) = self.source.key() {
@@ -60,6 +68,10 @@ impl Deployment {
         let experiment = Experiment::read(Document::of_table(table, Vec::new()).with_kinds(&document.kinds))?;
         let [seed] = self.run.seeds.list()[..] else { unreachable!("a deployment has one seed") };
         let result = SeedResult { seed, rows, theta, diverged, stopped: false, seconds: Some(seconds) };
-        run::of_results(experiment, Results { cells: vec![vec![result]] }, seconds)
+        let mut ran = run::of_results(experiment, Results { cells: vec![vec![result]] }, seconds)?;
+        if !told.is_null() {
+            ran.add_to_summary("federation", told);
+        }
+        Ok(ran)
     }
 }

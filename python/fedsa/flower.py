@@ -1,0 +1,162 @@
+"""Federations on Flower: its SuperLink carries the bytes, and fedsa's ends do the rest.
+
+``fedsa federation new DIR`` writes an app of a few lines around :func:`client_app` and :func:`server_app`, with the commands for certificates,
+nodes and a run in its README. Needs ``pip install 'fedsa[flower]'``.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from flwr.app import ConfigRecord, Context, Message, RecordDict
+from flwr.clientapp import ClientApp
+from flwr.serverapp import Grid, ServerApp
+
+from fedsa._deployed import Agent, Reply, Resident, serve
+from fedsa._files import Path
+from fedsa.errors import FedsaError, InputError
+
+__all__ = ["FlowerCarrier", "client_app", "server_app"]
+
+# The record of a message, and its fields.
+RECORD, BODY, REFUSED = "fedsa", "body", "refused"
+
+# The agents of this process, by settings and folder of the state: a process that answers again has its data in memory.
+_AGENTS: dict[tuple[str, ...], Agent] = {}
+
+
+class FlowerCarrier:
+    """Messages on Flower's SuperLink, with a loop of its own, which does not wait between looks as :meth:`Grid.send_and_receive` does.
+
+    Parameters
+    ----------
+    grid : flwr.serverapp.Grid
+        The grid of the run.
+    look : float
+        The seconds between two looks for answers.
+    """
+
+    def __init__(self, grid: Grid, look: float = 0.05) -> None:
+        self.grid, self.look = grid, look
+
+    def reachable(self) -> Collection[str]:
+        """Return the numbers of the nodes that are there, which Flower has authenticated where its SuperLink demands it."""
+        return [str(node) for node in self.grid.get_node_ids()]
+
+    def exchange(self, messages: Mapping[str, bytes], deadline: float) -> Mapping[str, Reply]:
+        """Carry messages to nodes, and return what came back until the deadline, or until a node is gone."""
+        ttl = max(deadline - time.monotonic(), 1.0)
+        sent = [
+            Message(RecordDict({RECORD: ConfigRecord({BODY: body})}), dst_node_id=int(who), message_type="query", ttl=ttl)
+            for who, body in messages.items()
+        ]
+        waiting = {id for id in self.grid.push_messages(sent) if id}
+        replies: dict[str, Reply] = {}
+        while waiting and time.monotonic() < deadline:
+            for message in self.grid.pull_messages(list(waiting)):
+                waiting.discard(message.metadata.reply_to_message_id)
+                replies[str(message.metadata.src_node_id)] = reply_of(message)
+            if waiting:
+                time.sleep(self.look)
+        return replies
+
+
+def reply_of(message: Message) -> Reply:
+    """What a node has answered."""
+    if message.has_error():
+        return Reply(refused=f"Flower: {message.error.reason or f'error {message.error.code}'}")
+    record = message.content.get(RECORD)
+    if not isinstance(record, ConfigRecord):
+        return Reply(refused="a reply without the record of fedsa")
+    body, refused = record.get(BODY), record.get(REFUSED)
+    wire = len(record.deflate()) if hasattr(record, "deflate") else 0
+    return Reply(body if isinstance(body, bytes) else None, str(refused) if refused is not None else None, wire)
+
+
+def client_app(settings: Path) -> ClientApp:
+    """Make the app of the nodes.
+
+    Parameters
+    ----------
+    settings : path
+        The settings that all ends have: an experiment file with one method and one seed, without data.
+
+    Returns
+    -------
+    flwr.clientapp.ClientApp
+        It answers the server by the node's configuration: ``socket``, where a resident ``fedsa agent`` listens; or ``data``, the
+        files of this agent (several with ``;`` between them), ``state``, the folder for its state, and ``agent``, its number.
+    """
+    app = ClientApp()
+
+    @app.query()  # type: ignore[untyped-decorator]
+    def answer(message: Message, context: Context) -> Message:
+        fields: dict[str, Any] = {}
+        try:
+            body = message.content[RECORD][BODY]
+            if not isinstance(body, bytes):
+                raise InputError("a message without bytes", "message.refused", BODY)
+            got = agent_of(settings, dict(context.node_config), dict(context.run_config), context.node_id).handle(body)
+            fields = {} if got is None else {BODY: got}
+        except FedsaError as e:
+            fields = {REFUSED: str(e)}
+        return Message(RecordDict({RECORD: ConfigRecord(fields)}), reply_to=message)
+
+    return app
+
+
+def agent_of(settings: Path, node: Mapping[str, Any], run: Mapping[str, Any], node_id: int) -> Agent | Resident:
+    """The agent of a node."""
+    if "socket" in node:
+        return Resident(str(node["socket"]))
+    number = node.get("agent", node.get("partition-id"))
+    data = str(node.get("data", run.get("data", ""))).replace("{agent}", str(number))
+    state = os.path.expanduser(str(node.get("state", run.get("state", "~/.local/state/fedsa/{node}")))).replace("{node}", str(node_id))
+    key = (os.fspath(settings), data, state, str(number))
+    kept = os.path.join(state, "agent.state")
+    agent = _AGENTS.get(key)
+    # What another process has done since is on the disk.
+    if agent is None or not os.path.exists(kept) or agent.saved() != agent.on_disk():
+        agent = Agent(settings, [one for one in data.split(";") if one], state=state, number=None if number is None else int(number))
+        _AGENTS.clear()
+        _AGENTS[key] = agent
+    return agent
+
+
+def server_app(settings: Path) -> ServerApp:
+    """Make the app of the server.
+
+    Parameters
+    ----------
+    settings : path
+        As of :func:`client_app`.
+
+    Returns
+    -------
+    flwr.serverapp.ServerApp
+        It has its settings from the configuration of a run: ``agents``, the least number of them, ``most-agents``, ``connect`` and
+        ``deadline``, in seconds, ``out``, the folder of the results, and ``overwrite``.
+    """
+    app = ServerApp()
+
+    @app.main()  # type: ignore[untyped-decorator]
+    def main(grid: Grid, context: Context) -> None:
+        config = context.run_config
+        most = config.get("most-agents")
+        results = serve(
+            settings,
+            FlowerCarrier(grid),
+            agents=int(config.get("agents", 1)),
+            most=None if most is None else int(most),
+            out=str(config.get("out", "out")),
+            connect=float(config.get("connect", 60.0)),
+            deadline=float(config.get("deadline", 300.0)),
+            overwrite=bool(config.get("overwrite", False)),
+            report=lambda line: print(line, flush=True),
+        )
+        print(results.summary(), flush=True)
+
+    return app
