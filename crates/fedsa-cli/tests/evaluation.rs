@@ -201,7 +201,7 @@ fn numpy_computes_the_values_by_the_lines_of_the_guide() {
     for features in ["tiles:8x4", "tiles:3x2", "tiles:8x40@1000", "radial:1", "polynomial:0", "fourier:5"] {
         let spec: FeatureSpec = features.parse().unwrap();
         let mut weights = folder.json("fourier-2/weights.json");
-        weights["feature_map"] = serde_json::to_value(spec).unwrap();
+        weights["feature_map"] = serde_json::to_value(&spec).unwrap();
         weights["theta"] = (0..spec.count(2).unwrap()).map(|i| (i as f64 * 1.7).sin() + 0.2).collect();
         folder.write("made.json", weights.to_string());
         compare("made.json", features);

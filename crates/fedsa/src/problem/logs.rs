@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::features::{FeatureMap, FeatureSpec, MAX_FEATURES, Ranges, SPARSE_ABOVE, ranges_of};
+use super::features::{FeatureMap, FeatureSpec, MAX_FEATURES, Ranges, SPARSE_ABOVE};
 use super::gradient_samples::{GradientTd, WeightedTransitions};
 use super::gradient_td::{GradientFacts, GradientMeans, GradientRule, TdOperator};
 use super::log::Log;
@@ -321,9 +321,9 @@ impl Logs {
     /// The number of components of the model for states with these columns, which are `seen` in these ranges.
     ///
     /// # Errors
-    /// As [`ranges_of`] and [`FeatureMap::new`].
+    /// As [`FeatureSpec::ranges`] and [`FeatureMap::new`].
     pub fn dim_of(&self, columns: &[String], seen: &[(f64, f64)]) -> Result<usize> {
-        let ranges = ranges_of(columns, seen, &self.ranges)?;
+        let ranges = self.features.ranges(columns, seen, &self.ranges)?;
         Ok(self.operator.dim(FeatureMap::new(&self.features, columns, &ranges)?.len()))
     }
 
