@@ -32,7 +32,7 @@ fn close(x: &[f64], y: &[f64]) {
 fn products_are_those_of_their_definition_with_the_last_factor_fastest() {
     let map = map("one-hot(s_1) * fourier:1(s_2, s_0)", 3).unwrap();
     assert_eq!(map.len(), 12);
-    for (s, mode) in [([0.4, 0.0, 1.8], 0), ([1.3, 1.0, 0.2], 1), ([2.0, 2.0, 0.0], 2), ([-5.0, 9.0, 0.7], 2)] {
+    for (s, mode) in [([0.4f64, 0.0, 1.8], 0), ([1.3, 1.0, 0.2], 1), ([2.0, 2.0, 0.0], 2), ([-5.0, 9.0, 0.7], 2)] {
         let (x, y) = (s[2].clamp(0.0, 2.0) / 2.0, s[0].clamp(0.0, 2.0) / 2.0);
         let cosines = [1.0, (PI * y).cos(), (PI * x).cos(), (PI * (x + y)).cos()].map(|phi| phi / 2.0);
         let expected: Vec<f64> = (0..12).map(|i| if i / 4 == mode { cosines[i % 4] } else { 0.0 }).collect();
@@ -150,7 +150,7 @@ fn hostile_texts_are_refused_with_the_place() {
         ("fourier:3(s_0, s_0)", "features.factors[0].columns", "`s_0` twice in fourier:3"),
         ("one-hot(\"\")", "features.factors[0].columns", "a column without a name in one-hot"),
         ("one-hot(s_0) * columns", "features.factors[1].features", "columns as a factor"),
-        ("one-hot(s_0) * tiles:8x8@1023", "features.factors[1].features.hashed", "1023 in tiles:8x8@1023"),
+        ("one-hot(s_0) * tiles:8x8@1023", "features.factors[1].features.hashed", "1023 is not accepted in tiles:8x8@1023"),
         ("one-hot * fourier:3", "features.factors", "neither one-hot nor fourier:3 names its columns"),
         (&many, "features.factors", "17 factors"),
     ] {
@@ -189,7 +189,8 @@ fn factors_that_do_not_go_with_the_states_are_refused() {
     assert_eq!(with(&range("s_1", (0.0, 1.0))).unwrap().len(), 2);
     assert_eq!(with(&range("s_0", (0.0, 1.0))).unwrap_err().to_string(), "ranges: `s_1` has no range");
     assert_eq!(with(&range("s_1", (0.0, 0.5))).unwrap_err().what, "one-hot of `s_1`, whose values are from 0 to 0.5");
-    let e = with(&range("s_2", (0.0, 1.0))).unwrap_err();
+    let both = ["s_1", "s_2"].map(|column| (column.to_string(), (0.0, 1.0)));
+    let e = with(&Ranges::from(both)).unwrap_err();
     assert_eq!(e.to_string(), "ranges: a range of `s_2`, which one-hot(s_1) * identity(s_0) does not take");
     let seen = [(3.0, 3.0), (0.0, 4.0), (5.0, 5.0)];
     assert_eq!(spec.ranges(&columns(3), &seen, &Ranges::new()).unwrap(), range("s_1", (0.0, 4.0)), "constant columns need no range here");

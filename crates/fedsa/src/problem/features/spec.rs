@@ -238,11 +238,11 @@ impl FeatureFactor {
                     "a map; the factors of an inner product beside the other ones",
                 ));
             }
-            // Texts show no keys.
-            _ => self
-                .features
-                .check()
-                .map_err(|e| Error::new(e.key, format!("{} in {}", e.what, self.features), e.help).inside("features"))?,
+            _ => self.features.check().map_err(|mut e| {
+                // Texts show no keys.
+                e.what = format!("{} in {}", e.what, self.features);
+                e.inside("features")
+            })?,
         }
         let columns = self.columns.as_deref().unwrap_or_default();
         if self.columns.is_some() && columns.is_empty() {
