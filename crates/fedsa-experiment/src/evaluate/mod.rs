@@ -15,7 +15,7 @@ mod settings;
 use std::time::Instant;
 
 use fedsa::cancel::Cancel;
-use fedsa::error::{Error, ErrorKind, Result, require};
+use fedsa::error::{Error, ErrorKind, Result, quoted, require};
 use fedsa::kernel::Isa;
 use fedsa::problem::features::{FeatureMap, FeatureSpec, SPARSE_ABOVE};
 use fedsa::problem::log::Log;
@@ -124,7 +124,7 @@ impl Evaluation {
         let began = Instant::now();
         let is_auto = settings.method.is_none();
         if let (Some(features), Some(_)) = (&settings.features, settings.choose_features) {
-            return Err(Error::new("features", format!("{features}, and features are to be chosen"), "one of them"));
+            return Err(Error::new("features", format!("{}, and features are to be chosen", quoted(features.to_string())), "one of them"));
         }
         require(settings.level > 0.0 && settings.level < 1.0, "level", settings.level, "a number above 0 and below 1")?;
         // Settings are checked before the logs are read; those of local steps even if no method with local steps may be chosen.

@@ -263,7 +263,8 @@ impl Logs {
             dense_or_refused(&map, "traces are not sparse")?;
         }
         if self.operator.has_auxiliary() && 2 * map.len() > MAX_FEATURES {
-            let what = format!("{} of {}, and gtd2 and tdc have dense systems of twice as many numbers", map.len(), map.spec());
+            let spec = quoted(map.spec().to_string());
+            let what = format!("{} of {spec}, and gtd2 and tdc have dense systems of twice as many numbers", map.len());
             return Err(Error::new("features", what, format!("at most {} features there", MAX_FEATURES / 2)));
         }
         Ok(map)
@@ -338,7 +339,7 @@ fn dense_or_refused(map: &FeatureMap, why: &str) -> Result<()> {
     if map.len() <= MAX_FEATURES {
         return Ok(());
     }
-    let what = format!("{} of {}, and {why}", map.len(), map.spec());
+    let what = format!("{} of {}, and {why}", map.len(), quoted(map.spec().to_string()));
     Err(Error::new("features", what, format!("at most {MAX_FEATURES} features there")))
 }
 
