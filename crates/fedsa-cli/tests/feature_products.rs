@@ -47,12 +47,12 @@ fn product(x: f64, mode: f64) -> [f64; 9] {
 fn solved(mut a: [[f64; 9]; 9], mut b: [f64; 9]) -> [f64; 9] {
     for k in 0..9 {
         let pivot = (k..9).max_by(|i, j| a[*i][k].abs().total_cmp(&a[*j][k].abs())).unwrap();
-        (a.swap(k, pivot), b.swap(k, pivot));
+        a.swap(k, pivot);
+        b.swap(k, pivot);
+        let row = a[k];
         for i in k + 1..9 {
-            let factor = a[i][k] / a[k][k];
-            for j in k..9 {
-                a[i][j] -= factor * a[k][j];
-            }
+            let factor = a[i][k] / row[k];
+            a[i].iter_mut().zip(row).for_each(|(x, y)| *x -= factor * y);
             b[i] -= factor * b[k];
         }
     }
