@@ -162,8 +162,8 @@ class ValueFunction(Parameters):
     gamma : float
         The discount factor.
     features : str or None
-        ``"fourier:3"``, ``"polynomial:2"``, ``"rbf:5"``, ``"tiles:8x4"``, ``"identity:bias"``, ``"columns"``, .. or ``"auto"``, which chooses by the
-        error on held-out episodes. By default those that were logged (columns ``phi_*``), or a basis of a few dozen.
+        ``"fourier:3"``, ``"polynomial:2"``, ``"radial:5"``, ``"tiles:8x4"``, ``"identity:bias"``, ``"columns"``, ..; products of maps of some columns,
+        ``"one-hot(s_2) * fourier:3"``; or ``"auto"``, which chooses by the error on held-out episodes. By default those that were logged (columns ``phi_*``), or a basis of a few dozen.
     method : str
         ``"auto"``, or a kind or preset: ``"lstd"``, ``"fedhsa"``, ``"scafflsa"``, ..
     lam : float

@@ -86,6 +86,28 @@ def test_the_weights_are_those_of_lstd() -> None:
     assert value.outcome_.name == "converged" and value.columns_ == ["s_0", "s_1"] and value.agents_ == ["agent_0", "agent_1", "agent_2"]
 
 
+def test_products_of_features_are_those_of_numpy(tmp_path: Path) -> None:
+    """A mode of three values, each with a line in the position."""
+    logs = {name: {**log} for name, log in agents().items()}
+    for log in logs.values():
+        mode = np.arange(len(log["rewards"])) % 3
+        log["states"] = np.column_stack([log["states"][:, 0], mode])
+        log["next_states"] = np.column_stack([log["next_states"][:, 0], (mode + 1) % 3])
+    value = ValueFunction(gamma=0.95, features="one-hot(s_1) * identity:bias(s_0)").fit(logs)
+    phi = lambda s: (np.eye(3)[s[:, 1].astype(int)][:, :, None] * np.column_stack([np.ones(len(s)), s[:, 0]])[:, None]).reshape(len(s), 6)  # noqa: E731
+    a, b = np.zeros((6, 6)), np.zeros(6)
+    for log in logs.values():
+        here = phi(log["states"])
+        a += here.T @ (here - 0.95 * phi(log["next_states"]) * ~log["terminated"][:, None])
+        b += here.T @ log["rewards"]
+        np.testing.assert_allclose(value.transform(log["states"]), here, rtol=1e-15)
+    np.testing.assert_allclose(value.weights_, np.linalg.solve(a, b), rtol=1e-8)
+    assert value.feature_names_[3] == "(s_1 = 1) * (s_0)"
+    value.save(tmp_path / "out")
+    states = logs["agent_1"]["states"]
+    np.testing.assert_array_equal(ValueFunction.load(tmp_path / "out").predict(states), value.predict(states))
+
+
 @pytest.mark.parametrize("settings", [{}, {"method": "fedhsa", "features": "fourier:2"}, {"holdout": 0.3, "lam": 0.5}], ids=str)
 def test_the_bits_are_those_of_the_program(files: list[Path], tmp_path: Path, settings: dict[str, Any]) -> None:
     options = [part for name, x in settings.items() for part in (f"--{'lambda' if name == 'lam' else name}", str(x))]
@@ -375,6 +397,8 @@ SETTINGS: dict[str, tuple[dict[str, Any], str]] = {
     "gamma": ({"gamma": 1.5}, "gamma"),
     "gamma as text": ({"gamma": "0.9"}, "a number"),
     "features": ({"features": "fuorier:3"}, "fourier"),
+    "a factor": ({"features": "one-hot(s_0) * fuorier:3"}, "`fuorier:3` at character 16"),
+    "a column of a factor": ({"features": "identity(x) * fourier:3"}, "no state column `x`"),
     "method": ({"method": "lsdt"}, "lstd"),
     "holdout": ({"holdout": 1.5}, "holdout"),
     "level": ({"level": 0.0}, "level"),

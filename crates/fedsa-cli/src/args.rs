@@ -387,7 +387,8 @@ pub struct EvaluateArgs {
     #[arg(long, value_enum, value_name = "HOW", default_value_t)]
     pub bad_rows: BadRowsArg,
     /// Features of the state: identity, polynomial:ORDER, fourier:ORDER or fourier:ORDER:scaled, tiles:TILINGSxBINS or
-    /// tiles:TILINGSxBINS@HASHED, radial:CENTRES or radial:CENTRES:quantiles, standardised, one-hot. By default the first of fourier:3, fourier:2 and fourier:1 with at most 64
+    /// tiles:TILINGSxBINS@HASHED, radial:CENTRES or radial:CENTRES:quantiles, standardised, one-hot; 'one-hot(s_2) * tiles:8x4(s_0, s_1)': products of maps of
+    /// some columns. By default the first of fourier:3, fourier:2 and fourier:1 with at most 64
     /// features, else polynomial:2 with at most 100, else polynomial:1. auto: the one of a list with the least error on held-out
     /// episodes
     #[arg(long)]

@@ -167,8 +167,9 @@ fn numpy_computes_the_values_by_the_lines_of_the_guide() {
          assert np.abs(theirs).max() > 1e-3\nprint(np.abs(mine - theirs).max() / np.abs(theirs).max())\n"
     );
     folder.write("check.py", script);
+    let file_name = |features: &str| features.replace(|c: char| !c.is_alphanumeric(), "-");
     let compare = |weights: &str, features: &str| {
-        let out = format!("{}.csv", features.replace(':', "-"));
+        let out = format!("{}.csv", file_name(features));
         // Some of the states are outside the ranges.
         folder.run(&["predict", weights, "logs", "--out", &out]).exits(0);
         let mut command = std::process::Command::new(&python);
@@ -190,18 +191,23 @@ fn numpy_computes_the_values_by_the_lines_of_the_guide() {
         "radial:2:0.3:quantiles",
         "standardised",
         "tiles:1x3@8",
+        "tiles:1x2(s_0) * fourier:2",
+        "radial:3:quantiles(s_0) * radial:2(s_0) * standardised(s_speed)",
+        "polynomial:2(s_speed, s_0) * identity:bias(s_speed)",
     ] {
-        let out = features.replace(':', "-");
+        let out = file_name(features);
         let ranges = ["--range", "s_0=0.1,0.8", "--range", "s_speed=-0.5,0.6"];
         let options = ["--gamma", "0.9", "--step-size", "0.5", "--rounds", "30", "--tol", "0", "--out", &out, "-q"];
         folder.run(&[&["evaluate", "logs", "--features", features], &ranges[..], &options].concat()).exits(0);
         compare(&format!("{out}/weights.json"), features);
     }
     // Features that are dependent on these logs, with weights that nobody fitted.
-    for features in ["tiles:8x4", "tiles:3x2", "tiles:8x40@1000", "radial:1", "polynomial:0", "fourier:5"] {
+    for features in
+        ["tiles:8x4", "tiles:3x2", "tiles:8x40@1000", "radial:1", "polynomial:0", "fourier:5", "tiles:3x4(s_speed) * tiles:4x3@12"]
+    {
         let spec: FeatureSpec = features.parse().unwrap();
         let mut weights = folder.json("fourier-2/weights.json");
-        weights["feature_map"] = serde_json::to_value(spec).unwrap();
+        weights["feature_map"] = serde_json::to_value(&spec).unwrap();
         weights["theta"] = (0..spec.count(2).unwrap()).map(|i| (i as f64 * 1.7).sin() + 0.2).collect();
         folder.write("made.json", weights.to_string());
         compare("made.json", features);

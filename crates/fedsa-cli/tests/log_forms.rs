@@ -160,5 +160,8 @@ fn features_that_take_less_are_proposed_before_the_start() {
     assert!(message.contains("--features tiles:8x8@1000 has 1000 features"), "{message}");
     let message = refused("fourier:7", "lstd");
     assert!(message.contains("--features fourier:4 has 625 features, which one exchange solves"), "{message}");
+    let message = refused("fourier:5(s_0, s_1, s_2) * polynomial:11", "lstd");
+    let proposed = "--features 'fourier:5(s_0, s_1, s_2) * polynomial:3' has 864 features, which one exchange solves";
+    assert!(message.contains(proposed), "{message}");
     assert!(!folder.path("o").exists());
 }

@@ -12,6 +12,7 @@ mod crate_rules;
 mod data;
 mod evaluation;
 mod feature_choice;
+mod feature_products;
 mod fit;
 mod fit_models;
 #[cfg(unix)]

@@ -178,8 +178,13 @@ pub fn from_json(file: &[u8]) -> Result<FittedModel> {
     }
     let theta = theta_from_json(file).map_err(|e| e.inside("theta"))?;
     if theta.len() != map.len() {
-        let what =
-            format!("`theta` has {} weights, but {} on {} state columns has {} features", theta.len(), spec, columns.len(), map.len());
+        let what = format!(
+            "`theta` has {} weights, but {} on {} state columns has {} features",
+            theta.len(),
+            quoted(spec.to_string()),
+            columns.len(),
+            map.len()
+        );
         return Err(Error::data("", what, WANTED));
     }
     Ok(FittedModel::Value(ValueModel { map, theta, file_columns, covariance: None }))
@@ -204,6 +209,18 @@ mod tests {
         let weights = value(GOOD);
         assert_eq!((weights.inputs(), weights.output()), (&["s_0".to_string()][..], "value"));
         assert_eq!(weights.apply(&[-1.0, 0.5, 7.0]), [0.5, -0.5, -3.5]);
+    }
+
+    #[test]
+    fn weights_of_products_are_of_pairs_of_features() {
+        let text = r#"{"format": 1, "feature_map": {"kind": "product", "factors": [{"features": {"kind": "one-hot"}, "columns": ["mode"]},
+            {"features": {"kind": "identity", "bias": true}, "columns": ["s_0"]}]}, "columns": ["s_0", "mode", "s_1"],
+            "ranges": {"mode": [0, 1]}, "theta": [0.5, -2.0, 10.0, 3.0]}"#;
+        let weights = value(text);
+        assert_eq!(weights.inputs(), ["s_0", "mode", "s_1"]);
+        assert_eq!(weights.apply(&[4.0, 0.0, 7.0, 4.0, 1.0, 7.0, -1.0, 5.0, f64::NAN]), [-7.5, 22.0, 7.0]);
+        let e = from_json(text.replace("\"mode\"]", "\"m\\u0007\"]").as_bytes()).unwrap_err();
+        assert_eq!(e.what, "there is no state column `m\\u{7}`, which one-hot takes");
     }
 
     #[test]

@@ -144,16 +144,24 @@ fn list(files: &[String]) -> Value {
 fn logs_on_machines_of_their_own_give_the_bits_of_all_logs() {
     let folder = tempfile::tempdir().unwrap();
     let files = logs(folder.path());
-    let problem = "{ kind = \"logs\", features = { kind = \"fourier\", order = 2 }, gamma = 0.9, ranges = { s_1 = [-2.0, 2.0] } }";
-    for (sampling, method) in [
-        ("{ kind = \"iid\" }", "{ kind = \"scafflsa\", step_size = 0.1, local_steps = 5 }"),
-        ("{ kind = \"markov\" }", "{ kind = \"fedlsa\", step_size = 0.1, local_steps = 5, participants = 2 }"),
-        ("{ kind = \"mean\" }", "{ kind = \"fedhsa\", step_size = 0.5, local_steps = 5 }"),
-        ("{ kind = \"mean\" }", "{ kind = \"lstd\" }"),
+    let logs = |features: &str, more: &str| format!("{{ kind = \"logs\", features = {features}, gamma = 0.9{more} }}");
+    let fourier = logs("{ kind = \"fourier\", order = 2 }", ", ranges = { s_1 = [-2.0, 2.0] }");
+    // Of one column the ranges are those of all agents, the other one needs none.
+    let factors = "{ features = { kind = \"fourier\", order = 2 }, columns = [\"s_1\"] }, \
+                   { features = { kind = \"identity\", bias = true }, columns = [\"s_0\"] }, \
+                   { features = { kind = \"polynomial\", order = 0 }, columns = [\"s_1\"] }";
+    let product = logs(&format!("{{ kind = \"product\", factors = [{factors}] }}"), "");
+    for (problem, sampling, method, d) in [
+        (&fourier, "{ kind = \"iid\" }", "{ kind = \"scafflsa\", step_size = 0.1, local_steps = 5 }", 9),
+        (&fourier, "{ kind = \"markov\" }", "{ kind = \"fedlsa\", step_size = 0.1, local_steps = 5, participants = 2 }", 9),
+        (&fourier, "{ kind = \"mean\" }", "{ kind = \"fedhsa\", step_size = 0.5, local_steps = 5 }", 9),
+        (&fourier, "{ kind = \"mean\" }", "{ kind = \"lstd\" }", 9),
+        (&product, "{ kind = \"mean\" }", "{ kind = \"lstd\" }", 6),
+        (&product, "{ kind = \"iid\" }", "{ kind = \"scafflsa\", step_size = 0.1, local_steps = 5 }", 6),
     ] {
         let text = settings(problem, sampling, method, 4);
         let all = in_one_place(&text, &[("path", list(&files))]);
-        assert!(all.len() == 9 && all.iter().any(|x| *x != 0.0));
+        assert!(all.len() == d && all.iter().any(|x| *x != 0.0));
         assert_eq!(deployed(&text, &each(&files)), all, "{method}");
     }
 }

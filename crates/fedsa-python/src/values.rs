@@ -103,7 +103,7 @@ pub fn evaluate_logs<'py>(
         }
         Given::Tables(tables) => {
             let (form, chosen) = (settings.form(), settings.choose_features.is_some());
-            let mut logs = engine::held(py, || logs_of(&tables, &form, settings.features, chosen))?;
+            let mut logs = engine::held(py, || logs_of(&tables, &form, settings.features.as_ref(), chosen))?;
             if settings.holdout.is_some() || chosen {
                 // Whole episodes are held out. Files have to number them; here they are found by their ends.
                 logs.iter_mut().for_each(number_episodes);
@@ -165,7 +165,7 @@ fn choice_json(choice: &Choice) -> Json {
 }
 
 /// The logs of tables. Each is one agent, unless a column names agents.
-fn logs_of(tables: &[GivenTable<'_>], form: &LogForm, features: Option<FeatureSpec>, chosen: bool) -> Result<Vec<Log>, Error> {
+fn logs_of(tables: &[GivenTable<'_>], form: &LogForm, features: Option<&FeatureSpec>, chosen: bool) -> Result<Vec<Log>, Error> {
     form.check()?;
     let all = tables.iter().map(memory_table).collect::<Result<Vec<_>, _>>()?;
     // As of files: features that were logged are the default where every table has some.
@@ -303,7 +303,7 @@ impl ValueModel {
         lam: f64,
     ) -> PyResult<Vec<AgentError>> {
         let mut form = LogForm::default().with_columns(columns).with_agent_column(agent_column);
-        let spec = *self.0.map().spec();
+        let spec = self.0.map().spec();
         let mut logs = match given.extract::<Given<'_>>()? {
             Given::Tables(tables) => engine::held(py, || logs_of(&tables, &form, Some(spec), false))?,
             Given::Files(files) => {

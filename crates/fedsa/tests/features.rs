@@ -117,7 +117,9 @@ fn close(x: &[f64], y: &[f64], tolerance: f64) {
 #[test]
 fn means_do_not_depend_on_batches() {
     let logs = walks();
-    for (features, lambda) in [("fourier:2", 0.0), ("fourier:2", 0.7), ("tiles:5x15", 0.0), ("tiles:5x15", 0.4)] {
+    for (features, lambda) in
+        [("fourier:2", 0.0), ("fourier:2", 0.7), ("tiles:5x15", 0.0), ("tiles:5x15", 0.4), ("tiles:4x20(s_y) * tiles:2x15", 0.0)]
+    {
         let settings = settings(features).with_lambda(lambda);
         let theta: Vec<f64> = (0..map(&settings, &logs).len()).map(|i| (i as f64).sin()).collect();
         let means = |size: usize| {
@@ -141,7 +143,8 @@ fn means_do_not_depend_on_batches() {
 #[test]
 fn sparse_tiles_have_the_operators_of_their_definition() {
     let logs = walks();
-    for (tiles, ridge) in [("tiles:5x15", 0.0), ("tiles:5x15", 0.25), ("tiles:4x60@1200", 0.0)] {
+    for (tiles, ridge) in [("tiles:5x15", 0.0), ("tiles:5x15", 0.25), ("tiles:4x60@1200", 0.0), ("tiles:4x20(s_x) * tiles:2x15(s_y)", 0.25)]
+    {
         let settings = settings(tiles).with_ridge(ridge);
         let map = map(&settings, &logs);
         assert!(map.len() > SPARSE_ABOVE && map.sparse().is_some());
@@ -179,7 +182,7 @@ fn sparse_tiles_have_the_operators_of_their_definition() {
 #[test]
 fn sparse_steps_are_those_of_the_generic_kernel() {
     let logs = walks();
-    for law in [Law::Iid, Law::Markov] {
+    for (law, features) in [(Law::Iid, "tiles:5x15"), (Law::Markov, "tiles:5x15"), (Law::Iid, "tiles:4x20(s_y) * tiles:2x15")] {
         for (kind, steps) in [("fedlsa", 40), ("fedhsa", 40), ("scafflsa", 25)] {
             let method = method(kind, &format!(r#"{{"step_size": 0.4, "local_steps": {steps}}}"#));
             let uplink = Uplink::default();
@@ -188,7 +191,7 @@ fn sparse_steps_are_those_of_the_generic_kernel() {
                 (0..6).for_each(|_| run.step());
                 run.theta().to_vec()
             };
-            let settings = settings("tiles:5x15");
+            let settings = settings(features);
             let fast = theta(&of(&settings, &logs, law));
             let slow = theta(&of(&settings, &logs, law).generic());
             if kind == "fedlsa" {
@@ -418,7 +421,7 @@ fn statistics_are_those_of_the_states_of_all_agents() {
         close(&[found_mean, found_std], &[mean, std], 1e-13);
     }
     // Nothing of it depends on batches, nor on which kernels fields take.
-    for features in ["radial:4:quantiles", "standardised", "fourier:2:scaled"] {
+    for features in ["radial:4:quantiles", "standardised", "fourier:2:scaled", "radial:3:quantiles(s_y) * standardised"] {
         let settings = settings(features);
         let field = of(&settings, &logs, Law::Mean);
         let map = map(&settings, &logs);

@@ -25,6 +25,7 @@ use fedsa_experiment::numbers::{self, number};
 use fedsa_experiment::tables::SummaryTable;
 use fedsa_experiment::{Kinds, Plan};
 
+use super::fewer_features::fewer_features;
 use super::progress::Watcher;
 use super::run::{ended, finished, if_exists, settings as run_settings};
 use super::{apply, count, duration, episodes, holdout, megabits, named_columns, option, say, signals};
@@ -327,12 +328,14 @@ fn data(args: &EvaluateArgs, data: &Data) -> Vec<String> {
     }
     lines.extend(episodes::lines(&LogsRead::of(data), args.gamma));
     let ranges = map.ranges();
+    let is_left_out = |name: &String| columns.iter().position(|column| column == name).is_some_and(|j| !map.takes(j));
     for column in columns.iter().take(LISTED) {
         lines.push(match (ranges.get(column), settings.ranges.contains_key(column)) {
             (Some((low, high)), true) => format!("  {column} from {low} to {high}, as given"),
             (Some((low, high)), false) => {
                 format!("  {column} from {} to {}, from the data", numbers::digits(*low, 6), numbers::digits(*high, 6))
             }
+            (None, _) if is_left_out(column) => format!("  {column} is in none of the features"),
             (None, _) => format!("  {column} as it is, without a range"),
         });
     }
@@ -380,40 +383,6 @@ fn dependence(settings: &Logs, field: &dyn Field) -> Option<String> {
     let what = format!("  {rank} of {d} directions of these features are independent on these transitions: of all solutions");
     let help = if settings.ridge == 0.0 { "; --ridge EPS makes it unique" } else { "" };
     Some(format!("{what} the one of least norm is meant{help}"))
-}
-
-/// Features of the same kind that take less, where there are more than systems are solved of at once.
-fn fewer_features(data: &Data) -> String {
-    /// The most features whose systems are solved at once, in one exchange.
-    const MOST: usize = 1000;
-    let columns = data.map.columns().len();
-    if data.map.len() <= MOST {
-        return String::new();
-    }
-    let small = |spec: &FeatureSpec| spec.count(columns).is_some_and(|d| d <= MOST);
-    let tiles = |bins: u32, tilings: u32| FeatureSpec::Tiles { tilings, bins, hashed: None };
-    let fewer = match *data.map.spec() {
-        FeatureSpec::Tiles { tilings, bins, hashed: None } => {
-            (2..bins).rev().map(|bins| tiles(bins, tilings)).chain((1..tilings).rev().map(|tilings| tiles(2, tilings))).find(small)
-        }
-        FeatureSpec::Fourier { order, scaled } => (1..order).rev().map(|order| FeatureSpec::Fourier { order, scaled }).find(small),
-        FeatureSpec::Polynomial { order } => (1..order).rev().map(|order| FeatureSpec::Polynomial { order }).find(small),
-        FeatureSpec::Radial { centres, width: None, quantiles } => {
-            (2..centres).rev().map(|centres| FeatureSpec::Radial { centres, width: None, quantiles }).find(small)
-        }
-        _ => None,
-    };
-    let hashed = match *data.map.spec() {
-        FeatureSpec::Tiles { tilings, bins, hashed: None } => {
-            let most = u32::try_from(MOST).unwrap_or(u32::MAX) / tilings * tilings;
-            (most >= 2 * tilings).then_some(FeatureSpec::Tiles { tilings, bins, hashed: Some(most) })
-        }
-        _ => None,
-    };
-    fewer.into_iter().chain(hashed).fold(String::new(), |said, spec| {
-        let d = spec.count(columns).unwrap_or(0);
-        format!("{said}--features {spec} has {}, which one exchange solves; ", count(d, "feature"))
-    })
 }
 
 /// The columns of which states are outside of the range that was given.

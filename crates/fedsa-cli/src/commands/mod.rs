@@ -7,6 +7,7 @@ pub mod diff;
 mod episodes;
 pub mod evaluate;
 pub mod export;
+mod fewer_features;
 pub mod fit;
 mod holdout;
 pub mod list;

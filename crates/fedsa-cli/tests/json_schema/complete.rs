@@ -108,6 +108,7 @@ pub(super) fn complete(table: &str) -> Option<(String, String)> {
                 "polynomial" | "fourier" => ", order = 1",
                 "tiles" => ", tilings = 1, bins = 2",
                 "radial" => ", centres = 2",
+                "product" => ", factors = [{ features = { kind = \"identity\" }, columns = [\"s_0\"] }]",
                 _ => "",
             };
             let logs = format!("kind = \"logs\"\npath = \"a.csv\"\ngamma = 0.9\nfeatures = {{ kind = \"{kind}\"{own} }}");

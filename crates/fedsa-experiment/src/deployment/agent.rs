@@ -131,7 +131,7 @@ impl LocalAgent {
         let Admission { federation, agent, columns, .. } = self.applicant.admitted(bytes)?;
         let field = match &self.field {
             Some(field) => Arc::clone(field),
-            None => built(&Experiment::read(with_ranges(&self.document, &columns))?, &self.files)?,
+            None => built(&Experiment::read(with_ranges(&self.document, &columns)?)?, &self.files)?,
         };
         let place = if self.deployment.source == Source::Generated { agent } else { 0 };
         let node = ClientNode::new(&federation, &field, place, agent)?;
@@ -205,11 +205,15 @@ fn summaries(logs: &Surveyed) -> Result<Vec<ColumnSummary>> {
     columns.map(|((name, range), moments)| ColumnSummary::new(name.clone(), *range, moments)).collect()
 }
 
-/// The document with the ranges of all agents' columns, except those that it names.
-fn with_ranges(document: &Document, columns: &[ColumnSummary]) -> Document {
+/// The document with the ranges of all agents' columns that its features need, except those that it names.
+fn with_ranges(document: &Document, columns: &[ColumnSummary]) -> Result<Document> {
     let mut document = document.clone();
+    let logs: Logs = settings_of(&Experiment::read(document.clone())?)?;
+    let names: Vec<String> = columns.iter().map(|column| column.name.clone()).collect();
+    let needs = logs.features.needs(&names).map_err(|e| e.inside("problem"))?;
     let mut ranges = Table::new();
-    for (column, (low, high)) in columns.iter().filter_map(|column| Some((column, column.range()?))) {
+    let needed = columns.iter().zip(needs).filter(|(_, needs)| needs.range);
+    for (column, (low, high)) in needed.filter_map(|(column, _)| Some((column, column.range()?))) {
         ranges.insert(column.name.clone(), Value::Array(vec![Value::Float(low), Value::Float(high)]));
     }
     if let Some(given) = document.table.get("problem").and_then(|problem| problem.get("ranges")).and_then(Value::as_table) {
@@ -218,5 +222,5 @@ fn with_ranges(document: &Document, columns: &[ColumnSummary]) -> Document {
     if let Some(problem) = document.table.get_mut("problem").and_then(Value::as_table_mut) {
         problem.insert("ranges".into(), Value::Table(ranges));
     }
-    document
+    Ok(document)
 }

@@ -91,18 +91,18 @@ impl FeatureChoice {
                 continue;
             }
             if count.is_some_and(|d| d <= most) || matches!(spec, FeatureSpec::OneHot {}) {
-                tried.push(tried_on(&settings.clone().with_features(spec), &logs, spec, most));
+                tried.push(tried_on(&settings.clone().with_features(spec.clone()), &logs, spec, most));
             } else {
                 tried.push(TriedFeatures { spec, features: count, error: Err(too_many(most)) });
             }
         }
-        let known = tried.iter().filter_map(|tried| Some((tried.spec, tried.error.as_ref().ok()?.0)));
+        let known = tried.iter().filter_map(|tried| Some((&tried.spec, tried.error.as_ref().ok()?.0)));
         let best = known.filter(|(_, error)| error.is_finite()).reduce(|best, other| if other.1 < best.1 { other } else { best });
         let Some((chosen, _)) = best else {
             let why = tried.iter().find_map(|tried| tried.error.as_ref().err()).map_or(String::new(), |e| format!(": {}", e.what));
             return Err(Error::data("features", format!("auto, and none of the features can be used{why}"), "features by name"));
         };
-        Ok(Self { chosen, tried, most, episodes, seed })
+        Ok(Self { chosen: chosen.clone(), tried, most, episodes, seed })
     }
 
     /// The object `features_tried` of `weights.json` and `summary.json`.

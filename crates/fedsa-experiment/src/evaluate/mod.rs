@@ -15,7 +15,7 @@ mod settings;
 use std::time::Instant;
 
 use fedsa::cancel::Cancel;
-use fedsa::error::{Error, ErrorKind, Result, require};
+use fedsa::error::{Error, ErrorKind, Result, quoted, require};
 use fedsa::kernel::Isa;
 use fedsa::problem::features::{FeatureMap, FeatureSpec, SPARSE_ABOVE};
 use fedsa::problem::log::Log;
@@ -123,8 +123,8 @@ impl Evaluation {
     fn with(settings: &EvaluateSettings, files: &DiskFiles, count: usize, has_features: impl FnOnce() -> bool) -> Result<Self, Error> {
         let began = Instant::now();
         let is_auto = settings.method.is_none();
-        if let (Some(features), Some(_)) = (settings.features, settings.choose_features) {
-            return Err(Error::new("features", format!("{features}, and features are to be chosen"), "one of them"));
+        if let (Some(features), Some(_)) = (&settings.features, settings.choose_features) {
+            return Err(Error::new("features", format!("{}, and features are to be chosen", quoted(features.to_string())), "one of them"));
         }
         require(settings.level > 0.0 && settings.level < 1.0, "level", settings.level, "a number above 0 and below 1")?;
         // Settings are checked before the logs are read; those of local steps even if no method with local steps may be chosen.
@@ -132,9 +132,9 @@ impl Evaluation {
         unread.settings()?;
         let before = Method::before(settings);
         let logged = settings.features.is_none() && settings.choose_features.is_none() && has_features();
-        let unread = if logged { settings.experiment_with(&before, FeatureSpec::Columns {}, count)? } else { unread };
+        let unread = if logged { settings.experiment_with(&before, &FeatureSpec::Columns {}, count)? } else { unread };
         if is_auto {
-            settings.experiment_with(&Method::with_steps(settings), FeatureSpec::Identity { bias: false }, count)?.settings()?;
+            settings.experiment_with(&Method::with_steps(settings), &FeatureSpec::Identity { bias: false }, count)?.settings()?;
         }
         let [point] = &unread.points[..] else {
             return Err(Error::new("changes", "a sweep", "one evaluation; sweeps belong in an experiment file"));
@@ -153,8 +153,8 @@ impl Evaluation {
         let chosen = chosen.transpose().map_err(|e| unread.failure_at(e.inside("problem"), point))?;
         let (agents, columns) = (logs.facts.len(), logs.columns().len());
         let default = if logged { FeatureSpec::Columns {} } else { default_features(columns) };
-        let features = chosen.as_ref().map(|choice| choice.chosen).or(settings.features).unwrap_or(default);
-        let first = settings.experiment_with(&before, features, agents)?;
+        let features = chosen.as_ref().map(|choice| &choice.chosen).or(settings.features.as_ref()).unwrap_or(&default).clone();
+        let first = settings.experiment_with(&before, &features, agents)?;
         let settled = of(&first).and_then(|of| Ok((of.map(&logs)?, of)));
         let (map, of_logs) = settled.map_err(|e| first.failure_at(e.inside("problem"), &first.points[0]))?;
         let value_columns = pictures::named_columns(&settings.value_columns, map.columns())?;
@@ -162,7 +162,7 @@ impl Evaluation {
             let what = format!("held-out episodes with {} features", map.len());
             return Err(Error::new("holdout", what, format!("at most {SPARSE_ABOVE} tiles, whose projections are computed")));
         }
-        let against = against(settings, features, files.cancel())?;
+        let against = against(settings, &features, files.cancel())?;
         let policy_value = PolicyValueSettings::default().with_level(settings.level).with_ridge(of_logs.ridge).with_seed(settings.seed);
         let clipped = logs.clipped(&map).map_err(|e| first.failure_at(e.inside("problem"), &first.points[0]))?;
         let episodes = logs.episodes(of_logs.gamma).map_err(|e| first.failure_at(e.inside("problem"), &first.points[0]))?;
@@ -184,7 +184,7 @@ impl Evaluation {
             .with_tol(settings.tol)
             .with_matrices(!settings.keep_matrices);
         let choice = choose::choose(built.shared_field(), &demand, files.cancel()).map_err(|e| first.failure_at(e, &first.points[0]))?;
-        let (features, agents) = (*self.data.map.spec(), self.data.logs.facts.len());
+        let (features, agents) = (self.data.map.spec(), self.data.logs.facts.len());
         let experiment = settings.experiment_with(&Method::chosen(&choice), features, agents)?;
         Ok(Self { choice: Some(choice), experiment, built: Some(built), ..self })
     }
@@ -223,7 +223,7 @@ impl Evaluation {
 
 /// The value of the policy of the other logs, by the same features and settings; ranges and statistics of features are those of the other
 /// logs where they are not given.
-fn against(settings: &EvaluateSettings, features: FeatureSpec, cancel: &Cancel) -> Result<Option<PolicyDifference>> {
+fn against(settings: &EvaluateSettings, features: &FeatureSpec, cancel: &Cancel) -> Result<Option<PolicyDifference>> {
     if settings.against.is_empty() {
         return Ok(None);
     }
@@ -237,7 +237,7 @@ fn against(settings: &EvaluateSettings, features: FeatureSpec, cancel: &Cancel) 
     }
     let mut other = settings.clone().with_value_columns(Vec::new());
     other.logs = std::mem::take(&mut other.against);
-    (other.features, other.choose_features, other.holdout) = (Some(features), None, None);
+    (other.features, other.choose_features, other.holdout) = (Some(features.clone()), None, None);
     other.method.get_or_insert("lstd".into());
     let found = Evaluation::new(&other, cancel).and_then(|other| other.policy_value()).map_err(named)?;
     let value = found.ok_or_else(|| {

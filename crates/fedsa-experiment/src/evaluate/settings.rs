@@ -239,12 +239,12 @@ impl EvaluateSettings {
     /// # Errors
     /// When a setting cannot be used.
     pub fn experiment(&self) -> Result<Experiment, Error> {
-        let features = self.features.unwrap_or(FeatureSpec::Identity { bias: false });
+        let features = self.features.as_ref().unwrap_or(&FeatureSpec::Identity { bias: false });
         self.experiment_with(&Method::before(self), features, self.logs.len())
     }
 
     /// The experiment of the settings, with this method and these features.
-    pub(super) fn experiment_with(&self, method: &Method, features: FeatureSpec, agents: usize) -> Result<Experiment, Error> {
+    pub(super) fn experiment_with(&self, method: &Method, features: &FeatureSpec, agents: usize) -> Result<Experiment, Error> {
         made::experiment(self.table(method, features, agents)?, self.keys(method), &self.changes, &self.kinds)
     }
 
@@ -285,7 +285,7 @@ impl EvaluateSettings {
     }
 
     /// `[problem]`.
-    fn problem(&self, features: FeatureSpec) -> Result<Value> {
+    fn problem(&self, features: &FeatureSpec) -> Result<Value> {
         let bounds = |[low, high]: &[f64; 2]| Value::Array(vec![Value::Float(*low), Value::Float(*high)]);
         let ranges = self.ranges.iter().map(|(column, range)| (column.clone(), bounds(range))).collect();
         let mut problem = vec![
@@ -349,7 +349,7 @@ impl EvaluateSettings {
     }
 
     /// The experiment as a table.
-    fn table(&self, method: &Method, features: FeatureSpec, agents: usize) -> Result<Table> {
+    fn table(&self, method: &Method, features: &FeatureSpec, agents: usize) -> Result<Table> {
         let kind = method.kind.as_str();
         // Few rounds are recorded, and looked at for the target, one by one.
         let rounds = method.rounds.map_or(self.rounds, |rounds| rounds.min(self.rounds));

@@ -8,22 +8,29 @@
 //!
 //! Features over a grid of tuples `c = (c_1 .. c_k)` are in lexicographic order: `(0, 0), (0, 1), .., (1, 0), ..`.
 
+//!
+//! A map is a product of factors, each of some of the columns; most maps have one factor, of all columns.
+
+mod factor;
 mod names;
+mod parts;
 mod radial;
+mod ranges;
 mod spec;
 mod statistics;
+mod text;
 mod tiles;
 
-use std::collections::BTreeMap;
-use std::f64::consts::PI;
-
 use crate::error::{Error, Result, quoted};
-use radial::{Bumps, sum_over_grid};
-pub use spec::FeatureSpec;
+use factor::Factor;
+pub use parts::ColumnNeeds;
+use parts::Part;
+pub use ranges::Ranges;
+use ranges::check_ranges;
+pub use spec::{FeatureFactor, FeatureSpec};
 pub use statistics::ColumnStatistics;
 pub use statistics::RunningMoments;
 pub(super) use statistics::quantiles;
-use tiles::Tiling;
 
 /// The largest number of features d of a map whose features are not sparse: systems are then dense d x d matrices, which are
 /// too large beyond this.
@@ -33,68 +40,29 @@ pub const MAX_SPARSE_FEATURES: usize = 1 << 27;
 /// The number of features above which those of a tile coding are kept as the numbers of the active tiles.
 pub const SPARSE_ABOVE: usize = 1024;
 
-/// The range of each state column, by its name.
-pub type Ranges = BTreeMap<String, (f64, f64)>;
-
-/// The ranges of all columns: the given ranges, and for every other column the smallest and the largest value that was
-/// seen in it.
-///
-/// # Errors
-/// When a given range is empty or its column does not exist, or a column without a given range has the same value in all
-/// states.
-pub fn ranges_of(columns: &[String], seen: &[(f64, f64)], given: &Ranges) -> Result<Ranges> {
-    check_ranges(columns, given)?;
-    let mut ranges = given.clone();
-    for (column, &(lo, hi)) in columns.iter().zip(seen).filter(|(column, _)| !given.contains_key(*column)) {
-        if lo == hi {
-            let what = format!("`{}` is {lo} in every transition, which gives no range to scale it by", quoted(column));
-            return Err(Error::new("ranges", what, format!("give the range of `{}`, or leave the column out", quoted(column))));
-        }
-        ranges.insert(column.clone(), (lo, hi));
-    }
-    Ok(ranges)
-}
-
-fn check_ranges(columns: &[String], ranges: &Ranges) -> Result<()> {
-    for (name, &(lo, hi)) in ranges {
-        if !columns.contains(name) {
-            let help = format!("the state columns are {}", quoted(columns.join(", ")));
-            return Err(Error::new("ranges", format!("there is no state column `{}`", quoted(name)), help));
-        }
-        // The width must be finite too, or scaling by it would give 0 or NaN.
-        if !(lo < hi && (hi - lo).is_finite()) {
-            let help = "a range is two finite numbers, the smaller first";
-            return Err(Error::new("ranges", format!("`{}`: [{lo}, {hi}] is not a range", quoted(name)), help));
-        }
-    }
-    Ok(())
-}
-
 /// A feature map, ready to evaluate.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FeatureMap {
     spec: FeatureSpec,
     columns: Vec<String>,
-    /// The range of each column; infinite for columns without a range, which only an identity allows.
+    /// The range of each column; infinite for columns without a range.
     bounds: Vec<(f64, f64)>,
+    /// What the map needs of each column.
+    needs: Vec<ColumnNeeds>,
+    /// At least one.
+    factors: Vec<Factor>,
     len: usize,
-    /// The monomials of a polynomial, except the constant; see [`monomials`].
-    monomials: Vec<(usize, usize)>,
     /// What each feature is multiplied by, d numbers; empty if all are 1.
     scale: Vec<f64>,
     /// What the map takes from data.
     statistics: ColumnStatistics,
-    /// Where the bumps of a radial map are; empty of other maps.
-    bumps: Bumps,
-    /// Mean and standard deviation of each column, of a standardised map; empty of other maps.
-    moments: Vec<(f64, f64)>,
 }
 
 impl FeatureMap {
     /// The map `spec` on states with these columns.
     ///
     /// # Errors
-    /// When a setting or range is out of bounds, a column has no range, or
+    /// When a setting or range is out of bounds, a column has no range, a factor does not go with the columns, or
     /// there would be more than [`MAX_FEATURES`] features, of tiles [`MAX_SPARSE_FEATURES`]; when the map takes statistics of data.
     pub fn new(spec: &FeatureSpec, columns: &[String], ranges: &Ranges) -> Result<Self> {
         Self::with_statistics(spec, columns, ranges, ColumnStatistics::default())
@@ -105,44 +73,18 @@ impl FeatureMap {
     /// # Errors
     /// As [`FeatureMap::new`], and when statistics are missing or of no use.
     pub fn with_statistics(spec: &FeatureSpec, columns: &[String], ranges: &Ranges, statistics: ColumnStatistics) -> Result<Self> {
-        spec.check()?;
-        statistics.check(spec, columns)?;
-        let k = columns.len();
-        if k == 0 {
+        if columns.is_empty() {
             return Err(Error::new("", "features of no state columns", "a state needs at least one column"));
         }
+        let needs = spec.needs(columns)?;
+        statistics.check(&needs, columns)?;
         check_ranges(columns, ranges)?;
-        if let (FeatureSpec::Columns {}, Some(column)) = (spec, ranges.keys().next()) {
-            let what = format!("a range of `{}`, which is a feature", quoted(column));
-            return Err(Error::new("ranges", what, "no ranges: features that were logged are taken as they are"));
-        }
-        let bounds = columns.iter().map(|column| match (ranges.get(column), spec) {
-            (Some(&range), _) => Ok(range),
-            (None, spec) if !spec.needs_ranges() => Ok((f64::NEG_INFINITY, f64::INFINITY)),
-            (None, _) => Err(Error::new(
-                "ranges",
-                format!("`{}` has no range", quoted(column)),
-                format!("{spec} needs the range of every state column"),
-            )),
-        });
-        let bounds = bounds.collect::<Result<Vec<_>>>()?;
-        check_whole(spec, columns, &bounds)?;
-        let most = if matches!(spec, FeatureSpec::Tiles { .. } | FeatureSpec::OneHot {}) { MAX_SPARSE_FEATURES } else { MAX_FEATURES };
-        let len = spec.count_in(&bounds).filter(|&d| d <= most).ok_or_else(|| {
-            let count = spec.count_in(&bounds).map_or("too many to count".to_string(), |d| d.to_string());
-            let what = format!("{spec} on {k} state columns: {count} features");
-            Error::new("", what, format!("at most {most} features: take a lower order or fewer state columns"))
-        })?;
-        let monomials = match *spec {
-            FeatureSpec::Polynomial { order } => monomials(k, order),
-            _ => Vec::new(),
-        };
-        let moments = columns.iter().filter_map(|column| statistics.moments.get(column).copied()).collect();
-        let bumps = match *spec {
-            FeatureSpec::Radial { centres, width, .. } => Bumps::new(centres as usize, width, &statistics, columns, &bounds),
-            _ => Bumps::default(),
-        };
-        Ok(Self { spec: *spec, columns: columns.to_vec(), bounds, len, monomials, scale: Vec::new(), bumps, moments, statistics })
+        let bounds = bounds_of(spec, columns, &needs, ranges)?;
+        let parts = spec.parts(columns)?;
+        let counts = counts_of(spec, &parts, &bounds)?;
+        let factors = parts.into_iter().zip(&counts).map(|(part, d)| Factor::new(part, *d, columns, &bounds, &statistics)).collect();
+        let (spec, columns, len) = (spec.clone(), columns.to_vec(), counts.iter().product());
+        Ok(Self { spec, columns, bounds, needs, factors, len, scale: Vec::new(), statistics })
     }
 
     /// The same features, each multiplied by a number.
@@ -171,31 +113,38 @@ impl FeatureMap {
         &self.statistics
     }
 
-    /// The number of features of a state that are not 0, and their value, if features are sparse: many tiles or values without a scale.
+    /// The number of features of a state that are not 0, and their value, if features are sparse: many tiles or values, or products of
+    /// these, without a scale.
     pub fn sparse(&self) -> Option<(usize, f64)> {
-        match self.spec {
-            FeatureSpec::Tiles { tilings, .. } if self.len > SPARSE_ABOVE && self.scale.is_empty() => {
-                Some((tilings as usize, 1.0 / f64::from(tilings).sqrt()))
-            }
-            FeatureSpec::OneHot {} if self.len > SPARSE_ABOVE && self.scale.is_empty() => Some((1, 1.0)),
-            _ => None,
-        }
+        let is_small = self.len <= SPARSE_ABOVE || !self.scale.is_empty();
+        let each = self.factors.iter().map(|factor| factor.sparse().filter(|_| !is_small));
+        each.reduce(|all, one| Some((all?.0 * one?.0, all?.1 * one?.1))).flatten()
     }
 
     /// The numbers of the features of a state that are not 0, increasing, as many as [`FeatureMap::sparse`] says. Does not
     /// allocate.
     ///
     /// # Panics
-    /// When features are neither tiles nor one-hot.
+    /// When a factor is neither tiles nor one-hot.
     pub fn active(&self, state: &[f64], out: &mut [u32]) {
-        let tiling = match self.spec {
-            FeatureSpec::Tiles { tilings, bins, hashed } => Tiling::new(tilings, bins, hashed, self.len),
-            FeatureSpec::OneHot {} => return out[0] = self.tuple_of(state) as u32,
-            _ => panic!("{} are not sparse", self.spec),
-        };
-        for (t, out) in out.iter_mut().enumerate().take(tiling.tilings) {
-            *out = tiling.feature(t, state.len(), |j| self.scaled(state, j)) as u32;
+        if let [only] = &self.factors[..] {
+            return only.active(state, out);
         }
+        let active = |factor: &Factor| factor.sparse().map_or(1, |(m, _)| m);
+        // What the number of a factor's feature counts for: the features of all later factors.
+        let mut stride = 1;
+        out[0] = 0;
+        over_tuples(
+            &self.factors,
+            out,
+            active,
+            |factor, out| {
+                factor.active(state, out);
+                out.iter_mut().for_each(|i| *i *= stride);
+                stride *= factor.len as u32;
+            },
+            |i, j| i + j,
+        );
     }
 
     /// The number of features d.
@@ -228,22 +177,15 @@ impl FeatureMap {
         }
     }
 
-    /// Column `j` of the state, clipped to its range.
-    fn clipped(&self, state: &[f64], j: usize) -> f64 {
-        let (lo, hi) = self.bounds[j];
-        state[j].clamp(lo, hi)
+    /// Whether the map takes column `j`.
+    pub fn takes(&self, j: usize) -> bool {
+        self.needs[j].is_taken
     }
 
-    /// `x_j`: column `j` of the state, clipped and scaled to `[0, 1]`.
-    fn scaled(&self, state: &[f64], j: usize) -> f64 {
-        let (lo, hi) = self.bounds[j];
-        (self.clipped(state, j) - lo) / (hi - lo)
-    }
-
-    /// The number of a state's tuple of whole numbers, in lexicographic order.
-    fn tuple_of(&self, state: &[f64]) -> usize {
-        (0..state.len())
-            .fold(0, |tuple, j| tuple * values_in(self.bounds[j]) + (self.clipped(state, j) - self.bounds[j].0).round() as usize)
+    /// The number of features that another map would have on the same states; `None` if it cannot be made of them.
+    pub fn count_of(&self, spec: &FeatureSpec) -> Option<usize> {
+        let parts = spec.parts(&self.columns).ok()?;
+        product(parts.iter().map(|part| count_of(part, &self.bounds)))
     }
 
     /// Writes `phi(state)`, d numbers, to `out`. Does not allocate.
@@ -254,99 +196,106 @@ impl FeatureMap {
         let k = self.columns.len();
         assert_eq!(state.len(), k, "the state must have one entry for each of the {k} columns");
         assert_eq!(out.len(), self.len, "there are {} features", self.len);
-        let x = |j| self.scaled(state, j);
-        match self.spec {
-            FeatureSpec::Columns {} => out.copy_from_slice(state),
-            FeatureSpec::Identity { bias } => {
-                let (constant, values) = out.split_at_mut(usize::from(bias));
-                constant.fill(1.0);
-                for (j, value) in values.iter_mut().enumerate() {
-                    *value = self.clipped(state, j);
-                }
-            }
-            FeatureSpec::Polynomial { .. } => {
-                out[0] = 1.0 / (self.len as f64).sqrt();
-                for (new, &(old, j)) in self.monomials.iter().enumerate() {
-                    out[new + 1] = out[old] * x(j);
-                }
-            }
-            FeatureSpec::Standardised {} => {
-                out[0] = 1.0;
-                for (j, (value, (mean, std))) in out[1..].iter_mut().zip(&self.moments).enumerate() {
-                    *value = (self.clipped(state, j) - mean) / std;
-                }
-            }
-            FeatureSpec::Fourier { order, scaled } => {
-                sum_over_grid(k, order as usize + 1, out, |j, c| c as f64 * x(j));
-                let scale = 1.0 / (self.len as f64).sqrt();
-                for value in &mut *out {
-                    *value = (PI * *value).cos() * scale;
-                }
-                if scaled {
-                    divide_by_frequencies(order as usize + 1, out);
-                }
-            }
-            FeatureSpec::Tiles { tilings, bins, hashed } => {
-                out.fill(0.0);
-                let tiling = Tiling::new(tilings, bins, hashed, self.len);
-                (0..tiling.tilings).for_each(|t| out[tiling.feature(t, k, x)] = 1.0 / f64::from(tilings).sqrt());
-            }
-            FeatureSpec::Radial { .. } => self.bumps.eval(k, x, out),
-            FeatureSpec::OneHot {} => {
-                out.fill(0.0);
-                out[self.tuple_of(state)] = 1.0;
-            }
+        if let [only] = &self.factors[..] {
+            only.eval(state, out);
+        } else {
+            out[0] = 1.0;
+            over_tuples(&self.factors, out, |factor| factor.len, |factor, out| factor.eval(state, out), |phi, psi| phi * psi);
         }
         out.iter_mut().zip(&self.scale).for_each(|(value, scale)| *value *= scale);
     }
 }
 
-/// Divides the feature of every frequency c other than 0 by the square root of `||c||`; `size` is the number of values of a component.
-fn divide_by_frequencies(size: usize, out: &mut [f64]) {
-    for (i, value) in out.iter_mut().enumerate().skip(1) {
-        let (mut left, mut square) = (i, 0);
-        while left > 0 {
-            let c = left % size;
-            square += c * c;
-            left /= size;
-        }
-        *value /= (square as f64).sqrt().sqrt();
-    }
-}
-
-/// How many whole numbers there are from the one end of a range to the other.
-fn values_in((lo, hi): (f64, f64)) -> usize {
-    (hi - lo) as usize + 1
-}
-
-/// Refuses one-hot features of ranges that are no whole numbers.
-fn check_whole(spec: &FeatureSpec, columns: &[String], bounds: &[(f64, f64)]) -> Result<()> {
-    let is_bad = |(lo, hi): &(f64, f64)| lo.fract() != 0.0 || hi.fract() != 0.0;
-    let bad = columns.iter().zip(bounds).find(|(_, range)| is_bad(range)).filter(|_| matches!(spec, FeatureSpec::OneHot {}));
-    bad.map_or(Ok(()), |(column, (lo, hi))| {
-        let what = format!("one-hot of `{}`, whose values are from {lo} to {hi}", quoted(column));
-        Err(Error::new("features", what, "columns of whole numbers; tiles for others"))
-    })
-}
-
-/// The monomials of `k` columns up to a total degree, except the constant: each as `(i, j)`, the earlier monomial `i` times
-/// column `j`. They are sorted by degree, and within a degree from `x_1^degree` to `x_k^degree`.
-fn monomials(k: usize, order: u32) -> Vec<(usize, usize)> {
-    // The number and the first column of each monomial of the degree before.
-    let mut before = vec![(0, k)];
-    let mut all = Vec::new();
-    for _ in 0..order {
-        let mut degree = Vec::new();
-        for j in 0..k {
-            for &(i, _) in before.iter().filter(|&&(_, first)| j <= first) {
-                all.push((i, j));
-                degree.push((all.len(), j));
+/// Joins the entries of all factors into one for each tuple of them, in lexicographic order, in place: `size` entries a factor, which
+/// `entries` writes, from the last factor to the first. `out[0]` is what the first ones are joined to, and `out` has the product of all sizes.
+fn over_tuples<T: Copy + Default>(
+    factors: &[Factor],
+    out: &mut [T],
+    size: impl Fn(&Factor) -> usize,
+    mut entries: impl FnMut(&Factor, &mut [T]),
+    join: impl Fn(T, T) -> T,
+) {
+    // `out[..done]` holds the tuples of the factors seen so far.
+    let mut done = 1;
+    for factor in factors.iter().rev() {
+        let n = size(factor);
+        if done == 1 {
+            let before = out[0];
+            entries(factor, &mut out[..n]);
+            out[..n].iter_mut().for_each(|x| *x = join(*x, before));
+        } else if n == 1 {
+            let mut only = [T::default()];
+            entries(factor, &mut only);
+            out[..done].iter_mut().for_each(|x| *x = join(only[0], *x));
+        } else {
+            // The factor's own entries are in the places behind. From the last one down, each is read before the tuples with it, and
+            // those with later ones, reach its place; those with the second one reach the first, which is read before.
+            entries(factor, &mut out[done..done + n]);
+            let first = out[done];
+            for i in (1..n).rev() {
+                let own = out[done + i];
+                let (before, tuples) = out.split_at_mut(i * done);
+                tuples[..done].iter_mut().zip(&before[..done]).for_each(|(tuple, x)| *tuple = join(own, *x));
             }
+            out[..done].iter_mut().for_each(|x| *x = join(first, *x));
         }
-        before = degree;
+        done *= n;
     }
-    all
 }
 
+/// The number of features of a factor.
+fn count_of(part: &Part<'_>, bounds: &[(f64, f64)]) -> Option<usize> {
+    let own: Vec<(f64, f64)> = part.columns.iter().map(|j| bounds[*j]).collect();
+    part.features.count_in(&own)
+}
+
+/// The product of numbers that are known, if it fits.
+fn product(mut counts: impl Iterator<Item = Option<usize>>) -> Option<usize> {
+    counts.try_fold(1, |all: usize, one| all.checked_mul(one?))
+}
+
+/// The number of features of each factor; refuses more than there may be.
+fn counts_of(spec: &FeatureSpec, parts: &[Part<'_>], bounds: &[(f64, f64)]) -> Result<Vec<usize>> {
+    let most = if spec.is_sparse() { MAX_SPARSE_FEATURES } else { MAX_FEATURES };
+    let each: Vec<Option<usize>> = parts.iter().map(|part| count_of(part, bounds)).collect();
+    let all = product(each.iter().copied());
+    if all.is_some_and(|d| d <= most) {
+        return Ok(each.into_iter().flatten().collect());
+    }
+    let said = |count: Option<usize>| count.map_or("too many to count".to_string(), |d| d.to_string());
+    let what = format!("{} on {} state columns: {} features", quoted(spec.to_string()), bounds.len(), said(all));
+    let each: Vec<String> = each.into_iter().map(said).collect();
+    let factors = if parts.len() == 1 { String::new() } else { format!(", of which the factors have {}", each.join(", ")) };
+    Err(Error::new("", what, format!("at most {most} features{factors}: take a lower order or fewer state columns")))
+}
+
+/// The range of each column, infinite where there is none and none is needed.
+fn bounds_of(spec: &FeatureSpec, columns: &[String], needs: &[ColumnNeeds], ranges: &Ranges) -> Result<Vec<(f64, f64)>> {
+    let bounds = columns.iter().zip(needs).map(|(column, needs)| match ranges.get(column) {
+        Some(_) if *spec == FeatureSpec::Columns {} => {
+            let what = format!("a range of `{}`, which is a feature", quoted(column));
+            Err(Error::new("ranges", what, "no ranges: features that were logged are taken as they are"))
+        }
+        Some(_) if !needs.is_taken => {
+            let what = format!("a range of `{}`, which {} does not take", quoted(column), quoted(spec.to_string()));
+            Err(Error::new("ranges", what, "ranges of the columns that features take"))
+        }
+        Some((lo, hi)) if needs.whole && (lo.fract() != 0.0 || hi.fract() != 0.0) => {
+            let what = format!("one-hot of `{}`, whose values are from {lo} to {hi}", quoted(column));
+            Err(Error::new("features", what, "columns of whole numbers; tiles for others"))
+        }
+        Some(&range) => Ok(range),
+        None if !needs.range => Ok((f64::NEG_INFINITY, f64::INFINITY)),
+        None => {
+            let which = if matches!(spec, FeatureSpec::Product { .. }) { "this column" } else { "every state column" };
+            let help = format!("{} needs the range of {which}", quoted(spec.to_string()));
+            Err(Error::new("ranges", format!("`{}` has no range", quoted(column)), help))
+        }
+    });
+    bounds.collect()
+}
+
+#[cfg(test)]
+mod product_tests;
 #[cfg(test)]
 mod tests;

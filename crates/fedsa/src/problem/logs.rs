@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::features::{FeatureMap, FeatureSpec, MAX_FEATURES, Ranges, SPARSE_ABOVE, ranges_of};
+use super::features::{FeatureMap, FeatureSpec, MAX_FEATURES, Ranges, SPARSE_ABOVE};
 use super::gradient_samples::{GradientTd, WeightedTransitions};
 use super::gradient_td::{GradientFacts, GradientMeans, GradientRule, TdOperator};
 use super::log::Log;
@@ -263,7 +263,8 @@ impl Logs {
             dense_or_refused(&map, "traces are not sparse")?;
         }
         if self.operator.has_auxiliary() && 2 * map.len() > MAX_FEATURES {
-            let what = format!("{} of {}, and gtd2 and tdc have dense systems of twice as many numbers", map.len(), map.spec());
+            let spec = quoted(map.spec().to_string());
+            let what = format!("{} of {spec}, and gtd2 and tdc have dense systems of twice as many numbers", map.len());
             return Err(Error::new("features", what, format!("at most {} features there", MAX_FEATURES / 2)));
         }
         Ok(map)
@@ -321,9 +322,9 @@ impl Logs {
     /// The number of components of the model for states with these columns, which are `seen` in these ranges.
     ///
     /// # Errors
-    /// As [`ranges_of`] and [`FeatureMap::new`].
+    /// As [`FeatureSpec::ranges`] and [`FeatureMap::new`].
     pub fn dim_of(&self, columns: &[String], seen: &[(f64, f64)]) -> Result<usize> {
-        let ranges = ranges_of(columns, seen, &self.ranges)?;
+        let ranges = self.features.ranges(columns, seen, &self.ranges)?;
         Ok(self.operator.dim(FeatureMap::new(&self.features, columns, &ranges)?.len()))
     }
 
@@ -338,7 +339,7 @@ fn dense_or_refused(map: &FeatureMap, why: &str) -> Result<()> {
     if map.len() <= MAX_FEATURES {
         return Ok(());
     }
-    let what = format!("{} of {}, and {why}", map.len(), map.spec());
+    let what = format!("{} of {}, and {why}", map.len(), quoted(map.spec().to_string()));
     Err(Error::new("features", what, format!("at most {MAX_FEATURES} features there")))
 }
 

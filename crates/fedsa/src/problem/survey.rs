@@ -1,7 +1,7 @@
 //! What passes over logs tell before their transitions are used: how many there are, and in which ranges.
 
 use super::clipped::{Clipped, clip};
-use super::features::{ColumnStatistics, FeatureMap, FeatureSpec, Ranges, RunningMoments, quantiles, ranges_of};
+use super::features::{ColumnNeeds, ColumnStatistics, FeatureMap, FeatureSpec, Ranges, RunningMoments, quantiles};
 use super::holdout;
 use super::left_out::LeftOutRows;
 use super::log::{EffectiveSize, Log};
@@ -179,31 +179,32 @@ impl Surveyed {
                 all.fold((f64::INFINITY, f64::NEG_INFINITY), |a, b| (a.0.min(b.0), a.1.max(b.1)))
             })
             .collect();
-        if let (FeatureSpec::OneHot {}, Some((log, j))) = (spec, self.not_whole()) {
+        let needs = spec.needs(columns)?;
+        if let Some((log, j)) = self.not_whole(|j| needs[j].whole) {
             let what = format!("one-hot, and `{}` of {} is no column of whole numbers", quoted(&columns[j]), quoted(&log.name));
             return Err(Error::data("features", what, "columns of whole numbers; tiles for others"));
         }
-        let ranges = if spec.needs_ranges() { ranges_of(columns, &seen, given)? } else { given.clone() };
-        let statistics = self.statistics(spec)?;
+        let ranges = spec.ranges(columns, &seen, given)?;
+        let statistics = self.statistics(&needs)?;
         FeatureMap::with_statistics(spec, columns, &ranges, statistics).map_err(|e| if e.key.is_empty() { e.inside("features") } else { e })
     }
 
     /// What a map takes from the data besides ranges: quantiles of an even sample of the states ([`StateSample`]), or means and standard
     /// deviations of all of them, for which logs are read once more.
-    fn statistics(&self, spec: &FeatureSpec) -> Result<ColumnStatistics> {
+    fn statistics(&self, needs: &[ColumnNeeds]) -> Result<ColumnStatistics> {
         let (columns, mut statistics) = (self.columns(), ColumnStatistics::default());
-        if let Some(count) = spec.needs_quantiles() {
+        if needs.iter().any(|needs| needs.quantiles.is_some()) {
             let samples: Vec<&StateSample> = self.facts.iter().map(|facts| &facts.sample).collect();
             let (states, _) = StateSample::even(&samples);
-            for (j, column) in columns.iter().enumerate() {
+            for (j, count) in needs.iter().enumerate().filter_map(|(j, needs)| Some((j, needs.quantiles?))) {
                 let mut values: Vec<f64> = states.iter().copied().skip(j).step_by(columns.len()).collect();
                 values.sort_unstable_by(f64::total_cmp);
-                statistics.centres.insert(column.clone(), quantiles(&values, count as usize));
+                statistics.centres.insert(columns[j].clone(), quantiles(&values, count as usize));
             }
         }
-        if matches!(spec, FeatureSpec::Standardised {}) {
+        if needs.iter().any(|needs| needs.moments) {
             let agents = self.moments()?;
-            for (j, column) in columns.iter().enumerate() {
+            for (j, column) in columns.iter().enumerate().filter(|(j, _)| needs[*j].moments) {
                 let all = agents.iter().map(|agent| agent[j]).fold(RunningMoments::default(), RunningMoments::join);
                 statistics.moments.insert(column.clone(), all.mean_and_deviation());
             }
@@ -249,15 +250,15 @@ impl Surveyed {
         Ok((0..k).map(|j| counts.iter().map(|counts| counts[j]).sum()).collect())
     }
 
-    /// A log, and the number of a column of it that are not all whole numbers.
-    fn not_whole(&self) -> Option<(&LogFacts, usize)> {
-        self.facts.iter().find_map(|log| log.whole.iter().position(|whole| !whole).map(|j| (log, j)))
+    /// A log, and the number of a column among these that are not all whole numbers in it.
+    fn not_whole(&self, is_asked: impl Fn(usize) -> bool) -> Option<(&LogFacts, usize)> {
+        self.facts.iter().find_map(|log| (0..log.whole.len()).find(|j| is_asked(*j) && !log.whole[*j]).map(|j| (log, j)))
     }
 
     /// The smallest and the largest value of each column, if all columns of all logs are whole numbers.
     pub fn whole_ranges(&self) -> Option<Vec<(f64, f64)>> {
         let of = |j: usize| self.facts.iter().map(|log| log.seen[j]).reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
-        self.not_whole().is_none().then(|| (0..self.columns().len()).map(of).collect()).flatten()
+        self.not_whole(|_| true).is_none().then(|| (0..self.columns().len()).map(of).collect()).flatten()
     }
 
     /// The numbers by which features are multiplied so that they have equal mean squares over all transitions, with a sum

@@ -375,6 +375,9 @@ fn features() -> Vec<Corpus> {
         "fourier:2:scaled\nx",
         "radial:3:quantiles\nx",
         "standardised\nx",
+        "one-hot(x0) * tiles:4x3\nx\ny\nz",
+        "fourier:2(x0, y1)*identity:bias(\"z\"\"2\")\nx\ny\nz\"",
+        "radial:2:quantiles(x0) * standardised(x0)\nx",
     ];
     vec![Corpus::text(
         seeds,
@@ -390,11 +393,25 @@ fn features() -> Vec<Corpus> {
             "scaled",
             "quantiles",
             "standardised",
+            "one-hot",
+            " * ",
+            "(x0)",
+            "(x0, y1)",
+            "\"",
             "x",
             "65535",
             "65536",
         ],
     )]
+}
+
+/// Whether the norm of the features is at most 1.
+fn has_bound(spec: &FeatureSpec) -> bool {
+    match spec {
+        FeatureSpec::Columns {} | FeatureSpec::Identity { .. } | FeatureSpec::Standardised {} => false,
+        FeatureSpec::Product { factors } => factors.iter().all(|factor| has_bound(&factor.features)),
+        _ => true,
+    }
 }
 
 fn read_features(data: &[u8]) -> Verdict {
@@ -404,17 +421,19 @@ fn read_features(data: &[u8]) -> Verdict {
         Ok(spec) => spec,
         Err(e) => return refused(&e),
     };
-    assert_eq!(spec.to_string().parse(), Ok(spec));
+    assert_eq!(spec.to_string().parse(), Ok(spec.clone()));
     let columns: Vec<String> = columns.split('\n').take(40).enumerate().map(|(i, name)| format!("{name}{i}")).collect();
-    let ranges: Ranges = columns.iter().map(|name| (name.clone(), (-1.0, 2.0))).collect();
+    let taken = spec.needs(&columns).unwrap_or_default().into_iter().map(|needs| needs.is_taken);
+    let ranges: Ranges = columns.iter().zip(taken).filter(|(_, is)| *is).map(|(name, _)| (name.clone(), (-1.0, 2.0))).collect();
     // What data would say: bumps at these quantiles, and these means and deviations.
     let mut statistics = ColumnStatistics::default();
-    if let Some(count) = spec.needs_quantiles().filter(|count| *count <= 1 << 16) {
-        let centres: Vec<f64> = (0..count).map(|c| f64::from(c) * 0.1 - 0.5).collect();
-        statistics.centres = columns.iter().map(|name| (name.clone(), centres.clone())).collect();
-    }
-    if matches!(spec, FeatureSpec::Standardised {}) {
-        statistics.moments = columns.iter().map(|name| (name.clone(), (0.5, 2.0))).collect();
+    for (name, needs) in columns.iter().zip(spec.needs(&columns).unwrap_or_default()) {
+        if let Some(count) = needs.quantiles.filter(|count| *count <= 1 << 16) {
+            statistics.centres.insert(name.clone(), (0..count).map(|c| f64::from(c) * 0.1 - 0.5).collect());
+        }
+        if needs.moments {
+            statistics.moments.insert(name.clone(), (0.5, 2.0));
+        }
     }
     let map = match FeatureMap::with_statistics(&spec, &columns, &ranges, statistics) {
         Ok(map) => map,
@@ -426,8 +445,7 @@ fn read_features(data: &[u8]) -> Verdict {
         for state in [0.0, 5.0, -f64::MAX] {
             let mut phi = vec![f64::NAN; map.len()];
             map.eval(&vec![state; columns.len()], &mut phi);
-            let bound =
-                if matches!(spec, FeatureSpec::Identity { .. } | FeatureSpec::Standardised {}) { f64::INFINITY } else { 1.0 + 1e-12 };
+            let bound = if has_bound(&spec) { 1.0 + 1e-12 } else { f64::INFINITY };
             let norm = phi.iter().map(|x| x * x).sum::<f64>().sqrt();
             assert!(phi.iter().all(|x| x.is_finite()) && norm <= bound, "{spec} at {state}: {phi:?}");
         }

@@ -336,6 +336,8 @@ fn weights_corpora() -> Vec<Corpus> {
         r#"{"format": 1, "feature_map": {"kind": "identity", "bias": false}, "columns": ["phi_1", "phi_2"], "ranges": {}, "theta": [1, 2]}"#,
         r#"{"format": 1, "feature_map": {"kind": "fourier", "order": 1}, "columns": ["s_0", "s_1"],
             "ranges": {"s_0": [0, 1], "s_1": [0, 1]}, "theta": [1, 2, 3, 4]}"#,
+        r#"{"format": 1, "feature_map": {"kind": "product", "factors": [{"features": {"kind": "one-hot"}, "columns": ["s_1"]},
+            {"features": {"kind": "identity"}}]}, "columns": ["s_0", "s_1"], "ranges": {"s_1": [0, 1]}, "theta": [1, 2]}"#,
         r#"{"format": 1, "model": "logistic", "columns": null, "coefficients": [0.5, -2], "intercept": 0, "classes": [null, "a"],
             "target": "label", "target_map": null}"#,
         r#"{"format": 1, "model": "least-squares", "columns": ["a"], "coefficients": [0.5], "intercept": 1, "classes": null,

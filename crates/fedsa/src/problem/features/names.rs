@@ -1,14 +1,41 @@
 //! Readable names of features.
 
-use super::{FeatureMap, FeatureSpec, values_in};
+use super::FeatureMap;
+use super::factor::Factor;
+use super::spec::{FeatureSpec, values_in};
 
 impl FeatureMap {
     /// A readable name of every feature, d names in the order of [`FeatureMap::eval`], without scale factors. Names of columns
-    /// stand for scaled values, except in an identity.
+    /// stand for scaled values, except in an identity. The name of a product has those of its factors in parentheses.
     pub fn names(&self) -> Vec<String> {
+        if let [only] = &self.factors[..] {
+            return only.names();
+        }
+        let of_factor = |factor: &Factor| factor.names_with_columns().into_iter().map(|name| format!("({name})"));
+        let joined = |before: Vec<String>, factor: &Factor| {
+            let names: Vec<String> = of_factor(factor).collect();
+            before.iter().flat_map(|before| names.iter().map(move |name| format!("{before} * {name}"))).collect()
+        };
+        self.factors[1..].iter().fold(of_factor(&self.factors[0]).collect(), joined)
+    }
+}
+
+impl Factor {
+    /// The names of features, with columns in all that are of some.
+    fn names_with_columns(&self) -> Vec<String> {
+        let names = self.names();
+        match self.features {
+            FeatureSpec::Tiles { .. } | FeatureSpec::Radial { .. } => {
+                names.into_iter().map(|name| format!("{name} of {}", self.columns.join(", "))).collect()
+            }
+            _ => names,
+        }
+    }
+
+    fn names(&self) -> Vec<String> {
         let columns = &self.columns;
         let k = columns.len();
-        match self.spec {
+        match self.features {
             FeatureSpec::Columns {} => columns.clone(),
             FeatureSpec::Identity { bias } => bias.then(|| "1".to_string()).into_iter().chain(columns.iter().cloned()).collect(),
             FeatureSpec::Polynomial { .. } => {
@@ -39,6 +66,7 @@ impl FeatureMap {
                 grid(k, centres as usize).map(|c| format!("bump at ({})", at(c))).collect()
             }
             FeatureSpec::OneHot {} => (0..self.len).map(|tuple| self.tuple_name(tuple)).collect(),
+            FeatureSpec::Product { .. } => unreachable!("a factor is no product"),
         }
     }
 

@@ -1,7 +1,6 @@
 //! The settings of feature maps, as files and the command line have them.
 
-use std::fmt;
-use std::str::FromStr;
+use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
@@ -14,8 +13,9 @@ use crate::problem::source::Inputs;
 /// On the command line: `columns`, `identity`, `identity:bias`, `polynomial:2`,
 /// `fourier:3`, `fourier:3:scaled`, `tiles:8x4` (tilings x bins), `tiles:8x8@1024`
 /// (hashed to 1024), `radial:5`, `radial:5:0.3` (centres, width) or
-/// `radial:5:quantiles`, `standardised`, `one-hot`.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+/// `radial:5:quantiles`, `standardised`, `one-hot`; products of maps of some columns, `one-hot(s_2) * tiles:8x4(s_0, s_1)`,
+/// where one factor may be without columns and then takes all others: `one-hot(s_2) * fourier:3`.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
 pub enum FeatureSpec {
@@ -99,32 +99,70 @@ pub enum FeatureSpec {
     /// states that are this tuple and 0 in all others: `d` is the product of
     /// the numbers of values of the columns. For states that are numbered.
     OneHot {},
+    /// All products `phi_i(x) psi_j(y) ..` of the features of its factors, each a map of some of the columns: `d` is the
+    /// product of their numbers. Tuples `(i, j, ..)` are in lexicographic order: the feature of the last factor changes fastest. With a
+    /// one-hot factor every value of its columns has weights of its own for all features of the others. One factor with columns
+    /// is a map of these alone.
+    Product {
+        /// The factors.
+        #[cfg_attr(feature = "schema", schemars(length(min = 1, max = 16)))]
+        factors: Vec<FeatureFactor>,
+    },
 }
 
-impl FeatureSpec {
-    /// The forms that [`FeatureSpec::from_str`] accepts.
-    pub const FORMS: &str = "columns, identity, identity:bias, polynomial:ORDER, fourier:ORDER or fourier:ORDER:scaled, tiles:TILINGSxBINS or tiles:TILINGSxBINS@FEATURES, radial:CENTRES, radial:CENTRES:WIDTH or radial:CENTRES:quantiles, standardised, one-hot";
+/// A factor of a product of feature maps.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+#[non_exhaustive]
+pub struct FeatureFactor {
+    /// The feature map: any but `columns` and `product`.
+    #[serde(deserialize_with = "crate::registry::table")]
+    pub features: FeatureSpec,
+    /// The state columns that it takes, in this order. Without them, which one factor may be, all that no other factor takes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[cfg_attr(feature = "schema", schemars(length(min = 1)))]
+    pub columns: Option<Vec<String>>,
+}
 
+impl FeatureFactor {
+    /// A factor of these columns; `None` for all that no other factor takes.
+    pub fn new(features: FeatureSpec, columns: Option<Vec<String>>) -> Self {
+        Self { features, columns }
+    }
+}
+
+/// The largest number of factors.
+const MAX_FACTORS: usize = 16;
+
+impl FeatureSpec {
     /// The number of features d for `k` state columns; `None` if it does not fit into a `usize`, or depends on their ranges (one-hot).
+    /// Columns that factors name are taken to be among them.
     pub fn count(&self, k: usize) -> Option<usize> {
         let power = |base: u32| (base as usize).checked_pow(u32::try_from(k).ok()?);
-        match *self {
+        match self {
             Self::Columns {} => Some(k),
-            Self::Identity { bias } => k.checked_add(usize::from(bias)),
-            Self::Polynomial { order } => binomial(k.checked_add(order as usize)?, k.min(order as usize)),
-            Self::Fourier { order, .. } => power(order.checked_add(1)?),
+            &Self::Identity { bias } => k.checked_add(usize::from(bias)),
+            &Self::Polynomial { order } => binomial(k.checked_add(order as usize)?, k.min(order as usize)),
+            &Self::Fourier { order, .. } => power(order.checked_add(1)?),
             Self::Standardised {} => k.checked_add(1),
-            Self::Tiles { hashed: Some(hashed), .. } => Some(hashed as usize),
-            Self::Tiles { tilings, bins, hashed: None } => power(bins)?.checked_mul(tilings as usize),
-            Self::Radial { centres, .. } => power(centres),
+            &Self::Tiles { hashed: Some(hashed), .. } => Some(hashed as usize),
+            &Self::Tiles { tilings, bins, hashed: None } => power(bins)?.checked_mul(tilings as usize),
+            &Self::Radial { centres, .. } => power(centres),
             Self::OneHot {} => None,
+            Self::Product { factors } => {
+                let named: BTreeSet<&String> = factors.iter().flat_map(|factor| factor.columns.iter().flatten()).collect();
+                let left = k.saturating_sub(named.len());
+                let counts = factors.iter().map(|factor| factor.features.count(factor.columns.as_ref().map_or(left, Vec::len)));
+                counts.reduce(|all, one| all?.checked_mul(one?)).flatten()
+            }
         }
     }
 
-    /// The number of features d for columns with these ranges; `None` if it does not fit into a `usize`.
+    /// The number of features d of a map that is no product, for columns with these ranges; `None` if it does not fit into a `usize`.
     pub(super) fn count_in(&self, bounds: &[(f64, f64)]) -> Option<usize> {
         match self {
-            Self::OneHot {} => bounds.iter().try_fold(1, |d: usize, range| d.checked_mul(super::values_in(*range))),
+            Self::OneHot {} => bounds.iter().try_fold(1, |d: usize, range| d.checked_mul(values_in(*range))),
             _ => self.count(bounds.len()),
         }
     }
@@ -134,42 +172,97 @@ impl FeatureSpec {
         if matches!(self, Self::Columns {}) { Inputs::Features } else { Inputs::States }
     }
 
-    /// Whether the map takes statistics of all states from the data, besides ranges.
-    pub fn needs_statistics(&self) -> bool {
-        self.needs_quantiles().is_some() || matches!(self, Self::Standardised {})
-    }
-
-    /// Whether columns need a range.
-    pub fn needs_ranges(&self) -> bool {
-        !matches!(self, Self::Columns {} | Self::Identity { .. } | Self::Standardised {})
-    }
-
-    /// How many quantiles of each column the map takes from the data; `None` of maps that take none.
-    pub fn needs_quantiles(&self) -> Option<u32> {
+    /// Whether a state has few features that are not 0, all with the same value.
+    pub(super) fn is_sparse(&self) -> bool {
         match self {
-            Self::Radial { centres, quantiles: true, .. } => Some(*centres),
-            _ => None,
+            Self::Tiles { .. } | Self::OneHot {} => true,
+            Self::Product { factors } => factors.iter().all(|factor| factor.features.is_sparse()),
+            _ => false,
         }
     }
 
     pub(super) fn check(&self) -> Result<()> {
         let positive = |key: &str, value: u32| require(value >= 1, key, value, "a whole number of at least 1");
-        match *self {
+        match self {
             Self::Columns {} | Self::Identity { .. } | Self::Polynomial { .. } | Self::Fourier { .. } => Ok(()),
             Self::Standardised {} | Self::OneHot {} => Ok(()),
-            Self::Tiles { tilings, bins, hashed } => {
+            &Self::Tiles { tilings, bins, hashed } => {
                 positive("tilings", tilings)?;
                 positive("bins", bins)?;
                 let is_shared_out = |d: u32| d.is_multiple_of(tilings) && d / tilings >= MIN_SLOTS;
                 let help = format!("a multiple of the {tilings} tilings, at least {}", u64::from(tilings) * u64::from(MIN_SLOTS));
                 hashed.map_or(Ok(()), |d| require(is_shared_out(d), "hashed", d, &help))
             }
-            Self::Radial { centres, width, .. } => {
+            &Self::Radial { centres, width, .. } => {
                 positive("centres", centres)?;
                 width.map_or(Ok(()), |w| require((1e-3..=1e3).contains(&w), "width", w, "a number from 0.001 to 1000"))
             }
+            Self::Product { factors } => check_factors(factors),
         }
     }
+}
+
+/// Refuses factors that are no product.
+fn check_factors(factors: &[FeatureFactor]) -> Result<()> {
+    let refuse = |what: String, help: &str| Err(Error::new("factors", what, help));
+    if !(1..=MAX_FACTORS).contains(&factors.len()) {
+        return refuse(format!("{} factors", factors.len()), &format!("from 1 to {MAX_FACTORS}"));
+    }
+    for (i, factor) in factors.iter().enumerate() {
+        factor.check().map_err(|e| e.inside(&format!("factors[{i}]")))?;
+    }
+    let mut rest = factors.iter().filter(|factor| factor.columns.is_none()).map(|factor| &factor.features);
+    match (rest.next(), rest.next()) {
+        (Some(one), Some(other)) => refuse(
+            format!("neither {one} nor {other} names its columns"),
+            "the columns of all factors but one, which takes all columns that no other factor takes",
+        ),
+        (Some(one), None) if factors.len() == 1 => {
+            refuse(format!("{one} alone, which takes all columns"), "its columns, or a second factor")
+        }
+        _ => Ok(()),
+    }
+}
+
+impl FeatureFactor {
+    fn check(&self) -> Result<()> {
+        match self.features {
+            FeatureSpec::Columns {} => {
+                let help = "maps of state columns; features that were logged are taken as they are";
+                return Err(Error::new("features", "columns as a factor", help));
+            }
+            FeatureSpec::Product { .. } => {
+                return Err(Error::new(
+                    "features",
+                    "a product as a factor",
+                    "a map; the factors of an inner product beside the other ones",
+                ));
+            }
+            _ => self.features.check().map_err(|mut e| {
+                // Texts show no keys.
+                e.what = format!("{} in {}", e.what, self.features);
+                e.inside("features")
+            })?,
+        }
+        let columns = self.columns.as_deref().unwrap_or_default();
+        if self.columns.is_some() && columns.is_empty() {
+            let what = format!("none of {}", self.features);
+            return Err(Error::new("columns", what, "at least one column; or no `columns`, for all that no other factor takes"));
+        }
+        if columns.iter().any(String::is_empty) {
+            return Err(Error::new("columns", format!("a column without a name in {}", self.features), "the names of state columns"));
+        }
+        let twice = columns.iter().enumerate().find(|(i, name)| columns[..*i].contains(name));
+        twice.map_or(Ok(()), |(_, name)| {
+            let what = format!("`{}` twice in {}", quoted(name), self.features);
+            Err(Error::new("columns", what, "each column once in a factor"))
+        })
+    }
+}
+
+/// How many whole numbers there are from the one end of a range to the other.
+pub(super) fn values_in((lo, hi): (f64, f64)) -> usize {
+    (hi - lo) as usize + 1
 }
 
 /// `n` over `k` for `k <= n / 2`; `None` on overflow.
@@ -180,63 +273,4 @@ fn binomial(n: usize, k: usize) -> Option<usize> {
         value = usize::try_from(value as u128 * (n - i) as u128 / (i + 1) as u128).ok()?;
     }
     Some(value)
-}
-
-impl fmt::Display for FeatureSpec {
-    fn fmt(&self, f: &mut fmt::Formatter) -> fmt::Result {
-        match self {
-            Self::Columns {} => write!(f, "columns"),
-            Self::Identity { bias: false } => write!(f, "identity"),
-            Self::Identity { bias: true } => write!(f, "identity:bias"),
-            Self::Polynomial { order } => write!(f, "polynomial:{order}"),
-            Self::Fourier { order, scaled } => write!(f, "fourier:{order}{}", if *scaled { ":scaled" } else { "" }),
-            Self::Tiles { tilings, bins, hashed: None } => write!(f, "tiles:{tilings}x{bins}"),
-            Self::Tiles { tilings, bins, hashed: Some(d) } => write!(f, "tiles:{tilings}x{bins}@{d}"),
-            Self::Radial { centres, width, quantiles } => {
-                write!(f, "radial:{centres}")?;
-                width.map_or(Ok(()), |width| write!(f, ":{width}"))?;
-                write!(f, "{}", if *quantiles { ":quantiles" } else { "" })
-            }
-            Self::Standardised {} => write!(f, "standardised"),
-            Self::OneHot {} => write!(f, "one-hot"),
-        }
-    }
-}
-
-impl FromStr for FeatureSpec {
-    type Err = Error;
-
-    fn from_str(text: &str) -> Result<Self> {
-        let parse = || -> Option<Self> {
-            let (kind, settings) = text.split_once(':').map_or((text, None), |(kind, rest)| (kind, Some(rest)));
-            Some(match (kind, settings) {
-                ("columns", None) => Self::Columns {},
-                ("one-hot", None) => Self::OneHot {},
-                ("identity", None) => Self::Identity { bias: false },
-                ("identity", Some("bias")) => Self::Identity { bias: true },
-                ("polynomial", Some(order)) => Self::Polynomial { order: order.parse().ok()? },
-                ("standardised", None) => Self::Standardised {},
-                ("fourier", Some(sizes)) => {
-                    let (order, scaled) = sizes.strip_suffix(":scaled").map_or((sizes, false), |order| (order, true));
-                    Self::Fourier { order: order.parse().ok()?, scaled }
-                }
-                ("tiles", Some(sizes)) => {
-                    let (sizes, hashed) = sizes.split_once('@').map_or((sizes, None), |(sizes, hashed)| (sizes, Some(hashed)));
-                    let (tilings, bins) = sizes.split_once('x')?;
-                    let hashed = hashed.map(str::parse).transpose().ok()?;
-                    Self::Tiles { tilings: tilings.parse().ok()?, bins: bins.parse().ok()?, hashed }
-                }
-                ("radial", Some(sizes)) => {
-                    let (sizes, quantiles) = sizes.strip_suffix(":quantiles").map_or((sizes, false), |sizes| (sizes, true));
-                    let (centres, width) = sizes.split_once(':').map_or((sizes, None), |(centres, width)| (centres, Some(width)));
-                    Self::Radial { centres: centres.parse().ok()?, width: width.map(str::parse).transpose().ok()?, quantiles }
-                }
-                _ => return None,
-            })
-        };
-        let help = || format!("accepted: {}", Self::FORMS);
-        let spec = parse().ok_or_else(|| Error::new("features", format!("`{}` names no features", quoted(text)), help()))?;
-        spec.check().map_err(|e| e.inside("features"))?;
-        Ok(spec)
-    }
 }

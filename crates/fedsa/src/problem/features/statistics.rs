@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-use super::spec::FeatureSpec;
+use super::parts::ColumnNeeds;
 use crate::error::{Error, Result, quoted};
 
 /// Statistics of state columns, by their names, in units of the columns.
@@ -35,16 +35,16 @@ impl ColumnStatistics {
     ///
     /// # Errors
     /// When some are missing, are not finite, or standard deviations are not above 0.
-    pub(super) fn check(&self, spec: &FeatureSpec, columns: &[String]) -> Result<()> {
-        for column in columns {
-            if let Some(count) = spec.needs_quantiles() {
+    pub(super) fn check(&self, needs: &[ColumnNeeds], columns: &[String]) -> Result<()> {
+        for (column, needs) in columns.iter().zip(needs) {
+            if let Some(count) = needs.quantiles {
                 let own = self.centres.get(column).ok_or_else(|| Self::missing(column, "quantiles"))?;
                 if own.len() != count as usize || own.iter().any(|x| !x.is_finite()) || own.windows(2).any(|w| w[0] > w[1]) {
                     let what = format!("the quantiles of `{}` are not {count} increasing numbers", quoted(column));
                     return Err(Error::data("", what, "a finite number for each centre"));
                 }
             }
-            if matches!(spec, FeatureSpec::Standardised {}) {
+            if needs.moments {
                 let (mean, std) = self.moments.get(column).ok_or_else(|| Self::missing(column, "mean and standard deviation"))?;
                 if !(mean.is_finite() && std.is_finite() && *std > 0.0) {
                     let what = format!("`{}` has the mean {mean} and the standard deviation {std}, which do not scale it", quoted(column));

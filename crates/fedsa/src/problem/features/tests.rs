@@ -1,3 +1,5 @@
+use std::f64::consts::PI;
+
 use proptest::prelude::*;
 
 use super::*;
@@ -129,12 +131,13 @@ fn too_many_features_are_refused_before_any_is_made() {
 fn ranges_come_from_the_logs_unless_given() {
     let given = Ranges::from([("s_1".to_string(), (0.0, 10.0))]);
     let seen = [(-1.0, 1.0), (5.0, 6.0)];
-    let ranges = ranges_of(&columns(2), &seen, &given).unwrap();
+    let spec = FeatureSpec::Fourier { order: 1, scaled: false };
+    let ranges = spec.ranges(&columns(2), &seen, &given).unwrap();
     assert_eq!(ranges, Ranges::from([("s_0".to_string(), (-1.0, 1.0)), ("s_1".to_string(), (0.0, 10.0))]));
     let constant = [(2.0, 2.0); 2];
-    assert!(ranges_of(&columns(2), &constant, &given).unwrap_err().what.starts_with("`s_0` is 2 in every transition"));
+    assert!(spec.ranges(&columns(2), &constant, &given).unwrap_err().what.starts_with("`s_0` is 2 in every transition"));
     let unknown = Ranges::from([("x".to_string(), (0.0, 1.0))]);
-    assert_eq!(ranges_of(&columns(2), &seen, &unknown).unwrap_err().help, "the state columns are s_0, s_1");
+    assert_eq!(spec.ranges(&columns(2), &seen, &unknown).unwrap_err().help, "the state columns are s_0, s_1");
 }
 
 #[test]

@@ -1,0 +1,70 @@
+//! The features that `fedsa evaluate` proposes where there are too many.
+
+use fedsa::problem::features::FeatureSpec;
+use fedsa_experiment::evaluate::Data;
+
+use super::count;
+
+/// Features of the same kind that take less, where there are more than systems are solved of at once.
+pub fn fewer_features(data: &Data) -> String {
+    /// The most features whose systems are solved at once, in one exchange.
+    const MOST: usize = 1000;
+    if data.map.len() <= MOST {
+        return String::new();
+    }
+    let count_of = |spec: &FeatureSpec| data.map.count_of(spec).unwrap_or(usize::MAX);
+    let spec = data.map.spec();
+    let fewer = smaller(spec, MOST as u32).find(|spec| count_of(spec) <= MOST).or_else(|| with_smaller_factors(spec, MOST, count_of));
+    let hashed = match *spec {
+        FeatureSpec::Tiles { tilings, bins, hashed: None } => {
+            let most = u32::try_from(MOST).unwrap_or(u32::MAX) / tilings * tilings;
+            (most >= 2 * tilings).then_some(FeatureSpec::Tiles { tilings, bins, hashed: Some(most) })
+        }
+        _ => None,
+    };
+    fewer.into_iter().chain(hashed).fold(String::new(), |said, spec| {
+        // Parentheses are for the shell, too.
+        let quote = if matches!(spec, FeatureSpec::Product { .. }) { "'" } else { "" };
+        format!("{said}--features {quote}{spec}{quote} has {}, which one exchange solves; ", count(count_of(&spec), "feature"))
+    })
+}
+
+/// Features of the same kind with ever fewer of them, of sizes up to `most`; none of kinds that have no size.
+fn smaller(spec: &FeatureSpec, most: u32) -> Box<dyn Iterator<Item = FeatureSpec>> {
+    let tiles = |bins: u32, tilings: u32| FeatureSpec::Tiles { tilings, bins, hashed: None };
+    match *spec {
+        FeatureSpec::Tiles { tilings, bins, hashed: None } => {
+            let of_bins = (2..bins.min(most)).rev().map(move |bins| tiles(bins, tilings));
+            Box::new(of_bins.chain((1..tilings.min(most)).rev().map(move |tilings| tiles(2, tilings))))
+        }
+        FeatureSpec::Fourier { order, scaled } => {
+            Box::new((1..order.min(most)).rev().map(move |order| FeatureSpec::Fourier { order, scaled }))
+        }
+        FeatureSpec::Polynomial { order } => Box::new((1..order.min(most)).rev().map(|order| FeatureSpec::Polynomial { order })),
+        FeatureSpec::Radial { centres, width: None, quantiles } => {
+            Box::new((2..centres.min(most)).rev().map(move |centres| FeatureSpec::Radial { centres, width: None, quantiles }))
+        }
+        _ => Box::new(std::iter::empty()),
+    }
+}
+
+/// The product with smaller factors, until there are at most this many features: step by step, each of which leaves as many features as
+/// it can.
+fn with_smaller_factors(spec: &FeatureSpec, most: usize, count_of: impl Fn(&FeatureSpec) -> usize) -> Option<FeatureSpec> {
+    let FeatureSpec::Product { factors } = spec else { return None };
+    let mut factors = factors.clone();
+    loop {
+        let with = |i: usize| {
+            let mut factors = factors.clone();
+            factors[i].features = smaller(&factors[i].features, most as u32).next()?;
+            Some(factors)
+        };
+        let each =
+            (0..factors.len()).filter_map(with).map(|factors| (count_of(&FeatureSpec::Product { factors: factors.clone() }), factors));
+        let (count, next) = each.max_by_key(|(count, _)| *count)?;
+        factors = next;
+        if count <= most {
+            return Some(FeatureSpec::Product { factors });
+        }
+    }
+}
