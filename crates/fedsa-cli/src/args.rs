@@ -2,6 +2,7 @@
 
 mod agent;
 mod data;
+mod federation;
 mod values;
 
 use std::path::PathBuf;
@@ -10,6 +11,7 @@ use clap::{Args, Parser, Subcommand};
 
 pub use agent::AgentArgs;
 pub use data::{DataCommand, FetchArgs, VerifyArgs};
+pub use federation::{FederationCommand, NewFederationArgs};
 pub use values::{BadRowsArg, ProgressMode};
 use values::{MAX_INTEGER, positive, seconds, whole};
 
@@ -55,6 +57,9 @@ pub enum Command {
     Fit(FitArgs),
     /// Apply fitted weights to data: a column of values or of predictions
     Predict(PredictArgs),
+    /// A federation on Flower, of machines that have data of their own
+    #[command(subcommand)]
+    Federation(FederationCommand),
     /// Be one agent of a federation, with data that stay here: a process that is asked over a socket of this machine
     Agent(AgentArgs),
     /// Draw the figure of a finished run again

@@ -95,6 +95,7 @@ fn dispatch(command: &Command, kinds: &Kinds) -> Result<u8, Error> {
         Command::Evaluate(args) => commands::evaluate::evaluate(args, kinds),
         Command::Fit(args) => commands::fit::fit(args, kinds),
         Command::Predict(args) => commands::predict::predict(args),
+        Command::Federation(command) => commands::federation::federation(command, kinds),
         Command::Agent(args) => commands::agent::agent(args, kinds),
         Command::Plot(args) => commands::plot::plot(args, kinds),
         Command::List(args) => commands::list::list(args),

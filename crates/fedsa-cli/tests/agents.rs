@@ -165,3 +165,22 @@ fn what_an_agent_cannot_have_is_refused() {
     assert!(message.contains("agent.state") && message.contains("another --state"), "{message}");
     assert_eq!(folder.text("s3/agent.state"), "not a state");
 }
+
+#[test]
+fn an_app_for_flower_is_written_once() {
+    let folder = with_logs();
+    folder.run(&["federation", "new", "my-robots", "--agents", "5", "--settings", "settings.toml"]).exits(0).says("README.md");
+    assert_eq!(folder.text("my-robots/settings.toml"), folder.text("settings.toml"));
+    let run = folder.text("my-robots/pyproject.toml");
+    assert!(run.contains("name = \"my-robots\"") && run.contains("agents = 5\n") && run.contains("most-agents = 5\n"), "{run}");
+    let _: toml::Table = run.parse().unwrap();
+    let before = folder.everything();
+    assert!(folder.run(&["federation", "new", "my-robots"]).exits(2).message().contains("is there already"));
+    assert!(folder.run(&["federation", "new", "My Robots"]).exits(2).message().contains("no name of an app"));
+    // Settings that cannot be deployed.
+    folder.write("two.toml", folder.text("settings.toml").replace("seeds = [5]", "seeds = [5, 6]"));
+    assert!(folder.run(&["federation", "new", "other", "--settings", "two.toml"]).exits(2).message().contains("2 seeds"));
+    assert!(!folder.path("other").exists());
+    std::fs::remove_file(folder.path("two.toml")).unwrap();
+    assert_eq!(folder.everything(), before);
+}

@@ -7,6 +7,7 @@ pub mod diff;
 mod episodes;
 pub mod evaluate;
 pub mod export;
+pub mod federation;
 mod fewer_features;
 pub mod fit;
 mod holdout;

@@ -1,0 +1,25 @@
+//! The arguments of `fedsa federation`.
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand};
+
+use super::values::whole;
+
+#[derive(Subcommand, Debug)]
+pub enum FederationCommand {
+    /// Write a Flower app: settings, server, node, and a README with the commands for certificates, nodes and a run
+    New(NewFederationArgs),
+}
+
+#[derive(Args, Debug)]
+pub struct NewFederationArgs {
+    /// The folder of the app, which must not exist or be empty; its name is that of the app
+    pub dir: PathBuf,
+    /// The settings that all ends have: an experiment file with one method and one seed, without data; by default a small example
+    #[arg(long, value_name = "FILE")]
+    pub settings: Option<PathBuf>,
+    /// The number of agents
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = |s: &str| whole(s, 1, 1_000_000), allow_negative_numbers = true)]
+    pub agents: u64,
+}

@@ -1,0 +1,113 @@
+//! `fedsa federation`: an app for Flower.
+
+use std::path::Path;
+
+use fedsa::error::{Error, quoted};
+use fedsa_data::atomic::{self, Existing};
+use fedsa_experiment::Kinds;
+use fedsa_experiment::deployment::Deployment;
+
+use super::{load, say};
+use crate::args::{FederationCommand, NewFederationArgs, Overrides};
+use crate::error::DONE;
+
+/// The files of an app, by their names.
+const FILES: [(&str, &str); 7] = [
+    ("pyproject.toml", include_str!("../../templates/federation/pyproject.toml")),
+    ("README.md", include_str!("../../templates/federation/README.md")),
+    ("LICENSE", include_str!("../../templates/federation/LICENSE")),
+    ("settings.toml", include_str!("../../templates/federation/settings.toml")),
+    ("app/__init__.py", include_str!("../../templates/federation/init.py")),
+    ("app/client.py", include_str!("../../templates/federation/client.py")),
+    ("app/server.py", include_str!("../../templates/federation/server.py")),
+];
+
+/// Runs the command.
+///
+/// # Errors
+/// On bad input, and when the folder cannot be written to.
+pub fn federation(command: &FederationCommand, kinds: &Kinds) -> Result<u8, Error> {
+    match command {
+        FederationCommand::New(args) => new(args, kinds),
+    }
+}
+
+fn new(args: &NewFederationArgs, kinds: &Kinds) -> Result<u8, Error> {
+    let name = name_of(&args.dir)?;
+    let settings = match &args.settings {
+        None => None,
+        Some(path) => {
+            let (experiment, _) = load(path, &Overrides::default(), false, kinds)?;
+            let text = experiment.document.text.clone();
+            Deployment::new(experiment.document)?;
+            Some(text)
+        }
+    };
+    refuse_taken(&args.dir)?;
+    let out = std::path::absolute(&args.dir).unwrap_or_else(|_| args.dir.clone()).join("out");
+    for (file, template) in FILES {
+        let mut text = template.replace("@NAME@", &name).replace("@OUT@", &toml_text(&out.display().to_string()));
+        match file {
+            "settings.toml" => text = settings.clone().unwrap_or(text),
+            "pyproject.toml" => text = with_agents(&text, args.agents),
+            _ => {}
+        }
+        let path = args.dir.join(file);
+        let folder = atomic::folder_of(&path);
+        std::fs::create_dir_all(folder).map_err(|e| atomic::unwritable(folder, &e))?;
+        atomic::write(&path, text.as_bytes(), folder, Existing::Keep).map_err(|e| atomic::unwritable(&path, &e))?;
+    }
+    say(format!("{}: a Flower app; its README.md has the commands that run it", args.dir.display()));
+    Ok(DONE)
+}
+
+/// The name of the app, which Flower and Python accept.
+fn name_of(dir: &Path) -> Result<String, Error> {
+    let name = dir.file_name().map(|name| name.to_string_lossy().to_lowercase()).unwrap_or_default();
+    let is_name = name.starts_with(|c: char| c.is_ascii_lowercase())
+        && name.len() <= 60
+        && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'-');
+    if is_name {
+        return Ok(name);
+    }
+    let what = format!("`{}` is no name of an app", quoted(&name));
+    Err(Error::new("DIR", what, "a folder whose name begins with a letter, and has letters, digits and hyphens"))
+}
+
+/// Refuses a folder that holds something.
+fn refuse_taken(dir: &Path) -> Result<(), Error> {
+    let is_free = match atomic::at(dir) {
+        Ok(None) => true,
+        Ok(Some(found)) => found.is_dir() && std::fs::read_dir(dir).is_ok_and(|mut entries| entries.next().is_none()),
+        Err(_) => false,
+    };
+    if is_free {
+        return Ok(());
+    }
+    Err(Error::new("DIR", format!("{} is there already", dir.display()), "a folder that does not exist, or is empty"))
+}
+
+/// The settings of a run with this number of agents.
+fn with_agents(text: &str, agents: u64) -> String {
+    text.replace("agents = 3\n", &format!("agents = {agents}\n"))
+}
+
+/// A text between the quotes of TOML.
+fn toml_text(text: &str) -> String {
+    text.replace('\\', "\\\\").replace('"', "\\\"")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::parse;
+    use super::*;
+
+    #[test]
+    fn the_settings_of_the_template_can_be_deployed() {
+        let (_, text) = FILES.iter().find(|(name, _)| *name == "settings.toml").unwrap();
+        let experiment = parse("settings.toml", text, &Overrides::default(), false, &Kinds::default()).unwrap();
+        assert_eq!(Deployment::new(experiment.document).unwrap().until().rounds, 20);
+        let (_, run) = FILES[0];
+        assert_eq!(with_agents(run, 5).matches("agents = 5\n").count(), 2);
+    }
+}
