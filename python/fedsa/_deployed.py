@@ -32,13 +32,16 @@ class Reply:
     body : bytes or None
         The answer; ``None`` where the message wants none.
     refused : str or None
-        Why there is no answer: what the agent, or whoever carries the message, says.
+        Why the agent refuses the message.
+    lost : str or None
+        Why nothing came of it, where whoever carries messages knows: the agent may have got it, or not.
     wire_bytes : int
         The bytes that were carried for it, with what the carrier adds; 0 if that is not known.
     """
 
     body: bytes | None = None
     refused: str | None = None
+    lost: str | None = None
     wire_bytes: int = 0
 
 
@@ -418,17 +421,10 @@ class Server:
                 invitation = self.enrolment.invite(len(new))
                 replies, _ = self._carry({who: invitation for who in new}, min(self.deadline, max(ends - time.monotonic(), 1.0)))
                 for who, reply in replies.items():
-                    try:
-                        if reply.body is None:
-                            raise InputError(reply.refused or "no application", "message.refused")
-                        self.enrolment.take(who, reply.body)
-                        self.report(f"{who} takes part: {len(self.enrolment.applied())} so far")
-                    except FedsaError as e:
-                        # It may be mended there and come again.
-                        if reply.body is not None:
-                            refused.add(who)
-                        self.progress.excluded[who] = e.what
-                        self.report(f"{who} cannot take part: {e.what}")
+                    if self._applies(who, reply):
+                        self.progress.excluded.pop(who, None)
+                    elif reply.lost is None:
+                        refused.add(who)
             if time.monotonic() >= ends:
                 break
             time.sleep(min(0.2, connect))
@@ -442,6 +438,22 @@ class Server:
         self.progress.rounds = [self.node.recorded()]
         self.report(f"{len(self.progress.senders)} agents, {sum(self.progress.rows_of):,} rows")
 
+    def _applies(self, who: str, reply: Reply) -> bool:
+        """Whether what came back is an application that counts."""
+        if reply.lost is not None:
+            self.report(f"{who} was not reached: {reply.lost}")
+            return False
+        try:
+            if reply.body is None:
+                raise InputError(reply.refused or "no application", "message.refused")
+            self.enrolment.take(who, reply.body)
+        except FedsaError as e:
+            self.progress.excluded[who] = e.what
+            self.report(f"{who} cannot take part: {e.what}")
+            return False
+        self.report(f"{who} takes part: {len(self.enrolment.applied())} so far")
+        return True
+
     def _admit(self, numbers: Collection[int]) -> None:
         """Tell those who have not heard of it that they are admitted."""
         waiting = [self.progress.senders[c] for c in numbers if self.progress.senders[c] not in self.progress.admitted]
@@ -450,10 +462,11 @@ class Server:
         replies, seconds = self._carry({who: self.admissions[who] for who in waiting}, self.deadline)
         self.progress.seconds += seconds
         for who, reply in replies.items():
-            if reply.refused is None:
+            why = reply.refused or reply.lost
+            if why is None:
                 self.progress.admitted.append(who)
             else:
-                self.report(f"{who} does not take part in this round: {reply.refused}")
+                self.report(f"{who} does not take part in this round: {why}")
 
     def _available(self) -> list[int]:
         """The numbers of those who can be reached."""
@@ -496,7 +509,7 @@ class Server:
             for c, who in names.items():
                 reply = replies.get(who)
                 if reply is None or reply.body is None:
-                    why = "no answer" if reply is None else reply.refused
+                    why = "no answer" if reply is None else reply.refused or reply.lost
                     self.report(f"{who}: {why}")
                     continue
                 try:
@@ -514,7 +527,7 @@ class Server:
             round=rounds + 1,
             exchange=again,
             asked=len(messages),
-            answered=sum(reply.refused is None for reply in replies.values()),
+            answered=sum(reply.refused is None and reply.lost is None for reply in replies.values()),
             bytes_down=sum(map(len, messages.values())),
             bytes_up=sum(map(len, bodies)),
             wire_bytes_up=sum(reply.wire_bytes for reply in replies.values()),

@@ -6,6 +6,7 @@ nodes and a run in its README. Needs ``pip install 'fedsa[flower]'``.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import time
 from collections.abc import Collection, Mapping
@@ -16,7 +17,7 @@ from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 
 from fedsa._deployed import Agent, Reply, Resident, serve
-from fedsa._files import Path
+from fedsa._files import Path, read
 from fedsa.errors import FedsaError, InputError
 
 __all__ = ["FlowerCarrier", "client_app", "server_app"]
@@ -53,12 +54,14 @@ class FlowerCarrier:
             Message(RecordDict({RECORD: ConfigRecord({BODY: body})}), dst_node_id=int(who), message_type="query", ttl=ttl)
             for who, body in messages.items()
         ]
-        waiting = {id for id in self.grid.push_messages(sent) if id}
+        waiting = {id: who for id, who in zip(self.grid.push_messages(sent), messages) if id}
         replies: dict[str, Reply] = {}
         while waiting and time.monotonic() < deadline:
             for message in self.grid.pull_messages(list(waiting)):
-                waiting.discard(message.metadata.reply_to_message_id)
-                replies[str(message.metadata.src_node_id)] = reply_of(message)
+                who = waiting.pop(message.metadata.reply_to_message_id, None)
+                # Errors come from the SuperLink itself; answers of others than whom they were asked of do not count.
+                if who is not None and (message.has_error() or who == str(message.metadata.src_node_id)):
+                    replies[who] = reply_of(message)
             if waiting:
                 time.sleep(self.look)
         return replies
@@ -67,13 +70,13 @@ class FlowerCarrier:
 def reply_of(message: Message) -> Reply:
     """What a node has answered."""
     if message.has_error():
-        return Reply(refused=f"Flower: {message.error.reason or f'error {message.error.code}'}")
+        return Reply(lost=f"Flower: {message.error.reason or f'error {message.error.code}'}")
     record = message.content.get(RECORD)
     if not isinstance(record, ConfigRecord):
         return Reply(refused="a reply without the record of fedsa")
     body, refused = record.get(BODY), record.get(REFUSED)
     wire = len(record.deflate()) if hasattr(record, "deflate") else 0
-    return Reply(body if isinstance(body, bytes) else None, str(refused) if refused is not None else None, wire)
+    return Reply(body if isinstance(body, bytes) else None, str(refused) if refused is not None else None, wire_bytes=wire)
 
 
 def client_app(settings: Path) -> ClientApp:
@@ -114,7 +117,9 @@ def agent_of(settings: Path, node: Mapping[str, Any], run: Mapping[str, Any], no
         return Resident(str(node["socket"]))
     number = node.get("agent", node.get("partition-id"))
     data = str(node.get("data", run.get("data", ""))).replace("{agent}", str(number))
-    state = os.path.expanduser(str(node.get("state", run.get("state", "~/.local/state/fedsa/{node}")))).replace("{node}", str(node_id))
+    state = os.path.expanduser(str(node.get("state", run.get("state", "~/.local/state/fedsa/{settings}/{node}"))))
+    # States of other settings, and of other nodes of this machine, stay apart.
+    state = state.replace("{node}", str(node_id)).replace("{settings}", hashlib.sha256(read(settings)).hexdigest()[:16])
     key = (os.fspath(settings), data, state, str(number))
     kept = os.path.join(state, "agent.state")
     agent = _AGENTS.get(key)

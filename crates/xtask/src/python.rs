@@ -15,7 +15,15 @@ pub const JAX: &str = "jax[cpu]==0.8.1";
 /// # Errors
 /// When there is no Python 3 here, or the packages cannot be had.
 pub fn interpreter(packages: &[&str]) -> Result<PathBuf, String> {
-    let venv = crate::root().join("target/python");
+    environment("python", packages)
+}
+
+/// The interpreter of the virtual environment of this name.
+///
+/// # Errors
+/// As [`interpreter`].
+pub fn environment(name: &str, packages: &[&str]) -> Result<PathBuf, String> {
+    let venv = crate::root().join("target").join(name);
     let python = if cfg!(windows) { venv.join("Scripts/python.exe") } else { venv.join("bin/python") };
     if !python.exists() {
         let system = if cfg!(windows) { "python" } else { "python3" };

@@ -91,7 +91,16 @@ fn package_steps(step: &mut dyn FnMut(&'static str, &mut dyn FnMut() -> Outcome)
             if has_python { Outcome::Failed } else { Outcome::Skipped }
         }
     });
+    let has_wheel = installed.is_some();
     step("tests of the Python package", &mut || match installed.as_ref().map(|interpreter| package::test(interpreter, all)) {
+        None => Outcome::Skipped,
+        Some(Ok(())) => Outcome::Passed,
+        Some(Err(why)) => {
+            eprintln!("{why}");
+            Outcome::Failed
+        }
+    });
+    step("tests of federations on Flower", &mut || match has_wheel.then(|| package::test_flower(all)) {
         None => Outcome::Skipped,
         Some(Ok(())) => Outcome::Passed,
         Some(Err(why)) => {

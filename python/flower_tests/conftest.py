@@ -1,0 +1,175 @@
+"""A SuperLink with TLS and authenticated nodes on this machine, and three nodes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+NODES = 3
+
+# The programs of Flower and fedsa are those of this environment.
+BIN = Path(sys.executable).parent
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--all", action="store_true", help="run the slow tests too")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    slow = [item for item in items if item.get_closest_marker("slow")]
+    if slow and not config.getoption("--all"):
+        config.hook.pytest_deselected(items=slow)
+        items[:] = [item for item in items if item not in slow]
+
+
+def free_port() -> int:
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        return int(one.getsockname()[1])
+
+
+def logs(folder: Path, agent: int) -> Path:
+    """Transitions of an agent; agents have different numbers of them, in different parts of the state space."""
+    import math
+
+    lines = ["s_0,s_1,reward,next_0,next_1,done"]
+    state = lambda i: (math.sin(0.37 * i) + 0.3 * agent, math.cos(0.11 * i) * (1 + 0.2 * agent))  # noqa: E731
+    for i in range(60 + 20 * agent):
+        (x, y), (u, v) = state(i), state(i + 1)
+        lines.append(f"{x},{y},{x * y},{u},{v},{int(i % 20 == 19)}")
+    path = folder / f"logs_{agent}.csv"
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def rows(folder: Path, agent: int) -> Path:
+    """Rows of an agent with two classes."""
+    import math
+
+    lines = ["a,b,y"]
+    for i in range(50 + 10 * agent):
+        a, b = math.sin(0.7 * i + agent), math.cos(1.3 * i)
+        lines.append(f"{a},{b},{int(a + 0.5 * b + 0.3 * math.sin(2.9 * i) > 0)}")
+    path = folder / f"rows_{agent}.csv"
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+class Federation:
+    """Processes on this machine."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.port = folder, free_port()
+        self.processes: dict[str, subprocess.Popen[bytes]] = {}
+        home = folder / "flwr"
+        home.mkdir()
+        self.env = {
+            **os.environ,
+            "FLWR_HOME": str(home),
+            "FLWR_TELEMETRY_ENABLED": "0",
+            "FLWR_DISABLE_UPDATE_CHECK": "1",
+            "FLWR_SUPEREXEC_TASK_POLL_INTERVAL": "0.05",
+            "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}",
+            "HOME": str(folder),
+        }
+        (home / "config.toml").write_text(
+            f'[superlink]\ndefault = "here"\n[superlink.here]\naddress = "127.0.0.1:{self.port}"\nroot-certificates = "{folder / "ca.crt"}"\n'
+        )
+        self._certificates()
+
+    def call(self, *args: str, timeout: float = 120.0) -> str:
+        done = subprocess.run(args, cwd=self.folder, env=self.env, capture_output=True, text=True, timeout=timeout)
+        assert done.returncode == 0, f"{args}\n{done.stdout}\n{done.stderr}"
+        return done.stdout
+
+    def start(self, name: str, *args: str) -> None:
+        with open(self.folder / f"{name}.log", "ab") as log:
+            self.processes[name] = subprocess.Popen(args, cwd=self.folder, env=self.env, stdout=log, stderr=log, start_new_session=True)
+
+    def log(self, name: str) -> str:
+        path = self.folder / f"{name}.log"
+        return path.read_text(errors="replace") if path.exists() else ""
+
+    def kill(self, name: str) -> None:
+        """Kill a process and its children with signal 9."""
+        process = self.processes.pop(name)
+        try:
+            os.killpg(process.pid, signal.SIGKILL)
+        except ProcessLookupError:
+            pass
+        process.wait()
+
+    def wait(self, what: str, holds: Callable[[], bool], seconds: float = 90.0) -> None:
+        ends = time.monotonic() + seconds
+        while not holds():
+            if time.monotonic() > ends:
+                logs = "\n".join(f"--- {path.name}\n{path.read_text(errors='replace')[-3000:]}" for path in self.folder.glob("*.log"))
+                pytest.fail(f"{what} did not happen in {seconds} s\n{logs}")
+            time.sleep(0.1)
+
+    def _certificates(self) -> None:
+        request = ["openssl", "req", "-newkey", "rsa:2048", "-nodes", "-keyout"]
+        self.call(*request[:2], "-x509", *request[2:], "ca.key", "-out", "ca.crt", "-days", "2", "-subj", "/CN=test")
+        self.call(*request, "server.key", "-out", "server.csr", "-subj", "/CN=server")
+        (self.folder / "names").write_text("subjectAltName=IP:127.0.0.1")
+        sign = ["openssl", "x509", "-req", "-in", "server.csr", "-CA", "ca.crt", "-CAkey", "ca.key", "-CAcreateserial", "-days", "2"]
+        self.call(*sign, "-out", "server.pem", "-extfile", "names")
+        for node in range(NODES):
+            self.call("ssh-keygen", "-q", "-t", "ecdsa", "-b", "384", "-N", "", "-f", f"node{node}")
+
+    def superlink(self) -> None:
+        tls = ["--ssl-ca-certfile", "ca.crt", "--ssl-certfile", "server.pem", "--ssl-keyfile", "server.key"]
+        rest = ["--enable-supernode-auth", "--disable-runtime-dependency-installation", "--database", "superlink.db", "--port", str(self.port)]
+        self.start("superlink", "flower-superlink", *tls, *rest)
+
+        def listens() -> bool:
+            with socket.socket() as one:
+                return one.connect_ex(("127.0.0.1", self.port)) == 0
+
+        self.wait("the SuperLink", listens)
+
+    def register(self) -> None:
+        for node in range(NODES):
+            self.call("flwr", "supernode", "register", f"node{node}.pub", "here")
+
+    def node(self, number: int) -> None:
+        """Start a node: the first has a resident agent, the others load theirs for each message."""
+        at = self.folder / f"at{number}"
+        config = f"socket='{at}/socket'" if number == 0 else f"data='{at}/data.csv' agent={number} state='{at}/{{settings}}'"
+        ports = ["--superlink", f"127.0.0.1:{self.port}", "--port", str(free_port())]
+        keys = ["--root-certificates", "ca.crt", "--auth-supernode-private-key", f"node{number}"]
+        self.start(f"node{number}", "flower-supernode", *keys, *ports, "--node-config", config)
+
+    def app(self, name: str, settings: str) -> Path:
+        """The app of these settings, as `fedsa federation new` writes it."""
+        (self.folder / f"{name}.toml").write_text(settings)
+        self.call("fedsa", "federation", "new", name, "--settings", f"{name}.toml", "--agents", str(NODES))
+        return self.folder / name
+
+    def run(self, name: str, app: Path, config: str = "overwrite=false") -> None:
+        """Begin a run; its log is that of this name."""
+        self.start(name, "flwr", "run", str(app), "here", "--stream", "--run-config", config)
+
+
+@pytest.fixture(scope="session")
+def federation(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Federation]:
+    # Sockets have short names.
+    folder = tmp_path_factory.mktemp("f")
+    made = Federation(folder)
+    try:
+        made.superlink()
+        made.register()
+        for number in range(NODES):
+            made.node(number)
+        yield made
+    finally:
+        for name in list(made.processes):
+            made.kill(name)

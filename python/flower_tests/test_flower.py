@@ -1,0 +1,111 @@
+"""On Flower, with TLS and authenticated nodes, federations have the bits of the engine."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from conftest import NODES, Federation, logs, rows
+
+import fedsa
+
+LOGS = '[problem]\nkind = "logs"\nfeatures = { kind = "fourier", order = 2 }\ngamma = 0.9\n'
+ROWS = '[problem]\nkind = "logistic"\ntarget = "y"\nridge = 1e-3\nintercept = true\nweights = "rows"\n'
+
+
+def settings(problem: str, method: str, sampling: str, rounds: int) -> str:
+    return f'id = "t"\ntitle = "t"\n{problem}[sampling]\nkind = "{sampling}"\n[[method]]\nlabel = "m"\n{method}\n[run]\nrounds = {rounds}\nseeds = [5]\n'
+
+
+def engine(text: str, files: list[Path]) -> fedsa.Results:
+    """The run of the same settings on the data of all."""
+    names = [str(file) for file in files]
+    data = {"problem.path": names} if 'kind = "logs"' in text else {"problem.data": names, "problem.partition": "files"}
+    return fedsa.Experiment.from_text(text, set=data).run()
+
+
+def same(folder: Path, expected: fedsa.Results) -> None:
+    """The bits of the output and the counts are those of the engine."""
+    got = fedsa.open(folder)
+    assert np.array_equal(got.theta("m"), expected.theta("m")) and np.abs(got.theta("m")).max() > 0.0
+    counts = [{name: x for name, x in results.cost("m").items() if name.startswith(("bits", "exchanges", "vectors"))} for results in (got, expected)]
+    assert counts[0] == counts[1] and counts[0]["bits_up"] > 0
+    told = json.loads((folder / "summary.json").read_text())["federation"]
+    assert len(told["agents"]) == NODES and not told["excluded"]
+    assert all(one["answered"] == one["asked"] for one in told["exchanges"])
+
+
+SCAFFLSA = settings(LOGS, 'kind = "scafflsa"\nstep_size = 0.1\nlocal_steps = 5', "iid", 3)
+NEWTON = settings(ROWS, 'kind = "newton"', "mean", 2)
+
+
+def put(federation: Federation, data: list[Path]) -> None:
+    """Give each agent its data."""
+    for node, file in enumerate(data):
+        at = federation.folder / f"at{node}"
+        at.mkdir(exist_ok=True)
+        (at / "data.csv").write_bytes(file.read_bytes())
+
+
+def agent(federation: Federation, name: str) -> None:
+    """Start the resident agent of the first node."""
+    at = federation.folder / "at0"
+    args = [f"{name}.toml", str(at / "data.csv"), "--agent", "0", "--state", f"{at}/{name}", "--socket", f"{at}/socket"]
+    federation.start("agent", "fedsa", "agent", *args)
+    federation.wait("the agent", lambda: (at / "socket").exists() and "ready" in federation.log("agent"))
+
+
+def ended(federation: Federation, app: Path) -> bool:
+    return (app / "out/summary.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("scafflsa", SCAFFLSA),
+        ("newton", NEWTON),
+        pytest.param("fedlsa", settings(LOGS, 'kind = "fedlsa"\nstep_size = 0.1\nlocal_steps = 5\nparticipants = 2', "markov", 4), marks=pytest.mark.slow),
+        pytest.param("fedhsa", settings(LOGS, 'kind = "fedhsa"\nstep_size = 0.5\nlocal_steps = 5', "mean", 3), marks=pytest.mark.slow),
+        pytest.param("lstd", settings(LOGS, 'kind = "lstd"', "mean", 1), marks=pytest.mark.slow),
+        pytest.param("fib-shed", settings(ROWS, 'kind = "fib-shed"', "mean", 4), marks=pytest.mark.slow),
+    ],
+)
+def test_a_federation_has_the_bits_of_the_engine(federation: Federation, name: str, text: str) -> None:
+    make = logs if 'kind = "logs"' in text else rows
+    data = [make(federation.folder, node) for node in range(NODES)]
+    app = federation.app(name, text)
+    put(federation, data)
+    agent(federation, name)
+    federation.run(name, app)
+    federation.wait("the end of the run", lambda: ended(federation, app), 170.0)
+    federation.kill("agent")
+    same(app / "out", engine(text, data))
+    assert "3 of 3 answered" in federation.log(name) or "2 of 2 answered" in federation.log(name)
+
+
+@pytest.mark.slow
+def test_ends_that_are_killed_go_on(federation: Federation) -> None:
+    text = settings(LOGS, 'kind = "scafflsa"\nstep_size = 0.1\nlocal_steps = 5', "iid", 6)
+    data = [logs(federation.folder, node) for node in range(NODES)]
+    app = federation.app("killed", text)
+    put(federation, data)
+    agent(federation, "killed")
+    federation.run("killed", app)
+    federation.wait("round 2", lambda: "round 2, exchange 1" in federation.log("killed"))
+    # The agent, in whatever it does; it goes on with its state.
+    federation.kill("agent")
+    agent(federation, "killed")
+    federation.wait("round 4", lambda: "round 4, exchange 1" in federation.log("killed"), 170.0)
+    # The server, by its run.
+    run = federation.log("killed").split("Successfully started run ")[1].split()[0]
+    federation.call("flwr", "stop", run, "here")
+    federation.kill("killed")
+    assert not ended(federation, app)
+    federation.run("again", app)
+    federation.wait("the end of the run", lambda: ended(federation, app), 170.0)
+    federation.kill("agent")
+    assert "goes on after round" in federation.log("again")
+    got, expected = fedsa.open(app / "out"), engine(text, data)
+    assert np.array_equal(got.theta("m"), expected.theta("m"))
