@@ -34,6 +34,7 @@
 
 mod applicant;
 mod columns;
+mod epoch;
 mod frame;
 mod terms;
 
@@ -44,6 +45,7 @@ use serde::{Deserialize, Serialize};
 
 pub use applicant::{Admission, Applicant};
 pub use columns::{ColumnContent, ColumnSummary};
+pub use epoch::{announce, announce_to_new, announced};
 pub use frame::VERSION;
 pub use terms::Terms;
 

@@ -35,6 +35,7 @@ use crate::schedule::LocalLeg;
 pub use agent::{Agent, AgentFacts, LocalContext};
 pub use alone::Alone;
 pub use control_variate::ControlVariate;
+pub(crate) use control_variate::put;
 pub use global_memory::GlobalMemory;
 pub use plain::Plain;
 pub use server_control::ServerControl;

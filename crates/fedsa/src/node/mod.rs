@@ -40,7 +40,7 @@ use crate::random::{Key, Purpose};
 use crate::uplink::MessageKey;
 
 /// The version of the layout of saved nodes, their first field.
-const LAYOUT: u32 = 3;
+const LAYOUT: u32 = 4;
 
 /// Checks the layout of a saved node, its first field.
 ///
