@@ -8,7 +8,7 @@ use crate::common::{EXACT, bits, computing_alone, field, link, method, methods, 
 use fedsa::cancel::Cancel;
 use fedsa::coordinator::{ArrivalRecord, Standing};
 use fedsa::error::{ErrorKind, Result};
-use fedsa::federation::{AnswerRules, Federation, Missing};
+use fedsa::federation::{AnswerRules, Federation, MissingAnswers};
 use fedsa::methods::MethodSettings;
 use fedsa::node::{ClientNode, ServerNode, Todo};
 use fedsa::problem::Field;
@@ -278,7 +278,7 @@ fn missing(field: &Arc<dyn Field>, kind: &str, rules: AnswerRules) -> Result<Fed
 #[test]
 fn missing_answers_count_as_zero_or_are_reweighted() {
     let field = garnet(Law::Mean);
-    let [zero, reweighted] = [Missing::Zero, Missing::Reweighted].map(|missing_rule| {
+    let [zero, reweighted] = [MissingAnswers::Zero, MissingAnswers::Reweighted].map(|missing_rule| {
         let federation = missing(&field, "fedlsa", AnswerRules::default().with_missing(missing_rule)).unwrap();
         let mut server = ServerNode::new(&federation).unwrap();
         let Todo::Ask { to, bytes } = server.open() else { panic!("a question") };
@@ -295,10 +295,10 @@ fn missing_answers_count_as_zero_or_are_reweighted() {
         assert!((zero / share - reweighted).abs() <= 1e-15 * reweighted.abs(), "{zero} {reweighted}");
     }
     // The engine follows the same rules.
-    let federation = missing(&field, "fedlsa", AnswerRules::default().with_missing(Missing::Reweighted)).unwrap();
+    let federation = missing(&field, "fedlsa", AnswerRules::default().with_missing(MissingAnswers::Reweighted)).unwrap();
     compare("fedlsa, reweighted", &federation, &field, ROUGH);
     for kind in ["scafflsa", "scaffold"] {
-        let e = missing(&field, kind, AnswerRules::default().with_missing(Missing::Reweighted)).unwrap_err();
+        let e = missing(&field, kind, AnswerRules::default().with_missing(MissingAnswers::Reweighted)).unwrap_err();
         assert_eq!(e.key, "missing", "{kind}");
     }
 }
@@ -307,7 +307,7 @@ fn missing_answers_count_as_zero_or_are_reweighted() {
 #[test]
 fn what_missing_answers_do_to_the_mean_step_is_as_documented() {
     let field = field(&*objectives(AGENTS)[0].1, Law::Mean);
-    let step = |missing_rule: Missing, arrives: &dyn Fn(usize, f64) -> bool| {
+    let step = |missing_rule: MissingAnswers, arrives: &dyn Fn(usize, f64) -> bool| {
         let federation = missing(&field, "fedlsa", AnswerRules::default().with_missing(missing_rule)).unwrap();
         let mut server = ServerNode::new(&federation).unwrap();
         let Todo::Ask { to, bytes } = server.open() else { panic!("a question") };
@@ -328,18 +328,18 @@ fn what_missing_answers_do_to_the_mean_step_is_as_documented() {
         }
         mean
     };
-    let whole = step(Missing::Zero, &|_, _| true);
+    let whole = step(MissingAnswers::Zero, &|_, _| true);
     let along = |x: &[f64]| x.iter().zip(&whole).map(|(x, y)| x * y).sum::<f64>() / whole.iter().map(|y| y * y).sum::<f64>();
     let apart = |x: &[f64], k: f64| fedsa::linalg::distance_sq(x, &whole.iter().map(|y| k * y).collect::<Vec<_>>()).sqrt();
     let norm = fedsa::linalg::norm_sq(&whole).sqrt();
     let alike = |_: usize, u: f64| u < 0.7;
-    let (zero, reweighted) = (step(Missing::Zero, &alike), step(Missing::Reweighted, &alike));
+    let (zero, reweighted) = (step(MissingAnswers::Zero, &alike), step(MissingAnswers::Reweighted, &alike));
     assert!((along(&zero) - 0.7).abs() < 0.02 && apart(&zero, 0.7) < 0.03 * norm, "{}", along(&zero));
     // All five are missing with probability 0.3^5.
     assert!((along(&reweighted) - 1.0).abs() < 0.02 && apart(&reweighted, 1.0) < 0.03 * norm, "{}", along(&reweighted));
     // Agent 0 answers rarely: the mean leans away from it, however often the others answer.
     let rarely = |c: usize, u: f64| c != 0 || u < 0.1;
-    let leaning = step(Missing::Reweighted, &rarely);
+    let leaning = step(MissingAnswers::Reweighted, &rarely);
     assert!(apart(&leaning, along(&leaning)) > 0.05 * norm, "{}", apart(&leaning, along(&leaning)) / norm);
 }
 

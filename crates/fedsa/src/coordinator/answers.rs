@@ -1,77 +1,12 @@
 //! Single answers: which are accepted, and which are refused and why.
 
+use super::handed_in::{Accepted, Checked, Refusal, Standing};
 use super::{Coordinator, Step};
 use crate::error::{Error, Result};
 use crate::message::{Body, Message, Part};
 use crate::protocol::{are_finite, refused};
 use crate::record::Sent;
 use crate::server::Letter;
-
-/// The result of an answer that was handed in.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Accepted {
-    /// It counts.
-    Counted,
-    /// It is a copy of the answer that counts already.
-    Repeated,
-}
-
-/// An answer that was refused.
-#[derive(Debug, Clone, PartialEq)]
-#[non_exhaustive]
-pub struct Refusal {
-    /// The agent.
-    pub agent: usize,
-    /// The round and exchange of the open question.
-    pub round: u64,
-    /// The exchange within the round.
-    pub exchange: u8,
-    /// Why.
-    pub reason: Error,
-}
-
-/// An answer that was checked, and that is one to the open question.
-pub(crate) struct Checked {
-    /// The agent's place among those that were asked.
-    at: usize,
-    parts: Vec<(Part, Body)>,
-    /// Whether it says that the agent's numbers are no longer finite.
-    is_diverged: bool,
-    /// Bytes on the wire.
-    len: usize,
-}
-
-/// What single answers a coordinator has: as agents sent them, or as lanes handed them in.
-pub(super) enum Answers {
-    Parts(Vec<Option<Vec<(Part, Body)>>>),
-    Letters(Vec<Option<Letter>>),
-}
-
-/// Whether an agent may still answer, and if not why.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Standing {
-    /// Its answer to the open question is awaited.
-    Awaited,
-    /// Its answer to the open question counts.
-    Answered,
-    /// It missed what it was told or was restored from an older state, and answers nothing until its next question, which will contain
-    /// its control variate. Waiting for it is in vain.
-    OutOfStep,
-    /// It could not be reached when the round was opened.
-    Unreachable,
-    /// It is asked nothing more: its answers were not believed ([`Coordinator::exclusions`]).
-    Excluded,
-    /// No question is open, or the open one is not to it.
-    NotAsked,
-    /// It owes no answer to the open question. Its answer to the question of an earlier round, the oldest of them this one, would count
-    /// as a late one.
-    Late {
-        /// The round.
-        round: u64,
-    },
-}
 
 impl Coordinator {
     /// Whether an agent may still answer, as far as the coordinator knows: it does not know of control variates.

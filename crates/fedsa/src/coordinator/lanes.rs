@@ -1,5 +1,6 @@
 //! What agents that work side by side in lanes hand in: a sum, or a vector of each.
 
+use super::handed_in::{Arrival, FromLanes};
 use super::server_end::asked_weight;
 use super::{Coordinator, State};
 use crate::message::{Body, Part};
@@ -7,26 +8,6 @@ use crate::random::ALL;
 use crate::record::Sent;
 use crate::server::{Ask, Letter, Next, Received};
 use crate::uplink::{MessageKey, Uplink};
-
-/// What became of one message from a lane.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub(crate) struct Arrival {
-    /// The factor with which it arrived; 0 if it did not.
-    pub gain: f64,
-    /// The round whose model it answers.
-    pub answers: u64,
-}
-
-/// What lanes handed in: a sum, or a vector of each agent.
-#[derive(Default)]
-pub(super) enum FromLanes {
-    #[default]
-    Nothing,
-    Sum {
-        arrived: Vec<bool>,
-    },
-    Each(Vec<Option<Letter>>),
-}
 
 impl Coordinator {
     /// The question under way, the agents that were asked, the link, and the media's memory of every agent, for lanes.

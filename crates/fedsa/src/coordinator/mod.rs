@@ -15,6 +15,7 @@
 
 mod answers;
 mod faults;
+mod handed_in;
 mod lanes;
 mod mail;
 mod outstanding;
@@ -37,15 +38,13 @@ use crate::record::{Ledger, Output};
 use crate::server::{Ask, Letter, Next, Own, Server};
 use crate::uplink::medium::Delay;
 use crate::uplink::{MessageKey, Uplink};
-use answers::Answers;
-use lanes::FromLanes;
+use handed_in::{Answers, FromLanes};
 use outstanding::Outstanding;
 use server_end::{OfExchange, ServerEnd, asked_weight, check_answer};
 
-pub(crate) use answers::Checked;
-pub use answers::{Accepted, Refusal, Standing};
 pub use faults::Exclusion;
-pub(crate) use lanes::Arrival;
+pub use handed_in::{Accepted, Refusal, Standing};
+pub(crate) use handed_in::{Arrival, Checked};
 pub(crate) use recorded::Replay;
 pub use recorded::{ArrivalRecord, ExchangeArrivals};
 pub(crate) use saved::Saved;

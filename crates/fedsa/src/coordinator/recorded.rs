@@ -99,8 +99,11 @@ impl Replay {
 mod tests {
     use super::*;
 
-    fn of(exchanges: &[(u64, u8, &[usize], &[(usize, u64)])]) -> ArrivalRecord {
-        let one = |(round, exchange, idle, arrived): &(u64, u8, &[usize], &[(usize, u64)])| ExchangeArrivals {
+    /// Round, exchange, who computed nothing, and what arrived.
+    type One<'a> = (u64, u8, &'a [usize], &'a [(usize, u64)]);
+
+    fn of(exchanges: &[One<'_>]) -> ArrivalRecord {
+        let one = |(round, exchange, idle, arrived): &One<'_>| ExchangeArrivals {
             round: *round,
             exchange: *exchange,
             idle: idle.to_vec(),
@@ -121,7 +124,7 @@ mod tests {
 
     #[test]
     fn a_record_of_no_such_federation_is_refused() {
-        let is_refused = |exchanges: &[(u64, u8, &[usize], &[(usize, u64)])]| Replay::new(&of(exchanges), 2, 1).is_err();
+        let is_refused = |exchanges: &[One<'_>]| Replay::new(&of(exchanges), 2, 1).is_err();
         assert!(!is_refused(&[(0, 0, &[], &[(0, 0)]), (1, 0, &[], &[(1, 0)])]));
         assert!(is_refused(&[(1, 0, &[], &[])]), "it does not begin at the start");
         assert!(is_refused(&[(0, 0, &[], &[]), (2, 0, &[], &[])]), "a round is missing");

@@ -6,7 +6,7 @@ use super::faults;
 use super::mail::Mail;
 use super::recorded::{ExchangeArrivals, Replay};
 use crate::error::{Error, Result};
-use crate::federation::rules::{AnswerRules, Missing};
+use crate::federation::rules::{AnswerRules, MissingAnswers};
 use crate::message::{Body, Message, Part};
 use crate::parallel;
 use crate::protocol::{Give, Protocol, Want, are_finite};
@@ -136,9 +136,9 @@ impl Arrivals {
     }
 
     /// The weight by which sums are divided: that of the agents that were asked, or of the answers that arrived, if there are any.
-    pub fn weight_of(&self, of: &OfExchange<'_>, missing: Missing) -> f64 {
+    pub fn weight_of(&self, of: &OfExchange<'_>, missing: MissingAnswers) -> f64 {
         match missing {
-            Missing::Reweighted if !self.letters.is_empty() => self.letters.iter().map(|letter| of.weights[letter.agent]).sum(),
+            MissingAnswers::Reweighted if !self.letters.is_empty() => self.letters.iter().map(|letter| of.weights[letter.agent]).sum(),
             _ => asked_weight(of.weights, of.asked),
         }
     }

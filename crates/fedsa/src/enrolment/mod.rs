@@ -9,6 +9,8 @@
 //! server  admission    -> its number, all weights, the start, the columns of all, and the hash of the federation
 //! ```
 //!
+//! Those who join later apply in the same way, and are told with [`announce_to_new`] what those who stay are told with [`announce`].
+//!
 //! Both ends then build the same [`Federation`], and nodes exchange the messages of rounds. Whoever carries the bytes says who sent
 //! them ([`Enrolment::take`]): an identity that it has authenticated. The hashes guard against mistakes and not against attacks.
 //!

@@ -10,7 +10,7 @@ pub mod rules;
 use std::sync::Arc;
 
 pub use description::Description;
-pub use rules::{AnswerRules, Faults, Missing};
+pub use rules::{AnswerRules, Faults, MissingAnswers};
 
 use crate::error::{Error, Result, require};
 use crate::linalg::norm_sq;
@@ -136,7 +136,7 @@ impl Federation {
             Lost::Controls(rule) => rule != ControlRule::Afresh,
             Lost::Zero | Lost::Last => false,
         };
-        if rules.missing == Missing::Reweighted && keeps_sum {
+        if rules.missing == MissingAnswers::Reweighted && keeps_sum {
             let what = "`reweighted` with control variates, which sum to zero only if missing answers count as zero";
             return Err(Error::new("missing", what, "`zero`, or rule = \"afresh\""));
         }

@@ -13,7 +13,7 @@ use crate::error::{Result, require};
 pub struct AnswerRules {
     /// What a missing answer counts as.
     #[serde(default)]
-    pub missing: Missing,
+    pub missing: MissingAnswers,
     /// What becomes of agents whose answers nobody should believe.
     #[serde(default)]
     pub faults: Faults,
@@ -22,7 +22,7 @@ pub struct AnswerRules {
 impl AnswerRules {
     /// With this rule for missing answers.
     #[must_use]
-    pub fn with_missing(self, missing: Missing) -> Self {
+    pub fn with_missing(self, missing: MissingAnswers) -> Self {
         Self { missing, ..self }
     }
 
@@ -49,7 +49,7 @@ impl AnswerRules {
 /// What a missing answer counts as in the mean over the agents that were asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Missing {
+pub enum MissingAnswers {
     /// As zero: `sum p_c x_c` over the answers that arrived, divided by the weight of all that were asked. If answers are missing
     /// independently of their values, each with probability 1 - q, the expected step is q times the step of all answers: the direction
     /// is right, and the step is shorter. If some agents are missing more often than others, the mean leans towards the others: agent c

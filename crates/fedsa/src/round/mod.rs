@@ -6,6 +6,7 @@
 
 mod each;
 mod history;
+mod reached;
 mod replayed;
 mod saved;
 mod sweep;
@@ -28,7 +29,7 @@ use crate::problem::Field;
 use crate::random::{Key, Purpose};
 use crate::record::{Ledger, Work};
 use history::History;
-use replayed::Reached;
+use reached::Reached;
 use sweep::{Agents, Job, Rows, Shares, Strides, Worker, tell_own};
 use together::Spare;
 
