@@ -3,8 +3,6 @@
 use super::{Coordinator, Exclusion, State};
 use crate::error::{Error, Result, require};
 use crate::federation::Federation;
-use crate::methods::Lost;
-use crate::methods::control_rule::ControlRule;
 
 impl Coordinator {
     /// The coordinator of the next epoch, between two rounds: `federation` is [`Federation::next_epoch`] of this one's, and `from` has the
@@ -56,8 +54,7 @@ impl Coordinator {
         let known: Vec<usize> = from.iter().flatten().copied().collect();
         let is_of_one = known.iter().enumerate().all(|(i, c)| *c < own.agents() && !known[..i].contains(c));
         require(is_of_one, "from", format!("{known:?}"), &format!("numbers below {}, each once", own.agents()))?;
-        let is_literal = own.method().lost(own.agents(), &own.uplink().facts()) == Lost::Controls(ControlRule::Literal);
-        if is_literal && self.protocol.tell.is_empty() {
+        if own.keeps_controls_literally() && self.protocol.tell.is_empty() {
             let what = "rule = \"literal\", under which only the agents know their controls, which must sum to zero with new weights";
             return Err(Error::new("rule", what, "rule = \"auto\" or \"acknowledged\""));
         }

@@ -132,10 +132,7 @@ impl Federation {
             let what = "rules for single answers, and over the air only their sum arrives";
             return Err(Error::new("rules", what, "the default rules, or a link that delivers one message per agent"));
         }
-        let keeps_sum = match self.method.lost(self.agents(), &self.uplink.facts()) {
-            Lost::Controls(rule) => rule != ControlRule::Afresh,
-            Lost::Zero | Lost::Last => false,
-        };
+        let keeps_sum = self.control_rule().is_some_and(|rule| rule != ControlRule::Afresh);
         if rules.missing == MissingAnswers::Reweighted && keeps_sum {
             let what = "`reweighted` with control variates, which sum to zero only if missing answers count as zero";
             return Err(Error::new("missing", what, "`zero`, or rule = \"afresh\""));
@@ -160,6 +157,19 @@ impl Federation {
         let Self { method, uplink, seed, start, .. } = self;
         let Self { weights, .. } = Self::new(&**method, uplink, weights, *seed, Arc::clone(start))?;
         Ok(Self { weights, epoch, ..self.clone() })
+    }
+
+    /// How control variates are kept over the link, if the method has any.
+    fn control_rule(&self) -> Option<ControlRule> {
+        match self.method.lost(self.agents(), &self.uplink.facts()) {
+            Lost::Controls(rule) => Some(rule),
+            Lost::Zero | Lost::Last => None,
+        }
+    }
+
+    /// Whether agents subtract from v what they computed, whether it arrived or not: nobody else then knows their controls.
+    pub(crate) fn keeps_controls_literally(&self) -> bool {
+        self.control_rule() == Some(ControlRule::Literal)
     }
 
     /// How often agents have joined or left: 0 at the start.
