@@ -47,6 +47,9 @@ impl Coordinator {
 
     /// Lets the channels of the agents that were asked and could not be reached go on: they change in every exchange.
     pub(crate) fn pass_over_channels(&mut self) {
+        if self.reaches_all() {
+            return;
+        }
         let missed: Vec<usize> = self.missed().map(|(_, c)| c).collect();
         let (federation, State { ask, end, .. }) = (&self.federation, &mut self.state);
         let words = federation.uplink().media_len();

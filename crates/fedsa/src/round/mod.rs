@@ -350,9 +350,7 @@ impl Run {
         let agents = Agents { first: 0, memory, chains, feedback, channel };
         let (sent, computed) = job.carry_out(agents, Rows { blocks, arrivals, inbox }, worker, spare);
         *work = work.and(computed);
-        if reached.is_some() {
-            coordinator.pass_over_channels();
-        }
+        coordinator.pass_over_channels();
         if one_by_one || divided {
             coordinator.accept_each(inbox, arrivals, &sent);
         } else {
