@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 use crate::message::MAX_ROUNDS;
 
 /// Which answers arrived in the exchanges of a federation, in order: what a server has recorded since it was asked to
-/// ([`super::Coordinator::record_arrivals`]).
+/// ([`crate::node::ServerNode::recording_arrivals`]).
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct ArrivalRecord {
     /// The exchanges that were closed, in order.
