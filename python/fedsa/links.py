@@ -231,8 +231,8 @@ class Delay(Medium):
     min : int, optional
         The smallest delay. By default ``1``.
     max : int, optional
-        The largest delay, tau_max. Or: The largest delay; ten times the mean by default. Or: The most rounds by which an answer
-        may be late.
+        The largest delay, tau_max. Or: The largest delay; ten times the mean by default. Or: The most rounds
+        by which an answer may be late.
     mean : float, optional
         The mean before truncation.
     delays : Sequence[int | Sequence[int]], optional
@@ -287,8 +287,8 @@ class Late(Medium):
     min : int, optional
         The smallest delay. By default ``1``.
     max : int, optional
-        The largest delay, tau_max. Or: The largest delay; ten times the mean by default. Or: The most rounds by which an answer
-        may be late.
+        The largest delay, tau_max. Or: The largest delay; ten times the mean by default. Or: The most rounds
+        by which an answer may be late.
     mean : float, optional
         The mean before truncation.
     delays : Sequence[int | Sequence[int]], optional
