@@ -221,7 +221,7 @@ class Delay(Medium):
 
     Parameters
     ----------
-    law : Literal["constant", "uniform", "geometric", "trace", "stall", "spikes"]
+    law : Literal["constant", "uniform", "geometric", "trace", "stall", "spikes", "network"]
         The law, which has keys of its own.
     rounds : int, optional
         tau. Or: The delay of a spike.
@@ -231,7 +231,8 @@ class Delay(Medium):
     min : int, optional
         The smallest delay. By default ``1``.
     max : int, optional
-        The largest delay, tau_max. Or: The largest delay; ten times the mean by default.
+        The largest delay, tau_max. Or: The largest delay; ten times the mean by default. Or: The most rounds
+        by which an answer may be late.
     mean : float, optional
         The mean before truncation.
     delays : Sequence[int | Sequence[int]], optional
@@ -258,7 +259,7 @@ class Delay(Medium):
 
     def __init__(
         self,
-        law: Literal["constant", "uniform", "geometric", "trace", "stall", "spikes"],
+        law: Literal["constant", "uniform", "geometric", "trace", "stall", "spikes", "network"],
         *,
         rounds: int | None = None,
         before: Literal["first", "nothing"] = 'first',
@@ -279,14 +280,15 @@ class Late(Medium):
 
     Parameters
     ----------
-    law : Literal["constant", "uniform", "geometric", "trace", "stall", "spikes"]
+    law : Literal["constant", "uniform", "geometric", "trace", "stall", "spikes", "network"]
         The law, which has keys of its own.
     rounds : int, optional
         tau. Or: The delay of a spike.
     min : int, optional
         The smallest delay. By default ``1``.
     max : int, optional
-        The largest delay, tau_max. Or: The largest delay; ten times the mean by default.
+        The largest delay, tau_max. Or: The largest delay; ten times the mean by default. Or: The most rounds
+        by which an answer may be late.
     mean : float, optional
         The mean before truncation.
     delays : Sequence[int | Sequence[int]], optional
@@ -313,7 +315,7 @@ class Late(Medium):
 
     def __init__(
         self,
-        law: Literal["constant", "uniform", "geometric", "trace", "stall", "spikes"],
+        law: Literal["constant", "uniform", "geometric", "trace", "stall", "spikes", "network"],
         *,
         rounds: int | None = None,
         min: int = 1,

@@ -189,6 +189,8 @@ fn mean_delay(delay: &Delay) -> f64 {
         Delay::Geometric { mean, .. } => mean.min(delay.max() as f64),
         Delay::Spikes { probability, rounds } => probability * *rounds as f64,
         Delay::Constant { .. } | Delay::Trace { .. } | Delay::Stall { .. } => delay.max() as f64,
+        // All answers of a run are in time.
+        Delay::Network { .. } => 0.0,
     }
 }
 

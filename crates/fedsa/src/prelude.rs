@@ -2,7 +2,7 @@
 
 pub use crate::cancel::Cancel;
 pub use crate::error::{Error, ErrorKind, Result};
-pub use crate::federation::{Description, Federation};
+pub use crate::federation::{AnswerRules, Description, Faults, Federation, MissingAnswers};
 pub use crate::kernel::Isa;
 pub use crate::message::Part;
 pub use crate::methods::anderson::Anderson;
@@ -23,5 +23,5 @@ pub use crate::problem::{Field, NoFiles, Problem, ProblemSettings};
 pub use crate::record::{Ledger, Outcome, OutputRule};
 pub use crate::round::Run;
 pub use crate::sampling::{Law, Sampling};
-pub use crate::session::{Carrier, Nodes, Record, Recorded, Session, Transport, Until};
+pub use crate::session::{Carrier, Nodes, Quorum, Record, Recorded, Session, Transport, Until};
 pub use crate::uplink::Uplink;

@@ -2,6 +2,7 @@
 
 mod adaptive_newton;
 mod anderson;
+mod arrivals;
 mod batched;
 mod by_hand;
 mod closed_forms;
@@ -9,10 +10,12 @@ mod codecs;
 mod common;
 mod conformance;
 mod enrolment;
+mod epochs;
 /// The example of a problem of one's own.
 #[allow(dead_code, reason = "the example's own run")]
 #[path = "../examples/own_problem.rs"]
 mod example;
+mod faults;
 mod features;
 mod federation;
 mod forms;

@@ -13,9 +13,18 @@
 //!         -> RoundOver            the round is over
 //! ```
 
+mod answers;
+mod faults;
+mod handed_in;
+mod lanes;
 mod mail;
+mod outstanding;
+mod recorded;
+mod regrouped;
 mod saved;
 pub(crate) mod server_end;
+
+use std::sync::Arc;
 
 use faer::Mat;
 
@@ -23,13 +32,21 @@ use crate::error::{Error, Failure, Result};
 use crate::federation::Federation;
 use crate::linalg;
 use crate::message::{Body, MAX_ROUNDS, Message, PART_HEADER_BYTES, Part};
-use crate::protocol::{Protocol, are_finite, refused};
+use crate::protocol::Protocol;
 use crate::random::ALL;
-use crate::record::{Ledger, Output, Sent};
-use crate::server::{Ask, Letter, Next, Own, Received, Server};
+use crate::record::{Ledger, Output};
+use crate::server::{Ask, Letter, Next, Own, Server};
+use crate::uplink::medium::Delay;
 use crate::uplink::{MessageKey, Uplink};
-use server_end::{Arrivals, ServerEnd, asked_weight, check_answer};
+use handed_in::{Answers, FromLanes};
+use outstanding::Outstanding;
+use server_end::{OfExchange, ServerEnd, asked_weight, check_answer};
 
+pub use faults::Exclusion;
+pub use handed_in::{Accepted, Refusal, Standing};
+pub(crate) use handed_in::{Arrival, Checked};
+pub(crate) use recorded::Replay;
+pub use recorded::{ArrivalRecord, ExchangeArrivals};
 pub(crate) use saved::Saved;
 
 /// The iterates have diverged once `||theta||` exceeds this times `1 + max(||theta_0||, ||theta*||)`.
@@ -52,50 +69,6 @@ pub enum Step {
     RoundOver,
 }
 
-/// The result of an answer that was handed in.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Accepted {
-    /// It counts.
-    Counted,
-    /// It is a copy of the answer that counts already.
-    Repeated,
-}
-
-/// An answer that was refused.
-#[derive(Debug, Clone, PartialEq)]
-#[non_exhaustive]
-pub struct Refusal {
-    /// The agent.
-    pub agent: usize,
-    /// The round and exchange of the open question.
-    pub round: u64,
-    /// The exchange within the round.
-    pub exchange: u8,
-    /// Why.
-    pub reason: crate::error::Error,
-}
-
-/// An answer that was checked, and that is one to the open question.
-pub(crate) struct Checked {
-    /// The agent's place among those that were asked.
-    at: usize,
-    parts: Vec<(Part, Body)>,
-    /// Whether it says that the agent's numbers are no longer finite.
-    is_diverged: bool,
-    /// Bytes on the wire.
-    len: usize,
-}
-
-/// What became of one message from a lane.
-#[derive(Debug, Clone, Copy, PartialEq, Default)]
-pub(crate) struct Arrival {
-    /// The factor with which it arrived; 0 if it did not.
-    pub gain: f64,
-    /// The round whose model it answers.
-    pub answers: u64,
-}
-
 /// The coordinator of a federation.
 pub struct Coordinator {
     federation: Federation,
@@ -113,17 +86,10 @@ pub struct Coordinator {
     keeps_letters: bool,
     /// The refused answers since the round was opened.
     refusals: Vec<Refusal>,
-}
-
-/// What lanes handed in: a sum, or a vector of each agent.
-#[derive(Default)]
-enum FromLanes {
-    #[default]
-    Nothing,
-    Sum {
-        arrived: Vec<bool>,
-    },
-    Each(Vec<Option<Letter>>),
+    /// Agents that said to the open question that they are out of step, in increasing order, as far as that is to be recorded.
+    out_of_step: Vec<usize>,
+    /// What nodes recorded, if it is replayed.
+    replay: Option<Arc<Replay>>,
 }
 
 /// The state that lasts, except the server half's.
@@ -147,6 +113,12 @@ struct State {
     /// The number of rounds done when the iterates were found to have diverged.
     diverged: Option<u64>,
     end: ServerEnd,
+    /// Answers that may still come, to be counted late.
+    outstanding: Outstanding,
+    /// Agents that are asked nothing more.
+    exclusions: Vec<Exclusion>,
+    /// What arrived since it was last taken, if that is recorded.
+    record: Option<ArrivalRecord>,
 }
 
 impl Coordinator {
@@ -171,6 +143,9 @@ impl Coordinator {
             output: Output::new(federation.output(), federation.start(), seed),
             diverged: None,
             end: ServerEnd::new(federation.uplink(), seed, n),
+            outstanding: Outstanding::default(),
+            exclusions: Vec::new(),
+            record: None,
         };
         Ok(Self {
             protocol,
@@ -182,6 +157,8 @@ impl Coordinator {
             letters: Vec::new(),
             keeps_letters: false,
             refusals: Vec::new(),
+            out_of_step: Vec::new(),
+            replay: None,
             federation: federation.clone(),
         })
     }
@@ -189,6 +166,36 @@ impl Coordinator {
     /// Keeps the answers that arrive, so that [`Coordinator::letters`] returns them.
     pub(crate) fn keep_letters(&mut self) {
         self.keeps_letters = true;
+    }
+
+    /// Records which answers arrive from now on ([`Coordinator::take_arrivals`]). A state that is saved contains the record.
+    pub(crate) fn record_arrivals(&mut self) {
+        self.state.record.get_or_insert_default();
+    }
+
+    /// Removes and returns what was recorded of answers since the last call; nothing if that is not recorded.
+    pub(crate) fn take_arrivals(&mut self) -> ArrivalRecord {
+        self.state.record.as_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    /// Says which agents are out of step with the open question and computed nothing, in increasing order.
+    pub(crate) fn note_out_of_step(&mut self, agents: Vec<usize>) {
+        self.out_of_step = agents;
+    }
+
+    /// Lets answers arrive as nodes recorded it.
+    pub(crate) fn replay(&mut self, replay: Arc<Replay>) {
+        self.replay = Some(replay);
+    }
+
+    /// What is replayed, if anything is.
+    pub(crate) fn replayed(&self) -> Option<&Arc<Replay>> {
+        self.replay.as_ref()
+    }
+
+    /// By how many rounds answers may be late over this link, if they are as late as the network makes them.
+    fn latest(&self) -> Option<u64> {
+        self.uplink().late.as_ref().filter(|late| late.is_of_network()).map(Delay::max)
     }
 
     /// The federation.
@@ -272,6 +279,19 @@ impl Coordinator {
         &self.refusals
     }
 
+    /// The agents that are asked nothing more because their answers were not believed, in the order in which they were excluded
+    /// ([`crate::federation::Faults::Exclude`]).
+    pub fn exclusions(&self) -> &[Exclusion] {
+        &self.state.exclusions
+    }
+
+    /// Asks an agent again that was excluded, from the next round on; whether it was.
+    pub(crate) fn readmit(&mut self, agent: usize) -> bool {
+        let before = self.state.exclusions.len();
+        self.state.exclusions.retain(|one| one.agent != agent);
+        self.state.exclusions.len() < before
+    }
+
     /// The question under way, or the last message, as agents decode it.
     pub fn question(&self) -> &Ask {
         &self.state.ask
@@ -291,6 +311,17 @@ impl Coordinator {
     pub fn recipients(&self) -> impl Iterator<Item = (usize, usize)> {
         let absent = &self.state.absent;
         self.asked().iter().copied().enumerate().filter(|(_, c)| absent.binary_search(c).is_err())
+    }
+
+    /// Whether the question under way reaches all agents that were asked.
+    pub(crate) fn reaches_all(&self) -> bool {
+        self.state.absent.is_empty()
+    }
+
+    /// The agents that were asked and could not be reached: their places among those that were asked, and their numbers.
+    pub(crate) fn missed(&self) -> impl Iterator<Item = (usize, usize)> {
+        let absent = &self.state.absent;
+        self.asked().iter().copied().enumerate().filter(|(_, c)| absent.binary_search(c).is_ok())
     }
 
     /// The agents that may still answer the open question.
@@ -328,11 +359,15 @@ impl Coordinator {
             return Step::RoundOver;
         }
         let ask = self.server.open(self.state.opened);
+        if let Some(latest) = self.latest() {
+            self.state.outstanding.forget_before(self.state.opened.saturating_sub(latest));
+        }
         self.state.opened += 1;
         self.state.absent.clear();
-        if let Some(available) = available {
-            let mut is_absent = vec![true; self.everyone.len()];
-            available.iter().filter(|c| **c < self.everyone.len()).for_each(|c| is_absent[*c] = false);
+        if available.is_some() || !self.state.exclusions.is_empty() {
+            let mut is_absent = vec![available.is_some(); self.everyone.len()];
+            available.into_iter().flatten().filter(|c| **c < self.everyone.len()).for_each(|c| is_absent[*c] = false);
+            self.state.exclusions.iter().for_each(|one| is_absent[one.agent] = true);
             self.state.absent = self.everyone.iter().copied().filter(|c| is_absent[*c]).collect();
         }
         self.send(ask, Step::Ask)
@@ -361,107 +396,6 @@ impl Coordinator {
         self.state.ledger.down(0, bytes);
     }
 
-    /// The question under way, the agents that were asked, the link, and the media's memory of every agent, for lanes.
-    pub(crate) fn with_channel(&mut self) -> (&Ask, &[usize], &Uplink, &mut [u64]) {
-        let State { ask, end, .. } = &mut self.state;
-        (ask, ask.to.as_deref().unwrap_or(&self.everyone), self.federation.uplink(), &mut end.channel)
-    }
-
-    /// Checks that the question under way is one to this agent: its place among those that were asked.
-    ///
-    /// # Errors
-    /// When no question is open, or the agent was not asked.
-    pub(crate) fn place_of(&self, agent: usize) -> Result<usize> {
-        if !self.is_open() {
-            return Err(refused("an answer while no question is open", "answers to an open question"));
-        }
-        let at = self.asked().binary_search(&agent);
-        at.map_err(|_| refused(format!("an answer of agent {agent}, which was not asked"), "answers of agents that were asked"))
-    }
-
-    /// Checks the parts of an answer to the open question; `len` is its number of bytes on the wire.
-    ///
-    /// # Errors
-    /// When the question was not one to this agent, or the answer is not one of this method.
-    pub(crate) fn check(&self, agent: usize, mut parts: Vec<(Part, Body)>, len: usize) -> Result<Checked> {
-        let (at, exchange) = (self.place_of(agent)?, self.state.ask.down.exchange);
-        let is_diverged = matches!(parts[..], [(Part::Diverged, _)]);
-        if is_diverged {
-            parts = self.protocol.diverged_answer(exchange);
-        } else {
-            self.protocol.check_answer(exchange, &parts)?;
-            self.server.accepts(exchange, &parts)?;
-        }
-        Ok(Checked { at, parts, is_diverged, len })
-    }
-
-    /// Takes an answer that was checked.
-    ///
-    /// # Errors
-    /// When the agent has answered the question otherwise.
-    pub(crate) fn take(&mut self, agent: usize, checked: Checked) -> Result<Accepted> {
-        let Checked { at, parts, is_diverged, len } = checked;
-        let (asked, d) = (self.asked().len(), self.federation.dim());
-        self.state.answers.resize(asked, None);
-        match &self.state.answers[at] {
-            None => {
-                let mut sent = Sent::default();
-                // Numbers that are no longer finite did not travel.
-                let counted = if is_diverged { &[] } else { &parts[..] };
-                sent.message(len, counted, d);
-                self.state.ledger.up(&sent);
-                self.state.answers[at] = Some(parts);
-                Ok(Accepted::Counted)
-            }
-            Some(taken) if *taken == parts || !(are_finite(taken) || are_finite(&parts)) => Ok(Accepted::Repeated),
-            Some(_) => Err(refused(format!("a second answer of agent {agent}"), "one answer from each agent")),
-        }
-    }
-
-    /// Accepts the answer of an agent to the open question; `len` is its number of bytes on the wire. A second copy changes nothing.
-    ///
-    /// # Errors
-    /// When it is not an answer of this agent to the open question. A refused answer does not count, and changes nothing; it is listed
-    /// in [`Coordinator::refusals`].
-    pub fn accept(&mut self, agent: usize, parts: Vec<(Part, Body)>, len: usize) -> Result<Accepted> {
-        let taken = self.check(agent, parts, len).and_then(|checked| self.take(agent, checked));
-        taken.inspect_err(|reason| self.refuse(agent, reason.clone()))
-    }
-
-    /// Lists an answer as refused, or an agent that could not answer.
-    pub(crate) fn refuse(&mut self, agent: usize, reason: crate::error::Error) {
-        let Message { round, exchange, .. } = self.state.ask.down;
-        self.refusals.push(Refusal { agent, round, exchange, reason });
-    }
-
-    /// Accepts the sum of all answers of lanes, weighted and in the order of [`crate::sums`], in place of single answers: d numbers.
-    /// `arrivals` says what became of each message; empty if all arrived. `sent` counts the messages.
-    pub(crate) fn accept_sums(&mut self, sum: &[f64], arrivals: &[Arrival], sent: &Sent) {
-        self.state.ledger.up(sent);
-        self.state.sum.clear();
-        self.state.sum.extend(sum);
-        self.lanes = FromLanes::Sum { arrived: arrivals.iter().map(|arrival| arrival.gain != 0.0).collect() };
-    }
-
-    /// Accepts a vector of each agent that was asked, `rows` of d numbers, in place of single answers; `arrivals` says what became of
-    /// each message. `sent` counts the messages.
-    pub(crate) fn accept_each(&mut self, rows: &[f64], arrivals: &[Arrival], sent: &Sent) {
-        self.state.ledger.up(sent);
-        let (part, weights) = (self.wanted_of_lanes(), self.federation.weights());
-        let letter = |((c, arrival), x): ((&usize, &Arrival), &[f64])| {
-            let Arrival { gain, answers } = *arrival;
-            let parts = || vec![(part, Body::Numbers(x.to_vec()))];
-            (gain != 0.0).then(|| Letter { agent: *c, answers, weight: weights[*c] * gain, parts: parts() })
-        };
-        let letters = self.asked().iter().zip(arrivals).zip(rows.chunks(self.federation.dim())).map(letter).collect();
-        self.lanes = FromLanes::Each(letters);
-    }
-
-    /// The part that lanes answer the open question with.
-    pub(crate) fn wanted_of_lanes(&self) -> Part {
-        self.protocol.wanted(self.state.ask.down.exchange)[0].part
-    }
-
     /// Ends the exchange under way with the answers accepted so far. A missing answer counts as zero in the mean; the caller decides
     /// how many answers suffice. Without any answer theta does not change, except by the receiver's noise over the air.
     pub fn close(&mut self) -> Step {
@@ -470,15 +404,11 @@ impl Coordinator {
         }
         let (next, are_finite) = match std::mem::take(&mut self.lanes) {
             FromLanes::Sum { arrived } => self.receive_sum(&arrived),
-            FromLanes::Each(letters) => self.receive(|end, at, federation, wanted, asked| {
-                end.arrive(federation.uplink(), at, wanted, federation.weights(), asked, letters)
-            }),
+            FromLanes::Each(letters) => self.receive(Answers::Letters(letters)),
             FromLanes::Nothing => {
                 let mut answers = std::mem::take(&mut self.state.answers);
                 answers.resize(self.asked().len(), None);
-                self.receive(|end, at, federation, wanted, asked| {
-                    end.take(federation.uplink(), at, wanted, federation.weights(), asked, answers)
-                })
+                self.receive(Answers::Parts(answers))
             }
         };
         match next {
@@ -495,36 +425,51 @@ impl Coordinator {
         }
     }
 
-    /// Gives the server half the sum of lanes; also whether its numbers are finite.
-    fn receive_sum(&mut self, arrived: &[bool]) -> (Next, bool) {
-        let part = self.wanted_of_lanes();
-        let Self { federation, server, everyone, state, .. } = self;
-        let State { ask, sum, .. } = state;
-        let asked = ask.to.as_deref().unwrap_or(everyone);
-        let weight = asked_weight(federation.weights(), asked);
-        let (round, exchange) = (ask.down.round, ask.down.exchange);
-        let at = MessageKey { seed: federation.seed(), round, exchange, agent: ALL };
-        federation.uplink().receive(at, &mut [&mut sum[..]], asked.len(), weight);
-        let sums = [(part, &sum[..])];
-        let got = Received { round, exchange, down: &ask.down, sums: &sums, asked: weight, arrived, letters: &[] };
-        let next = server.receive(&got);
-        (next, sum.iter().all(|x| x.is_finite()))
-    }
-
     /// Gives the server half what arrived of single answers; also whether their numbers are finite.
-    fn receive(
-        &mut self,
-        arrive: impl FnOnce(&mut ServerEnd, MessageKey, &Federation, &[crate::protocol::Want], &[usize]) -> Arrivals,
-    ) -> (Next, bool) {
-        let Self { federation, protocol, server, everyone, state, .. } = self;
-        let State { ask, end, .. } = state;
+    fn receive(&mut self, answers: Answers) -> (Next, bool) {
+        let Self { federation, protocol, server, everyone, state, replay, out_of_step, refusals, .. } = self;
+        let State { ask, end, absent, outstanding, exclusions, record, .. } = state;
         let asked = ask.to.as_deref().unwrap_or(everyone);
         let at = MessageKey { seed: federation.seed(), round: ask.down.round, exchange: ask.down.exchange, agent: ALL };
-        let arrivals = arrive(end, at, federation, protocol.wanted(at.exchange), asked);
-        let (are_finite, is_packed) = (arrivals.are_finite(), protocol.wanted(at.exchange).iter().any(|want| want.part.is_packed()));
+        let wanted = protocol.wanted(at.exchange);
+        let of = OfExchange {
+            uplink: federation.uplink(),
+            at,
+            wanted,
+            weights: federation.weights(),
+            asked,
+            replay: replay.as_deref(),
+            rules: federation.rules(),
+            // More than half of the agents stay.
+            most_faults: (everyone.len().saturating_sub(1) / 2).saturating_sub(exclusions.len()),
+        };
+        let arrivals = match answers {
+            Answers::Letters(letters) => end.arrive(&of, letters),
+            Answers::Parts(answers) => end.take(&of, answers, |agent, gain| {
+                if absent.binary_search(&agent).is_err() {
+                    outstanding.miss(at.round, at.exchange, agent, gain);
+                }
+            }),
+        };
+        if let Some(record) = record {
+            let mut idle = [&absent[..], &std::mem::take(out_of_step)].concat();
+            idle.sort_unstable();
+            record.exchanges.push(arrivals.recorded(at, idle));
+        }
+        for (agent, reason) in &arrivals.faults {
+            let (round, exchange, what) = (at.round, at.exchange, reason.to_string());
+            exclusions.push(Exclusion { agent: *agent, round, exchange, reason: what });
+            refusals.push(Refusal { agent: *agent, round, exchange, reason: reason.clone() });
+            outstanding.forget(*agent);
+            // Nothing more is asked of it in this round either.
+            if let Err(place) = absent.binary_search(agent) {
+                absent.insert(place, *agent);
+            }
+        }
+        let (are_finite, is_packed) = (arrivals.are_finite(), wanted.iter().any(|want| want.part.is_packed()));
         // In place of packed bytes an agent whose numbers are no longer finite sends none, which server halves do not read.
         let next = match are_finite || !is_packed {
-            true => arrivals.with(&ask.down, asked_weight(federation.weights(), asked), |got| server.receive(got)),
+            true => arrivals.with(&ask.down, arrivals.weight_of(&of, federation.rules().missing), |got| server.receive(got)),
             false => Next::Done { tell: None },
         };
         if self.keeps_letters {

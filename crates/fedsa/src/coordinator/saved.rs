@@ -2,6 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::faults::Exclusion;
+use super::outstanding::Outstanding;
+use super::recorded::ArrivalRecord;
 use super::server_end::ServerEnd;
 use super::{Coordinator, State, Step, check_answer};
 use crate::error::{Error, Result};
@@ -22,6 +25,9 @@ pub(crate) struct Saved {
     pub output: Output,
     pub diverged: Option<u64>,
     pub end: ServerEnd,
+    pub outstanding: Outstanding,
+    pub exclusions: Vec<Exclusion>,
+    pub record: Option<ArrivalRecord>,
     /// The state of the server half.
     pub server: Vec<Vec<f64>>,
 }
@@ -34,8 +40,24 @@ fn foreign() -> Error {
 impl Coordinator {
     /// The state.
     pub(crate) fn save(&self) -> Saved {
-        let State { opened, step, ask, written, absent, answers, ledger, output, diverged, end, sum: _ } = self.state.clone();
-        Saved { opened, step, ask, written, absent, answers, ledger, output, diverged, end, server: self.server.state() }
+        let State { opened, step, ask, written, absent, answers, ledger, output, diverged, end, outstanding, exclusions, record, sum: _ } =
+            self.state.clone();
+        Saved {
+            opened,
+            step,
+            ask,
+            written,
+            absent,
+            answers,
+            ledger,
+            output,
+            diverged,
+            end,
+            outstanding,
+            exclusions,
+            record,
+            server: self.server.state(),
+        }
     }
 
     /// The approximate number of numbers in [`Coordinator::save`].
@@ -56,7 +78,8 @@ impl Coordinator {
             return Err(foreign());
         }
         let before = self.server.state();
-        let Saved { opened, step, ask, written, absent, answers, ledger, output, diverged, end, server } = saved;
+        let Saved { opened, step, ask, written, absent, answers, ledger, output, diverged, end, outstanding, exclusions, record, server } =
+            saved;
         self.server.restore(server, opened).map_err(|_| foreign())?;
         let exchange = ask.down.exchange;
         let is_accepted = |parts: &Vec<(Part, Body)>| {
@@ -70,7 +93,8 @@ impl Coordinator {
             return Err(foreign());
         }
         let sum = std::mem::take(&mut self.state.sum);
-        self.state = State { opened, step, ask, written, absent, answers, sum, ledger, output, diverged, end };
+        self.state =
+            State { opened, step, ask, written, absent, answers, sum, ledger, output, diverged, end, outstanding, exclusions, record };
         self.lanes = super::FromLanes::Nothing;
         self.letters.clear();
         self.refusals.clear();
@@ -80,7 +104,22 @@ impl Coordinator {
     /// Whether `saved` is a possible state of this coordinator, apart from the server half's. Checks every value on which later
     /// rounds rely, because a checksum does not protect against deliberate changes.
     fn can_be_at(&self, saved: &Saved) -> bool {
-        let Saved { opened, step, ask, written, absent, answers, ledger, output, diverged, end, server: _ } = saved;
+        let Saved {
+            opened,
+            step,
+            ask,
+            written,
+            absent,
+            answers,
+            ledger,
+            output,
+            diverged,
+            end,
+            outstanding,
+            exclusions,
+            record: _,
+            server: _,
+        } = saved;
         let (n, uplink) = (self.federation.agents(), self.uplink());
         let is_open = *step == Step::Ask;
         let are_agents = |agents: &[usize]| agents.is_sorted_by(|a, b| a < b) && agents.iter().all(|c| *c < n);
@@ -116,5 +155,7 @@ impl Coordinator {
             && diverged.is_none_or(|round| round <= *opened && !is_open)
             && end.channel.len() == self.state.end.channel.len()
             && end.mail.is_of(next, *opened, latest, n, &self.protocol)
+            && exclusions.iter().enumerate().all(|(i, one)| one.agent < n && !exclusions[..i].iter().any(|other| other.agent == one.agent))
+            && outstanding.is_of(*opened, self.latest(), n)
     }
 }

@@ -2,14 +2,18 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::faults;
 use super::mail::Mail;
-use crate::error::Result;
+use super::recorded::{ExchangeArrivals, Replay};
+use crate::error::{Error, Result};
+use crate::federation::rules::{AnswerRules, MissingAnswers};
 use crate::message::{Body, Message, Part};
 use crate::parallel;
 use crate::protocol::{Give, Protocol, Want, are_finite};
-use crate::random::{ALL, Key, Purpose};
+use crate::random::{Key, Purpose};
 use crate::server::{Letter, Received, Server};
 use crate::sums::sum;
+use crate::uplink::medium::Delay;
 use crate::uplink::{MessageKey, Uplink};
 
 /// What the server's end of a link remembers from round to round.
@@ -30,8 +34,29 @@ pub(crate) struct Arrivals {
     pub arrived: Vec<bool>,
     /// The answers, in the agents' order.
     pub letters: Vec<Letter>,
+    /// Who sent what came, and the rounds that it answers; answers that are not believed among it.
+    came: Vec<(usize, u64)>,
+    /// The agents whose answers are not believed, and why.
+    pub faults: Vec<(usize, Error)>,
     /// Whether the server half wants some part of each agent.
     wants_each: bool,
+}
+
+/// The exchange in which answers arrive.
+#[derive(Clone, Copy)]
+pub(crate) struct OfExchange<'a> {
+    pub uplink: &'a Uplink,
+    /// The exchange; of all agents.
+    pub at: MessageKey,
+    pub wanted: &'a [Want],
+    pub weights: &'a [f64],
+    /// The agents that were asked.
+    pub asked: &'a [usize],
+    /// What nodes recorded, if it is replayed.
+    pub replay: Option<&'a Replay>,
+    pub rules: &'a AnswerRules,
+    /// The most agents that may be excluded now.
+    pub most_faults: usize,
 }
 
 impl ServerEnd {
@@ -43,48 +68,49 @@ impl ServerEnd {
         Self { channel, mail: Mail::default() }
     }
 
-    /// Passes answers over the media: `answers` has one entry for each agent in `asked`, `None` if it sent none. `at` is the
-    /// exchange.
-    pub fn take(
-        &mut self,
-        uplink: &Uplink,
-        at: MessageKey,
-        wanted: &[Want],
-        weights: &[f64],
-        asked: &[usize],
-        answers: Vec<Option<Vec<(Part, Body)>>>,
-    ) -> Arrivals {
-        let words = uplink.media_len();
+    /// Passes answers over the media: `answers` has one entry for each agent that was asked, `None` if it sent none. Over a link whose
+    /// answers are as late as the network makes them, `miss` is called with the agents without an answer, and with the factor by which
+    /// their messages arrive.
+    pub fn take(&mut self, of: &OfExchange<'_>, answers: Vec<Option<Vec<(Part, Body)>>>, mut miss: impl FnMut(usize, f64)) -> Arrivals {
+        let words = of.uplink.media_len();
+        let is_awaited = of.replay.is_none() && of.uplink.late.as_ref().is_some_and(Delay::is_of_network);
         let letter = |(parts, c): (Option<Vec<(Part, Body)>>, &usize)| {
             // The channel's state changes in every exchange, also without a message.
-            let gain = uplink.gain(MessageKey { agent: *c, ..at }, &mut self.channel[c * words..(c + 1) * words]);
+            let gain = of.uplink.gain(MessageKey { agent: *c, ..of.at }, &mut self.channel[c * words..(c + 1) * words]);
+            if parts.is_none() && is_awaited {
+                miss(*c, gain);
+            }
             let parts = parts.filter(|_| gain != 0.0)?;
-            Some(Letter { agent: *c, answers: at.round, weight: weights[*c] * gain, parts })
+            Some(Letter { agent: *c, answers: of.at.round, weight: of.weights[*c] * gain, parts })
         };
-        let letters = answers.into_iter().zip(asked).map(letter).collect();
-        self.arrive(uplink, at, wanted, weights, asked, letters)
+        let letters = answers.into_iter().zip(of.asked).map(letter).collect();
+        self.arrive(of, letters)
     }
 
-    /// Delivers the answers that the media did not lose, one entry for each agent in `asked`: late ones wait for their round,
+    /// Delivers the answers that the media did not lose, one entry for each agent that was asked: late ones wait for their round,
     /// sums are computed in a fixed order, and the receivers' noise is added.
-    pub fn arrive(
-        &mut self,
-        uplink: &Uplink,
-        at: MessageKey,
-        wanted: &[Want],
-        weights: &[f64],
-        asked: &[usize],
-        mut letters: Vec<Option<Letter>>,
-    ) -> Arrivals {
+    pub fn arrive(&mut self, of: &OfExchange<'_>, mut letters: Vec<Option<Letter>>) -> Arrivals {
+        let OfExchange { uplink, at, wanted, weights, asked, replay, rules, most_faults } = *of;
+        let MessageKey { round, exchange, .. } = at;
         let mut arrived = Vec::new();
         if let Some(late) = &uplink.late {
-            let MessageKey { round, exchange, .. } = at;
             let key = Key::new(at.seed, Purpose::Delay, round);
             for letter in letters.drain(..).flatten() {
-                self.mail.post(exchange, round + late.of(round, letter.agent, &mut key.stream(letter.agent)), letter);
+                let delay = match replay {
+                    Some(replay) => replay.delay(round, exchange, letter.agent),
+                    None => Some(late.of(round, letter.agent, &mut key.stream(letter.agent))),
+                };
+                if let Some(delay) = delay {
+                    self.mail.post(exchange, round + delay, letter);
+                }
             }
             letters.extend(self.mail.deliver(exchange, round).into_iter().map(Some));
-        } else if !letters.iter().all(Option::is_some) {
+        } else if let Some(replay) = replay {
+            letters.iter_mut().for_each(|letter| *letter = letter.take().filter(|x| replay.delay(round, exchange, x.agent).is_some()));
+        }
+        let came = letters.iter().flatten().map(|letter| (letter.agent, letter.answers)).collect();
+        let faults = faults::remove(&mut letters, rules.faults, most_faults);
+        if uplink.late.is_none() && !letters.iter().all(Option::is_some) {
             arrived = letters.iter().map(Option::is_some).collect();
         }
         let is_summed = |part: Part| wanted.iter().any(|want| want.part == part && want.give == Give::Sum);
@@ -97,13 +123,26 @@ impl ServerEnd {
         });
         let mut sums: Vec<(Part, Vec<f64>)> = sums.collect();
         let noisy = &mut sums.iter_mut().map(|(_, x)| &mut x[..]).collect::<Vec<_>>();
-        uplink.receive(MessageKey { agent: ALL, ..at }, noisy, asked.len(), asked_weight(weights, asked));
+        uplink.receive(at, noisy, asked.len(), asked_weight(weights, asked));
         let wants_each = wanted.iter().any(|want| want.give == Give::Each);
-        Arrivals { sums, arrived, letters: letters.into_iter().flatten().collect(), wants_each }
+        Arrivals { sums, arrived, letters: letters.into_iter().flatten().collect(), came, faults, wants_each }
     }
 }
 
 impl Arrivals {
+    /// What a record says of them; `idle` are the agents that computed nothing.
+    pub fn recorded(&self, at: MessageKey, idle: Vec<usize>) -> ExchangeArrivals {
+        ExchangeArrivals { round: at.round, exchange: at.exchange, idle, arrived: self.came.clone() }
+    }
+
+    /// The weight by which sums are divided: that of the agents that were asked, or of the answers that arrived, if there are any.
+    pub fn weight_of(&self, of: &OfExchange<'_>, missing: MissingAnswers) -> f64 {
+        match missing {
+            MissingAnswers::Reweighted if !self.letters.is_empty() => self.letters.iter().map(|letter| of.weights[letter.agent]).sum(),
+            _ => asked_weight(of.weights, of.asked),
+        }
+    }
+
     /// Whether all numbers are finite.
     pub fn are_finite(&self) -> bool {
         parallel::map(self.letters.len(), |i| are_finite(&self.letters[i].parts)).into_iter().all(|are_finite| are_finite)

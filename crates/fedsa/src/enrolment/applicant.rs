@@ -77,15 +77,21 @@ impl Applicant {
         if agent as usize >= weights.len() || self.application.agent.is_some_and(|own| own != agent) {
             return Err(refused(format!("agent number {agent} of {} agents", weights.len()), "this agent's number"));
         }
+        let federation = self.federation(&weights, start, &columns)?;
+        if federation.digest() != digest {
+            return Err(refused("a federation with other settings", "one with this agent's settings"));
+        }
+        Ok(Admission { federation, agent: agent as usize, columns })
+    }
+
+    /// The federation that was founded with this start and these columns, with these weights.
+    pub(super) fn federation(&self, weights: &[f64], start: Vec<f64>, columns: &[ColumnSummary]) -> Result<Federation> {
         columns.iter().try_for_each(ColumnSummary::check)?;
         if self.application.dim.is_some_and(|own| own as usize != start.len()) {
             return Err(refused(format!("{} components", start.len()), "as many as this agent has said"));
         }
         let agreed = self.terms.agrees_on(&start);
-        let federation = self.terms.federation(&weights, start, &columns).map_err(|e| refused(e.what.clone(), &e.help))?;
-        if !agreed || federation.digest() != digest {
-            return Err(refused("a federation with other settings", "one with this agent's settings"));
-        }
-        Ok(Admission { federation, agent: agent as usize, columns })
+        let federation = self.terms.federation(weights, start, columns).map_err(|e| refused(e.what.clone(), &e.help))?;
+        if agreed { Ok(federation) } else { Err(refused("a federation with other settings", "one with this agent's settings")) }
     }
 }

@@ -25,6 +25,7 @@ pub(super) enum Kind {
     Invitation = 1,
     Application = 2,
     Admission = 3,
+    Epoch = 4,
 }
 
 impl Kind {
@@ -33,6 +34,7 @@ impl Kind {
             Kind::Invitation => "an invitation",
             Kind::Application => "an application",
             Kind::Admission => "an admission",
+            Kind::Epoch => "an announcement of an epoch",
         }
     }
 }

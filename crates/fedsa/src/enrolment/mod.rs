@@ -9,6 +9,8 @@
 //! server  admission    -> its number, all weights, the start, the columns of all, and the hash of the federation
 //! ```
 //!
+//! Those who join later apply in the same way, and are told with [`announce_to_new`] what those who stay are told with [`announce`].
+//!
 //! Both ends then build the same [`Federation`], and nodes exchange the messages of rounds. Whoever carries the bytes says who sent
 //! them ([`Enrolment::take`]): an identity that it has authenticated. The hashes guard against mistakes and not against attacks.
 //!
@@ -34,6 +36,7 @@
 
 mod applicant;
 mod columns;
+mod epoch;
 mod frame;
 mod terms;
 
@@ -44,6 +47,7 @@ use serde::{Deserialize, Serialize};
 
 pub use applicant::{Admission, Applicant};
 pub use columns::{ColumnContent, ColumnSummary};
+pub use epoch::{announce, announce_to_new, announced};
 pub use frame::VERSION;
 pub use terms::Terms;
 

@@ -5,14 +5,17 @@
 
 mod canonical;
 pub mod description;
+pub mod rules;
 
 use std::sync::Arc;
 
 pub use description::Description;
+pub use rules::{AnswerRules, Faults, MissingAnswers};
 
 use crate::error::{Error, Result, require};
 use crate::linalg::norm_sq;
-use crate::methods::{Half, MethodSettings, Needs, Setting, check_link};
+use crate::methods::control_rule::ControlRule;
+use crate::methods::{Half, Lost, MethodSettings, Needs, Setting, check_link};
 use crate::problem::Field;
 use crate::protocol::Protocol;
 use crate::record::OutputRule;
@@ -30,6 +33,9 @@ pub struct Federation {
     /// `||theta*||`, or 0.
     root: f64,
     problem: Option<Arc<Description>>,
+    rules: AnswerRules,
+    /// How often agents have joined or left.
+    epoch: u64,
 }
 
 impl std::fmt::Debug for Federation {
@@ -72,7 +78,18 @@ impl Federation {
         require(!start.is_empty(), "start", "[]", "one component or more")?;
         require(start.iter().all(|x| x.is_finite()), "start", "a number that is not finite", "finite numbers")?;
         method.check(weights.len())?;
-        let all = Self { method, uplink, weights, seed, start, output: OutputRule::Last, root: 0.0, problem: None };
+        let all = Self {
+            method,
+            uplink,
+            weights,
+            seed,
+            start,
+            output: OutputRule::Last,
+            root: 0.0,
+            problem: None,
+            rules: AnswerRules::default(),
+            epoch: 0,
+        };
         let setting = all.setting();
         all.uplink.check(all.agents(), all.dim(), all.method.protocol(&setting).encodes())?;
         all.client()?;
@@ -102,6 +119,76 @@ impl Federation {
     #[must_use]
     pub fn of_problem(self, problem: Description) -> Self {
         Self { problem: Some(Arc::new(problem)), ..self }
+    }
+
+    /// Sets how the server counts answers.
+    ///
+    /// # Errors
+    /// When the method or the link cannot have such rules.
+    pub fn with_rules(self, rules: AnswerRules) -> Result<Self> {
+        rules.check()?;
+        let is_sum_only = self.uplink.facts().is_sum_only;
+        if rules.need_single_answers() && is_sum_only {
+            let what = "rules for single answers, and over the air only their sum arrives";
+            return Err(Error::new("rules", what, "the default rules, or a link that delivers one message per agent"));
+        }
+        let keeps_sum = self.control_rule().is_some_and(|rule| rule != ControlRule::Afresh);
+        if rules.missing == MissingAnswers::Reweighted && keeps_sum {
+            let what = "`reweighted` with control variates, which sum to zero only if missing answers count as zero";
+            return Err(Error::new("missing", what, "`zero`, or rule = \"afresh\""));
+        }
+        Ok(Self { rules, ..self })
+    }
+
+    /// The federation after agents have joined or left: with these weights, in the next epoch, and otherwise the same. Its hash is
+    /// another one, so that messages of the epoch before are refused.
+    ///
+    /// # Errors
+    /// As [`Federation::new`], and when a setting of the method does not suit the new number of agents.
+    pub fn next_epoch(&self, weights: impl Into<Arc<[f64]>>) -> Result<Self> {
+        self.at_epoch(weights, self.epoch + 1)
+    }
+
+    /// As [`Federation::next_epoch`], in a later epoch.
+    ///
+    /// # Errors
+    /// As [`Federation::next_epoch`].
+    pub(crate) fn at_epoch(&self, weights: impl Into<Arc<[f64]>>, epoch: u64) -> Result<Self> {
+        let Self { method, uplink, seed, start, .. } = self;
+        let Self { weights, .. } = Self::new(&**method, uplink, weights, *seed, Arc::clone(start))?;
+        Ok(Self { weights, epoch, ..self.clone() })
+    }
+
+    /// How control variates are kept over the link, if the method has any.
+    fn control_rule(&self) -> Option<ControlRule> {
+        match self.method.lost(self.agents(), &self.uplink.facts()) {
+            Lost::Controls(rule) => Some(rule),
+            Lost::Zero | Lost::Last => None,
+        }
+    }
+
+    /// Whether agents subtract from v what they computed, whether it arrived or not: nobody else then knows their controls.
+    pub(crate) fn keeps_controls_literally(&self) -> bool {
+        self.control_rule() == Some(ControlRule::Literal)
+    }
+
+    /// How often agents have joined or left: 0 at the start.
+    pub fn epoch(&self) -> u64 {
+        self.epoch
+    }
+
+    /// Whether this is `other` in another epoch, whoever its agents are.
+    pub(crate) fn continues(&self, other: &Self) -> bool {
+        let hash = |all: &Self| {
+            let Self { method, uplink, seed, start, problem, .. } = all;
+            description::digest(&(&**method, &**uplink, *seed, &**start, problem.as_deref()))
+        };
+        hash(self) == hash(other)
+    }
+
+    /// How the server counts answers.
+    pub fn rules(&self) -> &AnswerRules {
+        &self.rules
     }
 
     /// The number of agents N.
@@ -187,12 +274,12 @@ impl Federation {
 
     /// The hash of all settings. Messages contain it, and a node refuses messages of another federation.
     ///
-    /// It covers the method with its settings, the link, the weights, the seed, the start, and the problem's [`Description`] if
+    /// It covers the method with its settings, the link, the weights, the seed, the start, the epoch, and the problem's [`Description`] if
     /// there is one ([`Federation::of_problem`]): neither data nor paths. It protects against mistakes and not against attacks.
     pub fn digest(&self) -> u64 {
-        let Self { method, uplink, weights, seed, start, problem, .. } = self;
-        let problem = problem.as_deref();
-        description::digest(&(&**method, &**uplink, &**weights, seed, &**start, problem))
+        let Self { method, uplink, weights, seed, start, problem, epoch, .. } = self;
+        let settings = (&**method, &**uplink, &**weights, seed, &**start, problem.as_deref());
+        if *epoch == 0 { description::digest(&settings) } else { description::digest(&(settings, epoch)) }
     }
 }
 

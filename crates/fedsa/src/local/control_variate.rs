@@ -1,8 +1,8 @@
 //! Drift `xi_c`: control variates (\[S\] Alg. 2).
 
 use super::{AgentBatch, AgentMemory, Client, ControlCopies, Outbox};
-use crate::kernel::LANES;
 use crate::kernel::rows::Move;
+use crate::kernel::{Chunk, LANES, chunks, flat_mut};
 use crate::message::{Message, Part};
 use crate::random::Purpose;
 use crate::schedule::{LocalLeg, StepSchedule};
@@ -194,4 +194,10 @@ impl ControlCopies for ControlVariate {
     fn settle(&self, round: u64, xi: &mut [f64], v: &[f64], own: &[f64]) {
         ControlVariate::settle(self, &self.steps.of(round), xi, |i| v[i], own);
     }
+}
+
+/// Sets an agent's memory to the control of the round whose model is `theta`.
+pub(crate) fn put(controls: &dyn ControlCopies, memory: &mut [Chunk], d: usize, xi: &[f64], theta: &[f64]) {
+    let mut vectors: Vec<&mut [f64]> = memory.chunks_mut(chunks(d)).map(|vector| &mut flat_mut(vector)[..d]).collect();
+    controls.put(&mut vectors, xi, theta);
 }

@@ -40,6 +40,7 @@ pub use agent::{Agent, AgentFacts, LocalContext};
 pub use alone::Alone;
 pub use batched::{AgentRows, BatchRule, BatchedClient};
 pub use control_variate::ControlVariate;
+pub(crate) use control_variate::put;
 pub use global_memory::GlobalMemory;
 pub use plain::Plain;
 pub use server_control::ServerControl;

@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use super::{Federation, LAYOUT, chain_stream, check_layout, codec_stream, foreign, place, point, refused};
 use crate::error::{Failure, Result, require};
-use crate::kernel::{Chunk, Lanes, chunks, flat, flat_mut};
-use crate::local::{Agent, AgentBatch, AgentFacts, AgentMemory, Client, ControlCopies, Last, LocalContext, Outbox, stride};
+use crate::kernel::{Chunk, Lanes, flat, flat_mut};
+use crate::local::{Agent, AgentBatch, AgentFacts, AgentMemory, Client, Last, LocalContext, Outbox, put, stride};
 use crate::message::{Body, Envelope, MAX_ROUNDS, Message, Part, TELL};
 use crate::methods::Half;
 use crate::problem::Field;
@@ -32,6 +32,8 @@ pub struct ClientNode {
     feedback: Vec<f64>,
     work: Work,
     log: Log,
+    /// The most rounds by which a question may be ahead of the last one.
+    longest_gap: Option<u64>,
 }
 
 /// The agent's half with its working memory.
@@ -119,7 +121,39 @@ impl ClientNode {
         let (uplink, digest) = (Arc::clone(federation.uplink()), federation.digest());
         let feedback = vec![0.0; uplink.feedback_len(d, protocol.exchanges.len())];
         let (work, log) = (Work::default(), Log::default());
-        Ok(Self { field, uplink, half, protocol, digest, agent, place, seed, feedback, work, log })
+        Ok(Self { field, uplink, half, protocol, digest, agent, place, seed, feedback, work, log, longest_gap: None })
+    }
+
+    /// Refuses questions of rounds that are more than so many rounds ahead of the last one that it accepted, or of the start. An agent
+    /// answers no earlier round than the last: one forged question of a round that is never reached would silence it for good. By default
+    /// every later round is accepted, because an agent may have been away for long.
+    #[must_use]
+    pub fn with_longest_gap(self, rounds: u64) -> Self {
+        Self { longest_gap: Some(rounds), ..self }
+    }
+
+    /// This agent in a later epoch of its federation, with the number that it has there; one of an epoch that it does not know is built
+    /// anew ([`ClientNode::new`]), and so is one that has lost its state. Its sampling process, error feedback and what it knows of
+    /// Hessians go on. Its control variate is sent by the server that keeps a copy, and is otherwise zero again, with which controls sum to
+    /// zero. Messages of the epoch before are refused.
+    ///
+    /// # Errors
+    /// As [`ClientNode::new`].
+    pub fn regrouped(&self, federation: &Federation, agent: usize) -> Result<Self> {
+        let mut next = Self::new(federation, &self.field, self.place, agent)?;
+        match (&mut next.half, &self.half) {
+            (Working::Lanes { lanes, .. }, Working::Lanes { lanes: own, .. }) => {
+                let words = self.field.chain_len();
+                lanes.chains[..words].copy_from_slice(&own.chains[..words]);
+            }
+            (Working::Each(next), Working::Each(own)) => next.restore(&own.save())?,
+            _ => return Err(foreign()),
+        }
+        // Rounds go on, and earlier messages are none of this epoch.
+        let last = self.log.taken.as_ref();
+        let taken = last.map(|last| Taken { round: last.round, exchange: last.exchange, bytes: Vec::new(), answer: None });
+        let (feedback, log) = (self.feedback.clone(), Log { taken, ..Log::default() });
+        Ok(Self { feedback, work: self.work, log, longest_gap: self.longest_gap, ..next })
     }
 
     /// Processes a message of the server, and returns the answer if the message wants one. A copy of the last message gets
@@ -188,6 +222,10 @@ impl ClientNode {
         if let Some(before) = before.filter(|before| *before >= at) {
             let what = format!("{} after {}", point(at.0, at.1), point(before.0, before.1));
             return Err(refused(what, "a later message, or an exact copy of the last one"));
+        }
+        let last = before.map_or(0, |(round, _)| round);
+        if let Some(gap) = self.longest_gap.filter(|gap| at.0 > last.saturating_add(*gap)) {
+            return Err(refused(format!("{} after round {last}", point(at.0, at.1)), &format!("a round at most {gap} rounds later")));
         }
         let follows = match down.exchange {
             0 => true,
@@ -390,10 +428,4 @@ fn tell_sent(uplink: &Uplink, answer: &Answer, told: impl FnOnce(Option<&[(Part,
         Answer::NotCarried if uplink.alters() => told(None),
         _ => {}
     }
-}
-
-/// Sets an agent's memory to the control of the round whose model is `theta`.
-fn put(controls: &dyn ControlCopies, memory: &mut [Chunk], d: usize, xi: &[f64], theta: &[f64]) {
-    let mut vectors: Vec<&mut [f64]> = memory.chunks_mut(chunks(d)).map(|vector| &mut flat_mut(vector)[..d]).collect();
-    controls.put(&mut vectors, xi, theta);
 }

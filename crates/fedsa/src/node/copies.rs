@@ -50,6 +50,23 @@ impl Copies {
         }
     }
 
+    /// The copies of the agents of the next epoch, each `from` these or new, at `theta`: `xi_c -= sum p_k xi_k` with the new weights `p_k`,
+    /// so that they sum to zero. Each agent is sent its own.
+    pub fn regrouped(&self, from: &[Option<usize>], weights: &[f64], theta: &[f64]) -> Self {
+        let d = theta.len();
+        let mut next = Self::new(from.len(), theta);
+        for (xi, old) in next.xi.chunks_mut(d).zip(from).filter_map(|(xi, old)| Some((xi, (*old)?))) {
+            xi.copy_from_slice(&self.xi[old * d..(old + 1) * d]);
+        }
+        let mut mean = vec![0.0; d];
+        for (p, xi) in weights.iter().zip(next.xi.chunks(d)) {
+            mean.iter_mut().zip(xi).for_each(|(mean, xi)| *mean += p * xi);
+        }
+        next.xi.chunks_mut(d).for_each(|xi| xi.iter_mut().zip(&mean).for_each(|(xi, mean)| *xi -= mean));
+        next.agreement.fill(Agreement::Differs);
+        next
+    }
+
     /// Whether a saved state has the lengths of this one, while `asked` agents are asked.
     pub fn is_like(&self, saved: &Self, asked: usize) -> bool {
         let lens = |copies: &Self| [&copies.xi, &copies.before].map(Vec::len);
@@ -62,6 +79,11 @@ impl Copies {
     pub fn to_send(&self, c: usize) -> Option<&[f64]> {
         let d = self.before.len();
         (self.agreement[c] != Agreement::Equal).then(|| &self.xi[c * d..(c + 1) * d])
+    }
+
+    /// Whether agent `c` has said to the open question that it is out of step.
+    pub fn is_out_of_step(&self, c: usize) -> bool {
+        self.agreement.get(c) == Some(&Agreement::Differs)
     }
 
     /// Begins a round at theta.

@@ -7,7 +7,10 @@
 //!
 //! The network may lose, repeat, delay, reorder and damage messages, and nodes may die and be restored from a saved
 //! state. A node refuses a message that does not belong to this federation at this point, states the reason, and is
-//! unchanged. A repeated question gets the same bytes again. A missing answer counts as zero in its round.
+//! unchanged. A repeated question gets the same bytes again. A missing answer counts as zero in its round, or as
+//! [`crate::federation::AnswerRules`] say; over a link with `law = "network"` it counts in the round in which it comes.
+//!
+//! Agents join and leave between two rounds ([`ServerNode::regrouped`], [`ClientNode::regrouped`]).
 //!
 //! Save the server node ([`ServerNode::save`]) after every [`ServerNode::open`] and [`ServerNode::close`], before sending
 //! what they return. A server that restarts without its saved state starts a new federation and needs another seed.
@@ -40,7 +43,7 @@ use crate::random::{Key, Purpose};
 use crate::uplink::MessageKey;
 
 /// The version of the layout of saved nodes, their first field.
-const LAYOUT: u32 = 3;
+const LAYOUT: u32 = 4;
 
 /// Checks the layout of a saved node, its first field.
 ///

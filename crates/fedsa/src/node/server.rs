@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use super::copies::Copies;
 use super::{Federation, LAYOUT, check_layout, codec_stream, foreign, place, point, refused};
-use crate::coordinator::{self, Accepted, Coordinator, Step};
+use crate::coordinator::{self, Accepted, ArrivalRecord, Coordinator, Standing, Step};
 use crate::error::{Error, Result};
 use crate::local::{Client, ControlCopies};
 use crate::message::{Body, Envelope, Message, PART_HEADER_BYTES, Part};
@@ -66,6 +66,8 @@ struct Decoded {
     /// The checksum of the earlier answer that the agent's control assumes to be included ([`Envelope::seen`]).
     seen: u32,
     parts: Vec<(Part, Body)>,
+    /// The earlier question that it answers, if it is a late one.
+    late: Option<(u64, u8)>,
 }
 
 /// The saved state of a server node.
@@ -106,6 +108,27 @@ impl ServerNode {
             copies = Copies::new(federation.agents(), federation.start());
         }
         Ok(Self { coordinator, client, digest: federation.digest(), todo: Todo::RoundOver, copies, failure: None })
+    }
+
+    /// The server of the next epoch, in which agents have joined or left since the last round. `federation` is
+    /// [`Federation::next_epoch`] of this server's, and `from` has the number so far of each of its agents, `None` for one that is new.
+    ///
+    /// Rounds, counts and the iterate go on. What is known of those who stay is kept where the method keeps it by agent (control variates,
+    /// eigenpairs, learned and last Hessians, last operators); what is known of those who left is gone; what a method knows of the mean of
+    /// all (curvature pairs, Krylov vectors, Anderson's history, LSTD's sums) is forgotten. Controls are made to sum to zero with the new
+    /// weights, and every agent is sent its own with its next question, 6 + 8 d bytes more than otherwise. Answers of this epoch that have
+    /// not counted are lost, and so is what was to be told at the end of the last round. A record of arrivals begins anew.
+    ///
+    /// # Errors
+    /// When a round is under way; when `federation` is another one, or `from` does not name its agents; when the method's messages depend
+    /// on the number of agents (all participate, or no longer all), or only agents know their controls (`rule = "literal"`).
+    pub fn regrouped(&self, federation: &Federation, from: &[Option<usize>]) -> Result<Self> {
+        let coordinator = self.coordinator.regrouped(federation, from)?;
+        let mut next = Self::new(federation)?;
+        if next.client.is_some() {
+            next.copies = self.copies.regrouped(from, federation.weights(), self.theta());
+        }
+        Ok(Self { coordinator, ..next })
     }
 
     /// The coordinator, which knows the iterate, the output, what was counted, what was refused, and whether the iterates have
@@ -236,11 +259,16 @@ impl ServerNode {
         (to, bytes)
     }
 
-    /// Decodes an answer to the present question.
+    /// Decodes an answer to the present question, or to an earlier one whose answer may come late.
     fn decoded(&self, agent: usize, bytes: &[u8]) -> Result<Decoded> {
         let Message { round, exchange, .. } = self.coordinator.question().down;
-        self.coordinator.place_of(agent)?;
-        let front = Message::front(bytes)?;
+        let front = Message::front(bytes);
+        let answered = front.as_ref().ok().map(|front| (front.round, front.exchange));
+        let late = answered.filter(|(round, exchange)| self.coordinator.awaits_late(agent, *round, *exchange));
+        if late.is_none() {
+            self.coordinator.place_of(agent)?;
+        }
+        let front = front?;
         let envelope = front.envelope;
         if envelope.settings != self.digest {
             return Err(refused(format!("an answer of agent {agent} with other settings"), "answers of this federation"));
@@ -248,7 +276,7 @@ impl ServerNode {
         if envelope.agent != agent {
             return Err(refused(format!("an answer of agent {} from agent {agent}", envelope.agent), "each agent's own answer"));
         }
-        if (front.round, front.exchange) != (round, exchange) {
+        if late.is_none() && (front.round, front.exchange) != (round, exchange) {
             let what = format!("an answer to {} from agent {agent}", point(front.round, front.exchange));
             return Err(refused(what, &format!("answers to {}", point(round, exchange))));
         }
@@ -258,13 +286,15 @@ impl ServerNode {
         }
         let streams = codec_stream(federation.seed(), agent);
         let Message { parts, .. } = front.message(&*federation.uplink().codec, protocol.longest(), &protocol.outside(), streams)?;
-        Ok(Decoded { seen: envelope.seen, parts })
+        Ok(Decoded { seen: envelope.seen, parts, late })
     }
 
-    /// Accepts an answer to the present question. A second copy changes nothing.
+    /// Accepts an answer to the present question. A second copy changes nothing. Over a link whose answers are as late as the network
+    /// makes them (`late` with `law = "network"`), also an answer to an earlier question that has not come yet: it counts when the next
+    /// exchange with its number ends.
     ///
     /// # Errors
-    /// When the bytes are not an answer of this agent to the present question, or the agent's control variate is older than
+    /// When the bytes are not an answer of this agent to such a question, or the agent's control variate is older than
     /// the question assumes; the agent's next question then contains the control. A refused answer does not count, and
     /// changes nothing else.
     pub fn take(&mut self, agent: usize, bytes: &[u8]) -> Result<()> {
@@ -273,7 +303,10 @@ impl ServerNode {
     }
 
     fn taken(&mut self, agent: usize, bytes: &[u8]) -> Result<()> {
-        let Decoded { seen, parts } = self.decoded(agent, bytes)?;
+        let Decoded { seen, parts, late } = self.decoded(agent, bytes)?;
+        if let Some(question) = late {
+            return self.coordinator.take_late(agent, question, parts, bytes.len());
+        }
         let is_first = !self.coordinator.has_answered(agent);
         let is_behind = matches!(parts[..], [(Part::Behind, _)]) && self.client.is_some();
         if is_behind && is_first {
@@ -299,6 +332,7 @@ impl ServerNode {
             return self.todo.clone();
         }
         let asked = self.coordinator.asked().to_vec();
+        self.coordinator.note_out_of_step(asked.iter().copied().filter(|c| self.standing(*c) == Standing::OutOfStep).collect());
         let before = self.coordinator.can_fail().then(|| self.save());
         let step = self.coordinator.close();
         self.failure = self.coordinator.failure();
@@ -308,13 +342,68 @@ impl ServerNode {
             }
             return self.todo.clone();
         }
+        self.ended(&asked, step)
+    }
+
+    /// Follows the coordinator after the end of an exchange, in which these agents were asked.
+    fn ended(&mut self, asked: &[usize], step: Step) -> Todo {
         // What is told still says which means the copies had seen before this one.
         let todo = self.follow(step);
         // After divergence no round is opened, and the copies are of no use.
         if step != Step::Ask && self.coordinator.diverged().is_none() {
-            self.settle(&asked, step);
+            self.settle(asked, step);
         }
         todo
+    }
+
+    /// Whether an agent may still answer, and if not why.
+    pub fn standing(&self, agent: usize) -> Standing {
+        match self.coordinator.standing(agent) {
+            Standing::Awaited if self.copies.is_out_of_step(agent) => Standing::OutOfStep,
+            standing => standing,
+        }
+    }
+
+    /// The agents that may still answer the present question, in increasing order: waiting for others is in vain.
+    pub fn may_still_answer(&self) -> Vec<usize> {
+        self.coordinator.awaited().filter(|c| self.standing(*c) == Standing::Awaited).collect()
+    }
+
+    /// The share of the answers to the present question that were accepted so far, by the weights of the agents that were asked; 0 if no
+    /// question is open.
+    pub fn share_answered(&self) -> f64 {
+        let (asked, answered) = self.coordinator.weight_answered();
+        if self.coordinator.is_open() { answered / asked } else { 0.0 }
+    }
+
+    /// Gives the round up: it ends without the answers to the present question that were accepted so far, and nothing more is asked in
+    /// it. Theta does not change, except by the receiver's noise over the air, so that the next round repeats this one with other
+    /// samples.
+    pub fn give_up(&mut self) -> Todo {
+        if !self.coordinator.is_open() {
+            return self.todo.clone();
+        }
+        let asked = self.coordinator.asked().to_vec();
+        let step = self.coordinator.give_up();
+        self.ended(&asked, step)
+    }
+
+    /// Asks an agent again that was excluded ([`Coordinator::exclusions`]), from the next round on; whether it was excluded.
+    pub fn readmit(&mut self, agent: usize) -> bool {
+        self.coordinator.readmit(agent)
+    }
+
+    /// Records which answers arrive from now on ([`ServerNode::take_arrivals`]). A saved state contains what was recorded and not taken.
+    #[must_use]
+    pub fn recording_arrivals(mut self) -> Self {
+        self.coordinator.record_arrivals();
+        self
+    }
+
+    /// Removes and returns which answers arrived since the last call, if that is recorded. From the start of a federation, such records
+    /// let the engine repeat its iterates ([`crate::round::Run::replaying`]).
+    pub fn take_arrivals(&mut self) -> ArrivalRecord {
+        self.coordinator.take_arrivals()
     }
 
     /// Accepts all answers of an exchange, in any order, and ends the exchange.

@@ -13,7 +13,8 @@ use crate::uplink::{AgentEnd, Answer, MessageKey};
 
 /// One agent that is asked.
 struct Asked<'a> {
-    /// Its number.
+    /// Its place among those that are asked, and its number.
+    place: usize,
     agent: usize,
     half: &'a mut Box<dyn Agent>,
     feedback: &'a mut [f64],
@@ -38,14 +39,16 @@ impl Run {
         let width = federation.uplink().feedback_len(field.dim(), coordinator.protocol().exchanges.len());
         let mut feedback: Vec<&mut [f64]> = state.feedback.chunks_mut(width.max(1)).collect();
         feedback.resize_with(agents.len(), || &mut []);
-        let all = agents.iter_mut().zip(feedback).enumerate();
-        let asked = all.filter(|(c, _)| coordinator.asked().binary_search(c).is_ok());
-        let asked = asked.map(|(agent, (half, feedback))| Asked { agent, half, feedback, answer: None, calls: Calls::default() });
+        let mut places = vec![None; agents.len()];
+        coordinator.recipients().for_each(|(i, c)| places[c] = Some(i));
+        let asked = agents.iter_mut().zip(feedback).enumerate().filter_map(|(agent, (half, feedback))| {
+            Some(Asked { place: places[agent]?, agent, half, feedback, answer: None, calls: Calls::default() })
+        });
         let mut asked: Vec<Asked<'_>> = asked.collect();
         let most = asked.len().div_ceil(TASKS * parallel::threads());
-        parallel::each_mut_by(&mut asked, most, &|i, asked| {
+        parallel::each_mut_by(&mut asked, most, &|_, asked| {
             if !cancel.is_cancelled() {
-                asked.compute(i, coordinator, known);
+                asked.compute(coordinator, known);
             }
         });
         let answered: Vec<_> = asked.into_iter().map(|asked| (asked.agent, asked.answer, asked.calls)).collect();
@@ -64,23 +67,23 @@ impl Run {
             unreachable!("called with agents that compute alone")
         };
         let (tell, known, seed) = (coordinator.question(), AgentFacts::of(field.facts()), coordinator.federation().seed());
-        for (i, c) in coordinator.asked().iter().enumerate() {
-            let here = LocalContext::new(known, *c, *c, seed, tell.down.round, tell.down.exchange, None);
-            agents[*c].told(&here, &tell.to_recipient(i));
+        for (i, c) in coordinator.recipients() {
+            let here = LocalContext::new(known, c, c, seed, tell.down.round, tell.down.exchange, None);
+            agents[c].told(&here, &tell.to_recipient(i));
             state.work = state.work.and(Work { samples: 0, calls: here.calls() });
         }
     }
 }
 
 impl Asked<'_> {
-    /// Computes the answer of the agent, the `i`-th of those that are asked.
-    fn compute(&mut self, i: usize, coordinator: &Coordinator, known: AgentFacts<'_>) {
+    /// Computes the answer of the agent.
+    fn compute(&mut self, coordinator: &Coordinator, known: AgentFacts<'_>) {
         let (federation, ask) = (coordinator.federation(), coordinator.question());
         let (uplink, seed, agent) = (&**federation.uplink(), federation.seed(), self.agent);
         let at = MessageKey { seed, round: ask.down.round, exchange: ask.down.exchange, agent };
         let mut end = AgentEnd { uplink, at, feedback: &mut *self.feedback };
         let here = LocalContext::new(known, agent, agent, seed, at.round, at.exchange, end.allowance(federation.dim()));
-        let parts = self.half.answer(&here, &ask.to_recipient(i));
+        let parts = self.half.answer(&here, &ask.to_recipient(self.place));
         self.calls = here.calls();
         let parts = match parts {
             Ok(parts) => parts,

@@ -7,6 +7,8 @@
 mod batched;
 mod each;
 mod history;
+mod reached;
+mod replayed;
 mod saved;
 mod sweep;
 mod together;
@@ -28,6 +30,7 @@ use crate::problem::Field;
 use crate::random::{Key, Purpose};
 use crate::record::{Ledger, Work};
 use history::History;
+use reached::Reached;
 use sweep::{Agents, Job, Rows, Shares, Strides, Worker, tell_own};
 use together::Spare;
 
@@ -84,6 +87,8 @@ struct State {
     history: History,
     /// What the agents have computed.
     work: Work,
+    /// The round that each agent answered last, if arrivals are replayed; otherwise empty.
+    answered: Vec<Option<u64>>,
 }
 
 /// Buffers that rounds reuse.
@@ -144,6 +149,7 @@ impl Run {
             feedback: vec![0.0; agents * federation.uplink().feedback_len(d, protocol.exchanges.len())],
             history: History::default(),
             work: Work::default(),
+            answered: Vec::new(),
         };
         let is_clear = federation.uplink().is_clear();
         let worker = Worker::new(&*field);
@@ -234,11 +240,13 @@ impl Run {
         if self.is_torn() {
             return Advanced::Cancelled;
         }
-        let mut step = self.coordinator.open(None);
+        let available = self.available();
+        let mut step = self.coordinator.open(available.as_deref());
         if step == Step::RoundOver {
             return Advanced::Over;
         }
         while step == Step::Ask {
+            self.catch_up();
             self.exchange(cancel);
             if cancel.is_cancelled() || self.failure().is_some() {
                 self.is_torn = true;
@@ -262,7 +270,11 @@ impl Run {
     /// As [`Run::new`].
     pub fn restart(&mut self) -> Result<()> {
         self.field.recover();
-        *self = Self::new(&self.field, self.coordinator.federation())?;
+        let mut again = Self::new(&self.field, self.coordinator.federation())?;
+        if let Some(replay) = self.coordinator.replayed() {
+            again.coordinator.replay(Arc::clone(replay));
+        }
+        *self = again;
         Ok(())
     }
 
@@ -304,13 +316,15 @@ impl Run {
         };
         let (d, seed) = (field.dim(), coordinator.federation().seed());
         let (exchange, exchanges) = (coordinator.question().down.exchange, coordinator.protocol().exchanges.len());
-        let one_by_one = coordinator.protocol().wants_each(exchange) || coordinator.federation().uplink().late.is_some();
+        let one_by_one = coordinator.protocol().wants_each(exchange) || coordinator.needs_single_answers();
+        let reached = Reached::of(coordinator, &mut state.answered);
         let part = coordinator.wanted_of_lanes();
         let State { memory, chains, feedback, history, work, .. } = state;
         let (ask, participants, uplink, channel) = coordinator.with_channel();
         if let Some(pull) = &uplink.delay {
             history.keep(&ask.down, chains, pull.delay.max());
         }
+        let (participants, own) = reached.as_ref().map_or((participants, ask.own.as_ref()), Reached::parts);
         let n = participants.len();
         // An answer with an operator takes one evaluation, without local steps.
         let steps = if part == Part::Operator { 1 } else { client.local_steps(ask.down.round) };
@@ -326,7 +340,8 @@ impl Run {
             history,
             seed,
             down: &ask.down,
-            own: ask.own.as_ref(),
+            own,
+            answered: reached.as_ref().and_then(Reached::answered),
             participants,
             is_last: usize::from(exchange) + 1 == exchanges,
             strides: Strides {
@@ -348,6 +363,7 @@ impl Run {
         let agents = Agents { first: 0, memory, chains, feedback, channel };
         let (sent, computed) = job.carry_out(agents, Rows { blocks, arrivals, inbox }, worker, spare);
         *work = work.and(computed);
+        coordinator.pass_over_channels();
         if one_by_one || divided {
             coordinator.accept_each(inbox, arrivals, &sent);
         } else {
@@ -364,14 +380,27 @@ impl Run {
             Working::Each(_) => return self.tell_each(),
         };
         let (tell, stride, seed) = (coordinator.question(), stride(&**client, field.dim()), coordinator.federation().seed());
-        for (i, agents) in coordinator.asked().chunks(LANES).enumerate() {
+        let mut tell_block = |agents: &[usize], places: &mut dyn Iterator<Item = usize>| {
             let first = agents[0];
             let memory = &mut state.memory[first * stride..];
             let mut batch = AgentBatch::new(&**field, seed, &mut scratch.worker.lanes, agents, first, memory, stride);
             if let Some(own) = &tell.own {
-                tell_own(&mut batch, own, LANES * i, tell.down.round + 1);
+                tell_own(&mut batch, places.map(|i| own.each[i].as_deref()), None, tell.down.round + 1);
             }
             client.told(&mut batch, &tell.down);
+        };
+        match coordinator.told(client.controls().is_some()) {
+            None => {
+                for (i, agents) in coordinator.asked().chunks(LANES).enumerate() {
+                    tell_block(agents, &mut (LANES * i..));
+                }
+            }
+            Some(told) => {
+                for block in told.chunks(LANES) {
+                    let (places, agents): (Vec<usize>, Vec<usize>) = block.iter().copied().unzip();
+                    tell_block(&agents, &mut places.into_iter());
+                }
+            }
         }
     }
 }

@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::record::Work;
 
 /// The version of the layout of saved runs, their first field.
-pub(super) const LAYOUT: u32 = 4;
+pub(super) const LAYOUT: u32 = 5;
 
 /// The serialised form of a run.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -21,6 +21,7 @@ pub(super) struct Saved {
     pub coordinator: coordinator::Saved,
     pub history: History,
     pub work: Work,
+    pub answered: Vec<Option<u64>>,
     pub agents: Vec<Vec<u8>>,
 }
 
@@ -34,6 +35,7 @@ struct Saving<'a> {
     coordinator: coordinator::Saved,
     history: &'a History,
     work: &'a Work,
+    answered: &'a [Option<u64>],
     agents: Vec<Vec<u8>>,
 }
 
@@ -54,7 +56,7 @@ impl Run {
         if self.is_torn {
             return Err(Error::cancelled("the last round was cancelled before its end", "a run that was restored since"));
         }
-        let State { memory, chains, feedback, history, work } = &self.state;
+        let State { memory, chains, feedback, history, work, answered } = &self.state;
         let saving = Saving {
             layout: LAYOUT,
             coordinator: self.coordinator.save(),
@@ -63,6 +65,7 @@ impl Run {
             feedback,
             history,
             work,
+            answered,
             agents: self.client.save(),
         };
         Ok(postcard::to_stdvec(&saving).expect("plain data serialises"))
@@ -102,8 +105,8 @@ impl Run {
             return Err(bad());
         }
         crate::kernel::flat_mut(&mut self.state.memory).copy_from_slice(&saved.memory);
-        let State { chains, feedback, history, work, .. } = &mut self.state;
-        (*chains, *feedback, *history, *work) = (saved.chains, saved.feedback, saved.history, saved.work);
+        let State { chains, feedback, history, work, answered, .. } = &mut self.state;
+        (*chains, *feedback, *history, *work, *answered) = (saved.chains, saved.feedback, saved.history, saved.work, saved.answered);
         self.is_torn = false;
         self.field.recover();
         if let Working::Lanes(client) = &self.client
@@ -130,6 +133,8 @@ impl Run {
             && saved.feedback.len() == state.feedback.len()
             && saved.work.is_possible()
             && saved.history.is_of(saved.coordinator.opened, reach, self.coordinator.protocol(), are_chains)
+            && (saved.answered.is_empty() || saved.answered.len() == agents)
+            && saved.answered.iter().flatten().all(|round| *round < saved.coordinator.opened)
             && saved.agents.len() == self.client.save().len()
     }
 }

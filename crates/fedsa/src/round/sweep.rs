@@ -152,6 +152,8 @@ pub(super) struct Job<'a> {
     pub down: &'a Message,
     /// What some participants are sent of their own, in their order.
     pub own: Option<&'a Own>,
+    /// The round that each participant answered last, if some were not asked in the round before.
+    pub answered: Option<&'a [Option<u64>]>,
     pub participants: &'a [usize],
     /// Whether this is the round's last exchange, in which local steps are made.
     pub is_last: bool,
@@ -248,7 +250,8 @@ impl Job<'_> {
         let batch = AgentBatch::new(self.field, self.seed, lanes, block, first, memory, self.strides.memory);
         let mut batch = batch.stopped_by(Some(self.cancel));
         if let Some(own) = self.own {
-            tell_own(&mut batch, own, place, self.down.round);
+            let answered = self.answered.map(|answered| &answered[place..]);
+            tell_own(&mut batch, own.each[place..].iter().map(Option::as_deref), answered, self.down.round);
         }
         batch
     }
@@ -376,12 +379,19 @@ impl Job<'_> {
     }
 }
 
-/// Hands the lanes of a batch what their agents, from the `first` of those who were asked, are told of their own: that
-/// their last answer is not in its round's mean.
-pub(super) fn tell_own(batch: &mut AgentBatch<'_>, own: &Own, first: usize, round: u64) {
-    for (l, own) in batch.lanes().zip(&own.each[first..]) {
-        if own.is_some() {
-            batch.set_last(l, Last { round: round.checked_sub(1), is_included: false });
+/// Hands the lanes of a batch what their agents are told of their own before `round`, one entry for each lane: the last round whose mean
+/// includes an answer of theirs. `answered` are the rounds that they answered last, if that is not the round before.
+pub(super) fn tell_own<'a>(
+    batch: &mut AgentBatch<'_>,
+    own: impl Iterator<Item = Option<&'a [f64]>>,
+    answered: Option<&[Option<u64>]>,
+    round: u64,
+) {
+    for (l, own) in batch.lanes().zip(own) {
+        if let Some(own) = own {
+            let last = answered.map_or(round.checked_sub(1), |answered| answered[l]);
+            let is_included = answered.is_some() && last.is_some_and(|last| own == [last as f64]);
+            batch.set_last(l, Last { round: last, is_included });
         }
     }
 }

@@ -99,6 +99,11 @@ impl Server for Adaptive {
         &self.theta
     }
 
+    /// Past models are those of every agent.
+    fn regrouped(&self, _: &[Option<usize>], _: &[f64]) -> Option<Vec<Vec<f64>>> {
+        Some(self.state())
+    }
+
     fn state(&self) -> Vec<Vec<f64>> {
         let mut state = vec![self.theta.clone(), vec![self.first as f64]];
         state.extend(self.models.iter().cloned());

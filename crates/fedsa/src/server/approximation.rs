@@ -285,6 +285,18 @@ impl NewtonSteps {
     }
 }
 
+/// The saved state of a rule of these with other agents, of which one is `from` the old ones or new. What was held of an agent with the
+/// new and the old number for which `is_kept` is false is forgotten, as after a loss.
+pub fn regrouped(mut state: Vec<Vec<f64>>, from: &[Option<usize>], is_kept: impl Fn(usize, usize) -> bool) -> Vec<Vec<f64>> {
+    // theta_t, whose answers were lost, what a trigger remembers; what is held of each agent.
+    let held = state.split_off(3);
+    let kept = |(new, old): (usize, &Option<usize>)| old.filter(|old| is_kept(new, *old)).map_or(Vec::new(), |old| held[old].clone());
+    let lost = |(new, old): (usize, &Option<usize>)| old.map_or(0.0, |old| if is_kept(new, old) { state[1][old] } else { 1.0 });
+    let all = from.iter().enumerate().map(kept).collect::<Vec<_>>();
+    state[1] = from.iter().enumerate().map(lost).collect();
+    state.into_iter().chain(all).collect()
+}
+
 /// Whether a saved number is whole, and between 0 and `most`.
 pub fn is_index(x: f64, most: u64) -> bool {
     x >= 0.0 && x <= most as f64 && x.fract() == 0.0

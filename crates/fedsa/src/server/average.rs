@@ -117,6 +117,15 @@ impl Server for Average {
         self.project();
     }
 
+    fn regrouped(&self, from: &[Option<usize>], _: &[f64]) -> Option<Vec<Vec<f64>>> {
+        let (d, table) = (self.theta.len(), self.table.as_ref()?);
+        let zero = vec![0.0; d];
+        let operators = from.iter().flat_map(|c| c.map_or(&zero[..], |c| &table[c * d..(c + 1) * d])).copied().collect();
+        let rounds = from.iter().map(|c| c.map_or(-1.0, |c| self.table_rounds[c])).collect();
+        let included = self.included.as_ref().map(|_| Vec::new());
+        Some([self.theta.clone(), operators, rounds].into_iter().chain(included).collect())
+    }
+
     fn state(&self) -> Vec<Vec<f64>> {
         let included = self.included.as_ref().map(Included::state);
         let rounds = self.table.as_ref().map(|_| self.table_rounds.clone());

@@ -162,6 +162,7 @@ fn by_rows(mut triangle: &mut [f64], d: usize) -> Vec<(Range<usize>, &mut [f64])
 ///
 /// It keeps `H_c` of each agent on its support, which it learns from the agent's whole Hessian and which grows with corrections: at most
 /// N d (d + 1) / 2 numbers.
+#[derive(Clone)]
 pub struct FedNlServer {
     theta: Vec<f64>,
     weights: Vec<f64>,
@@ -174,6 +175,8 @@ pub struct FedNlServer {
     trials: Option<Trials>,
     participation: Participation,
     agents: Vec<AgentKnowledge>,
+    /// What is known of an agent before its first answer.
+    unknown: AgentKnowledge,
     /// `sum p_c H_c` over the agents that have answered, a lower triangle; the sum of their weights.
     sum: Vec<f64>,
     heard: f64,
@@ -214,7 +217,7 @@ impl FedNlServer {
             needs_whole: rule.first.is_none(),
         };
         let FedNlRule { compressor, learning_rate, definite, step, trials, participation, .. } = rule;
-        let (agents, sum) = (vec![known; weights.len()], vec![0.0; entries(d)]);
+        let (agents, sum) = (vec![known.clone(); weights.len()], vec![0.0; entries(d)]);
         let asked = [Vec::new(), Vec::new()];
         Self {
             theta,
@@ -227,6 +230,7 @@ impl FedNlServer {
             trials,
             participation,
             agents,
+            unknown: known,
             sum,
             heard: 0.0,
             asked,
@@ -484,6 +488,14 @@ impl Server for FedNlServer {
     /// Also counts, without a line search, the rounds in which M was not positive definite.
     fn failed_searches(&self) -> Option<u64> {
         Some(self.failed)
+    }
+
+    fn regrouped(&self, from: &[Option<usize>], weights: &[f64]) -> Option<Vec<Vec<f64>>> {
+        let known = |c: &Option<usize>| c.map_or_else(|| self.unknown.clone(), |c| self.agents[c].clone());
+        let mut next = Self { agents: from.iter().map(known).collect(), weights: weights.to_vec(), ..self.clone() };
+        next.asked = [Vec::new(), Vec::new()];
+        next.add_up();
+        Some(next.state())
     }
 
     fn state(&self) -> Vec<Vec<f64>> {

@@ -210,6 +210,12 @@ pub trait Server: Send + Sync {
     fn move_to(&mut self, _theta: Vec<f64>) {
         panic!("this server rule remembers its iterates, and cannot be moved");
     }
+    /// The state ([`Server::state`]) with which the rule goes on between two rounds among other agents. `from` has an entry for each of
+    /// them: its number among the present ones, `None` for one that is new; `weights` are theirs. `None` if the rule remembers nothing of
+    /// agents, or what it remembers is about the mean of the present ones: it then begins anew at `theta_t`.
+    fn regrouped(&self, _from: &[Option<usize>], _weights: &[f64]) -> Option<Vec<Vec<f64>>> {
+        None
+    }
     /// Everything that influences later rounds, complete between any two calls, also within a round.
     fn state(&self) -> Vec<Vec<f64>>;
     /// Restores a state that [`Server::state`] returned after `opened` rounds had been opened.

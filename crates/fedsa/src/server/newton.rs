@@ -80,6 +80,11 @@ impl Server for NewtonServer {
         &self.theta
     }
 
+    fn regrouped(&self, from: &[Option<usize>], _: &[f64]) -> Option<Vec<Vec<f64>>> {
+        let hessian = |c: &Option<usize>| c.map_or(Vec::new(), |c| self.hessians[c].clone());
+        Some(std::iter::once(self.theta.clone()).chain(from.iter().map(hessian)).collect())
+    }
+
     fn state(&self) -> Vec<Vec<f64>> {
         std::iter::once(&self.theta).chain(&self.hessians).cloned().collect()
     }

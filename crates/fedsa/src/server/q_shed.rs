@@ -3,7 +3,8 @@
 use faer::Mat;
 
 use super::approximation::{
-    HessianShare, NewtonSteps, ORTHOGONAL, PairSums, ROUNDING, Spectrum, UNIT, direction, is_index, mean_hessian, told_after_loss,
+    HessianShare, NewtonSteps, ORTHOGONAL, PairSums, ROUNDING, Spectrum, UNIT, direction, is_index, mean_hessian, regrouped,
+    told_after_loss,
 };
 use super::{Ask, Letter, Next, Own, Received, Server, by_agent, foreign_state, restored_theta};
 use crate::error::{Error, Result};
@@ -298,6 +299,11 @@ impl Server for QShedServer {
         let held = self.rule.weights.iter().zip(&self.held).filter(|(_, held)| held.round.is_some());
         let shares: Vec<HessianShare<'_>> = held.map(|(p, held)| HessianShare { weight: *p, rho: held.rho, sums: &held.sums }).collect();
         mean_hessian(self.steps.theta.len(), &shares)
+    }
+
+    /// An agent's number keys the grids of its codes: what is held of one with another number is forgotten, and it is told.
+    fn regrouped(&self, from: &[Option<usize>], _: &[f64]) -> Option<Vec<Vec<f64>>> {
+        Some(regrouped(self.state(), from, |new, old| new == old))
     }
 
     fn state(&self) -> Vec<Vec<f64>> {

@@ -3,7 +3,8 @@
 use faer::Mat;
 
 use super::approximation::{
-    HessianShare, NOTHING, NewtonSteps, ORTHOGONAL, PairSums, ROUNDING, Spectrum, UNIT, direction, is_index, mean_hessian, told_after_loss,
+    HessianShare, NOTHING, NewtonSteps, ORTHOGONAL, PairSums, ROUNDING, Spectrum, UNIT, direction, is_index, mean_hessian, regrouped,
+    told_after_loss,
 };
 use super::woodbury::{self, Woodbury, lengths};
 use super::{Ask, Letter, Next, Own, Received, Server, by_agent, foreign_state, restored_theta};
@@ -221,6 +222,10 @@ impl Server for ShedServer {
         let held = self.weights.iter().zip(&self.held).filter(|(_, held)| held.round.is_some());
         let shares: Vec<HessianShare<'_>> = held.map(|(p, held)| HessianShare { weight: *p, rho: held.rho, sums: &held.sums }).collect();
         self.woodbury.is_none().then(|| mean_hessian(self.steps.theta.len(), &shares))?
+    }
+
+    fn regrouped(&self, from: &[Option<usize>], _: &[f64]) -> Option<Vec<Vec<f64>>> {
+        Some(regrouped(self.state(), from, |_, _| true))
     }
 
     fn state(&self) -> Vec<Vec<f64>> {

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use crate::cancel::Cancel;
 use crate::coordinator::Coordinator;
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, require};
 use crate::metrics::Observable;
 use crate::node::{ServerNode, Todo};
 use crate::record::Ledger;
@@ -135,7 +135,8 @@ pub trait Transport: Send {
         None
     }
     /// Sends each of the agents `to` its bytes, and returns the answers that came until `deadline`, in any order, each with the agent
-    /// that sent it. Gives up soon after `cancel` is set.
+    /// that sent it. Answers to earlier questions that have come meanwhile may be among them: the server counts or refuses them. Gives up
+    /// soon after `cancel` is set.
     ///
     /// # Errors
     /// When nothing can be carried any more. An agent that does not answer is no error: its answer is missing.
@@ -147,11 +148,23 @@ pub trait Transport: Send {
     fn tell(&mut self, to: &[usize], bytes: &[Arc<[u8]>]) -> Result<()>;
 }
 
+/// How many answers an exchange needs.
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
+pub enum Quorum {
+    /// Answers of agents that have this share of the weight of all that were asked, in \[0, 1\].
+    Share(f64),
+    /// Answers of so many agents, or of all that were asked if these are fewer.
+    Agents(usize),
+}
+
 /// A server whose agents are reached through a transport.
 pub struct Nodes<T> {
     server: ServerNode,
     transport: T,
     patience: Option<Duration>,
+    quorum: Quorum,
+    repeats: u32,
     /// Whether some recipients may not have got what the server tells them at the end of its last round.
     is_untold: bool,
 }
@@ -160,7 +173,7 @@ impl<T: Transport> Nodes<T> {
     /// A server and what carries its bytes. It waits for every answer, however long that takes.
     pub fn new(server: ServerNode, transport: T) -> Self {
         let is_untold = tells(&server);
-        Self { server, transport, patience: None, is_untold }
+        Self { server, transport, patience: None, quorum: Quorum::Agents(0), repeats: 0, is_untold }
     }
 
     /// Waits at most so long for the answers of an exchange; those that have not come by then are missing.
@@ -169,9 +182,67 @@ impl<T: Transport> Nodes<T> {
         Self { patience: Some(patience), ..self }
     }
 
+    /// Ends an exchange only with so many answers. Where fewer have come by the deadline, the agents that may still answer are asked again,
+    /// up to `repeats` times, each time with as long a deadline. If there are still fewer, or nobody is left who may still answer, the
+    /// round is given up ([`ServerNode::give_up`]): its answers do not count, and the next round repeats it. By default no answer is
+    /// needed.
+    ///
+    /// # Errors
+    /// When no exchange can have so many answers.
+    pub fn needing(self, quorum: Quorum, repeats: u32) -> Result<Self> {
+        let n = self.server.coordinator().federation().agents();
+        match quorum {
+            Quorum::Share(share) => require((0.0..=1.0).contains(&share), "quorum", share, "a share of the weights, in [0, 1]")?,
+            Quorum::Agents(k) => require(k <= n, "quorum", k, &format!("at most the number of agents, {n}"))?,
+        }
+        Ok(Self { quorum, repeats, ..self })
+    }
+
+    /// Whether the open question has as many answers as are needed.
+    fn has_quorum(&self) -> bool {
+        let coordinator = self.server.coordinator();
+        match self.quorum {
+            // Sums of the same weights in another order differ in their last bits.
+            Quorum::Share(share) => self.server.share_answered() >= share - 1e-12,
+            Quorum::Agents(k) => coordinator.answered() >= k.min(coordinator.asked().len()),
+        }
+    }
+
+    /// Carries the open question until there are enough answers, and ends the exchange or gives the round up; `None` if it was cancelled.
+    fn exchange(&mut self, mut to: Vec<usize>, mut bytes: Vec<Arc<[u8]>>, cancel: &Cancel) -> Result<Option<Todo>> {
+        let mut repeats = self.repeats;
+        loop {
+            let deadline = self.patience.map(|patience| Instant::now() + patience);
+            let answers = self.transport.exchange(&to, &bytes, deadline, cancel)?;
+            for (agent, answer) in &answers {
+                // Refused answers are listed by the coordinator, and count as missing.
+                let _ = self.server.take(*agent, answer);
+            }
+            // The question stays open; the next call asks it again, and agents repeat what they answered.
+            if cancel.is_cancelled() {
+                return Ok(None);
+            }
+            if self.has_quorum() {
+                let todo = self.server.close();
+                return self.server.failure().map_or(Ok(Some(todo)), |reason| Err(reason.clone()));
+            }
+            let awaited = self.server.may_still_answer();
+            if repeats == 0 || awaited.is_empty() {
+                return Ok(Some(self.server.give_up()));
+            }
+            repeats -= 1;
+            (to, bytes) = to.into_iter().zip(bytes).filter(|(c, _)| awaited.binary_search(c).is_ok()).unzip();
+        }
+    }
+
     /// The server.
     pub fn server(&self) -> &ServerNode {
         &self.server
+    }
+
+    /// The server. What is changed in it between two rounds is the caller's responsibility.
+    pub fn server_mut(&mut self) -> &mut ServerNode {
+        &mut self.server
     }
 
     /// What carries the bytes.
@@ -232,20 +303,8 @@ impl<T: Transport> Carrier for Nodes<T> {
         loop {
             match todo {
                 Todo::Ask { to, bytes } => {
-                    let deadline = self.patience.map(|patience| Instant::now() + patience);
-                    let answers = self.transport.exchange(&to, &bytes, deadline, cancel)?;
-                    for (agent, answer) in &answers {
-                        // Refused answers are listed by the coordinator, and count as missing.
-                        let _ = self.server.take(*agent, answer);
-                    }
-                    // The question stays open; the next call asks it again, and agents repeat what they answered.
-                    if cancel.is_cancelled() {
-                        return Ok(Advanced::Cancelled);
-                    }
-                    todo = self.server.close();
-                    if let Some(reason) = self.server.failure() {
-                        return Err(reason.clone());
-                    }
+                    let Some(next) = self.exchange(to, bytes, cancel)? else { return Ok(Advanced::Cancelled) };
+                    todo = next;
                 }
                 Todo::Tell { .. } => {
                     self.is_untold = true;

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 
-pub use carrier::{Carrier, Nodes, Transport};
+pub use carrier::{Carrier, Nodes, Quorum, Transport};
 pub use recorded::Recorded;
 pub use until::Until;
 

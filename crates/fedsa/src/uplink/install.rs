@@ -76,6 +76,7 @@ impl MediumSettings for OverTheAir {
 impl MediumSettings for Pull {
     fn install(&self, link: &mut Uplink) -> Result<()> {
         self.delay.check()?;
+        require(!self.delay.is_of_network(), "law", "network", "a law that says which model is used; network is one of late (push)")?;
         only_one(link)?;
         if link.error_feedback {
             let what = "a delay (pull) on a link with error feedback";

@@ -71,6 +71,14 @@ pub enum Delay {
         #[cfg_attr(feature = "schema", schemars(range(max = MAX_DELAY)))]
         rounds: u64,
     },
+    /// As late as answers come over a real network (`late` only): an answer that misses the deadline of its exchange counts in the
+    /// round in which it comes, and one that comes more than `max` rounds late is refused. Nothing is drawn: in a run without
+    /// nodes answers are in time, unless it replays arrivals that nodes have recorded.
+    Network {
+        /// The most rounds by which an answer may be late.
+        #[cfg_attr(feature = "schema", schemars(range(max = MAX_DELAY)))]
+        max: u64,
+    },
 }
 
 fn one() -> u64 {
@@ -136,6 +144,7 @@ impl Delay {
                     0
                 }
             }
+            Delay::Network { .. } => 0,
         }
     }
 
@@ -143,11 +152,16 @@ impl Delay {
     pub fn max(&self) -> u64 {
         match self {
             Delay::Constant { rounds } | Delay::Spikes { rounds, .. } => *rounds,
-            Delay::Uniform { max, .. } => *max,
+            Delay::Uniform { max, .. } | Delay::Network { max } => *max,
             Delay::Geometric { mean, max } => max.unwrap_or((10.0 * mean).ceil() as u64),
             Delay::Trace { delays } => delays.iter().map(Row::longest).max().unwrap_or(0),
             Delay::Stall { length, short, .. } => *length.max(short),
         }
+    }
+
+    /// Whether the delays are those of a real network.
+    pub fn is_of_network(&self) -> bool {
+        matches!(self, Delay::Network { .. })
     }
 
     pub(crate) fn check(&self) -> Result<()> {
@@ -161,7 +175,7 @@ impl Delay {
             Delay::Spikes { probability, .. } => {
                 require((0.0..=1.0).contains(probability), "probability", probability, "a probability, in [0, 1]")?;
             }
-            Delay::Constant { .. } => {}
+            Delay::Constant { .. } | Delay::Network { .. } => {}
         }
         if let Delay::Geometric { mean, max: None } = self {
             // As it is typed: digits of numbers beyond the integers of f64 mean nothing.
@@ -171,7 +185,7 @@ impl Delay {
         }
         let key = match self {
             Delay::Constant { .. } | Delay::Spikes { .. } => "rounds",
-            Delay::Uniform { .. } | Delay::Geometric { .. } => "max",
+            Delay::Uniform { .. } | Delay::Geometric { .. } | Delay::Network { .. } => "max",
             Delay::Trace { .. } => "delays",
             Delay::Stall { length, short, .. } => {
                 if length >= short {

@@ -1,0 +1,155 @@
+//! Single answers: which are accepted, and which are refused and why.
+
+use super::handed_in::{Accepted, Checked, Refusal, Standing};
+use super::{Coordinator, Step};
+use crate::error::{Error, Result};
+use crate::message::{Body, Message, Part};
+use crate::protocol::{are_finite, refused};
+use crate::record::Sent;
+use crate::server::Letter;
+
+impl Coordinator {
+    /// Whether an agent may still answer, as far as the coordinator knows: it does not know of control variates.
+    pub(crate) fn standing(&self, agent: usize) -> Standing {
+        let late = self.state.outstanding.oldest(agent).map(|round| Standing::Late { round });
+        if self.state.exclusions.iter().any(|one| one.agent == agent) {
+            return Standing::Excluded;
+        }
+        match self.place_of(agent) {
+            Err(_) => late.unwrap_or(Standing::NotAsked),
+            Ok(_) if self.state.absent.binary_search(&agent).is_ok() => late.unwrap_or(Standing::Unreachable),
+            Ok(at) if self.state.answers.get(at).is_some_and(Option::is_some) => Standing::Answered,
+            Ok(_) => Standing::Awaited,
+        }
+    }
+
+    /// The weight of the agents that were asked the open question, and of those whose answers count.
+    pub(crate) fn weight_answered(&self) -> (f64, f64) {
+        let (asked, weights) = (self.asked(), self.federation.weights());
+        let has_answered = |i: usize| self.state.answers.get(i).is_some_and(Option::is_some);
+        let answered = asked.iter().enumerate().filter(|(i, _)| has_answered(*i)).map(|(_, c)| weights[*c]).sum();
+        (super::asked_weight(weights, asked), answered)
+    }
+
+    /// Ends the round without the answers to the open question that were accepted so far, and without asking anything more.
+    pub(crate) fn give_up(&mut self) -> Step {
+        loop {
+            self.state.answers.clear();
+            let ledger = self.state.ledger;
+            let step = self.close();
+            if step != Step::Ask {
+                return step;
+            }
+            // This question is sent to nobody.
+            self.state.ledger = ledger;
+        }
+    }
+
+    /// Whether the answer of an agent to an earlier question may still come, to be counted late.
+    pub(crate) fn awaits_late(&self, agent: usize, round: u64, exchange: u8) -> bool {
+        self.state.outstanding.has(round, exchange, agent)
+    }
+
+    /// Accepts an answer to an earlier question: it counts in the next exchange that closes of those with its number. `len` is its number
+    /// of bytes on the wire.
+    ///
+    /// # Errors
+    /// When it is not awaited, no answer of the method, or later than answers may be.
+    pub(crate) fn take_late(&mut self, agent: usize, (round, exchange): (u64, u8), parts: Vec<(Part, Body)>, len: usize) -> Result<()> {
+        let is_diverged = matches!(parts[..], [(Part::Diverged, _)]);
+        if !is_diverged {
+            self.protocol.check_answer(exchange, &parts)?;
+            self.server.accepts(exchange, &parts)?;
+        }
+        let is_ahead = self.is_open() && exchange >= self.state.ask.down.exchange;
+        let due = if is_ahead { self.state.opened - 1 } else { self.state.opened };
+        let latest = self.latest().unwrap_or(0);
+        if due - round > latest {
+            return Err(refused(
+                format!("an answer that is {} rounds late", due - round),
+                &format!("answers at most {latest} rounds late"),
+            ));
+        }
+        let gain = self.state.outstanding.take(round, exchange, agent);
+        let gain = gain.ok_or_else(|| refused(format!("an answer of agent {agent} that is not awaited"), "answers that are awaited"))?;
+        let mut sent = Sent::default();
+        sent.message(len, if is_diverged { &[] } else { &parts[..] }, self.federation.dim());
+        self.state.ledger.up(&sent);
+        if gain != 0.0 {
+            let parts = if is_diverged { self.protocol.diverged_answer(exchange) } else { parts };
+            let letter = Letter { agent, answers: round, weight: self.federation.weights()[agent] * gain, parts };
+            self.state.end.mail.post(exchange, due, letter);
+        }
+        Ok(())
+    }
+
+    /// Checks that the question under way is one to this agent: its place among those that were asked.
+    ///
+    /// # Errors
+    /// When no question is open, or the agent was not asked.
+    pub(crate) fn place_of(&self, agent: usize) -> Result<usize> {
+        if !self.is_open() {
+            return Err(refused("an answer while no question is open", "answers to an open question"));
+        }
+        if self.state.exclusions.iter().any(|one| one.agent == agent) {
+            return Err(refused(format!("an answer of agent {agent}, which is excluded"), "answers of agents that are believed"));
+        }
+        let at = self.asked().binary_search(&agent);
+        at.map_err(|_| refused(format!("an answer of agent {agent}, which was not asked"), "answers of agents that were asked"))
+    }
+
+    /// Checks the parts of an answer to the open question; `len` is its number of bytes on the wire.
+    ///
+    /// # Errors
+    /// When the question was not one to this agent, or the answer is not one of this method.
+    pub(crate) fn check(&self, agent: usize, mut parts: Vec<(Part, Body)>, len: usize) -> Result<Checked> {
+        let (at, exchange) = (self.place_of(agent)?, self.state.ask.down.exchange);
+        let is_diverged = matches!(parts[..], [(Part::Diverged, _)]);
+        if is_diverged {
+            parts = self.protocol.diverged_answer(exchange);
+        } else {
+            self.protocol.check_answer(exchange, &parts)?;
+            self.server.accepts(exchange, &parts)?;
+        }
+        Ok(Checked { at, parts, is_diverged, len })
+    }
+
+    /// Takes an answer that was checked.
+    ///
+    /// # Errors
+    /// When the agent has answered the question otherwise.
+    pub(crate) fn take(&mut self, agent: usize, checked: Checked) -> Result<Accepted> {
+        let Checked { at, parts, is_diverged, len } = checked;
+        let (asked, d) = (self.asked().len(), self.federation.dim());
+        self.state.answers.resize(asked, None);
+        match &self.state.answers[at] {
+            None => {
+                let mut sent = Sent::default();
+                // Numbers that are no longer finite did not travel.
+                let counted = if is_diverged { &[] } else { &parts[..] };
+                sent.message(len, counted, d);
+                self.state.ledger.up(&sent);
+                self.state.answers[at] = Some(parts);
+                Ok(Accepted::Counted)
+            }
+            Some(taken) if *taken == parts || !(are_finite(taken) || are_finite(&parts)) => Ok(Accepted::Repeated),
+            Some(_) => Err(refused(format!("a second answer of agent {agent}"), "one answer from each agent")),
+        }
+    }
+
+    /// Accepts the answer of an agent to the open question; `len` is its number of bytes on the wire. A second copy changes nothing.
+    ///
+    /// # Errors
+    /// When it is not an answer of this agent to the open question. A refused answer does not count, and changes nothing; it is listed
+    /// in [`Coordinator::refusals`].
+    pub fn accept(&mut self, agent: usize, parts: Vec<(Part, Body)>, len: usize) -> Result<Accepted> {
+        let taken = self.check(agent, parts, len).and_then(|checked| self.take(agent, checked));
+        taken.inspect_err(|reason| self.refuse(agent, reason.clone()))
+    }
+
+    /// Lists an answer as refused, or an agent that could not answer.
+    pub(crate) fn refuse(&mut self, agent: usize, reason: Error) {
+        let Message { round, exchange, .. } = self.state.ask.down;
+        self.refusals.push(Refusal { agent, round, exchange, reason });
+    }
+}

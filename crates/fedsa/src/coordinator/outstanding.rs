@@ -1,0 +1,57 @@
+//! Answers that missed the deadline of their exchange and may still come, over a link whose answers are as late as the network makes
+//! them.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// The agents whose answers may still come, each with the factor by which the answer arrives, by the question.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Outstanding {
+    questions: BTreeMap<(u64, u8), Vec<(usize, f64)>>,
+}
+
+impl Outstanding {
+    /// Notes an answer that has not come by the end of its exchange.
+    pub fn miss(&mut self, round: u64, exchange: u8, agent: usize, gain: f64) {
+        self.questions.entry((round, exchange)).or_default().push((agent, gain));
+    }
+
+    /// Forgets answers to questions before round `first`.
+    pub fn forget_before(&mut self, first: u64) {
+        self.questions = self.questions.split_off(&(first, 0));
+    }
+
+    /// Forgets the answers of an agent.
+    pub fn forget(&mut self, agent: usize) {
+        self.questions.values_mut().for_each(|missing| missing.retain(|(c, _)| *c != agent));
+    }
+
+    /// Whether the answer of an agent may still come.
+    pub fn has(&self, round: u64, exchange: u8, agent: usize) -> bool {
+        self.questions.get(&(round, exchange)).is_some_and(|missing| missing.iter().any(|(c, _)| *c == agent))
+    }
+
+    /// Removes an answer that has come; the factor by which it arrives.
+    pub fn take(&mut self, round: u64, exchange: u8, agent: usize) -> Option<f64> {
+        let missing = self.questions.get_mut(&(round, exchange))?;
+        let at = missing.iter().position(|(c, _)| *c == agent)?;
+        Some(missing.remove(at).1)
+    }
+
+    /// The oldest round for which an answer of an agent may still come.
+    pub fn oldest(&self, agent: usize) -> Option<u64> {
+        self.questions.iter().find(|(_, missing)| missing.iter().any(|(c, _)| *c == agent)).map(|((round, _), _)| *round)
+    }
+
+    /// Whether these can be outstanding after `opened` rounds have been opened, among `agents` agents whose answers are at most
+    /// `latest` rounds late.
+    pub fn is_of(&self, opened: u64, latest: Option<u64>, agents: usize) -> bool {
+        let fits = |((round, _), missing): (&(u64, u8), &Vec<(usize, f64)>)| {
+            latest.is_some_and(|latest| *round < opened && opened - *round <= latest + 1)
+                && missing.is_sorted_by(|a, b| a.0 < b.0)
+                && missing.iter().all(|(c, gain)| *c < agents && gain.is_finite())
+        };
+        self.questions.iter().all(fits)
+    }
+}

@@ -1,0 +1,84 @@
+//! What agents are told when others join or leave.
+
+use serde::{Deserialize, Serialize};
+
+use super::frame::{self, Kind};
+use super::{Admission, Applicant, ColumnSummary};
+use crate::error::Result;
+use crate::federation::Federation;
+use crate::protocol::refused;
+
+/// The server tells an agent who the others are now.
+#[derive(Serialize, Deserialize)]
+pub(super) struct EpochTold {
+    pub agent: u32,
+    pub epoch: u64,
+    pub weights: Vec<f64>,
+    pub digest: u64,
+    /// For one that is new: the start and the columns of all.
+    pub new: Option<(Vec<f64>, Vec<ColumnSummary>)>,
+}
+
+/// What the server sends an agent with this number in a later epoch of a federation that the agent knows; 8 bytes for each agent of the
+/// epoch, and some 30 more.
+///
+/// # Panics
+/// When there is no such agent.
+pub fn announce(federation: &Federation, agent: usize) -> Vec<u8> {
+    written(federation, agent, None)
+}
+
+/// What the server sends an agent that joins in this epoch in place of an admission: 8 bytes for each component of the start and the columns
+/// more. The columns are those with which the federation was founded.
+///
+/// # Panics
+/// When there is no such agent.
+pub fn announce_to_new(federation: &Federation, agent: usize, columns: &[ColumnSummary]) -> Vec<u8> {
+    written(federation, agent, Some((federation.start().to_vec(), columns.to_vec())))
+}
+
+fn written(federation: &Federation, agent: usize, new: Option<(Vec<f64>, Vec<ColumnSummary>)>) -> Vec<u8> {
+    assert!(agent < federation.agents(), "agent {agent} of {} agents", federation.agents());
+    let (weights, digest, epoch) = (federation.weights().to_vec(), federation.digest(), federation.epoch());
+    frame::written(Kind::Epoch, &EpochTold { agent: agent as u32, epoch, weights, digest, new })
+}
+
+/// Reads what the server announces to an agent that knows an earlier epoch, `before`: the federation, and the agent's number in it.
+///
+/// # Errors
+/// When the bytes are no announcement of this version or were damaged; when the epoch is no later one; when the federation that follows is
+/// not the one that the server has.
+pub fn announced(before: &Federation, bytes: &[u8]) -> Result<(Federation, usize)> {
+    let told: EpochTold = frame::read(Kind::Epoch, bytes)?;
+    if told.epoch <= before.epoch() {
+        return Err(refused(format!("epoch {}", told.epoch), &format!("an epoch after {}", before.epoch())));
+    }
+    let federation = later(before, &told)?;
+    Ok((federation, told.agent as usize))
+}
+
+/// The federation of an announcement.
+fn later(before: &Federation, told: &EpochTold) -> Result<Federation> {
+    let (agent, n) = (told.agent, told.weights.len());
+    if agent as usize >= n {
+        return Err(refused(format!("agent number {agent} of {n} agents"), "this agent's number"));
+    }
+    let federation = before.at_epoch(told.weights.clone(), told.epoch).map_err(|e| refused(e.what.clone(), &e.help))?;
+    if federation.digest() != told.digest {
+        return Err(refused("a federation with other settings", "one with this agent's settings"));
+    }
+    Ok(federation)
+}
+
+impl Applicant {
+    /// Reads what the server tells an agent that joins a federation later.
+    ///
+    /// # Errors
+    /// As [`Applicant::admitted`].
+    pub fn joined(&self, bytes: &[u8]) -> Result<Admission> {
+        let mut told: EpochTold = frame::read(Kind::Epoch, bytes)?;
+        let (start, columns) = told.new.take().ok_or_else(|| refused("an announcement without start and columns", "one to a new agent"))?;
+        let founded = self.federation(&told.weights, start, &columns)?;
+        Ok(Admission { federation: later(&founded, &told)?, agent: told.agent as usize, columns })
+    }
+}
