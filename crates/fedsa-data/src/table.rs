@@ -403,11 +403,9 @@ mod tests {
             let quoted = "s_0,note,s_1\n1,\"a\nb\n\",2\n1,\"c\n\",x\n3,d,4\n";
             assert_eq!(said(quoted), "line 5, column `s_1`: `x` is not a finite number", "{end:?}");
             assert_eq!(said("s_0,s_1\n1,2\n\n1\n1,2\n"), "line 4: 1 fields, but the header has 2", "{end:?}");
-            assert_eq!(
-                said("\ns_0,s_1\n\"1,2\n3,4\n"),
-                "line 3: a quote that is opened there is closed in line 4 or not at all",
-                "{end:?}"
-            );
+            assert_eq!(said("\ns_0,s_1\n\"1,2\n3,4\n"), "line 3: a quote that is opened there is not closed", "{end:?}");
+            let closed = "\ns_0,s_1\n\"1,2\n3,\"\n3,4\n";
+            assert_eq!(said(closed), "line 3: a quote that is opened there is closed in line 4", "{end:?}");
             let good = from_csv("s_0,s_1\n1,2\n3,\"4\n\"".replace('\n', end).into(), &wanted()).unwrap();
             assert_eq!(good.inputs, [1.0, 2.0, 3.0, 4.0], "{end:?}");
         }
