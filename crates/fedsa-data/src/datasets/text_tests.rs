@@ -83,7 +83,8 @@ fn the_index_that_pandas_writes_is_no_feature() {
     let columns = ["x", "target", "__index_level_0__"].map(|name| (name.to_string(), TraceColumn::F64(vec![1.0, 2.0])));
     let file = to_bytes(&Trace::new(columns.to_vec()).unwrap()).unwrap();
     let e = from_parquet(file.clone(), &Wanted::default()).unwrap_err();
-    assert!(e.what == "the column `__index_level_0__` is the index that pandas wrote" && e.help.contains("index=False"), "{e}");
+    assert_eq!(e.what, "the column `__index_level_0__` is the index that pandas wrote");
+    assert_eq!(e.help, "`drop` leaves it out; pandas writes tables without its index with index=False");
     let dropped = Wanted::default().with_drop(vec!["__index_level_0__".into()]);
     assert_eq!(from_parquet(file.clone(), &dropped).unwrap().columns.len(), 1);
     assert!(from_parquet(file, &Wanted::default().with_group("__index_level_0__")).is_ok());

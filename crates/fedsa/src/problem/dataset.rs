@@ -300,7 +300,7 @@ impl Dataset {
 }
 
 /// A row of several data sets, which are numbered one after the other from 0, for messages: `a.csv: row 7`, from 1.
-pub(in crate::problem) fn row_in(sets: &[Dataset], row: usize) -> String {
+pub(super) fn row_in(sets: &[Dataset], row: usize) -> String {
     let mut first = 0;
     for set in sets {
         if row < first + set.rows.len() {
