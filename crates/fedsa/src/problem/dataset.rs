@@ -276,19 +276,19 @@ impl Dataset {
     /// Checks lengths, and that all numbers are finite.
     ///
     /// # Errors
-    /// When they are not; names the row (from 1) and the column.
+    /// When they are not; names the row (from 0) and the column.
     pub fn check(&self) -> Result<()> {
         let n = self.rows.len();
         for i in 0..n {
             if let Some((j, x)) = self.rows.row(i).find(|(_, x)| !x.is_finite()) {
                 let column = self.columns.name(j).map_or_else(|| j.to_string(), quoted);
-                return Err(Error::data(self.name.clone(), format!("row {}, column {column}: {x}", i + 1), "finite numbers"));
+                return Err(Error::data(self.name.clone(), format!("row {i}, column {column}: {x}"), "finite numbers"));
             }
         }
         if let Some(Labels::Numbers(x)) = &self.targets
             && let Some(i) = x.iter().position(|x| !x.is_finite())
         {
-            return Err(Error::data(self.name.clone(), format!("row {}: the target {}", i + 1, x[i]), "finite numbers"));
+            return Err(Error::data(self.name.clone(), format!("row {i}: the target {}", x[i]), "finite numbers"));
         }
         for labels in [&self.targets, &self.groups].into_iter().flatten() {
             if labels.len() != n {
