@@ -543,7 +543,7 @@ fn a_fit_does_not_go_on_with_other_data_in_memory() {
     let run = |names, if_exists| {
         let settings = FitSettings::default().with_agents(2).with_ridge(0.1).with_method("newton");
         let fit = Fit::of_sets(&settings, vec![set(names)], &Cancel::never()).unwrap();
-        let outcome = fit.run(RunSettings::default().in_folder(folder.path("o"), if_exists), &Unobserved, &Cancel::never()).unwrap();
+        let outcome = fit.run(RunSettings::default().in_folder(folder.path("o"), if_exists), &Unobserved, &Cancel::never())?;
         outcome.results(&Unobserved, &Cancel::never())
     };
     let fitted = run(["a", "b"], IfExists::Refuse).unwrap();

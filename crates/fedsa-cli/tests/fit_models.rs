@@ -53,8 +53,8 @@ fn inference_is_printed_and_written_for_categories_offsets_and_weights() {
         assert!((x - y).abs() < 1e-9 && a["name"] == b["name"], "{a} {b}");
     }
     // Few agents: a warning. What is predicted takes the columns as they are, and its mean is that of the counts.
-    let few = fit(&folder, &format!("{options} --agents 5 --covariance clustered --method newton --out q")).exits(0);
-    assert!(few.stdout.contains("warning: 5 agents"), "{}", few.stdout);
+    let few = fit(&folder, &format!("{options} --partition by:region --covariance clustered --method newton --out q")).exits(0);
+    assert!(few.stdout.contains("warning: 3 agents"), "{}", few.stdout);
     let predicted = folder.run(&["predict", "o", "counts.csv"]).exits(0).stdout;
     let column = |line: &str, i: usize| line.split(',').nth(i).unwrap().parse::<f64>().unwrap();
     let sums = predicted.lines().skip(1).fold((0.0, 0.0), |(a, b), line| {

@@ -32,6 +32,7 @@ mod purposes;
 mod reference;
 #[cfg(unix)]
 mod resume;
+mod tables;
 mod theory;
 mod tune;
 mod type_names;

@@ -1,6 +1,6 @@
 //! Fields of text files.
 
-use fedsa::error::quoted;
+use fedsa::error::{Error, Result, quoted};
 
 /// A finite number; 1 for true and 0 for false, in any case.
 pub(crate) fn number(field: &str) -> Option<f64> {
@@ -10,6 +10,26 @@ pub(crate) fn number(field: &str) -> Option<f64> {
         Err(_) if field.eq_ignore_ascii_case("false") => Some(0.0),
         Err(_) => None,
     }
+}
+
+/// Refuses a whole number that no double represents, nor prints so: such numbers are names, and rounding makes different ones equal.
+///
+/// # Errors
+/// When it is one.
+pub(crate) fn check_exact(field: &str) -> Result<()> {
+    // All whole numbers of 15 digits are doubles.
+    const ALL: usize = 15;
+    let digits = field.strip_prefix(['-', '+']).unwrap_or(field);
+    if digits.len() <= ALL || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Ok(());
+    }
+    let is_exact = digits.parse::<i128>().is_ok_and(|whole| whole as f64 as i128 == whole);
+    // Large doubles are printed with zeros behind the digits that tell them apart.
+    let is_printed_so = || digits.parse::<f64>().is_ok_and(|x| x.to_string() == digits);
+    if is_exact || is_printed_so() {
+        return Ok(());
+    }
+    Err(Error::data("", format!("{} does not fit a double", in_words(field)), "whole numbers up to 2^53, or such as 1.5e20"))
 }
 
 /// A field in words, for messages.
@@ -28,6 +48,18 @@ mod tests {
         assert_eq!(rows.rows, Rows::Dense { d: 2, values: vec![1.0, 1.0, 2.0, 0.0] });
         let log = crate::logs::from_csv("s_0,next_0,reward,done\ntrue,False,true,0\n".into(), Inputs::States).unwrap();
         assert_eq!((&log.states[..], &log.next[..], &log.rewards[..]), (&[1.0][..], &[0.0][..], &[1.0][..]));
+        assert_eq!(super::check_exact("9007199254740993").unwrap_err().to_string(), "`9007199254740993` does not fit a double");
+        for good in [
+            "9007199254740992",
+            "-9007199254740994",
+            "30000000000000000000",
+            "-1706207314860975200000000000000000",
+            "0.12345678901234567890",
+            "9007199254740993.5",
+            "x",
+        ] {
+            assert!(super::check_exact(good).is_ok(), "{good}");
+        }
         for other in ["yes", "t", "truee", "nan", "inf", ""] {
             assert_eq!(super::number(other), None, "{other}");
         }

@@ -214,6 +214,8 @@ fn too_long() -> io::Error {
 /// What is read of a table until [`Line::begin`]: at most [`LONGEST_LINE`] bytes. Lines end with a line feed, the last one too, whatever
 /// ends them in the file (`\r\n`, `\r`, or nothing at its end): the reader of fields counts line feeds, and would not have seen that of a
 /// `\r\n` when it has read a line.
+///
+/// A file that ends within quotes is an error: the reader of fields would take all of its rest for one field.
 pub(super) struct Line {
     input: Input,
     left: usize,
@@ -221,11 +223,13 @@ pub(super) struct Line {
     after_return: bool,
     /// The last byte that was given; a line feed before the first one.
     last: u8,
+    quotes: Quotes,
 }
 
 impl Line {
-    pub(super) fn new(input: Input) -> Self {
-        Self { input, left: LONGEST_LINE, after_return: false, last: b'\n' }
+    /// The lines of a table whose fields are separated by `separator`.
+    pub(super) fn new(input: Input, separator: u8) -> Self {
+        Self { input, left: LONGEST_LINE, after_return: false, last: b'\n', quotes: Quotes::new(separator) }
     }
 
     /// A line begins.
@@ -237,7 +241,7 @@ impl Line {
 impl Read for Line {
     fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
         if self.left == 0 {
-            return Err(too_long());
+            return Err(self.quotes.open().map_or_else(too_long, io::Error::other));
         }
         let most = out.len().min(self.left);
         let mut given = 0;
@@ -255,7 +259,11 @@ impl Read for Line {
         if given > 0 {
             self.last = out[given - 1];
         }
-        Ok(given)
+        self.quotes.see(&out[..given]).map_err(io::Error::other)?;
+        match self.quotes.open().filter(|_| given == 0 && most > 0) {
+            Some(open) => Err(io::Error::other(open)),
+            None => Ok(given),
+        }
     }
 }
 
@@ -279,10 +287,111 @@ impl Line {
     }
 }
 
+/// Where a text of quoted fields is, as the reader of fields takes them: a quote opens only at the start of a field, and two quotes within
+/// quotes are one.
+struct Quotes {
+    separator: u8,
+    place: Place,
+    /// The line, from 1.
+    line: u64,
+    /// The line on which the last quote was opened.
+    opened: u64,
+    /// How many bytes of a byte-order mark have been seen, which are no part of the first field.
+    mark: usize,
+}
+
+/// The place of the next byte.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    /// At the start of a field.
+    Start,
+    /// In a field without quotes, or after those of a field.
+    Plain,
+    /// Within quotes.
+    Quoted,
+    /// After a quote within quotes: the second of two, or the end of them.
+    AfterQuote,
+}
+
+/// What quotes must be.
+pub(super) const QUOTES: &str = "quotes in pairs, with a text between them that ends on its line; \"\" is a quote in such a text";
+
+/// A quote without its end, or whose end is in the middle of a field.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum BadQuote {
+    /// The file ends, or a line becomes too long.
+    #[error("line {0}: a quote that is opened there is not closed")]
+    Open(u64),
+    /// The quotes go over several lines, and text follows: the quote was meant to open a field, or to be in it.
+    #[error("line {opened}: a quote that is opened there is closed in line {closed}, in the middle of a field")]
+    Inside {
+        /// The line of the first quote.
+        opened: u64,
+        /// The line of the other one.
+        closed: u64,
+    },
+}
+
+impl Quotes {
+    const MARK: &[u8] = b"\xef\xbb\xbf";
+
+    fn new(separator: u8) -> Self {
+        Self { separator, place: Place::Start, line: 1, opened: 1, mark: 0 }
+    }
+
+    /// The error about quotes that are open.
+    fn open(&self) -> Option<BadQuote> {
+        (self.place == Place::Quoted).then_some(BadQuote::Open(self.opened))
+    }
+
+    /// Follows bytes.
+    fn see(&mut self, mut bytes: &[u8]) -> Result<(), BadQuote> {
+        while self.mark < Self::MARK.len() && !bytes.is_empty() {
+            if bytes[0] != Self::MARK[self.mark] {
+                self.mark = Self::MARK.len();
+                break;
+            }
+            (self.mark, bytes) = (self.mark + 1, &bytes[1..]);
+        }
+        // Most files have no quotes at all: of them lines are counted, which is fast.
+        if matches!(self.place, Place::Start | Place::Plain) && !bytes.contains(&b'"') {
+            self.line += bytes.iter().filter(|byte| **byte == b'\n').count() as u64;
+            if let Some(last) = bytes.last() {
+                self.place = self.outside(*last);
+            }
+            return Ok(());
+        }
+        for &byte in bytes {
+            self.place = match (self.place, byte) {
+                (Place::Start, b'"') => {
+                    self.opened = self.line;
+                    Place::Quoted
+                }
+                (Place::Quoted, b'"') => Place::AfterQuote,
+                (Place::AfterQuote, b'"') | (Place::Quoted, _) => Place::Quoted,
+                (Place::AfterQuote, byte) if self.outside(byte) == Place::Plain && self.opened < self.line => {
+                    return Err(BadQuote::Inside { opened: self.opened, closed: self.line });
+                }
+                (_, byte) => self.outside(byte),
+            };
+            self.line += u64::from(byte == b'\n');
+        }
+        Ok(())
+    }
+
+    /// The place after a byte outside of quotes.
+    fn outside(&self, byte: u8) -> Place {
+        if byte == self.separator || byte == b'\n' { Place::Start } else { Place::Plain }
+    }
+}
+
 /// The error about a file that could be opened but not read to its end. `place` is where reading was.
 pub(super) fn broken(place: &str, e: &io::Error) -> Error {
     if e.get_ref().is_some_and(|inner| inner.is::<Trailing>()) {
         return Error::data("", shown(e), "a file that ends with its gzip stream, of one member or several: get it again");
+    }
+    if let Some(quote) = e.get_ref().and_then(|inner| inner.downcast_ref::<BadQuote>()) {
+        return Error::data("", shown(quote), QUOTES);
     }
     if e.get_ref().is_some_and(|inner| inner.is::<Expanded>()) {
         return Error::data("", format!("{place}: {}", shown(e)), "a file whose contents are at most 1100 times as long; unpack it first");

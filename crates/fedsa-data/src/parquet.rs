@@ -115,6 +115,8 @@ pub(super) struct Columns {
     /// The bytes that may still be read into memory.
     left: Cell<usize>,
     pages: Arc<Budget>,
+    /// The number of the first row in messages: logs count from 0, tables from 1.
+    first_number: Cell<usize>,
 }
 
 impl Columns {
@@ -126,7 +128,13 @@ impl Columns {
             let more = usize::try_from(group.num_rows()).ok();
             rows = more.and_then(|more| rows.checked_add(more)).ok_or_else(|| unreadable("an impossible number of rows"))?;
         }
-        Ok(Self { store, metadata, rows, left: Cell::new(limit), pages: Arc::new(Budget { used: AtomicUsize::new(0), limit }) })
+        let pages = Arc::new(Budget { used: AtomicUsize::new(0), limit });
+        Ok(Self { store, metadata, rows, left: Cell::new(limit), pages, first_number: Cell::new(0) })
+    }
+
+    /// The first row has this number in messages about numbers; 0 without it.
+    pub(super) fn number_rows_from(&self, first: usize) {
+        self.first_number.set(first);
     }
 
     /// The columns' names; of a nested column its path.
@@ -369,13 +377,13 @@ impl<'a, T: DataType> Steps<'a, T> {
             }
             if self.values.len() != read {
                 let null = self.levels.iter().position(|level| *level < self.descr.max_def_level());
-                return present(first + null.unwrap_or(self.values.len()), None);
+                return present(self.columns.first_number.get() + first + null.unwrap_or(self.values.len()), None);
             }
             let now;
             (now, out) = out.split_at_mut(read);
             now.iter_mut().zip(&self.values).for_each(|(out, value)| *out = number(value));
             if let Some((i, value)) = self.values.iter().enumerate().find_map(|(i, value)| Some((i, inexact(value)?))) {
-                let what = format!("row {}: {value} does not fit a double", first + i);
+                let what = format!("row {}: {value} does not fit a double", self.columns.first_number.get() + first + i);
                 return Err(Error::data("", what, "integers up to 2^53"));
             }
         }

@@ -5,7 +5,7 @@ use std::io::ErrorKind;
 use fedsa::error::{Error, Result, quoted};
 
 use super::shown;
-use crate::input::{Input, Line, broken};
+use crate::input::{Input, Line, QUOTES, broken};
 
 /// The first bytes of files that are no text, and what they are.
 const BINARY: [(&[u8], &str); 13] = [
@@ -33,7 +33,7 @@ pub(super) fn open(mut input: Input) -> Result<(csv::Reader<Line>, Vec<String>)>
     let start = input.peek()?;
     check_text(start)?;
     let separator = separator(start);
-    let mut reader = csv::ReaderBuilder::new().buffer_capacity(BUFFER).delimiter(separator).from_reader(Line::new(input));
+    let mut reader = csv::ReaderBuilder::new().buffer_capacity(BUFFER).delimiter(separator).from_reader(Line::new(input, separator));
     let names: Vec<String> = header(&mut reader)?.iter().map(|name| name.trim().to_string()).collect();
     if let [only] = &names[..]
         && let Some(separator) = [';', '|'].into_iter().find(|c| only.contains(*c))
@@ -82,13 +82,11 @@ pub(super) fn line_of(reader: &csv::Reader<Line>, record: &csv::StringRecord) ->
 /// An error of the reader while it read `record`.
 pub(super) fn bad_line(e: &csv::Error, reader: &csv::Reader<Line>, record: &csv::StringRecord) -> Error {
     let line = reader.position().line();
-    // A quote that is open at the end of the file has swallowed the last line feed, which then ends no line.
-    let is_open = record.iter().next_back().is_some_and(|field| field.ends_with('\n'));
-    let first = line_of(reader, record) + u64::from(is_open);
+    let first = line_of(reader, record);
     match e.kind() {
         csv::ErrorKind::UnequalLengths { .. } if spans_lines(record) => {
-            let what = format!("line {first}: a quote that is opened there is closed in line {} or not at all", line.saturating_sub(1));
-            Error::data("", what, "quotes in pairs, with a text between them that ends on its line; \"\" is a quote in such a text")
+            let what = format!("line {first}: a quote that is opened there is closed in line {}", line.saturating_sub(1));
+            Error::data("", what, QUOTES)
         }
         csv::ErrorKind::UnequalLengths { expected_len, len, .. } => {
             Error::data("", format!("line {first}: {len} fields, but the header has {expected_len}"), "as many fields on every line")
@@ -102,7 +100,7 @@ pub(super) fn bad_line(e: &csv::Error, reader: &csv::Reader<Line>, record: &csv:
     }
 }
 
-/// Whether a field goes over several lines, as one does whose quote is not closed.
+/// Whether a field goes over several lines, as one does whose quote is closed by one of a later line.
 pub(super) fn spans_lines(record: &csv::StringRecord) -> bool {
     record.iter().any(|field| field.contains('\n'))
 }

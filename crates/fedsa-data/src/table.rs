@@ -188,6 +188,7 @@ fn places_of(header: &Header, wanted: &[String]) -> Result<Vec<usize>> {
 /// When it is not a Parquet file, a wanted column is missing, or one of its entries is no finite number.
 pub fn from_parquet(file: Vec<u8>, form: &TableForm) -> Result<Table> {
     contained(file, |file| {
+        file.number_rows_from(1);
         let names = file.names();
         let places = form.places(&names)?;
         let (mut columns, mut left_out) = (Vec::new(), Vec::new());
@@ -212,7 +213,7 @@ pub fn from_parquet(file: Vec<u8>, form: &TableForm) -> Result<Table> {
         let numbers: Vec<&[f64]> = places.iter().filter_map(numbers_of).collect();
         for (column, values) in places.iter().map(|place| &names[*place]).zip(&numbers) {
             if let Some(row) = values.iter().position(|x| !x.is_finite()) {
-                let what = format!("column `{}`: row {row} is {}", quoted(column), values[row]);
+                let what = format!("column `{}`: row {} is {}", quoted(column), row + 1, values[row]);
                 return Err(Error::data("", what, "finite numbers; leave such rows out"));
             }
         }
@@ -258,6 +259,11 @@ pub fn from_csv(file: Vec<u8>, form: &TableForm) -> Result<Table> {
             break;
         }
         for &i in &places {
+            let in_line = |e: Error| {
+                let (line, name) = (separated::line_of(&reader, &record), quoted(&names[i]));
+                e.prefixed(format!("line {line}, column `{name}`"))
+            };
+            field::check_exact(record[i].trim()).map_err(in_line)?;
             let number = field::number(record[i].trim()).ok_or_else(|| {
                 let line = separated::line_of(&reader, &record);
                 let (name, field) = (quoted(&names[i]), field::in_words(record[i].trim()));
@@ -403,11 +409,9 @@ mod tests {
             let quoted = "s_0,note,s_1\n1,\"a\nb\n\",2\n1,\"c\n\",x\n3,d,4\n";
             assert_eq!(said(quoted), "line 5, column `s_1`: `x` is not a finite number", "{end:?}");
             assert_eq!(said("s_0,s_1\n1,2\n\n1\n1,2\n"), "line 4: 1 fields, but the header has 2", "{end:?}");
-            assert_eq!(
-                said("\ns_0,s_1\n\"1,2\n3,4\n"),
-                "line 3: a quote that is opened there is closed in line 4 or not at all",
-                "{end:?}"
-            );
+            assert_eq!(said("\ns_0,s_1\n\"1,2\n3,4\n"), "line 3: a quote that is opened there is not closed", "{end:?}");
+            let closed = "\ns_0,s_1\n\"1,2\n3,\"\n3,4\n";
+            assert_eq!(said(closed), "line 3: a quote that is opened there is closed in line 4", "{end:?}");
             let good = from_csv("s_0,s_1\n1,2\n3,\"4\n\"".replace('\n', end).into(), &wanted()).unwrap();
             assert_eq!(good.inputs, [1.0, 2.0, 3.0, 4.0], "{end:?}");
         }

@@ -15,6 +15,12 @@ use super::{about, name_of, npz, shown, theta_from_json};
 /// What to give instead of a file that is not one of weights.
 const WANTED: &str = "a weights.json that fedsa evaluate or fedsa fit wrote";
 
+/// How the run ended that gave the weights of a `weights.json`, one of the names of outcomes; `None` where the file does not say it.
+pub fn outcome(path: &Path) -> Option<String> {
+    let weights: Value = serde_json::from_slice(&super::read(path).ok()?).ok()?;
+    Some(weights.get("outcome")?.as_str()?.to_string())
+}
+
 /// What a `weights.json` contains.
 #[derive(Debug, Clone, PartialEq)]
 pub enum FittedModel {

@@ -102,6 +102,8 @@ pub struct Applied {
     pub files: Vec<PathBuf>,
     /// The `weights.json` that was read; empty if weights were in memory.
     pub weights: PathBuf,
+    /// How the run ended that gave the weights, where they were read and say it.
+    pub outcome: Option<String>,
 }
 
 /// Applies weights to data.
@@ -123,7 +125,8 @@ pub fn apply(settings: &ApplySettings) -> Result<Applied> {
         FittedModel::Value(fitted) => values_of_files(settings, &weights, fitted)?,
         FittedModel::Linear(model) => predictions_of_files(settings, &model)?,
     };
-    Ok(Applied { weights, ..applied })
+    let outcome = weights::outcome(&weights);
+    Ok(Applied { weights, outcome, ..applied })
 }
 
 /// The values of a value function on tables whose inputs are the columns that it was fitted to ([`ValueModel::inputs`]). With `se` their
@@ -175,7 +178,11 @@ fn values_of_files(settings: &ApplySettings, weights: &Path, mut fitted: ValueMo
 fn predictions_of_files(settings: &ApplySettings, model: &LinearModel) -> Result<Applied> {
     if settings.se {
         let what = "standard errors of a model that fedsa fit wrote";
-        return Err(Error::new("se", what, "no `se`: only fedsa evaluate computes a covariance of its weights"));
+        return Err(Error::new(
+            "se",
+            what,
+            "no `se`: standard errors are those of value functions; a fit with inference has those of its coefficients in summary.json",
+        ));
     }
     let places = Places::from_env("");
     let files = datasets::files(&settings.data, &places)?;
@@ -222,6 +229,7 @@ fn stacked(tables: Vec<Table>, new: Vec<(String, Cells)>, added: Vec<String>, qu
         clipped: Vec::new(),
         files: Vec::new(),
         weights: PathBuf::new(),
+        outcome: None,
     })
 }
 

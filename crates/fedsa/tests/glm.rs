@@ -521,7 +521,7 @@ fn settings_and_targets_of_other_families_are_refused() {
         (GeneralisedLinear { alpha: None, ..base(FamilyName::NegativeBinomial) }, "alpha: the negative-binomial family needs it"),
         (GeneralisedLinear { threshold: Some(-1.0), ..base(FamilyName::Huber) }, "threshold: -1 is not accepted"),
         (GeneralisedLinear { offset: Some("other".into()), ..settings.clone() }, "there is no column `other`"),
-        (GeneralisedLinear { row_weights: Some("x1".into()), ..settings.clone() }, "row_weights: a row of weight"),
+        (GeneralisedLinear { row_weights: Some("x1".into()), ..settings.clone() }, "row_weights: table: row 1 has the weight -0.343"),
     ] {
         let got = e(&changed, &set);
         assert!(got.contains(words), "{got}");
@@ -531,4 +531,43 @@ fn settings_and_targets_of_other_families_are_refused() {
     assert!(e(&nine, &several).contains("no row has the label 9"));
     let (huber, set) = case(FamilyName::Huber);
     refused(&huber, set, CovarianceKind::Sandwich, &["huber has no likelihood"]);
+}
+
+/// R's formula for gamma with prior weights: the dispersion is deviance / (sum of weights), and log-densities count by their weights.
+#[test]
+fn gamma_with_row_weights_has_the_likelihood_of_r() {
+    let settings = GeneralisedLinear { row_weights: Some("log_exposure".into()), ..base(FamilyName::Gamma) };
+    let set = table(FamilyName::Gamma);
+    let (Rows::Dense { values, .. }, Some(Labels::Numbers(y))) = (&set.rows, &set.targets) else { unreachable!() };
+    let got = inferred(&settings, vec![set.clone()], CovarianceKind::Model).unwrap();
+    let theta: Vec<f64> = got.coefficients.iter().map(|c| c.estimate).collect();
+    let rows: Vec<(f64, f64, f64)> =
+        values.chunks(4).zip(y).map(|(x, y)| ((theta[0] + theta[1] * x[0] + theta[2] * x[1] + theta[3] * x[2]).exp(), *y, x[3])).collect();
+    let weights: f64 = rows.iter().map(|(.., w)| w).sum();
+    let deviance: f64 = rows.iter().map(|(mu, y, w)| 2.0 * w * (y / mu - 1.0 - (y / mu).ln())).sum();
+    let (shape, scale) = (weights / deviance, deviance / weights);
+    let density = |mu: f64, y: f64| (shape - 1.0) * y.ln() - y / (mu * scale) - shape * (mu * scale).ln() - libm::lgamma(shape);
+    let likelihood: f64 = rows.iter().map(|(mu, y, w)| w * density(*mu, *y)).sum();
+    near(&[got.deviance, got.log_likelihood, got.aic], &[deviance, likelihood, 2.0 * (5.0 - likelihood)], "gamma");
+}
+
+/// Without residuals there is nothing to estimate the dispersion from; a column that hardly varies is not called constant.
+#[test]
+fn exact_fits_and_columns_far_from_zero_are_said_to_be_so() {
+    let (settings, set) = case(FamilyName::Gaussian);
+    for y in [3.0, 0.0] {
+        let constant = Dataset { targets: Some(Labels::Numbers(vec![y; 240])), ..set.clone() };
+        refused(&settings, constant, CovarianceKind::Model, &[&format!("all rows have the target {y}")]);
+    }
+    let Rows::Dense { values, .. } = &set.rows else { unreachable!() };
+    let with = |x: &dyn Fn(usize) -> f64| {
+        let values = values.chunks(3).enumerate().flat_map(|(j, row)| [row[0], row[1], x(j)]).collect();
+        Dataset { rows: Rows::Dense { d: 3, values }, ..set.clone() }
+    };
+    let exact = with(&|j| if let Some(Labels::Numbers(y)) = &set.targets { y[j] } else { 0.0 });
+    refused(&settings, exact, CovarianceKind::Model, &["fits all rows exactly"]);
+    let far = with(&|j| 9e15 + (j * 7 % 240) as f64);
+    refused(&settings, far.clone(), CovarianceKind::Model, &["`x3` varies by less than 1e-6 of its size, from 9e15"]);
+    let standardised = GeneralisedLinear { standardise: true, ..settings };
+    assert!(inferred(&standardised, vec![far], CovarianceKind::Model).is_ok());
 }

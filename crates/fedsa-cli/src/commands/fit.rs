@@ -7,13 +7,15 @@ use fedsa::error::{Error, ErrorCode, Result, quoted};
 use fedsa::problem::glm::inference::{CovarianceKind, InferenceSettings};
 use fedsa::problem::preparation::partition::Partition;
 use fedsa::problem::preparation::quality::FitQuality;
+use fedsa::problem::preparation::targets::Targets;
 use fedsa_experiment::Kinds;
 use fedsa_experiment::choose::{ConsideredForLosses, Goal, LossChoice};
 use fedsa_experiment::config::Experiment;
 use fedsa_experiment::config::document::Origin;
-use fedsa_experiment::fit::{AGENTS, Fit, FitSettings, Fitted, Model};
+use fedsa_experiment::fit::{AGENTS, Fit, FitSettings, Fitted, Model, unlike_scales};
 use fedsa_experiment::made::Changes;
 use fedsa_experiment::numbers::{self, number};
+use fedsa_experiment::outcome::Outcome;
 
 use super::progress::Watcher;
 use super::report::table;
@@ -29,7 +31,8 @@ const MOST_FILES: usize = 4;
 const MOST_LEVELS: usize = 6;
 
 /// The settings that messages of the library name, and the options of this command that stand for them.
-const OPTIONS: [(&str, &str); 11] = [
+const OPTIONS: [(&str, &str); 12] = [
+    ("partition = files", "--partition files, or --partition by:COLUMN"),
     ("target", "--target COLUMN"),
     ("positive", "--positive CLASS"),
     ("ridge", "--ridge MU"),
@@ -73,6 +76,10 @@ const SETTINGS: [(&str, &str); 23] = [
 /// The error with options in place of settings, and of keys of experiment files in its help.
 fn in_options(e: Error) -> Error {
     // Keys of the experiment have their table before them.
+    // What no option has set has its key.
+    if e.key == "problem.positive" {
+        return hints::with(e, &OPTIONS).about("--positive");
+    }
     if let Some((_, option)) = SETTINGS.iter().find(|(setting, _)| *setting == e.key && e.place().is_none()) {
         let more = if e.key == "changes" { ", for fedsa run" } else { "" };
         let help = format!("{}{more}", hints::text_with(&hints::text_with(&e.help, &SETTINGS), &OPTIONS));
@@ -101,7 +108,7 @@ pub fn fit(args: &FitArgs, kinds: &Kinds) -> Result<u8, Error> {
 fn fit_files(args: &FitArgs, kinds: &Kinds) -> Result<u8, Error> {
     let fit = Fit::new(&settings(args, kinds)?, signals::cancel())?;
     let (out, common) = (&args.out, &args.common);
-    let about = if common.quiet { Vec::new() } else { about(&fit, args.tol) };
+    let about = if common.quiet { Vec::new() } else { about(&fit) };
     let (began, id) = (fit.began(), fit.experiment().id.clone());
     let planned = |_: &fedsa_experiment::Plan| about.iter().for_each(say);
     let watcher = Watcher::new(common, began, &planned);
@@ -136,7 +143,7 @@ fn settings(args: &FitArgs, kinds: &Kinds) -> Result<FitSettings> {
     let (partition, group) = partition(args)?;
     let mut settings = FitSettings::new(&args.data)
         .with_model(model)
-        .with_drop(args.drop.clone())
+        .with_drop(trimmed(&args.drop))
         .with_standardise(args.standardise)
         .with_partition(partition)
         .with_compare(args.compare.clone())
@@ -156,7 +163,7 @@ fn settings(args: &FitArgs, kinds: &Kinds) -> Result<FitSettings> {
     settings.threshold = args.threshold;
     settings.offset = args.offset.clone();
     settings.row_weights = args.row_weights.clone();
-    settings.categorical = args.categorical.clone();
+    settings.categorical = trimmed(&args.categorical);
     settings.divide_by = args.divide_by;
     settings.pca = args.pca;
     settings.group = group.map(String::from);
@@ -176,6 +183,11 @@ fn settings(args: &FitArgs, kinds: &Kinds) -> Result<FitSettings> {
         document.origins.extend(origins.iter().cloned());
         apply(&set, document)
     })))
+}
+
+/// Names of columns, which tables have without spaces around them.
+fn trimmed(names: &[String]) -> Vec<String> {
+    names.iter().map(|name| name.trim().to_string()).collect()
 }
 
 /// The standard errors that are asked for.
@@ -251,20 +263,22 @@ fn origins(args: &FitArgs) -> Vec<Origin> {
 }
 
 /// What is said of the data before the runs.
-fn about(fit: &Fit, tol: f64) -> Vec<String> {
+fn about(fit: &Fit) -> Vec<String> {
     let intercept = match (fit.prepared().transform.intercept, fit.settings().inference.is_some()) {
         (true, true) => "an intercept without a ridge",
         (true, false) => "an intercept (--no-intercept leaves it out)",
         (false, _) => "no intercept (--intercept adds one)",
     };
     let mut lines = vec![format!("{}, {intercept}", fit.prepared().sizes())];
+    lines.extend(modelled(&fit.prepared().targets));
     if fit.prepared().has_bytes() {
         let help = "--divide-by 255 and --pca DIM make fits of such data faster";
         lines.push(format!("  note: features are whole numbers from 0 to 255, as of pixels; {help}"));
     }
     for category in &fit.prepared().categories {
         let levels: Vec<&str> = category.levels.iter().take(MOST_LEVELS).map(String::as_str).collect();
-        let more = if category.levels.len() > MOST_LEVELS { ", .." } else { "" };
+        let all = category.levels.len();
+        let more = if all > MOST_LEVELS { format!(", .. ({all} in all)") } else { String::new() };
         let reference = category.reference.as_ref().map_or(String::new(), |level| format!(" against {}", quoted(level)));
         let (column, levels) = (quoted(&category.column), quoted(levels.join(", ")));
         lines.push(format!("  categories of {column}: {levels}{more}{reference} (--drop {column} leaves the column out)"));
@@ -276,11 +290,33 @@ fn about(fit: &Fit, tol: f64) -> Vec<String> {
         let more = if read.len() > MOST_FILES { format!(", and of {} more files", read.len() - MOST_FILES) } else { String::new() };
         lines.push(format!("  read: {}{more}", read.iter().take(MOST_FILES).map(each).collect::<Vec<_>>().join(", ")));
     }
-    if tol > 0.0 {
-        lines.push(format!("  until the norm of the gradient is at most {} (absolute)", numbers::typed(tol)));
+    lines.extend(fit.warnings().iter().map(|warning| format!("  note: {}", hints::text_with(warning, &OPTIONS))));
+    let tol = numbers::typed(fit.settings().tol);
+    if let Some(asked) = fit.unreachable_tol() {
+        let asked = numbers::typed(asked);
+        lines.push(format!("  until the norm of the gradient is at most {tol} (absolute), the rounding error of gradients of these data:"));
+        let scales = unlike_scales(fit.prepared()).map_or(String::new(), |scales| format!("; {}", hints::text_with(&scales, &OPTIONS)));
+        lines.push(format!("    --tol {asked} is below it{scales}"));
+    } else if fit.settings().tol > 0.0 {
+        lines.push(format!("  until the norm of the gradient is at most {tol} (absolute)"));
     }
     lines.extend(fit.choice().map_or(Vec::new(), chosen));
     lines
+}
+
+/// Which class is modelled.
+fn modelled(targets: &Targets) -> Option<String> {
+    match targets {
+        Targets::Classes { positive, negative, .. } => {
+            let negative = negative.as_ref().map_or("all others".to_string(), ToString::to_string);
+            Some(format!("  models the probability of {positive} against {negative} (--positive names the class)"))
+        }
+        Targets::Many { classes, .. } => {
+            let reference = classes.first()?;
+            Some(format!("  models {} classes against {reference} (--reference names the class)", classes.len()))
+        }
+        Targets::Numbers { .. } => None,
+    }
 }
 
 /// Why the method was chosen, and what it and the others take by rule of thumb.
@@ -306,6 +342,9 @@ fn report(fitted: &Fitted) -> Vec<String> {
     if fitted.spent().first().is_none_or(|first| first.rounds == 0) {
         lines.push("note: theta = 0 meets --tol already. Features or targets may be very small: --standardise".into());
     }
+    let ended_well = matches!(fitted.outcome(), Outcome::Converged | Outcome::Completed);
+    let scales = unlike_scales(&fitted.prepared).filter(|_| !ended_well);
+    lines.extend(scales.map(|scales| format!("note: {}", hints::text_with(&scales, &OPTIONS))));
     let quality = |name: &str, quality: &FitQuality| {
         let accuracy = quality.accuracy.map_or(String::new(), |share| format!(", accuracy {}", numbers::percent(share)));
         let rmse = quality.rmse.map_or(String::new(), |rmse| format!(", root mean square error {}", number(rmse)));

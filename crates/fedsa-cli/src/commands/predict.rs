@@ -72,6 +72,9 @@ fn notes(applied: &Applied) -> Vec<String> {
         format!("note: {table}: left out {columns}, which hold neither numbers nor flags nor text")
     };
     let mut lines: Vec<String> = applied.left_out.iter().map(left_out).collect();
+    if let Some(outcome) = applied.outcome.as_deref().filter(|outcome| ["diverged", "stalled", "out-of-rounds"].contains(outcome)) {
+        lines.push(format!("warning: the fit of these weights ended as `{outcome}`: they are not those that it was to find"));
+    }
     lines.extend(applied.clipped.iter().map(|(column, count)| {
         let (rows, share) = (numbers::thousands(*count as f64), numbers::percent(*count as f64 / applied.rows as f64));
         let column = quoted(column);

@@ -44,6 +44,18 @@ pub fn report(summary: &Summary, results: usize, out: &Path) {
     }
 }
 
+/// What is not as expected, a line each.
+pub fn failures(summary: &Summary) -> Vec<String> {
+    let (id, quick) = (&summary.id, summary.quick);
+    let failed = summary.entries.iter().filter(|entry| !entry.as_expected && !entry.is_note);
+    let runs = failed.filter_map(|entry| {
+        let at = if entry.point.is_empty() { String::new() } else { format!(" at {}", entry.point) };
+        Some(format!("{id}: {}{at}: {}", entry.method, outcome_line(entry)?))
+    });
+    let checks = summary.checks.iter().filter(|v| (!v.as_expected || v.excused) && !v.is_note(quick));
+    runs.chain(checks.map(|v| format!("{id}: {}", v.line(quick)))).collect()
+}
+
 /// An error that has not come to its floor.
 fn still_falls(falling: Falling) -> String {
     let Falling { end, share, predicted } = falling;

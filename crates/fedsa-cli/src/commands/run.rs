@@ -10,7 +10,7 @@ use fedsa_experiment::run::{EndedRun, Job, Ran, RunOutcome};
 use fedsa_experiment::{IfExists, Kinds, RunSettings};
 
 use super::progress::Watcher;
-use super::report::report;
+use super::report::{failures, report};
 use super::signals::{self, Phase};
 use super::{count, load, say, say_json, warn};
 use crate::args::{Common, RunArgs};
@@ -93,14 +93,21 @@ pub fn finished(ran: &Ran, out: &Path, common: &Common, json: bool) -> (u8, usiz
         say_json(&ran.summary_json());
     } else if !common.quiet {
         report(&ran.summary(), ran.plan.points.len() * ran.plan.labels.len(), out);
+    } else if !ran.ended.as_expected {
+        // The exit status has a reason, which is no report.
+        failures(&ran.summary()).into_iter().for_each(warn);
     }
     status(&ran.ended)
 }
 
 /// Says that the run in a folder is finished; its exit status and notes.
 fn already_done(id: &str, ended: &EndedRun, out: &Path, common: &Common) -> (u8, usize) {
+    let as_expected = if ended.as_expected { "" } else { ", and NOT as expected: summary.json there says why" };
+    let line = format!("{id}: already done, in {}{as_expected}", out.display());
     if !common.quiet {
-        say(format!("{id}: already done, in {}", out.display()));
+        say(line);
+    } else if !ended.as_expected {
+        warn(line);
     }
     status(ended)
 }

@@ -57,7 +57,7 @@ fn logs() -> Vec<Case<'static>> {
         ("a.csv", GOOD.replace(',', " ").into(), &[], &["the columns are `s_0 next_0 reward done`"]),
         ("a.csv", text("0,1,2\n"), &[], &["line 2: 3 fields, but the header has 4"]),
         ("a.csv", text("0,1,2,0,7\n"), &[], &["line 2: 5 fields, but the header has 4"]),
-        ("a.csv", text("0,1,0,0\n\"1,2,0,0\n2,3,0,0\n"), &[], &["line 3: a quote that is opened there is closed in line 4 or not at all"]),
+        ("a.csv", text("0,1,0,0\n\"1,2,0,0\n2,3,0,0\n"), &[], &["line 3: a quote that is opened there is not closed"]),
         ("a.csv", text("0,\"1\n2\",0,0\n"), &[], &["line 2, column `next_0`"]),
         ("a.tsv", GOOD.replace(',', "\t").replacen("1\t2\t1", "1\t2", 1).into(), &[], &["line 3: 3 fields, but the header has 4"]),
         (

@@ -245,7 +245,14 @@ pub(super) fn read(store: &Store, wanted: &Wanted, beside: Beside<'_>, room: &mu
         return Err(missing(target));
     }
     let groups = wanted.group.as_deref().map(|group| labels(group)?.ok_or_else(|| missing(group))).transpose()?;
-    Ok(Part { columns: Columns::Numbered { width, left_out }, rows: Rows::Dense { d, values }, targets, groups, texts: Vec::new() })
+    Ok(Part {
+        columns: Columns::Numbered { width, left_out },
+        rows: Rows::Dense { d, values },
+        targets,
+        groups,
+        texts: Vec::new(),
+        lacking: Vec::new(),
+    })
 }
 
 /// The words in place of `images` in the names of files beside a file of images.

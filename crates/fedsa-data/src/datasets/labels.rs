@@ -37,6 +37,7 @@ impl Fields {
     /// When it is empty, not finite, or a text after many numbers.
     pub(super) fn push(&mut self, field: &str, room: &mut Room, place: impl Fn() -> String) -> Result<()> {
         const WANTED: &str = "a finite number on every line, or a name on every line";
+        crate::field::check_exact(field).map_err(|e| e.prefixed(place()))?;
         let number: Option<f64> = field.parse().ok();
         if field.is_empty() || number.is_some_and(|x| !x.is_finite()) {
             return Err(not_finite(&place(), field, WANTED));

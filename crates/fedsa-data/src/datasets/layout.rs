@@ -11,7 +11,7 @@ use super::no_column;
 const TARGETS: [&str; 2] = ["target", "label"];
 
 /// The positions of columns in a table.
-#[derive(Debug, PartialEq)]
+#[derive(Debug)]
 pub(super) struct Layout {
     /// The names of the features.
     pub(super) columns: Vec<String>,
@@ -19,6 +19,8 @@ pub(super) struct Layout {
     pub(super) features: Vec<usize>,
     pub(super) target: Option<usize>,
     pub(super) group: Option<usize>,
+    /// The columns that are to be dropped and are not there, as errors.
+    pub(super) lacking: Vec<(String, Error)>,
 }
 
 impl Layout {
@@ -34,9 +36,8 @@ impl Layout {
         let find = |name: &str| names.iter().position(|other| other == name);
         let group = wanted.group.as_deref().map(|name| find(name).ok_or_else(|| no_column(name, names))).transpose()?;
         let target = target(names, wanted)?;
-        if let Some(name) = wanted.drop.iter().find(|name| expected.is_none() && find(name).is_none()) {
-            return Err(no_column(name, names));
-        }
+        // Another file may have them.
+        let lacking = wanted.drop.iter().filter(|name| find(name).is_none()).map(|name| (name.clone(), no_column(name, names))).collect();
         if let Some(name) = wanted.drop.iter().find(|name| [target, group].contains(&find(name)) && find(name).is_some()) {
             let what = format!("the column `{}` is dropped, but it is the target or the group", quoted(name));
             return Err(Error::data("", what, "columns that are nothing else"));
@@ -47,6 +48,10 @@ impl Layout {
             let help = "a name for every column: pandas writes tables without its index with index=False";
             return Err(Error::data("", format!("column {} has no name", i + 1), help));
         }
+        if let Some(i) = features.iter().find(|i| is_pandas_index(&names[**i])) {
+            let help = "`drop` leaves it out; pandas writes tables without its index with index=False";
+            return Err(Error::data("", format!("the column `{}` is the index that pandas wrote", names[*i]), help));
+        }
         if let Some(expected) = expected {
             if let Some(i) = features.iter().find(|i| !expected.contains(&names[**i])) {
                 let what = format!("there is a column `{}`, which the first file does not have", quoted(&names[*i]));
@@ -55,8 +60,14 @@ impl Layout {
             let at = |name: &String| features.iter().copied().find(|i| names[*i] == *name).ok_or_else(|| no_column(name, names));
             features = expected.iter().map(at).collect::<Result<_>>()?;
         }
-        Ok(Self { columns: features.iter().map(|i| names[*i].clone()).collect(), features, target, group })
+        Ok(Self { columns: features.iter().map(|i| names[*i].clone()).collect(), features, target, group, lacking })
     }
+}
+
+/// Whether a column is one that pandas makes of an index without a name.
+fn is_pandas_index(name: &str) -> bool {
+    let level = name.strip_prefix("__index_level_").and_then(|rest| rest.strip_suffix("__"));
+    level.is_some_and(|level| level.parse::<u32>().is_ok())
 }
 
 /// The position of the target.

@@ -60,7 +60,11 @@ impl Reader {
     fn new(wanted: &Wanted) -> Result<Self> {
         let column = |name: &String| match name.parse::<u32>() {
             Ok(i) if i > 0 => Ok(i - 1),
-            _ => Err(Error::data("", format!("there is no column `{}`", quoted(name)), "a number: LIBSVM files have the columns 1, 2, ..")),
+            _ => Err(Error::data(
+                "",
+                format!("there is no column `{}`", quoted(name)),
+                "a number: this is read as LIBSVM, whose columns are 1, 2, ..; tables have the extension .csv, .tsv or .parquet",
+            )),
         };
         let target = wanted.target.as_ref().filter(|name| !["label", "target"].contains(&name.as_str())).map(column).transpose()?;
         let group = wanted.group.as_ref().map(column).transpose()?;
@@ -229,6 +233,7 @@ impl Reader {
                 left_out: self.left_out.iter().map(|column| *column as usize).collect(),
             },
             rows: Rows::Sparse { d: 0, starts: self.starts, index: self.index, value: self.value },
+            lacking: Vec::new(),
             targets: targets.map(Labels::Numbers),
             groups: self.group.map(|_| Labels::Numbers(self.groups)),
             texts: Vec::new(),

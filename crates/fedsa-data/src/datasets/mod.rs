@@ -58,6 +58,7 @@ pub(super) fn read(sources: &[String], places: &super::find::Places, wanted: &Wa
         parts.push((path, part));
         cancel.check()?;
     }
+    dropped_somewhere(&mut parts)?;
     same_columns(&mut parts)?;
     let datasets = parts.into_iter().map(|(path, part)| {
         let dataset = part.finish(name_of(&path)).map_err(|e| about(&path, e))?;
@@ -110,6 +111,16 @@ fn read_store(store: &Store, format: Format, wanted: &Wanted, expected: Option<&
     Ok(part)
 }
 
+/// Refuses a column that is to be dropped and is in none of the files.
+fn dropped_somewhere(parts: &mut [(PathBuf, Part)]) -> Result<()> {
+    let Some(((first, part), others)) = parts.split_first_mut() else { return Ok(()) };
+    let is_nowhere = |(name, _): &(String, Error)| others.iter().all(|(_, other)| other.lacking.iter().any(|(lacking, _)| lacking == name));
+    match part.lacking.drain(..).find(is_nowhere) {
+        Some((_, e)) => Err(about(first, e)),
+        None => Ok(()),
+    }
+}
+
 /// Gives sparse rows of all files the same number of columns, the largest.
 ///
 /// # Errors
@@ -133,7 +144,7 @@ fn same_columns(parts: &mut [(PathBuf, Part)]) -> Result<()> {
 
 impl Part {
     fn finish(self, name: String) -> Result<Dataset> {
-        let Self { columns, mut rows, targets, groups, texts } = self;
+        let Self { columns, mut rows, targets, groups, texts, .. } = self;
         let columns = columns.names()?;
         if let Rows::Sparse { d, .. } = &mut rows {
             *d = columns.len();
@@ -153,7 +164,11 @@ fn from_bytes(file: Vec<u8>, format: Format, wanted: &Wanted, beside: &[(&str, V
         Ok(file.map(|(name, bytes)| ((*name).to_string(), Store::from(bytes.clone()))))
     };
     let words = || beside.iter().map(|(name, _)| (*name).to_string()).collect();
-    read_store(&Store::from(file), format, wanted, None, Beside { open: &open, words: &words })?.finish(String::new())
+    let mut part = read_store(&Store::from(file), format, wanted, None, Beside { open: &open, words: &words })?;
+    match part.lacking.pop() {
+        Some((_, e)) => Err(e),
+        None => part.finish(String::new()),
+    }
 }
 
 /// A data set (without a name) from the bytes of a LIBSVM file.

@@ -21,6 +21,7 @@ const BATCH: usize = 4096;
 /// When it is not a Parquet file, a column is missing or of the wrong type, or a number is missing or not finite.
 pub(super) fn read(store: &Store, wanted: &Wanted, expected: Option<&[String]>, room: &mut Room) -> Result<Part> {
     contained(store.clone(), |file| {
+        file.number_rows_from(1);
         let names = file.names();
         let layout = Layout::new(&names, wanted, expected)?;
         let (n, d) = (file.rows(), layout.columns.len());
@@ -36,7 +37,14 @@ pub(super) fn read(store: &Store, wanted: &Wanted, expected: Option<&[String]>, 
         room.take(n.saturating_mul(d).saturating_mul(size_of::<f64>()), || format!("its {n} rows of {d} features"))?;
         let mut values = features(file, &layout, &of_text, n)?;
         let texts = texts::fill(&layout.columns, of_text, &mut values);
-        Ok(Part { columns: Columns::Named(layout.columns), rows: Rows::Dense { d, values }, targets, groups, texts })
+        Ok(Part {
+            columns: Columns::Named(layout.columns),
+            rows: Rows::Dense { d, values },
+            targets,
+            groups,
+            texts,
+            lacking: layout.lacking,
+        })
     })
 }
 
@@ -60,7 +68,7 @@ fn features(file: &File, layout: &Layout, of_text: &[Option<Labels>], n: usize) 
             let scratch = &mut scratch[..rows.len() / d];
             column.fill(scratch).map_err(|e| inside(j, e, None))?;
             if let Some(i) = scratch.iter().position(|x| !x.is_finite()) {
-                let place = format!("row {}, column `{}`", batch * BATCH + i, quoted(&layout.columns[j]));
+                let place = format!("row {}, column `{}`", batch * BATCH + i + 1, quoted(&layout.columns[j]));
                 return Err(not_finite(&place, &scratch[i].to_string(), NUMBERS));
             }
             rows[j..].iter_mut().step_by(d).zip(&*scratch).for_each(|(out, x)| *out = *x);
@@ -73,16 +81,17 @@ fn features(file: &File, layout: &Layout, of_text: &[Option<Labels>], n: usize) 
 fn labels_of(file: &File, i: usize, name: &str, room: &mut Room) -> Result<Labels> {
     let inside = |e: Error| e.about("").prefixed(format!("column `{}`", quoted(name)));
     if !file.is_text(i) {
-        let numbers = file.numbers(i).map_err(|e| inside(e).helped("a column of numbers or of text"))?;
+        Numbers::new(file, i).map_err(|e| inside(e).helped("a column of numbers or of text"))?;
+        let numbers = file.numbers(i).map_err(inside)?;
         if let Some(row) = numbers.iter().position(|x| !x.is_finite()) {
-            return Err(not_finite(&format!("row {row}, column `{}`", quoted(name)), &numbers[row].to_string(), NUMBERS));
+            return Err(not_finite(&format!("row {}, column `{}`", row + 1, quoted(name)), &numbers[row].to_string(), NUMBERS));
         }
         return Ok(Labels::Numbers(numbers));
     }
     let mut fields = Fields::new();
     file.each::<ByteArrayType>(i, |row, value: Option<&ByteArray>| {
-        let bytes = present(row, value).map_err(inside)?.data();
-        let place = || format!("row {row}, column `{}`", quoted(name));
+        let bytes = present(row + 1, value).map_err(inside)?.data();
+        let place = || format!("row {}, column `{}`", row + 1, quoted(name));
         let text = std::str::from_utf8(bytes).map_err(|_| Error::data("", format!("{}: not UTF-8", place()), "text in UTF-8"))?;
         fields.push(text, room, place)
     })?;

@@ -18,6 +18,8 @@ pub(super) struct Part {
     pub groups: Option<Labels>,
     /// Columns of text, of tables.
     pub texts: Vec<TextColumn>,
+    /// The columns that are to be dropped and are not there, as errors; none of files without names, which are looked at when all are read.
+    pub lacking: Vec<(String, Error)>,
 }
 
 /// The columns of a file.

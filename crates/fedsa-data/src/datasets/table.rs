@@ -38,7 +38,7 @@ pub(super) fn read(input: Input, wanted: &Wanted, expected: Option<&[String]>, r
         room.take(2 * size_of::<f64>() * layout.features.len(), || place(0))?;
         // The reader has checked that every line has a field for every name.
         if values.is_empty() {
-            texts.detect(|j| record[layout.features[j]].trim());
+            texts.detect(separated::line_of(&reader, &record), |j| record[layout.features[j]].trim());
         }
         for (j, &i) in layout.features.iter().enumerate() {
             let field = record[i].trim();
@@ -46,6 +46,7 @@ pub(super) fn read(input: Input, wanted: &Wanted, expected: Option<&[String]>, r
                 values.push(0.0);
                 continue;
             }
+            field::check_exact(field).map_err(|e| e.prefixed(place(i)))?;
             values.push(field::number(field).ok_or_else(|| not_finite(&place(i), field, NUMBERS))?);
         }
         for (column, fields) in [(layout.target, &mut targets), (layout.group, &mut groups)] {
@@ -57,7 +58,7 @@ pub(super) fn read(input: Input, wanted: &Wanted, expected: Option<&[String]>, r
     let texts = texts.finish(&layout.columns, &mut values);
     let rows = Rows::Dense { d: layout.columns.len(), values };
     let [targets, groups] = [targets, groups].map(|fields| fields.map(Fields::finish));
-    Ok(Part { columns: Columns::Named(layout.columns), rows, targets, groups, texts })
+    Ok(Part { columns: Columns::Named(layout.columns), rows, targets, groups, texts, lacking: layout.lacking })
 }
 
 /// Refuses the first line of a file that has no header.

@@ -172,7 +172,11 @@ fn tables_have_features_a_target_and_a_group() {
 fn what_is_wrong_with_a_table_is_named_with_line_and_column() {
     let site = |wanted: Wanted| wanted.with_group("site");
     for (text, wanted, message) in [
-        ("a,site,target\n1,x,0\n2,3,1\n", Wanted::default(), "line 3, column `site`: `3` in a column whose fields above are text"),
+        (
+            "a,site,target\n1,x,0\n2,3,1\n",
+            Wanted::default(),
+            "line 3, column `site`: `3` in a column that begins with a text, `x` in line 2",
+        ),
         ("a,site,target\n1,2,0\n2,x,1\n", Wanted::default(), "line 3, column `site`: `x` is not a finite number"),
         ("a,site,target\n1,NA,0\n2,x,1\n", Wanted::default(), "line 2, column `site`: `NA` is not a finite number"),
         (TABLE, site(target("c")), "there is no column `c`: the columns are `id`, `a`, `label`, `site`, `b`"),
@@ -223,9 +227,9 @@ fn parquet_is_read_as_csv_is() {
     let wanted = dropping("id").with_group("site");
     assert_eq!(from_parquet(table(1.0), &wanted), from_csv(TABLE.into(), &wanted));
     let e = from_parquet(table(f64::NAN), &wanted).unwrap_err();
-    assert_eq!(e.what, "row 2, column `b`: `NaN` is not a finite number");
+    assert_eq!(e.what, "row 3, column `b`: `NaN` is not a finite number");
     let e = from_parquet(table(f64::NAN), &Wanted::default().with_target("b")).unwrap_err();
-    assert_eq!(e.what, "row 2, column `b`: `NaN` is not a finite number");
+    assert_eq!(e.what, "row 3, column `b`: `NaN` is not a finite number");
     // Columns of text are categories of both.
     let set = from_parquet(table(1.0), &Wanted::default()).unwrap();
     assert_eq!(set.texts.len(), 1);

@@ -30,3 +30,85 @@ fn columns_of_text_are_categories_of_csv_and_parquet() {
     let numbers = from_csv("a,site,target\n1,7,0\n2,9,1\n".into(), &named).unwrap();
     assert_eq!((numbers.texts, numbers.rows), (Vec::new(), Rows::Dense { d: 2, values: vec![1.0, 7.0, 2.0, 9.0] }));
 }
+
+fn error(file: &str, wanted: &Wanted) -> String {
+    from_csv(file.into(), wanted).unwrap_err().to_string()
+}
+
+/// A quote in the last column swallows the rest of a file without a change of the number of fields.
+#[test]
+fn a_quote_that_is_not_closed_is_refused_with_its_line() {
+    let opened = |line: u64| format!("line {line}: a quote that is opened there is not closed");
+    let wanted = Wanted::default().with_drop(vec!["note".into()]);
+    let rows = |more: &str| format!("x,target,note\n1,2,\"a, b\"\n3,4,5\"\n5,6,\"say \"\"so\"\"\"\n\n{more}");
+    let good = rows("7,8,\"two\nlines\"\n9,0,c\n");
+    assert_eq!(from_csv(good.clone().into(), &wanted).unwrap().rows.len(), 5);
+    assert_eq!(from_csv(format!("\u{feff}{good}").into(), &wanted).unwrap().rows.len(), 5);
+    assert_eq!(error(&rows("7,8,\"5 inch\n9,0,c\n1,2,d\n"), &wanted), opened(6));
+    assert_eq!(error(&rows("7,8,\"5 inch"), &wanted), opened(6));
+    assert_eq!(error(&rows("7,8,c\n9,0,\""), &wanted), opened(7));
+    assert_eq!(error("\u{feff}\"x,target\n1,2\n", &Wanted::default()), opened(1));
+    assert_eq!(error("x\ttarget\n1\t2\n3\t\"4\n5\t6\n", &Wanted::default()), opened(3));
+    // The rest of a file is longer than what is read at a time.
+    let long = rows(&format!("7,8,\"5 inch\n{}", "9,0,c\n".repeat(50_000)));
+    assert_eq!(error(&long, &wanted), opened(6));
+    // Quotes of two such fields are a pair.
+    let pair = rows("7,8,\"5 inch\n9,0,c\n1,2,\"6 inch\n3,4,d\n");
+    assert_eq!(error(&pair, &wanted), "line 6: a quote that is opened there is closed in line 8, in the middle of a field");
+    assert_eq!(from_csv(rows("7,8,\"5\" inch\n").into(), &wanted).unwrap().rows.len(), 4);
+}
+
+/// The first row decides what a column is: of a later one that differs both are named.
+#[test]
+fn a_field_that_is_no_number_is_named_with_the_one_that_is() {
+    let begins = "x,target\n0x10,2\n1_000,3\n+5,4\n";
+    assert_eq!(error(begins, &Wanted::default()), "line 4, column `x`: `+5` in a column that begins with a text, `0x10` in line 2");
+}
+
+#[test]
+fn whole_numbers_that_are_no_doubles_are_refused_in_csv_as_in_parquet() {
+    let said = |text: &str| error(text, &Wanted::default());
+    assert_eq!(said("x,target\n1,0\n9007199254740993,1\n"), "line 3, column `x`: `9007199254740993` does not fit a double");
+    assert_eq!(said("x,target\n1,9007199254740993\n"), "line 2, column `target`: `9007199254740993` does not fit a double");
+    // Groups that differ in the last digit are different ones.
+    let group = error("x,target,id\n1,0,9007199254740993\n2,0,9007199254740992\n", &Wanted::default().with_group("id"));
+    assert_eq!(group, "line 2, column `id`: `9007199254740993` does not fit a double");
+    let columns = vec![("x".to_string(), TraceColumn::I64(vec![1, (1 << 53) + 1])), ("target".into(), TraceColumn::F64(vec![0.0, 1.0]))];
+    let e = from_parquet(to_bytes(&Trace::new(columns).unwrap()).unwrap(), &Wanted::default()).unwrap_err();
+    assert_eq!(e.to_string(), "column `x`: row 2: 9007199254740993 does not fit a double");
+}
+
+#[test]
+fn the_index_that_pandas_writes_is_no_feature() {
+    let columns = ["x", "target", "__index_level_0__"].map(|name| (name.to_string(), TraceColumn::F64(vec![1.0, 2.0])));
+    let file = to_bytes(&Trace::new(columns.to_vec()).unwrap()).unwrap();
+    let e = from_parquet(file.clone(), &Wanted::default()).unwrap_err();
+    assert_eq!(e.what, "the column `__index_level_0__` is the index that pandas wrote");
+    assert_eq!(e.help, "`drop` leaves it out; pandas writes tables without its index with index=False");
+    let dropped = Wanted::default().with_drop(vec!["__index_level_0__".into()]);
+    assert_eq!(from_parquet(file.clone(), &dropped).unwrap().columns.len(), 1);
+    assert!(from_parquet(file, &Wanted::default().with_group("__index_level_0__")).is_ok());
+}
+
+/// What only some files have may be left out of these.
+#[test]
+fn a_column_is_dropped_where_it_is() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path.to_string_lossy().into_owned()
+    };
+    let sources = [file("a.csv", "x,target\n1,2\n"), file("b.csv", "q,x,target\n9,3,4\n")];
+    let read = |sources: &[String], drop: &[&str]| {
+        let places = crate::find::Places::from_env("");
+        super::read(sources, &places, &Wanted::default().with_drop(names(drop)), &Cancel::never())
+    };
+    for order in [[0, 1], [1, 0]] {
+        let sets = read(&order.map(|i| sources[i].clone()), &["q"]).unwrap();
+        assert!(sets.iter().all(|(_, set)| set.columns.len() == 1));
+        let e = read(&order.map(|i| sources[i].clone()), &["q", "z"]).unwrap_err();
+        assert!(e.to_string().contains("there is no column `z`"), "{e}");
+    }
+    assert!(read(&sources[..1], &["q"]).unwrap_err().to_string().contains("a.csv: there is no column `q`: the columns are `x`, `target`"));
+}

@@ -16,23 +16,24 @@ const MISSING: [&str; 10] = ["", "na", "n/a", "nan", "null", "none", "?", "-", "
 pub(super) struct TextFields {
     /// For each feature what is collected of it, if it is one of text.
     fields: Vec<Option<Fields>>,
-    /// Whether a column is one because its first field is no number.
-    detected: Vec<bool>,
+    /// Of columns that are some because their first field is no number, that field with its line, for messages.
+    detected: Vec<Option<String>>,
 }
 
 impl TextFields {
     /// Those that are named as categories.
     pub(super) fn new(layout: &Layout, wanted: &Wanted) -> Self {
         let fields = layout.columns.iter().map(|name| wanted.categorical.contains(name).then(Fields::new)).collect();
-        Self { fields, detected: vec![false; layout.columns.len()] }
+        Self { fields, detected: vec![None; layout.columns.len()] }
     }
 
-    /// Looks at the first row: features whose field is a text there are columns of text.
-    pub(super) fn detect<'a>(&mut self, first: impl Fn(usize) -> &'a str) {
+    /// Looks at the first row, which is on this line: features whose field is a text there are columns of text.
+    pub(super) fn detect<'a>(&mut self, line: u64, first: impl Fn(usize) -> &'a str) {
         for (j, fields) in self.fields.iter_mut().enumerate() {
             let text = first(j);
             if fields.is_none() && is_text(text) {
-                (*fields, self.detected[j]) = (Some(Fields::new()), true);
+                *fields = Some(Fields::new());
+                self.detected[j] = Some(format!("{} in line {line}", field::in_words(text)));
             }
         }
     }
@@ -43,8 +44,8 @@ impl TextFields {
     /// When the field is empty, or a number in a column that was not named as one of categories.
     pub(super) fn push(&mut self, j: usize, field: &str, room: &mut Room, place: impl Fn() -> String) -> Result<bool> {
         let Some(fields) = &mut self.fields[j] else { return Ok(false) };
-        if self.detected[j] && !is_text(field) {
-            let what = format!("{}: {} in a column whose fields above are text", place(), field::in_words(field));
+        if let Some(first) = self.detected[j].as_ref().filter(|_| !is_text(field)) {
+            let what = format!("{}: {} in a column that begins with a text, {first}", place(), field::in_words(field));
             return Err(Error::data("", what, format!("{NUMBERS}; or name the column as one of categories: `categorical`")));
         }
         fields.push(field, room, place)?;

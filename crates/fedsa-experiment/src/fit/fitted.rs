@@ -91,6 +91,7 @@ impl Fitted {
                 }
                 let inference = infer(&prepared, &theta, how, cancel)?;
                 ran.add_to_summary("inference", inferred::json(&inference));
+                settle(&mut ran);
                 theta.clone_from(&inference.theta);
                 Some(inference)
             }
@@ -109,9 +110,12 @@ impl Fitted {
         &self.theta
     }
 
-    /// How the method ended that gives the weights.
+    /// How the fit ended: as the method did that gives the weights, and with inference where its estimate was found.
     pub fn outcome(&self) -> Outcome {
-        self.ran.results.cells[0][0].outcome(&self.ran.plan.cells[0].run.stop)
+        match self.inference {
+            Some(_) => Outcome::Converged,
+            None => self.ran.results.cells[0][0].outcome(&self.ran.plan.cells[0].run.stop),
+        }
     }
 
     /// The label of the method that gives the weights.
@@ -272,6 +276,17 @@ impl Fitted {
     /// As [`Ran::write_into`].
     pub fn write_into(&self, path: &Path, if_exists: crate::run::IfExists) -> Result<(), Error> {
         self.ran.write_into(path, if_exists, self.files()?)
+    }
+}
+
+/// An estimate was found: where the method that began ended does not count any more.
+fn settle(ran: &mut Ran) {
+    let first = &ran.results.cells[0][0];
+    let outcome = first.outcome(&ran.plan.cells[0].run.stop);
+    if let Outcome::Diverged { .. } | Outcome::Stalled(_) | Outcome::OutOfRounds(_) = outcome {
+        let label = &ran.plan.cells[0].method.label;
+        let note = format!("{label} itself ended as `{}`; the estimate is that of Newton steps on sums of the agents", outcome.name());
+        ran.settle(0, note);
     }
 }
 

@@ -1,7 +1,7 @@
 //! Coefficients with standard errors, as a table and in `summary.json`.
 
 use fedsa::problem::glm::family::ModelFamily;
-use fedsa::problem::glm::inference::{Coefficient, FEW_AGENTS, Inference};
+use fedsa::problem::glm::inference::{Coefficient, FEW_AGENTS, Inference, InferenceSettings};
 use serde_json::{Value as Json, json};
 
 use crate::numbers::{digits, number, percent};
@@ -9,6 +9,11 @@ use crate::tables::{Shown, SummaryCell, SummaryColumn, SummaryTable};
 
 /// Counts with more than this times the variance of Poisson's family are said to be overdispersed.
 const OVERDISPERSED: f64 = 1.5;
+
+/// The inference that is asked for, in words.
+pub(super) fn asked(how: Option<InferenceSettings>) -> String {
+    how.map_or("no inference".into(), |how| format!("inference at the level {} by the covariance {}", how.level, how.covariance.name()))
+}
 
 /// `inference` of `summary.json`.
 pub(super) fn json(inference: &Inference) -> Json {
@@ -94,7 +99,7 @@ fn notes(inference: &Inference) -> Vec<String> {
         digits(inference.aic, 8)
     ));
     if *family == ModelFamily::Gamma {
-        notes.push("the log-likelihood is at the dispersion deviance / n, as R has it; statsmodels takes Pearson's".into());
+        notes.push("the log-likelihood is at the dispersion deviance / (sum of weights), as R has it; statsmodels takes Pearson's".into());
     }
     let per_row = inference.pearson / (*rows as f64 - *parameters as f64);
     if family.has_dispersion() {

@@ -6,6 +6,7 @@
 mod fitted;
 mod inferred;
 mod settings;
+mod warnings;
 
 use std::time::Instant;
 
@@ -32,6 +33,7 @@ use crate::plan::BuiltProblem;
 use crate::run::{Job, RunOutcome, RunSettings};
 pub use fitted::{Fitted, MethodSpending};
 pub use settings::{AGENTS, AUTO, FitSettings, LOCAL_STEPS, Model};
+pub use warnings::unlike_scales;
 
 /// Reads the data of the settings and fits a model, without writing anything.
 ///
@@ -48,6 +50,8 @@ pub struct Fit {
     built: Built,
     choice: Option<LossChoice>,
     rows_read: Vec<(String, usize)>,
+    /// The target for the gradient that was asked for, where rounding errors are larger.
+    unreachable: Option<f64>,
     began: Instant,
 }
 
@@ -87,16 +91,31 @@ impl Fit {
             return Err(Error::new("changes", "a sweep", "one fit; sweeps belong in an experiment file"));
         }
         let built = build(&experiment)?;
+        let mut settings = settings.clone();
+        let unreachable = reachable(&mut settings, &built);
+        let settings = &settings;
         let facts = || LossFacts::of(&built.prepared, built.problem.field().dim(), settings.model == Model::LeastSquares);
         let choice = settings.chooses().then(|| choose_for_losses(facts(), settings.minimise, settings.tol)).transpose();
         let choice = choice.map_err(|e| if e.key == "goal" { e.about("minimise") } else { e })?;
-        let experiment = if choice.is_some() { settings.experiment_by(choice.as_ref())? } else { experiment };
-        Ok(Self { settings: settings.clone(), experiment, built, choice, rows_read: Vec::new(), began })
+        let is_other = choice.is_some() || unreachable.is_some();
+        let experiment = if is_other { settings.experiment_by(choice.as_ref())? } else { experiment };
+        Ok(Self { settings: settings.clone(), experiment, built, choice, rows_read: Vec::new(), unreachable, began })
     }
 
     /// The choice of the method, where one is to be chosen.
     pub fn choice(&self) -> Option<&LossChoice> {
         self.choice.as_ref()
+    }
+
+    /// The target for the gradient that was asked for, where it is below the rounding errors of gradients of these data: it is then that of
+    /// [`Fit::settings`].
+    pub fn unreachable_tol(&self) -> Option<f64> {
+        self.unreachable
+    }
+
+    /// What is odd about the data, in sentences.
+    pub fn warnings(&self) -> Vec<String> {
+        warnings::of(&self.built.prepared, &self.settings)
     }
 
     /// The settings, with the intercept that the data have by default.
@@ -134,6 +153,7 @@ impl Fit {
         // Methods that are compared are compared in seconds too.
         let run = run.with_in_turn(true);
         let job = Job::new(experiment, run).with_problem(Some(problem)).with_files(names).since(began).for_work(FolderWork::Fit);
+        let job = job.asking_for(inferred::asked(settings.inference));
         let cancel_later = cancel.clone();
         job.run(observer, cancel)?.try_map(move |ran| Fitted::new(ran, &settings, prepared, &cancel_later))
     }
@@ -143,6 +163,20 @@ impl Fit {
 struct Built {
     prepared: Prepared,
     problem: BuiltProblem,
+}
+
+/// Raises a target for the gradient to the rounding error of gradients at the minimum, where that is known; gives the target that was asked for
+/// if it did. Below that error gradients are noise, and a method would go on until its rounds are used up.
+fn reachable(settings: &mut FitSettings, built: &Built) -> Option<f64> {
+    let prepared = &built.prepared;
+    let rounding = prepared.train.gradient_rounding(&prepared.weights, built.problem.field().root()?);
+    let asked = settings.tol;
+    if !(asked > 0.0 && asked < rounding && rounding.is_finite()) {
+        return None;
+    }
+    // Two digits, rounded up: the last bits of the minimum differ between instruction sets.
+    settings.tol = format!("{:.1e}", 1.05 * rounding).parse().unwrap_or(rounding);
+    Some(asked)
 }
 
 /// The settings with the intercept that data have by default.

@@ -2,7 +2,7 @@
 
 use fedsa::error::{Error, Result, quoted};
 use fedsa::methods::Needs;
-use fedsa::problem::glm::inference::InferenceSettings;
+use fedsa::problem::glm::inference::{CovarianceKind, InferenceSettings};
 use fedsa::problem::preparation::partition::Partition;
 use toml::{Table, Value};
 
@@ -276,8 +276,9 @@ impl FitSettings {
     /// When a setting cannot be used.
     pub fn experiment(&self) -> Result<Experiment, Error> {
         self.check_model()?;
-        if self.inference.is_some() {
+        if let Some(how) = self.inference {
             self.check_inference(self.ridge.unwrap_or(0.0), self.weights == "rows")?;
+            self.check_clusters(how)?;
         }
         self.experiment_by(None)
     }
@@ -337,6 +338,18 @@ impl FitSettings {
             return Err(Error::new("weights", what, "`weights = rows`, so that every row counts alike"));
         }
         Ok(())
+    }
+
+    /// Whether agents are clusters, where errors are to be clustered by them.
+    ///
+    /// # Errors
+    /// When rows are dealt to agents, which has nothing to do with how they depend on each other.
+    fn check_clusters(&self, how: InferenceSettings) -> Result<()> {
+        if how.covariance != CovarianceKind::Clustered || matches!(self.partition, Partition::Files | Partition::ByColumn) {
+            return Ok(());
+        }
+        let what = "clustered, and the rows are dealt to agents, which are then no clusters";
+        Err(Error::new("covariance", what, "agents that are what rows depend on, files or the values of a column: `partition = files`"))
     }
 
     /// mu.

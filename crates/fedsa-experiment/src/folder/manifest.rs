@@ -51,6 +51,19 @@ pub struct FolderPurpose {
     pub work: FolderWork,
     /// Identifies what was asked for; equal for runs of which one goes on with the other.
     pub identity: String,
+    /// Identifies the contents of the data, where these were read before the folder was looked at.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub data: Option<String>,
+    /// What was asked for that is no key of the experiment, in words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub further: Option<String>,
+}
+
+impl FolderPurpose {
+    /// This work on what the identity stands for.
+    pub fn new(work: FolderWork, identity: impl Into<String>) -> Self {
+        Self { work, identity: identity.into(), data: None, further: None }
+    }
 }
 
 /// The list of files that the program wrote into a folder.

@@ -84,6 +84,11 @@ impl BuiltProblem {
         build().map_err(|e| experiment.failure_at(e, point))
     }
 
+    /// Identifies the contents of the data from which it was built: the part of its fingerprint behind its tables.
+    pub fn data(&self) -> &str {
+        self.planned.fingerprint.split_once(' ').map_or("", |(_, data)| data)
+    }
+
     /// The problem.
     pub fn field(&self) -> &dyn Field {
         &*self.planned.field

@@ -32,6 +32,7 @@ pub(super) fn may_resume(found: &Found, out: &Path, purpose: &FolderPurpose, now
         let help = format!("the folder of a {work}, or the same call as for that {other}");
         return Err(Error::new(RESUME, format!("{} holds {holds}, not a {work}", out.display()), help).coded(ErrorCode::OtherRun));
     }
+    refuse_others(found, out, purpose)?;
     let help = "the same file and options as for that run, which its config.toml shows; only more rounds and more seeds are allowed";
     if atomic::at(&out.join(CONFIG)).is_ok_and(|there| there.is_none()) {
         match found.purpose() {
@@ -54,6 +55,26 @@ pub(super) fn may_resume(found: &Found, out: &Path, purpose: &FolderPurpose, now
     let shown = |value: Option<String>| value.unwrap_or_else(|| "not set".into());
     let differs = differs.map_or(String::new(), |d| format!(": {} was {} then, and is {} now", d.key, shown(d.a), shown(d.b)));
     Err(Error::new(RESUME, format!("{} holds {holds} of other settings{differs}", out.display()), help))
+}
+
+/// Refuses a run on other data, or of which something else was asked besides. Earlier versions did not keep either.
+fn refuse_others(found: &Found, out: &Path, purpose: &FolderPurpose) -> Result<(), Error> {
+    let Some(before) = found.purpose() else { return Ok(()) };
+    let refused = |what: String, help: &str| {
+        let what = format!("{} holds {} {what}", out.display(), found.text());
+        Err(Error::new(RESUME, what, help).coded(ErrorCode::OtherRun))
+    };
+    match [(&before.data, &purpose.data), (&before.further, &purpose.further)] {
+        [(Some(a), Some(b)), _] if a != b => refused(
+            "of other data, whose contents have changed since".into(),
+            "the data as they were; or `overwrite` to run everything again, or another folder",
+        ),
+        [_, (Some(a), Some(b))] if a != b => refused(
+            format!("with {a}, and now it is to be with {b}"),
+            "the same settings as for that run; or `overwrite` to run everything again, or another folder",
+        ),
+        _ => Ok(()),
+    }
 }
 
 /// A configuration without what may differ where a run goes on: rounds, seeds, and what happens to checks that cannot be measured.

@@ -129,6 +129,8 @@ pub struct Job {
     extra: Vec<String>,
     began: Instant,
     work: FolderWork,
+    /// What is asked for that is no key of the experiment, in words.
+    further: Option<String>,
     /// The folder of a finished run that is read and not written to.
     ended_in: Option<PathBuf>,
 }
@@ -169,7 +171,8 @@ struct Opened {
 impl Job {
     /// An experiment and how it is run.
     pub fn new(experiment: Experiment, settings: RunSettings) -> Self {
-        Self { experiment, settings, built: None, extra: Vec::new(), began: Instant::now(), work: FolderWork::Run, ended_in: None }
+        let (began, work) = (Instant::now(), FolderWork::Run);
+        Self { experiment, settings, built: None, extra: Vec::new(), began, work, further: None, ended_in: None }
     }
 
     /// The same with its problem, if that has been built before.
@@ -196,6 +199,12 @@ impl Job {
         Self { work, ..self }
     }
 
+    /// The same where this is asked for besides, in words: in a folder where something else was, it does not go on.
+    #[must_use]
+    pub(crate) fn asking_for(self, further: impl Into<String>) -> Self {
+        Self { further: Some(further.into()), ..self }
+    }
+
     /// Runs the experiment. Of a folder, only checkpoints and the settings are written ([`Ran::write`]).
     ///
     /// # Errors
@@ -205,7 +214,8 @@ impl Job {
         self.experiment.settings()?;
         let resolved = resolve::table(&self.experiment, &Places::from_env(&self.settings.base))?;
         let config = resolve::text(&resolved);
-        let purpose = FolderPurpose { work: self.work, identity: earlier::identity(&resolved) };
+        let data = self.built.as_ref().map(|built| built.data().to_string());
+        let purpose = FolderPurpose { data, further: self.further.clone(), ..FolderPurpose::new(self.work, earlier::identity(&resolved)) };
         let target = self.settings.folder.as_ref();
         let target = target.map(|(path, if_exists)| Target { path, if_exists: *if_exists, extra: &self.extra, purpose: &purpose });
         let opened = match &target {

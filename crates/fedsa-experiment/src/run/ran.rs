@@ -7,6 +7,7 @@ use std::time::Instant;
 use fedsa::cancel::Cancel;
 use fedsa::error::Error;
 use fedsa::problem::arrays::Arrays;
+use fedsa::record::Outcome;
 use fedsa_data::regular;
 use fedsa_data::trace::Trace;
 use serde_json::{Value as Json, json};
@@ -37,7 +38,8 @@ pub struct EndedRun {
 impl EndedRun {
     /// Of finished runs. Quick settings may be too small for a check or an expected divergence, and changes of the file may leave a
     /// check unmeasured: such results are notes.
-    fn of(plan: &Plan, results: &Results, verdicts: &[Verdict], quick: bool) -> Self {
+    /// The outcome of a cell that is `settled` does not count.
+    fn of(plan: &Plan, results: &Results, verdicts: &[Verdict], quick: bool, settled: Option<usize>) -> Self {
         let (mut notes, mut failures) = (0, 0);
         let mut count = |as_expected: bool, is_note: bool| match (as_expected, is_note) {
             (true, _) => {}
@@ -45,7 +47,8 @@ impl EndedRun {
             (false, false) => failures += 1,
         };
         verdicts.iter().for_each(|v| count(v.as_expected && !v.excused, v.is_note(quick)));
-        (0..results.cells.len()).for_each(|cell| count(results.as_expected(plan, cell), quick && results.is_ok(cell)));
+        let cells = (0..results.cells.len()).filter(|cell| settled != Some(*cell));
+        cells.for_each(|cell| count(results.as_expected(plan, cell), quick && results.is_ok(cell)));
         Self { as_expected: failures == 0, notes }
     }
 
@@ -77,6 +80,8 @@ pub struct Ran {
     pub ended: EndedRun,
     /// How long it took, in seconds.
     pub seconds: f64,
+    /// A cell of the first point whose run was only the way to a result that was found, with a note on its end.
+    settled: Option<(usize, String)>,
     /// What `summary.json` has besides what every run has.
     further: serde_json::Map<String, Json>,
     written: Written,
@@ -129,15 +134,29 @@ impl Ran {
         }
         // What is asked for later belongs to the results, which are made as a whole.
         let predictor = predictor.with_cancel(&Cancel::never());
-        let ended = EndedRun::of(&plan, &results, &verdicts, quick);
+        let ended = EndedRun::of(&plan, &results, &verdicts, quick, None);
         let (seconds, further) = (began.elapsed().as_secs_f64(), serde_json::Map::new());
-        Some(Self { plan, results, predictor, verdicts, picture, quick, ended, seconds, further, written })
+        Some(Self { plan, results, predictor, verdicts, picture, quick, ended, seconds, settled: None, further, written })
     }
 
     /// What is to be reported.
     pub fn summary(&self) -> Summary {
         let Self { plan, results, predictor, verdicts, quick, seconds, .. } = self;
-        Summary::of(plan, results, predictor, verdicts, *quick, *seconds)
+        let mut summary = Summary::of(plan, results, predictor, verdicts, *quick, *seconds);
+        if let Some((cell, note)) = &self.settled {
+            let at = plan.points[0].cells.iter().position(|of| of == cell);
+            if let Some(entry) = at.and_then(|at| summary.entries.get_mut(at)) {
+                (entry.outcome, entry.as_expected, entry.reason, entry.remedy) = (Some(Outcome::Converged), true, None, None);
+            }
+            summary.notes.push(note.clone());
+        }
+        summary
+    }
+
+    /// The result of a cell of the first point was found by other means: how its run ended does not count, and the note says what did.
+    pub(crate) fn settle(&mut self, cell: usize, note: String) {
+        self.ended = EndedRun::of(&self.plan, &self.results, &self.verdicts, self.quick, Some(cell));
+        self.settled = Some((cell, note));
     }
 
     /// The text of the settings, `config.toml`, with defaults written out.

@@ -79,7 +79,7 @@ pub fn tune(
     observe(TuneStage::Building);
     let tuning = Tuning::new(experiment, &run.base, run.isa, options, cancel)?;
     let is_other = memo.as_ref().is_some_and(|memo| !memo.is_of(&tuning)) || place.is_of_other(&tuning.identity);
-    place.purpose = Some(FolderPurpose { work: FolderWork::Tuning, identity: tuning.identity.clone() });
+    place.purpose = Some(FolderPurpose::new(FolderWork::Tuning, &tuning.identity));
     if let Some((path, _)) = run.folder.as_ref().filter(|_| is_other) {
         let what = format!("{} holds a tuning of another file or with other options", path.display());
         return Err(Error::new(RESUME, what, "the same file and options as for that tuning"));

@@ -3,13 +3,14 @@
 use faer::Mat;
 
 use super::descent::LocalSolve;
+use super::line_search::UNKNOWN_LOSS;
 use super::point::Point;
 use super::{Agent, LocalContext};
 use crate::error::Result;
 use crate::message::{Body, Message, Part};
 use crate::protocol::refused;
 
-/// Answers a model with `grad f_c` and `f_c` there; a vector g with `-H_c^-1 g`, `H_c` the Hessian at the last model; and a message
+/// Answers a model with `grad f_c` and `f_c` there, or with 0 and 1e300 where these are not finite; a vector g with `-H_c^-1 g`, `H_c` the Hessian at the last model; and a message
 /// without content with the lower triangle of `H_c`, d (d + 1) / 2 numbers, those that are not 0 with their places if that is shorter.
 #[derive(Debug, Clone)]
 pub struct AdaptiveNewtonAgent {
@@ -29,10 +30,12 @@ impl Agent for AdaptiveNewtonAgent {
     fn answer(&mut self, at: &LocalContext<'_>, down: &Message) -> Result<Vec<(Part, Body)>> {
         if down.find(Part::Model).is_some() {
             self.point = Point::asked(at, down);
-            let loss = at.loss(&self.point.theta);
-            // A point whose loss is infinite or NaN must not be accepted.
-            let loss = if loss.is_finite() { loss } else { f64::MAX };
-            return Ok(vec![(Part::Gradient, Body::Numbers(self.point.gradient.clone())), (Part::Losses, Body::Numbers(vec![loss]))]);
+            let (loss, mut gradient) = (at.loss(&self.point.theta), self.point.gradient.clone());
+            let is_known = loss.is_finite() && gradient.iter().all(|g| g.is_finite());
+            // A trial point where the loss overflows, as exp does behind a step of 1000, must not be accepted, and is no divergence.
+            let loss = if is_known { loss } else { UNKNOWN_LOSS };
+            gradient.iter_mut().filter(|_| !is_known).for_each(|g| *g = 0.0);
+            return Ok(vec![(Part::Gradient, Body::Numbers(gradient)), (Part::Losses, Body::Numbers(vec![loss]))]);
         }
         let d = self.point.theta.len();
         let vector = down.find(Part::Gradient).and_then(Body::numbers);

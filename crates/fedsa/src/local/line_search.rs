@@ -24,6 +24,10 @@ pub struct AcceptedStep {
     pub is_proven: bool,
 }
 
+/// What an agent says of a loss that is infinite or NaN, so that its point is not accepted. Means over agents stay finite, whose weights may
+/// sum to a little more than 1.
+pub const UNKNOWN_LOSS: f64 = 1e300;
+
 /// The rounding error of a mean loss, relative to it.
 const ROUNDING: f64 = 16.0 * f64::EPSILON;
 
@@ -46,8 +50,7 @@ impl Trials {
     /// An agent's answer: `f_c(theta + s p)` for every trial step s, then `p^T grad f_c(theta)`.
     pub fn answer(&self, at: &LocalContext<'_>, theta: &[f64], gradient: &[f64], p: &[f64]) -> Vec<f64> {
         let mut answer = at.losses_along(theta, p, &self.steps);
-        // A step whose loss is infinite or NaN must not be accepted.
-        answer.iter_mut().filter(|loss| !loss.is_finite()).for_each(|loss| *loss = f64::MAX);
+        answer.iter_mut().filter(|loss| !loss.is_finite()).for_each(|loss| *loss = UNKNOWN_LOSS);
         answer.push(gradient.iter().zip(p).map(|(g, p)| g * p).sum());
         answer
     }

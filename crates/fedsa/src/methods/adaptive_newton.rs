@@ -18,6 +18,9 @@
 //! loss (1e-12 of it), a slope that falls to 0.9 is enough (Hager and Zhang 2005). Sources: \[T\] section 2.6 for GIANT (Wang et al.
 //! 2018) and L-BFGS (Liu and Nocedal 1989; Nocedal and Wright 2006, algorithm 7.4, with an initial matrix as there).
 //!
+//! Where an agent's loss or gradient overflows at a trial point, it answers with 1e300 and a gradient of 0: the point is refused, and
+//! the step shortened to a tenth.
+//!
 //! Hessians are sent as their entries that are not 0 with places, where that is shorter. The server keeps 2 m d numbers, and d (d + 1) / 2
 //! of a Hessian. Over links that lose messages a question without answers of all agents is repeated in the next round. Refused over the
 //! air, and over `delay` and `late`.

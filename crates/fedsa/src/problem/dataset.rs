@@ -298,3 +298,15 @@ impl Dataset {
         Ok(())
     }
 }
+
+/// A row of several data sets, which are numbered one after the other from 0, for messages: `a.csv: row 7`, from 1.
+pub(super) fn row_in(sets: &[Dataset], row: usize) -> String {
+    let mut first = 0;
+    for set in sets {
+        if row < first + set.rows.len() {
+            return format!("{}: row {}", quoted(&set.name), row - first + 1);
+        }
+        first += set.rows.len();
+    }
+    format!("row {}", row + 1)
+}

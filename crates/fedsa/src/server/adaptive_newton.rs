@@ -9,6 +9,7 @@ use super::curvature::{InitialMatrix, Outset, WayVerdict, Ways};
 use super::{Ask, Next, Received, Server, foreign_state, restored_theta};
 use crate::error::Result;
 use crate::linalg::{self, dot, norm_sq};
+use crate::local::line_search::UNKNOWN_LOSS;
 use crate::message::{Message, Part};
 
 /// A trial point is accepted if the loss falls by this share of what the slope promises.
@@ -16,6 +17,8 @@ const DECREASE: f64 = 1e-4;
 /// Or, where rounding hides the decrease of the loss (relative to the loss), if the slope falls to this share.
 const FLATTER: f64 = 0.9;
 const ROUNDING: f64 = 1e-12;
+/// A mean loss above this is not known: an agent has answered with [`UNKNOWN_LOSS`], and with no gradient. Agents may count little.
+const OVERFLOW: f64 = 1e-15 * UNKNOWN_LOSS;
 /// The least cosine of the angle between s and y of a pair that is used, as for L-BFGS.
 const LEAST_COSINE: f64 = 1e-10;
 /// The exchanges.
@@ -84,7 +87,7 @@ impl AdaptiveNewtonServer {
             return self.turn(round);
         }
         let slope = dot(&g, &self.trial.direction);
-        if self.trial.refused == 0 && self.ways.now != InitialMatrix::Gradients {
+        if self.trial.refused == 0 && self.ways.now != InitialMatrix::Gradients && loss < OVERFLOW {
             self.rescale(slope);
         }
         let Trial { slope: before, step, .. } = self.trial;
@@ -148,8 +151,8 @@ impl AdaptiveNewtonServer {
         let theta = 3.0 * (self.loss - loss) / step + before + slope;
         let root = (theta * theta - before * slope).sqrt();
         let cubic = step * (1.0 - (slope + root - theta) / (slope - before + 2.0 * root));
-        // Not a number where the loss overflows.
-        let next = if cubic.is_finite() { cubic } else { 0.25 * step };
+        // Nothing is known of the shape where the loss overflows.
+        let next = if cubic.is_finite() && loss < OVERFLOW { cubic } else { 0.1 * step };
         self.trial.step = next.clamp(0.1 * step, 0.5 * step);
     }
 

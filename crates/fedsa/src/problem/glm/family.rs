@@ -291,14 +291,17 @@ impl ModelFamily {
         RowFit { deviance: a * deviance, pearson: a * pearson, likelihood: a * likelihood, log: a * log }
     }
 
-    /// The log-likelihood of n rows from the sums of what they add and the sum of their weights. The dispersion of Gaussian and gamma is
-    /// deviance / n, as R has it.
+    /// The log-likelihood of n rows from the sums of what they add and the sum of their weights. The dispersion of Gaussian is deviance / n,
+    /// a row of weight a having the variance phi / a; that of gamma is deviance / (sum of weights), and the log-density of a row counts a
+    /// times. Both are as in R (`gaussian()$aic`, `Gamma()$aic`).
     pub fn log_likelihood(&self, sums: &RowFit, n: f64, weights: f64) -> f64 {
-        let phi = sums.deviance / n;
         match self {
-            ModelFamily::Gaussian => -0.5 * (n * ((2.0 * std::f64::consts::PI * phi).ln() + 1.0) - sums.log),
+            ModelFamily::Gaussian => {
+                let phi = sums.deviance / n;
+                -0.5 * (n * ((2.0 * std::f64::consts::PI * phi).ln() + 1.0) - sums.log)
+            }
             ModelFamily::Gamma => {
-                let k = 1.0 / phi;
+                let k = weights / sums.deviance;
                 f64::mul_add(k, sums.likelihood, (k - 1.0) * sums.log) + weights * (k * k.ln() - libm::lgamma(k))
             }
             _ => sums.likelihood,

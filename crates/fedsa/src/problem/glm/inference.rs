@@ -20,6 +20,7 @@ use super::family::ModelFamily;
 use crate::cancel::Cancel;
 use crate::error::{Error, ErrorCode, Result, quoted, require};
 use crate::problem::preparation::Prepared;
+use crate::problem::preparation::quality::LabelledRows;
 use crate::problem::preparation::targets::Targets;
 
 /// Which covariance standard errors come from.
@@ -119,7 +120,7 @@ pub struct Inference {
     pub agents: usize,
     /// The deviance.
     pub deviance: f64,
-    /// The log-likelihood; that of Gaussian and gamma with the dispersion deviance / n, as R has it.
+    /// The log-likelihood, as R has it: that of Gaussian with the dispersion deviance / n, that of gamma with deviance / (sum of weights).
     pub log_likelihood: f64,
     /// `-2 log_likelihood + 2 p`, and 2 more where there is a dispersion, as R has it.
     pub aic: f64,
@@ -188,6 +189,7 @@ pub fn infer(prepared: &Prepared, start: &[f64], how: InferenceSettings, cancel:
         Err(why) => return Err(no_estimate(prepared, &why)),
     };
     let sums = ModelSums::of(family, part, &estimate.theta, Want::Covariance);
+    check_residuals(prepared, &sums)?;
     let covariance = covariance(family, &sums, how.covariance, p)?;
     let (n, p) = (sums.rows, p as f64);
     let has_dispersion = family.has_dispersion();
@@ -216,6 +218,27 @@ pub fn infer(prepared: &Prepared, start: &[f64], how: InferenceSettings, cancel:
     };
     inference.name(prepared, &covariance);
     Ok(inference)
+}
+
+/// The deviance of an exact fit, as a share of what it would be if the residuals were as large as the targets: the rounding of squares.
+const EXACT: f64 = 1e-28;
+
+/// Refuses a fit without residuals where the dispersion is estimated from them.
+fn check_residuals(prepared: &Prepared, sums: &ModelSums) -> Result<()> {
+    let part = &prepared.train;
+    let size = match part.family {
+        ModelFamily::Gaussian => (0..part.rows.len()).map(|j| part.weight(j) * part.targets[j].powi(2)).sum(),
+        _ => sums.weights,
+    };
+    if !part.family.has_dispersion() || sums.fit.deviance > EXACT * size {
+        return Ok(());
+    }
+    let first = part.targets[0];
+    let what = match part.targets.iter().all(|y| *y == first) {
+        true => format!("all rows have the target {first}: nothing is left to estimate standard errors from"),
+        false => "the model fits all rows exactly: nothing is left to estimate standard errors from".to_string(),
+    };
+    Err(Error::new("inference", what, "targets with noise, or no inference").coded(ErrorCode::NoEstimate))
 }
 
 /// phi.
@@ -321,22 +344,43 @@ fn listed(names: &[String]) -> String {
     if names.len() > MOST_NAMED { format!("{shown}, .. ({} in all)", names.len()) } else { shown }
 }
 
+/// The least and the largest number of a feature.
+fn extremes(part: &LabelledRows, column: usize) -> (f64, f64) {
+    let number = |j: usize| part.rows.row(j).find(|(i, _)| *i == column).map_or(0.0, |(_, x)| x);
+    (0..part.rows.len()).map(number).fold((f64::INFINITY, f64::NEG_INFINITY), |(least, most), x| (least.min(x), most.max(x)))
+}
+
+/// That columns are combinations of others, with what would help.
+fn no_single_value(prepared: &Prepared, columns: &[(usize, Vec<usize>)]) -> (String, &'static str) {
+    let name = |i: &usize| feature(prepared, *i);
+    let is_intercept = |i: usize| prepared.transform.intercept && i + 1 == prepared.train.rows.columns();
+    let ends = |column: usize, others: &[usize]| match others {
+        [only] if is_intercept(*only) => Some(extremes(&prepared.train, column)),
+        _ => None,
+    };
+    let sentence = |(column, others): &(usize, Vec<usize>)| match (&others[..], ends(*column, others)) {
+        ([], _) => format!("{} is 0 in all rows", name(column)),
+        (_, Some((least, most))) if least == most => format!("{} is constant", name(column)),
+        (_, Some((least, most))) => format!("{} varies by less than 1e-6 of its size, from {least:e} to {most:e}", name(column)),
+        (others, None) => format!("{} is a combination of {}", name(column), listed(&others.iter().map(name).collect::<Vec<_>>())),
+    };
+    let all: Vec<String> = columns.iter().map(sentence).collect();
+    let shown = all.iter().take(MOST_NAMED).cloned().collect::<Vec<_>>().join("; ");
+    let more = all.len().checked_sub(MOST_NAMED).filter(|n| *n > 0).map_or(String::new(), |n| format!("; and {n} more"));
+    let varies = columns.iter().filter_map(|(column, others)| ends(*column, others)).any(|(least, most)| least < most);
+    let help = if varies {
+        "`standardise = true`, which subtracts the means of columns; or `drop`, which names those to leave out"
+    } else {
+        "columns that are not combinations of others: `drop` names those to leave out"
+    };
+    (format!("collinear columns, whose coefficients have no single value: {shown}{more}"), help)
+}
+
 /// Why there is no estimate, with the names of columns.
 fn no_estimate(prepared: &Prepared, why: &NoEstimate) -> Error {
     let name = |i: &usize| feature(prepared, *i);
     let (what, help) = match why {
-        NoEstimate::Collinear(columns) => {
-            let sentence = |(column, others): &(usize, Vec<usize>)| match &others[..] {
-                [] => format!("{} is 0 in all rows", name(column)),
-                [only] if name(only) == "the intercept" => format!("{} is constant", name(column)),
-                others => format!("{} is a combination of {}", name(column), listed(&others.iter().map(name).collect::<Vec<_>>())),
-            };
-            let all: Vec<String> = columns.iter().map(sentence).collect();
-            let shown = all.iter().take(MOST_NAMED).cloned().collect::<Vec<_>>().join("; ");
-            let more = all.len().checked_sub(MOST_NAMED).filter(|n| *n > 0).map_or(String::new(), |n| format!("; and {n} more"));
-            let what = format!("collinear columns, whose coefficients have no single value: {shown}{more}");
-            (what, "columns that are not combinations of others: `drop` names those to leave out")
-        }
+        NoEstimate::Collinear(columns) => no_single_value(prepared, columns),
         NoEstimate::Separated(columns) => {
             let intercept = prepared.transform.intercept.then(|| prepared.train.rows.columns() - 1);
             let others: Vec<usize> = columns.iter().copied().filter(|i| Some(*i) != intercept).collect();

@@ -1,6 +1,6 @@
 //! Columns that are no features as they are: offsets, row weights, and categories, which become a column of 0 and 1 for each level.
 
-use super::super::dataset::{Columns, Dataset, Rows};
+use super::super::dataset::{Columns, Dataset, Rows, Wanted, row_in};
 use crate::error::{Error, Result, quoted};
 
 /// The most levels of a categorical column.
@@ -46,18 +46,20 @@ impl SpecialColumns {
     ///
     /// # Errors
     /// When a column is not there, weights are negative or all 0, or there are too many levels.
-    pub(super) fn take(&self, sets: &mut [Dataset], has_intercept: bool) -> Result<Taken> {
+    pub(super) fn take(&self, sets: &mut [Dataset], wanted: &Wanted, has_intercept: bool) -> Result<Taken> {
         let mut taken = Taken::default();
         for (key, name, out) in [("offset", &self.offset, &mut taken.offsets), ("row_weights", &self.row_weights, &mut taken.row_weights)] {
             if let Some(name) = name {
+                check_free(key, name, wanted)?;
                 for set in sets.iter_mut() {
                     out.extend(numbers(key, set, name)?);
                     remove(set, name);
                 }
             }
         }
-        if let Some(x) = taken.row_weights.iter().find(|x| **x < 0.0) {
-            return Err(Error::data("row_weights", format!("a row of weight {x}"), "numbers of at least 0"));
+        if let Some(row) = taken.row_weights.iter().position(|x| *x < 0.0) {
+            let what = format!("{} has the weight {}", row_in(sets, row), taken.row_weights[row]);
+            return Err(Error::data("row_weights", what, "numbers of at least 0"));
         }
         if self.row_weights.is_some() && taken.row_weights.iter().all(|x| *x == 0.0) {
             return Err(Error::data("row_weights", "all rows have the weight 0", "rows that count"));
@@ -102,6 +104,21 @@ impl Cell {
             Cell::Text(text) => text.clone(),
         }
     }
+}
+
+/// Refuses a column that is the target or the group, which are no columns of features.
+fn check_free(key: &str, name: &str, wanted: &Wanted) -> Result<()> {
+    let Wanted { target, group, drop, .. } = wanted;
+    let what = if target.as_deref() == Some(name) {
+        "is the target"
+    } else if group.as_deref() == Some(name) {
+        "is the group"
+    } else if drop.iter().any(|column| column == name) {
+        "is dropped"
+    } else {
+        return Ok(());
+    };
+    Err(Error::data(key, format!("the column `{}` {what}", quoted(name)), "the name of a column that is nothing else"))
 }
 
 fn position(key: &str, set: &Dataset, name: &str) -> Result<usize> {

@@ -152,8 +152,9 @@ impl Preparation {
     /// # Errors
     /// When a setting does not go with the data; names the setting.
     pub fn prepare_sets(&self, mut sets: Vec<Dataset>) -> Result<Prepared> {
-        let Taken { offsets, row_weights, categories } = self.special.take(&mut sets, self.intercept)?;
+        let Taken { offsets, row_weights, categories } = self.special.take(&mut sets, &self.wanted, self.intercept)?;
         let labels = targets::Found::of(&sets, &self.targets)?;
+        labels.check(&sets, self.family)?;
         let pool = Pool::new(&sets, &labels)?;
         let agents = self.partition.divide(&pool, self.agents, self.samples, self.reshuffle, self.seed)?;
         let (fit, held) = self.hold_out(agents)?;

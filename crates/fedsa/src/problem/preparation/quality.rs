@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use super::targets::Targets;
 use crate::kernel::{Isa, margins};
+use crate::linalg;
 use crate::problem::dataset::Rows;
 use crate::problem::glm::family::ModelFamily;
 
@@ -51,6 +52,40 @@ impl LabelledRows {
     /// How much row j counts.
     pub fn weight(&self, j: usize) -> f64 {
         self.row_weights.get(j).copied().unwrap_or(1.0)
+    }
+
+    /// The largest absolute value of each column, d numbers.
+    pub fn column_sizes(&self) -> Vec<f64> {
+        let mut sizes = vec![0.0f64; self.rows.columns()];
+        (0..self.rows.len()).for_each(|j| self.rows.row(j).for_each(|(i, x)| sizes[i] = sizes[i].max(x.abs())));
+        sizes
+    }
+
+    /// The rounding error of the mean gradient of agents of these weights at theta: a bound, to first order. Every term `a_j l'(eta_j) x_j` of
+    /// the sum is known to `epsilon (|l'| + l'' sum_i |x_ji theta_i|) |x_j|`. Below its norm a gradient cannot be told from 0.
+    pub fn gradient_rounding(&self, weights: &[f64], theta: &[f64]) -> f64 {
+        let (d, q) = (self.rows.columns(), self.family.outputs());
+        let mut errors = vec![0.0; theta.len()];
+        let (mut eta, mut size, mut pull, mut bend) = (vec![0.0; q], vec![0.0; q], vec![0.0; q], vec![0.0; q * q]);
+        for (c, at) in self.first.windows(2).enumerate() {
+            let all: f64 = (at[0]..at[1]).map(|j| self.weight(j)).sum();
+            for j in (at[0]..at[1]).filter(|j| self.weight(*j) > 0.0) {
+                let offset = self.offsets.get(j).copied().unwrap_or(0.0);
+                for k in 0..q {
+                    let terms = || self.rows.row(j).map(|(i, x)| x * theta[k * d + i]);
+                    (eta[k], size[k]) = (terms().sum::<f64>() + offset, terms().map(f64::abs).sum::<f64>() + offset.abs());
+                }
+                self.family.pull(&eta, self.targets[j], &mut pull);
+                self.family.bend(&eta, self.targets[j], &mut bend);
+                let share = weights[c] * self.weight(j) / all;
+                for k in 0..q {
+                    let moved: f64 = bend[k * q..][..q].iter().zip(&size).map(|(bend, size)| bend.abs() * size).sum();
+                    let error = f64::EPSILON * share * (pull[k].abs() + moved);
+                    self.rows.row(j).for_each(|(i, x)| errors[k * d + i] += error * x.abs());
+                }
+            }
+        }
+        linalg::norm_sq(&errors).sqrt()
     }
 
     /// `x_j . theta_k` of the rows of a range, output after output; theta has a block of d numbers for each output.

@@ -3,7 +3,8 @@
 use serde::Serialize;
 
 use crate::error::{Error, Result, quoted, require};
-use crate::problem::dataset::{Dataset, Labels};
+use crate::problem::dataset::{Dataset, Labels, row_in};
+use crate::problem::glm::family::ModelFamily;
 use crate::settings::choice;
 
 /// A class: a number or a name.
@@ -100,6 +101,17 @@ impl Found {
         }
     }
 
+    /// Refuses numbers that are no targets of a family.
+    ///
+    /// # Errors
+    /// When there is one; names its file and row.
+    pub fn check(&self, sets: &[Dataset], family: ModelFamily) -> Result<()> {
+        let Some((is_one, wanted)) = family.domain().filter(|_| self.classes.is_empty()) else { return Ok(()) };
+        let Some(row) = self.of.iter().position(|y| !is_one(*y)) else { return Ok(()) };
+        let what = format!("{} has the target {}, and the family is {}", row_in(sets, row), self.of[row], family.name());
+        Err(Error::data("target", what, wanted))
+    }
+
     /// The label of a row: a number, or the rank of its class.
     pub fn get(&self, row: usize) -> f64 {
         self.of[row]
@@ -170,13 +182,28 @@ fn numbers(sets: &[Dataset], labels: &[&Labels]) -> Result<Vec<f64>> {
     for (set, labels) in sets.iter().zip(labels) {
         match labels {
             Labels::Numbers(x) => of.extend_from_slice(x),
-            Labels::Names { names, .. } => {
-                let what = format!("{}: labels that are names: {}", quoted(&set.name), listed(names.iter().map(quoted)));
-                return Err(Error::data("target", what, "a column of numbers, or `kind = \"logistic\"`"));
-            }
+            Labels::Names { names, of } => return Err(no_numbers(set, names, of)),
         }
     }
     Ok(of)
+}
+
+/// The error about labels that are names. Where most are numbers, the others are at fault.
+fn no_numbers(set: &Dataset, names: &[String], of: &[u32]) -> Error {
+    let is_number: Vec<bool> = names.iter().map(|name| name.parse::<f64>().is_ok()).collect();
+    let mut others = of.iter().enumerate().filter(|(_, name)| !is_number[**name as usize]);
+    let count = others.clone().count();
+    match others.next() {
+        Some((row, name)) if 2 * count <= of.len() => {
+            let more = if count > 1 { format!(", and neither are those of {} further rows", count - 1) } else { String::new() };
+            let what = format!("{}: row {}: `{}` is not a number{more}", quoted(&set.name), row + 1, quoted(&names[*name as usize]));
+            Error::data("target", what, "a number in every row: leave such rows out")
+        }
+        _ => {
+            let what = format!("{}: labels that are names: {}", quoted(&set.name), listed(names.iter().map(quoted)));
+            Error::data("target", what, "a column of numbers, or `kind = \"logistic\"`")
+        }
+    }
 }
 
 /// The distinct labels in increasing order, and the rank of each row's.
@@ -238,6 +265,7 @@ fn positive_rank(classes: &[ClassLabel], positive: Option<&ClassLabel>) -> Resul
     match classes {
         [ClassLabel::Number(low), ClassLabel::Number(high)] if *high == 1.0 && (*low == 0.0 || *low == -1.0) => Ok(1),
         [ClassLabel::Name(_), ClassLabel::Name(_)] => Ok(1),
+        [only] => Err(Error::data("target", format!("all rows have the target {only}"), "rows of two classes")),
         _ => {
             let help = "`positive`, the label of a class against all others, or labels that are -1 and 1, 0 and 1, or two names; or `kind = \"least-squares\"` for numbers";
             Err(Error::new("positive", format!("labels that are not binary: {}", found()), help))

@@ -191,11 +191,12 @@ impl<L: Loss> Regression<L> {
             ));
         }
         let factor = hessian.llt(faer::Side::Lower).map_err(|_| singular())?;
+        // The square of a pivot's share of its diagonal entry is what is left of a feature beside those before it, whatever their scales. One
+        // over it is a lower bound of the condition number for features of one scale.
         let pivots = factor.L().diagonal().column_vector();
-        let (least, most) = pivots.iter().fold((f64::INFINITY, 0.0f64), |(least, most), x| (least.min(*x), most.max(*x)));
-        // The squared ratio is a lower bound of the condition number.
+        let left = pivots.iter().enumerate().map(|(i, x)| x * x / hessian[(i, i)]).fold(f64::INFINITY, f64::min);
         let is_regularised = self.parts.ridge > 0.0 && self.parts.penalised == self.d();
-        if !is_regularised && (most / least).powi(2) > linalg::MAX_CONDITION {
+        if !is_regularised && !(left * linalg::MAX_CONDITION >= 1.0) {
             return Err(singular());
         }
         let minus: Vec<f64> = gradient.iter().map(|g| -g).collect();
