@@ -283,6 +283,8 @@ def serve(
     state: Path | None = None,
     connect: float = 60.0,
     deadline: float = 300.0,
+    least_answers: int = 1,
+    repeats: int = 1,
     overwrite: bool = False,
     report: Callable[[str], object] | None = None,
 ) -> Results:
@@ -306,7 +308,10 @@ def serve(
     connect : float
         The seconds for which agents are waited for: until there are `most`, and afterwards the federation begins if there are `agents`.
     deadline : float
-        The seconds of an exchange. Answers that have not come by then are missing.
+        The seconds of an exchange. Answers that have not come by then are missing: the method counts them as zero.
+    least_answers, repeats : int
+        How many answers an exchange needs, or all where fewer are asked. Where fewer have come by the deadline, those who may still
+        answer are asked again, so many times; then the round is given up, which changes nothing, and the next one begins.
     overwrite : bool
         Whether results that are in `out` are replaced.
     report : callable, optional
@@ -345,12 +350,15 @@ def serve(
     >>> results.outcomes["scafflsa"].name, results.theta("scafflsa").shape
     ('completed', (1, 3))
     """
+    if least_answers < 0 or repeats < 0:
+        raise InputError(f"{least_answers} answers, {repeats} repeats", "setting.out-of-range", "least_answers", "numbers of at least 0")
     if connect < 0 or not deadline > 0:
         raise InputError(f"{connect} and {deadline} seconds", "setting.out-of-range", "deadline", "a positive number, and connect at least 0")
     folder = f"{os.fspath(out)}.state" if state is None else os.fspath(state)
     if os.path.exists(os.path.join(os.fspath(out), "summary.json")) and not overwrite:
         raise InputError(f"{os.fspath(out)} holds results", "setting.output-exists", "out", "another folder, or overwrite=True")
     server = Server(read_settings(settings), carrier, (agents, agents if most is None else most), folder, deadline, report or (lambda _: None))
+    server.least_answers, server.repeats = least_answers, repeats
     server.enrol(connect)
     server.run()
     results = server.results()
@@ -361,6 +369,9 @@ def serve(
 
 class Server:
     """The server of a federation, whose state is saved before anything is sent."""
+
+    least_answers = 1
+    repeats = 1
 
     def __init__(
         self,
@@ -497,26 +508,44 @@ class Server:
                     return
                 kind, messages = node.open(self._available())
                 continue
-            self._admit(messages)
-            names = {c: progress.senders[c] for c in messages}
-            replies, seconds = self._carry({names[c]: message for c, message in messages.items()}, self.deadline)
-            progress.seconds += seconds
-            self._note(node.rounds(), messages, replies, seconds)
             if kind == "tell":
+                self._ask(messages)
                 # It is over whether they have heard it or not.
                 kind, messages = "over", {}
                 continue
-            for c, who in names.items():
-                reply = replies.get(who)
-                if reply is None or reply.body is None:
-                    why = "no answer" if reply is None else reply.refused or reply.lost
-                    self.report(f"{who}: {why}")
-                    continue
-                try:
-                    node.take(c, reply.body)
-                except FedsaError as e:
-                    self.report(f"{who} was refused: {e.what}")
-            kind, messages = node.close()
+            enough = min(self.least_answers, len(messages))
+            waiting = messages
+            for _ in range(self.repeats + 1):
+                for c, reply in self._ask(waiting).items():
+                    if reply.body is not None:
+                        try:
+                            node.take(c, reply.body)
+                        except FedsaError as e:
+                            self.report(f"{progress.senders[c]} was refused: {e.what}")
+                waiting = {c: messages[c] for c in node.may_still_answer() if c in messages}
+                if node.answered() >= enough or not waiting:
+                    break
+            if node.answered() >= enough:
+                kind, messages = node.close()
+            else:
+                self.report(f"round {node.rounds() + 1} is given up: {node.answered()} of {enough} answers")
+                kind, messages = node.give_up()
+
+    def _ask(self, messages: Mapping[int, bytes]) -> dict[int, Reply]:
+        """Carry messages to agents by their numbers; what came back."""
+        progress, node = self.progress, self.node
+        assert node is not None
+        self._admit(messages)
+        names = {c: progress.senders[c] for c in messages}
+        replies, seconds = self._carry({names[c]: message for c, message in messages.items()}, self.deadline)
+        progress.seconds += seconds
+        self._note(node.rounds(), messages, replies, seconds)
+        for who in names.values():
+            reply = replies.get(who)
+            why = "no answer" if reply is None else reply.refused or reply.lost
+            if why is not None:
+                self.report(f"{who}: {why}")
+        return {c: replies[who] for c, who in names.items() if who in replies}
 
     def _note(self, rounds: int, messages: Mapping[int, bytes], replies: Mapping[str, Reply], seconds: float) -> None:
         """Keep what an exchange has taken."""

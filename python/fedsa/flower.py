@@ -143,7 +143,7 @@ def server_app(settings: Path) -> ServerApp:
     -------
     flwr.serverapp.ServerApp
         It has its settings from the configuration of a run: ``agents``, the least number of them, ``most-agents``, ``connect`` and
-        ``deadline``, in seconds, ``out``, the folder of the results, and ``overwrite``.
+        ``deadline``, in seconds, ``least-answers`` of an exchange, ``out``, the folder of the results, and ``overwrite``.
     """
     app = ServerApp()
 
@@ -159,6 +159,7 @@ def server_app(settings: Path) -> ServerApp:
             out=str(config.get("out", "out")),
             connect=float(config.get("connect", 60.0)),
             deadline=float(config.get("deadline", 300.0)),
+            least_answers=int(config.get("least-answers", 1)),
             overwrite=bool(config.get("overwrite", False)),
             report=lambda line: print(line, flush=True),
         )

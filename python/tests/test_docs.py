@@ -35,11 +35,11 @@ def test_the_examples_of_fits_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     run_blocks("docs/src/guides/python-fit.md", tmp_path, monkeypatch)
 
 
-def run_blocks(page: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def run_blocks(page: str, folder: Path, monkeypatch: pytest.MonkeyPatch, least: int = 5) -> None:
     """The examples of a page, one after the other."""
     monkeypatch.chdir(folder)
     blocks = re.findall(r"```python\n(.*?)```", (ROOT / page).read_text(), flags=re.DOTALL)
-    assert len(blocks) > 4
+    assert len(blocks) >= least
     names: dict[str, Any] = {}
     for block in blocks:
         exec(block, names)
@@ -66,3 +66,7 @@ def test_every_public_name_has_documentation() -> None:
                 for member, value in vars(thing).items() if isinstance(thing, type) else ():
                     if not member.startswith("_") and callable(value):
                         assert value.__doc__, f"{module.__name__}.{name}.{member}"
+
+
+def test_the_guide_on_federations_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run_blocks("docs/src/guides/federation.md", tmp_path, monkeypatch, least=1)

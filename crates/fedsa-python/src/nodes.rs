@@ -196,6 +196,16 @@ impl ServerNode {
         todo(py, &todo_now)
     }
 
+    /// Ends the round without the answers to the present question; theta does not change.
+    fn give_up<'py>(&self, py: Python<'py>) -> PyResult<Asked<'py>> {
+        todo(py, &engine::brief(py, || Ok(locked(&self.0).give_up()))?)
+    }
+
+    /// The agents that were asked and may still answer.
+    fn may_still_answer(&self, py: Python<'_>) -> PyResult<Vec<usize>> {
+        engine::brief(py, || Ok(locked(&self.0).may_still_answer()))
+    }
+
     /// What is to be done now.
     fn todo<'py>(&self, py: Python<'py>) -> PyResult<Asked<'py>> {
         todo(py, &engine::brief(py, || Ok(locked(&self.0).todo().clone()))?)

@@ -301,7 +301,7 @@ pub(crate) fn of_results(experiment: Experiment, results: Results, seconds: f64)
     let base = Path::new("");
     let resolved = resolve::table(&experiment, &Places::from_env(base))?;
     let config = resolve::text(&resolved);
-    let purpose = FolderPurpose { work: FolderWork::Run, identity: earlier::identity(&resolved) };
+    let purpose = FolderPurpose::new(FolderWork::Run, earlier::identity(&resolved));
     let plan = Arc::new(Plan::new(experiment, base, Isa::best(), &HashMap::new())?);
     let unmeasured = checks::unmeasured(&plan, base)?;
     let written = ran::Written { folder: None, extra: Vec::new(), is_same: false, config, purpose };

@@ -1,0 +1,277 @@
+"""Federations whose agents have data of their own: the numbers of a run on the data of all, however often ends are stopped."""
+
+from __future__ import annotations
+
+import json
+import math
+import queue
+import threading
+import time
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import fedsa
+from fedsa import federation
+from fedsa.federation import Agent, Reply
+
+LOGS = '[problem]\nkind = "logs"\nfeatures = { kind = "fourier", order = 2 }\ngamma = 0.9\n'
+ROWS = '[problem]\nkind = "logistic"\ntarget = "y"\nridge = 1e-3\nintercept = true\nweights = "rows"\n'
+
+
+def settings(problem: str, method: str, sampling: str, rounds: int) -> str:
+    return f'id = "t"\ntitle = "t"\n{problem}[sampling]\nkind = "{sampling}"\n[[method]]\nlabel = "m"\n{method}\n[run]\nrounds = {rounds}\nseeds = [5]\n'
+
+
+SCAFFLSA = settings(LOGS, 'kind = "scafflsa"\nstep_size = 0.1\nlocal_steps = 5', "iid", 5)
+CASES = [
+    SCAFFLSA,
+    settings(LOGS, 'kind = "fedlsa"\nstep_size = 0.1\nlocal_steps = 5\nparticipants = 2', "markov", 5),
+    settings(LOGS, 'kind = "fedhsa"\nstep_size = 0.5\nlocal_steps = 5', "mean", 4),
+    settings(LOGS, 'kind = "lstd"', "mean", 1),
+    settings(ROWS, 'kind = "newton"', "mean", 4),
+    settings(ROWS, 'kind = "fib-shed"', "mean", 6),
+]
+
+
+def data(folder: Path, text: str) -> list[str]:
+    """Files of three agents."""
+    names = []
+    for agent in range(3):
+        if 'kind = "logs"' in text:
+            lines = ["s_0,s_1,reward,next_0,next_1,done"]
+            state = lambda i, a=agent: (math.sin(0.37 * i) + 0.3 * a, math.cos(0.11 * i) * (1 + 0.2 * a))  # noqa: E731
+            for i in range(40 + 15 * agent):
+                (x, y), (u, v) = state(i), state(i + 1)
+                lines.append(f"{x},{y},{x * y},{u},{v},{int(i % 20 == 19)}")
+        else:
+            lines = ["a,b,y"]
+            for i in range(30 + 10 * agent):
+                x, y = math.sin(0.7 * i + agent), math.cos(1.3 * i)
+                lines.append(f"{x},{y},{int(x + 0.5 * y + 0.3 * math.sin(2.9 * i) > 0)}")
+        path = folder / f"agent_{agent}.csv"
+        path.write_text("\n".join(lines) + "\n")
+        names.append(str(path))
+    return names
+
+
+def engine(text: str, files: list[str]) -> fedsa.Results:
+    set_: dict[str, Any] = {"problem.path": files} if 'kind = "logs"' in text else {"problem.data": files, "problem.partition": "files"}
+    return fedsa.Experiment.from_text(text, set=set_).run()
+
+
+class Here:
+    """Agents of this process, each made anew from its state for every message."""
+
+    def __init__(self, folder: Path, text: str) -> None:
+        self.folder, self.settings = folder, folder / "settings.toml"
+        self.settings.write_text(text)
+        self.files = data(folder, text)
+        self.names = ["carol", "alice", "bob"]
+        self.exchanges = 0
+
+    def reachable(self) -> Collection[str]:
+        return self.names
+
+    def agent(self, name: str) -> Agent:
+        number = self.names.index(name)
+        return Agent(self.settings, self.files[number], state=self.folder / name, number=number)
+
+    def one(self, name: str, message: bytes) -> Reply | None:
+        try:
+            return Reply(self.agent(name).handle(message))
+        except fedsa.InputError as e:
+            return Reply(refused=str(e))
+
+    def exchange(self, messages: Mapping[str, bytes], deadline: float) -> Mapping[str, Reply]:
+        self.exchanges += 1
+        replies = {name: self.one(name, message) for name, message in messages.items()}
+        return {name: reply for name, reply in replies.items() if reply is not None}
+
+
+def serve(here: Here, **more: Any) -> fedsa.Results:
+    return federation.serve(here.settings, here, agents=3, out=here.folder / "out", **{"connect": 5.0, "deadline": 20.0, **more})
+
+
+@pytest.mark.parametrize("text", CASES)
+def test_the_bits_are_those_of_a_run_on_all_data(tmp_path: Path, text: str) -> None:
+    here = Here(tmp_path, text)
+    lines: list[str] = []
+    results, expected = serve(here, report=lines.append), engine(text, here.files)
+    assert np.array_equal(results.theta("m"), expected.theta("m")) and np.abs(results.theta("m")).max() > 0.0
+    for count in ("bits_up", "bits_down", "exchanges", "vectors_up"):
+        assert results.cost("m")[count] == expected.cost("m")[count], count
+    assert any("3 of 3 answered" in line or "2 of 2 answered" in line for line in lines)
+    told = json.loads((tmp_path / "out/summary.json").read_text())["federation"]
+    assert [agent["name"] for agent in told["agents"]] == here.names and len(told["exchanges"]) > 0
+    # The files are those of any run.
+    read = fedsa.open(tmp_path / "out")
+    assert np.array_equal(read.theta("m"), results.theta("m")) and read.plot(x="bits_up").svg.startswith("<svg")
+    assert not (tmp_path / "out.state/server.state").exists()
+    with pytest.raises(fedsa.InputError, match="holds results"):
+        serve(here)
+
+
+class Stopping(Here):
+    """Stops the server once, before or after an exchange is carried."""
+
+    def __init__(self, folder: Path, text: str, at: int, after: bool) -> None:
+        super().__init__(folder, text)
+        self.at, self.after = at, after
+
+    def exchange(self, messages: Mapping[str, bytes], deadline: float) -> Mapping[str, Reply]:
+        stops = self.exchanges == self.at
+        if stops and not self.after:
+            self.at = -1
+            raise KeyboardInterrupt
+        replies = super().exchange(messages, deadline)
+        if stops:
+            self.at = -1
+            raise KeyboardInterrupt
+        return replies
+
+
+@pytest.mark.parametrize("after", [False, True])
+@pytest.mark.parametrize("at", range(8))
+def test_a_server_that_is_stopped_at_any_time_goes_on(tmp_path: Path, at: int, after: bool) -> None:
+    text = CASES[2]
+    here = Stopping(tmp_path, text, at, after)
+    with pytest.raises(KeyboardInterrupt):
+        serve(here)
+    results = serve(here)
+    assert np.array_equal(results.theta("m"), engine(text, here.files).theta("m"))
+
+
+class Losing(Here):
+    """Loses every seventh answer once: the agent has answered."""
+
+    def one(self, name: str, message: bytes) -> Reply | None:
+        reply = super().one(name, message)
+        self.count = getattr(self, "count", 0) + 1
+        return Reply(lost="the line broke") if self.count % 7 == 0 else reply
+
+
+def test_lost_answers_are_asked_again(tmp_path: Path) -> None:
+    here = Losing(tmp_path, SCAFFLSA)
+    lines: list[str] = []
+    results = serve(here, least_answers=3, repeats=3, report=lines.append)
+    assert np.array_equal(results.theta("m"), engine(SCAFFLSA, here.files).theta("m"))
+    assert any("the line broke" in line for line in lines) and not any("given up" in line for line in lines)
+
+
+class Silent(Here):
+    """One agent never answers a question of a round."""
+
+    def one(self, name: str, message: bytes) -> Reply | None:
+        return None if name == "bob" and self.exchanges > 2 else super().one(name, message)
+
+
+def test_rounds_with_too_few_answers_change_nothing(tmp_path: Path) -> None:
+    here = Silent(tmp_path, SCAFFLSA)
+    lines: list[str] = []
+    results = serve(here, least_answers=3, repeats=0, report=lines.append)
+    assert np.array_equal(results.theta("m"), np.zeros((1, 9))) and sum("given up" in line for line in lines) == 5
+    with_two = serve(Silent(tmp_path, SCAFFLSA), least_answers=2, repeats=0, overwrite=True)
+    assert np.abs(with_two.theta("m")).max() > 0.0
+
+
+def test_who_cannot_take_part_is_told_and_left_out(tmp_path: Path) -> None:
+    here = Here(tmp_path, SCAFFLSA)
+    (tmp_path / "other.toml").write_text(SCAFFLSA.replace("gamma = 0.9", "gamma = 0.8"))
+    stranger = Agent(tmp_path / "other.toml", here.files[0])
+    plain = here.one
+
+    def one(name: str, message: bytes) -> Reply | None:
+        if name != "mallory":
+            return plain(name, message)
+        try:
+            return Reply(stranger.handle(message))
+        except fedsa.InputError as e:
+            return Reply(refused=str(e))
+
+    here.one = one  # type: ignore[method-assign]
+    here.names = [*here.names, "mallory"]
+    results = serve(here, most=4, connect=0.5)
+    told = json.loads((tmp_path / "out/summary.json").read_text())["federation"]
+    assert "the problem" in told["excluded"]["mallory"] and len(told["agents"]) == 3
+    assert np.array_equal(results.theta("m"), engine(SCAFFLSA, here.files).theta("m"))
+
+
+def test_too_few_agents_are_no_federation(tmp_path: Path) -> None:
+    here = Here(tmp_path, SCAFFLSA)
+    here.names = here.names[:2]
+    with pytest.raises(fedsa.MachineError, match="2 agents have come"):
+        serve(here, connect=0.3)
+    # Who came before has applied; the third comes later.
+    here.names = ["carol", "alice", "bob"]
+    assert np.array_equal(serve(here).theta("m"), engine(SCAFFLSA, here.files).theta("m"))
+
+
+class Threads:
+    """A second carrier: an agent a thread, with queues in place of a network."""
+
+    def __init__(self, agents: Mapping[str, Agent]) -> None:
+        self.inboxes: dict[str, queue.Queue[bytes | None]] = {name: queue.Queue() for name in agents}
+        self.answers: queue.Queue[tuple[str, Reply]] = queue.Queue()
+        self.threads = [threading.Thread(target=self.work, args=item, daemon=True) for item in agents.items()]
+        for thread in self.threads:
+            thread.start()
+
+    def work(self, name: str, agent: Agent) -> None:
+        while (message := self.inboxes[name].get()) is not None:
+            try:
+                self.answers.put((name, Reply(agent.handle(message))))
+            except fedsa.InputError as e:
+                self.answers.put((name, Reply(refused=str(e))))
+
+    def reachable(self) -> Collection[str]:
+        return list(self.inboxes)
+
+    def exchange(self, messages: Mapping[str, bytes], deadline: float) -> Mapping[str, Reply]:
+        for name, message in messages.items():
+            self.inboxes[name].put(message)
+        replies: dict[str, Reply] = {}
+        while len(replies) < len(messages) and (left := deadline - time.monotonic()) > 0:
+            try:
+                name, reply = self.answers.get(timeout=left)
+            except queue.Empty:
+                break
+            replies[name] = reply
+        return replies
+
+
+def test_another_carrier_is_a_page(tmp_path: Path) -> None:
+    here = Here(tmp_path, SCAFFLSA)
+    agents = {name: Agent(here.settings, file, number=i) for i, (name, file) in enumerate(zip(here.names, here.files))}
+    results = federation.serve(here.settings, Threads(agents), agents=3, out=tmp_path / "out")
+    assert np.array_equal(results.theta("m"), engine(SCAFFLSA, here.files).theta("m"))
+
+
+@pytest.mark.parametrize(
+    ("contents", "text"),
+    [(b"", "not the state"), (b"{}", "not the state"), (b'{"layout": 99}', "layout 99"), (b'{"layout": 1, "rounds": 3}', "not a state of this enrolment")],
+)
+def test_states_of_servers_that_are_none_are_refused(tmp_path: Path, contents: bytes, text: str) -> None:
+    here = Here(tmp_path, SCAFFLSA)
+    (tmp_path / "out.state").mkdir()
+    (tmp_path / "out.state/server.state").write_bytes(contents)
+    with pytest.raises(fedsa.InputError, match=text):
+        serve(here)
+    assert (tmp_path / "out.state/server.state").read_bytes() == contents
+
+
+def test_bad_settings_name_what_is_accepted(tmp_path: Path) -> None:
+    here = Here(tmp_path, SCAFFLSA)
+    for more in ({"deadline": 0.0}, {"connect": -1.0}, {"least_answers": -1}, {"most": 2}):
+        with pytest.raises(fedsa.InputError):
+            serve(here, **more)
+    with pytest.raises(fedsa.InputError, match="cannot be read"):
+        federation.serve(tmp_path / "none.toml", here, agents=3, out=tmp_path / "out")
+    with pytest.raises(fedsa.InputError, match="no data"):
+        Agent(here.settings)
+    with pytest.raises(fedsa.MachineError, match="does not answer"):
+        federation.Resident(tmp_path / "none").handle(b"")
+    assert not (tmp_path / "out").exists()
