@@ -272,3 +272,19 @@ def test_wrong_arguments_are_refused(call: Any) -> None:
     with pytest.raises((fedsa.InputError, TypeError, OverflowError)) as e:
         call(federation.AgentData(GARNET), shared, server, agents[0])
     assert str(e.value)
+
+
+def test_a_damaged_state_is_refused_and_nothing_changes() -> None:
+    server, agents, _ = ends(METHODS[1])
+    federation.Session(server, carried(agents)).advance(3)
+    for end in (server, agents[0]):
+        good = end.save()
+        for bit in range(8 * len(good)):
+            damaged = bytearray(good)
+            damaged[bit // 8] ^= 1 << (bit % 8)
+            with pytest.raises(fedsa.InputError) as refused:
+                end.restore(bytes(damaged))
+            assert refused.value.code == "format"
+        assert end.save() == good
+        with pytest.raises(fedsa.InputError, match="layout 3; this version has 4"):
+            end.restore(b"\x03" + good[1:-4])
