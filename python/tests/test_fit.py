@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import datetime
 import json
 import pickle
 import subprocess
@@ -398,3 +399,63 @@ def test_repeated_fits_and_refusals_leave_no_memory_behind() -> None:
     for _ in range(2500):
         all_at_once()
     assert used() - before < 30_000, "kilobytes"
+
+
+DATES = np.array(["2020-02-01", "2021-01-01"], "M8[D]")
+
+
+@pytest.mark.parametrize(
+    "classes",
+    [
+        ["3", "7", "8"],
+        ["0", "1"],
+        ["01", "1"],
+        ["1.5", "2.5"],
+        ["nan", "inf"],
+        ["10", "9", "8"],
+        [True, False],
+        [b"no", b"yes"],
+        [1, 2, 3],
+        np.array([1, 2], np.int8),
+        np.array([2**60 + 1, 9]),
+        np.array(["3", "12"], object),
+        np.array([3, 12], object),
+        DATES,
+    ],
+)
+def test_classes_of_a_saved_classifier_are_those_of_the_fit(classes: Any, tmp_path: Path) -> None:
+    classes = np.asarray(classes)
+    X = np.random.default_rng(0).normal(size=(300, 2))
+    y = classes[(X[:, 0] > 0) * 1 + (X[:, 0] > 1) * (len(classes) == 3)]
+    model = fedsa.FederatedClassifier().fit(X, y)
+    model.save(tmp_path)
+    again = fedsa.FederatedClassifier.load(tmp_path)
+    again.save(tmp_path / "again")
+    for loaded in (again, fedsa.FederatedClassifier.load(tmp_path / "again")):
+        assert loaded.classes_.dtype == model.classes_.dtype
+        assert loaded.classes_.tolist() == np.unique(y).tolist()
+        assert [type(one) for one in loaded.classes_] == [type(one) for one in model.classes_]
+        assert loaded.score(X, y) == model.score(X, y) > 0.9
+    kept = json.loads((tmp_path / "weights.json").read_text())["classes"]
+    # What `fedsa predict` writes: texts stay texts.
+    assert all(isinstance(one, str) for one in kept) == (classes.dtype.kind in "USM" or kept[0] in ("12", "3", "9"))
+
+
+def test_weights_of_earlier_versions_are_read(tmp_path: Path) -> None:
+    X = np.random.default_rng(0).normal(size=(100, 2))
+    fedsa.FederatedClassifier().fit(X, (X[:, 0] > 0) * 1).save(tmp_path)
+    weights = json.loads((tmp_path / "weights.json").read_text())
+    del weights["classes_dtype"]
+    (tmp_path / "weights.json").write_text(json.dumps(weights))
+    assert fedsa.FederatedClassifier.load(tmp_path).classes_.tolist() == [0.0, 1.0]
+
+
+def test_classes_that_a_file_cannot_hold_are_refused() -> None:
+    X = np.random.default_rng(0).normal(size=(100, 2))
+    classes = np.array([datetime.date(2020, 1, 1), datetime.date(2019, 1, 1)], object)
+    model = fedsa.FederatedClassifier().fit(X, classes[(X[:, 0] > 0) * 1])
+    assert model.score(X, classes[(X[:, 0] > 0) * 1]) > 0.9
+    with pytest.raises(fedsa.InputError, match="objects of the type date"):
+        model.save("never")
+    with pytest.raises(fedsa.InputError, match="half a surrogate pair"):
+        fedsa.FederatedClassifier().fit(X, np.array(["\ud800", "a"])[(X[:, 0] > 0) * 1])
