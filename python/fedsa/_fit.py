@@ -186,7 +186,10 @@ class FederatedClassifier(Estimator):
             The number of agents that rows are dealt to at random, as many for each; or a label for each row, an agent for each of them.
             By default 8, or as many as there are rows.
         sample_weight : array-like of shape (n,) or None
-            How much each row counts; 1 by default. A row of weight 2 is as two rows, one of weight 0 as none.
+            How much the loss of each row counts; 1 by default. The coefficients are those of rows that are repeated so often, and a row of
+            weight 0 is as none. Weights are no counts of equal rows: `n`, the dispersion that is estimated from residuals, and the
+            standard errors of ``"sandwich"`` and ``"hc1"`` take each row as one observation whatever its weight. Rows that stand for
+            several have to be repeated for these.
         progress : bool, callable or None
             As of :meth:`fedsa.Experiment.run`.
         cancel : CancelToken or None
@@ -573,7 +576,10 @@ class FederatedRegressor(Estimator):
             The number of agents that rows are dealt to at random, as many for each; or a label for each row, an agent for each of them.
             By default 8, or as many as there are rows.
         sample_weight : array-like of shape (n,) or None
-            How much each row counts; 1 by default. A row of weight 2 is as two rows, one of weight 0 as none.
+            How much the loss of each row counts; 1 by default. The coefficients are those of rows that are repeated so often, and a row of
+            weight 0 is as none. Weights are no counts of equal rows: `n`, the dispersion that is estimated from residuals, and the
+            standard errors of ``"sandwich"`` and ``"hc1"`` take each row as one observation whatever its weight. Rows that stand for
+            several have to be repeated for these.
         progress : bool, callable or None
             As of :meth:`fedsa.Experiment.run`.
         cancel : CancelToken or None

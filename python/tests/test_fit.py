@@ -8,6 +8,7 @@ import json
 import pickle
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -459,3 +460,87 @@ def test_classes_that_a_file_cannot_hold_are_refused() -> None:
         model.save("never")
     with pytest.raises(fedsa.InputError, match="half a surrogate pair"):
         fedsa.FederatedClassifier().fit(X, np.array(["\ud800", "a"])[(X[:, 0] > 0) * 1])
+
+
+def halves(n: int = 300) -> tuple[np.ndarray, np.ndarray]:
+    return np.random.default_rng(0).normal(size=(n, 2)), np.arange(n) % 2
+
+
+def test_each_call_has_its_own_warning() -> None:
+    X, y = halves()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("default")
+        FederatedClassifier(max_rounds=1).fit(X, y)
+        FederatedClassifier(max_rounds=1).fit(X, y)
+    assert [one.filename for one in caught] == [__file__] * 2 and caught[0].lineno + 1 == caught[1].lineno
+
+
+def test_arrays_of_arrow_are_targets_labels_and_weights() -> None:
+    arrow = needs("pyarrow")
+    X, y = halves()
+    plain = FederatedClassifier().fit(X, np.array(["a", "b"])[y], agents=y, sample_weight=1.0 + y)
+    texts = arrow.array(np.array(["a", "b"])[y])
+    for targets in (texts, texts.dictionary_encode(), arrow.chunked_array([texts])):
+        fit = FederatedClassifier().fit(X, targets, agents=arrow.array(y.tolist()), sample_weight=arrow.array((1.0 + y).tolist()))
+        assert np.array_equal(fit.coef_, plain.coef_) and fit.classes_.tolist() == ["a", "b"]
+    assert FederatedClassifier().fit(X, arrow.array(y.astype(bool))).classes_.tolist() == [False, True]
+    with pytest.raises(fedsa.InputError, match="NaN"):
+        FederatedClassifier().fit(X, y, sample_weight=arrow.array([None] + [1.0] * 299))
+
+
+def test_frames_that_are_not_rows_of_numbers_are_refused() -> None:
+    pandas, polars = needs("pandas"), needs("polars")
+    X, y = halves()
+    mixed = pandas.DataFrame({"a": pandas.array([None] + [1] * 299, dtype="Int64"), "b": X[:, 0]})
+    cases: list[tuple[Any, str]] = [
+        (mixed, "contains NaN"),
+        (polars.DataFrame(X).lazy(), r"\.collect\(\)"),
+        ([[1, 2], [3]], "rows of different lengths"),
+        ({"a": X[:, 0]}, "an object of the type dict"),
+        (np.ma.masked_array(X, mask=X > 1), "masked entries"),
+    ]
+    for bad, words in cases:
+        with pytest.raises(fedsa.InputError, match=words):
+            FederatedClassifier().fit(bad, y[: len(bad)] if isinstance(bad, list) else y)
+    with pytest.raises(fedsa.InputError, match="masked entries"):
+        FederatedClassifier().fit(X, np.ma.masked_array(y, mask=y == 1))
+
+
+@pytest.mark.parametrize("format", ["csr", "csc"])
+def test_sparse_matrices_that_point_outside_are_refused(format: str) -> None:
+    scipy = needs("scipy.sparse")
+    X, y = halves()
+    for place, value in ((3, 10**6), (3, -5), (-1, 700), (0, 1)):
+        bad = scipy.csr_matrix(X).asformat(format)
+        bad.indptr[place if format == "csr" or place < 1 else 1] = value
+        with pytest.raises(fedsa.InputError, match="its indptr"):
+            FederatedClassifier().fit(bad, y)
+    for value in (10**6, -1):
+        bad = scipy.csr_matrix(X).asformat(format)
+        bad.indices[5] = value
+        with pytest.raises(fedsa.InputError, match="an entry of (column|row)"):
+            FederatedClassifier().fit(bad, y)
+
+
+def test_rows_without_an_agent_and_tolerances_of_zero_are_refused() -> None:
+    X, y = halves()
+    for labels in (np.where(y == 1, np.nan, 1.0), np.array([None, "a"] * 150, object)):
+        with pytest.raises(fedsa.InputError, match="a row without a label"):
+            FederatedClassifier().fit(X, y, agents=labels)
+    for tol in (0, -1.0, float("nan")):
+        with pytest.raises(fedsa.InputError, match="a positive number"):
+            FederatedClassifier(tol=tol).fit(X, y)
+    with pytest.raises(fedsa.InputError, match=r"all of one class, 0\.0"):
+        FederatedClassifier().fit(X, np.zeros(300))
+    with pytest.raises(fedsa.InputError, match=r"^X: could not convert"):
+        FederatedClassifier().fit([["x", "y"]] * 2, [0, 1])
+
+
+@pytest.mark.parametrize("kind", ["model", "sandwich"])
+def test_weights_of_rows_are_no_counts_in_standard_errors(kind: Any) -> None:
+    """As the documentation says of `sample_weight`."""
+    x, t, w = rows()
+    weighted = FederatedRegressor(inference=kind).fit(x, t, sample_weight=w)
+    repeated = FederatedRegressor(inference=kind).fit(np.repeat(x, w.astype(int), 0), np.repeat(t, w.astype(int)))
+    assert np.allclose(weighted.inference_.estimate, repeated.inference_.estimate)
+    assert (weighted.inference_.se > 1.1 * repeated.inference_.se).all() and weighted.inference_.n < repeated.inference_.n
