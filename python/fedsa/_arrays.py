@@ -7,13 +7,13 @@ and others that have ``to_numpy`` or the Arrow PyCapsule interface) and sparse m
 from __future__ import annotations
 
 import sys
-import warnings
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from fedsa import _fedsa
+from fedsa._warn import warn
 from fedsa.errors import FedsaWarning, InputError
 
 if TYPE_CHECKING:
@@ -31,7 +31,15 @@ def is_sparse(x: Any) -> bool:
 
 
 def is_frame(x: Any) -> bool:
-    """Whether it is a data frame: of named columns."""
+    """Whether it is a data frame: of named columns.
+
+    Raises
+    ------
+    InputError
+        When it is a lazy frame, which has no rows yet.
+    """
+    if hasattr(x, "collect_schema") and hasattr(x, "collect"):
+        raise refused(f"a {type(x).__name__}, which has no rows yet", "", "a data frame: .collect() makes one of it", "setting.wrong-type")
     return not isinstance(x, np.ndarray) and (hasattr(x, "columns") or hasattr(x, "column_names")) and not is_sparse(x)
 
 
@@ -54,7 +62,32 @@ def opened(x: Any) -> Any:
     """A table, where an object has the Arrow PyCapsule interface alone; anything else as it is."""
     if not hasattr(x, "__arrow_c_stream__") or isinstance(x, np.ndarray) or hasattr(x, "to_numpy") or is_frame(x):
         return x
-    return Streamed(_fedsa.arrow_columns(x.__arrow_c_stream__()))
+    try:
+        stream = x.__arrow_c_stream__()
+    except Exception as e:
+        help = "a table, or a stream that nobody has read yet"
+        raise refused(f"an Arrow stream that cannot be read: {e}", "", help, "setting.wrong-type") from e
+    return Streamed(_fedsa.arrow_columns(stream))
+
+
+def array_of(x: Any, key: str) -> NDArray[Any]:
+    """What has numbers or texts as an array, of any type and shape.
+
+    Raises
+    ------
+    InputError
+        When its rows have different lengths, or entries are masked.
+    """
+    if isinstance(x, np.ma.MaskedArray) and np.ma.getmaskarray(x).any():
+        raise refused("masked entries", key, "numbers in their place, with .filled(..), or no such rows")
+    if hasattr(x, "to_numpy"):
+        # Arrow has arrays without a copy alone, unless it is told otherwise.
+        is_arrow = type(x).__module__.partition(".")[0] == "pyarrow"
+        x = x.to_numpy(zero_copy_only=False) if is_arrow else x.to_numpy()
+    try:
+        return np.asarray(x)
+    except ValueError as e:
+        raise refused(f"rows of different lengths: {e}", key, "rows of one length", "setting.wrong-type") from e
 
 
 def names_of(frame: Any) -> list[Any]:
@@ -82,7 +115,14 @@ def feature_names(x: Any) -> NDArray[np.object_] | None:
 def frame_matrix(frame: Any, key: str) -> Any:
     """The numbers of a data frame (n, d)."""
     if hasattr(frame, "to_numpy"):
-        return frame.to_numpy()
+        numbers = frame.to_numpy()
+        if numbers.dtype.kind != "O":
+            return numbers
+        try:
+            # Of columns of several types, in which pandas marks what is missing by objects of its own.
+            return frame.to_numpy(dtype=np.float64, na_value=np.nan)
+        except (TypeError, ValueError):
+            return numbers
     if hasattr(frame, "__array__"):
         return np.asarray(frame)
     if hasattr(frame, "column_names"):
@@ -93,7 +133,7 @@ def frame_matrix(frame: Any, key: str) -> Any:
 
 def numbers(x: Any, key: str) -> NDArray[np.float64]:
     """The array as float64 in C order; itself, where it is that already, and otherwise a copy."""
-    array = x if isinstance(x, np.ndarray) else np.asarray(x)
+    array = array_of(x, key)
     if array.dtype.kind == "c":
         raise refused(f"Complex data not supported: {array.dtype} in {key}", key, "real numbers")
     if array.dtype.kind in "mM":
@@ -101,8 +141,13 @@ def numbers(x: Any, key: str) -> NDArray[np.float64]:
     try:
         # Of a subclass the array; of other byte orders, types and strides a copy.
         return np.require(array, dtype=np.float64, requirements=["C", "A"]).view(np.ndarray)
+    except TypeError as e:
+        # Objects inside of an array are an error of types for scikit-learn.
+        if array.ndim > 0:
+            raise
+        raise refused(f"an object of the type {type(x).__name__}", key, "an array of numbers", "setting.wrong-type") from e
     except ValueError as e:
-        raise refused(f"{key}: {e}", key, "numbers; texts and categories as columns of 0 and 1", "setting.wrong-type") from e
+        raise refused(str(e), key, "numbers; texts and categories as columns of 0 and 1", "setting.wrong-type") from e
 
 
 def finite(array: NDArray[np.float64], name: str) -> None:
@@ -156,6 +201,7 @@ def sparse(x: Any, key: str) -> tuple[Any, ...]:
     if x.dtype.kind == "c":
         raise refused(f"Complex data not supported: {x.dtype} in {key}", key, "real numbers")
     counted(x.shape, "")
+    check_places(x, key)
     rows = x.tocsr()
     if not rows.has_canonical_format:
         # Entries that are given twice are summed, in a copy.
@@ -165,6 +211,23 @@ def sparse(x: Any, key: str) -> tuple[Any, ...]:
     finite(values, f"Input {key}")
     starts, index = (np.ascontiguousarray(part, dtype=np.int64) for part in (rows.indptr, rows.indices))
     return starts, index, values, int(rows.shape[1])
+
+
+def check_places(x: Any, key: str) -> None:
+    """Refuse compressed rows or columns that point outside of their arrays, which SciPy itself would follow."""
+    if getattr(x, "format", None) not in ("csr", "csc"):
+        return
+    n, d = x.shape if x.format == "csr" else x.shape[::-1]
+    starts, index, count = x.indptr, x.indices, min(len(x.indices), len(x.data))
+    help = "a matrix whose check_format() finds nothing"
+    if len(starts) != n + 1 or starts[0] != 0 or (np.diff(starts) < 0).any():
+        raise refused(f"its indptr is not {n + 1} numbers from 0 on that never fall", key, help)
+    if starts[-1] > count:
+        raise refused(f"its indptr ends at {starts[-1]}, and it has {count} entries", key, help)
+    used = index[: starts[-1]]
+    if len(used) and (used.min() < 0 or used.max() >= d):
+        what = "column" if x.format == "csr" else "row"
+        raise refused(f"an entry of {what} {used.min() if used.min() < 0 else used.max()} of {d} {what}s", key, help)
 
 
 def size(rows: Any) -> tuple[int, int]:
@@ -196,7 +259,7 @@ def is_scalar(x: Any) -> bool:
 
 def vector(x: Any, key: str, n: int) -> NDArray[Any]:
     """A vector of n entries, of any type; a column is one, with a warning."""
-    array = np.asarray(x.to_numpy() if hasattr(x, "to_numpy") else x)
+    array = array_of(x, key)
     if array.ndim == 2 and array.shape[1] == 1:
         warn_column(key)
         array = array.ravel()
@@ -211,7 +274,7 @@ def vector(x: Any, key: str, n: int) -> NDArray[Any]:
 def warn_column(key: str) -> None:
     """Warn of a column in place of a vector, as scikit-learn does."""
     text = f"A column-vector {key} was passed when a 1d array was expected. Please change the shape of {key} to (n_samples,), for example using ravel()."
-    warnings.warn(text, foreign("sklearn.exceptions", "DataConversionWarning", FedsaWarning), stacklevel=5)
+    warn(text, foreign("sklearn.exceptions", "DataConversionWarning", FedsaWarning))
 
 
 def foreign(module: str, name: str, otherwise: Any) -> Any:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import importlib
 import json
-import warnings
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -23,7 +22,8 @@ from fedsa._progress import Listener, ProgressLike
 from fedsa._results import Outcome, Results
 from fedsa._summary import Summary
 from fedsa._typed import named_settings, typed
-from fedsa.errors import FedsaWarning, InputError
+from fedsa._warn import warn
+from fedsa.errors import InputError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -219,6 +219,8 @@ class Estimator(Parameters):
             self._encoded(settings)
         finally:
             found = self.__dict__.pop("_found", None)
+        if settings["tol"] is not None and not settings["tol"] > 0.0:
+            raise InputError(f"{settings['tol']:g} is not accepted", "setting.out-of-range", "tol", "a positive number, or None", value=str(settings["tol"]))
         if settings["tol"] is None:
             settings["tol"] = min(max(1e-12 * _arrays.scale(rows), self._finest_tol), 1e-9)
         count, agent_names = self._agents(agents, labels, n)
@@ -257,7 +259,7 @@ class Estimator(Parameters):
         if first.outcome in ("out-of-rounds", "diverged", "stalled") and told["inference"] is None:
             more = f": {self.outcome_.reason}" if self.outcome_.reason else ""
             help = self.outcome_.help or "more max_rounds, standardise=True, or another method"
-            warnings.warn(f"{next(iter(spent))} did not converge ({first.outcome}{more}); {help}", FedsaWarning, stacklevel=4)
+            warn(f"{next(iter(spent))} did not converge ({first.outcome}{more}); {help}")
 
     def _targets(self, targets: NDArray[Any]) -> Any:
         raise NotImplementedError
@@ -285,6 +287,8 @@ class Estimator(Parameters):
                 what = f"{count} agents for {n} rows"
                 raise InputError(what, "setting.out-of-range", "agents", "at least 1, and a row for each", value=str(count))
             return count, list(range(count))
+        if any(one is None or one != one for one in labels.tolist()) if labels.dtype.kind in "fcOmM" else False:
+            raise refused("a row without a label: None, NaN or NaT", "agents", "the label of its agent for each row", "data.bad-value")
         try:
             known, first, of = np.unique(labels, return_index=True, return_inverse=True)
         except TypeError as e:
@@ -314,7 +318,7 @@ class Estimator(Parameters):
             return
         if given is None or fitted is None:
             what = "X does not have valid feature names, but {} was fitted with feature names"
-            warnings.warn((what if given is None else "X has feature names, but {} was fitted without feature names").format(name), UserWarning, 4)
+            warn((what if given is None else "X has feature names, but {} was fitted without feature names").format(name), UserWarning)
             return
         if len(given) == len(fitted) and bool(np.all(given == fitted)):
             return
@@ -409,7 +413,7 @@ def row_weights(sample_weight: Any, n: int) -> NDArray[np.float64]:
     """The weights of rows."""
     if _arrays.is_scalar(sample_weight):
         sample_weight = np.full(n, sample_weight)
-    array = np.asarray(sample_weight.to_numpy() if hasattr(sample_weight, "to_numpy") else sample_weight)
+    array = _arrays.array_of(sample_weight, "sample_weight")
     if array.ndim != 1:
         raise refused("Sample weights must be 1D array or scalar", "sample_weight", f"{n} numbers", "setting.wrong-type")
     weights = _arrays.numbers(_arrays.vector(array, "sample_weight", n), "sample_weight")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, NoReturn
 
 from fedsa import _fedsa, _files
 from fedsa._figure import Figure
@@ -111,6 +111,9 @@ class Tuning:
     def __bool__(self) -> bool:
         return self.best is not None
 
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a Tuning is not pickled: to_dict() has the numbers, and save() writes the files")
+
     def __str__(self) -> str:
         return "\n".join(self._native.report) if self._native else str(self.refusal)
 
@@ -192,6 +195,11 @@ class Experiment:
         title: str | None = None,
         base: Path | None = None,
     ) -> None:
+        if isinstance(problem, str):
+            raise InputError(f"{problem!r} is a text", "setting.wrong-type", "problem", "one of fedsa.problems, or a dictionary with `kind`")
+        if isinstance(methods, str):
+            what = f"{methods!r} is a text"
+            raise InputError(what, "setting.wrong-type", "methods", f"methods.named({methods!r}, ..), one of fedsa.methods, or a list of these")
         listed = [methods] if isinstance(methods, (Method, Mapping)) else list(methods)
         given = dict(
             rounds=rounds, seeds=seeds, sampling=sampling, start=start, stop=stop, record=record, refused=refused, figure=figure,
@@ -394,7 +402,10 @@ class Experiment:
         str
             TOML. A run of it has the same results, bit for bit.
         """
-        return self._native().to_toml(defaults)
+        text = self._native().to_toml(defaults)
+        # A text without one would be called by its file.
+        has_id = defaults or "id" in json.loads(self._native().table_json(False))
+        return text if has_id else f"id = {json.dumps(self.id)}\n\n{text}"
 
     def run(
         self,
@@ -456,7 +467,7 @@ class Experiment:
         if_exists = "resume" if resume else "overwrite" if overwrite else "refuse"
         folder = None if out is None else (os.fspath(out), if_exists)
         with Listener(native.id, progress, observer) as listener:
-            return Results._of(native.run(listener, cancel, folder, force, float(checkpoint_every)))
+            return Results._of(native.run(listener, cancel, folder, force, seconds(checkpoint_every, "checkpoint_every")))
 
     def check(
         self,

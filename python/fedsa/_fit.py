@@ -14,7 +14,7 @@ from fedsa._estimator import Estimator
 from fedsa._files import Path
 from fedsa._progress import ProgressLike
 from fedsa._settings import checked_keywords
-from fedsa._typed import checked_call, typed
+from fedsa._typed import checked_call, plain_number, typed
 from fedsa.errors import InputError
 
 if TYPE_CHECKING:
@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 
 # The models of the two classes.
 CLASSIFIERS = ("logistic", "multinomial")
+# The name of a type of classes in files: objects that are whole numbers of Python.
+WHOLE_OBJECTS = "object of int"
+
 REGRESSORS = ("least-squares", "poisson", "gamma", "negative-binomial", "huber")
 
 
@@ -183,7 +186,10 @@ class FederatedClassifier(Estimator):
             The number of agents that rows are dealt to at random, as many for each; or a label for each row, an agent for each of them.
             By default 8, or as many as there are rows.
         sample_weight : array-like of shape (n,) or None
-            How much each row counts; 1 by default. A row of weight 2 is as two rows, one of weight 0 as none.
+            How much the loss of each row counts; 1 by default. The coefficients are those of rows that are repeated so often, and a row of
+            weight 0 is as none. Weights are no counts of equal rows: `n`, the dispersion that is estimated from residuals, and the
+            standard errors of ``"sandwich"`` and ``"hc1"`` take each row as one observation whatever its weight. Rows that stand for
+            several have to be repeated for these.
         progress : bool, callable or None
             As of :meth:`fedsa.Experiment.run`.
         cancel : CancelToken or None
@@ -207,12 +213,13 @@ class FederatedClassifier(Estimator):
     def _targets(self, targets: NDArray[Any]) -> Any:
         classes, of = ranked(targets)
         if len(classes) < 2:
-            what = f"the rows that count are all of one class, {classes[0]!r}"
+            what = f"the rows that count are all of one class, {plain_number(classes[0])!r}"
             raise refused(what, "y", "rows of at least two classes")
-        numbers, texts = as_numbers(classes), [str(one) for one in classes]
-        are_names = numbers is None and len(set(texts)) == len(texts) and not any(is_number(text) for text in texts)
+        numbers, texts = as_numbers(classes), as_texts(classes)
+        # The engine has names in the order of their characters.
+        are_names = numbers is None and sorted(set(texts)) == texts
         if numbers is None:
-            # Classes whose texts are alike or numbers: their positions stand for them.
+            # Of other classes their positions.
             numbers = np.arange(len(classes), dtype=np.float64)
         positive = None if are_names else repr(float(numbers[-1]))
         self._found: tuple[NDArray[Any], str, str | None] = (classes, self._model_for(len(classes)), positive)
@@ -234,6 +241,12 @@ class FederatedClassifier(Estimator):
 
     def _classes(self, found: Any) -> None:
         self.classes_, _, _ = found
+        # The engine has seen numbers or names. What is saved are the classes of the targets, and what they are made of.
+        weights = json.loads(self._weights_json)
+        numbers = as_numbers(self.classes_)
+        weights["classes"] = as_texts(self.classes_) if numbers is None else numbers.tolist()
+        weights["classes_dtype"] = kept_type(self.classes_, weights["classes"])
+        self._weights_json = json.dumps(weights)
 
     def _take(self, weights: dict[str, Any]) -> None:
         self._read(weights)
@@ -372,9 +385,32 @@ class FederatedClassifier(Estimator):
         classes = weights["classes"]
         if None in classes:
             raise refused("a class against the rest", "path", "a fit of two classes or of several")
-        self.classes_ = np.array(classes)
+        self.classes_ = restored(classes, weights.get("classes_dtype"))
         self._read(weights)
         return self
+
+    def save(self, folder: Path) -> None:
+        """Write ``weights.json``, which ``fedsa predict`` applies to files.
+
+        Classes are kept as they are: texts, also those of digits, stay texts, and whole numbers whole numbers.
+
+        Parameters
+        ----------
+        folder : path
+            A folder, which is made where it is not there. An existing ``weights.json`` is replaced.
+
+        Raises
+        ------
+        InputError
+            When the classes are objects that a file cannot hold.
+        OSError
+            When it cannot be written.
+        """
+        self._require_fitted()
+        if json.loads(self._weights_json).get("classes_dtype", "") is None:
+            kinds = ", ".join(sorted({type(one).__name__ for one in self.classes_}))
+            raise InputError(f"classes that no file holds: objects of the type {kinds}", "data.bad-value", "y", "classes that are numbers or texts")
+        super().save(folder)
 
     def _coefficient_rows(self) -> tuple[list[dict[str, Any]], list[str]]:
         first = len(self.coef_) > 1
@@ -540,7 +576,10 @@ class FederatedRegressor(Estimator):
             The number of agents that rows are dealt to at random, as many for each; or a label for each row, an agent for each of them.
             By default 8, or as many as there are rows.
         sample_weight : array-like of shape (n,) or None
-            How much each row counts; 1 by default. A row of weight 2 is as two rows, one of weight 0 as none.
+            How much the loss of each row counts; 1 by default. The coefficients are those of rows that are repeated so often, and a row of
+            weight 0 is as none. Weights are no counts of equal rows: `n`, the dispersion that is estimated from residuals, and the
+            standard errors of ``"sandwich"`` and ``"hc1"`` take each row as one observation whatever its weight. Rows that stand for
+            several have to be repeated for these.
         progress : bool, callable or None
             As of :meth:`fedsa.Experiment.run`.
         cancel : CancelToken or None
@@ -664,21 +703,46 @@ def ranked(targets: NDArray[Any]) -> tuple[NDArray[Any], NDArray[np.int64]]:
     return classes, of.reshape(-1)
 
 
-def is_number(text: str) -> bool:
-    """Whether a text is read as a number."""
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
-
-
 def as_numbers(classes: NDArray[Any]) -> NDArray[np.float64] | None:
     """Classes that are numbers, exact in float64."""
     if classes.dtype.kind not in "biuf":
         return None
     numbers = classes.astype(np.float64)
     return numbers if bool((numbers.astype(classes.dtype) == classes).all()) and len(np.unique(numbers)) == len(classes) else None
+
+
+def as_texts(classes: NDArray[Any]) -> list[str]:
+    """Classes as texts."""
+    texts = [one.decode(errors="backslashreplace") if isinstance(one, bytes) else str(one) for one in classes]
+    for text in texts:
+        try:
+            text.encode()
+        except UnicodeEncodeError as e:
+            raise refused(f"the class {text!r} is no text of Unicode: it has half a surrogate pair", "y", "texts without surrogates") from e
+    return texts
+
+
+def kept_type(classes: NDArray[Any], values: list[Any]) -> str | None:
+    """The type of NumPy from which a file has the classes back; ``None`` where it has not."""
+    are_whole = classes.dtype.kind == "O" and all(type(one) is int for one in classes)
+    kind: str = WHOLE_OBJECTS if are_whole else classes.dtype.str
+    try:
+        back = restored(values, kind)
+    except (TypeError, ValueError, OverflowError):
+        return None
+    are_same = back.dtype == classes.dtype and all(isinstance(a, type(b)) and a == b for a, b in zip(classes.tolist(), back.tolist()))
+    return kind if are_same else None
+
+
+def restored(values: list[Any], kind: str | None) -> NDArray[Any]:
+    """The classes of a file. Those of the program have no type beside them: they are numbers or texts."""
+    if kind is None:
+        return np.array(values)
+    if kind == WHOLE_OBJECTS:
+        return np.array([int(text) for text in values], dtype=object)
+    if np.dtype(kind).kind == "S":
+        values = [text.encode() for text in values]
+    return np.array(values).astype(kind)
 
 
 def read_weights(path: Path, models: Sequence[str]) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -6,14 +6,16 @@ A table is a name, matrices (n, k) with the names of their columns, and columns 
 
 from __future__ import annotations
 
+import difflib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Union
 
 import numpy as np
 
 from fedsa import _arrays
 from fedsa._arrays import refused
+from fedsa._warn import warn
 from fedsa.errors import InputError
 
 if TYPE_CHECKING:
@@ -52,6 +54,12 @@ PREFIXES = {
 # Vectors under the names that Gymnasium and Minari give them. The engine knows further ones.
 VECTORS = {"terminations": "done", "terminated": "done", "dones": "done", "truncations": "truncated", "actions": "action", "episodes": "episode"}
 
+# What else logs may have.
+FURTHER = ("reward", "rewards", "done", "truncated", "episode", "action", "ratio", "behaviour", "env")
+
+# Probabilities of the action that was taken, of which the ratio is made: one of them says nothing.
+PAIR = ("target", "behaviour")
+
 # The arrays of a tuple.
 TUPLE = ("states", "rewards", "next_states", "terminated", "truncated")
 
@@ -61,7 +69,7 @@ def is_path(agent: Any) -> bool:
     return isinstance(agent, str) or hasattr(agent, "__fspath__")
 
 
-def given(agents: Any) -> Given:
+def given(agents: Any, columns: Mapping[str, str] | None = None, agent_column: str | None = None) -> Given:
     """The names of files, or the tables of agents."""
     if is_path(agents):
         return [os.fspath(agents)]
@@ -85,7 +93,8 @@ def given(agents: Any) -> Given:
         i = paths.index(True)
         help = "files alone, or data in memory alone: polars.read_parquet and pandas.read_csv read files"
         raise refused(f"agent {i} is the name of a file, and others are in memory", "agents", help, "setting.wrong-type")
-    return [table(name, agent) for name, agent in named]
+    mapped = {*(columns or {}).values(), agent_column}
+    return [table(name, agent, dict(columns or {}), mapped) for name, agent in named]
 
 
 def is_log(agents: Mapping[Any, Any]) -> bool:
@@ -103,8 +112,9 @@ def is_one(agents: Any) -> bool:
     return is_structured or is_table or hasattr(agents, "columns_of_log") or isinstance(agents, Mapping)
 
 
-def table(name: str, agent: Any) -> Table:
+def table(name: str, agent: Any, columns: Mapping[str, str], mapped: Collection[str | None]) -> Table:
     """The table of an agent."""
+    encodable(name, "agents")
     where = f"agents[{name!r}]"
     if hasattr(agent, "columns_of_log"):
         agent = agent.columns_of_log()
@@ -116,10 +126,14 @@ def table(name: str, agent: Any) -> Table:
             raise refused(what, where, f"({', '.join(TUPLE[:4])}) or ({', '.join(TUPLE)}), or {HELP}", "setting.wrong-type")
         agent = dict(zip(TUPLE, agent))
     agent = _arrays.opened(agent)
-    if _arrays.is_frame(agent):
+    is_frame = _arrays.is_frame(agent)
+    if is_frame:
         agent = frame_columns(agent)
     if not isinstance(agent, Mapping):
         raise refused(f"an object of the type {type(agent).__name__}", where, HELP, "setting.wrong-type")
+    check_pair(agent, where, columns, is_frame)
+    if not is_frame:
+        check_names(agent, where, mapped)
     matrices: list[Matrix] = []
     texts: list[tuple[str, list[str]]] = []
     for key, value in agent.items():
@@ -132,10 +146,51 @@ def table(name: str, agent: Any) -> Table:
     return name, matrices, texts
 
 
+def check_pair(agent: Mapping[Any, Any], where: str, columns: Mapping[str, str], is_frame: bool) -> None:
+    """Refuse one of the two probabilities alone, without which values would be those of the policy that acted."""
+    has = {role: agent.get(columns.get(role, role)) is not None for role in PAIR}
+    if has["target"] == has["behaviour"]:
+        return
+    there, missing = PAIR if has["target"] else PAIR[::-1]
+    # Of a matrix its columns are the probabilities of all actions.
+    if there == "target" and np.ndim(agent[columns.get(there, there)]) == 2:
+        return
+    near = [str(key) for key in agent if key != there and difflib.get_close_matches(str(key), [missing], 1, 0.85)]
+    what = f"`{there}` without `{missing}`{f', and a column `{near[0]}`' if near else ''}: the ratio is `target` / `behaviour`"
+    if is_frame and not near:
+        # A table may have a column of this name that means something else.
+        warn(f"{where}: {what}; the column is not used")
+        return
+    raise refused(what, where, f"`{missing}` too, or no `{there}`", "setting.missing-key")
+
+
+def check_names(agent: Mapping[Any, Any], where: str, mapped: Collection[str | None]) -> None:
+    """Refuse names that are nearly those of columns, which would be left out."""
+    known = [*PREFIXES, *VECTORS, *FURTHER]
+    for key in agent:
+        name = str(key)
+        head, _, number = name.rpartition("_")
+        is_numbered = number.isdigit() and f"{head}_" in PREFIXES.values()
+        if name in known or is_numbered or name in mapped or agent[key] is None:
+            continue
+        near = difflib.get_close_matches(name, known, 1, 0.85)
+        if near and abs(len(near[0]) - len(name)) <= 2:
+            what = f"`{name}` is no column; did you mean `{near[0]}`?"
+            raise refused(what, where, "the names that the documentation of fit lists, or another name for what is not used", "setting.unknown-name")
+
+
+def encodable(text: str, key: str) -> None:
+    """Refuse texts that are none of Unicode."""
+    try:
+        text.encode()
+    except UnicodeEncodeError as e:
+        raise refused(f"the name {text!r} has half a surrogate pair", key, "texts of Unicode") from e
+
+
 def add(matrices: list[Matrix], texts: list[tuple[str, list[str]]], where: str, key: str, value: Any) -> None:
     """Add a column or an array of several columns."""
     place = f"{where}[{key!r}]"
-    array = np.asarray(value.to_numpy() if hasattr(value, "to_numpy") else value)
+    array = _arrays.array_of(value, place)
     if array.dtype.kind in "UST" or array.dtype.kind == "O" and array.ndim == 1 and all(isinstance(one, str) for one in array):
         texts.append((key, [str(one) for one in array]))
         return
@@ -154,6 +209,10 @@ def add(matrices: list[Matrix], texts: list[tuple[str, list[str]]], where: str, 
 
 def frame_columns(frame: Any) -> dict[str, Any]:
     """The columns of a data frame."""
+    names = [str(name) for name in _arrays.names_of(frame)]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise refused(f"two columns are called `{twice[0]}`", "agents", "columns with different names", "data.bad-value")
     return {str(name): frame[name] for name in _arrays.names_of(frame)}
 
 
@@ -175,10 +234,10 @@ def states(rows: Any, inputs: Sequence[str], file_columns: Mapping[str, str]) ->
                 missing = f"there is no column `{column}`, which the fit has: the columns are {', '.join(known)}"
                 raise refused(missing, "states", f"the columns {', '.join(inputs)}, or an array (n, {k}) in this order")
             value = known[name]
-            columns.append(_arrays.numbers(np.asarray(value.to_numpy() if hasattr(value, "to_numpy") else value), f"states[{name!r}]"))
+            columns.append(_arrays.numbers(_arrays.array_of(value, f"states[{name!r}]"), f"states[{name!r}]"))
         array = np.ascontiguousarray(np.column_stack(columns))
     else:
-        array = _arrays.numbers(rows.to_numpy() if hasattr(rows, "to_numpy") else rows, "states")
+        array = _arrays.numbers(_arrays.array_of(rows, "states"), "states")
         if array.ndim == 1 and k == 1:
             array = array.reshape(-1, 1)
     if array.ndim != 2 or array.shape[1] != k:

@@ -6,12 +6,12 @@ import importlib.util
 import logging
 import sys
 import time
-import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Union
 
-from fedsa.errors import FedsaWarning
+from fedsa._warn import warn
+from fedsa.errors import InputError
 
 logger = logging.getLogger("fedsa")
 
@@ -50,6 +50,9 @@ class Listener:
     """What the engine tells events to, some times a second, in the thread that called."""
 
     def __init__(self, name: str, progress: ProgressLike, observer: Observer | None = None) -> None:
+        if not (progress is None or isinstance(progress, bool) or callable(progress)):
+            help = "True, False, None for a bar where somebody sees it, or a function of a Progress"
+            raise InputError(f"{progress!r} is not accepted", "setting.wrong-type", "progress", help, value=repr(progress))
         self.name, self.callback, self.observer = name, progress if callable(progress) else None, observer
         self.records = observer is not None
         self.began = time.monotonic()
@@ -79,7 +82,7 @@ class Listener:
                 logger.info("%s: %s%s, seed %d: %s after %d rounds", self.name, event[1], f" at {event[2]}" if event[2] else "", *event[3:])
             elif kind == "warned":
                 logger.warning("%s: %s", self.name, event[1])
-                warnings.warn(event[1], FedsaWarning, stacklevel=4)
+                warn(event[1])
             elif kind == "recorded" and self.observer is not None:
                 self.observer(dict(zip(("method", "point", "seed", "round", "mse"), event[1:])))
     def show(self, stage: str, done: float, total: float | None) -> None:

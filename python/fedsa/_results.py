@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 from fedsa import _fedsa, _files
 from fedsa._figure import Figure
@@ -17,6 +17,8 @@ from fedsa.errors import InputError, MissedError
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+T = TypeVar("T")
 
 # The files of a finished run that have all of its data.
 FILES = ("config.toml", "summary.json", "trace.parquet", "theta.npz")
@@ -113,6 +115,9 @@ class Results:
     def __init__(self) -> None:
         raise TypeError("results are made by Experiment.run(), fedsa.open(folder), or pickle")
 
+    # Where the files were read, for messages.
+    _folder = ""
+
     @classmethod
     def _of(cls, native: _fedsa.Ran) -> Results:
         self = cls.__new__(cls)
@@ -198,7 +203,8 @@ class Results:
         -------
         Estimate
             The mean of ``||theta - theta*||^2`` over the last fifth of the rounds and over seeds, with its standard
-            error over seeds. NaN where it is not known: the root is not known, or a run diverged.
+            error over seeds. NaN where it is not known: the root is not known, or a run diverged. The mean says nothing of
+            a floor where the error still falls, which :meth:`summary` marks.
 
         Raises
         ------
@@ -267,9 +273,17 @@ class Results:
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return the arrays of ``theta.npz``: outputs by label, and ``theta_star`` where it is known."""
-        arrays = self._native.outputs() if self._native else _fedsa.read_arrays(self._files["theta.npz"])
+        arrays = self._native.outputs() if self._native else self._read("theta.npz", _fedsa.read_arrays)
         arrays.pop("format", None)
         return arrays
+
+    def _read(self, name: str, read: Callable[[bytes], T]) -> T:
+        """What a file of the run holds; an error about it names the file."""
+        try:
+            return read(self._files[name])
+        except InputError as e:
+            place = os.path.join(self._folder, name)
+            raise InputError(f"{place}: {e.what}", e.code, place, e.help, file=place) from e
 
     def trace(self) -> _fedsa.Table:
         """Return a row for each recorded round of each run.
@@ -280,7 +294,7 @@ class Results:
             ``polars.DataFrame(table)``, ``pyarrow.table(table)`` and ``pandas.DataFrame.from_arrow(table)`` take it
             without a copy; ``table["mse"]`` is a NumPy array.
         """
-        return self._native.trace() if self._native else _fedsa.read_trace(self._files["trace.parquet"])
+        return self._native.trace() if self._native else self._read("trace.parquet", _fedsa.read_trace)
 
     def summary(self) -> Summary:
         """Return a table of the methods: outcomes, floors with their errors, costs."""
@@ -290,10 +304,14 @@ class Results:
             bits = ledger.get("bits_up", 0.0) + ledger.get("bits_down", 0.0)
             floor = floor_of(entry)
             end = outcome(entry, None)
+            share = entry.get("floor_falls_by")
             cells = dict(method=entry["method"], point=entry["point"], outcome=end.name, floor=floor if floor.mean == floor.mean else None, rounds=end.rounds, bits=bits or None)
+            cells["no floor yet"] = None if share is None else f"falls by {share:.0%}"
             rows.append(cells)
-        columns = [c for c in ("method", "point", "outcome", "floor", "rounds", "bits") if any(row[c] not in (None, "") for row in rows)]
+        columns = [c for c in ("method", "point", "outcome", "floor", "no floor yet", "rounds", "bits") if any(row[c] not in (None, "") for row in rows)]
         notes = [f"{label}: {end}" for label, end in self.outcomes.items() if end.reason or end.help]
+        if "no floor yet" in columns:
+            notes.append("no floor yet: over the last fifth of the rounds, whose mean is under floor, the error still falls by this share; more rounds tell the floor")
         notes += (self._report or {}).get("notes", [])
         said = [f"check {'holds' if check.passed else 'FAILS'}: {check.name}" for check in self.checks]
         notes += self._report["checks"] if self._report else said
@@ -510,7 +528,9 @@ def open(folder: Path) -> Results:
             files[file_name] = _files.read(os.path.join(name, file_name))
         except OSError as e:
             raise InputError(f"cannot be read: {e.strerror}", "data.unreadable", os.path.join(name, file_name), "the files of a run") from e
-    return Results._of_files(files)
+    results = Results._of_files(files)
+    results._folder = name
+    return results
 
 
 class Comparison:

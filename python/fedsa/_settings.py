@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import functools
 import inspect
+import operator
 from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, NoReturn, TypeVar
 
@@ -36,9 +37,49 @@ def seconds(value: float | str, key: str) -> float:
         except (ValueError, KeyError):
             raise InputError(f"{value!r} is no time", "setting", key, accepted, value=repr(value)) from None
     try:
-        return float(value)
+        number_of = float(value)
     except (TypeError, ValueError):
         raise InputError(f"{value!r} is no time", "setting.wrong-type", key, accepted, value=repr(value)) from None
+    if not number_of >= 0.0:
+        raise InputError(f"{value!r} is no time", "setting.out-of-range", key, accepted, value=repr(value))
+    return number_of
+
+
+def whole(value: Any, key: str, least: int = 0) -> int:
+    """A whole number of at least `least`, also of NumPy.
+
+    Raises
+    ------
+    InputError
+        When it is of another type or out of range.
+    """
+    from fedsa.errors import InputError
+
+    accepted = f"a whole number of at least {least}"
+    try:
+        plain = operator.index(value)
+    except TypeError:
+        plain = None
+    if plain is None or isinstance(value, bool):
+        raise InputError(f"{value!r} is not accepted", "setting.wrong-type", key, accepted, value=repr(value))
+    if not least <= plain < 2**63:
+        raise InputError(f"{value} is not accepted", "setting.out-of-range", key, accepted, value=str(value))
+    return plain
+
+
+def bytes_of(value: Any, key: str) -> bytes:
+    """Bytes, also those of a ``bytearray`` or a ``memoryview``.
+
+    Raises
+    ------
+    InputError
+        When it is of another type.
+    """
+    from fedsa.errors import InputError
+
+    if not isinstance(value, (bytes, bytearray, memoryview)):
+        raise InputError(f"a value of the type {type(value).__name__}", "setting.wrong-type", key, "bytes")
+    return bytes(value)
 
 
 def checked_keywords(function: Callable[..., Any], owner: str) -> Callable[..., Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 from fedsa import _fedsa
 from fedsa._figure import Figure
@@ -84,7 +84,7 @@ class Unknown:
     code: str
     text: str
 
-    def __bool__(self) -> bool:
+    def __bool__(self) -> Literal[False]:
         return False
 
 
@@ -203,6 +203,9 @@ class Theory:
     def _method(self, label: str) -> dict[str, Any]:
         found: dict[str, Any] = self._data["methods"][self._at(label)]
         return found
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a Theory is not pickled: pickle the experiment, and ask for its theory again; to_dict() has the numbers")
 
     def limits(self, label: str) -> Limits | Unknown:
         """Return the floor of a method and its parts.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fedsa import _fedsa
+from fedsa._settings import whole
 
 
 def set_threads(threads: int | None) -> None:
@@ -27,7 +28,7 @@ def set_threads(threads: int | None) -> None:
     2
     >>> fedsa.set_threads(None)
     """
-    _fedsa.set_threads(threads)
+    _fedsa.set_threads(None if threads is None else whole(threads, "threads", 1))
 
 
 def get_threads() -> int:

@@ -32,8 +32,14 @@ def checked_call(function: F) -> F:
     return cast(F, with_hint)
 
 
-def named_settings(e: InputError, owner: object) -> InputError:
-    """The error, about the setting of an object where it is about a key of the experiment that the settings come to."""
+def named_settings(e: InputError, owner: object, others: Mapping[str, str] | None = None) -> InputError:
+    """The error, about the setting of an object where it is about a key of the experiment that the settings come to.
+
+    `others` has the names of settings that are called otherwise here.
+    """
+    if e.key in (others or {}):
+        e.key = (others or {})[e.key]
+        e.args = (*e.args[:2], e.key, *e.args[3:])
     table, _, key = e.key.rpartition(".")
     if table in ("method[0]", "problem", "run", "sampling", "run.stop") and hasattr(owner, key):
         e.key = key

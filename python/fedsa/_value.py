@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, overload
@@ -21,7 +21,8 @@ from fedsa._results import Outcome, Results
 from fedsa._settings import checked_keywords
 from fedsa._summary import Estimate, Summary, number
 from fedsa._typed import checked_call, named_settings, typed
-from fedsa.errors import FedsaWarning, InputError, NotKnown
+from fedsa._warn import warn
+from fedsa.errors import InputError, NotKnown
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -358,12 +359,12 @@ class ValueFunction(Parameters):
             When a setting, an array or a file cannot be used.
         """
         settings = self._settings()
-        given = _logs.given(agents)
+        given = _logs.given(agents, settings["columns"], settings["agent_column"])
         with Listener("ValueFunction", progress) as listener:
             try:
                 fitted = _fedsa.evaluate_logs(listener, cancel, given, settings)
             except InputError as e:
-                raise named_settings(e, self) from None
+                raise named_settings(e, self, {"lambda": "lam", "rounds": "max_rounds"}) from None
         self.__dict__.pop("_model", None)
         self.__dict__.pop("choice_", None)
         self.__dict__.pop("logs_", None)
@@ -378,11 +379,11 @@ class ValueFunction(Parameters):
         left_out = self.logs_["left_out"]
         if left_out:
             rows = "; ".join(f"{one['rows']} of {one['file']}, {one['reason']}, the first is {one['first']}" for one in left_out[:5])
-            warnings.warn(f"rows were left out: {rows}{' ..' if len(left_out) > 5 else ''}", FedsaWarning, stacklevel=3)
-        if self.outcome_.name not in ("converged", "completed", "stalled"):
+            warn(f"rows were left out: {rows}{' ..' if len(left_out) > 5 else ''}")
+        if self.outcome_.name not in ("converged", "completed"):
             more = f": {self.outcome_.reason}" if self.outcome_.reason else ""
             text = f"{self._data['method']} ended {self.outcome_.name}{more}; {self.outcome_.help or 'more max_rounds, or another method'}"
-            warnings.warn(text, FedsaWarning, stacklevel=3)
+            warn(text)
         return self
 
     def _take(self) -> None:
@@ -405,6 +406,13 @@ class ValueFunction(Parameters):
             self.logs_: dict[str, Any] = told["logs"]
         if told.get("choice") is not None:
             self.choice_: dict[str, Any] = told["choice"]
+
+    def __sklearn_tags__(self) -> Any:
+        # Only scikit-learn asks for tags, and has been imported then.
+        utils = importlib.import_module("sklearn.utils")
+        # What is fitted are agents with their transitions, and there are no targets.
+        no_targets = utils.TargetTags(required=False)
+        return utils.Tags(estimator_type=None, target_tags=no_targets, input_tags=utils.InputTags(two_d_array=False))
 
     def _require_fitted(self) -> None:
         if "_weights_json" not in self.__dict__:
@@ -494,6 +502,9 @@ class ValueFunction(Parameters):
             raise InputError(f"{method!r} is not accepted", "setting.unknown-name", "method", ", ".join(METHODS))
         found = self._told.get("policy_value")
         if not found:
+            if "report" not in self._told:
+                help = "summary.json of `fedsa evaluate` beside weights.json, or value() of the fit before it is saved"
+                raise NotKnown("this value function is of a file, and weights.json has no value of the policy", "", "method", help)
             raise NotKnown("the value of the policy is not known", "", "method", "a fit to logs with the start of an episode, and at most 1024 features")
         if method not in found:
             help = "the columns action, target_0, target_1, .. and target_next_0, .. in all logs"
@@ -513,16 +524,18 @@ class ValueFunction(Parameters):
         Returns
         -------
         float
-            At most 0; NaN where no episode terminates. Episodes that are cut short have no returns, and do not count.
+            At most 0; NaN, with a warning, where no episode terminates. Episodes that are cut short have no returns, and do not count.
         """
         *_, (_, _, error, _) = self._errors(agents)
+        if error is None:
+            warn("no episode of these logs terminates, so that there are no returns to compare values with: the score is NaN")
         return float("nan") if error is None else -error
 
     def _errors(self, agents: Any) -> list[tuple[str, int, float | None, float | None]]:
         model = self._value
         settings = self._settings()
         gamma, lam = float(self._data["gamma"]), float(self._data["lambda"])
-        return model.return_errors(_logs.given(agents), settings["columns"], settings["agent_column"], gamma, lam)
+        return model.return_errors(_logs.given(agents, settings["columns"], settings["agent_column"]), settings["columns"], settings["agent_column"], gamma, lam)
 
     def errors(self, agents: Any) -> dict[str, Estimate]:
         """Return the root mean square error of values against the discounted returns of episodes.

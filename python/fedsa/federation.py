@@ -26,13 +26,13 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 from fedsa import _fedsa
 from fedsa._deployed import Agent, AgentCarrier, Reply, Resident, serve
 from fedsa._files import Path
 from fedsa._kinds import Method, Problem
-from fedsa._settings import nearest, plain
+from fedsa._settings import bytes_of, nearest, plain, whole
 from fedsa.errors import InputError
 
 if TYPE_CHECKING:
@@ -158,10 +158,11 @@ class Federation:
         start: ArrayLike | None = None,
         agreement: str | None = None,
     ) -> None:
-        import numpy as np
+        from fedsa._arrays import numbers
 
-        shares = np.asarray(weights, dtype=np.float64).ravel()
-        first = None if start is None else np.asarray(start, dtype=np.float64).ravel().tolist()
+        shares = numbers(weights, "weights").ravel()
+        dim, seed = whole(dim, "dim", 1), whole(seed, "seed")
+        first = None if start is None else numbers(start, "start").ravel().tolist()
         self._made = dict(method=method, weights=shares, dim=dim, seed=seed, start=first, agreement=agreement)
         rules = getattr(method, "_rules", None)
         self._native = _fedsa.Federation((plain(method), rules), shares.tolist(), dim, seed, first, agreement)
@@ -243,9 +244,9 @@ class ClientNode:
     """
 
     def __init__(self, federation: Federation, data: AgentData, agent: int, *, place: int | None = None) -> None:
-        self.agent = agent
-        at = place if place is not None else 0 if data.agents == 1 else agent
-        self._native = _fedsa.ClientNode(federation._native, data._native, agent, at)
+        self.agent = whole(agent, "agent")
+        at = whole(place, "place") if place is not None else 0 if data.agents == 1 else self.agent
+        self._native = _fedsa.ClientNode(federation._native, data._native, self.agent, at)
 
     def handle(self, message: bytes) -> bytes | None:
         """Answer a message of the server.
@@ -266,7 +267,7 @@ class ClientNode:
             When the server does not send such a message to this agent now: it is damaged, of another federation, for
             another agent, or late. The agent is then unchanged.
         """
-        return self._native.handle(message)
+        return self._native.handle(bytes_of(message, "message"))
 
     def save(self) -> bytes:
         """Return the state, for :meth:`restore`."""
@@ -285,7 +286,10 @@ class ClientNode:
         InputError
             When it is of another node, or damaged. The node is then unchanged.
         """
-        self._native.restore(state)
+        self._native.restore(bytes_of(state, "state"))
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a ClientNode is not pickled: save() returns its state, which restore() of a node with the same federation and data takes")
 
 
 class ServerNode:
@@ -329,7 +333,7 @@ class ServerNode:
         Todo
             What to send. An open round goes on.
         """
-        return Todo._of(self._native.open(None if available is None else list(available)))
+        return Todo._of(self._native.open(None if available is None else [whole(agent, "available") for agent in available]))
 
     def take(self, agent: int, answer: bytes) -> None:
         """Take an answer of an agent.
@@ -344,9 +348,10 @@ class ServerNode:
         Raises
         ------
         InputError
-            When the answer is refused: damaged, late, twice, or of another agent. The server is then unchanged.
+            When the answer is refused: damaged, late, or of another agent. The server is then unchanged. A copy of an answer that
+            counts already changes nothing, and is not refused.
         """
-        self._native.take(agent, answer)
+        self._native.take(whole(agent, "agent"), bytes_of(answer, "answer"))
 
     def close(self) -> Todo:
         """End the exchange with the answers that are there.
@@ -425,7 +430,10 @@ class ServerNode:
         InputError
             When it is of another federation, or damaged. The server is then unchanged.
         """
-        self._native.restore(state)
+        self._native.restore(bytes_of(state, "state"))
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a ServerNode is not pickled: save() returns its state, which restore() of a server of the same federation takes")
 
 
 class Session:
@@ -543,7 +551,7 @@ class Session:
         An exception of the carrier, and Ctrl-C, leave the session in the middle of a round, from which the next call
         goes on.
         """
-        until = self.server.rounds + rounds
+        until = self.server.rounds + whole(rounds, "rounds")
         todo = self.server.todo
         while True:
             if todo.is_over:

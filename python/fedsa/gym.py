@@ -6,6 +6,7 @@ Gymnasium is needed where an environment is named or its observations are dictio
 
 from __future__ import annotations
 
+import copy
 import importlib
 import os
 from collections.abc import Callable
@@ -155,7 +156,8 @@ class Steps:
     def add(self, s: Any, action: Any, following: Any, reward: Any, ends: tuple[bool, bool], p: Any) -> None:
         """Add a transition."""
         values = {"s": s, "next": following, "reward": float(reward), "terminated": ends[0], "truncated": ends[1] and not ends[0]}
-        for name, value in {**values, "episode": self.episodes, "action": action, "p": p}.items():
+        # A policy may fill one array again and again.
+        for name, value in {**values, "episode": self.episodes, "action": copy.deepcopy(action), "p": p}.items():
             self.rows[name].append(value)
         self.episodes += any(ends)
 
@@ -225,6 +227,11 @@ def record(
         is_whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool) and value >= 1
         if not is_whole and not (value is None and name != "episodes"):
             raise InputError(f"{value!r} is not accepted", "setting.out-of-range", name, "a whole number of at least 1", value=repr(value))
+    if seed is not None:
+        if not isinstance(seed, (int, np.integer)) or isinstance(seed, bool) or not 0 <= seed < 2**63:
+            raise InputError(f"{seed!r} is not accepted", "setting.out-of-range", "seed", "a whole number of at least 0, or None", value=repr(seed))
+        # Gymnasium refuses those of NumPy.
+        seed = int(seed)
     for name, call in (("policy", policy), ("probabilities", probabilities)):
         if call is not None and not callable(call):
             what = f"a {type(call).__name__} is not callable"
@@ -291,13 +298,13 @@ def record_one(env: Any, policy: Policy, episodes: int, seed: int | None, max_st
     steps = Steps()
     while steps.episodes < episodes:
         # Later episodes go on with the environment's own randomness.
-        observation, _ = env.reset(seed=seed) if steps.episodes == 0 else env.reset()
+        observation = reset(env, seed=seed) if steps.episodes == 0 else reset(env)
         count, ended = 0, False
         state = numbers(observation)
         while not ended:
             action = policy(observation)
-            probability = None if p is None else p(observation, action)
-            observation, reward, terminated, truncated, _ = env.step(action)
+            probability = None if p is None else checked_pair(p(observation, action))
+            observation, reward, terminated, truncated, _ = step(env, action)
             count += 1
             ends = bool(terminated), bool(truncated) or count == max_steps
             following = numbers(observation)
@@ -319,13 +326,13 @@ def record_many(env: Any, policy: Policy, episodes: int, seed: int | None, max_s
     single = getattr(env, "single_observation_space", None)
     numbers = flattener(single)
     parts = [Steps() for _ in range(n)]
-    observations, _ = env.reset(seed=seed)
+    observations = reset(env, seed=seed)
     resets = np.zeros(n, dtype=bool)
     states = [numbers(row(observations, i)) for i in range(n)]
     while any(part.episodes < count for part, count in zip(parts, wanted)):
         actions = policy(observations)
-        probability = None if p is None else [np.asarray(one) for one in p(observations, actions)]
-        observations, rewards, terminations, truncations, info = env.step(actions)
+        probability = None if p is None else checked_pair(p(observations, actions), n)
+        observations, rewards, terminations, truncations, info = step(env, actions)
         ends = np.logical_or(terminations, truncations)
         following = [numbers(row(observations, i)) for i in range(n)]
         for i in range(n):
@@ -340,9 +347,43 @@ def record_many(env: Any, policy: Policy, episodes: int, seed: int | None, max_s
         states = following
         resets = ends if mode == "NEXT_STEP" else resets
         if mode == "DISABLED" and ends.any():
-            observations, _ = env.reset(options={"reset_mask": np.asarray(ends, dtype=np.bool_)})
+            observations = reset(env, options={"reset_mask": np.asarray(ends, dtype=np.bool_)})
             states = [numbers(row(observations, i)) for i in range(n)]
     return parts
+
+
+def reset(env: Any, **given: Any) -> Any:
+    """The first observation of an episode."""
+    found = env.reset(**given)
+    if not isinstance(found, tuple) or len(found) != 2:
+        what = f"its reset returns a {type(found).__name__}" + (f" of {len(found)} parts" if isinstance(found, tuple) else "")
+        raise InputError(what, "setting.wrong-type", "env", "an environment of Gymnasium, whose reset returns (observation, info); that of gym does not")
+    return found[0]
+
+
+def step(env: Any, action: Any) -> Any:
+    """What becomes of an action."""
+    found = env.step(action)
+    if not isinstance(found, tuple) or len(found) != 5:
+        what = f"its step returns a {type(found).__name__}" + (f" of {len(found)} parts" if isinstance(found, tuple) else "")
+        help = "an environment of Gymnasium, whose step returns (observation, reward, terminated, truncated, info); that of gym has one flag for both ends"
+        raise InputError(what, "setting.wrong-type", "env", help)
+    return found
+
+
+def checked_pair(given: Any, n: int | None = None) -> tuple[Any, Any]:
+    """Two probabilities or densities: of the policy that is evaluated, and of the one that acts; of n copies two arrays."""
+    shape = (2,) if n is None else (2, n)
+    help = "two numbers of at least 0, of which that of the policy that acts is above 0" if n is None else f"two arrays of {n} numbers"
+    try:
+        pair = np.array([np.asarray(one, dtype=np.float64).reshape(shape[1:]) for one in given])
+    except (TypeError, ValueError) as e:
+        raise InputError(f"it returns a {type(given).__name__}: {e}", "setting.wrong-type", "probabilities", help) from e
+    if pair.shape != shape:
+        raise InputError(f"it returns an array of shape {pair.shape}", "setting.wrong-type", "probabilities", help)
+    if not np.isfinite(pair).all() or (pair < 0).any() or (pair[1] == 0).any():
+        raise InputError(f"it returns {given!r}", "setting.bad-value", "probabilities", help, value=repr(given))
+    return pair[0], pair[1]
 
 
 def row(batch: Any, i: int) -> Any:

@@ -36,6 +36,29 @@ endless.append(endless)
 
 # What is done, the exception, and what its text has.
 CASES: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
+    "problem by name": (lambda: experiment(problem="garnet"), fedsa.InputError, "problem: 'garnet' is a text"),
+    "method by name": (lambda: experiment(methods="fedlsa"), fedsa.InputError, "methods.named('fedlsa'"),
+    "negative dim": (lambda: federation.Federation(FEDLSA, weights=[1.0], dim=-1), fedsa.InputError, "dim: -1"),
+    "no dim": (lambda: federation.Federation(FEDLSA, weights=[1.0], dim=0), fedsa.InputError, "dim: 0"),
+    "negative seed": (lambda: federation.Federation(FEDLSA, weights=[1.0], dim=2, seed=-1), fedsa.InputError, "seed: -1"),
+    "weights of texts": (lambda: federation.Federation(FEDLSA, weights="a", dim=2), fedsa.InputError, "weights"),
+    "more than all memory": (lambda: federation.Federation(FEDLSA, weights=[0.5, 0.5], dim=2**45), fedsa.OutOfMemory, "vectors of"),
+    "more than all numbers": (lambda: federation.Federation(FEDLSA, weights=[0.5, 0.5], dim=2**62), fedsa.OutOfMemory, "vectors of"),
+    "matrices beyond all memory": (
+        lambda: federation.ServerNode(federation.Federation(methods.FedNL(), weights=[0.5, 0.5], dim=65_000)).open(),
+        fedsa.OutOfMemory,
+        "a server of 2 agents with d = 65000",
+    ),
+    "systems that messages cannot hold": (
+        lambda: federation.Federation(methods.LSTD(), weights=[0.5, 0.5], dim=200_000),
+        fedsa.InputError,
+        "at most d = 65535",
+    ),
+    "negative threads": (lambda: fedsa.set_threads(-1), fedsa.InputError, "threads: -1"),
+    "true threads": (lambda: fedsa.set_threads(True), fedsa.InputError, "threads: True"),
+    "negative budget": (lambda: experiment().tune(target_mse=1.0, budget=-1), fedsa.InputError, "budget: -1 is no time"),
+    "nan budget": (lambda: experiment().tune(target_mse=1.0, budget=float("nan")), fedsa.InputError, "budget: nan is no time"),
+    "progress by text": (lambda: experiment().run(progress="yes"), fedsa.InputError, "progress: 'yes'"),
     "unknown keyword": (lambda: methods.FedLSA(0.1, local_step=10), TypeError, "did you mean 'local_steps'"),
     "missing argument": (lambda: methods.FedLSA(0.1), TypeError, "needs local_steps"),
     "too many positional": (lambda: methods.FedLSA(0.1, 10, 1.0), TypeError, "positional"),

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import copy
 import pickle
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 import fedsa
-from fedsa import links, methods, problems
+from fedsa import federation, links, methods, problems
 
 
 def small(**more: object) -> fedsa.Experiment:
@@ -50,3 +51,37 @@ def test_what_is_copied_is_equal(copied: object) -> None:
     assert again.summary_dict() == results.summary_dict()
     np.testing.assert_array_equal(again.theta("fedlsa"), results.theta("fedlsa"))
     assert again.plot().svg == results.plot().svg
+
+
+def test_a_text_of_an_experiment_is_the_same_experiment() -> None:
+    one = small()
+    assert fedsa.Experiment.from_text(one.to_toml()) == one
+    other = fedsa.Experiment.from_text(one.to_toml(), name="other.toml")
+    assert other.id == one.id and fedsa.Experiment.from_text(other.to_toml()).id == one.id
+
+
+def test_an_error_that_still_falls_has_no_floor_in_the_summary() -> None:
+    garnet = problems.Garnet(agents=3, states=10, features=3, seed=1)
+    falling = fedsa.Experiment(garnet, methods.FedLSA(0.01, 10), rounds=200, seeds=3).run(progress=False)
+    settled = fedsa.Experiment(garnet, methods.FedLSA(0.3, 10), rounds=3000, seeds=3).run(progress=False)
+    (row,) = falling.summary().rows
+    assert row["no floor yet"].startswith("falls by ") and "no floor yet" in str(falling.summary())
+    assert "no floor yet" not in settled.summary().columns and settled.floor("fedlsa").mean > 0.0
+
+
+def test_a_damaged_file_of_a_run_is_named(tmp_path: Path) -> None:
+    small().run(out=tmp_path / "run")
+    for name, read in (("trace.parquet", lambda: fedsa.open(tmp_path / "run").trace()), ("theta.npz", lambda: fedsa.open(tmp_path / "run").theta("fedlsa"))):
+        whole = (tmp_path / "run" / name).read_bytes()
+        (tmp_path / "run" / name).write_bytes(whole[: len(whole) // 2])
+        with pytest.raises(fedsa.InputError, match=name) as refused:
+            read()
+        assert refused.value.file == str(tmp_path / "run" / name)
+
+
+def test_what_is_not_pickled_says_what_to_do() -> None:
+    data = federation.AgentData(problems.Garnet(agents=2, states=5, features=2))
+    shared = federation.Federation(methods.FedLSA(0.1, 2), weights=data.weights, dim=data.dim)
+    for one, words in ((small().theory(), "pickle the experiment"), (federation.ServerNode(shared), r"save\(\)"), (federation.ClientNode(shared, data, 0), r"save\(\)")):
+        with pytest.raises(TypeError, match=words):
+            pickle.dumps(one)

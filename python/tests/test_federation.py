@@ -272,3 +272,42 @@ def test_wrong_arguments_are_refused(call: Any) -> None:
     with pytest.raises((fedsa.InputError, TypeError, OverflowError)) as e:
         call(federation.AgentData(GARNET), shared, server, agents[0])
     assert str(e.value)
+
+
+def test_a_damaged_state_is_refused_and_nothing_changes() -> None:
+    server, agents, _ = ends(METHODS[1])
+    federation.Session(server, carried(agents)).advance(3)
+    for end in (server, agents[0]):
+        good = end.save()
+        for bit in range(8 * len(good)):
+            damaged = bytearray(good)
+            damaged[bit // 8] ^= 1 << (bit % 8)
+            with pytest.raises(fedsa.InputError) as refused:
+                end.restore(bytes(damaged))
+            assert refused.value.code == "format"
+        assert end.save() == good
+        with pytest.raises(fedsa.InputError, match="layout 3; this version has 4"):
+            end.restore(b"\x03" + good[1:-4])
+
+
+def test_numbers_of_agents_and_bytes_are_checked() -> None:
+    server, agents, shared = ends(METHODS[2])
+    todo = server.open(np.arange(5))
+    answer = agents[1].handle(bytearray(todo.messages[1]))
+    assert answer is not None
+    with pytest.raises(fedsa.InputError, match="agent: -1"):
+        server.take(-1, answer)
+    server.take(np.int64(1), memoryview(answer))
+    # A copy changes nothing.
+    server.take(1, answer)
+    assert server.answered == 1
+    for call, key in (
+        (lambda: server.open([-1]), "available"),
+        (lambda: federation.ClientNode(shared, federation.AgentData(GARNET), -1), "agent"),
+        (lambda: agents[0].handle("text"), "message"),
+        (lambda: federation.Session(server, carried(agents)).advance(1.5), "rounds"),
+        (lambda: federation.Session(server, carried(agents)).advance(-1), "rounds"),
+    ):
+        with pytest.raises(fedsa.InputError) as refused:
+            call()
+        assert refused.value.key == key

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import copy
+import datetime
 import json
 import pickle
 import subprocess
 import sys
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -398,3 +400,147 @@ def test_repeated_fits_and_refusals_leave_no_memory_behind() -> None:
     for _ in range(2500):
         all_at_once()
     assert used() - before < 30_000, "kilobytes"
+
+
+DATES = np.array(["2020-02-01", "2021-01-01"], "M8[D]")
+
+
+@pytest.mark.parametrize(
+    "classes",
+    [
+        ["3", "7", "8"],
+        ["0", "1"],
+        ["01", "1"],
+        ["1.5", "2.5"],
+        ["nan", "inf"],
+        ["10", "9", "8"],
+        [True, False],
+        [b"no", b"yes"],
+        [1, 2, 3],
+        np.array([1, 2], np.int8),
+        np.array([2**60 + 1, 9]),
+        np.array(["3", "12"], object),
+        np.array([3, 12], object),
+        DATES,
+    ],
+)
+def test_classes_of_a_saved_classifier_are_those_of_the_fit(classes: Any, tmp_path: Path) -> None:
+    classes = np.asarray(classes)
+    X = np.random.default_rng(0).normal(size=(300, 2))
+    y = classes[(X[:, 0] > 0) * 1 + (X[:, 0] > 1) * (len(classes) == 3)]
+    model = fedsa.FederatedClassifier().fit(X, y)
+    model.save(tmp_path)
+    again = fedsa.FederatedClassifier.load(tmp_path)
+    again.save(tmp_path / "again")
+    for loaded in (again, fedsa.FederatedClassifier.load(tmp_path / "again")):
+        assert loaded.classes_.dtype == model.classes_.dtype
+        assert loaded.classes_.tolist() == np.unique(y).tolist()
+        assert [type(one) for one in loaded.classes_] == [type(one) for one in model.classes_]
+        assert loaded.score(X, y) == model.score(X, y) > 0.9
+    kept = json.loads((tmp_path / "weights.json").read_text())["classes"]
+    # What `fedsa predict` writes: texts stay texts.
+    assert all(isinstance(one, str) for one in kept) == (classes.dtype.kind in "USM" or kept[0] in ("12", "3", "9"))
+
+
+def test_weights_of_earlier_versions_are_read(tmp_path: Path) -> None:
+    X = np.random.default_rng(0).normal(size=(100, 2))
+    fedsa.FederatedClassifier().fit(X, (X[:, 0] > 0) * 1).save(tmp_path)
+    weights = json.loads((tmp_path / "weights.json").read_text())
+    del weights["classes_dtype"]
+    (tmp_path / "weights.json").write_text(json.dumps(weights))
+    assert fedsa.FederatedClassifier.load(tmp_path).classes_.tolist() == [0.0, 1.0]
+
+
+def test_classes_that_a_file_cannot_hold_are_refused() -> None:
+    X = np.random.default_rng(0).normal(size=(100, 2))
+    classes = np.array([datetime.date(2020, 1, 1), datetime.date(2019, 1, 1)], object)
+    model = fedsa.FederatedClassifier().fit(X, classes[(X[:, 0] > 0) * 1])
+    assert model.score(X, classes[(X[:, 0] > 0) * 1]) > 0.9
+    with pytest.raises(fedsa.InputError, match="objects of the type date"):
+        model.save("never")
+    with pytest.raises(fedsa.InputError, match="half a surrogate pair"):
+        fedsa.FederatedClassifier().fit(X, np.array(["\ud800", "a"])[(X[:, 0] > 0) * 1])
+
+
+def halves(n: int = 300) -> tuple[np.ndarray, np.ndarray]:
+    return np.random.default_rng(0).normal(size=(n, 2)), np.arange(n) % 2
+
+
+def test_each_call_has_its_own_warning() -> None:
+    X, y = halves()
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("default")
+        FederatedClassifier(max_rounds=1).fit(X, y)
+        FederatedClassifier(max_rounds=1).fit(X, y)
+    assert [one.filename for one in caught] == [__file__] * 2 and caught[0].lineno + 1 == caught[1].lineno
+
+
+def test_arrays_of_arrow_are_targets_labels_and_weights() -> None:
+    arrow = needs("pyarrow")
+    X, y = halves()
+    plain = FederatedClassifier().fit(X, np.array(["a", "b"])[y], agents=y, sample_weight=1.0 + y)
+    texts = arrow.array(np.array(["a", "b"])[y])
+    for targets in (texts, texts.dictionary_encode(), arrow.chunked_array([texts])):
+        fit = FederatedClassifier().fit(X, targets, agents=arrow.array(y.tolist()), sample_weight=arrow.array((1.0 + y).tolist()))
+        assert np.array_equal(fit.coef_, plain.coef_) and fit.classes_.tolist() == ["a", "b"]
+    assert FederatedClassifier().fit(X, arrow.array(y.astype(bool))).classes_.tolist() == [False, True]
+    with pytest.raises(fedsa.InputError, match="NaN"):
+        FederatedClassifier().fit(X, y, sample_weight=arrow.array([None] + [1.0] * 299))
+
+
+def test_frames_that_are_not_rows_of_numbers_are_refused() -> None:
+    pandas, polars = needs("pandas"), needs("polars")
+    X, y = halves()
+    mixed = pandas.DataFrame({"a": pandas.array([None] + [1] * 299, dtype="Int64"), "b": X[:, 0]})
+    cases: list[tuple[Any, str]] = [
+        (mixed, "contains NaN"),
+        (polars.DataFrame(X).lazy(), r"\.collect\(\)"),
+        ([[1, 2], [3]], "rows of different lengths"),
+        ({"a": X[:, 0]}, "an object of the type dict"),
+        (np.ma.masked_array(X, mask=X > 1), "masked entries"),
+    ]
+    for bad, words in cases:
+        with pytest.raises(fedsa.InputError, match=words):
+            FederatedClassifier().fit(bad, y[: len(bad)] if isinstance(bad, list) else y)
+    with pytest.raises(fedsa.InputError, match="masked entries"):
+        FederatedClassifier().fit(X, np.ma.masked_array(y, mask=y == 1))
+
+
+@pytest.mark.parametrize("format", ["csr", "csc"])
+def test_sparse_matrices_that_point_outside_are_refused(format: str) -> None:
+    scipy = needs("scipy.sparse")
+    X, y = halves()
+    for place, value in ((3, 10**6), (3, -5), (-1, 700), (0, 1)):
+        bad = scipy.csr_matrix(X).asformat(format)
+        bad.indptr[place if format == "csr" or place < 1 else 1] = value
+        with pytest.raises(fedsa.InputError, match="its indptr"):
+            FederatedClassifier().fit(bad, y)
+    for value in (10**6, -1):
+        bad = scipy.csr_matrix(X).asformat(format)
+        bad.indices[5] = value
+        with pytest.raises(fedsa.InputError, match="an entry of (column|row)"):
+            FederatedClassifier().fit(bad, y)
+
+
+def test_rows_without_an_agent_and_tolerances_of_zero_are_refused() -> None:
+    X, y = halves()
+    for labels in (np.where(y == 1, np.nan, 1.0), np.array([None, "a"] * 150, object)):
+        with pytest.raises(fedsa.InputError, match="a row without a label"):
+            FederatedClassifier().fit(X, y, agents=labels)
+    for tol in (0, -1.0, float("nan")):
+        with pytest.raises(fedsa.InputError, match="a positive number"):
+            FederatedClassifier(tol=tol).fit(X, y)
+    with pytest.raises(fedsa.InputError, match=r"all of one class, 0\.0"):
+        FederatedClassifier().fit(X, np.zeros(300))
+    with pytest.raises(fedsa.InputError, match=r"^X: could not convert"):
+        FederatedClassifier().fit([["x", "y"]] * 2, [0, 1])
+
+
+@pytest.mark.parametrize("kind", ["model", "sandwich"])
+def test_weights_of_rows_are_no_counts_in_standard_errors(kind: Any) -> None:
+    """As the documentation says of `sample_weight`."""
+    x, t, w = rows()
+    weighted = FederatedRegressor(inference=kind).fit(x, t, sample_weight=w)
+    repeated = FederatedRegressor(inference=kind).fit(np.repeat(x, w.astype(int), 0), np.repeat(t, w.astype(int)))
+    assert np.allclose(weighted.inference_.estimate, repeated.inference_.estimate)
+    assert (weighted.inference_.se > 1.1 * repeated.inference_.se).all() and weighted.inference_.n < repeated.inference_.n

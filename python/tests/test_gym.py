@@ -255,3 +255,66 @@ def test_what_is_no_data_set_of_minari_is_refused(tmp_path: Path) -> None:
     (tmp_path / "main_data.hdf5").write_text("not HDF5")
     with pytest.raises(fedsa.InputError, match="cannot be read"):
         read_minari(tmp_path)
+
+
+class Line:
+    """An environment of two steps whose state is the time."""
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        self.time = 0.0
+        return [self.time], {}
+
+    def step(self, action: Any) -> Any:
+        self.time += 1.0
+        return [self.time], float(np.sum(action)), self.time >= 2.0, False, {}
+
+
+def test_actions_are_copied() -> None:
+    buffer, given = np.zeros(1), []
+
+    def policy(_: Any) -> Any:
+        buffer[0] = len(given)
+        given.append(float(buffer[0]))
+        return buffer
+
+    recording = fedsa.gym.record(Line(), policy, 3)
+    assert recording.actions is not None and recording.actions.ravel().tolist() == given == recording.rewards.tolist()
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (lambda s, a: 0.5, "it returns a float"),
+        (lambda s, a: (0.5,), r"shape \(1,\)"),
+        (lambda s, a: (np.nan, 0.5), "nan"),
+        (lambda s, a: (0.5, 0.0), r"\(0.5, 0.0\)"),
+        (lambda s, a: (-0.5, 0.5), "-0.5"),
+    ],
+)
+def test_probabilities_are_checked_where_they_are_made(given: Any, words: str) -> None:
+    with pytest.raises(fedsa.InputError, match=words) as refused:
+        fedsa.gym.record(Line(), lambda s: 0, 2, probabilities=given)
+    assert refused.value.key == "probabilities"
+
+
+def test_environments_of_the_older_interface_are_refused() -> None:
+    class Older(Line):
+        def step(self, action: Any) -> Any:
+            return [0.0], 0.0, True, {}
+
+    class Oldest(Line):
+        def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+            return np.zeros(2)
+
+    for env, words in ((Older(), "its step returns a tuple of 4 parts"), (Oldest(), "its reset returns a ndarray")):
+        with pytest.raises(fedsa.InputError, match=words) as refused:
+            fedsa.gym.record(env, lambda s: 0, 2)
+        assert refused.value.key == "env"
+
+
+def test_seeds_of_numpy_are_seeds() -> None:
+    needs("gymnasium")
+    one, other = (fedsa.gym.record("CartPole-v1", None, 2, seed=seed) for seed in (3, np.int64(3)))
+    assert np.array_equal(one.states, other.states)
+    with pytest.raises(fedsa.InputError, match="-1 is not accepted"):
+        fedsa.gym.record("CartPole-v1", None, 2, seed=-1)

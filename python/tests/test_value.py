@@ -7,11 +7,14 @@ import json
 import pickle
 import subprocess
 import sys
+import time
+import warnings
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from needs import needs
 
 import fedsa
 from fedsa import ValueFunction
@@ -455,3 +458,120 @@ def test_arrays_of_any_layout_have_one_result(other: str) -> None:
     }
     found = ValueFunction(gamma=0.9).fit(one(states=layouts[other]))
     np.testing.assert_array_equal(found.weights_, ValueFunction(gamma=0.9).fit(one(states=states)).weights_)
+
+
+def two_rewards(**more: Any) -> dict[str, Any]:
+    """Episodes of three steps in which the second of two actions is rewarded; the one that acts takes both alike."""
+    rng = np.random.default_rng(1)
+    n = 500
+    state, action = np.tile([0, 1, 2], n), rng.integers(0, 2, 3 * n)
+    log = dict(states=state[:, None], rewards=action * 1.0, next_states=state[:, None] + 1, terminated=state == 2, episode=np.repeat(np.arange(n), 3))
+    return {**log, **more}
+
+
+def test_one_probability_without_the_other_is_refused() -> None:
+    n = len(two_rewards()["rewards"])
+    target, behaviour = np.full(n, 0.9), np.full(n, 0.5)
+    value = fedsa.ValueFunction(gamma=0.9, features="one-hot")
+    value.fit([two_rewards(target=target, behaviour=behaviour)])
+    for bad, words in (
+        (dict(target=target), "`target` without `behaviour`"),
+        (dict(behaviour=behaviour), "`behaviour` without `target`"),
+        (dict(target=target, behavior=behaviour), "a column `behavior`"),
+        (dict(ratios=target), "`ratios` is no column; did you mean `ratio`"),
+        (dict(episodes_=target), "did you mean `episodes`"),
+    ):
+        with pytest.raises(fedsa.InputError, match=words):
+            value.fit([two_rewards(**bad)])
+    # Columns that are called otherwise, matrices of all actions, and names that are like none.
+    mapped = fedsa.ValueFunction(gamma=0.9, features="one-hot", columns={"behaviour": "behavior"})
+    assert abs(mapped.fit([two_rewards(target=target, behavior=behaviour)]).value().all.mean - value.value().all.mean) < 1e-12
+    value.fit([two_rewards(weather=target, remark=target, target=target, behaviour=behaviour)])
+
+
+def test_a_table_with_a_target_of_its_own_is_warned_of() -> None:
+    pandas = needs("pandas")
+    log = two_rewards()
+    frame = pandas.DataFrame({"s_0": log["states"][:, 0], "next_0": log["next_states"][:, 0], "reward": log["rewards"], "done": log["terminated"]})
+    with pytest.warns(fedsa.FedsaWarning, match="`target` without `behaviour`"):
+        fedsa.ValueFunction(gamma=0.9, features="one-hot").fit([frame.assign(target=1.0)])
+
+
+def turning(agents: int = 3) -> list[dict[str, Any]]:
+    """States on a circle: of degree two, cos^2 + sin^2 = 1 and the constant are collinear."""
+    logs = []
+    for seed in range(agents):
+        rng = np.random.default_rng(seed)
+        angle = rng.uniform(-np.pi, np.pi, 400)
+        following = angle + 0.3 + 0.1 * rng.normal(size=400)
+        states, then = (np.column_stack([np.cos(x), np.sin(x)]) for x in (angle, following))
+        logs.append(dict(states=states, rewards=np.cos(angle), next_states=then, terminated=rng.random(400) < 0.05))
+    return logs
+
+
+def test_a_fit_that_misses_its_tolerance_warns_and_names_the_cause() -> None:
+    rounds = {}
+    for settings in (dict(), dict(method="lstd"), dict(method="gmres", max_rounds=200)):
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            fit = fedsa.ValueFunction(gamma=0.9, features="polynomial:2", **settings).fit(turning())
+        rounds[str(settings.get("method"))] = fit.n_iter_
+        if fit.outcome_.name in ("converged", "completed"):
+            assert not caught
+            continue
+        (warning,) = caught
+        assert "its features are collinear: 5 of 6 directions are independent" in str(warning.message)
+        assert "ridge=" in str(warning.message) and warning.filename == __file__
+    # The first round solves the system.
+    assert rounds["lstd"] <= 2
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert fedsa.ValueFunction(gamma=0.9, features="polynomial:2", ridge=1e-8).fit(turning()).outcome_.name == "converged"
+
+
+def test_a_slow_fit_that_stalls_warns() -> None:
+    with pytest.warns(fedsa.FedsaWarning, match="stalled|out-of-rounds"):
+        fedsa.ValueFunction(gamma=0.9, features="polynomial:1", method="gmres", tol=1e-300, max_rounds=100).fit(turning())
+
+
+def test_a_score_without_returns_warns() -> None:
+    log = {**turning(1)[0], "terminated": np.zeros(400, bool)}
+    fit = fedsa.ValueFunction(gamma=0.9, features="polynomial:1").fit([log])
+    with pytest.warns(fedsa.FedsaWarning, match="no episode of these logs terminates"):
+        assert np.isnan(fit.score([log]))
+
+
+def test_settings_are_called_as_they_are_given(tmp_path: Path) -> None:
+    with pytest.raises(fedsa.InputError) as refused:
+        fedsa.ValueFunction(gamma=0.9, lam=2.0).fit(turning())
+    assert refused.value.key == "lam" and str(refused.value).startswith("lam")
+    fedsa.ValueFunction(gamma=0.9, features="polynomial:1").fit(turning()).save(tmp_path)
+    with pytest.raises(fedsa.NotKnown, match="this value function is of a file"):
+        fedsa.ValueFunction.load(tmp_path).value()
+    with pytest.raises(fedsa.InputError, match="half a surrogate pair"):
+        fedsa.ValueFunction(gamma=0.9).fit({"\udc80": turning(1)[0]})
+
+
+def test_a_search_of_scikit_learn_runs_over_value_functions() -> None:
+    selection = needs("sklearn.model_selection")
+    logs = [two_rewards() for _ in range(4)]
+    search = selection.GridSearchCV(fedsa.ValueFunction(gamma=0.9, features="one-hot"), {"ridge": [0.0, 1e-3]}, cv=2)
+    assert search.fit(logs).best_params_["ridge"] in (0.0, 1e-3)
+
+
+def test_a_fit_can_be_cancelled_while_it_is_built() -> None:
+    rng = np.random.default_rng(0)
+    states = rng.normal(size=(60_000, 10))
+    ends = np.arange(len(states)) % 100 == 99
+    log = dict(states=states, rewards=states[:, 0], next_states=np.roll(states, 1, 0), terminated=ends)
+    token, stages = fedsa.CancelToken(), []
+
+    def seen(progress: fedsa.Progress) -> None:
+        stages.append(progress.stage)
+        token.cancel()
+
+    began = time.monotonic()
+    with pytest.raises(fedsa.Cancelled):
+        fedsa.ValueFunction(gamma=0.9, features="polynomial:4").fit([log], progress=seen, cancel=token)
+    # The whole takes a minute.
+    assert stages[0] == "building" and time.monotonic() - began < 10.0

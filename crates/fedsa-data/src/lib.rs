@@ -75,6 +75,9 @@ struct Logs {
     by_agent: HashMap<(Vec<String>, String), Vec<usize>>,
 }
 
+/// The most transitions between two looks at the token: products of a thousand features of as many transitions take half a second.
+const PIECE: usize = 1024;
+
 /// A log that is read until a token is cancelled.
 struct Stoppable<S> {
     log: S,
@@ -90,8 +93,16 @@ impl<S: LogSource> LogSource for Stoppable<S> {
     }
     fn read(&self, see: &mut dyn FnMut(&Log) -> Result<()>) -> Result<()> {
         self.log.read(&mut |batch| {
-            self.cancel.check()?;
-            see(batch)
+            if batch.len() <= PIECE {
+                self.cancel.check()?;
+                return see(batch);
+            }
+            let rows: Vec<usize> = (0..batch.len()).collect();
+            for piece in rows.chunks(PIECE) {
+                self.cancel.check()?;
+                see(&batch.rows(piece))?;
+            }
+            Ok(())
         })
     }
     fn facts(&self) -> Option<&OnceLock<LogFacts>> {
@@ -140,15 +151,11 @@ impl DiskFiles {
         self.given.identity()
     }
 
-    /// The same, which reads until the token is cancelled: logs end after the batch that is being read, other files after the file.
+    /// The same, which reads until the token is cancelled: logs end after the
+    /// transitions that are being seen, other files after the file, and generated problems after the agent.
     #[must_use]
     pub fn with_cancel(self, cancel: &Cancel) -> Self {
         Self { cancel: cancel.clone(), ..self }
-    }
-
-    /// The token that ends the reading.
-    pub fn cancel(&self) -> &Cancel {
-        &self.cancel
     }
 
     /// A checksum of all data that was read from files so far; 0 if nothing was read.
@@ -249,6 +256,9 @@ fn setting(e: Error) -> Error {
 }
 
 impl Files for DiskFiles {
+    fn cancel(&self) -> &Cancel {
+        &self.cancel
+    }
     fn arrays(&self, path: &str) -> Result<Arrays> {
         let arrays = self.places.locate(path).and_then(|path| npz::read(&path)).map_err(setting)?;
         self.cancel.check()?;
@@ -396,5 +406,44 @@ mod tests {
         let (each, all) = ([Row::Each(vec![1, 2]), Row::Each(vec![3, 4])], [1, 2, 3, 4].map(Row::All));
         assert_ne!(digest(&each), digest(&all));
         assert_eq!(digest(&each), digest(&each.clone()));
+    }
+
+    /// Sums over the transitions of a log in memory take minutes where there are a thousand features.
+    #[test]
+    fn a_log_in_memory_is_read_until_the_token_is_cancelled() {
+        let n = 5 * PIECE + 3;
+        let numbers: Vec<f64> = (0..n).map(|i| i as f64).collect();
+        let log = Log {
+            name: "agent".into(),
+            columns: vec!["s_0".into()],
+            states: numbers.clone(),
+            rewards: numbers.clone(),
+            next: numbers.iter().map(|x| x + 1.0).collect(),
+            done: vec![false; n],
+            truncated: None,
+            breaks: None,
+            episode: None,
+            ratio: None,
+            actions: None,
+        };
+        let token = Cancel::new();
+        let files = DiskFiles::new(find::Places::from_env("")).with_logs(vec![log]).with_cancel(&token);
+        let [source] = &files.logs(&[], &LogForm::default()).unwrap()[..] else { panic!("one log") };
+        let mut seen = Vec::new();
+        source
+            .read(&mut |batch| {
+                assert!(batch.len() <= PIECE);
+                seen.extend_from_slice(&batch.rewards);
+                Ok(())
+            })
+            .unwrap();
+        assert_eq!(seen, numbers);
+        let mut batches = 0;
+        let e = source.read(&mut |_| {
+            batches += 1;
+            token.cancel();
+            Ok(())
+        });
+        assert_eq!((e.unwrap_err().kind(), batches), (ErrorKind::Cancelled, 1));
     }
 }

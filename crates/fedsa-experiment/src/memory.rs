@@ -67,7 +67,7 @@ fn side_by_side(all: impl Iterator<Item = (f64, f64)>) -> f64 {
 ///
 /// # Errors
 /// When it does; the error is about `key`.
-pub(crate) fn require(key: &str, needed: f64, what: impl Fn() -> String, less: &str) -> Result<()> {
+pub fn require(key: &str, needed: f64, what: impl Fn() -> String, less: &str) -> Result<()> {
     match machine::available()? {
         Some(available) if needed > available.bytes => Err(Error::no_memory(
             key,

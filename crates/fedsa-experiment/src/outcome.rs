@@ -1,6 +1,7 @@
 //! Outcomes of runs: whether they reached their targets, and if not, how far from them they ended.
 
 use fedsa::methods::Drift;
+use fedsa::problem::root::{Root, RootSource};
 pub use fedsa::record::{Missed, Outcome};
 use fedsa::sampling::Law;
 
@@ -49,6 +50,14 @@ impl Results {
         missed.more_rounds.into_iter().chain(in_the_end).filter(|rounds| rounds.is_finite()).max_by(f64::total_cmp)
     }
 
+    /// Why a cell's features do not decide its solution, in words, where they do not. Methods then stop at different weights.
+    pub fn why_not_unique(&self, plan: &Plan, cell: usize) -> Option<String> {
+        let field = plan.field(cell);
+        let Ok(Root { source: RootSource::LeastNorm { rank }, .. }) = field.solution() else { return None };
+        let d = field.dim();
+        Some(format!("its features are collinear: {rank} of {d} directions are independent, and weights are not unique"))
+    }
+
     /// The likely reason why a cell stalled above its target, in words.
     pub fn why_stalled(&self, plan: &Plan, predictor: &Predictor, cell: usize, missed: &Missed) -> String {
         let (field, planned) = (plan.field(cell), &plan.cells[cell]);
@@ -59,6 +68,9 @@ impl Results {
         }
         if !planned.delivers_all(field) {
             return "what the link alters or loses may keep it there".into();
+        }
+        if let Some(why) = self.why_not_unique(plan, cell).filter(|_| field.sampling().kind == Law::Mean) {
+            return why;
         }
         let predicted = |quantity| predictor.number(cell, quantity).ok().filter(|x| missed.metric == "mse" && *x > missed.target);
         if let Some(bias) = predicted("bias2") {

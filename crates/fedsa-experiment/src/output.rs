@@ -342,6 +342,11 @@ fn add_end(entry: &mut Json, plan: &Plan, results: &Results, predictor: &Predict
         entry["error_floor_mean"] = number(error.map(|f| f.mean));
         entry["error_floor_se"] = number(error.map(|f| f.se));
     }
+    if diverged.is_empty()
+        && let Some(share) = results.falls_by(cell, "mse")
+    {
+        entry["floor_falls_by"] = json!(share);
+    }
     if !diverged.is_empty() {
         entry["diverged_at_round"] = json!(diverged.iter().min());
         entry["diverged_seeds"] = json!(diverged.len());

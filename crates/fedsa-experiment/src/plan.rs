@@ -248,7 +248,7 @@ fn build_problems(
         }
         let mut reader = PointReader::new(&experiment.document.kinds);
         reader.read(&experiment.points[*i])?;
-        memory::of_problem(&**reader.problem(), reader.sampling(), &DiskFiles::new(places.clone()))
+        memory::of_problem(&**reader.problem(), reader.sampling(), &DiskFiles::new(places.clone()).with_cancel(control.cancel))
     };
     let sizes: Vec<Result<_>> = parallel::map(wanted.len(), size);
     let there = known.lock().expect("no thread panics").as_ref().map_or(0.0, |known| known.memory.peak);

@@ -109,6 +109,9 @@ impl Summary {
     }
 }
 
+/// What makes weights unique.
+const UNIQUE: &str = "a small ridge, such as ridge=1e-8, makes them unique; or fewer features";
+
 /// Why roots are not known, each reason once.
 fn unknown_roots(plan: &Plan) -> Vec<String> {
     let mut notes: Vec<String> = Vec::new();
@@ -127,7 +130,12 @@ impl Entry {
         let outcome = results.outcome(plan, cell);
         let (reason, remedy) = match outcome {
             Some(Outcome::Diverged { .. }) if plan.cells[cell].method.expect.is_none() => (None, Some(stable_step_text(plan, cell))),
-            Some(Outcome::Stalled(missed)) => (Some(results.why_stalled(plan, predictor, cell, &missed)), None),
+            Some(Outcome::Stalled(missed)) => {
+                let remedy = results.why_not_unique(plan, cell).map(|_| UNIQUE.to_string());
+                (Some(results.why_stalled(plan, predictor, cell, &missed)), remedy)
+            }
+            // Then more rounds are of no use.
+            Some(Outcome::OutOfRounds(_)) if let Some(why) = results.why_not_unique(plan, cell) => (Some(why), Some(UNIQUE.into())),
             Some(Outcome::OutOfRounds(missed)) => {
                 let noise = if plan.field(cell).sampling().kind == Law::Mean { "" } else { ", unless noise stops it before" };
                 let more = results.more_rounds(plan, predictor, cell, &missed);

@@ -16,7 +16,7 @@ use pyo3::types::PyDict;
 use serde_json::{Value as Json, json};
 
 use crate::convert::{named, of};
-use crate::engine;
+use crate::engine::{self, Event};
 use crate::errors::OrRaise;
 use crate::experiment::CancelToken;
 use crate::results::{RanResults, report};
@@ -68,6 +68,7 @@ pub fn fit_rows<'py>(
     let targets = Some(targets(&y)?);
     let set = Dataset { name: "X".into(), rows, columns: Columns::Named(names), targets, groups, texts: Vec::new() };
     let (weights, told, ran, covariances) = engine::call(py, notify, cancel.map(|token| &token.0), move |progress, cancel| {
+        progress.say(Event::Stage("building", 0.0));
         set.check()?;
         let fit = Fit::of_sets(&settings, vec![set], cancel)?;
         let choice = fit.choice().map(choice_json);

@@ -12,6 +12,7 @@ use fedsa::sampling::Sampling;
 use fedsa_data::DiskFiles;
 use fedsa_data::find::Places;
 use fedsa_experiment::config::alone;
+use fedsa_experiment::memory;
 use fedsa_experiment::plan::BuiltProblem;
 use numpy::PyArray1;
 use pyo3::prelude::*;
@@ -84,6 +85,8 @@ impl Federation {
         let rules: Vec<HeldRules> = method.1.iter().map(|rules| rules.get().clone()).collect();
         let made = engine::brief(py, || {
             let (settings, uplink) = alone::method(&held::known(None, rules)?, &table, &DiskFiles::new(Places::from_env("")))?;
+            // The start, its copies in the settings of the two halves, and the arrays of a node.
+            memory::require("dim", 64.0 * dim as f64, || format!("vectors of {dim} components"), "a smaller dim")?;
             let start = start.unwrap_or_else(|| vec![0.0; dim]);
             if start.len() != dim {
                 return Err(Error::new("start", format!("{} components", start.len()), format!("{dim} components, which is `dim`")));
@@ -113,6 +116,12 @@ impl Federation {
     }
 }
 
+/// Refuses an end that does not fit into the available memory, before it is built.
+fn refuse_end(federation: &federation::Federation, agents: usize, name: &str) -> Result<(), Error> {
+    let what = || format!("{name} of {} agents with d = {}", federation.agents(), federation.dim());
+    memory::require("dim", federation.memory(agents), what, "a smaller dim, fewer agents, or a method that keeps no matrices")
+}
+
 /// One agent.
 #[pyclass(frozen, module = "fedsa._fedsa")]
 pub struct ClientNode {
@@ -126,6 +135,7 @@ impl ClientNode {
     fn new(py: Python<'_>, federation: &Federation, data: &AgentData, agent: usize, place: usize) -> PyResult<Self> {
         let one = data.field.together().is_some().then(|| Arc::clone(&data.one));
         let node = engine::brief(py, || {
+            refuse_end(&federation.0, 1, "an agent")?;
             let _one = one.as_deref().map(locked);
             node::ClientNode::new(&federation.0, &data.field, place, agent)
         })?;
@@ -163,7 +173,11 @@ type Asked<'py> = (&'static str, Bound<'py, PyDict>);
 impl ServerNode {
     #[new]
     fn new(py: Python<'_>, federation: &Federation) -> PyResult<Self> {
-        Ok(Self(Mutex::new(engine::brief(py, || node::ServerNode::new(&federation.0))?)))
+        let made = || {
+            refuse_end(&federation.0, federation.0.agents(), "a server")?;
+            node::ServerNode::new(&federation.0)
+        };
+        Ok(Self(Mutex::new(engine::brief(py, made)?)))
     }
 
     /// Opens the next round, for the agents that are available.

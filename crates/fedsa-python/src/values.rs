@@ -28,7 +28,7 @@ use pyo3::types::{PyBytes, PyDict};
 use serde_json::{Value as Json, json};
 
 use crate::convert::{named, of};
-use crate::engine;
+use crate::engine::{self, Event};
 use crate::errors::OrRaise;
 use crate::experiment::CancelToken;
 use crate::results::{Figure, RanResults, report};
@@ -114,6 +114,7 @@ pub fn evaluate_logs<'py>(
         }
     };
     let (fit, ran) = engine::call(py, notify, cancel.map(|token| &token.0), move |progress, cancel| {
+        progress.say(Event::Stage("building", 0.0));
         let evaluation = match logs {
             Some(logs) => Evaluation::of_logs(&settings, logs, cancel)?,
             None => Evaluation::new(&settings, cancel)?,

@@ -62,6 +62,7 @@
 //! | [`node`] | the same halves across machines: bytes in, bytes out |
 //! | [`session`] | rounds until a target, recorded, over any carrier of messages; ends in one [`record::Outcome`] |
 //! | [`metrics`], [`record`] | distances from the root; ledger, output rules and outcomes |
+//! | [`saved`] | the bytes of the states that nodes, enrolments and agents save |
 //! | [`bit_allocation`], [`nested_grid`] | which eigenvectors get how many bits, and the quantiser that is refined by them |
 //! | [`schedule`], [`random`], [`linalg`], [`triangle`], [`parallel`], [`settings`], [`registry`], [`cancel`], [`error`] | what these share |
 //!
@@ -98,6 +99,7 @@ pub mod record;
 pub mod registry;
 pub mod round;
 pub mod sampling;
+pub mod saved;
 pub mod schedule;
 pub mod server;
 pub mod session;

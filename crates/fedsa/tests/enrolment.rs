@@ -216,6 +216,11 @@ fn a_saved_enrolment_goes_on() {
     let mut foreign = Enrolment::new(&terms().with_seed(1), 2..=2).unwrap();
     assert_eq!(foreign.restore(&saved).unwrap_err().kind(), ErrorKind::Format);
     assert!((0..saved.len()).all(|n| again.restore(&saved[..n]).is_err()));
+    for bit in 0..8 * saved.len() {
+        let mut damaged = saved.clone();
+        damaged[bit / 8] ^= 1 << (bit % 8);
+        assert_eq!(again.restore(&damaged).unwrap_err().kind(), ErrorKind::Format, "bit {bit}");
+    }
 }
 
 #[test]

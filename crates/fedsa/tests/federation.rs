@@ -7,6 +7,8 @@ use fedsa::federation::{Description, Federation};
 use fedsa::linalg;
 use fedsa::message::{Body, Envelope, Message, Part};
 use fedsa::methods::MethodSettings;
+use fedsa::methods::fedlsa::FedLsa;
+use fedsa::methods::lstd::Lstd;
 use fedsa::metrics::{Metrics, Observable, Observation};
 use fedsa::node::{ClientNode, ServerNode, Todo};
 use fedsa::problem::garnet::{Garnet, Heterogeneity};
@@ -355,4 +357,18 @@ fn participants_that_cannot_be_reached_are_sent_nothing_and_count_as_missing() {
     }
     assert_eq!(server.close(), Todo::RoundOver);
     assert!(linalg::distance_sq(server.theta(), &sum).sqrt() < 1e-15);
+}
+
+/// A server would abort where its matrices do not fit: whoever builds it asks before.
+#[test]
+fn an_end_says_what_it_needs_before_it_is_built() {
+    let federation = |method: &dyn MethodSettings, d: usize| Federation::new(method, &EXACT, vec![0.25; 4], 0, vec![0.0; d]);
+    let (d, matrix) = (1000.0, 8.0 * 1000.0 * 1001.0);
+    let lstd = federation(&Lstd::default(), 1000).unwrap();
+    assert!(lstd.memory(4) > 4.0 * matrix && lstd.memory(4) < 10.0 * matrix && lstd.memory(1) < lstd.memory(4));
+    let fedlsa = federation(&FedLsa::new(0.1, 10), 1000).unwrap();
+    assert!(fedlsa.memory(4) > 8.0 * 8.0 * d && fedlsa.memory(4) < matrix);
+    // The numbers of a system are numbered with 32 bits.
+    let e = federation(&Lstd::default(), 1 << 16).unwrap_err();
+    assert!(e.key == "kind" && e.what.contains("at most d = 65535"), "{e}");
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::common::{self, EXACT, Halves, field, method};
-use fedsa::error::Result;
+use fedsa::error::{ErrorKind, Result};
 use fedsa::message::{Body, Envelope, Message, Part};
 use fedsa::methods::MethodSettings;
 use fedsa::node::{Federation, ServerNode, Todo};
@@ -118,7 +118,30 @@ fn replaced(state: &[u8], parts: &[(Part, Body)], by: &[(Part, Body)]) -> Vec<u8
     let (old, new) = (saved(parts), saved(by));
     let found: Vec<usize> = state.windows(old.len()).enumerate().filter(|(_, window)| *window == old).map(|(at, _)| at).collect();
     assert_eq!(found.len(), 1, "the answer is saved once");
-    [&state[..found[0]], &new, &state[found[0] + old.len()..]].concat()
+    let text = [&state[..found[0]], &new, &state[found[0] + old.len()..state.len() - 4]].concat();
+    // With a checksum that fits, so that what is behind it is reached.
+    let checksum = crc32fast::hash(&text).to_le_bytes();
+    [text, checksum.to_vec()].concat()
+}
+
+/// Of one flipped bit the model, a control variate or the round would be another one.
+#[test]
+fn a_saved_node_with_a_flipped_bit_is_refused_and_the_node_is_unchanged() {
+    let field = three();
+    for (kind, settings) in [("scafflsa", r#"{"step_size": 0.05, "local_steps": 2}"#), ("newton", "{}")] {
+        let method = method(kind, settings);
+        let (mut asking, answers) = asked(&field, &*method, SEED);
+        take(&mut asking, &answers[1]).unwrap();
+        let state = asking.save();
+        let mut server = server(&field, &*method);
+        let before = server.save();
+        for bit in 0..8 * state.len() {
+            let mut damaged = state.clone();
+            damaged[bit / 8] ^= 1 << (bit % 8);
+            assert_eq!(server.restore(&damaged).unwrap_err().kind(), ErrorKind::Format, "{kind}, bit {bit}");
+        }
+        assert_eq!(server.save(), before, "{kind}");
+    }
 }
 
 #[test]

@@ -77,9 +77,12 @@ fn outcome_line(entry: &Entry) -> Option<String> {
         Outcome::Diverged { round } => Some(format!("diverged in round {round}{word}{remedy}")),
         Outcome::Stalled(missed) => {
             let reason = entry.reason.as_deref().unwrap_or_default();
-            Some(format!("STALLED{word}: {}; {reason}", reached(missed)))
+            Some(format!("STALLED{word}: {}; {reason}{remedy}", reached(missed)))
         }
-        Outcome::OutOfRounds(missed) => Some(format!("OUT OF ROUNDS{word}: {}{remedy}", reached(missed))),
+        Outcome::OutOfRounds(missed) => {
+            let reason = entry.reason.as_ref().map_or(String::new(), |reason| format!("; {reason}"));
+            Some(format!("OUT OF ROUNDS{word}: {}{reason}{remedy}", reached(missed)))
+        }
         Outcome::Completed | Outcome::Converged if !as_expected => Some(match is_note {
             true => "did not end as expected with the quick settings".into(),
             false => format!("did not end as `expect` says{word}"),

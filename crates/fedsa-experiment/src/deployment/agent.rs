@@ -12,9 +12,9 @@ use fedsa::problem::logs::Logs;
 use fedsa::problem::preparation::Prepared;
 use fedsa::problem::regression::{GeneralisedLinear, LeastSquares, Logistic};
 use fedsa::problem::survey::Surveyed;
+use fedsa::saved::Layout;
 use fedsa_data::DiskFiles;
 use fedsa_data::find::Places;
-use serde::{Deserialize, Serialize};
 use toml::{Table, Value};
 
 use super::{Deployment, Source, put_data, settings_of};
@@ -22,8 +22,8 @@ use crate::config::{Document, Experiment};
 use crate::made;
 use crate::plan::BuiltProblem;
 
-/// The layout of saved agents, their first field.
-const LAYOUT: u32 = 1;
+/// Saved agents.
+const LAYOUT: Layout = Layout { name: "agent", version: 2 };
 
 /// An agent: it applies, is admitted, and answers the questions of rounds.
 pub struct LocalAgent {
@@ -43,13 +43,8 @@ struct Joined {
     node: ClientNode,
 }
 
-/// The saved state of an agent.
-#[derive(Serialize, Deserialize)]
-struct Saved {
-    layout: u32,
-    /// The admission and the state of the node.
-    joined: Option<(Vec<u8>, Vec<u8>)>,
-}
+/// The saved state of an agent: once it is admitted, the admission and the state of the node.
+type Saved = Option<(Vec<u8>, Vec<u8>)>;
 
 impl LocalAgent {
     /// An agent with the data that these files, globs, folders or names of data sets have; `number` is its number in the federation, or the
@@ -141,25 +136,20 @@ impl LocalAgent {
 
     /// The state as bytes. An agent whose state is kept before its answer is sent can be started again at any time.
     pub fn save(&self) -> Vec<u8> {
-        let joined = self.joined.as_ref().map(|joined| (joined.admission.clone(), joined.node.save()));
-        postcard::to_stdvec(&Saved { layout: LAYOUT, joined }).expect("plain data serialises")
+        let saved: Saved = self.joined.as_ref().map(|joined| (joined.admission.clone(), joined.node.save()));
+        LAYOUT.write(&saved)
     }
 
     /// Goes on from a state that [`LocalAgent::save`] returned, with the same settings and data.
     ///
     /// # Errors
-    /// When it is not such a state. The agent is then unchanged.
+    /// When it is not such a state, is damaged, or was saved by a version with another layout. The agent is then unchanged.
     pub fn restore(&mut self, bytes: &[u8]) -> Result<()> {
-        let foreign = || Error::format("saved agent", "not a state of this agent", "a state that the same agent saved");
-        let saved: Saved = postcard::from_bytes(bytes).map_err(|_| foreign())?;
-        if saved.layout != LAYOUT {
-            let what = format!("a saved agent of layout {}; this version has {LAYOUT}", saved.layout);
-            return Err(Error::format("saved agent", what, "a state that this version saved"));
-        }
+        let saved: Saved = LAYOUT.read(bytes)?;
         let before = self.joined.take();
         let mut restored = || -> Result<()> {
-            let Some((admission, node)) = &saved.joined else { return Ok(()) };
-            self.join(admission).map_err(|_| foreign())?;
+            let Some((admission, node)) = &saved else { return Ok(()) };
+            self.join(admission).map_err(|_| LAYOUT.foreign())?;
             self.joined.as_mut().map_or(Ok(()), |joined| joined.node.restore(node))
         };
         restored().inspect_err(|_| self.joined = before)

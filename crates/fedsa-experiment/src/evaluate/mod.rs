@@ -17,6 +17,7 @@ use std::time::Instant;
 use fedsa::cancel::Cancel;
 use fedsa::error::{Error, ErrorKind, Result, quoted, require};
 use fedsa::kernel::Isa;
+use fedsa::problem::Files;
 use fedsa::problem::features::{FeatureMap, FeatureSpec, SPARSE_ABOVE};
 use fedsa::problem::log::Log;
 use fedsa::problem::log_summary::EpisodeSummary;

@@ -8,7 +8,7 @@ use fedsa::problem::log_form::{BadRows, LogForm};
 use toml::{Table, Value};
 
 use crate::choose::{Choice, TOL};
-use crate::config::Experiment;
+use crate::config::{Experiment, SweepPoint};
 use crate::kinds::Kinds;
 use crate::made::{self, Changes, Keys, count, table, takes, text, texts, whole};
 
@@ -182,6 +182,15 @@ made::with! { EvaluateSettings:
     with_kinds(kinds: Kinds) = kinds;
 }
 
+/// The rounds of LSTD over a link that brings everything: the first one solves the system, and further ones solve it again. Twice the one,
+/// as of methods that are chosen.
+const LSTD_ROUNDS: u64 = 2;
+
+/// Whether the first round hears all agents, over a clear link.
+fn hears_all(point: &SweepPoint) -> bool {
+    point.sections().method(0).is_some_and(|method| method.get("uplink").is_none() && method.get("participants").is_none())
+}
+
 /// The method that an experiment is made with.
 #[derive(Clone)]
 pub(super) struct Method {
@@ -245,7 +254,10 @@ impl EvaluateSettings {
 
     /// The experiment of the settings, with this method and these features.
     pub(super) fn experiment_with(&self, method: &Method, features: &FeatureSpec, agents: usize) -> Result<Experiment, Error> {
-        made::experiment(self.table(method, features, agents)?, self.keys(method), &self.changes, &self.kinds)
+        let made = |method| made::experiment(self.table(method, features, agents)?, self.keys(method), &self.changes, &self.kinds);
+        let experiment = made(method)?;
+        let solves = method.kind == "lstd" && method.rounds.is_none() && experiment.points.iter().all(|point| hears_all(point));
+        if solves { made(&Method { rounds: Some(LSTD_ROUNDS), ..method.clone() }) } else { Ok(experiment) }
     }
 
     /// The keys of the experiment, with the settings from which they come.

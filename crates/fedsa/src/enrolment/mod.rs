@@ -55,9 +55,13 @@ use crate::coordinator::Accepted;
 use crate::error::{Error, Result, quoted, require};
 use crate::federation::Federation;
 use crate::protocol::refused;
+use crate::saved::Layout;
 use columns::{difference, joined};
 use frame::Kind;
 use terms::{Share, TermsHashes};
+
+/// Saved enrolments.
+const LAYOUT: Layout = Layout { name: "enrolment", version: 2 };
 
 /// The most bytes of the name of a sender.
 const LONGEST_SENDER: usize = 1_000;
@@ -341,19 +345,19 @@ impl Enrolment {
 
     /// The state as bytes, for a server that is started again.
     pub fn save(&self) -> Vec<u8> {
-        postcard::to_stdvec(&(VERSION, self.terms.hashes(), &self.state)).expect("plain data serialises")
+        LAYOUT.write(&(VERSION, self.terms.hashes(), &self.state))
     }
 
     /// Goes on from a state that [`Enrolment::save`] returned.
     ///
     /// # Errors
-    /// When it is not a state of an enrolment with these settings. Nothing changes then.
+    /// When it is not a state of an enrolment with these settings, is damaged, or was saved by a version with another layout. Nothing changes
+    /// then.
     pub fn restore(&mut self, bytes: &[u8]) -> Result<()> {
-        let foreign = || Error::format("saved enrolment", "not a state of this enrolment", "a state saved with the same settings");
-        let (version, terms, state) = postcard::from_bytes::<(u16, TermsHashes, State)>(bytes).map_err(|_| foreign())?;
+        let (version, terms, state) = LAYOUT.read::<(u16, TermsHashes, State)>(bytes)?;
         let are_sound = state.applied.iter().all(|(_, one)| one.rows > 0 && one.columns.iter().all(|column| column.check().is_ok()));
         if version != VERSION || terms != self.terms.hashes() || state.applied.len() > *self.agents.end() || !are_sound {
-            return Err(foreign());
+            return Err(LAYOUT.foreign());
         }
         self.state = state;
         Ok(())

@@ -78,6 +78,7 @@ impl Federation {
         require(!start.is_empty(), "start", "[]", "one component or more")?;
         require(start.iter().all(|x| x.is_finite()), "start", "a number that is not finite", "finite numbers")?;
         method.check(weights.len())?;
+        check_dimension(&*method, start.len())?;
         let all = Self {
             method,
             uplink,
@@ -199,6 +200,14 @@ impl Federation {
     /// The dimension d.
     pub fn dim(&self) -> usize {
         self.start.len()
+    }
+
+    /// The bytes that an end needs, about, before it is built: vectors of d components, and what the method keeps of `agents` agents, which
+    /// are all at a server and one at an agent.
+    pub fn memory(&self, agents: usize) -> f64 {
+        // Iterates, a question and an answer with their bytes; of each agent a control variate with a copy, and an answer.
+        let vectors = 8.0 + 3.0 * agents as f64;
+        8.0 * self.dim() as f64 * vectors + self.method.memory(agents, self.dim())
     }
 
     /// The weights `p_c`, N of them.
@@ -344,16 +353,23 @@ impl Builder {
     }
 }
 
+/// Checks that messages of the method hold vectors of d components.
+fn check_dimension(settings: &dyn MethodSettings, d: usize) -> Result<()> {
+    let most = settings.largest_dimension();
+    if d <= most {
+        return Ok(());
+    }
+    let what = format!("messages of the method hold at most d = {most} components, and the problem has d = {d}");
+    Err(Error::new("kind", what, "fewer features, or another method"))
+}
+
 /// Checks that the problem has what the method needs.
 ///
 /// # Errors
 /// When the method needs an objective or linear operators and the problem has none.
 pub fn check_needs(settings: &dyn MethodSettings, field: &dyn Field) -> Result<()> {
-    let (facts, d, most) = (field.facts(), field.dim(), settings.largest_dimension());
-    if d > most {
-        let what = format!("messages of the method hold at most d = {most} components, and the problem has d = {d}");
-        return Err(Error::new("kind", what, "fewer features, or another method"));
-    }
+    check_dimension(settings, field.dim())?;
+    let facts = field.facts();
     if facts.is_elsewhere() {
         return Ok(());
     }

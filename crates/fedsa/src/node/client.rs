@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Federation, LAYOUT, chain_stream, check_layout, codec_stream, foreign, place, point, refused};
+use super::{Federation, LAYOUT, chain_stream, codec_stream, place, point, refused};
 use crate::error::{Failure, Result, require};
 use crate::kernel::{Chunk, Lanes, flat, flat_mut};
 use crate::local::{Agent, AgentBatch, AgentFacts, AgentMemory, Client, Last, LocalContext, Outbox, put, stride};
@@ -69,7 +69,6 @@ struct Taken {
 /// The saved state of a node.
 #[derive(Serialize, Deserialize)]
 struct Saved {
-    layout: u32,
     digest: u64,
     agent: u64,
     memory: Vec<f64>,
@@ -147,7 +146,7 @@ impl ClientNode {
                 lanes.chains[..words].copy_from_slice(&own.chains[..words]);
             }
             (Working::Each(next), Working::Each(own)) => next.restore(&own.save())?,
-            _ => return Err(foreign()),
+            _ => return Err(LAYOUT.foreign()),
         }
         // Rounds go on, and earlier messages are none of this epoch.
         let last = self.log.taken.as_ref();
@@ -381,35 +380,33 @@ impl ClientNode {
         };
         let (digest, agent) = (self.digest, self.agent as u64);
         let (feedback, work, log) = (self.feedback.clone(), self.work, self.log.clone());
-        let saved = Saved { layout: LAYOUT, digest, agent, memory, chain, feedback, alone, work, log };
-        postcard::to_stdvec(&saved).expect("plain data serialises")
+        LAYOUT.write(&Saved { digest, agent, memory, chain, feedback, alone, work, log })
     }
 
     /// Restores a state that [`ClientNode::save`] returned for the same agent of the same federation.
     ///
     /// # Errors
-    /// When the bytes are not such a state. The node is then unchanged.
+    /// Of the kind [`crate::error::ErrorKind::Format`], when the bytes are not such a state, are damaged, or were saved by a version with
+    /// another layout. The node is then unchanged.
     pub fn restore(&mut self, bytes: &[u8]) -> Result<()> {
-        check_layout(bytes)?;
-        let (saved, rest): (Saved, _) = postcard::take_from_bytes(bytes).map_err(|_| foreign())?;
-        let Saved { layout: _, digest, agent, memory, chain, feedback, alone, work, log } = saved;
+        let Saved { digest, agent, memory, chain, feedback, alone, work, log } = LAYOUT.read(bytes)?;
         let last = log.taken.as_ref().map_or(0, |taken| taken.round);
         let is_log = last < MAX_ROUNDS && log.answered.is_none_or(|t| log.taken.is_some() && t <= last);
         let is_of_half = match &self.half {
             Working::Lanes { .. } => alone.is_empty(),
             Working::Each(_) => memory.is_empty() && chain.is_empty(),
         };
-        if !rest.is_empty() || !is_log || !work.is_possible() || !is_of_half {
-            return Err(foreign());
+        if !is_log || !work.is_possible() || !is_of_half {
+            return Err(LAYOUT.foreign());
         }
         if (digest, agent) != (self.digest, self.agent as u64) || feedback.len() != self.feedback.len() {
-            return Err(foreign());
+            return Err(LAYOUT.foreign());
         }
         match &mut self.half {
             Working::Lanes { memory: kept, lanes, .. } => {
                 let words = self.field.chain_len();
                 if memory.len() != 8 * kept.len() || chain.len() != words || words > 0 && !self.field.is_state(self.place, &chain) {
-                    return Err(foreign());
+                    return Err(LAYOUT.foreign());
                 }
                 flat_mut(kept).copy_from_slice(&memory);
                 lanes.chains[..words].copy_from_slice(&chain);

@@ -36,34 +36,14 @@ mod shared;
 pub use client::ClientNode;
 pub use server::{Progress, ServerNode, Todo};
 
-use crate::error::{Error, Result};
 pub use crate::federation::Federation;
 use crate::protocol::refused;
 use crate::random::{Key, Purpose};
+use crate::saved::Layout;
 use crate::uplink::MessageKey;
 
-/// The version of the layout of saved nodes, their first field.
-const LAYOUT: u32 = 4;
-
-/// Checks the layout of a saved node, its first field.
-///
-/// # Errors
-/// When it is another one; names both.
-fn check_layout(bytes: &[u8]) -> Result<()> {
-    match postcard::take_from_bytes::<u32>(bytes) {
-        Ok((LAYOUT, _)) => Ok(()),
-        Ok((layout, _)) => {
-            let what = format!("a saved node of layout {layout}; this version has {LAYOUT}");
-            Err(Error::format("saved node", what, "a state that this version saved"))
-        }
-        Err(_) => Err(foreign()),
-    }
-}
-
-/// The error about bytes that are not a saved node of this federation and kind.
-fn foreign() -> Error {
-    Error::format("saved node", "not a state of this node", "a state that the same node of the same federation saved")
-}
+/// Saved nodes.
+const LAYOUT: Layout = Layout { name: "node", version: 5 };
 
 fn place(seed: u64, round: u64, exchange: u8, agent: usize) -> MessageKey {
     MessageKey { seed, round, exchange, agent }

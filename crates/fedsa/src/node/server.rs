@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::copies::Copies;
-use super::{Federation, LAYOUT, check_layout, codec_stream, foreign, place, point, refused};
+use super::{Federation, LAYOUT, codec_stream, place, point, refused};
 use crate::coordinator::{self, Accepted, ArrivalRecord, Coordinator, Standing, Step};
 use crate::error::{Error, Result};
 use crate::local::{Client, ControlCopies};
@@ -73,7 +73,6 @@ struct Decoded {
 /// The saved state of a server node.
 #[derive(Serialize, Deserialize)]
 struct Saved {
-    layout: u32,
     digest: u64,
     coordinator: coordinator::Saved,
     todo: Todo,
@@ -83,7 +82,6 @@ struct Saved {
 /// [`Saved`] without copies: copies of controls may fill much of the memory.
 #[derive(Serialize)]
 struct Saving<'a> {
-    layout: u32,
     digest: u64,
     coordinator: coordinator::Saved,
     todo: &'a Todo,
@@ -434,18 +432,16 @@ impl ServerNode {
     /// restarted without any effect on the results.
     pub fn save(&self) -> Vec<u8> {
         let Self { coordinator, digest, todo, copies, .. } = self;
-        let saved = Saving { layout: LAYOUT, digest: *digest, coordinator: coordinator.save(), todo, copies };
-        postcard::to_stdvec(&saved).expect("plain data serialises")
+        LAYOUT.write(&Saving { digest: *digest, coordinator: coordinator.save(), todo, copies })
     }
 
     /// Restores a state that [`ServerNode::save`] returned for the same federation.
     ///
     /// # Errors
-    /// When the bytes are not such a state. The node is then unchanged.
+    /// Of the kind [`crate::error::ErrorKind::Format`], when the bytes are not such a state, are damaged, or were saved by a version with
+    /// another layout. The node is then unchanged.
     pub fn restore(&mut self, bytes: &[u8]) -> Result<()> {
-        check_layout(bytes)?;
-        let (saved, rest): (Saved, _) = postcard::take_from_bytes(bytes).map_err(|_| foreign())?;
-        let Saved { layout: _, digest, coordinator, todo, copies } = saved;
+        let Saved { digest, coordinator, todo, copies } = LAYOUT.read(bytes)?;
         let n = self.coordinator.federation().agents();
         let asked = coordinator.ask.to.as_ref().map_or(n, Vec::len);
         let are_agents = |to: &[usize], bytes: &[Arc<[u8]>]| {
@@ -456,10 +452,10 @@ impl ServerNode {
             (Todo::RoundOver, Step::RoundOver) => true,
             _ => false,
         };
-        if !rest.is_empty() || digest != self.digest || !fits || !self.copies.is_like(&copies, asked) {
-            return Err(foreign());
+        if digest != self.digest || !fits || !self.copies.is_like(&copies, asked) {
+            return Err(LAYOUT.foreign());
         }
-        self.coordinator.restore(coordinator).map_err(|_| foreign())?;
+        self.coordinator.restore(coordinator).map_err(|_| LAYOUT.foreign())?;
         (self.todo, self.copies) = (todo, copies);
         Ok(())
     }

@@ -303,19 +303,20 @@ impl ProblemSettings for Garnet {
         self.noise.as_ref()?.without_effect(sampling)
     }
 
-    fn field(&self, _: &dyn Files, sampling: Sampling, isa: Isa) -> Result<Arc<dyn Field>> {
+    fn field(&self, files: &dyn Files, sampling: Sampling, isa: Isa) -> Result<Arc<dyn Field>> {
         self.check()?;
         let plan = self.plan();
         let features = Arc::new(FeatureLaw::Simplex.draw(self.states, self.features, self.seed, ALL));
         let mut s = stream(self.seed, Purpose::Reward, 0, ALL);
         let rewards: Vec<f64> = (0..self.states).map(|_| s.uniform()).collect();
         let shared = self.shared(&plan)?;
-        let kinds = self.kinds(&plan);
+        let (kinds, cancel) = (self.kinds(&plan), files.cancel());
         FederatedTd {
             kinds,
             kind_of: (0..self.agents).map(|c| (c % kinds) as u32).collect(),
             weights: equal_weights(self.agents),
-            mrp: &|c| self.agent(&plan, &shared, &rewards, c),
+            // An agent of 2000 states takes a third of a second.
+            mrp: &|c| cancel.check().and_then(|()| self.agent(&plan, &shared, &rewards, c)),
             features: &|_| Arc::clone(&features),
             allow_singular_agents: false,
         }

@@ -288,6 +288,11 @@ pub trait Files {
     fn datasets(&self, sources: &[String], _wanted: &Wanted) -> Result<Vec<Dataset>> {
         Err(Error::new("data", format!("{}: no files here", sources.join(" ")), "a problem that reads none"))
     }
+    /// The token that ends the building of a problem. Problems whose agents take long to build look at it before each.
+    fn cancel(&self) -> &Cancel {
+        static NEVER: Cancel = Cancel::never();
+        &NEVER
+    }
 }
 
 /// For problems that read nothing.

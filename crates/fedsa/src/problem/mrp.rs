@@ -8,7 +8,7 @@ use faer::linalg::solvers::Solve;
 use super::Field;
 use super::noise::{self, Noise};
 use super::td::{Features, Td, Trajectory, Transitions};
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorKind, Result};
 use crate::kernel::Isa;
 use crate::kernel::td::Transition;
 use crate::parallel;
@@ -192,7 +192,7 @@ impl FederatedTd<'_> {
     pub fn td(&self, sampling: Sampling) -> Result<Td> {
         let kinds = parallel::try_map(self.kinds, |k| {
             let agent = || self.kind_of.iter().position(|x| *x as usize == k).unwrap_or(0);
-            let named = |e: Error| e.prefixed(format!("agent {}", agent()));
+            let named = |e: Error| if e.kind() == ErrorKind::Cancelled { e } else { e.prefixed(format!("agent {}", agent())) };
             (self.mrp)(k).map_err(named)?.transitions((self.features)(k)).map_err(named)
         })?;
         Td::new(kinds, self.kind_of.clone(), self.weights.clone(), sampling)

@@ -219,16 +219,16 @@ impl ProblemSettings for RandomMrp {
         self.noise.as_ref()?.without_effect(sampling)
     }
 
-    fn field(&self, _: &dyn Files, sampling: Sampling, isa: Isa) -> Result<Arc<dyn Field>> {
+    fn field(&self, files: &dyn Files, sampling: Sampling, isa: Isa) -> Result<Arc<dyn Field>> {
         self.check()?;
         let n = self.states;
-        let kinds = self.kinds();
+        let (kinds, cancel) = (self.kinds(), files.cancel());
         let shared = Arc::new(self.feature_law.draw(n, self.features, self.seed, ALL));
         FederatedTd {
             kinds,
             kind_of: (0..self.agents).map(|c| (c % kinds) as u32).collect(),
             weights: equal_weights(self.agents),
-            mrp: &|c| Ok(self.mrp(c)),
+            mrp: &|c| cancel.check().map(|()| self.mrp(c)),
             features: &|c| match self.feature_scope {
                 Scope::Shared => Arc::clone(&shared),
                 Scope::PerAgent => Arc::new(self.feature_law.draw(n, self.features, self.seed, c)),

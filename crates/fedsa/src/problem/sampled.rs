@@ -225,8 +225,13 @@ fn no_singular_agent(systems: &Systems) -> Result<()> {
 mod tests {
     use super::*;
     use crate::error::ErrorKind;
+    use crate::problem::arrays::Arrays;
+    use crate::problem::garnet::Garnet;
+    use crate::problem::log_form::LogForm;
     use crate::problem::random_logistic::RandomLogistic;
-    use crate::problem::{NoFiles, ProblemSettings as _};
+    use crate::problem::random_mrp::RandomMrp;
+    use crate::problem::source::LogSource;
+    use crate::problem::{Files, NoFiles, ProblemSettings};
 
     /// `gbar(theta) = 1 - theta - theta^3`.
     struct Cubic;
@@ -260,6 +265,35 @@ mod tests {
         assert!((1.0 - root - root.powi(3)).abs() < 1e-14);
         // What is known needs no time.
         field.solve(&cancel).unwrap();
+    }
+
+    /// Files whose token is cancelled.
+    struct Stopped(Cancel);
+
+    impl Files for Stopped {
+        fn arrays(&self, path: &str) -> Result<Arrays> {
+            NoFiles.arrays(path)
+        }
+        fn logs(&self, sources: &[String], form: &LogForm) -> Result<Vec<Box<dyn LogSource>>> {
+            NoFiles.logs(sources, form)
+        }
+        fn cancel(&self) -> &Cancel {
+            &self.0
+        }
+    }
+
+    #[test]
+    fn problems_whose_agents_take_long_are_built_until_they_are_cancelled() {
+        let files = Stopped(Cancel::new());
+        let problems: [&dyn ProblemSettings; 2] = [&Garnet::default(), &RandomMrp::default()];
+        for problem in problems {
+            problem.field(&files, Sampling::default(), Isa::best()).unwrap();
+        }
+        files.0.cancel();
+        for problem in problems {
+            let e = problem.field(&files, Sampling::default(), Isa::best()).map(|_| ()).unwrap_err();
+            assert_eq!((e.kind(), e.what.as_str()), (ErrorKind::Cancelled, "it was cancelled"));
+        }
     }
 
     #[test]
