@@ -127,6 +127,18 @@ class Tuning:
         return self.summary().to_html()
 
 
+# Kinds of problems that no file holds.
+IN_MEMORY = ("arrays", "operator", "logs-in-memory", "logistic-in-memory", "least-squares-in-memory", "glm-in-memory")
+
+
+def of_memory(e: InputError) -> InputError:
+    """The error about a text, which says so where its problem was in the memory of Python."""
+    if e.key != "problem.kind" or e.code != "setting.unknown-name" or e.value not in IN_MEMORY:
+        return e
+    what = f"the data of a problem `{e.value}` are in the memory of Python, and not in this text"
+    return InputError(what, e.code, e.key, "Experiment(problem, ..) with the problem itself, or a problem on files", e.value, e.file, e.line, e.column)
+
+
 class Experiment:
     """Methods that are compared on a problem.
 
@@ -237,7 +249,10 @@ class Experiment:
             # A problem whose data are in memory, and rules of one's own.
             held = (getattr(made.get("problem"), "_held", None), rules_in(made.get("methods", ())))
             if "text" in made:
-                native = _fedsa.Experiment.of_text(made["name"], made["text"], base, changes, sweeps, quick, held)
+                try:
+                    native = _fedsa.Experiment.of_text(made["name"], made["text"], base, changes, sweeps, quick, held)
+                except InputError as e:
+                    raise of_memory(e) from None
             else:
                 native = _fedsa.Experiment.of_table(self._table(), base, changes, sweeps, quick, held)
             self._natives[quick] = native

@@ -36,6 +36,7 @@ endless.append(endless)
 
 # What is done, the exception, and what its text has.
 CASES: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
+    "half a surrogate pair": (lambda: experiment(methods=methods.FedLSA(0.1, 2, label="\udc80")), fedsa.InputError, "half a surrogate pair"),
     "problem by name": (lambda: experiment(problem="garnet"), fedsa.InputError, "problem: 'garnet' is a text"),
     "method by name": (lambda: experiment(methods="fedlsa"), fedsa.InputError, "methods.named('fedlsa'"),
     "negative dim": (lambda: federation.Federation(FEDLSA, weights=[1.0], dim=-1), fedsa.InputError, "dim: -1"),

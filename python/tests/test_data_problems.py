@@ -124,7 +124,7 @@ def test_runs_in_folders_are_read_and_go_on(tmp_path: Path) -> None:
     assert np.array_equal(experiment.run(out=tmp_path / "run", resume=True).theta("newton"), ran.theta("newton"))
     swept = experiment.sweep({"problem.ridge": [1e-3, 1e-1]}).run()
     assert len(swept.labels) == 2
-    with pytest.raises(fedsa.InputError, match="there is no problem .logistic-in-memory"):
+    with pytest.raises(fedsa.InputError, match="the data of a problem .logistic-in-memory. are in the memory of Python"):
         fedsa.Experiment.from_toml(tmp_path / "run" / "config.toml").run()
 
 

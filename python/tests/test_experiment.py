@@ -85,3 +85,10 @@ def test_what_is_not_pickled_says_what_to_do() -> None:
     for one, words in ((small().theory(), "pickle the experiment"), (federation.ServerNode(shared), r"save\(\)"), (federation.ClientNode(shared, data, 0), r"save\(\)")):
         with pytest.raises(TypeError, match=words):
             pickle.dumps(one)
+
+
+def test_a_text_of_a_problem_in_memory_says_that_its_data_are_not_there() -> None:
+    linear = fedsa.Experiment(problems.Linear(np.eye(2)[None], np.ones((1, 2))), methods.FedLSA(0.1, 2), rounds=2)
+    with pytest.raises(fedsa.InputError, match="in the memory of Python, and not in this text") as refused:
+        fedsa.Experiment.from_text(linear.to_toml())
+    assert refused.value.key == "problem.kind" and refused.value.line is not None

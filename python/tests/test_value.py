@@ -575,3 +575,10 @@ def test_a_fit_can_be_cancelled_while_it_is_built() -> None:
         fedsa.ValueFunction(gamma=0.9, features="polynomial:4").fit([log], progress=seen, cancel=token)
     # The whole takes a minute.
     assert stages[0] == "building" and time.monotonic() - began < 10.0
+
+
+def test_ratios_that_are_all_zero_are_refused() -> None:
+    log = two_rewards()
+    zeros = np.zeros(len(log["rewards"]))
+    with pytest.raises(fedsa.InputError, match="all importance ratios are 0"):
+        fedsa.ValueFunction(gamma=0.9, features="one-hot").fit([{**log, "ratio": zeros}])

@@ -167,6 +167,26 @@ fn logs_on_machines_of_their_own_give_the_bits_of_all_logs() {
 }
 
 #[test]
+fn a_damaged_state_of_an_agent_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let files = logs(folder.path());
+    let problem = "{ kind = \"logs\", features = { kind = \"fourier\", order = 2 }, gamma = 0.9, ranges = { s_1 = [-2.0, 2.0] } }";
+    let text = settings(problem, "{ kind = \"mean\" }", "{ kind = \"lstd\" }", 1);
+    let deployment = Deployment::new(Document::parse("settings.toml", &text).unwrap()).unwrap();
+    let mut agent = LocalAgent::new(&deployment, &each(&files)[0], &Places::from_env(""), Some(0), &Cancel::never()).unwrap();
+    let state = agent.save();
+    for bit in 0..8 * state.len() {
+        let mut damaged = state.clone();
+        damaged[bit / 8] ^= 1 << (bit % 8);
+        assert_eq!(agent.restore(&damaged).unwrap_err().kind(), ErrorKind::Format, "bit {bit}");
+    }
+    // The layout of earlier versions, which had no checksum.
+    let e = agent.restore(&[1, 0]).unwrap_err();
+    assert!(e.kind() == ErrorKind::Format && e.what.contains("layout 1; this version has 2"), "{e}");
+    agent.restore(&state).unwrap();
+}
+
+#[test]
 fn rows_on_machines_of_their_own_give_the_bits_of_all_rows() {
     let folder = tempfile::tempdir().unwrap();
     let files = rows(folder.path());

@@ -26,7 +26,7 @@ fn inner_table(dict: &Bound<'_, PyDict>, key: &str, depth: usize) -> PyResult<Ta
             let what = format!("{} is not a text", quoted(name.repr()?.to_string()));
             return Err(refused(dict.py(), key, what, "keys that are texts"));
         };
-        let name = name.to_str()?;
+        let name = text(name, key)?;
         let place = if key.is_empty() { name.to_string() } else { format!("{key}.{name}") };
         // What is None is not given.
         if !value.is_none() {
@@ -42,7 +42,7 @@ fn inner(object: &Bound<'_, PyAny>, key: &str, depth: usize) -> PyResult<Value> 
         return Err(refused(py, key, format!("more than {DEEPEST} levels of lists and dictionaries"), "fewer levels"));
     }
     if let Ok(text) = object.cast::<PyString>() {
-        return Ok(Value::String(text.to_str()?.to_string()));
+        return Ok(Value::String(self::text(text, key)?.to_string()));
     }
     if let Ok(is_set) = object.cast::<PyBool>() {
         return Ok(Value::Boolean(is_set.is_true()));
@@ -72,6 +72,14 @@ fn inner(object: &Bound<'_, PyAny>, key: &str, depth: usize) -> PyResult<Value> 
     let what = format!("a value of the type `{}` is not accepted", object.get_type().name()?);
     let e = Error::new(key, what, "a number, a text, a path, a list, or a dictionary of these").coded(ErrorCode::WrongType);
     Err(exception(py, &e))
+}
+
+/// A text, which must be one of Unicode.
+fn text<'a>(text: &'a Bound<'_, PyString>, key: &str) -> PyResult<&'a str> {
+    text.to_str().map_err(|_| {
+        let shown = text.repr().map(|repr| repr.to_string()).unwrap_or_default();
+        refused(text.py(), key, format!("{} has half a surrogate pair", quoted(shown)), "texts of Unicode")
+    })
 }
 
 fn refused(py: Python<'_>, key: &str, what: String, help: &str) -> PyErr {

@@ -207,7 +207,8 @@ impl Logs {
     /// Opens the logs and reads them once ([`Surveyed`]).
     ///
     /// # Errors
-    /// When a log cannot be read or used, gamma is not in [0, 1], or 1 and an episode does not end, lambda not in [0, 1], or the ridge below 0.
+    /// When a log cannot be read or used, gamma is not in [0, 1], or 1 and an episode does not end, lambda not in [0, 1], the ridge below 0,
+    /// or all importance ratios are 0.
     pub fn survey(&self, files: &dyn Files) -> Result<Surveyed> {
         require((0.0..=1.0).contains(&self.gamma), "gamma", self.gamma, "in [0, 1]")?;
         self.form().check()?;
@@ -217,6 +218,11 @@ impl Logs {
         let logs = Surveyed::new(files.logs(&self.path.list(), &self.form())?, self.holdout, self.holdout_seed)?;
         if self.gamma == 1.0 {
             logs.check_all_end()?;
+        }
+        // Then nothing counts, and every method has converged where it starts.
+        if self.ratios && logs.facts.iter().all(|log| log.mean_ratio == Some(0.0)) {
+            let what = "all importance ratios are 0: the policy that is evaluated never takes the actions of these logs";
+            return Err(Error::data("path", what, "logs of a policy that takes the actions of the one that is evaluated"));
         }
         let logs = match self.clip_ratios {
             None => logs,
