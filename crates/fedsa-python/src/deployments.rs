@@ -6,7 +6,6 @@ use std::sync::Mutex;
 use fedsa::coordinator::Accepted;
 use fedsa::enrolment;
 use fedsa::error::Error;
-use fedsa::metrics::Observation;
 use fedsa_data::find::Places;
 use fedsa_experiment::config::Document;
 use fedsa_experiment::deployment::{self, DeployedRun};
@@ -149,11 +148,4 @@ impl LocalAgent {
         let state = state.to_vec();
         engine::brief(py, || locked(&self.0).restore(&state))
     }
-}
-
-/// The round that a server stands at, with its counts, as bytes.
-pub fn recorded(server: &fedsa::node::ServerNode) -> Vec<u8> {
-    let coordinator = server.coordinator();
-    let row = Recorded { round: coordinator.rounds(), ledger: coordinator.ledger(), seen: Observation::default() };
-    postcard::to_stdvec(&row).expect("plain data serialises")
 }

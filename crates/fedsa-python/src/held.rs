@@ -24,7 +24,7 @@ use crate::convert;
 use crate::custom::{self, HeldRules};
 use crate::engine;
 use crate::errors::OrRaise;
-use crate::held_data::{self, HeldData};
+use crate::held_data::{self, HeldData, lost};
 use crate::operators::{Form, Operator};
 use crate::rows::{GivenSet, dataset};
 use crate::tables::{GivenTable, OwnTable};
@@ -147,12 +147,6 @@ impl HeldProblem {
             Ok(this)
         })
     }
-}
-
-/// The error of data that no process has any more.
-pub fn lost() -> Error {
-    let help = "the same experiment, made in Python; the pictures in the folder of its run";
-    Error::new("kind", "the data of this problem were in the memory of a process of Python, and are not here", help)
 }
 
 /// The keys of arrays.

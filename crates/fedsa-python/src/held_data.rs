@@ -16,7 +16,6 @@ use fedsa::registry::Kind;
 use fedsa::sampling::Sampling;
 use serde::Serialize;
 
-use crate::held::lost;
 use crate::tables::OwnTable;
 
 /// What a problem reads: tables of transitions, or rows with targets.
@@ -83,4 +82,10 @@ pub fn kinds(data: Option<&Arc<HeldData>>) -> [Kind<dyn ProblemSettings>; 4] {
         on_held_data!("least-squares-in-memory", LeastSquares),
         on_held_data!("glm-in-memory", GeneralisedLinear),
     ]
+}
+
+/// The error of data that no process has any more.
+pub fn lost() -> Error {
+    let help = "the same experiment, made in Python; the pictures in the folder of its run";
+    Error::new("kind", "the data of this problem were in the memory of a process of Python, and are not here", help)
 }

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use fedsa::error::Error;
 use fedsa::federation::{self, Description};
-use fedsa::metrics::{METRICS, Metrics};
+use fedsa::metrics::{METRICS, Metrics, Observation};
 use fedsa::node::{self, Todo};
 use fedsa::problem::Field;
 use fedsa::record::COUNTS;
@@ -14,13 +14,13 @@ use fedsa_data::find::Places;
 use fedsa_experiment::config::alone;
 use fedsa_experiment::memory;
 use fedsa_experiment::plan::BuiltProblem;
+use fedsa_experiment::results::Recorded;
 use numpy::PyArray1;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
 
 use crate::convert;
 use crate::custom::HeldRules;
-use crate::deployments::recorded;
 use crate::engine;
 use crate::experiment::Experiment;
 use crate::held;
@@ -268,7 +268,12 @@ impl ServerNode {
 
     /// The round that it stands at, with its counts, for [`crate::deployments::Deployment`].
     fn recorded<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
-        Ok(PyBytes::new(py, &engine::brief(py, || Ok(recorded(&locked(&self.0))))?))
+        let row = engine::brief(py, || {
+            let server = locked(&self.0);
+            let coordinator = server.coordinator();
+            Ok(Recorded { round: coordinator.rounds(), ledger: coordinator.ledger(), seen: Observation::default() })
+        })?;
+        Ok(PyBytes::new(py, &postcard::to_stdvec(&row).expect("plain data serialises")))
     }
 
     /// What was counted, by name.
