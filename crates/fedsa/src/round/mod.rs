@@ -103,6 +103,20 @@ struct Scratch {
     inbox: Vec<f64>,
 }
 
+impl Scratch {
+    /// Makes room for the answers of n agents, d numbers each: sums of blocks of eight, or single answers where blocks are `divided` or
+    /// answers are wanted `one_by_one`.
+    fn make_room(&mut self, n: usize, d: usize, divided: bool, one_by_one: bool) {
+        let Self { blocks, arrivals, inbox, is_clear, .. } = self;
+        blocks.clear();
+        blocks.resize(if divided { 0 } else { n.div_ceil(LANES) * d }, 0.0);
+        arrivals.clear();
+        arrivals.resize(if *is_clear && !one_by_one && !divided { 0 } else { n }, Arrival::default());
+        inbox.clear();
+        inbox.resize(if one_by_one || divided { n * d } else { 0 }, 0.0);
+    }
+}
+
 /// How a call of [`Run::advance`] ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
@@ -353,13 +367,8 @@ impl Run {
             shares,
             cancel,
         };
-        let Scratch { worker, spare, blocks, arrivals, inbox, is_clear } = scratch;
-        blocks.clear();
-        blocks.resize(if divided { 0 } else { n.div_ceil(LANES) * d }, 0.0);
-        arrivals.clear();
-        arrivals.resize(if *is_clear && !one_by_one && !divided { 0 } else { n }, Arrival::default());
-        inbox.clear();
-        inbox.resize(if one_by_one || divided { n * d } else { 0 }, 0.0);
+        scratch.make_room(n, d, divided, one_by_one);
+        let Scratch { worker, spare, blocks, arrivals, inbox, .. } = scratch;
         let agents = Agents { first: 0, memory, chains, feedback, channel };
         let (sent, computed) = job.carry_out(agents, Rows { blocks, arrivals, inbox }, worker, spare);
         *work = work.and(computed);
