@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import datetime
+import ipaddress
 import os
 import signal
 import socket
@@ -12,6 +14,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
+from cryptography.x509.oid import NameOID
 
 NODES = 3
 
@@ -116,14 +123,24 @@ class Federation:
             time.sleep(0.1)
 
     def _certificates(self) -> None:
-        request = ["openssl", "req", "-newkey", "rsa:2048", "-nodes", "-keyout"]
-        self.call(*request[:2], "-x509", *request[2:], "ca.key", "-out", "ca.crt", "-days", "2", "-subj", "/CN=test")
-        self.call(*request, "server.key", "-out", "server.csr", "-subj", "/CN=server")
-        (self.folder / "names").write_text("subjectAltName=IP:127.0.0.1")
-        sign = ["openssl", "x509", "-req", "-in", "server.csr", "-CA", "ca.crt", "-CAkey", "ca.key", "-CAcreateserial", "-days", "2"]
-        self.call(*sign, "-out", "server.pem", "-extfile", "names")
+        """A certificate of the server by an authority of our own, and a key for each node, in the form of `ssh-keygen`."""
+        authority, server = (ec.generate_private_key(ec.SECP256R1()) for _ in range(2))
+        names = [x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)]) for name in ("test", "server")]
+        now = datetime.datetime.now(datetime.timezone.utc)
+
+        def signed(of: x509.Name, key: ec.EllipticCurvePrivateKey, extension: x509.ExtensionType) -> bytes:
+            builder = x509.CertificateBuilder().subject_name(of).issuer_name(names[0]).public_key(key.public_key())
+            builder = builder.serial_number(x509.random_serial_number()).not_valid_before(now).not_valid_after(now + datetime.timedelta(days=2))
+            return builder.add_extension(extension, critical=False).sign(authority, hashes.SHA256()).public_bytes(Encoding.PEM)
+
+        address = x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))])
+        (self.folder / "ca.crt").write_bytes(signed(names[0], authority, x509.BasicConstraints(ca=True, path_length=None)))
+        (self.folder / "server.pem").write_bytes(signed(names[1], server, address))
+        (self.folder / "server.key").write_bytes(server.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
         for node in range(NODES):
-            self.call("ssh-keygen", "-q", "-t", "ecdsa", "-b", "384", "-N", "", "-f", f"node{node}")
+            key = ec.generate_private_key(ec.SECP384R1())
+            (self.folder / f"node{node}").write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption()))
+            (self.folder / f"node{node}.pub").write_bytes(key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH))
 
     def superlink(self) -> None:
         tls = ["--ssl-ca-certfile", "ca.crt", "--ssl-certfile", "server.pem", "--ssl-keyfile", "server.key"]
