@@ -232,9 +232,7 @@ def read_settings(path: Path) -> _fedsa.Deployment:
 class Progress:
     """What a server has come to, as it is saved."""
 
-    # Who has which number, once the federation is founded.
-    senders: list[str] = field(default_factory=list)
-    rows_of: list[int] = field(default_factory=list)
+    # Those who have heard that they take part.
     admitted: list[str] = field(default_factory=list)
     excluded: dict[str, str] = field(default_factory=dict)
     enrolment: bytes = b""
@@ -357,8 +355,8 @@ def serve(
     folder = f"{os.fspath(out)}.state" if state is None else os.fspath(state)
     if os.path.exists(os.path.join(os.fspath(out), "summary.json")) and not overwrite:
         raise InputError(f"{os.fspath(out)} holds results", "setting.output-exists", "out", "another folder, or overwrite=True")
-    server = Server(read_settings(settings), carrier, (agents, agents if most is None else most), folder, deadline, report or (lambda _: None))
-    server.least_answers, server.repeats = least_answers, repeats
+    rules = Rules(deadline, least_answers, repeats)
+    server = Server(read_settings(settings), carrier, (agents, agents if most is None else most), folder, rules, report or (lambda _: None))
     server.enrol(connect)
     server.run()
     results = server.results()
@@ -367,11 +365,17 @@ def serve(
     return results
 
 
+@dataclass(frozen=True)
+class Rules:
+    """When an exchange ends: :func:`serve` says what these are."""
+
+    deadline: float
+    least_answers: int
+    repeats: int
+
+
 class Server:
     """The server of a federation, whose state is saved before anything is sent."""
-
-    least_answers = 1
-    repeats = 1
 
     def __init__(
         self,
@@ -379,14 +383,17 @@ class Server:
         carrier: AgentCarrier,
         agents: tuple[int, int],
         folder: str,
-        deadline: float,
+        rules: Rules,
         report: Callable[[str], object],
     ) -> None:
-        self.deployment, self.carrier, self.deadline, self.report = deployment, carrier, deadline, report
+        self.deployment, self.carrier, self.rules, self.report = deployment, carrier, rules, report
         os.makedirs(folder, exist_ok=True)
         self.file = os.path.join(folder, "server.state")
         self.enrolment = deployment.enrolment(*agents)
         self.node: _fedsa.ServerNode | None = None
+        # By the numbers of agents, once the federation is founded: who they are, their rows; and what they are to be told.
+        self.senders: list[str] = []
+        self.rows_of: list[int] = []
         self.admissions: dict[str, bytes] = {}
         self.progress = Progress()
         if os.path.exists(self.file):
@@ -415,8 +422,8 @@ class Server:
         federation, admitted, excluded = self.enrolment.close()
         self.node = _fedsa.ServerNode(federation)
         self.admissions = {sender: message for sender, _, _, message in admitted}
-        self.progress.senders = [sender for sender, *_ in admitted]
-        self.progress.rows_of = [rows for _, _, rows, _ in admitted]
+        self.senders = [sender for sender, *_ in admitted]
+        self.rows_of = [rows for _, _, rows, _ in admitted]
         self.progress.excluded.update(excluded)
 
     def enrol(self, connect: float) -> None:
@@ -430,7 +437,7 @@ class Server:
             new = [who for who in self.carrier.reachable() if who not in known]
             if new:
                 invitation = self.enrolment.invite(len(new))
-                replies, _ = self._carry({who: invitation for who in new}, min(self.deadline, max(ends - time.monotonic(), 1.0)))
+                replies, _ = self._carry({who: invitation for who in new}, min(self.rules.deadline, max(ends - time.monotonic(), 1.0)))
                 for who, reply in replies.items():
                     if self._applies(who, reply):
                         self.progress.excluded.pop(who, None)
@@ -447,7 +454,7 @@ class Server:
         self._found()
         assert self.node is not None
         self.progress.rounds = [self.node.recorded()]
-        self.report(f"{len(self.progress.senders)} agents, {sum(self.progress.rows_of):,} rows")
+        self.report(f"{len(self.senders)} agents, {sum(self.rows_of):,} rows")
 
     def _applies(self, who: str, reply: Reply) -> bool:
         """Whether what came back is an application that counts."""
@@ -467,10 +474,10 @@ class Server:
 
     def _admit(self, numbers: Collection[int]) -> None:
         """Tell those who have not heard of it that they are admitted."""
-        waiting = [self.progress.senders[c] for c in numbers if self.progress.senders[c] not in self.progress.admitted]
+        waiting = [self.senders[c] for c in numbers if self.senders[c] not in self.progress.admitted]
         if not waiting:
             return
-        replies, seconds = self._carry({who: self.admissions[who] for who in waiting}, self.deadline)
+        replies, seconds = self._carry({who: self.admissions[who] for who in waiting}, self.rules.deadline)
         self.progress.seconds += seconds
         for who, reply in replies.items():
             why = reply.refused or reply.lost
@@ -481,12 +488,12 @@ class Server:
 
     def _available(self) -> list[int]:
         """The numbers of those who can be reached."""
-        waited = time.monotonic() + self.deadline
+        waited = time.monotonic() + self.rules.deadline
         while True:
             reachable = set(self.carrier.reachable())
-            numbers = [c for c, who in enumerate(self.progress.senders) if who in reachable]
+            numbers = [c for c, who in enumerate(self.senders) if who in reachable]
             self._admit(numbers)
-            admitted = [c for c in numbers if self.progress.senders[c] in self.progress.admitted]
+            admitted = [c for c in numbers if self.senders[c] in self.progress.admitted]
             if admitted:
                 return admitted
             if time.monotonic() > waited:
@@ -513,15 +520,15 @@ class Server:
                 # It is over whether they have heard it or not.
                 kind, messages = "over", {}
                 continue
-            enough = min(self.least_answers, len(messages))
+            enough = min(self.rules.least_answers, len(messages))
             waiting = messages
-            for _ in range(self.repeats + 1):
+            for _ in range(self.rules.repeats + 1):
                 for c, reply in self._ask(waiting).items():
                     if reply.body is not None:
                         try:
                             node.take(c, reply.body)
                         except FedsaError as e:
-                            self.report(f"{progress.senders[c]} was refused: {e.what}")
+                            self.report(f"{self.senders[c]} was refused: {e.what}")
                 waiting = {c: messages[c] for c in node.may_still_answer() if c in messages}
                 if node.answered() >= enough or not waiting:
                     break
@@ -536,8 +543,8 @@ class Server:
         progress, node = self.progress, self.node
         assert node is not None
         self._admit(messages)
-        names = {c: progress.senders[c] for c in messages}
-        replies, seconds = self._carry({names[c]: message for c, message in messages.items()}, self.deadline)
+        names = {c: self.senders[c] for c in messages}
+        replies, seconds = self._carry({names[c]: message for c, message in messages.items()}, self.rules.deadline)
         progress.seconds += seconds
         self._note(node.rounds(), messages, replies, seconds)
         for who in names.values():
@@ -569,7 +576,7 @@ class Server:
         """The results of the rounds."""
         assert self.node is not None
         progress = self.progress
-        agents = [{"name": who, "rows": rows} for who, rows in zip(progress.senders, progress.rows_of)]
+        agents = [{"name": who, "rows": rows} for who, rows in zip(self.senders, self.rows_of)]
         told = {"agents": agents, "excluded": progress.excluded, "exchanges": [asdict(one) for one in progress.exchanges]}
         ran = self.deployment.results(self.node, progress.rounds, progress.seconds, json.dumps(told))
         return Results._of(ran)
