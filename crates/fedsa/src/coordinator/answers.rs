@@ -12,7 +12,7 @@ impl Coordinator {
     /// Whether an agent may still answer, as far as the coordinator knows: it does not know of control variates.
     pub(crate) fn standing(&self, agent: usize) -> Standing {
         let late = self.state.outstanding.oldest(agent).map(|round| Standing::Late { round });
-        if self.state.exclusions.iter().any(|one| one.agent == agent) {
+        if self.is_excluded(agent) {
             return Standing::Excluded;
         }
         match self.place_of(agent) {
@@ -56,11 +56,7 @@ impl Coordinator {
     /// # Errors
     /// When it is not awaited, no answer of the method, or later than answers may be.
     pub(crate) fn take_late(&mut self, agent: usize, (round, exchange): (u64, u8), parts: Vec<(Part, Body)>, len: usize) -> Result<()> {
-        let is_diverged = matches!(parts[..], [(Part::Diverged, _)]);
-        if !is_diverged {
-            self.protocol.check_answer(exchange, &parts)?;
-            self.server.accepts(exchange, &parts)?;
-        }
+        let (parts, is_diverged) = self.checked_parts(exchange, parts)?;
         let is_ahead = self.is_open() && exchange >= self.state.ask.down.exchange;
         let due = if is_ahead { self.state.opened - 1 } else { self.state.opened };
         let latest = self.latest().unwrap_or(0);
@@ -72,11 +68,8 @@ impl Coordinator {
         }
         let gain = self.state.outstanding.take(round, exchange, agent);
         let gain = gain.ok_or_else(|| refused(format!("an answer of agent {agent} that is not awaited"), "answers that are awaited"))?;
-        let mut sent = Sent::default();
-        sent.message(len, if is_diverged { &[] } else { &parts[..] }, self.federation.dim());
-        self.state.ledger.up(&sent);
+        self.count(&parts, is_diverged, len);
         if gain != 0.0 {
-            let parts = if is_diverged { self.protocol.diverged_answer(exchange) } else { parts };
             let letter = Letter { agent, answers: round, weight: self.federation.weights()[agent] * gain, parts };
             self.state.end.mail.post(exchange, due, letter);
         }
@@ -91,7 +84,7 @@ impl Coordinator {
         if !self.is_open() {
             return Err(refused("an answer while no question is open", "answers to an open question"));
         }
-        if self.state.exclusions.iter().any(|one| one.agent == agent) {
+        if self.is_excluded(agent) {
             return Err(refused(format!("an answer of agent {agent}, which is excluded"), "answers of agents that are believed"));
         }
         let at = self.asked().binary_search(&agent);
@@ -102,8 +95,14 @@ impl Coordinator {
     ///
     /// # Errors
     /// When the question was not one to this agent, or the answer is not one of this method.
-    pub(crate) fn check(&self, agent: usize, mut parts: Vec<(Part, Body)>, len: usize) -> Result<Checked> {
-        let (at, exchange) = (self.place_of(agent)?, self.state.ask.down.exchange);
+    pub(crate) fn check(&self, agent: usize, parts: Vec<(Part, Body)>, len: usize) -> Result<Checked> {
+        let at = self.place_of(agent)?;
+        let (parts, is_diverged) = self.checked_parts(self.state.ask.down.exchange, parts)?;
+        Ok(Checked { at, parts, is_diverged, len })
+    }
+
+    /// The parts of an answer as the server half gets them, and whether the answer says that the agent's numbers are no longer finite.
+    fn checked_parts(&self, exchange: u8, mut parts: Vec<(Part, Body)>) -> Result<(Vec<(Part, Body)>, bool)> {
         let is_diverged = matches!(parts[..], [(Part::Diverged, _)]);
         if is_diverged {
             parts = self.protocol.diverged_answer(exchange);
@@ -111,7 +110,18 @@ impl Coordinator {
             self.protocol.check_answer(exchange, &parts)?;
             self.server.accepts(exchange, &parts)?;
         }
-        Ok(Checked { at, parts, is_diverged, len })
+        Ok((parts, is_diverged))
+    }
+
+    /// Counts an answer of so many bytes. Numbers that are no longer finite did not travel.
+    fn count(&mut self, parts: &[(Part, Body)], is_diverged: bool, len: usize) {
+        let mut sent = Sent::default();
+        sent.message(len, if is_diverged { &[] } else { parts }, self.federation.dim());
+        self.state.ledger.up(&sent);
+    }
+
+    fn is_excluded(&self, agent: usize) -> bool {
+        self.state.exclusions.iter().any(|one| one.agent == agent)
     }
 
     /// Takes an answer that was checked.
@@ -120,15 +130,11 @@ impl Coordinator {
     /// When the agent has answered the question otherwise.
     pub(crate) fn take(&mut self, agent: usize, checked: Checked) -> Result<Accepted> {
         let Checked { at, parts, is_diverged, len } = checked;
-        let (asked, d) = (self.asked().len(), self.federation.dim());
+        let asked = self.asked().len();
         self.state.answers.resize(asked, None);
         match &self.state.answers[at] {
             None => {
-                let mut sent = Sent::default();
-                // Numbers that are no longer finite did not travel.
-                let counted = if is_diverged { &[] } else { &parts[..] };
-                sent.message(len, counted, d);
-                self.state.ledger.up(&sent);
+                self.count(&parts, is_diverged, len);
                 self.state.answers[at] = Some(parts);
                 Ok(Accepted::Counted)
             }
