@@ -111,8 +111,8 @@ impl RoundCost {
             cost.bits_up += 8.0 * agents * (HEADER_BYTES + PART_HEADER_BYTES * exchange.wants.len() + bytes) as f64;
         }
         if !protocol.tell.is_empty() {
-            cost.exchanges += 1.0;
-            cost.bits_down += down(&protocol.tell);
+            // It travels with the next question, with the header of a part in place of one of its own.
+            cost.bits_down += down(&protocol.tell) - 8.0 * agents * (HEADER_BYTES - PART_HEADER_BYTES) as f64;
         }
         let fresh = if matches!(shape.drift, Drift::GlobalMemory { fresh: true }) { client.operator_samples() as f64 } else { 0.0 };
         cost.samples = agents * (shape.local_steps + fresh) * field.sampling().samples_per_step() as f64;

@@ -11,6 +11,7 @@
 //! | agent: sender of a message up, recipient of a message down; `u32::MAX` for all agents | u32 |
 //! | seen: see [`Envelope::seen`] | u32 |
 //! | settings: hash of the settings of both ends | u64 |
+//! | what is told of an earlier round, if anything is: 127 u8, number of its parts u8, that round u32, its parts | |
 //! | each part: tag u8, form u8, length u32, payload | |
 //! | CRC-32 (IEEE 802.3) of all bytes before | u32 |
 //!
@@ -181,7 +182,9 @@ const CHECKSUM_BYTES: usize = 4;
 /// Rounds are numbered below this.
 pub const MAX_ROUNDS: u64 = u32::MAX as u64 - 1;
 /// The version of the byte format.
-const VERSION: u8 = 2;
+const VERSION: u8 = 3;
+/// What stands in place of a part's tag before the parts that are told of an earlier round.
+const TOLD: u8 = 127;
 
 /// The agent and the federation that a message belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -239,15 +242,24 @@ impl Message {
     /// The bytes of this message. Parts that may be encoded pass `codec`.
     pub fn encode(&self, envelope: &Envelope, codec: &dyn Codec, stream: &mut Stream) -> Vec<u8> {
         let mut out = Writer::new(self.round, self.exchange, envelope);
-        for (part, body) in &self.parts {
-            match body {
-                Body::Numbers(x) if part.may_be_encoded() => {
-                    let bytes = out.part(*part, codec.tag(), x.len());
-                    codec.encode(x, None, stream, bytes);
-                }
-                body => out.body(*part, body),
-            }
+        out.parts(&self.parts, codec, stream);
+        out.finish()
+    }
+
+    /// The bytes of this question with what its recipient is told of an earlier round, if it is told anything. `open` gives the
+    /// encoder's stream for a round and exchange: both are encoded as if they travelled alone.
+    pub fn encode_after(
+        &self,
+        told: Option<&Message>,
+        envelope: &Envelope,
+        codec: &dyn Codec,
+        open: impl Fn(u64, u8) -> Stream,
+    ) -> Vec<u8> {
+        let mut out = Writer::new(self.round, self.exchange, envelope);
+        if let Some(told) = told {
+            out.told(told, codec, &mut open(told.round, told.exchange));
         }
+        out.parts(&self.parts, codec, &mut open(self.round, self.exchange));
         out.finish()
     }
 
@@ -258,6 +270,11 @@ impl Message {
             body => body.payload_len(),
         };
         HEADER_BYTES + self.parts.iter().map(|p| PART_HEADER_BYTES + part(p)).sum::<usize>()
+    }
+
+    /// The number of bytes that this message adds to the question with which it travels.
+    pub(crate) fn joined_len(&self, codec: &dyn Codec) -> usize {
+        self.encoded_len(codec) - HEADER_BYTES + PART_HEADER_BYTES
     }
 
     /// What is before the parts of a message: its envelope, round, exchange and number of parts, for looking before more
@@ -321,40 +338,87 @@ impl Front<'_> {
     /// # Errors
     /// When the parts were not made with `codec`.
     pub fn message(&self, codec: &dyn Codec, longest: usize, outside: &[Part], open: impl Fn(u64, u8) -> Stream) -> Result<Message> {
-        let Front { round, exchange, mut rest, .. } = *self;
-        let mut stream = open(round, exchange);
-        let mut parts = Vec::new();
-        for _ in 0..self.parts {
-            let Some((head, payload)) = rest.split_first_chunk::<PART_HEADER_BYTES>() else { return Err(malformed("a part is cut off")) };
-            let part = Part::of_tag(head[0], outside).ok_or_else(|| malformed(format!("part {}", head[0])))?;
-            let len = u32::from_le_bytes(head[2..].try_into().expect("four bytes")) as usize;
-            // The length of sparse numbers is not limited by the number of their bytes.
-            if len > longest {
-                return Err(malformed(format!("a part of length {len} where at most {longest} is wanted")));
-            }
-            let (body, after) = match head[1] {
-                SPARSE => sparse(len, payload)?,
-                PACKED => {
-                    let (packed, after) = payload.split_at_checked(len).ok_or_else(|| malformed("packed bytes are cut off"))?;
-                    (Body::Packed(packed.to_vec()), after)
-                }
-                tag => {
-                    let codec = if part.may_be_encoded() { codec } else { &codec::Exact };
-                    if tag != codec.tag() {
-                        return Err(malformed(format!("codec {tag} where {} was agreed", codec.tag())));
-                    }
-                    if codec.min_len(len) > payload.len() {
-                        return Err(malformed(format!("{} bytes for {len} numbers", payload.len())));
-                    }
-                    let mut values = vec![0.0; len];
-                    let used = codec.decode(payload, &mut stream, &mut values)?;
-                    (Body::Numbers(values), &payload[used..])
-                }
-            };
-            rest = after;
-            parts.push((part, body));
+        let mut reader = Reader { rest: self.rest, codec, longest, outside };
+        self.question(&mut reader, open)
+    }
+
+    /// The question, and what is told of an earlier round with it, if anything is.
+    ///
+    /// # Errors
+    /// As [`Front::message`]; also when what is told is of no earlier round.
+    pub fn messages(
+        &self,
+        codec: &dyn Codec,
+        longest: usize,
+        outside: &[Part],
+        open: impl Fn(u64, u8) -> Stream,
+    ) -> Result<(Option<Message>, Message)> {
+        let mut reader = Reader { rest: self.rest, codec, longest, outside };
+        let told = reader.told(&open)?;
+        if told.as_ref().is_some_and(|told| told.round >= self.round) {
+            return Err(malformed("what is told is of no earlier round"));
         }
-        if rest.is_empty() { Ok(Message { round, exchange, parts }) } else { Err(malformed("bytes after the last part")) }
+        Ok((told, self.question(&mut reader, open)?))
+    }
+
+    fn question(&self, reader: &mut Reader<'_>, open: impl Fn(u64, u8) -> Stream) -> Result<Message> {
+        let Front { round, exchange, .. } = *self;
+        let mut stream = open(round, exchange);
+        let parts = (0..self.parts).map(|_| reader.part(&mut stream)).collect::<Result<_>>()?;
+        if reader.rest.is_empty() { Ok(Message { round, exchange, parts }) } else { Err(malformed("bytes after the last part")) }
+    }
+}
+
+/// Reads parts of messages.
+struct Reader<'a> {
+    rest: &'a [u8],
+    codec: &'a dyn Codec,
+    longest: usize,
+    outside: &'a [Part],
+}
+
+impl Reader<'_> {
+    /// What is told before the parts of a question.
+    fn told(&mut self, open: impl Fn(u64, u8) -> Stream) -> Result<Option<Message>> {
+        let Some(([TOLD, count, round @ ..], after)) = self.rest.split_first_chunk::<PART_HEADER_BYTES>() else { return Ok(None) };
+        let (round, count) = (u64::from(u32::from_le_bytes(*round)), *count);
+        self.rest = after;
+        let mut stream = open(round, TELL);
+        let parts = (0..count).map(|_| self.part(&mut stream)).collect::<Result<_>>()?;
+        Ok(Some(Message { round, exchange: TELL, parts }))
+    }
+
+    /// The next part.
+    fn part(&mut self, stream: &mut Stream) -> Result<(Part, Body)> {
+        let Self { rest, codec, longest, outside } = *self;
+        let Some((head, payload)) = rest.split_first_chunk::<PART_HEADER_BYTES>() else { return Err(malformed("a part is cut off")) };
+        let part = Part::of_tag(head[0], outside).ok_or_else(|| malformed(format!("part {}", head[0])))?;
+        let len = u32::from_le_bytes(head[2..].try_into().expect("four bytes")) as usize;
+        // The length of sparse numbers is not limited by the number of their bytes.
+        if len > longest {
+            return Err(malformed(format!("a part of length {len} where at most {longest} is wanted")));
+        }
+        let (body, after) = match head[1] {
+            SPARSE => sparse(len, payload)?,
+            PACKED => {
+                let (packed, after) = payload.split_at_checked(len).ok_or_else(|| malformed("packed bytes are cut off"))?;
+                (Body::Packed(packed.to_vec()), after)
+            }
+            tag => {
+                let codec = if part.may_be_encoded() { codec } else { &codec::Exact };
+                if tag != codec.tag() {
+                    return Err(malformed(format!("codec {tag} where {} was agreed", codec.tag())));
+                }
+                if codec.min_len(len) > payload.len() {
+                    return Err(malformed(format!("{} bytes for {len} numbers", payload.len())));
+                }
+                let mut values = vec![0.0; len];
+                let used = codec.decode(payload, stream, &mut values)?;
+                (Body::Numbers(values), &payload[used..])
+            }
+        };
+        self.rest = after;
+        Ok((part, body))
     }
 }
 
@@ -400,6 +464,28 @@ impl Writer {
         self.bytes.extend([part.tag(), form]);
         self.bytes.extend((len as u32).to_le_bytes());
         &mut self.bytes
+    }
+
+    /// The parts of a message; those that may be encoded pass `codec`.
+    fn parts(&mut self, parts: &[(Part, Body)], codec: &dyn Codec, stream: &mut Stream) {
+        for (part, body) in parts {
+            match body {
+                Body::Numbers(x) if part.may_be_encoded() => {
+                    let bytes = self.part(*part, codec.tag(), x.len());
+                    codec.encode(x, None, stream, bytes);
+                }
+                body => self.body(*part, body),
+            }
+        }
+    }
+
+    /// What is told of an earlier round, before the parts of a question, in whose number they are not counted.
+    fn told(&mut self, told: &Message, codec: &dyn Codec, stream: &mut Stream) {
+        let round = u32::try_from(told.round).expect("rounds are limited to u32");
+        self.bytes.extend([TOLD, told.parts.len() as u8]);
+        self.bytes.extend(round.to_le_bytes());
+        self.parts(&told.parts, codec, stream);
+        self.bytes[2] = 0;
     }
 
     /// A part as it stands, without a codec.

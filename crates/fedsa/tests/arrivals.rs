@@ -106,6 +106,10 @@ fn of_nodes(federation: &Federation, field: &Arc<dyn Field>, script: Script, rou
     for t in 0..rounds {
         assert_eq!(nodes.carry_round(&Cancel::never()).unwrap(), Advanced::Round);
         thetas.push(bits(nodes.server().theta()));
+        // Where it may be lost, participants are told the mean at once, by a message of its own.
+        if script.untold > 0.0 {
+            nodes.finish().unwrap();
+        }
         if t % 7 == 3 {
             let saved = nodes.save().unwrap();
             nodes.restore(&saved).unwrap();

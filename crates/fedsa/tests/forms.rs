@@ -56,19 +56,25 @@ impl<'a> Ends<'a> {
 /// Sends all that a message down may become to an agent that has saved `saved`. Returns how many the agent has taken.
 fn to_agent(ends: &Ends<'_>, c: usize, saved: &[u8], bytes: &[u8]) -> usize {
     let wire = Wire { codec: &*ends.uplink.downlink, seed: SEED, sender: None };
-    let (envelope, message) = wire.read(bytes).expect("a message of the server");
+    let (envelope, told, question) = wire.read_both(bytes).expect("a message of the server");
     let expected = ends.agent(c, saved).handle(bytes).unwrap();
     let mut taken = 0;
-    for Reformed { message, is_same } in reformed(&message, &ends.own(message.exchange)) {
+    let mut attempt = |told: Option<&Message>, message: &Message, is_same: bool| {
         let mut node = ends.agent(c, saved);
-        match node.handle(&wire.write(&envelope, &message)) {
-            Err(_) => assert_eq!(node.save(), saved, "{message:?}"),
+        match node.handle(&wire.write_both(&envelope, told, message)) {
+            Err(_) => assert_eq!(node.save(), saved, "{told:?} {message:?}"),
             Ok(answer) => {
-                assert!(!is_same || answer == expected, "{message:?}");
+                assert!(!is_same || answer == expected, "{told:?} {message:?}");
                 ends.agent(c, &node.save());
                 taken += 1;
             }
         }
+    };
+    for Reformed { message, is_same } in reformed(&question, &ends.own(question.exchange)) {
+        attempt(told.as_ref(), &message, is_same);
+    }
+    for Reformed { message, is_same } in told.iter().flat_map(|told| reformed(told, &ends.own(told.exchange))) {
+        attempt(Some(&message), &question, is_same);
     }
     taken
 }
@@ -118,20 +124,20 @@ fn every_form(ends: &Ends<'_>) -> [usize; 2] {
     let mut taken = [0; 2];
     for t in 0..ROUNDS {
         let mut todo = halves.server.open();
-        while let Todo::Ask { to, bytes } | Todo::Tell { to, bytes } = &todo {
+        while let Todo::Ask { to, bytes } = &todo {
             let tried = t % to.len();
             taken[0] += to_agent(ends, to[tried], &halves.nodes[to[tried]].save(), &bytes[tried]);
             let answer = |(c, bytes): (&usize, &std::sync::Arc<[u8]>)| Some((*c, halves.nodes[*c].handle(bytes).unwrap()?));
             let answers: Vec<(usize, Vec<u8>)> = to.iter().zip(bytes).filter_map(answer).collect();
-            if matches!(todo, Todo::Tell { .. }) {
-                break;
-            }
             let saved = halves.server.save();
             if !answers.is_empty() {
                 taken[1] += to_server(ends, &saved, &answers, t % answers.len());
             }
             todo = halves.server.receive(&answers).todo;
         }
+    }
+    if let Todo::Tell { to, bytes } = halves.server.finish() {
+        taken[0] += to_agent(ends, to[0], &halves.nodes[to[0]].save(), &bytes[0]);
     }
     taken
 }

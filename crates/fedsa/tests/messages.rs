@@ -113,7 +113,7 @@ fn the_layout_is_as_documented() {
     let sparse = Body::Sparse { len: 9, index: vec![2, 8], value: vec![0.5, -1.0] };
     let parts = vec![(Part::Direction, Body::Numbers(vec![1.5])), (Part::Correction, sparse), (Part::Packed, Body::Packed(vec![7, 9]))];
     let message = Message { round: 0x0403_0201, exchange: 9, parts };
-    let mut expected = vec![2, 9, 3, 1, 2, 3, 4, 7, 0, 0, 0, 3, 0, 0, 0, 0x88, 0x77, 0x66, 0x55, 0x44, 0x33, 0x22, 0x11];
+    let mut expected = vec![3, 9, 3, 1, 2, 3, 4, 7, 0, 0, 0, 3, 0, 0, 0, 0x88, 0x77, 0x66, 0x55, 0x44, 0x33, 0x22, 0x11];
     expected.extend([2, 0, 1, 0, 0, 0]);
     expected.extend(1.5f64.to_le_bytes());
     expected.extend([11, 254, 9, 0, 0, 0, 2, 0, 0, 0, 2, 0, 0, 0, 8, 0, 0, 0]);
@@ -124,6 +124,23 @@ fn the_layout_is_as_documented() {
     assert_eq!(crc32fast::hash(b"123456789"), 0xcbf4_3926);
     expected.extend(crc32fast::hash(&expected).to_le_bytes());
     assert_eq!(encoded(&message), expected);
+    // What is told of an earlier round stands before the parts.
+    let told = Message::one(0x0403_0200, TELL, Part::Direction, vec![2.5]);
+    let mut both = expected[..23].to_vec();
+    both.extend([127, 1, 0, 2, 3, 4, 2, 0, 1, 0, 0, 0]);
+    both.extend(2.5f64.to_le_bytes());
+    both.extend(&expected[23..expected.len() - 4]);
+    both.extend(crc32fast::hash(&both).to_le_bytes());
+    let streams = |_, _| Stream::default();
+    let envelope = Message::front(&expected).unwrap().envelope;
+    assert_eq!(message.encode_after(Some(&told), &envelope, &Exact, streams), both);
+    let read = |bytes: &[u8]| Message::front(bytes).unwrap().messages(&Exact, 1 << 10, &[], streams);
+    assert_eq!(read(&both).unwrap(), (Some(told.clone()), message.clone()));
+    assert_eq!(read(&expected).unwrap(), (None, message.clone()));
+    // An answer has nothing before its parts, and nothing is told of this round or a later one.
+    assert!(Message::decode(&both, &Exact, 1 << 10, streams).is_err());
+    let later = Message { round: message.round, ..told };
+    assert!(read(&message.encode_after(Some(&later), &envelope, &Exact, streams)).is_err());
 }
 
 /// What arrives at an agent or at the server that they did not ask for.

@@ -93,7 +93,8 @@ fn a_control_variate_comes_with_the_first_question_of_a_round_only() {
         let answer = nodes[*c].handle(bytes).unwrap().unwrap();
         server.take(*c, &answer).unwrap();
     }
-    let Todo::Tell { to, bytes } = server.close() else { panic!("participants are told the mean") };
+    assert_eq!(server.close(), Todo::RoundOver);
+    let Todo::Tell { to, bytes } = server.finish() else { panic!("participants are told the mean") };
     let (envelope, told) = read(&bytes[0]);
     let mut with_control = told.clone();
     with_control.parts.push((Part::Control, Body::Numbers(vec![0.5; field.dim()])));

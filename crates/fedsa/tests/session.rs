@@ -414,15 +414,18 @@ fn agents(session: &mut Session<Nodes<Local>>) -> Vec<Vec<u8>> {
 /// What could not be told is told when the session goes on, after the last round too, and in another process.
 #[test]
 fn what_could_not_be_told_is_told_again() {
-    let (field, until) = (garnet(), Until::rounds(6));
+    let field = garnet();
     let federation = federation("scafflsa", TELLING, &field);
     let mut whole = over_bytes(&federation, &field);
-    whole.advance(&until, &Cancel::new(), &mut ()).unwrap();
-    for (lost, is_saved) in [(2, false), (5, false), (2, true), (5, true)] {
+    let ends = [Until::rounds(3), Until::rounds(6)];
+    ends.iter().for_each(|until| assert_eq!(whole.advance(until, &Cancel::new(), &mut ()).unwrap(), Outcome::Completed));
+    for (lost, is_saved) in [(0, false), (1, false), (0, true), (1, true)] {
         let mut session = over_bytes(&federation, &field);
         session.carrier_mut().transport().untold = Some(lost);
-        let e = session.advance(&until, &Cancel::new(), &mut ()).unwrap_err();
-        assert_eq!(e.kind(), ErrorKind::Machine);
+        let failures =
+            |session: &mut Session<Nodes<Local>>| ends.iter().find_map(|until| session.advance(until, &Cancel::new(), &mut ()).err());
+        let e = failures(&mut session).expect("the network is down once");
+        assert_eq!((e.kind(), session.round()), (ErrorKind::Machine, 3 * (lost as u64 + 1)));
         if is_saved {
             let state = session.carrier().save().unwrap();
             let mut server = ServerNode::new(&federation).unwrap();
@@ -431,7 +434,9 @@ fn what_could_not_be_told_is_told_again() {
             let transport = Local { agents, ..Local::new(&federation, &field) };
             session = Session::new(Nodes::new(server, transport)).with_metrics(Arc::new(Metrics::new(&field)));
         }
-        assert_eq!(session.advance(&until, &Cancel::new(), &mut ()).unwrap(), Outcome::Completed, "{lost}");
+        for until in &ends[lost..] {
+            assert_eq!(session.advance(until, &Cancel::new(), &mut ()).unwrap(), Outcome::Completed, "{lost}");
+        }
         assert_eq!(bits(session.output()), bits(whole.output()), "{lost}");
         assert!(agents(&mut session) == agents(&mut whole), "{lost}: agents differ");
         assert_eq!(session.rows().last(), whole.rows().last(), "{lost}");

@@ -9,7 +9,7 @@
 //! open(available) -> Ask          a question is open: carry it to its recipients
 //! accept(agent, parts) ..         or accept_sums(..) for agents in lanes
 //! close() -> Ask                  another exchange of this round
-//!         -> Tell                 the round is over; its participants get a message that they do not answer
+//!         -> Tell                 the round is over; its participants are told something before their next question
 //!         -> RoundOver            the round is over
 //! ```
 
@@ -63,7 +63,8 @@ fn has_diverged(theta: &[f64], scale: f64) -> bool {
 pub enum Step {
     /// Carry the question to its recipients, hand in their answers, and close the exchange.
     Ask,
-    /// Carry the message to its recipients, who do not answer. The round is over.
+    /// Let the message reach each of its recipients before its next question, with which it travels. They do not answer it. The round is
+    /// over.
     Tell,
     /// The round is over: open the next one.
     RoundOver,
@@ -383,8 +384,13 @@ impl Coordinator {
         let is_reached = |i: usize| absent.is_empty() || absent.binary_search(&ask.to.as_ref().map_or(i, |to| to[i])).is_err();
         let n = if absent.is_empty() { asked } else { (0..asked).filter(|i| is_reached(*i)).count() };
         let own = ask.own.as_ref().map_or(0, |own| own_bytes(own, is_reached));
-        self.state.ledger.down(n, n * ask.down.encoded_len(&*uplink.downlink) + own);
-        self.state.ledger.exchanges += 1;
+        if step == Step::Tell {
+            // It travels with the next question.
+            self.state.ledger.down(0, n * ask.down.joined_len(&*uplink.downlink) + own);
+        } else {
+            self.state.ledger.down(n, n * ask.down.encoded_len(&*uplink.downlink) + own);
+            self.state.ledger.exchanges += 1;
+        }
         self.state.ask = ask;
         self.state.answers.clear();
         self.state.step = step;
@@ -394,6 +400,20 @@ impl Coordinator {
     /// Counts bytes that were sent down beside the message under way.
     pub(crate) fn count_down(&mut self, bytes: usize) {
         self.state.ledger.down(0, bytes);
+    }
+
+    /// Takes bytes off the count that were to travel with a question, and do not.
+    pub(crate) fn discount(&mut self, bytes: usize) {
+        let count = &mut self.state.ledger.bits_down;
+        *count = count.saturating_sub(8 * bytes as u64);
+    }
+
+    /// Notes that whoever carries the messages keeps what is told of the last round: it is not kept twice.
+    pub(crate) fn hand_over_tell(&mut self) {
+        if self.state.step == Step::Tell {
+            (self.state.step, self.state.written, self.state.ask.own) = (Step::RoundOver, None, None);
+            self.state.ask.down.parts.clear();
+        }
     }
 
     /// Ends the exchange under way with the answers accepted so far. A missing answer counts as zero in the mean; the caller decides

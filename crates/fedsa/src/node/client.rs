@@ -49,7 +49,7 @@ struct Log {
     taken: Option<Taken>,
     /// The last round that it answered.
     answered: Option<u64>,
-    /// The number of rounds whose end its control has seen, if agents are told means.
+    /// The number of rounds of whose end it has been told, if agents are told anything.
     seen: u32,
     /// The checksum of its last answer.
     answer: u32,
@@ -77,6 +77,13 @@ struct Saved {
     alone: Vec<u8>,
     work: Work,
     log: Log,
+}
+
+/// What an agent is told of an earlier round with a question.
+struct Told {
+    message: Message,
+    /// Its last answer, as a method with control variates needs it.
+    last: Option<Last>,
 }
 
 /// Whether an agent's control variate is in step with a question.
@@ -167,7 +174,7 @@ impl ClientNode {
             return Ok(taken.answer.clone());
         }
         let front = Message::front(bytes)?;
-        let envelope = front.envelope;
+        let mut envelope = front.envelope;
         if envelope.settings != self.digest {
             return Err(refused("a message of a federation with other settings", "messages of this federation"));
         }
@@ -178,18 +185,21 @@ impl ClientNode {
             return Err(refused(format!("a message of {} parts", front.parts), "the parts of this method"));
         }
         let longest = self.protocol.longest().max(self.field.dim());
-        let mut down = front.message(&*self.uplink.downlink, longest, &self.protocol.outside(), codec_stream(self.seed, ALL))?;
+        let streams = codec_stream(self.seed, ALL);
+        let (mut told, mut down) = front.messages(&*self.uplink.downlink, longest, &self.protocol.outside(), streams)?;
         let control = self.control_sent(&mut down)?;
-        self.protocol.check_down(&down)?;
-        down.parts.iter_mut().for_each(|(part, body)| part.settle(body));
+        for message in told.iter_mut().chain([&mut down]) {
+            self.protocol.check_down(message)?;
+            message.parts.iter_mut().for_each(|(part, body)| part.settle(body));
+        }
         self.in_order(&down)?;
-        let answer = match self.step(&envelope, &down, control.is_some())? {
-            Step::Behind if down.exchange == TELL => {
+        let answer = match self.step_after(&mut envelope, told, &down, control.is_some())? {
+            (_, Step::Behind) if down.exchange == TELL => {
                 return Err(refused("a mean for which the control variate is too old", "a question with the control variate"));
             }
-            Step::Behind => Some(without_numbers(Part::Behind, down.round, down.exchange, &self.envelope())),
-            Step::With(last) => {
-                let answer = self.followed(&envelope, &down, control, last)?;
+            (_, Step::Behind) => Some(without_numbers(Part::Behind, down.round, down.exchange, &self.envelope())),
+            (told, Step::With(last)) => {
+                let answer = self.followed(&envelope, told, &down, control, last)?;
                 if down.exchange != TELL {
                     self.log.answered = Some(down.round);
                     self.log.answer = answer.as_deref().map_or(0, Message::checksum);
@@ -228,8 +238,7 @@ impl ClientNode {
         }
         let follows = match down.exchange {
             0 => true,
-            // An agent that is told that the mean does not include its answer need not have answered.
-            TELL => self.log.answered == Some(down.round) || down.find(Part::Included).is_some(),
+            TELL => self.may_be_told(down),
             e => before == Some((down.round, e - 1)) || self.protocol.exchange(e).is_some_and(|exchange| exchange.may_open),
         };
         if follows {
@@ -237,6 +246,44 @@ impl ClientNode {
         } else {
             Err(refused(format!("{} without the message before it", point(at.0, at.1)), "the exchanges of a round in their order"))
         }
+    }
+
+    /// Whether what is told of a round is about an answer of this agent. One that is told that the mean does not include its answer need not
+    /// have answered.
+    fn may_be_told(&self, told: &Message) -> bool {
+        self.log.answered == Some(told.round) || told.find(Part::Included).is_some()
+    }
+
+    /// Whether the agent's control variate is in step with a question, once it has taken what it is told with it; and what of that it is to
+    /// take: nothing that it has been told already, and nothing of a round that it missed. The envelope says how many rounds its control must
+    /// have seen the end of before it is told.
+    fn step_after(
+        &self,
+        envelope: &mut Envelope,
+        told: Option<Message>,
+        down: &Message,
+        has_control: bool,
+    ) -> Result<(Option<Told>, Step)> {
+        let Some(message) = told.filter(|_| !has_control) else { return Ok((None, self.step(envelope, down, has_control)?)) };
+        let after = message.round as u32 + 1;
+        let (is_new, may_be_told) = (self.log.seen < after, self.may_be_told(&message));
+        if !self.is_told_means() {
+            let told = (is_new && may_be_told).then_some(Told { message, last: None });
+            return Ok((told, self.step(envelope, down, false)?));
+        }
+        if !is_new {
+            envelope.seen = after;
+            return Ok((None, self.step(envelope, down, false)?));
+        }
+        match self.step(envelope, &message, false)? {
+            Step::With(last) if may_be_told => Ok((Some(Told { message, last }), Step::With(None))),
+            _ => Ok((None, Step::Behind)),
+        }
+    }
+
+    /// Whether it keeps a control variate of which the server has a copy, and is told the means by which both change.
+    fn is_told_means(&self) -> bool {
+        matches!(&self.half, Working::Lanes { client, .. } if client.controls().is_some_and(|controls| controls.is_told()))
     }
 
     /// Where the agent's rule says why it has failed, if it can fail.
@@ -248,9 +295,19 @@ impl ClientNode {
     }
 
     /// [`ClientNode::follow`], of which nothing is left where operators fail that are evaluated elsewhere, or a rule that can fail.
-    fn followed(&mut self, envelope: &Envelope, down: &Message, control: Option<Vec<f64>>, last: Option<Last>) -> Result<Option<Vec<u8>>> {
+    fn followed(
+        &mut self,
+        envelope: &Envelope,
+        told: Option<Told>,
+        down: &Message,
+        control: Option<Vec<f64>>,
+        last: Option<Last>,
+    ) -> Result<Option<Vec<u8>>> {
         let can_fail = self.field.together().is_some() || self.rule_failure().is_some();
         let before = can_fail.then(|| self.save());
+        if let Some(Told { message, last }) = told {
+            self.follow(envelope, &message, None, last)?;
+        }
         let answer = self.follow(envelope, down, control, last);
         let failure = self.field.failure().or_else(|| self.rule_failure().and_then(Failure::get));
         if let (Some(before), Some(failure)) = (before, failure) {
@@ -309,6 +366,7 @@ impl ClientNode {
                 if down.exchange == TELL {
                     agent.told(&here, down);
                     work.calls.add(here.calls());
+                    log.seen = down.round as u32 + 1;
                     return Ok(None);
                 }
                 let answered = agent.answer(&here, down);

@@ -132,6 +132,12 @@ impl Copies {
         }
     }
 
+    /// Those of the agents that were asked which did not answer the last question: their controls may differ from their copies now.
+    pub fn differ_without_answer(&mut self, asked: &[usize]) -> Vec<usize> {
+        let silent = asked.iter().zip(&self.checksums).filter(|(_, checksum)| **checksum == 0).map(|(c, _)| *c);
+        silent.inspect(|c| self.agreement[*c] = Agreement::Differs).collect()
+    }
+
     /// Updates the copies at the end of a round, as the agents will update their controls: with the mean that `told` contains, or with
     /// the one that follows from the model's move to `theta`.
     pub fn settle(

@@ -12,6 +12,9 @@
 //!
 //! Agents join and leave between two rounds ([`ServerNode::regrouped`], [`ClientNode::regrouped`]).
 //!
+//! What participants are told at the end of a round travels with their next questions, and an agent that gets it again does not act on it
+//! twice. [`ServerNode::finish`] tells those who are asked no more.
+//!
 //! Save the server node ([`ServerNode::save`]) after every [`ServerNode::open`] and [`ServerNode::close`], before sending
 //! what they return. A server that restarts without its saved state starts a new federation and needs another seed.
 //!
@@ -32,6 +35,7 @@ mod client;
 mod copies;
 mod server;
 mod shared;
+mod untold;
 
 pub use client::ClientNode;
 pub use server::{Progress, ServerNode, Todo};
@@ -43,7 +47,7 @@ use crate::saved::Layout;
 use crate::uplink::MessageKey;
 
 /// Saved nodes.
-const LAYOUT: Layout = Layout { name: "node", version: 5 };
+const LAYOUT: Layout = Layout { name: "node", version: 6 };
 
 fn place(seed: u64, round: u64, exchange: u8, agent: usize) -> MessageKey {
     MessageKey { seed, round, exchange, agent }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use super::copies::Copies;
+use super::untold::Untold;
 use super::{Federation, LAYOUT, codec_stream, place, point, refused};
 use crate::coordinator::{self, Accepted, ArrivalRecord, Coordinator, Standing, Step};
 use crate::error::{Error, Result};
@@ -12,7 +13,7 @@ use crate::local::{Client, ControlCopies};
 use crate::message::{Body, Envelope, Message, PART_HEADER_BYTES, Part};
 use crate::methods::Half;
 use crate::metrics::Observable;
-use crate::random::{ALL, Purpose};
+use crate::random::{ALL, Purpose, Stream};
 
 /// What the caller has to do next.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -26,7 +27,8 @@ pub enum Todo {
         #[serde(with = "super::shared")]
         bytes: Vec<Arc<[u8]>>,
     },
-    /// Send each agent its bytes; agents do not answer. Then open the next round.
+    /// Send each agent its bytes; agents do not answer. Only [`ServerNode::finish`] wants this: otherwise what agents are told travels with
+    /// their next questions.
     Tell {
         /// The agents, in increasing order.
         to: Vec<usize>,
@@ -57,6 +59,7 @@ pub struct ServerNode {
     /// What the caller has to do now.
     todo: Todo,
     copies: Copies,
+    untold: Untold,
     /// Why the last exchange could not be ended.
     failure: Option<Error>,
 }
@@ -77,6 +80,7 @@ struct Saved {
     coordinator: coordinator::Saved,
     todo: Todo,
     copies: Copies,
+    untold: Untold,
 }
 
 /// [`Saved`] without copies: copies of controls may fill much of the memory.
@@ -86,6 +90,7 @@ struct Saving<'a> {
     coordinator: coordinator::Saved,
     todo: &'a Todo,
     copies: &'a Copies,
+    untold: &'a Untold,
 }
 
 impl ServerNode {
@@ -105,7 +110,8 @@ impl ServerNode {
             coordinator.keep_letters();
             copies = Copies::new(federation.agents(), federation.start());
         }
-        Ok(Self { coordinator, client, digest: federation.digest(), todo: Todo::RoundOver, copies, failure: None })
+        let untold = Untold::new(coordinator.protocol(), federation.agents());
+        Ok(Self { coordinator, client, digest: federation.digest(), todo: Todo::RoundOver, copies, untold, failure: None })
     }
 
     /// The server of the next epoch, in which agents have joined or left since the last round. `federation` is
@@ -203,58 +209,90 @@ impl ServerNode {
     /// Turns a step of the coordinator into bytes.
     fn follow(&mut self, step: Step) -> Todo {
         self.todo = match step {
-            Step::RoundOver => Todo::RoundOver,
-            Step::Tell => {
-                let (to, bytes) = self.written();
-                Todo::Tell { to, bytes }
-            }
+            Step::RoundOver | Step::Tell => Todo::RoundOver,
             Step::Ask => {
                 let (to, bytes) = self.written();
                 if self.client.is_some() {
                     let is_first = self.coordinator.question().down.exchange == 0;
                     self.copies.ask(self.coordinator.asked(), is_first);
                 }
+                to.iter().for_each(|c| self.untold.remove(*c));
                 Todo::Ask { to, bytes }
             }
         };
         self.todo.clone()
     }
 
-    /// The recipients of the message under way, and the bytes for each: the same for all, except for parts of its own.
+    /// Whether agents are told the means by which they update controls of which the server has copies.
+    fn is_told(&self) -> bool {
+        self.controls().is_some_and(|controls| controls.is_told())
+    }
+
+    /// The stream of the downlink's codec for a round and exchange.
+    fn stream(&self, round: u64, exchange: u8) -> Stream {
+        place(self.coordinator.federation().seed(), round, exchange, ALL).stream(Purpose::Codec)
+    }
+
+    /// The recipients of the question under way, and the bytes for each: the same for all, except for parts of its own and for what it is
+    /// told of an earlier round.
     fn written(&mut self) -> (Vec<usize>, Vec<Arc<[u8]>>) {
         let (coordinator, settings) = (&self.coordinator, self.digest);
-        let (ask, down, federation) = (coordinator.question(), coordinator.written(), coordinator.federation());
-        let encode = |down: &Message, envelope: &Envelope| -> Arc<[u8]> {
-            let mut stream = place(federation.seed(), down.round, down.exchange, ALL).stream(Purpose::Codec);
-            down.encode(envelope, &*federation.uplink().downlink, &mut stream).into()
-        };
-        let is_told = self.controls().is_some_and(|controls| controls.is_told());
+        let (ask, down, downlink) = (coordinator.question(), coordinator.written(), &*coordinator.federation().uplink().downlink);
+        let is_told = self.is_told();
         let is_first = down.exchange == 0 && self.client.is_some();
         let to_send = |c: usize| if is_first { self.copies.to_send(c) } else { None };
         let (places, to): (Vec<usize>, Vec<usize>) = coordinator.recipients().unzip();
         // If some recipients get a part of their own, or only some agents are asked, a copy of the message that reaches another
         // agent must be refused. Every message then names its recipient.
         let is_for_all = ask.to.is_none() && ask.own.is_none() && !is_told && !to.iter().any(|c| to_send(*c).is_some());
-        if is_for_all {
-            let bytes = encode(down, &Envelope { settings, ..Envelope::default() });
+        if is_for_all && self.untold.common(&to).is_some() {
+            let told = to.first().and_then(|c| self.untold.get(*c)).map(|(_, told)| told);
+            let envelope = Envelope { settings, ..Envelope::default() };
+            let bytes: Arc<[u8]> = down.encode_after(told.as_ref(), &envelope, downlink, |round, e| self.stream(round, e)).into();
             return (to.clone(), vec![bytes; to.len()]);
         }
         let mut controls = 0;
-        let one = |(i, c): (&usize, &usize)| {
-            let mut down = down.clone();
+        let one = |(i, c): (&usize, &usize)| -> Arc<[u8]> {
+            let (mut down, mut seen) = (down.clone(), if is_told { self.copies.seen[*c] } else { 0 });
+            let mut told = None;
             match to_send(*c) {
                 Some(xi) => {
                     down.parts.push((Part::Control, Body::Numbers(xi.to_vec())));
                     controls += PART_HEADER_BYTES + 8 * xi.len();
                 }
-                None => down.parts.extend(ask.own_of(*i)),
+                None => {
+                    down.parts.extend(ask.own_of(*i));
+                    if let Some((pending, message)) = self.untold.get(*c) {
+                        (seen, told) = (pending.seen, Some(message));
+                    }
+                }
             }
-            let seen = if is_told { self.copies.seen[*c] } else { 0 };
-            encode(&down, &Envelope { agent: *c, seen, settings })
+            let envelope = Envelope { agent: *c, seen, settings };
+            down.encode_after(told.as_ref(), &envelope, downlink, |round, e| self.stream(round, e)).into()
         };
         let bytes = places.iter().zip(&to).map(one).collect();
         self.coordinator.count_down(controls);
         (to, bytes)
+    }
+
+    /// Tells agents what has not reached them, because they were not asked since: for the end of a federation, whose agents then know all
+    /// that they can know. The result is [`Todo::Tell`], or [`Todo::RoundOver`] if there is nothing to tell; nothing changes while a question is
+    /// open. What is told was counted with its round, as a part of the next question: as messages of their own these have 21 bytes more.
+    pub fn finish(&mut self) -> Todo {
+        let to = self.untold.agents();
+        if self.coordinator.is_open() || to.is_empty() {
+            return self.todo.clone();
+        }
+        let downlink = &*self.coordinator.federation().uplink().downlink;
+        let one = |c: &usize| -> Arc<[u8]> {
+            let (pending, told) = self.untold.get(*c).expect("one that is to be told something");
+            let envelope = Envelope { agent: *c, seen: pending.seen, settings: self.digest };
+            told.encode(&envelope, downlink, &mut self.stream(told.round, told.exchange)).into()
+        };
+        let bytes = to.iter().map(one).collect();
+        to.iter().for_each(|c| self.untold.remove(*c));
+        self.todo = Todo::Tell { to, bytes };
+        self.todo.clone()
     }
 
     /// Decodes an answer to the present question, or to an earlier one whose answer may come late.
@@ -345,13 +383,26 @@ impl ServerNode {
 
     /// Follows the coordinator after the end of an exchange, in which these agents were asked.
     fn ended(&mut self, asked: &[usize], step: Step) -> Todo {
-        // What is told still says which means the copies had seen before this one.
         let todo = self.follow(step);
+        if step == Step::Tell {
+            self.keep_told();
+        }
         // After divergence no round is opened, and the copies are of no use.
         if step != Step::Ask && self.coordinator.diverged().is_none() {
             self.settle(asked, step);
         }
+        self.coordinator.hand_over_tell();
         todo
+    }
+
+    /// Keeps what is told at the end of a round for the next question to each agent. It says which means the copies had seen before this
+    /// one.
+    fn keep_told(&mut self) {
+        let is_told = self.is_told();
+        let Self { coordinator, copies, untold, .. } = self;
+        let seen = |c: usize| if is_told { copies.seen[c] } else { 0 };
+        let ask = coordinator.question();
+        untold.add(coordinator.written(), coordinator.recipients().map(|(i, c)| (c, ask.own_of(i), seen(c))));
     }
 
     /// Whether an agent may still answer, and if not why.
@@ -417,6 +468,22 @@ impl ServerNode {
         let Some(controls) = client.as_ref().and_then(|client| client.controls()) else { return };
         let told = (step == Step::Tell).then(|| &coordinator.question().down);
         copies.settle(controls, coordinator.opened() - 1, asked, coordinator.letters(), told, coordinator.theta());
+        if told.is_none() {
+            return;
+        }
+        let uplink = coordinator.federation().uplink();
+        // Over such a link agents are silent that are in step.
+        if uplink.budget.is_some() {
+            return;
+        }
+        // Nobody knows whether an agent that did not answer got what it was told with the question. It is sent its control instead of more.
+        let downlink = &*uplink.downlink;
+        let mut unsent = 0;
+        for c in copies.differ_without_answer(asked) {
+            unsent += self.untold.get(c).map_or(0, |(_, told)| told.joined_len(downlink));
+            self.untold.remove(c);
+        }
+        self.coordinator.discount(unsent);
     }
 
     /// The approximate number of bytes that [`ServerNode::save`] returns.
@@ -425,14 +492,14 @@ impl ServerNode {
             Todo::Ask { bytes, .. } | Todo::Tell { bytes, .. } => bytes.iter().map(|bytes| bytes.len()).sum(),
             Todo::RoundOver => 0,
         };
-        8 * (self.coordinator.state_len() + 2 * self.copies.xi.len()) + todo
+        8 * (self.coordinator.state_len() + 2 * self.copies.xi.len() + self.untold.len()) + todo
     }
 
     /// The state of the node, as bytes, between any two calls. A server that saves its state before it sends messages can be
     /// restarted without any effect on the results.
     pub fn save(&self) -> Vec<u8> {
-        let Self { coordinator, digest, todo, copies, .. } = self;
-        LAYOUT.write(&Saving { digest: *digest, coordinator: coordinator.save(), todo, copies })
+        let Self { coordinator, digest, todo, copies, untold, .. } = self;
+        LAYOUT.write(&Saving { digest: *digest, coordinator: coordinator.save(), todo, copies, untold })
     }
 
     /// Restores a state that [`ServerNode::save`] returned for the same federation.
@@ -441,22 +508,23 @@ impl ServerNode {
     /// Of the kind [`crate::error::ErrorKind::Format`], when the bytes are not such a state, are damaged, or were saved by a version with
     /// another layout. The node is then unchanged.
     pub fn restore(&mut self, bytes: &[u8]) -> Result<()> {
-        let Saved { digest, coordinator, todo, copies } = LAYOUT.read(bytes)?;
+        let Saved { digest, coordinator, todo, copies, untold } = LAYOUT.read(bytes)?;
         let n = self.coordinator.federation().agents();
         let asked = coordinator.ask.to.as_ref().map_or(n, Vec::len);
-        let are_agents = |to: &[usize], bytes: &[Arc<[u8]>]| {
-            to.is_sorted_by(|a, b| a < b) && to.iter().all(|c| *c < n) && to.len() <= asked && bytes.len() == to.len()
-        };
+        let are_agents =
+            |to: &[usize], bytes: &[Arc<[u8]>]| to.is_sorted_by(|a, b| a < b) && to.iter().all(|c| *c < n) && bytes.len() == to.len();
         let fits = match (&todo, coordinator.step) {
-            (Todo::Ask { to, bytes }, Step::Ask) | (Todo::Tell { to, bytes }, Step::Tell) => are_agents(to, bytes),
+            (Todo::Ask { to, bytes }, Step::Ask) => are_agents(to, bytes) && to.len() <= asked,
+            (Todo::Tell { to, bytes }, Step::RoundOver) => are_agents(to, bytes),
             (Todo::RoundOver, Step::RoundOver) => true,
             _ => false,
         };
-        if digest != self.digest || !fits || !self.copies.is_like(&copies, asked) {
+        let is_untold = untold.is_of(&self.untold, coordinator.opened, self.coordinator.protocol());
+        if digest != self.digest || !fits || !is_untold || !self.copies.is_like(&copies, asked) {
             return Err(LAYOUT.foreign());
         }
         self.coordinator.restore(coordinator).map_err(|_| LAYOUT.foreign())?;
-        (self.todo, self.copies) = (todo, copies);
+        (self.todo, self.copies, self.untold) = (todo, copies, untold);
         Ok(())
     }
 }

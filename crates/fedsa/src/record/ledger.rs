@@ -11,8 +11,8 @@ use crate::problem::calls::Calls;
 /// message that the link's budget does not carry is not sent.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Ledger {
-    /// Exchanges: a message down to the participants and their answers. A message at the end of
-    /// a round counts as an exchange without answers.
+    /// Exchanges: a message down to the participants and their answers. What participants are told at the end of a round travels with their
+    /// next question: it counts as bits of the round, and as no message or exchange.
     pub exchanges: u64,
     /// Samples drawn by all agents.
     pub samples: u64,

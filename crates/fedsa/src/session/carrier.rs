@@ -22,11 +22,18 @@ pub trait Carrier: Observable + Send {
     /// # Errors
     /// When messages cannot be carried at all. Answers that are missing or refused are no error.
     fn carry_round(&mut self, cancel: &Cancel) -> Result<Advanced>;
-    /// Sends again what could not be sent at the end of the last round; called before a session goes on.
+    /// Sends again what could not be sent when the session last ended; called before a session goes on.
     ///
     /// # Errors
     /// As [`Carrier::carry_round`].
     fn resend(&mut self) -> Result<()> {
+        Ok(())
+    }
+    /// Tells agents what would travel with their next questions; called when a session ends.
+    ///
+    /// # Errors
+    /// As [`Carrier::carry_round`].
+    fn finish(&mut self) -> Result<()> {
         Ok(())
     }
     /// The counts since the start, with the agents' work as far as it is known here.
@@ -98,6 +105,9 @@ impl<C: Carrier + ?Sized> Carrier for Box<C> {
     fn resend(&mut self) -> Result<()> {
         (**self).resend()
     }
+    fn finish(&mut self) -> Result<()> {
+        (**self).finish()
+    }
     fn counts(&self) -> Ledger {
         (**self).counts()
     }
@@ -141,7 +151,7 @@ pub trait Transport: Send {
     /// # Errors
     /// When nothing can be carried any more. An agent that does not answer is no error: its answer is missing.
     fn exchange(&mut self, to: &[usize], bytes: &[Arc<[u8]>], deadline: Option<Instant>, cancel: &Cancel) -> Result<Vec<(usize, Vec<u8>)>>;
-    /// Sends each of the agents `to` its bytes, which nobody answers.
+    /// Sends each of the agents `to` its bytes, which nobody answers: what they would be told with their next questions, when a session ends.
     ///
     /// # Errors
     /// As [`Transport::exchange`].
@@ -165,7 +175,7 @@ pub struct Nodes<T> {
     patience: Option<Duration>,
     quorum: Quorum,
     repeats: u32,
-    /// Whether some recipients may not have got what the server tells them at the end of its last round.
+    /// Whether some recipients may not have got what the server tells them at the end of a session.
     is_untold: bool,
 }
 
@@ -270,7 +280,7 @@ impl<T: Transport> Nodes<T> {
     }
 }
 
-/// Whether a server has something to tell at the end of a round. A saved state does not say whether it was sent.
+/// Whether a server tells agents something at the end of a session. A saved state does not say whether it was sent.
 fn tells(server: &ServerNode) -> bool {
     matches!(server.todo(), Todo::Tell { .. })
 }
@@ -306,14 +316,16 @@ impl<T: Transport> Carrier for Nodes<T> {
                     let Some(next) = self.exchange(to, bytes, cancel)? else { return Ok(Advanced::Cancelled) };
                     todo = next;
                 }
-                Todo::Tell { .. } => {
-                    self.is_untold = true;
-                    self.resend()?;
-                    return Ok(Advanced::Round);
-                }
-                Todo::RoundOver => return Ok(Advanced::Round),
+                Todo::Tell { .. } | Todo::RoundOver => return Ok(Advanced::Round),
             }
         }
+    }
+    fn finish(&mut self) -> Result<()> {
+        if !tells(&self.server) {
+            self.server.finish();
+            self.is_untold = tells(&self.server);
+        }
+        self.resend()
     }
     fn resend(&mut self) -> Result<()> {
         let Self { server, transport, is_untold, .. } = self;

@@ -262,7 +262,13 @@ impl<C: Carrier> Session<C> {
             self.go_back(observer)?;
         }
         self.since = Some(Instant::now());
-        let outcome = self.go_on(until, cancel, observer);
+        let mut outcome = self.go_on(until, cancel, observer);
+        // A session that was interrupted goes on, and tells agents the rest with their next questions.
+        if outcome.as_ref().is_ok_and(|outcome| *outcome != Outcome::Interrupted)
+            && let Err(reason) = self.carrier.finish()
+        {
+            outcome = Err(reason);
+        }
         // An abandoned round takes no time of the session, which goes on from before it.
         if !matches!(outcome, Ok(Outcome::Interrupted)) {
             self.count_time();

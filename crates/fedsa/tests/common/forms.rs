@@ -93,8 +93,20 @@ impl Wire<'_> {
         Message::decode(bytes, self.codec, 1 << 10, |round, exchange| self.open(round, exchange)).ok()
     }
 
+    /// A question, with what is told of an earlier round before it.
+    pub fn read_both(&self, bytes: &[u8]) -> Option<(Envelope, Option<Message>, Message)> {
+        let front = Message::front(bytes).ok()?;
+        let (told, message) = front.messages(self.codec, 1 << 10, &[], |round, exchange| self.open(round, exchange)).ok()?;
+        Some((front.envelope, told, message))
+    }
+
     /// Its bytes.
     pub fn write(&self, envelope: &Envelope, message: &Message) -> Vec<u8> {
         message.encode(envelope, self.codec, &mut self.open(message.round, message.exchange))
+    }
+
+    /// The bytes of a question with what is told before it.
+    pub fn write_both(&self, envelope: &Envelope, told: Option<&Message>, message: &Message) -> Vec<u8> {
+        message.encode_after(told, envelope, self.codec, |round, exchange| self.open(round, exchange))
     }
 }

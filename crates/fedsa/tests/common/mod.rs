@@ -7,6 +7,7 @@ use std::sync::{Arc, LazyLock};
 
 use fedsa::error::Result;
 use fedsa::kernel::{Isa, Lanes, flat};
+use fedsa::message::{HEADER_BYTES, PART_HEADER_BYTES};
 use fedsa::methods::{self, MethodSettings};
 use fedsa::node::{ClientNode, Federation, ServerNode, Todo};
 use fedsa::problem::arrays::Arrays;
@@ -205,12 +206,19 @@ impl Halves {
                     assert_eq!(progress.refused, []);
                     progress.todo
                 }
-                Todo::Tell { to, bytes } => {
-                    assert!(self.send(&to, &bytes).is_empty());
-                    Todo::RoundOver
-                }
+                Todo::Tell { .. } => panic!("what is told travels with the next question"),
                 Todo::RoundOver => break,
             };
+        }
+    }
+
+    /// Tells agents what would travel with their next questions; it is counted as if it did.
+    pub fn finish(&mut self) {
+        if let Todo::Tell { to, bytes } = self.server.finish() {
+            for (c, bytes) in to.iter().zip(&bytes) {
+                assert_eq!(self.nodes[*c].handle(bytes).unwrap(), None);
+                self.ledger.bits_down += 8 * (bytes.len() - HEADER_BYTES + PART_HEADER_BYTES) as u64;
+            }
         }
     }
 }
