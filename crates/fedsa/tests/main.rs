@@ -44,6 +44,7 @@ mod parts;
 mod q_shed;
 mod rates;
 mod regression;
+mod restored;
 mod rules;
 mod sampling;
 mod second_order;

@@ -51,7 +51,7 @@ pub struct QShedPlan {
 pub struct QShedAgent {
     plan: Arc<QShedPlan>,
     saved: State,
-    /// The eigenpairs of the Hessian at the last renewal. They are not saved: after a restart they are computed again.
+    /// The eigenpairs of the Hessian at the last renewal. Those are saved of whose vectors bits may still have to be sent.
     kept: Option<Kept>,
 }
 
@@ -65,22 +65,69 @@ struct State {
     renewed: Option<(u64, Vec<f64>)>,
     /// The bits a component that the server holds of each eigenvector of this Hessian, if the last answer arrived.
     bits: Vec<u32>,
+    /// How many of the first eigenvectors it holds with all their bits in any case.
+    held: usize,
+}
+
+/// What an agent saves beside it of its eigenpairs.
+#[derive(Serialize, Deserialize)]
+struct SavedRest {
+    values: Vec<f64>,
+    /// The number of the first eigenvector that follows.
+    first: usize,
+    /// One eigenvector after the other.
+    vectors: Vec<f64>,
 }
 
 /// The eigenpairs of one Hessian.
 struct Kept {
     /// All eigenvalues; those below the floor count as the floor.
     values: Vec<f64>,
-    vectors: Eigenpairs,
+    /// The number of the first eigenvector that is known.
+    first: usize,
+    /// The eigenvectors from there on, one a column; those that are never sent may be missing.
+    vectors: Mat<f64>,
 }
 
 impl Kept {
     fn new(hessian: &Mat<f64>) -> Self {
-        let vectors = Eigenpairs::leading(hessian, hessian.nrows());
-        let floor = (FLOOR * vectors.values[0]).max(f64::MIN_POSITIVE);
+        let Eigenpairs { values, vectors } = Eigenpairs::leading(hessian, hessian.nrows());
+        let floor = (FLOOR * values[0]).max(f64::MIN_POSITIVE);
         // NaN stays, and is to be sent: the run has then diverged.
-        let values = vectors.values.iter().map(|l| if *l < floor { floor } else { *l }).collect();
-        Self { values, vectors }
+        let values = values.iter().map(|l| if *l < floor { floor } else { *l }).collect();
+        Self { values, first: 0, vectors }
+    }
+
+    fn vector(&self, i: usize) -> &[f64] {
+        self.vectors.col_as_slice(i - self.first)
+    }
+
+    /// How many of the first eigenvectors may be sent at all: those whose eigenvalues are above the least one, to rounding, and those
+    /// before them.
+    fn most(&self) -> usize {
+        let d = self.values.len();
+        let least = self.values[d - 1] + d as f64 * f64::EPSILON * self.values[0];
+        self.values.iter().take_while(|l| **l > least).count()
+    }
+
+    /// What is saved of pairs of whose vectors the server holds `held` with all their bits; `None` where they are not finite.
+    fn rest(&self, held: usize) -> Option<SavedRest> {
+        let first = held.max(self.first);
+        let vectors: Vec<f64> = (first..self.most()).flat_map(|i| self.vector(i)).copied().collect();
+        let is_finite = self.values.iter().chain(&vectors).all(|x| x.is_finite());
+        is_finite.then(|| SavedRest { values: self.values.clone(), first, vectors })
+    }
+
+    /// The pairs that [`Kept::rest`] gave, of a Hessian with d rows; `None` if they are not such.
+    fn of_rest(SavedRest { values, first, vectors }: SavedRest, d: usize) -> Option<Self> {
+        let columns = vectors.len() / d.max(1);
+        let is_finite = values.iter().chain(&vectors).all(|x| x.is_finite());
+        let is_spectrum = values.len() == d && d > 0 && values.is_sorted_by(|a, b| a >= b) && values[d - 1] > 0.0;
+        if !is_finite || !is_spectrum || vectors.len() != columns * d {
+            return None;
+        }
+        let kept = Self { values, first, vectors: Mat::from_fn(d, columns, |i, j| vectors[j * d + i]) };
+        (columns == kept.most().saturating_sub(first)).then_some(kept)
     }
 
     /// The bits of each vector in all after a round with a budget of so many a component; `before` are those that the server has.
@@ -103,9 +150,8 @@ impl Kept {
         };
         // A vector without bits adds nothing, nor does one whose eigenvalue is the least one, to rounding. One whose eigenvalue is the next one
         // as well adds nothing yet: it is sent all the same, as the pairs after a group of equal ones come after it.
-        let d = self.values.len();
-        let least = self.values[d - 1] + d as f64 * f64::EPSILON * self.values[0];
-        let adds = |after: &[u32]| after.last() != Some(&0) && self.values[after.len() - 1] > least;
+        let most = self.most();
+        let adds = |after: &[u32]| after.last() != Some(&0) && after.len() <= most;
         while after.len() > before.len() && !adds(&after) {
             after.pop();
         }
@@ -120,10 +166,11 @@ impl Kept {
         let end = (start..after.len()).rev().find(changed).map_or(start, |last| last + 1);
         let mut digits = BitWriter::default();
         let mut one = |i: usize| {
-            let (from, to, v) = (bits_before(i), after[i], self.vectors.vector(i));
+            let (from, to) = (bits_before(i), after[i]);
             if to == from {
                 return More::default();
             }
+            let v = self.vector(i);
             let grid = || nested_grid::offsets(at.seed(), round, at.agent, i);
             let codes = nested_grid::codes(v, grid());
             codes.iter().for_each(|code| digits.push(nested_grid::between(*code, from, to), to - from));
@@ -138,7 +185,7 @@ impl Kept {
         let bits_before = |i: usize| before.get(i).copied().unwrap_or(0);
         let more = (0..after.len()).map(|i| More { bits: after[i] - bits_before(i), across: Vec::new() }).collect();
         let new = (0..after.len()).filter(|i| bits_before(*i) == 0 && after[*i] > 0);
-        let vectors = new.flat_map(|i| self.vectors.vector(i)).copied().collect();
+        let vectors = new.flat_map(|i| self.vector(i)).copied().collect();
         (Refinement { base: checksum(before), start: 0, more }, vectors)
     }
 }
@@ -165,9 +212,17 @@ impl QShedAgent {
         }
     }
 
-    /// The pairs of the last renewal: kept, or computed again after a restart.
-    fn pairs(&mut self, at: &LocalContext<'_>) {
-        let Some((_, theta)) = self.saved.renewed.as_ref().filter(|_| self.kept.is_none()) else { return };
+    /// How many of the first vectors the server holds with all their bits.
+    fn whole(&self, bits: &[u32]) -> usize {
+        bits.iter().take_while(|bits| **bits == self.plan.most_bits).count()
+    }
+
+    /// Computes the pairs of the last renewal again where those that were saved do not contain all that the server lacks: where it was
+    /// itself restored from an older state.
+    fn compute_again(&mut self, at: &LocalContext<'_>) {
+        let whole = self.whole(&self.saved.bits);
+        let is_there = self.kept.as_ref().is_some_and(|kept| kept.first <= whole);
+        let Some((_, theta)) = self.saved.renewed.as_ref().filter(|_| !is_there) else { return };
         let d = theta.len();
         let mut hessian = Mat::zeros(d, d);
         at.hessian_again(theta, &mut hessian);
@@ -194,7 +249,8 @@ impl QShedAgent {
             // The last answer was lost: the bits are those that the server holds.
             self.saved.bits = if round == own { bits } else { Vec::new() };
         }
-        self.pairs(at);
+        self.compute_again(at);
+        self.saved.held = self.whole(&self.saved.bits);
         let (round, kept) = match (&self.saved.renewed, &self.kept) {
             (Some((round, _)), Some(kept)) => (*round, kept),
             _ => unreachable!("an agent renews in its first round"),
@@ -239,21 +295,31 @@ impl Agent for QShedAgent {
     }
 
     fn save(&self) -> Vec<u8> {
-        postcard::to_stdvec(&self.saved).expect("plain data serialises")
+        let bytes = postcard::to_stdvec(&self.saved).expect("plain data serialises");
+        match self.kept.as_ref().and_then(|kept| kept.rest(self.saved.held)) {
+            Some(rest) => postcard::to_extend(&rest, bytes).expect("plain data serialises"),
+            None => bytes,
+        }
     }
 
     fn restore(&mut self, bytes: &[u8]) -> Result<()> {
         let (saved, rest): (State, _) = postcard::take_from_bytes(bytes).map_err(|_| bad_state())?;
-        let State { theta, gradient, renewed, bits } = &saved;
+        let State { theta, gradient, renewed, bits, held } = &saved;
         let d = renewed.as_ref().map_or(0, |(_, theta)| theta.len());
         let are_bits = bits.len() < d.max(1) && bits.iter().all(|bits| *bits <= self.plan.most_bits) && bits.last() != Some(&0);
         let fits =
             theta.len() == d && gradient.len() == d && are_bits && renewed.as_ref().is_none_or(|(round, _)| d > 0 && *round < 1 << 32);
         let mut numbers = theta.iter().chain(gradient).chain(renewed.iter().flat_map(|(_, theta)| theta));
-        if !rest.is_empty() || !fits || !numbers.all(|x| x.is_finite()) {
+        if !fits || *held > bits.len() || !numbers.all(|x| x.is_finite()) {
             return Err(bad_state());
         }
-        (self.saved, self.kept) = (saved, None);
+        let kept = if rest.is_empty() {
+            None
+        } else {
+            let (pairs, rest): (SavedRest, _) = postcard::take_from_bytes(rest).map_err(|_| bad_state())?;
+            Some(Kept::of_rest(pairs, d).filter(|_| rest.is_empty()).ok_or_else(bad_state)?)
+        };
+        (self.saved, self.kept) = (saved, kept);
         Ok(())
     }
 }

@@ -69,8 +69,8 @@ const AT_LEAST: usize = 8;
 pub struct ShedAgent {
     plan: Arc<ShedPlan>,
     saved: State,
-    /// The eigenpairs of the Hessian at the last renewal. Those of formed Hessians are not saved: after a restart they are computed again.
-    /// Those from products are, because an iteration starts from the pairs of the renewal before.
+    /// The eigenpairs of the Hessian at the last renewal. Of a formed Hessian those are saved that may still have to be sent before the next
+    /// renewal; all of those from products, because an iteration starts from the pairs of the renewal before.
     kept: Option<Kept>,
 }
 
@@ -84,15 +84,25 @@ struct State {
     renewed: Option<(u64, Vec<f64>)>,
     /// How many pairs of this Hessian the server holds, if the last answer arrived.
     sent: usize,
+    /// How many it holds in any case.
+    held: usize,
 }
 
-/// What an agent saves beside it where pairs come from products.
+/// What an agent saves beside it of its eigenpairs.
 #[derive(Serialize, Deserialize)]
 struct SavedPairs {
     values: Vec<f64>,
     /// One eigenvector after the other.
     vectors: Vec<f64>,
     least: f64,
+}
+
+/// What it saves of pairs of a formed Hessian: the eigenvectors from number `first` on, of those that are sent before the next renewal.
+#[derive(Serialize, Deserialize)]
+struct SavedRest {
+    first: usize,
+    few: usize,
+    pairs: SavedPairs,
 }
 
 /// Eigenpairs of one Hessian.
@@ -102,6 +112,8 @@ struct Kept {
     source: Source,
     /// `l_d`, where rho needs it.
     least: f64,
+    /// How many pairs of a formed Hessian are wanted until the next renewal.
+    few: usize,
 }
 
 /// Where further pairs come from.
@@ -112,6 +124,8 @@ enum Source {
     Products { support: Option<ActiveComponents>, tolerance: f64 },
     /// Saved pairs from products.
     Restored,
+    /// Saved pairs of a formed Hessian: the first known eigenvector is that of pair `first`.
+    Rest { first: usize },
 }
 
 impl Kept {
@@ -124,7 +138,7 @@ impl Kept {
             Rho::Midpoint if is_whole => pairs.values[pairs.values.len() - 1],
             Rho::Midpoint => smallest(&hessian),
         };
-        Self { pairs, source: Source::Formed((!is_whole).then_some(hessian)), least }
+        Self { pairs, source: Source::Formed((!is_whole).then_some(hessian)), least, few }
     }
 
     /// The first pairs of the Hessian at theta from products with it. The iteration starts from those of the renewal before.
@@ -149,7 +163,7 @@ impl Kept {
             }
         };
         let pairs = search(at, renewed, 0, support, tolerance, |search| search.extend(Eigenpairs::none(n), goal, &near));
-        Self { pairs, source: Source::Products { support: support.cloned(), tolerance }, least }
+        Self { pairs, source: Source::Products { support: support.cloned(), tolerance }, least, few: goal }
     }
 
     /// Computes further pairs if fewer than `n` are known, and there are more: all of a formed Hessian, or at least up to n and at most about
@@ -170,7 +184,7 @@ impl Kept {
                 let near = Mat::zeros(pairs.vectors.nrows(), 0);
                 search(at, renewed, known, support.as_ref(), *tolerance, |search| search.extend(pairs, goal - known, &near))
             }
-            Source::Restored => pairs,
+            Source::Restored | Source::Rest { .. } => pairs,
         };
     }
 
@@ -219,9 +233,19 @@ impl Kept {
         if rho.is_nan() { rho } else { rho.max(self.floor()) }
     }
 
+    /// The number of the first pair whose vector is known.
+    fn first(&self) -> usize {
+        if let Source::Rest { first } = self.source { first } else { 0 }
+    }
+
+    /// Whether saved pairs do not suffice to send those from number `from` on, of which n are to be known.
+    fn lacks(&self, from: usize, n: usize) -> bool {
+        matches!(self.source, Source::Rest { first } if from < first || self.pairs.values.len() < n.min(self.pairs.vectors.nrows()))
+    }
+
     /// The eigenvectors `from..to` in d components, one after the other.
     fn body(&self, from: usize, to: usize, d: usize) -> Body {
-        let vectors = (from..to).map(|j| self.pairs.vector(j));
+        let vectors = (from..to).map(|j| self.pairs.vector(j - self.first()));
         let Source::Products { support: Some(ActiveComponents { components, .. }), .. } = &self.source else {
             return Body::Numbers(vectors.flatten().copied().collect());
         };
@@ -229,6 +253,27 @@ impl Kept {
         let some = vectors.enumerate().flat_map(|(j, v)| components.iter().zip(v).filter(|(_, x)| **x != 0.0).map(place(j)));
         let (index, value) = some.unzip();
         Body::shorter((to - from) * d, index, value)
+    }
+
+    /// What is saved of pairs of a formed Hessian of which the server holds `held`; `None` where they are not finite.
+    fn rest(&self, held: usize) -> Option<SavedRest> {
+        let known = self.few.min(self.pairs.values.len());
+        let first = held.max(self.first()).min(known);
+        // The last pair that is wanted serves rho alone, with its value.
+        let vectors = (first..known.saturating_sub(1)).flat_map(|j| self.pairs.vector(j - self.first())).copied().collect();
+        let pairs = SavedPairs { values: self.pairs.values[..known].to_vec(), vectors, least: self.least };
+        let is_finite = pairs.values.iter().chain(&pairs.vectors).all(|x| x.is_finite());
+        is_finite.then_some(SavedRest { first, few: self.few, pairs })
+    }
+
+    /// The pairs that [`Kept::rest`] gave, of a Hessian with d rows; `None` if they are not such.
+    fn of_rest(saved: SavedRest, d: usize) -> Option<Self> {
+        let SavedRest { first, few, pairs: SavedPairs { values, vectors, least } } = saved;
+        let (known, columns) = (values.len(), values.len().saturating_sub(first + 1));
+        let is_finite = values.iter().chain(&vectors).all(|x| x.is_finite()) && !least.is_infinite();
+        let fits = first <= known && known <= d && known <= few && vectors.len() == columns * d && values.is_sorted_by(|a, b| a >= b);
+        let pairs = Eigenpairs { vectors: Mat::from_fn(d, columns, |i, j| vectors.get(j * d + i).copied().unwrap_or(f64::NAN)), values };
+        (fits && is_finite).then_some(Self { pairs, source: Source::Rest { first }, least, few })
     }
 
     /// What is saved of pairs from products.
@@ -245,7 +290,7 @@ impl Kept {
         let fits = n * q == vectors.len() && q <= n && values.is_sorted_by(|a, b| a >= b);
         let is_finite = values.iter().chain(&vectors).all(|x| x.is_finite()) && !least.is_infinite();
         let pairs = Eigenpairs { values, vectors: Mat::from_fn(n, q, |i, j| vectors[j * n + i]) };
-        (fits && is_finite).then_some(Self { pairs, source: Source::Restored, least })
+        (fits && is_finite).then_some(Self { pairs, source: Source::Restored, least, few: q })
     }
 }
 
@@ -302,31 +347,36 @@ impl ShedAgent {
             }
             Some(tolerance) => Kept::of_products(at, &renewed, before, few.min(AT_ONCE), &self.plan, tolerance),
         });
-        (self.saved.renewed, self.saved.sent) = (Some(renewed), 0);
+        (self.saved.renewed, self.saved.sent, self.saved.held) = (Some(renewed), 0, 0);
     }
 
-    /// After a restart: computes the pairs of the last renewal again, or finds out where the saved ones belong.
-    fn resume(&mut self, at: &LocalContext<'_>) {
+    /// Computes the pairs of the last renewal again where saved ones do not suffice to send those from number `from` on, of which n are to
+    /// be known: where the server was itself restored from an older state, and asks for pairs that it had.
+    fn compute_again(&mut self, at: &LocalContext<'_>, from: usize, n: usize) {
         let Some((round, theta)) = &self.saved.renewed else { return };
-        match (&mut self.kept, self.plan.tolerance) {
-            (None, None) => {
-                let mut hessian = Mat::zeros(theta.len(), theta.len());
-                at.hessian_again(theta, &mut hessian);
-                self.kept = Some(Kept::formed(hessian, self.few(at, *round), self.plan.rho));
-            }
-            (Some(kept), Some(tolerance)) if matches!(kept.source, Source::Restored) => {
-                let support = at.active();
-                let n = support.as_ref().map_or(theta.len(), |support| support.components.len());
-                if kept.pairs.values.is_empty() {
-                    kept.pairs = Eigenpairs::none(n);
-                }
-                kept.source = Source::Products { support, tolerance };
-                // Those of other data are of no use: the agent renews.
-                if kept.pairs.vectors.nrows() != n {
-                    (self.kept, self.saved.renewed) = (None, None);
-                }
-            }
-            _ => {}
+        if self.plan.tolerance.is_none() && self.kept.as_ref().is_none_or(|kept| kept.lacks(from, n)) {
+            let mut hessian = Mat::zeros(theta.len(), theta.len());
+            at.hessian_again(theta, &mut hessian);
+            self.kept = Some(Kept::formed(hessian, self.few(at, *round), self.plan.rho));
+        }
+    }
+
+    /// After a restart: finds out where saved pairs from products belong.
+    fn resume(&mut self, at: &LocalContext<'_>) {
+        let Some((_, theta)) = &self.saved.renewed else { return };
+        let (Some(kept), Some(tolerance)) = (&mut self.kept, self.plan.tolerance) else { return };
+        if !matches!(kept.source, Source::Restored) {
+            return;
+        }
+        let support = at.active();
+        let n = support.as_ref().map_or(theta.len(), |support| support.components.len());
+        if kept.pairs.values.is_empty() {
+            kept.pairs = Eigenpairs::none(n);
+        }
+        kept.source = Source::Products { support, tolerance };
+        // Those of other data are of no use: the agent renews.
+        if kept.pairs.vectors.nrows() != n {
+            (self.kept, self.saved.renewed) = (None, None);
         }
     }
 
@@ -346,9 +396,7 @@ impl ShedAgent {
         if self.saved.renewed.as_ref().is_some_and(|(_, theta)| theta.len() != d) {
             return Err(foreign("a model of another length"));
         }
-        if self.plan.tolerance.is_some() {
-            self.resume(at);
-        }
+        self.resume(at);
         // if t in I (or the server holds pairs of a later Hessian, of which a restored agent does not know):
         let own = self.saved.renewed.as_ref().map(|(round, _)| *round);
         let is_due = own.is_none_or(|own| own < due || held.is_some_and(|(round, _)| round > Some(own)));
@@ -361,20 +409,19 @@ impl ShedAgent {
         if is_due {
             self.renew(at, t, theta);
         }
-        self.resume(at);
-        let wanted = self.wanted(at, t);
+        // q_t = q_{t-1} + d_t
+        let first = held.unwrap_or(self.saved.sent);
+        let end = first.saturating_add(self.wanted(at, t)).min(self.plan.most);
+        self.compute_again(at, first, end.max(first) + 1);
         let few = self.few(at, self.saved.renewed.as_ref().map_or(t, |(round, _)| *round));
         let (renewed, kept) = match (&self.saved.renewed, &mut self.kept) {
             (Some(renewed), Some(kept)) => (renewed, kept),
             _ => unreachable!("an agent renews in its first round"),
         };
-        // q_t = q_{t-1} + d_t
-        let first = held.unwrap_or(self.saved.sent);
-        let end = first.saturating_add(wanted).min(self.plan.most);
         kept.ensure(at, renewed, end.max(first) + 1, few);
         let q = first + kept.worth(first, end);
         let rho = kept.rho(q, self.plan.rho);
-        self.saved.sent = q;
+        (self.saved.sent, self.saved.held) = (q, first);
         // U = { (l_j, v_j) for q_{t-1} < j <= q_t, grad f_c(theta_t), rho }
         let mut values = vec![renewed.0 as f64, first as f64, rho];
         values.extend(kept.pairs.values.iter().take(q).skip(first));
@@ -405,16 +452,18 @@ impl Agent for ShedAgent {
         let mut bytes = postcard::to_stdvec(&self.saved).expect("plain data serialises");
         if let Some(pairs) = pairs {
             bytes = postcard::to_extend(&pairs, bytes).expect("plain data serialises");
+        } else if let Some(rest) = self.kept.as_ref().and_then(|kept| kept.rest(self.saved.held)) {
+            bytes = postcard::to_extend(&rest, bytes).expect("plain data serialises");
         }
         bytes
     }
 
     fn restore(&mut self, bytes: &[u8]) -> Result<()> {
         let (saved, rest): (State, _) = postcard::take_from_bytes(bytes).map_err(|_| bad_state())?;
-        let State { theta, gradient, renewed, sent } = &saved;
+        let State { theta, gradient, renewed, sent, held } = &saved;
         let d = renewed.as_ref().map_or(0, |(_, theta)| theta.len());
         let has_search = self.plan.trials.is_some() && renewed.is_some();
-        let fits = theta.len() == gradient.len() && theta.len() == if has_search { d } else { 0 } && *sent < d.max(1);
+        let fits = theta.len() == gradient.len() && theta.len() == if has_search { d } else { 0 } && *sent < d.max(1) && held <= sent;
         let mut numbers = theta.iter().chain(gradient).chain(renewed.iter().flat_map(|(_, theta)| theta));
         if !fits || renewed.is_some() && d == 0 || !numbers.all(|x| x.is_finite()) {
             return Err(bad_state());
@@ -423,11 +472,12 @@ impl Agent for ShedAgent {
             let (pairs, rest): (SavedPairs, _) = postcard::take_from_bytes(rest).map_err(|_| bad_state())?;
             let kept = Kept::restored(pairs).filter(|kept| rest.is_empty() && kept.pairs.vectors.nrows() <= d);
             Some(kept.ok_or_else(bad_state)?)
-        } else {
-            if !rest.is_empty() {
-                return Err(bad_state());
-            }
+        } else if rest.is_empty() {
             None
+        } else {
+            let (saved, rest): (SavedRest, _) = postcard::take_from_bytes(rest).map_err(|_| bad_state())?;
+            let kept = Kept::of_rest(saved, d).filter(|_| rest.is_empty() && renewed.is_some());
+            Some(kept.ok_or_else(bad_state)?)
         };
         (self.saved, self.kept) = (saved, kept);
         Ok(())
@@ -475,7 +525,7 @@ mod tests {
         let n = values.len();
         let support = Some(ActiveComponents { components: (0..n as u32).map(|i| 2 * i + 1).collect(), outside });
         let pairs = Eigenpairs { values: values.to_vec(), vectors: Mat::identity(n, n) };
-        Kept { pairs, source: Source::Products { support, tolerance: 1e-8 }, least: outside }
+        Kept { pairs, source: Source::Products { support, tolerance: 1e-8 }, least: outside, few: n }
     }
 
     /// Outside of the support all eigenvalues are the same: they come before smaller ones inside, and none of them is sent.
@@ -508,5 +558,31 @@ mod tests {
             assert!(Kept::restored(saved).is_none(), "{change}");
         }
         assert!(Kept::formed(Mat::identity(2, 2), 2, Rho::Next).saved().is_none());
+    }
+
+    /// Of a formed Hessian what the server may not hold is saved, and of that what is sent before the next renewal.
+    #[test]
+    fn the_rest_of_the_pairs_is_saved() {
+        let hessian = Mat::from_fn(5, 5, |i, j| if i == j { 5.0 - i as f64 } else { 0.1 });
+        let kept = Kept::formed(hessian, 4, Rho::Midpoint);
+        let again = |held: usize| Kept::of_rest(kept.rest(held).unwrap(), 5).unwrap();
+        let rest = again(1);
+        assert_eq!((rest.first(), rest.pairs.values.len(), rest.pairs.vectors.ncols()), (1, 4, 2));
+        assert_eq!((rest.body(1, 3, 5), rest.rho(3, Rho::Midpoint), rest.worth(1, 3)), (kept.body(1, 3, 5), kept.rho(3, Rho::Midpoint), 2));
+        assert!(!rest.lacks(1, 4) && rest.lacks(0, 2) && rest.lacks(1, 5) && !kept.lacks(0, 5));
+        // What is saved of it again is the same, and so is what a later state has.
+        let bytes = |kept: &Kept, held: usize| postcard::to_stdvec(&kept.rest(held).unwrap()).unwrap();
+        assert_eq!((bytes(&rest, 1), bytes(&rest, 2), bytes(&again(4), 4)), (bytes(&kept, 1), bytes(&kept, 2), bytes(&kept, 4)));
+        for change in 0..4 {
+            let mut saved = kept.rest(1).unwrap();
+            match change {
+                0 => saved.first = 0,
+                1 => saved.few = 3,
+                2 => saved.pairs.values[3] = 9.0,
+                _ => saved.pairs.vectors[0] = f64::INFINITY,
+            }
+            assert!(Kept::of_rest(saved, 5).is_none(), "{change}");
+        }
+        assert!(Kept::formed(Mat::full(2, 2, f64::NAN), 2, Rho::Next).rest(0).is_none());
     }
 }
