@@ -1147,6 +1147,10 @@ class GIANT(Method):
         How often a step may shrink; the smallest step is at least 1e-30. By default ``9``.
     decrease : float, optional
         a: the share of the promised decrease that a step must bring, in (0, 1/2). By default ``0.1``.
+    gradients_ahead : bool, optional
+        Whether agents send, with the losses of a line search, the gradient at the trial step that was taken
+        last: a round then has two exchanges instead of three as long as that step is taken again, with the
+        same iterates. By default ``False``.
     label : str, optional
         The method's name in tables, pictures, checks and dotted keys; the kind by default.
     start : str | PathLike[str] | ArrayLike, optional
@@ -1175,6 +1179,7 @@ class GIANT(Method):
         shrink: float = 0.25,
         shrinks: int = 9,
         decrease: float = 0.1,
+        gradients_ahead: bool = False,
         label: str | None = None,
         start: str | PathLike[str] | ArrayLike | None = None,
         output: Literal["last", "average"] | Mapping[str, Any] | None = None,

@@ -44,6 +44,11 @@ pub fn dot(a: &[f64], b: &[f64]) -> f64 {
     products::dot(Isa::best(), a, b)
 }
 
+/// The point `x + s p`, each component rounded once.
+pub fn along(x: &[f64], s: f64, p: &[f64]) -> Vec<f64> {
+    x.iter().zip(p).map(|(x, p)| s.mul_add(*p, *x)).collect()
+}
+
 /// Adds `a x` to y, in so many components as both have.
 pub fn add_scaled(y: &mut [f64], a: f64, x: &[f64]) {
     products::add_scaled(Isa::best(), y, a, x);

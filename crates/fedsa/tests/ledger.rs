@@ -10,6 +10,7 @@ use fedsa::problem::calls::Calls;
 use fedsa::problem::garnet::Heterogeneity;
 use fedsa::problem::linear::LinearSystems;
 use fedsa::problem::noise::Noise;
+use fedsa::problem::random_logistic::RandomLogistic;
 use fedsa::problem::{Field, NoFiles};
 use fedsa::random::{Purpose, Stream};
 use fedsa::record::Ledger;
@@ -243,4 +244,51 @@ fn the_ledger_counts_every_encoded_bit_once_whatever_becomes_of_it() {
         }
     }
     assert!(unsent > 100, "budgets that carry no message: {unsent}");
+}
+
+/// The rows of the table of exchanges: kinds of methods, and how many exchanges a round of theirs may have.
+fn table_of_exchanges() -> Vec<(String, Vec<u64>)> {
+    let page = include_str!("../../../docs/src/reference/methods.md");
+    let table = page.split("## Exchanges of a round").nth(1).expect("the section");
+    let rows = table.lines().skip_while(|line| !line.starts_with("| ---")).skip(1).take_while(|line| line.starts_with('|'));
+    let row = |line: &str| {
+        let cells: Vec<&str> = line.split('|').map(str::trim).collect();
+        let numbers: Vec<u64> = cells[2].split(", ").map(|n| n.parse().expect("numbers of exchanges")).collect();
+        let kinds: Vec<String> = cells[1].split('`').skip(1).step_by(2).map(String::from).collect();
+        kinds.into_iter().map(move |kind| (kind, numbers.clone())).collect::<Vec<_>>()
+    };
+    rows.flat_map(row).collect()
+}
+
+#[test]
+fn a_round_has_the_exchanges_of_the_table() {
+    let linear = field(&small_garnet(8, Heterogeneity::Independent), Law::Iid);
+    let losses = field(&RandomLogistic::default().with_agents(4).with_dim(5).with_points(30).with_ridge(0.01), Law::Mean);
+    let symmetric = field(&*crate::common::objectives(4)[0].1, Law::Mean);
+    let first_order = methods(None).into_iter().chain(methods(Some(3))).map(|method| (&linear, method));
+    let is_linear = |kind: &str| matches!(kind, "lstd" | "gmres");
+    let alone = crate::common::computing_alone().into_iter();
+    let alone = alone.map(|(kind, method)| (if is_linear(kind) { &symmetric } else { &losses }, (kind, method)));
+    let mut seen: Vec<(&str, Vec<u64>)> = Vec::new();
+    for (field, (kind, method)) in first_order.chain(alone) {
+        let mut run = run(field, &*method, &EXACT, SEED);
+        for _ in 0..ROUNDS {
+            let before = run.ledger().exchanges;
+            run.step();
+            let exchanges = run.ledger().exchanges - before;
+            match seen.iter_mut().find(|(name, _)| *name == kind) {
+                Some((_, all)) if !all.contains(&exchanges) => all.push(exchanges),
+                Some(_) => {}
+                None => seen.push((kind, vec![exchanges])),
+            }
+        }
+    }
+    let table = table_of_exchanges();
+    for (kind, all) in &mut seen {
+        all.sort_unstable();
+        let said = table.iter().find(|(name, _)| name == kind).map(|(_, numbers)| numbers);
+        assert_eq!(said, Some(&*all), "{kind}: the table, and what the engine counts");
+    }
+    assert_eq!(table.len(), seen.len(), "{table:?}");
+    assert_eq!(seen.len(), fedsa::methods::KINDS.len());
 }

@@ -4,9 +4,10 @@ use faer::Mat;
 
 use super::line_search::Trials;
 use super::point::Point;
+use super::shed::index;
 use super::{Agent, LocalContext};
 use crate::error::Result;
-use crate::linalg::{dot, norm_sq, solve_definite};
+use crate::linalg::{along, dot, norm_sq, solve_definite};
 use crate::message::{Body, Message, Part};
 use crate::protocol::refused;
 use crate::random::{Purpose, stream};
@@ -187,8 +188,15 @@ impl DescentAgent {
 
 impl Agent for DescentAgent {
     fn answer(&mut self, at: &LocalContext<'_>, down: &Message) -> Result<Vec<(Part, Body)>> {
-        if down.find(Part::Model).is_some() {
-            self.point = Point::asked(at, down);
+        if let Some(model) = down.find(Part::Model) {
+            // One that sends gradients ahead is there already, unless it was restored or has missed a question.
+            let is_there = down.exchange > 0 && model.numbers() == Some(&self.point.theta);
+            if !is_there {
+                self.point = Point::asked(at, down);
+            }
+            if let (Some(g), Some(solve)) = (down.find(Part::ExactGradient).and_then(Body::numbers), self.solve) {
+                return Ok(vec![(Part::Direction, Body::Numbers(solve.direction(at, &self.point.theta, g)))]);
+            }
             return Ok(vec![(Part::Gradient, Body::Numbers(self.point.gradient.clone()))]);
         }
         let x = down.parts.first().and_then(|(_, body)| body.numbers()).unwrap_or(&[]);
@@ -199,7 +207,14 @@ impl Agent for DescentAgent {
             return Ok(vec![(Part::Direction, Body::Numbers(solve.direction(at, &self.point.theta, x)))]);
         }
         let trials = self.trials.as_ref().ok_or_else(|| refused("a step", "the exchanges of this method"))?;
-        Ok(vec![(Part::Losses, Body::Numbers(trials.answer(at, &self.point.theta, &self.point.gradient, x)))])
+        let losses = trials.answer(at, &self.point.theta, &self.point.gradient, x);
+        let Some(trial) = down.find(Part::Trial).and_then(Body::numbers) else {
+            return Ok(vec![(Part::Losses, Body::Numbers(losses))]);
+        };
+        let step = index(trial[0]).and_then(|number| trials.step(number as usize));
+        let step = step.ok_or_else(|| refused("a trial step that there is not", "a trial step of this method"))?;
+        self.point = Point::at(at, along(&self.point.theta, step, x));
+        Ok(vec![(Part::Losses, Body::Numbers(losses)), (Part::Gradient, Body::Numbers(self.point.gradient.clone()))])
     }
 
     fn save(&self) -> Vec<u8> {

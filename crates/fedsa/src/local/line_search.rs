@@ -75,6 +75,16 @@ impl Trials {
         if slope < 0.0 { self.steps.iter().zip(answers).skip(1).find_map(judge) } else { None }
     }
 
+    /// A trial step by its number, of which 0 is the step 0.
+    pub fn step(&self, number: usize) -> Option<f64> {
+        self.steps.get(number).copied()
+    }
+
+    /// The number of a trial step.
+    pub fn number(&self, step: f64) -> Option<usize> {
+        self.steps.iter().position(|s| *s == step)
+    }
+
     /// The smallest trial step.
     pub fn last(&self) -> f64 {
         self.steps[self.steps.len() - 1]

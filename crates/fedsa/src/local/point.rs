@@ -15,7 +15,11 @@ pub(super) struct Point {
 impl Point {
     /// The model of a question, and the agent's gradient there.
     pub(super) fn asked(at: &LocalContext<'_>, down: &Message) -> Self {
-        let theta = down.part(Part::Model).to_vec();
+        Self::at(at, down.part(Part::Model).to_vec())
+    }
+
+    /// A point, and the agent's gradient there.
+    pub(super) fn at(at: &LocalContext<'_>, theta: Vec<f64>) -> Self {
         let mut gradient = vec![0.0; theta.len()];
         at.gradient(&theta, &mut gradient);
         Self { theta, gradient }

@@ -97,6 +97,8 @@ parts! {
     HeldBits = 29,
     /// A matrix `lambda v v^T` in bytes that a method packed itself.
     PackedPair = 30,
+    /// The number of the trial step of a line search at which the gradient is wanted too, from 1; one number.
+    Trial = 31,
 }
 
 /// A part that a method outside of this crate declares: numbers 128 to 255 are reserved for such parts. Both halves of the method
@@ -171,7 +173,7 @@ impl Part {
             Part::Losses | Part::Eigenvalues | Part::Deviation => Unit::Scalars,
             Part::Hessian | Part::Correction | Part::System | Part::Entries | Part::PackedMatrix => Unit::Matrix,
             Part::Included | Part::Behind | Part::Packed | Part::Diverged => Unit::Nothing,
-            Part::Renewal | Part::Held | Part::Mark | Part::Refinement | Part::Digits | Part::HeldBits => Unit::Nothing,
+            Part::Renewal | Part::Held | Part::Mark | Part::Refinement | Part::Digits | Part::HeldBits | Part::Trial => Unit::Nothing,
             Part::Outside(part) => part.unit,
         }
     }

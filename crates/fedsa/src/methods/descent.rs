@@ -38,6 +38,10 @@ pub trait DescentSettings: Serialize + std::fmt::Debug + Send + Sync {
     fn local_solve(&self, _d: usize) -> Option<LocalSolve> {
         None
     }
+    /// Whether agents that compute directions of their own send gradients at the trial step that was taken last, with its losses.
+    fn gradients_ahead(&self) -> bool {
+        false
+    }
     /// The bytes that the rule keeps for d components, beside a few vectors.
     fn rule_memory(&self, _d: usize) -> f64 {
         0.0
@@ -54,12 +58,18 @@ impl<M: DescentSettings + Clone + 'static> MethodSettings for M {
     }
 
     fn check_link(&self, link: &LinkFacts) -> Result<()> {
+        if self.gradients_ahead() && *link != LinkFacts::default() {
+            let what =
+                "gradients_ahead = true, and a link that alters, loses or delays messages: other gradients would arrive than without it";
+            return Err(Error::new("uplink", what, "a clear link, or gradients_ahead = false"));
+        }
         self.length().trials().map_or(Ok(()), |_| check_exact_losses(link))
     }
 
     fn protocol(&self, setting: &Setting<'_>) -> Protocol {
         let d = setting.start.len();
-        protocol(d, self.local_solve(d).is_some(), self.length().trials())
+        let protocol = protocol(d, self.local_solve(d).is_some(), self.length().trials());
+        if self.gradients_ahead() { with_gradients_ahead(protocol, d) } else { protocol }
     }
 
     fn client(&self, setting: &Setting<'_>) -> Half {
@@ -69,7 +79,8 @@ impl<M: DescentSettings + Clone + 'static> MethodSettings for M {
 
     fn server(&self, setting: &Setting<'_>) -> Box<dyn Server> {
         let asks_agents = self.local_solve(setting.start.len()).is_some();
-        Box::new(Descent::new(setting.start.clone(), self.rule(), asks_agents, self.length()))
+        let server = Descent::new(setting.start.clone(), self.rule(), asks_agents, self.length());
+        Box::new(if self.gradients_ahead() { server.with_gradients_ahead() } else { server })
     }
 
     /// A model and a gradient of each agent, what agents that answer at one time compute with, and what the rule keeps. No d x d
@@ -155,6 +166,16 @@ fn protocol(d: usize, asks_agents: bool, trials: Option<&Trials>) -> Protocol {
     }
     exchanges.extend(trials.map(|trials| exchange(Part::Step, Part::Losses, trials.answer_len())));
     Protocol { exchanges, ..Protocol::default() }
+}
+
+/// The same of agents that send gradients at the trial step that the server names: a round may then open with the agents' directions.
+fn with_gradients_ahead(mut protocol: Protocol, d: usize) -> Protocol {
+    let [_, directions, search] = &mut protocol.exchanges[..] else { unreachable!("directions of the agents and a line search") };
+    directions.down = vec![(Part::Model, Len::Exactly(d)), (Part::ExactGradient, Len::Exactly(d))];
+    directions.may_open = true;
+    search.down.push((Part::Trial, Len::Exactly(1)));
+    search.wants.push(Want { part: Part::Gradient, len: Len::Exactly(d), give: Give::Sum });
+    protocol
 }
 
 #[cfg(test)]

@@ -19,6 +19,12 @@
 //! `cg_tolerance` or `cg_steps` is set, no Hessian is formed, and conjugate gradients use products. The ledger counts what is
 //! done: one of `hessians` for an agent and round, or each product in `hessian_vectors`.
 //!
+//! **Two exchanges a round.** With `gradients_ahead` agents add to their losses the gradient at the trial step that was taken last, s = 1 at first. If
+//! the server takes that step again, it has the next round's mean gradient, and the round opens with exchange 1, in which the model then
+//! travels beside the gradient; otherwise it opens with exchange 0. The iterates are the same, bit for bit. A message saves its header where
+//! the step was right; where it was not, the gradient travels once more. Only over a clear link, because others would alter or
+//! lose gradients differently.
+//!
 //! Over links: a missing direction counts as zero and makes the step shorter; local Hessians are positive definite on
 //! strongly convex losses, so that every mean of them is a direction of descent for the mean gradient that was sent. Refused over
 //! the air, and over `delay` and `late`.
@@ -64,6 +70,10 @@ pub struct Giant {
     /// a: the share of the promised decrease that a step must bring, in (0, 1/2).
     #[cfg_attr(feature = "schema", schemars(extend("exclusiveMinimum" = 0, "exclusiveMaximum" = 0.5)))]
     pub decrease: f64,
+    /// Whether agents send, with the losses of a line search, the gradient at the trial step that was taken last: a round then has two exchanges
+    /// instead of three as long as that step is taken again, with the same iterates.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub gradients_ahead: bool,
 }
 
 crate::settings::setters! { Giant {
@@ -72,11 +82,12 @@ crate::settings::setters! { Giant {
     with_shrink(shrink: f64) = shrink;
     with_shrinks(shrinks: usize) = shrinks;
     with_decrease(decrease: f64) = decrease;
+    with_gradients_ahead(gradients_ahead: bool) = gradients_ahead;
 } }
 
 impl Default for Giant {
     fn default() -> Self {
-        Self { cg_tolerance: None, cg_steps: None, shrink: 0.25, shrinks: 9, decrease: 0.1 }
+        Self { cg_tolerance: None, cg_steps: None, shrink: 0.25, shrinks: 9, decrease: 0.1, gradients_ahead: false }
     }
 }
 
@@ -97,6 +108,10 @@ impl DescentSettings for Giant {
         Length::SearchOrLast(Trials::new(self.shrink, self.shrinks, self.decrease))
     }
 
+    fn gradients_ahead(&self) -> bool {
+        self.gradients_ahead
+    }
+
     fn local_solve(&self, d: usize) -> Option<LocalSolve> {
         let (tolerance, steps) = (self.cg_tolerance.unwrap_or(CG_TOLERANCE), self.cg_steps.unwrap_or(CG_STEPS));
         let is_direct = d <= MOST_FORMED && self.cg_tolerance.is_none() && self.cg_steps.is_none();
@@ -112,10 +127,11 @@ mod tests {
     use crate::linalg::{distance_sq, norm_sq};
     use crate::methods::MethodSettings;
     use crate::problem::quadratic::Quadratic;
+    use crate::problem::random_logistic::RandomLogistic;
     use crate::problem::{NoFiles, ProblemSettings};
     use crate::round::Run;
     use crate::sampling::{Law, Sampling};
-    use crate::uplink::Uplink;
+    use crate::uplink::{LinkFacts, Uplink};
 
     #[test]
     fn hessians_are_formed_where_they_are_small_and_nobody_set_the_iteration() {
@@ -147,6 +163,55 @@ mod tests {
         assert!(cg.hessians == 0 && cg.hessian_vectors > 10, "{cg:?}");
         assert_eq!((direct.gradients, direct.losses), (cg.gradients, cg.losses));
         assert!(distance_sq(&exact, &near) < 1e-16 * norm_sq(&exact), "{exact:?} {near:?}");
+    }
+
+    /// The same iterates, bit for bit, in two exchanges instead of three after a step that was taken before; a gradient more after another one.
+    #[test]
+    fn gradients_ahead_change_exchanges_alone() {
+        let problem = RandomLogistic { agents: 4, dim: 6, points: 40, ridge: 1e-3, ..RandomLogistic::default() };
+        let field = problem.field(&NoFiles, Sampling { kind: Law::Mean, ..Sampling::default() }, Isa::best()).unwrap();
+        let (rounds, mut wrong_in_all) = (8u64, 0);
+        for decrease in [0.1, 0.4, 0.49] {
+            let run = |gradients_ahead: bool| {
+                let giant = Giant { gradients_ahead, decrease, ..Giant::default() };
+                let federation = Federation::new(&giant, &Uplink::default(), field.weights(), 5, vec![3.0; 6]).unwrap();
+                let mut run = Run::new(&field, &federation).unwrap();
+                let step = |_| {
+                    // It goes on from its state as it would have.
+                    let state = run.save().unwrap();
+                    run.restore(&state).unwrap();
+                    run.step();
+                    run.theta().iter().map(|x| x.to_bits()).collect::<Vec<u64>>()
+                };
+                ((0..rounds).map(step).collect::<Vec<_>>(), run.ledger())
+            };
+            let ((thetas, plain), (same, ahead)) = (run(false), run(true));
+            assert_eq!(thetas, same);
+            assert_eq!((plain.exchanges, plain.calls.gradients), (3 * rounds, 4 * rounds));
+            // The first round knows no gradient, and neither does one after another step.
+            let wrong = ahead.exchanges - 2 * rounds;
+            assert!((1..rounds).contains(&wrong), "{wrong}");
+            // What the last round sent ahead is not used.
+            assert_eq!(ahead.calls.gradients, 4 * (rounds + wrong));
+            assert_eq!((ahead.calls.hessians, ahead.calls.losses), (plain.calls.hessians, plain.calls.losses));
+            wrong_in_all += wrong - 1;
+        }
+        assert!(wrong_in_all > 0, "every step was foreseen");
+    }
+
+    /// Others would alter or lose gradients that are sent in another exchange otherwise.
+    #[test]
+    fn gradients_are_sent_ahead_over_a_clear_link_alone() {
+        let giant = Giant { gradients_ahead: true, ..Giant::default() };
+        assert!(giant.check_link(&LinkFacts::default()).is_ok());
+        for link in [
+            LinkFacts { is_altered: true, ..LinkFacts::default() },
+            LinkFacts { is_lost: true, ..LinkFacts::default() },
+            LinkFacts { is_downlink_lossy: true, ..LinkFacts::default() },
+        ] {
+            assert_eq!(giant.check_link(&link).unwrap_err().key, "uplink");
+            assert!(Giant::default().check_link(&link).is_ok());
+        }
     }
 
     /// A matrix and its factor for each agent at work, where matrices are formed; and a factorisation among the work.

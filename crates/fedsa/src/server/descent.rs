@@ -2,8 +2,9 @@
 
 use super::{Ask, Next, Received, Server, foreign_state, restored_theta};
 use crate::error::Result;
+use crate::linalg::along;
 use crate::local::line_search::{AcceptedStep, Trials};
-use crate::message::{Message, Part};
+use crate::message::{Body, Message, Part};
 
 /// How a direction follows from mean gradients.
 pub trait Direction: Send + Sync {
@@ -58,6 +59,9 @@ impl Length {
 /// searched for, losses along the direction.
 ///
 /// A missing gradient or direction counts as zero. If no answer arrives in an exchange, the iterate stays.
+///
+/// With gradients ahead, agents answer a step with the gradient at the trial step that was taken last too. If it is taken again and all
+/// answered, the mean gradient of the next round is known, and that round opens with the agents' directions.
 pub struct Descent {
     /// `theta_t`.
     pub theta: Vec<f64>,
@@ -73,12 +77,36 @@ pub struct Descent {
     is_whole: bool,
     /// How many line searches found no step that lowers the loss enough.
     failed: u64,
+    /// What is known ahead, if agents send gradients ahead.
+    ahead: Option<Ahead>,
+}
+
+/// Gradients ahead.
+#[derive(Debug, Clone, PartialEq)]
+struct Ahead {
+    /// The number of the trial step that was taken last.
+    trial: usize,
+    /// The mean gradient at theta; empty if it is not known.
+    gradient: Vec<f64>,
 }
 
 impl Descent {
     /// The server before its first round.
     pub fn new(theta: Vec<f64>, rule: Box<dyn Direction>, asks_agents: bool, length: Length) -> Self {
-        Self { theta, rule, asks_agents, length, point: Vec::new(), is_whole: false, failed: 0 }
+        Self { theta, rule, asks_agents, length, point: Vec::new(), is_whole: false, failed: 0, ahead: None }
+    }
+
+    /// The same with agents that send gradients ahead: at the whole step at first.
+    #[must_use]
+    pub fn with_gradients_ahead(self) -> Self {
+        Self { ahead: Some(Ahead { trial: 1, gradient: Vec::new() }), ..self }
+    }
+
+    /// Asks the agents for their directions for the mean gradient g.
+    fn ask_directions(&self, round: u64, g: Vec<f64>) -> Ask {
+        let (model, numbers) = ((Part::Model, Body::Numbers(self.point.clone())), Body::Numbers(g));
+        let parts = if self.ahead.is_some() { vec![model, (Part::ExactGradient, numbers)] } else { vec![(Part::Gradient, numbers)] };
+        Ask { to: None, down: Message { round, exchange: 1, parts }, own: None }
     }
 
     /// Moves along p, or asks for the losses along it.
@@ -88,21 +116,43 @@ impl Descent {
         }
         match self.length {
             Length::Fixed(step) => self.step(&p, step, AcceptedStep { step: 1.0, is_proven: true }),
-            _ => return Next::Ask(Ask { to: None, down: Message::one(got.round, got.exchange + 1, Part::Step, p), own: None }),
+            _ => {
+                let mut down = Message::one(got.round, got.exchange + 1, Part::Step, p);
+                down.parts.extend(self.ahead.as_ref().map(|ahead| (Part::Trial, Body::Numbers(vec![ahead.trial as f64]))));
+                return Next::Ask(Ask { to: None, down, own: None });
+            }
         }
         Next::Done { tell: None }
     }
 
     /// `theta_{t+1} = point + s p`.
     fn step(&mut self, p: &[f64], s: f64, accepted: AcceptedStep) {
-        let to: Vec<f64> = self.point.iter().zip(p).map(|(x, p)| s.mul_add(*p, *x)).collect();
+        let to = along(&self.point, s, p);
         self.rule.moved(&self.theta, &to, accepted);
         self.theta = to;
     }
 }
 
+impl Descent {
+    /// After a move by the trial step `taken`: keeps the mean gradient there, if it is the step at which agents sent it.
+    fn look_ahead(&mut self, got: &Received<'_>, taken: f64) {
+        let trials = self.length.trials();
+        let Some((ahead, number)) = self.ahead.as_mut().zip(trials.and_then(|trials| trials.number(taken))) else { return };
+        if number == ahead.trial && got.arrived.is_empty() {
+            ahead.gradient = got.mean(Part::Gradient);
+        }
+        ahead.trial = number;
+    }
+}
+
 impl Server for Descent {
     fn open(&mut self, t: u64) -> Ask {
+        let ahead = self.ahead.as_mut().map(|ahead| std::mem::take(&mut ahead.gradient));
+        // A gradient of 0 is that of a root, where nobody has a direction.
+        if let Some(g) = ahead.filter(|g| g.iter().any(|g| *g != 0.0)) {
+            (self.point, self.is_whole) = (self.theta.clone(), true);
+            return self.ask_directions(t, g);
+        }
         Ask { to: None, down: Message::one(t, 0, Part::Model, self.rule.point(&self.theta)), own: None }
     }
 
@@ -120,7 +170,7 @@ impl Server for Descent {
                 return Next::Done { tell: None };
             }
             if self.asks_agents {
-                return Next::Ask(Ask { to: None, down: Message::one(got.round, 1, Part::Gradient, g), own: None });
+                return Next::Ask(self.ask_directions(got.round, g));
             }
             let p = self.rule.direction(&self.point, &g, self.is_whole);
             return self.along(got, p);
@@ -134,11 +184,17 @@ impl Server for Descent {
         // Of agents that answer, some loss or the slope is not 0.
         let has_answers = losses.iter().any(|loss| *loss != 0.0);
         self.failed += u64::from(accepted.is_none() && has_answers);
-        match (accepted, &self.length) {
-            (Some(accepted), _) => self.step(&p, accepted.step, accepted),
-            (None, Length::SearchOrLast(_)) if has_answers => self.step(&p, last, AcceptedStep { step: last, is_proven: false }),
-            _ if has_answers => self.rule.failed(&self.theta, last, self.is_whole && got.arrived.is_empty()),
-            _ => {}
+        let taken = match (accepted, &self.length) {
+            (None, Length::SearchOrLast(_)) if has_answers => Some(AcceptedStep { step: last, is_proven: false }),
+            _ => accepted,
+        };
+        match taken {
+            Some(taken) => {
+                self.step(&p, taken.step, taken);
+                self.look_ahead(got, taken.step);
+            }
+            None if has_answers => self.rule.failed(&self.theta, last, self.is_whole && got.arrived.is_empty()),
+            None => {}
         }
         Next::Done { tell: None }
     }
@@ -153,7 +209,8 @@ impl Server for Descent {
 
     fn state(&self) -> Vec<Vec<f64>> {
         let own = [self.theta.clone(), self.point.clone(), vec![self.failed as f64, f64::from(self.is_whole)]];
-        own.into_iter().chain(self.rule.state()).collect()
+        let ahead = self.ahead.iter().flat_map(|ahead| [vec![ahead.trial as f64], ahead.gradient.clone()]);
+        own.into_iter().chain(ahead).chain(self.rule.state()).collect()
     }
 
     fn restore(&mut self, mut state: Vec<Vec<f64>>, _: u64) -> Result<()> {
@@ -163,12 +220,23 @@ impl Server for Descent {
         if state.len() < 2 || !(state[0].is_empty() || state[0].len() == d) || !is_count(&state[1]) {
             return Err(foreign_state());
         }
-        let rest = state.split_off(2);
+        let mut rest = state.split_off(2);
+        let mut ahead = None;
+        if self.ahead.is_some() {
+            let Some([trial, gradient]) = rest.first_chunk_mut::<2>() else { return Err(foreign_state()) };
+            let most = self.length.trials().map_or(0, |trials| trials.losses() - 1);
+            let number = (1..=most).find(|number| trial[..] == [*number as f64]).ok_or_else(foreign_state)?;
+            if !(gradient.is_empty() || gradient.len() == d) {
+                return Err(foreign_state());
+            }
+            ahead = Some(Ahead { trial: number, gradient: std::mem::take(gradient) });
+            rest.drain(..2);
+        }
         if !self.rule.restore(rest, d) {
             return Err(foreign_state());
         }
         (self.theta, self.failed, self.is_whole) = (theta, state[1][0] as u64, state[1][1] == 1.0);
-        self.point = state.swap_remove(0);
+        (self.point, self.ahead) = (state.swap_remove(0), ahead);
         Ok(())
     }
 }

@@ -131,6 +131,7 @@ pub fn computing_alone() -> Vec<(&'static str, Box<dyn MethodSettings>)> {
         ("adaptive-newton", r#"{"first": "hessians", "keep": true, "memory": 2}"#),
         ("adaptive-newton", r#"{"first": "gradients", "tolerance": 1e-3, "largest_hessian": 0}"#),
         ("giant", "{}"),
+        ("giant", r#"{"gradients_ahead": true}"#),
         ("giant", r#"{"cg_steps": 2, "shrinks": 1}"#),
         ("done", r#"{"richardson_step": 0.3, "richardson_steps": 3, "step_size": 0.5}"#),
         ("fednl", "{}"),
