@@ -399,6 +399,8 @@ TYPES: dict[str, tuple[type, bool]] = {
     "tol": (float, True),
     "max_rounds": (int, False),
     "minimise": (str, False),
+    "exchange_seconds": (float, True),
+    "bandwidth": (float, True),
     "standardise": (bool, False),
     "weights": (str, False),
     "step_size": (float, True),

@@ -563,7 +563,9 @@ class Experiment:
         self,
         *,
         target_mse: float,
-        minimise: Literal["bits", "rounds", "samples"] = "bits",
+        minimise: Literal["bits", "rounds", "samples", "seconds"] = "bits",
+        exchange_seconds: float | None = None,
+        bandwidth: float | None = None,
         methods: Sequence[str] | None = None,
         codecs: Sequence[str] | None = None,
         local_steps: Sequence[int] | None = None,
@@ -584,8 +586,12 @@ class Experiment:
         ----------
         target_mse : float
             The mean-square error to reach.
-        minimise : {"bits", "rounds", "samples"}
-            The cost.
+        minimise : {"bits", "rounds", "samples", "seconds"}
+            The cost. Seconds are those of messages, and need one of the next two.
+        exchange_seconds : float, optional
+            The seconds that an exchange takes, whatever is in it.
+        bandwidth : float, optional
+            The bits a second that pass, of all messages up and down.
         methods : sequence of str, optional
             The kinds of methods that may be chosen; ``fedlsa``, ``scafflsa``, ``fedhsa`` and those of the experiment by
             default.
@@ -634,7 +640,7 @@ class Experiment:
             raise TypeError(f"{'resume' if resume else 'overwrite'} needs the folder of a tuning: out=..")
         most = seconds(budget, "budget")
         options = dict(
-            target_mse=float(target_mse), minimise=minimise, methods=given_list(methods), codecs=given_list(codecs),
+            target_mse=float(target_mse), minimise=minimise, exchange_seconds=exchange_seconds, bandwidth=bandwidth, methods=given_list(methods), codecs=given_list(codecs),
             local_steps=given_list(local_steps), most_local_steps=most_local_steps, most_rounds=most_rounds, like=like, budget=most,
             time_limit=None if time_limit is None else seconds(time_limit, "time_limit"),
         )  # fmt: skip

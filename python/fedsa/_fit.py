@@ -54,7 +54,11 @@ class FederatedClassifier(Estimator):
     max_rounds : int
         The most rounds.
     minimise : {"bits", "rounds", "seconds"}
-        What ``method="auto"`` is to keep small.
+        What ``method="auto"`` is to keep small. Seconds are those of computation, and of messages where one of the next two is given.
+    exchange_seconds : float, optional
+        The seconds that an exchange takes, whatever is in it.
+    bandwidth : float, optional
+        The bits a second that pass, of all messages up and down.
     compare : sequence of str
         Further methods that are run on the same rows, for `costs_`.
     standardise : bool
@@ -136,6 +140,8 @@ class FederatedClassifier(Estimator):
         tol: float | None = None,
         max_rounds: int = 5000,
         minimise: Literal["bits", "rounds", "seconds"] = "bits",
+        exchange_seconds: float | None = None,
+        bandwidth: float | None = None,
         compare: Sequence[str] = (),
         standardise: bool = False,
         weights: Literal["rows", "equal"] = "rows",
@@ -152,6 +158,8 @@ class FederatedClassifier(Estimator):
         self.tol = tol
         self.max_rounds = max_rounds
         self.minimise = minimise
+        self.exchange_seconds = exchange_seconds
+        self.bandwidth = bandwidth
         self.compare = compare
         self.standardise = standardise
         self.weights = weights
@@ -447,7 +455,11 @@ class FederatedRegressor(Estimator):
     max_rounds : int
         The most rounds.
     minimise : {"bits", "rounds", "seconds"}
-        What ``method="auto"`` is to keep small.
+        What ``method="auto"`` is to keep small. Seconds are those of computation, and of messages where one of the next two is given.
+    exchange_seconds : float, optional
+        The seconds that an exchange takes, whatever is in it.
+    bandwidth : float, optional
+        The bits a second that pass, of all messages up and down.
     compare : sequence of str
         Further methods that are run on the same rows, for `costs_`.
     standardise : bool
@@ -522,6 +534,8 @@ class FederatedRegressor(Estimator):
         tol: float | None = None,
         max_rounds: int = 5000,
         minimise: Literal["bits", "rounds", "seconds"] = "bits",
+        exchange_seconds: float | None = None,
+        bandwidth: float | None = None,
         compare: Sequence[str] = (),
         standardise: bool = False,
         weights: Literal["rows", "equal"] = "rows",
@@ -540,6 +554,8 @@ class FederatedRegressor(Estimator):
         self.tol = tol
         self.max_rounds = max_rounds
         self.minimise = minimise
+        self.exchange_seconds = exchange_seconds
+        self.bandwidth = bandwidth
         self.compare = compare
         self.standardise = standardise
         self.weights = weights

@@ -359,9 +359,19 @@ class ServerNode:
         Returns
         -------
         Todo
-            A further question of this round, what to tell agents, or that it is over.
+            A further question of this round, or that it is over.
         """
         return Todo._of(self._native.close())
+
+    def finish(self) -> Todo:
+        """Tell agents what would travel with their next questions, at the end of a federation.
+
+        Returns
+        -------
+        Todo
+            What to tell agents, or that there is nothing.
+        """
+        return Todo._of(self._native.finish())
 
     @property
     def todo(self) -> Todo:

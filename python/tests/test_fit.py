@@ -246,6 +246,17 @@ def test_a_run_out_of_rounds_warns_and_is_an_outcome() -> None:
     assert np.isfinite(model.predict_proba(x)).all()
 
 
+def test_seconds_of_messages_are_estimated() -> None:
+    x, score, _ = rows()
+    free = FederatedClassifier(minimise="seconds").fit(x, score > 0).choice_
+    slow = FederatedClassifier(minimise="seconds", exchange_seconds=3.0, bandwidth=1e6).fit(x, score > 0).choice_
+    assert "free" in free["why"] and "messages and computation" in slow["why"]
+    before = {one["method"]: one["seconds"] for one in free["considered"]}
+    for one in slow["considered"]:
+        messages = 3.0 * one["exchanges"] + one["bits"] / 1e6
+        assert one["seconds"] == pytest.approx(before[one["method"]] + messages)
+
+
 def bad(**change: Any) -> Any:
     """A call with one thing changed."""
     x, score, _ = rows()
@@ -291,6 +302,8 @@ BAD: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     "unknown model": ({"settings": {"model": "poisson"}}, fedsa.InputError, "'poisson' is not accepted"),
     "unknown inference": ({"settings": {"inference": "hc7"}}, fedsa.InputError, "hc1"),
     "inference with a ridge": ({"settings": {"inference": "model", "ridge": 0.1}}, fedsa.InputError, "ridge"),
+    "negative seconds": ({"settings": {"exchange_seconds": -1.0}}, fedsa.InputError, "exchange_seconds"),
+    "no bandwidth": ({"settings": {"bandwidth": 0.0}}, fedsa.InputError, "bandwidth"),
     "fractional rounds": ({"settings": {"max_rounds": 1.5}}, fedsa.InputError, "max_rounds"),
     "negative rounds": ({"settings": {"max_rounds": -1}}, fedsa.InputError, "max_rounds"),
     "overdispersion without its model": ({"kind": FederatedRegressor, "y": Y, "settings": {"overdispersion": 1.0}}, fedsa.InputError, "alpha"),

@@ -227,6 +227,8 @@ pub struct TuneArgs {
     /// What is minimised. Bits are those of all messages, up and down
     #[arg(long, value_enum, value_name = "COST", default_value_t)]
     pub minimise: MinimiseArg,
+    #[command(flatten)]
+    pub network: NetworkArgs,
     /// The methods that may be chosen; by default fedlsa, scafflsa and fedhsa, and those of the file with a step size
     #[arg(long, value_name = "METHODS", value_delimiter = ',')]
     pub methods: Vec<String>,
@@ -283,8 +285,29 @@ pub enum FitGoalArg {
     Bits,
     /// Rounds
     Rounds,
-    /// Seconds of computation, by rule of thumb
+    /// Seconds of computation, and of messages with --exchange-seconds or --bandwidth, by rule of thumb
     Seconds,
+}
+
+/// What messages take on a network.
+#[derive(Args, Debug, Clone, Copy)]
+pub struct NetworkArgs {
+    /// The seconds that an exchange takes, whatever is in it: with --minimise seconds
+    #[arg(long, value_name = "SECONDS", allow_negative_numbers = true)]
+    pub exchange_seconds: Option<f64>,
+    /// The bits a second that pass, of all messages up and down: with --minimise seconds
+    #[arg(long, value_name = "BITS", allow_negative_numbers = true)]
+    pub bandwidth: Option<f64>,
+}
+
+impl NetworkArgs {
+    /// The network, if anything is said of it.
+    ///
+    /// # Errors
+    /// When a number is out of range; names the setting.
+    pub fn network(self) -> fedsa::error::Result<Option<fedsa_theory::cost::Network>> {
+        fedsa_theory::cost::Network::of(self.exchange_seconds, self.bandwidth)
+    }
 }
 
 /// What is minimised.
@@ -297,6 +320,8 @@ pub enum MinimiseArg {
     Bits,
     /// Samples of all agents
     Samples,
+    /// Seconds of messages, with --exchange-seconds or --bandwidth; computation is not counted
+    Seconds,
 }
 
 #[derive(Args, Debug)]
@@ -558,6 +583,8 @@ pub struct FitArgs {
     /// What --method auto minimises
     #[arg(long, value_enum, value_name = "COST", default_value_t)]
     pub minimise: FitGoalArg,
+    #[command(flatten)]
+    pub network: NetworkArgs,
     /// Methods that are run on the same data and drawn beside each other. Without --method the first of them gives the
     /// weights
     #[arg(long, value_name = "METHODS", value_delimiter = ',')]

@@ -22,7 +22,7 @@ use fedsa::methods::scafflsa::Scafflsa;
 use fedsa::problem::Field;
 use fedsa_data::machine;
 use fedsa_theory::cost::{self, Candidate, CostLimits};
-pub use fedsa_theory::cost::{Cost, Goal};
+pub use fedsa_theory::cost::{Cost, Goal, Network};
 pub use losses::{ADAPTIVE, ConsideredForLosses, LossChoice, LossCost, LossFacts, choose_for_losses};
 use toml::{Table, Value};
 

@@ -8,7 +8,7 @@ use fedsa_data::linear_model::LinearModel as Model;
 use fedsa_data::table::Cells;
 use fedsa_data::weights::{self, FittedModel};
 use fedsa_experiment::RunSettings;
-use fedsa_experiment::choose::{Goal, LossChoice};
+use fedsa_experiment::choose::{Goal, LossChoice, Network};
 use fedsa_experiment::fit::{self, AUTO, Fit, FitSettings, Fitted};
 use numpy::{PyArray1, PyArray2, PyArrayMethods, PyReadonlyArray1, PyReadonlyArray2, PyUntypedArrayMethods};
 use pyo3::prelude::*;
@@ -111,7 +111,14 @@ fn parts(fitted: Fitted, choice: Option<Json>) -> Result<FitParts, Error> {
 fn choice_json(choice: &LossChoice) -> Json {
     let considered = choice.considered.iter().map(|one| {
         let cost = one.cost;
-        json!({ "method": one.kind, "rounds": cost.rounds, "bits": cost.bits, "seconds": cost.seconds, "if_alike": one.if_alike })
+        json!({
+            "method": one.kind,
+            "rounds": cost.rounds,
+            "exchanges": cost.exchanges,
+            "bits": cost.bits,
+            "seconds": cost.seconds,
+            "if_alike": one.if_alike,
+        })
     });
     json!({ "method": choice.kind, "why": choice.why, "minimise": choice.goal.name(), "considered": considered.collect::<Vec<_>>() })
 }
@@ -141,6 +148,7 @@ fn read(py: Python<'_>, given: &Bound<'_, PyDict>) -> PyResult<FitSettings> {
     }
     let goals = [Goal::Bits, Goal::Rounds, Goal::Seconds];
     settings.minimise = named("minimise", &of::<String>(given, "minimise")?, &goals, Goal::name).or_raise(py)?;
+    settings.network = Network::of(of(given, "exchange_seconds")?, of(given, "bandwidth")?).or_raise(py)?;
     if let Some(kind) = of::<Option<String>>(given, "inference")? {
         let kind = named("inference", &kind, &CovarianceKind::ALL, CovarianceKind::name).or_raise(py)?;
         let how = InferenceSettings::default().with_covariance(kind).with_level(of(given, "level")?);

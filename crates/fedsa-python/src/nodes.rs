@@ -215,6 +215,11 @@ impl ServerNode {
         todo(py, &engine::brief(py, || Ok(locked(&self.0).give_up()))?)
     }
 
+    /// Tells agents what would travel with their next questions.
+    fn finish<'py>(&self, py: Python<'py>) -> PyResult<Asked<'py>> {
+        todo(py, &engine::brief(py, || Ok(locked(&self.0).finish()))?)
+    }
+
     /// The agents that were asked and may still answer.
     fn may_still_answer(&self, py: Python<'_>) -> PyResult<Vec<usize>> {
         engine::brief(py, || Ok(locked(&self.0).may_still_answer()))

@@ -13,7 +13,7 @@ use fedsa_experiment::plan::PlanControl;
 use fedsa_experiment::theory::{self, Detail, KnownOrReason, MethodTheory, TheoryReport};
 use fedsa_experiment::tune::{self, Answer, TuneOptions, TuneOutcome, TuneStage};
 use fedsa_experiment::{Plan, Predictor, RunSettings};
-use fedsa_theory::cost::Goal;
+use fedsa_theory::cost::{Goal, Network};
 use numpy::PyArray1;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
@@ -243,9 +243,11 @@ fn tune_options(py: Python<'_>, given: &Bound<'_, PyDict>) -> PyResult<TuneOptio
     let mut options = TuneOptions::new(get("target_mse")?.map_or(Ok(0.0), |x| x.extract())?);
     if let Some(goal) = get("minimise")? {
         let goal: String = goal.extract()?;
-        let goals = [Goal::Bits, Goal::Rounds, Goal::Samples];
+        let goals = [Goal::Bits, Goal::Rounds, Goal::Samples, Goal::Seconds];
         options = options.with_minimise(named("minimise", &goal, &goals, Goal::name).or_raise(py)?);
     }
+    let number = |name: &str| get(name)?.map(|x| x.extract::<f64>()).transpose();
+    options.network = Network::of(number("exchange_seconds")?, number("bandwidth")?).or_raise(py)?;
     if let Some(methods) = get("methods")? {
         options = options.with_methods(methods.extract()?);
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::predict::Forecast;
 use fedsa::cancel::Cancel;
-use fedsa::error::{Error, Result};
+use fedsa::error::{Error, Result, require};
 use fedsa::linalg;
 use fedsa::message::{Body, HEADER_BYTES, PART_HEADER_BYTES, Part};
 use fedsa::methods::gmres::Gmres;
@@ -27,7 +27,7 @@ pub enum Goal {
     Bits,
     /// Samples of all agents.
     Samples,
-    /// Seconds of computation.
+    /// Seconds: of computation, or of messages where it is known what these take ([`Network`]).
     Seconds,
 }
 
@@ -40,6 +40,36 @@ impl Goal {
             Goal::Samples => "samples",
             Goal::Seconds => "seconds",
         }
+    }
+}
+
+/// What messages take on a network.
+#[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
+pub struct Network {
+    /// The seconds of an exchange, whatever is in it; at least 0.
+    pub exchange_seconds: f64,
+    /// The bits a second, of all messages up and down; without it their number takes no time.
+    pub bandwidth: Option<f64>,
+}
+
+impl Network {
+    /// The network on which an exchange takes so many seconds, and bits pass at this rate; `None` where neither is given.
+    ///
+    /// # Errors
+    /// When the seconds are negative or not finite, or the rate is not positive; names the setting.
+    pub fn of(exchange_seconds: Option<f64>, bandwidth: Option<f64>) -> Result<Option<Self>> {
+        let seconds = exchange_seconds.unwrap_or(0.0);
+        require(seconds >= 0.0 && seconds.is_finite(), "exchange_seconds", seconds, "a number of seconds, at least 0")?;
+        if let Some(bandwidth) = bandwidth {
+            require(bandwidth > 0.0 && bandwidth.is_finite(), "bandwidth", bandwidth, "a positive number of bits a second")?;
+        }
+        let is_given = exchange_seconds.is_some() || bandwidth.is_some();
+        Ok(is_given.then_some(Self { exchange_seconds: seconds, bandwidth }))
+    }
+
+    /// The seconds of exchanges, and of the bits of all their messages.
+    pub fn seconds(&self, exchanges: f64, bits: f64) -> f64 {
+        exchanges * self.exchange_seconds + self.bandwidth.map_or(0.0, |bandwidth| bits / bandwidth)
     }
 }
 

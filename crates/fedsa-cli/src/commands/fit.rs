@@ -47,8 +47,10 @@ const OPTIONS: [(&str, &str); 12] = [
 ];
 
 /// The settings of a fit that errors are about, and their options.
-const SETTINGS: [(&str, &str); 23] = [
+const SETTINGS: [(&str, &str); 25] = [
     ("minimise", "--minimise"),
+    ("exchange_seconds", "--exchange-seconds"),
+    ("bandwidth", "--bandwidth"),
     ("model", "--model"),
     ("inference", "--inference"),
     ("reference", "--reference"),
@@ -175,6 +177,7 @@ fn settings(args: &FitArgs, kinds: &Kinds) -> Result<FitSettings> {
         FitGoalArg::Rounds => Goal::Rounds,
         FitGoalArg::Seconds => Goal::Seconds,
     };
+    settings.network = args.network.network()?;
     settings.batch = args.batch;
     settings.step_size = args.step_size;
     settings.local_steps = args.local_steps;
@@ -326,7 +329,11 @@ fn chosen(choice: &LossChoice) -> Vec<String> {
         let seconds = if cost.seconds < 1.0 { "below 1 s".to_string() } else { format!("{} s", numbers::about(cost.seconds)) };
         let alike = if candidate.if_alike { ", where agents are alike" } else { "" };
         let (name, rounds) = (candidate.kind, numbers::about(cost.rounds));
-        format!("{name}: about {rounds} rounds, {}, {seconds} of computation{alike}", megabits(cost.bits))
+        let of = match choice.network {
+            Some(_) => format!("with {} exchanges", numbers::about(cost.exchanges)),
+            None => "of computation".into(),
+        };
+        format!("{name}: about {rounds} rounds, {}, {seconds} {of}{alike}", megabits(cost.bits))
     };
     let (kind, goal) = (choice.kind, choice.goal.name());
     let mut lines = vec![format!("auto, for few {goal}: {kind}. {}", choice.why)];

@@ -23,9 +23,11 @@ pub fn tune(args: &TuneArgs, kinds: &Kinds) -> Result<u8, Error> {
 }
 
 /// The settings of a tuning, and the options that stand for them.
-const OPTIONS: [(&str, &str); 10] = [
+const OPTIONS: [(&str, &str); 12] = [
     ("target", "--target-mse"),
     ("minimise", "--minimise"),
+    ("exchange_seconds", "--exchange-seconds"),
+    ("bandwidth", "--bandwidth"),
     ("methods", "--methods"),
     ("codecs", "--codecs"),
     ("local_steps", "--local-steps"),
@@ -122,6 +124,7 @@ fn options(args: &TuneArgs) -> Result<TuneOptions, Error> {
         MinimiseArg::Rounds => fedsa_theory::cost::Goal::Rounds,
         MinimiseArg::Bits => fedsa_theory::cost::Goal::Bits,
         MinimiseArg::Samples => fedsa_theory::cost::Goal::Samples,
+        MinimiseArg::Seconds => fedsa_theory::cost::Goal::Seconds,
     };
     let mut options = TuneOptions::new(args.target_mse)
         .with_minimise(minimise)
@@ -132,6 +135,7 @@ fn options(args: &TuneArgs) -> Result<TuneOptions, Error> {
         .with_budget(budget);
     options.local_steps = (!args.local_steps.is_empty()).then(|| args.local_steps.clone());
     options.like = args.like.clone();
+    options.network = args.network.network()?;
     options.time_limit = args.time_limit.as_deref().map(|text| time("--time-limit", text)).transpose()?;
     Ok(options)
 }

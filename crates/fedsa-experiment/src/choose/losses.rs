@@ -8,7 +8,7 @@ use fedsa::methods::adaptive_newton::AdaptiveNewton;
 use fedsa::methods::giant::MOST_FORMED;
 use fedsa::problem::preparation::Prepared;
 use fedsa::server::curvature::{InitialMatrix, PATIENCE};
-use fedsa_theory::cost::Goal;
+use fedsa_theory::cost::{Goal, Network};
 use toml::{Table, Value};
 
 /// The method for losses: it takes curvature from where it costs the least.
@@ -66,9 +66,13 @@ impl LossFacts {
 pub struct LossCost {
     /// Rounds.
     pub rounds: f64,
+    /// Exchanges.
+    pub exchanges: f64,
     /// Bits of all messages, up and down, of all agents.
     pub bits: f64,
-    /// Seconds of computation with the threads of this process; messages take none.
+    /// Seconds of computation with the threads of this process.
+    pub computation: f64,
+    /// These and the seconds of messages, where it is known what messages take; elsewhere they take none.
     pub seconds: f64,
 }
 
@@ -106,6 +110,8 @@ pub struct LossChoice {
     pub settings: Table,
     /// What is minimised.
     pub goal: Goal,
+    /// What messages take, where it is known.
+    pub network: Option<Network>,
     /// Why, in a sentence.
     pub why: String,
     /// What was known.
@@ -137,16 +143,17 @@ fn settings(first: InitialMatrix, tol: f64, is_quadratic: bool) -> Table {
     table
 }
 
-/// The method for losses over a clear link, to a gradient whose norm is `tol`.
+/// The method for losses over a clear link, to a gradient whose norm is `tol`. Seconds are those of computation, and of messages where it is
+/// known what these take.
 ///
 /// # Errors
 /// When samples are to be minimised (key `goal`): methods for losses use all rows in every round.
-pub fn choose_for_losses(facts: LossFacts, goal: Goal, tol: f64) -> Result<LossChoice> {
+pub fn choose_for_losses(facts: LossFacts, goal: Goal, network: Option<Network>, tol: f64) -> Result<LossChoice> {
     if goal == Goal::Samples {
         return Err(Error::new("goal", "samples: methods for losses use all rows in every round", "bits, rounds or seconds"));
     }
     let first = if facts.median_rows() < facts.dim { InitialMatrix::Gradients } else { InitialMatrix::Agents };
-    let mut considered = candidates(&facts, first);
+    let mut considered = candidates(&facts, first, network);
     let is_small = facts.dim <= MOST_WHOLE;
     // Estimates of bits would take the smallest number: the method that goes on choosing needs none of them.
     let chosen = match goal {
@@ -159,8 +166,8 @@ pub fn choose_for_losses(facts: LossFacts, goal: Goal, tol: f64) -> Result<LossC
     considered.insert(0, chosen);
     let kind = considered[0].kind;
     let settings = if kind == ADAPTIVE { settings(first, tol, facts.is_quadratic) } else { Table::new() };
-    let why = why(&facts, goal, kind, first);
-    Ok(LossChoice { kind, settings, goal, why, facts, considered })
+    let why = why(&facts, (goal, network), kind, first);
+    Ok(LossChoice { kind, settings, goal, network, why, facts, considered })
 }
 
 /// The candidate with the smallest estimate among those that need no big matrix.
@@ -170,7 +177,7 @@ fn least(considered: &[ConsideredForLosses], goal: Goal, is_small: bool) -> usiz
     all.min_by(|(_, a), (_, b)| a.cost.of(goal).total_cmp(&b.cost.of(goal))).map_or(0, |(i, _)| i)
 }
 
-fn why(facts: &LossFacts, goal: Goal, kind: &str, first: InitialMatrix) -> String {
+fn why(facts: &LossFacts, (goal, network): (Goal, Option<Network>), kind: &str, first: InitialMatrix) -> String {
     let (rows, d) = (facts.median_rows(), facts.dim);
     let begins = match first {
         InitialMatrix::Gradients => format!(
@@ -188,6 +195,7 @@ fn why(facts: &LossFacts, goal: Goal, kind: &str, first: InitialMatrix) -> Strin
     );
     match (goal, kind) {
         (Goal::Rounds, "newton") => "whole Hessians in every round take the fewest rounds".into(),
+        (Goal::Seconds, _) if network.is_some() => "the fewest seconds of messages and computation by rule of thumb".into(),
         (Goal::Seconds, _) => "the least computation by rule of thumb; messages are taken to be free".into(),
         _ => format!("{begins}; {changes}"),
     }
@@ -195,7 +203,7 @@ fn why(facts: &LossFacts, goal: Goal, kind: &str, first: InitialMatrix) -> Strin
 
 /// What methods take by rule of thumb. A Hessian of sparse rows takes as many multiply-adds as pairs of numbers in a row, one of dense rows is
 /// a product of matrices.
-fn candidates(facts: &LossFacts, first: InitialMatrix) -> Vec<ConsideredForLosses> {
+fn candidates(facts: &LossFacts, first: InitialMatrix, network: Option<Network>) -> Vec<ConsideredForLosses> {
     let (d, agents, stored) = (facts.dim as f64, facts.rows.len() as f64, facts.stored as f64);
     let rows: usize = facts.rows.iter().sum();
     let gradient = 2.0 * stored;
@@ -203,10 +211,11 @@ fn candidates(facts: &LossFacts, first: InitialMatrix) -> Vec<ConsideredForLosse
     let hessian = if facts.stored == rows * facts.dim { pairs / DENSE } else { pairs };
     let cube = d * d * d / DENSE;
     let (matrix, threads) = (0.5 * (d + 1.0), rayon::current_num_threads() as f64);
-    let cost = |rounds: f64, vectors: f64, work: f64| LossCost {
-        rounds,
-        bits: 64.0 * d * agents * rounds * vectors,
-        seconds: rounds * work / (PACE * threads),
+    let cost = |rounds: f64, each: f64, vectors: f64, work: f64| {
+        let (exchanges, bits) = (rounds * each, 64.0 * d * agents * rounds * vectors);
+        let computation = rounds * work / (PACE * threads);
+        let messages = network.map_or(0.0, |network| network.seconds(exchanges, bits));
+        LossCost { rounds, exchanges, bits, computation, seconds: computation + messages }
     };
     let newton = if facts.is_quadratic { 1.0 } else { NEWTON_ROUNDS };
     let of = |kind, first, cost, if_alike| ConsideredForLosses { kind, first, cost, if_alike };
@@ -216,14 +225,14 @@ fn candidates(facts: &LossFacts, first: InitialMatrix) -> Vec<ConsideredForLosse
     };
     let own = direction + 2.0 * gradient;
     let adaptive = match first {
-        InitialMatrix::Gradients => of(ADAPTIVE, Some(first), cost(GRADIENT_ROUNDS, 2.0, 1.5 * gradient), false),
-        _ => of(ADAPTIVE, Some(first), cost(AGREEING_ROUNDS, 4.0, own), true),
+        InitialMatrix::Gradients => of(ADAPTIVE, Some(first), cost(GRADIENT_ROUNDS, 1.0, 2.0, 1.5 * gradient), false),
+        _ => of(ADAPTIVE, Some(first), cost(AGREEING_ROUNDS, 2.0, 4.0, own), true),
     };
     vec![
         adaptive,
-        of("newton", None, cost(newton, 3.0 + matrix, hessian + 2.0 * gradient + threads * cube / 3.0), false),
-        of("giant", None, cost(AGREEING_ROUNDS, 5.0, own + gradient), true),
-        of("lbfgs", None, cost(GRADIENT_ROUNDS, 3.0, 2.0 * gradient), false),
+        of("newton", None, cost(newton, 2.0, 3.0 + matrix, hessian + 2.0 * gradient + threads * cube / 3.0), false),
+        of("giant", None, cost(AGREEING_ROUNDS, 3.0, 5.0, own + gradient), true),
+        of("lbfgs", None, cost(GRADIENT_ROUNDS, 2.0, 3.0, 2.0 * gradient), false),
     ]
 }
 
@@ -238,7 +247,7 @@ mod tests {
     #[test]
     fn few_rows_begin_with_gradients() {
         for (rows, first) in [(vec![1000; 8], None), (vec![50; 8], Some("gradients")), (vec![50, 50, 1000], Some("gradients"))] {
-            let choice = choose_for_losses(facts(300, &rows, 300 * rows.iter().sum::<usize>()), Goal::Bits, 1e-6).unwrap();
+            let choice = choose_for_losses(facts(300, &rows, 300 * rows.iter().sum::<usize>()), Goal::Bits, None, 1e-6).unwrap();
             assert_eq!(choice.kind, ADAPTIVE);
             assert_eq!(choice.settings.get("first").and_then(Value::as_str), first, "{rows:?}");
             assert_eq!(choice.settings.get("tolerance").and_then(Value::as_float), Some(1e-6));
@@ -249,7 +258,7 @@ mod tests {
     /// 2,000 sparse rows of 50,000 columns took GIANT 2 to 4 s; a Hessian of them is not formed.
     #[test]
     fn wide_rows_have_directions_without_hessians() {
-        let choice = choose_for_losses(facts(50_000, &[250; 8], 150_000), Goal::Bits, 1e-9).unwrap();
+        let choice = choose_for_losses(facts(50_000, &[250; 8], 150_000), Goal::Bits, None, 1e-9).unwrap();
         let giant = choice.considered.iter().find(|candidate| candidate.kind == "giant").unwrap();
         assert!((0.1..60.0).contains(&giant.cost.seconds), "{}", giant.cost.seconds);
     }
@@ -258,7 +267,7 @@ mod tests {
     fn rounds_and_seconds_have_methods_of_their_own() {
         // Estimates of seconds depend on the threads.
         let threads = rayon::ThreadPoolBuilder::new().num_threads(2).build().unwrap();
-        let chosen = |dim, stored, goal| choose_for_losses(facts(dim, &[10_000; 4], stored), goal, 1e-9).unwrap().kind;
+        let chosen = |dim, stored, goal| choose_for_losses(facts(dim, &[10_000; 4], stored), goal, None, 1e-9).unwrap().kind;
         let kind = |dim, stored, goal| threads.install(|| chosen(dim, stored, goal));
         assert_eq!(kind(300, 12_000_000, Goal::Rounds), "newton");
         assert_eq!(kind(10_000, 400_000, Goal::Rounds), ADAPTIVE);
@@ -266,7 +275,23 @@ mod tests {
         assert_eq!(kind(100, 400_000, Goal::Seconds), "newton");
         assert_eq!(kind(784, 31_360_000, Goal::Seconds), "newton");
         assert_eq!(kind(2_000, 80_000_000, Goal::Seconds), "lbfgs");
-        let e = choose_for_losses(facts(10, &[10], 100), Goal::Samples, 1e-9).unwrap_err();
+        // Where messages take seconds, few exchanges are best; where bits do, no whole Hessians.
+        let over = |exchange_seconds, bandwidth| {
+            let network = Network::of(Some(exchange_seconds), bandwidth).unwrap();
+            choose_for_losses(facts(2_000, &[10_000; 4], 80_000_000), Goal::Seconds, network, 1e-9).unwrap()
+        };
+        let (fast, slow, narrow) = (over(0.0, None), over(3.0, None), over(3.0, Some(1e5)));
+        assert_eq!((fast.kind, slow.kind, narrow.kind), ("lbfgs", "newton", ADAPTIVE));
+        for choice in [fast, slow, narrow] {
+            for LossCost { exchanges, bits, computation, seconds, .. } in choice.considered.iter().map(|one| one.cost) {
+                assert_eq!(seconds, computation + choice.network.unwrap().seconds(exchanges, bits));
+            }
+        }
+        for (key, exchange_seconds, bandwidth) in [("exchange_seconds", -1.0, None), ("bandwidth", 1.0, Some(0.0))] {
+            assert_eq!(Network::of(Some(exchange_seconds), bandwidth).unwrap_err().key, key);
+        }
+        assert_eq!(Network::of(None, None).unwrap(), None);
+        let e = choose_for_losses(facts(10, &[10], 100), Goal::Samples, None, 1e-9).unwrap_err();
         assert_eq!(e.key, "goal");
     }
 }

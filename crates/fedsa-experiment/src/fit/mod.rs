@@ -95,7 +95,7 @@ impl Fit {
         let unreachable = reachable(&mut settings, &built);
         let settings = &settings;
         let facts = || LossFacts::of(&built.prepared, built.problem.field().dim(), settings.model == Model::LeastSquares);
-        let choice = settings.chooses().then(|| choose_for_losses(facts(), settings.minimise, settings.tol)).transpose();
+        let choice = settings.chooses().then(|| choose_for_losses(facts(), settings.minimise, settings.network, settings.tol)).transpose();
         let choice = choice.map_err(|e| if e.key == "goal" { e.about("minimise") } else { e })?;
         let is_other = choice.is_some() || unreachable.is_some();
         let experiment = if is_other { settings.experiment_by(choice.as_ref())? } else { experiment };

@@ -6,7 +6,7 @@ use fedsa::problem::glm::inference::{CovarianceKind, InferenceSettings};
 use fedsa::problem::preparation::partition::Partition;
 use toml::{Table, Value};
 
-use crate::choose::{Goal, LossChoice};
+use crate::choose::{Goal, LossChoice, Network};
 use crate::config::{Experiment, read_kind};
 use crate::kinds::Kinds;
 use crate::made::{self, Changes, Keys, kind_of, table, takes, text, texts, whole};
@@ -129,6 +129,8 @@ pub struct FitSettings {
     pub method: Option<String>,
     /// What [`AUTO`] minimises; bits by default.
     pub minimise: Goal,
+    /// What messages take, for estimates of seconds; nothing by default.
+    pub network: Option<Network>,
     /// Methods that are run on the same data. Without `method` the first of them gives the weights.
     pub compare: Vec<String>,
     /// Methods stop when the norm of the gradient is at most this; 0 for never; 1e-9 by default.
@@ -179,6 +181,7 @@ impl Default for FitSettings {
             holdout: None,
             method: None,
             minimise: Goal::Bits,
+            network: None,
             compare: Vec::new(),
             tol: 1e-9,
             rounds: 5_000,
@@ -242,6 +245,8 @@ made::with! { FitSettings:
     with_method(method: impl Into<String>) = Some(method.into());
     /// The same with a method that is chosen for this.
     with_minimise(minimise: Goal) = minimise;
+    /// The same on a network on which messages take this.
+    with_network(network: Network) = Some(network);
     /// The same with these methods beside each other.
     with_compare(compare: Vec<String>) = compare;
     /// The same that stops at this norm of the gradient.

@@ -213,6 +213,7 @@ impl Tuning {
             most_rounds: options.most_rounds,
             most_local_steps: options.most_local_steps,
             local_steps: options.local_steps.clone(),
+            network: options.network,
         };
         target.check(&*plan.fields[0].field, &start)?;
         let identity = identity(&plan, options, &Places::from_env(base))?;

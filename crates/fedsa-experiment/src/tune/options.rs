@@ -1,6 +1,6 @@
 //! What a tuning is asked for.
 
-use fedsa_theory::cost::Goal;
+use fedsa_theory::cost::{Goal, Network};
 use fedsa_theory::tune::{self};
 use serde::Serialize;
 
@@ -12,8 +12,11 @@ use crate::made;
 pub struct TuneOptions {
     /// The mean-square error to reach.
     pub target_mse: f64,
-    /// What is minimised.
+    /// What is minimised. Seconds are those of messages, and need `network`.
     pub minimise: Goal,
+    /// What messages take.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub network: Option<Network>,
     /// The kinds of methods that may be chosen; by default `fedlsa`, `scafflsa`, `fedhsa`, and those of the file with a step size.
     pub methods: Vec<String>,
     /// The codecs of the uplink that may be chosen, such as `quantised:4`; the file's by default, and `auto` for a list of usual ones.
@@ -41,6 +44,7 @@ impl TuneOptions {
         Self {
             target_mse,
             minimise: Goal::Bits,
+            network: None,
             methods: Vec::new(),
             codecs: Vec::new(),
             local_steps: None,
@@ -56,6 +60,8 @@ impl TuneOptions {
 made::with! { TuneOptions:
     /// The same with another cost that is minimised.
     with_minimise(minimise: Goal) = minimise;
+    /// The same on a network on which messages take this.
+    with_network(network: Network) = Some(network);
     /// The same with these kinds of methods.
     with_methods(methods: Vec<String>) = methods;
     /// The same with these codecs.

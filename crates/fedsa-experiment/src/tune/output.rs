@@ -492,5 +492,6 @@ fn cost_text(cost: &SearchCost) -> String {
         1.0 => ", 1 sample".into(),
         samples => format!(", {} samples", numbers::thousands(samples)),
     };
-    format!("{}, {bits}{samples}", numbers::rounds(cost.rounds))
+    let seconds = cost.seconds.map_or(String::new(), |seconds| format!(", {} s of messages", number(seconds)));
+    format!("{}, {bits}{samples}{seconds}", numbers::rounds(cost.rounds))
 }

@@ -52,7 +52,7 @@ pub use price::{Price, SearchCost};
 
 pub use search::{Effort, SearchResult, cheaper, search, server_steps};
 
-use crate::cost::Goal;
+use crate::cost::{Goal, Network};
 use crate::exact_mse::InitialControls;
 use crate::predict::{Forecast, check_target, error_at_start, rounding};
 use fedsa::error::{Error, Result, require};
@@ -74,11 +74,13 @@ pub struct SearchTarget {
     pub most_local_steps: u64,
     /// H, if it is given.
     pub local_steps: Option<Vec<u64>>,
+    /// What messages take, where seconds are to be minimised.
+    pub network: Option<Network>,
 }
 
 impl Default for SearchTarget {
     fn default() -> Self {
-        Self { mse: 0.0, goal: Goal::Bits, most_rounds: MOST_ROUNDS, most_local_steps: MOST_LOCAL_STEPS, local_steps: None }
+        Self { mse: 0.0, goal: Goal::Bits, most_rounds: MOST_ROUNDS, most_local_steps: MOST_LOCAL_STEPS, local_steps: None, network: None }
     }
 }
 
@@ -113,8 +115,10 @@ impl SearchTarget {
             let help = if is_root { "a start away from the root".into() } else { format!("less than {at_start:.3e}, or another start") };
             return Err(Error::new("target", what, help));
         }
-        if self.goal == Goal::Seconds {
-            return Err(Error::new("minimise", "seconds depend on the machine, and are not predicted", "bits, rounds or samples"));
+        if self.goal == Goal::Seconds && self.network.is_none() {
+            let what = "seconds of computation depend on the machine, and are not predicted";
+            let accepted = "`exchange_seconds` or `bandwidth`, for seconds of messages; or bits, rounds or samples";
+            return Err(Error::new("minimise", what, accepted));
         }
         if self.goal == Goal::Samples && field.sampling().samples_per_step() == 0 {
             return Err(Error::new("minimise", "no samples are drawn under the mean operator", "rounds or bits, or another sampling"));
@@ -358,7 +362,15 @@ mod tests {
                 let mut run = fedsa::round::Run::new(&field, &federation).unwrap();
                 (0..20).for_each(|_| run.step());
                 let (cost, ledger) = (price.cost(20, 7), run.ledger());
-                let counted = SearchCost { rounds: 20, bits: (ledger.bits_up + ledger.bits_down) as f64, samples: ledger.samples as f64 };
+                let counted = SearchCost {
+                    rounds: 20,
+                    bits: (ledger.bits_up + ledger.bits_down) as f64,
+                    samples: ledger.samples as f64,
+                    seconds: None,
+                };
+                let network = Network { exchange_seconds: 2.0, bandwidth: Some(1e3) };
+                let seconds = price.on(Some(network)).cost(20, 7).seconds.unwrap();
+                assert!((seconds - 2.0 * ledger.exchanges as f64 - counted.bits / 1e3).abs() < 1e-9 * seconds, "{}", family.name);
                 assert_eq!(cost, counted, "{}", family.name);
                 for goal in [Goal::Rounds, Goal::Bits, Goal::Samples] {
                     assert_eq!(price.affordable(cost.of(goal), goal, 7, 1000), 20, "{} {goal:?}", family.name);
@@ -521,6 +533,9 @@ mod tests {
         refused(SearchTarget { most_rounds: 0, ..good.clone() }, "most_rounds", "0");
         refused(SearchTarget { local_steps: Some(vec![3, 0]), ..good.clone() }, "local_steps", "0");
         let noiseless = super::tests::field(23, 2, 2, Law::Mean);
+        refused(SearchTarget { goal: Goal::Seconds, ..good.clone() }, "minimise", "seconds");
+        let network = Some(Network { exchange_seconds: 3.0, bandwidth: None });
+        SearchTarget { goal: Goal::Seconds, network, ..good.clone() }.check(&*field, &start).unwrap();
         let e = SearchTarget { goal: Goal::Samples, ..good }.check(&*noiseless, &start).unwrap_err();
         assert_eq!(e.key, "minimise");
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{Family, SearchChoice, SearchStart};
 use crate::cost::Goal;
-use crate::cost::RoundCost;
+use crate::cost::{Network, RoundCost};
 use fedsa::error::{Error, Result};
 use fedsa::federation::Federation;
 use fedsa::problem::Field;
@@ -20,6 +20,9 @@ pub struct SearchCost {
     pub bits: f64,
     /// Samples of all agents.
     pub samples: f64,
+    /// Seconds of messages, where it is known what these take. Computation is not among them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub seconds: Option<f64>,
 }
 
 impl SearchCost {
@@ -29,8 +32,8 @@ impl SearchCost {
             Goal::Rounds => self.rounds as f64,
             Goal::Bits => self.bits,
             Goal::Samples => self.samples,
-            // Refused before: they depend on the machine.
-            Goal::Seconds => f64::INFINITY,
+            // Refused before where they are not known.
+            Goal::Seconds => self.seconds.unwrap_or(f64::INFINITY),
         }
     }
 }
@@ -42,8 +45,11 @@ impl SearchCost {
 pub struct Price {
     /// Bits of the first round, and of each later one.
     bits: (f64, f64),
+    /// Exchanges of the first round, and of each later one.
+    exchanges: (f64, f64),
     /// Samples of a round with no local steps, and of each local step.
     samples: (f64, f64),
+    network: Option<Network>,
 }
 
 /// The rounds that are run.
@@ -80,14 +86,24 @@ impl Price {
         };
         let one = samples(1, &last)?;
         let two = if family.has_local_steps { samples(2, &ledgers(2)?.1)? } else { one };
-        Ok(Self { bits: (bits(&first), (bits(&last) - bits(&first)) / (ROUNDS - 1) as f64), samples: (2.0 * one - two, two - one) })
+        let of = |count: &dyn Fn(&Ledger) -> f64| (count(&first), (count(&last) - count(&first)) / (ROUNDS - 1) as f64);
+        let exchanges = of(&|ledger| ledger.exchanges as f64);
+        Ok(Self { bits: of(&bits), exchanges, samples: (2.0 * one - two, two - one), network: None })
+    }
+
+    /// The same on a network, where it is known what messages take.
+    #[must_use]
+    pub fn on(self, network: Option<Network>) -> Self {
+        Self { network, ..self }
     }
 
     /// What rounds with H local steps cost.
     pub fn cost(&self, rounds: u64, local_steps: u64) -> SearchCost {
         let each = if self.samples.1 == 0.0 { self.samples.0 } else { self.samples.0 + self.samples.1 * local_steps as f64 };
-        let bits = if rounds == 0 { 0.0 } else { self.bits.0 + (rounds - 1) as f64 * self.bits.1 };
-        SearchCost { rounds, bits, samples: rounds as f64 * each }
+        let of = |(first, later): (f64, f64)| if rounds == 0 { 0.0 } else { first + (rounds - 1) as f64 * later };
+        let bits = of(self.bits);
+        let seconds = self.network.map(|network| network.seconds(of(self.exchanges), bits));
+        SearchCost { rounds, bits, samples: rounds as f64 * each, seconds }
     }
 
     /// The most rounds whose cost is at most `cost`.

@@ -232,7 +232,7 @@ pub fn search(
     effort: &Effort,
 ) -> Result<SearchResult> {
     target.check(&**field, start)?;
-    let prices: Vec<Result<Price>> = families.iter().map(|family| Price::of(field, family, start)).collect();
+    let prices: Vec<Result<Price>> = families.iter().map(|family| Ok(Price::of(field, family, start)?.on(target.network))).collect();
     let of = Search { field, families, start, target, prices: &prices };
     let mut unknown: Vec<Option<Error>> = prices.iter().map(|price| price.as_ref().err().cloned()).collect();
     let lines = of.lines();
@@ -437,7 +437,8 @@ mod tests {
         for (i, case) in small(6).iter().enumerate() {
             let (field, start, family) = (field(case), start(case), &families()[i % 3]);
             let goal = [Goal::Samples, Goal::Rounds][i / 3 % 2];
-            let target = SearchTarget { mse: target(case), goal, most_rounds: 1_000_000_000, most_local_steps: 12, local_steps: None };
+            let target =
+                SearchTarget { mse: target(case), goal, most_rounds: 1_000_000_000, most_local_steps: 12, ..SearchTarget::default() };
             let found = search(&field, std::slice::from_ref(family), &start, &target, &Effort::default()).unwrap();
             let found = found.best().unwrap();
             let (cost, hit) = (found.cost.unwrap().of(goal), found.reached().unwrap());
@@ -494,7 +495,8 @@ mod tests {
                 ratios[2 * k].push(corollary.rounds / same as f64);
                 if local_steps <= 60 {
                     let most_rounds = corollary.rounds();
-                    let target = SearchTarget { mse, goal: Goal::Rounds, most_rounds, most_local_steps: local_steps, local_steps: None };
+                    let target =
+                        SearchTarget { mse, goal: Goal::Rounds, most_rounds, most_local_steps: local_steps, ..SearchTarget::default() };
                     let found = search(&field, std::slice::from_ref(family), &start, &target, &Effort::default()).unwrap();
                     let best = found.best().unwrap_or_else(|| panic!("{corollary:?}: nothing is found: {found:?}"));
                     let best = best.reached().unwrap().rounds;
