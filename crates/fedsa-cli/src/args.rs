@@ -1,6 +1,7 @@
 //! The command line.
 
 mod agent;
+mod cost;
 mod data;
 mod federation;
 mod values;
@@ -10,6 +11,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand};
 
 pub use agent::AgentArgs;
+pub use cost::{FitGoalArg, MinimiseArg, NetworkArgs};
 pub use data::{DataCommand, FetchArgs, VerifyArgs};
 pub use federation::{FederationCommand, NewFederationArgs};
 pub use values::{BadRowsArg, ProgressMode};
@@ -275,53 +277,6 @@ pub struct TuneArgs {
     pub progress: ProgressMode,
     #[command(flatten)]
     pub overrides: Overrides,
-}
-
-/// What the choice of a method for losses minimises.
-#[derive(clap::ValueEnum, Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum FitGoalArg {
-    /// Bits of all messages, up and down
-    #[default]
-    Bits,
-    /// Rounds
-    Rounds,
-    /// Seconds of computation, and of messages with --exchange-seconds or --bandwidth, by rule of thumb
-    Seconds,
-}
-
-/// What messages take on a network.
-#[derive(Args, Debug, Clone, Copy)]
-pub struct NetworkArgs {
-    /// The seconds that an exchange takes, whatever is in it: with --minimise seconds
-    #[arg(long, value_name = "SECONDS", allow_negative_numbers = true)]
-    pub exchange_seconds: Option<f64>,
-    /// The bits a second that pass, of all messages up and down: with --minimise seconds
-    #[arg(long, value_name = "BITS", allow_negative_numbers = true)]
-    pub bandwidth: Option<f64>,
-}
-
-impl NetworkArgs {
-    /// The network, if anything is said of it.
-    ///
-    /// # Errors
-    /// When a number is out of range; names the setting.
-    pub fn network(self) -> fedsa::error::Result<Option<fedsa_theory::cost::Network>> {
-        fedsa_theory::cost::Network::of(self.exchange_seconds, self.bandwidth)
-    }
-}
-
-/// What is minimised.
-#[derive(clap::ValueEnum, Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum MinimiseArg {
-    /// Rounds
-    Rounds,
-    /// Bits of all messages, up and down
-    #[default]
-    Bits,
-    /// Samples of all agents
-    Samples,
-    /// Seconds of messages, with --exchange-seconds or --bandwidth; computation is not counted
-    Seconds,
 }
 
 #[derive(Args, Debug)]

@@ -199,18 +199,13 @@ impl Halves {
     /// One round over a network that loses nothing.
     pub fn round(&mut self) {
         let mut todo = self.server.open();
-        loop {
-            todo = match todo {
-                Todo::Ask { to, bytes } => {
-                    let answers = self.send(&to, &bytes);
-                    let progress = self.server.receive(&answers);
-                    assert_eq!(progress.refused, []);
-                    progress.todo
-                }
-                Todo::Tell { .. } => panic!("what is told travels with the next question"),
-                Todo::RoundOver => break,
-            };
+        while let Todo::Ask { to, bytes } = todo {
+            let answers = self.send(&to, &bytes);
+            let progress = self.server.receive(&answers);
+            assert_eq!(progress.refused, []);
+            todo = progress.todo;
         }
+        assert_eq!(todo, Todo::RoundOver, "what is told travels with the next question");
     }
 
     /// Tells agents what would travel with their next questions; it is counted as if it did.
