@@ -101,7 +101,7 @@ fn a_classification_is_fitted_and_applied() {
     // The classes are those of a - 2 b + 0.5.
     assert!(coefficients[0] > 0.0 && coefficients[1] < -coefficients[0] && number(&weights, "intercept") > 0.0, "{coefficients:?}");
     let csv = folder.run(&["predict", "o/weights.json", "rows.csv"]).exits(0).stdout;
-    assert!(csv.starts_with("agent,a,b,c,site,label,year,probability,prediction\n"), "{csv}");
+    assert!(csv.starts_with("agent,a,b,c,site,label,year,probability,PROBS,prediction\n"), "{csv}");
     let mut right = 0;
     for line in csv.lines().skip(1) {
         let fields: Vec<&str> = line.split(',').collect();
@@ -187,7 +187,7 @@ fn rows_without_targets_are_predicted() {
     let folder = folder();
     fit(&folder, "rows.libsvm --agents 4 --ridge 1e-3 --out o -q").exits(0);
     let with = folder.run(&["predict", "o/weights.json", "rows.libsvm"]).exits(0).stdout;
-    assert!(with.starts_with("agent,target,probability,prediction\nrows"), "{with}");
+    assert!(with.starts_with("agent,target,probability,PROBS,prediction\nrows"), "{with}");
     assert_eq!(with.lines().count(), 241);
     folder.run(&["predict", "o/weights.json", "rows.libsvm", "--out", "p.parquet"]).exits(0).says("240 rows of 1 file");
     folder.write("wide.libsvm", "+1 1:0.5 9:1\n");

@@ -465,4 +465,77 @@ mod tests {
         let why = by_powers(&slow, 1e-3, 1 << 40, &mut meter).unwrap_err();
         assert_eq!((meter.has_ended, why.kind()), (true, ErrorKind::Cancelled));
     }
+
+    unsafe extern "C" {
+        fn clock_gettime(id: i32, ts: *mut [i64; 2]) -> i32;
+    }
+    fn cpu() -> f64 {
+        let mut ts = [0i64; 2];
+        unsafe { clock_gettime(2, &mut ts) };
+        ts[0] as f64 + ts[1] as f64 * 1e-9
+    }
+    fn timed<T>(mut f: impl FnMut() -> T) -> (T, f64) {
+        let (mut best, begin) = (f64::INFINITY, cpu());
+        let mut out = None;
+        for _ in 0..200 {
+            let t = cpu();
+            out = Some(f());
+            best = best.min(cpu() - t);
+            if cpu() - begin > 0.1 { break }
+        }
+        (out.unwrap(), best)
+    }
+
+    #[test]
+    #[ignore]
+    fn times() {
+        use crate::tune::Family;
+        use crate::tune::SearchChoice;
+        use std::sync::Arc;
+        use fedsa::kernel::Isa;
+        use fedsa::methods::{fedhsa::FedHsa, fedlsa::FedLsa, scafflsa::Scafflsa};
+        use fedsa::problem::garnet::Garnet;
+        use fedsa::problem::{NoFiles, ProblemSettings as _};
+        use fedsa::sampling::Sampling;
+        let link = Arc::new(fedsa::uplink::Uplink::default());
+        let families = [
+            Family::new("fedlsa", |eta, h, a| Ok(Arc::new(FedLsa::new(eta, h).with_global_step_size(a))), &link),
+            Family::new("scafflsa", |eta, h, a| Ok(Arc::new(Scafflsa::new(eta, h).with_global_step_size(a))), &link),
+            Family::new("fedhsa", |eta, h, a| Ok(Arc::new(FedHsa::new(eta, h).with_global_step_size(a))), &link),
+        ];
+        for d in [2usize, 4, 8, 12, 20, 40] {
+            for agents in [1usize, 2, 4, 10, 30] {
+                let garnet = Garnet::default().with_agents(agents).with_states(30.max(2 * d)).with_features(d).with_seed(1);
+                let (field, t_field) = timed(|| garnet.field(&NoFiles, Sampling::default(), Isa::best()).unwrap());
+                let start = SearchStart::zero(d);
+                for family in &families {
+                    for h in [1u64, 30, 1000] {
+                        let choice = SearchChoice { family: 0, step_size: 0.1, local_steps: h, server_step: 1.0 };
+                        let (forecast, t_forecast) = timed(|| family.forecast(&field, &choice, &start).unwrap());
+                        let legs = forecast.curve_work(0).unwrap_or(0.0);
+                        if legs > 3e9 { continue }
+                        let theta = vec![0.0; d];
+                        let t = cpu();
+                        let Ok(evolution) = forecast.evolution(&theta, &start.controls) else { continue };
+                        let first = cpu() - t;
+                        let (_, t_evolution) = timed(|| forecast.evolution(&theta, &start.controls).is_ok());
+                        let n = evolution.start().len();
+                        let of_round = (forecast.curve_work(1).unwrap_or(0.0) - legs).max((n * n) as f64);
+                        let mut next = vec![0.0; n];
+                        let (_, t_apply) = timed(|| evolution.map().apply(evolution.start(), &mut next));
+                        let (mut t_matrix, mut t_product, mut t_vec) = (0.0, 0.0, 0.0);
+                        if n <= 1300 {
+                            let (m, t) = timed(|| evolution.map().to_matrix());
+                            t_matrix = t;
+                            (_, t_product) = timed(|| &m * &m);
+                            (_, t_vec) = timed(|| apply(&m, evolution.start()));
+                        }
+                        let (floor_work, t_floor) = if h == 30 && forecast.floor_work().unwrap_or(0.0) < 3e9 { (forecast.floor_work().unwrap_or(0.0), timed(|| forecast.floor().is_ok()).1) } else { (0.0, 0.0) };
+                        println!("T {d} {agents} {} {h} {n} field {t_field:.2e} forecast {t_forecast:.2e} first {first:.2e} evolution {t_evolution:.2e} legs {:.2e} apply {t_apply:.2e} work {:.2e} of_round {:.2e} matrix {t_matrix:.2e} product {t_product:.2e} counted {:.2e} vec {t_vec:.2e} floor {t_floor:.2e} counted {:.2e}",
+                            family.name, legs * 1e-9, evolution.map().work() * 1e-9, of_round * 1e-9, PRODUCT * (n as f64).powi(3) * 1e-9, floor_work * 1e-9);
+                    }
+                }
+            }
+        }
+    }
 }
