@@ -111,14 +111,7 @@ fn add_record(
         episodes.push(finite(i).and_then(whole_number).ok_or(BadField(i, WHOLE))?);
     }
     if let (Some(i), Some(ratios)) = (layout.ratio, &mut log.ratio) {
-        ratios.push(match i {
-            RatioColumns::Ratio(i) => finite(i).and_then(ratio).ok_or(BadField(i, RATIO))?,
-            RatioColumns::Probabilities { target, behaviour } => {
-                let of = |i: usize, wanted: &'static str| finite(i).ok_or(BadField(i, wanted));
-                let found = quotient(of(target, TARGET)?, of(behaviour, BEHAVIOUR)?);
-                found.map_err(|(place, wanted)| BadField([target, behaviour][place], wanted))?
-            }
-        });
+        ratios.push(ratio_of(i, &finite)?);
     }
     if let (Some(columns), Some(actions)) = (&layout.actions, &mut log.actions) {
         actions.taken.push(finite(columns.taken).and_then(action_number).ok_or(BadField(columns.taken, ACTION))?);
@@ -141,6 +134,18 @@ fn add_record(
         rows.log.breaks.get_or_insert_default().push(breaks);
     }
     Ok(())
+}
+
+/// The ratio of a line, or that of its probabilities.
+fn ratio_of(columns: RatioColumns, finite: &dyn Fn(usize) -> Option<f64>) -> std::result::Result<f64, BadField> {
+    match columns {
+        RatioColumns::Ratio(i) => finite(i).and_then(ratio).ok_or(BadField(i, RATIO)),
+        RatioColumns::Probabilities { target, behaviour } => {
+            let of = |i: usize, wanted: &'static str| finite(i).ok_or(BadField(i, wanted));
+            let found = quotient(of(target, TARGET)?, of(behaviour, BEHAVIOUR)?);
+            found.map_err(|(place, wanted)| BadField([target, behaviour][place], wanted))
+        }
+    }
 }
 
 /// Calls `see` with the episodes of all lines that have one.
