@@ -134,7 +134,7 @@ fn tables_with_semicolons_and_decimal_commas_are_fitted() {
     said(&predicted, &["root mean square error"]);
     folder.write("mixed.csv", commas.replacen("berlin;", "berlin;1.5;2;3\nberlin;", 1));
     let run = fit(&folder, &format!("mixed.csv {options} --out m")).exits(2);
-    said(&run, &["DATA: mixed.csv: line 3: `", "has a decimal comma" , "one decimal mark"]);
+    said(&run, &["DATA: mixed.csv: line 3: `", "has a decimal comma", "one decimal mark"]);
 }
 
 /// A path is named once.

@@ -426,7 +426,8 @@ mod tests {
             of.iter().zip(&weights).for_each(|(p, weight)| assert!((p - weight / sum).abs() <= 1e-15, "{scores:?}: {of:?}"));
             assert_eq!(numbers(&columns, "probability")[0], of.iter().copied().fold(0.0, f64::max), "{scores:?}");
         }
-        let two = LinearModel { predicts: Predicts::Class([PredictedClass::Name("no".into()), PredictedClass::Name("yes".into())]), ..digits() };
+        let two =
+            LinearModel { predicts: Predicts::Class([PredictedClass::Name("no".into()), PredictedClass::Name("yes".into())]), ..digits() };
         let columns = two.predictions(&[0.7, -40.0]);
         let (no, yes) = (numbers(&columns, "probability_no"), numbers(&columns, "probability_yes"));
         assert_eq!(numbers(&columns, "probability"), yes);

@@ -117,9 +117,14 @@ fn close(x: &[f64], y: &[f64], tolerance: f64) {
 #[test]
 fn means_do_not_depend_on_batches() {
     let logs = walks();
-    for (features, lambda) in
-        [("fourier:2", 0.0), ("fourier:2", 0.7), ("tiles:5x15", 0.0), ("tiles:5x15", 0.4), ("tiles:4x20(s_y) * tiles:2x15", 0.0), (MIXED, 0.0)]
-    {
+    for (features, lambda) in [
+        ("fourier:2", 0.0),
+        ("fourier:2", 0.7),
+        ("tiles:5x15", 0.0),
+        ("tiles:5x15", 0.4),
+        ("tiles:4x20(s_y) * tiles:2x15", 0.0),
+        (MIXED, 0.0),
+    ] {
         let settings = settings(features).with_lambda(lambda);
         let theta: Vec<f64> = (0..map(&settings, &logs).len()).map(|i| (i as f64).sin()).collect();
         let means = |size: usize| {
@@ -232,7 +237,9 @@ fn products_with_dense_maps_have_the_operators_of_their_definition() {
 #[test]
 fn sparse_steps_are_those_of_the_generic_kernel() {
     let logs = walks();
-    for (law, features) in [(Law::Iid, "tiles:5x15"), (Law::Markov, "tiles:5x15"), (Law::Iid, "tiles:4x20(s_y) * tiles:2x15"), (Law::Markov, MIXED)] {
+    for (law, features) in
+        [(Law::Iid, "tiles:5x15"), (Law::Markov, "tiles:5x15"), (Law::Iid, "tiles:4x20(s_y) * tiles:2x15"), (Law::Markov, MIXED)]
+    {
         for (kind, steps) in [("fedlsa", 40), ("fedhsa", 40), ("scafflsa", 25)] {
             let method = method(kind, &format!(r#"{{"step_size": 0.4, "local_steps": {steps}}}"#));
             let uplink = Uplink::default();

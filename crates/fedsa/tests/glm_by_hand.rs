@@ -33,17 +33,13 @@ struct Row {
 /// The problem of a family with offsets and row weights, its data, and the same as rows.
 fn case(family: FamilyName) -> (GeneralisedLinear, Dataset, Vec<Row>) {
     let mut set = table(family);
-    let (Rows::Dense { values, .. }, Some(Labels::Numbers(y)), Some(Labels::Numbers(agents))) = (&set.rows, &set.targets, &set.groups) else {
+    let (Rows::Dense { values, .. }, Some(Labels::Numbers(y)), Some(Labels::Numbers(agents))) = (&set.rows, &set.targets, &set.groups)
+    else {
         unreachable!()
     };
     let weight = |j: usize| 0.5 + u(j + 1, 4) + f64::from(j % 3 == 0);
-    let row = |(j, x): (usize, &[f64])| Row {
-        x: [x[0], x[1], x[2], 1.0],
-        offset: x[3],
-        weight: weight(j),
-        y: y[j],
-        agent: agents[j] as usize,
-    };
+    let row =
+        |(j, x): (usize, &[f64])| Row { x: [x[0], x[1], x[2], 1.0], offset: x[3], weight: weight(j), y: y[j], agent: agents[j] as usize };
     let rows: Vec<Row> = values.chunks(4).enumerate().map(row).collect();
     let weighted = values.chunks(4).enumerate().flat_map(|(j, row)| row.iter().copied().chain([weight(j)])).collect();
     set.rows = Rows::Dense { d: 5, values: weighted };

@@ -38,7 +38,11 @@ pub(super) fn read(input: Input, wanted: &Wanted, expected: Option<&[String]>, r
         room.take(2 * size_of::<f64>() * layout.features.len(), || place(0))?;
         // The reader has checked that every line has a field for every name.
         if values.is_empty() {
-            texts.detect(separated::line_of(&reader, &record), |j| record[layout.features[j]].trim(), |field| is_text(&decimals.any(field)) && !decimals.has_thousands(field));
+            texts.detect(
+                separated::line_of(&reader, &record),
+                |j| record[layout.features[j]].trim(),
+                |field| is_text(&decimals.any(field)) && !decimals.has_thousands(field),
+            );
         }
         for (j, &i) in layout.features.iter().enumerate() {
             let field = record[i].trim();

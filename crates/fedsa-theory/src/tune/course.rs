@@ -478,9 +478,18 @@ mod tests {
             let ratio = estimate / (1e3 * measured);
             assert!((0.5..2.0).contains(&ratio), "{what}: {ratio}");
         };
-        for (n, measured) in
-            [(6, 1.75), (9, 1.9), (25, 4.1), (45, 10.4), (81, 38.4), (153, 189.0), (325, 1470.0), (441, 3690.0), (861, 27_400.0), (1225, 88_000.0)]
-        {
+        for (n, measured) in [
+            (6, 1.75),
+            (9, 1.9),
+            (25, 4.1),
+            (45, 10.4),
+            (81, 38.4),
+            (153, 189.0),
+            (325, 1470.0),
+            (441, 3690.0),
+            (861, 27_400.0),
+            (1225, 88_000.0),
+        ] {
             near(squaring(f64::from(n)), measured, &format!("a map of {n} numbers"));
         }
         let rounds = [

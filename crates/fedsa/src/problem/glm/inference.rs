@@ -183,7 +183,8 @@ pub fn infer(prepared: &Prepared, start: &[f64], how: InferenceSettings, cancel:
         return Err(Error::new("target_range", "targets that are mapped to a range, beside inference", "targets as they are"));
     }
     if prepared.transform.intercept && prepared.transform.columns.position(INTERCEPT).is_some() {
-        let what = format!("a column called `{INTERCEPT}` beside the intercept of the model, which has this name in the list of coefficients");
+        let what =
+            format!("a column called `{INTERCEPT}` beside the intercept of the model, which has this name in the list of coefficients");
         return Err(Error::data("inference", what, "another name of the column; or `drop`, which leaves it out; or no intercept"));
     }
     let p = start.len();

@@ -184,11 +184,7 @@ impl<L: Loss> Regression<L> {
             })
         };
         if !hessian.is_all_finite() {
-            return Err(Error::data(
-                "data",
-                "products of the features are not finite",
-                "features of a smaller scale: `standardise`",
-            ));
+            return Err(Error::data("data", "products of the features are not finite", "features of a smaller scale: `standardise`"));
         }
         let factor = hessian.llt(faer::Side::Lower).map_err(|_| singular())?;
         // The square of a pivot's share of its diagonal entry is what is left of a feature beside those before it, whatever their scales. One
