@@ -489,11 +489,11 @@ pub struct FitArgs {
     /// The column that says how much each row counts
     #[arg(long, value_name = "COLUMN")]
     pub row_weights: Option<String>,
-    /// Columns of a table that are not used
-    #[arg(long, value_name = "COLUMNS", value_delimiter = ',')]
+    /// Columns of a table that are not used: a,b; a name with a comma in quotes, '"a, b",c'
+    #[arg(long, value_name = "COLUMNS")]
     pub drop: Vec<String>,
     /// Columns of a table that are categories: a column of 0 and 1 for each level but the first. Columns of text are so by themselves
-    #[arg(long, value_name = "COLUMNS", value_delimiter = ',')]
+    #[arg(long, value_name = "COLUMNS")]
     pub categorical: Vec<String>,
     /// mu: mu/2 ||theta||^2 is added to the loss; 1e-5 by default, and 0 with --inference
     #[arg(long, value_name = "MU", allow_negative_numbers = true)]

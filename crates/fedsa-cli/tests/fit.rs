@@ -101,7 +101,7 @@ fn a_classification_is_fitted_and_applied() {
     // The classes are those of a - 2 b + 0.5.
     assert!(coefficients[0] > 0.0 && coefficients[1] < -coefficients[0] && number(&weights, "intercept") > 0.0, "{coefficients:?}");
     let csv = folder.run(&["predict", "o/weights.json", "rows.csv"]).exits(0).stdout;
-    assert!(csv.starts_with("agent,a,b,c,site,label,year,probability,prediction\n"), "{csv}");
+    assert!(csv.starts_with("agent,a,b,c,site,label,year,probability,probability_no,probability_yes,prediction\n"), "{csv}");
     let mut right = 0;
     for line in csv.lines().skip(1) {
         let fields: Vec<&str> = line.split(',').collect();
@@ -109,8 +109,8 @@ fn a_classification_is_fitted_and_applied() {
         let score: f64 = x.iter().zip(&coefficients).map(|(x, w)| x * w).sum::<f64>() + number(&weights, "intercept");
         let probability: f64 = fields[7].parse().unwrap();
         assert!((probability - 1.0 / (1.0 + (-score).exp())).abs() < 1e-12);
-        assert_eq!(fields[8], if score > 0.0 { "yes" } else { "no" });
-        right += usize::from(fields[8] == fields[5]);
+        assert_eq!((fields[9], fields[10]), (fields[7], if score > 0.0 { "yes" } else { "no" }));
+        right += usize::from(fields[10] == fields[5]);
     }
     assert!(right > 200, "{right} of 240");
 }
@@ -187,7 +187,7 @@ fn rows_without_targets_are_predicted() {
     let folder = folder();
     fit(&folder, "rows.libsvm --agents 4 --ridge 1e-3 --out o -q").exits(0);
     let with = folder.run(&["predict", "o/weights.json", "rows.libsvm"]).exits(0).stdout;
-    assert!(with.starts_with("agent,target,probability,prediction\nrows"), "{with}");
+    assert!(with.starts_with("agent,target,probability,probability_-1,probability_1,prediction\nrows"), "{with}");
     assert_eq!(with.lines().count(), 241);
     folder.run(&["predict", "o/weights.json", "rows.libsvm", "--out", "p.parquet"]).exits(0).says("240 rows of 1 file");
     folder.write("wide.libsvm", "+1 1:0.5 9:1\n");

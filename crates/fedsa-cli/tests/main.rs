@@ -32,6 +32,7 @@ mod purposes;
 mod reference;
 #[cfg(unix)]
 mod resume;
+mod table_names;
 mod tables;
 mod theory;
 mod tune;

@@ -11,6 +11,7 @@
 
 pub mod atomic;
 pub mod datasets;
+mod decimals;
 pub mod delays;
 mod field;
 pub mod find;

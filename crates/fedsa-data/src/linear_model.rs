@@ -153,9 +153,9 @@ impl LinearModel {
             Predicts::Mean { .. } => vec![("prediction".into(), Cells::Numbers(scores.iter().map(|score| score.exp()).collect()))],
             Predicts::Robust => vec![("prediction".into(), Cells::Numbers(scores.to_vec()))],
             Predicts::Class(classes) => {
-                let probabilities = scores.iter().map(|score| 1.0 / (1.0 + (-score).exp())).collect();
+                let of = |k: usize| scores.iter().map(|score| 1.0 / (1.0 + if k == 1 { -score } else { *score }.exp())).collect();
                 let predicted = named(classes, scores.iter().map(|score| usize::from(*score > 0.0)));
-                vec![("probability".into(), Cells::Numbers(probabilities)), ("prediction".into(), predicted)]
+                with_probabilities(of(1), classes, of, predicted)
             }
             Predicts::Classes { classes, .. } => {
                 let best = |scores: &[f64]| {
@@ -164,12 +164,15 @@ impl LinearModel {
                     scores.iter().enumerate().fold((0, 0.0), better)
                 };
                 let rows = || scores.chunks(classes.len() - 1);
-                let probability = |scores: &[f64]| {
+                // That of class k, whose score is 0 for the reference.
+                let probability = |scores: &[f64], k: usize| {
                     let (_, most) = best(scores);
-                    1.0 / (scores.iter().map(|t| (t - most).exp()).sum::<f64>() + (-most).exp())
+                    let own = if k == 0 { 0.0 } else { scores[k - 1] };
+                    (own - most).exp() / (scores.iter().map(|t| (t - most).exp()).sum::<f64>() + (-most).exp())
                 };
+                let of = |k: usize| rows().map(|scores| probability(scores, k)).collect();
                 let predicted = named(classes, rows().map(|scores| best(scores).0));
-                vec![("probability".into(), Cells::Numbers(rows().map(probability).collect())), ("prediction".into(), predicted)]
+                with_probabilities(rows().map(|scores| probability(scores, best(scores).0)).collect(), classes, of, predicted)
             }
         }
     }
@@ -320,6 +323,19 @@ fn level(category: &Category, text: &str) -> Result<Option<usize>> {
     Err(Error::data("", what, "levels of the data of the fit"))
 }
 
+/// The columns of predicted classes: `probability`; that of each class with a name, `probability_NAME`; and the class that is predicted.
+fn with_probabilities(
+    probability: Vec<f64>,
+    classes: &[PredictedClass],
+    of: impl Fn(usize) -> Vec<f64>,
+    predicted: Cells,
+) -> Vec<(String, Cells)> {
+    let named = classes.iter().enumerate().filter(|(_, class)| **class != PredictedClass::Rest);
+    let each = named.map(|(k, class)| (format!("probability_{class}"), Cells::Numbers(of(k))));
+    let first = ("probability".into(), Cells::Numbers(probability));
+    std::iter::once(first).chain(each).chain([("prediction".into(), predicted)]).collect()
+}
+
 /// The names of predicted classes; numbers where all are.
 fn named(classes: &[PredictedClass], predicted: impl Iterator<Item = usize>) -> Cells {
     let number = |class: &PredictedClass| if let PredictedClass::Number(x) = class { Some(*x) } else { None };
@@ -379,12 +395,43 @@ mod tests {
         // 0.5 + 1 * 2 - 2 * 1, and a column that the model does not have.
         let scores = [digits().score([(0, 2.0), (1, 1.0), (7, 9.0)].into_iter()), digits().score([(1, 3.0)].into_iter())];
         assert_eq!(scores, [0.5, -5.5]);
-        let [(_, Cells::Numbers(probabilities)), (name, Cells::Text(_))] = &digits().predictions(&scores)[..] else { panic!() };
+        let [(_, Cells::Numbers(probabilities)), (three, of_three), (name, Cells::Text(_))] = &digits().predictions(&scores)[..] else {
+            panic!()
+        };
         assert!((probabilities[0] - 1.0 / (1.0 + (-0.5f64).exp())).abs() < 1e-15 && name == "prediction");
+        assert!(three == "probability_3" && *of_three == Cells::Numbers(probabilities.clone()));
         let numbers = LinearModel { predicts: Predicts::Class([PredictedClass::Number(-1.0), PredictedClass::Number(1.0)]), ..digits() };
-        assert_eq!(numbers.predictions(&scores)[1].1, Cells::Numbers(vec![1.0, -1.0]));
+        assert_eq!(numbers.predictions(&scores)[3].1, Cells::Numbers(vec![1.0, -1.0]));
         let target = LinearModel { predicts: Predicts::Target { offset: 10.0, scale: 2.0 }, ..digits() };
         assert_eq!(target.predictions(&scores), [("prediction".to_string(), Cells::Numbers(vec![11.0, -1.0]))]);
+    }
+
+    /// Scores of 700 have exponentials that overflow in a product of two.
+    #[test]
+    fn every_class_has_its_probability_by_name() {
+        let numbers = |columns: &[(String, Cells)], name: &str| {
+            let found = columns.iter().find(|(other, _)| other == name).map(|(_, cells)| cells);
+            let Some(Cells::Numbers(numbers)) = found else { panic!("{name}: {columns:?}") };
+            numbers.clone()
+        };
+        let names = ["low", "mid", "high"].map(|name| PredictedClass::Name(name.into()));
+        let further = vec![(vec![0.0, 0.0], 0.0)];
+        let three = LinearModel { predicts: Predicts::Classes { classes: names.to_vec(), further }, ..digits() };
+        for scores in [[0.3, -1.2], [-2.0, -0.1], [700.0, 690.0], [-700.0, -800.0]] {
+            let columns = three.predictions(&scores);
+            let of = ["low", "mid", "high"].map(|name| numbers(&columns, &format!("probability_{name}"))[0]);
+            let most = scores.iter().fold(0.0f64, |a, b| a.max(*b));
+            let weights = [0.0, scores[0], scores[1]].map(|score: f64| (score - most).exp());
+            let sum: f64 = weights.iter().sum();
+            of.iter().zip(&weights).for_each(|(p, weight)| assert!((p - weight / sum).abs() <= 1e-15, "{scores:?}: {of:?}"));
+            assert_eq!(numbers(&columns, "probability")[0], of.iter().copied().fold(0.0, f64::max), "{scores:?}");
+        }
+        let two =
+            LinearModel { predicts: Predicts::Class([PredictedClass::Name("no".into()), PredictedClass::Name("yes".into())]), ..digits() };
+        let columns = two.predictions(&[0.7, -40.0]);
+        let (no, yes) = (numbers(&columns, "probability_no"), numbers(&columns, "probability_yes"));
+        assert_eq!(numbers(&columns, "probability"), yes);
+        assert!((no[0] + yes[0] - 1.0).abs() < 1e-15 && (yes[1] / (-40f64).exp() - 1.0).abs() < 1e-12, "{no:?} {yes:?}");
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::io::ErrorKind;
 use fedsa::error::{Error, Result, quoted};
 
 use super::shown;
+use crate::decimals::Decimals;
 use crate::input::{Input, Line, QUOTES, broken};
 
 /// The first bytes of files that are no text, and what they are.
@@ -24,11 +25,24 @@ const BINARY: [(&[u8], &str); 13] = [
     (b"\xfe\xff", "text in UTF-16"),
 ];
 
+/// A table whose header was read.
+pub(super) struct Opened {
+    /// At its first row.
+    pub reader: csv::Reader<Line>,
+    /// The names of its columns.
+    pub names: Vec<String>,
+    /// How its numbers are written.
+    pub decimals: Decimals,
+}
+
+/// What separates fields.
+const SEPARATORS: [u8; 3] = [b',', b';', b'\t'];
+
 /// Opens a table, and reads the names of its columns.
 ///
 /// # Errors
-/// When the file is no text, cannot be unpacked, or its first line is not separated by commas or tabs.
-pub(super) fn open(mut input: Input) -> Result<(csv::Reader<Line>, Vec<String>)> {
+/// When the file is no text, cannot be unpacked, or its first line is not separated by commas, semicolons or tabs.
+pub(super) fn open(mut input: Input) -> Result<Opened> {
     const BUFFER: usize = 64 << 10;
     let start = input.peek()?;
     check_text(start)?;
@@ -36,12 +50,12 @@ pub(super) fn open(mut input: Input) -> Result<(csv::Reader<Line>, Vec<String>)>
     let mut reader = csv::ReaderBuilder::new().buffer_capacity(BUFFER).delimiter(separator).from_reader(Line::new(input, separator));
     let names: Vec<String> = header(&mut reader)?.iter().map(|name| name.trim().to_string()).collect();
     if let [only] = &names[..]
-        && let Some(separator) = [';', '|'].into_iter().find(|c| only.contains(*c))
+        && only.contains('|')
     {
         let what = format!("line 1 has a single field, `{}`", quoted(only));
-        return Err(Error::data("", what, format!("fields that are separated by commas or tabs, not by {separator:?}")));
+        return Err(Error::data("", what, "fields that are separated by commas, semicolons or tabs, not by '|'"));
     }
-    Ok((reader, names))
+    Ok(Opened { reader, names, decimals: Decimals::of(separator) })
 }
 
 /// The names of the columns.
@@ -65,11 +79,23 @@ fn check_text(start: &[u8]) -> Result<()> {
     }
 }
 
-/// The separator of the first line: a tab where there are more tabs than commas, else a comma.
+/// The separator of the first line: of tabs, semicolons and commas outside of quotes the most frequent one; a comma rather than a semicolon
+/// where there are as many, and a tab after both.
 fn separator(start: &[u8]) -> u8 {
     let line = start.split(|byte| *byte == b'\n').next().unwrap_or_default();
-    let count = |separator: u8| line.iter().filter(|byte| **byte == separator).count();
-    if count(b'\t') > count(b',') { b'\t' } else { b',' }
+    let (mut is_quoted, mut counts) = (false, [0usize; 3]);
+    for byte in line {
+        is_quoted ^= *byte == b'"';
+        if let Some(i) = SEPARATORS.iter().position(|separator| separator == byte && !is_quoted) {
+            counts[i] += 1;
+        }
+    }
+    let [commas, semicolons, tabs] = counts;
+    match () {
+        () if tabs > commas.max(semicolons) => b'\t',
+        () if semicolons > commas => b';',
+        () => b',',
+    }
 }
 
 /// The line on which the record begins that was read last; lines count from 1. Lines without fields before it are not part of it, but the

@@ -247,7 +247,7 @@ fn text_of(file: &Columns, column: usize) -> Result<Option<Text>> {
 /// When a line has too many or too few fields, a wanted column is missing, or one of its fields is no finite number.
 pub fn from_csv(file: Vec<u8>, form: &TableForm) -> Result<Table> {
     let file = Store::from(input::unpacked(file)?);
-    let (mut reader, names) = separated::open(input::open(&file)?)?;
+    let separated::Opened { mut reader, names, decimals } = separated::open(input::open(&file)?)?;
     let places = form.places(&names)?;
     let mut texts = vec![Text::default(); names.len()];
     let (mut inputs, mut rows) = (Vec::new(), 0);
@@ -263,8 +263,13 @@ pub fn from_csv(file: Vec<u8>, form: &TableForm) -> Result<Table> {
                 let (line, name) = (separated::line_of(&reader, &record), quoted(&names[i]));
                 e.prefixed(format!("line {line}, column `{name}`"))
             };
-            field::check_exact(record[i].trim()).map_err(in_line)?;
-            let number = field::number(record[i].trim()).ok_or_else(|| {
+            let plain = decimals.number(record[i].trim());
+            field::check_exact(&plain).map_err(in_line)?;
+            let number = field::number(&plain);
+            if number.is_none() {
+                decimals.check(|| separated::line_of(&reader, &record))?;
+            }
+            let number = number.ok_or_else(|| {
                 let line = separated::line_of(&reader, &record);
                 let (name, field) = (quoted(&names[i]), field::in_words(record[i].trim()));
                 let what = format!("line {line}, column `{name}`: {field} is not a finite number");
@@ -272,9 +277,11 @@ pub fn from_csv(file: Vec<u8>, form: &TableForm) -> Result<Table> {
             })?;
             inputs.push(number);
         }
-        texts.iter_mut().zip(&record).for_each(|(text, field)| text.push(field.trim()));
+        decimals.check(|| separated::line_of(&reader, &record))?;
+        texts.iter_mut().zip(&record).for_each(|(text, field)| text.push(&decimals.any(field.trim())));
         rows += 1;
     }
+    decimals.finish()?;
     let columns = names.into_iter().zip(texts).map(|(name, text)| (name, Cells::Text(text))).collect();
     Ok(Table { name: String::new(), columns, inputs, rows, left_out: Vec::new() })
 }
@@ -420,5 +427,19 @@ mod tests {
         assert!(e.what.starts_with("there is no column `a`"), "{e}");
         let e = stacked(vec![table("value\n1\n")], vec![("value".into(), Cells::Numbers(vec![0.0]))]).unwrap_err();
         assert!(e.code() == ErrorCode::ColumnExists && e.what.contains("`value` already"), "{e}");
+    }
+
+    /// What is written has commas between fields, so that numbers have points.
+    #[test]
+    fn decimal_commas_become_points() {
+        let csv = "note;s_1;s_0;other\n\"a, b\";1,50;2;3,25\nc,d;-1e-3;0;1.5\n";
+        let table = from_csv(csv.into(), &wanted()).unwrap();
+        assert_eq!(table.inputs, [2.0, 1.5, 0.0, -1e-3]);
+        assert_eq!(
+            String::from_utf8(to_csv(&table.columns).unwrap()).unwrap(),
+            "note,s_1,s_0,other\n\"a, b\",1.50,2,3.25\n\"c,d\",-1e-3,0,1.5\n"
+        );
+        let mixed = from_csv(csv.replace("-1e-3", "0.5").into(), &wanted()).unwrap_err();
+        assert_eq!(mixed.what, "line 3: `0.5` has a decimal point, and `1,50` in line 2 a comma");
     }
 }

@@ -73,10 +73,13 @@ impl ValueModel {
     pub fn apply(&self, inputs: &[f64]) -> Vec<f64> {
         let rows = inputs.chunks_exact(self.map.columns().len());
         if let Some((m, value)) = self.map.sparse() {
-            let mut active = vec![0; m];
+            let (mut active, mut phi) = (vec![0; m], vec![1.0; m]);
             let values = rows.map(|row| {
                 self.map.active(row, &mut active);
-                value * active.iter().map(|i| self.theta[*i as usize]).sum::<f64>()
+                if self.map.is_mixed() {
+                    self.map.active_values(row, &mut phi);
+                }
+                value * active.iter().zip(&phi).map(|(i, x)| x * self.theta[*i as usize]).sum::<f64>()
             });
             return values.collect();
         }

@@ -203,7 +203,7 @@ fn predictions_of_files(settings: &ApplySettings, model: &LinearModel) -> Result
 fn scored(model: &LinearModel, tables: Vec<Table>, scores: &[Vec<f64>], column: Option<&str>) -> Result<Applied> {
     let mut new = model.predictions(&scores.concat());
     if let Some(column) = column {
-        // The last column is the prediction; a probability before it is named after it.
+        // The last column is the prediction; probabilities before it are named after it.
         let last = new.len() - 1;
         let named = |(i, (name, _)): (usize, &mut (String, Cells))| {
             *name = if i == last { column.to_string() } else { format!("{column}_{name}") };

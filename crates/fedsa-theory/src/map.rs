@@ -21,6 +21,11 @@ pub trait LinearMap: Send + Sync {
         (self.dim() as f64).powi(2)
     }
 
+    /// As [`LinearMap::work`], of [`LinearMap::to_matrix`].
+    fn matrix_work(&self) -> f64 {
+        self.dim() as f64 * self.work()
+    }
+
     /// The map as a matrix, column by column.
     fn to_matrix(&self) -> Mat<f64> {
         let n = self.dim();
@@ -47,6 +52,10 @@ impl LinearMap for Mat<f64> {
                 *o += m * xj;
             }
         }
+    }
+
+    fn matrix_work(&self) -> f64 {
+        self.work()
     }
 
     fn to_matrix(&self) -> Mat<f64> {

@@ -117,9 +117,14 @@ fn close(x: &[f64], y: &[f64], tolerance: f64) {
 #[test]
 fn means_do_not_depend_on_batches() {
     let logs = walks();
-    for (features, lambda) in
-        [("fourier:2", 0.0), ("fourier:2", 0.7), ("tiles:5x15", 0.0), ("tiles:5x15", 0.4), ("tiles:4x20(s_y) * tiles:2x15", 0.0)]
-    {
+    for (features, lambda) in [
+        ("fourier:2", 0.0),
+        ("fourier:2", 0.7),
+        ("tiles:5x15", 0.0),
+        ("tiles:5x15", 0.4),
+        ("tiles:4x20(s_y) * tiles:2x15", 0.0),
+        (MIXED, 0.0),
+    ] {
         let settings = settings(features).with_lambda(lambda);
         let theta: Vec<f64> = (0..map(&settings, &logs).len()).map(|i| (i as f64).sin()).collect();
         let means = |size: usize| {
@@ -178,11 +183,63 @@ fn sparse_tiles_have_the_operators_of_their_definition() {
     }
 }
 
+/// A product of tiles and a map without zeros: 4200 features, of which 60 are active.
+const MIXED: &str = "tiles:1x70(s_y) * fourier:59";
+
+/// Against sums over all features of all rows: systems of so many features are not formed here.
+#[test]
+fn products_with_dense_maps_have_the_operators_of_their_definition() {
+    let (logs, settings) = (walks(), settings(MIXED).with_ridge(0.25));
+    let map = map(&settings, &logs);
+    assert_eq!((map.len(), map.sparse(), map.is_mixed()), (4200, Some((60, 1.0)), true));
+    let theta: Vec<f64> = (0..map.len()).map(|i| (i as f64).sin()).collect();
+    let fields: Vec<_> = [Law::Mean, Law::Iid].map(|law| of(&settings, &logs, law)).into();
+    for (c, log) in logs.iter().enumerate() {
+        let (mut b, mut product) = (vec![0.0; map.len()], vec![0.0; map.len()]);
+        let (mut phi, mut next) = (vec![0.0; map.len()], vec![0.0; map.len()]);
+        for t in 0..log.len() {
+            map.eval(log.state(t), &mut phi);
+            map.eval(log.next_state(t), &mut next);
+            if log.done[t] {
+                next.fill(0.0);
+            }
+            let weight = log.ratio.as_ref().map_or(1.0, |ratio| ratio[t]) / log.len() as f64;
+            let fall = linalg::dot(&phi, &theta) - settings.gamma * linalg::dot(&next, &theta);
+            linalg::add_scaled(&mut b, weight * log.rewards[t], &phi);
+            linalg::add_scaled(&mut product, weight * fall, &phi);
+        }
+        linalg::add_scaled(&mut product, 0.25, &theta);
+        let operator: Vec<f64> = b.iter().zip(&product).map(|(b, x)| b - x).collect();
+        for field in &fields {
+            let mut out = vec![f64::NAN; map.len()];
+            assert!(field.mean(c, &theta, &mut out));
+            close(&out, &operator, 1e-13);
+            let linear = field.facts().linear_operators().unwrap();
+            linear.product(c, &theta, &mut out);
+            close(&out, &product, 1e-13);
+            linear.offset(c, &mut out);
+            close(&out, &b, 1e-13);
+            out.fill(0.0);
+            linear.entries(c, &mut |i, j, x| out[i] += x * theta[j]);
+            close(&out, &product, 1e-13);
+        }
+    }
+    // The least squares of GMRES are those of the same operators.
+    let field = of(&settings, &logs, Law::Mean);
+    let mut engine = run(&field, &*method("gmres", "{}"), &Uplink::default(), 0);
+    let residual = |theta: &[f64]| linalg::norm_sq(&field.mean_operator(theta).unwrap()).sqrt();
+    let before = residual(&vec![0.0; map.len()]);
+    (0..80).for_each(|_| engine.step());
+    assert!(residual(engine.theta()) < 1e-6 * before, "{} of {before}", residual(engine.theta()));
+}
+
 /// Steps that touch active tiles only are the steps of the generic kernel: to the bit without drift, to rounding with it.
 #[test]
 fn sparse_steps_are_those_of_the_generic_kernel() {
     let logs = walks();
-    for (law, features) in [(Law::Iid, "tiles:5x15"), (Law::Markov, "tiles:5x15"), (Law::Iid, "tiles:4x20(s_y) * tiles:2x15")] {
+    for (law, features) in
+        [(Law::Iid, "tiles:5x15"), (Law::Markov, "tiles:5x15"), (Law::Iid, "tiles:4x20(s_y) * tiles:2x15"), (Law::Markov, MIXED)]
+    {
         for (kind, steps) in [("fedlsa", 40), ("fedhsa", 40), ("scafflsa", 25)] {
             let method = method(kind, &format!(r#"{{"step_size": 0.4, "local_steps": {steps}}}"#));
             let uplink = Uplink::default();

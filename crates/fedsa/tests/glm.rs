@@ -21,7 +21,7 @@ use fedsa::problem::{Field, ProblemSettings};
 use fedsa::sampling::{Law, Sampling};
 
 /// Fractional parts of multiples of the root of a prime: numbers between 0 and 1 that other programs make too.
-fn u(i: usize, k: usize) -> f64 {
+pub(crate) fn u(i: usize, k: usize) -> f64 {
     let x = i as f64 * [2.0f64, 3.0, 5.0, 7.0, 11.0][k].sqrt();
     x - x.floor()
 }
@@ -39,7 +39,7 @@ fn count(mean: f64, q: f64) -> f64 {
 }
 
 /// 240 rows of 12 agents with the columns x1, x2, x3 and log(exposure), and targets of a family: the data of the references below.
-fn table(family: FamilyName) -> Dataset {
+pub(crate) fn table(family: FamilyName) -> Dataset {
     let n = 240;
     let (mut values, mut y, mut agents) = (Vec::new(), Vec::new(), Vec::new());
     for i in 1..=n {
@@ -81,7 +81,7 @@ fn without_offset(mut set: Dataset) -> Dataset {
     set
 }
 
-fn base(family: FamilyName) -> GeneralisedLinear {
+pub(crate) fn base(family: FamilyName) -> GeneralisedLinear {
     GeneralisedLinear {
         family: Some(family),
         alpha: (family == FamilyName::NegativeBinomial).then_some(0.8),

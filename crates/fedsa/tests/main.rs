@@ -20,6 +20,7 @@ mod features;
 mod federation;
 mod forms;
 mod glm;
+mod glm_by_hand;
 mod gradient_td;
 mod handles;
 mod import_rules;

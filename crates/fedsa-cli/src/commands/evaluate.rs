@@ -182,7 +182,7 @@ fn origins(args: &EvaluateArgs, document: &Document) -> Vec<Origin> {
     let stop = document.table.get("run").and_then(|run| run.get("stop")?.get("relative_residual")?.as_float()).unwrap_or(0.0);
     let ranges = args.range.iter().map(|r| format!("--range {r}")).collect::<Vec<_>>().join(" ");
     let flags = [
-        ("problem.path", format!("LOGS {}", quoted(args.logs.join(" ")))),
+        ("problem.path", "LOGS".into()),
         ("problem.columns", if_any("--columns", &args.columns)),
         ("problem.agent_column", args.agent_column.as_ref().map_or(String::new(), |column| format!("--agent-column {}", quoted(column)))),
         ("problem.bad_rows", if args.bad_rows == BadRowsArg::Skip { "--bad-rows skip".into() } else { String::new() }),

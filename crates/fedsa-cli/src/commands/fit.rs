@@ -20,12 +20,12 @@ use fedsa_experiment::outcome::Outcome;
 use super::progress::Watcher;
 use super::report::table;
 use super::run::{ended, finished, if_exists, settings as run_settings};
-use super::{apply, count, megabits, option, say, signals};
+use super::{apply, count, listed_names, megabits, option, say, signals};
 use crate::args::{FitArgs, FitGoalArg, Overrides};
 use crate::hints;
 
-/// The most files that are listed.
-const MOST_FILES: usize = 4;
+/// The most files or agents that are listed.
+const MOST_LISTED: usize = 4;
 
 /// The most levels of a category that are listed.
 const MOST_LEVELS: usize = 6;
@@ -40,7 +40,7 @@ const OPTIONS: [(&str, &str); 12] = [
     ("inference", "--inference"),
     ("kind = \"logistic\"", "--model logistic"),
     ("kind = \"least-squares\"", "--model least-squares"),
-    ("standardise = true", "--standardise"),
+    ("standardise", "--standardise"),
     ("drop", "--drop"),
     ("holdout", "--holdout"),
     ("agents", "--agents"),
@@ -145,7 +145,7 @@ fn settings(args: &FitArgs, kinds: &Kinds) -> Result<FitSettings> {
     let (partition, group) = partition(args)?;
     let mut settings = FitSettings::new(&args.data)
         .with_model(model)
-        .with_drop(trimmed(&args.drop))
+        .with_drop(listed_names("--drop", &args.drop)?)
         .with_standardise(args.standardise)
         .with_partition(partition)
         .with_compare(args.compare.clone())
@@ -165,7 +165,7 @@ fn settings(args: &FitArgs, kinds: &Kinds) -> Result<FitSettings> {
     settings.threshold = args.threshold;
     settings.offset = args.offset.clone();
     settings.row_weights = args.row_weights.clone();
-    settings.categorical = trimmed(&args.categorical);
+    settings.categorical = listed_names("--categorical", &args.categorical)?;
     settings.divide_by = args.divide_by;
     settings.pca = args.pca;
     settings.group = group.map(String::from);
@@ -186,11 +186,6 @@ fn settings(args: &FitArgs, kinds: &Kinds) -> Result<FitSettings> {
         document.origins.extend(origins.iter().cloned());
         apply(&set, document)
     })))
-}
-
-/// Names of columns, which tables have without spaces around them.
-fn trimmed(names: &[String]) -> Vec<String> {
-    names.iter().map(|name| name.trim().to_string()).collect()
 }
 
 /// The standard errors that are asked for.
@@ -226,7 +221,7 @@ fn origins(args: &FitArgs) -> Vec<Origin> {
     let given = |option: &str, value: Option<String>| value.map_or(String::new(), |value| format!("--{option} {}", quoted(value)));
     let typed = |x: f64| Some(numbers::typed(x));
     let mut flags = vec![
-        ("problem.data".to_string(), format!("DATA {}", quoted(args.data.join(" ")))),
+        ("problem.data".to_string(), "DATA".into()),
         ("problem.kind".into(), given("model", Some(args.model.clone()))),
         ("problem.agents".into(), given("agents", Some(args.agents.unwrap_or(AGENTS).to_string()))),
         ("problem.target".into(), given("target", args.target.clone())),
@@ -289,9 +284,10 @@ fn about(fit: &Fit) -> Vec<String> {
     // A folder or a glob may stand for more than was meant, such as training and test files.
     let read = fit.rows_read();
     if read.len() > 1 {
-        let each = |(name, rows): &(String, usize)| format!("{} of {name}", count(*rows, "row"));
-        let more = if read.len() > MOST_FILES { format!(", and of {} more files", read.len() - MOST_FILES) } else { String::new() };
-        lines.push(format!("  read: {}{more}", read.iter().take(MOST_FILES).map(each).collect::<Vec<_>>().join(", ")));
+        lines.push(format!("  read: {}", listed_rows(read.iter().map(|(name, rows)| (&name[..], *rows)), "files")));
+    }
+    if fit.settings().partition == Partition::ByColumn {
+        lines.push(format!("  agents: {}", listed_rows(fit.prepared().named_agents(), "agents")));
     }
     lines.extend(fit.warnings().iter().map(|warning| format!("  note: {}", hints::text_with(warning, &OPTIONS))));
     let tol = numbers::typed(fit.settings().tol);
@@ -305,6 +301,13 @@ fn about(fit: &Fit) -> Vec<String> {
     }
     lines.extend(fit.choice().map_or(Vec::new(), chosen));
     lines
+}
+
+/// How many rows are whose, of the first few.
+fn listed_rows<'a>(all: impl Iterator<Item = (&'a str, usize)>, noun: &str) -> String {
+    let all: Vec<String> = all.map(|(name, rows)| format!("{} of {}", count(rows, "row"), quoted(name))).collect();
+    let more = if all.len() > MOST_LISTED { format!(", and of {} more {noun}", all.len() - MOST_LISTED) } else { String::new() };
+    format!("{}{more}", all[..all.len().min(MOST_LISTED)].join(", "))
 }
 
 /// Which class is modelled.

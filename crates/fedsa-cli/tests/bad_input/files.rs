@@ -99,8 +99,7 @@ fn logs_are_checked() {
         folder.write(name, contents);
         refused(&folder, &["run", "small.toml"], &[&["problem.path: ", name, "[small.toml:5:"], expected].concat());
         // The same with `evaluate`, which has no file to show.
-        let shown = format!("LOGS {name}: ");
-        refused(&folder, &["evaluate", name, "--features", "fourier:1"], &[&[name, shown.as_str()], expected].concat());
+        refused(&folder, &["evaluate", name, "--features", "fourier:1"], &[&["LOGS: ", name], expected].concat());
     };
     bad(
         "log.csv",
@@ -213,7 +212,8 @@ fn folders_that_cannot_be_written_are_named() {
     let folder = Folder::with(SMALL);
     folder.write("file", "kept");
     refused(&folder, &["run", "small.toml", "--out", "file/out"], &["file/out cannot be written", "a folder that you may write to"]);
-    refused(&folder, &["run", "small.toml", "--out", "/proc/nowhere"], &["/proc/nowhere", "cannot be written"]);
+    let message = folder.run(&["run", "small.toml", "--out", "/proc/nowhere"]).exits(3).message();
+    assert!(message.contains("/proc/nowhere cannot be written"), "{message}");
     refused(&folder, &["export", "small.toml", "--npz", "file/x.npz"], &["there is no folder file"]);
     folder.write("a.csv", "s_0,next_0,reward,done\n0,1,2,0\n1,0,1,0\n0.5,1,0,1\n");
     refused(&folder, &["evaluate", "a.csv", "--features", "fourier:1", "--out", "file/x"], &["file/x cannot be written"]);

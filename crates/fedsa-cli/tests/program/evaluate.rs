@@ -249,11 +249,11 @@ fn evaluate_reaches_the_pooled_solution_of_real_logs() {
 fn a_log_is_one_agent_by_whatever_path() {
     let folder = Folder::new();
     folder.write("a.csv", "s_0,next_0,reward,done\n0,1,2,0\n1,0.2,1,0\n0.2,1,0,1\n0.7,0.1,1,0\n");
-    folder.write("b.csv", "s_0;next_0;reward;done\n0;1;2;0\n");
+    folder.write("b.csv", "s_0|next_0|reward|done\n0|1|2|0\n");
     let message = folder.run(&["evaluate", "a.csv", "./a.csv"]).exits(2).message();
     assert!(message.contains("this log is given twice"), "{message}");
     let message = folder.run(&["evaluate", "b.csv"]).exits(2).message();
-    assert!(message.contains("separated by commas or tabs, not by ';'"), "{message}");
+    assert!(message.contains("separated by commas, semicolons or tabs, not by '|'"), "{message}");
     let message = folder.run(&["evaluate", "a.csv", "--range", "s_0=0,1", "--range", "s_0=0,2"]).exits(2).message();
     assert!(message.contains("`s_0` has two ranges"), "{message}");
 }

@@ -6,7 +6,7 @@ use fedsa::problem::dataset::{Rows, Wanted};
 use super::labels::Fields;
 use super::layout::Layout;
 use super::part::{Columns, NUMBERS, Part, not_finite};
-use super::texts::TextFields;
+use super::texts::{TextFields, is_text};
 use crate::field;
 use crate::input::{Input, Room};
 use crate::separated;
@@ -16,7 +16,7 @@ use crate::separated;
 /// # Errors
 /// When a column is missing, a line has too many or too few fields, or a field of a feature is no finite number.
 pub(super) fn read(input: Input, wanted: &Wanted, expected: Option<&[String]>, room: &mut Room) -> Result<Part> {
-    let (mut reader, names) = separated::open(input)?;
+    let separated::Opened { mut reader, names, decimals } = separated::open(input)?;
     check_header(&names)?;
     room.take(names.iter().map(|name| 2 * name.len() + 64).sum(), || "line 1".into())?;
     let layout = Layout::new(&names, wanted, expected)?;
@@ -38,7 +38,11 @@ pub(super) fn read(input: Input, wanted: &Wanted, expected: Option<&[String]>, r
         room.take(2 * size_of::<f64>() * layout.features.len(), || place(0))?;
         // The reader has checked that every line has a field for every name.
         if values.is_empty() {
-            texts.detect(separated::line_of(&reader, &record), |j| record[layout.features[j]].trim());
+            texts.detect(
+                separated::line_of(&reader, &record),
+                |j| record[layout.features[j]].trim(),
+                |field| is_text(&decimals.any(field)) && !decimals.has_thousands(field),
+            );
         }
         for (j, &i) in layout.features.iter().enumerate() {
             let field = record[i].trim();
@@ -46,15 +50,22 @@ pub(super) fn read(input: Input, wanted: &Wanted, expected: Option<&[String]>, r
                 values.push(0.0);
                 continue;
             }
-            field::check_exact(field).map_err(|e| e.prefixed(place(i)))?;
-            values.push(field::number(field).ok_or_else(|| not_finite(&place(i), field, NUMBERS))?);
+            let plain = decimals.number(field);
+            field::check_exact(&plain).map_err(|e| e.prefixed(place(i)))?;
+            let number = field::number(&plain);
+            if number.is_none() {
+                decimals.check(|| separated::line_of(&reader, &record))?;
+            }
+            values.push(number.ok_or_else(|| not_finite(&place(i), field, NUMBERS))?);
         }
         for (column, fields) in [(layout.target, &mut targets), (layout.group, &mut groups)] {
             if let (Some(i), Some(fields)) = (column, fields) {
-                fields.push(record[i].trim(), room, || place(i))?;
+                fields.push(&decimals.number(record[i].trim()), room, || place(i))?;
             }
         }
+        decimals.check(|| separated::line_of(&reader, &record))?;
     }
+    decimals.finish()?;
     let texts = texts.finish(&layout.columns, &mut values);
     let rows = Rows::Dense { d: layout.columns.len(), values };
     let [targets, groups] = [targets, groups].map(|fields| fields.map(Fields::finish));

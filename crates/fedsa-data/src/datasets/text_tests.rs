@@ -112,3 +112,34 @@ fn a_column_is_dropped_where_it_is() {
     }
     assert!(read(&sources[..1], &["q"]).unwrap_err().to_string().contains("a.csv: there is no column `q`: the columns are `x`, `target`"));
 }
+
+/// The same rows with commas, semicolons and tabs; semicolons with decimal commas too.
+#[test]
+fn semicolons_and_decimal_commas_are_read_as_points() {
+    let wanted = Wanted::default().with_drop(vec!["id".into()]).with_group("site");
+    let expected = from_csv(TABLE.into(), &wanted).unwrap();
+    assert_eq!(from_csv(TABLE.replace(',', ";").into(), &wanted).unwrap(), expected);
+    assert_eq!(from_csv(TABLE.replace(',', "\t").into(), &wanted).unwrap(), expected);
+    assert_eq!(from_csv(TABLE.replace(',', ";").replace('.', ",").into(), &wanted).unwrap(), expected);
+    // A comma within a quoted name does not separate.
+    let quoted = from_csv("\"dose, mg\";\"a, b\";target\n1,5;2;0,25\n".into(), &Wanted::default()).unwrap();
+    assert_eq!(quoted.columns.iter().map(|name| name.into_owned()).collect::<Vec<_>>(), ["dose, mg", "a, b"]);
+    assert_eq!((quoted.rows, quoted.targets), (Rows::Dense { d: 2, values: vec![1.5, 2.0] }, Some(Labels::Numbers(vec![0.25]))));
+    // Texts keep their commas.
+    let texts = from_csv("a;target\nx,y;1\nz;0\n".into(), &Wanted::default()).unwrap().texts;
+    assert_eq!(texts[0].names, names(&["x,y", "z"]));
+}
+
+#[test]
+fn decimal_marks_that_are_not_clear_are_refused() {
+    let refused = |rows: &str| error(&format!("a;b;target\n{rows}"), &Wanted::default());
+    assert_eq!(refused("1,5;2;0\n2;3;1\n4;2.5;1\n"), "line 4: `2.5` has a decimal point, and `1,5` in line 2 a comma");
+    assert_eq!(refused("1;2;0\n\n2,5;3.5;1\n"), "line 4: `3.5` has a decimal point, and `2,5` in line 4 a comma");
+    assert_eq!(refused("1,234;2;0\n2,345;3;1\n"), "line 2: `1,234` is 1.234 or 1234, and no number of the file says which");
+    assert_eq!(refused("1.234,5;2;0\n"), "line 2: `1.234,5` has separators of thousands");
+    assert_eq!(refused("2;1,5;0\n2;1.234,5;0\n"), "line 3: `1.234,5` has separators of thousands");
+    // One number says that commas are decimal, and it may be the target.
+    assert_eq!(from_csv("a;target\n1,234;0\n2,345;0,5\n".into(), &Wanted::default()).unwrap().rows.row(0).next(), Some((0, 1.234)));
+    // Without semicolons a comma separates.
+    assert_eq!(error("a\ttarget\n1\t0\n1,5\t1\n", &Wanted::default()), "line 3, column `a`: `1,5` is not a finite number");
+}

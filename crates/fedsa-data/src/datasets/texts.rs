@@ -28,7 +28,7 @@ impl TextFields {
     }
 
     /// Looks at the first row, which is on this line: features whose field is a text there are columns of text.
-    pub(super) fn detect<'a>(&mut self, line: u64, first: impl Fn(usize) -> &'a str) {
+    pub(super) fn detect<'a>(&mut self, line: u64, first: impl Fn(usize) -> &'a str, is_text: impl Fn(&str) -> bool) {
         for (j, fields) in self.fields.iter_mut().enumerate() {
             let text = first(j);
             if fields.is_none() && is_text(text) {
@@ -75,7 +75,7 @@ pub(super) fn fill(columns: &[String], of: Vec<Option<Labels>>, values: &mut [f6
     texts
 }
 
-/// Whether a field is a text, and neither a number nor missing.
-fn is_text(text: &str) -> bool {
+/// Whether a field is a text, and neither a number with a decimal point nor missing.
+pub(super) fn is_text(text: &str) -> bool {
     field::number(text).is_none() && text.parse::<f64>().is_err() && !MISSING.iter().any(|missing| text.eq_ignore_ascii_case(missing))
 }

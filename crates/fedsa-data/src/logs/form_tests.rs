@@ -231,3 +231,17 @@ fn logs_without_next_states_take_them_from_the_following_row() {
         assert_eq!(e.unwrap_err().split(':').take(3).collect::<Vec<_>>().join(":"), "path: a.csv: there is no column `next_0`", "{says}");
     }
 }
+
+#[test]
+fn logs_with_semicolons_may_have_decimal_commas() {
+    let form = LogForm::default();
+    let text = "s_0,next_0,reward,done\n0.5,1.25,-2,0\n1.25,0,0.125,1\n";
+    let expected = one("a.csv", text, &form);
+    assert_eq!(one("a.csv", &text.replace(',', ";"), &form), expected);
+    let commas = text.replace(',', ";").replace('.', ",");
+    assert_eq!(one("a.csv", &commas, &form), expected);
+    let refused = |text: &str| read(&[("a.csv", text.into())], &form).unwrap_err();
+    assert_eq!(refused(&commas.replace("-2", "-2.5")), "a.csv: line 2: `-2.5` has a decimal point, and `0,5` in line 2 a comma");
+    let thousands = "s_0;next_0;reward;done\n1;2;1,234;0\n2;1;3;1\n";
+    assert_eq!(refused(thousands), "a.csv: line 2: `1,234` is 1.234 or 1234, and no number of the file says which");
+}

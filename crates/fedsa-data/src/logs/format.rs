@@ -38,7 +38,7 @@ impl Format {
     pub fn names(self, file: &Store) -> Result<Vec<String>> {
         match self {
             Self::Parquet => contained(file.clone(), |file| Ok(file.names())),
-            Self::Csv => Ok(open_csv(file)?.1),
+            Self::Csv => Ok(open_csv(file)?.names),
         }
     }
 
@@ -46,7 +46,7 @@ impl Format {
     pub fn layout(self, file: &Store, form: &LogForm) -> Result<Layout> {
         match self {
             Self::Parquet => contained(file.clone(), |file| Ok(LogColumns::new(file, form)?.layout)),
-            Self::Csv => Layout::new(&open_csv(file)?.1, form),
+            Self::Csv => Layout::new(&open_csv(file)?.names, form),
         }
     }
 

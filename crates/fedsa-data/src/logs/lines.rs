@@ -6,12 +6,13 @@ use fedsa::problem::log_form::{LogForm, RowPlace};
 use super::layout::{ACTION, FLAGS, Layout, WHOLE, action_number, flag, whole_number};
 use super::ratios::{BEHAVIOUR, RATIO, RatioColumns, TARGET, quotient, ratio};
 use super::told::{Rows, Told};
-use crate::input::Line;
+use crate::decimals::Decimals;
+use crate::separated::Opened;
 use crate::store::Store;
 use crate::{field, input, separated};
 
 /// Opens a log, and reads the names of its columns.
-pub(super) fn open_csv(file: &Store) -> Result<(csv::Reader<Line>, Vec<String>)> {
+pub(super) fn open_csv(file: &Store) -> Result<Opened> {
     separated::open(input::open(file)?)
 }
 
@@ -19,7 +20,7 @@ pub(super) fn open_csv(file: &Store) -> Result<(csv::Reader<Line>, Vec<String>)>
 struct BadField(usize, &'static str);
 
 pub(super) fn read_csv(file: &Store, form: &LogForm, name: &str, most: usize, see: &mut dyn FnMut(&Rows) -> Result<()>) -> Result<Told> {
-    let (mut reader, names) = open_csv(file)?;
+    let Opened { mut reader, names, decimals } = open_csv(file)?;
     let layout = Layout::new(&names, form)?;
     let most = layout.batch(most);
     let mut rows = Rows::new(layout.empty(name));
@@ -31,7 +32,7 @@ pub(super) fn read_csv(file: &Store, form: &LogForm, name: &str, most: usize, se
             Ok(false) => break,
             Ok(true) => {
                 let n = rows.log.len();
-                if let Err(BadField(i, wanted)) = add_record(&mut rows, &mut told, &layout, &record) {
+                if let Err(BadField(i, wanted)) = add_record(&mut rows, &mut told, &layout, &record, &decimals) {
                     let line = separated::line_of(&reader, &record);
                     let field = field::in_words(record[i].trim());
                     let column = format!("column `{}`", quoted(&names[i]));
@@ -56,11 +57,13 @@ pub(super) fn read_csv(file: &Store, form: &LogForm, name: &str, most: usize, se
                 told.leave_out(reason.into(), RowPlace::Line(separated::line_of(&reader, &record)), None);
             }
         }
+        decimals.check(|| separated::line_of(&reader, &record))?;
         if rows.log.len() == most {
             see(&rows)?;
             rows.truncate(0);
         }
     }
+    decimals.finish()?;
     if !rows.log.is_empty() {
         see(&rows)?;
     }
@@ -75,11 +78,17 @@ fn key_of(record: &csv::StringRecord, layout: &Layout, told: &mut Told) -> Optio
 }
 
 /// Adds the transition of a line.
-fn add_record(rows: &mut Rows, told: &mut Told, layout: &Layout, record: &csv::StringRecord) -> std::result::Result<(), BadField> {
+fn add_record(
+    rows: &mut Rows,
+    told: &mut Told,
+    layout: &Layout,
+    record: &csv::StringRecord,
+    decimals: &Decimals,
+) -> std::result::Result<(), BadField> {
     // The reader has checked that every line has a field for every name. Fields are trimmed here, because the reader would
     // copy every line to trim it.
     let text = |i: usize| record[i].trim();
-    let finite = |i: usize| field::number(text(i));
+    let finite = |i: usize| field::number(&decimals.number(text(i)));
     let number = |i: usize| finite(i).ok_or(BadField(i, "a finite number"));
     let flag = |i: usize| match text(i) {
         text if text.eq_ignore_ascii_case("true") => Ok(true),
@@ -102,14 +111,7 @@ fn add_record(rows: &mut Rows, told: &mut Told, layout: &Layout, record: &csv::S
         episodes.push(finite(i).and_then(whole_number).ok_or(BadField(i, WHOLE))?);
     }
     if let (Some(i), Some(ratios)) = (layout.ratio, &mut log.ratio) {
-        ratios.push(match i {
-            RatioColumns::Ratio(i) => finite(i).and_then(ratio).ok_or(BadField(i, RATIO))?,
-            RatioColumns::Probabilities { target, behaviour } => {
-                let of = |i: usize, wanted: &'static str| finite(i).ok_or(BadField(i, wanted));
-                let found = quotient(of(target, TARGET)?, of(behaviour, BEHAVIOUR)?);
-                found.map_err(|(place, wanted)| BadField([target, behaviour][place], wanted))?
-            }
-        });
+        ratios.push(ratio_of(i, &finite)?);
     }
     if let (Some(columns), Some(actions)) = (&layout.actions, &mut log.actions) {
         actions.taken.push(finite(columns.taken).and_then(action_number).ok_or(BadField(columns.taken, ACTION))?);
@@ -134,9 +136,21 @@ fn add_record(rows: &mut Rows, told: &mut Told, layout: &Layout, record: &csv::S
     Ok(())
 }
 
+/// The ratio of a line, or that of its probabilities.
+fn ratio_of(columns: RatioColumns, finite: &dyn Fn(usize) -> Option<f64>) -> std::result::Result<f64, BadField> {
+    match columns {
+        RatioColumns::Ratio(i) => finite(i).and_then(ratio).ok_or(BadField(i, RATIO)),
+        RatioColumns::Probabilities { target, behaviour } => {
+            let of = |i: usize, wanted: &'static str| finite(i).ok_or(BadField(i, wanted));
+            let found = quotient(of(target, TARGET)?, of(behaviour, BEHAVIOUR)?);
+            found.map_err(|(place, wanted)| BadField([target, behaviour][place], wanted))
+        }
+    }
+}
+
 /// Calls `see` with the episodes of all lines that have one.
 pub(super) fn each_episode(file: &Store, column: usize, see: &mut dyn FnMut(i64)) -> Result<()> {
-    let (mut reader, _) = open_csv(file)?;
+    let Opened { mut reader, .. } = open_csv(file)?;
     let mut record = csv::ByteRecord::new();
     loop {
         reader.get_mut().begin();

@@ -217,7 +217,7 @@ impl Fitted {
         let counted = |name: &str| last.map_or(0, |row| row.count(paid(Some(name))));
         let quality = |quality: &FitQuality| json!({ "rows": quality.rows, "loss": finite(quality.loss), "accuracy": quality.accuracy, "rmse": quality.rmse.map(finite) });
         let mut weights = self.model.to_json();
-        let more = json!({
+        let mut more = json!({
             "agents": self.ran.plan.field(0).agents(),
             "prepared": self.prepared.sizes(),
             "ridge": self.ridge,
@@ -235,6 +235,11 @@ impl Fitted {
             "holdout": self.held_out.as_ref().map(quality),
             "theta": self.theta().iter().map(|x| finite(*x)).collect::<Vec<_>>(),
         });
+        let agents = self.prepared.named_agents();
+        let named = agents.map(|(name, rows)| json!({ "name": name, "rows": rows })).collect::<Vec<_>>();
+        if !named.is_empty() {
+            more["named_agents"] = json!(named);
+        }
         weights.as_object_mut().expect("an object").extend(more.as_object().cloned().expect("an object"));
         weights
     }

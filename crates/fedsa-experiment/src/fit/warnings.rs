@@ -55,7 +55,7 @@ fn removed_by_ridge(prepared: &Prepared, settings: &FitSettings) -> Vec<String> 
     let Some((name, size)) = small.first() else { return Vec::new() };
     let more = if small.len() > 1 { format!(", and {} more columns", small.len() - 1) } else { String::new() };
     let what = format!("the ridge {} all but removes the column `{name}`, whose numbers are at most {}{more}", typed(ridge), number(*size));
-    vec![format!("{what}: `standardise = true` brings columns to one scale, or take a smaller `ridge`")]
+    vec![format!("{what}: `standardise` brings columns to one scale, or take a smaller `ridge`")]
 }
 
 /// Columns that were standardised and vary by little beside their mean.
@@ -80,7 +80,7 @@ pub fn unlike_scales(prepared: &Prepared) -> Option<String> {
     let most = all.iter().max_by(|a, b| a.1.total_cmp(&b.1))?;
     (most.1 > UNLIKE * least.1).then(|| {
         format!(
-            "columns are of very different scales, up to {} in `{}` and up to {} in `{}`: `standardise = true` brings them to one",
+            "columns are of very different scales, up to {} in `{}` and up to {} in `{}`: `standardise` brings them to one",
             number(least.1),
             least.0,
             number(most.1),

@@ -209,11 +209,11 @@ impl std::fmt::Display for RunFolder {
     }
 }
 
-/// The failure of the first write to a folder. A folder that cannot be used is bad input; a full disk or too many open
-/// files are failures of the machine.
+/// The failure of the first write to a folder. A path that can be no folder is bad input; a folder that the machine refuses to write to, a full
+/// disk or too many open files are failures of the machine, as for single files.
 pub fn unusable(path: &Path, e: &io::Error) -> Error {
-    use io::ErrorKind::{AlreadyExists, InvalidFilename, InvalidInput, NotADirectory, NotFound, PermissionDenied, ReadOnlyFilesystem};
-    let is_place = [AlreadyExists, InvalidFilename, InvalidInput, NotADirectory, NotFound, PermissionDenied, ReadOnlyFilesystem];
+    use io::ErrorKind::{AlreadyExists, InvalidFilename, InvalidInput, NotADirectory};
+    let is_place = [AlreadyExists, InvalidFilename, InvalidInput, NotADirectory];
     if !is_place.contains(&e.kind()) {
         return atomic::unwritable(path, e);
     }

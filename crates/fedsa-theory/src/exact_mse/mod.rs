@@ -39,6 +39,7 @@ pub use delay::DelayedMse;
 pub use evolution::Evolution;
 pub use fedhsa::FedHsaMse;
 pub use fedlsa::FedLsaMse;
+pub(crate) use scafflsa::round_work;
 pub use scafflsa::{InitialControls, ScafflsaMse};
 
 use faer::{MatRef, Side};

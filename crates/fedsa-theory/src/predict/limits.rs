@@ -1,7 +1,7 @@
 //! What limits the accuracy of a method: the parts of its floor.
 
 use super::noise::NoiseSource;
-use super::round::{legs_of_moments, packed, round_of_moments};
+use super::round::{legs_of_moments, legs_with_memory, packed, round_of_moments};
 use super::{FloorCache, Forecast, delayed_work};
 use crate::Accuracy;
 use crate::link::LinkLaw;
@@ -87,15 +87,20 @@ impl Forecast {
         let (kinds, d) = (round.systems.kinds.len() as f64, round.systems.dim() as f64);
         Ok(match (source, self.shape.drift, round.delay()) {
             (NoiseSource::Nothing, ..) => 0.0,
-            (_, Drift::Zero, None) => (packed(d) + packed(d + 1.0)).powi(3) + legs_of_moments(&round, d + 1.0),
+            (_, Drift::Zero, None) => {
+                let n = packed(d) + packed(d + 1.0);
+                0.12 * n.powi(3) + 30.0 * n.powi(2) + legs_of_moments(&round, d + 1.0)
+            }
             (_, Drift::Zero, Some((delay, _))) => (packed(d) + delay as f64 * d * d).powi(3),
             (_, Drift::ControlVariate { .. }, _) => {
                 let state = d * (kinds + 1.0) + 1.0;
-                // Of a small state a linear system, of a large one two of them, each by some 50 rounds.
-                let solves = if state * state + kinds * d * d <= DENSE as f64 { state.powi(6) } else { 100.0 * round_of_moments(&round) };
+                // Of a small state eigenvalues and a linear system, of a large one two systems, by some 25 d rounds together.
+                let n = state * state + kinds * d * d;
+                let of_round = round_of_moments(&round);
+                let solves = if n <= DENSE as f64 { 1.3 * n.powi(3) + n * of_round } else { 25.0 * d * of_round };
                 legs_of_moments(&round, 2.0 * d + 1.0) + solves
             }
-            _ => legs_of_moments(&round, 2.0 * d + 1.0) + packed(d).powi(3),
+            _ => legs_with_memory(&round) + packed(d).powi(3),
         })
     }
 
@@ -117,7 +122,7 @@ impl Forecast {
             (NoiseSource::Independent, Drift::ControlVariate { .. }) => {
                 legs_of_moments(&round, 2.0 * d + 1.0) + last as f64 * round_of_moments(&round)
             }
-            (NoiseSource::Independent, Drift::GlobalMemory { .. }) => legs_of_moments(&round, 2.0 * d + 1.0),
+            (NoiseSource::Independent, Drift::GlobalMemory { .. }) => legs_with_memory(&round),
             (NoiseSource::Independent, _) => {
                 let delayed = round.delay().map_or(0.0, |(delay, _)| delayed_work(round.systems.dim(), delay) * last as f64);
                 legs_of_moments(&round, d + 1.0) + delayed

@@ -548,4 +548,30 @@ mod tests {
         assert_eq!(of(1, None), [1]);
         assert_eq!(of(5, Some(vec![7, 3, 7])), [3, 7]);
     }
+
+    /// Processor time of the release profile on one idle core with AVX-512, in microseconds an agent: local steps 1, 30 and 1000.
+    #[test]
+    fn legs_are_estimated_as_they_were_measured() {
+        let measured = [
+            (2, [[5.1, 13.2, 21.1], [5.6, 16.8, 27.9], [12.1, 31.8, 50.7]]),
+            (4, [[6.8, 20.6, 34.0], [8.8, 50.3, 94.3], [27.7, 79.3, 142.0]]),
+            (8, [[29.2, 119.0, 223.0], [39.0, 573.0, 1090.0], [180.0, 763.0, 1480.0]]),
+            (12, [[162.0, 723.0, 1320.0], [209.0, 4060.0, 7830.0], [887.0, 4870.0, 9770.0]]),
+            (20, [[1350.0, 10_600.0, 19_700.0], [1430.0, 69_300.0, 138_000.0], [11_700.0, 78_600.0, 166_000.0]]),
+        ];
+        let families = families(&clear());
+        for (d, of) in measured {
+            let garnet = Garnet::default().with_agents(3).with_states(2 * d).with_features(d).with_gamma(0.8);
+            let field = garnet.field(&NoFiles, Sampling::default(), Isa::best()).unwrap();
+            for (family, times) in of.into_iter().enumerate() {
+                for (local_steps, time) in [1, 30, 1000].into_iter().zip(times) {
+                    let choice = SearchChoice { family: 0, step_size: 0.1, local_steps, server_step: 1.0 };
+                    let forecast = families[family].forecast(&field, &choice, &SearchStart::zero(d)).unwrap();
+                    let ratio = forecast.curve_work(0).unwrap() / (3e3 * time);
+                    let name = &families[family].name;
+                    assert!((0.5..2.0).contains(&ratio), "{name} with d = {d} and {local_steps} local steps: {ratio}");
+                }
+            }
+        }
+    }
 }

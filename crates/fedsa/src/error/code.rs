@@ -100,7 +100,7 @@ codes! {
     NotAnAssignment: Setting, "setting.not-an-assignment";
     /// A place for results at which there are some already.
     OutputExists: Setting, "setting.output-exists";
-    /// A place for results that something else occupies, or that cannot be written to.
+    /// A place for results that something else occupies, or that can be no folder.
     OutputUnusable: Setting, "setting.output-unusable";
     /// A place for results in which a run is in progress.
     OutputBusy: Setting, "setting.output-busy";

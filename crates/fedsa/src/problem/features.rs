@@ -39,6 +39,11 @@ pub const MAX_FEATURES: usize = 1 << 16;
 pub const MAX_SPARSE_FEATURES: usize = 1 << 27;
 /// The number of features above which those of a tile coding are kept as the numbers of the active tiles.
 pub const SPARSE_ABOVE: usize = 1024;
+/// The number of features above which those of a product with a factor of tiles or values are kept as the active ones with their values. It is
+/// larger than that of tiles, because dense systems of so many features have standard errors and held-out errors, and still fit into memory.
+pub const MIXED_ABOVE: usize = 4096;
+/// Such a product is sparse if at most one of so many features is active.
+const FEW: usize = 16;
 
 /// A feature map, ready to evaluate.
 #[derive(Debug, Clone, PartialEq)]
@@ -113,31 +118,48 @@ impl FeatureMap {
         &self.statistics
     }
 
-    /// The number of features of a state that are not 0, and their value, if features are sparse: many tiles or values, or products of
-    /// these, without a scale.
+    /// The number of features of a state that may not be 0, and what their values are multiplied by, if features are sparse: many tiles or values,
+    /// or products with these, without a scale. Of tiles and values all have this value; of products with other maps
+    /// ([`FeatureMap::is_mixed`]) they have [`FeatureMap::active_values`], which are multiplied by 1.
     pub fn sparse(&self) -> Option<(usize, f64)> {
-        let is_small = self.len <= SPARSE_ABOVE || !self.scale.is_empty();
-        let each = self.factors.iter().map(|factor| factor.sparse().filter(|_| !is_small));
-        each.reduce(|all, one| Some((all?.0 * one?.0, all?.1 * one?.1))).flatten()
+        let is_mixed = self.is_mixed();
+        let all: usize = self.factors.iter().map(Factor::active_count).product();
+        let is_few = if is_mixed { self.len > MIXED_ABOVE && all * FEW <= self.len } else { self.len > SPARSE_ABOVE };
+        if !is_few || !self.scale.is_empty() {
+            return None;
+        }
+        let values = self.factors.iter().filter_map(Factor::sparse).map(|(_, value)| value);
+        Some((all, if is_mixed { 1.0 } else { values.reduce(|all, one| all * one)? }))
     }
 
-    /// The numbers of the features of a state that are not 0, increasing, as many as [`FeatureMap::sparse`] says. Does not
+    /// Whether a factor is neither tiles nor one-hot, so that the active features have values of their own.
+    pub fn is_mixed(&self) -> bool {
+        self.factors.iter().any(|factor| factor.sparse().is_none())
+    }
+
+    /// The values of the features that [`FeatureMap::active`] gives, in their order. Does not allocate.
+    pub fn active_values(&self, state: &[f64], out: &mut [f64]) {
+        out[0] = 1.0;
+        let values = |factor: &Factor, out: &mut [f64]| match factor.sparse() {
+            Some((_, value)) => out.fill(value),
+            None => factor.eval(state, out),
+        };
+        over_tuples(&self.factors, out, Factor::active_count, values, |phi, psi| phi * psi);
+    }
+
+    /// The numbers of the features of a state that may not be 0, increasing, as many as [`FeatureMap::sparse`] says. Does not
     /// allocate.
-    ///
-    /// # Panics
-    /// When a factor is neither tiles nor one-hot.
     pub fn active(&self, state: &[f64], out: &mut [u32]) {
         if let [only] = &self.factors[..] {
             return only.active(state, out);
         }
-        let active = |factor: &Factor| factor.sparse().map_or(1, |(m, _)| m);
         // What the number of a factor's feature counts for: the features of all later factors.
         let mut stride = 1;
         out[0] = 0;
         over_tuples(
             &self.factors,
             out,
-            active,
+            Factor::active_count,
             |factor, out| {
                 factor.active(state, out);
                 out.iter_mut().for_each(|i| *i *= stride);
@@ -256,9 +278,11 @@ fn product(mut counts: impl Iterator<Item = Option<usize>>) -> Option<usize> {
 
 /// The number of features of each factor; refuses more than there may be.
 fn counts_of(spec: &FeatureSpec, parts: &[Part<'_>], bounds: &[(f64, f64)]) -> Result<Vec<usize>> {
-    let most = if spec.is_sparse() { MAX_SPARSE_FEATURES } else { MAX_FEATURES };
     let each: Vec<Option<usize>> = parts.iter().map(|part| count_of(part, bounds)).collect();
     let all = product(each.iter().copied());
+    let active = product(parts.iter().zip(&each).map(|(part, d)| part.features.active_count().or(*d)));
+    let is_few = active.and_then(|m| m.checked_mul(FEW)).is_some_and(|m| all.is_none_or(|d| m <= d));
+    let most = if spec.is_sparse() || is_few { MAX_SPARSE_FEATURES } else { MAX_FEATURES };
     if all.is_some_and(|d| d <= most) {
         return Ok(each.into_iter().flatten().collect());
     }

@@ -435,7 +435,9 @@ impl ProblemSettings for Logs {
             (peak + 2.0 * held, kept)
         };
         if let Some(m) = self.sparse(&map) {
-            let sizes = memory::sparse(agents, d, m as f64, most, total, sampling, source, threads);
+            // Two numbers of 32 bits, and two values of 64 bits.
+            let each = if map.is_mixed() { 24.0 } else { 8.0 };
+            let sizes = memory::sparse(agents, d, m as f64, each, most, total, sampling, source, threads);
             return Ok(MemoryEstimate::new(with_held(sizes), text));
         }
         if sampling.kind == Law::Mean {

@@ -190,14 +190,24 @@ pub(super) fn log_means(agents: f64, d: f64, threads: usize) -> (f64, f64) {
 }
 
 /// Logs with d sparse features, m active ones a state. The number of entries of a matrix is not known before it is made: at
-/// most two m^2 a transition, and about 16 a feature and active tile.
+/// most two m^2 a transition, and about 16 a feature and active tile. A step keeps `each` bytes an active feature.
 #[expect(clippy::too_many_arguments, reason = "sizes")]
-pub(super) fn sparse(agents: f64, d: f64, m: f64, most: f64, total: f64, sampling: Sampling, source: f64, threads: usize) -> (f64, f64) {
+pub(super) fn sparse(
+    agents: f64,
+    d: f64,
+    m: f64,
+    each: f64,
+    most: f64,
+    total: f64,
+    sampling: Sampling,
+    source: f64,
+    threads: usize,
+) -> (f64, f64) {
     let at_work = (threads as f64).min(agents).max(1.0);
     let entries = |n: f64| (2.0 * m * m * n).min(16.0 * m * d);
     let rows = |n: f64| (m * n).min(d);
     let kept = agents * (12.0 * entries(total / agents) + 20.0 * rows(total / agents)) + 8.0 * agents;
-    let steps = if sampling.kind == Law::Mean { 0.0 } else { total * (8.0 * m + 16.0) };
+    let steps = if sampling.kind == Law::Mean { 0.0 } else { total * (each * m + 16.0) };
     let summing = at_work * (4.0 * d + 32.0 * entries(most) + 44.0 * rows(most) + BATCH);
     let reading = if sampling.kind == Law::Mean { 0.0 } else { source };
     (kept + steps + summing.max(reading), kept + steps)

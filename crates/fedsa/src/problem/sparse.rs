@@ -1,7 +1,8 @@
 //! TD(0) on logs with sparse features: tile codings of up to millions of tiles, of which a state has a few active ones.
 //!
 //! With m active tiles of the value v, `A(z) = rho v^2 1_phi (1_phi - gamma 1_phi')^T` has 2 m^2 entries, and
-//! `b(z) = rho v r 1_phi`. A sampled step costs m operations, whatever d is. Means are kept as sparse rows.
+//! `b(z) = rho v r 1_phi`. A sampled step costs m operations, whatever d is. Means are kept as sparse rows. In products of tiles or values with
+//! other maps the m active features have values of their own in place of 1, and v = 1.
 
 use super::facts::Facts;
 use super::features::FeatureMap;
@@ -60,22 +61,23 @@ impl Sums {
         Self { place: vec![u32::MAX; d], row: Vec::new(), entries: Vec::new(), b: Vec::new(), n: 0 }
     }
 
-    /// Adds `weight 1_phi (1_phi - gamma 1_next)^T` and `reward 1_phi`.
-    fn add(&mut self, phi: &[u32], next: &[u32], weight: f64, gamma: f64, reward: f64) {
+    /// Adds `weight phi (phi - gamma next)^T` and `reward phi`.
+    fn add(&mut self, phi: Active<'_>, next: Active<'_>, weight: f64, gamma: f64, reward: f64) {
         self.n += 1;
-        for &i in phi {
-            let place = &mut self.place[i as usize];
+        for (i, own) in phi.each() {
+            let place = &mut self.place[i];
             if *place == u32::MAX {
                 *place = self.row.len() as u32;
-                self.row.push(i);
+                self.row.push(i as u32);
                 self.entries.push(Vec::new());
                 self.b.push(0.0);
             }
             let place = *place as usize;
-            self.b[place] += reward;
+            self.b[place] += reward * own;
             let entries = &mut self.entries[place];
-            let all = phi.iter().map(|j| (*j, weight)).chain(next.iter().map(|j| (*j, -gamma * weight)));
+            let all = phi.each().map(|(j, x)| (j, weight * own * x)).chain(next.each().map(|(j, x)| (j, -gamma * weight * own * x)));
             for (j, x) in all {
+                let j = j as u32;
                 match entries.binary_search_by_key(&j, |entry| entry.0) {
                     Ok(at) => entries[at].1 += x,
                     Err(at) => entries.insert(at, (j, x)),
@@ -120,18 +122,17 @@ impl Tiles<'_> {
     fn rows(&self, source: &dyn LogSource) -> Result<Rows> {
         let (m, v) = self.active;
         let mut sums = Sums::new(self.map.len());
-        let (mut phi, mut next) = (vec![0; m], vec![0; m]);
+        let own = if self.map.is_mixed() { m } else { 0 };
+        let (mut phi, mut next) = ((vec![0; m], vec![0.0; own]), (vec![0; m], vec![0.0; own]));
         read_checked(source, &mut |batch| {
             for i in 0..batch.log.len() {
-                self.map.active(batch.log.state(i), &mut phi);
-                let following = if batch.log.done[i] {
-                    &[][..]
-                } else {
-                    self.map.active(batch.log.next_state(i), &mut next);
-                    &next[..]
+                let here = Active::of(self.map, batch.log.state(i), &mut phi.0, &mut phi.1);
+                let following = match batch.log.done[i] {
+                    true => Active::NOTHING,
+                    false => Active::of(self.map, batch.log.next_state(i), &mut next.0, &mut next.1),
                 };
                 let ratio = self.rule.ratio(&batch, i);
-                sums.add(&phi, following, ratio * v * v, self.rule.gamma, ratio * v * batch.log.rewards[i]);
+                sums.add(here, following, ratio * v * v, self.rule.gamma, ratio * v * batch.log.rewards[i]);
             }
             Ok(())
         })?;
@@ -198,13 +199,41 @@ impl LinearOperators for Means {
     }
 }
 
-/// One agent's transitions, as the numbers of active tiles.
+/// The active features of a state.
+#[derive(Debug, Clone, Copy)]
+struct Active<'a> {
+    numbers: &'a [u32],
+    /// Their values; empty if all are 1.
+    values: &'a [f64],
+}
+
+impl<'a> Active<'a> {
+    const NOTHING: Self = Self { numbers: &[], values: &[] };
+
+    /// Those of a state. There is room for values if the map is mixed.
+    fn of(map: &FeatureMap, state: &[f64], numbers: &'a mut [u32], values: &'a mut [f64]) -> Self {
+        map.active(state, numbers);
+        if !values.is_empty() {
+            map.active_values(state, values);
+        }
+        Self { numbers, values }
+    }
+
+    #[inline(always)]
+    fn each(self) -> impl Iterator<Item = (usize, f64)> + 'a {
+        self.numbers.iter().enumerate().map(move |(k, i)| (*i as usize, self.values.get(k).copied().unwrap_or(1.0)))
+    }
+}
+
+/// One agent's transitions, as the numbers of active features.
 #[derive(Debug)]
 struct Steps {
     /// m numbers a transition.
     phi: Vec<u32>,
     /// m numbers a transition; [`NONE`] where the transition is terminal.
     next: Vec<u32>,
+    /// The values of both; empty if all are 1.
+    values: [Vec<f64>; 2],
     rewards: Vec<f64>,
     /// Empty if all are 1.
     ratio: Vec<f64>,
@@ -263,21 +292,24 @@ impl SparseTd {
         Ok(Self { means, weights, steps, m: active.0, v: active.1, gamma: rule.gamma, sampling })
     }
 
-    fn tiles<'a>(&self, of: &'a [u32], z: usize) -> &'a [u32] {
-        let tiles = &of[z * self.m..][..self.m];
-        if tiles[0] == NONE { &[] } else { tiles }
+    fn active<'a>(&self, of: &'a [u32], values: &'a [f64], z: usize) -> Active<'a> {
+        let numbers = &of[z * self.m..][..self.m];
+        if numbers[0] == NONE {
+            return Active::NOTHING;
+        }
+        Active { numbers, values: if values.is_empty() { values } else { &values[z * self.m..][..self.m] } }
     }
 
-    /// `rho v (r + gamma phi'^T theta - phi^T theta)` and the tiles that it is added to.
+    /// `rho v (r + gamma phi'^T theta - phi^T theta)` and the features that it is added to.
     #[inline(always)]
-    fn update(&self, c: usize, z: usize, theta: &mut [f64], fresh: impl Fn(&mut [f64], usize)) -> (f64, &[u32]) {
+    fn update(&self, c: usize, z: usize, theta: &mut [f64], fresh: impl Fn(&mut [f64], usize)) -> (f64, Active<'_>) {
         let steps = &self.steps[c];
-        let (phi, next) = (self.tiles(&steps.phi, z), self.tiles(&steps.next, z));
-        let mut sum = |tiles: &[u32]| {
+        let (phi, next) = (self.active(&steps.phi, &steps.values[0], z), self.active(&steps.next, &steps.values[1], z));
+        let mut sum = |active: Active<'_>| {
             let mut sum = 0.0;
-            for &i in tiles {
-                fresh(theta, i as usize);
-                sum += theta[i as usize];
+            for (i, x) in active.each() {
+                fresh(theta, i);
+                sum += x * theta[i];
             }
             sum
         };
@@ -292,14 +324,16 @@ impl Steps {
     fn new(log: &Log, map: &FeatureMap, m: usize, rule: TraceRule) -> Self {
         let n = log.len();
         let (mut phi, mut next) = (vec![0; n * m], vec![NONE; n * m]);
+        let own = if map.is_mixed() { m } else { 0 };
+        let mut values = [vec![0.0; n * own], vec![0.0; n * own]];
         for i in 0..n {
-            map.active(log.state(i), &mut phi[i * m..(i + 1) * m]);
+            Active::of(map, log.state(i), &mut phi[i * m..][..m], &mut values[0][i * own..][..own]);
             if !log.done[i] {
-                map.active(log.next_state(i), &mut next[i * m..(i + 1) * m]);
+                Active::of(map, log.next_state(i), &mut next[i * m..][..m], &mut values[1][i * own..][..own]);
             }
         }
         let ratio = log.ratio.clone().filter(|_| rule.ratios).unwrap_or_default();
-        Self { phi, next, rewards: log.rewards.clone(), ratio }
+        Self { phi, next, values, rewards: log.rewards.clone(), ratio }
     }
 }
 
@@ -341,9 +375,9 @@ impl Problem for SparseTd {
     fn apply(&self, c: usize, theta: &[f64], z: &usize, out: &mut [f64]) {
         // `update` takes what it may bring up to date; here everything is.
         out.copy_from_slice(theta);
-        let (step, tiles) = self.update(c, *z, out, |_, _| {});
+        let (step, active) = self.update(c, *z, out, |_, _| {});
         out.iter_mut().zip(theta).for_each(|(out, theta)| *out = -self.means.ridge * theta);
-        tiles.iter().for_each(|i| out[*i as usize] += step);
+        active.each().for_each(|(i, x)| out[i] += step * x);
     }
     fn mean(&self, c: usize, theta: &[f64], out: &mut [f64]) -> bool {
         self.means.mean(c, theta, out);
@@ -382,8 +416,8 @@ impl SparseTd {
                         theta[i] += away * drift[i];
                     }
                 };
-                let (step, tiles) = self.update(c, z, theta, fresh);
-                tiles.iter().for_each(|i| theta[*i as usize] = eta.mul_add(step, theta[*i as usize]));
+                let (step, active) = self.update(c, z, theta, fresh);
+                active.each().for_each(|(i, x)| theta[i] = eta.mul_add(step * x, theta[i]));
             }
             let (theta, drift) = lanes.theta_and_drift(l);
             for ((theta, drift), last) in theta.iter_mut().zip(drift).zip(&seen) {

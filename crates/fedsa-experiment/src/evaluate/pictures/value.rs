@@ -103,9 +103,12 @@ impl Values<'_> {
     /// The value of a state, and its standard error if that is known; it is not known of sparse features.
     fn at(&self, state: &[f64]) -> (f64, Option<f64>) {
         if let Some((count, feature)) = self.map.sparse() {
-            let mut active = vec![0; count];
+            let (mut active, mut phi) = (vec![0; count], vec![1.0; count]);
             self.map.active(state, &mut active);
-            return (active.iter().map(|j| feature * self.theta[*j as usize]).sum(), None);
+            if self.map.is_mixed() {
+                self.map.active_values(state, &mut phi);
+            }
+            return (active.iter().zip(&phi).map(|(j, x)| feature * x * self.theta[*j as usize]).sum(), None);
         }
         let mut phi = vec![0.0; self.map.len()];
         self.map.eval(state, &mut phi);

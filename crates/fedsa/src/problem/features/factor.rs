@@ -54,19 +54,21 @@ impl Factor {
 
     /// The number of features of a state that are not 0, and their value, of tiles and one-hot.
     pub fn sparse(&self) -> Option<(usize, f64)> {
-        match self.features {
-            FeatureSpec::Tiles { tilings, .. } => Some((tilings as usize, 1.0 / f64::from(tilings).sqrt())),
-            FeatureSpec::OneHot {} => Some((1, 1.0)),
-            _ => None,
-        }
+        let value = if let FeatureSpec::Tiles { tilings, .. } = self.features { 1.0 / f64::from(tilings).sqrt() } else { 1.0 };
+        self.features.active_count().map(|m| (m, value))
     }
 
-    /// Writes the numbers of the features that are not 0, increasing, as many as [`Factor::sparse`] says.
+    /// The number of features of a state that may not be 0.
+    pub fn active_count(&self) -> usize {
+        self.features.active_count().unwrap_or(self.len)
+    }
+
+    /// Writes the numbers of the features that may not be 0, increasing, as many as [`Factor::active_count`] says.
     pub fn active(&self, state: &[f64], out: &mut [u32]) {
         let tiling = match self.features {
             FeatureSpec::Tiles { tilings, bins, hashed } => Tiling::new(tilings, bins, hashed, self.len),
             FeatureSpec::OneHot {} => return out[0] = self.tuple_of(state) as u32,
-            _ => panic!("{} are not sparse", self.features),
+            _ => return (0..).zip(out).for_each(|(i, out)| *out = i),
         };
         for (t, out) in out.iter_mut().enumerate().take(tiling.tilings) {
             *out = tiling.feature(t, self.places.len(), |j| self.scaled(state, j)) as u32;

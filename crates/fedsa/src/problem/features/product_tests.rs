@@ -86,8 +86,35 @@ fn products_of_sparse_factors_are_sparse() {
     assert!(scaled.sparse().is_none(), "features of different sizes");
     let dense = super::product_tests::map("tiles:4x8(s_0, s_1) * fourier:4(s_2)", 3).unwrap();
     assert!(dense.len() > SPARSE_ABOVE && dense.sparse().is_none());
+    let full = super::product_tests::map("tiles:4x4(s_0) * fourier:300(s_1)", 2).unwrap();
+    assert!(full.len() > MIXED_ABOVE && full.sparse().is_none(), "a quarter of the features is active");
     let few = super::product_tests::map("tiles:2x2(s_0) * one-hot(s_1)", 2).unwrap();
     assert!(few.len() < SPARSE_ABOVE && few.sparse().is_none());
+}
+
+/// The features that are not active are 0, and the others have their values, to the bit.
+#[test]
+fn products_with_dense_maps_are_sparse() {
+    let text = "fourier:3(s_3) * tiles:4x8(s_0, s_1) * polynomial:1(s_2) * one-hot(s_2)";
+    let spec: FeatureSpec = text.parse().unwrap();
+    let ranges = columns(4).into_iter().zip([(0.0, 2.0), (0.0, 2.0), (0.0, 9.0), (0.0, 2.0)]).collect();
+    let map = FeatureMap::new(&spec, &columns(4), &ranges).unwrap();
+    assert_eq!((map.len(), map.sparse(), map.is_mixed()), (4 * 256 * 2 * 10, Some((32, 1.0)), true));
+    for i in 0..50 {
+        let state = [f64::from(i) / 25.0, f64::from(i % 7) / 3.5, f64::from(i % 10), f64::from(i % 11) / 5.5];
+        let phi = eval(&map, &state);
+        let (mut numbers, mut values) = ([u32::MAX; 32], [f64::NAN; 32]);
+        map.active(&state, &mut numbers);
+        map.active_values(&state, &mut values);
+        assert!(numbers.windows(2).all(|pair| pair[0] < pair[1]));
+        let mut expected = vec![0.0; map.len()];
+        numbers.iter().zip(&values).for_each(|(j, x)| expected[*j as usize] = *x);
+        assert!(phi.iter().zip(&expected).all(|(a, b)| a.to_bits() == b.to_bits() || (*a == 0.0 && *b == 0.0)), "{state:?}");
+        assert!(values.iter().any(|x| *x != 0.0));
+    }
+    assert!(map.clone().with_scale(vec![1.0; map.len()]).unwrap().sparse().is_none());
+    // There may be as many as of tiles.
+    assert_eq!(super::product_tests::map("tiles:8x64(s_0, s_1) * fourier:9(s_2)", 3).unwrap().len(), 327_680);
 }
 
 /// Of many columns and values there may be many, because a state has few of them.

@@ -172,12 +172,20 @@ impl FeatureSpec {
         if matches!(self, Self::Columns {}) { Inputs::Features } else { Inputs::States }
     }
 
+    /// The number of features of a state that are not 0, of tiles and one-hot.
+    pub(super) fn active_count(&self) -> Option<usize> {
+        match self {
+            Self::Tiles { tilings, .. } => Some(*tilings as usize),
+            Self::OneHot {} => Some(1),
+            _ => None,
+        }
+    }
+
     /// Whether a state has few features that are not 0, all with the same value.
     pub(super) fn is_sparse(&self) -> bool {
         match self {
-            Self::Tiles { .. } | Self::OneHot {} => true,
             Self::Product { factors } => factors.iter().all(|factor| factor.features.is_sparse()),
-            _ => false,
+            plain => plain.active_count().is_some(),
         }
     }
 

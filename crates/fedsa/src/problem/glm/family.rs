@@ -404,4 +404,55 @@ mod tests {
             }
         }
     }
+
+    /// Of laws that are written out: deviance is twice what the logarithm of the mass loses beside a mean of y, Pearson's statistic the square of
+    /// the residual over the variance.
+    #[test]
+    fn row_fits_follow_from_laws() {
+        let close = |got: f64, expected: f64, what: &str| {
+            assert!((got - expected).abs() <= 1e-9 * (1.0 + expected.abs()), "{what}: {got} {expected}");
+        };
+        const ALPHA: f64 = 0.7;
+        let steps = |y: f64| (0..y as u32).map(f64::from);
+        let poisson = |y: f64, mu: f64| steps(y).map(|j| (mu / (j + 1.0)).ln()).sum::<f64>() - mu;
+        let negative = |y: f64, mu: f64| {
+            let k = 1.0 / ALPHA;
+            steps(y).map(|j| ((j + k) / (j + 1.0) * mu / (mu + k)).ln()).sum::<f64>() + k * (k / (mu + k)).ln()
+        };
+        // An exponential law is gamma's of shape 1.
+        let exponential = |y: f64, mu: f64| -mu.ln() - y / mu;
+        type LogMass<'a> = &'a dyn Fn(f64, f64) -> f64;
+        let cases: [(ModelFamily, LogMass<'_>, fn(f64) -> f64); 3] = [
+            (ModelFamily::Poisson, &poisson, |mu| mu),
+            (ModelFamily::NegativeBinomial { alpha: ALPHA }, &negative, |mu| mu + ALPHA * mu * mu),
+            (ModelFamily::Gamma, &exponential, |mu| mu * mu),
+        ];
+        for (family, log_mass, variance) in cases {
+            for t in [-1.2f64, 0.4, 2.1] {
+                for y in [0.0, 1.0, 2.0, 9.0] {
+                    if y == 0.0 && family == ModelFamily::Gamma {
+                        continue;
+                    }
+                    let (mu, what) = (t.exp(), format!("{family:?}, {t}, {y}"));
+                    let fit = family.row_fit(&[t], y, 1.5);
+                    close(fit.deviance, 3.0 * (log_mass(y, y.max(1e-300)) - log_mass(y, mu)), &what);
+                    close(fit.pearson, 1.5 * (y - mu).powi(2) / variance(mu), &what);
+                    close(fit.likelihood, 1.5 * log_mass(y, mu), &what);
+                    close(fit.log, if family == ModelFamily::Gamma { 1.5 * y.ln() } else { 0.0 }, &what);
+                }
+            }
+        }
+        let family = ModelFamily::Multinomial { classes: 3 };
+        for eta in [[0.3f64, -1.1], [2.0, 2.5], [-3.0, 0.1]] {
+            let total = 1.0 + eta[0].exp() + eta[1].exp();
+            let p = [1.0 / total, eta[0].exp() / total, eta[1].exp() / total];
+            for y in 0..3 {
+                let fit = family.row_fit(&eta, y as f64, 1.5);
+                let pearson: f64 = (0..3).map(|k| (f64::from(k == y) - p[k]).powi(2) / p[k]).sum();
+                close(fit.deviance, -3.0 * p[y].ln(), "deviance");
+                close(fit.pearson, 1.5 * pearson, "pearson");
+                close(fit.likelihood, 1.5 * p[y].ln(), "likelihood");
+            }
+        }
+    }
 }

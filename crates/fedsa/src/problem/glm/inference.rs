@@ -56,6 +56,8 @@ impl CovarianceKind {
 /// Below so many agents a clustered covariance is not to be relied on.
 pub const FEW_AGENTS: usize = 10;
 
+/// The name of the coefficient of the column of ones.
+const INTERCEPT: &str = "intercept";
 /// The most components of theta whose covariance is computed.
 pub const MOST_COEFFICIENTS: usize = 2000;
 
@@ -180,6 +182,11 @@ pub fn infer(prepared: &Prepared, start: &[f64], how: InferenceSettings, cancel:
     {
         return Err(Error::new("target_range", "targets that are mapped to a range, beside inference", "targets as they are"));
     }
+    if prepared.transform.intercept && prepared.transform.columns.position(INTERCEPT).is_some() {
+        let what =
+            format!("a column called `{INTERCEPT}` beside the intercept of the model, which has this name in the list of coefficients");
+        return Err(Error::data("inference", what, "another name of the column; or `drop`, which leaves it out; or no intercept"));
+    }
     let p = start.len();
     let most = format!("at most {MOST_COEFFICIENTS} of them: fewer columns or principal components");
     require(p <= MOST_COEFFICIENTS, "inference", format!("{p} coefficients"), &most)?;
@@ -290,7 +297,7 @@ impl Inference {
         }
         let quantile = normal_quantile(self.level);
         let names: Vec<String> = has_constant
-            .then(|| "intercept".to_string())
+            .then(|| INTERCEPT.to_string())
             .into_iter()
             .chain(transform.columns.iter().take(transform.width).map(|name| name.into_owned()))
             .collect();
@@ -369,7 +376,7 @@ fn no_single_value(prepared: &Prepared, columns: &[(usize, Vec<usize>)]) -> (Str
     let more = all.len().checked_sub(MOST_NAMED).filter(|n| *n > 0).map_or(String::new(), |n| format!("; and {n} more"));
     let varies = columns.iter().filter_map(|(column, others)| ends(*column, others)).any(|(least, most)| least < most);
     let help = if varies {
-        "`standardise = true`, which subtracts the means of columns; or `drop`, which names those to leave out"
+        "`standardise`, which subtracts the means of columns; or `drop`, which names those to leave out"
     } else {
         "columns that are not combinations of others: `drop` names those to leave out"
     };
@@ -391,7 +398,7 @@ fn no_estimate(prepared: &Prepared, why: &NoEstimate) -> Error {
         }
         NoEstimate::NotFound(left) => {
             let what = format!("the estimate of greatest likelihood was not found: {left:.1e} of the score is left");
-            (what, "columns of a moderate scale: `standardise = true`")
+            (what, "columns of a moderate scale: `standardise`")
         }
     };
     Error::new("inference", what, help).coded(ErrorCode::NoEstimate)

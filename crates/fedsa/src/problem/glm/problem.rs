@@ -68,13 +68,10 @@ impl RowLosses {
         let sizes = part.first.windows(2).map(|at| at[1] - at[0]);
         let index = sizes.map(|n| LazyIndex::new(n, like.mixing_time, sampling)).collect::<Result<_>>()?;
         let mut shares = vec![1.0; part.rows.len()];
+        part.check_row_weights(&[])?;
         if !part.row_weights.is_empty() {
-            for (c, at) in part.first.windows(2).enumerate() {
+            for at in part.first.windows(2) {
                 let total: f64 = part.row_weights[at[0]..at[1]].iter().sum();
-                if total <= 0.0 {
-                    let what = format!("all rows of agent {c} have the weight 0");
-                    return Err(Error::data("row_weights", what, "agents with a row that counts"));
-                }
                 let scale = (at[1] - at[0]) as f64 / total;
                 (at[0]..at[1]).for_each(|j| shares[j] = scale * part.row_weights[j]);
             }
@@ -97,7 +94,7 @@ impl RowLosses {
         if sum.is_finite() {
             return Ok(());
         }
-        let help = "a smaller scale: `standardise = true`, and offsets and targets of a moderate size";
+        let help = "a smaller scale: `standardise`, and offsets and targets of a moderate size";
         Err(Error::data("data", "features, offsets and targets so large that gradients are not finite", help))
     }
 

@@ -82,6 +82,8 @@ pub struct Prepared {
     pub held_out: LabelledRows,
     /// The agents' weights `p_c`.
     pub weights: Vec<f64>,
+    /// The names of agents that are files or the values of a column; none where rows are dealt out.
+    pub names: Vec<String>,
     /// What was done to features.
     pub transform: Transform,
     /// What was done to labels.
@@ -157,7 +159,8 @@ impl Preparation {
         labels.check(&sets, self.family)?;
         let pool = Pool::new(&sets, &labels)?;
         let agents = self.partition.divide(&pool, self.agents, self.samples, self.reshuffle, self.seed)?;
-        let (fit, held) = self.hold_out(agents)?;
+        let names = if self.reshuffle { Vec::new() } else { pool.names(self.partition) };
+        let (fit, held) = self.hold_out(agents, &names)?;
         let targets = labels.targets(&fit)?;
         let family = match (&targets, self.family) {
             (Targets::Many { classes, .. }, _) => ModelFamily::Multinomial { classes: classes.len() },
@@ -175,15 +178,16 @@ impl Preparation {
             family,
         };
         let (train, held_out) = (part(&fit), part(&held));
+        train.check_row_weights(&names)?;
         let weights = match self.weights {
             AgentWeights::Equal => equal_weights(fit.len()),
             AgentWeights::Rows => train.shares(),
         };
-        Ok(Prepared { train, held_out, weights, transform, targets, categories })
+        Ok(Prepared { train, held_out, weights, names, transform, targets, categories })
     }
 
     /// Each agent's rows, and those that are held out: `holdout n_c` of them drawn at random, rounded to a whole number from 1 to `n_c - 1`.
-    fn hold_out(&self, agents: Vec<Vec<usize>>) -> Result<(RowsOfAgents, RowsOfAgents)> {
+    fn hold_out(&self, agents: Vec<Vec<usize>>, names: &[String]) -> Result<(RowsOfAgents, RowsOfAgents)> {
         if self.holdout == 0.0 {
             let none = vec![Vec::new(); agents.len()];
             return Ok((agents, none));
@@ -191,7 +195,7 @@ impl Preparation {
         let split = |(c, rows): (usize, Vec<usize>)| {
             let n = rows.len();
             if n < 2 {
-                let what = format!("agent {c} has one row, of which none can be held out");
+                let what = format!("{} has one row, of which none can be held out", partition::called(names, c));
                 return Err(Error::new("holdout", what, "agents with at least two rows, or no `holdout`"));
             }
             let out = ((self.holdout * n as f64).round() as usize).clamp(1, n - 1);
@@ -215,6 +219,11 @@ impl Prepared {
     /// The quality of theta on the rows that are held out; `None` if there are none.
     pub fn held_out_quality(&self, theta: &[f64]) -> Option<FitQuality> {
         (!self.held_out.rows.is_empty()).then(|| quality(&self.held_out, &self.targets, theta))
+    }
+
+    /// The agents that have names, with their rows, of which those that are held out are not.
+    pub fn named_agents(&self) -> impl Iterator<Item = (&str, usize)> {
+        self.names.iter().zip(self.train.first.windows(2)).map(|(name, at)| (name.as_str(), at[1] - at[0]))
     }
 
     /// What the preparation came to, in a line: `28 agents, 14000 rows, d = 300, PCA of 784 features fitted on the union`.

@@ -45,8 +45,10 @@ pub(super) struct Pool<'a> {
     /// Where the rows of each file start; one more number than files.
     first: Vec<usize>,
     labels: &'a Found,
-    /// The group of each row, by rank in the order of first rows, and the number of groups.
-    groups: Option<(Vec<u32>, usize)>,
+    /// The group of each row, by rank in the order of first rows, and the names of groups.
+    groups: Option<(Vec<u32>, Vec<String>)>,
+    /// The names of the files.
+    files: Vec<String>,
 }
 
 impl<'a> Pool<'a> {
@@ -56,7 +58,16 @@ impl<'a> Pool<'a> {
             *n += set.rows.len();
             Some(*n)
         }));
-        Ok(Self { first, labels, groups: groups(sets)? })
+        Ok(Self { first, labels, groups: groups(sets)?, files: file_names(sets) })
+    }
+
+    /// The names of agents that are files or the values of a column; none where rows are dealt out.
+    pub fn names(&self, partition: Partition) -> Vec<String> {
+        match (partition, &self.groups) {
+            (Partition::Files, _) => self.files.clone(),
+            (Partition::ByColumn, Some((_, names))) => names.clone(),
+            _ => Vec::new(),
+        }
     }
 
     fn len(&self) -> usize {
@@ -93,26 +104,50 @@ impl<'a> Pool<'a> {
 }
 
 /// The group of each row, if all files have groups.
-fn groups(sets: &[Dataset]) -> Result<Option<(Vec<u32>, usize)>> {
+fn groups(sets: &[Dataset]) -> Result<Option<(Vec<u32>, Vec<String>)>> {
     let mut ranks: std::collections::HashMap<String, u32> = std::collections::HashMap::new();
+    let mut all = Vec::new();
     let mut of = Vec::new();
     for set in sets {
         let Some(groups) = &set.groups else { return Ok(None) };
         let mut rank = |name: String| {
             let next = ranks.len() as u32;
-            *ranks.entry(name).or_insert(next)
+            *ranks.entry(name).or_insert_with_key(|name| {
+                all.push(name.clone());
+                next
+            })
         };
         match groups {
-            Labels::Numbers(x) => of.extend(x.iter().map(|x| rank(format!("{:?}", x + 0.0)))),
+            Labels::Numbers(x) => of.extend(x.iter().map(|x| rank((x + 0.0).to_string()))),
             Labels::Names { names, of: each } => of.extend(each.iter().map(|name| rank(names[*name as usize].clone()))),
         }
     }
-    Ok(Some((of, ranks.len())))
+    Ok(Some((of, all)))
+}
+
+/// What an agent is called in messages: by its name, if it has one.
+pub(in crate::problem) fn called(names: &[String], agent: usize) -> String {
+    names.get(agent).map_or_else(|| format!("agent {agent}"), |name| format!("agent `{}`", quoted(name)))
+}
+
+/// The names of data sets without what says their format, if they are then distinct.
+fn file_names(sets: &[Dataset]) -> Vec<String> {
+    const FORMATS: [&str; 8] = [".gz", ".zst", ".csv", ".tsv", ".parquet", ".libsvm", ".svm", ".txt"];
+    let stem = |name: &str| {
+        let mut stem = name;
+        while let Some(shorter) = FORMATS.iter().find_map(|format| stem.strip_suffix(format)).filter(|shorter| !shorter.is_empty()) {
+            stem = shorter;
+        }
+        stem.to_string()
+    };
+    let stems: Vec<String> = sets.iter().map(|set| stem(&set.name)).collect();
+    let distinct: std::collections::HashSet<&String> = stems.iter().collect();
+    if distinct.len() == stems.len() { stems } else { sets.iter().map(|set| set.name.clone()).collect() }
 }
 
 /// The number of values of the column of groups, if all files have it.
 pub(in crate::problem) fn number_of_groups(sets: &[Dataset]) -> Result<Option<usize>> {
-    Ok(groups(sets)?.map(|(_, n)| n))
+    Ok(groups(sets)?.map(|(_, names)| names.len()))
 }
 
 /// Where the rows of each agent start; one more number than agents.
@@ -173,20 +208,20 @@ impl Partition {
             Partition::Files => {
                 let files: Vec<Vec<usize>> = pool.first.windows(2).map(|at| (at[0]..at[1]).collect()).collect();
                 check_own_agents(agents, files.len(), "files")?;
-                own_sizes(files, samples)?
+                own_sizes(files, samples, &pool.names(self))?
             }
             Partition::ByColumn => {
-                let Some((of, n)) = &pool.groups else {
+                let Some((of, names)) = &pool.groups else {
                     return Err(Error::new(
                         "group",
                         "no column",
                         "the column whose values are the agents, as partition = \"by-column\" needs it",
                     ));
                 };
-                check_own_agents(agents, *n, "values in the column")?;
-                let mut groups = vec![Vec::new(); *n];
+                check_own_agents(agents, names.len(), "values in the column")?;
+                let mut groups = vec![Vec::new(); names.len()];
                 of.iter().enumerate().for_each(|(row, group)| groups[*group as usize].push(row));
-                own_sizes(groups, samples)?
+                own_sizes(groups, samples, names)?
             }
             _ => {
                 let help = "a number of agents; only partition = \"files\" and \"by-column\" follow from the data";
@@ -238,7 +273,7 @@ impl Partition {
                 Ok(own.into_iter().zip(fill).map(|(own, fill)| [own, fill].concat()).collect())
             }
             Partition::ByLabel => by_label(pool, &rows, agents, samples),
-            Partition::Dirichlet(alpha) => own_sizes(dirichlet(pool, &rows, agents, alpha, draws)?, samples),
+            Partition::Dirichlet(alpha) => own_sizes(dirichlet(pool, &rows, agents, alpha, draws)?, samples, &[]),
             _ => Ok(cut(&rows, sizes)),
         }
     }
@@ -257,14 +292,14 @@ fn check_own_agents(agents: Option<usize>, own: usize, what: &str) -> Result<()>
 }
 
 /// The first `samples` rows of each agent, or all.
-fn own_sizes(mut agents: Vec<Vec<usize>>, samples: Option<usize>) -> Result<Vec<Vec<usize>>> {
+fn own_sizes(mut agents: Vec<Vec<usize>>, samples: Option<usize>, names: &[String]) -> Result<Vec<Vec<usize>>> {
     for (c, rows) in agents.iter_mut().enumerate() {
-        require(!rows.is_empty(), "partition", format!("agent {c} without rows"), "a row for each agent")?;
+        require(!rows.is_empty(), "partition", format!("{} without rows", called(names, c)), "a row for each agent")?;
         if let Some(samples) = samples {
             if rows.len() < samples {
                 return Err(Error::new(
                     "samples",
-                    format!("{samples}, and agent {c} has {} rows", rows.len()),
+                    format!("{samples}, and {} has {} rows", called(names, c), rows.len()),
                     "as many as every agent has",
                 ));
             }

@@ -2,7 +2,9 @@
 
 use std::ops::Range;
 
+use super::partition::called;
 use super::targets::Targets;
+use crate::error::{Error, Result};
 use crate::kernel::{Isa, margins};
 use crate::linalg;
 use crate::problem::dataset::Rows;
@@ -52,6 +54,17 @@ impl LabelledRows {
     /// How much row j counts.
     pub fn weight(&self, j: usize) -> f64 {
         self.row_weights.get(j).copied().unwrap_or(1.0)
+    }
+
+    /// Refuses agents without a row that counts; agents have these names, or none.
+    ///
+    /// # Errors
+    /// When there is one.
+    pub(in crate::problem) fn check_row_weights(&self, names: &[String]) -> Result<()> {
+        let counts = |at: &[usize]| self.row_weights.is_empty() || self.row_weights[at[0]..at[1]].iter().sum::<f64>() > 0.0;
+        let Some(c) = self.first.windows(2).position(|at| !counts(at)) else { return Ok(()) };
+        let what = format!("all rows of {} have the weight 0", called(names, c));
+        Err(Error::data("row_weights", what, "agents with a row that counts"))
     }
 
     /// The largest absolute value of each column, d numbers.

@@ -116,7 +116,7 @@ impl<L: Loss> Regression<L> {
             return Ok(());
         }
         let what = format!("features and targets whose products are as large as {scale:.1e}");
-        let help = "a smaller scale: `standardise = true`, and targets in a range such as target_range = [0, 1]";
+        let help = "a smaller scale: `standardise` for features, and targets in larger units";
         Err(Error::data("data", what, help))
     }
 
@@ -184,11 +184,7 @@ impl<L: Loss> Regression<L> {
             })
         };
         if !hessian.is_all_finite() {
-            return Err(Error::data(
-                "data",
-                "products of the features are not finite",
-                "features of a smaller scale: `standardise = true`",
-            ));
+            return Err(Error::data("data", "products of the features are not finite", "features of a smaller scale: `standardise`"));
         }
         let factor = hessian.llt(faer::Side::Lower).map_err(|_| singular())?;
         // The square of a pivot's share of its diagonal entry is what is left of a feature beside those before it, whatever their scales. One
