@@ -17,9 +17,11 @@ mod operators;
 mod results;
 mod rows;
 mod rules;
+mod sessions;
 mod tables;
 mod theory;
 mod threads;
+mod turns;
 mod values;
 
 use std::ffi::OsString;
@@ -64,6 +66,7 @@ fn _fedsa(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<nodes::Federation>()?;
     m.add_class::<nodes::AgentData>()?;
     m.add_class::<nodes::ServerNode>()?;
+    m.add_class::<sessions::Session>()?;
     m.add_class::<held::HeldProblem>()?;
     m.add_class::<operators::Draws>()?;
     m.add_class::<rules::Agents>()?;

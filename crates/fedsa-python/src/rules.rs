@@ -38,6 +38,8 @@ pub struct ClientForm {
     /// The names of the vectors that an agent keeps.
     pub memory: Vec<String>,
     pub answer: Py<PyAny>,
+    /// Answers the first of two exchanges.
+    pub report: Option<Py<PyAny>>,
     pub sent: Option<Py<PyAny>>,
     pub checks: Arc<Checks>,
 }
@@ -47,6 +49,8 @@ pub struct ServerForm {
     /// The name of the class, for messages.
     pub name: String,
     pub step: Py<PyAny>,
+    /// What goes down in the second of two exchanges; the mean of the first answers without it.
+    pub reply: Option<Py<PyAny>>,
     /// Makes the first state of theta.
     pub start: Option<Py<PyAny>>,
     /// Whether it wants each agent's answer.
@@ -85,7 +89,8 @@ impl Client {
 
     /// The agents of a call as an object of Python.
     fn agents<'py>(&self, py: Python<'py>, mut rows_of: AgentRows, theta: Option<&[f64]>) -> PyResult<Bound<'py, Agents>> {
-        let (n, d, round) = (rows_of.agents().len(), rows_of.dim(), rows_of.round());
+        let (n, d, round, exchange) = (rows_of.agents().len(), rows_of.dim(), rows_of.round(), rows_of.exchange());
+        let reply = rows_of.reply().to_vec();
         let memory = PyDict::new(py);
         for (j, name) in self.form.memory.iter().enumerate() {
             memory.set_item(name, rows(py, rows_of.memory(j), n)?)?;
@@ -103,7 +108,9 @@ impl Client {
             model,
             shape: (n, d),
             round,
-            is_tame: AtomicBool::new(true),
+            exchange,
+            is_tame: AtomicBool::new(are_tame(&reply)),
+            reply,
         };
         Bound::new(py, agents)
     }
@@ -139,11 +146,19 @@ impl BatchRule for Client {
         self.steps.of(t).len
     }
 
+    fn has_two_exchanges(&self) -> bool {
+        self.form.report.is_some()
+    }
+
     fn answers(&self, rows: AgentRows, theta: &[f64]) -> Result<(AgentRows, Vec<f64>)> {
-        self.calling("answer", |py, name| {
+        let (function, called) = match &self.form.report {
+            Some(report) if rows.exchange() == 0 => (report, "report"),
+            _ => (&self.form.answer, "answer"),
+        };
+        self.calling(called, |py, name| {
             let agents = self.agents(py, rows, Some(theta))?;
             let (n, d) = agents.get().shape;
-            let answer = self.form.answer.bind(py).call1((PyArray1::from_slice(py, theta), &agents))?;
+            let answer = function.bind(py).call1((PyArray1::from_slice(py, theta), &agents))?;
             let values = take(py, &self.form.checks, &answer, &[n, d], name)?;
             let rows = self.taken(py, &agents, name)?;
             if let Some(at) = values.iter().position(|x| !x.is_finite())
@@ -151,7 +166,7 @@ impl BatchRule for Client {
                 && agents.get().is_tame.load(Ordering::Relaxed)
             {
                 let whose = format!(" for agent {}", rows.agents()[at / d]);
-                return Err(not_finite(py, "answer", name, values[at], &whose));
+                return Err(not_finite(py, called, name, values[at], &whose));
             }
             Ok((rows, values))
         })
@@ -182,6 +197,10 @@ impl BatchRule for Client {
 ///     The numbers of the agents, increasing.
 /// round : int
 ///     The round, from 0.
+/// exchange : int
+///     The exchange of the round: 1 in the second of two, otherwise 0.
+/// reply : ndarray of shape (dim,) or None
+///     What the server has sent in the second of two exchanges.
 /// memory : dict of str to ndarray of shape (n, dim)
 ///     What the agents keep from round to round, by the names that the rule lists; zeros at the start. Change the arrays, or put
 ///     others in their place.
@@ -204,6 +223,9 @@ pub struct Agents {
     /// n and d.
     shape: (usize, usize),
     round: u64,
+    exchange: u8,
+    /// What came down in a second exchange, d numbers.
+    reply: Vec<f64>,
     /// Whether all that steps and samples gave is far from overflow.
     is_tame: AtomicBool,
 }
@@ -250,6 +272,16 @@ impl Agents {
     #[getter]
     fn round(&self) -> u64 {
         self.round
+    }
+
+    #[getter]
+    fn exchange(&self) -> u8 {
+        self.exchange
+    }
+
+    #[getter]
+    fn reply<'py>(&self, py: Python<'py>) -> Option<Bound<'py, PyArray1<f64>>> {
+        (self.exchange > 0).then(|| PyArray1::from_slice(py, &self.reply))
     }
 
     #[getter]
@@ -344,6 +376,7 @@ pub struct ServerHalf {
     pub theta: Vec<f64>,
     pub steps: StepSchedule,
     pub participation: Participation,
+    pub has_two_exchanges: bool,
     /// What the rule keeps.
     state: Vec<Kept>,
     failure: Failure,
@@ -359,8 +392,8 @@ struct Kept {
 
 impl ServerHalf {
     /// The rule at the start; if it cannot start, it has failed.
-    pub fn new(form: Arc<ServerForm>, theta: Vec<f64>, steps: StepSchedule, participation: Participation) -> Self {
-        let mut this = Self { form, theta, steps, participation, state: Vec::new(), failure: Failure::default() };
+    pub fn new(form: Arc<ServerForm>, theta: Vec<f64>, steps: StepSchedule, participation: Participation, has_two_exchanges: bool) -> Self {
+        let mut this = Self { form, theta, steps, participation, has_two_exchanges, state: Vec::new(), failure: Failure::default() };
         let state = this.calling("start", |py, name| match &this.form.start {
             None => Ok(Vec::new()),
             Some(start) => {
@@ -397,36 +430,53 @@ impl ServerHalf {
         Ok(read)
     }
 
-    /// `theta_{t+1}`, and the state after the round.
-    fn step(&self, got: &Received<'_>) -> Result<(Vec<f64>, Vec<Kept>)> {
+    /// What a function of the rule gives for the answers to an exchange, d numbers, and the state after it.
+    fn called(&self, function: &Py<PyAny>, called: &str, part: Part, got: &Received<'_>) -> Result<(Vec<f64>, Vec<Kept>)> {
         let d = self.theta.len();
-        let mean = if self.form.wants_each {
-            let answers = got.letters.iter().map(|letter| Some((letter.weight, letter.part(Part::Direction))));
-            fedsa::round::sum(d, answers).into_iter().map(|x| x / got.asked).collect()
-        } else {
-            got.mean(Part::Direction)
-        };
-        self.calling("step", |py, name| {
+        let mean = self.mean(part, got);
+        self.calling(called, |py, name| {
             let state = PyDict::new(py);
             for kept in &self.state {
                 state.set_item(&kept.name, PyArray1::from_slice(py, &kept.numbers).reshape(kept.shape.clone())?)?;
             }
-            let received = self.received(py, got, state.clone().unbind())?;
+            let received = self.received(py, got, part, state.clone().unbind())?;
             let arrays = (PyArray1::from_slice(py, &self.theta), PyArray1::from_slice(py, &mean), received);
-            let next = self.form.step.bind(py).call1(arrays)?;
+            let next = function.bind(py).call1(arrays)?;
             let next = take(py, &self.form.checks, &next, &[d], name)?;
             let state = self.read_state(py, &state, name, true)?;
             if are_tame(&self.theta) && are_tame(&mean) {
                 let kept = state.iter().flat_map(|kept| &kept.numbers);
                 if let Some(x) = next.iter().chain(kept).find(|x| !x.is_finite()) {
-                    return Err(not_finite(py, "step", name, *x, " or keeps it in its state"));
+                    return Err(not_finite(py, called, name, *x, " or keeps it in its state"));
                 }
             }
             Ok((next, state))
         })
     }
 
-    fn received<'py>(&self, py: Python<'py>, got: &Received<'_>, state: Py<PyDict>) -> PyResult<Bound<'py, ServerRound>> {
+    /// The weighted mean of answers.
+    fn mean(&self, part: Part, got: &Received<'_>) -> Vec<f64> {
+        if !self.form.wants_each {
+            return got.mean(part);
+        }
+        let answers = got.letters.iter().map(|letter| Some((letter.weight, letter.part(part))));
+        fedsa::round::sum(self.theta.len(), answers).into_iter().map(|x| x / got.asked).collect()
+    }
+
+    /// What goes down in a second exchange.
+    fn reply(&mut self, got: &Received<'_>) -> Vec<f64> {
+        let Some(reply) = &self.form.reply else { return self.mean(Part::Operator, got) };
+        match self.failure.unless_failed(|| self.called(reply, "reply", Part::Operator, got)) {
+            Some((reply, state)) => {
+                self.state = state;
+                reply
+            }
+            // Nobody sees it: the exchange does not count.
+            None => vec![0.0; self.theta.len()],
+        }
+    }
+
+    fn received<'py>(&self, py: Python<'py>, got: &Received<'_>, part: Part, state: Py<PyDict>) -> PyResult<Bound<'py, ServerRound>> {
         let each = match self.form.wants_each {
             false => None,
             true => {
@@ -434,7 +484,7 @@ impl ServerHalf {
                 let answers = PyArray2::zeros(py, [letters.len(), self.theta.len()], false);
                 let mut written = answers.try_readwrite()?;
                 let all = written.as_slice_mut()?.chunks_mut(self.theta.len().max(1));
-                all.zip(letters).for_each(|(row, letter)| row.copy_from_slice(letter.part(Part::Direction)));
+                all.zip(letters).for_each(|(row, letter)| row.copy_from_slice(letter.part(part)));
                 drop(written);
                 Some(Answers {
                     agents: PyArray1::from_iter(py, letters.iter().map(|letter| letter.agent as i64)).unbind(),
@@ -455,7 +505,11 @@ impl Server for ServerHalf {
     }
 
     fn receive(&mut self, got: &Received<'_>) -> Next {
-        if let Some(next) = self.failure.unless_failed(|| self.step(got)) {
+        if self.has_two_exchanges && got.exchange == 0 {
+            let down = Message::one(got.round, 1, Part::Operator, self.reply(got));
+            return Next::Ask(Ask { to: self.participation.of(got.round), down, own: None });
+        }
+        if let Some(next) = self.failure.unless_failed(|| self.called(&self.form.step, "step", Part::Direction, got)) {
             (self.theta, self.state) = next;
         }
         Next::Done { tell: None }

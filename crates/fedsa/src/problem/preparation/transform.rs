@@ -7,6 +7,7 @@ use faer::{Accum, Mat, MatMut, MatRef, Par};
 use serde::{Deserialize, Serialize};
 
 use super::partition::{Pool, starts};
+use crate::cancel::Cancel;
 use crate::eigenpairs::Eigenpairs;
 use crate::error::{Error, Result, require};
 use crate::linalg;
@@ -161,7 +162,7 @@ pub(super) struct TransformRule {
 
 impl Transform {
     /// Fits what `how` asks for to the rows of all agents.
-    pub(super) fn fit(how: &TransformRule, sets: &[Dataset], pool: &Pool<'_>, agents: &[Vec<usize>]) -> Result<Self> {
+    pub(super) fn fit(how: &TransformRule, sets: &[Dataset], pool: &Pool<'_>, agents: &[Vec<usize>], cancel: &Cancel) -> Result<Self> {
         let width = sets.iter().map(|set| set.rows.columns()).max().unwrap_or(0);
         let columns = sets.iter().max_by_key(|set| set.rows.columns()).map(|set| set.columns.clone()).unwrap_or_default();
         let mut transform = Self {
@@ -182,9 +183,11 @@ impl Transform {
         if how.standardise || how.pca.is_some() {
             let first = starts(agents);
             let mut rows = transform.apply(pool.gather(sets, agents));
+            cancel.check()?;
             if how.standardise {
                 transform.standardise(&rows, &first);
                 rows = transform.scaled(rows, 1.0);
+                cancel.check()?;
             }
             if let Some(pca) = how.pca {
                 transform.components = Some(Components::fit(pca, rows, &first)?);
