@@ -127,7 +127,7 @@ def test_nodes_and_interrupted_runs_have_the_numbers_of_the_engine(link: Any, tm
 
     calls = 0
 
-    class Halved(globals()["Halved"]):  # type: ignore[misc]
+    class Stopping(Halved):
         """The same, which fails once, between the exchanges of a round."""
 
         def reply(self, theta: np.ndarray, mean: np.ndarray, at: rules.ServerRound) -> np.ndarray:
@@ -137,7 +137,7 @@ def test_nodes_and_interrupted_runs_have_the_numbers_of_the_engine(link: Any, tm
                 raise RuntimeError("no more")
             return np.asarray(super().reply(theta, mean, at))
 
-    method = custom(client=GlobalMemory(), server=Halved(), link=link, participants=8)
+    method = custom(client=GlobalMemory(), server=Stopping(), link=link, participants=8)
     experiment = fedsa.Experiment(GARNET, method, rounds=12, seeds=[0], sampling="markov")
     with pytest.raises(RuntimeError, match="no more"):
         experiment.run(out=tmp_path / "run", checkpoint_every=0.0)
