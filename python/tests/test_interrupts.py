@@ -11,7 +11,7 @@ import time
 import pytest
 
 # Seconds from the signal until the exception: generous, because tests run beside others on busy machines.
-SOON = 3.0
+SOON = 5.0
 
 HEAD = """
 import numpy as np

@@ -206,8 +206,11 @@ fn build(wanted: &FitSettings, experiment: &Experiment, files: &DiskFiles, cance
             let mut prepared = None;
             let built = BuiltProblem::of_data(experiment, files, memory, |sampling| {
                 let all = prepared.insert(settings.preparation().prepare_sets(sets, cancel)?);
-                settings.field_of(all.train.clone(), all.weights.clone(), sampling, Isa::best())
+                let rows = all.train.clone();
+                cancel.check()?;
+                settings.field_of(rows, all.weights.clone(), sampling, Isa::best())
             })?;
+            cancel.check()?;
             let prepared = prepared.expect("the problem was built");
             if let Some(how) = wanted.inference {
                 // Settings of the experiment may have been changed.
