@@ -66,6 +66,14 @@ class Exchange(Protocol):
         ...
 
 
+def expected(value: Any, kind: type, key: str) -> Any:
+    """A value of a class of this module; anything else is refused."""
+    if not isinstance(value, kind):
+        what = f"a value of the type '{type(value).__name__}'"
+        raise InputError(what, "setting.wrong-type", key, f"a fedsa.federation.{kind.__name__}")
+    return value
+
+
 class AgentData:
     """The data of agents: a problem that is built, and how it is sampled.
 
@@ -223,6 +231,14 @@ class Todo:
         return cls(messages, name == "ask", name == "over")
 
 
+def numbers_of(available: Sequence[int]) -> list[int]:
+    """Numbers of agents."""
+    if isinstance(available, (str, bytes)) or not hasattr(available, "__iter__"):
+        help = "a sequence of numbers of agents, or None for all"
+        raise InputError(f"{available!r} is no sequence", "setting.wrong-type", "available", help, value=repr(available))
+    return [whole(agent, "available") for agent in available]
+
+
 class ClientNode:
     """One agent of a federation.
 
@@ -244,6 +260,8 @@ class ClientNode:
     """
 
     def __init__(self, federation: Federation, data: AgentData, agent: int, *, place: int | None = None) -> None:
+        expected(federation, Federation, "federation")
+        expected(data, AgentData, "data")
         self.agent = whole(agent, "agent")
         at = whole(place, "place") if place is not None else 0 if data.agents == 1 else self.agent
         self._native = _fedsa.ClientNode(federation._native, data._native, self.agent, at)
@@ -288,6 +306,9 @@ class ClientNode:
         """
         self._native.restore(bytes_of(state, "state"))
 
+    def __repr__(self) -> str:
+        return f"<fedsa.federation.ClientNode of agent {self.agent}>"
+
     def __reduce__(self) -> NoReturn:
         raise TypeError("a ClientNode is not pickled: save() returns its state, which restore() of a node with the same federation and data takes")
 
@@ -318,7 +339,7 @@ class ServerNode:
     """
 
     def __init__(self, federation: Federation) -> None:
-        self._native = _fedsa.ServerNode(federation._native)
+        self._native = _fedsa.ServerNode(expected(federation, Federation, "federation")._native)
 
     def open(self, available: Sequence[int] | None = None) -> Todo:
         """Open the next round.
@@ -333,7 +354,7 @@ class ServerNode:
         Todo
             What to send. An open round goes on.
         """
-        return Todo._of(self._native.open(None if available is None else [whole(agent, "available") for agent in available]))
+        return Todo._of(self._native.open(None if available is None else numbers_of(available)))
 
     def take(self, agent: int, answer: bytes) -> None:
         """Take an answer of an agent.
@@ -411,7 +432,7 @@ class ServerNode:
         InputError
             When it is not the data of all agents.
         """
-        return self._native.metrics(data._native)
+        return self._native.metrics(expected(data, AgentData, "data")._native)
 
     def save(self) -> bytes:
         """Return the state, for :meth:`restore`."""
@@ -431,6 +452,9 @@ class ServerNode:
             When it is of another federation, or damaged. The server is then unchanged.
         """
         self._native.restore(bytes_of(state, "state"))
+
+    def __repr__(self) -> str:
+        return f"<fedsa.federation.ServerNode after {self.rounds} rounds>"
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a ServerNode is not pickled: save() returns its state, which restore() of a server of the same federation takes")
@@ -498,7 +522,14 @@ class Session:
         stop: Mapping[str, float] | None = None,
         refused: Callable[[int, Exception], object] | None = None,
     ) -> None:
-        self.server, self.carrier, self.refused = server, carrier, refused
+        self.server, self.carrier, self.refused = expected(server, ServerNode, "server"), carrier, refused
+        for key, value, is_usable, help in (
+            ("carrier", carrier, callable(carrier) or callable(getattr(carrier, "exchange", None)), "a function, or an object with a method exchange"),
+            ("refused", refused, refused is None or callable(refused), "a function of an agent and an exception"),
+            ("stop", stop, stop is None or isinstance(stop, Mapping), "a mapping of targets, as {'mse': 1e-4}"),
+        ):
+            if not is_usable:
+                raise InputError(f"a value of the type '{type(value).__name__}'", "setting.wrong-type", key, help)
         self.patience = None if patience is None else positive(patience, "patience")
         self.stop = {name: positive(level, f"stop.{name}") for name, level in (stop or {}).items()}
         for name in self.stop:
@@ -510,7 +541,7 @@ class Session:
                 raise InputError("there are no data to measure it with", "setting", f"stop.{name}", help)
         levels = (self.stop.get("mse"), self.stop.get("residual"), self.stop.get("gap"))
         quorum = (whole(least_answers, "least_answers"), whole(repeats, "repeats", most=2**31))
-        held = None if data is None else data._native
+        held = None if data is None else expected(data, AgentData, "data")._native
         self._native = _fedsa.Session(server._native, held, levels, self.patience, quorum)
         self._history: list[dict[str, Any]] = []
 
@@ -572,8 +603,12 @@ class Session:
         goes on: what was to be carried is carried again. The carrier is called in the thread of the caller. Meanwhile the server may be
         read and saved, but not changed.
         """
-        agents = None if available is None else [whole(agent, "available") for agent in available]
+        agents = None if available is None else numbers_of(available)
         return self._native.advance(whole(rounds, "rounds"), agents, self._carried, self.refused)
+
+    def __repr__(self) -> str:
+        stop = f", stop={self.stop}" if self.stop else ""
+        return f"<fedsa.federation.Session of {self.server!r}{stop}>"
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a Session is not pickled: save() of its server returns the state, with which another session goes on")

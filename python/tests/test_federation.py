@@ -445,3 +445,28 @@ print(federation.Session(server, carry, data=data, stop={"mse": 1e-30}).advance(
 """
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, env={**os.environ, "FEDSA_THREADS": "1"})
     assert ran.stdout.strip() == "out-of-rounds", ran.stderr
+
+
+def test_arguments_of_other_types_are_named() -> None:
+    server, agents, shared = ends(METHODS[0])
+    session, anything = federation.Session(server, carried(agents)), object()
+    data: Any = anything
+    calls: list[tuple[Any, str]] = [
+        (lambda: federation.Session(data, print), "server"),
+        (lambda: federation.Session(server, data), "carrier"),
+        (lambda: federation.Session(server, print, data=data), "data"),
+        (lambda: federation.Session(server, print, stop=data), "stop"),
+        (lambda: federation.Session(server, print, refused=data), "refused"),
+        (lambda: session.advance(1, available=data), "available"),
+        (lambda: server.open("12"), "available"),  # type: ignore[arg-type]
+        (lambda: server.metrics(data), "data"),
+        (lambda: federation.ServerNode(data), "federation"),
+        (lambda: federation.ClientNode(data, data, 0), "federation"),
+        (lambda: federation.ClientNode(shared, data, 0), "data"),
+    ]
+    for call, key in calls:
+        with pytest.raises(fedsa.InputError) as refused:
+            call()
+        assert refused.value.key == key and refused.value.code == "setting.wrong-type"
+    assert repr(session) == "<fedsa.federation.Session of <fedsa.federation.ServerNode after 0 rounds>>"
+    assert repr(agents[2]) == "<fedsa.federation.ClientNode of agent 2>"

@@ -18,7 +18,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::convert;
 use crate::engine;
-use crate::rules::{Checks, Client, ClientForm, ServerForm, ServerHalf};
+use crate::rules::{Checks, Client, ClientForm};
+use crate::server_rules::{ServerForm, ServerHalf};
 
 /// The rules of a method that are classes of Python, with the texts by which files name them.
 #[pyclass(frozen, module = "fedsa._fedsa")]

@@ -17,6 +17,7 @@ mod operators;
 mod results;
 mod rows;
 mod rules;
+mod server_rules;
 mod sessions;
 mod tables;
 mod theory;
@@ -70,7 +71,7 @@ fn _fedsa(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<held::HeldProblem>()?;
     m.add_class::<operators::Draws>()?;
     m.add_class::<rules::Agents>()?;
-    m.add_class::<rules::ServerRound>()?;
+    m.add_class::<server_rules::ServerRound>()?;
     m.add_class::<custom::HeldRules>()?;
     m.add_class::<fits::LinearModel>()?;
     m.add_class::<results::Figure>()?;
