@@ -32,7 +32,7 @@ CALLS = {
     ),
     "values": (
         "S = np.cumsum(rng.normal(size=(200_001, 2)), 0) % 1.0\n"
-        "table = {'s_0': S[:-1, 0], 's_1': S[:-1, 1], 'reward': rng.normal(size=200_000), 'next_s_0': S[1:, 0], 'next_s_1': S[1:, 1], "
+        "table = {'s_0': S[:-1, 0], 's_1': S[:-1, 1], 'reward': rng.normal(size=200_000), 'next_0': S[1:, 0], 'next_1': S[1:, 1], "
         "'terminated': np.zeros(200_000)}\n"
         "agents = [table] * 8",
         "fedsa.ValueFunction(features='fourier:5', gamma=0.9).fit(agents)",
@@ -42,7 +42,7 @@ CALLS = {
         "P = rng.random((60, 300, 300)); P /= P.sum(2, keepdims=True)\n"
         "path = os.path.join(tempfile.mkdtemp(), 'big.npz')\n"
         "np.savez(path, P=P, R=rng.random((60, 300)), Phi=rng.random((300, 20)), gamma=0.9)",
-        "fedsa.Experiment(problems.named('file', path=path), methods.FedLSA(0.1, 10), rounds=10**8).run()",
+        "fedsa.Experiment(problems.File(path), methods.FedLSA(0.1, 10), rounds=10**8).run()",
     ),
     "theory": (
         "experiment = fedsa.Experiment(problems.Garnet(agents=100, states=200, features=12), methods.SCAFFLSA(0.1, 10), rounds=2000, sampling='markov')",
