@@ -6,11 +6,12 @@ an estimator for ``get_params``, ``set_params``, ``fit``, ``predict``, ``score``
 
 from __future__ import annotations
 
+import copy
 import importlib
 import json
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 
@@ -141,6 +142,14 @@ def not_fitted_class(base: Any) -> Any:
     return type("NotFittedError", (InputError, base) if base is not None else (InputError, AttributeError), {"__module__": "fedsa"})
 
 
+# What scikit-learn can hand over to methods.
+METADATA = {"fit": ("agents", "sample_weight"), "score": ("sample_weight",)}
+# As scikit-learn has it.
+UNCHANGED: Any = "$UNCHANGED$"
+
+E = TypeVar("E", bound="Estimator")
+
+
 class Estimator(Parameters):
     """What regressions and classifications have in common."""
 
@@ -174,6 +183,76 @@ class Estimator(Parameters):
             regressor_tags=None if is_classifier else utils.RegressorTags(),
             input_tags=utils.InputTags(sparse=True),
         )
+
+    def get_metadata_routing(self) -> Any:
+        """Return which metadata this estimator asks for, for scikit-learn's routing.
+
+        Returns
+        -------
+        sklearn.utils.metadata_routing.MetadataRequest
+            Of `fit` and `score`.
+        """
+        asked = getattr(self, "_metadata_request", None)
+        if asked is not None:
+            return asked
+        routing = importlib.import_module("sklearn.utils.metadata_routing")
+        request = routing.MetadataRequest(owner=type(self).__name__)
+        for method, names in METADATA.items():
+            for name in names:
+                getattr(request, method).add_request(param=name, alias=None)
+        return request
+
+    def set_fit_request(self: E, *, agents: bool | str | None = UNCHANGED, sample_weight: bool | str | None = UNCHANGED) -> E:
+        """Say which metadata `fit` gets in pipelines, searches and cross-validation, where scikit-learn's routing is enabled.
+
+        Parameters
+        ----------
+        agents, sample_weight : bool, str or None
+            Whether it gets them; under which name; or ``None``, for an error when they are given.
+
+        Returns
+        -------
+        FederatedClassifier or FederatedRegressor
+            The same object.
+
+        Raises
+        ------
+        RuntimeError
+            When routing is not enabled: ``sklearn.set_config(enable_metadata_routing=True)``.
+        """
+        return self._ask("fit", {"agents": agents, "sample_weight": sample_weight})
+
+    def set_score_request(self: E, *, sample_weight: bool | str | None = UNCHANGED) -> E:
+        """Say which metadata `score` gets, as :meth:`set_fit_request` does of `fit`.
+
+        Parameters
+        ----------
+        sample_weight : bool, str or None
+            Whether it gets them; under which name; or ``None``, for an error when they are given.
+
+        Returns
+        -------
+        FederatedClassifier or FederatedRegressor
+            The same object.
+
+        Raises
+        ------
+        RuntimeError
+            When routing is not enabled.
+        """
+        return self._ask("score", {"sample_weight": sample_weight})
+
+    def _ask(self: E, method: str, given: dict[str, Any]) -> E:
+        sklearn = _arrays.foreign("sklearn", "get_config", None)
+        if sklearn is None or not sklearn().get("enable_metadata_routing", False):
+            raise RuntimeError("metadata is routed only where it is enabled: sklearn.set_config(enable_metadata_routing=True)")
+        request = copy.deepcopy(self.get_metadata_routing())
+        for name, alias in given.items():
+            if alias != UNCHANGED:
+                getattr(request, method).add_request(param=name, alias=alias)
+        # scikit-learn copies an attribute of this name to clones.
+        self._metadata_request = request
+        return self
 
     def _require_fitted(self) -> None:
         if not self.__sklearn_is_fitted__():
@@ -234,10 +313,13 @@ class Estimator(Parameters):
             self.__dict__.pop(old, None)
         if names is not None:
             self.feature_names_in_ = names
-        self.n_features_in_, self.agents_, self.tol_ = d, agent_names, float(settings["tol"])
         self._weights_json = text
         self._classes(found)
-        self._keep(json.loads(text), json.loads(told), ran, covariance)
+        self.n_features_in_, self.agents_, came_to = d, agent_names, json.loads(told)
+        self.tol_ = float(came_to["tol"])
+        if self.tol is not None and self.tol_ > settings["tol"]:  # type: ignore[attr-defined]
+            warn(f"tol={settings['tol']:g} is below the rounding error of gradients of these data: the run stops at {self.tol_:g}")
+        self._keep(json.loads(text), came_to, ran, covariance)
 
     def _keep(self, weights: dict[str, Any], told: dict[str, Any], ran: _fedsa.Ran, covariance: NDArray[np.float64] | None) -> None:
         """Keep what a fit has come to."""

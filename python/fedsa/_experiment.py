@@ -395,6 +395,10 @@ class Experiment:
         >>> experiment.sweep({"method.fedlsa.step_size": [0.05, 0.1]}).run().labels
         ['fedlsa [step_size=0.05]', 'fedlsa [step_size=0.1]']
         """
+        for key, of in values.items():
+            if isinstance(of, (str, bytes)) or not hasattr(of, "__iter__"):
+                help = f"a sequence of values: {{{key!r}: [{of!r}]}}"
+                raise InputError(f"{of!r} is no sequence", "setting.wrong-type", f"sweep[{key!r}]", help, value=repr(of))
         swept = type(self).__new__(type(self))
         swept._make({**self._made, "sweep": {**self._made.get("sweep", {}), **{key: list(of) for key, of in values.items()}}})
         return swept

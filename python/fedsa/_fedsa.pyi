@@ -72,6 +72,14 @@ class Agents:
         """The round, from 0."""
 
     @property
+    def exchange(self) -> int:
+        """The exchange of the round: 1 in the second of two, otherwise 0."""
+
+    @property
+    def reply(self) -> NDArray[np.float64] | None:
+        """What the server has sent in the second of two exchanges: an array (dim,)."""
+
+    @property
     def memory(self) -> dict[str, NDArray[np.float64]]:
         """What the agents keep, by name: arrays (n, dim)."""
 
@@ -264,6 +272,25 @@ class ServerNode:
     def counts(self) -> dict[str, int]: ...
     def save(self) -> bytes: ...
     def restore(self, state: bytes) -> None: ...
+
+@final
+class Session:
+    def __new__(
+        cls,
+        server: ServerNode,
+        data: AgentData | None,
+        stop: tuple[float | None, float | None, float | None],
+        patience: float | None,
+        quorum: tuple[int, int],
+    ) -> Session: ...
+    def advance(
+        self,
+        rounds: int,
+        available: list[int] | None,
+        carry: Callable[[dict[int, bytes], float | None], list[tuple[int, bytes]]],
+        refused: Callable[[int, Exception], object] | None,
+    ) -> str: ...
+    def recorded(self, from_: int, /) -> list[dict[str, Any]]: ...
 
 @final
 class Table:

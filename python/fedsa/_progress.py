@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import logging
+import re
 import sys
 import time
 from collections.abc import Callable
@@ -81,10 +82,12 @@ class Listener:
             elif kind == "ended":
                 logger.info("%s: %s%s, seed %d: %s after %d rounds", self.name, event[1], f" at {event[2]}" if event[2] else "", *event[3:])
             elif kind == "warned":
-                logger.warning("%s: %s", self.name, event[1])
-                warn(event[1])
+                text = as_keywords(event[1])
+                logger.warning("%s: %s", self.name, text)
+                warn(text)
             elif kind == "recorded" and self.observer is not None:
                 self.observer(dict(zip(("method", "point", "seed", "round", "mse"), event[1:])))
+
     def show(self, stage: str, done: float, total: float | None) -> None:
         """Tell the callback or the bar."""
         self.stage, self.done, self.total = stage, done, total
@@ -109,6 +112,11 @@ class Listener:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+
+def as_keywords(text: str) -> str:
+    """A text of the engine whose settings are spelt as keywords: ``standardise = true`` as ``standardise=True``."""
+    return re.sub(r"`(\w+) = (true|false)`", lambda found: f"`{found[1]}={found[2].title()}`", text)
 
 
 def is_interactive() -> bool:

@@ -45,8 +45,8 @@ def seconds(value: float | str, key: str) -> float:
     return number_of
 
 
-def whole(value: Any, key: str, least: int = 0) -> int:
-    """A whole number of at least `least`, also of NumPy.
+def positive(value: Any, key: str) -> float:
+    """A positive number, also of NumPy.
 
     Raises
     ------
@@ -55,14 +55,33 @@ def whole(value: Any, key: str, least: int = 0) -> int:
     """
     from fedsa.errors import InputError
 
-    accepted = f"a whole number of at least {least}"
+    try:
+        number = float(value)
+    except (TypeError, ValueError, OverflowError):
+        raise InputError(f"{value!r} is not accepted", "setting.wrong-type", key, "a positive number", value=repr(value)) from None
+    if not 0.0 < number < float("inf"):
+        raise InputError(f"{value!r} is not accepted", "setting.out-of-range", key, "a positive number", value=repr(value))
+    return number
+
+
+def whole(value: Any, key: str, least: int = 0, most: int = 2**63 - 1) -> int:
+    """A whole number between `least` and `most`, also of NumPy.
+
+    Raises
+    ------
+    InputError
+        When it is of another type or out of range.
+    """
+    from fedsa.errors import InputError
+
+    accepted = f"a whole number of at least {least}" if most >= 2**63 - 1 else f"a whole number between {least} and {most}"
     try:
         plain = operator.index(value)
     except TypeError:
         plain = None
     if plain is None or isinstance(value, bool):
         raise InputError(f"{value!r} is not accepted", "setting.wrong-type", key, accepted, value=repr(value))
-    if not least <= plain < 2**63:
+    if not least <= plain <= most:
         raise InputError(f"{value} is not accepted", "setting.out-of-range", key, accepted, value=str(value))
     return plain
 

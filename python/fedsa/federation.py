@@ -32,7 +32,7 @@ from fedsa import _fedsa
 from fedsa._deployed import Agent, AgentCarrier, Reply, Resident, serve
 from fedsa._files import Path
 from fedsa._kinds import Method, Problem
-from fedsa._settings import bytes_of, nearest, plain, whole
+from fedsa._settings import bytes_of, nearest, plain, positive, whole
 from fedsa.errors import InputError
 
 if TYPE_CHECKING:
@@ -55,15 +55,23 @@ __all__ = [
 Table = Mapping[str, Any]
 
 # Carries messages to agents by number, and their answers back.
-Carrier = Callable[[Mapping[int, bytes]], Mapping[int, bytes]]
+Carrier = Callable[[Mapping[int, bytes]], Mapping[int, bytes | None]]
 
 
 class Exchange(Protocol):
     """What carries messages until a deadline."""
 
-    def exchange(self, messages: Mapping[int, bytes], deadline: float | None) -> Mapping[int, bytes]:
+    def exchange(self, messages: Mapping[int, bytes], deadline: float | None) -> Mapping[int, bytes | None]:
         """Send messages to agents, and return the answers that came until the deadline, by agent."""
         ...
+
+
+def expected(value: Any, kind: type, key: str) -> Any:
+    """A value of a class of this module; anything else is refused."""
+    if not isinstance(value, kind):
+        what = f"a value of the type '{type(value).__name__}'"
+        raise InputError(what, "setting.wrong-type", key, f"a fedsa.federation.{kind.__name__}")
+    return value
 
 
 class AgentData:
@@ -223,6 +231,14 @@ class Todo:
         return cls(messages, name == "ask", name == "over")
 
 
+def numbers_of(available: Sequence[int]) -> list[int]:
+    """Numbers of agents."""
+    if isinstance(available, (str, bytes)) or not hasattr(available, "__iter__"):
+        help = "a sequence of numbers of agents, or None for all"
+        raise InputError(f"{available!r} is no sequence", "setting.wrong-type", "available", help, value=repr(available))
+    return [whole(agent, "available") for agent in available]
+
+
 class ClientNode:
     """One agent of a federation.
 
@@ -244,6 +260,8 @@ class ClientNode:
     """
 
     def __init__(self, federation: Federation, data: AgentData, agent: int, *, place: int | None = None) -> None:
+        expected(federation, Federation, "federation")
+        expected(data, AgentData, "data")
         self.agent = whole(agent, "agent")
         at = whole(place, "place") if place is not None else 0 if data.agents == 1 else self.agent
         self._native = _fedsa.ClientNode(federation._native, data._native, self.agent, at)
@@ -288,6 +306,9 @@ class ClientNode:
         """
         self._native.restore(bytes_of(state, "state"))
 
+    def __repr__(self) -> str:
+        return f"<fedsa.federation.ClientNode of agent {self.agent}>"
+
     def __reduce__(self) -> NoReturn:
         raise TypeError("a ClientNode is not pickled: save() returns its state, which restore() of a node with the same federation and data takes")
 
@@ -318,7 +339,7 @@ class ServerNode:
     """
 
     def __init__(self, federation: Federation) -> None:
-        self._native = _fedsa.ServerNode(federation._native)
+        self._native = _fedsa.ServerNode(expected(federation, Federation, "federation")._native)
 
     def open(self, available: Sequence[int] | None = None) -> Todo:
         """Open the next round.
@@ -333,7 +354,7 @@ class ServerNode:
         Todo
             What to send. An open round goes on.
         """
-        return Todo._of(self._native.open(None if available is None else [whole(agent, "available") for agent in available]))
+        return Todo._of(self._native.open(None if available is None else numbers_of(available)))
 
     def take(self, agent: int, answer: bytes) -> None:
         """Take an answer of an agent.
@@ -421,7 +442,7 @@ class ServerNode:
         InputError
             When it is not the data of all agents.
         """
-        return self._native.metrics(data._native)
+        return self._native.metrics(expected(data, AgentData, "data")._native)
 
     def save(self) -> bytes:
         """Return the state, for :meth:`restore`."""
@@ -442,23 +463,28 @@ class ServerNode:
         """
         self._native.restore(bytes_of(state, "state"))
 
+    def __repr__(self) -> str:
+        return f"<fedsa.federation.ServerNode after {self.rounds} rounds>"
+
     def __reduce__(self) -> NoReturn:
         raise TypeError("a ServerNode is not pickled: save() returns its state, which restore() of a server of the same federation takes")
 
 
 class Session:
-    """Rounds of a server over a carrier of messages.
+    """Rounds of a server over a carrier of messages, until a target: the session of the library.
 
     Parameters
     ----------
     server : ServerNode
         The server.
     carrier : callable, or an object with a method ``exchange``
-        Takes messages by agent, and returns the answers that came, by agent; of messages that want no answers, an
-        empty mapping. A callable decides how long it waits. ``exchange(messages, deadline)`` is told until when: a time of
+        Takes messages by agent, and returns the answers that came, by agent, ``None`` where there is none. A callable decides how long it waits. ``exchange(messages, deadline)`` is told until when: a time of
         :func:`time.monotonic`, or ``None``.
     patience : float, optional
         The seconds until the deadline of an exchange. Answers that have not come by then are missing.
+    least_answers, repeats : int
+        How many answers an exchange needs, or all where fewer are asked. Where fewer have come, those who may still answer are asked
+        again, so many times; then the round is given up, which changes nothing, and the next one begins.
     data : AgentData, optional
         The data of all agents, where this process has them: their metrics are recorded, and targets can be measured.
     stop : mapping of str to float, optional
@@ -469,7 +495,7 @@ class Session:
     Attributes
     ----------
     history : list of dict
-        A row for each round since the session began, the first of them as it began: ``round``, counts, and metrics.
+        A row for each round since :meth:`advance` began, the first of them as it began: ``round``, counts, and metrics.
 
     Raises
     ------
@@ -484,8 +510,7 @@ class Session:
     >>> agents = [federation.ClientNode(shared, data, agent) for agent in range(3)]
     >>> class Here:
     ...     def exchange(self, messages, deadline):
-    ...         answers = {agent: agents[agent].handle(message) for agent, message in messages.items()}
-    ...         return {agent: answer for agent, answer in answers.items() if answer is not None}
+    ...         return {agent: agents[agent].handle(message) for agent, message in messages.items()}
     >>> session = federation.Session(federation.ServerNode(shared), Here(), patience=5.0, data=data, stop={"mse": 1e-12})
     >>> session.advance(100)
     'converged'
@@ -501,45 +526,62 @@ class Session:
         carrier: Carrier | Exchange,
         *,
         patience: float | None = None,
+        least_answers: int = 0,
+        repeats: int = 0,
         data: AgentData | None = None,
         stop: Mapping[str, float] | None = None,
         refused: Callable[[int, Exception], object] | None = None,
     ) -> None:
-        self.server, self.refused, self.data, self.patience = server, refused, data, patience
-        self.carrier = carrier
-        self.stop = {name: float(level) for name, level in (stop or {}).items()}
-        self.history: list[dict[str, Any]] = []
-        self._record()
+        self.server, self.carrier, self.refused = expected(server, ServerNode, "server"), carrier, refused
+        for key, value, is_usable, help in (
+            ("carrier", carrier, callable(carrier) or callable(getattr(carrier, "exchange", None)), "a function, or an object with a method exchange"),
+            ("refused", refused, refused is None or callable(refused), "a function of an agent and an exception"),
+            ("stop", stop, stop is None or isinstance(stop, Mapping), "a mapping of targets, as {'mse': 1e-4}"),
+        ):
+            if not is_usable:
+                raise InputError(f"a value of the type '{type(value).__name__}'", "setting.wrong-type", key, help)
+        self.patience = None if patience is None else positive(patience, "patience")
+        self.stop = {name: positive(level, f"stop.{name}") for name, level in (stop or {}).items()}
         for name in self.stop:
             if name not in self.TARGETS:
                 what = f"'{name}' is no target{nearest(name, list(self.TARGETS))}"
                 raise InputError(what, "setting.unknown-name", f"stop.{name}", f"one of {', '.join(self.TARGETS)}")
-            if name not in self.history[0]:
-                known = "these data do not tell it" if data is not None else "there are no data to measure it with"
-                raise InputError(known, "setting", f"stop.{name}", "data of all agents that know it, or no target")
+            if data is None:
+                help = "data of all agents that know it, or no target"
+                raise InputError("there are no data to measure it with", "setting", f"stop.{name}", help)
+        levels = (self.stop.get("mse"), self.stop.get("residual"), self.stop.get("gap"))
+        quorum = (whole(least_answers, "least_answers"), whole(repeats, "repeats", most=2**31))
+        held = None if data is None else expected(data, AgentData, "data")._native
+        self._native = _fedsa.Session(server._native, held, levels, self.patience, quorum)
+        self._history: list[dict[str, Any]] = []
 
-    def _record(self) -> None:
-        """Add a row for the present round, once."""
-        rounds = self.server.rounds
-        if not self.history or self.history[-1]["round"] < rounds:
-            metrics = {} if self.data is None else self.server.metrics(self.data)
-            self.history.append({"round": rounds, **self.server.counts, **metrics})
+    @property
+    def history(self) -> list[dict[str, Any]]:
+        """A row for each round since the session began."""
+        self._history += self._native.recorded(len(self._history))
+        return self._history
 
-    def _has_reached(self) -> bool:
-        last = self.history[-1]
-        return any(last.get(name, float("inf")) <= level for name, level in self.stop.items())
-
-    def _carried(self, messages: Mapping[int, bytes]) -> Mapping[int, bytes]:
+    def _carried(self, messages: Mapping[int, bytes], left: float | None) -> list[tuple[int, bytes]]:
+        """Carry messages; the answers, each with its agent."""
         exchange = getattr(self.carrier, "exchange", None)
         if exchange is None:
             answers = self.carrier(messages)  # type: ignore[operator]
         else:
-            deadline = None if self.patience is None else time.monotonic() + self.patience
-            answers = exchange(messages, deadline)
+            answers = exchange(messages, None if left is None else time.monotonic() + left)
         if not isinstance(answers, Mapping):
             what = f"the carrier returned a value of the type '{type(answers).__name__}'"
             raise InputError(what, "setting.wrong-type", "carrier", "a mapping of agents to their answers; {} without any")
-        return answers
+        taken = []
+        for agent, answer in answers.items():
+            # Of a message that wants no answer, and of an agent that gave none.
+            if answer is None:
+                continue
+            try:
+                taken.append((whole(agent, "agent"), bytes_of(answer, "answer")))
+            except InputError as e:
+                if self.refused is not None:
+                    self.refused(agent, e)
+        return taken
 
     def advance(self, rounds: int, *, available: Sequence[int] | None = None) -> str:
         """Do further rounds.
@@ -554,34 +596,29 @@ class Session:
         Returns
         -------
         str
-            How it ended: ``"converged"`` if a target is reached, ``"diverged"``, or ``"completed"``.
+            How it ended, as :class:`fedsa.Outcome` names it: ``"converged"`` if a target is reached, ``"diverged"``, ``"completed"`` after
+            these rounds without a target, and with one ``"out-of-rounds"``, or ``"stalled"`` if the last half of all rounds brought it
+            hardly nearer.
+
+        Raises
+        ------
+        InputError
+            When arguments or what the carrier returns cannot be used, and in a carrier that this session waits for.
+        MachineError
+            When no agent is available.
 
         Notes
         -----
         An exception of the carrier, and Ctrl-C, leave the session in the middle of a round, from which the next call
-        goes on.
+        goes on: what was to be carried is carried again. The carrier is called in the thread of the caller. Meanwhile the server may be
+        read and saved, but not changed.
         """
-        until = self.server.rounds + whole(rounds, "rounds")
-        todo = self.server.todo
-        while True:
-            if todo.is_over:
-                self._record()
-                if self.server.diverged is not None:
-                    return "diverged"
-                if self._has_reached():
-                    return "converged"
-                if self.server.rounds >= until:
-                    return "completed"
-                todo = self.server.open(available)
-                continue
-            answers = self._carried(todo.messages)
-            if not todo.wants_answers:
-                todo = Todo({}, False, True)
-                continue
-            for agent, answer in answers.items():
-                try:
-                    self.server.take(agent, answer)
-                except InputError as e:
-                    if self.refused is not None:
-                        self.refused(agent, e)
-            todo = self.server.close()
+        agents = None if available is None else numbers_of(available)
+        return self._native.advance(whole(rounds, "rounds"), agents, self._carried, self.refused)
+
+    def __repr__(self) -> str:
+        stop = f", stop={self.stop}" if self.stop else ""
+        return f"<fedsa.federation.Session of {self.server!r}{stop}>"
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("a Session is not pickled: save() of its server returns the state, with which another session goes on")

@@ -1,6 +1,6 @@
 """Methods of one's own: client and server rules that are classes of Python.
 
-A client rule says what an agent sends, a server rule how theta moves. Each is called once a round, for all participants.
+A client rule says what an agent sends, a server rule how theta moves. Each is called once an exchange, for all participants.
 
 >>> import numpy as np, fedsa
 >>> from fedsa import methods, problems
@@ -61,11 +61,16 @@ class ClientRule(Protocol):
 
     Objects have no state of a run: several runs share one. What lasts is in ``agents.memory``, which checkpoints have.
 
-    A further method is optional:
+    Further methods are optional:
 
+    ``report(theta, agents)``
+        With it a round has two exchanges. It answers the first, as ``answer`` does; the server replies, with the weighted mean of the
+        reports unless its rule says otherwise; ``answer`` then answers the second, with the same ``theta`` and ``agents.reply``. Samples
+        of the second exchange begin with those of the first again.
     ``sent(sent, agents)``
-        Is told what the server can decode of the answers, (n, dim), 0 where nothing was sent. It may change ``agents.memory``; there
-        are no steps. It is called only where a link alters messages, and only if the rule has memory.
+        Is told what the server can decode of the answers, (n, dim), 0 where nothing was sent; of two exchanges after each
+        (``agents.exchange``). It may change ``agents.memory``; there are no steps. It is called only where a link alters messages, and
+        only if the rule has memory.
     """
 
     def answer(self, theta: Floats, agents: Agents, /) -> Any:
@@ -99,10 +104,13 @@ class ServerRule(Protocol):
     -----
     Objects have no state of a run: several runs share one. What lasts is in ``at.state``, which checkpoints have.
 
-    A further method is optional:
+    Further methods are optional:
 
     ``start(theta)``
         The state at the start: a mapping of names to arrays of numbers.
+    ``reply(theta, mean, at)``
+        Of rounds with two exchanges, where the client rule has a method ``report``: what goes down in the second, (dim,). `mean` is the
+        weighted mean of the reports, which is the reply without this method, and ``at.answers`` are the reports.
     """
 
     def step(self, theta: Floats, mean: Floats, at: ServerRound, /) -> Any:
@@ -171,13 +179,13 @@ def described(rule: Any) -> str:
     return f"{type(rule).__module__}.{type(rule).__qualname__}({', '.join(shown)})"
 
 
-def functions_of(rule: Any, key: str, needed: str, arguments: str, optional: str) -> dict[str, Any]:
+def functions_of(rule: Any, key: str, needed: str, arguments: str, optional: tuple[str, ...]) -> dict[str, Any]:
     """The methods of a rule by name."""
     name = type(rule).__name__
     if isinstance(rule, type):
         raise refused(f"the class {rule.__name__}", key, f"an object of it: {rule.__name__}(..)", "setting.wrong-type")
     functions = {}
-    for function in (needed, optional):
+    for function in (needed, *optional):
         found = getattr(rule, function, None)
         if found is not None and not callable(found):
             raise refused(f"{name}.{function} is {found!r}", function, "a method", "setting.wrong-type")
@@ -235,7 +243,7 @@ class Custom(Method):
     Notes
     -----
     It runs on every problem and over every link of :class:`fedsa.Experiment`, and at nodes of a federation. Delays (pull) want rules
-    without memory, and links over the air want rules that do not ask for each answer.
+    without memory and with one exchange, and links over the air want rules that do not ask for each answer.
 
     What a rule raises is raised by the call that has called it, and the round does not count. A result of another shape, and numbers
     that are not finite where all that they are computed from is, are an :class:`fedsa.InputError`. A rule cannot call the engine. The
@@ -295,10 +303,10 @@ class Custom(Method):
             raise refused(what, "client", "client=, server=, or both; methods.FedLSA has neither", "setting.missing-key")
         of_client = of_server = None
         if client is not None:
-            functions = functions_of(client, "client", "answer", "theta, agents", "sent")
+            functions = functions_of(client, "client", "answer", "theta, agents", ("report", "sent"))
             of_client = (self._texts["client"], type(client).__name__, names_of(client), functions)
         if server is not None:
-            functions = functions_of(server, "server", "step", "theta, mean, at", "start")
+            functions = functions_of(server, "server", "step", "theta, mean, at", ("reply", "start"))
             wants_each = bool(getattr(server, "answers", False))
             of_server = (self._texts["server"], type(server).__name__, functions, wants_each)
         checks = (checked, checked_rows, checked_state)

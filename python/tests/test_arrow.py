@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import gc
+import pickle
 
 import numpy as np
 import pytest
@@ -54,3 +56,12 @@ def test_capsules_that_nobody_takes_are_freed(trace: fedsa.Table) -> None:
     pyarrow = needs("pyarrow")
     reader = pyarrow.RecordBatchReader.from_stream(trace)
     del reader
+
+
+def test_a_table_says_what_is_pickled_instead(trace: fedsa.Table) -> None:
+    for call in (pickle.dumps, copy.copy, copy.deepcopy):
+        with pytest.raises(TypeError, match="a Table is not pickled: pickle the Results"):
+            call(trace)
+    results = small().run()
+    again = pickle.loads(pickle.dumps(results))
+    np.testing.assert_array_equal(again.trace()["mse"], results.trace()["mse"])

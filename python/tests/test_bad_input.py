@@ -114,6 +114,8 @@ CASES: dict[str, tuple[Callable[[], Any], type[Exception], str]] = {
     "an unknown key of a file": (lambda: fedsa.Experiment.from_text("rouns = 1", name="x.toml"), fedsa.InputError, "x.toml:1"),
     "an unknown key of set": (lambda: fedsa.Experiment.bundled("scafflsa/slides", set={"run.rouns": 1}), fedsa.InputError, "set="),
     "an unknown experiment": (lambda: fedsa.Experiment.bundled("scafflsa/fig1"), fedsa.InputError, "did you mean"),
+    "a sweep over one value": (lambda: experiment().sweep({"run.rounds": 5}), fedsa.InputError, "no sequence"),  # type: ignore[dict-item]
+    "a sweep over a text": (lambda: experiment().sweep({"sampling.kind": "iid"}), fedsa.InputError, "no sequence"),
     "a sweep without values": (lambda: experiment().sweep({"run.rounds": []}), fedsa.InputError, "values"),
     "a problem without its file": (lambda: experiment(problem=problems.File("nothing.npz")).run(), fedsa.InputError, "nothing.npz"),
     "logs that are not there": (lambda: experiment(problem=problems.Logistic("nothing.csv", ridge=0.1)).run(), fedsa.InputError, "nothing.csv"),

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import pickle
+import subprocess
+import sys
+import threading
 from collections.abc import Mapping
 from typing import Any
 
@@ -117,7 +121,7 @@ def test_a_session_measures_and_ends_at_a_target() -> None:
     agents = [federation.ClientNode(shared, data, agent) for agent in range(5)]
     carrier = here(agents)
     session = federation.Session(federation.ServerNode(shared), carrier, patience=60.0, data=data, stop={"mse": 1e-8})
-    assert session.advance(3) == "completed" and len(session.history) == 4
+    assert session.advance(3) == "out-of-rounds" and len(session.history) == 4
     assert session.advance(10_000) == "converged"
     assert all(deadline is not None for deadline in carrier.deadlines)
     results = fedsa.Experiment(GARNET, method, rounds=10_000, sampling="mean", stop={"mse": 1e-8}, record={"every": 1}).run()
@@ -311,3 +315,158 @@ def test_numbers_of_agents_and_bytes_are_checked() -> None:
         with pytest.raises(fedsa.InputError) as refused:
             call()
         assert refused.value.key == key
+
+
+def cut(agents: list[federation.ClientNode], look: Any) -> federation.Carrier:
+    """A carrier that looks around before it carries."""
+    inner = carried(agents)
+
+    def carry(messages: Mapping[int, bytes]) -> Mapping[int, bytes | None]:
+        look(messages)
+        return inner(messages)
+
+    return carry
+
+
+def test_a_server_is_read_and_saved_while_its_session_waits() -> None:
+    server, agents, shared = ends(METHODS[1])
+    states: list[tuple[int, bytes, bytes]] = []
+
+    def look(messages: Mapping[int, bytes]) -> None:
+        assert server.todo.messages == messages and server.theta.shape == (3,) and server.answered == 0
+        states.append((server.rounds, server.save(), agents[0].save()))
+        for call in (lambda: server.open(), lambda: server.close(), lambda: server.take(0, b""), lambda: server.restore(b""), lambda: session.advance(1)):
+            with pytest.raises(fedsa.InputError, match="goes on"):
+                call()
+        with pytest.raises(fedsa.InputError, match="goes on"):
+            federation.Session(server, carried(agents)).advance(1)
+        assert len(session.history) == server.rounds + 1
+
+    session = federation.Session(server, cut(agents, look))
+    assert session.advance(4) == "completed" and server.rounds == 4
+    # What was saved before a message left goes on to the same bits.
+    rounds, state, _ = states[2]
+    assert rounds == 2
+    again = federation.ServerNode(shared)
+    again.restore(state)
+    others = [federation.ClientNode(shared, federation.AgentData(GARNET), agent) for agent in range(5)]
+    fresh = federation.ServerNode(shared)
+    federation.Session(fresh, carried(others)).advance(2)
+    federation.Session(again, carried(others)).advance(2)
+    np.testing.assert_array_equal(again.theta, server.theta)
+
+
+def test_other_threads_read_a_server_of_a_session() -> None:
+    server, agents, _ = ends(methods.FedLSA(0.1, 2000))
+    seen: list[int] = []
+    stop = threading.Event()
+
+    def read() -> None:
+        while not stop.is_set():
+            seen.append(server.rounds)
+            assert np.isfinite(server.theta).all() and server.counts["exchanges"] >= 0
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    try:
+        federation.Session(server, carried(agents)).advance(200)
+    finally:
+        stop.set()
+        reader.join()
+    assert seen == sorted(seen) and max(seen) <= 200
+
+
+def test_refused_answers_are_told_and_do_not_count() -> None:
+    server, agents, _ = ends(methods.FedLSA(0.1, 10))
+    told: list[tuple[int, str]] = []
+
+    def carry(messages: Mapping[int, bytes]) -> dict[Any, Any]:
+        answers: dict[Any, Any] = {agent: agents[agent].handle(message) for agent, message in messages.items()}
+        return {**answers, 1: b"damaged", 2: "no bytes", 3: None, 9: b"nobody", -4: b"nobody"}
+
+    session = federation.Session(server, carry, refused=lambda agent, e: told.append((agent, type(e).__name__)))
+    assert session.advance(1) == "completed"
+    assert sorted(told) == [(-4, "InputError"), (1, "InputError"), (2, "InputError"), (9, "InputError")]
+    assert session.history[-1]["messages"] == 5 + 2
+
+    def complains(agent: int, e: Exception) -> None:
+        raise RuntimeError(f"agent {agent}")
+
+    with pytest.raises(RuntimeError, match="agent"):
+        federation.Session(server, carry, refused=complains).advance(1)
+    assert federation.Session(server, carried(agents)).advance(1) == "completed"
+
+
+def test_a_round_without_enough_answers_is_given_up() -> None:
+    server, agents, _ = ends(methods.FedLSA(0.1, 10))
+    asked: list[int] = []
+
+    def two(messages: Mapping[int, bytes]) -> dict[int, bytes | None]:
+        asked.append(len(messages))
+        return {agent: agents[agent].handle(messages[agent]) for agent in list(messages)[:2]}
+
+    start = server.theta
+    assert federation.Session(server, two, least_answers=5, repeats=1).advance(1) == "completed"
+    assert asked == [5, 3] and server.rounds == 1
+    np.testing.assert_array_equal(server.theta, start)
+    assert federation.Session(server, two, least_answers=4, repeats=1).advance(1) == "completed"
+    assert (server.theta != start).any()
+    for wrong, key in (({"least_answers": 6}, "least_answers"), ({"repeats": -1}, "repeats"), ({"patience": 0.0}, "patience"), ({"patience": "x"}, "patience")):
+        with pytest.raises(fedsa.InputError) as e:
+            federation.Session(server, two, **wrong)
+        assert e.value.key == key
+
+
+def test_only_available_agents_are_asked() -> None:
+    server, agents, _ = ends(methods.FedLSA(0.1, 10))
+    asked: list[list[int]] = []
+    session = federation.Session(server, cut(agents, lambda messages: asked.append(list(messages))))
+    session.advance(1, available=[3, 1])
+    assert asked == [[1, 3]]
+    with pytest.raises(fedsa.InputError, match="agents below 5"):
+        session.advance(1, available=[7])
+    with pytest.raises(fedsa.MachineError, match="no agent can be reached"):
+        session.advance(1, available=[])
+    assert session.advance(1) == "completed"
+
+
+def test_one_thread_is_enough_for_a_session() -> None:
+    code = """
+import fedsa
+from fedsa import federation, methods, problems
+data = federation.AgentData(problems.Garnet(agents=3, states=6, features=2, seed=1))
+shared = federation.Federation(methods.FedHSA(0.1, 10), weights=data.weights, dim=data.dim)
+agents = [federation.ClientNode(shared, data, agent) for agent in range(3)]
+server = federation.ServerNode(shared)
+def carry(messages):
+    server.save()
+    return {agent: agents[agent].handle(message) for agent, message in messages.items()}
+print(federation.Session(server, carry, data=data, stop={"mse": 1e-30}).advance(50))
+"""
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, env={**os.environ, "FEDSA_THREADS": "1"})
+    assert ran.stdout.strip() == "out-of-rounds", ran.stderr
+
+
+def test_arguments_of_other_types_are_named() -> None:
+    server, agents, shared = ends(METHODS[0])
+    session, anything = federation.Session(server, carried(agents)), object()
+    data: Any = anything
+    calls: list[tuple[Any, str]] = [
+        (lambda: federation.Session(data, print), "server"),
+        (lambda: federation.Session(server, data), "carrier"),
+        (lambda: federation.Session(server, print, data=data), "data"),
+        (lambda: federation.Session(server, print, stop=data), "stop"),
+        (lambda: federation.Session(server, print, refused=data), "refused"),
+        (lambda: session.advance(1, available=data), "available"),
+        (lambda: server.open("12"), "available"),  # type: ignore[arg-type]
+        (lambda: server.metrics(data), "data"),
+        (lambda: federation.ServerNode(data), "federation"),
+        (lambda: federation.ClientNode(data, data, 0), "federation"),
+        (lambda: federation.ClientNode(shared, data, 0), "data"),
+    ]
+    for call, key in calls:
+        with pytest.raises(fedsa.InputError) as refused:
+            call()
+        assert refused.value.key == key and refused.value.code == "setting.wrong-type"
+    assert repr(session) == "<fedsa.federation.Session of <fedsa.federation.ServerNode after 0 rounds>>"
+    assert repr(agents[2]) == "<fedsa.federation.ClientNode of agent 2>"

@@ -557,3 +557,17 @@ def test_weights_of_rows_are_no_counts_in_standard_errors(kind: Any) -> None:
     repeated = FederatedRegressor(inference=kind).fit(np.repeat(x, w.astype(int), 0), np.repeat(t, w.astype(int)))
     assert np.allclose(weighted.inference_.estimate, repeated.inference_.estimate)
     assert (weighted.inference_.se > 1.1 * repeated.inference_.se).all() and weighted.inference_.n < repeated.inference_.n
+
+
+def test_what_is_odd_about_the_data_is_warned_of() -> None:
+    x, scores, _ = rows()
+    tiny = np.column_stack([x, 1e-6 * x[:, 0]])
+    with pytest.warns(fedsa.errors.FedsaWarning, match="the ridge 1e-5 all but removes the column `5`") as caught:
+        FederatedRegressor().fit(tiny, scores, agents=3)
+    assert caught[0].filename == __file__ and "`standardise=True` brings" in str(caught[0].message)
+    with pytest.warns(fedsa.errors.FedsaWarning, match="is below the rounding error of gradients") as caught:
+        model = FederatedRegressor(tol=1e-30).fit(x, scores, agents=3)
+    assert 1e-30 < model.tol_ < 1e-9 and model.outcome_.name == "converged"
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert FederatedRegressor(tol=1e-8).fit(x, scores, agents=3).tol_ == 1e-8

@@ -586,3 +586,42 @@ def test_tuning_takes_problems_in_memory(problem: problems.Problem) -> None:
     assert tuning.best is not None and tuning.experiment is not None
     answer = copy.copy(tuning.experiment).run()
     assert answer.outcomes[answer.labels[0]].name in ("converged", "completed")
+
+
+@pytest.mark.parametrize("agents", [1, 7])
+def test_a_root_that_contradicts_the_means_is_refused(agents: int) -> None:
+    class Points:
+        dim = 2
+
+        def __init__(self, root: Any) -> None:
+            self.agents, self.root = agents, root
+            self.points = 100.0 + np.arange(2.0 * agents).reshape(agents, 2)
+
+        def sample(self, theta: Any, state: Any, rng: Any) -> Any:
+            return self.mean(theta, rng.agents)
+
+        def mean(self, theta: Any, agents: Any) -> Any:
+            return self.points[agents] - theta
+
+    def ran(root: Any) -> Any:
+        return fedsa.Experiment(problems.Custom(Points(root)), methods.FedLSA(0.1, 5), rounds=3).run()
+
+    right = Points(None).points.mean(0)
+    for root in (right, right + 1e-3, None):
+        assert ran(root).trace()["mse"][-1] > 0.0
+    for wrong in (right + 30.0, np.zeros(2), -right):
+        with pytest.raises(fedsa.InputError, match=r"Points\.root is no root of Points\.mean") as e:
+            ran(wrong)
+        assert e.value.key.endswith("root") and "computed with mean" in e.value.help
+        with pytest.raises(fedsa.InputError, match="no root"):
+            federation.AgentData(problems.Custom(Points(wrong)))
+
+
+@pytest.mark.parametrize("k", [-1, 2.5, "two", 2**70, np.array([1, 2])])
+def test_numbers_of_draws_are_checked(k: Any) -> None:
+    draws = operators.Draws(0, [0, 1])
+    for draw in (draws.normal, draws.random):
+        with pytest.raises(fedsa.InputError, match="a whole number of at least 0") as e:
+            draw(k)
+        assert e.value.key == "k"
+    assert draws.normal(np.int64(2)).shape == (2, 2) and draws.random(0).shape == (2, 0)

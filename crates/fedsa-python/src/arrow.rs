@@ -13,7 +13,7 @@ use arrow_schema::{ArrowError, DataType, Field, Schema};
 use fedsa::error::{Error, quoted};
 use fedsa_data::trace::{Trace, TraceColumn};
 use numpy::PyArray1;
-use pyo3::exceptions::{PyKeyError, PyRuntimeError};
+use pyo3::exceptions::{PyKeyError, PyRuntimeError, PyTypeError};
 use pyo3::prelude::*;
 use pyo3::types::{PyCapsule, PyDict, PyList};
 
@@ -61,6 +61,12 @@ impl Table {
 
     fn __len__(&self) -> usize {
         self.0.num_rows()
+    }
+
+    /// Results are pickled, and tables of other libraries.
+    fn __reduce__(&self) -> PyResult<()> {
+        let help = "pickle the Results that it is of, or a table of another library: polars.DataFrame(table), pyarrow.table(table)";
+        Err(PyTypeError::new_err(format!("a Table is not pickled: {help}")))
     }
 
     /// A column as an array: texts as objects, numbers that are not known as NaN.

@@ -18,7 +18,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::convert;
 use crate::engine;
-use crate::rules::{Checks, Client, ClientForm, ServerForm, ServerHalf};
+use crate::rules::{Checks, Client, ClientForm};
+use crate::server_rules::{ServerForm, ServerHalf};
 
 /// The rules of a method that are classes of Python, with the texts by which files name them.
 #[pyclass(frozen, module = "fedsa._fedsa")]
@@ -48,12 +49,12 @@ impl HeldRules {
         };
         let optional = |functions: &Bound<'_, PyDict>, name: &str| Ok::<_, PyErr>(functions.get_item(name)?.map(Bound::unbind));
         let client = client.map(|(text, name, memory, functions)| {
-            let (answer, sent) = (needed(&functions, "answer")?, optional(&functions, "sent")?);
-            Ok::<_, PyErr>((text, Arc::new(ClientForm { name, memory, answer, sent, checks: Arc::clone(&checks) })))
+            let (answer, report, sent) = (needed(&functions, "answer")?, optional(&functions, "report")?, optional(&functions, "sent")?);
+            Ok::<_, PyErr>((text, Arc::new(ClientForm { name, memory, answer, report, sent, checks: Arc::clone(&checks) })))
         });
         let server = server.map(|(text, name, functions, wants_each)| {
-            let (step, start) = (needed(&functions, "step")?, optional(&functions, "start")?);
-            Ok::<_, PyErr>((text, Arc::new(ServerForm { name, step, start, wants_each, checks: Arc::clone(&checks) })))
+            let (step, reply, start) = (needed(&functions, "step")?, optional(&functions, "reply")?, optional(&functions, "start")?);
+            Ok::<_, PyErr>((text, Arc::new(ServerForm { name, step, reply, start, wants_each, checks: Arc::clone(&checks) })))
         });
         let this = Self { client: client.transpose()?, server: server.transpose()? };
         let table = convert::table(table)?;
@@ -118,6 +119,12 @@ impl std::fmt::Debug for Custom {
     }
 }
 
+impl Custom {
+    fn has_two_exchanges(&self) -> bool {
+        self.client.as_ref().is_some_and(|client| client.report.is_some())
+    }
+}
+
 impl MethodSettings for Custom {
     fn check(&self, agents: usize) -> Result<()> {
         let Self { keys, client, server } = self;
@@ -134,12 +141,22 @@ impl MethodSettings for Custom {
             let what = format!("{alpha} has no effect: the server rule says how theta moves");
             return Err(Error::new("global_step_size", what, "none, with a server rule"));
         }
+        if server.as_ref().is_some_and(|server| server.reply.is_some()) && !self.has_two_exchanges() {
+            let help = "a client rule with a method report(theta, agents), or no reply";
+            return Err(Error::new("server", "a method `reply`, and rounds have one exchange, which it cannot be of", help));
+        }
         check_common(&keys.step_size, keys.local_steps, keys.global_step_size.unwrap_or(1.0), keys.participants, agents)
     }
 
     fn protocol(&self, setting: &Setting<'_>) -> Protocol {
         let wants_each = self.server.as_ref().is_some_and(|server| server.wants_each);
-        Protocol::directions(setting.start.len(), if wants_each { Give::Each } else { Give::Sum })
+        let (d, give) = (setting.start.len(), if wants_each { Give::Each } else { Give::Sum });
+        if !self.has_two_exchanges() {
+            return Protocol::directions(d, give);
+        }
+        let mut protocol = Protocol::operators_then_directions(d, give);
+        protocol.exchanges.iter_mut().flat_map(|exchange| &mut exchange.wants).for_each(|want| want.give = give);
+        protocol
     }
 
     fn client(&self, _: &Setting<'_>) -> Half {
@@ -154,10 +171,14 @@ impl MethodSettings for Custom {
         let CustomKeys { step_size, local_steps, global_step_size, participants, .. } = self.keys;
         let steps = fixed(step_size, local_steps);
         match &self.server {
-            None => Box::new(averaging(setting, steps, global_step_size.unwrap_or(1.0), participants)),
+            None => {
+                let mut average = averaging(setting, steps, global_step_size.unwrap_or(1.0), participants);
+                average.operators_first = self.has_two_exchanges();
+                Box::new(average)
+            }
             Some(form) => {
                 let participation = Participation { m: participants, agents: setting.agents(), seed: setting.seed };
-                Box::new(ServerHalf::new(Arc::clone(form), setting.start.clone(), steps, participation))
+                Box::new(ServerHalf::new(Arc::clone(form), setting.start.clone(), steps, participation, self.has_two_exchanges()))
             }
         }
     }

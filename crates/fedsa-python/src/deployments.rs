@@ -53,10 +53,11 @@ impl Deployment {
             let rows = rows.iter().map(|row| postcard::from_bytes(row)).collect::<Result<Vec<Recorded>, _>>();
             let rows = rows.map_err(|_| Error::format("saved rounds", "not the rounds of a federation", "what this version saved"))?;
             let told = serde_json::from_str(told).map_err(|e| Error::data("told", e.to_string(), "JSON"))?;
-            let server = locked(&server.0);
-            let coordinator = server.coordinator();
-            let ended = DeployedRun::new(rows, coordinator.output().to_vec(), coordinator.diverged(), seconds).with_told(told);
-            Ok(RanResults(self.0.results(coordinator.federation(), ended)?))
+            server.with(|server| {
+                let coordinator = server.coordinator();
+                let ended = DeployedRun::new(rows, coordinator.output().to_vec(), coordinator.diverged(), seconds).with_told(told);
+                Ok(RanResults(self.0.results(coordinator.federation(), ended)?))
+            })
         })
     }
 }

@@ -6,9 +6,10 @@
 //! ([`crate::operators`]) has one thread ([`call_back`]).
 
 use std::any::Any;
+use std::convert::Infallible;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc::{RecvTimeoutError, sync_channel};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -19,6 +20,7 @@ use fedsa_experiment::results::{Recorded, SeedResult};
 use fedsa_experiment::{Computed, Plan, RunObserver, Stage};
 use pyo3::prelude::*;
 use pyo3::types::PyList;
+use rayon::ThreadPool;
 
 use crate::errors::{exception, internal};
 use crate::operators::with_callbacks;
@@ -170,37 +172,58 @@ pub fn call_back<T: Send>(
 ) -> PyResult<T> {
     refuse_inside(py)?;
     let pool = if calls_back { threads::alone() } else { threads::pool() }.map_err(|e| exception(py, &e))?;
+    let work = |progress: &Progress, token: &Cancel, _: Calls<Infallible>| work(progress, token);
+    converse(py, (&pool, calls_back), (notify, cancel), work, |_, call, _| match call {})
+}
+
+/// How work calls the thread that waits for it.
+pub type Calls<C> = Sender<Option<C>>;
+
+/// [`call_back`] of work on a pool that says from time to time what the thread that waits for it is to do, with the interpreter's lock. What
+/// `answer` raises ends the work like a signal. After that `answer` is told that nothing is to be asked of Python any more.
+///
+/// # Errors
+/// As [`call_back`], and what `answer` raises.
+pub fn converse<C: Send, T: Send>(
+    py: Python<'_>,
+    (pool, calls_back): (&ThreadPool, bool),
+    (notify, cancel): (Option<&Bound<'_, PyAny>>, Option<&Cancel>),
+    work: impl FnOnce(&Progress, &Cancel, Calls<C>) -> Result<T, Error> + Send,
+    mut answer: impl FnMut(Python<'_>, C, bool) -> PyResult<()> + Send,
+) -> PyResult<T> {
     let token = cancel.map_or_else(Cancel::new, Cancel::child);
     let records = notify.is_some_and(|notify| notify.getattr("records").and_then(|is| is.is_truthy()).unwrap_or(false));
     let progress = Progress { records, ..Progress::default() };
     let notify = notify.map(|notify| notify.clone().unbind());
     let mut raised: Option<PyErr> = None;
     let ended: Ended<T> = py.detach(|| {
-        let (give, take) = sync_channel(1);
+        let (give, take) = channel();
         let (progress, token) = (&progress, &token);
         std::thread::scope(|scope| {
             let worker = std::thread::Builder::new().name("fedsa-call".into()).spawn_scoped(scope, move || {
-                let work = || work(progress, token);
+                let work = || work(progress, token, give.clone());
                 let work = || with_callbacks(Some(token.clone()), || if calls_back { attached(work) } else { work() });
                 let done = catch_unwind(AssertUnwindSafe(|| pool.install(work)));
-                let _ = give.send(done.map_err(|payload| message(&*payload)));
+                let _ = give.send(None);
+                done.map_err(|payload| message(&*payload))
             });
-            if let Err(e) = worker {
-                return Ok((Err(Error::machine(format!("a thread cannot be started: {e}"), "fewer threads")), None));
-            }
+            let worker = match worker {
+                Ok(worker) => worker,
+                Err(e) => return Ok((Err(Error::machine(format!("a thread cannot be started: {e}"), "fewer threads")), None)),
+            };
             loop {
-                match take.recv_timeout(LOOK) {
-                    Ok(ended) => return ended,
-                    Err(RecvTimeoutError::Disconnected) => return Err("the thread has ended without a result".into()),
-                    Err(RecvTimeoutError::Timeout) if raised.is_none() => {
-                        if let Err(e) = Python::attach(|py| look(py, notify.as_ref(), progress)) {
-                            raised = Some(e);
-                            token.cancel();
-                        }
-                    }
-                    Err(RecvTimeoutError::Timeout) => {}
+                let done = match take.recv_timeout(LOOK) {
+                    Ok(None) | Err(RecvTimeoutError::Disconnected) => break,
+                    Ok(Some(call)) => Python::attach(|py| answer(py, call, raised.is_some())),
+                    Err(RecvTimeoutError::Timeout) if raised.is_none() => Python::attach(|py| look(py, notify.as_ref(), progress)),
+                    Err(RecvTimeoutError::Timeout) => Ok(()),
+                };
+                if let Err(e) = done {
+                    raised.get_or_insert(e);
+                    token.cancel();
                 }
             }
+            worker.join().unwrap_or_else(|_| Err("the thread has ended without a result".into()))
         })
     });
     // What has not been told yet, such as warnings of short calls.
@@ -244,7 +267,7 @@ pub fn held<T>(py: Python<'_>, work: impl FnOnce() -> Result<T, Error>) -> PyRes
 }
 
 /// Refuses a call from a thread of the pool: from a callback that the engine has called, which would wait for threads that wait for it.
-fn refuse_inside(py: Python<'_>) -> PyResult<()> {
+pub fn refuse_inside(py: Python<'_>) -> PyResult<()> {
     match rayon::current_thread_index() {
         None => Ok(()),
         Some(_) => {

@@ -71,16 +71,17 @@ pub fn fit_rows<'py>(
         progress.say(Event::Stage("building", 0.0));
         set.check()?;
         let fit = Fit::of_sets(&settings, vec![set], cancel)?;
-        let choice = fit.choice().map(choice_json);
+        fit.warnings().into_iter().for_each(|warning| progress.say(Event::Warned(warning)));
+        let (choice, tol) = (fit.choice().map(choice_json), fit.settings().tol);
         let fitted = fit.run(RunSettings::default(), progress, cancel)?.results(progress, cancel)?;
-        parts(fitted, choice)
+        parts(fitted, choice, tol)
     })?;
     let covariances = covariances.map(|(rows, p)| PyArray1::from_vec(py, rows).reshape([p, p])).transpose()?;
     Ok((weights, told, ran, covariances))
 }
 
 /// The parts of a fit that are kept.
-fn parts(fitted: Fitted, choice: Option<Json>) -> Result<FitParts, Error> {
+fn parts(fitted: Fitted, choice: Option<Json>, tol: f64) -> Result<FitParts, Error> {
     let spent = |spent: &fit::MethodSpending| {
         json!({
             "method": spent.method,
@@ -100,6 +101,7 @@ fn parts(fitted: Fitted, choice: Option<Json>) -> Result<FitParts, Error> {
     let told = json!({
         "spent": fitted.spent().iter().map(spent).collect::<Vec<_>>(),
         "choice": choice,
+        "tol": tol,
         "report": report(&fitted.summary()),
         "inference": summary.get("inference"),
     });

@@ -180,8 +180,8 @@ impl HeldArrays {
 }
 
 impl ProblemSettings for HeldArrays {
-    fn field(&self, _: &dyn Files, sampling: Sampling, isa: Isa) -> Result<Arc<dyn Field>> {
-        self.file().field_of_arrays(self.arrays.as_deref().ok_or_else(lost)?, sampling, isa)
+    fn field(&self, files: &dyn Files, sampling: Sampling, isa: Isa) -> Result<Arc<dyn Field>> {
+        self.file().field_of_arrays(self.arrays.as_deref().ok_or_else(lost)?, sampling, isa, files.cancel())
     }
     fn memory(&self, _: &dyn Files, sampling: Sampling, threads: usize) -> Result<MemoryEstimate> {
         Ok(self.file().memory_of_arrays(self.arrays.as_deref().ok_or_else(lost)?, sampling, threads))

@@ -17,9 +17,12 @@ mod operators;
 mod results;
 mod rows;
 mod rules;
+mod server_rules;
+mod sessions;
 mod tables;
 mod theory;
 mod threads;
+mod turns;
 mod values;
 
 use std::ffi::OsString;
@@ -64,10 +67,11 @@ fn _fedsa(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_class::<nodes::Federation>()?;
     m.add_class::<nodes::AgentData>()?;
     m.add_class::<nodes::ServerNode>()?;
+    m.add_class::<sessions::Session>()?;
     m.add_class::<held::HeldProblem>()?;
     m.add_class::<operators::Draws>()?;
     m.add_class::<rules::Agents>()?;
-    m.add_class::<rules::ServerRound>()?;
+    m.add_class::<server_rules::ServerRound>()?;
     m.add_class::<custom::HeldRules>()?;
     m.add_class::<fits::LinearModel>()?;
     m.add_class::<results::Figure>()?;

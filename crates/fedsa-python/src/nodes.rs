@@ -1,5 +1,6 @@
 //! The ends of a federation over bytes.
 
+use std::sync::mpsc::{Sender, sync_channel};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use fedsa::error::Error;
@@ -7,7 +8,7 @@ use fedsa::federation::{self, Description};
 use fedsa::metrics::{METRICS, Metrics, Observation};
 use fedsa::node::{self, Todo};
 use fedsa::problem::Field;
-use fedsa::record::COUNTS;
+use fedsa::record::{COUNTS, Ledger};
 use fedsa::sampling::Sampling;
 use fedsa_data::DiskFiles;
 use fedsa_data::find::Places;
@@ -24,15 +25,41 @@ use crate::custom::HeldRules;
 use crate::engine;
 use crate::experiment::Experiment;
 use crate::held;
+use crate::turns::Turns;
 
 /// The data of agents: a problem that is built.
 #[pyclass(frozen, module = "fedsa._fedsa")]
 pub struct AgentData {
     field: Arc<dyn Field>,
     /// Held while operators of Python are called: what becomes of one call concerns no other.
-    one: Arc<Mutex<()>>,
-    metrics: OnceLock<Metrics>,
-    calls_back: bool,
+    turns: Arc<Turns>,
+    metrics: OnceLock<Arc<Metrics>>,
+    pub calls_back: bool,
+}
+
+impl AgentData {
+    /// Whose turn it is, where operators of Python are called.
+    pub fn turns(&self) -> Option<Arc<Turns>> {
+        self.field.together().is_some().then(|| Arc::clone(&self.turns))
+    }
+
+    /// What their metrics need.
+    pub fn known(&self) -> &Arc<Metrics> {
+        self.metrics.get_or_init(|| Arc::new(Metrics::new(&self.field)))
+    }
+
+    /// Refuses data that are not those of all agents.
+    ///
+    /// # Errors
+    /// When numbers of agents or components differ.
+    pub fn suits(&self, federation: &federation::Federation) -> Result<(), Error> {
+        let (agents, dim) = (federation.agents(), federation.start().len());
+        if (self.field.agents(), self.field.dim()) == (agents, dim) {
+            return Ok(());
+        }
+        let what = format!("the data of {} agents with d = {}", self.field.agents(), self.field.dim());
+        Err(Error::new("data", what, format!("those of all {agents} agents, d = {dim}")))
+    }
 }
 
 #[pymethods]
@@ -45,7 +72,7 @@ impl AgentData {
             let built = BuiltProblem::new(&experiment.inner, &files, fedsa::kernel::Isa::best())?;
             Ok(Arc::clone(built.shared_field()))
         })?;
-        Ok(Self { field, one: Arc::default(), metrics: OnceLock::new(), calls_back: experiment.calls_back })
+        Ok(Self { field, turns: Arc::default(), metrics: OnceLock::new(), calls_back: experiment.calls_back })
     }
 
     #[getter]
@@ -126,27 +153,27 @@ fn refuse_end(federation: &federation::Federation, agents: usize, name: &str) ->
 #[pyclass(frozen, module = "fedsa._fedsa")]
 pub struct ClientNode {
     node: Mutex<node::ClientNode>,
-    one: Option<Arc<Mutex<()>>>,
+    turns: Option<Arc<Turns>>,
 }
 
 #[pymethods]
 impl ClientNode {
     #[new]
     fn new(py: Python<'_>, federation: &Federation, data: &AgentData, agent: usize, place: usize) -> PyResult<Self> {
-        let one = data.field.together().is_some().then(|| Arc::clone(&data.one));
+        let turns = data.turns();
         let node = engine::brief(py, || {
             refuse_end(&federation.0, 1, "an agent")?;
-            let _one = one.as_deref().map(locked);
+            let _turn = turns.as_ref().map(Turns::take);
             node::ClientNode::new(&federation.0, &data.field, place, agent)
         })?;
-        Ok(Self { node: Mutex::new(node), one })
+        Ok(Self { node: Mutex::new(node), turns })
     }
 
     /// Answers a message of the server, if it wants an answer.
     fn handle<'py>(&self, py: Python<'py>, message: &[u8]) -> PyResult<Option<Bound<'py, PyBytes>>> {
         let message = message.to_vec();
         let answer = engine::brief(py, || {
-            let _one = self.one.as_deref().map(locked);
+            let _turn = self.turns.as_ref().map(Turns::take);
             locked(&self.node).handle(&message)
         })?;
         Ok(answer.map(|answer| PyBytes::new(py, &answer)))
@@ -162,12 +189,84 @@ impl ClientNode {
     }
 }
 
+/// Where a server is.
+enum Place {
+    Here(Box<node::ServerNode>),
+    /// In a session that goes on: whoever reads it asks there.
+    InSession(Sender<Said>),
+}
+
+/// What is said to a session that waits for answers.
+pub enum Said {
+    /// What is to be read of its server.
+    Read(Box<dyn FnOnce(&node::ServerNode) + Send>),
+    /// The answers that came, each with its agent.
+    Answers(Vec<(usize, Vec<u8>)>),
+    /// Nothing is carried any more.
+    Failed,
+}
+
 /// The server.
 #[pyclass(frozen, module = "fedsa._fedsa")]
-pub struct ServerNode(pub Mutex<node::ServerNode>);
+pub struct ServerNode(Mutex<Place>);
 
 /// What is to be done: its name, and messages by agent.
 type Asked<'py> = (&'static str, Bound<'py, PyDict>);
+
+impl ServerNode {
+    /// Works with the server.
+    ///
+    /// # Errors
+    /// Those of the work; when a session that goes on has the server.
+    pub fn with<T>(&self, work: impl FnOnce(&mut node::ServerNode) -> Result<T, Error>) -> Result<T, Error> {
+        match &mut *locked(&self.0) {
+            Place::Here(server) => work(server),
+            Place::InSession(_) => Err(in_session()),
+        }
+    }
+
+    /// Reads the server, also of a session that goes on: then when that waits for answers.
+    fn read<T: Send + 'static>(&self, read: fn(&node::ServerNode) -> T) -> Result<T, Error> {
+        loop {
+            let (give, take) = sync_channel(1);
+            match &*locked(&self.0) {
+                Place::Here(server) => return Ok(read(server)),
+                // Where nobody takes it any more, the server comes back soon.
+                Place::InSession(session) => {
+                    let _ = session.send(Said::Read(Box::new(move |server| drop(give.send(read(server))))));
+                }
+            }
+            match take.recv() {
+                Ok(value) => return Ok(value),
+                Err(_) => std::thread::yield_now(),
+            }
+        }
+    }
+
+    /// Lends the server to a session, which reads it for others.
+    ///
+    /// # Errors
+    /// When another session has it.
+    pub fn lend(&self, readings: Sender<Said>) -> Result<node::ServerNode, Error> {
+        let mut place = locked(&self.0);
+        match std::mem::replace(&mut *place, Place::InSession(readings)) {
+            Place::Here(server) => Ok(*server),
+            other => {
+                *place = other;
+                Err(in_session())
+            }
+        }
+    }
+
+    /// Takes the server back.
+    pub fn give_back(&self, server: node::ServerNode) {
+        *locked(&self.0) = Place::Here(Box::new(server));
+    }
+}
+
+fn in_session() -> Error {
+    Error::new("server", "a session has it that goes on", "a call after Session.advance, or another server")
+}
 
 #[pymethods]
 impl ServerNode {
@@ -177,42 +276,40 @@ impl ServerNode {
             refuse_end(&federation.0, federation.0.agents(), "a server")?;
             node::ServerNode::new(&federation.0)
         };
-        Ok(Self(Mutex::new(engine::brief(py, made)?)))
+        Ok(Self(Mutex::new(Place::Here(Box::new(engine::brief(py, made)?)))))
     }
 
     /// Opens the next round, for the agents that are available.
     fn open<'py>(&self, py: Python<'py>, available: Option<Vec<usize>>) -> PyResult<Asked<'py>> {
-        let todo_now = engine::brief(py, || {
-            let mut server = locked(&self.0);
+        let opened = |server: &mut node::ServerNode| {
             let n = server.coordinator().federation().agents();
             if let Some(c) = available.iter().flatten().find(|c| **c >= n) {
                 return Err(Error::new("available", format!("agent {c} of {n} agents"), format!("agents below {n}")));
             }
             let todo = server.open_for(available.as_deref());
             server.failure().map_or(Ok(todo), |reason| Err(reason.clone()))
-        })?;
-        todo(py, &todo_now)
+        };
+        todo(py, &engine::brief(py, || self.with(opened))?)
     }
 
     /// Takes an answer.
     fn take(&self, py: Python<'_>, agent: usize, answer: &[u8]) -> PyResult<()> {
         let answer = answer.to_vec();
-        engine::brief(py, || locked(&self.0).take(agent, &answer))
+        engine::brief(py, || self.with(|server| server.take(agent, &answer)))
     }
 
     /// Ends the exchange with the answers that are there.
     fn close<'py>(&self, py: Python<'py>) -> PyResult<Asked<'py>> {
-        let todo_now = engine::brief(py, || {
-            let mut server = locked(&self.0);
+        let closed = |server: &mut node::ServerNode| {
             let todo = server.close();
             server.failure().map_or(Ok(todo), |reason| Err(reason.clone()))
-        })?;
-        todo(py, &todo_now)
+        };
+        todo(py, &engine::brief(py, || self.with(closed))?)
     }
 
     /// Ends the round without the answers to the present question; theta does not change.
     fn give_up<'py>(&self, py: Python<'py>) -> PyResult<Asked<'py>> {
-        todo(py, &engine::brief(py, || Ok(locked(&self.0).give_up()))?)
+        todo(py, &engine::brief(py, || self.with(|server| Ok(server.give_up())))?)
     }
 
     /// Tells agents what would travel with their next questions.
@@ -222,86 +319,82 @@ impl ServerNode {
 
     /// The agents that were asked and may still answer.
     fn may_still_answer(&self, py: Python<'_>) -> PyResult<Vec<usize>> {
-        engine::brief(py, || Ok(locked(&self.0).may_still_answer()))
+        engine::brief(py, || self.read(node::ServerNode::may_still_answer))
     }
 
     /// What is to be done now.
     fn todo<'py>(&self, py: Python<'py>) -> PyResult<Asked<'py>> {
-        todo(py, &engine::brief(py, || Ok(locked(&self.0).todo().clone()))?)
+        todo(py, &engine::brief(py, || self.read(|server| server.todo().clone()))?)
     }
 
     fn theta<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyArray1<f64>>> {
-        Ok(PyArray1::from_vec(py, engine::brief(py, || Ok(locked(&self.0).theta().to_vec()))?))
+        Ok(PyArray1::from_vec(py, engine::brief(py, || self.read(|server| server.theta().to_vec()))?))
     }
 
     fn rounds(&self, py: Python<'_>) -> PyResult<u64> {
-        engine::brief(py, || Ok(locked(&self.0).coordinator().rounds()))
+        engine::brief(py, || self.read(|server| server.coordinator().rounds()))
     }
 
     fn diverged(&self, py: Python<'_>) -> PyResult<Option<u64>> {
-        engine::brief(py, || Ok(locked(&self.0).diverged()))
+        engine::brief(py, || self.read(node::ServerNode::diverged))
     }
 
     /// Answers of this exchange that count.
     fn answered(&self, py: Python<'_>) -> PyResult<usize> {
-        engine::brief(py, || Ok(locked(&self.0).answered()))
+        engine::brief(py, || self.read(node::ServerNode::answered))
     }
 
     /// The metrics that these data tell of all agents, by name.
     fn metrics<'py>(&self, py: Python<'py>, data: &AgentData) -> PyResult<Bound<'py, PyDict>> {
         let seen = engine::call_back(py, data.calls_back, None, None, |_, _| {
-            let server = locked(&self.0);
-            let (agents, dim) = (server.coordinator().federation().agents(), server.theta().len());
-            if (data.field.agents(), data.field.dim()) != (agents, dim) {
-                let what = format!("the data of {} agents with d = {}", data.field.agents(), data.field.dim());
-                return Err(Error::new("data", what, format!("those of all {agents} agents, d = {dim}")));
-            }
-            let _one = locked(&data.one);
-            let seen = data.metrics.get_or_init(|| Metrics::new(&data.field)).observe(&*server, None, 0.0);
-            let failure = data.field.failure();
-            data.field.recover();
-            failure.map_or(Ok(seen), Err)
+            self.with(|server| {
+                data.suits(server.coordinator().federation())?;
+                let _turn = data.turns().as_ref().map(Turns::take);
+                data.known().try_observe(&*server, None, 0.0)
+            })
         })?;
         let out = PyDict::new(py);
-        for metric in METRICS {
-            if let Some(x) = metric.value(&seen) {
-                out.set_item(metric.name, x)?;
-            }
-        }
+        put_metrics(&out, &seen)?;
         Ok(out)
     }
 
     /// The round that it stands at, with its counts, for [`crate::deployments::Deployment`].
     fn recorded<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
-        let row = engine::brief(py, || {
-            let server = locked(&self.0);
+        let row = |server: &node::ServerNode| {
             let coordinator = server.coordinator();
-            Ok(Recorded { round: coordinator.rounds(), ledger: coordinator.ledger(), seen: Observation::default() })
-        })?;
+            Recorded { round: coordinator.rounds(), ledger: coordinator.ledger(), seen: Observation::default() }
+        };
+        let row = engine::brief(py, || self.read(row))?;
         Ok(PyBytes::new(py, &postcard::to_stdvec(&row).expect("plain data serialises")))
     }
 
     /// What was counted, by name.
     fn counts<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
-        let (rounds, ledger) = engine::brief(py, || {
-            let server = locked(&self.0);
-            Ok((server.coordinator().rounds(), server.coordinator().ledger()))
-        })?;
+        let counted = |server: &node::ServerNode| (server.coordinator().rounds(), server.coordinator().ledger());
+        let (rounds, ledger) = engine::brief(py, || self.read(counted))?;
         let out = PyDict::new(py);
-        for count in COUNTS {
-            out.set_item(count.name, (count.of)(rounds, &ledger))?;
-        }
+        put_counts(&out, rounds, &ledger)?;
         Ok(out)
     }
 
     fn save<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
-        Ok(PyBytes::new(py, &engine::brief(py, || Ok(locked(&self.0).save()))?))
+        Ok(PyBytes::new(py, &engine::brief(py, || self.read(node::ServerNode::save))?))
     }
 
     fn restore(&self, py: Python<'_>, state: &[u8]) -> PyResult<()> {
         let state = state.to_vec();
-        engine::brief(py, || locked(&self.0).restore(&state))
+        engine::brief(py, || self.with(|server| server.restore(&state)))
     }
+}
+
+/// Counts by their names.
+pub fn put_counts(out: &Bound<'_, PyDict>, rounds: u64, ledger: &Ledger) -> PyResult<()> {
+    COUNTS.iter().try_for_each(|count| out.set_item(count.name, (count.of)(rounds, ledger)))
+}
+
+/// Metrics by their names, as far as they are known.
+pub fn put_metrics(out: &Bound<'_, PyDict>, seen: &Observation) -> PyResult<()> {
+    METRICS.iter().filter_map(|metric| Some((metric.name, metric.value(seen)?))).try_for_each(|(name, x)| out.set_item(name, x))
 }
 
 /// The node, whatever became of its last holder.

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use fedsa::cancel::Cancel;
 use fedsa::error::Error;
+use fedsa::linalg::norm_sq;
 use fedsa::problem::{BatchCall, BatchOperators};
 use fedsa::random::{Purpose, Stream, stream};
 use numpy::{PyArray1, PyArray2, PyArrayDyn, PyArrayMethods, PyUntypedArrayMethods};
@@ -89,7 +90,33 @@ impl Operator {
     pub fn new(form: Arc<Form>) -> Result<Self, Error> {
         let mut this = Self { form, state: None, agents: Mutex::new(None) };
         this.state = this.calling("start", |py| this.state_form(py))?;
+        this.check_root()?;
         Ok(this)
+    }
+
+    /// Refuses a root that is none of the mean operator.
+    fn check_root(&self) -> Result<(), Error> {
+        let (Some(root), Some(mean)) = (&self.form.root, &self.form.mean) else { return Ok(()) };
+        let agents: Vec<usize> = (0..self.form.weights.len()).collect();
+        let size = root.iter().fold(1.0_f64, |most, x| most.max(x.abs()));
+        let norm_at = |step: f64| {
+            let theta: Vec<f64> = root.iter().map(|x| x + step).collect();
+            let mut each = vec![0.0; agents.len() * theta.len()];
+            self.calling("mean", |py| self.at(py, mean, &agents, &theta.repeat(agents.len()), &mut each, "mean"))?;
+            let mut sum = vec![0.0; theta.len()];
+            for (p, g) in self.form.weights.iter().zip(each.chunks(theta.len())) {
+                sum.iter_mut().zip(g).for_each(|(sum, g)| *sum += p * g);
+            }
+            Ok::<_, Error>(norm_sq(&sum).sqrt())
+        };
+        let (here, there) = (norm_at(0.0)?, norm_at(size)?.max(norm_at(-size)?));
+        if here <= ROOT_SHARE * there || !there.is_finite() {
+            return Ok(());
+        }
+        let (mean, root) = (self.named("mean"), self.named("root"));
+        let what =
+            format!("{root} is no root of {mean}: its norm is {here:.3e} there, and at most {there:.3e} at a distance of {size:.3e}");
+        Err(Error::data("root", what, "the root of the weighted mean of the agents, or no root: it is then computed with mean"))
     }
 
     fn named(&self, function: &str) -> String {
@@ -201,6 +228,9 @@ impl Operator {
         self.finite(py, agents, theta, out, name)
     }
 }
+
+/// At a root the mean operator is at most this share of what it is at some distance: a root may be known to a few digits.
+const ROOT_SHARE: f64 = 1e-3;
 
 /// Whether numbers are far from overflow: what is computed of them has to be finite.
 pub fn are_tame(numbers: &[f64]) -> bool {
@@ -342,10 +372,15 @@ impl Draws {
     }
 
     /// One number an agent, or rows of k.
-    fn drawn(&mut self, py: Python<'_>, k: Option<usize>, draw: impl Fn(&mut Stream) -> f64) -> PyResult<Array> {
+    fn drawn(&mut self, py: Python<'_>, k: Option<Bound<'_, PyAny>>, draw: impl Fn(&mut Stream) -> f64) -> PyResult<Array> {
         let n = self.streams.len();
         let Some(k) = k else {
             return Ok(PyArray1::from_iter(py, self.streams.iter_mut().map(draw)).into_any().unbind());
+        };
+        let Ok(k) = k.extract::<usize>() else {
+            let e =
+                Error::new("k", format!("{} is not accepted", k.repr()?), "a whole number of at least 0, or none for one number an agent");
+            return Err(exception(py, &e));
         };
         if n.saturating_mul(k) > MOST_NUMBERS {
             let what = format!("{k} numbers for each of {n} agents");
@@ -386,7 +421,7 @@ impl Draws {
     /// ndarray of shape (n, k), or (n,) without k
     ///     The numbers; each row is the next of its agent's stream.
     #[pyo3(signature = (k = None))]
-    fn random(&mut self, py: Python<'_>, k: Option<usize>) -> PyResult<Array> {
+    fn random(&mut self, py: Python<'_>, k: Option<Bound<'_, PyAny>>) -> PyResult<Array> {
         self.drawn(py, k, Stream::uniform)
     }
 
@@ -402,7 +437,7 @@ impl Draws {
     /// ndarray of shape (n, k), or (n,) without k
     ///     The numbers; each row is the next of its agent's stream.
     #[pyo3(signature = (k = None))]
-    fn normal(&mut self, py: Python<'_>, k: Option<usize>) -> PyResult<Array> {
+    fn normal(&mut self, py: Python<'_>, k: Option<Bound<'_, PyAny>>) -> PyResult<Array> {
         self.drawn(py, k, Stream::normal)
     }
 }

@@ -41,11 +41,17 @@ pub fn pool() -> Result<Arc<ThreadPool>, Error> {
         None => {}
     }
     let threads = state.asked.map_or_else(of_environment, Ok)?;
-    let builder = ThreadPoolBuilder::new().num_threads(threads).thread_name(|i| format!("fedsa-{i}"));
-    let failed = |e| Error::machine(format!("the threads cannot be started: {e}"), "set_threads with fewer threads");
-    let pool = Arc::new(builder.build().map_err(failed)?);
+    let pool = started(threads, "fedsa")?;
     state.started = Some(Started { process, pool: Arc::clone(&pool) });
     Ok(pool)
+}
+
+/// A pool beside that of the process, with as many threads, for work that waits for Python, which meanwhile works with the other.
+///
+/// # Errors
+/// As [`pool`].
+pub fn beside() -> Result<Arc<ThreadPool>, Error> {
+    started(pool()?.current_num_threads(), "fedsa-session")
 }
 
 /// A pool of one thread, for work that calls Python.
@@ -53,8 +59,12 @@ pub fn pool() -> Result<Arc<ThreadPool>, Error> {
 /// # Errors
 /// When the thread cannot be started.
 pub fn alone() -> Result<Arc<ThreadPool>, Error> {
-    let builder = ThreadPoolBuilder::new().num_threads(1).thread_name(|_| "fedsa-callbacks".into());
-    let failed = |e| Error::machine(format!("a thread cannot be started: {e}"), "fewer threads");
+    started(1, "fedsa-callbacks")
+}
+
+fn started(threads: usize, name: &'static str) -> Result<Arc<ThreadPool>, Error> {
+    let builder = ThreadPoolBuilder::new().num_threads(threads).thread_name(move |i| format!("{name}-{i}"));
+    let failed = |e| Error::machine(format!("the threads cannot be started: {e}"), "set_threads with fewer threads");
     builder.build().map(Arc::new).map_err(failed)
 }
 

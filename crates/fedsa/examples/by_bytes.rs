@@ -22,13 +22,20 @@ struct Channels {
 }
 
 impl Transport for Channels {
-    fn exchange(&mut self, to: &[usize], bytes: &[Arc<[u8]>], _: Option<Instant>, _: &Cancel) -> Result<Vec<(usize, Vec<u8>)>> {
-        self.tell(to, bytes)?;
+    fn exchange(
+        &mut self,
+        server: &ServerNode,
+        to: &[usize],
+        bytes: &[Arc<[u8]>],
+        _: Option<Instant>,
+        _: &Cancel,
+    ) -> Result<Vec<(usize, Vec<u8>)>> {
+        self.tell(server, to, bytes)?;
         // Everybody asked answers, in any order.
         Ok(self.inbox.iter().take(to.len()).collect())
     }
 
-    fn tell(&mut self, to: &[usize], bytes: &[Arc<[u8]>]) -> Result<()> {
+    fn tell(&mut self, _: &ServerNode, to: &[usize], bytes: &[Arc<[u8]>]) -> Result<()> {
         to.iter().zip(bytes).for_each(|(c, bytes)| self.agents[*c].send(Arc::clone(bytes)).expect("the agent listens"));
         Ok(())
     }

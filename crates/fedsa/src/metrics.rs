@@ -9,6 +9,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::coordinator::Coordinator;
+use crate::error::Result;
 use crate::linalg;
 use crate::parallel;
 use crate::problem::systems::System;
@@ -346,6 +347,17 @@ impl Metrics {
     /// `control_weight` the w of the Lyapunov function.
     pub fn observe(&self, run: &dyn Observable, centre: Option<&[f64]>, control_weight: f64) -> Observation {
         Observation::take(&View { of: self, run, theta: run.coordinator().output(), centre, control_weight })
+    }
+
+    /// [`Metrics::observe`] where operators may fail.
+    ///
+    /// # Errors
+    /// When one has failed ([`Field::failure`]). The field is then ready for the next call.
+    pub fn try_observe(&self, run: &dyn Observable, centre: Option<&[f64]>, control_weight: f64) -> Result<Observation> {
+        let seen = self.observe(run, centre, control_weight);
+        let Some(failure) = self.field.failure() else { return Ok(seen) };
+        self.field.recover();
+        Err(failure)
     }
 }
 

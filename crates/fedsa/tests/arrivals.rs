@@ -59,7 +59,14 @@ impl Transport for Scripted {
         Some(if reached.is_empty() { vec![0] } else { reached })
     }
 
-    fn exchange(&mut self, to: &[usize], bytes: &[Arc<[u8]>], _: Option<Instant>, _: &Cancel) -> Result<Vec<(usize, Vec<u8>)>> {
+    fn exchange(
+        &mut self,
+        _: &ServerNode,
+        to: &[usize],
+        bytes: &[Arc<[u8]>],
+        _: Option<Instant>,
+        _: &Cancel,
+    ) -> Result<Vec<(usize, Vec<u8>)>> {
         self.exchanges += 1;
         self.asked.push(to.to_vec());
         for (c, bytes) in to.iter().zip(bytes) {
@@ -78,7 +85,7 @@ impl Transport for Scripted {
         Ok(here.into_iter().map(|(_, c, answer)| (c, answer)).collect())
     }
 
-    fn tell(&mut self, to: &[usize], bytes: &[Arc<[u8]>]) -> Result<()> {
+    fn tell(&mut self, _: &ServerNode, to: &[usize], bytes: &[Arc<[u8]>]) -> Result<()> {
         for (c, bytes) in to.iter().zip(bytes) {
             if self.draws.uniform() >= self.script.untold {
                 // An agent that is out of step refuses what it is told.

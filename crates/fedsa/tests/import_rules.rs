@@ -72,7 +72,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("federation", &["error", "linalg", "methods", "problem", "protocol", "record", "sampling", "uplink"]),
     ("enrolment", &["coordinator", "error", "federation", "methods", "problem", "protocol", "record", "saved", "uplink"]),
     ("coordinator", &["error", "federation", "linalg", "message", "parallel", "protocol", "random", "record", "server", "sums", "uplink"]),
-    ("metrics", &["coordinator", "linalg", "parallel", "problem"]),
+    ("metrics", &["coordinator", "error", "linalg", "parallel", "problem"]),
     (
         "round",
         &[

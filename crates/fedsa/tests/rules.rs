@@ -10,9 +10,10 @@ use fedsa::cancel::Cancel;
 use fedsa::error::{Error, Failure, Result};
 use fedsa::local::{AgentRows, BatchRule, BatchedClient};
 use fedsa::message::{Message, Part};
-use fedsa::methods::{Drift, Half, MethodSettings, MethodShape, Setting, fedlsa::FedLsa, fixed};
+use fedsa::methods::{Drift, Half, MethodSettings, MethodShape, Setting, averaging, fedhsa::FedHsa, fedlsa::FedLsa, fixed};
 use fedsa::node::{ClientNode, Federation, ServerNode, Todo};
 use fedsa::problem::Field;
+use fedsa::protocol::{Give, Protocol};
 use fedsa::record::OutputRule;
 use fedsa::round::{Advanced, Run};
 use fedsa::sampling::Law;
@@ -356,11 +357,18 @@ fn a_node_with_its_own_data_alone_draws_as_its_number_says() {
 struct Here(Vec<ClientNode>);
 
 impl Transport for Here {
-    fn exchange(&mut self, to: &[usize], bytes: &[Arc<[u8]>], _: Option<Instant>, _: &Cancel) -> Result<Vec<(usize, Vec<u8>)>> {
+    fn exchange(
+        &mut self,
+        _: &ServerNode,
+        to: &[usize],
+        bytes: &[Arc<[u8]>],
+        _: Option<Instant>,
+        _: &Cancel,
+    ) -> Result<Vec<(usize, Vec<u8>)>> {
         to.iter().zip(bytes).map(|(c, bytes)| Ok((*c, self.0[*c].handle(bytes)?.expect("an answer")))).collect()
     }
 
-    fn tell(&mut self, _: &[usize], _: &[Arc<[u8]>]) -> Result<()> {
+    fn tell(&mut self, _: &ServerNode, _: &[usize], _: &[Arc<[u8]>]) -> Result<()> {
         Ok(())
     }
 }
@@ -379,4 +387,92 @@ fn a_session_whose_rule_fails_says_so_and_goes_on() {
     assert_eq!(session.carrier().server().coordinator().rounds(), 3);
     session.advance(&Until::rounds(6), &Cancel::never(), &mut ()).unwrap();
     assert_eq!(bits(session.carrier().server().theta()), bits(whole.theta()));
+}
+
+/// FedHSA as a rule with two exchanges that answers for all.
+#[derive(Debug, Clone, Serialize)]
+struct TwoExchanges {
+    participants: Option<usize>,
+}
+
+impl BatchRule for TwoExchanges {
+    fn memory(&self) -> usize {
+        1
+    }
+
+    fn local_steps(&self, _: u64) -> usize {
+        H
+    }
+
+    fn has_two_exchanges(&self) -> bool {
+        true
+    }
+
+    fn answers(&self, mut rows: AgentRows, theta: &[f64]) -> Result<(AgentRows, Vec<f64>)> {
+        let (n, d, leg) = (rows.agents().len(), rows.dim(), schedule().of(rows.round()));
+        let mut at = theta.repeat(n);
+        if rows.exchange() == 0 {
+            assert!(rows.reply().is_empty());
+            rows.sample(&mut at)?;
+            rows.memory(0).copy_from_slice(&at);
+            return Ok((rows, at));
+        }
+        let mean = rows.reply().to_vec();
+        let drift: Vec<f64> = rows.memory(0).iter().enumerate().map(|(i, g)| mean[i % d] - g).collect();
+        rows.steps(&mut at, Some(&drift), &[ETA; H])?;
+        let v = at.iter().enumerate().map(|(i, x)| (x - theta[i % d]) / leg.sum).collect();
+        Ok((rows, v))
+    }
+}
+
+impl MethodSettings for TwoExchanges {
+    fn check(&self, _: usize) -> Result<()> {
+        Ok(())
+    }
+
+    fn protocol(&self, setting: &Setting<'_>) -> Protocol {
+        Protocol::operators_then_directions(setting.start.len(), Give::Sum)
+    }
+
+    fn client(&self, _: &Setting<'_>) -> Half {
+        Half::Lanes(Box::new(BatchedClient::new(self.clone())))
+    }
+
+    fn server(&self, setting: &Setting<'_>) -> Box<dyn Server> {
+        let mut average = averaging(setting, schedule(), 1.0, self.participants);
+        average.operators_first = true;
+        Box::new(average)
+    }
+
+    fn shape(&self) -> MethodShape {
+        Own::new(true).shape()
+    }
+}
+
+#[test]
+fn a_rule_with_two_exchanges_has_the_numbers_of_fedhsa() {
+    let erasure = r#"{"kind": "erasure", "success": 0.6}"#;
+    let links = [
+        Uplink::default(),
+        link(r#"{"kind": "quantised", "bits": 3}"#, true, &[erasure]).unwrap(),
+        link(r#"{"kind": "exact"}"#, false, &[r#"{"kind": "late", "law": "uniform", "min": 0, "max": 3}"#]).unwrap(),
+    ];
+    for (law, uplink) in [Law::Iid, Law::Mean, Law::Markov].into_iter().flat_map(|law| links.iter().map(move |link| (law, link))) {
+        for (name, problem) in problems(21) {
+            let field = field(&*problem, law);
+            for participants in [None, Some(10)] {
+                let (own, twin) = (TwoExchanges { participants }, FedHsa::new(ETA, H).with_participants(participants));
+                let (mut one, mut other) = (started(&field, &twin, uplink), started(&field, &own, uplink));
+                for round in 0..6 {
+                    one.step();
+                    other.step();
+                    assert!(state(&one) == state(&other), "{own:?} on {name}, {law:?}, over {uplink:?}, round {round}");
+                }
+            }
+        }
+    }
+    let delay = link(r#"{"kind": "exact"}"#, false, &[r#"{"kind": "delay", "law": "constant", "rounds": 2}"#]).unwrap();
+    let field = field(&*problems(9).swap_remove(0).1, Law::Iid);
+    let own = TwoExchanges { participants: None };
+    assert!(engine(&field, &own, &delay, OutputRule::Last, 5, vec![0.1; field.dim()]).is_err(), "it has a memory");
 }

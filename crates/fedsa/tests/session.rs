@@ -56,7 +56,14 @@ impl Transport for Local {
     fn reachable(&mut self) -> Option<Vec<usize>> {
         self.reachable.clone()
     }
-    fn exchange(&mut self, to: &[usize], bytes: &[Arc<[u8]>], _: Option<Instant>, cancel: &Cancel) -> Result<Vec<(usize, Vec<u8>)>> {
+    fn exchange(
+        &mut self,
+        _: &ServerNode,
+        to: &[usize],
+        bytes: &[Arc<[u8]>],
+        _: Option<Instant>,
+        cancel: &Cancel,
+    ) -> Result<Vec<(usize, Vec<u8>)>> {
         self.asked += 1;
         let is_cut = self.cancel_at == Some(self.asked);
         if is_cut {
@@ -66,7 +73,7 @@ impl Transport for Local {
         let one = |(c, bytes): (&usize, &Arc<[u8]>)| Some((*c, self.agents[*c].handle(bytes).unwrap()?));
         Ok(to.iter().zip(bytes).take(few).filter_map(one).collect())
     }
-    fn tell(&mut self, to: &[usize], bytes: &[Arc<[u8]>]) -> Result<()> {
+    fn tell(&mut self, _: &ServerNode, to: &[usize], bytes: &[Arc<[u8]>]) -> Result<()> {
         let is_lost = self.untold == Some(0);
         self.untold = self.untold.and_then(|left| left.checked_sub(1));
         for (c, bytes) in to.iter().zip(bytes).take(if is_lost { 1 } else { to.len() }) {

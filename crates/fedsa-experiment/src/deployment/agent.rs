@@ -8,6 +8,7 @@ use fedsa::error::{Error, Result};
 use fedsa::kernel::Isa;
 use fedsa::node::ClientNode;
 use fedsa::problem::Field;
+use fedsa::problem::Files as _;
 use fedsa::problem::logs::Logs;
 use fedsa::problem::preparation::Prepared;
 use fedsa::problem::regression::{GeneralisedLinear, LeastSquares, Logistic};
@@ -172,7 +173,7 @@ fn built_rows(experiment: &Experiment, files: &DiskFiles) -> Result<(u64, Arc<dy
             let memory = settings.memory_of(&sets, rayon::current_num_threads());
             let mut rows = 0;
             let problem = BuiltProblem::of_data(experiment, files, memory, |sampling| {
-                let Prepared { train, weights, .. } = settings.preparation().prepare_sets(sets)?;
+                let Prepared { train, weights, .. } = settings.preparation().prepare_sets(sets, files.cancel())?;
                 rows = train.rows.len() as u64;
                 settings.field_of(train, weights, sampling, Isa::best())
             })?;

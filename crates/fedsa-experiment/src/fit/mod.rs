@@ -79,7 +79,7 @@ impl Fit {
             return Err(Error::new("data", "files, and data sets in memory", "one of them"));
         }
         let settings = &resolved(settings, sets.iter().all(|set| matches!(set.columns, Columns::Named(_))));
-        let files = DiskFiles::new(Places::from_env("")).with_datasets(sets);
+        let files = DiskFiles::new(Places::from_env("")).with_datasets(sets).with_cancel(cancel);
         Self::with(settings, |experiment| build(settings, experiment, &files, cancel))
     }
 
@@ -205,9 +205,12 @@ fn build(wanted: &FitSettings, experiment: &Experiment, files: &DiskFiles, cance
             let memory = settings.memory_of(&sets, rayon::current_num_threads()).map(MemoryEstimate::with_a_copy);
             let mut prepared = None;
             let built = BuiltProblem::of_data(experiment, files, memory, |sampling| {
-                let all = prepared.insert(settings.preparation().prepare_sets(sets)?);
-                settings.field_of(all.train.clone(), all.weights.clone(), sampling, Isa::best())
+                let all = prepared.insert(settings.preparation().prepare_sets(sets, cancel)?);
+                let rows = all.train.clone();
+                cancel.check()?;
+                settings.field_of(rows, all.weights.clone(), sampling, Isa::best())
             })?;
+            cancel.check()?;
             let prepared = prepared.expect("the problem was built");
             if let Some(how) = wanted.inference {
                 // Settings of the experiment may have been changed.

@@ -5,7 +5,7 @@
 //! changed is taken over when it has answered: a call that fails leaves agents as they were.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
 use super::{AgentBatch, Client, Outbox};
 use crate::cancel::Cancel;
@@ -17,12 +17,20 @@ use crate::random::{Key, Purpose, Stream};
 
 /// A client rule that answers for some of the agents in one call, with one vector of d components each. What it answers for an agent must
 /// not depend on who shares the call.
+///
+/// A round has one exchange, in which a model comes down ([`crate::protocol::Protocol::directions`]), or two, in the second of which the
+/// server's reply to the first answers comes down ([`crate::protocol::Protocol::operators_then_directions`]).
 pub trait BatchRule: Send + Sync + 'static {
     /// How many vectors of d components an agent keeps from round to round; zeros at the start.
     fn memory(&self) -> usize;
     /// The number of local steps that an answer in round t takes, by which the time of rounds is estimated.
     fn local_steps(&self, t: u64) -> usize;
-    /// Answers the model `theta` for all agents of the call: n d numbers, row by row. Gives the rows back.
+    /// Whether a round has two exchanges.
+    fn has_two_exchanges(&self) -> bool {
+        false
+    }
+    /// Answers the model `theta` of the round, or in a second exchange [`AgentRows::reply`], for all agents of the call: n d numbers, row by
+    /// row. Gives the rows back.
     ///
     /// # Errors
     /// Why that is not possible. The round then does not count.
@@ -46,6 +54,9 @@ pub struct AgentRows {
     field: Arc<dyn Field>,
     seed: u64,
     round: u64,
+    exchange: u8,
+    /// What the server has sent in a second exchange, d numbers.
+    reply: Vec<f64>,
     /// The places of their data, increasing.
     places: Vec<usize>,
     /// Their numbers in the federation.
@@ -64,13 +75,15 @@ pub struct AgentRows {
 const STEPS_BETWEEN_LOOKS: usize = 1024;
 
 impl AgentRows {
-    fn new(field: &Arc<dyn Field>, seed: u64, round: u64, places: &[usize], vectors: usize) -> Self {
+    fn new(field: &Arc<dyn Field>, seed: u64, (round, exchange): (u64, u8), places: &[usize], vectors: usize) -> Self {
         let (n, d) = (places.len(), field.dim());
         let (places, identities) = (places.to_vec(), places.to_vec());
         Self {
             field: Arc::clone(field),
             seed,
             round,
+            exchange,
+            reply: Vec::new(),
             places,
             identities,
             memory: vec![vec![0.0; n * d]; vectors],
@@ -112,6 +125,16 @@ impl AgentRows {
         self.round
     }
 
+    /// The exchange of the round, from 0.
+    pub fn exchange(&self) -> u8 {
+        self.exchange
+    }
+
+    /// What the server has sent in a second exchange, d numbers; nothing in the first.
+    pub fn reply(&self) -> &[f64] {
+        &self.reply
+    }
+
     /// Vector `j` that the agents keep, n d numbers.
     pub fn memory(&mut self, j: usize) -> &mut [f64] {
         &mut self.memory[j]
@@ -135,7 +158,7 @@ impl AgentRows {
     }
 
     /// Makes local steps `theta_c += eta (g_c(theta_c, z) + drift_c)` with the step sizes `etas` in turn; `theta` and `drift` are n d
-    /// numbers. Samples are the next ones of the round.
+    /// numbers. Samples are the next ones of the round; a second exchange begins with those of the first again.
     ///
     /// # Errors
     /// When the operators fail, or the agents of this call make no steps.
@@ -236,6 +259,8 @@ pub struct BatchedClient {
     failure: Failure,
     /// The round of the last call.
     round: AtomicU64,
+    /// Its exchange.
+    exchange: AtomicU8,
 }
 
 /// What a rule has answered for the agents of a call.
@@ -243,39 +268,67 @@ pub(crate) struct Answered {
     rows: AgentRows,
     /// n d numbers.
     values: Vec<f64>,
+    /// What they are.
+    part: Part,
 }
 
 impl BatchedClient {
     /// A client half.
     pub fn new(rule: impl BatchRule) -> Self {
-        Self { rule: Box::new(rule), field: None, failure: Failure::default(), round: AtomicU64::new(0) }
+        let (round, exchange) = (AtomicU64::new(0), AtomicU8::new(0));
+        Self { rule: Box::new(rule), field: None, failure: Failure::default(), round, exchange }
     }
 
     /// Calls the rule for the agents at these places of the data; nothing if it fails. `kept` has the sampling processes and the vectors
     /// of all agents, each so many words and chunks.
     pub(crate) fn answers(
         &self,
-        (seed, round): (u64, u64),
+        seed: u64,
         places: &[usize],
         (chains, memory): (&[u64], &[Chunk]),
         stop: &Cancel,
-        theta: &[f64],
+        down: &Message,
     ) -> Option<Answered> {
         let field = self.field.as_ref()?;
         let (words, stride) = (field.chain_len(), super::stride(self, field.dim()));
-        let mut rows = AgentRows::new(field, seed, round, places, self.rule.memory()).with_lanes();
+        let mut rows = AgentRows::new(field, seed, (down.round, down.exchange), places, self.vectors()).with_lanes();
         rows.stop = Some(stop.clone());
         for (row, c) in places.iter().enumerate() {
             rows.read_memory(row, &memory[c * stride..][..stride]);
             let (lanes, l) = rows.lane_of(row);
             lanes.chains[l * words..][..words].copy_from_slice(&chains[c * words..][..words]);
         }
-        self.called(rows, theta)
+        self.called(rows, down)
     }
 
-    fn called(&self, rows: AgentRows, theta: &[f64]) -> Option<Answered> {
-        self.round.store(rows.round, Ordering::Relaxed);
-        self.failure.unless_failed(|| self.rule.answers(rows, theta)).map(|(rows, values)| Answered { rows, values })
+    /// How many vectors an agent keeps: those of the rule, and the model between two exchanges.
+    fn vectors(&self) -> usize {
+        self.rule.memory() + usize::from(self.rule.has_two_exchanges())
+    }
+
+    /// The last call.
+    fn last(&self) -> (u64, u8) {
+        (self.round.load(Ordering::Relaxed), self.exchange.load(Ordering::Relaxed))
+    }
+
+    fn called(&self, mut rows: AgentRows, down: &Message) -> Option<Answered> {
+        self.round.store(down.round, Ordering::Relaxed);
+        self.exchange.store(down.exchange, Ordering::Relaxed);
+        let (d, has_two) = (rows.dim(), self.rule.has_two_exchanges());
+        let part = if has_two && down.exchange == 0 { Part::Operator } else { Part::Direction };
+        let theta = if down.exchange == 0 {
+            let theta = down.part(Part::Model).to_vec();
+            if let Some(base) = rows.memory.get_mut(self.rule.memory()) {
+                base.chunks_mut(d).for_each(|base| base.copy_from_slice(&theta));
+            }
+            theta
+        } else {
+            rows.reply = down.part(Part::Operator).to_vec();
+            // All agents of a round have got the same model.
+            rows.memory[self.rule.memory()][..d].to_vec()
+        };
+        let answered = self.failure.unless_failed(|| self.rule.answers(rows, &theta));
+        answered.map(|(rows, values)| Answered { rows, values, part })
     }
 
     /// Whether the rule is to be told what was sent.
@@ -287,7 +340,7 @@ impl BatchedClient {
     pub(crate) fn tell_sent(&self, places: &[usize], memory: &mut [Chunk], sent: &[f64]) {
         let Some(field) = &self.field else { return };
         let stride = super::stride(self, field.dim());
-        let mut rows = AgentRows::new(field, 0, self.round.load(Ordering::Relaxed), places, self.rule.memory());
+        let mut rows = AgentRows::new(field, 0, self.last(), places, self.vectors());
         for (row, c) in places.iter().enumerate() {
             rows.read_memory(row, &memory[c * stride..][..stride]);
         }
@@ -311,18 +364,25 @@ impl Answered {
         for l in batch.lanes() {
             let Some(row) = self.row_of(batch.lanes.agents[l]) else { return false };
             self.rows.write_memory(row, &mut batch.memory[batch.at[l] * stride..][..stride]);
-            let (lanes, at) = (&self.rows.blocks[row / LANES], row % LANES);
-            batch.lanes.chains[l * words..][..words].copy_from_slice(&lanes.chains[at * words..][..words]);
-            out.send(l, Part::Direction).copy_from_slice(&self.values[row * d..][..d]);
+            out.send(l, self.part).copy_from_slice(&self.values[row * d..][..d]);
+            if self.part == Part::Direction {
+                let (lanes, at) = (&self.rows.blocks[row / LANES], row % LANES);
+                batch.lanes.chains[l * words..][..words].copy_from_slice(&lanes.chains[at * words..][..words]);
+            }
         }
-        batch.count(self.rows.evaluations);
+        if self.part == Part::Direction {
+            batch.count(self.rows.evaluations);
+        } else {
+            // The second exchange begins with the same samples, and counts them.
+            (0..self.rows.evaluations).for_each(|_| batch.count_observation());
+        }
         true
     }
 }
 
 impl Client for BatchedClient {
     fn memory(&self) -> usize {
-        self.rule.memory()
+        self.vectors()
     }
 
     fn local_steps(&self, t: u64) -> usize {
@@ -333,7 +393,7 @@ impl Client for BatchedClient {
     fn answer(&self, batch: &mut AgentBatch<'_>, down: &Message, out: &mut Outbox) {
         let Some(field) = &self.field else { return };
         let (len, words) = (batch.lanes.len, batch.lanes.chain_len);
-        let mut rows = AgentRows::new(field, batch.seed, down.round, &batch.lanes.agents[..len], self.rule.memory());
+        let mut rows = AgentRows::new(field, batch.seed, (down.round, down.exchange), &batch.lanes.agents[..len], self.vectors());
         rows.identities = batch.lanes.identities[..len].to_vec();
         rows = rows.with_lanes();
         rows.stop = batch.stop.cloned();
@@ -342,7 +402,7 @@ impl Client for BatchedClient {
             let (lanes, at) = rows.lane_of(l);
             lanes.chains[at * words..][..words].copy_from_slice(&batch.lanes.chains[l * words..][..words]);
         }
-        if let Some(answered) = self.called(rows, down.part(Part::Model)) {
+        if let Some(answered) = self.called(rows, down) {
             answered.hand_over(batch, out);
         }
     }
@@ -351,7 +411,7 @@ impl Client for BatchedClient {
         let Some(field) = self.field.as_ref().filter(|_| self.rule.hears_sent()) else { return };
         let place = [batch.lanes.agents[l]];
         let kept = &mut batch.memory[batch.at[l] * batch.stride..][..batch.stride];
-        let mut rows = AgentRows::new(field, batch.seed, self.round.load(Ordering::Relaxed), &place, self.rule.memory());
+        let mut rows = AgentRows::new(field, batch.seed, self.last(), &place, self.vectors());
         rows.identities = vec![batch.lanes.identities[l]];
         rows.read_memory(0, kept);
         if let Some(rows) = self.failure.unless_failed(|| self.rule.sent(rows, sent)) {

@@ -27,7 +27,8 @@ use super::scope::Scope;
 use super::systems::{System, Systems};
 use super::td::{Features, Td};
 use super::{Field, Files, Problem, ProblemSettings, equal_weights, field};
-use crate::error::{Error, Result, quoted, require};
+use crate::cancel::Cancel;
+use crate::error::{Error, ErrorKind, Result, quoted, require};
 use crate::kernel::Isa;
 use crate::sampling::Sampling;
 
@@ -72,10 +73,13 @@ impl ProblemSettings for ArrayFile {
     fn field(&self, files: &dyn Files, sampling: Sampling, isa: Isa) -> Result<Arc<dyn Field>> {
         let arrays = files.arrays(&self.path)?;
         let named = |e: Error| {
+            if e.kind() == ErrorKind::Cancelled {
+                return e;
+            }
             let what = format!("{}: {}", self.path, e);
             e.saying(what).about("path")
         };
-        self.field_of_arrays(&arrays, sampling, isa).map_err(named)
+        self.field_of_arrays(&arrays, sampling, isa, files.cancel()).map_err(named)
     }
 
     fn memory(&self, files: &dyn Files, sampling: Sampling, threads: usize) -> Result<MemoryEstimate> {
@@ -140,14 +144,14 @@ impl ArrayFile {
     ///
     /// # Errors
     /// When an array is missing, has another shape or a value that is not accepted; names the array.
-    pub fn field_of_arrays(&self, arrays: &Arrays, sampling: Sampling, isa: Isa) -> Result<Arc<dyn Field>> {
+    pub fn field_of_arrays(&self, arrays: &Arrays, sampling: Sampling, isa: Isa, cancel: &Cancel) -> Result<Arc<dyn Field>> {
         // What would have no effect is not what was meant.
         if self.noise.is_some() && arrays.find("noise_std").is_some() {
             let what = "noise for a file that has noise of its own: noise_std";
             return Err(Error::new("noise", what, "no noise here, or a file without noise_std"));
         }
         match (arrays.find("P"), arrays.find("A")) {
-            (Some(_), _) => self.joined(mdp(arrays, sampling)?, arrays, sampling, isa),
+            (Some(_), _) => self.joined(mdp(arrays, sampling, cancel)?, arrays, sampling, isa),
             (None, Some(_)) => self.joined(Linear::new(linear_systems(arrays)?), arrays, sampling, isa),
             (None, None) => {
                 let names: Vec<String> = arrays.iter().take(20).map(|(name, _)| quoted(name)).collect();
@@ -268,7 +272,7 @@ struct Shapes {
 }
 
 /// TD(0) on the reward process, or on the MDP under its policy, of a file.
-fn mdp(arrays: &Arrays, sampling: Sampling) -> Result<Td> {
+fn mdp(arrays: &Arrays, sampling: Sampling, cancel: &Cancel) -> Result<Td> {
     let (shapes, p, policy) = kernels(arrays)?;
     let Shapes { agents, states, actions } = shapes;
     let reward = rewards(arrays, shapes, policy.is_some())?;
@@ -285,6 +289,7 @@ fn mdp(arrays: &Arrays, sampling: Sampling) -> Result<Td> {
         false => Arc::new(Features::new(d, &phi.data()[c * states * d..(c + 1) * states * d])),
     };
     let mrp = |c: usize| {
+        cancel.check()?;
         let row = |s: usize| {
             let each = (0..actions).flat_map(|a| (0..states).map(move |t| (a, t)));
             each.filter_map(|(a, t)| {

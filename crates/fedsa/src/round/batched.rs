@@ -9,7 +9,7 @@ use super::sweep::{Agents, Counted, Job, Rows, Worker};
 use crate::kernel::LANES;
 use crate::local::batched::Answered;
 use crate::local::{AgentBatch, BatchedClient, Client, Outbox};
-use crate::message::{Message, Part};
+use crate::message::Message;
 
 /// A client half whose answers are there already.
 struct Prepared<'a> {
@@ -30,8 +30,7 @@ impl Job<'_> {
             return self.sweep(0..self.participants.len(), agents, rows, Some(worker));
         }
         let Agents { first, memory, chains, feedback, channel } = agents;
-        let at = (self.seed, self.down.round);
-        let called = client.answers(at, &places, (chains, memory), self.cancel, self.down.part(Part::Model));
+        let called = client.answers(self.seed, &places, (chains, memory), self.cancel, self.down);
         let Some(answered) = called else { return Counted::default() };
         let hears_sent = client.hears_sent() && self.uplink.alters();
         let sent = Mutex::new(vec![0.0; if hears_sent { places.len() * self.field.dim() } else { 0 }]);

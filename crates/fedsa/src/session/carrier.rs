@@ -146,16 +146,25 @@ pub trait Transport: Send {
     }
     /// Sends each of the agents `to` its bytes, and returns the answers that came until `deadline`, in any order, each with the agent
     /// that sent it. Answers to earlier questions that have come meanwhile may be among them: the server counts or refuses them. Gives up
-    /// soon after `cancel` is set.
+    /// soon after `cancel` is set. `server` waits meanwhile: a transport may keep its state before anything leaves.
     ///
     /// # Errors
     /// When nothing can be carried any more. An agent that does not answer is no error: its answer is missing.
-    fn exchange(&mut self, to: &[usize], bytes: &[Arc<[u8]>], deadline: Option<Instant>, cancel: &Cancel) -> Result<Vec<(usize, Vec<u8>)>>;
+    fn exchange(
+        &mut self,
+        server: &ServerNode,
+        to: &[usize],
+        bytes: &[Arc<[u8]>],
+        deadline: Option<Instant>,
+        cancel: &Cancel,
+    ) -> Result<Vec<(usize, Vec<u8>)>>;
     /// Sends each of the agents `to` its bytes, which nobody answers: what they would be told with their next questions, when a session ends.
     ///
     /// # Errors
     /// As [`Transport::exchange`].
-    fn tell(&mut self, to: &[usize], bytes: &[Arc<[u8]>]) -> Result<()>;
+    fn tell(&mut self, server: &ServerNode, to: &[usize], bytes: &[Arc<[u8]>]) -> Result<()>;
+    /// The server has refused an answer, which does not count.
+    fn refused(&mut self, _agent: usize, _reason: &Error) {}
 }
 
 /// How many answers an exchange needs.
@@ -223,10 +232,11 @@ impl<T: Transport> Nodes<T> {
         let mut repeats = self.repeats;
         loop {
             let deadline = self.patience.map(|patience| Instant::now() + patience);
-            let answers = self.transport.exchange(&to, &bytes, deadline, cancel)?;
+            let answers = self.transport.exchange(&self.server, &to, &bytes, deadline, cancel)?;
             for (agent, answer) in &answers {
-                // Refused answers are listed by the coordinator, and count as missing.
-                let _ = self.server.take(*agent, answer);
+                if let Err(reason) = self.server.take(*agent, answer) {
+                    self.transport.refused(*agent, &reason);
+                }
             }
             // The question stays open; the next call asks it again, and agents repeat what they answered.
             if cancel.is_cancelled() {
@@ -330,7 +340,7 @@ impl<T: Transport> Carrier for Nodes<T> {
     fn resend(&mut self) -> Result<()> {
         let Self { server, transport, is_untold, .. } = self;
         if let (true, Todo::Tell { to, bytes }) = (*is_untold, server.todo()) {
-            transport.tell(to, bytes)?;
+            transport.tell(server, to, bytes)?;
         }
         *is_untold = false;
         Ok(())

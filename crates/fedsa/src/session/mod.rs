@@ -19,7 +19,7 @@ pub use until::Until;
 
 use crate::cancel::Cancel;
 use crate::error::{Error, Result};
-use crate::metrics::Metrics;
+use crate::metrics::{Metrics, Observation};
 use crate::record::Outcome;
 use crate::round::Advanced;
 
@@ -254,8 +254,8 @@ impl<C: Carrier> Session<C> {
     /// observer kept last, or from the start.
     ///
     /// # Errors
-    /// When a target cannot be measured ([`Session::with_metrics`]); when the carrier fails, or has lost its state and cannot go back to
-    /// the start. After a failure of the carrier the same call goes on.
+    /// When a target cannot be measured ([`Session::with_metrics`]); when the carrier or an operator that metrics need fails, or the carrier
+    /// has lost its state and cannot go back to the start. After a failure the same call goes on.
     pub fn advance(&mut self, until: &Until, cancel: &Cancel, observer: &mut dyn Observer) -> Result<Outcome> {
         until.check(self.metrics.as_deref())?;
         if self.carrier.is_torn() {
@@ -284,7 +284,7 @@ impl<C: Carrier> Session<C> {
             self.round = t;
             let is_over = t >= until.rounds || diverged.is_some();
             if self.rows.last().is_none_or(|row| row.round < t) && (is_over || self.record.has(t)) {
-                self.see(observer);
+                self.see(observer)?;
             }
             if until.relative_residual.is_some() && self.at_start.is_none() {
                 self.at_start = self.residual_at_start();
@@ -371,11 +371,15 @@ impl<C: Carrier> Session<C> {
     }
 
     /// Records the round.
-    fn see(&mut self, observer: &mut dyn Observer) {
-        let seen = self.metrics.as_ref().map(|metrics| metrics.observe(&self.carrier, self.centre.as_deref(), self.control_weight));
-        let row = Recorded { round: self.round, ledger: self.carrier.counts(), seen: seen.unwrap_or_default() };
+    fn see(&mut self, observer: &mut dyn Observer) -> Result<()> {
+        let seen = match &self.metrics {
+            None => Observation::default(),
+            Some(metrics) => metrics.try_observe(&self.carrier, self.centre.as_deref(), self.control_weight)?,
+        };
+        let row = Recorded { round: self.round, ledger: self.carrier.counts(), seen };
         observer.recorded(&row);
         self.rows.push(row);
+        Ok(())
     }
 
     fn keep(&mut self, observer: &mut dyn Observer) -> Result<()> {

@@ -56,7 +56,7 @@ impl Until {
     ///
     /// # Errors
     /// When one cannot, because there are no metrics or because the problem does not tell what it needs.
-    pub(super) fn check(&self, metrics: Option<&Metrics>) -> Result<()> {
+    pub fn check(&self, metrics: Option<&Metrics>) -> Result<()> {
         let targets = [
             ("mse", "mse", self.mse),
             ("residual", "residual", self.residual),

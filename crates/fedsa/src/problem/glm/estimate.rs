@@ -138,6 +138,7 @@ pub(super) fn estimate(
     if !dependent.is_empty() {
         return Ok(Err(NoEstimate::Collinear(dependent)));
     }
+    cancel.check()?;
     let scale = ModelSums::of(family, part, &vec![0.0; start.len()], Want::Step).sizes;
     let (mut theta, mut last, mut long) = (start.to_vec(), None::<Vec<f64>>, 0);
     let mut left = f64::INFINITY;
@@ -151,6 +152,7 @@ pub(super) fn estimate(
                 None => NoEstimate::NotFound(left),
             }));
         };
+        cancel.check()?;
         let step = factor.solve(&sums.score);
         let moved = most_moved(family, part, &step) / sums.largest.max(1.0);
         if left <= SCORE && moved <= SCORE.sqrt() {

@@ -195,7 +195,9 @@ pub fn infer(prepared: &Prepared, start: &[f64], how: InferenceSettings, cancel:
         Ok(estimate) => estimate,
         Err(why) => return Err(no_estimate(prepared, &why)),
     };
+    cancel.check()?;
     let sums = ModelSums::of(family, part, &estimate.theta, Want::Covariance);
+    cancel.check()?;
     check_residuals(prepared, &sums)?;
     let covariance = covariance(family, &sums, how.covariance, p)?;
     let (n, p) = (sums.rows, p as f64);

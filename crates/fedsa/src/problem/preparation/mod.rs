@@ -14,6 +14,7 @@ pub mod transform;
 use super::dataset::{Dataset, Rows, Wanted};
 use super::glm::family::ModelFamily;
 use super::{Files, equal_weights};
+use crate::cancel::Cancel;
 use crate::error::{Error, Result, require};
 use crate::random::{Purpose, stream};
 use columns::{Category, SpecialColumns, Taken};
@@ -146,29 +147,31 @@ impl Preparation {
     /// # Errors
     /// When a file cannot be used, or a setting does not go with the data; names the setting.
     pub fn prepare(&self, files: &dyn Files) -> Result<Prepared> {
-        self.prepare_sets(self.read(files)?)
+        self.prepare_sets(self.read(files)?, files.cancel())
     }
 
     /// The agents' rows, from data sets that [`Preparation::read`] gave.
     ///
     /// # Errors
-    /// When a setting does not go with the data; names the setting.
-    pub fn prepare_sets(&self, mut sets: Vec<Dataset>) -> Result<Prepared> {
+    /// When a setting does not go with the data; names the setting. When it is cancelled, which is looked at between passes over the rows.
+    pub fn prepare_sets(&self, mut sets: Vec<Dataset>, cancel: &Cancel) -> Result<Prepared> {
         let Taken { offsets, row_weights, categories } = self.special.take(&mut sets, &self.wanted, self.intercept)?;
         let labels = targets::Found::of(&sets, &self.targets)?;
         labels.check(&sets, self.family)?;
         let pool = Pool::new(&sets, &labels)?;
+        cancel.check()?;
         let agents = self.partition.divide(&pool, self.agents, self.samples, self.reshuffle, self.seed)?;
         let names = if self.reshuffle { Vec::new() } else { pool.names(self.partition) };
         let (fit, held) = self.hold_out(agents, &names)?;
         let targets = labels.targets(&fit)?;
+        cancel.check()?;
         let family = match (&targets, self.family) {
             (Targets::Many { classes, .. }, _) => ModelFamily::Multinomial { classes: classes.len() },
             // Numbers are no classes.
             (Targets::Numbers { .. }, ModelFamily::Binomial) => ModelFamily::Gaussian,
             (_, family) => family,
         };
-        let transform = Transform::fit(&self.transform(), &sets, &pool, &fit)?;
+        let transform = Transform::fit(&self.transform(), &sets, &pool, &fit, cancel)?;
         let part = |agents: &[Vec<usize>]| LabelledRows {
             rows: compact(transform.apply(pool.gather(&sets, agents))),
             first: partition::starts(agents),
@@ -177,7 +180,11 @@ impl Preparation {
             row_weights: of_rows(&row_weights, agents),
             family,
         };
-        let (train, held_out) = (part(&fit), part(&held));
+        cancel.check()?;
+        let train = part(&fit);
+        cancel.check()?;
+        let held_out = part(&held);
+        cancel.check()?;
         train.check_row_weights(&names)?;
         let weights = match self.weights {
             AgentWeights::Equal => equal_weights(fit.len()),

@@ -7,6 +7,7 @@ use faer::{Accum, Mat, MatMut, MatRef, Par};
 use serde::{Deserialize, Serialize};
 
 use super::partition::{Pool, starts};
+use crate::cancel::Cancel;
 use crate::eigenpairs::Eigenpairs;
 use crate::error::{Error, Result, require};
 use crate::linalg;
@@ -161,7 +162,7 @@ pub(super) struct TransformRule {
 
 impl Transform {
     /// Fits what `how` asks for to the rows of all agents.
-    pub(super) fn fit(how: &TransformRule, sets: &[Dataset], pool: &Pool<'_>, agents: &[Vec<usize>]) -> Result<Self> {
+    pub(super) fn fit(how: &TransformRule, sets: &[Dataset], pool: &Pool<'_>, agents: &[Vec<usize>], cancel: &Cancel) -> Result<Self> {
         let width = sets.iter().map(|set| set.rows.columns()).max().unwrap_or(0);
         let columns = sets.iter().max_by_key(|set| set.rows.columns()).map(|set| set.columns.clone()).unwrap_or_default();
         let mut transform = Self {
@@ -182,9 +183,11 @@ impl Transform {
         if how.standardise || how.pca.is_some() {
             let first = starts(agents);
             let mut rows = transform.apply(pool.gather(sets, agents));
+            cancel.check()?;
             if how.standardise {
-                transform.standardise(&rows, &first);
+                transform.standardise(&rows, &first, cancel)?;
                 rows = transform.scaled(rows, 1.0);
+                cancel.check()?;
             }
             if let Some(pca) = how.pca {
                 transform.components = Some(Components::fit(pca, rows, &first)?);
@@ -196,16 +199,19 @@ impl Transform {
 
     /// Means and standard deviations, from sums over each agent's rows: first of the numbers, then of squares of what is left of them. The
     /// deviation is that of the population, `sqrt(mean (x - mean)^2)`. Of a constant column the mean is its number, without rounding.
-    fn standardise(&mut self, rows: &Rows, first: &[usize]) {
+    fn standardise(&mut self, rows: &Rows, first: &[usize], cancel: &Cancel) -> Result<()> {
         let n = rows.len() as f64;
         let ends = extremes(rows);
         // Sums of the largest numbers would be infinite, and squares of the smallest 0.
         let scales: Vec<f64> = ends.iter().map(|(least, most)| moderate(least.abs().max(most.abs()))).collect();
+        cancel.check()?;
         let mut means = sums(rows, first, |i, x, own| own[i] += x * scales[i]);
         means.iter_mut().for_each(|mean| *mean /= n);
         let is_constant = |i: usize| ends[i].0 == ends[i].1;
         (0..means.len()).filter(|i| is_constant(*i)).for_each(|i| means[i] = ends[i].0 * scales[i]);
+        cancel.check()?;
         let squares = sums(rows, first, |i, x, own| own[i] += (x * scales[i] - means[i]).powi(2));
+        cancel.check()?;
         let stored = sums(rows, first, |i, _, own| own[i] += 1.0);
         let deviation = |i: usize| {
             // Numbers that are not stored are 0.
@@ -217,6 +223,7 @@ impl Transform {
         means.iter_mut().zip(&scales).for_each(|(mean, scale)| *mean /= scale);
         // Centred sparse rows would be dense.
         self.means = if matches!(rows, Rows::Sparse { .. }) { Vec::new() } else { means };
+        Ok(())
     }
 
     /// Divided by a number and standardised.

@@ -125,7 +125,7 @@ impl<L: Loss> Regression<L> {
     ///
     /// # Errors
     /// When there is no unique minimum: without a ridge, features that depend on each other, or classes that a hyperplane separates.
-    /// When it is cancelled, which is looked at before each step.
+    /// When it is cancelled, which is looked at between passes over the rows.
     pub(super) fn optimum(&self, cancel: &Cancel) -> Result<Vec<f64>> {
         let d = self.d();
         let mut theta = vec![0.0; d];
@@ -138,6 +138,7 @@ impl<L: Loss> Regression<L> {
             cancel.check()?;
             let norm = linalg::norm_sq(&gradient).sqrt();
             self.mean_hessian(Some(&margins), &mut hessian);
+            cancel.check()?;
             let step = self.newton_step(&hessian, &gradient)?;
             let size = linalg::norm_sq(&step).sqrt();
             let is_long = size > LAST_STEP * (1.0 + linalg::norm_sq(&theta).sqrt());
@@ -158,6 +159,7 @@ impl<L: Loss> Regression<L> {
                 (falls && next.iter().all(|x| x.is_finite())).then_some(next)
             });
             let Some(next) = found else { break };
+            cancel.check()?;
             let ahead = all(&next);
             let below = self.mean_gradient(&next, &ahead);
             // The optimum is polished as long as that pays.

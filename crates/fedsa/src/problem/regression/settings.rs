@@ -169,7 +169,7 @@ macro_rules! on_data_sets {
             /// # Errors
             /// When a file cannot be read, or a setting does not go with the data.
             pub fn prepare(&self, files: &dyn Files) -> Result<Prepared> {
-                self.preparation().prepare_sets(self.read(files)?)
+                self.preparation().prepare_sets(self.read(files)?, files.cancel())
             }
 
             /// The problem on the rows of all agents that were prepared by these settings, with the agents' weights.

@@ -1,0 +1,301 @@
+//! Sessions over a carrier of Python. The session of the library goes on on a thread of its own, and says to the thread that called what is
+//! to be carried.
+
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::time::{Duration, Instant};
+
+use fedsa::cancel::Cancel;
+use fedsa::error::{Error, Result, require};
+use fedsa::federation;
+use fedsa::methods::fedlsa::FedLsa;
+use fedsa::node;
+use fedsa::session::{self, Nodes, Observer, Quorum, Recorded, Transport, Until};
+use fedsa::uplink::Uplink;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict};
+
+use crate::engine::{self, Calls};
+use crate::errors::{OrRaise, exception};
+use crate::nodes::{AgentData, Said, ServerNode, locked, put_counts, put_metrics};
+use crate::threads;
+use crate::turns::{Turn, Turns};
+
+/// What a session wants of Python.
+enum Call {
+    /// Carry these messages, and say what came until a deadline, where there is one.
+    Carry { messages: Vec<(usize, Arc<[u8]>)>, deadline: Option<Instant> },
+    /// Hear of an answer that was refused.
+    Refused(usize, Error),
+}
+
+/// The session's end of the line to Python.
+struct Line {
+    calls: Calls<Call>,
+    said: Receiver<Said>,
+}
+
+/// What carries messages through Python.
+#[derive(Default)]
+struct Bridge {
+    available: Option<Vec<usize>>,
+    line: Option<Line>,
+    turns: Option<Arc<Turns>>,
+    /// The turn to call operators of Python, for metrics; agents have it while the session waits for their answers.
+    turn: Option<Turn>,
+}
+
+/// When nothing is carried any more: the caller has the reason already, which is an exception.
+fn gone() -> Error {
+    Error::cancelled("the carrier has raised an exception", "the same call again")
+}
+
+impl Bridge {
+    fn carry(
+        &mut self,
+        server: &node::ServerNode,
+        to: &[usize],
+        bytes: &[Arc<[u8]>],
+        deadline: Option<Instant>,
+    ) -> Result<Vec<(usize, Vec<u8>)>> {
+        self.turn = None;
+        let line = self.line.as_ref().ok_or_else(gone)?;
+        let messages = to.iter().copied().zip(bytes.iter().cloned()).collect();
+        line.calls.send(Some(Call::Carry { messages, deadline })).map_err(|_| gone())?;
+        let answers = loop {
+            match line.said.recv() {
+                Ok(Said::Read(read)) => read(server),
+                Ok(Said::Answers(answers)) => break answers,
+                Ok(Said::Failed) | Err(_) => return Err(gone()),
+            }
+        };
+        self.turn = self.turns.as_ref().map(Turns::take);
+        Ok(answers)
+    }
+}
+
+impl Transport for Bridge {
+    fn reachable(&mut self) -> Option<Vec<usize>> {
+        self.available.clone()
+    }
+    fn exchange(
+        &mut self,
+        server: &node::ServerNode,
+        to: &[usize],
+        bytes: &[Arc<[u8]>],
+        deadline: Option<Instant>,
+        _: &Cancel,
+    ) -> Result<Vec<(usize, Vec<u8>)>> {
+        self.carry(server, to, bytes, deadline)
+    }
+    fn tell(&mut self, server: &node::ServerNode, to: &[usize], bytes: &[Arc<[u8]>]) -> Result<()> {
+        self.carry(server, to, bytes, None).map(drop)
+    }
+    fn refused(&mut self, agent: usize, reason: &Error) {
+        if let Some(line) = &self.line {
+            let _ = line.calls.send(Some(Call::Refused(agent, reason.clone())));
+        }
+    }
+}
+
+/// The recorded rounds, which may be read while the session goes on.
+struct Rows(Arc<Mutex<Vec<Recorded>>>);
+
+impl Observer for Rows {
+    fn recorded(&mut self, row: &Recorded) {
+        locked(&self.0).push(*row);
+    }
+}
+
+type Inner = session::Session<Nodes<Bridge>>;
+
+/// A server that goes on over a carrier.
+#[pyclass(frozen, module = "fedsa._fedsa")]
+pub struct Session {
+    /// The session, without its server while it does not go on.
+    inner: Mutex<Inner>,
+    server: Py<ServerNode>,
+    rows: Arc<Mutex<Vec<Recorded>>>,
+    /// The targets.
+    until: Until,
+    calls_back: bool,
+}
+
+/// A server of nothing, in place of one that is elsewhere.
+fn nobody() -> Result<node::ServerNode> {
+    let federation = federation::Federation::new(&FedLsa::new(1.0, 1), &Uplink::default(), vec![1.0], 0, vec![0.0])?;
+    node::ServerNode::new(&federation)
+}
+
+/// A session that has its server.
+struct Lent<'a> {
+    inner: MutexGuard<'a, Inner>,
+    server: &'a ServerNode,
+    nobody: Option<node::ServerNode>,
+}
+
+impl<'a> Lent<'a> {
+    /// Takes the server, which is then read over this line.
+    fn new(py: Python<'_>, session: &'a Session, line: Sender<Said>) -> Result<Self> {
+        let inner = match session.inner.try_lock() {
+            Ok(inner) => inner,
+            Err(TryLockError::Poisoned(poisoned)) => PoisonError::into_inner(poisoned),
+            Err(TryLockError::WouldBlock) => {
+                return Err(Error::new("session", "it goes on already", "a call after that of Session.advance"));
+            }
+        };
+        let server = session.server.get();
+        // Who works with the server may wait for the interpreter's lock.
+        let nobody = Some(py.detach(|| server.lend(line))?);
+        let mut lent = Self { inner, server, nobody };
+        lent.swap();
+        Ok(lent)
+    }
+
+    fn swap(&mut self) {
+        if let Some(nobody) = &mut self.nobody {
+            std::mem::swap(self.inner.carrier_mut().server_mut(), nobody);
+        }
+    }
+}
+
+impl Drop for Lent<'_> {
+    fn drop(&mut self) {
+        let bridge = self.inner.carrier_mut().transport();
+        (bridge.line, bridge.turn, bridge.available) = (None, None, None);
+        self.swap();
+        if let Some(server) = self.nobody.take() {
+            self.server.give_back(server);
+        }
+    }
+}
+
+#[pymethods]
+impl Session {
+    /// Of targets by name: `mse`, `residual`, `gap`. An exchange waits for `patience` seconds, needs so many answers, and is repeated so
+    /// many times.
+    #[new]
+    fn new(
+        py: Python<'_>,
+        server: Py<ServerNode>,
+        data: Option<&AgentData>,
+        stop: (Option<f64>, Option<f64>, Option<f64>),
+        patience: Option<f64>,
+        quorum: (usize, u32),
+    ) -> PyResult<Self> {
+        let calls_back = data.is_some_and(|data| data.calls_back);
+        let mut until = Until::default();
+        (until.mse, until.residual, until.gap) = stop;
+        let metrics = engine::call_back(py, calls_back, None, None, |_, _| {
+            let of_server = |server: &mut node::ServerNode| {
+                let federation = server.coordinator().federation();
+                require(
+                    quorum.0 <= federation.agents(),
+                    "least_answers",
+                    quorum.0,
+                    &format!("at most the agents, {}", federation.agents()),
+                )?;
+                data.map_or(Ok(()), |data| data.suits(federation))
+            };
+            server.get().with(of_server)?;
+            let _turn = data.and_then(AgentData::turns).as_ref().map(Turns::take);
+            let metrics = data.map(AgentData::known);
+            until.check(metrics.map(|metrics| &**metrics))?;
+            Ok(metrics.cloned())
+        })?;
+        let bridge = Bridge { turns: data.and_then(AgentData::turns), ..Bridge::default() };
+        let made = || {
+            let mut nobody = nobody()?;
+            // It is read by nobody until it is back.
+            let lent = server.get().lend(channel().0)?;
+            let nodes = Nodes::new(lent, bridge).needing(Quorum::Agents(quorum.0), quorum.1)?;
+            let nodes = match patience {
+                Some(seconds) => nodes.waiting(Duration::from_secs_f64(seconds)),
+                None => nodes,
+            };
+            let mut inner = session::Session::new(nodes);
+            std::mem::swap(inner.carrier_mut().server_mut(), &mut nobody);
+            server.get().give_back(nobody);
+            Ok(match metrics {
+                Some(metrics) => inner.with_metrics(metrics),
+                None => inner,
+            })
+        };
+        let inner = Mutex::new(py.detach(made).or_raise(py)?);
+        Ok(Self { inner, server, rows: Arc::default(), until, calls_back })
+    }
+
+    /// Does further rounds with the agents that are available; how it ended. `carry` takes messages by agent and the seconds that are left,
+    /// and returns answers with their agents; `refused` takes an agent and an exception.
+    fn advance(
+        &self,
+        py: Python<'_>,
+        rounds: u64,
+        available: Option<Vec<usize>>,
+        carry: Bound<'_, PyAny>,
+        refused: Option<Bound<'_, PyAny>>,
+    ) -> PyResult<&'static str> {
+        engine::refuse_inside(py)?;
+        let (say, said) = channel();
+        let mut lent = Lent::new(py, self, say.clone()).or_raise(py)?;
+        let coordinator = lent.inner.carrier().server().coordinator();
+        let n = coordinator.federation().agents();
+        if let Some(c) = available.iter().flatten().find(|c| **c >= n) {
+            return Err(Error::new("available", format!("agent {c} of {n} agents"), format!("agents below {n}"))).or_raise(py);
+        }
+        let mut until = self.until;
+        until.rounds = coordinator.rounds().saturating_add(rounds);
+        lent.inner.carrier_mut().transport().available = available;
+        let pool = if self.calls_back { threads::alone() } else { threads::beside() }.or_raise(py)?;
+        let (inner, mut rows) = (&mut *lent.inner, Rows(Arc::clone(&self.rows)));
+        let work = |_: &engine::Progress, token: &Cancel, calls: Calls<Call>| {
+            let bridge = inner.carrier_mut().transport();
+            bridge.line = Some(Line { calls, said });
+            bridge.turn = bridge.turns.as_ref().map(Turns::take);
+            Ok(inner.advance(&until, token, &mut rows)?.name())
+        };
+        let (carry, refused) = (carry.unbind(), refused.map(Bound::unbind));
+        let answer = |py: Python<'_>, call: Call, has_failed: bool| match call {
+            Call::Carry { .. } if has_failed => {
+                let _ = say.send(Said::Failed);
+                Ok(())
+            }
+            Call::Carry { messages, deadline } => {
+                let answers = carried(py, &carry, messages, deadline);
+                let _ = say.send(answers.as_ref().map_or(Said::Failed, |answers| Said::Answers(answers.clone())));
+                answers.map(drop)
+            }
+            Call::Refused(agent, reason) => match &refused {
+                Some(refused) if !has_failed => refused.call1(py, (agent, exception(py, &reason))).map(drop),
+                _ => Ok(()),
+            },
+        };
+        engine::converse(py, (&pool, self.calls_back), (None, None), work, answer)
+    }
+
+    /// The recorded rounds from the one with this index on: counts and metrics by name.
+    fn recorded<'py>(&self, py: Python<'py>, from: usize) -> PyResult<Vec<Bound<'py, PyDict>>> {
+        let rows: Vec<Recorded> = locked(&self.rows).iter().skip(from).copied().collect();
+        let of = |row: &Recorded| {
+            let out = PyDict::new(py);
+            out.set_item("round", row.round)?;
+            put_counts(&out, row.round, &row.ledger)?;
+            put_metrics(&out, &row.seen)?;
+            Ok(out)
+        };
+        rows.iter().map(of).collect()
+    }
+}
+
+/// Answers, each with its agent.
+type Answers = Vec<(usize, Vec<u8>)>;
+
+/// Carries messages through Python.
+fn carried(py: Python<'_>, carry: &Py<PyAny>, messages: Vec<(usize, Arc<[u8]>)>, deadline: Option<Instant>) -> PyResult<Answers> {
+    let by_agent = PyDict::new(py);
+    for (agent, bytes) in messages {
+        by_agent.set_item(agent, PyBytes::new(py, &bytes))?;
+    }
+    let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()).as_secs_f64());
+    carry.call1(py, (by_agent, left))?.extract(py)
+}

@@ -1,0 +1,34 @@
+//! Turns: one call after the other, each on any thread.
+
+use std::sync::{Arc, Condvar, Mutex};
+
+use crate::nodes::locked;
+
+/// Whose turn it is. What a turn is given up for may take it meanwhile, which no lock can do that borrows.
+#[derive(Default)]
+pub struct Turns {
+    is_taken: Mutex<bool>,
+    free: Condvar,
+}
+
+impl Turns {
+    /// Waits for the turn.
+    pub fn take(self: &Arc<Self>) -> Turn {
+        let mut is_taken = locked(&self.is_taken);
+        while *is_taken {
+            is_taken = self.free.wait(is_taken).unwrap_or_else(std::sync::PoisonError::into_inner);
+        }
+        *is_taken = true;
+        Turn(Arc::clone(self))
+    }
+}
+
+/// A turn, which ends when it is dropped.
+pub struct Turn(Arc<Turns>);
+
+impl Drop for Turn {
+    fn drop(&mut self) {
+        *locked(&self.0.is_taken) = false;
+        self.0.free.notify_one();
+    }
+}
