@@ -26,6 +26,7 @@ pub(super) enum Kind {
     Application = 2,
     Admission = 3,
     Epoch = 4,
+    Farewell = 5,
 }
 
 impl Kind {
@@ -35,6 +36,7 @@ impl Kind {
             Kind::Application => "an application",
             Kind::Admission => "an admission",
             Kind::Epoch => "an announcement of an epoch",
+            Kind::Farewell => "a farewell",
         }
     }
 }
