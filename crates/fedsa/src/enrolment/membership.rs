@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use super::frame::{self, Kind};
 use super::terms::TermsHashes;
-use super::{Application, ColumnSummary, Invitation, LONGEST_SENDER, Terms, Told, VERSION, announce, announce_to_new, difference};
+use super::{Application, ColumnSummary, Invitation, LONGEST_SENDER, OTHER_FORM, Terms, Told, VERSION, announce, announce_to_new, difference};
 use crate::coordinator::Accepted;
 use crate::error::{Error, Result, quoted, require};
 use crate::federation::{AnswerRules, Federation};
@@ -79,6 +79,8 @@ struct State {
     weights: Vec<f64>,
     /// The columns with which the federation was founded.
     columns: Vec<ColumnSummary>,
+    /// What all agents say that weights are to be applied to.
+    form: Option<String>,
     start: Vec<f64>,
     /// Those who have applied since.
     waiting: Vec<Member>,
@@ -91,9 +93,10 @@ impl Membership {
         federation: Federation,
         members: Vec<Member>,
         columns: Vec<ColumnSummary>,
+        form: Option<String>,
     ) -> Self {
         let (weights, start) = (federation.weights().to_vec(), federation.start().to_vec());
-        let state = State { epoch: 0, members, weights, columns, start, waiting: Vec::new() };
+        let state = State { epoch: 0, members, weights, columns, form, start, waiting: Vec::new() };
         Self { terms: terms.clone(), agents, federation, state }
     }
 
@@ -118,6 +121,11 @@ impl Membership {
     /// The columns with which the federation was founded.
     pub fn columns(&self) -> &[ColumnSummary] {
         &self.state.columns
+    }
+
+    /// What all agents say that weights are to be applied to ([`super::Applicant::with_form`]).
+    pub fn form(&self) -> Option<&str> {
+        self.state.form.as_deref()
     }
 
     /// Those who have applied for the next epoch, in order.
@@ -161,12 +169,15 @@ impl Membership {
     pub fn take(&mut self, sender: &str, bytes: &[u8]) -> Result<Accepted> {
         require(sender.len() <= LONGEST_SENDER, "sender", format!("{} bytes", sender.len()), "a name of at most 1,000 bytes")?;
         let application = Application::read(&self.terms, bytes)?;
-        let State { members, waiting, columns, .. } = &mut self.state;
+        let State { members, waiting, columns, form, .. } = &mut self.state;
         if members.iter().any(|one| one.sender == sender) {
             return Err(refused("an application of an agent that takes part", "agents that do not take part yet"));
         }
         if let Some(what) = difference(columns, &application.columns) {
             return Err(refused(what, "the columns with which the federation was founded"));
+        }
+        if application.form != *form {
+            return Err(refused(OTHER_FORM, "those with which the federation was founded"));
         }
         if let Some(dim) = application.dim.filter(|dim| *dim as usize != self.federation.dim()) {
             return Err(refused(format!("{dim} components"), &format!("{} components, as the others", self.federation.dim())));
@@ -210,8 +221,8 @@ impl Membership {
         let rows: Vec<u64> = members.iter().map(|one| one.rows).collect();
         let weights = self.terms.weights(&rows);
         let federation = self.federation.next_epoch(weights.clone())?;
-        let (columns, start) = (self.state.columns.clone(), self.state.start.clone());
-        let state = State { epoch: self.state.epoch + 1, members, weights, columns, start, waiting: waiting.to_vec() };
+        let State { columns, form, start, .. } = self.state.clone();
+        let state = State { epoch: self.state.epoch + 1, members, weights, columns, form, start, waiting: waiting.to_vec() };
         Ok((Self { terms: self.terms.clone(), agents: self.agents.clone(), federation, state }, from))
     }
 

@@ -69,6 +69,9 @@ const LAYOUT: Layout = Layout { name: "enrolment", version: 2 };
 /// The most bytes of the name of a sender.
 const LONGEST_SENDER: usize = 1_000;
 
+/// What an application of another form has.
+const OTHER_FORM: &str = "data of another form: other columns, classes, or scales of targets";
+
 /// The server asks who takes part.
 #[derive(Serialize, Deserialize)]
 struct Invitation {
@@ -85,6 +88,8 @@ struct Application {
     /// The dimension, where it does not depend on what other agents have.
     dim: Option<u32>,
     columns: Vec<ColumnSummary>,
+    /// What weights are to be applied to ([`Applicant::with_form`]).
+    form: Option<String>,
 }
 
 impl Application {
@@ -132,8 +137,8 @@ pub struct Enrolment {
     state: State,
 }
 
-/// The dimension of an application, and the names of its columns with their types.
-type Shape<'a> = (Option<u32>, Vec<(&'a str, &'static str)>);
+/// The dimension of an application, the names of its columns with their types, and its form.
+type Shape<'a> = (Option<u32>, Vec<(&'a str, &'static str)>, Option<&'a str>);
 
 /// Those who can take part, in the order of their numbers, and those who cannot, and why.
 type Sorted<'a> = (Vec<(&'a str, &'a Application)>, Vec<(&'a str, Error)>);
@@ -269,8 +274,9 @@ impl Enrolment {
         let dim = dim.or(said).ok_or_else(|| Error::new("dim", "no agent says its dimension", "the number of components of the model"))?;
         let rows: Vec<u64> = taken.iter().map(|(_, one)| one.rows).collect();
         let federation = self.terms.federation(&self.terms.weights(&rows), self.terms.start_of(dim)?, &columns)?;
+        let form = taken.first().and_then(|(_, one)| one.form.clone());
         let members = taken.into_iter().map(|(sender, one)| Member::new(sender, one)).collect();
-        let membership = Membership::founded(&self.terms, self.agents.clone(), federation.clone(), members, columns.clone());
+        let membership = Membership::founded(&self.terms, self.agents.clone(), federation.clone(), members, columns.clone(), form);
         let mut cost = self.state.cost;
         let admit = |(agent, member): (usize, &Member)| {
             let bytes = membership.admission(agent);
@@ -293,6 +299,8 @@ impl Enrolment {
             let expected = of_dim.or(common.dim.filter(|dim| one.dim != Some(*dim)).map(|dim| dim as usize));
             if let Some(what) = difference(&common.columns, &one.columns) {
                 excluded.push((&sender[..], refused(what, "the columns of most agents")));
+            } else if one.form != common.form {
+                excluded.push((&sender[..], refused(OTHER_FORM, "those of most agents")));
             } else if let Some(expected) = expected {
                 let what = format!("{} components", one.dim.unwrap_or_default());
                 excluded.push((&sender[..], refused(what, &format!("{expected} components, as the others"))));
@@ -327,7 +335,7 @@ impl Enrolment {
         let mut seen: BTreeMap<Shape<'_>, usize> = BTreeMap::new();
         for (_, one) in &self.state.applied {
             let names = one.columns.iter().map(ColumnSummary::form).collect();
-            let at = *seen.entry((one.dim, names)).or_insert(kinds.len());
+            let at = *seen.entry((one.dim, names, one.form.as_deref())).or_insert(kinds.len());
             match kinds.get_mut(at) {
                 Some((_, count)) => *count += 1,
                 None => kinds.push((one, 1)),
