@@ -37,10 +37,10 @@ CASES = [
 ]
 
 
-def data(folder: Path, text: str) -> list[str]:
-    """Files of three agents."""
+def data(folder: Path, text: str, agents: int = 3) -> list[str]:
+    """Files of agents."""
     names = []
-    for agent in range(3):
+    for agent in range(agents):
         if 'kind = "logs"' in text:
             lines = ["s_0,s_1,reward,next_0,next_1,done"]
             state = lambda i, a=agent: (math.sin(0.37 * i) + 0.3 * a, math.cos(0.11 * i) * (1 + 0.2 * a))  # noqa: E731
