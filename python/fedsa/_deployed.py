@@ -274,7 +274,7 @@ def serve(
     folder = f"{os.fspath(out)}.state" if state is None else os.fspath(state)
     if os.path.exists(os.path.join(os.fspath(out), "summary.json")) and not overwrite:
         raise InputError(f"{os.fspath(out)} holds results", "setting.output-exists", "out", "another folder, or overwrite=True")
-    waiting = dict(connect=connect, deadline=deadline, least_answers=least_answers, least_share=least_share, repeats=repeats)
+    waiting: dict[str, Any] = dict(connect=connect, deadline=deadline, least_answers=least_answers, least_share=least_share, repeats=repeats)
     waiting |= dict(missing=missing, norm_limit=norm_limit, leave_after=leave_after, invite=invite)
     deployment = read_settings(settings, waiting)
     server = Server(deployment, carrier, (agents, agents if most is None else most), folder, report or (lambda _: None))

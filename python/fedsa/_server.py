@@ -77,6 +77,10 @@ class Progress:
     # Those who have said that they leave, and those who may not come back.
     leaving: list[str] = field(default_factory=list)
     barred: list[str] = field(default_factory=list)
+    # In which round those are invited again who did not come, and after how many rounds once more.
+    again: dict[str, list[int]] = field(default_factory=dict)
+    # The last number of rounds at which it was decided who takes part: once, also by a server that was stopped in between.
+    decided: int = -1
     # For how many rounds agents were silent; and of this round, who was to answer and who has.
     silent: dict[str, int] = field(default_factory=dict)
     wanted: list[str] = field(default_factory=list)
@@ -169,8 +173,6 @@ class Server:
         self.node: _fedsa.ServerNode | None = None
         # Who takes part, by their numbers.
         self.names: list[str] = []
-        # In which round those are invited again who did not come, and after how many rounds once more.
-        self.again: dict[str, tuple[int, int]] = {}
         # The change of members that the method refused last.
         self.refused: tuple[list[str], list[str]] | None = None
         self.progress = Progress()
@@ -266,6 +268,7 @@ class Server:
         progress.admitted, progress.retold, progress.wanted, progress.heard = [], [], [], []
         progress.leaving = [who for who in progress.leaving if who in stay]
         progress.silent = {who: n for who, n in progress.silent.items() if who in stay}
+        progress.again = {who: rounds for who, rounds in progress.again.items() if who not in stay}
         agents = [{"name": who, "rows": rows, "weight": weight} for who, rows, weight in membership.members()]
         record = EpochRecord(membership.epoch, node.rounds(), agents, joined, list(left), *progress.cost)
         progress.cost = [0, 0, 0]
@@ -308,7 +311,7 @@ class Server:
         if room <= 0 or self.rules.invite <= 0:
             return
         known, now = {*self.names, *membership.waiting(), *progress.barred}, node.rounds()
-        new = [who for who in self.carrier.reachable() if who not in known and self.again.get(who, (0, 1))[0] <= now]
+        new = [who for who in self.carrier.reachable() if who not in known and progress.again.get(who, [0, 1])[0] <= now]
         if not new:
             return
         invitation = membership.invitation()
@@ -317,8 +320,8 @@ class Server:
         progress.seconds += seconds
         for who in new:
             if not self._applies(who, replies.get(who, Reply(lost="no answer")), membership.take):
-                rounds = self.again.get(who, (0, 1))[1]
-                self.again[who] = (now + rounds, 2 * rounds)
+                rounds = progress.again.get(who, [0, 1])[1]
+                progress.again[who] = [now + rounds, 2 * rounds]
 
     def _admit(self, numbers: Collection[int]) -> None:
         """Tell those of the epoch who have not heard of it."""
@@ -354,6 +357,8 @@ class Server:
                 self.progress.wanted = [who for c, who in enumerate(self.names) if c not in admitted]
                 return admitted
             if time.monotonic() > waited:
+                # Others may join when it goes on.
+                self.progress.decided = -1
                 self._save()
                 raise MachineError("no agent can be reached", "machine", "agents", "agents that run; the next call goes on")
             time.sleep(0.2)
@@ -369,7 +374,9 @@ class Server:
                 if node.rounds() >= self.deployment.rounds or node.diverged() is not None:
                     self._save()
                     return
-                self._regroup()
+                if self.progress.decided < node.rounds():
+                    self._regroup()
+                    self.progress.decided = node.rounds()
                 available = self._available()
                 kind, messages = self.node.open(available)
             elif kind == "tell":
@@ -398,21 +405,26 @@ class Server:
         node, rules = self.node, self.rules
         assert node is not None
         enough = min(rules.least_answers, len(messages))
-        has_enough = lambda: node.answered() >= enough and node.share_answered() >= rules.least_share - 1e-12  # noqa: E731
         waiting = messages
         for _ in range(rules.repeats + 1):
             self._ask(waiting, wants_answers=True)
             waiting = {c: messages[c] for c in node.may_still_answer() if c in messages}
-            if has_enough() or not waiting:
+            if self._has_enough(enough) or not waiting:
                 break
         # The first exchange of a round is at the iterate with which the last one ended.
         if len(self.progress.residuals) < len(self.progress.rounds):
             self.progress.residuals.append(node.residual())
-        if has_enough():
+        if self._has_enough(enough):
             return node.close()
         share = f", of {node.share_answered():.0%} of the weight" if rules.least_share > 0 else ""
         self.report(f"round {node.rounds() + 1} is given up: {node.answered()} of {enough} answers{share}")
         return node.give_up()
+
+    def _has_enough(self, answers: int) -> bool:
+        """Whether the open question has so many answers, with the least share of the weight."""
+        assert self.node is not None
+        # Sums of the same weights in another order differ in their last bits.
+        return self.node.answered() >= answers and self.node.share_answered() >= self.rules.least_share - 1e-12
 
     def _ask(self, messages: Mapping[int, bytes], wants_answers: bool) -> None:
         """Carry messages to agents by their numbers, and take what comes back."""

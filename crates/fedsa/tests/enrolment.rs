@@ -5,7 +5,8 @@ use std::sync::Arc;
 use crate::common::{field, method};
 use fedsa::coordinator::Accepted;
 use fedsa::enrolment::{
-    Applicant, ColumnContent, ColumnSummary, Enrolment, Membership, Terms, announced, farewell, is_announcement, is_enrolment, is_farewell, repeats,
+    Applicant, ColumnContent, ColumnSummary, Enrolment, Membership, Terms, announced, farewell, is_announcement, is_enrolment, is_farewell,
+    repeats,
 };
 use fedsa::node::{ClientNode, ServerNode, Todo};
 use fedsa::prelude::*;

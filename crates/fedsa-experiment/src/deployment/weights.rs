@@ -14,6 +14,7 @@ use serde_json::{Value as Json, json};
 use toml::{Table, Value};
 
 use super::{Deployment, Source, settings_of};
+use crate::evaluate::NAMED;
 use crate::fit::model;
 use crate::results::{SeedResult, paid};
 use crate::run::Ran;
@@ -94,6 +95,7 @@ impl Deployment {
         let numbers = |theta: &[f64]| theta.iter().map(|x| finite(*x)).collect::<Vec<_>>();
         Ok(json!({
             "format": 1,
+            "features": (map.len() <= NAMED).then(|| map.names()),
             "feature_map": map.spec(),
             "columns": map.columns(),
             "file_columns": Some(&logs.columns).filter(|columns| !columns.is_empty()),
@@ -130,7 +132,8 @@ fn of_rows(form: RowsForm, theta: &[f64]) -> Option<Json> {
     object.insert("coefficients".into(), json!(coefficients));
     object.insert("intercept".into(), constant);
     if further.is_some() {
-        let rest: Vec<Json> = blocks.map(|(coefficients, intercept)| json!({ "coefficients": coefficients, "intercept": intercept })).collect();
+        let rest: Vec<Json> =
+            blocks.map(|(coefficients, intercept)| json!({ "coefficients": coefficients, "intercept": intercept })).collect();
         object.insert("further".into(), json!(rest));
     }
     object.insert("theta".into(), json!(theta.iter().map(|x| finite(*x)).collect::<Vec<_>>()));

@@ -7,7 +7,9 @@ use serde::{Deserialize, Serialize};
 
 use super::frame::{self, Kind};
 use super::terms::TermsHashes;
-use super::{Application, ColumnSummary, Invitation, LONGEST_SENDER, OTHER_FORM, Terms, Told, VERSION, announce, announce_to_new, difference};
+use super::{
+    Application, ColumnSummary, Invitation, LONGEST_SENDER, OTHER_FORM, Terms, Told, VERSION, announce, announce_to_new, difference,
+};
 use crate::coordinator::Accepted;
 use crate::error::{Error, Result, quoted, require};
 use crate::federation::{AnswerRules, Federation};
@@ -183,7 +185,9 @@ impl Membership {
             return Err(refused(format!("{dim} components"), &format!("{} components, as the others", self.federation.dim())));
         }
         let others = members.iter().chain(waiting.iter().filter(|one| one.sender != sender));
-        if let Some((number, other)) = application.agent.and_then(|own| Some((own, others.into_iter().find(|one| one.claimed == Some(own))?))) {
+        if let Some((number, other)) =
+            application.agent.and_then(|own| Some((own, others.into_iter().find(|one| one.claimed == Some(own))?)))
+        {
             let what = format!("agent number {number}, which is that of `{}`", quoted(&other.sender));
             return Err(refused(what, "a number that nobody else has"));
         }

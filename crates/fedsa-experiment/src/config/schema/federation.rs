@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 /// The `[federation]` table.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
+#[schemars(rename = "Federation")]
 #[non_exhaustive]
 pub struct FederationSpec {
     /// The seconds for which the server waits for agents before the first round.
