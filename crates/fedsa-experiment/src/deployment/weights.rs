@@ -71,14 +71,23 @@ impl Deployment {
         };
         let counted = |name: &str| result.rows.last().map_or(0, |row| row.count(paid(Some(name))));
         let (planned, members) = (&ran.plan.cells[0], membership.members());
+        // Files of evaluations list the agents, those of fits count them.
+        let agents = match self.source {
+            Source::Logs => json!(members.iter().map(|one| json!({ "name": one.sender, "rows": one.rows })).collect::<Vec<_>>()),
+            _ => json!(members.len()),
+        };
+        let residual = result.rows.iter().rev().find_map(|row| row.seen.residual);
         let common = json!({
-            "agents": members.iter().map(|one| json!({ "name": one.sender, "rows": one.rows })).collect::<Vec<_>>(),
+            "agents": agents,
             "method": planned.method.label,
             "outcome": result.outcome(&planned.run.stop).name(),
             "rounds": counted("round"),
             "exchanges": counted("exchanges"),
+            "vectors_up": counted("vectors_up"),
+            "bits_up": counted("bits_up"),
             "bits": counted("bits"),
-            "residual": result.rows.iter().rev().find_map(|row| row.seen.residual),
+            "residual": residual,
+            "gradient_norm": residual,
         });
         weights.as_object_mut().expect("an object").extend(common.as_object().cloned().expect("an object"));
         Ok(Some(weights))
@@ -136,6 +145,8 @@ fn of_rows(form: RowsForm, theta: &[f64]) -> Option<Json> {
             blocks.map(|(coefficients, intercept)| json!({ "coefficients": coefficients, "intercept": intercept })).collect();
         object.insert("further".into(), json!(rest));
     }
+    // How good it is on the rows, only these tell.
+    object.extend(["train", "objective", "holdout"].map(|key| (key.to_string(), Json::Null)));
     object.insert("theta".into(), json!(theta.iter().map(|x| finite(*x)).collect::<Vec<_>>()));
     // What was said is a model, where its weights are finite.
     let is_finite = theta.iter().all(|x| x.is_finite());
