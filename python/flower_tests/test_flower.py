@@ -120,7 +120,7 @@ def test_a_node_joins_late_and_an_agent_leaves(federation: Federation) -> None:
     put(federation, data)
     agent(federation, "epochs")
     federation.stop("node2")
-    federation.run("epochs", app, "agents=2 connect=10.0")
+    federation.run("epochs", app, "agents=2 connect=45.0")
     federation.wait("round 2", lambda: "round 2, exchange 1" in federation.log("epochs"), 170.0)
     federation.node(2)
     federation.wait("the late node", lambda: "epoch 1: 3 agents" in federation.log("epochs"), 170.0)
