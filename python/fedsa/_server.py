@@ -243,7 +243,7 @@ class Server:
     def _applies(self, who: str, reply: Reply, take: Callable[[str, bytes], bool]) -> bool:
         """Whether what came back is an application that counts."""
         if reply.lost is not None:
-            self.report(f"{who} was not reached: {reply.lost}")
+            self.report(f"{who} does not take part: {reply.lost}")
             return False
         try:
             if reply.body is None:

@@ -126,7 +126,7 @@ def test_a_node_joins_late_and_an_agent_leaves(federation: Federation) -> None:
     federation.wait("the late node", lambda: "epoch 1: 3 agents" in federation.log("epochs"), 170.0)
     federation.kill("agent")
     agent(federation, "epochs", "--leave")
-    federation.wait("the end of the run", lambda: ended(federation, app), 250.0)
+    federation.wait("the end of the run", lambda: ended(federation, app), 500.0)
     federation.kill("agent")
     told = json.loads((app / "out/summary.json").read_text())["federation"]
     assert [(len(one["joined"]), len(one["left"])) for one in told["epochs"]] == [(2, 0), (1, 0), (0, 1)]
