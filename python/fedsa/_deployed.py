@@ -6,86 +6,16 @@ killed at any time and go on.
 
 from __future__ import annotations
 
-import base64
-import json
 import os
-import time
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from fedsa import _fedsa, _files
+from fedsa._carrier import AgentCarrier
 from fedsa._files import Path
 from fedsa._results import Results
-from fedsa.errors import FedsaError, InputError, MachineError
-
-# The layout of saved servers.
-LAYOUT = 1
-
-
-@dataclass(frozen=True)
-class Reply:
-    """What came back of a message.
-
-    Attributes
-    ----------
-    body : bytes or None
-        The answer; ``None`` where the message wants none.
-    refused : str or None
-        Why the agent refuses the message.
-    lost : str or None
-        Why nothing came of it, where whoever carries messages knows: the agent may have got it, or not.
-    wire_bytes : int
-        The bytes that were carried for it, with what the carrier adds; 0 if that is not known.
-    """
-
-    body: bytes | None = None
-    refused: str | None = None
-    lost: str | None = None
-    wire_bytes: int = 0
-
-
-class AgentCarrier(Protocol):
-    """What carries messages to agents. It knows them by texts, of which it says that they have sent what comes from them."""
-
-    def reachable(self) -> Collection[str]:
-        """Return who can be reached now."""
-        ...
-
-    def exchange(self, messages: Mapping[str, bytes], deadline: float) -> Mapping[str, Reply]:
-        """Carry messages to agents, and return what came back until then.
-
-        Parameters
-        ----------
-        messages : mapping of str to bytes
-            Messages by agent.
-        deadline : float
-            The time of :func:`time.monotonic` at which waiting ends.
-
-        Returns
-        -------
-        mapping of str to Reply
-            By agent; those of whom nothing came are missing.
-        """
-        ...
-
-
-@dataclass
-class ExchangeRecord:
-    """What an exchange has taken."""
-
-    round: int
-    exchange: int
-    asked: int
-    answered: int
-    bytes_down: int
-    bytes_up: int
-    wire_bytes_up: int
-    seconds: float
-
-    def __str__(self) -> str:
-        carried = f"{self.bytes_up:,} bytes up, {self.bytes_down:,} down"
-        return f"round {self.round}, exchange {self.exchange}: {self.answered} of {self.asked} answered, {carried}, {self.seconds:.2f} s"
+from fedsa._server import Server
+from fedsa.errors import InputError, MachineError
 
 
 class Agent:
@@ -100,7 +30,10 @@ class Agent:
     state : path, optional
         A folder for its state, which is made where there is none. An agent that is made again with it goes on from there.
     number : int, optional
-        Its number in the federation; by default the server gives it one.
+        Its number in the federation; by default the server gives it one. In later epochs it may have another one.
+    longest_gap : int, optional
+        The most rounds by which a question may be ahead of the last one that it accepted: without a limit, which is the default, one forged
+        question of a round that is never reached would silence it for good.
 
     Raises
     ------
@@ -108,9 +41,11 @@ class Agent:
         When settings, data or a state cannot be used.
     """
 
-    def __init__(self, settings: Path, data: Path | Sequence[Path] = (), *, state: Path | None = None, number: int | None = None) -> None:
+    def __init__(
+        self, settings: Path, data: Path | Sequence[Path] = (), *, state: Path | None = None, number: int | None = None, longest_gap: int | None = None
+    ) -> None:
         listed = [data] if isinstance(data, str) or hasattr(data, "__fspath__") else list(data)
-        deployment = read_settings(settings)
+        deployment = read_settings(settings, {"longest_gap": longest_gap})
         self._native = deployment.agent([os.fspath(one) for one in listed], "", number)
         self._file = None if state is None else os.path.join(os.fspath(state), "agent.state")
         if self._file is not None:
@@ -122,6 +57,10 @@ class Agent:
     def number(self) -> int | None:
         """Its number, once it is admitted."""
         return self._native.number
+
+    def leave(self) -> None:
+        """From now on answer, whatever the server asks, that it leaves for good. One that is made again comes back where there is room."""
+        self._native.leave()
 
     def saved(self) -> bytes:
         """Return the state."""
@@ -218,57 +157,14 @@ def received(stream: Any, n: int) -> bytes:
     return bytes(parts)
 
 
-def read_settings(path: Path) -> _fedsa.Deployment:
-    """The settings of a file."""
+def read_settings(path: Path, waiting: Mapping[str, Any]) -> _fedsa.Deployment:
+    """The settings of a file, with what is not ``None`` in place of its table ``[federation]``."""
     name = os.fspath(path)
     try:
         text = _files.read(name).decode()
     except (OSError, UnicodeDecodeError) as e:
         raise InputError(f"cannot be read: {e}", "data.unreadable", name, "settings of a federation: an experiment file without data") from e
-    return _fedsa.Deployment(text, name)
-
-
-@dataclass
-class Progress:
-    """What a server has come to, as it is saved."""
-
-    # Those who have heard that they take part.
-    admitted: list[str] = field(default_factory=list)
-    excluded: dict[str, str] = field(default_factory=dict)
-    enrolment: bytes = b""
-    server: bytes | None = None
-    rounds: list[bytes] = field(default_factory=list)
-    exchanges: list[ExchangeRecord] = field(default_factory=list)
-    seconds: float = 0.0
-
-    def to_bytes(self) -> bytes:
-        """As a file has it."""
-
-        def plain(value: Any) -> Any:
-            return {"base64": base64.b64encode(value).decode()} if isinstance(value, bytes) else value.__dict__
-
-        return json.dumps({"layout": LAYOUT, **self.__dict__}, default=plain).encode()
-
-    @classmethod
-    def of_bytes(cls, contents: bytes, file: str) -> Progress:
-        """What a file has."""
-
-        def parts(table: dict[str, Any]) -> Any:
-            return base64.b64decode(table["base64"]) if set(table) == {"base64"} else table
-
-        try:
-            table = json.loads(contents, object_hook=parts)
-            layout = table.pop("layout")
-            if layout != LAYOUT:
-                help = "a state that this version saved, or another folder"
-                raise InputError(f"a saved server of layout {layout}; this version has {LAYOUT}", "format", file, help)
-            self = cls(**table)
-            self.exchanges = [ExchangeRecord(**one) for one in self.exchanges]  # type: ignore[arg-type]
-        except (ValueError, KeyError, TypeError, AttributeError) as e:
-            if isinstance(e, InputError):
-                raise
-            raise InputError("not the state of a server", "format", file, "a state that fedsa saved, or another folder") from e
-        return self
+    return _fedsa.Deployment(text, name, {key: value for key, value in waiting.items() if value is not None})
 
 
 def serve(
@@ -279,14 +175,25 @@ def serve(
     out: Path,
     most: int | None = None,
     state: Path | None = None,
-    connect: float = 60.0,
-    deadline: float = 300.0,
-    least_answers: int = 1,
-    repeats: int = 1,
+    connect: float | None = None,
+    deadline: float | None = None,
+    least_answers: int | None = None,
+    least_share: float | None = None,
+    repeats: int | None = None,
+    missing: str | None = None,
+    norm_limit: float | None = None,
+    leave_after: int | None = None,
+    invite: float | None = None,
     overwrite: bool = False,
     report: Callable[[str], object] | None = None,
 ) -> Results:
     """Be the server of a federation, from enrolment to results.
+
+    Between two rounds agents join and leave: those that can be reached and do not take part are invited where there is room, those that say
+    that they leave, are silent for too long, or are excluded, leave. Whenever that changes who takes part, an epoch begins: with weights by
+    rows, or equal ones, as the problem says, and control variates that sum to zero.
+
+    What is ``None`` here is as the table ``[federation]`` of the settings says, whose defaults are named below.
 
     Parameters
     ----------
@@ -299,17 +206,33 @@ def serve(
     out : path
         The folder for the results: files like those of any run.
     most : int, optional
-        The greatest number of agents; by default `agents`.
+        The greatest number of agents, up to which others may join later; by default `agents`.
     state : path, optional
         The folder for the state while the federation goes on; by default `out` with ``.state``. A call with the state of a server
         that was stopped goes on from there.
-    connect : float
-        The seconds for which agents are waited for: until there are `most`, and afterwards the federation begins if there are `agents`.
-    deadline : float
-        The seconds of an exchange. Answers that have not come by then are missing: the method counts them as zero.
-    least_answers, repeats : int
-        How many answers an exchange needs, or all where fewer are asked. Where fewer have come by the deadline, those who may still
-        answer are asked again, so many times; then the round is given up, which changes nothing, and the next one begins.
+    connect : float, optional
+        The seconds for which agents are waited for: until there are `most`, and afterwards the federation begins if there are `agents`. 60.
+    deadline : float, optional
+        The seconds of an exchange. Answers that have not come by then are missing, or late over a link with ``law = "network"`` if the
+        carrier has them later. 300.
+    least_answers : int, optional
+        How many answers an exchange needs, or all where fewer are asked. 1.
+    least_share : float, optional
+        The share of the weight of those who were asked, whose answers an exchange needs. 0.
+    repeats : int, optional
+        How often those who may still answer are asked again where an exchange has too few answers. Then the round is given up, which changes
+        nothing, and the next one begins. 1.
+    missing : {"zero", "reweighted"}, optional
+        What a missing answer counts as: zero, which shortens the step, or the mean of the others, which methods whose control variates
+        must sum to zero cannot have. Zero.
+    norm_limit : float, optional
+        Agents are excluded, and leave, whose answers are no longer finite, or have a norm above this many times the median of the others'.
+        By default answers are believed, and the federation ends where an agent's numbers are no longer finite.
+    leave_after : int, optional
+        After so many rounds in a row in which it was asked or could not be reached, and did not answer, an agent has left for good. By
+        default only those leave that say so.
+    invite : float, optional
+        The seconds for which applications of others are waited for between two rounds, where there is room; 0 for nobody. 20.
     overwrite : bool
         Whether results that are in `out` are replaced.
     report : callable, optional
@@ -348,235 +271,15 @@ def serve(
     >>> results.outcomes["scafflsa"].name, results.theta("scafflsa").shape
     ('completed', (1, 3))
     """
-    if least_answers < 0 or repeats < 0:
-        raise InputError(f"{least_answers} answers, {repeats} repeats", "setting.out-of-range", "least_answers", "numbers of at least 0")
-    if connect < 0 or not deadline > 0:
-        raise InputError(f"{connect} and {deadline} seconds", "setting.out-of-range", "deadline", "a positive number, and connect at least 0")
     folder = f"{os.fspath(out)}.state" if state is None else os.fspath(state)
     if os.path.exists(os.path.join(os.fspath(out), "summary.json")) and not overwrite:
         raise InputError(f"{os.fspath(out)} holds results", "setting.output-exists", "out", "another folder, or overwrite=True")
-    rules = Rules(deadline, least_answers, repeats)
-    server = Server(read_settings(settings), carrier, (agents, agents if most is None else most), folder, rules, report or (lambda _: None))
-    server.enrol(connect)
+    waiting: dict[str, Any] = dict(connect=connect, deadline=deadline, least_answers=least_answers, least_share=least_share, repeats=repeats)
+    waiting |= dict(missing=missing, norm_limit=norm_limit, leave_after=leave_after, invite=invite)
+    deployment = read_settings(settings, waiting)
+    server = Server(deployment, carrier, (agents, agents if most is None else most), folder, report or (lambda _: None))
+    server.enrol()
     server.run()
     results = server.results()
-    results.save(out, overwrite=overwrite)
-    os.remove(server.file)
+    server.write(results, out, overwrite)
     return results
-
-
-@dataclass(frozen=True)
-class Rules:
-    """When an exchange ends: :func:`serve` says what these are."""
-
-    deadline: float
-    least_answers: int
-    repeats: int
-
-
-class Server:
-    """The server of a federation, whose state is saved before anything is sent."""
-
-    def __init__(
-        self,
-        deployment: _fedsa.Deployment,
-        carrier: AgentCarrier,
-        agents: tuple[int, int],
-        folder: str,
-        rules: Rules,
-        report: Callable[[str], object],
-    ) -> None:
-        self.deployment, self.carrier, self.rules, self.report = deployment, carrier, rules, report
-        os.makedirs(folder, exist_ok=True)
-        self.file = os.path.join(folder, "server.state")
-        self.enrolment = deployment.enrolment(*agents)
-        self.node: _fedsa.ServerNode | None = None
-        # By the numbers of agents, once the federation is founded: who they are, their rows; and what they are to be told.
-        self.senders: list[str] = []
-        self.rows_of: list[int] = []
-        self.admissions: dict[str, bytes] = {}
-        self.progress = Progress()
-        if os.path.exists(self.file):
-            self.progress = Progress.of_bytes(_files.read(self.file), self.file)
-            self.enrolment.restore(self.progress.enrolment)
-            if self.progress.server is not None:
-                self._found()
-                assert self.node is not None
-                self.node.restore(self.progress.server)
-                self.report(f"goes on after round {self.node.rounds()}")
-
-    def _save(self) -> None:
-        self.progress.enrolment = self.enrolment.save()
-        self.progress.server = None if self.node is None else self.node.save()
-        _files.write(self.file, self.progress.to_bytes())
-
-    def _carry(self, messages: Mapping[str, bytes], seconds: float) -> tuple[Mapping[str, Reply], float]:
-        """Carry messages; what came back, and the seconds that it took. The state is on the disk before."""
-        self._save()
-        began = time.monotonic()
-        replies = self.carrier.exchange(messages, began + seconds)
-        return replies, time.monotonic() - began
-
-    def _found(self) -> None:
-        """The federation of those who have applied: the same however often it is founded."""
-        federation, admitted, excluded = self.enrolment.close()
-        self.node = _fedsa.ServerNode(federation)
-        self.admissions = {sender: message for sender, _, _, message in admitted}
-        self.senders = [sender for sender, *_ in admitted]
-        self.rows_of = [rows for _, _, rows, _ in admitted]
-        self.progress.excluded.update(excluded)
-
-    def enrol(self, connect: float) -> None:
-        """Wait for agents, and found the federation."""
-        if self.node is not None:
-            return
-        ends = time.monotonic() + connect
-        refused: set[str] = set()
-        while not self.enrolment.is_full:
-            known = {*self.enrolment.applied(), *refused}
-            new = [who for who in self.carrier.reachable() if who not in known]
-            if new:
-                invitation = self.enrolment.invite(len(new))
-                replies, _ = self._carry({who: invitation for who in new}, min(self.rules.deadline, max(ends - time.monotonic(), 1.0)))
-                for who, reply in replies.items():
-                    if self._applies(who, reply):
-                        self.progress.excluded.pop(who, None)
-                    elif reply.lost is None:
-                        refused.add(who)
-            if time.monotonic() >= ends:
-                break
-            time.sleep(min(0.2, connect))
-        if not self.enrolment.has_enough:
-            self._save()
-            told = "; ".join(f"{who}: {why}" for who, why in self.progress.excluded.items())
-            what = f"{len(self.enrolment.applied())} agents have come in {connect:.0f} s" + (f"; {told}" if told else "")
-            raise MachineError(what, "machine", "agents", "more agents, fewer that must come, or more seconds; the next call goes on")
-        self._found()
-        assert self.node is not None
-        self.progress.rounds = [self.node.recorded()]
-        self.report(f"{len(self.senders)} agents, {sum(self.rows_of):,} rows")
-
-    def _applies(self, who: str, reply: Reply) -> bool:
-        """Whether what came back is an application that counts."""
-        if reply.lost is not None:
-            self.report(f"{who} was not reached: {reply.lost}")
-            return False
-        try:
-            if reply.body is None:
-                raise InputError(reply.refused or "no application", "message.refused")
-            self.enrolment.take(who, reply.body)
-        except FedsaError as e:
-            self.progress.excluded[who] = e.what
-            self.report(f"{who} cannot take part: {e.what}")
-            return False
-        self.report(f"{who} takes part: {len(self.enrolment.applied())} so far")
-        return True
-
-    def _admit(self, numbers: Collection[int]) -> None:
-        """Tell those who have not heard of it that they are admitted."""
-        waiting = [self.senders[c] for c in numbers if self.senders[c] not in self.progress.admitted]
-        if not waiting:
-            return
-        replies, seconds = self._carry({who: self.admissions[who] for who in waiting}, self.rules.deadline)
-        self.progress.seconds += seconds
-        for who, reply in replies.items():
-            why = reply.refused or reply.lost
-            if why is None:
-                self.progress.admitted.append(who)
-            else:
-                self.report(f"{who} does not take part in this round: {why}")
-
-    def _available(self) -> list[int]:
-        """The numbers of those who can be reached."""
-        waited = time.monotonic() + self.rules.deadline
-        while True:
-            reachable = set(self.carrier.reachable())
-            numbers = [c for c, who in enumerate(self.senders) if who in reachable]
-            self._admit(numbers)
-            admitted = [c for c in numbers if self.senders[c] in self.progress.admitted]
-            if admitted:
-                return admitted
-            if time.monotonic() > waited:
-                self._save()
-                raise MachineError("no agent can be reached", "machine", "agents", "agents that run; the next call goes on")
-            time.sleep(0.2)
-
-    def run(self) -> None:
-        """Carry the rounds."""
-        node, progress = self.node, self.progress
-        assert node is not None
-        kind, messages = node.todo()
-        while True:
-            if kind == "over":
-                if len(progress.rounds) <= node.rounds():
-                    progress.rounds.append(node.recorded())
-                if node.rounds() >= self.deployment.rounds or node.diverged() is not None:
-                    self._save()
-                    return
-                kind, messages = node.open(self._available())
-                continue
-            if kind == "tell":
-                self._ask(messages)
-                # It is over whether they have heard it or not.
-                kind, messages = "over", {}
-                continue
-            enough = min(self.rules.least_answers, len(messages))
-            waiting = messages
-            for _ in range(self.rules.repeats + 1):
-                for c, reply in self._ask(waiting).items():
-                    if reply.body is not None:
-                        try:
-                            node.take(c, reply.body)
-                        except FedsaError as e:
-                            self.report(f"{self.senders[c]} was refused: {e.what}")
-                waiting = {c: messages[c] for c in node.may_still_answer() if c in messages}
-                if node.answered() >= enough or not waiting:
-                    break
-            if node.answered() >= enough:
-                kind, messages = node.close()
-            else:
-                self.report(f"round {node.rounds() + 1} is given up: {node.answered()} of {enough} answers")
-                kind, messages = node.give_up()
-
-    def _ask(self, messages: Mapping[int, bytes]) -> dict[int, Reply]:
-        """Carry messages to agents by their numbers; what came back."""
-        progress, node = self.progress, self.node
-        assert node is not None
-        self._admit(messages)
-        names = {c: self.senders[c] for c in messages}
-        replies, seconds = self._carry({names[c]: message for c, message in messages.items()}, self.rules.deadline)
-        progress.seconds += seconds
-        self._note(node.rounds(), messages, replies, seconds)
-        for who in names.values():
-            reply = replies.get(who)
-            why = "no answer" if reply is None else reply.refused or reply.lost
-            if why is not None:
-                self.report(f"{who}: {why}")
-        return {c: replies[who] for c, who in names.items() if who in replies}
-
-    def _note(self, rounds: int, messages: Mapping[int, bytes], replies: Mapping[str, Reply], seconds: float) -> None:
-        """Keep what an exchange has taken."""
-        exchanges = self.progress.exchanges
-        again = exchanges[-1].exchange + 1 if exchanges and exchanges[-1].round == rounds + 1 else 1
-        bodies = [reply.body for reply in replies.values() if reply.body is not None]
-        record = ExchangeRecord(
-            round=rounds + 1,
-            exchange=again,
-            asked=len(messages),
-            answered=sum(reply.refused is None and reply.lost is None for reply in replies.values()),
-            bytes_down=sum(map(len, messages.values())),
-            bytes_up=sum(map(len, bodies)),
-            wire_bytes_up=sum(reply.wire_bytes for reply in replies.values()),
-            seconds=seconds,
-        )
-        exchanges.append(record)
-        self.report(str(record))
-
-    def results(self) -> Results:
-        """The results of the rounds."""
-        assert self.node is not None
-        progress = self.progress
-        agents = [{"name": who, "rows": rows} for who, rows in zip(self.senders, self.rows_of)]
-        told = {"agents": agents, "excluded": progress.excluded, "exchanges": [asdict(one) for one in progress.exchanges]}
-        ran = self.deployment.results(self.node, progress.rounds, progress.seconds, json.dumps(told))
-        return Results._of(ran)

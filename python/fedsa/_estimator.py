@@ -441,10 +441,12 @@ class Estimator(Parameters):
         self._require_fitted()
         notes = [f"{label}: {s.outcome} after {s.rounds} rounds, {s.bits_up / 8e6:.4g} MB up" for label, s in self.costs_.items()]
         train = self._quality["train"]
-        quality = [f"loss {train['loss']:.6g}" if train["loss"] is not None else "no finite loss"]
-        quality += [f"accuracy {train['accuracy']:.4g}"] if train["accuracy"] is not None else []
-        quality += [f"root mean square error {train['rmse']:.4g}"] if train["rmse"] is not None else []
-        notes.append(f"on the {train['rows']} rows of the fit: {', '.join(quality)}")
+        # The server of a federation of machines has no rows.
+        if train is not None:
+            quality = [f"loss {train['loss']:.6g}" if train["loss"] is not None else "no finite loss"]
+            quality += [f"accuracy {train['accuracy']:.4g}"] if train["accuracy"] is not None else []
+            quality += [f"root mean square error {train['rmse']:.4g}"] if train["rmse"] is not None else []
+            notes.append(f"on the {train['rows']} rows of the fit: {', '.join(quality)}")
         found: Inference | None = getattr(self, "inference_", None)
         rows: list[dict[str, Any]] = []
         if found is not None:

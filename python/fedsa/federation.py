@@ -29,7 +29,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 from fedsa import _fedsa
-from fedsa._deployed import Agent, AgentCarrier, Reply, Resident, serve
+from fedsa._carrier import AgentCarrier, LateCarrier, Reply
+from fedsa._deployed import Agent, Resident, serve
 from fedsa._files import Path
 from fedsa._kinds import Method, Problem
 from fedsa._settings import bytes_of, nearest, plain, positive, whole
@@ -44,6 +45,7 @@ __all__ = [
     "AgentData",
     "ClientNode",
     "Federation",
+    "LateCarrier",
     "Reply",
     "Resident",
     "ServerNode",

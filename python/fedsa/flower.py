@@ -9,14 +9,15 @@ from __future__ import annotations
 import hashlib
 import os
 import time
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 
-from fedsa._deployed import Agent, Reply, Resident, serve
+from fedsa._carrier import Reply
+from fedsa._deployed import Agent, Resident, serve
 from fedsa._files import Path, read
 from fedsa.errors import FedsaError, InputError
 
@@ -24,6 +25,9 @@ __all__ = ["FlowerCarrier", "client_app", "server_app"]
 
 # The record of a message, and its fields.
 RECORD, BODY, REFUSED = "fedsa", "body", "refused"
+
+# The settings of the server that a run may have, with hyphens there.
+WAITING = ("connect", "deadline", "least_answers", "least_share", "repeats", "missing", "norm_limit", "leave_after", "invite")
 
 # The agents of this process, by settings and folder of the state: a process that answers again has its data in memory.
 _AGENTS: dict[tuple[str, ...], Agent] = {}
@@ -38,10 +42,14 @@ class FlowerCarrier:
         The grid of the run.
     look : float
         The seconds between two looks for answers.
+    late : float
+        The seconds after its deadline for which an answer may still come (:meth:`late`); 0 for none.
     """
 
-    def __init__(self, grid: Grid, look: float = 0.05) -> None:
-        self.grid, self.look = grid, look
+    def __init__(self, grid: Grid, look: float = 0.05, late: float = 0.0) -> None:
+        self.grid, self.look, self._late = grid, look, late
+        # Of earlier exchanges: whose answer is awaited, and until when.
+        self._awaited: dict[str, tuple[str, float]] = {}
 
     def reachable(self) -> Collection[str]:
         """Return the numbers of the nodes that are there, which Flower has authenticated where its SuperLink demands it."""
@@ -49,7 +57,7 @@ class FlowerCarrier:
 
     def exchange(self, messages: Mapping[str, bytes], deadline: float) -> Mapping[str, Reply]:
         """Carry messages to nodes, and return what came back until the deadline, or until a node is gone."""
-        ttl = max(deadline - time.monotonic(), 1.0)
+        ttl = max(deadline - time.monotonic(), 1.0) + self._late
         sent = [
             Message(RecordDict({RECORD: ConfigRecord({BODY: body})}), dst_node_id=int(who), message_type="query", ttl=ttl)
             for who, body in messages.items()
@@ -64,7 +72,21 @@ class FlowerCarrier:
                     replies[who] = reply_of(message)
             if waiting:
                 time.sleep(self.look)
+        if self._late > 0:
+            self._awaited.update((id, (who, deadline + self._late)) for id, who in waiting.items())
         return replies
+
+    def late(self) -> Sequence[tuple[str, bytes]]:
+        """Return the answers to earlier messages that have come since, each with the node that sent it."""
+        self._awaited = {id: one for id, one in self._awaited.items() if one[1] > time.monotonic()}
+        answers = []
+        for message in self.grid.pull_messages(list(self._awaited)) if self._awaited else ():
+            who, _ = self._awaited.pop(message.metadata.reply_to_message_id, (None, 0.0))
+            if who is not None and not message.has_error() and who == str(message.metadata.src_node_id):
+                body = reply_of(message).body
+                if body is not None:
+                    answers.append((who, body))
+        return answers
 
 
 def reply_of(message: Message) -> Reply:
@@ -91,7 +113,8 @@ def client_app(settings: Path) -> ClientApp:
     -------
     flwr.clientapp.ClientApp
         It answers the server by the node's configuration: ``socket``, where a resident ``fedsa agent`` listens; or ``data``, the
-        files of this agent (several with ``;`` between them), ``state``, the folder for its state, and ``agent``, its number.
+        files of this agent (several with ``;`` between them), ``state``, the folder for its state, and ``agent``, its number. With
+        ``leave=true`` the agent leaves for good.
     """
     app = ClientApp()
 
@@ -126,6 +149,8 @@ def agent_of(settings: Path, node: Mapping[str, Any], run: Mapping[str, Any], no
     # What another process has done since is on the disk.
     if agent is None or not os.path.exists(kept) or agent.saved() != agent.on_disk():
         agent = Agent(settings, [one for one in data.split(";") if one], state=state, number=None if number is None else int(number))
+        if node.get("leave"):
+            agent.leave()
         _AGENTS.clear()
         _AGENTS[key] = agent
     return agent
@@ -142,8 +167,10 @@ def server_app(settings: Path) -> ServerApp:
     Returns
     -------
     flwr.serverapp.ServerApp
-        It has its settings from the configuration of a run: ``agents``, the least number of them, ``most-agents``, ``connect`` and
-        ``deadline``, in seconds, ``least-answers`` of an exchange, ``out``, the folder of the results, and ``overwrite``.
+        It has its settings from the configuration of a run: ``agents``, the least number of them, ``most-agents``, ``out``, the folder of
+        the results, and ``overwrite``; ``late``, the seconds after the deadline for which answers may still come; and those of the table
+        ``[federation]``, of which the others are as ``settings.toml`` says: ``connect``, ``deadline``, ``least-answers``, ``least-share``,
+        ``repeats``, ``missing``, ``norm-limit``, ``leave-after``, ``invite``.
     """
     app = ServerApp()
 
@@ -151,17 +178,16 @@ def server_app(settings: Path) -> ServerApp:
     def main(grid: Grid, context: Context) -> None:
         config = context.run_config
         most = config.get("most-agents")
+        waiting: dict[str, Any] = {key: config[key.replace("_", "-")] for key in WAITING if key.replace("_", "-") in config}
         results = serve(
             settings,
-            FlowerCarrier(grid),
+            FlowerCarrier(grid, late=float(config.get("late", 0.0))),
             agents=int(config.get("agents", 1)),
             most=None if most is None else int(most),
             out=str(config.get("out", "out")),
-            connect=float(config.get("connect", 60.0)),
-            deadline=float(config.get("deadline", 300.0)),
-            least_answers=int(config.get("least-answers", 1)),
             overwrite=bool(config.get("overwrite", False)),
             report=lambda line: print(line, flush=True),
+            **waiting,
         )
         print(results.summary(), flush=True)
 

@@ -114,6 +114,12 @@ class Federation:
             pass
         process.wait()
 
+    def stop(self, name: str) -> None:
+        """Stop a process as people do, so that it can say goodbye."""
+        process = self.processes.pop(name)
+        os.killpg(process.pid, signal.SIGINT)
+        process.wait(timeout=60.0)
+
     def wait(self, what: str, holds: Callable[[], bool], seconds: float = 90.0) -> None:
         ends = time.monotonic() + seconds
         while not holds():

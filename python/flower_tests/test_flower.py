@@ -49,10 +49,10 @@ def put(federation: Federation, data: list[Path]) -> None:
         (at / "data.csv").write_bytes(file.read_bytes())
 
 
-def agent(federation: Federation, name: str) -> None:
+def agent(federation: Federation, name: str, *more: str) -> None:
     """Start the resident agent of the first node."""
     at = federation.folder / "at0"
-    args = [f"{name}.toml", str(at / "data.csv"), "--agent", "0", "--state", f"{at}/{name}", "--socket", f"{at}/socket"]
+    args = [f"{name}.toml", str(at / "data.csv"), "--agent", "0", "--state", f"{at}/{name}", "--socket", f"{at}/socket", *more]
     federation.start("agent", "fedsa", "agent", *args)
     federation.wait("the agent", lambda: (at / "socket").exists() and "ready" in federation.log("agent"))
 
@@ -110,3 +110,27 @@ def test_ends_that_are_killed_go_on(federation: Federation) -> None:
     assert "goes on after round" in federation.log("again")
     got, expected = fedsa.open(app / "out"), engine(text, data)
     assert np.array_equal(got.theta("m"), expected.theta("m"))
+
+
+@pytest.mark.slow
+def test_a_node_joins_late_and_an_agent_leaves(federation: Federation) -> None:
+    text = settings(ROWS, 'kind = "newton"', "mean", 9)
+    data = [rows(federation.folder, node) for node in range(NODES)]
+    app = federation.app("epochs", text)
+    put(federation, data)
+    agent(federation, "epochs")
+    federation.stop("node2")
+    federation.run("epochs", app, "agents=2 connect=45.0")
+    federation.wait("round 2", lambda: "round 2, exchange 1" in federation.log("epochs"), 170.0)
+    federation.node(2)
+    federation.wait("the late node", lambda: "epoch 1: 3 agents" in federation.log("epochs"), 170.0)
+    federation.kill("agent")
+    agent(federation, "epochs", "--leave")
+    federation.wait("the end of the run", lambda: ended(federation, app), 500.0)
+    federation.kill("agent")
+    told = json.loads((app / "out/summary.json").read_text())["federation"]
+    assert [(len(one["joined"]), len(one["left"])) for one in told["epochs"]] == [(2, 0), (1, 0), (0, 1)]
+    assert sorted(one["rows"] for one in told["agents"]) == [60, 70]
+    # The optimum of those who are there at the end.
+    got, expected = fedsa.open(app / "out"), engine(text, data[1:])
+    assert np.abs(got.theta("m") - expected.theta("m")).max() < 1e-9 and (app / "out/weights.json").exists()

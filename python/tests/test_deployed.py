@@ -37,10 +37,10 @@ CASES = [
 ]
 
 
-def data(folder: Path, text: str) -> list[str]:
-    """Files of three agents."""
+def data(folder: Path, text: str, agents: int = 3) -> list[str]:
+    """Files of agents."""
     names = []
-    for agent in range(3):
+    for agent in range(agents):
         if 'kind = "logs"' in text:
             lines = ["s_0,s_1,reward,next_0,next_1,done"]
             state = lambda i, a=agent: (math.sin(0.37 * i) + 0.3 * a, math.cos(0.11 * i) * (1 + 0.2 * a))  # noqa: E731
@@ -252,7 +252,7 @@ def test_another_carrier_is_a_page(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("contents", "text"),
-    [(b"", "not the state"), (b"{}", "not the state"), (b'{"layout": 99}', "layout 99"), (b'{"layout": 1, "rounds": 3}', "not a state of this enrolment")],
+    [(b"", "not the state"), (b"{}", "not the state"), (b'{"layout": 99}', "layout 99"), (b'{"layout": 1}', "this version has 2"), (b'{"layout": 2, "rounds": [3]}', "not a state of this enrolment")],
 )
 def test_states_of_servers_that_are_none_are_refused(tmp_path: Path, contents: bytes, text: str) -> None:
     here = Here(tmp_path, SCAFFLSA)

@@ -54,10 +54,14 @@ impl Drop for Agent {
 
 impl Agent {
     fn start(folder: &Folder, number: usize) -> Self {
+        Self::start_with(folder, number, &[])
+    }
+
+    fn start_with(folder: &Folder, number: usize, more: &[&str]) -> Self {
         let state = format!("state {number}");
         let (log, n) = (format!("logs/log_{number}.csv"), number.to_string());
         let args = ["agent", "settings.toml", &log, "--state", &state, "--agent", &n];
-        let mut process = folder.command(&args).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let mut process = folder.command(&[&args, more].concat()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
         let mut line = String::new();
         BufReader::new(process.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
         assert!(line.starts_with("ready: "), "{line}");
@@ -140,6 +144,20 @@ fn a_socket_is_for_the_user_alone_and_survives_clients_that_are_not_ours() {
     assert_eq!(tag, 2, "{}", String::from_utf8_lossy(&why));
     let deployment = Deployment::new(Document::parse("settings.toml", &folder.text("settings.toml")).unwrap()).unwrap();
     assert_eq!(agent.ask(&deployment.enrolment(1..=1).unwrap().invite(1)).0, 1);
+}
+
+/// Whatever it is asked, an agent that leaves says so; started again without the option, it applies again.
+#[test]
+fn an_agent_leaves_and_comes_back() {
+    let folder = with_logs();
+    let deployment = Deployment::new(Document::parse("settings.toml", &folder.text("settings.toml")).unwrap()).unwrap();
+    let invitation = deployment.enrolment(1..=1).unwrap().invite(1);
+    let leaving = Agent::start_with(&folder, 0, &["--leave"]);
+    let (tag, answer) = leaving.ask(&invitation);
+    assert!(tag == 1 && fedsa::enrolment::is_farewell(&answer));
+    drop(leaving);
+    let (tag, answer) = Agent::start(&folder, 0).ask(&invitation);
+    assert!(tag == 1 && !fedsa::enrolment::is_farewell(&answer));
 }
 
 #[test]

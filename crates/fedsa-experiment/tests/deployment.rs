@@ -182,7 +182,7 @@ fn a_damaged_state_of_an_agent_is_refused() {
     }
     // The layout of earlier versions, which had no checksum.
     let e = agent.restore(&[1, 0]).unwrap_err();
-    assert!(e.kind() == ErrorKind::Format && e.what.contains("layout 1; this version has 2"), "{e}");
+    assert!(e.kind() == ErrorKind::Format && e.what.contains("layout 1; this version has 3"), "{e}");
     agent.restore(&state).unwrap();
 }
 
@@ -289,4 +289,61 @@ fn an_agent_with_other_settings_is_refused_before_a_round() {
     assert!(agent.handle(b"nothing").is_err() && agent.number().is_none());
     assert!(LocalAgent::new(&server, &files, &Places::from_env(""), None, &Cancel::never()).is_err_and(|e| e.what == "3 files"));
     assert!(LocalAgent::new(&server, &[], &Places::from_env(""), None, &Cancel::never()).is_err());
+}
+
+/// A deployed agent follows the epochs: from its state, from an older one, and without one; and leaves when it is told to.
+#[test]
+fn agents_follow_epochs_with_and_without_their_states() {
+    let folder = tempfile::tempdir().unwrap();
+    let files = logs(folder.path());
+    let problem = "{ kind = \"logs\", features = { kind = \"fourier\", order = 1 }, gamma = 0.9 }";
+    let text = settings(problem, "{ kind = \"mean\" }", "{ kind = \"scafflsa\", step_size = 0.1, local_steps = 5 }", 4);
+    let deployment = Deployment::new(Document::parse("t.toml", &text).unwrap()).unwrap();
+    let agent = |c: usize| LocalAgent::new(&deployment, &files[c..=c], &Places::from_env(""), None, &Cancel::never()).unwrap();
+    let mut agents = [agent(0), agent(1), agent(2)];
+    let mut enrolment = deployment.enrolment(1..=3).unwrap();
+    let invitation = enrolment.invite(2);
+    for (c, name) in ["a", "b"].iter().enumerate() {
+        enrolment.take(name, &agents[c].handle(&invitation).unwrap().unwrap()).unwrap();
+    }
+    let mut first = deployment.found(&enrolment).unwrap().membership;
+    for (c, agent) in agents[..2].iter_mut().enumerate() {
+        assert!(agent.handle(&first.admission(c)).unwrap().is_none());
+    }
+    let founded: Vec<Vec<u8>> = agents.iter().map(LocalAgent::save).collect();
+    first.take("c", &agents[2].handle(&first.invitation()).unwrap().unwrap()).unwrap();
+    let (next, from) = first.next_epoch(&["a"]).unwrap();
+    assert_eq!((&from[..], next.members()[0].sender.as_str()), (&[None, Some(1)][..], "c"));
+    let mut server = ServerNode::new(first.federation()).unwrap().regrouped(next.federation(), &from).unwrap();
+    assert!(agents[2].handle(&next.announcement(0)).is_err(), "it knows nothing of the federation");
+    assert!(agents[2].handle(&next.admission(0)).unwrap().is_none());
+    for restored in 0..3 {
+        // With its state of the epoch, with that of the one before, without one; and saved in the new epoch.
+        let mut b = agent(1);
+        if restored < 2 {
+            b.restore(&founded[1]).unwrap();
+        }
+        let told = if restored < 2 { next.announcement(1) } else { next.admission(1) };
+        for _ in 0..2 {
+            assert!(b.handle(&told).unwrap().is_none());
+        }
+        // One that is told all again changes nothing either.
+        let state = b.save();
+        b.handle(&next.admission(1)).unwrap();
+        assert_eq!((b.save(), b.number()), (state.clone(), Some(1)));
+        let mut again = agent(1);
+        again.restore(&state).unwrap();
+        assert_eq!((again.save(), again.number()), (state, Some(1)));
+        agents[1] = again;
+        let mut todo = server.open();
+        while let Todo::Ask { to, bytes } = &todo {
+            let answers: Vec<_> = to.iter().zip(bytes).map(|(c, bytes)| (*c, agents[2 - *c].handle(bytes).unwrap().unwrap())).collect();
+            let progress = server.receive(&answers);
+            assert!(restored == 0 || progress.refused.iter().all(|(_, e)| e.what.contains("control variate")), "{:?}", progress.refused);
+            todo = progress.todo;
+        }
+    }
+    assert!(server.theta().iter().any(|x| *x != 0.0));
+    agents[1].leave();
+    assert!(fedsa::enrolment::is_farewell(&agents[1].handle(b"whatever it is").unwrap().unwrap()));
 }

@@ -1,4 +1,4 @@
-//! Federations of agents that have data of their own: settings, enrolment, agents, results.
+//! Federations of agents that have data of their own: settings, enrolment, membership, agents, results.
 
 use std::path::PathBuf;
 use std::sync::Mutex;
@@ -8,11 +8,14 @@ use fedsa::enrolment;
 use fedsa::error::Error;
 use fedsa_data::find::Places;
 use fedsa_experiment::config::Document;
+use fedsa_experiment::config::document::{Caller, Words};
 use fedsa_experiment::deployment::{self, DeployedRun};
 use fedsa_experiment::results::Recorded;
+use fedsa_experiment::run::IfExists;
 use pyo3::prelude::*;
-use pyo3::types::PyBytes;
+use pyo3::types::{PyBytes, PyDict};
 
+use crate::convert;
 use crate::engine;
 use crate::nodes::{Federation, ServerNode, locked};
 use crate::results::RanResults;
@@ -23,9 +26,17 @@ pub struct Deployment(deployment::Deployment);
 
 #[pymethods]
 impl Deployment {
+    /// The settings of a file, with these of `[federation]` in place of its own.
     #[new]
-    fn new(py: Python<'_>, text: &str, name: &str) -> PyResult<Self> {
-        engine::brief(py, || Ok(Self(deployment::Deployment::new(Document::parse(name, text)?)?)))
+    fn new(py: Python<'_>, text: &str, name: &str, waiting: &Bound<'_, PyDict>) -> PyResult<Self> {
+        let waiting = convert::table(waiting)?;
+        engine::brief(py, || {
+            let mut document = Document::parse(name, text)?;
+            for (key, value) in &waiting {
+                document.set_value(&format!("federation.{key}"), value, Caller::new("the call", Words::default()))?;
+            }
+            Ok(Self(deployment::Deployment::new(document)?))
+        })
     }
 
     /// The number of rounds.
@@ -34,10 +45,20 @@ impl Deployment {
         self.0.until().rounds
     }
 
+    /// `[federation]` as JSON.
+    fn waiting(&self) -> String {
+        serde_json::to_string(self.0.waiting()).expect("plain data serialises")
+    }
+
     /// The server's side of enrolment.
     fn enrolment(&self, py: Python<'_>, least: usize, most: usize) -> PyResult<Enrolment> {
         let made = engine::brief(py, || self.0.enrolment(least..=most))?;
         Ok(Enrolment { deployment: self.0.clone(), enrolment: Mutex::new(made) })
+    }
+
+    /// The membership of a saved state.
+    fn membership(&self, py: Python<'_>, least: usize, most: usize, state: &[u8]) -> PyResult<Membership> {
+        Ok(Membership(Mutex::new(engine::brief(py, || self.0.membership(least..=most, state))?)))
     }
 
     /// An agent with its own data.
@@ -47,10 +68,22 @@ impl Deployment {
         Ok(LocalAgent(Mutex::new(made)))
     }
 
-    /// The results of the rounds that a server has recorded.
-    fn results(&self, py: Python<'_>, server: &ServerNode, rows: Vec<Vec<u8>>, seconds: f64, told: &str) -> PyResult<RanResults> {
+    /// The results of the rounds that a server has recorded, each with the residual at its end where that is known.
+    fn results(
+        &self,
+        py: Python<'_>,
+        server: &ServerNode,
+        rows: Vec<(Vec<u8>, Option<f64>)>,
+        seconds: f64,
+        told: &str,
+    ) -> PyResult<RanResults> {
         engine::brief(py, || {
-            let rows = rows.iter().map(|row| postcard::from_bytes(row)).collect::<Result<Vec<Recorded>, _>>();
+            let row = |(row, residual): &(Vec<u8>, Option<f64>)| {
+                let mut row: Recorded = postcard::from_bytes(row)?;
+                row.seen.residual = *residual;
+                Ok(row)
+            };
+            let rows = rows.iter().map(row).collect::<Result<Vec<Recorded>, postcard::Error>>();
             let rows = rows.map_err(|_| Error::format("saved rounds", "not the rounds of a federation", "what this version saved"))?;
             let told = serde_json::from_str(told).map_err(|e| Error::data("told", e.to_string(), "JSON"))?;
             server.with(|server| {
@@ -60,13 +93,20 @@ impl Deployment {
             })
         })
     }
+
+    /// Writes results into a folder, with the weights and what is needed to apply them.
+    fn write(&self, py: Python<'_>, results: &RanResults, membership: &Membership, folder: PathBuf, overwrite: bool) -> PyResult<()> {
+        let if_exists = if overwrite { IfExists::Overwrite } else { IfExists::Refuse };
+        engine::brief(py, || {
+            let weights = self.0.weights(&locked(&membership.0), &results.0)?;
+            let files = weights.map(|weights| ("weights.json".to_string(), format!("{weights:#}\n").into_bytes()));
+            results.0.write_into(&folder, if_exists, files.into_iter().collect())
+        })
+    }
 }
 
-/// An agent that was admitted: who it is, its number, its rows, and what is to be sent to it.
-type Admitted<'py> = (String, usize, u64, Bound<'py, PyBytes>);
-
-/// The federation, its agents, and those who cannot take part, each with the reason.
-type Enrolled<'py> = (Federation, Vec<Admitted<'py>>, Vec<(String, String)>);
+/// The first epoch of a federation, and those who cannot take part, each with the reason.
+type Founded = (Membership, Vec<(String, String)>);
 
 /// The server's side of enrolment.
 #[pyclass(frozen, module = "fedsa._fedsa")]
@@ -102,15 +142,10 @@ impl Enrolment {
     }
 
     /// Founds the federation of those who have applied.
-    fn close<'py>(&self, py: Python<'py>) -> PyResult<Enrolled<'py>> {
-        let enrolled = engine::brief(py, || {
-            let enrolment = locked(&self.enrolment);
-            enrolment.close(self.deployment.dim(&enrolment)?)
-        })?;
-        let admit = |one: &enrolment::Admitted| (one.sender.clone(), one.agent, one.rows, PyBytes::new(py, &one.bytes));
-        let admitted = enrolled.admissions.iter().map(admit).collect();
+    fn close(&self, py: Python<'_>) -> PyResult<Founded> {
+        let enrolled = engine::brief(py, || self.deployment.found(&locked(&self.enrolment)))?;
         let excluded = enrolled.excluded.into_iter().map(|(who, why)| (who, why.to_string())).collect();
-        Ok((Federation(enrolled.federation), admitted, excluded))
+        Ok((Membership(Mutex::new(enrolled.membership)), excluded))
     }
 
     fn save<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
@@ -120,6 +155,67 @@ impl Enrolment {
     fn restore(&self, py: Python<'_>, state: &[u8]) -> PyResult<()> {
         engine::brief(py, || locked(&self.enrolment).restore(state))
     }
+}
+
+/// Who takes part, from epoch to epoch.
+#[pyclass(frozen, module = "fedsa._fedsa")]
+pub struct Membership(Mutex<enrolment::Membership>);
+
+#[pymethods]
+impl Membership {
+    fn federation(&self) -> Federation {
+        Federation(locked(&self.0).federation().clone())
+    }
+
+    /// How often agents have joined or left.
+    #[getter]
+    fn epoch(&self) -> u64 {
+        locked(&self.0).federation().epoch()
+    }
+
+    /// By their numbers: who they are, their rows, and their weights.
+    fn members(&self) -> Vec<(String, u64, f64)> {
+        let membership = locked(&self.0);
+        let weights = membership.federation().weights();
+        membership.members().iter().zip(weights).map(|(one, p)| (one.sender.clone(), one.rows, *p)).collect()
+    }
+
+    /// Those who have applied for the next epoch.
+    fn waiting(&self) -> Vec<String> {
+        locked(&self.0).waiting().iter().map(|one| one.sender.clone()).collect()
+    }
+
+    fn invitation<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        PyBytes::new(py, &locked(&self.0).invitation())
+    }
+
+    /// What tells an agent of this epoch that knows an earlier one, or knows nothing.
+    fn told<'py>(&self, py: Python<'py>, agent: usize, knows: bool) -> Bound<'py, PyBytes> {
+        let membership = locked(&self.0);
+        PyBytes::new(py, &if knows { membership.announcement(agent) } else { membership.admission(agent) })
+    }
+
+    /// Takes an application for the next epoch; whether it is a new one.
+    fn take(&self, py: Python<'_>, sender: &str, application: &[u8]) -> PyResult<bool> {
+        engine::brief(py, || Ok(locked(&self.0).take(sender, application)? == Accepted::Counted))
+    }
+
+    /// The next epoch, and the numbers so far of its agents.
+    fn next_epoch(&self, py: Python<'_>, leaving: Vec<String>) -> PyResult<(Membership, Vec<Option<usize>>)> {
+        let leaving: Vec<&str> = leaving.iter().map(String::as_str).collect();
+        let (next, from) = engine::brief(py, || locked(&self.0).next_epoch(&leaving))?;
+        Ok((Self(Mutex::new(next)), from))
+    }
+
+    fn save<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
+        PyBytes::new(py, &locked(&self.0).save())
+    }
+}
+
+/// Whether bytes say that an agent leaves for good.
+#[pyfunction]
+pub fn is_farewell(answer: &[u8]) -> bool {
+    enrolment::is_farewell(answer)
 }
 
 /// An agent with its own data.
@@ -133,6 +229,11 @@ impl LocalAgent {
         let message = message.to_vec();
         let answer = engine::brief(py, || locked(&self.0).handle(&message))?;
         Ok(answer.map(|answer| PyBytes::new(py, &answer)))
+    }
+
+    /// From now on it answers that it leaves for good.
+    fn leave(&self) {
+        locked(&self.0).leave();
     }
 
     /// Its number, once it is admitted.

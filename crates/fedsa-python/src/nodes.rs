@@ -344,6 +344,40 @@ impl ServerNode {
         engine::brief(py, || self.read(node::ServerNode::answered))
     }
 
+    /// The share of the answers of this exchange that count, by weight.
+    fn share_answered(&self, py: Python<'_>) -> PyResult<f64> {
+        engine::brief(py, || Ok(locked(&self.0).share_answered()))
+    }
+
+    /// The norm of the mean of the answers of this exchange that count.
+    fn residual(&self, py: Python<'_>) -> PyResult<Option<f64>> {
+        engine::brief(py, || Ok(locked(&self.0).mean_answer().map(|(_, norm)| norm)))
+    }
+
+    /// Who is asked nothing more because their answers were not believed, each with the reason.
+    fn exclusions(&self, py: Python<'_>) -> PyResult<Vec<(usize, String)>> {
+        let of = |one: &fedsa::coordinator::Exclusion| (one.agent, one.reason.clone());
+        engine::brief(py, || Ok(locked(&self.0).coordinator().exclusions().iter().map(of).collect()))
+    }
+
+    /// The server of the next epoch, of which `before` has the numbers so far.
+    fn regrouped(&self, py: Python<'_>, federation: &Federation, before: Vec<Option<usize>>) -> PyResult<Self> {
+        Ok(Self(Mutex::new(engine::brief(py, || locked(&self.0).regrouped(&federation.0, &before))?)))
+    }
+
+    /// The norm of the controls' mean by their weights, which is 0 but for rounding; `None` without copies of controls.
+    fn control_sum(&self, py: Python<'_>) -> PyResult<Option<f64>> {
+        engine::brief(py, || {
+            let server = locked(&self.0);
+            let mut sum = vec![0.0; server.theta().len()];
+            for (c, p) in server.coordinator().federation().weights().iter().enumerate() {
+                let Some(xi) = server.control(c) else { return Ok(None) };
+                sum.iter_mut().zip(xi).for_each(|(sum, xi)| *sum += p * xi);
+            }
+            Ok(Some(fedsa::linalg::norm_sq(&sum).sqrt()))
+        })
+    }
+
     /// The metrics that these data tell of all agents, by name.
     fn metrics<'py>(&self, py: Python<'py>, data: &AgentData) -> PyResult<Bound<'py, PyDict>> {
         let seen = engine::call_back(py, data.calls_back, None, None, |_, _| {

@@ -4,7 +4,10 @@ use std::sync::Arc;
 
 use crate::common::{field, method};
 use fedsa::coordinator::Accepted;
-use fedsa::enrolment::{Applicant, ColumnContent, ColumnSummary, Enrolment, Terms, is_enrolment};
+use fedsa::enrolment::{
+    Applicant, ColumnContent, ColumnSummary, Enrolment, Membership, Terms, announced, farewell, is_announcement, is_enrolment, is_farewell,
+    repeats,
+};
 use fedsa::node::{ClientNode, ServerNode, Todo};
 use fedsa::prelude::*;
 use fedsa::uplink::Uplink;
@@ -230,7 +233,7 @@ fn another_version_is_refused_and_both_are_named() {
     // The version is behind the four bytes that say what it is.
     invitation[4] = 9;
     let e = Applicant::new(&terms(), 1).apply(&invitation).unwrap_err();
-    assert!(e.what.contains("version 9") && e.help.contains("version 1"), "{e:?}");
+    assert!(e.what.contains("version 9") && e.help.contains("version 2"), "{e:?}");
 }
 
 proptest! {
@@ -252,5 +255,118 @@ proptest! {
             }
         }
         prop_assert!(enrolment.applied().eq(["a"]));
+    }
+}
+
+/// The membership of agents with these rows, called a, b, ..; there may be up to four.
+fn members(terms: &Terms, rows: &[u64]) -> Membership {
+    let mut enrolment = Enrolment::new(terms, 2..=4).unwrap();
+    let invitation = enrolment.invite(rows.len());
+    for (rows, name) in rows.iter().zip(["a", "b", "c", "d"]) {
+        enrolment.take(name, &Applicant::new(terms, *rows).with_dim(D).apply(&invitation).unwrap()).unwrap();
+    }
+    enrolment.close(None).unwrap().membership
+}
+
+fn names(membership: &Membership) -> Vec<&str> {
+    membership.members().iter().map(|one| &one.sender[..]).collect()
+}
+
+/// Those who stay keep their numbers where they can, and weights are those of the rows of the new set, or equal ones.
+#[test]
+fn the_next_epoch_has_the_weights_of_those_who_take_part_in_it() {
+    let terms = terms();
+    let join = |membership: &mut Membership, name: &str, rows| {
+        let application = Applicant::new(&terms, rows).with_dim(D).apply(&membership.invitation()).unwrap();
+        membership.take(name, &application).unwrap()
+    };
+    let mut first = members(&terms, &[100, 200, 300]);
+    assert_eq!((join(&mut first, "e", 400), join(&mut first, "e", 400), join(&mut first, "f", 50)), {
+        (Accepted::Counted, Accepted::Repeated, Accepted::Counted)
+    });
+    // There is room for one in place of b, and for one more.
+    let (next, from) = first.next_epoch(&["b"]).unwrap();
+    assert_eq!((names(&next), &from[..]), (vec!["a", "e", "c", "f"], &[Some(0), None, Some(2), None][..]));
+    assert_eq!(next.federation().weights(), [100.0 / 850.0, 400.0 / 850.0, 300.0 / 850.0, 50.0 / 850.0]);
+    assert!(next.waiting().is_empty() && next.federation().epoch() == 1);
+    // Numbers that are none any more are moved to the free ones.
+    let (last, from) = next.next_epoch(&["a", "e"]).unwrap();
+    assert_eq!((names(&last), &from[..]), (vec!["c", "f"], &[Some(2), Some(3)][..]));
+    assert_eq!(last.next_epoch(&["c"]).err().unwrap().key, "agents");
+    // Nobody is lost for whom there is no room yet.
+    let full = members(&terms, &[1, 1, 1, 1]);
+    let mut full = full.clone();
+    join(&mut full, "e", 1);
+    let (still, _) = full.next_epoch(&[]).unwrap();
+    assert_eq!((names(&still).len(), still.waiting()[0].sender.as_str()), (4, "e"));
+
+    let equal = terms.clone().with_equal_weights();
+    let (next, _) = members(&equal, &[100, 200, 300]).next_epoch(&["a"]).unwrap();
+    assert_eq!(next.federation().weights(), [0.5, 0.5]);
+}
+
+#[test]
+fn an_epoch_is_announced_to_those_who_know_the_federation_and_to_those_who_do_not() {
+    let first = members(&terms(), &[100, 200, 300]);
+    let (next, _) = first.next_epoch(&["a"]).unwrap();
+    let (short, long) = (next.announcement(0), next.admission(0));
+    assert!(is_announcement(&short) && is_announcement(&long) && is_enrolment(&long) && !is_announcement(&first.admission(0)));
+    assert!(short.len() + 8 * D <= long.len());
+    for bytes in [&short, &long] {
+        let (federation, agent) = announced(first.federation(), bytes).unwrap();
+        assert_eq!((federation.digest(), agent), (next.federation().digest(), 0));
+        assert!(repeats(&federation, 0, bytes).unwrap() && !repeats(&federation, 1, bytes).unwrap());
+        assert!(!repeats(first.federation(), 0, bytes).unwrap());
+    }
+    let stranger = Applicant::new(&terms(), 200).with_dim(D);
+    assert_eq!(stranger.joined(&long).unwrap().federation.digest(), next.federation().digest());
+    assert!(stranger.joined(&short).is_err());
+    assert!(is_farewell(&farewell()) && is_enrolment(&farewell()) && !is_farewell(&long));
+}
+
+#[test]
+fn who_cannot_join_is_told_why() {
+    let terms = terms();
+    let mut enrolment = Enrolment::new(&terms, 1..=3).unwrap();
+    let invitation = enrolment.invite(1);
+    let one = |rows| Applicant::new(&terms, rows).with_dim(D).with_form("x, y".into());
+    enrolment.take("a", &one(10).with_agent(0).apply(&invitation).unwrap()).unwrap();
+    let mut membership = enrolment.close(None).unwrap().membership;
+    assert_eq!(membership.form(), Some("x, y"));
+    let mut refused = |name: &str, applicant: Applicant| membership.take(name, &applicant.apply(&invitation).unwrap()).unwrap_err();
+    assert!(refused("a", one(10)).what.contains("takes part"));
+    assert!(refused("b", one(10).with_agent(0)).what.contains("that of `a`"));
+    assert!(refused("b", one(10).with_dim(D + 1)).what.contains("components"));
+    assert!(refused("b", one(10).with_columns(columns(0.0, 1.0))).what.contains("columns"));
+    assert!(refused("b", one(10).with_form("x, z".into())).what.contains("another form"));
+    assert!(refused("b", Applicant::new(&terms, 10).with_dim(D)).what.contains("another form"));
+    assert!(membership.take("b", b"nothing").is_err() && membership.waiting().is_empty());
+    // Of two forms at the start, the more common one counts.
+    let mut enrolment = Enrolment::new(&terms, 1..=3).unwrap();
+    for (name, form) in [("a", "x, z"), ("b", "x, y"), ("c", "x, y")] {
+        enrolment.take(name, &one(10).with_form(form.into()).apply(&invitation).unwrap()).unwrap();
+    }
+    let enrolled = enrolment.close(None).unwrap();
+    assert_eq!((names(&enrolled.membership), &enrolled.excluded[0].0[..]), (vec!["b", "c"], "a"));
+}
+
+#[test]
+fn a_saved_membership_is_the_same_one() {
+    let terms = terms();
+    let first = members(&terms, &[100, 200, 300]);
+    let (mut next, _) = first.next_epoch(&["c"]).unwrap();
+    next.take("d", &Applicant::new(&terms, 7).with_dim(D).apply(&next.invitation()).unwrap()).unwrap();
+    for membership in [&first, &next] {
+        let bytes = membership.save();
+        let again = Membership::restored(&terms, 2..=4, &bytes).unwrap();
+        assert_eq!(again.federation().digest(), membership.federation().digest());
+        assert_eq!((again.members(), again.waiting(), again.save()), (membership.members(), membership.waiting(), bytes.clone()));
+        assert_eq!(again.admission(1), membership.admission(1));
+        for bit in 0..8 * bytes.len() {
+            let mut damaged = bytes.clone();
+            damaged[bit / 8] ^= 1 << (bit % 8);
+            assert!(Membership::restored(&terms, 2..=4, &damaged).is_err(), "bit {bit}");
+        }
+        assert!(Membership::restored(&terms.clone().with_seed(12), 2..=4, &bytes).is_err());
     }
 }

@@ -22,6 +22,9 @@ pub struct AgentArgs {
     /// The socket at which it is asked; by default DIR/socket
     #[arg(long, value_name = "PATH")]
     pub socket: Option<PathBuf>,
+    /// Leave the federation for good: answer so, whatever the server asks
+    #[arg(long)]
+    pub leave: bool,
     #[command(flatten)]
     pub overrides: Overrides,
     /// Print only errors

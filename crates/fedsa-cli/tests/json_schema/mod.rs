@@ -268,7 +268,9 @@ pub fn key_sets() -> Vec<(String, Map<String, Json>)> {
         ("top".to_string(), top.as_object().unwrap().clone()),
         ("run".to_string(), top["run"]["properties"].as_object().unwrap().clone()),
     ];
-    all.extend(["Sampling", "Sweep", "Variant", "Figure", "Check", "UplinkSpec", "DownlinkSpec", "Noise", "Decay", "Stop"].map(of));
+    all.extend(
+        ["Sampling", "Sweep", "Variant", "Figure", "Check", "UplinkSpec", "DownlinkSpec", "Federation", "Noise", "Decay", "Stop"].map(of),
+    );
     all.extend(alternatives(&top["problem"], "problem"));
     all.extend(alternatives(&top["method"]["items"], "method"));
     all.extend(alternatives(&uplink["codec"], "codec"));
@@ -372,6 +374,8 @@ kind = "scafflsa"
 label = "b"
 step_size = 0.1
 local_steps = 2
+[federation]
+deadline = 9.0
 [run]
 rounds = 5
 record = { points = 2 }

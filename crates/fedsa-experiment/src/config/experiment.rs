@@ -7,7 +7,7 @@ use fedsa::error::{Error, Result, quoted, require};
 
 use super::document::Document;
 use super::reader::PointReader;
-use super::schema::{Check, Expect, ExpectAt, FigureSpec, Top};
+use super::schema::{Check, Expect, ExpectAt, FederationSpec, FigureSpec, Top};
 use super::sweep::{self, SweepPoint};
 use super::{read_table, short};
 
@@ -24,6 +24,8 @@ pub struct Experiment {
     pub figure: FigureSpec,
     /// The checks of the results.
     pub checks: Vec<Check>,
+    /// How the ends of a federation of machines wait for each other.
+    pub federation: FederationSpec,
     /// One per combination of variants and sweep values; one if there are none.
     pub points: Vec<Arc<SweepPoint>>,
 }
@@ -42,7 +44,7 @@ impl Experiment {
     }
 
     fn read_unlocated(document: &Document) -> Result<Self> {
-        let Top { id, title, sweep: sweeps, variant: variants, figure, check: checks, .. } = read_table(&document.table)?;
+        let Top { id, title, sweep: sweeps, variant: variants, figure, check: checks, federation, .. } = read_table(&document.table)?;
         let id = id.unwrap_or_else(|| {
             let stem = std::path::Path::new(&document.name).file_stem();
             stem.map_or("run".into(), |s| s.to_string_lossy().into_owned())
@@ -54,8 +56,9 @@ impl Experiment {
         if let Some(title) = &title {
             sweep::shown(title).map_err(|e| e.inside("title"))?;
         }
+        federation.check().map_err(|e| e.inside("federation"))?;
         let points = sweep::expand(document, sweeps, variants)?;
-        Ok(Self { id: id.clone(), title: title.unwrap_or(id), figure, checks, points, document: document.clone() })
+        Ok(Self { id: id.clone(), title: title.unwrap_or(id), figure, checks, federation, points, document: document.clone() })
     }
 
     /// Reads the tables of all points and checks them against each other.

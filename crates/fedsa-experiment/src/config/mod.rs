@@ -28,7 +28,7 @@ use toml::{Table, Value};
 pub use document::{Document, Origin};
 pub use experiment::Experiment;
 pub use reader::{MethodSpec, PointReader};
-pub use schema::{Check, FigureSpec, RunSpec, StartSpec};
+pub use schema::{Check, FederationSpec, FigureSpec, RunSpec, StartSpec};
 pub use sweep::SweepPoint;
 
 /// A TOML value as a tree of settings.

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use fedsa::cancel::Cancel;
-use fedsa::enrolment::{Admission, Applicant, ColumnSummary, is_admission, is_enrolment};
+use fedsa::enrolment::{self, Admission, Applicant, ColumnSummary};
 use fedsa::error::{Error, Result};
+use fedsa::federation::Federation;
 use fedsa::kernel::Isa;
 use fedsa::node::ClientNode;
 use fedsa::problem::Field;
@@ -18,13 +19,14 @@ use fedsa_data::DiskFiles;
 use fedsa_data::find::Places;
 use toml::{Table, Value};
 
-use super::{Deployment, Source, put_data, settings_of};
+use super::weights::form_of_rows;
+use super::{Deployment, Source, put_data, settings_of, weights};
 use crate::config::{Document, Experiment};
 use crate::made;
 use crate::plan::BuiltProblem;
 
 /// Saved agents.
-const LAYOUT: Layout = Layout { name: "agent", version: 2 };
+const LAYOUT: Layout = Layout { name: "agent", version: 3 };
 
 /// An agent: it applies, is admitted, and answers the questions of rounds.
 pub struct LocalAgent {
@@ -34,18 +36,26 @@ pub struct LocalAgent {
     applicant: Applicant,
     /// The problem, where it does not depend on other agents' data.
     field: Option<Arc<dyn Field>>,
+    /// Its place in a generated problem, if it has claimed a number.
+    place: Option<u32>,
     joined: Option<Joined>,
+    /// Whether it answers that it leaves, whatever it is asked.
+    is_leaving: bool,
 }
 
 /// What an agent has since it was admitted.
 struct Joined {
+    /// What admitted it, with the start and the columns of all.
     admission: Vec<u8>,
+    /// The last epoch that was announced since.
+    epoch: Option<Vec<u8>>,
+    federation: Federation,
     agent: usize,
     node: ClientNode,
 }
 
-/// The saved state of an agent: once it is admitted, the admission and the state of the node.
-type Saved = Option<(Vec<u8>, Vec<u8>)>;
+/// The saved state of an agent: once it is admitted, the admission, the last announcement of an epoch, and the state of the node.
+type Saved = Option<(Vec<u8>, Option<Vec<u8>>, Vec<u8>)>;
 
 impl LocalAgent {
     /// An agent with the data that these files, globs, folders or names of data sets have; `number` is its number in the federation, or the
@@ -63,7 +73,7 @@ impl LocalAgent {
         put_data(&mut document, deployment.source, data)?;
         let files = DiskFiles::new(places.clone()).with_cancel(cancel);
         let experiment = Experiment::read(document.clone())?;
-        let (mut columns, mut field) = (Vec::new(), None);
+        let (mut columns, mut field, mut form) = (Vec::new(), None, None);
         let rows = match deployment.source {
             Source::Logs => {
                 let logs: Logs = settings_of(&experiment)?;
@@ -74,11 +84,12 @@ impl LocalAgent {
                 if !deployment.is_known {
                     columns = summaries(&surveyed)?;
                 }
+                form = Some(weights::form_of_logs(surveyed.columns()));
                 surveyed.transitions() as u64
             }
             Source::Rows => {
-                let (rows, built) = built_rows(&experiment, &files)?;
-                field = Some(built);
+                let (rows, built, of_rows) = built_rows(&experiment, &files)?;
+                (field, form) = (Some(built), Some(of_rows));
                 rows
             }
             Source::Generated => 1,
@@ -91,10 +102,13 @@ impl LocalAgent {
         if let Some(field) = &field {
             applicant = applicant.with_dim(field.dim());
         }
+        if let Some(form) = form {
+            applicant = applicant.with_form(form);
+        }
         if let Some(number) = number {
             applicant = applicant.with_agent(number);
         }
-        Ok(Self { deployment: deployment.clone(), files, document, applicant, field, joined: None })
+        Ok(Self { deployment: deployment.clone(), files, document, applicant, field, place: number, joined: None, is_leaving: false })
     }
 
     /// The agent's number, once it is admitted.
@@ -102,15 +116,26 @@ impl LocalAgent {
         self.joined.as_ref().map(|joined| joined.agent)
     }
 
+    /// From now on it answers, whatever it is asked, that it leaves for good. One that is started again comes back when it is asked to.
+    pub fn leave(&mut self) {
+        self.is_leaving = true;
+    }
+
     /// Processes a message of the server, and returns the answer, if it wants one. A copy of the last message gets the same answer.
     ///
     /// # Errors
     /// When the server does not send such a message to this agent now. The agent is then unchanged.
     pub fn handle(&mut self, bytes: &[u8]) -> Result<Option<Vec<u8>>> {
-        if is_admission(bytes) {
+        if self.is_leaving {
+            return Ok(Some(enrolment::farewell()));
+        }
+        if enrolment::is_admission(bytes) {
             return self.join(bytes).map(|()| None);
         }
-        if is_enrolment(bytes) {
+        if enrolment::is_announcement(bytes) {
+            return self.regroup(bytes).map(|()| None);
+        }
+        if enrolment::is_enrolment(bytes) {
             return self.applicant.apply(bytes).map(Some);
         }
         match &mut self.joined {
@@ -124,20 +149,46 @@ impl LocalAgent {
         if self.joined.as_ref().is_some_and(|joined| joined.admission == bytes) {
             return Ok(());
         }
-        let Admission { federation, agent, columns, .. } = self.applicant.admitted(bytes)?;
+        self.begin(bytes, self.applicant.admitted(bytes)?)
+    }
+
+    /// Goes on in the epoch that is announced: from what it knows of the federation, or anew if it knows nothing of it and is told everything.
+    /// An epoch that it knows changes nothing.
+    fn regroup(&mut self, bytes: &[u8]) -> Result<()> {
+        let Some(joined) = &mut self.joined else { return self.begin(bytes, self.applicant.joined(bytes)?) };
+        if enrolment::repeats(&joined.federation, joined.agent, bytes)? {
+            return Ok(());
+        }
+        match enrolment::announced(&joined.federation, bytes) {
+            Ok((federation, agent)) => {
+                joined.node = joined.node.regrouped(&federation, agent)?;
+                (joined.federation, joined.agent, joined.epoch) = (federation, agent, Some(bytes.to_vec()));
+                Ok(())
+            }
+            // What it knows may be another federation.
+            Err(e) => self.begin(bytes, self.applicant.joined(bytes).map_err(|_| e)?),
+        }
+    }
+
+    /// Begins anew with what an admission, or an announcement to a new agent, says.
+    fn begin(&mut self, bytes: &[u8], admission: Admission) -> Result<()> {
+        let Admission { federation, agent, columns, .. } = admission;
         let field = match &self.field {
             Some(field) => Arc::clone(field),
             None => built(&Experiment::read(with_ranges(&self.document, &columns)?)?, &self.files)?,
         };
-        let place = if self.deployment.source == Source::Generated { agent } else { 0 };
-        let node = ClientNode::new(&federation, &field, place, agent)?;
-        self.joined = Some(Joined { admission: bytes.to_vec(), agent, node });
+        let place = if self.deployment.source == Source::Generated { self.place.map_or(agent, |place| place as usize) } else { 0 };
+        let mut node = ClientNode::new(&federation, &field, place, agent)?;
+        if let Some(rounds) = self.deployment.experiment.federation.longest_gap {
+            node = node.with_longest_gap(rounds);
+        }
+        self.joined = Some(Joined { admission: bytes.to_vec(), epoch: None, federation, agent, node });
         Ok(())
     }
 
     /// The state as bytes. An agent whose state is kept before its answer is sent can be started again at any time.
     pub fn save(&self) -> Vec<u8> {
-        let saved: Saved = self.joined.as_ref().map(|joined| (joined.admission.clone(), joined.node.save()));
+        let saved: Saved = self.joined.as_ref().map(|joined| (joined.admission.clone(), joined.epoch.clone(), joined.node.save()));
         LAYOUT.write(&saved)
     }
 
@@ -149,8 +200,12 @@ impl LocalAgent {
         let saved: Saved = LAYOUT.read(bytes)?;
         let before = self.joined.take();
         let mut restored = || -> Result<()> {
-            let Some((admission, node)) = &saved else { return Ok(()) };
-            self.join(admission).map_err(|_| LAYOUT.foreign())?;
+            let Some((admission, epoch, node)) = &saved else { return Ok(()) };
+            let join = if enrolment::is_admission(admission) { Self::join } else { Self::regroup };
+            join(self, admission).map_err(|_| LAYOUT.foreign())?;
+            if let Some(epoch) = epoch {
+                self.regroup(epoch).map_err(|_| LAYOUT.foreign())?;
+            }
             self.joined.as_mut().map_or(Ok(()), |joined| joined.node.restore(node))
         };
         restored().inspect_err(|_| self.joined = before)
@@ -162,31 +217,33 @@ fn built(experiment: &Experiment, files: &DiskFiles) -> Result<Arc<dyn Field>> {
     Ok(Arc::clone(BuiltProblem::new(experiment, files, Isa::best())?.shared_field()))
 }
 
-/// The number of an agent's rows that are fitted, and the problem on them. Files are read once.
-fn built_rows(experiment: &Experiment, files: &DiskFiles) -> Result<(u64, Arc<dyn Field>)> {
+/// The number of an agent's rows that are fitted, the problem on them, and their form. Files are read once.
+fn built_rows(experiment: &Experiment, files: &DiskFiles) -> Result<(u64, Arc<dyn Field>, String)> {
     let inside = |e: Error| e.inside("problem");
+    let (kind, table) = made::problem_of(experiment);
     // The kinds differ in the types of their settings alone.
     macro_rules! built_as {
         ($kind:ty) => {{
             let settings: $kind = settings_of(experiment)?;
             let sets = settings.read(files).map_err(inside)?;
             let memory = settings.memory_of(&sets, rayon::current_num_threads());
-            let mut rows = 0;
+            let (mut rows, mut form) = (0, String::new());
             let problem = BuiltProblem::of_data(experiment, files, memory, |sampling| {
-                let Prepared { train, weights, .. } = settings.preparation().prepare_sets(sets, files.cancel())?;
+                let prepared = settings.preparation().prepare_sets(sets, files.cancel())?;
+                form = form_of_rows(&prepared, &table);
+                let Prepared { train, weights, .. } = prepared;
                 rows = train.rows.len() as u64;
                 settings.field_of(train, weights, sampling, Isa::best())
             })?;
-            (rows, problem)
+            (rows, problem, form)
         }};
     }
-    let (kind, _) = made::problem_of(experiment);
-    let (rows, problem) = match kind.as_str() {
+    let (rows, problem, form) = match kind.as_str() {
         "logistic" => built_as!(Logistic),
         "least-squares" => built_as!(LeastSquares),
         _ => built_as!(GeneralisedLinear),
     };
-    Ok((rows, Arc::clone(problem.shared_field())))
+    Ok((rows, Arc::clone(problem.shared_field()), form))
 }
 
 /// What is known of the columns of an agent's states and next states.

@@ -6,11 +6,12 @@
 
 mod agent;
 mod ended;
+mod weights;
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-use fedsa::enrolment::{Enrolment, Terms};
+use fedsa::enrolment::{Enrolled, Enrolment, Membership, Terms};
 use fedsa::error::{Error, Result, quoted, require};
 use fedsa::federation::Description;
 use fedsa::problem::ProblemSettings;
@@ -24,7 +25,7 @@ use toml::Value;
 use crate::config::document::{Caller, Words};
 use crate::config::link;
 use crate::config::schema::ControlsStart;
-use crate::config::{self, Document, Experiment, PointReader, RunSpec, StartSpec};
+use crate::config::{self, Document, Experiment, FederationSpec, PointReader, RunSpec, StartSpec};
 use crate::made;
 
 pub use agent::LocalAgent;
@@ -130,6 +131,33 @@ impl Deployment {
     /// As [`Enrolment::new`].
     pub fn enrolment(&self, agents: RangeInclusive<usize>) -> Result<Enrolment> {
         Enrolment::new(&self.terms, agents)
+    }
+
+    /// How the ends wait for each other, and how the server counts answers.
+    pub fn waiting(&self) -> &FederationSpec {
+        &self.experiment.federation
+    }
+
+    /// Founds the federation of those who have applied.
+    ///
+    /// # Errors
+    /// As [`Enrolment::close`], and when the method cannot count answers as `[federation]` says.
+    pub fn found(&self, enrolment: &Enrolment) -> Result<Enrolled> {
+        let mut enrolled = enrolment.close(self.dim(enrolment)?)?;
+        enrolled.membership = self.ruled(enrolled.membership)?;
+        Ok(enrolled)
+    }
+
+    /// The membership of a saved state, of a federation that must have and can have so many agents.
+    ///
+    /// # Errors
+    /// As [`Membership::restored`].
+    pub fn membership(&self, agents: RangeInclusive<usize>, state: &[u8]) -> Result<Membership> {
+        self.ruled(Membership::restored(&self.terms, agents, state)?)
+    }
+
+    fn ruled(&self, membership: Membership) -> Result<Membership> {
+        membership.with_rules(self.waiting().rules()).map_err(|e| e.inside("federation"))
     }
 
     /// The number of components of the model, where it follows from the settings and the columns of all agents.

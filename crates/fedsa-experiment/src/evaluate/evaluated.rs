@@ -32,7 +32,7 @@ use crate::{numbers, output};
 pub(super) const NAMES: [&str; 2] = ["weights.json", "weights.npz"];
 
 /// The largest number of features whose names `weights.json` lists.
-const NAMED: usize = 1 << 16;
+pub(crate) const NAMED: usize = 1 << 16;
 
 /// What a caller calls settings, for the captions of pictures.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

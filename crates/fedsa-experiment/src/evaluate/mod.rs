@@ -36,6 +36,7 @@ use crate::observer::RunObserver;
 use crate::plan::BuiltProblem;
 use crate::run::{Job, RunOutcome, RunSettings};
 use crate::{made, output};
+pub(crate) use evaluated::NAMED;
 pub use evaluated::{Evaluated, PictureWords};
 pub use expectation::{Expectation, ExpectedCourse};
 pub use feature_choice::{CANDIDATES, FeatureChoice, TriedFeatures};

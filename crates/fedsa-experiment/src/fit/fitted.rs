@@ -100,7 +100,7 @@ impl Fitted {
         let gradient_norm = field.mean_operator(&theta).map_or(f64::NAN, |g| linalg::norm_sq(&g).sqrt());
         let objective = field.mean_loss(&theta);
         let (train, held_out) = (prepared.train_quality(&theta), prepared.held_out_quality(&theta));
-        let model = model(&prepared, &theta, settings);
+        let model = model(&prepared, &theta, settings.target.clone(), settings.offset.clone());
         let ridge = settings.mu();
         Ok(Self { ran, prepared, model, gradient_norm, objective, train, held_out, inference, theta, ridge })
     }
@@ -296,7 +296,7 @@ fn settle(ran: &mut Ran) {
 }
 
 /// The model of weights, on the columns of the data.
-fn model(prepared: &Prepared, theta: &[f64], settings: &FitSettings) -> LinearModel {
+pub(crate) fn model(prepared: &Prepared, theta: &[f64], target: Option<String>, offset: Option<String>) -> LinearModel {
     let (family, transform) = (prepared.train.family, &prepared.transform);
     let d = theta.len() / family.outputs();
     let mut blocks = theta.chunks(d).map(|block| transform.on_columns(block));
@@ -317,6 +317,6 @@ fn model(prepared: &Prepared, theta: &[f64], settings: &FitSettings) -> LinearMo
         (Targets::Numbers { offset, scale }, _) => Predicts::Target { offset: *offset, scale: 1.0 / scale },
     };
     let columns = (!transform.columns.are_counted()).then(|| transform.columns.iter().map(|name| name.into_owned()).collect());
-    let (target, offset, categories) = (settings.target.clone(), settings.offset.clone(), prepared.categories.clone());
+    let categories = prepared.categories.clone();
     LinearModel { columns, coefficients, intercept, predicts, target, offset, categories }
 }

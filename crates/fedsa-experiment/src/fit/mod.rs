@@ -31,6 +31,7 @@ use crate::made;
 use crate::observer::RunObserver;
 use crate::plan::BuiltProblem;
 use crate::run::{Job, RunOutcome, RunSettings};
+pub(crate) use fitted::model;
 pub use fitted::{Fitted, MethodSpending};
 pub use settings::{AGENTS, AUTO, FitSettings, LOCAL_STEPS, Model};
 pub use warnings::unlike_scales;

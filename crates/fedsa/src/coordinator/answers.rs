@@ -3,6 +3,7 @@
 use super::handed_in::{Accepted, Checked, Refusal, Standing};
 use super::{Coordinator, Step};
 use crate::error::{Error, Result};
+use crate::linalg::norm_sq;
 use crate::message::{Body, Message, Part};
 use crate::protocol::{are_finite, refused};
 use crate::record::Sent;
@@ -29,6 +30,24 @@ impl Coordinator {
         let has_answered = |i: usize| self.state.answers.get(i).is_some_and(Option::is_some);
         let answered = asked.iter().enumerate().filter(|(i, _)| has_answered(*i)).map(|(_, c)| weights[*c]).sum();
         (super::asked_weight(weights, asked), answered)
+    }
+
+    /// The norm of `sum p_c x_c / sum p_c` over the answers to the open question that were accepted so far, with the part that x is.
+    pub(crate) fn mean_answer(&self) -> Option<(Part, f64)> {
+        let vectors = [Part::Operator, Part::Gradient, Part::ExactGradient, Part::Direction];
+        let answers = || self.asked().iter().zip(&self.state.answers).filter_map(|(c, parts)| Some((*c, parts.as_ref()?)));
+        let (_, first) = answers().next()?;
+        let part = vectors.into_iter().find(|part| first.iter().any(|(own, _)| own == part))?;
+        let (mut mean, mut weight) = (vec![0.0; self.federation.dim()], 0.0);
+        for (c, parts) in answers() {
+            let (_, body) = parts.iter().find(|(own, _)| *own == part)?;
+            let x = body.numbers().filter(|x| x.len() == mean.len())?;
+            let p = self.federation.weights()[c];
+            weight += p;
+            mean.iter_mut().zip(x).for_each(|(mean, x)| *mean += p * x);
+        }
+        let norm = norm_sq(&mean).sqrt() / weight;
+        norm.is_finite().then_some((part, norm))
     }
 
     /// Ends the round without the answers to the open question that were accepted so far, and without asking anything more.

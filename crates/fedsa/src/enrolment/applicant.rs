@@ -29,7 +29,7 @@ impl Applicant {
     /// An agent with this many rows, by which it may be weighted.
     #[must_use]
     pub fn new(terms: &Terms, rows: u64) -> Self {
-        let application = Application { terms: terms.hashes(), agent: None, rows, dim: None, columns: Vec::new() };
+        let application = Application { terms: terms.hashes(), agent: None, rows, dim: None, columns: Vec::new(), form: None };
         Self { terms: terms.clone(), application }
     }
 
@@ -54,6 +54,14 @@ impl Applicant {
     #[must_use]
     pub fn with_columns(mut self, columns: Vec<ColumnSummary>) -> Self {
         self.application.columns = columns;
+        self
+    }
+
+    /// Says what the model's weights are to be applied to, such as names of columns and classes: a text that all agents must have the same, and
+    /// that the server keeps with the weights ([`super::Membership::form`]).
+    #[must_use]
+    pub fn with_form(mut self, form: String) -> Self {
+        self.application.form = Some(form);
         self
     }
 

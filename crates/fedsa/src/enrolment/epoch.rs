@@ -57,6 +57,20 @@ pub fn announced(before: &Federation, bytes: &[u8]) -> Result<(Federation, usize
     Ok((federation, told.agent as usize))
 }
 
+/// Whether bytes announce what an agent with this number in this federation knows already.
+///
+/// # Errors
+/// When the bytes are no announcement of this version or were damaged.
+pub fn repeats(federation: &Federation, agent: usize, bytes: &[u8]) -> Result<bool> {
+    let told: EpochTold = frame::read(Kind::Epoch, bytes)?;
+    Ok((told.epoch, told.digest, told.agent as usize) == (federation.epoch(), federation.digest(), agent))
+}
+
+/// Whether bytes announce an epoch.
+pub fn is_announcement(bytes: &[u8]) -> bool {
+    frame::is_of(Kind::Epoch, bytes)
+}
+
 /// The federation of an announcement.
 fn later(before: &Federation, told: &EpochTold) -> Result<Federation> {
     let (agent, n) = (told.agent, told.weights.len());

@@ -8,7 +8,7 @@ use crate::error::Result;
 use crate::protocol::refused;
 
 /// The version of the protocol of enrolment and rounds. Ends of other versions are refused, and both versions are named.
-pub const VERSION: u16 = 1;
+pub const VERSION: u16 = 2;
 
 /// What every message of enrolment begins with; no message of a round does ([`crate::message`] has its version there).
 const MAGIC: [u8; 4] = *b"fsaE";
@@ -26,6 +26,7 @@ pub(super) enum Kind {
     Application = 2,
     Admission = 3,
     Epoch = 4,
+    Farewell = 5,
 }
 
 impl Kind {
@@ -35,6 +36,7 @@ impl Kind {
             Kind::Application => "an application",
             Kind::Admission => "an admission",
             Kind::Epoch => "an announcement of an epoch",
+            Kind::Farewell => "a farewell",
         }
     }
 }

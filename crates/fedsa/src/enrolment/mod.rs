@@ -9,7 +9,8 @@
 //! server  admission    -> its number, all weights, the start, the columns of all, and the hash of the federation
 //! ```
 //!
-//! Those who join later apply in the same way, and are told with [`announce_to_new`] what those who stay are told with [`announce`].
+//! Those who join later apply in the same way, and are told with [`announce_to_new`] what those who stay are told with [`announce`]
+//! ([`Membership`]). An agent that leaves for good says so in place of an answer ([`farewell`]).
 //!
 //! Both ends then build the same [`Federation`], and nodes exchange the messages of rounds. Whoever carries the bytes says who sent
 //! them ([`Enrolment::take`]): an identity that it has authenticated. The hashes guard against mistakes and not against attacks.
@@ -38,6 +39,7 @@ mod applicant;
 mod columns;
 mod epoch;
 mod frame;
+mod membership;
 mod terms;
 
 use std::collections::BTreeMap;
@@ -47,8 +49,9 @@ use serde::{Deserialize, Serialize};
 
 pub use applicant::{Admission, Applicant};
 pub use columns::{ColumnContent, ColumnSummary};
-pub use epoch::{announce, announce_to_new, announced};
+pub use epoch::{announce, announce_to_new, announced, is_announcement, repeats};
 pub use frame::VERSION;
+pub use membership::{Member, Membership};
 pub use terms::Terms;
 
 use crate::coordinator::Accepted;
@@ -58,13 +61,16 @@ use crate::protocol::refused;
 use crate::saved::Layout;
 use columns::{difference, joined};
 use frame::Kind;
-use terms::{Share, TermsHashes};
+use terms::TermsHashes;
 
 /// Saved enrolments.
 const LAYOUT: Layout = Layout { name: "enrolment", version: 2 };
 
 /// The most bytes of the name of a sender.
 const LONGEST_SENDER: usize = 1_000;
+
+/// What an application of another form has.
+const OTHER_FORM: &str = "data of another form: other columns, classes, or scales of targets";
 
 /// The server asks who takes part.
 #[derive(Serialize, Deserialize)]
@@ -82,6 +88,24 @@ struct Application {
     /// The dimension, where it does not depend on what other agents have.
     dim: Option<u32>,
     columns: Vec<ColumnSummary>,
+    /// What weights are to be applied to ([`Applicant::with_form`]).
+    form: Option<String>,
+}
+
+impl Application {
+    /// The application that bytes hold.
+    ///
+    /// # Errors
+    /// When the bytes are none of this version, or were damaged; when settings differ; when no agent has such rows or columns.
+    fn read(terms: &Terms, bytes: &[u8]) -> Result<Self> {
+        let application: Self = frame::read(Kind::Application, bytes)?;
+        terms.hashes().check(&application.terms)?;
+        if application.rows == 0 || application.rows > 1 << 53 {
+            return Err(refused(format!("{} rows", application.rows), "one row or more, at most 2^53"));
+        }
+        application.columns.iter().try_for_each(ColumnSummary::check)?;
+        Ok(application)
+    }
 }
 
 /// The server tells an agent what the federation is.
@@ -113,8 +137,8 @@ pub struct Enrolment {
     state: State,
 }
 
-/// The dimension of an application, and the names of its columns with their types.
-type Shape<'a> = (Option<u32>, Vec<(&'a str, &'static str)>);
+/// The dimension of an application, the names of its columns with their types, and its form.
+type Shape<'a> = (Option<u32>, Vec<(&'a str, &'static str)>, Option<&'a str>);
 
 /// Those who can take part, in the order of their numbers, and those who cannot, and why.
 type Sorted<'a> = (Vec<(&'a str, &'a Application)>, Vec<(&'a str, Error)>);
@@ -138,6 +162,8 @@ pub struct Enrolled {
     pub excluded: Vec<(String, Error)>,
     /// The columns of all agents.
     pub columns: Vec<ColumnSummary>,
+    /// Who takes part, from this first epoch on.
+    pub membership: Membership,
     /// What enrolment has cost, these admissions included.
     pub cost: EnrolmentCost,
 }
@@ -189,12 +215,7 @@ impl Enrolment {
     /// then.
     pub fn take(&mut self, sender: &str, bytes: &[u8]) -> Result<Accepted> {
         require(sender.len() <= LONGEST_SENDER, "sender", format!("{} bytes", sender.len()), "a name of at most 1,000 bytes")?;
-        let application: Application = frame::read(Kind::Application, bytes)?;
-        self.terms.hashes().check(&application.terms)?;
-        if application.rows == 0 || application.rows > 1 << 53 {
-            return Err(refused(format!("{} rows", application.rows), "one row or more, at most 2^53"));
-        }
-        application.columns.iter().try_for_each(ColumnSummary::check)?;
+        let application = Application::read(&self.terms, bytes)?;
         let known = self.state.applied.iter().find(|(who, _)| who == sender);
         match known {
             Some((_, before)) if *before == application => return Ok(Accepted::Repeated),
@@ -252,33 +273,20 @@ impl Enrolment {
         let said = taken.iter().find_map(|(_, one)| one.dim).map(|dim| dim as usize);
         let dim = dim.or(said).ok_or_else(|| Error::new("dim", "no agent says its dimension", "the number of components of the model"))?;
         let rows: Vec<u64> = taken.iter().map(|(_, one)| one.rows).collect();
-        let federation = self.terms.federation(&self.weights(&rows), self.terms.start_of(dim)?, &columns)?;
+        let federation = self.terms.federation(&self.terms.weights(&rows), self.terms.start_of(dim)?, &columns)?;
+        let form = taken.first().and_then(|(_, one)| one.form.clone());
+        let members = taken.into_iter().map(|(sender, one)| Member::new(sender, one)).collect();
+        let membership = Membership::founded(&self.terms, self.agents.clone(), federation.clone(), members, columns.clone(), form);
         let mut cost = self.state.cost;
-        let admit = |(agent, (sender, one)): (usize, &(&str, &Application))| {
-            let told = Told {
-                agent: agent as u32,
-                weights: federation.weights().to_vec(),
-                start: federation.start().to_vec(),
-                columns: columns.clone(),
-                digest: federation.digest(),
-            };
-            let bytes = frame::written(Kind::Admission, &told);
+        let admit = |(agent, member): (usize, &Member)| {
+            let bytes = membership.admission(agent);
             cost.messages += 1;
             cost.bits_down += 8 * bytes.len() as u64;
-            Admitted { sender: (*sender).to_string(), agent, rows: one.rows, bytes }
+            Admitted { sender: member.sender.clone(), agent, rows: member.rows, bytes }
         };
-        let admissions = taken.iter().enumerate().map(admit).collect();
+        let admissions = membership.members().iter().enumerate().map(admit).collect();
         let excluded = excluded.into_iter().map(|(sender, e)| (sender.to_string(), e)).collect();
-        Ok(Enrolled { federation, admissions, excluded, columns, cost })
-    }
-
-    /// The agents' shares.
-    fn weights(&self, rows: &[u64]) -> Vec<f64> {
-        let all: u64 = rows.iter().sum();
-        match self.terms.share() {
-            Share::Equal => vec![1.0 / rows.len() as f64; rows.len()],
-            Share::Rows => rows.iter().map(|n| *n as f64 / all as f64).collect(),
-        }
+        Ok(Enrolled { federation, admissions, excluded, columns, membership, cost })
     }
 
     /// Those who can take part in the order of their numbers, and those who cannot.
@@ -291,6 +299,8 @@ impl Enrolment {
             let expected = of_dim.or(common.dim.filter(|dim| one.dim != Some(*dim)).map(|dim| dim as usize));
             if let Some(what) = difference(&common.columns, &one.columns) {
                 excluded.push((&sender[..], refused(what, "the columns of most agents")));
+            } else if one.form != common.form {
+                excluded.push((&sender[..], refused(OTHER_FORM, "those of most agents")));
             } else if let Some(expected) = expected {
                 let what = format!("{} components", one.dim.unwrap_or_default());
                 excluded.push((&sender[..], refused(what, &format!("{expected} components, as the others"))));
@@ -325,7 +335,7 @@ impl Enrolment {
         let mut seen: BTreeMap<Shape<'_>, usize> = BTreeMap::new();
         for (_, one) in &self.state.applied {
             let names = one.columns.iter().map(ColumnSummary::form).collect();
-            let at = *seen.entry((one.dim, names)).or_insert(kinds.len());
+            let at = *seen.entry((one.dim, names, one.form.as_deref())).or_insert(kinds.len());
             match kinds.get_mut(at) {
                 Some((_, count)) => *count += 1,
                 None => kinds.push((one, 1)),
@@ -372,4 +382,14 @@ pub fn is_admission(bytes: &[u8]) -> bool {
 /// Whether bytes are a message of enrolment, and not one of a round: an agent that is told both looks here first.
 pub fn is_enrolment(bytes: &[u8]) -> bool {
     frame::is_one(bytes)
+}
+
+/// What an agent answers, to whatever it is asked, that leaves for good.
+pub fn farewell() -> Vec<u8> {
+    frame::written(Kind::Farewell, &())
+}
+
+/// Whether bytes are a [`farewell`].
+pub fn is_farewell(bytes: &[u8]) -> bool {
+    frame::read::<()>(Kind::Farewell, bytes).is_ok()
 }

@@ -27,7 +27,7 @@ pub struct Terms {
 
 /// How agents are weighted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) enum Share {
+enum Share {
     Rows,
     Equal,
 }
@@ -101,8 +101,13 @@ impl Terms {
         Self { share: Share::Equal, ..self }
     }
 
-    pub(super) fn share(&self) -> Share {
-        self.share
+    /// The shares of agents with so many rows.
+    pub(super) fn weights(&self, rows: &[u64]) -> Vec<f64> {
+        let all: u64 = rows.iter().sum();
+        match self.share {
+            Share::Equal => vec![1.0 / rows.len() as f64; rows.len()],
+            Share::Rows => rows.iter().map(|n| *n as f64 / all as f64).collect(),
+        }
     }
 
     pub(super) fn hashes(&self) -> TermsHashes {

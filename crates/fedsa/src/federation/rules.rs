@@ -48,6 +48,7 @@ impl AnswerRules {
 
 /// What a missing answer counts as in the mean over the agents that were asked.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum MissingAnswers {
     /// As zero: `sum p_c x_c` over the answers that arrived, divided by the weight of all that were asked. If answers are missing

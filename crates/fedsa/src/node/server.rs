@@ -166,6 +166,15 @@ impl ServerNode {
         self.coordinator.answered()
     }
 
+    /// The norm of the mean of the answers to the open question that were accepted so far, with the part that it is of: operators' values or
+    /// gradients where agents send them, otherwise directions, which are means of operators along their local steps. `None` without
+    /// answers, and where a method sends none of these as d numbers.
+    ///
+    /// Of all agents and without noise, operators and gradients give `||gbar||` at the question's model.
+    pub fn mean_answer(&self) -> Option<(Part, f64)> {
+        self.coordinator.mean_answer()
+    }
+
     /// The server's copy of the control `xi_c` of agent `c`, d numbers, for methods with control variates.
     pub fn control(&self, c: usize) -> Option<&[f64]> {
         let d = self.theta().len();

@@ -40,11 +40,15 @@ fn serve(args: &AgentArgs, agent: LocalAgent) -> Result<u8, Error> {
     if let Some(bytes) = resident.kept.read()? {
         resident.agent.restore(&bytes).map_err(|e| resident.kept.named(e))?;
     }
+    if args.leave {
+        resident.agent.leave();
+    }
     let path = args.socket.clone().unwrap_or_else(|| args.state.join("socket"));
     let listener = unix::listen(&path)?;
     resident.tell(&format!("ready: {}", path.display()));
     if let Some(number) = resident.agent.number() {
-        resident.tell(&format!("goes on as agent {number}"));
+        let what = if args.leave { "leaves" } else { "goes on" };
+        resident.tell(&format!("{what} as agent {number}"));
     }
     unix::serve(&listener, &mut resident)
 }

@@ -1,6 +1,7 @@
 //! The tables of an experiment file, one file per table.
 
 mod check;
+mod federation;
 mod figure;
 mod method;
 mod run;
@@ -10,6 +11,7 @@ use serde::Deserialize;
 use toml::Value;
 
 pub use check::{Check, Unmeasured};
+pub use federation::FederationSpec;
 pub use figure::{Band, CostLevel, CurveCentre, FigureKind, FigureSpec, Levels, MetricNames};
 pub use method::{Centre, ControlsStart, Expect, ExpectAt, ExpectedStatus, OutputName, OutputSpec};
 pub(super) use method::{METHOD_COMMON, MethodCommon};
@@ -57,6 +59,9 @@ pub(super) struct Top {
     /// The checks of the results.
     #[serde(default)]
     pub check: Vec<Check>,
+    /// How the ends of a federation of machines wait for each other; a run in one process does not look at it.
+    #[serde(default)]
+    pub federation: FederationSpec,
     /// Smaller settings for `--quick`: dotted keys and values.
     #[expect(dead_code, reason = "applied to the tree")]
     #[schemars(schema_with = "schema_parts::quick")]

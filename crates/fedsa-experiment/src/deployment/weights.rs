@@ -1,0 +1,158 @@
+//! The weights of a federation with what is needed to apply them: `weights.json`, as evaluations and fits write it.
+//!
+//! The server has no data. Agents say when they apply what their data look like, their form: names of columns, classes, and how features
+//! were scaled. All must say the same.
+
+use fedsa::enrolment::Membership;
+use fedsa::error::{Error, Result};
+use fedsa::problem::features::FeatureMap;
+use fedsa::problem::logs::Logs;
+use fedsa::problem::preparation::Prepared;
+use fedsa_data::linear_model::{LinearModel, Predicts};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value as Json, json};
+use toml::{Table, Value};
+
+use super::{Deployment, Source, settings_of};
+use crate::evaluate::NAMED;
+use crate::fit::model;
+use crate::results::{SeedResult, paid};
+use crate::run::Ran;
+
+/// The form of logs.
+#[derive(Serialize, Deserialize)]
+struct LogsForm {
+    columns: Vec<String>,
+}
+
+/// The form of rows: the model with weights of zero, and what turns weights of features into those of columns.
+#[derive(Serialize, Deserialize)]
+struct RowsForm {
+    model: Json,
+    /// Whether the last weight is that of a column of ones.
+    intercept: bool,
+    divide_by: f64,
+    /// The weights of the model.
+    dim: usize,
+}
+
+/// The form of logs with these columns of states.
+pub(super) fn form_of_logs(columns: &[String]) -> String {
+    json!(LogsForm { columns: columns.to_vec() }).to_string()
+}
+
+/// The form of an agent's rows, for a problem with these settings.
+pub(super) fn form_of_rows(prepared: &Prepared, problem: &Table) -> String {
+    let outputs = prepared.train.family.outputs();
+    let (intercept, divide_by) = (prepared.transform.intercept, prepared.transform.divide_by);
+    let dim = outputs * prepared.train.rows.columns();
+    let named = |key: &str| problem.get(key).and_then(Value::as_str).map(String::from);
+    let mut model = model(prepared, &vec![0.0; dim], named("target"), named("offset"));
+    model.coefficients.clear();
+    if let Predicts::Classes { further, .. } = &mut model.predicts {
+        further.clear();
+    }
+    json!(RowsForm { model: model.to_json(), intercept, divide_by, dim }).to_string()
+}
+
+impl Deployment {
+    /// `weights.json` of a federation that has ended, with which `fedsa predict` computes values or predictions; `None` where the problem is
+    /// generated.
+    ///
+    /// # Errors
+    /// When what the agents have said is not the form of such data.
+    pub fn weights(&self, membership: &Membership, ran: &Ran) -> Result<Option<Json>> {
+        let result = &ran.results.cells[0][0];
+        let of_form = || Error::format("form", "not the form of an agent's data", "agents of this version");
+        let mut weights = match (self.source, membership.form()) {
+            (Source::Generated, _) | (_, None) => return Ok(None),
+            (Source::Logs, Some(form)) => self.of_logs(membership, serde_json::from_str(form).map_err(|_| of_form())?, result)?,
+            (Source::Rows, Some(form)) => of_rows(serde_json::from_str(form).map_err(|_| of_form())?, &result.theta).ok_or_else(of_form)?,
+        };
+        let counted = |name: &str| result.rows.last().map_or(0, |row| row.count(paid(Some(name))));
+        let (planned, members) = (&ran.plan.cells[0], membership.members());
+        // Files of evaluations list the agents, those of fits count them.
+        let agents = match self.source {
+            Source::Logs => json!(members.iter().map(|one| json!({ "name": one.sender, "rows": one.rows })).collect::<Vec<_>>()),
+            _ => json!(members.len()),
+        };
+        let residual = result.rows.iter().rev().find_map(|row| row.seen.residual);
+        let common = json!({
+            "agents": agents,
+            "method": planned.method.label,
+            "outcome": result.outcome(&planned.run.stop).name(),
+            "rounds": counted("round"),
+            "exchanges": counted("exchanges"),
+            "vectors_up": counted("vectors_up"),
+            "bits_up": counted("bits_up"),
+            "bits": counted("bits"),
+            "residual": residual,
+            "gradient_norm": residual,
+        });
+        weights.as_object_mut().expect("an object").extend(common.as_object().cloned().expect("an object"));
+        Ok(Some(weights))
+    }
+
+    /// The weights of a value function.
+    fn of_logs(&self, membership: &Membership, form: LogsForm, result: &SeedResult) -> Result<Json> {
+        let logs: Logs = settings_of(&self.experiment)?;
+        // Ranges are those of all agents' columns, where features need them.
+        let range = |name: &String| membership.columns().iter().find(|column| column.name == *name).and_then(|column| column.range());
+        let seen: Vec<(f64, f64)> = form.columns.iter().map(|name| range(name).unwrap_or_default()).collect();
+        let map = FeatureMap::new(&logs.features, &form.columns, &logs.features.ranges(&form.columns, &seen, &logs.ranges)?)?;
+        let (theta, auxiliary) = result.theta.split_at(map.len().min(result.theta.len()));
+        let numbers = |theta: &[f64]| theta.iter().map(|x| finite(*x)).collect::<Vec<_>>();
+        Ok(json!({
+            "format": 1,
+            "features": (map.len() <= NAMED).then(|| map.names()),
+            "feature_map": map.spec(),
+            "columns": map.columns(),
+            "file_columns": Some(&logs.columns).filter(|columns| !columns.is_empty()),
+            "ranges": map.ranges(),
+            "gamma": logs.gamma,
+            "lambda": logs.lambda,
+            "operator": logs.operator,
+            "ridge": logs.ridge,
+            "theta": numbers(theta),
+            "auxiliary": Some(auxiliary).filter(|u| !u.is_empty()).map(numbers),
+        }))
+    }
+}
+
+/// The model of rows of this form; `None` if the weights are not those of one.
+fn of_rows(form: RowsForm, theta: &[f64]) -> Option<Json> {
+    let RowsForm { mut model, intercept, divide_by, dim } = form;
+    let further = model.get("further").and_then(Json::as_array).map(Vec::len);
+    let classes = model.get("classes").and_then(Json::as_array).map_or(2, Vec::len);
+    let outputs = if further.is_some() { classes.checked_sub(1)? } else { 1 };
+    if theta.len() != dim || outputs == 0 || dim % outputs != 0 || dim == 0 {
+        return None;
+    }
+    let of_block = |block: &[f64]| {
+        let (weights, constant) = match block.split_last() {
+            Some((last, rest)) if intercept => (rest, *last),
+            _ => (block, 0.0),
+        };
+        (weights.iter().map(|w| finite(w / divide_by)).collect::<Vec<_>>(), finite(constant))
+    };
+    let mut blocks = theta.chunks(dim / outputs).map(of_block);
+    let (coefficients, constant) = blocks.next()?;
+    let object = model.as_object_mut()?;
+    object.insert("coefficients".into(), json!(coefficients));
+    object.insert("intercept".into(), constant);
+    if further.is_some() {
+        let rest: Vec<Json> =
+            blocks.map(|(coefficients, intercept)| json!({ "coefficients": coefficients, "intercept": intercept })).collect();
+        object.insert("further".into(), json!(rest));
+    }
+    // How good it is on the rows, only these tell.
+    object.extend(["train", "objective", "holdout"].map(|key| (key.to_string(), Json::Null)));
+    object.insert("theta".into(), json!(theta.iter().map(|x| finite(*x)).collect::<Vec<_>>()));
+    // What was said is a model, where its weights are finite.
+    let is_finite = theta.iter().all(|x| x.is_finite());
+    (!is_finite || LinearModel::from_json(&model).is_ok()).then_some(model)
+}
+
+fn finite(x: f64) -> Json {
+    if x.is_finite() { json!(x) } else { json!(null) }
+}

@@ -1,0 +1,257 @@
+//! Who takes part in a federation, from one epoch to the next: the server's side of joining and leaving.
+
+use std::collections::BTreeSet;
+use std::ops::RangeInclusive;
+
+use serde::{Deserialize, Serialize};
+
+use super::frame::{self, Kind};
+use super::terms::TermsHashes;
+use super::{
+    Application, ColumnSummary, Invitation, LONGEST_SENDER, OTHER_FORM, Terms, Told, VERSION, announce, announce_to_new, difference,
+};
+use crate::coordinator::Accepted;
+use crate::error::{Error, Result, quoted, require};
+use crate::federation::{AnswerRules, Federation};
+use crate::protocol::refused;
+use crate::saved::Layout;
+
+/// Saved memberships.
+const LAYOUT: Layout = Layout { name: "membership", version: 1 };
+
+/// An agent that takes part.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Member {
+    /// Who it is, in the carrier's words.
+    pub sender: String,
+    /// Its rows.
+    pub rows: u64,
+    /// The number that it has claimed, under which nobody else joins: two agents with one number would have the same data.
+    claimed: Option<u32>,
+}
+
+impl Member {
+    pub(super) fn new(sender: &str, application: &Application) -> Self {
+        Self { sender: sender.to_string(), rows: application.rows, claimed: application.agent }
+    }
+}
+
+/// The agents of a federation, and those who wait for the next epoch.
+///
+/// Agents apply at any time ([`Membership::take`]). Between two rounds the server opens the next epoch for those who stay and those who have
+/// applied ([`Membership::next_epoch`]), with weights by their rows, or equal ones, as the terms say. Features are those of the columns with
+/// which the federation was founded: states of agents that come later, and are outside of these ranges, count as those at their ends.
+///
+/// ```
+/// use fedsa::enrolment::{Applicant, Enrolment, Terms, announced};
+/// use fedsa::prelude::*;
+///
+/// let problem = Garnet::default();
+/// let terms = Terms::new(&FedLsa::new(0.1, 10), Description::of("garnet", &problem, Sampling::default(), 8));
+/// let agents = [100, 300, 600].map(|rows| Applicant::new(&terms, rows).with_dim(8));
+/// let mut enrolment = Enrolment::new(&terms, 1..=3)?;
+/// let invitation = enrolment.invite(2);
+/// enrolment.take("alice", &agents[0].apply(&invitation)?)?;
+/// enrolment.take("bob", &agents[1].apply(&invitation)?)?;
+/// let mut founded = enrolment.close(None)?.membership;
+///
+/// founded.take("carol", &agents[2].apply(&founded.invitation())?)?;
+/// let (next, from) = founded.next_epoch(&["bob"])?;
+/// assert_eq!((next.federation().weights(), &from[..]), (&[100.0 / 700.0, 600.0 / 700.0][..], &[Some(0), None][..]));
+/// let (federation, agent) = announced(founded.federation(), &next.announcement(0))?;
+/// assert_eq!((federation.digest(), agent), (next.federation().digest(), 0));
+/// assert_eq!(agents[2].joined(&next.admission(1))?.agent, 1);
+/// # Ok::<(), Error>(())
+/// ```
+#[derive(Clone)]
+pub struct Membership {
+    terms: Terms,
+    agents: RangeInclusive<usize>,
+    federation: Federation,
+    state: State,
+}
+
+/// What lasts.
+#[derive(Clone, Serialize, Deserialize)]
+struct State {
+    epoch: u64,
+    /// By their numbers.
+    members: Vec<Member>,
+    weights: Vec<f64>,
+    /// The columns with which the federation was founded.
+    columns: Vec<ColumnSummary>,
+    /// What all agents say that weights are to be applied to.
+    form: Option<String>,
+    start: Vec<f64>,
+    /// Those who have applied since.
+    waiting: Vec<Member>,
+}
+
+impl Membership {
+    pub(super) fn founded(
+        terms: &Terms,
+        agents: RangeInclusive<usize>,
+        federation: Federation,
+        members: Vec<Member>,
+        columns: Vec<ColumnSummary>,
+        form: Option<String>,
+    ) -> Self {
+        let (weights, start) = (federation.weights().to_vec(), federation.start().to_vec());
+        let state = State { epoch: 0, members, weights, columns, form, start, waiting: Vec::new() };
+        Self { terms: terms.clone(), agents, federation, state }
+    }
+
+    /// The same, whose server counts answers by these rules.
+    ///
+    /// # Errors
+    /// As [`Federation::with_rules`].
+    pub fn with_rules(self, rules: AnswerRules) -> Result<Self> {
+        Ok(Self { federation: self.federation.with_rules(rules)?, ..self })
+    }
+
+    /// The federation of this epoch.
+    pub fn federation(&self) -> &Federation {
+        &self.federation
+    }
+
+    /// Those who take part, by their numbers.
+    pub fn members(&self) -> &[Member] {
+        &self.state.members
+    }
+
+    /// The columns with which the federation was founded.
+    pub fn columns(&self) -> &[ColumnSummary] {
+        &self.state.columns
+    }
+
+    /// What all agents say that weights are to be applied to ([`super::Applicant::with_form`]).
+    pub fn form(&self) -> Option<&str> {
+        self.state.form.as_deref()
+    }
+
+    /// Those who have applied for the next epoch, in order.
+    pub fn waiting(&self) -> &[Member] {
+        &self.state.waiting
+    }
+
+    /// What to send to those who may join.
+    pub fn invitation(&self) -> Vec<u8> {
+        frame::written(Kind::Invitation, &Invitation { terms: self.terms.hashes() })
+    }
+
+    /// What an agent is sent that knows an earlier epoch of this federation.
+    ///
+    /// # Panics
+    /// When there is no agent with this number.
+    pub fn announcement(&self, agent: usize) -> Vec<u8> {
+        announce(&self.federation, agent)
+    }
+
+    /// What an agent is sent that knows nothing of the federation: because it is new, or has lost its state.
+    ///
+    /// # Panics
+    /// When there is no agent with this number.
+    pub fn admission(&self, agent: usize) -> Vec<u8> {
+        let Self { federation, state, .. } = self;
+        if state.epoch > 0 {
+            return announce_to_new(federation, agent, &state.columns);
+        }
+        assert!(agent < federation.agents(), "agent {agent} of {} agents", federation.agents());
+        let (weights, start, columns) = (state.weights.clone(), state.start.clone(), state.columns.clone());
+        frame::written(Kind::Admission, &Told { agent: agent as u32, weights, start, columns, digest: federation.digest() })
+    }
+
+    /// Takes an application for the next epoch. `sender` is who sent it, as whoever carries the bytes has authenticated it. A later one
+    /// takes the place of an earlier one.
+    ///
+    /// # Errors
+    /// When the bytes are no application, are of another version, or were damaged; when settings, columns or the dimension differ, which are
+    /// named; when the sender takes part already, or its number is somebody else's. Nothing changes then.
+    pub fn take(&mut self, sender: &str, bytes: &[u8]) -> Result<Accepted> {
+        require(sender.len() <= LONGEST_SENDER, "sender", format!("{} bytes", sender.len()), "a name of at most 1,000 bytes")?;
+        let application = Application::read(&self.terms, bytes)?;
+        let State { members, waiting, columns, form, .. } = &mut self.state;
+        if members.iter().any(|one| one.sender == sender) {
+            return Err(refused("an application of an agent that takes part", "agents that do not take part yet"));
+        }
+        if let Some(what) = difference(columns, &application.columns) {
+            return Err(refused(what, "the columns with which the federation was founded"));
+        }
+        if application.form != *form {
+            return Err(refused(OTHER_FORM, "those with which the federation was founded"));
+        }
+        if let Some(dim) = application.dim.filter(|dim| *dim as usize != self.federation.dim()) {
+            return Err(refused(format!("{dim} components"), &format!("{} components, as the others", self.federation.dim())));
+        }
+        let others = members.iter().chain(waiting.iter().filter(|one| one.sender != sender));
+        if let Some((number, other)) =
+            application.agent.and_then(|own| Some((own, others.into_iter().find(|one| one.claimed == Some(own))?)))
+        {
+            let what = format!("agent number {number}, which is that of `{}`", quoted(&other.sender));
+            return Err(refused(what, "a number that nobody else has"));
+        }
+        let member = Member::new(sender, &application);
+        if waiting.contains(&member) {
+            return Ok(Accepted::Repeated);
+        }
+        waiting.retain(|one| one.sender != sender);
+        waiting.push(member);
+        Ok(Accepted::Counted)
+    }
+
+    /// The next epoch, without those who are `leaving` and with those who have applied, as far as there is room for them, and the number so
+    /// far of each of its agents ([`crate::node::ServerNode::regrouped`]). Those who stay keep their numbers where these are still numbers;
+    /// the others fill the free ones in order.
+    ///
+    /// # Errors
+    /// When fewer agents than there must be would be left; as [`Federation::next_epoch`].
+    pub fn next_epoch(&self, leaving: &[&str]) -> Result<(Self, Vec<Option<usize>>)> {
+        let State { members, waiting, .. } = &self.state;
+        let staying: Vec<usize> = (0..members.len()).filter(|c| !leaving.contains(&&members[*c].sender[..])).collect();
+        let room = self.agents.end().saturating_sub(staying.len());
+        let (joining, waiting) = waiting.split_at(room.min(waiting.len()));
+        let n = staying.len() + joining.len();
+        if n < *self.agents.start() {
+            return Err(Error::new("agents", format!("{n} agents would be left"), format!("at least {} agents", self.agents.start())));
+        }
+        let kept: BTreeSet<usize> = staying.iter().copied().filter(|c| *c < n).collect();
+        let moved = staying.iter().copied().filter(|c| *c >= n).map(Some);
+        let mut others = moved.chain(std::iter::repeat_n(None, joining.len()));
+        let from: Vec<Option<usize>> = (0..n).map(|c| if kept.contains(&c) { Some(c) } else { others.next().flatten() }).collect();
+        let mut joining = joining.iter();
+        let next = from.iter().filter_map(|old| old.map_or_else(|| joining.next(), |old| members.get(old)).cloned());
+        let members: Vec<Member> = next.collect();
+        let rows: Vec<u64> = members.iter().map(|one| one.rows).collect();
+        let weights = self.terms.weights(&rows);
+        let federation = self.federation.next_epoch(weights.clone())?;
+        let State { columns, form, start, .. } = self.state.clone();
+        let state = State { epoch: self.state.epoch + 1, members, weights, columns, form, start, waiting: waiting.to_vec() };
+        Ok((Self { terms: self.terms.clone(), agents: self.agents.clone(), federation, state }, from))
+    }
+
+    /// The state as bytes, for a server that is started again.
+    pub fn save(&self) -> Vec<u8> {
+        LAYOUT.write(&(VERSION, self.terms.hashes(), &self.state))
+    }
+
+    /// The membership of a state that [`Membership::save`] returned, of a federation with these terms; `agents` says how many there must be,
+    /// and how many there can be.
+    ///
+    /// # Errors
+    /// When it is not a state of such a federation, is damaged, or was saved by a version with another layout.
+    pub fn restored(terms: &Terms, agents: RangeInclusive<usize>, bytes: &[u8]) -> Result<Self> {
+        let (version, hashes, state) = LAYOUT.read::<(u16, TermsHashes, State)>(bytes)?;
+        let are_sound = state.weights.len() == state.members.len() && state.columns.iter().all(|column| column.check().is_ok());
+        if version != VERSION || hashes != terms.hashes() || !are_sound || !terms.agrees_on(&state.start) {
+            return Err(LAYOUT.foreign());
+        }
+        let founded = terms.federation(&state.weights, state.start.clone(), &state.columns);
+        let at_epoch = |founded: Federation| match state.epoch {
+            0 => Ok(founded),
+            epoch => founded.at_epoch(state.weights.clone(), epoch),
+        };
+        let federation = founded.and_then(at_epoch).map_err(|_| LAYOUT.foreign())?;
+        Ok(Self { terms: terms.clone(), agents, federation, state })
+    }
+}

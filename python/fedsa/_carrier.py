@@ -1,0 +1,62 @@
+"""What carries messages between the server and the agents of a federation."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+
+@dataclass(frozen=True)
+class Reply:
+    """What came back of a message.
+
+    Attributes
+    ----------
+    body : bytes or None
+        The answer; ``None`` where the message wants none.
+    refused : str or None
+        Why the agent refuses the message.
+    lost : str or None
+        Why nothing came of it, where whoever carries messages knows: the agent may have got it, or not.
+    wire_bytes : int
+        The bytes that were carried for it, with what the carrier adds; 0 if that is not known.
+    """
+
+    body: bytes | None = None
+    refused: str | None = None
+    lost: str | None = None
+    wire_bytes: int = 0
+
+
+class AgentCarrier(Protocol):
+    """What carries messages to agents. It knows them by texts, of which it says that they have sent what comes from them."""
+
+    def reachable(self) -> Collection[str]:
+        """Return who can be reached now."""
+        ...
+
+    def exchange(self, messages: Mapping[str, bytes], deadline: float) -> Mapping[str, Reply]:
+        """Carry messages to agents, and return what came back until then.
+
+        Parameters
+        ----------
+        messages : mapping of str to bytes
+            Messages by agent.
+        deadline : float
+            The time of :func:`time.monotonic` at which waiting ends.
+
+        Returns
+        -------
+        mapping of str to Reply
+            By agent; those of whom nothing came are missing.
+        """
+        ...
+
+
+class LateCarrier(AgentCarrier, Protocol):
+    """One that also has answers that come after the deadline of their message."""
+
+    def late(self) -> Sequence[tuple[str, bytes]]:
+        """Return the answers to earlier messages that have come since the last call, each with the agent that sent it."""
+        ...

@@ -1,0 +1,513 @@
+"""The server of a federation over any carrier, whose state is on the disk before anything is sent."""
+
+from __future__ import annotations
+
+import base64
+import json
+import os
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any
+
+from fedsa import _fedsa, _files
+from fedsa._carrier import AgentCarrier, Reply
+from fedsa._files import Path
+from fedsa._results import Results
+from fedsa.errors import FedsaError, InputError, MachineError
+
+# The layout of saved servers.
+LAYOUT = 2
+
+
+@dataclass
+class ExchangeRecord:
+    """What an exchange has taken."""
+
+    round: int
+    exchange: int
+    epoch: int
+    asked: int
+    answered: int
+    bytes_down: int
+    bytes_up: int
+    wire_bytes_up: int
+    seconds: float
+    # The norm of the mean of the answers: operators' values or gradients where agents send them, otherwise directions.
+    residual: float | None = None
+
+    def __str__(self) -> str:
+        carried = f"{self.bytes_up:,} bytes up, {self.bytes_down:,} down"
+        residual = "" if self.residual is None else f", residual {self.residual:.3g}"
+        return f"round {self.round}, exchange {self.exchange}: {self.answered} of {self.asked} answered, {carried}, {self.seconds:.2f} s{residual}"
+
+
+@dataclass
+class EpochRecord:
+    """Who takes part from a round on, and what it took to tell them: messages of enrolment with their bytes."""
+
+    epoch: int
+    # The rounds that were done before.
+    round: int
+    agents: list[dict[str, Any]]
+    joined: list[str]
+    left: list[str]
+    messages: int = 0
+    bytes_down: int = 0
+    bytes_up: int = 0
+
+    def __str__(self) -> str:
+        changes = [f"{', '.join(names)} {what}" for names, what in ((self.joined, "joined"), (self.left, "left")) if names]
+        rows = sum(agent["rows"] for agent in self.agents)
+        return f"epoch {self.epoch}: {len(self.agents)} agents, {rows:,} rows" + "".join(f"; {change}" for change in changes)
+
+
+@dataclass
+class Progress:
+    """What a server has come to, as it is saved."""
+
+    excluded: dict[str, str] = field(default_factory=dict)
+    enrolment: bytes = b""
+    membership: bytes | None = None
+    server: bytes | None = None
+    # Those who have heard of this epoch; those who know no epoch, and must be told all; those who were told all again and have not answered since.
+    admitted: list[str] = field(default_factory=list)
+    strangers: list[str] = field(default_factory=list)
+    retold: list[str] = field(default_factory=list)
+    # Those who have said that they leave, and those who may not come back.
+    leaving: list[str] = field(default_factory=list)
+    barred: list[str] = field(default_factory=list)
+    # In which round those are invited again who did not come, and after how many rounds once more.
+    again: dict[str, list[int]] = field(default_factory=dict)
+    # The last number of rounds at which it was decided who takes part: once, also by a server that was stopped in between.
+    decided: int = -1
+    # For how many rounds agents were silent; and of this round, who was to answer and who has.
+    silent: dict[str, int] = field(default_factory=dict)
+    wanted: list[str] = field(default_factory=list)
+    heard: list[str] = field(default_factory=list)
+    rounds: list[bytes] = field(default_factory=list)
+    # At the ends of rounds, from round 0, as far as they are known.
+    residuals: list[float | None] = field(default_factory=list)
+    exchanges: list[ExchangeRecord] = field(default_factory=list)
+    epochs: list[EpochRecord] = field(default_factory=list)
+    # Messages of enrolment for the next epoch, with their bytes down and up.
+    cost: list[int] = field(default_factory=lambda: [0, 0, 0])
+    seconds: float = 0.0
+
+    def to_bytes(self) -> bytes:
+        """As a file has it."""
+
+        def plain(value: Any) -> Any:
+            return {"base64": base64.b64encode(value).decode()} if isinstance(value, bytes) else value.__dict__
+
+        return json.dumps({"layout": LAYOUT, **self.__dict__}, default=plain).encode()
+
+    @classmethod
+    def of_bytes(cls, contents: bytes, file: str) -> Progress:
+        """What a file has."""
+
+        def parts(table: dict[str, Any]) -> Any:
+            return base64.b64decode(table["base64"]) if set(table) == {"base64"} else table
+
+        try:
+            table = json.loads(contents, object_hook=parts)
+            layout = table.pop("layout")
+            if layout != LAYOUT:
+                help = "a state that this version saved, or another folder"
+                raise InputError(f"a saved server of layout {layout}; this version has {LAYOUT}", "format", file, help)
+            self = cls(**table)
+            self.exchanges = [ExchangeRecord(**one) for one in self.exchanges]  # type: ignore[arg-type]
+            self.epochs = [EpochRecord(**one) for one in self.epochs]  # type: ignore[arg-type]
+        except (ValueError, KeyError, TypeError, AttributeError) as e:
+            if isinstance(e, InputError):
+                raise
+            raise InputError("not the state of a server", "format", file, "a state that fedsa saved, or another folder") from e
+        return self
+
+    def count(self, record: EpochRecord | None, messages: Collection[bytes], up: int = 0) -> None:
+        """Count messages of enrolment: of an epoch, or of the next one."""
+        down = sum(map(len, messages))
+        if record is None:
+            self.cost = [self.cost[0] + len(messages) + (up > 0), self.cost[1] + down, self.cost[2] + up]
+        else:
+            record.messages += len(messages)
+            record.bytes_down += down
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """How the server waits: the table ``[federation]`` of the settings."""
+
+    connect: float
+    deadline: float
+    least_answers: int
+    least_share: float
+    repeats: int
+    leave_after: int | None
+    invite: float
+
+    @classmethod
+    def of(cls, deployment: _fedsa.Deployment) -> Waiting:
+        """Those of a deployment."""
+        told = json.loads(deployment.waiting())
+        return cls(**{one.name: told[one.name] for one in fields(cls)})
+
+
+class Server:
+    """The server of a federation, from enrolment to results."""
+
+    def __init__(
+        self,
+        deployment: _fedsa.Deployment,
+        carrier: AgentCarrier,
+        agents: tuple[int, int],
+        folder: str,
+        report: Callable[[str], object],
+    ) -> None:
+        self.deployment, self.carrier, self.agents, self.report = deployment, carrier, agents, report
+        self.rules = Waiting.of(deployment)
+        os.makedirs(folder, exist_ok=True)
+        self.file = os.path.join(folder, "server.state")
+        self.enrolment = deployment.enrolment(*agents)
+        self.membership: _fedsa.Membership | None = None
+        self.node: _fedsa.ServerNode | None = None
+        # Who takes part, by their numbers.
+        self.names: list[str] = []
+        # The change of members that the method refused last.
+        self.refused: tuple[list[str], list[str]] | None = None
+        self.progress = Progress()
+        if os.path.exists(self.file):
+            self.progress = Progress.of_bytes(_files.read(self.file), self.file)
+            self.enrolment.restore(self.progress.enrolment)
+            if self.progress.membership is not None and self.progress.server is not None:
+                membership = deployment.membership(*agents, self.progress.membership)
+                node = _fedsa.ServerNode(membership.federation())
+                node.restore(self.progress.server)
+                self._enter(membership, node)
+                self.report(f"goes on after round {node.rounds()}")
+
+    def _enter(self, membership: _fedsa.Membership, node: _fedsa.ServerNode) -> None:
+        self.membership, self.node = membership, node
+        self.names = [name for name, *_ in membership.members()]
+
+    def _save(self) -> None:
+        progress = self.progress
+        progress.enrolment = self.enrolment.save()
+        progress.membership = None if self.membership is None else self.membership.save()
+        progress.server = None if self.node is None else self.node.save()
+        _files.write(self.file, progress.to_bytes())
+
+    def _carry(self, messages: Mapping[str, bytes], seconds: float) -> tuple[dict[str, Reply], float]:
+        """Carry messages; what came back, and the seconds that it took. The state is on the disk before."""
+        self._save()
+        began = time.monotonic()
+        replies = dict(self.carrier.exchange(messages, began + seconds))
+        for who, reply in replies.items():
+            if reply.body is not None and _fedsa.is_farewell(reply.body):
+                replies[who] = Reply(lost="it leaves", wire_bytes=reply.wire_bytes)
+                if who in self.names and who not in self.progress.leaving:
+                    self.progress.leaving.append(who)
+        return replies, time.monotonic() - began
+
+    def enrol(self) -> None:
+        """Wait for agents, and found the federation."""
+        if self.node is not None:
+            return
+        connect = self.rules.connect
+        ends = time.monotonic() + connect
+        refused: set[str] = set()
+        while not self.enrolment.is_full:
+            known = {*self.enrolment.applied(), *refused}
+            new = [who for who in self.carrier.reachable() if who not in known]
+            if new:
+                invitation = self.enrolment.invite(len(new))
+                self.progress.count(None, [invitation] * len(new))
+                replies, _ = self._carry({who: invitation for who in new}, min(self.rules.deadline, max(ends - time.monotonic(), 1.0)))
+                for who, reply in replies.items():
+                    if not self._applies(who, reply, self.enrolment.take) and reply.lost is None:
+                        refused.add(who)
+            if time.monotonic() >= ends:
+                break
+            time.sleep(min(0.2, connect))
+        if not self.enrolment.has_enough:
+            self._save()
+            told = "; ".join(f"{who}: {why}" for who, why in self.progress.excluded.items())
+            what = f"{len(self.enrolment.applied())} agents have come in {connect:.0f} s" + (f"; {told}" if told else "")
+            raise MachineError(what, "machine", "agents", "more agents, fewer that must come, or more seconds; the next call goes on")
+        membership, excluded = self.enrolment.close()
+        self.progress.excluded.update(excluded)
+        node = _fedsa.ServerNode(membership.federation())
+        self._begin(membership, node, [])
+        self.progress.rounds = [node.recorded()]
+
+    def _applies(self, who: str, reply: Reply, take: Callable[[str, bytes], bool]) -> bool:
+        """Whether what came back is an application that counts."""
+        if reply.lost is not None:
+            self.report(f"{who} does not take part: {reply.lost}")
+            return False
+        try:
+            if reply.body is None:
+                raise InputError(reply.refused or "no application", "message.refused")
+            take(who, reply.body)
+        except FedsaError as e:
+            self.progress.excluded[who] = e.what
+            self.report(f"{who} cannot take part: {e.what}")
+            return False
+        self.progress.count(None, [], len(reply.body))
+        self.progress.excluded.pop(who, None)
+        self.report(f"{who} takes part")
+        return True
+
+    def _begin(self, membership: _fedsa.Membership, node: _fedsa.ServerNode, left: Sequence[str]) -> None:
+        """Begin an epoch."""
+        progress, before = self.progress, self.names
+        self._enter(membership, node)
+        joined = [who for who in self.names if who not in before]
+        stay = set(self.names)
+        progress.strangers = [who for who in progress.strangers if who in stay] + joined
+        progress.admitted, progress.retold, progress.wanted, progress.heard = [], [], [], []
+        progress.leaving = [who for who in progress.leaving if who in stay]
+        progress.silent = {who: n for who, n in progress.silent.items() if who in stay}
+        progress.again = {who: rounds for who, rounds in progress.again.items() if who not in stay}
+        agents = [{"name": who, "rows": rows, "weight": weight} for who, rows, weight in membership.members()]
+        record = EpochRecord(membership.epoch, node.rounds(), agents, joined, list(left), *progress.cost)
+        progress.cost = [0, 0, 0]
+        progress.epochs.append(record)
+        self.refused = None
+        self.report(str(record))
+
+    def _regroup(self) -> None:
+        """Open the next epoch, if agents have come or gone since the last round."""
+        node, membership, progress = self.node, self.membership, self.progress
+        assert node is not None and membership is not None
+        for c, why in node.exclusions():
+            who = self.names[c]
+            progress.excluded[who] = why
+            if who not in progress.barred:
+                progress.barred.append(who)
+                self.report(f"{who} is excluded: {why}")
+        patience = self.rules.leave_after
+        silent = {who for who, n in progress.silent.items() if patience is not None and n >= patience}
+        gone = [who for who in self.names if who in silent or who in progress.leaving or who in progress.barred]
+        room = self.agents[1] - len(self.names) + len(gone)
+        self._invite(room - len(membership.waiting()))
+        waiting = membership.waiting() if room > 0 else []
+        if not (gone or waiting) or (gone, waiting) == self.refused:
+            return
+        try:
+            next, before = membership.next_epoch(gone)
+            regrouped = node.regrouped(next.federation(), before)
+        except InputError as e:
+            # They stay members, whose answers are missing, until the change is one that the method and the number of agents allow.
+            self.refused = (gone, waiting)
+            self.report(f"nobody joins or leaves: {e.what}; accepted is {e.help}")
+            return
+        self._begin(next, regrouped, gone)
+
+    def _invite(self, room: int) -> None:
+        """Invite those who can be reached and do not take part, where there is room; those who did not come are invited ever more seldom."""
+        node, membership, progress = self.node, self.membership, self.progress
+        assert node is not None and membership is not None
+        if room <= 0 or self.rules.invite <= 0:
+            return
+        known, now = {*self.names, *membership.waiting(), *progress.barred}, node.rounds()
+        new = [who for who in self.carrier.reachable() if who not in known and progress.again.get(who, [0, 1])[0] <= now]
+        if not new:
+            return
+        invitation = membership.invitation()
+        progress.count(None, [invitation] * len(new))
+        replies, seconds = self._carry({who: invitation for who in new}, self.rules.invite)
+        progress.seconds += seconds
+        for who in new:
+            if not self._applies(who, replies.get(who, Reply(lost="no answer")), membership.take):
+                rounds = progress.again.get(who, [0, 1])[1]
+                progress.again[who] = [now + rounds, 2 * rounds]
+
+    def _admit(self, numbers: Collection[int]) -> None:
+        """Tell those of the epoch who have not heard of it."""
+        progress, membership = self.progress, self.membership
+        assert membership is not None
+        waiting = {self.names[c]: c for c in numbers if self.names[c] not in progress.admitted}
+        if not waiting:
+            return
+        messages = {who: membership.told(c, who not in progress.strangers) for who, c in waiting.items()}
+        progress.count(progress.epochs[-1], list(messages.values()))
+        replies, seconds = self._carry(messages, self.rules.deadline)
+        progress.seconds += seconds
+        for who, reply in replies.items():
+            why = reply.refused or reply.lost
+            if why is None:
+                progress.admitted.append(who)
+                progress.strangers = [one for one in progress.strangers if one != who]
+                continue
+            # It knows no earlier epoch.
+            if reply.refused is not None and who not in progress.strangers:
+                progress.strangers.append(who)
+            self.report(f"{who} does not take part in this round: {why}")
+
+    def _available(self) -> list[int]:
+        """The numbers of those who can be reached."""
+        waited = time.monotonic() + self.rules.deadline
+        while True:
+            reachable = set(self.carrier.reachable())
+            numbers = [c for c, who in enumerate(self.names) if who in reachable]
+            self._admit(numbers)
+            admitted = [c for c in numbers if self.names[c] in self.progress.admitted]
+            if admitted:
+                self.progress.wanted = [who for c, who in enumerate(self.names) if c not in admitted]
+                return admitted
+            if time.monotonic() > waited:
+                # Others may join when it goes on.
+                self.progress.decided = -1
+                self._save()
+                raise MachineError("no agent can be reached", "machine", "agents", "agents that run; the next call goes on")
+            time.sleep(0.2)
+
+    def run(self) -> None:
+        """Carry the rounds."""
+        assert self.node is not None
+        kind, messages = self.node.todo()
+        while True:
+            node = self.node
+            if kind == "over":
+                self._end_round()
+                if node.rounds() >= self.deployment.rounds or node.diverged() is not None:
+                    self._save()
+                    return
+                if self.progress.decided < node.rounds():
+                    self._regroup()
+                    self.progress.decided = node.rounds()
+                available = self._available()
+                kind, messages = self.node.open(available)
+            elif kind == "tell":
+                self._ask(messages, wants_answers=False)
+                # It is over whether they have heard it or not.
+                kind, messages = "over", {}
+            else:
+                kind, messages = self._exchange(messages)
+
+    def _end_round(self) -> None:
+        """Record the round, and who was silent in it."""
+        node, progress = self.node, self.progress
+        assert node is not None
+        if len(progress.rounds) > node.rounds():
+            return
+        progress.rounds.append(node.recorded())
+        for who in self.names:
+            if who in progress.heard:
+                progress.silent.pop(who, None)
+            elif who in progress.wanted:
+                progress.silent[who] = progress.silent.get(who, 0) + 1
+        progress.wanted, progress.heard = [], []
+
+    def _exchange(self, messages: Mapping[int, bytes]) -> tuple[str, dict[int, bytes]]:
+        """Ask until there are enough answers; what is to be done next."""
+        node, rules = self.node, self.rules
+        assert node is not None
+        enough = min(rules.least_answers, len(messages))
+        waiting = messages
+        for _ in range(rules.repeats + 1):
+            self._ask(waiting, wants_answers=True)
+            waiting = {c: messages[c] for c in node.may_still_answer() if c in messages}
+            if self._has_enough(enough) or not waiting:
+                break
+        # The first exchange of a round is at the iterate with which the last one ended.
+        if len(self.progress.residuals) < len(self.progress.rounds):
+            self.progress.residuals.append(node.residual())
+        if self._has_enough(enough):
+            return node.close()
+        share = f", of {node.share_answered():.0%} of the weight" if rules.least_share > 0 else ""
+        self.report(f"round {node.rounds() + 1} is given up: {node.answered()} of {enough} answers{share}")
+        return node.give_up()
+
+    def _has_enough(self, answers: int) -> bool:
+        """Whether the open question has so many answers, with the least share of the weight."""
+        assert self.node is not None
+        # Sums of the same weights in another order differ in their last bits.
+        return self.node.answered() >= answers and self.node.share_answered() >= self.rules.least_share - 1e-12
+
+    def _ask(self, messages: Mapping[int, bytes], wants_answers: bool) -> None:
+        """Carry messages to agents by their numbers, and take what comes back."""
+        progress, node = self.progress, self.node
+        assert node is not None
+        self._admit(messages)
+        names = {self.names[c]: c for c in messages}
+        if wants_answers:
+            progress.wanted.extend(who for who in names if who not in progress.wanted)
+        replies, seconds = self._carry({who: messages[c] for who, c in names.items()}, self.rules.deadline)
+        progress.seconds += seconds
+        for who, c in names.items():
+            reply = replies.get(who, Reply(lost="no answer"))
+            why = reply.refused or reply.lost
+            if why is not None:
+                self.report(f"{who}: {why}")
+            if reply.refused is not None and wants_answers:
+                self._tell_again(who)
+            if reply.body is not None:
+                self._take(who, c, reply.body)
+        late = getattr(self.carrier, "late", None)
+        for who, body in late() if late is not None else ():
+            if who in self.names:
+                self._take(who, self.names.index(who), body)
+        self._note(messages, replies, seconds)
+
+    def _tell_again(self, who: str) -> None:
+        """Tell all of the epoch again to one that refuses a question, once: it may have lost its state, or have an old one."""
+        progress = self.progress
+        if who not in progress.retold and who in progress.admitted:
+            progress.retold.append(who)
+            progress.admitted.remove(who)
+            progress.strangers.append(who)
+
+    def _take(self, who: str, c: int, answer: bytes) -> None:
+        """Take an answer."""
+        progress = self.progress
+        assert self.node is not None
+        if who not in progress.heard:
+            progress.heard.append(who)
+        # One that answers is there again.
+        progress.leaving = [one for one in progress.leaving if one != who]
+        try:
+            self.node.take(c, answer)
+            progress.retold = [one for one in progress.retold if one != who]
+        except FedsaError as e:
+            self.report(f"{who} was refused: {e.what}")
+
+    def _note(self, messages: Mapping[int, bytes], replies: Mapping[str, Reply], seconds: float) -> None:
+        """Keep what an exchange has taken."""
+        assert self.node is not None and self.membership is not None
+        exchanges, rounds = self.progress.exchanges, self.node.rounds()
+        again = exchanges[-1].exchange + 1 if exchanges and exchanges[-1].round == rounds + 1 else 1
+        record = ExchangeRecord(
+            round=rounds + 1,
+            exchange=again,
+            epoch=self.membership.epoch,
+            asked=len(messages),
+            answered=sum(reply.refused is None and reply.lost is None for reply in replies.values()),
+            bytes_down=sum(map(len, messages.values())),
+            bytes_up=sum(len(reply.body) for reply in replies.values() if reply.body is not None),
+            wire_bytes_up=sum(reply.wire_bytes for reply in replies.values()),
+            seconds=seconds,
+            residual=self.node.residual(),
+        )
+        exchanges.append(record)
+        self.report(str(record))
+
+    def results(self) -> Results:
+        """The results of the rounds."""
+        assert self.node is not None
+        progress = self.progress
+        rows = [(row, progress.residuals[t] if t < len(progress.residuals) else None) for t, row in enumerate(progress.rounds)]
+        told = {
+            "agents": progress.epochs[-1].agents,
+            "excluded": progress.excluded,
+            "epochs": [asdict(one) for one in progress.epochs],
+            "exchanges": [asdict(one) for one in progress.exchanges],
+        }
+        return Results._of(self.deployment.results(self.node, rows, progress.seconds, json.dumps(told)))
+
+    def write(self, results: Results, out: Path, overwrite: bool) -> None:
+        """Write the results with their weights; the state is then of no more use."""
+        assert self.membership is not None and results._native is not None
+        self.deployment.write(results._native, self.membership, os.fspath(out), overwrite)
+        os.remove(self.file)
