@@ -75,10 +75,10 @@ fn hostile_rounds(world: &mut World, rounds: u64, what: &str) {
     assert!(!grows(before.0, after.0) && !grows(before.1, after.1), "{what}: {before:?} bytes, then {after:?}");
 }
 
-/// Whether only agents know their control variates, which are then lost with their states: SCAFFOLD with some of the agents. In the next
-/// epoch all begin at 0 again.
-fn keeps_controls_to_itself(kind: &str, method: &dyn MethodSettings) -> bool {
-    kind == "scaffold" && !format!("{method:?}").contains("participants: None")
+/// Whether lost answers have a lasting effect that only the next epoch ends: SCAFFOLD with some of the agents loses the control variates that
+/// only agents know with their states, and in LSTD's sum over all rounds an agent counts with the share of rounds in which it was heard.
+fn remembers_losses(kind: &str, method: &dyn MethodSettings) -> bool {
+    kind == "lstd" || kind == "scaffold" && !format!("{method:?}").contains("participants: None")
 }
 
 /// One method through hostile rounds, and then through rounds in which every question is asked until it is answered: if it converges when
@@ -89,7 +89,7 @@ fn probe_one(field: &Arc<dyn Field>, (kind, method): (&str, &dyn MethodSettings)
     world.has_medians = !asks_few(method);
     hostile_rounds(&mut world, rounds, &what);
     world.habits = PATIENT;
-    if keeps_controls_to_itself(kind, method) {
+    if remembers_losses(kind, method) {
         world.regroup(&(0..AGENTS).collect::<Vec<_>>());
     }
     let mut wrong = None;

@@ -17,10 +17,10 @@ pub trait Direction: Send + Sync {
     fn longest_by_rounding(&self) -> f64 {
         f64::INFINITY
     }
-    /// Is called at a round's end: the iterate moved from `from` to `to`, by a share of the direction.
-    fn moved(&mut self, _from: &[f64], _to: &[f64], _by: AcceptedStep) {}
-    /// Is called instead if no trial step down to `last` was accepted, and the iterate stays at `theta`. `is_whole` says whether all agents
+    /// Is called at a round's end: the iterate moved from `from` to `to`, by a share of the direction. `is_whole` says whether all agents
     /// answered with gradients and losses: otherwise they may not belong together.
+    fn moved(&mut self, _from: &[f64], _to: &[f64], _by: AcceptedStep, _is_whole: bool) {}
+    /// Is called instead if no trial step down to `last` was accepted, and the iterate stays at `theta`.
     fn failed(&mut self, _theta: &[f64], _last: f64, _is_whole: bool) {}
     /// Everything that influences later directions.
     fn state(&self) -> Vec<Vec<f64>> {
@@ -87,16 +87,16 @@ impl Descent {
             return Next::Done { tell: None };
         }
         match self.length {
-            Length::Fixed(step) => self.step(&p, step, AcceptedStep { step: 1.0, is_proven: true }),
+            Length::Fixed(step) => self.step(&p, step, AcceptedStep { step: 1.0, is_proven: true }, self.is_whole),
             _ => return Next::Ask(Ask { to: None, down: Message::one(got.round, got.exchange + 1, Part::Step, p), own: None }),
         }
         Next::Done { tell: None }
     }
 
     /// `theta_{t+1} = point + s p`.
-    fn step(&mut self, p: &[f64], s: f64, accepted: AcceptedStep) {
+    fn step(&mut self, p: &[f64], s: f64, accepted: AcceptedStep, is_whole: bool) {
         let to: Vec<f64> = self.point.iter().zip(p).map(|(x, p)| s.mul_add(*p, *x)).collect();
-        self.rule.moved(&self.theta, &to, accepted);
+        self.rule.moved(&self.theta, &to, accepted, is_whole);
         self.theta = to;
     }
 }
@@ -134,10 +134,11 @@ impl Server for Descent {
         // Of agents that answer, some loss or the slope is not 0.
         let has_answers = losses.iter().any(|loss| *loss != 0.0);
         self.failed += u64::from(accepted.is_none() && has_answers);
+        let is_whole = self.is_whole && got.arrived.is_empty();
         match (accepted, &self.length) {
-            (Some(accepted), _) => self.step(&p, accepted.step, accepted),
-            (None, Length::SearchOrLast(_)) if has_answers => self.step(&p, last, AcceptedStep { step: last, is_proven: false }),
-            _ if has_answers => self.rule.failed(&self.theta, last, self.is_whole && got.arrived.is_empty()),
+            (Some(accepted), _) => self.step(&p, accepted.step, accepted, is_whole),
+            (None, Length::SearchOrLast(_)) if has_answers => self.step(&p, last, AcceptedStep { step: last, is_proven: false }, is_whole),
+            _ if has_answers => self.rule.failed(&self.theta, last, is_whole),
             _ => {}
         }
         Next::Done { tell: None }
