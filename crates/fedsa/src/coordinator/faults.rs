@@ -31,16 +31,16 @@ pub struct Exclusion {
 pub(crate) struct Medians(BTreeMap<(u8, u8), f64>);
 
 impl Medians {
-    /// The largest median so far, with that of answers with these norms; `None` where there is none yet.
+    /// The largest median before, if there is one, and sees that of answers with these norms.
     fn see(&mut self, exchange: u8, part: Part, norms: &[Option<f64>]) -> Option<f64> {
         let mut all: Vec<f64> = norms.iter().flatten().copied().collect();
         all.sort_by(f64::total_cmp);
         let key = (exchange, part.tag());
+        let before = self.0.get(&key).copied();
         if let Some(median) = all.get(all.len().saturating_sub(1) / 2).filter(|x| all.len() >= LEAST && x.is_finite()) {
-            let largest = self.0.entry(key).or_insert(0.0);
-            *largest = largest.max(*median);
+            self.0.insert(key, before.unwrap_or(0.0).max(*median));
         }
-        self.0.get(&key).copied()
+        before
     }
 
     /// Whether these can be medians of norms.

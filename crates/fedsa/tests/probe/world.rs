@@ -20,7 +20,7 @@ use fedsa::uplink::Uplink;
 const SEED: u64 = 5;
 
 /// The agent that lies.
-const LIAR: usize = 1;
+pub const LIAR: usize = 1;
 
 /// Agents come back from a state of so many rounds ago.
 const OLD: usize = 10;
