@@ -95,7 +95,7 @@ pub struct World {
     /// The answers that counted in this epoch, by round, exchange and agent.
     counted: HashMap<(u64, u8, usize), Vec<u8>>,
     /// The most bytes that the server and an agent have saved since this was last taken.
-    largest: (usize, usize),
+    pub largest: (usize, usize),
 }
 
 fn node(federation: &Federation, field: &Arc<dyn Field>, place: usize, agent: usize) -> ClientNode {
