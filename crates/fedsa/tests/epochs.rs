@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::common::adversary::any_order;
 use crate::common::{EXACT, computing_alone, field, linear, method, methods};
 use fedsa::enrolment::{announce, announced};
 use fedsa::error::ErrorKind;
@@ -166,11 +167,7 @@ impl World {
 
     /// Some agents join, leave and come back, and numbers and weights change.
     fn change(&mut self) {
-        let mut all: Vec<usize> = (0..ALL).collect();
-        for i in (1..ALL).rev() {
-            let j = self.draws.bits() as usize % (i + 1);
-            all.swap(i, j);
-        }
+        let all = any_order(&mut self.draws, ALL);
         // Four or more, so that three participants are some of them.
         let n = 4 + self.draws.bits() as usize % 3;
         let shares: Vec<f64> = (0..n).map(|_| 0.5 + self.draws.uniform()).collect();

@@ -11,6 +11,7 @@ mod common;
 mod conformance;
 mod enrolment;
 mod epochs;
+mod every_link;
 /// The example of a problem of one's own.
 #[allow(dead_code, reason = "the example's own run")]
 #[path = "../examples/own_problem.rs"]
@@ -42,6 +43,7 @@ mod noise;
 mod nonlinear;
 mod own_problem;
 mod parts;
+mod probe;
 mod q_shed;
 mod rates;
 mod regression;

@@ -7,6 +7,7 @@ mod links;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+use crate::common::adversary::{MessageOutcome, another, any_order, damaged, fate};
 use crate::common::{EXACT, bits, method};
 use fedsa::kernel::Isa;
 use fedsa::linalg::distance_sq;
@@ -29,20 +30,6 @@ fn six() -> Arc<dyn Field> {
     let garnet =
         Garnet::default().with_agents(6).with_states(10).with_features(3).with_gamma(0.8).with_heterogeneity(Heterogeneity::Independent);
     garnet.field(&NoFiles, Sampling::default().with_kind(Law::Mean), Isa::best()).unwrap()
-}
-
-/// What the network does to one message on its way.
-#[derive(Debug, Clone, Copy, PartialEq)]
-enum MessageOutcome {
-    Arrives,
-    Lost,
-    Twice,
-    CutOff,
-    Flipped,
-    /// After its round.
-    Late,
-    /// To, or as from, another agent too.
-    Misdelivered,
 }
 
 /// How often the network and the nodes misbehave.
@@ -107,28 +94,15 @@ impl<'a> World<'a> {
     }
 
     fn fate(&mut self) -> MessageOutcome {
-        let u = self.draws.uniform();
-        if u < self.habits.lost {
-            return MessageOutcome::Lost;
-        }
-        let others =
-            [MessageOutcome::Twice, MessageOutcome::CutOff, MessageOutcome::Flipped, MessageOutcome::Late, MessageOutcome::Misdelivered];
-        others.get(((u - self.habits.lost) / self.habits.other) as usize).copied().unwrap_or(MessageOutcome::Arrives)
+        fate(&mut self.draws, self.habits.lost, self.habits.other)
     }
 
     fn damaged(&mut self, bytes: &[u8], fate: MessageOutcome) -> Vec<u8> {
-        let at = (self.draws.uniform() * bytes.len() as f64) as usize;
-        let mut bytes = bytes.to_vec();
-        if fate == MessageOutcome::CutOff {
-            bytes.truncate(at)
-        } else {
-            bytes[at] ^= 1 << (self.draws.bits() % 8)
-        }
-        bytes
+        damaged(&mut self.draws, bytes, fate)
     }
 
     fn another(&mut self, c: usize) -> usize {
-        (c + 1 + self.draws.bits() as usize % (self.nodes.len() - 1)) % self.nodes.len()
+        another(&mut self.draws, self.nodes.len(), c)
     }
 
     /// An agent from its last state, an older one, or none.
@@ -188,12 +162,7 @@ impl<'a> World<'a> {
     /// Sends messages down; the answers that agents make, each as often as its agent made it.
     fn down(&mut self, to: &[usize], bytes: &[Arc<[u8]>]) -> Vec<(usize, Vec<u8>)> {
         let mut answers = Vec::new();
-        // In any order.
-        let mut order: Vec<usize> = (0..to.len()).collect();
-        for i in (1..order.len()).rev() {
-            let j = self.draws.bits() as usize % (i + 1);
-            order.swap(i, j);
-        }
+        let order = any_order(&mut self.draws, to.len());
         if !self.late_down.is_empty() && self.happens(0.5) {
             let (c, bytes) = self.late_down.remove(0);
             answers.extend(self.hand(c, &bytes).map(|answer| (c, answer)));

@@ -1,5 +1,7 @@
 //! Answers that nobody should believe, and the agents that are excluded because of them.
 
+use std::collections::BTreeMap;
+
 use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
@@ -23,19 +25,55 @@ pub struct Exclusion {
     pub reason: String,
 }
 
+/// The largest median norm so far of each part of the answers to each exchange. Near the root the norms of methods with control variates
+/// shrink without a bound, and an agent that joins then, or is believed again, sends what the others sent at the start.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Medians(BTreeMap<(u8, u8), f64>);
+
+impl Medians {
+    /// The largest median before, if there is one, and sees that of answers with these norms.
+    fn see(&mut self, exchange: u8, part: Part, norms: &[Option<f64>]) -> Option<f64> {
+        let mut all: Vec<f64> = norms.iter().flatten().copied().collect();
+        all.sort_by(f64::total_cmp);
+        let key = (exchange, part.tag());
+        let before = self.0.get(&key).copied();
+        if let Some(median) = all.get(all.len().saturating_sub(1) / 2).filter(|x| all.len() >= LEAST && x.is_finite()) {
+            self.0.insert(key, before.unwrap_or(0.0).max(*median));
+        }
+        before
+    }
+
+    /// Whether these can be medians of norms.
+    pub fn are_possible(&self) -> bool {
+        self.0.values().all(|median| median.is_finite() && *median >= 0.0)
+    }
+}
+
+/// The fewest answers of which one can be far from the others.
+const LEAST: usize = 3;
+
 /// Removes the answers that nobody should believe, and returns their agents with the reasons. If these are more than `most`, all stay.
-pub(super) fn remove(letters: &mut [Option<Letter>], rule: Faults, most: usize) -> Vec<(usize, Error)> {
+pub(super) fn remove(
+    letters: &mut [Option<Letter>],
+    exchange: u8,
+    rule: Faults,
+    most: usize,
+    medians: &mut Medians,
+) -> Vec<(usize, Error)> {
     let Faults::Exclude { norm_limit } = rule else { return Vec::new() };
     let mut faults: Vec<Option<Error>> = letters.iter().map(|letter| not_finite(letter.as_ref()?)).collect();
     let parts = letters.iter().flatten().next().map_or(Vec::new(), |letter| letter.parts.iter().map(|(part, _)| *part).collect());
     for part in parts.into_iter().filter(|part| part.unit() != Unit::Nothing && !part.is_packed()) {
         let norms: Vec<Option<f64>> = letters.iter().zip(&faults).map(|(letter, fault)| norm(letter.as_ref()?, part, fault)).collect();
+        let largest = medians.see(exchange, part, &norms);
         for (fault, (norm, median)) in faults.iter_mut().zip(norms.iter().zip(medians_of_others(&norms))) {
-            if let (Some(norm), Some(median)) = (norm, median)
-                && *norm > norm_limit * median
+            let usual = median.into_iter().chain(largest).fold(0.0, f64::max);
+            if let Some(norm) = norm
+                && usual > 0.0
+                && *norm > norm_limit * usual
                 && fault.is_none()
             {
-                let what = format!("{part:?} of norm {norm:e}, and the median of the other answers is {median:e}");
+                let what = format!("{part:?} of norm {norm:e}, and the median of the answers is or was {usual:e}");
                 *fault = Some(refused(what, &format!("at most {norm_limit} times that median")));
             }
         }
@@ -63,16 +101,16 @@ fn norm(letter: &Letter, part: Part, fault: &Option<Error>) -> Option<f64> {
     }
 }
 
-/// The median of all other norms for each of them (the lower one of two); `None` if there are fewer than two others, or it is 0.
+/// The median of all other norms for each of them (the lower one of two); `None` if there are fewer than two others.
 fn medians_of_others(norms: &[Option<f64>]) -> Vec<Option<f64>> {
     let mut order: Vec<usize> = (0..norms.len()).filter(|i| norms[*i].is_some()).collect();
     order.sort_by(|i, j| norms[*i].unwrap_or(0.0).total_cmp(&norms[*j].unwrap_or(0.0)));
     let mut medians = vec![None; norms.len()];
-    if order.len() >= 3 {
+    if order.len() >= LEAST {
         let middle = (order.len() - 2) / 2;
         for (at, i) in order.iter().enumerate() {
             let of = order[if at <= middle { middle + 1 } else { middle }];
-            medians[*i] = norms[of].filter(|median| *median > 0.0);
+            medians[*i] = norms[of];
         }
     }
     medians
@@ -89,9 +127,14 @@ mod tests {
         vectors.iter().enumerate().map(one).collect()
     }
 
+    fn removed_of(all: &mut [Option<Letter>], medians: &mut Medians) -> Vec<(usize, Error)> {
+        let most = all.len().saturating_sub(1) / 2;
+        remove(all, 0, Faults::Exclude { norm_limit: 10.0 }, most, medians)
+    }
+
     fn removed(vectors: &[&[f64]]) -> Vec<usize> {
         let mut all = letters(vectors);
-        let faults = remove(&mut all, Faults::Exclude { norm_limit: 10.0 }, vectors.len().saturating_sub(1) / 2);
+        let faults = removed_of(&mut all, &mut Medians::default());
         let agents: Vec<usize> = faults.iter().map(|(agent, _)| *agent).collect();
         assert!((0..all.len()).all(|c| all[c].is_none() == agents.contains(&c)));
         agents
@@ -111,6 +154,25 @@ mod tests {
         assert_eq!(removed(&[&[f64::NAN], &[f64::NAN], &[1.0], &[1.0]]), [0usize; 0]);
         assert_eq!(removed(&[]), [0usize; 0]);
         let mut all = letters(&[&[1.0], &[2.0], &[f64::NAN]]);
-        assert!(remove(&mut all, Faults::End, 3).is_empty() && all.iter().all(Option::is_some));
+        assert!(remove(&mut all, 0, Faults::End, 3, &mut Medians::default()).is_empty() && all.iter().all(Option::is_some));
+    }
+
+    /// What all sent once is believed later, and what is far above it is not, also where there is no median any more.
+    #[test]
+    fn the_largest_median_so_far_is_remembered() {
+        let mut medians = Medians::default();
+        let mut later = |vectors: &[&[f64]]| {
+            let faults = removed_of(&mut letters(vectors), &mut medians);
+            faults.into_iter().map(|(agent, _)| agent).collect::<Vec<_>>()
+        };
+        assert_eq!(later(&[&[1.0], &[2.0], &[3.0]]), [0usize; 0]);
+        assert_eq!(later(&[&[1e-9], &[2e-9], &[5.0]]), [0usize; 0], "one that joins");
+        assert_eq!(later(&[&[1e-9], &[2e-9], &[21.0]]), [2]);
+        assert_eq!(later(&[&[0.0], &[0.0], &[21.0]]), [2]);
+        assert_eq!(later(&[&[5.0], &[1e200], &[f64::NAN]]), [0usize; 0], "two of three");
+        assert_eq!(remove(&mut letters(&[&[5.0], &[1e200]]), 0, Faults::Exclude { norm_limit: 10.0 }, 1, &mut medians)[0].0, 1);
+        assert!(medians.are_possible());
+        let other_exchange = remove(&mut letters(&[&[5.0], &[1e200]]), 1, Faults::Exclude { norm_limit: 10.0 }, 1, &mut medians);
+        assert!(other_exchange.is_empty());
     }
 }

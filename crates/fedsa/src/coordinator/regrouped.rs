@@ -32,6 +32,7 @@ impl Coordinator {
                 next.state.end.channel[c * words..(c + 1) * words].copy_from_slice(&end.channel[old * words..(old + 1) * words]);
             }
         }
+        next.state.end.medians = end.medians;
         let moved = |one: Exclusion| Some(Exclusion { agent: from.iter().position(|old| *old == Some(one.agent))?, ..one });
         let exclusions = exclusions.into_iter().filter_map(moved).collect();
         let record = record.map(|_| Default::default());

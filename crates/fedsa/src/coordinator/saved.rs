@@ -154,6 +154,7 @@ impl Coordinator {
             && output.continues(&self.state.output)
             && diverged.is_none_or(|round| round <= *opened && !is_open)
             && end.channel.len() == self.state.end.channel.len()
+            && end.medians.are_possible()
             && end.mail.is_of(next, *opened, latest, n, &self.protocol)
             && exclusions.iter().enumerate().all(|(i, one)| one.agent < n && !exclusions[..i].iter().any(|other| other.agent == one.agent))
             && outstanding.is_of(*opened, self.latest(), n)

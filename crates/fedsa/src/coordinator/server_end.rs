@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::faults;
+use super::faults::{self, Medians};
 use super::mail::Mail;
 use super::recorded::{ExchangeArrivals, Replay};
 use crate::error::{Error, Result};
@@ -23,6 +23,8 @@ pub(crate) struct ServerEnd {
     pub channel: Vec<u64>,
     /// Answers on their way.
     pub mail: Mail,
+    /// The usual norms of answers, where rules look at them.
+    pub medians: Medians,
 }
 
 /// What arrived in one exchange.
@@ -65,7 +67,7 @@ impl ServerEnd {
         let words = uplink.media_len();
         let mut channel = vec![0; agents * words];
         channel.chunks_mut(words.max(1)).enumerate().for_each(|(c, memory)| uplink.start(seed, c, memory));
-        Self { channel, mail: Mail::default() }
+        Self { channel, mail: Mail::default(), medians: Medians::default() }
     }
 
     /// Passes answers over the media: `answers` has one entry for each agent that was asked, `None` if it sent none. Over a link whose
@@ -109,7 +111,7 @@ impl ServerEnd {
             letters.iter_mut().for_each(|letter| *letter = letter.take().filter(|x| replay.delay(round, exchange, x.agent).is_some()));
         }
         let came = letters.iter().flatten().map(|letter| (letter.agent, letter.answers)).collect();
-        let faults = faults::remove(&mut letters, rules.faults, most_faults);
+        let faults = faults::remove(&mut letters, exchange, rules.faults, most_faults, &mut self.medians);
         if uplink.late.is_none() && !letters.iter().all(Option::is_some) {
             arrived = letters.iter().map(Option::is_some).collect();
         }

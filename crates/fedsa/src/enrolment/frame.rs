@@ -14,7 +14,7 @@ pub const VERSION: u16 = 2;
 const MAGIC: [u8; 4] = *b"fsaE";
 
 /// The most bytes of a message.
-const LONGEST: usize = 1 << 26;
+pub(super) const LONGEST: usize = 1 << 26;
 
 const FRONT: usize = MAGIC.len() + 2 + 1;
 const CHECKSUM: usize = 4;

@@ -72,6 +72,10 @@ const LONGEST_SENDER: usize = 1_000;
 /// What an application of another form has.
 const OTHER_FORM: &str = "data of another form: other columns, classes, or scales of targets";
 
+/// The most components that an agent may say. The server makes a start of so many before it knows who is wrong, and an admission, which
+/// contains the start, would be longer than messages may be.
+const MOST_COMPONENTS: u32 = (frame::LONGEST / 8) as u32;
+
 /// The server asks who takes part.
 #[derive(Serialize, Deserialize)]
 struct Invitation {
@@ -100,11 +104,19 @@ impl Application {
     fn read(terms: &Terms, bytes: &[u8]) -> Result<Self> {
         let application: Self = frame::read(Kind::Application, bytes)?;
         terms.hashes().check(&application.terms)?;
-        if application.rows == 0 || application.rows > 1 << 53 {
-            return Err(refused(format!("{} rows", application.rows), "one row or more, at most 2^53"));
-        }
-        application.columns.iter().try_for_each(ColumnSummary::check)?;
+        application.check()?;
         Ok(application)
+    }
+
+    /// Refuses what no agent has.
+    fn check(&self) -> Result<()> {
+        if self.rows == 0 || self.rows > 1 << 53 {
+            return Err(refused(format!("{} rows", self.rows), "one row or more, at most 2^53"));
+        }
+        if let Some(dim) = self.dim.filter(|dim| !(1..=MOST_COMPONENTS).contains(dim)) {
+            return Err(refused(format!("{dim} components"), &format!("one component or more, at most {MOST_COMPONENTS}")));
+        }
+        self.columns.iter().try_for_each(ColumnSummary::check)
     }
 }
 
@@ -128,6 +140,13 @@ pub struct EnrolmentCost {
     pub bits_up: u64,
     /// Bits from the server to agents.
     pub bits_down: u64,
+}
+
+impl EnrolmentCost {
+    /// Whether these can be counted on: further messages do not overflow them.
+    fn is_possible(&self) -> bool {
+        [self.messages, self.bits_up, self.bits_down].iter().all(|n| *n < 1 << 62)
+    }
 }
 
 /// The server's side of enrolment.
@@ -225,19 +244,24 @@ impl Enrolment {
         if self.is_full() {
             return Err(refused("another application", &format!("at most {} agents", self.agents.end())));
         }
-        if let Some(number) = application.agent {
-            if number as usize >= *self.agents.end() {
-                return Err(refused(format!("agent number {number}"), &format!("numbers below {}", self.agents.end())));
-            }
-            if let Some((other, _)) = self.state.applied.iter().find(|(_, other)| other.agent == Some(number)) {
-                let what = format!("agent number {number}, which is that of `{}`", quoted(other));
-                return Err(refused(what, "a number that nobody else has"));
-            }
-        }
+        self.check_number(application.agent)?;
         self.state.cost.messages += 1;
         self.state.cost.bits_up += 8 * bytes.len() as u64;
         self.state.applied.push((sender.to_string(), application));
         Ok(Accepted::Counted)
+    }
+
+    /// Refuses a number that there is not, or that somebody has.
+    fn check_number(&self, claimed: Option<u32>) -> Result<()> {
+        let Some(number) = claimed else { return Ok(()) };
+        if number as usize >= *self.agents.end() {
+            return Err(refused(format!("agent number {number}"), &format!("numbers below {}", self.agents.end())));
+        }
+        if let Some((other, _)) = self.state.applied.iter().find(|(_, other)| other.agent == Some(number)) {
+            let what = format!("agent number {number}, which is that of `{}`", quoted(other));
+            return Err(refused(what, "a number that nobody else has"));
+        }
+        Ok(())
     }
 
     /// Those who have applied, in order.
@@ -266,10 +290,12 @@ impl Enrolment {
     ///
     /// # Errors
     /// When fewer agents than there must be can take part, who and why; when a number is not one of this many agents; when dimensions
-    /// are not known; as [`Federation::new`].
+    /// are not known; when no column has what all agents' columns make together; as [`Federation::new`].
     pub fn close(&self, dim: Option<usize>) -> Result<Enrolled> {
         let (taken, excluded) = self.numbered(dim)?;
         let columns = joined(taken.iter().map(|(_, one)| &one.columns[..]));
+        // Agents would refuse them.
+        columns.iter().try_for_each(ColumnSummary::check)?;
         let said = taken.iter().find_map(|(_, one)| one.dim).map(|dim| dim as usize);
         let dim = dim.or(said).ok_or_else(|| Error::new("dim", "no agent says its dimension", "the number of components of the model"))?;
         let rows: Vec<u64> = taken.iter().map(|(_, one)| one.rows).collect();
@@ -365,12 +391,23 @@ impl Enrolment {
     /// then.
     pub fn restore(&mut self, bytes: &[u8]) -> Result<()> {
         let (version, terms, state) = LAYOUT.read::<(u16, TermsHashes, State)>(bytes)?;
-        let are_sound = state.applied.iter().all(|(_, one)| one.rows > 0 && one.columns.iter().all(|column| column.check().is_ok()));
-        if version != VERSION || terms != self.terms.hashes() || state.applied.len() > *self.agents.end() || !are_sound {
+        if version != VERSION || terms != self.terms.hashes() || !self.can_have(&state) {
             return Err(LAYOUT.foreign());
         }
         self.state = state;
         Ok(())
+    }
+
+    /// Whether applications could have come one after the other.
+    fn can_have(&self, state: &State) -> bool {
+        let is_sound = |(i, (sender, one)): (usize, &(String, Application))| {
+            let is_new = |(other, before): &(String, Application)| other != sender && (one.agent.is_none() || before.agent != one.agent);
+            sender.len() <= LONGEST_SENDER
+                && one.check().is_ok()
+                && one.agent.is_none_or(|number| (number as usize) < *self.agents.end())
+                && state.applied[..i].iter().all(is_new)
+        };
+        state.applied.len() <= *self.agents.end() && state.cost.is_possible() && state.applied.iter().enumerate().all(is_sound)
     }
 }
 
@@ -392,4 +429,72 @@ pub fn farewell() -> Vec<u8> {
 /// Whether bytes are a [`farewell`].
 pub fn is_farewell(bytes: &[u8]) -> bool {
     frame::read::<()>(Kind::Farewell, bytes).is_ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::federation::Description;
+    use crate::methods::fedlsa::FedLsa;
+    use crate::problem::garnet::Garnet;
+    use crate::sampling::Sampling;
+
+    fn enrolment() -> Enrolment {
+        let terms = Terms::new(&FedLsa::new(0.1, 5), Description::of("garnet", &Garnet::default(), Sampling::default(), 4));
+        Enrolment::new(&terms, 2..=3).unwrap()
+    }
+
+    fn application(agent: Option<u32>, rows: u64, dim: u32) -> Application {
+        Application { terms: enrolment().terms.hashes(), agent, rows, dim: Some(dim), columns: Vec::new(), form: None }
+    }
+
+    /// Of a state with these applications and counts.
+    fn restored(applied: &[(&str, Application)], cost: EnrolmentCost) -> Result<Enrolment> {
+        let mut saved = enrolment();
+        saved.state = State { applied: applied.iter().map(|(who, one)| ((*who).to_string(), one.clone())).collect(), cost };
+        let mut enrolment = enrolment();
+        enrolment.restore(&saved.save()).map(|()| enrolment)
+    }
+
+    /// A checksum does not protect against deliberate changes: what could not have been applied for is not restored, and would have made a
+    /// server panic.
+    #[test]
+    fn states_that_no_applications_make_are_refused() {
+        let (none, none_of) = (EnrolmentCost::default(), |agent| application(agent, 7, 4));
+        assert!(restored(&[("a", none_of(Some(1))), ("b", none_of(None))], none).unwrap().close(None).is_ok());
+        let too_much = EnrolmentCost { bits_up: u64::MAX, ..none };
+        for (applied, cost) in [
+            (vec![("a", none_of(Some(0))), ("b", none_of(Some(0)))], none),
+            (vec![("a", none_of(None)), ("a", none_of(None))], none),
+            (vec![("a", none_of(Some(3)))], none),
+            (vec![("a", application(None, u64::MAX, 4))], none),
+            (vec![("a", application(None, 7, u32::MAX))], none),
+            (vec![("a", none_of(None))], too_much),
+        ] {
+            assert!(restored(&applied, cost).is_err(), "{applied:?}");
+        }
+    }
+
+    /// The server would make a start of 34 GB before it knew who is wrong.
+    #[test]
+    fn an_application_of_too_many_components_is_refused() {
+        let mut enrolment = enrolment();
+        for dim in [0, u32::MAX, MOST_COMPONENTS + 1] {
+            let e = enrolment.take("a", &frame::written(Kind::Application, &application(None, 7, dim))).unwrap_err();
+            assert!(e.help.contains("8388608"), "{e:?}");
+        }
+    }
+
+    /// Agents refuse columns of more categories than there may be: the server says so before it tells them.
+    #[test]
+    fn categories_of_all_agents_that_are_too_many_are_named() {
+        let mut enrolment = enrolment();
+        for who in ["a", "b"] {
+            let names = (0..6_000).map(|i| format!("{who}{i}")).collect();
+            let columns = vec![ColumnSummary::of_categories("colour", 6_000, names).unwrap()];
+            enrolment.take(who, &frame::written(Kind::Application, &Application { columns, ..application(None, 7, 4) })).unwrap();
+        }
+        let e = enrolment.close(None).err().unwrap();
+        assert!(e.what.contains("`colour`: 12000 categories"), "{e:?}");
+    }
 }

@@ -103,7 +103,8 @@ impl Terms {
 
     /// The shares of agents with so many rows.
     pub(super) fn weights(&self, rows: &[u64]) -> Vec<f64> {
-        let all: u64 = rows.iter().sum();
+        // Many agents may have 2^53 rows each.
+        let all: u128 = rows.iter().map(|n| u128::from(*n)).sum();
         match self.share {
             Share::Equal => vec![1.0 / rows.len() as f64; rows.len()],
             Share::Rows => rows.iter().map(|n| *n as f64 / all as f64).collect(),

@@ -81,11 +81,12 @@ pub enum Faults {
     /// and methods that wait for the answers of all stand still, until it leaves the federation
     /// ([`crate::node::ServerNode::regrouped`]).
     ///
-    /// Agents that differ need a large limit: near the root of a heterogeneous federation directions shrink to those of the local roots,
-    /// which differ by factors. 100 to 1,000 is a limit that only broken agents exceed.
+    /// Agents that differ need a large limit: their directions differ by factors. 100 to 1,000 is a limit that only broken agents exceed.
     Exclude {
-        /// The largest norm of a vector or matrix of an answer, relative to the median of the norms of the other answers; above 1. It needs
-        /// three answers, and a median that is not 0. Bytes that a method packs itself have no norm.
+        /// The largest norm of a vector or matrix of an answer, relative to the usual one; above 1. That is the larger of two medians: of
+        /// the norms of the other answers, of which there must be two, and the largest median of all answers to this exchange so far, in
+        /// which there were three. Directions of methods with control variates shrink without a bound, and an agent that joins later, or
+        /// is readmitted, begins where the others began. Bytes that a method packs itself have no norm.
         norm_limit: f64,
     },
 }

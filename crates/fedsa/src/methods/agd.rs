@@ -8,7 +8,7 @@
 //! `1 - sqrt(mu / L)` a round (Nesterov 2004, theorem 2.2.3). By default the momentum grows as without strong convexity and
 //! starts anew where x moves against the gradient (O'Donoghue and Candes 2015): it needs no constant that users do not know,
 //! and has the same rate up to a factor. A `momentum` is used as it is: the comparisons of \[T\] section 2.6 (\[144\], GIANT) tune
-//! step and momentum by hand. Without a `step_size` a step is halved, for good, until the loss falls by
+//! step and momentum by hand. Without a `step_size` a step is halved, for good where all agents answer, until the loss falls by
 //! `s / 2 ||g||^2`, as a step 1 / L does (Beck and Teboulle 2009); if that takes more halvings than a round may have, they go on
 //! in the next one, from x.
 //!

@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::record::Work;
 
 /// The version of the layout of saved runs, their first field.
-pub(super) const LAYOUT: u32 = 5;
+pub(super) const LAYOUT: u32 = 6;
 
 /// The serialised form of a run.
 #[derive(Debug, Clone, Serialize, Deserialize)]

@@ -18,10 +18,10 @@ pub trait Direction: Send + Sync {
     fn longest_by_rounding(&self) -> f64 {
         f64::INFINITY
     }
-    /// Is called at a round's end: the iterate moved from `from` to `to`, by a share of the direction.
-    fn moved(&mut self, _from: &[f64], _to: &[f64], _by: AcceptedStep) {}
-    /// Is called instead if no trial step down to `last` was accepted, and the iterate stays at `theta`. `is_whole` says whether all agents
+    /// Is called at a round's end: the iterate moved from `from` to `to`, by a share of the direction. `is_whole` says whether all agents
     /// answered with gradients and losses: otherwise they may not belong together.
+    fn moved(&mut self, _from: &[f64], _to: &[f64], _by: AcceptedStep, _is_whole: bool) {}
+    /// Is called instead if no trial step down to `last` was accepted, and the iterate stays at `theta`.
     fn failed(&mut self, _theta: &[f64], _last: f64, _is_whole: bool) {}
     /// Everything that influences later directions.
     fn state(&self) -> Vec<Vec<f64>> {
@@ -115,7 +115,7 @@ impl Descent {
             return Next::Done { tell: None };
         }
         match self.length {
-            Length::Fixed(step) => self.step(&p, step, AcceptedStep { step: 1.0, is_proven: true }),
+            Length::Fixed(step) => self.step(&p, step, AcceptedStep { step: 1.0, is_proven: true }, self.is_whole),
             _ => {
                 let mut down = Message::one(got.round, got.exchange + 1, Part::Step, p);
                 down.parts.extend(self.ahead.as_ref().map(|ahead| (Part::Trial, Body::Numbers(vec![ahead.trial as f64]))));
@@ -126,9 +126,9 @@ impl Descent {
     }
 
     /// `theta_{t+1} = point + s p`.
-    fn step(&mut self, p: &[f64], s: f64, accepted: AcceptedStep) {
+    fn step(&mut self, p: &[f64], s: f64, accepted: AcceptedStep, is_whole: bool) {
         let to = along(&self.point, s, p);
-        self.rule.moved(&self.theta, &to, accepted);
+        self.rule.moved(&self.theta, &to, accepted, is_whole);
         self.theta = to;
     }
 }
@@ -184,16 +184,17 @@ impl Server for Descent {
         // Of agents that answer, some loss or the slope is not 0.
         let has_answers = losses.iter().any(|loss| *loss != 0.0);
         self.failed += u64::from(accepted.is_none() && has_answers);
+        let is_whole = self.is_whole && got.arrived.is_empty();
         let taken = match (accepted, &self.length) {
             (None, Length::SearchOrLast(_)) if has_answers => Some(AcceptedStep { step: last, is_proven: false }),
             _ => accepted,
         };
         match taken {
             Some(taken) => {
-                self.step(&p, taken.step, taken);
+                self.step(&p, taken.step, taken, is_whole);
                 self.look_ahead(got, taken.step);
             }
-            None if has_answers => self.rule.failed(&self.theta, last, self.is_whole && got.arrived.is_empty()),
+            None if has_answers => self.rule.failed(&self.theta, last, is_whole),
             None => {}
         }
         Next::Done { tell: None }

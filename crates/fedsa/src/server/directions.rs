@@ -90,8 +90,8 @@ impl Direction for Steepest {
         self.proven.map_or(f64::INFINITY, |proven| proven / self.scale.0)
     }
 
-    fn moved(&mut self, _: &[f64], _: &[f64], by: AcceptedStep) {
-        if by.is_proven {
+    fn moved(&mut self, _: &[f64], _: &[f64], by: AcceptedStep, is_whole: bool) {
+        if by.is_proven && is_whole {
             self.proven = Some(self.scale.0 * by.step);
         }
         self.scale.moved(by);
@@ -133,7 +133,7 @@ pub enum Momentum {
 pub struct AcceleratedDirection {
     /// How beta is chosen.
     pub momentum: Momentum,
-    /// s; a line search shortens it for good. Therefore rounding errors never allow a step above one that lowered the loss.
+    /// s; a line search with the losses of all agents shortens it for good. Therefore rounding errors never allow a step above one that lowered the loss.
     step: f64,
     /// k of [`Momentum::Restarted`].
     k: f64,
@@ -168,8 +168,11 @@ impl Direction for AcceleratedDirection {
         (self.y, self.k) = (theta.to_vec(), 1.0);
     }
 
-    fn moved(&mut self, from: &[f64], to: &[f64], by: AcceptedStep) {
-        self.step *= by.step;
+    fn moved(&mut self, from: &[f64], to: &[f64], by: AcceptedStep, is_whole: bool) {
+        // What losses of different agents allow says nothing of later steps.
+        if is_whole {
+            self.step *= by.step;
+        }
         let by: Vec<f64> = to.iter().zip(from).map(|(to, from)| to - from).collect();
         let beta = match self.momentum {
             Momentum::Constant(beta) => beta,
@@ -290,7 +293,7 @@ impl Direction for BfgsDirection {
         times(&self.inverse, &minus)
     }
 
-    fn moved(&mut self, _: &[f64], _: &[f64], by: AcceptedStep) {
+    fn moved(&mut self, _: &[f64], _: &[f64], by: AcceptedStep, _: bool) {
         if self.inverse.is_empty() {
             self.scale.moved(by);
         }
@@ -371,7 +374,7 @@ impl Direction for LbfgsDirection {
         p
     }
 
-    fn moved(&mut self, _: &[f64], _: &[f64], by: AcceptedStep) {
+    fn moved(&mut self, _: &[f64], _: &[f64], by: AcceptedStep, _: bool) {
         if self.pairs.is_empty() {
             self.scale.moved(by);
         }

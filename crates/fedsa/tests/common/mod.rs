@@ -1,6 +1,7 @@
 //! What the suites share: small problems and every method.
 #![allow(dead_code, reason = "each suite uses a part")]
 
+pub mod adversary;
 pub mod forms;
 
 use std::sync::{Arc, LazyLock};

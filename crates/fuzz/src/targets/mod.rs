@@ -4,10 +4,13 @@ mod arrays;
 mod codecs;
 mod config;
 mod datasets;
+mod enrolment;
 mod files;
 mod folder;
+mod moments;
 mod planted;
 mod runs;
+mod session;
 mod wire;
 
 use crate::Target;
@@ -39,6 +42,16 @@ pub const TARGETS: &[Target] = &[
     wire::MESSAGE,
     wire::CLIENT,
     wire::SERVER,
+    moments::QUESTION,
+    moments::ANSWER,
+    moments::CLIENT_STATE,
+    moments::SERVER_STATE,
+    session::SESSION,
+    enrolment::INVITED,
+    enrolment::APPLIED,
+    enrolment::ADMITTED,
+    enrolment::ANNOUNCED,
+    enrolment::SAVED,
     runs::RUN_STATE,
     runs::CHECKPOINT,
     folder::RUN_FOLDER,

@@ -22,7 +22,7 @@ use crate::{Corpus, Target, Verdict, refused};
 pub(super) mod common;
 
 /// Messages are decoded before anybody looks at them.
-const fn decoded(len: usize) -> usize {
+pub(super) const fn decoded(len: usize) -> usize {
     (1 << 20) + 64 * len
 }
 
@@ -60,12 +60,12 @@ fn messages() -> Vec<Corpus> {
 }
 
 /// A message's bytes without the checksum at their end: inputs have none, so that what is changed in them is read.
-fn without_checksum(message: &[u8]) -> &[u8] {
+pub(super) fn without_checksum(message: &[u8]) -> &[u8] {
     &message[..message.len() - 4]
 }
 
 /// The bytes with the checksum that belongs to them.
-fn with_checksum(bytes: &[u8]) -> Vec<u8> {
+pub(super) fn with_checksum(bytes: &[u8]) -> Vec<u8> {
     [bytes, &crc32fast::hash(bytes).to_le_bytes()].concat()
 }
 
@@ -97,9 +97,9 @@ pub(super) struct Setup {
     pub uplink: Uplink,
 }
 
-const AGENTS: usize = 3;
+pub(super) const AGENTS: usize = 3;
 const SEED: u64 = 5;
-const ROUNDS: u64 = 4;
+pub(super) const ROUNDS: u64 = 4;
 
 /// Small problems, one of each sort of chain.
 static FIELDS: LazyLock<Vec<Arc<dyn Field>>> = LazyLock::new(|| {
@@ -153,7 +153,7 @@ pub(super) fn setups(stale: bool) -> Vec<Setup> {
 }
 
 /// What arrives at the server in one exchange: agents and the bytes of each.
-type Answers = Vec<(usize, Vec<u8>)>;
+pub(super) type Answers = Vec<(usize, Vec<u8>)>;
 
 impl Setup {
     fn start(&self) -> Vec<f64> {
@@ -165,16 +165,16 @@ impl Setup {
         common::engine(self.field, &*self.method, &self.uplink, output, SEED, self.start()).ok()
     }
 
-    fn federation(&self) -> Federation {
+    pub(super) fn federation(&self) -> Federation {
         let weights = self.field.weights().to_vec();
         Federation::new(&*self.method, &self.uplink, weights, SEED, self.start()).expect("a method that lives with its link")
     }
 
-    fn client(&self, agent: usize) -> ClientNode {
+    pub(super) fn client(&self, agent: usize) -> ClientNode {
         ClientNode::new(&self.federation(), self.field, agent, agent).expect("a method that lives with its link")
     }
 
-    fn server(&self) -> ServerNode {
+    pub(super) fn server(&self) -> ServerNode {
         ServerNode::new(&self.federation()).expect("a method that lives with its link")
     }
 
@@ -189,7 +189,7 @@ impl Setup {
     }
 
     /// What arrives at agent 0 in some rounds, and what arrives at the server, exchange by exchange.
-    fn traffic(&self) -> (Vec<Vec<u8>>, Vec<Answers>) {
+    pub(super) fn traffic(&self) -> (Vec<Vec<u8>>, Vec<Answers>) {
         let mut nodes: Vec<ClientNode> = (0..self.field.agents()).map(|c| self.client(c)).collect();
         let mut server = self.server();
         let (mut down, mut up) = (Vec::new(), Vec::new());
@@ -227,22 +227,22 @@ impl Setup {
 }
 
 /// Setups of halves that exchange bytes.
-static SETUPS: LazyLock<Vec<Setup>> = LazyLock::new(|| setups(false));
+pub(super) static SETUPS: LazyLock<Vec<Setup>> = LazyLock::new(|| setups(false));
 
 /// The setup that the first bytes of an input say, and the rest.
-fn setup<'a>(all: &'static [Setup], data: &'a [u8]) -> Option<(&'static Setup, &'a [u8])> {
+pub(super) fn setup<'a>(all: &'static [Setup], data: &'a [u8]) -> Option<(&'static Setup, &'a [u8])> {
     let (head, rest) = data.split_first_chunk::<2>()?;
     Some((&all[usize::from(u16::from_le_bytes(*head)) % all.len()], rest))
 }
 
 /// Appends a piece of bytes with its length before it.
-fn write(piece: &[u8], out: &mut Vec<u8>) {
+pub(super) fn write(piece: &[u8], out: &mut Vec<u8>) {
     out.extend((piece.len() as u16).to_le_bytes());
     out.extend(piece);
 }
 
 /// The next piece; the last one may be cut off.
-fn next<'a>(data: &mut &'a [u8]) -> Option<&'a [u8]> {
+pub(super) fn next<'a>(data: &mut &'a [u8]) -> Option<&'a [u8]> {
     let (head, rest) = data.split_first_chunk::<2>()?;
     let (piece, rest) = rest.split_at(usize::from(u16::from_le_bytes(*head)).min(rest.len()));
     *data = rest;
@@ -316,9 +316,9 @@ pub const SERVER: Target =
     Target { name: "server-node", about: "what the server takes from the network", corpora: to_servers, run: feed_server, memory: decoded };
 
 /// In place of an agent: all answers of this exchange are there.
-const COMPLETE: u8 = u8::MAX;
+pub(super) const COMPLETE: u8 = u8::MAX;
 
-fn to_servers() -> Vec<Corpus> {
+pub(super) fn to_servers() -> Vec<Corpus> {
     let seed = |(i, setup): (usize, &Setup)| {
         let mut data = (i as u16).to_le_bytes().to_vec();
         for answers in setup.traffic().1 {
