@@ -3,6 +3,7 @@
 mod agent;
 mod data;
 mod federation;
+mod report;
 mod values;
 
 use std::path::PathBuf;
@@ -12,6 +13,7 @@ use clap::{Args, Parser, Subcommand};
 pub use agent::AgentArgs;
 pub use data::{DataCommand, FetchArgs, VerifyArgs};
 pub use federation::{FederationCommand, NewFederationArgs};
+pub use report::ReportArgs;
 pub use values::{BadRowsArg, ProgressMode};
 use values::{MAX_INTEGER, positive, seconds, whole};
 
@@ -64,6 +66,8 @@ pub enum Command {
     Agent(AgentArgs),
     /// Draw the figure of a finished run again
     Plot(PlotArgs),
+    /// Write a page of HTML on runs: what was run, what was found, curves to look at from all sides
+    Report(ReportArgs),
     /// List the runs in a folder: state, outcomes, checks, time
     List(ListArgs),
     /// Show two finished runs beside each other: settings that differ, results, checks
