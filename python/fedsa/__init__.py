@@ -25,6 +25,7 @@ from fedsa._experiment import Experiment, Tuning, bundled
 from fedsa._fedsa import CancelToken, Table, __version__
 from fedsa._figure import Figure
 from fedsa._progress import Progress
+from fedsa._reports import Report, report
 from fedsa._results import Comparison, Outcome, Results, Verdict, compare, open
 from fedsa._summary import Estimate, Summary
 from fedsa._theory import Accuracy, Change, Check, Curve, Limits, StableStep, Target, Theory, Unknown
@@ -97,6 +98,7 @@ __all__ = [
     "Outcome",
     "PolicyValue",
     "Progress",
+    "Report",
     "Results",
     "Spending",
     "Summary",
@@ -110,5 +112,6 @@ __all__ = [
     "methods",
     "open",
     "problems",
+    "report",
     "set_threads",
 ]

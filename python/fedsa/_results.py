@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypeVar
 from fedsa import _fedsa, _files
 from fedsa._figure import Figure
 from fedsa._files import Path
+from fedsa._reports import Report, report
 from fedsa._settings import checked_keywords, nearest
 from fedsa._summary import Estimate, Summary, number
 from fedsa.errors import InputError, MissedError
@@ -416,6 +417,30 @@ class Results:
         if os.path.isdir(name) and os.listdir(name) and not overwrite:
             raise InputError(f"{name} is not empty", "setting.output-exists", "folder", "another folder, or overwrite=True")
         _files.write_all(name, self._all_files())
+
+    def report(self, out: Path | None = None, *, title: str | None = None, overwrite: bool = False) -> Report:
+        """Make a page of HTML on the results, as :func:`fedsa.report`.
+
+        Parameters
+        ----------
+        out : path, optional
+            The file to write, such as ``"report.html"``.
+        title : str, optional
+            The title; that of the experiment by default.
+        overwrite : bool
+            Whether a file that is no report is replaced.
+
+        Returns
+        -------
+        Report
+            The page.
+
+        Raises
+        ------
+        InputError
+            When the file is there and is no report of fedsa.
+        """
+        return report(self, out, title=title, overwrite=overwrite)
 
     def raise_if_missed(self) -> Results:
         """Raise if a run did not end as the experiment says, or a check fails; for scripts.

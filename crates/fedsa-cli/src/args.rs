@@ -4,6 +4,7 @@ mod agent;
 mod cost;
 mod data;
 mod federation;
+mod report;
 mod values;
 
 use std::path::PathBuf;
@@ -14,6 +15,7 @@ pub use agent::AgentArgs;
 pub use cost::{FitGoalArg, MinimiseArg, NetworkArgs};
 pub use data::{DataCommand, FetchArgs, VerifyArgs};
 pub use federation::{FederationCommand, NewFederationArgs};
+pub use report::ReportArgs;
 pub use values::{BadRowsArg, ProgressMode};
 use values::{MAX_INTEGER, positive, seconds, whole};
 
@@ -66,6 +68,8 @@ pub enum Command {
     Agent(AgentArgs),
     /// Draw the figure of a finished run again
     Plot(PlotArgs),
+    /// Write a page of HTML on runs: what was run, what was found, curves to look at from all sides
+    Report(ReportArgs),
     /// List the runs in a folder: state, outcomes, checks, time
     List(ListArgs),
     /// Show two finished runs beside each other: settings that differ, results, checks

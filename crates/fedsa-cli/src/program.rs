@@ -98,6 +98,7 @@ fn dispatch(command: &Command, kinds: &Kinds) -> Result<u8, Error> {
         Command::Federation(command) => commands::federation::federation(command, kinds),
         Command::Agent(args) => commands::agent::agent(args, kinds),
         Command::Plot(args) => commands::plot::plot(args, kinds),
+        Command::Report(args) => commands::report::report(args),
         Command::List(args) => commands::list::list(args),
         Command::Diff(args) => commands::diff::diff(args),
         Command::Data(command) => commands::data::data(command),

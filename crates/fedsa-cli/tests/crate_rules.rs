@@ -14,7 +14,7 @@ struct Rule {
 }
 
 /// The crates of which the program is built.
-pub const CRATES: [&str; 6] = ["fedsa", "fedsa-theory", "fedsa-data", "fedsa-figure", "fedsa-experiment", "fedsa-cli"];
+pub const CRATES: [&str; 7] = ["fedsa", "fedsa-theory", "fedsa-data", "fedsa-figure", "fedsa-experiment", "fedsa-report", "fedsa-cli"];
 
 /// Libraries of the command line and the terminal.
 const TERMINAL: &[&str] = &["clap", "clap_complete", "clap_mangen", "miette", "indicatif", "textwrap", "signal-hook", "log"];
@@ -27,10 +27,11 @@ const RULES: &[Rule] = &[
     Rule { name: "fedsa-figure", uses: &[], without: TERMINAL, never: SPEAKS },
     Rule { name: "fedsa-data", uses: &["fedsa"], without: TERMINAL, never: SPEAKS },
     Rule { name: "fedsa-experiment", uses: &["fedsa", "fedsa-data", "fedsa-figure", "fedsa-theory"], without: TERMINAL, never: SPEAKS },
+    Rule { name: "fedsa-report", uses: &["fedsa", "fedsa-data", "fedsa-experiment"], without: TERMINAL, never: SPEAKS },
     // What the program shows it takes from the crates below; it reads and draws nothing itself.
     Rule {
         name: "fedsa-cli",
-        uses: &["fedsa", "fedsa-data", "fedsa-experiment", "fedsa-figure", "fedsa-theory"],
+        uses: &["fedsa", "fedsa-data", "fedsa-experiment", "fedsa-figure", "fedsa-report", "fedsa-theory"],
         without: &["parquet", "zip", "csv", "tiny-skia", "pdf-writer", "toml_edit"],
         never: &[],
     },

@@ -43,7 +43,9 @@ fn main() -> Result<(), Failure> {
     let machine = Machine::measured();
     fednl(&many, &machine, &of_many);
     drop(many);
-    let (eight, of_eight) = of(&Logistic { agents: Some(8), ridge: 1e-5, ..Logistic::new(data()) })?;
+    let eight = Logistic { agents: Some(8), ridge: 1e-5, ..Logistic::new(data()) };
+    rows(&eight);
+    let (eight, of_eight) = of(&eight)?;
     shed(&eight);
     hessians(&eight, &machine, &of_eight);
     agents(&eight);
@@ -55,6 +57,19 @@ fn report(name: &str, [one, two]: [f64; 2], more: serde_json::Value) {
     let mut result = serde_json::json!({ "one_s": one, "two_s": two, "speedup": one / two });
     result.as_object_mut().expect("an object").extend(more.as_object().cloned().unwrap_or_default());
     println!("{}", serde_json::json!({ "name": name, "result": result }));
+}
+
+/// Reading the file, and reading it and handing its rows to the agents. The second and later readings of each: the file is in memory.
+fn rows(settings: &Logistic) {
+    let files = || DiskFiles::new(Places::from_env(""));
+    let read = least(5, || {
+        black_box(settings.read(&files()).expect("it was read before"));
+    });
+    let prepared = least(5, || {
+        black_box(settings.prepare(&files()).expect("it was prepared before"));
+    });
+    report("reading w8a", read, serde_json::json!({}));
+    report("reading w8a, with its rows at 8 agents", prepared, serde_json::json!({}));
 }
 
 fn started(field: &Arc<dyn Field>, method: &dyn MethodSettings, uplink: &Uplink) -> Run {

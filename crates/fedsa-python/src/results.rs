@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use fedsa::error::Error;
 use fedsa::problem::arrays::Arrays;
 use fedsa_data::npz;
+use fedsa_data::regular;
 use fedsa_data::trace;
 use fedsa_experiment::config::Document;
 use fedsa_experiment::config::document::{Caller, Words};
@@ -16,6 +17,7 @@ use fedsa_experiment::run::Ran;
 use fedsa_experiment::summary::{Entry, Summary};
 use fedsa_experiment::{IfExists, compare};
 use fedsa_figure::Format;
+use fedsa_report::ReportOptions;
 use numpy::{PyArray1, PyArrayMethods};
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict};
@@ -132,6 +134,19 @@ pub fn read_arrays<'py>(py: Python<'py>, bytes: &[u8]) -> PyResult<Bound<'py, Py
 #[pyfunction]
 pub fn compare_folders(py: Python<'_>, a: PathBuf, b: PathBuf) -> PyResult<String> {
     engine::brief(py, || Ok(compare::compare(&a, &b)?.json().to_string()))
+}
+
+/// A page of HTML on the runs in folders; `names_folders` says whether it names them, which it does not of copies.
+#[pyfunction]
+pub fn report(py: Python<'_>, folders: Vec<PathBuf>, title: Option<String>, names_folders: bool) -> PyResult<String> {
+    let options = ReportOptions::default().with_title(title).with_folders(names_folders);
+    engine::brief(py, || Ok(fedsa_report::report(&folders, &options)?.html))
+}
+
+/// Whether a file is a report that fedsa wrote.
+#[pyfunction]
+pub fn is_report(py: Python<'_>, path: PathBuf) -> PyResult<bool> {
+    engine::brief(py, || Ok(regular::read(&path, 1 << 30).is_ok_and(|bytes| fedsa_report::is_report(&bytes))))
 }
 
 /// Changes of keys of `[figure]`.

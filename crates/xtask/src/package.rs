@@ -1,7 +1,7 @@
 //! The Python package: its wheel, and its tests.
 
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use crate::{python, root};
 
@@ -61,6 +61,37 @@ pub fn test_flower(all: bool) -> Result<(), String> {
     passes(&mut install)?;
     let mut tests = Command::new(&python);
     tests.args(["-m", "pytest", "--quiet", "python/flower_tests"]);
+    if all {
+        tests.arg("--all");
+    }
+    passes(tests.current_dir(root()).env_remove("PYTHONPATH"))
+}
+
+/// What tests of reports use, in an environment of its own.
+const BROWSER: &[&str] = &["playwright==1.65.2", "axe-playwright-python==0.1.8", "pyarrow==26.0.1", "pytest==9.2.0", python::NUMPY];
+
+/// Runs the tests of reports in Chromium, on the wheel that [`install`] has built; the slow ones too with `all`. Debian's Chromium is installed where
+/// it is missing and can be.
+///
+/// # Errors
+/// When packages cannot be had, or a test fails.
+pub fn test_browser(all: bool) -> Result<(), String> {
+    let is_there = ["chromium", "chromium-browser"].iter().any(|name| Command::new(name).arg("--version").output().is_ok());
+    if !is_there {
+        // Tests say that there is none, if there is none then.
+        for args in
+            [&["update", "--quiet"][..], &["install", "--yes", "--quiet", "--no-install-recommends", "chromium", "fonts-dejavu-core"]]
+        {
+            let _ = Command::new("apt-get").args(args).env("DEBIAN_FRONTEND", "noninteractive").stdout(Stdio::null()).status();
+        }
+    }
+    let python = python::environment("browser", BROWSER)?;
+    let wheel = made(&root().join("target/wheels"), "whl")?;
+    let mut install = Command::new(&python);
+    install.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps", "--force-reinstall"]).arg(&wheel);
+    passes(&mut install)?;
+    let mut tests = Command::new(&python);
+    tests.args(["-m", "pytest", "--quiet", "python/browser_tests"]);
     if all {
         tests.arg("--all");
     }

@@ -108,6 +108,14 @@ fn package_steps(step: &mut dyn FnMut(&'static str, &mut dyn FnMut() -> Outcome)
             Outcome::Failed
         }
     });
+    step("tests of reports in a browser", &mut || match has_wheel.then(|| package::test_browser(all)) {
+        None => Outcome::Skipped,
+        Some(Ok(())) => Outcome::Passed,
+        Some(Err(why)) => {
+            eprintln!("{why}");
+            Outcome::Failed
+        }
+    });
 }
 
 /// Prints the names of the tests that were skipped, which a file lists.

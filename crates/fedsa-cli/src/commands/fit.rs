@@ -18,7 +18,7 @@ use fedsa_experiment::numbers::{self, number};
 use fedsa_experiment::outcome::Outcome;
 
 use super::progress::Watcher;
-use super::report::table;
+use super::results::table;
 use super::run::{ended, finished, if_exists, settings as run_settings};
 use super::{apply, count, listed_names, megabits, option, say, signals};
 use crate::args::{FitArgs, FitGoalArg, Overrides};

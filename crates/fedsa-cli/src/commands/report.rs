@@ -1,110 +1,72 @@
-//! The report of a finished run.
+//! `fedsa report`: a page of HTML on runs.
 
 use std::path::Path;
+use std::time::Duration;
 
-use fedsa_experiment::numbers::{number, percent, rough};
-use fedsa_experiment::outcome::{Missed, Outcome};
-use fedsa_experiment::summary::{Entry, Falling, Summary, TargetCost};
-use fedsa_experiment::tables::SummaryTable;
+use fedsa::error::{Error, ErrorCode, Result};
+use fedsa_data::atomic::{self, Existing};
+use fedsa_data::regular;
+use fedsa_report::{ReportOptions, is_report, report as page_on};
 
-use super::{count, say};
+use super::say;
+use crate::args::ReportArgs;
+use crate::error::DONE;
 
-/// The largest number of floors that are printed one by one.
-const LISTED: usize = 12;
+/// How often a page is written again, and loads itself again.
+const EVERY: Duration = Duration::from_secs(5);
 
-/// Prints how the runs ended, their floors, and the checks. `results` is the number of methods at all points.
-pub fn report(summary: &Summary, results: usize, out: &Path) {
-    say(format!("{} in {:.1} s: {}", summary.id, summary.seconds, out.display()));
-    let few = results <= LISTED;
-    let mut floors = 0;
-    for entry in &summary.entries {
-        let at = if entry.point.is_empty() { String::new() } else { format!(" at {}", entry.point) };
-        let label = &entry.method;
-        if let Some(line) = outcome_line(entry) {
-            say(format!("  {label}{at}: {line}"));
-        } else if let Some(floor) = entry.floor {
-            floors += 1;
-            if few {
-                let error = if entry.seeds > 1 { format!(" +- {}", rough(floor.se)) } else { String::new() };
-                say(match entry.falling {
-                    None => format!("  {label}{at}: floor {}{error}", number(floor.mean)),
-                    Some(falling) => format!("  {label}{at}: {}", still_falls(falling)),
-                });
-            }
+/// Runs the command.
+///
+/// # Errors
+/// When a folder holds nothing of fedsa or is damaged, or the page cannot be written.
+pub fn report(args: &ReportArgs) -> Result<u8> {
+    may_replace(args)?;
+    let mut options = ReportOptions::default().with_title(args.title.clone()).with_command(Some(command(args)));
+    let mut written = false;
+    loop {
+        options = options.with_reload(args.watch.then_some(EVERY));
+        let mut page = page_on(&args.dirs, &options)?;
+        let goes_on = args.watch && page.is_under_way;
+        if args.watch && !goes_on {
+            // The last one stays as it is.
+            page = page_on(&args.dirs, &options.clone().with_reload(None))?;
         }
-    }
-    if !few && floors > 0 {
-        say(format!("  {floors} floors: in {}, under `results`", out.join("summary.json").display()));
-    }
-    for note in &summary.notes {
-        say(format!("  note: {note}"));
-    }
-    for v in &summary.checks {
-        say(format!("  {}", v.line(summary.quick)));
-    }
-}
-
-/// What is not as expected, a line each.
-pub fn failures(summary: &Summary) -> Vec<String> {
-    let (id, quick) = (&summary.id, summary.quick);
-    let failed = summary.entries.iter().filter(|entry| !entry.as_expected && !entry.is_note);
-    let runs = failed.filter_map(|entry| {
-        let at = if entry.point.is_empty() { String::new() } else { format!(" at {}", entry.point) };
-        Some(format!("{id}: {}{at}: {}", entry.method, outcome_line(entry)?))
-    });
-    let checks = summary.checks.iter().filter(|v| (!v.as_expected || v.excused) && !v.is_note(quick));
-    runs.chain(checks.map(|v| format!("{id}: {}", v.line(quick)))).collect()
-}
-
-/// An error that has not come to its floor.
-fn still_falls(falling: Falling) -> String {
-    let Falling { end, share, predicted } = falling;
-    let share = percent(share);
-    let floor = predicted.map_or(String::new(), |floor| format!("; theory predicts a floor of {}", number(floor)));
-    format!("{} at the end, no floor yet: it falls by {share} over the last fifth of the rounds{floor}", number(end))
-}
-
-/// The line about how a method ended; `None` if it completed its rounds.
-fn outcome_line(entry: &Entry) -> Option<String> {
-    let Entry { as_expected, is_note, .. } = *entry;
-    let word = match (as_expected, is_note) {
-        (true, _) => ", as expected",
-        (false, true) => " (a note: these are the quick settings)",
-        (false, false) => ", NOT as expected",
-    };
-    let remedy = entry.remedy.as_ref().map_or(String::new(), |remedy| format!("; {remedy}"));
-    match entry.outcome? {
-        Outcome::Diverged { round } => Some(format!("diverged in round {round}{word}{remedy}")),
-        Outcome::Stalled(missed) => {
-            let reason = entry.reason.as_deref().unwrap_or_default();
-            Some(format!("STALLED{word}: {}; {reason}{remedy}", reached(missed)))
+        write(&args.out, &page.html)?;
+        if !written {
+            say(args.out.display());
         }
-        Outcome::OutOfRounds(missed) => {
-            let reason = entry.reason.as_ref().map_or(String::new(), |reason| format!("; {reason}"));
-            Some(format!("OUT OF ROUNDS{word}: {}{reason}{remedy}", reached(missed)))
+        written = true;
+        if !goes_on {
+            return Ok(DONE);
         }
-        Outcome::Completed | Outcome::Converged if !as_expected => Some(match is_note {
-            true => "did not end as expected with the quick settings".into(),
-            false => format!("did not end as `expect` says{word}"),
-        }),
-        Outcome::Converged => {
-            let TargetCost { rounds, exchanges, bits, seconds } = entry.cost?;
-            let (rounds, exchanges) = (count(rounds as usize, "round"), count(exchanges.round() as usize, "exchange"));
-            let time = seconds.map_or(String::new(), |seconds| format!(", in {} s", rough(seconds)));
-            Some(format!("converged: reached its target after {rounds}, {exchanges} and {bits:.2e} bits{time}"))
-        }
-        // Of the others there is nothing to say.
-        _ => None,
+        std::thread::sleep(EVERY);
     }
 }
 
-/// The lines of a table, and its notes below.
-pub fn table(table: &SummaryTable) -> Vec<String> {
-    let notes = table.notes.iter().map(|note| format!("  {note}"));
-    table.lines().into_iter().chain(notes).collect()
+/// Refuses to replace a file that is not a report, and one that lies in a folder of runs as one of their outputs.
+fn may_replace(args: &ReportArgs) -> Result<()> {
+    let refused = |what: String, help: &str, code| Err(Error::new("--out", format!("{}: {what}", args.out.display()), help).coded(code));
+    match atomic::at(&args.out) {
+        Ok(None) => Ok(()),
+        Ok(Some(found)) if !found.is_file() => {
+            refused(format!("this is {}", atomic::kind_of(&found)), "the path of a file, such as report.html", ErrorCode::OutputUnusable)
+        }
+        Ok(Some(_)) if args.overwrite => Ok(()),
+        Ok(Some(_)) => match regular::read(&args.out, 1 << 30) {
+            Ok(bytes) if is_report(&bytes) => Ok(()),
+            _ => refused("the file is there, and is not a report of fedsa".into(), "another path, or --overwrite", ErrorCode::OutputExists),
+        },
+        Err(e) => Err(atomic::unwritable(&args.out, &e)),
+    }
 }
 
-fn reached(missed: Missed) -> String {
-    let Missed { metric, value, target, .. } = missed;
-    format!("the {metric} is {} at the end, the target is {}", number(value), number(target))
+fn write(path: &Path, html: &str) -> Result<()> {
+    atomic::write(path, html.as_bytes(), atomic::folder_of(path), Existing::Replace).map_err(|e| atomic::unwritable(path, &e))
+}
+
+/// The command that makes the page again.
+fn command(args: &ReportArgs) -> String {
+    let dirs = args.dirs.iter().map(|dir| dir.display().to_string());
+    let words = ["fedsa".to_string(), "report".into()].into_iter().chain(dirs).chain(["--out".into(), args.out.display().to_string()]);
+    fedsa_report::typed(&words.collect::<Vec<_>>().iter().map(String::as_str).collect::<Vec<_>>())
 }

@@ -10,7 +10,7 @@ use fedsa_experiment::run::{EndedRun, Job, Ran, RunOutcome};
 use fedsa_experiment::{IfExists, Kinds, RunSettings};
 
 use super::progress::Watcher;
-use super::report::{failures, report};
+use super::results::{failures, report};
 use super::signals::{self, Phase};
 use super::{count, load, say, say_json, warn};
 use crate::args::{Common, RunArgs};

@@ -102,6 +102,12 @@ pub fn work_in(path: &Path) -> Option<FolderWork> {
     Manifest::of(path).and_then(|manifest| manifest.work(path))
 }
 
+/// The names of the outputs in a folder that are as the program wrote them, in order.
+pub fn outputs(path: &Path) -> Vec<String> {
+    let manifest = Manifest::of(path).unwrap_or_else(|| Manifest::adopting(path));
+    manifest.outputs.keys().filter(|name| manifest.wrote(path, name)).cloned().collect()
+}
+
 /// Whether a folder without a manifest is the folder of a finished run of an earlier version.
 fn is_legacy_run(path: &Path) -> bool {
     let text = |name: &str| is_file(&path.join(name)).then(|| regular::read_text(&path.join(name)).ok()).flatten();

@@ -24,7 +24,7 @@ use std::path::Path;
 use fedsa_data::atomic::at;
 
 pub use checkpoints::{CHECKPOINT, CHECKPOINT_MAGIC, ENDED_CHECKPOINT, PILOTS, PREDICTIONS, RUN_CHECKPOINT, own_path};
-pub use found::{Found, holds, look, work_in};
+pub use found::{Found, holds, look, outputs, work_in};
 pub use lock::is_under_way;
 pub use manifest::{FolderPurpose, FolderWork, digest};
 pub use run::RunFolder;

@@ -1,0 +1,110 @@
+//! The report of a finished run.
+
+use std::path::Path;
+
+use fedsa_experiment::numbers::{number, percent, rough};
+use fedsa_experiment::outcome::{Missed, Outcome};
+use fedsa_experiment::summary::{Entry, Falling, Summary, TargetCost};
+use fedsa_experiment::tables::SummaryTable;
+
+use super::{count, say};
+
+/// The largest number of floors that are printed one by one.
+const LISTED: usize = 12;
+
+/// Prints how the runs ended, their floors, and the checks. `results` is the number of methods at all points.
+pub fn report(summary: &Summary, results: usize, out: &Path) {
+    say(format!("{} in {:.1} s: {}", summary.id, summary.seconds, out.display()));
+    let few = results <= LISTED;
+    let mut floors = 0;
+    for entry in &summary.entries {
+        let at = if entry.point.is_empty() { String::new() } else { format!(" at {}", entry.point) };
+        let label = &entry.method;
+        if let Some(line) = outcome_line(entry) {
+            say(format!("  {label}{at}: {line}"));
+        } else if let Some(floor) = entry.floor {
+            floors += 1;
+            if few {
+                let error = if entry.seeds > 1 { format!(" +- {}", rough(floor.se)) } else { String::new() };
+                say(match entry.falling {
+                    None => format!("  {label}{at}: floor {}{error}", number(floor.mean)),
+                    Some(falling) => format!("  {label}{at}: {}", still_falls(falling)),
+                });
+            }
+        }
+    }
+    if !few && floors > 0 {
+        say(format!("  {floors} floors: in {}, under `results`", out.join("summary.json").display()));
+    }
+    for note in &summary.notes {
+        say(format!("  note: {note}"));
+    }
+    for v in &summary.checks {
+        say(format!("  {}", v.line(summary.quick)));
+    }
+}
+
+/// What is not as expected, a line each.
+pub fn failures(summary: &Summary) -> Vec<String> {
+    let (id, quick) = (&summary.id, summary.quick);
+    let failed = summary.entries.iter().filter(|entry| !entry.as_expected && !entry.is_note);
+    let runs = failed.filter_map(|entry| {
+        let at = if entry.point.is_empty() { String::new() } else { format!(" at {}", entry.point) };
+        Some(format!("{id}: {}{at}: {}", entry.method, outcome_line(entry)?))
+    });
+    let checks = summary.checks.iter().filter(|v| (!v.as_expected || v.excused) && !v.is_note(quick));
+    runs.chain(checks.map(|v| format!("{id}: {}", v.line(quick)))).collect()
+}
+
+/// An error that has not come to its floor.
+fn still_falls(falling: Falling) -> String {
+    let Falling { end, share, predicted } = falling;
+    let share = percent(share);
+    let floor = predicted.map_or(String::new(), |floor| format!("; theory predicts a floor of {}", number(floor)));
+    format!("{} at the end, no floor yet: it falls by {share} over the last fifth of the rounds{floor}", number(end))
+}
+
+/// The line about how a method ended; `None` if it completed its rounds.
+fn outcome_line(entry: &Entry) -> Option<String> {
+    let Entry { as_expected, is_note, .. } = *entry;
+    let word = match (as_expected, is_note) {
+        (true, _) => ", as expected",
+        (false, true) => " (a note: these are the quick settings)",
+        (false, false) => ", NOT as expected",
+    };
+    let remedy = entry.remedy.as_ref().map_or(String::new(), |remedy| format!("; {remedy}"));
+    match entry.outcome? {
+        Outcome::Diverged { round } => Some(format!("diverged in round {round}{word}{remedy}")),
+        Outcome::Stalled(missed) => {
+            let reason = entry.reason.as_deref().unwrap_or_default();
+            Some(format!("STALLED{word}: {}; {reason}{remedy}", reached(missed)))
+        }
+        Outcome::OutOfRounds(missed) => {
+            let reason = entry.reason.as_ref().map_or(String::new(), |reason| format!("; {reason}"));
+            Some(format!("OUT OF ROUNDS{word}: {}{reason}{remedy}", reached(missed)))
+        }
+        Outcome::Completed | Outcome::Converged if !as_expected => Some(match is_note {
+            true => "did not end as expected with the quick settings".into(),
+            false => format!("did not end as `expect` says{word}"),
+        }),
+        Outcome::Converged => {
+            let TargetCost { rounds, exchanges, bits, seconds } = entry.cost?;
+            let (rounds, exchanges) = (count(rounds as usize, "round"), count(exchanges.round() as usize, "exchange"));
+            let time = seconds.map_or(String::new(), |seconds| format!(", in {} s", rough(seconds)));
+            Some(format!("converged: reached its target after {rounds}, {exchanges} and {bits:.2e} bits{time}"))
+        }
+        // Of the others there is nothing to say.
+        _ => None,
+    }
+}
+
+/// The lines of a table, and its notes below.
+pub fn table(table: &SummaryTable) -> Vec<String> {
+    let notes = table.notes.iter().map(|note| format!("  {note}"));
+    table.lines().into_iter().chain(notes).collect()
+}
+
+fn reached(missed: Missed) -> String {
+    let Missed { metric, value, target, .. } = missed;
+    format!("the {metric} is {} at the end, the target is {}", number(value), number(target))
+}

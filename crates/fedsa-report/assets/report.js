@@ -1,0 +1,465 @@
+// The page's curves, maps and tables. Everything it shows is in the page; it asks nobody for anything.
+"use strict";
+(() => {
+  const data = JSON.parse(document.getElementById("data").textContent);
+  const palettes = {
+    light: ["#0072b2", "#d55e00", "#009e73", "#cc79a7", "#e69f00", "#56b4e9", "#000000", "#a89c00"],
+    dark: ["#4c9fea", "#f07c35", "#2ac498", "#e395c3", "#f5b83d", "#a9dcfb", "#f0f0f0", "#cfc445"],
+  };
+  const dashes = [[], [8, 4], [2, 3], [10, 3, 2, 3]];
+  // What colours look like when eight are used up: other dashes, so that lines differ without colours too.
+  const lookOf = (i) => ({ color: i % 8, dash: dashes[(i + Math.floor(i / 8)) % 4] });
+  const scheme = matchMedia("(prefers-color-scheme: dark)");
+  const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+
+  // ---- small helpers ----
+  const make = (name, attributes = {}, ...inside) => {
+    const element = document.createElement(name);
+    for (const [key, value] of Object.entries(attributes)) {
+      if (key.startsWith("on")) element.addEventListener(key.slice(2), value);
+      else if (value === true) element.setAttribute(key, "");
+      else if (value !== false && value != null) element.setAttribute(key, value);
+    }
+    element.append(...inside);
+    return element;
+  };
+  const draw = (name, attributes = {}, ...inside) => {
+    const element = document.createElementNS("http://www.w3.org/2000/svg", name);
+    for (const [key, value] of Object.entries(attributes)) element.setAttribute(key, value);
+    element.append(...inside);
+    return element;
+  };
+  // Labels cannot turn the direction of what is beside them.
+  const label = (text, most = 90) => {
+    const plain = String(text).replace(/[\u0000-\u001f\u007f-\u009f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]/g,
+      (c) => "\u27e8U+" + c.codePointAt(0).toString(16).toUpperCase().padStart(4, "0") + "\u27e9");
+    return plain.length > most ? plain.slice(0, most - 1) + "\u2026" : plain;
+  };
+  const short = (x) => {
+    if (x == null || Number.isNaN(x)) return "";
+    const size = Math.abs(x);
+    if (x === 0 || (size >= 1e-3 && size < 1e7)) return String(Number(x.toPrecision(6)));
+    return x.toExponential(4).replace("e+", "e");
+  };
+  const store = (blob, name) => {
+    const link = make("a", { href: URL.createObjectURL(blob), download: name });
+    document.body.append(link);
+    link.click();
+    link.remove();
+    setTimeout(() => URL.revokeObjectURL(link.href), 1000);
+  };
+
+  // ---- what was chosen, kept in the address: a page that loads itself again, or is sent on, shows the same ----
+  const chosen = (() => {
+    const read = new URLSearchParams(location.hash.slice(1));
+    return {
+      get: (key) => read.get(key),
+      set: (key, value) => {
+        if (value == null) read.delete(key); else read.set(key, value);
+        try { history.replaceState(null, "", "#" + read); } catch { /* a page without an address */ }
+      },
+    };
+  })();
+
+  // ---- columns ----
+  const decoded = new Map();
+  const column = (i) => {
+    if (!decoded.has(i)) {
+      const text = atob(data.arrays[i]);
+      const bytes = new Uint8Array(text.length);
+      for (let k = 0; k < text.length; k++) bytes[k] = text.charCodeAt(k);
+      const view = new DataView(bytes.buffer);
+      decoded.set(i, Float64Array.from({ length: bytes.length / 8 }, (_, k) => view.getFloat64(8 * k, true)));
+    }
+    return decoded.get(i);
+  };
+
+  // ---- sorting tables ----
+  const sortable = (table) => {
+    const heads = [...table.tHead.rows[0].cells];
+    const valueOf = (row, j) => {
+      const cell = row.cells[j];
+      return cell.dataset.v !== undefined ? Number(cell.dataset.v) : cell.textContent;
+    };
+    heads.forEach((head, j) => {
+      const sort = () => {
+        const upwards = head.getAttribute("aria-sort") !== "ascending";
+        heads.forEach((other) => other.removeAttribute("aria-sort"));
+        head.setAttribute("aria-sort", upwards ? "ascending" : "descending");
+        const compare = (a, b) => {
+          const [x, y] = [valueOf(a, j), valueOf(b, j)];
+          // What has no value comes last, whichever way.
+          const [left, right] = [x === "" || Number.isNaN(x), y === "" || Number.isNaN(y)];
+          if (left || right) return left - right;
+          const order = typeof x === "number" && typeof y === "number" ? x - y : String(x).localeCompare(String(y), undefined, { numeric: true });
+          return upwards ? order : -order;
+        };
+        table.tBodies[0].append(...[...table.tBodies[0].rows].sort(compare));
+      };
+      const button = make("button", { type: "button", onclick: sort }, ...head.childNodes);
+      head.replaceChildren(button);
+    });
+  };
+  document.querySelectorAll("table.sortable").forEach(sortable);
+
+  // ---- curves ----
+  const curves = () => {
+    const root = document.getElementById("curves");
+    if (!root || data.series.length === 0 || data.metrics.length === 0) return;
+    // One value is no curve; the pictures say what there is.
+    const isCurve = (series) => series.y.some((i) => column(i).filter((y) => y !== 0 && Number.isFinite(y)).length > 1);
+    if (!data.series.some(isCurve)) {
+      root.append(make("p", { class: "small" }, "There is a single value of each metric, and no curve to draw."));
+      return;
+    }
+    const several = data.runs.length > 1;
+    // A group is a method at a point of a run, with its seeds.
+    const groups = [];
+    const byName = new Map();
+    for (const series of data.series) {
+      const key = JSON.stringify([series.run, series.method, series.point]);
+      if (!byName.has(key)) {
+        byName.set(key, groups.length);
+        const name = [several ? data.runs[series.run] : "", series.method, series.point].filter((part) => part !== "").join(" \u00b7 ");
+        groups.push({ name, run: series.run, method: series.method, point: series.point, seeds: [], shown: groups.length < 24 });
+      }
+      groups[byName.get(key)].seeds.push(series);
+    }
+    // The same method has the same colour at one point, or over the points of one method.
+    groups.forEach((group, i) => Object.assign(group, lookOf(i)));
+    const hidden = chosen.get("hide");
+    if (hidden != null) {
+      const set = new Set(hidden.split(",").map(Number));
+      groups.forEach((group, i) => { group.shown = !set.has(i); });
+    }
+
+    const axisOf = (key) => Math.max(0, data.axes.findIndex((axis) => axis.key === key));
+    const metricOf = (key) => data.metrics.findIndex((metric) => metric.key === key);
+    const positive = (m) => data.series.every((series) => column(series.y[m]).every((y) => !(y < 0)));
+    const firstMetric = Math.max(0, ["mse", "error", "residual"].map(metricOf).find((m) => m >= 0) ?? 0);
+    const state = {
+      x: chosen.get("x") != null ? axisOf(chosen.get("x")) : axisOf("round"),
+      y: metricOf(chosen.get("y")) >= 0 ? metricOf(chosen.get("y")) : firstMetric,
+      logX: chosen.get("logx") === "1",
+      logY: chosen.get("logy") != null ? chosen.get("logy") === "1" : positive(firstMetric),
+      seeds: chosen.get("seeds") === "1",
+      bands: chosen.get("bands") !== "0",
+      levels: chosen.get("levels") !== "0",
+    };
+
+    // The lines of a group: x, y, and the edges of a band. Seeds with different numbers of records are averaged while all last.
+    const lines = (group) => {
+      const of = (series) => ({ x: column(series.x[state.x]), y: column(series.y[state.y]), seed: series.seed });
+      const all = group.seeds.map(of);
+      if (state.seeds || all.length === 1) return all.map((line) => ({ ...line, group }));
+      const length = Math.min(...all.map((line) => line.x.length));
+      const n = all.length;
+      const mean = { group, x: new Float64Array(length), y: new Float64Array(length), low: new Float64Array(length), high: new Float64Array(length) };
+      for (let k = 0; k < length; k++) {
+        let [x, y, square] = [0, 0, 0];
+        for (const line of all) { x += line.x[k] / n; y += line.y[k] / n; }
+        for (const line of all) square += (line.y[k] - y) ** 2;
+        const error = Math.sqrt(square / (n - 1) / n);
+        mean.x[k] = x; mean.y[k] = y; mean.low[k] = y - error; mean.high[k] = y + error;
+      }
+      return [mean];
+    };
+    const usable = (value, log) => Number.isFinite(value) && (!log || value > 0);
+    const rangeOf = (values, log) => {
+      let [low, high] = [Infinity, -Infinity];
+      for (const value of values) if (usable(value, log)) { low = Math.min(low, value); high = Math.max(high, value); }
+      if (low > high) return log ? [1, 10] : [0, 1];
+      if (log) return [low / 1.15, high * 1.15];
+      const room = (high - low) * 0.03 || Math.abs(high) * 0.1 || 1;
+      return [low - room, high + room];
+    };
+
+    let plot = null, shown = [], zoom = null, at = null;
+    const box = make("div", { class: "plot", tabindex: "0", role: "application", "aria-label": "Curves. Arrow keys move the cursor, plus and minus zoom, 0 shows everything. Values are in the table beside it." });
+    const status = make("p", { class: "small", "aria-live": "polite" });
+
+    const path = (line) => (u) => {
+      const stroke = new Path2D();
+      let down = false;
+      for (let k = 0; k < line.x.length; k++) {
+        if (!usable(line.x[k], state.logX) || !usable(line.y[k], state.logY)) { down = false; continue; }
+        const [x, y] = [u.valToPos(line.x[k], "x", true), u.valToPos(line.y[k], "y", true)];
+        if (down) stroke.lineTo(x, y); else stroke.moveTo(x, y);
+        down = true;
+      }
+      return { stroke, fill: null };
+    };
+    const drawBand = (u, line, color) => {
+      if (!line.low || !state.bands) return;
+      const [floor] = [u.scales.y.min];
+      const edge = (values, k) => u.valToPos(Math.max(values[k], state.logY ? floor : -Infinity), "y", true);
+      const points = [];
+      for (let k = 0; k < line.x.length; k++) if (usable(line.x[k], state.logX) && Number.isFinite(line.y[k])) points.push(k);
+      if (points.length < 2) return;
+      u.ctx.beginPath();
+      points.forEach((k, i) => u.ctx[i ? "lineTo" : "moveTo"](u.valToPos(line.x[k], "x", true), edge(line.high, k)));
+      [...points].reverse().forEach((k) => u.ctx.lineTo(u.valToPos(line.x[k], "x", true), edge(line.low, k)));
+      u.ctx.closePath();
+      u.ctx.globalAlpha = 0.18;
+      u.ctx.fillStyle = color;
+      u.ctx.fill();
+      u.ctx.globalAlpha = 1;
+    };
+    const levelsOf = () => {
+      if (!state.levels || data.metrics[state.y].key !== "mse") return [];
+      const isShown = (level) => groups.some((group) => group.shown && group.run === level.run && group.method === level.method && group.point === level.point);
+      return data.levels.filter(isShown).slice(0, 40);
+    };
+    const drawUnder = (u) => {
+      const colors = palettes[scheme.matches ? "dark" : "light"];
+      u.ctx.save();
+      u.ctx.beginPath();
+      u.ctx.rect(u.bbox.left, u.bbox.top, u.bbox.width, u.bbox.height);
+      u.ctx.clip();
+      shown.forEach((line) => drawBand(u, line, colors[line.group.color]));
+      for (const level of levelsOf()) {
+        const group = groups.find((group) => group.run === level.run && group.method === level.method && group.point === level.point);
+        const y = u.valToPos(level.y, "y", true);
+        u.ctx.strokeStyle = colors[group.color];
+        u.ctx.lineWidth = devicePixelRatio;
+        u.ctx.setLineDash([2 * devicePixelRatio, 4 * devicePixelRatio]);
+        u.ctx.beginPath();
+        u.ctx.moveTo(u.bbox.left, y);
+        u.ctx.lineTo(u.bbox.left + u.bbox.width, y);
+        u.ctx.stroke();
+      }
+      u.ctx.restore();
+    };
+
+    // ---- the values at the cursor ----
+    const nearest = (xs, x) => {
+      let [low, high] = [0, xs.length - 1];
+      while (low < high) { const middle = (low + high) >> 1; if (xs[middle] < x) low = middle + 1; else high = middle; }
+      return low > 0 && Math.abs(xs[low - 1] - x) <= Math.abs(xs[low] - x) ? low - 1 : low;
+    };
+    const tell = (x) => {
+      at = x;
+      const best = shown.length ? shown[0].x[nearest(shown[0].x, x)] : null;
+      valueHead.textContent = x == null || best == null ? "value" : `at ${short(best)}`;
+      const told = new Map();
+      for (const line of shown) {
+        if (x == null || line.x.length === 0) continue;
+        const k = nearest(line.x, x);
+        if (!told.has(line.group)) told.set(line.group, []);
+        told.get(line.group).push({ seed: line.seed, x: line.x[k], y: line.y[k], error: line.high ? line.high[k] - line.y[k] : null });
+      }
+      groups.forEach((group) => {
+        const values = told.get(group) ?? [];
+        const cell = group.cell;
+        cell.textContent = values.slice(0, 5).map((value) => short(value.y) + (value.error ? ` \u00b1 ${Number(value.error.toPrecision(2))}` : "")).join(", ") + (values.length > 5 ? ", \u2026" : "");
+        cell.dataset.values = JSON.stringify(values.map((value) => [value.seed ?? null, value.x, value.y]));
+      });
+    };
+    const moved = (u) => {
+      if (u.cursor.left == null || u.cursor.left < 0) return;
+      tell(u.posToVal(u.cursor.left, "x"));
+    };
+
+    // ---- drawing ----
+    const size = () => ({ width: Math.max(260, box.clientWidth), height: Math.max(240, Math.min(480, 140 + box.clientWidth * 0.42)) });
+    const everything = () => ({
+      x: rangeOf(shown.flatMap((line) => [...line.x]), state.logX),
+      y: rangeOf(shown.flatMap((line) => [...line.y]).concat(levelsOf().map((level) => level.y)), state.logY),
+    });
+    const build = () => {
+      if (plot) plot.destroy();
+      plot = null;
+      const colors = palettes[scheme.matches ? "dark" : "light"];
+      shown = groups.filter((group) => group.shown).flatMap(lines);
+      if (shown.length === 0) {
+        status.textContent = "0 lines: the table beside switches them on.";
+        return;
+      }
+      const full = everything();
+      const scale = (key, log) => ({ time: false, distr: log ? 3 : 1, log: 10, auto: false, range: () => (zoom ? zoom[key] : full[key]) });
+      const axis = (text) => ({
+        label: label(text, 60), stroke: css("--ink"), grid: { stroke: css("--grid"), width: 1 }, ticks: { stroke: css("--frame"), width: 1 },
+        font: "12px system-ui, sans-serif", labelFont: "13px system-ui, sans-serif",
+        values: (_, ticks) => ticks.map((tick) => (tick == null ? "" : Math.abs(tick) >= 1e5 || (tick !== 0 && Math.abs(tick) < 1e-3) ? tick.toExponential(0).replace("e+", "e") : String(Number(tick.toPrecision(6))))),
+      });
+      const options = {
+        ...size(), mode: 2, padding: [10, 12, 0, 0],
+        scales: { x: scale("x", state.logX), y: scale("y", state.logY) },
+        axes: [axis(data.axes[state.x].label), { ...axis(data.metrics[state.y].label), size: 64 }],
+        legend: { show: false },
+        cursor: { drag: { x: true, y: true, uni: 20, setScale: false }, points: { show: false }, focus: { prox: -1 } },
+        series: [{}, ...shown.map((line) => ({
+          facets: [{ scale: "x", auto: false }, { scale: "y", auto: false }], stroke: colors[line.group.color], width: line.seed !== undefined && state.seeds && line.group.seeds.length > 1 ? 1 : 1.8,
+          dash: line.group.dash, paths: path(line), points: { show: false },
+        }))],
+        hooks: {
+          drawAxes: [drawUnder],
+          setCursor: [moved],
+          setSelect: [(u) => {
+            if (u.select.width < 8 && u.select.height < 8) return;
+            const { left, top, width, height } = u.select;
+            zoomTo({
+              x: width > 7 ? [u.posToVal(left, "x"), u.posToVal(left + width, "x")] : [u.scales.x.min, u.scales.x.max],
+              y: height > 7 ? [u.posToVal(top + height, "y"), u.posToVal(top, "y")] : [u.scales.y.min, u.scales.y.max],
+            });
+          }],
+        },
+      };
+      plot = new uPlot(options, [null, ...shown.map((line) => [line.x, line.y])], box);
+      plot.over.addEventListener("dblclick", () => zoomTo(null));
+      status.textContent = `${shown.length} ${shown.length === 1 ? "line" : "lines"}${state.seeds ? ", each seed" : shown.some((line) => line.low) ? ", means over seeds with bands of one standard error" : ""}. Drag to zoom, double-click to show everything.`;
+      if (at != null) tell(at);
+    };
+    const zoomTo = (to) => { zoom = to; build(); };
+    const zoomBy = (factor) => {
+      if (!plot) return;
+      const now = { x: [plot.scales.x.min, plot.scales.x.max], y: [plot.scales.y.min, plot.scales.y.max] };
+      const around = ([low, high], log) => {
+        const [a, b] = log ? [Math.log10(low), Math.log10(high)] : [low, high];
+        const [middle, half] = [(a + b) / 2, (factor * (b - a)) / 2];
+        return log ? [10 ** (middle - half), 10 ** (middle + half)] : [middle - half, middle + half];
+      };
+      zoomTo({ x: around(now.x, state.logX), y: around(now.y, state.logY) });
+    };
+    box.addEventListener("keydown", (event) => {
+      const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
+      if (step && shown.length) {
+        const xs = shown[0].x;
+        const k = at == null ? 0 : Math.min(xs.length - 1, Math.max(0, nearest(xs, at) + step));
+        plot.setCursor({ left: plot.valToPos(xs[k], "x"), top: plot.over.clientHeight / 2 }, false);
+        tell(xs[k]);
+      } else if (event.key === "+" || event.key === "=") zoomBy(0.6);
+      else if (event.key === "-") zoomBy(1 / 0.6);
+      else if (event.key === "0") zoomTo(null);
+      else return;
+      event.preventDefault();
+    });
+
+    // ---- controls ----
+    const select = (text, options, value, change) => {
+      const list = make("select", { "aria-label": `${text} axis`, onchange: (event) => change(Number(event.target.value)) });
+      options.forEach((option, i) => list.append(make("option", { value: i, selected: i === value }, label(option.label))));
+      return make("label", {}, text, list);
+    };
+    const check = (text, value, change) => {
+      const input = make("input", { type: "checkbox", checked: value, onchange: (event) => change(event.target.checked) });
+      return make("label", {}, input, " " + text);
+    };
+    const keep = (key, value, stored) => {
+      state[key] = value;
+      chosen.set(key.toLowerCase(), stored ?? (value ? "1" : "0"));
+      zoom = null;
+      build();
+    };
+    const csv = () => {
+      const quote = (text) => (/[",\n\r]/.test(text) ? `"${text.replaceAll('"', '""')}"` : text);
+      const rows = [["run", "method", "point", "seed", data.axes[state.x].key, data.metrics[state.y].key].join(",")];
+      for (const group of groups.filter((group) => group.shown)) {
+        for (const series of group.seeds) {
+          const [x, y] = [column(series.x[state.x]), column(series.y[state.y])];
+          const start = [quote(data.runs[group.run]), quote(group.method), quote(group.point), series.seed].join(",");
+          for (let k = 0; k < x.length; k++) rows.push(`${start},${x[k]},${Number.isNaN(y[k]) ? "" : y[k]}`);
+        }
+      }
+      store(new Blob([rows.join("\n") + "\n"], { type: "text/csv" }), "curves.csv");
+    };
+    const hasSeeds = groups.some((group) => group.seeds.length > 1);
+    const controls = make("div", { class: "controls" },
+      select("vertical", data.metrics, state.y, (i) => keep("y", i, data.metrics[i].key)),
+      select("horizontal", data.axes, state.x, (i) => keep("x", i, data.axes[i].key)),
+      check("logarithmic vertical axis", state.logY, (on) => keep("logY", on)),
+      check("logarithmic horizontal axis", state.logX, (on) => keep("logX", on)),
+      ...(hasSeeds ? [check("each seed", state.seeds, (on) => keep("seeds", on)), check("bands", state.bands, (on) => keep("bands", on))] : []),
+      ...(data.levels.length ? [check("predicted levels", state.levels, (on) => keep("levels", on))] : []),
+      make("button", { type: "button", onclick: () => zoomBy(0.6) }, "Zoom in"),
+      make("button", { type: "button", onclick: () => zoomBy(1 / 0.6) }, "Zoom out"),
+      make("button", { type: "button", onclick: () => zoomTo(null) }, "Show everything"),
+      make("button", { type: "button", onclick: csv }, "Save these data (CSV)"));
+
+    // ---- the legend: a table of groups with their values ----
+    const valueHead = make("th", { scope: "col" }, "value");
+    const body = make("tbody");
+    const swatch = (group) => {
+      const line = draw("line", { x1: 1, x2: 27, y1: 6, y2: 6, "stroke-width": 2.5, "stroke-dasharray": group.dash.join(" ") });
+      group.swatch = line;
+      return draw("svg", { width: 28, height: 12, "aria-hidden": "true" }, line);
+    };
+    const recolor = () => groups.forEach((group) => group.swatch.setAttribute("stroke", palettes[scheme.matches ? "dark" : "light"][group.color]));
+    const remember = () => chosen.set("hide", groups.flatMap((group, i) => (group.shown ? [] : [i])).join(","));
+    groups.forEach((group) => {
+      group.input = make("input", { type: "checkbox", checked: group.shown, onchange: (event) => { group.shown = event.target.checked; remember(); build(); } });
+      group.cell = make("td", { class: "n" });
+      group.row = make("tr", {}, make("td", {}, make("label", {}, group.input, swatch(group), label(group.name))), group.cell);
+      body.append(group.row);
+    });
+    const all = (on) => {
+      groups.forEach((group) => { if (!group.row.hidden) { group.shown = on; group.input.checked = on; } });
+      remember();
+      build();
+    };
+    const search = make("input", { type: "search", placeholder: "part of a name", "aria-label": "Show only lines whose names contain this in the table", oninput: (event) => {
+      const wanted = event.target.value.toLowerCase();
+      groups.forEach((group) => { group.row.hidden = !group.name.toLowerCase().includes(wanted); });
+    } });
+    const tools = make("div", { class: "controls" }, ...(groups.length > 8 ? [search] : []),
+      make("button", { type: "button", onclick: () => all(true) }, "All"), make("button", { type: "button", onclick: () => all(false) }, "None"));
+    const legend = make("div", {}, tools, make("div", { class: "wide legend", tabindex: "0", role: "region", "aria-label": "Lines and their values" },
+      make("table", {}, make("thead", {}, make("tr", {}, make("th", { scope: "col" }, "line"), valueHead)), body)));
+    root.append(controls, make("div", { class: "board" }, make("div", {}, box, status), legend));
+    recolor();
+    build();
+    scheme.addEventListener("change", () => { recolor(); build(); });
+    let width = box.clientWidth;
+    new ResizeObserver(() => { if (box.clientWidth !== width) { width = box.clientWidth; plot?.setSize(size()); } }).observe(box);
+    document.querySelectorAll("details.pictures").forEach((details) => { details.open = false; });
+  };
+
+  // ---- maps of sweeps over two keys ----
+  const ramp = ["#440154", "#472d7b", "#3b528b", "#2c728e", "#21908c", "#27ad81", "#5dc863", "#aadc32", "#fde725"];
+  const maps = () => {
+    const root = document.getElementById("maps");
+    for (const { run, sweep } of data.sweeps ?? []) {
+      const list = make("select");
+      sweep.maps.forEach((map, i) => list.append(make("option", { value: i }, label(`${map.method}: ${map.quantity}`))));
+      const place = make("div", { class: "map" });
+      const name = (value) => (typeof value === "number" ? short(value) : label(value, 24));
+      const show = () => {
+        const map = sweep.maps[Number(list.value)];
+        const [columns, rows, left, bottom] = [sweep.xs.length, sweep.ys.length, 110, 26];
+        const [w, h] = [Math.max(6, Math.min(60, 700 / columns)), Math.max(6, Math.min(36, 420 / rows))];
+        const numbers = map.cells.filter((cell) => typeof cell === "number");
+        const log = numbers.every((x) => x > 0) && Math.max(...numbers) > 20 * Math.min(...numbers);
+        const scaled = (x) => (log ? Math.log(x) : x);
+        const [low, high] = [Math.min(...numbers.map(scaled)), Math.max(...numbers.map(scaled))];
+        const color = (x) => ramp[high > low ? Math.round(((scaled(x) - low) / (high - low)) * 8) : 4];
+        const [width, height] = [left + columns * w + 20, rows * h + bottom + 16];
+        const svg = draw("svg", { viewBox: `0 0 ${width} ${height}`, width, height, role: "img",
+          "aria-label": `${map.method}: ${map.quantity} over ${sweep.x} and ${sweep.y}; the table of results has the numbers` });
+        map.cells.forEach((cell, k) => {
+          const [i, j] = [k % columns, Math.floor(k / columns)];
+          const text = typeof cell === "number" ? short(cell) : cell ?? "not run";
+          const title = `${sweep.x} = ${name(sweep.xs[i])}, ${sweep.y} = ${name(sweep.ys[j])}: ${text}`;
+          svg.append(draw("rect", { x: left + i * w, y: (rows - 1 - j) * h, width: w, height: h, fill: typeof cell === "number" ? color(cell) : "#9aa0a6", stroke: css("--page"), "stroke-width": 0.5,
+            "data-value": typeof cell === "number" ? cell : "" }, draw("title", {}, title)));
+        });
+        const every = (n, room) => Math.max(1, Math.ceil((n * 14) / room));
+        const stepX = every(columns, (columns * w) / 3.2), stepY = every(rows, rows * h);
+        sweep.xs.forEach((x, i) => { if (i % stepX === 0) svg.append(draw("text", { x: left + (i + 0.5) * w, y: rows * h + 16, "text-anchor": "middle" }, name(x))); });
+        sweep.ys.forEach((y, j) => { if (j % stepY === 0) svg.append(draw("text", { x: left - 6, y: (rows - j - 0.5) * h + 4, "text-anchor": "end" }, name(y))); });
+        svg.append(draw("text", { x: left + (columns * w) / 2, y: rows * h + 34, "text-anchor": "middle" }, label(sweep.x)));
+        const caption = make("p", { class: "small" }, `${label(sweep.y)} upwards. From ${short(Math.min(...numbers))} (dark) to ${short(Math.max(...numbers))} (bright)${log ? ", colours by logarithm" : ""}; grey: diverged, refused or not run`);
+        place.replaceChildren(svg, caption);
+      };
+      list.addEventListener("change", show);
+      const heading = data.runs.length > 1 ? `Map of ${data.runs[run]}` : "Map";
+      root.append(make("h3", {}, label(heading)), make("div", { class: "controls" }, make("label", {}, "what is shown", list)), place);
+      show();
+      scheme.addEventListener("change", show);
+    }
+  };
+
+  curves();
+  maps();
+  document.documentElement.dataset.ready = "1";
+  if (data.reload) setTimeout(() => location.reload(), data.reload * 1000);
+})();

@@ -1,0 +1,131 @@
+//! What a summary says beside results and checks, as it is: numbers as lists, objects of one shape as tables.
+
+use fedsa_experiment::numbers;
+use serde_json::{Map, Value as Json};
+
+use crate::html::{Cell, clipped, escaped, table};
+
+/// The most rows of a table.
+const MOST_ROWS: usize = 2_000;
+/// The most levels of headings; what is deeper is in names with points.
+const DEPTH: usize = 2;
+
+/// A value under a heading of this level, as HTML; nothing where there is nothing to show.
+pub fn section(title: &str, value: &Json, level: usize) -> String {
+    let inside = match value {
+        Json::Object(map) => object(title, map, level),
+        Json::Array(items) if items.iter().any(Json::is_object) => {
+            rows(title, items.iter().enumerate().map(|(i, item)| (i.to_string(), item)), false)
+        }
+        _ => return String::new(),
+    };
+    if inside.is_empty() { inside } else { format!("<h{level}>{}</h{level}>\n{inside}", escaped(&words(title))) }
+}
+
+/// The words of a name in a file: `policy_value` as `Policy value`.
+pub fn words(name: &str) -> String {
+    let text = name.replace('_', " ");
+    let mut letters = text.chars();
+    letters.next().map_or(String::new(), |first| first.to_uppercase().chain(letters).collect())
+}
+
+fn object(title: &str, map: &Map<String, Json>, level: usize) -> String {
+    // Objects whose values are objects are tables: a row for each name.
+    if map.len() > 1 && map.values().all(Json::is_object) {
+        return rows(title, map.iter().map(|(name, item)| (name.clone(), item)), true);
+    }
+    let mut out = String::new();
+    let plain: Vec<(&String, String)> = map.iter().filter_map(|(name, value)| Some((name, short(value)?))).collect();
+    if !plain.is_empty() {
+        out.push_str("<dl>\n");
+        for (name, text) in plain {
+            out.push_str(&format!("<div><dt>{}</dt><dd>{}</dd></div>\n", escaped(&words(name)), escaped(&text)));
+        }
+        out.push_str("</dl>\n");
+    }
+    for (name, value) in map {
+        if level < 3 + DEPTH {
+            out.push_str(&section(name, value, level + 1));
+        }
+    }
+    out
+}
+
+/// A value that fits into a line.
+fn short(value: &Json) -> Option<String> {
+    match value {
+        Json::Null => Some("not known".into()),
+        Json::Bool(yes) => Some(if *yes { "yes" } else { "no" }.into()),
+        Json::Number(x) => Some(number(x.as_f64().unwrap_or(f64::NAN))),
+        Json::String(text) => Some(text.clone()),
+        Json::Array(items) if items.is_empty() => None,
+        Json::Array(items) if items.iter().all(|item| !item.is_object() && !item.is_array()) && items.len() <= 12 => {
+            Some(items.iter().filter_map(short).collect::<Vec<_>>().join(", "))
+        }
+        Json::Array(items) if !items.iter().any(Json::is_object) => Some(format!("{} values", items.len())),
+        Json::Array(_) | Json::Object(_) => None,
+    }
+}
+
+fn number(x: f64) -> String {
+    let is_whole = x.fract() == 0.0 && x.abs() < 1e12;
+    if is_whole { numbers::thousands(x) } else { numbers::digits(x, 6) }
+}
+
+/// A table of objects: a column for each of their names, those of objects in them with points.
+fn rows<'a>(title: &str, items: impl Iterator<Item = (String, &'a Json)>, named: bool) -> String {
+    let mut heads: Vec<String> = if named { vec!["name".into()] } else { Vec::new() };
+    let mut flat: Vec<Map<String, Json>> = Vec::new();
+    for (name, item) in items {
+        let mut row = Map::new();
+        if named {
+            row.insert("name".into(), Json::String(name));
+        }
+        flatten(item, "", &mut row);
+        for key in row.keys() {
+            if !heads.contains(key) {
+                heads.push(key.clone());
+            }
+        }
+        flat.push(row);
+    }
+    // What names a row comes first.
+    heads.sort_by_key(|head| head != "name");
+    let cell = |value: Option<&Json>| match value {
+        None | Some(Json::Null) => Cell::Empty,
+        Some(Json::Number(x)) => x.as_f64().map_or(Cell::Empty, |x| Cell::Number(x, number(x))),
+        Some(other) => short(other).map_or(Cell::Empty, Cell::Text),
+    };
+    let cells: Vec<Vec<Cell>> = flat.iter().map(|row| heads.iter().map(|head| cell(row.get(head))).collect()).collect();
+    let heads: Vec<String> = heads.iter().map(|head| clipped(&head.replace('_', " "), 60)).collect();
+    table(&words(title), &heads, &cells, MOST_ROWS)
+}
+
+fn flatten(value: &Json, prefix: &str, out: &mut Map<String, Json>) {
+    let Json::Object(map) = value else { return };
+    for (name, value) in map {
+        let key = if prefix.is_empty() { name.clone() } else { format!("{prefix}.{name}") };
+        match value {
+            Json::Object(_) => flatten(value, &key, out),
+            Json::Array(items) if items.iter().any(|item| item.is_object() || item.is_array()) => {}
+            other => {
+                out.insert(key, other.clone());
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn objects_of_one_shape_are_a_table_and_single_numbers_a_list() {
+        let value = json!({ "level": 0.95, "agents": { "a": { "x": 1.5, "of": { "y": 2 } }, "b": { "x": null, "of": { "y": 3 } } } });
+        let text = section("policy_value", &value, 2);
+        assert!(text.starts_with("<h2>Policy value</h2>"), "{text}");
+        assert!(text.contains("<dt>Level</dt><dd>0.95</dd>"), "{text}");
+        assert!(text.contains("<th scope=\"col\">of.y</th>") && text.contains(">1.5</td>") && text.contains("<td></td>"), "{text}");
+    }
+}

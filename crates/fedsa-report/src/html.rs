@@ -1,0 +1,152 @@
+//! Text of HTML.
+
+use std::fmt::Write;
+
+/// Text as it stands in HTML, in elements and in attributes. Characters that turn the direction of what follows, or end lines in scripts, are
+/// shown as their numbers: a label cannot rearrange the page around it.
+pub fn escaped(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '&' => out.push_str("&amp;"),
+            '<' => out.push_str("&lt;"),
+            '>' => out.push_str("&gt;"),
+            '"' => out.push_str("&quot;"),
+            '\'' => out.push_str("&#39;"),
+            '\n' | '\t' => out.push(c),
+            c if is_hostile(c) => write!(out, "\u{27e8}U+{:04X}\u{27e9}", u32::from(c)).expect("a string takes all"),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+/// Whether a character changes how others are shown.
+fn is_hostile(c: char) -> bool {
+    c.is_control() || matches!(c, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2060}'..='\u{2069}' | '\u{feff}')
+}
+
+/// JSON as it stands in a `<script type="application/json">`: nothing in it can end the element.
+pub fn json_in_script(json: &serde_json::Value) -> String {
+    json.to_string().replace('<', "\\u003c").replace('\u{2028}', "\\u2028").replace('\u{2029}', "\\u2029")
+}
+
+/// A text of which no more than so many characters are shown.
+pub fn clipped(text: &str, most: usize) -> String {
+    if text.chars().count() <= most { text.to_string() } else { text.chars().take(most - 1).chain(['\u{2026}']).collect() }
+}
+
+/// A cell of a table.
+pub enum Cell {
+    /// Text.
+    Text(String),
+    /// A number with the text that shows it; tables are sorted by the number.
+    Number(f64, String),
+    /// How something ended, as a word with a colour.
+    Tag(Tone, String),
+    /// Nothing.
+    Empty,
+}
+
+/// What a tag says.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Tone {
+    /// As it should be.
+    Good,
+    /// To be looked at.
+    Note,
+    /// Not as it should be.
+    Bad,
+    /// Neither.
+    Plain,
+}
+
+impl Tone {
+    fn class(self) -> &'static str {
+        match self {
+            Self::Good => "good",
+            Self::Note => "note",
+            Self::Bad => "bad",
+            Self::Plain => "plain",
+        }
+    }
+
+    /// A sign beside the word, so that colours are not needed.
+    fn sign(self) -> &'static str {
+        match self {
+            Self::Good => "\u{2713} ",
+            Self::Note => "! ",
+            Self::Bad => "\u{2717} ",
+            Self::Plain => "",
+        }
+    }
+}
+
+/// A word with a colour and a sign.
+pub fn tag(tone: Tone, text: &str) -> String {
+    format!("<span class=\"tag {}\">{}{}</span>", tone.class(), tone.sign(), escaped(text))
+}
+
+/// A table, of which no more than so many rows are written; what is left out is said.
+pub fn table(caption: &str, heads: &[String], rows: &[Vec<Cell>], most: usize) -> String {
+    let mut out = format!(
+        "<div class=\"wide\" tabindex=\"0\" role=\"region\" aria-label=\"{0}\"><table class=\"sortable\"><caption>{0}</caption><thead><tr>",
+        escaped(caption)
+    );
+    for (j, head) in heads.iter().enumerate() {
+        let class = if is_numeric(rows, j) { " class=\"n\"" } else { "" };
+        write!(out, "<th scope=\"col\"{class}>{}</th>", escaped(head)).expect("a string takes all");
+    }
+    out.push_str("</tr></thead><tbody>\n");
+    for row in rows.iter().take(most) {
+        out.push_str("<tr>");
+        row.iter().for_each(|cell| out.push_str(&cell_html(cell)));
+        out.push_str("</tr>\n");
+    }
+    out.push_str("</tbody></table></div>");
+    if rows.len() > most {
+        write!(out, "<p class=\"small\">The first {most} of {} rows; all are in <code>summary.json</code>.</p>", rows.len())
+            .expect("a string takes all");
+    }
+    out
+}
+
+/// Whether a column has numbers, and nothing else.
+fn is_numeric(rows: &[Vec<Cell>], column: usize) -> bool {
+    let mut there = rows.iter().map(|row| &row[column]).filter(|cell| !matches!(cell, Cell::Empty)).peekable();
+    there.peek().is_some() && there.all(|cell| matches!(cell, Cell::Number(..)))
+}
+
+fn cell_html(cell: &Cell) -> String {
+    match cell {
+        Cell::Text(text) if text.chars().count() > 200 => {
+            format!("<td><details><summary>{}</summary>{}</details></td>", escaped(&clipped(text, 60)), escaped(text))
+        }
+        Cell::Text(text) => format!("<td>{}</td>", escaped(text)),
+        Cell::Number(x, text) => format!("<td class=\"n\" data-v=\"{x:?}\">{}</td>", escaped(text)),
+        Cell::Tag(tone, text) => format!("<td>{}</td>", tag(*tone, text)),
+        Cell::Empty => "<td></td>".into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hostile_text_stays_text() {
+        let text = escaped("</script><b a=\"1\" c='2'>&\u{202e}x\u{0}");
+        assert_eq!(text, "&lt;/script&gt;&lt;b a=&quot;1&quot; c=&#39;2&#39;&gt;&amp;\u{27e8}U+202E\u{27e9}x\u{27e8}U+0000\u{27e9}");
+        let json = json_in_script(&serde_json::json!("</script><!--\u{2028}"));
+        assert!(!json.contains('<') && !json.contains('\u{2028}'), "{json}");
+        assert_eq!(serde_json::from_str::<String>(&json).unwrap(), "</script><!--\u{2028}");
+    }
+
+    #[test]
+    fn long_texts_and_tables_are_cut_and_say_so() {
+        assert_eq!(clipped("abcdef", 4), "abc\u{2026}");
+        let rows: Vec<Vec<Cell>> = (0..5).map(|i| vec![Cell::Number(f64::from(i), i.to_string())]).collect();
+        let text = table("t", &["x".into()], &rows, 3);
+        assert!(text.contains("The first 3 of 5 rows") && !text.contains("data-v=\"3.0\""), "{text}");
+    }
+}

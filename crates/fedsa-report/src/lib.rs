@@ -1,0 +1,98 @@
+//! Reports: one page of HTML on finished runs, or on one that still goes, that needs no network and opens from the disk.
+//!
+//! [`report`] reads folders ([`run`](mod@run)) and writes the page: what was run, outcomes and checks first, then curves, tables, predictions,
+//! costs and settings ([`sections`]). All text and all tables are there without scripts. With them, curves can be looked at from all sides
+//! (`assets/report.js`, with uPlot for axes and zooming), over the numbers of `trace.parquet` as they are ([`mod@curves`]).
+//!
+//! The page has a content security policy: its own two scripts and its style sheet by their digests, pictures that are in it, and nothing else.
+
+mod any_json;
+mod cited;
+mod curves;
+mod html;
+mod page;
+mod run;
+mod sections;
+mod sweep;
+
+pub use sections::typed;
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use fedsa::error::{Error, Result};
+
+/// What a report is to be.
+#[derive(Debug, Clone, Default)]
+#[non_exhaustive]
+pub struct ReportOptions {
+    /// Its title; by default that of the run, or the names of the runs.
+    pub title: Option<String>,
+    /// The command that makes it again, as a user would type it.
+    pub command: Option<String>,
+    /// After how long the page loads itself again, for a run that still goes. By default it does not.
+    pub reload: Option<Duration>,
+    /// Whether it does not name the folders, because they are copies that are gone soon.
+    pub hides_folders: bool,
+}
+
+impl ReportOptions {
+    /// With this title.
+    #[must_use]
+    pub fn with_title(self, title: Option<String>) -> Self {
+        Self { title, ..self }
+    }
+
+    /// With this command.
+    #[must_use]
+    pub fn with_command(self, command: Option<String>) -> Self {
+        Self { command, ..self }
+    }
+
+    /// With the names of the folders, or without.
+    #[must_use]
+    pub fn with_folders(self, are_named: bool) -> Self {
+        Self { hides_folders: !are_named, ..self }
+    }
+
+    /// With a page that loads itself again.
+    #[must_use]
+    pub fn with_reload(self, reload: Option<Duration>) -> Self {
+        Self { reload, ..self }
+    }
+}
+
+/// A report.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct Report {
+    /// The page.
+    pub html: String,
+    /// Whether one of the runs still goes.
+    pub is_under_way: bool,
+}
+
+/// Whether a file is a report that fedsa wrote.
+pub fn is_report(bytes: &[u8]) -> bool {
+    let head = String::from_utf8_lossy(&bytes[..bytes.len().min(4096)]);
+    head.starts_with("<!doctype html>") && head.contains(page::GENERATOR)
+}
+
+/// The most runs that a report compares.
+pub const MOST_RUNS: usize = 20;
+
+/// A report on the runs in these folders.
+///
+/// # Errors
+/// When there is no folder or there are more than [`MOST_RUNS`], one holds nothing of fedsa, or its files are damaged.
+pub fn report(folders: &[PathBuf], options: &ReportOptions) -> Result<Report> {
+    let accepted = "the folders of one to twenty runs, such as out/ID";
+    if folders.is_empty() {
+        return Err(Error::new("DIR", "no folder", accepted));
+    }
+    if folders.len() > MOST_RUNS {
+        return Err(Error::new("DIR", format!("{} folders", folders.len()), accepted));
+    }
+    let runs = run::read_all(folders)?;
+    Ok(Report { is_under_way: runs.iter().any(run::ReportedRun::is_under_way), html: page::page(&runs, options) })
+}

@@ -1,0 +1,155 @@
+//! The page.
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Value as Json, json};
+use sha2::{Digest, Sha256};
+
+use crate::curves::{Curves, curves};
+use crate::html::{escaped, json_in_script};
+use crate::run::ReportedRun;
+use crate::{ReportOptions, sections, sweep};
+
+const UPLOT: &str = include_str!("../assets/uplot/uPlot.iife.min.js");
+const UPLOT_STYLE: &str = include_str!("../assets/uplot/uPlot.min.css");
+const SCRIPT: &str = include_str!("../assets/report.js");
+const STYLE: &str = include_str!("../assets/report.css");
+
+/// What says that fedsa wrote a page; its version follows.
+pub const GENERATOR: &str = "<meta name=\"generator\" content=\"fedsa report";
+
+/// The page on these runs.
+pub fn page(runs: &[ReportedRun], options: &ReportOptions) -> String {
+    let title = options.title.clone().unwrap_or_else(|| title(runs));
+    let curves = curves(runs);
+    let data = data(runs, options, &curves);
+    let style = format!("{UPLOT_STYLE}\n{STYLE}");
+    let reload = options.reload.map_or(String::new(), |after| {
+        // With scripts, the page loads itself again and keeps what was chosen on it.
+        format!("<noscript><meta http-equiv=\"refresh\" content=\"{}\"></noscript>\n", after.as_secs().max(1))
+    });
+    let mut body = head(runs, &title);
+    body.push_str(&picked(runs, &curves));
+    body.push_str(&rest(runs, options));
+    format!(
+        "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta http-equiv=\"Content-Security-Policy\" content=\"{}\">\n\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<meta name=\"color-scheme\" content=\"light dark\">\n\
+         {GENERATOR} {}\">\n{reload}<title>{}</title>\n<style>{style}</style>\n</head>\n<body>\n{body}\n\
+         <script type=\"application/json\" id=\"data\">{}</script>\n<script>{UPLOT}</script>\n<script>{SCRIPT}</script>\n</body>\n</html>\n",
+        policy(&style),
+        env!("CARGO_PKG_VERSION"),
+        escaped(&title),
+        json_in_script(&data),
+    )
+}
+
+/// What the page may load and run: its own scripts and style, by their digests, and pictures in it.
+fn policy(style: &str) -> String {
+    let digest = |text: &str| format!("'sha256-{}'", STANDARD.encode(Sha256::digest(text.as_bytes())));
+    format!(
+        "default-src 'none'; script-src {} {}; style-src {}; img-src data:; base-uri 'none'; form-action 'none'",
+        digest(UPLOT),
+        digest(SCRIPT),
+        digest(style)
+    )
+}
+
+fn title(runs: &[ReportedRun]) -> String {
+    match runs {
+        [run] => run.title(),
+        _ => runs.iter().map(|run| run.name.as_str()).collect::<Vec<_>>().join(", "),
+    }
+}
+
+fn data(runs: &[ReportedRun], options: &ReportOptions, curves: &Curves) -> Json {
+    let sweeps: Vec<Json> = runs.iter().enumerate().filter_map(|(r, run)| Some(json!({ "run": r, "sweep": sweep::maps(run)? }))).collect();
+    let mut data = curves.json.clone();
+    data["sweeps"] = json!(sweeps);
+    data["reload"] = json!(options.reload.map(|after| after.as_secs_f64()));
+    data
+}
+
+/// What was run, and the verdict.
+fn head(runs: &[ReportedRun], title: &str) -> String {
+    let ids = |run: &ReportedRun| run.summary["id"].as_str().filter(|id| *id != title).map(str::to_string);
+    let id = match runs {
+        [run] => ids(run).map_or(String::new(), |id| format!("<p class=\"id\">{}</p>", escaped(&id))),
+        _ => String::new(),
+    };
+    let description = match runs {
+        [run] => described(run),
+        _ => runs.iter().map(|run| format!("<p><strong>{}</strong>: {}</p>\n", escaped(&run.name), escaped(&run.title()))).collect(),
+    };
+    format!("<header>\n{id}<h1>{}</h1>\n{description}{}</header>\n<main>\n", escaped(title), sections::verdicts(runs))
+}
+
+/// The description in the settings of a run.
+fn described(run: &ReportedRun) -> String {
+    let table: Option<toml::Table> = run.config.parse().ok();
+    let text = table.as_ref().and_then(|table| table.get("description")?.as_str());
+    text.map_or(String::new(), |text| format!("<p>{}</p>\n", escaped(text)))
+}
+
+fn part(id: &str, title: &str, inside: &str) -> String {
+    if inside.is_empty() { String::new() } else { format!("<section id=\"{id}\"><h2>{title}</h2>\n{inside}</section>\n") }
+}
+
+/// A part of a run; of several, under its name.
+fn named(runs: &[ReportedRun], run: &ReportedRun, inside: String) -> String {
+    if inside.is_empty() || runs.len() == 1 { inside } else { format!("<h3>{}</h3>\n{inside}", escaped(&run.name)) }
+}
+
+/// What people look at first: checks, results, curves.
+fn picked(runs: &[ReportedRun], curves: &Curves) -> String {
+    let mut out = part("checks", "Checks", &sections::checks(runs));
+    out.push_str(&part("results", "Results", &sections::results(runs)));
+    out.push_str(&part("differences", "Settings that differ", &sections::compared(runs)));
+    let others: String = runs.iter().map(|run| named(runs, run, sections::others(run))).collect();
+    out.push_str(&part("found", "What was found", &others));
+    let mut inside = String::new();
+    if curves.shown > 0 {
+        if curves.shown < curves.all {
+            let (shown, all) = (curves.shown, curves.all);
+            inside.push_str(&format!("<p>The curves of the first {shown} of {all} seeds of methods at points: more would make the page too large. Tables and maps have all.</p>\n"));
+        }
+        inside.push_str("<div id=\"curves\"></div>\n");
+    }
+    inside.push_str("<div id=\"maps\"></div>\n");
+    inside.push_str(&pictures(runs));
+    if runs.iter().all(|run| run.table.as_ref().is_some_and(|table| table.series.is_empty())) {
+        inside = "<p>There are no recorded rounds yet.</p>\n".into();
+    }
+    out.push_str(&part("pictures", "Curves", &inside));
+    out
+}
+
+/// The pictures of runs, which need no scripts and are those that are printed.
+fn pictures(runs: &[ReportedRun]) -> String {
+    let mut out = String::new();
+    for run in runs {
+        for (name, svg) in &run.pictures {
+            let source = format!("data:image/svg+xml;base64,{}", STANDARD.encode(svg));
+            let of = escaped(&format!("{name} of {}", run.name));
+            out.push_str(&format!("<figure class=\"picture\"><img src=\"{source}\" alt=\"The picture {of}\"><figcaption><a download=\"{}\" href=\"{source}\">{of}</a></figcaption></figure>\n", escaped(name)));
+        }
+    }
+    if out.is_empty() { out } else { format!("<details class=\"pictures\" open><summary>As pictures</summary>\n{out}</details>\n") }
+}
+
+/// Predictions, costs, and how it was run.
+fn rest(runs: &[ReportedRun], options: &ReportOptions) -> String {
+    let mut out = part("theory", "Predictions", &sections::theory(runs));
+    out.push_str(&part("costs", "Costs", &sections::costs(runs)));
+    let ran: String = runs.iter().map(|run| named(runs, run, sections::provenance(run, !options.hides_folders))).collect();
+    out.push_str(&part("run", "How it was run", &ran));
+    out.push_str(&part("sources", "Sources of the methods", &sections::sources(runs)));
+    out.push_str("</main>\n<footer>\n");
+    if let Some(command) = &options.command {
+        out.push_str(&format!("<p>This page: <code>{}</code></p>\n", escaped(command)));
+    }
+    out.push_str(&format!(
+        "<p>fedsa {}. Curves are drawn with uPlot (MIT licence, \u{a9} Leon Sorokin).</p>\n</footer>",
+        env!("CARGO_PKG_VERSION")
+    ));
+    out
+}

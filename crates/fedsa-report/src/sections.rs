@@ -1,0 +1,429 @@
+//! The parts of the page, as HTML that needs no scripts.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use fedsa::record::COUNTS;
+use fedsa_experiment::finished::{RunState, differences};
+use fedsa_experiment::numbers;
+use serde_json::Value as Json;
+
+use crate::any_json::{self, words};
+use crate::cited;
+use crate::html::{Cell, Tone, clipped, escaped, table, tag};
+use crate::run::ReportedRun;
+
+/// The most rows of a table of results.
+const MOST_ROWS: usize = 20_000;
+
+/// The list of a summary under a name; empty where there is none.
+fn list<'a>(run: &'a ReportedRun, name: &str) -> &'a [Json] {
+    run.summary[name].as_array().map_or(&[], Vec::as_slice)
+}
+
+fn text(value: &Json) -> &str {
+    value.as_str().unwrap_or_default()
+}
+
+/// A table over all runs; with several, its first column is the run.
+fn over_runs(caption: &str, runs: &[ReportedRun], heads: &[&str], rows: impl Fn(&ReportedRun) -> Vec<Vec<Cell>>) -> String {
+    let several = runs.len() > 1;
+    let mut all = Vec::new();
+    for run in runs {
+        for mut row in rows(run) {
+            if several {
+                row.insert(0, Cell::Text(run.name.clone()));
+            }
+            all.push(row);
+        }
+    }
+    if all.is_empty() {
+        return String::new();
+    }
+    let heads: Vec<String> = several.then_some("run").into_iter().chain(heads.iter().copied()).map(str::to_string).collect();
+    let (heads, all) = without_empty_columns(heads, all);
+    table(caption, &heads, &all, MOST_ROWS)
+}
+
+/// A table without the columns in which no row has anything.
+fn without_empty_columns(heads: Vec<String>, rows: Vec<Vec<Cell>>) -> (Vec<String>, Vec<Vec<Cell>>) {
+    let is_there =
+        |j: usize| rows.iter().any(|row| !matches!(&row[j], Cell::Empty) && !matches!(&row[j], Cell::Text(text) if text.is_empty()));
+    let there: Vec<bool> = (0..heads.len()).map(is_there).collect();
+    let kept = |j: &usize| there[*j];
+    let heads = heads.into_iter().enumerate().filter(|(j, _)| kept(j)).map(|(_, head)| head).collect();
+    let rows = rows.into_iter().map(|row| row.into_iter().enumerate().filter(|(j, _)| kept(j)).map(|(_, cell)| cell).collect()).collect();
+    (heads, rows)
+}
+
+fn number(value: &Json) -> Cell {
+    value.as_f64().map_or(Cell::Empty, |x| Cell::Number(x, numbers::number(x)))
+}
+
+/// A number with its standard error.
+fn estimate(mean: &Json, se: &Json) -> Cell {
+    match (mean.as_f64(), se.as_f64()) {
+        (Some(x), Some(se)) if se > 0.0 => Cell::Number(x, format!("{} \u{b1} {}", numbers::number(x), numbers::rough(se))),
+        _ => number(mean),
+    }
+}
+
+fn whole(value: &Json) -> Cell {
+    value.as_f64().map_or(Cell::Empty, |x| Cell::Number(x, numbers::thousands(x)))
+}
+
+/// How far each run is, and the verdict on it, in a line each.
+pub fn verdicts(runs: &[ReportedRun]) -> String {
+    let mut out = String::from("<ul class=\"verdicts\">\n");
+    for run in runs {
+        let (tone, what) = verdict(run);
+        let name = if runs.len() > 1 { format!("<strong>{}</strong> ", escaped(&run.name)) } else { String::new() };
+        out.push_str(&format!("<li>{name}{} {}</li>\n", tag(tone, what.0), escaped(&what.1)));
+    }
+    out.push_str("</ul>\n");
+    out
+}
+
+fn verdict(run: &ReportedRun) -> (Tone, (&'static str, String)) {
+    let rounds = run.table.as_ref().map_or(0, |table| table.rows());
+    let so_far = || match rounds {
+        0 => "it has recorded nothing yet".to_string(),
+        rounds => format!("{} records so far; the page shows these", numbers::thousands(rounds as f64)),
+    };
+    match run.state {
+        RunState::UnderWay => return (Tone::Note, ("under way", so_far())),
+        RunState::Interrupted => return (Tone::Note, ("interrupted", format!("{}; fedsa run --resume goes on with it", so_far()))),
+        RunState::Finished => {}
+    }
+    let results = list(run, "results");
+    let unexpected = results.iter().filter(|result| result["as_expected"] == false).count();
+    let checks = list(run, "checks");
+    let failed = checks.iter().filter(|check| check["as_expected"] == false).count();
+    let quick = if run.summary["quick"] == true { " Quick settings: sizes are smaller than the experiment's own." } else { "" };
+    let time = run.summary["seconds"].as_f64().map_or(String::new(), |s| format!(" It took {}.", duration(s)));
+    let of = |n: usize, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
+    if run.summary["answer"].is_object() || run.summary["tried"].is_array() {
+        let answer = &run.summary["answer"];
+        let found = answer["method"].as_str().map(|method| format!("{method} reaches the target"));
+        return match found {
+            Some(found) => (Tone::Good, ("tuned", found)),
+            None => (Tone::Bad, ("no answer", "nothing that was tried reaches the target".into())),
+        };
+    }
+    match (unexpected, failed) {
+        (0, 0) if checks.is_empty() => {
+            (Tone::Plain, ("ended", format!("{}, no checks to judge them by.{quick}{time}", of(results.len(), "result"))))
+        }
+        (0, 0) => {
+            (Tone::Good, ("as expected", format!("{}, {} passed.{quick}{time}", of(results.len(), "result"), of(checks.len(), "check"))))
+        }
+        (u, f) if quick.is_empty() => {
+            let what =
+                format!("{} of {} and {} of {} are not as expected.{time}", u, of(results.len(), "result"), f, of(checks.len(), "check"));
+            (Tone::Bad, ("not as expected", what))
+        }
+        (u, f) => {
+            let what = format!("{u} results and {f} checks are not as with the full settings.{quick}{time}");
+            (Tone::Note, ("to be looked at", what))
+        }
+    }
+}
+
+/// Seconds in words.
+fn duration(seconds: f64) -> String {
+    match seconds {
+        s if s < 100.0 => format!("{} s", numbers::digits(s, 3)),
+        s if s < 6000.0 => format!("{:.0} min", s / 60.0),
+        s => format!("{:.1} h", s / 3600.0),
+    }
+}
+
+/// How a result ended, with a tone.
+fn outcome(result: &Json) -> Cell {
+    let word = result["outcome"].as_str().or(result["status"].as_str()).unwrap_or("unknown").replace('_', " ");
+    let tone = match (result["as_expected"].as_bool(), word.as_str()) {
+        (Some(false), _) => Tone::Bad,
+        (_, "diverged" | "stalled" | "out of rounds" | "out-of-rounds" | "refused") => Tone::Note,
+        (_, "converged") => Tone::Good,
+        _ => Tone::Plain,
+    };
+    let at = result["diverged_at_round"].as_u64().map_or(String::new(), |round| format!(" in round {round}"));
+    Cell::Tag(tone, word + &at)
+}
+
+/// Why a result is not what was hoped for, in words.
+fn remark(result: &Json) -> Cell {
+    let mut parts = Vec::new();
+    if let Some(reason) = result["reason"].as_str() {
+        parts.push(reason.to_string());
+    }
+    if let (Some(metric), Some(asked)) = (result["target"]["metric"].as_str(), result["target"]["asked"].as_f64()) {
+        let reached = result["target"]["reached"].as_f64().map_or("not known".into(), numbers::number);
+        parts.push(format!("target: {metric} {}, reached {reached}", numbers::number(asked)));
+    }
+    if let Some(share) = result["floor_falls_by"].as_f64() {
+        parts.push(format!("not at its floor: still falls by {} over the last fifth of the rounds", numbers::percent(share)));
+    }
+    if let Some(step) = result["largest_stable_step"].as_f64() {
+        parts.push(format!("largest stable step size {}", numbers::number(step)));
+    }
+    if let Some(why) = result["why_stalled"].as_str().or_else(|| result["why_stalled"]["text"].as_str()) {
+        parts.push(why.to_string());
+    }
+    if parts.is_empty() { Cell::Empty } else { Cell::Text(parts.join("; ")) }
+}
+
+/// The tables of results.
+pub fn results(runs: &[ReportedRun]) -> String {
+    let heads = [
+        "method",
+        "point",
+        "outcome",
+        "seeds",
+        "rounds",
+        "error at the end",
+        "mean of the last fifth",
+        "predicted floor",
+        "residual",
+        "remark",
+    ];
+    over_runs("Results: a row for each method at each point", runs, &heads, |run| {
+        let row = |result: &Json| {
+            vec![
+                Cell::Text(text(&result["method"]).into()),
+                Cell::Text(text(&result["point"]).into()),
+                outcome(result),
+                whole(&result["seeds"]),
+                whole(&result["rounds"]),
+                number(&result["final_mean"]),
+                estimate(&result["floor_mean"], &result["floor_se"]),
+                number(&result["predicted"]["floor"]),
+                number(&result["residual_mean"]),
+                remark(result),
+            ]
+        };
+        list(run, "results").iter().map(row).collect()
+    })
+}
+
+/// The checks, failing ones first.
+pub fn checks(runs: &[ReportedRun]) -> String {
+    over_runs(
+        "Checks: what the experiment states, and what was measured",
+        runs,
+        &["verdict", "check", "statement", "measured", "expected", "where"],
+        |run| {
+            let mut checks: Vec<&Json> = list(run, "checks").iter().collect();
+            checks.sort_by_key(|check| check["as_expected"] != false);
+            let quick = run.summary["quick"] == true;
+            let row = |check: &&Json| {
+                let tone = match (check["as_expected"].as_bool(), check["pass"].as_bool()) {
+                    (Some(false), _) if quick => Tone::Note,
+                    (Some(false), _) => Tone::Bad,
+                    (_, Some(false)) => Tone::Note,
+                    _ => Tone::Good,
+                };
+                let word = match (tone, check["pass"].as_bool()) {
+                    (Tone::Bad, _) => "fails",
+                    (Tone::Note, _) if quick => "not met with quick settings",
+                    (Tone::Note, _) => "fails, as expected",
+                    _ if check["weak"] == true => "holds, but would for almost anything",
+                    _ => "holds",
+                };
+                let expected = ["expected", "min", "max"].iter().find_map(|key| {
+                    let x = check[*key].as_f64()?;
+                    let sign = match *key {
+                        "min" => "at least ",
+                        "max" => "at most ",
+                        _ => "",
+                    };
+                    Some(Cell::Number(x, format!("{sign}{}", numbers::number(x))))
+                });
+                vec![
+                    Cell::Tag(tone, word.into()),
+                    Cell::Text(text(&check["name"]).into()),
+                    Cell::Text(text(&check["statement"]).into()),
+                    estimate(&check["measured"], &check["standard_error"]),
+                    expected.unwrap_or(Cell::Empty),
+                    Cell::Text(text(&check["point"]).into()),
+                ]
+            };
+            checks.iter().map(row).collect()
+        },
+    )
+}
+
+/// What each method spent, and what reaching levels took.
+pub fn costs(runs: &[ReportedRun]) -> String {
+    let counts: Vec<_> = COUNTS.iter().filter(|count| count.set.is_some()).collect();
+    let heads: Vec<&str> =
+        ["method", "point"].into_iter().chain(counts.iter().map(|count| count.column)).chain(["seconds a seed"]).collect();
+    let spent = over_runs("What was spent: the mean over seeds, of all agents", runs, &heads, |run| {
+        let row = |result: &Json| {
+            let mut row = vec![Cell::Text(text(&result["method"]).into()), Cell::Text(text(&result["point"]).into())];
+            row.extend(counts.iter().map(|count| match result["ledger"][count.name].as_f64() {
+                Some(0.0) | None => Cell::Empty,
+                Some(x) => Cell::Number(x, if x < 1e7 { numbers::thousands(x) } else { numbers::digits(x, 4) }),
+            }));
+            row.push(number(&result["seconds"]));
+            row
+        };
+        list(run, "results").iter().map(row).collect()
+    });
+    let heads = ["method", "point", "metric", "level", "rounds", "exchanges", "samples", "bits up", "bits down"];
+    let levels = over_runs("What reaching a level took", runs, &heads, |run| {
+        let of = |result: &Json| -> Vec<Vec<Cell>> {
+            let row = |cost: &Json| {
+                let counts = ["round", "exchanges", "samples", "bits_up", "bits_down"].map(|key| whole(&cost[key]));
+                let mut row = vec![Cell::Text(text(&result["method"]).into()), Cell::Text(text(&result["point"]).into())];
+                row.extend([Cell::Text(text(&cost["metric"]).into()), number(&cost["level"])]);
+                let reached = counts.iter().any(|count| !matches!(count, Cell::Empty));
+                row.extend(counts);
+                if !reached {
+                    row[4] = Cell::Tag(Tone::Plain, "not reached".into());
+                }
+                row
+            };
+            result["costs"].as_array().into_iter().flatten().map(row).collect()
+        };
+        list(run, "results").iter().flat_map(of).collect()
+    });
+    spent + &levels
+}
+
+/// What theory predicts, each with how it is known.
+pub fn theory(runs: &[ReportedRun]) -> String {
+    over_runs("What theory predicts", runs, &["method", "point", "quantity", "predicted", "how it is known"], |run| {
+        let of = |result: &Json| -> Vec<Vec<Cell>> {
+            let known = result["predicted"].as_object().into_iter().flatten();
+            let row = |(name, value): (&String, &Json)| {
+                let accuracy = &result["predicted_accuracy"][name];
+                let unknown = &result["predicted_unknown"][name];
+                let how = match (accuracy["status"].as_str(), accuracy["warning"].as_str()) {
+                    (Some(status), Some(warning)) => format!("{}; {warning}", status.replace('_', " ")),
+                    (Some(status), None) => status.replace('_', " "),
+                    _ => unknown["text"].as_str().or(unknown.as_str()).unwrap_or_default().to_string(),
+                };
+                let start = [text(&result["method"]).to_string(), text(&result["point"]).to_string(), name.replace('_', " ")];
+                start.map(Cell::Text).into_iter().chain([number(value), Cell::Text(how)]).collect()
+            };
+            known.map(row).collect()
+        };
+        list(run, "results").iter().flat_map(of).collect()
+    })
+}
+
+/// The settings in which runs differ.
+pub fn compared(runs: &[ReportedRun]) -> String {
+    let parsed: Vec<Option<toml::Table>> = runs.iter().map(|run| run.config.parse().ok()).collect();
+    let Some(Some(first)) = parsed.first() else { return String::new() };
+    if runs.len() < 2 {
+        return String::new();
+    }
+    // For each key in which some run differs from the first, its values by run.
+    let mut values: BTreeMap<String, Vec<Option<String>>> = BTreeMap::new();
+    for (i, other) in parsed.iter().enumerate().skip(1) {
+        let Some(other) = other else { continue };
+        for difference in differences(first, other) {
+            let of = values.entry(difference.key).or_insert_with(|| vec![difference.a.clone(); runs.len()]);
+            of[i] = difference.b;
+        }
+    }
+    if values.is_empty() {
+        return "<p>The settings of the runs are the same.</p>".into();
+    }
+    let heads: Vec<String> = std::iter::once("setting".to_string()).chain(runs.iter().map(|run| run.name.clone())).collect();
+    let cell = |value: &Option<String>| value.as_ref().map_or(Cell::Tag(Tone::Plain, "not set".into()), |value| Cell::Text(value.clone()));
+    let rows: Vec<Vec<Cell>> =
+        values.iter().map(|(key, of)| std::iter::once(Cell::Text(key.clone())).chain(of.iter().map(cell)).collect()).collect();
+    table("Settings in which the runs differ", &heads, &rows, MOST_ROWS)
+}
+
+/// What a summary says besides, such as the logs of an evaluation, the value of a policy, the families of a tuning.
+pub fn others(run: &ReportedRun) -> String {
+    const KNOWN: [&str; 18] = [
+        "format",
+        "id",
+        "title",
+        "fedsa",
+        "seconds",
+        "provenance",
+        "passed",
+        "checks",
+        "results",
+        "problem",
+        "quick",
+        "exit_status",
+        "notes",
+        "files",
+        "status",
+        "point",
+        "coordinates",
+        "description",
+    ];
+    let map = run.summary.as_object().into_iter().flatten().filter(|(name, _)| !KNOWN.contains(&name.as_str()));
+    map.map(|(name, value)| any_json::section(name, value, 3)).collect()
+}
+
+/// What was run and how: the problem, the command, the program and the machine, the settings.
+pub fn provenance(run: &ReportedRun, names_folder: bool) -> String {
+    let p = &run.summary["provenance"];
+    let mut entries: Vec<(String, String)> =
+        names_folder.then(|| ("Folder".into(), run.folder.display().to_string())).into_iter().collect();
+    let command: Vec<&str> = p["command_line"].as_array().into_iter().flatten().filter_map(Json::as_str).collect();
+    if !command.is_empty() {
+        entries.push(("Command".into(), typed(&command)));
+    }
+    for key in ["ended", "fedsa", "commit", "processor", "instruction_set", "threads", "system"] {
+        if let Some(text) = p[key].as_str().map(str::to_string).or_else(|| p[key].as_u64().map(|n| n.to_string())) {
+            entries.push((words(key), text));
+        }
+    }
+    let problem = &run.summary["problem"];
+    for key in ["agents", "dim"] {
+        if let Some(n) = problem[key].as_u64() {
+            entries.push((if key == "dim" { "Dimension".into() } else { words(key) }, numbers::thousands(n as f64)));
+        }
+    }
+    let mut out = String::from("<dl>\n");
+    for (name, value) in entries {
+        out.push_str(&format!("<div><dt>{}</dt><dd>{}</dd></div>\n", escaped(&name), escaped(&clipped(&value, 1000))));
+    }
+    out.push_str("</dl>\n");
+    if !run.config.is_empty() {
+        let text = clipped(&run.config, 200_000);
+        out.push_str(&format!("<details><summary>All settings</summary><pre tabindex=\"0\">{}</pre></details>\n", escaped(&text)));
+    }
+    out
+}
+
+/// A command as it is typed; the program by its name.
+pub fn typed(words: &[&str]) -> String {
+    let is_plain = |word: &str| !word.is_empty() && word.chars().all(|c| c.is_alphanumeric() || "-_./:=,+@%~".contains(c));
+    let quoted = |word: &&str| if is_plain(word) { (*word).to_string() } else { format!("'{}'", word.replace('\'', "'\\''")) };
+    let program = words[0].rsplit(['/', '\\']).next().unwrap_or("fedsa");
+    std::iter::once(program.to_string()).chain(words[1..].iter().map(quoted)).collect::<Vec<_>>().join(" ")
+}
+
+/// Where the methods come from.
+pub fn sources(runs: &[ReportedRun]) -> String {
+    let of_run = |run: &ReportedRun| -> Vec<String> {
+        list(run, "results").iter().filter_map(|result| result["kind"].as_str().map(str::to_string)).collect()
+    };
+    let kinds: BTreeSet<String> = runs.iter().flat_map(of_run).collect();
+    let cited: BTreeSet<&str> = kinds.iter().filter_map(|kind| cited::source(kind)).collect();
+    if cited.is_empty() {
+        return String::new();
+    }
+    let items: String = cited.iter().map(|source| format!("<li>{}</li>\n", escaped(source))).collect();
+    format!("<ul>\n{items}</ul>\n")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_command_is_typed_with_quotes_where_a_shell_needs_them() {
+        assert_eq!(typed(&["/x/bin/fedsa", "run", "a b.toml", "--set=x=1", "it's"]), "fedsa run 'a b.toml' --set=x=1 'it'\\''s'");
+    }
+}
