@@ -110,7 +110,7 @@ def report(runs: Kept | Path | Sequence[Kept | Path], out: Path | None = None, *
             folder = os.path.join(temporary, str(i + 1), run.id.replace("/", "-") or "run")
             _files.write_all(folder, run._all_files())
             folders.append(folder)
-        page = Report(_fedsa.report(folders, title, not copies))
+        page = Report(_fedsa.report_page(folders, title, not copies))
     if out is not None:
         page.save(out, overwrite=overwrite)
     return page

@@ -97,7 +97,7 @@ fn _fedsa(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(results::read_arrays, m)?)?;
     m.add_function(wrap_pyfunction!(results::read_trace, m)?)?;
     m.add_function(wrap_pyfunction!(results::redraw_folder, m)?)?;
-    m.add_function(wrap_pyfunction!(results::report, m)?)?;
+    m.add_function(wrap_pyfunction!(results::report_page, m)?)?;
     m.add_function(wrap_pyfunction!(results::is_report, m)?)?;
     m.add_function(wrap_pyfunction!(results::require_finished, m)?)?;
     m.add_function(wrap_pyfunction!(theory::check_experiment, m)?)?;

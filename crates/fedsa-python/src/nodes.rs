@@ -314,7 +314,7 @@ impl ServerNode {
 
     /// Tells agents what would travel with their next questions.
     fn finish<'py>(&self, py: Python<'py>) -> PyResult<Asked<'py>> {
-        todo(py, &engine::brief(py, || Ok(locked(&self.0).finish()))?)
+        todo(py, &engine::brief(py, || self.with(|server| Ok(server.finish())))?)
     }
 
     /// The agents that were asked and may still answer.
@@ -346,36 +346,37 @@ impl ServerNode {
 
     /// The share of the answers of this exchange that count, by weight.
     fn share_answered(&self, py: Python<'_>) -> PyResult<f64> {
-        engine::brief(py, || Ok(locked(&self.0).share_answered()))
+        engine::brief(py, || self.read(node::ServerNode::share_answered))
     }
 
     /// The norm of the mean of the answers of this exchange that count.
     fn residual(&self, py: Python<'_>) -> PyResult<Option<f64>> {
-        engine::brief(py, || Ok(locked(&self.0).mean_answer().map(|(_, norm)| norm)))
+        engine::brief(py, || self.read(|server| server.mean_answer().map(|(_, norm)| norm)))
     }
 
     /// Who is asked nothing more because their answers were not believed, each with the reason.
     fn exclusions(&self, py: Python<'_>) -> PyResult<Vec<(usize, String)>> {
-        let of = |one: &fedsa::coordinator::Exclusion| (one.agent, one.reason.clone());
-        engine::brief(py, || Ok(locked(&self.0).coordinator().exclusions().iter().map(of).collect()))
+        let of = |server: &node::ServerNode| server.coordinator().exclusions().iter().map(|one| (one.agent, one.reason.clone())).collect();
+        engine::brief(py, || self.read(of))
     }
 
     /// The server of the next epoch, of which `before` has the numbers so far.
     fn regrouped(&self, py: Python<'_>, federation: &Federation, before: Vec<Option<usize>>) -> PyResult<Self> {
-        Ok(Self(Mutex::new(engine::brief(py, || locked(&self.0).regrouped(&federation.0, &before))?)))
+        let next = engine::brief(py, || self.with(|server| server.regrouped(&federation.0, &before)))?;
+        Ok(Self(Mutex::new(Place::Here(Box::new(next)))))
     }
 
     /// The norm of the controls' mean by their weights, which is 0 but for rounding; `None` without copies of controls.
     fn control_sum(&self, py: Python<'_>) -> PyResult<Option<f64>> {
-        engine::brief(py, || {
-            let server = locked(&self.0);
+        let norm = |server: &node::ServerNode| {
             let mut sum = vec![0.0; server.theta().len()];
             for (c, p) in server.coordinator().federation().weights().iter().enumerate() {
-                let Some(xi) = server.control(c) else { return Ok(None) };
+                let xi = server.control(c)?;
                 sum.iter_mut().zip(xi).for_each(|(sum, xi)| *sum += p * xi);
             }
-            Ok(Some(fedsa::linalg::norm_sq(&sum).sqrt()))
-        })
+            Some(fedsa::linalg::norm_sq(&sum).sqrt())
+        };
+        engine::brief(py, || self.read(norm))
     }
 
     /// The metrics that these data tell of all agents, by name.

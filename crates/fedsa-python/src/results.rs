@@ -138,7 +138,7 @@ pub fn compare_folders(py: Python<'_>, a: PathBuf, b: PathBuf) -> PyResult<Strin
 
 /// A page of HTML on the runs in folders; `names_folders` says whether it names them, which it does not of copies.
 #[pyfunction]
-pub fn report(py: Python<'_>, folders: Vec<PathBuf>, title: Option<String>, names_folders: bool) -> PyResult<String> {
+pub fn report_page(py: Python<'_>, folders: Vec<PathBuf>, title: Option<String>, names_folders: bool) -> PyResult<String> {
     let options = ReportOptions::default().with_title(title).with_folders(names_folders);
     engine::brief(py, || Ok(fedsa_report::report(&folders, &options)?.html))
 }

@@ -22,10 +22,10 @@ struct Scripted {
 }
 
 impl Transport for Scripted {
-    fn exchange(&mut self, _: &[usize], _: &[Arc<[u8]>], _: Option<Instant>, _: &Cancel) -> Result<Answers> {
+    fn exchange(&mut self, _: &ServerNode, _: &[usize], _: &[Arc<[u8]>], _: Option<Instant>, _: &Cancel) -> Result<Answers> {
         Ok(self.exchanges.next().unwrap_or_default())
     }
-    fn tell(&mut self, _: &[usize], _: &[Arc<[u8]>]) -> Result<()> {
+    fn tell(&mut self, _: &ServerNode, _: &[usize], _: &[Arc<[u8]>]) -> Result<()> {
         Ok(())
     }
 }
