@@ -75,6 +75,7 @@ fn engine_and_halves_agree_over_every_link() {
                         })
                         .collect();
                     assert_eq!(got, expected, "{kind} on {problem} over {name}, participants {participants:?}");
+                    halves.finish();
                     let wire = on_the_wire(engine.ledger());
                     assert_eq!(halves.ledger, wire, "{kind} on {problem} over {name}, participants {participants:?}");
                 }

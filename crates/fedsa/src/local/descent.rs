@@ -207,12 +207,16 @@ impl Agent for DescentAgent {
             return Ok(vec![(Part::Direction, Body::Numbers(solve.direction(at, &self.point.theta, x)))]);
         }
         let trials = self.trials.as_ref().ok_or_else(|| refused("a step", "the exchanges of this method"))?;
-        let losses = trials.answer(at, &self.point.theta, &self.point.gradient, x);
-        let Some(trial) = down.find(Part::Trial).and_then(Body::numbers) else {
-            return Ok(vec![(Part::Losses, Body::Numbers(losses))]);
+        // What is refused is refused before anything is computed.
+        let step = match down.find(Part::Trial).and_then(Body::numbers) {
+            None => None,
+            Some(trial) => {
+                let step = index(trial[0]).and_then(|number| trials.step(number as usize));
+                Some(step.ok_or_else(|| refused("a trial step that there is not", "a trial step of this method"))?)
+            }
         };
-        let step = index(trial[0]).and_then(|number| trials.step(number as usize));
-        let step = step.ok_or_else(|| refused("a trial step that there is not", "a trial step of this method"))?;
+        let losses = trials.answer(at, &self.point.theta, &self.point.gradient, x);
+        let Some(step) = step else { return Ok(vec![(Part::Losses, Body::Numbers(losses))]) };
         self.point = Point::at(at, along(&self.point.theta, step, x));
         Ok(vec![(Part::Losses, Body::Numbers(losses)), (Part::Gradient, Body::Numbers(self.point.gradient.clone()))])
     }
