@@ -371,7 +371,10 @@ class Server:
             node = self.node
             if kind == "over":
                 self._end_round()
-                if node.rounds() >= self.deployment.rounds or node.diverged() is not None:
+                if self._is_over():
+                    kind, messages = node.finish()
+                    if kind == "tell":
+                        continue
                     self._save()
                     return
                 if self.progress.decided < node.rounds():
@@ -380,11 +383,18 @@ class Server:
                 available = self._available()
                 kind, messages = self.node.open(available)
             elif kind == "tell":
+                # What would have travelled with the next questions; it is over whether they have heard it or not.
                 self._ask(messages, wants_answers=False)
-                # It is over whether they have heard it or not.
+                if self._is_over():
+                    self._save()
+                    return
                 kind, messages = "over", {}
             else:
                 kind, messages = self._exchange(messages)
+
+    def _is_over(self) -> bool:
+        assert self.node is not None
+        return self.node.rounds() >= self.deployment.rounds or self.node.diverged() is not None
 
     def _end_round(self) -> None:
         """Record the round, and who was silent in it."""

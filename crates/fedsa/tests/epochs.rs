@@ -62,6 +62,8 @@ struct World {
     draws: Stream,
     lost: f64,
     dies: f64,
+    /// The last question.
+    asked: Option<Arc<[u8]>>,
 }
 
 impl World {
@@ -71,7 +73,7 @@ impl World {
         let nodes = places.iter().map(|c| ClientNode::new(&federation, &field, *c, *c).unwrap()).collect();
         let server = ServerNode::new(&federation).unwrap();
         let draws = stream(33, Purpose::Delay, 0, 0);
-        Self { field, federation, server, places, nodes, kept: vec![None; ALL], draws, lost: 0.2, dies: 0.02 }
+        Self { field, federation, server, places, nodes, kept: vec![None; ALL], draws, lost: 0.2, dies: 0.02, asked: None }
     }
 
     fn happens(&mut self, p: f64) -> bool {
@@ -116,7 +118,8 @@ impl World {
                 self.server = ServerNode::new(&self.federation).unwrap();
                 self.server.restore(&saved).unwrap();
             }
-            let (Todo::Ask { to, bytes } | Todo::Tell { to, bytes }) = &todo else { return };
+            let Todo::Ask { to, bytes } = &todo else { return };
+            self.asked = bytes.first().cloned();
             for (c, bytes) in to.iter().zip(bytes) {
                 if self.draws.uniform() < self.lost {
                     continue;
@@ -131,19 +134,13 @@ impl World {
                     let _ = self.server.take(*c, &answer);
                 }
             }
-            match todo {
-                Todo::Ask { .. } => todo = self.server.close(),
-                _ => return,
-            }
+            todo = self.server.close();
         }
     }
 
     /// These agents take part from now on, with these weights.
     fn regroup(&mut self, places: &[usize], weights: Vec<f64>) {
-        let old_message = match self.server.todo() {
-            Todo::Tell { bytes, .. } => bytes.first().cloned(),
-            _ => None,
-        };
+        let old_message = self.asked.take();
         (0..self.nodes.len()).for_each(|agent| self.keep(agent));
         let from: Vec<Option<usize>> = places.iter().map(|place| self.places.iter().position(|old| old == place)).collect();
         let next = self.federation.next_epoch(weights).unwrap();

@@ -252,7 +252,7 @@ impl<'a> World<'a> {
             }
         }
         // Now and then the server tells agents the rest, as at the end of a federation that goes on all the same.
-        if self.server.opened() % 23 == 0
+        if self.server.opened().is_multiple_of(23)
             && let Todo::Tell { to, bytes } = self.server.finish()
         {
             assert!(self.down(&to, &bytes).iter().all(|(_, answer)| exchange_of(answer) != u8::MAX));

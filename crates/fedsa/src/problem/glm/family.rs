@@ -422,7 +422,8 @@ mod tests {
         // An exponential law is gamma's of shape 1.
         let exponential = |y: f64, mu: f64| -mu.ln() - y / mu;
         type LogMass<'a> = &'a dyn Fn(f64, f64) -> f64;
-        let cases: [(ModelFamily, LogMass<'_>, fn(f64) -> f64); 3] = [
+        type Case<'a> = (ModelFamily, LogMass<'a>, fn(f64) -> f64);
+        let cases: [Case<'_>; 3] = [
             (ModelFamily::Poisson, &poisson, |mu| mu),
             (ModelFamily::NegativeBinomial { alpha: ALPHA }, &negative, |mu| mu + ALPHA * mu * mu),
             (ModelFamily::Gamma, &exponential, |mu| mu * mu),
