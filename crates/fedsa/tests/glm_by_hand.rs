@@ -37,7 +37,7 @@ fn case(family: FamilyName) -> (GeneralisedLinear, Dataset, Vec<Row>) {
     else {
         unreachable!()
     };
-    let weight = |j: usize| 0.5 + u(j + 1, 4) + f64::from(j % 3 == 0);
+    let weight = |j: usize| 0.5 + u(j + 1, 4) + f64::from(j.is_multiple_of(3));
     let row =
         |(j, x): (usize, &[f64])| Row { x: [x[0], x[1], x[2], 1.0], offset: x[3], weight: weight(j), y: y[j], agent: agents[j] as usize };
     let rows: Vec<Row> = values.chunks(4).enumerate().map(row).collect();
