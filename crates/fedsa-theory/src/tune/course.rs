@@ -4,6 +4,7 @@ use super::SearchStart;
 use crate::Accuracy;
 use crate::exact_mse::Evolution;
 use crate::predict::{Forecast, unknown};
+use crate::work;
 use fedsa::cancel::Cancel;
 use fedsa::error::{Error, ErrorKind, Result};
 use fedsa::linalg::Mat;
@@ -84,8 +85,24 @@ impl Meter {
         self.cancel.check().inspect_err(|e| self.failed(e))?;
         self.has_ended |= self.spent + work > self.most;
         self.spent += work;
-        if self.has_ended { Err(Error::not_known("", "the search ended", "more work")) } else { Ok(()) }
+        if self.has_ended { Err(ended()) } else { Ok(()) }
     }
+
+    /// Computes what counts its work itself as it goes on, such as systems that are solved by iteration.
+    fn counted<T>(&mut self, compute: impl FnOnce() -> Result<T>) -> Result<T> {
+        self.charge(0.0)?;
+        let (result, spent) = work::alone(self.most - self.spent, compute);
+        self.spent += spent.work;
+        if spent.was_cut && self.most.is_finite() {
+            (self.spent, self.has_ended) = (self.spent.max(self.most), true);
+            return Err(ended());
+        }
+        result
+    }
+}
+
+fn ended() -> Error {
+    Error::not_known("", "the search ended", "more work")
 }
 
 /// The largest state whose map is raised to powers.
@@ -276,11 +293,13 @@ fn round_by_round(forecast: &Forecast, evolution: &Evolution, of_round: f64, tar
     let mut state = evolution.start().to_vec();
     let at_start = evolution.mse(&state);
     let mut path = vec![(0, at_start)];
-    meter.charge(forecast.floor_work().unwrap_or(0.0))?;
-    let floor = match forecast.floor() {
+    let floor = match meter.counted(|| forecast.floor()) {
         Ok(floor) => floor.mse(),
-        Err(_) if forecast.outlook().is_unstable() => return Ok(exact(Err(Miss::Diverges), path)),
-        Err(e) => return Err(e),
+        Err(e) if meter.has_ended => return Err(e),
+        Err(e) => match meter.counted(|| Ok(forecast.outlook().is_unstable()))? {
+            true => return Ok(exact(Err(Miss::Diverges), path)),
+            false => return Err(e),
+        },
     };
     if floor > target {
         return Ok(exact(Err(Miss::Floor { floor }), path));
