@@ -79,6 +79,13 @@ impl Body {
         (8 * len).min(4 + 12 * count)
     }
 
+    /// Whether indices of sparse numbers increase, lie below the length, and are as many as the numbers. Bodies that were decoded are so;
+    /// those of a saved state need not be.
+    pub(crate) fn is_sound(&self) -> bool {
+        let Body::Sparse { len, index, value } = self else { return true };
+        index.len() == value.len() && index.is_sorted_by(|a, b| a < b) && index.last().is_none_or(|i| i < len)
+    }
+
     /// Writes sparse numbers out with their zeros.
     pub(crate) fn write_out(&mut self) {
         if let Body::Sparse { len, index, value } = self {

@@ -251,7 +251,9 @@ impl Protocol {
 
 /// Checks that parts are the wanted parts, in their order.
 fn check_shape(parts: &[(Part, Body)], wanted: &[(Part, Len)]) -> Result<()> {
-    let fits = |((part, body), (want, len)): (&(Part, Body), &(Part, Len))| part == want && len.fits(body.len()) && part.takes(body);
+    let fits = |((part, body), (want, len)): (&(Part, Body), &(Part, Len))| {
+        part == want && len.fits(body.len()) && part.takes(body) && body.is_sound()
+    };
     if parts.len() != wanted.len() || !parts.iter().zip(wanted).all(fits) {
         return Err(refused(parts_text(parts), &wants_text(wanted)));
     }

@@ -157,6 +157,7 @@ impl World {
         if let Some(bytes) = old_message {
             assert!(self.nodes[0].handle(&bytes).is_err(), "a message of the epoch before");
         }
+        assert!(self.nodes.iter_mut().all(|node| node.handle(&[]).is_err()), "no bytes are no copy of the last message");
         if let Some(sum) = self.control_sum() {
             assert!(sum < 1e-12, "{sum:e}");
         }

@@ -178,6 +178,14 @@ fn a_saved_server_with_an_answer_that_could_not_have_been_taken_is_refused() {
             // Of the right length, but no distances.
             let place = parts.iter().position(|(part, _)| *part == Part::Deviation).unwrap();
             hostile.push(with(&|parts| parts[place].1 = Body::Numbers(vec![-1.0, 0.0])));
+            // Sparse numbers that no message has, which would make the server panic when it closes the exchange.
+            let place = parts.iter().position(|(_, body)| matches!(body, Body::Sparse { .. })).unwrap();
+            let len = parts[place].1.len() as u32;
+            for (index, value) in [(vec![len], vec![0.5]), (vec![1, 1], vec![0.5; 2]), (vec![1, 0], vec![0.5; 2]), (vec![0, 1], vec![0.5])]
+            {
+                let body = Body::Sparse { len, index, value };
+                hostile.push(with(&|parts| parts[place].1 = body.clone()));
+            }
         }
         for (i, bytes) in hostile.iter().enumerate() {
             let mut server = server(&field, &*method);

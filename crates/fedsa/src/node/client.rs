@@ -170,7 +170,8 @@ impl ClientNode {
     /// federation, for another agent, of an earlier round or exchange, or out of step with the agent. The agent is then
     /// unchanged.
     pub fn handle(&mut self, bytes: &[u8]) -> Result<Option<Vec<u8>>> {
-        if let Some(taken) = self.log.taken.as_ref().filter(|taken| taken.bytes == bytes) {
+        // Of a message of an earlier epoch there are no bytes any more, and no bytes are no copy of it.
+        if let Some(taken) = self.log.taken.as_ref().filter(|taken| taken.bytes == bytes && !bytes.is_empty()) {
             return Ok(taken.answer.clone());
         }
         let front = Message::front(bytes)?;
