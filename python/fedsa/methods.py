@@ -1150,7 +1150,7 @@ class GIANT(Method):
     gradients_ahead : bool, optional
         Whether agents send, with the losses of a line search, the gradient at the trial step that was taken
         last: a round then has two exchanges instead of three as long as that step is taken again, with the
-        same iterates.
+        same iterates. By default ``False``.
     label : str, optional
         The method's name in tables, pictures, checks and dotted keys; the kind by default.
     start : str | PathLike[str] | ArrayLike, optional
@@ -1179,7 +1179,7 @@ class GIANT(Method):
         shrink: float = 0.25,
         shrinks: int = 9,
         decrease: float = 0.1,
-        gradients_ahead: bool | None = None,
+        gradients_ahead: bool = False,
         label: str | None = None,
         start: str | PathLike[str] | ArrayLike | None = None,
         output: Literal["last", "average"] | Mapping[str, Any] | None = None,

@@ -6,7 +6,6 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use crate::common::{bits, field, method};
 use fedsa::kernel::Isa;
 use fedsa::linalg::Mat;
-use fedsa::message::Message;
 use fedsa::methods::MethodSettings;
 use fedsa::node::{ClientNode, Federation, ServerNode, Todo};
 use fedsa::problem::objective::Objective;
@@ -139,25 +138,5 @@ fn a_restored_agent_computes_no_hessian_again() {
             let (first, last) = (sizes[0], sizes[sizes.len() - 1]);
             assert!(first > 8 * vector && last <= first - 8 * vector, "{kind} {settings}: {sizes:?}");
         }
-    }
-}
-
-/// A single row is of one class, and its loss has no minimum without a ridge. An agent with such rows is built all the same: the mean of all
-/// agents has a minimum.
-#[test]
-fn an_agent_with_one_class_is_built_without_a_ridge() {
-    let own = field(&RandomLogistic::default().with_agents(1).with_dim(3).with_points(1).with_ridge(0.0), Law::Mean);
-    assert!(own.root().is_none(), "its own loss has no minimum");
-    for (kind, settings) in [("shed", "{}"), ("q-shed", "{}"), ("giant", "{}"), ("newton", "{}")] {
-        let method = method(kind, settings);
-        let federation = Federation::new(&*method, &Default::default(), vec![0.5, 0.5], 5, vec![0.0; 3]).unwrap();
-        let mut node = ClientNode::new(&federation, &own, 0, 1).unwrap();
-        let Todo::Ask { bytes, .. } = ServerNode::new(&federation).unwrap().open() else { panic!("a question") };
-        let answer = node.handle(&bytes[1]).unwrap().unwrap();
-        assert!(Message::front(&answer).unwrap().parts > 0, "{kind}");
-        let saved = node.save();
-        let mut again = ClientNode::new(&federation, &own, 0, 1).unwrap();
-        again.restore(&saved).unwrap();
-        assert!(again.save() == saved, "{kind}");
     }
 }

@@ -72,7 +72,6 @@ pub struct Giant {
     pub decrease: f64,
     /// Whether agents send, with the losses of a line search, the gradient at the trial step that was taken last: a round then has two exchanges
     /// instead of three as long as that step is taken again, with the same iterates.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub gradients_ahead: bool,
 }
 
