@@ -23,7 +23,7 @@ const LAYERS: &[(&str, Layers)] = &[
     (
         "fedsa-data",
         &[
-            &["field", "given", "machine", "store"],
+            &["decimals", "field", "given", "machine", "store"],
             // Files of one format.
             &["atomic", "delays", "find", "input", "npz", "parquet", "regular", "separated"],
             // Data of any format.
@@ -54,6 +54,7 @@ const LAYERS: &[(&str, Layers)] = &[
             &["apply", "check", "compare", "deployment", "evaluate", "fit", "redraw", "run", "tune"],
         ],
     ),
+    ("fedsa-report", &[&["cited", "html", "rounds"], &["any_json", "run"], &["curves", "sections", "sweep"], &["page"]]),
     ("fedsa-cli", &[&["error", "hints", "method_help"], &["args"], &["commands"], &["program"]]),
 ];
 

@@ -43,14 +43,14 @@ pub enum Cell {
     /// A number with the text that shows it; tables are sorted by the number.
     Number(f64, String),
     /// How something ended, as a word with a colour.
-    Tag(Tone, String),
+    Tag(TagTone, String),
     /// Nothing.
     Empty,
 }
 
 /// What a tag says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Tone {
+pub enum TagTone {
     /// As it should be.
     Good,
     /// To be looked at.
@@ -61,7 +61,7 @@ pub enum Tone {
     Plain,
 }
 
-impl Tone {
+impl TagTone {
     fn class(self) -> &'static str {
         match self {
             Self::Good => "good",
@@ -83,7 +83,7 @@ impl Tone {
 }
 
 /// A word with a colour and a sign.
-pub fn tag(tone: Tone, text: &str) -> String {
+pub fn tag(tone: TagTone, text: &str) -> String {
     format!("<span class=\"tag {}\">{}{}</span>", tone.class(), tone.sign(), escaped(text))
 }
 

@@ -11,6 +11,7 @@ mod cited;
 mod curves;
 mod html;
 mod page;
+mod rounds;
 mod run;
 mod sections;
 mod sweep;

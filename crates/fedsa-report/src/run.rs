@@ -8,7 +8,7 @@ use fedsa_experiment::finished::{FinishedRun, RunState, state_of};
 use fedsa_experiment::folder::{self, FolderWork};
 use serde_json::Value as Json;
 
-use crate::curves::{Table, from_lines, from_trace};
+use crate::rounds::{RecordedRounds, from_lines, from_trace};
 
 /// A run that is reported.
 pub struct ReportedRun {
@@ -23,7 +23,7 @@ pub struct ReportedRun {
     /// The text of the settings: `config.toml`, or the answer of a tuning.
     pub config: String,
     /// The recorded rounds; none of a tuning.
-    pub table: Option<Table>,
+    pub table: Option<RecordedRounds>,
     /// Pictures: their names and what is in them, SVG.
     pub pictures: Vec<(String, String)>,
 }

@@ -9,7 +9,7 @@ use serde_json::Value as Json;
 
 use crate::any_json::{self, words};
 use crate::cited;
-use crate::html::{Cell, Tone, clipped, escaped, table, tag};
+use crate::html::{Cell, TagTone, clipped, escaped, table, tag};
 use crate::run::ReportedRun;
 
 /// The most rows of a table of results.
@@ -83,15 +83,15 @@ pub fn verdicts(runs: &[ReportedRun]) -> String {
     out
 }
 
-fn verdict(run: &ReportedRun) -> (Tone, (&'static str, String)) {
+fn verdict(run: &ReportedRun) -> (TagTone, (&'static str, String)) {
     let rounds = run.table.as_ref().map_or(0, |table| table.rows());
     let so_far = || match rounds {
         0 => "it has recorded nothing yet".to_string(),
         rounds => format!("{} records so far; the page shows these", numbers::thousands(rounds as f64)),
     };
     match run.state {
-        RunState::UnderWay => return (Tone::Note, ("under way", so_far())),
-        RunState::Interrupted => return (Tone::Note, ("interrupted", format!("{}; fedsa run --resume goes on with it", so_far()))),
+        RunState::UnderWay => return (TagTone::Note, ("under way", so_far())),
+        RunState::Interrupted => return (TagTone::Note, ("interrupted", format!("{}; fedsa run --resume goes on with it", so_far()))),
         RunState::Finished => {}
     }
     let results = list(run, "results");
@@ -105,25 +105,25 @@ fn verdict(run: &ReportedRun) -> (Tone, (&'static str, String)) {
         let answer = &run.summary["answer"];
         let found = answer["method"].as_str().map(|method| format!("{method} reaches the target"));
         return match found {
-            Some(found) => (Tone::Good, ("tuned", found)),
-            None => (Tone::Bad, ("no answer", "nothing that was tried reaches the target".into())),
+            Some(found) => (TagTone::Good, ("tuned", found)),
+            None => (TagTone::Bad, ("no answer", "nothing that was tried reaches the target".into())),
         };
     }
     match (unexpected, failed) {
         (0, 0) if checks.is_empty() => {
-            (Tone::Plain, ("ended", format!("{}, no checks to judge them by.{quick}{time}", of(results.len(), "result"))))
+            (TagTone::Plain, ("ended", format!("{}, no checks to judge them by.{quick}{time}", of(results.len(), "result"))))
         }
         (0, 0) => {
-            (Tone::Good, ("as expected", format!("{}, {} passed.{quick}{time}", of(results.len(), "result"), of(checks.len(), "check"))))
+            (TagTone::Good, ("as expected", format!("{}, {} passed.{quick}{time}", of(results.len(), "result"), of(checks.len(), "check"))))
         }
         (u, f) if quick.is_empty() => {
             let what =
                 format!("{} of {} and {} of {} are not as expected.{time}", u, of(results.len(), "result"), f, of(checks.len(), "check"));
-            (Tone::Bad, ("not as expected", what))
+            (TagTone::Bad, ("not as expected", what))
         }
         (u, f) => {
             let what = format!("{u} results and {f} checks are not as with the full settings.{quick}{time}");
-            (Tone::Note, ("to be looked at", what))
+            (TagTone::Note, ("to be looked at", what))
         }
     }
 }
@@ -141,10 +141,10 @@ fn duration(seconds: f64) -> String {
 fn outcome(result: &Json) -> Cell {
     let word = result["outcome"].as_str().or(result["status"].as_str()).unwrap_or("unknown").replace('_', " ");
     let tone = match (result["as_expected"].as_bool(), word.as_str()) {
-        (Some(false), _) => Tone::Bad,
-        (_, "diverged" | "stalled" | "out of rounds" | "out-of-rounds" | "refused") => Tone::Note,
-        (_, "converged") => Tone::Good,
-        _ => Tone::Plain,
+        (Some(false), _) => TagTone::Bad,
+        (_, "diverged" | "stalled" | "out of rounds" | "out-of-rounds" | "refused") => TagTone::Note,
+        (_, "converged") => TagTone::Good,
+        _ => TagTone::Plain,
     };
     let at = result["diverged_at_round"].as_u64().map_or(String::new(), |round| format!(" in round {round}"));
     Cell::Tag(tone, word + &at)
@@ -217,15 +217,15 @@ pub fn checks(runs: &[ReportedRun]) -> String {
             let quick = run.summary["quick"] == true;
             let row = |check: &&Json| {
                 let tone = match (check["as_expected"].as_bool(), check["pass"].as_bool()) {
-                    (Some(false), _) if quick => Tone::Note,
-                    (Some(false), _) => Tone::Bad,
-                    (_, Some(false)) => Tone::Note,
-                    _ => Tone::Good,
+                    (Some(false), _) if quick => TagTone::Note,
+                    (Some(false), _) => TagTone::Bad,
+                    (_, Some(false)) => TagTone::Note,
+                    _ => TagTone::Good,
                 };
                 let word = match (tone, check["pass"].as_bool()) {
-                    (Tone::Bad, _) => "fails",
-                    (Tone::Note, _) if quick => "not met with quick settings",
-                    (Tone::Note, _) => "fails, as expected",
+                    (TagTone::Bad, _) => "fails",
+                    (TagTone::Note, _) if quick => "not met with quick settings",
+                    (TagTone::Note, _) => "fails, as expected",
                     _ if check["weak"] == true => "holds, but would for almost anything",
                     _ => "holds",
                 };
@@ -279,7 +279,7 @@ pub fn costs(runs: &[ReportedRun]) -> String {
                 let reached = counts.iter().any(|count| !matches!(count, Cell::Empty));
                 row.extend(counts);
                 if !reached {
-                    row[4] = Cell::Tag(Tone::Plain, "not reached".into());
+                    row[4] = Cell::Tag(TagTone::Plain, "not reached".into());
                 }
                 row
             };
@@ -332,7 +332,8 @@ pub fn compared(runs: &[ReportedRun]) -> String {
         return "<p>The settings of the runs are the same.</p>".into();
     }
     let heads: Vec<String> = std::iter::once("setting".to_string()).chain(runs.iter().map(|run| run.name.clone())).collect();
-    let cell = |value: &Option<String>| value.as_ref().map_or(Cell::Tag(Tone::Plain, "not set".into()), |value| Cell::Text(value.clone()));
+    let cell =
+        |value: &Option<String>| value.as_ref().map_or(Cell::Tag(TagTone::Plain, "not set".into()), |value| Cell::Text(value.clone()));
     let rows: Vec<Vec<Cell>> =
         values.iter().map(|(key, of)| std::iter::once(Cell::Text(key.clone())).chain(of.iter().map(cell)).collect()).collect();
     table("Settings in which the runs differ", &heads, &rows, MOST_ROWS)
