@@ -528,13 +528,9 @@ impl ServerNode {
             (Todo::RoundOver, Step::RoundOver) => true,
             _ => false,
         };
-<<<<<<< ours
         let is_untold = untold.is_of(&self.untold, coordinator.opened, self.coordinator.protocol());
-        if digest != self.digest || !fits || !is_untold || !self.copies.is_like(&copies, asked) {
-=======
         let is_open = coordinator.step == Step::Ask;
-        if digest != self.digest || !fits || !self.copies.is_like(&copies, asked, is_open) {
->>>>>>> theirs
+        if digest != self.digest || !fits || !is_untold || !self.copies.is_like(&copies, asked, is_open) {
             return Err(LAYOUT.foreign());
         }
         self.coordinator.restore(coordinator).map_err(|_| LAYOUT.foreign())?;
