@@ -277,15 +277,21 @@
       }
       const full = everything();
       const scale = (key, log) => ({ time: false, distr: log ? 3 : 1, log: 10, auto: false, range: () => (zoom ? zoom[key] : full[key]) });
-      const axis = (text) => ({
-        label: label(text, 60), stroke: css("--ink"), grid: { stroke: css("--grid"), width: 1 }, ticks: { stroke: css("--frame"), width: 1 },
+      // Of logarithmic axes the lines at powers of ten, where there are any.
+      const major = (log) => (_, ticks) => {
+        const isPower = (tick) => tick > 0 && Math.abs(Math.log10(tick) - Math.round(Math.log10(tick))) < 1e-9;
+        return log && ticks.some(isPower) ? ticks.map((tick) => (isPower(tick) ? tick : null)) : ticks;
+      };
+      const axis = (text, log) => ({
+        label: label(text, 60), stroke: css("--ink"), grid: { stroke: css("--grid"), width: 1, filter: major(log) },
+        ticks: { stroke: css("--frame"), width: 1, filter: major(log) },
         font: "12px system-ui, sans-serif", labelFont: "13px system-ui, sans-serif",
         values: (_, ticks) => ticks.map((tick) => (tick == null ? "" : Math.abs(tick) >= 1e5 || (tick !== 0 && Math.abs(tick) < 1e-3) ? tick.toExponential(0).replace("e+", "e") : String(Number(tick.toPrecision(6))))),
       });
       const options = {
         ...size(), mode: 2, padding: [10, 12, 0, 0],
         scales: { x: scale("x", state.logX), y: scale("y", state.logY) },
-        axes: [axis(data.axes[state.x].label), { ...axis(data.metrics[state.y].label), size: 64 }],
+        axes: [axis(data.axes[state.x].label, state.logX), { ...axis(data.metrics[state.y].label, state.logY), size: 64 }],
         legend: { show: false },
         cursor: { drag: { x: true, y: true, uni: 20, setScale: false }, points: { show: false }, focus: { prox: -1 } },
         series: [{}, ...shown.map((line) => ({

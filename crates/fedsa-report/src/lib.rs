@@ -1,8 +1,8 @@
 //! Reports: one page of HTML on finished runs, or on one that still goes, that needs no network and opens from the disk.
 //!
-//! [`report`] reads folders ([`run`](mod@run)) and writes the page: what was run, outcomes and checks first, then curves, tables, predictions,
-//! costs and settings ([`sections`]). All text and all tables are there without scripts. With them, curves can be looked at from all sides
-//! (`assets/report.js`, with uPlot for axes and zooming), over the numbers of `trace.parquet` as they are ([`mod@curves`]).
+//! [`report`] reads folders (`run.rs`) and writes the page: what was run, outcomes and checks first, then curves, tables, predictions,
+//! costs and settings (`sections.rs`). All text and all tables are there without scripts. With them, curves can be looked at from all sides
+//! (`assets/report.js`, with uPlot for axes and zooming), over the numbers of `trace.parquet` as they are (`curves.rs`).
 //!
 //! The page has a content security policy: its own two scripts and its style sheet by their digests, pictures that are in it, and nothing else.
 

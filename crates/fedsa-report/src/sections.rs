@@ -122,7 +122,7 @@ fn verdict(run: &ReportedRun) -> (TagTone, (&'static str, String)) {
             (TagTone::Bad, ("not as expected", what))
         }
         (u, f) => {
-            let what = format!("{u} results and {f} checks are not as with the full settings.{quick}{time}");
+            let what = format!("{} and {} are not as with the full settings.{quick}{time}", of(u, "result"), of(f, "check"));
             (TagTone::Note, ("to be looked at", what))
         }
     }

@@ -6,7 +6,7 @@ use crate::common::{self, EXACT, Halves, field, method};
 use fedsa::error::{ErrorKind, Result};
 use fedsa::message::{Body, Envelope, Message, Part};
 use fedsa::methods::MethodSettings;
-use fedsa::node::{Federation, ServerNode, Todo};
+use fedsa::node::{ClientNode, Federation, ServerNode, Todo};
 use fedsa::problem::Field;
 use fedsa::random::Stream;
 use fedsa::sampling::Law;
@@ -202,4 +202,25 @@ fn a_saved_server_with_an_answer_that_could_not_have_been_taken_is_refused() {
         assert_eq!(server.save(), state, "{kind}");
         server.close();
     }
+}
+
+/// Far from where losses and gradients are numbers an agent says that it diverged; what it saves then is a state all the same.
+#[test]
+fn an_agent_that_was_asked_too_far_away_is_restored_from_what_it_saved() {
+    let mut tried = Vec::new();
+    for (name, problem) in common::objectives(3) {
+        let field = field(&*problem, Law::Mean);
+        for (kind, method) in common::computing_alone() {
+            let start = vec![1e300; field.dim()];
+            let Ok(federation) = Federation::new(&*method, &EXACT, field.weights().to_vec(), SEED, start) else { continue };
+            let federation = federation.with_root(field.root().unwrap_or(&[]));
+            let agent = |c: usize| ClientNode::new(&federation, &field, c, c);
+            let (Ok(mut server), Ok(mut node)) = (ServerNode::new(&federation), agent(0)) else { continue };
+            let Todo::Ask { bytes, .. } = server.open() else { panic!("a round opens with a question") };
+            let _ = node.handle(&bytes[0]);
+            agent(0).unwrap().restore(&node.save()).unwrap_or_else(|e| panic!("{kind} on {name}: {e}"));
+            tried.push(kind);
+        }
+    }
+    assert!(["newton", "shed", "q-shed", "giant", "fednl", "lbfgs"].iter().all(|kind| tried.contains(kind)), "{tried:?}");
 }

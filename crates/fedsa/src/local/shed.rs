@@ -97,6 +97,12 @@ struct SavedPairs {
     least: f64,
 }
 
+impl SavedPairs {
+    fn is_finite(&self) -> bool {
+        self.values.iter().chain(&self.vectors).all(|x| x.is_finite()) && !self.least.is_infinite()
+    }
+}
+
 /// What it saves of pairs of a formed Hessian: the eigenvectors from number `first` on, of those that are sent before the next renewal.
 #[derive(Serialize, Deserialize)]
 struct SavedRest {
@@ -285,10 +291,10 @@ impl Kept {
 
     /// The pairs that [`Kept::saved`] gave; `None` if they are not such.
     fn restored(saved: SavedPairs) -> Option<Self> {
+        let is_finite = saved.is_finite();
         let SavedPairs { values, vectors, least } = saved;
         let (q, n) = (values.len(), vectors.len().checked_div(values.len()).unwrap_or(0));
         let fits = n * q == vectors.len() && q <= n && values.is_sorted_by(|a, b| a >= b);
-        let is_finite = values.iter().chain(&vectors).all(|x| x.is_finite()) && !least.is_infinite();
         let pairs = Eigenpairs { values, vectors: Mat::from_fn(n, q, |i, j| vectors[j * n + i]) };
         (fits && is_finite).then_some(Self { pairs, source: Source::Restored, least, few: q })
     }
@@ -449,7 +455,13 @@ impl Agent for ShedAgent {
 
     fn save(&self) -> Vec<u8> {
         let pairs = self.kept.as_ref().and_then(Kept::saved);
-        let mut bytes = postcard::to_stdvec(&self.saved).expect("plain data serialises");
+        // Of pairs that are no numbers nothing can be sent: the agent renews when it comes back.
+        let is_lost = pairs.as_ref().is_some_and(|pairs| !pairs.is_finite());
+        let saved = if is_lost { &State::default() } else { &self.saved };
+        let mut bytes = postcard::to_stdvec(saved).expect("plain data serialises");
+        if is_lost {
+            return bytes;
+        }
         if let Some(pairs) = pairs {
             bytes = postcard::to_extend(&pairs, bytes).expect("plain data serialises");
         } else if let Some(rest) = self.kept.as_ref().and_then(|kept| kept.rest(self.saved.held)) {
@@ -464,8 +476,8 @@ impl Agent for ShedAgent {
         let d = renewed.as_ref().map_or(0, |(_, theta)| theta.len());
         let has_search = self.plan.trials.is_some() && renewed.is_some();
         let fits = theta.len() == gradient.len() && theta.len() == if has_search { d } else { 0 } && *sent < d.max(1) && held <= sent;
-        let mut numbers = theta.iter().chain(gradient).chain(renewed.iter().flat_map(|(_, theta)| theta));
-        if !fits || renewed.is_some() && d == 0 || !numbers.all(|x| x.is_finite()) {
+        // Numbers need not be finite: those of an agent that was asked far from where its loss can be computed are not.
+        if !fits || renewed.is_some() && d == 0 {
             return Err(bad_state());
         }
         let kept = if self.plan.tolerance.is_some() && renewed.is_some() {
