@@ -67,8 +67,8 @@ fn agents_are_called_as_files_and_columns_call_them() {
     folder.write("sites/one.csv", "a,w,y\n1,0,1\n");
     folder.write("sites/two.csv", "a,w,y\n1,1,1\n2,1,0\n3,0,1\n4,1,0\n");
     let options = "sites --partition files --model least-squares --target y";
-    said(&fit(&folder, &format!("{options} --drop w --holdout 0.3 --out q")).exits(2), &["agent `one` has one row, of which none"]);
-    said(&fit(&folder, &format!("{options} --row-weights w --out q")).exits(2), &["all rows of agent `one` have the weight 0"]);
+    said(&fit(&folder, &format!("{options} --drop w --holdout 0.3 --out q")).exits(2), &["agent `sites/one` has one row, of which none"]);
+    said(&fit(&folder, &format!("{options} --row-weights w --out q")).exits(2), &["all rows of agent `sites/one` have the weight 0"]);
     folder.write("sites/all.csv", "a,site,y\n1,x,1\n2,x,2\n3,y,1\n");
     let run = fit(&folder, "sites/all.csv --partition by:site --model least-squares --target y --holdout 0.3 --out q").exits(2);
     said(&run, &["--holdout 0.3: agent `y` has one row"]);
@@ -134,7 +134,7 @@ fn tables_with_semicolons_and_decimal_commas_are_fitted() {
     said(&predicted, &["root mean square error"]);
     folder.write("mixed.csv", commas.replacen("berlin;", "berlin;1.5;2;3\nberlin;", 1));
     let run = fit(&folder, &format!("mixed.csv {options} --out m")).exits(2);
-    said(&run, &["DATA: mixed.csv: line 3: `", "has a decimal comma", "one decimal mark"]);
+    said(&run, &["DATA: mixed.csv: line 2: `1.5` has a decimal point, and `", "in line 3 a comma", "one decimal mark"]);
 }
 
 /// A path is named once.

@@ -61,7 +61,9 @@ pub fn predict(args: &PredictArgs) -> Result<u8, Error> {
     atomic::write(&args.out, &bytes, atomic::folder_of(&args.out), existing).map_err(|e| atomic::unwritable(&args.out, &e))?;
     let noun = if added.len() == 1 { "column" } else { "columns" };
     let files = count(files.len(), "file");
-    say(format!("{}: {} of {files}, with the {noun} {}", args.out.display(), count(rows, "row"), added.join(" and ")));
+    let (last, others) = added.split_last().expect("a prediction");
+    let names = if others.is_empty() { last.to_string() } else { format!("{} and {last}", others.join(", ")) };
+    say(format!("{}: {} of {files}, with the {noun} {names}", args.out.display(), count(rows, "row")));
     Ok(DONE)
 }
 

@@ -193,7 +193,6 @@ fn what_is_wrong_with_a_table_is_named_with_line_and_column() {
         ("a,label,target\n1,2,3\n", Wanted::default(), "there is a column `target` and a column `label`"),
         (",a,target\n1,2,3\n", Wanted::default(), "column 1 has no name"),
         ("1,2\n3,4\n", Wanted::default(), "line 1: `1` is a number where the name of a column is expected"),
-        ("a;target\n1;2\n", Wanted::default(), "line 1 has a single field, `a;target`"),
         ("a,target\n", Wanted::default(), "there are no rows in it"),
         ("target\n1\n", Wanted::default(), "there are rows, but no row has a feature"),
         ("target\n", Wanted::default(), "there are no rows in it"),

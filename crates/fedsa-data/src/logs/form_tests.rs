@@ -241,7 +241,7 @@ fn logs_with_semicolons_may_have_decimal_commas() {
     let commas = text.replace(',', ";").replace('.', ",");
     assert_eq!(one("a.csv", &commas, &form), expected);
     let refused = |text: &str| read(&[("a.csv", text.into())], &form).unwrap_err();
-    assert_eq!(refused(&commas.replace("-2", "-2.5")), "a.csv: line 2: `-2.5` has a decimal point, and `0,5` in line 2 a comma");
+    assert_eq!(refused(&commas.replace("-2", "-2.5")), "path: a.csv: line 2: `-2.5` has a decimal point, and `0,5` in line 2 a comma");
     let thousands = "s_0;next_0;reward;done\n1;2;1,234;0\n2;1;3;1\n";
-    assert_eq!(refused(thousands), "a.csv: line 2: `1,234` is 1.234 or 1234, and no number of the file says which");
+    assert_eq!(refused(thousands), "path: a.csv: line 2: `1,234` is 1.234 or 1234, and no number of the file says which");
 }
