@@ -564,7 +564,7 @@ def test_what_is_odd_about_the_data_is_warned_of() -> None:
     tiny = np.column_stack([x, 1e-6 * x[:, 0]])
     with pytest.warns(fedsa.errors.FedsaWarning, match="the ridge 1e-5 all but removes the column `5`") as caught:
         FederatedRegressor().fit(tiny, scores, agents=3)
-    assert caught[0].filename == __file__ and "`standardise=True` brings" in str(caught[0].message)
+    assert caught[0].filename == __file__ and "`standardise` brings" in str(caught[0].message)
     with pytest.warns(fedsa.errors.FedsaWarning, match="is below the rounding error of gradients") as caught:
         model = FederatedRegressor(tol=1e-30).fit(x, scores, agents=3)
     assert 1e-30 < model.tol_ < 1e-9 and model.outcome_.name == "converged"

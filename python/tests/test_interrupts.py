@@ -28,7 +28,7 @@ CALLS = {
     ),
     "regressor": (
         "X = rng.normal(size=(200_000, 100)); y = X[:, 0] + rng.normal(size=200_000)",
-        "fedsa.FederatedRegressor(method='fedlsa', step_size=1e-4, local_steps=10, max_rounds=10**9, tol=1e-9).fit(X, y, agents=8)",
+        "fedsa.FederatedRegressor(method='fedlsa', step_size=1e-4, local_steps=10, max_rounds=10**6, tol=1e-9).fit(X, y, agents=8)",
     ),
     "values": (
         "S = np.cumsum(rng.normal(size=(200_001, 2)), 0) % 1.0\n"
