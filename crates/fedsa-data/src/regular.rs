@@ -48,6 +48,16 @@ pub(crate) fn opened(path: &Path, most: u64) -> io::Result<(File, Metadata)> {
     Ok((file, metadata))
 }
 
+/// The first bytes of a regular file, at most so many.
+///
+/// # Errors
+/// When it cannot be read, or is not a regular file.
+pub fn start(path: &Path, most: u64) -> io::Result<Vec<u8>> {
+    let mut start = Vec::new();
+    opened(path, u64::MAX)?.0.take(most).read_to_end(&mut start)?;
+    Ok(start)
+}
+
 /// The text of a regular file of at most `LARGEST_TEXT` bytes.
 ///
 /// # Errors

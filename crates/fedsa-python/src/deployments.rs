@@ -17,8 +17,9 @@ use pyo3::types::{PyBytes, PyDict};
 
 use crate::convert;
 use crate::engine;
-use crate::nodes::{Federation, ServerNode, locked};
+use crate::nodes::{Federation, ServerNode};
 use crate::results::RanResults;
+use crate::turns::locked;
 
 /// The settings that all ends have.
 #[pyclass(frozen, module = "fedsa._fedsa")]

@@ -1,7 +1,7 @@
 //! The ends of a federation over bytes.
 
 use std::sync::mpsc::{Sender, sync_channel};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 
 use fedsa::error::Error;
 use fedsa::federation::{self, Description};
@@ -25,7 +25,7 @@ use crate::custom::HeldRules;
 use crate::engine;
 use crate::experiment::Experiment;
 use crate::held;
-use crate::turns::Turns;
+use crate::turns::{Turns, locked};
 
 /// The data of agents: a problem that is built.
 #[pyclass(frozen, module = "fedsa._fedsa")]
@@ -430,11 +430,6 @@ pub fn put_counts(out: &Bound<'_, PyDict>, rounds: u64, ledger: &Ledger) -> PyRe
 /// Metrics by their names, as far as they are known.
 pub fn put_metrics(out: &Bound<'_, PyDict>, seen: &Observation) -> PyResult<()> {
     METRICS.iter().filter_map(|metric| Some((metric.name, metric.value(seen)?))).try_for_each(|(name, x)| out.set_item(name, x))
-}
-
-/// The node, whatever became of its last holder.
-pub fn locked<T>(node: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    node.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn todo<'py>(py: Python<'py>, todo: &Todo) -> PyResult<Asked<'py>> {

@@ -5,7 +5,6 @@ use std::path::PathBuf;
 use fedsa::error::Error;
 use fedsa::problem::arrays::Arrays;
 use fedsa_data::npz;
-use fedsa_data::regular;
 use fedsa_data::trace;
 use fedsa_experiment::config::Document;
 use fedsa_experiment::config::document::{Caller, Words};
@@ -146,7 +145,7 @@ pub fn report_page(py: Python<'_>, folders: Vec<PathBuf>, title: Option<String>,
 /// Whether a file is a report that fedsa wrote.
 #[pyfunction]
 pub fn is_report(py: Python<'_>, path: PathBuf) -> PyResult<bool> {
-    engine::brief(py, || Ok(regular::read(&path, 1 << 30).is_ok_and(|bytes| fedsa_report::is_report(&bytes))))
+    engine::brief(py, || Ok(fedsa_report::is_report(&path)))
 }
 
 /// Changes of keys of `[figure]`.

@@ -17,9 +17,9 @@ use pyo3::types::{PyBytes, PyDict};
 
 use crate::engine::{self, Calls};
 use crate::errors::{OrRaise, exception};
-use crate::nodes::{AgentData, Said, ServerNode, locked, put_counts, put_metrics};
+use crate::nodes::{AgentData, Said, ServerNode, put_counts, put_metrics};
 use crate::threads;
-use crate::turns::{Turn, Turns};
+use crate::turns::{Turn, Turns, locked};
 
 /// What a session wants of Python.
 enum Call {

@@ -1,8 +1,11 @@
 //! Turns: one call after the other, each on any thread.
 
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use crate::nodes::locked;
+/// What a lock guards, whatever became of its last holder.
+pub fn locked<T>(guarded: &Mutex<T>) -> MutexGuard<'_, T> {
+    guarded.lock().unwrap_or_else(PoisonError::into_inner)
+}
 
 /// Whose turn it is. What a turn is given up for may take it meanwhile, which no lock can do that borrows.
 #[derive(Default)]
@@ -16,7 +19,7 @@ impl Turns {
     pub fn take(self: &Arc<Self>) -> Turn {
         let mut is_taken = locked(&self.is_taken);
         while *is_taken {
-            is_taken = self.free.wait(is_taken).unwrap_or_else(std::sync::PoisonError::into_inner);
+            is_taken = self.free.wait(is_taken).unwrap_or_else(PoisonError::into_inner);
         }
         *is_taken = true;
         Turn(Arc::clone(self))

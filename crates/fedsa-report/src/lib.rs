@@ -18,10 +18,11 @@ mod sweep;
 
 pub use sections::typed;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use fedsa::error::{Error, Result};
+use fedsa_data::regular;
 
 /// What a report is to be.
 #[derive(Debug, Clone, Default)]
@@ -31,7 +32,7 @@ pub struct ReportOptions {
     pub title: Option<String>,
     /// The command that makes it again, as a user would type it.
     pub command: Option<String>,
-    /// After how long the page loads itself again, for a run that still goes. By default it does not.
+    /// After how long the page loads itself again while one of the runs still goes. By default it does not.
     pub reload: Option<Duration>,
     /// Whether it does not name the folders, because they are copies that are gone soon.
     pub hides_folders: bool,
@@ -74,8 +75,9 @@ pub struct Report {
 }
 
 /// Whether a file is a report that fedsa wrote.
-pub fn is_report(bytes: &[u8]) -> bool {
-    let head = String::from_utf8_lossy(&bytes[..bytes.len().min(4096)]);
+pub fn is_report(path: &Path) -> bool {
+    let start = regular::start(path, 4096).unwrap_or_default();
+    let head = String::from_utf8_lossy(&start);
     head.starts_with("<!doctype html>") && head.contains(page::GENERATOR)
 }
 
@@ -95,5 +97,7 @@ pub fn report(folders: &[PathBuf], options: &ReportOptions) -> Result<Report> {
         return Err(Error::new("DIR", format!("{} folders", folders.len()), accepted));
     }
     let runs = run::read_all(folders)?;
-    Ok(Report { is_under_way: runs.iter().any(run::ReportedRun::is_under_way), html: page::page(&runs, options) })
+    let is_under_way = runs.iter().any(run::ReportedRun::is_under_way);
+    let reload = options.reload.filter(|_| is_under_way);
+    Ok(Report { is_under_way, html: page::page(&runs, &options.clone().with_reload(reload)) })
 }

@@ -35,15 +35,13 @@ pub fn maps(run: &ReportedRun) -> Option<Json> {
     }
     let (xs, ys) = (sorted(xs.clone()), sorted(ys.clone()));
     let mut maps = Vec::new();
-    let mut methods: Vec<&str> = results.iter().filter_map(|result| result["method"].as_str()).collect();
-    methods.dedup();
-    let mut distinct: Vec<&str> = Vec::new();
-    methods.into_iter().for_each(|method| {
-        if !distinct.contains(&method) {
-            distinct.push(method)
+    let mut methods: Vec<&str> = Vec::new();
+    for method in results.iter().filter_map(|result| result["method"].as_str()) {
+        if !methods.contains(&method) {
+            methods.push(method);
         }
-    });
-    for method in distinct {
+    }
+    for method in methods {
         for (key, name) in QUANTITIES {
             let mut cells = vec![Json::Null; xs.len() * ys.len()];
             for result in results.iter().filter(|result| result["method"] == method) {

@@ -40,9 +40,7 @@ pub fn install() -> Result<PathBuf, String> {
     build.args(["-m", "maturin", "build", "--release", "--locked", "--quiet", "--interpreter"]).arg(&python).arg("--out").arg(&wheels);
     passes(build.current_dir(root()))?;
     let wheel = made(&wheels, "whl")?;
-    let mut install = Command::new(&python);
-    install.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps", "--force-reinstall"]).arg(&wheel);
-    passes(&mut install)?;
+    install_wheel(&python, &wheel)?;
     Ok(python)
 }
 
@@ -54,17 +52,7 @@ const FLOWER: &[&str] = &["flwr==1.41.0", "pytest==9.2.0", python::NUMPY];
 /// # Errors
 /// When packages cannot be had, or a test fails.
 pub fn test_flower(all: bool) -> Result<(), String> {
-    let python = python::environment("flower", FLOWER)?;
-    let wheel = made(&root().join("target/wheels"), "whl")?;
-    let mut install = Command::new(&python);
-    install.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps", "--force-reinstall"]).arg(&wheel);
-    passes(&mut install)?;
-    let mut tests = Command::new(&python);
-    tests.args(["-m", "pytest", "--quiet", "python/flower_tests"]);
-    if all {
-        tests.arg("--all");
-    }
-    passes(tests.current_dir(root()).env_remove("PYTHONPATH"))
+    test_apart("flower", FLOWER, "python/flower_tests", all)
 }
 
 /// What tests of reports use, in an environment of its own.
@@ -85,17 +73,25 @@ pub fn test_browser(all: bool) -> Result<(), String> {
             let _ = Command::new("apt-get").args(args).env("DEBIAN_FRONTEND", "noninteractive").stdout(Stdio::null()).status();
         }
     }
-    let python = python::environment("browser", BROWSER)?;
-    let wheel = made(&root().join("target/wheels"), "whl")?;
-    let mut install = Command::new(&python);
-    install.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps", "--force-reinstall"]).arg(&wheel);
-    passes(&mut install)?;
+    test_apart("browser", BROWSER, "python/browser_tests", all)
+}
+
+/// Runs the tests of a folder on the wheel that [`install`] has built, in an environment of their own with these packages.
+fn test_apart(environment: &str, packages: &[&str], folder: &str, all: bool) -> Result<(), String> {
+    let python = python::environment(environment, packages)?;
+    install_wheel(&python, &made(&root().join("target/wheels"), "whl")?)?;
     let mut tests = Command::new(&python);
-    tests.args(["-m", "pytest", "--quiet", "python/browser_tests"]);
+    tests.args(["-m", "pytest", "--quiet", folder]);
     if all {
         tests.arg("--all");
     }
     passes(tests.current_dir(root()).env_remove("PYTHONPATH"))
+}
+
+fn install_wheel(python: &Path, wheel: &Path) -> Result<(), String> {
+    let mut install = Command::new(python);
+    install.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps", "--force-reinstall"]).arg(wheel);
+    passes(&mut install)
 }
 
 /// Makes the source distribution, installs it as users do, with the libraries that are compiled already, and runs the program from it.

@@ -92,30 +92,21 @@ fn package_steps(step: &mut dyn FnMut(&'static str, &mut dyn FnMut() -> Outcome)
         }
     });
     let has_wheel = installed.is_some();
-    step("tests of the Python package", &mut || match installed.as_ref().map(|interpreter| package::test(interpreter, all)) {
+    step("tests of the Python package", &mut || of_wheel(installed.as_ref().map(|interpreter| package::test(interpreter, all))));
+    step("tests of federations on Flower", &mut || of_wheel(has_wheel.then(|| package::test_flower(all))));
+    step("tests of reports in a browser", &mut || of_wheel(has_wheel.then(|| package::test_browser(all))));
+}
+
+/// The outcome of tests that need the wheel; without it they are skipped.
+fn of_wheel(tests: Option<Result<(), String>>) -> Outcome {
+    match tests {
         None => Outcome::Skipped,
         Some(Ok(())) => Outcome::Passed,
         Some(Err(why)) => {
             eprintln!("{why}");
             Outcome::Failed
         }
-    });
-    step("tests of federations on Flower", &mut || match has_wheel.then(|| package::test_flower(all)) {
-        None => Outcome::Skipped,
-        Some(Ok(())) => Outcome::Passed,
-        Some(Err(why)) => {
-            eprintln!("{why}");
-            Outcome::Failed
-        }
-    });
-    step("tests of reports in a browser", &mut || match has_wheel.then(|| package::test_browser(all)) {
-        None => Outcome::Skipped,
-        Some(Ok(())) => Outcome::Passed,
-        Some(Err(why)) => {
-            eprintln!("{why}");
-            Outcome::Failed
-        }
-    });
+    }
 }
 
 /// Prints the names of the tests that were skipped, which a file lists.

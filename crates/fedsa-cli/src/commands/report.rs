@@ -1,11 +1,9 @@
 //! `fedsa report`: a page of HTML on runs.
 
-use std::path::Path;
 use std::time::Duration;
 
 use fedsa::error::{Error, ErrorCode, Result};
 use fedsa_data::atomic::{self, Existing};
-use fedsa_data::regular;
 use fedsa_report::{ReportOptions, is_report, report as page_on};
 
 use super::say;
@@ -21,29 +19,25 @@ const EVERY: Duration = Duration::from_secs(5);
 /// When a folder holds nothing of fedsa or is damaged, or the page cannot be written.
 pub fn report(args: &ReportArgs) -> Result<u8> {
     may_replace(args)?;
-    let mut options = ReportOptions::default().with_title(args.title.clone()).with_command(Some(command(args)));
-    let mut written = false;
-    loop {
-        options = options.with_reload(args.watch.then_some(EVERY));
-        let mut page = page_on(&args.dirs, &options)?;
-        let goes_on = args.watch && page.is_under_way;
-        if args.watch && !goes_on {
-            // The last one stays as it is.
-            page = page_on(&args.dirs, &options.clone().with_reload(None))?;
-        }
-        write(&args.out, &page.html)?;
-        if !written {
-            say(args.out.display());
-        }
-        written = true;
-        if !goes_on {
-            return Ok(DONE);
-        }
+    let options = ReportOptions::default().with_title(args.title.clone()).with_command(Some(command(args)));
+    let options = options.with_reload(args.watch.then_some(EVERY));
+    let write = || -> Result<bool> {
+        let page = page_on(&args.dirs, &options)?;
+        let existing = Existing::Replace;
+        atomic::write(&args.out, page.html.as_bytes(), atomic::folder_of(&args.out), existing)
+            .map_err(|e| atomic::unwritable(&args.out, &e))?;
+        Ok(page.is_under_way)
+    };
+    let mut goes_on = write()?;
+    say(args.out.display());
+    while args.watch && goes_on {
         std::thread::sleep(EVERY);
+        goes_on = write()?;
     }
+    Ok(DONE)
 }
 
-/// Refuses to replace a file that is not a report, and one that lies in a folder of runs as one of their outputs.
+/// Refuses to replace what is not a report of fedsa.
 fn may_replace(args: &ReportArgs) -> Result<()> {
     let refused = |what: String, help: &str, code| Err(Error::new("--out", format!("{}: {what}", args.out.display()), help).coded(code));
     match atomic::at(&args.out) {
@@ -52,16 +46,12 @@ fn may_replace(args: &ReportArgs) -> Result<()> {
             refused(format!("this is {}", atomic::kind_of(&found)), "the path of a file, such as report.html", ErrorCode::OutputUnusable)
         }
         Ok(Some(_)) if args.overwrite => Ok(()),
-        Ok(Some(_)) => match regular::read(&args.out, 1 << 30) {
-            Ok(bytes) if is_report(&bytes) => Ok(()),
-            _ => refused("the file is there, and is not a report of fedsa".into(), "another path, or --overwrite", ErrorCode::OutputExists),
-        },
+        Ok(Some(_)) if is_report(&args.out) => Ok(()),
+        Ok(Some(_)) => {
+            refused("the file is there, and is not a report of fedsa".into(), "another path, or --overwrite", ErrorCode::OutputExists)
+        }
         Err(e) => Err(atomic::unwritable(&args.out, &e)),
     }
-}
-
-fn write(path: &Path, html: &str) -> Result<()> {
-    atomic::write(path, html.as_bytes(), atomic::folder_of(path), Existing::Replace).map_err(|e| atomic::unwritable(path, &e))
 }
 
 /// The command that makes the page again.
