@@ -595,6 +595,8 @@ class Logistic(RowsProblem):
     positive : float | str, optional
         The class whose target is 1, a number or a name; all others have -1. Without it labels must be -1 and
         1, 0 and 1, or two names, of which the second in alphabetical order has 1.
+    classes : Sequence[float | str], optional
+        The labels of all agents' rows, where an agent may lack one; without it they are those that rows have.
     drop : Sequence[str], optional
         Columns of tables that are not features.
     categorical : Sequence[str], optional
@@ -649,6 +651,7 @@ class Logistic(RowsProblem):
         *,
         target: str | PathLike[str] | None = None,
         positive: float | str | None = None,
+        classes: Sequence[float | str] | None = None,
         drop: Sequence[str] | None = None,
         categorical: Sequence[str] | None = None,
         ridge: float = 0.0,
@@ -777,6 +780,8 @@ class GLM(RowsProblem):
         The class whose target is 1, of the binomial family; as that of ``logistic``.
     reference : float | str, optional
         The class of the multinomial family with which others are compared; the first one by default.
+    classes : Sequence[float | str], optional
+        The labels of all agents' rows, as those of ``logistic``; of the binomial and the multinomial family.
     offset : str, optional
         The column that is added to linear predictors, such as the logarithm of an exposure.
     row_weights : str, optional
@@ -839,6 +844,7 @@ class GLM(RowsProblem):
         threshold: float | None = None,
         positive: float | str | None = None,
         reference: float | str | None = None,
+        classes: Sequence[float | str] | None = None,
         offset: str | None = None,
         row_weights: str | None = None,
         drop: Sequence[str] | None = None,

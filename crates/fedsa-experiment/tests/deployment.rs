@@ -204,6 +204,35 @@ fn rows_on_machines_of_their_own_give_the_bits_of_all_rows() {
     }
 }
 
+/// Of three agents one has the label 1 alone, and another one 0 alone: without a ridge, neither has a minimum of its own.
+#[test]
+fn an_agent_with_rows_of_one_class_takes_part_where_the_settings_name_all() {
+    let folder = tempfile::tempdir().unwrap();
+    let files = rows(folder.path());
+    for (file, lacks) in [(&files[0], ",0"), (&files[2], ",1")] {
+        let text = fs::read_to_string(file).unwrap();
+        let kept: String = text.lines().filter(|line| !line.ends_with(lacks)).map(|line| format!("{line}\n")).collect();
+        fs::write(file, kept).unwrap();
+    }
+    let problem = "{ kind = \"logistic\", target = \"y\", classes = [0, 1], intercept = true, weights = \"rows\" }";
+    let multinomial = "{ kind = \"glm\", family = \"multinomial\", target = \"y\", classes = [0, 1, 2], ridge = 1e-2, weights = \"rows\" }";
+    for (problem, method, d) in [
+        (problem, "{ kind = \"newton\" }", 3),
+        (problem, "{ kind = \"fib-shed\" }", 3),
+        (problem, "{ kind = \"scafflsa\", step_size = 0.5, local_steps = 3 }", 3),
+        (multinomial, "{ kind = \"newton\" }", 4),
+    ] {
+        let text = settings(problem, "{ kind = \"mean\" }", method, 5);
+        let all = in_one_place(&text, &[("data", list(&files)), ("partition", Value::String("files".into()))]);
+        assert!(all.len() == d && all.iter().all(|x| x.is_finite() && *x != 0.0), "{method}: {all:?}");
+        assert_eq!(deployed(&text, &each(&files)), all, "{method}");
+    }
+    let unnamed = settings(&problem.replace("classes = [0, 1], ", ""), "{ kind = \"mean\" }", "{ kind = \"newton\" }", 5);
+    let deployment = Deployment::new(Document::parse("settings.toml", &unnamed).unwrap()).unwrap();
+    let e = LocalAgent::new(&deployment, &files[..1], &Places::from_env(""), None, &Cancel::never()).err().unwrap();
+    assert!(e.what.contains("all rows have the target 1") && e.help.contains("`problem.classes`"), "{e:?} {}", e.help);
+}
+
 /// The files of a federation are those of a run: they can be read, drawn again and compared, and not be run.
 #[test]
 fn results_of_a_federation_are_those_of_a_run() {

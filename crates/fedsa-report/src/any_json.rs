@@ -126,6 +126,9 @@ mod tests {
         let text = section("policy_value", &value, 2);
         assert!(text.starts_with("<h2>Policy value</h2>"), "{text}");
         assert!(text.contains("<dt>Level</dt><dd>0.95</dd>"), "{text}");
-        assert!(text.contains("<th scope=\"col\" class=\"n\">of.y</th>") && text.contains(">1.5</td>") && text.contains("<td></td>"), "{text}");
+        assert!(
+            text.contains("<th scope=\"col\" class=\"n\">of.y</th>") && text.contains(">1.5</td>") && text.contains("<td></td>"),
+            "{text}"
+        );
     }
 }

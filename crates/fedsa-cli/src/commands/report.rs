@@ -39,7 +39,8 @@ pub fn report(args: &ReportArgs) -> Result<u8> {
 
 /// Refuses to replace what is not a report of fedsa.
 fn may_replace(args: &ReportArgs) -> Result<()> {
-    let refused = |what: String, help: &str, code| Err(Error::new("--out", format!("{}: {what}", args.out.display()), help).coded(code));
+    let refused =
+        |what: String, help: &str, code| Err(Error::new("--out FILE", format!("{}: {what}", args.out.display()), help).coded(code));
     match atomic::at(&args.out) {
         Ok(None) => Ok(()),
         Ok(Some(found)) if !found.is_file() => {
@@ -47,9 +48,7 @@ fn may_replace(args: &ReportArgs) -> Result<()> {
         }
         Ok(Some(_)) if args.overwrite => Ok(()),
         Ok(Some(_)) if is_report(&args.out) => Ok(()),
-        Ok(Some(_)) => {
-            refused("the file is there, and is not a report of fedsa".into(), "another path, or --overwrite", ErrorCode::OutputExists)
-        }
+        Ok(Some(_)) => refused("the file is there, and is not a report of fedsa".into(), "another path", ErrorCode::OutputExists),
         Err(e) => Err(atomic::unwritable(&args.out, &e)),
     }
 }

@@ -220,6 +220,12 @@ fn built(experiment: &Experiment, files: &DiskFiles) -> Result<Arc<dyn Field>> {
 /// The number of an agent's rows that are fitted, the problem on them, and their form. Files are read once.
 fn built_rows(experiment: &Experiment, files: &DiskFiles) -> Result<(u64, Arc<dyn Field>, String)> {
     let inside = |e: Error| e.inside("problem");
+    // Labels that are missing here may be those of other agents.
+    let lacking = |e: Error| {
+        let more = "; or `problem.classes`, the labels of all agents, in the settings of the federation";
+        let help = format!("{}{more}", e.help);
+        if e.key == "target" { e.helped(help) } else { e }
+    };
     let (kind, table) = made::problem_of(experiment);
     // The kinds differ in the types of their settings alone.
     macro_rules! built_as {
@@ -229,7 +235,7 @@ fn built_rows(experiment: &Experiment, files: &DiskFiles) -> Result<(u64, Arc<dy
             let memory = settings.memory_of(&sets, rayon::current_num_threads());
             let (mut rows, mut form) = (0, String::new());
             let problem = BuiltProblem::of_data(experiment, files, memory, |sampling| {
-                let prepared = settings.preparation().prepare_sets(sets, files.cancel())?;
+                let prepared = settings.preparation().prepare_sets(sets, files.cancel()).map_err(lacking)?;
                 form = form_of_rows(&prepared, &table);
                 let Prepared { train, weights, .. } = prepared;
                 rows = train.rows.len() as u64;

@@ -40,11 +40,15 @@ pub enum TargetRule {
     Classes {
         /// The class whose target is 1.
         positive: Option<ClassLabel>,
+        /// All classes, of which some may have no row here; by default those that rows have.
+        classes: Option<Vec<ClassLabel>>,
     },
     /// The number of a row's class, that of the reference being 0.
     Many {
         /// The class with which others are compared; the first one by default.
         reference: Option<ClassLabel>,
+        /// All classes, of which some may have no row here; by default those that rows have.
+        classes: Option<Vec<ClassLabel>>,
     },
     /// The labels, which are numbers.
     Numbers {
@@ -88,13 +92,13 @@ impl Found {
         let found = Self { rule: rule.clone(), of: Vec::new(), classes: Vec::new(), positive: 0 };
         match rule {
             TargetRule::Numbers { .. } => Ok(Self { of: numbers(sets, &labels)?, ..found }),
-            TargetRule::Many { reference } => {
-                let (classes, of) = ranks(&labels)?;
+            TargetRule::Many { reference, classes } => {
+                let (classes, of) = among(classes.as_deref(), ranks(&labels)?)?;
                 let positive = reference_rank(&classes, reference.as_ref())?;
                 Ok(Self { of, classes, positive, ..found })
             }
-            TargetRule::Classes { positive } => {
-                let (classes, of) = ranks(&labels)?;
+            TargetRule::Classes { positive, classes } => {
+                let (classes, of) = among(classes.as_deref(), ranks(&labels)?)?;
                 let positive = positive_rank(&classes, positive.as_ref())?;
                 Ok(Self { of, classes, positive, ..found })
             }
@@ -131,10 +135,11 @@ impl Found {
     pub fn targets(&self, agents: &[Vec<usize>]) -> Result<Targets> {
         let mut all = agents.iter().flatten().map(|i| self.of[*i]);
         match &self.rule {
-            TargetRule::Classes { .. } => {
+            TargetRule::Classes { classes, .. } => {
                 let positives = all.clone().filter(|label| *label == self.positive as f64).count();
                 let class = self.classes[self.positive].clone();
-                if positives == 0 || all.all(|label| label == self.positive as f64) {
+                let are_found = classes.is_none();
+                if are_found && (positives == 0 || all.all(|label| label == self.positive as f64)) {
                     let which = if positives == 0 { format!("of class {class}") } else { format!("of another class than {class}") };
                     let help = "rows of the class and of others: another positive, partition, samples or holdout";
                     return Err(Error::new("positive", format!("no agent has a row {which}"), help));
@@ -142,7 +147,7 @@ impl Found {
                 let negative = (self.classes.len() == 2).then(|| self.classes[1 - self.positive].clone());
                 Ok(Targets::Classes { rank: self.positive, positive: class, negative })
             }
-            TargetRule::Many { .. } => self.many(all),
+            TargetRule::Many { classes, .. } => self.many(all, classes.is_none()),
             TargetRule::Numbers { range: None } => Ok(Targets::Numbers { offset: 0.0, scale: 1.0 }),
             TargetRule::Numbers { range: Some([low, high]) } => {
                 let (least, most) = all.fold((f64::INFINITY, f64::NEG_INFINITY), |(a, b), y| (a.min(y), b.max(y)));
@@ -157,12 +162,12 @@ impl Found {
 }
 
 impl Found {
-    /// Targets of several classes, the reference first.
-    fn many(&self, labels: impl Iterator<Item = f64>) -> Result<Targets> {
+    /// Targets of several classes, the reference first. Classes that were found have rows to fit, those that are given may have none.
+    fn many(&self, labels: impl Iterator<Item = f64>, are_found: bool) -> Result<Targets> {
         let mut counts = vec![0usize; self.classes.len()];
         labels.for_each(|label| counts[label as usize] += 1);
         let missing: Vec<String> = (0..counts.len()).filter(|rank| counts[*rank] == 0).map(|rank| self.name(rank)).collect();
-        if !missing.is_empty() {
+        if are_found && !missing.is_empty() {
             let what = format!("no agent has a row to fit of the classes {}", missing.join(", "));
             return Err(Error::data("target", what, "rows of all classes: another partition, samples or holdout"));
         }
@@ -253,14 +258,39 @@ fn ranks(labels: &[&Labels]) -> Result<(Vec<ClassLabel>, Vec<f64>)> {
     Ok((distinct.into_iter().cloned().map(ClassLabel::Name).collect(), ranks))
 }
 
+/// The given classes in increasing order, and the rank of each row's among them; those that were found where none are given.
+fn among(given: Option<&[ClassLabel]>, (found, of): (Vec<ClassLabel>, Vec<f64>)) -> Result<(Vec<ClassLabel>, Vec<f64>)> {
+    let Some(given) = given else { return Ok((found, of)) };
+    let help = "the labels of all agents: two numbers or more, or two names or more, such as [0, 1]";
+    let refused = |what: String| Err(Error::new("classes", what, help));
+    let mut classes = given.to_vec();
+    let numbers = classes.iter().filter(|class| matches!(class, ClassLabel::Number(_))).count();
+    if numbers != 0 && numbers != classes.len() {
+        return refused("numbers and names".into());
+    }
+    classes.sort_by(|a, b| match (a, b) {
+        (ClassLabel::Number(a), ClassLabel::Number(b)) => (a + 0.0).total_cmp(&(b + 0.0)),
+        _ => a.to_string().cmp(&b.to_string()),
+    });
+    classes.dedup();
+    if classes.len() != given.len() || !(2..=MOST_CLASSES).contains(&classes.len()) {
+        return refused(format!("{} classes, {} of them different", given.len(), classes.len()));
+    }
+    let rank = |class: &ClassLabel| match classes.iter().position(|other| other == class) {
+        Some(rank) => Ok(rank as f64),
+        None => Err(Error::new("classes", format!("a row has the label {class}, which is none of them"), "the labels of all agents")),
+    };
+    let ranks = found.iter().map(rank).collect::<Result<Vec<f64>>>()?;
+    Ok((classes, of.iter().map(|before| ranks[*before as usize]).collect()))
+}
+
 /// The rank of the positive class.
 fn positive_rank(classes: &[ClassLabel], positive: Option<&ClassLabel>) -> Result<usize> {
     let found = || listed(classes.iter().map(ClassLabel::to_string));
     if let Some(class) = positive {
         let at = classes.iter().position(|other| other == class);
-        return at.ok_or_else(|| {
-            Error::new("positive", format!("no row has the label {class}"), format!("one of the labels that were found: {}", found()))
-        });
+        return at
+            .ok_or_else(|| Error::new("positive", format!("no row has the label {class}"), format!("one of the labels: {}", found())));
     }
     match classes {
         [ClassLabel::Number(low), ClassLabel::Number(high)] if *high == 1.0 && (*low == 0.0 || *low == -1.0) => Ok(1),

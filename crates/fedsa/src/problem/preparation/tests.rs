@@ -68,7 +68,7 @@ fn every_partition_deals_every_row_at_most_once() {
             if partition == Partition::Dirichlet(0.7) && samples.is_some() {
                 continue;
             }
-            let positive = TargetRule::Classes { positive: Some(ClassLabel::Number(2.0)) };
+            let positive = TargetRule::Classes { positive: Some(ClassLabel::Number(2.0)), classes: None };
             let how = Preparation { partition, samples, reshuffle, holdout, targets: positive, seed: 3, ..how(7) };
             let Prepared { train, held_out, weights, .. } = how.prepare(&Sets(vec![numbered(labels.clone())])).unwrap();
             let (fit, held) = (dealt(&train), dealt(&held_out));
@@ -94,7 +94,7 @@ fn every_partition_deals_every_row_at_most_once() {
 #[test]
 fn partitions_are_what_they_say() {
     let of = |partition, samples, agents, seed| {
-        let positive = TargetRule::Classes { positive: Some(ClassLabel::Number(2.0)) };
+        let positive = TargetRule::Classes { positive: Some(ClassLabel::Number(2.0)), classes: None };
         let how = Preparation { partition, samples, targets: positive, seed, ..how(agents) };
         dealt(&how.prepare(&Sets(vec![numbered(four_classes())])).unwrap().train)
     };
@@ -150,7 +150,7 @@ fn dirichlet_shares_have_their_law() {
     let (agents, alpha, seeds) = (4, 0.8, 400);
     let labels: Vec<f64> = (0..4000).map(|i| f64::from(i % 2)).collect();
     let sets = [numbered(labels)];
-    let found = Found::of(&sets, &TargetRule::Classes { positive: None }).unwrap();
+    let found = Found::of(&sets, &TargetRule::Classes { positive: None, classes: None }).unwrap();
     let pool = Pool::new(&sets, &found).unwrap();
     let mut shares = Vec::new();
     for seed in 0..seeds {
@@ -173,7 +173,7 @@ fn dirichlet_shares_have_their_law() {
 fn shuffled_rows_come_to_each_agent_alike() {
     let (n, agents, seeds) = (40, 4, 2000);
     let sets = [numbered((0..n).map(|i| f64::from(i as u32 % 2)).collect())];
-    let found = Found::of(&sets, &TargetRule::Classes { positive: None }).unwrap();
+    let found = Found::of(&sets, &TargetRule::Classes { positive: None, classes: None }).unwrap();
     let pool = Pool::new(&sets, &found).unwrap();
     for (partition, reshuffle) in [(Partition::Shuffled, false), (Partition::Sorted, true)] {
         let mut counts = vec![[0.0; 4]; n];
@@ -358,17 +358,28 @@ fn targets_are_classes_or_numbers_in_a_range() {
         let rows = Rows::Dense { d: 1, values: vec![1.0; labels.len()] };
         Preparation { targets, ..how(1) }.prepare(&Sets(vec![set(rows, labels)]))
     };
-    let classes = |positive| TargetRule::Classes { positive };
+    let classes = |positive| TargetRule::Classes { positive, classes: None };
     let names = |names: &[&str], of: &[u32]| Labels::Names { names: names.iter().map(|x| x.to_string()).collect(), of: of.to_vec() };
     assert_eq!(targets(Labels::Numbers(vec![0.0, 1.0, 1.0]), classes(None)).unwrap().train.targets, [-1.0, 1.0, 1.0]);
     assert_eq!(targets(Labels::Numbers(vec![-1.0, 1.0]), classes(None)).unwrap().train.targets, [-1.0, 1.0]);
     // The second in alphabetical order.
+    let class = |name: &str| ClassLabel::Name(name.into());
     let spam = targets(names(&["spam", "ham"], &[0, 1, 0]), classes(None)).unwrap();
     assert_eq!(spam.train.targets, [1.0, -1.0, 1.0]);
     let Targets::Classes { positive, negative, .. } = &spam.targets else { panic!() };
     assert_eq!((positive, negative), (&ClassLabel::Name("spam".into()), &Some(ClassLabel::Name("ham".into()))));
     let ham = classes(Some(ClassLabel::Name("ham".into())));
     assert_eq!(targets(names(&["spam", "ham", "eggs"], &[0, 1, 2]), ham).unwrap().train.targets, [-1.0, 1.0, -1.0]);
+    // One agent's rows of one class, as they are beside those of the others.
+    let all = |names: &[&str]| Some(names.iter().map(|name| ClassLabel::Name((*name).into())).collect());
+    let binary = TargetRule::Classes { positive: None, classes: all(&["spam", "ham"]) };
+    let one_class = targets(names(&["ham"], &[0, 0]), binary).unwrap();
+    assert_eq!(one_class.train.targets, [-1.0, -1.0]);
+    assert_eq!(one_class.targets, Targets::Classes { rank: 1, positive: class("spam"), negative: Some(class("ham")) });
+    let many = TargetRule::Many { reference: Some(class("eggs")), classes: all(&["spam", "ham", "eggs", "tea"]) };
+    let two = targets(names(&["spam", "eggs"], &[0, 1, 0]), many).unwrap();
+    // Against eggs: ham is 1, spam 2 and tea 3.
+    assert_eq!((two.train.targets, two.train.family.outputs()), (vec![2.0, 0.0, 2.0], 3));
     let numbers = targets(Labels::Numbers(vec![1990.0, 2010.0, 1950.0]), TargetRule::Numbers { range: Some([0.0, 1.0]) }).unwrap();
     assert!(linalg::distance_sq(&numbers.train.targets, &[2.0 / 3.0, 1.0, 0.0]).sqrt() < 1e-14);
     assert!((numbers.targets.label(0.5) - 1980.0).abs() < 1e-10);
@@ -389,10 +400,17 @@ fn data_that_cannot_be_used_are_refused_with_the_reason() {
     let three = || vec![numbered(vec![1.0, 2.0, 3.0, 1.0])];
     refused(how(1), three(), "positive", &["not binary", "1, 2, 3"]);
     refused(how(1), vec![numbered(vec![1.0, 2.0])], "positive", &["1, 2"]);
-    let positive = |x: f64| TargetRule::Classes { positive: Some(ClassLabel::Number(x)) };
+    let positive = |x: f64| TargetRule::Classes { positive: Some(ClassLabel::Number(x)), classes: None };
     refused(Preparation { targets: positive(7.0), ..how(1) }, three(), "positive", &["label 7", "1, 2, 3"]);
-    let name = TargetRule::Classes { positive: Some(ClassLabel::Name("1".into())) };
+    let name = TargetRule::Classes { positive: Some(ClassLabel::Name("1".into())), classes: None };
     refused(Preparation { targets: name, ..how(1) }, three(), "positive", &["\"1\"", "1, 2, 3"].map(|x| x.trim_matches('"')));
+    let among = |classes: Vec<ClassLabel>| Preparation { targets: TargetRule::Many { reference: None, classes: Some(classes) }, ..how(1) };
+    let number = ClassLabel::Number;
+    refused(among(vec![number(1.0), number(2.0)]), three(), "classes", &["label 3", "all agents"]);
+    refused(among(vec![]), three(), "classes", &["0 classes"]);
+    refused(among(vec![number(1.0), number(1.0)]), three(), "classes", &["2 classes, 1 of them different"]);
+    refused(among(vec![number(1.0), ClassLabel::Name("2".into())]), three(), "classes", &["numbers and names", "[0, 1]"]);
+    refused(how(1), vec![numbered(vec![1.0, 1.0])], "target", &["all rows have the target 1", "two classes"]);
     // The first two rows are of one class.
     refused(Preparation { targets: positive(3.0), samples: Some(2), ..how(1) }, three(), "positive", &["no agent has a row of class 3"]);
     refused(Preparation { targets: positive(1.0), samples: Some(1), ..how(1) }, three(), "positive", &["another class than 1"]);

@@ -250,7 +250,9 @@ on_data_sets! {
     Logistic {
         /// The class whose target is 1, a number or a name; all others have -1. Without it labels must be -1 and 1, 0 and 1, or two names,
         /// of which the second in alphabetical order has 1.
-        positive: ClassLabel
+        positive: ClassLabel,
+        /// The labels of all agents' rows, where an agent may lack one; without it they are those that rows have.
+        classes: Vec<ClassLabel>
     }
 }
 
@@ -277,6 +279,8 @@ on_data_sets! {
         positive: ClassLabel,
         /// The class of the multinomial family with which others are compared; the first one by default.
         reference: ClassLabel,
+        /// The labels of all agents' rows, as those of `logistic`; of the binomial and the multinomial family.
+        classes: Vec<ClassLabel>,
         /// The column that is added to linear predictors, such as the logarithm of an exposure.
         offset: String,
         /// The column that says how much each row counts.
@@ -350,6 +354,9 @@ impl OnData for GeneralisedLinear {
         if self.positive.is_some() && family != FamilyName::Binomial {
             return Err(Error::new("positive", "a class, and the family is not binomial", "no `positive`"));
         }
+        if self.classes.is_some() && !matches!(family, FamilyName::Binomial | FamilyName::Multinomial) {
+            return Err(Error::new("classes", "classes, and the family has none", "no `classes`"));
+        }
         Ok(())
     }
     fn build(&self, train: LabelledRows, weights: Vec<f64>, like: Like, sampling: Sampling, isa: Isa) -> Result<Arc<dyn Field>> {
@@ -366,9 +373,10 @@ impl OnData for GeneralisedLinear {
 
 impl GeneralisedLinear {
     fn targets(&self) -> TargetRule {
+        let classes = self.classes.clone();
         match self.family.unwrap_or_default() {
-            FamilyName::Binomial => TargetRule::Classes { positive: self.positive.clone() },
-            FamilyName::Multinomial => TargetRule::Many { reference: self.reference.clone() },
+            FamilyName::Binomial => TargetRule::Classes { positive: self.positive.clone(), classes },
+            FamilyName::Multinomial => TargetRule::Many { reference: self.reference.clone(), classes },
             _ => TargetRule::Numbers { range: None },
         }
     }
@@ -376,7 +384,7 @@ impl GeneralisedLinear {
 
 impl Logistic {
     fn targets(&self) -> TargetRule {
-        TargetRule::Classes { positive: self.positive.clone() }
+        TargetRule::Classes { positive: self.positive.clone(), classes: self.classes.clone() }
     }
 }
 
