@@ -74,7 +74,7 @@ class Federation:
     """Processes on this machine."""
 
     def __init__(self, folder: Path) -> None:
-        self.folder, self.port = folder, free_port()
+        self.folder, self.port, self.simulation_port = folder, free_port(), free_port()
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         home = folder / "flwr"
         home.mkdir()
@@ -89,6 +89,7 @@ class Federation:
         }
         (home / "config.toml").write_text(
             f'[superlink]\ndefault = "here"\n[superlink.here]\naddress = "127.0.0.1:{self.port}"\nroot-certificates = "{folder / "ca.crt"}"\n'
+            f'[superlink.simulation]\naddress = "127.0.0.1:{self.simulation_port}"\ninsecure = true\n'
         )
         self._certificates()
 
@@ -150,14 +151,20 @@ class Federation:
 
     def superlink(self) -> None:
         tls = ["--ssl-ca-certfile", "ca.crt", "--ssl-certfile", "server.pem", "--ssl-keyfile", "server.key"]
-        rest = ["--enable-supernode-auth", "--disable-runtime-dependency-installation", "--database", "superlink.db", "--port", str(self.port)]
-        self.start("superlink", "flower-superlink", *tls, *rest)
+        self._listening("superlink", self.port, *tls, "--enable-supernode-auth", "--database", "superlink.db")
+
+    def simulation(self) -> None:
+        """Start a SuperLink whose nodes are simulated."""
+        self._listening("simulation", self.simulation_port, "--simulation", "--insecure")
+
+    def _listening(self, name: str, port: int, *args: str) -> None:
+        self.start(name, "flower-superlink", *args, "--disable-runtime-dependency-installation", "--port", str(port))
 
         def listens() -> bool:
             with socket.socket() as one:
-                return one.connect_ex(("127.0.0.1", self.port)) == 0
+                return one.connect_ex(("127.0.0.1", port)) == 0
 
-        self.wait("the SuperLink", listens)
+        self.wait(f"the SuperLink `{name}`", listens)
 
     def register(self) -> None:
         for node in range(NODES):

@@ -87,6 +87,20 @@ def test_a_federation_has_the_bits_of_the_engine(federation: Federation, name: s
 
 
 @pytest.mark.slow
+def test_the_same_app_simulates(federation: Federation) -> None:
+    pytest.importorskip("ray", reason="needs flwr[simulation]")
+    data = [logs(federation.folder, node) for node in range(NODES)]
+    app = federation.app("simulated", SCAFFLSA)
+    federation.simulation()
+    files = f"data='{federation.folder}/logs_{{agent}}.csv' state='{federation.folder}/simulated.state/{{node}}'"
+    of_nodes = ["--federation-config", f"num-supernodes={NODES}"]
+    federation.start("run", "flwr", "run", str(app), "simulation", "--stream", "--run-config", files, *of_nodes)
+    federation.wait("the end of the simulation", lambda: ended(federation, app), 170.0)
+    federation.kill("simulation")
+    same(app / "out", engine(SCAFFLSA, data))
+
+
+@pytest.mark.slow
 def test_ends_that_are_killed_go_on(federation: Federation) -> None:
     text = settings(LOGS, 'kind = "scafflsa"\nstep_size = 0.1\nlocal_steps = 5', "iid", 6)
     data = [logs(federation.folder, node) for node in range(NODES)]

@@ -46,13 +46,16 @@ pub fn install() -> Result<PathBuf, String> {
 
 /// What tests of federations use, in an environment of its own: Flower pins what other packages need newer.
 const FLOWER: &[&str] = &["flwr==1.41.0", "pytest==9.2.0", python::NUMPY];
+/// The same with Flower's simulation, which the slow tests try.
+const SIMULATION: &[&str] = &["flwr[simulation]==1.41.0", "pytest==9.2.0", python::NUMPY];
 
 /// Runs the tests of federations on Flower, on the wheel that [`install`] has built; the slow ones too with `all`.
 ///
 /// # Errors
 /// When packages cannot be had, or a test fails.
 pub fn test_flower(all: bool) -> Result<(), String> {
-    test_apart("flower", FLOWER, "python/flower_tests", all)
+    let (environment, packages) = if all { ("simulation", SIMULATION) } else { ("flower", FLOWER) };
+    test_apart(environment, packages, "python/flower_tests", all)
 }
 
 /// What tests of reports use, in an environment of its own.
