@@ -1,5 +1,6 @@
 //! Whether intervals cover the truth, over repetitions.
 
+use super::robust_tests::tabular;
 use super::tests::{Chain, value_of};
 use super::*;
 use crate::parallel;
@@ -7,10 +8,12 @@ use crate::random::{Purpose, stream};
 
 /// Estimates, standard errors and coverage over repetitions, of fitted values, of weighted returns, of the doubly robust value, and of
 /// self-normalised weights (where there are no ratios: of weighted returns again).
-fn coverage(chain: &Chain, episodes: usize, repetitions: usize) -> [[f64; 3]; 4] {
+fn coverage(chain: &Chain, (episodes, most): (usize, usize), repetitions: usize) -> [[f64; 3]; 4] {
     let truth = chain.truth();
     let found = parallel::map(repetitions, |seed| {
-        let log = chain.log(episodes, usize::MAX, &mut stream(seed as u64, Purpose::Fresh, 1, 0));
+        let log = chain.log(episodes, most, &mut stream(seed as u64, Purpose::Fresh, 1, 0));
+        // Values of actions are in the span of features of each state.
+        let log = if most == usize::MAX { log } else { tabular(chain, &log) };
         let value = value_of(&[log], 0.0, &PolicyValueSettings::default());
         let normalised = value.importance.self_normalised.as_ref().map_or(value.importance.table.all, |table| table.all);
         [value.fitted.table.all, value.importance.table.all, value.doubly_robust.unwrap().table.all, normalised]
@@ -31,7 +34,7 @@ fn coverage(chain: &Chain, episodes: usize, repetitions: usize) -> [[f64; 3]; 4]
 fn intervals_cover_the_truth() {
     for off in [false, true] {
         let chain = Chain::new(off);
-        for (k, [bias, ratio, covered]) in coverage(&chain, 60, 400).into_iter().enumerate() {
+        for (k, [bias, ratio, covered]) in coverage(&chain, (60, usize::MAX), 400).into_iter().enumerate() {
             // Self-normalised weights have a bias, of O(1/n).
             assert!(bias.abs() < if k == 3 { 8.0 } else { 4.0 }, "{off} {k}: bias of {bias} standard errors");
             assert!((ratio - 1.0).abs() < 0.15, "{off} {k}: standard errors {ratio} of the deviation");
@@ -40,10 +43,23 @@ fn intervals_cover_the_truth() {
     }
 }
 
+/// Nearly all episodes are cut short after a few steps, so that most of the value is bootstrapped; the true values are in the span of the
+/// features.
+#[test]
+fn intervals_cover_the_truth_where_episodes_are_cut() {
+    for (off, most) in [(false, 2), (false, 5), (true, 3)] {
+        for (k, [bias, ratio, covered]) in coverage(&Chain::new(off), (150, most), 400).into_iter().enumerate() {
+            assert!(bias.abs() < 8.0, "{off} {most} {k}: bias of {bias} standard errors");
+            assert!((ratio - 1.0).abs() < 0.15, "{off} {most} {k}: standard errors {ratio} of the deviation");
+            assert!((covered - 0.95).abs() < 4.0 * (0.95 * 0.05 / 400.0f64).sqrt(), "{off} {most} {k}: {covered}");
+        }
+    }
+}
+
 /// Coverage, biases and standard errors of all estimates, in 2,000 repetitions of so many episodes of ten transitions on average.
 fn covers(episodes: usize, least: f64, most: f64) {
     for off in [false, true] {
-        for (k, [bias, ratio, covered]) in coverage(&Chain::new(off), episodes, 2000).into_iter().enumerate() {
+        for (k, [bias, ratio, covered]) in coverage(&Chain::new(off), (episodes, usize::MAX), 2000).into_iter().enumerate() {
             let name = ["fitted", "importance", "doubly robust", "self-normalised"][k];
             let what = format!("off-policy {off}, {episodes} episodes, {name}: bias {bias:.2} se, se/sd {ratio:.3}, coverage {covered:.4}");
             assert!((least..=most).contains(&covered), "{what}");

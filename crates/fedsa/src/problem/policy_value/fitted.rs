@@ -9,7 +9,8 @@
 //!
 //! so that both the start states and the weights count, and their covariance. With few episodes the weights are fitted again without each
 //! episode in turn, theta_(i), which the infinitesimal `e_i` underestimates: then `e_i = theta - theta_(i)`, and
-//! `h_i = (phi(s_{i,0})' theta - J) / n + (m - phi(s_{i,0}) / n)' e_i`, which is `(n - 1) / n (J - J_(i))`.
+//! `h_i = (phi(s_{i,0})' theta - J) / n + (m - phi(s_{i,0}) / n)' e_i`, which is `(n - 1) / n (J - J_(i))`. Where the others say nothing of
+//! some features of an episode, theta_(i) is not known, and the episode has the infinitesimal `e_i` and `h_i`.
 
 use faer::Mat;
 
@@ -55,45 +56,51 @@ impl Fit {
         self.null.iter().all(|direction| dot(direction, phi).abs() <= NOTHING * size)
     }
 
-    /// What an episode contributes to the weights: `A^-1 g`, or their change where it is left out.
-    fn change(&self, episode: &Episode) -> Vec<f64> {
-        let direct = || linalg::mat_vec(&self.inverse, &episode.score);
-        let Some(a) = &episode.matrix else { return direct() };
+    /// What an episode contributes to the weights: their change where it is left out, or `A^-1 g`.
+    fn change(&self, episode: &Episode) -> Change {
         // (A - A_i)^-1 = A^-1 (I - A_i A^-1)^-1.
         let d = self.theta.len();
-        let rest = Mat::<f64>::identity(d, d) - a * &self.inverse;
-        linalg::solve_if_regular(&rest, &episode.score).map_or_else(direct, |y| linalg::mat_vec(&self.inverse, &y))
+        let rest = |a: &Mat<f64>| Mat::<f64>::identity(d, d) - a * &self.inverse;
+        let left_out = episode.matrix.as_ref().and_then(|a| linalg::solve_if_regular(&rest(a), &episode.score));
+        let is_left_out = left_out.is_some();
+        Change { weights: linalg::mat_vec(&self.inverse, &left_out.unwrap_or_else(|| episode.score.clone())), is_left_out }
     }
 }
 
-/// The sums of an episode at the weights of a fit.
-struct Episode {
+/// What an episode contributes to the weights, `e_i`.
+struct Change {
+    weights: Vec<f64>,
+    /// Whether it is `theta - theta_(i)`, and not the infinitesimal change.
+    is_left_out: bool,
+}
+
+/// The sums of an episode at some weights.
+pub(super) struct Episode {
     /// `g_i`, less `eps theta` for each transition under a ridge.
-    score: Vec<f64>,
+    pub score: Vec<f64>,
     /// `A_i`, where episodes are left out.
     matrix: Option<Mat<f64>>,
     /// The features of its start state, if it has one.
-    start: Option<Vec<f64>>,
+    pub start: Option<Vec<f64>>,
     /// The ratios of its transitions, their sum and number.
     ratios: f64,
     len: f64,
 }
 
 impl Episode {
-    fn new(fit: &Fit) -> Self {
-        let d = fit.theta.len();
-        let matrix = (fit.kind == IntervalKind::Jackknife).then(|| Mat::zeros(d, d));
+    fn new(d: usize, is_left_out: bool) -> Self {
+        let matrix = is_left_out.then(|| Mat::zeros(d, d));
         Self { score: vec![0.0; d], matrix, start: None, ratios: 0.0, len: 0.0 }
     }
 
-    fn add(&mut self, step: &Step<'_>, trace: &[f64], psi: &mut [f64], fit: &Fit) {
-        let FitRule { trace: rule, ridge, .. } = fit.rule;
+    fn add(&mut self, step: &Step<'_>, trace: &[f64], psi: &mut [f64], rule: FitRule, theta: &[f64]) {
+        let FitRule { trace: rule, ridge, .. } = rule;
         if step.starts {
             self.start = Some(step.here.to_vec());
         }
-        linalg::add_scaled(&mut self.score, step.error(rule.gamma, &fit.theta), trace);
+        linalg::add_scaled(&mut self.score, step.error(rule.gamma, theta), trace);
         if ridge > 0.0 {
-            linalg::add_scaled(&mut self.score, -ridge, &fit.theta);
+            linalg::add_scaled(&mut self.score, -ridge, theta);
         }
         if let Some(a) = &mut self.matrix {
             step.difference(rule.gamma, psi);
@@ -107,19 +114,26 @@ impl Episode {
     }
 }
 
-/// Calls `see` with the episodes of a log.
-fn episodes(source: &dyn LogSource, view: View<'_>, fit: &Fit, see: &mut dyn FnMut(&Episode)) -> Result<()> {
+/// Calls `see` with the episodes of a log, at weights theta of a fit; with the matrices of those that are to be left out in turn.
+pub(super) fn episodes(
+    source: &dyn LogSource,
+    view: View<'_>,
+    rule: FitRule,
+    theta: &[f64],
+    are_left_out: bool,
+    see: &mut dyn FnMut(&Episode),
+) -> Result<()> {
     let d = view.len();
     let (mut trace, mut psi) = (vec![0.0; d], vec![0.0; d]);
-    let mut episode = Episode::new(fit);
-    walk(source, view, fit.rule.trace, &mut |event| {
+    let mut episode = Episode::new(d, are_left_out);
+    walk(source, view, rule.trace, &mut |event| {
         if let Walk::Step(step) = event {
             if step.is_new && episode.len > 0.0 {
                 see(&episode);
-                episode = Episode::new(fit);
+                episode = Episode::new(d, are_left_out);
             }
-            fit.rule.lengthen(&mut trace, &step);
-            episode.add(&step, &trace, &mut psi, fit);
+            rule.lengthen(&mut trace, &step);
+            episode.add(&step, &trace, &mut psi, rule, theta);
         }
     })?;
     see(&episode);
@@ -142,12 +156,12 @@ impl Starts {
     }
 
     /// `h_i` of an episode whose start state is among these.
-    fn influence(&self, episode: &Episode, change: &[f64], fit: &Fit) -> f64 {
-        let mut all = dot(&self.mean, change);
+    fn influence(&self, episode: &Episode, change: &Change, fit: &Fit) -> f64 {
+        let mut all = dot(&self.mean, &change.weights);
         if let Some(start) = &episode.start {
             all += (dot(start, &fit.theta) - self.value) / self.count;
-            if fit.kind == IntervalKind::Jackknife {
-                all -= dot(start, change) / self.count;
+            if change.is_left_out {
+                all -= dot(start, &change.weights) / self.count;
             }
         }
         all
@@ -161,7 +175,7 @@ impl Starts {
 }
 
 /// `n / (n - 1)`.
-fn correction(n: f64) -> f64 {
+pub(super) fn correction(n: f64) -> f64 {
     if n > 1.0 { n / (n - 1.0) } else { f64::NAN }
 }
 
@@ -183,7 +197,7 @@ impl Squares {
         let (d, several) = (fit.theta.len(), own.is_some());
         let mut squares = Self { all: 0.0, own: 0.0, own_weights: 0.0, changes: None, ratios: (0.0, 0.0) };
         let mut changes = Mat::zeros(d * usize::from(several), d * usize::from(several));
-        episodes(source, view, fit, &mut |episode| {
+        episodes(source, view, fit.rule, &fit.theta, fit.kind == IntervalKind::Jackknife, &mut |episode| {
             let change = fit.change(episode);
             squares.all += all.influence(episode, &change, fit).powi(2);
             let ratio = episode.ratios / episode.len;
@@ -193,9 +207,9 @@ impl Squares {
             }
             if let Some(own) = own {
                 squares.own += own.influence(episode, &change, fit).powi(2);
-                squares.own_weights += dot(&own.mean, &change).powi(2);
-                for (j, factor) in change.iter().enumerate() {
-                    linalg::add_scaled(changes.col_as_slice_mut(j), *factor, &change);
+                squares.own_weights += dot(&own.mean, &change.weights).powi(2);
+                for (j, factor) in change.weights.iter().enumerate() {
+                    linalg::add_scaled(changes.col_as_slice_mut(j), *factor, &change.weights);
                 }
             }
         })?;

@@ -111,17 +111,22 @@ impl EpisodeSums {
         a
     }
 
-    /// Some weights that fit: the solution of the system, or of the system with a small ridge where it is singular.
+    /// Some weights that fit.
     pub fn some_weights(&self, ridge: f64) -> Vec<f64> {
-        const SMALL: f64 = 1e-9;
-        let with_more = || {
-            let mut a = self.matrix(ridge);
-            let size = a.norm_max() * SMALL;
-            (0..self.b.len()).for_each(|i| a[(i, i)] += size);
-            linalg::solve_if_regular(&a, &self.b)
-        };
-        linalg::solve_if_regular(&self.matrix(ridge), &self.b).or_else(with_more).unwrap_or_else(|| vec![0.0; self.b.len()])
+        some_solution(&self.matrix(ridge), &self.b)
     }
+}
+
+/// The solution of a system, or of the system with a small ridge where it is singular.
+pub(super) fn some_solution(a: &Mat<f64>, b: &[f64]) -> Vec<f64> {
+    const SMALL: f64 = 1e-9;
+    let with_more = || {
+        let mut more = a.clone();
+        let size = a.norm_max() * SMALL;
+        (0..b.len()).for_each(|i| more[(i, i)] += size);
+        linalg::solve_if_regular(&more, b)
+    };
+    linalg::solve_if_regular(a, b).or_else(with_more).unwrap_or_else(|| vec![0.0; b.len()])
 }
 
 /// The number of transitions in a matrix product.

@@ -5,11 +5,12 @@
 //! ```
 //!
 //! with v = 0 after a terminal end, and q = v where actions are not described. v and q are fitted on the episodes of other folds, so that
-//! they are fixed for episode i. The value is the mean of `V_i`, its standard error that of the mean. An episode that was cut short ends
-//! with `gamma^T rho_{0:T-1} v(s_T)`, which is bootstrapped: it has the bias of v there.
+//! they are fixed for episode i. The value is the mean of `V_i`, its standard error that of the mean where episodes end. An episode that was cut short ends
+//! with `gamma^T rho_{0:T-1} v(s_T)`, which is bootstrapped: it has the bias of v there, and the error of its weights (`cut`).
 
 use super::super::log::EpisodeEnd;
 use super::super::source::LogSource;
+use super::cut::{Bootstrapped, ByWeights, by_weights};
 use super::estimates::{EstimateTable, ValueEstimate, WeightedValue};
 use super::folds::{EpisodeSums, FOLDS, FitRule, FoldDraw};
 use super::normalised::Normaliser;
@@ -27,9 +28,7 @@ struct Episodes {
     plain: f64,
     /// The sum of `v(s_0)`.
     starts: f64,
-    /// How many were cut short, and the sum of what is bootstrapped there.
-    cut: usize,
-    bootstrapped: f64,
+    cut: Bootstrapped,
     weights: Weights,
 }
 
@@ -38,17 +37,14 @@ impl Episodes {
         self.values.extend_from_slice(&other.values);
         self.plain += other.plain;
         self.starts += other.starts;
-        self.cut += other.cut;
-        self.bootstrapped += other.bootstrapped;
+        self.cut.join(&other.cut);
         self.weights.join(&other.weights);
     }
 
-    fn estimate(&self, gamma: f64, level: f64) -> ValueEstimate {
-        let n = self.values.len() as f64;
-        let mean = self.values.iter().sum::<f64>() / n;
-        let squares: f64 = self.values.iter().map(|x| (x - mean).powi(2)).sum();
-        let se = if n > 1.0 { (squares / (n - 1.0) / n).sqrt() } else { f64::NAN };
-        ValueEstimate::new(mean, se, self.values.len(), self.weights.effective(gamma), level)
+    /// The mean of `V_i`, with this standard error.
+    fn estimate(&self, se: f64, gamma: f64, level: f64) -> ValueEstimate {
+        let n = self.values.len();
+        ValueEstimate::new(self.values.iter().sum::<f64>() / n as f64, se, n, self.weights.effective(gamma), level)
     }
 }
 
@@ -60,14 +56,14 @@ struct Sum<'a> {
     /// `rho_{0:t}` and `gamma^t`.
     weight: f64,
     discount: f64,
-    /// `v(s')` after the last transition.
-    following: f64,
+    /// The features of the state after the last transition; empty where it is terminal.
+    following: Vec<f64>,
     len: usize,
 }
 
 impl<'a> Sum<'a> {
     fn new(theta: &'a [f64], start: &[f64]) -> Self {
-        Self { theta, value: dot(start, theta), plain: 0.0, weight: 1.0, discount: 1.0, following: 0.0, len: 0 }
+        Self { theta, value: dot(start, theta), plain: 0.0, weight: 1.0, discount: 1.0, following: Vec::new(), len: 0 }
     }
 
     fn add(&mut self, step: &Step<'_>, gamma: f64, weights: &mut Weights) {
@@ -80,7 +76,8 @@ impl<'a> Sum<'a> {
             self.value += factor * error;
             self.plain += factor * step.reward;
         }
-        self.following = step.next.map_or(0.0, |next| dot(next, self.theta));
+        self.following.clear();
+        self.following.extend(step.next.unwrap_or_default());
         self.discount *= gamma;
         self.len += 1;
     }
@@ -90,8 +87,7 @@ impl<'a> Sum<'a> {
         episodes.values.push(self.value);
         episodes.plain += self.plain;
         if end != EpisodeEnd::Terminated {
-            episodes.cut += 1;
-            episodes.bootstrapped += self.discount * self.weight * self.following;
+            episodes.cut.add(self.discount * self.weight, self.theta, &self.following);
         }
     }
 }
@@ -159,27 +155,37 @@ fn influences(
     Ok(found)
 }
 
-/// The self-normalised estimates of agents whose episodes are these, and of all.
+/// The episodes of agents and of all, and what they add by way of fitted weights.
+struct Summed<'a> {
+    agents: &'a [Episodes],
+    all: &'a Episodes,
+    by_weights: &'a [ByWeights],
+}
+
+/// The self-normalised estimates of agents, and of all.
 fn self_normalised(
     sources: &[Box<dyn LogSource>],
     view: View<'_>,
     rule: FitRule,
     (thetas, seed): (&[Vec<f64>], u64),
-    (agents, all): (&[Episodes], &Episodes),
+    summed: &Summed<'_>,
     level: f64,
 ) -> Result<Option<EstimateTable>> {
     let gamma = rule.trace.gamma;
+    let Summed { agents, all, by_weights } = summed;
     let of = |episodes: &Episodes| Normaliser::new(&episodes.weights, episodes.values.len(), gamma);
     let (Some(common), Some(own)) = (of(all), agents.iter().map(of).collect::<Option<Vec<_>>>()) else { return Ok(None) };
     let found =
         parallel::try_map(sources.len(), |c| influences(&*sources[c], view, rule, thetas, FoldDraw::new(seed, c), &[&common, &own[c]]))?;
-    let estimate = |by: &Normaliser, episodes: &Episodes, h: &[f64]| {
-        by.estimate(episodes.starts / h.len() as f64, h, episodes.weights.effective(gamma), level)
+    let estimate = |by: &Normaliser, episodes: &Episodes, se: f64| {
+        let n = episodes.values.len();
+        ValueEstimate::new(by.value(episodes.starts / n as f64), se, n, episodes.weights.effective(gamma), level)
     };
     let named = (0..sources.len()).filter(|c| !agents[*c].values.is_empty());
-    let named = named.map(|c| (sources[c].name().to_string(), estimate(&own[c], &agents[c], &found[c][1]))).collect();
+    let of_agent = |c: usize| estimate(&own[c], &agents[c], by_weights[c].of_agent(&found[c][1], all.values.len()));
+    let named = named.map(|c| (sources[c].name().to_string(), of_agent(c))).collect();
     let h: Vec<f64> = found.iter().flat_map(|by| by[0].iter().copied()).collect();
-    Ok(Some(EstimateTable { all: estimate(&common, all, &h), agents: named }))
+    Ok(Some(EstimateTable { all: estimate(&common, all, ByWeights::of_all(by_weights, &h)), agents: named }))
 }
 
 /// The value by importance sampling, with what is fitted to `folds` as control variate. `None` without start states.
@@ -201,24 +207,25 @@ pub(super) fn weighted(
         others.some_weights(rule.ridge)
     });
     let agents = parallel::try_map(sources.len(), |c| of_agent(&*sources[c], view, rule, &thetas, FoldDraw::new(seed, c)))?;
-    let gamma = rule.trace.gamma;
-    let mut named = Vec::new();
     let mut all = Episodes::default();
-    for (source, own) in sources.iter().zip(&agents) {
-        if !own.values.is_empty() {
-            named.push((source.name().to_string(), own.estimate(gamma, level)));
-        }
-        all.join(own);
-    }
+    agents.iter().for_each(|own| all.join(own));
     let n = all.values.len();
     if n == 0 {
         return Ok(None);
     }
-    let table = EstimateTable { all: all.estimate(gamma, level), agents: named };
+    let cut: Vec<&Bootstrapped> = agents.iter().map(|own| &own.cut).collect();
+    let counts: Vec<usize> = agents.iter().map(|own| own.values.len()).collect();
+    let by_weights = by_weights(sources, view, rule, &total, &cut, &counts)?;
+    let gamma = rule.trace.gamma;
+    let named = sources.iter().zip(agents.iter().zip(&by_weights)).filter(|(_, (own, _))| !own.values.is_empty());
+    let named = named
+        .map(|(source, (own, by_weights))| (source.name().to_string(), own.estimate(by_weights.of_agent(&own.values, n), gamma, level)));
+    let table = EstimateTable { agents: named.collect(), all: all.estimate(ByWeights::of_all(&by_weights, &all.values), gamma, level) };
+    let summed = Summed { agents: &agents, all: &all, by_weights: &by_weights };
     let self_normalised = match has_ratios {
-        true => self_normalised(sources, view, rule, (&thetas, seed), (&agents, &all), level)?,
+        true => self_normalised(sources, view, rule, (&thetas, seed), &summed, level)?,
         false => None,
     };
-    let [plain, bootstrapped] = [all.plain, all.bootstrapped].map(|sum| sum / n as f64);
-    Ok(Some(WeightedValue { table, plain, cut: all.cut, bootstrapped, self_normalised }))
+    let [plain, bootstrapped] = [all.plain, all.cut.value].map(|sum| sum / n as f64);
+    Ok(Some(WeightedValue { table, plain, cut: all.cut.count, bootstrapped, self_normalised }))
 }

@@ -15,6 +15,7 @@
 //! What agents send are sums over their episodes: A and b of each fold, the features of start states, and the sums of squares and of
 //! weights; what single episodes contribute stays with them.
 
+mod cut;
 mod estimates;
 mod fitted;
 mod folds;
@@ -82,7 +83,7 @@ pub struct PolicyValue {
 
 impl PolicyValue {
     /// The value of the policy whose transitions the logs have, under the discount, traces and ratios of `rule`. `None` where no log has
-    /// the start of an episode, or there are more than [`MOST_FEATURES`]. Reads the logs three to six
+    /// the start of an episode, or there are more than [`MOST_FEATURES`]. Reads the logs three to nine
     /// times.
     ///
     /// # Errors

@@ -12,9 +12,10 @@
 //! h_i = v(s_{i,0}) + sum_t gamma^t (n rho_{i,0:t} / W_t) (delta_{i,t} - R_t),     W_t = sum_i rho_{i,0:t}.
 //! ```
 //!
+//! What the weights of v add where episodes are cut short comes to it, as that of the unbiased estimate (`cut`).
+//!
 //! Agents send the sums of weights and of weighted errors by step, and then the sum and the sum of squares of `h_i`.
 
-use super::estimates::ValueEstimate;
 use super::weights::Weights;
 
 /// What the weights of a set of episodes are divided by.
@@ -60,12 +61,8 @@ impl Normaliser {
         -weight * self.rest[len]
     }
 
-    /// The estimate, given the mean of `v(s_0)` and all `h_i`.
-    pub fn estimate(&self, start: f64, h: &[f64], effective: f64, level: f64) -> ValueEstimate {
-        let n = h.len() as f64;
-        let mean = h.iter().sum::<f64>() / n;
-        let squares: f64 = h.iter().map(|x| (x - mean).powi(2)).sum();
-        let se = if n > 1.0 { (squares / (n - 1.0) / n).sqrt() } else { f64::NAN };
-        ValueEstimate::new(start + self.later, se, h.len(), effective, level)
+    /// The estimate, given the mean of `v(s_0)`.
+    pub fn value(&self, start: f64) -> f64 {
+        start + self.later
     }
 }

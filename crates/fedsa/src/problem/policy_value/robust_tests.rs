@@ -54,15 +54,17 @@ fn doubly_robust_values_are_those_of_the_slow_twin() {
         let n = values.len() as f64;
         let average = values.iter().sum::<f64>() / n;
         close(found.table.all.estimate, average, "the mean");
-        let square = values.iter().map(|v| (v - average).powi(2)).sum::<f64>() / (n - 1.0);
-        close(found.table.all.se, (square / n).sqrt(), "its error");
+        let every: Vec<&Unit> = all.iter().collect();
+        let rho = |i: usize| plain[i].parts[0].iter().map(|row| row.ratio).product::<f64>();
+        let parts = twin::by_weights(&fit, &every, |_| true, rho);
+        close(found.table.all.se, twin::error(&every, |_| true, &values, &parts), "its error");
         let own: Vec<f64> = all.iter().zip(&values).filter(|(unit, _)| unit.agent == 1).map(|(_, v)| *v).collect();
         close(found.table.agents[1].1.estimate, own.iter().sum::<f64>() / own.len() as f64, "an agent's mean");
     }
 }
 
 /// A log with a feature for each state, of which values of actions are linear functions.
-fn tabular(chain: &Chain, log: &Log) -> Log {
+pub(super) fn tabular(chain: &Chain, log: &Log) -> Log {
     let one = |phi: &[f64]| -> Vec<f64> { (0..STATES).map(|s| f64::from(u8::from(phi == chain.phi[s]))).collect() };
     let all = |states: &[f64]| states.chunks_exact(3).flat_map(one).collect();
     let columns = (0..STATES).map(|s| format!("s_{s}")).collect();

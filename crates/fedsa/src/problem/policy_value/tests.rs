@@ -264,9 +264,44 @@ pub(super) mod twin {
         (value, boot, weights)
     }
 
+    /// `D' A^-1 g_i` of all units, where `of` are those whose value is estimated: what each adds by way of the weights. `rho(i)` is
+    /// `rho_{0:T-1}` of unit i.
+    pub fn by_weights(fit: &Fit, units: &[&Unit], of: impl Fn(&Unit) -> bool, rho: impl Fn(usize) -> f64) -> Vec<f64> {
+        let (a, _) = fit.sum(units);
+        let (theta, d) = (fit.theta(units), a.len());
+        let n = units.iter().filter(|unit| unit.has_start && of(unit)).count() as f64;
+        let mut bootstrapped = vec![0.0; d];
+        for (i, unit) in units.iter().enumerate().filter(|(_, unit)| unit.has_start && !unit.ends && of(unit)) {
+            let rows = &unit.parts[0];
+            let factor = GAMMA.powi(rows.len() as i32) * rho(i) / n;
+            bootstrapped.iter_mut().zip(&rows.last().unwrap().next).for_each(|(sum, x)| *sum += factor * x);
+        }
+        let one = |unit: &&Unit| {
+            let (ai, bi) = fit.system(unit);
+            let g: Vec<f64> = (0..d).map(|i| bi[i] - dot(&ai[i], &theta)).collect();
+            dot(&bootstrapped, &solve(&a, &g))
+        };
+        units.iter().map(one).collect()
+    }
+
+    /// The error of the mean of values of the units in `of`, which has these parts by way of the weights; values of others are not read.
+    pub fn error(units: &[&Unit], of: impl Fn(&Unit) -> bool, values: &[f64], parts: &[f64]) -> f64 {
+        let starts = |i: usize| units[i].has_start;
+        let n = (0..units.len()).filter(|i| starts(*i)).count() as f64;
+        let own: Vec<usize> = (0..units.len()).filter(|i| starts(*i) && of(units[*i])).collect();
+        let count = own.len() as f64;
+        let mean = own.iter().map(|i| values[*i]).sum::<f64>() / count;
+        let square = |i: usize| match (of(units[i]), starts(i)) {
+            (true, true) => count / (count - 1.0) * ((values[i] - mean) / count + parts[i]).powi(2),
+            (true, false) => count / (count - 1.0) * parts[i].powi(2),
+            (false, _) => n / (n - 1.0) * parts[i].powi(2),
+        };
+        (0..units.len()).map(square).sum::<f64>().sqrt()
+    }
+
     /// The mean of `V_i` with `n rho_{0:t} / sum_i rho_{0:t}` in place of `rho_{0:t}`, and its standard error by leaving out what each episode
-    /// adds in the first order: central differences of the value in the count of an episode.
-    pub fn self_normalised(units: &[&Unit], thetas: &[Vec<f64>]) -> (f64, f64) {
+    /// adds in the first order: central differences of the value in the count of an episode. Returns what each adds.
+    pub fn self_normalised(units: &[&Unit], thetas: &[Vec<f64>]) -> (f64, Vec<f64>) {
         let longest = units.iter().map(|unit| unit.parts[0].len()).max().unwrap();
         let v = |phi: &[f64], unit: &Unit| dot(phi, &thetas[unit.fold]);
         // The weight and the error of an episode at a step: the last weight and 0 once it has ended.
@@ -290,8 +325,7 @@ pub(super) mod twin {
             let [a, b] = [1e-3, 2e-3].map(|by| (moved(by) - moved(-by)) / (2.0 * by));
             (4.0 * a - b) / 3.0
         };
-        let squares: f64 = (0..n).map(|i| slope(i).powi(2)).sum();
-        (value(&ones), (n as f64 / (n as f64 - 1.0) * squares).sqrt())
+        (value(&ones), (0..n).map(slope).collect())
     }
 }
 use twin::{Row, Unit};
@@ -389,6 +423,37 @@ fn fitted_values_are_those_of_the_slow_twin() {
     }
 }
 
+/// Episodes whose start states no other visits, in pairs with a state in common behind them. The value of the start states is the mean
+/// return, and its error is that of a mean.
+#[test]
+fn an_episode_that_alone_visits_a_state_counts_in_full() {
+    let n = 24;
+    let d = n + n / 2;
+    let mut s = stream(3, Purpose::Fresh, 0, 0);
+    let mut log = Log { actions: None, ..empty(d) };
+    let one_hot = |state: usize| (0..d).map(move |j| f64::from(u8::from(j == state)));
+    let mut returns = Vec::new();
+    for episode in 0..n {
+        let (first, then) = (s.normal(), s.normal());
+        for (state, following, reward, ends) in [(episode, n + episode / 2, first, false), (n + episode / 2, 0, then, true)] {
+            log.states.extend(one_hot(state));
+            log.next.extend(one_hot(following));
+            log.rewards.push(reward);
+            log.done.push(ends);
+            log.truncated.as_mut().unwrap().push(false);
+            log.episode.as_mut().unwrap().push(episode as i64);
+        }
+        returns.push(first + GAMMA * then);
+    }
+    let count = n as f64;
+    let mean = returns.iter().sum::<f64>() / count;
+    let deviations: Vec<f64> = returns.iter().map(|x| x - mean).collect();
+    let found = value_of(&[log], 0.0, &PolicyValueSettings::default()).fitted;
+    assert_eq!(found.interval, IntervalKind::Jackknife);
+    close(found.table.all.estimate, mean, "the value");
+    close(found.table.all.se, (sum_of_squares(&deviations) / (count - 1.0) / count).sqrt(), "the error");
+}
+
 /// With many episodes the influence function is used.
 #[test]
 fn influences_are_those_of_the_slow_twin() {
@@ -424,12 +489,16 @@ fn weighted_returns_are_those_of_the_slow_twin() {
         let thetas: Vec<Vec<f64>> = (0..FOLDS).map(of_fold).collect();
         let of =
             |units: &[&Unit]| -> Vec<(f64, f64, Vec<f64>)> { units.iter().map(|unit| twin::weighted(unit, &thetas[unit.fold])).collect() };
-        let check = |estimate: &ValueEstimate, units: &[&Unit]| {
+        let every: Vec<&Unit> = all.iter().collect();
+        let all_values: Vec<f64> = of(&every).iter().map(|v| v.0).collect();
+        let rho = |i: usize| every[i].parts[0].iter().map(|row| row.ratio).product::<f64>();
+        let parts = |agent: Option<usize>| twin::by_weights(&fit, &every, |unit| agent.is_none_or(|c| unit.agent == c), rho);
+        let check = |estimate: &ValueEstimate, agent: Option<usize>, units: &[&Unit]| {
             let (values, n) = (of(units), units.len() as f64);
             let mean = values.iter().map(|v| v.0).sum::<f64>() / n;
             close(estimate.estimate, mean, "the mean");
-            let square = values.iter().map(|v| (v.0 - mean).powi(2)).sum::<f64>() / (n - 1.0);
-            close(estimate.se, (square / n).sqrt(), "its error");
+            let se = twin::error(&every, |unit| agent.is_none_or(|c| unit.agent == c), &all_values, &parts(agent));
+            close(estimate.se, se, "its error");
             close(estimate.low, mean - t_quantile(0.95, n - 1.0) * estimate.se, "its interval");
             // Sizes at each step, up to that by which half of the discounted steps have been made.
             let longest = values.iter().map(|v| v.2.len()).max().unwrap();
@@ -442,20 +511,23 @@ fn weighted_returns_are_those_of_the_slow_twin() {
             };
             close(estimate.effective_episodes, (0..=last).map(size).fold(f64::INFINITY, f64::min), "the effective number");
         };
-        let every: Vec<&Unit> = all.iter().collect();
-        check(&found.table.all, &every);
+        check(&found.table.all, None, &every);
         assert_eq!(found.self_normalised.is_some(), off);
         let sets = std::iter::once(every.clone())
             .chain((0..3).map(|c| every.iter().filter(|unit| unit.agent == c).copied().collect::<Vec<&Unit>>()));
         let tables = found.self_normalised.iter();
-        for (estimate, set) in tables.flat_map(|table| std::iter::once(&table.all).chain(table.agents.iter().map(|(_, own)| own))).zip(sets)
-        {
-            let (value, se) = twin::self_normalised(&set, &thetas);
+        let estimates = tables.flat_map(|table| std::iter::once(&table.all).chain(table.agents.iter().map(|(_, own)| own)));
+        for ((estimate, set), agent) in estimates.zip(sets).zip([None, Some(0), Some(1), Some(2)]) {
+            let (value, slopes) = twin::self_normalised(&set, &thetas);
             close(estimate.estimate, value, "self-normalised");
-            close(estimate.se, se, "its error");
+            // Slopes as values whose mean is 0.
+            let mut slopes = slopes.into_iter().map(|slope| slope * set.len() as f64);
+            let is_own = |unit: &Unit| agent.is_none_or(|c| unit.agent == c);
+            let values: Vec<f64> = every.iter().map(|unit| if is_own(unit) { slopes.next().unwrap() } else { 0.0 }).collect();
+            close(estimate.se, twin::error(&every, is_own, &values, &parts(agent)), "its error");
         }
         for (c, (_, estimate)) in found.table.agents.iter().enumerate() {
-            check(estimate, &every.iter().filter(|unit| unit.agent == c).copied().collect::<Vec<_>>());
+            check(estimate, Some(c), &every.iter().filter(|unit| unit.agent == c).copied().collect::<Vec<_>>());
         }
         let n = every.len() as f64;
         close(found.bootstrapped, of(&every).iter().map(|v| v.1).sum::<f64>() / n, "what is bootstrapped");
