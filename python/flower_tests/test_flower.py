@@ -58,7 +58,12 @@ def agent(federation: Federation, name: str, *more: str) -> None:
 
 
 def ended(federation: Federation, app: Path) -> bool:
-    return (app / "out/summary.json").exists()
+    """The server has written its results, and holds the folder no longer."""
+    try:
+        fedsa.open(app / "out")
+    except fedsa.errors.FedsaError:
+        return False
+    return True
 
 
 @pytest.mark.parametrize(
