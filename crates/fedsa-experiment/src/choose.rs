@@ -164,7 +164,8 @@ pub fn choose(field: &Arc<dyn Field>, demand: &Demand, cancel: &Cancel) -> Resul
 }
 
 /// The smallest multiple of the residual at zero weights that rounding lets a solution be sure to reach: products with the mean
-/// matrix have errors of some `eps ||A|| ||theta*||`. 0 where it is not known.
+/// matrix have errors of some `eps ||A|| ||theta*||`, and solutions of least norm leave out directions of up to `d eps ||A||`. 0 where it
+/// is not known.
 fn rounding(field: &dyn Field) -> f64 {
     /// Roundings that add up.
     const MANY: f64 = 64.0;
@@ -172,5 +173,5 @@ fn rounding(field: &dyn Field) -> f64 {
     let mean = systems.mean();
     let at_zero = linalg::norm_sq(&mean.b).sqrt();
     let size = mean.a.norm_l2() * linalg::norm_sq(root).sqrt() + at_zero;
-    if at_zero > 0.0 { MANY * f64::EPSILON * size / at_zero } else { 0.0 }
+    if at_zero > 0.0 { (MANY + root.len() as f64) * f64::EPSILON * size / at_zero } else { 0.0 }
 }

@@ -5,7 +5,10 @@ use std::path::{Path, PathBuf};
 
 use fedsa::error::Result;
 use fedsa::problem::policy_value::ValueEstimate;
+use fedsa_data::find::Places;
+use fedsa_data::logs;
 use serde_json::{Map, Value as Json, json};
+use toml::Value;
 
 use crate::evaluate::difference_json;
 use crate::finished::{self, Difference, FinishedRun};
@@ -90,6 +93,23 @@ fn policy_values(a: &Json, b: &Json) -> Vec<PolicyValuePair> {
     ["fitted", "importance", "doubly_robust"].into_iter().filter_map(pair).collect()
 }
 
+/// Whether both runs read a log.
+fn have_logs_in_common(a: &FinishedRun, b: &FinishedRun) -> Result<bool> {
+    let places = Places::from_env("");
+    let files = |run: &FinishedRun| -> Result<BTreeSet<PathBuf>> {
+        let table = run.settings()?;
+        let path = table.get("problem").and_then(|problem| problem.get("path")).cloned();
+        let sources: Vec<String> = match path {
+            Some(Value::String(one)) => vec![one],
+            Some(Value::Array(all)) => all.iter().filter_map(|one| one.as_str().map(String::from)).collect(),
+            _ => Vec::new(),
+        };
+        let files = sources.iter().flat_map(|source| places.files(source, &logs::EXTENSIONS).unwrap_or_default());
+        Ok(files.map(|file| file.canonicalize().unwrap_or(file)).collect())
+    };
+    Ok(!files(a)?.is_disjoint(&files(b)?))
+}
+
 /// Compares the finished runs in two folders.
 ///
 /// # Errors
@@ -102,7 +122,8 @@ pub fn compare(a: &Path, b: &Path) -> Result<Comparison> {
         folders,
         settings,
         results: results(&a.summary, &b.summary),
-        policy_values: policy_values(&a.summary, &b.summary),
+        // Values that are of the same logs are not independent.
+        policy_values: if have_logs_in_common(&a, &b)? { Vec::new() } else { policy_values(&a.summary, &b.summary) },
         checks: checks(&a.summary, &b.summary),
     })
 }

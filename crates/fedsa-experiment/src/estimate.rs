@@ -133,10 +133,10 @@ fn seed(field: &dyn Field, problem: Option<&Value>, cell: &PlannedCell) -> f64 {
         message += if altered { CODEC + CODEC_COMPONENT * d } else { 0.0 };
     }
     message += if link.delay.is_some() || link.late.is_some() { DELAY } else { 0.0 };
-    // Methods count dense matrices: a product with a sparse one takes less, vectors are as long.
+    // Methods count dense matrices: a product with a sparse one takes less, and what they do with vectors as long.
     let sparse = field.facts().step_work().map(|work| work as f64);
-    let share = sparse.map_or(1.0, |work| ((work + 20.0 * d) / (d * d)).min(1.0));
-    let alone = WORK * cell.method.settings.work(field.agents(), field.dim()) * share;
+    let saved = sparse.map_or(0.0, |work| (d * d - work - 20.0 * d).max(0.0));
+    let alone = WORK * (cell.method.settings.work(field.agents(), field.dim()) - saved).max(sparse.unwrap_or(0.0));
     let agent = memory + message + alone + shape.local_steps * step(field, problem);
     let row = ROW
         + METRIC * sparse.map_or(d * d, |work| agents * (work + d))

@@ -11,11 +11,14 @@ pub fn lines(read: &LogsRead, gamma: f64) -> Vec<String> {
     let all = &read.all;
     let number = |n: usize| numbers::thousands(n as f64);
     // Values do not depend on the order of rows; episodes and returns do.
-    let is_shuffled = 2 * all.cut > all.transitions && all.transitions > read.agents.len();
+    let is_shuffled = read.is_shuffled();
     let mut lines = vec![match is_shuffled {
-        true => "  rows are not in the order of time, and episodes are not known: most begin in another state than the row before led to \
-                 (a column `env` or `episode` puts rows of environments that are side by side in order)"
-            .into(),
+        true => {
+            "  warning: rows are not in the order of time, and episodes are not known: most begin in another state than the row before \
+                 led to. There is no value of start states (a column `env` or `episode` puts rows of environments that are side by side in \
+                 order)"
+                .into()
+        }
         false => format!(
             "  {}: {} ended, {} truncated, {} with no end in the log",
             count(all.episodes(), "episode"),
@@ -41,6 +44,15 @@ pub fn lines(read: &LogsRead, gamma: f64) -> Vec<String> {
         let both = format!("  warning: {rows} are marked as terminal and as truncated, and count as terminal");
         lines.push(format!("{both}: where `done` means either, give the column that means terminal as done (--columns done=FIELD)"));
     }
+    if all.jumps > 0 && !is_shuffled {
+        let rows = count(all.jumps, "transition");
+        let what = format!("  warning: {rows} in the midst of an episode begin in another state than the row before led to");
+        lines.push(format!("{what}: rows of an episode belong in the order of time, or its returns, traces and value are wrong"));
+    }
+    if all.resumed > 0 {
+        let what = format!("  warning: {} on after their end under the same number", count_of(all.resumed, "episode goes", "episodes go"));
+        lines.push(format!("{what}, and what follows counts as an episode of its own"));
+    }
     if all.looks_reset() {
         let rows = number(all.resets);
         let what =
@@ -48,6 +60,10 @@ pub fn lines(read: &LogsRead, gamma: f64) -> Vec<String> {
         lines.push(format!("{what}: a column `env` (--columns env=FIELD) leaves them out"));
     }
     lines
+}
+
+fn count_of(n: usize, one: &str, several: &str) -> String {
+    format!("{} {}", numbers::thousands(n as f64), if n == 1 { one } else { several })
 }
 
 /// The transitions and the share of each agent.

@@ -11,6 +11,7 @@ use fedsa::problem::features::FeatureSpec;
 use fedsa::problem::log::Log;
 use fedsa::problem::log_form::BadRows;
 use fedsa::problem::logs::Logs;
+use fedsa::problem::policy_value::FEWEST_EPISODES;
 use fedsa::problem::root::{Root, RootSource};
 use fedsa::problem::source::Inputs;
 use fedsa::problem::survey::{LogFacts, RatioClipping, Surveyed};
@@ -367,7 +368,14 @@ fn tried(choice: &FeatureChoice) -> Vec<String> {
     });
     let episodes = count(choice.episodes, "held-out episode");
     let title = format!("  errors against the returns of {episodes}, root mean square (standard error), at most {} features:", choice.most);
-    std::iter::once(title).chain(each).collect()
+    let few = (choice.episodes < FEWEST_EPISODES).then(|| format!("fewer than {FEWEST_EPISODES} episodes judge them"));
+    let cut = choice.held.saturating_sub(choice.episodes);
+    let atypical = (2 * cut > choice.held).then(|| {
+        format!("{cut} of {} held-out episodes are cut short and have no return: those that ended may be of another kind", choice.held)
+    });
+    let warnings: Vec<String> = few.into_iter().chain(atypical).collect();
+    let warning = (!warnings.is_empty()).then(|| format!("  warning: {}; --features names others", warnings.join(", and ")));
+    std::iter::once(title).chain(each).chain(warning).collect()
 }
 
 /// What is said of features that depend on each other.

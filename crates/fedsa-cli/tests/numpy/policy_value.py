@@ -70,7 +70,8 @@ def folds(count, agent, purpose):
 
 
 def weighted(gamma, fold, units, views, is_weighted, decay):
-    """V_i of all episodes; views are (features of what was done, of states, of next states) of each episode."""
+    """V_i of all episodes, and what each adds to their mean by way of the weights that are fitted to all, where episodes are cut; views are
+    (features of what was done, of states, of next states) of each episode."""
     z = [traces(q, u[3] if is_weighted else np.ones(len(q)), decay) for u, (q, _, _) in zip(units, views)]
     a = np.array([z.T @ (q - gamma * n) for z, (q, _, n) in zip(z, views)])
     b = np.array([z.T @ u[2] for z, u in zip(z, units)])
@@ -79,7 +80,10 @@ def weighted(gamma, fold, units, views, is_weighted, decay):
         theta = np.linalg.solve(a[fold != f].sum(axis=0), b[fold != f].sum(axis=0))
         weights = gamma ** np.arange(len(q)) * np.cumprod(u[3])
         values.append(v[0] @ theta + weights @ (u[2] + gamma * n @ theta - q @ theta))
-    return np.array(values)
+    theta = np.linalg.solve(a.sum(axis=0), b.sum(axis=0))
+    cut = [(not u[4]) * gamma ** len(n) * u[3].prod() * n[-1] for u, (_, _, n) in zip(units, views)]
+    toward = np.linalg.solve(a.sum(axis=0).T, np.mean(cut, axis=0))
+    return np.array(values), (b - a @ theta) @ toward
 
 
 def with_actions(path, units):
@@ -153,9 +157,10 @@ def main(summary, gamma, decay, purpose, paths):
             assert name not in value
             continue
         is_states = name == "importance"
-        v = weighted(gamma, fold, units, view, is_states, decay if is_states else 0.0)
+        v, by_weights = weighted(gamma, fold, units, view, is_states, decay if is_states else 0.0)
         check(name, value[name]["all"]["estimate"], v.mean())
-        check(name, value[name]["all"]["se"], v.std(ddof=1) / np.sqrt(n))
+        h = (v - v.mean()) / n + by_weights
+        check(name, value[name]["all"]["se"], np.sqrt(n / (n - 1) * (h**2).sum()))
     plain = [(gamma ** np.arange(len(u[2])) * np.cumprod(u[3]) * u[2]).sum() for u in units]
     check("plain", value["importance"]["plain"], np.mean(plain))
     assert value["importance"]["cut_episodes"] == sum(not u[4] for u in units)

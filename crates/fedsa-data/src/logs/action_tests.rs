@@ -69,4 +69,8 @@ fn bad_actions_are_refused_with_their_place() {
     }
     let e = from_parquet(parquet(&[1, -1]), Inputs::States).unwrap_err();
     assert_eq!(e.to_string(), "column `action`: row 1 is -1");
+    // `target` beside the probabilities of all actions: 0.75 and 0.25 in the first row, whose action is 1.
+    let with: String = CSV.lines().zip(["target,behaviour", "0.9,0.5", "1,0.5"]).map(|(line, more)| format!("{line},{more}\n")).collect();
+    let e = from_csv(with.into(), Inputs::States).unwrap_err().to_string();
+    assert!(e.contains("line 2, column `target`: `0.9` is not the probability that its `target_` column has"), "{e}");
 }

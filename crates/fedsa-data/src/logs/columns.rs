@@ -8,7 +8,7 @@ use fedsa::error::{Error, Result, quoted};
 use fedsa::problem::log_form::{LogForm, RowPlace};
 
 use super::layout::{ACTION, FLAGS, Layout, WHOLE, action_number, flag, row_bytes, whole_number};
-use super::ratios::{RATIO, RatioColumns, quotient, ratio};
+use super::ratios::{OF_TAKEN, RATIO, RatioColumns, contradicts, quotient, ratio};
 use super::told::{Names, Rows, Told};
 use crate::parquet::{Columns, Numbers, contained_while, present};
 use crate::store::Store;
@@ -114,7 +114,8 @@ impl<'a> LogColumns<'a> {
             let name = names[*i].clone();
             let in_column = |e: Error| e.about("").prefixed(format!("column `{}`", quoted(&name)));
             let numbers = Numbers::new(file, *i).map_err(in_column)?;
-            Ok(LogColumn { numbers: if layout.skips { numbers.with_nulls() } else { numbers }, name })
+            let may_lack = layout.skips || layout.next.contains(i);
+            Ok(LogColumn { numbers: if may_lack { numbers.with_nulls() } else { numbers }, name })
         };
         let columns = |all: &[usize]| all.iter().map(column).collect::<Result<Vec<_>>>();
         let actions = match &layout.actions {
@@ -146,7 +147,7 @@ impl<'a> LogColumns<'a> {
         let (scratch, log) = (&mut self.scratch, &mut rows.log);
         scratch.resize(n, 0.0);
         side_by_side(&mut self.states, first, scratch, &mut log.states, bad)?;
-        side_by_side(&mut self.next, first, scratch, &mut log.next, bad)?;
+        side_by_side(&mut self.next, first, scratch, &mut log.next, &mut None)?;
         if let (Some((taken, [here, next])), Some(out)) = (&mut self.actions, &mut log.actions) {
             side_by_side(here, first, scratch, &mut out.here, bad)?;
             side_by_side(next, first, scratch, &mut out.next, bad)?;
@@ -156,6 +157,15 @@ impl<'a> LogColumns<'a> {
         self.reward.fill(&mut log.rewards)?;
         self.reward.check_finite(first, &log.rewards, bad)?;
         self.done.convert((first, n), scratch, &mut log.done, (flag, FLAGS), bad)?;
+        // After a terminal state there is none, and many logs have nothing there.
+        let k = self.next.len();
+        for (at, next) in log.next.iter_mut().enumerate().filter(|(_, next)| !next.is_finite()) {
+            let (i, column) = (at / k, &self.next[at % k]);
+            match log.done[i] {
+                true => *next = log.states[at],
+                false => column.refuse((i, first + i), *next, FINITE, bad)?,
+            }
+        }
         if let (Some(column), Some(out)) = (&mut self.truncated, &mut log.truncated) {
             column.convert((first, n), scratch, out, (flag, FLAGS), bad)?;
         }
@@ -172,6 +182,13 @@ impl<'a> LogColumns<'a> {
                 }
                 return Ok(());
             };
+            if let Some(actions) = &log.actions {
+                for (i, (target, law)) in out.iter().zip(actions.here.chunks_exact(actions.count)).enumerate() {
+                    if contradicts(*target, law, actions.taken[i]) {
+                        column.refuse((i, first + i), *target, OF_TAKEN, bad)?;
+                    }
+                }
+            }
             behaviour.fill(scratch)?;
             for (i, (rho, acted)) in out.iter_mut().zip(&*scratch).enumerate() {
                 match quotient(*rho, *acted) {

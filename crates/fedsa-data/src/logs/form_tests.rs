@@ -232,6 +232,27 @@ fn logs_without_next_states_take_them_from_the_following_row() {
     }
 }
 
+/// After a terminal state there is no next one, whatever stands there.
+#[test]
+fn terminal_rows_need_no_next_state() {
+    let expected = one("a.csv", "s_0,next_0,reward,done\n0,1,0.5,0\n1,1,-1,1\n", &LogForm::default());
+    for field in ["", "NaN", "null", "NA", "None"] {
+        let text = format!("s_0,next_0,reward,done\n0,1,0.5,0\n1,{field},-1,1\n");
+        assert_eq!(one("a.csv", &text, &LogForm::default()), expected, "{field}");
+    }
+    let refused = |text: &str| read(&[("a.csv", text.into())], &LogForm::default()).unwrap_err();
+    assert!(refused("s_0,next_0,reward,done\n0,,0.5,0\n1,1,-1,1\n").contains("line 2, column `next_0`"));
+    assert!(refused("s_0,next_0,reward,done\n0,1,0.5,0\n1,x,-1,1\n").contains("line 3, column `next_0`"));
+    let table = |next: Vec<f64>| {
+        let columns = [("s_0", vec![0.0, 1.0]), ("next_0", next), ("reward", vec![0.5, -1.0]), ("done", vec![0.0, 1.0])];
+        to_bytes(&Trace::new(columns.map(|(name, values)| (name.into(), TraceColumn::F64(values))).into()).unwrap()).unwrap()
+    };
+    let log = read(&[("a.parquet", table(vec![1.0, f64::NAN]))], &LogForm::default()).unwrap().remove(0).0;
+    assert_eq!((log.next, log.states), (expected.next, expected.states));
+    let e = read(&[("a.parquet", table(vec![f64::NAN, 1.0]))], &LogForm::default()).unwrap_err();
+    assert!(e.contains("column `next_0`: row 0 is NaN"), "{e}");
+}
+
 #[test]
 fn logs_with_semicolons_may_have_decimal_commas() {
     let form = LogForm::default();

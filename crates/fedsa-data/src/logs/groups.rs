@@ -1,7 +1,7 @@
 //! Logs whose rows are put into another order: those of several agents in one file, those of several environments side by side, and
 //! episodes side by side. Such logs are in memory as a whole.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
 use fedsa::error::{Error, Result, quoted};
@@ -255,13 +255,18 @@ fn check_goes_on(log: &Log, (row, next): (usize, usize), places: &[usize], episo
 }
 
 /// The rows after the ends of episodes, if all of them do no more than to reset an environment: they begin in the state that followed the
-/// end, have reward 0, and end nothing.
+/// end, have reward 0, and end nothing. Where one of these states is also the first of an environment, it is that of a new episode: such
+/// environments reset themselves within the step that ends an episode.
 fn reset_rows(log: &Log) -> Vec<usize> {
     let is_truncated = |row: usize| log.truncated.as_ref().is_some_and(|truncated| truncated[row]);
     let ends = |row: usize| log.done[row] || is_truncated(row);
     let after: Vec<usize> = (1..log.len()).filter(|row| ends(row - 1) && log.break_before(*row) == Break::None).collect();
     let is_reset = |row: &usize| log.rewards[*row] == 0.0 && !ends(*row) && log.state(*row) == log.next_state(row - 1);
-    if after.iter().all(is_reset) { after } else { Vec::new() }
+    let bits = |row: usize| -> Vec<u64> { log.state(row).iter().map(|x| x.to_bits()).collect() };
+    let begins = |row: &usize| *row == 0 || log.break_before(*row) == Break::Stream;
+    let firsts: HashSet<Vec<u64>> = (0..log.len()).filter(begins).map(bits).collect();
+    let is_first = |row: &usize| firsts.contains(&bits(*row));
+    if after.iter().all(is_reset) && !after.iter().any(is_first) { after } else { Vec::new() }
 }
 
 /// Whether an episode of a file comes back after another one.
@@ -336,6 +341,11 @@ mod tests {
         assert_eq!((&resets[..], &all.states[..]), (&[4, 5][..], &[0.0, 1.0, 0.0, 0.0, 1.0, 0.0][..]));
         assert_eq!(all.breaks.as_ref().unwrap()[3], Break::Stream);
         assert_eq!(all.breaks.as_ref().unwrap().iter().filter(|b| **b != Break::None).count(), 1);
+        // An environment that resets itself within the step that ends an episode: what follows is the first step of the next one.
+        let mut within = log.clone();
+        (4..6).for_each(|row| within.states[row] = 0.0);
+        (2..4).for_each(|row| within.next[row] = 0.0);
+        assert!(arranged(&within, &envs, (true, false)).unwrap().1.is_empty());
         // A reward there is that of a step.
         let mut other = log;
         other.rewards[5] = 1.0;

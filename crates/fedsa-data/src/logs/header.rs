@@ -1,10 +1,11 @@
 //! The names of a file's columns, and those that a log gives them.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
 
 use fedsa::error::{Error, Result, quoted};
 use fedsa::problem::log_form::COLUMNS;
 
+use super::ratios::{BEHAVIOURS, PROBABILITIES};
 use crate::listed;
 
 /// The names of a file's columns.
@@ -13,6 +14,8 @@ pub(crate) struct Header {
     pub names: Vec<String>,
     /// As a log has them; empty for a column that another one replaces.
     pub roles: Vec<String>,
+    /// The first place of each role, and whether there is another one.
+    places: HashMap<String, (usize, bool)>,
 }
 
 impl Header {
@@ -39,13 +42,19 @@ impl Header {
                 return Err(Error::data("", what, "names of columns of every file in `columns`"));
             }
         }
-        let is_given = |name: &str| given.iter().flatten().any(|role| role == canonical(name));
+        let replaced: HashSet<&str> = given.iter().flatten().map(String::as_str).collect();
+        let is_given = |name: &str| replaced.contains(canonical(name));
         let role = |(name, given): (&String, &Option<String>)| match given {
             Some(role) => role.clone(),
             None if is_given(name) => String::new(),
             None => name.clone(),
         };
-        Ok(Self { roles: names.iter().zip(&given).map(role).collect(), names })
+        let roles: Vec<String> = names.iter().zip(&given).map(role).collect();
+        let mut places: HashMap<String, (usize, bool)> = HashMap::new();
+        for (i, role) in roles.iter().enumerate() {
+            places.entry(role.clone()).and_modify(|place| place.1 = true).or_insert((i, false));
+        }
+        Ok(Self { roles, names, places })
     }
 
     /// The place of the column of this role.
@@ -53,12 +62,9 @@ impl Header {
     /// # Errors
     /// When two columns have it.
     pub fn find(&self, role: &str) -> Result<Option<usize>> {
-        let mut places = self.roles.iter().enumerate().filter(|(_, other)| *other == role).map(|(i, _)| i);
-        match (places.next(), places.next()) {
-            (Some(_), Some(_)) => {
-                Err(Error::data("", format!("two columns are called `{}`", quoted(role)), "columns with different names"))
-            }
-            (place, _) => Ok(place),
+        match self.places.get(role) {
+            Some((_, true)) => Err(Error::data("", format!("two columns are called `{}`", quoted(role)), "columns with different names")),
+            place => Ok(place.map(|(place, _)| *place)),
         }
     }
 
@@ -125,7 +131,8 @@ pub(super) const REWARD: [&str; 2] = [COLUMNS[0], "rewards"];
 /// The name of a log for one of its other names.
 fn canonical(name: &str) -> &str {
     let of = |names: &[&str], canonical| names.contains(&name).then_some(canonical);
-    of(&DONE, "done").or(of(&TRUNCATED, "truncated")).or(of(&REWARD, "reward")).unwrap_or(name)
+    let marks = of(&DONE, "done").or(of(&TRUNCATED, "truncated")).or(of(&REWARD, "reward"));
+    marks.or(of(&BEHAVIOURS, PROBABILITIES[1])).unwrap_or(name)
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use fedsa::problem::log_form::{BadRows, LogForm};
 use fedsa::problem::source::Inputs;
 
 use super::header::{DONE, Header, REWARD, TRUNCATED};
-use super::ratios::{PROBABILITIES, RatioColumns};
+use super::ratios::{BEHAVIOURS, PROBABILITIES, RatioColumns};
 use crate::find::natural_order;
 
 /// The most bytes of a batch with more than one transition.
@@ -121,8 +121,7 @@ impl Layout {
         }
         let reward = first(&REWARD)?.ok_or_else(|| missing("reward"))?;
         let done = first(&DONE)?.ok_or_else(|| missing("done"))?;
-        let [target, behaviour] = PROBABILITIES;
-        let ratio = RatioColumns::new(find("ratio")?, find(target)?, find(behaviour)?)?;
+        let ratio = RatioColumns::new(find("ratio")?, find(PROBABILITIES[0])?, first(&BEHAVIOURS)?)?;
         let agent = form.agent_column.as_deref().map(|name| {
             let no_column = || {
                 let what = format!("there is no column `{}`, which names the agents: {}", quoted(name), header.found());

@@ -1,10 +1,11 @@
 //! Logs in CSV or TSV: a transition on each line.
 
 use fedsa::error::{Error, Result, quoted};
+use fedsa::problem::log::LoggedActions;
 use fedsa::problem::log_form::{LogForm, RowPlace};
 
 use super::layout::{ACTION, FLAGS, Layout, WHOLE, action_number, flag, whole_number};
-use super::ratios::{BEHAVIOUR, RATIO, RatioColumns, TARGET, quotient, ratio};
+use super::ratios::{BEHAVIOUR, OF_TAKEN, RATIO, RatioColumns, TARGET, contradicts, quotient, ratio};
 use super::told::{Rows, Told};
 use crate::decimals::Decimals;
 use crate::separated::Opened;
@@ -15,6 +16,9 @@ use crate::{field, input, separated};
 pub(super) fn open_csv(file: &Store) -> Result<Opened> {
     separated::open(input::open(file)?)
 }
+
+/// What stands for a number that is missing.
+const MISSING: [&str; 5] = ["", "nan", "na", "null", "none"];
 
 /// A field that is not what its column needs: the place of the column, and what it needs.
 struct BadField(usize, &'static str);
@@ -99,11 +103,15 @@ fn add_record(
     for &i in &layout.states {
         log.states.push(number(i)?);
     }
-    for &i in &layout.next {
-        log.next.push(number(i)?);
-    }
     log.rewards.push(number(layout.reward)?);
     log.done.push(flag(layout.done)?);
+    // After a terminal state there is no next one, and many logs have an empty field there.
+    let may_lack = log.done[log.done.len() - 1];
+    let first = log.states.len() - layout.states.len();
+    for (k, &i) in layout.next.iter().enumerate() {
+        let lacks = may_lack && MISSING.iter().any(|word| text(i).eq_ignore_ascii_case(word));
+        log.next.push(if lacks { log.states[first + k] } else { number(i)? });
+    }
     if let (Some(i), Some(truncated)) = (layout.truncated, &mut log.truncated) {
         truncated.push(flag(i)?);
     }
@@ -120,6 +128,7 @@ fn add_record(
                 out.push(number(i)?);
             }
         }
+        check_target(layout.ratio, actions, &finite)?;
     }
     for (i, wanted) in [(0, "the name of an agent"), (1, "the name of an environment")] {
         if let Some(column) = layout.keys[i] {
@@ -134,6 +143,18 @@ fn add_record(
         rows.log.breaks.get_or_insert_default().push(breaks);
     }
     Ok(())
+}
+
+/// Refuses a probability of the last action that contradicts those of all actions.
+fn check_target(
+    columns: Option<RatioColumns>,
+    actions: &LoggedActions,
+    finite: &dyn Fn(usize) -> Option<f64>,
+) -> std::result::Result<(), BadField> {
+    let Some(RatioColumns::Probabilities { target, .. }) = columns else { return Ok(()) };
+    let (law, taken) = (&actions.here[actions.here.len() - actions.count..], actions.taken[actions.taken.len() - 1]);
+    let is_wrong = finite(target).is_some_and(|p| contradicts(p, law, taken));
+    if is_wrong { Err(BadField(target, OF_TAKEN)) } else { Ok(()) }
 }
 
 /// The ratio of a line, or that of its probabilities.

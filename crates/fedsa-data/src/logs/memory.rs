@@ -8,7 +8,7 @@ use fedsa::problem::source::Inputs;
 use super::groups::{Interleaving, arranged};
 use super::header::Header;
 use super::layout::{ACTION, FLAGS, Layout, WHOLE, action_number, flag, whole_number};
-use super::ratios::{PROBABILITIES, RatioColumns, quotient};
+use super::ratios::{OF_TAKEN, PROBABILITIES, RatioColumns, contradicts, quotient};
 use super::told::Names;
 use crate::find::natural_order;
 
@@ -133,6 +133,11 @@ impl MemoryTable<'_> {
         log.next = self.side_by_side(&layout.next, n)?;
         log.rewards = self.numbers(layout.reward)?.iter().collect();
         log.done = self.converted(layout.done, flag, FLAGS)?;
+        // After a terminal state there is none, and many logs have nothing there.
+        let k = layout.next.len();
+        for (at, next) in log.next.iter_mut().enumerate().filter(|(at, next)| next.is_nan() && log.done[at / k]) {
+            *next = log.states[at];
+        }
         log.truncated = layout.truncated.map(|i| self.converted(i, flag, FLAGS)).transpose()?;
         log.episode = layout.episode.map(|i| self.converted(i, whole_number, WHOLE)).transpose()?;
         log.ratio = match layout.ratio {
@@ -144,6 +149,13 @@ impl MemoryTable<'_> {
             out.taken = self.converted(columns.taken, action_number, ACTION)?;
             out.here = self.side_by_side(&columns.here, n)?;
             out.next = self.side_by_side(&columns.next, n)?;
+            if let Some(RatioColumns::Probabilities { target, .. }) = layout.ratio {
+                let laws = out.here.chunks_exact(out.count).zip(&out.taken);
+                let mut rows = self.numbers(target)?.iter().zip(laws).enumerate();
+                if let Some((row, (p, _))) = rows.find(|(_, (p, (law, taken)))| contradicts(*p, law, **taken)) {
+                    return Err(Error::data("", format!("column `{}`: row {row} is {p}", PROBABILITIES[0]), OF_TAKEN));
+                }
+            }
         }
         Ok(log)
     }

@@ -43,9 +43,14 @@ fn the_ratio_is_that_of_target_over_behaviour() {
     assert_eq!(read.ratio, expected, "densities may be above 1");
     let read = from_parquet(parquet(&[(0.5, 0.25), (0.0, 1.0), (1e-3, 0.1), (2.5, 0.5)]), Inputs::States).unwrap();
     assert_eq!(read.ratio, expected);
-    // One column alone is none of a ratio.
-    let alone = csv(&[("0.5", "0.25")]).replace("behaviour", "other");
-    assert_eq!(from_csv(alone.into(), Inputs::States).unwrap().ratio, None);
+    let american = csv(&[("0.5", "0.25")]).replace("behaviour", "behavior");
+    assert_eq!(from_csv(american.into(), Inputs::States).unwrap().ratio, Some(vec![2.0]));
+    // With one of them alone it would be the policy that acted whose values are estimated.
+    for (from, there, lacking) in [("behaviour", "target", "behaviour"), ("target", "behaviour", "target")] {
+        let alone = csv(&[("0.5", "0.25")]).replace(from, "other");
+        let e = from_csv(alone.into(), Inputs::States).unwrap_err();
+        assert_eq!(e.to_string(), format!("a column `{there}`, and no column `{lacking}`"));
+    }
 }
 
 #[test]

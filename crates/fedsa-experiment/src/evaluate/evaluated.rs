@@ -87,7 +87,7 @@ impl Evaluated {
             None => Ok(None),
             Some(systems) => uncertainty::covariance(&data.logs, &data.map, rule, &systems.mean().a, theta),
         };
-        let value = || PolicyValue::of(&data.logs, &data.map, rule, &data.policy_value);
+        let value = || data.policy_value();
         let found = comparison().and_then(|comparison| Ok((comparison, covariance()?, value()?)));
         let (comparison, covariance, value) = found.map_err(|e| ran.unfinished(e))?;
         let of_weights = value.as_ref().map(|value| start_value(value, theta));

@@ -10,7 +10,9 @@ use fedsa::error::{Error, Result};
 use fedsa::parallel;
 use fedsa::problem::features::{FeatureMap, FeatureSpec};
 use fedsa::problem::holdout::{Errors, judge};
+use fedsa::problem::log_summary::EpisodeSummary;
 use fedsa::problem::logs::Logs;
+use fedsa::problem::source::in_memory;
 use fedsa::problem::survey::Surveyed;
 use serde_json::{Value as Json, json};
 
@@ -55,8 +57,10 @@ pub struct FeatureChoice {
     pub tried: Vec<TriedFeatures>,
     /// The largest number of features that was allowed.
     pub most: usize,
-    /// The number of held-out episodes with returns.
+    /// The number of held-out episodes with returns: those that ended.
     pub episodes: usize,
+    /// The number of all held-out episodes.
+    pub held: usize,
     /// The seed by which episodes were drawn.
     pub seed: u64,
 }
@@ -81,6 +85,8 @@ impl FeatureChoice {
             let what = "auto, and no held-out episode terminates: errors against returns are not known";
             return Err(Error::data("features", what, "features by name, or logs of episodes that terminate"));
         }
+        let held = in_memory(logs.held.iter().filter(|log| !log.is_empty()).cloned().collect());
+        let held = held.iter().map(|log| Ok(EpisodeSummary::of(&**log, settings.gamma)?.episodes())).sum::<Result<usize>>()?;
         let mut tried = Vec::new();
         for name in CANDIDATES {
             cancel.check()?;
@@ -102,7 +108,7 @@ impl FeatureChoice {
             let why = tried.iter().find_map(|tried| tried.error.as_ref().err()).map_or(String::new(), |e| format!(": {}", e.what));
             return Err(Error::data("features", format!("auto, and none of the features can be used{why}"), "features by name"));
         };
-        Ok(Self { chosen: chosen.clone(), tried, most, episodes, seed })
+        Ok(Self { chosen: chosen.clone(), tried, most, episodes, held, seed })
     }
 
     /// The object `features_tried` of `weights.json` and `summary.json`.
@@ -113,7 +119,7 @@ impl FeatureChoice {
             json!({ "features": tried.spec.to_string(), "d": tried.features, "rms": rms, "se": se, "left_out": why })
         };
         let tried: Vec<Json> = self.tried.iter().map(one).collect();
-        json!({ "chosen": self.chosen.to_string(), "most": self.most, "episodes": self.episodes, "share": SHARE, "seed": self.seed, "tried": tried })
+        json!({ "chosen": self.chosen.to_string(), "most": self.most, "episodes": self.episodes, "held": self.held, "share": SHARE, "seed": self.seed, "tried": tried })
     }
 }
 

@@ -34,6 +34,11 @@ impl LogsRead {
         agent.transitions as f64 / self.all.transitions as f64
     }
 
+    /// Whether rows are not in the order of time, so that episodes and their starts are not known.
+    pub fn is_shuffled(&self) -> bool {
+        self.all.is_shuffled(self.agents.len())
+    }
+
     /// `logs` of `summary.json`.
     pub fn json(&self) -> Json {
         let agents = self.agents.iter().map(|(name, agent)| {
@@ -64,6 +69,8 @@ fn of(episodes: &EpisodeSummary) -> Json {
         "ended": episodes.ended,
         "truncated": episodes.truncated,
         "cut": episodes.cut,
+        "jumps": episodes.jumps,
+        "resumed": episodes.resumed,
         "discounted_returns": returns,
     })
 }

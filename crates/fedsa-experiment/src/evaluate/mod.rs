@@ -12,6 +12,8 @@ mod pictures;
 mod policy_value;
 mod settings;
 
+use std::collections::BTreeSet;
+use std::path::PathBuf;
 use std::time::Instant;
 
 use fedsa::cancel::Cancel;
@@ -75,6 +77,23 @@ pub struct Data {
     pub policy_value: PolicyValueSettings,
     /// The value of another policy, if there are logs of one to compare with.
     pub against: Option<PolicyDifference>,
+    /// The logs with ratios as they are, where some are clipped.
+    unclipped: Option<Surveyed>,
+}
+
+impl Data {
+    /// How good the policy is; `None` also where rows are not in the order of time, so that the starts of episodes are not known.
+    fn policy_value(&self) -> Result<Option<PolicyValue>> {
+        if LogsRead::of(self).is_shuffled() {
+            return Ok(None);
+        }
+        let of = |logs| PolicyValue::of(logs, &self.map, self.settings.rule(), &self.policy_value);
+        let Some(mut value) = of(&self.logs)? else { return Ok(None) };
+        if let Some(logs) = &self.unclipped {
+            value.unclipped = of(logs)?.map(|unclipped| unclipped.importance.table.all);
+        }
+        Ok(Some(value))
+    }
 }
 
 /// An evaluation whose logs are read, and whose method is settled.
@@ -164,11 +183,14 @@ impl Evaluation {
             let what = format!("held-out episodes with {} features", map.len());
             return Err(Error::new("holdout", what, format!("at most {SPARSE_ABOVE} tiles, whose projections are computed")));
         }
-        let against = against(settings, &features, files.cancel())?;
+        let against = against(settings, &features, &files.places, files.cancel())?;
+        let unclipped = of_logs.clip_ratios.map(|_| of_logs.clone().with_clip_ratios(None).survey(files)).transpose();
+        let unclipped = unclipped.map_err(|e| first.failure_at(e.inside("problem"), &first.points[0]))?;
         let policy_value = PolicyValueSettings::default().with_level(settings.level).with_ridge(of_logs.ridge).with_seed(settings.seed);
         let clipped = logs.clipped(&map).map_err(|e| first.failure_at(e.inside("problem"), &first.points[0]))?;
         let episodes = logs.episodes(of_logs.gamma).map_err(|e| first.failure_at(e.inside("problem"), &first.points[0]))?;
-        let data = Data { logs, settings: of_logs, episodes, map, clipped, features: chosen, value_columns, policy_value, against };
+        let data =
+            Data { logs, settings: of_logs, episodes, map, clipped, features: chosen, value_columns, policy_value, against, unclipped };
         let prepared = Self { data, choice: None, experiment: first, built: None, began };
         if is_auto && settings.sampling == "mean" {
             return prepared.with_choice(settings, files);
@@ -201,8 +223,7 @@ impl Evaluation {
     /// # Errors
     /// When a log cannot be read.
     pub fn policy_value(&self) -> Result<Option<PolicyValue>> {
-        let Data { logs, map, settings, policy_value, .. } = &self.data;
-        PolicyValue::of(logs, map, settings.rule(), policy_value)
+        self.data.policy_value()
     }
 
     /// The experiment of the evaluation.
@@ -225,7 +246,7 @@ impl Evaluation {
 
 /// The value of the policy of the other logs, by the same features and settings; ranges and statistics of features are those of the other
 /// logs where they are not given.
-fn against(settings: &EvaluateSettings, features: &FeatureSpec, cancel: &Cancel) -> Result<Option<PolicyDifference>> {
+fn against(settings: &EvaluateSettings, features: &FeatureSpec, places: &Places, cancel: &Cancel) -> Result<Option<PolicyDifference>> {
     if settings.against.is_empty() {
         return Ok(None);
     }
@@ -234,7 +255,13 @@ fn against(settings: &EvaluateSettings, features: &FeatureSpec, cancel: &Cancel)
         ErrorKind::Cancelled => e,
         _ => Error::new("against", e.what.clone(), e.help.clone()).coded(e.code()),
     };
-    if settings.against.iter().any(|logs| settings.logs.contains(logs)) {
+    // A file may be named in several ways.
+    let files = |sources: &[String]| -> BTreeSet<PathBuf> {
+        let files = sources.iter().flat_map(|source| places.files(source, &logs::EXTENSIONS).unwrap_or_default());
+        files.map(|file| file.canonicalize().unwrap_or(file)).collect()
+    };
+    let is_same = !files(&settings.logs).is_disjoint(&files(&settings.against));
+    if is_same || settings.against.iter().any(|logs| settings.logs.contains(logs)) {
         return Err(Error::new("against", "logs that are evaluated themselves", "logs of another policy, which are independent of these"));
     }
     let mut other = settings.clone().with_value_columns(Vec::new());

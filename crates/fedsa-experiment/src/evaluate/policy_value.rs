@@ -93,6 +93,9 @@ pub(super) fn json(value: &PolicyValue, of_weights: f64) -> Value {
         object
     };
     let mut all = json!({ "level": level, "fitted": by_fit, "importance": weighted(importance) });
+    if let Some(unclipped) = &value.unclipped {
+        all["importance"]["unclipped"] = estimate(unclipped);
+    }
     if let Some(robust) = doubly_robust {
         all["doubly_robust"] = Value::Object(weighted(robust));
     }
@@ -206,7 +209,11 @@ fn fit_notes(fitted: &FittedValue, of_weights: f64) -> Vec<String> {
     };
     let mut notes = vec![format!("standard errors are over episodes, {how}; the error of the features is not in them")];
     if !all.se.is_finite() && all.episodes > 1 {
-        notes.push("the error is not known: the data do not determine the values of the start states".into());
+        notes.push(
+            "the error is not known: the data do not determine the values of the start states, as where episodes are cut short in states that \
+             nothing else is known of; fewer features, or a ridge, help"
+                .into(),
+        );
     }
     let size = 1e-6 * all.estimate.abs() + if all.se.is_finite() { 0.01 * all.se } else { 0.0 };
     if (of_weights - all.estimate).abs() > size {
@@ -236,12 +243,17 @@ fn return_notes(value: &PolicyValue, weighted: &WeightedValue) -> Vec<String> {
         let part = if is_nothing { "nothing".into() } else { numbers::number(weighted.bootstrapped) };
         let plain = numbers::number(weighted.plain);
         notes.push(format!(
-            "{} of {} episodes are cut short: fitted values stand for what would follow, and make up {part} of the value; taken as 0 it is {plain}",
+            "{} of {} episodes are cut short: fitted values stand for what would follow, and make up {part} of the value. The interval has the \
+             error of their weights, and not that of the features. The mean of the returns as they are is {plain}",
             weighted.cut, all.episodes
         ));
     }
     if let Some(share) = value.clipped {
         notes.push(format!("{} of the ratios are clipped, which biases the value", numbers::percent(share)));
+    }
+    if let Some(ValueEstimate { estimate, se, low, high, .. }) = value.unclipped.filter(|_| std::ptr::eq(weighted, &value.importance)) {
+        let [value, se, low, high] = [estimate, se, low, high].map(numbers::number);
+        notes.push(format!("without clipping it is {value} ({se}), {low} to {high}"));
     }
     if value.has_ratios && all.effective_episodes < FEWEST_EPISODES as f64 {
         let size = numbers::digits(all.effective_episodes, 3);

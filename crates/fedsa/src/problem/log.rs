@@ -241,7 +241,8 @@ impl Log {
         if k == 0 {
             return Err(Error::data(&self.name, "a log without state columns", "a state needs at least one column"));
         }
-        if let Some(twice) = (1..k).find(|&j| self.columns[..j].contains(&self.columns[j])) {
+        let mut seen = HashSet::with_capacity(k);
+        if let Some(twice) = (0..k).find(|&j| !seen.insert(&self.columns[j])) {
             let what = format!("two state columns are called `{}`", quoted(&self.columns[twice]));
             return Err(Error::data(&self.name, what, "the names of the columns must differ"));
         }

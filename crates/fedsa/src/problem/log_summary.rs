@@ -28,6 +28,11 @@ pub struct EpisodeSummary {
     pub resets: usize,
     /// The transitions that follow an episode's marked end.
     pub after_ends: usize,
+    /// The transitions of episodes with numbers that begin in another state than the one before in their episode led to: their rows are not in
+    /// the order of time.
+    pub jumps: usize,
+    /// The transitions that follow an episode's marked end under its number, as a new one.
+    pub resumed: usize,
     /// Discounted returns `sum_t gamma^t r_t` as they were logged, of episodes that ended or were truncated.
     returns: RunningMoments,
 }
@@ -41,6 +46,7 @@ impl EpisodeSummary {
         let mut all = Self::default();
         let (mut value, mut weight) = (0.0, 1.0);
         let mut ended: Option<Vec<f64>> = None;
+        let (mut before, mut last): (Vec<f64>, Option<i64>) = (Vec::new(), None);
         read_episodes(source, &mut |event| {
             match event {
                 EpisodeEvent::Step { batch, i, begins, .. } => {
@@ -48,6 +54,12 @@ impl EpisodeSummary {
                     if begins {
                         (value, weight) = (0.0, 1.0);
                     }
+                    let number = log.episode.as_ref().map(|all| all[i]);
+                    all.jumps += usize::from(!begins && before != log.state(i));
+                    all.resumed += usize::from(ended.is_some() && number.is_some() && number == last);
+                    before.clear();
+                    before.extend_from_slice(log.next_state(i));
+                    last = number;
                     value += weight * log.rewards[i];
                     weight *= gamma;
                     all.transitions += 1;
@@ -92,6 +104,8 @@ impl EpisodeSummary {
             both: self.both + other.both,
             resets: self.resets + other.resets,
             after_ends: self.after_ends + other.after_ends,
+            jumps: self.jumps + other.jumps,
+            resumed: self.resumed + other.resumed,
             returns: self.returns.join(other.returns),
         }
     }
@@ -101,6 +115,11 @@ impl EpisodeSummary {
     pub fn returns(&self) -> Option<(usize, f64, f64)> {
         let (mean, deviation) = self.returns.mean_and_deviation();
         (self.returns.count() > 0).then_some((self.returns.count(), mean, deviation))
+    }
+
+    /// Whether most rows of `agents` agents are not in the order of time, so that episodes and their starts are not known.
+    pub fn is_shuffled(&self, agents: usize) -> bool {
+        2 * (self.cut + self.jumps) > self.transitions && self.transitions > agents
     }
 
     /// Whether rows after ends all look like resets of a vector environment ([`EpisodeSummary::resets`]), and there are several.
@@ -128,6 +147,20 @@ mod tests {
             ratio: None,
             actions: None,
         }
+    }
+
+    /// Rows of numbered episodes whose order is lost, and an episode that goes on after its end.
+    #[test]
+    fn rows_out_of_order_are_counted() {
+        let numbered = |episode: Vec<i64>| EpisodeSummary::of(&Log { episode: Some(episode), ..log() }, 0.5).unwrap();
+        let all = numbered(vec![1, 1, 2, 2, 3, 4, 4]);
+        assert_eq!((all.jumps, all.resumed, all.is_shuffled(1)), (0, 0, false));
+        // Row 2 begins a new episode with the number of the one that ended; row 4 goes on elsewhere.
+        let all = numbered(vec![1, 1, 1, 1, 4, 5, 5]);
+        assert_eq!((all.jumps, all.resumed), (0, 1));
+        let shuffled = Log { states: vec![9.0; 7], truncated: None, done: vec![false; 7], episode: Some(vec![1; 7]), ..log() };
+        let all = EpisodeSummary::of(&shuffled, 0.5).unwrap();
+        assert_eq!((all.jumps, all.is_shuffled(1)), (6, true));
     }
 
     #[test]

@@ -4,7 +4,7 @@ use crate::numbers::{self, thousands};
 use crate::picture::Picture;
 use fedsa::error::{Error, Result, quoted};
 use fedsa::parallel;
-use fedsa::problem::features::FeatureMap;
+use fedsa::problem::features::{FeatureMap, FeatureSpec};
 use fedsa::problem::survey::{LogFacts, StateSample};
 use fedsa::problem::uncertainty::Covariance;
 use fedsa_figure::{Chart, HeatMap, HeatMaps, Panel, PlottedCurve, Style};
@@ -193,9 +193,13 @@ fn held_text(map: &FeatureMap, medians: &[f64], shown: &[usize]) -> String {
 /// The standard deviation of the value over the logged values of a column, with the other columns at their medians; 0 if no
 /// value is finite.
 fn spread_along(values: &Values, seen: &SeenStates, medians: &[f64], column: usize) -> f64 {
+    /// The most logged values; fewer of many columns, since all columns are compared and a state is as long.
     const MOST: usize = 512;
+    const FEWEST: usize = 8;
+    const WORK: usize = 1 << 22;
+    let most = (WORK / medians.len().pow(2).max(1)).clamp(FEWEST, MOST);
     let mut state = medians.to_vec();
-    let along = seen.sample().step_by(seen.kept().div_ceil(MOST)).map(|seen| {
+    let along = seen.sample().step_by(seen.kept().div_ceil(most)).map(|seen| {
         state[column] = seen[column];
         values.at(&state).0
     });
@@ -233,31 +237,53 @@ fn sober_range(values: impl Iterator<Item = (f64, bool)> + Clone) -> Option<(f64
     Some((lowest.max(low - half), highest.min(high + half)))
 }
 
-fn curve(values: &Values, seen: &SeenStates, medians: &[f64], (j, name, range): Shown, about: &[String]) -> Option<Picture> {
+/// The most values of a column of labels that a curve has a point for.
+const MOST_LABELS: f64 = 5000.0;
+
+/// The places of a curve along a column, and whether a logged state is near: for labels each of them, and its own states.
+fn places(map: &FeatureMap, seen: &SeenStates, j: usize, range: (f64, f64)) -> (Vec<f64>, Vec<bool>) {
     let (low, high) = range;
+    if matches!(map.spec(), FeatureSpec::OneHot {}) && high - low <= MOST_LABELS {
+        let x: Vec<f64> = (0..=(high - low) as usize).map(|i| low + i as f64).collect();
+        let mut near = vec![false; x.len()];
+        for state in seen.sample() {
+            let place = (state[j] - low).round();
+            if place >= 0.0 && (place as usize) < near.len() {
+                near[place as usize] = true;
+            }
+        }
+        return (x, near);
+    }
     let mut near = [false; PARTS];
     for state in seen.sample() {
         let part = part_of(state[j], range, PARTS);
         near[part.saturating_sub(1)..(part + 2).min(PARTS)].fill(true);
     }
     let x: Vec<f64> = (0..POINTS).map(|i| low + (high - low) * i as f64 / (POINTS - 1) as f64).collect();
+    let is_near = x.iter().map(|x| near[part_of(*x, range, PARTS)]).collect();
+    (x, is_near)
+}
+
+fn curve(values: &Values, seen: &SeenStates, medians: &[f64], (j, name, range): Shown, about: &[String]) -> Option<Picture> {
+    let (x, is_near) = places(values.map, seen, j, range);
+    let points = x.len();
     let at = |x: &f64| {
         let mut state = medians.to_vec();
         state[j] = *x;
         values.at(&state)
     };
     let all: Vec<(f64, Option<f64>)> = parallel::map(x.len(), |i| at(&x[i]));
-    let is_faint = |i: usize| !near[part_of(x[i], range, PARTS)];
+    let is_faint = |i: usize| !is_near[i];
     let edge = |i: usize, sign: f64| all[i].1.map_or(f64::NAN, |se| all[i].0 + sign * 2.0 * se);
-    let bold = (0..POINTS).flat_map(|i| [all[i].0, edge(i, -1.0), edge(i, 1.0)].map(|v| (v, is_faint(i))));
+    let bold = (0..points).flat_map(|i| [all[i].0, edge(i, -1.0), edge(i, 1.0)].map(|v| (v, is_faint(i))));
     let y_range = sober_range(bold)?;
     let kept = |i: usize, y: f64| if is_faint(i) { f64::NAN } else { y };
     let has_band = all.iter().any(|(_, se)| se.is_some_and(|se| se > 0.0));
-    let band = |sign: f64| (0..POINTS).map(|i| kept(i, edge(i, sign))).collect::<Vec<_>>();
+    let band = |sign: f64| (0..points).map(|i| kept(i, edge(i, sign))).collect::<Vec<_>>();
     let mut curves = vec![PlottedCurve {
         label: "value v(s)".into(),
         x: x.clone(),
-        y: (0..POINTS).map(|i| kept(i, all[i].0)).collect(),
+        y: (0..points).map(|i| kept(i, all[i].0)).collect(),
         band: has_band.then(|| (band(-1.0), band(1.0))),
         ..PlottedCurve::default()
     }];
@@ -265,10 +291,10 @@ fn curve(values: &Values, seen: &SeenStates, medians: &[f64], (j, name, range): 
     if has_band {
         caption.push("Band: two standard errors on either side.".into());
     }
-    if (0..POINTS).any(is_faint) {
+    if (0..points).any(is_faint) {
         // It begins where the line ends.
-        let is_kept = |i: usize| is_faint(i) || (i > 0 && is_faint(i - 1)) || (i + 1 < POINTS && is_faint(i + 1));
-        let y = (0..POINTS).map(|i| if is_kept(i) { all[i].0 } else { f64::NAN }).collect();
+        let is_kept = |i: usize| is_faint(i) || (i > 0 && is_faint(i - 1)) || (i + 1 < points && is_faint(i + 1));
+        let y = (0..points).map(|i| if is_kept(i) { all[i].0 } else { f64::NAN }).collect();
         curves.push(PlottedCurve { label: "extrapolated".into(), x, y, style: Style::Reference, ..PlottedCurve::default() });
         caption.push(extrapolated_text("Dots", seen, "is near", others_text(medians.len() > 1)));
     }

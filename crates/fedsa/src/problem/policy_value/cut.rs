@@ -10,6 +10,9 @@
 //!
 //! with the scores `g_i` and the matrix A of the fit to all episodes (`fitted`). Each of the K folds has weights from the other K - 1, whose
 //! matrix is (K - 1) / K of A; over the folds the two factors cancel.
+//!
+//! The specification has the error of the mean alone (section 2). Where all of 300 episodes of a task with six states are cut after two
+//! steps, nominal 95% intervals without the second part cover the truth in about a fifth of the repetitions.
 
 use faer::{Mat, MatRef};
 

@@ -79,6 +79,9 @@ pub struct PolicyValue {
     pub has_ratios: bool,
     /// The share of ratios that were clipped, where some may have been.
     pub clipped: Option<f64>,
+    /// The estimate by importance sampling with the ratios as they were logged, where a caller has computed it beside clipped ones: the
+    /// difference is what clipping costs in bias, and what it saves in variance.
+    pub unclipped: Option<ValueEstimate>,
 }
 
 impl PolicyValue {
@@ -116,6 +119,7 @@ impl PolicyValue {
             doubly_robust,
             has_ratios: count > 0,
             clipped,
+            unclipped: None,
         }))
     }
 }
@@ -140,3 +144,5 @@ mod coverage_tests;
 mod robust_tests;
 #[cfg(test)]
 mod tests;
+#[cfg(test)]
+mod twin;

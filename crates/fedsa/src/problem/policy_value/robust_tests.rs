@@ -2,8 +2,8 @@
 
 use super::super::features::{FeatureMap, FeatureSpec, Ranges};
 use super::super::log::Log;
-use super::tests::twin::{self, Row, Unit};
 use super::tests::{Chain, GAMMA, STATES, close, dot, named, rule, three, units, value_of};
+use super::twin::{self, Row, Unit};
 use super::*;
 use crate::parallel;
 use crate::random::{Purpose, stream};
