@@ -114,6 +114,7 @@ def feature_names(x: Any) -> NDArray[np.object_] | None:
 
 def frame_matrix(frame: Any, key: str) -> Any:
     """The numbers of a data frame (n, d)."""
+    no_dates(frame, key)
     if hasattr(frame, "to_numpy"):
         numbers = frame.to_numpy()
         if numbers.dtype.kind != "O":
@@ -129,6 +130,24 @@ def frame_matrix(frame: Any, key: str) -> Any:
         columns = [np.asarray(frame[name]) for name in names_of(frame)]
         return np.column_stack(columns) if columns else np.empty((0, 0))
     raise refused(f"an object of the type {type(frame).__name__}", key, "an array (n, d), a sparse matrix or a data frame", "setting.wrong-type")
+
+
+# How types of dates and times begin, in pandas, polars and PyArrow.
+DATES = ("datetime", "date", "timestamp", "time", "duration", "period")
+
+
+def no_dates(frame: Any, key: str) -> None:
+    """Refuse columns of dates and times, which would become numbers of some unit."""
+    if hasattr(frame, "dtypes"):
+        types = zip(names_of(frame), frame.dtypes)
+    elif hasattr(getattr(frame, "schema", None), "types"):
+        types = zip(names_of(frame), frame.schema.types)
+    else:
+        return
+    for name, type in types:
+        if str(type).lower().startswith(DATES):
+            what = f"dates and times are not accepted: column {name!r} of {key} has the type {type}"
+            raise refused(what, key, "numbers: seconds since a date, for example", "setting.wrong-type")
 
 
 def numbers(x: Any, key: str) -> NDArray[np.float64]:

@@ -31,6 +31,10 @@ class Kept:
         return f"<data of {len(self.agents)} agent{'s' if len(self.agents) != 1 else ''}>"
 
 
+# The name of rows that are those of all agents.
+ALL_ROWS = "data"
+
+
 class DataProblem(Problem):
     """A problem on data. Files of experiments name a hash of what is in memory."""
 
@@ -152,7 +156,9 @@ class RowsProblem(DataProblem):
         return [frozen(one_set(name, part, where)) for name, part, where in parts(data)]
 
     def _hold(self, agents: list[Any]) -> None:
-        if "partition" not in self._given and len(agents) > 1:
+        # One (X, y) is dealt out to agents; a list or a dictionary has a set of rows for each.
+        is_list = len(agents) > 1 or (agents[0][0] != ALL_ROWS and "agents" not in self._given)
+        if "partition" not in self._given and is_list:
             object.__setattr__(self, "_given", {**self._given, "partition": "files"})
         object.__setattr__(self, "_held", _fedsa.HeldProblem.rows(agents, self._table()))
 
@@ -160,7 +166,7 @@ class RowsProblem(DataProblem):
 def parts(data: Any) -> list[tuple[str, Any, str]]:
     """The sets of rows: a name, the rows with their targets, and what messages call them."""
     if isinstance(data, tuple):
-        return [("data", data, "data")]
+        return [(ALL_ROWS, data, "data")]
     if isinstance(data, Mapping):
         named = [(str(name), part, f"data[{name!r}]") for name, part in data.items()]
     elif isinstance(data, list):

@@ -320,6 +320,9 @@ class Estimator(Parameters):
         if self.tol is not None and self.tol_ > settings["tol"]:  # type: ignore[attr-defined]
             warn(f"tol={settings['tol']:g} is below the rounding error of gradients of these data: the run stops at {self.tol_:g}")
         self._keep(json.loads(text), came_to, ran, covariance)
+        if self.n_iter_ == 0 and encoded_is_nonzero(encoded):
+            scale = "targets in larger units, or a smaller tol"
+            warn(f"the gradient at zero weights is below tol={self.tol_:g} already, and the weights stay 0: {scale}")
 
     def _keep(self, weights: dict[str, Any], told: dict[str, Any], ran: _fedsa.Ran, covariance: NDArray[np.float64] | None) -> None:
         """Keep what a fit has come to."""
@@ -493,6 +496,11 @@ TYPES: dict[str, tuple[type, bool]] = {
     "level": (float, False),
     "seed": (int, False),
 }
+
+
+def encoded_is_nonzero(encoded: Any) -> bool:
+    """Whether some target is no 0, where targets are numbers."""
+    return isinstance(encoded, np.ndarray) and encoded.dtype.kind == "f" and bool(encoded.any())
 
 
 def row_weights(sample_weight: Any, n: int) -> NDArray[np.float64]:

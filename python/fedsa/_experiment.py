@@ -16,7 +16,7 @@ from fedsa._results import Results
 from fedsa._settings import checked_keywords, plain, seconds, shown
 from fedsa._summary import Summary, number
 from fedsa._theory import Check, Theory
-from fedsa.errors import FedsaError, InputError
+from fedsa.errors import FedsaError, InputError, NotKnown
 from fedsa.rules import rules_in
 
 Table = Mapping[str, Any]
@@ -655,6 +655,8 @@ class Experiment:
             listener.total = most
             try:
                 return Tuning(_fedsa.tune_experiment(native, listener, cancel, options, folder), None, self._tuned)
+            except NotKnown as e:
+                return Tuning(None, e, self._tuned)
             except InputError as e:
                 if e.code != "setting.target-not-reached":
                     raise
@@ -695,9 +697,9 @@ class Experiment:
             base = {key: value for key, value in made.items() if key != "sweep"}
             return f"{_made_again(type(self), base)!r}.sweep({shown(made['sweep'])})"
         if "text" in made:
+            base = "" if made.get("base") is None else f", base={os.fspath(made['base'])!r}"
             changes = f", set={made['set']!r}" if made["set"] else ""
-            text = made["text"] if len(made["text"]) <= 60 else made["text"][:57] + "..."
-            return f"Experiment.from_text({text!r}, name={made['name']!r}{changes})"
+            return f"Experiment.from_text({made['text']!r}, name={made['name']!r}{base}{changes})"
         methods = f"[{', '.join(shown(method) for method in made['methods'])}]"
         defaults = {"seeds": 1, "sampling": "iid", "start": "zero", "checks": []}
         rest = {k: v for k, v in made.items() if k not in ("problem", "methods") and v is not None and k != "sweep"}

@@ -10,7 +10,7 @@ import numpy as np
 
 from fedsa import _arrays, _fedsa, _files
 from fedsa._arrays import refused
-from fedsa._estimator import Estimator
+from fedsa._estimator import Estimator, row_weights
 from fedsa._files import Path
 from fedsa._progress import ProgressLike
 from fedsa._settings import checked_keywords
@@ -62,7 +62,8 @@ class FederatedClassifier(Estimator):
     compare : sequence of str
         Further methods that are run on the same rows, for `costs_`.
     standardise : bool
-        Whether columns are scaled to mean 0 and standard deviation 1 for the fit; the ridge is then on these. Coefficients are those of
+        Whether columns are scaled to mean 0 and standard deviation 1 for the fit, rows counting by their weights; sparse columns keep their
+        means. The ridge is then on these. Without an intercept, dense columns have the constant of their means. Coefficients are those of
         the columns as they are.
     weights : {"rows", "equal"}
         Whether every row counts alike, which gives the solution of all rows pooled, or every agent.
@@ -365,7 +366,7 @@ class FederatedClassifier(Estimator):
         """
         predicted = self.predict(X)
         right = _arrays.vector(y, "y", len(predicted)) == predicted
-        weights = None if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
+        weights = None if sample_weight is None else row_weights(sample_weight, len(predicted))
         return float(np.average(right, weights=weights))
 
     @classmethod
@@ -463,7 +464,8 @@ class FederatedRegressor(Estimator):
     compare : sequence of str
         Further methods that are run on the same rows, for `costs_`.
     standardise : bool
-        Whether columns are scaled to mean 0 and standard deviation 1 for the fit; the ridge is then on these. Coefficients are those of
+        Whether columns are scaled to mean 0 and standard deviation 1 for the fit, rows counting by their weights; sparse columns keep their
+        means. The ridge is then on these. Without an intercept, dense columns have the constant of their means. Coefficients are those of
         the columns as they are.
     weights : {"rows", "equal"}
         Whether every row counts alike, which gives the solution of all rows pooled, or every agent.
@@ -668,7 +670,7 @@ class FederatedRegressor(Estimator):
         targets = self._targets(_arrays.vector(y, "y", len(predicted)))
         if len(targets) < 2:
             return float("nan")
-        weights = np.ones(len(targets)) if sample_weight is None else np.asarray(sample_weight, dtype=np.float64)
+        weights = np.ones(len(targets)) if sample_weight is None else row_weights(sample_weight, len(targets))
         rest = float(np.sum(weights * (targets - predicted) ** 2))
         all = float(np.sum(weights * (targets - np.average(targets, weights=weights)) ** 2))
         return 1.0 - rest / all if all > 0 else float(rest == 0.0)

@@ -413,10 +413,9 @@ class Results:
         if self._native:
             self._native.write_into(os.fspath(folder), overwrite)
             return
-        name = os.fspath(folder)
-        if os.path.isdir(name) and os.listdir(name) and not overwrite:
-            raise InputError(f"{name} is not empty", "setting.output-exists", "folder", "another folder, or overwrite=True")
-        _files.write_all(name, self._all_files())
+        drawn = self.plot()
+        figures = {f"figure.{name}": drawn.render(name) for name in ("svg", "png")}  # type: ignore[arg-type]
+        _fedsa.write_finished(os.fspath(folder), {**self._all_files(), **figures}, overwrite)
 
     def report(self, out: Path | None = None, *, title: str | None = None, overwrite: bool = False) -> Report:
         """Make a page of HTML on the results, as :func:`fedsa.report`.

@@ -274,7 +274,7 @@ def plain(value: Any, depth: int = 0) -> Any:
         raise InputError(f"more than {DEEPEST} levels of lists and dictionaries", "setting.wrong-type", help="fewer levels")
     if isinstance(value, Mapping):
         return {name: plain(inner, depth + 1) for name, inner in value.items()}
-    if isinstance(value, (list, tuple)):
+    if isinstance(value, (list, tuple, range)):
         return [plain(inner, depth + 1) for inner in value]
     if hasattr(value, "tolist"):
         return value.tolist()

@@ -364,7 +364,7 @@ class Theory:
         return Summary(f"{self._data['id']}: {self._data['title']}", columns, rows)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all numbers, as ``fedsa theory --json`` prints them."""
+        """Return the numbers of this theory; with ``full=True`` those that ``fedsa theory --full --json`` prints are among them."""
         copy: dict[str, Any] = json.loads(json.dumps(self._data))
         return copy
 

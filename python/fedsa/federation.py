@@ -34,6 +34,7 @@ from fedsa._deployed import Agent, Resident, serve
 from fedsa._files import Path
 from fedsa._kinds import Method, Problem
 from fedsa._settings import bytes_of, nearest, plain, positive, whole
+from fedsa._warn import warn
 from fedsa.errors import InputError
 
 if TYPE_CHECKING:
@@ -573,7 +574,7 @@ class Session:
         if not isinstance(answers, Mapping):
             what = f"the carrier returned a value of the type '{type(answers).__name__}'"
             raise InputError(what, "setting.wrong-type", "carrier", "a mapping of agents to their answers; {} without any")
-        taken = []
+        taken, useless = [], 0
         for agent, answer in answers.items():
             # Of a message that wants no answer, and of an agent that gave none.
             if answer is None:
@@ -581,8 +582,12 @@ class Session:
             try:
                 taken.append((whole(agent, "agent"), bytes_of(answer, "answer")))
             except InputError as e:
+                useless += 1
                 if self.refused is not None:
                     self.refused(agent, e)
+        if useless and not taken:
+            what = f"{useless} answers of the carrier, and none of them from the number of an agent and of bytes"
+            warn(f"{what}: agents are whole numbers, as in the messages")
         return taken
 
     def advance(self, rounds: int, *, available: Sequence[int] | None = None) -> str:

@@ -199,3 +199,47 @@ fn a_value_needs_no_run() {
     let estimate = folder.json("o/summary.json")["policy_value"]["fitted"]["all"]["estimate"].as_f64();
     assert_eq!(Some(value.fitted.table.all.estimate), estimate);
 }
+
+/// What clipping costs in bias is the difference to the value with the ratios as they are.
+#[test]
+fn clipped_ratios_have_the_value_without_clipping_beside_them() {
+    let folder = with_logs(true);
+    evaluate(&folder, "logs", &["--out", "o"]).exits(0);
+    evaluate(&folder, "logs", &["--out", "p", "--clip-ratios", "1.1"]).exits(0).says("without clipping it is");
+    let [plain, clipped] = ["o", "p"].map(|out| folder.json(&format!("{out}/summary.json"))["policy_value"]["importance"].clone());
+    assert_eq!(clipped["unclipped"], plain["all"]);
+    assert!(clipped["all"]["estimate"] != plain["all"]["estimate"] && plain.get("unclipped").is_none());
+}
+
+/// Values of the same logs are not independent, however the logs are named.
+#[test]
+fn logs_are_not_compared_with_themselves() {
+    let folder = with_logs(false);
+    evaluate(&folder, "logs", &["--out", "o"]).exits(0);
+    evaluate(&folder, "logs/a.csv", &["--out", "p"]).exits(0);
+    let diff: Value = serde_json::from_str(&folder.run(&["diff", "o", "p", "--json"]).exits(0).stdout).unwrap();
+    assert_eq!(diff["policy_value"], Value::Null);
+    let refused = evaluate(&folder, "logs", &["--out", "q", "--against", "./logs/../logs/a.csv"]).exits(2).message();
+    assert!(refused.contains("--against: logs that are evaluated themselves"), "{refused}");
+}
+
+/// The starts of episodes are known where rows are in the order of time.
+#[test]
+fn rows_out_of_order_have_no_start_states() {
+    let text = log(1, 40, 0.0, false);
+    let (head, rows) = text.split_once('\n').unwrap();
+    let mut rows: Vec<&str> = rows.lines().collect();
+    let folder = Folder::new();
+    rows.swap(10, 11);
+    folder.write("few/a.csv", format!("{head}\n{}\n", rows.join("\n")));
+    evaluate(&folder, "few", &["--out", "o"]).exits(0).says("in the midst of an episode begin in another state than the row before led to");
+    assert!(folder.json("o/summary.json")["policy_value"]["fitted"]["all"]["estimate"].is_number());
+    // Within each episode in the order of states.
+    rows.sort_by(|a, b| {
+        let key = |row: &str| row.split(',').take(2).map(|x| x.parse::<f64>().unwrap()).collect::<Vec<_>>();
+        key(a).partial_cmp(&key(b)).unwrap()
+    });
+    folder.write("all/a.csv", format!("{head}\n{}\n", rows.join("\n")));
+    evaluate(&folder, "all", &["--out", "p"]).exits(0).says("warning: rows are not in the order of time, and episodes are not known");
+    assert_eq!(folder.json("p/summary.json")["policy_value"], Value::Null);
+}

@@ -100,6 +100,7 @@ fn _fedsa(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(results::report_page, m)?)?;
     m.add_function(wrap_pyfunction!(results::is_report, m)?)?;
     m.add_function(wrap_pyfunction!(results::require_finished, m)?)?;
+    m.add_function(wrap_pyfunction!(results::write_finished, m)?)?;
     m.add_function(wrap_pyfunction!(theory::check_experiment, m)?)?;
     m.add_function(wrap_pyfunction!(theory::tune_experiment, m)?)?;
     m.add_function(wrap_pyfunction!(set_threads, m)?)?;

@@ -1,5 +1,6 @@
 //! Results of runs.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use fedsa::error::Error;
@@ -12,7 +13,7 @@ use fedsa_experiment::finished::FinishedRun;
 use fedsa_experiment::made::Changes;
 use fedsa_experiment::picture::DrawnFigure;
 use fedsa_experiment::redraw::redraw;
-use fedsa_experiment::run::Ran;
+use fedsa_experiment::run::{Ran, write_finished as write_finished_into};
 use fedsa_experiment::summary::{Entry, Summary};
 use fedsa_experiment::{IfExists, compare};
 use fedsa_figure::Format;
@@ -107,6 +108,13 @@ impl Figure {
 pub fn redraw_folder(py: Python<'_>, folder: PathBuf, keys: &Bound<'_, PyDict>) -> PyResult<Figure> {
     let changes = figure_changes(keys)?;
     engine::call(py, None, None, |_, _| Ok(redraw(&folder, &changes, &readable_kinds())?.drawn())).map(Figure)
+}
+
+/// Writes the files of a finished run, by their names, into a folder.
+#[pyfunction]
+pub fn write_finished(py: Python<'_>, folder: PathBuf, files: BTreeMap<String, Vec<u8>>, overwrite: bool) -> PyResult<()> {
+    let if_exists = if overwrite { IfExists::Overwrite } else { IfExists::Refuse };
+    engine::brief(py, || write_finished_into(&folder, if_exists, files.into_iter().collect()))
 }
 
 /// Refuses a folder without a finished run.

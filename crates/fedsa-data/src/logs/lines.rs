@@ -20,6 +20,11 @@ pub(super) fn open_csv(file: &Store) -> Result<Opened> {
 /// What stands for a number that is missing.
 const MISSING: [&str; 5] = ["", "nan", "na", "null", "none"];
 
+/// Whether a next state is missing: after a terminal one there is none, and many logs have an empty field there.
+fn is_missing(text: &str) -> bool {
+    MISSING.iter().any(|word| text.eq_ignore_ascii_case(word))
+}
+
 /// A field that is not what its column needs: the place of the column, and what it needs.
 struct BadField(usize, &'static str);
 
@@ -105,12 +110,10 @@ fn add_record(
     }
     log.rewards.push(number(layout.reward)?);
     log.done.push(flag(layout.done)?);
-    // After a terminal state there is no next one, and many logs have an empty field there.
-    let may_lack = log.done[log.done.len() - 1];
+    let is_terminal = log.done[log.done.len() - 1];
     let first = log.states.len() - layout.states.len();
-    for (k, &i) in layout.next.iter().enumerate() {
-        let lacks = may_lack && MISSING.iter().any(|word| text(i).eq_ignore_ascii_case(word));
-        log.next.push(if lacks { log.states[first + k] } else { number(i)? });
+    for (&i, k) in layout.next.iter().zip(first..) {
+        log.next.push(if is_terminal && is_missing(text(i)) { log.states[k] } else { number(i)? });
     }
     if let (Some(i), Some(truncated)) = (layout.truncated, &mut log.truncated) {
         truncated.push(flag(i)?);

@@ -28,7 +28,7 @@ use crate::predict::KeptPredictions;
 use crate::{Computed, Plan, Results, RunObserver, Stage, Unobserved, checks, output, resolve, run_memory, stability};
 pub use earlier::{RESUME, roots};
 pub use ended::{AlreadyDone, RunOutcome};
-pub use ran::{EndedRun, Ran};
+pub use ran::{EndedRun, Ran, write_finished};
 
 /// The file with the settings of a run.
 pub const CONFIG: &str = "config.toml";

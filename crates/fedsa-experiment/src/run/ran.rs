@@ -15,7 +15,7 @@ use serde_json::{Value as Json, json};
 use super::{CONFIG, IfExists, predictions};
 use crate::checks::{self, Verdict};
 use crate::config::{Experiment, validate};
-use crate::folder::{self, FolderPurpose, RunFolder};
+use crate::folder::{self, FolderPurpose, FolderWork, RunFolder};
 use crate::made::Changes;
 use crate::observer::RunObserver;
 use crate::output;
@@ -248,19 +248,13 @@ impl Ran {
     /// # Errors
     /// When the folder holds something else and must not be replaced, or cannot be written to.
     pub fn write_into(&self, path: &Path, if_exists: IfExists, further: Vec<(String, Vec<u8>)>) -> Result<(), Error> {
-        let found = folder::look(path)?;
-        found.refuse_own()?;
-        if if_exists != IfExists::Overwrite && found.holds != folder::Holds::Nothing {
-            return Err(super::is_taken(path, &found));
-        }
-        let mut files = vec![(CONFIG.to_string(), self.config().as_bytes().to_vec())];
-        files.extend(further);
-        files.extend(self.files(&self.summary_json())?);
-        found.refuse_foreign(&files.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>())?;
-        let folder = found.purposed(self.written.purpose.clone()).claim(false)?;
-        folder.write(&files)?;
-        folder.tidy();
-        Ok(())
+        let files = || {
+            let mut files = vec![(CONFIG.to_string(), self.config().as_bytes().to_vec())];
+            files.extend(further);
+            files.extend(self.files(&self.summary_json())?);
+            Ok(files)
+        };
+        write_files(path, if_exists, self.written.purpose.clone(), files)
     }
 
     /// The failure of a run whose results could not be written, with what is left of it.
@@ -269,4 +263,32 @@ impl Ran {
         let help = format!("{}: all runs had ended; `resume` continues from the checkpoints in {}", e.help, folder.path().display());
         Error::machine(e.to_string(), help)
     }
+}
+
+/// Writes the files of a finished run into a folder, such as those that were read from another one.
+///
+/// # Errors
+/// As [`Ran::write_into`].
+pub fn write_finished(path: &Path, if_exists: IfExists, files: Vec<(String, Vec<u8>)>) -> Result<(), Error> {
+    // Nothing goes on from it: what its run was is not known.
+    write_files(path, if_exists, FolderPurpose::new(FolderWork::Run, ""), || Ok(files))
+}
+
+fn write_files(
+    path: &Path,
+    if_exists: IfExists,
+    purpose: FolderPurpose,
+    files: impl FnOnce() -> Result<Vec<(String, Vec<u8>)>, Error>,
+) -> Result<(), Error> {
+    let found = folder::look(path)?;
+    found.refuse_own()?;
+    if if_exists != IfExists::Overwrite && found.holds != folder::Holds::Nothing {
+        return Err(super::is_taken(path, &found));
+    }
+    let files = files()?;
+    found.refuse_foreign(&files.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>())?;
+    let folder = found.purposed(purpose).claim(false)?;
+    folder.write(&files)?;
+    folder.tidy();
+    Ok(())
 }

@@ -171,7 +171,8 @@ impl Preparation {
             (Targets::Numbers { .. }, ModelFamily::Binomial) => ModelFamily::Gaussian,
             (_, family) => family,
         };
-        let transform = Transform::fit(&self.transform(), &sets, &pool, &fit, cancel)?;
+        let weights = of_rows(&row_weights, &fit);
+        let transform = Transform::fit(&self.transform(), &sets, &pool, (&fit, &weights), cancel)?;
         let part = |agents: &[Vec<usize>]| LabelledRows {
             rows: compact(transform.apply(pool.gather(&sets, agents))),
             first: partition::starts(agents),

@@ -5,7 +5,7 @@ use super::super::log_form::LogForm;
 use super::super::{NoFiles, logs};
 use super::partition::Pool;
 use super::targets::{ClassLabel, Found};
-use super::transform::PcaFit;
+use super::transform::{PcaFit, TransformRule};
 use super::*;
 use crate::linalg;
 use crate::problem::arrays::Arrays;
@@ -350,6 +350,29 @@ fn held_out_rows_are_a_share_of_each_agents_rows_and_judge_models() {
     assert_eq!(prepared.train_quality(&theta).rows, 25);
     let all = Preparation { holdout: 0.0, ..how }.prepare(&Sets(vec![random_set(34, 3, false)])).unwrap();
     assert!(all.held_out_quality(&theta).is_none());
+}
+
+/// A row of weight w is w rows, also in means and deviations.
+#[test]
+fn standardisation_counts_rows_by_their_weights() {
+    let set = random_set(20, 3, false);
+    let Rows::Dense { d, values } = &set.rows else { unreachable!() };
+    let weights: Vec<f64> = (0..20).map(|i| f64::from(i * 7 % 4)).collect();
+    let repeated = |j: usize| (0..weights[j] as usize).flat_map(move |_| values[j * d..(j + 1) * d].to_vec());
+    let many = Rows::Dense { d: *d, values: (0..20).flat_map(repeated).collect() };
+    let labels = Labels::Numbers(vec![0.0; many.len()]);
+    let many = Dataset { targets: Some(labels), rows: many, ..set.clone() };
+    let rule = TransformRule { divide_by: 2.0, standardise: true, pca: None, intercept: false };
+    let fit = |set: &Dataset, weights: &[f64]| {
+        let sets = [set.clone()];
+        let found = Found::of(&sets, &TargetRule::Numbers { range: None }).unwrap();
+        let rows: Vec<usize> = (0..set.rows.len()).collect();
+        Transform::fit(&rule, &sets, &Pool::new(&sets, &found).unwrap(), (&[rows], weights), &Cancel::never()).unwrap()
+    };
+    let (weighted, expected) = (fit(&set, &weights), fit(&many, &[]));
+    assert!(linalg::distance_sq(&weighted.means, &expected.means).sqrt() < 1e-13);
+    assert!(linalg::distance_sq(&weighted.deviations, &expected.deviations).sqrt() < 1e-13);
+    assert!(linalg::distance_sq(&weighted.deviations, &fit(&set, &[]).deviations).sqrt() > 1e-3);
 }
 
 #[test]

@@ -109,32 +109,40 @@ pub struct Components {
     pub moments: Vec<f64>,
 }
 
-/// Sums over each agent's rows, added in the agents' order.
-fn sums(rows: &Rows, first: &[usize], mut see: impl FnMut(usize, f64, &mut [f64])) -> Vec<f64> {
+/// Sums of `of(i, x)` over the numbers x of column i of each agent's rows, each times the weight of its row, added in the agents' order.
+fn sums(rows: &Rows, first: &[usize], weights: &[f64], of: impl Fn(usize, f64) -> f64) -> Vec<f64> {
     let d = rows.columns();
     let mut all = vec![0.0; d];
     for at in first.windows(2) {
         let mut own = vec![0.0; d];
         for j in at[0]..at[1] {
-            rows.row(j).for_each(|(i, x)| see(i, x, &mut own));
+            let weight = weight_of(weights, j);
+            rows.row(j).filter(|_| weight != 0.0).for_each(|(i, x)| own[i] += weight * of(i, x));
         }
         all.iter_mut().zip(&own).for_each(|(all, own)| *all += own);
     }
     all
 }
 
-/// The least and the largest number of each column, with the zeros that are not stored.
-fn extremes(rows: &Rows) -> Vec<(f64, f64)> {
+/// How much a row counts: 1 where no weights are given.
+fn weight_of(weights: &[f64], row: usize) -> f64 {
+    weights.get(row).copied().unwrap_or(1.0)
+}
+
+/// The least and the largest number of each column, of rows that count, with the zeros that are not stored.
+fn extremes(rows: &Rows, weights: &[f64]) -> Vec<(f64, f64)> {
     let d = rows.columns();
     let (mut ends, mut stored) = (vec![(f64::INFINITY, f64::NEG_INFINITY); d], vec![0; d]);
-    for j in 0..rows.len() {
+    let counts = |j: &usize| weight_of(weights, *j) != 0.0;
+    let count = (0..rows.len()).filter(counts).count();
+    for j in (0..rows.len()).filter(counts) {
         for (i, x) in rows.row(j) {
             ends[i] = (ends[i].0.min(x), ends[i].1.max(x));
             stored[i] += 1;
         }
     }
     let with_zeros = |((least, most), stored): ((f64, f64), usize)| {
-        if stored < rows.len() { (least.min(0.0), most.max(0.0)) } else { (least, most) }
+        if stored < count { (least.min(0.0), most.max(0.0)) } else { (least, most) }
     };
     ends.into_iter().zip(stored).map(with_zeros).collect()
 }
@@ -161,8 +169,15 @@ pub(super) struct TransformRule {
 }
 
 impl Transform {
-    /// Fits what `how` asks for to the rows of all agents.
-    pub(super) fn fit(how: &TransformRule, sets: &[Dataset], pool: &Pool<'_>, agents: &[Vec<usize>], cancel: &Cancel) -> Result<Self> {
+    /// Fits what `how` asks for to the rows of all agents; `weights` says how much each of these rows counts in means and deviations, all
+    /// alike where it is empty.
+    pub(super) fn fit(
+        how: &TransformRule,
+        sets: &[Dataset],
+        pool: &Pool<'_>,
+        (agents, weights): (&[Vec<usize>], &[f64]),
+        cancel: &Cancel,
+    ) -> Result<Self> {
         let width = sets.iter().map(|set| set.rows.columns()).max().unwrap_or(0);
         let columns = sets.iter().max_by_key(|set| set.rows.columns()).map(|set| set.columns.clone()).unwrap_or_default();
         let mut transform = Self {
@@ -185,7 +200,7 @@ impl Transform {
             let mut rows = transform.apply(pool.gather(sets, agents));
             cancel.check()?;
             if how.standardise {
-                transform.standardise(&rows, &first, cancel)?;
+                transform.standardise(&rows, &first, weights, cancel)?;
                 rows = transform.scaled(rows, 1.0);
                 cancel.check()?;
             }
@@ -198,21 +213,22 @@ impl Transform {
     }
 
     /// Means and standard deviations, from sums over each agent's rows: first of the numbers, then of squares of what is left of them. The
-    /// deviation is that of the population, `sqrt(mean (x - mean)^2)`. Of a constant column the mean is its number, without rounding.
-    fn standardise(&mut self, rows: &Rows, first: &[usize], cancel: &Cancel) -> Result<()> {
-        let n = rows.len() as f64;
-        let ends = extremes(rows);
+    /// deviation is that of the population, `sqrt(mean (x - mean)^2)`. Of a constant column the mean is its number, without rounding. A row
+    /// of weight w counts as w rows.
+    fn standardise(&mut self, rows: &Rows, first: &[usize], weights: &[f64], cancel: &Cancel) -> Result<()> {
+        let n: f64 = (0..rows.len()).map(|j| weight_of(weights, j)).sum();
+        let ends = extremes(rows, weights);
         // Sums of the largest numbers would be infinite, and squares of the smallest 0.
         let scales: Vec<f64> = ends.iter().map(|(least, most)| moderate(least.abs().max(most.abs()))).collect();
         cancel.check()?;
-        let mut means = sums(rows, first, |i, x, own| own[i] += x * scales[i]);
+        let mut means = sums(rows, first, weights, |i, x| x * scales[i]);
         means.iter_mut().for_each(|mean| *mean /= n);
         let is_constant = |i: usize| ends[i].0 == ends[i].1;
         (0..means.len()).filter(|i| is_constant(*i)).for_each(|i| means[i] = ends[i].0 * scales[i]);
         cancel.check()?;
-        let squares = sums(rows, first, |i, x, own| own[i] += (x * scales[i] - means[i]).powi(2));
+        let squares = sums(rows, first, weights, |i, x| (x * scales[i] - means[i]).powi(2));
         cancel.check()?;
-        let stored = sums(rows, first, |i, _, own| own[i] += 1.0);
+        let stored = sums(rows, first, weights, |_, _| 1.0);
         let deviation = |i: usize| {
             // Numbers that are not stored are 0.
             let variance = (squares[i] + (n - stored[i]) * means[i] * means[i]) / n;
@@ -352,7 +368,7 @@ impl Components {
     fn fit(pca: Pca, rows: Rows, first: &[usize]) -> Result<Self> {
         let (d, n) = (rows.columns(), rows.len() as f64);
         let means = if pca.centre {
-            let mut means = sums(&rows, first, |i, x, own| own[i] += x);
+            let mut means = sums(&rows, first, &[], |_, x| x);
             means.iter_mut().for_each(|mean| *mean /= n);
             means
         } else {

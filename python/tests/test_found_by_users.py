@@ -1,0 +1,110 @@
+"""Faults that people without knowledge of the package have found."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import fedsa
+from fedsa import FederatedClassifier, FederatedRegressor, methods, problems
+from fedsa.errors import FedsaWarning, InputError
+
+
+def experiment(step: float = 0.1) -> fedsa.Experiment:
+    return fedsa.Experiment(problems.Garnet(agents=3, states=6, features=2, seed=1), methods.FedLSA(step, 10), rounds=20)
+
+
+def rows(n: int = 60) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(1)
+    x = rng.normal(size=(n, 2)) * [1.0, 30.0] + [3.0, -20.0]
+    return x, x @ [0.5, 0.02] + 0.1 * rng.normal(size=n)
+
+
+def test_results_that_were_read_can_be_saved_over_a_run(tmp_path: Path) -> None:
+    a, b, c = (str(tmp_path / name) for name in "abc")
+    experiment(0.1).run(out=a)
+    ran = experiment(0.2).run(out=b)
+    read = fedsa.open(b)
+    with pytest.raises(InputError) as refused:
+        read.save(a)
+    assert "holds" in str(refused.value) and "another folder" in refused.value.help, refused.value
+    read.save(a, overwrite=True)
+    assert np.array_equal(fedsa.open(a).theta("fedlsa"), ran.theta("fedlsa"))
+    assert (tmp_path / "a/figure.svg").read_bytes() == (tmp_path / "b/figure.svg").read_bytes()
+    read.save(c)
+    assert (tmp_path / "c/trace.parquet").read_bytes() == (tmp_path / "b/trace.parquet").read_bytes()
+
+
+def test_files_of_others_are_kept(tmp_path: Path) -> None:
+    (tmp_path / "config.toml").write_text("mine")
+    experiment().run(out=str(tmp_path / "run"))
+    with pytest.raises(InputError, match="not written by fedsa"):
+        fedsa.open(tmp_path / "run").save(tmp_path, overwrite=True)
+    assert (tmp_path / "config.toml").read_text() == "mine" and not (tmp_path / "summary.json").exists()
+
+
+def test_weights_repeat_rows_in_standardisation_too() -> None:
+    x, y = rows()
+    k = np.arange(len(y)) % 4
+    of = {"ridge": 0.1, "standardise": True}
+    weighted = FederatedRegressor(**of).fit(x, y, sample_weight=k)
+    repeated = FederatedRegressor(**of).fit(np.repeat(x, k, axis=0), np.repeat(y, k))
+    assert np.abs(weighted.coef_ - repeated.coef_).max() < 1e-12 and abs(weighted.intercept_ - repeated.intercept_) < 1e-11
+
+
+def test_scores_check_weights_as_fits_do() -> None:
+    x, y = rows()
+    classes = y > y.mean()
+    for model, targets in [(FederatedRegressor().fit(x, y), y), (FederatedClassifier().fit(x, classes), classes)]:
+        assert model.score(x, targets, sample_weight=2.0) == pytest.approx(model.score(x, targets))
+        for weights in (np.full(60, np.nan), -np.ones(60), np.zeros(60), np.ones(59)):
+            with pytest.raises(ValueError):
+                model.score(x, targets, sample_weight=weights)
+
+
+def test_small_targets_are_told() -> None:
+    x, y = rows()
+    with pytest.warns(FedsaWarning, match="the weights stay 0"):
+        FederatedRegressor(ridge=0.0, tol=1e-9).fit(x, 1e-13 * y)
+
+
+def test_dates_are_refused() -> None:
+    polars, pandas, pyarrow = (pytest.importorskip(name) for name in ("polars", "pandas", "pyarrow"))
+    x, y = rows()
+    days = np.datetime64("2026-01-01") + np.arange(60)
+    frames = [
+        pandas.DataFrame({"a": x[:, 0], "when": pandas.to_datetime(days)}),
+        pandas.DataFrame({"a": x[:, 0], "when": pandas.to_datetime(days).tz_localize("UTC")}),
+        polars.DataFrame({"a": x[:, 0], "when": days}),
+        pyarrow.table({"a": x[:, 0], "when": days}),
+    ]
+    for frame in frames:
+        with pytest.raises(InputError, match="dates and times are not accepted: column 'when'"):
+            FederatedRegressor().fit(frame, y)
+
+
+def test_a_list_of_one_agent_is_one_agent() -> None:
+    x, y = rows()
+    of = {"ridge": 0.1}
+    for data in ([(x, y)], {"site": (x, y)}):
+        ran = fedsa.Experiment(problems.LeastSquares(data, **of), methods.Newton(), sampling="mean", rounds=2).run()
+        assert np.isfinite(ran.theta("newton")).all()
+
+
+def test_experiments_of_texts_can_be_typed_back() -> None:
+    text = experiment().to_toml()
+    made = fedsa.Experiment.from_text(text, name="t.toml", base="/tmp", set={"run.rounds": 7})
+    again = eval(repr(made), {"Experiment": fedsa.Experiment})
+    assert again == made and repr(again) == repr(made)
+
+
+def test_seeds_may_be_a_range() -> None:
+    ran = fedsa.Experiment(problems.Garnet(agents=3, states=6, features=2), methods.FedLSA(0.1, 10), rounds=5, seeds=range(2, 5)).run()
+    assert ran.theta("fedlsa").shape[0] == 3
+
+
+def test_a_target_that_nothing_is_known_of_is_a_refusal() -> None:
+    tuning = experiment().tune(target_mse=1e-30, methods=["fedlsa"], most_local_steps=2)
+    assert not tuning and tuning.refusal is not None
