@@ -144,7 +144,9 @@ class Federation:
         (self.folder / "ca.crt").write_bytes(signed(names[0], authority, x509.BasicConstraints(ca=True, path_length=None)))
         (self.folder / "server.pem").write_bytes(signed(names[1], server, address))
         (self.folder / "server.key").write_bytes(server.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
-        for node in range(NODES):
+        (self.folder / "other.crt").write_bytes(signed(names[0], server, x509.BasicConstraints(ca=True, path_length=None)))
+        # The last key is of a node that nobody registers.
+        for node in range(NODES + 1):
             key = ec.generate_private_key(ec.SECP384R1())
             (self.folder / f"node{node}").write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.OpenSSH, NoEncryption()))
             (self.folder / f"node{node}.pub").write_bytes(key.public_key().public_bytes(Encoding.OpenSSH, PublicFormat.OpenSSH))
@@ -170,12 +172,12 @@ class Federation:
         for node in range(NODES):
             self.call("flwr", "supernode", "register", f"node{node}.pub", "here")
 
-    def node(self, number: int) -> None:
+    def node(self, number: int, certificate: str = "ca.crt") -> None:
         """Start a node: the first has a resident agent, the others load theirs for each message."""
         at = self.folder / f"at{number}"
         config = f"socket='{at}/socket'" if number == 0 else f"data='{at}/data.csv' agent={number} state='{at}/{{settings}}'"
         ports = ["--superlink", f"127.0.0.1:{self.port}", "--port", str(free_port())]
-        keys = ["--root-certificates", "ca.crt", "--auth-supernode-private-key", f"node{number}"]
+        keys = ["--root-certificates", certificate, "--auth-supernode-private-key", f"node{number}"]
         self.start(f"node{number}", "flower-supernode", *keys, *ports, "--node-config", config)
 
     def app(self, name: str, settings: str) -> Path:

@@ -153,3 +153,49 @@ def test_a_node_joins_late_and_an_agent_leaves(federation: Federation) -> None:
     # The optimum of those who are there at the end.
     got, expected = fedsa.open(app / "out"), engine(text, data[1:])
     assert np.abs(got.theta("m") - expected.theta("m")).max() < 1e-9 and (app / "out/weights.json").exists()
+
+
+@pytest.mark.slow
+def test_a_superlink_that_is_killed_loses_no_round(federation: Federation) -> None:
+    text = settings(LOGS, 'kind = "scafflsa"\nstep_size = 0.1\nlocal_steps = 5', "iid", 6)
+    data = [logs(federation.folder, node) for node in range(NODES)]
+    app = federation.app("lost", text)
+    put(federation, data)
+    agent(federation, "lost")
+    federation.run("lost", app)
+    federation.wait("round 2", lambda: "round 2, exchange 1" in federation.log("lost"), 170.0)
+    # With the server, which is its process.
+    federation.kill("superlink")
+    federation.kill("lost")
+    assert not ended(federation, app)
+    federation.superlink()
+    federation.run("found", app)
+    federation.wait("the end of the run", lambda: ended(federation, app), 300.0)
+    federation.kill("agent")
+    assert "goes on after round" in federation.log("found")
+    got, expected = fedsa.open(app / "out"), engine(text, data)
+    assert np.array_equal(got.theta("m"), expected.theta("m"))
+
+
+@pytest.mark.slow
+def test_strangers_take_no_part(federation: Federation) -> None:
+    """A node whose key nobody has registered, and one that trusts another authority than that of the server."""
+    text = settings(ROWS, 'kind = "newton"', "mean", 2)
+    data = [rows(federation.folder, node) for node in range(NODES)]
+    app = federation.app("strangers", text)
+    put(federation, [*data, data[0]])
+    federation.node(NODES)
+    federation.wait("the stranger's end", lambda: federation.processes[f"node{NODES}"].poll() is not None, 90.0)
+    federation.processes.pop(f"node{NODES}")
+    federation.stop("node2")
+    federation.node(2, "other.crt")
+    agent(federation, "strangers")
+    federation.run("strangers", app, "agents=2 most-agents=4 connect=20.0")
+    federation.wait("the end of the run", lambda: ended(federation, app), 170.0)
+    federation.kill("agent")
+    told = json.loads((app / "out/summary.json").read_text())["federation"]
+    assert len(told["agents"]) == 2
+    got, expected = fedsa.open(app / "out"), engine(text, data[:2])
+    assert np.array_equal(got.theta("m"), expected.theta("m"))
+    federation.kill("node2")
+    federation.node(2)

@@ -243,3 +243,21 @@ fn rows_out_of_order_have_no_start_states() {
     evaluate(&folder, "all", &["--out", "p"]).exits(0).says("warning: rows are not in the order of time, and episodes are not known");
     assert_eq!(folder.json("p/summary.json")["policy_value"], Value::Null);
 }
+
+/// The value is .9 at the start and 1 at -1 and 1, which no line has: TD gives 1 / (2 - .9).
+#[test]
+fn features_that_are_too_poor_are_told() {
+    let folder = Folder::new();
+    let mut text = String::from("episode,s_0,next_0,reward,done\n");
+    for episode in 0..60 {
+        let x = if episode % 2 == 0 { 1.0 } else { -1.0 };
+        let noise = 1e-3 * f64::from(episode * 7).sin();
+        writeln!(text, "{episode},0,{x},{noise},0\n{episode},{x},0,{},1", 1.0 + noise).unwrap();
+    }
+    folder.write("logs/a.csv", text);
+    evaluate(&folder, "logs", &["--out", "o"]).exits(0).says("standard errors from the value by returns: the features are too poor");
+    let fitted = folder.json("o/summary.json")["policy_value"]["fitted"]["all"]["estimate"].as_f64().unwrap();
+    assert!((fitted - 1.0 / 1.1).abs() < 1e-3, "{fitted}");
+    let one_hot = ["evaluate", "logs", "--gamma", "0.9", "--method=lstd", "--features", "one-hot", "--out", "p"];
+    assert!(!folder.run(&one_hot).exits(0).stdout.contains("too poor"));
+}

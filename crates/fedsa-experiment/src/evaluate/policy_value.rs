@@ -139,6 +139,7 @@ pub(super) fn tables(value: &PolicyValue, of_weights: f64) -> Vec<SummaryTable> 
     let title = |by: &str| format!("value of the start states by {by}, with {level} intervals");
     let mut by_fit = table(title("fitted values"), &value.fitted.table, &value.fitted.own);
     by_fit.notes.extend(fit_notes(&value.fitted, of_weights));
+    by_fit.notes.extend(poor_features(value));
     let by = if value.has_ratios { "importance sampling" } else { "returns" };
     let mut by_returns = table(title(by), &value.importance.table, &[]);
     by_returns.notes.extend(return_notes(value, &value.importance));
@@ -223,6 +224,21 @@ fn fit_notes(fitted: &FittedValue, of_weights: f64) -> Vec<String> {
         ));
     }
     notes
+}
+
+/// That fitted values are further from returns than chance allows, which features are the reason for.
+fn poor_features(value: &PolicyValue) -> Option<String> {
+    /// The most standard errors that are chance.
+    const CHANCE: f64 = 5.0;
+    let (fitted, returns) = (value.fitted.table.all, value.importance.table.all);
+    let apart = (fitted.estimate - returns.estimate).abs() / fitted.se.hypot(returns.se);
+    (apart.is_finite() && apart > CHANCE && fitted.episodes >= FEWEST_EPISODES).then(|| {
+        let by = if value.has_ratios { "importance sampling" } else { "returns" };
+        format!(
+            "warning: it is {} standard errors from the value by {by}: the features are too poor for these values",
+            numbers::digits(apart, 2)
+        )
+    })
 }
 
 fn return_notes(value: &PolicyValue, weighted: &WeightedValue) -> Vec<String> {
