@@ -44,6 +44,8 @@ pub struct Cli {
 pub enum Command {
     /// Run an experiment file
     Run(RunArgs),
+    /// Put the parts of a sweep together that fedsa run --points ran, to what a single run would have written
+    Merge(MergeArgs),
     /// Run bundled experiments: figures of papers, and studies of our own
     Reproduce(ReproduceArgs),
     /// Validate an experiment file; report what would run, whether it is stable, and how long it takes
@@ -152,10 +154,33 @@ pub struct RunArgs {
     /// Print the summary as JSON instead of the report
     #[arg(long)]
     pub json: bool,
+    /// Run these points of a sweep only, such as 3,7-12, as a part of the whole: other processes may run other points in the same
+    /// folder, and fedsa merge puts them together. The first point is 0; fedsa check --json lists them. A part that is done is not run
+    /// again, one that was killed goes on
+    #[arg(long, value_name = "LIST", conflicts_with = "overwrite", allow_hyphen_values = true)]
+    pub points: Option<String>,
+    /// Run only those seeds of the points that are in this range, such as 0-4
+    #[arg(long, value_name = "FIRST-LAST", requires = "points", allow_hyphen_values = true)]
+    pub seed_range: Option<String>,
     #[command(flatten)]
     pub overrides: Overrides,
     #[command(flatten)]
     pub common: Common,
+}
+
+#[derive(Args, Debug)]
+pub struct MergeArgs {
+    /// The folder in which the parts ran
+    pub dir: PathBuf,
+    /// Print the summary as JSON instead of the report
+    #[arg(long)]
+    pub json: bool,
+    /// Print only errors
+    #[arg(long, short)]
+    pub quiet: bool,
+    /// How progress is shown; auto: a bar on a terminal, lines elsewhere
+    #[arg(long, value_enum, value_name = "HOW", default_value_t)]
+    pub progress: ProgressMode,
 }
 
 #[derive(Args, Debug)]

@@ -42,6 +42,7 @@ pub mod numbers;
 pub mod observer;
 pub mod outcome;
 pub mod output;
+pub mod parts;
 pub mod picture;
 pub mod plan;
 pub mod predict;

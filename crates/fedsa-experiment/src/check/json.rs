@@ -88,12 +88,15 @@ impl<'a> Reported<'a> {
         let (planned, resolved) = (&self.plan.points[i], self.plan.resolved(i));
         let coordinates: Map<String, Json> = planned.point.coordinates.iter().map(|(n, v)| (n.clone(), json!(v))).collect();
         let methods: Vec<Json> = planned.cells.iter().enumerate().map(|(m, cell)| self.method(&resolved, m, *cell)).collect();
+        let seconds: f64 = planned.cells.iter().map(|cell| self.duration.cells[*cell]).sum();
         json!({
+            "index": i,
             "point": planned.point.label,
             "coordinates": coordinates,
             "problem": planned.field,
             "run": resolved.get("run"),
             "methods": methods,
+            "seconds": seconds,
         })
     }
 }
