@@ -23,8 +23,8 @@ use super::results::{Recorded, Results, SeedResult};
 use crate::config::schema::ControlsStart;
 use crate::folder::RunFolder;
 pub use framed::{CHECKPOINT, framed, read_framed, unframed, write_framed};
-pub use saved::{ENDED, Earlier};
 pub(crate) use saved::Saved;
+pub use saved::{ENDED, Earlier};
 use saved::{End, MOST_STATES, Saving, checkpoint_name, full_name};
 
 /// The inputs of [`execute`] beside the plan: interruption, checkpoints and progress.

@@ -48,7 +48,9 @@ pub fn run(args: &RunArgs, points: &str, experiment: &Experiment, settings: RunS
         }));
     } else if !common.quiet {
         match runs {
-            Some(runs) => say(format!("{id}: {part}: {} in {}, in {out}; fedsa merge puts all parts together", count(runs, "run"), duration(seconds))),
+            Some(runs) => {
+                say(format!("{id}: {part}: {} in {}, in {out}; fedsa merge puts all parts together", count(runs, "run"), duration(seconds)))
+            }
             None => say(format!("{id}: {part}: already done, in {out}")),
         }
     }

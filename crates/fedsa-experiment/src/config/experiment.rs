@@ -60,7 +60,16 @@ impl Experiment {
         }
         federation.check().map_err(|e| e.inside("federation"))?;
         let points = sweep::expand(document, sweeps, variants)?;
-        Ok(Self { id: id.clone(), title: title.unwrap_or(id), figure, checks, federation, points, is_part: false, document: document.clone() })
+        Ok(Self {
+            id: id.clone(),
+            title: title.unwrap_or(id),
+            figure,
+            checks,
+            federation,
+            points,
+            is_part: false,
+            document: document.clone(),
+        })
     }
 
     /// The same without checks and figure.

@@ -101,6 +101,12 @@ impl Earlier {
         Self { folder: None, ended }
     }
 
+    /// Whether all runs of a plan have ended.
+    pub(crate) fn has_all(&self, plan: &Plan) -> bool {
+        let has = |cell: usize, seed: &u64| self.ended.get(&(cell, *seed)).is_some_and(|saved| saved.is_over(&plan.cells[cell]));
+        (0..plan.cells.len()).all(|cell| plan.cells[cell].seeds().iter().all(|seed| has(cell, seed)))
+    }
+
     /// The states of runs that had ended. States from which runs could go on are left out where they are too large
     /// to be kept.
     pub(crate) fn into_ended(self) -> Vec<Saved> {

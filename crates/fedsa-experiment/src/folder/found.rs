@@ -93,7 +93,8 @@ fn contents(path: &Path, names: &[String]) -> (Holds, Option<String>, Option<Man
 /// Whether a folder `.fedsa` without a manifest can belong to the program: a run that was killed before it wrote its
 /// manifest leaves only its lock, and parts of a sweep are there before they are merged.
 fn is_barren(own: &Path) -> bool {
-    is_folder(own) && names_in(own).is_ok_and(|inside| inside.iter().all(|name| [LOCK, PARTS].contains(&&**name) || atomic::is_temporary(name)))
+    is_folder(own)
+        && names_in(own).is_ok_and(|inside| inside.iter().all(|name| [LOCK, PARTS].contains(&&**name) || atomic::is_temporary(name)))
 }
 
 /// The contents of a folder, whether or not a process writes to it.

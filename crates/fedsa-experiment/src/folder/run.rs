@@ -12,8 +12,8 @@ use fedsa_data::name_of;
 use super::GROWING;
 use super::checkpoints::{ENDED_CHECKPOINT, PREDICTIONS, RUN_CHECKPOINT, is_checkpoint, remove_old_checkpoints};
 use super::lock::is_busy;
-use super::parts::remove_parts;
 use super::manifest::{FolderPurpose, Manifest, digest};
+use super::parts::remove_parts;
 use super::{LOCK, MANIFEST, OUT, OWN, SUMMARY, names_in};
 
 /// The folder of a run in progress. Only this process writes to it.

@@ -37,7 +37,11 @@ impl DonePart {
             .map_err(|e| Error::data(path.display().to_string(), format!("cannot be read: {e}"), DAMAGED).coded(ErrorCode::Unreadable))?;
         Self::of_bytes(&bytes, &path.display().to_string()).and_then(|done| {
             let fits = done.part.name() == name;
-            if fits { Ok(done) } else { Err(damaged(&path.display().to_string(), &format!("it holds {}, not what its name says", done.part))) }
+            if fits {
+                Ok(done)
+            } else {
+                Err(damaged(&path.display().to_string(), &format!("it holds {}, not what its name says", done.part)))
+            }
         })
     }
 
@@ -95,7 +99,9 @@ pub(super) fn exact(out: &Path, name: &str, part: NamedPart, is_done: bool) -> R
         NamedPart::Known(part) => Ok(part),
         NamedPart::Within(_) if is_done => Ok(DonePart::read(out, name)?.part),
         // A part that is taken at this moment does not say it yet.
-        NamedPart::Within(bounds) => Ok(folder::purpose_of(&folder::part_folder(out, name)).and_then(|said| said.parse().ok()).unwrap_or(bounds)),
+        NamedPart::Within(bounds) => {
+            Ok(folder::purpose_of(&folder::part_folder(out, name)).and_then(|said| said.parse().ok()).unwrap_or(bounds))
+        }
     }
 }
 
@@ -218,9 +224,13 @@ fn incomplete(out: &Path, missing: &PointList, seed: Option<u64>, names: &PartNa
     let text = PointList::of(missing.iter().take(SHOWN)).to_string();
     let text = if count > SHOWN { format!("{text} and {} more", count - SHOWN) } else { text };
     let lack = seed.map_or(String::new(), |seed| format!(" with seed {seed}"));
-    let begun: Vec<String> = names.begun.iter().filter_map(|name| match NamedPart::read(name)? {
-        NamedPart::Known(part) | NamedPart::Within(part) => Some(part.to_string()),
-    }).collect();
+    let begun: Vec<String> = names
+        .begun
+        .iter()
+        .filter_map(|name| match NamedPart::read(name)? {
+            NamedPart::Known(part) | NamedPart::Within(part) => Some(part.to_string()),
+        })
+        .collect();
     let begun = if begun.is_empty() { String::new() } else { format!("; begun and not done: {}", begun.join("; ")) };
     let (points, are) = if count == 1 { ("point", "is") } else { ("points", "are") };
     let what = format!("{points} {text} of {} {are} not done{lack}{begun}", out.display());

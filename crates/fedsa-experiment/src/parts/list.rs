@@ -96,7 +96,11 @@ impl PointList {
             if a.0.max(b.0) <= a.1.min(b.1) {
                 return Some(a.0.max(b.0));
             }
-            if a.1 < b.1 { own.next() } else { others.next() };
+            if a.1 < b.1 {
+                own.next()
+            } else {
+                others.next()
+            };
         }
         None
     }

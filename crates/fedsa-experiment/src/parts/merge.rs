@@ -48,7 +48,11 @@ pub fn merge(experiment: Experiment, settings: RunSettings, observer: &dyn RunOb
     let settings = settings.with_force(true).in_folder(&out, IfExists::Resume);
     if !folder::has_parts(&out) {
         // Merged results are read as those of any run.
-        return if folder::holds(&out) == Holds::Finished { Job::new(experiment, settings).run(observer, cancel) } else { Err(no_parts(&out)) };
+        return if folder::holds(&out) == Holds::Finished {
+            Job::new(experiment, settings).run(observer, cancel)
+        } else {
+            Err(no_parts(&out))
+        };
     }
     if folder::is_under_way(&out) {
         let what = format!("parts in {} are under way", out.display());

@@ -195,8 +195,13 @@ impl PartJob<'_> {
     /// Writes the part's file, and removes its folder.
     fn finish(&self, plan: &Plan, working: &Path) -> Result<()> {
         let roots = plan.fields.iter().filter_map(|f| Some((f.fingerprint.clone(), f.field.root()?.to_vec()))).collect();
+        let earlier = Earlier::of(working)?;
+        if !earlier.has_all(plan) {
+            let what = format!("what {} has come to cannot be written to {}", self.part, self.out.display());
+            return Err(Error::machine(what, "some space on the disk, then the same call again, which goes on from there"));
+        }
         let (program, sweep, part) = (self.sweep.program.clone(), self.sweep.identity.clone(), self.part.clone());
-        let done = DonePart { program, sweep, part, roots, states: Earlier::of(working)?.into_ended() };
+        let done = DonePart { program, sweep, part, roots, states: earlier.into_ended() };
         write_part(self.out, &self.name, &framed(&done))?;
         folder::remove_part_folder(self.out, &self.name);
         Ok(())
