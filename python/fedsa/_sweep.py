@@ -81,8 +81,21 @@ def known(blob: bytes) -> Experiment:
     key = hashlib.sha256(blob).digest()
     if key not in _known:
         _known.clear()
-        _known[key] = pickle.loads(blob)
+        classes, experiment = pickle.loads(blob)
+        # Classes that are pickled by their contents forget where they were defined, which files name.
+        for cls, name in pickle.loads(classes):
+            cls.__qualname__ = name
+        _known[key] = pickle.loads(experiment)
     return _known[key]
+
+
+def packed(experiment: Experiment) -> bytes:
+    """The pickle of an experiment for other processes, with classes of the user's own program."""
+    pickler = cloudpickle()
+    kinds = [experiment._made.get("problem"), *experiment._made.get("methods", ())]
+    given = [getattr(kind, "_given", {}) for kind in kinds]
+    classes = {type(one[key]) for one in given for key in ("operator", "client", "server") if one.get(key) is not None}
+    return pickle.dumps((pickler.dumps([(cls, cls.__qualname__) for cls in classes]), pickler.dumps(experiment)))
 
 
 @dataclass(frozen=True)
@@ -193,13 +206,15 @@ class DaskPool(Pool):
     """Tasks of Dask on processes of one thread."""
 
     def __init__(self, work: Work, options: Options) -> None:
+        import dask
         import distributed
 
         self.wait, self.broken, self.retries = distributed.wait, distributed.KilledWorker, options.retries
         self.cluster = None
         if options.address is None:
             here = {"n_workers": options.workers, "threads_per_worker": 1, "processes": True, "dashboard_address": None, **options.more}
-            self.cluster = distributed.LocalCluster(**here)
+            with dask.config.set({"distributed.scheduler.allowed-failures": options.retries}):
+                self.cluster = distributed.LocalCluster(**here)
         self.client = distributed.Client(options.address or self.cluster, **({} if options.address is None else options.more))
         super().__init__(4 * max(16, len(self.client.scheduler_info()["workers"])))
         self.work = work
@@ -448,7 +463,7 @@ def sweep(
             place = os.path.join(place, "sweep")
         if not os.path.exists(os.path.join(place, "summary.json")):
             batches, size = plan(native, place, workers or os.cpu_count() or 1, batch, cancel)
-            blob = b"" if on == "local" else cloudpickle().dumps(experiment)
+            blob = b"" if on == "local" else packed(experiment)
             work = Work(blob, place if shared_disk else None, quick, force, every, os.getpid())
             total, done = sum(size.values()), 0.0
             listener.show("running", done, total)

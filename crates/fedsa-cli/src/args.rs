@@ -216,6 +216,9 @@ pub struct CheckArgs {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
+    /// Check these points of a sweep only, such as 3,7-12, without the checks of results: the memory is that of these points
+    #[arg(long, value_name = "LIST", allow_hyphen_values = true)]
+    pub points: Option<String>,
     #[command(flatten)]
     pub overrides: Overrides,
     /// Accept settings that are known to be unstable

@@ -125,6 +125,16 @@ fn merged_parts_are_what_a_single_run_writes() {
         let methods: f64 = point["methods"].as_array().unwrap().iter().map(|method| method["seconds"].as_f64().unwrap()).sum();
         assert!(methods > 0.0 && (point["seconds"].as_f64().unwrap() - methods).abs() < 1e-12, "{point}");
     }
+    let some = folder.run(&["check", "swept.toml", "--json", "--points", "6,2"]).exits(0);
+    let some: Json = serde_json::from_str(&some.stdout).unwrap();
+    for (point, i) in some["points"].as_array().unwrap().iter().zip([2, 6]) {
+        for key in ["index", "point", "coordinates", "run", "seconds"] {
+            assert_eq!(point[key], points[i][key]);
+        }
+    }
+    assert_eq!(some["points"].as_array().unwrap().len(), 2);
+    let beyond = folder.run(&["check", "swept.toml", "--points", "8"]).exits(2).message();
+    assert!(beyond.contains("--points: there is no point 8"), "{beyond}");
     // In any order, by seeds too, with any number of threads.
     part(&folder, "7,2-3", "d", &["--threads", "1"]);
     part(&folder, "0", "d", &["--seed-range", "5-9"]);
