@@ -146,7 +146,7 @@ def test_workers_that_are_killed_lose_nothing(engine: tuple[str, dict[str, Any]]
     def kill() -> None:
         while not stop.wait(0.02) and len(killed) < 3:
             if any((tmp_path / "d/.fedsa/parts").glob("*.part")) or killed:
-                for pid in [pid for pid, args in children(os.getpid()).items() if ours in args and "tracker" not in args][:1]:
+                for pid in [pid for pid, args in children(os.getpid()).items() if ours in args and "resource_tracker" not in args][:1]:
                     os.kill(pid, signal.SIGKILL)
                     killed.append(pid)
                     stop.wait(0.5)
@@ -185,7 +185,7 @@ if __name__ == "__main__":
         lines = iter(leader.stdout.readline, "")
         assert any("stopped" in line for line in lines)
         began = time.monotonic()
-        while (left := {pid: args for pid, args in children(leader.pid).items() if "tracker" not in args and "<defunct>" not in args}) and time.monotonic() - began < 20:
+        while (left := {pid: args for pid, args in children(leader.pid).items() if "resource_tracker" not in args and "<defunct>" not in args}) and time.monotonic() - began < 20:
             time.sleep(0.1)
         leader.stdin.close()
         assert not left

@@ -36,7 +36,13 @@ impl<'a> Reported<'a> {
     fn of(Checked { plan, numbers, .. }: &'a Checked) -> Self {
         let listed: Vec<usize> = plan.points.iter().take(LISTED).flat_map(|point| point.cells.iter().copied()).collect();
         let outlooks = parallel::map(listed.len(), |i| (listed[i], plan.forecast(listed[i]).outlook()));
-        Self { plan, numbers, duration: estimate::duration(plan), steps: stable_steps(plan, &listed), outlooks: outlooks.into_iter().collect() }
+        Self {
+            plan,
+            numbers,
+            duration: estimate::duration(plan),
+            steps: stable_steps(plan, &listed),
+            outlooks: outlooks.into_iter().collect(),
+        }
     }
 
     fn problem(&self, i: usize) -> Json {
