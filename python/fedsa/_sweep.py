@@ -11,6 +11,7 @@ import tempfile
 import time
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Literal
 
 from fedsa import _fedsa
@@ -117,26 +118,24 @@ Ended = Generator[tuple[str, "bytes | None"], None, None]
 
 def on_joblib(work: Work, batches: Sequence[str], options: Options) -> Ended:
     """Processes of joblib, or what ``joblib.parallel_config`` names."""
-    from joblib import Parallel, delayed
-    from joblib.externals.loky import get_reusable_executor
-    from joblib.externals.loky.process_executor import BrokenProcessPool
-
+    joblib, loky = import_module("joblib"), import_module("joblib.externals.loky")
+    broken = import_module("joblib.externals.loky.process_executor").BrokenProcessPool
     left, lost = list(batches), 0
     try:
         while left:
             # A worker that is lost takes all others with it.
             try:
-                parallel = Parallel(n_jobs=options.workers or -1, return_as="generator_unordered", batch_size=1, **options.more)
-                for points, part in parallel(delayed(work)(points) for points in list(left)):
+                parallel = joblib.Parallel(n_jobs=options.workers or -1, return_as="generator_unordered", batch_size=1, **options.more)
+                for points, part in parallel(joblib.delayed(work)(points) for points in list(left)):
                     left.remove(points)
                     yield points, part
                     options.look()
-            except BrokenProcessPool as e:
+            except broken as e:
                 lost += 1
                 if lost > options.retries:
                     raise lost_worker(lost) from e
     except BaseException:
-        get_reusable_executor().shutdown(wait=True, kill_workers=True)
+        loky.get_reusable_executor().shutdown(wait=True, kill_workers=True)
         raise
 
 
@@ -169,8 +168,7 @@ class RayPool(Pool):
     """Plain tasks of Ray, one processor each."""
 
     def __init__(self, work: Work, options: Options) -> None:
-        import ray
-
+        ray = import_module("ray")
         self.ray, self.is_ours = ray, not ray.is_initialized()
         if self.is_ours:
             here = {} if options.address else {"num_cpus": options.workers, "include_dashboard": False}
@@ -206,9 +204,7 @@ class DaskPool(Pool):
     """Tasks of Dask on processes of one thread."""
 
     def __init__(self, work: Work, options: Options) -> None:
-        import dask
-        import distributed
-
+        dask, distributed = import_module("dask"), import_module("distributed")
         self.wait, self.broken, self.retries = distributed.wait, distributed.KilledWorker, options.retries
         self.cluster = None
         if options.address is None:
@@ -246,8 +242,7 @@ class SubmititPool(Pool):
     """Jobs of submitit: arrays of Slurm, or processes of this machine."""
 
     def __init__(self, work: Work, options: Options) -> None:
-        import submitit
-
+        submitit = import_module("submitit")
         self.lost = (submitit.core.utils.UncompletedJobError,)
         self.executor = submitit.AutoExecutor(folder=options.logs, cluster=options.address)
         self.executor.update_parameters(**{"cpus_per_task": 1, "timeout_min": 60, "name": "fedsa", **options.more})
@@ -326,7 +321,7 @@ def cloudpickle() -> Any:
     """What pickles operators of a user's own program: the engines bring it."""
     for name in ("cloudpickle", "joblib.externals.cloudpickle", "ray.cloudpickle"):
         with contextlib.suppress(ImportError):
-            return __import__(name, fromlist=["dumps"])
+            return import_module(name)
     return pickle
 
 
@@ -462,7 +457,8 @@ def sweep(
         if out is None:
             place = os.path.join(place, "sweep")
         if not os.path.exists(os.path.join(place, "summary.json")):
-            batches, size = plan(native, place, workers or os.cpu_count() or 1, batch, cancel)
+            # In this process all threads share a batch.
+            batches, size = plan(native, place, 1 if on == "local" else workers or os.cpu_count() or 1, batch, cancel)
             blob = b"" if on == "local" else packed(experiment)
             work = Work(blob, place if shared_disk else None, quick, force, every, os.getpid())
             total, done = sum(size.values()), 0.0
@@ -498,7 +494,7 @@ def run(on: str, work: Work, native: _fedsa.Experiment, batches: Sequence[str], 
     if on != "local":
         package, engine = ENGINES[on]
         try:
-            __import__(package)
+            import_module(package)
         except ImportError as e:
             raise ImportError(f"sweep(on={on!r}) needs the package {package}: pip install {package}", name=package) from e
         yield from engine(work, batches, options)
