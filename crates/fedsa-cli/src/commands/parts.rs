@@ -3,29 +3,32 @@
 use std::time::Instant;
 
 use fedsa::error::Error;
-use fedsa_experiment::config::Experiment;
 use fedsa_experiment::parts::{self, PartOutcome, SweepPart};
 use fedsa_experiment::run::RunOutcome;
 use fedsa_experiment::{IfExists, Kinds, RunSettings};
 use serde_json::json;
 
 use super::progress::Watcher;
-use super::run::{ended, finished, interrupted};
-use super::{count, duration, say, say_json, signals, warn};
+use super::run::{ended, finished, folder, interrupted, settings};
+use super::{count, duration, load, say, say_json, signals, warn};
 use crate::args::{Common, MergeArgs, RunArgs};
 use crate::error::{DONE, INTERRUPTED};
 
-/// Runs some points of an experiment in the folder of the settings.
+/// Runs some points of an experiment.
 ///
 /// # Errors
 /// On bad input, and when the machine fails.
-pub fn run(args: &RunArgs, points: &str, experiment: &Experiment, settings: RunSettings, began: Instant) -> Result<u8, Error> {
-    let seeds = args.seed_range.as_deref().map(str::parse).transpose()?;
+pub fn run(args: &RunArgs, points: &str, kinds: &Kinds) -> Result<u8, Error> {
+    let began = Instant::now();
+    let seeds = args.part.seed_range.as_deref().map(str::parse).transpose()?;
     let part = SweepPart { points: points.parse()?, seeds };
+    let (experiment, base) = load(&args.file, &args.overrides, args.quick, kinds)?;
+    let out = folder(args, &experiment);
+    let settings = settings(&args.common).with_base(base).with_quick(args.quick).in_folder(&out, IfExists::Refuse);
     let (common, watcher) = (&args.common, Watcher::new(&args.common, began, &|_| {}));
-    let outcome = parts::run_part(experiment, &part, &settings, &watcher, signals::cancel())?;
+    let outcome = parts::run_part(&experiment, &part, &settings, &watcher, signals::cancel())?;
     watcher.hide();
-    let out = settings.folder.as_ref().map(|(out, _)| out.display().to_string()).unwrap_or_default();
+    let out = out.display().to_string();
     let (runs, seconds) = match outcome {
         PartOutcome::Done(ran) => (Some(ran.runs), ran.seconds),
         PartOutcome::Interrupted(left) => {

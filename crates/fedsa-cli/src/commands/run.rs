@@ -1,6 +1,6 @@
 //! `fedsa run`: from an experiment file to tables and pictures.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use fedsa::error::Error;
@@ -12,7 +12,7 @@ use fedsa_experiment::{IfExists, Kinds, RunSettings};
 use super::progress::Watcher;
 use super::results::{failures, report};
 use super::signals::{self, Phase};
-use super::{count, load, parts, say, say_json, warn};
+use super::{count, load, say, say_json, warn};
 use crate::args::{Common, RunArgs};
 use crate::error::{DONE, INTERRUPTED, NOT_AS_EXPECTED};
 
@@ -23,12 +23,14 @@ use crate::error::{DONE, INTERRUPTED, NOT_AS_EXPECTED};
 pub fn run(args: &RunArgs, kinds: &Kinds) -> Result<u8, Error> {
     let began = Instant::now();
     let (experiment, base) = load(&args.file, &args.overrides, args.quick, kinds)?;
-    let out = args.out.clone().unwrap_or_else(|| Path::new("out").join(&experiment.id));
+    let out = folder(args, &experiment);
     let settings = settings(&args.common).with_base(base).with_quick(args.quick);
-    match &args.points {
-        Some(points) => parts::run(args, points, &experiment, settings.in_folder(&out, IfExists::Refuse), began),
-        None => Ok(in_folder(experiment, settings, &out, &args.common, args.json, began)?.0),
-    }
+    Ok(in_folder(experiment, settings, &out, &args.common, args.json, began)?.0)
+}
+
+/// The folder of the results.
+pub fn folder(args: &RunArgs, experiment: &Experiment) -> PathBuf {
+    args.out.clone().unwrap_or_else(|| Path::new("out").join(&experiment.id))
 }
 
 /// Runs an experiment in a folder; its exit status, and the number of notes.
