@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from fedsa import gym
     from fedsa._estimator import Inference, Spending
     from fedsa._fit import FederatedClassifier, FederatedRegressor
+    from fedsa._sweep import sweep
     from fedsa._value import PolicyValue, ValueEstimate, ValueFunction
 
 # What is imported when it is first named, so that `import fedsa` is quick: the module of each name, or the module that it names.
@@ -48,6 +49,7 @@ _LATER = {
     "ValueEstimate": "fedsa._value",
     "ValueFunction": "fedsa._value",
     "gym": "fedsa.gym",
+    "sweep": "fedsa._sweep",
 }
 
 
@@ -114,4 +116,5 @@ __all__ = [
     "problems",
     "report",
     "set_threads",
+    "sweep",
 ]

@@ -11,7 +11,7 @@ import pytest
 GUIDES = Path(__file__).parents[2] / "docs" / "src" / "guides"
 
 
-@pytest.mark.parametrize("page", ["python-operators.md", "python-rules.md"])
+@pytest.mark.parametrize("page", ["python-operators.md", "python-rules.md", "sweeps.md"])
 def test_the_examples_of_a_page_run(page: str) -> None:
     text = (GUIDES / page).read_text(encoding="utf-8")
     blocks = re.findall(r"^```python\n(.*?)^```", text, flags=re.DOTALL | re.MULTILINE)

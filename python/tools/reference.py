@@ -20,7 +20,7 @@ BEGIN, END = "<!-- made by python/tools/reference.py -->", "<!-- end of it -->"
 # What belongs together, in the order of the page.
 GROUPS: list[tuple[str, Any, list[str]]] = [
     ("Experiments", fedsa, ["Experiment", "bundled"]),
-    ("Results", fedsa, ["Results", "Outcome", "Estimate", "Verdict", "Summary", "Figure", "Table", "open", "compare", "Comparison", "report", "Report"]),
+    ("Results", fedsa, ["Results", "Outcome", "Estimate", "Verdict", "Summary", "Figure", "Table", "open", "compare", "Comparison", "report", "Report", "sweep"]),
     (
         "Theory, tuning, checks",
         fedsa,

@@ -4,6 +4,7 @@ mod agent;
 mod cost;
 mod data;
 mod federation;
+mod parts;
 mod report;
 mod values;
 
@@ -15,6 +16,7 @@ pub use agent::AgentArgs;
 pub use cost::{FitGoalArg, MinimiseArg, NetworkArgs};
 pub use data::{DataCommand, FetchArgs, VerifyArgs};
 pub use federation::{FederationCommand, NewFederationArgs};
+pub use parts::{MergeArgs, PartArgs};
 pub use report::ReportArgs;
 pub use values::{BadRowsArg, ProgressMode};
 use values::{MAX_INTEGER, positive, seconds, whole};
@@ -44,6 +46,8 @@ pub struct Cli {
 pub enum Command {
     /// Run an experiment file
     Run(RunArgs),
+    /// Put the parts of a sweep together that fedsa run --points ran, to what a single run would have written
+    Merge(MergeArgs),
     /// Run bundled experiments: figures of papers, and studies of our own
     Reproduce(ReproduceArgs),
     /// Validate an experiment file; report what would run, whether it is stable, and how long it takes
@@ -153,6 +157,8 @@ pub struct RunArgs {
     #[arg(long)]
     pub json: bool,
     #[command(flatten)]
+    pub part: PartArgs,
+    #[command(flatten)]
     pub overrides: Overrides,
     #[command(flatten)]
     pub common: Common,
@@ -191,6 +197,9 @@ pub struct CheckArgs {
     /// Print JSON
     #[arg(long)]
     pub json: bool,
+    /// Check these points of a sweep only, such as 3,7-12, without the checks of results: the memory is that of these points
+    #[arg(long, value_name = "LIST", allow_hyphen_values = true)]
+    pub points: Option<String>,
     #[command(flatten)]
     pub overrides: Overrides,
     /// Accept settings that are known to be unstable

@@ -3,10 +3,11 @@
 use fedsa::error::{Error, ErrorCode};
 use fedsa_experiment::execute::CHECKPOINT;
 use fedsa_experiment::folder::OUT;
+use fedsa_experiment::parts::{POINTS, SEED_RANGE};
 use fedsa_experiment::run::RESUME;
 
 /// The settings of runs that messages of the library name, and the options that stand for them.
-const RUNS: [(&str, &str); 3] = [("resume", "--resume"), ("overwrite", "--overwrite"), ("force", "--force")];
+const RUNS: [(&str, &str); 4] = [("resume", "--resume"), ("overwrite", "--overwrite"), ("force", "--force"), ("points", "--points")];
 
 /// The error with options in place of settings of the library, and with what the program can do about it.
 pub fn in_options(e: Error) -> Error {
@@ -32,6 +33,8 @@ fn about_options(e: Error) -> Error {
     match e.key.as_str() {
         OUT => e.about("--out"),
         CHECKPOINT | RESUME => e.about("--resume"),
+        POINTS => e.about("--points"),
+        SEED_RANGE => e.about("--seed-range"),
         "source" => e.about("--from"),
         _ => e,
     }

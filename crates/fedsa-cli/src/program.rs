@@ -86,7 +86,11 @@ fn keep_readers_quiet() {
 
 fn dispatch(command: &Command, kinds: &Kinds) -> Result<u8, Error> {
     match command {
-        Command::Run(args) => commands::run::run(args, kinds),
+        Command::Run(args) => match &args.part.points {
+            Some(points) => commands::parts::run(args, points, kinds),
+            None => commands::run::run(args, kinds),
+        },
+        Command::Merge(args) => commands::parts::merge(args, kinds),
         Command::Reproduce(args) => commands::reproduce::reproduce(args),
         Command::Check(args) => commands::check::check(args, kinds),
         Command::Theory(args) => commands::theory::theory(args, kinds),

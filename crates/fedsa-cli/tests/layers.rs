@@ -51,7 +51,7 @@ const LAYERS: &[(&str, Layers)] = &[
             &["estimate", "finished", "observer", "predict", "results", "run_memory", "stability", "trace_lines"],
             &["checks", "execute", "outcome", "output", "picture", "summary", "theory"],
             // Calls that return data.
-            &["apply", "check", "compare", "deployment", "evaluate", "fit", "redraw", "run", "tune"],
+            &["apply", "check", "compare", "deployment", "evaluate", "fit", "parts", "redraw", "run", "tune"],
         ],
     ),
     ("fedsa-report", &[&["cited", "html", "rounds"], &["any_json", "run"], &["curves", "sections", "sweep"], &["page"]]),

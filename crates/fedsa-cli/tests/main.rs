@@ -24,6 +24,8 @@ mod lengths;
 mod log_forms;
 mod numpy;
 mod outside;
+#[cfg(unix)]
+mod parts;
 mod pictures;
 mod policy_value;
 mod program;

@@ -23,8 +23,9 @@ use super::results::{Recorded, Results, SeedResult};
 use crate::config::schema::ControlsStart;
 use crate::folder::RunFolder;
 pub use framed::{CHECKPOINT, framed, read_framed, unframed, write_framed};
+pub(crate) use saved::Saved;
 pub use saved::{ENDED, Earlier};
-use saved::{End, MOST_STATES, Saved, Saving, checkpoint_name, full_name};
+use saved::{End, MOST_STATES, Saving, checkpoint_name, full_name};
 
 /// The inputs of [`execute`] beside the plan: interruption, checkpoints and progress.
 pub struct RunControl<'a> {
@@ -281,7 +282,7 @@ impl Shared<'_> {
     fn run(&self, job: &SeedJob) -> Result<Option<SeedResult>> {
         let RunControl { observer, earlier, .. } = *self.control;
         let cell = &self.plan.cells[job.cell];
-        let mut session = self.session(job)?;
+        let mut from = None;
         if let Some(saved) = earlier.checkpoint(job.cell, cell, job.seed, self.plan.field(job.cell).dim())? {
             if saved.is_over(cell) {
                 saved.rows.iter().for_each(|row| observer.recorded(job.cell, job.seed, row));
@@ -289,10 +290,13 @@ impl Shared<'_> {
                 return Ok(Some(self.end(job, saved)));
             }
             if let Saved { round, rows, state: Some(carrier), seconds, .. } = saved {
-                let state = session::State { round, rows, carrier, seconds };
-                session.restore(state).map_err(|e| e.inside(&checkpoint_name(job.cell, job.seed)))?;
-                session.rows().iter().for_each(|row| observer.recorded(job.cell, job.seed, row));
+                from = Some(session::State { round, rows, carrier, seconds });
             }
+        }
+        let mut session = self.session(job)?;
+        if let Some(state) = from {
+            session.restore(state).map_err(|e| e.inside(&checkpoint_name(job.cell, job.seed)))?;
+            session.rows().iter().for_each(|row| observer.recorded(job.cell, job.seed, row));
         }
         let (rounds, found) = (cell.run.rounds, session.round());
         let per_round = job.work / rounds as f64;

@@ -3,6 +3,7 @@
 //! | what | input | result |
 //! | --- | --- | --- |
 //! | [`fn@run`] | an experiment | [`run::Ran`] |
+//! | [`parts::run_part`], [`fn@parts::merge`] | points of a sweep; all of them | a part; [`run::Ran`] |
 //! | [`fn@check::check`] | an experiment | [`check::Checked`] |
 //! | [`fn@fit`] | [`FitSettings`], or data sets in memory ([`fit::Fit::of_sets`]) | [`Fitted`] |
 //! | [`fn@evaluate`] | [`EvaluateSettings`], or logs in memory ([`evaluate::Evaluation::of_logs`]) | [`Evaluated`] |
@@ -42,6 +43,7 @@ pub mod numbers;
 pub mod observer;
 pub mod outcome;
 pub mod output;
+pub mod parts;
 pub mod picture;
 pub mod plan;
 pub mod predict;

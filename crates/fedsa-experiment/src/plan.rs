@@ -21,6 +21,7 @@ use fedsa_theory::predict::Forecast;
 use toml::{Table, Value};
 
 use super::{memory, resolve};
+use crate::config::schema::Seeds;
 use crate::config::{Experiment, PointReader, RunSpec, SweepPoint, validate};
 use built::build_problem;
 pub use built::{BuiltProblem, PlannedField};
@@ -203,6 +204,16 @@ impl Plan {
         let first = self.points[0].field;
         let (tables, memory) = self.origins[first].clone();
         BuiltProblem { tables, memory, planned: self.fields[first].clone() }
+    }
+
+    /// The same with those seeds only that are wanted.
+    #[must_use]
+    pub(crate) fn with_seeds(mut self, is_wanted: impl Fn(u64) -> bool) -> Self {
+        for cell in &mut self.cells {
+            let seeds = Seeds::List(cell.run.seeds.list().into_iter().filter(|seed| is_wanted(*seed)).collect());
+            cell.run = Arc::new(RunSpec { seeds, ..(*cell.run).clone() });
+        }
+        self
     }
 
     /// Whether there are sweeps or variants.

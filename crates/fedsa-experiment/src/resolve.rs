@@ -48,11 +48,8 @@ pub fn text(table: &Table) -> String {
     format!("{note}{}", toml::to_string(table).expect("a tree of plain values"))
 }
 
-/// The tables of the resolved experiment.
-///
-/// # Errors
-/// When a table cannot be read.
-pub fn table(experiment: &Experiment, places: &Places) -> Result<Table> {
+/// The tables of the experiment with overrides applied and paths absolute, without defaults. No point is read for them.
+pub fn given(experiment: &Experiment, places: &Places) -> Table {
     let mut table = experiment.document.table.clone();
     table.remove("quick");
     table.insert("id".into(), Value::String(experiment.id.clone()));
@@ -61,6 +58,15 @@ pub fn table(experiment: &Experiment, places: &Places) -> Result<Table> {
         excuse_checks(&mut table);
     }
     absolute_paths(&mut table, places);
+    table
+}
+
+/// The tables of the resolved experiment.
+///
+/// # Errors
+/// When a table cannot be read.
+pub fn table(experiment: &Experiment, places: &Places) -> Result<Table> {
+    let table = given(experiment, places);
     let filled = fill(&experiment.document.kinds, table.clone());
     // A sweep may change a table so that the defaults no longer fit,
     // for example if it changes the kind.

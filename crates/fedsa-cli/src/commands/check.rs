@@ -5,6 +5,7 @@ use std::collections::HashMap;
 use fedsa::error::Error;
 use fedsa::parallel;
 use fedsa_experiment::check::{self, Checked, LISTED};
+use fedsa_experiment::parts::SweepPart;
 use fedsa_experiment::{Kinds, RunSettings, checks, estimate, memory, stability};
 use toml::Value;
 
@@ -19,7 +20,14 @@ use crate::error::DONE;
 pub fn check(args: &CheckArgs, kinds: &Kinds) -> Result<u8, Error> {
     let (experiment, base) = load(&args.file, &args.overrides, args.quick, kinds)?;
     let settings = RunSettings::default().with_base(base).with_quick(args.quick).with_force(args.force);
-    let checked = check::check(experiment, &settings, signals::cancel())?;
+    let checked = match &args.points {
+        None => check::check(experiment, &settings, signals::cancel())?,
+        Some(points) => {
+            let part = SweepPart::of(points.parse()?);
+            part.check(experiment.points.len())?;
+            check::check_points(&experiment, part.points.iter().collect(), &settings, signals::cancel())?
+        }
+    };
     if args.json {
         say_json(&checked.json());
     } else {

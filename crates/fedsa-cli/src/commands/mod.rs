@@ -14,6 +14,7 @@ mod holdout;
 pub mod list;
 pub mod logging;
 pub mod man;
+pub mod parts;
 pub mod plot;
 pub mod predict;
 mod progress;

@@ -1,6 +1,6 @@
 //! `fedsa run`: from an experiment file to tables and pictures.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use fedsa::error::Error;
@@ -23,9 +23,14 @@ use crate::error::{DONE, INTERRUPTED, NOT_AS_EXPECTED};
 pub fn run(args: &RunArgs, kinds: &Kinds) -> Result<u8, Error> {
     let began = Instant::now();
     let (experiment, base) = load(&args.file, &args.overrides, args.quick, kinds)?;
-    let out = args.out.clone().unwrap_or_else(|| Path::new("out").join(&experiment.id));
+    let out = folder(args, &experiment);
     let settings = settings(&args.common).with_base(base).with_quick(args.quick);
     Ok(in_folder(experiment, settings, &out, &args.common, args.json, began)?.0)
+}
+
+/// The folder of the results.
+pub fn folder(args: &RunArgs, experiment: &Experiment) -> PathBuf {
+    args.out.clone().unwrap_or_else(|| Path::new("out").join(&experiment.id))
 }
 
 /// Runs an experiment in a folder; its exit status, and the number of notes.
@@ -66,7 +71,11 @@ pub fn ended<T>(
     match outcome {
         RunOutcome::Done(results) => done(*results),
         RunOutcome::AlreadyDone(before) => Ok(already_done(id, &before.ended, out, common)),
-        RunOutcome::Interrupted(left) => Ok(interrupted(&left, out)),
+        RunOutcome::Interrupted(left) => {
+            interrupted(&left);
+            warn(format!("the same command with --resume continues from {}", out.display()));
+            Ok((INTERRUPTED, 0))
+        }
         _ => unreachable!("the program is of the library's version"),
     }
 }
@@ -116,8 +125,8 @@ fn status(ended: &EndedRun) -> (u8, usize) {
     (if ended.as_expected { DONE } else { NOT_AS_EXPECTED }, ended.notes)
 }
 
-/// Prints what an interrupted run leaves, and how to continue; its exit status and notes.
-fn interrupted(left: &Interrupted, out: &Path) -> (u8, usize) {
+/// Prints what an interrupted run leaves.
+pub fn interrupted(left: &Interrupted) {
     let Interrupted { ended, lost, kept, behind, waiting, .. } = left;
     let mut parts = Vec::new();
     let mut say = |n: usize, what: &str| {
@@ -135,6 +144,4 @@ fn interrupted(left: &Interrupted, out: &Path) -> (u8, usize) {
         let from = if *round == 0 { "the start".into() } else { format!("the checkpoint of round {round}") };
         warn(format!("  {what}: the round under way was dropped, and the one before could not be saved; continues from {from}"));
     }
-    warn(format!("the same command with --resume continues from {}", out.display()));
-    (INTERRUPTED, 0)
 }

@@ -25,6 +25,7 @@ const STEP_STATE: usize = 64;
 /// What a report says of a plan's problems and methods is computed from this.
 struct Reported<'a> {
     plan: &'a Plan,
+    numbers: &'a [usize],
     duration: EstimatedTime,
     /// Of the cells of the listed points.
     steps: HashMap<usize, Option<StableStep>>,
@@ -32,10 +33,16 @@ struct Reported<'a> {
 }
 
 impl<'a> Reported<'a> {
-    fn of(plan: &'a Plan) -> Self {
+    fn of(Checked { plan, numbers, .. }: &'a Checked) -> Self {
         let listed: Vec<usize> = plan.points.iter().take(LISTED).flat_map(|point| point.cells.iter().copied()).collect();
         let outlooks = parallel::map(listed.len(), |i| (listed[i], plan.forecast(listed[i]).outlook()));
-        Self { plan, duration: estimate::duration(plan), steps: stable_steps(plan, &listed), outlooks: outlooks.into_iter().collect() }
+        Self {
+            plan,
+            numbers,
+            duration: estimate::duration(plan),
+            steps: stable_steps(plan, &listed),
+            outlooks: outlooks.into_iter().collect(),
+        }
     }
 
     fn problem(&self, i: usize) -> Json {
@@ -88,21 +95,24 @@ impl<'a> Reported<'a> {
         let (planned, resolved) = (&self.plan.points[i], self.plan.resolved(i));
         let coordinates: Map<String, Json> = planned.point.coordinates.iter().map(|(n, v)| (n.clone(), json!(v))).collect();
         let methods: Vec<Json> = planned.cells.iter().enumerate().map(|(m, cell)| self.method(&resolved, m, *cell)).collect();
+        let seconds: f64 = planned.cells.iter().map(|cell| self.duration.cells[*cell]).sum();
         json!({
+            "index": self.numbers[i],
             "point": planned.point.label,
             "coordinates": coordinates,
             "problem": planned.field,
             "run": resolved.get("run"),
             "methods": methods,
+            "seconds": seconds,
         })
     }
 }
 
 /// The report of a plan.
 pub(super) fn report(checked: &Checked) -> Json {
-    let Checked { plan, unmeasured, quick, bytes, refusal } = checked;
+    let Checked { plan, unmeasured, quick, bytes, refusal, .. } = checked;
     let experiment = &plan.experiment;
-    let reported = Reported::of(plan);
+    let reported = Reported::of(checked);
     let problems: Vec<Json> = (0..plan.fields.len()).map(|i| reported.problem(i)).collect();
     let points: Vec<Json> = parallel::map(plan.points.len(), |i| reported.point(i));
     let checks = experiment.checks.iter().zip(unmeasured).map(|(check, why)| {

@@ -27,6 +27,8 @@ pub struct Checked {
     pub quick: bool,
     /// The memory that it needs at its peak, in bytes.
     pub bytes: f64,
+    /// Of each point of the plan, its number in the sweep.
+    pub numbers: Vec<usize>,
     /// Why it would be refused: it does not fit into memory, or is known to be unstable.
     pub refusal: Option<Error>,
 }
@@ -36,6 +38,19 @@ pub struct Checked {
 /// # Errors
 /// When a setting or file cannot be used, one of its checks can never be measured, or it is cancelled.
 pub fn check(experiment: Experiment, settings: &RunSettings, cancel: &Cancel) -> Result<Checked, Error> {
+    let numbers = (0..experiment.points.len()).collect();
+    checked(experiment, numbers, settings, cancel)
+}
+
+/// Checks these points of an experiment, without its checks of results.
+///
+/// # Errors
+/// As [`check`].
+pub fn check_points(experiment: &Experiment, points: Vec<usize>, settings: &RunSettings, cancel: &Cancel) -> Result<Checked, Error> {
+    checked(experiment.at_points(points.iter().copied()), points, settings, cancel)
+}
+
+fn checked(experiment: Experiment, numbers: Vec<usize>, settings: &RunSettings, cancel: &Cancel) -> Result<Checked, Error> {
     let control = PlanControl { cancel, solving: None };
     let plan = Arc::new(Plan::with_problem(experiment, &settings.base, settings.isa, &HashMap::new(), None, &control)?);
     let unmeasured = checks::unmeasured(&plan, &settings.base)?;
@@ -43,7 +58,7 @@ pub fn check(experiment: Experiment, settings: &RunSettings, cancel: &Cancel) ->
     let refusal = accepted.and_then(|()| stability::refuse_unstable(&plan, settings.force, cancel)).err();
     cancel.check()?;
     let bytes = run_memory::of_plan(&plan);
-    Ok(Checked { plan, unmeasured, quick: settings.quick, bytes, refusal })
+    Ok(Checked { plan, unmeasured, quick: settings.quick, bytes, numbers, refusal })
 }
 
 impl Checked {

@@ -14,7 +14,7 @@ use crate::results::Recorded;
 
 /// The state of one seed of a cell in a checkpoint.
 #[derive(Debug, Clone, Serialize, Deserialize)]
-pub(super) struct Saved {
+pub(crate) struct Saved {
     /// Identifies the run, independently of its number of rounds.
     pub identity: String,
     pub seed: u64,
@@ -29,7 +29,7 @@ pub(super) struct Saved {
     /// The wall time of these rounds, in seconds.
     pub seconds: f64,
     /// How the run ended, if it has.
-    pub end: Option<End>,
+    pub(super) end: Option<End>,
 }
 
 /// [`Saved`] without copies: a state may fill much of the memory.
@@ -96,6 +96,24 @@ impl Earlier {
         Ok(Self { folder: Some(path.to_path_buf()), ended })
     }
 
+    /// The states of runs that have ended elsewhere, by cell and seed.
+    pub(crate) fn of_ended(ended: BTreeMap<(usize, u64), Saved>) -> Self {
+        Self { folder: None, ended }
+    }
+
+    /// Whether all runs of a plan have ended.
+    pub(crate) fn has_all(&self, plan: &Plan) -> bool {
+        let has = |cell: usize, seed: &u64| self.ended.get(&(cell, *seed)).is_some_and(|saved| saved.is_over(&plan.cells[cell]));
+        (0..plan.cells.len()).all(|cell| plan.cells[cell].seeds().iter().all(|seed| has(cell, seed)))
+    }
+
+    /// The states of runs that had ended. States from which runs could go on are left out where they are too large
+    /// to be kept.
+    pub(crate) fn into_ended(self) -> Vec<Saved> {
+        let is_large = self.ended.values().map(Saved::size).sum::<usize>() > MOST_STATES;
+        self.ended.into_values().map(|saved| if is_large { Saved { state: None, ..saved } } else { saved }).collect()
+    }
+
     /// Checks that the runs of a plan can continue from these checkpoints.
     ///
     /// # Errors
@@ -114,8 +132,8 @@ impl Earlier {
 
     /// The checkpoint of a seed of a run with vectors of `d` numbers, if there is one.
     pub(super) fn checkpoint(&self, cell: usize, planned: &PlannedCell, seed: u64, d: usize) -> Result<Option<Saved>> {
-        let Some(path) = self.folder.as_ref().map(|folder| folder::own_path(folder, &checkpoint_name(cell, seed))) else { return Ok(None) };
-        let own: Option<Saved> = path.exists().then(|| read_framed(&path)).transpose()?;
+        let path = folder::own_path(self.folder.as_deref().unwrap_or(Path::new("")), &checkpoint_name(cell, seed));
+        let own: Option<Saved> = (self.folder.is_some() && path.exists()).then(|| read_framed(&path)).transpose()?;
         // A run that had ended may have continued with more rounds; its own file is then the newer one.
         let saved = match (own, self.ended.get(&(cell, seed))) {
             (Some(own), Some(ended)) if own.round <= ended.round => ended.clone(),

@@ -10,8 +10,9 @@ use fedsa_data::regular;
 use serde_json::Value as Json;
 
 use super::checkpoints::is_checkpoint;
-use super::lock::{Lock, is_busy, take_lock};
+use super::lock::{Lock, is_busy, is_locked, take_lock};
 use super::manifest::{FolderPurpose, FolderWork, Manifest};
+use super::parts::{PARTS, has_parts, is_part_under_way};
 use super::run::{RunFolder, make_folders, remove_empty, tidy, unusable};
 use super::{CONFIG_HEAD, Holds, LOCK, MANIFEST, OUT, OWN, SUMMARY, is_file, is_folder, names_in};
 
@@ -80,6 +81,9 @@ fn contents(path: &Path, names: &[String]) -> (Holds, Option<String>, Option<Man
         return (Holds::Finished, None, None);
     }
     let is_barren = is_barren(&path.join(OWN));
+    if is_barren && has_parts(path) {
+        return (Holds::Unfinished, None, None);
+    }
     match names.iter().find(|name| *name != OWN || !is_barren) {
         Some(name) => (Holds::Foreign, Some(name.clone()), None),
         None => (Holds::Nothing, None, None),
@@ -87,9 +91,10 @@ fn contents(path: &Path, names: &[String]) -> (Holds, Option<String>, Option<Man
 }
 
 /// Whether a folder `.fedsa` without a manifest can belong to the program: a run that was killed before it wrote its
-/// manifest leaves only its lock.
+/// manifest leaves only its lock, and parts of a sweep are there before they are merged.
 fn is_barren(own: &Path) -> bool {
-    is_folder(own) && names_in(own).is_ok_and(|inside| inside.iter().all(|name| name == LOCK || atomic::is_temporary(name)))
+    is_folder(own)
+        && names_in(own).is_ok_and(|inside| inside.iter().all(|name| [LOCK, PARTS].contains(&&**name) || atomic::is_temporary(name)))
 }
 
 /// The contents of a folder, whether or not a process writes to it.
@@ -97,9 +102,19 @@ pub fn holds(path: &Path) -> Holds {
     names_in(path).map_or(Holds::Nothing, |names| contents(path, &names).0)
 }
 
+/// Whether a process is writing to a folder at the moment.
+pub fn is_under_way(path: &Path) -> bool {
+    is_locked(path) || is_part_under_way(path)
+}
+
 /// What wrote to a folder, as far as it is known.
 pub fn work_in(path: &Path) -> Option<FolderWork> {
     Manifest::of(path).and_then(|manifest| manifest.work(path))
+}
+
+/// What was asked for in a folder that is no key of its experiment, in words.
+pub fn purpose_of(path: &Path) -> Option<String> {
+    Manifest::of(path)?.purpose?.further
 }
 
 /// The names of the outputs in a folder that are as the program wrote them, in order.
@@ -130,6 +145,11 @@ impl Found {
     /// What the folder was taken for; not known of earlier versions.
     pub fn purpose(&self) -> Option<&FolderPurpose> {
         self.manifest.as_ref().and_then(|manifest| manifest.purpose.as_ref())
+    }
+
+    /// Whether it holds parts of a sweep that are not merged.
+    pub fn has_parts(&self) -> bool {
+        has_parts(&self.path)
     }
 
     /// What the folder holds in words, for messages.

@@ -70,8 +70,8 @@ pub fn is_busy(path: &Path) -> Error {
     Error::new(OUT, what, "another folder, or the same one when that run has ended").coded(ErrorCode::OutputBusy)
 }
 
-/// Whether a process is writing to a folder at the moment.
-pub fn is_under_way(path: &Path) -> bool {
+/// Whether a process holds the lock of a folder.
+pub fn is_locked(path: &Path) -> bool {
     let Ok(file) = File::open(path.join(OWN).join(LOCK)) else { return false };
     matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock))
 }

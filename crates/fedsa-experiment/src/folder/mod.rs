@@ -8,6 +8,7 @@
 //! - `lock`: locked by the process that writes to the folder. The system releases it when that
 //!   process ends.
 //! - checkpoints and the states of finished runs.
+//! - `parts`: parts of a sweep that run apart, until they are merged.
 //!
 //! A folder without a manifest (of an earlier version, or copied without `.fedsa`) counts as a run's folder if it has the
 //! `config.toml` and `summary.json` of a run. Its outputs are then recognised by their names.
@@ -16,6 +17,7 @@ mod checkpoints;
 mod found;
 mod lock;
 mod manifest;
+mod parts;
 mod run;
 
 use std::io;
@@ -24,9 +26,11 @@ use std::path::Path;
 use fedsa_data::atomic::at;
 
 pub use checkpoints::{CHECKPOINT, CHECKPOINT_MAGIC, ENDED_CHECKPOINT, PILOTS, PREDICTIONS, RUN_CHECKPOINT, own_path};
-pub use found::{Found, holds, look, outputs, work_in};
-pub use lock::is_under_way;
+pub use found::{Found, holds, is_under_way, look, outputs, purpose_of, work_in};
 pub use manifest::{FolderPurpose, FolderWork, digest};
+pub use parts::{
+    PARTS, PartNames, has_parts, is_part_under_way, names_of_parts, part_file, part_folder, parts_path, remove_part_folder, sweep_path,
+};
 pub use run::RunFolder;
 
 /// The key of errors about the folder that results go to.

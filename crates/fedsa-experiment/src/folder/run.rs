@@ -13,6 +13,7 @@ use super::GROWING;
 use super::checkpoints::{ENDED_CHECKPOINT, PREDICTIONS, RUN_CHECKPOINT, is_checkpoint, remove_old_checkpoints};
 use super::lock::is_busy;
 use super::manifest::{FolderPurpose, Manifest, digest};
+use super::parts::remove_parts;
 use super::{LOCK, MANIFEST, OUT, OWN, SUMMARY, names_in};
 
 /// The folder of a run in progress. Only this process writes to it.
@@ -254,4 +255,5 @@ pub fn tidy(folder: &Path, manifest: &Manifest) {
             let _ = std::fs::remove_file(own.join(name));
         }
     }
+    remove_parts(folder);
 }

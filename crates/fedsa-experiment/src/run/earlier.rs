@@ -107,7 +107,7 @@ fn goes_on(before: &Table, now: &Table) -> bool {
 }
 
 /// `theta*` of every problem. Another machine could compute it with other last bits.
-pub(super) fn write_roots(folder: &RunFolder, plan: &Plan) -> Result<(), Error> {
+pub(crate) fn write_roots(folder: &RunFolder, plan: &Plan) -> Result<(), Error> {
     let roots: HashMap<&str, &[f64]> = plan.fields.iter().filter_map(|f| Some((f.fingerprint.as_str(), f.field.root()?))).collect();
     write_framed(folder, ROOTS, &roots)
 }

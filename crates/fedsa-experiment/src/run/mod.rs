@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use fedsa::cancel::Cancel;
-use fedsa::error::Error;
+use fedsa::error::{Error, ErrorCode};
 use fedsa::kernel::Isa;
 use fedsa_data::find::Places;
 use toml::Table;
@@ -23,9 +23,11 @@ use toml::Table;
 use crate::config::Experiment;
 use crate::execute::{Earlier, Executed, Interrupted, RunControl, execute};
 use crate::folder::{self, FolderPurpose, FolderWork, Found, Holds, RunFolder};
+use crate::parts::done::Gathered;
 use crate::plan::{BuiltProblem, PlanControl};
 use crate::predict::KeptPredictions;
 use crate::{Computed, Plan, Results, RunObserver, Stage, Unobserved, checks, output, resolve, run_memory, stability};
+pub(crate) use earlier::write_roots;
 pub use earlier::{RESUME, roots};
 pub use ended::{AlreadyDone, RunOutcome};
 pub use ran::{EndedRun, Ran, write_finished};
@@ -133,6 +135,8 @@ pub struct Job {
     further: Option<String>,
     /// The folder of a finished run that is read and not written to.
     ended_in: Option<PathBuf>,
+    /// What parts have come to, which are to be merged.
+    parts: Option<Gathered>,
 }
 
 /// Where files are written.
@@ -141,6 +145,8 @@ struct Target<'a> {
     if_exists: IfExists,
     extra: &'a [String],
     purpose: &'a FolderPurpose,
+    /// `theta*` of the parts that are merged, if parts are.
+    parts: Option<&'a HashMap<String, Vec<f64>>>,
 }
 
 /// What is in the folder of a run.
@@ -172,7 +178,7 @@ impl Job {
     /// An experiment and how it is run.
     pub fn new(experiment: Experiment, settings: RunSettings) -> Self {
         let (began, work) = (Instant::now(), FolderWork::Run);
-        Self { experiment, settings, built: None, extra: Vec::new(), began, work, further: None, ended_in: None }
+        Self { experiment, settings, built: None, extra: Vec::new(), began, work, further: None, ended_in: None, parts: None }
     }
 
     /// The same with its problem, if that has been built before.
@@ -205,6 +211,12 @@ impl Job {
         Self { further: Some(further.into()), ..self }
     }
 
+    /// The same with the results of its parts, so that nothing is run.
+    #[must_use]
+    pub(crate) fn of_parts(self, parts: Gathered) -> Self {
+        Self { parts: Some(parts), ..self }
+    }
+
     /// Runs the experiment. Of a folder, only checkpoints and the settings are written ([`Ran::write`]).
     ///
     /// # Errors
@@ -217,7 +229,8 @@ impl Job {
         let data = self.built.as_ref().map(|built| built.data().to_string());
         let purpose = FolderPurpose { data, further: self.further.clone(), ..FolderPurpose::new(self.work, earlier::identity(&resolved)) };
         let target = self.settings.folder.as_ref();
-        let target = target.map(|(path, if_exists)| Target { path, if_exists: *if_exists, extra: &self.extra, purpose: &purpose });
+        let parts = self.parts.as_ref().map(|parts| &parts.roots);
+        let target = target.map(|(path, if_exists)| Target { path, if_exists: *if_exists, extra: &self.extra, purpose: &purpose, parts });
         let opened = match &target {
             None => None,
             Some(target) => match open(target, &self.experiment, &resolved, &config)? {
@@ -242,7 +255,7 @@ impl Job {
         observer: &dyn RunObserver,
         cancel: &Cancel,
     ) -> Result<RunOutcome, Error> {
-        let Self { experiment, settings, built, extra, began, ended_in, .. } = self;
+        let Self { experiment, settings, built, extra, began, ended_in, parts, .. } = self;
         observer.stage(Stage::Building);
         let (opened, kept) = match opened {
             None => (None, ended_in.as_deref().map(Kept::of).transpose()?),
@@ -253,11 +266,11 @@ impl Job {
         let control = PlanControl { cancel, solving: Some(&solving) };
         let plan = Arc::new(Plan::with_problem(experiment, &settings.base, settings.isa, &roots, built, &control)?);
         let unmeasured = checks::unmeasured(&plan, &settings.base)?;
-        if let Some(e) = plan.fields.iter().find(|of| of.field.facts().is_elsewhere()).and_then(|of| of.field.failure()) {
-            return Err(plan.experiment.document.failure(e));
-        }
-        run_memory::refuse(&plan).map_err(|e| plan.experiment.document.failure(e))?;
-        stability::refuse_unstable(&plan, settings.force, cancel)?;
+        refuse_plan(&plan, settings.force, cancel)?;
+        let earlier = match (parts, &settings.folder) {
+            (Some(parts), Some((path, _))) => parts.of_plan(path, &plan)?,
+            _ => earlier,
+        };
         earlier.check(&plan)?;
         observer.stage(Stage::Planned(&plan));
         // From here on things are written.
@@ -293,6 +306,18 @@ impl Job {
     }
 }
 
+/// Refuses a plan that cannot run: its rounds are carried elsewhere, it needs too much memory, or it is known to be unstable.
+///
+/// # Errors
+/// When it is refused, with the reason.
+pub(crate) fn refuse_plan(plan: &Plan, force: bool, cancel: &Cancel) -> Result<(), Error> {
+    if let Some(e) = plan.fields.iter().find(|of| of.field.facts().is_elsewhere()).and_then(|of| of.field.failure()) {
+        return Err(plan.experiment.document.failure(e));
+    }
+    run_memory::refuse(plan).map_err(|e| plan.experiment.document.failure(e))?;
+    stability::refuse_unstable(plan, force, cancel)
+}
+
 /// What an experiment has come to whose rounds were carried elsewhere, in so many seconds.
 ///
 /// # Errors
@@ -314,11 +339,15 @@ pub(crate) fn of_results(experiment: Experiment, results: Results, seconds: f64)
 
 /// Looks at a folder for a run; how its run ended, if that is the same and finished.
 fn open(target: &Target<'_>, experiment: &Experiment, resolved: &Table, config: &str) -> Result<Result<Opened, EndedRun>, Error> {
-    let Target { path, if_exists, extra, purpose } = target;
+    let Target { path, if_exists, extra, purpose, parts } = target;
     let found = folder::look(path)?;
     found.refuse_own()?;
     let resume = *if_exists == IfExists::Resume;
+    if parts.is_none() && found.has_parts() {
+        refuse_parts(path, *if_exists)?;
+    }
     match (if_exists, found.holds) {
+        (_, Holds::Unfinished) if parts.is_some() => {}
         (IfExists::Resume, _) => earlier::may_resume(&found, path, purpose, resolved, config)?,
         (_, Holds::Nothing) | (IfExists::Overwrite, _) => {}
         (IfExists::Refuse, _) => return Err(is_taken(path, &found)),
@@ -333,7 +362,10 @@ fn open(target: &Target<'_>, experiment: &Experiment, resolved: &Table, config: 
     let usual = output::names(experiment);
     let outputs: Vec<&str> = usual.iter().chain(*extra).map(String::as_str).chain([CONFIG, folder::GROWING]).collect();
     found.refuse_foreign(&outputs)?;
-    let kept = resume.then(|| Kept::of(path)).transpose()?;
+    let kept = match parts {
+        Some(roots) => Some(Kept { roots: (*roots).clone(), predictions: predictions::kept(path), ..Kept::default() }),
+        None => resume.then(|| Kept::of(path)).transpose()?,
+    };
     Ok(Ok(Opened { found, kept, is_same }))
 }
 
@@ -345,8 +377,22 @@ fn begin(folder: &RunFolder, config: &str, plan: &Plan) -> Result<(), Error> {
     folder.write(&[(CONFIG.to_string(), config.as_bytes().to_vec())])
 }
 
+/// Refuses a folder with parts of a sweep, unless they may be replaced.
+fn refuse_parts(out: &Path, if_exists: IfExists) -> Result<(), Error> {
+    let holds = format!("{} holds parts of a sweep", out.display());
+    if folder::is_under_way(out) {
+        let what = format!("{holds}, and a process runs one");
+        return Err(Error::new(folder::OUT, what, "another folder").coded(ErrorCode::OutputBusy));
+    }
+    if if_exists == IfExists::Overwrite {
+        return Ok(());
+    }
+    let help = "further parts, or their merge; another folder; or `overwrite` to replace them";
+    Err(Error::new(folder::OUT, holds, help))
+}
+
 /// The error for a folder that is not empty.
-fn is_taken(out: &Path, found: &Found) -> Error {
+pub(crate) fn is_taken(out: &Path, found: &Found) -> Error {
     let holds = found.text();
     let (what, help) = match &found.foreign {
         Some(name) => (

@@ -187,7 +187,7 @@ impl Tuning {
             return Err(Error::new("", what, "one problem and one link, without `sweep` and `variant`").coded(ErrorCode::Sweep));
         };
         // What the file says is checked as for a run, without its checks and its figure.
-        let bare = Experiment { checks: Vec::new(), figure: Default::default(), ..experiment.clone() };
+        let bare = experiment.without_checks();
         let files = DiskFiles::new(Places::from_env(base)).with_cancel(cancel);
         let problem = BuiltProblem::new(&bare, &files, isa)?;
         let plan = Plan::with_problem(bare, base, isa, &Default::default(), Some(problem), &PlanControl { cancel, solving: None })?;
