@@ -74,7 +74,8 @@ impl SpecialColumns {
             return Ok(taken);
         }
         let cells = columns.iter().map(|column| sets.iter().map(|set| cells(set, column)).collect::<Result<Vec<_>>>());
-        let cells = cells.collect::<Result<Vec<Vec<Vec<Cell>>>>>()?;
+        let mut cells = cells.collect::<Result<Vec<Vec<Vec<Cell>>>>>()?;
+        cells.iter_mut().for_each(|column| same_type(column));
         for (i, (column, cells)) in columns.iter().zip(&cells).enumerate() {
             taken.categories.push(category(column, cells, has_intercept || i > 0)?);
         }
@@ -83,6 +84,7 @@ impl SpecialColumns {
             set.texts.clear();
             for (category, cells) in taken.categories.iter_mut().zip(&cells) {
                 category.first = set.rows.columns();
+                check_names(set, category)?;
                 append(set, category, &cells[file]);
             }
         }
@@ -151,6 +153,13 @@ fn cells(set: &Dataset, name: &str) -> Result<Vec<Cell>> {
         .collect())
 }
 
+/// Makes texts of all values of a column if some of them are: a number is then its text, and no other level of that name.
+fn same_type(cells: &mut [Vec<Cell>]) {
+    if cells.iter().flatten().any(|cell| matches!(cell, Cell::Text(_))) {
+        cells.iter_mut().flatten().for_each(|cell| *cell = Cell::Text(cell.name()));
+    }
+}
+
 /// The levels of a column.
 fn category(column: &str, cells: &[Vec<Cell>], has_reference: bool) -> Result<Category> {
     let mut levels: Vec<&Cell> = Vec::new();
@@ -198,6 +207,15 @@ fn remove(set: &mut Dataset, name: &str) {
             left_out.insert(place, whole);
         }
     }
+}
+
+/// Refuses a level whose feature has the name of another column.
+fn check_names(set: &Dataset, category: &Category) -> Result<()> {
+    let name = |level: &String| format!("{}={level}", category.column);
+    let Some(twice) = category.levels.iter().map(name).find(|name| set.columns.position(name).is_some()) else { return Ok(()) };
+    let column = quoted(&category.column);
+    let what = format!("{}: the column `{}`, and a level of the category `{column}` of this name", quoted(&set.name), quoted(twice));
+    Err(Error::data("categorical", what, "columns of other names; `drop` names those to leave out"))
 }
 
 /// Adds a column for each level.
