@@ -293,7 +293,9 @@ impl ModelFamily {
             ModelFamily::NegativeBinomial { alpha } => {
                 let (mu, k) = (exp(t), 1.0 / alpha);
                 let deviance = 2.0 * (log_ratio(mu) - (y + k) * (alpha * (y - mu) / f64::mul_add(alpha, mu, 1.0)).ln_1p());
-                let likelihood = log_rising(y, k) - libm::lgamma(y + 1.0) + y * t - (y + k) * softplus(t + alpha.ln());
+                // log(1 + alpha mu), of which the logarithm of a small alpha would take digits.
+                let spread = if alpha * mu < 1.0 { (alpha * mu).ln_1p() } else { softplus(t + alpha.ln()) };
+                let likelihood = log_rising(y, k) - libm::lgamma(y + 1.0) + y * t - (y + k) * spread;
                 (deviance, (y - mu).powi(2) / (mu * f64::mul_add(alpha, mu, 1.0)), likelihood, 0.0)
             }
             ModelFamily::Multinomial { .. } => {

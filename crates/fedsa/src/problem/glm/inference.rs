@@ -173,26 +173,8 @@ pub fn normal_quantile(level: f64) -> f64 {
 /// than coefficients under a covariance that divides by n - p. A family without a likelihood, one agent for a clustered covariance, too many
 /// coefficients, a level outside of (0, 1). When it is cancelled.
 pub fn infer(prepared: &Prepared, start: &[f64], how: InferenceSettings, cancel: &Cancel) -> Result<Inference> {
-    let family = prepared.train.family;
-    require(how.level > 0.0 && how.level < 1.0, "level", how.level, "a number between 0 and 1, such as 0.95")?;
-    if !family.has_likelihood() {
-        let what = format!("the model {} has no likelihood, and no standard errors", family.name());
-        return Err(Error::new("inference", what, "a model with a likelihood, or no inference"));
-    }
-    if let Targets::Numbers { offset, scale } = prepared.targets
-        && (offset, scale) != (0.0, 1.0)
-    {
-        return Err(Error::new("target_range", "targets that are mapped to a range, beside inference", "targets as they are"));
-    }
-    if prepared.transform.intercept && prepared.transform.columns.position(INTERCEPT).is_some() {
-        let what =
-            format!("a column called `{INTERCEPT}` beside the intercept of the model, which has this name in the list of coefficients");
-        return Err(Error::data("inference", what, "another name of the column; or `drop`, which leaves it out; or no intercept"));
-    }
-    let p = start.len();
-    let most = format!("at most {MOST_COEFFICIENTS} of them: fewer columns or principal components");
-    require(p <= MOST_COEFFICIENTS, "inference", format!("{p} coefficients"), &most)?;
-    check_agents(prepared, how.covariance, p)?;
+    let (family, p) = (prepared.train.family, start.len());
+    check(prepared, p, how)?;
     let units = ColumnUnits::of(&prepared.train);
     let part = units.apply(&prepared.train);
     let estimate = match estimate::estimate(family, &part, prepared.transform.intercept, &units.within(start), cancel)? {
@@ -234,6 +216,29 @@ pub fn infer(prepared: &Prepared, start: &[f64], how: InferenceSettings, cancel:
     };
     inference.name(prepared, &units, &covariance)?;
     Ok(inference)
+}
+
+/// Refuses what inference is not defined for, or needs other settings.
+fn check(prepared: &Prepared, p: usize, how: InferenceSettings) -> Result<()> {
+    let family = prepared.train.family;
+    require(how.level > 0.0 && how.level < 1.0, "level", how.level, "a number between 0 and 1, such as 0.95")?;
+    if !family.has_likelihood() {
+        let what = format!("the model {} has no likelihood, and no standard errors", family.name());
+        return Err(Error::new("inference", what, "a model with a likelihood, or no inference"));
+    }
+    if let Targets::Numbers { offset, scale } = prepared.targets
+        && (offset, scale) != (0.0, 1.0)
+    {
+        return Err(Error::new("target_range", "targets that are mapped to a range, beside inference", "targets as they are"));
+    }
+    if prepared.transform.intercept && prepared.transform.columns.position(INTERCEPT).is_some() {
+        let what =
+            format!("a column called `{INTERCEPT}` beside the intercept of the model, which has this name in the list of coefficients");
+        return Err(Error::data("inference", what, "another name of the column; or `drop`, which leaves it out; or no intercept"));
+    }
+    let most = format!("at most {MOST_COEFFICIENTS} of them: fewer columns or principal components");
+    require(p <= MOST_COEFFICIENTS, "inference", format!("{p} coefficients"), &most)?;
+    check_agents(prepared, how.covariance, p)
 }
 
 /// The deviance of an exact fit, as a share of what it would be if the residuals were as large as the targets: the rounding of squares.
@@ -310,6 +315,28 @@ fn covariance(family: ModelFamily, sums: &ModelSums, kind: CovarianceKind, p: us
     Ok(&bread * meat * &bread * faer::Scale(factor))
 }
 
+/// What coefficients of the columns are of a block of d weights of the features in their units, the intercept first: they are linear in it. In units
+/// of the coefficients' own, which come second: squares of coefficients may be beyond the range of numbers.
+fn column_map(prepared: &Prepared, units: &ColumnUnits, d: usize) -> (Mat<f64>, Vec<f64>) {
+    let columns = (0..d).map(|j| {
+        let unit: Vec<f64> = (0..d).map(|i| f64::from(i == j)).collect();
+        let (weights, constant) = prepared.transform.on_columns(&unit);
+        let all = has_constant(prepared).then_some(constant).into_iter().chain(weights);
+        all.map(|x| x * units.factor(j)).collect::<Vec<f64>>()
+    });
+    let columns: Vec<Vec<f64>> = columns.collect();
+    let width = columns.first().map_or(0, Vec::len);
+    let own = |i: usize| columns.iter().map(|column| column[i].abs()).fold(0.0, f64::max);
+    let own: Vec<f64> = (0..width).map(own).map(|x| if x > 0.0 { x } else { 1.0 }).collect();
+    (Mat::from_fn(width, d, |i, j| columns[j][i] / own[i]), own)
+}
+
+/// Whether the model of the columns has a constant.
+fn has_constant(prepared: &Prepared) -> bool {
+    let transform = &prepared.transform;
+    transform.intercept || !transform.means.is_empty() || transform.components.is_some()
+}
+
 impl Inference {
     /// Coefficients of the columns and their covariance, from those of the features.
     ///
@@ -318,20 +345,9 @@ impl Inference {
     fn name(&mut self, prepared: &Prepared, units: &ColumnUnits, covariance: &Mat<f64>) -> Result<()> {
         let (transform, q) = (&prepared.transform, self.family.outputs());
         let d = self.theta.len() / q;
-        let has_constant = transform.intercept || !transform.means.is_empty() || transform.components.is_some();
+        let has_constant = has_constant(prepared);
         let width = transform.width + usize::from(has_constant);
-        // Coefficients are linear in theta: the intercept first, then the columns.
-        let mut map = Mat::<f64>::zeros(width, d);
-        for j in 0..d {
-            let unit: Vec<f64> = (0..d).map(|i| f64::from(i == j)).collect();
-            let (weights, constant) = transform.on_columns(&unit);
-            let all = has_constant.then_some(constant).into_iter().chain(weights);
-            all.enumerate().for_each(|(i, x)| map[(i, j)] = x * units.factor(j));
-        }
-        // Of coefficients in units of their own: squares of these may be beyond the range of numbers.
-        let own = |i: usize| (0..d).map(|j| map[(i, j)].abs()).fold(0.0, f64::max);
-        let own: Vec<f64> = (0..width).map(own).map(|x| if x > 0.0 { x } else { 1.0 }).collect();
-        let map = Mat::from_fn(width, d, |i, j| map[(i, j)] / own[i]);
+        let (map, own) = column_map(prepared, units, d);
         let quantile = normal_quantile(self.level);
         let names: Vec<String> = has_constant
             .then(|| INTERCEPT.to_string())

@@ -62,7 +62,6 @@ pub(super) fn optimum(
         let at = loss(&theta);
         let along = |step: Vec<f64>| Trial::along(step, &theta, at, &gradient, &loss);
         let newton = step_of(curvatures.exact).map(along);
-        let is_singular = newton.is_none();
         let is_short = newton.as_ref().is_none_or(|trial| trial.shortened > 0 || trial.next.is_none());
         let other = curvatures.majorant.filter(|_| is_short).and_then(step_of).map(along);
         let Some(trial) = [newton, other].into_iter().flatten().min_by(|a, b| a.loss.total_cmp(&b.loss)) else {
@@ -71,7 +70,7 @@ pub(super) fn optimum(
         let is_long = linalg::norm_sq(&trial.step).sqrt() > 1e-6 * (1.0 + linalg::norm_sq(&theta).sqrt());
         // The optimum is polished as long as that pays.
         if norm <= certified && !is_long && (norm > 0.5 * before || trial.next.is_none()) {
-            return if is_singular { Err(FLAT.into()) } else { Ok(theta) };
+            return Ok(theta);
         }
         match trial.next {
             Some(next) => (theta, before) = (next, norm),
@@ -81,10 +80,6 @@ pub(super) fn optimum(
     let norm = linalg::norm_sq(&mean_gradient(weights, losses, &theta)).sqrt();
     Err(format!("the minimum of the losses was not found: the gradient is {norm:.1e}"))
 }
-
-/// Why there is no single minimum where only the majorant is definite.
-const FLAT: &str = "the losses have no single minimum: fewer residuals lie within the threshold than there are features, and a larger \
-                    threshold helps";
 
 /// A point along a step.
 struct Trial {

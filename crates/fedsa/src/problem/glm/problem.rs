@@ -165,7 +165,11 @@ impl RowLosses {
             Bends::Useful => self.is_mostly_linear(c, &etas),
         };
         self.each_row(c, &etas, |i, eta, y, share| {
-            if is_major { self.family.majorant(eta, y, &mut one) } else { self.family.bend(eta, y, &mut one) }
+            if is_major {
+                self.family.majorant(eta, y, &mut one)
+            } else {
+                self.family.bend(eta, y, &mut one)
+            }
             one.iter().enumerate().for_each(|(at, x)| out[at * n + i] = share * x);
         });
         out
