@@ -522,6 +522,11 @@ fn settings_and_targets_of_other_families_are_refused() {
         (GeneralisedLinear { threshold: Some(-1.0), ..base(FamilyName::Huber) }, "threshold: -1 is not accepted"),
         (GeneralisedLinear { offset: Some("other".into()), ..settings.clone() }, "there is no column `other`"),
         (GeneralisedLinear { row_weights: Some("x1".into()), ..settings.clone() }, "row_weights: table: row 1 has the weight -0.343"),
+        (
+            GeneralisedLinear { row_weights: Some("x1".into()), offset: Some("x1".into()), ..settings.clone() },
+            "row_weights: the column `x1` is the offset besides",
+        ),
+        (GeneralisedLinear { categorical: vec!["agent".into()], ..settings.clone() }, "categorical: the column `agent` is the group"),
     ] {
         let got = e(&changed, &set);
         assert!(got.contains(words), "{got}");

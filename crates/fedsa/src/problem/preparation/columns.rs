@@ -42,15 +42,34 @@ pub(super) struct Taken {
 }
 
 impl SpecialColumns {
+    /// Refuses columns that are something else besides.
+    fn check(&self, wanted: &Wanted) -> Result<()> {
+        let both = |key: &str, name: &String, what: &str| {
+            let what = format!("the column `{}` is {what} besides", quoted(name));
+            Err(Error::data(key, what, "the name of a column that is nothing else"))
+        };
+        for (key, name) in [("offset", &self.offset), ("row_weights", &self.row_weights)] {
+            let Some(name) = name else { continue };
+            check_free(key, name, wanted)?;
+            if self.categorical.contains(name) {
+                return both(key, name, "one of categories");
+            }
+        }
+        if let (Some(weights), true) = (&self.row_weights, self.offset == self.row_weights) {
+            return both("row_weights", weights, "the offset");
+        }
+        self.categorical.iter().try_for_each(|name| check_free("categorical", name, wanted))
+    }
+
     /// Takes these columns out of the data sets. Levels are those of all files; without an intercept the first category keeps its first level.
     ///
     /// # Errors
     /// When a column is not there, weights are negative or all 0, or there are too many levels.
     pub(super) fn take(&self, sets: &mut [Dataset], wanted: &Wanted, has_intercept: bool) -> Result<Taken> {
         let mut taken = Taken::default();
+        self.check(wanted)?;
         for (key, name, out) in [("offset", &self.offset, &mut taken.offsets), ("row_weights", &self.row_weights, &mut taken.row_weights)] {
             if let Some(name) = name {
-                check_free(key, name, wanted)?;
                 for set in sets.iter_mut() {
                     out.extend(numbers(key, set, name)?);
                     remove(set, name);
