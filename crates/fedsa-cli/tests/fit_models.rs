@@ -96,6 +96,81 @@ fn what_has_no_estimate_is_named_with_the_exit_status_1() {
     }
 }
 
+/// Codes are texts in all files if they are in one: the coefficients of two files are those of one with the same rows, and `predict` knows them.
+#[test]
+fn codes_are_the_same_levels_in_one_file_and_in_two() {
+    let folder = Folder::new();
+    let mut uniform = uniform();
+    let mut rows = |codes: [&str; 3]| -> String {
+        (0..60).map(|i| format!("{},{},{}\n", codes[i % 3], uniform(), uniform() + (i % 3) as f64)).collect()
+    };
+    let (a, b) = (rows(["001", "002", "003"]), rows(["001", "002", "X"]));
+    for (name, rows) in [("a.csv", a.clone()), ("b.csv", b.clone()), ("all.csv", a + &b)] {
+        folder.write(name, format!("c,x,y\n{rows}"));
+    }
+    let options = "--target y --categorical c --model least-squares --inference";
+    fit(&folder, &format!("a.csv b.csv --partition files {options} --out two")).exits(0);
+    fit(&folder, &format!("all.csv --agents 2 {options} --out one")).exits(0);
+    let coefficients = |out: &str| -> Vec<(String, f64)> {
+        let all = folder.json(&format!("{out}/summary.json"))["inference"]["coefficients"].clone();
+        all.as_array().unwrap().iter().map(|c| (c["name"].as_str().unwrap().to_string(), c["estimate"].as_f64().unwrap())).collect()
+    };
+    let (two, one) = (coefficients("two"), coefficients("one"));
+    assert_eq!(two.iter().map(|c| c.0.as_str()).collect::<Vec<_>>(), ["intercept", "x", "c=002", "c=003", "c=X"]);
+    two.iter().zip(&one).for_each(|(a, b)| assert!(a.0 == b.0 && (a.1 - b.1).abs() < 1e-9, "{a:?} {b:?}"));
+    let predicted = |out: &str| folder.run(&["predict", out, "a.csv"]).exits(0).stdout.lines().count();
+    assert_eq!((predicted("two"), predicted("one")), (61, 61));
+    folder.write("other.csv", "c,x\n1,0.5\n");
+    assert!(folder.run(&["predict", "two", "other.csv"]).exits(2).message().contains("the level `1`"));
+}
+
+/// Columns whose squares are no numbers have errors in their units, and bits of inference are counted.
+#[test]
+fn errors_of_tiny_and_huge_columns_are_in_their_units() {
+    let folder = Folder::new();
+    let table = |by: [f64; 2]| {
+        let mut uniform = uniform();
+        let rows = (0..60).map(|_| {
+            let (a, b) = (uniform() - 0.5, uniform() - 0.5);
+            format!("{:e},{:e},{}\n", a * by[0], b * by[1], 1.0 + a - b + 0.2 * uniform())
+        });
+        format!("a,b,y\n{}", rows.collect::<String>())
+    };
+    folder.write("plain.csv", table([1.0, 1.0]));
+    folder.write("far.csv", table([1e-170, 1e170]));
+    let options = "--target y --model least-squares --inference --standardise --agents 2";
+    let errors = |name: &str| -> Vec<f64> {
+        let run = fit(&folder, &format!("{name}.csv {options} --out {name}")).exits(0);
+        assert!(run.stdout.contains("Mbit up"), "{}", run.stdout);
+        let inference = folder.json(&format!("{name}/summary.json"))["inference"].clone();
+        // Two agents, a header and a part in each exchange, and 8 bytes a number.
+        let (exchanges, numbers) = (inference["exchanges"].as_u64().unwrap(), inference["numbers_up"].as_u64().unwrap());
+        assert_eq!(inference["bits_up"], 2 * 8 * (33 * exchanges + 8 * numbers));
+        let all = inference["coefficients"].as_array().unwrap().iter().map(|c| c["se"].as_f64().unwrap());
+        all.collect()
+    };
+    let (plain, far) = (errors("plain"), errors("far"));
+    plain.iter().zip([1.0, 1e170, 1e-170]).zip(&far).for_each(|((a, by), b)| assert!((a * by / b - 1.0).abs() < 1e-9, "{plain:?} {far:?}"));
+}
+
+/// Settings that nothing would use.
+#[test]
+fn settings_without_effect_are_refused() {
+    let folder = Folder::new();
+    folder.write("rows.csv", counts(60));
+    for (options, words) in [
+        ("--bandwidth 1e6", ["--bandwidth", "--minimise seconds"]),
+        ("--exchange-seconds 1 --minimise rounds", ["--exchange-seconds", "few rounds"]),
+        ("--minimise rounds --method lbfgs", ["--minimise", "the method is given"]),
+        ("--sampling iid", ["--sampling", "auto uses all rows"]),
+        ("--offset x --row-weights x", ["--row-weights", "the offset besides"]),
+        ("--categorical count", ["--categorical", "is the target"]),
+    ] {
+        let run = fit(&folder, &format!("rows.csv --target count --model poisson --drop site {options} --out o")).exits(2);
+        words.into_iter().for_each(|word| assert!(run.message().contains(word), "{options}: {}", run.message()));
+    }
+}
+
 /// Every model by its name, and what it predicts.
 #[test]
 fn models_are_fitted_and_applied_by_name() {

@@ -95,21 +95,21 @@ pub(crate) fn base(family: FamilyName) -> GeneralisedLinear {
     }
 }
 
-fn inferred(settings: &GeneralisedLinear, sets: Vec<Dataset>, kind: CovarianceKind) -> Result<Inference, Error> {
+pub(crate) fn inferred(settings: &GeneralisedLinear, sets: Vec<Dataset>, kind: CovarianceKind) -> Result<Inference, Error> {
     let prepared = settings.prepare(&Sets(sets))?;
     let start = vec![0.0; prepared.train.family.outputs() * prepared.train.rows.columns()];
     infer(&prepared, &start, InferenceSettings::default().with_covariance(kind), &Cancel::never())
 }
 
 /// The sets of a family, with offsets for Poisson.
-fn case(family: FamilyName) -> (GeneralisedLinear, Dataset) {
+pub(crate) fn case(family: FamilyName) -> (GeneralisedLinear, Dataset) {
     match family {
         FamilyName::Poisson => (GeneralisedLinear { offset: Some("log_exposure".into()), ..base(family) }, table(family)),
         _ => (base(family), without_offset(table(family))),
     }
 }
 
-fn near(got: &[f64], expected: &[f64], what: &str) {
+pub(crate) fn near(got: &[f64], expected: &[f64], what: &str) {
     assert_eq!(got.len(), expected.len(), "{what}");
     for (got, expected) in got.iter().zip(expected) {
         assert!((got - expected).abs() <= 1e-9 * expected.abs().max(1e-3), "{what}: {got:?} {expected:?}");
@@ -410,7 +410,7 @@ fn methods_of_first_and_second_order_reach_the_optimum_of_every_family() {
     assert!(missed.is_empty(), "{missed:#?}");
 }
 
-fn refused(settings: &GeneralisedLinear, set: Dataset, kind: CovarianceKind, words: &[&str]) {
+pub(crate) fn refused(settings: &GeneralisedLinear, set: Dataset, kind: CovarianceKind, words: &[&str]) {
     let e = inferred(settings, vec![set], kind).unwrap_err();
     words.iter().for_each(|word| assert!(e.to_string().contains(word), "{e}: {word}"));
     assert!(!e.help.is_empty());
@@ -522,6 +522,11 @@ fn settings_and_targets_of_other_families_are_refused() {
         (GeneralisedLinear { threshold: Some(-1.0), ..base(FamilyName::Huber) }, "threshold: -1 is not accepted"),
         (GeneralisedLinear { offset: Some("other".into()), ..settings.clone() }, "there is no column `other`"),
         (GeneralisedLinear { row_weights: Some("x1".into()), ..settings.clone() }, "row_weights: table: row 1 has the weight -0.343"),
+        (
+            GeneralisedLinear { row_weights: Some("x1".into()), offset: Some("x1".into()), ..settings.clone() },
+            "row_weights: the column `x1` is the offset besides",
+        ),
+        (GeneralisedLinear { categorical: vec!["agent".into()], ..settings.clone() }, "categorical: the column `agent` is the group"),
     ] {
         let got = e(&changed, &set);
         assert!(got.contains(words), "{got}");

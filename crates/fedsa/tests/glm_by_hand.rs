@@ -59,6 +59,7 @@ fn loss(family: FamilyName, eta: &[f64], y: f64) -> (f64, Vec<f64>, Vec<f64>) {
             let bend = mu * (1.0 + ALPHA * y) / (away * away);
             ((y + 1.0 / ALPHA) * away.ln() - y * t, vec![(mu - y) / away], vec![bend])
         }
+        // The second derivative where enough residuals are within the threshold.
         FamilyName::Huber => {
             let r = t - y;
             let is_small = r.abs() <= THRESHOLD;
@@ -93,9 +94,20 @@ fn losses_and_their_derivatives_are_those_of_the_formulas() {
         let theta: Vec<f64> = (0..q * D).map(|i| [0.4, -0.006, 0.5, 0.3][i % D] * (1.0 - 0.7 * (i / D) as f64)).collect();
         let (mut value, mut gradient, mut hessian) = (0.0, vec![0.0; q * D], Mat::<f64>::zeros(q * D, q * D));
         let total: f64 = rows.iter().map(|row| row.weight).sum();
+        // Agents with fewer than a quarter of their residuals within the threshold of Huber's loss.
+        let residual = |row: &Row| (linalg::dot(&theta[..D], &row.x) + row.offset - row.y).abs();
+        let within = |agent: usize| rows.iter().filter(|row| row.agent == agent && residual(row) <= THRESHOLD).count();
+        let is_linear: Vec<bool> = (0..12).map(|agent| family == FamilyName::Huber && within(agent) < 5).collect();
+        if family == FamilyName::Huber {
+            assert!(is_linear.contains(&true) && is_linear.contains(&false), "{is_linear:?}");
+        }
         for row in &rows {
             let eta: Vec<f64> = theta.chunks(D).map(|block| linalg::dot(block, &row.x) + row.offset).collect();
-            let (l, slopes, bends) = loss(family, &eta, row.y);
+            let (l, slopes, mut bends) = loss(family, &eta, row.y);
+            if is_linear[row.agent] {
+                // That of the parabola with its vertex at y that touches Huber's loss at eta.
+                bends = vec![slopes[0] / (eta[0] - row.y)];
+            }
             let share = row.weight / total;
             value += share * l;
             for i in 0..q * D {

@@ -22,6 +22,7 @@ mod federation;
 mod forms;
 mod glm;
 mod glm_by_hand;
+mod glm_extremes;
 mod gradient_td;
 mod handles;
 mod import_rules;

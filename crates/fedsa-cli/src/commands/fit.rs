@@ -31,7 +31,8 @@ const MOST_LISTED: usize = 4;
 const MOST_LEVELS: usize = 6;
 
 /// The settings that messages of the library name, and the options of this command that stand for them.
-const OPTIONS: [(&str, &str); 12] = [
+const OPTIONS: [(&str, &str); 13] = [
+    ("minimise = seconds", "--minimise seconds"),
     ("partition = files", "--partition files, or --partition by:COLUMN"),
     ("target", "--target COLUMN"),
     ("positive", "--positive CLASS"),
@@ -47,7 +48,9 @@ const OPTIONS: [(&str, &str); 12] = [
 ];
 
 /// The settings of a fit that errors are about, and their options.
-const SETTINGS: [(&str, &str); 25] = [
+const SETTINGS: [(&str, &str); 27] = [
+    ("method", "--method"),
+    ("sampling", "--sampling"),
     ("minimise", "--minimise"),
     ("exchange_seconds", "--exchange-seconds"),
     ("bandwidth", "--bandwidth"),
@@ -359,7 +362,8 @@ fn report(fitted: &Fitted) -> Vec<String> {
         let accuracy = quality.accuracy.map_or(String::new(), |share| format!(", accuracy {}", numbers::percent(share)));
         let rmse = quality.rmse.map_or(String::new(), |rmse| format!(", root mean square error {}", number(rmse)));
         let (label, rows, loss) = (fitted.method(), count(quality.rows, "row"), number(quality.loss));
-        format!("{label} on {name} of {rows}: loss without the ridge {loss}{accuracy}{rmse}")
+        let by = if fitted.counts_by_weights() { " by their weights" } else { "" };
+        format!("{label} on {name} of {rows}{by}: loss without the ridge {loss}{accuracy}{rmse}")
     };
     lines.extend(fitted.summary().tables.iter().skip(2).flat_map(table));
     lines.push(quality("the fit", &fitted.train));

@@ -31,6 +31,11 @@ impl Fields {
         Self { numbers: Some(Vec::new()), names: Some(Names::default()) }
     }
 
+    /// Of a column whose fields are texts, also where all are numbers.
+    pub(super) fn texts() -> Self {
+        Self { numbers: None, names: Some(Names::default()) }
+    }
+
     /// Adds a field. `place` is where it is, for messages.
     ///
     /// # Errors

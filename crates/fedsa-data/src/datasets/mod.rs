@@ -58,6 +58,7 @@ pub(super) fn read(sources: &[String], places: &super::find::Places, wanted: &Wa
         parts.push((path, part));
         cancel.check()?;
     }
+    read_texts_again(&mut parts, &mut wanted, cancel)?;
     dropped_somewhere(&mut parts)?;
     same_columns(&mut parts)?;
     let datasets = parts.into_iter().map(|(path, part)| {
@@ -65,6 +66,25 @@ pub(super) fn read(sources: &[String], places: &super::find::Places, wanted: &Wa
         Ok((path, dataset))
     });
     datasets.collect()
+}
+
+/// Reads the files again in which a column is one of numbers that is one of text in others: its numbers are texts there, `007` and not 7.
+fn read_texts_again(parts: &mut [(PathBuf, Part)], wanted: &mut Wanted, cancel: &Cancel) -> Result<()> {
+    let has = |part: &Part, column: &String| part.texts.iter().any(|text| text.column == *column);
+    for (_, part) in &*parts {
+        let new = part.texts.iter().map(|text| &text.column).filter(|column| !wanted.textual.contains(column));
+        let new: Vec<String> = new.cloned().collect();
+        wanted.textual.extend(new);
+    }
+    for (path, part) in parts {
+        let Columns::Named(names) = &part.columns else { continue };
+        if !wanted.textual.iter().any(|column| names.contains(column) && !has(part, column)) {
+            continue;
+        }
+        *part = read_file(path, wanted, Some(&names.clone())).map_err(|e| about(path, e))?;
+        cancel.check()?;
+    }
+    Ok(())
 }
 
 /// The same source as an absolute path, so that it does not depend on the working directory; unchanged if there is no such file.

@@ -27,11 +27,13 @@ pub(super) fn read(store: &Store, wanted: &Wanted, expected: Option<&[String]>, 
         let (n, d) = (file.rows(), layout.columns.len());
         file.plausible(size_of::<f64>().saturating_mul(d + 2))?;
         file.side_by_side(d)?;
-        let mut labels = |column: Option<usize>| column.map(|i| labels_of(file, i, &names[i], room)).transpose();
+        let mut labels = |column: Option<usize>| column.map(|i| labels_of(file, i, &names[i], Fields::new(), room)).transpose();
         let (targets, groups) = (labels(layout.target)?, labels(layout.group)?);
         let text = |(j, i): (usize, &usize)| {
-            let is_one = file.is_text(*i) || wanted.categorical.contains(&layout.columns[j]);
-            is_one.then(|| labels_of(file, *i, &names[*i], room)).transpose()
+            let (column, is_text) = (&layout.columns[j], file.is_text(*i));
+            let fields = if is_text && wanted.textual.contains(column) { Fields::texts() } else { Fields::new() };
+            let is_one = is_text || wanted.categorical.contains(column);
+            is_one.then(|| labels_of(file, *i, &names[*i], fields, room)).transpose()
         };
         let of_text = layout.features.iter().enumerate().map(text).collect::<Result<Vec<_>>>()?;
         room.take(n.saturating_mul(d).saturating_mul(size_of::<f64>()), || format!("its {n} rows of {d} features"))?;
@@ -77,8 +79,8 @@ fn features(file: &File, layout: &Layout, of_text: &[Option<Labels>], n: usize) 
     Ok(values)
 }
 
-/// A column of targets or groups.
-fn labels_of(file: &File, i: usize, name: &str, room: &mut Room) -> Result<Labels> {
+/// A column of targets, groups or categories, whose texts `fields` collects.
+fn labels_of(file: &File, i: usize, name: &str, mut fields: Fields, room: &mut Room) -> Result<Labels> {
     let inside = |e: Error| e.about("").prefixed(format!("column `{}`", quoted(name)));
     if !file.is_text(i) {
         Numbers::new(file, i).map_err(|e| inside(e).helped("a column of numbers or of text"))?;
@@ -88,7 +90,6 @@ fn labels_of(file: &File, i: usize, name: &str, room: &mut Room) -> Result<Label
         }
         return Ok(Labels::Numbers(numbers));
     }
-    let mut fields = Fields::new();
     file.each::<ByteArrayType>(i, |row, value: Option<&ByteArray>| {
         let bytes = present(row + 1, value).map_err(inside)?.data();
         let place = || format!("row {}, column `{}`", row + 1, quoted(name));

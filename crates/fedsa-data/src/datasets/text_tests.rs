@@ -31,6 +31,32 @@ fn columns_of_text_are_categories_of_csv_and_parquet() {
     assert_eq!((numbers.texts, numbers.rows), (Vec::new(), Rows::Dense { d: 2, values: vec![1.0, 7.0, 2.0, 9.0] }));
 }
 
+/// Codes such as 007 are texts in all files if they are in one, whichever is read first, and numbers where all files have numbers.
+#[test]
+fn a_column_that_is_text_in_one_file_is_text_in_all() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path.to_str().unwrap().to_string()
+    };
+    let numbers = file("numbers.csv", "a,site,target\n1,001,0\n2,002,1\n3,001,1\n");
+    let (mixed, begins) = (file("mixed.csv", "a,site,target\n1,003,0\n2,X,1\n"), file("begins.csv", "a,site,target\n1,X,0\n2,Y,1\n"));
+    let places = crate::find::Places::from_env("");
+    let read = |files: &[&String], wanted: &Wanted| {
+        let files: Vec<String> = files.iter().map(ToString::to_string).collect();
+        super::read(&files, &places, wanted, &fedsa::cancel::Cancel::never()).unwrap().into_iter().map(|(_, set)| set).collect::<Vec<_>>()
+    };
+    let named = Wanted::default().with_categorical(vec!["site".into()]);
+    for (files, wanted) in [([&numbers, &mixed], &named), ([&mixed, &numbers], &named), ([&numbers, &begins], &Wanted::default())] {
+        let sets = read(&files, wanted);
+        let own = sets.iter().find(|set| set.rows.len() == 3).unwrap();
+        assert_eq!(own.texts, vec![TextColumn { column: "site".into(), names: names(&["001", "002"]) }]);
+        assert_eq!(own.rows, Rows::Dense { d: 2, values: vec![1.0, 0.0, 2.0, 1.0, 3.0, 0.0] });
+    }
+    assert!(read(&[&numbers, &numbers.replace("numbers", "./numbers")][..1], &named)[0].texts.is_empty());
+}
+
 fn error(file: &str, wanted: &Wanted) -> String {
     from_csv(file.into(), wanted).unwrap_err().to_string()
 }

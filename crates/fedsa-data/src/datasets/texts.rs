@@ -21,9 +21,14 @@ pub(super) struct TextFields {
 }
 
 impl TextFields {
-    /// Those that are named as categories.
+    /// Those that are named as categories or as texts.
     pub(super) fn new(layout: &Layout, wanted: &Wanted) -> Self {
-        let fields = layout.columns.iter().map(|name| wanted.categorical.contains(name).then(Fields::new)).collect();
+        let of = |name: &String| match (wanted.textual.contains(name), wanted.categorical.contains(name)) {
+            (true, _) => Some(Fields::texts()),
+            (_, true) => Some(Fields::new()),
+            _ => None,
+        };
+        let fields = layout.columns.iter().map(of).collect();
         Self { fields, detected: vec![None; layout.columns.len()] }
     }
 

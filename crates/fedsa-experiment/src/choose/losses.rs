@@ -4,10 +4,11 @@
 //! server sees (`fedsa::server::curvature`); here it is decided what it begins with, and whether another method suits the goal better.
 
 use fedsa::error::{Error, Result};
+use fedsa::message::{HEADER_BYTES, PART_HEADER_BYTES};
 use fedsa::methods::adaptive_newton::AdaptiveNewton;
 use fedsa::methods::giant::MOST_FORMED;
 use fedsa::problem::preparation::Prepared;
-use fedsa::server::curvature::{InitialMatrix, PATIENCE};
+use fedsa::server::curvature::{InitialMatrix, NATS_A_ROUND, Outset, PATIENCE};
 use fedsa_theory::cost::{Goal, Network};
 use toml::{Table, Value};
 
@@ -18,6 +19,10 @@ pub const ADAPTIVE: &str = "adaptive-newton";
 const MOST_WHOLE: usize = 4096;
 /// Rounds of Newton's method from zero weights to a gradient of 1e-9, about: it took 8 to 12 on the data sets of the guide.
 const NEWTON_ROUNDS: f64 = 9.0;
+/// Nats (factors of e) that the gradient's norm falls by until 1e-9, about.
+const NATS: f64 = 18.0;
+/// Rounds of gradients before [`ADAPTIVE`] turns to Hessians.
+const TRIAL_ROUNDS: f64 = 8.0;
 /// Rounds by the agents' own directions where agents are alike, about.
 const AGREEING_ROUNDS: f64 = 14.0;
 /// Rounds by gradients alone, about: 40 to 900 on the same sets, of which this is the geometric mean.
@@ -26,6 +31,11 @@ const GRADIENT_ROUNDS: f64 = 190.0;
 const PRODUCTS: f64 = 100.0;
 /// Multiply-adds beside such a product, in units of d.
 const BESIDE_A_PRODUCT: f64 = 10.0;
+/// Losses and slopes that agents send in a line search of Newton's method and of L-BFGS, and of GIANT.
+const SEARCH: f64 = 23.0;
+const GIANT_SEARCH: f64 = 12.0;
+/// Bytes of an exchange beside numbers, there and back: headers, and those of four parts.
+const EXCHANGE_BYTES: f64 = (2 * HEADER_BYTES + 4 * PART_HEADER_BYTES) as f64;
 /// Multiply-adds a second of a thread, about.
 const PACE: f64 = 1e9;
 /// How many times faster those of products of dense matrices are: 14 times were measured with AVX-512.
@@ -50,6 +60,21 @@ impl LossFacts {
     pub fn of(prepared: &Prepared, dim: usize, is_quadratic: bool) -> Self {
         let rows = prepared.train.first.windows(2).map(|ends| ends[1] - ends[0]).collect();
         Self { dim, rows, stored: prepared.train.rows.stored(), is_quadratic }
+    }
+
+    /// What the rule of [`ADAPTIVE`] knows.
+    fn outset(&self, first: InitialMatrix) -> Outset {
+        AdaptiveNewton::default().with_first(first).with_quadratic(self.is_quadratic).outset(self.dim)
+    }
+
+    /// Whether [`ADAPTIVE`] asks for one whole Hessian with the first gradient, and needs no more.
+    fn begins_whole(&self) -> bool {
+        self.outset(InitialMatrix::Agents).begins_whole()
+    }
+
+    /// Whether [`ADAPTIVE`] begins with a whole Hessian.
+    fn begins_with_hessians(&self) -> bool {
+        self.outset(InitialMatrix::Agents).begins_with_hessians(NATS)
     }
 
     /// The rows of the agent in the middle.
@@ -179,6 +204,15 @@ fn least(considered: &[ConsideredForLosses], goal: Goal, is_small: bool) -> usiz
 
 fn why(facts: &LossFacts, (goal, network): (Goal, Option<Network>), kind: &str, first: InitialMatrix) -> String {
     let (rows, d) = (facts.median_rows(), facts.dim);
+    let whole = 0.5 * (d as f64 + 1.0);
+    if kind == ADAPTIVE && goal != Goal::Seconds && facts.begins_whole() {
+        return format!("the objective is quadratic: gradients and whole Hessians of {whole:.1} vectors, sent once, give its minimum");
+    }
+    if kind == ADAPTIVE && goal != Goal::Seconds && facts.begins_with_hessians() {
+        return format!(
+            "{d} weights: whole Hessians of {whole:.1} vectors are cheap; a new one is sent where rounds with the last one bring little"
+        );
+    }
     let begins = match first {
         InitialMatrix::Gradients => format!(
             "half of the agents have at most {rows} rows for {d} weights, too few for Newton directions of their own: it begins with \
@@ -211,12 +245,16 @@ fn candidates(facts: &LossFacts, first: InitialMatrix, network: Option<Network>)
     let hessian = if facts.stored == rows * facts.dim { pairs / DENSE } else { pairs };
     let cube = d * d * d / DENSE;
     let (matrix, threads) = (0.5 * (d + 1.0), rayon::current_num_threads() as f64);
-    let cost = |rounds: f64, each: f64, vectors: f64, work: f64| {
-        let (exchanges, bits) = (rounds * each, 64.0 * d * agents * rounds * vectors);
+    let cost = |rounds: f64, each: f64, vectors: f64, losses: f64, work: f64| {
+        let exchanges = rounds * each;
+        let bits = agents * (64.0 * rounds * (d * vectors + losses) + 8.0 * exchanges * EXCHANGE_BYTES);
         let computation = rounds * work / (PACE * threads);
         let messages = network.map_or(0.0, |network| network.seconds(exchanges, bits));
         LossCost { rounds, exchanges, bits, computation, seconds: computation + messages }
     };
+    // Agents with fewer rows than weights have no directions that agree.
+    let has_few_rows = first == InitialMatrix::Gradients;
+    let agreeing = if has_few_rows { GRADIENT_ROUNDS } else { AGREEING_ROUNDS };
     let newton = if facts.is_quadratic { 1.0 } else { NEWTON_ROUNDS };
     let of = |kind, first, cost, if_alike| ConsideredForLosses { kind, first, cost, if_alike };
     let direction = match facts.dim <= MOST_FORMED {
@@ -224,15 +262,27 @@ fn candidates(facts: &LossFacts, first: InitialMatrix, network: Option<Network>)
         false => PRODUCTS * (gradient + agents * BESIDE_A_PRODUCT * d),
     };
     let own = direction + 2.0 * gradient;
+    let whole = hessian + gradient + cube / 3.0;
     let adaptive = match first {
-        InitialMatrix::Gradients => of(ADAPTIVE, Some(first), cost(GRADIENT_ROUNDS, 1.0, 2.0, 1.5 * gradient), false),
-        _ => of(ADAPTIVE, Some(first), cost(AGREEING_ROUNDS, 2.0, 4.0, own), true),
+        _ if facts.begins_whole() => of(ADAPTIVE, Some(InitialMatrix::Hessians), cost(1.0, 1.0, 2.0 + matrix, 1.0, whole), false),
+        _ if facts.begins_with_hessians() => {
+            let rounds = NATS / NATS_A_ROUND;
+            let vectors = facts.outset(first).by_hessians(NATS) / rounds;
+            of(ADAPTIVE, Some(InitialMatrix::Hessians), cost(rounds, 1.0, vectors, 1.0, whole), false)
+        }
+        InitialMatrix::Gradients => {
+            let (by_gradients, by_hessians) = (2.0 * GRADIENT_ROUNDS, facts.outset(first).by_hessians(NATS) + 2.0 * TRIAL_ROUNDS);
+            // It turns to Hessians where these take less.
+            let rounds = if by_hessians < by_gradients { TRIAL_ROUNDS + NATS / NATS_A_ROUND } else { GRADIENT_ROUNDS };
+            of(ADAPTIVE, Some(first), cost(rounds, 1.0, by_gradients.min(by_hessians) / rounds, 1.0, 1.5 * gradient), false)
+        }
+        _ => of(ADAPTIVE, Some(first), cost(AGREEING_ROUNDS, 2.0, 4.0, 1.0, own), true),
     };
     vec![
         adaptive,
-        of("newton", None, cost(newton, 2.0, 3.0 + matrix, hessian + 2.0 * gradient + threads * cube / 3.0), false),
-        of("giant", None, cost(AGREEING_ROUNDS, 3.0, 5.0, own + gradient), true),
-        of("lbfgs", None, cost(GRADIENT_ROUNDS, 2.0, 3.0, 2.0 * gradient), false),
+        of("newton", None, cost(newton, 2.0, 3.0 + matrix, SEARCH, hessian + 2.0 * gradient + threads * cube / 3.0), false),
+        of("giant", None, cost(agreeing, 3.0, 5.0, GIANT_SEARCH, own + gradient), !has_few_rows),
+        of("lbfgs", None, cost(GRADIENT_ROUNDS, 2.0, 3.0, SEARCH, 2.0 * gradient), false),
     ]
 }
 
@@ -252,6 +302,26 @@ mod tests {
             assert_eq!(choice.settings.get("first").and_then(Value::as_str), first, "{rows:?}");
             assert_eq!(choice.settings.get("tolerance").and_then(Value::as_float), Some(1e-6));
             assert_eq!(choice.considered[0].kind, ADAPTIVE);
+            assert_eq!(choice.why.contains("too few for Newton directions"), first.is_some(), "{}", choice.why);
+        }
+    }
+
+    /// What is said of least squares is what happens: one exchange, which costs less than every other candidate.
+    #[test]
+    fn a_small_quadratic_takes_one_exchange() {
+        for dim in [2, 20, 135] {
+            let facts = LossFacts { is_quadratic: true, ..facts(dim, &[1000; 3], 3000 * dim) };
+            let choice = choose_for_losses(facts, Goal::Bits, None, 1e-9).unwrap();
+            let ConsideredForLosses { kind, first, cost, if_alike } = choice.considered[0].clone();
+            assert_eq!((kind, first, cost.rounds, cost.exchanges, if_alike), (ADAPTIVE, Some(InitialMatrix::Hessians), 1.0, 1.0, false));
+            assert!(choice.considered[1..].iter().all(|other| other.cost.bits > cost.bits), "{:?}", choice.considered);
+            assert!(choice.why.contains("quadratic") && !choice.why.contains("own Newton directions"), "{}", choice.why);
+        }
+        // The chosen method has the least estimate of bits for other losses too.
+        for (dim, rows) in [(2, 1000), (8, 1000), (30, 1000), (30, 10), (300, 1000), (300, 20)] {
+            let choice = choose_for_losses(facts(dim, &[rows; 3], 3 * rows * dim), Goal::Bits, None, 1e-9).unwrap();
+            let least = choice.considered.iter().map(|one| one.cost.bits).fold(f64::INFINITY, f64::min);
+            assert_eq!((choice.considered[0].kind, choice.considered[0].cost.bits), (ADAPTIVE, least), "{dim}, {rows}");
         }
     }
 

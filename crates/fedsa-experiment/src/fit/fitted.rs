@@ -118,6 +118,11 @@ impl Fitted {
         }
     }
 
+    /// Whether rows have weights, by which losses, accuracy and errors are means.
+    pub fn counts_by_weights(&self) -> bool {
+        !self.prepared.train.row_weights.is_empty()
+    }
+
     /// The label of the method that gives the weights.
     pub fn method(&self) -> &str {
         &self.ran.plan.cells[0].method.label
@@ -185,6 +190,7 @@ impl Fitted {
             ]);
         }
         let mean = match self.prepared.weighting() {
+            AgentWeights::Rows if self.counts_by_weights() => "the mean of the losses of all rows by their weights",
             AgentWeights::Rows => "the mean of the losses of all rows",
             AgentWeights::Equal => "the mean of the agents' mean losses, in which agents count equally",
         };

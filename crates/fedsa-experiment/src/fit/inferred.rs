@@ -1,5 +1,6 @@
 //! Coefficients with standard errors, as a table and in `summary.json`.
 
+use fedsa::message::{HEADER_BYTES, PART_HEADER_BYTES};
 use fedsa::problem::glm::family::ModelFamily;
 use fedsa::problem::glm::inference::{Coefficient, FEW_AGENTS, Inference, InferenceSettings};
 use serde_json::{Value as Json, json};
@@ -10,9 +11,20 @@ use crate::tables::{Shown, SummaryCell, SummaryColumn, SummaryTable};
 /// Counts with more than this times the variance of Poisson's family are said to be overdispersed.
 const OVERDISPERSED: f64 = 1.5;
 
+/// Below so many degrees of freedom the quantiles of the t distribution at 95% are more than 4% larger than those of the normal one.
+const FEW_DEGREES: usize = 30;
+
 /// The inference that is asked for, in words.
 pub(super) fn asked(how: Option<InferenceSettings>) -> String {
     how.map_or("no inference".into(), |how| format!("inference at the level {} by the covariance {}", how.level, how.covariance.name()))
+}
+
+/// The bits that inference takes from all agents to the server, and back, as messages of one part each: its numbers up, and theta down in every
+/// exchange.
+fn bits(inference: &Inference) -> [u64; 2] {
+    let Inference { agents, exchanges, numbers_up, theta, .. } = inference;
+    [*numbers_up, exchanges * theta.len()]
+        .map(|numbers| (agents * 8 * (exchanges * (HEADER_BYTES + PART_HEADER_BYTES) + 8 * numbers)) as u64)
 }
 
 /// `inference` of `summary.json`.
@@ -48,6 +60,8 @@ pub(super) fn json(inference: &Inference) -> Json {
         "reference": inference.reference,
         "exchanges": inference.exchanges,
         "numbers_up": inference.numbers_up,
+        "bits_up": bits(inference)[0],
+        "bits": bits(inference).iter().sum::<u64>(),
         "coefficients": inference.coefficients.iter().map(coefficient).collect::<Vec<_>>(),
     })
 }
@@ -104,6 +118,10 @@ fn notes(inference: &Inference) -> Vec<String> {
     let per_row = inference.pearson / (*rows as f64 - *parameters as f64);
     if family.has_dispersion() {
         notes.push(format!("dispersion {} (Pearson's statistic over n - p)", digits(inference.dispersion, 6)));
+        if *rows < *parameters + FEW_DEGREES {
+            let more = "intervals and p-values of the t distribution, as R's lm and glm have them, are wider and larger";
+            notes.push(format!("note: n - p is {}; {more}", rows - parameters));
+        }
     } else if per_row > OVERDISPERSED && matches!(family, ModelFamily::Poisson) {
         let more = "errors of the covariance model are too small: take the sandwich, or a negative-binomial model";
         notes.push(format!("note: counts have {} times the variance of the family; {more}", number(per_row)));
@@ -112,8 +130,10 @@ fn notes(inference: &Inference) -> Vec<String> {
         let more = format!("clustered errors of fewer than {FEW_AGENTS} agents are too small more often than not");
         notes.push(format!("warning: {agents} agents; {more}"));
     }
+    let [up, down] = bits(inference).map(|bits| number(bits as f64 / 1e6));
     notes.push(format!(
-        "{} exchanges after the fit, {} numbers from each agent: sums over its rows",
+        "{} exchanges after the fit, {} numbers from each agent: sums over its rows; of all agents {up} Mbit up and {down} Mbit down, which the \
+         table of what methods spent does not count",
         inference.exchanges, inference.numbers_up
     ));
     notes

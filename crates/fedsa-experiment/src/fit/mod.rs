@@ -225,7 +225,7 @@ fn build(wanted: &FitSettings, experiment: &Experiment, files: &DiskFiles, cance
                 && built.field().dim() <= MOST_DIM
             {
                 let help = "a positive ridge, such as 1e-5, or a larger one; or fewer features";
-                return Err(failure(Error::new("ridge", format!("{:?}, and {why}", settings.ridge), help)));
+                return Err(failure(Error::new("ridge", format!("{}, and {why}", crate::numbers::typed(settings.ridge)), help)));
             }
             Ok(Built { prepared, problem: built })
         }};

@@ -281,6 +281,7 @@ impl FitSettings {
     /// When a setting cannot be used.
     pub fn experiment(&self) -> Result<Experiment, Error> {
         self.check_model()?;
+        self.check_choice()?;
         if let Some(how) = self.inference {
             self.check_inference(self.ridge.unwrap_or(0.0), self.weights == "rows")?;
             self.check_clusters(how)?;
@@ -325,6 +326,34 @@ impl FitSettings {
         let missing = [("alpha", self.alpha, Model::NegativeBinomial), ("threshold", self.threshold, Model::Huber)];
         if let Some((key, ..)) = missing.into_iter().find(|(_, given, model)| *model == self.model && given.is_none()) {
             return Err(Error::new(key, format!("the model {} needs it", self.model.name()), "a positive number"));
+        }
+        Ok(())
+    }
+
+    /// Settings that no part of the fit would use: those of a choice where none is made or where it is made for something else, and how rows are
+    /// drawn where all methods use all rows.
+    ///
+    /// # Errors
+    /// When there is one.
+    fn check_choice(&self) -> Result<()> {
+        let goal = self.minimise.name();
+        if self.minimise != Goal::Bits && !self.chooses() {
+            return Err(Error::new(
+                "minimise",
+                format!("{goal}, and the method is given"),
+                "no `minimise`, or no `method`, which is then chosen",
+            ));
+        }
+        if let Some(network) = self.network.filter(|_| self.minimise != Goal::Seconds) {
+            let key = if network.bandwidth.is_some() { "bandwidth" } else { "exchange_seconds" };
+            let what = format!("given, and the method is not chosen for few seconds but for few {goal}");
+            return Err(Error::new(key, what, format!("`minimise = seconds`, or no `{key}`")));
+        }
+        // Batches are refused of their own.
+        let named = self.named()?;
+        if self.batch.is_none() && self.sampling != FitSettings::default().sampling && named.iter().all(|kind| self.needs_all_rows(kind)) {
+            let what = format!("`{}`, and {} uses all rows of an agent in every round", quoted(&self.sampling), quoted(&named[0]));
+            return Err(Error::new("sampling", what, "no `sampling`, or methods that draw rows, such as fedlsa"));
         }
         Ok(())
     }

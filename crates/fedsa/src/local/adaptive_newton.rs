@@ -10,7 +10,10 @@ use crate::error::Result;
 use crate::message::{Body, Message, Part};
 use crate::protocol::refused;
 
-/// Answers a model with `grad f_c` and `f_c` there, or with 0 and 1e300 where these are not finite; a vector g with `-H_c^-1 g`, `H_c` the Hessian at the last model; and a message
+/// The exchange in which a model is answered with a Hessian too.
+const WITH_HESSIAN: u8 = 3;
+
+/// Answers a model with `grad f_c` and `f_c` there, or with 0 and 1e300 where these are not finite, and in the last exchange with `H_c` too; a vector g with `-H_c^-1 g`, `H_c` the Hessian at the last model; and a message
 /// without content with the lower triangle of `H_c`, d (d + 1) / 2 numbers, those that are not 0 with their places if that is shorter.
 #[derive(Debug, Clone)]
 pub struct AdaptiveNewtonAgent {
@@ -24,6 +27,14 @@ impl AdaptiveNewtonAgent {
     pub fn new(solve: LocalSolve) -> Self {
         Self { solve, point: Point::default() }
     }
+
+    /// The lower triangle of `H_c` at the last model.
+    fn hessian(&self, at: &LocalContext<'_>) -> Body {
+        let d = self.point.theta.len();
+        let mut hessian = Mat::zeros(d, d);
+        at.hessian(&self.point.theta, &mut hessian);
+        Body::of_numbers((0..d).flat_map(|i| (0..=i).map(move |j| (i, j))).map(|at| hessian[at]).collect())
+    }
 }
 
 impl Agent for AdaptiveNewtonAgent {
@@ -35,7 +46,11 @@ impl Agent for AdaptiveNewtonAgent {
             // A trial point where the loss overflows, as exp does behind a step of 1000, must not be accepted, and is no divergence.
             let loss = if is_known { loss } else { UNKNOWN_LOSS };
             gradient.iter_mut().filter(|_| !is_known).for_each(|g| *g = 0.0);
-            return Ok(vec![(Part::Gradient, Body::Numbers(gradient)), (Part::Losses, Body::Numbers(vec![loss]))]);
+            let mut answer = vec![(Part::Gradient, Body::Numbers(gradient)), (Part::Losses, Body::Numbers(vec![loss]))];
+            if down.exchange == WITH_HESSIAN {
+                answer.push((Part::Hessian, self.hessian(at)));
+            }
+            return Ok(answer);
         }
         let d = self.point.theta.len();
         let vector = down.find(Part::Gradient).and_then(Body::numbers);
@@ -45,10 +60,7 @@ impl Agent for AdaptiveNewtonAgent {
         if let Some(g) = vector {
             return Ok(vec![(Part::Direction, Body::Numbers(self.solve.direction(at, &self.point.theta, g)))]);
         }
-        let mut hessian = Mat::zeros(d, d);
-        at.hessian(&self.point.theta, &mut hessian);
-        let lower = (0..d).flat_map(|i| (0..=i).map(move |j| (i, j))).map(|at| hessian[at]).collect();
-        Ok(vec![(Part::Hessian, Body::of_numbers(lower))])
+        Ok(vec![(Part::Hessian, self.hessian(at))])
     }
 
     fn save(&self) -> Vec<u8> {

@@ -18,6 +18,9 @@
 //! loss (1e-12 of it), a slope that falls to 0.9 is enough (Hager and Zhang 2005). Sources: \[T\] section 2.6 for GIANT (Wang et al.
 //! 2018) and L-BFGS (Liu and Nocedal 1989; Nocedal and Wright 2006, algorithm 7.4, with an initial matrix as there).
 //!
+//! Of a quadratic objective (least squares) whose Hessian is cheap, gradient and Hessian come in one exchange (3), and
+//! `theta_1 = theta_0 - H^-1 g` is its minimum but for rounding, which nothing verifies: the next round measures what is left.
+//!
 //! Where an agent's loss or gradient overflows at a trial point, it answers with 1e300 and a gradient of 0: the point is refused, and
 //! the step shortened to a tenth.
 //!
@@ -134,7 +137,9 @@ impl MethodSettings for AdaptiveNewton {
             exchange(&[Part::Gradient], vec![sum(Part::Direction, d)], false),
         ];
         if self.outset(d).may[InitialMatrix::Hessians.place()] {
-            exchanges.push(exchange(&[], vec![sum(Part::Hessian, d * (d + 1) / 2)], true));
+            let hessian = || sum(Part::Hessian, d * (d + 1) / 2);
+            exchanges.push(exchange(&[], vec![hessian()], true));
+            exchanges.push(exchange(&[Part::Model], vec![sum(Part::Gradient, d), sum(Part::Losses, 1), hessian()], true));
         }
         Protocol { exchanges, ..Protocol::default() }
     }

@@ -234,6 +234,8 @@ pub struct Wanted {
     pub drop: Vec<String>,
     /// Columns that may hold text; others may too, where their first field is one.
     pub categorical: Vec<String>,
+    /// Columns whose fields are texts, also where all of them are numbers, because they are texts in another file.
+    pub textual: Vec<String>,
     /// Whether a file without targets is accepted, as one that is to be predicted is.
     pub may_lack_target: bool,
 }
@@ -243,6 +245,7 @@ crate::settings::setters! { Wanted {
     with_group(group: impl Into<String>) = Some(group.into());
     with_drop(drop: Vec<String>) = drop;
     with_categorical(categorical: Vec<String>) = categorical;
+    with_textual(textual: Vec<String>) = textual;
     with_may_lack_target(may_lack_target: bool) = may_lack_target;
 } }
 

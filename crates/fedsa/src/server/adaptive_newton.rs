@@ -25,6 +25,7 @@ const LEAST_COSINE: f64 = 1e-10;
 const AT_MODEL: u8 = 0;
 const DIRECTIONS: u8 = 1;
 const HESSIANS: u8 = 2;
+const WHOLE: u8 = 3;
 
 /// The trial along a direction.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -178,6 +179,26 @@ impl AdaptiveNewtonServer {
         }
     }
 
+    /// With the Hessian of a quadratic objective, of all agents: its minimum is one step away, whose gradient is 0 but for rounding. The next round
+    /// measures what is left.
+    fn at_minimum(&mut self) {
+        if self.hessian.is_empty() || self.trial.direction.is_empty() {
+            return;
+        }
+        let trial = std::mem::take(&mut self.trial);
+        add(&mut self.theta, 1.0, &trial.direction);
+        self.gradient.clear();
+    }
+
+    /// A mean Hessian has arrived.
+    fn take_hessian(&mut self, hessian: Vec<f64>) {
+        self.ways.paid(0.5 * (self.theta.len() as f64 + 1.0));
+        self.hessian = hessian;
+        self.pairs.clear();
+        self.scale[InitialMatrix::Hessians.place()] = 1.0;
+        self.by_server();
+    }
+
     /// The direction that needs nothing of the agents.
     fn by_server(&mut self) {
         let (q, shares) = self.first_loop();
@@ -260,20 +281,30 @@ impl Server for AdaptiveNewtonServer {
         if !self.trial.direction.is_empty() {
             add(&mut point, self.trial.step, &self.trial.direction);
         }
-        Ask { to: None, down: Message::one(t, AT_MODEL, Part::Model, point), own: None }
+        let is_whole = self.gradient.is_empty() && self.hessian.is_empty() && self.outset.begins_whole();
+        Ask { to: None, down: Message::one(t, if is_whole { WHOLE } else { AT_MODEL }, Part::Model, point), own: None }
     }
 
     fn receive(&mut self, got: &Received<'_>) -> Next {
-        let d = self.theta.len() as f64;
         match got.exchange {
-            AT_MODEL => {
+            AT_MODEL | WHOLE => {
                 self.ways.paid(2.0);
                 // Losses and gradients of some agents cannot be compared with those of all: the question is repeated.
                 if !got.arrived.is_empty() {
                     return Next::Done { tell: None };
                 }
                 let (loss, g) = (got.mean(Part::Losses)[0], got.mean(Part::Gradient));
-                self.heard(got.down.part(Part::Model).to_vec(), loss, g, got.round)
+                let point = got.down.part(Part::Model).to_vec();
+                if got.exchange == AT_MODEL {
+                    return self.heard(point, loss, g, got.round);
+                }
+                (self.theta, self.loss, self.gradient) = (point, loss, g);
+                self.ways.begin(self.norm(), &self.outset);
+                if self.norm() > 0.0 {
+                    self.take_hessian(got.mean(Part::Hessian));
+                    self.at_minimum();
+                }
+                Next::Done { tell: None }
             }
             DIRECTIONS => {
                 self.ways.paid(2.0);
@@ -283,12 +314,11 @@ impl Server for AdaptiveNewtonServer {
                 Next::Done { tell: None }
             }
             _ => {
-                self.ways.paid(0.5 * (d + 1.0));
                 // A mean over some agents is too small, which the scale makes up for.
-                self.hessian = got.mean(Part::Hessian);
-                self.pairs.clear();
-                self.scale[InitialMatrix::Hessians.place()] = 1.0;
-                self.by_server();
+                self.take_hessian(got.mean(Part::Hessian));
+                if self.outset.is_quadratic && got.arrived.is_empty() {
+                    self.at_minimum();
+                }
                 Next::Done { tell: None }
             }
         }

@@ -51,9 +51,12 @@ const CLEARLY: f64 = 0.8;
 const MARGIN: f64 = 1.2;
 /// A Hessian is of no use where what is left is predicted to take more than this times the estimate for new ones.
 const STALLED: f64 = 3.0;
-/// The vectors for which agents that are alike reach the target by their own directions, about; a Hessian that costs no more is asked for
-/// at once. Without second derivatives that change, they take some 20 rounds.
-const AGREEING: f64 = 36.0;
+/// One that costs no more vectors than this is replaced where a single new one, and rounds with it, are estimated to take clearly less than what is left.
+const CHEAP: f64 = 20.0;
+/// The vectors for a nat by the agents' own directions, about, whether agents are alike or not; Hessians that are estimated to take no more are asked for at
+/// once.
+const AGREEING: f64 = 4.0;
+/// The vectors for which agents that are alike reach the target without second derivatives that change: they take some 20 rounds.
 const AGREEING_QUADRATIC: f64 = 72.0;
 
 /// What the rule knows of a problem before the first round.
@@ -75,6 +78,26 @@ impl Outset {
     /// What a whole Hessian costs, in vectors.
     fn hessian(&self) -> f64 {
         0.5 * (self.dim as f64 + 1.0)
+    }
+
+    /// Whether a whole Hessian is asked for with the first gradient: it serves for good, and costs no more than what agents that agree would take.
+    pub fn begins_whole(&self) -> bool {
+        let is_first = self.first == InitialMatrix::Hessians || self.by_hessians(0.0) <= AGREEING_QUADRATIC;
+        self.is_quadratic && self.may[InitialMatrix::Hessians.place()] && is_first
+    }
+
+    /// Whether a whole Hessian comes first, where the gradient's norm is to fall by so many nats.
+    pub fn begins_with_hessians(&self, nats: f64) -> bool {
+        let may = self.may[InitialMatrix::Hessians.place()];
+        self.begins_whole() || !self.is_quadratic && may && self.by_hessians(nats) <= AGREEING * nats
+    }
+
+    /// A Hessian is replaced where the way to the target, so many nats, is predicted to take more vectors than this.
+    fn useless(&self, nats: f64) -> f64 {
+        match self.hessian() <= CHEAP {
+            true => MARGIN * (self.hessian() + 2.0 * (nats / NATS_A_ROUND).ceil()),
+            false => STALLED * self.by_hessians(nats),
+        }
     }
 
     /// What whole Hessians take until the gradient's norm has fallen by so many nats, in vectors: an estimate.
@@ -130,9 +153,7 @@ impl Ways {
     pub fn begin(&mut self, norm: f64, outset: &Outset) {
         (self.best, self.now) = (norm, outset.first);
         let nats = (norm / outset.tolerance).ln();
-        if outset.may[InitialMatrix::Hessians.place()]
-            && outset.by_hessians(nats) <= if outset.is_quadratic { AGREEING_QUADRATIC } else { AGREEING }
-        {
+        if outset.begins_with_hessians(nats) {
             self.now = InitialMatrix::Hessians;
         }
         self.marks = vec![(self.cost, norm)];
@@ -146,7 +167,7 @@ impl Ways {
     ///                     Hessians       if the best prediction exceeds 1.2 times their estimate and both have been tried
     ///                                    (or the estimate is below 60 vectors, or the objective quadratic)
     /// Hessians:           a new one      if the last two rounds brought less a vector than all since the Hessian, it included,
-    ///                                    or the prediction exceeds 3 times the estimate
+    ///                                    or the prediction exceeds 3 times the estimate; where one costs up to 20 vectors, 1.2 times one and its rounds
     /// ```
     pub fn moved(&mut self, norm: f64, outset: &Outset) -> WayVerdict {
         self.best = self.best.min(norm);
@@ -162,7 +183,7 @@ impl Ways {
         }
         if now == InitialMatrix::Hessians {
             let whole = rate(self.marks[0], self.best, self.cost);
-            let is_slow = recent < whole || nats / recent > STALLED * outset.by_hessians(nats);
+            let is_slow = recent < whole || nats / recent > outset.useless(nats);
             let is_worn = !outset.is_quadratic && is_slow && nats > 1.0;
             return if is_worn { WayVerdict::Renew } else { WayVerdict::Stay };
         }
@@ -307,12 +328,33 @@ mod tests {
         assert_eq!(follow(&mut ways, &mut norm, 1.0001, &outset).0, WayVerdict::Stay);
     }
 
+    /// Half a nat a round for 2 vectors: 17 nats take 68, and a new Hessian of 8.5 with 12 rounds takes 32.5. One of 150.5 vectors is not bought so early.
+    #[test]
+    fn a_cheap_hessian_is_renewed_early() {
+        for (dim, verdict) in [(16, WayVerdict::Renew), (300, WayVerdict::Stay)] {
+            let outset = Outset { dim, first: InitialMatrix::Hessians, ..ALL };
+            let (mut ways, mut norm) = begun(&outset);
+            ways.take(InitialMatrix::Hessians);
+            ways.paid(outset.hessian());
+            for wanted in [WayVerdict::Stay, WayVerdict::Stay, verdict] {
+                ways.paid(2.0);
+                norm /= 0.5f64.exp();
+                assert_eq!(ways.moved(norm, &outset), wanted, "{dim}");
+            }
+        }
+    }
+
     /// d = 54: 27.5 vectors for all of it, where Hessians are the same everywhere.
     #[test]
     fn small_hessians_are_asked_for_at_once() {
-        for (dim, is_quadratic, now) in
-            [(54, true, InitialMatrix::Hessians), (300, true, InitialMatrix::Agents), (54, false, InitialMatrix::Agents)]
-        {
+        for (dim, is_quadratic, now) in [
+            (54, true, InitialMatrix::Hessians),
+            (135, true, InitialMatrix::Hessians),
+            (136, true, InitialMatrix::Agents),
+            (300, true, InitialMatrix::Agents),
+            (30, false, InitialMatrix::Hessians),
+            (54, false, InitialMatrix::Agents),
+        ] {
             assert_eq!(begun(&Outset { dim, is_quadratic, ..ALL }).0.now, now);
         }
     }

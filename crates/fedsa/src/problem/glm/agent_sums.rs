@@ -11,6 +11,9 @@ use crate::problem::regression::gram;
 /// Agents whose matrices are in memory at a time.
 const TOGETHER: usize = 16;
 
+/// The share of a row's second derivative that its first one counts as at least, in the sizes of terms.
+const FLOOR: f64 = 1e-4;
+
 /// Which sums are wanted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd)]
 pub(super) enum Want {
@@ -33,7 +36,8 @@ pub(super) struct ModelSums {
     pub loss: f64,
     /// `s = sum_j s_j`, `s_j = a_j (-dl/d eta) x_j`; p numbers.
     pub score: Vec<f64>,
-    /// The sums of the absolute values of the terms of s; p numbers.
+    /// The sums of the sizes of the terms of s, p numbers: `a_j max(|dl/d eta|, 1e-4 l'' (1 + |eta|)) |x_j|`. At an exact fit derivatives are rounding
+    /// errors, of this share of the second number or less.
     pub sizes: Vec<f64>,
     /// The observed information `sum_j a_j l'' x_j x_j^T`, p x p.
     pub observed: Mat<f64>,
@@ -153,7 +157,8 @@ impl ModelSums {
             for k in 0..q {
                 margins::combine(Isa::best(), &part.rows, range.clone(), &mut out.score[k * d..][..d], &work.pulls[k * n..][..n]);
                 for (i, j) in range.clone().enumerate() {
-                    let size = work.pulls[k * n + i].abs();
+                    let bend = work.bends[k * (q + 1) * n + i] * (1.0 + etas[k * n + i].abs());
+                    let size = work.pulls[k * n + i].abs().max(FLOOR * bend);
                     part.rows.row(j).for_each(|(column, x)| out.sizes[k * d + column] += size * x.abs());
                 }
             }

@@ -11,14 +11,14 @@ use crate::linalg;
 use crate::problem::preparation::quality::LabelledRows;
 use crate::problem::regression::gram;
 
-/// Every component of the score is at most this share of the sum of the absolute values of its terms at theta = 0.
+/// Every component of the score is at most this share of the sum of the sizes of its terms.
 const SCORE: f64 = 1e-10;
 /// A pivot below this share of its diagonal entry makes a matrix singular.
 const PIVOT: f64 = 1e-12;
-/// A step that changes predictors by more than this, where the score vanishes, says that there is no finite estimate.
-const LONG: f64 = 0.05;
-/// Predictors that are large.
-const LARGE: f64 = 30.0;
+/// A step that changes predictors by more than this share of the largest one goes on, where the information vanishes.
+const LONG: f64 = 1e-3;
+/// After so many such steps there is no finite estimate.
+const MOST_LONG: usize = 3;
 /// Iterations before giving up, and halvings of a step.
 const MOST_STEPS: usize = 200;
 const HALVINGS: i32 = 60;
@@ -44,6 +44,8 @@ pub(super) struct Estimate {
     pub theta: Vec<f64>,
     /// The steps from the start.
     pub steps: usize,
+    /// Whether the start was the intercept of the mean target, which takes an exchange.
+    pub is_from_mean: bool,
 }
 
 /// A factorisation of `D^-1 H D^-1` with D the roots of the diagonal of H.
@@ -139,13 +141,17 @@ pub(super) fn estimate(
         return Ok(Err(NoEstimate::Collinear(dependent)));
     }
     cancel.check()?;
-    let scale = ModelSums::of(family, part, &vec![0.0; start.len()], Want::Step).sizes;
-    let (mut theta, mut last, mut long) = (start.to_vec(), None::<Vec<f64>>, 0);
+    let is_known = start.iter().any(|x| *x != 0.0) && ModelSums::of(family, part, start, Want::Loss).loss.is_finite();
+    let mean = if is_known { None } else { mean_start(family, part, has_intercept, start.len()) };
+    let is_from_mean = mean.is_some();
+    let mut theta = mean.unwrap_or_else(|| if is_known { start.to_vec() } else { vec![0.0; start.len()] });
+    let natural = natural_information(family, part);
+    let (mut last, mut long) = (None::<Vec<f64>>, 0);
     let mut left = f64::INFINITY;
     for steps in 0..MOST_STEPS {
         cancel.check()?;
         let sums = ModelSums::of(family, part, &theta, Want::Step);
-        left = sums.score.iter().zip(&scale).map(|(s, scale)| s.abs() / scale).fold(0.0, f64::max);
+        left = sums.score.iter().zip(&sums.sizes).map(|(s, size)| if *s == 0.0 { 0.0 } else { s.abs() / size }).fold(0.0, f64::max);
         let Some(factor) = Scaled::of(&sums.observed) else {
             return Ok(Err(match &last {
                 Some(step) => NoEstimate::Separated(parts_of(part, step)),
@@ -156,17 +162,55 @@ pub(super) fn estimate(
         let step = factor.solve(&sums.score);
         let moved = most_moved(family, part, &step) / sums.largest.max(1.0);
         if left <= SCORE && moved <= SCORE.sqrt() {
-            return Ok(Ok(Estimate { theta, steps }));
+            return Ok(Ok(Estimate { theta, steps, is_from_mean }));
         }
-        // Separated classes: the score vanishes while predictors grow by about 1 a step.
-        long = if left <= SCORE || sums.largest > LARGE && moved > LONG / LARGE { long + 1 } else { 0 };
-        if long > 3 && !matches!(family, ModelFamily::Gaussian) && left <= SCORE.sqrt() {
+        // Separated classes: the information vanishes while predictors grow by about 1 a step.
+        let is_vanishing = natural.as_ref().is_some_and(|natural| {
+            let own = |i: usize| sums.observed[(i, i)] < PIVOT * natural[i % natural.len()];
+            (0..theta.len()).any(own)
+        });
+        long = if is_vanishing && moved > LONG { long + 1 } else { 0 };
+        if long > MOST_LONG {
             return Ok(Err(NoEstimate::Separated(parts_of(part, &step))));
         }
         let Some(next) = descend(family, part, &theta, &step, &sums) else { break };
         (theta, last) = (next, Some(step));
     }
     Ok(Err(NoEstimate::NotFound(left)))
+}
+
+/// The intercept of the mean target under a log link, `log(sum_j a_j y_j / sum_j a_j exp(o_j))`, and nothing else: from 0 Newton's method walks
+/// to large means in steps of 1. `None` where there is no such start.
+fn mean_start(family: ModelFamily, part: &LabelledRows, has_intercept: bool, p: usize) -> Option<Vec<f64>> {
+    if !family.has_log_link() || !has_intercept {
+        return None;
+    }
+    let exposure = |j: usize| part.offsets.get(j).map_or(1.0, |offset| libm::exp(*offset));
+    let rows = || (0..part.rows.len()).filter(|j| part.weight(*j) > 0.0);
+    let targets: f64 = rows().map(|j| part.weight(j) * part.targets[j]).sum();
+    let mean = targets / rows().map(|j| part.weight(j) * exposure(j)).sum::<f64>();
+    let mut start = vec![0.0; p];
+    *start.last_mut()? = libm::log(mean);
+    (mean.is_finite() && mean > 0.0).then_some(start)
+}
+
+/// What the diagonal of the information is where predictors say nothing: `sum_j a_j x_ji^2` times the expected second derivative of a row's loss at
+/// the mean target. `None` of families whose estimates are finite.
+fn natural_information(family: ModelFamily, part: &LabelledRows) -> Option<Vec<f64>> {
+    let rows = 0..part.rows.len();
+    let weights: f64 = rows.clone().map(|j| part.weight(j)).sum();
+    let mean = || rows.clone().map(|j| part.weight(j) * part.targets[j]).sum::<f64>() / weights;
+    let share = match family {
+        ModelFamily::Gaussian | ModelFamily::Gamma | ModelFamily::Huber { .. } => return None,
+        ModelFamily::Binomial | ModelFamily::Multinomial { .. } => 0.25,
+        ModelFamily::Poisson => mean(),
+        ModelFamily::NegativeBinomial { alpha } => mean() / f64::mul_add(alpha, mean(), 1.0),
+    };
+    // Where all targets are 0, that of a mean of 1.
+    let share = if share > 0.0 { share } else { 1.0 };
+    let mut all = vec![0.0; part.rows.columns()];
+    rows.clone().for_each(|j| part.rows.row(j).for_each(|(i, x)| all[i] += share * part.weight(j) * x * x));
+    Some(all)
 }
 
 /// The point along a step at which the loss falls enough.

@@ -135,6 +135,11 @@ impl ModelFamily {
         !matches!(self, ModelFamily::Gamma | ModelFamily::NegativeBinomial { .. })
     }
 
+    /// Whether the mean of a target is `exp(eta)`.
+    pub fn has_log_link(&self) -> bool {
+        matches!(self, ModelFamily::Poisson | ModelFamily::Gamma | ModelFamily::NegativeBinomial { .. })
+    }
+
     /// The mean mu of a target with one predictor; the probability of the positive class of the binomial family.
     pub fn mean(&self, eta: f64) -> f64 {
         match self {
@@ -234,6 +239,16 @@ impl ModelFamily {
         };
     }
 
+    /// `out`, second derivatives of a quadratic function of eta that touches l at eta and is nowhere below it, of losses whose second derivative
+    /// may vanish: `min(1, t / |r|)` of Huber's (iteratively reweighted least squares). Otherwise those of l.
+    #[inline]
+    pub(super) fn majorant(&self, eta: &[f64], y: f64, out: &mut [f64]) {
+        match *self {
+            ModelFamily::Huber { threshold } => out[0] = (threshold / (eta[0] - y).abs()).min(1.0),
+            _ => self.bend(eta, y, out),
+        }
+    }
+
     /// `out`, the expected second derivatives, `mu'^2 / V(mu)`.
     #[inline]
     pub fn expected(&self, eta: &[f64], y: f64, out: &mut [f64]) {
@@ -278,8 +293,9 @@ impl ModelFamily {
             ModelFamily::NegativeBinomial { alpha } => {
                 let (mu, k) = (exp(t), 1.0 / alpha);
                 let deviance = 2.0 * (log_ratio(mu) - (y + k) * (alpha * (y - mu) / f64::mul_add(alpha, mu, 1.0)).ln_1p());
-                let constant = libm::lgamma(y + k) - libm::lgamma(k) - libm::lgamma(y + 1.0);
-                let likelihood = constant + y * (t + alpha.ln()) - (y + k) * softplus(t + alpha.ln());
+                // log(1 + alpha mu), of which the logarithm of a small alpha would take digits.
+                let spread = if alpha * mu < 1.0 { (alpha * mu).ln_1p() } else { softplus(t + alpha.ln()) };
+                let likelihood = log_rising(y, k) - libm::lgamma(y + 1.0) + y * t - (y + k) * spread;
                 (deviance, (y - mu).powi(2) / (mu * f64::mul_add(alpha, mu, 1.0)), likelihood, 0.0)
             }
             ModelFamily::Multinomial { .. } => {
@@ -307,6 +323,20 @@ impl ModelFamily {
             _ => sums.likelihood,
         }
     }
+}
+
+/// `lgamma(y + k) - lgamma(k) - y log(k)`, for whole y the sum of `log(1 + j / k)` over j < y, without the cancellation of a large k.
+fn log_rising(y: f64, k: f64) -> f64 {
+    /// From here on the terms below leave less than 1e-15 of Stirling's series.
+    const LARGE: f64 = 10.0;
+    if k < LARGE {
+        return libm::lgamma(y + k) - libm::lgamma(k) - y * k.ln();
+    }
+    let series = |z: f64| {
+        let terms = [1.0 / 12.0, -1.0 / 360.0, 1.0 / 1260.0, -1.0 / 1680.0, 1.0 / 1188.0, -691.0 / 360_360.0];
+        terms.iter().rev().fold(0.0, |sum, term| sum / (z * z) + term) / z
+    };
+    (y + k - 0.5) * (y / k).ln_1p() - y + (series(y + k) - series(k))
 }
 
 /// `P(k)` of the classes other than the reference.
@@ -401,6 +431,25 @@ mod tests {
             for (class, sign) in [(0.0, -1.0), (1.0, 1.0)] {
                 let (a, b) = (two.row_fit(&[t], class, 1.5), ModelFamily::Binomial.row_fit(&[t], sign, 1.5));
                 assert!((a.deviance / b.deviance - 1.0).abs() < 1e-14 && (a.pearson / b.pearson - 1.0).abs() < 1e-6, "{a:?} {b:?}");
+            }
+        }
+    }
+
+    /// The mass of the law, `prod_{j < y} (1 + j alpha) mu^y / (y! (1 + alpha mu)^(y + 1/alpha))`, by logarithms of its factors.
+    #[test]
+    fn the_negative_binomial_likelihood_keeps_its_digits_at_every_alpha() {
+        for alpha in [1e-300, 1e-15, 1e-12, 1e-8, 1e-4, 0.01, 0.09, 0.1, 0.11, 0.7, 5.0, 1e3, 1e8] {
+            let family = ModelFamily::NegativeBinomial { alpha };
+            for t in [-2.0f64, 0.3, 3.0] {
+                for y in [0u32, 1, 2, 17, 400] {
+                    let (mu, n) = (t.exp(), f64::from(y));
+                    let rising: f64 = (0..y).map(|j| (f64::from(j) * alpha).ln_1p() - f64::from(j + 1).ln()).sum();
+                    // (1/alpha) log(1 + alpha mu) is mu where alpha is tiny.
+                    let spread = if alpha < 1e-200 { mu } else { (alpha * mu).ln_1p() / alpha };
+                    let expected = rising + n * t - n * (alpha * mu).ln_1p() - spread;
+                    let got = family.row_fit(&[t], n, 1.0).likelihood;
+                    assert!((got - expected).abs() <= 2e-13 * (1.0 + n * n.max(2.0).ln()), "{alpha:e}, {t}, {y}: {got} {expected}");
+                }
             }
         }
     }

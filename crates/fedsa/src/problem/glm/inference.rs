@@ -17,6 +17,7 @@ use serde::{Deserialize, Serialize};
 use super::agent_sums::{ModelSums, Want};
 use super::estimate::{self, NoEstimate, Scaled};
 use super::family::ModelFamily;
+use super::units::ColumnUnits;
 use crate::cancel::Cancel;
 use crate::error::{Error, ErrorCode, Result, quoted, require};
 use crate::problem::preparation::Prepared;
@@ -136,7 +137,8 @@ pub struct Inference {
     pub reference: Option<String>,
     /// The coefficients, the intercept first; those of several classes class by class.
     pub coefficients: Vec<Coefficient>,
-    /// The covariance of the coefficients, in their order, row by row.
+    /// The covariance of the coefficients, in their order, row by row. Products beyond the range of numbers are 0 or infinite there, and not in
+    /// standard errors.
     pub covariances: Vec<f64>,
     /// The estimate as weights of the features, d numbers.
     pub theta: Vec<f64>,
@@ -171,32 +173,16 @@ pub fn normal_quantile(level: f64) -> f64 {
 /// than coefficients under a covariance that divides by n - p. A family without a likelihood, one agent for a clustered covariance, too many
 /// coefficients, a level outside of (0, 1). When it is cancelled.
 pub fn infer(prepared: &Prepared, start: &[f64], how: InferenceSettings, cancel: &Cancel) -> Result<Inference> {
-    let family = prepared.train.family;
-    require(how.level > 0.0 && how.level < 1.0, "level", how.level, "a number between 0 and 1, such as 0.95")?;
-    if !family.has_likelihood() {
-        let what = format!("the model {} has no likelihood, and no standard errors", family.name());
-        return Err(Error::new("inference", what, "a model with a likelihood, or no inference"));
-    }
-    if let Targets::Numbers { offset, scale } = prepared.targets
-        && (offset, scale) != (0.0, 1.0)
-    {
-        return Err(Error::new("target_range", "targets that are mapped to a range, beside inference", "targets as they are"));
-    }
-    if prepared.transform.intercept && prepared.transform.columns.position(INTERCEPT).is_some() {
-        let what =
-            format!("a column called `{INTERCEPT}` beside the intercept of the model, which has this name in the list of coefficients");
-        return Err(Error::data("inference", what, "another name of the column; or `drop`, which leaves it out; or no intercept"));
-    }
-    let p = start.len();
-    let most = format!("at most {MOST_COEFFICIENTS} of them: fewer columns or principal components");
-    require(p <= MOST_COEFFICIENTS, "inference", format!("{p} coefficients"), &most)?;
-    let part = &prepared.train;
-    let estimate = match estimate::estimate(family, part, prepared.transform.intercept, start, cancel)? {
+    let (family, p) = (prepared.train.family, start.len());
+    check(prepared, p, how)?;
+    let units = ColumnUnits::of(&prepared.train);
+    let part = units.apply(&prepared.train);
+    let estimate = match estimate::estimate(family, &part, prepared.transform.intercept, &units.within(start), cancel)? {
         Ok(estimate) => estimate,
         Err(why) => return Err(no_estimate(prepared, &why)),
     };
     cancel.check()?;
-    let sums = ModelSums::of(family, part, &estimate.theta, Want::Covariance);
+    let sums = ModelSums::of(family, &part, &estimate.theta, Want::Covariance);
     cancel.check()?;
     check_residuals(prepared, &sums)?;
     let covariance = covariance(family, &sums, how.covariance, p)?;
@@ -220,13 +206,39 @@ pub fn infer(prepared: &Prepared, start: &[f64], how: InferenceSettings, cancel:
         reference: prepared.targets.reference().map(|class| class.to_string()),
         coefficients: Vec::new(),
         covariances: Vec::new(),
-        // The step that found it, and those before, with a loss each, and the last sums.
-        exchanges: 2 * estimate.steps + 2,
-        numbers_up: (estimate.steps + 1) * numbers(Want::Step) + estimate.steps + numbers(Want::Covariance),
-        theta: estimate.theta,
+        // The step that found it, and those before, with a loss each, and the last sums; before them two sums, where the mean target is the start.
+        exchanges: 2 * estimate.steps + 2 + usize::from(estimate.is_from_mean),
+        numbers_up: (estimate.steps + 1) * numbers(Want::Step)
+            + estimate.steps
+            + numbers(Want::Covariance)
+            + 2 * usize::from(estimate.is_from_mean),
+        theta: units.without(&estimate.theta),
     };
-    inference.name(prepared, &covariance);
+    inference.name(prepared, &units, &covariance)?;
     Ok(inference)
+}
+
+/// Refuses what inference is not defined for, or needs other settings.
+fn check(prepared: &Prepared, p: usize, how: InferenceSettings) -> Result<()> {
+    let family = prepared.train.family;
+    require(how.level > 0.0 && how.level < 1.0, "level", how.level, "a number between 0 and 1, such as 0.95")?;
+    if !family.has_likelihood() {
+        let what = format!("the model {} has no likelihood, and no standard errors", family.name());
+        return Err(Error::new("inference", what, "a model with a likelihood, or no inference"));
+    }
+    if let Targets::Numbers { offset, scale } = prepared.targets
+        && (offset, scale) != (0.0, 1.0)
+    {
+        return Err(Error::new("target_range", "targets that are mapped to a range, beside inference", "targets as they are"));
+    }
+    if prepared.transform.intercept && prepared.transform.columns.position(INTERCEPT).is_some() {
+        let what =
+            format!("a column called `{INTERCEPT}` beside the intercept of the model, which has this name in the list of coefficients");
+        return Err(Error::data("inference", what, "another name of the column; or `drop`, which leaves it out; or no intercept"));
+    }
+    let most = format!("at most {MOST_COEFFICIENTS} of them: fewer columns or principal components");
+    require(p <= MOST_COEFFICIENTS, "inference", format!("{p} coefficients"), &most)?;
+    check_agents(prepared, how.covariance, p)
 }
 
 /// The deviance of an exact fit, as a share of what it would be if the residuals were as large as the targets: the rounding of squares.
@@ -235,10 +247,15 @@ const EXACT: f64 = 1e-28;
 /// Refuses a fit without residuals where the dispersion is estimated from them.
 fn check_residuals(prepared: &Prepared, sums: &ModelSums) -> Result<()> {
     let part = &prepared.train;
-    let size = match part.family {
+    let size: f64 = match part.family {
         ModelFamily::Gaussian => (0..part.rows.len()).map(|j| part.weight(j) * part.targets[j].powi(2)).sum(),
         _ => sums.weights,
     };
+    let is_beyond = |sum: f64| !sum.is_finite() || sum < f64::MIN_POSITIVE && part.targets.iter().any(|y| *y != 0.0);
+    if part.family.has_dispersion() && (is_beyond(size) || !sums.fit.deviance.is_finite() || !sums.fit.pearson.is_finite()) {
+        let what = "targets whose squares are beyond the range of numbers, so that there is no dispersion";
+        return Err(Error::data("inference", what, "targets in other units, or no inference").coded(ErrorCode::NoEstimate));
+    }
     if !part.family.has_dispersion() || sums.fit.deviance > EXACT * size {
         return Ok(());
     }
@@ -248,6 +265,25 @@ fn check_residuals(prepared: &Prepared, sums: &ModelSums) -> Result<()> {
         false => "the model fits all rows exactly: nothing is left to estimate standard errors from".to_string(),
     };
     Err(Error::new("inference", what, "targets with noise, or no inference").coded(ErrorCode::NoEstimate))
+}
+
+/// Refuses a clustered covariance of a rank below the number of coefficients: the scores of G agents sum to 0, so that their products have at most
+/// the rank G - 1, and combinations of coefficients would have no variance.
+fn check_agents(prepared: &Prepared, kind: CovarianceKind, p: usize) -> Result<()> {
+    let part = &prepared.train;
+    let agents = part.first.windows(2).filter(|at| (at[0]..at[1]).any(|j| part.weight(j) > 0.0)).count();
+    if kind != CovarianceKind::Clustered || agents > p {
+        return Ok(());
+    }
+    let what = match agents {
+        1 => "clustered, and one agent".to_string(),
+        _ => format!(
+            "clustered by {agents} agents, and {p} coefficients: this covariance has at most the rank {}, and no standard errors",
+            agents - 1
+        ),
+    };
+    let help = format!("more agents than coefficients (here {} or more), fewer columns, or another covariance", p + 1);
+    Err(Error::new("covariance", what, help))
 }
 
 /// phi.
@@ -261,9 +297,6 @@ fn covariance(family: ModelFamily, sums: &ModelSums, kind: CovarianceKind, p: us
     if divides && sums.rows <= p as f64 {
         let what = format!("{} rows and {p} coefficients leave nothing to estimate the dispersion from", sums.rows);
         return Err(Error::new("inference", what, "more rows than coefficients, or fewer columns").coded(ErrorCode::NoEstimate));
-    }
-    if kind == CovarianceKind::Clustered && sums.agents < 2.0 {
-        return Err(Error::new("covariance", "clustered, and one agent", "at least two agents, or another covariance"));
     }
     let singular = || {
         let what = "the information is singular to 1e-12 of its scale";
@@ -282,41 +315,68 @@ fn covariance(family: ModelFamily, sums: &ModelSums, kind: CovarianceKind, p: us
     Ok(&bread * meat * &bread * faer::Scale(factor))
 }
 
+/// What coefficients of the columns are of a block of d weights of the features in their units, the intercept first: they are linear in it. In units
+/// of the coefficients' own, which come second: squares of coefficients may be beyond the range of numbers.
+fn column_map(prepared: &Prepared, units: &ColumnUnits, d: usize) -> (Mat<f64>, Vec<f64>) {
+    let columns = (0..d).map(|j| {
+        let unit: Vec<f64> = (0..d).map(|i| f64::from(i == j)).collect();
+        let (weights, constant) = prepared.transform.on_columns(&unit);
+        let all = has_constant(prepared).then_some(constant).into_iter().chain(weights);
+        all.map(|x| x * units.factor(j)).collect::<Vec<f64>>()
+    });
+    let columns: Vec<Vec<f64>> = columns.collect();
+    let width = columns.first().map_or(0, Vec::len);
+    let own = |i: usize| columns.iter().map(|column| column[i].abs()).fold(0.0, f64::max);
+    let own: Vec<f64> = (0..width).map(own).map(|x| if x > 0.0 { x } else { 1.0 }).collect();
+    (Mat::from_fn(width, d, |i, j| columns[j][i] / own[i]), own)
+}
+
+/// Whether the model of the columns has a constant.
+fn has_constant(prepared: &Prepared) -> bool {
+    let transform = &prepared.transform;
+    transform.intercept || !transform.means.is_empty() || transform.components.is_some()
+}
+
 impl Inference {
     /// Coefficients of the columns and their covariance, from those of the features.
-    fn name(&mut self, prepared: &Prepared, covariance: &Mat<f64>) {
+    ///
+    /// # Errors
+    /// When a number is beyond their range.
+    fn name(&mut self, prepared: &Prepared, units: &ColumnUnits, covariance: &Mat<f64>) -> Result<()> {
         let (transform, q) = (&prepared.transform, self.family.outputs());
         let d = self.theta.len() / q;
-        let has_constant = transform.intercept || !transform.means.is_empty() || transform.components.is_some();
+        let has_constant = has_constant(prepared);
         let width = transform.width + usize::from(has_constant);
-        // Coefficients are linear in theta: the intercept first, then the columns.
-        let mut map = Mat::<f64>::zeros(width, d);
-        for j in 0..d {
-            let unit: Vec<f64> = (0..d).map(|i| f64::from(i == j)).collect();
-            let (weights, constant) = transform.on_columns(&unit);
-            let all = has_constant.then_some(constant).into_iter().chain(weights);
-            all.enumerate().for_each(|(i, x)| map[(i, j)] = x);
-        }
+        let (map, own) = column_map(prepared, units, d);
         let quantile = normal_quantile(self.level);
         let names: Vec<String> = has_constant
             .then(|| INTERCEPT.to_string())
             .into_iter()
             .chain(transform.columns.iter().take(transform.width).map(|name| name.into_owned()))
             .collect();
+        // A column that is beyond the range of numbers moves the intercept there too.
+        let mut beyond: Option<String> = None;
         let all = width * q;
         self.covariances = vec![0.0; all * all];
         for k in 0..q {
+            let mut variances = Vec::new();
             for l in 0..q {
                 let block = &map * covariance.submatrix(k * d, l * d, d, d) * map.transpose();
                 for i in 0..width {
-                    (0..width).for_each(|j| self.covariances[(k * width + i) * all + l * width + j] = block[(i, j)]);
+                    (0..width).for_each(|j| self.covariances[(k * width + i) * all + l * width + j] = block[(i, j)] * own[i] * own[j]);
+                }
+                if k == l {
+                    variances = block.diagonal().column_vector().iter().copied().collect();
                 }
             }
             let (weights, constant) = transform.on_columns(&self.theta[k * d..][..d]);
             let estimates = has_constant.then_some(constant).into_iter().chain(weights);
             for (i, (name, estimate)) in names.iter().zip(estimates).enumerate() {
-                let at = k * width + i;
-                let se = self.covariances[at * all + at].max(0.0).sqrt();
+                let se = own[i] * variances[i].max(0.0).sqrt();
+                let is_beyond = !estimate.is_finite() || !se.is_finite() || se < f64::MIN_POSITIVE && variances[i] > 0.0;
+                if is_beyond && beyond.as_ref().is_none_or(|name| name == INTERCEPT) {
+                    beyond = Some(name.clone());
+                }
                 self.coefficients.push(Coefficient {
                     name: name.clone(),
                     class: prepared.targets.class_of_output(k),
@@ -329,6 +389,9 @@ impl Inference {
                 });
             }
         }
+        let Some(name) = beyond else { return Ok(()) };
+        let what = format!("the coefficient of `{}` or its standard error is beyond the range of numbers", quoted(name));
+        Err(Error::data("inference", what, "this column in other units, or without it: `drop`").coded(ErrorCode::NoEstimate))
     }
 }
 
@@ -382,7 +445,9 @@ fn no_single_value(prepared: &Prepared, columns: &[(usize, Vec<usize>)]) -> (Str
     } else {
         "columns that are not combinations of others: `drop` names those to leave out"
     };
-    (format!("collinear columns, whose coefficients have no single value: {shown}{more}"), help)
+    let (rows, coefficients) = (prepared.train.rows.len(), prepared.train.rows.columns());
+    let few = if rows < coefficients { format!("{rows} rows for {coefficients} coefficients: ") } else { String::new() };
+    (format!("{few}collinear columns, whose coefficients have no single value: {shown}{more}"), help)
 }
 
 /// Why there is no estimate, with the names of columns.
@@ -395,6 +460,10 @@ fn no_estimate(prepared: &Prepared, why: &NoEstimate) -> Error {
             let others: Vec<usize> = columns.iter().copied().filter(|i| Some(*i) != intercept).collect();
             let columns = if others.is_empty() { columns } else { &others };
             let names = listed(&columns.iter().map(name).collect::<Vec<_>>());
+            if prepared.train.targets.iter().all(|y| *y == 0.0) && others.is_empty() {
+                let what = "no estimate of greatest likelihood: all rows have the target 0, and the intercept falls without bound";
+                return Error::new("inference", what, "targets that are not all 0").coded(ErrorCode::NoEstimate);
+            }
             let what = format!("no estimate of greatest likelihood: targets are separated by {names}, and coefficients grow without bound");
             (what, "no such column, more rows, or a fit with a positive `ridge` and without `inference`")
         }

@@ -7,5 +7,6 @@ pub mod family;
 pub mod inference;
 mod optimum;
 mod problem;
+mod units;
 
 pub(in crate::problem) use problem::{LossSettings, RowLosses};

@@ -12,6 +12,7 @@ use std::ops::Range;
 use faer::Mat;
 
 use super::family::ModelFamily;
+use super::optimum::{Curvatures, optimum};
 use crate::cancel::Cancel;
 use crate::error::{Error, Result};
 use crate::kernel::{Isa, margins};
@@ -41,6 +42,18 @@ pub(in crate::problem) struct RowLosses {
     index: Vec<LazyIndex>,
     is_markov: bool,
     isa: Isa,
+}
+
+/// Which second derivatives of the rows' losses.
+#[derive(Debug, Clone, Copy, PartialEq)]
+enum Bends {
+    /// Those of the losses.
+    Exact,
+    /// Those of a quadratic function that is nowhere below the losses.
+    Majorant,
+    /// Those of the losses, and where most of them are linear those of the majorant: Newton's method needs a Hessian that is not 0, and
+    /// near the minimum the exact one.
+    Useful,
 }
 
 /// What the losses are besides rows.
@@ -142,15 +155,49 @@ impl RowLosses {
     }
 
     /// The second derivatives of the rows of agent c times their shares: those of outputs k and l at `(k q + l) n`.
-    fn bends(&self, c: usize, theta: &[f64]) -> Vec<f64> {
+    fn bends(&self, c: usize, theta: &[f64], of: Bends) -> Vec<f64> {
         let (n, q) = (self.range(c).len(), self.outputs());
         let etas = self.part.predictors(self.range(c), theta, q);
         let (mut one, mut out) = (vec![0.0; q * q], vec![0.0; q * q * n]);
+        let is_major = match of {
+            Bends::Exact => false,
+            Bends::Majorant => true,
+            Bends::Useful => self.is_mostly_linear(c, &etas),
+        };
         self.each_row(c, &etas, |i, eta, y, share| {
-            self.family.bend(eta, y, &mut one);
+            if is_major {
+                self.family.majorant(eta, y, &mut one)
+            } else {
+                self.family.bend(eta, y, &mut one)
+            }
             one.iter().enumerate().for_each(|(at, x)| out[at * n + i] = share * x);
         });
         out
+    }
+
+    /// Whether the loss of most rows of agent c is linear near these predictors, so that their second derivatives say nothing of it: fewer than a
+    /// quarter of the residuals are within the threshold of Huber's loss.
+    fn is_mostly_linear(&self, c: usize, etas: &[f64]) -> bool {
+        let ModelFamily::Huber { threshold } = self.family else { return false };
+        let mut within = 0;
+        self.each_row(c, etas, |_, eta, y, _| within += usize::from((eta[0] - y).abs() <= threshold));
+        4 * within < self.range(c).len()
+    }
+
+    /// `out`, the Hessian of agent c from second derivatives of its rows.
+    fn bent_hessian(&self, c: usize, mut bends: Vec<f64>, out: &mut Mat<f64>) {
+        let (range, d, q) = (self.range(c), self.d(), self.outputs());
+        let n = range.len();
+        bends.iter_mut().for_each(|bend| *bend /= n as f64);
+        let mut one = Mat::zeros(d, d);
+        for k in 0..q {
+            for l in 0..=k {
+                gram::gram(&self.part.rows, range.clone(), &bends[(k * q + l) * n..][..n], &mut one);
+                out.submatrix_mut(k * d, l * d, d, d).copy_from(&one);
+                out.submatrix_mut(l * d, k * d, d, d).copy_from(&one);
+            }
+            (0..self.penalised).for_each(|i| out[(k * d + i, k * d + i)] += self.ridge);
+        }
     }
 
     /// `mu/2 ||theta||^2` of the components that it applies to.
@@ -243,7 +290,11 @@ impl Facts for RowLosses {
         if p > MOST_DIM {
             return Some(Err(format!("theta has {p} components, and Newton's method is used up to {MOST_DIM}")));
         }
-        Some(super::optimum::optimum(self, self, cancel).map(|theta| Root { theta, source: RootSource::Newton }))
+        let exact = |c: usize, theta: &[f64], out: &mut Mat<f64>| self.bent_hessian(c, self.bends(c, theta, Bends::Exact), out);
+        let major = |c: usize, theta: &[f64], out: &mut Mat<f64>| self.bent_hessian(c, self.bends(c, theta, Bends::Majorant), out);
+        let is_robust = matches!(self.family, ModelFamily::Huber { .. });
+        let curvatures = Curvatures { exact: &exact, majorant: is_robust.then_some(&major) };
+        Some(optimum(self, self, curvatures, cancel).map(|theta| Root { theta, source: RootSource::Newton }))
     }
     fn law(&self, c: usize) -> Option<FiniteLaw<'_>> {
         let (first, n, d) = (self.part.first[c], self.range(c).len(), self.dim());
@@ -272,24 +323,13 @@ impl Objective for RowLosses {
         out.iter_mut().for_each(|out| *out = -*out);
     }
     fn hessian(&self, c: usize, theta: &[f64], out: &mut Mat<f64>) {
-        let (range, d, q) = (self.range(c), self.d(), self.outputs());
-        let (n, mut bends) = (range.len(), self.bends(c, theta));
-        bends.iter_mut().for_each(|bend| *bend /= n as f64);
-        let mut one = Mat::zeros(d, d);
-        for k in 0..q {
-            for l in 0..=k {
-                gram::gram(&self.part.rows, range.clone(), &bends[(k * q + l) * n..][..n], &mut one);
-                out.submatrix_mut(k * d, l * d, d, d).copy_from(&one);
-                out.submatrix_mut(l * d, k * d, d, d).copy_from(&one);
-            }
-            (0..self.penalised).for_each(|i| out[(k * d + i, k * d + i)] += self.ridge);
-        }
+        self.bent_hessian(c, self.bends(c, theta, Bends::Useful), out);
     }
     fn hessian_vector(&self, c: usize, theta: &[f64], v: &[f64], out: &mut [f64]) {
-        self.bent_product(c, &self.bends(c, theta), v, out);
+        self.bent_product(c, &self.bends(c, theta, Bends::Useful), v, out);
     }
     fn hessian_products<'a>(&'a self, c: usize, theta: &[f64]) -> HessianProducts<'a> {
-        let bends = self.bends(c, theta);
+        let bends = self.bends(c, theta, Bends::Useful);
         Box::new(move |v: &[f64], out: &mut [f64]| self.bent_product(c, &bends, v, out))
     }
     /// Predictors change linearly along p: two products with the rows, whatever the number of steps.

@@ -42,15 +42,34 @@ pub(super) struct Taken {
 }
 
 impl SpecialColumns {
+    /// Refuses columns that are something else besides.
+    fn check(&self, wanted: &Wanted) -> Result<()> {
+        let both = |key: &str, name: &String, what: &str| {
+            let what = format!("the column `{}` is {what} besides", quoted(name));
+            Err(Error::data(key, what, "the name of a column that is nothing else"))
+        };
+        for (key, name) in [("offset", &self.offset), ("row_weights", &self.row_weights)] {
+            let Some(name) = name else { continue };
+            check_free(key, name, wanted)?;
+            if self.categorical.contains(name) {
+                return both(key, name, "one of categories");
+            }
+        }
+        if let (Some(weights), true) = (&self.row_weights, self.offset == self.row_weights) {
+            return both("row_weights", weights, "the offset");
+        }
+        self.categorical.iter().try_for_each(|name| check_free("categorical", name, wanted))
+    }
+
     /// Takes these columns out of the data sets. Levels are those of all files; without an intercept the first category keeps its first level.
     ///
     /// # Errors
     /// When a column is not there, weights are negative or all 0, or there are too many levels.
     pub(super) fn take(&self, sets: &mut [Dataset], wanted: &Wanted, has_intercept: bool) -> Result<Taken> {
         let mut taken = Taken::default();
+        self.check(wanted)?;
         for (key, name, out) in [("offset", &self.offset, &mut taken.offsets), ("row_weights", &self.row_weights, &mut taken.row_weights)] {
             if let Some(name) = name {
-                check_free(key, name, wanted)?;
                 for set in sets.iter_mut() {
                     out.extend(numbers(key, set, name)?);
                     remove(set, name);
@@ -74,7 +93,8 @@ impl SpecialColumns {
             return Ok(taken);
         }
         let cells = columns.iter().map(|column| sets.iter().map(|set| cells(set, column)).collect::<Result<Vec<_>>>());
-        let cells = cells.collect::<Result<Vec<Vec<Vec<Cell>>>>>()?;
+        let mut cells = cells.collect::<Result<Vec<Vec<Vec<Cell>>>>>()?;
+        cells.iter_mut().for_each(|column| same_type(column));
         for (i, (column, cells)) in columns.iter().zip(&cells).enumerate() {
             taken.categories.push(category(column, cells, has_intercept || i > 0)?);
         }
@@ -83,6 +103,7 @@ impl SpecialColumns {
             set.texts.clear();
             for (category, cells) in taken.categories.iter_mut().zip(&cells) {
                 category.first = set.rows.columns();
+                check_names(set, category)?;
                 append(set, category, &cells[file]);
             }
         }
@@ -151,6 +172,13 @@ fn cells(set: &Dataset, name: &str) -> Result<Vec<Cell>> {
         .collect())
 }
 
+/// Makes texts of all values of a column if some of them are: a number is then its text, and no other level of that name.
+fn same_type(cells: &mut [Vec<Cell>]) {
+    if cells.iter().flatten().any(|cell| matches!(cell, Cell::Text(_))) {
+        cells.iter_mut().flatten().for_each(|cell| *cell = Cell::Text(cell.name()));
+    }
+}
+
 /// The levels of a column.
 fn category(column: &str, cells: &[Vec<Cell>], has_reference: bool) -> Result<Category> {
     let mut levels: Vec<&Cell> = Vec::new();
@@ -198,6 +226,15 @@ fn remove(set: &mut Dataset, name: &str) {
             left_out.insert(place, whole);
         }
     }
+}
+
+/// Refuses a level whose feature has the name of another column.
+fn check_names(set: &Dataset, category: &Category) -> Result<()> {
+    let name = |level: &String| format!("{}={level}", category.column);
+    let Some(twice) = category.levels.iter().map(name).find(|name| set.columns.position(name).is_some()) else { return Ok(()) };
+    let column = quoted(&category.column);
+    let what = format!("{}: the column `{}`, and a level of the category `{column}` of this name", quoted(&set.name), quoted(twice));
+    Err(Error::data("categorical", what, "columns of other names; `drop` names those to leave out"))
 }
 
 /// Adds a column for each level.

@@ -149,7 +149,7 @@ fn extremes(rows: &Rows, weights: &[f64]) -> Vec<(f64, f64)> {
 
 /// 1, or the power of two that brings numbers up to `largest` near 1, where their squares would be too large or too small. Such a
 /// multiplication has no rounding.
-fn moderate(largest: f64) -> f64 {
+pub(in crate::problem) fn moderate(largest: f64) -> f64 {
     const FAR: f64 = 400.0;
     let exponent = largest.log2().floor();
     if exponent.is_finite() && exponent.abs() > FAR { (-exponent).min(1000.0).exp2() } else { 1.0 }

@@ -135,7 +135,7 @@ macro_rules! on_data_sets {
                         group: self.group.clone(),
                         drop: self.drop.clone(),
                         categorical: self.categorical.clone(),
-                        may_lack_target: false,
+                        ..Wanted::default()
                     },
                     targets: self.targets(),
                     special: OnData::special(self),
