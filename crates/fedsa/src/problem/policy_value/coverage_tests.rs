@@ -70,7 +70,6 @@ fn covers_of(off: bool, (episodes, longest): (usize, usize), least: f64, most: f
         let what = format!(
             "off-policy {off}, {episodes} episodes of at most {longest}, {name}: bias {bias:.2} se, se/sd {ratio:.3}, coverage {covered:.4}"
         );
-        println!("{what}");
         assert!((least..=most).contains(&covered), "{what}");
     }
 }
