@@ -163,6 +163,10 @@ impl<'a> LogColumns<'a> {
             let (i, column) = (at / k, &self.next[at % k]);
             match log.done[i] {
                 true => *next = log.states[at],
+                // It was read without telling the two apart.
+                false if bad.is_none() && next.is_nan() => {
+                    return Err(column.error(Error::data("", format!("row {} is null or NaN", first + i), FINITE)));
+                }
                 false => column.refuse((i, first + i), *next, FINITE, bad)?,
             }
         }

@@ -250,7 +250,7 @@ fn terminal_rows_need_no_next_state() {
     let log = read(&[("a.parquet", table(vec![1.0, f64::NAN]))], &LogForm::default()).unwrap().remove(0).0;
     assert_eq!((log.next, log.states), (expected.next, expected.states));
     let e = read(&[("a.parquet", table(vec![f64::NAN, 1.0]))], &LogForm::default()).unwrap_err();
-    assert!(e.contains("column `next_0`: row 0 is NaN"), "{e}");
+    assert!(e.contains("column `next_0`: row 0 is null or NaN"), "{e}");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use super::super::features::{FeatureMap, FeatureSpec, Ranges};
 use super::super::log::Log;
 use super::tests::{Chain, GAMMA, STATES, close, dot, named, rule, three, units, value_of};
-use super::twin::{self, Row, Unit};
+use super::twin::{self, TwinEpisode, TwinRow};
 use super::*;
 use crate::parallel;
 use crate::random::{Purpose, stream};
@@ -36,13 +36,14 @@ fn doubly_robust_values_are_those_of_the_slow_twin() {
                 let actions = log.actions.as_ref().unwrap();
                 states.push(mean(log.state(i), &law(&actions.here)));
                 let next = if log.done[i] { vec![0.0; 6] } else { mean(log.next_state(i), &law(&actions.next)) };
-                *row = Row { phi: acted(log, i), next, reward: row.reward, ratio: 1.0 };
+                *row = TwinRow { phi: acted(log, i), next, reward: row.reward, ratio: 1.0 };
             }
             here.push(states);
         }
-        let fit = twin::Fit { lambda: 0.0, ridge: 0.0 };
-        let w: Vec<Vec<f64>> = (0..FOLDS).map(|k| fit.theta(&all.iter().filter(|unit| unit.fold != k).collect::<Vec<&Unit>>())).collect();
-        let value = |(i, unit): (usize, &Unit)| {
+        let fit = twin::TwinFit { lambda: 0.0, ridge: 0.0 };
+        let w: Vec<Vec<f64>> =
+            (0..FOLDS).map(|k| fit.theta(&all.iter().filter(|unit| unit.fold != k).collect::<Vec<&TwinEpisode>>())).collect();
+        let value = |(i, unit): (usize, &TwinEpisode)| {
             let (w, mut value, mut rho) = (&w[unit.fold], dot(&here[i][0], &w[unit.fold]), 1.0);
             for (t, row) in unit.parts[0].iter().enumerate() {
                 rho *= plain[i].parts[0][t].ratio;
@@ -54,7 +55,7 @@ fn doubly_robust_values_are_those_of_the_slow_twin() {
         let n = values.len() as f64;
         let average = values.iter().sum::<f64>() / n;
         close(found.table.all.estimate, average, "the mean");
-        let every: Vec<&Unit> = all.iter().collect();
+        let every: Vec<&TwinEpisode> = all.iter().collect();
         let rho = |i: usize| plain[i].parts[0].iter().map(|row| row.ratio).product::<f64>();
         let parts = twin::by_weights(&fit, &every, |_| true, rho);
         close(found.table.all.se, twin::error(&every, |_| true, &values, &parts), "its error");

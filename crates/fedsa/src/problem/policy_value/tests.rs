@@ -4,7 +4,7 @@ use super::super::features::{FeatureMap, FeatureSpec, Ranges};
 use super::super::log::{Break, Log, LoggedActions};
 use super::super::source::in_memory;
 use super::folds::FoldDraw;
-use super::twin::{self, Row, Unit};
+use super::twin::{self, TwinEpisode, TwinRow};
 use super::*;
 use crate::random::{Purpose, Stream, stream};
 
@@ -144,8 +144,8 @@ pub(super) fn close(a: f64, b: f64, what: &str) {
 }
 
 /// The episodes of logs whose rows are numbered by `episode`, with a gap before each row in `gaps`.
-pub(super) fn units(logs: &[Log], seed: u64) -> Vec<Unit> {
-    let mut all: Vec<Unit> = Vec::new();
+pub(super) fn units(logs: &[Log], seed: u64) -> Vec<TwinEpisode> {
+    let mut all: Vec<TwinEpisode> = Vec::new();
     for (agent, log) in logs.iter().enumerate() {
         let mut draw = FoldDraw::new(seed, agent);
         for i in 0..log.len() {
@@ -154,9 +154,9 @@ pub(super) fn units(logs: &[Log], seed: u64) -> Vec<Unit> {
             let zero = vec![0.0; log.columns.len()];
             let next = if log.done[i] { zero } else { log.next_state(i).to_vec() };
             let ratio = log.ratio.as_ref().map_or(1.0, |ratio| ratio[i]);
-            let row = Row { phi: log.state(i).to_vec(), next, reward: log.rewards[i], ratio };
+            let row = TwinRow { phi: log.state(i).to_vec(), next, reward: log.rewards[i], ratio };
             if i == 0 || number[i] != number[i - 1] {
-                all.push(Unit { agent, fold: draw.next(), parts: vec![vec![row]], has_start: !gap, ends: false });
+                all.push(TwinEpisode { agent, fold: draw.next(), parts: vec![vec![row]], has_start: !gap, ends: false });
             } else if gap {
                 all.last_mut().unwrap().parts.push(vec![row]);
             } else {
@@ -194,8 +194,8 @@ fn fitted_values_are_those_of_the_slow_twin() {
         let settings = PolicyValueSettings { ridge, ..PolicyValueSettings::default() };
         let found = value_of(&logs, lambda, &settings).fitted;
         let all = units(&logs, 0);
-        let every: Vec<&Unit> = all.iter().collect();
-        let fit = twin::Fit { lambda, ridge };
+        let every: Vec<&TwinEpisode> = all.iter().collect();
+        let fit = twin::TwinFit { lambda, ridge };
         assert_eq!(found.interval, IntervalKind::Jackknife);
         // The first episode of the first agent has lost its start, and is left out as a whole all the same.
         assert_eq!((found.table.all.episodes, all.len()), (55, 56));
@@ -213,7 +213,7 @@ fn fitted_values_are_those_of_the_slow_twin() {
         close(found.table.all.high, value + t_quantile(0.95, n - 1.0) * found.table.all.se, "the interval");
         for (c, (name, estimate)) in found.table.agents.iter().enumerate() {
             assert_eq!(*name, format!("agent_{c}"));
-            let is_own = |unit: &Unit| unit.agent == c;
+            let is_own = |unit: &TwinEpisode| unit.agent == c;
             let value = fit.value(&every, is_own);
             close(estimate.estimate, value, "an agent's value");
             let own = every.iter().filter(|unit| unit.has_start && is_own(unit)).count() as f64;
@@ -230,7 +230,7 @@ fn fitted_values_are_those_of_the_slow_twin() {
         let with_own: Vec<&str> = found.own.iter().map(|(name, _)| name.as_str()).collect();
         assert_eq!(with_own, ["agent_0", "agent_2"], "where there are 20 episodes");
         if lambda == 0.0 {
-            let own: Vec<&Unit> = every.iter().filter(|unit| unit.agent == 0).copied().collect();
+            let own: Vec<&TwinEpisode> = every.iter().filter(|unit| unit.agent == 0).copied().collect();
             close(found.own[0].1.estimate, fit.value(&own, |_| true), "the own value");
         }
     }
@@ -275,8 +275,8 @@ fn influences_are_those_of_the_slow_twin() {
         let logs: Vec<Log> = [(300, 1), (150, 2)].map(|(n, seed)| chain.log(n, 8, &mut stream(seed, Purpose::Fresh, 0, 0))).into();
         let found = value_of(&logs, lambda, &PolicyValueSettings { ridge, ..PolicyValueSettings::default() }).fitted;
         assert_eq!(found.interval, IntervalKind::Influence);
-        let (all, fit) = (units(&logs, 0), twin::Fit { lambda, ridge });
-        let every: Vec<&Unit> = all.iter().collect();
+        let (all, fit) = (units(&logs, 0), twin::TwinFit { lambda, ridge });
+        let every: Vec<&TwinEpisode> = all.iter().collect();
         let h = fit.influences(&every, |_| true);
         close(h.iter().sum(), 0.0, "influences sum to nothing");
         close(found.table.all.se, (450.0 / 449.0 * sum_of_squares(&h)).sqrt(), "the error");
@@ -284,7 +284,7 @@ fn influences_are_those_of_the_slow_twin() {
         let (others, own) = h.split_at(300);
         let square = 150.0 / 149.0 * sum_of_squares(own) + 450.0 / 449.0 * sum_of_squares(others);
         close(found.table.agents[1].1.se, square.sqrt(), "the error of an agent");
-        let ratio = |unit: &Unit| unit.parts[0].iter().map(|row| row.ratio).sum::<f64>() / unit.parts[0].len() as f64;
+        let ratio = |unit: &TwinEpisode| unit.parts[0].iter().map(|row| row.ratio).sum::<f64>() / unit.parts[0].len() as f64;
         let ratios: Vec<f64> = every.iter().map(|unit| ratio(unit)).collect();
         close(found.table.all.effective_episodes, ratios.iter().sum::<f64>().powi(2) / sum_of_squares(&ratios), "the effective number");
     }
@@ -297,16 +297,17 @@ fn weighted_returns_are_those_of_the_slow_twin() {
         let logs = three(&Chain::new(off));
         let found = value_of(&logs, lambda, &PolicyValueSettings { seed: 7, ..PolicyValueSettings::default() });
         assert_eq!(found.has_ratios, off);
-        let (found, all, fit) = (found.importance, units(&logs, 7), twin::Fit { lambda, ridge: 0.0 });
+        let (found, all, fit) = (found.importance, units(&logs, 7), twin::TwinFit { lambda, ridge: 0.0 });
         let of_fold = |k: usize| fit.theta(&all.iter().filter(|unit| unit.fold != k).collect::<Vec<_>>());
         let thetas: Vec<Vec<f64>> = (0..FOLDS).map(of_fold).collect();
-        let of =
-            |units: &[&Unit]| -> Vec<(f64, f64, Vec<f64>)> { units.iter().map(|unit| twin::weighted(unit, &thetas[unit.fold])).collect() };
-        let every: Vec<&Unit> = all.iter().collect();
+        let of = |units: &[&TwinEpisode]| -> Vec<(f64, f64, Vec<f64>)> {
+            units.iter().map(|unit| twin::weighted(unit, &thetas[unit.fold])).collect()
+        };
+        let every: Vec<&TwinEpisode> = all.iter().collect();
         let all_values: Vec<f64> = of(&every).iter().map(|v| v.0).collect();
         let rho = |i: usize| every[i].parts[0].iter().map(|row| row.ratio).product::<f64>();
         let parts = |agent: Option<usize>| twin::by_weights(&fit, &every, |unit| agent.is_none_or(|c| unit.agent == c), rho);
-        let check = |estimate: &ValueEstimate, agent: Option<usize>, units: &[&Unit]| {
+        let check = |estimate: &ValueEstimate, agent: Option<usize>, units: &[&TwinEpisode]| {
             let (values, n) = (of(units), units.len() as f64);
             let mean = values.iter().map(|v| v.0).sum::<f64>() / n;
             close(estimate.estimate, mean, "the mean");
@@ -327,7 +328,7 @@ fn weighted_returns_are_those_of_the_slow_twin() {
         check(&found.table.all, None, &every);
         assert_eq!(found.self_normalised.is_some(), off);
         let sets = std::iter::once(every.clone())
-            .chain((0..3).map(|c| every.iter().filter(|unit| unit.agent == c).copied().collect::<Vec<&Unit>>()));
+            .chain((0..3).map(|c| every.iter().filter(|unit| unit.agent == c).copied().collect::<Vec<&TwinEpisode>>()));
         let tables = found.self_normalised.iter();
         let estimates = tables.flat_map(|table| std::iter::once(&table.all).chain(table.agents.iter().map(|(_, own)| own)));
         for ((estimate, set), agent) in estimates.zip(sets).zip([None, Some(0), Some(1), Some(2)]) {
@@ -335,7 +336,7 @@ fn weighted_returns_are_those_of_the_slow_twin() {
             close(estimate.estimate, value, "self-normalised");
             // Slopes as values whose mean is 0.
             let mut slopes = slopes.into_iter().map(|slope| slope * set.len() as f64);
-            let is_own = |unit: &Unit| agent.is_none_or(|c| unit.agent == c);
+            let is_own = |unit: &TwinEpisode| agent.is_none_or(|c| unit.agent == c);
             let values: Vec<f64> = every.iter().map(|unit| if is_own(unit) { slopes.next().unwrap() } else { 0.0 }).collect();
             close(estimate.se, twin::error(&every, is_own, &values, &parts(agent)), "its error");
         }

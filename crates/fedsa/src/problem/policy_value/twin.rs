@@ -4,7 +4,7 @@ use super::tests::{GAMMA, dot};
 
 /// One row: phi, phi' (zeros after an end), reward, ratio, whether the episode has terminated with it.
 #[derive(Clone)]
-pub struct Row {
+pub struct TwinRow {
     pub phi: Vec<f64>,
     pub next: Vec<f64>,
     pub reward: f64,
@@ -13,16 +13,16 @@ pub struct Row {
 
 /// An episode: the agent, its rows in parts without gaps, and whether it has its start.
 #[derive(Clone)]
-pub struct Unit {
+pub struct TwinEpisode {
     pub agent: usize,
     pub fold: usize,
-    pub parts: Vec<Vec<Row>>,
+    pub parts: Vec<Vec<TwinRow>>,
     pub has_start: bool,
     /// Whether the first part ends in a terminal state.
     pub ends: bool,
 }
 
-pub struct Fit {
+pub struct TwinFit {
     pub lambda: f64,
     pub ridge: f64,
 }
@@ -42,9 +42,9 @@ pub fn solve(a: &[Vec<f64>], b: &[f64]) -> Vec<f64> {
     (0..n).map(|i| m[i][n] / m[i][i]).collect()
 }
 
-impl Fit {
+impl TwinFit {
     /// `(A_i, b_i)` of one episode, with the ridge of its rows.
-    pub fn system(&self, unit: &Unit) -> (Vec<Vec<f64>>, Vec<f64>) {
+    pub fn system(&self, unit: &TwinEpisode) -> (Vec<Vec<f64>>, Vec<f64>) {
         let d = unit.parts[0][0].phi.len();
         let (mut a, mut b) = (vec![vec![0.0; d]; d], vec![0.0; d]);
         for part in &unit.parts {
@@ -63,7 +63,7 @@ impl Fit {
         (a, b)
     }
 
-    pub fn sum(&self, units: &[&Unit]) -> (Vec<Vec<f64>>, Vec<f64>) {
+    pub fn sum(&self, units: &[&TwinEpisode]) -> (Vec<Vec<f64>>, Vec<f64>) {
         let d = units[0].parts[0][0].phi.len();
         let (mut a, mut b) = (vec![vec![0.0; d]; d], vec![0.0; d]);
         for unit in units {
@@ -76,13 +76,13 @@ impl Fit {
         (a, b)
     }
 
-    pub fn theta(&self, units: &[&Unit]) -> Vec<f64> {
+    pub fn theta(&self, units: &[&TwinEpisode]) -> Vec<f64> {
         let (a, b) = self.sum(units);
         solve(&a, &b)
     }
 
     /// The value of the start states among `of`, fitted to `units`.
-    pub fn value(&self, units: &[&Unit], of: impl Fn(&Unit) -> bool) -> f64 {
+    pub fn value(&self, units: &[&TwinEpisode], of: impl Fn(&TwinEpisode) -> bool) -> f64 {
         let theta = self.theta(units);
         let starts: Vec<f64> =
             units.iter().filter(|unit| unit.has_start && of(unit)).map(|unit| dot(&unit.parts[0][0].phi, &theta)).collect();
@@ -90,13 +90,13 @@ impl Fit {
     }
 
     /// `h_i` of section 1 for the start states among `of`.
-    pub fn influences(&self, units: &[&Unit], of: impl Fn(&Unit) -> bool) -> Vec<f64> {
+    pub fn influences(&self, units: &[&TwinEpisode], of: impl Fn(&TwinEpisode) -> bool) -> Vec<f64> {
         let (a, _) = self.sum(units);
         let (theta, d) = (self.theta(units), a.len());
-        let starts: Vec<&&Unit> = units.iter().filter(|unit| unit.has_start && of(unit)).collect();
+        let starts: Vec<&&TwinEpisode> = units.iter().filter(|unit| unit.has_start && of(unit)).collect();
         let (n, j) = (starts.len() as f64, self.value(units, &of));
         let m: Vec<f64> = (0..d).map(|i| starts.iter().map(|unit| unit.parts[0][0].phi[i]).sum::<f64>() / n).collect();
-        let one = |unit: &&Unit| {
+        let one = |unit: &&TwinEpisode| {
             let (ai, bi) = self.system(unit);
             let g: Vec<f64> = (0..d).map(|i| bi[i] - dot(&ai[i], &theta)).collect();
             let own = if unit.has_start && of(unit) { (dot(&unit.parts[0][0].phi, &theta) - j) / n } else { 0.0 };
@@ -107,7 +107,7 @@ impl Fit {
 }
 
 /// `V_i` of section 2 under `v = phi' theta`, the bootstrapped part of it, and the weights `rho_{0:t}`.
-pub fn weighted(unit: &Unit, theta: &[f64]) -> (f64, f64, Vec<f64>) {
+pub fn weighted(unit: &TwinEpisode, theta: &[f64]) -> (f64, f64, Vec<f64>) {
     let rows = &unit.parts[0];
     let v = |phi: &[f64]| dot(phi, theta);
     let (mut value, mut weights) = (v(&rows[0].phi), Vec::new());
@@ -122,7 +122,7 @@ pub fn weighted(unit: &Unit, theta: &[f64]) -> (f64, f64, Vec<f64>) {
 
 /// `D' A^-1 g_i` of all units, where `of` are those whose value is estimated: what each adds by way of the weights. `rho(i)` is
 /// `rho_{0:T-1}` of unit i.
-pub fn by_weights(fit: &Fit, units: &[&Unit], of: impl Fn(&Unit) -> bool, rho: impl Fn(usize) -> f64) -> Vec<f64> {
+pub fn by_weights(fit: &TwinFit, units: &[&TwinEpisode], of: impl Fn(&TwinEpisode) -> bool, rho: impl Fn(usize) -> f64) -> Vec<f64> {
     let (a, _) = fit.sum(units);
     let (theta, d) = (fit.theta(units), a.len());
     let n = units.iter().filter(|unit| unit.has_start && of(unit)).count() as f64;
@@ -132,7 +132,7 @@ pub fn by_weights(fit: &Fit, units: &[&Unit], of: impl Fn(&Unit) -> bool, rho: i
         let factor = GAMMA.powi(rows.len() as i32) * rho(i) / n;
         bootstrapped.iter_mut().zip(&rows.last().unwrap().next).for_each(|(sum, x)| *sum += factor * x);
     }
-    let one = |unit: &&Unit| {
+    let one = |unit: &&TwinEpisode| {
         let (ai, bi) = fit.system(unit);
         let g: Vec<f64> = (0..d).map(|i| bi[i] - dot(&ai[i], &theta)).collect();
         dot(&bootstrapped, &solve(&a, &g))
@@ -141,7 +141,7 @@ pub fn by_weights(fit: &Fit, units: &[&Unit], of: impl Fn(&Unit) -> bool, rho: i
 }
 
 /// The error of the mean of values of the units in `of`, which has these parts by way of the weights; values of others are not read.
-pub fn error(units: &[&Unit], of: impl Fn(&Unit) -> bool, values: &[f64], parts: &[f64]) -> f64 {
+pub fn error(units: &[&TwinEpisode], of: impl Fn(&TwinEpisode) -> bool, values: &[f64], parts: &[f64]) -> f64 {
     let starts = |i: usize| units[i].has_start;
     let n = (0..units.len()).filter(|i| starts(*i)).count() as f64;
     let own: Vec<usize> = (0..units.len()).filter(|i| starts(*i) && of(units[*i])).collect();
@@ -157,11 +157,11 @@ pub fn error(units: &[&Unit], of: impl Fn(&Unit) -> bool, values: &[f64], parts:
 
 /// The mean of `V_i` with `n rho_{0:t} / sum_i rho_{0:t}` in place of `rho_{0:t}`, and its standard error by leaving out what each episode
 /// adds in the first order: central differences of the value in the count of an episode. Returns what each adds.
-pub fn self_normalised(units: &[&Unit], thetas: &[Vec<f64>]) -> (f64, Vec<f64>) {
+pub fn self_normalised(units: &[&TwinEpisode], thetas: &[Vec<f64>]) -> (f64, Vec<f64>) {
     let longest = units.iter().map(|unit| unit.parts[0].len()).max().unwrap();
-    let v = |phi: &[f64], unit: &Unit| dot(phi, &thetas[unit.fold]);
+    let v = |phi: &[f64], unit: &TwinEpisode| dot(phi, &thetas[unit.fold]);
     // The weight and the error of an episode at a step: the last weight and 0 once it has ended.
-    let at = |unit: &Unit, t: usize| {
+    let at = |unit: &TwinEpisode, t: usize| {
         let rows = &unit.parts[0];
         let weight = rows[..=t.min(rows.len() - 1)].iter().map(|row| row.ratio).product::<f64>();
         let error = rows.get(t).map_or(0.0, |row| row.reward + GAMMA * v(&row.next, unit) - v(&row.phi, unit));
