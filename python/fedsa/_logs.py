@@ -131,7 +131,7 @@ def table(name: str, agent: Any, columns: Mapping[str, str], mapped: Collection[
         agent = frame_columns(agent)
     if not isinstance(agent, Mapping):
         raise refused(f"an object of the type {type(agent).__name__}", where, HELP, "setting.wrong-type")
-    check_pair(agent, where, columns, is_frame)
+    agent = with_pair(agent, where, columns, is_frame)
     if not is_frame:
         check_names(agent, where, mapped)
     matrices: list[Matrix] = []
@@ -146,21 +146,21 @@ def table(name: str, agent: Any, columns: Mapping[str, str], mapped: Collection[
     return name, matrices, texts
 
 
-def check_pair(agent: Mapping[Any, Any], where: str, columns: Mapping[str, str], is_frame: bool) -> None:
-    """Refuse one of the two probabilities alone, without which values would be those of the policy that acted."""
+def with_pair(agent: Mapping[Any, Any], where: str, columns: Mapping[str, str], is_frame: bool) -> Mapping[Any, Any]:
+    """Refuse one of the two probabilities alone, without which values would be those of the policy that acted; of a table, leave it out."""
     has = {role: agent.get(columns.get(role, role)) is not None for role in PAIR}
     if has["target"] == has["behaviour"]:
-        return
+        return agent
     there, missing = PAIR if has["target"] else PAIR[::-1]
     # Of a matrix its columns are the probabilities of all actions.
     if there == "target" and np.ndim(agent[columns.get(there, there)]) == 2:
-        return
+        return agent
     near = [str(key) for key in agent if key != there and difflib.get_close_matches(str(key), [missing], 1, 0.85)]
     what = f"`{there}` without `{missing}`{f', and a column `{near[0]}`' if near else ''}: the ratio is `target` / `behaviour`"
     if is_frame and not near:
         # A table may have a column of this name that means something else.
         warn(f"{where}: {what}; the column is not used")
-        return
+        return {key: value for key, value in agent.items() if key != columns.get(there, there)}
     raise refused(what, where, f"`{missing}` too, or no `{there}`", "setting.missing-key")
 
 
