@@ -5,6 +5,7 @@ use std::sync::mpsc;
 use ::parquet::basic::Type;
 use ::parquet::data_type::ByteArrayType;
 use fedsa::error::{Error, Result, quoted};
+use fedsa::problem::log::Log;
 use fedsa::problem::log_form::{LogForm, RowPlace};
 
 use super::layout::{ACTION, FLAGS, Layout, WHOLE, action_number, flag, row_bytes, whole_number};
@@ -86,6 +87,23 @@ fn side_by_side(columns: &mut [LogColumn<'_>], first: usize, scratch: &mut [f64]
     Ok(())
 }
 
+/// Puts something in place of next states that are missing: after a terminal state there is none, and many logs have nothing there.
+fn complete(log: &mut Log, columns: &[LogColumn<'_>], first: usize, bad: &mut Bad) -> Result<()> {
+    let k = columns.len();
+    for (at, next) in log.next.iter_mut().enumerate().filter(|(_, next)| !next.is_finite()) {
+        let (i, column) = (at / k, &columns[at % k]);
+        match log.done[i] {
+            true => *next = log.states[at],
+            // It was read without telling the two apart.
+            false if bad.is_none() && next.is_nan() => {
+                return Err(column.error(Error::data("", format!("row {} is null or NaN", first + i), FINITE)));
+            }
+            false => column.refuse((i, first + i), *next, FINITE, bad)?,
+        }
+    }
+    Ok(())
+}
+
 /// The columns of a log in a Parquet file, read side by side.
 pub(super) struct LogColumns<'a> {
     pub(super) layout: Layout,
@@ -157,19 +175,7 @@ impl<'a> LogColumns<'a> {
         self.reward.fill(&mut log.rewards)?;
         self.reward.check_finite(first, &log.rewards, bad)?;
         self.done.convert((first, n), scratch, &mut log.done, (flag, FLAGS), bad)?;
-        // After a terminal state there is none, and many logs have nothing there.
-        let k = self.next.len();
-        for (at, next) in log.next.iter_mut().enumerate().filter(|(_, next)| !next.is_finite()) {
-            let (i, column) = (at / k, &self.next[at % k]);
-            match log.done[i] {
-                true => *next = log.states[at],
-                // It was read without telling the two apart.
-                false if bad.is_none() && next.is_nan() => {
-                    return Err(column.error(Error::data("", format!("row {} is null or NaN", first + i), FINITE)));
-                }
-                false => column.refuse((i, first + i), *next, FINITE, bad)?,
-            }
-        }
+        complete(log, &self.next, first, bad)?;
         if let (Some(column), Some(out)) = (&mut self.truncated, &mut log.truncated) {
             column.convert((first, n), scratch, out, (flag, FLAGS), bad)?;
         }
