@@ -65,9 +65,14 @@ fn a_null_in_any_column_of_a_log_is_refused_with_its_row() {
     for (i, (_, name)) in COLUMNS.iter().enumerate() {
         // In a page's middle, at its end, in the second group of rows, and several of them.
         for nulls in [&[3][..], &[6], &[29], &[30], &[ROWS - 1], &[17, 18, 40]] {
-            let e = logs::from_parquet(log_with_nulls(i, nulls), Inputs::States).expect_err(&format!("{name}, rows {nulls:?}"));
-            let text = e.to_string();
-            assert!(text.contains(&format!("row {} is null", nulls[0])) && text.contains(name), "{name}, rows {nulls:?}: {text}");
+            let read = logs::from_parquet(log_with_nulls(i, nulls), Inputs::States);
+            // Every fifth row is terminal, and needs no next state.
+            let Some(row) = nulls.iter().find(|row| !(name.starts_with("next_") && *row % 5 == 4)) else {
+                assert_eq!(read.unwrap().len(), ROWS, "{name}, rows {nulls:?}");
+                continue;
+            };
+            let text = read.expect_err(&format!("{name}, rows {nulls:?}")).to_string();
+            assert!(text.contains(&format!("row {row} is null")) && text.contains(name), "{name}, rows {nulls:?}: {text}");
         }
     }
 }
