@@ -34,6 +34,9 @@ changed.plot(title="Two kinds of agents")
 for label in results.labels:
     print(f"{label:50} {str(results.floor(label)):24} two kinds: {changed.floor(label)}")
 
+# %%
+changed.summary()
+
 # %% [markdown]
 # Another axis is a key of the figure. Saved as SVG, PNG or PDF, equal results give equal bytes.
 
