@@ -105,7 +105,7 @@ fn from_sources(python: &Path) -> Result<(), String> {
     let folder = root().join("target/sdist");
     let _ = std::fs::remove_dir_all(&folder);
     let mut pack = Command::new(python);
-    passes(pack.args(["-m", "maturin", "sdist", "--quiet", "--out"]).arg(&folder).current_dir(root()))?;
+    passes(pack.args(["-m", "maturin", "sdist", "--out"]).arg(&folder).current_dir(root()))?;
     let packed = made(&folder, "gz")?;
     let installed = folder.join("installed");
     let mut install = Command::new(python);
