@@ -110,7 +110,11 @@ fn from_sources(python: &Path) -> Result<(), String> {
     let installed = folder.join("installed");
     let mut install = Command::new(python);
     install.args(["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-deps", "--no-build-isolation", "--target"]);
-    passes(install.arg(&installed).arg(&packed).env("CARGO_TARGET_DIR", root().join("target")))?;
+    // Without isolation the build finds maturin on the path.
+    let bin = python.parent().map(Path::to_path_buf).into_iter();
+    let path = std::env::join_paths(bin.chain(std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default())));
+    let path = path.map_err(|e| e.to_string())?;
+    passes(install.arg(&installed).arg(&packed).env("CARGO_TARGET_DIR", root().join("target")).env("PATH", path))?;
     let mut run = Command::new(python);
     passes(run.args(["-m", "fedsa", "reproduce", "--list"]).env("PYTHONPATH", &installed).current_dir(&folder))
 }
