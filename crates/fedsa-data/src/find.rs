@@ -2,7 +2,7 @@
 //! of a data set.
 
 use std::cmp::Ordering;
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::ffi::OsString;
 use std::path::{Component, Path, PathBuf};
 
@@ -76,6 +76,13 @@ impl Places {
             }
             _ => source.to_string(),
         }
+    }
+
+    /// The files that all sources name ([`Places::files`]), each once under its own path, however it is named. Sources without files, such as
+    /// those that are not there, have none.
+    pub fn distinct(&self, sources: &[String], extensions: &[&str]) -> BTreeSet<PathBuf> {
+        let files = sources.iter().flat_map(|source| self.files(source, extensions).unwrap_or_default());
+        files.map(|file| file.canonicalize().unwrap_or(file)).collect()
     }
 
     /// The files that `source` names, in natural order: one file, the files that a

@@ -104,8 +104,7 @@ fn have_logs_in_common(a: &FinishedRun, b: &FinishedRun) -> Result<bool> {
             Some(Value::Array(all)) => all.iter().filter_map(|one| one.as_str().map(String::from)).collect(),
             _ => Vec::new(),
         };
-        let files = sources.iter().flat_map(|source| places.files(source, &logs::EXTENSIONS).unwrap_or_default());
-        Ok(files.map(|file| file.canonicalize().unwrap_or(file)).collect())
+        Ok(places.distinct(&sources, &logs::EXTENSIONS))
     };
     Ok(!files(a)?.is_disjoint(&files(b)?))
 }

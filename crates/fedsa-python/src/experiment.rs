@@ -9,8 +9,8 @@ use fedsa_data::find::Places;
 use fedsa_experiment::config::alone::{self, KindTable};
 use fedsa_experiment::config::document::{Caller, Origin, SetBy, Words};
 use fedsa_experiment::config::{self, Document};
-use fedsa_experiment::run::{RunOutcome, run};
-use fedsa_experiment::{IfExists, Kinds, RunSettings, bundled, file_schema, resolve};
+use fedsa_experiment::run::{Ran, RunOutcome, run};
+use fedsa_experiment::{IfExists, Kinds, RunObserver, RunSettings, bundled, file_schema, resolve};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
@@ -213,15 +213,20 @@ impl Experiment {
             settings = settings.in_folder(folder, if_exists(&word));
         }
         let ran = engine::call_back(py, self.calls_back, notify, cancel.map(|token| &token.0), |progress, cancel| {
-            match run(self.inner.clone(), &settings, progress, cancel)? {
-                RunOutcome::Done(ran) => {
-                    ran.write(Vec::new())?;
-                    Ok(*ran)
-                }
-                other => other.results(progress, cancel),
-            }
+            written(run(self.inner.clone(), &settings, progress, cancel)?, progress, cancel)
         })?;
         Ok(RanResults(ran))
+    }
+}
+
+/// The results of a run, in its folder where it has one.
+pub fn written(outcome: RunOutcome, observer: &dyn RunObserver, cancel: &Cancel) -> Result<Ran, Error> {
+    match outcome {
+        RunOutcome::Done(ran) => {
+            ran.write(Vec::new())?;
+            Ok(*ran)
+        }
+        other => other.results(observer, cancel),
     }
 }
 

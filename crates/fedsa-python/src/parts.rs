@@ -6,13 +6,12 @@ use std::time::Duration;
 use fedsa::error::Error;
 use fedsa_data::regular;
 use fedsa_experiment::parts::{self, PartOutcome, SweepPart};
-use fedsa_experiment::run::RunOutcome;
 use fedsa_experiment::{IfExists, RunSettings};
 use pyo3::prelude::*;
 use pyo3::types::PyBytes;
 
 use crate::engine;
-use crate::experiment::{CancelToken, Experiment};
+use crate::experiment::{CancelToken, Experiment, written};
 use crate::results::RanResults;
 
 fn settings(experiment: &Experiment, out: PathBuf, force: bool) -> RunSettings {
@@ -56,13 +55,7 @@ pub fn merge_parts(
 ) -> PyResult<RanResults> {
     let settings = settings(experiment, out, true);
     let ran = engine::call_back(py, experiment.calls_back, notify, cancel.map(|token| &token.0), |progress, cancel| {
-        match parts::merge(experiment.inner.clone(), settings, progress, cancel)? {
-            RunOutcome::Done(ran) => {
-                ran.write(Vec::new())?;
-                Ok(*ran)
-            }
-            other => other.results(progress, cancel),
-        }
+        written(parts::merge(experiment.inner.clone(), settings, progress, cancel)?, progress, cancel)
     })?;
     Ok(RanResults(ran))
 }

@@ -12,8 +12,6 @@ mod pictures;
 mod policy_value;
 mod settings;
 
-use std::collections::BTreeSet;
-use std::path::PathBuf;
 use std::time::Instant;
 
 use fedsa::cancel::Cancel;
@@ -256,10 +254,7 @@ fn against(settings: &EvaluateSettings, features: &FeatureSpec, places: &Places,
         _ => Error::new("against", e.what.clone(), e.help.clone()).coded(e.code()),
     };
     // A file may be named in several ways.
-    let files = |sources: &[String]| -> BTreeSet<PathBuf> {
-        let files = sources.iter().flat_map(|source| places.files(source, &logs::EXTENSIONS).unwrap_or_default());
-        files.map(|file| file.canonicalize().unwrap_or(file)).collect()
-    };
+    let files = |sources: &[String]| places.distinct(sources, &logs::EXTENSIONS);
     let is_same = !files(&settings.logs).is_disjoint(&files(&settings.against));
     if is_same || settings.against.iter().any(|logs| settings.logs.contains(logs)) {
         return Err(Error::new("against", "logs that are evaluated themselves", "logs of another policy, which are independent of these"));

@@ -45,8 +45,8 @@ impl EpisodeSummary {
     pub fn of(source: &dyn LogSource, gamma: f64) -> Result<Self> {
         let mut all = Self::default();
         let (mut value, mut weight) = (0.0, 1.0);
-        let mut ended: Option<Vec<f64>> = None;
-        let (mut before, mut last): (Vec<f64>, Option<i64>) = (Vec::new(), None);
+        // Of the row before: whether it is marked as an end, its number, and the state that it led to.
+        let (mut ended, mut last, mut before): (bool, Option<i64>, Vec<f64>) = (false, None, Vec::new());
         read_episodes(source, &mut |event| {
             match event {
                 EpisodeEvent::Step { batch, i, begins, .. } => {
@@ -56,21 +56,20 @@ impl EpisodeSummary {
                     }
                     let number = log.episode.as_ref().map(|all| all[i]);
                     all.jumps += usize::from(!begins && before != log.state(i));
-                    all.resumed += usize::from(ended.is_some() && number.is_some() && number == last);
-                    before.clear();
-                    before.extend_from_slice(log.next_state(i));
-                    last = number;
+                    all.resumed += usize::from(ended && number.is_some() && number == last);
                     value += weight * log.rewards[i];
                     weight *= gamma;
                     all.transitions += 1;
                     let is_truncated = log.truncated.as_ref().is_some_and(|truncated| truncated[i]);
                     all.both += usize::from(log.done[i] && is_truncated);
-                    if let Some(state) = ended.take().filter(|_| log.break_before(i) == Break::None) {
+                    if ended && log.break_before(i) == Break::None {
                         all.after_ends += 1;
-                        let is_reset = log.rewards[i] == 0.0 && !log.done[i] && !is_truncated && log.state(i) == state;
+                        let is_reset = log.rewards[i] == 0.0 && !log.done[i] && !is_truncated && log.state(i) == before;
                         all.resets += usize::from(is_reset);
                     }
-                    ended = (log.done[i] || is_truncated).then(|| log.next_state(i).to_vec());
+                    (ended, last) = (log.done[i] || is_truncated, number);
+                    before.clear();
+                    before.extend_from_slice(log.next_state(i));
                 }
                 EpisodeEvent::End(part) => {
                     match part.end {
