@@ -21,6 +21,12 @@ class Reply:
         Why nothing came of it, where whoever carries messages knows: the agent may have got it, or not.
     wire_bytes : int
         The bytes that were carried for it, with what the carrier adds; 0 if that is not known.
+
+    Examples
+    --------
+    >>> from fedsa.federation import Reply
+    >>> Reply(lost="no answer within 60 s").body is None
+    True
     """
 
     body: bytes | None = None
@@ -30,7 +36,21 @@ class Reply:
 
 
 class AgentCarrier(Protocol):
-    """What carries messages to agents. It knows them by texts, of which it says that they have sent what comes from them."""
+    """What carries messages to agents. It knows them by texts, of which it says that they have sent what comes from them.
+
+    Examples
+    --------
+    >>> from fedsa.federation import Reply
+    >>> class Local:
+    ...     def __init__(self, agents):
+    ...         self.agents = agents
+    ...     def reachable(self):
+    ...         return list(self.agents)
+    ...     def exchange(self, messages, deadline):
+    ...         return {name: Reply(self.agents[name].handle(message)) for name, message in messages.items()}
+    >>> Local({}).reachable()
+    []
+    """
 
     def reachable(self) -> Collection[str]:
         """Return who can be reached now."""
@@ -55,7 +75,24 @@ class AgentCarrier(Protocol):
 
 
 class LateCarrier(AgentCarrier, Protocol):
-    """One that also has answers that come after the deadline of their message."""
+    """One that also has answers that come after the deadline of their message.
+
+    Examples
+    --------
+    >>> from fedsa.federation import Reply
+    >>> class Queue:
+    ...     def __init__(self):
+    ...         self.came = []
+    ...     def reachable(self):
+    ...         return []
+    ...     def exchange(self, messages, deadline):
+    ...         return {}
+    ...     def late(self):
+    ...         came, self.came = self.came, []
+    ...         return came
+    >>> Queue().late()
+    []
+    """
 
     def late(self) -> Sequence[tuple[str, bytes]]:
         """Return the answers to earlier messages that have come since the last call, each with the agent that sent it."""

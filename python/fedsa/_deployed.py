@@ -12,7 +12,7 @@ from typing import Any
 
 from fedsa import _fedsa, _files
 from fedsa._carrier import AgentCarrier
-from fedsa._files import Path
+from fedsa._files import Path, name_of
 from fedsa._results import Results
 from fedsa._server import Server
 from fedsa.errors import InputError, MachineError
@@ -39,6 +39,18 @@ class Agent:
     ------
     InputError
         When settings, data or a state cannot be used.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> from pathlib import Path
+    >>> from fedsa.federation import Agent
+    >>> lines = ["problem = {kind = 'garnet', agents = 2}", "method = [{kind = 'fedlsa', step_size = 0.1, local_steps = 10}]", "run = {rounds = 9}"]
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     written = Path(folder, "settings.toml").write_text(os.linesep.join(lines))
+    ...     agent = Agent(f"{folder}/settings.toml", number=0)
+    >>> agent.number is None
+    True
     """
 
     def __init__(
@@ -47,7 +59,7 @@ class Agent:
         listed = [data] if isinstance(data, str) or hasattr(data, "__fspath__") else list(data)
         deployment = read_settings(settings, {"longest_gap": longest_gap})
         self._native = deployment.agent([os.fspath(one) for one in listed], "", number)
-        self._file = None if state is None else os.path.join(os.fspath(state), "agent.state")
+        self._file = None if state is None else os.path.join(name_of(state, "state"), "agent.state")
         if self._file is not None:
             os.makedirs(os.path.dirname(self._file), mode=0o700, exist_ok=True)
             if os.path.exists(self._file):
@@ -103,10 +115,16 @@ class Resident:
         Its socket.
     timeout : float
         The seconds for which it may be silent.
+
+    Examples
+    --------
+    >>> from fedsa.federation import Resident
+    >>> Resident("agent.sock", timeout=60.0).timeout
+    60.0
     """
 
     def __init__(self, socket: Path, timeout: float = 600.0) -> None:
-        self.socket, self.timeout = os.fspath(socket), timeout
+        self.socket, self.timeout = name_of(socket, "socket"), timeout
 
     def handle(self, message: bytes) -> bytes | None:
         """Pass a message on.
@@ -159,7 +177,7 @@ def received(stream: Any, n: int) -> bytes:
 
 def read_settings(path: Path, waiting: Mapping[str, Any]) -> _fedsa.Deployment:
     """The settings of a file, with what is not ``None`` in place of its table ``[federation]``."""
-    name = os.fspath(path)
+    name = name_of(path)
     try:
         text = _files.read(name).decode()
     except (OSError, UnicodeDecodeError) as e:

@@ -60,6 +60,14 @@ class Spending:
         The objective at the end, with the ridge.
     outcome : str
         How the run ended: ``"converged"``, ``"out-of-rounds"``, ``"diverged"``, ..
+
+    Examples
+    --------
+    >>> import numpy as np, fedsa
+    >>> x = np.arange(12.0)[:, None]
+    >>> model = fedsa.FederatedRegressor(method="newton").fit(x, 2 * x[:, 0] + 1, agents=3)
+    >>> model.costs_["newton"].exchanges
+    2
     """
 
     rounds: int
@@ -100,6 +108,15 @@ class Inference:
         The class with which others are compared.
     exchanges, numbers_up : int
         Exchanges for it, and numbers that each agent sends in them.
+
+    Examples
+    --------
+    >>> import numpy as np, fedsa
+    >>> x = np.arange(12.0)[:, None]
+    >>> y = 2 * x[:, 0] + 1 + np.tile([0.1, -0.1], 6)
+    >>> inference = fedsa.FederatedRegressor(ridge=0.0, inference="model").fit(x, y, agents=3).inference_
+    >>> inference.names, inference.estimate.round(2).tolist()
+    (['intercept', '1'], [1.02, 2.0])
     """
 
     names: list[str]

@@ -39,6 +39,15 @@ class Tuning:
         Why nothing reaches the target, and what would help.
     experiment : Experiment or None
         The experiment of the answer, with new seeds.
+
+    Examples
+    --------
+    >>> import fedsa
+    >>> from fedsa import methods, problems
+    >>> experiment = fedsa.Experiment(problems.Garnet(agents=5, states=10, features=3), methods.FedLSA(0.1, 10), rounds=100)
+    >>> tuning = experiment.tune(target_mse=0.1, methods=["fedlsa"])
+    >>> tuning.best["cost"]["rounds"]
+    2
     """
 
     def __init__(self, native: _fedsa.Tuned | None, refusal: FedsaError | None, experiment_of: Callable[[str], Experiment]) -> None:
@@ -76,14 +85,26 @@ class Tuning:
         return self._native
 
     def summary(self) -> Summary:
-        """Return a table of what was tried and reaches the target: the cheapest first, at most 20."""
+        """Return a table of what was tried and reaches the target: the choice, then the cheapest first, at most 20.
+
+        Of equal costs the fewest samples, then the fewest bits and the least error are first, as in the choice.
+        """
         rows = []
         for tried in self._data.get("tried", []):
             if tried["cost"]:
-                row = {"family": tried["family"], "step size": tried["step_size"], "local steps": tried["local_steps"], "by": tried["by"]}
-                rows.append({**row, **{name: number(value) for name, value in tried["cost"].items() if isinstance(value, (int, float))}})
+                row = {"family": tried["family"], "step size": tried["step_size"], "local steps": tried["local_steps"]}
+                if tried["global_step_size"] != 1.0:
+                    row["global step size"] = tried["global_step_size"]
+                cost = {name: number(value) for name, value in tried["cost"].items() if isinstance(value, (int, float))}
+                rows.append({**row, "by": tried["by"], "mse": tried["outcome"]["mse"], **cost})
         goal = str(self._data.get("options", {}).get("minimise", "bits"))
-        rows = sorted(rows, key=lambda row: row.get(goal, float("inf")))[:20]
+        choice = tuple(self.best[name] for name in ("family", "step_size", "local_steps")) if self.best else ()
+
+        def place(row: dict[str, Any]) -> tuple[Any, ...]:
+            is_other = (row["family"], row["step size"], row["local steps"]) != choice
+            return (is_other, *(row.get(name, float("inf")) for name in (goal, "samples", "bits", "mse")))
+
+        rows = sorted(rows, key=place)[:20]
         columns = list(dict.fromkeys(name for row in rows for name in row))
         notes = self._native.report if self._native else [str(self.refusal)]
         return Summary(str(self._data.get("title", "")), columns, rows, notes)
@@ -189,6 +210,7 @@ class Experiment:
     _made: dict[str, Any]
     _natives: dict[bool, _fedsa.Experiment]
 
+    @checked_keywords
     def __init__(
         self,
         problem: Problem | Table,
@@ -244,7 +266,7 @@ class Experiment:
         """The experiment as the engine has it, with its quick settings or without."""
         if quick not in self._natives:
             made = self._made
-            base = os.fspath(made["base"]) if made["base"] is not None else ""
+            base = _files.name_of(made["base"], "base") if made["base"] is not None else ""
             changes, sweeps = plain(made.get("set", {})), plain(made.get("sweep", {}))
             # A problem whose data are in memory, and rules of one's own.
             held = (getattr(made.get("problem"), "_held", None), rules_in(made.get("methods", ())))
@@ -279,7 +301,7 @@ class Experiment:
         InputError
             When the file cannot be read, or is not an experiment: with its line.
         """
-        name = os.fspath(path)
+        name = _files.name_of(path)
         try:
             with open(name, encoding="utf-8") as file:
                 text = file.read(16_000_001)
@@ -426,6 +448,7 @@ class Experiment:
         has_id = defaults or "id" in json.loads(self._native().table_json(False))
         return text if has_id else f"id = {json.dumps(self.id)}\n\n{text}"
 
+    @checked_keywords
     def run(
         self,
         *,
@@ -484,10 +507,11 @@ class Experiment:
             raise TypeError(f"{'resume' if resume else 'overwrite'} needs the folder of a run: out=..")
         native = self._native(quick)
         if_exists = "resume" if resume else "overwrite" if overwrite else "refuse"
-        folder = None if out is None else (os.fspath(out), if_exists)
+        folder = None if out is None else (_files.name_of(out, "out"), if_exists)
         with Listener(native.id, progress, observer) as listener:
             return Results._of(native.run(listener, cancel, folder, force, seconds(checkpoint_every, "checkpoint_every")))
 
+    @checked_keywords
     def check(
         self,
         *,
@@ -520,6 +544,7 @@ class Experiment:
             text, refusal = _fedsa.check_experiment(native, listener, cancel, force)
         return Check(json.loads(text), refusal)
 
+    @checked_keywords
     def theory(
         self,
         *,
@@ -563,6 +588,7 @@ class Experiment:
         with Listener(native.id, progress) as listener:
             return Theory(_fedsa.Theory.of(native, listener, cancel, target_mse, full))
 
+    @checked_keywords
     def tune(
         self,
         *,
@@ -650,7 +676,7 @@ class Experiment:
         )  # fmt: skip
         native = self._native()
         if_exists = "resume" if resume else "overwrite" if overwrite else "refuse"
-        folder = None if out is None else (os.fspath(out), if_exists)
+        folder = None if out is None else (_files.name_of(out, "out"), if_exists)
         with Listener(native.id, progress) as listener:
             listener.total = most
             try:
@@ -708,14 +734,6 @@ class Experiment:
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _made_again, (type(self), self._made)
-
-
-Experiment.__init__ = checked_keywords(Experiment.__init__, "Experiment")  # type: ignore[method-assign]
-Experiment.run = checked_keywords(Experiment.run, "run")  # type: ignore[method-assign]
-
-
-Experiment.tune = checked_keywords(Experiment.tune, "tune")  # type: ignore[method-assign]
-Experiment.theory = checked_keywords(Experiment.theory, "theory")  # type: ignore[method-assign]
 
 
 def given_list(values: Sequence[Any] | None) -> list[Any] | None:

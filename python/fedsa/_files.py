@@ -13,9 +13,24 @@ from fedsa.errors import InputError
 Path = Union[str, "PathLike[str]"]
 
 
+def name_of(path: object, key: str = "path") -> str:
+    """The name of a file or folder as text.
+
+    Raises
+    ------
+    InputError
+        When it is no name.
+    """
+    if isinstance(path, str) or hasattr(path, "__fspath__"):
+        name = os.fspath(path)  # type: ignore[arg-type]
+        if isinstance(name, str):
+            return name
+    raise InputError(f"{path!r} is no name of a file or folder", "setting.wrong-type", key, "a text or a pathlib.Path", value=repr(path))
+
+
 def write(path: Path, contents: bytes) -> None:
     """Write a file; one of this name is replaced."""
-    _fedsa.write_file(os.fspath(path), contents)
+    _fedsa.write_file(name_of(path), contents)
 
 
 def write_all(folder: Path, files: Mapping[str, bytes]) -> None:
@@ -33,13 +48,13 @@ def read(path: Path) -> bytes:
 
 def weights_file(path: Path) -> str:
     """The ``weights.json`` of a folder, or the file itself."""
-    name = os.fspath(path)
+    name = name_of(path)
     return os.path.join(name, "weights.json") if os.path.isdir(name) else name
 
 
 def format_of(path: Path, *formats: str) -> str:
     """The format that the name of a file says, one of `formats`."""
-    name = os.fspath(path)
+    name = name_of(path)
     format = os.path.splitext(name)[1].removeprefix(".").lower()
     if format not in formats:
         accepted = ", ".join(f".{one}" for one in formats[:-1]) + f" or .{formats[-1]}"

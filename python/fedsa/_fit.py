@@ -14,7 +14,7 @@ from fedsa._estimator import Estimator, row_weights
 from fedsa._files import Path
 from fedsa._progress import ProgressLike
 from fedsa._settings import checked_keywords
-from fedsa._typed import checked_call, plain_number, typed
+from fedsa._typed import plain_number, typed
 from fedsa.errors import InputError
 
 if TYPE_CHECKING:
@@ -131,6 +131,7 @@ class FederatedClassifier(Estimator):
     # Coefficients of classes that are nearly separated depend on the last digits of the gradient.
     _finest_tol = 1e-12
 
+    @checked_keywords
     def __init__(
         self,
         *,
@@ -170,9 +171,7 @@ class FederatedClassifier(Estimator):
         self.level = level
         self.seed = seed
 
-    __init__ = checked_keywords(__init__, "FederatedClassifier")
-
-    @checked_call
+    @checked_keywords
     def fit(
         self,
         X: Any,
@@ -526,6 +525,7 @@ class FederatedRegressor(Estimator):
     _kind = "regressor"
     _estimator_type = "regressor"
 
+    @checked_keywords
     def __init__(
         self,
         *,
@@ -569,9 +569,7 @@ class FederatedRegressor(Estimator):
         self.overdispersion = overdispersion
         self.threshold = threshold
 
-    __init__ = checked_keywords(__init__, "FederatedRegressor")
-
-    @checked_call
+    @checked_keywords
     def fit(
         self,
         X: Any,

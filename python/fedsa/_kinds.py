@@ -9,14 +9,28 @@ from fedsa._settings import Settings, _rebuild
 
 
 class Problem(Settings):
-    """What agents compute with: N operators whose mean has the root that is looked for."""
+    """What agents compute with: N operators whose mean has the root that is looked for.
+
+    Examples
+    --------
+    >>> from fedsa import problems
+    >>> isinstance(problems.Garnet(agents=3), problems.Problem)
+    True
+    """
 
     __slots__ = ()
     _part = "problem"
 
 
 class Method(Settings):
-    """How agents and server look for the root."""
+    """How agents and server look for the root.
+
+    Examples
+    --------
+    >>> from fedsa import methods
+    >>> isinstance(methods.FedLSA(0.1, 10), methods.Method)
+    True
+    """
 
     __slots__ = ()
     _part = "method"

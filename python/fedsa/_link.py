@@ -5,18 +5,33 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Union
 
-from fedsa._settings import Settings
+from fedsa._settings import Settings, nearest
+from fedsa.errors import InputError
 
 
 class Codec(Settings):
-    """How a message is coded. The classes of this module with a number of bits or components are codecs."""
+    """How a message is coded. The classes of this module with a number of bits or components are codecs.
+
+    Examples
+    --------
+    >>> from fedsa import links
+    >>> isinstance(links.Quantised(4), links.Codec)
+    True
+    """
 
     __slots__ = ()
     _part = "codec"
 
 
 class Medium(Settings):
-    """What happens to messages on their way: losses, delays, noise."""
+    """What happens to messages on their way: losses, delays, noise.
+
+    Examples
+    --------
+    >>> from fedsa import links
+    >>> isinstance(links.Erasure(0.9), links.Medium)
+    True
+    """
 
     __slots__ = ()
     _part = "medium"
@@ -27,11 +42,11 @@ class Link(Settings):
 
     Parameters
     ----------
-    up : Codec, optional
-        The codec of messages from agents to the server; exact by default.
-    down : Codec, optional
-        The codec of messages from the server to agents; exact by default.
-    media : sequence of Medium, optional
+    up : Codec or str, optional
+        The codec of messages from agents to the server, or the name of one without settings such as ``"float32"``; exact by default.
+    down : Codec or str, optional
+        The codec of messages from the server to agents, likewise; exact by default.
+    media : Medium or sequence of Medium, optional
         What messages to the server pass, in this order.
     error_feedback : bool
         Whether an agent adds the error of its codec to its next message.
@@ -46,8 +61,18 @@ class Link(Settings):
     __slots__ = ()
 
     def __init__(
-        self, *, up: Codec | None = None, down: Codec | None = None, media: Sequence[Medium] = (), error_feedback: bool = False
+        self, *, up: Codec | str | None = None, down: Codec | str | None = None, media: Medium | Sequence[Medium] = (), error_feedback: bool = False
     ) -> None: ...
+
+    def _set(self, kind: str, given: dict[str, Any]) -> None:
+        for name in ("up", "down"):
+            if name in given:
+                given[name] = _codec(given[name], name)
+        if "media" in given:
+            given["media"] = _media(given["media"])
+        if not isinstance(given.get("error_feedback", False), bool):
+            raise _wrong("error_feedback", given["error_feedback"], "True or False")
+        super()._set(kind, given)
 
     def _tables(self) -> dict[str, Any]:
         """The tables ``uplink`` and ``downlink`` of experiment files, as far as they are given."""
@@ -64,6 +89,37 @@ class Link(Settings):
         return tables
 
 
+def _wrong(key: str, value: Any, accepted: str) -> InputError:
+    return InputError(f"{value!r} is not accepted", "setting.wrong-type", key, accepted, value=repr(value))
+
+
+def _codec(value: Any, key: str) -> Codec:
+    """A codec; a text is the name of one that needs no settings."""
+    if isinstance(value, Codec):
+        return value
+    kinds = {kind.kind_name: kind for kind in Codec.__subclasses__()}
+    if not isinstance(value, str):
+        raise _wrong(key, value, "a codec of fedsa.links, such as Quantised(4), or the name of one")
+    if value not in kinds:
+        what = f"there is no codec '{value}'{nearest(value, list(kinds))}"
+        raise InputError(what, "setting.unknown-name", key, f"one of {', '.join(kinds)}", value=value)
+    try:
+        return kinds[value]()
+    except TypeError:
+        name = kinds[value].__name__
+        raise InputError(f"'{value}' needs settings", "setting.missing-key", key, f"fedsa.links.{name}(..)", value=value) from None
+
+
+def _media(value: Any) -> list[Medium]:
+    media = [value] if isinstance(value, Medium) else value
+    if not isinstance(media, (list, tuple)):
+        raise _wrong("media", value, "a medium of fedsa.links, such as Erasure(0.9), or a list of them")
+    for i, medium in enumerate(media):
+        if not isinstance(medium, Medium):
+            raise _wrong(f"media[{i}]", medium, "a medium of fedsa.links, such as Erasure(0.9)")
+    return list(media)
+
+
 LinkLike = Union[Link, Codec, Medium]
 
 
@@ -75,4 +131,4 @@ def as_link(value: LinkLike) -> Link:
         return Link(up=value)
     if isinstance(value, Medium):
         return Link(media=[value])
-    raise TypeError(f"link is a {type(value).__name__}, and should be a fedsa.links.Link, a codec or a medium")
+    raise _wrong("link", value, "a fedsa.links.Link, a codec or a medium")

@@ -28,13 +28,23 @@ class Progress:
     ----------
     stage : str
         ``"building"``, ``"running"``, ``"comparing"`` (with theory), ``"computing roots"``, ``"computing predictions"``,
-        or what a search looks at.
+        ``"estimating the policy's value"``, or what a search looks at.
     done : float
         What is done of the stage: local steps of all agents, predictions, or seconds of a budget.
     total : float or None
         What there is to do, where that is known. Runs may end before, at their targets.
     seconds : float
         The time since the call began.
+
+    Examples
+    --------
+    >>> import fedsa
+    >>> from fedsa import methods, problems
+    >>> experiment = fedsa.Experiment(problems.Garnet(agents=5, states=10, features=3), methods.FedLSA(0.1, 10), rounds=100)
+    >>> stages = []
+    >>> results = experiment.run(progress=lambda now: stages.append(now.stage))
+    >>> stages[0]
+    'building'
     """
 
     stage: str

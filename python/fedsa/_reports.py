@@ -8,6 +8,7 @@ from typing import Protocol
 
 from fedsa import _fedsa, _files
 from fedsa._files import Path
+from fedsa._settings import checked_keywords
 from fedsa.errors import InputError
 
 
@@ -27,6 +28,15 @@ class Report:
     ----------
     html : str
         The page.
+
+    Examples
+    --------
+    >>> import fedsa
+    >>> from fedsa import methods, problems
+    >>> experiment = fedsa.Experiment(problems.Garnet(agents=5, states=10, features=3), methods.FedLSA(0.1, 10), rounds=100)
+    >>> report = experiment.run().report()
+    >>> report.html[:15]
+    '<!doctype html>'
     """
 
     def __init__(self, html: str) -> None:
@@ -49,7 +59,7 @@ class Report:
         MachineError
             When it cannot be written.
         """
-        name = os.fspath(path)
+        name = _files.name_of(path)
         if os.path.exists(name) and not overwrite and not _fedsa.is_report(name):
             what = f"{name} is there, and is not a report of fedsa"
             raise InputError(what, "setting.output-exists", "path", "another path, or overwrite=True", value=name)
@@ -64,6 +74,7 @@ class Report:
         return f'<iframe srcdoc="{html.escape(self.html)}" width="100%" height="900" title="report"></iframe>'
 
 
+@checked_keywords
 def report(runs: Kept | Path | Sequence[Kept | Path], out: Path | None = None, *, title: str | None = None, overwrite: bool = False) -> Report:
     """Make a page of HTML on runs: what was run, what was found, curves to look at from all sides.
 
@@ -103,8 +114,8 @@ def report(runs: Kept | Path | Sequence[Kept | Path], out: Path | None = None, *
         folders = []
         copies = False
         for i, run in enumerate(all):
-            if isinstance(run, (str, os.PathLike)):
-                folders.append(os.fspath(run))
+            if not hasattr(run, "_all_files"):
+                folders.append(_files.name_of(run, f"runs[{i}]"))
                 continue
             copies = True
             folder = os.path.join(temporary, str(i + 1), run.id.replace("/", "-") or "run")

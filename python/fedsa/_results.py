@@ -41,6 +41,14 @@ class Outcome:
         Whether it is what the experiment expects.
     rounds : int or None
         The rounds of the slowest seed.
+
+    Examples
+    --------
+    >>> import fedsa
+    >>> from fedsa import methods, problems
+    >>> experiment = fedsa.Experiment(problems.Garnet(agents=5, states=10, features=3), methods.FedLSA(0.1, 10), rounds=100)
+    >>> experiment.run().outcomes["fedlsa"]
+    Outcome(name='completed', reason=None, help=None, as_expected=True, rounds=100)
     """
 
     name: str
@@ -67,6 +75,13 @@ class Verdict:
         Whether that is as the experiment says.
     detail : mapping
         All that ``summary.json`` says of it.
+
+    Examples
+    --------
+    >>> import fedsa
+    >>> ran = fedsa.Experiment.bundled("fedhsa/fig2-noiseless").run(quick=True)
+    >>> all(verdict.as_expected for verdict in ran.checks)
+    True
     """
 
     name: str
@@ -318,6 +333,7 @@ class Results:
         notes += self._report["checks"] if self._report else said
         return Summary(f"{self.id}: {self.title}", columns, rows, notes)
 
+    @checked_keywords
     def plot(
         self,
         *,
@@ -411,11 +427,11 @@ class Results:
             When it cannot be written to.
         """
         if self._native:
-            self._native.write_into(os.fspath(folder), overwrite)
+            self._native.write_into(_files.name_of(folder, "folder"), overwrite)
             return
         drawn = self.plot()
         figures = {f"figure.{name}": drawn.render(name) for name in ("svg", "png")}  # type: ignore[arg-type]
-        _fedsa.write_finished(os.fspath(folder), {**self._all_files(), **figures}, overwrite)
+        _fedsa.write_finished(_files.name_of(folder, "folder"), {**self._all_files(), **figures}, overwrite)
 
     def report(self, out: Path | None = None, *, title: str | None = None, overwrite: bool = False) -> Report:
         """Make a page of HTML on the results, as :func:`fedsa.report`.
@@ -480,9 +496,6 @@ class Results:
         return self.summary().to_html()
 
 
-Results.plot = checked_keywords(Results.plot, "plot")  # type: ignore[method-assign]
-
-
 def _results_again(files: dict[str, bytes], report: dict[str, Any] | None) -> Results:
     return Results._of_files(files, report)
 
@@ -544,7 +557,7 @@ def open(folder: Path) -> Results:
     >>> bool((read.theta("fedlsa") == ran.theta("fedlsa")).all())
     True
     """
-    name = os.fspath(folder)
+    name = _files.name_of(folder, "folder")
     _fedsa.require_finished(name)
     files = {}
     for file_name in FILES:
@@ -568,6 +581,14 @@ class Comparison:
         By method and point: ``name``, ``a``, ``b``.
     checks : list of dict
         The checks whose outcomes differ: ``name``, ``a``, ``b``.
+
+    Examples
+    --------
+    >>> import fedsa
+    >>> from fedsa import methods, problems
+    >>> experiment = fedsa.Experiment(problems.Garnet(agents=5, states=10, features=3), methods.FedLSA(0.1, 10), rounds=100)
+    >>> fedsa.compare(experiment.run(), experiment.run()).settings
+    []
     """
 
     def __init__(self, data: dict[str, Any]) -> None:
@@ -637,5 +658,5 @@ def compare(a: Results | Path, b: Results | Path) -> Comparison:
                 _files.write_all(folder, run._all_files())
                 folders.append(folder)
             else:
-                folders.append(os.fspath(run))
+                folders.append(_files.name_of(run, name))
         return Comparison(json.loads(_fedsa.compare_folders(*folders)))

@@ -7,7 +7,7 @@ import functools
 import inspect
 import operator
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, NoReturn, TypeVar
+from typing import Any, ClassVar, NoReturn, TypeVar, cast
 
 from fedsa import _fedsa
 
@@ -101,22 +101,23 @@ def bytes_of(value: Any, key: str) -> bytes:
     return bytes(value)
 
 
-def checked_keywords(function: Callable[..., Any], owner: str) -> Callable[..., Any]:
-    """The function, which names the nearest keyword where one is unknown.
+F = TypeVar("F", bound=Callable[..., Any])
 
-    Python does so itself from 3.13 on, in some cases.
-    """
-    code = function.__code__
-    names = list(code.co_varnames[1 : code.co_argcount + code.co_kwonlyargcount])
+
+def checked_keywords(function: F) -> F:
+    """The function, which names the nearest keyword where one is unknown, as Python itself does from 3.13 on in some cases."""
+    names = [name for name in inspect.signature(function).parameters if name != "self"]
+    owner, _, name = function.__qualname__.rpartition(".")
+    called = owner if name == "__init__" else name
 
     @functools.wraps(function)
-    def with_hint(self: Any, *args: Any, **given: Any) -> Any:
+    def with_hint(*args: Any, **given: Any) -> Any:
         for name in given:
             if name not in names:
-                raise TypeError(f"{owner} has no keyword '{name}'{nearest(name, names)}")
-        return function(self, *args, **given)
+                raise TypeError(f"{called} has no keyword '{name}'{nearest(name, names)}")
+        return function(*args, **given)
 
-    return with_hint
+    return cast(F, with_hint)
 
 
 class Settings:

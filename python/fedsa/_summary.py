@@ -17,6 +17,12 @@ class Estimate:
         The mean over seeds.
     se : float
         Its standard error; NaN with one seed.
+
+    Examples
+    --------
+    >>> from fedsa import Estimate
+    >>> print(Estimate(0.5, 0.01))
+    0.5 ± 0.01
     """
 
     mean: float

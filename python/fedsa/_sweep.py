@@ -364,6 +364,7 @@ def batches_of(points: Sequence[int], size: Callable[[int], float], most: float)
     return [*batches, list_of(batch)] if batch else batches
 
 
+@checked_keywords
 def sweep(
     experiment: Experiment,
     on: Engine = "local",
@@ -503,6 +504,3 @@ def run(on: str, work: Work, native: _fedsa.Experiment, batches: Sequence[str], 
         assert work.out is not None
         work.run(native, work.out, points, None, cancel)
         yield points, None
-
-
-sweep = checked_keywords(sweep, "sweep")

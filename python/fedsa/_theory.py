@@ -30,6 +30,14 @@ class Accuracy:
         Of a closure, the size of its relative errors at most.
     warning : str or None
         Where the number may be far off.
+
+    Examples
+    --------
+    >>> import fedsa
+    >>> from fedsa import methods, problems
+    >>> experiment = fedsa.Experiment(problems.Garnet(agents=5, states=10, features=3), methods.FedLSA(0.1, 10), rounds=100)
+    >>> print(experiment.theory().limits("fedlsa").accuracy)
+    exact
     """
 
     status: str
@@ -58,6 +66,15 @@ class Limits:
         What the randomness of the link, and the choice of participants, add.
     accuracy : Accuracy
         How the floor is known.
+
+    Examples
+    --------
+    >>> import fedsa
+    >>> from fedsa import methods, problems
+    >>> experiment = fedsa.Experiment(problems.Garnet(agents=5, states=10, features=3), methods.FedLSA(0.1, 10), rounds=100)
+    >>> limits = experiment.theory().limits("fedlsa")
+    >>> limits.bias < limits.floor
+    True
     """
 
     floor: float
@@ -79,6 +96,14 @@ class Unknown:
         The kind of the reason.
     text : str
         The reason in words.
+
+    Examples
+    --------
+    >>> import fedsa
+    >>> from fedsa import methods, problems
+    >>> fast = fedsa.Experiment(problems.Garnet(agents=5, states=10, features=3), methods.FedLSA(30.0, 10), rounds=100)
+    >>> bool(fast.theory().limits("fedlsa"))
+    False
     """
 
     code: str
@@ -100,6 +125,14 @@ class Change:
         The floor with it, where it is known.
     why : str or None
         Why it is not.
+
+    Examples
+    --------
+    >>> import fedsa
+    >>> from fedsa import methods, problems
+    >>> experiment = fedsa.Experiment(problems.Garnet(agents=5, states=10, features=3), methods.FedLSA(0.1, 10), rounds=100)
+    >>> experiment.theory().changes("fedlsa")[0].change
+    'half the step, 0.05'
     """
 
     change: str
@@ -117,6 +150,15 @@ class StableStep:
         The step size; infinite where all are stable.
     in_mean_square : bool
         Whether the mean square is known to converge with it too, and not only the mean.
+
+    Examples
+    --------
+    >>> import numpy as np, fedsa
+    >>> from fedsa import methods, problems
+    >>> problem = problems.Linear(np.array([[[2.0]], [[2.0]]]), [[1.0], [3.0]])
+    >>> stable = fedsa.Experiment(problem, methods.FedLSA(0.1, 1), rounds=10).theory().stable_step("fedlsa")
+    >>> round(stable.step, 4), stable.in_mean_square
+    (1.0, True)
     """
 
     step: float
@@ -139,6 +181,15 @@ class Target:
         How they are known.
     detail : mapping
         Costs, and what is in the way.
+
+    Examples
+    --------
+    >>> import fedsa
+    >>> from fedsa import methods, problems
+    >>> experiment = fedsa.Experiment(problems.Garnet(agents=5, states=10, features=3), methods.FedLSA(0.1, 10), rounds=100)
+    >>> target = experiment.theory(target_mse=0.1).target("fedlsa")
+    >>> target.reached, target.rounds
+    (True, 345.0)
     """
 
     mse: float
@@ -162,6 +213,15 @@ class Curve:
         The two parts.
     accuracy : Accuracy
         How they are known.
+
+    Examples
+    --------
+    >>> import fedsa
+    >>> from fedsa import methods, problems
+    >>> experiment = fedsa.Experiment(problems.Garnet(agents=5, states=10, features=3), methods.FedLSA(0.1, 10), rounds=100)
+    >>> curve = experiment.theory().curve("fedlsa")
+    >>> bool((curve.mse[1:] <= curve.mse[:-1]).all())
+    True
     """
 
     rounds: NDArray[Any]
@@ -182,6 +242,15 @@ class Theory:
         Constants of the problems; only with ``full=True``.
     left_out : list of dict
         What was not computed because it would take too long, with the reasons.
+
+    Examples
+    --------
+    >>> import fedsa
+    >>> from fedsa import methods, problems
+    >>> experiment = fedsa.Experiment(problems.Garnet(agents=5, states=10, features=3), methods.FedLSA(0.1, 10), rounds=100)
+    >>> theory = experiment.theory()
+    >>> theory.labels
+    ['fedlsa']
     """
 
     def __init__(self, native: _fedsa.Theory) -> None:
@@ -396,6 +465,15 @@ class Check:
         The estimated time on this machine, and memory.
     runs : int
         The number of different runs.
+
+    Examples
+    --------
+    >>> import fedsa
+    >>> from fedsa import methods, problems
+    >>> experiment = fedsa.Experiment(problems.Garnet(agents=5, states=10, features=3), methods.FedLSA(0.1, 10), rounds=100)
+    >>> check = experiment.check()
+    >>> check.accepted, check.runs, check.stable
+    (True, 1, {'fedlsa': True})
     """
 
     def __init__(self, data: dict[str, Any], refusal: FedsaError | None) -> None:

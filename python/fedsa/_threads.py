@@ -43,5 +43,11 @@ def get_threads() -> int:
     ------
     InputError
         When ``FEDSA_THREADS`` is not a number of threads.
+
+    Examples
+    --------
+    >>> import fedsa
+    >>> fedsa.get_threads() >= 1
+    True
     """
     return _fedsa.get_threads()

@@ -2,34 +2,15 @@
 
 from __future__ import annotations
 
-import functools
-import inspect
-from collections.abc import Callable, Mapping
-from typing import Any, TypeVar, cast
+from collections.abc import Mapping
+from typing import Any
 
 import numpy as np
 
-from fedsa._settings import nearest
 from fedsa.errors import InputError
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 # What settings are, in words.
 WORDS = {float: "a number", int: "a whole number", str: "a text", bool: "True or False"}
-
-
-def checked_call(function: F) -> F:
-    """The function, which names the nearest keyword where one is unknown, as Python itself does from 3.13 on in some cases."""
-    names = [name for name in inspect.signature(function).parameters if name != "self"]
-
-    @functools.wraps(function)
-    def with_hint(*args: Any, **given: Any) -> Any:
-        for name in given:
-            if name not in names:
-                raise TypeError(f"{function.__name__} has no keyword '{name}'{nearest(name, names)}")
-        return function(*args, **given)
-
-    return cast(F, with_hint)
 
 
 def named_settings(e: InputError, owner: object, others: Mapping[str, str] | None = None) -> InputError:

@@ -20,7 +20,7 @@ from fedsa._progress import Listener, ProgressLike
 from fedsa._results import Outcome, Results
 from fedsa._settings import checked_keywords
 from fedsa._summary import Estimate, Summary, number
-from fedsa._typed import checked_call, named_settings, typed
+from fedsa._typed import named_settings, typed
 from fedsa._warn import warn
 from fedsa.errors import InputError, NotKnown
 
@@ -74,6 +74,12 @@ class ValueEstimate:
         The episodes that it is from.
     effective_episodes : float
         Their effective number under importance ratios.
+
+    Examples
+    --------
+    >>> from fedsa import ValueEstimate
+    >>> print(ValueEstimate(mean=1.5, se=0.1, low=1.3, high=1.7, episodes=40, effective_episodes=40.0))
+    1.5 ± 0.1, interval 1.3 to 1.7
     """
 
     mean: float
@@ -106,6 +112,16 @@ class PolicyValue:
         Of all agents.
     agents : dict of str to ValueEstimate
         Of each agent.
+
+    Examples
+    --------
+    >>> import numpy as np, fedsa
+    >>> n = 40
+    >>> states = np.linspace(0.0, 1.0, n)[:, None]
+    >>> log = {"states": states, "rewards": np.ones(n), "next_states": np.roll(states, -1, axis=0), "terminated": np.arange(n) % 2 == 1}
+    >>> fitted = fedsa.ValueFunction(features="polynomial:1", gamma=0.5).fit([log])
+    >>> fitted.value("importance").mean
+    1.5
     """
 
     method: str
@@ -256,6 +272,7 @@ class ValueFunction(Parameters):
 
     weights_: NDArray[np.float64]
 
+    @checked_keywords
     def __init__(
         self,
         *,
@@ -309,8 +326,6 @@ class ValueFunction(Parameters):
         self.max_rounds = max_rounds
         self.seed = seed
 
-    __init__ = checked_keywords(__init__, "ValueFunction")
-
     def __getstate__(self) -> dict[str, Any]:
         return {name: value for name, value in self.__dict__.items() if name not in ("_model", "_pictures")}
 
@@ -330,7 +345,7 @@ class ValueFunction(Parameters):
         named["ranges"] = ranges
         return named
 
-    @checked_call
+    @checked_keywords
     def fit(self, agents: Any, *, progress: ProgressLike = None, cancel: _fedsa.CancelToken | None = None) -> ValueFunction:
         """Fit the value function.
 

@@ -72,32 +72,104 @@ class FedsaError(Exception):
 
 
 class InputError(FedsaError, ValueError):
-    """A setting, an argument, a file or an array cannot be used. Nothing was written."""
+    """A setting, an argument, a file or an array cannot be used. Nothing was written.
+
+    Examples
+    --------
+    >>> import fedsa
+    >>> try:
+    ...     fedsa.problems.Garnet(gamma=2.0)
+    ... except ValueError as e:
+    ...     print(e)
+    gamma: 2 is not accepted
+      help: in [0, 1)
+    """
 
 
 class NotKnown(FedsaError):
-    """Theory has no answer, or there is no estimate: separated classes, for example."""
+    """Theory has no answer, or there is no estimate: separated classes, for example.
+
+    Examples
+    --------
+    >>> import fedsa
+    >>> issubclass(fedsa.NotKnown, fedsa.FedsaError)
+    True
+    """
 
 
 class OutOfMemory(FedsaError, MemoryError):
-    """It would need more memory than there is. Nothing was computed."""
+    """It would need more memory than there is. Nothing was computed.
+
+    Examples
+    --------
+    >>> import fedsa
+    >>> issubclass(fedsa.OutOfMemory, MemoryError)
+    True
+    """
 
 
 class MachineError(FedsaError, OSError):
-    """The machine failed: disk, network, threads. What was written until then is kept."""
+    """The machine failed: disk, network, threads. What was written until then is kept.
+
+    Examples
+    --------
+    >>> import fedsa
+    >>> issubclass(fedsa.MachineError, OSError)
+    True
+    """
 
 
 class Cancelled(FedsaError):
-    """The call was stopped by its ``cancel`` token."""
+    """The call was stopped by its ``cancel`` token.
+
+    Examples
+    --------
+    >>> import fedsa
+    >>> from fedsa import methods, problems
+    >>> token = fedsa.CancelToken()
+    >>> token.cancel()
+    >>> experiment = fedsa.Experiment(problems.Garnet(agents=5, states=10, features=3), methods.FedLSA(0.1, 10), rounds=100)
+    >>> try:
+    ...     experiment.run(cancel=token)
+    ... except fedsa.Cancelled as e:
+    ...     print(e.what)
+    it was cancelled
+    """
 
 
 class MissedError(FedsaError):
-    """A run did not end as its experiment says. Only :meth:`fedsa.Results.raise_if_missed` raises it."""
+    """A run did not end as its experiment says. Only :meth:`fedsa.Results.raise_if_missed` raises it.
+
+    Examples
+    --------
+    >>> import fedsa
+    >>> from fedsa import methods, problems
+    >>> short = fedsa.Experiment(problems.Garnet(agents=5, states=10, features=3), methods.FedLSA(0.1, 10), rounds=9, stop={"mse": 1e-30})
+    >>> try:
+    ...     short.run().raise_if_missed()
+    ... except fedsa.MissedError as e:
+    ...     print(e.what)
+    fedlsa: out-of-rounds: the mse is 372 at the end, the target is 1e-30
+    """
 
 
 class InternalError(FedsaError, RuntimeError):
-    """A defect of fedsa. Please report it with its text."""
+    """A defect of fedsa. Please report it with its text.
+
+    Examples
+    --------
+    >>> import fedsa
+    >>> issubclass(fedsa.InternalError, RuntimeError)
+    True
+    """
 
 
 class FedsaWarning(UserWarning):
-    """Something failed, and the call went on without it; or a result is to be read with care."""
+    """Something failed, and the call went on without it; or a result is to be read with care.
+
+    Examples
+    --------
+    >>> import warnings, fedsa
+    >>> with warnings.catch_warnings():
+    ...     warnings.simplefilter("error", fedsa.FedsaWarning)
+    """

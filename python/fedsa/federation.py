@@ -33,7 +33,7 @@ from fedsa._carrier import AgentCarrier, LateCarrier, Reply
 from fedsa._deployed import Agent, Resident, serve
 from fedsa._files import Path
 from fedsa._kinds import Method, Problem
-from fedsa._settings import bytes_of, nearest, plain, positive, whole
+from fedsa._settings import bytes_of, checked_keywords, nearest, plain, positive, whole
 from fedsa._warn import warn
 from fedsa.errors import InputError
 
@@ -100,8 +100,16 @@ class AgentData:
     ------
     InputError
         When a setting or a file cannot be used.
+
+    Examples
+    --------
+    >>> from fedsa import problems
+    >>> from fedsa.federation import AgentData
+    >>> AgentData(problems.Garnet(agents=5, states=10, features=3))
+    <fedsa.federation.AgentData of 5 agents, d = 3>
     """
 
+    @checked_keywords
     def __init__(self, problem: Problem | Table, *, sampling: str | Table = "iid", base: Path | None = None) -> None:
         law = {"kind": sampling} if isinstance(sampling, str) else plain(sampling)
         # The engine builds problems of experiments; which method it has does not matter.
@@ -157,8 +165,17 @@ class Federation:
     ------
     InputError
         When a setting cannot be used, or the method cannot work over its link.
+
+    Examples
+    --------
+    >>> from fedsa import methods
+    >>> from fedsa.federation import Federation
+    >>> federation = Federation(methods.FedLSA(0.5, 1), weights=[0.5, 0.5], dim=1)
+    >>> federation == Federation(methods.FedLSA(0.5, 2), weights=[0.5, 0.5], dim=1)
+    False
     """
 
+    @checked_keywords
     def __init__(
         self,
         method: Method | Table,
@@ -222,6 +239,17 @@ class Todo:
         Whether these agents answer. After their answers, or without those that are late, close the exchange.
     is_over : bool
         Whether the round is over. Messages that want no answers are sent before the next round is opened.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedsa import methods, problems
+    >>> from fedsa.federation import AgentData, ClientNode, Federation, ServerNode
+    >>> problem = problems.Linear(np.array([[[2.0]], [[1.0]]]), [[1.0], [1.0]])
+    >>> federation = Federation(methods.FedLSA(0.5, 1), weights=[0.5, 0.5], dim=1)
+    >>> todo = ServerNode(federation).open()
+    >>> sorted(todo.messages), todo.wants_answers, todo.is_over
+    ([0, 1], True, False)
     """
 
     messages: Mapping[int, bytes]
@@ -260,8 +288,24 @@ class ClientNode:
     ------
     InputError
         When there is no such agent, or the data do not suit the federation.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedsa import methods, problems
+    >>> from fedsa.federation import AgentData, ClientNode, Federation, ServerNode
+    >>> problem = problems.Linear(np.array([[[2.0]], [[1.0]]]), [[1.0], [1.0]])
+    >>> federation = Federation(methods.FedLSA(0.5, 1), weights=[0.5, 0.5], dim=1)
+    >>> agent = ClientNode(federation, AgentData(problem, sampling="mean"), 0)
+    >>> answer = agent.handle(ServerNode(federation).open().messages[0])
+    >>> agent.handle(b"of somebody else")
+    Traceback (most recent call last):
+    ...
+    fedsa.errors.InputError: message: too short
+      help: the bytes of a message made by the same codec
     """
 
+    @checked_keywords
     def __init__(self, federation: Federation, data: AgentData, agent: int, *, place: int | None = None) -> None:
         expected(federation, Federation, "federation")
         expected(data, AgentData, "data")
@@ -339,11 +383,27 @@ class ServerNode:
     ------
     InputError
         When the method cannot work over its link between machines.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedsa import methods, problems
+    >>> from fedsa.federation import AgentData, ClientNode, Federation, ServerNode
+    >>> problem = problems.Linear(np.array([[[2.0]], [[1.0]]]), [[1.0], [1.0]])
+    >>> federation = Federation(methods.FedLSA(0.5, 1), weights=[0.5, 0.5], dim=1)
+    >>> server, data = ServerNode(federation), AgentData(problem, sampling="mean")
+    >>> agents = [ClientNode(federation, data, c) for c in range(2)]
+    >>> for c, message in server.open().messages.items():
+    ...     server.take(c, agents[c].handle(message))
+    >>> server.close().is_over, server.theta
+    (True, array([0.5]))
     """
 
+    @checked_keywords
     def __init__(self, federation: Federation) -> None:
         self._native = _fedsa.ServerNode(expected(federation, Federation, "federation")._native)
 
+    @checked_keywords
     def open(self, available: Sequence[int] | None = None) -> Todo:
         """Open the next round.
 
@@ -523,6 +583,7 @@ class Session:
 
     TARGETS = ("mse", "residual", "gap")
 
+    @checked_keywords
     def __init__(
         self,
         server: ServerNode,
@@ -590,6 +651,7 @@ class Session:
             warn(f"{what}: agents are whole numbers, as in the messages")
         return taken
 
+    @checked_keywords
     def advance(self, rounds: int, *, available: Sequence[int] | None = None) -> str:
         """Do further rounds.
 

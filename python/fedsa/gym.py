@@ -18,7 +18,7 @@ import numpy as np
 from fedsa import _fedsa, _files
 from fedsa._arrays import refused
 from fedsa._files import Path
-from fedsa._typed import checked_call
+from fedsa._settings import checked_keywords
 from fedsa.errors import InputError
 
 if TYPE_CHECKING:
@@ -54,6 +54,13 @@ class Recording:
         What was done.
     target, behaviour : ndarray of shape (n,) or None
         The probability of the action under the policy that is evaluated, and under the one that acted.
+
+    Examples
+    --------
+    >>> from fedsa.gym import record
+    >>> recording = record("CartPole-v1", lambda state: 0, 2, seed=0)
+    >>> recording.episodes
+    2
     """
 
     name: str
@@ -162,7 +169,7 @@ class Steps:
         self.episodes += any(ends)
 
 
-@checked_call
+@checked_keywords
 def record(
     env: Any,
     policy: Policy | None,
@@ -485,6 +492,16 @@ def read_minari(path: Path, *, episodes: int | None = None) -> Recording:
         When it is no data set of Minari.
     ImportError
         When h5py or pyarrow, by the format of the data set, is not installed.
+
+    Examples
+    --------
+    >>> from fedsa.gym import read_minari
+    >>> try:
+    ...     read_minari("nowhere")
+    ... except ValueError as e:
+    ...     print(e)
+    path: there is no 'nowhere'
+      help: the folder of a data set of Minari, or its main_data.hdf5
     """
     name = os.path.expanduser(os.fspath(path))
     data = os.path.join(name, "data") if os.path.isdir(os.path.join(name, "data")) else name

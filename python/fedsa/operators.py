@@ -77,6 +77,17 @@ class Operator(Protocol):
     ``jacobian(theta, agents)``
         The Jacobians of the mean operators, (n, dim, dim), entry (i, j) being the derivative of component i by component j.
         Without it they are differences.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from fedsa.operators import Operator
+    >>> class Mean:
+    ...     agents, dim = 2, 1
+    ...     def sample(self, theta, state, rng):
+    ...         return 1.0 - theta + 0.1 * rng.normal(1)
+    >>> isinstance(Mean(), Operator)
+    True
     """
 
     dim: int

@@ -71,6 +71,15 @@ class ClientRule(Protocol):
         Is told what the server can decode of the answers, (n, dim), 0 where nothing was sent; of two exchanges after each
         (``agents.exchange``). It may change ``agents.memory``; there are no steps. It is called only where a link alters messages, and
         only if the rule has memory.
+
+    Examples
+    --------
+    >>> from fedsa.rules import ClientRule
+    >>> class Steps:
+    ...     def answer(self, theta, agents):
+    ...         return (agents.steps(theta) - theta) / agents.step_sum
+    >>> isinstance(Steps(), ClientRule)
+    True
     """
 
     def answer(self, theta: Floats, agents: Agents, /) -> Any:
@@ -111,6 +120,15 @@ class ServerRule(Protocol):
     ``reply(theta, mean, at)``
         Of rounds with two exchanges, where the client rule has a method ``report``: what goes down in the second, (dim,). `mean` is the
         weighted mean of the reports, which is the reply without this method, and ``at.answers`` are the reports.
+
+    Examples
+    --------
+    >>> from fedsa.rules import ServerRule
+    >>> class Average:
+    ...     def step(self, theta, mean, at):
+    ...         return theta + at.step_sum * mean
+    >>> isinstance(Average(), ServerRule)
+    True
     """
 
     def step(self, theta: Floats, mean: Floats, at: ServerRound, /) -> Any:

@@ -54,18 +54,31 @@ def test_the_list_of_names_is_that_of_the_package() -> None:
     assert text == tool.page(text), "python python/tools/reference.py writes it"
 
 
-def test_every_public_name_has_documentation() -> None:
+def test_every_public_name_has_documentation_with_an_example() -> None:
     import fedsa
-    from fedsa import federation
+    from fedsa import federation, operators, rules
 
-    for module in (fedsa, federation, fedsa.gym, fedsa.methods, fedsa.problems, fedsa.links):
+    for module in (fedsa, federation, operators, rules, fedsa.gym, fedsa.methods, fedsa.problems, fedsa.links):
         for name in module.__all__:
-            if not name.startswith("_"):
-                thing = getattr(module, name)
-                assert thing.__doc__, f"{module.__name__}.{name}"
-                for member, value in vars(thing).items() if isinstance(thing, type) else ():
-                    if not member.startswith("_") and callable(value):
-                        assert value.__doc__, f"{module.__name__}.{name}.{member}"
+            thing = getattr(module, name)
+            if name.startswith("_") or not callable(thing):
+                continue
+            assert ">>>" in (thing.__doc__ or ""), f"{module.__name__}.{name} has no example"
+            for member, value in vars(thing).items() if isinstance(thing, type) else ():
+                if not member.startswith("_") and callable(value):
+                    assert value.__doc__, f"{module.__name__}.{name}.{member}"
+
+
+def test_the_examples_of_native_classes_run() -> None:
+    import doctest
+
+    import fedsa
+    from fedsa import operators, rules
+
+    # Those of Python are run as doctests of their modules.
+    for native in (fedsa.CancelToken, fedsa.Table, operators.Draws, rules.Agents, rules.ServerRound):
+        test = doctest.DocTestParser().get_doctest(native.__doc__ or "", {}, native.__name__, None, 0)
+        assert test.examples and doctest.DocTestRunner().run(test).failed == 0, native.__name__
 
 
 def test_the_guide_on_federations_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

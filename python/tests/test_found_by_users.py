@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import fedsa
-from fedsa import FederatedClassifier, FederatedRegressor, methods, problems
+import fedsa.federation
+from fedsa import FederatedClassifier, FederatedRegressor, links, methods, problems
 from fedsa.errors import FedsaWarning, InputError
 
 
@@ -108,3 +109,75 @@ def test_seeds_may_be_a_range() -> None:
 def test_a_target_that_nothing_is_known_of_is_a_refusal() -> None:
     tuning = experiment().tune(target_mse=1e-30, methods=["fedlsa"], most_local_steps=2)
     assert not tuning and tuning.refusal is not None
+
+
+def test_links_are_checked_where_they_are_made() -> None:
+    for given, key in [({"up": 3}, "up"), ({"media": 3}, "media"), ({"media": [3]}, "media[0]"), ({"error_feedback": 3}, "error_feedback")]:
+        with pytest.raises(InputError) as e:
+            links.Link(**given)
+        assert (e.value.code, e.value.key) == ("setting.wrong-type", key)
+    with pytest.raises(InputError, match="did you mean 'exact'"):
+        links.Link(down="exat")
+    with pytest.raises(InputError, match="needs settings"):
+        links.Link(up="quantised")
+    assert links.Link(up="float32", media=links.Erasure(0.5)) == links.Link(up=links.Float32(), media=[links.Erasure(0.5)])
+    with pytest.raises(InputError, match="link"):
+        methods.FedLSA(0.1, 10, link=3)  # type: ignore[arg-type]
+
+
+def test_problems_are_checked_where_they_are_made() -> None:
+    for made, key in [
+        (lambda: problems.Garnet(gamma=2.0), "gamma"),
+        (lambda: problems.Garnet(agents=0), "agents"),
+        (lambda: problems.Baird(agents=2, solid=2.0), "solid"),
+        (lambda: problems.RandomLogistic(agents=2, dim=2, points=3, ridge=-1.0), "ridge"),
+        (lambda: problems.Switching(agents=2, dim=2, values=[]), "values"),
+    ]:
+        with pytest.raises(InputError) as e:
+            made()
+        assert (e.value.code, e.value.key) == ("setting.out-of-range", key)
+
+
+def test_what_is_no_name_of_a_file_is_said_so() -> None:
+    for call, key in [
+        (lambda: fedsa.report(3), "runs[0]"),  # type: ignore[arg-type]
+        (lambda: fedsa.open(3), "folder"),  # type: ignore[arg-type]
+        (lambda: fedsa.compare(3, 4), "a"),  # type: ignore[arg-type]
+        (lambda: fedsa.Experiment.from_toml(3), "path"),  # type: ignore[arg-type]
+        (lambda: experiment().run(out=3), "out"),  # type: ignore[arg-type]
+    ]:
+        with pytest.raises(InputError) as e:
+            call()
+        assert (e.value.code, e.value.key) == ("setting.wrong-type", key)
+
+
+def test_unknown_keywords_name_the_nearest() -> None:
+    for call, near in [
+        (lambda: fedsa.federation.Federation(agent=3), "agreement"),  # type: ignore[call-arg]
+        (lambda: fedsa.report(experiment(), tittle="x"), "title"),  # type: ignore[call-arg, arg-type]
+        (lambda: fedsa.ValueFunction(gama=0.9), "gamma"),  # type: ignore[call-arg]
+    ]:
+        with pytest.raises(TypeError, match=f"did you mean '{near}'"):
+            call()
+
+
+def test_the_choice_of_a_tuning_is_the_first_of_its_table() -> None:
+    # Many choices need one round, and differ in their samples.
+    made = fedsa.Experiment(problems.Linear(np.eye(2)[None].repeat(2, 0), np.ones((2, 2))), methods.FedLSA(0.1, 10), rounds=50)
+    tuning = made.tune(target_mse=1e-3)
+    assert tuning.best is not None
+    rows = tuning.summary().rows
+    assert {"mse", "rounds", "bits", "samples"} <= set(tuning.summary().columns)
+    first = rows[0]
+    assert (first["family"], first["step size"], first["local steps"]) == tuple(tuning.best[k] for k in ("family", "step_size", "local_steps"))
+    costs = [(row["bits"], row["samples"]) for row in rows]
+    assert costs == sorted(costs)
+
+
+def test_the_value_of_the_policy_is_a_stage() -> None:
+    rng = np.random.default_rng(0)
+    states = rng.random((40, 2))
+    log = {"states": states, "rewards": rng.random(40), "next_states": np.vstack([states[1:], states[:1]]), "terminated": np.arange(40) % 10 == 9}
+    stages: list[str] = []
+    fedsa.ValueFunction(features="polynomial:1", gamma=0.9).fit([log], progress=lambda now: stages.append(now.stage))
+    assert "estimating the policy's value" in stages

@@ -561,14 +561,6 @@ def test_an_operator_of_one_agents_own_data_is_enough_for_its_node() -> None:
     assert session.history[-1]["residual"] < session.history[0]["residual"]
 
 
-def test_the_example_of_draws_runs() -> None:
-    import doctest
-
-    text = operators.Draws.__doc__ or ""
-    test = doctest.DocTestParser().get_doctest(text, {}, "Draws", None, 0)
-    assert test.examples and doctest.DocTestRunner().run(test).failed == 0
-
-
 def test_sweeps_and_theory_take_operators() -> None:
     experiment = fedsa.Experiment(problems.Custom(Twin()), methods.FedLSA(0.05, 7), rounds=10)
     results = experiment.sweep({"method.fedlsa.step_size": [0.05, 0.1]}).run()

@@ -29,6 +29,8 @@ pub enum Computed {
     Roots,
     /// What theory predicts of the methods, while results are compared with it.
     Predictions,
+    /// The value of the policy, after an evaluation.
+    PolicyValue,
 }
 
 impl Computed {
@@ -37,6 +39,7 @@ impl Computed {
         match self {
             Self::Roots => "computing roots",
             Self::Predictions => "computing predictions",
+            Self::PolicyValue => "estimating the policy's value",
         }
     }
 }
@@ -45,7 +48,7 @@ impl Computed {
 pub trait RunObserver: Sync {
     /// The next stage begins. The thread calls it that runs the experiment.
     fn stage(&self, _stage: Stage<'_>) {}
-    /// The k-th of about n roots or predictions is computed next; k begins with 1. What an earlier run has kept is not counted.
+    /// The k-th of about n roots, predictions or values is computed next; k begins with 1. What an earlier run has kept is not counted.
     fn computing(&self, _what: Computed, _k: usize, _n: usize) {}
     /// Agents have done `steps` further local steps.
     fn advanced(&self, _steps: f64) {}

@@ -23,6 +23,15 @@ use crate::errors::OrRaise;
 ///
 /// ``polars.DataFrame(table)`` and ``pyarrow.table(table)`` take it without a copy, through the Arrow PyCapsule interface. ``table["mse"]`` is
 /// a NumPy array: NaN where a number is not known.
+///
+/// Examples
+/// --------
+/// >>> import fedsa
+/// >>> from fedsa import methods, problems
+/// >>> experiment = fedsa.Experiment(problems.Garnet(agents=5, states=10, features=3), methods.FedLSA(0.1, 10), rounds=100)
+/// >>> trace = experiment.run().trace()
+/// >>> trace["round"][:3].tolist()
+/// [0, 1, 2]
 #[pyclass(frozen, module = "fedsa._fedsa", name = "Table")]
 pub struct Table(RecordBatch);
 

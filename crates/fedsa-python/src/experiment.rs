@@ -22,6 +22,14 @@ use crate::held::{self, HeldProblem};
 use crate::results::RanResults;
 
 /// A token by which another thread stops a call.
+///
+/// Examples
+/// --------
+/// >>> import fedsa
+/// >>> token = fedsa.CancelToken()
+/// >>> token.cancel()
+/// >>> token.is_cancelled
+/// True
 #[pyclass(frozen, module = "fedsa._fedsa")]
 pub struct CancelToken(pub Cancel);
 

@@ -194,6 +194,17 @@ impl BatchRule for Client {
 ///     Their sum E.
 /// rng : Draws
 ///     Random numbers of the agents for other things than samples.
+///
+/// Examples
+/// --------
+/// >>> class Steps:
+/// ...     def answer(self, theta, agents):
+/// ...         return (agents.steps(theta) - theta) / agents.step_sum
+/// >>> import fedsa
+/// >>> from fedsa import methods, problems
+/// >>> method = methods.Custom(0.1, 10, client=Steps())
+/// >>> fedsa.Experiment(problems.Garnet(agents=5, states=10, features=3), method, rounds=10).run().labels
+/// ['custom']
 #[pyclass(frozen, module = "fedsa._fedsa")]
 pub struct Agents {
     rows: Mutex<Option<AgentRows>>,

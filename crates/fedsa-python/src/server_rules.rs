@@ -221,6 +221,17 @@ impl Server for ServerHalf {
 ///     Their weights, times the factors by which the answers arrived.
 /// rounds : ndarray of shape (n,) or None
 ///     The rounds that they answer.
+///
+/// Examples
+/// --------
+/// >>> class Average:
+/// ...     def step(self, theta, mean, at):
+/// ...         return theta + at.step_sum * mean
+/// >>> import fedsa
+/// >>> from fedsa import methods, problems
+/// >>> method = methods.Custom(0.1, 10, server=Average())
+/// >>> fedsa.Experiment(problems.Garnet(agents=5, states=10, features=3), method, rounds=10).run().labels
+/// ['custom']
 #[pyclass(frozen, module = "fedsa._fedsa")]
 pub struct ServerRound {
     #[pyo3(get)]

@@ -279,7 +279,8 @@ impl RunObserver for Watcher<'_> {
         log::debug!("{} {k} of {n}", what.text());
         if let Some(Comparing(Some(spinner))) = &*self.comparing.lock().expect("no panics under the lock") {
             let id = &self.plan.get().expect("it was planned").experiment.id;
-            spinner.set_message(format!("{id}: comparing with theory, {} {k} of {n}", what.text()));
+            let of = if n > 1 { format!(" {k} of {n}") } else { String::new() };
+            spinner.set_message(format!("{id}: {}{of}", what.text()));
         }
     }
 

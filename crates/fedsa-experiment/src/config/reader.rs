@@ -308,7 +308,8 @@ fn read_run(value: &Value) -> Result<RunSpec> {
 
 /// Refuses a table `[problem]` that no experiment can have; keys are relative to the table.
 pub(super) fn check_problem(kinds: &Kinds, table: &Table) -> Result<()> {
-    read_problem(kinds, &Value::Table(table.clone())).map(|_| ()).map_err(|e| {
+    let read = || read_problem(kinds, &Value::Table(table.clone()))?.check().map_err(|e| e.inside("problem"));
+    read().map_err(|e: Error| {
         let key = e.key.strip_prefix("problem").unwrap_or(&e.key).trim_start_matches('.').to_string();
         e.about(key)
     })

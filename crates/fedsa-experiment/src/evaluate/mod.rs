@@ -32,7 +32,7 @@ use toml::Value;
 use crate::choose::{self, Choice, Demand};
 use crate::config::{self, Experiment};
 use crate::folder::{FolderWork, VALUE_PICTURES};
-use crate::observer::RunObserver;
+use crate::observer::{Computed, RunObserver};
 use crate::plan::BuiltProblem;
 use crate::run::{Job, RunOutcome, RunSettings};
 use crate::{made, output};
@@ -238,7 +238,11 @@ impl Evaluation {
         let mut names = evaluated::NAMES.map(String::from).to_vec();
         names.extend(VALUE_PICTURES.iter().flat_map(|stem| output::picture_names(&experiment, stem)));
         let job = Job::new(experiment, run).with_problem(built).with_files(names).since(began).for_work(FolderWork::Evaluation);
-        job.run(observer, cancel)?.try_map(move |ran| Evaluated::new(ran, data, choice))
+        let ran = job.run(observer, cancel)?;
+        if matches!(ran, RunOutcome::Done(_)) {
+            observer.computing(Computed::PolicyValue, 1, 1);
+        }
+        ran.try_map(move |ran| Evaluated::new(ran, data, choice))
     }
 }
 

@@ -227,7 +227,7 @@ impl Tuning {
         let goal = self.options.minimise;
         let entries = self.entries(tuned);
         let mine = entries.iter().filter(|entry| entry.choice.family == family);
-        let (best, cost) = mine.filter_map(|entry| Some((entry, entry.cost?))).min_by(|a, b| a.1.of(goal).total_cmp(&b.1.of(goal)))?;
+        let (best, cost) = mine.filter_map(|entry| Some((entry, entry.cost?))).min_by(|a, b| a.1.compare(b.1, goal))?;
         let how = match best.pilot {
             Some(pilot) if pilot.is_confirmed() => " (by a pilot run)".to_string(),
             // What looks cheaper than the answer with few seeds is confirmed, unless the budget ends before.

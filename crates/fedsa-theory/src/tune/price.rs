@@ -1,5 +1,6 @@
 //! What rounds of a method cost.
 
+use std::cmp::Ordering;
 use std::sync::Arc;
 
 use super::{Family, SearchChoice, SearchStart};
@@ -35,6 +36,13 @@ impl SearchCost {
             // Refused before where they are not known.
             Goal::Seconds => self.seconds.unwrap_or(f64::INFINITY),
         }
+    }
+
+    /// Which of two costs is less: by the part that is minimised, then by samples, then by bits.
+    pub fn compare(&self, other: &SearchCost, goal: Goal) -> Ordering {
+        let key = |cost: &SearchCost| [cost.of(goal), cost.samples, cost.bits];
+        let (a, b) = (key(self), key(other));
+        a.iter().zip(&b).map(|(a, b)| a.total_cmp(b)).find(|order| order.is_ne()).unwrap_or(Ordering::Equal)
     }
 }
 

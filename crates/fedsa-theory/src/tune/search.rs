@@ -113,9 +113,7 @@ pub fn server_steps(field: &dyn Field, family: &Family) -> Vec<f64> {
 
 /// Whether one choice is better than another: its cost, then its samples, its bits, and when its error passes the target.
 pub fn cheaper(target: &SearchTarget, a: (&SearchCost, &Hit), b: (&SearchCost, &Hit)) -> bool {
-    let key = |(cost, hit): (&SearchCost, &Hit)| [cost.of(target.goal), cost.samples, cost.bits, hit.passes];
-    let (a, b) = (key(a), key(b));
-    a.iter().zip(&b).map(|(a, b)| a.total_cmp(b)).find(|order| order.is_ne()).is_some_and(|order| order.is_lt())
+    a.0.compare(b.0, target.goal).then(a.1.passes.total_cmp(&b.1.passes)).is_lt()
 }
 
 /// All that was looked at, with the best of it, and the work that is left.

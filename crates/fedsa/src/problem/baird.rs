@@ -92,15 +92,6 @@ impl Default for Baird {
 }
 
 impl Baird {
-    fn check(&self) -> Result<()> {
-        super::check_counts(self.agents, 1, STATES)?;
-        require((0.0..1.0).contains(&self.gamma), "gamma", self.gamma, "in [0, 1)")?;
-        require((1e-6..1.0).contains(&self.solid), "solid", self.solid, "a probability from 1e-6, below 1")?;
-        require(self.reward.abs() <= 1e300, "reward", format!("{:?}", self.reward), "from -1e300 to 1e300")?;
-        super::check_spread(self.spread)?;
-        GradientRule::of(self.operator, self.kappa, 0.0).map(|_| ())
-    }
-
     /// The transitions of one kind of agents, all with this reward, and their ratios.
     fn kind(&self, features: &Arc<Features>, reward: f64) -> Result<WeightedTransitions> {
         let lower = STATES - 1;
@@ -123,6 +114,15 @@ fn features() -> Features {
 }
 
 impl ProblemSettings for Baird {
+    fn check(&self) -> Result<()> {
+        super::check_counts(self.agents, 1, STATES)?;
+        require((0.0..1.0).contains(&self.gamma), "gamma", self.gamma, "in [0, 1)")?;
+        require((1e-6..1.0).contains(&self.solid), "solid", self.solid, "a probability from 1e-6, below 1")?;
+        require(self.reward.abs() <= 1e300, "reward", format!("{:?}", self.reward), "from -1e300 to 1e300")?;
+        super::check_spread(self.spread)?;
+        GradientRule::of(self.operator, self.kappa, 0.0).map(|_| ())
+    }
+
     fn without_effect(&self, sampling: &Sampling) -> Option<Error> {
         self.noise.as_ref()?.without_effect(sampling)
     }

@@ -141,6 +141,18 @@ impl Default for FiniteSum {
 }
 
 impl ProblemSettings for FiniteSum {
+    fn check(&self) -> Result<()> {
+        super::check_linear(self.agents, self.dim)?;
+        let most = index_chain::MOST_STATES;
+        require((1..=most).contains(&self.terms), "terms", self.terms, &format!("between 1 and {most}"))?;
+        super::check_size("terms", &[self.agents, self.terms, self.dim, self.dim])?;
+        Spectrum { least: self.least_eigenvalue, greatest: self.greatest_eigenvalue }.check()?;
+        super::check_spread(self.spread)?;
+        require((0.0..=1e300).contains(&self.term_spread), "term_spread", format!("{:?}", self.term_spread), "from 0 to 1e300")?;
+        require(self.disagreement.abs() <= 1e300, "disagreement", self.disagreement, "from -1e300 to 1e300")?;
+        index_chain::check_mixing_time(self.mixing_time)
+    }
+
     fn without_effect(&self, sampling: &Sampling) -> Option<Error> {
         let default = Self::default();
         let given = [
@@ -186,18 +198,6 @@ impl ProblemSettings for FiniteSum {
 }
 
 impl FiniteSum {
-    fn check(&self) -> Result<()> {
-        super::check_linear(self.agents, self.dim)?;
-        let most = index_chain::MOST_STATES;
-        require((1..=most).contains(&self.terms), "terms", self.terms, &format!("between 1 and {most}"))?;
-        super::check_size("terms", &[self.agents, self.terms, self.dim, self.dim])?;
-        Spectrum { least: self.least_eigenvalue, greatest: self.greatest_eigenvalue }.check()?;
-        super::check_spread(self.spread)?;
-        require((0.0..=1e300).contains(&self.term_spread), "term_spread", format!("{:?}", self.term_spread), "from 0 to 1e300")?;
-        require(self.disagreement.abs() <= 1e300, "disagreement", self.disagreement, "from -1e300 to 1e300")?;
-        index_chain::check_mixing_time(self.mixing_time)
-    }
-
     /// One chain for all agents, or one for each.
     fn chains(&self) -> Result<Vec<IndexChain>> {
         let n = self.terms;

@@ -116,24 +116,6 @@ impl Default for FixedPoint {
 }
 
 impl FixedPoint {
-    fn check(&self) -> Result<()> {
-        super::check_linear(self.agents, self.dim)?;
-        let in_range = (0.0..1.0).contains(&self.contraction);
-        require(in_range, "contraction", self.contraction, "in [0, 1), so that the mean map is a contraction")?;
-        for (key, x) in
-            [("spread", self.spread), ("offsets", self.offsets), ("additive", self.additive), ("multiplicative", self.multiplicative)]
-        {
-            require((0.0..=1e100).contains(&x), key, format!("{x:?}"), "from 0 to 1e100")?;
-        }
-        require(
-            (1..=lazy_index::MOST).contains(&self.outcomes),
-            "outcomes",
-            self.outcomes,
-            &format!("between 1 and {}", lazy_index::MOST),
-        )?;
-        super::check_size("outcomes", &[self.agents, self.outcomes, self.dim])
-    }
-
     /// The matrices `W_c`, column by column: N x d x d.
     fn matrices(&self) -> Vec<f64> {
         let (d, size) = (self.dim, self.dim * self.dim);
@@ -186,6 +168,24 @@ fn centre(vectors: &mut [f64], len: usize) {
 }
 
 impl ProblemSettings for FixedPoint {
+    fn check(&self) -> Result<()> {
+        super::check_linear(self.agents, self.dim)?;
+        let in_range = (0.0..1.0).contains(&self.contraction);
+        require(in_range, "contraction", self.contraction, "in [0, 1), so that the mean map is a contraction")?;
+        for (key, x) in
+            [("spread", self.spread), ("offsets", self.offsets), ("additive", self.additive), ("multiplicative", self.multiplicative)]
+        {
+            require((0.0..=1e100).contains(&x), key, format!("{x:?}"), "from 0 to 1e100")?;
+        }
+        require(
+            (1..=lazy_index::MOST).contains(&self.outcomes),
+            "outcomes",
+            self.outcomes,
+            &format!("between 1 and {}", lazy_index::MOST),
+        )?;
+        super::check_size("outcomes", &[self.agents, self.outcomes, self.dim])
+    }
+
     fn without_effect(&self, sampling: &Sampling) -> Option<Error> {
         lazy_index::without_effect(self.mixing_time, sampling).or_else(|| self.noise.as_ref()?.without_effect(sampling))
     }

@@ -176,22 +176,6 @@ impl Garnet {
         }
     }
 
-    pub(super) fn check(&self) -> Result<()> {
-        check_counts(self.agents, self.features, self.states)?;
-        super::check_size("agents", &[self.agents, self.features])?;
-        require(self.actions >= 1, "actions", self.actions, "at least 1")?;
-        let accepted = format!("between 1 and states = {}", self.states);
-        require((1..=self.states).contains(&self.branching), "branching", self.branching, &accepted)?;
-        super::check_size("actions", &[self.states, self.actions, self.branching])?;
-        super::memory::check_transitions("actions", self.states as f64 * self.outcomes())?;
-        require((0.0..1.0).contains(&self.gamma), "gamma", self.gamma, "in [0, 1)")?;
-        require(self.min_class() <= self.states, "min_class", self.min_class(), &format!("at most states = {}", self.states))?;
-        for (key, x) in [("perturbation", self.perturbation), ("reward_perturbation", self.reward_perturbation)] {
-            require(x.is_none_or(|x| x >= 0.0 && x.is_finite()), key, x.unwrap_or(0.0), "at least 0")?;
-        }
-        Ok(())
-    }
-
     /// The number of distinct agents. Equal agents share their tables.
     pub(super) fn kinds(&self, plan: &Plan) -> usize {
         let periodic = match (plan.kernels, plan.opposite) {
@@ -299,6 +283,22 @@ impl Garnet {
 }
 
 impl ProblemSettings for Garnet {
+    fn check(&self) -> Result<()> {
+        check_counts(self.agents, self.features, self.states)?;
+        super::check_size("agents", &[self.agents, self.features])?;
+        require(self.actions >= 1, "actions", self.actions, "at least 1")?;
+        let accepted = format!("between 1 and states = {}", self.states);
+        require((1..=self.states).contains(&self.branching), "branching", self.branching, &accepted)?;
+        super::check_size("actions", &[self.states, self.actions, self.branching])?;
+        super::memory::check_transitions("actions", self.states as f64 * self.outcomes())?;
+        require((0.0..1.0).contains(&self.gamma), "gamma", self.gamma, "in [0, 1)")?;
+        require(self.min_class() <= self.states, "min_class", self.min_class(), &format!("at most states = {}", self.states))?;
+        for (key, x) in [("perturbation", self.perturbation), ("reward_perturbation", self.reward_perturbation)] {
+            require(x.is_none_or(|x| x >= 0.0 && x.is_finite()), key, x.unwrap_or(0.0), "at least 0")?;
+        }
+        Ok(())
+    }
+
     fn without_effect(&self, sampling: &Sampling) -> Option<Error> {
         self.noise.as_ref()?.without_effect(sampling)
     }

@@ -247,6 +247,15 @@ impl Default for LinearSystems {
 }
 
 impl ProblemSettings for LinearSystems {
+    fn check(&self) -> Result<()> {
+        if !self.is_drawn() {
+            return Ok(());
+        }
+        super::check_linear(self.agents, self.dim)?;
+        require(self.scale.is_finite() && self.scale != 0.0, "scale", self.scale, "a number other than 0")?;
+        super::check_spread(self.spread)
+    }
+
     fn own_to_each_end(&self) -> &'static [&'static str] {
         &["a", "b"]
     }
@@ -256,16 +265,14 @@ impl ProblemSettings for LinearSystems {
     }
 
     fn field(&self, _: &dyn Files, sampling: Sampling, isa: Isa) -> Result<Arc<dyn Field>> {
-        let kinds = if self.a.is_empty() && self.b.is_empty() { self.drawn()? } else { self.written()? };
+        let kinds = if self.is_drawn() { self.drawn()? } else { self.written()? };
         let n = kinds.len();
         let systems = Systems { kinds, kind_of: (0..n as u32).collect(), weights: equal_weights(n) };
         noise::field(Linear::new(systems), self.noise.as_ref(), sampling, isa, self.allow_singular_agents)
     }
 
     fn memory(&self, _: &dyn Files, _: Sampling, threads: usize) -> Result<MemoryEstimate> {
-        if self.a.is_empty() {
-            super::check_linear(self.agents, self.dim)?;
-        }
+        self.check()?;
         let (n, d) = if self.a.is_empty() { (self.agents, self.dim) } else { (self.a.len(), self.b.first().map_or(0, Vec::len)) };
         let sizes = memory::linear(n as f64, d as f64, true, 0.0, threads);
         Ok(MemoryEstimate::new(noise::with_noise(sizes, self.noise.as_ref(), n, d), format!("{}, d = {d}", memory::agents(n))))
@@ -273,10 +280,12 @@ impl ProblemSettings for LinearSystems {
 }
 
 impl LinearSystems {
+    fn is_drawn(&self) -> bool {
+        self.a.is_empty() && self.b.is_empty()
+    }
+
     fn drawn(&self) -> Result<Vec<System>> {
-        super::check_linear(self.agents, self.dim)?;
-        require(self.scale.is_finite() && self.scale != 0.0, "scale", self.scale, "a number other than 0")?;
-        super::check_spread(self.spread)?;
+        self.check()?;
         Ok((0..self.agents)
             .map(|c| {
                 let mut s = stream(self.seed, Purpose::System, 0, c);

@@ -210,11 +210,7 @@ impl Logs {
     /// When a log cannot be read or used, gamma is not in [0, 1], or 1 and an episode does not end, lambda not in [0, 1], the ridge below 0,
     /// or all importance ratios are 0.
     pub fn survey(&self, files: &dyn Files) -> Result<Surveyed> {
-        require((0.0..=1.0).contains(&self.gamma), "gamma", self.gamma, "in [0, 1]")?;
-        self.form().check()?;
-        require((0.0..=1.0).contains(&self.lambda), "lambda", self.lambda, "in [0, 1]")?;
-        require(self.ridge >= 0.0 && self.ridge.is_finite(), "ridge", self.ridge, "a finite number of at least 0")?;
-        self.gradient_rule()?;
+        self.check()?;
         let logs = Surveyed::new(files.logs(&self.path.list(), &self.form())?, self.holdout, self.holdout_seed)?;
         if self.gamma == 1.0 {
             logs.check_all_end()?;
@@ -365,6 +361,14 @@ pub fn transitions(log: &Log, map: &FeatureMap, gamma: f64) -> Transitions {
 }
 
 impl ProblemSettings for Logs {
+    fn check(&self) -> Result<()> {
+        require((0.0..=1.0).contains(&self.gamma), "gamma", self.gamma, "in [0, 1]")?;
+        self.form().check()?;
+        require((0.0..=1.0).contains(&self.lambda), "lambda", self.lambda, "in [0, 1]")?;
+        require(self.ridge >= 0.0 && self.ridge.is_finite(), "ridge", self.ridge, "a finite number of at least 0")?;
+        self.gradient_rule().map(|_| ())
+    }
+
     fn own_to_each_end(&self) -> &'static [&'static str] {
         &["path"]
     }

@@ -310,6 +310,15 @@ impl Files for NoFiles {
 
 /// The settings of one kind of problem: the keys of `[problem]` except `kind`.
 pub trait ProblemSettings: erased_serde::Serialize + Send + Sync {
+    /// Refuses values that are out of their ranges, as far as no file has to be read for it. [`ProblemSettings::field`] and
+    /// [`ProblemSettings::memory`] do so too.
+    ///
+    /// # Errors
+    /// Names the setting, and what is accepted.
+    fn check(&self) -> Result<()> {
+        Ok(())
+    }
+
     /// Builds the problem and joins it with a sampling.
     ///
     /// # Errors

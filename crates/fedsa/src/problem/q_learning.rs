@@ -166,27 +166,6 @@ impl QLearning {
         self.features.unwrap_or(self.pairs())
     }
 
-    fn check(&self) -> Result<()> {
-        self.garnet().check()?;
-        let (pairs, is_tabular) = (self.pairs(), self.feature_law == PairFeatures::Tabular);
-        require(pairs <= u32::MAX as usize, "actions", self.actions, "fewer than 2^32 pairs of a state and an action")?;
-        match self.features {
-            None if is_tabular => {}
-            None => {
-                let what = "the number of features is missing: only tabular ones say it themselves";
-                return Err(Error::new("features", what, "features = .., or feature_law = \"tabular\""));
-            }
-            Some(d) if is_tabular => {
-                require(d == pairs, "features", d, &format!("states times actions = {pairs} tabular features, or another feature_law"))?;
-            }
-            Some(d) => require((1..=pairs).contains(&d), "features", d, &format!("between 1 and states times actions = {pairs}"))?,
-        }
-        super::check_size("features", &[pairs, self.dim()])?;
-        super::check_size("agents", &[self.agents.min(64), self.dim(), self.dim()])?;
-        let in_range = self.exploration > 0.0 && self.exploration <= 1.0;
-        require(in_range, "exploration", self.exploration, "in (0, 1], so that every action is taken")
-    }
-
     fn draw_features(&self) -> Features {
         let law = match self.feature_law {
             PairFeatures::Tabular => {
@@ -215,6 +194,27 @@ impl QLearning {
 }
 
 impl ProblemSettings for QLearning {
+    fn check(&self) -> Result<()> {
+        self.garnet().check()?;
+        let (pairs, is_tabular) = (self.pairs(), self.feature_law == PairFeatures::Tabular);
+        require(pairs <= u32::MAX as usize, "actions", self.actions, "fewer than 2^32 pairs of a state and an action")?;
+        match self.features {
+            None if is_tabular => {}
+            None => {
+                let what = "the number of features is missing: only tabular ones say it themselves";
+                return Err(Error::new("features", what, "features = .., or feature_law = \"tabular\""));
+            }
+            Some(d) if is_tabular => {
+                require(d == pairs, "features", d, &format!("states times actions = {pairs} tabular features, or another feature_law"))?;
+            }
+            Some(d) => require((1..=pairs).contains(&d), "features", d, &format!("between 1 and states times actions = {pairs}"))?,
+        }
+        super::check_size("features", &[pairs, self.dim()])?;
+        super::check_size("agents", &[self.agents.min(64), self.dim(), self.dim()])?;
+        let in_range = self.exploration > 0.0 && self.exploration <= 1.0;
+        require(in_range, "exploration", self.exploration, "in (0, 1], so that every action is taken")
+    }
+
     fn without_effect(&self, sampling: &Sampling) -> Option<Error> {
         self.noise.as_ref()?.without_effect(sampling)
     }

@@ -233,6 +233,21 @@ impl From<Quadratic> for Given {
 }
 
 impl ProblemSettings for Quadratic {
+    fn check(&self) -> Result<()> {
+        if !self.is_drawn() {
+            return Ok(());
+        }
+        super::check_linear(self.agents, self.dim)?;
+        super::check_spread(self.spread)?;
+        require(self.disagreement.abs() <= 1e300, "disagreement", self.disagreement, "from -1e300 to 1e300")?;
+        Spectrum { least: self.least_eigenvalue, greatest: self.greatest_eigenvalue }.check()?;
+        if let (true, Some(greatest)) = (self.matrices != Matrices::Definite, self.greatest_eigenvalue) {
+            let what = format!("a greatest eigenvalue of {greatest} of indefinite matrices, which are shifted only");
+            return Err(Error::new("greatest_eigenvalue", what, "none here, or matrices = \"definite\""));
+        }
+        Ok(())
+    }
+
     fn own_to_each_end(&self) -> &'static [&'static str] {
         &["a", "b"]
     }
@@ -251,12 +266,8 @@ impl ProblemSettings for Quadratic {
     }
 
     fn memory(&self, _: &dyn Files, _: Sampling, threads: usize) -> Result<MemoryEstimate> {
-        let (n, d) = if self.is_drawn() {
-            super::check_linear(self.agents, self.dim)?;
-            (self.agents, self.dim)
-        } else {
-            (self.a.len(), self.b.first().map_or(0, Vec::len))
-        };
+        self.check()?;
+        let (n, d) = if self.is_drawn() { (self.agents, self.dim) } else { (self.a.len(), self.b.first().map_or(0, Vec::len)) };
         // Drawing a matrix takes another, and its eigenvalues two more, on every thread.
         let making = 3.0 * memory::matrix(d as f64, d as f64) * (threads as f64).min(n as f64);
         let (peak, kept) = memory::linear(n as f64, d as f64, true, making, threads);
@@ -271,15 +282,8 @@ impl Quadratic {
     }
 
     fn drawn(&self) -> Result<Vec<System>> {
-        super::check_linear(self.agents, self.dim)?;
-        super::check_spread(self.spread)?;
-        require(self.disagreement.abs() <= 1e300, "disagreement", self.disagreement, "from -1e300 to 1e300")?;
+        self.check()?;
         let spectrum = Spectrum { least: self.least_eigenvalue, greatest: self.greatest_eigenvalue };
-        spectrum.check()?;
-        if let (true, Some(greatest)) = (self.matrices != Matrices::Definite, self.greatest_eigenvalue) {
-            let what = format!("a greatest eigenvalue of {greatest} of indefinite matrices, which are shifted only");
-            return Err(Error::new("greatest_eigenvalue", what, "none here, or matrices = \"definite\""));
-        }
         let d = self.dim;
         let gaussian = |c: usize| spectra::gaussian(d, &mut stream(self.seed, Purpose::System, spectra::MATRIX, c));
         let mut matrices = parallel::try_map(self.agents, |c| match self.matrices {

@@ -89,20 +89,6 @@ impl Default for RandomLogistic {
 }
 
 impl RandomLogistic {
-    fn check(&self) -> Result<()> {
-        super::check_linear(self.agents, self.dim)?;
-        require((1..=lazy_index::MOST).contains(&self.points), "points", self.points, &format!("between 1 and {}", lazy_index::MOST))?;
-        super::check_size("points", &[self.agents, self.points, self.dim])?;
-        require(
-            self.ridge > 0.0 && self.ridge.is_finite(),
-            "ridge",
-            self.ridge,
-            "a positive number, which makes every loss strongly convex",
-        )?;
-        super::check_spread(self.spread)?;
-        require((0.0..=1e300).contains(&self.shift), "shift", format!("{:?}", self.shift), "from 0 to 1e300")
-    }
-
     /// The signed rows `y_j x_j` of agent `c`, n x d.
     fn rows(&self, c: usize, w: &[f64]) -> Vec<f64> {
         let d = self.dim;
@@ -121,6 +107,20 @@ impl RandomLogistic {
 }
 
 impl ProblemSettings for RandomLogistic {
+    fn check(&self) -> Result<()> {
+        super::check_linear(self.agents, self.dim)?;
+        require((1..=lazy_index::MOST).contains(&self.points), "points", self.points, &format!("between 1 and {}", lazy_index::MOST))?;
+        super::check_size("points", &[self.agents, self.points, self.dim])?;
+        require(
+            self.ridge > 0.0 && self.ridge.is_finite(),
+            "ridge",
+            self.ridge,
+            "a positive number, which makes every loss strongly convex",
+        )?;
+        super::check_spread(self.spread)?;
+        require((0.0..=1e300).contains(&self.shift), "shift", format!("{:?}", self.shift), "from 0 to 1e300")
+    }
+
     fn without_effect(&self, sampling: &Sampling) -> Option<Error> {
         lazy_index::without_effect(self.mixing_time, sampling).or_else(|| self.noise.as_ref()?.without_effect(sampling))
     }

@@ -215,6 +215,34 @@ impl Default for RandomMrp {
 }
 
 impl ProblemSettings for RandomMrp {
+    fn check(&self) -> Result<()> {
+        super::check_counts(self.agents, self.features, self.states)?;
+        check_transitions("states", (self.states as f64).powi(2))?;
+        if let Some(base) = self.base_agents {
+            let divides = base >= 1 && self.agents.is_multiple_of(base);
+            let accepted = format!("a divisor of agents = {}, so that there are as many copies of each agent", self.agents);
+            require(divides, "base_agents", base, &accepted)?;
+        }
+        if let Some(rank) = self.kernel_rank {
+            require((1..=self.states).contains(&rank), "kernel_rank", rank, &format!("between 1 and states = {}", self.states))?;
+        }
+        require((0.0..1.0).contains(&self.stay), "stay", self.stay, "in [0, 1)")?;
+        let leaves = 1.0 - self.stay;
+        if !is_gap(leaves) {
+            let stay = self.stay;
+            let what = format!("{stay:?} is not accepted: a chain that leaves with probability {leaves:.1e} is reducible to rounding");
+            return Err(Error::new("stay", what, "in [0, 1), and at most 1 - 1e-9"));
+        }
+        let kernels = if self.kernel == Scope::Shared { 1 } else { self.base_agents.unwrap_or(self.agents) };
+        super::check_size("agents", &[kernels, self.states, self.states])?;
+        super::check_size("agents", &[self.agents, self.features, self.features])?;
+        self.gamma.check()?;
+        let [low, high] = self.reward_range;
+        // The width must be finite too.
+        let is_range = low <= high && (high - low).is_finite();
+        require(is_range, "reward_range", format!("[{low}, {high}]"), "[low, high], two numbers with a finite difference")
+    }
+
     fn without_effect(&self, sampling: &Sampling) -> Option<Error> {
         self.noise.as_ref()?.without_effect(sampling)
     }
@@ -269,34 +297,6 @@ impl ProblemSettings for RandomMrp {
 }
 
 impl RandomMrp {
-    fn check(&self) -> Result<()> {
-        super::check_counts(self.agents, self.features, self.states)?;
-        check_transitions("states", (self.states as f64).powi(2))?;
-        if let Some(base) = self.base_agents {
-            let divides = base >= 1 && self.agents.is_multiple_of(base);
-            let accepted = format!("a divisor of agents = {}, so that there are as many copies of each agent", self.agents);
-            require(divides, "base_agents", base, &accepted)?;
-        }
-        if let Some(rank) = self.kernel_rank {
-            require((1..=self.states).contains(&rank), "kernel_rank", rank, &format!("between 1 and states = {}", self.states))?;
-        }
-        require((0.0..1.0).contains(&self.stay), "stay", self.stay, "in [0, 1)")?;
-        let leaves = 1.0 - self.stay;
-        if !is_gap(leaves) {
-            let stay = self.stay;
-            let what = format!("{stay:?} is not accepted: a chain that leaves with probability {leaves:.1e} is reducible to rounding");
-            return Err(Error::new("stay", what, "in [0, 1), and at most 1 - 1e-9"));
-        }
-        let kernels = if self.kernel == Scope::Shared { 1 } else { self.base_agents.unwrap_or(self.agents) };
-        super::check_size("agents", &[kernels, self.states, self.states])?;
-        super::check_size("agents", &[self.agents, self.features, self.features])?;
-        self.gamma.check()?;
-        let [low, high] = self.reward_range;
-        // The width must be finite too.
-        let is_range = low <= high && (high - low).is_finite();
-        require(is_range, "reward_range", format!("[{low}, {high}]"), "[low, high], two numbers with a finite difference")
-    }
-
     /// The number of distinct agents. Equal agents share their tables.
     fn kinds(&self) -> usize {
         let all_shared = [self.kernel, self.rewards, self.feature_scope].iter().all(|s| *s == Scope::Shared);

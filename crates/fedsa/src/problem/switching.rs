@@ -66,20 +66,20 @@ impl Default for Switching {
 }
 
 impl ProblemSettings for Switching {
+    fn check(&self) -> Result<()> {
+        super::check_linear(self.agents, self.dim)?;
+        let usable = !self.values.is_empty() && self.values.iter().all(|a| a.is_finite());
+        require(usable, "values", format!("{:?}", self.values), "finite numbers")?;
+        super::check_spread(self.spread)
+    }
+
     fn without_effect(&self, sampling: &Sampling) -> Option<Error> {
         lazy_index::without_effect(self.mixing_time, sampling).or_else(|| self.noise.as_ref()?.without_effect(sampling))
     }
 
     fn field(&self, _: &dyn Files, sampling: Sampling, isa: Isa) -> Result<Arc<dyn Field>> {
-        super::check_linear(self.agents, self.dim)?;
-        require(
-            !self.values.is_empty() && self.values.iter().all(|a| a.is_finite()),
-            "values",
-            format!("{:?}", self.values),
-            "finite numbers",
-        )?;
+        self.check()?;
         let state = LazyIndex::new(self.values.len(), self.mixing_time, sampling)?;
-        super::check_spread(self.spread)?;
         let mean = self.values.iter().sum::<f64>() / self.values.len() as f64;
         let system = |c| {
             let mut s = stream(self.seed, Purpose::System, 0, c);
@@ -92,7 +92,7 @@ impl ProblemSettings for Switching {
     }
 
     fn memory(&self, _: &dyn Files, _: Sampling, threads: usize) -> Result<MemoryEstimate> {
-        super::check_linear(self.agents, self.dim)?;
+        self.check()?;
         let bytes = memory::linear(self.agents as f64, self.dim as f64, false, 0.0, threads);
         let bytes = noise::with_noise(bytes, self.noise.as_ref(), self.agents, self.dim);
         Ok(MemoryEstimate::new(bytes, format!("{}, d = {}", memory::agents(self.agents), self.dim)))

@@ -128,8 +128,11 @@ impl Preparation {
         TransformRule { divide_by: self.divide_by, standardise: self.standardise, pca: self.pca, intercept: self.intercept }
     }
 
-    /// Ranges of settings.
-    fn check(&self) -> Result<()> {
+    /// Checks the ranges of settings.
+    ///
+    /// # Errors
+    /// Names the setting that is out of its range.
+    pub fn check(&self) -> Result<()> {
         require((0.0..1.0).contains(&self.holdout), "holdout", self.holdout, "a share from 0 to below 1")?;
         let is_usable = self.divide_by.is_finite() && self.divide_by != 0.0;
         require(is_usable, "divide_by", self.divide_by, "a finite number other than 0, such as 255 for pixels")?;

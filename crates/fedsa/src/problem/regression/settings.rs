@@ -159,8 +159,7 @@ macro_rules! on_data_sets {
             /// # Errors
             /// When a setting is out of range, or a file cannot be read or used.
             pub fn read(&self, files: &dyn Files) -> Result<Vec<Dataset>> {
-                check_ridge(self.ridge)?;
-                OnData::check(self)?;
+                ProblemSettings::check(self)?;
                 self.preparation().read(files)
             }
 
@@ -192,6 +191,12 @@ macro_rules! on_data_sets {
         }
 
         impl ProblemSettings for $name {
+            fn check(&self) -> Result<()> {
+                check_ridge(self.ridge)?;
+                OnData::check(self)?;
+                self.preparation().check()
+            }
+
             fn own_to_each_end(&self) -> &'static [&'static str] {
                 &["data", "agents", "partition", "group", "reshuffle", "samples", "seed"]
             }
