@@ -87,24 +87,25 @@ class Tuning:
     def summary(self) -> Summary:
         """Return a table of what was tried and reaches the target: the choice, then the cheapest first, at most 20.
 
-        Of equal costs the fewest samples, then the fewest bits and the least error are first, as in the choice.
+        Of equal costs the fewest samples are first, then the fewest bits and the least error.
         """
         rows = []
         for tried in self._data.get("tried", []):
             if tried["cost"]:
                 row = {"family": tried["family"], "step size": tried["step_size"], "local steps": tried["local_steps"]}
-                if tried["global_step_size"] != 1.0:
-                    row["global step size"] = tried["global_step_size"]
+                row["global step size"] = tried["global_step_size"]
                 cost = {name: number(value) for name, value in tried["cost"].items() if isinstance(value, (int, float))}
                 rows.append({**row, "by": tried["by"], "mse": tried["outcome"]["mse"], **cost})
         goal = str(self._data.get("options", {}).get("minimise", "bits"))
-        choice = tuple(self.best[name] for name in ("family", "step_size", "local_steps")) if self.best else ()
+        choice = tuple(self.best[name] for name in ("family", "step_size", "local_steps", "global_step_size")) if self.best else ()
 
         def place(row: dict[str, Any]) -> tuple[Any, ...]:
-            is_other = (row["family"], row["step size"], row["local steps"]) != choice
+            is_other = tuple(row[name] for name in ("family", "step size", "local steps", "global step size")) != choice
             return (is_other, *(row.get(name, float("inf")) for name in (goal, "samples", "bits", "mse")))
 
         rows = sorted(rows, key=place)[:20]
+        if all(row["global step size"] == 1.0 for row in rows):
+            rows = [{name: value for name, value in row.items() if name != "global step size"} for row in rows]
         columns = list(dict.fromkeys(name for row in rows for name in row))
         notes = self._native.report if self._native else [str(self.refusal)]
         return Summary(str(self._data.get("title", "")), columns, rows, notes)

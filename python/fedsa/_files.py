@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from os import PathLike
 from typing import Union
 
 from fedsa import _fedsa
 from fedsa.errors import InputError
 
-Path = Union[str, "PathLike[str]"]
+Path = Union[str, os.PathLike[str]]
+
+
+def is_name(text: str) -> bool:
+    """Whether a text can be the name of a file: without zeros, and in UTF-8."""
+    try:
+        return b"\0" not in text.encode()
+    except UnicodeEncodeError:
+        return False
 
 
 def name_of(path: object, key: str = "path") -> str:
@@ -23,7 +30,7 @@ def name_of(path: object, key: str = "path") -> str:
     """
     if isinstance(path, str) or hasattr(path, "__fspath__"):
         name = os.fspath(path)  # type: ignore[arg-type]
-        if isinstance(name, str):
+        if isinstance(name, str) and is_name(name):
             return name
     raise InputError(f"{path!r} is no name of a file or folder", "setting.wrong-type", key, "a text or a pathlib.Path", value=repr(path))
 

@@ -13,8 +13,8 @@ from fedsa._arrays import refused
 from fedsa._estimator import Estimator, row_weights
 from fedsa._files import Path
 from fedsa._progress import ProgressLike
-from fedsa._settings import checked_keywords
-from fedsa._typed import plain_number, typed
+from fedsa._settings import checked_keywords, plain_number
+from fedsa._typed import typed
 from fedsa.errors import InputError
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Union
 
-from fedsa._settings import Settings, nearest
+from fedsa._settings import Settings, nearest, plain_number
 from fedsa.errors import InputError
 
 
@@ -70,8 +70,11 @@ class Link(Settings):
                 given[name] = _codec(given[name], name)
         if "media" in given:
             given["media"] = _media(given["media"])
-        if not isinstance(given.get("error_feedback", False), bool):
-            raise _wrong("error_feedback", given["error_feedback"], "True or False")
+        if "error_feedback" in given:
+            feedback = plain_number(given["error_feedback"])
+            if not isinstance(feedback, bool):
+                raise _wrong("error_feedback", feedback, "True or False")
+            given["error_feedback"] = feedback
         super()._set(kind, given)
 
     def _tables(self) -> dict[str, Any]:
@@ -97,7 +100,10 @@ def _codec(value: Any, key: str) -> Codec:
     """A codec; a text is the name of one that needs no settings."""
     if isinstance(value, Codec):
         return value
-    kinds = {kind.kind_name: kind for kind in Codec.__subclasses__()}
+    from fedsa import links
+
+    every = [getattr(links, name) for name in links.__all__]
+    kinds = {kind.kind_name: kind for kind in every if issubclass(kind, Codec) and kind is not Codec}
     if not isinstance(value, str):
         raise _wrong(key, value, "a codec of fedsa.links, such as Quantised(4), or the name of one")
     if value not in kinds:
@@ -105,19 +111,19 @@ def _codec(value: Any, key: str) -> Codec:
         raise InputError(what, "setting.unknown-name", key, f"one of {', '.join(kinds)}", value=value)
     try:
         return kinds[value]()
-    except TypeError:
+    except (TypeError, InputError):
         name = kinds[value].__name__
         raise InputError(f"'{value}' needs settings", "setting.missing-key", key, f"fedsa.links.{name}(..)", value=value) from None
 
 
-def _media(value: Any) -> list[Medium]:
+def _media(value: Any) -> tuple[Medium, ...]:
     media = [value] if isinstance(value, Medium) else value
-    if not isinstance(media, (list, tuple)):
+    if not isinstance(media, Sequence) or isinstance(media, str):
         raise _wrong("media", value, "a medium of fedsa.links, such as Erasure(0.9), or a list of them")
     for i, medium in enumerate(media):
         if not isinstance(medium, Medium):
             raise _wrong(f"media[{i}]", medium, "a medium of fedsa.links, such as Erasure(0.9)")
-    return list(media)
+    return tuple(media)
 
 
 LinkLike = Union[Link, Codec, Medium]

@@ -109,7 +109,7 @@ def report(runs: Kept | Path | Sequence[Kept | Path], out: Path | None = None, *
     """
     import tempfile
 
-    all = list(runs) if isinstance(runs, Sequence) and not isinstance(runs, (str, os.PathLike)) else [runs]
+    all = list(runs) if isinstance(runs, Sequence) and not isinstance(runs, (str, bytes, os.PathLike)) else [runs]
     with tempfile.TemporaryDirectory() as temporary:
         folders = []
         copies = False

@@ -7,9 +7,12 @@ import functools
 import inspect
 import operator
 from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, NoReturn, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeVar, cast
 
 from fedsa import _fedsa
+
+if TYPE_CHECKING:
+    from fedsa.errors import InputError
 
 S = TypeVar("S", bound="Settings")
 
@@ -43,6 +46,11 @@ def seconds(value: float | str, key: str) -> float:
     if not number_of >= 0.0:
         raise InputError(f"{value!r} is no time", "setting.out-of-range", key, accepted, value=repr(value))
     return number_of
+
+
+def plain_number(value: Any) -> Any:
+    """A number of NumPy as one of Python; anything else as it is."""
+    return value.item() if hasattr(value, "dtype") and getattr(value, "ndim", None) == 0 else value
 
 
 def positive(value: Any, key: str) -> float:
@@ -140,6 +148,9 @@ class Settings:
     _given: dict[str, Any]
     _kind: str
 
+    def __init__(self, *args: Any, **given: Any) -> None:
+        raise TypeError(f"{type(self).__name__} is what kinds have in common, and none itself")
+
     def __init_subclass__(cls, **more: Any) -> None:
         super().__init_subclass__(**more)
         documented = cls.__dict__.get("__init__")
@@ -178,7 +189,20 @@ class Settings:
         object.__setattr__(self, "_given", given)
         table = self._table()
         if self._part:
-            _fedsa.check_part(self._part, table)
+            from fedsa.errors import InputError
+
+            try:
+                _fedsa.check_part(self._part, table)
+            except InputError as e:
+                raise self._about_keyword(e) from None
+
+    def _about_keyword(self, e: InputError) -> InputError:
+        """The error, about the keyword where that is not the key of experiment files."""
+        first, dot, rest = e.key.partition(".")
+        keyword = next((name for name, key in self._keys.items() if key == first), first)
+        e.key = f"{keyword}{dot}{rest}"
+        e.args = (*e.args[:2], e.key, *e.args[3:])
+        return e
 
     def _table(self) -> dict[str, Any]:
         """The table of experiment files."""
@@ -215,7 +239,8 @@ class Settings:
                 return self._given[name]
             if name in self._defaults:
                 return self._defaults[name]
-        raise AttributeError(f"{type(self).__name__} has no setting '{name}'{nearest(name, [*self._defaults, *self._given])}")
+            raise AttributeError(f"{type(self).__name__} has no setting '{name}'{nearest(name, [*self._defaults, *self._given])}")
+        raise AttributeError(f"{type(self).__name__} has no attribute '{name}'")
 
     def __setattr__(self, name: str, value: Any) -> NoReturn:
         raise AttributeError(f"settings do not change; .replace({name}=..) makes others")

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-
+from fedsa._settings import plain_number
 from fedsa.errors import InputError
 
 # What settings are, in words.
@@ -28,11 +27,6 @@ def named_settings(e: InputError, owner: object, others: Mapping[str, str] | Non
             e.what, e.help = f"the method needs `{key}`", f"{type(owner).__name__}(.., {key}=..), or method='auto'"
         e.args = (e.what, e.code, e.key, e.help, *e.args[4:])
     return e
-
-
-def plain_number(value: Any) -> Any:
-    """A number of NumPy as one of Python; anything else as it is."""
-    return value.item() if isinstance(value, (np.generic, np.ndarray)) and np.ndim(value) == 0 else value
 
 
 def typed(owner: object, types: Mapping[str, tuple[type, bool]]) -> dict[str, Any]:

@@ -503,7 +503,7 @@ def read_minari(path: Path, *, episodes: int | None = None) -> Recording:
     path: there is no 'nowhere'
       help: the folder of a data set of Minari, or its main_data.hdf5
     """
-    name = os.path.expanduser(os.fspath(path))
+    name = os.path.expanduser(_files.name_of(path))
     data = os.path.join(name, "data") if os.path.isdir(os.path.join(name, "data")) else name
     file = os.path.join(data, "main_data.hdf5") if os.path.isdir(data) else data
     if os.path.isfile(file):

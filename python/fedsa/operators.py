@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 from fedsa import _fedsa
 from fedsa._fedsa import Draws
 from fedsa._kinds import Problem
-from fedsa._settings import plain
+from fedsa._settings import plain, plain_number
 from fedsa.errors import InputError
 
 if TYPE_CHECKING:
@@ -269,6 +269,9 @@ class Linear(Held):
         for name, array in arrays.items():
             digest.update(f"{name}{array.shape}".encode())
             digest.update(array.tobytes())
+        singular = plain_number(given.get("allow_singular_agents", False))
+        if not isinstance(singular, bool):
+            raise refused(f"{singular!r} is not accepted", "allow_singular_agents", "True or False", "setting.wrong-type")
         object.__setattr__(self, "_kind", kind)
         object.__setattr__(self, "_given", given)
         object.__setattr__(self, "_hash", digest.hexdigest()[:32])

@@ -118,8 +118,14 @@ def test_links_are_checked_where_they_are_made() -> None:
         assert (e.value.code, e.value.key) == ("setting.wrong-type", key)
     with pytest.raises(InputError, match="did you mean 'exact'"):
         links.Link(down="exat")
-    with pytest.raises(InputError, match="needs settings"):
-        links.Link(up="quantised")
+    for name in ("quantised", "top-k"):
+        with pytest.raises(InputError, match="needs settings"):
+            links.Link(up=name)
+    media = links.Link(media=[links.Erasure(0.5)]).media
+    assert isinstance(media, tuple), "settings do not change"
+    for base in (links.Codec, links.Medium, problems.Problem, methods.Method):
+        with pytest.raises(TypeError, match="none itself"):
+            base()
     assert links.Link(up="float32", media=links.Erasure(0.5)) == links.Link(up=links.Float32(), media=[links.Erasure(0.5)])
     with pytest.raises(InputError, match="link"):
         methods.FedLSA(0.1, 10, link=3)  # type: ignore[arg-type]
@@ -132,6 +138,14 @@ def test_problems_are_checked_where_they_are_made() -> None:
         (lambda: problems.Baird(agents=2, solid=2.0), "solid"),
         (lambda: problems.RandomLogistic(agents=2, dim=2, points=3, ridge=-1.0), "ridge"),
         (lambda: problems.Switching(agents=2, dim=2, values=[]), "values"),
+        (lambda: problems.Switching(agents=2, dim=2, mixing_time=-1.0), "mixing_time"),
+        (lambda: problems.Garnet(agents=2, noise={"std": -1.0}), "noise.std"),
+        (lambda: problems.Linear([[[2.0]]], [[1.0]], noise=-1.0), "noise.std"),
+        (lambda: problems.LeastSquares([rows(), rows()], ridge=-1.0), "ridge"),
+        (lambda: problems.LeastSquares(rows(), holdout=2.0), "holdout"),
+        (lambda: problems.Logs("x.csv", {"kind": "identity"}, gamma=0.9, lam=2.0), "lam"),
+        (lambda: problems.Logs("x.csv", {"kind": "identity"}, gamma=0.9, holdout=2.0), "holdout"),
+        (lambda: problems.Logs("x.csv", {"kind": "identity"}, gamma=0.9, clip_ratios=-1.0), "clip_ratios"),
     ]:
         with pytest.raises(InputError) as e:
             made()
@@ -145,6 +159,9 @@ def test_what_is_no_name_of_a_file_is_said_so() -> None:
         (lambda: fedsa.compare(3, 4), "a"),  # type: ignore[arg-type]
         (lambda: fedsa.Experiment.from_toml(3), "path"),  # type: ignore[arg-type]
         (lambda: experiment().run(out=3), "out"),  # type: ignore[arg-type]
+        (lambda: fedsa.gym.read_minari(3), "path"),  # type: ignore[arg-type]
+        (lambda: fedsa.open("a\0b"), "folder"),
+        (lambda: fedsa.open("\ud800"), "folder"),
     ]:
         with pytest.raises(InputError) as e:
             call()

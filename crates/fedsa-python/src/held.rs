@@ -180,6 +180,9 @@ impl HeldArrays {
 }
 
 impl ProblemSettings for HeldArrays {
+    fn check(&self) -> Result<()> {
+        self.file().check()
+    }
     fn field(&self, files: &dyn Files, sampling: Sampling, isa: Isa) -> Result<Arc<dyn Field>> {
         self.file().field_of_arrays(self.arrays.as_deref().ok_or_else(lost)?, sampling, isa, files.cancel())
     }

@@ -51,6 +51,9 @@ struct OnHeldData<S> {
 }
 
 impl<S: ProblemSettings + Serialize> ProblemSettings for OnHeldData<S> {
+    fn check(&self) -> Result<()> {
+        self.settings.check()
+    }
     fn field(&self, _: &dyn Files, sampling: Sampling, isa: Isa) -> Result<Arc<dyn Field>> {
         self.settings.field(self.data.as_deref().ok_or_else(lost)?, sampling, isa)
     }

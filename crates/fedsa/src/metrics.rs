@@ -4,6 +4,7 @@
 //! and its computation. [`Observation`] has a field for each metric; columns of traces, checks, axes and
 //! schemas are made from [`METRICS`].
 
+use std::cell::OnceCell;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -130,6 +131,22 @@ struct View<'s> {
     centre: Option<&'s [f64]>,
     /// The w of the Lyapunov function.
     control_weight: f64,
+    /// The mean loss and the mean operator at theta, where both come from one pass over the data.
+    at_theta: OnceCell<Option<(f64, Vec<f64>)>>,
+}
+
+impl View<'_> {
+    fn at_theta(&self) -> Option<&(f64, Vec<f64>)> {
+        self.at_theta.get_or_init(|| self.of.field.mean_loss_and_operator(self.theta)).as_ref()
+    }
+
+    fn residual(&self) -> Option<f64> {
+        self.at_theta().map_or_else(|| self.of.residual(self.theta), |(_, mean)| Some(linalg::norm_sq(mean).sqrt()))
+    }
+
+    fn loss(&self) -> Option<f64> {
+        self.at_theta().map_or_else(|| self.of.field.mean_loss(self.theta), |(loss, _)| Some(*loss))
+    }
 }
 
 /// What a metric's entry takes from a run and from the entries before it.
@@ -208,7 +225,7 @@ metrics! {
         needs: [Means],
         is_predicted: false,
         instead: |_| None,
-        take: |view, _| view.of.residual(view.theta),
+        take: |view, _| view.residual(),
     }
     /// `(theta - theta*)^T sum_c p_c Phi_c^T D_c Phi_c (theta - theta*)`.
     value_error {
@@ -252,7 +269,7 @@ metrics! {
         needs: [Objective],
         is_predicted: false,
         instead: |_| None,
-        take: |view, _| view.of.field.mean_loss(view.theta),
+        take: |view, _| view.loss(),
     }
     /// `f(theta) - f(theta*)`.
     gap {
@@ -346,7 +363,8 @@ impl Metrics {
     /// The metrics of a federation as it stands; `centre` is what `error` is measured from,
     /// `control_weight` the w of the Lyapunov function.
     pub fn observe(&self, run: &dyn Observable, centre: Option<&[f64]>, control_weight: f64) -> Observation {
-        Observation::take(&View { of: self, run, theta: run.coordinator().output(), centre, control_weight })
+        let theta = run.coordinator().output();
+        Observation::take(&View { of: self, run, theta, centre, control_weight, at_theta: OnceCell::new() })
     }
 
     /// [`Metrics::observe`] where operators may fail.
@@ -364,6 +382,10 @@ impl Metrics {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::kernel::Isa;
+    use crate::problem::random_logistic::RandomLogistic;
+    use crate::problem::{NoFiles, ProblemSettings as _};
+    use crate::sampling::Sampling;
 
     #[test]
     fn an_observation_is_told_by_its_names() {
@@ -390,5 +412,16 @@ mod tests {
         assert_eq!(missing("error", &Knowledge { centre: true, ..Knowledge::default() }), None);
         assert_eq!(missing("residual", &Knowledge::default()), Some(Need::Means));
         assert_eq!(missing("residual", &known), None);
+    }
+
+    #[test]
+    fn the_loss_and_the_mean_operator_of_one_pass_have_the_bits_of_two() {
+        // More agents than a block of the sums has.
+        let settings = RandomLogistic { agents: 37, dim: 4, points: 9, ..RandomLogistic::default() };
+        let field = settings.field(&NoFiles, Sampling::default(), Isa::best()).unwrap();
+        let theta = [0.3, -1.0, 2.0, 0.7];
+        let (loss, mean) = field.mean_loss_and_operator(&theta).unwrap();
+        assert_eq!(loss.to_bits(), field.mean_loss(&theta).unwrap().to_bits());
+        assert_eq!(mean, field.mean_operator(&theta).unwrap());
     }
 }

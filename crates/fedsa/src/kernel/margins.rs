@@ -44,6 +44,17 @@ pub fn pass(isa: Isa, rows: &Rows, range: Range<usize>, theta: &[f64], out: &mut
     }
 }
 
+/// `x_j . a` and `x_j . b` of the rows of `range`, with the bits of two calls of [`margins`]: a block of rows is read for the first one, and
+/// is still near for the second.
+pub fn margins_of_both(isa: Isa, rows: &Rows, range: Range<usize>, [a, b]: [&[f64]; 2], [of_a, of_b]: [&mut [f64]; 2]) {
+    for first in range.clone().step_by(BLOCK) {
+        let block = first..range.end.min(first + BLOCK);
+        let at = first - range.start..block.end - range.start;
+        margins(isa, rows, block.clone(), a, &mut of_a[at.clone()]);
+        margins(isa, rows, block, b, &mut of_b[at]);
+    }
+}
+
 per_isa! {
     /// `out += sum_j weights_j x_j` over the rows of `range`, in their order; dense ones four at a time.
     fn combine(rows: &Rows, range: Range<usize>, out: &mut [f64], weights: &[f64]) {
@@ -206,6 +217,10 @@ mod tests {
                     let mut got = vec![0.0; 9];
                     margins(isa, rows, 2..11, &theta, &mut got);
                     assert_eq!(bits(&got), bits(&expected[2..]), "d = {d}, {isa:?}");
+                    let (mut a, mut b, minus) = (vec![0.0; 9], vec![0.0; 9], theta.iter().map(|x| -x).collect::<Vec<_>>());
+                    margins_of_both(isa, rows, 2..11, [&theta, &minus], [&mut a, &mut b]);
+                    b.iter_mut().for_each(|b| *b = -*b);
+                    assert_eq!([bits(&a), bits(&b)], [bits(&expected[2..]), bits(&expected[2..])]);
                     let mut out = vec![0.5; d];
                     pass(isa, rows, 2..11, &theta, &mut out, |rows, t| t.iter_mut().zip(rows).for_each(|(t, j)| *t += j as f64));
                     assert_eq!(bits(&out), bits(&sum), "d = {d}, {isa:?}");

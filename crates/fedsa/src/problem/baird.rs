@@ -115,6 +115,7 @@ fn features() -> Features {
 
 impl ProblemSettings for Baird {
     fn check(&self) -> Result<()> {
+        super::noise::check(self.noise.as_ref())?;
         super::check_counts(self.agents, 1, STATES)?;
         require((0.0..1.0).contains(&self.gamma), "gamma", self.gamma, "in [0, 1)")?;
         require((1e-6..1.0).contains(&self.solid), "solid", self.solid, "a probability from 1e-6, below 1")?;

@@ -62,6 +62,10 @@ crate::settings::setters! { ArrayFile {
 } }
 
 impl ProblemSettings for ArrayFile {
+    fn check(&self) -> Result<()> {
+        super::noise::check(self.noise.as_ref())
+    }
+
     fn own_to_each_end(&self) -> &'static [&'static str] {
         &["path"]
     }

@@ -142,6 +142,7 @@ impl Default for FiniteSum {
 
 impl ProblemSettings for FiniteSum {
     fn check(&self) -> Result<()> {
+        super::noise::check(self.noise.as_ref())?;
         super::check_linear(self.agents, self.dim)?;
         let most = index_chain::MOST_STATES;
         require((1..=most).contains(&self.terms), "terms", self.terms, &format!("between 1 and {most}"))?;

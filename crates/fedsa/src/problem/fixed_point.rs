@@ -169,6 +169,8 @@ fn centre(vectors: &mut [f64], len: usize) {
 
 impl ProblemSettings for FixedPoint {
     fn check(&self) -> Result<()> {
+        super::noise::check(self.noise.as_ref())?;
+        super::index_chain::check_mixing_time(self.mixing_time)?;
         super::check_linear(self.agents, self.dim)?;
         let in_range = (0.0..1.0).contains(&self.contraction);
         require(in_range, "contraction", self.contraction, "in [0, 1), so that the mean map is a contraction")?;

@@ -284,6 +284,7 @@ impl Garnet {
 
 impl ProblemSettings for Garnet {
     fn check(&self) -> Result<()> {
+        super::noise::check(self.noise.as_ref())?;
         check_counts(self.agents, self.features, self.states)?;
         super::check_size("agents", &[self.agents, self.features])?;
         require(self.actions >= 1, "actions", self.actions, "at least 1")?;

@@ -248,6 +248,7 @@ impl Default for LinearSystems {
 
 impl ProblemSettings for LinearSystems {
     fn check(&self) -> Result<()> {
+        super::noise::check(self.noise.as_ref())?;
         if !self.is_drawn() {
             return Ok(());
         }

@@ -362,10 +362,14 @@ pub fn transitions(log: &Log, map: &FeatureMap, gamma: f64) -> Transitions {
 
 impl ProblemSettings for Logs {
     fn check(&self) -> Result<()> {
+        super::noise::check(self.noise.as_ref())?;
         require((0.0..=1.0).contains(&self.gamma), "gamma", self.gamma, "in [0, 1]")?;
         self.form().check()?;
         require((0.0..=1.0).contains(&self.lambda), "lambda", self.lambda, "in [0, 1]")?;
         require(self.ridge >= 0.0 && self.ridge.is_finite(), "ridge", self.ridge, "a finite number of at least 0")?;
+        require((0.0..1.0).contains(&self.holdout), "holdout", self.holdout, "a share of the episodes from 0 to below 1")?;
+        let clips = self.clip_ratios.is_none_or(|level| level > 0.0 && level.is_finite());
+        require(clips, "clip_ratios", self.clip_ratios.unwrap_or(0.0), "a finite number above 0")?;
         self.gradient_rule().map(|_| ())
     }
 

@@ -236,6 +236,28 @@ impl dyn Field + '_ {
         let losses: Vec<f64> = parallel::map(self.agents(), |c| self.weights()[c] * objective.loss(c, theta));
         Some(losses.iter().sum())
     }
+    /// `sum_c p_c f_c(theta)` and `sum_c p_c gbar_c(theta)`, with the bits of [`Field::mean_loss`] and [`Field::mean_operator`] and what they
+    /// share computed once; `None` where one of them is not known, and where the operators are those of linear systems.
+    pub(crate) fn mean_loss_and_operator(&self, theta: &[f64]) -> Option<(f64, Vec<f64>)> {
+        if self.systems().is_some() || self.together().is_some() || !self.has_mean() {
+            return None;
+        }
+        let (objective, d, n) = (self.facts().objective()?, self.dim(), self.agents());
+        let block = |i: usize| {
+            let (mut sum, mut g, mut losses) = (vec![0.0; d], vec![0.0; d], Vec::with_capacity(LANES));
+            for (c, p) in self.weights().iter().enumerate().skip(i * LANES).take(LANES) {
+                losses.push(p * objective.loss_and_gradient(c, theta, &mut g));
+                g.iter_mut().for_each(|g| *g = -*g);
+                sums::accumulate(&mut sum, *p, &g);
+            }
+            (losses, sum)
+        };
+        let (losses, sums): (Vec<_>, Vec<_>) = parallel::map(n.div_ceil(LANES), block).into_iter().unzip();
+        let mut sums = sums.concat();
+        sums::pairwise(&mut sums, d);
+        sums.truncate(d);
+        Some((losses.iter().flatten().sum(), sums))
+    }
     /// `sum_c p_c gbar_c(theta)`, d numbers, in parallel and in the order of [`sums`]; `None` where
     /// operators can only be sampled.
     pub fn mean_operator(&self, theta: &[f64]) -> Option<Vec<f64>> {

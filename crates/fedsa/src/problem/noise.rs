@@ -84,10 +84,30 @@ crate::settings::setters! { Noise {
     with_start(start: NoiseStart) = start;
 } }
 
+/// The square of a standard deviation, and sums of squares, must be finite.
+fn check_std(std: f64) -> Result<()> {
+    require((0.0..=1e100).contains(&std), "std", format!("{std:?}"), "from 0 to 1e100")
+}
+
+/// Checks noise where there is some.
+pub(super) fn check(noise: Option<&Noise>) -> Result<()> {
+    noise.map_or(Ok(()), Noise::check)
+}
+
 impl Noise {
     /// Noise with one M of this spectral radius for all agents, drawn from a seed.
     pub const fn new(std: f64, radius: f64, seed: u64) -> Self {
         Self { std, radius, seed, memory: Scope::Shared, matrix: Vec::new(), start: NoiseStart::AsSampling }
+    }
+
+    /// Checks the ranges of what the noise has whatever problem it is added to.
+    ///
+    /// # Errors
+    /// Names the setting, within `noise`.
+    pub(super) fn check(&self) -> Result<()> {
+        check_std(self.std)
+            .and_then(|()| require((0.0..1.0).contains(&self.radius), "radius", self.radius, "in [0, 1)"))
+            .map_err(|e| e.inside("noise"))
     }
 
     /// Whether x depends on the x before.
@@ -253,8 +273,7 @@ impl<P: Problem> Noisy<P> {
     /// # Errors
     /// When `std` is not from 0 to 1e100, or a matrix is not Schur-stable.
     pub fn with_matrices(problem: P, std: f64, matrices: &[Mat<f64>], sampling: Sampling) -> Result<Self> {
-        // Its square, and sums of squares, must be finite.
-        require((0.0..=1e100).contains(&std), "std", format!("{std:?}"), "from 0 to 1e100")?;
+        check_std(std)?;
         if let (ChainStart::State(k), 0) = (sampling.start, problem.chain_len()) {
             require(k == 0, "sampling.start", format!("state {k}"), "{ state = 0 }, which stands for noise of 0")?;
         }

@@ -31,6 +31,11 @@ pub trait Objective: Send + Sync {
     fn loss(&self, c: usize, theta: &[f64]) -> f64;
     /// `out = grad f_c(theta) = -gbar_c(theta)`, d numbers.
     fn gradient(&self, c: usize, theta: &[f64], out: &mut [f64]);
+    /// [`Objective::loss`], and [`Objective::gradient`] into `gradient`, with the same bits: what they share may be computed once.
+    fn loss_and_gradient(&self, c: usize, theta: &[f64], gradient: &mut [f64]) -> f64 {
+        self.gradient(c, theta, gradient);
+        self.loss(c, theta)
+    }
     /// The Hessian of `f_c` at theta into `out`, d x d and symmetric.
     fn hessian(&self, c: usize, theta: &[f64], out: &mut Mat<f64>);
     /// Where the Hessian of `f_c` may differ from 0, at whatever theta, and its diagonal; `None` where any entry may.

@@ -195,6 +195,7 @@ impl QLearning {
 
 impl ProblemSettings for QLearning {
     fn check(&self) -> Result<()> {
+        super::noise::check(self.noise.as_ref())?;
         self.garnet().check()?;
         let (pairs, is_tabular) = (self.pairs(), self.feature_law == PairFeatures::Tabular);
         require(pairs <= u32::MAX as usize, "actions", self.actions, "fewer than 2^32 pairs of a state and an action")?;

@@ -234,6 +234,7 @@ impl From<Quadratic> for Given {
 
 impl ProblemSettings for Quadratic {
     fn check(&self) -> Result<()> {
+        super::noise::check(self.noise.as_ref())?;
         if !self.is_drawn() {
             return Ok(());
         }

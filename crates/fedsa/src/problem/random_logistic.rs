@@ -108,6 +108,8 @@ impl RandomLogistic {
 
 impl ProblemSettings for RandomLogistic {
     fn check(&self) -> Result<()> {
+        super::noise::check(self.noise.as_ref())?;
+        super::index_chain::check_mixing_time(self.mixing_time)?;
         super::check_linear(self.agents, self.dim)?;
         require((1..=lazy_index::MOST).contains(&self.points), "points", self.points, &format!("between 1 and {}", lazy_index::MOST))?;
         super::check_size("points", &[self.agents, self.points, self.dim])?;

@@ -216,6 +216,7 @@ impl Default for RandomMrp {
 
 impl ProblemSettings for RandomMrp {
     fn check(&self) -> Result<()> {
+        super::noise::check(self.noise.as_ref())?;
         super::check_counts(self.agents, self.features, self.states)?;
         check_transitions("states", (self.states as f64).powi(2))?;
         if let Some(base) = self.base_agents {

@@ -67,6 +67,8 @@ impl Default for Switching {
 
 impl ProblemSettings for Switching {
     fn check(&self) -> Result<()> {
+        super::noise::check(self.noise.as_ref())?;
+        super::index_chain::check_mixing_time(self.mixing_time)?;
         super::check_linear(self.agents, self.dim)?;
         let usable = !self.values.is_empty() && self.values.iter().all(|a| a.is_finite());
         require(usable, "values", format!("{:?}", self.values), "finite numbers")?;

@@ -203,6 +203,19 @@ impl<L: Loss> Regression<L> {
         (0..self.parts.penalised).for_each(|i| out[(i, i)] += self.parts.ridge);
     }
 
+    /// The mean operator of an agent; `see` is shown the margins of consecutive rows, which it numbers from 0.
+    fn mean_of_rows(&self, c: usize, theta: &[f64], out: &mut [f64], mut see: impl FnMut(Range<usize>, &[f64])) {
+        let range = self.range(c);
+        let (first, n) = (range.start, range.len() as f64);
+        out.fill(0.0);
+        margins::pass(self.isa, &self.parts.rows, range, theta, out, |rows, t| {
+            self.shift(rows.clone(), t);
+            see(rows.start - first..rows.end - first, t);
+            margins::map(self.isa, t, L::pull);
+        });
+        self.mean_of_sum(n, theta, out);
+    }
+
     /// `b_c = (1/n_c) sum_j y_j x_j` of least squares.
     fn mean_product(&self, c: usize, out: &mut [f64]) {
         let range = self.range(c);
@@ -274,14 +287,7 @@ impl<L: Loss> Problem for Regression<L> {
         }
     }
     fn mean(&self, c: usize, theta: &[f64], out: &mut [f64]) -> bool {
-        let range = self.range(c);
-        let n = range.len() as f64;
-        out.fill(0.0);
-        margins::pass(self.isa, &self.parts.rows, range, theta, out, |rows, t| {
-            self.shift(rows, t);
-            margins::map(self.isa, t, L::pull);
-        });
-        self.mean_of_sum(n, theta, out);
+        self.mean_of_rows(c, theta, out, |_, _| {});
         true
     }
     fn facts(&self) -> &dyn Facts {
@@ -383,6 +389,13 @@ impl<L: Loss> Objective for Regression<L> {
         self.mean(c, theta, out);
         out.iter_mut().for_each(|out| *out = -*out);
     }
+    /// The margins of one pass over the rows are those of both.
+    fn loss_and_gradient(&self, c: usize, theta: &[f64], gradient: &mut [f64]) -> f64 {
+        let mut margins = vec![0.0; self.range(c).len()];
+        self.mean_of_rows(c, theta, gradient, |rows, t| margins[rows].copy_from_slice(t));
+        gradient.iter_mut().for_each(|out| *out = -*out);
+        margins::sum(self.isa, &margins, L::value) / margins.len() as f64 + self.penalty(theta)
+    }
     fn hessian(&self, c: usize, theta: &[f64], out: &mut Mat<f64>) {
         // These were made below before there were systems: the same bits.
         if let Some(systems) = &self.systems {
@@ -458,10 +471,13 @@ impl<L: Loss> Objective for Regression<L> {
         let penalised = components.partition_point(|i| (*i as usize) < self.parts.penalised);
         Box::new(move |v: &[f64], out: &mut [f64]| self.bent(&rows, 0..rows.len(), penalised, &bends, v, out))
     }
-    /// Margins change linearly along p and the ridge's part quadratically: two products with the rows, whatever the number of steps. At
-    /// step 0 it has the bits of the loss.
+    /// Margins change linearly along p and the ridge's part quadratically: two products with the rows in one pass, whatever the number of
+    /// steps. At step 0 it has the bits of the loss.
     fn losses_along(&self, c: usize, theta: &[f64], p: &[f64], steps: &[f64], out: &mut [f64]) {
-        let (margins, slopes) = (self.margins(self.range(c), theta), self.row_products(self.range(c), p));
+        let range = self.range(c);
+        let (mut margins, mut slopes) = (vec![0.0; range.len()], vec![0.0; range.len()]);
+        margins::margins_of_both(self.isa, &self.parts.rows, range.clone(), [theta, p], [&mut margins, &mut slopes]);
+        self.shift(range, &mut margins);
         let (x, p) = (&theta[..self.parts.penalised], &p[..self.parts.penalised]);
         let (xx, pp) = (linalg::norm_sq(x), linalg::norm_sq(p));
         let xp: f64 = x.iter().zip(p).map(|(x, p)| x * p).sum();

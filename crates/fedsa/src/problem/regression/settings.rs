@@ -11,7 +11,6 @@ use crate::kernel::Isa;
 use crate::problem::dataset::{Dataset, Rows, Wanted};
 use crate::problem::glm::family::{FamilyName, ModelFamily};
 use crate::problem::glm::{LossSettings, RowLosses};
-use crate::problem::lazy_index;
 use crate::problem::logs::Sources;
 use crate::problem::memory::{self, MemoryEstimate};
 use crate::problem::preparation::columns::SpecialColumns;
@@ -22,6 +21,7 @@ use crate::problem::preparation::transform::Pca;
 use crate::problem::preparation::{AgentWeights, Preparation, Prepared, is_nearly_dense};
 use crate::problem::root::MOST_DIM;
 use crate::problem::{Field, Files, ProblemSettings, field};
+use crate::problem::{index_chain, lazy_index};
 use crate::sampling::Sampling;
 
 /// Settings on data sets: the keys that all have, and those of one kind.
@@ -193,6 +193,7 @@ macro_rules! on_data_sets {
         impl ProblemSettings for $name {
             fn check(&self) -> Result<()> {
                 check_ridge(self.ridge)?;
+                index_chain::check_mixing_time(self.mixing_time)?;
                 OnData::check(self)?;
                 self.preparation().check()
             }

@@ -182,6 +182,9 @@ fn check_supports<L: Loss>() {
             let (mut gradient, mut hessian) = (vec![f64::NAN; d], vec![f64::NAN; support.len()]);
             p.gradient_and_hessian(c, &theta, &mut gradient, &mut hessian);
             assert_eq!(gradient, alone);
+            let mut together = vec![f64::NAN; d];
+            let loss = p.loss_and_gradient(c, &theta, &mut together);
+            assert_eq!((loss.to_bits(), together), (p.loss(c, &theta).to_bits(), alone));
             let lower: Vec<f64> = (0..d).flat_map(|i| (0..=i).map(move |j| (i, j))).map(|at| whole[at]).collect();
             assert_eq!(support.widened(&hessian, &Support::all(d)), lower);
             assert_eq!(support.on_diagonal().len(), d);
