@@ -29,10 +29,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 from fedsa import _fedsa
+from fedsa._agent import Agent
 from fedsa._carrier import AgentCarrier, LateCarrier, Reply
-from fedsa._deployed import Agent, Resident, serve
+from fedsa._deployed import serve
 from fedsa._files import Path
 from fedsa._kinds import Method, Problem
+from fedsa._resident import Resident
 from fedsa._settings import bytes_of, nearest, plain, positive, whole
 from fedsa._warn import warn
 from fedsa.errors import InputError

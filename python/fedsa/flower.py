@@ -10,16 +10,19 @@ import hashlib
 import os
 import time
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 
 from fedsa._carrier import Reply
-from fedsa._deployed import Agent, Resident, serve
-from fedsa._files import Path, read
 from fedsa.errors import FedsaError, InputError
+
+if TYPE_CHECKING:
+    from fedsa._agent import Agent
+    from fedsa._files import Path
+    from fedsa._resident import Resident
 
 __all__ = ["FlowerCarrier", "client_app", "server_app"]
 
@@ -135,9 +138,17 @@ def client_app(settings: Path) -> ClientApp:
 
 
 def agent_of(settings: Path, node: Mapping[str, Any], run: Mapping[str, Any], node_id: int) -> Agent | Resident:
-    """The agent of a node."""
+    """The agent of a node.
+
+    What it needs is imported here: Flower starts a process for each message, whose time is part of the exchange.
+    """
     if "socket" in node:
+        from fedsa._resident import Resident
+
         return Resident(str(node["socket"]))
+    from fedsa._agent import Agent
+    from fedsa._files import read
+
     number = node.get("agent", node.get("partition-id"))
     data = str(node.get("data", run.get("data", ""))).replace("{agent}", str(number))
     state = os.path.expanduser(str(node.get("state", run.get("state", "~/.local/state/fedsa/{settings}/{node}"))))
@@ -172,6 +183,8 @@ def server_app(settings: Path) -> ServerApp:
         ``[federation]``, of which the others are as ``settings.toml`` says: ``connect``, ``deadline``, ``least-answers``, ``least-share``,
         ``repeats``, ``missing``, ``norm-limit``, ``leave-after``, ``invite``.
     """
+    from fedsa._deployed import serve
+
     app = ServerApp()
 
     @app.main()  # type: ignore[untyped-decorator]
