@@ -62,9 +62,12 @@ class Agent:
         """Return the state."""
         return self._native.save()
 
-    def on_disk(self) -> bytes | None:
-        """Return the state that the folder has, if there is one."""
-        return _files.read(self._file) if self._file is not None and os.path.exists(self._file) else None
+    def catch_up(self) -> None:
+        """Go on from the state that the folder has, if it is another one: a process that answered in between has left it there."""
+        if self._file is not None and os.path.exists(self._file):
+            kept = _files.read(self._file)
+            if kept != self._native.save():
+                self._native.restore(kept)
 
     def handle(self, message: bytes) -> bytes | None:
         """Process a message of the server.
