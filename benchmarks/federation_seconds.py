@@ -27,7 +27,7 @@ HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE / "federation"), str(HERE.parent / "python/flower_tests")]
 
 from processes import Federation  # noqa: E402
-from tasks import AGENTS, Task, classification, rounds_of_fedavg, tuned, values  # noqa: E402
+from tasks import AGENTS, Task, classification, rounds_of_fedavg, theta_of_fedavg, tuned, values  # noqa: E402
 
 import fedsa  # noqa: E402
 

@@ -98,13 +98,13 @@ def classification(data: Path, folder: Path) -> Task:
         np.savez(folder / f"{agent}.npz", **agents[-1])
     methods = {
         "newton": ('kind = "newton"', "mean"),
-        "giant": ('kind = "giant"', "mean"),
+        "giant": ('kind = "giant"\ngradients_ahead = true', "mean"),
         "fib-shed": ('kind = "fib-shed"', "mean"),
         "scafflsa": ('kind = "scafflsa"\nstep_size = 1.0\nlocal_steps = 100', "mean"),
     }
-    best = {"batch": 32, "step": 1.0, "epochs": 5, "ridge": RIDGE}
-    grid = {"batch": [8, 32, 128], "step": [0.03, 0.1, 0.3, 1.0], "epochs": [1, 5]}
-    task = Task("classification", CLASSIFICATION, f"{folder}/{{agent}}.svm", f"{folder}/{{agent}}.npz", np.zeros(300), 1e-3, methods, grid, best, agents)
+    best = {"batch": 128, "step": 3.0, "epochs": 2, "ridge": RIDGE}
+    grid = {"batch": [32, 128, 512], "step": [1.0, 3.0, 10.0], "epochs": [1, 2, 5, 20]}
+    task = Task("classification", CLASSIFICATION, f"{folder}/{{agent}}.svm", f"{folder}/{{agent}}.npz", np.zeros(300), 3e-5, methods, grid, best, agents)
     task.optimum = minimiser(np.concatenate([one["x"] for one in agents]), np.concatenate([one["y"] for one in agents]))
     return task
 
@@ -137,13 +137,13 @@ def values(data: Path, folder: Path) -> Task:
     methods = {
         "lstd": ('kind = "lstd"', "mean"),
         "gmres": ('kind = "gmres"', "mean"),
-        "scafflsa": ('kind = "scafflsa"\nstep_size = 1.0\nlocal_steps = 1000', "mean"),
+        "scafflsa": ('kind = "scafflsa"\nstep_size = 1.0\nlocal_steps = 300', "mean"),
     }
-    best = {"step": 1.5, "epochs": 30}
+    best = {"step": 1.5, "epochs": 100}
     grid = {"step": [0.3, 1.0, 1.5], "epochs": [10, 30, 100, 300, 1000, 3000]}
     a, b = (sum(one["rows"] * one[name] for one in agents) for name in "ab")
     root = np.linalg.solve(a, b)
-    return Task("values", VALUES, f"{folder}/{{agent}}.parquet", f"{folder}/{{agent}}.npz", root, 1e-3, methods, grid, best, agents)
+    return Task("values", VALUES, f"{folder}/{{agent}}.parquet", f"{folder}/{{agent}}.npz", root, 1e-2, methods, grid, best, agents)
 
 
 def fourier(x: np.ndarray, y: np.ndarray) -> np.ndarray:

@@ -279,7 +279,8 @@ class Server:
         progress.silent = {who: n for who, n in progress.silent.items() if who in stay}
         progress.again = {who: rounds for who, rounds in progress.again.items() if who not in stay}
         agents = [{"name": who, "rows": rows, "weight": weight} for who, rows, weight in membership.members()]
-        record = EpochRecord(membership.epoch, node.rounds(), agents, joined, list(left), *progress.cost, progress.cost_seconds)
+        messages, down, up = progress.cost
+        record = EpochRecord(membership.epoch, node.rounds(), agents, joined, list(left), messages, down, up, progress.cost_seconds)
         progress.cost, progress.cost_seconds = [0, 0, 0], 0.0
         progress.epochs.append(record)
         self.refused = None
@@ -458,6 +459,7 @@ class Server:
             progress.wanted.extend(who for who in names if who not in progress.wanted)
         replies, seconds = self._carry({who: messages[c] for who, c in names.items()}, self.rules.deadline)
         progress.seconds += seconds
+        counted = 0
         for who, c in names.items():
             reply = replies.get(who, Reply(lost="no answer"))
             why = reply.refused or reply.lost
@@ -465,12 +467,11 @@ class Server:
                 self.report(f"{who}: {why}")
             if reply.refused is not None and wants_answers:
                 self._tell_again(who)
-            if reply.body is not None:
-                self._take(who, c, reply.body)
+            counted += (reply.body is None or self._take(who, c, reply.body)) and who in replies and why is None
         late = getattr(self.carrier, "late", None)
         came = [(who, body) for who, body in late() if who in self.names] if late is not None else []
-        counted = sum(self._take(who, self.names.index(who), body) for who, body in came)
-        self._note(messages, replies, seconds, counted)
+        late_ones = sum(self._take(who, self.names.index(who), body) for who, body in came)
+        self._note(messages, replies, seconds, (counted, late_ones))
 
     def _tell_again(self, who: str) -> None:
         """Tell all of the epoch again to one that refuses a question, once: it may have lost its state, or have an old one."""
@@ -496,8 +497,8 @@ class Server:
             return False
         return True
 
-    def _note(self, messages: Mapping[int, bytes], replies: Mapping[str, Reply], seconds: float, late: int) -> None:
-        """Keep what an exchange has taken."""
+    def _note(self, messages: Mapping[int, bytes], replies: Mapping[str, Reply], seconds: float, counted: tuple[int, int]) -> None:
+        """Keep what an exchange has taken; `counted` are its answers that count, and those of earlier rounds."""
         assert self.node is not None and self.membership is not None
         exchanges, rounds = self.progress.exchanges, self.node.rounds()
         again = exchanges[-1].exchange + 1 if exchanges and exchanges[-1].round == rounds + 1 else 1
@@ -506,12 +507,12 @@ class Server:
             exchange=again,
             epoch=self.membership.epoch,
             asked=len(messages),
-            answered=sum(reply.refused is None and reply.lost is None for reply in replies.values()),
+            answered=counted[0],
             bytes_down=sum(map(len, messages.values())),
             bytes_up=sum(len(reply.body) for reply in replies.values() if reply.body is not None),
             wire_bytes_up=sum(reply.wire_bytes for reply in replies.values()),
             seconds=seconds,
-            late=late,
+            late=counted[1],
             residual=self.node.residual(),
         )
         exchanges.append(record)
