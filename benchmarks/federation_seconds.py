@@ -5,8 +5,8 @@
 DATA has `libsvm/w8a` and `transitions/mountaincar`. The environment has fedsa, Flower (with `--simulation`, `flwr[simulation]`), NumPy and
 PyArrow. A SuperLink with TLS and authenticated nodes and eight SuperNodes run on this machine, whose nodes load their data for each message, for
 FedAvg as for fedsa; or with `--simulation` Flower's simulated nodes. Exchanges to the accuracy are those of the engine, whose bits a federation has,
-and of FedAvg's own arithmetic in this process. With more than `--most` rounds the first ones are carried, and the seconds of all are those of a
-round times their number.
+and of FedAvg's own arithmetic in this process. With more than `--most` rounds the first ones are carried, and the seconds of all exchanges are
+their number times the mean of these.
 """
 
 from __future__ import annotations
@@ -37,29 +37,27 @@ MOST_ROUNDS = 5000
 
 @dataclass
 class Row:
-    """A row of the table: the rounds to the accuracy, of which so many were carried."""
+    """A row of the table: what the accuracy takes, and the seconds of the exchanges that were carried."""
 
     task: str
     method: str
-    rounds: int
-    carried: int
     exchanges: int
     bytes_up: float
     bytes_down: float
-    seconds: float
+    carried: int
+    carried_seconds: float
     enrolment: float
     error: float
 
     def __str__(self) -> str:
-        scale = self.rounds / self.carried
-        of = "" if self.carried == self.rounds else f" (of {self.carried} of {self.rounds} rounds)"
-        carried = f"{self.bytes_up * scale / 1e6:.3g} | {self.bytes_down * scale / 1e6:.3g}"
-        exchanges = round(self.exchanges * scale)
-        times = f"{self.seconds * scale:.1f}{of} | {self.seconds * scale + self.enrolment:.1f} | {self.seconds / self.exchanges:.2f}"
-        return f"| {self.task} | {self.method} | {exchanges} | {carried} | {times} | {self.error:.1e} |"
+        one = self.carried_seconds / self.carried
+        seconds, of = one * self.exchanges, "" if self.carried == self.exchanges else f" (of {self.carried})"
+        cells = [self.task, self.method, self.exchanges, f"{self.bytes_up / 1e6:.3g}", f"{self.bytes_down / 1e6:.3g}"]
+        cells += [f"{one:.2f}{of}", f"{seconds:.4g}", f"{seconds + self.enrolment:.4g}", f"{self.error:.1e}"]
+        return "| " + " | ".join(map(str, cells)) + " |"
 
 
-HEAD = """| task | method | exchanges | MB up | MB down | seconds | with enrolment | seconds an exchange | error |
+HEAD = """| task | method | exchanges | MB up | MB down | seconds an exchange | seconds | with enrolment | error |
 | --- | --- | --- | --- | --- | --- | --- | --- | --- |"""
 
 
@@ -116,10 +114,14 @@ def of_method(place: Place, task: Task, method: str, most: int) -> Row:
     app = place.app(name, task.settings(method, carried))
     out = place.run(name, app, task.files, "summary.json", 120.0 + 120.0 * carried)
     told = json.loads((out / "summary.json").read_text())["federation"]
-    exchanges, epoch = told["exchanges"], told["epochs"][0]
-    seconds, up, down = (sum(one[key] for one in exchanges) for key in ("seconds", "bytes_up", "bytes_down"))
-    theta = fedsa.open(out).theta("m")[0] if carried == rounds else engine(task, method, rounds).theta("m")[0]
-    return Row(task.name, method, rounds, carried, len(exchanges), up, down, seconds, epoch["seconds"], task.error(theta))
+    seconds = [one["seconds"] for one in told["exchanges"]]
+    expected = engine(task, method, rounds)
+    cost, theta = expected.cost("m"), expected.theta("m")[0]
+    if carried == rounds:
+        assert np.array_equal(fedsa.open(out).theta("m")[0], theta), "the federation has other weights than the engine"
+    up, down = cost["bits_up"] / 8, cost["bits_down"] / 8
+    epoch = told["epochs"][0]
+    return Row(task.name, method, int(cost["exchanges"]), up, down, len(seconds), sum(seconds), epoch["seconds"], task.error(theta))
 
 
 def engine(task: Task, method: str, rounds: int) -> fedsa.Results:
@@ -157,8 +159,8 @@ def of_fedavg(place: Place, task: Task, most: int) -> Row:
     theta, expected = np.array(got["theta"]), theta_of_fedavg(task, told, carried)
     # The rounds that were counted in this process are those of the nodes.
     assert np.abs(theta - expected).max() <= 1e-9 * np.abs(expected).max(), "FedAvg on the nodes is not that of this process"
-    numbers = 8.0 * dim * AGENTS * carried
-    return Row(task.name, "FedAvg", rounds, carried, carried, numbers, numbers, sum(got["seconds"]), 0.0, task.accuracy)
+    numbers = 8.0 * dim * AGENTS * rounds
+    return Row(task.name, "FedAvg", rounds, numbers, numbers, carried, sum(got["seconds"]), 0.0, task.error(theta_of_fedavg(task, told, rounds)))
 
 
 def overhead(folder: Path, task: Task, exchanges: int, simulated: bool) -> dict[str, float]:

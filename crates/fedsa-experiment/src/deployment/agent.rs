@@ -111,7 +111,17 @@ impl LocalAgent {
         if let Some(number) = number {
             applicant = applicant.with_agent(number);
         }
-        Ok(Self { deployment: deployment.clone(), files, document, applicant, field, with_columns: None, place: number, joined: None, is_leaving: false })
+        Ok(Self {
+            deployment: deployment.clone(),
+            files,
+            document,
+            applicant,
+            field,
+            with_columns: None,
+            place: number,
+            joined: None,
+            is_leaving: false,
+        })
     }
 
     /// The agent's number, once it is admitted.
