@@ -20,44 +20,50 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from fedsa import links, methods, problems
-from fedsa._experiment import Experiment, Tuning, bundled
-from fedsa._fedsa import CancelToken, Table, __version__
-from fedsa._figure import Figure
-from fedsa._progress import Progress
-from fedsa._reports import Report, report
-from fedsa._results import Comparison, Outcome, Results, Verdict, compare, open
-from fedsa._summary import Estimate, Summary
-from fedsa._theory import Accuracy, Change, Check, Curve, Limits, StableStep, Target, Theory, Unknown
-from fedsa._threads import get_threads, set_threads
+from fedsa import errors
 from fedsa.errors import Cancelled, FedsaError, FedsaWarning, InputError, InternalError, MachineError, MissedError, NotKnown, OutOfMemory
 
 if TYPE_CHECKING:
-    from fedsa import gym
+    from fedsa import gym, links, methods, operators, problems, rules
     from fedsa._estimator import Inference, Spending
+    from fedsa._experiment import Experiment, Tuning, bundled
+    from fedsa._fedsa import CancelToken, Table, __version__
+    from fedsa._figure import Figure
     from fedsa._fit import FederatedClassifier, FederatedRegressor
+    from fedsa._progress import Progress
+    from fedsa._reports import Report, report
+    from fedsa._results import Comparison, Outcome, Results, Verdict, compare, open
+    from fedsa._summary import Estimate, Summary
     from fedsa._sweep import sweep
+    from fedsa._theory import Accuracy, Change, Check, Curve, Limits, StableStep, Target, Theory, Unknown
+    from fedsa._threads import get_threads, set_threads
     from fedsa._value import PolicyValue, ValueEstimate, ValueFunction
 
-# What is imported when it is first named, so that `import fedsa` is quick: the module of each name, or the module that it names.
-_LATER = {
-    "FederatedClassifier": "fedsa._fit",
-    "FederatedRegressor": "fedsa._fit",
-    "Inference": "fedsa._estimator",
-    "PolicyValue": "fedsa._value",
-    "Spending": "fedsa._estimator",
-    "ValueEstimate": "fedsa._value",
-    "ValueFunction": "fedsa._value",
-    "gym": "fedsa.gym",
-    "sweep": "fedsa._sweep",
+# Modules are imported when one of their names is first used: Flower starts a process for each message to a node, which needs few of them.
+_MODULES = {
+    "_estimator": ["Inference", "Spending"],
+    "_experiment": ["Experiment", "Tuning", "bundled"],
+    "_fedsa": ["CancelToken", "Table", "__version__"],
+    "_figure": ["Figure"],
+    "_fit": ["FederatedClassifier", "FederatedRegressor"],
+    "_progress": ["Progress"],
+    "_reports": ["Report", "report"],
+    "_results": ["Comparison", "Outcome", "Results", "Verdict", "compare", "open"],
+    "_summary": ["Estimate", "Summary"],
+    "_sweep": ["sweep"],
+    "_theory": ["Accuracy", "Change", "Check", "Curve", "Limits", "StableStep", "Target", "Theory", "Unknown"],
+    "_threads": ["get_threads", "set_threads"],
+    "_value": ["PolicyValue", "ValueEstimate", "ValueFunction"],
 }
+_PUBLIC_MODULES = {"gym", "links", "methods", "operators", "problems", "rules"}
+_LATER = {name: module for module, names in _MODULES.items() for name in names} | {name: name for name in _PUBLIC_MODULES}
 
 
 def __getattr__(name: str) -> Any:
     if name not in _LATER:
         raise AttributeError(f"module 'fedsa' has no attribute {name!r}", name=name, obj=__import__(__name__))
-    module = import_module(_LATER[name])
-    value = module if module.__name__ == f"fedsa.{name}" else getattr(module, name)
+    module = import_module(f"fedsa.{_LATER[name]}")
+    value = module if name in _PUBLIC_MODULES else getattr(module, name)
     globals()[name] = value
     return value
 
@@ -108,13 +114,16 @@ __all__ = [
     "__version__",
     "bundled",
     "compare",
+    "errors",
     "get_threads",
     "gym",
     "links",
     "methods",
     "open",
+    "operators",
     "problems",
     "report",
+    "rules",
     "set_threads",
     "sweep",
 ]

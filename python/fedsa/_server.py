@@ -33,18 +33,22 @@ class ExchangeRecord:
     bytes_up: int
     wire_bytes_up: int
     seconds: float
+    # How many answers of earlier rounds came in it, and count.
+    late: int = 0
     # The norm of the mean of the answers: operators' values or gradients where agents send them, otherwise directions.
     residual: float | None = None
 
     def __str__(self) -> str:
         carried = f"{self.bytes_up:,} bytes up, {self.bytes_down:,} down"
         residual = "" if self.residual is None else f", residual {self.residual:.3g}"
-        return f"round {self.round}, exchange {self.exchange}: {self.answered} of {self.asked} answered, {carried}, {self.seconds:.2f} s{residual}"
+        late = f", {self.late} late" if self.late else ""
+        answered = f"{self.answered} of {self.asked} answered{late}"
+        return f"round {self.round}, exchange {self.exchange}: {answered}, {carried}, {self.seconds:.2f} s{residual}"
 
 
 @dataclass
 class EpochRecord:
-    """Who takes part from a round on, and what it took to tell them: messages of enrolment with their bytes."""
+    """Who takes part from a round on, and what it took to tell them: messages of enrolment with their bytes and seconds."""
 
     epoch: int
     # The rounds that were done before.
@@ -55,6 +59,9 @@ class EpochRecord:
     messages: int = 0
     bytes_down: int = 0
     bytes_up: int = 0
+    seconds: float = 0.0
+    # Of each exchange who computed nothing, and which answers arrived, where those that miss a deadline count later.
+    arrivals: list[dict[str, Any]] = field(default_factory=list)
 
     def __str__(self) -> str:
         changes = [f"{', '.join(names)} {what}" for names, what in ((self.joined, "joined"), (self.left, "left")) if names]
@@ -90,8 +97,9 @@ class Progress:
     residuals: list[float | None] = field(default_factory=list)
     exchanges: list[ExchangeRecord] = field(default_factory=list)
     epochs: list[EpochRecord] = field(default_factory=list)
-    # Messages of enrolment for the next epoch, with their bytes down and up.
+    # Messages of enrolment for the next epoch, with their bytes down and up, and seconds.
     cost: list[int] = field(default_factory=lambda: [0, 0, 0])
+    cost_seconds: float = 0.0
     seconds: float = 0.0
 
     def to_bytes(self) -> bytes:
@@ -181,7 +189,7 @@ class Server:
             self.enrolment.restore(self.progress.enrolment)
             if self.progress.membership is not None and self.progress.server is not None:
                 membership = deployment.membership(*agents, self.progress.membership)
-                node = _fedsa.ServerNode(membership.federation())
+                node = _fedsa.ServerNode(membership.federation(), membership.counts_late)
                 node.restore(self.progress.server)
                 self._enter(membership, node)
                 self.report(f"goes on after round {node.rounds()}")
@@ -222,7 +230,8 @@ class Server:
             if new:
                 invitation = self.enrolment.invite(len(new))
                 self.progress.count(None, [invitation] * len(new))
-                replies, _ = self._carry({who: invitation for who in new}, min(self.rules.deadline, max(ends - time.monotonic(), 1.0)))
+                replies, seconds = self._carry({who: invitation for who in new}, min(self.rules.deadline, max(ends - time.monotonic(), 1.0)))
+                self.progress.cost_seconds += seconds
                 for who, reply in replies.items():
                     if not self._applies(who, reply, self.enrolment.take) and reply.lost is None:
                         refused.add(who)
@@ -236,7 +245,7 @@ class Server:
             raise MachineError(what, "machine", "agents", "more agents, fewer that must come, or more seconds; the next call goes on")
         membership, excluded = self.enrolment.close()
         self.progress.excluded.update(excluded)
-        node = _fedsa.ServerNode(membership.federation())
+        node = _fedsa.ServerNode(membership.federation(), membership.counts_late)
         self._begin(membership, node, [])
         self.progress.rounds = [node.recorded()]
 
@@ -270,8 +279,9 @@ class Server:
         progress.silent = {who: n for who, n in progress.silent.items() if who in stay}
         progress.again = {who: rounds for who, rounds in progress.again.items() if who not in stay}
         agents = [{"name": who, "rows": rows, "weight": weight} for who, rows, weight in membership.members()]
-        record = EpochRecord(membership.epoch, node.rounds(), agents, joined, list(left), *progress.cost)
-        progress.cost = [0, 0, 0]
+        messages, down, up = progress.cost
+        record = EpochRecord(membership.epoch, node.rounds(), agents, joined, list(left), messages, down, up, progress.cost_seconds)
+        progress.cost, progress.cost_seconds = [0, 0, 0], 0.0
         progress.epochs.append(record)
         self.refused = None
         self.report(str(record))
@@ -318,6 +328,7 @@ class Server:
         progress.count(None, [invitation] * len(new))
         replies, seconds = self._carry({who: invitation for who in new}, self.rules.invite)
         progress.seconds += seconds
+        progress.cost_seconds += seconds
         for who in new:
             if not self._applies(who, replies.get(who, Reply(lost="no answer")), membership.take):
                 rounds = progress.again.get(who, [0, 1])[1]
@@ -334,6 +345,7 @@ class Server:
         progress.count(progress.epochs[-1], list(messages.values()))
         replies, seconds = self._carry(messages, self.rules.deadline)
         progress.seconds += seconds
+        progress.epochs[-1].seconds += seconds
         for who, reply in replies.items():
             why = reply.refused or reply.lost
             if why is None:
@@ -403,6 +415,7 @@ class Server:
         if len(progress.rounds) > node.rounds():
             return
         progress.rounds.append(node.recorded())
+        progress.epochs[-1].arrivals += json.loads(node.take_arrivals())
         for who in self.names:
             if who in progress.heard:
                 progress.silent.pop(who, None)
@@ -446,6 +459,7 @@ class Server:
             progress.wanted.extend(who for who in names if who not in progress.wanted)
         replies, seconds = self._carry({who: messages[c] for who, c in names.items()}, self.rules.deadline)
         progress.seconds += seconds
+        counted = 0
         for who, c in names.items():
             reply = replies.get(who, Reply(lost="no answer"))
             why = reply.refused or reply.lost
@@ -453,13 +467,11 @@ class Server:
                 self.report(f"{who}: {why}")
             if reply.refused is not None and wants_answers:
                 self._tell_again(who)
-            if reply.body is not None:
-                self._take(who, c, reply.body)
+            counted += (reply.body is None or self._take(who, c, reply.body)) and who in replies and why is None
         late = getattr(self.carrier, "late", None)
-        for who, body in late() if late is not None else ():
-            if who in self.names:
-                self._take(who, self.names.index(who), body)
-        self._note(messages, replies, seconds)
+        came = [(who, body) for who, body in late() if who in self.names] if late is not None else []
+        late_ones = sum(self._take(who, self.names.index(who), body) for who, body in came)
+        self._note(messages, replies, seconds, (counted, late_ones))
 
     def _tell_again(self, who: str) -> None:
         """Tell all of the epoch again to one that refuses a question, once: it may have lost its state, or have an old one."""
@@ -469,8 +481,8 @@ class Server:
             progress.admitted.remove(who)
             progress.strangers.append(who)
 
-    def _take(self, who: str, c: int, answer: bytes) -> None:
-        """Take an answer."""
+    def _take(self, who: str, c: int, answer: bytes) -> bool:
+        """Take an answer; whether it counts."""
         progress = self.progress
         assert self.node is not None
         if who not in progress.heard:
@@ -482,9 +494,11 @@ class Server:
             progress.retold = [one for one in progress.retold if one != who]
         except FedsaError as e:
             self.report(f"{who} was refused: {e.what}")
+            return False
+        return True
 
-    def _note(self, messages: Mapping[int, bytes], replies: Mapping[str, Reply], seconds: float) -> None:
-        """Keep what an exchange has taken."""
+    def _note(self, messages: Mapping[int, bytes], replies: Mapping[str, Reply], seconds: float, counted: tuple[int, int]) -> None:
+        """Keep what an exchange has taken; `counted` are its answers that count, and those of earlier rounds."""
         assert self.node is not None and self.membership is not None
         exchanges, rounds = self.progress.exchanges, self.node.rounds()
         again = exchanges[-1].exchange + 1 if exchanges and exchanges[-1].round == rounds + 1 else 1
@@ -493,11 +507,12 @@ class Server:
             exchange=again,
             epoch=self.membership.epoch,
             asked=len(messages),
-            answered=sum(reply.refused is None and reply.lost is None for reply in replies.values()),
+            answered=counted[0],
             bytes_down=sum(map(len, messages.values())),
             bytes_up=sum(len(reply.body) for reply in replies.values() if reply.body is not None),
             wire_bytes_up=sum(reply.wire_bytes for reply in replies.values()),
             seconds=seconds,
+            late=counted[1],
             residual=self.node.residual(),
         )
         exchanges.append(record)

@@ -22,6 +22,7 @@ A server asks agents questions; who carries the bytes is not its business. Every
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -29,10 +30,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 from fedsa import _fedsa
+from fedsa._agent import Agent
 from fedsa._carrier import AgentCarrier, LateCarrier, Reply
-from fedsa._deployed import Agent, Resident, serve
+from fedsa._deployed import serve
 from fedsa._files import Path
 from fedsa._kinds import Method, Problem
+from fedsa._resident import Resident
 from fedsa._settings import bytes_of, checked_keywords, nearest, plain, positive, whole
 from fedsa._warn import warn
 from fedsa.errors import InputError
@@ -52,6 +55,7 @@ __all__ = [
     "ServerNode",
     "Session",
     "Todo",
+    "replay",
     "serve",
 ]
 
@@ -691,3 +695,44 @@ class Session:
 
     def __reduce__(self) -> NoReturn:
         raise TypeError("a Session is not pickled: save() of its server returns the state, with which another session goes on")
+
+
+def replay(federation: Federation, data: AgentData, arrivals: Sequence[Mapping[str, Any]], rounds: int) -> NDArray[Any]:
+    """Repeat the rounds of a federation of machines in this process, with its answers arriving when they did.
+
+    The weights are those of the machines, bit for bit, as long as an agent's answers depend on the questions that it answered: a server does not
+    know whether a question was lost or its answer, and here it is the answer.
+
+    Parameters
+    ----------
+    federation : Federation
+        The same method, link, weights, start and seed.
+    data : AgentData
+        The data of all agents, by their numbers.
+    arrivals : sequence of mapping
+        What ``summary.json`` of the federation has under ``federation.epochs[0].arrivals``: of each exchange who computed nothing, and which answers
+        arrived. Servers of :func:`serve` record it where the link counts late answers (``late`` with ``law = "network"``).
+    rounds : int
+        The number of rounds. After those of the record no answer is late or lost.
+
+    Returns
+    -------
+    ndarray of shape (dim,)
+        The weights after the last round.
+
+    Raises
+    ------
+    InputError
+        When the arrivals cannot be those of such a federation.
+
+    Examples
+    --------
+    >>> from fedsa import federation, methods, problems
+    >>> data = federation.AgentData(problems.Garnet(agents=2, states=6, features=2, seed=1))
+    >>> shared = federation.Federation(methods.FedLSA(0.1, 10), weights=data.weights, dim=data.dim, seed=7)
+    >>> lost = [{"round": 0, "exchange": 0, "idle": [], "arrived": [(0, 0)]}]
+    >>> bool((federation.replay(shared, data, lost, 1) != federation.replay(shared, data, [], 1)).any())
+    True
+    """
+    shared, known = expected(federation, Federation, "federation")._native, expected(data, AgentData, "data")._native
+    return _fedsa.replay(shared, known, json.dumps([dict(one) for one in arrivals]), whole(rounds, "rounds"))

@@ -10,16 +10,19 @@ import hashlib
 import os
 import time
 from collections.abc import Collection, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from flwr.app import ConfigRecord, Context, Message, RecordDict
 from flwr.clientapp import ClientApp
 from flwr.serverapp import Grid, ServerApp
 
 from fedsa._carrier import Reply
-from fedsa._deployed import Agent, Resident, serve
-from fedsa._files import Path, read
 from fedsa.errors import FedsaError, InputError
+
+if TYPE_CHECKING:
+    from fedsa._agent import Agent
+    from fedsa._files import Path
+    from fedsa._resident import Resident
 
 __all__ = ["FlowerCarrier", "client_app", "server_app"]
 
@@ -29,8 +32,10 @@ RECORD, BODY, REFUSED = "fedsa", "body", "refused"
 # The settings of the server that a run may have, with hyphens there.
 WAITING = ("connect", "deadline", "least_answers", "least_share", "repeats", "missing", "norm_limit", "leave_after", "invite")
 
-# The agents of this process, by settings and folder of the state: a process that answers again has its data in memory.
+# The agents of this process with their data, by settings and folder of the state, the last one used last: a process of a simulation answers for
+# many nodes in turn. More would take the memory of many agents' data.
 _AGENTS: dict[tuple[str, ...], Agent] = {}
+MOST_AGENTS = 16
 
 
 class FlowerCarrier:
@@ -41,7 +46,7 @@ class FlowerCarrier:
     grid : flwr.serverapp.Grid
         The grid of the run.
     look : float
-        The seconds between two looks for answers.
+        The most seconds between two looks for answers. It looks more often at first: answers of nodes in the server's process come in milliseconds.
     late : float
         The seconds after its deadline for which an answer may still come (:meth:`late`); 0 for none.
     """
@@ -62,6 +67,7 @@ class FlowerCarrier:
             Message(RecordDict({RECORD: ConfigRecord({BODY: body})}), dst_node_id=int(who), message_type="query", ttl=ttl)
             for who, body in messages.items()
         ]
+        began = time.monotonic()
         waiting = {id: who for id, who in zip(self.grid.push_messages(sent), messages) if id}
         replies: dict[str, Reply] = {}
         while waiting and time.monotonic() < deadline:
@@ -71,10 +77,14 @@ class FlowerCarrier:
                 if who is not None and (message.has_error() or who == str(message.metadata.src_node_id)):
                     replies[who] = reply_of(message)
             if waiting:
-                time.sleep(self.look)
+                time.sleep(self.pause(began))
         if self._late > 0:
             self._awaited.update((id, (who, deadline + self._late)) for id, who in waiting.items())
         return replies
+
+    def pause(self, began: float) -> float:
+        """Return the seconds until the next look for answers, which have been awaited since this time of :func:`time.monotonic`."""
+        return min(self.look, max(0.002, 0.1 * (time.monotonic() - began)))
 
     def late(self) -> Sequence[tuple[str, bytes]]:
         """Return the answers to earlier messages that have come since, each with the node that sent it."""
@@ -119,25 +129,38 @@ def client_app(settings: Path) -> ClientApp:
     app = ClientApp()
 
     @app.query()  # type: ignore[untyped-decorator]
-    def answer(message: Message, context: Context) -> Message:
-        fields: dict[str, Any] = {}
-        try:
-            body = message.content[RECORD][BODY]
-            if not isinstance(body, bytes):
-                raise InputError("a message without bytes", "message.refused", BODY)
-            got = agent_of(settings, dict(context.node_config), dict(context.run_config), context.node_id).handle(body)
-            fields = {} if got is None else {BODY: got}
-        except FedsaError as e:
-            fields = {REFUSED: str(e)}
-        return Message(RecordDict({RECORD: ConfigRecord(fields)}), reply_to=message)
+    def query(message: Message, context: Context) -> Message:
+        return answer(settings, message, context)
 
     return app
 
 
+def answer(settings: Path, message: Message, context: Context) -> Message:
+    """The answer of a node to a message of the server: that of its agent, or why the agent refuses it."""
+    fields: dict[str, Any] = {}
+    try:
+        body = message.content[RECORD][BODY]
+        if not isinstance(body, bytes):
+            raise InputError("a message without bytes", "message.refused", BODY)
+        got = agent_of(settings, dict(context.node_config), dict(context.run_config), context.node_id).handle(body)
+        fields = {} if got is None else {BODY: got}
+    except FedsaError as e:
+        fields = {REFUSED: str(e)}
+    return Message(RecordDict({RECORD: ConfigRecord(fields)}), reply_to=message)
+
+
 def agent_of(settings: Path, node: Mapping[str, Any], run: Mapping[str, Any], node_id: int) -> Agent | Resident:
-    """The agent of a node."""
+    """The agent of a node.
+
+    What it needs is imported here: Flower starts a process for each message, whose time is part of the exchange.
+    """
     if "socket" in node:
+        from fedsa._resident import Resident
+
         return Resident(str(node["socket"]))
+    from fedsa._agent import Agent
+    from fedsa._files import read
+
     number = node.get("agent", node.get("partition-id"))
     data = str(node.get("data", run.get("data", ""))).replace("{agent}", str(number))
     state = os.path.expanduser(str(node.get("state", run.get("state", "~/.local/state/fedsa/{settings}/{node}"))))
@@ -145,14 +168,16 @@ def agent_of(settings: Path, node: Mapping[str, Any], run: Mapping[str, Any], no
     state = state.replace("{node}", str(node_id)).replace("{settings}", hashlib.sha256(read(settings)).hexdigest()[:16])
     key = (os.fspath(settings), data, state, str(number))
     kept = os.path.join(state, "agent.state")
-    agent = _AGENTS.get(key)
-    # What another process has done since is on the disk.
-    if agent is None or not os.path.exists(kept) or agent.saved() != agent.on_disk():
+    agent = _AGENTS.pop(key, None)
+    if agent is None or not os.path.exists(kept):
         agent = Agent(settings, [one for one in data.split(";") if one], state=state, number=None if number is None else int(number))
         if node.get("leave"):
             agent.leave()
-        _AGENTS.clear()
-        _AGENTS[key] = agent
+    # What another process has done since is on the disk.
+    agent.catch_up()
+    _AGENTS[key] = agent
+    while len(_AGENTS) > MOST_AGENTS:
+        _AGENTS.pop(next(iter(_AGENTS)))
     return agent
 
 
@@ -172,6 +197,8 @@ def server_app(settings: Path) -> ServerApp:
         ``[federation]``, of which the others are as ``settings.toml`` says: ``connect``, ``deadline``, ``least-answers``, ``least-share``,
         ``repeats``, ``missing``, ``norm-limit``, ``leave-after``, ``invite``.
     """
+    from fedsa._deployed import serve
+
     app = ServerApp()
 
     @app.main()  # type: ignore[untyped-decorator]

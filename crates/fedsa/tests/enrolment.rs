@@ -140,6 +140,23 @@ fn numbers_are_those_that_are_claimed_and_the_free_ones_in_order() {
     assert!(enrolment.take("fifth", &apply(5, None)).unwrap_err().help.contains("at most 4"));
 }
 
+/// Who has not come leaves a place, which somebody with a number takes that this federation does not have.
+#[test]
+fn the_highest_numbers_take_the_places_of_those_who_have_not_come() {
+    let mut enrolment = Enrolment::new(&terms(), 3..=5).unwrap();
+    let invitation = enrolment.invite(4);
+    let applicant = |agent| Applicant::new(&terms(), 10 + u64::from(agent)).with_dim(D).with_agent(agent);
+    for agent in [4, 2, 3, 1] {
+        enrolment.take(&format!("of {agent}"), &applicant(agent).apply(&invitation).unwrap()).unwrap();
+    }
+    let enrolled = enrolment.close(None).unwrap();
+    let numbers: Vec<_> = enrolled.admissions.iter().map(|told| &told.sender[..]).collect();
+    assert_eq!(numbers, ["of 4", "of 1", "of 2", "of 3"]);
+    let admission = |number: usize| &enrolled.admissions[number].bytes;
+    assert_eq!(applicant(4).admitted(admission(0)).unwrap().agent, 0);
+    assert!(applicant(1).admitted(admission(1)).is_ok() && applicant(1).admitted(admission(0)).is_err());
+}
+
 /// Columns are those of all rows, and the two ends agree on them; an agent with other columns does not keep the others out.
 #[test]
 fn columns_of_all_agents_are_told_and_agreed_on() {

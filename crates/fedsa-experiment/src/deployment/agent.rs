@@ -36,6 +36,9 @@ pub struct LocalAgent {
     applicant: Applicant,
     /// The problem, where it does not depend on other agents' data.
     field: Option<Arc<dyn Field>>,
+    /// The problem with the columns of all agents that it was last told, where it depends on them: whoever is admitted again, or goes on
+    /// from a state that another process has left, reads its data once.
+    with_columns: Option<(Vec<ColumnSummary>, Arc<dyn Field>)>,
     /// Its place in a generated problem, if it has claimed a number.
     place: Option<u32>,
     joined: Option<Joined>,
@@ -108,7 +111,17 @@ impl LocalAgent {
         if let Some(number) = number {
             applicant = applicant.with_agent(number);
         }
-        Ok(Self { deployment: deployment.clone(), files, document, applicant, field, place: number, joined: None, is_leaving: false })
+        Ok(Self {
+            deployment: deployment.clone(),
+            files,
+            document,
+            applicant,
+            field,
+            with_columns: None,
+            place: number,
+            joined: None,
+            is_leaving: false,
+        })
     }
 
     /// The agent's number, once it is admitted.
@@ -173,9 +186,14 @@ impl LocalAgent {
     /// Begins anew with what an admission, or an announcement to a new agent, says.
     fn begin(&mut self, bytes: &[u8], admission: Admission) -> Result<()> {
         let Admission { federation, agent, columns, .. } = admission;
-        let field = match &self.field {
-            Some(field) => Arc::clone(field),
-            None => built(&Experiment::read(with_ranges(&self.document, &columns)?)?, &self.files)?,
+        let field = match (&self.field, &self.with_columns) {
+            (Some(field), _) => Arc::clone(field),
+            (None, Some((of, field))) if *of == columns => Arc::clone(field),
+            _ => {
+                let field = built(&Experiment::read(with_ranges(&self.document, &columns)?)?, &self.files)?;
+                self.with_columns = Some((columns, Arc::clone(&field)));
+                field
+            }
         };
         let place = if self.deployment.source == Source::Generated { self.place.map_or(agent, |place| place as usize) } else { 0 };
         let mut node = ClientNode::new(&federation, &field, place, agent)?;

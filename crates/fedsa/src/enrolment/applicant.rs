@@ -33,7 +33,8 @@ impl Applicant {
         Self { terms: terms.clone(), application }
     }
 
-    /// Claims a number; otherwise the server gives it one, in the order of applications.
+    /// Claims a number; otherwise the server gives it one, in the order of applications. Where fewer agents come than there are numbers, those
+    /// with the highest ones take the places of those who have not.
     #[must_use]
     pub fn with_agent(mut self, agent: u32) -> Self {
         self.application.agent = Some(agent);
@@ -78,11 +79,13 @@ impl Applicant {
     /// Reads what the server tells an agent that takes part.
     ///
     /// # Errors
-    /// When it is none of this version or was damaged; when the number is not the one that was claimed; when the federation that follows
-    /// is not the one that the server has.
+    /// When it is none of this version or was damaged; when the number is not the one that was claimed, though there is such a
+    /// number; when the federation that follows is not the one that the server has.
     pub fn admitted(&self, bytes: &[u8]) -> Result<Admission> {
         let Told { agent, weights, start, columns, digest } = frame::read(Kind::Admission, bytes)?;
-        if agent as usize >= weights.len() || self.application.agent.is_some_and(|own| own != agent) {
+        // A number that a federation of so few agents does not have is another one there.
+        let claimed = self.application.agent.filter(|own| (*own as usize) < weights.len());
+        if agent as usize >= weights.len() || claimed.is_some_and(|own| own != agent) {
             return Err(refused(format!("agent number {agent} of {} agents", weights.len()), "this agent's number"));
         }
         let federation = self.federation(&weights, start, &columns)?;

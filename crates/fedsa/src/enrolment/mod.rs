@@ -289,8 +289,7 @@ impl Enrolment {
     /// applications give the same federation, so that a server that was restored may call it again.
     ///
     /// # Errors
-    /// When fewer agents than there must be can take part, who and why; when a number is not one of this many agents; when dimensions
-    /// are not known; when no column has what all agents' columns make together; as [`Federation::new`].
+    /// When fewer agents than there must be can take part, who and why; when dimensions are not known; when no column has what all agents' columns make together; as [`Federation::new`].
     pub fn close(&self, dim: Option<usize>) -> Result<Enrolled> {
         let (taken, excluded) = self.numbered(dim)?;
         let columns = joined(taken.iter().map(|(_, one)| &one.columns[..]));
@@ -339,19 +338,17 @@ impl Enrolment {
         }
         let n = taken.len();
         let mut places: Vec<Option<(&str, &Application)>> = vec![None; n];
-        for (sender, one) in taken.iter().filter(|(_, one)| one.agent.is_some()) {
-            let number = one.agent.unwrap_or_default() as usize;
-            let what = || {
-                Error::new(
-                    "agent",
-                    format!("`{}` has the number {number}", quoted(sender)),
-                    format!("numbers below {n}: {n} agents take part"),
-                )
-            };
-            *places.get_mut(number).ok_or_else(what)? = Some((sender, one));
+        // Where fewer have come than there are numbers, those with the highest ones take the places of those who have not, as where agents leave.
+        taken.sort_by_key(|(_, one)| one.agent.unwrap_or(u32::MAX));
+        let mut others = Vec::new();
+        for one in taken {
+            match one.1.agent.and_then(|number| places.get_mut(number as usize)) {
+                Some(place) => *place = Some(one),
+                None => others.push(one),
+            }
         }
-        let mut free = taken.into_iter().filter(|(_, one)| one.agent.is_none());
-        let filled = places.into_iter().map(|place| place.or_else(|| free.next()).expect("there are as many places as agents"));
+        let mut others = others.into_iter();
+        let filled = places.into_iter().map(|place| place.or_else(|| others.next()).expect("there are as many places as agents"));
         Ok((filled.collect(), excluded))
     }
 

@@ -1,0 +1,115 @@
+"""Agents with data of their own, and the settings that all ends of a federation have.
+
+An agent's state is on the disk before anything leaves, so that it can be killed at any time and go on.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from fedsa import _fedsa, _files
+from fedsa._files import Path, name_of
+from fedsa.errors import InputError
+
+
+class Agent:
+    """An agent with data of its own: bytes in, bytes out.
+
+    Parameters
+    ----------
+    settings : path
+        The settings that all ends have: an experiment file with one method and one seed, without data.
+    data : path or sequence of path
+        Its data: files, globs, a folder, or the name of a data set; none where the problem is generated.
+    state : path, optional
+        A folder for its state, which is made where there is none. An agent that is made again with it goes on from there.
+    number : int, optional
+        Its number in the federation; by default the server gives it one. In later epochs it may have another one.
+    longest_gap : int, optional
+        The most rounds by which a question may be ahead of the last one that it accepted: without a limit, which is the default, one forged
+        question of a round that is never reached would silence it for good.
+
+    Raises
+    ------
+    InputError
+        When settings, data or a state cannot be used.
+
+    Examples
+    --------
+    >>> import os, tempfile
+    >>> from pathlib import Path
+    >>> from fedsa.federation import Agent
+    >>> lines = ["problem = {kind = 'garnet', agents = 2}", "method = [{kind = 'fedlsa', step_size = 0.1, local_steps = 10}]", "run = {rounds = 9}"]
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     written = Path(folder, "settings.toml").write_text(os.linesep.join(lines))
+    ...     agent = Agent(f"{folder}/settings.toml", number=0)
+    >>> agent.number is None
+    True
+    """
+
+    def __init__(
+        self, settings: Path, data: Path | Sequence[Path] = (), *, state: Path | None = None, number: int | None = None, longest_gap: int | None = None
+    ) -> None:
+        listed = [data] if isinstance(data, str) or hasattr(data, "__fspath__") else list(data)
+        deployment = read_settings(settings, {"longest_gap": longest_gap})
+        self._native = deployment.agent([os.fspath(one) for one in listed], "", number)
+        self._file = None if state is None else os.path.join(name_of(state, "state"), "agent.state")
+        if self._file is not None:
+            os.makedirs(os.path.dirname(self._file), mode=0o700, exist_ok=True)
+            if os.path.exists(self._file):
+                self._native.restore(_files.read(self._file))
+
+    @property
+    def number(self) -> int | None:
+        """Its number, once it is admitted."""
+        return self._native.number
+
+    def leave(self) -> None:
+        """From now on answer, whatever the server asks, that it leaves for good. One that is made again comes back where there is room."""
+        self._native.leave()
+
+    def saved(self) -> bytes:
+        """Return the state."""
+        return self._native.save()
+
+    def catch_up(self) -> None:
+        """Go on from the state that the folder has, if it is another one: a process that answered in between has left it there."""
+        if self._file is not None and os.path.exists(self._file):
+            kept = _files.read(self._file)
+            if kept != self._native.save():
+                self._native.restore(kept)
+
+    def handle(self, message: bytes) -> bytes | None:
+        """Process a message of the server.
+
+        Parameters
+        ----------
+        message : bytes
+            The message.
+
+        Returns
+        -------
+        bytes or None
+            The answer, if the message wants one. The state is on the disk then, where there is a folder for it.
+
+        Raises
+        ------
+        InputError
+            When the server does not send such a message to this agent now. The agent is then unchanged.
+        """
+        answer = self._native.handle(message)
+        if self._file is not None:
+            _files.write(self._file, self._native.save())
+        return answer
+
+
+def read_settings(path: Path, waiting: Mapping[str, Any]) -> _fedsa.Deployment:
+    """The settings of a file, with what is not ``None`` in place of its table ``[federation]``."""
+    name = name_of(path, "settings")
+    try:
+        text = _files.read(name).decode()
+    except (OSError, UnicodeDecodeError) as e:
+        raise InputError(f"cannot be read: {e}", "data.unreadable", name, "settings of a federation: an experiment file without data") from e
+    return _fedsa.Deployment(text, name, {key: value for key, value in waiting.items() if value is not None})

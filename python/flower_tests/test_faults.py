@@ -1,0 +1,153 @@
+"""Faults of agents on Flower: who waits how long, what is lost, and whether the result is the engine's."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import signal
+import socket
+import threading
+import time
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from conftest import NODES, rows
+from processes import Federation
+from runs import LOGS, ROWS, agent, begin, engine, finish, put, saw, settings
+
+import fedsa
+from fedsa import federation as ends
+from fedsa.errors import InputError
+
+LATE = '[method.uplink]\nmedia = [{ kind = "late", law = "network", max = 3 }]'
+
+
+def replayed(text: str, data: list[Path], arrivals: list[dict[str, Any]], rounds: int) -> np.ndarray:
+    """The weights of the engine on the data of all, with these arrivals."""
+    table = tomllib.loads(text)
+    known = ends.AgentData({**table["problem"], "path": [str(file) for file in data]}, sampling=table["sampling"])
+    shared = ends.Federation(table["method"][0], weights=known.weights, dim=known.dim, seed=5)
+    return ends.replay(shared, known, arrivals, rounds)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ['kind = "fedtd"\nstep_size = 0.2', 'kind = "delay-adaptive-sa"\nstep_size = 0.1\nlocal_steps = 5'])
+def test_late_answers_count_late_and_the_engine_repeats_them(federation: Federation, method: str) -> None:
+    text = settings(LOGS, f"{method}\n{LATE}", "iid", 5).replace("[problem]", "[federation]\nleast_share = 0.5\nrepeats = 0\n[problem]")
+    name = "late-" + method.split('"')[1]
+    app, data = begin(federation, name, text, "deadline=40.0 late=300.0")
+    saw(federation, name, "round 1, exchange 1")
+    # The agent is as slow as a machine that sleeps: its answer misses a deadline.
+    slow = federation.processes["agent"].pid
+    os.killpg(slow, signal.SIGSTOP)
+    saw(federation, name, "round 2, exchange 1: 2 of 3 answered")
+    os.killpg(slow, signal.SIGCONT)
+    finish(federation, app, 300.0)
+    told = json.loads((app / "out/summary.json").read_text())["federation"]
+    assert [one["answered"] for one in told["exchanges"]][:2] == [3, 2] and max(one["seconds"] for one in told["exchanges"]) < 60.0
+    assert sum(one["late"] for one in told["exchanges"]) >= 1
+    arrivals = told["epochs"][0]["arrivals"]
+    late = [(who, one["round"] - asked) for one in arrivals for who, asked in one["arrived"] if asked < one["round"]]
+    assert len(late) == sum(one["late"] for one in told["exchanges"]) and all(1 <= rounds <= 3 for _, rounds in late)
+    got = fedsa.open(app / "out").theta("m")[0]
+    assert np.array_equal(replayed(text, data, arrivals, 5), got) and np.abs(got).max() > 0.0
+    assert not np.array_equal(replayed(text, data, [], 5), got)
+
+
+@pytest.mark.slow
+def test_an_agent_with_an_old_state_misses_a_round_and_goes_on(federation: Federation) -> None:
+    """The disk of a node comes back from a copy that was made rounds ago, as of a machine that is restored."""
+    text = settings(LOGS, 'kind = "scafflsa"\nstep_size = 0.1\nlocal_steps = 5', "iid", 8)
+    app, data = begin(federation, "old", text)
+    state = federation.folder / "at0/old"
+    saw(federation, "old", "round 1, exchange 1")
+    shutil.copytree(state, federation.folder / "copy")
+    saw(federation, "old", "round 4, exchange 1")
+    federation.kill("agent")
+    shutil.rmtree(state)
+    shutil.copytree(federation.folder / "copy", state)
+    agent(federation, "old")
+    finish(federation, app, 300.0)
+    assert "the control variate of agent 0 is older than the question assumes" in federation.log("old")
+    told = json.loads((app / "out/summary.json").read_text())["federation"]
+    assert len(told["agents"]) == NODES and not told["excluded"] and len(told["epochs"]) == 1
+    # Its next question has its control variate. What is lost is its answer of one round, for which nobody waits.
+    answered = [one["answered"] for one in told["exchanges"]]
+    assert sorted(answered) == [NODES - 1] + [NODES] * 7 and answered[-1] == NODES
+    missing = [[0] if n < NODES else [] for n in answered]
+    arrivals = [{"round": t, "exchange": 0, "idle": idle, "arrived": [[c, t] for c in range(NODES) if c not in idle]} for t, idle in enumerate(missing)]
+    assert np.array_equal(replayed(text, data, arrivals, 8), fedsa.open(app / "out").theta("m")[0])
+
+
+def foreign(message: bytes) -> bytes:
+    """The same message of enrolment in a version of the protocol that there is not yet, with the right checksum."""
+    if not message.startswith(b"fsaE"):
+        return message
+    version = int.from_bytes(message[4:6], "little") + 1
+    changed = message[:4] + version.to_bytes(2, "little") + message[6:-4]
+    return changed + hashlib.sha256(changed).digest()[:4]
+
+
+class Between(threading.Thread):
+    """Between a node and its resident agent: it changes questions, or answers, into those of another version."""
+
+    def __init__(self, listen: Path, agent: Path, fault: str) -> None:
+        super().__init__(daemon=True)
+        self.agent, self.fault = ends.Resident(agent), fault
+        self.listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.listener.bind(str(listen))
+        self.listener.listen()
+
+    def run(self) -> None:
+        while True:
+            try:
+                stream, _ = self.listener.accept()
+            except OSError:
+                return
+            with stream:
+                head = stream.recv(7, socket.MSG_WAITALL)
+                asked = stream.recv(int.from_bytes(head[3:], "little"), socket.MSG_WAITALL)
+                try:
+                    body = self.agent.handle(foreign(asked) if self.fault == "newer server" else asked)
+                    status, got = (0, b"") if body is None else (1, foreign(body) if self.fault == "newer agent" else body)
+                except InputError as e:
+                    status, got = 2, str(e).encode()
+                stream.sendall(bytes([status]) + len(got).to_bytes(4, "little") + got)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", ["newer agent", "newer server", "other settings"])
+def test_an_agent_of_another_version_or_with_other_settings_is_left_out(federation: Federation, fault: str) -> None:
+    text, name = settings(ROWS, 'kind = "newton"', "mean", 2), fault.replace(" ", "-")
+    data = [rows(federation.folder, node) for node in range(NODES)]
+    app = federation.app(name, text)
+    put(federation, data)
+    at = federation.folder / "at0"
+    between = None
+    if fault == "other settings":
+        (federation.folder / "changed.toml").write_text(text.replace("ridge = 1e-3", "ridge = 1e-2"))
+        agent(federation, "changed")
+    else:
+        agent(federation, name, socket="behind")
+        (at / "socket").unlink(missing_ok=True)
+        between = Between(at / "socket", at / "behind", fault)
+        between.start()
+    began = time.monotonic()
+    federation.run(name, app, "agents=2 most-agents=3 connect=40.0")
+    finish(federation, app, 300.0)
+    if between is not None:
+        between.listener.close()
+        (at / "socket").unlink()
+    told = json.loads((app / "out/summary.json").read_text())["federation"]
+    # The others wait for it as long as for an agent that does not come.
+    assert 40.0 < time.monotonic() - began and len(told["agents"]) == 2
+    (why,) = told["excluded"].values()
+    assert ("ridge" if fault == "other settings" else "version") in why
+    assert all(one["answered"] == one["asked"] == 2 for one in told["exchanges"])
+    # Agent 2 has the place of agent 0.
+    assert np.array_equal(fedsa.open(app / "out").theta("m"), engine(text, [data[2], data[1]]).theta("m"))
