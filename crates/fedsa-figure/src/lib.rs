@@ -241,15 +241,6 @@ pub enum FigureStyle {
 impl FigureStyle {
     /// All of them.
     pub const ALL: [FigureStyle; 3] = [FigureStyle::Neurips, FigureStyle::Ieee, FigureStyle::Slides];
-
-    /// Its name in settings.
-    pub fn name(self) -> &'static str {
-        match self {
-            FigureStyle::Neurips => "neurips",
-            FigureStyle::Ieee => "ieee",
-            FigureStyle::Slides => "slides",
-        }
-    }
 }
 
 /// Options of rendering.

@@ -16,7 +16,7 @@ mod reason;
 mod statements;
 mod target;
 
-pub use change::{ChangedFloor, SettingChange};
+pub use change::{ChangedFloor, SettingChange, against, best};
 pub use curvature::HessianEigenvalues;
 pub use method::{MethodStability, MethodTheory};
 pub use pictures::{PictureFolder, picture, pictures};

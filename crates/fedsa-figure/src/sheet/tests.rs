@@ -46,7 +46,8 @@ fn without_colours(scene: &Scene) -> Vec<String> {
             Mark::Polygon { points, color } if points.len() > 2 => {
                 let n = points.len() as f64;
                 let middle = (points.iter().map(|p| p.0).sum::<f64>() / n, points.iter().map(|p| p.1).sum::<f64>() / n);
-                let shape: Vec<(f64, f64)> = points.iter().map(|p| ((p.0 - middle.0).round() + 0.0, (p.1 - middle.1).round() + 0.0)).collect();
+                let shape: Vec<(f64, f64)> =
+                    points.iter().map(|p| ((p.0 - middle.0).round() + 0.0, (p.1 - middle.1).round() + 0.0)).collect();
                 seen.push(format!("shape {shape:?} {}", *color == scene.background));
             }
             Mark::Disc { radius, color, .. } => seen.push(format!("disc {radius:.1} {}", *color == scene.background)),
