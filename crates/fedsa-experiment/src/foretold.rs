@@ -12,6 +12,9 @@ use crate::kinds::Kinds;
 use crate::theory::{Detail, Settings, Theory, TheoryReport};
 use crate::{Plan, Predictor, run};
 
+/// The most multiplications: about two seconds on one core, because a page is made often.
+const MOST_WORK: f64 = 1e9;
+
 /// The brief theory of the run in a folder, as of its experiment before it ran. Its problems are made again, and its data read.
 ///
 /// # Errors
@@ -20,5 +23,5 @@ pub fn foretold(path: &Path, kinds: &Kinds) -> Result<TheoryReport> {
     let finished = FinishedRun::read(path)?;
     let document = Document::parse(&path.join(run::CONFIG).display().to_string(), &finished.config)?.with_kinds(kinds);
     let plan = Arc::new(Plan::new(Experiment::read(document)?, Path::new(""), Isa::best(), &run::roots(path)?)?);
-    Theory::new(&Arc::new(Predictor::new(&plan)), Settings::new(Detail::Brief))?.report(&|_| {})
+    Theory::new(&Arc::new(Predictor::new(&plan)), Settings::new(Detail::Brief).with_most_work(MOST_WORK))?.report(&|_| {})
 }

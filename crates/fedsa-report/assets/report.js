@@ -121,10 +121,15 @@
       if (!byName.has(key)) {
         byName.set(key, groups.length);
         const name = [several ? data.runs[series.run] : "", series.method, series.point].filter((part) => part !== "").join(" \u00b7 ");
-        groups.push({ name, run: series.run, method: series.method, point: series.point, seeds: [], shown: groups.length < 24 });
+        groups.push({ name, run: series.run, method: series.method, point: series.point, seeds: [], shown: true });
       }
       groups[byName.get(key)].seeds.push(series);
     }
+    // Of many lines, some are shown at first, all along the sweep.
+    const points = [...new Set(groups.map((group) => JSON.stringify([group.run, group.point])))];
+    const place = new Map(points.map((point, i) => [point, i]));
+    const every = Math.ceil(groups.length / 24);
+    groups.forEach((group) => { group.shown = place.get(JSON.stringify([group.run, group.point])) % every === 0; });
     // The same method has the same colour at one point, or over the points of one method.
     groups.forEach((group, i) => Object.assign(group, lookOf(i)));
     const hidden = chosen.get("hide");

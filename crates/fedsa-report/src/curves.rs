@@ -63,8 +63,16 @@ pub fn curves(runs: &[ReportedRun], theories: &[Option<TheoryReport>]) -> Curves
     let (axes, metrics): (Vec<usize>, Vec<usize>) = there.into_iter().partition(|j| *j < COUNTS.len());
     let mut arrays = Arrays::default();
     let mut series = Vec::new();
+    // Of a large sweep, every second or third point, all along it.
+    let every = all.len().div_ceil(MOST_SERIES);
+    let mut points: HashMap<(usize, &str), usize> = HashMap::new();
     for (run, of) in &all {
-        if arrays.numbers > MOST_NUMBERS || series.len() == MOST_SERIES {
+        let next = points.len();
+        let point = *points.entry((*run, &of.point)).or_insert(next);
+        if point % every != 0 {
+            continue;
+        }
+        if arrays.numbers > MOST_NUMBERS {
             break;
         }
         let x: Vec<usize> = axes.iter().map(|j| arrays.add(&of.columns[*j])).collect();

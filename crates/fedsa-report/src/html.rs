@@ -87,6 +87,8 @@ pub fn tag(tone: TagTone, text: &str) -> String {
     format!("<span class=\"tag {}\">{}{}</span>", tone.class(), tone.sign(), escaped(text))
 }
 
+/// Longer texts have lines of some width in a table.
+const SHORT: usize = 48;
 /// Tables of more rows are laid out when they come into view.
 const LONG: usize = 300;
 
@@ -135,8 +137,9 @@ fn is_numeric(rows: &[Vec<Cell>], column: usize) -> bool {
 fn cell_html(cell: &Cell) -> String {
     match cell {
         Cell::Text(text) if text.chars().count() > 200 => {
-            format!("<td><details><summary>{}</summary>{}</details></td>", escaped(&clipped(text, 60)), escaped(text))
+            format!("<td class=\"t\"><details><summary>{}</summary>{}</details></td>", escaped(&clipped(text, 60)), escaped(text))
         }
+        Cell::Text(text) if text.chars().count() > SHORT => format!("<td class=\"t\">{}</td>", escaped(text)),
         Cell::Text(text) => format!("<td>{}</td>", escaped(text)),
         Cell::Number(x, text) => format!("<td class=\"n\" data-v=\"{x:?}\">{}</td>", escaped(text)),
         Cell::Tag(tone, text) => format!("<td>{}</td>", tag(*tone, text)),

@@ -122,7 +122,7 @@ fn picked(runs: &[ReportedRun], options: &ReportOptions, curves: &Curves, maps: 
         if curves.shown < curves.all {
             let (shown, all) = (curves.shown, curves.all);
             inside.push_str(&format!(
-                "<p>The curves of the first {shown} of {all} seeds of methods at points: more would be too many to look at. Tables and maps have all.</p>\n"
+                "<p>Curves of {shown} of {all} seeds of methods at points, along the sweep: more would be too many to look at. Tables and maps have all.</p>\n"
             ));
         }
         inside.push_str("<div id=\"curves\"></div>\n");

@@ -63,7 +63,7 @@ pub fn page(runs: &[ReportedRun], theories: &[Option<TheoryReport>]) -> String {
         if let Some(first) = left.first() {
             let more = if left.len() > 1 { format!(" and {} more", left.len() - 1) } else { String::new() };
             notes.push_str(&format!(
-                "<p class=\"small\">Left out, because it takes long: {}{more}; fedsa theory --full has it.</p>\n",
+                "<p class=\"small\">Left out, because it takes long: {}{more}; fedsa theory has it.</p>\n",
                 escaped(first)
             ));
         }
