@@ -107,8 +107,8 @@ fn verdict(run: &ReportedRun) -> (TagTone, (&'static str, String)) {
             (TagTone::Good, ("as expected", format!("{}, {} passed.{quick}{time}", of(results.len(), "result"), of(checks.len(), "check"))))
         }
         (u, f) if quick.is_empty() => {
-            let what =
-                format!("{} of {} and {} of {} are not as expected.{time}", u, of(results.len(), "result"), f, of(checks.len(), "check"));
+            let judged = if checks.is_empty() { String::new() } else { format!(" and {f} of {}", of(checks.len(), "check")) };
+            let what = format!("{u} of {}{judged} are not as expected.{time}", of(results.len(), "result"));
             (TagTone::Bad, ("not as expected", what))
         }
         (u, f) => {

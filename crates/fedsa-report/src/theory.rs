@@ -101,19 +101,29 @@ fn floor(run: &ReportedRun, method: &MethodTheory) -> [Cell; 3] {
         (_, _, _, Ok(floor)) => Ok((floor.value.mse(), floor.accuracy.to_string())),
         (_, _, _, Err(reason)) => Err(reason),
     };
+    let result = measured(run, method);
+    let ratio = |floor: f64| {
+        let measured = result.and_then(|result| result["floor_mean"].as_f64());
+        measured.map_or(Cell::Empty, |mean| Cell::Number(mean / floor, number(mean / floor)))
+    };
     match known {
-        Ok((floor, how)) => {
-            let measured = measured(run, method).and_then(|result| result["floor_mean"].as_f64());
-            let ratio = measured.map_or(Cell::Empty, |mean| Cell::Number(mean / floor, number(mean / floor)));
-            [Cell::Number(floor, number(floor)), Cell::Text(how), ratio]
-        }
+        Ok((floor, how)) => [Cell::Number(floor, number(floor)), Cell::Text(how), ratio(floor)],
         Err(reason) if reason.code == ReasonCode::Diverges => {
             let radius =
                 method.outlook.radius.as_ref().map_or(String::new(), |x| format!("the radius of a round is {}", numbers::radius(*x)));
             [Cell::Tag(TagTone::Note, "diverges".into()), Cell::Text(radius), Cell::Empty]
         }
-        Err(reason) => [Cell::Empty, Cell::Text(format!("not known: {}", reason.text)), Cell::Empty],
+        // What the run asked for may have taken long, and is in its summary.
+        Err(reason) => match result.and_then(|result| result["predicted"]["floor"].as_f64()) {
+            Some(floor) => [Cell::Number(floor, number(floor)), Cell::Text(status(result)), ratio(floor)],
+            None => [Cell::Empty, Cell::Text(format!("not known: {}", reason.text)), Cell::Empty],
+        },
     }
+}
+
+/// How the floor of a summary is known.
+fn status(result: Option<&Json>) -> String {
+    result.and_then(|result| result["predicted_accuracy"]["floor"]["status"].as_str()).unwrap_or_default().replace('_', " ")
 }
 
 /// The parts of the floor, as shares of it.

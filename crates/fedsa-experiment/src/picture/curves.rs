@@ -25,7 +25,15 @@ pub(super) fn curves(plan: &Plan, results: &Results, predictor: &Predictor) -> C
         plan.points.iter().flat_map(|p| p.point.coordinates.iter().map(|(n, _)| n)).collect::<BTreeSet<_>>().into_iter().cloned().collect();
     let by = spec.panels.clone().unwrap_or(all);
     let metrics = metrics(plan);
-    let axes = spec.x.as_ref().map_or(vec!["round"], |x| x.list().iter().map(String::as_str).collect());
+    let mut axes: Vec<&str> = spec.x.as_ref().map_or(vec!["round"], |x| x.list().iter().map(String::as_str).collect());
+    // Of several axes, one along which no method moves is an empty panel, such as Hessians of first-order methods.
+    let is_paid = |axis: &str| {
+        let count = paid(Some(axis));
+        results.cells.iter().flatten().any(|seed| seed.rows.last().is_some_and(|row| row.count(count) > 0))
+    };
+    if axes.iter().any(|axis| is_paid(axis)) {
+        axes.retain(|axis| is_paid(axis));
+    }
     let drawing = Drawing {
         plan,
         results,
