@@ -345,6 +345,9 @@ class Results:
         level: float | Sequence[float] | None = None,
         relative: bool | None = None,
         x_log: bool | None = None,
+        y_log: bool | None = None,
+        methods: Sequence[str] | None = None,
+        points: Sequence[str] | None = None,
         centre: Literal["mean", "median"] | None = None,
         band: str | None = None,
         panels: Sequence[str] | None = None,
@@ -355,6 +358,7 @@ class Results:
         y_range: tuple[float, float] | None = None,
         share_y: bool | None = None,
         columns: int | None = None,
+        style: Literal["neurips", "ieee", "slides"] | None = None,
         width: float | None = None,
         dpi: float | None = None,
         theme: Literal["light", "dark"] | None = None,
@@ -373,8 +377,10 @@ class Results:
             The axes: ``x="bits_up"``, ``y="residual"``.
         cost, level, relative
             The count that measures cost, the level that is to be reached, and whether that is a share of the start.
-        x_log : bool, optional
-            Whether the horizontal axis is logarithmic.
+        x_log, y_log : bool, optional
+            Whether the axes are logarithmic; of the vertical one, by default.
+        methods, points : sequence of str, optional
+            The labels of the methods and of the points that are drawn; by default all.
         centre, band
             The centre over seeds, and the band around it.
         panels : sequence of str, optional
@@ -383,6 +389,9 @@ class Results:
             What is drawn of theory: levels by label, labels of exact curves, and a panel with their ratio.
         slope : float, optional
             The slope of a reference line.
+        style : {"neurips", "ieee", "slides"}, optional
+            Where the picture goes: 5.5 inches with 9 point Times, a column of 3.5 inches with 8 point Times, or a slide of 16:9. Lines then
+            differ in dashes and markers too, and the caption is left to the paper.
         y_range, share_y, columns, width, dpi, theme
             The look.
 

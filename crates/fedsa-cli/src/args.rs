@@ -18,7 +18,7 @@ pub use data::{DataCommand, FetchArgs, VerifyArgs};
 pub use federation::{FederationCommand, NewFederationArgs};
 pub use parts::{MergeArgs, PartArgs};
 pub use report::ReportArgs;
-pub use values::{BadRowsArg, ProgressMode};
+pub use values::{BadRowsArg, FigureStyleArg, ProgressMode};
 use values::{MAX_INTEGER, positive, seconds, whole};
 
 /// Federated stochastic approximation: federated TD learning and its relatives.
@@ -336,7 +336,10 @@ pub struct PredictArgs {
 pub struct PlotArgs {
     /// The folder of a finished run
     pub dir: PathBuf,
-    /// Set a key of the figure, such as figure.x=bits_up, or the title
+    /// Draw it for a paper or for slides: size, letters, and lines that differ without colours
+    #[arg(long, value_name = "STYLE")]
+    pub style: Option<FigureStyleArg>,
+    /// Set a key of the figure, such as figure.x=bits_up, or the title; figure={..} replaces all keys of the figure
     #[arg(long, value_name = "KEY=VALUE")]
     pub set: Vec<String>,
 }

@@ -37,6 +37,7 @@ const LAYERS: &[(&str, Layers)] = &[
         &[
             &["about", "axis", "point", "scene", "text"],
             &["pdf", "range", "raster", "style", "svg", "trace"],
+            &["sheet"],
             // Parts of pictures.
             &["legend", "overlap", "panel"],
             &["chart", "heat", "table"],
@@ -51,10 +52,10 @@ const LAYERS: &[(&str, Layers)] = &[
             &["estimate", "finished", "observer", "predict", "results", "run_memory", "stability", "trace_lines"],
             &["checks", "execute", "outcome", "output", "picture", "summary", "theory"],
             // Calls that return data.
-            &["apply", "check", "compare", "deployment", "evaluate", "fit", "parts", "redraw", "run", "tune"],
+            &["apply", "check", "compare", "deployment", "evaluate", "fit", "foretold", "parts", "redraw", "run", "tune"],
         ],
     ),
-    ("fedsa-report", &[&["cited", "html", "rounds"], &["any_json", "run"], &["curves", "sections", "sweep"], &["page"]]),
+    ("fedsa-report", &[&["cited", "html", "rounds"], &["any_json", "run"], &["sections", "sweep", "theory"], &["curves"], &["page"]]),
     ("fedsa-cli", &[&["error", "hints", "method_help"], &["args"], &["commands"], &["program"]]),
 ];
 

@@ -41,6 +41,26 @@ fn a_file_chooses_formats_colours_and_sizes() {
 }
 
 #[test]
+fn a_finished_run_is_drawn_again_for_a_paper() {
+    let folder = Folder::with(SMALL);
+    folder.run(&["run", "small.toml"]).exits(0);
+    let output = folder.run(&["plot", "out/small", "--style", "ieee"]);
+    output.exits(0);
+    assert!(output.stdout.contains("For the caption: ") && output.stdout.contains("Lines: mean over 2 seeds"), "{}", output.stdout);
+    assert!(svg(&folder).contains("width=\"252pt\"") && !texts(&svg(&folder)).contains("Lines:"));
+    assert!(folder.read("out/small/figure.pdf").starts_with(b"%PDF"));
+    // What is drawn is chosen, with all keys of the figure at once.
+    folder.run(&["plot", "out/small", "--set", "figure={y_log = false, methods = [\"FedLSA\"]}"]).exits(0);
+    assert!(svg(&folder).contains("width=\"720\"") && texts(&svg(&folder)).contains("Lines: mean over 2 seeds"));
+}
+
+#[test]
+fn an_axis_along_which_no_method_moves_has_no_panel() {
+    let said = says("[figure]\nx = [\"round\", \"hessians\"]", &["communication round"]);
+    assert!(!said.contains("Hessian"), "{said}");
+}
+
+#[test]
 fn a_picture_tells_the_configuration_that_ran() {
     let folder = Folder::with(SMALL);
     folder.run(&["run", "small.toml"]).exits(0);

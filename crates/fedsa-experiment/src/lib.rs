@@ -12,6 +12,7 @@
 //! | [`fn@tune::tune`] | an experiment and a target | [`tune::Answer`] |
 //! | [`choose::choose`] | a problem | [`choose::Choice`] |
 //! | [`redraw::redraw`] | the folder of a run | [`redraw::Redrawn`] |
+//! | [`foretold::foretold`] | the folder of a run | [`theory::TheoryReport`] |
 //! | [`compare::compare`] | the folders of two runs | [`compare::Comparison`] |
 //!
 //! Results are data; files are written by calls of their own. Below these, [`config`] reads experiment files, [`plan`] builds problems and
@@ -35,6 +36,7 @@ pub mod file_schema;
 pub mod finished;
 pub mod fit;
 pub mod folder;
+pub mod foretold;
 pub mod kinds;
 pub mod made;
 pub mod memory;

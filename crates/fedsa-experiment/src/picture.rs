@@ -105,6 +105,19 @@ pub struct DrawnFigure {
     config: String,
 }
 
+impl Picture {
+    /// What a paper says below the picture: its title, its caption and its notes.
+    pub fn told(&self) -> String {
+        let (title, caption, notes) = match self {
+            Picture::Chart(chart) => (&chart.title, &chart.caption, &chart.notes),
+            Picture::Table(table) => (&table.title, &table.caption, &table.notes),
+            Picture::Heat(maps) => (&maps.title, &maps.caption, &maps.notes),
+        };
+        let sentence = |text: &String| if text.ends_with(['.', '!', '?']) { text.clone() } else { format!("{text}.") };
+        [title, caption].into_iter().chain(notes).filter(|text| !text.is_empty()).map(sentence).collect::<Vec<_>>().join(" ")
+    }
+}
+
 impl DrawnFigure {
     /// The picture of an experiment. `config` is the text of `config.toml`, which files contain as metadata.
     pub fn new(experiment: &Experiment, picture: Picture, config: &str) -> Self {
@@ -118,15 +131,19 @@ impl DrawnFigure {
     }
 }
 
+/// The resolution of PNG files for papers and slides.
+const PRINTED_DPI: f64 = 300.0;
+
 /// The rendering options of a `[figure]` table.
 pub fn look(figure: &schema::FigureSpec) -> RenderOptions {
-    let usual = RenderOptions::default();
-    RenderOptions { width: figure.width, dpi: figure.dpi.unwrap_or(usual.dpi), theme: figure.theme }
+    let usual = if figure.style.is_some() { PRINTED_DPI } else { RenderOptions::default().dpi };
+    RenderOptions { width: figure.width, dpi: figure.dpi.unwrap_or(usual), theme: figure.theme, style: figure.style }
 }
 
 /// The formats of a `[figure]` table, each once.
 pub fn formats(figure: &schema::FigureSpec) -> Vec<Format> {
-    let wanted = figure.formats.as_deref().unwrap_or(&[Format::Svg, Format::Png]);
+    let usual = if figure.style.is_some() { &Format::ALL[..] } else { &[Format::Svg, Format::Png] };
+    let wanted = figure.formats.as_deref().unwrap_or(usual);
     Format::ALL.into_iter().filter(|format| wanted.contains(format)).collect()
 }
 
@@ -219,7 +236,7 @@ fn along(plan: &Plan, axis: &str, title: String, y_label: String) -> Panel {
         y_label,
         x_log: is_log(plan, axis),
         x_binary: is_binary(plan, axis),
-        y_log: true,
+        y_log: plan.experiment.figure.y_log.unwrap_or(true),
         y_range: plan.experiment.figure.y_range.map(|[a, b]| (a, b)),
         ..Panel::default()
     }
@@ -228,11 +245,18 @@ fn along(plan: &Plan, axis: &str, title: String, y_label: String) -> Panel {
 /// Panels by the values of some coordinates, each with the points that have them.
 fn panels(plan: &Plan, by: &[String]) -> Vec<(String, Vec<usize>)> {
     let mut out = Lines::default();
-    for (i, planned) in plan.points.iter().enumerate() {
+    let are_shown = |label: &String| plan.experiment.figure.points.as_ref().is_none_or(|points| points.contains(label));
+    for (i, planned) in plan.points.iter().enumerate().filter(|(_, planned)| are_shown(&planned.point.label)) {
         let parts = planned.point.coordinates.iter().filter(|(n, _)| by.contains(n)).map(|(n, v)| coordinate_text(n, v));
         out.add(parts.collect::<Vec<_>>().join(", "), i);
     }
     out.into_vec()
+}
+
+/// The methods that are drawn: their places among all, with their labels.
+fn methods(plan: &Plan) -> Vec<(usize, &String)> {
+    let are_shown = |label: &String| plan.experiment.figure.methods.as_ref().is_none_or(|methods| methods.contains(label));
+    plan.labels.iter().enumerate().filter(|(_, label)| are_shown(label)).collect()
 }
 
 /// The metrics that are drawn; by default mse, or the residual if theta* is not known.

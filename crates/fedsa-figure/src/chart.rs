@@ -6,6 +6,7 @@ use super::overlap::Overlaps;
 use super::panel::{CurvePen, Drawn, TICK_GAP};
 use super::range::{self, Axes};
 use super::scene::{Anchor, Scene};
+use super::sheet::Sheet;
 use super::style::*;
 use super::text::Font;
 use super::trace::Window;
@@ -14,7 +15,6 @@ use super::{Chart, Panel, RenderOptions, Style};
 /// The largest default width of a picture in pixels; text sizes are chosen for it.
 const WIDTH: f64 = 900.0;
 const SINGLE_WIDTH: f64 = 720.0;
-pub(super) const MARGIN: f64 = 14.0;
 const COLUMN_GAP: f64 = 16.0;
 const ROW_GAP: f64 = 14.0;
 /// The gap above a lower panel; the outermost labels of both vertical axes do not touch.
@@ -24,6 +24,8 @@ const NARROWEST_PANEL: f64 = 90.0;
 const LOWER_HEIGHT: f64 = 0.42;
 /// The largest number of points and corners in a picture, so that an SVG stays below a megabyte.
 const BUDGET: usize = 60_000;
+/// The least height of a panel on a page of a given height.
+const LOWEST_PANEL: f64 = 60.0;
 const LONGEST_TITLE: usize = 3;
 const LONGEST_NOTE: usize = 12;
 
@@ -48,6 +50,7 @@ struct Slot<'a> {
 
 /// The panels of a chart on their grid, and the sizes of its parts.
 struct Layout<'a> {
+    sheet: Sheet,
     rows: Vec<Row<'a>>,
     columns: usize,
     /// The height of an upper panel.
@@ -61,20 +64,28 @@ struct Layout<'a> {
 }
 
 impl<'a> Layout<'a> {
-    fn new(figure: &'a Chart, look: &RenderOptions) -> Self {
-        let (columns, wanted) = columns(figure, look);
+    fn new(figure: &'a Chart, sheet: Sheet, height: Option<f64>) -> Self {
+        let (columns, wanted) = columns(figure, &sheet);
         // The height follows from the approximate width of panels.
-        let height = 90.0 + 0.37 * ((wanted - 2.0 * MARGIN) / columns as f64 - 50.0).clamp(NARROWEST_PANEL, 1600.0);
-        let mut layout =
-            Self { rows: rows(figure, columns), columns, height, panel_width: 0.0, asides: Vec::new(), width: 0.0, content: 0.0 };
+        let usual = 90.0 + 0.37 * ((wanted - 2.0 * sheet.margin) / columns as f64 - 50.0).clamp(NARROWEST_PANEL, 1600.0);
+        let mut layout = Self {
+            sheet,
+            rows: rows(figure, columns),
+            columns,
+            height: height.unwrap_or(usual),
+            panel_width: 0.0,
+            asides: Vec::new(),
+            width: 0.0,
+            content: 0.0,
+        };
         let aside = |row: &Row, column: usize| Some(layout.aside(row, row.slots.get(column)?.as_ref()?));
         let asides: Vec<f64> =
             (0..columns).map(|column| layout.rows.iter().filter_map(|row| aside(row, column)).fold(0.0, f64::max)).collect();
-        let around = 2.0 * MARGIN + asides.iter().sum::<f64>() + (columns - 1) as f64 * COLUMN_GAP;
+        let around = 2.0 * sheet.margin + asides.iter().sum::<f64>() + (columns - 1) as f64 * COLUMN_GAP;
         layout.asides = asides;
         layout.panel_width = ((wanted - around) / columns as f64).max(NARROWEST_PANEL);
         layout.width = layout.panel_width * columns as f64 + around;
-        layout.content = layout.width - 2.0 * MARGIN;
+        layout.content = layout.width - 2.0 * sheet.margin;
         layout
     }
 
@@ -85,23 +96,23 @@ impl<'a> Layout<'a> {
     fn y_ticks_of(&self, row: &Row, slot: &Slot) -> Ticks {
         let height = self.height_of(row);
         match &slot.panel.y_names[..] {
-            [] => slot.axes.y.ticks((height / (2.6 * TICK.size)) as usize, height),
-            names => named_ticks(names, &slot.axes.y, height),
+            [] => slot.axes.y.ticks((height / (2.6 * self.sheet.fonts.tick.size)) as usize, height),
+            names => named_ticks(names, &slot.axes.y, height, self.sheet.fonts.tick),
         }
     }
 
     fn y_label_of(&self, row: &Row, slot: &Slot) -> Vec<String> {
         match slot.is_led {
             true => Vec::new(),
-            false => AXIS_LABEL.wrap(&slot.panel.y_label, self.height_of(row), 2),
+            false => self.sheet.fonts.axis_label.wrap(&slot.panel.y_label, self.height_of(row), 2),
         }
     }
 
     /// The room that the labels of a panel's vertical axis need.
     fn aside(&self, row: &Row, slot: &Slot) -> f64 {
-        let label = |ticks: Ticks| ticks.major.iter().map(|(_, label)| TICK.width(label)).fold(0.0, f64::max);
+        let label = |ticks: Ticks| ticks.major.iter().map(|(_, label)| self.sheet.fonts.tick.width(label)).fold(0.0, f64::max);
         let ticks = if slot.is_led { 0.0 } else { TICK_GAP + label(self.y_ticks_of(row, slot)) };
-        ticks + self.y_label_of(row, slot).len() as f64 * AXIS_LABEL.leading() + 4.0
+        ticks + self.y_label_of(row, slot).len() as f64 * self.sheet.fonts.axis_label.leading() + 4.0
     }
 
     fn window(&self, row: &Row, slot: &Slot, left: f64, top: f64) -> Window {
@@ -111,14 +122,15 @@ impl<'a> Layout<'a> {
     /// A panel without its curves; `entries` are those of the legend below it.
     fn drawn(&self, row: &Row, slot: &Slot, entries: &[Entry]) -> Drawn {
         Drawn {
+            sheet: self.sheet,
             y_ticks: self.y_ticks_of(row, slot),
             are_y_ticks_named: !slot.is_led,
             are_x_ticks_named: slot.x_ticks,
-            title: PANEL_TITLE.wrap(&slot.panel.title, self.panel_width, LONGEST_TITLE),
-            x_label: if slot.x_label { AXIS_LABEL.wrap(&slot.panel.x_label, self.panel_width, 2) } else { Vec::new() },
+            title: self.sheet.fonts.panel_title.wrap(&slot.panel.title, self.panel_width, LONGEST_TITLE),
+            x_label: if slot.x_label { self.sheet.fonts.axis_label.wrap(&slot.panel.x_label, self.panel_width, 2) } else { Vec::new() },
             y_label: self.y_label_of(row, slot),
-            legend: Legend::new(entries, self.panel_width),
-            notes: slot.tells.map_or_else(Vec::new, |panel| paragraphs(&panel.notes, NOTE, self.panel_width)),
+            legend: Legend::new(entries, self.panel_width, self.sheet.fonts.legend),
+            notes: slot.tells.map_or_else(Vec::new, |panel| paragraphs(&panel.notes, self.sheet.fonts.note, self.panel_width)),
         }
     }
 
@@ -126,7 +138,7 @@ impl<'a> Layout<'a> {
     fn draw_row(&self, scene: &mut Scene, row: &Row, drawn: &[Option<Drawn>], y: f64, pen: &CurvePen) -> f64 {
         let highest = |height: fn(&Drawn) -> f64| drawn.iter().flatten().map(height).fold(0.0, f64::max);
         let top = y + if row.is_lower { 0.0 } else { highest(Drawn::height_above) };
-        let mut left = MARGIN;
+        let mut left = self.sheet.margin;
         for (column, aside) in self.asides.iter().enumerate() {
             left += aside;
             if let (Some(Some(slot)), Some(Some(drawn))) = (row.slots.get(column), drawn.get(column)) {
@@ -139,26 +151,42 @@ impl<'a> Layout<'a> {
 }
 
 pub(super) fn scene(figure: &Chart, look: &RenderOptions) -> Scene {
-    let colors = look.theme.colors();
-    let layout = Layout::new(figure, look);
-    let Layout { rows, content, .. } = &layout;
+    let sheet = Sheet::of(look);
+    let usual = Layout::new(figure, sheet, None);
+    let scene = laid_out(figure, &usual);
+    let Some(wanted) = sheet.height() else { return sheet.fitted(scene) };
+    // On a page of a given height, the panels share what the rest leaves of it.
+    let shares: f64 = usual.rows.iter().map(|row| if row.is_lower { LOWER_HEIGHT } else { 1.0 }).sum();
+    let height = usual.height + (wanted - scene.height) / shares;
+    sheet.fitted(laid_out(figure, &Layout::new(figure, sheet, Some(height.max(LOWEST_PANEL)))))
+}
+
+fn laid_out(figure: &Chart, layout: &Layout) -> Scene {
+    let Layout { sheet, rows, content, .. } = layout;
+    let (colors, fonts) = (sheet.colors, sheet.fonts);
     let seen = rows.iter().flat_map(|row| row.slots.iter().flatten().map(|slot| (slot.panel, layout.window(row, slot, 0.0, 0.0))));
     let overlaps = Overlaps::of(seen);
     let entries_of = |panel: &Panel| legend::entries(panel, |curve| overlaps.at(curve));
     let entries: Vec<Vec<Entry>> = figure.panels.iter().map(entries_of).collect();
     let shared = legend::shared(&entries);
 
-    let mut scene = Scene::new(&figure.title, layout.width, colors.background);
+    let mut scene = sheet.blank(&figure.title, layout.width);
     let told: Vec<&str> = std::iter::once(&figure.caption).chain(&figure.notes).map(String::as_str).filter(|s| !s.is_empty()).collect();
     scene.description = told.join(" ");
-    let mut y = MARGIN;
-    y = scene.paragraph((MARGIN, y), &TITLE.wrap(&figure.title, *content, LONGEST_TITLE), TITLE, Anchor::Start, colors.ink);
-    if y > MARGIN {
+    let mut y = sheet.margin;
+    y = scene.paragraph(
+        (sheet.margin, y),
+        &fonts.title.wrap(sheet.title(&figure.title), *content, LONGEST_TITLE),
+        fonts.title,
+        Anchor::Start,
+        colors.ink,
+    );
+    if y > sheet.margin {
         y += 8.0;
     }
     let all_curves = figure.panels.iter().chain(figure.panels.iter().filter_map(|p| p.lower.as_deref())).flat_map(|p| &p.curves);
     let pen = CurvePen {
-        colors,
+        sheet,
         overlaps: &overlaps,
         width: if layout.columns <= 2 { CURVE_WIDTH } else { FINE_CURVE_WIDTH },
         budget: BUDGET / all_curves.map(parts).sum::<usize>().max(1),
@@ -172,23 +200,24 @@ pub(super) fn scene(figure: &Chart, look: &RenderOptions) -> Scene {
     }
 
     if let Some(entries) = shared.filter(|entries| !entries.is_empty()) {
-        let legend = Legend::new(&entries, *content);
-        legend.draw(&mut scene, (MARGIN + ((content - legend.width()) / 2.0).max(0.0), y), colors);
+        let legend = Legend::new(&entries, *content, fonts.legend);
+        legend.draw(&mut scene, (sheet.margin + ((content - legend.width()) / 2.0).max(0.0), y), sheet);
         y += legend.height + ROW_GAP;
     }
-    y = below_picture(&mut scene, y, *content, (&figure.caption, &figure.notes), colors);
-    scene.height = y + MARGIN;
+    y = below_picture(&mut scene, y, *content, sheet.below(&figure.caption, &figure.notes), sheet);
+    scene.height = y + sheet.margin;
     scene
 }
 
 /// Draws the caption and the notes from `y` down; returns the y at which they end.
-pub(super) fn below_picture(scene: &mut Scene, y: f64, content: f64, (caption, notes): (&str, &[String]), colors: &Colors) -> f64 {
-    let caption = CAPTION.wrap(caption, content, LONGEST_NOTE);
-    let mut y = scene.paragraph((MARGIN, y), &caption, CAPTION, Anchor::Start, colors.ink);
+pub(super) fn below_picture(scene: &mut Scene, y: f64, content: f64, (caption, notes): (&str, &[String]), sheet: &Sheet) -> f64 {
+    let (colors, fonts, margin) = (sheet.colors, sheet.fonts, sheet.margin);
+    let caption = fonts.caption.wrap(caption, content, LONGEST_NOTE);
+    let mut y = scene.paragraph((margin, y), &caption, fonts.caption, Anchor::Start, colors.ink);
     if !caption.is_empty() && !notes.is_empty() {
         y += 4.0;
     }
-    scene.paragraph((MARGIN, y), &paragraphs(notes, NOTE, content), NOTE, Anchor::Start, colors.soft_ink)
+    scene.paragraph((margin, y), &paragraphs(notes, fonts.note, content), fonts.note, Anchor::Start, colors.soft_ink)
 }
 
 fn paragraphs(notes: &[String], font: Font, width: f64) -> Vec<String> {
@@ -196,15 +225,15 @@ fn paragraphs(notes: &[String], font: Font, width: f64) -> Vec<String> {
 }
 
 /// The number of panels per row, and the preferred width of the picture.
-fn columns(figure: &Chart, look: &RenderOptions) -> (usize, f64) {
+fn columns(figure: &Chart, sheet: &Sheet) -> (usize, f64) {
     // The space beside a panel.
     const BESIDE: f64 = 60.0;
     let count = figure.panels.len().max(1);
     let mut columns = figure.columns.unwrap_or_else(|| usual_columns(count)).clamp(1, count);
-    let Some(width) = look.width else {
+    let Some(width) = sheet.width else {
         return (columns, if columns == 1 { SINGLE_WIDTH } else { WIDTH });
     };
-    while columns > 1 && (width - 2.0 * MARGIN) / (columns as f64) < NARROWEST_PANEL + BESIDE {
+    while columns > 1 && (width - 2.0 * sheet.margin) / (columns as f64) < NARROWEST_PANEL + BESIDE {
         columns -= 1;
     }
     (columns, width)
@@ -260,10 +289,10 @@ fn rows(figure: &Chart, columns: usize) -> Vec<Row<'_>> {
 }
 
 /// Ticks with names; of more names than there is room for, every second or third.
-fn named_ticks(names: &[String], axis: &Axis, height: f64) -> Ticks {
+fn named_ticks(names: &[String], axis: &Axis, height: f64, tick: Font) -> Ticks {
     const WIDEST: f64 = 160.0;
-    let step = (names.len() as f64 * TICK.leading() / height).ceil().max(1.0) as usize;
-    let label = |name: &String| TICK.wrap(name, WIDEST, 1).pop().unwrap_or_default();
+    let step = (names.len() as f64 * tick.leading() / height).ceil().max(1.0) as usize;
+    let label = |name: &String| tick.wrap(name, WIDEST, 1).pop().unwrap_or_default();
     let all = names.iter().enumerate().step_by(step);
     Ticks { major: all.filter_map(|(row, name)| Some((axis.fraction(row as f64)?, label(name)))).collect(), minor: Vec::new() }
 }

@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 
 use super::axis::{Axis, Ticks, scaled};
-use super::chart::{MARGIN, below_picture};
+use super::chart::below_picture;
 use super::legend::Legend;
 use super::panel::{Drawn, TICK_GAP, TICK_LENGTH, fitting_ticks};
 use super::scene::{Anchor, Mark, Scene};
-use super::style::*;
+use super::sheet::Sheet;
+use super::style::Colors;
 use super::trace::Window;
 use super::{HeatMap, HeatMaps, RenderOptions};
 
@@ -51,48 +52,51 @@ struct Bar {
 }
 
 pub(super) fn scene(picture: &HeatMaps, look: &RenderOptions) -> Scene {
-    let colors = look.theme.colors();
+    let sheet = Sheet::of(look);
+    let (colors, font, margin) = (sheet.colors, sheet.fonts.title, sheet.margin);
     let count = picture.maps.len().max(1);
-    let page = look.width.unwrap_or(if count == 1 { SINGLE_WIDTH } else { WIDTH });
-    let columns = (((page - 2.0 * MARGIN + COLUMN_GAP) / (NARROWEST_SLOT + COLUMN_GAP)) as usize).clamp(1, count.min(2));
+    let page = sheet.width.unwrap_or(if count == 1 { SINGLE_WIDTH } else { WIDTH });
+    let columns = (((page - 2.0 * margin + COLUMN_GAP) / (NARROWEST_SLOT + COLUMN_GAP)) as usize).clamp(1, count.min(2));
     let gaps = (columns - 1) as f64 * COLUMN_GAP;
-    let slot = (page - 2.0 * MARGIN - gaps) / columns as f64;
+    let slot = (page - 2.0 * margin - gaps) / columns as f64;
     let height = (0.66 * slot - 40.0).clamp(140.0, 420.0);
-    let placed: Vec<Placed> = picture.maps.iter().map(|map| place(map, height)).collect();
+    let placed: Vec<Placed> = picture.maps.iter().map(|map| place(map, height, &sheet)).collect();
     let widest = |of: fn(&Placed) -> f64| placed.iter().map(of).fold(0.0, f64::max);
     let (before, after) = (widest(|p| p.before), widest(|p| p.after));
     let width = (slot - before - after).max(NARROWEST_WINDOW);
     let slot = before + width + after;
     let content = columns as f64 * slot + gaps;
 
-    let mut scene = Scene::new(&picture.title, content + 2.0 * MARGIN, colors.background);
+    let mut scene = sheet.blank(&picture.title, content + 2.0 * margin);
     let told: Vec<&str> = std::iter::once(&picture.caption).chain(&picture.notes).map(String::as_str).filter(|s| !s.is_empty()).collect();
     scene.description = told.join(" ");
-    let mut y = scene.paragraph((MARGIN, MARGIN), &TITLE.wrap(&picture.title, content, LONGEST_TITLE), TITLE, Anchor::Start, colors.ink);
-    if y > MARGIN {
+    let mut y =
+        scene.paragraph((margin, margin), &font.wrap(sheet.title(&picture.title), content, LONGEST_TITLE), font, Anchor::Start, colors.ink);
+    if y > margin {
         y += 8.0;
     }
     for row in placed.chunks(columns) {
-        let drawn: Vec<Drawn> = row.iter().map(|placed| surroundings(placed, width)).collect();
+        let drawn: Vec<Drawn> = row.iter().map(|placed| surroundings(placed, width, &sheet)).collect();
         let highest = |of: fn(&Drawn) -> f64| drawn.iter().map(of).fold(0.0, f64::max);
         let top = y + highest(Drawn::height_above);
         for (column, (placed, drawn)) in row.iter().zip(&drawn).enumerate() {
-            let left = MARGIN + column as f64 * (slot + COLUMN_GAP) + before;
+            let left = margin + column as f64 * (slot + COLUMN_GAP) + before;
             let [x, y] = placed.axes;
             let window = Window { left, top, width, height, x, y };
             cells(&mut scene, placed, &window, colors);
             rings(&mut scene, placed, &window, colors);
-            drawn.draw_around(&mut scene, &window, &fitting_ticks(&window.x, width), left - placed.before, colors);
-            bar(&mut scene, placed, &window, colors);
+            drawn.draw_around(&mut scene, &window, &fitting_ticks(&window.x, width, &sheet), left - placed.before);
+            bar(&mut scene, placed, &window, &sheet);
         }
         y = top + height + highest(Drawn::height_beneath) + ROW_GAP;
     }
-    y = below_picture(&mut scene, y, content, (&picture.caption, &picture.notes), colors);
-    scene.height = y + MARGIN;
-    scene
+    y = below_picture(&mut scene, y, content, sheet.below(&picture.caption, &picture.notes), &sheet);
+    scene.height = y + margin;
+    sheet.fitted(scene)
 }
 
-fn place(map: &HeatMap, height: f64) -> Placed<'_> {
+fn place<'a>(map: &'a HeatMap, height: f64, sheet: &Sheet) -> Placed<'a> {
+    let (tick, axis_label) = (sheet.fonts.tick, sheet.fonts.axis_label);
     let exactly = |range, log| Axis::exactly(range, log).unwrap_or_else(|| Axis::around(None, log, 0.0));
     let scaled = |z: f64| scaled(z, map.z_log);
     let finite = || map.z.iter().flatten().copied().filter(|z| scaled(*z).is_some());
@@ -102,27 +106,29 @@ fn place(map: &HeatMap, height: f64) -> Placed<'_> {
     let axis = Axis::around(range, map.z_log, 0.0);
     let is_outside = |z: f64| axis.fraction(z).unwrap_or(0.5);
     let beyond = (finite().any(|z| is_outside(z) < -1e-9), finite().any(|z| is_outside(z) > 1.0 + 1e-9));
-    let count = (height / (2.6 * TICK.size)) as usize;
+    let count = (height / (2.6 * tick.size)) as usize;
     let (x, y) = (exactly(map.x, map.x_log), exactly(map.y, map.y_log));
     let (y_ticks, ticks) = (y.ticks(count, height), axis.ticks(count, height));
-    let widest = |ticks: &Ticks| ticks.major.iter().map(|(_, label)| TICK.width(label)).fold(0.0, f64::max);
-    let lines = |label: &str| AXIS_LABEL.wrap(label, height, 2);
-    let across = |lines: &[String]| lines.len() as f64 * AXIS_LABEL.leading();
+    let widest = |ticks: &Ticks| ticks.major.iter().map(|(_, label)| tick.width(label)).fold(0.0, f64::max);
+    let lines = |label: &str| axis_label.wrap(label, height, 2);
+    let across = |lines: &[String]| lines.len() as f64 * axis_label.leading();
     let (y_label, z_label) = (lines(&map.y_label), lines(&map.z_label));
     let before = TICK_GAP + widest(&y_ticks) + across(&y_label) + 4.0;
     let after = BAR_GAP + BAR + TICK_GAP + widest(&ticks) + 4.0 + across(&z_label);
     Placed { map, axes: [x, y], bar: Bar { axis, ticks, beyond }, y_ticks, y_label, z_label, before, after }
 }
 
-fn surroundings(placed: &Placed, width: f64) -> Drawn {
+fn surroundings(placed: &Placed, width: f64, sheet: &Sheet) -> Drawn {
+    let fonts = sheet.fonts;
     Drawn {
+        sheet: *sheet,
         y_ticks: placed.y_ticks.clone(),
         are_y_ticks_named: true,
         are_x_ticks_named: true,
-        title: PANEL_TITLE.wrap(&placed.map.title, width + placed.after, LONGEST_TITLE),
-        x_label: AXIS_LABEL.wrap(&placed.map.x_label, width, 2),
+        title: fonts.panel_title.wrap(&placed.map.title, width + placed.after, LONGEST_TITLE),
+        x_label: fonts.axis_label.wrap(&placed.map.x_label, width, 2),
         y_label: placed.y_label.clone(),
-        legend: Legend::new(&[], width),
+        legend: Legend::new(&[], width, fonts.legend),
         notes: Vec::new(),
     }
 }
@@ -176,7 +182,8 @@ fn rings(scene: &mut Scene, Placed { map, .. }: &Placed, window: &Window, colors
     }
 }
 
-fn bar(scene: &mut Scene, placed: &Placed, window: &Window, colors: &Colors) {
+fn bar(scene: &mut Scene, placed: &Placed, window: &Window, sheet: &Sheet) {
+    let (colors, fonts) = (sheet.colors, sheet.fonts);
     let (left, top, bottom) = (window.right() + BAR_GAP, window.top, window.bottom());
     let (right, middle) = (left + BAR, left + BAR / 2.0);
     for shade in 0..SHADES {
@@ -202,12 +209,12 @@ fn bar(scene: &mut Scene, placed: &Placed, window: &Window, colors: &Colors) {
     for (at, label) in &placed.bar.ticks.major {
         let y = bottom - at * window.height;
         scene.line(vec![(right, y), (right + TICK_LENGTH, y)], colors.frame, 1.0);
-        scene.text((right + TICK_GAP, y + TICK.half_capital()), label, TICK, Anchor::Start, colors.ink);
+        scene.text((right + TICK_GAP, y + fonts.tick.half_capital()), label, fonts.tick, Anchor::Start, colors.ink);
     }
-    let from = window.right() + placed.after - placed.z_label.len() as f64 * AXIS_LABEL.leading();
+    let from = window.right() + placed.after - placed.z_label.len() as f64 * fonts.axis_label.leading();
     for (i, line) in placed.z_label.iter().enumerate() {
-        let x = from + AXIS_LABEL.baseline() + i as f64 * AXIS_LABEL.leading();
-        scene.upward_text((x, top + window.height / 2.0), line, AXIS_LABEL, Anchor::Middle, colors.ink);
+        let x = from + fonts.axis_label.baseline() + i as f64 * fonts.axis_label.leading();
+        scene.upward_text((x, top + window.height / 2.0), line, fonts.axis_label, Anchor::Middle, colors.ink);
     }
 }
 

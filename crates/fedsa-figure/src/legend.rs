@@ -2,7 +2,9 @@
 
 use super::point::Point;
 use super::scene::{Anchor, Mark, Scene};
-use super::style::{self, CURVE_WIDTH, Colors, LEGEND, LEVEL_WIDTH, Overlap, REFERENCE_WIDTH};
+use super::sheet::Sheet;
+use super::style::{self, CURVE_WIDTH, LEVEL_WIDTH, Overlap, REFERENCE_WIDTH};
+use super::text::Font;
 use super::{Panel, PlottedCurve, Style};
 
 /// The symbol of a curve or a level in the legend.
@@ -76,6 +78,7 @@ fn with_band(a: LegendSymbol, b: LegendSymbol) -> Option<LegendSymbol> {
 pub(super) struct Legend {
     rows: Vec<Vec<(LegendSymbol, Vec<String>)>>,
     column_widths: Vec<f64>,
+    font: Font,
     pub height: f64,
 }
 
@@ -88,11 +91,11 @@ const LINES: usize = 3;
 
 impl Legend {
     /// A legend with as few rows as `width` allows.
-    pub fn new(entries: &[Entry], width: f64) -> Legend {
-        let label_width = (width - SAMPLE - SAMPLE_GAP).clamp(LEGEND.size, WIDEST_LABEL);
-        let set: Vec<_> = entries.iter().map(|e| (e.look, LEGEND.wrap(&e.label, label_width, LINES))).collect();
+    pub fn new(entries: &[Entry], width: f64, font: Font) -> Legend {
+        let label_width = (width - SAMPLE - SAMPLE_GAP).clamp(font.size, WIDEST_LABEL);
+        let set: Vec<_> = entries.iter().map(|e| (e.look, font.wrap(&e.label, label_width, LINES))).collect();
         let entry_widths: Vec<f64> =
-            set.iter().map(|(_, lines)| SAMPLE + SAMPLE_GAP + lines.iter().map(|line| LEGEND.width(line)).fold(0.0, f64::max)).collect();
+            set.iter().map(|(_, lines)| SAMPLE + SAMPLE_GAP + lines.iter().map(|line| font.width(line)).fold(0.0, f64::max)).collect();
         let widths_in = |columns: usize| -> Vec<f64> {
             (0..columns).map(|column| entry_widths.iter().skip(column).step_by(columns).copied().fold(0.0, f64::max)).collect()
         };
@@ -102,24 +105,25 @@ impl Legend {
             .find(|widths| total(widths) <= width)
             .unwrap_or_else(|| widths_in(1));
         let rows: Vec<Vec<_>> = set.chunks(column_widths.len()).map(<[_]>::to_vec).collect();
-        let height = rows.iter().map(|row| row_height(row)).sum();
-        Legend { rows, column_widths, height }
+        let height = rows.iter().map(|row| row_height(row, font)).sum();
+        Legend { rows, column_widths, font, height }
     }
 
     pub fn width(&self) -> f64 {
         total(&self.column_widths)
     }
 
-    pub fn draw(&self, scene: &mut Scene, (left, top): Point, colors: &Colors) {
+    pub fn draw(&self, scene: &mut Scene, (left, top): Point, sheet: &Sheet) {
+        let font = self.font;
         let mut y = top;
         for row in &self.rows {
             let mut x = left;
             for ((look, lines), width) in row.iter().zip(&self.column_widths) {
-                sample(scene, *look, (x, y + LEGEND.baseline() - LEGEND.half_capital()), colors);
-                scene.paragraph((x + SAMPLE + SAMPLE_GAP, y), lines, LEGEND, Anchor::Start, colors.ink);
+                sample(scene, *look, (x, y + font.baseline() - font.half_capital()), sheet);
+                scene.paragraph((x + SAMPLE + SAMPLE_GAP, y), lines, font, Anchor::Start, sheet.colors.ink);
                 x += width + COLUMN_GAP;
             }
-            y += row_height(row);
+            y += row_height(row, font);
         }
     }
 }
@@ -128,26 +132,30 @@ fn total(column_widths: &[f64]) -> f64 {
     column_widths.iter().sum::<f64>() + column_widths.len().saturating_sub(1) as f64 * COLUMN_GAP
 }
 
-fn row_height(row: &[(LegendSymbol, Vec<String>)]) -> f64 {
-    row.iter().map(|(_, lines)| lines.len()).max().unwrap_or(0) as f64 * LEGEND.leading() + ROW_GAP
+fn row_height(row: &[(LegendSymbol, Vec<String>)], font: Font) -> f64 {
+    row.iter().map(|(_, lines)| lines.len()).max().unwrap_or(0) as f64 * font.leading() + ROW_GAP
 }
 
-fn sample(scene: &mut Scene, look: LegendSymbol, (x, y): Point, colors: &Colors) {
+fn sample(scene: &mut Scene, look: LegendSymbol, (x, y): Point, sheet: &Sheet) {
+    let colors = sheet.colors;
+    let middle = (x + SAMPLE / 2.0, y);
     let points = vec![(x, y), (x + SAMPLE, y)];
     match look {
         LegendSymbol::Level { color, dash } => {
-            let (color, dash) = (colors.prediction(color), style::level_dash(dash));
-            scene.marks.push(Mark::Line { points, color, width: LEVEL_WIDTH, dash });
+            let (index, dash) = (color, sheet.level_dash(color, dash));
+            scene.marks.push(Mark::Line { points, color: colors.prediction(index), width: LEVEL_WIDTH, dash });
+            scene.marks.extend(sheet.predicted_markers(index, [middle]));
         }
         LegendSymbol::Curve { style: Style::Reference, .. } => {
             scene.marks.push(Mark::Line { points, color: colors.reference, width: REFERENCE_WIDTH, dash: style::reference_dash() });
         }
         LegendSymbol::Curve { style: Style::Dashed, color: index, overlap, .. } => {
-            let (color, dash) = (colors.prediction(index), style::predicted_dash(index, overlap));
+            let (color, dash) = (colors.prediction(index), sheet.predicted_dash(index, overlap));
             scene.marks.push(Mark::Line { points, color, width: LEVEL_WIDTH, dash });
+            scene.marks.extend(sheet.predicted_markers(index, [middle]));
         }
         LegendSymbol::Curve { style: drawn, color: index, band, overlap } => {
-            let color = colors.curve(index);
+            let (color, drawn) = (colors.curve(index), sheet.drawn_as(drawn));
             if band && drawn == Style::Points {
                 let bar = vec![(x + SAMPLE / 2.0, y - 7.0), (x + SAMPLE / 2.0, y + 7.0)];
                 scene.line(bar, color, style::BAR_WIDTH);
@@ -164,11 +172,13 @@ fn sample(scene: &mut Scene, look: LegendSymbol, (x, y): Point, colors: &Colors)
                     points,
                     color,
                     width: CURVE_WIDTH,
-                    dash: style::sample_dash(style::curve_dash(index, overlap), SAMPLE),
+                    dash: style::sample_dash(sheet.curve_dash(index, overlap), SAMPLE),
                 });
             }
-            if matches!(drawn, Style::Points | Style::LinePoints | Style::Marked) {
-                scene.marks.push(colors.marker(index, (x + SAMPLE / 2.0, y), 1.0));
+            match drawn {
+                Style::Points => scene.marks.extend(sheet.point_marker(index, middle, 1.0)),
+                Style::LinePoints | Style::Marked => scene.marks.push(sheet.marker(index, middle, 1.0)),
+                _ => {}
             }
         }
     }

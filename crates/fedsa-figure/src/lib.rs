@@ -6,7 +6,7 @@
 //! logarithmic axis) interrupts the line.
 //!
 //! A picture is made in two steps: a layout (`chart` with its `panel`s, `heat`, `table`) places marks in a `scene`, and a backend
-//! (`svg`, `raster`, `pdf`) writes the scene. Colours, dashes, markers and fonts are in `style`.
+//! (`svg`, `raster`, `pdf`) writes the scene. Colours, dashes and markers are in `style`, sizes of pages and letters in `sheet`.
 
 mod about;
 mod axis;
@@ -20,6 +20,7 @@ mod point;
 mod range;
 mod raster;
 mod scene;
+mod sheet;
 mod style;
 mod svg;
 mod table;
@@ -185,7 +186,7 @@ pub enum Tone {
 
 /// Whether the pictures' font can show a text.
 pub fn has_glyphs(text: &str) -> bool {
-    style::AXIS_LABEL.has_glyphs(text) && style::TITLE.has_glyphs(text)
+    sheet::has_glyphs(text)
 }
 
 /// The file format of a picture.
@@ -225,6 +226,23 @@ pub enum Theme {
     Dark,
 }
 
+/// Where a picture goes: its size, its letters, and lines that differ without colours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum FigureStyle {
+    /// The text width of NeurIPS, 5.5 inches, with 9 point Times.
+    Neurips,
+    /// A column of IEEE, 3.5 inches, with 8 point Times.
+    Ieee,
+    /// A slide of 16:9, with large sans-serif letters.
+    Slides,
+}
+
+impl FigureStyle {
+    /// All of them.
+    pub const ALL: [FigureStyle; 3] = [FigureStyle::Neurips, FigureStyle::Ieee, FigureStyle::Slides];
+}
+
 /// Options of rendering.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct RenderOptions {
@@ -234,11 +252,13 @@ pub struct RenderOptions {
     pub dpi: f64,
     /// The colours.
     pub theme: Theme,
+    /// Where the picture goes; by default to a screen.
+    pub style: Option<FigureStyle>,
 }
 
 impl Default for RenderOptions {
     fn default() -> Self {
-        RenderOptions { width: None, dpi: 192.0, theme: Theme::Light }
+        RenderOptions { width: None, dpi: 192.0, theme: Theme::Light, style: None }
     }
 }
 

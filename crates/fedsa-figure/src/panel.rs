@@ -5,18 +5,17 @@ use super::legend::Legend;
 use super::overlap::Overlaps;
 use super::point::Point;
 use super::scene::{Anchor, Dash, Mark, Scene};
+use super::sheet::Sheet;
 use super::style::*;
 use super::trace::Window;
 use super::{Level, Panel, PlottedCurve, Style};
 
 pub(super) const TICK_LENGTH: f64 = 4.0;
 pub(super) const TICK_GAP: f64 = 7.0;
-/// How far a label under the x axis may extend beyond the panel on either side, in pixels.
-const OVERHANG: f64 = 12.0;
 
 /// Settings for drawing curves.
 pub(super) struct CurvePen<'a> {
-    pub colors: &'static Colors,
+    pub sheet: &'a Sheet,
     pub overlaps: &'a Overlaps,
     pub width: f64,
     /// The largest number of points of each line, band or set of markers.
@@ -25,6 +24,7 @@ pub(super) struct CurvePen<'a> {
 
 /// The labels, legend and notes around a panel's window, broken into lines.
 pub(super) struct Drawn {
+    pub sheet: Sheet,
     pub y_ticks: Ticks,
     pub are_y_ticks_named: bool,
     pub are_x_ticks_named: bool,
@@ -37,64 +37,66 @@ pub(super) struct Drawn {
 
 impl Drawn {
     pub fn height_above(&self) -> f64 {
-        self.title.len() as f64 * PANEL_TITLE.leading() + 4.0
+        self.title.len() as f64 * self.sheet.fonts.panel_title.leading() + 4.0
     }
 
     pub fn height_beneath(&self) -> f64 {
         let legend = if self.legend.height > 0.0 { 4.0 + self.legend.height } else { 0.0 };
-        let notes = if self.notes.is_empty() { 0.0 } else { 3.0 + self.notes.len() as f64 * NOTE.leading() };
-        self.axis_height() + self.x_label.len() as f64 * AXIS_LABEL.leading() + legend + notes
+        let notes = if self.notes.is_empty() { 0.0 } else { 3.0 + self.notes.len() as f64 * self.sheet.fonts.note.leading() };
+        self.axis_height() + self.x_label.len() as f64 * self.sheet.fonts.axis_label.leading() + legend + notes
     }
 
     fn axis_height(&self) -> f64 {
-        if self.are_x_ticks_named { TICK_GAP + TICK.leading() } else { 0.0 }
+        if self.are_x_ticks_named { TICK_GAP + self.sheet.fonts.tick.leading() } else { 0.0 }
     }
 
     /// Draws everything, with the label of the vertical axis from `left` on.
     pub fn draw(&self, scene: &mut Scene, panel: &Panel, window: &Window, left: f64, pen: &CurvePen) {
-        let colors = pen.colors;
-        let x_ticks = fitting_ticks(&window.x, window.width);
-        grid(scene, window, &x_ticks, &self.y_ticks, colors);
+        let x_ticks = fitting_ticks(&window.x, window.width, &self.sheet);
+        grid(scene, window, &x_ticks, &self.y_ticks, pen.sheet.colors);
         draw_data(scene, panel, window, pen);
-        self.draw_around(scene, window, &x_ticks, left, colors);
+        self.draw_around(scene, window, &x_ticks, left);
     }
 
     /// Draws the frame and what is around it, with the label of the vertical axis from `left` on.
-    pub fn draw_around(&self, scene: &mut Scene, window: &Window, x_ticks: &Ticks, left: f64, colors: &Colors) {
+    pub fn draw_around(&self, scene: &mut Scene, window: &Window, x_ticks: &Ticks, left: f64) {
+        let sheet = &self.sheet;
+        let (colors, fonts) = (sheet.colors, sheet.fonts);
         self.frame(scene, window, x_ticks, colors);
 
-        let title_top = window.top - 4.0 - self.title.len() as f64 * PANEL_TITLE.leading();
-        scene.paragraph((window.left, title_top), &self.title, PANEL_TITLE, Anchor::Start, colors.ink);
+        let title_top = window.top - 4.0 - self.title.len() as f64 * fonts.panel_title.leading();
+        scene.paragraph((window.left, title_top), &self.title, fonts.panel_title, Anchor::Start, colors.ink);
         let middle = window.top + window.height / 2.0;
         for (i, line) in self.y_label.iter().enumerate() {
-            let x = left + AXIS_LABEL.baseline() + i as f64 * AXIS_LABEL.leading();
-            scene.upward_text((x, middle), line, AXIS_LABEL, Anchor::Middle, colors.ink);
+            let x = left + fonts.axis_label.baseline() + i as f64 * fonts.axis_label.leading();
+            scene.upward_text((x, middle), line, fonts.axis_label, Anchor::Middle, colors.ink);
         }
         let mut y = window.bottom() + self.axis_height();
         let center = window.left + window.width / 2.0;
-        y = scene.paragraph((center, y), &self.x_label, AXIS_LABEL, Anchor::Middle, colors.ink);
+        y = scene.paragraph((center, y), &self.x_label, fonts.axis_label, Anchor::Middle, colors.ink);
         if self.legend.height > 0.0 {
-            self.legend.draw(scene, (window.left, y + 4.0), colors);
+            self.legend.draw(scene, (window.left, y + 4.0), sheet);
             y += 4.0 + self.legend.height;
         }
-        scene.paragraph((window.left, y + 3.0), &self.notes, NOTE, Anchor::Start, colors.soft_ink);
+        scene.paragraph((window.left, y + 3.0), &self.notes, fonts.note, Anchor::Start, colors.soft_ink);
     }
 
     fn frame(&self, scene: &mut Scene, window: &Window, x_ticks: &Ticks, colors: &Colors) {
+        let tick = self.sheet.fonts.tick;
         let (left, right, top, bottom) = (window.left, window.right(), window.top, window.bottom());
         for (at, label) in &x_ticks.major {
             let x = left + at * window.width;
             scene.line(vec![(x, bottom), (x, bottom + TICK_LENGTH)], colors.frame, 1.0);
             if self.are_x_ticks_named {
-                let label_x = left + label_center(*at, label, window.width);
-                scene.text((label_x, bottom + TICK_GAP + TICK.baseline()), label, TICK, Anchor::Middle, colors.ink);
+                let label_x = left + label_center(*at, label, window.width, &self.sheet);
+                scene.text((label_x, bottom + TICK_GAP + tick.baseline()), label, tick, Anchor::Middle, colors.ink);
             }
         }
         for (at, label) in &self.y_ticks.major {
             let y = bottom - at * window.height;
             scene.line(vec![(left - TICK_LENGTH, y), (left, y)], colors.frame, 1.0);
             if self.are_y_ticks_named {
-                scene.text((left - TICK_GAP, y + TICK.half_capital()), label, TICK, Anchor::End, colors.ink);
+                scene.text((left - TICK_GAP, y + tick.half_capital()), label, tick, Anchor::End, colors.ink);
             }
         }
         scene.line(vec![(left, top), (right, top), (right, bottom), (left, bottom), (left, top)], colors.frame, 1.0);
@@ -102,22 +104,23 @@ impl Drawn {
 }
 
 /// The largest number of ticks whose labels have room.
-pub(super) fn fitting_ticks(axis: &Axis, width: f64) -> Ticks {
-    let most = (width / (4.0 * TICK.size)).ceil() as usize;
+pub(super) fn fitting_ticks(axis: &Axis, width: f64, sheet: &Sheet) -> Ticks {
+    let tick = sheet.fonts.tick;
+    let most = (width / (4.0 * tick.size)).ceil() as usize;
     let fits = |ticks: &Ticks| {
         let ends = |(at, label): &(f64, String)| {
-            let (center, half) = (label_center(*at, label, width), TICK.width(label) / 2.0);
+            let (center, half) = (label_center(*at, label, width, sheet), tick.width(label) / 2.0);
             (center - half, center + half)
         };
-        ticks.major.windows(2).all(|pair| ends(&pair[1]).0 - ends(&pair[0]).1 >= 0.8 * TICK.size)
+        ticks.major.windows(2).all(|pair| ends(&pair[1]).0 - ends(&pair[0]).1 >= 0.8 * tick.size)
     };
     (1..=most).rev().map(|count| axis.ticks(count, width)).find(fits).unwrap_or_default()
 }
 
 /// The position of a label: under its tick, or shifted if it would reach into the neighbouring panel.
-fn label_center(at: f64, label: &str, width: f64) -> f64 {
-    let half = TICK.width(label) / 2.0;
-    (at * width).min(width + OVERHANG - half).max(half - OVERHANG)
+fn label_center(at: f64, label: &str, width: f64, sheet: &Sheet) -> f64 {
+    let (half, overhang) = (sheet.fonts.tick.width(label) / 2.0, sheet.overhang());
+    (at * width).min(width + overhang - half).max(half - overhang)
 }
 
 fn grid(scene: &mut Scene, window: &Window, x: &Ticks, y: &Ticks, colors: &Colors) {
@@ -147,12 +150,12 @@ fn draw_data(scene: &mut Scene, panel: &Panel, window: &Window, pen: &CurvePen) 
             && curve.style != Style::Points
         {
             let ribbons = window.ribbons(&curve.x, low, high, pen.budget / 2);
-            let (color, opacity) = (pen.colors.curve(curve.color), pen.colors.band_opacity);
+            let (color, opacity) = (pen.sheet.colors.curve(curve.color), pen.sheet.colors.band_opacity);
             scene.marks.extend(ribbons.into_iter().map(|edges| Mark::Ribbon { edges, color, opacity }));
         }
     }
     for curve in panel.curves.iter().filter(|curve| curve.style == Style::Cloud) {
-        let color = pen.colors.cloud(curve.color);
+        let color = pen.sheet.colors.cloud(curve.color);
         let points = window.points(&curve.x, &curve.y, pen.budget / 10);
         scene.marks.extend(points.into_iter().map(|center| Mark::Disc { center, radius: CLOUD_RADIUS, color }));
     }
@@ -171,19 +174,24 @@ fn draw_data(scene: &mut Scene, panel: &Panel, window: &Window, pen: &CurvePen) 
         // A marker takes about as many bytes as ten corners of a line.
         let size = marker_size(pen.overlaps.at(curve)) * pen.width / CURVE_WIDTH;
         let points = window.points(&curve.x, &curve.y, pen.budget / 10);
-        scene.marks.extend(points.into_iter().map(|at| pen.colors.marker(curve.color, at, size)));
+        let marker = |at: Point| match curve.style {
+            Style::Points => pen.sheet.point_marker(curve.color, at, size),
+            _ => vec![pen.sheet.marker(curve.color, at, size)],
+        };
+        scene.marks.extend(points.into_iter().flat_map(marker));
     }
-    for curve in curves.iter().filter(|c| c.style == Style::Marked) {
+    for curve in curves.iter().filter(|c| pen.sheet.drawn_as(c.style) == Style::Marked) {
         let size = marker_size(pen.overlaps.at(curve)) * pen.width / CURVE_WIDTH;
-        scene.marks.extend(places_of_markers(window, curve).into_iter().map(|at| pen.colors.marker(curve.color, at, size)));
+        scene.marks.extend(places_of_markers(window, curve).into_iter().map(|at| pen.sheet.marker(curve.color, at, size)));
     }
     for curve in curves.iter().filter(|c| layer(c) == 2) {
         draw_line(scene, window, curve, pen);
+        scene.marks.extend(pen.sheet.predicted_markers(curve.color, places_of_markers(window, curve)));
     }
-    draw_levels(scene, &panel.levels, window, pen.colors);
+    draw_levels(scene, &panel.levels, window, pen.sheet);
     if scene.marks.len() == before {
         let middle = (window.left + window.width / 2.0, window.top + window.height / 2.0);
-        scene.text(middle, "nothing to show", NOTE, Anchor::Middle, pen.colors.soft_ink);
+        scene.text(middle, "nothing to show", pen.sheet.fonts.note, Anchor::Middle, pen.sheet.colors.soft_ink);
     }
 }
 
@@ -210,9 +218,11 @@ fn draw_line(scene: &mut Scene, window: &Window, curve: &PlottedCurve, pen: &Cur
     let overlap = pen.overlaps.at(curve);
     let (color, width, dash) = match curve.style {
         Style::Points | Style::Cloud => return,
-        Style::Reference => (pen.colors.reference, REFERENCE_WIDTH, reference_dash()),
-        Style::Dashed => (pen.colors.prediction(curve.color), LEVEL_WIDTH, predicted_dash(curve.color, overlap)),
-        Style::Line | Style::LinePoints | Style::Marked => (pen.colors.curve(curve.color), pen.width, curve_dash(curve.color, overlap)),
+        Style::Reference => (pen.sheet.colors.reference, REFERENCE_WIDTH, reference_dash()),
+        Style::Dashed => (pen.sheet.colors.prediction(curve.color), LEVEL_WIDTH, pen.sheet.predicted_dash(curve.color, overlap)),
+        Style::Line | Style::LinePoints | Style::Marked => {
+            (pen.sheet.colors.curve(curve.color), pen.width, pen.sheet.curve_dash(curve.color, overlap))
+        }
     };
     let pieces = window.pieces(&curve.x, &curve.y, pen.budget);
     let end = pieces.last().and_then(|piece| piece.last()).copied();
@@ -234,7 +244,7 @@ fn draw_bars(scene: &mut Scene, window: &Window, curve: &PlottedCurve, pen: &Cur
     let (Some((low, high)), Style::Points) = (&curve.band, curve.style) else { return };
     for ((&x, low), high) in curve.x.iter().zip(low).zip(high).take(pen.budget / 10) {
         for points in window.pieces(&[x, x], &[*low, *high], 4).into_iter().filter(|points| points.len() > 1) {
-            scene.line(points, pen.colors.curve(curve.color), BAR_WIDTH);
+            scene.line(points, pen.sheet.colors.curve(curve.color), BAR_WIDTH);
         }
     }
 }
@@ -246,7 +256,7 @@ fn rises_out(window: &Window, curve: &PlottedCurve) -> bool {
 }
 
 /// Draws levels; the dashes of coinciding levels alternate along the line.
-fn draw_levels(scene: &mut Scene, levels: &[Level], window: &Window, colors: &Colors) {
+fn draw_levels(scene: &mut Scene, levels: &[Level], window: &Window, sheet: &Sheet) {
     const NEAR: f64 = 1.5;
     let inside = |level: &Level| window.y_at(level.y).filter(|y| (window.top..=window.bottom()).contains(y));
     let mut groups: Vec<Vec<(&Level, f64)>> = Vec::new();
@@ -257,17 +267,19 @@ fn draw_levels(scene: &mut Scene, levels: &[Level], window: &Window, colors: &Co
         }
     }
     for group in groups {
-        let period = |level: &Level| level_dash(level.dash).lengths.iter().sum::<f64>();
+        let period = |level: &Level| sheet.level_dash(level.color, level.dash).lengths.iter().sum::<f64>();
         let whole: f64 = group.iter().map(|(level, _)| period(level)).sum();
         let mut passed = 0.0;
         for (level, y) in group {
-            let mut lengths = level_dash(level.dash).lengths;
+            let mut lengths = sheet.level_dash(level.color, level.dash).lengths;
             if let Some(gap) = lengths.last_mut() {
                 *gap += whole - period(level);
             }
             let points: Vec<Point> = vec![(window.left, y), (window.right(), y)];
             let dash = Dash { lengths, start: if passed > 0.0 { whole - passed } else { 0.0 } };
-            scene.marks.push(Mark::Line { points, color: colors.prediction(level.color), width: LEVEL_WIDTH, dash });
+            scene.marks.push(Mark::Line { points, color: sheet.colors.prediction(level.color), width: LEVEL_WIDTH, dash });
+            let place = window.right() - window.width * (0.03 + 0.05 * (level.color % 10) as f64);
+            scene.marks.extend(sheet.predicted_markers(level.color, [(place, y)]));
             passed += period(level);
         }
     }

@@ -12,7 +12,7 @@ use subsetter::GlyphRemapper;
 use super::about::Provenance;
 use super::point::Point;
 use super::scene::{Dash, Mark, Rgb, Scene, Text};
-use super::text::Font;
+use super::text::{Family, Typeface};
 
 /// Points in a CSS pixel.
 const POINT: f64 = 0.75;
@@ -36,7 +36,10 @@ pub(super) fn render(scene: &Scene, about: &Provenance) -> Vec<u8> {
         }
     }
     pdf.pages(pages).kids([page]).count(1);
-    let fonts = [id(), id()];
+    let all = [(Family::Sans, false), (Family::Sans, true), (Family::Serif, false), (Family::Serif, true)];
+    let typefaces = all.map(|(family, bold)| Typeface { family, bold }).into_iter();
+    let is_named = |typeface: &Typeface| typeface.family == Family::Sans || letters.contains_key(typeface);
+    let fonts: BTreeMap<Typeface, Ref> = typefaces.filter(is_named).map(|typeface| (typeface, id())).collect();
     {
         let mut page = pdf.page(page);
         let size = |length: f64| (length.ceil() * POINT) as f32;
@@ -45,9 +48,9 @@ pub(super) fn render(scene: &Scene, about: &Provenance) -> Vec<u8> {
         let mut resources = page.resources();
         {
             let mut named = resources.fonts();
-            for (bold, font) in [false, true].into_iter().zip(fonts).filter(|(bold, _)| letters.contains_key(bold)) {
-                named.pair(font_name(bold), font);
-            }
+            fonts.iter().filter(|(typeface, _)| letters.contains_key(typeface)).for_each(|(typeface, font)| {
+                named.pair(font_name(*typeface), *font);
+            });
         }
         let mut states = resources.ext_g_states();
         for (i, opacity) in opacities.iter().enumerate() {
@@ -58,9 +61,9 @@ pub(super) fn render(scene: &Scene, about: &Provenance) -> Vec<u8> {
         }
     }
     packed(&mut pdf, content, &drawn.finish());
-    for (bold, letters) in letters {
-        let ids = FontIds { font: fonts[usize::from(bold)], cid: id(), descriptor: id(), file: id(), cmap: id() };
-        embed(&mut pdf, bold, &letters, ids);
+    for (typeface, letters) in letters {
+        let ids = FontIds { font: fonts[&typeface], cid: id(), descriptor: id(), file: id(), cmap: id() };
+        embed(&mut pdf, typeface, &letters, ids);
     }
 
     describe(&mut pdf, info, scene, about);
@@ -102,8 +105,13 @@ fn packed(pdf: &mut Pdf, id: Ref, bytes: &[u8]) {
     pdf.stream(id, &deflated(bytes)).filter(Filter::FlateDecode);
 }
 
-fn font_name(bold: bool) -> Name<'static> {
-    if bold { Name(b"Bold") } else { Name(b"Regular") }
+fn font_name(typeface: Typeface) -> Name<'static> {
+    match (typeface.family, typeface.bold) {
+        (Family::Sans, false) => Name(b"Regular"),
+        (Family::Sans, true) => Name(b"Bold"),
+        (Family::Serif, false) => Name(b"Serif"),
+        (Family::Serif, true) => Name(b"SerifBold"),
+    }
 }
 
 fn state_name(index: usize) -> String {
@@ -121,8 +129,7 @@ struct Letters {
 struct Drawing {
     content: Content,
     height: f64,
-    /// By weight.
-    letters: BTreeMap<bool, Letters>,
+    letters: BTreeMap<Typeface, Letters>,
     opacities: Vec<f64>,
 }
 
@@ -213,10 +220,11 @@ impl Drawing {
     }
 
     fn letter(&mut self, text: &Text) {
-        let letters = self.letters.entry(text.font.bold).or_default();
+        let typeface = text.font.typeface_for(&text.text);
+        let letters = self.letters.entry(typeface).or_default();
         let mut codes = Vec::new();
         for c in text.text.chars() {
-            let old = text.font.glyph(c).0;
+            let old = typeface.glyph(c).0;
             let new = letters.remapper.remap(old);
             letters.used.entry(new).or_insert((old, c));
             codes.extend(new.to_be_bytes());
@@ -227,7 +235,7 @@ impl Drawing {
             true => (self.place((text.at.0, text.at.1 + before)), [0.0, 1.0, -1.0, 0.0]),
             false => (self.place((text.at.0 - before, text.at.1)), [1.0, 0.0, 0.0, 1.0]),
         };
-        self.content.begin_text().set_font(font_name(text.font.bold), text.font.size as f32);
+        self.content.begin_text().set_font(font_name(typeface), text.font.size as f32);
         self.content.set_text_matrix([turn[0], turn[1], turn[2], turn[3], x, y]);
         self.content.show(Str(&codes)).end_text();
     }
@@ -246,11 +254,15 @@ struct FontIds {
 }
 
 /// Embeds the used glyphs of a font and their characters, so that the text can be searched and copied.
-fn embed(pdf: &mut Pdf, bold: bool, letters: &Letters, ids: FontIds) {
-    let font = Font { size: 1.0, bold };
-    let face = font.face();
+fn embed(pdf: &mut Pdf, typeface: Typeface, letters: &Letters, ids: FontIds) {
+    let face = typeface.face();
     // Six capitals mark a subset.
-    let name = if bold { "FEDSAB+DejaVuSans-Bold" } else { "FEDSAR+DejaVuSans" };
+    let name = match (typeface.family, typeface.bold) {
+        (Family::Sans, false) => "FEDSAR+DejaVuSans",
+        (Family::Sans, true) => "FEDSAB+DejaVuSans-Bold",
+        (Family::Serif, false) => "FEDSAS+Tinos",
+        (Family::Serif, true) => "FEDSAT+Tinos-Bold",
+    };
     let per_mille = |units: i16| f32::from(units) * 1000.0 / f32::from(face.units_per_em());
     pdf.type0_font(ids.font)
         .base_font(Name(name.as_bytes()))
@@ -262,7 +274,7 @@ fn embed(pdf: &mut Pdf, bold: bool, letters: &Letters, ids: FontIds) {
     cid.default_width(0.0).cid_to_gid_map_predefined(Name(b"Identity"));
     let mut widths = cid.widths();
     for (new, (old, _)) in &letters.used {
-        widths.consecutive(*new, [(1000.0 * font.advance(ttf_parser::GlyphId(*old))) as f32]);
+        widths.consecutive(*new, [(1000.0 * typeface.advance(ttf_parser::GlyphId(*old))) as f32]);
     }
     widths.finish();
     cid.finish();
@@ -274,10 +286,10 @@ fn embed(pdf: &mut Pdf, bold: bool, letters: &Letters, ids: FontIds) {
         .italic_angle(0.0)
         .ascent(per_mille(face.ascender()))
         .descent(per_mille(face.descender()))
-        .cap_height(730.0)
-        .stem_v(if bold { 165.0 } else { 90.0 })
+        .cap_height(if typeface.family == Family::Sans { 730.0 } else { 662.0 })
+        .stem_v(if typeface.bold { 165.0 } else { 90.0 })
         .font_file2(ids.file);
-    let subset = subsetter::subset(font.bytes(), 0, &letters.remapper).expect("the bundled fonts can be cut");
+    let subset = subsetter::subset(typeface.bytes(), 0, &letters.remapper).expect("the bundled fonts can be cut");
     let length = subset.len() as i32;
     pdf.stream(ids.file, &deflated(&subset)).filter(Filter::FlateDecode).pair(Name(b"Length1"), length);
     let mut cmap = UnicodeCmap::new(Name(b"Letters"), SYSTEM);

@@ -12,6 +12,10 @@ pub(super) struct Scene {
     /// A description of the picture for screen readers.
     pub description: String,
     pub background: Rgb,
+    /// The families of fonts that an SVG asks for.
+    pub families: &'static str,
+    /// Whether an SVG states its size in points, as on paper.
+    pub in_points: bool,
     pub width: f64,
     pub height: f64,
     pub marks: Vec<Mark>,
@@ -82,6 +86,55 @@ pub(super) enum Mark {
     Text(Text),
 }
 
+impl Mark {
+    fn scale(&mut self, scale: f64, shift: Point) {
+        let (x, y) = (|x: &mut f64| *x = *x * scale + shift.0, |y: &mut f64| *y = *y * scale + shift.1);
+        let all = |points: &mut [Point]| {
+            for (a, b) in points {
+                x(a);
+                y(b);
+            }
+        };
+        match self {
+            Mark::Line { points, width, dash, .. } => {
+                all(points);
+                *width = hundredths(*width * scale);
+                dash.lengths.iter_mut().for_each(|length| *length *= scale);
+                dash.start *= scale;
+            }
+            Mark::Ribbon { edges, .. } => {
+                for (at, top, bottom) in edges {
+                    x(at);
+                    y(top);
+                    y(bottom);
+                }
+            }
+            Mark::Polygon { points, .. } => all(points),
+            Mark::Rectangles { rectangles, .. } => {
+                for [left, top, right, bottom] in rectangles {
+                    x(left);
+                    y(top);
+                    x(right);
+                    y(bottom);
+                }
+            }
+            Mark::Disc { center, radius, .. } => {
+                all(std::slice::from_mut(center));
+                *radius *= scale;
+            }
+            Mark::Text(text) => {
+                all(std::slice::from_mut(&mut text.at));
+                text.font.size = hundredths(text.font.size * scale);
+            }
+        }
+    }
+}
+
+/// A hundredth of a pixel is finer than what is seen.
+fn hundredths(x: f64) -> f64 {
+    (x * 100.0).round() / 100.0
+}
+
 /// One line of text.
 #[derive(Clone, Debug)]
 pub(super) struct Text {
@@ -114,8 +167,17 @@ pub(super) enum Anchor {
 }
 
 impl Scene {
-    pub fn new(title: &str, width: f64, background: Rgb) -> Self {
-        Scene { title: title.to_string(), description: String::new(), background, width, height: 0.0, marks: Vec::new() }
+    pub fn new(title: &str, width: f64, background: Rgb, families: &'static str) -> Self {
+        let (title, description, marks) = (title.to_string(), String::new(), Vec::new());
+        Scene { title, description, background, families, in_points: false, width, height: 0.0, marks }
+    }
+
+    /// The scene with all lengths times `scale`, then moved.
+    pub fn scaled(mut self, scale: f64, shift: Point) -> Self {
+        self.width *= scale;
+        self.height *= scale;
+        self.marks.iter_mut().for_each(|mark| mark.scale(scale, shift));
+        self
     }
 
     pub fn line(&mut self, points: Vec<Point>, color: Rgb, width: f64) {

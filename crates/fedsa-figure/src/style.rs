@@ -1,19 +1,10 @@
-//! Colours, dashes, markers and fonts.
+//! Colours, dashes and markers.
 
 use std::f64::consts::TAU;
 
 use super::point::Point;
 use super::scene::{Dash, Mark, Rgb};
-use super::text::Font;
 use super::{Fill, Theme, Tone};
-
-pub(super) const TITLE: Font = Font::bold(16.0);
-pub(super) const PANEL_TITLE: Font = Font::bold(12.5);
-pub(super) const AXIS_LABEL: Font = Font::regular(12.5);
-pub(super) const TICK: Font = Font::regular(11.5);
-pub(super) const LEGEND: Font = Font::regular(12.5);
-pub(super) const CAPTION: Font = Font::regular(12.0);
-pub(super) const NOTE: Font = Font::regular(11.0);
 
 pub(super) const CURVE_WIDTH: f64 = 1.8;
 pub(super) const FINE_CURVE_WIDTH: f64 = 1.4;
@@ -166,9 +157,8 @@ impl Colors {
         }
     }
 
-    /// The marker of a colour. Neighbouring colours have different shapes or orientations. Where curves
-    /// coincide, the lower ones have larger markers.
-    pub fn marker(&self, index: usize, (x, y): Point, size: f64) -> Mark {
+    /// A marker of one of the shapes. Where curves coincide, the lower ones have larger markers.
+    pub fn marker(&self, shape: usize, index: usize, (x, y): Point, size: f64) -> Mark {
         let color = self.curve(index);
         let r = MARKER_RADIUS * size;
         let polygon = |corners: usize, radius: f64, first: f64| {
@@ -178,7 +168,7 @@ impl Colors {
             };
             Mark::Polygon { points: (0..corners).map(corner).collect(), color }
         };
-        match (index + turn(index)) % 5 {
+        match shape % SHAPES {
             0 => Mark::Disc { center: (x, y), radius: r, color },
             1 => polygon(4, 1.25 * r, 0.125),
             2 => polygon(3, 1.4 * r, -0.25),
@@ -186,8 +176,22 @@ impl Colors {
             _ => polygon(3, 1.4 * r, 0.25),
         }
     }
+
+    /// The same marker with the background inside it.
+    pub fn hollow_marker(&self, shape: usize, index: usize, at: Point, size: f64) -> [Mark; 2] {
+        let mut inside = self.marker(shape, index, at, 0.55 * size);
+        if let Mark::Disc { color, .. } | Mark::Polygon { color, .. } = &mut inside {
+            *color = self.background;
+        }
+        [self.marker(shape, index, at, size), inside]
+    }
 }
 
+/// The number of markers of different shapes.
+const SHAPES: usize = 5;
+/// The dash patterns of lines that differ without colours. With the markers they make 25 looks.
+const GREY_DASHES: [&[f64]; 5] = [&[], &[7.0, 3.0], &[2.0, 2.5], &[9.0, 2.5, 2.0, 2.5], &[9.0, 2.5, 2.0, 2.5, 2.0, 2.5]];
+const DOT: [f64; 2] = [1.6, 2.4];
 /// The dash patterns, one for each repetition of the palette.
 const TURN_DASHES: [&[f64]; 4] = [&[], &[2.0, 2.5], &[9.0, 2.5, 2.0, 2.5], &[9.0, 2.5, 2.0, 2.5, 2.0, 2.5]];
 const PREDICTED: [&[f64]; 2] = [&[5.0, 3.5], &[11.0, 3.5]];
@@ -197,6 +201,32 @@ const REFERENCE: &[f64] = &[1.5, 3.0];
 
 pub(super) fn level_dash(index: usize) -> Dash {
     Dash::of(LEVEL_DASHES[index % LEVEL_DASHES.len()])
+}
+
+/// The dash pattern of a line that differs from those of other indices by its dashes or its markers. Neighbours differ by both.
+pub(super) fn grey_dash(index: usize) -> Dash {
+    Dash::of(GREY_DASHES[(grey_shape(index) + index / SHAPES) % GREY_DASHES.len()])
+}
+
+/// The shape of the markers of such a line.
+pub(super) fn grey_shape(index: usize) -> usize {
+    index % SHAPES
+}
+
+/// A dash pattern with as many dots as there were other lines with markers of this shape.
+pub(super) fn with_dots(mut dash: Dash, index: usize) -> Dash {
+    (0..index / SHAPES).for_each(|_| dash.lengths.extend(DOT));
+    dash
+}
+
+/// Whether every second line with markers of this shape is meant.
+pub(super) fn is_second_of_shape(index: usize) -> bool {
+    index / SHAPES % 2 == 1
+}
+
+/// The shape of the markers of an index. Neighbouring colours have different shapes or orientations.
+pub(super) fn shape(index: usize) -> usize {
+    (index + turn(index)) % SHAPES
 }
 
 fn turn(index: usize) -> usize {

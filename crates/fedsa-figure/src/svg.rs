@@ -5,16 +5,19 @@ use std::fmt::Write;
 use super::about::Provenance;
 use super::point::Point;
 use super::scene::{Anchor, Dash, Mark, Rgb, Scene, Text};
-use super::text::FAMILY;
 
 /// Of the metadata's elements; a name, not an address.
 const NAMESPACE: &str = "urn:fedsa:picture";
 
 pub(super) fn render(scene: &Scene, about: &Provenance) -> Vec<u8> {
     let (width, height) = (scene.width.ceil(), scene.height.ceil());
+    let size = |pixels: f64| if scene.in_points { format!("{}pt", 0.75 * pixels) } else { pixels.to_string() };
     let mut svg = format!(
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{width}\" height=\"{height}\" viewBox=\"0 0 {width} {height}\" \
-         role=\"img\" font-family=\"{FAMILY}\" fill=\"none\" stroke-linejoin=\"round\">\n<title>{}</title>\n",
+        "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{}\" height=\"{}\" viewBox=\"0 0 {width} {height}\" \
+         role=\"img\" font-family=\"{}\" fill=\"none\" stroke-linejoin=\"round\">\n<title>{}</title>\n",
+        size(width),
+        size(height),
+        scene.families,
         escaped(&super::text::clean(&scene.title))
     );
     if !scene.description.is_empty() {
@@ -93,7 +96,7 @@ fn lettering(svg: &mut String, Text { at: (x, y), text, font, anchor, upward, co
         Anchor::Middle => " text-anchor=\"middle\"",
         Anchor::End => " text-anchor=\"end\"",
     });
-    let weight = if font.bold { " font-weight=\"bold\"" } else { "" };
+    let weight = if font.typeface.bold { " font-weight=\"bold\"" } else { "" };
     line(svg, format_args!(" font-size=\"{}\"{weight} fill=\"{}\">{}</text>", font.size, hex(*color), escaped(text)));
 }
 

@@ -60,7 +60,7 @@ pub(super) fn assert_legible(scene: &Scene) {
     let boxes = text_boxes(scene);
     for (i, (text, [left, top, right, bottom])) in boxes.iter().enumerate() {
         let inside = *left >= 0.0 && *top >= 0.0 && *right <= scene.width && *bottom <= scene.height;
-        assert!(inside, "{text:?} reaches out of the picture: {left} {top} {right} {bottom}");
+        assert!(inside, "{text:?} reaches out of the picture of {} by {}: {left} {top} {right} {bottom}", scene.width, scene.height);
         for (other, [other_left, other_top, other_right, other_bottom]) in &boxes[..i] {
             let apart = right <= other_left || other_right <= left || bottom <= other_top || other_bottom <= top;
             assert!(apart, "{text:?} overlaps {other:?}");
@@ -143,7 +143,13 @@ fn any_heat_maps() -> impl Strategy<Value = HeatMaps> {
 
 fn any_look() -> impl Strategy<Value = RenderOptions> {
     let theme = prop::sample::select(vec![Theme::Light, Theme::Dark]);
-    (prop::option::of(300.0..4000.0), 24.0..200.0, theme).prop_map(|(width, dpi, theme)| RenderOptions { width, dpi, theme })
+    let style = prop::option::of(prop::sample::select(FigureStyle::ALL.to_vec()));
+    (prop::option::of(300.0..4000.0), 24.0..200.0, theme, style).prop_map(|(width, dpi, theme, style)| RenderOptions {
+        width,
+        dpi,
+        theme,
+        style,
+    })
 }
 
 fn cases(cases: u32) -> ProptestConfig {
@@ -363,7 +369,7 @@ fn a_legend_is_shared_only_where_names_mean_the_same() {
 
 #[test]
 fn lines_are_broken_between_words_and_shortened_with_an_ellipsis() {
-    let font = style::LEGEND;
+    let font = sheet::Sheet::of(&RenderOptions::default()).fonts.legend;
     let width = font.width("heterogeneity, H");
     assert_eq!(font.wrap("High heterogeneity, H = 10", width, 3), ["High", "heterogeneity,", "H = 10"]);
     let short = font.wrap(&"word ".repeat(100), font.width("word word"), 2);

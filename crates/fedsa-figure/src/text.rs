@@ -1,4 +1,4 @@
-//! The font: its metrics, line breaking and numerals.
+//! The fonts: their metrics, line breaking and numerals.
 
 use std::sync::LazyLock;
 
@@ -6,33 +6,89 @@ use ttf_parser::{Face, GlyphId, OutlineBuilder};
 
 use super::point::Point;
 
-/// The font family in an SVG: fedsa's font if installed, otherwise a font that is not wider.
-pub(super) const FAMILY: &str = "DejaVu Sans, Verdana, sans-serif";
+const SANS_BYTES: &[u8] = include_bytes!("../assets/DejaVuSans.ttf");
+const SANS_BOLD_BYTES: &[u8] = include_bytes!("../assets/DejaVuSans-Bold.ttf");
+const SERIF_BYTES: &[u8] = include_bytes!("../assets/Tinos-Regular.ttf");
+const SERIF_BOLD_BYTES: &[u8] = include_bytes!("../assets/Tinos-Bold.ttf");
 
-const REGULAR_BYTES: &[u8] = include_bytes!("../assets/DejaVuSans.ttf");
-const BOLD_BYTES: &[u8] = include_bytes!("../assets/DejaVuSans-Bold.ttf");
-
-static REGULAR: LazyLock<Face> = LazyLock::new(|| parse(REGULAR_BYTES));
-static BOLD: LazyLock<Face> = LazyLock::new(|| parse(BOLD_BYTES));
+static SANS: LazyLock<Face> = LazyLock::new(|| parse(SANS_BYTES));
+static SANS_BOLD: LazyLock<Face> = LazyLock::new(|| parse(SANS_BOLD_BYTES));
+static SERIF: LazyLock<Face> = LazyLock::new(|| parse(SERIF_BYTES));
+static SERIF_BOLD: LazyLock<Face> = LazyLock::new(|| parse(SERIF_BOLD_BYTES));
 
 fn parse(bytes: &'static [u8]) -> Face<'static> {
     Face::parse(bytes, 0).expect("the bundled fonts are valid")
+}
+
+/// A family that is embedded: DejaVu Sans, or Tinos, which has the metrics of Times.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Family {
+    Sans,
+    Serif,
+}
+
+/// A family in one weight.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Typeface {
+    pub family: Family,
+    pub bold: bool,
+}
+
+impl Typeface {
+    pub fn face(self) -> &'static Face<'static> {
+        match (self.family, self.bold) {
+            (Family::Sans, false) => &SANS,
+            (Family::Sans, true) => &SANS_BOLD,
+            (Family::Serif, false) => &SERIF,
+            (Family::Serif, true) => &SERIF_BOLD,
+        }
+    }
+
+    /// The font as a file.
+    pub fn bytes(self) -> &'static [u8] {
+        match (self.family, self.bold) {
+            (Family::Sans, false) => SANS_BYTES,
+            (Family::Sans, true) => SANS_BOLD_BYTES,
+            (Family::Serif, false) => SERIF_BYTES,
+            (Family::Serif, true) => SERIF_BOLD_BYTES,
+        }
+    }
+
+    /// The glyph of a character, or the glyph for missing characters.
+    pub fn glyph(self, c: char) -> GlyphId {
+        self.face().glyph_index(c).unwrap_or_default()
+    }
+
+    /// The advance of a glyph, in ems.
+    pub fn advance(self, glyph: GlyphId) -> f64 {
+        f64::from(self.face().glyph_hor_advance(glyph).unwrap_or(0)) / f64::from(self.face().units_per_em())
+    }
+
+    fn has_glyphs(self, text: &str) -> bool {
+        text.chars().all(|c| self.glyph(c).0 != 0)
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Font {
     /// Pixels per em.
     pub size: f64,
-    pub bold: bool,
+    pub typeface: Typeface,
 }
 
 impl Font {
-    pub const fn regular(size: f64) -> Self {
-        Font { size, bold: false }
+    pub const fn regular(family: Family, size: f64) -> Self {
+        Font { size, typeface: Typeface { family, bold: false } }
     }
 
-    pub const fn bold(size: f64) -> Self {
-        Font { size, bold: true }
+    pub const fn bold(family: Family, size: f64) -> Self {
+        Font { size, typeface: Typeface { family, bold: true } }
+    }
+
+    /// The typeface of a text: that of the font, or the sans-serif one where only it has all characters.
+    pub fn typeface_for(self, text: &str) -> Typeface {
+        let sans = Typeface { family: Family::Sans, ..self.typeface };
+        if self.typeface == sans || self.typeface.has_glyphs(text) || !sans.has_glyphs(text) { self.typeface } else { sans }
     }
 
     /// The distance between baselines, in pixels.
@@ -50,41 +106,24 @@ impl Font {
         0.365 * self.size
     }
 
-    pub fn face(self) -> &'static Face<'static> {
-        if self.bold { &BOLD } else { &REGULAR }
-    }
-
-    /// The font as a file.
-    pub fn bytes(self) -> &'static [u8] {
-        if self.bold { BOLD_BYTES } else { REGULAR_BYTES }
-    }
-
-    /// The glyph of a character, or the glyph for missing characters.
-    pub fn glyph(self, c: char) -> GlyphId {
-        self.face().glyph_index(c).unwrap_or_default()
-    }
-
-    /// The advance of a glyph, in ems.
-    pub fn advance(self, glyph: GlyphId) -> f64 {
-        f64::from(self.face().glyph_hor_advance(glyph).unwrap_or(0)) / f64::from(self.face().units_per_em())
-    }
-
     pub fn width(self, text: &str) -> f64 {
-        self.size * text.chars().map(|c| self.advance(self.glyph(c))).sum::<f64>()
+        let typeface = self.typeface_for(text);
+        self.size * text.chars().map(|c| typeface.advance(typeface.glyph(c))).sum::<f64>()
     }
 
-    /// Whether the font has every character of a text.
+    /// Whether the font, or the one that stands in for it, has every character of a text.
     pub fn has_glyphs(self, text: &str) -> bool {
-        text.chars().all(|c| self.glyph(c).0 != 0)
+        self.typeface_for(text).has_glyphs(text)
     }
 
     /// Draws the outlines of a text whose baseline starts at (0, 0), with y downwards.
     pub fn outline(self, text: &str, pen: &mut dyn OutlinePen) {
-        let scale = self.size / f64::from(self.face().units_per_em());
+        let typeface = self.typeface_for(text);
+        let scale = self.size / f64::from(typeface.face().units_per_em());
         let mut x = 0.0;
-        for glyph in text.chars().map(|c| self.glyph(c)) {
-            self.face().outline_glyph(glyph, &mut Scaled { pen: &mut *pen, x, scale });
-            x += self.advance(glyph) * self.size;
+        for glyph in text.chars().map(|c| typeface.glyph(c)) {
+            typeface.face().outline_glyph(glyph, &mut Scaled { pen: &mut *pen, x, scale });
+            x += typeface.advance(glyph) * self.size;
         }
     }
 

@@ -121,10 +121,15 @@
       if (!byName.has(key)) {
         byName.set(key, groups.length);
         const name = [several ? data.runs[series.run] : "", series.method, series.point].filter((part) => part !== "").join(" \u00b7 ");
-        groups.push({ name, run: series.run, method: series.method, point: series.point, seeds: [], shown: groups.length < 24 });
+        groups.push({ name, run: series.run, method: series.method, point: series.point, seeds: [], shown: true });
       }
       groups[byName.get(key)].seeds.push(series);
     }
+    // Of many lines, some are shown at first, all along the sweep.
+    const points = [...new Set(groups.map((group) => JSON.stringify([group.run, group.point])))];
+    const place = new Map(points.map((point, i) => [point, i]));
+    const every = Math.ceil(groups.length / 24);
+    groups.forEach((group) => { group.shown = place.get(JSON.stringify([group.run, group.point])) % every === 0; });
     // The same method has the same colour at one point, or over the points of one method.
     groups.forEach((group, i) => Object.assign(group, lookOf(i)));
     const hidden = chosen.get("hide");
@@ -315,6 +320,7 @@
       plot.over.addEventListener("dblclick", () => zoomTo(null));
       status.textContent = `${shown.length} ${shown.length === 1 ? "line" : "lines"}${state.seeds ? ", each seed" : shown.some((line) => line.low) ? ", means over seeds with bands of one standard error" : ""}. Drag to zoom, double-click to show everything.`;
       if (at != null) tell(at);
+      command();
     };
     const zoomTo = (to) => { zoom = to; build(); };
     const zoomBy = (factor) => {
@@ -403,6 +409,43 @@
       remember();
       build();
     };
+    // ---- the command that draws this again ----
+    const again = document.getElementById("again");
+    let style = "neurips";
+    const toml = (text) => JSON.stringify(text).replace(/[\u007f-\u009f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff]/g, (c) => "\\u" + c.codePointAt(0).toString(16).padStart(4, "0"));
+    const quoted = (word) => (/^[\w./:=,+@%~-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`);
+    const commandOf = (r) => {
+      const own = groups.filter((group) => group.run === r);
+      const drawn = own.filter((group) => group.shown);
+      if (!data.figures[r] || drawn.length === 0) return null;
+      const some = (key) => {
+        const [all, wanted] = [new Set(own.map((group) => group[key])), new Set(drawn.map((group) => group[key]))];
+        return wanted.size < all.size ? [...wanted] : null;
+      };
+      const [metric, { folder, levels }] = [data.metrics[state.y].key, data.figures[r]];
+      const keys = { x: data.axes[state.x].key, y: metric, x_log: state.logX, y_log: state.logY, band: state.bands ? "error" : "none", methods: some("method"), points: some("point") };
+      if (own.some((group) => group.point !== "")) keys.panels = [];
+      if (zoom && zoom.y[0] < zoom.y[1]) keys.y_range = zoom.y;
+      const given = Object.entries(keys).filter(([, value]) => value != null);
+      if (folder == null) {
+        const python = (value) => (typeof value === "boolean" ? (value ? "True" : "False") : Array.isArray(value) ? `[${value.map(python).join(", ")}]` : typeof value === "string" ? toml(value) : String(value));
+        return `results.plot(${[`style=${toml(style)}`, ...given.map(([key, value]) => `${key}=${python(value)}`)].join(", ")})`;
+      }
+      const text = (value) => (Array.isArray(value) ? `[${value.map(text).join(", ")}]` : typeof value === "string" ? toml(value) : Number.isInteger(value) ? `${value}.0` : String(value));
+      const table = given.map(([key, value]) => `${key} = ${text(value)}`);
+      if (levels && state.levels && metric === "mse") table.push(`levels = ${levels}`);
+      return ["fedsa", "plot", quoted(folder), "--style", style, "--set", quoted(`figure={${table.join(", ")}}`)].join(" ");
+    };
+    const command = () => {
+      const commands = data.runs.map((_, r) => commandOf(r)).filter((text) => text != null);
+      if (again && commands.length) again.querySelector("ul").replaceChildren(...commands.map((text) => make("li", {}, make("code", {}, text))));
+    };
+    if (again) {
+      const styles = [["neurips", "NeurIPS: 5.5 inches, 9 point Times"], ["ieee", "IEEE: a column of 3.5 inches, 8 point Times"], ["slides", "slides: 16:9, large letters"]];
+      const list = make("select", { "aria-label": "where the figure goes", onchange: (event) => { style = event.target.value; command(); } }, ...styles.map(([name, text]) => make("option", { value: name }, text)));
+      again.querySelector("div").append(make("div", { class: "controls" }, make("label", {}, "where it goes", list)), make("p", { class: "small" }, "Draws the axes and lines that are chosen above, all chosen methods at all chosen points:"));
+    }
+
     const search = make("input", { type: "search", placeholder: "part of a name", "aria-label": "Show only lines whose names contain this in the table", oninput: (event) => {
       const wanted = event.target.value.toLowerCase();
       groups.forEach((group) => { group.row.hidden = !group.name.toLowerCase().includes(wanted); });
@@ -420,48 +463,35 @@
     document.querySelectorAll("details.pictures").forEach((details) => { details.open = false; });
   };
 
-  // ---- maps of sweeps over two keys ----
-  const ramp = ["#440154", "#472d7b", "#3b528b", "#2c728e", "#21908c", "#27ad81", "#5dc863", "#aadc32", "#fde725"];
+  // ---- maps of sweeps over two keys: the page has them as pictures; here one quantity is chosen, and values are told at the pointer ----
   const maps = () => {
-    const root = document.getElementById("maps");
-    for (const { run, sweep } of data.sweeps ?? []) {
-      const list = make("select");
-      sweep.maps.forEach((map, i) => list.append(make("option", { value: i }, label(`${map.method}: ${map.quantity}`))));
-      const place = make("div", { class: "map" });
+    document.querySelectorAll(".sweep").forEach((place, k) => {
+      const { sweep } = data.sweeps[k];
+      const figures = [...place.querySelectorAll("figure.maps")];
+      const told = make("output", { class: "small told" }, "Values are shown at the pointer.");
+      const show = (chosenOne) => figures.forEach((figure, q) => { figure.hidden = q !== chosenOne; });
+      const list = make("select", { "aria-label": "what the maps show", onchange: (event) => show(Number(event.target.value)) });
+      sweep.quantities.forEach((quantity, q) => list.append(make("option", { value: q }, label(quantity.quantity))));
       const name = (value) => (typeof value === "number" ? short(value) : label(value, 24));
-      const show = () => {
-        const map = sweep.maps[Number(list.value)];
-        const [columns, rows, left, bottom] = [sweep.xs.length, sweep.ys.length, 110, 26];
-        const [w, h] = [Math.max(6, Math.min(60, 700 / columns)), Math.max(6, Math.min(36, 420 / rows))];
-        const numbers = map.cells.filter((cell) => typeof cell === "number");
-        const log = numbers.every((x) => x > 0) && Math.max(...numbers) > 20 * Math.min(...numbers);
-        const scaled = (x) => (log ? Math.log(x) : x);
-        const [low, high] = [Math.min(...numbers.map(scaled)), Math.max(...numbers.map(scaled))];
-        const color = (x) => ramp[high > low ? Math.round(((scaled(x) - low) / (high - low)) * 8) : 4];
-        const [width, height] = [left + columns * w + 20, rows * h + bottom + 16];
-        const svg = draw("svg", { viewBox: `0 0 ${width} ${height}`, width, height, role: "img",
-          "aria-label": `${map.method}: ${map.quantity} over ${sweep.x} and ${sweep.y}; the table of results has the numbers` });
-        map.cells.forEach((cell, k) => {
-          const [i, j] = [k % columns, Math.floor(k / columns)];
+      figures.forEach((figure, q) => figure.querySelectorAll("svg[data-w]").forEach((svg, m) => {
+        const { method, cells } = sweep.quantities[q].methods[m];
+        const [columns, rows] = [sweep.xs.length, sweep.ys.length];
+        svg.addEventListener("pointermove", (event) => {
+          const box = svg.getBoundingClientRect();
+          const scale = svg.viewBox.baseVal.width / box.width;
+          const i = Math.floor(((event.clientX - box.left) * scale - Number(svg.dataset.left)) / Number(svg.dataset.w));
+          const j = rows - 1 - Math.floor(((event.clientY - box.top) * scale - Number(svg.dataset.top)) / Number(svg.dataset.h));
+          if (i < 0 || j < 0 || i >= columns || j >= rows) return;
+          const cell = cells[j * columns + i];
           const text = typeof cell === "number" ? short(cell) : cell ?? "not run";
-          const title = `${sweep.x} = ${name(sweep.xs[i])}, ${sweep.y} = ${name(sweep.ys[j])}: ${text}`;
-          svg.append(draw("rect", { x: left + i * w, y: (rows - 1 - j) * h, width: w, height: h, fill: typeof cell === "number" ? color(cell) : "#9aa0a6", stroke: css("--page"), "stroke-width": 0.5,
-            "data-value": typeof cell === "number" ? cell : "" }, draw("title", {}, title)));
+          told.textContent = `${label(method)} at ${label(sweep.x)} = ${name(sweep.xs[i])}, ${label(sweep.y)} = ${name(sweep.ys[j])}: ${text}`;
+          told.dataset.value = typeof cell === "number" ? cell : "";
         });
-        const every = (n, room) => Math.max(1, Math.ceil((n * 14) / room));
-        const stepX = every(columns, (columns * w) / 3.2), stepY = every(rows, rows * h);
-        sweep.xs.forEach((x, i) => { if (i % stepX === 0) svg.append(draw("text", { x: left + (i + 0.5) * w, y: rows * h + 16, "text-anchor": "middle" }, name(x))); });
-        sweep.ys.forEach((y, j) => { if (j % stepY === 0) svg.append(draw("text", { x: left - 6, y: (rows - j - 0.5) * h + 4, "text-anchor": "end" }, name(y))); });
-        svg.append(draw("text", { x: left + (columns * w) / 2, y: rows * h + 34, "text-anchor": "middle" }, label(sweep.x)));
-        const caption = make("p", { class: "small" }, `${label(sweep.y)} upwards. From ${short(Math.min(...numbers))} (dark) to ${short(Math.max(...numbers))} (bright)${log ? ", colours by logarithm" : ""}; grey: diverged, refused or not run`);
-        place.replaceChildren(svg, caption);
-      };
-      list.addEventListener("change", show);
-      const heading = data.runs.length > 1 ? `Map of ${data.runs[run]}` : "Map";
-      root.append(make("h3", {}, label(heading)), make("div", { class: "controls" }, make("label", {}, "what is shown", list)), place);
-      show();
-      scheme.addEventListener("change", show);
-    }
+      }));
+      if (figures.length > 1) place.prepend(make("div", { class: "controls" }, make("label", {}, "what is shown", list)));
+      place.append(told);
+      show(0);
+    });
   };
 
   curves();

@@ -6,13 +6,17 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use fedsa::metrics::METRICS;
 use fedsa::record::COUNTS;
+use fedsa_experiment::theory::TheoryReport;
 use serde_json::{Value as Json, json};
 
 use crate::rounds::Series;
 use crate::run::ReportedRun;
+use crate::theory;
 
 /// The most numbers that the curves of a page may have.
 const MOST_NUMBERS: usize = 4_000_000;
+/// The most seeds of methods at points that have curves: more are a cloud, which the tables and maps of a sweep say better.
+const MOST_SERIES: usize = 800;
 
 /// Columns of numbers, each different one once, as the page reads them: 64-bit numbers, in base64.
 #[derive(Default)]
@@ -47,7 +51,7 @@ pub struct Curves {
 }
 
 /// The curves of runs.
-pub fn curves(runs: &[ReportedRun]) -> Curves {
+pub fn curves(runs: &[ReportedRun], theories: &[Option<TheoryReport>]) -> Curves {
     let all: Vec<(usize, &Series)> = runs
         .iter()
         .enumerate()
@@ -59,7 +63,15 @@ pub fn curves(runs: &[ReportedRun]) -> Curves {
     let (axes, metrics): (Vec<usize>, Vec<usize>) = there.into_iter().partition(|j| *j < COUNTS.len());
     let mut arrays = Arrays::default();
     let mut series = Vec::new();
+    // Of a large sweep, every second or third point, all along it.
+    let every = all.len().div_ceil(MOST_SERIES);
+    let mut points: HashMap<(usize, &str), usize> = HashMap::new();
     for (run, of) in &all {
+        let next = points.len();
+        let point = *points.entry((*run, &of.point)).or_insert(next);
+        if point % every != 0 {
+            continue;
+        }
         if arrays.numbers > MOST_NUMBERS {
             break;
         }
@@ -76,7 +88,7 @@ pub fn curves(runs: &[ReportedRun]) -> Curves {
         "arrays": arrays.texts,
         "runs": runs.iter().map(|run| run.name.clone()).collect::<Vec<_>>(),
         "series": series,
-        "levels": levels(runs),
+        "levels": levels(runs, theories),
     });
     Curves { json, shown, all: all.len() }
 }
@@ -85,7 +97,7 @@ pub fn curves(runs: &[ReportedRun]) -> Curves {
 const LEVELS: [(&str, &str); 3] = [("floor", "predicted floor"), ("bias2", "predicted squared bias"), ("noise", "predicted noise")];
 
 /// The predicted levels of all runs.
-fn levels(runs: &[ReportedRun]) -> Vec<Json> {
+fn levels(runs: &[ReportedRun], theories: &[Option<TheoryReport>]) -> Vec<Json> {
     let mut out = Vec::new();
     for (r, run) in runs.iter().enumerate() {
         for result in run.summary["results"].as_array().into_iter().flatten() {
@@ -94,9 +106,19 @@ fn levels(runs: &[ReportedRun]) -> Vec<Json> {
                 if let Some(y) = result["predicted"][key].as_f64().filter(|y| *y > 0.0) {
                     let name = known.as_str().map_or(name.to_string(), |known| format!("{name}, {}", known.replace('_', " ")));
                     out.push(
-                        json!({ "run": r, "method": result["method"], "point": result["point"], "metric": "mse", "name": name, "y": y }),
+                        json!({ "run": r, "method": result["method"], "point": result["point"], "metric": "mse", "key": key, "name": name, "y": y }),
                     );
                 }
+            }
+        }
+        // Floors that the run did not ask for.
+        let is_there = |out: &[Json], method: &str, point: &str| {
+            out.iter().any(|level| level["run"] == r && level["method"] == method && level["point"] == point && level["key"] == LEVELS[0].0)
+        };
+        for (method, point, y, known) in theories[r].iter().flat_map(theory::levels) {
+            if !is_there(&out, method, point) {
+                let (key, name) = LEVELS[0];
+                out.push(json!({ "run": r, "method": method, "point": point, "metric": "mse", "key": key, "name": format!("{name}, {known}"), "y": y }));
             }
         }
     }

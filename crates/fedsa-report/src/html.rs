@@ -87,11 +87,17 @@ pub fn tag(tone: TagTone, text: &str) -> String {
     format!("<span class=\"tag {}\">{}{}</span>", tone.class(), tone.sign(), escaped(text))
 }
 
+/// Longer texts have lines of some width in a table.
+const SHORT: usize = 48;
+/// Tables of more rows are laid out when they come into view.
+const LONG: usize = 300;
+
 /// A table, of which no more than so many rows are written; what is left out is said.
 pub fn table(caption: &str, heads: &[String], rows: &[Vec<Cell>], most: usize) -> String {
     let mut out = format!(
-        "<div class=\"wide\" tabindex=\"0\" role=\"region\" aria-label=\"{0}\"><table class=\"sortable\"><caption>{0}</caption><thead><tr>",
-        escaped(caption)
+        "<div class=\"wide{1}\" tabindex=\"0\" role=\"region\" aria-label=\"{0}\"><table class=\"sortable\"><caption>{0}</caption><thead><tr>",
+        escaped(caption),
+        if rows.len() > LONG { " long" } else { "" },
     );
     for (j, head) in heads.iter().enumerate() {
         let class = if is_numeric(rows, j) { " class=\"n\"" } else { "" };
@@ -111,6 +117,17 @@ pub fn table(caption: &str, heads: &[String], rows: &[Vec<Cell>], most: usize) -
     out
 }
 
+/// A table without the columns in which no row has anything.
+pub fn without_empty_columns(heads: Vec<String>, rows: Vec<Vec<Cell>>) -> (Vec<String>, Vec<Vec<Cell>>) {
+    let is_there =
+        |j: usize| rows.iter().any(|row| !matches!(&row[j], Cell::Empty) && !matches!(&row[j], Cell::Text(text) if text.is_empty()));
+    let there: Vec<bool> = (0..heads.len()).map(is_there).collect();
+    let kept = |j: &usize| there[*j];
+    let heads = heads.into_iter().enumerate().filter(|(j, _)| kept(j)).map(|(_, head)| head).collect();
+    let rows = rows.into_iter().map(|row| row.into_iter().enumerate().filter(|(j, _)| kept(j)).map(|(_, cell)| cell).collect()).collect();
+    (heads, rows)
+}
+
 /// Whether a column has numbers, and nothing else.
 fn is_numeric(rows: &[Vec<Cell>], column: usize) -> bool {
     let mut there = rows.iter().map(|row| &row[column]).filter(|cell| !matches!(cell, Cell::Empty)).peekable();
@@ -120,8 +137,9 @@ fn is_numeric(rows: &[Vec<Cell>], column: usize) -> bool {
 fn cell_html(cell: &Cell) -> String {
     match cell {
         Cell::Text(text) if text.chars().count() > 200 => {
-            format!("<td><details><summary>{}</summary>{}</details></td>", escaped(&clipped(text, 60)), escaped(text))
+            format!("<td class=\"t\"><details><summary>{}</summary>{}</details></td>", escaped(&clipped(text, 60)), escaped(text))
         }
+        Cell::Text(text) if text.chars().count() > SHORT => format!("<td class=\"t\">{}</td>", escaped(text)),
         Cell::Text(text) => format!("<td>{}</td>", escaped(text)),
         Cell::Number(x, text) => format!("<td class=\"n\" data-v=\"{x:?}\">{}</td>", escaped(text)),
         Cell::Tag(tone, text) => format!("<td>{}</td>", tag(*tone, text)),

@@ -15,6 +15,7 @@ mod rounds;
 mod run;
 mod sections;
 mod sweep;
+mod theory;
 
 pub use sections::typed;
 

@@ -5,10 +5,13 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value as Json, json};
 use sha2::{Digest, Sha256};
 
+use fedsa_experiment::theory::TheoryReport;
+
 use crate::curves::{Curves, curves};
 use crate::html::{escaped, json_in_script};
 use crate::run::ReportedRun;
-use crate::{ReportOptions, sections, sweep};
+use crate::sweep::SweepMaps;
+use crate::{ReportOptions, sections, theory};
 
 const UPLOT: &str = include_str!("../assets/uplot/uPlot.iife.min.js");
 const UPLOT_STYLE: &str = include_str!("../assets/uplot/uPlot.min.css");
@@ -21,16 +24,18 @@ pub const GENERATOR: &str = "<meta name=\"generator\" content=\"fedsa report";
 /// The page on these runs.
 pub fn page(runs: &[ReportedRun], options: &ReportOptions) -> String {
     let title = options.title.clone().unwrap_or_else(|| title(runs));
-    let curves = curves(runs);
-    let data = data(runs, options, &curves);
+    let theories: Vec<Option<TheoryReport>> = runs.iter().map(theory::of).collect();
+    let maps: Vec<Option<SweepMaps>> = runs.iter().map(SweepMaps::of).collect();
+    let curves = curves(runs, &theories);
+    let data = data(runs, options, &curves, &maps);
     let style = format!("{UPLOT_STYLE}\n{STYLE}");
     let reload = options.reload.map_or(String::new(), |after| {
         // With scripts, the page loads itself again and keeps what was chosen on it.
         format!("<noscript><meta http-equiv=\"refresh\" content=\"{}\"></noscript>\n", after.as_secs().max(1))
     });
     let mut body = head(runs, &title);
-    body.push_str(&picked(runs, &curves));
-    body.push_str(&rest(runs, options));
+    body.push_str(&picked(runs, options, &curves, &maps));
+    body.push_str(&rest(runs, options, &theories));
     format!(
         "<!doctype html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta http-equiv=\"Content-Security-Policy\" content=\"{}\">\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n<meta name=\"color-scheme\" content=\"light dark\">\n\
@@ -61,10 +66,12 @@ fn title(runs: &[ReportedRun]) -> String {
     }
 }
 
-fn data(runs: &[ReportedRun], options: &ReportOptions, curves: &Curves) -> Json {
-    let sweeps: Vec<Json> = runs.iter().enumerate().filter_map(|(r, run)| Some(json!({ "run": r, "sweep": sweep::maps(run)? }))).collect();
+fn data(runs: &[ReportedRun], options: &ReportOptions, curves: &Curves, maps: &[Option<SweepMaps>]) -> Json {
+    let sweeps: Vec<Json> =
+        maps.iter().enumerate().filter_map(|(r, maps)| Some(json!({ "run": r, "sweep": maps.as_ref()?.json() }))).collect();
     let mut data = curves.json.clone();
     data["sweeps"] = json!(sweeps);
+    data["figures"] = runs.iter().map(|run| sections::figure(run, options)).collect();
     data["reload"] = json!(options.reload.map(|after| after.as_secs_f64()));
     data
 }
@@ -100,8 +107,12 @@ fn named(runs: &[ReportedRun], run: &ReportedRun, inside: String) -> String {
 }
 
 /// What people look at first: checks, results, curves.
-fn picked(runs: &[ReportedRun], curves: &Curves) -> String {
+fn picked(runs: &[ReportedRun], options: &ReportOptions, curves: &Curves, maps: &[Option<SweepMaps>]) -> String {
     let mut out = part("checks", "Checks", &sections::checks(runs));
+    let drawn = |(run, maps): (&ReportedRun, &Option<SweepMaps>)| {
+        maps.as_ref().map_or(String::new(), |maps| named(runs, run, format!("<div class=\"sweep\">{}</div>", maps.html())))
+    };
+    out.push_str(&part("maps", "The sweep", &runs.iter().zip(maps).map(drawn).collect::<String>()));
     out.push_str(&part("results", "Results", &sections::results(runs)));
     out.push_str(&part("differences", "Settings that differ", &sections::compared(runs)));
     let others: String = runs.iter().map(|run| named(runs, run, sections::others(run))).collect();
@@ -110,12 +121,14 @@ fn picked(runs: &[ReportedRun], curves: &Curves) -> String {
     if curves.shown > 0 {
         if curves.shown < curves.all {
             let (shown, all) = (curves.shown, curves.all);
-            inside.push_str(&format!("<p>The curves of the first {shown} of {all} seeds of methods at points: more would make the page too large. Tables and maps have all.</p>\n"));
+            inside.push_str(&format!(
+                "<p>Curves of {shown} of {all} seeds of methods at points, along the sweep: more would be too many to look at. Tables and maps have all.</p>\n"
+            ));
         }
         inside.push_str("<div id=\"curves\"></div>\n");
     }
-    inside.push_str("<div id=\"maps\"></div>\n");
     inside.push_str(&pictures(runs));
+    inside.push_str(&sections::drawn_again(runs, options));
     if runs.iter().all(|run| run.table.as_ref().is_some_and(|table| table.series.is_empty())) {
         inside = "<p>There are no recorded rounds yet.</p>\n".into();
     }
@@ -137,8 +150,8 @@ fn pictures(runs: &[ReportedRun]) -> String {
 }
 
 /// Predictions, costs, and how it was run.
-fn rest(runs: &[ReportedRun], options: &ReportOptions) -> String {
-    let mut out = part("theory", "Predictions", &sections::theory(runs));
+fn rest(runs: &[ReportedRun], options: &ReportOptions, theories: &[Option<TheoryReport>]) -> String {
+    let mut out = part("theory", "Theory", &(theory::page(runs, theories) + &sections::theory(runs)));
     out.push_str(&part("costs", "Costs", &sections::costs(runs)));
     let ran: String = runs.iter().map(|run| named(runs, run, sections::provenance(run, !options.hides_folders))).collect();
     out.push_str(&part("run", "How it was run", &ran));

@@ -5,11 +5,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use fedsa::record::COUNTS;
 use fedsa_experiment::finished::{RunState, differences};
 use fedsa_experiment::numbers;
-use serde_json::Value as Json;
+use serde_json::{Value as Json, json};
 
+use crate::ReportOptions;
 use crate::any_json::{self, words};
 use crate::cited;
-use crate::html::{Cell, TagTone, clipped, escaped, table, tag};
+use crate::html::{Cell, TagTone, clipped, escaped, table, tag, without_empty_columns};
 use crate::run::ReportedRun;
 
 /// The most rows of a table of results.
@@ -42,17 +43,6 @@ fn over_runs(caption: &str, runs: &[ReportedRun], heads: &[&str], rows: impl Fn(
     let heads: Vec<String> = several.then_some("run").into_iter().chain(heads.iter().copied()).map(str::to_string).collect();
     let (heads, all) = without_empty_columns(heads, all);
     table(caption, &heads, &all, MOST_ROWS)
-}
-
-/// A table without the columns in which no row has anything.
-fn without_empty_columns(heads: Vec<String>, rows: Vec<Vec<Cell>>) -> (Vec<String>, Vec<Vec<Cell>>) {
-    let is_there =
-        |j: usize| rows.iter().any(|row| !matches!(&row[j], Cell::Empty) && !matches!(&row[j], Cell::Text(text) if text.is_empty()));
-    let there: Vec<bool> = (0..heads.len()).map(is_there).collect();
-    let kept = |j: &usize| there[*j];
-    let heads = heads.into_iter().enumerate().filter(|(j, _)| kept(j)).map(|(_, head)| head).collect();
-    let rows = rows.into_iter().map(|row| row.into_iter().enumerate().filter(|(j, _)| kept(j)).map(|(_, cell)| cell).collect()).collect();
-    (heads, rows)
 }
 
 fn number(value: &Json) -> Cell {
@@ -117,8 +107,8 @@ fn verdict(run: &ReportedRun) -> (TagTone, (&'static str, String)) {
             (TagTone::Good, ("as expected", format!("{}, {} passed.{quick}{time}", of(results.len(), "result"), of(checks.len(), "check"))))
         }
         (u, f) if quick.is_empty() => {
-            let what =
-                format!("{} of {} and {} of {} are not as expected.{time}", u, of(results.len(), "result"), f, of(checks.len(), "check"));
+            let judged = if checks.is_empty() { String::new() } else { format!(" and {f} of {}", of(checks.len(), "check")) };
+            let what = format!("{u} of {}{judged} are not as expected.{time}", of(results.len(), "result"));
             (TagTone::Bad, ("not as expected", what))
         }
         (u, f) => {
@@ -310,6 +300,36 @@ pub fn theory(runs: &[ReportedRun]) -> String {
         };
         list(run, "results").iter().flat_map(of).collect()
     })
+}
+
+/// What draws the figure of a run again: its folder, which is null where that is a copy, and the levels of its figure as TOML. Null where it
+/// has no figure.
+pub fn figure(run: &ReportedRun, options: &ReportOptions) -> Json {
+    let settings: Option<toml::Table> = run.config.parse().ok();
+    let Some(settings) = settings.filter(|_| run.state == RunState::Finished && run.table.is_some()) else { return Json::Null };
+    let levels = settings.get("figure").and_then(|figure| figure.get("levels")).map(toml::Value::to_string);
+    let folder = (!options.hides_folders).then(|| run.folder.display().to_string());
+    json!({ "folder": folder, "levels": levels })
+}
+
+/// The commands that draw the figures again. With scripts, they draw what the page shows.
+pub fn drawn_again(runs: &[ReportedRun], options: &ReportOptions) -> String {
+    let command = |run: &ReportedRun| {
+        let figure = figure(run, options);
+        let command = match (&figure, figure["folder"].as_str()) {
+            (Json::Null, _) => return None,
+            (_, Some(folder)) => typed(&["fedsa", "plot", folder, "--style", "neurips"]),
+            (_, None) => "results.plot(style=\"neurips\")".into(),
+        };
+        Some(format!("<li><code>{}</code></li>\n", escaped(&command)))
+    };
+    let commands: String = runs.iter().filter_map(command).collect();
+    if commands.is_empty() {
+        return commands;
+    }
+    format!(
+        "<details id=\"again\"><summary>As a figure for a paper or slides</summary>\n<div></div><p class=\"small\">This writes SVG, PDF and PNG:</p>\n<ul>\n{commands}</ul>\n</details>\n"
+    )
 }
 
 /// The settings in which runs differ.

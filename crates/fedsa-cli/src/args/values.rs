@@ -60,3 +60,25 @@ pub(super) fn whole(text: &str, least: u64, most: u64) -> Result<u64, String> {
 
 /// The largest integer of a TOML file.
 pub(super) const MAX_INTEGER: u64 = i64::MAX as u64;
+
+/// Where a picture goes.
+#[derive(clap::ValueEnum, Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FigureStyleArg {
+    /// The text width of NeurIPS, 5.5 inches, with 9 point Times
+    Neurips,
+    /// A column of IEEE, 3.5 inches, with 8 point Times
+    Ieee,
+    /// A slide of 16:9, with large letters
+    Slides,
+}
+
+impl FigureStyleArg {
+    /// Its name in settings.
+    pub fn name(self) -> &'static str {
+        match self {
+            FigureStyleArg::Neurips => "neurips",
+            FigureStyleArg::Ieee => "ieee",
+            FigureStyleArg::Slides => "slides",
+        }
+    }
+}

@@ -19,13 +19,17 @@ pub fn plot(args: &PlotArgs, kinds: &Kinds) -> Result<u8, Error> {
     FinishedRun::read(&args.dir)?;
     for assignment in &args.set {
         let key = assignment.split('=').next().unwrap_or_default().trim();
-        if !key.starts_with("figure.") && key != "title" {
+        if !key.starts_with("figure.") && key != "figure" && key != "title" {
             let help = "a key of the figure, such as figure.x=bits_up, or title; for other settings, fedsa run";
             return Err(Error::new("--set", format!("`{}` is not about the figure", quoted(key)), help));
         }
     }
-    let set = Overrides { set: args.set.clone(), ..Overrides::default() };
+    let style = args.style.map(|style| format!("figure.style={:?}", style.name()));
+    let set = Overrides { set: args.set.iter().cloned().chain(style).collect(), ..Overrides::default() };
     let redrawn = redraw(&args.dir, &Changes::new(move |document| apply(&set, document)), kinds)?;
     redrawn.write()?.iter().for_each(|path| say(path.display()));
+    if redrawn.plan.experiment.figure.style.is_some() {
+        say(format!("For the caption: {}", redrawn.picture.told()));
+    }
     Ok(DONE)
 }

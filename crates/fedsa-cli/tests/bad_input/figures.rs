@@ -55,6 +55,11 @@ fn figures_that_cannot_be_drawn_are_refused() {
         figure(&format!("dpi = {}", width.replace("299.9", "1e-3")), &["figure.dpi: ", "is not accepted", "24 to 1200 dots to an inch"]);
     }
     figure("theme = \"blue\"", &["figure.theme: ", "blue", "light", "dark"]);
+    figure("style = \"icml\"", &["figure.style: ", "icml", "neurips", "ieee", "slides"]);
+    figure("methods = []", &["figure.methods: [] is not accepted", "labels of methods: "]);
+    figure("methods = [\"nobody\"]", &["figure.methods: \"nobody\" is not accepted", "labels of methods: "]);
+    figure("points = [\"nowhere\"]", &["figure.points: \"nowhere\" is not accepted", "labels of points: "]);
+    figure("y_log = false\ny_range = [1.0, 0.0]", &["figure.y_range: [", "is not accepted", "low < high"]);
     figure("formats = []", &["figure.formats: [] is not accepted", "\"svg\", \"png\", \"pdf\""]);
     figure("formats = [\"jpeg\"]", &["figure.formats", "jpeg", "svg"]);
     figure("x_log = true\nslope = nan", &["figure.slope: NaN is not accepted", "a finite number"]);

@@ -49,10 +49,11 @@ impl Costs<'_> {
         let (mut color, mut left) = (0, 0);
         // Methods that do not reach the level, grouped by the points at which they do not.
         let mut missed: Lines<&str> = Lines::default();
-        for (m, label) in plan.labels.iter().enumerate() {
+        let methods = methods(plan);
+        for (m, label) in methods.iter().copied() {
             let (lines, never) = self.of_method(m, points, level);
             // If there are too many lines, the same number of each method is drawn.
-            let most = color + (MOST_CURVES / plan.labels.len()).max(1);
+            let most = color + (MOST_CURVES / methods.len()).max(1);
             for (label, mut line) in lines.into_vec() {
                 if color >= most.min(MOST_CURVES) {
                     left += 1;
@@ -137,23 +138,24 @@ pub(super) fn costs(plan: &Plan, results: &Results) -> CellTable {
         // One level for all groups is in the caption.
         let head = if levels.len() == 1 && !title.is_empty() { title.clone() } else { until(title, metric, level) };
         out.rows.push(vec![TableCell { text: head, fill: Fill::Group }]);
-        let cells = points.iter().flat_map(|point| plan.labels.iter().zip(&plan.points[*point].cells).map(move |row| (*point, row)));
-        for (point, (label, cell)) in cells {
+        let methods = methods(plan);
+        let cells = points.iter().flat_map(|point| methods.iter().map(|(m, label)| (*point, *label, plan.points[*point].cells[*m])));
+        for (point, label, cell) in cells {
             all += 1;
             if count == MOST_ROWS {
                 continue;
             }
             count += 1;
-            seeds.add(plan, results, *cell);
+            seeds.add(plan, results, cell);
             let rest = plan.points[point].point.coordinates.iter().filter(|(name, _)| !by.contains(name));
             let name = curve_name(label, rest.map(|(name, value)| coordinate_text(name, value)), None);
             let mut row = vec![TableCell { text: name, fill: Fill::None }];
             row.extend(counts.iter().map(|paid| {
-                let spent = || results.spent(*cell, paid).map_or("not run".into(), |spent| format!("> {}", count_text(spent)));
-                let text = results.cost(*cell, metric, level, paid).map_or_else(spent, count_text);
+                let spent = || results.spent(cell, paid).map_or("not run".into(), |spent| format!("> {}", count_text(spent)));
+                let text = results.cost(cell, metric, level, paid).map_or_else(spent, count_text);
                 TableCell { text, fill: Fill::None }
             }));
-            row.push(TableCell { text: results.end(*cell, metric, spec.relative).map_or(String::new(), number_text), fill: Fill::None });
+            row.push(TableCell { text: results.end(cell, metric, spec.relative).map_or(String::new(), number_text), fill: Fill::None });
             out.rows.push(row);
         }
     }

@@ -25,7 +25,15 @@ pub(super) fn curves(plan: &Plan, results: &Results, predictor: &Predictor) -> C
         plan.points.iter().flat_map(|p| p.point.coordinates.iter().map(|(n, _)| n)).collect::<BTreeSet<_>>().into_iter().cloned().collect();
     let by = spec.panels.clone().unwrap_or(all);
     let metrics = metrics(plan);
-    let axes = spec.x.as_ref().map_or(vec!["round"], |x| x.list().iter().map(String::as_str).collect());
+    let mut axes: Vec<&str> = spec.x.as_ref().map_or(vec!["round"], |x| x.list().iter().map(String::as_str).collect());
+    // Of several axes, one along which no method moves is an empty panel, such as Hessians of first-order methods.
+    let is_paid = |axis: &str| {
+        let count = paid(Some(axis));
+        results.cells.iter().flatten().any(|seed| seed.rows.last().is_some_and(|row| row.count(count) > 0))
+    };
+    if axes.iter().any(|axis| is_paid(axis)) {
+        axes.retain(|axis| is_paid(axis));
+    }
     let drawing = Drawing {
         plan,
         results,
@@ -88,13 +96,14 @@ impl Filled {
 impl Drawing<'_> {
     /// The panel of some points, still empty.
     fn empty_panel(&self, title: &str, metrics: &[&str]) -> Filled {
+        let spec = &self.plan.experiment.figure;
         let panel = Panel {
             title: title.to_string(),
             x_label: self.axis.axis.into(),
             y_label: y_label(metrics),
             x_log: self.x_log,
-            y_log: true,
-            y_range: self.plan.experiment.figure.y_range.map(|[a, b]| (a, b)),
+            y_log: spec.y_log.unwrap_or(true),
+            y_range: spec.y_range.map(|[a, b]| (a, b)),
             ..Panel::default()
         };
         let mut ratios =
@@ -108,11 +117,12 @@ impl Drawing<'_> {
         let spec = &self.plan.experiment.figure;
         let mut filled = self.empty_panel(title, metrics);
         let mut notes = Vec::<String>::new();
-        let cells = points.len() * metrics.len() * self.plan.labels.len();
+        let methods = methods(self.plan);
+        let cells = points.len() * metrics.len() * methods.len();
         // If there are too many curves, the same number of each method is drawn.
-        let of_each = (MOST_CURVES / self.plan.labels.len()).max(1);
-        let several = self.plan.labels.iter().enumerate().flat_map(|(m, label)| {
-            let all = points.iter().flat_map(move |point| metrics.iter().map(move |metric| (m, label, *point, *metric)));
+        let of_each = (MOST_CURVES / methods.len()).max(1);
+        let several = methods.iter().flat_map(|(m, label)| {
+            let all = points.iter().flat_map(move |point| metrics.iter().map(move |metric| (*m, *label, *point, *metric)));
             all.take(of_each)
         });
         for (color, (m, label, point, metric)) in several.take(MOST_CURVES).enumerate() {
@@ -134,7 +144,7 @@ impl Drawing<'_> {
         if let Some(slope) = spec.slope {
             panel.curves.extend(reference(slope, &panel.curves));
         }
-        let shown = MOST_CURVES.min(of_each * self.plan.labels.len());
+        let shown = MOST_CURVES.min(of_each * methods.len());
         if cells > shown {
             panel.notes.push(format!("Shown: {shown} of {cells} curves, the first of each method"));
         }

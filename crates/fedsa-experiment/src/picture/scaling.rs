@@ -48,10 +48,11 @@ impl Floors<'_> {
         let (plan, metrics) = (self.plan, self.metrics);
         let mut panel = along(plan, self.axis, title, y_label(metrics));
         let (mut color, mut left, mut doubts) = (0, 0, Vec::<String>::new());
-        for (m, label) in plan.labels.iter().enumerate() {
+        let methods = methods(plan);
+        for (m, label) in methods.iter().copied() {
             let lines = self.lines(m, points);
             // If there are too many lines, the same number of each method is drawn.
-            let most = color + (MOST_CURVES / plan.labels.len()).max(1).min(MOST_CURVES.saturating_sub(color));
+            let most = color + (MOST_CURVES / methods.len()).max(1).min(MOST_CURVES.saturating_sub(color));
             left += (lines.len() * metrics.len()).saturating_sub(most - color);
             for (rest, mut line) in lines {
                 line.sort_by(|a, b| a.1.total_cmp(&b.1));

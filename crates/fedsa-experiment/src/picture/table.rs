@@ -78,7 +78,7 @@ impl Layout<'_> {
     fn columns(&self) -> Vec<(String, usize)> {
         let mut heads: Lines<()> = Lines::default();
         (0..self.plan.points.len()).for_each(|point| heads.add(self.head_of(point), ()));
-        let methods = 0..self.plan.labels.len();
+        let methods = methods(self.plan).into_iter().map(|(m, _)| m);
         heads.into_vec().into_iter().flat_map(|(head, _)| methods.clone().map(move |m| (head.clone(), m))).collect()
     }
 

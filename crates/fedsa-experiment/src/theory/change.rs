@@ -13,7 +13,7 @@ use fedsa_theory::work::{self, WorkSpent};
 
 use super::Allowance;
 use super::reason::{KnownOrReason, Reason, ReasonCode};
-use crate::numbers::{number, typed};
+use crate::numbers::{number, percent, typed};
 use crate::{Predictor, memory};
 
 /// The most multiplications of a floor that is computed for comparison.
@@ -41,6 +41,31 @@ pub struct ChangedFloor {
     pub rounding: f64,
     /// The rest of the floor: noise, and what mixing adds.
     pub rest: f64,
+}
+
+/// The change with the lowest floor, if that is lower than now.
+pub fn best<'a>(changes: &'a [SettingChange], limits: &Limits) -> Option<(&'a SettingChange, f64)> {
+    let lower = changes.iter().filter_map(|change| Some((change, change.floor.as_ref().ok()?.floor)));
+    lower.filter(|(_, floor)| *floor < 0.995 * limits.floor).min_by(|a, b| a.1.total_cmp(&b.1))
+}
+
+/// A floor against another one.
+pub fn against(floor: f64, now: f64) -> String {
+    let ratio = floor / now;
+    match ratio {
+        // Of rounding.
+        x if (x - 1.0).abs() < 5e-4 => "the same".into(),
+        0.0 => "none is left".into(),
+        x if x < 0.1 => format!("{} times lower", number(1.0 / x)),
+        x if x < 1.0 => format!("{} lower", percent_of(1.0 - x)),
+        x if x < 2.0 => format!("{} higher", percent_of(x - 1.0)),
+        x => format!("{} times higher", number(x)),
+    }
+}
+
+/// A share with two digits.
+fn percent_of(share: f64) -> String {
+    percent(format!("{share:.1e}").parse().unwrap_or(share))
 }
 
 /// A changed setting, and the forecast with it.
@@ -151,5 +176,24 @@ impl Changed {
             rest => rest.max(0.0),
         };
         Ok(ChangedFloor { floor, bias: (!is_none).then_some(bias), rounding: self.of.bias_rounding().unwrap_or(0.0), rest })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn floors_are_compared_in_words() {
+        for (floor, text) in [
+            (1.0, "the same"),
+            (0.5, "50% lower"),
+            (0.01, "100 times lower"),
+            (1.234, "23% higher"),
+            (3.0, "3 times higher"),
+            (0.0, "none is left"),
+        ] {
+            assert_eq!(against(floor, 1.0), text);
+        }
     }
 }

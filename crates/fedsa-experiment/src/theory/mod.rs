@@ -16,7 +16,7 @@ mod reason;
 mod statements;
 mod target;
 
-pub use change::{ChangedFloor, SettingChange};
+pub use change::{ChangedFloor, SettingChange, against, best};
 pub use curvature::HessianEigenvalues;
 pub use method::{MethodStability, MethodTheory};
 pub use pictures::{PictureFolder, picture, pictures};
@@ -66,18 +66,26 @@ pub struct Settings {
     pub target_mse: Option<f64>,
     /// How much is computed.
     pub detail: Detail,
+    /// The most multiplications of a brief report, for all methods together; [`BRIEF_WORK`] by default.
+    pub most_work: Option<f64>,
 }
 
 impl Settings {
     /// A report with this detail and no target.
     pub fn new(detail: Detail) -> Self {
-        Self { target_mse: None, detail }
+        Self { target_mse: None, detail, most_work: None }
     }
 
     /// The same with a target: what each method takes until its mean-square error is `mse`.
     #[must_use]
     pub fn with_target(self, mse: Option<f64>) -> Self {
         Self { target_mse: mse, ..self }
+    }
+
+    /// The same with at most so many multiplications of a brief report.
+    #[must_use]
+    pub fn with_most_work(self, work: f64) -> Self {
+        Self { most_work: Some(work), ..self }
     }
 }
 
@@ -160,7 +168,8 @@ impl Theory {
         run_memory::refuse_predictions(&plan)?;
         let of_point = |point: usize| plan.points[point].cells.iter().enumerate().map(move |(label, cell)| (point, label, *cell));
         let cells = (0..plan.points.len()).flat_map(of_point).collect();
-        Ok(Self { plan, predictor, settings, cells, next: 0, left: BRIEF_WORK, left_out: Vec::new() })
+        let left = settings.most_work.unwrap_or(BRIEF_WORK);
+        Ok(Self { plan, predictor, settings, cells, next: 0, left, left_out: Vec::new() })
     }
 
     /// How many methods there are, at all points.

@@ -4,11 +4,10 @@
 use fedsa::methods::Drift;
 use fedsa_experiment::Plan;
 use fedsa_experiment::numbers::{self, number, rounded_down, thousands, two_digits};
-use fedsa_experiment::theory::{MethodTarget, MethodTheory, ReasonCode, TheoryReport};
+use fedsa_experiment::theory::{MethodTarget, MethodTheory, ReasonCode, TheoryReport, against, best};
 use fedsa_theory::Accuracy;
 use fedsa_theory::predict::{Limits, Obstacle, Reach, Regime};
 
-use super::changes::{against, best};
 use super::page;
 use super::target::amounts;
 use super::text::{WIDTH, row};

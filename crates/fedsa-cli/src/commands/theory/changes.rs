@@ -1,7 +1,7 @@
 //! What would change a floor.
 
-use fedsa_experiment::numbers::{number, percent, radius};
-use fedsa_experiment::theory::{ReasonCode, SettingChange};
+use fedsa_experiment::numbers::{number, radius};
+use fedsa_experiment::theory::{ReasonCode, SettingChange, against};
 use fedsa_theory::predict::Limits;
 
 use super::text::row;
@@ -30,49 +30,5 @@ fn change_row(change: &SettingChange, now: &Limits) -> Vec<String> {
             row(&[&change.what, "", "", "", &shrinks, "not computed: takes too long"])
         }
         Err(reason) => row(&[&change.what, "", "", "", &shrinks, &reason.text]),
-    }
-}
-
-/// The change with the lowest floor, if that is lower than now.
-pub fn best<'a>(changes: &'a [SettingChange], limits: &Limits) -> Option<(&'a SettingChange, f64)> {
-    let lower = changes.iter().filter_map(|change| Some((change, change.floor.as_ref().ok()?.floor)));
-    lower.filter(|(_, floor)| *floor < 0.995 * limits.floor).min_by(|a, b| a.1.total_cmp(&b.1))
-}
-
-/// A floor against another one.
-pub fn against(floor: f64, now: f64) -> String {
-    let ratio = floor / now;
-    match ratio {
-        // Of rounding.
-        x if (x - 1.0).abs() < 5e-4 => "the same".into(),
-        0.0 => "none is left".into(),
-        x if x < 0.1 => format!("{} times lower", number(1.0 / x)),
-        x if x < 1.0 => format!("{} lower", percent_of(1.0 - x)),
-        x if x < 2.0 => format!("{} higher", percent_of(x - 1.0)),
-        x => format!("{} times higher", number(x)),
-    }
-}
-
-/// A share with two digits.
-fn percent_of(share: f64) -> String {
-    percent(format!("{share:.1e}").parse().unwrap_or(share))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn floors_are_compared_in_words() {
-        for (floor, text) in [
-            (1.0, "the same"),
-            (0.5, "50% lower"),
-            (0.01, "100 times lower"),
-            (1.234, "23% higher"),
-            (3.0, "3 times higher"),
-            (0.0, "none is left"),
-        ] {
-            assert_eq!(against(floor, 1.0), text);
-        }
     }
 }

@@ -6,7 +6,7 @@ use fedsa::settings::choice;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
-use fedsa_figure::{Format, Theme};
+use fedsa_figure::{FigureStyle, Format, Theme};
 
 /// The `[figure]` table.
 #[derive(Debug, Clone, Default, Deserialize, JsonSchema)]
@@ -30,6 +30,12 @@ pub struct FigureSpec {
     pub relative: bool,
     /// Whether the horizontal axis is logarithmic.
     pub x_log: Option<bool>,
+    /// Whether the vertical axis is logarithmic; true by default.
+    pub y_log: Option<bool>,
+    /// The labels of the methods that are drawn; by default all.
+    pub methods: Option<Vec<String>>,
+    /// The labels of the points that are drawn; by default all.
+    pub points: Option<Vec<String>>,
     /// The centre over seeds: mean or median; mean by default.
     pub centre: Option<CurveCentre>,
     /// The band around means: by default standard errors where a prediction is drawn, otherwise standard deviations.
@@ -50,13 +56,17 @@ pub struct FigureSpec {
     pub share_y: Option<bool>,
     /// Panels per row.
     pub columns: Option<usize>,
-    /// The picture's width in pixels.
+    /// Where the picture goes: neurips (5.5 inches, 9 point Times), ieee (a column of 3.5 inches, 8 point Times) or slides (16:9, large
+    /// letters). Lines then differ in dashes and markers too, and title, caption and notes are left to the text around the picture,
+    /// but for the title of slides. By default the picture is for a screen.
+    pub style: Option<FigureStyle>,
+    /// The picture's width in pixels, 96 of which are an inch.
     pub width: Option<f64>,
-    /// Resolution of a PNG in dots per inch; an inch has 96 pixels.
+    /// Resolution of a PNG in dots per inch; 192 by default, 300 with a style.
     pub dpi: Option<f64>,
     /// The colour theme: light or dark.
     pub theme: Theme,
-    /// The formats to write: svg, png, pdf.
+    /// The formats to write: svg, png, pdf; by default svg and png, with a style all.
     pub formats: Option<Vec<Format>>,
 }
 

@@ -64,6 +64,8 @@ fn named(experiment: &Experiment, labels: &[String]) -> Result<()> {
     require(twice.is_none(), "y", format!("{shown:?}"), "each metric once")?;
     let is_one = matches!(figure.kind, Curves | Scaling) || shown.len() == 1;
     require(is_one, "y", format!("{shown:?}"), &format!("one metric for kind = \"{}\"", kind_name(figure.kind)))?;
+    chosen("methods", figure.methods.as_ref(), labels.iter())?;
+    chosen("points", figure.points.as_ref(), experiment.points.iter().map(|point| &point.label))?;
     for name in figure.panels.iter().flatten() {
         require(coordinates.contains_key(name.as_str()), "panels", format!("\"{name}\""), "coordinates that are swept")?;
     }
@@ -83,9 +85,24 @@ fn named(experiment: &Experiment, labels: &[String]) -> Result<()> {
     Ok(())
 }
 
+/// Checks that the labels of what is drawn are there.
+fn chosen<'a>(key: &str, wanted: Option<&Vec<String>>, all: impl Iterator<Item = &'a String>) -> Result<()> {
+    const MOST_NAMED: usize = 12;
+    let Some(wanted) = wanted else { return Ok(()) };
+    let all: Vec<&String> = all.collect();
+    let refused = match wanted.iter().find(|label| !all.contains(label)) {
+        Some(unknown) => format!("\"{unknown}\""),
+        None if wanted.is_empty() => "[]".into(),
+        None => return Ok(()),
+    };
+    let named: Vec<&str> = all.iter().take(MOST_NAMED).map(|label| label.as_str()).collect();
+    let more = if all.len() > named.len() { format!(" and {} more", all.len() - named.len()) } else { String::new() };
+    require(false, key, refused, &format!("labels of {key}: {}{more}", named.join(", ")))
+}
+
 /// Refuses keys that the figure's kind does not have.
 fn kinds(figure: &FigureSpec) -> Result<()> {
-    let rows: [(&str, bool, &[FigureKind]); 12] = [
+    let rows: [(&str, bool, &[FigureKind]); 13] = [
         ("level", figure.level.is_some(), &[Cost]),
         ("relative", figure.relative, &[Cost]),
         ("centre", figure.centre.is_some(), &[Curves]),
@@ -95,6 +112,7 @@ fn kinds(figure: &FigureSpec) -> Result<()> {
         ("ratios", figure.ratios, &[Curves]),
         ("slope", figure.slope.is_some(), &[Curves, Scaling, Cost]),
         ("x_log", figure.x_log.is_some(), &[Curves, Scaling, Cost]),
+        ("y_log", figure.y_log.is_some(), &[Curves, Scaling, Cost]),
         ("y_range", figure.y_range.is_some(), &[Curves, Scaling, Cost]),
         ("share_y", figure.share_y.is_some(), &[Curves, Scaling, Cost]),
         ("columns", figure.columns.is_some(), &[Curves, Scaling, Cost]),
@@ -137,8 +155,10 @@ fn values(experiment: &Experiment) -> Result<()> {
         require(good, "level", shown, "positive levels of the metric, at least one")?;
     }
     if let Some([low, high]) = figure.y_range {
-        let good = low > 0.0 && low < high && high.is_finite();
-        let accepted = "[low, high] with 0 < low < high: the vertical axis is logarithmic";
+        let is_log = figure.y_log != Some(false);
+        let good = (low > 0.0 || !is_log && low.is_finite()) && low < high && high.is_finite();
+        let accepted =
+            if is_log { "[low, high] with 0 < low < high: the vertical axis is logarithmic" } else { "[low, high] with low < high" };
         require(good, "y_range", format!("[{low}, {high}]"), accepted)?;
     }
     let within = |key: &str, value: Option<f64>, range: &std::ops::RangeInclusive<f64>, unit: &str| match value {
@@ -159,6 +179,12 @@ fn values(experiment: &Experiment) -> Result<()> {
         require(slope.is_finite(), "slope", slope, "a finite number")?;
         let is_log = figure.x_log.unwrap_or(figure.kind != Curves);
         require(is_log, "slope", "a slope on a linear axis", "x_log = true: a power law is straight on logarithmic axes")?;
+        require(
+            figure.y_log != Some(false),
+            "slope",
+            "a slope with y_log = false",
+            "y_log = true: a power law is straight on logarithmic axes",
+        )?;
     }
     if let (Scaling | Cost, Some(x)) = (figure.kind, figure.coordinate()) {
         along(experiment, x)?;

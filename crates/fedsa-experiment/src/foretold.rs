@@ -1,0 +1,27 @@
+//! What theory says of a finished run.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use fedsa::error::Result;
+use fedsa::kernel::Isa;
+
+use crate::config::{Document, Experiment};
+use crate::finished::FinishedRun;
+use crate::kinds::Kinds;
+use crate::theory::{Detail, Settings, Theory, TheoryReport};
+use crate::{Plan, Predictor, run};
+
+/// The most multiplications: about two seconds on one core, because a page is made often.
+const MOST_WORK: f64 = 1e9;
+
+/// The brief theory of the run in a folder, as of its experiment before it ran. Its problems are made again, and its data read.
+///
+/// # Errors
+/// When the folder holds no finished run, its problems cannot be made, or predictions do not fit into memory.
+pub fn foretold(path: &Path, kinds: &Kinds) -> Result<TheoryReport> {
+    let finished = FinishedRun::read(path)?;
+    let document = Document::parse(&path.join(run::CONFIG).display().to_string(), &finished.config)?.with_kinds(kinds);
+    let plan = Arc::new(Plan::new(Experiment::read(document)?, Path::new(""), Isa::best(), &run::roots(path)?)?);
+    Theory::new(&Arc::new(Predictor::new(&plan)), Settings::new(Detail::Brief).with_most_work(MOST_WORK))?.report(&|_| {})
+}

@@ -1,0 +1,170 @@
+//! Theory's page: what is known of methods without running them, beside what was measured.
+
+use fedsa_experiment::Kinds;
+use fedsa_experiment::finished::RunState;
+use fedsa_experiment::foretold::foretold;
+use fedsa_experiment::numbers::{self, number};
+use fedsa_experiment::theory::{MethodTheory, ReasonCode, TheoryReport, against, best};
+use serde_json::Value as Json;
+
+use crate::html::{Cell, TagTone, escaped, table};
+use crate::run::ReportedRun;
+
+/// The most methods, at all points, whose theory is computed for a page.
+const MOST_METHODS: usize = 60;
+/// The most rows of the table.
+const MOST_ROWS: usize = 20 * MOST_METHODS;
+
+/// The theory of a finished run; `None` where it knows nothing, would take long, or its problem cannot be made again, as those of Python.
+pub fn of(run: &ReportedRun) -> Option<TheoryReport> {
+    let count = run.summary["results"].as_array()?.len();
+    if run.state != RunState::Finished || count > MOST_METHODS {
+        return None;
+    }
+    let report = foretold(&run.folder, &Kinds::default()).ok()?;
+    let is_known = |method: &MethodTheory| method.refused.is_none() && method.rounds.is_ok();
+    report.methods.iter().any(is_known).then_some(report)
+}
+
+/// The result of a method in a summary.
+fn measured<'a>(run: &'a ReportedRun, method: &MethodTheory) -> Option<&'a Json> {
+    run.summary["results"].as_array()?.iter().find(|result| result["method"] == *method.label && result["point"] == *method.point)
+}
+
+/// The page, a table over all runs.
+pub fn page(runs: &[ReportedRun], theories: &[Option<TheoryReport>]) -> String {
+    let several = runs.len() > 1;
+    let heads = [
+        "method",
+        "point",
+        "floor",
+        "how it is known",
+        "measured over floor",
+        "bias",
+        "samples",
+        "mixing",
+        "link",
+        "participation",
+        "what helps most",
+        "largest stable step",
+    ];
+    let mut rows = Vec::new();
+    let mut notes = String::new();
+    for (run, theory) in runs.iter().zip(theories) {
+        let Some(theory) = theory else { continue };
+        for method in &theory.methods {
+            let mut row = row(run, method);
+            if several {
+                row.insert(0, Cell::Text(run.name.clone()));
+            }
+            rows.push(row);
+        }
+        let left: Vec<String> = theory.left_out.iter().map(|left| format!("{} {}: {}", left.method, left.point, left.what)).collect();
+        if let Some(first) = left.first() {
+            let more = if left.len() > 1 { format!(" and {} more", left.len() - 1) } else { String::new() };
+            notes.push_str(&format!(
+                "<p class=\"small\">Left out, because it takes long: {}{more}; fedsa theory has it.</p>\n",
+                escaped(first)
+            ));
+        }
+    }
+    if rows.is_empty() {
+        return String::new();
+    }
+    let heads: Vec<String> = several.then_some("run").into_iter().chain(heads).map(str::to_string).collect();
+    let (heads, rows) = crate::html::without_empty_columns(heads, rows);
+    let explained = "<p class=\"small\">Computed from the settings alone, before looking at what was measured. The floor is the error \
+         \u{2016}\u{3b8} \u{2212} \u{3b8}*\u{2016}\u{b2} in the end, mean over runs; bias, samples, mixing, link and participation are its parts. \
+         \u{201c}Measured over floor\u{201d} near 1 means that the run ended where theory says; far above 1 that it had not ended yet, \
+         or that theory does not describe it.</p>\n";
+    format!("{explained}{}{notes}", table("What limits each method", &heads, &rows, MOST_ROWS))
+}
+
+fn row(run: &ReportedRun, method: &MethodTheory) -> Vec<Cell> {
+    let mut row = vec![Cell::Text(method.label.clone()), Cell::Text(method.point.clone())];
+    row.extend(floor(run, method));
+    row.extend(parts(method));
+    row.push(helps(method).map_or(Cell::Empty, Cell::Text));
+    row.push(stable(method));
+    row
+}
+
+/// The floor, how it is known, and how far above it the run ended.
+fn floor(run: &ReportedRun, method: &MethodTheory) -> [Cell; 3] {
+    let known = match (&method.refused, &method.rounds, &method.limits, &method.floor) {
+        (Some(reason), ..) => return [Cell::Tag(TagTone::Note, "refused".into()), Cell::Text(reason.clone()), Cell::Empty],
+        (_, Err(reason), ..) => return [Cell::Empty, Cell::Text(format!("not known: {}", reason.text)), Cell::Empty],
+        (_, _, Ok(limits), _) if limits.floor <= method.bias_rounding => {
+            return [Cell::Tag(TagTone::Good, "none".into()), Cell::Text("it reaches \u{3b8}* to rounding".into()), Cell::Empty];
+        }
+        (_, _, Ok(limits), _) => Ok((limits.floor, limits.accuracy.to_string())),
+        (_, _, _, Ok(floor)) => Ok((floor.value.mse(), floor.accuracy.to_string())),
+        (_, _, _, Err(reason)) => Err(reason),
+    };
+    let result = measured(run, method);
+    let ratio = |floor: f64| {
+        let measured = result.and_then(|result| result["floor_mean"].as_f64());
+        measured.map_or(Cell::Empty, |mean| Cell::Number(mean / floor, number(mean / floor)))
+    };
+    match known {
+        Ok((floor, how)) => [Cell::Number(floor, number(floor)), Cell::Text(how), ratio(floor)],
+        Err(reason) if reason.code == ReasonCode::Diverges => {
+            let radius =
+                method.outlook.radius.as_ref().map_or(String::new(), |x| format!("the radius of a round is {}", numbers::radius(*x)));
+            [Cell::Tag(TagTone::Note, "diverges".into()), Cell::Text(radius), Cell::Empty]
+        }
+        // What the run asked for may have taken long, and is in its summary.
+        Err(reason) => match result.and_then(|result| result["predicted"]["floor"].as_f64()) {
+            Some(floor) => [Cell::Number(floor, number(floor)), Cell::Text(status(result)), ratio(floor)],
+            None => [Cell::Empty, Cell::Text(format!("not known: {}", reason.text)), Cell::Empty],
+        },
+    }
+}
+
+/// How the floor of a summary is known.
+fn status(result: Option<&Json>) -> String {
+    result.and_then(|result| result["predicted_accuracy"]["floor"]["status"].as_str()).unwrap_or_default().replace('_', " ")
+}
+
+/// The parts of the floor, as shares of it.
+fn parts(method: &MethodTheory) -> [Cell; 5] {
+    let limits = method.limits.as_ref().ok().filter(|limits| limits.floor > method.bias_rounding);
+    let Some(limits) = limits else { return [const { Cell::Empty }; 5] };
+    let share = |part: Option<f64>| match part.map(|part| part / limits.floor) {
+        // Where no agent differs, the bias is 0 but for rounding.
+        Some(share) if share.abs() < 5e-4 => Cell::Empty,
+        Some(share) => Cell::Number(share, format!("{:.0}%", 100.0 * share)),
+        None => Cell::Empty,
+    };
+    [share(Some(limits.bias)), share(limits.samples), share(limits.mixing), share(limits.link), share(limits.participation)]
+}
+
+/// The change that lowers the floor most.
+fn helps(method: &MethodTheory) -> Option<String> {
+    let limits = method.limits.as_ref().ok().filter(|limits| limits.floor > method.bias_rounding)?;
+    let (change, floor) = best(&method.changes, limits)?;
+    Some(format!("{}: {} ({})", change.what, against(floor, limits.floor), number(floor)))
+}
+
+fn stable(method: &MethodTheory) -> Cell {
+    match &method.stability.largest {
+        _ if method.refused.is_some() => Cell::Empty,
+        Some(Ok(found)) if found.step.is_infinite() => Cell::Text("every step".into()),
+        Some(Ok(found)) => {
+            let in_mean = if method.outlook.mean_square.is_some() && !found.in_mean_square { ", in the mean" } else { "" };
+            Cell::Number(found.step, format!("{}{in_mean}", numbers::rounded_down(found.step)))
+        }
+        Some(Err(reason)) => Cell::Text(reason.text.clone()),
+        None => Cell::Empty,
+    }
+}
+
+/// The floors that are known, as levels of curves: method, point, value and how it is known.
+pub fn levels(theory: &TheoryReport) -> Vec<(&str, &str, f64, String)> {
+    let level = |method: &'_ MethodTheory| {
+        let limits = method.limits.as_ref().ok().filter(|limits| limits.floor > method.bias_rounding && limits.floor > 0.0)?;
+        Some((limits.floor, limits.accuracy.to_string()))
+    };
+    let of = theory.methods.iter().filter(|method| method.refused.is_none());
+    of.filter_map(|method| level(method).map(|(floor, how)| (method.label.as_str(), method.point.as_str(), floor, how))).collect()
+}
