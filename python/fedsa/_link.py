@@ -55,7 +55,7 @@ class Link(Settings):
     --------
     >>> from fedsa import links
     >>> links.Link(up=links.Quantised(4), media=[links.Erasure(0.9)])
-    Link(up=Quantised(4), media=[Erasure(0.9)])
+    Link(up=Quantised(4), media=(Erasure(0.9),))
     """
 
     __slots__ = ()
