@@ -44,8 +44,7 @@ fn a_file_chooses_formats_colours_and_sizes() {
 fn a_finished_run_is_drawn_again_for_a_paper() {
     let folder = Folder::with(SMALL);
     folder.run(&["run", "small.toml"]).exits(0);
-    let output = folder.run(&["plot", "out/small", "--style", "ieee"]);
-    output.exits(0);
+    let output = folder.run(&["plot", "out/small", "--style", "ieee"]).exits(0);
     assert!(output.stdout.contains("For the caption: ") && output.stdout.contains("Lines: mean over 2 seeds"), "{}", output.stdout);
     assert!(svg(&folder).contains("width=\"252pt\"") && !texts(&svg(&folder)).contains("Lines:"));
     assert!(folder.read("out/small/figure.pdf").starts_with(b"%PDF"));

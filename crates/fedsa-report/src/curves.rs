@@ -69,7 +69,7 @@ pub fn curves(runs: &[ReportedRun], theories: &[Option<TheoryReport>]) -> Curves
     for (run, of) in &all {
         let next = points.len();
         let point = *points.entry((*run, &of.point)).or_insert(next);
-        if point % every != 0 {
+        if !point.is_multiple_of(every) {
             continue;
         }
         if arrays.numbers > MOST_NUMBERS {
