@@ -58,7 +58,7 @@ fn figures_that_cannot_be_drawn_are_refused() {
     figure("style = \"icml\"", &["figure.style: ", "icml", "neurips", "ieee", "slides"]);
     figure("methods = []", &["figure.methods: [] is not accepted", "labels of methods: "]);
     figure("methods = [\"nobody\"]", &["figure.methods: \"nobody\" is not accepted", "labels of methods: "]);
-    figure("points = [\"nowhere\"]", &["figure.points: \"nowhere\" is not accepted", "labels of points: "]);
+    figure("points = [\"nowhere\"]", &["figure.points: \"nowhere\" is not accepted", "no points here: nothing is swept"]);
     figure("y_log = false\ny_range = [1.0, 0.0]", &["figure.y_range: [", "is not accepted", "low < high"]);
     figure("formats = []", &["figure.formats: [] is not accepted", "\"svg\", \"png\", \"pdf\""]);
     figure("formats = [\"jpeg\"]", &["figure.formats", "jpeg", "svg"]);

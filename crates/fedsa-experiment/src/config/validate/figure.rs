@@ -89,13 +89,17 @@ fn named(experiment: &Experiment, labels: &[String]) -> Result<()> {
 fn chosen<'a>(key: &str, wanted: Option<&Vec<String>>, all: impl Iterator<Item = &'a String>) -> Result<()> {
     const MOST_NAMED: usize = 12;
     let Some(wanted) = wanted else { return Ok(()) };
-    let all: Vec<&String> = all.collect();
+    // A file without sweeps has one point, without a label.
+    let all: Vec<&String> = all.filter(|label| !label.is_empty()).collect();
     let refused = match wanted.iter().find(|label| !all.contains(label)) {
         Some(unknown) => format!("\"{unknown}\""),
         None if wanted.is_empty() => "[]".into(),
         None => return Ok(()),
     };
     let named: Vec<&str> = all.iter().take(MOST_NAMED).map(|label| label.as_str()).collect();
+    if all.is_empty() {
+        return require(false, key, refused, &format!("no {key} here: nothing is swept"));
+    }
     let more = if all.len() > named.len() { format!(" and {} more", all.len() - named.len()) } else { String::new() };
     require(false, key, refused, &format!("labels of {key}: {}{more}", named.join(", ")))
 }
