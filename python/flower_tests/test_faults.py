@@ -147,7 +147,7 @@ def test_an_agent_of_another_version_or_with_other_settings_is_left_out(federati
     # The others wait for it as long as for an agent that does not come.
     assert 40.0 < time.monotonic() - began and len(told["agents"]) == 2
     (why,) = told["excluded"].values()
-    assert ("ridge" if fault == "other settings" else "version") in why
+    assert ("problem" if fault == "other settings" else "version") in why
     assert all(one["answered"] == one["asked"] == 2 for one in told["exchanges"])
     # Agent 2 has the place of agent 0.
     assert np.array_equal(fedsa.open(app / "out").theta("m"), engine(text, [data[2], data[1]]).theta("m"))

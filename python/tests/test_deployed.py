@@ -96,6 +96,19 @@ def serve(here: Here, **more: Any) -> fedsa.Results:
     return federation.serve(here.settings, here, agents=3, out=here.folder / "out", **{"connect": 5.0, "deadline": 20.0, **more})
 
 
+@pytest.mark.parametrize("text", [SCAFFLSA, CASES[4]])
+def test_a_federation_can_be_run_again_by_the_same_agents(tmp_path: Path, text: str) -> None:
+    """Their states are those of the end of the first one, whose settings, agents and admissions are the same."""
+    here = Here(tmp_path, text)
+    thetas = []
+    for overwrite in (False, True):
+        results = federation.serve(here.settings, here, agents=3, out=tmp_path / "out", overwrite=overwrite)
+        told = json.loads((tmp_path / "out/summary.json").read_text())["federation"]
+        assert all(one["answered"] == one["asked"] for one in told["exchanges"])
+        thetas.append(results.theta("m"))
+    assert np.array_equal(*thetas) and np.abs(thetas[0]).max() > 0.0
+
+
 @pytest.mark.parametrize("text", CASES)
 def test_the_bits_are_those_of_a_run_on_all_data(tmp_path: Path, text: str) -> None:
     here = Here(tmp_path, text)

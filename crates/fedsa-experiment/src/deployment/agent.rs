@@ -26,7 +26,7 @@ use crate::made;
 use crate::plan::BuiltProblem;
 
 /// Saved agents.
-const LAYOUT: Layout = Layout { name: "agent", version: 3 };
+const LAYOUT: Layout = Layout { name: "agent", version: 4 };
 
 /// An agent: it applies, is admitted, and answers the questions of rounds.
 pub struct LocalAgent {
@@ -42,6 +42,9 @@ pub struct LocalAgent {
     /// Its place in a generated problem, if it has claimed a number.
     place: Option<u32>,
     joined: Option<Joined>,
+    /// Whether it has applied since it was admitted: an admission then begins a federation anew, also one with the same settings and agents as
+    /// the last one, of which the admission is the same.
+    has_applied: bool,
     /// Whether it answers that it leaves, whatever it is asked.
     is_leaving: bool,
 }
@@ -57,8 +60,9 @@ struct Joined {
     node: ClientNode,
 }
 
-/// The saved state of an agent: once it is admitted, the admission, the last announcement of an epoch, and the state of the node.
-type Saved = Option<(Vec<u8>, Option<Vec<u8>>, Vec<u8>)>;
+/// The saved state of an agent: whether it has applied since; once it is admitted, the admission, the last announcement of an epoch, and the
+/// state of the node.
+type Saved = (bool, Option<(Vec<u8>, Option<Vec<u8>>, Vec<u8>)>);
 
 impl LocalAgent {
     /// An agent with the data that these files, globs, folders or names of data sets have; `number` is its number in the federation, or the
@@ -120,6 +124,7 @@ impl LocalAgent {
             with_columns: None,
             place: number,
             joined: None,
+            has_applied: false,
             is_leaving: false,
         })
     }
@@ -149,7 +154,9 @@ impl LocalAgent {
             return self.regroup(bytes).map(|()| None);
         }
         if enrolment::is_enrolment(bytes) {
-            return self.applicant.apply(bytes).map(Some);
+            let application = self.applicant.apply(bytes)?;
+            self.has_applied = true;
+            return Ok(Some(application));
         }
         match &mut self.joined {
             Some(joined) => joined.node.handle(bytes),
@@ -157,9 +164,9 @@ impl LocalAgent {
         }
     }
 
-    /// Takes part in the federation that an admission tells of. A copy of the last admission changes nothing.
+    /// Takes part in the federation that an admission tells of. A copy of the last admission changes nothing, unless it has applied since.
     fn join(&mut self, bytes: &[u8]) -> Result<()> {
-        if self.joined.as_ref().is_some_and(|joined| joined.admission == bytes) {
+        if !self.has_applied && self.joined.as_ref().is_some_and(|joined| joined.admission == bytes) {
             return Ok(());
         }
         self.begin(bytes, self.applicant.admitted(bytes)?)
@@ -176,6 +183,7 @@ impl LocalAgent {
             Ok((federation, agent)) => {
                 joined.node = joined.node.regrouped(&federation, agent)?;
                 (joined.federation, joined.agent, joined.epoch) = (federation, agent, Some(bytes.to_vec()));
+                self.has_applied = false;
                 Ok(())
             }
             // What it knows may be another federation.
@@ -200,13 +208,15 @@ impl LocalAgent {
         if let Some(rounds) = self.deployment.experiment.federation.longest_gap {
             node = node.with_longest_gap(rounds);
         }
+        self.has_applied = false;
         self.joined = Some(Joined { admission: bytes.to_vec(), epoch: None, federation, agent, node });
         Ok(())
     }
 
     /// The state as bytes. An agent whose state is kept before its answer is sent can be started again at any time.
     pub fn save(&self) -> Vec<u8> {
-        let saved: Saved = self.joined.as_ref().map(|joined| (joined.admission.clone(), joined.epoch.clone(), joined.node.save()));
+        let joined = self.joined.as_ref().map(|joined| (joined.admission.clone(), joined.epoch.clone(), joined.node.save()));
+        let saved: Saved = (self.has_applied, joined);
         LAYOUT.write(&saved)
     }
 
@@ -215,8 +225,8 @@ impl LocalAgent {
     /// # Errors
     /// When it is not such a state, is damaged, or was saved by a version with another layout. The agent is then unchanged.
     pub fn restore(&mut self, bytes: &[u8]) -> Result<()> {
-        let saved: Saved = LAYOUT.read(bytes)?;
-        let before = self.joined.take();
+        let (has_applied, saved): Saved = LAYOUT.read(bytes)?;
+        let before = (self.joined.take(), self.has_applied);
         let mut restored = || -> Result<()> {
             let Some((admission, epoch, node)) = &saved else { return Ok(()) };
             let join = if enrolment::is_admission(admission) { Self::join } else { Self::regroup };
@@ -226,7 +236,14 @@ impl LocalAgent {
             }
             self.joined.as_mut().map_or(Ok(()), |joined| joined.node.restore(node))
         };
-        restored().inspect_err(|_| self.joined = before)
+        match restored() {
+            Ok(()) => self.has_applied = has_applied,
+            Err(e) => {
+                (self.joined, self.has_applied) = before;
+                return Err(e);
+            }
+        }
+        Ok(())
     }
 }
 
