@@ -22,8 +22,24 @@ pub fn section(title: &str, value: &Json, level: usize) -> String {
     if inside.is_empty() { inside } else { format!("<h{level}>{}</h{level}>\n{inside}", escaped(&words(title))) }
 }
 
-/// The words of a name in a file: `policy_value` as `Policy value`.
+/// Names of summaries that say little without what surrounds them in the file.
+const WORDS: [(&str, &str); 9] = [
+    ("policy_value", "Value of the policy, in the states in which episodes start"),
+    ("fitted", "By the fitted value function"),
+    ("importance", "By discounted returns, weighted where logs have importance ratios"),
+    ("doubly_robust", "Doubly robust"),
+    ("all", "All agents"),
+    ("own", "Each agent by its own transitions alone"),
+    ("se", "Standard error"),
+    ("low", "Interval from"),
+    ("high", "Interval to"),
+];
+
+/// The words of a name in a file: `bits_up` as `Bits up`.
 pub fn words(name: &str) -> String {
+    if let Some((_, words)) = WORDS.iter().find(|(known, _)| *known == name) {
+        return (*words).to_string();
+    }
     let text = name.replace('_', " ");
     let mut letters = text.chars();
     letters.next().map_or(String::new(), |first| first.to_uppercase().chain(letters).collect())
@@ -97,7 +113,8 @@ fn rows<'a>(title: &str, items: impl Iterator<Item = (String, &'a Json)>, named:
         Some(other) => short(other).map_or(Cell::Empty, Cell::Text),
     };
     let cells: Vec<Vec<Cell>> = flat.iter().map(|row| heads.iter().map(|head| cell(row.get(head))).collect()).collect();
-    let heads: Vec<String> = heads.iter().map(|head| clipped(&head.replace('_', " "), 60)).collect();
+    let known = |head: &str| WORDS.iter().find(|(name, _)| *name == head).map(|(_, words)| words.to_lowercase());
+    let heads: Vec<String> = heads.iter().map(|head| known(head).unwrap_or_else(|| clipped(&head.replace('_', " "), 60))).collect();
     table(&words(title), &heads, &cells, MOST_ROWS)
 }
 
@@ -124,7 +141,7 @@ mod tests {
     fn objects_of_one_shape_are_a_table_and_single_numbers_a_list() {
         let value = json!({ "level": 0.95, "agents": { "a": { "x": 1.5, "of": { "y": 2 } }, "b": { "x": null, "of": { "y": 3 } } } });
         let text = section("policy_value", &value, 2);
-        assert!(text.starts_with("<h2>Policy value</h2>"), "{text}");
+        assert!(text.starts_with("<h2>Value of the policy, in the states in which episodes start</h2>"), "{text}");
         assert!(text.contains("<dt>Level</dt><dd>0.95</dd>"), "{text}");
         assert!(
             text.contains("<th scope=\"col\" class=\"n\">of.y</th>") && text.contains(">1.5</td>") && text.contains("<td></td>"),

@@ -381,8 +381,10 @@ pub fn others(run: &ReportedRun) -> String {
         "coordinates",
         "description",
     ];
-    let map = run.summary.as_object().into_iter().flatten().filter(|(name, _)| !KNOWN.contains(&name.as_str()));
-    map.map(|(name, value)| any_json::section(name, value, 3)).collect()
+    let mut rest: Vec<_> = run.summary.as_object().into_iter().flatten().filter(|(name, _)| !KNOWN.contains(&name.as_str())).collect();
+    // How good a policy is was asked; what its logs are like comes after it.
+    rest.sort_by_key(|(name, _)| *name != "policy_value");
+    rest.into_iter().map(|(name, value)| any_json::section(name, value, 3)).collect()
 }
 
 /// What was run and how: the problem, the command, the program and the machine, the settings.
