@@ -217,9 +217,9 @@ mod tests {
                     let mut got = vec![0.0; 9];
                     margins(isa, rows, 2..11, &theta, &mut got);
                     assert_eq!(bits(&got), bits(&expected[2..]), "d = {d}, {isa:?}");
-                    let (mut a, mut b, minus) = (vec![0.0; 9], vec![0.0; 9], theta.iter().map(|x| -x).collect::<Vec<_>>());
-                    margins_of_both(isa, rows, 2..11, [&theta, &minus], [&mut a, &mut b]);
-                    b.iter_mut().for_each(|b| *b = -*b);
+                    let (mut a, mut b, twice) = (vec![0.0; 9], vec![0.0; 9], theta.iter().map(|x| 2.0 * x).collect::<Vec<_>>());
+                    margins_of_both(isa, rows, 2..11, [&theta, &twice], [&mut a, &mut b]);
+                    b.iter_mut().for_each(|b| *b /= 2.0);
                     assert_eq!([bits(&a), bits(&b)], [bits(&expected[2..]), bits(&expected[2..])]);
                     let mut out = vec![0.5; d];
                     pass(isa, rows, 2..11, &theta, &mut out, |rows, t| t.iter_mut().zip(rows).for_each(|(t, j)| *t += j as f64));

@@ -367,7 +367,8 @@ impl ProblemSettings for Logs {
         self.form().check()?;
         require((0.0..=1.0).contains(&self.lambda), "lambda", self.lambda, "in [0, 1]")?;
         require(self.ridge >= 0.0 && self.ridge.is_finite(), "ridge", self.ridge, "a finite number of at least 0")?;
-        require((0.0..1.0).contains(&self.holdout), "holdout", self.holdout, "a share of the episodes from 0 to below 1")?;
+        let accepted = "a share of the episodes above 0 and below 1, or 0 for none";
+        require((0.0..1.0).contains(&self.holdout), "holdout", self.holdout, accepted)?;
         let clips = self.clip_ratios.is_none_or(|level| level > 0.0 && level.is_finite());
         require(clips, "clip_ratios", self.clip_ratios.unwrap_or(0.0), "a finite number above 0")?;
         self.gradient_rule().map(|_| ())
