@@ -282,6 +282,7 @@ class Experiment:
         return self._natives[quick]
 
     @classmethod
+    @checked_keywords
     def from_toml(cls, path: Path, *, set: Table | None = None) -> Experiment:
         """Read an experiment file.
 
@@ -314,6 +315,7 @@ class Experiment:
         return cls.from_text(text, name=name, base=os.path.dirname(name), set=set)
 
     @classmethod
+    @checked_keywords
     def from_text(cls, text: str, *, name: str = "experiment.toml", base: Path | None = None, set: Table | None = None) -> Experiment:
         """Read the text of an experiment file.
 
@@ -343,6 +345,7 @@ class Experiment:
         return self
 
     @classmethod
+    @checked_keywords
     def bundled(cls, id: str, *, set: Table | None = None) -> Experiment:
         """Return a bundled experiment; :func:`fedsa.bundled` lists them.
 
@@ -392,6 +395,7 @@ class Experiment:
         """The labels of the methods, by which results are found."""
         return self._native().labels()
 
+    @checked_keywords
     def sweep(self, values: Mapping[str, Sequence[Any]]) -> Experiment:
         """Make the experiment that runs at all combinations of some values.
 
@@ -431,6 +435,7 @@ class Experiment:
         table: dict[str, Any] = json.loads(self._native().table_json(False))
         return table
 
+    @checked_keywords
     def to_toml(self, *, defaults: bool = False) -> str:
         """Return the settings as the text of an experiment file.
 

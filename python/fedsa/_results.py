@@ -207,6 +207,7 @@ class Results:
                 return found
         raise KeyError(f"there is no '{label}'{nearest(label, self.labels)}; labels are {', '.join(self.labels)}")
 
+    @checked_keywords
     def floor(self, label: str) -> Estimate:
         """Return the level at which the squared error of a method stays.
 
@@ -230,6 +231,7 @@ class Results:
         entry = self._entry(label)
         return floor_of(entry)
 
+    @checked_keywords
     def predicted(self, label: str) -> dict[str, float | None]:
         """Return what theory predicts of a method, as far as the experiment asked for it: by name of the quantity.
 
@@ -245,6 +247,7 @@ class Results:
         """
         return dict(self._entry(label)["predicted"])
 
+    @checked_keywords
     def cost(self, label: str) -> dict[str, float]:
         """Return what the runs of a method cost, the mean over seeds.
 
@@ -261,6 +264,7 @@ class Results:
         entry = self._entry(label)
         return {**(entry["ledger"] or {}), **({"seconds": entry["seconds"]} if entry.get("seconds") is not None else {})}
 
+    @checked_keywords
     def theta(self, label: str, *, seed: int | None = None) -> NDArray[Any]:
         """Return the final outputs of a method.
 
@@ -418,6 +422,7 @@ class Results:
     def _all_files(self) -> dict[str, bytes]:
         return self._native.files() if self._native else self._files
 
+    @checked_keywords
     def save(self, folder: Path, *, overwrite: bool = False) -> None:
         """Write the files of a finished run: settings, summary, trace, outputs and figures.
 
@@ -442,6 +447,7 @@ class Results:
         figures = {f"figure.{name}": drawn.render(name) for name in ("svg", "png")}  # type: ignore[arg-type]
         _fedsa.write_finished(_files.name_of(folder, "folder"), {**self._all_files(), **figures}, overwrite)
 
+    @checked_keywords
     def report(self, out: Path | None = None, *, title: str | None = None, overwrite: bool = False) -> Report:
         """Make a page of HTML on the results, as :func:`fedsa.report`.
 
@@ -537,6 +543,7 @@ def outcome(entry: Mapping[str, Any], reported: Mapping[str, Any] | None) -> Out
     return Outcome(name, reason, help, bool(entry["as_expected"]), entry.get("rounds"))
 
 
+@checked_keywords
 def open(folder: Path) -> Results:
     """Read the results of a finished run.
 
@@ -630,6 +637,7 @@ class Comparison:
         return self.summary().to_html()
 
 
+@checked_keywords
 def compare(a: Results | Path, b: Results | Path) -> Comparison:
     """Compare two runs: settings that differ, results, checks.
 

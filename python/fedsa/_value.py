@@ -493,6 +493,7 @@ class ValueFunction(Parameters):
         rows = _logs.states(states, self.columns_, model.file_columns())
         return model.features(rows).reshape(len(rows), len(self.weights_))
 
+    @checked_keywords
     def value(self, method: Method = "fitted") -> PolicyValue:
         """Return how good the policy is: the value of the states in which its episodes start.
 
@@ -528,6 +529,7 @@ class ValueFunction(Parameters):
         agents = {name: ValueEstimate._of(e) for name, e in one["agents"].items()}
         return PolicyValue(method, float(found["level"]), ValueEstimate._of(one["all"]), agents)
 
+    @checked_keywords
     def score(self, agents: Any) -> float:
         """Return minus the root mean square error of values against the discounted returns of episodes: the higher, the better.
 
@@ -600,6 +602,7 @@ class ValueFunction(Parameters):
         title = f"{words} on held-out episodes ({held['share']:.0%} of each agent), root mean square (standard error)"
         return Summary(title, ["agent", "federated", "own", "pooled", "own - federated", "does it help?"], rows, notes)
 
+    @checked_keywords
     def plot(self, what: Literal["value", "returns", "methods"] = "value") -> Figure:
         """Return a picture of the fit.
 
@@ -631,6 +634,7 @@ class ValueFunction(Parameters):
             raise NotKnown(f"there is no picture of {what}", "", "what", "holdout for returns, method='auto' for methods, states for value")
         return Figure(found)
 
+    @checked_keywords
     def save(self, folder: Path) -> None:
         """Write ``weights.json`` and ``weights.npz``, which ``fedsa predict`` applies to files.
 
@@ -649,6 +653,7 @@ class ValueFunction(Parameters):
         _files.write_all(folder, {name: contents for name, contents in files.items() if contents is not None})
 
     @classmethod
+    @checked_keywords
     def load(cls, path: Path) -> ValueFunction:
         """Read the weights of ``fedsa evaluate`` or of :meth:`save`.
 

@@ -471,6 +471,7 @@ def imported(name: str, why: str, install: str) -> Any:
         raise ImportError(f"{why}, and {name} is not installed: pip install {install}") from e
 
 
+@checked_keywords
 def read_minari(path: Path, *, episodes: int | None = None) -> Recording:
     """Read a data set of Minari.
 
