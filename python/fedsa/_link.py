@@ -100,10 +100,8 @@ def _codec(value: Any, key: str) -> Codec:
     """A codec; a text is the name of one that needs no settings."""
     if isinstance(value, Codec):
         return value
-    from fedsa import links
-
-    every = [getattr(links, name) for name in links.__all__]
-    kinds = {kind.kind_name: kind for kind in every if issubclass(kind, Codec) and kind is not Codec}
+    # Those of the package; a user's own are given as objects.
+    kinds = {kind.kind_name: kind for kind in Codec.__subclasses__() if kind.__module__ == "fedsa.links"}
     if not isinstance(value, str):
         raise _wrong(key, value, "a codec of fedsa.links, such as Quantised(4), or the name of one")
     if value not in kinds:

@@ -7,12 +7,10 @@ import functools
 import inspect
 import operator
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, TypeVar, cast
+from typing import Any, ClassVar, NoReturn, TypeVar, cast
 
 from fedsa import _fedsa
-
-if TYPE_CHECKING:
-    from fedsa.errors import InputError
+from fedsa.errors import InputError
 
 S = TypeVar("S", bound="Settings")
 
@@ -29,8 +27,6 @@ UNITS = {"ms": 1e-3, "s": 1.0, "min": 60.0, "m": 60.0, "h": 3600.0}
 
 def seconds(value: float | str, key: str) -> float:
     """A time in seconds: a number, or a text with a unit, as ``"90s"``."""
-    from fedsa.errors import InputError
-
     accepted = "seconds, as 60, or a text with a unit: '90s', '2min', '1h'"
     if isinstance(value, str):
         number = value.strip().rstrip("abcdefghijklmnopqrstuvwxyz")
@@ -61,8 +57,6 @@ def positive(value: Any, key: str) -> float:
     InputError
         When it is of another type or out of range.
     """
-    from fedsa.errors import InputError
-
     try:
         number = float(value)
     except (TypeError, ValueError, OverflowError):
@@ -80,8 +74,6 @@ def whole(value: Any, key: str, least: int = 0, most: int = 2**63 - 1) -> int:
     InputError
         When it is of another type or out of range.
     """
-    from fedsa.errors import InputError
-
     accepted = f"a whole number of at least {least}" if most >= 2**63 - 1 else f"a whole number between {least} and {most}"
     try:
         plain = operator.index(value)
@@ -102,8 +94,6 @@ def bytes_of(value: Any, key: str) -> bytes:
     InputError
         When it is of another type.
     """
-    from fedsa.errors import InputError
-
     if not isinstance(value, (bytes, bytearray, memoryview)):
         raise InputError(f"a value of the type {type(value).__name__}", "setting.wrong-type", key, "bytes")
     return bytes(value)
@@ -189,8 +179,6 @@ class Settings:
         object.__setattr__(self, "_given", given)
         table = self._table()
         if self._part:
-            from fedsa.errors import InputError
-
             try:
                 _fedsa.check_part(self._part, table)
             except InputError as e:
@@ -295,8 +283,6 @@ def plain(value: Any, depth: int = 0) -> Any:
     if isinstance(value, Settings):
         return value._table()
     if depth > DEEPEST:
-        from fedsa.errors import InputError
-
         raise InputError(f"more than {DEEPEST} levels of lists and dictionaries", "setting.wrong-type", help="fewer levels")
     if isinstance(value, Mapping):
         return {name: plain(inner, depth + 1) for name, inner in value.items()}

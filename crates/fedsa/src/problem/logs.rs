@@ -369,8 +369,7 @@ impl ProblemSettings for Logs {
         require(self.ridge >= 0.0 && self.ridge.is_finite(), "ridge", self.ridge, "a finite number of at least 0")?;
         let accepted = "a share of the episodes above 0 and below 1, or 0 for none";
         require((0.0..1.0).contains(&self.holdout), "holdout", self.holdout, accepted)?;
-        let clips = self.clip_ratios.is_none_or(|level| level > 0.0 && level.is_finite());
-        require(clips, "clip_ratios", self.clip_ratios.unwrap_or(0.0), "a finite number above 0")?;
+        self.clip_ratios.map_or(Ok(()), super::survey::check_clip)?;
         self.gradient_rule().map(|_| ())
     }
 

@@ -105,9 +105,11 @@ impl Noise {
     /// # Errors
     /// Names the setting, within `noise`.
     pub(super) fn check(&self) -> Result<()> {
-        check_std(self.std)
-            .and_then(|()| require((0.0..1.0).contains(&self.radius), "radius", self.radius, "in [0, 1)"))
-            .map_err(|e| e.inside("noise"))
+        check_std(self.std).and_then(|()| self.check_radius()).map_err(|e| e.inside("noise"))
+    }
+
+    fn check_radius(&self) -> Result<()> {
+        require((0.0..1.0).contains(&self.radius), "radius", self.radius, "in [0, 1)")
     }
 
     /// Whether x depends on the x before.
@@ -146,7 +148,7 @@ impl Noise {
             require(self.matrix.iter().flatten().all(|m| m.is_finite()), "matrix", "a number that is not finite", "finite numbers")?;
             return Ok(vec![Mat::from_fn(d, d, |i, j| self.matrix[i][j])]);
         }
-        require((0.0..1.0).contains(&self.radius), "radius", self.radius, "in [0, 1)")?;
+        self.check_radius()?;
         if self.radius == 0.0 {
             return Ok(vec![Mat::zeros(d, d)]);
         }

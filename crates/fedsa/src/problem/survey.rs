@@ -73,6 +73,11 @@ pub struct Surveyed {
     pub held: Vec<Log>,
 }
 
+/// The largest importance ratio is a number.
+pub(super) fn check_clip(level: f64) -> Result<()> {
+    require(level > 0.0 && level.is_finite(), "clip_ratios", level, "a finite number above 0")
+}
+
 impl Surveyed {
     /// Reads all logs once, or three times if a share of the episodes is held out.
     ///
@@ -91,7 +96,7 @@ impl Surveyed {
     /// # Errors
     /// When the level is not a finite number above 0 (key `clip_ratios`), no log has ratios, or a log cannot be read.
     pub fn with_clipped_ratios(mut self, level: f64) -> Result<Self> {
-        require(level > 0.0 && level.is_finite(), "clip_ratios", level, "a finite number above 0")?;
+        check_clip(level)?;
         if self.facts.iter().all(|facts| facts.effective_size.is_none()) {
             let what = format!("{level}, and no log has importance ratios");
             return Err(Error::data("clip_ratios", what, "logs with ratios, or none of this"));
