@@ -22,6 +22,7 @@ use super::results::{Estimate, Recorded, Results, paid};
 use crate::config::Experiment;
 use crate::config::schema::{self, Band, CurveCentre, ExpectedStatus, FigureKind};
 use crate::numbers;
+pub use fedsa_figure::heat_color;
 use fedsa_figure::{CellTable, Chart, Format, HeatMaps, Level, Panel, PlottedCurve, Provenance, RenderOptions, Style, number_text};
 
 /// The largest numbers of panels, of curves or levels per panel, and of rows and columns of a table. The first ones are

@@ -33,6 +33,7 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 pub use about::Provenance;
+pub use style::heat_color;
 pub use text::number_text;
 
 /// Panels on a grid, filled row by row. They share one legend below them if their legends agree.

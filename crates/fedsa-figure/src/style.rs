@@ -101,6 +101,14 @@ const VIRIDIS: [Rgb; 9] = [
     (0xfd, 0xe7, 0x25),
 ];
 
+/// The colour of a value of a heat map, from 0 to 1: red, green and blue.
+pub fn heat_color(value: f64) -> (u8, u8, u8) {
+    let last = (VIRIDIS.len() - 1) as f64;
+    let place = value.clamp(0.0, 1.0) * last;
+    let below = place.floor().min(last - 1.0);
+    mix(VIRIDIS[below as usize], VIRIDIS[below as usize + 1], place - below)
+}
+
 impl Theme {
     pub(super) fn colors(self) -> &'static Colors {
         match self {
@@ -122,10 +130,7 @@ impl Colors {
 
     /// The colour of a value of a heat map, from 0 to 1.
     pub fn heat(&self, value: f64, is_faint: bool) -> Rgb {
-        let last = (VIRIDIS.len() - 1) as f64;
-        let place = value.clamp(0.0, 1.0) * last;
-        let below = place.floor().min(last - 1.0);
-        let color = mix(VIRIDIS[below as usize], VIRIDIS[below as usize + 1], place - below);
+        let color = heat_color(value);
         if is_faint { mix(color, self.background, 0.6) } else { color }
     }
 

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use fedsa_experiment::numbers;
+use fedsa_experiment::picture::heat_color;
 use serde_json::{Value as Json, json};
 
 use crate::html::{clipped, escaped};
@@ -21,18 +22,7 @@ const QUANTITIES: [(&str, &str); 4] = [
 const FEWEST: usize = 6;
 const MOST: usize = 20_000;
 
-/// The colours of maps, viridis, from the smallest value to the largest; there are `SHADES` colours between them.
-const COLOURS: [(u8, u8, u8); 9] = [
-    (0x44, 0x01, 0x54),
-    (0x47, 0x2d, 0x7b),
-    (0x3b, 0x52, 0x8b),
-    (0x2c, 0x72, 0x8e),
-    (0x21, 0x90, 0x8c),
-    (0x27, 0xad, 0x81),
-    (0x5d, 0xc8, 0x63),
-    (0xaa, 0xdc, 0x32),
-    (0xfd, 0xe7, 0x25),
-];
+/// The colours of maps are so many of those of pictures.
 const SHADES: usize = 48;
 /// Larger values of a map than this times the smallest have colours by logarithm.
 const WIDE: f64 = 20.0;
@@ -255,11 +245,8 @@ impl Scale {
 }
 
 fn shade_colour(shade: usize) -> String {
-    let place = shade as f64 / (SHADES - 1) as f64 * (COLOURS.len() - 1) as f64;
-    let below = (place as usize).min(COLOURS.len() - 2);
-    let (a, b, part) = (COLOURS[below], COLOURS[below + 1], place - below as f64);
-    let mix = |a: u8, b: u8| (f64::from(a) + part * (f64::from(b) - f64::from(a))).round() as u8;
-    format!("#{:02x}{:02x}{:02x}", mix(a.0, b.0), mix(a.1, b.1), mix(a.2, b.2))
+    let (red, green, blue) = heat_color(shade as f64 / (SHADES - 1) as f64);
+    format!("#{red:02x}{green:02x}{blue:02x}")
 }
 
 /// A swept value beside an axis.
