@@ -137,7 +137,9 @@ impl<'a> Layout<'a> {
     /// Draws a row of panels below `y`; the foot of what is beneath them.
     fn draw_row(&self, scene: &mut Scene, row: &Row, drawn: &[Option<Drawn>], y: f64, pen: &CurvePen) -> f64 {
         let highest = |height: fn(&Drawn) -> f64| drawn.iter().flatten().map(height).fold(0.0, f64::max);
-        let top = y + if row.is_lower { 0.0 } else { highest(Drawn::height_above) };
+        // A lower panel without a title follows its upper one closely.
+        let is_close = row.is_lower && drawn.iter().flatten().all(|drawn| drawn.title.is_empty());
+        let top = y + if is_close { 0.0 } else { highest(Drawn::height_above) };
         let mut left = self.sheet.margin;
         for (column, aside) in self.asides.iter().enumerate() {
             left += aside;

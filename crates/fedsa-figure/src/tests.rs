@@ -249,6 +249,24 @@ fn rows_can_have_names_instead_of_numbers() {
 }
 
 #[test]
+fn the_title_of_a_lower_panel_is_below_the_upper_panel() {
+    let lower = Panel { title: "a lower panel has a title of several lines when it is a long one ".repeat(4), ..Panel::default() };
+    let panel = Panel { lower: Some(Box::new(lower)), ..Panel::default() };
+    let figure = Chart { panels: vec![panel.clone(), panel], ..Chart::default() };
+    for style in [None, Some(FigureStyle::Slides), Some(FigureStyle::Ieee)] {
+        let scene = chart::scene(&figure, &RenderOptions { style, ..RenderOptions::default() });
+        assert_legible(&scene);
+        let foot = |text: &str| text_boxes(&scene).into_iter().find(|(other, _)| other.starts_with(text)).unwrap().1[3];
+        let frame = |mark: &Mark| match mark {
+            Mark::Line { points, .. } if points.len() == 5 => Some(points.iter().map(|point| point.1).fold(0.0, f64::max)),
+            _ => None,
+        };
+        let upper = scene.marks.iter().filter_map(frame).fold(f64::INFINITY, f64::min);
+        assert!(upper < foot("a lower"), "{style:?}: the title ends at {}, the upper panel at {upper}", foot("a lower"));
+    }
+}
+
+#[test]
 fn points_with_a_band_have_bars() {
     let curve = PlottedCurve { band: Some((vec![0.0, f64::NAN], vec![2.0, 3.0])), style: Style::Points, ..curve("a", 0, vec![1.0, 1.5]) };
     let marks =
