@@ -266,7 +266,7 @@ rounds = 1500
 }
 
 /// The largest resident set of a process so far, where the system tells.
-fn peak_mib(process: u32) -> Option<u64> {
+pub fn peak_mib(process: u32) -> Option<u64> {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).ok()?;
     let kib: u64 = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?.trim().split(' ').next()?.parse().ok()?;
     Some(kib / 1024)
@@ -319,7 +319,7 @@ fn lines(command: &mut Command) -> Result<Vec<Measured>, String> {
 }
 
 /// What this runs on.
-fn machine() -> Value {
+pub fn machine() -> Value {
     let cpu = std::fs::read_to_string("/proc/cpuinfo").ok().and_then(|text| {
         let line = text.lines().find(|line| line.starts_with("model name"))?;
         Some(line.split(':').nth(1)?.trim().to_string())

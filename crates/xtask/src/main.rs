@@ -2,6 +2,7 @@
 
 mod bench;
 mod book;
+mod figures;
 mod fuzz;
 mod mutants;
 mod package;
@@ -14,6 +15,8 @@ use std::process::{Command, ExitCode};
 const USAGE: &str = "\
 usage: cargo xtask test [--all]         format, paths, lints, documentation, tests; --all: the slow tests too
        cargo xtask bench [--json PATH]  speed and memory, beside NumPy, JAX and a plain loop in the same run
+       cargo xtask bench --figures [ID ..] [--json PATH]
+                                        seconds, memory and hottest functions of bundled experiments in full settings
        cargo xtask fuzz --minutes M     mutated input for every reader and decoder, for M minutes in all; further options
                                         are those of fedsa-fuzz: --target NAME, --inputs N, --seed S, --jobs J, --list
        cargo xtask mutants [ID ..]      faults put into the sources one at a time, each of which its tests must notice:
@@ -30,6 +33,8 @@ fn main() -> ExitCode {
         ["test", "--all"] => test::run(true),
         ["bench"] => bench::run(None),
         ["bench", "--json", path] => bench::run(Some(Path::new(path))),
+        ["bench", "--figures", ref ids @ .., "--json", path] => figures::run(ids, Some(Path::new(path))),
+        ["bench", "--figures", ref ids @ ..] => figures::run(ids, None),
         ["fuzz", ref options @ ..] if !options.is_empty() => fuzz::run(options),
         ["python"] => package::install().and_then(|python| package::test(&python, false)),
         ["python", "--all"] => package::install().and_then(|python| package::test(&python, true)),

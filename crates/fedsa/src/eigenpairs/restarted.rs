@@ -9,9 +9,9 @@
 //! before it, is followed for some steps: it finds further eigenvectors of an eigenvalue that has more of them than a block has
 //! columns, and eigenvectors that a start near an earlier operator's lacks.
 
-use faer::{Mat, MatRef, Side};
+use faer::Mat;
 
-use super::krylov::{beside, orthonormal};
+use super::basis::{Basis, beside, orthonormal};
 use super::{Eigenpairs, sign};
 use crate::random::Stream;
 
@@ -41,110 +41,6 @@ pub struct Search<'a> {
     pub draws: Stream,
     /// Products for each wanted pair and each vector of a block, after which pairs are taken as they are.
     most_products: usize,
-}
-
-/// An orthonormal basis V, with W = A V and T = V^T W.
-struct Basis {
-    /// Room for all vectors, of which the first `len` are there.
-    v: Mat<f64>,
-    w: Mat<f64>,
-    len: usize,
-    t: Mat<f64>,
-    /// The number of columns that were added last.
-    last: usize,
-}
-
-/// Ritz pairs in decreasing order: values, and coefficients in a basis.
-struct Ritz {
-    values: Vec<f64>,
-    coefficients: Mat<f64>,
-}
-
-impl Basis {
-    fn new(n: usize, room: usize) -> Self {
-        Self { v: Mat::zeros(n, room), w: Mat::zeros(n, room), len: 0, t: Mat::zeros(0, 0), last: 0 }
-    }
-
-    fn v(&self) -> MatRef<'_, f64> {
-        self.v.subcols(0, self.len)
-    }
-
-    fn w(&self) -> MatRef<'_, f64> {
-        self.w.subcols(0, self.len)
-    }
-
-    /// Adds orthonormal columns and their images.
-    fn add(&mut self, columns: MatRef<'_, f64>, images: &Mat<f64>) {
-        let (old, new) = (self.len, columns.ncols());
-        self.v.subcols_mut(old, new).copy_from(columns);
-        self.w.subcols_mut(old, new).copy_from(images);
-        self.len += new;
-        let products = self.v().transpose() * images;
-        let t = &self.t;
-        self.t = Mat::from_fn(old + new, old + new, |i, j| match (i < old, j < old) {
-            (true, true) => t[(i, j)],
-            (true, false) => products[(i, j - old)],
-            (false, true) => products[(j, i - old)],
-            (false, false) => 0.5 * (products[(i, j - old)] + products[(j, i - old)]),
-        });
-        self.last = new;
-    }
-
-    /// `None` if T is not finite.
-    fn ritz(&self) -> Option<Ritz> {
-        let k = self.len;
-        let is_finite = (0..k).all(|j| self.t.col_as_slice(j).iter().all(|x| x.is_finite()));
-        let found = is_finite.then(|| self.t.self_adjoint_eigen(Side::Lower).ok())??;
-        let values = (0..k).map(|j| found.S()[k - 1 - j]).collect();
-        Some(Ritz { values, coefficients: Mat::from_fn(k, k, |i, j| found.U()[(i, k - 1 - j)]) })
-    }
-
-    /// The first m Ritz pairs.
-    fn first(&self, mut ritz: Ritz, m: usize) -> (Vec<f64>, Mat<f64>) {
-        let m = m.min(self.len);
-        ritz.values.truncate(m);
-        (ritz.values, self.v() * ritz.coefficients.subcols(0, m))
-    }
-
-    /// `A v - theta v` of the Ritz pairs `from..to`.
-    fn residuals(&self, ritz: &Ritz, from: usize, to: usize) -> Mat<f64> {
-        let y = ritz.coefficients.subcols(from, to - from);
-        let scaled = Mat::from_fn(self.len, to - from, |i, j| y[(i, j)] * ritz.values[from + j]);
-        self.w() * y - self.v() * scaled
-    }
-
-    /// A block of the residuals of the Ritz pairs `from..to` that are longer than `bound`; `from` moves over those before the first of them.
-    fn unconverged(&self, ritz: &Ritz, from: &mut usize, to: usize, bound: f64) -> Mat<f64> {
-        let (mut found, mut at) = (Mat::zeros(self.v.nrows(), 0), *from);
-        while at < to && found.ncols() < BLOCK {
-            let end = (at + BLOCK).min(to);
-            let residuals = self.residuals(ritz, at, end);
-            let is_long = |j: &usize| norm(residuals.col_as_slice(*j)) > bound;
-            let long: Vec<usize> = (0..end - at).filter(is_long).take(BLOCK - found.ncols()).collect();
-            found = beside(&found, &Mat::from_fn(self.v.nrows(), long.len(), |i, j| residuals[(i, long[j])]));
-            if found.ncols() == 0 {
-                *from = end;
-            }
-            at = end;
-        }
-        found
-    }
-
-    /// Cuts the basis back to the first `keep` Ritz vectors.
-    fn restart(&mut self, ritz: &Ritz, keep: usize) {
-        let y = ritz.coefficients.subcols(0, keep);
-        let v = self.v() * y;
-        self.v.subcols_mut(0, keep).copy_from(v);
-        let w = self.w() * y;
-        self.w.subcols_mut(0, keep).copy_from(w);
-        self.t = Mat::from_fn(keep, keep, |i, j| if i == j { ritz.values[i] } else { 0.0 });
-        (self.len, self.last) = (keep, 0);
-    }
-
-    /// The images of the columns that were added last.
-    fn last_images(&self) -> Mat<f64> {
-        self.w.subcols(self.len - self.last, self.last).to_owned()
-    }
 }
 
 impl<'a> Search<'a> {
@@ -206,11 +102,11 @@ impl<'a> Search<'a> {
             }
             let bound = self.tolerance * ritz.values[0].abs().max(ritz.values[k - 1].abs()).max(of_known);
             let passed = converged;
-            let mut next = basis.unconverged(&ritz, &mut converged, m.min(k), bound);
+            let mut next = basis.unconverged(&ritz, &mut converged, m.min(k), bound, BLOCK);
             if next.ncols() == 0 && passed > 0 {
                 // Those that had converged before are looked at again.
                 converged = 0;
-                next = basis.unconverged(&ritz, &mut converged, m.min(k), bound);
+                next = basis.unconverged(&ritz, &mut converged, m.min(k), bound, BLOCK);
             }
             if next.ncols() == 0 && k >= m {
                 if checks == CHECKS {
@@ -253,7 +149,7 @@ impl<'a> Search<'a> {
         let spans = [known.vectors.as_ref(), basis.v()];
         // Once more: columns that nearly depend on each other lose their orthogonality to the spans as they are scaled.
         let columns = orthonormal(&spans, orthonormal(&spans, columns));
-        let columns = columns.subcols(0, columns.ncols().min(basis.v.ncols() - basis.len));
+        let columns = columns.subcols(0, columns.ncols().min(basis.room() - basis.len));
         let mut images = Mat::zeros(self.n, columns.ncols());
         for j in 0..columns.ncols() {
             let column = columns.col(j).try_as_col_major().expect("columns in one piece").as_slice();
@@ -270,9 +166,4 @@ impl<'a> Search<'a> {
         basis.add(columns, &images);
         Some(columns.ncols())
     }
-}
-
-/// `||x||`.
-fn norm(x: &[f64]) -> f64 {
-    x.iter().map(|x| x * x).sum::<f64>().sqrt()
 }

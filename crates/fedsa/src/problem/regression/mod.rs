@@ -19,6 +19,7 @@ pub(super) mod gram;
 pub mod loss;
 mod optimum;
 mod pattern;
+mod seen;
 mod settings;
 
 use std::marker::PhantomData;
@@ -46,6 +47,7 @@ use crate::sampling::{Law, Sampling};
 use crate::triangle::Support;
 use loss::Loss;
 use pattern::Pattern;
+use seen::{Memory, Seen};
 
 pub use settings::{GeneralisedLinear, LeastSquares, Logistic};
 
@@ -79,6 +81,7 @@ pub(super) struct Regression<L> {
     systems: Option<Systems>,
     /// Where the agents' Hessians may differ from 0; computed when it is first asked for.
     patterns: Vec<OnceLock<Pattern>>,
+    memory: Memory,
     loss: PhantomData<L>,
 }
 
@@ -103,7 +106,8 @@ impl<L: Loss> Regression<L> {
         let index = sizes.map(|n| LazyIndex::new(n, parts.mixing_time, sampling)).collect::<Result<_>>()?;
         let d = parts.rows.columns();
         let patterns = parts.weights.iter().map(|_| OnceLock::new()).collect();
-        let mut problem = Self { parts, index, sampling, isa, systems: None, patterns, loss: PhantomData };
+        let memory = Memory::new(&parts.rows, parts.weights.len());
+        let mut problem = Self { parts, index, sampling, isa, systems: None, patterns, memory, loss: PhantomData };
         problem.check_scale()?;
         if L::HAS_OFFSETS && keeps_systems(problem.agents(), d) {
             problem.systems = Some(problem.linear_systems());
@@ -156,12 +160,48 @@ impl<L: Loss> Regression<L> {
         self.parts.ridge / 2.0 * linalg::norm_sq(&theta[..self.parts.penalised])
     }
 
-    /// `l''` of the rows of a range at theta; for least squares it is the same everywhere.
-    fn bends(&self, range: Range<usize>, theta: &[f64]) -> Vec<f64> {
+    /// The margins of an agent's rows at theta, and what else is known there.
+    fn seen(&self, c: usize, theta: &[f64]) -> Seen {
+        let compute = || Seen { theta: theta.to_vec(), margins: self.margins(self.range(c), theta), gradient: None };
+        self.memory.take(c, theta).unwrap_or_else(compute)
+    }
+
+    /// The same with the gradient.
+    fn seen_with_gradient(&self, c: usize, theta: &[f64]) -> (Seen, Vec<f64>) {
+        let mut out = vec![0.0; theta.len()];
+        let mut seen = match self.memory.take(c, theta) {
+            Some(mut seen) => {
+                if let Some(gradient) = seen.gradient.take() {
+                    return (seen, gradient);
+                }
+                self.gradient_at(c, theta, &seen.margins, &mut out);
+                return (seen, out);
+            }
+            None => Seen { theta: theta.to_vec(), margins: vec![0.0; self.range(c).len()], gradient: None },
+        };
+        self.mean_of_rows(c, theta, &mut out, |rows, t| seen.margins[rows].copy_from_slice(t));
+        out.iter_mut().for_each(|out| *out = -*out);
+        (seen, out)
+    }
+
+    /// The gradient of an agent at theta from the margins there.
+    fn gradient_at(&self, c: usize, theta: &[f64], margins: &[f64], out: &mut [f64]) {
+        let mut pulls = margins.to_vec();
+        margins::map(self.isa, &mut pulls, L::pull);
+        out.fill(0.0);
+        margins::combine(self.isa, &self.parts.rows, self.range(c), out, &pulls);
+        self.mean_of_sum(pulls.len() as f64, theta, out);
+        out.iter_mut().for_each(|out| *out = -*out);
+    }
+
+    /// `l''` of the rows of an agent at theta; for least squares it is the same everywhere.
+    fn bends(&self, c: usize, theta: &[f64]) -> Vec<f64> {
         if L::HAS_OFFSETS {
-            return vec![L::MOST_BEND; range.len()];
+            return vec![L::MOST_BEND; self.range(c).len()];
         }
-        let mut out = self.margins(range, theta);
+        let seen = self.seen(c, theta);
+        let mut out = seen.margins.clone();
+        self.memory.keep(c, seen);
         margins::map(self.isa, &mut out, L::bend);
         out
     }
@@ -381,20 +421,28 @@ impl<L: Loss> Facts for Regression<L> {
 
 impl<L: Loss> Objective for Regression<L> {
     fn loss(&self, c: usize, theta: &[f64]) -> f64 {
-        let margins = self.margins(self.range(c), theta);
-        let losses = margins::sum(self.isa, &margins, L::value);
-        losses / margins.len() as f64 + self.penalty(theta)
+        let seen = self.seen(c, theta);
+        let losses = margins::sum(self.isa, &seen.margins, L::value) / seen.margins.len() as f64;
+        self.memory.keep(c, seen);
+        losses + self.penalty(theta)
     }
     fn gradient(&self, c: usize, theta: &[f64], out: &mut [f64]) {
+        if self.memory.keeps() {
+            let (seen, gradient) = self.seen_with_gradient(c, theta);
+            out.copy_from_slice(&gradient);
+            self.memory.keep(c, Seen { gradient: Some(gradient), ..seen });
+            return;
+        }
         self.mean(c, theta, out);
         out.iter_mut().for_each(|out| *out = -*out);
     }
     /// The margins of one pass over the rows are those of both.
-    fn loss_and_gradient(&self, c: usize, theta: &[f64], gradient: &mut [f64]) -> f64 {
-        let mut margins = vec![0.0; self.range(c).len()];
-        self.mean_of_rows(c, theta, gradient, |rows, t| margins[rows].copy_from_slice(t));
-        gradient.iter_mut().for_each(|out| *out = -*out);
-        margins::sum(self.isa, &margins, L::value) / margins.len() as f64 + self.penalty(theta)
+    fn loss_and_gradient(&self, c: usize, theta: &[f64], out: &mut [f64]) -> f64 {
+        let (seen, gradient) = self.seen_with_gradient(c, theta);
+        out.copy_from_slice(&gradient);
+        let losses = margins::sum(self.isa, &seen.margins, L::value) / seen.margins.len() as f64;
+        self.memory.keep(c, Seen { gradient: Some(gradient), ..seen });
+        losses + self.penalty(theta)
     }
     fn hessian(&self, c: usize, theta: &[f64], out: &mut Mat<f64>) {
         // These were made below before there were systems: the same bits.
@@ -404,7 +452,7 @@ impl<L: Loss> Objective for Regression<L> {
         }
         let range = self.range(c);
         let scale = 1.0 / range.len() as f64;
-        let mut bends = self.bends(range.clone(), theta);
+        let mut bends = self.bends(c, theta);
         bends.iter_mut().for_each(|bend| *bend *= scale);
         gram::gram(&self.parts.rows, range, &bends, out);
         self.add_ridge(out);
@@ -418,28 +466,22 @@ impl<L: Loss> Objective for Regression<L> {
             self.gradient(c, theta, gradient);
             return dense_hessian(self, c, theta, hessian);
         };
-        let range = self.range(c);
-        let n = range.len() as f64;
-        let mut margins = self.margins(range.clone(), theta);
-        let mut pulls = margins.clone();
-        margins::map(self.isa, &mut pulls, L::pull);
-        gradient.fill(0.0);
-        margins::combine(self.isa, &self.parts.rows, range.clone(), gradient, &pulls);
-        self.mean_of_sum(n, theta, gradient);
-        gradient.iter_mut().for_each(|out| *out = -*out);
-        let scale = 1.0 / n;
-        let bends = &mut margins;
-        margins::map(self.isa, bends, L::bend);
+        let (seen, known) = self.seen_with_gradient(c, theta);
+        gradient.copy_from_slice(&known);
+        let mut bends = seen.margins.clone();
+        self.memory.keep(c, Seen { gradient: Some(known), ..seen });
+        let scale = 1.0 / bends.len() as f64;
+        margins::map(self.isa, &mut bends, L::bend);
         bends.iter_mut().for_each(|bend| *bend *= scale);
-        pattern.sum(&self.parts.rows, range, bends, hessian);
+        pattern.sum(&self.parts.rows, self.range(c), &bends, hessian);
         pattern.support.on_diagonal()[..self.parts.penalised].iter().for_each(|at| hessian[*at as usize] += self.parts.ridge);
     }
     fn hessian_vector(&self, c: usize, theta: &[f64], v: &[f64], out: &mut [f64]) {
-        self.bent_product(c, &self.bends(self.range(c), theta), v, out);
+        self.bent_product(c, &self.bends(c, theta), v, out);
     }
     /// Margins at theta, and an exponential for each row, are computed once for all products.
     fn hessian_products<'a>(&'a self, c: usize, theta: &[f64]) -> HessianProducts<'a> {
-        let bends = self.bends(self.range(c), theta);
+        let bends = self.bends(c, theta);
         Box::new(move |v: &[f64], out: &mut [f64]| self.bent_product(c, &bends, v, out))
     }
     /// The columns that occur in the agent's sparse rows, and those without a ridge.
@@ -456,7 +498,7 @@ impl<L: Loss> Objective for Regression<L> {
     /// The agent's sparse rows are copied, with their columns numbered anew, so that a product takes no passes over all d components.
     fn products_within<'a>(&'a self, c: usize, theta: &[f64], components: &'a [u32]) -> HessianProducts<'a> {
         let range = self.range(c);
-        let bends = self.bends(range.clone(), theta);
+        let bends = self.bends(c, theta);
         let (mut starts, mut index, mut value) = (vec![0], Vec::new(), Vec::new());
         for j in range {
             for (i, x) in self.parts.rows.row(j) {
@@ -475,16 +517,27 @@ impl<L: Loss> Objective for Regression<L> {
     /// steps. At step 0 it has the bits of the loss.
     fn losses_along(&self, c: usize, theta: &[f64], p: &[f64], steps: &[f64], out: &mut [f64]) {
         let range = self.range(c);
-        let (mut margins, mut slopes) = (vec![0.0; range.len()], vec![0.0; range.len()]);
-        margins::margins_of_both(self.isa, &self.parts.rows, range.clone(), [theta, p], [&mut margins, &mut slopes]);
-        self.shift(range, &mut margins);
+        let mut slopes = vec![0.0; range.len()];
+        let seen = match self.memory.take(c, theta) {
+            Some(seen) => {
+                margins::margins(self.isa, &self.parts.rows, range, p, &mut slopes);
+                seen
+            }
+            None => {
+                let mut margins = vec![0.0; range.len()];
+                margins::margins_of_both(self.isa, &self.parts.rows, range.clone(), [theta, p], [&mut margins, &mut slopes]);
+                self.shift(range, &mut margins);
+                Seen { theta: theta.to_vec(), margins, gradient: None }
+            }
+        };
         let (x, p) = (&theta[..self.parts.penalised], &p[..self.parts.penalised]);
         let (xx, pp) = (linalg::norm_sq(x), linalg::norm_sq(p));
         let xp: f64 = x.iter().zip(p).map(|(x, p)| x * p).sum();
         for (s, out) in steps.iter().zip(out) {
-            let losses = margins::sum_along(self.isa, &margins, &slopes, *s, L::value);
-            *out = losses / margins.len() as f64 + self.parts.ridge / 2.0 * s.mul_add(s.mul_add(pp, 2.0 * xp), xx);
+            let losses = margins::sum_along(self.isa, &seen.margins, &slopes, *s, L::value);
+            *out = losses / slopes.len() as f64 + self.parts.ridge / 2.0 * s.mul_add(s.mul_add(pp, 2.0 * xp), xx);
         }
+        self.memory.keep(c, seen);
     }
 }
 

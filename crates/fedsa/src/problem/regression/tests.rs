@@ -291,3 +291,57 @@ fn losses_without_a_minimum_have_no_root() {
     let huge = Regression::<SquaredLoss>::new(of(vec![1e200, 1.0], 2, 1.0), Sampling::default(), Isa::best()).unwrap_err();
     assert_eq!(huge.key, "data", "{huge}");
 }
+
+/// What a problem says of agent c at one point, asked in an order of its own: bits of losses, of gradients, along a line, of Hessians.
+fn asked<L: Loss>(p: &Regression<L>, c: usize, d: usize, number: u64, order: [usize; 5]) -> [Vec<u64>; 5] {
+    let (theta, along) = (point(d, number), point(d, 50 + number));
+    let mut said: [Vec<u64>; 5] = Default::default();
+    for what in order {
+        let mut out = vec![0.0; d];
+        let numbers = match what {
+            0 => vec![p.loss(c, &theta)],
+            1 => {
+                p.gradient(c, &theta, &mut out);
+                out
+            }
+            2 => {
+                let loss = p.loss_and_gradient(c, &theta, &mut out);
+                out.into_iter().chain([loss]).collect()
+            }
+            3 => {
+                p.losses_along(c, &theta, &along, &[0.0, 0.5, 1.0], &mut out[..3]);
+                out
+            }
+            _ => {
+                let mut hessian = Mat::zeros(d, d);
+                p.hessian(c, &theta, &mut hessian);
+                (0..d).flat_map(|j| hessian.col_as_slice(j).to_vec()).collect()
+            }
+        };
+        said[what] = numbers.into_iter().map(f64::to_bits).collect();
+    }
+    said
+}
+
+fn check_memory<L: Loss>() {
+    let (d, order) = (90, [0, 1, 2, 3, 4]);
+    for sparse in [false, true] {
+        let remembering = problem::<L>(d, sparse, 0.3, d - 1);
+        assert!(remembering.memory.keeps() && !problem::<L>(20, sparse, 0.3, 19).memory.keeps());
+        // Points of which some are asked for again: at once, after two others, and after so many that they are forgotten.
+        for (k, number) in [1, 1, 2, 3, 1, 4, 5, 6, 7, 2, 1].into_iter().enumerate() {
+            let rotated: [usize; 5] = std::array::from_fn(|i| order[(i + k) % 5]);
+            for c in [0, 2] {
+                let fresh = order.map(|what| asked(&problem::<L>(d, sparse, 0.3, d - 1), c, d, number, [what; 5])[what].clone());
+                assert_eq!(asked(&remembering, c, d, number, rotated), fresh, "point {number} after {k}");
+            }
+        }
+    }
+}
+
+/// What was computed before changes no bit, and neither does what was forgotten.
+#[test]
+fn what_is_remembered_has_the_bits_of_what_is_computed() {
+    check_memory::<LogLoss>();
+    check_memory::<SquaredLoss>();
+}

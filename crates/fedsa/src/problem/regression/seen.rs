@@ -1,0 +1,63 @@
+//! What was computed of an agent's rows at a point, for whoever asks for the same point next.
+//!
+//! The loss and the gradient of a recorded round are those of the model that agents are asked about in the next one, a Hessian and a line
+//! search need the margins of the gradient before them, and methods that run side by side begin at one point. Each of these would be a pass
+//! over all rows. What is remembered has the bits of what would be computed, and nothing that is counted depends on it.
+
+use std::sync::Mutex;
+
+use crate::problem::dataset::Rows;
+
+/// How many points are remembered of an agent: those of so many runs side by side.
+const POINTS: usize = 4;
+/// The least mean number of stored entries of a row for which margins are remembered: they then take at most an eighth of the rows' memory.
+const LEAST_ENTRIES: usize = 32;
+
+/// An agent's rows at a point.
+#[derive(Debug)]
+pub(super) struct Seen {
+    /// The point.
+    pub theta: Vec<f64>,
+    /// The margins of the rows there.
+    pub margins: Vec<f64>,
+    /// The gradient of the loss there, if it has been computed.
+    pub gradient: Option<Vec<f64>>,
+}
+
+/// The last points of all agents, of each the last one at the end.
+#[derive(Debug)]
+pub(super) struct Memory {
+    of_agents: Vec<Mutex<Vec<Seen>>>,
+    keeps: bool,
+}
+
+impl Memory {
+    /// No points yet, of agents with these rows.
+    pub fn new(rows: &Rows, agents: usize) -> Self {
+        let keeps = rows.stored() >= LEAST_ENTRIES * rows.len();
+        Self { of_agents: if keeps { (0..agents).map(|_| Mutex::default()).collect() } else { Vec::new() }, keeps }
+    }
+
+    /// Whether anything is remembered: of short rows all is computed as fast.
+    pub fn keeps(&self) -> bool {
+        self.keeps
+    }
+
+    /// Takes what is known of agent c at theta; [`Memory::keep`] gives it back. Nobody waits for another one's computation, who would take it
+    /// twice instead.
+    pub fn take(&self, c: usize, theta: &[f64]) -> Option<Seen> {
+        let mut points = self.of_agents.get(c)?.lock().ok()?;
+        let is_same = |seen: &Seen| seen.theta.iter().map(|x| x.to_bits()).eq(theta.iter().map(|x| x.to_bits()));
+        let at = points.iter().position(is_same)?;
+        Some(points.remove(at))
+    }
+
+    /// Remembers a point of agent c instead of the one that was asked for the longest time ago.
+    pub fn keep(&self, c: usize, seen: Seen) {
+        let Some(Ok(mut points)) = self.of_agents.get(c).map(Mutex::lock) else { return };
+        if points.len() == POINTS {
+            points.remove(0);
+        }
+        points.push(seen);
+    }
+}
