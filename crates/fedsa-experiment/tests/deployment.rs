@@ -185,7 +185,7 @@ fn a_damaged_state_of_an_agent_is_refused() {
     }
     // The layout of earlier versions, which had no checksum.
     let e = agent.restore(&[1, 0]).unwrap_err();
-    assert!(e.kind() == ErrorKind::Format && e.what.contains("layout 1; this version has 4"), "{e}");
+    assert!(e.kind() == ErrorKind::Format && e.what.contains("layout 1; this version has 5"), "{e}");
     agent.restore(&state).unwrap();
 }
 
@@ -290,7 +290,7 @@ fn curves_of_federations_can_be_drawn_along_seconds() {
         let mut agent = LocalAgent::new(&deployment, &[], &Places::from_env(""), None, &Cancel::never()).unwrap();
         let invitation = enrolment.invite(1);
         enrolment.take("a", &agent.handle(&invitation).unwrap().unwrap()).unwrap();
-        let row = Recorded { round: 0, ledger: Ledger::default(), seen: Observation::default(), seconds };
+        let row = Recorded { round: 1, ledger: Ledger::default(), seen: Observation::default(), seconds };
         deployment.results(&deployment.found(&enrolment).unwrap().federation, DeployedRun::new(vec![row], vec![0.0; 3], None, 1.0)).unwrap()
     };
     let e = ended(None).drawn(&along_seconds()).err().unwrap();
