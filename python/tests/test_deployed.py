@@ -267,7 +267,7 @@ def test_another_carrier_is_a_page(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("contents", "text"),
-    [(b"", "not the state"), (b"{}", "not the state"), (b'{"layout": 99}', "layout 99"), (b'{"layout": 1}', "this version has 3"), (b'{"layout": 2, "rounds": [3]}', "not a state of this enrolment")],
+    [(b"", "not the state"), (b"{}", "not the state"), (b'{"layout": 99}', "layout 99"), (b'{"layout": 1}', "this version has 3"), (b'{"layout": 3, "rounds": [3]}', "not a state of this enrolment")],
 )
 def test_states_of_servers_that_are_none_are_refused(tmp_path: Path, contents: bytes, text: str) -> None:
     here = Here(tmp_path, SCAFFLSA)
