@@ -13,7 +13,7 @@ use fedsa::problem::Files as _;
 use fedsa::problem::dataset::Dataset;
 use fedsa::problem::logs::Logs;
 use fedsa::problem::preparation::Prepared;
-use fedsa::problem::preparation::levels::Levels;
+use fedsa::problem::preparation::levels::RowLevels;
 use fedsa::problem::regression::{GeneralisedLinear, LeastSquares, Logistic};
 use fedsa::problem::survey::Surveyed;
 use fedsa::saved::Layout;
@@ -299,7 +299,7 @@ impl OwnData {
 struct OwnRows {
     sets: Vec<Dataset>,
     /// Their levels and classes.
-    levels: Levels,
+    levels: RowLevels,
     /// How many of them are fitted.
     rows: u64,
 }
@@ -315,7 +315,7 @@ impl OwnRows {
     }
 
     /// The problem on them with the levels and classes of all agents, or their own ones, and their form.
-    fn build(self, experiment: &Experiment, files: &DiskFiles, all: Option<Levels>) -> Result<(Arc<dyn Field>, String)> {
+    fn build(self, experiment: &Experiment, files: &DiskFiles, all: Option<RowLevels>) -> Result<(Arc<dyn Field>, String)> {
         let (kind, table) = made::problem_of(experiment);
         let sets = self.sets;
         // The kinds differ in the types of their settings alone.

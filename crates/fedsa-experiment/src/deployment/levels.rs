@@ -1,9 +1,10 @@
-//! Levels of categories and classes of labels of rows, which agents say when they apply, and learn of all when they are admitted.
+//! RowLevels of categories and classes of labels of rows, which agents say when they apply, and learn of all when they are admitted.
 
 use fedsa::enrolment::{ColumnContent, ColumnSummary, DistinctValues, MOST_COMPONENTS};
 use fedsa::error::{Error, Result};
 use fedsa::problem::preparation::Preparation;
-use fedsa::problem::preparation::levels::{ColumnLevels, Levels};
+use fedsa::problem::preparation::columns::ColumnLevels;
+use fedsa::problem::preparation::levels::RowLevels;
 use fedsa::problem::preparation::targets::{ClassLabel, Targets};
 use fedsa::problem::regression::{GeneralisedLinear, LeastSquares, Logistic};
 use serde::{Deserialize, Serialize};
@@ -25,7 +26,7 @@ pub(super) struct LevelsForm {
 }
 
 impl LevelsForm {
-    pub fn of(levels: &Levels) -> Self {
+    pub fn of(levels: &RowLevels) -> Self {
         Self { plain: levels.plain, names: levels.names.clone() }
     }
 }
@@ -48,7 +49,7 @@ pub(super) fn no_form() -> Error {
 ///
 /// # Errors
 /// When there are too many, or one is too long.
-pub(super) fn summaries(levels: &Levels, rows: u64) -> Result<Vec<ColumnSummary>> {
+pub(super) fn summaries(levels: &RowLevels, rows: u64) -> Result<Vec<ColumnSummary>> {
     let category = |one: &ColumnLevels| {
         let values = DistinctValues::new(rows, one.levels.iter().cloned().collect(), one.are_numbers);
         ColumnSummary::of_categories(&one.column, values)
@@ -65,8 +66,8 @@ pub(super) fn summaries(levels: &Levels, rows: u64) -> Result<Vec<ColumnSummary>
 }
 
 /// The levels and classes that these columns have, beside the other columns of this form.
-pub(super) fn levels_of(form: LevelsForm, columns: &[ColumnSummary]) -> Levels {
-    let mut levels = Levels { plain: form.plain, names: form.names, ..Levels::default() };
+pub(super) fn levels_of(form: LevelsForm, columns: &[ColumnSummary]) -> RowLevels {
+    let mut levels = RowLevels { plain: form.plain, names: form.names, ..RowLevels::default() };
     for column in columns {
         let Some(values) = column.values() else { continue };
         let sorted = values.sorted().into_iter().map(str::to_string);
@@ -100,7 +101,7 @@ pub(super) fn preparation(experiment: &Experiment) -> Result<Preparation> {
 ///
 /// # Errors
 /// When there are no targets for these classes, or too many components.
-pub(super) fn dim(how: &Preparation, levels: &Levels) -> Result<usize> {
+pub(super) fn dim(how: &Preparation, levels: &RowLevels) -> Result<usize> {
     let targets = how.targets.of_classes(levels.classes.as_deref()).map_err(|e| e.inside("problem"))?;
     let outputs = targets.as_ref().map_or(1, Targets::outputs);
     let features: usize = levels.features(how.intercept).iter().map(|category| category.levels.len()).sum();

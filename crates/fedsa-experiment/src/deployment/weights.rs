@@ -9,7 +9,7 @@ use fedsa::problem::features::FeatureMap;
 use fedsa::problem::logs::Logs;
 use fedsa::problem::preparation::Prepared;
 use fedsa::problem::preparation::columns::Category;
-use fedsa::problem::preparation::levels::Levels;
+use fedsa::problem::preparation::levels::RowLevels;
 use fedsa::problem::preparation::targets::Targets;
 use fedsa_data::linear_model::{LinearModel, Predicts};
 use serde::{Deserialize, Serialize};
@@ -100,7 +100,7 @@ impl Deployment {
     }
 
     /// The model of rows with these levels of all agents.
-    fn of_levels(&self, levels: Levels, theta: &[f64]) -> Result<Json> {
+    fn of_levels(&self, levels: RowLevels, theta: &[f64]) -> Result<Json> {
         let how = levels::preparation(&self.experiment)?;
         if levels::dim(&how, &levels)? != theta.len() {
             return Err(no_form());

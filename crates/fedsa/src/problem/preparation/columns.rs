@@ -1,7 +1,6 @@
 //! Columns that are no features as they are: offsets, row weights, and categories, which become a column of 0 and 1 for each level.
 
 use super::super::dataset::{Columns, Dataset, Rows, Wanted, row_in};
-use super::levels::ColumnLevels;
 use crate::error::{Error, Result, quoted};
 
 /// The most levels of a categorical column.
@@ -31,6 +30,17 @@ pub struct Category {
     pub reference: Option<String>,
     /// The position of the feature of the first level.
     pub first: usize,
+}
+
+/// The levels of a categorical column.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ColumnLevels {
+    /// The column.
+    pub column: String,
+    /// The levels in increasing order: of numbers by size, of texts as they are written.
+    pub levels: Vec<String>,
+    /// Whether they are numbers.
+    pub are_numbers: bool,
 }
 
 impl Category {

@@ -5,24 +5,13 @@
 
 use super::super::dataset::Dataset;
 use super::Preparation;
-use super::columns::Category;
+use super::columns::{Category, ColumnLevels};
 use super::targets::{ClassLabel, TargetRule, classes_of};
 use crate::error::Result;
 
-/// The levels of a categorical column.
-#[derive(Debug, Clone, PartialEq)]
-pub struct ColumnLevels {
-    /// The column.
-    pub column: String,
-    /// The levels in increasing order: of numbers by size, of texts as they are written.
-    pub levels: Vec<String>,
-    /// Whether they are numbers.
-    pub are_numbers: bool,
-}
-
 /// What the rows of some agents have, and what their other columns are.
 #[derive(Debug, Clone, Default, PartialEq)]
-pub struct Levels {
+pub struct RowLevels {
     /// The columns of categories.
     pub categories: Vec<ColumnLevels>,
     /// The labels of rows in increasing order; `None` where they are numbers to be predicted, or the settings name the classes.
@@ -33,7 +22,7 @@ pub struct Levels {
     pub names: Option<Vec<String>>,
 }
 
-impl Levels {
+impl RowLevels {
     /// Whether features and targets are the same whatever other agents have.
     pub fn are_known(&self) -> bool {
         self.categories.is_empty() && self.classes.is_none()
@@ -56,7 +45,7 @@ impl Preparation {
     ///
     /// # Errors
     /// When a column is not there, rows have no labels, or there are too many levels or labels.
-    pub fn levels_of(&self, sets: &[Dataset]) -> Result<Levels> {
+    pub fn levels_of(&self, sets: &[Dataset]) -> Result<RowLevels> {
         let categories = self.special.levels_of(sets)?;
         let classes = match &self.targets {
             TargetRule::Classes { classes: None, .. } | TargetRule::Many { classes: None, .. } => Some(classes_of(sets)?),
@@ -71,12 +60,12 @@ impl Preparation {
             widest.iter().flat_map(|set| set.columns.iter()).filter(|name| is_plain(name)).map(|name| name.into_owned()).collect();
         // Columns that become features of levels are called by name.
         let are_counted = categories.is_empty() && widest.is_some_and(|set| set.columns.are_counted());
-        Ok(Levels { classes, plain: names.len(), names: (!are_counted).then_some(names), categories })
+        Ok(RowLevels { classes, plain: names.len(), names: (!are_counted).then_some(names), categories })
     }
 
     /// With the levels and classes of all agents' rows in place of those that rows have.
     #[must_use]
-    pub fn with_levels(mut self, all: Levels) -> Self {
+    pub fn with_levels(mut self, all: RowLevels) -> Self {
         if let (Some(found), TargetRule::Classes { classes, .. } | TargetRule::Many { classes, .. }) = (all.classes, &mut self.targets) {
             *classes = Some(found);
         }
