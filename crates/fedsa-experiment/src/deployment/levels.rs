@@ -37,7 +37,8 @@ impl LevelsForm {
 /// When it is none.
 pub(super) fn form(text: &str) -> Result<LevelsForm> {
     let form: LevelsForm = serde_json::from_str(text).map_err(|_| no_form())?;
-    if form.names.as_ref().is_some_and(|names| names.len() != form.plain) { Err(no_form()) } else { Ok(form) }
+    let is_possible = form.plain <= MOST_COMPONENTS as usize && form.names.as_ref().is_none_or(|names| names.len() == form.plain);
+    if is_possible { Ok(form) } else { Err(no_form()) }
 }
 
 /// The error about a text that is no form of an agent's data.
