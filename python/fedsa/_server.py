@@ -17,7 +17,7 @@ from fedsa._results import Results
 from fedsa.errors import FedsaError, InputError, MachineError
 
 # The layout of saved servers.
-LAYOUT = 2
+LAYOUT = 3
 
 
 @dataclass
@@ -95,11 +95,14 @@ class Progress:
     rounds: list[bytes] = field(default_factory=list)
     # At the ends of rounds, from round 0, as far as they are known.
     residuals: list[float | None] = field(default_factory=list)
+    # The seconds until the ends of rounds, from round 0.
+    ends: list[float] = field(default_factory=list)
     exchanges: list[ExchangeRecord] = field(default_factory=list)
     epochs: list[EpochRecord] = field(default_factory=list)
     # Messages of enrolment for the next epoch, with their bytes down and up, and seconds.
     cost: list[int] = field(default_factory=lambda: [0, 0, 0])
     cost_seconds: float = 0.0
+    # The seconds in which a server ran since the federation was founded: not those in which it was stopped.
     seconds: float = 0.0
 
     def to_bytes(self) -> bytes:
@@ -184,6 +187,8 @@ class Server:
         # The change of members that the method refused last.
         self.refused: tuple[list[str], list[str]] | None = None
         self.progress = Progress()
+        # Until when seconds are counted.
+        self.counted = time.monotonic()
         if os.path.exists(self.file):
             self.progress = Progress.of_bytes(_files.read(self.file), self.file)
             self.enrolment.restore(self.progress.enrolment)
@@ -198,8 +203,15 @@ class Server:
         self.membership, self.node = membership, node
         self.names = [name for name, *_ in membership.members()]
 
+    def _count_seconds(self) -> None:
+        now = time.monotonic()
+        self.progress.seconds += now - self.counted
+        self.counted = now
+
     def _save(self) -> None:
         progress = self.progress
+        if self.node is not None:
+            self._count_seconds()
         progress.enrolment = self.enrolment.save()
         progress.membership = None if self.membership is None else self.membership.save()
         progress.server = None if self.node is None else self.node.save()
@@ -247,7 +259,8 @@ class Server:
         self.progress.excluded.update(excluded)
         node = _fedsa.ServerNode(membership.federation(), membership.counts_late)
         self._begin(membership, node, [])
-        self.progress.rounds = [node.recorded()]
+        self.counted = time.monotonic()
+        self.progress.rounds, self.progress.ends = [node.recorded()], [0.0]
 
     def _applies(self, who: str, reply: Reply, take: Callable[[str, bytes], bool]) -> bool:
         """Whether what came back is an application that counts."""
@@ -327,7 +340,6 @@ class Server:
         invitation = membership.invitation()
         progress.count(None, [invitation] * len(new))
         replies, seconds = self._carry({who: invitation for who in new}, self.rules.invite)
-        progress.seconds += seconds
         progress.cost_seconds += seconds
         for who in new:
             if not self._applies(who, replies.get(who, Reply(lost="no answer")), membership.take):
@@ -344,7 +356,6 @@ class Server:
         messages = {who: membership.told(c, who not in progress.strangers) for who, c in waiting.items()}
         progress.count(progress.epochs[-1], list(messages.values()))
         replies, seconds = self._carry(messages, self.rules.deadline)
-        progress.seconds += seconds
         progress.epochs[-1].seconds += seconds
         for who, reply in replies.items():
             why = reply.refused or reply.lost
@@ -414,7 +425,9 @@ class Server:
         assert node is not None
         if len(progress.rounds) > node.rounds():
             return
+        self._count_seconds()
         progress.rounds.append(node.recorded())
+        progress.ends.append(progress.seconds)
         progress.epochs[-1].arrivals += json.loads(node.take_arrivals())
         for who in self.names:
             if who in progress.heard:
@@ -458,7 +471,6 @@ class Server:
         if wants_answers:
             progress.wanted.extend(who for who in names if who not in progress.wanted)
         replies, seconds = self._carry({who: messages[c] for who, c in names.items()}, self.rules.deadline)
-        progress.seconds += seconds
         counted = 0
         for who, c in names.items():
             reply = replies.get(who, Reply(lost="no answer"))
@@ -522,7 +534,8 @@ class Server:
         """The results of the rounds."""
         assert self.node is not None
         progress = self.progress
-        rows = [(row, progress.residuals[t] if t < len(progress.residuals) else None) for t, row in enumerate(progress.rounds)]
+        residuals = [*progress.residuals, *[None] * (len(progress.rounds) - len(progress.residuals))]
+        rows = list(zip(progress.rounds, residuals, progress.ends))
         told = {
             "agents": progress.epochs[-1].agents,
             "excluded": progress.excluded,

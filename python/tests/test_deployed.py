@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import math
 import queue
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Collection, Mapping
@@ -265,7 +267,7 @@ def test_another_carrier_is_a_page(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("contents", "text"),
-    [(b"", "not the state"), (b"{}", "not the state"), (b'{"layout": 99}', "layout 99"), (b'{"layout": 1}', "this version has 2"), (b'{"layout": 2, "rounds": [3]}', "not a state of this enrolment")],
+    [(b"", "not the state"), (b"{}", "not the state"), (b'{"layout": 99}', "layout 99"), (b'{"layout": 1}', "this version has 3"), (b'{"layout": 3, "rounds": [3]}', "not a state of this enrolment")],
 )
 def test_states_of_servers_that_are_none_are_refused(tmp_path: Path, contents: bytes, text: str) -> None:
     here = Here(tmp_path, SCAFFLSA)
@@ -288,3 +290,41 @@ def test_bad_settings_name_what_is_accepted(tmp_path: Path) -> None:
     with pytest.raises(fedsa.MachineError, match="does not answer"):
         federation.Resident(tmp_path / "none").handle(b"")
     assert not (tmp_path / "out").exists()
+
+
+def test_seconds_go_on_where_a_server_was_stopped(tmp_path: Path) -> None:
+    """Traces of federations have seconds, which count the time in which a server ran; those of runs in one process have none."""
+    here = Stopping(tmp_path, SCAFFLSA, 4, True)
+    began = time.monotonic()
+    with pytest.raises(KeyboardInterrupt):
+        serve(here)
+    first, paused = time.monotonic() - began, 1.0
+    time.sleep(paused)
+    results = serve(here)
+    seconds = np.asarray(results.trace()["seconds"])
+    assert len(seconds) == 6 and seconds[0] == 0.0 and (np.diff(seconds) > 0.0).all()
+    assert seconds[-1] < time.monotonic() - began - paused and first > 0.0
+    summary = json.loads((tmp_path / "out/summary.json").read_text())
+    assert summary["results"][0]["seconds"] >= seconds[-1] >= sum(one["seconds"] for one in summary["federation"]["exchanges"])
+    assert "seconds since the start" in fedsa.open(tmp_path / "out").plot(x="seconds").svg
+    local = engine(SCAFFLSA, here.files)
+    assert "seconds" in results.trace().columns and "seconds" not in local.trace().columns
+    with pytest.raises(fedsa.InputError, match="seconds.*of a run in one process"):
+        local.plot(x="seconds")
+
+
+def test_categories_and_classes_are_those_of_all_agents(tmp_path: Path) -> None:
+    """Colours and labels that some agents lack: the weights are those of all rows, and predict them."""
+    text = settings('[problem]\nkind = "glm"\nfamily = "multinomial"\ntarget = "y"\nridge = 1e-2\nintercept = true\nweights = "rows"\n', 'kind = "newton"', "mean", 8)
+    here = Here(tmp_path, text)
+    colours, labels = [["red", "blue"], ["green"], ["red", "sea"]], [["no"], ["yes", "no", "well"], ["well", "yes"]]
+    for agent, file in enumerate(here.files):
+        rows = [f"{math.sin(0.7 * i + agent)},{colours[agent][i % len(colours[agent])]},{labels[agent][i * i % len(labels[agent])]}" for i in range(30)]
+        Path(file).write_text("x,colour,y\n" + "\n".join(rows) + "\n")
+    results, expected = serve(here), engine(text, here.files)
+    assert np.array_equal(results.theta("m"), expected.theta("m")) and results.theta("m").shape == (1, 10)
+    weights = json.loads((tmp_path / "out/weights.json").read_text())
+    assert weights["classes"] == ["no", "well", "yes"] and weights["columns"] == ["x", "colour=green", "colour=red", "colour=sea"]
+    command = [sys.executable, "-m", "fedsa", "predict", str(tmp_path / "out"), here.files[2], "--out", str(tmp_path / "predicted.csv")]
+    subprocess.run(command, check=True)
+    assert "well" in (tmp_path / "predicted.csv").read_text()

@@ -46,7 +46,7 @@ const LAYERS: &[(&str, Layers)] = &[
     (
         "fedsa-experiment",
         &[
-            &["choose", "error", "excerpt", "folder", "kinds", "memory", "names", "numbers", "tables"],
+            &["axis", "choose", "error", "excerpt", "folder", "kinds", "memory", "names", "numbers", "tables"],
             &["config", "file_schema", "made", "resolve"],
             &["bundled", "plan"],
             &["estimate", "finished", "observer", "predict", "results", "run_memory", "stability", "trace_lines"],

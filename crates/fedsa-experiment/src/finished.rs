@@ -11,6 +11,7 @@ use fedsa_data::trace::{self, Trace, TraceColumn};
 use serde_json::Value as Json;
 use toml::{Table, Value};
 
+use super::axis::Axis;
 use super::plan::Plan;
 use super::results::{Recorded, Results, SeedResult};
 use crate::config::short;
@@ -177,6 +178,11 @@ fn runs_of(table: &Trace) -> Option<HashMap<(String, String), Vec<SeedResult>>> 
     let counts: HashMap<&str, &Vec<i64>> = COUNTS.iter().map(|count| Some((count.name, whole(count.name)?))).collect::<Option<_>>()?;
     let metrics: HashMap<&str, &Vec<Option<f64>>> =
         METRICS.iter().map(|metric| Some((metric.name, number(metric.name)?))).collect::<Option<_>>()?;
+    // A coordinate of this name is of another type.
+    let seconds = match table.column(Axis::SECONDS) {
+        Some(TraceColumn::F64(seconds)) => Some(seconds),
+        _ => None,
+    };
     let always = |name: &str| fedsa::metrics::metric(name).is_some_and(|metric| metric.needs == [metrics::Need::Means]);
     let mut runs: HashMap<(String, String), Vec<SeedResult>> = HashMap::new();
     for i in 0..table.rows() {
@@ -198,7 +204,7 @@ fn runs_of(table: &Trace) -> Option<HashMap<(String, String), Vec<SeedResult>>> 
             });
         }
         let run = of.last_mut().expect("just added");
-        run.rows.push(Recorded { round, ledger, seen });
+        run.rows.push(Recorded { round, ledger, seen, seconds: seconds.map(|seconds| seconds[i]).filter(|x| x.is_finite()) });
         if outcomes[i] == (Outcome::Diverged { round }).name() {
             // A run ends with the round in which it diverged.
             run.diverged = Some(round);

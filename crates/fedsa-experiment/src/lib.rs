@@ -20,6 +20,7 @@
 //! This crate does not use the command line or the terminal: progress goes to a [`RunObserver`], and failures are values.
 
 pub mod apply;
+pub mod axis;
 pub mod bundled;
 pub mod check;
 pub mod checks;

@@ -6,6 +6,8 @@ use fedsa::metrics::METRICS;
 use fedsa::record::COUNTS;
 use fedsa_theory::predict;
 
+use crate::axis::Axis;
+
 /// The names of all metrics.
 pub fn metrics() -> Vec<&'static str> {
     METRICS.iter().map(|metric| metric.name).collect()
@@ -19,6 +21,11 @@ pub fn predicted_metrics() -> Vec<&'static str> {
 /// The names of all counts.
 pub fn counts() -> Vec<&'static str> {
     COUNTS.iter().map(|count| count.name).collect()
+}
+
+/// The names of what curves are drawn along.
+pub fn axes() -> Vec<&'static str> {
+    counts().into_iter().chain([Axis::SECONDS]).collect()
 }
 
 /// The exact mean-square error over the last fifth of the rounds of a run, which may be far from its limit.

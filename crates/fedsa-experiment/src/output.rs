@@ -11,6 +11,7 @@ use fedsa_theory::Accuracy;
 use serde_json::{Map, Value as Json, json};
 use toml::Value;
 
+use super::axis::Axis;
 use super::checks::Verdict;
 use super::outcome::Outcome;
 use super::picture::{self, Picture};
@@ -105,6 +106,10 @@ pub fn trace_table(plan: &Plan, results: &Results) -> Result<Trace> {
     columns.extend(
         COUNTS.iter().map(|of| (of.name.to_string(), TraceColumn::I64(all.iter().map(|(.., row)| count(row.count(of))).collect()))),
     );
+    if all.iter().any(|(.., row)| row.seconds.is_some()) {
+        let seconds = all.iter().map(|(.., row)| row.seconds.unwrap_or(f64::NAN)).collect();
+        columns.push((Axis::SECONDS.to_string(), TraceColumn::F64(seconds)));
+    }
     // After a divergence, numbers may not be finite; such values are left out.
     let finite = |of: &Metric| all.iter().map(|(.., row)| (of.recorded)(&row.seen).filter(|x| x.is_finite())).collect();
     columns.extend(METRICS.iter().map(|metric| (metric.name.to_string(), TraceColumn::OptF64(finite(metric)))));

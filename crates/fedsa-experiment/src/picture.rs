@@ -10,18 +10,20 @@ mod table;
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use fedsa::error::{Result, require};
 use fedsa::record::{COUNTS, Count};
 use fedsa_theory::Accuracy;
 use toml::Value;
 
 use self::lines::Lines;
+use super::axis::Axis;
 use super::checks::Verdict;
 use super::plan::Plan;
 use super::predict::Predictor;
 use super::results::{Estimate, Recorded, Results, paid};
 use crate::config::Experiment;
 use crate::config::schema::{self, Band, CurveCentre, ExpectedStatus, FigureKind};
-use crate::numbers;
+use crate::{names, numbers};
 pub use fedsa_figure::heat_color;
 use fedsa_figure::{CellTable, Chart, Format, HeatMaps, Level, Panel, PlottedCurve, Provenance, RenderOptions, Style, number_text};
 
@@ -258,6 +260,17 @@ fn panels(plan: &Plan, by: &[String]) -> Vec<(String, Vec<usize>)> {
 fn methods(plan: &Plan) -> Vec<(usize, &String)> {
     let are_shown = |label: &String| plan.experiment.figure.methods.as_ref().is_none_or(|methods| methods.contains(label));
     plan.labels.iter().enumerate().filter(|(_, label)| are_shown(label)).collect()
+}
+
+/// Refuses an axis of seconds where the results have none: those of an earlier version.
+///
+/// # Errors
+/// When it is so.
+pub fn check_axes(experiment: &Experiment, results: &Results) -> Result<()> {
+    let spec = &experiment.figure;
+    let wanted = spec.kind == FigureKind::Curves && spec.x.as_ref().is_some_and(|x| x.list().iter().any(|x| x == Axis::SECONDS));
+    let what = format!("\"{}\", which the trace of this run does not have", Axis::SECONDS);
+    require(!wanted || results.have_seconds(), "figure.x", what, &names::counts().join(", "))
 }
 
 /// The metrics that are drawn; by default mse, or the residual if theta* is not known.

@@ -43,6 +43,7 @@ pub fn redraw(path: &Path, changes: &Changes, kinds: &Kinds) -> Result<Redrawn, 
     let experiment = Experiment::read(document)?;
     let plan = Arc::new(Plan::new(experiment, Path::new(""), Isa::best(), &run::roots(path)?)?);
     let results = finished.results(&plan)?;
+    picture::check_axes(&plan.experiment, &results).map_err(|e| plan.experiment.document.failure(e))?;
     let predictor = Predictor::new(&plan);
     let unmeasured = checks::unmeasured(&plan, Path::new(""))?;
     let verdicts = checks::measure(&plan, &results, &predictor, &unmeasured);

@@ -197,6 +197,11 @@ impl Results {
         rows.iter().filter_map(|row| Some((*row, at.get(&row.round)?.clone()))).filter(|(_, v)| v.len() == seeds.len()).collect()
     }
 
+    /// Whether every recorded round has its seconds.
+    pub fn have_seconds(&self) -> bool {
+        self.cells.iter().flatten().flat_map(|seed| &seed.rows).all(|row| row.seconds.is_some())
+    }
+
     /// Whether every run ended as expected.
     pub fn all_as_expected(&self, plan: &Plan) -> bool {
         (0..self.cells.len()).all(|cell| self.as_expected(plan, cell))

@@ -7,7 +7,9 @@ use fedsa::cancel::Cancel;
 use fedsa::error::{Error, ErrorKind};
 use fedsa::metrics::Observation;
 use fedsa::node::{ServerNode, Todo};
+use fedsa::record::Ledger;
 use fedsa_data::find::Places;
+use fedsa_data::trace::TraceColumn;
 use fedsa_experiment::config::document::{Caller, Words};
 use fedsa_experiment::config::{Document, Experiment};
 use fedsa_experiment::deployment::{DeployedRun, Deployment, LocalAgent};
@@ -19,7 +21,7 @@ use fedsa_experiment::{Kinds, RunSettings, Unobserved};
 use toml::Value;
 
 /// An experiment without data, with this problem, sampling and method.
-fn settings(problem: &str, sampling: &str, method: &str, rounds: u64) -> String {
+pub fn settings(problem: &str, sampling: &str, method: &str, rounds: u64) -> String {
     format!(
         "id = \"t\"\ntitle = \"t\"\nproblem = {problem}\nsampling = {sampling}\nmethod = [{method}]\n[run]\nrounds = {rounds}\nseeds = [5]\n"
     )
@@ -56,7 +58,7 @@ fn rows(folder: &Path) -> Vec<String> {
     written(folder, "rows", table)
 }
 
-fn written(folder: &Path, name: &str, text: impl Fn(usize) -> String) -> Vec<String> {
+pub fn written(folder: &Path, name: &str, text: impl Fn(usize) -> String) -> Vec<String> {
     let write = |agent: usize| {
         let path = folder.join(format!("{name}_{agent}.csv"));
         fs::write(&path, text(agent)).unwrap();
@@ -66,7 +68,7 @@ fn written(folder: &Path, name: &str, text: impl Fn(usize) -> String) -> Vec<Str
 }
 
 /// The output of a run of the settings on all data, with these keys of the problem set.
-fn in_one_place(text: &str, keys: &[(&str, Value)]) -> Vec<f64> {
+pub fn in_one_place(text: &str, keys: &[(&str, Value)]) -> Vec<f64> {
     let mut document = Document::parse("all.toml", text).unwrap();
     for (key, value) in keys {
         document.set_value(&format!("problem.{key}"), value, Caller::new("test", Words::default())).unwrap();
@@ -79,14 +81,14 @@ fn in_one_place(text: &str, keys: &[(&str, Value)]) -> Vec<f64> {
 }
 
 /// The output of a federation of agents with a file each.
-fn deployed(text: &str, data: &[Vec<String>]) -> Vec<f64> {
+pub fn deployed(text: &str, data: &[Vec<String>]) -> Vec<f64> {
     let ran = results(text, data);
     let outputs = ran.outputs().unwrap();
     outputs.iter().find(|(name, _)| *name != "format").expect("one output").1.data().to_vec()
 }
 
 /// The results of a federation of agents with a file each. Every agent is saved, and started again from its state, before every message.
-fn results(text: &str, data: &[Vec<String>]) -> Ran {
+pub fn results(text: &str, data: &[Vec<String>]) -> Ran {
     let deployment = Deployment::new(Document::parse("settings.toml", text).unwrap()).unwrap();
     let places = Places::from_env("");
     let start = |c: usize| LocalAgent::new(&deployment, &data[c], &places, Some(c as u32), &Cancel::never()).unwrap();
@@ -111,8 +113,9 @@ fn results(text: &str, data: &[Vec<String>]) -> Ran {
     }
     let mut server = ServerNode::new(&enrolled.federation).unwrap();
     let row = |server: &ServerNode| {
-        let coordinator = server.coordinator();
-        Recorded { round: coordinator.rounds(), ledger: coordinator.ledger(), seen: Observation::default() }
+        let (round, ledger) = (server.coordinator().rounds(), server.coordinator().ledger());
+        let seen = Observation { residual: Some(0.5f64.powi(round as i32)), ..Observation::default() };
+        Recorded { round, ledger, seen, seconds: Some(0.25 * round as f64) }
     };
     let mut rows = vec![row(&server)];
     for _ in 0..deployment.until().rounds {
@@ -132,11 +135,11 @@ fn results(text: &str, data: &[Vec<String>]) -> Ran {
     deployment.results(&enrolled.federation, ended).unwrap()
 }
 
-fn each(files: &[String]) -> Vec<Vec<String>> {
+pub fn each(files: &[String]) -> Vec<Vec<String>> {
     files.iter().map(|file| vec![file.clone()]).collect()
 }
 
-fn list(files: &[String]) -> Value {
+pub fn list(files: &[String]) -> Value {
     Value::Array(files.iter().map(|file| Value::String(file.clone())).collect())
 }
 
@@ -182,7 +185,7 @@ fn a_damaged_state_of_an_agent_is_refused() {
     }
     // The layout of earlier versions, which had no checksum.
     let e = agent.restore(&[1, 0]).unwrap_err();
-    assert!(e.kind() == ErrorKind::Format && e.what.contains("layout 1; this version has 4"), "{e}");
+    assert!(e.kind() == ErrorKind::Format && e.what.contains("layout 1; this version has 5"), "{e}");
     agent.restore(&state).unwrap();
 }
 
@@ -206,7 +209,7 @@ fn rows_on_machines_of_their_own_give_the_bits_of_all_rows() {
 
 /// Of three agents one has the label 1 alone, and another one 0 alone: without a ridge, neither has a minimum of its own.
 #[test]
-fn an_agent_with_rows_of_one_class_takes_part_where_the_settings_name_all() {
+fn an_agent_with_rows_of_one_class_takes_part() {
     let folder = tempfile::tempdir().unwrap();
     let files = rows(folder.path());
     for (file, lacks) in [(&files[0], ",0"), (&files[2], ",1")] {
@@ -227,10 +230,10 @@ fn an_agent_with_rows_of_one_class_takes_part_where_the_settings_name_all() {
         assert!(all.len() == d && all.iter().all(|x| x.is_finite() && *x != 0.0), "{method}: {all:?}");
         assert_eq!(deployed(&text, &each(&files)), all, "{method}");
     }
+    // Without names they are those that agents have.
     let unnamed = settings(&problem.replace("classes = [0, 1], ", ""), "{ kind = \"mean\" }", "{ kind = \"newton\" }", 5);
-    let deployment = Deployment::new(Document::parse("settings.toml", &unnamed).unwrap()).unwrap();
-    let e = LocalAgent::new(&deployment, &files[..1], &Places::from_env(""), None, &Cancel::never()).err().unwrap();
-    assert!(e.what.contains("all rows have the target 1") && e.help.contains("`problem.classes`"), "{e:?} {}", e.help);
+    let all = in_one_place(&unnamed, &[("data", list(&files)), ("partition", Value::String("files".into()))]);
+    assert_eq!(deployed(&unnamed, &each(&files)), all);
 }
 
 /// The files of a federation are those of a run: they can be read, drawn again and compared, and not be run.
@@ -256,6 +259,47 @@ fn results_of_a_federation_are_those_of_a_run() {
         let e = run(experiment, &RunSettings::default(), &Unobserved, &Cancel::never()).err().unwrap();
         assert!(e.key == "problem.kind" && e.what.contains("cannot be run"), "{e:?}");
     }
+}
+
+/// Changes of the figure: curves along seconds.
+fn along_seconds() -> Changes {
+    let by = || Caller::new("test", Words::default());
+    Changes::new(move |document: &mut Document| document.set_value("figure.x", &Value::String("seconds".into()), by()))
+}
+
+/// Seconds are where machines have taken them: in traces and pictures of federations, and nowhere else.
+#[test]
+fn curves_of_federations_can_be_drawn_along_seconds() {
+    let problem = "{ kind = \"garnet\", agents = 3, states = 8, features = 3, seed = 2 }";
+    let text = settings(problem, "{ kind = \"iid\" }", "{ kind = \"scafflsa\", step_size = 0.1, local_steps = 4 }", 5);
+    let figure = "[figure]\nx = [\"round\", \"seconds\"]\n";
+    let nobody = [vec![], vec![], vec![]];
+    let out = tempfile::tempdir().unwrap();
+    results(&format!("{text}{figure}"), &nobody).write_into(out.path(), IfExists::Refuse, Vec::new()).unwrap();
+    let trace = fedsa_data::trace::read(&out.path().join("trace.parquet")).unwrap();
+    assert_eq!(trace.column("seconds"), Some(&TraceColumn::F64(vec![0.0, 0.25, 0.5, 0.75, 1.0, 1.25])));
+    let again = redraw(out.path(), &along_seconds(), &Kinds::default()).unwrap();
+    assert_eq!(again.results.cells[0][0].rows[4].seconds, Some(1.0));
+    let svg = String::from_utf8(again.files().remove(0).1).unwrap();
+    assert!(svg.contains("seconds since the start of the federation") && !svg.contains("communication round"), "{svg}");
+
+    // An earlier version has not kept them.
+    let ended = |seconds: Option<f64>| {
+        let deployment = Deployment::new(Document::parse("settings.toml", &text).unwrap()).unwrap();
+        let mut enrolment = deployment.enrolment(1..=1).unwrap();
+        let mut agent = LocalAgent::new(&deployment, &[], &Places::from_env(""), None, &Cancel::never()).unwrap();
+        let invitation = enrolment.invite(1);
+        enrolment.take("a", &agent.handle(&invitation).unwrap().unwrap()).unwrap();
+        let row = Recorded { round: 1, ledger: Ledger::default(), seen: Observation::default(), seconds };
+        deployment.results(&deployment.found(&enrolment).unwrap().federation, DeployedRun::new(vec![row], vec![0.0; 3], None, 1.0)).unwrap()
+    };
+    let e = ended(None).drawn(&along_seconds()).err().unwrap();
+    assert!(e.key == "figure.x" && e.what.contains("the trace of this run does not have"), "{e:?}");
+    assert!(ended(Some(0.0)).drawn(&along_seconds()).is_ok());
+    assert!(ended(None).trace().unwrap().column("seconds").is_none());
+    let experiment = Experiment::read(Document::parse("all.toml", &format!("{text}{figure}")).unwrap()).unwrap();
+    let e = run(experiment, &RunSettings::default(), &Unobserved, &Cancel::never()).err().unwrap();
+    assert!(e.key == "figure.x" && e.help.contains("a federation of machines") && e.help.contains("exchanges"), "{e:?}");
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! All tests of the crate in one program, so that it is linked once.
 
+mod deployed_levels;
 mod deployment;
 mod failures;
 mod handles;

@@ -70,19 +70,21 @@ impl Deployment {
         Ok(LocalAgent(Mutex::new(made)))
     }
 
-    /// The results of the rounds that a server has recorded, each with the residual at its end where that is known.
+    /// The results of the rounds that a server has recorded, each with the residual at its end where that is known, and the seconds until
+    /// then.
     fn results(
         &self,
         py: Python<'_>,
         server: &ServerNode,
-        rows: Vec<(Vec<u8>, Option<f64>)>,
+        rows: Vec<(Vec<u8>, Option<f64>, f64)>,
         seconds: f64,
         told: &str,
     ) -> PyResult<RanResults> {
         engine::brief(py, || {
-            let row = |(row, residual): &(Vec<u8>, Option<f64>)| {
+            let row = |(row, residual, seconds): &(Vec<u8>, Option<f64>, f64)| {
                 let mut row: Recorded = postcard::from_bytes(row)?;
                 row.seen.residual = *residual;
+                row.seconds = Some(*seconds);
                 Ok(row)
             };
             let rows = rows.iter().map(row).collect::<Result<Vec<Recorded>, postcard::Error>>();

@@ -408,7 +408,7 @@ impl ServerNode {
     fn recorded<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
         let row = |server: &node::ServerNode| {
             let coordinator = server.coordinator();
-            Recorded { round: coordinator.rounds(), ledger: coordinator.ledger(), seen: Observation::default() }
+            Recorded { round: coordinator.rounds(), ledger: coordinator.ledger(), seen: Observation::default(), seconds: None }
         };
         let row = engine::brief(py, || self.read(row))?;
         Ok(PyBytes::new(py, &postcard::to_stdvec(&row).expect("plain data serialises")))

@@ -6,10 +6,11 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use fedsa::metrics::METRICS;
 use fedsa::record::COUNTS;
+use fedsa_experiment::axis::Axis;
 use fedsa_experiment::theory::TheoryReport;
 use serde_json::{Value as Json, json};
 
-use crate::rounds::Series;
+use crate::rounds::{AXES, Series};
 use crate::run::ReportedRun;
 use crate::theory;
 
@@ -59,8 +60,8 @@ pub fn curves(runs: &[ReportedRun], theories: &[Option<TheoryReport>]) -> Curves
         .collect();
     // A column that is nowhere, or 0 everywhere, is nothing to look at.
     let is_there = |j: usize| all.iter().any(|(_, series)| series.columns[j].iter().any(|x| x.is_finite() && *x != 0.0));
-    let there: Vec<usize> = (0..COUNTS.len() + METRICS.len()).filter(|j| is_there(*j)).collect();
-    let (axes, metrics): (Vec<usize>, Vec<usize>) = there.into_iter().partition(|j| *j < COUNTS.len());
+    let there: Vec<usize> = (0..AXES + METRICS.len()).filter(|j| is_there(*j)).collect();
+    let (axes, metrics): (Vec<usize>, Vec<usize>) = there.into_iter().partition(|j| *j < AXES);
     let mut arrays = Arrays::default();
     let mut series = Vec::new();
     // Of a large sweep, every second or third point, all along it.
@@ -79,8 +80,11 @@ pub fn curves(runs: &[ReportedRun], theories: &[Option<TheoryReport>]) -> Curves
         let y: Vec<usize> = metrics.iter().map(|j| arrays.add(&of.columns[*j])).collect();
         series.push(json!({ "run": run, "method": of.method, "point": of.point, "seed": of.seed, "x": x, "y": y }));
     }
-    let axis = |j: &usize| json!({ "key": COUNTS[*j].name, "label": COUNTS[*j].axis });
-    let metric = |j: &usize| json!({ "key": METRICS[*j - COUNTS.len()].name, "label": METRICS[*j - COUNTS.len()].axis });
+    let axis = |j: &usize| {
+        let (name, axis) = COUNTS.get(*j).map_or((Axis::SECONDS, Axis::Seconds), |count| (count.name, Axis::Count(count)));
+        json!({ "key": name, "label": axis.title() })
+    };
+    let metric = |j: &usize| json!({ "key": METRICS[*j - AXES].name, "label": METRICS[*j - AXES].axis });
     let shown = series.len();
     let json = json!({
         "axes": axes.iter().map(axis).collect::<Vec<_>>(),

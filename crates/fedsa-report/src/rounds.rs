@@ -6,7 +6,11 @@ use fedsa::error::{Error, Result};
 use fedsa::metrics::METRICS;
 use fedsa::record::COUNTS;
 use fedsa_data::trace::{Trace, TraceColumn};
+use fedsa_experiment::axis::Axis;
 use serde_json::{Map, Value as Json};
+
+/// The first columns of a series, along which others are drawn: counts, and seconds.
+pub const AXES: usize = COUNTS.len() + 1;
 
 /// The recorded rounds of a run.
 #[derive(Default)]
@@ -23,7 +27,8 @@ pub struct Series {
     pub point: String,
     /// The seed.
     pub seed: u64,
-    /// The counts of [`COUNTS`] and then the metrics of [`METRICS`], a number for each recorded round; not a number where it is not known.
+    /// The counts of [`COUNTS`], seconds, and then the metrics of [`METRICS`], a number for each recorded round; not a number where it is not
+    /// known.
     pub columns: Vec<Vec<f64>>,
 }
 
@@ -37,7 +42,7 @@ impl RecordedRounds {
             _ => self.series.iter().position(is_same),
         };
         let at = at.unwrap_or_else(|| {
-            let columns = vec![Vec::new(); COUNTS.len() + METRICS.len()];
+            let columns = vec![Vec::new(); AXES + METRICS.len()];
             self.series.push(Series { method: method.into(), point: point.into(), seed, columns });
             self.series.len() - 1
         });
@@ -52,7 +57,7 @@ impl RecordedRounds {
 
 /// The names of the columns of a series.
 fn names() -> impl Iterator<Item = &'static str> {
-    COUNTS.iter().map(|count| count.name).chain(METRICS.iter().map(|metric| metric.name))
+    COUNTS.iter().map(|count| count.name).chain([Axis::SECONDS]).chain(METRICS.iter().map(|metric| metric.name))
 }
 
 /// The table of `trace.parquet`.
@@ -68,14 +73,17 @@ pub fn from_trace(trace: &Trace, path: &Path) -> Result<RecordedRounds> {
         return Err(missing("method"));
     };
     let Some(TraceColumn::I64(seeds)) = trace.column("seed") else { return Err(missing("seed")) };
-    let columns: Vec<&TraceColumn> = names().map(|name| trace.column(name).ok_or_else(|| missing(name))).collect::<Result<_>>()?;
+    // Only federations of machines have seconds; a coordinate of this name is of another type.
+    let is_there = |name: &str| name != Axis::SECONDS || matches!(trace.column(name), Some(TraceColumn::F64(_)));
+    let column = |name| if is_there(name) { trace.column(name).ok_or_else(|| missing(name)).map(Some) } else { Ok(None) };
+    let columns: Vec<Option<&TraceColumn>> = names().map(column).collect::<Result<_>>()?;
     let mut table = RecordedRounds::default();
     for i in 0..trace.rows() {
         table.push(&methods[i], &points[i], seeds[i].cast_unsigned(), |j| match columns[j] {
-            TraceColumn::I64(values) => values[i] as f64,
-            TraceColumn::F64(values) => values[i],
-            TraceColumn::OptF64(values) => values[i].unwrap_or(f64::NAN),
-            TraceColumn::Str(_) | TraceColumn::OptStr(_) => f64::NAN,
+            Some(TraceColumn::I64(values)) => values[i] as f64,
+            Some(TraceColumn::F64(values)) => values[i],
+            Some(TraceColumn::OptF64(values)) => values[i].unwrap_or(f64::NAN),
+            Some(TraceColumn::Str(_) | TraceColumn::OptStr(_)) | None => f64::NAN,
         });
     }
     Ok(table)
@@ -100,6 +108,25 @@ pub fn from_lines(text: &str) -> RecordedRounds {
 mod tests {
     use super::*;
     use serde_json::json;
+
+    /// A coordinate may be called seconds too, and is none of these.
+    #[test]
+    fn seconds_are_an_axis_where_a_trace_has_them() {
+        let text = |text: &str| TraceColumn::Str(vec![text.into(); 2]);
+        let of = |seconds: Option<TraceColumn>| {
+            let columns = [("method", text("A")), ("point", text("")), ("seed", TraceColumn::I64(vec![0; 2]))]
+                .map(|(name, of)| (name.to_string(), of));
+            let numbers = names().filter(|name| *name != Axis::SECONDS).map(|name| (name.to_string(), TraceColumn::I64(vec![1, 2])));
+            let seconds = seconds.map(|seconds| (Axis::SECONDS.to_string(), seconds));
+            let trace = Trace::new(columns.into_iter().chain(numbers).chain(seconds).collect()).unwrap();
+            let mut table = from_trace(&trace, Path::new("trace.parquet")).unwrap();
+            table.series.remove(0).columns.remove(AXES - 1)
+        };
+        assert_eq!(of(Some(TraceColumn::F64(vec![0.0, 2.5]))), [0.0, 2.5]);
+        for none in [None, Some(TraceColumn::OptF64(vec![Some(0.0), Some(2.5)])), Some(TraceColumn::I64(vec![0, 2]))] {
+            assert!(of(none).iter().all(|x| x.is_nan()));
+        }
+    }
 
     #[test]
     fn lines_of_series_in_turn_come_together_and_a_cut_line_is_left_out() {

@@ -250,7 +250,7 @@ fn another_version_is_refused_and_both_are_named() {
     // The version is behind the four bytes that say what it is.
     invitation[4] = 9;
     let e = Applicant::new(&terms(), 1).apply(&invitation).unwrap_err();
-    assert!(e.what.contains("version 9") && e.help.contains("version 2"), "{e:?}");
+    assert!(e.what.contains("version 9") && e.help.contains("version 3"), "{e:?}");
 }
 
 proptest! {
@@ -386,4 +386,26 @@ fn a_saved_membership_is_the_same_one() {
         }
         assert!(Membership::restored(&terms.clone().with_seed(12), 2..=4, &bytes).is_err());
     }
+}
+
+/// What is longer than messages may be is refused where it is, and not at the other end, which cannot say what it was.
+#[test]
+fn names_that_are_longer_than_a_message_are_refused_at_the_agent() {
+    let mut enrolment = Enrolment::new(&terms(), 1..=1).unwrap();
+    let invitation = enrolment.invite(1);
+    let agent = |length| Applicant::new(&terms(), 1).with_dim(D).with_form("x".repeat(length));
+    assert!(enrolment.take("a", &agent(1 << 25).apply(&invitation).unwrap()).is_ok());
+    let long = agent((1 << 26) + 1);
+    for e in [long.check().unwrap_err(), long.apply(&invitation).unwrap_err()] {
+        assert!(
+            e.key == "data" && e.what.contains("names of columns, categories and labels of 67108") && e.help.contains("at most 64 MiB"),
+            "{e:?}"
+        );
+    }
+    // As many components as agents may say do not leave room for the rest of an admission.
+    let mut wide = Enrolment::new(&terms(), 1..=1).unwrap();
+    let most = fedsa::enrolment::MOST_COMPONENTS as usize;
+    wide.take("a", &Applicant::new(&terms(), 1).with_dim(most).apply(&invitation).unwrap()).unwrap();
+    let e = wide.close(None).err().unwrap();
+    assert!(e.what.contains("a start of 8388608 components and 0 columns") && e.help.contains("64 MiB"), "{e:?}");
 }

@@ -10,15 +10,19 @@ use fedsa::kernel::Isa;
 use fedsa::node::ClientNode;
 use fedsa::problem::Field;
 use fedsa::problem::Files as _;
+use fedsa::problem::dataset::Dataset;
 use fedsa::problem::logs::Logs;
 use fedsa::problem::preparation::Prepared;
+use fedsa::problem::preparation::levels::RowLevels;
 use fedsa::problem::regression::{GeneralisedLinear, LeastSquares, Logistic};
 use fedsa::problem::survey::Surveyed;
 use fedsa::saved::Layout;
 use fedsa_data::DiskFiles;
 use fedsa_data::find::Places;
+use serde_json::json;
 use toml::{Table, Value};
 
+use super::levels::{self, LevelsForm};
 use super::weights::form_of_rows;
 use super::{Deployment, Source, put_data, settings_of, weights};
 use crate::config::{Document, Experiment};
@@ -26,7 +30,7 @@ use crate::made;
 use crate::plan::BuiltProblem;
 
 /// Saved agents.
-const LAYOUT: Layout = Layout { name: "agent", version: 4 };
+const LAYOUT: Layout = Layout { name: "agent", version: 5 };
 
 /// An agent: it applies, is admitted, and answers the questions of rounds.
 pub struct LocalAgent {
@@ -39,6 +43,8 @@ pub struct LocalAgent {
     /// The problem with the columns of all agents that it was last told, where it depends on them: whoever is admitted again, or goes on
     /// from a state that another process has left, reads its data once.
     with_columns: Option<(Vec<ColumnSummary>, Arc<dyn Field>)>,
+    /// Rows whose features or targets depend on those of others, until the problem is built.
+    unprepared: Option<OwnRows>,
     /// Its place in a generated problem, if it has claimed a number.
     place: Option<u32>,
     joined: Option<Joined>,
@@ -80,28 +86,8 @@ impl LocalAgent {
         put_data(&mut document, deployment.source, data)?;
         let files = DiskFiles::new(places.clone()).with_cancel(cancel);
         let experiment = Experiment::read(document.clone())?;
-        let (mut columns, mut field, mut form) = (Vec::new(), None, None);
-        let rows = match deployment.source {
-            Source::Logs => {
-                let logs: Logs = settings_of(&experiment)?;
-                let surveyed = logs.survey(&files).map_err(|e| e.inside("problem"))?;
-                if surveyed.sources.len() != 1 {
-                    return Err(Error::data("data", format!("{} files", surveyed.sources.len()), "one file, which is one agent's"));
-                }
-                if !deployment.is_known {
-                    columns = summaries(&surveyed)?;
-                }
-                form = Some(weights::form_of_logs(surveyed.columns()));
-                surveyed.transitions() as u64
-            }
-            Source::Rows => {
-                let (rows, built, of_rows) = built_rows(&experiment, &files)?;
-                (field, form) = (Some(built), Some(of_rows));
-                rows
-            }
-            Source::Generated => 1,
-        };
-        if field.is_none() && deployment.is_known {
+        let OwnData { rows, columns, mut field, form, unprepared, width } = OwnData::read(deployment, &experiment, &files)?;
+        if field.is_none() && unprepared.is_none() && deployment.is_known {
             field = Some(built(&experiment, &files)?);
         }
         cancel.check()?;
@@ -115,12 +101,14 @@ impl LocalAgent {
         if let Some(number) = number {
             applicant = applicant.with_agent(number);
         }
+        applicant.check().map_err(|e| Error::data("data", format!("{width} columns: {}", e.what), e.help))?;
         Ok(Self {
             deployment: deployment.clone(),
             files,
             document,
             applicant,
             field,
+            unprepared,
             with_columns: None,
             place: number,
             joined: None,
@@ -198,7 +186,7 @@ impl LocalAgent {
             (Some(field), _) => Arc::clone(field),
             (None, Some((of, field))) if *of == columns => Arc::clone(field),
             _ => {
-                let field = built(&Experiment::read(with_ranges(&self.document, &columns)?)?, &self.files)?;
+                let field = self.built_with(&columns)?;
                 self.with_columns = Some((columns, Arc::clone(&field)));
                 field
             }
@@ -211,6 +199,20 @@ impl LocalAgent {
         self.has_applied = false;
         self.joined = Some(Joined { admission: bytes.to_vec(), epoch: None, federation, agent, node });
         Ok(())
+    }
+
+    /// The problem with what all agents' columns have.
+    fn built_with(&mut self, columns: &[ColumnSummary]) -> Result<Arc<dyn Field>> {
+        if self.deployment.source != Source::Rows {
+            return built(&Experiment::read(with_ranges(&self.document, columns)?)?, &self.files);
+        }
+        let experiment = Experiment::read(self.document.clone())?;
+        let own = match self.unprepared.take() {
+            Some(own) => own,
+            None => OwnRows::read(&experiment, &self.files)?,
+        };
+        let all = levels::levels_of(LevelsForm::of(&own.levels), columns);
+        own.build(&experiment, &self.files, Some(all)).map(|(field, _)| field)
     }
 
     /// The state as bytes. An agent whose state is kept before its answer is sent can be started again at any time.
@@ -252,39 +254,94 @@ fn built(experiment: &Experiment, files: &DiskFiles) -> Result<Arc<dyn Field>> {
     Ok(Arc::clone(BuiltProblem::new(experiment, files, Isa::best())?.shared_field()))
 }
 
-/// The number of an agent's rows that are fitted, the problem on them, and their form. Files are read once.
-fn built_rows(experiment: &Experiment, files: &DiskFiles) -> Result<(u64, Arc<dyn Field>, String)> {
-    let inside = |e: Error| e.inside("problem");
-    // Labels that are missing here may be those of other agents.
-    let lacking = |e: Error| {
-        let more = "; or `problem.classes`, the labels of all agents, in the settings of the federation";
-        let help = format!("{}{more}", e.help);
-        if e.key == "target" { e.helped(help) } else { e }
-    };
-    let (kind, table) = made::problem_of(experiment);
-    // The kinds differ in the types of their settings alone.
-    macro_rules! built_as {
-        ($kind:ty) => {{
-            let settings: $kind = settings_of(experiment)?;
-            let sets = settings.read(files).map_err(inside)?;
-            let memory = settings.memory_of(&sets, rayon::current_num_threads());
-            let (mut rows, mut form) = (0, String::new());
-            let problem = BuiltProblem::of_data(experiment, files, memory, |sampling| {
-                let prepared = settings.preparation().prepare_sets(sets, files.cancel()).map_err(lacking)?;
-                form = form_of_rows(&prepared, &table);
-                let Prepared { train, weights, .. } = prepared;
-                rows = train.rows.len() as u64;
-                settings.field_of(train, weights, sampling, Isa::best())
-            })?;
-            (rows, problem, form)
-        }};
+/// What an agent's data are, as far as it knows alone.
+#[derive(Default)]
+struct OwnData {
+    rows: u64,
+    columns: Vec<ColumnSummary>,
+    field: Option<Arc<dyn Field>>,
+    form: Option<String>,
+    unprepared: Option<OwnRows>,
+    /// The number of columns in its files.
+    width: usize,
+}
+
+impl OwnData {
+    fn read(deployment: &Deployment, experiment: &Experiment, files: &DiskFiles) -> Result<Self> {
+        match deployment.source {
+            Source::Logs => {
+                let logs: Logs = settings_of(experiment)?;
+                let surveyed = logs.survey(files).map_err(|e| e.inside("problem"))?;
+                if surveyed.sources.len() != 1 {
+                    return Err(Error::data("data", format!("{} files", surveyed.sources.len()), "one file, which is one agent's"));
+                }
+                let columns = if deployment.is_known { Vec::new() } else { summaries(&surveyed)? };
+                let (rows, form) = (surveyed.transitions() as u64, Some(weights::form_of_logs(surveyed.columns())));
+                Ok(Self { rows, columns, form, width: surveyed.columns().len(), ..Self::default() })
+            }
+            Source::Rows => {
+                let own = OwnRows::read(experiment, files)?;
+                let (rows, width) = (own.rows, own.levels.plain + own.levels.categories.len());
+                let columns = levels::summaries(&own.levels, rows)?;
+                if own.levels.are_known() {
+                    let (field, form) = own.build(experiment, files, None)?;
+                    return Ok(Self { rows, columns, field: Some(field), form: Some(form), width, ..Self::default() });
+                }
+                let form = Some(json!(LevelsForm::of(&own.levels)).to_string());
+                Ok(Self { rows, columns, form, unprepared: Some(own), width, ..Self::default() })
+            }
+            Source::Generated => Ok(Self { rows: 1, ..Self::default() }),
+        }
     }
-    let (rows, problem, form) = match kind.as_str() {
-        "logistic" => built_as!(Logistic),
-        "least-squares" => built_as!(LeastSquares),
-        _ => built_as!(GeneralisedLinear),
-    };
-    Ok((rows, Arc::clone(problem.shared_field()), form))
+}
+
+/// An agent's rows as files have them.
+struct OwnRows {
+    sets: Vec<Dataset>,
+    /// Their levels and classes.
+    levels: RowLevels,
+    /// How many of them are fitted.
+    rows: u64,
+}
+
+impl OwnRows {
+    fn read(experiment: &Experiment, files: &DiskFiles) -> Result<Self> {
+        let how = levels::preparation(experiment)?;
+        let inside = |e: Error| e.inside("problem");
+        let sets = how.read(files).map_err(inside)?;
+        let levels = how.levels_of(&sets).map_err(inside)?;
+        let all: usize = sets.iter().map(|set| set.rows.len()).sum();
+        Ok(Self { sets, levels, rows: how.samples.unwrap_or(all) as u64 })
+    }
+
+    /// The problem on them with the levels and classes of all agents, or their own ones, and their form.
+    fn build(self, experiment: &Experiment, files: &DiskFiles, all: Option<RowLevels>) -> Result<(Arc<dyn Field>, String)> {
+        let (kind, table) = made::problem_of(experiment);
+        let sets = self.sets;
+        // The kinds differ in the types of their settings alone.
+        macro_rules! built_as {
+            ($kind:ty) => {{
+                let settings: $kind = settings_of(experiment)?;
+                let memory = settings.memory_of(&sets, rayon::current_num_threads());
+                let mut form = String::new();
+                let problem = BuiltProblem::of_data(experiment, files, memory, |sampling| {
+                    let how = settings.preparation();
+                    let how = if let Some(all) = all { how.with_levels(all) } else { how };
+                    let prepared = how.prepare_sets(sets, files.cancel())?;
+                    form = form_of_rows(&prepared, &table);
+                    let Prepared { train, weights, .. } = prepared;
+                    settings.field_of(train, weights, sampling, Isa::best())
+                })?;
+                (problem, form)
+            }};
+        }
+        let (problem, form) = match kind.as_str() {
+            "logistic" => built_as!(Logistic),
+            "least-squares" => built_as!(LeastSquares),
+            _ => built_as!(GeneralisedLinear),
+        };
+        Ok((Arc::clone(problem.shared_field()), form))
+    }
 }
 
 /// What is known of the columns of an agent's states and next states.

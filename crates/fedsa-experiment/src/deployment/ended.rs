@@ -7,6 +7,7 @@ use toml::{Table, Value};
 use super::Deployment;
 use crate::config::{Document, Experiment};
 use crate::made;
+use crate::picture;
 use crate::results::{Recorded, Results, SeedResult};
 use crate::run::{self, Ran};
 
@@ -68,7 +69,9 @@ impl Deployment {
         let experiment = Experiment::read(Document::of_table(table, Vec::new()).with_kinds(&document.kinds))?;
         let [seed] = self.run.seeds.list()[..] else { unreachable!("a deployment has one seed") };
         let result = SeedResult { seed, rows, theta, diverged, stopped: false, seconds: Some(seconds) };
-        let mut ran = run::of_results(experiment, Results { cells: vec![vec![result]] }, seconds)?;
+        let results = Results { cells: vec![vec![result]] };
+        picture::check_axes(&experiment, &results)?;
+        let mut ran = run::of_results(experiment, results, seconds)?;
         if !told.is_null() {
             ran.add_to_summary("federation", told);
         }

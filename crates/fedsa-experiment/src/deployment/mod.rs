@@ -6,12 +6,13 @@
 
 mod agent;
 mod ended;
+mod levels;
 mod weights;
 
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-use fedsa::enrolment::{Enrolled, Enrolment, Membership, Terms};
+use fedsa::enrolment::{ColumnSummary, Enrolled, Enrolment, Membership, Terms};
 use fedsa::error::{Error, Result, quoted, require};
 use fedsa::federation::Description;
 use fedsa::problem::ProblemSettings;
@@ -165,6 +166,9 @@ impl Deployment {
     /// # Errors
     /// When the features do not go with the columns.
     pub fn dim(&self, enrolment: &Enrolment) -> Result<Option<usize>> {
+        if self.source == Source::Rows {
+            return self.dim_of_rows(enrolment);
+        }
         if self.is_known || self.source != Source::Logs {
             return Ok(None);
         }
@@ -173,6 +177,18 @@ impl Deployment {
         let known = columns.iter().filter_map(|column| Some((column.name.clone(), column.range()?)));
         let (names, seen): (Vec<String>, Vec<(f64, f64)>) = known.unzip();
         logs.dim_of(&names, &seen).map(Some)
+    }
+}
+
+impl Deployment {
+    /// The number of components of a model of rows, where it depends on the categories and labels of all agents.
+    fn dim_of_rows(&self, enrolment: &Enrolment) -> Result<Option<usize>> {
+        let columns = enrolment.columns();
+        let Some(form) = enrolment.form().filter(|_| !columns.is_empty()) else { return Ok(None) };
+        // The server says so before it tells agents, which would refuse them.
+        columns.iter().try_for_each(ColumnSummary::check)?;
+        let levels = levels::levels_of(levels::form(form)?, &columns);
+        levels::dim(&levels::preparation(&self.experiment)?, &levels).map(Some)
     }
 }
 

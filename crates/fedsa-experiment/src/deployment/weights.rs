@@ -4,18 +4,22 @@
 //! were scaled. All must say the same.
 
 use fedsa::enrolment::Membership;
-use fedsa::error::{Error, Result};
+use fedsa::error::Result;
 use fedsa::problem::features::FeatureMap;
 use fedsa::problem::logs::Logs;
 use fedsa::problem::preparation::Prepared;
+use fedsa::problem::preparation::columns::Category;
+use fedsa::problem::preparation::levels::RowLevels;
+use fedsa::problem::preparation::targets::Targets;
 use fedsa_data::linear_model::{LinearModel, Predicts};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value as Json, json};
 use toml::{Table, Value};
 
+use super::levels::{self, no_form};
 use super::{Deployment, Source, settings_of};
 use crate::evaluate::NAMED;
-use crate::fit::model;
+use crate::fit::{model, predicts};
 use crate::results::{SeedResult, paid};
 use crate::run::Ran;
 
@@ -63,11 +67,13 @@ impl Deployment {
     /// When what the agents have said is not the form of such data.
     pub fn weights(&self, membership: &Membership, ran: &Ran) -> Result<Option<Json>> {
         let result = &ran.results.cells[0][0];
-        let of_form = || Error::format("form", "not the form of an agent's data", "agents of this version");
         let mut weights = match (self.source, membership.form()) {
             (Source::Generated, _) | (_, None) => return Ok(None),
-            (Source::Logs, Some(form)) => self.of_logs(membership, serde_json::from_str(form).map_err(|_| of_form())?, result)?,
-            (Source::Rows, Some(form)) => of_rows(serde_json::from_str(form).map_err(|_| of_form())?, &result.theta).ok_or_else(of_form)?,
+            (Source::Logs, Some(form)) => self.of_logs(membership, serde_json::from_str(form).map_err(|_| no_form())?, result)?,
+            (Source::Rows, Some(form)) if !membership.columns().is_empty() => {
+                self.of_levels(levels::levels_of(levels::form(form)?, membership.columns()), &result.theta)?
+            }
+            (Source::Rows, Some(form)) => of_rows(serde_json::from_str(form).map_err(|_| no_form())?, &result.theta).ok_or_else(no_form)?,
         };
         let counted = |name: &str| result.rows.last().map_or(0, |row| row.count(paid(Some(name))));
         let (planned, members) = (&ran.plan.cells[0], membership.members());
@@ -91,6 +97,32 @@ impl Deployment {
         });
         weights.as_object_mut().expect("an object").extend(common.as_object().cloned().expect("an object"));
         Ok(Some(weights))
+    }
+
+    /// The model of rows with these levels of all agents.
+    fn of_levels(&self, levels: RowLevels, theta: &[f64]) -> Result<Json> {
+        let how = levels::preparation(&self.experiment)?;
+        if levels::dim(&how, &levels)? != theta.len() {
+            return Err(no_form());
+        }
+        let targets = how.targets.of_classes(levels.classes.as_deref())?;
+        let targets = targets.unwrap_or(Targets::Numbers { offset: 0.0, scale: 1.0 });
+        let outputs = targets.outputs();
+        let categories = levels.features(how.intercept);
+        let named = |one: &Category| one.levels.iter().map(|level| format!("{}={level}", one.column)).collect::<Vec<_>>();
+        let columns = levels.names.map(|names| names.into_iter().chain(categories.iter().flat_map(named)).collect());
+        let mut blocks = theta.chunks(theta.len() / outputs).map(|block| {
+            let (weights, constant) = match block.split_last() {
+                Some((last, rest)) if how.intercept => (rest, *last),
+                _ => (block, 0.0),
+            };
+            (weights.iter().map(|w| w / how.divide_by).collect::<Vec<_>>(), constant)
+        });
+        let (coefficients, intercept) = blocks.next().ok_or_else(no_form)?;
+        let predicts = predicts(&targets, how.family, blocks.collect());
+        let (target, offset) = (how.wanted.target, how.special.offset);
+        let model = LinearModel { columns, coefficients, intercept, predicts, target, offset, categories };
+        Ok(with_theta(model.to_json(), theta))
     }
 
     /// The weights of a value function.
@@ -145,12 +177,19 @@ fn of_rows(form: RowsForm, theta: &[f64]) -> Option<Json> {
             blocks.map(|(coefficients, intercept)| json!({ "coefficients": coefficients, "intercept": intercept })).collect();
         object.insert("further".into(), json!(rest));
     }
-    // How good it is on the rows, only these tell.
-    object.extend(["train", "objective", "holdout"].map(|key| (key.to_string(), Json::Null)));
-    object.insert("theta".into(), json!(theta.iter().map(|x| finite(*x)).collect::<Vec<_>>()));
+    let model = with_theta(model, theta);
     // What was said is a model, where its weights are finite.
     let is_finite = theta.iter().all(|x| x.is_finite());
     (!is_finite || LinearModel::from_json(&model).is_ok()).then_some(model)
+}
+
+/// A model with all its weights. How good it is on the rows, only these tell.
+fn with_theta(mut model: Json, theta: &[f64]) -> Json {
+    for key in ["train", "objective", "holdout"] {
+        model[key] = Json::Null;
+    }
+    model["theta"] = json!(theta.iter().map(|x| finite(*x)).collect::<Vec<_>>());
+    model
 }
 
 fn finite(x: f64) -> Json {

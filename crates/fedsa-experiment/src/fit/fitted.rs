@@ -307,22 +307,27 @@ pub(crate) fn model(prepared: &Prepared, theta: &[f64], target: Option<String>, 
     let d = theta.len() / family.outputs();
     let mut blocks = theta.chunks(d).map(|block| transform.on_columns(block));
     let (coefficients, intercept) = blocks.next().expect("at least one block");
+    let predicts = predicts(&prepared.targets, family, blocks.collect());
+    let columns = (!transform.columns.are_counted()).then(|| transform.columns.iter().map(|name| name.into_owned()).collect());
+    let categories = prepared.categories.clone();
+    LinearModel { columns, coefficients, intercept, predicts, target, offset, categories }
+}
+
+/// What a model of these targets and this family predicts; `further` has the coefficients and intercepts of the classes after the first two.
+pub(crate) fn predicts(targets: &Targets, family: ModelFamily, further: Vec<(Vec<f64>, f64)>) -> Predicts {
     let class = |class: &targets::ClassLabel| match class {
         targets::ClassLabel::Number(x) => PredictedClass::Number(*x),
         targets::ClassLabel::Name(name) => PredictedClass::Name(name.clone()),
     };
-    let predicts = match (&prepared.targets, family) {
+    match (targets, family) {
         (Targets::Classes { positive, negative, .. }, _) => {
             Predicts::Class([negative.as_ref().map_or(PredictedClass::Rest, class), class(positive)])
         }
-        (Targets::Many { classes, .. }, _) => Predicts::Classes { classes: classes.iter().map(class).collect(), further: blocks.collect() },
+        (Targets::Many { classes, .. }, _) => Predicts::Classes { classes: classes.iter().map(class).collect(), further },
         (_, ModelFamily::Poisson | ModelFamily::Gamma | ModelFamily::NegativeBinomial { .. }) => {
             Predicts::Mean { model: family.name().into() }
         }
         (_, ModelFamily::Huber { .. }) => Predicts::Robust,
         (Targets::Numbers { offset, scale }, _) => Predicts::Target { offset: *offset, scale: 1.0 / scale },
-    };
-    let columns = (!transform.columns.are_counted()).then(|| transform.columns.iter().map(|name| name.into_owned()).collect());
-    let categories = prepared.categories.clone();
-    LinearModel { columns, coefficients, intercept, predicts, target, offset, categories }
+    }
 }

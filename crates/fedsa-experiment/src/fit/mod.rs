@@ -31,8 +31,8 @@ use crate::made;
 use crate::observer::RunObserver;
 use crate::plan::BuiltProblem;
 use crate::run::{Job, RunOutcome, RunSettings};
-pub(crate) use fitted::model;
 pub use fitted::{Fitted, MethodSpending};
+pub(crate) use fitted::{model, predicts};
 pub use settings::{AGENTS, AUTO, FitSettings, LOCAL_STEPS, Model};
 pub use warnings::unlike_scales;
 

@@ -13,7 +13,7 @@ struct Drawing<'a> {
     results: &'a Results,
     predictor: &'a Predictor,
     /// The horizontal axis of the panel.
-    axis: &'static Count,
+    axis: Axis,
     x_log: bool,
     centre: CurveCentre,
     spread: BandKind,
@@ -27,9 +27,10 @@ pub(super) fn curves(plan: &Plan, results: &Results, predictor: &Predictor) -> C
     let metrics = metrics(plan);
     let mut axes: Vec<&str> = spec.x.as_ref().map_or(vec!["round"], |x| x.list().iter().map(String::as_str).collect());
     // Of several axes, one along which no method moves is an empty panel, such as Hessians of first-order methods.
+    let axis_of = |name: &str| Axis::named(name).expect("validated");
     let is_paid = |axis: &str| {
-        let count = paid(Some(axis));
-        results.cells.iter().flatten().any(|seed| seed.rows.last().is_some_and(|row| row.count(count) > 0))
+        let moves = |row: &Recorded| axis_of(axis).at(row).is_some_and(|x| x > 0.0);
+        results.cells.iter().flatten().any(|seed| seed.rows.last().is_some_and(moves))
     };
     if axes.iter().any(|axis| is_paid(axis)) {
         axes.retain(|axis| is_paid(axis));
@@ -38,7 +39,7 @@ pub(super) fn curves(plan: &Plan, results: &Results, predictor: &Predictor) -> C
         plan,
         results,
         predictor,
-        axis: paid(Some(axes[0])),
+        axis: axis_of(axes[0]),
         x_log: spec.x_log.unwrap_or(false),
         centre: spec.centre.unwrap_or(CurveCentre::Mean),
         spread: BandKind::of(spec),
@@ -51,7 +52,7 @@ pub(super) fn curves(plan: &Plan, results: &Results, predictor: &Predictor) -> C
     let each = groups.iter().flat_map(|(title, points)| axes.iter().map(move |axis| (title, points, *axis)));
     for (title, points, axis) in each.take(MOST_PANELS) {
         seeds.panel();
-        figure.panels.push(Drawing { axis: paid(Some(axis)), ..drawing }.panel(title, points, &metrics, &by, &mut seeds));
+        figure.panels.push(Drawing { axis: axis_of(axis), ..drawing }.panel(title, points, &metrics, &by, &mut seeds));
     }
     seeds.note_in(&mut figure.panels);
     // Several lines are told apart by markers too, not by colours alone.
@@ -99,7 +100,7 @@ impl Drawing<'_> {
         let spec = &self.plan.experiment.figure;
         let panel = Panel {
             title: title.to_string(),
-            x_label: self.axis.axis.into(),
+            x_label: self.axis.title().into(),
             y_label: y_label(metrics),
             x_log: self.x_log,
             y_log: spec.y_log.unwrap_or(true),
@@ -221,7 +222,7 @@ impl Drawing<'_> {
 
     fn measured(&self, cell: usize, metric: &str, label: &str, color: usize) -> PlottedCurve {
         let data = self.data(cell, metric);
-        self.curve(cell, label, color, data.iter().map(|(row, values)| (row.count(self.axis) as f64, self.middle(values))))
+        self.curve(cell, label, color, data.iter().filter_map(|(row, values)| Some((self.axis.at(row)?, self.middle(values)))))
     }
 
     /// A cell's exact mean-square error at the measured rounds, over the same axis. The ledger of the measured rounds
@@ -229,7 +230,7 @@ impl Drawing<'_> {
     fn exact(&self, cell: usize, metric: &str, name: &str, color: usize) -> Option<PlottedCurve> {
         let exact = self.predictor.mse(cell, &self.predictor.curve(cell).ok()?, metric);
         let grid = &self.plan.cells[cell].grid;
-        let at = |row: &Recorded| Some((row.count(self.axis) as f64, exact[grid.binary_search(&row.round).ok()?]));
+        let at = |row: &Recorded| Some((self.axis.at(row)?, exact[grid.binary_search(&row.round).ok()?]));
         let (x, y) = self.data(cell, metric).iter().filter_map(|(row, _)| at(row)).unzip();
         let accuracy = self.predictor.curve_accuracy(cell).ok()?;
         Some(PlottedCurve { label: format!("{name}, {accuracy}"), color, x, y, band: None, style: Style::Dashed })
@@ -239,7 +240,7 @@ impl Drawing<'_> {
     fn ratio(&self, cell: usize, metric: &str, exact: &PlottedCurve, label: &str, color: usize) -> PlottedCurve {
         let over: HashMap<u64, f64> = exact.x.iter().zip(&exact.y).map(|(x, y)| (x.to_bits(), *y)).collect();
         let at = |(row, values): &(Recorded, Vec<f64>)| {
-            let x = row.count(self.axis) as f64;
+            let x = self.axis.at(row)?;
             let exact = over.get(&x.to_bits())?;
             let (middle, low, high) = self.middle(values);
             Some((x, (middle / exact, low / exact, high / exact)))

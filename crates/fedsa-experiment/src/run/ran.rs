@@ -199,6 +199,7 @@ impl Ran {
         changes.apply(&mut document)?;
         let experiment = Experiment::read(document)?;
         validate::experiment(&experiment, &self.plan.labels).map_err(|e| experiment.document.failure(e))?;
+        picture::check_axes(&experiment, &self.results).map_err(|e| experiment.document.failure(e))?;
         let plan = self.plan.drawn_as(experiment);
         let picture = picture::draw(&plan, &self.results, &self.predictor, &self.verdicts, self.quick);
         Ok(DrawnFigure::new(&plan.experiment, picture, self.config()))

@@ -2,7 +2,7 @@
 
 use super::frame::{self, Kind};
 use super::{Application, ColumnSummary, Invitation, Terms, Told};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::federation::Federation;
 use crate::protocol::refused;
 
@@ -66,14 +66,31 @@ impl Applicant {
         self
     }
 
+    /// Refuses an application that is longer than messages may be.
+    ///
+    /// # Errors
+    /// When the names of its columns, or what they hold, are too long together.
+    pub fn check(&self) -> Result<()> {
+        self.written().map(|_| ())
+    }
+
+    fn written(&self) -> Result<Vec<u8>> {
+        let bytes = frame::written(Kind::Application, &self.application);
+        if bytes.len() <= frame::LONGEST {
+            return Ok(bytes);
+        }
+        let what = format!("names of columns, categories and labels of {} bytes", bytes.len());
+        Err(Error::data("data", what, format!("{}; leave columns out, or give them shorter names", frame::ACCEPTED)))
+    }
+
     /// Answers an invitation. The same invitation gets the same answer.
     ///
     /// # Errors
-    /// When it is none of this version, was damaged, or its settings differ from those of this agent, which are named.
+    /// When it is none of this version, was damaged, or its settings differ from those of this agent, which are named; as [`Applicant::check`].
     pub fn apply(&self, invitation: &[u8]) -> Result<Vec<u8>> {
         let Invitation { terms } = frame::read(Kind::Invitation, invitation)?;
         self.application.terms.check(&terms)?;
-        Ok(frame::written(Kind::Application, &self.application))
+        self.written()
     }
 
     /// Reads what the server tells an agent that takes part.

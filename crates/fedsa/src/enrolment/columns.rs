@@ -6,9 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, ErrorCode, Result, quoted};
 use crate::problem::features::RunningMoments;
-
-/// The most categories of a column; one with more is no column of categories.
-const MOST_CATEGORIES: usize = 10_000;
+use crate::problem::preparation::columns::MOST_LEVELS;
+use crate::problem::preparation::targets::MOST_CLASSES;
 
 /// The most bytes of a name.
 const LONGEST_NAME: usize = 1_000;
@@ -34,13 +33,51 @@ pub enum ColumnContent {
         /// Their count, mean and spread.
         moments: RunningMoments,
     },
-    /// Texts, which are categories.
-    Categories {
-        /// The number of rows.
-        count: u64,
-        /// The different texts.
-        names: BTreeSet<String>,
-    },
+    /// Categories, which become features.
+    Categories(DistinctValues),
+    /// Labels of classes.
+    Labels(DistinctValues),
+}
+
+/// The different values of a column.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct DistinctValues {
+    /// The number of rows.
+    pub count: u64,
+    /// The values as texts.
+    pub names: BTreeSet<String>,
+    /// Whether they are numbers, at all ends.
+    pub are_numbers: bool,
+}
+
+impl DistinctValues {
+    /// Of so many rows, each of which has one of them.
+    pub fn new(count: u64, names: BTreeSet<String>, are_numbers: bool) -> Self {
+        Self { count, names, are_numbers }
+    }
+
+    /// The values in increasing order: of numbers by size, of texts as they are written.
+    pub fn sorted(&self) -> Vec<&str> {
+        let mut names: Vec<&str> = self.names.iter().map(String::as_str).collect();
+        if self.are_numbers {
+            let number = |name: &str| name.parse::<f64>().unwrap_or(f64::NAN);
+            names.sort_by(|a, b| number(a).total_cmp(&number(b)));
+        }
+        names
+    }
+
+    /// Whether there are rows and values, at most so many, of the type that they are said to have.
+    fn is_possible(&self, most: usize) -> bool {
+        // A number has one text, so that none is there twice.
+        let is_number = |name: &String| name.parse().is_ok_and(|x: f64| x.is_finite() && (x + 0.0).to_string() == *name);
+        (1..=most).contains(&self.names.len()) && self.names.iter().all(|name| !is_long(name) && (!self.are_numbers || is_number(name)))
+    }
+
+    fn join(&mut self, other: &Self) {
+        self.count += other.count;
+        self.names.extend(other.names.iter().cloned());
+    }
 }
 
 impl ColumnSummary {
@@ -62,12 +99,20 @@ impl ColumnSummary {
         Self { name: name.into(), content: ColumnContent::Numbers { range, moments } }.checked()
     }
 
-    /// Of categories, each of which occurs in one row or more; `count` is the number of rows.
+    /// Of categories.
     ///
     /// # Errors
-    /// When there are none, or too many.
-    pub fn of_categories(name: impl Into<String>, count: u64, names: BTreeSet<String>) -> Result<Self> {
-        Self { name: name.into(), content: ColumnContent::Categories { count, names } }.checked()
+    /// When there are none, or more than 1,000.
+    pub fn of_categories(name: impl Into<String>, values: DistinctValues) -> Result<Self> {
+        Self { name: name.into(), content: ColumnContent::Categories(values) }.checked()
+    }
+
+    /// Of labels of classes.
+    ///
+    /// # Errors
+    /// When there are none, or more than 10,000.
+    pub fn of_labels(name: impl Into<String>, values: DistinctValues) -> Result<Self> {
+        Self { name: name.into(), content: ColumnContent::Labels(values) }.checked()
     }
 
     /// The column, of this end's own data.
@@ -80,12 +125,23 @@ impl ColumnSummary {
     pub fn range(&self) -> Option<(f64, f64)> {
         match self.content {
             ColumnContent::Numbers { range, .. } => Some(range),
-            ColumnContent::Categories { .. } => None,
+            ColumnContent::Categories(_) | ColumnContent::Labels(_) => None,
         }
     }
 
-    /// Refuses what no column has.
-    pub(super) fn check(&self) -> Result<()> {
+    /// The different values of categories, or of labels.
+    pub fn values(&self) -> Option<&DistinctValues> {
+        match &self.content {
+            ColumnContent::Numbers { .. } => None,
+            ColumnContent::Categories(values) | ColumnContent::Labels(values) => Some(values),
+        }
+    }
+
+    /// Refuses what no column has, such as more categories than a column may have.
+    ///
+    /// # Errors
+    /// When it is so.
+    pub fn check(&self) -> Result<()> {
         let refused =
             |what: String, accepted: &str| Err(Error::refused_message(format!("column `{}`: {what}", quoted(&self.name)), accepted));
         if is_long(&self.name) {
@@ -97,13 +153,15 @@ impl ColumnSummary {
             {
                 refused(format!("numbers from {low} to {high} with {moments:?}"), "one finite number or more, and at most 2^53")
             }
-            ColumnContent::Categories { count, .. } if !(1..=1 << 53).contains(count) => {
-                refused(format!("{count} rows"), "one row or more, and at most 2^53")
+            ColumnContent::Categories(values) | ColumnContent::Labels(values) if !(1..=1 << 53).contains(&values.count) => {
+                refused(format!("{} rows", values.count), "one row or more, and at most 2^53")
             }
-            ColumnContent::Categories { names, .. }
-                if !(1..=MOST_CATEGORIES).contains(&names.len()) || names.iter().any(|name| is_long(name)) =>
-            {
-                refused(format!("{} categories", names.len()), "1 to 10,000 categories of at most 1,000 bytes")
+            ColumnContent::Categories(values) if !values.is_possible(MOST_LEVELS) => refused(
+                format!("{} categories", values.names.len()),
+                "1 to 1,000 categories of at most 1,000 bytes, all numbers or all texts",
+            ),
+            ColumnContent::Labels(values) if !values.is_possible(MOST_CLASSES) => {
+                refused(format!("{} labels", values.names.len()), "1 to 10,000 labels of at most 1,000 bytes, all numbers or all names")
             }
             _ => Ok(()),
         }
@@ -116,19 +174,20 @@ impl ColumnSummary {
                 *range = (range.0.min(others.0), range.1.max(others.1));
                 *moments = moments.join(*of_others);
             }
-            (ColumnContent::Categories { count, names }, ColumnContent::Categories { count: others, names: of_others }) => {
-                *count += others;
-                names.extend(of_others.iter().cloned());
-            }
+            (ColumnContent::Categories(values), ColumnContent::Categories(others))
+            | (ColumnContent::Labels(values), ColumnContent::Labels(others)) => values.join(others),
             _ => {}
         }
     }
 
     /// What distinguishes it from others: the name, and the type in words.
     pub(super) fn form(&self) -> (&str, &'static str) {
-        let kind = match self.content {
+        let kind = match &self.content {
             ColumnContent::Numbers { .. } => "numbers",
-            ColumnContent::Categories { .. } => "categories",
+            ColumnContent::Categories(values) if values.are_numbers => "categories that are numbers",
+            ColumnContent::Categories(_) => "categories that are texts",
+            ColumnContent::Labels(values) if values.are_numbers => "labels that are numbers",
+            ColumnContent::Labels(_) => "labels that are names",
         };
         (&self.name, kind)
     }
@@ -140,12 +199,27 @@ fn is_long(name: &str) -> bool {
 
 /// What distinguishes the columns of two agents, in words; `None` if they have the same names and types in the same order.
 pub(super) fn difference(a: &[ColumnSummary], b: &[ColumnSummary]) -> Option<String> {
+    let said = |one: &ColumnSummary| format!("`{}` of {}", quoted(&one.name), one.form().1);
+    let lacks = |all: &[ColumnSummary], one: &ColumnSummary| all.iter().all(|other| other.name != one.name);
     if a.len() != b.len() {
-        return Some(format!("{} columns in place of {}", b.len(), a.len()));
+        let more = match (b.iter().find(|one| lacks(a, one)), a.iter().find(|one| lacks(b, one))) {
+            (Some(own), _) => format!(", such as {}", said(own)),
+            (None, Some(missing)) => format!(", without {}", said(missing)),
+            (None, None) => String::new(),
+        };
+        return Some(format!("{} columns in place of {}{more}", b.len(), a.len()));
     }
     let at = a.iter().zip(b).position(|(a, b)| a.form() != b.form())?;
-    let said = |one: &ColumnSummary| format!("`{}` of {}", quoted(&one.name), one.form().1);
     Some(format!("column {} is {} in place of {}", at + 1, said(&b[at]), said(&a[at])))
+}
+
+/// A category or a label that `founded` do not have, in words.
+pub(super) fn unknown_value(founded: &[ColumnSummary], own: &[ColumnSummary]) -> Option<String> {
+    let of = |(known, own): (&ColumnSummary, &ColumnSummary)| {
+        let other = own.values()?.names.difference(&known.values()?.names).next()?;
+        Some(format!("column `{}`: `{}`", quoted(&own.name), quoted(other)))
+    };
+    founded.iter().zip(own).find_map(of)
 }
 
 /// The columns of all agents, in the agents' order.
@@ -179,14 +253,33 @@ mod tests {
 
     #[test]
     fn categories_are_those_of_any_agent() {
-        let of = |texts: &[&str]| vec![ColumnSummary::of_categories("c", 5, texts.iter().map(|t| (*t).into()).collect()).unwrap()];
+        let values = |texts: &[&str], are_numbers| DistinctValues::new(5, texts.iter().map(|t| (*t).into()).collect(), are_numbers);
+        let of = |texts: &[&str]| vec![ColumnSummary::of_categories("c", values(texts, false)).unwrap()];
         let (a, b) = (of(&["red", "blue"]), of(&["green", "red"]));
         let all = joined([&a[..], &b[..]].into_iter());
-        let ColumnContent::Categories { count, names } = &all[0].content else { panic!("{all:?}") };
-        assert_eq!((*count, names.iter().map(String::as_str).collect::<Vec<_>>()), (10, vec!["blue", "green", "red"]));
+        let all = all[0].values().unwrap();
+        assert_eq!((all.count, all.sorted()), (10, vec!["blue", "green", "red"]));
+        // Of numbers the order is by size, whoever comes first.
+        let [few, many] =
+            [&["10", "-1"][..], &["9", "10", "2.5"]].map(|texts| vec![ColumnSummary::of_labels("y", values(texts, true)).unwrap()]);
+        for order in [[&few[..], &many], [&many, &few]] {
+            assert_eq!(joined(order.into_iter())[0].values().unwrap().sorted(), ["-1", "2.5", "9", "10"]);
+        }
+        let names = vec![ColumnSummary::of_labels("y", values(&["1"], false)).unwrap()];
+        assert!(difference(&few, &names).unwrap().ends_with("`y` of labels that are names in place of `y` of labels that are numbers"));
+        for two in ["1.0", "-0", "NaN", "one"] {
+            assert!(ColumnSummary::of_labels("y", values(&["1", two], true)).is_err(), "{two}");
+        }
+        assert_eq!(unknown_value(&a, &b).unwrap(), "column `c`: `green`");
+        assert_eq!(
+            (unknown_value(&few, &names), unknown_value(&many, &few).unwrap()),
+            (Some("column `y`: `1`".into()), "column `y`: `-1`".into())
+        );
+        assert_eq!(difference(&a, &[]).unwrap(), "0 columns in place of 1, without `c` of categories that are texts");
+        assert_eq!(difference(&[], &few).unwrap(), "1 columns in place of 0, such as `y` of labels that are numbers");
         let numbers = vec![ColumnSummary::of_numbers("c", [1.0]).unwrap()];
         assert_eq!(difference(&a, &b), None);
-        assert_eq!(difference(&a, &numbers).unwrap(), "column 1 is `c` of numbers in place of `c` of categories");
+        assert_eq!(difference(&a, &numbers).unwrap(), "column 1 is `c` of numbers in place of `c` of categories that are texts");
     }
 
     #[test]
@@ -208,8 +301,9 @@ mod tests {
             numbers((1.0, 2.0), moments(2.0, 3.0, 0.5)),
             numbers((1.0, 2.0), moments(2.0, 1.5, -1.0)),
             ColumnSummary { name: "x".repeat(2000), ..numbers((1.0, 2.0), good) },
-            ColumnSummary { name: "x".into(), content: ColumnContent::Categories { count: 1, names: BTreeSet::new() } },
-            ColumnSummary { name: "x".into(), content: ColumnContent::Categories { count: 0, names: ["a".into()].into() } },
+            ColumnSummary { name: "x".into(), content: ColumnContent::Categories(DistinctValues::new(1, BTreeSet::new(), false)) },
+            ColumnSummary { name: "x".into(), content: ColumnContent::Labels(DistinctValues::new(0, ["a".into()].into(), false)) },
+            ColumnSummary { name: "x".into(), content: ColumnContent::Categories(DistinctValues::new(1, ["a".into()].into(), true)) },
         ];
         assert!(bad.iter().all(|one| one.check().is_err()));
         assert!(ColumnSummary::of_numbers("x", [1.0, f64::NAN]).is_err() && ColumnSummary::of_numbers("x", []).is_err());

@@ -8,13 +8,16 @@ use crate::error::Result;
 use crate::protocol::refused;
 
 /// The version of the protocol of enrolment and rounds. Ends of other versions are refused, and both versions are named.
-pub const VERSION: u16 = 2;
+pub const VERSION: u16 = 3;
 
 /// What every message of enrolment begins with; no message of a round does ([`crate::message`] has its version there).
 const MAGIC: [u8; 4] = *b"fsaE";
 
 /// The most bytes of a message.
 pub(super) const LONGEST: usize = 1 << 26;
+
+/// What is accepted.
+pub(super) const ACCEPTED: &str = "at most 64 MiB";
 
 const FRONT: usize = MAGIC.len() + 2 + 1;
 const CHECKSUM: usize = 4;
@@ -73,7 +76,7 @@ pub(super) fn read<T: DeserializeOwned>(kind: Kind, bytes: &[u8]) -> Result<T> {
         return Err(refused("bytes that are no message of enrolment", &expected()));
     }
     if bytes.len() > LONGEST {
-        return Err(refused(format!("{} bytes", bytes.len()), "at most 64 MiB"));
+        return Err(refused(format!("{} bytes", bytes.len()), ACCEPTED));
     }
     let (body, end) = bytes.split_at(bytes.len() - CHECKSUM);
     let version = u16::from_le_bytes([bytes[MAGIC.len()], bytes[MAGIC.len() + 1]]);

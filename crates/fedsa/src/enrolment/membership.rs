@@ -9,6 +9,7 @@ use super::frame::{self, Kind};
 use super::terms::TermsHashes;
 use super::{
     Application, ColumnSummary, Invitation, LONGEST_SENDER, OTHER_FORM, Terms, Told, VERSION, announce, announce_to_new, difference,
+    unknown_value,
 };
 use crate::coordinator::Accepted;
 use crate::error::{Error, Result, quoted, require};
@@ -17,7 +18,7 @@ use crate::protocol::refused;
 use crate::saved::Layout;
 
 /// Saved memberships.
-const LAYOUT: Layout = Layout { name: "membership", version: 1 };
+const LAYOUT: Layout = Layout { name: "membership", version: 2 };
 
 /// An agent that takes part.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -177,6 +178,9 @@ impl Membership {
         }
         if let Some(what) = difference(columns, &application.columns) {
             return Err(refused(what, "the columns with which the federation was founded"));
+        }
+        if let Some(what) = unknown_value(columns, &application.columns) {
+            return Err(refused(what, "categories and labels of the agents with which the federation was founded"));
         }
         if application.form != *form {
             return Err(refused(OTHER_FORM, "those with which the federation was founded"));

@@ -48,7 +48,7 @@ use std::ops::RangeInclusive;
 use serde::{Deserialize, Serialize};
 
 pub use applicant::{Admission, Applicant};
-pub use columns::{ColumnContent, ColumnSummary};
+pub use columns::{ColumnContent, ColumnSummary, DistinctValues};
 pub use epoch::{announce, announce_to_new, announced, is_announcement, repeats};
 pub use frame::VERSION;
 pub use membership::{Member, Membership};
@@ -59,22 +59,22 @@ use crate::error::{Error, Result, quoted, require};
 use crate::federation::Federation;
 use crate::protocol::refused;
 use crate::saved::Layout;
-use columns::{difference, joined};
+use columns::{difference, joined, unknown_value};
 use frame::Kind;
 use terms::TermsHashes;
 
 /// Saved enrolments.
-const LAYOUT: Layout = Layout { name: "enrolment", version: 2 };
+const LAYOUT: Layout = Layout { name: "enrolment", version: 3 };
 
 /// The most bytes of the name of a sender.
 const LONGEST_SENDER: usize = 1_000;
 
 /// What an application of another form has.
-const OTHER_FORM: &str = "data of another form: other columns, classes, or scales of targets";
+const OTHER_FORM: &str = "data of another form: other columns, another number of them, other classes, or other scales of targets";
 
 /// The most components that an agent may say. The server makes a start of so many before it knows who is wrong, and an admission, which
 /// contains the start, would be longer than messages may be.
-const MOST_COMPONENTS: u32 = (frame::LONGEST / 8) as u32;
+pub const MOST_COMPONENTS: u32 = (frame::LONGEST / 8) as u32;
 
 /// The server asks who takes part.
 #[derive(Serialize, Deserialize)]
@@ -285,6 +285,12 @@ impl Enrolment {
         joined(taken.iter().map(|(_, one)| &one.columns[..]))
     }
 
+    /// What those who would take part now say of their data ([`Applicant::with_form`]).
+    pub fn form(&self) -> Option<&str> {
+        let (taken, _) = self.numbered(None).ok()?;
+        taken.first()?.1.form.as_deref()
+    }
+
     /// Founds the federation of those who have applied: with as many components as `dim` says, or as they have said. The same
     /// applications give the same federation, so that a server that was restored may call it again.
     ///
@@ -309,7 +315,16 @@ impl Enrolment {
             cost.bits_down += 8 * bytes.len() as u64;
             Admitted { sender: member.sender.clone(), agent, rows: member.rows, bytes }
         };
-        let admissions = membership.members().iter().enumerate().map(admit).collect();
+        let admissions: Vec<Admitted> = membership.members().iter().enumerate().map(admit).collect();
+        if let Some(long) = admissions.iter().find(|one| one.bytes.len() > frame::LONGEST) {
+            let what = format!(
+                "a start of {} components and {} columns, {} bytes to each agent",
+                federation.dim(),
+                columns.len(),
+                long.bytes.len()
+            );
+            return Err(Error::data("data", what, frame::ACCEPTED));
+        }
         let excluded = excluded.into_iter().map(|(sender, e)| (sender.to_string(), e)).collect();
         Ok(Enrolled { federation, admissions, excluded, columns, membership, cost })
     }
@@ -487,11 +502,11 @@ mod tests {
     fn categories_of_all_agents_that_are_too_many_are_named() {
         let mut enrolment = enrolment();
         for who in ["a", "b"] {
-            let names = (0..6_000).map(|i| format!("{who}{i}")).collect();
-            let columns = vec![ColumnSummary::of_categories("colour", 6_000, names).unwrap()];
+            let names = (0..600).map(|i| format!("{who}{i}")).collect();
+            let columns = vec![ColumnSummary::of_categories("colour", DistinctValues::new(600, names, false)).unwrap()];
             enrolment.take(who, &frame::written(Kind::Application, &Application { columns, ..application(None, 7, 4) })).unwrap();
         }
         let e = enrolment.close(None).err().unwrap();
-        assert!(e.what.contains("`colour`: 12000 categories"), "{e:?}");
+        assert!(e.what.contains("`colour`: 1200 categories") && e.help.contains("1 to 1,000"), "{e:?}");
     }
 }

@@ -376,7 +376,7 @@ impl<C: Carrier> Session<C> {
             None => Observation::default(),
             Some(metrics) => metrics.try_observe(&self.carrier, self.centre.as_deref(), self.control_weight)?,
         };
-        let row = Recorded { round: self.round, ledger: self.carrier.counts(), seen };
+        let row = Recorded { round: self.round, ledger: self.carrier.counts(), seen, seconds: None };
         observer.recorded(&row);
         self.rows.push(row);
         Ok(())

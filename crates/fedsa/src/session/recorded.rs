@@ -14,6 +14,10 @@ pub struct Recorded {
     pub ledger: Ledger,
     /// The metrics.
     pub seen: Observation,
+    /// The seconds since the start, of federations of machines. Runs in one process have none, so that equal runs have equal rows, and states
+    /// do not keep it.
+    #[serde(skip)]
+    pub seconds: Option<f64>,
 }
 
 impl Recorded {

@@ -71,6 +71,7 @@ fn checkpoints() -> Vec<Corpus> {
         round,
         ledger: Ledger { exchanges: round, samples: 1 << 40, ..Ledger::default() },
         seen: Observation { mse: Some(0.5), residual: Some(1e-3), ..Observation::default() },
+        seconds: None,
     };
     let rows: Vec<Recorded> = (0..4).map(row).collect();
     let under_way: Saved = ("problem a sampling b".into(), 3, 9, 3, rows.clone(), Some(vec![1; 40]), 0.5, None);

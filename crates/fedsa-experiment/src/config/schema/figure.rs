@@ -17,8 +17,8 @@ pub struct FigureSpec {
     /// curves (a metric over rounds), scaling (floors over a coordinate), cost (the cost of reaching a level, over a
     /// coordinate) or table (floors as numbers).
     pub kind: FigureKind,
-    /// The horizontal axis: round, exchanges, samples or bits_up, or several of them, a panel each; for scaling and cost, a
-    /// coordinate; for a table, the coordinate whose values are columns.
+    /// The horizontal axis: round, exchanges, samples or bits_up, or several of them, a panel each; seconds of a federation of machines; for
+    /// scaling and cost, a coordinate; for a table, the coordinate whose values are columns.
     pub x: Option<AxisNames>,
     /// The metric, or several.
     pub y: Option<MetricNames>,

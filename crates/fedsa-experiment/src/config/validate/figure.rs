@@ -7,9 +7,10 @@ use fedsa::error::{Error, Result, require};
 use fedsa::record;
 use toml::Value;
 
-use crate::config::Experiment;
+use crate::axis::Axis;
 use crate::config::schema::FigureKind::{Cost, Curves, Scaling, Table as Numbers};
 use crate::config::schema::{Band, CurveCentre, FigureKind, FigureSpec};
+use crate::config::{Experiment, SweepPoint};
 use crate::names::{self, QUANTITIES};
 
 const WIDTHS: std::ops::RangeInclusive<f64> = 300.0..=4000.0;
@@ -46,9 +47,15 @@ fn named(experiment: &Experiment, labels: &[String]) -> Result<()> {
     let has_one = figure.kind == Curves || axes.len() <= 1;
     require(has_one, "x", format!("{axes:?}"), &format!("one axis for kind = \"{}\"", kind_name(figure.kind)))?;
     for x in axes {
-        let known = if figure.kind == Curves { record::count(x).is_some() } else { coordinates.contains_key(x.as_str()) };
-        let accepted = if figure.kind == Curves { names::counts().join(", ") } else { "a coordinate that is swept".into() };
+        let known = if figure.kind == Curves { names::axes().contains(&x.as_str()) } else { coordinates.contains_key(x.as_str()) };
+        let accepted = if figure.kind == Curves { names::axes().join(", ") } else { "a coordinate that is swept".into() };
         require(known, "x", format!("\"{x}\""), &accepted)?;
+    }
+    if figure.kind == Curves && axes.iter().any(|x| x == Axis::SECONDS) {
+        let kind_of = |point: &SweepPoint| point.sections().problem.as_ref()?.get("kind")?.as_str().map(str::to_string);
+        let are_there = experiment.points.iter().all(|point| kind_of(point).as_deref() == Some("elsewhere"));
+        let accepted = format!("the results of a federation of machines; or {}", names::counts().join(", "));
+        require(are_there, "x", format!("\"{}\" of a run in one process, which takes none that are its own", Axis::SECONDS), &accepted)?;
     }
     require(figure.kind != Scaling || figure.x.is_some(), "x", "missing", "given: the coordinate along which something is drawn")?;
     if let Some(cost) = &figure.cost {

@@ -4,7 +4,7 @@ use super::super::dataset::{Columns, Dataset, Rows, Wanted, row_in};
 use crate::error::{Error, Result, quoted};
 
 /// The most levels of a categorical column.
-const MOST_LEVELS: usize = 1000;
+pub const MOST_LEVELS: usize = 1000;
 
 /// Which columns they are.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -15,6 +15,8 @@ pub struct SpecialColumns {
     pub row_weights: Option<String>,
     /// Columns of categories; those of text are so without being named.
     pub categorical: Vec<String>,
+    /// The columns of categories with the levels of all agents' rows, in their order; by default they are those of the rows.
+    pub known: Option<Vec<ColumnLevels>>,
 }
 
 /// A categorical column with its levels.
@@ -28,6 +30,26 @@ pub struct Category {
     pub reference: Option<String>,
     /// The position of the feature of the first level.
     pub first: usize,
+}
+
+/// The levels of a categorical column.
+#[derive(Debug, Clone, PartialEq)]
+pub struct ColumnLevels {
+    /// The column.
+    pub column: String,
+    /// The levels in increasing order: of numbers by size, of texts as they are written.
+    pub levels: Vec<String>,
+    /// Whether they are numbers.
+    pub are_numbers: bool,
+}
+
+impl Category {
+    /// Of these levels, of which the first one has no feature where there is to be a reference.
+    pub(super) fn of(known: &ColumnLevels, first: usize, has_reference: bool) -> Self {
+        let mut levels = known.levels.clone();
+        let reference = (has_reference && !levels.is_empty()).then(|| levels.remove(0));
+        Self { column: known.column.clone(), levels, reference, first }
+    }
 }
 
 /// What was taken out of data sets, for the rows of all files in their order.
@@ -83,20 +105,17 @@ impl SpecialColumns {
         if self.row_weights.is_some() && taken.row_weights.iter().all(|x| *x == 0.0) {
             return Err(Error::data("row_weights", "all rows have the weight 0", "rows that count"));
         }
-        let mut columns = self.categorical.clone();
-        for text in sets.iter().flat_map(|set| set.texts.iter().map(|text| &text.column)) {
-            if !columns.contains(text) {
-                columns.push(text.clone());
-            }
-        }
+        let columns = self.columns(sets);
         if columns.is_empty() {
             return Ok(taken);
         }
-        let cells = columns.iter().map(|column| sets.iter().map(|set| cells(set, column)).collect::<Result<Vec<_>>>());
-        let mut cells = cells.collect::<Result<Vec<Vec<Vec<Cell>>>>>()?;
-        cells.iter_mut().for_each(|column| same_type(column));
+        let cells = cells_of(&columns, sets)?;
         for (i, (column, cells)) in columns.iter().zip(&cells).enumerate() {
-            taken.categories.push(category(column, cells, has_intercept || i > 0)?);
+            let levels = match &self.known {
+                Some(known) => known_levels(known, column, cells)?,
+                None => levels(column, cells)?,
+            };
+            taken.categories.push(Category::of(&levels, 0, has_intercept || i > 0));
         }
         for (file, set) in sets.iter_mut().enumerate() {
             columns.iter().for_each(|column| remove(set, column));
@@ -109,6 +128,32 @@ impl SpecialColumns {
         }
         Ok(taken)
     }
+
+    /// The columns of categories: those that are named, and those of text in any file.
+    fn columns(&self, sets: &[Dataset]) -> Vec<String> {
+        let mut columns = self.categorical.clone();
+        for text in sets.iter().flat_map(|set| set.texts.iter().map(|text| &text.column)) {
+            if !columns.contains(text) {
+                columns.push(text.clone());
+            }
+        }
+        columns
+    }
+
+    /// The levels that these rows have.
+    pub(super) fn levels_of(&self, sets: &[Dataset]) -> Result<Vec<ColumnLevels>> {
+        let columns = self.columns(sets);
+        let cells = cells_of(&columns, sets)?;
+        columns.iter().zip(&cells).map(|(column, cells)| levels(column, cells)).collect()
+    }
+}
+
+/// The values of categorical columns in each file.
+fn cells_of(columns: &[String], sets: &[Dataset]) -> Result<Vec<Vec<Vec<Cell>>>> {
+    let cells = columns.iter().map(|column| sets.iter().map(|set| cells(set, column)).collect::<Result<Vec<_>>>());
+    let mut cells = cells.collect::<Result<Vec<Vec<Vec<Cell>>>>>()?;
+    cells.iter_mut().for_each(|column| same_type(column));
+    Ok(cells)
 }
 
 /// A value of a categorical column.
@@ -179,8 +224,24 @@ fn same_type(cells: &mut [Vec<Cell>]) {
     }
 }
 
+/// The levels of all agents' rows of a column.
+fn known_levels(known: &[ColumnLevels], column: &str, cells: &[Vec<Cell>]) -> Result<ColumnLevels> {
+    let accepted = "the levels of all agents' rows";
+    let Some(known) = known.iter().find(|one| one.column == column) else {
+        let what = format!("the column `{}` is one of categories here, and no other agent's", quoted(column));
+        return Err(Error::data("categorical", what, accepted));
+    };
+    match levels(column, cells)?.levels.iter().find(|level| !known.levels.contains(level)) {
+        Some(other) => {
+            let what = format!("the column `{}` has the level `{}`, which is none of them", quoted(column), quoted(other));
+            Err(Error::data("categorical", what, accepted))
+        }
+        None => Ok(known.clone()),
+    }
+}
+
 /// The levels of a column.
-fn category(column: &str, cells: &[Vec<Cell>], has_reference: bool) -> Result<Category> {
+fn levels(column: &str, cells: &[Vec<Cell>]) -> Result<ColumnLevels> {
     let mut levels: Vec<&Cell> = Vec::new();
     for cell in cells.iter().flatten() {
         if let Err(at) = levels.binary_search_by(|other| other.partial_cmp(&cell).unwrap_or(std::cmp::Ordering::Equal)) {
@@ -191,9 +252,8 @@ fn category(column: &str, cells: &[Vec<Cell>], has_reference: bool) -> Result<Ca
             return Err(Error::data("categorical", what, "columns of few levels; `drop` names those to leave out"));
         }
     }
-    let mut names: Vec<String> = levels.into_iter().map(Cell::name).collect();
-    let reference = (has_reference && !names.is_empty()).then(|| names.remove(0));
-    Ok(Category { column: column.into(), levels: names, reference, first: 0 })
+    let are_numbers = levels.iter().all(|level| matches!(level, Cell::Number(_)));
+    Ok(ColumnLevels { column: column.into(), levels: levels.into_iter().map(Cell::name).collect(), are_numbers })
 }
 
 /// Removes a column.

@@ -6,6 +6,7 @@
 //! ([`transform`]). Whatever is fitted is fitted to the rows of all agents that are not held out, each of which counts alike.
 
 pub mod columns;
+pub mod levels;
 pub mod partition;
 pub mod quality;
 pub mod targets;

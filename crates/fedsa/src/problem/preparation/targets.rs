@@ -80,15 +80,28 @@ pub(super) struct Found {
 /// The most classes of a multinomial model.
 const MOST_OUTPUTS: usize = 100;
 /// The most classes.
-const MOST_CLASSES: usize = 10_000;
+pub const MOST_CLASSES: usize = 10_000;
+
+/// The labels of each file's rows.
+fn labels_of(sets: &[Dataset]) -> Result<Vec<&Labels>> {
+    let labels = sets.iter().map(|set| {
+        let missing = || Error::data("target", format!("{} has no labels", quoted(&set.name)), "the name of a column: target = \"..\"");
+        set.targets.as_ref().ok_or_else(missing)
+    });
+    labels.collect()
+}
+
+/// The distinct labels of rows in increasing order.
+///
+/// # Errors
+/// When a file has none, or there are too many.
+pub(super) fn classes_of(sets: &[Dataset]) -> Result<Vec<ClassLabel>> {
+    ranks(&labels_of(sets)?).map(|(classes, _)| classes)
+}
 
 impl Found {
     pub fn of(sets: &[Dataset], rule: &TargetRule) -> Result<Self> {
-        let labels = sets.iter().map(|set| {
-            let missing = || Error::data("target", format!("{} has no labels", quoted(&set.name)), "the name of a column: target = \"..\"");
-            set.targets.as_ref().ok_or_else(missing)
-        });
-        let labels = labels.collect::<Result<Vec<_>>>()?;
+        let labels = labels_of(sets)?;
         let found = Self { rule: rule.clone(), of: Vec::new(), classes: Vec::new(), positive: 0 };
         match rule {
             TargetRule::Numbers { .. } => Ok(Self { of: numbers(sets, &labels)?, ..found }),
@@ -137,15 +150,14 @@ impl Found {
         match &self.rule {
             TargetRule::Classes { classes, .. } => {
                 let positives = all.clone().filter(|label| *label == self.positive as f64).count();
-                let class = self.classes[self.positive].clone();
+                let class = &self.classes[self.positive];
                 let are_found = classes.is_none();
                 if are_found && (positives == 0 || all.all(|label| label == self.positive as f64)) {
                     let which = if positives == 0 { format!("of class {class}") } else { format!("of another class than {class}") };
                     let help = "rows of the class and of others: another positive, partition, samples or holdout";
                     return Err(Error::new("positive", format!("no agent has a row {which}"), help));
                 }
-                let negative = (self.classes.len() == 2).then(|| self.classes[1 - self.positive].clone());
-                Ok(Targets::Classes { rank: self.positive, positive: class, negative })
+                Ok(Targets::of_binary(&self.classes, self.positive))
             }
             TargetRule::Many { classes, .. } => self.many(all, classes.is_none()),
             TargetRule::Numbers { range: None } => Ok(Targets::Numbers { offset: 0.0, scale: 1.0 }),
@@ -175,9 +187,7 @@ impl Found {
             let what = format!("all rows are of the class {}", self.name(0));
             return Err(Error::data("target", what, "rows of at least two classes"));
         }
-        let others = (0..counts.len()).filter(|rank| *rank != self.positive);
-        let ranks: Vec<usize> = std::iter::once(self.positive).chain(others).collect();
-        Ok(Targets::Many { classes: ranks.iter().map(|rank| self.classes[*rank].clone()).collect(), ranks })
+        Ok(Targets::of_many(&self.classes, self.positive))
     }
 }
 
@@ -261,6 +271,17 @@ fn ranks(labels: &[&Labels]) -> Result<(Vec<ClassLabel>, Vec<f64>)> {
 /// The given classes in increasing order, and the rank of each row's among them; those that were found where none are given.
 fn among(given: Option<&[ClassLabel]>, (found, of): (Vec<ClassLabel>, Vec<f64>)) -> Result<(Vec<ClassLabel>, Vec<f64>)> {
     let Some(given) = given else { return Ok((found, of)) };
+    let classes = in_order(given)?;
+    let rank = |class: &ClassLabel| match classes.iter().position(|other| other == class) {
+        Some(rank) => Ok(rank as f64),
+        None => Err(Error::new("classes", format!("a row has the label {class}, which is none of them"), "the labels of all agents")),
+    };
+    let ranks = found.iter().map(rank).collect::<Result<Vec<f64>>>()?;
+    Ok((classes, of.iter().map(|before| ranks[*before as usize]).collect()))
+}
+
+/// The given classes in increasing order.
+fn in_order(given: &[ClassLabel]) -> Result<Vec<ClassLabel>> {
     let help = "the labels of all agents: two numbers or more, or two names or more, such as [0, 1]";
     let refused = |what: String| Err(Error::new("classes", what, help));
     let mut classes = given.to_vec();
@@ -276,12 +297,7 @@ fn among(given: Option<&[ClassLabel]>, (found, of): (Vec<ClassLabel>, Vec<f64>))
     if classes.len() != given.len() || !(2..=MOST_CLASSES).contains(&classes.len()) {
         return refused(format!("{} classes, {} of them different", given.len(), classes.len()));
     }
-    let rank = |class: &ClassLabel| match classes.iter().position(|other| other == class) {
-        Some(rank) => Ok(rank as f64),
-        None => Err(Error::new("classes", format!("a row has the label {class}, which is none of them"), "the labels of all agents")),
-    };
-    let ranks = found.iter().map(rank).collect::<Result<Vec<f64>>>()?;
-    Ok((classes, of.iter().map(|before| ranks[*before as usize]).collect()))
+    Ok(classes)
 }
 
 /// The rank of the positive class.
@@ -355,7 +371,48 @@ pub enum Targets {
     },
 }
 
+impl TargetRule {
+    /// The targets of rows of the classes that the rule has, or of these, in increasing order; `None` where targets are numbers.
+    ///
+    /// # Errors
+    /// When the rule has no targets for such classes.
+    pub fn of_classes(&self, found: Option<&[ClassLabel]>) -> Result<Option<Targets>> {
+        let (Self::Classes { classes: given, .. } | Self::Many { classes: given, .. }) = self else { return Ok(None) };
+        let classes = match given {
+            Some(given) => in_order(given)?,
+            None => found.unwrap_or_default().to_vec(),
+        };
+        if let [] | [_] = classes[..] {
+            let all = classes.first().map_or_else(|| "no target".into(), |only| format!("the target {only}"));
+            return Err(Error::data("target", format!("all rows have {all}"), "rows of two classes"));
+        }
+        Ok(match self {
+            Self::Classes { positive, .. } => Some(Targets::of_binary(&classes, positive_rank(&classes, positive.as_ref())?)),
+            Self::Many { reference, .. } => Some(Targets::of_many(&classes, reference_rank(&classes, reference.as_ref())?)),
+            Self::Numbers { .. } => None,
+        })
+    }
+}
+
 impl Targets {
+    /// 1 for the class of this rank, -1 for others.
+    fn of_binary(classes: &[ClassLabel], positive: usize) -> Self {
+        let negative = (classes.len() == 2).then(|| classes[1 - positive].clone());
+        Self::Classes { rank: positive, positive: classes[positive].clone(), negative }
+    }
+
+    /// The number of the class, the reference, of this rank, being 0.
+    fn of_many(classes: &[ClassLabel], reference: usize) -> Self {
+        let others = (0..classes.len()).filter(|rank| *rank != reference);
+        let ranks: Vec<usize> = std::iter::once(reference).chain(others).collect();
+        Self::Many { classes: ranks.iter().map(|rank| classes[*rank].clone()).collect(), ranks }
+    }
+
+    /// The number of outputs of a model with these targets.
+    pub fn outputs(&self) -> usize {
+        if let Self::Many { classes, .. } = self { classes.len() - 1 } else { 1 }
+    }
+
     /// The target of a label: a number, or the rank of its class.
     pub(super) fn of(&self, label: f64) -> f64 {
         match self {

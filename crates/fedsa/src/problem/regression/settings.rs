@@ -334,7 +334,12 @@ impl OnData for GeneralisedLinear {
         }
     }
     fn special(&self) -> SpecialColumns {
-        SpecialColumns { offset: self.offset.clone(), row_weights: self.row_weights.clone(), categorical: self.categorical.clone() }
+        SpecialColumns {
+            offset: self.offset.clone(),
+            row_weights: self.row_weights.clone(),
+            categorical: self.categorical.clone(),
+            known: None,
+        }
     }
     fn check(&self) -> Result<()> {
         let family = self.family.unwrap_or_default();

@@ -1,0 +1,115 @@
+//! RowLevels of categories and classes of labels of rows, which agents say when they apply, and learn of all when they are admitted.
+
+use fedsa::enrolment::{ColumnContent, ColumnSummary, DistinctValues, MOST_COMPONENTS};
+use fedsa::error::{Error, Result};
+use fedsa::problem::preparation::Preparation;
+use fedsa::problem::preparation::columns::ColumnLevels;
+use fedsa::problem::preparation::levels::RowLevels;
+use fedsa::problem::preparation::targets::{ClassLabel, Targets};
+use fedsa::problem::regression::{GeneralisedLinear, LeastSquares, Logistic};
+use serde::{Deserialize, Serialize};
+
+use super::settings_of;
+use crate::config::Experiment;
+use crate::made;
+
+/// What labels are called that are no column of a name.
+const LABELS: &str = "the labels";
+
+/// The form of rows whose features or targets depend on other agents' rows: their other columns.
+#[derive(Serialize, Deserialize)]
+pub(super) struct LevelsForm {
+    /// The number of columns that are features as they are.
+    plain: usize,
+    /// Their names; `None` of columns without names.
+    names: Option<Vec<String>>,
+}
+
+impl LevelsForm {
+    pub fn of(levels: &RowLevels) -> Self {
+        Self { plain: levels.plain, names: levels.names.clone() }
+    }
+}
+
+/// The form that a text holds.
+///
+/// # Errors
+/// When it is none.
+pub(super) fn form(text: &str) -> Result<LevelsForm> {
+    let form: LevelsForm = serde_json::from_str(text).map_err(|_| no_form())?;
+    let is_possible = form.plain <= MOST_COMPONENTS as usize && form.names.as_ref().is_none_or(|names| names.len() == form.plain);
+    if is_possible { Ok(form) } else { Err(no_form()) }
+}
+
+/// The error about a text that is no form of an agent's data.
+pub(super) fn no_form() -> Error {
+    Error::format("form", "not the form of an agent's data", "agents of this version")
+}
+
+/// What an agent says of its levels and labels: categories in the order of columns, then labels.
+///
+/// # Errors
+/// When there are too many, or one is too long.
+pub(super) fn summaries(levels: &RowLevels, rows: u64) -> Result<Vec<ColumnSummary>> {
+    let category = |one: &ColumnLevels| {
+        let values = DistinctValues::new(rows, one.levels.iter().cloned().collect(), one.are_numbers);
+        ColumnSummary::of_categories(&one.column, values)
+    };
+    let labels = levels.classes.as_ref().map(|classes| {
+        let text = |class: &ClassLabel| match class {
+            ClassLabel::Number(x) => x.to_string(),
+            ClassLabel::Name(name) => name.clone(),
+        };
+        let are_numbers = classes.iter().all(|class| matches!(class, ClassLabel::Number(_)));
+        ColumnSummary::of_labels(LABELS, DistinctValues::new(rows, classes.iter().map(text).collect(), are_numbers))
+    });
+    levels.categories.iter().map(category).chain(labels).collect()
+}
+
+/// The levels and classes that these columns have, beside the other columns of this form.
+pub(super) fn levels_of(form: LevelsForm, columns: &[ColumnSummary]) -> RowLevels {
+    let mut levels = RowLevels { plain: form.plain, names: form.names, ..RowLevels::default() };
+    for column in columns {
+        let Some(values) = column.values() else { continue };
+        let sorted = values.sorted().into_iter().map(str::to_string);
+        if matches!(column.content, ColumnContent::Labels(_)) {
+            let class = |name: String| match name.parse() {
+                Ok(x) if values.are_numbers => ClassLabel::Number(x),
+                _ => ClassLabel::Name(name),
+            };
+            levels.classes = Some(sorted.map(class).collect());
+        } else {
+            let column = ColumnLevels { column: column.name.clone(), levels: sorted.collect(), are_numbers: values.are_numbers };
+            levels.categories.push(column);
+        }
+    }
+    levels
+}
+
+/// How the rows of an experiment become those of agents.
+///
+/// # Errors
+/// When its problem is none of rows.
+pub(super) fn preparation(experiment: &Experiment) -> Result<Preparation> {
+    Ok(match made::problem_of(experiment).0.as_str() {
+        "logistic" => settings_of::<Logistic>(experiment)?.preparation(),
+        "least-squares" => settings_of::<LeastSquares>(experiment)?.preparation(),
+        _ => settings_of::<GeneralisedLinear>(experiment)?.preparation(),
+    })
+}
+
+/// The number of components of a model of rows with these levels.
+///
+/// # Errors
+/// When there are no targets for these classes, or too many components.
+pub(super) fn dim(how: &Preparation, levels: &RowLevels) -> Result<usize> {
+    let targets = how.targets.of_classes(levels.classes.as_deref()).map_err(|e| e.inside("problem"))?;
+    let outputs = targets.as_ref().map_or(1, Targets::outputs);
+    let features: usize = levels.features(how.intercept).iter().map(|category| category.levels.len()).sum();
+    let width = levels.plain.checked_add(features + usize::from(how.intercept));
+    let dim = width.and_then(|width| width.checked_mul(outputs)).filter(|dim| (1..=MOST_COMPONENTS as usize).contains(dim));
+    dim.ok_or_else(|| {
+        let what = format!("{} columns and {features} levels of categories, for {outputs} outputs", levels.plain);
+        Error::data("data", what, format!("at most {MOST_COMPONENTS} components of a model"))
+    })
+}

@@ -1,0 +1,216 @@
+//! Agents whose columns have other categories, or whose rows have other classes, give the numbers of a run on the data of all.
+
+use std::path::Path;
+
+use fedsa::cancel::Cancel;
+use fedsa::error::ErrorKind;
+use fedsa::problem::preparation::partition::Partition;
+use fedsa_data::find::Places;
+use fedsa_data::linear_model::LinearModel;
+use fedsa_experiment::Unobserved;
+use fedsa_experiment::config::Document;
+use fedsa_experiment::deployment::{Deployment, LocalAgent};
+use fedsa_experiment::fit::{FitSettings, Model, fit};
+use serde_json::json;
+use toml::Value;
+
+use crate::deployment::{deployed, each, in_one_place, list, results, settings, written};
+
+/// Of each agent some colours and zones; the first one has one label alone, the last one lacks one.
+fn tables(folder: &Path) -> Vec<String> {
+    let (colours, zones) = ([&["red", "blue"][..], &["green"], &["red", "sea"]], [&[9, 10][..], &[2], &[10, -1]]);
+    let labels = [&["no"][..], &["yes", "no", "well"], &["yes", "well"]];
+    written(folder, "levels", |agent| {
+        let mut text = String::from("x,colour,zone,word,class,count\n");
+        for i in 0..40 + 10 * agent {
+            let x = (i as f64 * 0.7 + agent as f64).sin();
+            // A label for a chance that no feature tells.
+            let word = labels[agent][(i * i + i / 3) % labels[agent].len()];
+            let (colour, zone) = (colours[agent][i % colours[agent].len()], zones[agent][i / 2 % zones[agent].len()]);
+            let class = if word == "yes" || (agent > 0 && i % 5 == 0) { 1 } else { -1 };
+            text += &format!("{x},{colour},{zone},{word},{class},{}\n", (i * 7 + agent) % 4);
+        }
+        text
+    })
+}
+
+fn deployment(problem: &str, method: &str) -> Deployment {
+    Deployment::new(Document::parse("t.toml", &settings(problem, "{ kind = \"mean\" }", method, 3)).unwrap()).unwrap()
+}
+
+fn agent(deployment: &Deployment, file: &str) -> LocalAgent {
+    LocalAgent::new(deployment, &[file.to_string()], &Places::from_env(""), None, &Cancel::never()).unwrap()
+}
+
+const NEWTON: &str = "{ kind = \"newton\" }";
+
+#[test]
+fn categories_and_classes_are_those_of_all_agents() {
+    let folder = tempfile::tempdir().unwrap();
+    let files = tables(folder.path());
+    let common = "categorical = [\"zone\"], ridge = 1e-2, weights = \"rows\"";
+    let binary = format!("{{ kind = \"logistic\", target = \"class\", drop = [\"word\", \"count\"], intercept = true, {common} }}");
+    let no_intercept = binary.replace("intercept = true, ", "");
+    let one_of_three = "kind = \"logistic\", target = \"word\", positive = \"yes\", drop = [\"class\", \"count\"], intercept = true";
+    let many =
+        "kind = \"glm\", family = \"multinomial\", target = \"word\", reference = \"well\", drop = [\"class\", \"count\"], divide_by = 2.0";
+    let squares = "kind = \"least-squares\", target = \"count\", drop = [\"word\", \"class\"], intercept = true";
+    let counts = "kind = \"glm\", family = \"poisson\", target = \"count\", drop = [\"word\", \"class\"], intercept = true";
+    let (one_of_three, many) = (format!("{{ {one_of_three}, {common} }}"), format!("{{ {many}, {common} }}"));
+    let named = many.replace("target = \"word\"", "target = \"word\", classes = [\"yes\", \"no\", \"well\", \"never\"]");
+    // Four colours, four zones, x and the intercept: of each category one level is the reference.
+    for (problem, method, d) in [
+        (&binary, NEWTON, 8),
+        (&binary, "{ kind = \"fib-shed\" }", 8),
+        (&binary, "{ kind = \"scafflsa\", step_size = 0.5, local_steps = 3 }", 8),
+        (&no_intercept, NEWTON, 8),
+        (&one_of_three, "{ kind = \"giant\" }", 8),
+        (&many, NEWTON, 16),
+        (&named, NEWTON, 24),
+        (&format!("{{ {squares}, {common} }}"), NEWTON, 8),
+        (&format!("{{ {counts}, {common} }}"), NEWTON, 8),
+    ] {
+        let text = settings(problem, "{ kind = \"mean\" }", method, 4);
+        let all = in_one_place(&text, &[("data", list(&files)), ("partition", Value::String("files".into()))]);
+        assert!(all.len() == d && all.iter().all(|x| x.is_finite()) && all.iter().any(|x| *x != 0.0), "{problem}: {all:?}");
+        assert_eq!(deployed(&text, &each(&files)), all, "{problem} {method}");
+    }
+}
+
+/// Who applies first changes nothing, and who joins later has no other categories.
+#[test]
+fn categories_do_not_depend_on_the_order_in_which_agents_come() {
+    let folder = tempfile::tempdir().unwrap();
+    let files = tables(folder.path());
+    let problem = "{ kind = \"logistic\", target = \"class\", categorical = [\"zone\"], drop = [\"word\", \"count\"], ridge = 1e-2 }";
+    let deployment = deployment(problem, "{ kind = \"fedlsa\", step_size = 0.1, local_steps = 2 }");
+    let founded = |order: &[usize]| {
+        let mut enrolment = deployment.enrolment(2..=3).unwrap();
+        let invitation = enrolment.invite(3);
+        for c in order {
+            let application = agent(&deployment, &files[*c]).handle(&invitation).unwrap().unwrap();
+            enrolment.take(&format!("{c}"), &application).unwrap();
+        }
+        deployment.found(&enrolment).unwrap()
+    };
+    let all: Vec<_> = [[0, 1, 2], [2, 0, 1], [1, 2, 0]].iter().map(|order| founded(order)).collect();
+    for one in &all[1..] {
+        assert_eq!(one.membership.columns(), all[0].membership.columns());
+        assert_eq!(one.federation.dim(), 8);
+    }
+    let names = |at: usize| all[0].membership.columns()[at].values().unwrap().sorted().join(" ");
+    assert_eq!((names(0), names(1), names(2)), ("-1 2 9 10".into(), "blue green red sea".into(), "-1 1".into()));
+    // Green and zone 2 are those of the second agent alone.
+    let mut two = founded(&[0, 2]).membership;
+    let application = agent(&deployment, &files[1]).handle(&two.invitation()).unwrap().unwrap();
+    let e = two.take("1", &application).unwrap_err();
+    assert!(e.kind() == ErrorKind::RefusedMessage && e.what.contains("column `zone`: `2`") && e.help.contains("founded"), "{e:?}");
+    let mut two = founded(&[1, 2]).membership;
+    let lacks = std::fs::read_to_string(&files[0]).unwrap().replace("blue", "red").replace(",9,", ",10,");
+    std::fs::write(&files[0], lacks).unwrap();
+    two.take("0", &agent(&deployment, &files[0]).handle(&two.invitation()).unwrap().unwrap()).unwrap();
+}
+
+#[test]
+fn weights_of_a_federation_name_the_categories_and_classes_of_all() {
+    let folder = tempfile::tempdir().unwrap();
+    let files = tables(folder.path());
+    for (kind, target, drop, model) in [
+        ("kind = \"logistic\"", "class", ["word", "count"], Model::Logistic),
+        ("kind = \"glm\", family = \"multinomial\"", "word", ["class", "count"], Model::Multinomial),
+        ("kind = \"glm\", family = \"poisson\"", "count", ["class", "word"], Model::Poisson),
+    ] {
+        let problem = format!(
+            "{{ {kind}, target = \"{target}\", drop = [\"{}\", \"{}\"], ridge = 1e-2, intercept = true, weights = \"rows\", divide_by = 4.0 }}",
+            drop[0], drop[1]
+        );
+        let text = settings(&problem, "{ kind = \"mean\" }", NEWTON, 60);
+        let deployment = Deployment::new(Document::parse("t.toml", &text).unwrap()).unwrap();
+        let mut enrolment = deployment.enrolment(3..=3).unwrap();
+        let invitation = enrolment.invite(3);
+        for file in &files {
+            enrolment.take(file, &agent(&deployment, file).handle(&invitation).unwrap().unwrap()).unwrap();
+        }
+        let membership = deployment.found(&enrolment).unwrap().membership;
+        let ours = deployment.weights(&membership, &results(&text, &each(&files))).unwrap().unwrap();
+        let settings = FitSettings::new(files.clone())
+            .with_model(model)
+            .with_target(target)
+            .with_drop(drop.map(String::from).to_vec())
+            .with_ridge(1e-2)
+            .with_partition(Partition::Files)
+            .with_tol(1e-10)
+            .with_divide_by(4.0);
+        let whole = fit(&settings, &Unobserved, &Cancel::never()).unwrap().json();
+        for key in ["model", "columns", "categories", "classes", "target"] {
+            assert_eq!(ours[key], whole[key], "{} {key}", model.name());
+        }
+        let (own, other) = (LinearModel::from_json(&ours).unwrap(), LinearModel::from_json(&whole).unwrap());
+        let close = |a: f64, b: f64| (a - b).abs() < 1e-6;
+        assert!(own.coefficients.iter().zip(&other.coefficients).all(|(a, b)| close(*a, *b)) && close(own.intercept, other.intercept));
+        assert_eq!(own.outputs(), other.outputs());
+        assert_eq!(ours["objective"], json!(null));
+    }
+}
+
+/// What cannot be merged is refused at the server, with the agent and the column.
+#[test]
+fn categories_and_labels_that_do_not_go_together_are_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let table = |name: &str, rows: &str| {
+        let path = folder.path().join(format!("{name}.csv"));
+        std::fs::write(&path, format!("x,colour,y\n{rows}")).unwrap();
+        path.to_str().unwrap().to_string()
+    };
+    let text = table("text", "1,red,0\n2,blue,1\n");
+    let numbers = table("numbers", "1,3,0\n2,4,1\n");
+    let labels = table("labels", "1,red,no\n2,blue,yes\n");
+    let wide = |from: usize| (0..600).map(|i| format!("{i},c{},{}\n", from + i, i % 2)).collect::<String>();
+    let (low, high) = (table("low", &wide(0)), table("high", &wide(600)));
+    let one = table("one", "1,red,1\n2,blue,1\n");
+    let of = |more: &str, files: &[&String], at_least: usize| {
+        let deployment = deployment(&format!("{{ kind = \"logistic\", target = \"y\", ridge = 1e-2{more} }}"), NEWTON);
+        let mut enrolment = deployment.enrolment(at_least..=files.len()).unwrap();
+        let invitation = enrolment.invite(files.len());
+        for (c, file) in files.iter().enumerate() {
+            enrolment.take(&format!("{c}"), &agent(&deployment, file).handle(&invitation).unwrap().unwrap()).unwrap();
+        }
+        deployment.found(&enrolment)
+    };
+    for (more, files, column) in [
+        ("", [&text, &text, &numbers], "without `colour` of categories that are texts"),
+        (", categorical = [\"colour\"]", [&text, &text, &numbers], "`colour` of categories that are numbers in place of"),
+        ("", [&text, &text, &labels], "`the labels` of labels that are names in place of `the labels` of labels that are numbers"),
+    ] {
+        let founded = of(more, &files, 2).unwrap();
+        assert_eq!(founded.excluded[0].0, "2");
+        assert!(founded.excluded[0].1.what.contains(column), "{}", founded.excluded[0].1.what);
+        let e = of(more, &files, 3).err().unwrap();
+        assert!(e.what.contains("`2` cannot") && e.what.contains(column), "{e:?}");
+    }
+    let e = of("", &[&low, &high], 2).err().unwrap();
+    assert!(e.what.contains("column `colour`: 1200 categories") && e.help.contains("1 to 1,000 categories"), "{e:?}");
+    let e = of("", &[&one, &one], 2).err().unwrap();
+    assert!(e.key == "problem.target" && e.what == "all rows have the target 1", "{e:?}");
+    let e = of(", positive = 5", &[&text, &one], 2).err().unwrap();
+    assert!(e.key == "problem.positive" && e.what.contains("no row has the label 5"), "{e:?}");
+    assert!(of("", &[&text, &one], 2).is_ok());
+}
+
+/// The names of columns travel once, in an application, whose length is that of many more than tables have.
+#[test]
+fn a_table_of_seventy_thousand_columns_takes_part() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("wide.csv");
+    let names: String = (0..70_000).map(|i| format!("x_{i},")).collect();
+    let row = |y: usize| format!("{}{y}\n", "0.5,".repeat(70_000));
+    std::fs::write(&path, format!("{names}y\n{}{}", row(0), row(1))).unwrap();
+    let deployment = deployment("{ kind = \"logistic\", target = \"y\", ridge = 1e-2 }", "{ kind = \"lbfgs\" }");
+    let mut enrolment = deployment.enrolment(1..=1).unwrap();
+    let invitation = enrolment.invite(1);
+    let mut agent = agent(&deployment, path.to_str().unwrap());
+    enrolment.take("a", &agent.handle(&invitation).unwrap().unwrap()).unwrap();
+    let founded = deployment.found(&enrolment).unwrap();
+    assert_eq!(founded.federation.dim(), 70_000);
+    assert!(agent.handle(&founded.admissions[0].bytes).unwrap().is_none());
+}
