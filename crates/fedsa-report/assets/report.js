@@ -75,30 +75,69 @@
   };
 
   // ---- sorting tables ----
+  // What has no value comes last, whichever way.
+  const ordered = (x, y, upwards) => {
+    const [left, right] = [x === "" || Number.isNaN(x), y === "" || Number.isNaN(y)];
+    if (left || right) return left - right;
+    const order = typeof x === "number" && typeof y === "number" ? x - y : String(x).localeCompare(String(y), undefined, { numeric: true });
+    return upwards ? order : -order;
+  };
   const sortable = (table) => {
     const heads = [...table.tHead.rows[0].cells];
-    const valueOf = (row, j) => {
-      const cell = row.cells[j];
-      return cell.dataset.v !== undefined ? Number(cell.dataset.v) : cell.textContent;
+    const data = table.parentElement.querySelector("script.rows");
+    const sortRows = data ? longTable(table, data) : (j, upwards) => {
+      const valueOf = ({ cells: { [j]: cell } }) => (cell.dataset.v !== undefined ? Number(cell.dataset.v) : cell.textContent);
+      table.tBodies[0].append(...[...table.tBodies[0].rows].sort((a, b) => ordered(valueOf(a), valueOf(b), upwards)));
     };
     heads.forEach((head, j) => {
       const sort = () => {
         const upwards = head.getAttribute("aria-sort") !== "ascending";
         heads.forEach((other) => other.removeAttribute("aria-sort"));
         head.setAttribute("aria-sort", upwards ? "ascending" : "descending");
-        const compare = (a, b) => {
-          const [x, y] = [valueOf(a, j), valueOf(b, j)];
-          // What has no value comes last, whichever way.
-          const [left, right] = [x === "" || Number.isNaN(x), y === "" || Number.isNaN(y)];
-          if (left || right) return left - right;
-          const order = typeof x === "number" && typeof y === "number" ? x - y : String(x).localeCompare(String(y), undefined, { numeric: true });
-          return upwards ? order : -order;
-        };
-        table.tBodies[0].append(...[...table.tBodies[0].rows].sort(compare));
+        sortRows(j, upwards);
       };
       const button = make("button", { type: "button", onclick: sort }, ...head.childNodes);
       head.replaceChildren(button);
     });
+  };
+  // A long table has its rows as data, and the first of them in the page: it is sorted and searched as a whole, and shows more when asked.
+  const longTable = (table, data) => {
+    const [first, step] = [table.tBodies[0].rows.length, 400];
+    let columns = null, order = null, wanted = "", most = first;
+    const cellOf = (j, i) => columns[j].cells[columns[j].at ? columns[j].at[i] : i];
+    const read = () => {
+      if (columns) return;
+      columns = JSON.parse(data.textContent);
+      order = Array.from({ length: (columns[0].at ?? columns[0].cells).length }, (_, i) => i);
+    };
+    const textOf = (cell) => (cell == null ? "" : Array.isArray(cell) ? cell[1] : cell);
+    const valueOf = (cell) => (Array.isArray(cell) && typeof cell[0] === "number" ? cell[0] : textOf(cell));
+    const element = (cell) => {
+      if (cell == null) return make("td");
+      if (!Array.isArray(cell)) return make("td", cell.length > 48 ? { class: "t" } : {}, cell);
+      return typeof cell[0] === "string" ? make("td", {}, make("span", { class: `tag ${cell[0]}` }, cell[1])) : make("td", { class: "n", "data-v": cell[0] }, cell[1]);
+    };
+    const show = () => {
+      read();
+      const found = wanted === "" ? order : order.filter((i) => columns.some((_, j) => textOf(cellOf(j, i)).toLowerCase().includes(wanted)));
+      table.tBodies[0].replaceChildren(...found.slice(0, most).map((i) => make("tr", {}, ...columns.map((_, j) => element(cellOf(j, i))))));
+      said.textContent = `${Math.min(most, found.length)} of ${found.length} rows${wanted === "" ? "" : " with this text"}`;
+      more.hidden = most >= found.length;
+    };
+    const said = make("span", { class: "small", "aria-live": "polite" });
+    const more = make("button", { type: "button", onclick: () => { most += step; show(); } }, `${step} more`);
+    const search = make("input", { type: "search", placeholder: "part of a row", "aria-label": "Show only rows that contain this", oninput: (event) => {
+      [wanted, most] = [event.target.value.toLowerCase(), first];
+      show();
+    } });
+    said.textContent = table.parentElement.nextElementSibling.textContent.split(";")[0].toLowerCase().replace("the first ", "");
+    table.parentElement.nextElementSibling.replaceWith(make("div", { class: "controls" }, search, said, more));
+    return (j, upwards) => {
+      read();
+      most = first;
+      order.sort((a, b) => ordered(valueOf(cellOf(j, a)), valueOf(cellOf(j, b)), upwards));
+      show();
+    };
   };
   document.querySelectorAll("table.sortable").forEach(sortable);
 
@@ -106,12 +145,6 @@
   const curves = () => {
     const root = document.getElementById("curves");
     if (!root || data.series.length === 0 || data.metrics.length === 0) return;
-    // One value is no curve; the pictures say what there is.
-    const isCurve = (series) => series.y.some((i) => column(i).filter((y) => y !== 0 && Number.isFinite(y)).length > 1);
-    if (!data.series.some(isCurve)) {
-      root.append(make("p", { class: "small" }, "There is a single value of each metric, and no curve to draw."));
-      return;
-    }
     const several = data.runs.length > 1;
     // A group is a method at a point of a run, with its seeds.
     const groups = [];
@@ -183,16 +216,28 @@
     const box = make("div", { class: "plot", tabindex: "0", role: "application", "aria-label": "Curves. Arrow keys move the cursor, plus and minus zoom, 0 shows everything. Values are in the table beside it." });
     const status = make("p", { class: "small", "aria-live": "polite" });
 
+    const isThere = (line, k) => k >= 0 && k < line.x.length && usable(line.x[k], state.logX) && usable(line.y[k], state.logY);
     const path = (line) => (u) => {
       const stroke = new Path2D();
-      let down = false;
       for (let k = 0; k < line.x.length; k++) {
-        if (!usable(line.x[k], state.logX) || !usable(line.y[k], state.logY)) { down = false; continue; }
+        if (!isThere(line, k)) continue;
         const [x, y] = [u.valToPos(line.x[k], "x", true), u.valToPos(line.y[k], "y", true)];
-        if (down) stroke.lineTo(x, y); else stroke.moveTo(x, y);
-        down = true;
+        if (isThere(line, k - 1)) stroke.lineTo(x, y); else stroke.moveTo(x, y);
       }
       return { stroke, fill: null };
+    };
+    // A record without neighbours, such as that of a method of one round, is no line.
+    const drawAlone = (u) => {
+      const colors = palettes[scheme.matches ? "dark" : "light"];
+      for (const line of shown) {
+        for (let k = 0; k < line.x.length; k++) {
+          if (!isThere(line, k) || isThere(line, k - 1) || isThere(line, k + 1)) continue;
+          u.ctx.beginPath();
+          u.ctx.arc(u.valToPos(line.x[k], "x", true), u.valToPos(line.y[k], "y", true), 4 * devicePixelRatio, 0, 2 * Math.PI);
+          u.ctx.fillStyle = colors[line.group.color];
+          u.ctx.fill();
+        }
+      }
     };
     const drawBand = (u, line, color) => {
       if (!line.low || !state.bands) return;
@@ -305,6 +350,7 @@
         }))],
         hooks: {
           drawAxes: [drawUnder],
+          draw: [drawAlone],
           setCursor: [moved],
           setSelect: [(u) => {
             if (u.select.width < 8 && u.select.height < 8) return;

@@ -5,6 +5,7 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value as Json, json};
 use sha2::{Digest, Sha256};
 
+use fedsa_experiment::numbers;
 use fedsa_experiment::theory::TheoryReport;
 
 use crate::curves::{Curves, curves};
@@ -125,6 +126,7 @@ fn picked(runs: &[ReportedRun], options: &ReportOptions, curves: &Curves, maps: 
                 "<p>Curves of {shown} of {all} seeds of methods at points, along the sweep: more would be too many to look at. Tables and maps have all.</p>\n"
             ));
         }
+        inside.push_str(&thinned(curves));
         inside.push_str("<div id=\"curves\"></div>\n");
     }
     inside.push_str(&pictures(runs));
@@ -134,6 +136,21 @@ fn picked(runs: &[ReportedRun], options: &ReportOptions, curves: &Curves, maps: 
     }
     out.push_str(&part("pictures", "Curves", &inside));
     out
+}
+
+/// That the page has some of the records, and which.
+fn thinned(curves: &Curves) -> String {
+    let (kept, all) = curves.records;
+    if kept == all {
+        return String::new();
+    }
+    let count = |n: usize| numbers::thousands(n as f64);
+    format!(
+        "<p>The curves have {} of the {} records of these seeds: the first and the last one, and of each stretch of rounds those at which a \
+         metric, as its mean over seeds, is smallest and largest. <code>trace.parquet</code> in the folder has all.</p>\n",
+        count(kept),
+        count(all)
+    )
 }
 
 /// The pictures of runs, which need no scripts and are those that are printed.

@@ -10,6 +10,7 @@ use serde_json::{Value as Json, json};
 use crate::ReportOptions;
 use crate::any_json::{self, words};
 use crate::cited;
+use crate::ends;
 use crate::html::{Cell, TagTone, clipped, escaped, table, tag, without_empty_columns};
 use crate::run::ReportedRun;
 
@@ -67,7 +68,7 @@ pub fn verdicts(runs: &[ReportedRun]) -> String {
     for run in runs {
         let (tone, what) = verdict(run);
         let name = if runs.len() > 1 { format!("<strong>{}</strong> ", escaped(&run.name)) } else { String::new() };
-        out.push_str(&format!("<li>{name}{} {}</li>\n", tag(tone, what.0), escaped(&what.1)));
+        out.push_str(&format!("<li>{name}{} {}{}</li>\n", tag(tone, what.0), escaped(&what.1), ends::told(run)));
     }
     out.push_str("</ul>\n");
     out
