@@ -20,7 +20,11 @@ pub fn told(run: &ReportedRun) -> String {
     let rest = ends.len().saturating_sub(MOST);
     let more = match rest {
         0 => String::new(),
-        _ => format!("<li>and {} more of {}, in the table of results</li>\n", numbers::thousands(rest as f64), numbers::thousands(results.len() as f64)),
+        _ => format!(
+            "<li>and {} more of {}, in the table of results</li>\n",
+            numbers::thousands(rest as f64),
+            numbers::thousands(results.len() as f64)
+        ),
     };
     format!("<ul>\n{items}{more}</ul>\n")
 }
@@ -46,16 +50,21 @@ fn end(result: &Json) -> Option<String> {
 }
 
 fn diverged(result: &Json) -> String {
-    let round = result["diverged_at_round"].as_u64().map_or(String::new(), |round| format!(" in round {}", numbers::thousands(round as f64)));
+    let round =
+        result["diverged_at_round"].as_u64().map_or(String::new(), |round| format!(" in round {}", numbers::thousands(round as f64)));
     let seeds = match (result["diverged_seeds"].as_u64(), result["seeds"].as_u64()) {
         (Some(some), Some(all)) if all > 1 => format!(", {some} of {all} seeds"),
         _ => String::new(),
     };
     let help = match result["largest_stable_step"].as_f64() {
-        Some(step) => format!("with these settings it is stable up to step_size = {}", numbers::rounded_down(step)),
-        None => "a smaller step_size or fewer local_steps may help, and fedsa check says what is stable where that is known".to_string(),
+        Some(step) => {
+            format!("its step size is too large: with these settings it is stable up to step_size = {}", numbers::rounded_down(step))
+        }
+        None => "a smaller step_size, fewer local_steps, or a link that alters messages less may help".to_string(),
     };
-    format!("diverged{round}{seeds}: the iterates grew without bound, as they do when the step size is too large; {help}")
+    // What was to diverge needs no remedy.
+    let help = if result["as_expected"] == true { String::new() } else { format!("; {help}") };
+    format!("diverged{round}{seeds}: the iterates grew without bound{help}")
 }
 
 /// How far from its target a result ended.
@@ -74,14 +83,16 @@ mod tests {
     fn what_did_not_end_well_is_told_with_reason_and_remedy() {
         let mut result = json!({
             "method": "FedLSA", "point": "H = 3", "outcome": "diverged", "as_expected": false, "seeds": 2,
-            "diverged_seeds": 1, "diverged_at_round": 12, "largest_stable_step": 0.4567,
+            "diverged_seeds": 1, "diverged_at_round": 12, "largest_stable_step": 0.456_78,
         });
         let said = end(&result).unwrap();
         assert!(said.starts_with("FedLSA at H = 3 diverged in round 12, 1 of 2 seeds: "), "{said}");
-        assert!(said.ends_with("; with these settings it is stable up to step_size = 0.456."), "{said}");
+        assert!(said.ends_with("; its step size is too large: with these settings it is stable up to step_size = 0.4567."), "{said}");
         result["largest_stable_step"] = Json::Null;
         result["as_expected"] = json!(true);
-        assert!(end(&result).unwrap().contains("a smaller step_size") && end(&result).unwrap().ends_with("(as expected)."));
+        assert!(end(&result).unwrap().ends_with("1 of 2 seeds: the iterates grew without bound (as expected)."));
+        result["as_expected"] = json!(false);
+        assert!(end(&result).unwrap().contains("a smaller step_size"));
         let stalled = json!({
             "method": "A", "point": "", "outcome": "stalled", "as_expected": false, "why_stalled": "it has reached the rounding error",
             "target": { "metric": "residual", "asked": 1e-9, "reached": 2e-7 },

@@ -113,9 +113,8 @@ const FIRST: usize = 100;
 pub fn table(caption: &str, heads: &[String], rows: &[Vec<Cell>], most: usize) -> String {
     let is_long = rows.len() > LONG;
     let mut out = format!(
-        "<div class=\"wide{1}\" tabindex=\"0\" role=\"region\" aria-label=\"{0}\"><table class=\"sortable\"><caption>{0}</caption><thead><tr>",
+        "<div class=\"wide\" tabindex=\"0\" role=\"region\" aria-label=\"{0}\"><table class=\"sortable\"><caption>{0}</caption><thead><tr>",
         escaped(caption),
-        if is_long { " long" } else { "" },
     );
     for (j, head) in heads.iter().enumerate() {
         let class = if is_numeric(rows, j) { " class=\"n\"" } else { "" };
@@ -135,7 +134,8 @@ pub fn table(caption: &str, heads: &[String], rows: &[Vec<Cell>], most: usize) -
     out.push_str("</div>");
     if is_long {
         let (first, all) = (FIRST.min(most), rows.len());
-        write!(out, "<p class=\"small first\">The first {first} of {all} rows; scripts sort, search and show all.</p>").expect("a string takes all");
+        write!(out, "<p class=\"small first\">The first {first} of {all} rows; scripts sort, search and show all.</p>")
+            .expect("a string takes all");
     }
     if rows.len() > most {
         write!(out, "<p class=\"small\">The page has {most} of {} rows; all are in <code>summary.json</code>.</p>", rows.len())

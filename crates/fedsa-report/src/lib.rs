@@ -11,6 +11,7 @@ mod any_json;
 mod cited;
 mod curves;
 mod ends;
+mod found;
 mod html;
 mod page;
 mod rounds;

@@ -12,7 +12,7 @@ use crate::curves::{Curves, curves};
 use crate::html::{escaped, json_in_script};
 use crate::run::ReportedRun;
 use crate::sweep::SweepMaps;
-use crate::{ReportOptions, sections, theory};
+use crate::{ReportOptions, found, sections, theory};
 
 const UPLOT: &str = include_str!("../assets/uplot/uPlot.iife.min.js");
 const UPLOT_STYLE: &str = include_str!("../assets/uplot/uPlot.min.css");
@@ -85,8 +85,11 @@ fn head(runs: &[ReportedRun], title: &str) -> String {
         _ => String::new(),
     };
     let description = match runs {
-        [run] => described(run),
-        _ => runs.iter().map(|run| format!("<p><strong>{}</strong>: {}</p>\n", escaped(&run.name), escaped(&run.title()))).collect(),
+        [run] => described(run) + &ran(run),
+        _ => runs
+            .iter()
+            .map(|run| format!("<p><strong>{}</strong>: {}</p>\n{}", escaped(&run.name), escaped(&run.title()), ran(run)))
+            .collect(),
     };
     format!("<header>\n{id}<h1>{}</h1>\n{description}{}</header>\n<main>\n", escaped(title), sections::verdicts(runs))
 }
@@ -96,6 +99,12 @@ fn described(run: &ReportedRun) -> String {
     let table: Option<toml::Table> = run.config.parse().ok();
     let text = table.as_ref().and_then(|table| table.get("description")?.as_str());
     text.map_or(String::new(), |text| format!("<p>{}</p>\n", escaped(text)))
+}
+
+/// What was run, in a line.
+fn ran(run: &ReportedRun) -> String {
+    let text = found::ran(run);
+    if text.is_empty() { text } else { format!("<p class=\"ran\">{}</p>\n", escaped(&text)) }
 }
 
 fn part(id: &str, title: &str, inside: &str) -> String {
@@ -134,7 +143,8 @@ fn picked(runs: &[ReportedRun], options: &ReportOptions, curves: &Curves, maps: 
     if runs.iter().all(|run| run.table.as_ref().is_some_and(|table| table.series.is_empty())) {
         inside = "<p>There are no recorded rounds yet.</p>\n".into();
     }
-    out.push_str(&part("pictures", "Curves", &inside));
+    let title = if curves.shown > 0 { "Curves" } else { "Pictures" };
+    out.push_str(&part("pictures", title, &inside));
     out
 }
 
