@@ -30,16 +30,14 @@ pub fn ran(run: &ReportedRun) -> String {
         return parts.join(" ");
     }
     if let Some(run) = part("run").filter(|_| settings.contains_key("method")) {
-        let rounds = run
-            .get("rounds")
-            .and_then(toml::Value::as_integer)
-            .map_or(String::new(), |n| format!("{} rounds at most", thousands(n as f64)));
+        let rounds = run.get("rounds").and_then(toml::Value::as_integer).map(|n| format!("{} rounds at most", thousands(n as f64)));
         let seeds = match run.get("seeds") {
             Some(toml::Value::Array(list)) => list.len() as i64,
             Some(toml::Value::Integer(n)) => *n,
             _ => 1,
         };
-        parts.push(format!("{rounds}, {seeds} {}.", if seeds == 1 { "seed" } else { "seeds" }));
+        let seeds = format!("{seeds} {}", if seeds == 1 { "seed" } else { "seeds" });
+        parts.push(format!("{}.", rounds.into_iter().chain([seeds]).collect::<Vec<_>>().join(", ")));
     }
     let methods: Vec<String> = settings.get("method").and_then(toml::Value::as_array).into_iter().flatten().filter_map(method).collect();
     if !methods.is_empty() {
