@@ -220,6 +220,65 @@ def test_many_curves_are_usable(opened: Opened, folder: Path) -> None:
     opened.quiet(folder / "many.html")
 
 
+def test_long_tables_sort_and_search_all_rows_and_show_some(opened: Opened, folder: Path) -> None:
+    values = ", ".join(str(0.001 * (k + 1)) for k in range(400))
+    (folder / "long-table.toml").write_text(
+        f'id = "rows"\n[problem]\nkind = "garnet"\nagents = 2\n[[method]]\nkind = "fedlsa"\nstep_size = 0.1\nlocal_steps = 1\n[run]\nrounds = 20\n'
+        f'[[sweep]]\nkey = "method.*.step_size"\nvalues = [{values}]\n'
+    )
+    fedsa("run", "long-table.toml", "--out", "rows", cwd=folder)
+    fedsa("report", "rows", "--out", "rows.html", cwd=folder)
+    page = opened.open(folder / "rows.html")
+    results = json.loads((folder / "rows" / "summary.json").read_text())["results"]
+    rows = page.locator("#results tbody tr")
+    assert rows.count() == 100 and "100 of 400 rows" in page.locator("#results .controls").inner_text()
+    # All rows are sorted, not those that are shown.
+    head = page.locator("#results th", has_text="error at the end")
+    index = head.evaluate("e => e.cellIndex")
+    head.locator("button").click()
+    cells = page.locator(f"#results tbody td:nth-child({index + 1})")
+    shown = [float(v) for v in cells.evaluate_all("cells => cells.map(c => c.dataset.v)")]
+    assert shown == pytest.approx(sorted(result["final_mean"] for result in results)[:100], rel=1e-8)
+    page.get_by_role("button", name="400 more").first.click()
+    assert rows.count() == 400
+    page.locator("#results input[type=search]").fill("step_size=0.25")
+    assert {"0.25" in text for text in rows.all_inner_texts()} == {True}
+    assert "with this text" in page.locator("#results .controls").inner_text()
+    opened.quiet(folder / "rows.html")
+
+
+def test_a_run_that_diverged_says_so_first_and_hides_no_other_line(opened: Opened, folder: Path) -> None:
+    text = SWEEP.split("[[sweep]]")[0].replace("step_size = 0.1", "step_size = 500.0", 1).replace("rounds = 60", "rounds = 400")
+    (folder / "diverged.toml").write_text(text)
+    fedsa("run", "diverged.toml", "--out", "diverged", "--force", cwd=folder, status=1)
+    fedsa("report", "diverged", "--out", "diverged.html", cwd=folder)
+    page = opened.open(folder / "diverged.html")
+    first = page.locator(".verdicts").inner_text()
+    assert "FedLSA diverged in round" in first and "its step size is too large" in first and "stable up to step_size" in first
+    status = page.locator("#curves p[aria-live]")
+    assert "are cut" in status.inner_text()
+    page.get_by_role("button", name="Show everything").click()
+    assert "are cut" not in status.inner_text()
+    opened.quiet(folder / "diverged.html")
+
+
+def test_a_curve_of_one_value_has_a_marker(opened: Opened, folder: Path) -> None:
+    text = SWEEP.split("[[sweep]]")[0].split("[[method]]")[0] + '[[method]]\nkind = "fedlsa"\nlabel = "FedLSA"\nstep_size = 0.1\nlocal_steps = 5\n[run]\nrounds = 3\nrecord = { every = 5 }\n'
+    (folder / "one.toml").write_text(text)
+    fedsa("run", "one.toml", "--out", "one", cwd=folder)
+    fedsa("report", "one", "--out", "one.html", cwd=folder)
+    page = opened.open(folder / "one.html", "#x=bits_up&logx=1")
+    # Of two records, the one of the start has no bits, and no place on a logarithmic axis.
+    colors = """() => {
+      const canvas = document.querySelector("#curves canvas"), image = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data;
+      let count = 0;
+      for (let i = 0; i < image.length; i += 4) if (image[i] === 0 && image[i + 1] === 0x72 && image[i + 2] === 0xb2) count++;
+      return count;
+    }"""
+    assert page.evaluate(colors) > 20
+    opened.quiet(folder / "one.html")
+
+
 def test_a_run_that_goes_on_is_shown_as_far_as_it_is(opened: Opened, folder: Path) -> None:
     (folder / "long.toml").write_text(SWEEP.replace("rounds = 60", "rounds = 100000000\nrecord = { every = 100000 }").replace('id = "sweep"', 'id = "long"'))
     run = subprocess.Popen([FEDSA, "run", "long.toml", "--out", "long", "--progress", "none"], cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)

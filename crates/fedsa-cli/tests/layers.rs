@@ -55,7 +55,17 @@ const LAYERS: &[(&str, Layers)] = &[
             &["apply", "check", "compare", "deployment", "evaluate", "fit", "foretold", "parts", "redraw", "run", "tune"],
         ],
     ),
-    ("fedsa-report", &[&["cited", "html", "rounds"], &["any_json", "run"], &["sections", "sweep", "theory"], &["curves"], &["page"]]),
+    (
+        "fedsa-report",
+        &[
+            &["cited", "html", "rounds"],
+            &["any_json", "run", "thin"],
+            &["ends", "found"],
+            &["sections", "sweep", "theory"],
+            &["curves"],
+            &["page"],
+        ],
+    ),
     ("fedsa-cli", &[&["error", "hints", "method_help"], &["args"], &["commands"], &["program"]]),
 ];
 

@@ -87,7 +87,7 @@ pub fn total_work(plan: &Plan) -> f64 {
 /// The final states of runs.
 struct EndedRuns {
     /// By cell and seed, including those of an earlier run that were not read yet.
-    states: BTreeMap<(usize, u64), Saved>,
+    states: BTreeMap<(usize, u64), Arc<Saved>>,
     /// Their size in bytes.
     bytes: usize,
     /// When the states were last written, and whether there are new ones since.
@@ -114,7 +114,7 @@ struct Shared<'a> {
 impl<'a> Shared<'a> {
     fn new(plan: &'a Plan, control: &'a RunControl<'a>) -> Self {
         let ended = EndedRuns {
-            bytes: control.earlier.ended.values().map(Saved::size).sum(),
+            bytes: control.earlier.ended.values().map(|saved| saved.size()).sum(),
             states: control.earlier.ended.clone(),
             written: Instant::now(),
             is_new: false,
@@ -206,8 +206,8 @@ fn keep_ended(control: &RunControl<'_>, ended: &mut EndedRuns) -> Result<(), Err
     Ok(())
 }
 
-fn write_ended(control: &RunControl<'_>, name: &str, states: &BTreeMap<(usize, u64), Saved>) -> Result<(), Error> {
-    let states: Vec<(usize, &Saved)> = states.iter().map(|((cell, _), saved)| (*cell, saved)).collect();
+fn write_ended(control: &RunControl<'_>, name: &str, states: &BTreeMap<(usize, u64), Arc<Saved>>) -> Result<(), Error> {
+    let states: Vec<(usize, &Saved)> = states.iter().map(|((cell, _), saved)| (*cell, &**saved)).collect();
     control.folder.map_or(Ok(()), |folder| write_framed(folder, name, &states))
 }
 
@@ -289,7 +289,7 @@ impl Shared<'_> {
                 observer.found(job.work);
                 return Ok(Some(self.end(job, saved)));
             }
-            if let Saved { round, rows, state: Some(carrier), seconds, .. } = saved {
+            if let Saved { round, rows, state: Some(carrier), seconds, .. } = Arc::unwrap_or_clone(saved) {
                 from = Some(session::State { round, rows, carrier, seconds });
             }
         }
@@ -321,7 +321,7 @@ impl Shared<'_> {
             seconds: session.seconds(),
             end: Some(end),
         };
-        Ok(Some(self.end(job, saved)))
+        Ok(Some(self.end(job, Arc::new(saved))))
     }
 
     /// Stops all runs because of the error of one; the first error counts.
@@ -355,7 +355,7 @@ impl Shared<'_> {
     }
 
     /// Records how a run ended, and keeps its state for further rounds.
-    fn end(&self, job: &SeedJob, saved: Saved) -> SeedResult {
+    fn end(&self, job: &SeedJob, saved: Arc<Saved>) -> SeedResult {
         let End { theta, diverged, stopped } = saved.end.clone().expect("of a run that has ended");
         let result = SeedResult { seed: job.seed, rows: saved.rows.clone(), theta, diverged, stopped, seconds: Some(saved.seconds) };
         self.control.observer.ended(job.cell, &result);

@@ -226,9 +226,12 @@ fn draw_line(scene: &mut Scene, window: &Window, curve: &PlottedCurve, pen: &Cur
     };
     let pieces = window.pieces(&curve.x, &curve.y, pen.budget);
     let end = pieces.last().and_then(|piece| piece.last()).copied();
+    // A line of a single point, as that of a method of one round, has a marker: nobody would find a dot of the line's width.
+    let is_alone = pieces.len() == 1 && curve.style == Style::Line;
     for points in pieces {
         let dash = dash.stretched(&points);
         scene.marks.push(match points[..] {
+            [center] if is_alone => pen.sheet.marker(curve.color, center, marker_size(overlap) * pen.width / CURVE_WIDTH),
             [center] => Mark::Disc { center, radius: width, color },
             _ => Mark::Line { points, color, width, dash },
         });

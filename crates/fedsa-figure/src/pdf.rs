@@ -220,24 +220,31 @@ impl Drawing {
     }
 
     fn letter(&mut self, text: &Text) {
-        let typeface = text.font.typeface_for(&text.text);
-        let letters = self.letters.entry(typeface).or_default();
-        let mut codes = Vec::new();
-        for c in text.text.chars() {
-            let old = typeface.glyph(c).0;
-            let new = letters.remapper.remap(old);
-            letters.used.entry(new).or_insert((old, c));
-            codes.extend(new.to_be_bytes());
-        }
         self.fill(text.color);
         let before = text.before();
         let ((x, y), turn) = match text.upward {
             true => (self.place((text.at.0, text.at.1 + before)), [0.0, 1.0, -1.0, 0.0]),
             false => (self.place((text.at.0 - before, text.at.1)), [1.0, 0.0, 0.0, 1.0]),
         };
-        self.content.begin_text().set_font(font_name(typeface), text.font.size as f32);
-        self.content.set_text_matrix([turn[0], turn[1], turn[2], turn[3], x, y]);
-        self.content.show(Str(&codes)).end_text();
+        self.content.begin_text().set_text_matrix([turn[0], turn[1], turn[2], turn[3], x, y]);
+        for (typeface, run) in text.font.runs(&text.text) {
+            let codes = self.codes(typeface, run);
+            self.content.set_font(font_name(typeface), text.font.size as f32).show(Str(&codes));
+        }
+        self.content.end_text();
+    }
+
+    /// The numbers of the glyphs of a text in one typeface.
+    fn codes(&mut self, typeface: Typeface, text: &str) -> Vec<u8> {
+        let letters = self.letters.entry(typeface).or_default();
+        let mut codes = Vec::with_capacity(2 * text.len());
+        for c in text.chars() {
+            let old = typeface.glyph(c).0;
+            let new = letters.remapper.remap(old);
+            letters.used.entry(new).or_insert((old, c));
+            codes.extend(new.to_be_bytes());
+        }
+        codes
     }
 }
 

@@ -49,7 +49,7 @@ const PAPER: Fonts = Fonts {
     note: Font::regular(Family::Serif, 12.0),
     cell: Font::regular(Family::Serif, 12.0),
     head: Font::bold(Family::Serif, 12.0),
-    families: "Nimbus Roman, TeX Gyre Termes, Times New Roman, Tinos, Liberation Serif, Times, serif",
+    families: "Nimbus Roman, TeX Gyre Termes, Times New Roman, Tinos, Liberation Serif, Times, serif, DejaVu Sans",
 };
 
 const SLIDES: Fonts = Fonts { families: "Latin Modern Sans, Helvetica, Arial, DejaVu Sans, Verdana, sans-serif", ..SCREEN };

@@ -11,7 +11,7 @@ pub(super) const FINE_CURVE_WIDTH: f64 = 1.4;
 pub(super) const LEVEL_WIDTH: f64 = 1.3;
 pub(super) const REFERENCE_WIDTH: f64 = 1.2;
 pub(super) const BAR_WIDTH: f64 = 1.2;
-const MARKER_RADIUS: f64 = 3.4;
+pub(super) const MARKER_RADIUS: f64 = 3.4;
 pub(super) const CLOUD_RADIUS: f64 = 1.5;
 
 /// The colours of a theme.

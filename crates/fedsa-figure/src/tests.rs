@@ -281,6 +281,20 @@ fn points_with_a_band_have_bars() {
 }
 
 #[test]
+fn a_line_of_one_point_has_a_marker() {
+    let discs = |y: Vec<f64>| {
+        let panel = Panel { curves: vec![curve("", 0, y)], ..Panel::default() };
+        let marks = Chart { panels: vec![panel], ..Chart::default() }.scene().marks;
+        marks.iter().filter_map(|mark| if let Mark::Disc { radius, .. } = mark { Some(*radius) } else { None }).collect::<Vec<_>>()
+    };
+    assert_eq!(discs(vec![0.5]), [style::MARKER_RADIUS]);
+    assert_eq!(discs(vec![f64::NAN, 0.5, f64::NAN]), [style::MARKER_RADIUS]);
+    assert!(discs(vec![0.5, 1.0]).is_empty());
+    // The end of a line is not one.
+    assert_eq!(discs(vec![0.5, 1.0, f64::NAN, 1.5]), [style::CURVE_WIDTH]);
+}
+
+#[test]
 fn a_million_points_in_every_curve_make_a_small_picture_that_keeps_the_extremes() {
     let jagged: Vec<f64> = (0..1_000_000_u64).map(|i| if i == 777_777 { 50.0 } else { (i * 7919 % 1000) as f64 / 1000.0 }).collect();
     let curves: Vec<PlottedCurve> = (0..6).map(|color| curve("jagged", color, jagged.clone())).collect();

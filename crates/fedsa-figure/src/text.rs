@@ -64,8 +64,8 @@ impl Typeface {
         f64::from(self.face().glyph_hor_advance(glyph).unwrap_or(0)) / f64::from(self.face().units_per_em())
     }
 
-    fn has_glyphs(self, text: &str) -> bool {
-        text.chars().all(|c| self.glyph(c).0 != 0)
+    fn has(self, c: char) -> bool {
+        self.glyph(c).0 != 0
     }
 }
 
@@ -85,10 +85,22 @@ impl Font {
         Font { size, typeface: Typeface { family, bold: true } }
     }
 
-    /// The typeface of a text: that of the font, or the sans-serif one where only it has all characters.
-    pub fn typeface_for(self, text: &str) -> Typeface {
+    /// The typeface of a character: that of the font, or the sans-serif one where only it has the character.
+    fn typeface_of(self, c: char) -> Typeface {
         let sans = Typeface { family: Family::Sans, ..self.typeface };
-        if self.typeface == sans || self.typeface.has_glyphs(text) || !sans.has_glyphs(text) { self.typeface } else { sans }
+        if !self.typeface.has(c) && sans.has(c) { sans } else { self.typeface }
+    }
+
+    /// A text in runs of one typeface each.
+    pub fn runs(self, text: &str) -> impl Iterator<Item = (Typeface, &str)> {
+        let mut rest = text;
+        std::iter::from_fn(move || {
+            let typeface = self.typeface_of(rest.chars().next()?);
+            let end = rest.char_indices().find(|(_, c)| self.typeface_of(*c) != typeface).map_or(rest.len(), |(at, _)| at);
+            let (run, after) = rest.split_at(end);
+            rest = after;
+            Some((typeface, run))
+        })
     }
 
     /// The distance between baselines, in pixels.
@@ -107,23 +119,27 @@ impl Font {
     }
 
     pub fn width(self, text: &str) -> f64 {
-        let typeface = self.typeface_for(text);
-        self.size * text.chars().map(|c| typeface.advance(typeface.glyph(c))).sum::<f64>()
+        let advance = |c: char| {
+            let typeface = self.typeface_of(c);
+            typeface.advance(typeface.glyph(c))
+        };
+        self.size * text.chars().map(advance).sum::<f64>()
     }
 
     /// Whether the font, or the one that stands in for it, has every character of a text.
     pub fn has_glyphs(self, text: &str) -> bool {
-        self.typeface_for(text).has_glyphs(text)
+        text.chars().all(|c| self.typeface_of(c).has(c))
     }
 
     /// Draws the outlines of a text whose baseline starts at (0, 0), with y downwards.
     pub fn outline(self, text: &str, pen: &mut dyn OutlinePen) {
-        let typeface = self.typeface_for(text);
-        let scale = self.size / f64::from(typeface.face().units_per_em());
         let mut x = 0.0;
-        for glyph in text.chars().map(|c| typeface.glyph(c)) {
-            typeface.face().outline_glyph(glyph, &mut Scaled { pen: &mut *pen, x, scale });
-            x += typeface.advance(glyph) * self.size;
+        for (typeface, run) in self.runs(text) {
+            let scale = self.size / f64::from(typeface.face().units_per_em());
+            for glyph in run.chars().map(|c| typeface.glyph(c)) {
+                typeface.face().outline_glyph(glyph, &mut Scaled { pen: &mut *pen, x, scale });
+                x += typeface.advance(glyph) * self.size;
+            }
         }
     }
 
@@ -284,5 +300,50 @@ pub fn number_text(value: f64) -> String {
     match power {
         -2..=3 => decimal(written.parse().expect("a number"), (1 - power).max(0) as usize),
         _ => format!("{}×{}", digits.replace('-', "−"), power_of_ten(power)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const GRADIENT: &str = "gradient ‖∇f(θ)‖²";
+
+    #[test]
+    fn only_letters_that_the_serif_font_lacks_are_sans_serif() {
+        let serif = Font::regular(Family::Serif, 12.0);
+        let runs: Vec<(Family, &str)> = serif.runs(GRADIENT).map(|(typeface, run)| (typeface.family, run)).collect();
+        assert_eq!(runs, [(Family::Serif, "gradient ‖"), (Family::Sans, "∇"), (Family::Serif, "f(θ)‖²")]);
+        assert!(serif.has_glyphs(GRADIENT) && !serif.has_glyphs("\u{10ffff}"));
+        // The width is that of the runs, and so is the place of the last letter.
+        let widths = runs.iter().map(|(family, run)| Font::regular(*family, 12.0).width(run));
+        assert!((serif.width(GRADIENT) - widths.sum::<f64>()).abs() < 1e-9);
+        let mut right = Rightmost(0.0);
+        serif.outline(GRADIENT, &mut right);
+        let room = serif.width(GRADIENT) - right.0;
+        assert!((0.0..1.0).contains(&room), "{room}");
+        assert!(Font::regular(Family::Sans, 12.0).runs(GRADIENT).eq([(Typeface { family: Family::Sans, bold: false }, GRADIENT)]));
+    }
+
+    struct Rightmost(f64);
+
+    impl OutlinePen for Rightmost {
+        fn start(&mut self, at: Point) {
+            self.0 = self.0.max(at.0);
+        }
+
+        fn line(&mut self, to: Point) {
+            self.start(to);
+        }
+
+        fn quadratic(&mut self, _: Point, to: Point) {
+            self.start(to);
+        }
+
+        fn cubic(&mut self, _: Point, _: Point, to: Point) {
+            self.start(to);
+        }
+
+        fn close(&mut self) {}
     }
 }

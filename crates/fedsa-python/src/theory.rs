@@ -158,7 +158,8 @@ pub fn check_experiment(
     let settings = RunSettings::default().with_base(&experiment.base).with_quick(experiment.quick).with_force(force);
     let (text, refusal) = engine::call_back(py, experiment.calls_back, notify, cancel.map(|token| &token.0), |_, cancel| {
         let checked = check::check(experiment.inner.clone(), &settings, cancel)?;
-        Ok((checked.json().to_string(), checked.refusal))
+        let json = serde_json::to_string(&checked.written()).expect("plain data");
+        Ok((json, checked.refusal))
     })?;
     Ok((text, refusal.map(|e| exception(py, &e).into_value(py).into_any())))
 }

@@ -75,30 +75,69 @@
   };
 
   // ---- sorting tables ----
+  // What has no value comes last, whichever way.
+  const ordered = (x, y, upwards) => {
+    const [left, right] = [x === "" || Number.isNaN(x), y === "" || Number.isNaN(y)];
+    if (left || right) return left - right;
+    const order = typeof x === "number" && typeof y === "number" ? x - y : String(x).localeCompare(String(y), undefined, { numeric: true });
+    return upwards ? order : -order;
+  };
   const sortable = (table) => {
     const heads = [...table.tHead.rows[0].cells];
-    const valueOf = (row, j) => {
-      const cell = row.cells[j];
-      return cell.dataset.v !== undefined ? Number(cell.dataset.v) : cell.textContent;
+    const data = table.parentElement.querySelector("script.rows");
+    const sortRows = data ? longTable(table, data) : (j, upwards) => {
+      const valueOf = ({ cells: { [j]: cell } }) => (cell.dataset.v !== undefined ? Number(cell.dataset.v) : cell.textContent);
+      table.tBodies[0].append(...[...table.tBodies[0].rows].sort((a, b) => ordered(valueOf(a), valueOf(b), upwards)));
     };
     heads.forEach((head, j) => {
       const sort = () => {
         const upwards = head.getAttribute("aria-sort") !== "ascending";
         heads.forEach((other) => other.removeAttribute("aria-sort"));
         head.setAttribute("aria-sort", upwards ? "ascending" : "descending");
-        const compare = (a, b) => {
-          const [x, y] = [valueOf(a, j), valueOf(b, j)];
-          // What has no value comes last, whichever way.
-          const [left, right] = [x === "" || Number.isNaN(x), y === "" || Number.isNaN(y)];
-          if (left || right) return left - right;
-          const order = typeof x === "number" && typeof y === "number" ? x - y : String(x).localeCompare(String(y), undefined, { numeric: true });
-          return upwards ? order : -order;
-        };
-        table.tBodies[0].append(...[...table.tBodies[0].rows].sort(compare));
+        sortRows(j, upwards);
       };
       const button = make("button", { type: "button", onclick: sort }, ...head.childNodes);
       head.replaceChildren(button);
     });
+  };
+  // A long table has its rows as data, and the first of them in the page: it is sorted and searched as a whole, and shows more when asked.
+  const longTable = (table, data) => {
+    const [first, step] = [table.tBodies[0].rows.length, 400];
+    let columns = null, order = null, wanted = "", most = first;
+    const cellOf = (j, i) => columns[j].cells[columns[j].at ? columns[j].at[i] : i];
+    const read = () => {
+      if (columns) return;
+      columns = JSON.parse(data.textContent);
+      order = Array.from({ length: (columns[0].at ?? columns[0].cells).length }, (_, i) => i);
+    };
+    const textOf = (cell) => (cell == null ? "" : Array.isArray(cell) ? cell[1] : cell);
+    const valueOf = (cell) => (Array.isArray(cell) && typeof cell[0] === "number" ? cell[0] : textOf(cell));
+    const element = (cell) => {
+      if (cell == null) return make("td");
+      if (!Array.isArray(cell)) return make("td", cell.length > 48 ? { class: "t" } : {}, cell);
+      return typeof cell[0] === "string" ? make("td", {}, make("span", { class: `tag ${cell[0]}` }, cell[1])) : make("td", { class: "n", "data-v": cell[0] }, cell[1]);
+    };
+    const show = () => {
+      read();
+      const found = wanted === "" ? order : order.filter((i) => columns.some((_, j) => textOf(cellOf(j, i)).toLowerCase().includes(wanted)));
+      table.tBodies[0].replaceChildren(...found.slice(0, most).map((i) => make("tr", {}, ...columns.map((_, j) => element(cellOf(j, i))))));
+      said.textContent = `${Math.min(most, found.length)} of ${found.length} rows${wanted === "" ? "" : " with this text"}`;
+      more.hidden = most >= found.length;
+    };
+    const said = make("span", { class: "small", "aria-live": "polite" });
+    const more = make("button", { type: "button", onclick: () => { most += step; show(); } }, `${step} more`);
+    const search = make("input", { type: "search", placeholder: "part of a row", "aria-label": "Show only rows that contain this", oninput: (event) => {
+      [wanted, most] = [event.target.value.toLowerCase(), first];
+      show();
+    } });
+    said.textContent = table.parentElement.nextElementSibling.textContent.split(";")[0].toLowerCase().replace("the first ", "");
+    table.parentElement.nextElementSibling.replaceWith(make("div", { class: "controls" }, search, said, more));
+    return (j, upwards) => {
+      read();
+      most = first;
+      order.sort((a, b) => ordered(valueOf(cellOf(j, a)), valueOf(cellOf(j, b)), upwards));
+      show();
+    };
   };
   document.querySelectorAll("table.sortable").forEach(sortable);
 
@@ -106,12 +145,6 @@
   const curves = () => {
     const root = document.getElementById("curves");
     if (!root || data.series.length === 0 || data.metrics.length === 0) return;
-    // One value is no curve; the pictures say what there is.
-    const isCurve = (series) => series.y.some((i) => column(i).filter((y) => y !== 0 && Number.isFinite(y)).length > 1);
-    if (!data.series.some(isCurve)) {
-      root.append(make("p", { class: "small" }, "There is a single value of each metric, and no curve to draw."));
-      return;
-    }
     const several = data.runs.length > 1;
     // A group is a method at a point of a run, with its seeds.
     const groups = [];
@@ -174,25 +207,37 @@
       let [low, high] = [Infinity, -Infinity];
       for (const value of values) if (usable(value, log)) { low = Math.min(low, value); high = Math.max(high, value); }
       if (low > high) return log ? [1, 10] : [0, 1];
-      if (log) return [low / 1.15, high * 1.15];
+      if (log) return low === high ? [low / 10, high * 10] : [low / 1.15, high * 1.15];
       const room = (high - low) * 0.03 || Math.abs(high) * 0.1 || 1;
       return [low - room, high + room];
     };
 
-    let plot = null, shown = [], zoom = null, at = null;
+    let plot = null, shown = [], zoom = null, at = null, all = false, isCut = false;
     const box = make("div", { class: "plot", tabindex: "0", role: "application", "aria-label": "Curves. Arrow keys move the cursor, plus and minus zoom, 0 shows everything. Values are in the table beside it." });
     const status = make("p", { class: "small", "aria-live": "polite" });
 
+    const isThere = (line, k) => k >= 0 && k < line.x.length && usable(line.x[k], state.logX) && usable(line.y[k], state.logY);
     const path = (line) => (u) => {
       const stroke = new Path2D();
-      let down = false;
       for (let k = 0; k < line.x.length; k++) {
-        if (!usable(line.x[k], state.logX) || !usable(line.y[k], state.logY)) { down = false; continue; }
+        if (!isThere(line, k)) continue;
         const [x, y] = [u.valToPos(line.x[k], "x", true), u.valToPos(line.y[k], "y", true)];
-        if (down) stroke.lineTo(x, y); else stroke.moveTo(x, y);
-        down = true;
+        if (isThere(line, k - 1)) stroke.lineTo(x, y); else stroke.moveTo(x, y);
       }
       return { stroke, fill: null };
+    };
+    // A record without neighbours, such as that of a method of one round, is no line.
+    const drawAlone = (u) => {
+      const colors = palettes[scheme.matches ? "dark" : "light"];
+      for (const line of shown) {
+        for (let k = 0; k < line.x.length; k++) {
+          if (!isThere(line, k) || isThere(line, k - 1) || isThere(line, k + 1)) continue;
+          u.ctx.beginPath();
+          u.ctx.arc(u.valToPos(line.x[k], "x", true), u.valToPos(line.y[k], "y", true), 4 * devicePixelRatio, 0, 2 * Math.PI);
+          u.ctx.fillStyle = colors[line.group.color];
+          u.ctx.fill();
+        }
+      }
     };
     const drawBand = (u, line, color) => {
       if (!line.low || !state.bands) return;
@@ -267,10 +312,44 @@
 
     // ---- drawing ----
     const size = () => ({ width: Math.max(260, box.clientWidth), height: Math.max(240, Math.min(480, 140 + box.clientWidth * 0.42)) });
-    const everything = () => ({
-      x: rangeOf(shown.flatMap((line) => [...line.x]), state.logX),
-      y: rangeOf(shown.flatMap((line) => [...line.y]).concat(levelsOf().map((level) => level.y)), state.logY),
-    });
+    // Lines that left all others far below are cut, as otherwise nothing is seen of the others.
+    const FAR = 1000;
+    const top = () => {
+      const starts = shown.map((line) => line.y.find((y) => usable(y, true))).filter((y) => y !== undefined);
+      const most = FAR * Math.max(...starts);
+      const stays = shown.some((line) => line.y.every((y) => !(y > most)));
+      return all || !stays || starts.length === 0 ? Infinity : most / FAR * 10;
+    };
+    const everything = () => {
+      const cut = top();
+      const below = (y) => y.map((value) => Math.min(value, cut));
+      isCut = shown.some((line) => line.y.some((y) => y > cut));
+      return {
+        x: rangeOf(shown.flatMap((line) => [...line.x]), state.logX),
+        y: rangeOf(shown.flatMap((line) => [...(isCut ? below(line.y) : line.y)]).concat(levelsOf().map((level) => level.y)), state.logY),
+      };
+    };
+    // Ticks of logarithmic axes: powers of ten, with 2 and 5 between few of them; equal steps within a power of ten.
+    const ticksOf = (low, high, log, most) => {
+      const ticks = [];
+      if (log && high >= 10 * low) {
+        const powers = Math.log10(high / low);
+        const step = Math.ceil(powers / most);
+        for (let p = Math.floor(Math.log10(low)); p <= Math.log10(high); p++) {
+          if (p % step === 0) for (const m of powers < 3 ? [1, 2, 5] : [1]) ticks.push(m * 10 ** p);
+        }
+      } else {
+        const rough = (high - low) / most;
+        const unit = 10 ** Math.floor(Math.log10(rough));
+        const step = [1, 2, 5, 10].find((m) => m * unit >= rough) * unit;
+        for (let k = Math.ceil(low / step); k * step <= high; k++) ticks.push(k * step);
+      }
+      return ticks.filter((tick) => tick >= low && tick <= high);
+    };
+    const tickText = (tick) => {
+      const size = Math.abs(tick);
+      return size >= 1e5 || (size !== 0 && size < 1e-3) ? String(Number(tick.toPrecision(4)).toExponential()).replace("e+", "e") : String(Number(tick.toPrecision(6)));
+    };
     const build = () => {
       if (plot) plot.destroy();
       plot = null;
@@ -282,21 +361,16 @@
       }
       const full = everything();
       const scale = (key, log) => ({ time: false, distr: log ? 3 : 1, log: 10, auto: false, range: () => (zoom ? zoom[key] : full[key]) });
-      // Of logarithmic axes the lines at powers of ten, where there are any.
-      const major = (log) => (_, ticks) => {
-        const isPower = (tick) => tick > 0 && Math.abs(Math.log10(tick) - Math.round(Math.log10(tick))) < 1e-9;
-        return log && ticks.some(isPower) ? ticks.map((tick) => (isPower(tick) ? tick : null)) : ticks;
-      };
-      const axis = (text, log) => ({
-        label: label(text, 60), stroke: css("--ink"), grid: { stroke: css("--grid"), width: 1, filter: major(log) },
-        ticks: { stroke: css("--frame"), width: 1, filter: major(log) },
+      const axis = (text, log, room) => ({
+        label: label(text, 60), stroke: css("--ink"), grid: { stroke: css("--grid"), width: 1 }, ticks: { stroke: css("--frame"), width: 1 },
         font: "12px system-ui, sans-serif", labelFont: "13px system-ui, sans-serif",
-        values: (_, ticks) => ticks.map((tick) => (tick == null ? "" : Math.abs(tick) >= 1e5 || (tick !== 0 && Math.abs(tick) < 1e-3) ? tick.toExponential(0).replace("e+", "e") : String(Number(tick.toPrecision(6))))),
+        splits: (u, _, low, high) => ticksOf(low, high, log, Math.max(2, Math.floor(room(u)))), filter: (_, ticks) => ticks, values: (_, ticks) => ticks.map(tickText),
       });
+      const columns = (u) => u.width / 80, rows = (u) => u.height / 45;
       const options = {
         ...size(), mode: 2, padding: [10, 12, 0, 0],
         scales: { x: scale("x", state.logX), y: scale("y", state.logY) },
-        axes: [axis(data.axes[state.x].label, state.logX), { ...axis(data.metrics[state.y].label, state.logY), size: 64 }],
+        axes: [axis(data.axes[state.x].label, state.logX, columns), { ...axis(data.metrics[state.y].label, state.logY, rows), size: 64 }],
         legend: { show: false },
         cursor: { drag: { x: true, y: true, uni: 20, setScale: false }, points: { show: false }, focus: { prox: -1 } },
         series: [{}, ...shown.map((line) => ({
@@ -305,6 +379,7 @@
         }))],
         hooks: {
           drawAxes: [drawUnder],
+          draw: [drawAlone],
           setCursor: [moved],
           setSelect: [(u) => {
             if (u.select.width < 8 && u.select.height < 8) return;
@@ -318,11 +393,15 @@
       };
       plot = new uPlot(options, [null, ...shown.map((line) => [line.x, line.y])], box);
       plot.over.addEventListener("dblclick", () => zoomTo(null));
-      status.textContent = `${shown.length} ${shown.length === 1 ? "line" : "lines"}${state.seeds ? ", each seed" : shown.some((line) => line.low) ? ", means over seeds with bands of one standard error" : ""}. Drag to zoom, double-click to show everything.`;
+      status.textContent = `${shown.length} ${shown.length === 1 ? "line" : "lines"}${state.seeds ? ", each seed" : shown.some((line) => line.low) ? ", means over seeds with bands of one standard error" : ""}. Drag to zoom, double-click to show everything.${isCut && !zoom ? " Lines that rise far above the others are cut: \u201cShow everything\u201d has all of them." : ""}${hiddenZeros()}`;
       if (at != null) tell(at);
       command();
     };
-    const zoomTo = (to) => { zoom = to; build(); };
+    const hiddenZeros = () => {
+      const count = state.logY ? shown.reduce((sum, line) => sum + line.y.filter((y) => y === 0).length, 0) : 0;
+      return count ? ` A logarithmic axis has no place for ${count === 1 ? "one value" : `${count} values`} of 0.` : "";
+    };
+    const zoomTo = (to) => { zoom = to; all = all || to == null; build(); };
     const zoomBy = (factor) => {
       if (!plot) return;
       const now = { x: [plot.scales.x.min, plot.scales.x.max], y: [plot.scales.y.min, plot.scales.y.max] };
@@ -404,7 +483,7 @@
       group.row = make("tr", {}, make("td", {}, make("label", {}, group.input, swatch(group), label(group.name))), group.cell);
       body.append(group.row);
     });
-    const all = (on) => {
+    const switchAll = (on) => {
       groups.forEach((group) => { if (!group.row.hidden) { group.shown = on; group.input.checked = on; } });
       remember();
       build();
@@ -451,7 +530,7 @@
       groups.forEach((group) => { group.row.hidden = !group.name.toLowerCase().includes(wanted); });
     } });
     const tools = make("div", { class: "controls" }, ...(groups.length > 8 ? [search] : []),
-      make("button", { type: "button", onclick: () => all(true) }, "All"), make("button", { type: "button", onclick: () => all(false) }, "None"));
+      make("button", { type: "button", onclick: () => switchAll(true) }, "All"), make("button", { type: "button", onclick: () => switchAll(false) }, "None"));
     const legend = make("div", {}, tools, make("div", { class: "wide legend", tabindex: "0", role: "region", "aria-label": "Lines and their values" },
       make("table", {}, make("thead", {}, make("tr", {}, make("th", { scope: "col" }, "line"), valueHead)), body)));
     root.append(controls, make("div", { class: "board" }, make("div", {}, box, status), legend));

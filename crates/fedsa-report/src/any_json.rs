@@ -3,7 +3,7 @@
 use fedsa_experiment::numbers;
 use serde_json::{Map, Value as Json};
 
-use crate::html::{Cell, clipped, escaped, table};
+use crate::html::{Cell, clipped, escaped, table, without_empty_columns};
 
 /// The most rows of a table.
 const MOST_ROWS: usize = 2_000;
@@ -23,7 +23,26 @@ pub fn section(title: &str, value: &Json, level: usize) -> String {
 }
 
 /// Names of summaries that say little without what surrounds them in the file.
-const WORDS: [(&str, &str); 9] = [
+const WORDS: [(&str, &str); 28] = [
+    ("answer", "The answer"),
+    ("options", "What was asked"),
+    ("families", "Methods that were looked at"),
+    ("tried", "All choices that were tried"),
+    ("theory", "Search by theory"),
+    ("pilots", "Pilot runs"),
+    ("estimated_seconds", "Seconds, estimated"),
+    ("budget_exhausted", "Budget used up"),
+    ("why_not_theory", "Why not by theory"),
+    ("mse", "Mean-square error"),
+    ("target_mse", "Target of the mean-square error"),
+    ("level", "Confidence level"),
+    ("interval", "Intervals by"),
+    ("of_weights", "Of the weights alone"),
+    ("held_out", "On held-out data"),
+    ("return_error", "Error of predicted returns"),
+    ("projected_bellman_error", "Projected Bellman error"),
+    ("own_minus_federated", "own minus federated"),
+    ("rms", "root mean square"),
     ("policy_value", "Value of the policy, in the states in which episodes start"),
     ("fitted", "By the fitted value function"),
     ("importance", "By discounted returns, weighted where logs have importance ratios"),
@@ -34,6 +53,9 @@ const WORDS: [(&str, &str); 9] = [
     ("low", "Interval from"),
     ("high", "Interval to"),
 ];
+
+/// Objects that repeat what is beside them, as an experiment's file has it.
+const REPEATED: [&str; 1] = ["table"];
 
 /// The words of a name in a file: `bits_up` as `Bits up`.
 pub fn words(name: &str) -> String {
@@ -51,7 +73,8 @@ fn object(title: &str, map: &Map<String, Json>, level: usize) -> String {
         return rows(title, map.iter().map(|(name, item)| (name.clone(), item)), true);
     }
     let mut out = String::new();
-    let plain: Vec<(&String, String)> = map.iter().filter_map(|(name, value)| Some((name, short(value)?))).collect();
+    let plain: Vec<(&String, String)> =
+        map.iter().filter(|(_, value)| !value.is_null()).filter_map(|(name, value)| Some((name, short(value)?))).collect();
     if !plain.is_empty() {
         out.push_str("<dl>\n");
         for (name, text) in plain {
@@ -59,7 +82,7 @@ fn object(title: &str, map: &Map<String, Json>, level: usize) -> String {
         }
         out.push_str("</dl>\n");
     }
-    for (name, value) in map {
+    for (name, value) in map.iter().filter(|(name, _)| !REPEATED.contains(&name.as_str())) {
         if level < 3 + DEPTH {
             out.push_str(&section(name, value, level + 1));
         }
@@ -85,7 +108,7 @@ fn short(value: &Json) -> Option<String> {
 
 fn number(x: f64) -> String {
     let is_whole = x.fract() == 0.0 && x.abs() < 1e12;
-    if is_whole { numbers::thousands(x) } else { numbers::digits(x, 6) }
+    if is_whole { numbers::thousands(x) } else { numbers::digits(x, 4) }
 }
 
 /// A table of objects: a column for each of their names, those of objects in them with points.
@@ -113,9 +136,19 @@ fn rows<'a>(title: &str, items: impl Iterator<Item = (String, &'a Json)>, named:
         Some(other) => short(other).map_or(Cell::Empty, Cell::Text),
     };
     let cells: Vec<Vec<Cell>> = flat.iter().map(|row| heads.iter().map(|head| cell(row.get(head))).collect()).collect();
-    let known = |head: &str| WORDS.iter().find(|(name, _)| *name == head).map(|(_, words)| words.to_lowercase());
-    let heads: Vec<String> = heads.iter().map(|head| known(head).unwrap_or_else(|| clipped(&head.replace('_', " "), 60))).collect();
-    table(&words(title), &heads, &cells, MOST_ROWS)
+    let (heads, cells) = without_empty_columns(heads, cells);
+    let known = |name: &str| {
+        WORDS.iter().find(|(known, _)| *known == name).map_or_else(|| name.replace('_', " "), |(_, words)| (*words).to_string())
+    };
+    let head = |head: &String| clipped(&head.split('.').map(|name| lower(&known(name))).collect::<Vec<_>>().join(": "), 80);
+    // The heading above says what it is.
+    format!("<div class=\"bare\">{}</div>", table(&words(title), &heads.iter().map(head).collect::<Vec<_>>(), &cells, MOST_ROWS))
+}
+
+/// A text with a small first letter.
+fn lower(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map_or(String::new(), |first| first.to_lowercase().chain(letters).collect())
 }
 
 fn flatten(value: &Json, prefix: &str, out: &mut Map<String, Json>) {
@@ -142,9 +175,9 @@ mod tests {
         let value = json!({ "level": 0.95, "agents": { "a": { "x": 1.5, "of": { "y": 2 } }, "b": { "x": null, "of": { "y": 3 } } } });
         let text = section("policy_value", &value, 2);
         assert!(text.starts_with("<h2>Value of the policy, in the states in which episodes start</h2>"), "{text}");
-        assert!(text.contains("<dt>Level</dt><dd>0.95</dd>"), "{text}");
+        assert!(text.contains("<dt>Confidence level</dt><dd>0.95</dd>"), "{text}");
         assert!(
-            text.contains("<th scope=\"col\" class=\"n\">of.y</th>") && text.contains(">1.5</td>") && text.contains("<td></td>"),
+            text.contains("<th scope=\"col\" class=\"n\">of: y</th>") && text.contains(">1.5</td>") && text.contains("<td></td>"),
             "{text}"
         );
     }

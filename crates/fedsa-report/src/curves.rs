@@ -13,35 +13,32 @@ use serde_json::{Value as Json, json};
 use crate::rounds::{AXES, Series};
 use crate::run::ReportedRun;
 use crate::theory;
+use crate::thin::{self, Group};
 
-/// The most numbers that the curves of a page may have.
-const MOST_NUMBERS: usize = 4_000_000;
 /// The most seeds of methods at points that have curves: more are a cloud, which the tables and maps of a sweep say better.
-const MOST_SERIES: usize = 800;
+const MOST_SERIES: usize = 400;
 
 /// Columns of numbers, each different one once, as the page reads them: 64-bit numbers, in base64.
 #[derive(Default)]
 struct Arrays {
     of: HashMap<Vec<u64>, usize>,
     texts: Vec<String>,
-    numbers: usize,
 }
 
 impl Arrays {
-    fn add(&mut self, column: &[f64]) -> usize {
-        let bits: Vec<u64> = column.iter().map(|x| x.to_bits()).collect();
+    fn add(&mut self, column: impl Iterator<Item = f64>) -> usize {
+        let bits: Vec<u64> = column.map(f64::to_bits).collect();
         if let Some(at) = self.of.get(&bits) {
             return *at;
         }
         let bytes: Vec<u8> = bits.iter().flat_map(|x| x.to_le_bytes()).collect();
         self.texts.push(STANDARD.encode(bytes));
-        self.numbers += column.len();
         self.of.insert(bits, self.texts.len() - 1);
         self.texts.len() - 1
     }
 }
 
-/// The data of the page's curves, and how many series they leave out.
+/// The data of the page's curves, and what they leave out.
 pub struct Curves {
     /// What `assets/report.js` reads.
     pub json: Json,
@@ -49,6 +46,8 @@ pub struct Curves {
     pub shown: usize,
     /// The series of all runs.
     pub all: usize,
+    /// The records of these series that are there, and all of them.
+    pub records: (usize, usize),
 }
 
 /// The curves of runs.
@@ -62,23 +61,20 @@ pub fn curves(runs: &[ReportedRun], theories: &[Option<TheoryReport>]) -> Curves
     let is_there = |j: usize| all.iter().any(|(_, series)| series.columns[j].iter().any(|x| x.is_finite() && *x != 0.0));
     let there: Vec<usize> = (0..AXES + METRICS.len()).filter(|j| is_there(*j)).collect();
     let (axes, metrics): (Vec<usize>, Vec<usize>) = there.into_iter().partition(|j| *j < AXES);
-    let mut arrays = Arrays::default();
-    let mut series = Vec::new();
-    // Of a large sweep, every second or third point, all along it.
-    let every = all.len().div_ceil(MOST_SERIES);
-    let mut points: HashMap<(usize, &str), usize> = HashMap::new();
-    for (run, of) in &all {
-        let next = points.len();
-        let point = *points.entry((*run, &of.point)).or_insert(next);
-        if !point.is_multiple_of(every) {
-            continue;
+    let (mut arrays, mut series, mut records) = (Arrays::default(), Vec::new(), (0, 0));
+    let groups = some_points(&all);
+    let groups_only: Vec<Group<'_>> = groups.iter().map(|(_, group)| group.clone()).collect();
+    let columns: Vec<usize> = axes.iter().chain(&metrics).copied().collect();
+    let kept = thin::kept(&groups_only, &columns, &metrics);
+    for ((run, group), kept) in groups.iter().zip(&kept) {
+        for of in group {
+            let length = of.columns[0].len();
+            let own: Vec<usize> = kept.iter().copied().filter(|k| *k < length).collect();
+            records = (records.0 + own.len(), records.1 + length);
+            let mut add = |j: &usize| arrays.add(own.iter().map(|k| of.columns[*j][*k]));
+            let (x, y): (Vec<usize>, Vec<usize>) = (axes.iter().map(&mut add).collect(), metrics.iter().map(&mut add).collect());
+            series.push(json!({ "run": run, "method": of.method, "point": of.point, "seed": of.seed, "x": x, "y": y }));
         }
-        if arrays.numbers > MOST_NUMBERS {
-            break;
-        }
-        let x: Vec<usize> = axes.iter().map(|j| arrays.add(&of.columns[*j])).collect();
-        let y: Vec<usize> = metrics.iter().map(|j| arrays.add(&of.columns[*j])).collect();
-        series.push(json!({ "run": run, "method": of.method, "point": of.point, "seed": of.seed, "x": x, "y": y }));
     }
     let axis = |j: &usize| {
         let (name, axis) = COUNTS.get(*j).map_or((Axis::SECONDS, Axis::Seconds), |count| (count.name, Axis::Count(count)));
@@ -94,7 +90,19 @@ pub fn curves(runs: &[ReportedRun], theories: &[Option<TheoryReport>]) -> Curves
         "series": series,
         "levels": levels(runs, theories),
     });
-    Curves { json, shown, all: all.len() }
+    Curves { json, shown, all: all.len(), records }
+}
+
+/// The series of the page: of a large sweep, those of every second or third point, all along it.
+fn some_points<'a>(all: &[(usize, &'a Series)]) -> Vec<(usize, Group<'a>)> {
+    let every = all.len().div_ceil(MOST_SERIES);
+    let mut points: HashMap<(usize, &str), usize> = HashMap::new();
+    let is_shown = |(run, of): &(usize, &'a Series)| {
+        let next = points.len();
+        points.entry((*run, &of.point)).or_insert(next).is_multiple_of(every)
+    };
+    let shown: Vec<(usize, &Series)> = all.iter().copied().filter(is_shown).collect();
+    thin::grouped(shown.into_iter())
 }
 
 /// The predicted quantities that are a level of the mean-square error, with their names.
@@ -137,7 +145,7 @@ mod tests {
     fn equal_columns_are_there_once_with_all_their_digits() {
         let mut arrays = Arrays::default();
         let x = [0.1 + 0.2, f64::MIN_POSITIVE, f64::NAN];
-        assert_eq!((arrays.add(&x), arrays.add(&[1.0]), arrays.add(&x)), (0, 1, 0));
+        assert_eq!((arrays.add(x.into_iter()), arrays.add([1.0].into_iter()), arrays.add(x.into_iter())), (0, 1, 0));
         let bytes = STANDARD.decode(&arrays.texts[0]).unwrap();
         let back: Vec<f64> = bytes.chunks_exact(8).map(|b| f64::from_le_bytes(b.try_into().unwrap())).collect();
         assert!(back[0].to_bits() == x[0].to_bits() && back[1] == x[1] && back[2].is_nan());

@@ -1,18 +1,32 @@
 //! Text of HTML.
 
+use std::collections::HashMap;
 use std::fmt::Write;
+
+use serde_json::{Value as Json, json};
 
 /// Text as it stands in HTML, in elements and in attributes. Characters that turn the direction of what follows, or end lines in scripts, are
 /// shown as their numbers: a label cannot rearrange the page around it.
 pub fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
-    for c in text.chars() {
+    for c in shown(text).chars() {
         match c {
             '&' => out.push_str("&amp;"),
             '<' => out.push_str("&lt;"),
             '>' => out.push_str("&gt;"),
             '"' => out.push_str("&quot;"),
             '\'' => out.push_str("&#39;"),
+            c => out.push(c),
+        }
+    }
+    out
+}
+
+/// Text with the numbers of characters that change how others are shown.
+fn shown(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
             '\n' | '\t' => out.push(c),
             c if is_hostile(c) => write!(out, "\u{27e8}U+{:04X}\u{27e9}", u32::from(c)).expect("a string takes all"),
             c => out.push(c),
@@ -89,32 +103,75 @@ pub fn tag(tone: TagTone, text: &str) -> String {
 
 /// Longer texts have lines of some width in a table.
 const SHORT: usize = 48;
-/// Tables of more rows are laid out when they come into view.
+/// Longer texts are cut in a table, and open at a click.
+const FOLDED: usize = 200;
+/// Tables of more rows than this have the first rows of the second number in the page, and all of them as data, which scripts sort and search.
 const LONG: usize = 300;
+const FIRST: usize = 100;
 
-/// A table, of which no more than so many rows are written; what is left out is said.
+/// A table, of which no more than so many rows are in the page; what is left out is said.
 pub fn table(caption: &str, heads: &[String], rows: &[Vec<Cell>], most: usize) -> String {
+    let is_long = rows.len() > LONG;
     let mut out = format!(
-        "<div class=\"wide{1}\" tabindex=\"0\" role=\"region\" aria-label=\"{0}\"><table class=\"sortable\"><caption>{0}</caption><thead><tr>",
+        "<div class=\"wide\" tabindex=\"0\" role=\"region\" aria-label=\"{0}\"><table class=\"sortable\"><caption>{0}</caption><thead><tr>",
         escaped(caption),
-        if rows.len() > LONG { " long" } else { "" },
     );
     for (j, head) in heads.iter().enumerate() {
         let class = if is_numeric(rows, j) { " class=\"n\"" } else { "" };
         write!(out, "<th scope=\"col\"{class}>{}</th>", escaped(head)).expect("a string takes all");
     }
     out.push_str("</tr></thead><tbody>\n");
-    for row in rows.iter().take(most) {
+    for row in rows.iter().take(if is_long { FIRST.min(most) } else { most }) {
         out.push_str("<tr>");
         row.iter().for_each(|cell| out.push_str(&cell_html(cell)));
         out.push_str("</tr>\n");
     }
-    out.push_str("</tbody></table></div>");
+    out.push_str("</tbody></table>");
+    if is_long {
+        let data = json_in_script(&columns_json(&rows[..rows.len().min(most)], heads.len()));
+        write!(out, "<script type=\"application/json\" class=\"rows\">{data}</script>").expect("a string takes all");
+    }
+    out.push_str("</div>");
+    if is_long {
+        let (first, all) = (FIRST.min(most), rows.len());
+        write!(out, "<p class=\"small first\">The first {first} of {all} rows; scripts sort, search and show all.</p>")
+            .expect("a string takes all");
+    }
     if rows.len() > most {
-        write!(out, "<p class=\"small\">The first {most} of {} rows; all are in <code>summary.json</code>.</p>", rows.len())
+        write!(out, "<p class=\"small\">The page has {most} of {} rows; all are in <code>summary.json</code>.</p>", rows.len())
             .expect("a string takes all");
     }
     out
+}
+
+/// The columns of a table as data: the different cells of each, and of which of them its rows are. A cell is a text, a number with its text, a
+/// tag with its class and text, or null.
+fn columns_json(rows: &[Vec<Cell>], columns: usize) -> Json {
+    let column = |j: usize| {
+        let mut places: HashMap<String, usize> = HashMap::new();
+        let mut cells: Vec<Json> = Vec::new();
+        let mut at: Vec<usize> = Vec::with_capacity(rows.len());
+        for row in rows {
+            let cell = cell_json(&row[j]);
+            let next = cells.len();
+            at.push(*places.entry(cell.to_string()).or_insert_with(|| {
+                cells.push(cell);
+                next
+            }));
+        }
+        if cells.len() == rows.len() { json!({ "cells": cells }) } else { json!({ "cells": cells, "at": at }) }
+    };
+    (0..columns).map(column).collect()
+}
+
+fn cell_json(cell: &Cell) -> Json {
+    match cell {
+        Cell::Text(text) => json!(shown(text)),
+        // Rows are sorted by these numbers: nine digits tell them apart.
+        Cell::Number(x, text) => json!([format!("{x:.8e}").parse::<f64>().unwrap_or(*x), shown(text)]),
+        Cell::Tag(tone, text) => json!([tone.class(), format!("{}{}", tone.sign(), shown(text))]),
+        Cell::Empty => Json::Null,
+    }
 }
 
 /// A table without the columns in which no row has anything.
@@ -136,7 +193,7 @@ fn is_numeric(rows: &[Vec<Cell>], column: usize) -> bool {
 
 fn cell_html(cell: &Cell) -> String {
     match cell {
-        Cell::Text(text) if text.chars().count() > 200 => {
+        Cell::Text(text) if text.chars().count() > FOLDED => {
             format!("<td class=\"t\"><details><summary>{}</summary>{}</details></td>", escaped(&clipped(text, 60)), escaped(text))
         }
         Cell::Text(text) if text.chars().count() > SHORT => format!("<td class=\"t\">{}</td>", escaped(text)),
@@ -165,6 +222,27 @@ mod tests {
         assert_eq!(clipped("abcdef", 4), "abc\u{2026}");
         let rows: Vec<Vec<Cell>> = (0..5).map(|i| vec![Cell::Number(f64::from(i), i.to_string())]).collect();
         let text = table("t", &["x".into()], &rows, 3);
-        assert!(text.contains("The first 3 of 5 rows") && !text.contains("data-v=\"3.0\""), "{text}");
+        assert!(text.contains("The page has 3 of 5 rows") && !text.contains("data-v=\"3.0\""), "{text}");
+    }
+
+    #[test]
+    fn a_long_table_has_its_rows_as_columns_of_different_cells() {
+        let row = |i: u32| {
+            let tag = Cell::Tag(TagTone::Bad, "</script>\u{202e}".into());
+            let third = if i.is_multiple_of(2) { tag } else { Cell::Empty };
+            vec![Cell::Text(format!("method {}", i % 2)), Cell::Number(f64::from(i) / 3.0, i.to_string()), third]
+        };
+        let rows: Vec<Vec<Cell>> = (0..500).map(row).collect();
+        let heads = ["a", "b", "c"].map(String::from);
+        let text = table("t", &heads, &rows, 400);
+        assert_eq!(text.matches("<tr>").count(), 101, "the head and the first rows");
+        assert!(text.contains("The first 100 of 500 rows") && text.contains("The page has 400 of 500 rows"), "{text}");
+        assert_eq!(text.matches("</script>").count(), 1, "that of the data alone");
+        let columns = columns_json(&rows[..400], 3);
+        assert_eq!(columns[0]["cells"], json!(["method 0", "method 1"]));
+        assert_eq!(columns[0]["at"].as_array().unwrap().len(), 400);
+        assert_eq!(columns[1]["cells"][1], json!([0.333_333_333, "1"]));
+        assert!(columns[1]["at"].is_null());
+        assert_eq!(columns[2]["cells"], json!([["bad", "\u{2717} </script>\u{27e8}U+202E\u{27e9}"], null]));
     }
 }

@@ -2,13 +2,16 @@
 //!
 //! [`report`] reads folders (`run.rs`) and writes the page: what was run, outcomes and checks first, then curves, tables, predictions,
 //! costs and settings (`sections.rs`). All text and all tables are there without scripts. With them, curves can be looked at from all sides
-//! (`assets/report.js`, with uPlot for axes and zooming), over the numbers of `trace.parquet` as they are (`curves.rs`).
+//! (`assets/report.js`, with uPlot for axes and zooming), over the numbers of `trace.parquet` as they are (`curves.rs`), of long runs those
+//! that a screen can show (`thin.rs`).
 //!
 //! The page has a content security policy: its own two scripts and its style sheet by their digests, pictures that are in it, and nothing else.
 
 mod any_json;
 mod cited;
 mod curves;
+mod ends;
+mod found;
 mod html;
 mod page;
 mod rounds;
@@ -16,6 +19,7 @@ mod run;
 mod sections;
 mod sweep;
 mod theory;
+mod thin;
 
 pub use sections::typed;
 

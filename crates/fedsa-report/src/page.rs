@@ -5,13 +5,14 @@ use base64::engine::general_purpose::STANDARD;
 use serde_json::{Value as Json, json};
 use sha2::{Digest, Sha256};
 
+use fedsa_experiment::numbers;
 use fedsa_experiment::theory::TheoryReport;
 
 use crate::curves::{Curves, curves};
 use crate::html::{escaped, json_in_script};
 use crate::run::ReportedRun;
 use crate::sweep::SweepMaps;
-use crate::{ReportOptions, sections, theory};
+use crate::{ReportOptions, found, sections, theory};
 
 const UPLOT: &str = include_str!("../assets/uplot/uPlot.iife.min.js");
 const UPLOT_STYLE: &str = include_str!("../assets/uplot/uPlot.min.css");
@@ -84,8 +85,11 @@ fn head(runs: &[ReportedRun], title: &str) -> String {
         _ => String::new(),
     };
     let description = match runs {
-        [run] => described(run),
-        _ => runs.iter().map(|run| format!("<p><strong>{}</strong>: {}</p>\n", escaped(&run.name), escaped(&run.title()))).collect(),
+        [run] => described(run) + &ran(run),
+        _ => runs
+            .iter()
+            .map(|run| format!("<p><strong>{}</strong>: {}</p>\n{}", escaped(&run.name), escaped(&run.title()), ran(run)))
+            .collect(),
     };
     format!("<header>\n{id}<h1>{}</h1>\n{description}{}</header>\n<main>\n", escaped(title), sections::verdicts(runs))
 }
@@ -95,6 +99,12 @@ fn described(run: &ReportedRun) -> String {
     let table: Option<toml::Table> = run.config.parse().ok();
     let text = table.as_ref().and_then(|table| table.get("description")?.as_str());
     text.map_or(String::new(), |text| format!("<p>{}</p>\n", escaped(text)))
+}
+
+/// What was run, in a line.
+fn ran(run: &ReportedRun) -> String {
+    let text = found::ran(run);
+    if text.is_empty() { text } else { format!("<p class=\"ran\">{}</p>\n", escaped(&text)) }
 }
 
 fn part(id: &str, title: &str, inside: &str) -> String {
@@ -125,6 +135,7 @@ fn picked(runs: &[ReportedRun], options: &ReportOptions, curves: &Curves, maps: 
                 "<p>Curves of {shown} of {all} seeds of methods at points, along the sweep: more would be too many to look at. Tables and maps have all.</p>\n"
             ));
         }
+        inside.push_str(&thinned(curves));
         inside.push_str("<div id=\"curves\"></div>\n");
     }
     inside.push_str(&pictures(runs));
@@ -132,8 +143,24 @@ fn picked(runs: &[ReportedRun], options: &ReportOptions, curves: &Curves, maps: 
     if runs.iter().all(|run| run.table.as_ref().is_some_and(|table| table.series.is_empty())) {
         inside = "<p>There are no recorded rounds yet.</p>\n".into();
     }
-    out.push_str(&part("pictures", "Curves", &inside));
+    let title = if curves.shown > 0 { "Curves" } else { "Pictures" };
+    out.push_str(&part("pictures", title, &inside));
     out
+}
+
+/// That the page has some of the records, and which.
+fn thinned(curves: &Curves) -> String {
+    let (kept, all) = curves.records;
+    if kept == all {
+        return String::new();
+    }
+    let count = |n: usize| numbers::thousands(n as f64);
+    format!(
+        "<p>The curves have {} of the {} records of these seeds: the first and the last one, and of each stretch of rounds those at which a \
+         metric, as its mean over seeds, is smallest and largest. <code>trace.parquet</code> in the folder has all.</p>\n",
+        count(kept),
+        count(all)
+    )
 }
 
 /// The pictures of runs, which need no scripts and are those that are printed.

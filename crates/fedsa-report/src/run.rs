@@ -26,9 +26,17 @@ pub struct ReportedRun {
     pub table: Option<RecordedRounds>,
     /// Pictures: their names and what is in them, SVG.
     pub pictures: Vec<(String, String)>,
+    /// How good the weights are on held-out data; null where there are none.
+    pub held_out: Json,
 }
 
 impl ReportedRun {
+    /// A run of which nothing but the summary is known yet.
+    pub fn of(folder: &Path, name: String, state: RunState, summary: Json) -> Self {
+        let (folder, held_out) = (folder.into(), Json::Null);
+        Self { folder, name, state, summary, config: String::new(), table: None, pictures: Vec::new(), held_out }
+    }
+
     /// Whether a process is writing to it.
     pub fn is_under_way(&self) -> bool {
         self.state == RunState::UnderWay
@@ -90,13 +98,13 @@ fn read(folder: &Path, name: String) -> Result<ReportedRun> {
                 Error::format(folder.join("summary.json").display().to_string(), format!("not JSON: {e}"), "the file that fedsa wrote")
             })?;
             let config = text(folder, folder::TUNING[0]).unwrap_or_default();
-            Ok(ReportedRun { folder: folder.into(), name, state: RunState::Finished, summary, config, table: None, pictures: pictures() })
+            Ok(ReportedRun { config, pictures: pictures(), ..ReportedRun::of(folder, name, RunState::Finished, summary) })
         }
         Some(state @ (RunState::UnderWay | RunState::Interrupted)) if !folder.join("summary.json").exists() => {
             let config = text(folder, "config.toml").unwrap_or_default();
             let lines = regular::read_text(&folder.join("trace.jsonl")).unwrap_or_default();
             let table = Some(from_lines(&lines));
-            Ok(ReportedRun { folder: folder.into(), name, state, summary: Json::Null, config, table, pictures: Vec::new() })
+            Ok(ReportedRun { config, table, ..ReportedRun::of(folder, name, state, Json::Null) })
         }
         // Refuses what is damaged or foreign.
         _ => {
@@ -108,9 +116,19 @@ fn read(folder: &Path, name: String) -> Result<ReportedRun> {
             }
             let table = Some(from_trace(&trace::read(&path)?, &path)?);
             let FinishedRun { summary, config, .. } = finished;
-            Ok(ReportedRun { folder: folder.into(), name, state: RunState::Finished, summary, config, table, pictures: pictures() })
+            let held_out = held_out(folder);
+            Ok(ReportedRun { config, table, pictures: pictures(), held_out, ..ReportedRun::of(folder, name, RunState::Finished, summary) })
         }
     }
+}
+
+/// What `weights.json` of a fit or an evaluation says of held-out data.
+fn held_out(folder: &Path) -> Json {
+    if !folder::outputs(folder).iter().any(|name| name == "weights.json") {
+        return Json::Null;
+    }
+    let weights = text(folder, "weights.json").ok().and_then(|text| serde_json::from_str::<Json>(&text).ok());
+    weights.map_or(Json::Null, |mut weights| weights["holdout"].take())
 }
 
 fn text(folder: &Path, file: &str) -> Result<String> {

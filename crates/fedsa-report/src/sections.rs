@@ -10,6 +10,8 @@ use serde_json::{Value as Json, json};
 use crate::ReportOptions;
 use crate::any_json::{self, words};
 use crate::cited;
+use crate::ends;
+use crate::found;
 use crate::html::{Cell, TagTone, clipped, escaped, table, tag, without_empty_columns};
 use crate::run::ReportedRun;
 
@@ -67,7 +69,9 @@ pub fn verdicts(runs: &[ReportedRun]) -> String {
     for run in runs {
         let (tone, what) = verdict(run);
         let name = if runs.len() > 1 { format!("<strong>{}</strong> ", escaped(&run.name)) } else { String::new() };
-        out.push_str(&format!("<li>{name}{} {}</li>\n", tag(tone, what.0), escaped(&what.1)));
+        let found: String = found::found(run).iter().map(|line| format!("<li>{}</li>\n", escaped(line))).collect();
+        let found = if found.is_empty() { found } else { format!("<ul>\n{found}</ul>\n") };
+        out.push_str(&format!("<li>{name}{} {}{found}{}</li>\n", tag(tone, what.0), escaped(&what.1), ends::told(run)));
     }
     out.push_str("</ul>\n");
     out
@@ -77,7 +81,7 @@ fn verdict(run: &ReportedRun) -> (TagTone, (&'static str, String)) {
     let rounds = run.table.as_ref().map_or(0, |table| table.rows());
     let so_far = || match rounds {
         0 => "it has recorded nothing yet".to_string(),
-        rounds => format!("{} records so far; the page shows these", numbers::thousands(rounds as f64)),
+        rounds => format!("{} records so far; the page shows these{}", numbers::thousands(rounds as f64), farthest(run)),
     };
     match run.state {
         RunState::UnderWay => return (TagTone::Note, ("under way", so_far())),
@@ -90,13 +94,12 @@ fn verdict(run: &ReportedRun) -> (TagTone, (&'static str, String)) {
     let failed = checks.iter().filter(|check| check["as_expected"] == false).count();
     let quick = if run.summary["quick"] == true { " Quick settings: sizes are smaller than the experiment's own." } else { "" };
     let time = run.summary["seconds"].as_f64().map_or(String::new(), |s| format!(" It took {}.", duration(s)));
-    let of = |n: usize, what: &str| format!("{n} {what}{}", if n == 1 { "" } else { "s" });
+    let of = |n: usize, what: &str| format!("{} {what}{}", numbers::thousands(n as f64), if n == 1 { "" } else { "s" });
     if run.summary["answer"].is_object() || run.summary["tried"].is_array() {
         let answer = &run.summary["answer"];
-        let found = answer["method"].as_str().map(|method| format!("{method} reaches the target"));
-        return match found {
-            Some(found) => (TagTone::Good, ("tuned", found)),
-            None => (TagTone::Bad, ("no answer", "nothing that was tried reaches the target".into())),
+        return match answer["method"].is_string() {
+            true => (TagTone::Good, ("tuned", String::new())),
+            false => (TagTone::Bad, ("no answer", "nothing that was tried reaches the target".into())),
         };
     }
     match (unexpected, failed) {
@@ -118,9 +121,21 @@ fn verdict(run: &ReportedRun) -> (TagTone, (&'static str, String)) {
     }
 }
 
+/// How far the seeds of a run that goes are.
+fn farthest(run: &ReportedRun) -> String {
+    let settings: Option<toml::Table> = run.config.parse().ok();
+    let asked = settings.as_ref().and_then(|table| table.get("run")?.get("rounds")?.as_integer());
+    let ends = || run.table.iter().flat_map(|table| &table.series).filter_map(|series| series.columns[0].last());
+    let (low, high) = ends().fold((f64::INFINITY, 0.0_f64), |(low, high), round| (low.min(*round), high.max(*round)));
+    let of = asked.map_or(String::new(), |rounds| format!(" of {}", numbers::thousands(rounds as f64)));
+    let seeds = ends().count();
+    format!("; {seeds} begun seeds of methods are between rounds {} and {}{of}", numbers::thousands(low), numbers::thousands(high))
+}
+
 /// Seconds in words.
 fn duration(seconds: f64) -> String {
     match seconds {
+        s if s < 1.0 => format!("{} s", numbers::rough(s)),
         s if s < 100.0 => format!("{} s", numbers::digits(s, 3)),
         s if s < 6000.0 => format!("{:.0} min", s / 60.0),
         s => format!("{:.1} h", s / 3600.0),
@@ -129,10 +144,10 @@ fn duration(seconds: f64) -> String {
 
 /// How a result ended, with a tone.
 fn outcome(result: &Json) -> Cell {
-    let word = result["outcome"].as_str().or(result["status"].as_str()).unwrap_or("unknown").replace('_', " ");
+    let word = result["outcome"].as_str().or(result["status"].as_str()).unwrap_or("unknown").replace(['_', '-'], " ");
     let tone = match (result["as_expected"].as_bool(), word.as_str()) {
         (Some(false), _) => TagTone::Bad,
-        (_, "diverged" | "stalled" | "out of rounds" | "out-of-rounds" | "refused") => TagTone::Note,
+        (_, "diverged" | "stalled" | "out of rounds" | "refused") => TagTone::Note,
         (_, "converged") => TagTone::Good,
         _ => TagTone::Plain,
     };
@@ -150,7 +165,7 @@ fn remark(result: &Json) -> Cell {
         let reached = result["target"]["reached"].as_f64().map_or("not known".into(), numbers::number);
         parts.push(format!("target: {metric} {}, reached {reached}", numbers::number(asked)));
     }
-    if let Some(share) = result["floor_falls_by"].as_f64() {
+    if let Some(share) = result["floor_falls_by"].as_f64().filter(|_| result["outcome"] != "converged") {
         parts.push(format!("not at its floor: still falls by {} over the last fifth of the rounds", numbers::percent(share)));
     }
     if let Some(step) = result["largest_stable_step"].as_f64() {
@@ -176,7 +191,7 @@ pub fn results(runs: &[ReportedRun]) -> String {
         "residual",
         "remark",
     ];
-    over_runs("Results: a row for each method at each point", runs, &heads, |run| {
+    let table = over_runs("Results: a row for each method at each point", runs, &heads, |run| {
         let row = |result: &Json| {
             vec![
                 Cell::Text(text(&result["method"]).into()),
@@ -192,8 +207,14 @@ pub fn results(runs: &[ReportedRun]) -> String {
             ]
         };
         list(run, "results").iter().map(row).collect()
-    })
+    });
+    if table.is_empty() { table } else { format!("{table}{EXPLAINED}") }
 }
+
+/// What the columns of results are.
+const EXPLAINED: &str = "<p class=\"small\">The error is the squared distance \u{2016}\u{3b8} \u{2212} \u{3b8}*\u{2016}\u{b2} of the weights from the root of the \
+    mean of the agents' operators, as its mean over seeds; \u{b1} is one standard error. Its mean over the last fifth of the rounds is the floor, where it has settled by \
+    then. The residual is the norm of the mean operator, or of the gradient, at the weights in the end.</p>\n";
 
 /// The checks, failing ones first.
 pub fn checks(runs: &[ReportedRun]) -> String {
@@ -210,13 +231,14 @@ pub fn checks(runs: &[ReportedRun]) -> String {
                     (Some(false), _) if quick => TagTone::Note,
                     (Some(false), _) => TagTone::Bad,
                     (_, Some(false)) => TagTone::Note,
+                    _ if check["weak"] == true => TagTone::Note,
                     _ => TagTone::Good,
                 };
                 let word = match (tone, check["pass"].as_bool()) {
                     (TagTone::Bad, _) => "fails",
+                    (TagTone::Note, Some(true)) => "holds, but would for almost anything",
                     (TagTone::Note, _) if quick => "not met with quick settings",
                     (TagTone::Note, _) => "fails, as expected",
-                    _ if check["weak"] == true => "holds, but would for almost anything",
                     _ => "holds",
                 };
                 let expected = ["expected", "min", "max"].iter().find_map(|key| {
@@ -293,7 +315,8 @@ pub fn theory(runs: &[ReportedRun]) -> String {
                     (Some(status), None) => status.replace('_', " "),
                     _ => unknown["text"].as_str().or(unknown.as_str()).unwrap_or_default().to_string(),
                 };
-                let start = [text(&result["method"]).to_string(), text(&result["point"]).to_string(), name.replace('_', " ")];
+                let name = if name == "bias2" { "squared bias".into() } else { name.replace('_', " ") };
+                let start = [text(&result["method"]).to_string(), text(&result["point"]).to_string(), name];
                 start.map(Cell::Text).into_iter().chain([number(value), Cell::Text(how)]).collect()
             };
             known.map(row).collect()
@@ -381,10 +404,13 @@ pub fn others(run: &ReportedRun) -> String {
         "coordinates",
         "description",
     ];
-    let mut rest: Vec<_> = run.summary.as_object().into_iter().flatten().filter(|(name, _)| !KNOWN.contains(&name.as_str())).collect();
-    // How good a policy is was asked; what its logs are like comes after it.
-    rest.sort_by_key(|(name, _)| *name != "policy_value");
-    rest.into_iter().map(|(name, value)| any_json::section(name, value, 3)).collect()
+    let rest: Vec<_> = run.summary.as_object().into_iter().flatten().filter(|(name, _)| !KNOWN.contains(&name.as_str())).collect();
+    // What was asked comes first; what logs are like, and what was tried, after it.
+    let is_asked = |(name, _): &(&String, &Json)| ["policy_value", "answer"].contains(&name.as_str());
+    let (asked, rest): (Vec<_>, Vec<_>) = rest.into_iter().partition(is_asked);
+    let held_out = ("held_out".to_string(), &run.held_out);
+    let all = asked.into_iter().chain([(&held_out.0, held_out.1)]).chain(rest);
+    all.map(|(name, value)| any_json::section(name, value, 3)).collect()
 }
 
 /// What was run and how: the problem, the command, the program and the machine, the settings.

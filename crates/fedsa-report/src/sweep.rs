@@ -273,15 +273,7 @@ mod tests {
 
     fn run(results: Vec<Json>) -> ReportedRun {
         let summary = json!({ "results": results });
-        ReportedRun {
-            folder: "x".into(),
-            name: "x".into(),
-            state: RunState::Finished,
-            summary,
-            config: String::new(),
-            table: None,
-            pictures: Vec::new(),
-        }
+        ReportedRun::of("x".as_ref(), "x".into(), RunState::Finished, summary)
     }
 
     fn result(x: f64, y: &str, value: Json, outcome: &str) -> Json {

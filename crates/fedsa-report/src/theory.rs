@@ -93,7 +93,7 @@ fn row(run: &ReportedRun, method: &MethodTheory) -> Vec<Cell> {
 fn floor(run: &ReportedRun, method: &MethodTheory) -> [Cell; 3] {
     let known = match (&method.refused, &method.rounds, &method.limits, &method.floor) {
         (Some(reason), ..) => return [Cell::Tag(TagTone::Note, "refused".into()), Cell::Text(reason.clone()), Cell::Empty],
-        (_, Err(reason), ..) => return [Cell::Empty, Cell::Text(format!("not known: {}", reason.text)), Cell::Empty],
+        (_, Err(reason), ..) => return [Cell::Empty, Cell::Text(unknown(&reason.text)), Cell::Empty],
         (_, _, Ok(limits), _) if limits.floor <= method.bias_rounding => {
             return [Cell::Tag(TagTone::Good, "none".into()), Cell::Text("it reaches \u{3b8}* to rounding".into()), Cell::Empty];
         }
@@ -109,15 +109,26 @@ fn floor(run: &ReportedRun, method: &MethodTheory) -> [Cell; 3] {
     match known {
         Ok((floor, how)) => [Cell::Number(floor, number(floor)), Cell::Text(how), ratio(floor)],
         Err(reason) if reason.code == ReasonCode::Diverges => {
-            let radius =
-                method.outlook.radius.as_ref().map_or(String::new(), |x| format!("the radius of a round is {}", numbers::radius(*x)));
-            [Cell::Tag(TagTone::Note, "diverges".into()), Cell::Text(radius), Cell::Empty]
+            [Cell::Tag(TagTone::Note, "diverges".into()), Cell::Text(radius(method)), Cell::Empty]
         }
         // What the run asked for may have taken long, and is in its summary.
         Err(reason) => match result.and_then(|result| result["predicted"]["floor"].as_f64()) {
             Some(floor) => [Cell::Number(floor, number(floor)), Cell::Text(status(result)), ratio(floor)],
-            None => [Cell::Empty, Cell::Text(format!("not known: {}", reason.text)), Cell::Empty],
+            None => [Cell::Empty, Cell::Text(unknown(&reason.text)), Cell::Empty],
         },
+    }
+}
+
+fn unknown(reason: &str) -> String {
+    if reason.starts_with("not known") { reason.to_string() } else { format!("not known: {reason}") }
+}
+
+/// The factor by which a round multiplies what diverges: the mean error, or only its square.
+fn radius(method: &MethodTheory) -> String {
+    match (&method.outlook.mean_square, &method.outlook.radius) {
+        (Some(Ok(square)), _) => format!("noise multiplies the mean-square error by {} in a round", numbers::radius(*square)),
+        (_, Ok(mean)) => format!("a round multiplies the error by {}", numbers::radius(*mean)),
+        (_, Err(_)) => String::new(),
     }
 }
 

@@ -29,7 +29,7 @@ pub fn check(args: &CheckArgs, kinds: &Kinds) -> Result<u8, Error> {
         }
     };
     if args.json {
-        say_json(&checked.json());
+        say_json(&checked.written());
     } else {
         describe(&checked);
         say(format!("  memory: {}", memory::text(checked.bytes)?));

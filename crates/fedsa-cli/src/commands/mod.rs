@@ -29,7 +29,7 @@ pub mod tune;
 
 use std::collections::BTreeMap;
 use std::fmt::Display;
-use std::io::{ErrorKind, Read, Write};
+use std::io::{BufWriter, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
@@ -56,26 +56,46 @@ pub fn say(line: impl Display) {
     write_out(format!("{}\n", harmless(&line.to_string())).as_bytes());
 }
 
-/// Prints a value as JSON, with control characters of its strings escaped as JSON does.
+/// Prints a value as JSON, with control characters of its strings escaped as JSON does. What is made as it is written is not kept.
 pub fn say_json(value: &impl serde::Serialize) {
-    let text = serde_json::to_string_pretty(value).expect("plain data");
-    let mut out = String::with_capacity(text.len() + 1);
-    for c in text.chars() {
-        if is_control(c) && c != '\n' {
+    let mut out = Escaping(BufWriter::new(std::io::stdout().lock()));
+    let written = serde_json::to_writer_pretty(&mut out, value).map_err(std::io::Error::from);
+    lose(written.and_then(|()| out.0.write_all(b"\n")).and_then(|()| out.0.flush()));
+}
+
+/// Writes pieces of JSON, which are whole characters, with control characters escaped.
+struct Escaping<W>(W);
+
+impl<W: Write> Write for Escaping<W> {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        let text = std::str::from_utf8(bytes).map_err(|e| std::io::Error::new(ErrorKind::InvalidData, e))?;
+        let mut plain = 0;
+        for (at, c) in text.char_indices().filter(|(_, c)| is_control(*c) && *c != '\n') {
+            self.0.write_all(&bytes[plain..at])?;
             let mut units = [0; 2];
-            c.encode_utf16(&mut units).iter().for_each(|unit| out.push_str(&format!("\\u{unit:04x}")));
-        } else {
-            out.push(c);
+            for unit in c.encode_utf16(&mut units) {
+                write!(self.0, "\\u{unit:04x}")?;
+            }
+            plain = at + c.len_utf8();
         }
+        self.0.write_all(&bytes[plain..])?;
+        Ok(bytes.len())
     }
-    out.push('\n');
-    write_out(out.as_bytes());
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        self.0.flush()
+    }
 }
 
 /// Writes bytes to standard output, as [`say`].
 pub fn write_out(bytes: &[u8]) {
     let mut out = std::io::stdout().lock();
-    if let Err(e) = out.write_all(bytes).and_then(|()| out.flush())
+    lose(out.write_all(bytes).and_then(|()| out.flush()));
+}
+
+/// Remembers that standard output was lost; a reader that has enough is no loss.
+fn lose(written: std::io::Result<()>) {
+    if let Err(e) = written
         && e.kind() != ErrorKind::BrokenPipe
     {
         LOST.lock().expect("no panics under the lock").get_or_insert_with(|| e.to_string());

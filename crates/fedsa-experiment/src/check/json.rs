@@ -6,6 +6,7 @@ use fedsa::methods::{Drift, MethodShape};
 use fedsa::parallel;
 use fedsa::schedule::StepSize;
 use fedsa_theory::predict::{Outlook, Regime, StableStep};
+use serde::ser::{Serialize, SerializeMap, SerializeSeq, Serializer};
 use serde_json::{Map, Value as Json, json};
 use toml::Table;
 
@@ -22,11 +23,22 @@ const JSON_FORMAT: u64 = 1;
 const STEP_WORK: usize = 100_000;
 const STEP_STATE: usize = 64;
 
+/// The number of points, and of problems, whose numbers are in memory at one time.
+const TOGETHER: usize = 256;
+
+/// All numbers of a plan that was checked, for programs. Problems and points are made as they are written, some at a time.
+pub struct CheckedJson<'a> {
+    checked: &'a Checked,
+    reported: Reported<'a>,
+}
+
 /// What a report says of a plan's problems and methods is computed from this.
 struct Reported<'a> {
     plan: &'a Plan,
     numbers: &'a [usize],
     duration: EstimatedTime,
+    /// The first point of each problem.
+    points: Vec<Option<usize>>,
     /// Of the cells of the listed points.
     steps: HashMap<usize, Option<StableStep>>,
     outlooks: HashMap<usize, Outlook>,
@@ -36,7 +48,10 @@ impl<'a> Reported<'a> {
     fn of(Checked { plan, numbers, .. }: &'a Checked) -> Self {
         let listed: Vec<usize> = plan.points.iter().take(LISTED).flat_map(|point| point.cells.iter().copied()).collect();
         let outlooks = parallel::map(listed.len(), |i| (listed[i], plan.forecast(listed[i]).outlook()));
+        let mut points = vec![None; plan.fields.len()];
+        plan.points.iter().enumerate().rev().for_each(|(i, point)| points[point.field] = Some(i));
         Self {
+            points,
             plan,
             numbers,
             duration: estimate::duration(plan),
@@ -47,7 +62,7 @@ impl<'a> Reported<'a> {
 
     fn problem(&self, i: usize) -> Json {
         let field = &self.plan.fields[i].field;
-        let tables = self.plan.points.iter().position(|p| p.field == i).map(|point| self.plan.resolved(point));
+        let tables = self.points[i].map(|point| self.plan.resolved(point));
         let table = |name: &str| json!(tables.as_ref().and_then(|t| t.get(name)));
         json!({
             "agents": field.agents(),
@@ -108,32 +123,55 @@ impl<'a> Reported<'a> {
     }
 }
 
-/// The report of a plan.
-pub(super) fn report(checked: &Checked) -> Json {
-    let Checked { plan, unmeasured, quick, bytes, refusal, .. } = checked;
-    let experiment = &plan.experiment;
-    let reported = Reported::of(checked);
-    let problems: Vec<Json> = (0..plan.fields.len()).map(|i| reported.problem(i)).collect();
-    let points: Vec<Json> = parallel::map(plan.points.len(), |i| reported.point(i));
-    let checks = experiment.checks.iter().zip(unmeasured).map(|(check, why)| {
-        let (name, statement) = (checks::name(check), checks::statement(check));
-        json!({ "name": name, "kind": check.kind, "method": check.method, "statement": statement, "measurable": why.is_none(), "why": why })
-    });
-    json!({
-        "format": JSON_FORMAT,
-        "id": experiment.id,
-        "title": experiment.title,
-        "quick": quick,
-        "accepted": refusal.is_none(),
-        "refusal": refusal.as_ref().map(ToString::to_string),
-        "problems": problems,
-        "points": points,
-        "runs": plan.cells.iter().map(|cell| cell.seeds().len()).sum::<usize>(),
-        "seconds": reported.duration.total,
-        "bytes": bytes,
-        "threads": rayon::current_num_threads(),
-        "checks": checks.collect::<Vec<_>>(),
-    })
+impl<'a> CheckedJson<'a> {
+    pub(super) fn of(checked: &'a Checked) -> Self {
+        Self { checked, reported: Reported::of(checked) }
+    }
+}
+
+impl Serialize for CheckedJson<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let Checked { plan, unmeasured, quick, bytes, refusal, .. } = self.checked;
+        let (experiment, reported) = (&plan.experiment, &self.reported);
+        let checks = experiment.checks.iter().zip(unmeasured).map(|(check, why)| {
+            let (name, statement) = (checks::name(check), checks::statement(check));
+            json!({ "name": name, "kind": check.kind, "method": check.method, "statement": statement, "measurable": why.is_none(), "why": why })
+        });
+        let mut map = serializer.serialize_map(None)?;
+        map.serialize_entry("format", &JSON_FORMAT)?;
+        map.serialize_entry("id", &experiment.id)?;
+        map.serialize_entry("title", &experiment.title)?;
+        map.serialize_entry("quick", quick)?;
+        map.serialize_entry("accepted", &refusal.is_none())?;
+        map.serialize_entry("refusal", &refusal.as_ref().map(ToString::to_string))?;
+        map.serialize_entry("problems", &Made { count: plan.fields.len(), make: &|i| reported.problem(i) })?;
+        map.serialize_entry("points", &Made { count: plan.points.len(), make: &|i| reported.point(i) })?;
+        map.serialize_entry("runs", &plan.cells.iter().map(|cell| cell.seeds().len()).sum::<usize>())?;
+        map.serialize_entry("seconds", &reported.duration.total)?;
+        map.serialize_entry("bytes", bytes)?;
+        map.serialize_entry("threads", &rayon::current_num_threads())?;
+        map.serialize_entry("checks", &checks.collect::<Vec<_>>())?;
+        map.end()
+    }
+}
+
+/// A list whose items are made as they are written.
+struct Made<'a> {
+    count: usize,
+    make: &'a (dyn Fn(usize) -> Json + Sync),
+}
+
+impl Serialize for Made<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut list = serializer.serialize_seq(Some(self.count))?;
+        for first in (0..self.count).step_by(TOGETHER) {
+            let some = TOGETHER.min(self.count - first);
+            for item in parallel::map(some, |i| (self.make)(first + i)) {
+                list.serialize_element(&item)?;
+            }
+        }
+        list.end()
+    }
 }
 
 /// The largest stable steps of cells. Cells that differ only in their step share one search.

@@ -2,6 +2,8 @@
 
 mod json;
 
+pub use json::CheckedJson;
+
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -62,9 +64,14 @@ fn checked(experiment: Experiment, numbers: Vec<usize>, settings: &RunSettings, 
 }
 
 impl Checked {
+    /// All numbers, for programs, to be written: the memory does not grow with the number of points.
+    pub fn written(&self) -> CheckedJson<'_> {
+        CheckedJson::of(self)
+    }
+
     /// All numbers, for programs.
     pub fn json(&self) -> Json {
-        json::report(self)
+        serde_json::to_value(self.written()).expect("plain data")
     }
 
     /// The number of messages that agents send in a run of a cell, and how many of them arrive on average, where that is less than one.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use fedsa::error::{Error, ErrorCode, Result};
 use fedsa::record::OutputRule;
@@ -58,8 +59,8 @@ pub(super) struct End {
 #[derive(Debug, Default)]
 pub struct Earlier {
     folder: Option<PathBuf>,
-    /// The states of runs that had ended, by cell and seed.
-    pub(super) ended: BTreeMap<(usize, u64), Saved>,
+    /// The states of runs that had ended, by cell and seed. They are many numbers, of which there are no copies.
+    pub(super) ended: BTreeMap<(usize, u64), Arc<Saved>>,
 }
 
 /// The file with the states of runs that have ended.
@@ -83,13 +84,13 @@ impl Earlier {
     /// # Errors
     /// When the states of a finished run are damaged.
     pub fn of(path: &Path) -> Result<Self> {
-        let mut ended: BTreeMap<(usize, u64), Saved> = BTreeMap::new();
+        let mut ended: BTreeMap<(usize, u64), Arc<Saved>> = BTreeMap::new();
         let full = (0..).map(|index| folder::own_path(path, &full_name(index))).take_while(|file| file.exists());
         for file in full.chain(Some(folder::own_path(path, ENDED)).filter(|file| file.exists())) {
             for (cell, saved) in read_framed::<Vec<(usize, Saved)>>(&file)? {
                 let key = (cell, saved.seed);
                 if ended.get(&key).is_none_or(|before| before.round <= saved.round) {
-                    ended.insert(key, saved);
+                    ended.insert(key, Arc::new(saved));
                 }
             }
         }
@@ -97,7 +98,7 @@ impl Earlier {
     }
 
     /// The states of runs that have ended elsewhere, by cell and seed.
-    pub(crate) fn of_ended(ended: BTreeMap<(usize, u64), Saved>) -> Self {
+    pub(crate) fn of_ended(ended: BTreeMap<(usize, u64), Arc<Saved>>) -> Self {
         Self { folder: None, ended }
     }
 
@@ -110,8 +111,9 @@ impl Earlier {
     /// The states of runs that had ended. States from which runs could go on are left out where they are too large
     /// to be kept.
     pub(crate) fn into_ended(self) -> Vec<Saved> {
-        let is_large = self.ended.values().map(Saved::size).sum::<usize>() > MOST_STATES;
-        self.ended.into_values().map(|saved| if is_large { Saved { state: None, ..saved } } else { saved }).collect()
+        let is_large = self.ended.values().map(|saved| saved.size()).sum::<usize>() > MOST_STATES;
+        let all = self.ended.into_values().map(Arc::unwrap_or_clone);
+        all.map(|saved| if is_large { Saved { state: None, ..saved } } else { saved }).collect()
     }
 
     /// Checks that the runs of a plan can continue from these checkpoints.
@@ -131,14 +133,14 @@ impl Earlier {
     }
 
     /// The checkpoint of a seed of a run with vectors of `d` numbers, if there is one.
-    pub(super) fn checkpoint(&self, cell: usize, planned: &PlannedCell, seed: u64, d: usize) -> Result<Option<Saved>> {
+    pub(super) fn checkpoint(&self, cell: usize, planned: &PlannedCell, seed: u64, d: usize) -> Result<Option<Arc<Saved>>> {
         let path = folder::own_path(self.folder.as_deref().unwrap_or(Path::new("")), &checkpoint_name(cell, seed));
         let own: Option<Saved> = (self.folder.is_some() && path.exists()).then(|| read_framed(&path)).transpose()?;
         // A run that had ended may have continued with more rounds; its own file is then the newer one.
         let saved = match (own, self.ended.get(&(cell, seed))) {
-            (Some(own), Some(ended)) if own.round <= ended.round => ended.clone(),
-            (Some(own), _) => own,
-            (None, Some(ended)) => ended.clone(),
+            (Some(own), Some(ended)) if own.round <= ended.round => Arc::clone(ended),
+            (Some(own), _) => Arc::new(own),
+            (None, Some(ended)) => Arc::clone(ended),
             (None, None) => return Ok(None),
         };
         if saved.identity != planned.identity || saved.seed != seed {

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
+use std::sync::Arc;
 
 use fedsa::error::{Error, ErrorCode, Result};
 use fedsa_data::regular;
@@ -171,7 +172,7 @@ impl Gathered {
     pub(crate) fn of_plan(self, out: &Path, plan: &Plan) -> Result<Earlier> {
         let mut cells: HashMap<&str, Vec<usize>> = HashMap::new();
         plan.cells.iter().enumerate().for_each(|(cell, planned)| cells.entry(&planned.identity).or_default().push(cell));
-        let mut ended: BTreeMap<(usize, u64), Saved> = BTreeMap::new();
+        let mut ended: BTreeMap<(usize, u64), Arc<Saved>> = BTreeMap::new();
         for (part, states) in self.states {
             for saved in states {
                 let Some(cells) = cells.get(saved.identity.as_str()) else {
@@ -179,8 +180,9 @@ impl Gathered {
                     let help = "the input files as they were for all parts; or another folder, in which all parts run again";
                     return Err(Error::format(OUT, what, help).coded(ErrorCode::OtherRun));
                 };
+                let saved = Arc::new(saved);
                 for cell in cells.iter().filter(|cell| plan.cells[**cell].run.rounds == saved.rounds) {
-                    ended.insert((*cell, saved.seed), saved.clone());
+                    ended.insert((*cell, saved.seed), Arc::clone(&saved));
                 }
             }
         }

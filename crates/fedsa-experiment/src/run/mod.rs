@@ -294,6 +294,8 @@ impl Job {
             Executed::Done(results) => results,
             Executed::Interrupted(left) => return ended::interrupted(left, folder.is_some()),
         };
+        // Of a large sweep they fill much of the memory.
+        drop(earlier);
         observer.stage(Stage::Comparing);
         let has_folder = folder.is_some();
         let written = ran::Written { folder, extra, is_same, config, purpose };
