@@ -47,7 +47,7 @@ use crate::sampling::{Law, Sampling};
 use crate::triangle::Support;
 use loss::Loss;
 use pattern::Pattern;
-use seen::{Memory, Seen};
+use seen::{Seen, SeenPoints};
 
 pub use settings::{GeneralisedLinear, LeastSquares, Logistic};
 
@@ -81,7 +81,7 @@ pub(super) struct Regression<L> {
     systems: Option<Systems>,
     /// Where the agents' Hessians may differ from 0; computed when it is first asked for.
     patterns: Vec<OnceLock<Pattern>>,
-    memory: Memory,
+    points: SeenPoints,
     loss: PhantomData<L>,
 }
 
@@ -106,8 +106,8 @@ impl<L: Loss> Regression<L> {
         let index = sizes.map(|n| LazyIndex::new(n, parts.mixing_time, sampling)).collect::<Result<_>>()?;
         let d = parts.rows.columns();
         let patterns = parts.weights.iter().map(|_| OnceLock::new()).collect();
-        let memory = Memory::new(&parts.rows, parts.weights.len());
-        let mut problem = Self { parts, index, sampling, isa, systems: None, patterns, memory, loss: PhantomData };
+        let points = SeenPoints::new(&parts.rows, parts.weights.len());
+        let mut problem = Self { parts, index, sampling, isa, systems: None, patterns, points, loss: PhantomData };
         problem.check_scale()?;
         if L::HAS_OFFSETS && keeps_systems(problem.agents(), d) {
             problem.systems = Some(problem.linear_systems());
@@ -163,13 +163,13 @@ impl<L: Loss> Regression<L> {
     /// The margins of an agent's rows at theta, and what else is known there.
     fn seen(&self, c: usize, theta: &[f64]) -> Seen {
         let compute = || Seen { theta: theta.to_vec(), margins: self.margins(self.range(c), theta), gradient: None };
-        self.memory.take(c, theta).unwrap_or_else(compute)
+        self.points.take(c, theta).unwrap_or_else(compute)
     }
 
     /// The same with the gradient.
     fn seen_with_gradient(&self, c: usize, theta: &[f64]) -> (Seen, Vec<f64>) {
         let mut out = vec![0.0; theta.len()];
-        let mut seen = match self.memory.take(c, theta) {
+        let mut seen = match self.points.take(c, theta) {
             Some(mut seen) => {
                 if let Some(gradient) = seen.gradient.take() {
                     return (seen, gradient);
@@ -201,7 +201,7 @@ impl<L: Loss> Regression<L> {
         }
         let seen = self.seen(c, theta);
         let mut out = seen.margins.clone();
-        self.memory.keep(c, seen);
+        self.points.keep(c, seen);
         margins::map(self.isa, &mut out, L::bend);
         out
     }
@@ -423,14 +423,14 @@ impl<L: Loss> Objective for Regression<L> {
     fn loss(&self, c: usize, theta: &[f64]) -> f64 {
         let seen = self.seen(c, theta);
         let losses = margins::sum(self.isa, &seen.margins, L::value) / seen.margins.len() as f64;
-        self.memory.keep(c, seen);
+        self.points.keep(c, seen);
         losses + self.penalty(theta)
     }
     fn gradient(&self, c: usize, theta: &[f64], out: &mut [f64]) {
-        if self.memory.keeps() {
+        if self.points.keeps() {
             let (seen, gradient) = self.seen_with_gradient(c, theta);
             out.copy_from_slice(&gradient);
-            self.memory.keep(c, Seen { gradient: Some(gradient), ..seen });
+            self.points.keep(c, Seen { gradient: Some(gradient), ..seen });
             return;
         }
         self.mean(c, theta, out);
@@ -441,7 +441,7 @@ impl<L: Loss> Objective for Regression<L> {
         let (seen, gradient) = self.seen_with_gradient(c, theta);
         out.copy_from_slice(&gradient);
         let losses = margins::sum(self.isa, &seen.margins, L::value) / seen.margins.len() as f64;
-        self.memory.keep(c, Seen { gradient: Some(gradient), ..seen });
+        self.points.keep(c, Seen { gradient: Some(gradient), ..seen });
         losses + self.penalty(theta)
     }
     fn hessian(&self, c: usize, theta: &[f64], out: &mut Mat<f64>) {
@@ -469,7 +469,7 @@ impl<L: Loss> Objective for Regression<L> {
         let (seen, known) = self.seen_with_gradient(c, theta);
         gradient.copy_from_slice(&known);
         let mut bends = seen.margins.clone();
-        self.memory.keep(c, Seen { gradient: Some(known), ..seen });
+        self.points.keep(c, Seen { gradient: Some(known), ..seen });
         let scale = 1.0 / bends.len() as f64;
         margins::map(self.isa, &mut bends, L::bend);
         bends.iter_mut().for_each(|bend| *bend *= scale);
@@ -518,7 +518,7 @@ impl<L: Loss> Objective for Regression<L> {
     fn losses_along(&self, c: usize, theta: &[f64], p: &[f64], steps: &[f64], out: &mut [f64]) {
         let range = self.range(c);
         let mut slopes = vec![0.0; range.len()];
-        let seen = match self.memory.take(c, theta) {
+        let seen = match self.points.take(c, theta) {
             Some(seen) => {
                 margins::margins(self.isa, &self.parts.rows, range, p, &mut slopes);
                 seen
@@ -537,7 +537,7 @@ impl<L: Loss> Objective for Regression<L> {
             let losses = margins::sum_along(self.isa, &seen.margins, &slopes, *s, L::value);
             *out = losses / slopes.len() as f64 + self.parts.ridge / 2.0 * s.mul_add(s.mul_add(pp, 2.0 * xp), xx);
         }
-        self.memory.keep(c, seen);
+        self.points.keep(c, seen);
     }
 }
 

@@ -10,8 +10,9 @@ use crate::problem::dataset::Rows;
 
 /// How many points are remembered of an agent: those of so many runs side by side.
 const POINTS: usize = 4;
-/// The least mean number of stored entries of a row for which margins are remembered: they then take at most an eighth of the rows' memory.
-const LEAST_ENTRIES: usize = 32;
+/// The share of the rows' memory, one in so many, that points may take: those of short rows are computed as fast, and those of few rows take
+/// as much as the rows.
+const SHARE: usize = 4;
 
 /// An agent's rows at a point.
 #[derive(Debug)]
@@ -26,24 +27,29 @@ pub(super) struct Seen {
 
 /// The last points of all agents, of each the last one at the end.
 #[derive(Debug)]
-pub(super) struct Memory {
+pub(super) struct SeenPoints {
+    /// None where nothing is remembered.
     of_agents: Vec<Mutex<Vec<Seen>>>,
-    keeps: bool,
 }
 
-impl Memory {
+impl SeenPoints {
     /// No points yet, of agents with these rows.
     pub fn new(rows: &Rows, agents: usize) -> Self {
-        let keeps = rows.stored() >= LEAST_ENTRIES * rows.len();
-        Self { of_agents: if keeps { (0..agents).map(|_| Mutex::default()).collect() } else { Vec::new() }, keeps }
+        let numbers = POINTS * (rows.len() + 2 * rows.columns() * agents);
+        Self::of(agents, SHARE * numbers <= rows.stored())
     }
 
-    /// Whether anything is remembered: of short rows all is computed as fast.
+    /// No points yet of some agents, which are remembered or not.
+    pub fn of(agents: usize, keeps: bool) -> Self {
+        Self { of_agents: (0..if keeps { agents } else { 0 }).map(|_| Mutex::default()).collect() }
+    }
+
+    /// Whether anything is remembered.
     pub fn keeps(&self) -> bool {
-        self.keeps
+        !self.of_agents.is_empty()
     }
 
-    /// Takes what is known of agent c at theta; [`Memory::keep`] gives it back. Nobody waits for another one's computation, who would take it
+    /// Takes what is known of agent c at theta; [`SeenPoints::keep`] gives it back. Nobody waits for another one's computation, who would take it
     /// twice instead.
     pub fn take(&self, c: usize, theta: &[f64]) -> Option<Seen> {
         let mut points = self.of_agents.get(c)?.lock().ok()?;

@@ -326,8 +326,9 @@ fn asked<L: Loss>(p: &Regression<L>, c: usize, d: usize, number: u64, order: [us
 fn check_memory<L: Loss>() {
     let (d, order) = (90, [0, 1, 2, 3, 4]);
     for sparse in [false, true] {
-        let remembering = problem::<L>(d, sparse, 0.3, d - 1);
-        assert!(remembering.memory.keeps() && !problem::<L>(20, sparse, 0.3, 19).memory.keeps());
+        let mut remembering = problem::<L>(d, sparse, 0.3, d - 1);
+        assert!(!remembering.points.keeps(), "few rows");
+        remembering.points = SeenPoints::of(SIZES.len(), true);
         // Points of which some are asked for again: at once, after two others, and after so many that they are forgotten.
         for (k, number) in [1, 1, 2, 3, 1, 4, 5, 6, 7, 2, 1].into_iter().enumerate() {
             let rotated: [usize; 5] = std::array::from_fn(|i| order[(i + k) % 5]);
@@ -344,4 +345,7 @@ fn check_memory<L: Loss>() {
 fn what_is_remembered_has_the_bits_of_what_is_computed() {
     check_memory::<LogLoss>();
     check_memory::<SquaredLoss>();
+    let rows = |n: usize, d: usize| Rows::Dense { d, values: vec![0.0; n * d] };
+    assert!(SeenPoints::new(&rows(14_000, 300), 28).keeps() && !SeenPoints::new(&rows(14_000, 8), 28).keeps());
+    assert!(!SeenPoints::new(&rows(280, 300), 28).keeps());
 }
