@@ -16,7 +16,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("triangle", &["linalg"]),
     ("bit_allocation", &[]),
     ("nested_grid", &["random"]),
-    ("eigenpairs", &["random"]),
+    ("eigenpairs", &["linalg", "random"]),
     ("parallel", &[]),
     ("cancel", &["error"]),
     ("saved", &["error"]),
