@@ -97,6 +97,9 @@ def test_lines_axes_and_zoom_can_be_chosen_and_the_address_keeps_them(opened: Op
     assert status.inner_text().startswith("0 lines")
     page.get_by_role("button", name="All").click()
     assert status.inner_text().startswith("12 lines")
+    page.reload()
+    page.wait_for_selector("html[data-ready]", state="attached")
+    assert status.inner_text().startswith("12 lines")
     box = page.locator(".u-over").bounding_box()
     assert box is not None
     page.mouse.move(box["x"] + 50, box["y"] + 50)
@@ -174,7 +177,11 @@ def test_the_page_is_accessible_in_light_and_dark_narrow_and_wide(opened: Opened
 
 def test_it_prints_with_pictures_and_reads_without_scripts(chromium, opened: Opened, report: Path) -> None:
     page = opened.open(report)
-    assert page.pdf()[:5] == b"%PDF-"
+    printed = page.pdf()
+    assert printed[:5] == b"%PDF-"
+    assert not page.locator("details.pictures").evaluate("e => e.open")
+    page.locator("details.pictures").evaluate("e => e.remove()")
+    assert len(printed) > 1.2 * len(page.pdf())
     context = chromium.new_context(java_script_enabled=False)
     plain = context.new_page()
     plain.goto(report.as_uri())
@@ -259,6 +266,18 @@ def test_a_run_that_diverged_says_so_first_and_hides_no_other_line(opened: Opene
     assert "are cut" in status.inner_text()
     page.get_by_role("button", name="Show everything").click()
     assert "are cut" not in status.inner_text()
+    # A line that has ended says where, and the heading is the round at the cursor.
+    box = page.locator(".u-over").bounding_box()
+    assert box is not None
+    page.mouse.move(box["x"] + 0.98 * box["width"], box["y"] + 50)
+    assert page.locator(".legend th").nth(1).inner_text() in ("at 398", "at 400", "at 396", "at 394", "at 392")
+    ended, lasts = page.locator(".legend tbody td.n").all_inner_texts()
+    assert "(last, at " in ended and "last" not in lasts
+    # The keyboard reaches the end of the line that goes on.
+    page.locator(".plot").focus()
+    for _ in range(6):
+        page.keyboard.press("ArrowRight")
+    assert page.locator(".legend th").nth(1).inner_text() == "at 400"
     opened.quiet(folder / "diverged.html")
 
 
@@ -306,3 +325,18 @@ def test_two_runs_are_beside_each_other(opened: Opened, folder: Path, sweep: Pat
     assert page.locator("#differences tbody tr").all_inner_texts() == ["problem.seed\t1\t2"]
     assert page.locator("#results tbody tr").count() == 24
     opened.quiet(folder / "both.html")
+
+
+def test_parts_of_a_sweep_are_said_to_be_parts(opened: Opened, folder: Path, sweep: Path) -> None:
+    fedsa("run", "sweep.toml", "--points", "0", "--out", "parts", cwd=folder)
+    fedsa("report", "parts", "--out", "parts.html", cwd=folder)
+    first = opened.open(folder / "parts.html").locator(".verdicts").inner_text()
+    assert "parts of a sweep" in first and "fedsa merge parts" in first and "--resume" not in first
+
+
+def test_settings_that_were_changed_are_refused(folder: Path, sweep: Path) -> None:
+    changed = folder / "changed"
+    shutil.copytree(sweep, changed)
+    config = changed / "config.toml"
+    config.write_text(config.read_text().replace("local_steps = 5", "local_steps = 50"))
+    assert "config.toml" in fedsa("report", "changed", "--out", "changed.html", cwd=folder, status=2) and not (folder / "changed.html").exists()

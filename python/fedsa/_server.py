@@ -18,6 +18,8 @@ from fedsa.errors import FedsaError, InputError, MachineError
 
 # The layout of saved servers.
 LAYOUT = 3
+# After so many rounds without any answer the server stops.
+MOST_UNANSWERED = 3
 
 
 @dataclass
@@ -184,6 +186,7 @@ class Server:
         self.node: _fedsa.ServerNode | None = None
         # Who takes part, by their numbers.
         self.names: list[str] = []
+        self.unanswered = 0
         # The change of members that the method refused last.
         self.refused: tuple[list[str], list[str]] | None = None
         self.progress = Progress()
@@ -394,6 +397,7 @@ class Server:
             node = self.node
             if kind == "over":
                 self._end_round()
+                self._check_answers()
                 if self._is_over():
                     kind, messages = node.finish()
                     if kind == "tell":
@@ -414,6 +418,14 @@ class Server:
                 kind, messages = "over", {}
             else:
                 kind, messages = self._exchange(messages)
+
+    def _check_answers(self) -> None:
+        """Stop where nobody answers any more: further rounds would change nothing."""
+        if self.unanswered < MOST_UNANSWERED:
+            return
+        self._save()
+        accepted = "agents that answer by the deadline, with states as old as the server's or none; the next call goes on"
+        raise MachineError(f"no agent has answered in {self.unanswered} rounds", "machine", "agents", accepted)
 
     def _is_over(self) -> bool:
         assert self.node is not None
@@ -451,9 +463,11 @@ class Server:
         if len(self.progress.residuals) < len(self.progress.rounds):
             self.progress.residuals.append(node.residual())
         if self._has_enough(enough):
+            self.unanswered = 0
             return node.close()
         share = f", of {node.share_answered():.0%} of the weight" if rules.least_share > 0 else ""
         self.report(f"round {node.rounds() + 1} is given up: {node.answered()} of {enough} answers{share}")
+        self.unanswered = self.unanswered + 1 if node.answered() == 0 else 0
         return node.give_up()
 
     def _has_enough(self, answers: int) -> bool:

@@ -193,6 +193,25 @@ def test_rounds_with_too_few_answers_change_nothing(tmp_path: Path) -> None:
     assert np.abs(with_two.theta("m")).max() > 0.0
 
 
+class Mute(Here):
+    """Nobody answers for some exchanges."""
+
+    until = 10**6
+
+    def one(self, name: str, message: bytes) -> Reply | None:
+        return None if 4 < self.exchanges <= self.until else super().one(name, message)
+
+
+def test_a_server_stops_where_nobody_answers_any_more(tmp_path: Path) -> None:
+    here = Mute(tmp_path, SCAFFLSA)
+    with pytest.raises(fedsa.MachineError, match="no agent has answered in 3 rounds"):
+        serve(here, repeats=0)
+    assert not (tmp_path / "out" / "summary.json").exists()
+    # The next call goes on, and whoever answers counts.
+    here.until = here.exchanges
+    assert np.abs(serve(here, repeats=0).theta("m")).max() > 0.0
+
+
 def test_who_cannot_take_part_is_told_and_left_out(tmp_path: Path) -> None:
     here = Here(tmp_path, SCAFFLSA)
     (tmp_path / "other.toml").write_text(SCAFFLSA.replace("gamma = 0.9", "gamma = 0.8"))

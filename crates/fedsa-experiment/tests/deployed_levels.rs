@@ -197,6 +197,56 @@ fn categories_and_labels_that_do_not_go_together_are_named() {
     assert!(of("", &[&text, &one], 2).is_ok());
 }
 
+/// One agent whose rows go with nobody's is left out with the reason, as long as there are enough others; so are two.
+#[test]
+fn an_agent_that_is_in_the_way_of_a_federation_is_excluded() {
+    let folder = tempfile::tempdir().unwrap();
+    let table = |name: &str, rows: String| {
+        let path = folder.path().join(format!("{name}.csv"));
+        std::fs::write(&path, format!("x,colour,y\n{rows}")).unwrap();
+        path.to_str().unwrap().to_string()
+    };
+    let usual = |c: usize| (0..20).map(|i| format!("{i},{},{}\n", ["red", "blue", "sea"][(i + c) % 3], (i + c) % 2)).collect::<String>();
+    let honest: Vec<String> = (0..3).map(|c| table(&format!("honest{c}"), usual(c))).collect();
+    let third = table("third", usual(0) + "3,red,7\n");
+    let many = table("many", (0..999).map(|i| format!("{i},c{i},{}\n", i % 2)).collect());
+    let deployment = deployment("{ kind = \"logistic\", target = \"y\", ridge = 1e-2 }", NEWTON);
+    let found = |files: &[&String], least: usize| {
+        let mut enrolment = deployment.enrolment(least..=files.len()).unwrap();
+        let invitation = enrolment.invite(files.len());
+        for (c, file) in files.iter().enumerate() {
+            enrolment.take(&format!("{c}"), &agent(&deployment, file).handle(&invitation).unwrap().unwrap()).unwrap();
+        }
+        deployment.found(&enrolment)
+    };
+    for (others, why) in [(vec![&third], "labels"), (vec![&many], "categories"), (vec![&many, &third], "categories")] {
+        let mut files = others.clone();
+        files.extend(&honest);
+        let enrolled = found(&files, 3).unwrap();
+        assert_eq!((enrolled.excluded.len(), enrolled.admissions.len()), (others.len(), 3));
+        for (c, (who, e)) in enrolled.excluded.iter().enumerate() {
+            assert!(who == &format!("{c}") && (c > 0 || e.what.contains(why)), "{who}: {e:?}");
+        }
+        // With all of them there is none.
+        assert!(found(&files, files.len()).err().unwrap().what.contains(why));
+    }
+}
+
+/// Targets that each agent would scale by its own rows are refused before anybody fits them.
+#[test]
+fn targets_are_not_scaled_by_each_agent() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("a.csv");
+    std::fs::write(&path, "x,colour,y\n1,red,3\n2,blue,7\n").unwrap();
+    let scaled = |range: &str| {
+        let deployment = deployment(&format!("{{ kind = \"least-squares\", target = \"y\"{range}, ridge = 1e-2 }}"), NEWTON);
+        LocalAgent::new(&deployment, &[path.to_str().unwrap().to_string()], &Places::from_env(""), None, &Cancel::never()).err()
+    };
+    let e = scaled(", target_range = [0.0, 1.0]").unwrap();
+    assert!(e.key == "problem.target_range" && e.what.contains("by its own rows"), "{e:?}");
+    assert!(scaled("").is_none());
+}
+
 /// The names of columns travel once, in an application, whose length is that of many more than tables have.
 #[test]
 fn a_table_of_seventy_thousand_columns_takes_part() {

@@ -158,16 +158,16 @@
       }
       groups[byName.get(key)].seeds.push(series);
     }
-    // Of many lines, some are shown at first, all along the sweep.
+    // Of many lines, some are shown at first: all over the sweep, not at one value of a key that varies fast, and the best of each method.
     const points = [...new Set(groups.map((group) => JSON.stringify([group.run, group.point])))];
     const place = new Map(points.map((point, i) => [point, i]));
-    const every = Math.ceil(groups.length / 24);
-    groups.forEach((group) => { group.shown = place.get(JSON.stringify([group.run, group.point])) % every === 0; });
+    const share = 24 / groups.length;
+    groups.forEach((group) => { group.shown = share >= 1 || (place.get(JSON.stringify([group.run, group.point])) * 0.6180339887498949) % 1 < share; });
     // The same method has the same colour at one point, or over the points of one method.
     groups.forEach((group, i) => Object.assign(group, lookOf(i)));
     const hidden = chosen.get("hide");
     if (hidden != null) {
-      const set = new Set(hidden.split(",").map(Number));
+      const set = new Set(hidden === "" ? [] : hidden.split(",").map(Number));
       groups.forEach((group, i) => { group.shown = !set.has(i); });
     }
 
@@ -175,6 +175,15 @@
     const metricOf = (key) => data.metrics.findIndex((metric) => metric.key === key);
     const positive = (m) => data.series.every((series) => column(series.y[m]).every((y) => !(y < 0)));
     const firstMetric = Math.max(0, ["mse", "error", "residual"].map(metricOf).find((m) => m >= 0) ?? 0);
+    if (hidden == null && share < 1) {
+      const endOf = (group) => group.seeds.reduce((sum, series) => sum + (column(series.y[firstMetric]).at(-1) ?? NaN), 0) / group.seeds.length;
+      const best = new Map();
+      for (const group of groups) {
+        const [key, end] = [JSON.stringify([group.run, group.method]), endOf(group)];
+        if (Number.isFinite(end) && !(best.get(key)?.end <= end)) best.set(key, { end, group });
+      }
+      for (const { group } of best.values()) group.shown = true;
+    }
     const state = {
       x: chosen.get("x") != null ? axisOf(chosen.get("x")) : axisOf("round"),
       y: metricOf(chosen.get("y")) >= 0 ? metricOf(chosen.get("y")) : firstMetric,
@@ -185,21 +194,35 @@
       levels: chosen.get("levels") !== "0",
     };
 
-    // The lines of a group: x, y, and the edges of a band. Seeds with different numbers of records are averaged while all last.
+    const rounds = data.axes.findIndex((axis) => axis.key === "round");
+    // Where a seed has a record of this round, or -1: one that ended early has its last record in a round of its own.
+    const recordOf = (series, round) => {
+      const of = column(series.x[rounds]);
+      let [low, high] = [0, of.length];
+      while (low < high) { const middle = (low + high) >> 1; if (of[middle] < round) low = middle + 1; else high = middle; }
+      return of[low] === round ? low : -1;
+    };
+    // The lines of a group: x, y, and the edges of a band. Seeds are averaged in the rounds that all of them have recorded.
     const lines = (group) => {
       const of = (series) => ({ x: column(series.x[state.x]), y: column(series.y[state.y]), seed: series.seed });
       const all = group.seeds.map(of);
       if (state.seeds || all.length === 1) return all.map((line) => ({ ...line, group }));
-      const length = Math.min(...all.map((line) => line.x.length));
       const n = all.length;
-      const mean = { group, x: new Float64Array(length), y: new Float64Array(length), low: new Float64Array(length), high: new Float64Array(length) };
-      for (let k = 0; k < length; k++) {
+      const common = [];
+      for (let k = 0; k < all[0].x.length; k++) {
+        const places = rounds < 0 ? all.map(() => k) : group.seeds.map((series) => recordOf(series, column(group.seeds[0].x[rounds])[k]));
+        if (places.every((place, i) => place >= 0 && place < all[i].x.length)) common.push(places);
+      }
+      const numbers = () => new Float64Array(common.length);
+      const mean = { group, x: numbers(), y: numbers(), low: numbers(), high: numbers() };
+      common.forEach((places, k) => {
         let [x, y, square] = [0, 0, 0];
-        for (const line of all) { x += line.x[k] / n; y += line.y[k] / n; }
-        for (const line of all) square += (line.y[k] - y) ** 2;
+        all.forEach((line, i) => { x += line.x[places[i]] / n; y += line.y[places[i]] / n; });
+        all.forEach((line, i) => { square += (line.y[places[i]] - y) ** 2; });
         const error = Math.sqrt(square / (n - 1) / n);
         mean.x[k] = x; mean.y[k] = y; mean.low[k] = y - error; mean.high[k] = y + error;
-      }
+      });
+      mean.isShort = all.some((line) => line.x.length > 0 && !(line.x.at(-1) <= (mean.x.at(-1) ?? -1)));
       return [mean];
     };
     const usable = (value, log) => Number.isFinite(value) && (!log || value > 0);
@@ -289,19 +312,22 @@
     };
     const tell = (x) => {
       at = x;
-      const best = shown.length ? shown[0].x[nearest(shown[0].x, x)] : null;
-      valueHead.textContent = x == null || best == null ? "value" : `at ${short(best)}`;
+      // Of all lines the record that is nearest.
+      const best = x == null ? null : shown.filter((line) => line.x.length > 0).map((line) => line.x[nearest(line.x, x)])
+        .reduce((best, one) => (best == null || Math.abs(one - x) < Math.abs(best - x) ? one : best), null);
+      valueHead.textContent = best == null ? "value" : `at ${short(best)}`;
       const told = new Map();
       for (const line of shown) {
-        if (x == null || line.x.length === 0) continue;
-        const k = nearest(line.x, x);
+        if (best == null || line.x.length === 0) continue;
+        const k = nearest(line.x, best);
         if (!told.has(line.group)) told.set(line.group, []);
-        told.get(line.group).push({ seed: line.seed, x: line.x[k], y: line.y[k], error: line.high ? line.high[k] - line.y[k] : null });
+        const end = best > line.x.at(-1) ? line.x.at(-1) : null;
+        told.get(line.group).push({ seed: line.seed, x: line.x[k], y: line.y[k], error: line.high ? line.high[k] - line.y[k] : null, end });
       }
       groups.forEach((group) => {
         const values = told.get(group) ?? [];
         const cell = group.cell;
-        cell.textContent = values.slice(0, 5).map((value) => short(value.y) + (value.error ? ` \u00b1 ${Number(value.error.toPrecision(2))}` : "")).join(", ") + (values.length > 5 ? ", \u2026" : "");
+        cell.textContent = values.slice(0, 5).map((value) => short(value.y) + (value.end != null ? ` (last, at ${short(value.end)})` : value.error ? ` \u00b1 ${Number(value.error.toPrecision(2))}` : "")).join(", ") + (values.length > 5 ? ", \u2026" : "");
         cell.dataset.values = JSON.stringify(values.map((value) => [value.seed ?? null, value.x, value.y]));
       });
     };
@@ -393,7 +419,9 @@
       };
       plot = new uPlot(options, [null, ...shown.map((line) => [line.x, line.y])], box);
       plot.over.addEventListener("dblclick", () => zoomTo(null));
-      status.textContent = `${shown.length} ${shown.length === 1 ? "line" : "lines"}${state.seeds ? ", each seed" : shown.some((line) => line.low) ? ", means over seeds with bands of one standard error" : ""}. Drag to zoom, double-click to show everything.${isCut && !zoom ? " Lines that rise far above the others are cut: \u201cShow everything\u201d has all of them." : ""}${hiddenZeros()}`;
+      const left = groups.filter((group) => !group.shown).length;
+      const isShort = shown.some((line) => line.isShort) ? ", as long as all seeds go on" : "";
+      status.textContent = `${shown.length} ${shown.length === 1 ? "line" : "lines"}${state.seeds ? ", each seed" : shown.some((line) => line.low) ? `, means over seeds with bands of one standard error${isShort}` : ""}.${left ? ` ${left} more can be switched on in the table.` : ""} Drag to zoom, double-click to show everything.${isCut && !zoom ? " Lines that rise far above the others are cut: \u201cShow everything\u201d has all of them." : ""}${hiddenZeros()}`;
       if (at != null) tell(at);
       command();
     };
@@ -415,10 +443,16 @@
     box.addEventListener("keydown", (event) => {
       const step = { ArrowLeft: -1, ArrowRight: 1 }[event.key];
       if (step && shown.length) {
-        const xs = shown[0].x;
-        const k = at == null ? 0 : Math.min(xs.length - 1, Math.max(0, nearest(xs, at) + step));
-        plot.setCursor({ left: plot.valToPos(xs[k], "x"), top: plot.over.clientHeight / 2 }, false);
-        tell(xs[k]);
+        // The next record of any line.
+        const next = shown.flatMap((line) => {
+          const k = at == null ? 0 : nearest(line.x, at);
+          return [line.x[k - 1], line.x[k], line.x[k + 1]].filter((x) => x !== undefined && (at == null || (x - at) * step > 0));
+        });
+        const x = next.length ? (step > 0 ? Math.min(...next) : Math.max(...next)) : at;
+        if (x != null) {
+          plot.setCursor({ left: plot.valToPos(x, "x"), top: plot.over.clientHeight / 2 }, false);
+          tell(x);
+        }
       } else if (event.key === "+" || event.key === "=") zoomBy(0.6);
       else if (event.key === "-") zoomBy(1 / 0.6);
       else if (event.key === "0") zoomTo(null);
@@ -539,7 +573,15 @@
     scheme.addEventListener("change", () => { recolor(); build(); });
     let width = box.clientWidth;
     new ResizeObserver(() => { if (box.clientWidth !== width) { width = box.clientWidth; plot?.setSize(size()); } }).observe(box);
-    document.querySelectorAll("details.pictures").forEach((details) => { details.open = false; });
+    const pictures = [...document.querySelectorAll("details.pictures")];
+    pictures.forEach((details) => { details.open = false; });
+    // Paper has the pictures in place of these curves.
+    let open = [];
+    addEventListener("beforeprint", () => {
+      open = pictures.map((details) => details.open);
+      pictures.forEach((details) => { details.open = true; });
+    });
+    addEventListener("afterprint", () => pictures.forEach((details, i) => { details.open = open[i] ?? false; }));
   };
 
   // ---- maps of sweeps over two keys: the page has them as pictures; here one quantity is chosen, and values are told at the pointer ----

@@ -17,6 +17,8 @@ use crate::thin::{self, Group};
 
 /// The most seeds of methods at points that have curves: more are a cloud, which the tables and maps of a sweep say better.
 const MOST_SERIES: usize = 400;
+/// Multiples of the golden ratio's inverse, without their whole part, are spread evenly.
+const GOLDEN: f64 = 0.618_033_988_749_894_9;
 
 /// Columns of numbers, each different one once, as the page reads them: 64-bit numbers, in base64.
 #[derive(Default)]
@@ -93,13 +95,15 @@ pub fn curves(runs: &[ReportedRun], theories: &[Option<TheoryReport>]) -> Curves
     Curves { json, shown, all: all.len(), records }
 }
 
-/// The series of the page: of a large sweep, those of every second or third point, all along it.
+/// The series of the page: of a large sweep, those of some of its points, all over it.
 fn some_points<'a>(all: &[(usize, &'a Series)]) -> Vec<(usize, Group<'a>)> {
-    let every = all.len().div_ceil(MOST_SERIES);
+    let share = MOST_SERIES as f64 / all.len() as f64;
     let mut points: HashMap<(usize, &str), usize> = HashMap::new();
     let is_shown = |(run, of): &(usize, &'a Series)| {
         let next = points.len();
-        points.entry((*run, &of.point)).or_insert(next).is_multiple_of(every)
+        let point = *points.entry((*run, &of.point)).or_insert(next);
+        // Not every second one: those could all have one value of a key that varies fast.
+        share >= 1.0 || (point as f64 * GOLDEN).fract() < share
     };
     let shown: Vec<(usize, &Series)> = all.iter().copied().filter(is_shown).collect();
     thin::grouped(shown.into_iter())

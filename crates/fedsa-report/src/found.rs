@@ -72,7 +72,9 @@ fn swept(sweep: &toml::Value) -> Option<String> {
 
 /// What a tuning or an evaluation found.
 pub fn found(run: &ReportedRun) -> Vec<String> {
-    [answer(&run.summary), policy_value(&run.summary["policy_value"]), held_out(&run.held_out)].into_iter().flatten().collect()
+    let summary = &run.summary;
+    let found = [answer(summary), limits(summary), policy_value(&summary["policy_value"]), held_out(&run.held_out)];
+    found.into_iter().flatten().collect()
 }
 
 /// The answer of a tuning.
@@ -90,6 +92,24 @@ fn answer(summary: &Json) -> Option<String> {
     let asked = options["target_mse"].as_f64().map_or(String::new(), |target| format!("; asked was {}", number(target)));
     let least = options["minimise"].as_str().map_or(String::new(), |cost| format!(" with the fewest {cost}"));
     Some(format!("{method} reaches the target{least}, with {}: {}.{error}{asked}.", with.join(", "), costs.join(", ")))
+}
+
+/// What may have kept a tuning from a better answer.
+fn limits(summary: &Json) -> Option<String> {
+    let (answer, options) = (&summary["answer"], &summary["options"]);
+    let mut limits = Vec::new();
+    if let (Some(own), Some(most)) = (answer["local_steps"].as_u64(), options["most_local_steps"].as_u64())
+        && own == most
+        && most > 1
+        && options["local_steps"].is_null()
+    {
+        limits.push(format!("The answer has the most local steps that may be chosen, {most}: with more there may be a better one."));
+    }
+    let ended = |key: &str| summary[key]["budget_exhausted"] == true;
+    if ended("theory") || ended("pilots") || summary["time_limit_reached"] == true {
+        limits.push("The budget or the time limit ended the search early: with more there may be a better answer.".into());
+    }
+    (!limits.is_empty()).then(|| limits.join(" "))
 }
 
 /// The value of a policy, by the fitted value function and by the returns of the logs.
@@ -149,6 +169,18 @@ mod tests {
              local_steps 10000); ours (scafflsa). Swept: problem.seed, 3 values."
         );
         assert_eq!(ran(&run("", Json::Null, Json::Null)), "");
+    }
+
+    #[test]
+    fn the_first_lines_say_what_may_have_kept_a_tuning_from_a_better_answer() {
+        let of = |steps: u64, given: Json, cut: bool| {
+            let options = json!({ "most_local_steps": 1000, "local_steps": given });
+            limits(&json!({ "answer": { "local_steps": steps }, "options": options, "pilots": { "budget_exhausted": cut } }))
+        };
+        assert_eq!(of(10, Json::Null, false), None);
+        assert_eq!(of(1000, json!([1000]), false), None);
+        assert!(of(1000, Json::Null, false).unwrap().contains("most local steps that may be chosen, 1000"));
+        assert!(of(10, Json::Null, true).unwrap().contains("ended the search early"));
     }
 
     #[test]

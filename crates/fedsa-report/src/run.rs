@@ -60,8 +60,9 @@ const LARGEST_PICTURE: u64 = 4 << 20;
 /// # Errors
 /// When a folder is named twice, holds nothing of fedsa, or its files are damaged.
 pub fn read_all(folders: &[PathBuf]) -> Result<Vec<ReportedRun>> {
+    let same = |folder: &PathBuf| folder.canonicalize().unwrap_or_else(|_| folder.clone());
     for (i, folder) in folders.iter().enumerate() {
-        if folders[..i].contains(folder) {
+        if folders[..i].iter().any(|other| same(other) == same(folder)) {
             return Err(Error::new(folder.display().to_string(), "the folder is named twice", "each folder once"));
         }
     }
@@ -110,9 +111,14 @@ fn read(folder: &Path, name: String) -> Result<ReportedRun> {
         _ => {
             let finished = FinishedRun::read(folder)?;
             let path = folder.join("trace.parquet");
-            if !folder::outputs(folder).iter().any(|name| name == "trace.parquet") {
-                let what = if path.exists() { "it was changed after fedsa wrote it" } else { "it is missing" };
-                return Err(Error::format(path.display().to_string(), what, "the folder as fedsa wrote it"));
+            let own = folder::outputs(folder);
+            // Settings that were changed would stand above results of others.
+            for name in ["config.toml", "trace.parquet"] {
+                if !own.iter().any(|own| own == name) {
+                    let path = folder.join(name);
+                    let what = if path.exists() { "it was changed after fedsa wrote it" } else { "it is missing" };
+                    return Err(Error::format(path.display().to_string(), what, "the folder as fedsa wrote it"));
+                }
             }
             let table = Some(from_trace(&trace::read(&path)?, &path)?);
             let FinishedRun { summary, config, .. } = finished;

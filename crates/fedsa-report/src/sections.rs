@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use fedsa::record::COUNTS;
 use fedsa_experiment::finished::{RunState, differences};
+use fedsa_experiment::folder;
 use fedsa_experiment::numbers;
 use serde_json::{Value as Json, json};
 
@@ -77,6 +78,17 @@ pub fn verdicts(runs: &[ReportedRun]) -> String {
     out
 }
 
+/// How far a sweep is that is run in parts.
+fn parts(run: &ReportedRun) -> String {
+    let names = folder::names_of_parts(&run.folder).unwrap_or_default();
+    let (done, begun) = (numbers::thousands(names.done.len() as f64), numbers::thousands(names.begun.len() as f64));
+    let folder = run.folder.display();
+    format!(
+        "{done} parts are done and {begun} are not; their results are seen once they are joined: fedsa merge {folder} says which points \
+         are missing, or joins them"
+    )
+}
+
 fn verdict(run: &ReportedRun) -> (TagTone, (&'static str, String)) {
     let rounds = run.table.as_ref().map_or(0, |table| table.rows());
     let so_far = || match rounds {
@@ -84,7 +96,9 @@ fn verdict(run: &ReportedRun) -> (TagTone, (&'static str, String)) {
         rounds => format!("{} records so far; the page shows these{}", numbers::thousands(rounds as f64), farthest(run)),
     };
     match run.state {
+        RunState::UnderWay if folder::has_parts(&run.folder) => return (TagTone::Note, ("under way", parts(run))),
         RunState::UnderWay => return (TagTone::Note, ("under way", so_far())),
+        RunState::Interrupted if folder::has_parts(&run.folder) => return (TagTone::Note, ("parts of a sweep", parts(run))),
         RunState::Interrupted => return (TagTone::Note, ("interrupted", format!("{}; fedsa run --resume goes on with it", so_far()))),
         RunState::Finished => {}
     }

@@ -1,11 +1,11 @@
-//! RowLevels of categories and classes of labels of rows, which agents say when they apply, and learn of all when they are admitted.
+//! Levels of categories and classes of labels of rows, which agents say when they apply, and learn of all when they are admitted.
 
 use fedsa::enrolment::{ColumnContent, ColumnSummary, DistinctValues, MOST_COMPONENTS};
 use fedsa::error::{Error, Result};
 use fedsa::problem::preparation::Preparation;
 use fedsa::problem::preparation::columns::ColumnLevels;
 use fedsa::problem::preparation::levels::RowLevels;
-use fedsa::problem::preparation::targets::{ClassLabel, Targets};
+use fedsa::problem::preparation::targets::{ClassLabel, TargetRule, Targets};
 use fedsa::problem::regression::{GeneralisedLinear, LeastSquares, Logistic};
 use serde::{Deserialize, Serialize};
 
@@ -96,6 +96,18 @@ pub(super) fn preparation(experiment: &Experiment) -> Result<Preparation> {
         "least-squares" => settings_of::<LeastSquares>(experiment)?.preparation(),
         _ => settings_of::<GeneralisedLinear>(experiment)?.preparation(),
     })
+}
+
+/// Refuses targets that agents would scale by their own rows before they know the levels of all: they say nothing of their targets.
+///
+/// # Errors
+/// When it is so.
+pub(super) fn check_targets(experiment: &Experiment) -> Result<()> {
+    if matches!(preparation(experiment)?.targets, TargetRule::Numbers { range: Some(_) }) {
+        let what = "targets that each agent would scale by its own rows, beside columns whose categories are those of all agents";
+        return Err(Error::new("target_range", what, "targets in files that are scaled alike, and no target_range").inside("problem"));
+    }
+    Ok(())
 }
 
 /// The number of components of a model of rows with these levels.

@@ -139,14 +139,42 @@ impl Deployment {
         &self.experiment.federation
     }
 
-    /// Founds the federation of those who have applied.
+    /// Founds the federation of those who have applied. Where there is none of all of them, such as for a label that one agent alone has,
+    /// those are excluded without whom there is one, as long as there are enough.
     ///
     /// # Errors
     /// As [`Enrolment::close`], and when the method cannot count answers as `[federation]` says.
     pub fn found(&self, enrolment: &Enrolment) -> Result<Enrolled> {
-        let mut enrolled = enrolment.close(self.dim(enrolment)?)?;
+        let close = |enrolment: &Enrolment| enrolment.close(self.dim(enrolment)?);
+        let mut enrolled = match close(enrolment) {
+            Ok(enrolled) => enrolled,
+            Err(why) => self.found_without(enrolment, why)?,
+        };
         enrolled.membership = self.ruled(enrolled.membership)?;
         Ok(enrolled)
+    }
+
+    /// The same without those who are in the way of it, one after the other: an agent without whom there is a federation, or else the one
+    /// with most values that no other has.
+    fn found_without(&self, enrolment: &Enrolment, why: Error) -> Result<Enrolled> {
+        let mut left_out = Vec::new();
+        let (mut rest, mut why) = (enrolment.clone(), why);
+        loop {
+            let suspects = rest.suspects();
+            let found = suspects.iter().find_map(|who| {
+                let others = rest.without(who);
+                others.close(self.dim(&others).ok()?).ok().map(|enrolled| (who.clone(), enrolled))
+            });
+            if let Some((who, mut enrolled)) = found {
+                left_out.push((who, why));
+                enrolled.excluded.extend(left_out);
+                return Ok(enrolled);
+            }
+            let Some(who) = suspects.into_iter().next() else { return Err(left_out.into_iter().next().map_or(why, |(_, first)| first)) };
+            rest = rest.without(&who);
+            let next = self.dim(&rest).and_then(|dim| rest.close(dim)).err();
+            left_out.push((who, std::mem::replace(&mut why, next.expect("there is no federation without one of them"))));
+        }
     }
 
     /// The membership of a saved state, of a federation that must have and can have so many agents.

@@ -42,7 +42,7 @@ mod frame;
 mod membership;
 mod terms;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::RangeInclusive;
 
 use serde::{Deserialize, Serialize};
@@ -97,6 +97,15 @@ struct Application {
 }
 
 impl Application {
+    /// The values of categories and labels, each with the name of its column.
+    fn values(&self) -> BTreeSet<(&str, &str)> {
+        let mut all = BTreeSet::new();
+        for column in &self.columns {
+            all.extend(column.values().into_iter().flat_map(|values| &values.names).map(|value| (column.name.as_str(), value.as_str())));
+        }
+        all
+    }
+
     /// The application that bytes hold.
     ///
     /// # Errors
@@ -150,6 +159,7 @@ impl EnrolmentCost {
 }
 
 /// The server's side of enrolment.
+#[derive(Clone)]
 pub struct Enrolment {
     terms: Terms,
     agents: RangeInclusive<usize>,
@@ -163,7 +173,7 @@ type Shape<'a> = (Option<u32>, Vec<(&'a str, &'static str)>, Option<&'a str>);
 type Sorted<'a> = (Vec<(&'a str, &'a Application)>, Vec<(&'a str, Error)>);
 
 /// What lasts.
-#[derive(Default, Serialize, Deserialize)]
+#[derive(Clone, Default, Serialize, Deserialize)]
 struct State {
     /// Who has applied, in order.
     applied: Vec<(String, Application)>,
@@ -267,6 +277,28 @@ impl Enrolment {
     /// Those who have applied, in order.
     pub fn applied(&self) -> impl Iterator<Item = &str> {
         self.state.applied.iter().map(|(sender, _)| &sender[..])
+    }
+
+    /// The same enrolment without one who has applied.
+    #[must_use]
+    pub fn without(&self, sender: &str) -> Self {
+        let applied = self.state.applied.iter().filter(|(other, _)| other != sender).cloned().collect();
+        Self { terms: self.terms.clone(), agents: self.agents.clone(), state: State { applied, cost: self.state.cost } }
+    }
+
+    /// Those who may be in the way of a federation of the others, if there would still be enough: those with most values of categories and
+    /// labels that nobody else has come first.
+    pub fn suspects(&self) -> Vec<String> {
+        if self.state.applied.len() <= *self.agents.start() {
+            return Vec::new();
+        }
+        let all: Vec<(&String, BTreeSet<(&str, &str)>)> = self.state.applied.iter().map(|(sender, one)| (sender, one.values())).collect();
+        let mut holders: BTreeMap<(&str, &str), usize> = BTreeMap::new();
+        all.iter().flat_map(|(_, values)| values).for_each(|value| *holders.entry(*value).or_default() += 1);
+        let alone = |values: &BTreeSet<(&str, &str)>| values.iter().filter(|value| holders[value] == 1).count();
+        let mut suspects: Vec<(usize, &String)> = all.iter().map(|(sender, values)| (alone(values), *sender)).collect();
+        suspects.sort_by_key(|(alone, _)| std::cmp::Reverse(*alone));
+        suspects.into_iter().map(|(_, sender)| sender.clone()).collect()
     }
 
     /// Whether enough agents have applied.

@@ -291,7 +291,8 @@ fn in_order(given: &[ClassLabel]) -> Result<Vec<ClassLabel>> {
     }
     classes.sort_by(|a, b| match (a, b) {
         (ClassLabel::Number(a), ClassLabel::Number(b)) => (a + 0.0).total_cmp(&(b + 0.0)),
-        _ => a.to_string().cmp(&b.to_string()),
+        (ClassLabel::Name(a), ClassLabel::Name(b)) => a.cmp(b),
+        _ => std::cmp::Ordering::Equal,
     });
     classes.dedup();
     if classes.len() != given.len() || !(2..=MOST_CLASSES).contains(&classes.len()) {

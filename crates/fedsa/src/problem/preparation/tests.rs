@@ -403,6 +403,10 @@ fn targets_are_classes_or_numbers_in_a_range() {
     let two = targets(names(&["spam", "eggs"], &[0, 1, 0]), many).unwrap();
     // Against eggs: ham is 1, spam 2 and tea 3.
     assert_eq!((two.train.targets, two.train.family.outputs()), (vec![2.0, 0.0, 2.0], 3));
+    // In the order of their characters, given or found, also of those that messages write otherwise.
+    let marked = ["aZ", "a\u{1}", "b"];
+    let ranks = |classes| targets(names(&marked, &[0, 1, 2]), TargetRule::Many { reference: None, classes }).unwrap().train.targets;
+    assert_eq!((ranks(all(&marked)), ranks(None)), (vec![1.0, 0.0, 2.0], vec![1.0, 0.0, 2.0]));
     let numbers = targets(Labels::Numbers(vec![1990.0, 2010.0, 1950.0]), TargetRule::Numbers { range: Some([0.0, 1.0]) }).unwrap();
     assert!(linalg::distance_sq(&numbers.train.targets, &[2.0 / 3.0, 1.0, 0.0]).sqrt() < 1e-14);
     assert!((numbers.targets.label(0.5) - 1980.0).abs() < 1e-10);
