@@ -261,7 +261,7 @@ def test_a_run_that_diverged_says_so_first_and_hides_no_other_line(opened: Opene
     fedsa("report", "diverged", "--out", "diverged.html", cwd=folder)
     page = opened.open(folder / "diverged.html")
     first = page.locator(".verdicts").inner_text()
-    assert "FedLSA diverged in round" in first and "its step size is too large" in first and "stable up to step_size" in first
+    assert "FedLSA diverged first in round" in first and "its step size is too large" in first and "stable up to step_size" in first
     status = page.locator("#curves p[aria-live]")
     assert "are cut" in status.inner_text()
     page.get_by_role("button", name="Show everything").click()

@@ -50,8 +50,11 @@ fn end(result: &Json) -> Option<String> {
 }
 
 fn diverged(result: &Json) -> String {
-    let round =
-        result["diverged_at_round"].as_u64().map_or(String::new(), |round| format!(" in round {}", numbers::thousands(round as f64)));
+    // That of the seed that diverged earliest.
+    let first = if result["diverged_seeds"].as_u64().is_some_and(|seeds| seeds > 1) { " first" } else { "" };
+    let round = result["diverged_at_round"]
+        .as_u64()
+        .map_or(String::new(), |round| format!("{first} in round {}", numbers::thousands(round as f64)));
     let seeds = match (result["diverged_seeds"].as_u64(), result["seeds"].as_u64()) {
         (Some(some), Some(all)) if all > 1 => format!(", {some} of {all} seeds"),
         _ => String::new(),
@@ -87,6 +90,9 @@ mod tests {
         });
         let said = end(&result).unwrap();
         assert!(said.starts_with("FedLSA at H = 3 diverged in round 12, 1 of 2 seeds: "), "{said}");
+        result["diverged_seeds"] = json!(2);
+        assert!(end(&result).unwrap().starts_with("FedLSA at H = 3 diverged first in round 12, 2 of 2 seeds: "));
+        result["diverged_seeds"] = json!(1);
         assert!(said.ends_with("; its step size is too large: with these settings it is stable up to step_size = 0.4567."), "{said}");
         result["largest_stable_step"] = Json::Null;
         result["as_expected"] = json!(true);

@@ -214,7 +214,8 @@ pub fn results(runs: &[ReportedRun]) -> String {
                 whole(&result["seeds"]),
                 whole(&result["rounds"]),
                 number(&result["final_mean"]),
-                estimate(&result["floor_mean"], &result["floor_se"]),
+                // A run that stops at its target is on its way there in its last fifth.
+                if result["outcome"] == "converged" { Cell::Empty } else { estimate(&result["floor_mean"], &result["floor_se"]) },
                 number(&result["predicted"]["floor"]),
                 number(&result["residual_mean"]),
                 remark(result),
@@ -228,7 +229,7 @@ pub fn results(runs: &[ReportedRun]) -> String {
 /// What the columns of results are.
 const EXPLAINED: &str = "<p class=\"small\">The error is the squared distance \u{2016}\u{3b8} \u{2212} \u{3b8}*\u{2016}\u{b2} of the weights from the root of the \
     mean of the agents' operators, as its mean over seeds; \u{b1} is one standard error. Its mean over the last fifth of the rounds is the floor, where it has settled by \
-    then. The residual is the norm of the mean operator, or of the gradient, at the weights in the end.</p>\n";
+    then; runs that stop at a target have none. The residual is the norm of the mean operator, or of the gradient, at the weights in the end.</p>\n";
 
 /// The checks, failing ones first.
 pub fn checks(runs: &[ReportedRun]) -> String {
