@@ -48,6 +48,10 @@ pub fn ran(run: &ReportedRun) -> String {
     if !swept.is_empty() {
         parts.push(format!("Swept: {}.", swept.join("; ")));
     }
+    let variants = settings.get("variant").and_then(toml::Value::as_array).map_or(0, Vec::len);
+    if variants > 0 {
+        parts.push(format!("{} {}.", thousands(variants as f64), if variants == 1 { "variant" } else { "variants" }));
+    }
     parts.join(" ")
 }
 
@@ -65,9 +69,14 @@ fn method(settings: &toml::Value) -> Option<String> {
 
 /// What a sweep changes, and to how many values.
 fn swept(sweep: &toml::Value) -> Option<String> {
-    let key = sweep.get("key").and_then(toml::Value::as_str).or_else(|| sweep.get("name")?.as_str())?;
+    let keys = || {
+        let keys: Vec<&str> = sweep.get("keys")?.as_array()?.iter().filter_map(toml::Value::as_str).collect();
+        Some(keys.join(" with "))
+    };
+    let name = |key: &str| sweep.get(key).and_then(toml::Value::as_str).map(str::to_string);
+    let key = name("name").or_else(|| name("key")).or_else(keys)?;
     let values = sweep.get("values").or_else(|| sweep.get("points")).and_then(toml::Value::as_array).map(Vec::len);
-    Some(values.map_or_else(|| key.to_string(), |n| format!("{key}, {} values", thousands(n as f64))))
+    Some(values.map_or_else(|| key.clone(), |n| format!("{key}, {} values", thousands(n as f64))))
 }
 
 /// What a tuning or an evaluation found.
@@ -169,6 +178,15 @@ mod tests {
              local_steps 10000); ours (scafflsa). Swept: problem.seed, 3 values."
         );
         assert_eq!(ran(&run("", Json::Null, Json::Null)), "");
+    }
+
+    #[test]
+    fn keys_that_are_swept_together_and_variants_are_named() {
+        let config =
+            "[[sweep]]\nkeys = [\"method.*.local_steps\", \"run.rounds\"]\nvalues = [[1, 100], [10, 10]]\n[[variant]]\nlabel = \"a\"\n";
+        let table = Some(crate::rounds::from_lines(""));
+        let run = ReportedRun { table, ..run(config, Json::Null, Json::Null) };
+        assert_eq!(ran(&run), "Swept: method.*.local_steps with run.rounds, 2 values. 1 variant.");
     }
 
     #[test]
