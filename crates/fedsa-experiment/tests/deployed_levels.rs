@@ -3,7 +3,8 @@
 use std::path::Path;
 
 use fedsa::cancel::Cancel;
-use fedsa::error::ErrorKind;
+use fedsa::enrolment::Enrolled;
+use fedsa::error::{ErrorKind, Result};
 use fedsa::problem::preparation::partition::Partition;
 use fedsa_data::find::Places;
 use fedsa_data::linear_model::LinearModel;
@@ -40,6 +41,16 @@ fn deployment(problem: &str, method: &str) -> Deployment {
 
 fn agent(deployment: &Deployment, file: &str) -> LocalAgent {
     LocalAgent::new(deployment, &[file.to_string()], &Places::from_env(""), None, &Cancel::never()).unwrap()
+}
+
+/// The federation of those who have these files, of whom there must be so many.
+fn founded<'a>(deployment: &Deployment, files: impl ExactSizeIterator<Item = &'a String>, least: usize) -> Result<Enrolled> {
+    let mut enrolment = deployment.enrolment(least..=files.len()).unwrap();
+    let invitation = enrolment.invite(files.len());
+    for (c, file) in files.enumerate() {
+        enrolment.take(&format!("{c}"), &agent(deployment, file).handle(&invitation).unwrap().unwrap()).unwrap();
+    }
+    deployment.found(&enrolment)
 }
 
 const NEWTON: &str = "{ kind = \"newton\" }";
@@ -126,12 +137,7 @@ fn weights_of_a_federation_name_the_categories_and_classes_of_all() {
         );
         let text = settings(&problem, "{ kind = \"mean\" }", NEWTON, 60);
         let deployment = Deployment::new(Document::parse("t.toml", &text).unwrap()).unwrap();
-        let mut enrolment = deployment.enrolment(3..=3).unwrap();
-        let invitation = enrolment.invite(3);
-        for file in &files {
-            enrolment.take(file, &agent(&deployment, file).handle(&invitation).unwrap().unwrap()).unwrap();
-        }
-        let membership = deployment.found(&enrolment).unwrap().membership;
+        let membership = founded(&deployment, files.iter(), 3).unwrap().membership;
         let ours = deployment.weights(&membership, &results(&text, &each(&files))).unwrap().unwrap();
         let settings = FitSettings::new(files.clone())
             .with_model(model)
@@ -170,12 +176,7 @@ fn categories_and_labels_that_do_not_go_together_are_named() {
     let one = table("one", "1,red,1\n2,blue,1\n");
     let of = |more: &str, files: &[&String], at_least: usize| {
         let deployment = deployment(&format!("{{ kind = \"logistic\", target = \"y\", ridge = 1e-2{more} }}"), NEWTON);
-        let mut enrolment = deployment.enrolment(at_least..=files.len()).unwrap();
-        let invitation = enrolment.invite(files.len());
-        for (c, file) in files.iter().enumerate() {
-            enrolment.take(&format!("{c}"), &agent(&deployment, file).handle(&invitation).unwrap().unwrap()).unwrap();
-        }
-        deployment.found(&enrolment)
+        founded(&deployment, files.iter().copied(), at_least)
     };
     for (more, files, column) in [
         ("", [&text, &text, &numbers], "without `colour` of categories that are texts"),
@@ -211,14 +212,7 @@ fn an_agent_that_is_in_the_way_of_a_federation_is_excluded() {
     let third = table("third", usual(0) + "3,red,7\n");
     let many = table("many", (0..999).map(|i| format!("{i},c{i},{}\n", i % 2)).collect());
     let deployment = deployment("{ kind = \"logistic\", target = \"y\", ridge = 1e-2 }", NEWTON);
-    let found = |files: &[&String], least: usize| {
-        let mut enrolment = deployment.enrolment(least..=files.len()).unwrap();
-        let invitation = enrolment.invite(files.len());
-        for (c, file) in files.iter().enumerate() {
-            enrolment.take(&format!("{c}"), &agent(&deployment, file).handle(&invitation).unwrap().unwrap()).unwrap();
-        }
-        deployment.found(&enrolment)
-    };
+    let found = |files: &[&String], least: usize| founded(&deployment, files.iter().copied(), least);
     for (others, why) in [(vec![&third], "labels"), (vec![&many], "categories"), (vec![&many, &third], "categories")] {
         let mut files = others.clone();
         files.extend(&honest);

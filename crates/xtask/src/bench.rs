@@ -30,11 +30,14 @@ pub fn run(json_file: Option<&Path>) -> Result<(), String> {
     for part in PARTS {
         part(&mut all)?;
     }
-    if let Some(path) = json_file {
-        let text = serde_json::to_string_pretty(&all).expect("plain numbers");
-        std::fs::write(path, text + "\n").map_err(|e| format!("{}: {e}", path.display()))?;
-    }
-    Ok(())
+    write(&all, json_file)
+}
+
+/// Writes numbers as JSON, if a file is given.
+pub fn write(all: &Map<String, Value>, json_file: Option<&Path>) -> Result<(), String> {
+    let Some(path) = json_file else { return Ok(()) };
+    let text = serde_json::to_string_pretty(all).expect("plain numbers");
+    std::fs::write(path, text + "\n").map_err(|e| format!("{}: {e}", path.display()))
 }
 
 /// The steps of TD, beside those of peers.

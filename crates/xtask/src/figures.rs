@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Map, Value, json};
 
-use crate::bench::{machine, peak_mib};
+use crate::bench::{machine, peak_mib, write};
 use crate::{cargo, root};
 
 /// How many of the hottest functions are named.
@@ -33,10 +33,10 @@ pub fn run(ids: &[&str], json_file: Option<&Path>) -> Result<(), String> {
     if !has_perf {
         eprintln!("no perf here: functions are not named");
     }
-    println!("{}", machine());
-    println!("{:<26} {:>8} {:>11} {:>6}  hottest functions", "experiment", "seconds", "processors", "MiB");
     let mut all = Map::new();
     all.insert("machine".into(), machine());
+    println!("{}", all["machine"]);
+    println!("{:<26} {:>8} {:>11} {:>6}  hottest functions", "experiment", "seconds", "processors", "MiB");
     let (mut seconds, mut figures) = (0.0, Map::new());
     for id in bundled(&program)?.into_iter().filter(|id| ids.is_empty() || ids.iter().any(|begin| id.starts_with(begin))) {
         let figure = measured(&program, &id, &output, has_perf)?;
@@ -51,11 +51,7 @@ pub fn run(ids: &[&str], json_file: Option<&Path>) -> Result<(), String> {
     }
     println!("{:<26} {seconds:>8.1}", "all");
     all.insert("figures".into(), figures.into());
-    if let Some(path) = json_file {
-        let text = serde_json::to_string_pretty(&all).expect("plain numbers");
-        std::fs::write(path, text + "\n").map_err(|e| format!("{}: {e}", path.display()))?;
-    }
-    Ok(())
+    write(&all, json_file)
 }
 
 /// What was measured of one experiment.

@@ -155,33 +155,46 @@ impl<L: Loss> Regression<L> {
         }
     }
 
+    /// The mean of l over some margins.
+    fn mean_of_losses(&self, margins: &[f64]) -> f64 {
+        margins::sum(self.isa, margins, L::value) / margins.len() as f64
+    }
+
     /// `mu/2 ||theta||^2`.
     fn penalty(&self, theta: &[f64]) -> f64 {
         self.parts.ridge / 2.0 * linalg::norm_sq(&theta[..self.parts.penalised])
     }
 
-    /// The margins of an agent's rows at theta, and what else is known there.
-    fn seen(&self, c: usize, theta: &[f64]) -> Seen {
+    /// Shows the margins of an agent's rows at theta.
+    fn with_margins<R>(&self, c: usize, theta: &[f64], see: impl FnOnce(&[f64]) -> R) -> R {
         let compute = || Seen { theta: theta.to_vec(), margins: self.margins(self.range(c), theta), gradient: None };
-        self.points.take(c, theta).unwrap_or_else(compute)
+        let seen = self.points.take(c, theta).unwrap_or_else(compute);
+        let shown = see(&seen.margins);
+        self.points.keep(c, seen);
+        shown
     }
 
-    /// The same with the gradient.
-    fn seen_with_gradient(&self, c: usize, theta: &[f64]) -> (Seen, Vec<f64>) {
-        let mut out = vec![0.0; theta.len()];
+    /// Writes the gradient of an agent at theta, and shows the margins there.
+    fn gradient_with_margins<R>(&self, c: usize, theta: &[f64], out: &mut [f64], see: impl FnOnce(&[f64]) -> R) -> R {
         let mut seen = match self.points.take(c, theta) {
-            Some(mut seen) => {
-                if let Some(gradient) = seen.gradient.take() {
-                    return (seen, gradient);
+            Some(seen) => {
+                match &seen.gradient {
+                    Some(known) => out.copy_from_slice(known),
+                    None => self.gradient_at(c, theta, &seen.margins, out),
                 }
-                self.gradient_at(c, theta, &seen.margins, &mut out);
-                return (seen, out);
+                seen
             }
-            None => Seen { theta: theta.to_vec(), margins: vec![0.0; self.range(c).len()], gradient: None },
+            None => {
+                let mut margins = vec![0.0; self.range(c).len()];
+                self.mean_of_rows(c, theta, out, |rows, t| margins[rows].copy_from_slice(t));
+                out.iter_mut().for_each(|out| *out = -*out);
+                Seen { theta: theta.to_vec(), margins, gradient: None }
+            }
         };
-        self.mean_of_rows(c, theta, &mut out, |rows, t| seen.margins[rows].copy_from_slice(t));
-        out.iter_mut().for_each(|out| *out = -*out);
-        (seen, out)
+        let shown = see(&seen.margins);
+        seen.gradient.get_or_insert_with(|| out.to_vec());
+        self.points.keep(c, seen);
+        shown
     }
 
     /// The gradient of an agent at theta from the margins there.
@@ -199,9 +212,7 @@ impl<L: Loss> Regression<L> {
         if L::HAS_OFFSETS {
             return vec![L::MOST_BEND; self.range(c).len()];
         }
-        let seen = self.seen(c, theta);
-        let mut out = seen.margins.clone();
-        self.points.keep(c, seen);
+        let mut out = self.with_margins(c, theta, <[f64]>::to_vec);
         margins::map(self.isa, &mut out, L::bend);
         out
     }
@@ -421,28 +432,18 @@ impl<L: Loss> Facts for Regression<L> {
 
 impl<L: Loss> Objective for Regression<L> {
     fn loss(&self, c: usize, theta: &[f64]) -> f64 {
-        let seen = self.seen(c, theta);
-        let losses = margins::sum(self.isa, &seen.margins, L::value) / seen.margins.len() as f64;
-        self.points.keep(c, seen);
-        losses + self.penalty(theta)
+        self.with_margins(c, theta, |t| self.mean_of_losses(t)) + self.penalty(theta)
     }
     fn gradient(&self, c: usize, theta: &[f64], out: &mut [f64]) {
         if self.points.keeps() {
-            let (seen, gradient) = self.seen_with_gradient(c, theta);
-            out.copy_from_slice(&gradient);
-            self.points.keep(c, Seen { gradient: Some(gradient), ..seen });
-            return;
+            return self.gradient_with_margins(c, theta, out, |_| ());
         }
         self.mean(c, theta, out);
         out.iter_mut().for_each(|out| *out = -*out);
     }
     /// The margins of one pass over the rows are those of both.
     fn loss_and_gradient(&self, c: usize, theta: &[f64], out: &mut [f64]) -> f64 {
-        let (seen, gradient) = self.seen_with_gradient(c, theta);
-        out.copy_from_slice(&gradient);
-        let losses = margins::sum(self.isa, &seen.margins, L::value) / seen.margins.len() as f64;
-        self.points.keep(c, Seen { gradient: Some(gradient), ..seen });
-        losses + self.penalty(theta)
+        self.gradient_with_margins(c, theta, out, |t| self.mean_of_losses(t)) + self.penalty(theta)
     }
     fn hessian(&self, c: usize, theta: &[f64], out: &mut Mat<f64>) {
         // These were made below before there were systems: the same bits.
@@ -466,10 +467,7 @@ impl<L: Loss> Objective for Regression<L> {
             self.gradient(c, theta, gradient);
             return dense_hessian(self, c, theta, hessian);
         };
-        let (seen, known) = self.seen_with_gradient(c, theta);
-        gradient.copy_from_slice(&known);
-        let mut bends = seen.margins.clone();
-        self.points.keep(c, Seen { gradient: Some(known), ..seen });
+        let mut bends = self.gradient_with_margins(c, theta, gradient, <[f64]>::to_vec);
         let scale = 1.0 / bends.len() as f64;
         margins::map(self.isa, &mut bends, L::bend);
         bends.iter_mut().for_each(|bend| *bend *= scale);
