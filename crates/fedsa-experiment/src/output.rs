@@ -205,8 +205,8 @@ fn cost_json(plan: &Plan, results: &Results, cell: usize, level: CostLevel) -> J
     cost.into()
 }
 
-/// Metadata that may differ between equal runs: program, machine and time.
-fn provenance() -> Json {
+/// Metadata that may differ between equal runs that end now: program, machine and time.
+pub fn provenance() -> Json {
     json!({
         "fedsa": env!("CARGO_PKG_VERSION"),
         "commit": option_env!("FEDSA_COMMIT"),
@@ -383,7 +383,7 @@ fn problem_json(field: &dyn Field) -> Json {
     })
 }
 
-/// `summary.json`. It has the predictions that checks and figure have used, and the cheap ones.
+/// `summary.json`, without `provenance`. It has the predictions that checks and figure have used, and the cheap ones.
 pub fn summary(plan: &Plan, results: &Results, predictor: &Predictor, verdicts: &[Verdict], seconds: f64) -> Json {
     let of_point = |planned: &PlannedPoint| -> Vec<Json> {
         let cells = plan.labels.iter().map(String::as_str).zip(planned.cells.iter().copied());
@@ -397,7 +397,6 @@ pub fn summary(plan: &Plan, results: &Results, predictor: &Predictor, verdicts: 
         "title": plan.experiment.title,
         "fedsa": env!("CARGO_PKG_VERSION"),
         "seconds": seconds,
-        "provenance": provenance(),
         "passed": verdicts.iter().all(|v| v.as_expected) && results.all_as_expected(plan),
         "checks": verdicts,
         "results": list,

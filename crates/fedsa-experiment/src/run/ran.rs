@@ -80,6 +80,8 @@ pub struct Ran {
     pub ended: EndedRun,
     /// How long it took, in seconds.
     pub seconds: f64,
+    /// By what program, where and when: told once, so that all copies of the results say the same.
+    provenance: Json,
     /// A cell of the first point whose run was only the way to a result that was found, with a note on its end.
     settled: Option<(usize, String)>,
     /// What `summary.json` has besides what every run has.
@@ -135,8 +137,8 @@ impl Ran {
         // What is asked for later belongs to the results, which are made as a whole.
         let predictor = predictor.with_cancel(&Cancel::never());
         let ended = EndedRun::of(&plan, &results, &verdicts, quick, None);
-        let (seconds, further) = (began.elapsed().as_secs_f64(), serde_json::Map::new());
-        Some(Self { plan, results, predictor, verdicts, picture, quick, ended, seconds, settled: None, further, written })
+        let (seconds, provenance, further) = (began.elapsed().as_secs_f64(), output::provenance(), serde_json::Map::new());
+        Some(Self { plan, results, predictor, verdicts, picture, quick, ended, seconds, provenance, settled: None, further, written })
     }
 
     /// What is to be reported.
@@ -167,6 +169,7 @@ impl Ran {
     /// `summary.json`, as it is written.
     pub fn summary_json(&self) -> Json {
         let mut summary = output::summary(&self.plan, &self.results, &self.predictor, &self.verdicts, self.seconds);
+        summary["provenance"] = self.provenance.clone();
         summary["quick"] = json!(self.quick);
         summary["exit_status"] = json!(u8::from(!self.ended.as_expected));
         summary["notes"] = json!(self.ended.notes);
