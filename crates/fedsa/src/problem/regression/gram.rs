@@ -1,5 +1,6 @@
 //! Weighted Gram matrices `sum_j w_j x_j x_j^T` of rows: the Hessians of regression.
 
+use std::borrow::Cow;
 use std::ops::Range;
 
 use faer::linalg::matmul::matmul;
@@ -16,10 +17,11 @@ const BLOCK: usize = 256;
 /// Products of two numbers below which a second thread does not pay.
 const MOST_ALONE: usize = 500_000;
 
-/// `out = sum_j w_j x_j x_j^T` over the rows of `range`, d x d and symmetric to the bit; `weights` has a number of at least 0 for each.
+/// `out = sum_j w_j x_j x_j^T` over the rows of `range`, d x d and symmetric to the bit; `weights` has a number for each.
 ///
 /// Panels of columns of the lower triangle are computed in parallel. Every entry is one sum over all rows in an order that does not depend on
-/// the number of threads. Dense rows are multiplied as matrices by faer; of sparse rows only the products of stored numbers are formed.
+/// the number of threads. Dense rows are multiplied as matrices by faer; of sparse rows only the products of stored numbers are formed. Rows
+/// that together change no entry by more than it is rounded are left out ([`heavy`]).
 pub fn gram(rows: &Rows, range: Range<usize>, weights: &[f64], out: &mut Mat<f64>) {
     out.fill(0.0);
     add(rows, range, weights, out);
@@ -34,7 +36,9 @@ pub fn add(rows: &Rows, range: Range<usize>, weights: &[f64], out: &mut Mat<f64>
         Rows::Dense { values, .. } => {
             let ends: Vec<usize> = (1..=d.div_ceil(COLUMNS)).map(|k| (k * COLUMNS).min(d)).collect();
             let is_large = range.len() * d * d / 2 > MOST_ALONE;
-            panels(out, &ends, is_large, |first, panel| dense_panel(values, d, range.clone(), weights, first, panel));
+            let values = &values[range.start * d..range.end * d];
+            let (values, weights) = heavy(values, d, weights);
+            panels(out, &ends, is_large, |first, panel| dense_panel(&values, d, &weights, first, panel));
         }
         Rows::Sparse { starts, index, value, .. } => {
             let sparse = Sparse { starts, index, value };
@@ -68,11 +72,49 @@ fn panels(matrix: &mut Mat<f64>, ends: &[usize], is_large: bool, see: impl Fn(us
     }
 }
 
+/// The share of the largest weight, over the number of rows, up to which rows may be too light to count.
+const LIGHT: f64 = f64::EPSILON / 2.0;
+/// The share of the largest weight from which on rows count among the heaviest.
+const HEAVIEST: f64 = 1e-3;
+/// The share of rows, one in so many, that have to be light before it pays to leave them out.
+const WORTH: usize = 8;
+
+/// The dense rows of d numbers that count, with their weights: all but those that together change no entry by more than it is rounded.
+///
+/// A row j is left out if for every column k `|w_j| x_jk^2 <= u / n s_k`, where u is half a unit of the last place, n the number of rows, and
+/// s_k at most `sum_i |w_i| x_ik^2`. What all of them add to entry (k, l) is then at most `u sqrt(s_k s_l)` (Cauchy and Schwarz), below what
+/// the sum is rounded by. Near the optimum of a logistic loss that separates most rows this is a third of them and more.
+fn heavy<'a>(values: &'a [f64], d: usize, weights: &'a [f64]) -> (Cow<'a, [f64]>, Cow<'a, [f64]>) {
+    let all = (Cow::Borrowed(values), Cow::Borrowed(weights));
+    let largest = weights.iter().fold(0.0f64, |most, w| most.max(w.abs()));
+    let share = LIGHT / weights.len() as f64;
+    let may_be_light = |w: f64| w.abs() <= share * largest;
+    // Weights that are not finite are never light, nor is any beside them.
+    if d == 0 || !largest.is_finite() || WORTH * weights.iter().filter(|w| may_be_light(**w)).count() < weights.len() {
+        return all;
+    }
+    // The heaviest rows bound s_k from below.
+    let mut bound = vec![0.0f64; d];
+    let rows = || values.chunks_exact(d).zip(weights);
+    for (row, w) in rows().filter(|(_, w)| w.abs() >= HEAVIEST * largest) {
+        bound.iter_mut().zip(row).for_each(|(sum, x)| *sum += w.abs() * x * x);
+    }
+    bound.iter_mut().for_each(|sum| *sum *= share);
+    let is_light = |row: &[f64], w: f64| may_be_light(w) && row.iter().zip(&bound).all(|(x, bound)| w.abs() * x * x <= *bound);
+    let kept: Vec<(&[f64], f64)> = rows().filter(|(row, w)| !is_light(row, **w)).map(|(row, w)| (row, *w)).collect();
+    if WORTH * (weights.len() - kept.len()) < weights.len() {
+        return all;
+    }
+    let mut values = Vec::with_capacity(kept.len() * d);
+    kept.iter().for_each(|(row, _)| values.extend_from_slice(row));
+    (Cow::Owned(values), Cow::Owned(kept.into_iter().map(|(_, w)| w).collect()))
+}
+
 /// Columns from `first` on, of the rows from `first` on.
-fn dense_panel(values: &[f64], d: usize, range: Range<usize>, weights: &[f64], first: usize, mut panel: MatMut<'_, f64>) {
+fn dense_panel(values: &[f64], d: usize, weights: &[f64], first: usize, mut panel: MatMut<'_, f64>) {
     let width = panel.ncols();
-    let mut scaled = vec![0.0; BLOCK.min(range.len()) * width];
-    for (block, w) in values[range.start * d..range.end * d].chunks(BLOCK * d).zip(weights.chunks(BLOCK)) {
+    let mut scaled = vec![0.0; BLOCK.min(weights.len()) * width];
+    for (block, w) in values.chunks(BLOCK * d).zip(weights.chunks(BLOCK)) {
         for ((scaled, row), w) in scaled.chunks_mut(width).zip(block.chunks(d)).zip(w) {
             scaled.iter_mut().zip(&row[first..]).for_each(|(out, x)| *out = w * x);
         }
@@ -172,5 +214,40 @@ mod tests {
                 assert!((&sum - &expected).norm_max() <= 1e-13 * (n as f64), "{n} x {d}");
             }
         }
+    }
+
+    /// Weights over many magnitudes, as those of a logistic loss that separates most rows: entries are as exact as sums over all rows, also of a
+    /// column whose numbers are tiny, and of one that occurs in light rows only.
+    #[test]
+    fn rows_that_change_no_entry_are_left_out() {
+        let (n, d) = (600, 40);
+        let mut s = stream(3, Purpose::Fresh, 0, 0);
+        let scales = |k: usize| if k == 3 { 1e-90 } else { 1.0 };
+        let mut values: Vec<f64> = (0..n * d).map(|at| s.normal() * scales(at % d)).collect();
+        let weights: Vec<f64> = (0..n).map(|j| 10f64.powf(-40.0 * j as f64 / n as f64)).collect();
+        let lightest_of = |values: &[f64]| heavy(values, d, &weights).1.iter().fold(1.0f64, |least, w| least.min(*w));
+        assert!((1e-22..1e-18).contains(&lightest_of(&values)), "{:e}", lightest_of(&values));
+        assert!(matches!(heavy(&values, d, &vec![1.0; n]).0, Cow::Borrowed(_)), "nothing is left out where all rows count");
+        for column in [None, Some(7)] {
+            if let Some(column) = column {
+                (0..300).for_each(|j| values[j * d + column] = 0.0);
+                assert!((1e-42..1e-35).contains(&lightest_of(&values)), "no row can be left out for the column of light rows");
+            }
+            let rows = Rows::Dense { d, values: values.clone() };
+            let mut got = Mat::zeros(d, d);
+            gram(&rows, 0..n, &weights, &mut got);
+            // From the lightest row on, so that nothing is lost.
+            let direct = |i: usize, k: usize| -> f64 { (0..n).rev().map(|j| weights[j] * values[j * d + i] * values[j * d + k]).sum() };
+            for (i, k) in (0..d).flat_map(|i| (0..d).map(move |k| (i, k))) {
+                let scale = direct(i, i).sqrt() * direct(k, k).sqrt();
+                // The sums themselves are rounded some 240 times, until weights are below the last place.
+                assert!((got[(i, k)] - direct(i, k)).abs() <= 4.0 * 240f64.sqrt() * f64::EPSILON * scale, "{i}, {k}");
+            }
+        }
+        // Numbers that are not finite are not hidden.
+        values[(n - 1) * d] = f64::NAN;
+        let mut got = Mat::zeros(d, d);
+        gram(&Rows::Dense { d, values }, 0..n, &weights, &mut got);
+        assert!(got[(0, 0)].is_nan());
     }
 }
