@@ -342,6 +342,9 @@ fn derivatives_are_differences() {
             objective.hessian(c, &theta, &mut h);
             objective.hessian_vector(c, &theta, &v, &mut hv);
             assert!(distance(&linalg::mat_vec(&h, &v), &hv) < 1e-12, "{name}");
+            let mut twice = vec![0.0; 2 * d];
+            objective.hessian_products(c, &theta)(&[&v[..], &v[..]].concat(), &mut twice);
+            assert_eq!(twice, [&hv[..], &hv[..]].concat(), "{name}");
             objective.gradient(c, &at(step), &mut g);
             objective.gradient(c, &at(-step), &mut below);
             let difference: Vec<f64> = g.iter().zip(&below).map(|(a, b)| (a - b) / (2.0 * step)).collect();

@@ -9,7 +9,7 @@
 //! before it, is followed for some steps: it finds further eigenvectors of an eigenvalue that has more of them than a block has
 //! columns, and eigenvectors that a start near an earlier operator's lacks.
 
-use faer::Mat;
+use faer::{Mat, MatRef};
 
 use super::basis::{Basis, beside, orthonormal};
 use super::{Eigenpairs, sign};
@@ -26,7 +26,7 @@ const CHECKS: usize = 3;
 const MOST_PRODUCTS: usize = 50;
 const MOST_FOR_SMALLEST: usize = 400;
 
-/// Writes the product of the operator and its first argument into the second; both have n numbers.
+/// Writes the products of the operator and some vectors of n numbers, which follow each other, one after the other into the second argument.
 pub type Product<'a> = dyn FnMut(&[f64], &mut [f64]) + 'a;
 
 /// A search for leading eigenpairs of a symmetric operator on R^n.
@@ -150,15 +150,13 @@ impl<'a> Search<'a> {
         // Once more: columns that nearly depend on each other lose their orthogonality to the spans as they are scaled.
         let columns = orthonormal(&spans, orthonormal(&spans, columns));
         let columns = columns.subcols(0, columns.ncols().min(basis.room() - basis.len));
-        let mut images = Mat::zeros(self.n, columns.ncols());
-        for j in 0..columns.ncols() {
-            let column = columns.col(j).try_as_col_major().expect("columns in one piece").as_slice();
-            let image = images.col_as_slice_mut(j);
-            (self.product)(column, image);
-            if !image.iter().all(|x| x.is_finite()) {
-                return None;
-            }
+        let vectors: Vec<f64> = columns.col_iter().flat_map(|column| column.iter().copied()).collect();
+        let mut images = vec![0.0; vectors.len()];
+        (self.product)(&vectors, &mut images);
+        if !images.iter().all(|x| x.is_finite()) {
+            return None;
         }
+        let mut images = MatRef::from_column_major_slice(&images, self.n, columns.ncols()).to_owned();
         // What images have in the span of known vectors is the error of these.
         if !known.values.is_empty() {
             images = &images - &known.vectors * (known.vectors.transpose() * &images);

@@ -116,13 +116,20 @@ fn special_matrices_are_decomposed() {
     }
 }
 
+/// The products of a matrix with vectors that follow each other.
+fn multiply(h: &Mat<f64>, x: &[f64], out: &mut [f64]) {
+    for (x, out) in x.chunks(h.nrows()).zip(out.chunks_mut(h.nrows())) {
+        let image = h * Mat::from_fn(x.len(), 1, |i, _| x[i]);
+        out.copy_from_slice(image.col_as_slice(0));
+    }
+}
+
 /// A search that counts its products.
 fn by_products(h: &Mat<f64>, known: Eigenpairs, more: usize, near: &Mat<f64>, tolerance: f64, seed: u64) -> (Eigenpairs, usize) {
     let mut count = 0;
     let mut product = |x: &[f64], out: &mut [f64]| {
-        count += 1;
-        let image = h * Mat::from_fn(x.len(), 1, |i, _| x[i]);
-        out.copy_from_slice(image.col_as_slice(0));
+        count += x.len() / h.nrows();
+        multiply(h, x, out);
     };
     let search = Search::new(h.nrows(), &mut product, tolerance, stream(seed, Purpose::Lanczos, 0, 0));
     let found = search.extend(known, more, near);
@@ -163,10 +170,7 @@ fn pairs_from_products_are_those_of_the_matrix() {
             }
             assert_eq!(by_products(&h, Eigenpairs::none(n), m, &nowhere(n), tolerance, 1).0, pairs, "the same bits again");
         }
-        let mut product = |x: &[f64], out: &mut [f64]| {
-            let image = &h * Mat::from_fn(n, 1, |i, _| x[i]);
-            out.copy_from_slice(image.col_as_slice(0));
-        };
+        let mut product = |x: &[f64], out: &mut [f64]| multiply(&h, x, out);
         let search = Search::new(n, &mut product, 1e-8, stream(2, Purpose::Lanczos, 0, 0));
         let least = search.smallest();
         // The least of values that decay (kinds 0 and 2) is not set off from its neighbours: what is found lies above it.

@@ -44,6 +44,38 @@ pub fn pass(isa: Isa, rows: &Rows, range: Range<usize>, theta: &[f64], out: &mut
     }
 }
 
+/// [`pass`] for several vectors, of which `thetas` and `outs` have the numbers one after the other: the same bits, with each block of rows read
+/// for all of them. `weigh` turns products with one vector at a time into weights.
+pub fn pass_each(
+    isa: Isa,
+    rows: &Rows,
+    range: Range<usize>,
+    thetas: &[f64],
+    outs: &mut [f64],
+    mut weigh: impl FnMut(Range<usize>, &mut [f64]),
+) {
+    let d = rows.columns();
+    let mut weights = [[0.0; BLOCK]; SIDE];
+    for first in range.clone().step_by(BLOCK) {
+        let block = first..range.end.min(first + BLOCK);
+        for (thetas, outs) in thetas.chunks(SIDE * d).zip(outs.chunks_mut(SIDE * d)) {
+            if let (Rows::Dense { values, .. }, true) = (rows, thetas.len() == SIDE * d) {
+                let values = &values[block.start * d..block.end * d];
+                margins_of_four(isa, values, d, thetas, &mut weights);
+                weights.iter_mut().for_each(|weights| weigh(block.clone(), &mut weights[..block.len()]));
+                combine_into_four(isa, values, d, outs, &weights);
+                continue;
+            }
+            for (theta, out) in thetas.chunks(d).zip(outs.chunks_mut(d)) {
+                let weights = &mut weights[0][..block.len()];
+                margins(isa, rows, block.clone(), theta, weights);
+                weigh(block.clone(), weights);
+                combine(isa, rows, block.clone(), out, weights);
+            }
+        }
+    }
+}
+
 /// `x_j . a` and `x_j . b` of the rows of `range`, with the bits of two calls of [`margins`]: a block of rows is read for the first one, and
 /// is still near for the second.
 pub fn margins_of_both(isa: Isa, rows: &Rows, range: Range<usize>, [a, b]: [&[f64]; 2], [of_a, of_b]: [&mut [f64]; 2]) {
@@ -90,6 +122,45 @@ per_isa! {
         }
         for (k, out) in out.iter_mut().enumerate().skip(done) {
             *out = margin(rows, range.start + k, theta);
+        }
+    }
+}
+
+per_isa! {
+    /// `out_kj = x_j . theta_k` of a block of dense rows of d numbers and four vectors, with the bits of [`margins`].
+    fn margins_of_four(values: &[f64], d: usize, thetas: &[f64], out: &mut [[f64; BLOCK]; SIDE]) {
+        let thetas: [&[f64]; SIDE] = std::array::from_fn(|k| &thetas[k * d..][..d]);
+        for (j, x) in values.chunks_exact(d).enumerate().take(BLOCK) {
+            let margins = margins_of(thetas, x);
+            (0..SIDE).for_each(|k| out[k][j] = margins[k]);
+        }
+    }
+}
+
+per_isa! {
+    /// `out_k += sum_j weights_kj x_j` over a block of dense rows of d numbers, for four vectors, with the bits of [`combine`].
+    fn combine_into_four(values: &[f64], d: usize, outs: &mut [f64], weights: &[[f64; BLOCK]; SIDE]) {
+        let (first, rest) = outs.split_at_mut(2 * d);
+        let ((a, b), (c, e)) = (first.split_at_mut(d), rest.split_at_mut(d));
+        let mut j = 0;
+        for x in values.chunks(2 * d) {
+            let w: [[f64; 2]; SIDE] = std::array::from_fn(|k| [weights[k][j], weights[k][(j + 1) % BLOCK]]);
+            j += 2;
+            let (x, y) = x.split_at(d);
+            if y.is_empty() {
+                for (i, x) in x.iter().enumerate() {
+                    (a[i], b[i]) = (w[0][0].mul_add(*x, a[i]), w[1][0].mul_add(*x, b[i]));
+                    (c[i], e[i]) = (w[2][0].mul_add(*x, c[i]), w[3][0].mul_add(*x, e[i]));
+                }
+                continue;
+            }
+            let outs = a.iter_mut().zip(b.iter_mut()).zip(c.iter_mut().zip(e.iter_mut()));
+            for (((a, b), (c, e)), (x, y)) in outs.zip(x.iter().zip(y)) {
+                *a = w[0][1].mul_add(*y, w[0][0].mul_add(*x, *a));
+                *b = w[1][1].mul_add(*y, w[1][0].mul_add(*x, *b));
+                *c = w[2][1].mul_add(*y, w[2][0].mul_add(*x, *c));
+                *e = w[3][1].mul_add(*y, w[3][0].mul_add(*x, *e));
+            }
         }
     }
 }
@@ -194,6 +265,29 @@ mod tests {
             starts.push(index.len());
         }
         (Rows::Dense { d, values }, Rows::Sparse { d, starts, index, value })
+    }
+
+    #[test]
+    fn passes_for_several_vectors_have_the_bits_of_single_ones() {
+        for (n, d) in [(1, 1), (5, 3), (33, 8), (70, 21), (101, 64)] {
+            let (dense, sparse) = both(n, d, 0.6, 11);
+            let mut s = stream(12, Purpose::Fresh, 0, 0);
+            for vectors in [1, 3, 4, 6, 9] {
+                let thetas: Vec<f64> = (0..vectors * d).map(|_| s.normal()).collect();
+                let range = n / 4..n;
+                let weigh = |rows: Range<usize>, t: &mut [f64]| t.iter_mut().zip(rows).for_each(|(t, j)| *t *= 0.1 + j as f64);
+                for rows in [&dense, &sparse] {
+                    for isa in Isa::available() {
+                        let (mut one, mut all) = (vec![0.5; vectors * d], vec![0.5; vectors * d]);
+                        for (theta, out) in thetas.chunks(d).zip(one.chunks_mut(d)) {
+                            pass(isa, rows, range.clone(), theta, out, weigh);
+                        }
+                        pass_each(isa, rows, range.clone(), &thetas, &mut all, weigh);
+                        assert_eq!(bits(&one), bits(&all), "{n} x {d}, {vectors}, {isa:?}");
+                    }
+                }
+            }
+        }
     }
 
     fn bits(x: &[f64]) -> Vec<u64> {

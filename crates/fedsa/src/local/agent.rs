@@ -8,7 +8,7 @@ use faer::Mat;
 use crate::error::Result;
 use crate::message::{Body, Message, Part};
 use crate::problem::calls::Calls;
-use crate::problem::objective::ActiveComponents;
+use crate::problem::objective::{ActiveComponents, HessianProducts};
 use crate::problem::{Facts, LinearOperators, Objective};
 use crate::random::{Key, Purpose, Stream};
 use crate::triangle::Support;
@@ -175,11 +175,15 @@ impl<'a> LocalContext<'a> {
         self.objective().hessian_vector(self.place, theta, v, out);
     }
 
-    /// [`LocalContext::hessian_vector`] for several products at one theta, with the same bits; each is counted.
+    /// [`LocalContext::hessian_vector`] for several products at one theta, with the same bits; each is counted. Vectors may follow each other.
     pub fn hessian_products(&self, theta: &[f64]) -> impl FnMut(&[f64], &mut [f64]) {
-        let mut product = self.objective().hessian_products(self.place, theta);
+        self.counted(self.objective().hessian_products(self.place, theta), theta.len())
+    }
+
+    /// Products with vectors of n numbers that count.
+    fn counted<'b>(&'b self, mut product: HessianProducts<'a>, n: usize) -> impl FnMut(&[f64], &mut [f64]) + use<'a, 'b> {
         move |v: &[f64], out: &mut [f64]| {
-            self.count(|calls| calls.hessian_vectors += 1);
+            self.count(|calls| calls.hessian_vectors += (v.len() / n.max(1)) as u64);
             product(v, out);
         }
     }
@@ -191,11 +195,7 @@ impl<'a> LocalContext<'a> {
 
     /// [`LocalContext::hessian_products`] within the components of [`LocalContext::active`].
     pub fn products_within<'b>(&'b self, theta: &[f64], components: &'b [u32]) -> impl FnMut(&[f64], &mut [f64]) + use<'a, 'b> {
-        let mut product = self.objective().products_within(self.place, theta, components);
-        move |v: &[f64], out: &mut [f64]| {
-            self.count(|calls| calls.hessian_vectors += 1);
-            product(v, out);
-        }
+        self.counted(self.objective().products_within(self.place, theta, components), components.len())
     }
 
     /// The run's seed, for streams that the server opens too.

@@ -50,10 +50,14 @@ pub trait Objective: Send + Sync {
     }
     /// `out = (Hessian of f_c at theta) v`, d numbers, without forming the Hessian where that is possible.
     fn hessian_vector(&self, c: usize, theta: &[f64], v: &[f64], out: &mut [f64]);
-    /// [`Objective::hessian_vector`] for several products at one theta, with the same bits: what they share may be computed once.
+    /// [`Objective::hessian_vector`] for several products at one theta, with the same bits: what they share may be computed once. Vectors may
+    /// be given one after the other, in as many pieces as one likes.
     fn hessian_products<'a>(&'a self, c: usize, theta: &[f64]) -> HessianProducts<'a> {
         let theta = theta.to_vec();
-        Box::new(move |v: &[f64], out: &mut [f64]| self.hessian_vector(c, &theta, v, out))
+        let d = theta.len().max(1);
+        Box::new(move |v: &[f64], out: &mut [f64]| {
+            v.chunks(d).zip(out.chunks_mut(d)).for_each(|(v, out)| self.hessian_vector(c, &theta, v, out));
+        })
     }
     /// Where the Hessians of `f_c` differ from a multiple of the identity, if that is known and few components: an agent with sparse rows has
     /// curvature in the columns that occur in its rows, and the ridge elsewhere.
@@ -64,11 +68,13 @@ pub trait Objective: Send + Sync {
     /// each of these components.
     fn products_within<'a>(&'a self, c: usize, theta: &[f64], components: &'a [u32]) -> HessianProducts<'a> {
         let mut product = self.hessian_products(c, theta);
-        let (mut whole, mut image) = (vec![0.0; theta.len()], vec![0.0; theta.len()]);
+        let (mut whole, mut image, n) = (vec![0.0; theta.len()], vec![0.0; theta.len()], components.len().max(1));
         Box::new(move |v: &[f64], out: &mut [f64]| {
-            components.iter().zip(v).for_each(|(i, v)| whole[*i as usize] = *v);
-            product(&whole, &mut image);
-            components.iter().zip(out).for_each(|(i, out)| *out = image[*i as usize]);
+            for (v, out) in v.chunks(n).zip(out.chunks_mut(n)) {
+                components.iter().zip(v).for_each(|(i, v)| whole[*i as usize] = *v);
+                product(&whole, &mut image);
+                components.iter().zip(out).for_each(|(i, out)| *out = image[*i as usize]);
+            }
         })
     }
     /// `out = f_c(theta + s p)` for each of `steps`.
@@ -154,10 +160,17 @@ mod tests {
         let mut again = vec![0.0; d];
         objective.hessian_products(0, &theta)(&v, &mut again);
         assert_eq!(again, product);
+        let (both, mut images) = ([&v[..], &theta[..]].concat(), vec![0.0; 2 * d]);
+        objective.hessian_products(0, &theta)(&both, &mut images);
+        objective.hessian_vector(0, &theta, &theta, &mut again);
+        assert_eq!(images, [&product[..], &again[..]].concat());
         let (components, mut within) = ([1, 3], [0.0; 2]);
         objective.products_within(0, &theta, &components)(&[v[1], v[3]], &mut within);
         let only = linalg::mat_vec(&hessian, &[0.0, v[1], 0.0, v[3]]);
         assert!(linalg::distance_sq(&within, &[only[1], only[3]]).sqrt() < 1e-13);
+        let mut twice = [0.0; 4];
+        objective.products_within(0, &theta, &components)(&[v[1], v[3], v[1], v[3]], &mut twice);
+        assert_eq!(twice, [within, within].concat()[..]);
     }
 
     #[test]

@@ -329,8 +329,10 @@ impl Objective for RowLosses {
         self.bent_product(c, &self.bends(c, theta, Bends::Useful), v, out);
     }
     fn hessian_products<'a>(&'a self, c: usize, theta: &[f64]) -> HessianProducts<'a> {
-        let bends = self.bends(c, theta, Bends::Useful);
-        Box::new(move |v: &[f64], out: &mut [f64]| self.bent_product(c, &bends, v, out))
+        let (bends, d) = (self.bends(c, theta, Bends::Useful), theta.len());
+        Box::new(move |v: &[f64], out: &mut [f64]| {
+            v.chunks(d).zip(out.chunks_mut(d)).for_each(|(v, out)| self.bent_product(c, &bends, v, out));
+        })
     }
     /// Predictors change linearly along p: two products with the rows, whatever the number of steps.
     fn losses_along(&self, c: usize, theta: &[f64], p: &[f64], steps: &[f64], out: &mut [f64]) {

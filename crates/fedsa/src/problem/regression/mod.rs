@@ -217,21 +217,23 @@ impl<L: Loss> Regression<L> {
         out
     }
 
-    /// `out = H_c v` from the `l''` of the agent's rows.
+    /// `out = H_c v` from the `l''` of the agent's rows, for one vector or several that follow each other.
     fn bent_product(&self, c: usize, bends: &[f64], v: &[f64], out: &mut [f64]) {
         self.bent(&self.parts.rows, self.range(c), self.parts.penalised, bends, v, out);
     }
 
     /// The same for some rows, with the ridge on the first columns.
     fn bent(&self, rows: &Rows, range: Range<usize>, penalised: usize, bends: &[f64], v: &[f64], out: &mut [f64]) {
-        let (first, n) = (range.start, range.len() as f64);
+        let (first, n, d) = (range.start, range.len() as f64, rows.columns());
         out.fill(0.0);
-        margins::pass(self.isa, rows, range, v, out, |rows, u| {
+        margins::pass_each(self.isa, rows, range, v, out, |rows, u| {
             u.iter_mut().zip(&bends[rows.start - first..]).for_each(|(u, bend)| *u *= bend);
         });
-        let (penalised, free) = out.split_at_mut(penalised);
-        penalised.iter_mut().zip(v).for_each(|(out, v)| *out = *out / n + self.parts.ridge * v);
-        free.iter_mut().for_each(|out| *out /= n);
+        for (v, out) in v.chunks(d).zip(out.chunks_mut(d)) {
+            let (penalised, free) = out.split_at_mut(penalised);
+            penalised.iter_mut().zip(v).for_each(|(out, v)| *out = *out / n + self.parts.ridge * v);
+            free.iter_mut().for_each(|out| *out /= n);
+        }
     }
 
     /// Where the Hessian of an agent with sparse rows may differ from 0; `None` for dense rows, and where the triangle has more entries

@@ -74,6 +74,13 @@ fn check_derivatives<L: Loss>() {
                 assert!(((high[i] - low[i]) / (2.0 * eps) - hv[i]).abs() < 1e-8 * (1.0 + hv[i].abs()));
             }
             assert!(linalg::distance_sq(&linalg::mat_vec(&h, &v), &hv).sqrt() < 1e-13 * (1.0 + linalg::norm_sq(&hv).sqrt()));
+            // Five vectors at a time: four side by side, and one.
+            let (five, mut images) = ([&v, &theta, &v, &g, &v].map(|v| &v[..]).concat(), vec![0.0; 5 * d]);
+            p.hessian_products(c, &theta)(&five, &mut images);
+            for (v, image) in five.chunks(d).zip(images.chunks(d)) {
+                p.hessian_vector(c, &theta, v, &mut hv);
+                assert_eq!(image, hv);
+            }
             let steps = [0.0, 1.0, 0.5, -0.25];
             let mut losses = [0.0; 4];
             p.losses_along(c, &theta, &v, &steps, &mut losses);
