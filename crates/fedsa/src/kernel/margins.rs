@@ -55,14 +55,17 @@ pub fn pass_each(
     mut weigh: impl FnMut(Range<usize>, &mut [f64]),
 ) {
     let d = rows.columns();
-    let mut weights = [[0.0; BLOCK]; SIDE];
+    let (mut found, mut weights) = ([[0.0; SIDE]; BLOCK], [[0.0; BLOCK]; SIDE]);
     for first in range.clone().step_by(BLOCK) {
         let block = first..range.end.min(first + BLOCK);
         for (thetas, outs) in thetas.chunks(SIDE * d).zip(outs.chunks_mut(SIDE * d)) {
             if let (Rows::Dense { values, .. }, true) = (rows, thetas.len() == SIDE * d) {
                 let values = &values[block.start * d..block.end * d];
-                margins_of_four(isa, values, d, thetas, &mut weights);
-                weights.iter_mut().for_each(|weights| weigh(block.clone(), &mut weights[..block.len()]));
+                margins_of_four(isa, values, d, thetas, &mut found);
+                for (k, weights) in weights.iter_mut().enumerate() {
+                    weights.iter_mut().zip(&found).for_each(|(weight, found)| *weight = found[k]);
+                    weigh(block.clone(), &mut weights[..block.len()]);
+                }
                 combine_into_four(isa, values, d, outs, &weights);
                 continue;
             }
@@ -127,12 +130,12 @@ per_isa! {
 }
 
 per_isa! {
-    /// `out_kj = x_j . theta_k` of a block of dense rows of d numbers and four vectors, with the bits of [`margins`].
-    fn margins_of_four(values: &[f64], d: usize, thetas: &[f64], out: &mut [[f64; BLOCK]; SIDE]) {
+    /// `out_jk = x_j . theta_k` of a block of dense rows of d numbers and four vectors, with the bits of [`margins`]. (With the numbers of each
+    /// vector in one piece the compiler makes no vector instructions of it.)
+    fn margins_of_four(values: &[f64], d: usize, thetas: &[f64], out: &mut [[f64; SIDE]; BLOCK]) {
         let thetas: [&[f64]; SIDE] = std::array::from_fn(|k| &thetas[k * d..][..d]);
-        for (j, x) in values.chunks_exact(d).enumerate().take(BLOCK) {
-            let margins = margins_of(thetas, x);
-            (0..SIDE).for_each(|k| out[k][j] = margins[k]);
+        for (out, x) in out.iter_mut().zip(values.chunks_exact(d)) {
+            *out = margins_of(thetas, x);
         }
     }
 }
