@@ -2,149 +2,21 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import os
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
-from typing import Any
+from dataclasses import asdict, dataclass, fields
 
-from fedsa import _fedsa, _files
+from fedsa import _fedsa, _server_state
 from fedsa._carrier import AgentCarrier, Reply
 from fedsa._files import Path
 from fedsa._results import Results
+from fedsa._server_state import EpochRecord, ExchangeRecord, History, Progress
 from fedsa.errors import FedsaError, InputError, MachineError
 
-# The layout of saved servers.
-LAYOUT = 3
 # After so many rounds without any answer the server stops.
 MOST_UNANSWERED = 3
-
-
-@dataclass
-class ExchangeRecord:
-    """What an exchange has taken."""
-
-    round: int
-    exchange: int
-    epoch: int
-    asked: int
-    answered: int
-    bytes_down: int
-    bytes_up: int
-    wire_bytes_up: int
-    seconds: float
-    # How many answers of earlier rounds came in it, and count.
-    late: int = 0
-    # The norm of the mean of the answers: operators' values or gradients where agents send them, otherwise directions.
-    residual: float | None = None
-
-    def __str__(self) -> str:
-        carried = f"{self.bytes_up:,} bytes up, {self.bytes_down:,} down"
-        residual = "" if self.residual is None else f", residual {self.residual:.3g}"
-        late = f", {self.late} late" if self.late else ""
-        answered = f"{self.answered} of {self.asked} answered{late}"
-        return f"round {self.round}, exchange {self.exchange}: {answered}, {carried}, {self.seconds:.2f} s{residual}"
-
-
-@dataclass
-class EpochRecord:
-    """Who takes part from a round on, and what it took to tell them: messages of enrolment with their bytes and seconds."""
-
-    epoch: int
-    # The rounds that were done before.
-    round: int
-    agents: list[dict[str, Any]]
-    joined: list[str]
-    left: list[str]
-    messages: int = 0
-    bytes_down: int = 0
-    bytes_up: int = 0
-    seconds: float = 0.0
-    # Of each exchange who computed nothing, and which answers arrived, where those that miss a deadline count later.
-    arrivals: list[dict[str, Any]] = field(default_factory=list)
-
-    def __str__(self) -> str:
-        changes = [f"{', '.join(names)} {what}" for names, what in ((self.joined, "joined"), (self.left, "left")) if names]
-        rows = sum(agent["rows"] for agent in self.agents)
-        return f"epoch {self.epoch}: {len(self.agents)} agents, {rows:,} rows" + "".join(f"; {change}" for change in changes)
-
-
-@dataclass
-class Progress:
-    """What a server has come to, as it is saved."""
-
-    excluded: dict[str, str] = field(default_factory=dict)
-    enrolment: bytes = b""
-    membership: bytes | None = None
-    server: bytes | None = None
-    # Those who have heard of this epoch; those who know no epoch, and must be told all; those who were told all again and have not answered since.
-    admitted: list[str] = field(default_factory=list)
-    strangers: list[str] = field(default_factory=list)
-    retold: list[str] = field(default_factory=list)
-    # Those who have said that they leave, and those who may not come back.
-    leaving: list[str] = field(default_factory=list)
-    barred: list[str] = field(default_factory=list)
-    # In which round those are invited again who did not come, and after how many rounds once more.
-    again: dict[str, list[int]] = field(default_factory=dict)
-    # The last number of rounds at which it was decided who takes part: once, also by a server that was stopped in between.
-    decided: int = -1
-    # For how many rounds agents were silent; and of this round, who was to answer and who has.
-    silent: dict[str, int] = field(default_factory=dict)
-    wanted: list[str] = field(default_factory=list)
-    heard: list[str] = field(default_factory=list)
-    rounds: list[bytes] = field(default_factory=list)
-    # At the ends of rounds, from round 0, as far as they are known.
-    residuals: list[float | None] = field(default_factory=list)
-    # The seconds until the ends of rounds, from round 0.
-    ends: list[float] = field(default_factory=list)
-    exchanges: list[ExchangeRecord] = field(default_factory=list)
-    epochs: list[EpochRecord] = field(default_factory=list)
-    # Messages of enrolment for the next epoch, with their bytes down and up, and seconds.
-    cost: list[int] = field(default_factory=lambda: [0, 0, 0])
-    cost_seconds: float = 0.0
-    # The seconds in which a server ran since the federation was founded: not those in which it was stopped.
-    seconds: float = 0.0
-
-    def to_bytes(self) -> bytes:
-        """As a file has it."""
-
-        def plain(value: Any) -> Any:
-            return {"base64": base64.b64encode(value).decode()} if isinstance(value, bytes) else value.__dict__
-
-        return json.dumps({"layout": LAYOUT, **self.__dict__}, default=plain).encode()
-
-    @classmethod
-    def of_bytes(cls, contents: bytes, file: str) -> Progress:
-        """What a file has."""
-
-        def parts(table: dict[str, Any]) -> Any:
-            return base64.b64decode(table["base64"]) if set(table) == {"base64"} else table
-
-        try:
-            table = json.loads(contents, object_hook=parts)
-            layout = table.pop("layout")
-            if layout != LAYOUT:
-                help = "a state that this version saved, or another folder"
-                raise InputError(f"a saved server of layout {layout}; this version has {LAYOUT}", "format", file, help)
-            self = cls(**table)
-            self.exchanges = [ExchangeRecord(**one) for one in self.exchanges]  # type: ignore[arg-type]
-            self.epochs = [EpochRecord(**one) for one in self.epochs]  # type: ignore[arg-type]
-        except (ValueError, KeyError, TypeError, AttributeError) as e:
-            if isinstance(e, InputError):
-                raise
-            raise InputError("not the state of a server", "format", file, "a state that fedsa saved, or another folder") from e
-        return self
-
-    def count(self, record: EpochRecord | None, messages: Collection[bytes], up: int = 0) -> None:
-        """Count messages of enrolment: of an epoch, or of the next one."""
-        down = sum(map(len, messages))
-        if record is None:
-            self.cost = [self.cost[0] + len(messages) + (up > 0), self.cost[1] + down, self.cost[2] + up]
-        else:
-            record.messages += len(messages)
-            record.bytes_down += down
 
 
 @dataclass(frozen=True)
@@ -190,10 +62,11 @@ class Server:
         # The change of members that the method refused last.
         self.refused: tuple[list[str], list[str]] | None = None
         self.progress = Progress()
+        self.history = History(os.path.join(folder, "server.lines"))
         # Until when seconds are counted.
         self.counted = time.monotonic()
         if os.path.exists(self.file):
-            self.progress = Progress.of_bytes(_files.read(self.file), self.file)
+            self.progress = _server_state.restored(self.file, self.history)
             self.enrolment.restore(self.progress.enrolment)
             if self.progress.membership is not None and self.progress.server is not None:
                 membership = deployment.membership(*agents, self.progress.membership)
@@ -218,7 +91,7 @@ class Server:
         progress.enrolment = self.enrolment.save()
         progress.membership = None if self.membership is None else self.membership.save()
         progress.server = None if self.node is None else self.node.save()
-        _files.write(self.file, progress.to_bytes())
+        _server_state.save(self.file, progress, self.history)
 
     def _carry(self, messages: Mapping[str, bytes], seconds: float) -> tuple[dict[str, Reply], float]:
         """Carry messages; what came back, and the seconds that it took. The state is on the disk before."""
@@ -263,7 +136,7 @@ class Server:
         node = _fedsa.ServerNode(membership.federation(), membership.counts_late)
         self._begin(membership, node, [])
         self.counted = time.monotonic()
-        self.progress.rounds, self.progress.ends = [node.recorded()], [0.0]
+        self.history.add_round(node.recorded(), 0.0, [])
 
     def _applies(self, who: str, reply: Reply, take: Callable[[str, bytes], bool]) -> bool:
         """Whether what came back is an application that counts."""
@@ -298,7 +171,7 @@ class Server:
         messages, down, up = progress.cost
         record = EpochRecord(membership.epoch, node.rounds(), agents, joined, list(left), messages, down, up, progress.cost_seconds)
         progress.cost, progress.cost_seconds = [0, 0, 0], 0.0
-        progress.epochs.append(record)
+        self.history.add_epoch(record)
         self.refused = None
         self.report(str(record))
 
@@ -357,9 +230,9 @@ class Server:
         if not waiting:
             return
         messages = {who: membership.told(c, who not in progress.strangers) for who, c in waiting.items()}
-        progress.count(progress.epochs[-1], list(messages.values()))
+        progress.count(self.history.epochs[-1], list(messages.values()))
         replies, seconds = self._carry(messages, self.rules.deadline)
-        progress.epochs[-1].seconds += seconds
+        self.history.epochs[-1].seconds += seconds
         for who, reply in replies.items():
             why = reply.refused or reply.lost
             if why is None:
@@ -435,12 +308,10 @@ class Server:
         """Record the round, and who was silent in it."""
         node, progress = self.node, self.progress
         assert node is not None
-        if len(progress.rounds) > node.rounds():
+        if len(self.history.rounds) > node.rounds():
             return
         self._count_seconds()
-        progress.rounds.append(node.recorded())
-        progress.ends.append(progress.seconds)
-        progress.epochs[-1].arrivals += json.loads(node.take_arrivals())
+        self.history.add_round(node.recorded(), progress.seconds, json.loads(node.take_arrivals()))
         for who in self.names:
             if who in progress.heard:
                 progress.silent.pop(who, None)
@@ -460,8 +331,8 @@ class Server:
             if self._has_enough(enough) or not waiting:
                 break
         # The first exchange of a round is at the iterate with which the last one ended.
-        if len(self.progress.residuals) < len(self.progress.rounds):
-            self.progress.residuals.append(node.residual())
+        if len(self.history.residuals) < len(self.history.rounds):
+            self.history.add_residual(node.residual())
         if self._has_enough(enough):
             self.unanswered = 0
             return node.close()
@@ -526,7 +397,7 @@ class Server:
     def _note(self, messages: Mapping[int, bytes], replies: Mapping[str, Reply], seconds: float, counted: tuple[int, int]) -> None:
         """Keep what an exchange has taken; `counted` are its answers that count, and those of earlier rounds."""
         assert self.node is not None and self.membership is not None
-        exchanges, rounds = self.progress.exchanges, self.node.rounds()
+        exchanges, rounds = self.history.exchanges, self.node.rounds()
         again = exchanges[-1].exchange + 1 if exchanges and exchanges[-1].round == rounds + 1 else 1
         record = ExchangeRecord(
             round=rounds + 1,
@@ -541,20 +412,20 @@ class Server:
             late=counted[1],
             residual=self.node.residual(),
         )
-        exchanges.append(record)
+        self.history.add_exchange(record)
         self.report(str(record))
 
     def results(self) -> Results:
         """The results of the rounds."""
         assert self.node is not None
-        progress = self.progress
-        residuals = [*progress.residuals, *[None] * (len(progress.rounds) - len(progress.residuals))]
-        rows = list(zip(progress.rounds, residuals, progress.ends))
+        progress, history = self.progress, self.history
+        residuals = [*history.residuals, *[None] * (len(history.rounds) - len(history.residuals))]
+        rows = list(zip(history.rounds, residuals, history.ends))
         told = {
-            "agents": progress.epochs[-1].agents,
+            "agents": history.epochs[-1].agents,
             "excluded": progress.excluded,
-            "epochs": [asdict(one) for one in progress.epochs],
-            "exchanges": [asdict(one) for one in progress.exchanges],
+            "epochs": [asdict(one) for one in history.epochs],
+            "exchanges": [asdict(one) for one in history.exchanges],
         }
         return Results._of(self.deployment.results(self.node, rows, progress.seconds, json.dumps(told)))
 
@@ -562,4 +433,6 @@ class Server:
         """Write the results with their weights; the state is then of no more use."""
         assert self.membership is not None and results._native is not None
         self.deployment.write(results._native, self.membership, os.fspath(out), overwrite)
-        os.remove(self.file)
+        # Lines without a state are of no federation.
+        for file in (self.file, self.history.file):
+            os.remove(file)
