@@ -74,6 +74,10 @@ class Server:
                 node.restore(self.progress.server)
                 self._enter(membership, node)
                 self.report(f"goes on after round {node.rounds()}")
+            else:
+                # Agents are asked again: they may be others since.
+                for who in self.enrolment.applied():
+                    self.enrolment.withdraw(who)
 
     def _enter(self, membership: _fedsa.Membership, node: _fedsa.ServerNode) -> None:
         self.membership, self.node = membership, node
@@ -112,20 +116,29 @@ class Server:
         connect = self.rules.connect
         ends = time.monotonic() + connect
         refused: set[str] = set()
-        while not self.enrolment.is_full:
+        # Those who applied when agents were asked last.
+        fresh: set[str] = set()
+        while True:
+            reachable = list(self.carrier.reachable())
+            if self._forget([who for who in self.enrolment.applied() if who not in reachable]):
+                # Numbers and places are free that were in their way.
+                refused.clear()
             known = {*self.enrolment.applied(), *refused}
-            new = [who for who in self.carrier.reachable() if who not in known]
-            if new:
-                invitation = self.enrolment.invite(len(new))
-                self.progress.count(None, [invitation] * len(new))
-                replies, seconds = self._carry({who: invitation for who in new}, min(self.rules.deadline, max(ends - time.monotonic(), 1.0)))
-                self.progress.cost_seconds += seconds
-                for who, reply in replies.items():
-                    if not self._applies(who, reply, self.enrolment.take) and reply.lost is None:
-                        refused.add(who)
-            if time.monotonic() >= ends:
-                break
-            time.sleep(min(0.2, connect))
+            new = [who for who in reachable if who not in known]
+            is_last = time.monotonic() >= ends
+            if new and not self.enrolment.is_full:
+                fresh = self._ask_to_apply(new, min(self.rules.deadline, max(ends - time.monotonic(), 1.0)), refused)
+            is_last = is_last or time.monotonic() >= ends
+            applied = self.enrolment.applied()
+            if is_last or self.enrolment.is_full:
+                if fresh.issuperset(applied):
+                    break
+                # Who applied before may have been started again since, on other data or with another number.
+                fresh = self._ask_to_apply(applied, self.rules.deadline, refused)
+                if is_last:
+                    break
+            else:
+                time.sleep(min(0.2, connect))
         if not self.enrolment.has_enough:
             self._save()
             told = "; ".join(f"{who}: {why}" for who, why in self.progress.excluded.items())
@@ -138,7 +151,33 @@ class Server:
         self.counted = time.monotonic()
         self.history.add_round(node.recorded(), 0.0, [])
 
-    def _applies(self, who: str, reply: Reply, take: Callable[[str, bytes], bool]) -> bool:
+    def _forget(self, gone: Sequence[str]) -> bool:
+        """Forget applications of those who are no longer there, before there is a federation: somebody else may have come in their place.
+        Whether there are any."""
+        for who in gone:
+            self.enrolment.withdraw(who)
+            self.report(f"{who} has gone before the federation began")
+        return bool(gone)
+
+    def _ask_to_apply(self, asked: Sequence[str], seconds: float, refused: set[str]) -> set[str]:
+        """Ask agents to apply, or to apply again; those who have. Those who cannot take part are refused from now on."""
+        invitation = self.enrolment.invite(len(asked))
+        self.progress.count(None, [invitation] * len(asked))
+        replies, seconds = self._carry({who: invitation for who in asked}, seconds)
+        self.progress.cost_seconds += seconds
+        before = set(self.enrolment.applied())
+        for who in asked:
+            self.enrolment.withdraw(who)
+        come = set()
+        for who in asked:
+            reply = replies.get(who, Reply(lost="no answer"))
+            if self._applies(who, reply, self.enrolment.take, is_known=who in before):
+                come.add(who)
+            elif reply.lost is None:
+                refused.add(who)
+        return come
+
+    def _applies(self, who: str, reply: Reply, take: Callable[[str, bytes], bool], is_known: bool = False) -> bool:
         """Whether what came back is an application that counts."""
         if reply.lost is not None:
             self.report(f"{who} does not take part: {reply.lost}")
@@ -153,7 +192,8 @@ class Server:
             return False
         self.progress.count(None, [], len(reply.body))
         self.progress.excluded.pop(who, None)
-        self.report(f"{who} takes part")
+        if not is_known:
+            self.report(f"{who} takes part")
         return True
 
     def _begin(self, membership: _fedsa.Membership, node: _fedsa.ServerNode, left: Sequence[str]) -> None:

@@ -131,6 +131,12 @@ impl Enrolment {
         engine::brief(py, || Ok(locked(&self.enrolment).take(sender, application)? == Accepted::Counted))
     }
 
+    /// Forgets the application of a sender, if it has made one.
+    fn withdraw(&self, sender: &str) {
+        let mut enrolment = locked(&self.enrolment);
+        *enrolment = enrolment.without(sender);
+    }
+
     fn applied(&self) -> Vec<String> {
         locked(&self.enrolment).applied().map(str::to_string).collect()
     }
