@@ -204,6 +204,7 @@ class Server:
         stay = set(self.names)
         progress.strangers = [who for who in progress.strangers if who in stay] + joined
         progress.admitted, progress.retold, progress.wanted, progress.heard = [], [], [], []
+        progress.anew, progress.renewed = [], []
         progress.leaving = [who for who in progress.leaving if who in stay]
         progress.silent = {who: n for who, n in progress.silent.items() if who in stay}
         progress.again = {who: rounds for who, rounds in progress.again.items() if who not in stay}
@@ -269,7 +270,10 @@ class Server:
         waiting = {self.names[c]: c for c in numbers if self.names[c] not in progress.admitted}
         if not waiting:
             return
-        messages = {who: membership.told(c, who not in progress.strangers) for who, c in waiting.items()}
+        self._invite_anew([who for who in waiting if who in progress.anew])
+        messages = {who: membership.told(c, who not in progress.strangers) for who, c in waiting.items() if who not in progress.anew}
+        if not messages:
+            return
         progress.count(self.history.epochs[-1], list(messages.values()))
         replies, seconds = self._carry(messages, self.rules.deadline)
         self.history.epochs[-1].seconds += seconds
@@ -279,10 +283,51 @@ class Server:
                 progress.admitted.append(who)
                 progress.strangers = [one for one in progress.strangers if one != who]
                 continue
-            # It knows no earlier epoch.
-            if reply.refused is not None and who not in progress.strangers:
-                progress.strangers.append(who)
+            if reply.refused is not None:
+                if who in progress.strangers:
+                    self._begin_anew(who)
+                else:
+                    # It knows no earlier epoch.
+                    progress.strangers.append(who)
             self.report(f"{who} does not take part in this round: {why}")
+
+    def _begin_anew(self, who: str) -> bool:
+        """Have one begin anew that refuses what it was told in full, once until it answers: its state is newer than the server's, or of
+        another federation. Whether that is to be tried."""
+        progress = self.progress
+        if who in progress.renewed:
+            return False
+        progress.renewed.append(who)
+        progress.anew.append(who)
+        return True
+
+    def _invite_anew(self, invited: Sequence[str]) -> None:
+        """Invite those of the epoch who are to begin anew. What admits them then has the mark of their application, without which nobody's
+        state is given up."""
+        progress, membership, epoch = self.progress, self.membership, self.history.epochs[-1]
+        assert membership is not None
+        if not invited:
+            return
+        invitation = membership.invitation()
+        progress.count(epoch, [invitation] * len(invited))
+        replies, seconds = self._carry({who: invitation for who in invited}, self.rules.deadline)
+        epoch.seconds += seconds
+        for who in invited:
+            reply = replies.get(who, Reply(lost="no answer"))
+            if reply.lost is not None:
+                self.report(f"{who} was invited to begin anew: {reply.lost}")
+                continue
+            progress.anew.remove(who)
+            try:
+                if reply.body is None:
+                    raise InputError(reply.refused or "no application", "message.refused")
+                membership.renew(who, reply.body)
+            except FedsaError as e:
+                self.report(f"{who} cannot begin anew: {e.what}")
+                continue
+            epoch.messages += 1
+            epoch.bytes_up += len(reply.body)
+            self.report(f"{who} begins anew, because it refuses what this server asks: its state is newer than the server's, or another one's")
 
     def _available(self) -> list[int]:
         """The numbers of those who can be reached."""
@@ -337,7 +382,7 @@ class Server:
         if self.unanswered < MOST_UNANSWERED:
             return
         self._save()
-        accepted = "agents that answer by the deadline, with states as old as the server's or none; the next call goes on"
+        accepted = "agents that answer by the deadline; the next call goes on"
         raise MachineError(f"no agent has answered in {self.unanswered} rounds", "machine", "agents", accepted)
 
     def _is_over(self) -> bool:
@@ -365,9 +410,14 @@ class Server:
         assert node is not None
         enough = min(rules.least_answers, len(messages))
         waiting = messages
-        for _ in range(rules.repeats + 1):
-            self._ask(waiting, wants_answers=True)
+        tries = rules.repeats + 1
+        while True:
+            refusing = self._ask(waiting, wants_answers=True)
             waiting = {c: messages[c] for c in node.may_still_answer() if c in messages}
+            tries -= 1
+            if tries <= 0:
+                # Those who refused are told more, and nobody else is waited for.
+                waiting = {c: message for c, message in waiting.items() if self.names[c] in refusing}
             if self._has_enough(enough) or not waiting:
                 break
         # The first exchange of a round is at the iterate with which the last one ended.
@@ -387,8 +437,8 @@ class Server:
         # Sums of the same weights in another order differ in their last bits.
         return self.node.answered() >= answers and self.node.share_answered() >= self.rules.least_share - 1e-12
 
-    def _ask(self, messages: Mapping[int, bytes], wants_answers: bool) -> None:
-        """Carry messages to agents by their numbers, and take what comes back."""
+    def _ask(self, messages: Mapping[int, bytes], wants_answers: bool) -> list[str]:
+        """Carry messages to agents by their numbers, and take what comes back. Who refuses them, and will be told more before they are repeated."""
         progress, node = self.progress, self.node
         assert node is not None
         self._admit(messages)
@@ -396,27 +446,34 @@ class Server:
         if wants_answers:
             progress.wanted.extend(who for who in names if who not in progress.wanted)
         replies, seconds = self._carry({who: messages[c] for who, c in names.items()}, self.rules.deadline)
-        counted = 0
+        counted, refusing = 0, []
         for who, c in names.items():
             reply = replies.get(who, Reply(lost="no answer"))
             why = reply.refused or reply.lost
             if why is not None:
                 self.report(f"{who}: {why}")
-            if reply.refused is not None and wants_answers:
-                self._tell_again(who)
+            if reply.refused is not None and wants_answers and self._tell_again(who):
+                refusing.append(who)
             counted += (reply.body is None or self._take(who, c, reply.body)) and who in replies and why is None
         late = getattr(self.carrier, "late", None)
         came = [(who, body) for who, body in late() if who in self.names] if late is not None else []
         late_ones = sum(self._take(who, self.names.index(who), body) for who, body in came)
         self._note(messages, replies, seconds, (counted, late_ones))
+        return refusing
 
-    def _tell_again(self, who: str) -> None:
-        """Tell all of the epoch again to one that refuses a question, once: it may have lost its state, or have an old one."""
+    def _tell_again(self, who: str) -> bool:
+        """Tell all of the epoch again to one that refuses a question: it may have lost its state, or have an old one. One that refuses it
+        nevertheless begins anew. Whether it will be told anything."""
         progress = self.progress
-        if who not in progress.retold and who in progress.admitted:
+        if who not in progress.admitted:
+            return False
+        if who not in progress.retold:
             progress.retold.append(who)
-            progress.admitted.remove(who)
-            progress.strangers.append(who)
+        elif not self._begin_anew(who):
+            return False
+        progress.admitted.remove(who)
+        progress.strangers.append(who)
+        return True
 
     def _take(self, who: str, c: int, answer: bytes) -> bool:
         """Take an answer; whether it counts."""
@@ -428,7 +485,9 @@ class Server:
         progress.leaving = [one for one in progress.leaving if one != who]
         try:
             self.node.take(c, answer)
-            progress.retold = [one for one in progress.retold if one != who]
+            for told in (progress.retold, progress.renewed):
+                if who in told:
+                    told.remove(who)
         except FedsaError as e:
             self.report(f"{who} was refused: {e.what}")
             return False

@@ -10,7 +10,7 @@ import base64
 import hashlib
 import json
 import os
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -181,6 +181,9 @@ class Progress:
     admitted: list[str] = field(default_factory=list)
     strangers: list[str] = field(default_factory=list)
     retold: list[str] = field(default_factory=list)
+    # Those who refuse questions nevertheless, and are to be invited to begin anew; and those who were since their last answer.
+    anew: list[str] = field(default_factory=list)
+    renewed: list[str] = field(default_factory=list)
     # Those who have said that they leave, and those who may not come back.
     leaving: list[str] = field(default_factory=list)
     barred: list[str] = field(default_factory=list)

@@ -216,6 +216,11 @@ impl Membership {
         engine::brief(py, || Ok(locked(&self.0).take(sender, application)? == Accepted::Counted))
     }
 
+    /// Takes the application of an agent that takes part and is to begin anew.
+    fn renew(&self, py: Python<'_>, sender: &str, application: &[u8]) -> PyResult<()> {
+        engine::brief(py, || locked(&self.0).renew(sender, application))
+    }
+
     /// The next epoch, and the numbers so far of its agents.
     fn next_epoch(&self, py: Python<'_>, leaving: Vec<String>) -> PyResult<(Membership, Vec<Option<usize>>)> {
         let leaving: Vec<&str> = leaving.iter().map(String::as_str).collect();
