@@ -1,4 +1,4 @@
-"""Files that the package itself writes and reads. They are written as a whole or not at all."""
+"""Files that the package itself writes and reads. They are written as a whole or not at all, or only grow."""
 
 from __future__ import annotations
 
@@ -38,6 +38,11 @@ def name_of(path: object, key: str = "path") -> str:
 def write(path: Path, contents: bytes) -> None:
     """Write a file; one of this name is replaced."""
     _fedsa.write_file(name_of(path), contents)
+
+
+def append(path: Path, kept: int, contents: bytes) -> None:
+    """Append to a file after its first `kept` bytes; what it has behind them is cut off."""
+    _fedsa.append_file(name_of(path), kept, contents)
 
 
 def write_all(folder: Path, files: Mapping[str, bytes]) -> None:

@@ -2,149 +2,21 @@
 
 from __future__ import annotations
 
-import base64
 import json
 import os
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
-from typing import Any
+from dataclasses import asdict, dataclass, fields
 
-from fedsa import _fedsa, _files
+from fedsa import _fedsa, _server_state
 from fedsa._carrier import AgentCarrier, Reply
 from fedsa._files import Path
 from fedsa._results import Results
+from fedsa._server_state import EpochRecord, ExchangeRecord, History, Progress
 from fedsa.errors import FedsaError, InputError, MachineError
 
-# The layout of saved servers.
-LAYOUT = 3
 # After so many rounds without any answer the server stops.
 MOST_UNANSWERED = 3
-
-
-@dataclass
-class ExchangeRecord:
-    """What an exchange has taken."""
-
-    round: int
-    exchange: int
-    epoch: int
-    asked: int
-    answered: int
-    bytes_down: int
-    bytes_up: int
-    wire_bytes_up: int
-    seconds: float
-    # How many answers of earlier rounds came in it, and count.
-    late: int = 0
-    # The norm of the mean of the answers: operators' values or gradients where agents send them, otherwise directions.
-    residual: float | None = None
-
-    def __str__(self) -> str:
-        carried = f"{self.bytes_up:,} bytes up, {self.bytes_down:,} down"
-        residual = "" if self.residual is None else f", residual {self.residual:.3g}"
-        late = f", {self.late} late" if self.late else ""
-        answered = f"{self.answered} of {self.asked} answered{late}"
-        return f"round {self.round}, exchange {self.exchange}: {answered}, {carried}, {self.seconds:.2f} s{residual}"
-
-
-@dataclass
-class EpochRecord:
-    """Who takes part from a round on, and what it took to tell them: messages of enrolment with their bytes and seconds."""
-
-    epoch: int
-    # The rounds that were done before.
-    round: int
-    agents: list[dict[str, Any]]
-    joined: list[str]
-    left: list[str]
-    messages: int = 0
-    bytes_down: int = 0
-    bytes_up: int = 0
-    seconds: float = 0.0
-    # Of each exchange who computed nothing, and which answers arrived, where those that miss a deadline count later.
-    arrivals: list[dict[str, Any]] = field(default_factory=list)
-
-    def __str__(self) -> str:
-        changes = [f"{', '.join(names)} {what}" for names, what in ((self.joined, "joined"), (self.left, "left")) if names]
-        rows = sum(agent["rows"] for agent in self.agents)
-        return f"epoch {self.epoch}: {len(self.agents)} agents, {rows:,} rows" + "".join(f"; {change}" for change in changes)
-
-
-@dataclass
-class Progress:
-    """What a server has come to, as it is saved."""
-
-    excluded: dict[str, str] = field(default_factory=dict)
-    enrolment: bytes = b""
-    membership: bytes | None = None
-    server: bytes | None = None
-    # Those who have heard of this epoch; those who know no epoch, and must be told all; those who were told all again and have not answered since.
-    admitted: list[str] = field(default_factory=list)
-    strangers: list[str] = field(default_factory=list)
-    retold: list[str] = field(default_factory=list)
-    # Those who have said that they leave, and those who may not come back.
-    leaving: list[str] = field(default_factory=list)
-    barred: list[str] = field(default_factory=list)
-    # In which round those are invited again who did not come, and after how many rounds once more.
-    again: dict[str, list[int]] = field(default_factory=dict)
-    # The last number of rounds at which it was decided who takes part: once, also by a server that was stopped in between.
-    decided: int = -1
-    # For how many rounds agents were silent; and of this round, who was to answer and who has.
-    silent: dict[str, int] = field(default_factory=dict)
-    wanted: list[str] = field(default_factory=list)
-    heard: list[str] = field(default_factory=list)
-    rounds: list[bytes] = field(default_factory=list)
-    # At the ends of rounds, from round 0, as far as they are known.
-    residuals: list[float | None] = field(default_factory=list)
-    # The seconds until the ends of rounds, from round 0.
-    ends: list[float] = field(default_factory=list)
-    exchanges: list[ExchangeRecord] = field(default_factory=list)
-    epochs: list[EpochRecord] = field(default_factory=list)
-    # Messages of enrolment for the next epoch, with their bytes down and up, and seconds.
-    cost: list[int] = field(default_factory=lambda: [0, 0, 0])
-    cost_seconds: float = 0.0
-    # The seconds in which a server ran since the federation was founded: not those in which it was stopped.
-    seconds: float = 0.0
-
-    def to_bytes(self) -> bytes:
-        """As a file has it."""
-
-        def plain(value: Any) -> Any:
-            return {"base64": base64.b64encode(value).decode()} if isinstance(value, bytes) else value.__dict__
-
-        return json.dumps({"layout": LAYOUT, **self.__dict__}, default=plain).encode()
-
-    @classmethod
-    def of_bytes(cls, contents: bytes, file: str) -> Progress:
-        """What a file has."""
-
-        def parts(table: dict[str, Any]) -> Any:
-            return base64.b64decode(table["base64"]) if set(table) == {"base64"} else table
-
-        try:
-            table = json.loads(contents, object_hook=parts)
-            layout = table.pop("layout")
-            if layout != LAYOUT:
-                help = "a state that this version saved, or another folder"
-                raise InputError(f"a saved server of layout {layout}; this version has {LAYOUT}", "format", file, help)
-            self = cls(**table)
-            self.exchanges = [ExchangeRecord(**one) for one in self.exchanges]  # type: ignore[arg-type]
-            self.epochs = [EpochRecord(**one) for one in self.epochs]  # type: ignore[arg-type]
-        except (ValueError, KeyError, TypeError, AttributeError) as e:
-            if isinstance(e, InputError):
-                raise
-            raise InputError("not the state of a server", "format", file, "a state that fedsa saved, or another folder") from e
-        return self
-
-    def count(self, record: EpochRecord | None, messages: Collection[bytes], up: int = 0) -> None:
-        """Count messages of enrolment: of an epoch, or of the next one."""
-        down = sum(map(len, messages))
-        if record is None:
-            self.cost = [self.cost[0] + len(messages) + (up > 0), self.cost[1] + down, self.cost[2] + up]
-        else:
-            record.messages += len(messages)
-            record.bytes_down += down
 
 
 @dataclass(frozen=True)
@@ -190,10 +62,11 @@ class Server:
         # The change of members that the method refused last.
         self.refused: tuple[list[str], list[str]] | None = None
         self.progress = Progress()
+        self.history = History(os.path.join(folder, "server.lines"))
         # Until when seconds are counted.
         self.counted = time.monotonic()
         if os.path.exists(self.file):
-            self.progress = Progress.of_bytes(_files.read(self.file), self.file)
+            self.progress = _server_state.restored(self.file, self.history)
             self.enrolment.restore(self.progress.enrolment)
             if self.progress.membership is not None and self.progress.server is not None:
                 membership = deployment.membership(*agents, self.progress.membership)
@@ -201,6 +74,10 @@ class Server:
                 node.restore(self.progress.server)
                 self._enter(membership, node)
                 self.report(f"goes on after round {node.rounds()}")
+            else:
+                # Agents are asked again: they may be others since.
+                for who in self.enrolment.applied():
+                    self.enrolment.withdraw(who)
 
     def _enter(self, membership: _fedsa.Membership, node: _fedsa.ServerNode) -> None:
         self.membership, self.node = membership, node
@@ -218,7 +95,7 @@ class Server:
         progress.enrolment = self.enrolment.save()
         progress.membership = None if self.membership is None else self.membership.save()
         progress.server = None if self.node is None else self.node.save()
-        _files.write(self.file, progress.to_bytes())
+        _server_state.save(self.file, progress, self.history)
 
     def _carry(self, messages: Mapping[str, bytes], seconds: float) -> tuple[dict[str, Reply], float]:
         """Carry messages; what came back, and the seconds that it took. The state is on the disk before."""
@@ -239,20 +116,29 @@ class Server:
         connect = self.rules.connect
         ends = time.monotonic() + connect
         refused: set[str] = set()
-        while not self.enrolment.is_full:
+        # Those who applied when agents were asked last.
+        fresh: set[str] = set()
+        while True:
+            reachable = list(self.carrier.reachable())
+            if self._forget([who for who in self.enrolment.applied() if who not in reachable]):
+                # Numbers and places are free that were in their way.
+                refused.clear()
             known = {*self.enrolment.applied(), *refused}
-            new = [who for who in self.carrier.reachable() if who not in known]
-            if new:
-                invitation = self.enrolment.invite(len(new))
-                self.progress.count(None, [invitation] * len(new))
-                replies, seconds = self._carry({who: invitation for who in new}, min(self.rules.deadline, max(ends - time.monotonic(), 1.0)))
-                self.progress.cost_seconds += seconds
-                for who, reply in replies.items():
-                    if not self._applies(who, reply, self.enrolment.take) and reply.lost is None:
-                        refused.add(who)
-            if time.monotonic() >= ends:
-                break
-            time.sleep(min(0.2, connect))
+            new = [who for who in reachable if who not in known]
+            is_last = time.monotonic() >= ends
+            if new and not self.enrolment.is_full:
+                fresh = self._ask_to_apply(new, min(self.rules.deadline, max(ends - time.monotonic(), 1.0)), refused)
+            is_last = is_last or time.monotonic() >= ends
+            applied = self.enrolment.applied()
+            if is_last or self.enrolment.is_full:
+                if fresh.issuperset(applied):
+                    break
+                # Who applied before may have been started again since, on other data or with another number.
+                fresh = self._ask_to_apply(applied, self.rules.deadline, refused)
+                if is_last:
+                    break
+            else:
+                time.sleep(min(0.2, connect))
         if not self.enrolment.has_enough:
             self._save()
             told = "; ".join(f"{who}: {why}" for who, why in self.progress.excluded.items())
@@ -263,9 +149,35 @@ class Server:
         node = _fedsa.ServerNode(membership.federation(), membership.counts_late)
         self._begin(membership, node, [])
         self.counted = time.monotonic()
-        self.progress.rounds, self.progress.ends = [node.recorded()], [0.0]
+        self.history.add_round(node.recorded(), 0.0, [])
 
-    def _applies(self, who: str, reply: Reply, take: Callable[[str, bytes], bool]) -> bool:
+    def _forget(self, gone: Sequence[str]) -> bool:
+        """Forget applications of those who are no longer there, before there is a federation: somebody else may have come in their place.
+        Whether there are any."""
+        for who in gone:
+            self.enrolment.withdraw(who)
+            self.report(f"{who} has gone before the federation began")
+        return bool(gone)
+
+    def _ask_to_apply(self, asked: Sequence[str], seconds: float, refused: set[str]) -> set[str]:
+        """Ask agents to apply, or to apply again; those who have. Those who cannot take part are refused from now on."""
+        invitation = self.enrolment.invite(len(asked))
+        self.progress.count(None, [invitation] * len(asked))
+        replies, seconds = self._carry({who: invitation for who in asked}, seconds)
+        self.progress.cost_seconds += seconds
+        before = set(self.enrolment.applied())
+        for who in asked:
+            self.enrolment.withdraw(who)
+        come = set()
+        for who in asked:
+            reply = replies.get(who, Reply(lost="no answer"))
+            if self._applies(who, reply, self.enrolment.take, is_known=who in before):
+                come.add(who)
+            elif reply.lost is None:
+                refused.add(who)
+        return come
+
+    def _applies(self, who: str, reply: Reply, take: Callable[[str, bytes], bool], is_known: bool = False) -> bool:
         """Whether what came back is an application that counts."""
         if reply.lost is not None:
             self.report(f"{who} does not take part: {reply.lost}")
@@ -280,7 +192,8 @@ class Server:
             return False
         self.progress.count(None, [], len(reply.body))
         self.progress.excluded.pop(who, None)
-        self.report(f"{who} takes part")
+        if not is_known:
+            self.report(f"{who} takes part")
         return True
 
     def _begin(self, membership: _fedsa.Membership, node: _fedsa.ServerNode, left: Sequence[str]) -> None:
@@ -291,6 +204,7 @@ class Server:
         stay = set(self.names)
         progress.strangers = [who for who in progress.strangers if who in stay] + joined
         progress.admitted, progress.retold, progress.wanted, progress.heard = [], [], [], []
+        progress.anew, progress.renewed = [], []
         progress.leaving = [who for who in progress.leaving if who in stay]
         progress.silent = {who: n for who, n in progress.silent.items() if who in stay}
         progress.again = {who: rounds for who, rounds in progress.again.items() if who not in stay}
@@ -298,7 +212,7 @@ class Server:
         messages, down, up = progress.cost
         record = EpochRecord(membership.epoch, node.rounds(), agents, joined, list(left), messages, down, up, progress.cost_seconds)
         progress.cost, progress.cost_seconds = [0, 0, 0], 0.0
-        progress.epochs.append(record)
+        self.history.add_epoch(record)
         self.refused = None
         self.report(str(record))
 
@@ -356,20 +270,64 @@ class Server:
         waiting = {self.names[c]: c for c in numbers if self.names[c] not in progress.admitted}
         if not waiting:
             return
-        messages = {who: membership.told(c, who not in progress.strangers) for who, c in waiting.items()}
-        progress.count(progress.epochs[-1], list(messages.values()))
+        self._invite_anew([who for who in waiting if who in progress.anew])
+        messages = {who: membership.told(c, who not in progress.strangers) for who, c in waiting.items() if who not in progress.anew}
+        if not messages:
+            return
+        progress.count(self.history.epochs[-1], list(messages.values()))
         replies, seconds = self._carry(messages, self.rules.deadline)
-        progress.epochs[-1].seconds += seconds
+        self.history.epochs[-1].seconds += seconds
         for who, reply in replies.items():
             why = reply.refused or reply.lost
             if why is None:
                 progress.admitted.append(who)
                 progress.strangers = [one for one in progress.strangers if one != who]
                 continue
-            # It knows no earlier epoch.
-            if reply.refused is not None and who not in progress.strangers:
-                progress.strangers.append(who)
+            if reply.refused is not None:
+                if who in progress.strangers:
+                    self._begin_anew(who)
+                else:
+                    # It knows no earlier epoch.
+                    progress.strangers.append(who)
             self.report(f"{who} does not take part in this round: {why}")
+
+    def _begin_anew(self, who: str) -> bool:
+        """Have one begin anew that refuses what it was told in full, once until it answers: its state is newer than the server's, or of
+        another federation. Whether that is to be tried."""
+        progress = self.progress
+        if who in progress.renewed:
+            return False
+        progress.renewed.append(who)
+        progress.anew.append(who)
+        return True
+
+    def _invite_anew(self, invited: Sequence[str]) -> None:
+        """Invite those of the epoch who are to begin anew. What admits them then has the mark of their application, without which nobody's
+        state is given up."""
+        progress, membership, epoch = self.progress, self.membership, self.history.epochs[-1]
+        assert membership is not None
+        if not invited:
+            return
+        invitation = membership.invitation()
+        progress.count(epoch, [invitation] * len(invited))
+        replies, seconds = self._carry({who: invitation for who in invited}, self.rules.deadline)
+        epoch.seconds += seconds
+        for who in invited:
+            reply = replies.get(who, Reply(lost="no answer"))
+            if reply.lost is not None:
+                self.report(f"{who} was invited to begin anew: {reply.lost}")
+                continue
+            progress.anew.remove(who)
+            try:
+                if reply.body is None:
+                    raise InputError(reply.refused or "no application", "message.refused")
+                membership.renew(who, reply.body)
+            except FedsaError as e:
+                self.report(f"{who} cannot begin anew: {e.what}")
+                continue
+            epoch.messages += 1
+            epoch.bytes_up += len(reply.body)
+            self.report(f"{who} begins anew, because it refuses what this server asks: its state is newer than the server's, or another one's")
 
     def _available(self) -> list[int]:
         """The numbers of those who can be reached."""
@@ -424,7 +382,7 @@ class Server:
         if self.unanswered < MOST_UNANSWERED:
             return
         self._save()
-        accepted = "agents that answer by the deadline, with states as old as the server's or none; the next call goes on"
+        accepted = "agents that answer by the deadline; the next call goes on"
         raise MachineError(f"no agent has answered in {self.unanswered} rounds", "machine", "agents", accepted)
 
     def _is_over(self) -> bool:
@@ -435,12 +393,10 @@ class Server:
         """Record the round, and who was silent in it."""
         node, progress = self.node, self.progress
         assert node is not None
-        if len(progress.rounds) > node.rounds():
+        if len(self.history.rounds) > node.rounds():
             return
         self._count_seconds()
-        progress.rounds.append(node.recorded())
-        progress.ends.append(progress.seconds)
-        progress.epochs[-1].arrivals += json.loads(node.take_arrivals())
+        self.history.add_round(node.recorded(), progress.seconds, json.loads(node.take_arrivals()))
         for who in self.names:
             if who in progress.heard:
                 progress.silent.pop(who, None)
@@ -454,14 +410,19 @@ class Server:
         assert node is not None
         enough = min(rules.least_answers, len(messages))
         waiting = messages
-        for _ in range(rules.repeats + 1):
-            self._ask(waiting, wants_answers=True)
+        tries = rules.repeats + 1
+        while True:
+            refusing = self._ask(waiting, wants_answers=True)
             waiting = {c: messages[c] for c in node.may_still_answer() if c in messages}
+            tries -= 1
+            if tries <= 0:
+                # Those who refused are told more, and nobody else is waited for.
+                waiting = {c: message for c, message in waiting.items() if self.names[c] in refusing}
             if self._has_enough(enough) or not waiting:
                 break
         # The first exchange of a round is at the iterate with which the last one ended.
-        if len(self.progress.residuals) < len(self.progress.rounds):
-            self.progress.residuals.append(node.residual())
+        if len(self.history.residuals) < len(self.history.rounds):
+            self.history.add_residual(node.residual())
         if self._has_enough(enough):
             self.unanswered = 0
             return node.close()
@@ -476,8 +437,8 @@ class Server:
         # Sums of the same weights in another order differ in their last bits.
         return self.node.answered() >= answers and self.node.share_answered() >= self.rules.least_share - 1e-12
 
-    def _ask(self, messages: Mapping[int, bytes], wants_answers: bool) -> None:
-        """Carry messages to agents by their numbers, and take what comes back."""
+    def _ask(self, messages: Mapping[int, bytes], wants_answers: bool) -> list[str]:
+        """Carry messages to agents by their numbers, and take what comes back. Who refuses them, and will be told more before they are repeated."""
         progress, node = self.progress, self.node
         assert node is not None
         self._admit(messages)
@@ -485,27 +446,34 @@ class Server:
         if wants_answers:
             progress.wanted.extend(who for who in names if who not in progress.wanted)
         replies, seconds = self._carry({who: messages[c] for who, c in names.items()}, self.rules.deadline)
-        counted = 0
+        counted, refusing = 0, []
         for who, c in names.items():
             reply = replies.get(who, Reply(lost="no answer"))
             why = reply.refused or reply.lost
             if why is not None:
                 self.report(f"{who}: {why}")
-            if reply.refused is not None and wants_answers:
-                self._tell_again(who)
+            if reply.refused is not None and wants_answers and self._tell_again(who):
+                refusing.append(who)
             counted += (reply.body is None or self._take(who, c, reply.body)) and who in replies and why is None
         late = getattr(self.carrier, "late", None)
         came = [(who, body) for who, body in late() if who in self.names] if late is not None else []
         late_ones = sum(self._take(who, self.names.index(who), body) for who, body in came)
         self._note(messages, replies, seconds, (counted, late_ones))
+        return refusing
 
-    def _tell_again(self, who: str) -> None:
-        """Tell all of the epoch again to one that refuses a question, once: it may have lost its state, or have an old one."""
+    def _tell_again(self, who: str) -> bool:
+        """Tell all of the epoch again to one that refuses a question: it may have lost its state, or have an old one. One that refuses it
+        nevertheless begins anew. Whether it will be told anything."""
         progress = self.progress
-        if who not in progress.retold and who in progress.admitted:
+        if who not in progress.admitted:
+            return False
+        if who not in progress.retold:
             progress.retold.append(who)
-            progress.admitted.remove(who)
-            progress.strangers.append(who)
+        elif not self._begin_anew(who):
+            return False
+        progress.admitted.remove(who)
+        progress.strangers.append(who)
+        return True
 
     def _take(self, who: str, c: int, answer: bytes) -> bool:
         """Take an answer; whether it counts."""
@@ -517,7 +485,9 @@ class Server:
         progress.leaving = [one for one in progress.leaving if one != who]
         try:
             self.node.take(c, answer)
-            progress.retold = [one for one in progress.retold if one != who]
+            for told in (progress.retold, progress.renewed):
+                if who in told:
+                    told.remove(who)
         except FedsaError as e:
             self.report(f"{who} was refused: {e.what}")
             return False
@@ -526,7 +496,7 @@ class Server:
     def _note(self, messages: Mapping[int, bytes], replies: Mapping[str, Reply], seconds: float, counted: tuple[int, int]) -> None:
         """Keep what an exchange has taken; `counted` are its answers that count, and those of earlier rounds."""
         assert self.node is not None and self.membership is not None
-        exchanges, rounds = self.progress.exchanges, self.node.rounds()
+        exchanges, rounds = self.history.exchanges, self.node.rounds()
         again = exchanges[-1].exchange + 1 if exchanges and exchanges[-1].round == rounds + 1 else 1
         record = ExchangeRecord(
             round=rounds + 1,
@@ -541,20 +511,20 @@ class Server:
             late=counted[1],
             residual=self.node.residual(),
         )
-        exchanges.append(record)
+        self.history.add_exchange(record)
         self.report(str(record))
 
     def results(self) -> Results:
         """The results of the rounds."""
         assert self.node is not None
-        progress = self.progress
-        residuals = [*progress.residuals, *[None] * (len(progress.rounds) - len(progress.residuals))]
-        rows = list(zip(progress.rounds, residuals, progress.ends))
+        progress, history = self.progress, self.history
+        residuals = [*history.residuals, *[None] * (len(history.rounds) - len(history.residuals))]
+        rows = list(zip(history.rounds, residuals, history.ends))
         told = {
-            "agents": progress.epochs[-1].agents,
+            "agents": history.epochs[-1].agents,
             "excluded": progress.excluded,
-            "epochs": [asdict(one) for one in progress.epochs],
-            "exchanges": [asdict(one) for one in progress.exchanges],
+            "epochs": [asdict(one) for one in history.epochs],
+            "exchanges": [asdict(one) for one in history.exchanges],
         }
         return Results._of(self.deployment.results(self.node, rows, progress.seconds, json.dumps(told)))
 
@@ -562,4 +532,6 @@ class Server:
         """Write the results with their weights; the state is then of no more use."""
         assert self.membership is not None and results._native is not None
         self.deployment.write(results._native, self.membership, os.fspath(out), overwrite)
-        os.remove(self.file)
+        # Lines without a state are of no federation.
+        for file in (self.file, self.history.file):
+            os.remove(file)

@@ -286,7 +286,15 @@ def test_another_carrier_is_a_page(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("contents", "text"),
-    [(b"", "not the state"), (b"{}", "not the state"), (b'{"layout": 99}', "layout 99"), (b'{"layout": 1}', "this version has 3"), (b'{"layout": 3, "rounds": [3]}', "not a state of this enrolment")],
+    [
+        (b"", "not the state"),
+        (b"{}", "not the state"),
+        (b'{"layout": 99}', "layout 99"),
+        (b'{"layout": 3, "rounds": []}', "layout 3; this version has 4"),
+        (b'{"layout": 4}', "not the state"),
+        (b'{"layout": 4, "history": {"bytes": 9, "sha256": "", "epoch": null}}', "0 bytes of lines"),
+        (b'{"layout": 4, "history": {"bytes": 0, "sha256": "", "epoch": null}}', "of another state"),
+    ],
 )
 def test_states_of_servers_that_are_none_are_refused(tmp_path: Path, contents: bytes, text: str) -> None:
     here = Here(tmp_path, SCAFFLSA)

@@ -25,7 +25,7 @@ const LAYERS: &[(&str, Layers)] = &[
         &[
             &["decimals", "field", "given", "machine", "store"],
             // Files of one format.
-            &["atomic", "delays", "find", "input", "npz", "parquet", "regular", "separated"],
+            &["appended", "atomic", "delays", "find", "input", "npz", "parquet", "regular", "separated"],
             // Data of any format.
             &["datasets", "logs", "public", "trace"],
             &["table"],

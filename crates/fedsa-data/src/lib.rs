@@ -9,6 +9,7 @@
 //! justifies (`expansion_limit`). The readers' limits depend on the available memory,
 //! which [`machine`] determines.
 
+pub mod appended;
 pub mod atomic;
 pub mod datasets;
 mod decimals;

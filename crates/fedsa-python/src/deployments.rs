@@ -131,6 +131,12 @@ impl Enrolment {
         engine::brief(py, || Ok(locked(&self.enrolment).take(sender, application)? == Accepted::Counted))
     }
 
+    /// Forgets the application of a sender, if it has made one.
+    fn withdraw(&self, sender: &str) {
+        let mut enrolment = locked(&self.enrolment);
+        *enrolment = enrolment.without(sender);
+    }
+
     fn applied(&self) -> Vec<String> {
         locked(&self.enrolment).applied().map(str::to_string).collect()
     }
@@ -208,6 +214,11 @@ impl Membership {
     /// Takes an application for the next epoch; whether it is a new one.
     fn take(&self, py: Python<'_>, sender: &str, application: &[u8]) -> PyResult<bool> {
         engine::brief(py, || Ok(locked(&self.0).take(sender, application)? == Accepted::Counted))
+    }
+
+    /// Takes the application of an agent that takes part and is to begin anew.
+    fn renew(&self, py: Python<'_>, sender: &str, application: &[u8]) -> PyResult<()> {
+        engine::brief(py, || locked(&self.0).renew(sender, application))
     }
 
     /// The next epoch, and the numbers so far of its agents.

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use fedsa_data::appended;
 use fedsa_data::atomic::{self, Existing};
 use pyo3::prelude::*;
 
@@ -13,4 +14,10 @@ pub fn write_file(py: Python<'_>, path: PathBuf, contents: &[u8]) -> PyResult<()
     engine::brief(py, || {
         atomic::write(&path, contents, atomic::folder_of(&path), Existing::Replace).map_err(|e| atomic::unwritable(&path, &e))
     })
+}
+
+/// Appends to a file after its first `kept` bytes, and cuts off what it has behind them.
+#[pyfunction]
+pub fn append_file(py: Python<'_>, path: PathBuf, kept: u64, contents: &[u8]) -> PyResult<()> {
+    engine::brief(py, || appended::append(&path, kept, contents).map_err(|e| atomic::unwritable(&path, &e)))
 }

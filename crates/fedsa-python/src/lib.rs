@@ -89,6 +89,7 @@ fn _fedsa(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(experiment::schema_json, m)?)?;
     m.add_function(wrap_pyfunction!(arrow::arrow_columns, m)?)?;
     m.add_function(wrap_pyfunction!(files::write_file, m)?)?;
+    m.add_function(wrap_pyfunction!(files::append_file, m)?)?;
     m.add_function(wrap_pyfunction!(fits::fit_rows, m)?)?;
     m.add_function(wrap_pyfunction!(values::evaluate_logs, m)?)?;
     m.add_function(wrap_pyfunction!(values::value_difference, m)?)?;

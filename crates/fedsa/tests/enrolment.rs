@@ -6,7 +6,7 @@ use crate::common::{field, method};
 use fedsa::coordinator::Accepted;
 use fedsa::enrolment::{
     Applicant, ColumnContent, ColumnSummary, Enrolment, Membership, Terms, announced, farewell, is_announcement, is_enrolment, is_farewell,
-    repeats,
+    mark_of, repeats,
 };
 use fedsa::node::{ClientNode, ServerNode, Todo};
 use fedsa::prelude::*;
@@ -250,7 +250,7 @@ fn another_version_is_refused_and_both_are_named() {
     // The version is behind the four bytes that say what it is.
     invitation[4] = 9;
     let e = Applicant::new(&terms(), 1).apply(&invitation).unwrap_err();
-    assert!(e.what.contains("version 9") && e.help.contains("version 3"), "{e:?}");
+    assert!(e.what.contains("version 9") && e.help.contains("version 4"), "{e:?}");
 }
 
 proptest! {
@@ -339,6 +339,34 @@ fn an_epoch_is_announced_to_those_who_know_the_federation_and_to_those_who_do_no
     assert_eq!(stranger.joined(&long).unwrap().federation.digest(), next.federation().digest());
     assert!(stranger.joined(&short).is_err());
     assert!(is_farewell(&farewell()) && is_enrolment(&farewell()) && !is_farewell(&long));
+}
+
+/// An admission repeats the mark of the application for which it was made, and of a renewed one that of the last.
+#[test]
+fn admissions_have_the_marks_of_applications() {
+    let (terms, mark) = (terms(), mark_of(b"a state"));
+    assert!(mark != 0 && mark != mark_of(b"another state") && mark_of(b"") != 0);
+    let agent = |rows| Applicant::new(&terms, rows).with_dim(D);
+    let mut first = members(&terms, &[100, 200]);
+    let invitation = first.invitation();
+    assert_eq!(agent(100).admitted(&first.admission(0)).unwrap().mark, 0);
+    let before = first.save();
+    let e = first.renew("a", &agent(101).apply_with(&invitation, mark).unwrap()).unwrap_err();
+    assert!(e.what.contains("101 rows") && e.help.contains("100 rows"), "{e:?}");
+    let e = first.renew("e", &agent(100).apply_with(&invitation, mark).unwrap()).unwrap_err();
+    assert!(e.what.contains("does not take part"), "{e:?}");
+    assert!(first.renew("a", &agent(100).with_agent(0).apply_with(&invitation, mark).unwrap()).is_err());
+    assert!(first.renew("a", &invitation).is_err());
+    assert_eq!(first.save(), before);
+
+    first.renew("a", &agent(100).apply_with(&invitation, mark).unwrap()).unwrap();
+    let again = Membership::restored(&terms, 2..=4, &first.save()).unwrap();
+    for membership in [first, again] {
+        assert_eq!(agent(100).admitted(&membership.admission(0)).unwrap().mark, mark);
+        assert_eq!(agent(200).admitted(&membership.admission(1)).unwrap().mark, 0);
+        let (next, _) = membership.next_epoch(&[]).unwrap();
+        assert_eq!(agent(100).joined(&next.admission(0)).unwrap().mark, mark);
+    }
 }
 
 #[test]

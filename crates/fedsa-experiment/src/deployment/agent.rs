@@ -30,7 +30,7 @@ use crate::made;
 use crate::plan::BuiltProblem;
 
 /// Saved agents.
-const LAYOUT: Layout = Layout { name: "agent", version: 5 };
+const LAYOUT: Layout = Layout { name: "agent", version: 6 };
 
 /// An agent: it applies, is admitted, and answers the questions of rounds.
 pub struct LocalAgent {
@@ -48,9 +48,9 @@ pub struct LocalAgent {
     /// Its place in a generated problem, if it has claimed a number.
     place: Option<u32>,
     joined: Option<Joined>,
-    /// Whether it has applied since it was admitted: an admission then begins a federation anew, also one with the same settings and agents as
-    /// the last one, of which the admission is the same.
-    has_applied: bool,
+    /// The mark with which it has applied since it was admitted: an admission with it begins a federation anew, also one with the same settings
+    /// and agents as the last one.
+    applied: Option<u64>,
     /// Whether it answers that it leaves, whatever it is asked.
     is_leaving: bool,
 }
@@ -66,9 +66,11 @@ struct Joined {
     node: ClientNode,
 }
 
-/// The saved state of an agent: whether it has applied since; once it is admitted, the admission, the last announcement of an epoch, and the
+/// The saved state of an agent: with which mark it has applied since; once it is admitted, the admission, the last announcement of an epoch, and the
 /// state of the node.
-type Saved = (bool, Option<(Vec<u8>, Option<Vec<u8>>, Vec<u8>)>);
+type Saved = (Option<u64>, Option<SavedJoined>);
+
+type SavedJoined = (Vec<u8>, Option<Vec<u8>>, Vec<u8>);
 
 impl LocalAgent {
     /// An agent with the data that these files, globs, folders or names of data sets have; `number` is its number in the federation, or the
@@ -112,7 +114,7 @@ impl LocalAgent {
             with_columns: None,
             place: number,
             joined: None,
-            has_applied: false,
+            applied: None,
             is_leaving: false,
         })
     }
@@ -142,8 +144,9 @@ impl LocalAgent {
             return self.regroup(bytes).map(|()| None);
         }
         if enrolment::is_enrolment(bytes) {
-            let application = self.applicant.apply(bytes)?;
-            self.has_applied = true;
+            let mark = self.saved_joined().map_or(0, |joined| enrolment::mark_of(&LAYOUT.write(&joined)));
+            let application = self.applicant.apply_with(bytes, mark)?;
+            self.applied = Some(mark);
             return Ok(Some(application));
         }
         match &mut self.joined {
@@ -154,34 +157,39 @@ impl LocalAgent {
 
     /// Takes part in the federation that an admission tells of. A copy of the last admission changes nothing, unless it has applied since.
     fn join(&mut self, bytes: &[u8]) -> Result<()> {
-        if !self.has_applied && self.joined.as_ref().is_some_and(|joined| joined.admission == bytes) {
+        if self.applied.is_none() && self.joined.as_ref().is_some_and(|joined| joined.admission == bytes) {
             return Ok(());
         }
         self.begin(bytes, self.applicant.admitted(bytes)?)
     }
 
     /// Goes on in the epoch that is announced: from what it knows of the federation, or anew if it knows nothing of it and is told everything.
-    /// An epoch that it knows changes nothing.
+    /// An epoch that it knows changes nothing, unless it has applied since.
     fn regroup(&mut self, bytes: &[u8]) -> Result<()> {
         let Some(joined) = &mut self.joined else { return self.begin(bytes, self.applicant.joined(bytes)?) };
+        let anew = self.applied.and_then(|mark| self.applicant.joined(bytes).ok().filter(|told| told.mark == mark));
         if enrolment::repeats(&joined.federation, joined.agent, bytes)? {
-            return Ok(());
+            return anew.map_or(Ok(()), |admission| self.begin(bytes, admission));
         }
         match enrolment::announced(&joined.federation, bytes) {
             Ok((federation, agent)) => {
                 joined.node = joined.node.regrouped(&federation, agent)?;
                 (joined.federation, joined.agent, joined.epoch) = (federation, agent, Some(bytes.to_vec()));
-                self.has_applied = false;
+                self.applied = None;
                 Ok(())
             }
             // What it knows may be another federation.
-            Err(e) => self.begin(bytes, self.applicant.joined(bytes).map_err(|_| e)?),
+            Err(e) => self.begin(bytes, anew.ok_or(e)?),
         }
     }
 
-    /// Begins anew with what an admission, or an announcement to a new agent, says.
+    /// Begins anew with what an admission, or an announcement to a new agent, says. One that has a state must have applied with it: whoever
+    /// repeats old messages could take it away otherwise.
     fn begin(&mut self, bytes: &[u8], admission: Admission) -> Result<()> {
-        let Admission { federation, agent, columns, .. } = admission;
+        let Admission { federation, agent, columns, mark, .. } = admission;
+        if self.joined.is_some() && self.applied != Some(mark) {
+            return Err(Error::refused_message("an admission for which this agent has not applied", "one after an invitation"));
+        }
         let field = match (&self.field, &self.with_columns) {
             (Some(field), _) => Arc::clone(field),
             (None, Some((of, field))) if *of == columns => Arc::clone(field),
@@ -196,7 +204,7 @@ impl LocalAgent {
         if let Some(rounds) = self.deployment.experiment.federation.longest_gap {
             node = node.with_longest_gap(rounds);
         }
-        self.has_applied = false;
+        self.applied = None;
         self.joined = Some(Joined { admission: bytes.to_vec(), epoch: None, federation, agent, node });
         Ok(())
     }
@@ -217,9 +225,12 @@ impl LocalAgent {
 
     /// The state as bytes. An agent whose state is kept before its answer is sent can be started again at any time.
     pub fn save(&self) -> Vec<u8> {
-        let joined = self.joined.as_ref().map(|joined| (joined.admission.clone(), joined.epoch.clone(), joined.node.save()));
-        let saved: Saved = (self.has_applied, joined);
+        let saved: Saved = (self.applied, self.saved_joined());
         LAYOUT.write(&saved)
+    }
+
+    fn saved_joined(&self) -> Option<SavedJoined> {
+        self.joined.as_ref().map(|joined| (joined.admission.clone(), joined.epoch.clone(), joined.node.save()))
     }
 
     /// Goes on from a state that [`LocalAgent::save`] returned, with the same settings and data.
@@ -227,8 +238,8 @@ impl LocalAgent {
     /// # Errors
     /// When it is not such a state, is damaged, or was saved by a version with another layout. The agent is then unchanged.
     pub fn restore(&mut self, bytes: &[u8]) -> Result<()> {
-        let (has_applied, saved): Saved = LAYOUT.read(bytes)?;
-        let before = (self.joined.take(), self.has_applied);
+        let (applied, saved): Saved = LAYOUT.read(bytes)?;
+        let before = (self.joined.take(), self.applied);
         let mut restored = || -> Result<()> {
             let Some((admission, epoch, node)) = &saved else { return Ok(()) };
             let join = if enrolment::is_admission(admission) { Self::join } else { Self::regroup };
@@ -239,9 +250,9 @@ impl LocalAgent {
             self.joined.as_mut().map_or(Ok(()), |joined| joined.node.restore(node))
         };
         match restored() {
-            Ok(()) => self.has_applied = has_applied,
+            Ok(()) => self.applied = applied,
             Err(e) => {
-                (self.joined, self.has_applied) = before;
+                (self.joined, self.applied) = before;
                 return Err(e);
             }
         }

@@ -1,5 +1,7 @@
 //! The agent's side of enrolment.
 
+use sha2::{Digest, Sha256};
+
 use super::frame::{self, Kind};
 use super::{Application, ColumnSummary, Invitation, Terms, Told};
 use crate::error::{Error, Result};
@@ -23,13 +25,21 @@ pub struct Admission {
     pub agent: usize,
     /// The columns of all agents.
     pub columns: Vec<ColumnSummary>,
+    /// That of the application with which it was admitted ([`Applicant::apply_with`]).
+    pub mark: u64,
+}
+
+/// What an agent that has a state of a federation says with its application, and is told with its admission: by this it knows that the
+/// admission is meant for this state. An agent without one has the mark 0.
+pub fn mark_of(state: &[u8]) -> u64 {
+    u64::from_le_bytes(*Sha256::digest(state).first_chunk().expect("32 bytes")).max(1)
 }
 
 impl Applicant {
     /// An agent with this many rows, by which it may be weighted.
     #[must_use]
     pub fn new(terms: &Terms, rows: u64) -> Self {
-        let application = Application { terms: terms.hashes(), agent: None, rows, dim: None, columns: Vec::new(), form: None };
+        let application = Application { terms: terms.hashes(), agent: None, rows, dim: None, columns: Vec::new(), form: None, mark: 0 };
         Self { terms: terms.clone(), application }
     }
 
@@ -71,16 +81,7 @@ impl Applicant {
     /// # Errors
     /// When the names of its columns, or what they hold, are too long together.
     pub fn check(&self) -> Result<()> {
-        self.written().map(|_| ())
-    }
-
-    fn written(&self) -> Result<Vec<u8>> {
-        let bytes = frame::written(Kind::Application, &self.application);
-        if bytes.len() <= frame::LONGEST {
-            return Ok(bytes);
-        }
-        let what = format!("names of columns, categories and labels of {} bytes", bytes.len());
-        Err(Error::data("data", what, format!("{}; leave columns out, or give them shorter names", frame::ACCEPTED)))
+        written(&self.application).map(|_| ())
     }
 
     /// Answers an invitation. The same invitation gets the same answer.
@@ -88,9 +89,17 @@ impl Applicant {
     /// # Errors
     /// When it is none of this version, was damaged, or its settings differ from those of this agent, which are named; as [`Applicant::check`].
     pub fn apply(&self, invitation: &[u8]) -> Result<Vec<u8>> {
+        self.apply_with(invitation, 0)
+    }
+
+    /// [`Applicant::apply`] of an agent that has a state, of which `mark` is the [mark](mark_of): an admission with it is one to begin anew.
+    ///
+    /// # Errors
+    /// As [`Applicant::apply`].
+    pub fn apply_with(&self, invitation: &[u8], mark: u64) -> Result<Vec<u8>> {
         let Invitation { terms } = frame::read(Kind::Invitation, invitation)?;
         self.application.terms.check(&terms)?;
-        self.written()
+        written(&Application { mark, ..self.application.clone() })
     }
 
     /// Reads what the server tells an agent that takes part.
@@ -99,7 +108,7 @@ impl Applicant {
     /// When it is none of this version or was damaged; when the number is not the one that was claimed, though there is such a
     /// number; when the federation that follows is not the one that the server has.
     pub fn admitted(&self, bytes: &[u8]) -> Result<Admission> {
-        let Told { agent, weights, start, columns, digest } = frame::read(Kind::Admission, bytes)?;
+        let Told { agent, weights, start, columns, digest, mark } = frame::read(Kind::Admission, bytes)?;
         // A number that a federation of so few agents does not have is another one there.
         let claimed = self.application.agent.filter(|own| (*own as usize) < weights.len());
         if agent as usize >= weights.len() || claimed.is_some_and(|own| own != agent) {
@@ -109,7 +118,7 @@ impl Applicant {
         if federation.digest() != digest {
             return Err(refused("a federation with other settings", "one with this agent's settings"));
         }
-        Ok(Admission { federation, agent: agent as usize, columns })
+        Ok(Admission { federation, agent: agent as usize, columns, mark })
     }
 
     /// The federation that was founded with this start and these columns, with these weights.
@@ -122,4 +131,13 @@ impl Applicant {
         let federation = self.terms.federation(weights, start, columns).map_err(|e| refused(e.what.clone(), &e.help))?;
         if agreed { Ok(federation) } else { Err(refused("a federation with other settings", "one with this agent's settings")) }
     }
+}
+
+fn written(application: &Application) -> Result<Vec<u8>> {
+    let bytes = frame::written(Kind::Application, application);
+    if bytes.len() <= frame::LONGEST {
+        return Ok(bytes);
+    }
+    let what = format!("names of columns, categories and labels of {} bytes", bytes.len());
+    Err(Error::data("data", what, format!("{}; leave columns out, or give them shorter names", frame::ACCEPTED)))
 }

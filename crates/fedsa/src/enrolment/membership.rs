@@ -18,7 +18,7 @@ use crate::protocol::refused;
 use crate::saved::Layout;
 
 /// Saved memberships.
-const LAYOUT: Layout = Layout { name: "membership", version: 2 };
+const LAYOUT: Layout = Layout { name: "membership", version: 3 };
 
 /// An agent that takes part.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -30,11 +30,13 @@ pub struct Member {
     pub rows: u64,
     /// The number that it has claimed, under which nobody else joins: two agents with one number would have the same data.
     claimed: Option<u32>,
+    /// The mark of its application, which its admission repeats.
+    mark: u64,
 }
 
 impl Member {
     pub(super) fn new(sender: &str, application: &Application) -> Self {
-        Self { sender: sender.to_string(), rows: application.rows, claimed: application.agent }
+        Self { sender: sender.to_string(), rows: application.rows, claimed: application.agent, mark: application.mark }
     }
 }
 
@@ -155,12 +157,12 @@ impl Membership {
     /// When there is no agent with this number.
     pub fn admission(&self, agent: usize) -> Vec<u8> {
         let Self { federation, state, .. } = self;
+        let mark = state.members[agent].mark;
         if state.epoch > 0 {
-            return announce_to_new(federation, agent, &state.columns);
+            return announce_to_new(federation, agent, &state.columns, mark);
         }
-        assert!(agent < federation.agents(), "agent {agent} of {} agents", federation.agents());
         let (weights, start, columns) = (state.weights.clone(), state.start.clone(), state.columns.clone());
-        frame::written(Kind::Admission, &Told { agent: agent as u32, weights, start, columns, digest: federation.digest() })
+        frame::written(Kind::Admission, &Told { agent: agent as u32, weights, start, columns, digest: federation.digest(), mark })
     }
 
     /// Takes an application for the next epoch. `sender` is who sent it, as whoever carries the bytes has authenticated it. A later one
@@ -202,6 +204,25 @@ impl Membership {
         waiting.retain(|one| one.sender != sender);
         waiting.push(member);
         Ok(Accepted::Counted)
+    }
+
+    /// Takes the application of an agent that takes part and is to begin anew, because it has a state that this server cannot go on from: its
+    /// next [admission](Membership::admission) has the mark of this application.
+    ///
+    /// # Errors
+    /// When the bytes are no application, are of another version, or were damaged; when settings differ, which are named; when the sender
+    /// does not take part, or has other rows or another number now. Nothing changes then.
+    pub fn renew(&mut self, sender: &str, bytes: &[u8]) -> Result<()> {
+        let application = Application::read(&self.terms, bytes)?;
+        let Some(member) = self.state.members.iter_mut().find(|one| one.sender == sender) else {
+            return Err(refused("an application of an agent that does not take part", "agents that take part"));
+        };
+        if (application.rows, application.agent) != (member.rows, member.claimed) {
+            let what = format!("an agent that has {} rows now, or another number", application.rows);
+            return Err(refused(what, &format!("its {} rows and its number", member.rows)));
+        }
+        member.mark = application.mark;
+        Ok(())
     }
 
     /// The next epoch, without those who are `leaving` and with those who have applied, as far as there is room for them, and the number so

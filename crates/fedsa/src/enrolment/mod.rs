@@ -12,6 +12,9 @@
 //! Those who join later apply in the same way, and are told with [`announce_to_new`] what those who stay are told with [`announce`]
 //! ([`Membership`]). An agent that leaves for good says so in place of an answer ([`farewell`]).
 //!
+//! An agent that has a state of a federation begins another one, or the same anew, only if it has answered an invitation since: its
+//! application has a [mark](mark_of) of that state, which the admission repeats. Copies of old messages take no state from anybody.
+//!
 //! Both ends then build the same [`Federation`], and nodes exchange the messages of rounds. Whoever carries the bytes says who sent
 //! them ([`Enrolment::take`]): an identity that it has authenticated. The hashes guard against mistakes and not against attacks.
 //!
@@ -47,7 +50,7 @@ use std::ops::RangeInclusive;
 
 use serde::{Deserialize, Serialize};
 
-pub use applicant::{Admission, Applicant};
+pub use applicant::{Admission, Applicant, mark_of};
 pub use columns::{ColumnContent, ColumnSummary, DistinctValues};
 pub use epoch::{announce, announce_to_new, announced, is_announcement, repeats};
 pub use frame::VERSION;
@@ -64,7 +67,7 @@ use frame::Kind;
 use terms::TermsHashes;
 
 /// Saved enrolments.
-const LAYOUT: Layout = Layout { name: "enrolment", version: 3 };
+const LAYOUT: Layout = Layout { name: "enrolment", version: 4 };
 
 /// The most bytes of the name of a sender.
 const LONGEST_SENDER: usize = 1_000;
@@ -94,6 +97,8 @@ struct Application {
     columns: Vec<ColumnSummary>,
     /// What weights are to be applied to ([`Applicant::with_form`]).
     form: Option<String>,
+    /// What its admission is to repeat ([`Applicant::apply_with`]).
+    mark: u64,
 }
 
 impl Application {
@@ -137,6 +142,8 @@ struct Told {
     start: Vec<f64>,
     columns: Vec<ColumnSummary>,
     digest: u64,
+    /// That of the agent's application.
+    mark: u64,
 }
 
 /// Messages and bits of enrolment, which are not those of rounds ([`crate::record::Ledger`]).
@@ -489,7 +496,7 @@ mod tests {
     }
 
     fn application(agent: Option<u32>, rows: u64, dim: u32) -> Application {
-        Application { terms: enrolment().terms.hashes(), agent, rows, dim: Some(dim), columns: Vec::new(), form: None }
+        Application { terms: enrolment().terms.hashes(), agent, rows, dim: Some(dim), columns: Vec::new(), form: None, mark: 0 }
     }
 
     /// Of a state with these applications and counts.

@@ -1,0 +1,174 @@
+"""What a server keeps on the disk: a state that does not grow, lines that only become more, and no difference to who is killed in between."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from test_deployed import LOGS, SCAFFLSA, Here, Stopping, Threads, engine, serve, settings
+from test_membership import METHODS, Changing, Stopped, lead, told
+
+import fedsa
+from fedsa import _files, _server, _server_state, federation
+from fedsa._server_state import EpochRecord, History
+from fedsa.federation import Agent
+
+def test_states_are_as_large_after_2000_rounds_as_after_10(tmp_path: Path) -> None:
+    here, sizes = Here(tmp_path, settings(LOGS, 'kind = "scafflsa"\nstep_size = 0.1\nlocal_steps = 3', "mean", 2000)), {}
+    agents = {who: Agent(here.settings, file, number=i) for i, (who, file) in enumerate(zip(here.names, here.files))}
+    files = [tmp_path / "out.state" / name for name in ("server.state", "server.lines")]
+
+    def report(line: str) -> None:
+        if line.startswith(("round 11,", "round 1999,")):
+            round = int(line.split()[1].rstrip(","))
+            sizes[round] = [*(file.stat().st_size for file in files), *(len(agent.saved()) for agent in agents.values())]
+
+    results = federation.serve(here.settings, Threads(agents), agents=3, out=here.folder / "out", report=report)
+    early, late = sizes[11], sizes[1999]
+    # Counts have more digits; nothing else is larger.
+    assert late[0] - early[0] < 100 and all(abs(a - b) < 20 for a, b in zip(early[2:], late[2:])), sizes
+    assert late[1] > 100 * early[1] and len(results.trace()) == 2001
+
+
+class Lasting(Changing):
+    """Who is there follows from the rounds that are done, so that it is the same for a server that is killed and asks again."""
+
+    server: _server.Server | None = None
+
+    @property
+    def round(self) -> int:  # type: ignore[override]
+        return 0 if self.server is None or self.server.node is None else self.server.node.rounds()
+
+    @round.setter
+    def round(self, value: int) -> None:
+        pass
+
+
+@pytest.fixture
+def known_servers(monkeypatch: pytest.MonkeyPatch) -> None:
+    def init(self: _server.Server, deployment: Any, carrier: Any, *args: Any, plain: Any = _server.Server.__init__) -> None:
+        carrier.server = self
+        plain(self, deployment, carrier, *args)
+
+    monkeypatch.setattr(_server.Server, "__init__", init)
+
+
+@pytest.fixture
+def on_disk(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """Kills the server at the second time in each of its lives that it comes to this place of its writing."""
+    at = {"place": "", "times": 0}
+
+    def reached(place: str) -> bool:
+        at["times"] += place == at["place"]  # type: ignore[operator]
+        return place == at["place"] and at["times"] == 2
+
+    def append(path: Any, kept: int, lines: bytes, plain: Callable[..., None] = _files.append) -> None:
+        for place, part in (("before lines", b""), ("within lines", lines[: len(lines) // 2]), ("after lines", lines)):
+            plain(path, kept, part)
+            if reached(place):
+                raise Stopped
+
+    def write(path: Any, contents: bytes, plain: Callable[..., None] = _files.write) -> None:
+        is_server = os.fspath(path).endswith("server.state")
+        plain(path, contents)
+        if is_server and reached("after the state"):
+            raise Stopped
+
+    monkeypatch.setattr(_files, "append", append)
+    monkeypatch.setattr(_files, "write", write)
+
+    def begin(place: str) -> None:
+        at.update(place=place, times=0)
+
+    return begin
+
+
+@pytest.mark.parametrize("place", ["before lines", "within lines", "after lines", "after the state"])
+@pytest.mark.parametrize("method", ["scafflsa", "newton"])
+def test_a_server_that_is_killed_at_every_write_has_the_same_records(
+    tmp_path: Path, method: str, place: str, on_disk: Callable[[str], None], known_servers: None
+) -> None:
+    def begun(name: str) -> Lasting:
+        (tmp_path / name).mkdir()
+        return Lasting(tmp_path / name, METHODS[method])
+
+    whole, killed = begun("whole"), begun("killed")
+    expected, kills = lead(whole), 0
+    while True:
+        on_disk(place)
+        try:
+            results = lead(killed)
+            break
+        except Stopped:
+            kills += 1
+    assert kills >= 14
+    records = [told(here.folder) for here in (whole, killed)]
+    # Invitations are sent again, and count as often as they were sent.
+    unlike = {"seconds", "messages", "bytes_down", "bytes_up"}
+    assert len(records[0]["epochs"]) > 4
+    records = [{key: [{k: v for k, v in one.items() if k not in (unlike if key == "epochs" else {"seconds"})} for one in record[key]] for key in ("exchanges", "epochs")} for record in records]
+    for key in ("exchanges", "epochs"):
+        for one, other in zip(records[0][key], records[1][key]):
+            assert one == other, {k: (one[k], other[k]) for k in one if one[k] != other[k]}
+        assert len(records[0][key]) == len(records[1][key])
+    traces = [one.trace() for one in (results, expected)]
+    assert traces[0].columns == traces[1].columns and len(traces[0]) == 15
+    for name in set(traces[0].columns) - {"seconds"}:
+        one, other = (np.asarray(trace[name]) for trace in traces)
+        assert np.array_equal(one, other, equal_nan=one.dtype.kind == "f"), name
+    assert np.array_equal(results.theta("m"), expected.theta("m"))
+    assert not any((tmp_path / "killed/out.state" / name).exists() for name in ("server.state", "server.lines"))
+
+
+def stopped(folder: Path) -> Stopping:
+    here = Stopping(folder, SCAFFLSA, 5, True)
+    with pytest.raises(KeyboardInterrupt):
+        serve(here)
+    return here
+
+
+@pytest.mark.parametrize("damage", ["missing", "short", "flipped"])
+def test_lines_that_are_damaged_are_refused(tmp_path: Path, damage: str) -> None:
+    here, lines = stopped(tmp_path), tmp_path / "out.state/server.lines"
+    before = lines.read_bytes()
+    if damage == "missing":
+        lines.unlink()
+    else:
+        lines.write_bytes(before[:-1] if damage == "short" else before.replace(b"exchange", b"excahnge", 1))
+    with pytest.raises(fedsa.InputError, match="damaged" if damage == "flipped" else "bytes of lines, and the state was saved with") as e:
+        serve(here)
+    assert "server.lines" in str(e.value)
+    lines.write_bytes(before)
+    assert np.array_equal(serve(here).theta("m"), engine(SCAFFLSA, here.files).theta("m"))
+
+
+def test_lines_that_nobody_remembers_are_cut_off(tmp_path: Path) -> None:
+    here, lines = stopped(tmp_path), tmp_path / "out.state/server.lines"
+    lines.write_bytes(lines.read_bytes() + b'{"residual": 7.0}\n{"resid')
+    results = serve(here)
+    assert np.array_equal(results.theta("m"), engine(SCAFFLSA, here.files).theta("m")) and len(results.trace()) == 6
+    # Those of a federation that has ended, or whose state was removed, count for no other one.
+    lines.write_bytes(b"lines\n")
+    assert len(serve(here, overwrite=True).trace()) == 6
+
+
+def test_arrivals_belong_to_their_epochs(tmp_path: Path) -> None:
+    history = History(str(tmp_path / "lines"))
+    for epoch in range(3):
+        history.add_epoch(EpochRecord(epoch, 2 * epoch, [], [], []))
+        for round in range(2):
+            history.add_residual(None if round else 0.5)
+            history.add_round(bytes([epoch, round]), 1.0, [{"round": 2 * epoch + round}])
+        history.epochs[-1].messages = epoch
+        state = json.loads(json.dumps(history.save()))
+    again = History(history.file)
+    again.restore(state)
+    for key in ("rounds", "residuals", "ends", "epochs", "exchanges"):
+        assert getattr(again, key) == getattr(history, key), key
+    assert again.save() == state and _server_state.LAYOUT == 4
+    assert [len(one.arrivals) for one in again.epochs] == [2, 2, 2]
