@@ -129,6 +129,14 @@ impl ColumnSummary {
         }
     }
 
+    /// Of how many rows it is.
+    pub(super) fn count(&self) -> u64 {
+        match &self.content {
+            ColumnContent::Numbers { moments, .. } => moments.count() as u64,
+            ColumnContent::Categories(values) | ColumnContent::Labels(values) => values.count,
+        }
+    }
+
     /// The different values of categories, or of labels.
     pub fn values(&self) -> Option<&DistinctValues> {
         match &self.content {
@@ -151,7 +159,10 @@ impl ColumnSummary {
             ColumnContent::Numbers { range: (low, high), moments }
                 if !(low.is_finite() && high.is_finite() && moments.are_of(*low, *high)) =>
             {
-                refused(format!("numbers from {low} to {high} with {moments:?}"), "one finite number or more, and at most 2^53")
+                refused(
+                    format!("numbers from {low:?} to {high:?} with {moments:?}"),
+                    "one finite number or more, at most 2^53, with a mean and a spread that numbers of this range have",
+                )
             }
             ColumnContent::Categories(values) | ColumnContent::Labels(values) if !(1..=1 << 53).contains(&values.count) => {
                 refused(format!("{} rows", values.count), "one row or more, and at most 2^53")
@@ -300,6 +311,10 @@ mod tests {
             numbers((1.0, f64::INFINITY), good),
             numbers((1.0, 2.0), moments(2.0, 3.0, 0.5)),
             numbers((1.0, 2.0), moments(2.0, 1.5, -1.0)),
+            numbers((1.0, 2.0), moments(2.0, 1.5, 1e300)),
+            numbers((1.0, 2.0), moments(2.0, 1.5, 0.51)),
+            numbers((2.0, 1.0), moments(2.0, 1.5, 0.5)),
+            numbers((-1e308, 1e308), moments(2.0, 0.0, 0.0)),
             ColumnSummary { name: "x".repeat(2000), ..numbers((1.0, 2.0), good) },
             ColumnSummary { name: "x".into(), content: ColumnContent::Categories(DistinctValues::new(1, BTreeSet::new(), false)) },
             ColumnSummary { name: "x".into(), content: ColumnContent::Labels(DistinctValues::new(0, ["a".into()].into(), false)) },
@@ -307,5 +322,11 @@ mod tests {
         ];
         assert!(bad.iter().all(|one| one.check().is_err()));
         assert!(ColumnSummary::of_numbers("x", [1.0, f64::NAN]).is_err() && ColumnSummary::of_numbers("x", []).is_err());
+        // Numbers at both ends are as far apart as can be, and far from 0 what they round to is large.
+        for two in [[0.1, 0.7], [-1e9, 3.0], [1e16, 1e16 + 2.0], [1e150, -1e150]] {
+            for n in [2, 3, 1000] {
+                assert!(ColumnSummary::of_numbers("x", two.into_iter().cycle().take(n)).is_ok(), "{two:?} {n}");
+            }
+        }
     }
 }
