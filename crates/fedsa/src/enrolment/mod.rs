@@ -49,7 +49,7 @@ use std::ops::RangeInclusive;
 use serde::{Deserialize, Serialize};
 
 pub use applicant::{Admission, Applicant};
-pub use columns::{ColumnContent, ColumnSummary, DistinctValues};
+pub use columns::{ColumnContent, ColumnSummary, CountedColumns, DistinctValues};
 pub use epoch::{announce, announce_to_new, announced, is_announcement, repeats};
 pub use frame::VERSION;
 pub use membership::{Member, Membership};
@@ -302,7 +302,7 @@ impl Enrolment {
     }
 
     /// Those who may be in the way of a federation of the others, if there would still be enough: those with most values of categories and
-    /// labels that nobody else has come first.
+    /// labels that nobody else has, and numbered columns that most do not have, come first.
     pub fn suspects(&self) -> Vec<String> {
         if self.state.applied.len() <= *self.agents.start() {
             return Vec::new();
@@ -311,7 +311,12 @@ impl Enrolment {
         let mut holders: BTreeMap<(&str, &str), usize> = BTreeMap::new();
         all.iter().flat_map(|(_, values)| values).for_each(|value| *holders.entry(*value).or_default() += 1);
         let alone = |values: &BTreeSet<(&str, &str)>| values.iter().filter(|value| holders[value] == 1).count();
-        let mut suspects: Vec<(usize, &String)> = all.iter().map(|(sender, values)| (alone(values), *sender)).collect();
+        let last = |one: &Application| one.columns.iter().filter_map(ColumnSummary::counted).map(|columns| columns.last as usize).max();
+        let mut widths: Vec<usize> = self.state.applied.iter().map(|(_, one)| last(one).unwrap_or(0)).collect();
+        let usual = *widths.clone().select_nth_unstable((all.len() - 1) / 2).1;
+        widths.iter_mut().for_each(|width| *width = width.saturating_sub(usual));
+        let more = all.iter().zip(widths);
+        let mut suspects: Vec<(usize, &String)> = more.map(|((sender, values), more)| (alone(values) + more, *sender)).collect();
         suspects.sort_by_key(|(alone, _)| std::cmp::Reverse(*alone));
         suspects.into_iter().map(|(_, sender)| sender.clone()).collect()
     }

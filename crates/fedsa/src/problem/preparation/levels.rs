@@ -9,6 +9,7 @@ use super::super::dataset::{Dataset, row_in};
 use super::Preparation;
 use super::columns::{Category, ColumnLevels, named_twice};
 use super::partition::check_samples;
+use super::sparse::SparseSize;
 use super::targets::{ClassLabel, Found, TargetRule, classes_of};
 use crate::error::{Error, Result, quoted};
 
@@ -23,12 +24,14 @@ pub struct RowLevels {
     pub plain: usize,
     /// Their names; `None` of columns without names.
     pub names: Option<Vec<String>>,
+    /// Sparse rows, whose columns without names end with the last one that a row has.
+    pub sparse: Option<SparseSize>,
 }
 
 impl RowLevels {
     /// Whether features and targets are the same whatever other agents have.
     pub fn are_known(&self) -> bool {
-        self.categories.is_empty() && self.classes.is_none()
+        self.categories.is_empty() && self.classes.is_none() && self.sparse.is_none()
     }
 
     /// The categories of rows with these levels, after the other features.
@@ -74,12 +77,20 @@ impl Preparation {
             let is_special = [&self.special.offset, &self.special.row_weights].iter().any(|special| special.as_deref() == Some(name));
             !is_special && categories.iter().all(|category| category.column != name)
         };
+        let rows: usize = sets.iter().map(|set| set.rows.len()).sum();
+        // Targets that are scaled to a range are those of each agent's own rows.
+        let is_scaled = matches!(self.targets, TargetRule::Numbers { range: Some(_) });
+        let sparse = SparseSize::of(sets, self.samples.map_or(rows, |n| n.min(rows)), categories.len()).filter(|_| !is_scaled);
+        if let Some(sparse) = sparse {
+            let (plain, names) = (sparse.plain(), sparse.names(&categories));
+            return Ok(RowLevels { categories, classes, plain, names, sparse: Some(sparse) });
+        }
         let widest = sets.iter().max_by_key(|set| set.rows.columns());
         let names: Vec<String> =
             widest.iter().flat_map(|set| set.columns.iter()).filter(|name| is_plain(name)).map(|name| name.into_owned()).collect();
         // Columns that become features of levels are called by name.
         let are_counted = categories.is_empty() && widest.is_some_and(|set| set.columns.are_counted());
-        Ok(RowLevels { classes, plain: names.len(), names: (!are_counted).then_some(names), categories })
+        Ok(RowLevels { classes, plain: names.len(), names: (!are_counted).then_some(names), categories, sparse: None })
     }
 
     /// Refuses rows of one agent that cannot be prepared or fitted, whatever levels and classes others have: what [`Preparation::prepare_sets`]
@@ -135,6 +146,7 @@ impl Preparation {
             *classes = Some(found);
         }
         self.special.known = Some(all.categories);
+        self.sparse = all.sparse;
         self
     }
 }

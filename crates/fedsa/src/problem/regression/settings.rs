@@ -16,9 +16,10 @@ use crate::problem::memory::{self, MemoryEstimate};
 use crate::problem::preparation::columns::SpecialColumns;
 use crate::problem::preparation::partition::{Partition, number_of_groups};
 use crate::problem::preparation::quality::LabelledRows;
+use crate::problem::preparation::sparse::is_nearly_dense;
 use crate::problem::preparation::targets::{ClassLabel, TargetRule};
 use crate::problem::preparation::transform::Pca;
-use crate::problem::preparation::{AgentWeights, Preparation, Prepared, is_nearly_dense};
+use crate::problem::preparation::{AgentWeights, Preparation, Prepared};
 use crate::problem::root::MOST_DIM;
 use crate::problem::{Field, Files, ProblemSettings, field};
 use crate::problem::{index_chain, lazy_index};
@@ -139,6 +140,7 @@ macro_rules! on_data_sets {
                     },
                     targets: self.targets(),
                     special: OnData::special(self),
+                    sparse: None,
                     family: OnData::family(self),
                     agents: self.agents,
                     partition: self.partition,
@@ -465,7 +467,8 @@ fn stored_bytes(rows: &Rows) -> usize {
 fn memory_of(how: &Preparation, is_linear: bool, sets: &[Dataset], threads: usize, source: f64) -> Result<MemoryEstimate> {
     let all: usize = sets.iter().map(|set| set.rows.len()).sum();
     let stored: usize = sets.iter().map(|set| set.rows.stored()).sum();
-    let columns = sets.iter().map(|set| set.rows.columns()).max().unwrap_or(0);
+    let known = how.sparse.as_ref().map_or(0, |sparse| sparse.plain() + sparse.categories);
+    let columns = sets.iter().map(|set| set.rows.columns()).max().unwrap_or(0).max(known);
     let is_sparse = sets.iter().all(|set| matches!(set.rows, Rows::Sparse { .. }));
     // Agents that follow from the data.
     let groups = if how.partition == Partition::ByColumn { number_of_groups(sets)? } else { None };
