@@ -18,7 +18,7 @@ fn shards(folder: &Path) -> Vec<String> {
     let write = |agent: usize| {
         let path = folder.join(format!("shard_{agent}.svm"));
         let row = |i: usize| {
-            let sign = if (i * i + i / 3 + agent) % 3 == 0 { 1 } else { -1 };
+            let sign = if (i * i + i / 3 + agent).is_multiple_of(3) { 1 } else { -1 };
             let is_there = |j: &usize| agent == 2 || (i * 7 + j * 5) % 11 < 2 || (i == 0 && *j == last[agent]);
             let value = |j: usize| if j == 10 { (i % 3 + 1) as f64 } else { ((i * j) as f64 * 0.7).sin() };
             let cells: String = (1..=last[agent]).filter(is_there).map(|j| format!(" {j}:{}", value(j))).collect();
