@@ -22,7 +22,8 @@ class Here:
     """Agents of this process with a file each."""
 
     def __init__(self, folder: Path, text: str, files: list[str]) -> None:
-        self.settings, self.agents, self.asked = folder / "settings.toml", {}, 0
+        self.settings, self.asked = folder / "settings.toml", 0
+        self.agents: dict[str, Agent] = {}
         self.settings.write_text(text)
         self.files = {f"n{c}": file for c, file in enumerate(files)}
 
