@@ -1,10 +1,7 @@
 //! What no agent says, and no state has.
 
 use super::*;
-use crate::federation::Description;
-use crate::methods::fedlsa::FedLsa;
-use crate::problem::garnet::Garnet;
-use crate::sampling::Sampling;
+use crate::prelude::{Description, FedLsa, Garnet, Sampling};
 
 fn enrolment() -> Enrolment {
     let terms = Terms::new(&FedLsa::new(0.1, 5), Description::of("garnet", &Garnet::default(), Sampling::default(), 4));
