@@ -4,14 +4,16 @@ use std::path::Path;
 
 use fedsa::cancel::Cancel;
 use fedsa::enrolment::Enrolled;
-use fedsa::error::{ErrorKind, Result};
+use fedsa::error::{Error, ErrorKind, Result};
 use fedsa::problem::preparation::partition::Partition;
 use fedsa_data::find::Places;
 use fedsa_data::linear_model::LinearModel;
-use fedsa_experiment::Unobserved;
-use fedsa_experiment::config::Document;
+use fedsa_experiment::config::document::{Caller, Words};
+use fedsa_experiment::config::{Document, Experiment};
 use fedsa_experiment::deployment::{Deployment, LocalAgent};
 use fedsa_experiment::fit::{FitSettings, Model, fit};
+use fedsa_experiment::run::run;
+use fedsa_experiment::{RunSettings, Unobserved};
 use serde_json::json;
 use toml::Value;
 
@@ -257,4 +259,109 @@ fn a_table_of_seventy_thousand_columns_takes_part() {
     let founded = deployment.found(&enrolment).unwrap();
     assert_eq!(founded.federation.dim(), 70_000);
     assert!(agent.handle(&founded.admissions[0].bytes).unwrap().is_none());
+}
+
+/// What one agent's rows have that no rows may have is refused before it applies, also where it does not know yet what others have.
+#[test]
+fn rows_that_cannot_be_fitted_are_refused_at_the_agent() {
+    let folder = tempfile::tempdir().unwrap();
+    let refused = |name: &str, problem: &str, text: &str| {
+        let path = folder.path().join(format!("{name}.csv"));
+        std::fs::write(&path, text).unwrap();
+        let path = path.to_str().unwrap().to_string();
+        let settings = settings(&format!("{{ {problem}, target = \"y\", ridge = 1e-2 }}"), "{ kind = \"mean\" }", NEWTON, 3);
+        let deployment = Deployment::new(Document::parse("t.toml", &settings).unwrap()).unwrap();
+        let e = LocalAgent::new(&deployment, std::slice::from_ref(&path), &Places::from_env(""), None, &Cancel::never()).err();
+        (e, settings, path)
+    };
+    let (poisson, logistic) = ("kind = \"glm\", family = \"poisson\"", "kind = \"logistic\"");
+    let clash = "c=red,c,y\n1,blue,0\n2,red,1\n3,sea,0\n";
+    for (name, problem, text) in [
+        ("negative", poisson.to_string(), "x,c,y\n1,u,3\n2,v,-1\n"),
+        ("words", poisson.to_string(), "x,c,y\n1,u,one\n2,v,two\n"),
+        ("offset", format!("{poisson}, offset = \"c\""), "x,c,z,y\n1,u,a,1\n2,v,b,2\n"),
+        ("no_offset", format!("{poisson}, offset = \"o\""), "x,c,y\n1,u,1\n2,v,2\n"),
+        ("few", format!("{logistic}, samples = 3"), "x,c,y\n1,u,0\n2,v,1\n"),
+        ("clash", logistic.to_string(), clash),
+        ("classes", format!("{logistic}, classes = [0, 1]"), "x,c,y\n1,u,0\n2,v,5\n"),
+    ] {
+        let (e, settings, path) = refused(name, &problem, text);
+        let (e, whole) = (e.unwrap_or_else(|| panic!("{name}")), failed_in_one_place(&settings, &path));
+        assert_eq!((&e.key, &e.what, &e.help, e.kind()), (&whole.key, &whole.what, &whole.help, whole.kind()), "{name}");
+    }
+    // Numbers of such a size are refused together too, in other words.
+    for (problem, text) in [
+        (poisson, "x,c,y\n1e200,u,3\n2,v,2\n"),
+        (logistic, "x,c,y\n1e200,u,0\n2,v,1\n"),
+        ("kind = \"least-squares\"", "x,c,y\n1e100,u,0\n2,v,1e200\n"),
+    ] {
+        let e = refused("large", problem, text).0.unwrap();
+        assert!(e.key == "problem.data" && e.what.contains("large.csv: row ") && e.what.contains("gradient is not finite"), "{e:?}");
+    }
+    assert!(refused("few", &format!("{logistic}, samples = 2"), "x,c,y\n1,u,0\n2,v,1\n").0.is_none());
+    // The first category has no feature, here and where all of `c=blue` have none either.
+    assert!(refused("first", &format!("{logistic}, intercept = true"), &clash.replace("c=red", "c=blue")).0.is_none());
+}
+
+/// Why an agent of these rows alone is refused in one process.
+fn failed_in_one_place(text: &str, file: &str) -> Error {
+    let mut document = Document::parse("all.toml", text).unwrap();
+    let one = [("data", list(&[file.to_string()])), ("partition", Value::String("even".into())), ("agents", Value::Integer(1))];
+    for (key, value) in one {
+        document.set_value(&format!("problem.{key}"), &value, Caller::new("test", Words::default()).without_keys()).unwrap();
+    }
+    let experiment = Experiment::read(document).unwrap();
+    run(experiment, &RunSettings::default(), &Unobserved, &Cancel::never()).err().unwrap()
+}
+
+/// A column of all agents, and a category of one of them that becomes a feature of that name.
+#[test]
+fn a_category_with_the_name_of_a_column_is_found_at_the_server() {
+    let folder = tempfile::tempdir().unwrap();
+    let table = |name: &str, colours: [&str; 2]| {
+        let path = folder.path().join(format!("{name}.csv"));
+        let rows: String = (0..20).map(|i| format!("{i},{},{}\n", colours[i % 2], i * i % 3)).collect();
+        std::fs::write(&path, format!("c=green,c,y\n{rows}")).unwrap();
+        path.to_str().unwrap().to_string()
+    };
+    let files = [table("green", ["green", "green"]), table("a", ["blue", "red"]), table("b", ["red", "blue"])];
+    let deployment = deployment("{ kind = \"logistic\", target = \"y\", ridge = 1e-2, intercept = true }", NEWTON);
+    let found = founded(&deployment, files.iter(), 2).unwrap();
+    let why = |e: &Error| e.key == "problem.categorical" && e.what == "the column `c=green`, and a level of the category `c` of this name";
+    assert!(found.excluded.len() == 1 && found.excluded[0].0 == "0" && why(&found.excluded[0].1), "{:?}", found.excluded);
+    assert_eq!(found.federation.dim(), 3);
+    let e = founded(&deployment, files.iter(), 3).err().unwrap();
+    assert!(why(&e), "{e:?}");
+}
+
+/// A model that no machine could keep is refused before anything of its size is made, and whose levels make it so is left out.
+#[test]
+fn levels_whose_model_does_not_fit_into_memory_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let table = |name: &str, levels: usize, classes: usize| {
+        let path = folder.path().join(format!("{name}.csv"));
+        let rows: String = (0..1000).map(|i| format!("{i},a{},b{},c{},k{}\n", i % levels, i % levels, i % levels, i % classes)).collect();
+        std::fs::write(&path, format!("x,a,b,c,y\n{rows}")).unwrap();
+        path.to_str().unwrap().to_string()
+    };
+    let files = [table("many", 999, 100), table("few", 4, 3), table("other", 3, 3), table("third", 2, 3)];
+    let of = |method: &str| {
+        deployment(
+            "{ kind = \"glm\", family = \"multinomial\", target = \"y\", ridge = 1e-2, intercept = true, weights = \"rows\" }",
+            method,
+        )
+    };
+    let newton = of(NEWTON);
+    let e = founded(&newton, files.iter(), 4).err().unwrap();
+    // 2,994 levels with a feature, x and the intercept, for 99 classes: matrices of 88 billion numbers.
+    assert_eq!((e.kind(), &e.key[..]), (ErrorKind::NoMemory, "problem"), "{e:?}");
+    for text in ["4 agents", "d = 296604", "999 of `a`", "100 of `the labels`", "needs about ", " TB"] {
+        assert!(e.what.contains(text), "{text}: {e:?}");
+    }
+    assert!(e.help.contains("levels of categories") && e.help.contains("FEDSA_MEMORY"), "{e:?}");
+    let found = founded(&newton, files.iter(), 3).unwrap();
+    assert!(found.excluded.len() == 1 && found.excluded[0].0 == "0" && found.excluded[0].1.what.contains("needs about"));
+    assert_eq!((found.federation.agents(), found.federation.dim()), (3, 2 * 11));
+    // Vectors of that length are small.
+    assert_eq!(founded(&of("{ kind = \"fedlsa\", step_size = 0.1, local_steps = 2 }"), files.iter(), 4).unwrap().federation.dim(), 296_604);
 }

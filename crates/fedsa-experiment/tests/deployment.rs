@@ -4,6 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use fedsa::cancel::Cancel;
+use fedsa::enrolment::Enrolled;
 use fedsa::error::{Error, ErrorKind};
 use fedsa::metrics::Observation;
 use fedsa::node::{ServerNode, Todo};
@@ -419,4 +420,80 @@ fn agents_follow_epochs_with_and_without_their_states() {
     assert!(server.theta().iter().any(|x| *x != 0.0));
     agents[1].leave();
     assert!(fedsa::enrolment::is_farewell(&agents[1].handle(b"whatever it is").unwrap().unwrap()));
+}
+
+/// Who has applied with these logs, of whom so many must take part.
+fn founded(deployment: &Deployment, files: &[String], least: usize) -> Result<Enrolled, Error> {
+    let mut enrolment = deployment.enrolment(least..=files.len())?;
+    let invitation = enrolment.invite(files.len());
+    for (c, file) in files.iter().enumerate() {
+        let mut agent = LocalAgent::new(deployment, std::slice::from_ref(file), &Places::from_env(""), None, &Cancel::never())?;
+        enrolment.take(&format!("{c}"), &agent.handle(&invitation)?.expect("an application"))?;
+    }
+    deployment.found(&enrolment)
+}
+
+/// A number that stands for a missing one would make all other states one.
+#[test]
+fn an_agent_whose_range_is_a_placeholder_s_is_excluded() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut files = logs(folder.path());
+    let text = fs::read_to_string(&files[1]).unwrap();
+    let strange = |name: &str, first: &str| {
+        let path = folder.path().join(name);
+        let mut lines: Vec<String> = text.lines().map(String::from).collect();
+        lines[1] = format!("{first},{}", lines[1].split_once(',').unwrap().1);
+        fs::write(&path, lines.join("\n") + "\n").unwrap();
+        path.to_str().unwrap().to_string()
+    };
+    let honest = files.clone();
+    files.insert(0, strange("far.csv", "1e30"));
+    files.push(strange("further.csv", "-1e150"));
+    let of = |more: &str| {
+        let problem = format!("{{ kind = \"logs\", features = {{ kind = \"fourier\", order = 2 }}, gamma = 0.9{more} }}");
+        Deployment::new(Document::parse("t.toml", &settings(&problem, "{ kind = \"mean\" }", "{ kind = \"lstd\" }", 1)).unwrap()).unwrap()
+    };
+    let (without, alone) = (founded(&of(""), &files, 3).unwrap(), founded(&of(""), &honest, 3).unwrap());
+    assert_eq!(without.membership.columns(), alone.membership.columns());
+    let excluded: Vec<&str> = without.excluded.iter().map(|(who, _)| &who[..]).collect();
+    assert_eq!((excluded, without.federation.digest()), (vec!["0", "4"], alone.federation.digest()));
+    assert!(
+        without.excluded[0].1.what.starts_with("column `s_0`: a range from -0.") && without.excluded[0].1.what.contains(" to 1e30, and")
+    );
+    // With all of them there is none, and ranges that are given are those of everybody.
+    let e = founded(&of(""), &files, 4).err().unwrap();
+    assert!(e.key == "problem.ranges" && e.what.starts_with("`0`: column `s_0`") && e.help.contains("in [problem]"), "{e:?}");
+    assert_eq!(founded(&of(", ranges = { s_0 = [-1.0, 2.0] }"), &files, 4).unwrap().admissions.len(), 5);
+    // That of all numbers is the agent's own error.
+    let e = founded(&of(""), &[strange("all.csv", "1.7e308"), strange("low.csv", "-1.7e308")], 2).err().unwrap();
+    assert!(e.what.contains("`s_0`") && e.what.contains("e308"), "{e:?}");
+}
+
+/// What the results of a federation cannot answer is said before its first round, and what they can is not refused at its end.
+#[test]
+fn a_figure_and_checks_are_those_that_a_federation_can_answer() {
+    let problem = "{ kind = \"garnet\", agents = 3, states = 8, features = 3, seed = 2 }";
+    let text = settings(problem, "{ kind = \"iid\" }", "{ kind = \"scafflsa\", step_size = 0.1, local_steps = 4 }", 5);
+    let many = text.replace("local_steps = 4", "local_steps = 4, participants = 40");
+    for (more, key, why) in [
+        ("[figure]\ny = \"mse\"\n", "figure.y", "mse is not known"),
+        ("[figure]\ny = [\"residual\", \"value_error\"]\n", "figure.y", "value_error is not known"),
+        ("[[check]]\nkind = \"final\"\nmethod = \"scafflsa\"\nmetric = \"mse\"\nmax = 1.0\n", "check[0].metric", "mse is not known"),
+        (
+            "[[check]]\nkind = \"final\"\nmethod = \"scafflsa\"\nmetric = \"residual\"\nmax = 1.0\n",
+            "check[0].metric",
+            "residual is not known",
+        ),
+    ] {
+        for text in [&text, &many] {
+            let e = refused(&format!("{text}{more}"));
+            assert!(e.key == key && e.what.starts_with(why) && e.what.contains("with the agents of a federation"), "{more}: {e:?}");
+            assert!(e.place().is_some_and(|place| place.line.is_some_and(|line| line > 8)), "{e:?}");
+        }
+    }
+    let figure = "[figure]\ny = \"residual\"\nx = \"exchanges\"\n";
+    let ran = results(&format!("{text}{figure}"), &[vec![], vec![], vec![]]);
+    let out = tempfile::tempdir().unwrap();
+    ran.write_into(out.path(), IfExists::Refuse, Vec::new()).unwrap();
+    assert!(redraw(out.path(), &Changes::default(), &Kinds::default()).is_ok());
 }

@@ -1,6 +1,7 @@
 //! All tests of the crate in one program, so that it is linked once.
 
 mod deployed_levels;
+mod deployed_sparse;
 mod deployment;
 mod failures;
 mod handles;

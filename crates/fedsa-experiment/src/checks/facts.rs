@@ -118,6 +118,11 @@ impl PlanFacts<'_> {
         let has_controls = matches!(planned.method.settings.shape().drift, Drift::ControlVariate { .. });
         let known = Knowledge::of(self.plan.field(cell), has_controls, planned.centre.is_some());
         let Some(need) = fedsa::metrics::metric(metric).and_then(|metric| metric.missing(&known)) else { return Ok(()) };
+        if self.plan.field(cell).facts().is_elsewhere() {
+            let what = format!("{metric} is not known: the data are with the agents of a federation");
+            let help = "no `y`, or the residual, which is taken from the answers of agents; checks of counts alone";
+            return Err(Error::new("metric", what, help));
+        }
         const ANOTHER: &str = "another metric, such as mse";
         let label = &planned.method.label;
         let (why, accepted) = match need {

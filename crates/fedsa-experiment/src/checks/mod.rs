@@ -71,7 +71,9 @@ fn figure_is_measured(plan: &Arc<Plan>) -> Result<()> {
     let facts = PlanFacts { plan, predictor: &predictor };
     let cells = || (0..plan.cells.len()).filter(|cell| plan.cells[*cell].refused.is_none());
     for metric in plan.experiment.figure.y.iter().flat_map(|y| y.list()) {
-        let reasons: Option<Vec<Error>> = cells().map(|cell| facts.metric(cell, metric).err()).collect();
+        // The server of a federation takes the residual from the answers of agents.
+        let is_taken = |cell: usize| metric == "residual" && plan.field(cell).facts().is_elsewhere();
+        let reasons: Option<Vec<Error>> = cells().map(|cell| facts.metric(cell, metric).err().filter(|_| !is_taken(cell))).collect();
         if let Some(first) = reasons.and_then(|reasons| reasons.into_iter().next()) {
             return Err(first.about("figure.y"));
         }

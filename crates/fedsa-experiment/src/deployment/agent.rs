@@ -190,6 +190,7 @@ impl LocalAgent {
         if self.joined.is_some() && self.applied != Some(mark) {
             return Err(Error::refused_message("an admission for which this agent has not applied", "one after an invitation"));
         }
+        self.deployment.check_agent(federation.agents(), federation.dim())?;
         let field = match (&self.field, &self.with_columns) {
             (Some(field), _) => Arc::clone(field),
             (None, Some((of, field))) if *of == columns => Arc::clone(field),
@@ -299,6 +300,7 @@ impl OwnData {
                     return Ok(Self { rows, columns, field: Some(field), form: Some(form), width, ..Self::default() });
                 }
                 levels::check_targets(experiment)?;
+                levels::preparation(experiment)?.check_rows(&own.sets, &own.levels).map_err(|e| e.inside("problem"))?;
                 let form = Some(json!(LevelsForm::of(&own.levels)).to_string());
                 Ok(Self { rows, columns, form, unprepared: Some(own), width, ..Self::default() })
             }
@@ -334,11 +336,11 @@ impl OwnRows {
         macro_rules! built_as {
             ($kind:ty) => {{
                 let settings: $kind = settings_of(experiment)?;
-                let memory = settings.memory_of(&sets, rayon::current_num_threads());
+                let how = settings.preparation();
+                let how = if let Some(all) = all { how.with_levels(all) } else { how };
+                let memory = <$kind>::memory_by(&how, &sets, rayon::current_num_threads());
                 let mut form = String::new();
                 let problem = BuiltProblem::of_data(experiment, files, memory, |sampling| {
-                    let how = settings.preparation();
-                    let how = if let Some(all) = all { how.with_levels(all) } else { how };
                     let prepared = how.prepare_sets(sets, files.cancel())?;
                     form = form_of_rows(&prepared, &table);
                     let Prepared { train, weights, .. } = prepared;

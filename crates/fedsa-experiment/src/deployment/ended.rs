@@ -1,13 +1,20 @@
 //! The results of a federation, as those of a run.
 
+use std::collections::HashMap;
+use std::path::Path;
+use std::sync::Arc;
+
 use fedsa::error::Result;
 use fedsa::federation::Federation;
+use fedsa::kernel::Isa;
 use toml::{Table, Value};
 
 use super::Deployment;
-use crate::config::{Document, Experiment};
+use crate::checks;
+use crate::config::{Document, Experiment, MethodSpec};
 use crate::made;
 use crate::picture;
+use crate::plan::Plan;
 use crate::results::{Recorded, Results, SeedResult};
 use crate::run::{self, Ran};
 
@@ -48,25 +55,9 @@ impl Deployment {
     /// When the results are not those of such a federation.
     pub fn results(&self, federation: &Federation, ended: DeployedRun) -> Result<Ran> {
         let DeployedRun { rows, theta, diverged, seconds, told } = ended;
-        let document = &self.experiment.document;
-        let (_, mut of) = made::problem_of(&self.experiment);
-        if let Some(key) = self.source.key() {
-            of.remove(key);
-        }
-        of.insert("kind".into(), document.table["problem"]["kind"].clone());
-        let mut problem = Table::new();
-        problem.insert("kind".into(), Value::String("elsewhere".into()));
-        problem.insert("dim".into(), Value::Integer(federation.dim() as i64));
-        problem.insert("weights".into(), Value::Array(federation.weights().iter().map(|p| Value::Float(*p)).collect()));
-        problem.insert("of".into(), Value::Table(of));
-        let mut table = document.table.clone();
-        table.insert("problem".into(), Value::Table(problem));
         // It may have ended before the last round that its settings name.
-        let run = table.entry("run").or_insert_with(|| Value::Table(Table::new()));
-        if let (Some(run), Some(last)) = (run.as_table_mut(), rows.last()) {
-            run.insert("rounds".into(), Value::Integer(last.round as i64));
-        }
-        let experiment = Experiment::read(Document::of_table(table, Vec::new()).with_kinds(&document.kinds))?;
+        let rounds = rows.last().map(|last| last.round);
+        let experiment = self.elsewhere(federation.dim(), federation.weights(), rounds)?;
         let [seed] = self.run.seeds.list()[..] else { unreachable!("a deployment has one seed") };
         let result = SeedResult { seed, rows, theta, diverged, stopped: false, seconds: Some(seconds) };
         let results = Results { cells: vec![vec![result]] };
@@ -77,4 +68,44 @@ impl Deployment {
         }
         Ok(ran)
     }
+
+    /// The experiment whose results they are: of so many components, of agents with these weights, with this number of rounds in place of its
+    /// own.
+    fn elsewhere(&self, dim: usize, weights: &[f64], rounds: Option<u64>) -> Result<Experiment> {
+        let document = &self.experiment.document;
+        let (_, mut of) = made::problem_of(&self.experiment);
+        if let Some(key) = self.source.key() {
+            of.remove(key);
+        }
+        of.insert("kind".into(), document.table["problem"]["kind"].clone());
+        let mut problem = Table::new();
+        problem.insert("kind".into(), Value::String("elsewhere".into()));
+        problem.insert("dim".into(), Value::Integer(dim as i64));
+        problem.insert("weights".into(), Value::Array(weights.iter().map(|p| Value::Float(*p)).collect()));
+        problem.insert("of".into(), Value::Table(of));
+        let mut table = document.table.clone();
+        table.insert("problem".into(), Value::Table(problem));
+        let run = table.entry("run").or_insert_with(|| Value::Table(Table::new()));
+        if let (Some(run), Some(rounds)) = (run.as_table_mut(), rounds) {
+            run.insert("rounds".into(), Value::Integer(rounds as i64));
+        }
+        Experiment::read(Document::of_table(table, Vec::new()).with_kinds(&document.kinds))
+    }
+
+    /// Refuses a figure and checks that the results of a federation cannot answer, before its first round.
+    ///
+    /// # Errors
+    /// When there is one; names its key.
+    pub(super) fn check_results(&self, method: &MethodSpec) -> Result<()> {
+        // How many agents and components there will be is not known, and matters to neither.
+        let agents = method.settings.shape().participants.unwrap_or(0).max(AGENTS);
+        let experiment = self.elsewhere(COMPONENTS, &vec![1.0 / agents as f64; agents], None)?;
+        // What else is wrong with the settings is said where the federation is founded, whose size is known.
+        let Ok(plan) = Plan::new(experiment, Path::new(""), Isa::best(), &HashMap::new()) else { return Ok(()) };
+        checks::unmeasured(&Arc::new(plan), Path::new("")).map(|_| ())
+    }
 }
+
+/// A size of a federation, for plans of which nobody sees it.
+const AGENTS: usize = 16;
+const COMPONENTS: usize = 64;

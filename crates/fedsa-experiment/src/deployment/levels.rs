@@ -1,10 +1,11 @@
 //! Levels of categories and classes of labels of rows, which agents say when they apply, and learn of all when they are admitted.
 
-use fedsa::enrolment::{ColumnContent, ColumnSummary, DistinctValues, MOST_COMPONENTS};
+use fedsa::enrolment::{ColumnContent, ColumnSummary, CountedColumns, DistinctValues, MOST_COMPONENTS};
 use fedsa::error::{Error, Result};
 use fedsa::problem::preparation::Preparation;
 use fedsa::problem::preparation::columns::ColumnLevels;
 use fedsa::problem::preparation::levels::RowLevels;
+use fedsa::problem::preparation::sparse::SparseSize;
 use fedsa::problem::preparation::targets::{ClassLabel, TargetRule, Targets};
 use fedsa::problem::regression::{GeneralisedLinear, LeastSquares, Logistic};
 use serde::{Deserialize, Serialize};
@@ -16,6 +17,9 @@ use crate::made;
 /// What labels are called that are no column of a name.
 const LABELS: &str = "the labels";
 
+/// What the columns of sparse rows are called, which have no names.
+const FEATURES: &str = "the features";
+
 /// The form of rows whose features or targets depend on other agents' rows: their other columns.
 #[derive(Serialize, Deserialize)]
 pub(super) struct LevelsForm {
@@ -23,11 +27,16 @@ pub(super) struct LevelsForm {
     plain: usize,
     /// Their names; `None` of columns without names.
     names: Option<Vec<String>>,
+    /// Of sparse rows without names, whose number of columns is that of all agents: the positions of those that are left out.
+    left_out: Option<Vec<usize>>,
 }
 
 impl LevelsForm {
     pub fn of(levels: &RowLevels) -> Self {
-        Self { plain: levels.plain, names: levels.names.clone() }
+        match &levels.sparse {
+            Some(sparse) => Self { plain: 0, names: None, left_out: Some(sparse.left_out.clone()) },
+            None => Self { plain: levels.plain, names: levels.names.clone(), left_out: None },
+        }
     }
 }
 
@@ -37,7 +46,9 @@ impl LevelsForm {
 /// When it is none.
 pub(super) fn form(text: &str) -> Result<LevelsForm> {
     let form: LevelsForm = serde_json::from_str(text).map_err(|_| no_form())?;
-    let is_possible = form.plain <= MOST_COMPONENTS as usize && form.names.as_ref().is_none_or(|names| names.len() == form.plain);
+    let is_ordered = form.left_out.as_ref().is_none_or(|out| out.is_sorted_by(|a, b| a < b));
+    let is_possible =
+        is_ordered && form.plain <= MOST_COMPONENTS as usize && form.names.as_ref().is_none_or(|names| names.len() == form.plain);
     if is_possible { Ok(form) } else { Err(no_form()) }
 }
 
@@ -63,13 +74,21 @@ pub(super) fn summaries(levels: &RowLevels, rows: u64) -> Result<Vec<ColumnSumma
         let are_numbers = classes.iter().all(|class| matches!(class, ClassLabel::Number(_)));
         ColumnSummary::of_labels(LABELS, DistinctValues::new(rows, classes.iter().map(text).collect(), are_numbers))
     });
-    levels.categories.iter().map(category).chain(labels).collect()
+    let counted = levels.sparse.iter().map(|sparse| {
+        let last = u32::try_from(sparse.width).unwrap_or(u32::MAX);
+        ColumnSummary::of_counted(FEATURES, CountedColumns::new(rows, last, sparse.stored as u64))
+    });
+    levels.categories.iter().map(category).chain(labels).chain(counted).collect()
 }
 
 /// The levels and classes that these columns have, beside the other columns of this form.
 pub(super) fn levels_of(form: LevelsForm, columns: &[ColumnSummary]) -> RowLevels {
     let mut levels = RowLevels { plain: form.plain, names: form.names, ..RowLevels::default() };
     for column in columns {
+        if let (Some(counted), Some(left_out)) = (column.counted(), &form.left_out) {
+            let (rows, width, stored) = (counted.rows as usize, counted.last as usize, counted.stored as usize);
+            levels.sparse = Some(SparseSize { rows, width, stored, left_out: left_out.clone(), categories: 0 });
+        }
         let Some(values) = column.values() else { continue };
         let sorted = values.sorted().into_iter().map(str::to_string);
         if matches!(column.content, ColumnContent::Labels(_)) {
@@ -82,6 +101,11 @@ pub(super) fn levels_of(form: LevelsForm, columns: &[ColumnSummary]) -> RowLevel
             let column = ColumnLevels { column: column.name.clone(), levels: sorted.collect(), are_numbers: values.are_numbers };
             levels.categories.push(column);
         }
+    }
+    if let Some(sparse) = &mut levels.sparse {
+        sparse.categories = levels.categories.len();
+        levels.plain = sparse.plain();
+        levels.names = sparse.names(&levels.categories);
     }
     levels
 }

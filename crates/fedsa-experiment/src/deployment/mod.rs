@@ -7,6 +7,7 @@
 mod agent;
 mod ended;
 mod levels;
+mod needs;
 mod weights;
 
 use std::ops::RangeInclusive;
@@ -15,9 +16,11 @@ use std::sync::Arc;
 use fedsa::enrolment::{ColumnSummary, Enrolled, Enrolment, Membership, Terms};
 use fedsa::error::{Error, Result, quoted, require};
 use fedsa::federation::Description;
+use fedsa::methods::MethodSettings;
 use fedsa::problem::ProblemSettings;
 use fedsa::problem::logs::{Logs, Scaling};
 use fedsa::session::Until;
+use fedsa::uplink::Uplink;
 use fedsa_data::DiskFiles;
 use fedsa_data::find::Places;
 use serde::de::DeserializeOwned;
@@ -37,6 +40,8 @@ pub use ended::DeployedRun;
 pub struct Deployment {
     experiment: Experiment,
     terms: Terms,
+    method: Arc<dyn MethodSettings>,
+    uplink: Uplink,
     run: Arc<RunSpec>,
     source: Source,
     is_known: bool,
@@ -69,7 +74,8 @@ impl Deployment {
     ///
     /// # Errors
     /// When it is no experiment, or none that can be deployed: with several methods, seeds or points, with a start or features that
-    /// depend on data of all agents, or with data that are divided among agents.
+    /// depend on data of all agents, with data that are divided among agents, or with a figure or checks that the results of a federation
+    /// cannot answer.
     pub fn new(document: Document) -> Result<Self> {
         let failure = document.clone();
         Self::read(document).map_err(|e| failure.failure(e))
@@ -113,7 +119,9 @@ impl Deployment {
         if !is_by_rows {
             terms = terms.with_equal_weights();
         }
-        Ok(Self { experiment, terms, run, source, is_known })
+        let deployment = Self { experiment, terms, method: Arc::clone(&method.settings), uplink, run, source, is_known };
+        deployment.check_results(method)?;
+        Ok(deployment)
     }
 
     /// What the ends must have the same.
@@ -140,18 +148,45 @@ impl Deployment {
     }
 
     /// Founds the federation of those who have applied. Where there is none of all of them, such as for a label that one agent alone has,
-    /// those are excluded without whom there is one, as long as there are enough.
+    /// those are excluded without whom there is one, as long as there are enough; so are those whose ranges are so wide that features would not
+    /// tell the states of the others apart ([`Enrolment::outliers`]).
     ///
     /// # Errors
-    /// As [`Enrolment::close`], and when the method cannot count answers as `[federation]` says.
+    /// As [`Enrolment::close`]; when too few would be left of those who have applied; when the method cannot count answers as `[federation]` says.
     pub fn found(&self, enrolment: &Enrolment) -> Result<Enrolled> {
-        let close = |enrolment: &Enrolment| enrolment.close(self.dim(enrolment)?);
-        let mut enrolled = match close(enrolment) {
+        let outliers = self.outliers(enrolment);
+        let enrolment = outliers.iter().fold(enrolment.clone(), |rest, (who, _)| rest.without(who));
+        if let Some((who, why)) = outliers.first().filter(|_| !enrolment.has_enough()) {
+            let help = format!("{}; or `ranges` of these columns in [problem], or fewer agents that must come", why.help);
+            return Err(Error::data("ranges", format!("`{}`: {}", quoted(who), why.what), help).inside("problem"));
+        }
+        let mut enrolled = match self.close(&enrolment) {
             Ok(enrolled) => enrolled,
-            Err(why) => self.found_without(enrolment, why)?,
+            Err(why) => self.found_without(&enrolment, why)?,
         };
+        enrolled.excluded.extend(outliers);
         enrolled.membership = self.ruled(enrolled.membership)?;
         Ok(enrolled)
+    }
+
+    /// The federation of all of them, if its server fits into memory.
+    fn close(&self, enrolment: &Enrolment) -> Result<Enrolled> {
+        let dim = self.dim(enrolment)?;
+        self.check_server(enrolment, dim)?;
+        enrolment.close(dim)
+    }
+
+    /// Those whose ranges would make features of all agents' ranges useless to the others.
+    fn outliers(&self, enrolment: &Enrolment) -> Vec<(String, Error)> {
+        let Some(logs) = settings_of::<Logs>(&self.experiment).ok().filter(|_| !self.is_known && self.source == Source::Logs) else {
+            return Vec::new();
+        };
+        let names: Vec<String> = enrolment.columns().into_iter().map(|column| column.name).collect();
+        // Features that do not go with the columns are refused where the dimension is asked for.
+        let needs = logs.features.needs(&names).unwrap_or_default();
+        let is_needed = |name: &String| !logs.ranges.contains_key(name);
+        let needed = names.into_iter().zip(needs).filter(|(name, needs)| needs.range && is_needed(name)).map(|(name, _)| name);
+        enrolment.outliers(&needed.collect::<Vec<_>>())
     }
 
     /// The same without those who are in the way of it, one after the other: an agent without whom there is a federation, or else the one
@@ -163,7 +198,7 @@ impl Deployment {
             let suspects = rest.suspects();
             let found = suspects.iter().find_map(|who| {
                 let others = rest.without(who);
-                others.close(self.dim(&others).ok()?).ok().map(|enrolled| (who.clone(), enrolled))
+                self.close(&others).ok().map(|enrolled| (who.clone(), enrolled))
             });
             if let Some((who, mut enrolled)) = found {
                 left_out.push((who, why));
@@ -172,7 +207,7 @@ impl Deployment {
             }
             let Some(who) = suspects.into_iter().next() else { return Err(left_out.into_iter().next().map_or(why, |(_, first)| first)) };
             rest = rest.without(&who);
-            let next = self.dim(&rest).and_then(|dim| rest.close(dim)).err();
+            let next = self.close(&rest).err();
             left_out.push((who, std::mem::replace(&mut why, next.expect("there is no federation without one of them"))));
         }
     }
@@ -216,7 +251,9 @@ impl Deployment {
         // The server says so before it tells agents, which would refuse them.
         columns.iter().try_for_each(ColumnSummary::check)?;
         let levels = levels::levels_of(levels::form(form)?, &columns);
-        levels::dim(&levels::preparation(&self.experiment)?, &levels).map(Some)
+        let how = levels::preparation(&self.experiment)?;
+        levels.check_names(how.intercept).map_err(|e| e.inside("problem"))?;
+        levels::dim(&how, &levels).map(Some)
     }
 }
 

@@ -109,8 +109,7 @@ impl Deployment {
         let targets = targets.unwrap_or(Targets::Numbers { offset: 0.0, scale: 1.0 });
         let outputs = targets.outputs();
         let categories = levels.features(how.intercept);
-        let named = |one: &Category| one.levels.iter().map(|level| format!("{}={level}", one.column)).collect::<Vec<_>>();
-        let columns = levels.names.map(|names| names.into_iter().chain(categories.iter().flat_map(named)).collect());
+        let columns = levels.names.map(|names| names.into_iter().chain(categories.iter().flat_map(Category::features)).collect());
         let mut blocks = theta.chunks(theta.len() / outputs).map(|block| {
             let (weights, constant) = match block.split_last() {
                 Some((last, rest)) if how.intercept => (rest, *last),

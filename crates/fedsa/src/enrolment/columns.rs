@@ -37,6 +37,32 @@ pub enum ColumnContent {
     Categories(DistinctValues),
     /// Labels of classes.
     Labels(DistinctValues),
+    /// The columns 1, 2, .. of rows that end with their last number that is not 0.
+    Counted(CountedColumns),
+}
+
+/// The columns without names of sparse rows, of which an agent's own rows may lack the last ones.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct CountedColumns {
+    /// The number of rows.
+    pub rows: u64,
+    /// The last column that a row has, the first one being 1.
+    pub last: u32,
+    /// The numbers that rows store.
+    pub stored: u64,
+}
+
+impl CountedColumns {
+    /// Of so many rows with this last column, which store so many numbers.
+    pub fn new(rows: u64, last: u32, stored: u64) -> Self {
+        Self { rows, last, stored }
+    }
+
+    fn is_possible(&self) -> bool {
+        let cells = u128::from(self.rows) * u128::from(self.last);
+        (1..=1 << 53).contains(&self.rows) && self.last > 0 && u128::from(self.stored) <= cells
+    }
 }
 
 /// The different values of a column.
@@ -115,6 +141,14 @@ impl ColumnSummary {
         Self { name: name.into(), content: ColumnContent::Labels(values) }.checked()
     }
 
+    /// Of columns without names.
+    ///
+    /// # Errors
+    /// When there are none, or rows store more numbers than there are.
+    pub fn of_counted(name: impl Into<String>, columns: CountedColumns) -> Result<Self> {
+        Self { name: name.into(), content: ColumnContent::Counted(columns) }.checked()
+    }
+
     /// The column, of this end's own data.
     fn checked(self) -> Result<Self> {
         self.check().map_err(|e| e.coded(ErrorCode::Data))?;
@@ -125,16 +159,30 @@ impl ColumnSummary {
     pub fn range(&self) -> Option<(f64, f64)> {
         match self.content {
             ColumnContent::Numbers { range, .. } => Some(range),
-            ColumnContent::Categories(_) | ColumnContent::Labels(_) => None,
+            ColumnContent::Categories(_) | ColumnContent::Labels(_) | ColumnContent::Counted(_) => None,
+        }
+    }
+
+    /// Of how many rows it is.
+    pub(super) fn count(&self) -> u64 {
+        match &self.content {
+            ColumnContent::Numbers { moments, .. } => moments.count() as u64,
+            ColumnContent::Categories(values) | ColumnContent::Labels(values) => values.count,
+            ColumnContent::Counted(columns) => columns.rows,
         }
     }
 
     /// The different values of categories, or of labels.
     pub fn values(&self) -> Option<&DistinctValues> {
         match &self.content {
-            ColumnContent::Numbers { .. } => None,
+            ColumnContent::Numbers { .. } | ColumnContent::Counted(_) => None,
             ColumnContent::Categories(values) | ColumnContent::Labels(values) => Some(values),
         }
+    }
+
+    /// What is known of columns without names.
+    pub fn counted(&self) -> Option<&CountedColumns> {
+        if let ColumnContent::Counted(columns) = &self.content { Some(columns) } else { None }
     }
 
     /// Refuses what no column has, such as more categories than a column may have.
@@ -151,7 +199,10 @@ impl ColumnSummary {
             ColumnContent::Numbers { range: (low, high), moments }
                 if !(low.is_finite() && high.is_finite() && moments.are_of(*low, *high)) =>
             {
-                refused(format!("numbers from {low} to {high} with {moments:?}"), "one finite number or more, and at most 2^53")
+                refused(
+                    format!("numbers from {low:?} to {high:?} with {moments:?}"),
+                    "one finite number or more, at most 2^53, with a mean and a spread that numbers of this range have",
+                )
             }
             ColumnContent::Categories(values) | ColumnContent::Labels(values) if !(1..=1 << 53).contains(&values.count) => {
                 refused(format!("{} rows", values.count), "one row or more, and at most 2^53")
@@ -163,6 +214,10 @@ impl ColumnSummary {
             ColumnContent::Labels(values) if !values.is_possible(MOST_CLASSES) => {
                 refused(format!("{} labels", values.names.len()), "1 to 10,000 labels of at most 1,000 bytes, all numbers or all names")
             }
+            ColumnContent::Counted(columns) if !columns.is_possible() => refused(
+                format!("{} rows, the last column {}, {} numbers", columns.rows, columns.last, columns.stored),
+                "one row or more, one column or more, and at most as many numbers as rows have columns",
+            ),
             _ => Ok(()),
         }
     }
@@ -176,6 +231,13 @@ impl ColumnSummary {
             }
             (ColumnContent::Categories(values), ColumnContent::Categories(others))
             | (ColumnContent::Labels(values), ColumnContent::Labels(others)) => values.join(others),
+            (ColumnContent::Counted(columns), ColumnContent::Counted(others)) => {
+                *columns = CountedColumns {
+                    rows: columns.rows + others.rows,
+                    last: columns.last.max(others.last),
+                    stored: columns.stored + others.stored,
+                }
+            }
             _ => {}
         }
     }
@@ -188,6 +250,7 @@ impl ColumnSummary {
             ColumnContent::Categories(_) => "categories that are texts",
             ColumnContent::Labels(values) if values.are_numbers => "labels that are numbers",
             ColumnContent::Labels(_) => "labels that are names",
+            ColumnContent::Counted(_) => "numbered columns",
         };
         (&self.name, kind)
     }
@@ -213,9 +276,12 @@ pub(super) fn difference(a: &[ColumnSummary], b: &[ColumnSummary]) -> Option<Str
     Some(format!("column {} is {} in place of {}", at + 1, said(&b[at]), said(&a[at])))
 }
 
-/// A category or a label that `founded` do not have, in words.
+/// A category, a label or a numbered column that `founded` do not have, in words.
 pub(super) fn unknown_value(founded: &[ColumnSummary], own: &[ColumnSummary]) -> Option<String> {
     let of = |(known, own): (&ColumnSummary, &ColumnSummary)| {
+        if let (Some(known), Some(own)) = (known.counted(), own.counted()) {
+            return (own.last > known.last).then(|| format!("a column {}, and the last one is {}", own.last, known.last));
+        }
         let other = own.values()?.names.difference(&known.values()?.names).next()?;
         Some(format!("column `{}`: `{}`", quoted(&own.name), quoted(other)))
     };
@@ -300,6 +366,10 @@ mod tests {
             numbers((1.0, f64::INFINITY), good),
             numbers((1.0, 2.0), moments(2.0, 3.0, 0.5)),
             numbers((1.0, 2.0), moments(2.0, 1.5, -1.0)),
+            numbers((1.0, 2.0), moments(2.0, 1.5, 1e300)),
+            numbers((1.0, 2.0), moments(2.0, 1.5, 0.51)),
+            numbers((2.0, 1.0), moments(2.0, 1.5, 0.5)),
+            numbers((-1e308, 1e308), moments(2.0, 0.0, 0.0)),
             ColumnSummary { name: "x".repeat(2000), ..numbers((1.0, 2.0), good) },
             ColumnSummary { name: "x".into(), content: ColumnContent::Categories(DistinctValues::new(1, BTreeSet::new(), false)) },
             ColumnSummary { name: "x".into(), content: ColumnContent::Labels(DistinctValues::new(0, ["a".into()].into(), false)) },
@@ -307,5 +377,11 @@ mod tests {
         ];
         assert!(bad.iter().all(|one| one.check().is_err()));
         assert!(ColumnSummary::of_numbers("x", [1.0, f64::NAN]).is_err() && ColumnSummary::of_numbers("x", []).is_err());
+        // Numbers at both ends are as far apart as can be, and far from 0 what they round to is large.
+        for two in [[0.1, 0.7], [-1e9, 3.0], [1e16, 1e16 + 2.0], [1e150, -1e150]] {
+            for n in [2, 3, 1000] {
+                assert!(ColumnSummary::of_numbers("x", two.into_iter().cycle().take(n)).is_ok(), "{two:?} {n}");
+            }
+        }
     }
 }

@@ -43,6 +43,7 @@ mod columns;
 mod epoch;
 mod frame;
 mod membership;
+mod outliers;
 mod terms;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -51,7 +52,7 @@ use std::ops::RangeInclusive;
 use serde::{Deserialize, Serialize};
 
 pub use applicant::{Admission, Applicant, mark_of};
-pub use columns::{ColumnContent, ColumnSummary, DistinctValues};
+pub use columns::{ColumnContent, ColumnSummary, CountedColumns, DistinctValues};
 pub use epoch::{announce, announce_to_new, announced, is_announcement, repeats};
 pub use frame::VERSION;
 pub use membership::{Member, Membership};
@@ -71,6 +72,9 @@ const LAYOUT: Layout = Layout { name: "enrolment", version: 4 };
 
 /// The most bytes of the name of a sender.
 const LONGEST_SENDER: usize = 1_000;
+
+/// The most rows of an agent, which numbers of 32 bits count. One that said more than any can have would weigh more than all others.
+const MOST_ROWS: u64 = u32::MAX as u64;
 
 /// What an application of another form has.
 const OTHER_FORM: &str = "data of another form: other columns, another number of them, other classes, or other scales of targets";
@@ -124,13 +128,24 @@ impl Application {
 
     /// Refuses what no agent has.
     fn check(&self) -> Result<()> {
-        if self.rows == 0 || self.rows > 1 << 53 {
-            return Err(refused(format!("{} rows", self.rows), "one row or more, at most 2^53"));
+        if !(1..=MOST_ROWS).contains(&self.rows) {
+            return Err(refused(format!("{} rows", self.rows), "one row or more, fewer than 2^32"));
         }
         if let Some(dim) = self.dim.filter(|dim| !(1..=MOST_COMPONENTS).contains(dim)) {
             return Err(refused(format!("{dim} components"), &format!("one component or more, at most {MOST_COMPONENTS}")));
         }
-        self.columns.iter().try_for_each(ColumnSummary::check)
+        let mut names = BTreeSet::new();
+        for column in &self.columns {
+            column.check()?;
+            if !names.insert(&column.name) {
+                return Err(refused(format!("two columns `{}`", quoted(&column.name)), "columns of different names"));
+            }
+            if column.count() > self.rows {
+                let what = format!("column `{}`: {} rows of {}", quoted(&column.name), column.count(), self.rows);
+                return Err(refused(what, "columns of the rows that the agent has"));
+            }
+        }
+        Ok(())
     }
 }
 
@@ -294,7 +309,7 @@ impl Enrolment {
     }
 
     /// Those who may be in the way of a federation of the others, if there would still be enough: those with most values of categories and
-    /// labels that nobody else has come first.
+    /// labels that nobody else has, and numbered columns that most do not have, come first.
     pub fn suspects(&self) -> Vec<String> {
         if self.state.applied.len() <= *self.agents.start() {
             return Vec::new();
@@ -303,7 +318,12 @@ impl Enrolment {
         let mut holders: BTreeMap<(&str, &str), usize> = BTreeMap::new();
         all.iter().flat_map(|(_, values)| values).for_each(|value| *holders.entry(*value).or_default() += 1);
         let alone = |values: &BTreeSet<(&str, &str)>| values.iter().filter(|value| holders[value] == 1).count();
-        let mut suspects: Vec<(usize, &String)> = all.iter().map(|(sender, values)| (alone(values), *sender)).collect();
+        let last = |one: &Application| one.columns.iter().filter_map(ColumnSummary::counted).map(|columns| columns.last as usize).max();
+        let mut widths: Vec<usize> = self.state.applied.iter().map(|(_, one)| last(one).unwrap_or(0)).collect();
+        let usual = *widths.clone().select_nth_unstable((all.len() - 1) / 2).1;
+        widths.iter_mut().for_each(|width| *width = width.saturating_sub(usual));
+        let more = all.iter().zip(widths);
+        let mut suspects: Vec<(usize, &String)> = more.map(|((sender, values), more)| (alone(values) + more, *sender)).collect();
         suspects.sort_by_key(|(alone, _)| std::cmp::Reverse(*alone));
         suspects.into_iter().map(|(_, sender)| sender.clone()).collect()
     }
@@ -330,6 +350,16 @@ impl Enrolment {
         taken.first()?.1.form.as_deref()
     }
 
+    /// The number of those who would take part now in a federation of `dim` components, or of as many as they have said, and that number of
+    /// components, where it is known.
+    ///
+    /// # Errors
+    /// When fewer agents than there must be can take part.
+    pub fn sizes(&self, dim: Option<usize>) -> Result<(usize, Option<usize>)> {
+        let (taken, _) = self.numbered(dim)?;
+        Ok((taken.len(), dim.or_else(|| said_dim(&taken))))
+    }
+
     /// Founds the federation of those who have applied: with as many components as `dim` says, or as they have said. The same
     /// applications give the same federation, so that a server that was restored may call it again.
     ///
@@ -340,8 +370,9 @@ impl Enrolment {
         let columns = joined(taken.iter().map(|(_, one)| &one.columns[..]));
         // Agents would refuse them.
         columns.iter().try_for_each(ColumnSummary::check)?;
-        let said = taken.iter().find_map(|(_, one)| one.dim).map(|dim| dim as usize);
-        let dim = dim.or(said).ok_or_else(|| Error::new("dim", "no agent says its dimension", "the number of components of the model"))?;
+        let dim = dim
+            .or_else(|| said_dim(&taken))
+            .ok_or_else(|| Error::new("dim", "no agent says its dimension", "the number of components of the model"))?;
         let rows: Vec<u64> = taken.iter().map(|(_, one)| one.rows).collect();
         let federation = self.terms.federation(&self.terms.weights(&rows), self.terms.start_of(dim)?, &columns)?;
         let form = taken.first().and_then(|(_, one)| one.form.clone());
@@ -462,6 +493,11 @@ impl Enrolment {
     }
 }
 
+/// The dimension that agents say.
+fn said_dim(taken: &[(&str, &Application)]) -> Option<usize> {
+    taken.iter().find_map(|(_, one)| one.dim).map(|dim| dim as usize)
+}
+
 /// Whether bytes are an admission ([`Applicant::admitted`]).
 pub fn is_admission(bytes: &[u8]) -> bool {
     frame::is_of(Kind::Admission, bytes)
@@ -483,69 +519,4 @@ pub fn is_farewell(bytes: &[u8]) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::federation::Description;
-    use crate::methods::fedlsa::FedLsa;
-    use crate::problem::garnet::Garnet;
-    use crate::sampling::Sampling;
-
-    fn enrolment() -> Enrolment {
-        let terms = Terms::new(&FedLsa::new(0.1, 5), Description::of("garnet", &Garnet::default(), Sampling::default(), 4));
-        Enrolment::new(&terms, 2..=3).unwrap()
-    }
-
-    fn application(agent: Option<u32>, rows: u64, dim: u32) -> Application {
-        Application { terms: enrolment().terms.hashes(), agent, rows, dim: Some(dim), columns: Vec::new(), form: None, mark: 0 }
-    }
-
-    /// Of a state with these applications and counts.
-    fn restored(applied: &[(&str, Application)], cost: EnrolmentCost) -> Result<Enrolment> {
-        let mut saved = enrolment();
-        saved.state = State { applied: applied.iter().map(|(who, one)| ((*who).to_string(), one.clone())).collect(), cost };
-        let mut enrolment = enrolment();
-        enrolment.restore(&saved.save()).map(|()| enrolment)
-    }
-
-    /// A checksum does not protect against deliberate changes: what could not have been applied for is not restored, and would have made a
-    /// server panic.
-    #[test]
-    fn states_that_no_applications_make_are_refused() {
-        let (none, none_of) = (EnrolmentCost::default(), |agent| application(agent, 7, 4));
-        assert!(restored(&[("a", none_of(Some(1))), ("b", none_of(None))], none).unwrap().close(None).is_ok());
-        let too_much = EnrolmentCost { bits_up: u64::MAX, ..none };
-        for (applied, cost) in [
-            (vec![("a", none_of(Some(0))), ("b", none_of(Some(0)))], none),
-            (vec![("a", none_of(None)), ("a", none_of(None))], none),
-            (vec![("a", none_of(Some(3)))], none),
-            (vec![("a", application(None, u64::MAX, 4))], none),
-            (vec![("a", application(None, 7, u32::MAX))], none),
-            (vec![("a", none_of(None))], too_much),
-        ] {
-            assert!(restored(&applied, cost).is_err(), "{applied:?}");
-        }
-    }
-
-    /// The server would make a start of 34 GB before it knew who is wrong.
-    #[test]
-    fn an_application_of_too_many_components_is_refused() {
-        let mut enrolment = enrolment();
-        for dim in [0, u32::MAX, MOST_COMPONENTS + 1] {
-            let e = enrolment.take("a", &frame::written(Kind::Application, &application(None, 7, dim))).unwrap_err();
-            assert!(e.help.contains("8388608"), "{e:?}");
-        }
-    }
-
-    /// Agents refuse columns of more categories than there may be: the server says so before it tells them.
-    #[test]
-    fn categories_of_all_agents_that_are_too_many_are_named() {
-        let mut enrolment = enrolment();
-        for who in ["a", "b"] {
-            let names = (0..600).map(|i| format!("{who}{i}")).collect();
-            let columns = vec![ColumnSummary::of_categories("colour", DistinctValues::new(600, names, false)).unwrap()];
-            enrolment.take(who, &frame::written(Kind::Application, &Application { columns, ..application(None, 7, 4) })).unwrap();
-        }
-        let e = enrolment.close(None).err().unwrap();
-        assert!(e.what.contains("`colour`: 1200 categories") && e.help.contains("1 to 1,000"), "{e:?}");
-    }
-}
+mod tests;

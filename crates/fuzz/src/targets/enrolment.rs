@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use fedsa::enrolment::{Applicant, ColumnSummary, DistinctValues, Enrolment, Terms, announce, announce_to_new, announced};
+use fedsa::enrolment::{Applicant, ColumnSummary, CountedColumns, DistinctValues, Enrolment, Terms, announce, announce_to_new, announced};
 use fedsa::federation::{Description, Federation};
 use fedsa::methods::scafflsa::Scafflsa;
 use fedsa::problem::garnet::Garnet;
@@ -25,8 +25,9 @@ static TERMS: LazyLock<Terms> = LazyLock::new(|| {
 static APPLICANTS: LazyLock<Vec<Applicant>> = LazyLock::new(|| {
     let numbers = |low| ColumnSummary::of_numbers("s", [low, 2.0, 7.5]).expect("finite numbers");
     let texts = ["red", "blue"].map(String::from).into();
-    let categories = ColumnSummary::of_categories("c", DistinctValues::new(5, texts, false)).expect("two categories");
-    let with_columns = |rows, low| Applicant::new(&TERMS, rows).with_columns(vec![numbers(low), categories.clone()]);
+    let categories = ColumnSummary::of_categories("c", DistinctValues::new(3, texts, false)).expect("two categories");
+    let counted = ColumnSummary::of_counted("f", CountedColumns::new(3, 7, 9)).expect("seven columns");
+    let with_columns = |rows, low| Applicant::new(&TERMS, rows).with_columns(vec![numbers(low), categories.clone(), counted.clone()]);
     let with_dim = |rows| Applicant::new(&TERMS, rows).with_dim(D);
     vec![with_dim(3).with_agent(1), with_dim(5), with_columns(3, -1.0), with_columns(9, 0.5)]
 });

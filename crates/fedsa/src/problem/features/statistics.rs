@@ -97,7 +97,10 @@ impl RunningMoments {
         /// The most numbers that are counted exactly.
         const MOST: f64 = (1u64 << 53) as f64;
         let is_count = self.n.fract() == 0.0 && (1.0..=MOST).contains(&self.n);
-        is_count && (low..=high).contains(&self.mean) && self.squares >= 0.0 && self.squares.is_finite()
+        // Numbers of a range that are as far apart as can be are at its ends. What many numbers round to is no matter here.
+        let most = self.n * ((high - self.mean) * (self.mean - low) + 1e-12 * low.abs().max(high.abs()).powi(2)) * 1.001;
+        let is_spread = (0.0..=most).contains(&self.squares) && self.squares.is_finite();
+        is_count && (high - low).is_finite() && (low..=high).contains(&self.mean) && is_spread
     }
 
     /// Those of both.

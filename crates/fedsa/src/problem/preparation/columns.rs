@@ -1,5 +1,7 @@
 //! Columns that are no features as they are: offsets, row weights, and categories, which become a column of 0 and 1 for each level.
 
+use std::collections::HashSet;
+
 use super::super::dataset::{Columns, Dataset, Rows, Wanted, row_in};
 use crate::error::{Error, Result, quoted};
 
@@ -49,6 +51,11 @@ impl Category {
         let mut levels = known.levels.clone();
         let reference = (has_reference && !levels.is_empty()).then(|| levels.remove(0));
         Self { column: known.column.clone(), levels, reference, first }
+    }
+
+    /// The names of the features.
+    pub fn features(&self) -> impl Iterator<Item = String> {
+        self.levels.iter().map(|level| format!("{}={level}", self.column))
     }
 }
 
@@ -129,6 +136,16 @@ impl SpecialColumns {
         Ok(taken)
     }
 
+    /// The offsets of rows, none without such a column, after a check of all columns that does not need the levels of others.
+    ///
+    /// # Errors
+    /// When a column is not there, or is something else besides.
+    pub(super) fn offsets_of(&self, sets: &[Dataset], wanted: &Wanted) -> Result<Vec<f64>> {
+        self.check(wanted)?;
+        let Some(name) = &self.offset else { return Ok(Vec::new()) };
+        Ok(sets.iter().map(|set| numbers("offset", set, name)).collect::<Result<Vec<_>>>()?.concat())
+    }
+
     /// The columns of categories: those that are named, and those of text in any file.
     fn columns(&self, sets: &[Dataset]) -> Vec<String> {
         let mut columns = self.categorical.clone();
@@ -138,6 +155,27 @@ impl SpecialColumns {
             }
         }
         columns
+    }
+
+    /// The number of columns of categories, and of their levels in all: those of all agents where they are known, otherwise at most those that
+    /// rows have.
+    pub(in crate::problem) fn count_levels(&self, sets: &[Dataset]) -> (usize, usize) {
+        if let Some(known) = &self.known {
+            return (known.len(), known.iter().map(|one| one.levels.len()).sum());
+        }
+        let columns = self.columns(sets);
+        let levels = |column: &String| {
+            let texts = sets.iter().flat_map(|set| &set.texts).filter(|text| text.column == *column);
+            let distinct: HashSet<&str> = texts.flat_map(|text| &text.names).map(String::as_str).collect();
+            let are_numbers = |set: &&Dataset| set.texts.iter().all(|text| text.column != *column);
+            // A column that is not there is refused where it is taken.
+            let numbers = sets.iter().filter(are_numbers).flat_map(|set| numbers("categorical", set, column).unwrap_or_default());
+            let mut numbers: Vec<u64> = numbers.map(|x| (x + 0.0).to_bits()).collect();
+            numbers.sort_unstable();
+            numbers.dedup();
+            distinct.len() + numbers.len()
+        };
+        (columns.len(), columns.iter().map(levels).sum())
     }
 
     /// The levels that these rows have.
@@ -290,11 +328,16 @@ fn remove(set: &mut Dataset, name: &str) {
 
 /// Refuses a level whose feature has the name of another column.
 fn check_names(set: &Dataset, category: &Category) -> Result<()> {
-    let name = |level: &String| format!("{}={level}", category.column);
-    let Some(twice) = category.levels.iter().map(name).find(|name| set.columns.position(name).is_some()) else { return Ok(()) };
-    let column = quoted(&category.column);
-    let what = format!("{}: the column `{}`, and a level of the category `{column}` of this name", quoted(&set.name), quoted(twice));
-    Err(Error::data("categorical", what, "columns of other names; `drop` names those to leave out"))
+    let Some(twice) = category.features().find(|name| set.columns.position(name).is_some()) else { return Ok(()) };
+    let e = named_twice(&twice, &category.column);
+    let what = format!("{}: {}", quoted(&set.name), e.what);
+    Err(e.saying(what))
+}
+
+/// The error about a level whose feature has the name of another column.
+pub(super) fn named_twice(name: &str, column: &str) -> Error {
+    let what = format!("the column `{}`, and a level of the category `{}` of this name", quoted(name), quoted(column));
+    Error::data("categorical", what, "columns of other names; `drop` names those to leave out")
 }
 
 /// Adds a column for each level.
@@ -328,6 +371,5 @@ fn append(set: &mut Dataset, category: &Category, cells: &[Cell]) {
         }
     }
     let names: Vec<String> = set.columns.iter().map(|name| name.into_owned()).collect();
-    set.columns =
-        Columns::Named(names.into_iter().chain(category.levels.iter().map(|level| format!("{}={level}", category.column))).collect());
+    set.columns = Columns::Named(names.into_iter().chain(category.features()).collect());
 }

@@ -9,6 +9,7 @@ pub mod columns;
 pub mod levels;
 pub mod partition;
 pub mod quality;
+pub mod sparse;
 pub mod targets;
 pub mod transform;
 
@@ -22,6 +23,7 @@ use columns::{Category, SpecialColumns, Taken};
 use partition::{Partition, Pool};
 use quality::{FitQuality, LabelledRows, quality};
 use serde::{Deserialize, Serialize};
+use sparse::{SparseSize, is_nearly_dense};
 use targets::{TargetRule, Targets};
 use transform::{Pca, Transform, TransformRule};
 
@@ -67,6 +69,8 @@ pub struct Preparation {
     pub intercept: bool,
     /// Offsets, row weights and categories.
     pub special: SpecialColumns,
+    /// The size of all agents' sparse rows, where these are some of them; by default they are all.
+    pub sparse: Option<SparseSize>,
     /// What losses are of; the number of classes follows from the data.
     pub family: ModelFamily,
     /// The agents' weights.
@@ -94,8 +98,6 @@ pub struct Prepared {
     pub categories: Vec<Category>,
 }
 
-/// Above this share of numbers that are not 0, sparse rows are stored as dense ones.
-const DENSE_ABOVE: f64 = 0.25;
 /// The most rows in all.
 const MOST_ROWS: usize = u32::MAX as usize;
 
@@ -159,6 +161,8 @@ impl Preparation {
     /// # Errors
     /// When a setting does not go with the data; names the setting. When it is cancelled, which is looked at between passes over the rows.
     pub fn prepare_sets(&self, mut sets: Vec<Dataset>, cancel: &Cancel) -> Result<Prepared> {
+        // Categories become columns behind those of all files.
+        sparse::widen(&mut sets, self.sparse.as_ref().map_or(0, |sparse| sparse.width));
         let Taken { offsets, row_weights, categories } = self.special.take(&mut sets, &self.wanted, self.intercept)?;
         let labels = targets::Found::of(&sets, &self.targets)?;
         labels.check(&sets, self.family)?;
@@ -178,7 +182,7 @@ impl Preparation {
         let weights = of_rows(&row_weights, &fit);
         let transform = Transform::fit(&self.transform(), &sets, &pool, (&fit, &weights), cancel)?;
         let part = |agents: &[Vec<usize>]| LabelledRows {
-            rows: compact(transform.apply(pool.gather(&sets, agents))),
+            rows: self.compact(transform.apply(pool.gather(&sets, agents))),
             first: partition::starts(agents),
             targets: agents.iter().flatten().map(|i| targets.of(labels.get(*i))).collect(),
             offsets: of_rows(&offsets, agents),
@@ -196,6 +200,15 @@ impl Preparation {
             AgentWeights::Rows => train.shares(),
         };
         Ok(Prepared { train, held_out, weights, names, transform, targets, categories })
+    }
+
+    /// The same rows, dense if those of all agents are so nearly.
+    fn compact(&self, rows: Rows) -> Rows {
+        let is_full = match &self.sparse {
+            Some(sparse) => sparse.is_nearly_dense(rows.columns(), self.intercept),
+            None => is_nearly_dense(rows.stored() as f64, rows.len() as f64, rows.columns() as f64),
+        };
+        if is_full && matches!(rows, Rows::Sparse { .. }) { rows.into_dense() } else { rows }
     }
 
     /// Each agent's rows, and those that are held out: `holdout n_c` of them drawn at random, rounded to a whole number from 1 to `n_c - 1`.
@@ -271,17 +284,6 @@ impl Prepared {
 /// What is known of all rows, for those of the agents; nothing of nothing.
 fn of_rows(all: &[f64], agents: &[Vec<usize>]) -> Vec<f64> {
     if all.is_empty() { Vec::new() } else { agents.iter().flatten().map(|i| all[*i]).collect() }
-}
-
-/// Whether rows of so many stored numbers are kept as dense ones.
-pub(super) fn is_nearly_dense(stored: f64, rows: f64, columns: f64) -> bool {
-    stored > DENSE_ABOVE * rows * columns
-}
-
-/// The same rows, dense if they are so nearly.
-fn compact(rows: Rows) -> Rows {
-    let is_full = is_nearly_dense(rows.stored() as f64, rows.len() as f64, rows.columns() as f64);
-    if is_full && matches!(rows, Rows::Sparse { .. }) { rows.into_dense() } else { rows }
 }
 
 #[cfg(test)]

@@ -230,10 +230,7 @@ impl Partition {
                 if agents > rows {
                     return Err(Error::new("agents", format!("{agents} agents for {rows} rows"), format!("at most {rows}")));
                 }
-                if let Some(samples) = samples.filter(|samples| agents as f64 * *samples as f64 > rows as f64) {
-                    let what = format!("{agents} agents with {samples} rows each, and there are {rows} rows");
-                    return Err(Error::new("samples", what, format!("at most {}", rows / agents)));
-                }
+                check_samples(agents, samples, rows)?;
                 self.among(pool, agents, samples, &draws)?
             }
         };
@@ -277,6 +274,13 @@ impl Partition {
             _ => Ok(cut(&rows, sizes)),
         }
     }
+}
+
+/// Refuses more rows of each agent than there are.
+pub(super) fn check_samples(agents: usize, samples: Option<usize>, rows: usize) -> Result<()> {
+    let Some(samples) = samples.filter(|samples| agents as f64 * *samples as f64 > rows as f64) else { return Ok(()) };
+    let what = format!("{agents} agents with {samples} rows each, and there are {rows} rows");
+    Err(Error::new("samples", what, format!("at most {}", rows / agents)))
 }
 
 /// Refuses another number of agents than that of the data.

@@ -373,6 +373,16 @@ pub enum Targets {
 }
 
 impl TargetRule {
+    /// The number of outputs of a model of these rows; 1 where they have no classes, which is refused elsewhere.
+    pub(in crate::problem) fn outputs(&self, sets: &[Dataset]) -> usize {
+        let classes = match self {
+            Self::Many { classes: Some(classes), .. } => classes.len(),
+            Self::Many { classes: None, .. } => classes_of(sets).map_or(0, |classes| classes.len()),
+            _ => 2,
+        };
+        classes.saturating_sub(1).max(1)
+    }
+
     /// The targets of rows of the classes that the rule has, or of these, in increasing order; `None` where targets are numbers.
     ///
     /// # Errors

@@ -16,9 +16,10 @@ use crate::problem::memory::{self, MemoryEstimate};
 use crate::problem::preparation::columns::SpecialColumns;
 use crate::problem::preparation::partition::{Partition, number_of_groups};
 use crate::problem::preparation::quality::LabelledRows;
+use crate::problem::preparation::sparse::is_nearly_dense;
 use crate::problem::preparation::targets::{ClassLabel, TargetRule};
 use crate::problem::preparation::transform::Pca;
-use crate::problem::preparation::{AgentWeights, Preparation, Prepared, is_nearly_dense};
+use crate::problem::preparation::{AgentWeights, Preparation, Prepared};
 use crate::problem::root::MOST_DIM;
 use crate::problem::{Field, Files, ProblemSettings, field};
 use crate::problem::{index_chain, lazy_index};
@@ -139,6 +140,7 @@ macro_rules! on_data_sets {
                     },
                     targets: self.targets(),
                     special: OnData::special(self),
+                    sparse: None,
                     family: OnData::family(self),
                     agents: self.agents,
                     partition: self.partition,
@@ -186,7 +188,15 @@ macro_rules! on_data_sets {
             /// # Errors
             /// When the column of agents cannot be used.
             pub fn memory_of(&self, sets: &[Dataset], threads: usize) -> Result<MemoryEstimate> {
-                memory_of(&self.preparation(), <Self as OnData>::IS_LINEAR, sets, threads, 0.0)
+                Self::memory_by(&self.preparation(), sets, threads)
+            }
+
+            /// The same of rows that are prepared by these rules, such as with levels of other agents.
+            ///
+            /// # Errors
+            /// As [`Self::memory_of`].
+            pub fn memory_by(how: &Preparation, sets: &[Dataset], threads: usize) -> Result<MemoryEstimate> {
+                memory_of(how, <Self as OnData>::IS_LINEAR, sets, threads, 0.0)
             }
         }
 
@@ -445,6 +455,9 @@ fn times_labels(rows: &mut Rows, labels: &[f64]) {
 /// Above so many columns the file with the last one is named.
 const MANY_COLUMNS: usize = 100_000;
 
+/// Above so many levels of categories their number is named.
+const MANY_LEVELS: usize = 100;
+
 /// The bytes of the numbers that are stored.
 fn stored_bytes(rows: &Rows) -> usize {
     rows.stored() * if matches!(rows, Rows::Sparse { .. }) { 12 } else { 8 }
@@ -454,7 +467,8 @@ fn stored_bytes(rows: &Rows) -> usize {
 fn memory_of(how: &Preparation, is_linear: bool, sets: &[Dataset], threads: usize, source: f64) -> Result<MemoryEstimate> {
     let all: usize = sets.iter().map(|set| set.rows.len()).sum();
     let stored: usize = sets.iter().map(|set| set.rows.stored()).sum();
-    let columns = sets.iter().map(|set| set.rows.columns()).max().unwrap_or(0);
+    let known = how.sparse.as_ref().map_or(0, |sparse| sparse.plain() + sparse.categories);
+    let columns = sets.iter().map(|set| set.rows.columns()).max().unwrap_or(0).max(known);
     let is_sparse = sets.iter().all(|set| matches!(set.rows, Rows::Sparse { .. }));
     // Agents that follow from the data.
     let groups = if how.partition == Partition::ByColumn { number_of_groups(sets)? } else { None };
@@ -463,6 +477,15 @@ fn memory_of(how: &Preparation, is_linear: bool, sets: &[Dataset], threads: usiz
     let rows = how.samples.map_or(all as f64, |samples| (n * samples as f64).min(all as f64));
     let number = if is_sparse { 12.0 } else { 8.0 };
     let share = rows / all as f64;
+    // Categories become a column for each level, of which one a column is the reference; rows have at most one number of each.
+    let (categories, levels) = how.special.count_levels(sets);
+    let (columns, stored) = if categories == 0 {
+        (columns, stored)
+    } else {
+        let columns = columns.saturating_sub(categories) + levels;
+        (columns, if is_sparse { stored + all * categories } else { all * columns })
+    };
+    let grown = if categories == 0 { 0.0 } else { number * stored as f64 };
     let d = how.pca.map_or(columns, |pca| pca.dim.min(columns)) + usize::from(how.intercept);
     let d = d as f64;
     // Rows of both kinds are gathered as dense ones.
@@ -476,14 +499,16 @@ fn memory_of(how: &Preparation, is_linear: bool, sets: &[Dataset], threads: usiz
     // What is known of columns: scales, means, counts.
     let kept = own + 16.0 * rows + 24.0 * n + systems + 64.0 * columns as f64;
     // The optimum is computed up to some dimension; with more, methods that form matrices count them themselves.
-    let matrices = if d <= MOST_DIM as f64 { memory::optimum(d) + threads as f64 * memory::matrix(d, d) } else { 0.0 };
+    let p = d * how.targets.outputs(sets) as f64;
+    let matrices = if p <= MOST_DIM as f64 { memory::optimum(p) + threads as f64 * memory::matrix(p, p) } else { 0.0 };
     let root = matrices + 40.0 * rows;
-    let preparing = source + 16.0 * all as f64 + (fit + gathered).max(gathered + own);
+    let preparing = source + grown + 16.0 * all as f64 + (fit + gathered).max(gathered + own);
     // An index in one line of a file decides on d.
     let widest = sets.iter().max_by_key(|set| set.rows.columns()).filter(|_| columns > MANY_COLUMNS);
     let widest = widest.map_or_else(String::new, |set| format!(", the last column in {}", quoted(&set.name)));
+    let of_levels = if levels > MANY_LEVELS { format!(" with {levels} levels of categories") } else { String::new() };
     let text = format!(
-        "{}, {} rows, d = {}{}{widest}",
+        "{}, {} rows, d = {}{}{of_levels}{widest}",
         agents.map_or_else(|| format!("{} files", sets.len()), memory::agents),
         rows,
         d,

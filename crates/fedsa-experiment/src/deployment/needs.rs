@@ -1,0 +1,60 @@
+//! The memory that a federation needs at its ends, before these are made.
+
+use fedsa::enrolment::Enrolment;
+use fedsa::error::Result;
+use fedsa::methods::Setting;
+use fedsa::problem::memory::vectors;
+
+use super::Deployment;
+use crate::memory::{self, PROGRAM};
+
+/// What makes a federation smaller.
+const LESS: &str =
+    "fewer columns, levels of categories or classes, such as without columns that `drop` names; or a method without matrices";
+
+/// Vectors of the model's length that every end keeps: the start, iterates, an average, what is sent.
+const VECTORS: f64 = 8.0;
+
+impl Deployment {
+    /// Refuses a federation of those who have applied whose server would not fit into the available memory.
+    ///
+    /// # Errors
+    /// When it does not, or too few agents can take part.
+    pub(super) fn check_server(&self, enrolment: &Enrolment, dim: Option<usize>) -> Result<()> {
+        let (agents, Some(d)) = enrolment.sizes(dim)? else { return Ok(()) };
+        let method = &self.method;
+        let asked = method.shape().participants.map_or(agents, |m| m.min(agents));
+        // What is kept beside what each agent keeps for itself.
+        let alone = method.memory(1, d);
+        let own = alone.max(method.memory(agents, d) - agents as f64 * alone);
+        // Of each agent its admission with the start, and what is known of it; of each that is asked an answer, as bytes and as numbers.
+        let vectors = vectors(2.0 * agents as f64 + VECTORS, d as f64);
+        let answers = 16.0 * asked as f64 * self.answer(agents, d);
+        let what = || format!("the server of {agents} agents with a model of d = {d} components{}", self.made_of(enrolment));
+        memory::require("problem", PROGRAM + own + vectors + answers, what, LESS)
+    }
+
+    /// Refuses what an agent would need beside its problem for its rounds, where it is not available.
+    ///
+    /// # Errors
+    /// When it is so.
+    pub(super) fn check_agent(&self, agents: usize, d: usize) -> Result<()> {
+        let needed = self.method.memory(1, d) + vectors(VECTORS, d as f64) + 16.0 * self.answer(agents, d);
+        memory::require("problem", needed, || format!("an agent with a model of d = {d} components"), LESS)
+    }
+
+    /// The length of the longest answer, in numbers.
+    fn answer(&self, agents: usize, d: usize) -> f64 {
+        let weights = vec![1.0 / agents as f64; agents];
+        let setting = Setting { seed: 0, weights: &weights, start: vec![0.0; d], link: self.uplink.facts(), is_accelerated: false };
+        self.method.protocol(&setting).largest_answer() as f64
+    }
+
+    /// What the components of a model are those of, where they follow from the columns of all.
+    fn made_of(&self, enrolment: &Enrolment) -> String {
+        let columns = enrolment.columns();
+        let of = |column: &fedsa::enrolment::ColumnSummary| Some(format!("{} of `{}`", column.values()?.names.len(), column.name));
+        let levels: Vec<String> = columns.iter().filter_map(of).collect();
+        if levels.is_empty() { String::new() } else { format!(" (levels of all agents: {})", levels.join(", ")) }
+    }
+}

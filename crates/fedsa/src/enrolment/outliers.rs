@@ -1,0 +1,50 @@
+//! Agents whose ranges are so far from those of most that features scaled by the ranges of all would tell the others' states no longer apart.
+
+use std::collections::BTreeSet;
+
+use super::Enrolment;
+use crate::error::{Error, quoted};
+use crate::protocol::refused;
+
+/// How many times as far as most agents' ranges one may reach from the middle of all. Others are told apart by a millionth of the range then,
+/// which no honest difference between agents comes to, and a placeholder such as 1e30 for a missing number does.
+const FURTHEST: f64 = 1e6;
+
+/// Fewer agents do not tell who is wrong.
+const LEAST: usize = 3;
+
+impl Enrolment {
+    /// Those whose range of one of these columns reaches a million times as far from the middle of all agents' ranges as those of most do, each
+    /// with the reason. Nobody where fewer than three have applied, or where most have the same number everywhere.
+    pub fn outliers(&self, names: &[String]) -> Vec<(String, Error)> {
+        let Ok((taken, _)) = self.numbered(None) else { return Vec::new() };
+        let mut found: Vec<(String, Error)> = Vec::new();
+        for name in names {
+            let of = |columns: &[super::ColumnSummary]| columns.iter().find(|column| column.name == *name)?.range();
+            let ranges: Vec<(&str, (f64, f64))> = taken.iter().filter_map(|(who, one)| Some((*who, of(&one.columns)?))).collect();
+            if ranges.len() < LEAST {
+                continue;
+            }
+            let middle = median(ranges.iter().map(|(_, (low, high))| 0.5 * low + 0.5 * high));
+            let reach = |(low, high): (f64, f64)| (high - middle).max(middle - low);
+            let usual = median(ranges.iter().map(|(_, range)| reach(*range)));
+            let known: BTreeSet<String> = found.iter().map(|(who, _)| who.clone()).collect();
+            let is_far = |range: (f64, f64)| usual > 0.0 && reach(range) > FURTHEST * usual;
+            found.extend(ranges.iter().filter(|(who, range)| is_far(*range) && !known.contains(*who)).map(|(who, (low, high))| {
+                let what = format!(
+                    "column `{}`: a range from {low:?} to {high:?}, and most agents' are within {usual:?} of {middle:?}",
+                    quoted(name)
+                );
+                ((*who).to_string(), refused(what, "ranges that are at most a million times as wide as those of most agents"))
+            }));
+        }
+        found
+    }
+}
+
+/// The middle one of some numbers, of an even number of them the lower one.
+fn median(numbers: impl Iterator<Item = f64>) -> f64 {
+    let mut numbers: Vec<f64> = numbers.collect();
+    let middle = numbers.len().saturating_sub(1) / 2;
+    *numbers.select_nth_unstable_by(middle, f64::total_cmp).1
+}

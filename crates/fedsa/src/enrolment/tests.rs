@@ -1,0 +1,113 @@
+//! What no agent says, and no state has.
+
+use super::*;
+use crate::prelude::{Description, FedLsa, Garnet, Sampling};
+
+fn enrolment() -> Enrolment {
+    let terms = Terms::new(&FedLsa::new(0.1, 5), Description::of("garnet", &Garnet::default(), Sampling::default(), 4));
+    Enrolment::new(&terms, 2..=3).unwrap()
+}
+
+fn application(agent: Option<u32>, rows: u64, dim: u32) -> Application {
+    Application { terms: enrolment().terms.hashes(), agent, rows, dim: Some(dim), columns: Vec::new(), form: None, mark: 0 }
+}
+
+/// Of a state with these applications and counts.
+fn restored(applied: &[(&str, Application)], cost: EnrolmentCost) -> Result<Enrolment> {
+    let mut saved = enrolment();
+    saved.state = State { applied: applied.iter().map(|(who, one)| ((*who).to_string(), one.clone())).collect(), cost };
+    let mut enrolment = enrolment();
+    enrolment.restore(&saved.save()).map(|()| enrolment)
+}
+
+/// A checksum does not protect against deliberate changes: what could not have been applied for is not restored, and would have made a
+/// server panic.
+#[test]
+fn states_that_no_applications_make_are_refused() {
+    let (none, none_of) = (EnrolmentCost::default(), |agent| application(agent, 7, 4));
+    assert!(restored(&[("a", none_of(Some(1))), ("b", none_of(None))], none).unwrap().close(None).is_ok());
+    let too_much = EnrolmentCost { bits_up: u64::MAX, ..none };
+    for (applied, cost) in [
+        (vec![("a", none_of(Some(0))), ("b", none_of(Some(0)))], none),
+        (vec![("a", none_of(None)), ("a", none_of(None))], none),
+        (vec![("a", none_of(Some(3)))], none),
+        (vec![("a", application(None, u64::MAX, 4))], none),
+        (vec![("a", application(None, 7, u32::MAX))], none),
+        (vec![("a", none_of(None))], too_much),
+    ] {
+        assert!(restored(&applied, cost).is_err(), "{applied:?}");
+    }
+}
+
+/// The server would make a start of 34 GB before it knew who is wrong.
+#[test]
+fn an_application_of_too_many_components_is_refused() {
+    let mut enrolment = enrolment();
+    for dim in [0, u32::MAX, MOST_COMPONENTS + 1] {
+        let e = enrolment.take("a", &frame::written(Kind::Application, &application(None, 7, dim))).unwrap_err();
+        assert!(e.help.contains("8388608"), "{e:?}");
+    }
+}
+
+/// Agents refuse columns of more categories than there may be: the server says so before it tells them.
+#[test]
+fn categories_of_all_agents_that_are_too_many_are_named() {
+    let mut enrolment = enrolment();
+    for who in ["a", "b"] {
+        let names = (0..600).map(|i| format!("{who}{i}")).collect();
+        let columns = vec![ColumnSummary::of_categories("colour", DistinctValues::new(600, names, false)).unwrap()];
+        enrolment.take(who, &frame::written(Kind::Application, &Application { columns, ..application(None, 600, 4) })).unwrap();
+    }
+    let e = enrolment.close(None).err().unwrap();
+    assert!(e.what.contains("`colour`: 1200 categories") && e.help.contains("1 to 1,000"), "{e:?}");
+}
+
+/// What no agent has is refused where it comes, with the reason, and leaves the others alone.
+#[test]
+fn impossible_counts_are_refused_one_by_one() {
+    let mut enrolment = enrolment();
+    let numbers = |name: &str, n: usize| ColumnSummary::of_numbers(name, (0..n).map(|i| i as f64)).unwrap();
+    let labels = |count| ColumnSummary::of_labels("y", DistinctValues::new(count, ["no".into(), "yes".into()].into(), false)).unwrap();
+    let of = |rows, columns| Application { columns, ..application(None, rows, 4) };
+    for (one, why) in [
+        (of(0, vec![]), "0 rows"),
+        (of(1 << 53, vec![]), "9007199254740992 rows"),
+        (of(u64::MAX, vec![]), "18446744073709551615 rows"),
+        (of(4, vec![numbers("x", 5)]), "column `x`: 5 rows of 4"),
+        (of(4, vec![labels(1 << 53)]), "column `y`: 9007199254740992 rows of 4"),
+        (of(9, vec![numbers("x", 5), numbers("x", 4)]), "two columns `x`"),
+    ] {
+        let e = enrolment.take("liar", &frame::written(Kind::Application, &one)).unwrap_err();
+        assert!(e.what.contains(why), "{why}: {e:?}");
+    }
+    for who in ["a", "b"] {
+        enrolment.take(who, &frame::written(Kind::Application, &of(5, vec![numbers("x", 5), labels(5)]))).unwrap();
+    }
+    assert_eq!(enrolment.close(None).unwrap().federation.weights(), [0.5, 0.5]);
+}
+
+/// The median is not moved by those who are far away, of whom there are fewer.
+#[test]
+fn ranges_of_placeholders_are_those_of_outliers() {
+    let of = |ranges: &[(f64, f64)]| {
+        let mut enrolment = Enrolment::new(&enrolment().terms, 1..=9).unwrap();
+        for (i, (low, high)) in ranges.iter().enumerate() {
+            let columns = vec![ColumnSummary::of_numbers("x", [*low, *high]).unwrap(), ColumnSummary::of_numbers("y", [1.0]).unwrap()];
+            let bytes = frame::written(Kind::Application, &Application { columns, ..application(None, 7, 4) });
+            enrolment.take(&i.to_string(), &bytes).unwrap();
+        }
+        let found = enrolment.outliers(&["x".into(), "y".into()]);
+        assert!(found.iter().all(|(_, e)| e.what.starts_with("column `x`: a range from ")), "{found:?}");
+        found.into_iter().map(|(who, _)| who).collect::<Vec<_>>().concat()
+    };
+    let usual = [(0.0, 1.0), (-3.0, 2.0), (5.0, 5.5)];
+    assert_eq!(of(&usual), "");
+    assert_eq!(of(&[&usual[..], &[(0.0, 1e30)]].concat()), "3");
+    assert_eq!(of(&[&[(-1e30, 0.0), (1e12, 1e12 + 1.0)], &usual[..]].concat()), "01");
+    assert_eq!(of(&[&[(-1e150, 1e150)], &usual[..]].concat()), "0");
+    // Agents that differ by much and not by all, and those of whom one alone has different numbers.
+    assert_eq!(of(&[(0.0, 1.0), (0.0, 1e5), (-1e5, 3.0)]), "");
+    assert_eq!(of(&[(2.0, 2.0), (2.0, 2.0), (2.0, 900.0)]), "");
+    // Of two nobody knows who is wrong.
+    assert_eq!(of(&[(0.0, 1.0), (0.0, 1e30)]), "");
+}

@@ -1,0 +1,77 @@
+//! Sparse rows, of which files have the columns up to the last number that is not 0: as wide, and as dense, as those of all files together.
+
+use std::borrow::Cow;
+
+use super::super::dataset::{Columns, Dataset, Rows};
+use super::columns::ColumnLevels;
+
+/// Above this share of numbers that are not 0, sparse rows are stored as dense ones.
+const DENSE_ABOVE: f64 = 0.25;
+/// The most columns whose names are made.
+const MOST_NAMES: usize = 1 << 23;
+
+/// The size of sparse rows whose columns have no names, before categories become columns.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SparseSize {
+    /// The rows that are fitted.
+    pub rows: usize,
+    /// The number of columns, with those that are left out.
+    pub width: usize,
+    /// The numbers that these rows store.
+    pub stored: usize,
+    /// The positions (from 0) of columns that are left out, such as the target.
+    pub left_out: Vec<usize>,
+    /// How many others become categories.
+    pub categories: usize,
+}
+
+impl SparseSize {
+    /// Of these rows, of which this number is fitted; `None` of others. Their columns are `1`, `2`, .. but for those that are left out.
+    pub(super) fn of(sets: &[Dataset], rows: usize, categories: usize) -> Option<Self> {
+        let widest = sets.iter().max_by_key(|set| set.rows.columns())?;
+        let Columns::Counted { width, left_out } = &widest.columns else { return None };
+        if sets.iter().any(|set| !matches!(set.rows, Rows::Sparse { .. })) {
+            return None;
+        }
+        let fitted = sets.iter().flat_map(|set| (0..set.rows.len()).map(|j| set.rows.row(j).count())).take(rows);
+        Some(Self { rows, width: *width, stored: fitted.sum(), left_out: left_out.clone(), categories })
+    }
+
+    /// The number of columns that are features as they are.
+    pub fn plain(&self) -> usize {
+        self.width.saturating_sub(self.left_out.len() + self.categories)
+    }
+
+    /// Their names, where they are not so many that no model has them, and not `1`, `2`, .. without a gap; `categories` are names of others.
+    pub fn names(&self, categories: &[ColumnLevels]) -> Option<Vec<String>> {
+        if categories.is_empty() && self.left_out.is_empty() || self.width > MOST_NAMES {
+            return None;
+        }
+        let all = Columns::Counted { width: self.width, left_out: self.left_out.clone() };
+        let is_plain = |name: &str| categories.iter().all(|category| category.column != name);
+        Some(all.iter().filter(|name| is_plain(name)).map(Cow::into_owned).collect())
+    }
+
+    /// Whether rows with these features are stored as dense ones, as those of all agents together would be.
+    pub(super) fn is_nearly_dense(&self, features: usize, has_intercept: bool) -> bool {
+        let further = self.categories + usize::from(has_intercept);
+        is_nearly_dense((self.stored + self.rows * further) as f64, self.rows as f64, features as f64)
+    }
+}
+
+/// Makes sparse rows as wide as the widest of them, and at least as wide as that.
+pub(super) fn widen(sets: &mut [Dataset], least: usize) {
+    let width = |set: &Dataset| if let Columns::Counted { width, .. } = &set.columns { *width } else { 0 };
+    let widest = sets.iter().map(width).max().unwrap_or(0).max(least);
+    for set in sets {
+        if let (Rows::Sparse { d, .. }, Columns::Counted { width, left_out }) = (&mut set.rows, &mut set.columns) {
+            *width = widest;
+            *d = widest - left_out.len();
+        }
+    }
+}
+
+/// Whether rows of so many stored numbers are kept as dense ones.
+pub(in crate::problem) fn is_nearly_dense(stored: f64, rows: f64, columns: f64) -> bool {
+    stored > DENSE_ABOVE * rows * columns
+}
