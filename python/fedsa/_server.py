@@ -187,7 +187,9 @@ class Server:
                 raise InputError(reply.refused or "no application", "message.refused")
             take(who, reply.body)
         except FedsaError as e:
-            self.progress.excluded[who] = e.what
+            # Why one was excluded as the federation began is not hidden by what it is told since.
+            if self.node is None or who not in self.progress.excluded:
+                self.progress.excluded[who] = e.what
             self.report(f"{who} cannot take part: {e.what}")
             return False
         self.progress.count(None, [], len(reply.body))

@@ -460,6 +460,20 @@ fn an_agent_whose_range_is_a_placeholder_s_is_excluded() {
     assert!(
         without.excluded[0].1.what.starts_with("column `s_0`: a range from -0.") && without.excluded[0].1.what.contains(" to 1e30, and")
     );
+    // Nor do they come in later, also at a server that was restored.
+    let deployment = of("");
+    let saved = without.membership.save();
+    for mut membership in [without.membership, deployment.membership(3..=5, &saved).unwrap()] {
+        let mut take = |file: &String| {
+            let mut agent =
+                LocalAgent::new(&deployment, std::slice::from_ref(file), &Places::from_env(""), None, &Cancel::never()).unwrap();
+            let application = agent.handle(&membership.invitation()).unwrap().expect("an application");
+            membership.take("later", &application)
+        };
+        let e = take(&files[0]).unwrap_err();
+        assert!(e.what.starts_with("column `s_0`: a range from -0.") && e.what.contains("the federation's is from"), "{e:?}");
+        take(&honest[0]).unwrap();
+    }
     // With all of them there is none, and ranges that are given are those of everybody.
     let e = founded(&of(""), &files, 4).err().unwrap();
     assert!(e.key == "problem.ranges" && e.what.starts_with("`0`: column `s_0`") && e.help.contains("in [problem]"), "{e:?}");

@@ -178,15 +178,19 @@ impl Deployment {
 
     /// Those whose ranges would make features of all agents' ranges useless to the others.
     fn outliers(&self, enrolment: &Enrolment) -> Vec<(String, Error)> {
+        enrolment.outliers(&self.bounded(&enrolment.columns()))
+    }
+
+    /// The columns by whose ranges features are scaled, as agents have them and not as the settings say.
+    fn bounded(&self, columns: &[ColumnSummary]) -> Vec<String> {
         let Some(logs) = settings_of::<Logs>(&self.experiment).ok().filter(|_| !self.is_known && self.source == Source::Logs) else {
             return Vec::new();
         };
-        let names: Vec<String> = enrolment.columns().into_iter().map(|column| column.name).collect();
+        let names: Vec<String> = columns.iter().map(|column| column.name.clone()).collect();
         // Features that do not go with the columns are refused where the dimension is asked for.
         let needs = logs.features.needs(&names).unwrap_or_default();
         let is_needed = |name: &String| !logs.ranges.contains_key(name);
-        let needed = names.into_iter().zip(needs).filter(|(name, needs)| needs.range && is_needed(name)).map(|(name, _)| name);
-        enrolment.outliers(&needed.collect::<Vec<_>>())
+        names.into_iter().zip(needs).filter(|(name, needs)| needs.range && is_needed(name)).map(|(name, _)| name).collect()
     }
 
     /// The same without those who are in the way of it, one after the other: an agent without whom there is a federation, or else the one
@@ -221,7 +225,8 @@ impl Deployment {
     }
 
     fn ruled(&self, membership: Membership) -> Result<Membership> {
-        membership.with_rules(self.waiting().rules()).map_err(|e| e.inside("federation"))
+        let bounded = self.bounded(membership.columns());
+        Ok(membership.with_rules(self.waiting().rules()).map_err(|e| e.inside("federation"))?.with_bounded(bounded))
     }
 
     /// The number of components of the model, where it follows from the settings and the columns of all agents.

@@ -6,6 +6,7 @@ use std::ops::RangeInclusive;
 use serde::{Deserialize, Serialize};
 
 use super::frame::{self, Kind};
+use super::outliers::{FAR_ENOUGH, beyond};
 use super::terms::TermsHashes;
 use super::{
     Application, ColumnSummary, Invitation, LONGEST_SENDER, OTHER_FORM, Terms, Told, VERSION, announce, announce_to_new, difference,
@@ -73,6 +74,8 @@ pub struct Membership {
     agents: RangeInclusive<usize>,
     federation: Federation,
     state: State,
+    /// The columns by whose ranges features are scaled.
+    bounded: Vec<String>,
 }
 
 /// What lasts.
@@ -102,7 +105,13 @@ impl Membership {
     ) -> Self {
         let (weights, start) = (federation.weights().to_vec(), federation.start().to_vec());
         let state = State { epoch: 0, members, weights, columns, form, start, waiting: Vec::new() };
-        Self { terms: terms.clone(), agents, federation, state }
+        Self { terms: terms.clone(), agents, federation, state, bounded: Vec::new() }
+    }
+
+    /// The same, which no agent joins whose range of one of these columns reaches a million times as far from the middle of that of the
+    /// federation as that does ([`super::Enrolment::outliers`]).
+    pub fn with_bounded(self, columns: Vec<String>) -> Self {
+        Self { bounded: columns, ..self }
     }
 
     /// The same, whose server counts answers by these rules.
@@ -170,7 +179,7 @@ impl Membership {
     ///
     /// # Errors
     /// When the bytes are no application, are of another version, or were damaged; when settings, columns or the dimension differ, which are
-    /// named; when the sender takes part already, or its number is somebody else's. Nothing changes then.
+    /// named; when its ranges are out of all proportion ([`Membership::with_bounded`]); when the sender takes part already, or its number is somebody else's. Nothing changes then.
     pub fn take(&mut self, sender: &str, bytes: &[u8]) -> Result<Accepted> {
         require(sender.len() <= LONGEST_SENDER, "sender", format!("{} bytes", sender.len()), "a name of at most 1,000 bytes")?;
         let application = Application::read(&self.terms, bytes)?;
@@ -183,6 +192,9 @@ impl Membership {
         }
         if let Some(what) = unknown_value(columns, &application.columns) {
             return Err(refused(what, "categories and labels of the agents with which the federation was founded"));
+        }
+        if let Some(what) = self.bounded.iter().find_map(|name| beyond(columns, &application.columns, name)) {
+            return Err(refused(what, FAR_ENOUGH));
         }
         if application.form != *form {
             return Err(refused(OTHER_FORM, "those with which the federation was founded"));
@@ -252,7 +264,8 @@ impl Membership {
         let federation = self.federation.next_epoch(weights.clone())?;
         let State { columns, form, start, .. } = self.state.clone();
         let state = State { epoch: self.state.epoch + 1, members, weights, columns, form, start, waiting: waiting.to_vec() };
-        Ok((Self { terms: self.terms.clone(), agents: self.agents.clone(), federation, state }, from))
+        let (terms, agents, bounded) = (self.terms.clone(), self.agents.clone(), self.bounded.clone());
+        Ok((Self { terms, agents, federation, state, bounded }, from))
     }
 
     /// The state as bytes, for a server that is started again.
@@ -277,6 +290,6 @@ impl Membership {
             epoch => founded.at_epoch(state.weights.clone(), epoch),
         };
         let federation = founded.and_then(at_epoch).map_err(|_| LAYOUT.foreign())?;
-        Ok(Self { terms: terms.clone(), agents, federation, state })
+        Ok(Self { terms: terms.clone(), agents, federation, state, bounded: Vec::new() })
     }
 }

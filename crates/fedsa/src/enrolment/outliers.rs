@@ -2,13 +2,16 @@
 
 use std::collections::BTreeSet;
 
-use super::Enrolment;
+use super::{ColumnSummary, Enrolment};
 use crate::error::{Error, quoted};
 use crate::protocol::refused;
 
 /// How many times as far as most agents' ranges one may reach from the middle of all. Others are told apart by a millionth of the range then,
 /// which no honest difference between agents comes to, and a placeholder such as 1e30 for a missing number does.
 const FURTHEST: f64 = 1e6;
+
+/// What is accepted in place of such a range.
+pub(super) const FAR_ENOUGH: &str = "ranges that are at most a million times as wide as those of most agents";
 
 /// Fewer agents do not tell who is wrong.
 const LEAST: usize = 3;
@@ -20,7 +23,7 @@ impl Enrolment {
         let Ok((taken, _)) = self.numbered(None) else { return Vec::new() };
         let mut found: Vec<(String, Error)> = Vec::new();
         for name in names {
-            let of = |columns: &[super::ColumnSummary]| columns.iter().find(|column| column.name == *name)?.range();
+            let of = |columns: &[ColumnSummary]| columns.iter().find(|column| column.name == *name)?.range();
             let ranges: Vec<(&str, (f64, f64))> = taken.iter().filter_map(|(who, one)| Some((*who, of(&one.columns)?))).collect();
             if ranges.len() < LEAST {
                 continue;
@@ -35,11 +38,22 @@ impl Enrolment {
                     "column `{}`: a range from {low:?} to {high:?}, and most agents' are within {usual:?} of {middle:?}",
                     quoted(name)
                 );
-                ((*who).to_string(), refused(what, "ranges that are at most a million times as wide as those of most agents"))
+                ((*who).to_string(), refused(what, FAR_ENOUGH))
             }));
         }
         found
     }
+}
+
+/// That an agent's range of a column reaches so far beyond the one with which the federation was founded, in words.
+pub(super) fn beyond(founded: &[ColumnSummary], own: &[ColumnSummary], name: &str) -> Option<String> {
+    let of = |columns: &[ColumnSummary]| columns.iter().find(|column| column.name == name)?.range();
+    let ((low, high), (own_low, own_high)) = (of(founded)?, of(own)?);
+    let (middle, usual) = (0.5 * low + 0.5 * high, 0.5 * high - 0.5 * low);
+    let reach = (own_high - middle).max(middle - own_low);
+    (usual > 0.0 && reach > FURTHEST * usual).then(|| {
+        format!("column `{}`: a range from {own_low:?} to {own_high:?}, and the federation's is from {low:?} to {high:?}", quoted(name))
+    })
 }
 
 /// The middle one of some numbers, of an even number of them the lower one.
