@@ -84,6 +84,32 @@ def test_an_agent_with_an_old_state_misses_a_round_and_goes_on(federation: Feder
     assert np.array_equal(replayed(text, data, arrivals, 8), fedsa.open(app / "out").theta("m")[0])
 
 
+@pytest.mark.slow
+def test_a_server_with_an_old_state_has_its_agents_begin_anew(federation: Federation) -> None:
+    """The disk of the server comes back from a copy that was made rounds ago: its agents are newer than it."""
+    text = settings(ROWS, 'kind = "newton"', "mean", 9)
+    app, data = begin(federation, "back", text)
+    state, copy = app / "out.state", federation.folder / "copy-of-server"
+    saw(federation, "back", "round 2, exchange 1")
+    copy.mkdir()
+    # Lines that are newer than the state are cut off, and older ones would be refused.
+    for name in ("server.state", "server.lines"):
+        shutil.copy(state / name, copy / name)
+    saw(federation, "back", "round 6, exchange 1")
+    run = federation.log("back").split("Successfully started run ")[1].split()[0]
+    federation.call("flwr", "stop", run, "here")
+    federation.kill("back")
+    shutil.rmtree(state)
+    shutil.copytree(copy, state)
+    federation.run("backed", app)
+    finish(federation, app, 300.0)
+    log = federation.log("backed")
+    assert "goes on after round" in log and log.count("begins anew") == NODES
+    # Newton's agents keep nothing that an answer depends on: nothing is lost.
+    same_weights = np.array_equal(fedsa.open(app / "out").theta("m"), engine(text, data).theta("m"))
+    assert same_weights, log
+
+
 def foreign(message: bytes) -> bytes:
     """The same message of enrolment in a version of the protocol that there is not yet, with the right checksum."""
     if not message.startswith(b"fsaE"):

@@ -38,6 +38,7 @@ use serde::{Deserialize, Serialize};
 use super::shed::{between_renewals, trigger};
 use super::{Half, MethodSettings, MethodShape, Needs, Setting, descent};
 use crate::error::{Error, Result, require};
+use crate::local::HESSIAN_AND_PAIRS;
 use crate::local::line_search::Trials;
 use crate::local::q_shed::{BitRule, QShedAgent, QShedPlan};
 use crate::local::refinement::Refinement;
@@ -199,13 +200,13 @@ impl MethodSettings for QShed {
         8.0 * agents as f64 * 4.0 * (d as f64).powi(2)
     }
 
-    /// A gradient, the losses, the sums of all vectors that are refined, and a Hessian with its eigenpairs, about 10 d^3, at renewals; the exact
+    /// A gradient, the losses, the sums of all vectors that are refined, and a Hessian with its eigenpairs at renewals; the exact
     /// search solves an allocation for each number of vectors.
     fn work(&self, _: usize, d: usize) -> f64 {
         let losses = self.trials().losses() as f64;
         let d = d as f64;
         let searching = if self.allocation == BitRule::Exact { SEARCH * f64::from(self.budget()).min(d) * d } else { 0.0 };
-        (losses + 1.0) * d.powi(2) + 0.5 * d.powi(3) + 10.0 * d.powi(3) / between_renewals(&self.renewal, d) + searching
+        (losses + 1.0) * d.powi(2) + 0.5 * d.powi(3) + HESSIAN_AND_PAIRS * d.powi(3) / between_renewals(&self.renewal, d) + searching
     }
 
     fn shape(&self) -> MethodShape {

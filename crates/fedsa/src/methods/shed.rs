@@ -40,6 +40,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{Half, MethodSettings, MethodShape, Needs, Setting, at_work, descent};
 use crate::error::{Result, require};
+use crate::local::HESSIAN_AND_PAIRS;
 use crate::local::line_search::Trials;
 use crate::local::shed::{AT_ONCE, Rho, ShedAgent, ShedPlan};
 use crate::message::Part;
@@ -298,14 +299,14 @@ impl MethodSettings for Shed {
         8.0 * (d as f64 * (n * (2.0 * most + 4.0) + at_work(agents) * iterating) + 4.0 * (n * most).powi(2))
     }
 
-    /// A gradient, the losses, and at renewals a Hessian with its eigenpairs, about 10 d^3, or the products for pairs, about eight for each:
+    /// A gradient, the losses, and at renewals a Hessian with its eigenpairs, or the products for pairs, about eight for each:
     /// d rounds apart, or as often as the schedule says. The server solves a system with the pairs of all agents, of which half are there
     /// on average, if no d x d matrices are formed.
     fn work(&self, agents: usize, d: usize) -> f64 {
         let losses = self.trials().map_or(0, |trials| trials.losses()) as f64;
         let span = (self.most(agents, d) + 1) as f64;
         let is_from_products = self.tolerance(d).is_some();
-        let renewal = if is_from_products { 8.0 * span * (d as f64).powi(2) } else { 10.0 * (d as f64).powi(3) };
+        let renewal = if is_from_products { 8.0 * span * (d as f64).powi(2) } else { HESSIAN_AND_PAIRS * (d as f64).powi(3) };
         let held = 0.5 * agents as f64 * span;
         let solving = if is_from_products { held.powi(3) / 3.0 / agents as f64 } else { 0.0 };
         (losses + 1.0) * (d as f64).powi(2) + renewal / between_renewals(&self.renewal, span) + solving
