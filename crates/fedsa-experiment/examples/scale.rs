@@ -9,11 +9,10 @@ use std::collections::HashMap;
 use std::error::Error;
 use std::path::Path;
 use std::process::Command;
+use std::sync::Arc;
 use std::time::Instant;
 
-use fedsa::federation::Federation;
-use fedsa::kernel::Isa;
-use fedsa::round::Run;
+use fedsa::prelude::*;
 use fedsa_experiment::Plan;
 use fedsa_experiment::config::{Document, Experiment};
 use fedsa_figure::{Chart, Format, Panel, PlottedCurve, Provenance, RenderOptions, Style};
@@ -41,6 +40,11 @@ fn rows(method: &str, agents: u64, d: u64, points: u64, rounds: u64) -> String {
     )
 }
 
+/// First-order methods on rows of one's own: few, and of any length.
+fn long_rows(method: &str, agents: u64, d: u64) -> String {
+    rows(method, agents, d, 2, MOST_ROUNDS).replace("\"mean\"", "\"iid\"").replace("[run]", "step_size = 0.001\nlocal_steps = 1\n[run]")
+}
+
 /// What grows along an axis, by the size.
 type Settings = fn(&str, u64) -> String;
 
@@ -50,62 +54,86 @@ struct Axis {
     sizes: [u64; 5],
     methods: &'static [&'static str],
     settings: Settings,
-    /// Whether seconds are those of all rounds, and not of one.
-    is_rounds: bool,
+    seconds: Seconds,
+}
+
+/// What seconds are measured.
+#[derive(Clone, Copy, PartialEq)]
+enum Seconds {
+    /// Of a round with all agents in the process.
+    Round,
+    /// Of all rounds.
+    Rounds,
+    /// Of a round at a server whose agents are nodes: without those of the nodes.
+    Server,
 }
 
 const FIRST_ORDER: &[&str] = &["fedlsa", "scafflsa"];
 const SECOND_ORDER: &[&str] = &["newton", "fib-shed"];
 
-const AXES: [Axis; 7] = [
+const AXES: [Axis; 9] = [
     Axis {
         name: "agents (d = 8, 10 steps)",
         sizes: [10_000, 31_623, 100_000, 316_228, 1_000_000],
         methods: FIRST_ORDER,
         settings: |method, n| garnet(method, n, 8, 10, MOST_ROUNDS),
-        is_rounds: false,
+        seconds: Seconds::Round,
     },
     Axis {
         name: "dimension (100 agents, 10 steps)",
         sizes: [8, 25, 80, 253, 800],
         methods: FIRST_ORDER,
         settings: |method, d| garnet(method, 100, d, 10, MOST_ROUNDS),
-        is_rounds: false,
+        seconds: Seconds::Round,
     },
     Axis {
         name: "local steps (100 agents, d = 8)",
         sizes: [10, 32, 100, 316, 1000],
         methods: FIRST_ORDER,
         settings: |method, h| garnet(method, 100, 8, h, MOST_ROUNDS),
-        is_rounds: false,
+        seconds: Seconds::Round,
     },
     Axis {
         name: "rounds (100 agents, d = 8, 10 steps)",
         sizes: [1_000, 3_162, 10_000, 31_623, 100_000],
         methods: FIRST_ORDER,
         settings: |method, rounds| garnet(method, 100, 8, 10, rounds),
-        is_rounds: true,
+        seconds: Seconds::Rounds,
     },
     Axis {
         name: "agents (d = 50, 200 rows each)",
         sizes: [8, 25, 80, 253, 800],
         methods: SECOND_ORDER,
         settings: |method, n| rows(method, n, 50, 200, 40),
-        is_rounds: false,
+        seconds: Seconds::Round,
     },
     Axis {
         name: "dimension (8 agents, 1000 rows each)",
         sizes: [8, 25, 80, 253, 800],
         methods: SECOND_ORDER,
         settings: |method, d| rows(method, 8, d, 1000, 40),
-        is_rounds: false,
+        seconds: Seconds::Round,
     },
     Axis {
         name: "rows of each of 8 agents (d = 50)",
         sizes: [20, 63, 200, 632, 2000],
         methods: SECOND_ORDER,
         settings: |method, n| rows(method, 8, 50, n, 40),
-        is_rounds: false,
+        seconds: Seconds::Round,
+    },
+    Axis {
+        name: "nodes of a server (d = 8)",
+        sizes: [100, 316, 1_000, 3_162, 10_000],
+        methods: FIRST_ORDER,
+        settings: |method, n| garnet(method, n, 8, 1, MOST_ROUNDS),
+        seconds: Seconds::Server,
+    },
+    Axis {
+        name: "dimension at a server (10 nodes)",
+        sizes: [1_000, 3_162, 10_000, 31_623, 100_000],
+        methods: FIRST_ORDER,
+        settings: |method, d| long_rows(method, 10, d),
+        seconds: Seconds::Server,
     },
 ];
 
@@ -130,18 +158,79 @@ fn point(axis: &Axis, method: &str, size: u64) -> Result<(), Box<dyn Error>> {
     let field = &plan.fields[cell.field].field;
     let start = cell.start.of(0, field.dim());
     let federation = Federation::builder(&*cell.method.settings).uplink(&cell.uplink).start(start).on(&**field)?;
-    let mut run = Run::new(field, &federation)?;
-    if !axis.is_rounds {
+    let (seconds, bits) = match axis.seconds {
+        Seconds::Server => of_server(&federation, field)?,
+        which => of_rounds(Run::new(field, &federation)?, cell.run.rounds, which == Seconds::Rounds),
+    };
+    println!("{seconds:e} {} {bits}", peak_mib()?);
+    Ok(())
+}
+
+/// The seconds of a round, or of all, and its bits.
+fn of_rounds(mut run: Run, rounds: u64, are_all: bool) -> (f64, f64) {
+    if !are_all {
         run.step();
     }
     let (began, first, bits) = (Instant::now(), run.round(), run.ledger().bits_up);
-    while run.round() < cell.run.rounds && (axis.is_rounds || began.elapsed().as_secs_f64() < LEAST_SECONDS) {
+    while run.round() < rounds && (are_all || began.elapsed().as_secs_f64() < LEAST_SECONDS) {
         run.step();
     }
-    let rounds = (run.round() - first) as f64;
-    let seconds = began.elapsed().as_secs_f64() / if axis.is_rounds { 1.0 } else { rounds };
-    println!("{seconds:e} {} {}", peak_mib()?, (run.ledger().bits_up - bits) as f64 / rounds);
-    Ok(())
+    let done = (run.round() - first) as f64;
+    let seconds = began.elapsed().as_secs_f64();
+    (if are_all { seconds } else { seconds / done }, (run.ledger().bits_up - bits) as f64 / done)
+}
+
+/// Nodes in this process, and the seconds in which they were asked.
+struct Here {
+    nodes: Vec<ClientNode>,
+    seconds: f64,
+}
+
+impl Transport for Here {
+    fn exchange(
+        &mut self,
+        _: &ServerNode,
+        to: &[usize],
+        bytes: &[Arc<[u8]>],
+        _: Option<Instant>,
+        _: &Cancel,
+    ) -> fedsa::error::Result<Vec<(usize, Vec<u8>)>> {
+        let began = Instant::now();
+        let mut answers = Vec::with_capacity(to.len());
+        for (c, bytes) in to.iter().zip(bytes) {
+            answers.extend(self.nodes[*c].handle(bytes)?.map(|answer| (*c, answer)));
+        }
+        self.seconds += began.elapsed().as_secs_f64();
+        Ok(answers)
+    }
+
+    fn tell(&mut self, _: &ServerNode, to: &[usize], bytes: &[Arc<[u8]>]) -> fedsa::error::Result<()> {
+        let began = Instant::now();
+        for (c, bytes) in to.iter().zip(bytes) {
+            self.nodes[*c].handle(bytes)?;
+        }
+        self.seconds += began.elapsed().as_secs_f64();
+        Ok(())
+    }
+}
+
+/// The seconds of a round at a server of nodes, and its bits.
+fn of_server(federation: &Federation, field: &Arc<dyn Field>) -> Result<(f64, f64), Box<dyn Error>> {
+    let nodes = (0..field.agents()).map(|c| ClientNode::new(federation, field, c, c)).collect::<Result<Vec<_>, _>>()?;
+    let mut session = Session::new(Nodes::new(ServerNode::new(federation)?, Here { nodes, seconds: 0.0 }));
+    let mut rounds = 1;
+    loop {
+        let (began, nodes, first, bits) =
+            (Instant::now(), session.carrier_mut().transport().seconds, session.round(), session.carrier().counts().bits_up);
+        session.advance(&Until::rounds(first + rounds), &Cancel::new(), &mut ())?;
+        let seconds = began.elapsed().as_secs_f64();
+        if seconds > LEAST_SECONDS {
+            let at_nodes = session.carrier_mut().transport().seconds - nodes;
+            let done = (session.round() - first) as f64;
+            return Ok(((seconds - at_nodes) / done, (session.carrier().counts().bits_up - bits) as f64 / done));
+        }
+        rounds *= 2;
+    }
 }
 
 /// The most memory that this process has held so far.
