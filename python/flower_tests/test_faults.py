@@ -105,9 +105,8 @@ def test_a_server_with_an_old_state_has_its_agents_begin_anew(federation: Federa
     finish(federation, app, 300.0)
     log = federation.log("backed")
     assert "goes on after round" in log and log.count("begins anew") == NODES
-    # Newton's agents keep nothing that an answer depends on: nothing is lost.
-    same_weights = np.array_equal(fedsa.open(app / "out").theta("m"), engine(text, data).theta("m"))
-    assert same_weights, log
+    # The round under way may have lost its answers, and eight rounds of Newton's method are enough.
+    assert np.abs(fedsa.open(app / "out").theta("m") - engine(text, data).theta("m")).max() < 1e-9, log
 
 
 def foreign(message: bytes) -> bytes:

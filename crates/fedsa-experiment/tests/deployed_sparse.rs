@@ -20,7 +20,7 @@ fn shards(folder: &Path) -> Vec<String> {
         let row = |i: usize| {
             let sign = if (i * i + i / 3 + agent).is_multiple_of(3) { 1 } else { -1 };
             let is_there = |j: &usize| agent == 2 || (i * 7 + j * 5) % 11 < 2 || (i == 0 && *j == last[agent]);
-            let value = |j: usize| if j == 10 { (i % 3 + 1) as f64 } else { ((i * j) as f64 * 0.7).sin() };
+            let value = |j: usize| if j == 10 || j == 20 { (i % 3 + 1) as f64 } else { ((i * j) as f64 * 0.7).sin() };
             let cells: String = (1..=last[agent]).filter(is_there).map(|j| format!(" {j}:{}", value(j))).collect();
             format!("{sign}{cells}\n")
         };
@@ -52,7 +52,10 @@ fn shards_of_different_widths_give_the_bits_of_all_rows() {
     let logistic = format!("{{ kind = \"logistic\", intercept = true, {common} }}");
     let squares = format!("{{ kind = \"least-squares\", divide_by = 3.0, {common} }}");
     let dropped = format!("{{ kind = \"logistic\", drop = [\"3\", \"7\"], samples = 50, {common} }}");
-    let categories = format!("{{ kind = \"glm\", family = \"gaussian\", categorical = [\"10\"], intercept = true, {common} }}");
+    let of_columns = |columns: &str| format!("{{ kind = \"glm\", family = \"gaussian\", {columns}, intercept = true, {common} }}");
+    // Two shards end before column 20: it is 0 there.
+    let categories = of_columns("categorical = [\"10\"]");
+    let [further, offset, both] = ["categorical = [\"20\"]", "offset = \"10\"", "offset = \"20\", categorical = [\"10\"]"].map(of_columns);
     for (problem, method, d) in [
         (&logistic, "{ kind = \"newton\" }", 32),
         (&logistic, "{ kind = \"fib-shed\" }", 32),
@@ -60,6 +63,9 @@ fn shards_of_different_widths_give_the_bits_of_all_rows() {
         (&squares, "{ kind = \"newton\" }", 31),
         (&dropped, "{ kind = \"newton\" }", 29),
         (&categories, "{ kind = \"newton\" }", 0),
+        (&further, "{ kind = \"newton\" }", 34),
+        (&offset, "{ kind = \"newton\" }", 31),
+        (&both, "{ kind = \"newton\" }", 0),
     ] {
         let text = settings(problem, "{ kind = \"mean\" }", method, 4);
         let all = in_one_place(&text, &[("data", list(&files)), ("partition", Value::String("files".into()))]);
@@ -69,6 +75,32 @@ fn shards_of_different_widths_give_the_bits_of_all_rows() {
             all.len()
         );
         assert_eq!(deployed(&text, &each(&files)), all, "{problem} {method}");
+    }
+}
+
+/// Whether rows are stored as dense or sparse ones decides about last digits: also where a category makes the difference, both ends decide alike.
+#[test]
+fn a_category_counts_alike_at_both_ends() {
+    let folder = tempfile::tempdir().unwrap();
+    let problem = "{ kind = \"logistic\", categorical = [\"3\"], ridge = 1e-2, weights = \"rows\", intercept = true }";
+    let text = settings(problem, "{ kind = \"mean\" }", "{ kind = \"newton\" }", 4);
+    // From sparse to dense, one stored number after the other.
+    for stored in 0..12 {
+        let files: Vec<String> = (0..2)
+            .map(|agent| {
+                let path = folder.path().join(format!("{stored}_{agent}.svm"));
+                let row = |i: usize| {
+                    let sign = if (i * i + agent).is_multiple_of(3) { 1 } else { -1 };
+                    let cells: String =
+                        (4..16).filter(|j| (i * 5 + j * 7) % 12 < stored).map(|j| format!(" {j}:{}", (i + j) % 5 + 1)).collect();
+                    format!("{sign} 3:{}{cells}{}\n", i % 4, if i == 0 && agent == 1 { " 18:1" } else { "" })
+                };
+                std::fs::write(&path, (0..40).map(row).collect::<String>()).unwrap();
+                path.to_str().unwrap().to_string()
+            })
+            .collect();
+        let all = in_one_place(&text, &[("data", list(&files)), ("partition", Value::String("files".into()))]);
+        assert_eq!(deployed(&text, &each(&files)), all, "{stored} of 12");
     }
 }
 

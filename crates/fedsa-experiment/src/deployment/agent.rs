@@ -322,7 +322,8 @@ impl OwnRows {
     fn read(experiment: &Experiment, files: &DiskFiles) -> Result<Self> {
         let how = levels::preparation(experiment)?;
         let inside = |e: Error| e.inside("problem");
-        let sets = how.read(files).map_err(inside)?;
+        let mut sets = how.read(files).map_err(inside)?;
+        how.widen(&mut sets);
         let levels = how.levels_of(&sets).map_err(inside)?;
         let all: usize = sets.iter().map(|set| set.rows.len()).sum();
         Ok(Self { sets, levels, rows: how.samples.unwrap_or(all) as u64 })

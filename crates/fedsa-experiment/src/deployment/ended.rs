@@ -97,12 +97,27 @@ impl Deployment {
     /// # Errors
     /// When there is one; names its key.
     pub(super) fn check_results(&self, method: &MethodSpec) -> Result<()> {
-        // How many agents and components there will be is not known, and matters to neither.
+        // How many agents and components there will be is not known, and matters to neither; a start says it.
         let agents = method.settings.shape().participants.unwrap_or(0).max(AGENTS);
-        let experiment = self.elsewhere(COMPONENTS, &vec![1.0 / agents as f64; agents], None)?;
-        // What else is wrong with the settings is said where the federation is founded, whose size is known.
-        let Ok(plan) = Plan::new(experiment, Path::new(""), Isa::best(), &HashMap::new()) else { return Ok(()) };
+        let components = self.length_of_start().unwrap_or(COMPONENTS);
+        let experiment = self.elsewhere(components, &vec![1.0 / agents as f64; agents], None)?;
+        let plan = match Plan::new(experiment, Path::new(""), Isa::best(), &HashMap::new()) {
+            Ok(plan) => plan,
+            Err(e) if e.key.starts_with("figure") || e.key.starts_with("check") => return Err(e),
+            // What else is wrong with the settings is said where the federation is founded, whose size is known.
+            Err(_) => return Ok(()),
+        };
         checks::unmeasured(&Arc::new(plan), Path::new("")).map(|_| ())
+    }
+}
+
+impl Deployment {
+    /// The number of components of a start that is given as numbers.
+    fn length_of_start(&self) -> Option<usize> {
+        let table = &self.experiment.document.table;
+        let of_run = table.get("run").and_then(|run| run.get("start"));
+        let of_method = || table.get("method").and_then(|methods| methods.get(0)).and_then(|method| method.get("start"));
+        Some(of_run.or_else(of_method)?.as_array()?.len())
     }
 }
 

@@ -105,7 +105,7 @@ pub(super) fn levels_of(form: LevelsForm, columns: &[ColumnSummary]) -> RowLevel
     if let Some(sparse) = &mut levels.sparse {
         sparse.categories = levels.categories.len();
         levels.plain = sparse.plain();
-        levels.names = sparse.names(&levels.categories);
+        levels.names = sparse.names();
     }
     levels
 }

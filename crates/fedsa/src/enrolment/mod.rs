@@ -407,6 +407,8 @@ impl Enrolment {
         for (sender, one) in &self.state.applied {
             let of_dim = dim.is_some_and(|dim| one.dim.is_some_and(|own| own as usize != dim)).then(|| dim.unwrap_or_default());
             let expected = of_dim.or(common.dim.filter(|dim| one.dim != Some(*dim)).map(|dim| dim as usize));
+            // What counts of an agent must not depend on what is only known once it does: nobody says a dimension where most do not.
+            let says_alone = one.dim.is_some() && common.dim.is_none();
             if let Some(what) = difference(&common.columns, &one.columns) {
                 excluded.push((&sender[..], refused(what, "the columns of most agents")));
             } else if one.form != common.form {
@@ -414,6 +416,9 @@ impl Enrolment {
             } else if let Some(expected) = expected {
                 let what = format!("{} components", one.dim.unwrap_or_default());
                 excluded.push((&sender[..], refused(what, &format!("{expected} components, as the others"))));
+            } else if says_alone {
+                let what = format!("{} components, which nobody else says", one.dim.unwrap_or_default());
+                excluded.push((&sender[..], refused(what, "agents that have it from the columns of all, as the others")));
             } else {
                 taken.push((sender, one));
             }

@@ -111,3 +111,22 @@ fn ranges_of_placeholders_are_those_of_outliers() {
     // Of two nobody knows who is wrong.
     assert_eq!(of(&[(0.0, 1.0), (0.0, 1e30)]), "");
 }
+
+/// Where the number of components follows from the columns of all, nobody says one, and whoever does is left out before columns are joined.
+#[test]
+fn an_agent_that_alone_says_a_number_of_components_is_excluded() {
+    let mut all = Enrolment::new(&enrolment().terms, 2..=3).unwrap();
+    for (who, dim) in [("a", None), ("b", Some(1)), ("c", None)] {
+        let names = [who.to_string()].into_iter().collect();
+        let columns = vec![ColumnSummary::of_categories("colour", DistinctValues::new(7, names, false)).unwrap()];
+        let one = Application { columns, dim, ..application(None, 7, 4) };
+        all.take(who, &frame::written(Kind::Application, &one)).unwrap();
+    }
+    // Also where the number that it says is that of the others' columns with its own.
+    for dim in [4, 1] {
+        let enrolled = all.close(Some(dim)).unwrap();
+        assert_eq!(enrolled.excluded.iter().map(|(who, _)| &who[..]).collect::<Vec<_>>(), ["b"]);
+        assert_eq!(enrolled.columns[0].values().unwrap().sorted(), ["a", "c"]);
+    }
+    assert_eq!(all.columns()[0].values().unwrap().sorted(), ["a", "c"]);
+}

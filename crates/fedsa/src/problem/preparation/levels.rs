@@ -9,7 +9,7 @@ use super::super::dataset::{Dataset, row_in};
 use super::Preparation;
 use super::columns::{Category, ColumnLevels, named_twice};
 use super::partition::check_samples;
-use super::sparse::SparseSize;
+use super::sparse::{self, SparseSize};
 use super::targets::{ClassLabel, Found, TargetRule, classes_of};
 use crate::error::{Error, Result, quoted};
 
@@ -80,9 +80,12 @@ impl Preparation {
         let rows: usize = sets.iter().map(|set| set.rows.len()).sum();
         // Targets that are scaled to a range are those of each agent's own rows.
         let is_scaled = matches!(self.targets, TargetRule::Numbers { range: Some(_) });
-        let sparse = SparseSize::of(sets, self.samples.map_or(rows, |n| n.min(rows)), categories.len()).filter(|_| !is_scaled);
+        let of_rows = [&self.special.offset, &self.special.row_weights].into_iter().flatten();
+        let special: Vec<&str> = of_rows.chain(categories.iter().map(|category| &category.column)).map(String::as_str).collect();
+        let fitted = self.samples.map_or(rows, |n| n.min(rows));
+        let sparse = SparseSize::of(sets, fitted, &special, categories.len()).filter(|_| !is_scaled);
         if let Some(sparse) = sparse {
-            let (plain, names) = (sparse.plain(), sparse.names(&categories));
+            let (plain, names) = (sparse.plain(), sparse.names());
             return Ok(RowLevels { categories, classes, plain, names, sparse: Some(sparse) });
         }
         let widest = sets.iter().max_by_key(|set| set.rows.columns());
@@ -91,6 +94,14 @@ impl Preparation {
         // Columns that become features of levels are called by name.
         let are_counted = categories.is_empty() && widest.is_some_and(|set| set.columns.are_counted());
         Ok(RowLevels { classes, plain: names.len(), names: (!are_counted).then_some(names), categories, sparse: None })
+    }
+
+    /// Makes sparse rows of one agent as wide as the columns without names that settings name as offsets, weights and categories: others' rows
+    /// may have numbers there, where these have zeros.
+    pub fn widen(&self, sets: &mut [Dataset]) {
+        let of_rows = [&self.special.offset, &self.special.row_weights].into_iter().flatten();
+        let least = of_rows.chain(&self.special.categorical).filter_map(|name| name.parse().ok()).max().unwrap_or(0);
+        sparse::widen(sets, least);
     }
 
     /// Refuses rows of one agent that cannot be prepared or fitted, whatever levels and classes others have: what [`Preparation::prepare_sets`]

@@ -182,7 +182,7 @@ impl Preparation {
         let weights = of_rows(&row_weights, &fit);
         let transform = Transform::fit(&self.transform(), &sets, &pool, (&fit, &weights), cancel)?;
         let part = |agents: &[Vec<usize>]| LabelledRows {
-            rows: self.compact(transform.apply(pool.gather(&sets, agents))),
+            rows: self.compact(transform.apply(pool.gather(&sets, agents)), &categories),
             first: partition::starts(agents),
             targets: agents.iter().flatten().map(|i| targets.of(labels.get(*i))).collect(),
             offsets: of_rows(&offsets, agents),
@@ -203,12 +203,15 @@ impl Preparation {
     }
 
     /// The same rows, dense if those of all agents are so nearly.
-    fn compact(&self, rows: Rows) -> Rows {
+    fn compact(&self, rows: Rows, categories: &[Category]) -> Rows {
+        if matches!(rows, Rows::Dense { .. }) {
+            return rows;
+        }
         let is_full = match &self.sparse {
             Some(sparse) => sparse.is_nearly_dense(rows.columns(), self.intercept),
-            None => is_nearly_dense(rows.stored() as f64, rows.len() as f64, rows.columns() as f64),
+            None => is_nearly_dense(sparse::counted(&rows, categories) as f64, rows.len() as f64, rows.columns() as f64),
         };
-        if is_full && matches!(rows, Rows::Sparse { .. }) { rows.into_dense() } else { rows }
+        if is_full { rows.into_dense() } else { rows }
     }
 
     /// Each agent's rows, and those that are held out: `holdout n_c` of them drawn at random, rounded to a whole number from 1 to `n_c - 1`.
