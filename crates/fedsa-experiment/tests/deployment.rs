@@ -505,6 +505,18 @@ fn a_figure_and_checks_are_those_that_a_federation_can_answer() {
             assert!(e.place().is_some_and(|place| place.line.is_some_and(|line| line > 8)), "{e:?}");
         }
     }
+    // What no experiment could draw or check, and what cannot be drawn where the start is given as numbers.
+    let started = text.replace("[run]", "[run]\nstart = [0.1, 0.2, 0.3]");
+    assert!(started != text);
+    for (text, more, key) in [
+        (&text, "[figure]\nx = \"foo\"\n", "figure.x"),
+        (&text, "[figure]\ny = \"theta\"\n", "figure.y"),
+        (&text, "[[check]]\nkind = \"cost\"\nmethod = \"scafflsa\"\nmetric = \"residual\"\nmax = 1.0\n", "check[0]"),
+        (&started, "[figure]\ny = \"mse\"\n", "figure.y"),
+    ] {
+        let e = refused(&format!("{text}{more}"));
+        assert!(e.key.starts_with(key), "{more}: {e:?}");
+    }
     let figure = "[figure]\ny = \"residual\"\nx = \"exchanges\"\n";
     let ran = results(&format!("{text}{figure}"), &[vec![], vec![], vec![]]);
     let out = tempfile::tempdir().unwrap();
