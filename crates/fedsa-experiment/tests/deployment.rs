@@ -483,6 +483,39 @@ fn an_agent_whose_range_is_a_placeholder_s_is_excluded() {
     assert!(e.what.contains("`s_0`") && e.what.contains("e308"), "{e:?}");
 }
 
+/// Its rows have told its weight, and its columns the features: with others it does not go on.
+#[test]
+fn an_agent_does_not_go_on_with_other_data() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str, header: &str, rows: usize| {
+        let path = folder.path().join(name);
+        let row = |i: usize| format!("{},{},{}\n", (i as f64).sin(), (i as f64 * 0.3).cos(), i % 2);
+        fs::write(&path, format!("{header}\n") + &(0..rows).map(row).collect::<String>()).unwrap();
+        path.to_str().unwrap().to_string()
+    };
+    let problem = "{ kind = \"least-squares\", target = \"y\", ridge = 1e-2, weights = \"rows\" }";
+    let text = settings(problem, "{ kind = \"mean\" }", "{ kind = \"newton\" }", 3);
+    let deployment = Deployment::new(Document::parse("t.toml", &text).unwrap()).unwrap();
+    let agent =
+        |file: &String| LocalAgent::new(&deployment, std::slice::from_ref(file), &Places::from_env(""), None, &Cancel::never()).unwrap();
+    let own = file("own.csv", "a,b,y", 30);
+    let mut enrolment = deployment.enrolment(1..=1).unwrap();
+    let mut one = agent(&own);
+    let invitation = enrolment.invite(1);
+    enrolment.take("one", &one.handle(&invitation).unwrap().unwrap()).unwrap();
+    let before = one.save();
+    let enrolled = deployment.found(&enrolment).unwrap();
+    one.handle(&enrolled.admissions[0].bytes).unwrap();
+    let state = one.save();
+    assert!(agent(&own).restore(&state).is_ok());
+    for other in [file("fewer.csv", "a,b,y", 5), file("swapped.csv", "b,a,y", 30)] {
+        let e = agent(&other).restore(&state).unwrap_err();
+        assert!(e.key == "data" && e.help.contains("leave"), "{e:?}");
+        // Before it is admitted it can apply with them.
+        assert!(agent(&other).restore(&before).is_ok());
+    }
+}
+
 /// What the results of a federation cannot answer is said before its first round, and what they can is not refused at its end.
 #[test]
 fn a_figure_and_checks_are_those_that_a_federation_can_answer() {

@@ -30,7 +30,7 @@ use crate::made;
 use crate::plan::BuiltProblem;
 
 /// Saved agents.
-const LAYOUT: Layout = Layout { name: "agent", version: 6 };
+const LAYOUT: Layout = Layout { name: "agent", version: 7 };
 
 /// An agent: it applies, is admitted, and answers the questions of rounds.
 pub struct LocalAgent {
@@ -66,9 +66,9 @@ struct Joined {
     node: ClientNode,
 }
 
-/// The saved state of an agent: with which mark it has applied since; once it is admitted, the admission, the last announcement of an epoch, and the
+/// The saved state of an agent: the mark of its data; with which mark it has applied since; once it is admitted, the admission, the last announcement of an epoch, and the
 /// state of the node.
-type Saved = (Option<u64>, Option<SavedJoined>);
+type Saved = (u64, Option<u64>, Option<SavedJoined>);
 
 type SavedJoined = (Vec<u8>, Option<Vec<u8>>, Vec<u8>);
 
@@ -226,7 +226,7 @@ impl LocalAgent {
 
     /// The state as bytes. An agent whose state is kept before its answer is sent can be started again at any time.
     pub fn save(&self) -> Vec<u8> {
-        let saved: Saved = (self.applied, self.saved_joined());
+        let saved: Saved = (self.applicant.mark_of_data(), self.applied, self.saved_joined());
         LAYOUT.write(&saved)
     }
 
@@ -237,9 +237,14 @@ impl LocalAgent {
     /// Goes on from a state that [`LocalAgent::save`] returned, with the same settings and data.
     ///
     /// # Errors
-    /// When it is not such a state, is damaged, or was saved by a version with another layout. The agent is then unchanged.
+    /// When it is not such a state, is damaged, was saved by a version with another layout, or by an agent of a federation with other data. The
+    /// agent is then unchanged.
     pub fn restore(&mut self, bytes: &[u8]) -> Result<()> {
-        let (applied, saved): Saved = LAYOUT.read(bytes)?;
+        let (data, applied, saved): Saved = LAYOUT.read(bytes)?;
+        if data != self.applicant.mark_of_data() {
+            // One that takes part has told its rows, by which it is weighted. Another one can apply again.
+            return if saved.is_some() { Err(other_data()) } else { Ok(()) };
+        }
         let before = (self.joined.take(), self.applied);
         let mut restored = || -> Result<()> {
             let Some((admission, epoch, node)) = &saved else { return Ok(()) };
@@ -259,6 +264,12 @@ impl LocalAgent {
         }
         Ok(())
     }
+}
+
+/// The error about a state that was saved with other data.
+fn other_data() -> Error {
+    let help = "the data with which this agent takes part; with others it leaves first (`leave`), and comes back without its state";
+    Error::data("data", "rows, columns or settings that are not those with which this agent's state was saved", help)
 }
 
 /// The problem of an experiment on one agent's data.

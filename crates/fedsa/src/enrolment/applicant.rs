@@ -36,6 +36,11 @@ pub fn mark_of(state: &[u8]) -> u64 {
 }
 
 impl Applicant {
+    /// What tells the agent's data from others, as far as it says anything of them: its rows, columns and form, and its settings.
+    pub fn mark_of_data(&self) -> u64 {
+        mark_of(&frame::written(Kind::Application, &Application { agent: None, mark: 0, ..self.application.clone() }))
+    }
+
     /// An agent with this many rows, by which it may be weighted.
     #[must_use]
     pub fn new(terms: &Terms, rows: u64) -> Self {
