@@ -9,10 +9,11 @@
 
 use faer::Mat;
 
-use super::super::log_means::{TraceRule, lengthen};
+use super::super::log_means::TraceRule;
 use super::super::source::LogSource;
 use super::walk::{Step, View, Walk, walk};
 use crate::error::Result;
+use crate::kernel::{Isa, products};
 use crate::linalg;
 use crate::parallel;
 use crate::random::{Purpose, Stream, stream};
@@ -63,7 +64,7 @@ impl FitRule {
         if step.begins {
             trace.fill(0.0);
         }
-        lengthen(trace, self.trace.decay(), if self.weighted { step.ratio } else { 1.0 }, step.acted);
+        products::lengthen(Isa::best(), trace, self.trace.decay(), if self.weighted { step.ratio } else { 1.0 }, step.acted);
     }
 }
 

@@ -6,6 +6,7 @@ use super::super::log::{Break, EpisodeEnd, Log};
 use super::super::log_means::TraceRule;
 use super::super::source::LogSource;
 use crate::error::Result;
+use crate::kernel::{Isa, products};
 
 /// What values are linear functions of: features of states, or of actions in states.
 #[derive(Debug, Clone, Copy)]
@@ -77,9 +78,9 @@ pub(super) struct Step<'a> {
 impl Step<'_> {
     /// `out = q's features - gamma (those of the next state)`.
     pub fn difference(&self, gamma: f64, out: &mut [f64]) {
-        out.copy_from_slice(self.acted);
-        if let Some(next) = self.next {
-            out.iter_mut().zip(next).for_each(|(psi, y)| *psi = (-gamma).mul_add(*y, *psi));
+        match self.next {
+            None => out.copy_from_slice(self.acted),
+            Some(next) => products::along(Isa::best(), out, self.acted, -gamma, next),
         }
     }
 
