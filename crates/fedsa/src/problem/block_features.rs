@@ -39,14 +39,19 @@ impl<'a> BlockFeatures<'a> {
         Self { map, is_shared, first: 0, states: Vec::new(), all: Vec::new(), places: Vec::new() }
     }
 
-    /// The rows of each block of a log.
-    pub fn blocks(&self, log: &Log) -> impl Iterator<Item = Range<usize>> + use<> {
-        let (n, most) = (log.len(), (NUMBERS / self.map.len()).clamp(FEWEST, MOST));
-        (0..n).step_by(most).map(move |first| first..n.min(first + most))
+    /// The features of the state of row `i` of a batch, and those of its next state, which mean nothing where `done`. The rows of a batch are
+    /// asked for in their order, each once: a block is computed with its first row, and each batch begins another one.
+    pub fn of(&mut self, log: &Log, i: usize) -> [&[f64]; 2] {
+        let d = self.map.len();
+        if i == 0 || i >= self.first + self.places.len() {
+            let most = (NUMBERS / d).clamp(FEWEST, MOST);
+            self.compute(log, i..log.len().min(i + most));
+        }
+        self.places[i - self.first].map(|place| &self.all[place * d..(place + 1) * d])
     }
 
     /// Computes the features of these transitions.
-    pub fn set(&mut self, log: &Log, rows: Range<usize>) {
+    fn compute(&mut self, log: &Log, rows: Range<usize>) {
         self.first = rows.start;
         self.states.clear();
         self.places.clear();
@@ -73,12 +78,6 @@ impl<'a> BlockFeatures<'a> {
         } else {
             fill(0, &mut self.all);
         }
-    }
-
-    /// The features of the state of row `i`, and those of its next state, which mean nothing where `done`.
-    pub fn of(&self, i: usize) -> [&[f64]; 2] {
-        let d = self.map.len();
-        self.places[i - self.first].map(|place| &self.all[place * d..(place + 1) * d])
     }
 }
 
@@ -107,28 +106,24 @@ mod tests {
         };
         let ranges: Ranges = log.columns.iter().map(|column| (column.clone(), (-1.0, 1.0))).collect();
         let map = FeatureMap::new(&FeatureSpec::Fourier { order: 3, scaled: false }, &log.columns, &ranges).unwrap();
-        let (mut expected, d) = (vec![0.0; map.len()], map.len());
+        let mut expected = vec![0.0; map.len()];
         for agents in [1, usize::MAX] {
             let mut features = BlockFeatures::new(&map, agents);
-            let (mut seen, mut computed) = (0, 0);
-            for rows in features.blocks(&log).collect::<Vec<_>>() {
-                features.set(&log, rows.clone());
-                computed += features.all.len() / d;
-                for i in rows {
-                    assert_eq!(i, seen);
-                    let [here, next] = features.of(i);
-                    map.eval(log.state(i), &mut expected);
+            let mut computed = 0;
+            for batch in [log.part(0..2500), log.part(2500..n)] {
+                for i in 0..batch.len() {
+                    let [here, next] = features.of(&batch, i).map(<[f64]>::to_vec);
+                    map.eval(batch.state(i), &mut expected);
                     assert_eq!(here, expected);
-                    if !log.done[i] {
-                        map.eval(log.next_state(i), &mut expected);
+                    if !batch.done[i] {
+                        map.eval(batch.next_state(i), &mut expected);
                         assert_eq!(next, expected);
                     }
-                    seen += 1;
+                    computed += if i == features.first { features.states.len() } else { 0 };
                 }
             }
             // One for each transition, and one more for each 26th and for each block, which go on from another state.
-            assert_eq!(seen, n);
-            assert!(computed <= n + n / 26 + 4, "{computed}");
+            assert!(computed >= n && computed <= n + n / 26 + 5, "{computed}");
         }
     }
 }

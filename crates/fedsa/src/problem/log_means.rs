@@ -78,22 +78,19 @@ impl<'a> Sums<'a> {
     }
 
     fn add(&mut self, batch: &LogBatch<'_>) {
-        for rows in self.features.blocks(batch.log) {
-            self.features.set(batch.log, rows.clone());
-            for i in rows {
-                if self.used == BLOCK {
-                    self.multiply();
-                }
-                self.add_one(batch, i);
+        for i in 0..batch.log.len() {
+            if self.used == BLOCK {
+                self.multiply();
             }
+            self.add_one(batch, i);
         }
         self.n += batch.log.len();
     }
 
-    /// Adds transition `i` of a batch, whose features are known, to the block.
+    /// Adds transition `i` of a batch to the block.
     fn add_one(&mut self, batch: &LogBatch<'_>, i: usize) {
         let (log, isa, TraceRule { gamma, .. }) = (batch.log, self.isa, self.rule);
-        let [phi, next] = self.features.of(i);
+        let [phi, next] = self.features.of(log, i);
         self.phis.col_as_slice_mut(self.used).copy_from_slice(phi);
         let psi = self.psis.col_as_slice_mut(self.used);
         if log.done[i] {

@@ -179,13 +179,10 @@ impl BatchMeans {
     fn read(&mut self, source: &dyn LogSource, mut features: BlockFeatures<'_>) -> Result<()> {
         read_checked(source, &mut |batch| {
             let log = batch.log;
-            for rows in features.blocks(log) {
-                features.set(log, rows.clone());
-                for row in rows {
-                    let [phi, next] = features.of(row);
-                    let (ratio, next) = (self.rule.ratio(&batch, row), (!log.done[row]).then_some(next));
-                    self.take(BatchTransition { phi, next, reward: log.rewards[row], ratio, begins: batch.begins(row) });
-                }
+            for row in 0..log.len() {
+                let [phi, next] = features.of(log, row);
+                let (ratio, next) = (self.rule.ratio(&batch, row), (!log.done[row]).then_some(next));
+                self.take(BatchTransition { phi, next, reward: log.rewards[row], ratio, begins: batch.begins(row) });
             }
             Ok(())
         })
