@@ -270,7 +270,7 @@ impl Read for Line {
 impl Line {
     /// Makes line feeds of `\r\n` and `\r`, in place; gives how many bytes are left.
     fn with_line_feeds(&mut self, bytes: &mut [u8]) -> usize {
-        if !self.after_return && !bytes.contains(&b'\r') {
+        if !self.after_return && memchr::memchr(b'\r', bytes).is_none() {
             return bytes.len();
         }
         let mut kept = 0;
@@ -354,8 +354,8 @@ impl Quotes {
             (self.mark, bytes) = (self.mark + 1, &bytes[1..]);
         }
         // Most files have no quotes at all: of them lines are counted, which is fast.
-        if matches!(self.place, Place::Start | Place::Plain) && !bytes.contains(&b'"') {
-            self.line += bytes.iter().filter(|byte| **byte == b'\n').count() as u64;
+        if matches!(self.place, Place::Start | Place::Plain) && memchr::memchr(b'"', bytes).is_none() {
+            self.line += memchr::memchr_iter(b'\n', bytes).count() as u64;
             if let Some(last) = bytes.last() {
                 self.place = self.outside(*last);
             }

@@ -99,10 +99,9 @@ impl<S: LogSource> LogSource for Stoppable<S> {
                 self.cancel.check()?;
                 return see(batch);
             }
-            let rows: Vec<usize> = (0..batch.len()).collect();
-            for piece in rows.chunks(PIECE) {
+            for first in (0..batch.len()).step_by(PIECE) {
                 self.cancel.check()?;
-                see(&batch.rows(piece))?;
+                see(&batch.part(first..batch.len().min(first + PIECE)))?;
             }
             Ok(())
         })

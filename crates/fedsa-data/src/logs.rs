@@ -25,6 +25,7 @@
 //! A log is opened by its header or footer, and read as often as needed, a batch of rows at a time ([`FileLog`]). Small
 //! logs are kept in memory once they were read.
 
+mod ahead;
 mod columns;
 mod following;
 mod format;

@@ -74,6 +74,15 @@ pub fn try_map<T: Send, E: Send>(n: usize, of: impl Fn(usize) -> Result<T, E> + 
     Ok(out)
 }
 
+/// As [`try_map`], of work that is itself shared by threads now and then: it runs on threads of the pool, which share without waking a
+/// thread up and waiting for it.
+///
+/// # Errors
+/// The first error in order.
+pub fn try_map_shared<T: Send, E: Send>(n: usize, of: impl Fn(usize) -> Result<T, E> + Sync) -> Result<Vec<T>, E> {
+    rayon::scope(|_| try_map(n, &of))
+}
+
 /// As [`map`]; `None` if any is.
 pub fn map_all<T: Send>(n: usize, of: impl Fn(usize) -> Option<T> + Sync) -> Option<Vec<T>> {
     try_map(n, |i| of(i).ok_or(())).ok()

@@ -1,13 +1,12 @@
 //! Logs in Parquet: columns that are read side by side.
 
-use std::sync::mpsc;
-
 use ::parquet::basic::Type;
 use ::parquet::data_type::ByteArrayType;
 use fedsa::error::{Error, Result, quoted};
 use fedsa::problem::log::Log;
 use fedsa::problem::log_form::{LogForm, RowPlace};
 
+use super::ahead;
 use super::layout::{ACTION, FLAGS, Layout, WHOLE, action_number, flag, row_bytes, whole_number};
 use super::ratios::{OF_TAKEN, RATIO, RatioColumns, contradicts, quotient, ratio};
 use super::told::{Names, Rows, Told};
@@ -260,9 +259,7 @@ fn leave_out(rows: &mut Rows, bad: &[Option<String>], first: usize, told: &mut T
 
 /// Reads a log in Parquet. The file is unpacked on a thread of its own while the caller's thread sees the batch before.
 pub(super) fn read_parquet(file: Store, form: &LogForm, name: &str, most: usize, see: &mut dyn FnMut(&Rows) -> Result<()>) -> Result<Told> {
-    let (send, sent) = mpsc::sync_channel::<Rows>(1);
-    // Batches that were seen go back to be filled again.
-    let (give_back, returned) = mpsc::channel::<Rows>();
+    let (ahead, behind) = ahead::both();
     let read = move |file: &Columns| {
         let mut columns = LogColumns::new(file, form)?;
         let most = columns.layout.batch(most);
@@ -277,7 +274,7 @@ pub(super) fn read_parquet(file: Store, form: &LogForm, name: &str, most: usize,
         }
         for first in (0..file.rows()).step_by(most) {
             let n = most.min(file.rows() - first);
-            let mut rows = returned.try_recv().unwrap_or_else(|_| Rows::new(columns.layout.empty(name)));
+            let mut rows = ahead.batch(|| Rows::new(columns.layout.empty(name)));
             let mut bad = columns.layout.skips.then(|| vec![None; n]);
             columns.fill(&mut rows, (first, n), &mut bad)?;
             for (of, all) in rows.keys.iter_mut().zip(&keys) {
@@ -288,20 +285,13 @@ pub(super) fn read_parquet(file: Store, form: &LogForm, name: &str, most: usize,
                 leave_out(&mut rows, bad, first, &mut told);
             }
             // An error is that of `see`.
-            if !rows.log.is_empty() && send.send(rows).is_err() {
+            if !rows.log.is_empty() && !ahead.hand_on(rows) {
                 break;
             }
         }
         Ok(told)
     };
-    let (read, seen) = contained_while(file, read, move || {
-        for rows in sent {
-            see(&rows)?;
-            // Nobody takes it back after the last batch.
-            let _ = give_back.send(rows);
-        }
-        Ok(())
-    });
+    let (read, seen) = contained_while(file, read, move || behind.see(see));
     seen.and(read)
 }
 

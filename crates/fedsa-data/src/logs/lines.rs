@@ -1,9 +1,13 @@
 //! Logs in CSV or TSV: a transition on each line.
 
+use std::panic::resume_unwind;
+use std::thread;
+
 use fedsa::error::{Error, Result, quoted};
 use fedsa::problem::log::LoggedActions;
 use fedsa::problem::log_form::{LogForm, RowPlace};
 
+use super::ahead::{self, Ahead};
 use super::layout::{ACTION, FLAGS, Layout, WHOLE, action_number, flag, whole_number};
 use super::ratios::{BEHAVIOUR, OF_TAKEN, RATIO, RatioColumns, TARGET, contradicts, quotient, ratio};
 use super::told::{Rows, Told};
@@ -11,6 +15,9 @@ use crate::decimals::Decimals;
 use crate::separated::Opened;
 use crate::store::Store;
 use crate::{field, input, separated};
+
+/// The name of the reading thread.
+const THREAD: &str = "fedsa-csv";
 
 /// Opens a log, and reads the names of its columns.
 pub(super) fn open_csv(file: &Store) -> Result<Opened> {
@@ -28,11 +35,28 @@ fn is_missing(text: &str) -> bool {
 /// A field that is not what its column needs: the place of the column, and what it needs.
 struct BadField(usize, &'static str);
 
+/// Reads a log in CSV or TSV. Lines are read on a thread of their own while the caller's thread sees the batch before.
 pub(super) fn read_csv(file: &Store, form: &LogForm, name: &str, most: usize, see: &mut dyn FnMut(&Rows) -> Result<()>) -> Result<Told> {
+    let (ahead, behind) = ahead::both();
+    thread::scope(|scope| {
+        let read = move || read_lines(file, form, name, most, &ahead);
+        let spawned = thread::Builder::new().name(THREAD.into()).spawn_scoped(scope, read);
+        // Without a thread there is nothing to see: what would have sent it is dropped.
+        let seen = behind.see(see);
+        let read = match spawned {
+            Ok(thread) => thread.join().unwrap_or_else(|panic| resume_unwind(panic)),
+            Err(e) => Err(Error::machine(format!("no thread to read it on: {e}"), "memory for one more thread")),
+        };
+        seen.and(read)
+    })
+}
+
+fn read_lines(file: &Store, form: &LogForm, name: &str, most: usize, ahead: &Ahead) -> Result<Told> {
     let Opened { mut reader, names, decimals } = open_csv(file)?;
     let layout = Layout::new(&names, form)?;
     let most = layout.batch(most);
-    let mut rows = Rows::new(layout.empty(name));
+    let new = || Rows::new(layout.empty(name));
+    let mut rows = new();
     let mut told = Told::default();
     let mut record = csv::StringRecord::new();
     loop {
@@ -55,28 +79,38 @@ pub(super) fn read_csv(file: &Store, form: &LogForm, name: &str, most: usize, se
                 }
             }
             Err(e) => {
-                let reason = match e.kind() {
-                    csv::ErrorKind::UnequalLengths { .. } if separated::spans_lines(&record) => None,
-                    csv::ErrorKind::UnequalLengths { expected_len, len, .. } if len < expected_len => Some("too few fields"),
-                    csv::ErrorKind::UnequalLengths { .. } => Some("too many fields"),
-                    csv::ErrorKind::Utf8 { .. } => Some("not UTF-8"),
-                    _ => None,
+                let Some(reason) = why_left_out(&e, &record).filter(|_| layout.skips) else {
+                    return Err(separated::bad_line(&e, &reader, &record));
                 };
-                let Some(reason) = reason.filter(|_| layout.skips) else { return Err(separated::bad_line(&e, &reader, &record)) };
                 told.leave_out(reason.into(), RowPlace::Line(separated::line_of(&reader, &record)), None);
             }
         }
         decimals.check(|| separated::line_of(&reader, &record))?;
         if rows.log.len() == most {
-            see(&rows)?;
+            // An error is that of the one who sees.
+            if !ahead.hand_on(rows) {
+                return Ok(told);
+            }
+            rows = ahead.batch(new);
             rows.truncate(0);
         }
     }
     decimals.finish()?;
     if !rows.log.is_empty() {
-        see(&rows)?;
+        ahead.hand_on(rows);
     }
     Ok(told)
+}
+
+/// Why a line that is no record may be left out; `None` of those that show that the whole file is not what it should be.
+fn why_left_out(e: &csv::Error, record: &csv::StringRecord) -> Option<&'static str> {
+    match e.kind() {
+        csv::ErrorKind::UnequalLengths { .. } if separated::spans_lines(record) => None,
+        csv::ErrorKind::UnequalLengths { expected_len, len, .. } if len < expected_len => Some("too few fields"),
+        csv::ErrorKind::UnequalLengths { .. } => Some("too many fields"),
+        csv::ErrorKind::Utf8 { .. } => Some("not UTF-8"),
+        _ => None,
+    }
 }
 
 /// The agent and the environment of a line, if it names them.

@@ -1,6 +1,7 @@
 //! Products of vectors, and of symmetric matrices with vectors, that are computed outside of local steps.
 //!
-//! Multiplications and additions are rounded one by one, so that the bits are those of the loops as they are written.
+//! Multiplications and additions are rounded one by one but where `mul_add` is written, so that the bits are those of the loops as they are
+//! written.
 
 use super::{Isa, tree};
 
@@ -20,6 +21,26 @@ fn sum_of_products(a: &[f64], b: &[f64]) -> f64 {
 #[inline(always)]
 fn add(y: &mut [f64], a: f64, x: &[f64]) {
     y.iter_mut().zip(x).for_each(|(y, x)| *y += a * x);
+}
+
+/// [`lengthen`] as it is compiled into others.
+#[inline(always)]
+pub(crate) fn lengthened(trace: &mut [f64], decay: f64, ratio: f64, phi: &[f64]) {
+    trace.iter_mut().zip(phi).for_each(|(trace, phi)| *trace = ratio * decay.mul_add(*trace, *phi));
+}
+
+per_isa! {
+    /// The trace at the next transition: `trace = ratio (decay trace + phi)`.
+    fn lengthen(trace: &mut [f64], decay: f64, ratio: f64, phi: &[f64]) {
+        lengthened(trace, decay, ratio, phi);
+    }
+}
+
+per_isa! {
+    /// `out = x + a y`, each component rounded once.
+    fn along(out: &mut [f64], x: &[f64], a: f64, y: &[f64]) {
+        out.iter_mut().zip(x).zip(y).for_each(|((out, x), y)| *out = a.mul_add(*y, *x));
+    }
 }
 
 per_isa! {
@@ -61,7 +82,14 @@ mod tests {
             let (a, b, lower) = (numbers(d, 0.7), numbers(d, 1.3), numbers(d * (d + 1) / 2, 0.37));
             let on = |isa: Isa| {
                 let (mut sum, mut product) = (b.clone(), vec![f64::NAN; d]);
+                let (mut trace, mut point) = (b.clone(), vec![f64::NAN; d]);
                 add_scaled(isa, &mut sum, 0.3, &a);
+                lengthen(isa, &mut trace, 0.9, 0.7, &a);
+                along(isa, &mut point, &b, -0.99, &a);
+                for i in 0..d {
+                    assert_eq!(trace[i], 0.7 * 0.9f64.mul_add(b[i], a[i]));
+                    assert_eq!(point[i], (-0.99f64).mul_add(a[i], b[i]));
+                }
                 triangle_vec(isa, &lower, &a, &mut product);
                 let all = [dot(isa, &a, &b)].into_iter().chain(sum).chain(product);
                 all.map(f64::to_bits).collect::<Vec<_>>()

@@ -60,6 +60,11 @@ impl LoggedActions {
         Self { count: k, taken: rows.iter().map(|row| self.taken[*row]).collect(), here: some(&self.here), next: some(&self.next) }
     }
 
+    fn part(&self, rows: Range<usize>) -> Self {
+        let laws = rows.start * self.count..rows.end * self.count;
+        Self { count: self.count, taken: self.taken[rows].to_vec(), here: self.here[laws.clone()].to_vec(), next: self.next[laws].to_vec() }
+    }
+
     fn append(&mut self, more: &Self) {
         self.taken.extend_from_slice(&more.taken);
         self.here.extend_from_slice(&more.here);
@@ -195,6 +200,29 @@ impl Log {
     pub fn filtered(&self, keep: impl Fn(usize) -> bool) -> Self {
         let rows: Vec<usize> = (0..self.len()).filter(|row| keep(*row)).collect();
         self.rows(&rows)
+    }
+
+    /// Transitions that follow each other.
+    ///
+    /// # Panics
+    /// When there are fewer.
+    #[must_use]
+    pub fn part(&self, rows: Range<usize>) -> Self {
+        let k = self.columns.len();
+        let states = rows.start * k..rows.end * k;
+        Self {
+            name: self.name.clone(),
+            columns: self.columns.clone(),
+            states: self.states[states.clone()].to_vec(),
+            rewards: self.rewards[rows.clone()].to_vec(),
+            next: self.next[states].to_vec(),
+            done: self.done[rows.clone()].to_vec(),
+            truncated: self.truncated.as_ref().map(|all| all[rows.clone()].to_vec()),
+            breaks: self.breaks.as_ref().map(|all| all[rows.clone()].to_vec()),
+            episode: self.episode.as_ref().map(|all| all[rows.clone()].to_vec()),
+            ratio: self.ratio.as_ref().map(|all| all[rows.clone()].to_vec()),
+            actions: self.actions.as_ref().map(|all| all.part(rows)),
+        }
     }
 
     /// The transitions of these rows, in this order.

@@ -9,6 +9,7 @@
 
 use faer::Mat;
 
+use super::block_features::BlockFeatures;
 use super::facts::Facts;
 use super::features::FeatureMap;
 use super::law::FiniteLaw;
@@ -17,6 +18,7 @@ use super::source::{LogBatch, LogSource, read_checked};
 use super::systems::{System, Systems};
 use super::{Leg, Problem};
 use crate::error::{Error, Result, quoted};
+use crate::kernel::{Isa, products};
 use crate::linalg;
 use crate::parallel;
 use crate::random::Stream;
@@ -44,15 +46,10 @@ impl TraceRule {
     }
 }
 
-/// `trace = ratio (decay trace + phi)`.
-#[inline(always)]
-pub(super) fn lengthen(trace: &mut [f64], decay: f64, ratio: f64, phi: &[f64]) {
-    trace.iter_mut().zip(phi).for_each(|(trace, phi)| *trace = ratio * decay.mul_add(*trace, *phi));
-}
-
 /// The sums over one agent's transitions.
 struct Sums<'a> {
-    map: &'a FeatureMap,
+    features: BlockFeatures<'a>,
+    isa: Isa,
     rule: TraceRule,
     /// Transitions so far.
     n: usize,
@@ -60,7 +57,6 @@ struct Sums<'a> {
     b: Vec<f64>,
     gram: Mat<f64>,
     trace: Vec<f64>,
-    next: Vec<f64>,
     /// Columns of one block: traces, `psi = phi - gamma phi'`, and phi.
     traces: Mat<f64>,
     psis: Mat<f64>,
@@ -72,42 +68,43 @@ struct Sums<'a> {
 const BLOCK: usize = 256;
 
 impl<'a> Sums<'a> {
-    fn new(map: &'a FeatureMap, rule: TraceRule) -> Self {
+    /// Of one of so many agents whose logs are read at the same time.
+    fn new(map: &'a FeatureMap, rule: TraceRule, agents: usize) -> Self {
         let d = map.len();
         let block = || Mat::<f64>::zeros(d, BLOCK);
-        let (a, gram, trace, next) = (Mat::zeros(d, d), Mat::zeros(d, d), vec![0.0; d], vec![0.0; d]);
-        Self { map, rule, n: 0, a, b: vec![0.0; d], gram, trace, next, traces: block(), psis: block(), phis: block(), used: 0 }
+        let (a, gram, trace) = (Mat::zeros(d, d), Mat::zeros(d, d), vec![0.0; d]);
+        let (features, isa) = (BlockFeatures::new(map, agents), Isa::best());
+        Self { features, isa, rule, n: 0, a, b: vec![0.0; d], gram, trace, traces: block(), psis: block(), phis: block(), used: 0 }
     }
 
     fn add(&mut self, batch: &LogBatch<'_>) {
-        let (log, gamma, decay) = (batch.log, self.rule.gamma, self.rule.decay());
-        for i in 0..log.len() {
+        for i in 0..batch.log.len() {
             if self.used == BLOCK {
                 self.multiply();
             }
-            let (phi, psi) = (self.phis.col_as_slice_mut(self.used), self.psis.col_as_slice_mut(self.used));
-            // In most logs a state is the next state of the transition before it, whose features are known.
-            if i > 0 && !log.done[i - 1] && log.state(i) == log.next_state(i - 1) {
-                phi.copy_from_slice(&self.next);
-            } else {
-                self.map.eval(log.state(i), phi);
-            }
-            if log.done[i] {
-                psi.copy_from_slice(phi);
-            } else {
-                self.map.eval(log.next_state(i), &mut self.next);
-                psi.iter_mut().zip(&*phi).zip(&self.next).for_each(|((psi, x), y)| *psi = (-gamma).mul_add(*y, *x));
-            }
-            if batch.begins(i) {
-                self.trace.fill(0.0);
-            }
-            lengthen(&mut self.trace, decay, self.rule.ratio(batch, i), phi);
-            self.traces.col_as_slice_mut(self.used).copy_from_slice(&self.trace);
-            let reward = log.rewards[i];
-            self.b.iter_mut().zip(&self.trace).for_each(|(b, trace)| *b += reward * trace);
-            self.used += 1;
+            self.add_one(batch, i);
         }
-        self.n += log.len();
+        self.n += batch.log.len();
+    }
+
+    /// Adds transition `i` of a batch to the block.
+    fn add_one(&mut self, batch: &LogBatch<'_>, i: usize) {
+        let (log, isa, TraceRule { gamma, .. }) = (batch.log, self.isa, self.rule);
+        let [phi, next] = self.features.of(log, i);
+        self.phis.col_as_slice_mut(self.used).copy_from_slice(phi);
+        let psi = self.psis.col_as_slice_mut(self.used);
+        if log.done[i] {
+            psi.copy_from_slice(phi);
+        } else {
+            products::along(isa, psi, phi, -gamma, next);
+        }
+        if batch.begins(i) {
+            self.trace.fill(0.0);
+        }
+        products::lengthen(isa, &mut self.trace, self.rule.decay(), self.rule.ratio(batch, i), phi);
+        self.traces.col_as_slice_mut(self.used).copy_from_slice(&self.trace);
+        products::add_scaled(isa, &mut self.b, log.rewards[i], &self.trace);
+        self.used += 1;
     }
 
     /// Adds the products of the block, and empties it.
@@ -138,12 +135,12 @@ pub struct Means {
 }
 
 impl Means {
-    /// Those of one log.
+    /// Those of one log, of so many agents whose logs are read at the same time.
     ///
     /// # Errors
     /// When the log cannot be read, or its traces overflow.
-    pub fn of(source: &dyn LogSource, map: &FeatureMap, rule: TraceRule) -> Result<Self> {
-        let mut sums = Sums::new(map, rule);
+    pub fn of(source: &dyn LogSource, map: &FeatureMap, rule: TraceRule, agents: usize) -> Result<Self> {
+        let mut sums = Sums::new(map, rule, agents);
         read_checked(source, &mut |batch| {
             sums.add(&batch);
             Ok(())
@@ -161,7 +158,7 @@ impl Means {
     /// # Errors
     /// As [`Means::of`].
     pub fn of_all(sources: &[Box<dyn LogSource>], map: &FeatureMap, rule: TraceRule) -> Result<Vec<Self>> {
-        parallel::try_map(sources.len(), |c| Self::of(&*sources[c], map, rule))
+        parallel::try_map_shared(sources.len(), |c| Self::of(&*sources[c], map, rule, sources.len()))
     }
 }
 

@@ -409,7 +409,7 @@ impl ProblemSettings for Logs {
             check_transitions("path", log.len() as f64)?;
         }
         let kinds: Vec<Transitions> = parallel::map(logs.len(), |c| transitions(&logs[c], &map, self.gamma));
-        let means = parallel::try_map(logs.len(), |c| Means::of(&logs[c], &map, rule))?;
+        let means = parallel::try_map_shared(logs.len(), |c| Means::of(&logs[c], &map, rule, logs.len()))?;
         if logs.iter().any(|log| traces::are_needed(log, rule)) {
             return self.joined(Traces::new(kinds, &logs, &means, weights, rule, sampling)?, sampling, isa, singular);
         }

@@ -7,6 +7,7 @@
 pub mod arrays;
 pub mod baird;
 pub mod batched;
+mod block_features;
 pub mod calls;
 pub mod clipped;
 pub mod dataset;

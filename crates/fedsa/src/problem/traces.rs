@@ -16,10 +16,11 @@
 use super::facts::Facts;
 use super::law::FiniteLaw;
 use super::log::Log;
-use super::log_means::{Means, TraceRule, lengthen};
+use super::log_means::{Means, TraceRule};
 use super::td::{Td, Transitions};
 use super::{Leg, Problem};
 use crate::error::{Error, Result};
+use crate::kernel::products::lengthened;
 use crate::kernel::td::Transition;
 use crate::random::Stream;
 use crate::sampling::{Law, Sampling};
@@ -146,7 +147,7 @@ impl Problem for Traces {
             trace.iter_mut().zip(phi).for_each(|(trace, phi)| *trace = ratio * phi);
         } else {
             trace.iter_mut().zip(&*words).for_each(|(trace, word)| *trace = f64::from_bits(*word));
-            lengthen(trace, self.decay, ratio, phi);
+            lengthened(trace, self.decay, ratio, phi);
             if steps.begins[next as usize] {
                 words.fill(0.0f64.to_bits());
             } else {

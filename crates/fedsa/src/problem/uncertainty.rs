@@ -12,11 +12,13 @@
 
 use faer::Mat;
 
+use super::block_features::BlockFeatures;
 use super::features::FeatureMap;
-use super::log_means::{TraceRule, lengthen};
+use super::log_means::TraceRule;
 use super::source::{LogSource, read_checked};
 use super::survey::Surveyed;
 use crate::error::Result;
+use crate::kernel::{Isa, products};
 use crate::linalg;
 use crate::parallel;
 
@@ -63,9 +65,9 @@ impl Covariance {
 /// When a log cannot be read.
 pub fn covariance(logs: &Surveyed, map: &FeatureMap, rule: TraceRule, a: &Mat<f64>, theta: &[f64]) -> Result<Option<Covariance>> {
     let total = logs.transitions();
-    let agents = parallel::try_map(logs.sources.len(), |c| {
+    let agents = parallel::try_map_shared(logs.sources.len(), |c| {
         let mut means = BatchMeans::new(theta, logs.facts[c].transitions, rule);
-        means.read(&*logs.sources[c], map).map(|()| means.spread(total))
+        means.read(&*logs.sources[c], BlockFeatures::new(map, logs.sources.len())).map(|()| means.spread(total))
     });
     let sum = agents?.into_iter().reduce(|sum, agent| Some(sum? + agent?)).flatten();
     Ok(sum.map(|sum| sandwich(a, &sum)))
@@ -143,12 +145,12 @@ impl BatchMeans {
             delta += self.rule.gamma * value(next);
         }
         let decay = if step.begins { 0.0 } else { self.rule.decay() };
-        lengthen(&mut self.trace, decay, step.ratio, step.phi);
+        products::lengthen(Isa::best(), &mut self.trace, decay, step.ratio, step.phi);
         while self.batch + 1 < self.batches && self.taken >= self.first(self.batch + 1) {
             self.batch += 1;
         }
         let sum = &mut self.sums[self.batch * d..(self.batch + 1) * d];
-        sum.iter_mut().zip(&self.trace).for_each(|(s, z)| *s += z * delta);
+        products::add_scaled(Isa::best(), sum, delta, &self.trace);
         self.taken += 1;
     }
 
@@ -174,18 +176,13 @@ impl BatchMeans {
     ///
     /// # Errors
     /// When it cannot be read.
-    fn read(&mut self, source: &dyn LogSource, map: &FeatureMap) -> Result<()> {
-        let (mut phi, mut next) = (vec![0.0; map.len()], vec![0.0; map.len()]);
+    fn read(&mut self, source: &dyn LogSource, mut features: BlockFeatures<'_>) -> Result<()> {
         read_checked(source, &mut |batch| {
             let log = batch.log;
             for row in 0..log.len() {
-                map.eval(log.state(row), &mut phi);
-                if !log.done[row] {
-                    map.eval(log.next_state(row), &mut next);
-                }
-                let ratio = self.rule.ratio(&batch, row);
-                let next = (!log.done[row]).then_some(&next[..]);
-                self.take(BatchTransition { phi: &phi, next, reward: log.rewards[row], ratio, begins: batch.begins(row) });
+                let [phi, next] = features.of(log, row);
+                let (ratio, next) = (self.rule.ratio(&batch, row), (!log.done[row]).then_some(next));
+                self.take(BatchTransition { phi, next, reward: log.rewards[row], ratio, begins: batch.begins(row) });
             }
             Ok(())
         })
@@ -341,7 +338,7 @@ mod tests {
                 .iter()
                 .map(|log| {
                     let mut means = BatchMeans::in_batches(&theta, log.len(), assumed.rule(), batches(log.len()));
-                    means.read(log, &map).unwrap();
+                    means.read(log, BlockFeatures::new(&map, 1)).unwrap();
                     means
                 })
                 .collect();

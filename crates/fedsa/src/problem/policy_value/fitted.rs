@@ -259,7 +259,7 @@ pub(super) fn fitted(
     let mut changes: Option<Mat<f64>> = None;
     for first in (0..sources.len()).step_by(parallel::threads()) {
         let count = parallel::threads().min(sources.len() - first);
-        let group = parallel::try_map(count, |i| {
+        let group = parallel::try_map_shared(count, |i| {
             let own = own[first + i].as_ref().filter(|_| several);
             Squares::of(&*sources[first + i], view, fit, &all, own)
         })?;

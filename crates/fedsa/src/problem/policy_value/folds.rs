@@ -9,10 +9,11 @@
 
 use faer::Mat;
 
-use super::super::log_means::{TraceRule, lengthen};
+use super::super::log_means::TraceRule;
 use super::super::source::LogSource;
 use super::walk::{Step, View, Walk, walk};
 use crate::error::Result;
+use crate::kernel::{Isa, products};
 use crate::linalg;
 use crate::parallel;
 use crate::random::{Purpose, Stream, stream};
@@ -63,7 +64,7 @@ impl FitRule {
         if step.begins {
             trace.fill(0.0);
         }
-        lengthen(trace, self.trace.decay(), if self.weighted { step.ratio } else { 1.0 }, step.acted);
+        products::lengthen(Isa::best(), trace, self.trace.decay(), if self.weighted { step.ratio } else { 1.0 }, step.acted);
     }
 }
 
@@ -210,7 +211,7 @@ pub(super) fn sums(sources: &[Box<dyn LogSource>], view: View<'_>, rule: FitRule
     let mut all = AllSums { folds: vec![EpisodeSums::zero(d); FOLDS], agents: Vec::new() };
     for first in (0..sources.len()).step_by(parallel::threads()) {
         let count = parallel::threads().min(sources.len() - first);
-        let group = parallel::try_map(count, |i| of_agent(&*sources[first + i], view, rule, &mut FoldDraw::new(seed, first + i)))?;
+        let group = parallel::try_map_shared(count, |i| of_agent(&*sources[first + i], view, rule, &mut FoldDraw::new(seed, first + i)))?;
         for folds in group {
             all.folds.iter_mut().zip(&folds).for_each(|(all, fold)| all.add(1.0, fold));
             let own = EpisodeSums::total(&folds, d);

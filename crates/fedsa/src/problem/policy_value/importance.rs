@@ -175,8 +175,9 @@ fn self_normalised(
     let Summed { agents, all, by_weights } = summed;
     let of = |episodes: &Episodes| Normaliser::new(&episodes.weights, episodes.values.len(), gamma);
     let (Some(common), Some(own)) = (of(all), agents.iter().map(of).collect::<Option<Vec<_>>>()) else { return Ok(None) };
-    let found =
-        parallel::try_map(sources.len(), |c| influences(&*sources[c], view, rule, thetas, FoldDraw::new(seed, c), &[&common, &own[c]]))?;
+    let found = parallel::try_map_shared(sources.len(), |c| {
+        influences(&*sources[c], view, rule, thetas, FoldDraw::new(seed, c), &[&common, &own[c]])
+    })?;
     let estimate = |by: &Normaliser, episodes: &Episodes, se: f64| {
         let n = episodes.values.len();
         ValueEstimate::new(by.value(episodes.starts / n as f64), se, n, episodes.weights.effective(gamma), level)
@@ -206,7 +207,7 @@ pub(super) fn weighted(
         others.add(-1.0, &folds[k]);
         others.some_weights(rule.ridge)
     });
-    let agents = parallel::try_map(sources.len(), |c| of_agent(&*sources[c], view, rule, &thetas, FoldDraw::new(seed, c)))?;
+    let agents = parallel::try_map_shared(sources.len(), |c| of_agent(&*sources[c], view, rule, &thetas, FoldDraw::new(seed, c)))?;
     let mut all = Episodes::default();
     agents.iter().for_each(|own| all.join(own));
     let n = all.values.len();

@@ -98,7 +98,7 @@ impl PolicyValue {
         if d > MOST_FEATURES {
             return Ok(None);
         }
-        let view = View { map, actions: None };
+        let view = View { map, actions: None, agents: sources.len() };
         let fit = FitRule { trace: rule, weighted: true, ridge };
         let found = folds::sums(sources, view, fit, seed, FEWEST_EPISODES as f64)?;
         let all = Fit::new(EpisodeSums::total(&found.folds, d), fit);
@@ -107,7 +107,7 @@ impl PolicyValue {
         let importance = importance::weighted(sources, view, fit, &found.folds, seed, (level, count > 0))?;
         let fitted = fitted::fitted(sources, view, &all, found.agents, level)?;
         let doubly_robust = match actions(logs) {
-            Some(k) if d * k <= MOST_FEATURES => robust(logs, View { map, actions: Some(k) }, rule, settings)?,
+            Some(k) if d * k <= MOST_FEATURES => robust(logs, View { map, actions: Some(k), agents: sources.len() }, rule, settings)?,
             _ => None,
         };
         let clipped: Option<usize> = with_ratios.map(|facts| facts.clipping.map(|clipping| clipping.clipped)).sum();

@@ -1,11 +1,13 @@
 //! A log as estimators of values see it: features, ratios, and where episodes begin and end.
 
+use super::super::block_features::BlockFeatures;
 use super::super::episode::{EpisodeEvent, read_episodes};
 use super::super::features::FeatureMap;
 use super::super::log::{Break, EpisodeEnd, Log};
 use super::super::log_means::TraceRule;
 use super::super::source::LogSource;
 use crate::error::Result;
+use crate::kernel::{Isa, products};
 
 /// What values are linear functions of: features of states, or of actions in states.
 #[derive(Debug, Clone, Copy)]
@@ -14,6 +16,8 @@ pub(super) struct View<'a> {
     /// The number of actions K; `None` for features of states. Features of an action in a state are those of the state in the block of
     /// the action, d K numbers; those of a state are then the mean over actions, by the policy that is evaluated.
     pub actions: Option<usize>,
+    /// The number of agents whose logs are walked along at the same time.
+    pub agents: usize,
 }
 
 impl View<'_> {
@@ -77,9 +81,9 @@ pub(super) struct Step<'a> {
 impl Step<'_> {
     /// `out = q's features - gamma (those of the next state)`.
     pub fn difference(&self, gamma: f64, out: &mut [f64]) {
-        out.copy_from_slice(self.acted);
-        if let Some(next) = self.next {
-            out.iter_mut().zip(next).for_each(|(psi, y)| *psi = (-gamma).mul_add(*y, *psi));
+        match self.next {
+            None => out.copy_from_slice(self.acted),
+            Some(next) => products::along(Isa::best(), out, self.acted, -gamma, next),
         }
     }
 
@@ -104,10 +108,7 @@ pub(super) enum Walk<'a> {
 /// # Errors
 /// When it cannot be read.
 pub(super) fn walk(source: &dyn LogSource, view: View<'_>, rule: TraceRule, see: &mut dyn FnMut(Walk<'_>)) -> Result<()> {
-    let (map, d) = (view.map, view.map.len());
-    let (mut here, mut next) = (vec![0.0; d], vec![0.0; d]);
-    // The next state of the transition before, whose features are in `next`; empty after a terminal state.
-    let mut following: Vec<f64> = Vec::new();
+    let mut features = BlockFeatures::new(view.map, view.agents);
     let mut last: Option<(Option<i64>, EpisodeEnd)> = None;
     let blank = || vec![0.0; view.actions.map_or(0, |_| view.len())];
     let mut actions = ActionFeatures { here: blank(), acted: blank(), next: blank() };
@@ -126,26 +127,17 @@ pub(super) fn walk(source: &dyn LogSource, view: View<'_>, rule: TraceRule, see:
                 let is_same = || last.is_some_and(|(before, end)| end == EpisodeEnd::Cut && number.is_some() && before == number);
                 let is_new = begins && (starts || log.break_before(i) == Break::Stream || !is_same());
                 last = Some((number, EpisodeEnd::Cut));
-                if following == log.state(i) {
-                    std::mem::swap(&mut here, &mut next);
-                } else {
-                    map.eval(log.state(i), &mut here);
-                }
-                following.clear();
-                if !log.done[i] {
-                    map.eval(log.next_state(i), &mut next);
-                    following.extend(log.next_state(i));
-                }
+                let [here, next] = features.of(log, i);
                 let (value, acted, after) = if view.actions.is_some() {
-                    actions.set(&view, log, i, &here, &next);
-                    (&actions.here, &actions.acted, &actions.next)
+                    actions.set(&view, log, i, here, next);
+                    (&actions.here[..], &actions.acted[..], &actions.next[..])
                 } else {
-                    (&here, &here, &next)
+                    (here, here, next)
                 };
                 see(Walk::Step(Step {
                     here: value,
                     acted,
-                    next: (!log.done[i]).then_some(&after[..]),
+                    next: (!log.done[i]).then_some(after),
                     reward: log.rewards[i],
                     ratio: rule.ratio(batch, i),
                     begins,
