@@ -186,7 +186,7 @@ fn a_damaged_state_of_an_agent_is_refused() {
     }
     // The layout of earlier versions, which had no checksum.
     let e = agent.restore(&[1, 0]).unwrap_err();
-    assert!(e.kind() == ErrorKind::Format && e.what.contains("layout 1; this version has 6"), "{e}");
+    assert!(e.kind() == ErrorKind::Format && e.what.contains("layout 1; this version has 7"), "{e}");
     agent.restore(&state).unwrap();
 }
 
