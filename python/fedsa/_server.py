@@ -19,6 +19,12 @@ from fedsa.errors import FedsaError, InputError, MachineError
 MOST_UNANSWERED = 3
 
 
+def listed(reasons: Mapping[str, str], most: int = 5) -> str:
+    """Agents with the reasons why they do not take part, the first ones by name."""
+    told = [f"{who}: {why}" for who, why in reasons.items()]
+    return "; ".join(told[:most]) + (f"; and {len(told) - most} more" if len(told) > most else "")
+
+
 @dataclass(frozen=True)
 class Waiting:
     """How the server waits: the table ``[federation]`` of the settings."""
@@ -141,7 +147,7 @@ class Server:
                 time.sleep(min(0.2, connect))
         if not self.enrolment.has_enough:
             self._save()
-            told = "; ".join(f"{who}: {why}" for who, why in self.progress.excluded.items())
+            told = listed(self.progress.excluded)
             what = f"{len(self.enrolment.applied())} agents have come in {connect:.0f} s" + (f"; {told}" if told else "")
             raise MachineError(what, "machine", "agents", "more agents, fewer that must come, or more seconds; the next call goes on")
         membership, excluded = self.enrolment.close()
@@ -265,17 +271,18 @@ class Server:
                 rounds = progress.again.get(who, [0, 1])[1]
                 progress.again[who] = [now + rounds, 2 * rounds]
 
-    def _admit(self, numbers: Collection[int]) -> None:
-        """Tell those of the epoch who have not heard of it."""
+    def _admit(self, numbers: Collection[int]) -> dict[str, str]:
+        """Tell those of the epoch who have not heard of it. Why those refuse it who can be told nothing else."""
         progress, membership = self.progress, self.membership
         assert membership is not None
         waiting = {self.names[c]: c for c in numbers if self.names[c] not in progress.admitted}
+        final: dict[str, str] = {}
         if not waiting:
-            return
+            return final
         self._invite_anew([who for who in waiting if who in progress.anew])
         messages = {who: membership.told(c, who not in progress.strangers) for who, c in waiting.items() if who not in progress.anew}
         if not messages:
-            return
+            return final
         progress.count(self.history.epochs[-1], list(messages.values()))
         replies, seconds = self._carry(messages, self.rules.deadline)
         self.history.epochs[-1].seconds += seconds
@@ -286,12 +293,13 @@ class Server:
                 progress.strangers = [one for one in progress.strangers if one != who]
                 continue
             if reply.refused is not None:
-                if who in progress.strangers:
-                    self._begin_anew(who)
-                else:
+                if who not in progress.strangers:
                     # It knows no earlier epoch.
                     progress.strangers.append(who)
+                elif not self._begin_anew(who):
+                    final[who] = reply.refused
             self.report(f"{who} does not take part in this round: {why}")
+        return final
 
     def _begin_anew(self, who: str) -> bool:
         """Have one begin anew that refuses what it was told in full, once until it answers: its state is newer than the server's, or of
@@ -334,10 +342,14 @@ class Server:
     def _available(self) -> list[int]:
         """The numbers of those who can be reached."""
         waited = time.monotonic() + self.rules.deadline
+        # Until when those are left alone who refuse whatever admits them, and why they do.
+        refusals: dict[str, tuple[float, str]] = {}
         while True:
-            reachable = set(self.carrier.reachable())
+            reachable, now = set(self.carrier.reachable()), time.monotonic()
             numbers = [c for c, who in enumerate(self.names) if who in reachable]
-            self._admit(numbers)
+            told = self._admit([c for c in numbers if self.names[c] not in refusals or refusals[self.names[c]][0] <= now])
+            again = time.monotonic() + max(self.rules.deadline / 4, 1.0)
+            refusals.update({who: (again, why) for who, why in told.items()})
             admitted = [c for c in numbers if self.names[c] in self.progress.admitted]
             if admitted:
                 self.progress.wanted = [who for c, who in enumerate(self.names) if c not in admitted]
@@ -346,6 +358,9 @@ class Server:
                 # Others may join when it goes on.
                 self.progress.decided = -1
                 self._save()
+                if refusals:
+                    what = "no agent takes part: " + listed({who: why for who, (_, why) in refusals.items()})
+                    raise MachineError(what, "machine", "agents", "agents that accept what the server tells them; the next call goes on")
                 raise MachineError("no agent can be reached", "machine", "agents", "agents that run; the next call goes on")
             time.sleep(0.2)
 

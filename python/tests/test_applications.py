@@ -12,7 +12,7 @@ from test_membership import METHODS, told
 
 import fedsa
 from fedsa import federation
-from fedsa.federation import Agent
+from fedsa.federation import Agent, Reply
 
 
 class Restarting(Here):
@@ -122,3 +122,25 @@ def test_who_changes_to_other_settings_before_there_is_a_federation_is_left_out(
     results = federation.serve(here.settings, here, agents=2, most=3, connect=1.0, deadline=5.0, out=tmp_path / "out")
     assert [one["name"] for one in told(tmp_path)["agents"]] == ["bob", "alice"] and "the problem" in told(tmp_path)["excluded"]["carol"]
     assert np.abs(results.theta("m")).max() > 0.0
+
+
+def test_who_refuses_what_admits_it_is_told_seldom_and_the_error_says_why(tmp_path: Path) -> None:
+    class Refusing(Here):
+        admissions = 0
+
+        def one(self, name: str, message: bytes) -> Reply | None:
+            # Invitations are the first kind of message.
+            if message.startswith(b"fsaE") and message[6] != 1:
+                self.admissions += 1
+                return Reply(refused="a model of d = 99 needs 9 GB")
+            return super().one(name, message)
+
+    here = Refusing(tmp_path, SCAFFLSA)
+    with pytest.raises(fedsa.MachineError, match="carol: a model of d = 99 needs 9 GB; alice: a model") as e:
+        serve(here, connect=0.3, deadline=4.0)
+    assert "can be reached" not in e.value.what
+    # Once, once anew, and then every second.
+    assert 9 <= here.admissions <= 3 * 6
+    # Who accepts it later takes part in the next call.
+    here.one = lambda name, message: Here.one(here, name, message)  # type: ignore[method-assign]
+    assert np.array_equal(serve(here).theta("m"), engine(SCAFFLSA, here.files).theta("m"))
