@@ -121,7 +121,8 @@ class Server:
             return
         connect = self.rules.connect
         ends = time.monotonic() + connect
-        refused: set[str] = set()
+        # Until when those are left alone who cannot take part: whoever repairs its data is asked again.
+        refused: dict[str, float] = {}
         # Those who applied when agents were asked last.
         fresh: set[str] = set()
         while True:
@@ -129,12 +130,15 @@ class Server:
             if self._forget([who for who in self.enrolment.applied() if who not in reachable]):
                 # Numbers and places are free that were in their way.
                 refused.clear()
-            known = {*self.enrolment.applied(), *refused}
-            new = [who for who in reachable if who not in known]
-            is_last = time.monotonic() >= ends
+            known, now = self.enrolment.applied(), time.monotonic()
+            new = [who for who in reachable if who not in known and refused.get(who, now) <= now]
+            is_last = now >= ends
             if new and not self.enrolment.is_full:
                 fresh = self._ask_to_apply(new, min(self.rules.deadline, max(ends - time.monotonic(), 1.0)), refused)
             is_last = is_last or time.monotonic() >= ends
+            once_more = [who for who in reachable if who in refused and who not in new]
+            if is_last and once_more and not self.enrolment.is_full:
+                fresh |= self._ask_to_apply(once_more, min(self.rules.deadline, 1.0), refused)
             applied = self.enrolment.applied()
             if is_last or self.enrolment.is_full:
                 if fresh.issuperset(applied):
@@ -165,8 +169,8 @@ class Server:
             self.report(f"{who} has gone before the federation began")
         return bool(gone)
 
-    def _ask_to_apply(self, asked: Sequence[str], seconds: float, refused: set[str]) -> set[str]:
-        """Ask agents to apply, or to apply again; those who have. Those who cannot take part are refused from now on."""
+    def _ask_to_apply(self, asked: Sequence[str], seconds: float, refused: dict[str, float]) -> set[str]:
+        """Ask agents to apply, or to apply again; those who have. Those who cannot take part are left alone for a while."""
         invitation = self.enrolment.invite(len(asked))
         self.progress.count(None, [invitation] * len(asked))
         replies, seconds = self._carry({who: invitation for who in asked}, seconds)
@@ -179,8 +183,9 @@ class Server:
             reply = replies.get(who, Reply(lost="no answer"))
             if self._applies(who, reply, self.enrolment.take, is_known=who in before):
                 come.add(who)
+                refused.pop(who, None)
             elif reply.lost is None:
-                refused.add(who)
+                refused[who] = time.monotonic() + max(self.rules.connect / 4, 2.0)
         return come
 
     def _applies(self, who: str, reply: Reply, take: Callable[[str, bytes], bool], is_known: bool = False) -> bool:

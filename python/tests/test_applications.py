@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection
 from pathlib import Path
 
@@ -144,3 +145,20 @@ def test_who_refuses_what_admits_it_is_told_seldom_and_the_error_says_why(tmp_pa
     # Who accepts it later takes part in the next call.
     here.one = lambda name, message: Here.one(here, name, message)  # type: ignore[method-assign]
     assert np.array_equal(serve(here).theta("m"), engine(SCAFFLSA, here.files).theta("m"))
+
+
+@pytest.mark.parametrize("connect", [1.5, 8.0])
+def test_who_repairs_its_data_in_time_takes_part(tmp_path: Path, connect: float) -> None:
+    """It is asked again after two seconds, or at the end if that is sooner."""
+    here, lines = Here(tmp_path, SCAFFLSA), []  # type: ignore[var-annotated]
+    plain, good, repaired = here.agent, Path(here.files[2]).read_text(), time.monotonic() + 1.0
+
+    def agent(name: str) -> Agent:
+        Path(here.files[2]).write_text(good if time.monotonic() > repaired else good + "not,numbers,at,all,1,0\n")
+        return plain(name)
+
+    here.agent = agent  # type: ignore[method-assign]
+    results = serve(here, connect=connect, report=lines.append)
+    assert time.monotonic() < repaired + 5.0
+    assert np.array_equal(results.theta("m"), engine(SCAFFLSA, here.files).theta("m"))
+    assert sum("bob cannot take part" in line for line in lines) == 1 and not told(tmp_path)["excluded"], lines
