@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 
-from fedsa import _fedsa, _server_state
-from fedsa._carrier import AgentCarrier, Reply
+from fedsa import _fedsa, _files, _server_state
+from fedsa._carrier import AgentCarrier, Reply, shown
 from fedsa._files import Path
 from fedsa._results import Results
 from fedsa._server_state import EpochRecord, ExchangeRecord, History, Progress
@@ -57,7 +58,6 @@ class Server:
     ) -> None:
         self.deployment, self.carrier, self.agents, self.report = deployment, carrier, agents, report
         self.rules = Waiting.of(deployment)
-        os.makedirs(folder, exist_ok=True)
         self.file = os.path.join(folder, "server.state")
         self.enrolment = deployment.enrolment(*agents)
         self.membership: _fedsa.Membership | None = None
@@ -73,7 +73,6 @@ class Server:
         self.counted = time.monotonic()
         if os.path.exists(self.file):
             self.progress = _server_state.restored(self.file, self.history)
-            self.enrolment.restore(self.progress.enrolment)
             if self.progress.membership is not None and self.progress.server is not None:
                 membership = deployment.membership(*agents, self.progress.membership)
                 node = _fedsa.ServerNode(membership.federation(), membership.counts_late)
@@ -81,6 +80,7 @@ class Server:
                 self._enter(membership, node)
                 self.report(f"goes on after round {node.rounds()}")
             else:
+                self.enrolment.restore(self.progress.enrolment)
                 # Agents are asked again: they may be others since.
                 for who in self.enrolment.applied():
                     self.enrolment.withdraw(who)
@@ -98,7 +98,8 @@ class Server:
         progress = self.progress
         if self.node is not None:
             self._count_seconds()
-        progress.enrolment = self.enrolment.save()
+        # A federation that is founded needs no applications.
+        progress.enrolment = self.enrolment.save() if self.membership is None else b""
         progress.membership = None if self.membership is None else self.membership.save()
         progress.server = None if self.node is None else self.node.save()
         _server_state.save(self.file, progress, self.history)
@@ -109,6 +110,9 @@ class Server:
         began = time.monotonic()
         replies = dict(self.carrier.exchange(messages, began + seconds))
         for who, reply in replies.items():
+            # What others say goes into files and to terminals.
+            if reply.refused is not None or reply.lost is not None:
+                replies[who] = reply = replace(reply, refused=shown(reply.refused), lost=shown(reply.lost))
             if reply.body is not None and _fedsa.is_farewell(reply.body):
                 replies[who] = Reply(lost="it leaves", wire_bytes=reply.wire_bytes)
                 if who in self.names and who not in self.progress.leaving:
@@ -550,10 +554,28 @@ class Server:
         }
         return Results._of(self.deployment.results(self.node, rows, progress.seconds, json.dumps(told)))
 
+    def wrote(self, out: Path) -> bool:
+        """Whether a server with this state was cut off after it had written its results there: nothing else has the seconds of its exchanges."""
+        if self.progress.writes != os.path.abspath(out):
+            return False
+        try:
+            told = json.loads(_files.read(os.path.join(out, "summary.json")))["federation"]["exchanges"]
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
+            return False
+        ran = self.history.exchanges
+        # A decimal may be read with another last bit.
+        return len(told) == len(ran) and all(math.isclose(one["seconds"], other.seconds, rel_tol=1e-12) for one, other in zip(told, ran))
+
     def write(self, results: Results, out: Path, overwrite: bool) -> None:
-        """Write the results with their weights; the state is then of no more use."""
+        """Write the results with their weights; the state is then of no more use. A call that was cut off here left a part of them."""
         assert self.membership is not None and results._native is not None
-        self.deployment.write(results._native, self.membership, os.fspath(out), overwrite)
+        place = os.path.abspath(out)
+        is_ours = self.progress.writes == place
+        # What somebody else has there is refused now and by further calls.
+        if not is_ours and (overwrite or not os.path.isdir(place) or not os.listdir(place)):
+            self.progress.writes = place
+            self._save()
+        self.deployment.write(results._native, self.membership, os.fspath(out), overwrite or is_ours)
         # Lines without a state are of no federation.
         for file in (self.file, self.history.file):
             os.remove(file)
