@@ -4,7 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, overload
+
+
+# The most characters of a text of others.
+MOST_SHOWN = 500
+
+
+@overload
+def shown(text: None) -> None: ...
+
+
+@overload
+def shown(text: str) -> str: ...
+
+
+def shown(text: str | None) -> str | None:
+    """What others say, for files and terminals: some 500 characters at most, on one line, without control characters."""
+    if text is None:
+        return None
+    cut = "".join(one if one.isprintable() else " " if one == "\n" else "\N{REPLACEMENT CHARACTER}" for one in text[:MOST_SHOWN])
+    return cut + (".." if len(text) > MOST_SHOWN else "")
 
 
 @dataclass(frozen=True)

@@ -10,6 +10,7 @@ import os
 from collections.abc import Callable
 from typing import Any
 
+from fedsa import _files
 from fedsa._agent import read_settings
 from fedsa._carrier import AgentCarrier
 from fedsa._files import Path
@@ -123,14 +124,23 @@ def serve(
     ('completed', (1, 3))
     """
     folder = f"{os.fspath(out)}.state" if state is None else os.fspath(state)
-    if os.path.exists(os.path.join(os.fspath(out), "summary.json")) and not overwrite:
-        raise InputError(f"{os.fspath(out)} holds results", "setting.output-exists", "out", "another folder, or overwrite=True")
     waiting: dict[str, Any] = dict(connect=connect, deadline=deadline, least_answers=least_answers, least_share=least_share, repeats=repeats)
     waiting |= dict(missing=missing, norm_limit=norm_limit, leave_after=leave_after, invite=invite)
     deployment = read_settings(settings, waiting)
-    server = Server(deployment, carrier, (agents, agents if most is None else most), folder, report or (lambda _: None))
-    server.enrol()
-    server.run()
-    results = server.results()
-    server.write(results, out, overwrite)
+    holds_results = os.path.exists(os.path.join(os.fspath(out), "summary.json")) and not overwrite
+    refused = InputError(f"{os.fspath(out)} holds results", "setting.output-exists", "out", "another folder, or overwrite=True")
+    if holds_results and not os.path.exists(os.path.join(folder, "server.state")):
+        raise refused
+    os.makedirs(folder, exist_ok=True)
+    with _files.held(os.path.join(folder, "server.lock")) as is_free:
+        if not is_free:
+            accepted = "another folder, or the same one once that server has ended"
+            raise InputError(f"another server runs with its state in {folder}", "setting.output-busy", "state", accepted)
+        server = Server(deployment, carrier, (agents, agents if most is None else most), folder, report or (lambda _: None))
+        if holds_results and not server.wrote(out):
+            raise refused
+        server.enrol()
+        server.run()
+        results = server.results()
+        server.write(results, out, overwrite)
     return results

@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import os
-from collections.abc import Mapping
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Union
+
+if sys.platform == "win32":
+    import msvcrt
+else:
+    import fcntl
 
 from fedsa import _fedsa
 from fedsa.errors import InputError
@@ -50,6 +58,23 @@ def write_all(folder: Path, files: Mapping[str, bytes]) -> None:
     os.makedirs(folder, exist_ok=True)
     for name, contents in files.items():
         write(os.path.join(folder, name), contents)
+
+
+@contextmanager
+def held(path: Path) -> Iterator[bool]:
+    """Hold the lock of a file, which is made where there is none; whether nobody else holds it. It ends with its process, however that ends."""
+    with open(path, "ab") as file:
+        try:
+            if sys.platform == "win32":
+                file.seek(0)
+                msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
+            else:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            is_free = True
+        except OSError as e:
+            # Some network file systems have no locks.
+            is_free = e.errno not in (errno.EACCES, errno.EAGAIN, errno.EDEADLK)
+        yield is_free
 
 
 def read(path: Path) -> bytes:

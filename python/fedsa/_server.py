@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass, fields, replace
 
-from fedsa import _fedsa, _server_state
-from fedsa._carrier import AgentCarrier, Reply
+from fedsa import _fedsa, _files, _server_state
+from fedsa._carrier import AgentCarrier, Reply, shown
 from fedsa._files import Path
 from fedsa._results import Results
 from fedsa._server_state import EpochRecord, ExchangeRecord, History, Progress
@@ -17,6 +18,12 @@ from fedsa.errors import FedsaError, InputError, MachineError
 
 # After so many rounds without any answer the server stops.
 MOST_UNANSWERED = 3
+
+
+def listed(reasons: Mapping[str, str], most: int = 5) -> str:
+    """Agents with the reasons why they do not take part, the first ones by name."""
+    told = [f"{who}: {why}" for who, why in reasons.items()]
+    return "; ".join(told[:most]) + (f"; and {len(told) - most} more" if len(told) > most else "")
 
 
 @dataclass(frozen=True)
@@ -51,7 +58,6 @@ class Server:
     ) -> None:
         self.deployment, self.carrier, self.agents, self.report = deployment, carrier, agents, report
         self.rules = Waiting.of(deployment)
-        os.makedirs(folder, exist_ok=True)
         self.file = os.path.join(folder, "server.state")
         self.enrolment = deployment.enrolment(*agents)
         self.membership: _fedsa.Membership | None = None
@@ -67,7 +73,6 @@ class Server:
         self.counted = time.monotonic()
         if os.path.exists(self.file):
             self.progress = _server_state.restored(self.file, self.history)
-            self.enrolment.restore(self.progress.enrolment)
             if self.progress.membership is not None and self.progress.server is not None:
                 membership = deployment.membership(*agents, self.progress.membership)
                 node = _fedsa.ServerNode(membership.federation(), membership.counts_late)
@@ -75,6 +80,7 @@ class Server:
                 self._enter(membership, node)
                 self.report(f"goes on after round {node.rounds()}")
             else:
+                self.enrolment.restore(self.progress.enrolment)
                 # Agents are asked again: they may be others since.
                 for who in self.enrolment.applied():
                     self.enrolment.withdraw(who)
@@ -92,7 +98,8 @@ class Server:
         progress = self.progress
         if self.node is not None:
             self._count_seconds()
-        progress.enrolment = self.enrolment.save()
+        # A federation that is founded needs no applications.
+        progress.enrolment = self.enrolment.save() if self.membership is None else b""
         progress.membership = None if self.membership is None else self.membership.save()
         progress.server = None if self.node is None else self.node.save()
         _server_state.save(self.file, progress, self.history)
@@ -103,6 +110,9 @@ class Server:
         began = time.monotonic()
         replies = dict(self.carrier.exchange(messages, began + seconds))
         for who, reply in replies.items():
+            # What others say goes into files and to terminals.
+            if reply.refused is not None or reply.lost is not None:
+                replies[who] = reply = replace(reply, refused=shown(reply.refused), lost=shown(reply.lost))
             if reply.body is not None and _fedsa.is_farewell(reply.body):
                 replies[who] = Reply(lost="it leaves", wire_bytes=reply.wire_bytes)
                 if who in self.names and who not in self.progress.leaving:
@@ -115,7 +125,8 @@ class Server:
             return
         connect = self.rules.connect
         ends = time.monotonic() + connect
-        refused: set[str] = set()
+        # Until when those are left alone who cannot take part: whoever repairs its data is asked again.
+        refused: dict[str, float] = {}
         # Those who applied when agents were asked last.
         fresh: set[str] = set()
         while True:
@@ -123,12 +134,15 @@ class Server:
             if self._forget([who for who in self.enrolment.applied() if who not in reachable]):
                 # Numbers and places are free that were in their way.
                 refused.clear()
-            known = {*self.enrolment.applied(), *refused}
-            new = [who for who in reachable if who not in known]
-            is_last = time.monotonic() >= ends
+            known, now = self.enrolment.applied(), time.monotonic()
+            new = [who for who in reachable if who not in known and refused.get(who, now) <= now]
+            is_last = now >= ends
             if new and not self.enrolment.is_full:
                 fresh = self._ask_to_apply(new, min(self.rules.deadline, max(ends - time.monotonic(), 1.0)), refused)
             is_last = is_last or time.monotonic() >= ends
+            once_more = [who for who in reachable if who in refused and who not in new]
+            if is_last and once_more and not self.enrolment.is_full:
+                fresh |= self._ask_to_apply(once_more, min(self.rules.deadline, 1.0), refused)
             applied = self.enrolment.applied()
             if is_last or self.enrolment.is_full:
                 if fresh.issuperset(applied):
@@ -141,7 +155,7 @@ class Server:
                 time.sleep(min(0.2, connect))
         if not self.enrolment.has_enough:
             self._save()
-            told = "; ".join(f"{who}: {why}" for who, why in self.progress.excluded.items())
+            told = listed(self.progress.excluded)
             what = f"{len(self.enrolment.applied())} agents have come in {connect:.0f} s" + (f"; {told}" if told else "")
             raise MachineError(what, "machine", "agents", "more agents, fewer that must come, or more seconds; the next call goes on")
         membership, excluded = self.enrolment.close()
@@ -159,8 +173,8 @@ class Server:
             self.report(f"{who} has gone before the federation began")
         return bool(gone)
 
-    def _ask_to_apply(self, asked: Sequence[str], seconds: float, refused: set[str]) -> set[str]:
-        """Ask agents to apply, or to apply again; those who have. Those who cannot take part are refused from now on."""
+    def _ask_to_apply(self, asked: Sequence[str], seconds: float, refused: dict[str, float]) -> set[str]:
+        """Ask agents to apply, or to apply again; those who have. Those who cannot take part are left alone for a while."""
         invitation = self.enrolment.invite(len(asked))
         self.progress.count(None, [invitation] * len(asked))
         replies, seconds = self._carry({who: invitation for who in asked}, seconds)
@@ -173,8 +187,9 @@ class Server:
             reply = replies.get(who, Reply(lost="no answer"))
             if self._applies(who, reply, self.enrolment.take, is_known=who in before):
                 come.add(who)
+                refused.pop(who, None)
             elif reply.lost is None:
-                refused.add(who)
+                refused[who] = time.monotonic() + max(self.rules.connect / 4, 2.0)
         return come
 
     def _applies(self, who: str, reply: Reply, take: Callable[[str, bytes], bool], is_known: bool = False) -> bool:
@@ -265,17 +280,18 @@ class Server:
                 rounds = progress.again.get(who, [0, 1])[1]
                 progress.again[who] = [now + rounds, 2 * rounds]
 
-    def _admit(self, numbers: Collection[int]) -> None:
-        """Tell those of the epoch who have not heard of it."""
+    def _admit(self, numbers: Collection[int]) -> dict[str, str]:
+        """Tell those of the epoch who have not heard of it. Why those refuse it who can be told nothing else."""
         progress, membership = self.progress, self.membership
         assert membership is not None
         waiting = {self.names[c]: c for c in numbers if self.names[c] not in progress.admitted}
+        final: dict[str, str] = {}
         if not waiting:
-            return
+            return final
         self._invite_anew([who for who in waiting if who in progress.anew])
         messages = {who: membership.told(c, who not in progress.strangers) for who, c in waiting.items() if who not in progress.anew}
         if not messages:
-            return
+            return final
         progress.count(self.history.epochs[-1], list(messages.values()))
         replies, seconds = self._carry(messages, self.rules.deadline)
         self.history.epochs[-1].seconds += seconds
@@ -286,12 +302,13 @@ class Server:
                 progress.strangers = [one for one in progress.strangers if one != who]
                 continue
             if reply.refused is not None:
-                if who in progress.strangers:
-                    self._begin_anew(who)
-                else:
+                if who not in progress.strangers:
                     # It knows no earlier epoch.
                     progress.strangers.append(who)
+                elif not self._begin_anew(who):
+                    final[who] = reply.refused
             self.report(f"{who} does not take part in this round: {why}")
+        return final
 
     def _begin_anew(self, who: str) -> bool:
         """Have one begin anew that refuses what it was told in full, once until it answers: its state is newer than the server's, or of
@@ -334,10 +351,14 @@ class Server:
     def _available(self) -> list[int]:
         """The numbers of those who can be reached."""
         waited = time.monotonic() + self.rules.deadline
+        # Until when those are left alone who refuse whatever admits them, and why they do.
+        refusals: dict[str, tuple[float, str]] = {}
         while True:
-            reachable = set(self.carrier.reachable())
+            reachable, now = set(self.carrier.reachable()), time.monotonic()
             numbers = [c for c, who in enumerate(self.names) if who in reachable]
-            self._admit(numbers)
+            told = self._admit([c for c in numbers if self.names[c] not in refusals or refusals[self.names[c]][0] <= now])
+            again = time.monotonic() + max(self.rules.deadline / 4, 1.0)
+            refusals.update({who: (again, why) for who, why in told.items()})
             admitted = [c for c in numbers if self.names[c] in self.progress.admitted]
             if admitted:
                 self.progress.wanted = [who for c, who in enumerate(self.names) if c not in admitted]
@@ -346,6 +367,9 @@ class Server:
                 # Others may join when it goes on.
                 self.progress.decided = -1
                 self._save()
+                if refusals:
+                    what = "no agent takes part: " + listed({who: why for who, (_, why) in refusals.items()})
+                    raise MachineError(what, "machine", "agents", "agents that accept what the server tells them; the next call goes on")
                 raise MachineError("no agent can be reached", "machine", "agents", "agents that run; the next call goes on")
             time.sleep(0.2)
 
@@ -530,10 +554,28 @@ class Server:
         }
         return Results._of(self.deployment.results(self.node, rows, progress.seconds, json.dumps(told)))
 
+    def wrote(self, out: Path) -> bool:
+        """Whether a server with this state was cut off after it had written its results there: nothing else has the seconds of its exchanges."""
+        if self.progress.writes != os.path.abspath(out):
+            return False
+        try:
+            told = json.loads(_files.read(os.path.join(out, "summary.json")))["federation"]["exchanges"]
+        except (OSError, ValueError, KeyError, TypeError, RecursionError):
+            return False
+        ran = self.history.exchanges
+        # A decimal may be read with another last bit.
+        return len(told) == len(ran) and all(math.isclose(one["seconds"], other.seconds, rel_tol=1e-12) for one, other in zip(told, ran))
+
     def write(self, results: Results, out: Path, overwrite: bool) -> None:
-        """Write the results with their weights; the state is then of no more use."""
+        """Write the results with their weights; the state is then of no more use. A call that was cut off here left a part of them."""
         assert self.membership is not None and results._native is not None
-        self.deployment.write(results._native, self.membership, os.fspath(out), overwrite)
+        place = os.path.abspath(out)
+        is_ours = self.progress.writes == place
+        # What somebody else has there is refused now and by further calls.
+        if not is_ours and (overwrite or not os.path.isdir(place) or not os.listdir(place)):
+            self.progress.writes = place
+            self._save()
+        self.deployment.write(results._native, self.membership, os.fspath(out), overwrite or is_ours)
         # Lines without a state are of no federation.
         for file in (self.file, self.history.file):
             os.remove(file)

@@ -10,6 +10,7 @@ import base64
 import hashlib
 import json
 import os
+import re
 from collections.abc import Collection
 from dataclasses import asdict, dataclass, field
 from typing import Any
@@ -17,8 +18,8 @@ from typing import Any
 from fedsa import _files
 from fedsa.errors import InputError
 
-# The layout of saved servers.
-LAYOUT = 4
+# The layout of saved servers: a line with its number and the checksum of all that follows it.
+LAYOUT = 5
 
 
 @dataclass
@@ -177,6 +178,8 @@ class Progress:
     enrolment: bytes = b""
     membership: bytes | None = None
     server: bytes | None = None
+    # The folder into which results are being written.
+    writes: str | None = None
     # Those who have heard of this epoch; those who know no epoch, and must be told all; those who were told all again and have not answered since.
     admitted: list[str] = field(default_factory=list)
     strangers: list[str] = field(default_factory=list)
@@ -217,8 +220,12 @@ def save(file: str, progress: Progress, history: History) -> None:
     def plain(value: Any) -> Any:
         return {"base64": base64.b64encode(value).decode()}
 
-    state = {"layout": LAYOUT, **progress.__dict__, "history": history.save()}
-    _files.write(file, json.dumps(state, default=plain).encode())
+    state = json.dumps({**progress.__dict__, "history": history.save()}, default=plain).encode()
+    _files.write(file, _head(state) + state)
+
+
+def _head(state: bytes) -> bytes:
+    return json.dumps({"layout": LAYOUT, "sha256": hashlib.sha256(state).hexdigest()}).encode() + b"\n"
 
 
 def restored(file: str, history: History) -> Progress:
@@ -233,12 +240,19 @@ def restored(file: str, history: History) -> Progress:
     def parts(table: dict[str, Any]) -> Any:
         return base64.b64decode(table["base64"]) if set(table) == {"base64"} else table
 
+    contents = _files.read(file)
+    found = re.match(rb'\{"layout": (\d{1,9})[,}]', contents)
+    if found is None:
+        raise InputError("not the state of a server", "format", file, "a state that fedsa saved, or another folder")
+    if (layout := int(found[1])) != LAYOUT:
+        help = "a state that this version saved, or another folder"
+        raise InputError(f"a saved server of layout {layout}; this version has {LAYOUT}", "format", file, help)
+    state = contents[contents.find(b"\n") + 1 :]
+    # Whoever has the checksum has what this program wrote.
+    if contents != _head(state) + state:
+        raise InputError("a saved server that is damaged: its checksum does not match", "format", file, "an intact copy of the state, or another folder")
     try:
-        table = json.loads(_files.read(file), object_hook=parts)
-        layout = table.pop("layout")
-        if layout != LAYOUT:
-            help = "a state that this version saved, or another folder"
-            raise InputError(f"a saved server of layout {layout}; this version has {LAYOUT}", "format", file, help)
+        table = json.loads(state, object_hook=parts)
         history.restore(table.pop("history"))
         return Progress(**table)
     except (ValueError, KeyError, TypeError, AttributeError) as e:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Collection
 from pathlib import Path
 
@@ -12,7 +13,7 @@ from test_membership import METHODS, told
 
 import fedsa
 from fedsa import federation
-from fedsa.federation import Agent
+from fedsa.federation import Agent, Reply
 
 
 class Restarting(Here):
@@ -122,3 +123,42 @@ def test_who_changes_to_other_settings_before_there_is_a_federation_is_left_out(
     results = federation.serve(here.settings, here, agents=2, most=3, connect=1.0, deadline=5.0, out=tmp_path / "out")
     assert [one["name"] for one in told(tmp_path)["agents"]] == ["bob", "alice"] and "the problem" in told(tmp_path)["excluded"]["carol"]
     assert np.abs(results.theta("m")).max() > 0.0
+
+
+def test_who_refuses_what_admits_it_is_told_seldom_and_the_error_says_why(tmp_path: Path) -> None:
+    class Refusing(Here):
+        admissions = 0
+
+        def one(self, name: str, message: bytes) -> Reply | None:
+            # Invitations are the first kind of message.
+            if message.startswith(b"fsaE") and message[6] != 1:
+                self.admissions += 1
+                return Reply(refused="a model of d = 99 needs 9 GB")
+            return super().one(name, message)
+
+    here = Refusing(tmp_path, SCAFFLSA)
+    with pytest.raises(fedsa.MachineError, match="carol: a model of d = 99 needs 9 GB; alice: a model") as e:
+        serve(here, connect=0.3, deadline=4.0)
+    assert "can be reached" not in e.value.what
+    # Once, once anew, and then every second.
+    assert 9 <= here.admissions <= 3 * 6
+    # Who accepts it later takes part in the next call.
+    here.one = lambda name, message: Here.one(here, name, message)  # type: ignore[method-assign]
+    assert np.array_equal(serve(here).theta("m"), engine(SCAFFLSA, here.files).theta("m"))
+
+
+@pytest.mark.parametrize("connect", [1.5, 8.0])
+def test_who_repairs_its_data_in_time_takes_part(tmp_path: Path, connect: float) -> None:
+    """It is asked again after two seconds, or at the end if that is sooner."""
+    here, lines = Here(tmp_path, SCAFFLSA), []  # type: ignore[var-annotated]
+    plain, good, repaired = here.agent, Path(here.files[2]).read_text(), time.monotonic() + 1.0
+
+    def agent(name: str) -> Agent:
+        Path(here.files[2]).write_text(good if time.monotonic() > repaired else good + "not,numbers,at,all,1,0\n")
+        return plain(name)
+
+    here.agent = agent  # type: ignore[method-assign]
+    results = serve(here, connect=connect, report=lines.append)
+    assert time.monotonic() < repaired + 5.0
+    assert np.array_equal(results.theta("m"), engine(SCAFFLSA, here.files).theta("m"))
+    assert sum("bob cannot take part" in line for line in lines) == 1 and not told(tmp_path)["excluded"], lines

@@ -10,11 +10,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from test_deployed import CASES, SCAFFLSA, Here, engine, serve
+from test_deployed import CASES, ROWS, SCAFFLSA, Here, engine, serve, settings
 from test_membership import METHODS, Changing, control_sums, lead, told
 
 import fedsa
-from fedsa.federation import Reply
+from fedsa import federation
+from fedsa.federation import Agent, Reply
 
 __all__ = ["control_sums"]
 
@@ -172,3 +173,57 @@ def test_one_that_refuses_everything_is_invited_once(tmp_path: Path) -> None:
     assert sum("bob begins anew" in line for line in lines) == 1 and results.outcomes["m"].name == "completed"
     # Nobody is asked more than once because of it.
     assert [one["exchange"] for one in told(tmp_path)["exchanges"]] == [1] * 5
+
+
+class Again(Here):
+    """A second federation with the same settings, which carol joins late with her state of the first one, or without it."""
+
+    def __init__(self, folder: Path, text: str) -> None:
+        super().__init__(folder, text)
+        self.round, self.joins, self.ends = 0, 0, 0
+
+    def agent(self, name: str) -> Agent:
+        number = self.names.index(name)
+        return Agent(self.settings, () if "garnet" in self.settings.read_text() else self.files[number], state=self.folder / name, number=number)
+
+    def reachable(self) -> list[str]:  # type: ignore[override]
+        return [name for name in self.names if name != "carol" or self.round >= self.joins]
+
+    def exchange(self, messages: Mapping[str, bytes], deadline: float) -> Mapping[str, Reply]:
+        replies = super().exchange(messages, deadline)
+        if self.exchanges == self.ends:
+            raise KeyboardInterrupt
+        return replies
+
+    def told(self, line: str) -> None:
+        if line.startswith("round "):
+            self.round = int(line.split()[1].rstrip(","))
+
+    def lead(self) -> fedsa.Results:
+        return federation.serve(
+            self.settings, self, agents=2, most=3, connect=0.2, deadline=20.0, out=self.folder / "out", overwrite=True, report=self.told
+        )
+
+
+CLASSES = settings(ROWS + "classes = [0, 1]\n", 'kind = "fedlsa"\nstep_size = 0.1\nlocal_steps = 3', "iid", 12)
+GARNET = '[problem]\nkind = "garnet"\nagents = 3\nstates = 12\nfeatures = 4\n'
+GARNETS = [settings(GARNET, f'kind = "{kind}"\nstep_size = 0.1\nlocal_steps = 3', "markov", 12) for kind in ("fedlsa", "scafflsa")]
+
+
+@pytest.mark.parametrize("text", [CLASSES, *GARNETS])
+def test_who_joins_late_brings_nothing_of_an_earlier_federation(tmp_path: Path, text: str) -> None:
+    thetas = []
+    for has_state in (False, True):
+        (tmp_path / str(has_state)).mkdir()
+        here = Again(tmp_path / str(has_state), text)
+        if has_state:
+            here.ends = 6
+            with pytest.raises(KeyboardInterrupt):
+                here.lead()
+            for name in ("out.state", "alice", "bob"):
+                shutil.rmtree(here.folder / name)
+            assert (here.folder / "carol/agent.state").exists()
+        here.round, here.joins, here.ends = 0, 3, 0
+        thetas.append(here.lead().theta("m"))
+        assert [one["joined"] for one in told(here.folder)["epochs"]][1:] == [["carol"]]
+    assert np.array_equal(*thetas) and np.abs(thetas[0]).max() > 0.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
 import queue
@@ -284,16 +285,22 @@ def test_another_carrier_is_a_page(tmp_path: Path) -> None:
     assert np.array_equal(results.theta("m"), engine(SCAFFLSA, here.files).theta("m"))
 
 
+def sealed(state: bytes) -> bytes:
+    """A state of a server with its checksum."""
+    return json.dumps({"layout": 5, "sha256": hashlib.sha256(state).hexdigest()}).encode() + b"\n" + state
+
+
 @pytest.mark.parametrize(
     ("contents", "text"),
     [
         (b"", "not the state"),
         (b"{}", "not the state"),
         (b'{"layout": 99}', "layout 99"),
-        (b'{"layout": 3, "rounds": []}', "layout 3; this version has 4"),
-        (b'{"layout": 4}', "not the state"),
-        (b'{"layout": 4, "history": {"bytes": 9, "sha256": "", "epoch": null}}', "0 bytes of lines"),
-        (b'{"layout": 4, "history": {"bytes": 0, "sha256": "", "epoch": null}}', "of another state"),
+        (b'{"layout": 4, "rounds": []}', "layout 4; this version has 5"),
+        (b'{"layout": 5, "history": {}}', "damaged"),
+        (sealed(b"{}"), "not the state"),
+        (sealed(b'{"history": {"bytes": 9, "sha256": "", "epoch": null}}'), "0 bytes of lines"),
+        (sealed(b'{"history": {"bytes": 0, "sha256": "", "epoch": null}}'), "of another state"),
     ],
 )
 def test_states_of_servers_that_are_none_are_refused(tmp_path: Path, contents: bytes, text: str) -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-from pathlib import Path
+import subprocess
+import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -14,9 +16,10 @@ from test_deployed import LOGS, SCAFFLSA, Here, Stopping, Threads, engine, serve
 from test_membership import METHODS, Changing, Stopped, lead, told
 
 import fedsa
-from fedsa import _files, _server, _server_state, federation
+from fedsa import _deployed, _files, _server, _server_state, federation
 from fedsa._server_state import EpochRecord, History
-from fedsa.federation import Agent
+from fedsa.federation import Agent, Reply
+
 
 def test_states_are_as_large_after_2000_rounds_as_after_10(tmp_path: Path) -> None:
     here, sizes = Here(tmp_path, settings(LOGS, 'kind = "scafflsa"\nstep_size = 0.1\nlocal_steps = 3', "mean", 2000)), {}
@@ -170,5 +173,137 @@ def test_arrivals_belong_to_their_epochs(tmp_path: Path) -> None:
     again.restore(state)
     for key in ("rounds", "residuals", "ends", "epochs", "exchanges"):
         assert getattr(again, key) == getattr(history, key), key
-    assert again.save() == state and _server_state.LAYOUT == 4
+    assert again.save() == state and _server_state.LAYOUT == 5
     assert [len(one.arrivals) for one in again.epochs] == [2, 2, 2]
+
+
+def test_a_second_server_on_the_same_state_is_refused(tmp_path: Path) -> None:
+    class Nested(Here):
+        """Begins a second server while the first one waits for answers."""
+
+        refusals = 0
+
+        def exchange(self, messages: Any, deadline: float) -> Any:
+            with pytest.raises(fedsa.InputError, match="another server runs with its state in .*out.state") as e:
+                federation.serve(self.settings, self, agents=3, out=self.folder / "other", state=self.folder / "out.state", connect=0.1)
+            assert e.value.code == "setting.output-busy" and e.value.key == "state"
+            self.refusals += 1
+            return super().exchange(messages, deadline)
+
+    here = Nested(tmp_path, SCAFFLSA)
+    results = serve(here)
+    assert here.refusals >= 7 and not (tmp_path / "other").exists()
+    assert np.array_equal(results.theta("m"), engine(SCAFFLSA, here.files).theta("m"))
+
+
+def test_the_lock_of_a_killed_server_does_not_stay(tmp_path: Path) -> None:
+    here = Here(tmp_path, SCAFFLSA)
+    (tmp_path / "out.state").mkdir()
+    program = "import sys, time; from fedsa import _files\nwith _files.held(sys.argv[1]) as is_free: print(is_free, flush=True); time.sleep(600)"
+    holder = subprocess.Popen([sys.executable, "-c", program, str(tmp_path / "out.state/server.lock")], stdout=subprocess.PIPE, text=True)
+    assert holder.stdout is not None and holder.stdout.readline() == "True\n"
+    with pytest.raises(fedsa.InputError, match="another server runs"):
+        serve(here)
+    holder.kill()
+    holder.communicate()
+    assert len(serve(here).trace()) == 6
+
+
+@pytest.mark.parametrize("text", ["\x1b[2J\x1b]0;owned\x07" + "x" * 2_000_000, "a\nround 7, exchange 1: 3 of 3 answered"])
+def test_what_a_hostile_agent_says_is_cut_and_shown(tmp_path: Path, text: str) -> None:
+    class Hostile(Here):
+        sizes: list[int] = []
+
+        def one(self, name: str, message: bytes) -> Reply | None:
+            self.sizes.append((self.folder / "out.state/server.state").stat().st_size)
+            return Reply(refused=text) if name == "bob" else super().one(name, message)
+
+    here, lines = Hostile(tmp_path, SCAFFLSA), []  # type: ignore[var-annotated]
+    federation.serve(here.settings, here, agents=2, most=3, connect=0.3, deadline=5.0, out=tmp_path / "out", report=lines.append)
+    why = told(tmp_path)["excluded"]["bob"]
+    assert 30 < len(why) < 600 and (why.startswith("\N{REPLACEMENT CHARACTER}[2J") or why.startswith("a round 7"))
+    assert all(line.isprintable() and len(line) < 700 for line in lines) and any("bob cannot take part" in line for line in lines)
+    assert max(here.sizes) < 50_000, here.sizes
+
+
+def test_a_federation_that_is_founded_keeps_no_applications(tmp_path: Path) -> None:
+    here = stopped(tmp_path)
+    assert json.loads((tmp_path / "out.state/server.state").read_bytes().splitlines()[1])["enrolment"] == {"base64": ""}
+    assert np.array_equal(serve(here).theta("m"), engine(SCAFFLSA, here.files).theta("m"))
+
+
+class Cut(Exception):
+    """The server is killed."""
+
+
+@pytest.mark.parametrize("place", ["before", "within", "after"])
+def test_results_that_were_cut_off_are_written_by_the_next_call(tmp_path: Path, place: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    here = Here(tmp_path, SCAFFLSA)
+    expected = engine(SCAFFLSA, here.files).theta("m")
+
+    class Deployment:
+        def __init__(self, plain: Any) -> None:
+            self.plain = plain
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self.plain, name)
+
+        def write(self, *args: Any) -> None:
+            if place != "before":
+                self.plain.write(*args)
+            if place == "within":
+                # What is written last.
+                (tmp_path / "out/summary.json").unlink()
+            raise Cut
+
+    with monkeypatch.context() as patch:
+        plain = _deployed.read_settings
+        patch.setattr(_deployed, "read_settings", lambda *args: Deployment(plain(*args)))
+        with pytest.raises(Cut):
+            serve(here)
+    assert (tmp_path / "out.state/server.state").exists()
+    assert np.array_equal(serve(here).theta("m"), expected)
+    assert np.array_equal(fedsa.open(tmp_path / "out").theta("m"), expected) and not (tmp_path / "out.state/server.state").exists()
+    with pytest.raises(fedsa.InputError, match="holds results"):
+        serve(here)
+
+
+def test_what_somebody_else_has_in_the_folder_is_refused_by_every_call(tmp_path: Path) -> None:
+    here = Here(tmp_path, SCAFFLSA)
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out/notes.txt").write_text("mine")
+    for _ in range(2):
+        with pytest.raises(fedsa.InputError, match="is not empty"):
+            serve(here)
+    assert os.listdir(tmp_path / "out") == ["notes.txt"]
+
+
+def test_results_of_another_federation_are_not_those_of_a_server_that_was_cut_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    here = Here(tmp_path, SCAFFLSA)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "remove", lambda _: (_ for _ in ()).throw(Cut()))
+        with pytest.raises(Cut):
+            serve(here)
+    summary = tmp_path / "out/summary.json"
+    table = json.loads(summary.read_text())
+    table["federation"]["exchanges"][-1]["seconds"] += 1.0
+    summary.write_text(json.dumps(table))
+    with pytest.raises(fedsa.InputError, match="holds results"):
+        serve(here)
+
+
+@pytest.mark.parametrize("key, value", [("decided", 10**30), ("admitted", 5), ("cost", [1]), ("again", {"bob": [1]}), ("seconds", "x"), ("server", None)])
+def test_states_that_were_altered_are_refused(tmp_path: Path, key: str, value: Any) -> None:
+    here, file = stopped(tmp_path), tmp_path / "out.state/server.state"
+    before = file.read_bytes()
+    head, state = before.split(b"\n")
+    altered = json.dumps({**json.loads(state), key: value}).encode()
+    for contents in (head + b"\n" + altered, head + b"\n" + b"[" * 200_000, before[:-5], before + b" "):
+        file.write_bytes(contents)
+        with pytest.raises(fedsa.InputError, match="damaged: its checksum does not match"):
+            serve(here)
+    file.write_bytes(b"[" * 200_000)
+    with pytest.raises(fedsa.InputError, match="not the state of a server"):
+        serve(here)
+    file.write_bytes(before)
+    assert np.array_equal(serve(here).theta("m"), engine(SCAFFLSA, here.files).theta("m"))

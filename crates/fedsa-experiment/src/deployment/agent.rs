@@ -163,24 +163,23 @@ impl LocalAgent {
         self.begin(bytes, self.applicant.admitted(bytes)?)
     }
 
-    /// Goes on in the epoch that is announced: from what it knows of the federation, or anew if it knows nothing of it and is told everything.
-    /// An epoch that it knows changes nothing, unless it has applied since.
+    /// Goes on in the epoch that is announced: from what it knows of the federation, or anew if it knows nothing of it, or has applied since, and is
+    /// told everything. Otherwise an epoch that it knows changes nothing.
     fn regroup(&mut self, bytes: &[u8]) -> Result<()> {
         let Some(joined) = &mut self.joined else { return self.begin(bytes, self.applicant.joined(bytes)?) };
-        let anew = self.applied.and_then(|mark| self.applicant.joined(bytes).ok().filter(|told| told.mark == mark));
+        // A mark of its application says that its state is to be given up, also where what it knows could be the federation's: nothing else
+        // tells one federation from another with the same settings and agents.
+        if let Some(admission) = self.applied.and_then(|mark| self.applicant.joined(bytes).ok().filter(|told| told.mark == mark)) {
+            return self.begin(bytes, admission);
+        }
         if enrolment::repeats(&joined.federation, joined.agent, bytes)? {
-            return anew.map_or(Ok(()), |admission| self.begin(bytes, admission));
+            return Ok(());
         }
-        match enrolment::announced(&joined.federation, bytes) {
-            Ok((federation, agent)) => {
-                joined.node = joined.node.regrouped(&federation, agent)?;
-                (joined.federation, joined.agent, joined.epoch) = (federation, agent, Some(bytes.to_vec()));
-                self.applied = None;
-                Ok(())
-            }
-            // What it knows may be another federation.
-            Err(e) => self.begin(bytes, anew.ok_or(e)?),
-        }
+        let (federation, agent) = enrolment::announced(&joined.federation, bytes)?;
+        joined.node = joined.node.regrouped(&federation, agent)?;
+        (joined.federation, joined.agent, joined.epoch) = (federation, agent, Some(bytes.to_vec()));
+        self.applied = None;
+        Ok(())
     }
 
     /// Begins anew with what an admission, or an announcement to a new agent, says. One that has a state must have applied with it: whoever
