@@ -3,14 +3,12 @@
 use std::path::Path;
 
 use fedsa::cancel::Cancel;
-use fedsa::enrolment::Enrolled;
-use fedsa::error::Result;
 use fedsa_data::find::Places;
 use fedsa_experiment::config::Document;
 use fedsa_experiment::deployment::{Deployment, LocalAgent};
 use toml::Value;
 
-use crate::deployment::{deployed, each, in_one_place, list, settings};
+use crate::deployment::{deployed, each, founded, in_one_place, list, settings};
 
 /// Of each agent rows that end with another column; of the last one almost all columns have a number.
 fn shards(folder: &Path) -> Vec<String> {
@@ -32,16 +30,6 @@ fn shards(folder: &Path) -> Vec<String> {
 
 fn deployment(problem: &str, method: &str) -> Deployment {
     Deployment::new(Document::parse("t.toml", &settings(problem, "{ kind = \"mean\" }", method, 3)).unwrap()).unwrap()
-}
-
-fn founded(deployment: &Deployment, files: &[String], least: usize) -> Result<Enrolled> {
-    let mut enrolment = deployment.enrolment(least..=files.len())?;
-    let invitation = enrolment.invite(files.len());
-    for (c, file) in files.iter().enumerate() {
-        let mut agent = LocalAgent::new(deployment, std::slice::from_ref(file), &Places::from_env(""), None, &Cancel::never())?;
-        enrolment.take(&format!("{c}"), &agent.handle(&invitation)?.expect("an application"))?;
-    }
-    deployment.found(&enrolment)
 }
 
 #[test]

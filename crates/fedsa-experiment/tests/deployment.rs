@@ -422,8 +422,8 @@ fn agents_follow_epochs_with_and_without_their_states() {
     assert!(fedsa::enrolment::is_farewell(&agents[1].handle(b"whatever it is").unwrap().unwrap()));
 }
 
-/// Who has applied with these logs, of whom so many must take part.
-fn founded(deployment: &Deployment, files: &[String], least: usize) -> Result<Enrolled, Error> {
+/// The federation of those who have applied with these files, of whom so many must take part.
+pub fn founded(deployment: &Deployment, files: &[String], least: usize) -> Result<Enrolled, Error> {
     let mut enrolment = deployment.enrolment(least..=files.len())?;
     let invitation = enrolment.invite(files.len());
     for (c, file) in files.iter().enumerate() {
