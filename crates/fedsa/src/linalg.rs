@@ -334,6 +334,25 @@ mod tests {
     use super::*;
 
     #[test]
+    fn squares_are_of_their_own_while_they_are_used() {
+        for d in [0, 3, 5, 3] {
+            with_square(d, |a| {
+                a.fill(1.0);
+                with_square(d, |b| b.fill(2.0));
+                assert_eq!(*a, Mat::full(d, d, 1.0));
+            });
+        }
+    }
+
+    #[test]
+    fn definite_systems_are_solved_from_their_lower_triangle() {
+        let mut m = from_rows(2, 2, &[4.0, f64::NAN, 2.0, 5.0]);
+        assert_eq!(solve_definite(&m, &[8.0, 12.0]), Some(vec![1.0, 2.0]));
+        m[(0, 0)] = -4.0;
+        assert_eq!(solve_definite(&m, &[8.0, 12.0]), None);
+    }
+
+    #[test]
     fn only_definite_systems_with_finite_solutions_are_solved() {
         // The upper triangle is not read.
         let m = from_rows(2, 2, &[4.0, f64::NAN, 1.0, 3.0]);
