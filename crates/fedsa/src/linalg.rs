@@ -3,6 +3,12 @@
 //! faer is called sequentially everywhere: parallelism is over agents, seeds
 //! and methods, so results do not depend on the number of threads.
 
+use std::cell::RefCell;
+
+use faer::Par;
+use faer::dyn_stack::{MemBuffer, MemStack};
+use faer::linalg::cholesky::llt::factor::{cholesky_in_place, cholesky_in_place_scratch};
+use faer::linalg::cholesky::llt::solve::solve_in_place;
 use faer::linalg::solvers::{DenseSolveCore, Solve};
 
 use crate::error::{Error, Result};
@@ -176,6 +182,32 @@ pub fn solve_if_regular(m: &Mat<f64>, b: &[f64]) -> Option<Vec<f64>> {
     x.iter().all(|x| x.is_finite()).then_some(x)
 }
 
+/// Rows of the largest square matrices whose memory a thread keeps, and how many it keeps.
+const MOST_KEPT: (usize, usize) = (1024, 2);
+
+thread_local! {
+    static SQUARES: RefCell<Vec<Mat<f64>>> = const { RefCell::new(Vec::new()) };
+}
+
+/// Calls `see` with a d x d matrix of whatever numbers, in memory that the thread keeps for the next one of this size: to ask the system for
+/// memory of this size takes the time of some products with it.
+pub fn with_square<R>(d: usize, see: impl FnOnce(&mut Mat<f64>) -> R) -> R {
+    let kept = SQUARES.with_borrow_mut(Vec::pop).filter(|kept| kept.nrows() == d);
+    let mut square = kept.unwrap_or_else(|| Mat::zeros(d, d));
+    let seen = see(&mut square);
+    if d <= MOST_KEPT.0 {
+        SQUARES.with_borrow_mut(|squares| squares.extend((squares.len() < MOST_KEPT.1).then_some(square)));
+    }
+    seen
+}
+
+/// Whether a symmetric matrix has a Cholesky factor, which takes the place of its lower triangle. What is above the diagonal is not read.
+pub fn factorise(a: &mut Mat<f64>) -> bool {
+    let (params, n) = (Default::default(), a.nrows());
+    let mut memory = MemBuffer::new(cholesky_in_place_scratch::<f64>(n, Par::Seq, params));
+    cholesky_in_place(a.as_mut(), Default::default(), Par::Seq, MemStack::new(&mut memory), params).is_ok()
+}
+
 /// Solves `m x = b` by Cholesky's factorisation of a symmetric positive definite d x d matrix; b and x have d components. Only the
 /// lower triangle of m is read.
 ///
@@ -184,9 +216,13 @@ pub fn solve_if_regular(m: &Mat<f64>, b: &[f64]) -> Option<Vec<f64>> {
 /// then fall back, mostly to the steepest descent. The condition number is not looked at, unlike in [`solve`]: a step along a
 /// badly conditioned Hessian is still one of descent.
 pub fn solve_definite(m: &Mat<f64>, b: &[f64]) -> Option<Vec<f64>> {
-    let factor = m.llt(faer::Side::Lower).ok()?;
-    let x = factor.solve(column(b)).col_as_slice(0).to_vec();
-    x.iter().all(|x| x.is_finite()).then_some(x)
+    with_square(m.nrows(), |factor| {
+        (0..m.ncols()).for_each(|j| factor.col_as_slice_mut(j)[j..].copy_from_slice(&m.col_as_slice(j)[j..]));
+        let mut x = column(b);
+        factorise(factor).then(|| solve_in_place(factor.as_ref(), x.as_mut(), Par::Seq, MemStack::new(&mut [])))?;
+        let x = x.col_as_slice(0).to_vec();
+        x.iter().all(|x| x.is_finite()).then_some(x)
+    })
 }
 
 /// Solutions of least norm, and what they leave open.
@@ -296,6 +332,25 @@ pub fn cholesky(m: &Mat<f64>) -> Result<Mat<f64>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn squares_are_of_their_own_while_they_are_used() {
+        for d in [0, 3, 5, 3] {
+            with_square(d, |a| {
+                a.fill(1.0);
+                with_square(d, |b| b.fill(2.0));
+                assert_eq!(*a, Mat::full(d, d, 1.0));
+            });
+        }
+    }
+
+    #[test]
+    fn definite_systems_are_solved_from_their_lower_triangle() {
+        let mut m = from_rows(2, 2, &[4.0, f64::NAN, 2.0, 5.0]);
+        assert_eq!(solve_definite(&m, &[8.0, 12.0]), Some(vec![1.0, 2.0]));
+        m[(0, 0)] = -4.0;
+        assert_eq!(solve_definite(&m, &[8.0, 12.0]), None);
+    }
 
     #[test]
     fn only_definite_systems_with_finite_solutions_are_solved() {

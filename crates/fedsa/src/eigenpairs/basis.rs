@@ -29,6 +29,14 @@ impl Basis {
         Self { v: Mat::zeros(n, room), w: Mat::zeros(n, room), t: Mat::zeros(room, room), len: 0, last: 0 }
     }
 
+    /// Makes room for so many vectors. What is there stays.
+    pub fn grow(&mut self, room: usize) {
+        let n = self.v.nrows();
+        self.v.resize_with(n, room, |_, _| 0.0);
+        self.w.resize_with(n, room, |_, _| 0.0);
+        self.t.resize_with(room, room, |_, _| 0.0);
+    }
+
     /// For how many vectors there is room.
     pub fn room(&self) -> usize {
         self.v.ncols()

@@ -9,6 +9,8 @@ use crate::random::{Purpose, stream};
 pub(super) const TOLERANCE: f64 = 1e-13;
 /// The number of vectors that A is applied to at once: a product with a matrix takes hardly longer than one with a vector.
 const BLOCK: usize = 4;
+/// For how many vectors beyond the wanted ones there is room at first.
+const ROOM: usize = 6 * BLOCK;
 /// The share of the basis, one in so many, by which it grows until pairs are looked at again, which takes the time of many products.
 const LOOKS: usize = 4;
 
@@ -24,11 +26,14 @@ pub(super) fn leading(n: usize, apply: &dyn Fn(&Mat<f64>) -> Mat<f64>, m: usize,
     }
     let mut draws = stream(0, Purpose::Pairs, 0, 0);
     let mut drawn = || Mat::from_fn(n, BLOCK, |_, _| draws.normal());
-    let mut basis = Basis::new(n, most);
+    let mut basis = Basis::new(n, most.min(m + ROOM));
     let mut next = orthonormal(&[], drawn());
     let mut look = m + 2 * BLOCK;
     loop {
         let images = apply(&next);
+        if basis.len + next.ncols() > basis.room() {
+            basis.grow(most.min(2 * basis.room()));
+        }
         basis.add(next.as_ref(), &images);
         let is_full = basis.len + BLOCK > most;
         if basis.len >= look || is_full {

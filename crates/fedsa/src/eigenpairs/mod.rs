@@ -11,6 +11,8 @@ pub mod restarted;
 use faer::linalg::solvers::Solve;
 use faer::{Mat, Side};
 
+use crate::linalg::{add_scaled, factorise, with_square};
+
 /// Leading eigenpairs of a symmetric n x n matrix H.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Eigenpairs {
@@ -101,8 +103,13 @@ pub fn smallest(h: &Mat<f64>) -> f64 {
     {
         let least = 1.0 / values[0];
         // Proves that there is no smaller one.
-        let below = h - Mat::<f64>::identity(n, n) * faer::Scale(least * (1.0 - 1e-6) - f64::EPSILON * h.norm_l2());
-        if least > 0.0 && below.llt(Side::Lower).is_ok() {
+        let shift = least * (1.0 - 1e-6) - f64::EPSILON * h.norm_l2();
+        let is_least = with_square(n, |below| {
+            below.copy_from(h);
+            (0..n).for_each(|i| below[(i, i)] -= shift);
+            factorise(below)
+        });
+        if least > 0.0 && is_least {
             return least;
         }
     }
@@ -133,11 +140,19 @@ fn by_iteration(h: &Mat<f64>, m: usize) -> Option<Eigenpairs> {
     // sigma I - H + sum_j l_j v_j v_j^T is positive definite for sigma a little above l_m only if no larger pair was missed.
     let scale = values[0].abs().max(values[m - 1].abs());
     let sigma = values[m - 1] + krylov::TOLERANCE.sqrt() * scale;
-    let scaled = Mat::from_fn(n, m, |i, j| values[j] * vectors[(i, j)]);
-    let rest = Mat::<f64>::identity(n, n) * faer::Scale(sigma) - h + scaled * vectors.transpose();
-    rest.llt(Side::Lower).ok()?;
-    sign(&mut vectors);
-    Some(Eigenpairs { values, vectors })
+    let none_missed = with_square(n, |rest| {
+        for k in 0..n {
+            let (column, h) = (&mut rest.col_as_slice_mut(k)[k..], &h.col_as_slice(k)[k..]);
+            column.iter_mut().zip(h).for_each(|(x, h)| *x = -h);
+            column[0] += sigma;
+            (0..m).for_each(|j| add_scaled(column, values[j] * vectors[(k, j)], &vectors.col_as_slice(j)[k..]));
+        }
+        factorise(rest)
+    });
+    none_missed.then(|| {
+        sign(&mut vectors);
+        Eigenpairs { values, vectors }
+    })
 }
 
 /// Makes the component of largest magnitude of each column positive.

@@ -45,6 +45,7 @@ macro_rules! per_isa {
 pub mod dense;
 pub mod elementary;
 pub mod generic;
+pub mod gram;
 pub mod margins;
 pub mod products;
 pub(crate) mod rows;

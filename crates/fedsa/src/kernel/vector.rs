@@ -12,6 +12,10 @@ pub(crate) trait Vector: Copy {
     const ROWS: usize;
     unsafe fn load(p: *const Chunk) -> Self;
     unsafe fn store(self, p: *mut Chunk);
+    /// Eight numbers from anywhere.
+    unsafe fn load_from(p: *const f64) -> Self;
+    /// Eight numbers to anywhere.
+    unsafe fn store_to(self, p: *mut f64);
     unsafe fn splat(x: f64) -> Self;
     /// Asks for a chunk that will be read soon. Changes nothing.
     #[inline(always)]
@@ -41,6 +45,16 @@ impl Vector for Portable {
     unsafe fn store(self, p: *mut Chunk) {
         // SAFETY: the caller gives a valid chunk.
         unsafe { (*p).0 = self.0 }
+    }
+    #[inline(always)]
+    unsafe fn load_from(p: *const f64) -> Self {
+        // SAFETY: the caller gives eight valid numbers.
+        Self(unsafe { p.cast::<[f64; 8]>().read_unaligned() })
+    }
+    #[inline(always)]
+    unsafe fn store_to(self, p: *mut f64) {
+        // SAFETY: as above.
+        unsafe { p.cast::<[f64; 8]>().write_unaligned(self.0) }
     }
     #[inline(always)]
     unsafe fn splat(x: f64) -> Self {
@@ -97,6 +111,17 @@ mod x86 {
             unsafe {
                 _mm256_store_pd(p.cast(), self.0);
                 _mm256_store_pd(p.cast::<f64>().add(4), self.1);
+            }
+        }
+        #[inline(always)]
+        unsafe fn load_from(p: *const f64) -> Self {
+            unsafe { Self(_mm256_loadu_pd(p), _mm256_loadu_pd(p.add(4))) }
+        }
+        #[inline(always)]
+        unsafe fn store_to(self, p: *mut f64) {
+            unsafe {
+                _mm256_storeu_pd(p, self.0);
+                _mm256_storeu_pd(p.add(4), self.1);
             }
         }
         #[inline(always)]
@@ -162,6 +187,14 @@ mod x86 {
         #[inline(always)]
         unsafe fn store(self, p: *mut Chunk) {
             unsafe { _mm512_store_pd(p.cast(), self.0) }
+        }
+        #[inline(always)]
+        unsafe fn load_from(p: *const f64) -> Self {
+            unsafe { Self(_mm512_loadu_pd(p)) }
+        }
+        #[inline(always)]
+        unsafe fn store_to(self, p: *mut f64) {
+            unsafe { _mm512_storeu_pd(p, self.0) }
         }
         #[inline(always)]
         unsafe fn splat(x: f64) -> Self {

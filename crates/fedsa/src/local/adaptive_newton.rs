@@ -1,7 +1,5 @@
 //! The client half of [`crate::methods::adaptive_newton`]: gradients with losses, directions of the agent's own, and Hessians.
 
-use faer::Mat;
-
 use super::descent::LocalSolve;
 use super::line_search::UNKNOWN_LOSS;
 use super::point::Point;
@@ -30,10 +28,7 @@ impl AdaptiveNewtonAgent {
 
     /// The lower triangle of `H_c` at the last model.
     fn hessian(&self, at: &LocalContext<'_>) -> Body {
-        let d = self.point.theta.len();
-        let mut hessian = Mat::zeros(d, d);
-        at.hessian(&self.point.theta, &mut hessian);
-        Body::of_numbers((0..d).flat_map(|i| (0..=i).map(move |j| (i, j))).map(|at| hessian[at]).collect())
+        Body::of_numbers(at.hessian_triangle(&self.point.theta))
     }
 }
 

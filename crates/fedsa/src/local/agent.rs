@@ -6,6 +6,7 @@ use std::sync::Arc;
 use faer::Mat;
 
 use crate::error::Result;
+use crate::linalg::with_square;
 use crate::message::{Body, Message, Part};
 use crate::problem::calls::Calls;
 use crate::problem::objective::{ActiveComponents, HessianProducts};
@@ -147,6 +148,14 @@ impl<'a> LocalContext<'a> {
     pub fn hessian(&self, theta: &[f64], out: &mut Mat<f64>) {
         self.count(|calls| calls.hessians += 1);
         self.objective().hessian(self.place, theta, out);
+    }
+    /// The lower triangle of [`LocalContext::hessian`] row by row, `d (d + 1) / 2` numbers.
+    pub fn hessian_triangle(&self, theta: &[f64]) -> Vec<f64> {
+        with_square(theta.len(), |hessian| {
+            self.hessian(theta, hessian);
+            // Columns of the upper triangle are rows of the lower one.
+            (0..theta.len()).flat_map(|i| &hessian.col_as_slice(i)[..=i]).copied().collect()
+        })
     }
 
     /// Where the agent's Hessian may differ from 0; `None` where any entry may.

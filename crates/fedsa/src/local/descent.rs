@@ -7,7 +7,7 @@ use super::point::Point;
 use super::shed::index;
 use super::{Agent, LocalContext};
 use crate::error::Result;
-use crate::linalg::{along, dot, norm_sq, solve_definite};
+use crate::linalg::{along, dot, norm_sq, solve_definite, with_square};
 use crate::message::{Body, Message, Part};
 use crate::protocol::refused;
 use crate::random::{Purpose, stream};
@@ -48,11 +48,10 @@ impl LocalSolve {
     /// gradients, one for each but the first of Richardson's iteration, and those of an estimate of its step.
     pub fn direction(self, at: &LocalContext<'_>, theta: &[f64], g: &[f64]) -> Vec<f64> {
         match self {
-            LocalSolve::Direct { tolerance, steps } => {
-                let mut h = Mat::zeros(g.len(), g.len());
-                at.hessian(theta, &mut h);
-                direct(&h, g, tolerance, steps)
-            }
+            LocalSolve::Direct { tolerance, steps } => with_square(g.len(), |h| {
+                at.hessian(theta, h);
+                direct(h, g, tolerance, steps)
+            }),
             LocalSolve::Cg { tolerance, steps } => conjugate_gradients(g, tolerance, steps, products(at, theta)),
             LocalSolve::Richardson { size, steps } => {
                 let mut product = products(at, theta);

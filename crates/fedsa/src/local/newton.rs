@@ -1,7 +1,5 @@
 //! The client half of Newton's method: gradient, Hessian, and losses along a step.
 
-use faer::Mat;
-
 use super::line_search::Trials;
 use super::point::Point;
 use super::{Agent, LocalContext};
@@ -31,10 +29,7 @@ impl Agent for NewtonAgent {
     fn answer(&mut self, at: &LocalContext<'_>, down: &Message) -> Result<Vec<(Part, Body)>> {
         if down.exchange == 0 {
             self.point = Point::asked(at, down);
-            let d = self.point.theta.len();
-            let mut hessian = Mat::zeros(d, d);
-            at.hessian(&self.point.theta, &mut hessian);
-            let lower = (0..d).flat_map(|i| (0..=i).map(move |j| (i, j))).map(|at| hessian[at]).collect();
+            let lower = at.hessian_triangle(&self.point.theta);
             return Ok(vec![(Part::Gradient, Body::Numbers(self.point.gradient.clone())), (Part::Hessian, Body::Numbers(lower))]);
         }
         let p = down.part(Part::Step);

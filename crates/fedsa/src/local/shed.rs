@@ -347,7 +347,7 @@ impl ShedAgent {
         let renewed = (t, theta.to_vec());
         self.kept = Some(match self.plan.tolerance {
             None => {
-                let mut hessian = Mat::zeros(d, d);
+                let mut hessian = if let Some(Kept { source: Source::Formed(Some(old)), .. }) = before { old } else { Mat::zeros(d, d) };
                 at.hessian(theta, &mut hessian);
                 Kept::formed(hessian, few, self.plan.rho)
             }

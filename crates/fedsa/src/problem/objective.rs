@@ -3,7 +3,6 @@
 //! The root of the mean operator is then the stationary point of `sum_c p_c f_c`, which
 //! second-order methods look for with losses, gradients and Hessians.
 
-use std::cell::RefCell;
 use std::sync::Arc;
 
 use faer::Mat;
@@ -85,27 +84,17 @@ pub trait Objective: Send + Sync {
     }
 }
 
-thread_local! {
-    /// The last Hessian's memory, for the next one.
-    static DENSE: RefCell<Mat<f64>> = const { RefCell::new(Mat::new()) };
-}
-
 /// The entries of [`Objective::hessian`] on its support.
 pub(super) fn dense_hessian(objective: &(impl Objective + ?Sized), c: usize, theta: &[f64], out: &mut [f64]) {
     let d = theta.len();
-    // Taken out, not borrowed: the objective may use the pool's threads, and while this one waits for them it may be asked for another
-    // Hessian.
-    let mut dense = DENSE.replace(Mat::new());
-    if dense.nrows() != d {
-        dense = Mat::zeros(d, d);
-    }
-    objective.hessian(c, theta, &mut dense);
-    match objective.hessian_support(c) {
-        // Columns of the upper triangle are rows of the lower one.
-        None => (0..d).for_each(|i| out[entries(i)..entries(i + 1)].copy_from_slice(&dense.col_as_slice(i)[..=i])),
-        Some(support) => support.each(|at, _, i, j| out[at] = dense[(j, i)]),
-    }
-    DENSE.set(dense);
+    linalg::with_square(d, |dense| {
+        objective.hessian(c, theta, dense);
+        match objective.hessian_support(c) {
+            // Columns of the upper triangle are rows of the lower one.
+            None => (0..d).for_each(|i| out[entries(i)..entries(i + 1)].copy_from_slice(&dense.col_as_slice(i)[..=i])),
+            Some(support) => support.each(|at, _, i, j| out[at] = dense[(j, i)]),
+        }
+    });
 }
 
 /// Quadratic losses `f_c(theta) = theta^T A_c theta / 2 - b_c^T theta` of linear systems with symmetric

@@ -87,11 +87,11 @@ impl Scaled {
 pub(super) fn collinear(part: &LabelledRows, has_intercept: bool) -> Vec<(usize, Vec<usize>)> {
     let (d, agents) = (part.rows.columns(), part.first.len() - 1);
     let mut g = Mat::<f64>::zeros(d, d);
-    for c in 0..agents {
+    let agents = (0..agents).map(|c| {
         let range = part.first[c]..part.first[c + 1];
-        gram::add(&part.rows, range.clone(), &range.map(|j| part.weight(j)).collect::<Vec<_>>(), &mut g);
-    }
-    gram::mirror(&mut g);
+        (range.clone(), range.map(|j| part.weight(j)).collect())
+    });
+    gram::of_parts(&part.rows, agents, &mut g);
     let order: Vec<usize> = if has_intercept { (d - 1..d).chain(0..d - 1).collect() } else { (0..d).collect() };
     let size = |i: usize| g[(i, i)].sqrt();
     let (mut kept, mut lower): (Vec<usize>, Vec<Vec<f64>>) = (Vec::new(), Vec::new());

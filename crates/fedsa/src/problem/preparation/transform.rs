@@ -2,6 +2,8 @@
 //!
 //! Every step is affine, so that a model of the features is one of the columns of the files ([`Transform::on_columns`]).
 
+use std::borrow::Cow;
+
 use faer::linalg::matmul::matmul;
 use faer::{Accum, Mat, MatMut, MatRef, Par};
 use serde::{Deserialize, Serialize};
@@ -384,8 +386,8 @@ impl Components {
         let mut moments = Mat::<f64>::zeros(d, d);
         let weights = vec![1.0 / n; parts.windows(2).map(|at| at[1] - at[0]).max().unwrap_or(0)];
         // Agent after agent, in their order.
-        parts.windows(2).for_each(|at| gram::add(&centred, at[0]..at[1], &weights[..at[1] - at[0]], &mut moments));
-        gram::mirror(&mut moments);
+        let parts = parts.windows(2).map(|at| (at[0]..at[1], Cow::Borrowed(&weights[..at[1] - at[0]])));
+        gram::of_parts(&centred, parts, &mut moments);
         let failed = || Error::new("pca", "the eigenvectors of the second moments were not found", "features that are finite and smaller");
         if !moments.is_all_finite() {
             return Err(failed());

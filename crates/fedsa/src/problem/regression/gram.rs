@@ -3,73 +3,108 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use faer::linalg::matmul::matmul;
 use faer::reborrow::ReborrowMut;
-use faer::{Accum, Mat, MatMut, MatRef, Par};
+use faer::{Mat, MatMut};
 
+use crate::kernel::{self, Isa};
 use crate::parallel;
 use crate::problem::dataset::Rows;
+use crate::triangle::entries;
 
-/// Columns of a panel of dense rows: what one task computes.
-const COLUMNS: usize = 64;
-/// Dense rows that are scaled and multiplied at a time.
-const BLOCK: usize = 256;
+/// Rows of a triangle that a task begins with are a multiple of this, so that the kernel's tiles are whole.
+const TILE: usize = 24;
 /// Products of two numbers below which a second thread does not pay.
 const MOST_ALONE: usize = 500_000;
 
 /// `out = sum_j w_j x_j x_j^T` over the rows of `range`, d x d and symmetric to the bit; `weights` has a number for each.
 ///
-/// Panels of columns of the lower triangle are computed in parallel. Every entry is one sum over all rows in an order that does not depend on
-/// the number of threads. Dense rows are multiplied as matrices by faer; of sparse rows only the products of stored numbers are formed. Rows
-/// that together change no entry by more than it is rounded are left out ([`heavy`]).
+/// Parts of the triangle are computed in parallel. Every entry is one sum over all rows in an order that does not depend on the number of
+/// threads, nor, for dense rows, on the instruction set. Of sparse rows only the products of stored numbers are formed. Dense rows that together
+/// change no entry by more than it is rounded are left out ([`heavy`]).
 pub fn gram(rows: &Rows, range: Range<usize>, weights: &[f64], out: &mut Mat<f64>) {
-    out.fill(0.0);
-    add(rows, range, weights, out);
-    mirror(out);
+    of_parts(rows, [(range, Cow::Borrowed(weights))], out);
 }
 
-/// Adds a Gram matrix to the lower triangle of `out`, row after row. What is above the diagonal then means nothing, until [`mirror`] is called
-/// after the last addition.
-pub fn add(rows: &Rows, range: Range<usize>, weights: &[f64], out: &mut Mat<f64>) {
+/// [`gram`] of several ranges of rows, each with its weights, one after the other.
+pub fn of_parts<'a>(rows: &Rows, parts: impl IntoIterator<Item = (Range<usize>, Cow<'a, [f64]>)>, out: &mut Mat<f64>) {
     let d = rows.columns();
+    out.fill(0.0);
     match rows {
         Rows::Dense { values, .. } => {
-            let ends: Vec<usize> = (1..=d.div_ceil(COLUMNS)).map(|k| (k * COLUMNS).min(d)).collect();
-            let is_large = range.len() * d * d / 2 > MOST_ALONE;
-            let values = &values[range.start * d..range.end * d];
-            let (values, weights) = heavy(values, d, weights);
-            panels(out, &ends, is_large, |first, panel| dense_panel(&values, d, &weights, first, panel));
+            for (range, weights) in parts {
+                // Columns of the upper triangle are rows of the lower one.
+                let columns = out.col_iter_mut().map(|column| column.try_as_col_major_mut().expect("columns in one piece").as_slice_mut());
+                dense(&values[range.start * d..range.end * d], &weights, columns.collect());
+            }
+            mirror(out);
         }
         Rows::Sparse { starts, index, value, .. } => {
             let sparse = Sparse { starts, index, value };
-            let ends = sparse.balanced(d, range.clone());
-            panels(out, &ends, ends.len() > 1, |first, panel| sparse.panel(range.clone(), weights, first, panel));
+            for (range, weights) in parts {
+                let ends = sparse.balanced(d, range.clone());
+                panels(out, &ends, |first, panel| sparse.panel(range.clone(), &weights, first, panel));
+            }
+            for j in 0..d {
+                (j + 1..d).for_each(|i| out[(j, i)] = out[(i, j)]);
+            }
         }
     }
 }
 
-/// Copies the lower triangle to the upper one.
-pub fn mirror(out: &mut Mat<f64>) {
-    for j in 0..out.ncols() {
-        for i in j + 1..out.nrows() {
-            out[(j, i)] = out[(i, j)];
+/// The lower triangle of [`gram`] row by row, of dense rows of d numbers: `d (d + 1) / 2` numbers with the same bits.
+pub fn triangle(values: &[f64], d: usize, weights: &[f64], out: &mut [f64]) {
+    out.fill(0.0);
+    let (mut rows, mut rest) = (Vec::with_capacity(d), out);
+    for i in 0..d {
+        let (row, after) = rest.split_at_mut(entries(i + 1) - entries(i));
+        rows.push(row);
+        rest = after;
+    }
+    dense(values, weights, rows);
+}
+
+/// Adds the Gram matrix of dense rows to the lower triangle of which `out` are the rows.
+fn dense(values: &[f64], weights: &[f64], mut out: Vec<&mut [f64]>) {
+    let d = out.len();
+    let tasks = (weights.len() * d * d / 2 / MOST_ALONE).clamp(1, parallel::threads());
+    let (values, weights) = heavy(values, d, weights);
+    if tasks == 1 {
+        return kernel::gram::add(Isa::best(), &values, d, &weights, 0, &mut out);
+    }
+    // Row i takes i + 1 numbers: tasks of equal work end at square roots.
+    let end = |task: usize| (d as f64 * (task as f64 / tasks as f64).sqrt() / TILE as f64).round() as usize * TILE;
+    let (mut parts, mut rest, mut first) = (Vec::with_capacity(tasks), &mut out[..], 0);
+    for task in 1..=tasks {
+        let end = if task == tasks { d } else { end(task).clamp(first, d) };
+        let (part, after) = rest.split_at_mut(end - first);
+        parts.push((first, part));
+        (rest, first) = (after, end);
+    }
+    parallel::each_mut(&mut parts, |_, (first, part)| kernel::gram::add(Isa::best(), &values, d, &weights, *first, part));
+}
+
+/// Copies the upper triangle to the lower one, some columns at a time, so that what is written stays near.
+fn mirror(out: &mut Mat<f64>) {
+    const COLUMNS: usize = 32;
+    let d = out.ncols();
+    for first in (0..d).step_by(COLUMNS) {
+        for i in first + 1..d {
+            let (mut some, len) = ([0.0; COLUMNS], COLUMNS.min(i - first));
+            some[..len].copy_from_slice(&out.col_as_slice(i)[first..first + len]);
+            some[..len].iter().enumerate().for_each(|(k, x)| out[(i, first + k)] = *x);
         }
     }
 }
 
 /// Splits a d x d matrix into panels that end before the columns `ends`, and calls `see` with the first column of each.
-fn panels(matrix: &mut Mat<f64>, ends: &[usize], is_large: bool, see: impl Fn(usize, MatMut<'_, f64>) + Sync) {
+fn panels(matrix: &mut Mat<f64>, ends: &[usize], see: impl Fn(usize, MatMut<'_, f64>) + Sync) {
     let (mut first, mut rest, mut all) = (0, matrix.as_mut(), Vec::with_capacity(ends.len()));
     for end in ends {
         let (panel, after) = rest.split_at_col_mut(end - first);
         all.push((first, panel));
         (first, rest) = (*end, after);
     }
-    if is_large {
-        parallel::each_mut(&mut all, |_, (first, panel)| see(*first, panel.rb_mut()));
-    } else {
-        all.into_iter().for_each(|(first, panel)| see(first, panel));
-    }
+    parallel::each_mut(&mut all, |_, (first, panel)| see(*first, panel.rb_mut()));
 }
 
 /// The share of the largest weight, over the number of rows, up to which rows may be too light to count.
@@ -108,20 +143,6 @@ fn heavy<'a>(values: &'a [f64], d: usize, weights: &'a [f64]) -> (Cow<'a, [f64]>
     let mut values = Vec::with_capacity(kept.len() * d);
     kept.iter().for_each(|(row, _)| values.extend_from_slice(row));
     (Cow::Owned(values), Cow::Owned(kept.into_iter().map(|(_, w)| w).collect()))
-}
-
-/// Columns from `first` on, of the rows from `first` on.
-fn dense_panel(values: &[f64], d: usize, weights: &[f64], first: usize, mut panel: MatMut<'_, f64>) {
-    let width = panel.ncols();
-    let mut scaled = vec![0.0; BLOCK.min(weights.len()) * width];
-    for (block, w) in values.chunks(BLOCK * d).zip(weights.chunks(BLOCK)) {
-        for ((scaled, row), w) in scaled.chunks_mut(width).zip(block.chunks(d)).zip(w) {
-            scaled.iter_mut().zip(&row[first..]).for_each(|(out, x)| *out = w * x);
-        }
-        let x = MatRef::from_row_major_slice(block, w.len(), d).subcols(first, d - first);
-        let scaled = MatRef::from_row_major_slice(&scaled[..w.len() * width], w.len(), width);
-        matmul(panel.rb_mut().subrows_mut(first, d - first), Accum::Add, x.transpose(), scaled, 1.0, Par::Seq);
-    }
 }
 
 /// The numbers of sparse rows.
@@ -206,13 +227,15 @@ mod tests {
                 assert!((&got - &expected).norm_max() <= 1e-13 * (n as f64), "{n} x {d}");
                 assert_eq!(got, of(rows, 3), "{n} x {d}");
                 assert_eq!(got, got.transpose().to_owned());
-                // In two additions.
-                let (mut sum, middle) = (Mat::zeros(d, d), range.len() / 2);
-                add(rows, 1..1 + middle, &weights[..middle], &mut sum);
-                add(rows, 1 + middle..n, &weights[middle..], &mut sum);
-                mirror(&mut sum);
+                // In two parts.
+                let (mut sum, middle) = (Mat::full(d, d, f64::NAN), range.len() / 2);
+                let parts = [(1..1 + middle, Cow::Borrowed(&weights[..middle])), (1 + middle..n, Cow::Borrowed(&weights[middle..]))];
+                of_parts(rows, parts, &mut sum);
                 assert!((&sum - &expected).norm_max() <= 1e-13 * (n as f64), "{n} x {d}");
             }
+            let (got, mut lower) = (of(&dense, 1), vec![f64::NAN; entries(d)]);
+            triangle(&values[d..], d, &weights, &mut lower);
+            assert!((0..d).all(|i| (0..=i).all(|k| lower[entries(i) + k] == got[(i, k)])), "{n} x {d}");
         }
     }
 

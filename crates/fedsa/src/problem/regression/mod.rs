@@ -44,7 +44,7 @@ use crate::linalg;
 use crate::parallel;
 use crate::random::Stream;
 use crate::sampling::{Law, Sampling};
-use crate::triangle::Support;
+use crate::triangle::{Support, entries};
 use loss::Loss;
 use pattern::Pattern;
 use seen::{Seen, SeenPoints};
@@ -465,16 +465,25 @@ impl<L: Loss> Objective for Regression<L> {
     }
     /// Margins are computed once for both.
     fn gradient_and_hessian(&self, c: usize, theta: &[f64], gradient: &mut [f64], hessian: &mut [f64]) {
-        let Some(pattern) = self.pattern(c) else {
+        if self.pattern(c).is_none() && self.systems.is_some() {
             self.gradient(c, theta, gradient);
             return dense_hessian(self, c, theta, hessian);
-        };
+        }
         let mut bends = self.gradient_with_margins(c, theta, gradient, <[f64]>::to_vec);
-        let scale = 1.0 / bends.len() as f64;
+        let (range, scale) = (self.range(c), 1.0 / bends.len() as f64);
         margins::map(self.isa, &mut bends, L::bend);
         bends.iter_mut().for_each(|bend| *bend *= scale);
-        pattern.sum(&self.parts.rows, self.range(c), &bends, hessian);
-        pattern.support.on_diagonal()[..self.parts.penalised].iter().for_each(|at| hessian[*at as usize] += self.parts.ridge);
+        match (self.pattern(c), &self.parts.rows) {
+            (Some(pattern), rows) => {
+                pattern.sum(rows, range, &bends, hessian);
+                pattern.support.on_diagonal()[..self.parts.penalised].iter().for_each(|at| hessian[*at as usize] += self.parts.ridge);
+            }
+            (None, Rows::Dense { d, values }) => {
+                gram::triangle(&values[range.start * d..range.end * d], *d, &bends, hessian);
+                (0..self.parts.penalised).for_each(|i| hessian[entries(i + 1) - 1] += self.parts.ridge);
+            }
+            (None, Rows::Sparse { .. }) => dense_hessian(self, c, theta, hessian),
+        }
     }
     fn hessian_vector(&self, c: usize, theta: &[f64], v: &[f64], out: &mut [f64]) {
         self.bent_product(c, &self.bends(c, theta), v, out);
