@@ -250,7 +250,7 @@ fn another_version_is_refused_and_both_are_named() {
     // The version is behind the four bytes that say what it is.
     invitation[4] = 9;
     let e = Applicant::new(&terms(), 1).apply(&invitation).unwrap_err();
-    assert!(e.what.contains("version 9") && e.help.contains("version 4"), "{e:?}");
+    assert!(e.what.contains("version 9") && e.help.contains("version 5"), "{e:?}");
 }
 
 proptest! {

@@ -1,4 +1,5 @@
-//! Agents whose ranges are so far from those of most that features scaled by the ranges of all would tell the others' states no longer apart.
+//! Agents whose ranges are so far from those of most that features scaled by the ranges of all would tell the others' states no longer apart,
+//! and those whose rows end so far behind those of most that the model would be made of columns that nobody else has.
 
 use std::collections::BTreeSet;
 
@@ -39,6 +40,28 @@ impl Enrolment {
                     quoted(name)
                 );
                 ((*who).to_string(), refused(what, FAR_ENOUGH))
+            }));
+        }
+        found
+    }
+}
+
+impl Enrolment {
+    /// Those whose columns without names end more than `limit` times as far as those of most agents do, each with the reason. Nobody where fewer
+    /// than three have applied.
+    pub fn wide(&self, limit: f64) -> Vec<(String, Error)> {
+        let Ok((taken, _)) = self.numbered(None) else { return Vec::new() };
+        let columns = taken.first().map_or(0, |(_, one)| one.columns.len());
+        let mut found = Vec::new();
+        for i in 0..columns {
+            let ends = taken.iter().filter_map(|(who, one)| Some((*who, f64::from(one.columns[i].counted()?.last))));
+            if ends.clone().count() < LEAST {
+                continue;
+            }
+            let usual = median(ends.clone().map(|(_, last)| last));
+            found.extend(ends.filter(|(_, last)| *last > limit * usual).map(|(who, last)| {
+                let what = format!("rows that end with column {last}, and those of most agents end with column {usual} or before");
+                (who.to_string(), refused(what, &format!("rows that end at most {limit} times as far as those of most agents")))
             }));
         }
         found

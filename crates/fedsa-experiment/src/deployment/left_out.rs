@@ -1,0 +1,77 @@
+//! Who is left out of a federation that there is not of all who have applied.
+//!
+//! What agents make together may be more than a model can have: too many categories of a column, a third label of two classes, a column and a
+//! category of one name, more components than the server has memory for. Nobody knows then who is wrong. The others are believed to have what
+//! many have, and whoever has most that nobody else has, or few have, is asked to go first:
+//!
+//! 1. One agent alone, if there is a federation of all others: the one with most values that no other has, of those without whom there is one.
+//! 2. Otherwise those with the rarest values, one after the other, until there is a federation of the rest. A value that several agents have counts
+//!    for each of them by its share, so that several who say the same come before those who have little of their own. Then whoever can come
+//!    back does, the least suspicious first: what made another one leave is no reason to leave out those who were suspected before it.
+//!
+//! Every agent is left out at most twice and taken back at most twice, and each time the columns of the rest follow from counts of who has which
+//! value ([`Pool`]): the time grows with the square of the number of agents.
+
+use fedsa::enrolment::{Enrolled, Enrolment, Pool};
+use fedsa::error::{Error, Result};
+
+use super::Deployment;
+
+impl Deployment {
+    /// The federation without those who are in the way of it; `why` there is none of all.
+    pub(super) fn found_without(&self, enrolment: &Enrolment, why: Error) -> Result<Enrolled> {
+        let Ok(mut pool) = enrolment.pool() else { return Err(why) };
+        let Some(left_out) = self.one_of(&mut pool, &why).or_else(|| self.some_of(&mut pool)) else { return Err(why) };
+        // Whose columns are not those of most stay out: fewer of the others must not make theirs those of most.
+        let excluded = pool.excluded().iter().map(|(who, e)| ((*who).to_string(), e.clone()));
+        let gone: Vec<(String, Error)> =
+            excluded.chain(left_out.into_iter().map(|(agent, e)| (pool.sender(agent).to_string(), e))).collect();
+        let mut enrolled = self.close(&enrolment.without(gone.iter().map(|(who, _)| who.as_str())))?;
+        enrolled.excluded.extend(gone);
+        Ok(enrolled)
+    }
+
+    /// One agent without whom there is a federation.
+    fn one_of(&self, pool: &mut Pool<'_>, why: &Error) -> Option<Vec<(usize, Error)>> {
+        let suspects = if pool.spare() > 0 { pool.suspects() } else { Vec::new() };
+        suspects.iter().find_map(|one| {
+            pool.leave_out(one.agent);
+            let is_found = self.check(pool).is_ok();
+            if !is_found {
+                pool.take_back(one.agent);
+            }
+            is_found.then(|| vec![(one.agent, why.clone())])
+        })
+    }
+
+    /// Some agents without whom there is a federation, the most suspicious first, each with the reason why there is none with it.
+    fn some_of(&self, pool: &mut Pool<'_>) -> Option<Vec<(usize, Error)>> {
+        let mut suspects = pool.suspects();
+        suspects.sort_by(|a, b| b.rare.total_cmp(&a.rare));
+        suspects.truncate(pool.spare());
+        let enough = suspects.iter().position(|one| {
+            pool.leave_out(one.agent);
+            self.check(pool).is_ok()
+        })?;
+        let mut left_out = Vec::new();
+        for one in suspects[..=enough].iter().rev() {
+            pool.take_back(one.agent);
+            if let Err(why) = self.check(pool) {
+                pool.leave_out(one.agent);
+                left_out.push((one.agent, why));
+            }
+        }
+        left_out.reverse();
+        Some(left_out)
+    }
+
+    /// Refuses a federation of those who are not left out, as [`Deployment::close`] would.
+    fn check(&self, pool: &Pool<'_>) -> Result<()> {
+        let columns = pool.columns()?;
+        let dim = self.dim_of(pool.form(), &columns)?.or_else(|| pool.said_dim());
+        if let Some(d) = dim {
+            self.check_server(pool.agents(), d, &columns)?;
+        }
+        pool.check(dim, &columns)
+    }
+}
