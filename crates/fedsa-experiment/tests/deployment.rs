@@ -491,6 +491,7 @@ fn a_figure_and_checks_are_those_that_a_federation_can_answer() {
     for (text, more, key) in [
         (&text, "[figure]\nx = \"foo\"\n", "figure.x"),
         (&text, "[figure]\ny = \"theta\"\n", "figure.y"),
+        (&text, "[figure]\ny = \"lose\"\n", "figure.y"),
         (&text, "[[check]]\nkind = \"cost\"\nmethod = \"scafflsa\"\nmetric = \"residual\"\nmax = 1.0\n", "check[0]"),
         (&started, "[figure]\ny = \"mse\"\n", "figure.y"),
     ] {

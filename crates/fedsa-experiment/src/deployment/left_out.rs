@@ -6,8 +6,9 @@
 //!
 //! 1. One agent alone, if there is a federation of all others: the one with most values that no other has, of those without whom there is one.
 //! 2. Otherwise those with the rarest values, one after the other, until there is a federation of the rest. A value that several agents have counts
-//!    for each of them by its share, so that several who say the same come before those who have little of their own. Then whoever can come
-//!    back does, the least suspicious first: what made another one leave is no reason to leave out those who were suspected before it.
+//!    for each of them by its share, so that several who say the same come before those who have little of their own, and what most agents have of
+//!    their own does not count. Then whoever can come back does, the least suspicious first: what made another one leave is no reason to leave
+//!    out those who were suspected before it. There must be enough in the end, not before.
 //!
 //! Every agent is left out at most twice and taken back at most twice, and each time the columns of the rest follow from counts of who has which
 //! value ([`Pool`]): the time grows with the square of the number of agents.
@@ -48,7 +49,7 @@ impl Deployment {
     fn some_of(&self, pool: &mut Pool<'_>) -> Option<Vec<(usize, Error)>> {
         let mut suspects = pool.suspects();
         suspects.sort_by(|a, b| b.rare.total_cmp(&a.rare));
-        suspects.truncate(pool.spare());
+        suspects.pop();
         let enough = suspects.iter().position(|one| {
             pool.leave_out(one.agent);
             self.check(pool).is_ok()
@@ -62,7 +63,7 @@ impl Deployment {
             }
         }
         left_out.reverse();
-        Some(left_out)
+        (left_out.len() <= pool.spare()).then_some(left_out)
     }
 
     /// Refuses a federation of those who are not left out, as [`Deployment::close`] would.

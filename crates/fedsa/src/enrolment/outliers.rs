@@ -80,7 +80,7 @@ pub(super) fn beyond(founded: &[ColumnSummary], own: &[ColumnSummary], name: &st
 }
 
 /// The middle one of some numbers, of an even number of them the lower one.
-fn median(numbers: impl Iterator<Item = f64>) -> f64 {
+pub(super) fn median(numbers: impl Iterator<Item = f64>) -> f64 {
     let mut numbers: Vec<f64> = numbers.collect();
     let middle = numbers.len().saturating_sub(1) / 2;
     *numbers.select_nth_unstable_by(middle, f64::total_cmp).1

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::columns::joined;
+use super::outliers::median;
 use super::{Application, ColumnContent, ColumnSummary, DistinctValues, Enrolment, State, said_dim};
 use crate::error::{Error, Result};
 
@@ -67,9 +68,16 @@ pub struct Suspect {
     pub agent: usize,
     /// The values of categories and labels that nobody else has, and the numbered columns that most do not have.
     pub alone: usize,
-    /// The same, where of a value that several agents have each of them counts for its share: two who say the same are not hidden behind each
-    /// other.
+    /// The same, where of a value that several agents have each of them counts for its share, and of each column what most agents have does not
+    /// count: two who say the same are not hidden behind each other, nor one who has much of its own in one column behind others who have a little
+    /// in another.
     pub rare: f64,
+}
+
+/// By how much each of these numbers exceeds that of most agents.
+fn beyond_most(numbers: Vec<f64>) -> Vec<f64> {
+    let usual = median(numbers.iter().copied());
+    numbers.into_iter().map(|number| (number - usual).max(0.0)).collect()
 }
 
 impl Enrolment {
@@ -135,16 +143,18 @@ impl Pool<'_> {
 
     /// All who would take part, those that are most alone with what they have first; in the order of their numbers where that is the same.
     pub fn suspects(&self) -> Vec<Suspect> {
-        let last = |one: &Application| one.columns.iter().filter_map(ColumnSummary::counted).map(|columns| columns.last as usize).max();
-        let mut widths: Vec<usize> = self.taken.iter().map(|(_, one)| last(one).unwrap_or(0)).collect();
-        let usual = *widths.clone().select_nth_unstable((self.taken.len() - 1) / 2).1;
-        widths.iter_mut().for_each(|width| *width = width.saturating_sub(usual));
-        let suspect = |(agent, more): (usize, usize)| {
-            let holders = || self.values.iter().flat_map(move |column| column.of[agent].iter().map(|at| column.count[*at as usize]));
-            let alone = holders().filter(|count| *count == 1).count() + more;
-            Suspect { agent, alone, rare: holders().map(|count| 1.0 / f64::from(count)).sum::<f64>() + more as f64 }
-        };
-        let mut suspects: Vec<Suspect> = widths.into_iter().enumerate().map(suspect).collect();
+        let last = |one: &Application| one.columns.iter().filter_map(ColumnSummary::counted).map(|columns| columns.last).max().unwrap_or(0);
+        let widths = beyond_most(self.taken.iter().map(|(_, one)| f64::from(last(one))).collect());
+        let mut suspects: Vec<Suspect> =
+            widths.iter().enumerate().map(|(agent, more)| Suspect { agent, alone: *more as usize, rare: *more }).collect();
+        for column in &self.values {
+            let holders = |agent: usize| column.of[agent].iter().map(|at| column.count[*at as usize]);
+            let rare = (0..suspects.len()).map(|agent| holders(agent).map(|count| 1.0 / f64::from(count)).sum()).collect();
+            for (one, rare) in suspects.iter_mut().zip(beyond_most(rare)) {
+                one.alone += holders(one.agent).filter(|count| *count == 1).count();
+                one.rare += rare;
+            }
+        }
         suspects.sort_by_key(|one| std::cmp::Reverse(one.alone));
         suspects
     }
