@@ -493,6 +493,8 @@ fn a_figure_and_checks_are_those_that_a_federation_can_answer() {
         (&text, "[figure]\ny = \"theta\"\n", "figure.y"),
         (&text, "[figure]\ny = \"lose\"\n", "figure.y"),
         (&text, "[[check]]\nkind = \"cost\"\nmethod = \"scafflsa\"\nmetric = \"residual\"\nmax = 1.0\n", "check[0]"),
+        (&many, "[figure]\ny = [\"residual\", \"lose\"]\n", "figure.y"),
+        (&started, "[figure]\ny = \"lose\"\n", "figure.y"),
         (&started, "[figure]\ny = \"mse\"\n", "figure.y"),
     ] {
         let e = refused(&format!("{text}{more}"));
