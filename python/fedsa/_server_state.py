@@ -287,6 +287,8 @@ def about(file: str) -> Iterator[None]:
         yield
     except UNREADABLE as e:
         what = e.what if isinstance(e, InputError) else f"{type(e).__name__}: {e}"
+        # Lines are in a file of their own.
+        file = e.key if isinstance(e, InputError) and os.path.dirname(e.key) else file
         accepted = "the settings with which it was saved, an intact copy of the folder, or another one, with which the federation begins anew"
         raise InputError(f"the state in {file} is damaged or not ours: {what}", "format", "state", accepted) from e
 
