@@ -169,7 +169,7 @@ class History:
         InputError
             When it is not.
         """
-        done = [_fedsa.recorded_round(row) for row in self.rounds]
+        done = [_fedsa.Deployment.recorded_round(row) for row in self.rounds]
         if done not in (list(range(rounds + 1)), list(range(rounds))) or not self.epochs:
             raise InputError(f"records of {len(done)} rounds of {rounds}", "format", self.file, "the file that was saved with this state, or another folder")
 

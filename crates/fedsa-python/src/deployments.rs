@@ -97,6 +97,12 @@ impl Deployment {
         })
     }
 
+    /// The number of the round of which a server has recorded this.
+    #[staticmethod]
+    fn recorded_round(py: Python<'_>, row: &[u8]) -> PyResult<u64> {
+        engine::brief(py, || Ok(recorded(row)?.round))
+    }
+
     /// Writes results into a folder, with the weights and what is needed to apply them.
     fn write(&self, py: Python<'_>, results: &RanResults, membership: &Membership, folder: PathBuf, overwrite: bool) -> PyResult<()> {
         let if_exists = if overwrite { IfExists::Overwrite } else { IfExists::Refuse };
@@ -234,12 +240,6 @@ impl Membership {
 /// What a server has recorded of a round.
 fn recorded(row: &[u8]) -> Result<Recorded, Error> {
     postcard::from_bytes(row).map_err(|_| Error::format("saved rounds", "not the rounds of a federation", "what this version saved"))
-}
-
-/// The number of the round of which this was recorded.
-#[pyfunction]
-pub fn recorded_round(py: Python<'_>, row: &[u8]) -> PyResult<u64> {
-    engine::brief(py, || Ok(recorded(row)?.round))
 }
 
 /// Whether bytes say that an agent leaves for good.

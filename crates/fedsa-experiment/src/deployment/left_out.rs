@@ -11,9 +11,9 @@
 //!    out those who were suspected before it. There must be enough in the end, not before.
 //!
 //! Every agent is left out at most twice and taken back at most twice, and each time the columns of the rest follow from counts of who has which
-//! value ([`Pool`]): the time grows with the square of the number of agents.
+//! value ([`Candidates`]): the time grows with the square of the number of agents.
 
-use fedsa::enrolment::{Enrolled, Enrolment, Pool};
+use fedsa::enrolment::{Candidates, Enrolled, Enrolment};
 use fedsa::error::{Error, Result};
 
 use super::Deployment;
@@ -21,58 +21,58 @@ use super::Deployment;
 impl Deployment {
     /// The federation without those who are in the way of it; `why` there is none of all.
     pub(super) fn found_without(&self, enrolment: &Enrolment, why: Error) -> Result<Enrolled> {
-        let Ok(mut pool) = enrolment.pool() else { return Err(why) };
-        let Some(left_out) = self.one_of(&mut pool, &why).or_else(|| self.some_of(&mut pool)) else { return Err(why) };
+        let Ok(mut candidates) = enrolment.candidates() else { return Err(why) };
+        let Some(left_out) = self.one_of(&mut candidates, &why).or_else(|| self.some_of(&mut candidates)) else { return Err(why) };
         // Whose columns are not those of most stay out: fewer of the others must not make theirs those of most.
-        let excluded = pool.excluded().iter().map(|(who, e)| ((*who).to_string(), e.clone()));
+        let excluded = candidates.excluded().iter().map(|(who, e)| ((*who).to_string(), e.clone()));
         let gone: Vec<(String, Error)> =
-            excluded.chain(left_out.into_iter().map(|(agent, e)| (pool.sender(agent).to_string(), e))).collect();
+            excluded.chain(left_out.into_iter().map(|(agent, e)| (candidates.sender(agent).to_string(), e))).collect();
         let mut enrolled = self.close(&enrolment.without(gone.iter().map(|(who, _)| who.as_str())))?;
         enrolled.excluded.extend(gone);
         Ok(enrolled)
     }
 
     /// One agent without whom there is a federation.
-    fn one_of(&self, pool: &mut Pool<'_>, why: &Error) -> Option<Vec<(usize, Error)>> {
-        let suspects = if pool.spare() > 0 { pool.suspects() } else { Vec::new() };
+    fn one_of(&self, candidates: &mut Candidates<'_>, why: &Error) -> Option<Vec<(usize, Error)>> {
+        let suspects = if candidates.spare() > 0 { candidates.suspects() } else { Vec::new() };
         suspects.iter().find_map(|one| {
-            pool.leave_out(one.agent);
-            let is_found = self.check(pool).is_ok();
+            candidates.leave_out(one.agent);
+            let is_found = self.check(candidates).is_ok();
             if !is_found {
-                pool.take_back(one.agent);
+                candidates.take_back(one.agent);
             }
             is_found.then(|| vec![(one.agent, why.clone())])
         })
     }
 
     /// Some agents without whom there is a federation, the most suspicious first, each with the reason why there is none with it.
-    fn some_of(&self, pool: &mut Pool<'_>) -> Option<Vec<(usize, Error)>> {
-        let mut suspects = pool.suspects();
+    fn some_of(&self, candidates: &mut Candidates<'_>) -> Option<Vec<(usize, Error)>> {
+        let mut suspects = candidates.suspects();
         suspects.sort_by(|a, b| b.rare.total_cmp(&a.rare));
         suspects.pop();
         let enough = suspects.iter().position(|one| {
-            pool.leave_out(one.agent);
-            self.check(pool).is_ok()
+            candidates.leave_out(one.agent);
+            self.check(candidates).is_ok()
         })?;
         let mut left_out = Vec::new();
         for one in suspects[..=enough].iter().rev() {
-            pool.take_back(one.agent);
-            if let Err(why) = self.check(pool) {
-                pool.leave_out(one.agent);
+            candidates.take_back(one.agent);
+            if let Err(why) = self.check(candidates) {
+                candidates.leave_out(one.agent);
                 left_out.push((one.agent, why));
             }
         }
         left_out.reverse();
-        (left_out.len() <= pool.spare()).then_some(left_out)
+        (left_out.len() <= candidates.spare()).then_some(left_out)
     }
 
     /// Refuses a federation of those who are not left out, as [`Deployment::close`] would.
-    fn check(&self, pool: &Pool<'_>) -> Result<()> {
-        let columns = pool.columns()?;
-        let dim = self.dim_of(pool.form(), &columns)?.or_else(|| pool.said_dim());
+    fn check(&self, candidates: &Candidates<'_>) -> Result<()> {
+        let columns = candidates.columns()?;
+        let dim = self.dim_of(candidates.form(), &columns)?.or_else(|| candidates.said_dim());
         if let Some(d) = dim {
-            self.check_server(pool.agents(), d, &columns)?;
+            self.check_server(candidates.agents(), d, &columns)?;
         }
-        pool.check(dim, &columns)
+        candidates.check(dim, &columns)
     }
 }

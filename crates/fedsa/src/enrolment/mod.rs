@@ -40,13 +40,13 @@
 //! ```
 
 mod applicant;
+mod candidates;
 mod claim;
 mod columns;
 mod epoch;
 mod frame;
 mod membership;
 mod outliers;
-mod pool;
 mod terms;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -55,12 +55,12 @@ use std::ops::RangeInclusive;
 use serde::{Deserialize, Serialize};
 
 pub use applicant::{Admission, Applicant, Marks, mark_of};
+pub use candidates::{Candidates, Suspect};
 pub use claim::Claim;
 pub use columns::{ColumnContent, ColumnSummary, CountedColumns, DistinctValues};
 pub use epoch::{announce, announce_to_new, announced, is_announcement, repeats};
 pub use frame::VERSION;
 pub use membership::{Member, Membership};
-pub use pool::{Pool, Suspect};
 pub use terms::Terms;
 
 use crate::coordinator::Accepted;

@@ -8,7 +8,7 @@ use super::{Application, ColumnContent, ColumnSummary, DistinctValues, Enrolment
 use crate::error::{Error, Result};
 
 /// Those who would take part, of whom some are left out.
-pub struct Pool<'a> {
+pub struct Candidates<'a> {
     enrolment: &'a Enrolment,
     taken: Vec<(&'a str, &'a Application)>,
     excluded: Vec<(&'a str, Error)>,
@@ -18,7 +18,6 @@ pub struct Pool<'a> {
 }
 
 /// The values of a column of categories or labels, and who has them; nothing of other columns.
-#[derive(Default)]
 struct Holders<'a> {
     /// All values, in increasing order.
     names: Vec<&'a str>,
@@ -85,11 +84,11 @@ impl Enrolment {
     ///
     /// # Errors
     /// When fewer agents than there must be can take part.
-    pub fn pool(&self) -> Result<Pool<'_>> {
+    pub fn candidates(&self) -> Result<Candidates<'_>> {
         let (taken, excluded) = self.numbered(None)?;
         let columns = taken.first().map_or(0, |(_, one)| one.columns.len());
         let values = (0..columns).map(|i| Holders::new(taken.iter().map(move |(_, one)| one.columns[i].values()))).collect();
-        Ok(Pool { enrolment: self, is_out: vec![false; taken.len()], taken, excluded, values })
+        Ok(Candidates { enrolment: self, is_out: vec![false; taken.len()], taken, excluded, values })
     }
 
     /// The same enrolment without these who have applied.
@@ -102,7 +101,7 @@ impl Enrolment {
     }
 }
 
-impl Pool<'_> {
+impl Candidates<'_> {
     /// The number of agents that are not left out.
     pub fn agents(&self) -> usize {
         self.is_out.iter().filter(|out| !**out).count()
