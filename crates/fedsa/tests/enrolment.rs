@@ -337,7 +337,7 @@ fn an_epoch_is_announced_to_those_who_know_the_federation_and_to_those_who_do_no
     }
     // It is that of c, with its rows.
     let stranger = Applicant::new(&terms(), 300).with_dim(D);
-    assert!(Applicant::new(&terms(), 200).with_dim(D).joined(&long).unwrap_err().what.contains("other rows"));
+    assert!(Applicant::new(&terms(), 200).with_dim(D).joined(&long).is_err_and(|e| e.what.contains("other rows")));
     assert_eq!(stranger.joined(&long).unwrap().federation.digest(), next.federation().digest());
     assert!(stranger.joined(&short).is_err());
     assert!(is_farewell(&farewell()) && is_enrolment(&farewell()) && !is_farewell(&long));
