@@ -12,6 +12,7 @@ mod levels;
 mod needs;
 mod weights;
 
+use std::borrow::Cow;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
@@ -163,12 +164,15 @@ impl Deployment {
     /// As [`Enrolment::close`]; when too few would be left of those who have applied; when the method cannot count answers as `[federation]` says.
     pub fn found(&self, enrolment: &Enrolment) -> Result<Enrolled> {
         let mut outliers = Vec::new();
-        let mut rest = enrolment.clone();
+        let mut rest = Cow::Borrowed(enrolment);
         for (found, key, other) in [
             (self.outliers(enrolment), "problem.ranges", "`ranges` of these columns in [problem]"),
             (enrolment.wide(self.waiting().width_limit), "federation.width_limit", "a larger `width_limit` in [federation]"),
         ] {
-            rest = rest.without(found.iter().map(|(who, _)| who.as_str()));
+            if found.is_empty() {
+                continue;
+            }
+            rest = Cow::Owned(rest.without(found.iter().map(|(who, _)| who.as_str())));
             if let Some((who, why)) = found.first().filter(|_| !rest.has_enough()) {
                 let help = format!("{}; or {other}, or fewer agents that must come", why.help);
                 return Err(Error::data(key, format!("`{}`: {}", quoted(who), why.what), help));
