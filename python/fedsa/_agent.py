@@ -24,17 +24,20 @@ class Agent:
     data : path or sequence of path
         Its data: files, globs, a folder, or the name of a data set; none where the problem is generated.
     state : path, optional
-        A folder for its state, which is made where there is none. An agent that is made again with it goes on from there.
+        A folder for its state, which is made where there is none. An agent that is made again with it goes on from there. One process at a
+        time has a folder, until it ends, its agents of this folder are gone, or they :meth:`release` it.
     number : int, optional
         Its number in the federation; by default the server gives it one. In later epochs it may have another one.
     longest_gap : int, optional
         The most rounds by which a question may be ahead of the last one that it accepted: without a limit, which is the default, one forged
         question of a round that is never reached would silence it for good.
+    wait : float, optional
+        The seconds for which another process that has the folder is waited for.
 
     Raises
     ------
     InputError
-        When settings, data or a state cannot be used.
+        When settings, data or a state cannot be used, or another process has its folder.
 
     Examples
     --------
@@ -50,16 +53,44 @@ class Agent:
     """
 
     def __init__(
-        self, settings: Path, data: Path | Sequence[Path] = (), *, state: Path | None = None, number: int | None = None, longest_gap: int | None = None
+        self,
+        settings: Path,
+        data: Path | Sequence[Path] = (),
+        *,
+        state: Path | None = None,
+        number: int | None = None,
+        longest_gap: int | None = None,
+        wait: float = 0.0,
     ) -> None:
         listed = [data] if isinstance(data, str) or hasattr(data, "__fspath__") else list(data)
         deployment = read_settings(settings, {"longest_gap": longest_gap})
         self._native = deployment.agent([os.fspath(one) for one in listed], "", number)
         self._file = None if state is None else os.path.join(name_of(state, "state"), "agent.state")
+        self._lock: _files.Lock | None = None
+        self._wait = wait
         if self._file is not None:
             os.makedirs(os.path.dirname(self._file), mode=0o700, exist_ok=True)
+            self._hold()
             if os.path.exists(self._file):
-                self._native.restore(_files.read(self._file))
+                self._restore(_files.read(self._file))
+
+    def _hold(self) -> None:
+        """Have the folder of the state to itself: two processes with one state would answer with numbers that do not go together."""
+        if self._file is None or self._lock is not None:
+            return
+        folder = os.path.dirname(self._file)
+        self._lock = _files.lock(os.path.join(folder, "agent.lock"), self._wait)
+        if self._lock is None:
+            raise InputError(f"{folder} is that of an agent that runs in another process", "setting.output-busy", "state", "another folder, or stop that agent")
+
+    def _restore(self, kept: bytes) -> None:
+        try:
+            self._native.restore(kept)
+        except InputError as e:
+            if e.code != "format":
+                raise
+            accepted = "the settings with which it was saved, an intact copy of it, or another folder, with which the agent applies anew"
+            raise InputError(f"the state in {self._file} is damaged or not ours: {e.what}", "format", "state", accepted) from e
 
     @property
     def number(self) -> int | None:
@@ -76,10 +107,15 @@ class Agent:
 
     def catch_up(self) -> None:
         """Go on from the state that the folder has, if it is another one: a process that answered in between has left it there."""
+        self._hold()
         if self._file is not None and os.path.exists(self._file):
             kept = _files.read(self._file)
             if kept != self._native.save():
-                self._native.restore(kept)
+                self._restore(kept)
+
+    def release(self) -> None:
+        """Let other processes have the folder of the state, until :meth:`catch_up`."""
+        self._lock = None
 
     def handle(self, message: bytes) -> bytes | None:
         """Process a message of the server.
@@ -99,6 +135,7 @@ class Agent:
         InputError
             When the server does not send such a message to this agent now. The agent is then unchanged.
         """
+        self._hold()
         answer = self._native.handle(message)
         if self._file is not None:
             _files.write(self._file, self._native.save())

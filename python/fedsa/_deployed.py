@@ -34,6 +34,7 @@ def serve(
     repeats: int | None = None,
     missing: str | None = None,
     norm_limit: float | None = None,
+    width_limit: float | None = None,
     leave_after: int | None = None,
     invite: float | None = None,
     overwrite: bool = False,
@@ -80,6 +81,8 @@ def serve(
     norm_limit : float, optional
         Agents are excluded, and leave, whose answers are no longer finite, or have a norm above this many times the median of the others'.
         By default answers are believed, and the federation ends where an agent's numbers are no longer finite.
+    width_limit : float, optional
+        Agents are excluded whose LIBSVM rows end with a column more than this many times as far as those of most agents. 100.
     leave_after : int, optional
         After so many rounds in a row in which it was asked or could not be reached, and did not answer, an agent has left for good. By
         default only those leave that say so.
@@ -125,7 +128,7 @@ def serve(
     """
     folder = f"{os.fspath(out)}.state" if state is None else os.fspath(state)
     waiting: dict[str, Any] = dict(connect=connect, deadline=deadline, least_answers=least_answers, least_share=least_share, repeats=repeats)
-    waiting |= dict(missing=missing, norm_limit=norm_limit, leave_after=leave_after, invite=invite)
+    waiting |= dict(missing=missing, norm_limit=norm_limit, width_limit=width_limit, leave_after=leave_after, invite=invite)
     deployment = read_settings(settings, waiting)
     holds_results = os.path.exists(os.path.join(os.fspath(out), "summary.json")) and not overwrite
     refused = InputError(f"{os.fspath(out)} holds results", "setting.output-exists", "out", "another folder, or overwrite=True")

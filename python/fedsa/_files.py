@@ -5,6 +5,9 @@ from __future__ import annotations
 import errno
 import os
 import sys
+import threading
+import time
+import weakref
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Union
@@ -60,21 +63,59 @@ def write_all(folder: Path, files: Mapping[str, bytes]) -> None:
         write(os.path.join(folder, name), contents)
 
 
+class Lock:
+    """The lock of a file, which this process has until nobody refers to this any more, or it ends, however it ends."""
+
+    def __init__(self, file: int) -> None:
+        weakref.finalize(self, os.close, file)
+
+
+# The locks of this process, by process and file: several objects of it may have the same one. A process that was forked has none of them.
+_LOCKS: weakref.WeakValueDictionary[tuple[int, str], Lock] = weakref.WeakValueDictionary()
+_LOOKING = threading.Lock()
+
+
+def lock(path: Path, wait: float = 0.0) -> Lock | None:
+    """The lock of a file, which is made where there is none; ``None`` if another process still has it after so many seconds."""
+    ends = time.monotonic() + wait
+    key = (os.getpid(), os.path.realpath(name_of(path)))
+    while True:
+        with _LOOKING:
+            known = _LOCKS.get(key)
+            if known is not None:
+                return known
+            file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+            if _is_free(file):
+                _LOCKS[key] = made = Lock(file)
+                return made
+            os.close(file)
+        if time.monotonic() >= ends:
+            return None
+        time.sleep(0.02)
+
+
+def _is_free(file: int) -> bool:
+    """Lock an open file; whether no other process has it."""
+    try:
+        if sys.platform == "win32":
+            os.lseek(file, 0, os.SEEK_SET)
+            msvcrt.locking(file, msvcrt.LK_NBLCK, 1)
+        else:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as e:
+        # Some network file systems have no locks.
+        return e.errno not in (errno.EACCES, errno.EAGAIN, errno.EDEADLK)
+    return True
+
+
 @contextmanager
 def held(path: Path) -> Iterator[bool]:
     """Hold the lock of a file, which is made where there is none; whether nobody else holds it. It ends with its process, however that ends."""
-    with open(path, "ab") as file:
-        try:
-            if sys.platform == "win32":
-                file.seek(0)
-                msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
-            else:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            is_free = True
-        except OSError as e:
-            # Some network file systems have no locks.
-            is_free = e.errno not in (errno.EACCES, errno.EAGAIN, errno.EDEADLK)
-        yield is_free
+    file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    try:
+        yield _is_free(file)
+    finally:
+        os.close(file)
 
 
 def read(path: Path) -> bytes:

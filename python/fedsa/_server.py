@@ -72,18 +72,24 @@ class Server:
         # Until when seconds are counted.
         self.counted = time.monotonic()
         if os.path.exists(self.file):
-            self.progress = _server_state.restored(self.file, self.history)
-            if self.progress.membership is not None and self.progress.server is not None:
-                membership = deployment.membership(*agents, self.progress.membership)
-                node = _fedsa.ServerNode(membership.federation(), membership.counts_late)
-                node.restore(self.progress.server)
-                self._enter(membership, node)
-                self.report(f"goes on after round {node.rounds()}")
-            else:
-                self.enrolment.restore(self.progress.enrolment)
-                # Agents are asked again: they may be others since.
-                for who in self.enrolment.applied():
-                    self.enrolment.withdraw(who)
+            with _server_state.about(self.file):
+                self._restore()
+
+    def _restore(self) -> None:
+        """Go on from the state on the disk."""
+        self.progress = _server_state.restored(self.file, self.history)
+        if self.progress.membership is None or self.progress.server is None:
+            self.enrolment.restore(self.progress.enrolment)
+            # Agents are asked again: they may be others since.
+            for who in self.enrolment.applied():
+                self.enrolment.withdraw(who)
+            return
+        membership = self.deployment.membership(*self.agents, self.progress.membership)
+        node = _fedsa.ServerNode(membership.federation(), membership.counts_late)
+        node.restore(self.progress.server)
+        self.history.check(node.rounds())
+        self._enter(membership, node)
+        self.report(f"goes on after round {node.rounds()}")
 
     def _enter(self, membership: _fedsa.Membership, node: _fedsa.ServerNode) -> None:
         self.membership, self.node = membership, node
@@ -343,6 +349,9 @@ class Server:
                 membership.renew(who, reply.body)
             except FedsaError as e:
                 self.report(f"{who} cannot begin anew: {e.what}")
+                if reply.body is not None and who not in progress.leaving:
+                    # What it has now is not what it takes part with. It is out of the next epoch, and can join again with that.
+                    progress.leaving.append(who)
                 continue
             epoch.messages += 1
             epoch.bytes_up += len(reply.body)

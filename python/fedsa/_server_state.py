@@ -11,12 +11,19 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from types import UnionType
+from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
-from fedsa import _files
+from fedsa import _fedsa, _files
 from fedsa.errors import InputError
+
+Kind = TypeVar("Kind")
+
+# What reading a state may raise that somebody has changed.
+UNREADABLE = (ValueError, KeyError, TypeError, AttributeError, IndexError, OverflowError, RecursionError)
 
 # The layout of saved servers: a line with its number and the checksum of all that follows it.
 LAYOUT = 5
@@ -152,18 +159,30 @@ class History:
         for line in lines.splitlines():
             arrivals = self._read(json.loads(line), arrivals)
         if epoch is not None:
-            self.epochs.append(EpochRecord(**epoch, arrivals=arrivals))
+            self.epochs.append(typed(EpochRecord, {**epoch, "arrivals": arrivals}))
+
+    def check(self, rounds: int) -> None:
+        """Check that it is that of a server which has done so many rounds.
+
+        Raises
+        ------
+        InputError
+            When it is not.
+        """
+        done = [_fedsa.Deployment.recorded_round(row) for row in self.rounds]
+        if done not in (list(range(rounds + 1)), list(range(rounds))) or not self.epochs:
+            raise InputError(f"records of {len(done)} rounds of {rounds}", "format", self.file, "the file that was saved with this state, or another folder")
 
     def _read(self, line: dict[str, Any], arrivals: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """Take a line; the arrivals so far of the epoch that has not ended."""
         if "round" in line:
             self.rounds.append(base64.b64decode(line["round"]))
-            self.ends.append(line["end"])
+            self.ends.append(float(line["end"]))
             arrivals += line["arrivals"]
         elif "exchange" in line:
-            self.exchanges.append(ExchangeRecord(**line["exchange"]))
+            self.exchanges.append(typed(ExchangeRecord, line["exchange"]))
         elif "epoch" in line:
-            self.epochs.append(EpochRecord(**line["epoch"], arrivals=arrivals))
+            self.epochs.append(typed(EpochRecord, {**line["epoch"], "arrivals": arrivals}))
             return []
         else:
             self.residuals.append(line["residual"])
@@ -254,8 +273,51 @@ def restored(file: str, history: History) -> Progress:
     try:
         table = json.loads(state, object_hook=parts)
         history.restore(table.pop("history"))
-        return Progress(**table)
-    except (ValueError, KeyError, TypeError, AttributeError) as e:
+        return typed(Progress, table)
+    except UNREADABLE as e:
         if isinstance(e, InputError):
             raise
         raise InputError("not the state of a server", "format", file, "a state that fedsa saved, or another folder") from e
+
+
+@contextmanager
+def about(file: str) -> Iterator[None]:
+    """Whatever is wrong with a state is said of its file, with what can be done."""
+    try:
+        yield
+    except UNREADABLE as e:
+        what = e.what if isinstance(e, InputError) else f"{type(e).__name__}: {e}"
+        # Lines are in a file of their own.
+        file = e.key if isinstance(e, InputError) and os.path.dirname(e.key) else file
+        accepted = "the settings with which it was saved, an intact copy of the folder, or another one, with which the federation begins anew"
+        raise InputError(f"the state in {file} is damaged or not ours: {what}", "format", "state", accepted) from e
+
+
+def typed(kind: type[Kind], table: dict[str, Any]) -> Kind:
+    """A value of a dataclass.
+
+    Raises
+    ------
+    TypeError
+        When a field is missing, is another one, or has another type.
+    """
+    for name, hint in get_type_hints(kind).items():
+        if name in table and not is_of(table[name], hint):
+            raise TypeError(f"`{name}` is {table[name]!r:.100}")
+    return kind(**table)
+
+
+def is_of(value: Any, hint: Any) -> bool:
+    """Whether a value that JSON has is of a type."""
+    origin, parts = get_origin(hint), get_args(hint)
+    if hint is Any:
+        return True
+    if origin in (Union, UnionType):
+        return any(is_of(value, part) for part in parts)
+    if origin is list:
+        return isinstance(value, list) and all(is_of(one, parts[0]) for one in value)
+    if origin is dict:
+        return isinstance(value, dict) and all(is_of(key, parts[0]) and is_of(one, parts[1]) for key, one in value.items())
+    if hint is float:
+        return isinstance(value, (int, float)) and not isinstance(value, bool)
+    return isinstance(value, hint) and not (hint is int and isinstance(value, bool))

@@ -9,7 +9,8 @@ from __future__ import annotations
 import hashlib
 import os
 import time
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from flwr.app import ConfigRecord, Context, Message, RecordDict
@@ -30,12 +31,15 @@ __all__ = ["FlowerCarrier", "client_app", "server_app"]
 RECORD, BODY, REFUSED = "fedsa", "body", "refused"
 
 # The settings of the server that a run may have, with hyphens there.
-WAITING = ("connect", "deadline", "least_answers", "least_share", "repeats", "missing", "norm_limit", "leave_after", "invite")
+WAITING = ("connect", "deadline", "least_answers", "least_share", "repeats", "missing", "norm_limit", "width_limit", "leave_after", "invite")
 
 # The agents of this process with their data, by settings and folder of the state, the last one used last: a process of a simulation answers for
 # many nodes in turn. More would take the memory of many agents' data.
 _AGENTS: dict[tuple[str, ...], Agent] = {}
 MOST_AGENTS = 16
+
+# The seconds for which a message waits until another process has answered for the same node: a question may be repeated before it is answered.
+BUSY = 600.0
 
 
 class FlowerCarrier:
@@ -142,22 +146,25 @@ def answer(settings: Path, message: Message, context: Context) -> Message:
         body = message.content[RECORD][BODY]
         if not isinstance(body, bytes):
             raise InputError("a message without bytes", "message.refused", BODY)
-        got = agent_of(settings, dict(context.node_config), dict(context.run_config), context.node_id).handle(body)
+        with agent_of(settings, dict(context.node_config), dict(context.run_config), context.node_id) as agent:
+            got = agent.handle(body)
         fields = {} if got is None else {BODY: got}
     except FedsaError as e:
         fields = {REFUSED: str(e)}
     return Message(RecordDict({RECORD: ConfigRecord(fields)}), reply_to=message)
 
 
-def agent_of(settings: Path, node: Mapping[str, Any], run: Mapping[str, Any], node_id: int) -> Agent | Resident:
-    """The agent of a node.
+@contextmanager
+def agent_of(settings: Path, node: Mapping[str, Any], run: Mapping[str, Any], node_id: int) -> Iterator[Agent | Resident]:
+    """The agent of a node, whose state no other process has meanwhile.
 
     What it needs is imported here: Flower starts a process for each message, whose time is part of the exchange.
     """
     if "socket" in node:
         from fedsa._resident import Resident
 
-        return Resident(str(node["socket"]))
+        yield Resident(str(node["socket"]))
+        return
     from fedsa._agent import Agent
     from fedsa._files import read
 
@@ -170,7 +177,7 @@ def agent_of(settings: Path, node: Mapping[str, Any], run: Mapping[str, Any], no
     kept = os.path.join(state, "agent.state")
     agent = _AGENTS.pop(key, None)
     if agent is None or not os.path.exists(kept):
-        agent = Agent(settings, [one for one in data.split(";") if one], state=state, number=None if number is None else int(number))
+        agent = Agent(settings, [one for one in data.split(";") if one], state=state, number=None if number is None else int(number), wait=BUSY)
         if node.get("leave"):
             agent.leave()
     # What another process has done since is on the disk.
@@ -178,7 +185,10 @@ def agent_of(settings: Path, node: Mapping[str, Any], run: Mapping[str, Any], no
     _AGENTS[key] = agent
     while len(_AGENTS) > MOST_AGENTS:
         _AGENTS.pop(next(iter(_AGENTS)))
-    return agent
+    try:
+        yield agent
+    finally:
+        agent.release()
 
 
 def server_app(settings: Path) -> ServerApp:
@@ -195,7 +205,7 @@ def server_app(settings: Path) -> ServerApp:
         It has its settings from the configuration of a run: ``agents``, the least number of them, ``most-agents``, ``out``, the folder of
         the results, and ``overwrite``; ``late``, the seconds after the deadline for which answers may still come; and those of the table
         ``[federation]``, of which the others are as ``settings.toml`` says: ``connect``, ``deadline``, ``least-answers``, ``least-share``,
-        ``repeats``, ``missing``, ``norm-limit``, ``leave-after``, ``invite``.
+        ``repeats``, ``missing``, ``norm-limit``, ``width-limit``, ``leave-after``, ``invite``.
     """
     from fedsa._deployed import serve
 

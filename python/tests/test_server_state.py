@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import subprocess
@@ -207,6 +208,49 @@ def test_the_lock_of_a_killed_server_does_not_stay(tmp_path: Path) -> None:
     holder.kill()
     holder.communicate()
     assert len(serve(here).trace()) == 6
+
+
+def test_an_altered_state_of_a_server_is_named(tmp_path: Path) -> None:
+    """Whatever is changed together with its checksum is said of the file, and not found out rounds later."""
+    here = stopped(tmp_path)
+    file = tmp_path / "out.state/server.state"
+    whole = file.read_bytes()
+    state = json.loads(whole.splitlines()[1])
+    lines = state["history"]
+    altered: list[tuple[str, Any]] = [
+        ("membership", {"base64": ""}),
+        ("membership", {"base64": state["server"]["base64"]}),
+        ("server", {"base64": "AAAA"}),
+        ("server", {"base64": 7}),
+        ("server", 7),
+        ("again", {"bob": 3}),
+        ("silent", ["bob"]),
+        ("names", []),
+        ("seconds", "long"),
+        ("history", 7),
+        ("history", {**lines, "bytes": 0, "sha256": hashlib.sha256().hexdigest()}),
+        ("history", {**lines, "bytes": "all"}),
+        ("history", {**lines, "epoch": {**lines["epoch"], "agents": "bob"}}),
+        ("history", {**lines, "epoch": None}),
+    ]
+    for key, value in altered:
+        inside = json.dumps({**state, key: value}).encode()
+        file.write_bytes(_server_state._head(inside) + inside)
+        with pytest.raises(fedsa.InputError, match="the state in .*server.(state|lines) is damaged or not ours: ") as e:
+            serve(here)
+        assert e.value.code == "format" and "another one" in e.value.help, (key, value)
+    # So is a line of which the state has the checksum.
+    kept = (tmp_path / "out.state/server.lines").read_bytes()
+    for line in (b'{"round": "AAAA", "end": 0.0, "arrivals": []}\n', b'{"exchange": {}}\n', b"7\n", b"[]\n"):
+        (tmp_path / "out.state/server.lines").write_bytes(kept[: lines["bytes"]] + line)
+        told = {**lines, "bytes": lines["bytes"] + len(line), "sha256": hashlib.sha256(kept[: lines["bytes"]] + line).hexdigest()}
+        inside = json.dumps({**state, "history": told}).encode()
+        file.write_bytes(_server_state._head(inside) + inside)
+        with pytest.raises(fedsa.InputError, match="is damaged or not ours: "):
+            serve(here)
+    (tmp_path / "out.state/server.lines").write_bytes(kept)
+    file.write_bytes(whole)
+    assert np.array_equal(serve(here).theta("m"), engine(SCAFFLSA, here.files).theta("m"))
 
 
 @pytest.mark.parametrize("text", ["\x1b[2J\x1b]0;owned\x07" + "x" * 2_000_000, "a\nround 7, exchange 1: 3 of 3 answered"])

@@ -180,7 +180,7 @@ fn what_an_agent_cannot_have_is_refused() {
     folder.write("settings.toml", settings(garnet, SCAFFLSA));
     folder.write("s3/agent.state", b"not a state");
     let message = refused(&["--state", "s3"]);
-    assert!(message.contains("agent.state") && message.contains("another --state"), "{message}");
+    assert!(message.contains("s3/agent.state is damaged or not ours: ") && message.contains("another --state"), "{message}");
     assert_eq!(folder.text("s3/agent.state"), "not a state");
 }
 

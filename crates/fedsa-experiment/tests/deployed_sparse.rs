@@ -105,7 +105,7 @@ fn the_weights_have_as_many_columns_as_the_widest_shard() {
     let mut wide = LocalAgent::new(&deployment, &files[1..2], &Places::from_env(""), None, &Cancel::never()).unwrap();
     let e = few.take("wide", &wide.handle(&few.invitation()).unwrap().unwrap()).unwrap_err();
     assert!(e.what.contains("a column 31, and the last one is 15"), "{e:?}");
-    // An index that no model has is left out, also where there are two such agents; so it is without others.
+    // An index that no model has is refused as it comes.
     let wide = |name: &str, index: u64| {
         let path = folder.path().join(name);
         std::fs::write(&path, format!("1 1:1 {index}:2\n-1 2:1\n")).unwrap();
@@ -113,10 +113,89 @@ fn the_weights_have_as_many_columns_as_the_widest_shard() {
     };
     files.insert(0, wide("wide.svm", 1 << 31));
     files.push(wide("wider.svm", (1 << 32) - 3));
-    let found = founded(&deployment, &files, 3).unwrap();
-    let mut excluded: Vec<&str> = found.excluded.iter().map(|(who, _)| &who[..]).collect();
-    excluded.sort_unstable();
-    assert_eq!((excluded, found.federation.dim()), (vec!["0", "4"], 31));
-    assert!(found.excluded.iter().all(|(_, e)| e.what.contains("columns and 0 levels of categories")), "{:?}", found.excluded);
-    assert!(founded(&deployment, &files, 4).err().unwrap().help.contains("at most 8388608 components"));
+    let e = founded(&deployment, &files, 3).err().unwrap();
+    assert!(e.what.starts_with("the application of `0`: 2147483648 columns") && e.help.contains("at most 8388608 components"), "{e:?}");
+}
+
+/// One agent's rows that end far beyond those of others would make everybody's model that large.
+#[test]
+fn an_agent_whose_rows_end_far_beyond_those_of_most_is_excluded() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut files = shards(folder.path());
+    let path = folder.path().join("wide.svm");
+    std::fs::write(&path, "1 1:1 8000:2\n-1 2:1\n").unwrap();
+    files.insert(1, path.to_str().unwrap().to_string());
+    let of = |limit: &str| {
+        let text = settings("{ kind = \"logistic\", ridge = 1e-2, weights = \"rows\" }", "{ kind = \"mean\" }", "{ kind = \"lbfgs\" }", 3);
+        Deployment::new(Document::parse("t.toml", &(text + limit)).unwrap()).unwrap()
+    };
+    let found = founded(&of(""), &files, 3).unwrap();
+    assert_eq!((found.federation.dim(), found.federation.agents(), found.excluded.len(), &found.excluded[0].0[..]), (31, 3, 1, "1"));
+    let why = &found.excluded[0].1;
+    assert!(
+        why.what == "rows that end with column 8000, and those of most agents end with column 15 or before" && why.help.contains("100"),
+        "{why:?}"
+    );
+    let e = founded(&of(""), &files, 4).err().unwrap();
+    assert!(
+        e.key == "federation.width_limit" && e.what.starts_with("`1`: rows that end with column 8000") && e.help.contains("width_limit"),
+        "{e:?}"
+    );
+    // It says who is meant to be believed, and of two nobody knows.
+    assert_eq!(founded(&of("[federation]\nwidth_limit = 600.0\n"), &files, 4).unwrap().federation.dim(), 8000);
+    assert_eq!(founded(&of(""), &files[..2], 2).unwrap().federation.dim(), 8000);
+}
+
+/// A server of Newton's method would need matrices of a million columns: the application says so, before anything of that size is made.
+#[test]
+fn an_application_whose_model_no_server_holds_is_refused_with_its_size() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("wide.svm");
+    std::fs::write(&path, "1 1:1 5000000:2\n-1 2:1\n").unwrap();
+    let deployment = deployment("{ kind = \"logistic\", ridge = 1e-2, weights = \"rows\" }", "{ kind = \"newton\" }");
+    let mut agent =
+        LocalAgent::new(&deployment, &[path.to_str().unwrap().to_string()], &Places::from_env(""), None, &Cancel::never()).unwrap();
+    let mut enrolment = deployment.enrolment(1..=3).unwrap();
+    let application = agent.handle(&enrolment.invite(1)).unwrap().unwrap();
+    let e = deployment.take(&mut enrolment, "eve", &application).unwrap_err();
+    assert!(e.what.starts_with("the application of `eve`: the server of 1 agents with a model of d = 5000000 components"), "{e:?}");
+    assert!(e.what.contains("needs about ") && e.what.contains(" TB, ") && enrolment.applied().count() == 0, "{e:?}");
+    // What is decoded has a limit too.
+    let e = enrolment.clone().with_memory(100.0).take("eve", &application).unwrap_err();
+    assert!(e.what.starts_with("the application of `eve`: its 2 columns need about 0.0 MB of memory, and 0.0 MB are left"), "{e:?}");
+}
+
+/// A shard that ends before a column that is no feature has zeros there, as together with the others.
+#[test]
+fn shards_may_end_before_a_column_that_is_no_feature() {
+    let folder = tempfile::tempdir().unwrap();
+    let files = shards(folder.path());
+    let common = "ridge = 1e-2, weights = \"rows\"";
+    let dropped = |columns: &str| format!("{{ kind = \"logistic\", drop = [{columns}], intercept = true, {common} }}");
+    let (one, last, many) = (dropped("\"20\""), dropped("\"31\""), dropped("\"3\", \"12\", \"20\", \"31\""));
+    let target = format!("{{ kind = \"least-squares\", target = \"20\", {common} }}");
+    let both = format!("{{ kind = \"glm\", family = \"gaussian\", target = \"20\", drop = [\"31\"], offset = \"10\", {common} }}");
+    let category = format!("{{ kind = \"logistic\", drop = [\"25\"], categorical = [\"20\"], {common} }}");
+    for (problem, d) in [(&one, 31), (&last, 31), (&many, 28), (&target, 30), (&both, 28), (&category, 0)] {
+        let text = settings(problem, "{ kind = \"mean\" }", "{ kind = \"newton\" }", 4);
+        let all = in_one_place(&text, &[("data", list(&files)), ("partition", Value::String("files".into()))]);
+        assert!((d == 0 || all.len() == d) && all.iter().any(|x| *x != 0.0), "{problem}: {}", all.len());
+        assert_eq!(deployed(&text, &each(&files)), all, "{problem}");
+    }
+    // A column that nobody has is a mistake, as it is together.
+    for named in ["drop = [\"40\"]", "offset = \"40\"", "target = \"40\""] {
+        let deployment = deployment(&format!("{{ kind = \"glm\", family = \"gaussian\", {named}, {common} }}"), "{ kind = \"newton\" }");
+        let e = founded(&deployment, &files, 2).err().unwrap();
+        assert!(e.key == "problem.data" && e.what == "no agent has a column `40`: there are 31 columns", "{named}: {e:?}");
+    }
+}
+
+/// Whose targets lie between others would scale them by another factor.
+#[test]
+fn targets_of_shards_are_not_scaled_by_each_agent() {
+    let folder = tempfile::tempdir().unwrap();
+    let files = shards(folder.path());
+    let deployment = deployment("{ kind = \"least-squares\", target_range = [0.0, 1.0], ridge = 1e-2 }", "{ kind = \"newton\" }");
+    let e = LocalAgent::new(&deployment, &files[..1], &Places::from_env(""), None, &Cancel::never()).err().unwrap();
+    assert!(e.key == "problem.target_range" && e.what.contains("by its own rows") && e.what.contains("LIBSVM"), "{e:?}");
 }

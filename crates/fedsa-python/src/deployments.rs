@@ -82,13 +82,12 @@ impl Deployment {
     ) -> PyResult<RanResults> {
         engine::brief(py, || {
             let row = |(row, residual, seconds): &(Vec<u8>, Option<f64>, f64)| {
-                let mut row: Recorded = postcard::from_bytes(row)?;
+                let mut row = recorded(row)?;
                 row.seen.residual = *residual;
                 row.seconds = Some(*seconds);
                 Ok(row)
             };
-            let rows = rows.iter().map(row).collect::<Result<Vec<Recorded>, postcard::Error>>();
-            let rows = rows.map_err(|_| Error::format("saved rounds", "not the rounds of a federation", "what this version saved"))?;
+            let rows = rows.iter().map(row).collect::<Result<Vec<Recorded>, Error>>()?;
             let told = serde_json::from_str(told).map_err(|e| Error::data("told", e.to_string(), "JSON"))?;
             server.with(|server| {
                 let coordinator = server.coordinator();
@@ -96,6 +95,12 @@ impl Deployment {
                 Ok(RanResults(self.0.results(coordinator.federation(), ended)?))
             })
         })
+    }
+
+    /// The number of the round of which a server has recorded this.
+    #[staticmethod]
+    fn recorded_round(py: Python<'_>, row: &[u8]) -> PyResult<u64> {
+        engine::brief(py, || Ok(recorded(row)?.round))
     }
 
     /// Writes results into a folder, with the weights and what is needed to apply them.
@@ -128,13 +133,12 @@ impl Enrolment {
 
     /// Takes an application; whether it is a new one.
     fn take(&self, py: Python<'_>, sender: &str, application: &[u8]) -> PyResult<bool> {
-        engine::brief(py, || Ok(locked(&self.enrolment).take(sender, application)? == Accepted::Counted))
+        engine::brief(py, || Ok(self.deployment.take(&mut locked(&self.enrolment), sender, application)? == Accepted::Counted))
     }
 
     /// Forgets the application of a sender, if it has made one.
     fn withdraw(&self, sender: &str) {
-        let mut enrolment = locked(&self.enrolment);
-        *enrolment = enrolment.without(sender);
+        locked(&self.enrolment).withdraw(sender);
     }
 
     fn applied(&self) -> Vec<String> {
@@ -231,6 +235,11 @@ impl Membership {
     fn save<'py>(&self, py: Python<'py>) -> Bound<'py, PyBytes> {
         PyBytes::new(py, &locked(&self.0).save())
     }
+}
+
+/// What a server has recorded of a round.
+fn recorded(row: &[u8]) -> Result<Recorded, Error> {
+    postcard::from_bytes(row).map_err(|_| Error::format("saved rounds", "not the rounds of a federation", "what this version saved"))
 }
 
 /// Whether bytes say that an agent leaves for good.

@@ -250,7 +250,7 @@ fn another_version_is_refused_and_both_are_named() {
     // The version is behind the four bytes that say what it is.
     invitation[4] = 9;
     let e = Applicant::new(&terms(), 1).apply(&invitation).unwrap_err();
-    assert!(e.what.contains("version 9") && e.help.contains("version 4"), "{e:?}");
+    assert!(e.what.contains("version 9") && e.help.contains("version 5"), "{e:?}");
 }
 
 proptest! {
@@ -335,7 +335,9 @@ fn an_epoch_is_announced_to_those_who_know_the_federation_and_to_those_who_do_no
         assert!(repeats(&federation, 0, bytes).unwrap() && !repeats(&federation, 1, bytes).unwrap());
         assert!(!repeats(first.federation(), 0, bytes).unwrap());
     }
-    let stranger = Applicant::new(&terms(), 200).with_dim(D);
+    // It is that of c, with its rows.
+    let stranger = Applicant::new(&terms(), 300).with_dim(D);
+    assert!(Applicant::new(&terms(), 200).with_dim(D).joined(&long).is_err_and(|e| e.what.contains("other rows")));
     assert_eq!(stranger.joined(&long).unwrap().federation.digest(), next.federation().digest());
     assert!(stranger.joined(&short).is_err());
     assert!(is_farewell(&farewell()) && is_enrolment(&farewell()) && !is_farewell(&long));

@@ -62,7 +62,7 @@ pub(super) fn read(sources: &[String], places: &super::find::Places, wanted: &Wa
     dropped_somewhere(&mut parts)?;
     same_columns(&mut parts)?;
     let datasets = parts.into_iter().map(|(path, part)| {
-        let dataset = part.finish(name_of(&path)).map_err(|e| about(&path, e))?;
+        let dataset = part.finish(name_of(&path), &wanted).map_err(|e| about(&path, e))?;
         Ok((path, dataset))
     });
     datasets.collect()
@@ -163,13 +163,14 @@ fn same_columns(parts: &mut [(PathBuf, Part)]) -> Result<()> {
 }
 
 impl Part {
-    fn finish(self, name: String) -> Result<Dataset> {
+    fn finish(self, name: String, wanted: &Wanted) -> Result<Dataset> {
         let Self { columns, mut rows, targets, groups, texts, .. } = self;
-        let columns = columns.names()?;
+        let may_end_before = wanted.may_end_before && matches!(rows, Rows::Sparse { .. });
+        let columns = columns.names(may_end_before)?;
         if let Rows::Sparse { d, .. } = &mut rows {
             *d = columns.len();
         }
-        if columns.is_empty() {
+        if columns.is_empty() && !may_end_before {
             return Err(no_features());
         }
         debug_assert_eq!(rows.columns(), columns.len());
@@ -187,7 +188,7 @@ fn from_bytes(file: Vec<u8>, format: Format, wanted: &Wanted, beside: &[(&str, V
     let mut part = read_store(&Store::from(file), format, wanted, None, Beside { open: &open, words: &words })?;
     match part.lacking.pop() {
         Some((_, e)) => Err(e),
-        None => part.finish(String::new()),
+        None => part.finish(String::new(), wanted),
     }
 }
 

@@ -54,12 +54,15 @@ impl Columns {
         }
     }
 
-    /// The names of the columns.
-    pub fn names(self) -> Result<dataset::Columns> {
-        let (width, left_out) = match self {
+    /// The names of the columns; `may_end_before` of those that are left out.
+    pub fn names(self, may_end_before: bool) -> Result<dataset::Columns> {
+        let (width, mut left_out) = match self {
             Self::Named(names) => return Ok(dataset::Columns::Named(names)),
             Self::Numbered { width, left_out } => (width, left_out),
         };
+        if may_end_before {
+            left_out.retain(|j| *j < width);
+        }
         if let Some(j) = left_out.iter().find(|j| **j >= width) {
             let what = format!("there is no column `{}`: there are {width} columns", j + 1);
             return Err(Error::data("", what, format!("one of the columns 1 to {width}")));

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use fedsa::cancel::Cancel;
 use fedsa::enrolment::{self, Admission, Applicant, ColumnSummary};
-use fedsa::error::{Error, Result};
+use fedsa::error::{Error, ErrorKind, Result};
 use fedsa::federation::Federation;
 use fedsa::kernel::Isa;
 use fedsa::node::ClientNode;
@@ -30,7 +30,7 @@ use crate::made;
 use crate::plan::BuiltProblem;
 
 /// Saved agents.
-const LAYOUT: Layout = Layout { name: "agent", version: 7 };
+const LAYOUT: Layout = Layout { name: "agent", version: 8 };
 
 /// An agent: it applies, is admitted, and answers the questions of rounds.
 pub struct LocalAgent {
@@ -258,7 +258,8 @@ impl LocalAgent {
             Ok(()) => self.applied = applied,
             Err(e) => {
                 (self.joined, self.applied) = before;
-                return Err(e);
+                // Of what the state holds an error says what a message or a node is refused for, and not that the state is at fault.
+                return Err(if e.kind() == ErrorKind::Format { e } else { LAYOUT.foreign() });
             }
         }
         Ok(())
@@ -309,7 +310,7 @@ impl OwnData {
                     let (field, form) = own.build(experiment, files, None)?;
                     return Ok(Self { rows, columns, field: Some(field), form: Some(form), width, ..Self::default() });
                 }
-                levels::check_targets(experiment)?;
+                levels::check_targets(experiment, &own.levels)?;
                 levels::preparation(experiment)?.check_rows(&own.sets, &own.levels).map_err(|e| e.inside("problem"))?;
                 let form = Some(json!(LevelsForm::of(&own.levels)).to_string());
                 Ok(Self { rows, columns, form, unprepared: Some(own), width, ..Self::default() })
@@ -330,11 +331,12 @@ struct OwnRows {
 
 impl OwnRows {
     fn read(experiment: &Experiment, files: &DiskFiles) -> Result<Self> {
-        let how = levels::preparation(experiment)?;
+        let mut how = levels::preparation(experiment)?;
+        // Others' files may have them.
+        how.wanted.may_end_before = true;
         let inside = |e: Error| e.inside("problem");
         let mut sets = how.read(files).map_err(inside)?;
-        how.widen(&mut sets);
-        let levels = how.levels_of(&sets).map_err(inside)?;
+        let levels = how.levels_of(&mut sets).map_err(inside)?;
         let all: usize = sets.iter().map(|set| set.rows.len()).sum();
         Ok(Self { sets, levels, rows: how.samples.unwrap_or(all) as u64 })
     }

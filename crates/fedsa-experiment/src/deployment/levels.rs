@@ -110,6 +110,21 @@ pub(super) fn levels_of(form: LevelsForm, columns: &[ColumnSummary]) -> RowLevel
     levels
 }
 
+/// Refuses a column without a name that settings name and that no agent's rows reach, as one process would.
+///
+/// # Errors
+/// When there is one.
+pub(super) fn check_left_out(levels: &RowLevels) -> Result<()> {
+    let Some(sparse) = &levels.sparse else { return Ok(()) };
+    match sparse.left_out.iter().find(|out| **out >= sparse.width) {
+        Some(out) => {
+            let what = format!("no agent has a column `{}`: there are {} columns", out + 1, sparse.width);
+            Err(Error::data("problem.data", what, format!("one of the columns 1 to {}", sparse.width)))
+        }
+        None => Ok(()),
+    }
+}
+
 /// How the rows of an experiment become those of agents.
 ///
 /// # Errors
@@ -126,9 +141,13 @@ pub(super) fn preparation(experiment: &Experiment) -> Result<Preparation> {
 ///
 /// # Errors
 /// When it is so.
-pub(super) fn check_targets(experiment: &Experiment) -> Result<()> {
+pub(super) fn check_targets(experiment: &Experiment, levels: &RowLevels) -> Result<()> {
     if matches!(preparation(experiment)?.targets, TargetRule::Numbers { range: Some(_) }) {
-        let what = "targets that each agent would scale by its own rows, beside columns whose categories are those of all agents";
+        let beside = match levels.sparse {
+            Some(_) => "LIBSVM rows whose number of columns is that of all agents",
+            None => "columns whose categories are those of all agents",
+        };
+        let what = format!("targets that each agent would scale by its own rows, beside {beside}");
         return Err(Error::new("target_range", what, "targets in files that are scaled alike, and no target_range").inside("problem"));
     }
     Ok(())
@@ -140,7 +159,18 @@ pub(super) fn check_targets(experiment: &Experiment) -> Result<()> {
 /// When there are no targets for these classes, or too many components.
 pub(super) fn dim(how: &Preparation, levels: &RowLevels) -> Result<usize> {
     let targets = how.targets.of_classes(levels.classes.as_deref()).map_err(|e| e.inside("problem"))?;
-    let outputs = targets.as_ref().map_or(1, Targets::outputs);
+    dim_of(how, levels, targets.as_ref().map_or(1, Targets::outputs))
+}
+
+/// The least number of components of a model of rows that have these levels among others.
+///
+/// # Errors
+/// When there are too many components.
+pub(super) fn least_dim(how: &Preparation, levels: &RowLevels) -> Result<usize> {
+    dim_of(how, levels, 1)
+}
+
+fn dim_of(how: &Preparation, levels: &RowLevels, outputs: usize) -> Result<usize> {
     let features: usize = levels.features(how.intercept).iter().map(|category| category.levels.len()).sum();
     let width = levels.plain.checked_add(features + usize::from(how.intercept));
     let dim = width.and_then(|width| width.checked_mul(outputs)).filter(|dim| (1..=MOST_COMPONENTS as usize).contains(dim));

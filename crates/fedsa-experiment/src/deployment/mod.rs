@@ -5,11 +5,14 @@
 //! them. The numbers are those of a run of the same settings on the data of all agents, one file an agent, weighted by rows.
 
 mod agent;
+mod claims;
 mod ended;
+mod left_out;
 mod levels;
 mod needs;
 mod weights;
 
+use std::borrow::Cow;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
@@ -23,6 +26,7 @@ use fedsa::session::Until;
 use fedsa::uplink::Uplink;
 use fedsa_data::DiskFiles;
 use fedsa_data::find::Places;
+use fedsa_data::machine;
 use serde::de::DeserializeOwned;
 use toml::Value;
 
@@ -137,9 +141,13 @@ impl Deployment {
     /// The server's side, which begins with enrolment; `agents` says how many there must be, and how many there can be.
     ///
     /// # Errors
-    /// As [`Enrolment::new`].
+    /// As [`Enrolment::new`]; when `FEDSA_MEMORY` is no size.
     pub fn enrolment(&self, agents: RangeInclusive<usize>) -> Result<Enrolment> {
-        Enrolment::new(&self.terms, agents)
+        let enrolment = Enrolment::new(&self.terms, agents)?;
+        Ok(match machine::available()? {
+            Some(available) => enrolment.with_memory(available.bytes),
+            None => enrolment,
+        })
     }
 
     /// How the ends wait for each other, and how the server counts answers.
@@ -149,17 +157,29 @@ impl Deployment {
 
     /// Founds the federation of those who have applied. Where there is none of all of them, such as for a label that one agent alone has,
     /// those are excluded without whom there is one, as long as there are enough; so are those whose ranges are so wide that features would not
-    /// tell the states of the others apart ([`Enrolment::outliers`]).
+    /// tell the states of the others apart ([`Enrolment::outliers`]), and those whose rows end with a column far beyond those of most
+    /// ([`Enrolment::wide`]).
     ///
     /// # Errors
     /// As [`Enrolment::close`]; when too few would be left of those who have applied; when the method cannot count answers as `[federation]` says.
     pub fn found(&self, enrolment: &Enrolment) -> Result<Enrolled> {
-        let outliers = self.outliers(enrolment);
-        let enrolment = outliers.iter().fold(enrolment.clone(), |rest, (who, _)| rest.without(who));
-        if let Some((who, why)) = outliers.first().filter(|_| !enrolment.has_enough()) {
-            let help = format!("{}; or `ranges` of these columns in [problem], or fewer agents that must come", why.help);
-            return Err(Error::data("ranges", format!("`{}`: {}", quoted(who), why.what), help).inside("problem"));
+        let mut outliers = Vec::new();
+        let mut rest = Cow::Borrowed(enrolment);
+        for (found, key, other) in [
+            (self.outliers(enrolment), "problem.ranges", "`ranges` of these columns in [problem]"),
+            (enrolment.wide(self.waiting().width_limit), "federation.width_limit", "a larger `width_limit` in [federation]"),
+        ] {
+            if found.is_empty() {
+                continue;
+            }
+            rest = Cow::Owned(rest.without(found.iter().map(|(who, _)| who.as_str())));
+            if let Some((who, why)) = found.first().filter(|_| !rest.has_enough()) {
+                let help = format!("{}; or {other}, or fewer agents that must come", why.help);
+                return Err(Error::data(key, format!("`{}`: {}", quoted(who), why.what), help));
+            }
+            outliers.extend(found);
         }
+        let enrolment = rest;
         let mut enrolled = match self.close(&enrolment) {
             Ok(enrolled) => enrolled,
             Err(why) => self.found_without(&enrolment, why)?,
@@ -171,8 +191,11 @@ impl Deployment {
 
     /// The federation of all of them, if its server fits into memory.
     fn close(&self, enrolment: &Enrolment) -> Result<Enrolled> {
-        let dim = self.dim(enrolment)?;
-        self.check_server(enrolment, dim)?;
+        let columns = enrolment.columns();
+        let dim = self.dim_of(enrolment.form(), &columns)?;
+        if let (agents, Some(d)) = enrolment.sizes(dim)? {
+            self.check_server(agents, d, &columns)?;
+        }
         enrolment.close(dim)
     }
 
@@ -193,29 +216,6 @@ impl Deployment {
         names.into_iter().zip(needs).filter(|(name, needs)| needs.range && is_needed(name)).map(|(name, _)| name).collect()
     }
 
-    /// The same without those who are in the way of it, one after the other: an agent without whom there is a federation, or else the one
-    /// with most values that no other has.
-    fn found_without(&self, enrolment: &Enrolment, why: Error) -> Result<Enrolled> {
-        let mut left_out = Vec::new();
-        let (mut rest, mut why) = (enrolment.clone(), why);
-        loop {
-            let suspects = rest.suspects();
-            let found = suspects.iter().find_map(|who| {
-                let others = rest.without(who);
-                self.close(&others).ok().map(|enrolled| (who.clone(), enrolled))
-            });
-            if let Some((who, mut enrolled)) = found {
-                left_out.push((who, why));
-                enrolled.excluded.extend(left_out);
-                return Ok(enrolled);
-            }
-            let Some(who) = suspects.into_iter().next() else { return Err(left_out.into_iter().next().map_or(why, |(_, first)| first)) };
-            rest = rest.without(&who);
-            let next = self.close(&rest).err();
-            left_out.push((who, std::mem::replace(&mut why, next.expect("there is no federation without one of them"))));
-        }
-    }
-
     /// The membership of a saved state, of a federation that must have and can have so many agents.
     ///
     /// # Errors
@@ -234,14 +234,18 @@ impl Deployment {
     /// # Errors
     /// When the features do not go with the columns.
     pub fn dim(&self, enrolment: &Enrolment) -> Result<Option<usize>> {
+        self.dim_of(enrolment.form(), &enrolment.columns())
+    }
+
+    /// The same of agents of this form that have these columns together.
+    fn dim_of(&self, form: Option<&str>, columns: &[ColumnSummary]) -> Result<Option<usize>> {
         if self.source == Source::Rows {
-            return self.dim_of_rows(enrolment);
+            return self.dim_of_rows(form, columns);
         }
         if self.is_known || self.source != Source::Logs {
             return Ok(None);
         }
         let logs: Logs = settings_of(&self.experiment)?;
-        let columns = enrolment.columns();
         let known = columns.iter().filter_map(|column| Some((column.name.clone(), column.range()?)));
         let (names, seen): (Vec<String>, Vec<(f64, f64)>) = known.unzip();
         logs.dim_of(&names, &seen).map(Some)
@@ -250,12 +254,12 @@ impl Deployment {
 
 impl Deployment {
     /// The number of components of a model of rows, where it depends on the categories and labels of all agents.
-    fn dim_of_rows(&self, enrolment: &Enrolment) -> Result<Option<usize>> {
-        let columns = enrolment.columns();
-        let Some(form) = enrolment.form().filter(|_| !columns.is_empty()) else { return Ok(None) };
+    fn dim_of_rows(&self, form: Option<&str>, columns: &[ColumnSummary]) -> Result<Option<usize>> {
+        let Some(form) = form.filter(|_| !columns.is_empty()) else { return Ok(None) };
         // The server says so before it tells agents, which would refuse them.
         columns.iter().try_for_each(ColumnSummary::check)?;
-        let levels = levels::levels_of(levels::form(form)?, &columns);
+        let levels = levels::levels_of(levels::form(form)?, columns);
+        levels::check_left_out(&levels)?;
         let how = levels::preparation(&self.experiment)?;
         levels.check_names(how.intercept).map_err(|e| e.inside("problem"))?;
         levels::dim(&how, &levels).map(Some)

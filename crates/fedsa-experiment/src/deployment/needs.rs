@@ -1,6 +1,6 @@
 //! The memory that a federation needs at its ends, before these are made.
 
-use fedsa::enrolment::Enrolment;
+use fedsa::enrolment::ColumnSummary;
 use fedsa::error::Result;
 use fedsa::methods::Setting;
 use fedsa::problem::memory::vectors;
@@ -16,12 +16,11 @@ const LESS: &str =
 const VECTORS: f64 = 8.0;
 
 impl Deployment {
-    /// Refuses a federation of those who have applied whose server would not fit into the available memory.
+    /// Refuses a federation of so many agents, with d components and these columns together, whose server would not fit into the available memory.
     ///
     /// # Errors
-    /// When it does not, or too few agents can take part.
-    pub(super) fn check_server(&self, enrolment: &Enrolment, dim: Option<usize>) -> Result<()> {
-        let (agents, Some(d)) = enrolment.sizes(dim)? else { return Ok(()) };
+    /// When it does not.
+    pub(super) fn check_server(&self, agents: usize, d: usize, columns: &[ColumnSummary]) -> Result<()> {
         let method = &self.method;
         let asked = method.shape().participants.map_or(agents, |m| m.min(agents));
         // What is kept beside what each agent keeps for itself.
@@ -30,7 +29,7 @@ impl Deployment {
         // Of each agent its admission with the start, and what is known of it; of each that is asked an answer, as bytes and as numbers.
         let vectors = vectors(2.0 * agents as f64 + VECTORS, d as f64);
         let answers = 16.0 * asked as f64 * self.answer(agents, d);
-        let what = || format!("the server of {agents} agents with a model of d = {d} components{}", self.made_of(enrolment));
+        let what = || format!("the server of {agents} agents with a model of d = {d} components{}", made_of(columns));
         memory::require("problem", PROGRAM + own + vectors + answers, what, LESS)
     }
 
@@ -49,12 +48,11 @@ impl Deployment {
         let setting = Setting { seed: 0, weights: &weights, start: vec![0.0; d], link: self.uplink.facts(), is_accelerated: false };
         self.method.protocol(&setting).largest_answer() as f64
     }
+}
 
-    /// What the components of a model are those of, where they follow from the columns of all.
-    fn made_of(&self, enrolment: &Enrolment) -> String {
-        let columns = enrolment.columns();
-        let of = |column: &fedsa::enrolment::ColumnSummary| Some(format!("{} of `{}`", column.values()?.names.len(), column.name));
-        let levels: Vec<String> = columns.iter().filter_map(of).collect();
-        if levels.is_empty() { String::new() } else { format!(" (levels of all agents: {})", levels.join(", ")) }
-    }
+/// What the components of a model are those of, where they follow from the columns of all.
+fn made_of(columns: &[ColumnSummary]) -> String {
+    let of = |column: &ColumnSummary| Some(format!("{} of `{}`", column.values()?.names.len(), column.name));
+    let levels: Vec<String> = columns.iter().filter_map(of).collect();
+    if levels.is_empty() { String::new() } else { format!(" (levels of all agents: {})", levels.join(", ")) }
 }

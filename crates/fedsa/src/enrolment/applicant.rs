@@ -1,5 +1,6 @@
 //! The agent's side of enrolment.
 
+use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::frame::{self, Kind};
@@ -29,6 +30,16 @@ pub struct Admission {
     pub mark: u64,
 }
 
+/// What an application says of the agent's state and data, and its admission repeats: by these the agent knows that it is meant for what it has.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct Marks {
+    /// Of the state with which it has applied ([`Applicant::apply_with`]).
+    pub state: u64,
+    /// Of the data with which it has applied ([`Applicant::mark_of_data`]).
+    pub data: u64,
+}
+
 /// What an agent that has a state of a federation says with its application, and is told with its admission: by this it knows that the
 /// admission is meant for this state. An agent without one has the mark 0.
 pub fn mark_of(state: &[u8]) -> u64 {
@@ -38,13 +49,28 @@ pub fn mark_of(state: &[u8]) -> u64 {
 impl Applicant {
     /// What tells the agent's data from others, as far as it says anything of them: its rows, columns and form, and its settings.
     pub fn mark_of_data(&self) -> u64 {
-        mark_of(&frame::written(Kind::Application, &Application { agent: None, mark: 0, ..self.application.clone() }))
+        mark_of(&frame::written(Kind::Application, &Application { agent: None, marks: Marks::default(), ..self.application.clone() }))
+    }
+
+    /// Those of an application with a state of which `state` is the mark.
+    pub fn marks(&self, state: u64) -> Marks {
+        Marks { state, data: self.mark_of_data() }
+    }
+
+    /// Refuses an admission for other data.
+    pub(super) fn check_marks(&self, marks: Marks) -> Result<()> {
+        if marks.data == self.mark_of_data() {
+            return Ok(());
+        }
+        let help = "data with which the agent has applied: with others it applies anew, when the server invites it";
+        Err(refused("an admission for other rows, columns or settings than this agent has now", help))
     }
 
     /// An agent with this many rows, by which it may be weighted.
     #[must_use]
     pub fn new(terms: &Terms, rows: u64) -> Self {
-        let application = Application { terms: terms.hashes(), agent: None, rows, dim: None, columns: Vec::new(), form: None, mark: 0 };
+        let application =
+            Application { terms: terms.hashes(), agent: None, rows, dim: None, columns: Vec::new(), form: None, marks: Marks::default() };
         Self { terms: terms.clone(), application }
     }
 
@@ -104,16 +130,17 @@ impl Applicant {
     pub fn apply_with(&self, invitation: &[u8], mark: u64) -> Result<Vec<u8>> {
         let Invitation { terms } = frame::read(Kind::Invitation, invitation)?;
         self.application.terms.check(&terms)?;
-        written(&Application { mark, ..self.application.clone() })
+        written(&Application { marks: self.marks(mark), ..self.application.clone() })
     }
 
     /// Reads what the server tells an agent that takes part.
     ///
     /// # Errors
-    /// When it is none of this version or was damaged; when the number is not the one that was claimed, though there is such a
-    /// number; when the federation that follows is not the one that the server has.
+    /// When it is none of this version or was damaged; when it is for other data than the agent has; when the number is not the one that was
+    /// claimed, though there is such a number; when the federation that follows is not the one that the server has.
     pub fn admitted(&self, bytes: &[u8]) -> Result<Admission> {
-        let Told { agent, weights, start, columns, digest, mark } = frame::read(Kind::Admission, bytes)?;
+        let Told { agent, weights, start, columns, digest, marks } = frame::read(Kind::Admission, bytes)?;
+        self.check_marks(marks)?;
         // A number that a federation of so few agents does not have is another one there.
         let claimed = self.application.agent.filter(|own| (*own as usize) < weights.len());
         if agent as usize >= weights.len() || claimed.is_some_and(|own| own != agent) {
@@ -123,7 +150,7 @@ impl Applicant {
         if federation.digest() != digest {
             return Err(refused("a federation with other settings", "one with this agent's settings"));
         }
-        Ok(Admission { federation, agent: agent as usize, columns, mark })
+        Ok(Admission { federation, agent: agent as usize, columns, mark: marks.state })
     }
 
     /// The federation that was founded with this start and these columns, with these weights.

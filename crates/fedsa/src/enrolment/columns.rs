@@ -1,7 +1,9 @@
 //! What agents say of their columns, and what that makes of all agents' columns.
 
 use std::collections::BTreeSet;
+use std::fmt;
 
+use serde::de::{Deserializer, SeqAccess, Visitor};
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, ErrorCode, Result, quoted};
@@ -41,6 +43,22 @@ pub enum ColumnContent {
     Counted(CountedColumns),
 }
 
+impl ColumnContent {
+    /// The most different values of categories, or of labels.
+    pub(super) fn most_values(&self) -> usize {
+        if matches!(self, Self::Labels(_)) { MOST_CLASSES } else { MOST_LEVELS }
+    }
+
+    /// The error about so many values of a column.
+    pub(super) fn refused_values(&self, name: &str, n: usize) -> Error {
+        let (what, accepted) = match self {
+            Self::Labels(_) => ("labels", "1 to 10,000 labels of at most 1,000 bytes, all numbers or all names"),
+            _ => ("categories", "1 to 1,000 categories of at most 1,000 bytes, all numbers or all texts"),
+        };
+        Error::refused_message(format!("column `{}`: {n} {what}", quoted(name)), accepted)
+    }
+}
+
 /// The columns without names of sparse rows, of which an agent's own rows may lack the last ones.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
@@ -72,6 +90,7 @@ pub struct DistinctValues {
     /// The number of rows.
     pub count: u64,
     /// The values as texts.
+    #[serde(deserialize_with = "few_names")]
     pub names: BTreeSet<String>,
     /// Whether they are numbers, at all ends.
     pub are_numbers: bool,
@@ -94,10 +113,10 @@ impl DistinctValues {
     }
 
     /// Whether there are rows and values, at most so many, of the type that they are said to have.
-    fn is_possible(&self, most: usize) -> bool {
+    fn are_possible(&self) -> bool {
         // A number has one text, so that none is there twice.
         let is_number = |name: &String| name.parse().is_ok_and(|x: f64| x.is_finite() && (x + 0.0).to_string() == *name);
-        (1..=most).contains(&self.names.len()) && self.names.iter().all(|name| !is_long(name) && (!self.are_numbers || is_number(name)))
+        !self.names.is_empty() && self.names.iter().all(|name| !is_long(name) && (!self.are_numbers || is_number(name)))
     }
 
     fn join(&mut self, other: &Self) {
@@ -207,12 +226,10 @@ impl ColumnSummary {
             ColumnContent::Categories(values) | ColumnContent::Labels(values) if !(1..=1 << 53).contains(&values.count) => {
                 refused(format!("{} rows", values.count), "one row or more, and at most 2^53")
             }
-            ColumnContent::Categories(values) if !values.is_possible(MOST_LEVELS) => refused(
-                format!("{} categories", values.names.len()),
-                "1 to 1,000 categories of at most 1,000 bytes, all numbers or all texts",
-            ),
-            ColumnContent::Labels(values) if !values.is_possible(MOST_CLASSES) => {
-                refused(format!("{} labels", values.names.len()), "1 to 10,000 labels of at most 1,000 bytes, all numbers or all names")
+            ColumnContent::Categories(values) | ColumnContent::Labels(values)
+                if values.names.len() > self.content.most_values() || !values.are_possible() =>
+            {
+                Err(self.content.refused_values(&self.name, values.names.len()))
             }
             ColumnContent::Counted(columns) if !columns.is_possible() => refused(
                 format!("{} rows, the last column {}, {} numbers", columns.rows, columns.last, columns.stored),
@@ -253,6 +270,31 @@ impl ColumnSummary {
             ColumnContent::Counted(_) => "numbered columns",
         };
         (&self.name, kind)
+    }
+}
+
+/// Names of which no more are kept than a check needs to refuse them, so that whoever sends more takes no memory with them.
+fn few_names<'de, D: Deserializer<'de>>(deserializer: D) -> std::result::Result<BTreeSet<String>, D::Error> {
+    deserializer.deserialize_seq(FewNames)
+}
+
+struct FewNames;
+
+impl<'de> Visitor<'de> for FewNames {
+    type Value = BTreeSet<String>;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("names")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut names: A) -> std::result::Result<BTreeSet<String>, A::Error> {
+        let mut kept = BTreeSet::new();
+        while let Some(name) = names.next_element::<String>()? {
+            if kept.len() <= MOST_CLASSES {
+                kept.insert(name);
+            }
+        }
+        Ok(kept)
     }
 }
 

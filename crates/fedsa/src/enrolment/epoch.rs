@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use super::frame::{self, Kind};
-use super::{Admission, Applicant, ColumnSummary};
+use super::{Admission, Applicant, ColumnSummary, Marks};
 use crate::error::Result;
 use crate::federation::Federation;
 use crate::protocol::refused;
@@ -15,8 +15,8 @@ pub(super) struct EpochTold {
     pub epoch: u64,
     pub weights: Vec<f64>,
     pub digest: u64,
-    /// For one that is new: the start, the columns of all, and the mark of its application.
-    pub new: Option<(Vec<f64>, Vec<ColumnSummary>, u64)>,
+    /// For one that is new: the start, the columns of all, and the marks of its application.
+    pub new: Option<(Vec<f64>, Vec<ColumnSummary>, Marks)>,
 }
 
 /// What the server sends an agent with this number in a later epoch of a federation that the agent knows; 8 bytes for each agent of the
@@ -29,15 +29,15 @@ pub fn announce(federation: &Federation, agent: usize) -> Vec<u8> {
 }
 
 /// What the server sends an agent that joins in this epoch in place of an admission: 8 bytes for each component of the start and the columns
-/// more. The columns are those with which the federation was founded, and the mark is that of its application ([`Applicant::apply_with`]).
+/// more. The columns are those with which the federation was founded, and the marks are those of its application ([`Applicant::marks`]).
 ///
 /// # Panics
 /// When there is no such agent.
-pub fn announce_to_new(federation: &Federation, agent: usize, columns: &[ColumnSummary], mark: u64) -> Vec<u8> {
-    written(federation, agent, Some((federation.start().to_vec(), columns.to_vec(), mark)))
+pub fn announce_to_new(federation: &Federation, agent: usize, columns: &[ColumnSummary], marks: Marks) -> Vec<u8> {
+    written(federation, agent, Some((federation.start().to_vec(), columns.to_vec(), marks)))
 }
 
-fn written(federation: &Federation, agent: usize, new: Option<(Vec<f64>, Vec<ColumnSummary>, u64)>) -> Vec<u8> {
+fn written(federation: &Federation, agent: usize, new: Option<(Vec<f64>, Vec<ColumnSummary>, Marks)>) -> Vec<u8> {
     assert!(agent < federation.agents(), "agent {agent} of {} agents", federation.agents());
     let (weights, digest, epoch) = (federation.weights().to_vec(), federation.digest(), federation.epoch());
     frame::written(Kind::Epoch, &EpochTold { agent: agent as u32, epoch, weights, digest, new })
@@ -91,9 +91,10 @@ impl Applicant {
     /// As [`Applicant::admitted`].
     pub fn joined(&self, bytes: &[u8]) -> Result<Admission> {
         let mut told: EpochTold = frame::read(Kind::Epoch, bytes)?;
-        let (start, columns, mark) =
+        let (start, columns, marks) =
             told.new.take().ok_or_else(|| refused("an announcement without start and columns", "one to a new agent"))?;
+        self.check_marks(marks)?;
         let founded = self.federation(&told.weights, start, &columns)?;
-        Ok(Admission { federation: later(&founded, &told)?, agent: told.agent as usize, columns, mark })
+        Ok(Admission { federation: later(&founded, &told)?, agent: told.agent as usize, columns, mark: marks.state })
     }
 }

@@ -9,7 +9,7 @@ use super::frame::{self, Kind};
 use super::outliers::{FAR_ENOUGH, beyond};
 use super::terms::TermsHashes;
 use super::{
-    Application, ColumnSummary, Invitation, LONGEST_SENDER, OTHER_FORM, Terms, Told, VERSION, announce, announce_to_new, difference,
+    Application, ColumnSummary, Invitation, LONGEST_SENDER, Marks, OTHER_FORM, Terms, Told, VERSION, announce, announce_to_new, difference,
     unknown_value,
 };
 use crate::coordinator::Accepted;
@@ -19,7 +19,7 @@ use crate::protocol::refused;
 use crate::saved::Layout;
 
 /// Saved memberships.
-const LAYOUT: Layout = Layout { name: "membership", version: 3 };
+const LAYOUT: Layout = Layout { name: "membership", version: 4 };
 
 /// An agent that takes part.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -31,13 +31,13 @@ pub struct Member {
     pub rows: u64,
     /// The number that it has claimed, under which nobody else joins: two agents with one number would have the same data.
     claimed: Option<u32>,
-    /// The mark of its application, which its admission repeats.
-    mark: u64,
+    /// Those of its application, which its admission repeats.
+    marks: Marks,
 }
 
 impl Member {
     pub(super) fn new(sender: &str, application: &Application) -> Self {
-        Self { sender: sender.to_string(), rows: application.rows, claimed: application.agent, mark: application.mark }
+        Self { sender: sender.to_string(), rows: application.rows, claimed: application.agent, marks: application.marks }
     }
 }
 
@@ -166,12 +166,12 @@ impl Membership {
     /// When there is no agent with this number.
     pub fn admission(&self, agent: usize) -> Vec<u8> {
         let Self { federation, state, .. } = self;
-        let mark = state.members[agent].mark;
+        let marks = state.members[agent].marks;
         if state.epoch > 0 {
-            return announce_to_new(federation, agent, &state.columns, mark);
+            return announce_to_new(federation, agent, &state.columns, marks);
         }
         let (weights, start, columns) = (state.weights.clone(), state.start.clone(), state.columns.clone());
-        frame::written(Kind::Admission, &Told { agent: agent as u32, weights, start, columns, digest: federation.digest(), mark })
+        frame::written(Kind::Admission, &Told { agent: agent as u32, weights, start, columns, digest: federation.digest(), marks })
     }
 
     /// Takes an application for the next epoch. `sender` is who sent it, as whoever carries the bytes has authenticated it. A later one
@@ -183,25 +183,11 @@ impl Membership {
     pub fn take(&mut self, sender: &str, bytes: &[u8]) -> Result<Accepted> {
         require(sender.len() <= LONGEST_SENDER, "sender", format!("{} bytes", sender.len()), "a name of at most 1,000 bytes")?;
         let application = Application::read(&self.terms, bytes)?;
-        let State { members, waiting, columns, form, .. } = &mut self.state;
-        if members.iter().any(|one| one.sender == sender) {
+        if self.state.members.iter().any(|one| one.sender == sender) {
             return Err(refused("an application of an agent that takes part", "agents that do not take part yet"));
         }
-        if let Some(what) = difference(columns, &application.columns) {
-            return Err(refused(what, "the columns with which the federation was founded"));
-        }
-        if let Some(what) = unknown_value(columns, &application.columns) {
-            return Err(refused(what, "categories and labels of the agents with which the federation was founded"));
-        }
-        if let Some(what) = self.bounded.iter().find_map(|name| beyond(columns, &application.columns, name)) {
-            return Err(refused(what, FAR_ENOUGH));
-        }
-        if application.form != *form {
-            return Err(refused(OTHER_FORM, "those with which the federation was founded"));
-        }
-        if let Some(dim) = application.dim.filter(|dim| *dim as usize != self.federation.dim()) {
-            return Err(refused(format!("{dim} components"), &format!("{} components, as the others", self.federation.dim())));
-        }
+        self.check_columns(&application)?;
+        let State { members, waiting, .. } = &mut self.state;
         let others = members.iter().chain(waiting.iter().filter(|one| one.sender != sender));
         if let Some((number, other)) =
             application.agent.and_then(|own| Some((own, others.into_iter().find(|one| one.claimed == Some(own))?)))
@@ -218,14 +204,38 @@ impl Membership {
         Ok(Accepted::Counted)
     }
 
+    /// Refuses an application whose columns, form or dimension do not go with those of the federation.
+    fn check_columns(&self, application: &Application) -> Result<()> {
+        let State { columns, form, .. } = &self.state;
+        if let Some(what) = difference(columns, &application.columns) {
+            return Err(refused(what, "the columns with which the federation was founded"));
+        }
+        if let Some(what) = unknown_value(columns, &application.columns) {
+            return Err(refused(what, "categories and labels of the agents with which the federation was founded"));
+        }
+        if let Some(what) = self.bounded.iter().find_map(|name| beyond(columns, &application.columns, name)) {
+            return Err(refused(what, FAR_ENOUGH));
+        }
+        if application.form != *form {
+            return Err(refused(OTHER_FORM, "those with which the federation was founded"));
+        }
+        if let Some(dim) = application.dim.filter(|dim| *dim as usize != self.federation.dim()) {
+            return Err(refused(format!("{dim} components"), &format!("{} components, as the others", self.federation.dim())));
+        }
+        Ok(())
+    }
+
     /// Takes the application of an agent that takes part and is to begin anew, because it has a state that this server cannot go on from: its
     /// next [admission](Membership::admission) has the mark of this application.
     ///
     /// # Errors
-    /// When the bytes are no application, are of another version, or were damaged; when settings differ, which are named; when the sender
-    /// does not take part, or has other rows or another number now. Nothing changes then.
+    /// When the bytes are no application, are of another version, or were damaged; when settings or columns differ, which are named; when the
+    /// sender does not take part, or has other rows or another number now. Nothing changes then.
     pub fn renew(&mut self, sender: &str, bytes: &[u8]) -> Result<()> {
         let application = Application::read(&self.terms, bytes)?;
+        if self.state.members.iter().any(|one| one.sender == sender) {
+            self.check_columns(&application)?;
+        }
         let Some(member) = self.state.members.iter_mut().find(|one| one.sender == sender) else {
             return Err(refused("an application of an agent that does not take part", "agents that take part"));
         };
@@ -233,7 +243,7 @@ impl Membership {
             let what = format!("an agent that has {} rows now, or another number", application.rows);
             return Err(refused(what, &format!("its {} rows and its number", member.rows)));
         }
-        member.mark = application.mark;
+        member.marks = application.marks;
         Ok(())
     }
 

@@ -13,7 +13,8 @@
 //! ([`Membership`]). An agent that leaves for good says so in place of an answer ([`farewell`]).
 //!
 //! An agent that has a state of a federation begins another one, or the same anew, only if it has answered an invitation since: its
-//! application has a [mark](mark_of) of that state, which the admission repeats. Copies of old messages take no state from anybody.
+//! application has a [mark](mark_of) of that state, which the admission repeats. Copies of old messages take no state from anybody. Its data have
+//! a mark too: an agent that was started again on other data refuses what admits those with which it has applied.
 //!
 //! Both ends then build the same [`Federation`], and nodes exchange the messages of rounds. Whoever carries the bytes says who sent
 //! them ([`Enrolment::take`]): an identity that it has authenticated. The hashes guard against mistakes and not against attacks.
@@ -39,6 +40,8 @@
 //! ```
 
 mod applicant;
+mod candidates;
+mod claim;
 mod columns;
 mod epoch;
 mod frame;
@@ -51,7 +54,9 @@ use std::ops::RangeInclusive;
 
 use serde::{Deserialize, Serialize};
 
-pub use applicant::{Admission, Applicant, mark_of};
+pub use applicant::{Admission, Applicant, Marks, mark_of};
+pub use candidates::{Candidates, Suspect};
+pub use claim::Claim;
 pub use columns::{ColumnContent, ColumnSummary, CountedColumns, DistinctValues};
 pub use epoch::{announce, announce_to_new, announced, is_announcement, repeats};
 pub use frame::VERSION;
@@ -68,7 +73,7 @@ use frame::Kind;
 use terms::TermsHashes;
 
 /// Saved enrolments.
-const LAYOUT: Layout = Layout { name: "enrolment", version: 4 };
+const LAYOUT: Layout = Layout { name: "enrolment", version: 5 };
 
 /// The most bytes of the name of a sender.
 const LONGEST_SENDER: usize = 1_000;
@@ -101,20 +106,11 @@ struct Application {
     columns: Vec<ColumnSummary>,
     /// What weights are to be applied to ([`Applicant::with_form`]).
     form: Option<String>,
-    /// What its admission is to repeat ([`Applicant::apply_with`]).
-    mark: u64,
+    /// What its admission is to repeat.
+    marks: Marks,
 }
 
 impl Application {
-    /// The values of categories and labels, each with the name of its column.
-    fn values(&self) -> BTreeSet<(&str, &str)> {
-        let mut all = BTreeSet::new();
-        for column in &self.columns {
-            all.extend(column.values().into_iter().flat_map(|values| &values.names).map(|value| (column.name.as_str(), value.as_str())));
-        }
-        all
-    }
-
     /// The application that bytes hold.
     ///
     /// # Errors
@@ -157,8 +153,8 @@ struct Told {
     start: Vec<f64>,
     columns: Vec<ColumnSummary>,
     digest: u64,
-    /// That of the agent's application.
-    mark: u64,
+    /// Those of the agent's application.
+    marks: Marks,
 }
 
 /// Messages and bits of enrolment, which are not those of rounds ([`crate::record::Ledger`]).
@@ -186,6 +182,10 @@ pub struct Enrolment {
     terms: Terms,
     agents: RangeInclusive<usize>,
     state: State,
+    /// The most bytes of memory that applications take together.
+    memory: Option<f64>,
+    /// Those that they take.
+    held: usize,
 }
 
 /// The dimension of an application, the names of its columns with their types, and its form.
@@ -200,6 +200,13 @@ struct State {
     /// Who has applied, in order.
     applied: Vec<(String, Application)>,
     cost: EnrolmentCost,
+}
+
+impl State {
+    /// The bytes of memory that applications take together.
+    fn held(&self) -> usize {
+        self.applied.iter().map(|(_, one)| one.memory()).sum()
+    }
 }
 
 /// The federation of those who have applied.
@@ -247,7 +254,7 @@ impl Enrolment {
             "one agent or more, at least as many as at least",
         )?;
         require(*agents.end() < u32::MAX as usize, "agents", given, "fewer than 2^32 - 1 agents")?;
-        Ok(Self { terms: terms.clone(), agents, state: State::default() })
+        Ok(Self { terms: terms.clone(), agents, state: State::default(), memory: None, held: 0 })
     }
 
     /// What to send to everybody who can be reached, `count` agents. It may be sent again to those who come later.
@@ -265,7 +272,16 @@ impl Enrolment {
     /// sender has applied otherwise, or its number is somebody else's; when there are as many agents as there can be. Nothing changes
     /// then.
     pub fn take(&mut self, sender: &str, bytes: &[u8]) -> Result<Accepted> {
+        self.take_if(sender, bytes, |_| Ok(()))
+    }
+
+    /// [`Enrolment::take`] of an application whose claim is accepted.
+    ///
+    /// # Errors
+    /// As [`Enrolment::take`]; that of `judge`; when the application takes more memory than there is ([`Enrolment::with_memory`]).
+    pub fn take_if(&mut self, sender: &str, bytes: &[u8], judge: impl FnOnce(Claim<'_>) -> Result<()>) -> Result<Accepted> {
         require(sender.len() <= LONGEST_SENDER, "sender", format!("{} bytes", sender.len()), "a name of at most 1,000 bytes")?;
+        self.check_memory(sender, bytes)?;
         let application = Application::read(&self.terms, bytes)?;
         let known = self.state.applied.iter().find(|(who, _)| who == sender);
         match known {
@@ -277,6 +293,8 @@ impl Enrolment {
             return Err(refused("another application", &format!("at most {} agents", self.agents.end())));
         }
         self.check_number(application.agent)?;
+        judge(application.claim())?;
+        self.held += application.memory();
         self.state.cost.messages += 1;
         self.state.cost.bits_up += 8 * bytes.len() as u64;
         self.state.applied.push((sender.to_string(), application));
@@ -301,31 +319,19 @@ impl Enrolment {
         self.state.applied.iter().map(|(sender, _)| &sender[..])
     }
 
-    /// The same enrolment without one who has applied.
-    #[must_use]
-    pub fn without(&self, sender: &str) -> Self {
-        let applied = self.state.applied.iter().filter(|(other, _)| other != sender).cloned().collect();
-        Self { terms: self.terms.clone(), agents: self.agents.clone(), state: State { applied, cost: self.state.cost } }
+    /// Forgets the application of a sender, if it has made one.
+    pub fn withdraw(&mut self, sender: &str) {
+        let held = &mut self.held;
+        self.state.applied.retain(|(other, one)| {
+            let is_kept = other != sender;
+            *held -= if is_kept { 0 } else { one.memory() };
+            is_kept
+        });
     }
 
-    /// Those who may be in the way of a federation of the others, if there would still be enough: those with most values of categories and
-    /// labels that nobody else has, and numbered columns that most do not have, come first.
-    pub fn suspects(&self) -> Vec<String> {
-        if self.state.applied.len() <= *self.agents.start() {
-            return Vec::new();
-        }
-        let all: Vec<(&String, BTreeSet<(&str, &str)>)> = self.state.applied.iter().map(|(sender, one)| (sender, one.values())).collect();
-        let mut holders: BTreeMap<(&str, &str), usize> = BTreeMap::new();
-        all.iter().flat_map(|(_, values)| values).for_each(|value| *holders.entry(*value).or_default() += 1);
-        let alone = |values: &BTreeSet<(&str, &str)>| values.iter().filter(|value| holders[value] == 1).count();
-        let last = |one: &Application| one.columns.iter().filter_map(ColumnSummary::counted).map(|columns| columns.last as usize).max();
-        let mut widths: Vec<usize> = self.state.applied.iter().map(|(_, one)| last(one).unwrap_or(0)).collect();
-        let usual = *widths.clone().select_nth_unstable((all.len() - 1) / 2).1;
-        widths.iter_mut().for_each(|width| *width = width.saturating_sub(usual));
-        let more = all.iter().zip(widths);
-        let mut suspects: Vec<(usize, &String)> = more.map(|((sender, values), more)| (alone(values) + more, *sender)).collect();
-        suspects.sort_by_key(|(alone, _)| std::cmp::Reverse(*alone));
-        suspects.into_iter().map(|(_, sender)| sender.clone()).collect()
+    /// How many agents there must be.
+    pub fn least(&self) -> usize {
+        *self.agents.start()
     }
 
     /// Whether enough agents have applied.
@@ -368,13 +374,8 @@ impl Enrolment {
     pub fn close(&self, dim: Option<usize>) -> Result<Enrolled> {
         let (taken, excluded) = self.numbered(dim)?;
         let columns = joined(taken.iter().map(|(_, one)| &one.columns[..]));
-        // Agents would refuse them.
-        columns.iter().try_for_each(ColumnSummary::check)?;
-        let dim = dim
-            .or_else(|| said_dim(&taken))
-            .ok_or_else(|| Error::new("dim", "no agent says its dimension", "the number of components of the model"))?;
         let rows: Vec<u64> = taken.iter().map(|(_, one)| one.rows).collect();
-        let federation = self.terms.federation(&self.terms.weights(&rows), self.terms.start_of(dim)?, &columns)?;
+        let federation = self.federation_of(&rows, dim.or_else(|| said_dim(&taken)), &columns)?;
         let form = taken.first().and_then(|(_, one)| one.form.clone());
         let members = taken.into_iter().map(|(sender, one)| Member::new(sender, one)).collect();
         let membership = Membership::founded(&self.terms, self.agents.clone(), federation.clone(), members, columns.clone(), form);
@@ -386,17 +387,22 @@ impl Enrolment {
             Admitted { sender: member.sender.clone(), agent, rows: member.rows, bytes }
         };
         let admissions: Vec<Admitted> = membership.members().iter().enumerate().map(admit).collect();
-        if let Some(long) = admissions.iter().find(|one| one.bytes.len() > frame::LONGEST) {
-            let what = format!(
-                "a start of {} components and {} columns, {} bytes to each agent",
-                federation.dim(),
-                columns.len(),
-                long.bytes.len()
-            );
-            return Err(Error::data("data", what, frame::ACCEPTED));
-        }
         let excluded = excluded.into_iter().map(|(sender, e)| (sender.to_string(), e)).collect();
         Ok(Enrolled { federation, admissions, excluded, columns, membership, cost })
+    }
+
+    /// The federation of agents with so many rows each, and these columns together. What can be refused without a vector of its components is
+    /// refused before there is one.
+    fn federation_of(&self, rows: &[u64], dim: Option<usize>, columns: &[ColumnSummary]) -> Result<Federation> {
+        // Agents would refuse them.
+        columns.iter().try_for_each(ColumnSummary::check)?;
+        let dim = dim.ok_or_else(|| Error::new("dim", "no agent says its dimension", "the number of components of the model"))?;
+        let bytes = admission_bytes(rows.len(), dim, columns);
+        if bytes > frame::LONGEST {
+            let what = format!("a start of {dim} components and {} columns, {bytes} bytes to each agent", columns.len());
+            return Err(Error::data("data", what, frame::ACCEPTED));
+        }
+        self.terms.federation(&self.terms.weights(rows), self.terms.start_of(dim)?, columns)
     }
 
     /// Those who can take part in the order of their numbers, and those who cannot.
@@ -481,6 +487,7 @@ impl Enrolment {
         if version != VERSION || terms != self.terms.hashes() || !self.can_have(&state) {
             return Err(LAYOUT.foreign());
         }
+        self.held = state.held();
         self.state = state;
         Ok(())
     }
@@ -496,6 +503,12 @@ impl Enrolment {
         };
         state.applied.len() <= *self.agents.end() && state.cost.is_possible() && state.applied.iter().enumerate().all(is_sound)
     }
+}
+
+/// The bytes of an admission, at most: a number takes up to ten bytes.
+fn admission_bytes(agents: usize, dim: usize, columns: &[ColumnSummary]) -> usize {
+    let columns = postcard::to_stdvec(columns).expect("plain data serialises").len();
+    columns + size_of::<f64>() * agents.saturating_add(dim) + 100
 }
 
 /// The dimension that agents say.

@@ -1,4 +1,5 @@
-//! Agents whose ranges are so far from those of most that features scaled by the ranges of all would tell the others' states no longer apart.
+//! Agents whose ranges are so far from those of most that features scaled by the ranges of all would tell the others' states no longer apart,
+//! and those whose rows end so far behind those of most that the model would be made of columns that nobody else has.
 
 use std::collections::BTreeSet;
 
@@ -45,6 +46,28 @@ impl Enrolment {
     }
 }
 
+impl Enrolment {
+    /// Those whose columns without names end more than `limit` times as far as those of most agents do, each with the reason. Nobody where fewer
+    /// than three have applied.
+    pub fn wide(&self, limit: f64) -> Vec<(String, Error)> {
+        let Ok((taken, _)) = self.numbered(None) else { return Vec::new() };
+        let columns = taken.first().map_or(0, |(_, one)| one.columns.len());
+        let mut found = Vec::new();
+        for i in 0..columns {
+            let ends = taken.iter().filter_map(|(who, one)| Some((*who, f64::from(one.columns[i].counted()?.last))));
+            if ends.clone().count() < LEAST {
+                continue;
+            }
+            let usual = median(ends.clone().map(|(_, last)| last));
+            found.extend(ends.filter(|(_, last)| *last > limit * usual).map(|(who, last)| {
+                let what = format!("rows that end with column {last}, and those of most agents end with column {usual} or before");
+                (who.to_string(), refused(what, &format!("rows that end at most {limit} times as far as those of most agents")))
+            }));
+        }
+        found
+    }
+}
+
 /// That an agent's range of a column reaches so far beyond the one with which the federation was founded, in words.
 pub(super) fn beyond(founded: &[ColumnSummary], own: &[ColumnSummary], name: &str) -> Option<String> {
     let of = |columns: &[ColumnSummary]| columns.iter().find(|column| column.name == name)?.range();
@@ -57,7 +80,7 @@ pub(super) fn beyond(founded: &[ColumnSummary], own: &[ColumnSummary], name: &st
 }
 
 /// The middle one of some numbers, of an even number of them the lower one.
-fn median(numbers: impl Iterator<Item = f64>) -> f64 {
+pub(super) fn median(numbers: impl Iterator<Item = f64>) -> f64 {
     let mut numbers: Vec<f64> = numbers.collect();
     let middle = numbers.len().saturating_sub(1) / 2;
     *numbers.select_nth_unstable_by(middle, f64::total_cmp).1

@@ -9,7 +9,7 @@ fn enrolment() -> Enrolment {
 }
 
 fn application(agent: Option<u32>, rows: u64, dim: u32) -> Application {
-    Application { terms: enrolment().terms.hashes(), agent, rows, dim: Some(dim), columns: Vec::new(), form: None, mark: 0 }
+    Application { terms: enrolment().terms.hashes(), agent, rows, dim: Some(dim), columns: Vec::new(), form: None, marks: Marks::default() }
 }
 
 /// Of a state with these applications and counts.

@@ -238,6 +238,17 @@ pub struct Wanted {
     pub textual: Vec<String>,
     /// Whether a file without targets is accepted, as one that is to be predicted is.
     pub may_lack_target: bool,
+    /// Whether a file whose sparse rows end before a column that is named here is accepted: files of others, which are not read with it, may have
+    /// numbers there, and its rows have zeros.
+    pub may_end_before: bool,
+}
+
+impl Wanted {
+    /// The positions (from 0) of the columns that are no features in a file without names, as far as they are numbers.
+    pub(super) fn left_out(&self) -> impl Iterator<Item = usize> + '_ {
+        let names = self.drop.iter().chain(&self.target).chain(&self.group);
+        names.filter_map(|name| name.parse::<usize>().ok()?.checked_sub(1))
+    }
 }
 
 crate::settings::setters! { Wanted {
@@ -247,6 +258,7 @@ crate::settings::setters! { Wanted {
     with_categorical(categorical: Vec<String>) = categorical;
     with_textual(textual: Vec<String>) = textual;
     with_may_lack_target(may_lack_target: bool) = may_lack_target;
+    with_may_end_before(may_end_before: bool) = may_end_before;
 } }
 
 /// A data set: the rows of one file.

@@ -4,7 +4,7 @@ use std::fs::{DirBuilder, File, TryLockError};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use fedsa::error::Error;
+use fedsa::error::{Error, ErrorKind};
 use fedsa_data::atomic::{self, Existing};
 use fedsa_data::regular;
 
@@ -69,8 +69,14 @@ impl StateFolder {
 
     /// The error about the state, with what can be done. Nothing is deleted.
     pub fn named(&self, e: Error) -> Error {
-        let help = "the settings, data and version of that agent; or another --state, with which it applies anew";
-        let mut e = e.about(self.path.join(STATE).display().to_string());
+        let path = self.path.join(STATE).display().to_string();
+        if e.kind() != ErrorKind::Format {
+            return e.about(path);
+        }
+        let help =
+            "the settings, data and version of that agent, or an intact copy of its state; or another --state, with which it applies anew";
+        let what = format!("the state in {path} is damaged or not ours: {}", e.what);
+        let mut e = e.saying(what).about("--state");
         e.help = help.into();
         e
     }

@@ -31,6 +31,10 @@ pub struct FederationSpec {
     /// answers are believed, and the federation ends where an agent's numbers are no longer finite.
     #[schemars(range(min = 1))]
     pub norm_limit: Option<f64>,
+    /// Agents are excluded whose LIBSVM rows end with a column more than this many times as far as those of most agents, where three or more have
+    /// come: the model would be made of columns that nobody else has.
+    #[schemars(range(min = 1))]
+    pub width_limit: f64,
     /// After so many rounds in a row without an answer, although it was asked or could not be reached, an agent has left for good; by
     /// default only those leave that say so.
     #[schemars(range(min = 1))]
@@ -53,6 +57,7 @@ impl Default for FederationSpec {
             repeats: 1,
             missing: MissingAnswers::default(),
             norm_limit: None,
+            width_limit: 100.0,
             leave_after: None,
             invite: 20.0,
             longest_gap: None,
@@ -68,6 +73,7 @@ impl FederationSpec {
         require((0.0..=1.0).contains(&self.least_share), "least_share", self.least_share, "a share of the weights, in [0, 1]")?;
         let is_limit = self.norm_limit.is_none_or(|limit| limit > 1.0);
         require(is_limit, "norm_limit", self.norm_limit.unwrap_or_default(), "a number above 1")?;
+        require(self.width_limit >= 1.0 && self.width_limit.is_finite(), "width_limit", self.width_limit, "a number of at least 1")?;
         require(self.leave_after != Some(0), "leave_after", 0, "one round or more")?;
         require(self.longest_gap != Some(0), "longest_gap", 0, "one round or more")
     }

@@ -63,11 +63,23 @@ impl RowLevels {
 }
 
 impl Preparation {
-    /// The levels and classes that these rows have.
+    /// The levels and classes that these rows of one agent have, whose sparse rows become as wide as the columns without names that settings name as
+    /// offsets, weights and categories: others' rows may have numbers there, where these have zeros.
     ///
     /// # Errors
     /// When a column is not there, rows have no labels, or there are too many levels or labels.
-    pub fn levels_of(&self, sets: &[Dataset]) -> Result<RowLevels> {
+    pub fn levels_of(&self, sets: &mut [Dataset]) -> Result<RowLevels> {
+        let width = self.widen(sets);
+        let mut levels = self.levels_of_wide(sets)?;
+        if let Some(sparse) = &mut levels.sparse {
+            // What is said to others is what the files have.
+            sparse.width = width;
+            (levels.plain, levels.names) = (sparse.plain(), sparse.names());
+        }
+        Ok(levels)
+    }
+
+    fn levels_of_wide(&self, sets: &[Dataset]) -> Result<RowLevels> {
         let categories = self.special.levels_of(sets)?;
         let classes = match &self.targets {
             TargetRule::Classes { classes: None, .. } | TargetRule::Many { classes: None, .. } => Some(classes_of(sets)?),
@@ -78,15 +90,12 @@ impl Preparation {
             !is_special && categories.iter().all(|category| category.column != name)
         };
         let rows: usize = sets.iter().map(|set| set.rows.len()).sum();
-        // Targets that are scaled to a range are those of each agent's own rows.
-        let is_scaled = matches!(self.targets, TargetRule::Numbers { range: Some(_) });
         let of_rows = [&self.special.offset, &self.special.row_weights].into_iter().flatten();
         let special: Vec<&str> = of_rows.chain(categories.iter().map(|category| &category.column)).map(String::as_str).collect();
         let fitted = self.samples.map_or(rows, |n| n.min(rows));
-        let sparse = SparseSize::of(sets, fitted, &special, categories.len()).filter(|_| !is_scaled);
-        if let Some(sparse) = sparse {
-            let (plain, names) = (sparse.plain(), sparse.names());
-            return Ok(RowLevels { categories, classes, plain, names, sparse: Some(sparse) });
+        let sparse = SparseSize::of(sets, &self.wanted, fitted, &special, categories.len());
+        if sparse.is_some() {
+            return Ok(RowLevels { categories, classes, sparse, ..RowLevels::default() });
         }
         let widest = sets.iter().max_by_key(|set| set.rows.columns());
         let names: Vec<String> =
@@ -96,12 +105,11 @@ impl Preparation {
         Ok(RowLevels { classes, plain: names.len(), names: (!are_counted).then_some(names), categories, sparse: None })
     }
 
-    /// Makes sparse rows of one agent as wide as the columns without names that settings name as offsets, weights and categories: others' rows
-    /// may have numbers there, where these have zeros.
-    pub fn widen(&self, sets: &mut [Dataset]) {
+    /// Makes sparse rows as wide as the special columns that settings name. Returns how wide they were.
+    fn widen(&self, sets: &mut [Dataset]) -> usize {
         let of_rows = [&self.special.offset, &self.special.row_weights].into_iter().flatten();
         let least = of_rows.chain(&self.special.categorical).filter_map(|name| name.parse().ok()).max().unwrap_or(0);
-        sparse::widen(sets, least);
+        sparse::widen(sets, &self.wanted, least)
     }
 
     /// Refuses rows of one agent that cannot be prepared or fitted, whatever levels and classes others have: what [`Preparation::prepare_sets`]

@@ -162,7 +162,7 @@ impl Preparation {
     /// When a setting does not go with the data; names the setting. When it is cancelled, which is looked at between passes over the rows.
     pub fn prepare_sets(&self, mut sets: Vec<Dataset>, cancel: &Cancel) -> Result<Prepared> {
         // Categories become columns behind those of all files.
-        sparse::widen(&mut sets, self.sparse.as_ref().map_or(0, |sparse| sparse.width));
+        sparse::widen(&mut sets, &self.wanted, self.sparse.as_ref().map_or(0, |sparse| sparse.width));
         let Taken { offsets, row_weights, categories } = self.special.take(&mut sets, &self.wanted, self.intercept)?;
         let labels = targets::Found::of(&sets, &self.targets)?;
         labels.check(&sets, self.family)?;

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::super::dataset::{Columns, Dataset, Rows};
+use super::super::dataset::{Columns, Dataset, Rows, Wanted};
 use super::columns::Category;
 
 /// Above this share of numbers that are not 0, sparse rows are stored as dense ones.
@@ -28,13 +28,13 @@ pub struct SparseSize {
 impl SparseSize {
     /// Of these rows, of which this number is fitted; `None` of others. Their columns are `1`, `2`, .. but for those that are left out, and for
     /// `special` ones, of which the last `categories` become columns of 0 and 1.
-    pub(super) fn of(sets: &[Dataset], rows: usize, special: &[&str], categories: usize) -> Option<Self> {
+    pub(super) fn of(sets: &[Dataset], wanted: &Wanted, rows: usize, special: &[&str], categories: usize) -> Option<Self> {
         let widest = sets.iter().max_by_key(|set| set.rows.columns())?;
         let Columns::Counted { width, left_out } = &widest.columns else { return None };
         if sets.iter().any(|set| !matches!(set.rows, Rows::Sparse { .. })) {
             return None;
         }
-        let mut left_out = left_out.clone();
+        let mut left_out: Vec<usize> = left_out.iter().copied().chain(wanted.left_out()).collect();
         left_out.extend(special.iter().filter_map(|name| name.parse::<usize>().ok()?.checked_sub(1)));
         left_out.sort_unstable();
         left_out.dedup();
@@ -56,7 +56,8 @@ impl SparseSize {
         if self.left_out.is_empty() || self.width > MOST_NAMES {
             return None;
         }
-        let all = Columns::Counted { width: self.width, left_out: self.left_out.clone() };
+        let left_out = self.left_out.iter().copied().filter(|out| *out < self.width).collect();
+        let all = Columns::Counted { width: self.width, left_out };
         Some(all.iter().map(Cow::into_owned).collect())
     }
 
@@ -76,16 +77,23 @@ pub(super) fn counted(rows: &Rows, categories: &[Category]) -> usize {
     if categories.is_empty() { rows.stored() } else { (0..rows.len()).map(others).sum::<usize>() + rows.len() * categories.len() }
 }
 
-/// Makes sparse rows as wide as the widest of them, and at least as wide as that.
-pub(super) fn widen(sets: &mut [Dataset], least: usize) {
+/// Makes sparse rows as wide as the widest of them, and at least as wide as that, without the columns that are no features. Returns how wide
+/// they were.
+pub(super) fn widen(sets: &mut [Dataset], wanted: &Wanted, least: usize) -> usize {
     let width = |set: &Dataset| if let Columns::Counted { width, .. } = &set.columns { *width } else { 0 };
-    let widest = sets.iter().map(width).max().unwrap_or(0).max(least);
+    let before = sets.iter().map(width).max().unwrap_or(0);
+    let widest = before.max(least);
     for set in sets {
         if let (Rows::Sparse { d, .. }, Columns::Counted { width, left_out }) = (&mut set.rows, &mut set.columns) {
+            // Those that the file has were left out as it was read.
+            left_out.extend(wanted.left_out().filter(|out| (*width..widest).contains(out)));
+            left_out.sort_unstable();
+            left_out.dedup();
             *width = widest;
             *d = widest - left_out.len();
         }
     }
+    before
 }
 
 /// Whether rows of so many stored numbers are kept as dense ones.

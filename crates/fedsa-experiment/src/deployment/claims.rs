@@ -1,0 +1,34 @@
+//! What an application claims, judged before the server makes anything of the size that it says.
+
+use fedsa::coordinator::Accepted;
+use fedsa::enrolment::{Claim, Enrolment};
+use fedsa::error::{Error, Result, quoted};
+
+use super::{Deployment, Source, levels};
+
+impl Deployment {
+    /// Takes an application ([`Enrolment::take`]), unless the model that its columns alone would make is one that no federation may have, or that
+    /// does not fit into the available memory.
+    ///
+    /// # Errors
+    /// As [`Enrolment::take_if`]; names the agent and the size.
+    pub fn take(&self, enrolment: &mut Enrolment, sender: &str, bytes: &[u8]) -> Result<Accepted> {
+        let least = enrolment.least();
+        enrolment.take_if(sender, bytes, |claim| {
+            let named = |e: Error| Error::refused_message(format!("the application of `{}`: {}", quoted(sender), e.what), e.help);
+            self.check_claim(least, claim).map_err(named)
+        })
+    }
+
+    /// Refuses columns of one agent that make a model too large for a server of so many agents. What others have only adds to it.
+    fn check_claim(&self, agents: usize, claim: Claim<'_>) -> Result<()> {
+        let dim = match (self.source, claim.form) {
+            (Source::Rows, Some(form)) if !claim.columns.is_empty() => {
+                let levels = levels::levels_of(levels::form(form)?, claim.columns);
+                Some(levels::least_dim(&levels::preparation(&self.experiment)?, &levels)?)
+            }
+            _ => claim.dim,
+        };
+        dim.map_or(Ok(()), |dim| self.check_server(agents, dim, claim.columns))
+    }
+}

@@ -1,0 +1,78 @@
+//! Who is left out of a federation that there is not of all who have applied.
+//!
+//! What agents make together may be more than a model can have: too many categories of a column, a third label of two classes, a column and a
+//! category of one name, more components than the server has memory for. Nobody knows then who is wrong. The others are believed to have what
+//! many have, and whoever has most that nobody else has, or few have, is asked to go first:
+//!
+//! 1. One agent alone, if there is a federation of all others: the one with most values that no other has, of those without whom there is one.
+//! 2. Otherwise those with the rarest values, one after the other, until there is a federation of the rest. A value that several agents have counts
+//!    for each of them by its share, so that several who say the same come before those who have little of their own, and what most agents have of
+//!    their own does not count. Then whoever can come back does, the least suspicious first: what made another one leave is no reason to leave
+//!    out those who were suspected before it. There must be enough in the end, not before.
+//!
+//! Every agent is left out at most twice and taken back at most twice, and each time the columns of the rest follow from counts of who has which
+//! value ([`Candidates`]): the time grows with the square of the number of agents.
+
+use fedsa::enrolment::{Candidates, Enrolled, Enrolment};
+use fedsa::error::{Error, Result};
+
+use super::Deployment;
+
+impl Deployment {
+    /// The federation without those who are in the way of it; `why` there is none of all.
+    pub(super) fn found_without(&self, enrolment: &Enrolment, why: Error) -> Result<Enrolled> {
+        let Ok(mut candidates) = enrolment.candidates() else { return Err(why) };
+        let Some(left_out) = self.one_of(&mut candidates, &why).or_else(|| self.some_of(&mut candidates)) else { return Err(why) };
+        // Whose columns are not those of most stay out: fewer of the others must not make theirs those of most.
+        let excluded = candidates.excluded().iter().map(|(who, e)| ((*who).to_string(), e.clone()));
+        let gone: Vec<(String, Error)> =
+            excluded.chain(left_out.into_iter().map(|(agent, e)| (candidates.sender(agent).to_string(), e))).collect();
+        let mut enrolled = self.close(&enrolment.without(gone.iter().map(|(who, _)| who.as_str())))?;
+        enrolled.excluded.extend(gone);
+        Ok(enrolled)
+    }
+
+    /// One agent without whom there is a federation.
+    fn one_of(&self, candidates: &mut Candidates<'_>, why: &Error) -> Option<Vec<(usize, Error)>> {
+        let suspects = if candidates.spare() > 0 { candidates.suspects() } else { Vec::new() };
+        suspects.iter().find_map(|one| {
+            candidates.leave_out(one.agent);
+            let is_found = self.check(candidates).is_ok();
+            if !is_found {
+                candidates.take_back(one.agent);
+            }
+            is_found.then(|| vec![(one.agent, why.clone())])
+        })
+    }
+
+    /// Some agents without whom there is a federation, the most suspicious first, each with the reason why there is none with it.
+    fn some_of(&self, candidates: &mut Candidates<'_>) -> Option<Vec<(usize, Error)>> {
+        let mut suspects = candidates.suspects();
+        suspects.sort_by(|a, b| b.rare.total_cmp(&a.rare));
+        suspects.pop();
+        let enough = suspects.iter().position(|one| {
+            candidates.leave_out(one.agent);
+            self.check(candidates).is_ok()
+        })?;
+        let mut left_out = Vec::new();
+        for one in suspects[..=enough].iter().rev() {
+            candidates.take_back(one.agent);
+            if let Err(why) = self.check(candidates) {
+                candidates.leave_out(one.agent);
+                left_out.push((one.agent, why));
+            }
+        }
+        left_out.reverse();
+        (left_out.len() <= candidates.spare()).then_some(left_out)
+    }
+
+    /// Refuses a federation of those who are not left out, as [`Deployment::close`] would.
+    fn check(&self, candidates: &Candidates<'_>) -> Result<()> {
+        let columns = candidates.columns()?;
+        let dim = self.dim_of(candidates.form(), &columns)?.or_else(|| candidates.said_dim());
+        if let Some(d) = dim {
+            self.check_server(candidates.agents(), d, &columns)?;
+        }
+        candidates.check(dim, &columns)
+    }
+}

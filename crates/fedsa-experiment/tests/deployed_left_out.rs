@@ -1,0 +1,91 @@
+//! Who is left out where there is no federation of all who have applied: those who are in the way of the others, and as few of them as there can be.
+
+use std::time::{Duration, Instant};
+
+use fedsa_experiment::config::Document;
+use fedsa_experiment::deployment::Deployment;
+use tempfile::TempDir;
+
+use crate::deployment::{founded, settings};
+
+fn deployment() -> Deployment {
+    let problem = "{ kind = \"logistic\", target = \"y\", ridge = 1e-2 }";
+    Deployment::new(Document::parse("t.toml", &settings(problem, "{ kind = \"mean\" }", "{ kind = \"newton\" }", 3)).unwrap()).unwrap()
+}
+
+/// A table of these colours, and of labels that are 0 and 1 in turn.
+fn table(folder: &TempDir, name: &str, colours: impl Iterator<Item = String>) -> String {
+    let rows: String = colours.enumerate().map(|(i, colour)| format!("{i},{colour},{}\n", i % 2)).collect();
+    written(folder, name, &format!("x,colour,y\n{rows}"))
+}
+
+fn written(folder: &TempDir, name: &str, text: &str) -> String {
+    let path = folder.path().join(format!("{name}.csv"));
+    std::fs::write(&path, text).unwrap();
+    path.to_str().unwrap().to_string()
+}
+
+/// Common colours, and one that nobody else has.
+fn honest(folder: &TempDir, c: usize) -> String {
+    table(folder, &format!("honest{c}"), ["red", "blue", "sea", &format!("own{c}")].into_iter().map(String::from))
+}
+
+/// Almost as many colours as there may be.
+fn liar(folder: &TempDir, c: usize, of: usize) -> String {
+    table(folder, &format!("liar{c}"), (0..999).map(|i| format!("c{of}_{i}")))
+}
+
+/// The numbers of those who are excluded, in order.
+fn left_out(files: &[String], least: usize) -> Vec<usize> {
+    let found = founded(&deployment(), files, least).unwrap();
+    assert!(found.excluded.iter().all(|(_, e)| e.what.contains("`colour`") || e.what.contains("labels")), "{:?}", found.excluded);
+    let mut out: Vec<usize> = found.excluded.iter().map(|(who, _)| who.parse().unwrap()).collect();
+    out.sort_unstable();
+    out
+}
+
+/// It took more than a minute, and a thousand agents would have taken a day.
+#[test]
+fn sixty_of_a_hundred_agents_that_are_in_the_way_are_found_at_once() {
+    let folder = tempfile::tempdir().unwrap();
+    let is_liar = |c: usize| c % 5 < 3;
+    let files: Vec<String> = (0..100).map(|c| if is_liar(c) { liar(&folder, c, c) } else { honest(&folder, c) }).collect();
+    let began = Instant::now();
+    let out = left_out(&files, 40);
+    assert_eq!(out, (0..100).filter(|c| is_liar(*c)).collect::<Vec<_>>());
+    assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
+}
+
+/// Neither of two has a colour alone, and each of the others has.
+#[test]
+fn two_agents_that_say_the_same_do_not_hide_each_other() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut files: Vec<String> = (0..5).map(|c| honest(&folder, c)).collect();
+    files.insert(1, liar(&folder, 0, 0));
+    files.push(liar(&folder, 1, 0));
+    assert_eq!(left_out(&files, 3), [1, 6]);
+}
+
+/// Whoever was suspected first comes back where only others were in the way.
+#[test]
+fn an_agent_with_many_colours_of_its_own_stays_where_others_are_in_the_way() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut files: Vec<String> = (0..4).map(|c| honest(&folder, c)).collect();
+    files.push(table(&folder, "many", (0..40).map(|i| format!("m{i}"))));
+    files.push(written(&folder, "third", "x,colour,y\n1,red,0\n2,blue,1\n3,red,7\n"));
+    files.push(written(&folder, "fourth", "x,colour,y\n1,red,0\n2,blue,1\n3,red,8\n"));
+    assert_eq!(left_out(&files, 4), [5, 6]);
+}
+
+/// Those of most agents are decided once: four who lack a column are not more than the others when one of these is left out.
+#[test]
+fn columns_of_most_agents_stay_those_when_one_of_them_is_left_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut files: Vec<String> = (0..4).map(|c| written(&folder, &format!("fewer{c}"), "colour,y\nred,0\nblue,1\n")).collect();
+    files.extend((0..4).map(|c| honest(&folder, c)));
+    files.push(written(&folder, "third", "x,colour,y\n1,red,0\n2,blue,1\n3,red,7\n"));
+    let found = founded(&deployment(), &files, 4).unwrap();
+    let mut out: Vec<&str> = found.excluded.iter().map(|(who, _)| who.as_str()).collect();
+    out.sort_unstable();
+    assert_eq!((out, found.federation.agents()), (vec!["0", "1", "2", "3", "8"], 4));
+}

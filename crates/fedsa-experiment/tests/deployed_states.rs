@@ -1,0 +1,139 @@
+//! What an agent keeps of a federation: with which data it goes on, and which states it refuses.
+
+use std::fs;
+
+use fedsa::cancel::Cancel;
+use fedsa::error::ErrorKind;
+use fedsa_data::find::Places;
+use fedsa_experiment::config::Document;
+use fedsa_experiment::deployment::{Deployment, LocalAgent};
+
+use crate::deployment::{each, logs, settings};
+
+#[test]
+fn a_damaged_state_of_an_agent_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let files = logs(folder.path());
+    let problem = "{ kind = \"logs\", features = { kind = \"fourier\", order = 2 }, gamma = 0.9, ranges = { s_1 = [-2.0, 2.0] } }";
+    let text = settings(problem, "{ kind = \"mean\" }", "{ kind = \"lstd\" }", 1);
+    let deployment = Deployment::new(Document::parse("settings.toml", &text).unwrap()).unwrap();
+    let mut agent = LocalAgent::new(&deployment, &each(&files)[0], &Places::from_env(""), Some(0), &Cancel::never()).unwrap();
+    let state = agent.save();
+    for bit in 0..8 * state.len() {
+        let mut damaged = state.clone();
+        damaged[bit / 8] ^= 1 << (bit % 8);
+        assert_eq!(agent.restore(&damaged).unwrap_err().kind(), ErrorKind::Format, "bit {bit}");
+    }
+    // The layout of earlier versions, which had no checksum.
+    let e = agent.restore(&[1, 0]).unwrap_err();
+    assert!(e.kind() == ErrorKind::Format && e.what.contains("layout 1; this version has 8"), "{e}");
+    agent.restore(&state).unwrap();
+}
+
+/// Its rows have told its weight, and its columns the features: with others it does not go on.
+#[test]
+fn an_agent_does_not_go_on_with_other_data() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str, header: &str, rows: usize| {
+        let path = folder.path().join(name);
+        let row = |i: usize| format!("{},{},{}\n", (i as f64).sin(), (i as f64 * 0.3).cos(), i % 2);
+        fs::write(&path, format!("{header}\n") + &(0..rows).map(row).collect::<String>()).unwrap();
+        path.to_str().unwrap().to_string()
+    };
+    let problem = "{ kind = \"least-squares\", target = \"y\", ridge = 1e-2, weights = \"rows\" }";
+    let text = settings(problem, "{ kind = \"mean\" }", "{ kind = \"newton\" }", 3);
+    let deployment = Deployment::new(Document::parse("t.toml", &text).unwrap()).unwrap();
+    let agent =
+        |file: &String| LocalAgent::new(&deployment, std::slice::from_ref(file), &Places::from_env(""), None, &Cancel::never()).unwrap();
+    let own = file("own.csv", "a,b,y", 30);
+    let mut enrolment = deployment.enrolment(1..=1).unwrap();
+    let mut one = agent(&own);
+    let invitation = enrolment.invite(1);
+    enrolment.take("one", &one.handle(&invitation).unwrap().unwrap()).unwrap();
+    let before = one.save();
+    let enrolled = deployment.found(&enrolment).unwrap();
+    one.handle(&enrolled.admissions[0].bytes).unwrap();
+    let state = one.save();
+    assert!(agent(&own).restore(&state).is_ok());
+    for other in [file("fewer.csv", "a,b,y", 5), file("swapped.csv", "b,a,y", 30)] {
+        let e = agent(&other).restore(&state).unwrap_err();
+        assert!(e.key == "data" && e.help.contains("leave"), "{e:?}");
+        // Before it is admitted it can apply with them.
+        assert!(agent(&other).restore(&before).is_ok());
+    }
+}
+
+/// The same where it was started again before it was admitted, also without its state: what it has told is not what it would answer with.
+#[test]
+fn an_agent_is_not_admitted_with_other_data_than_it_has_applied_with() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |name: &str, rows: usize, by: f64| {
+        let path = folder.path().join(name);
+        let row = |i: usize| format!("{},{},{}\n", (i as f64 * by).sin(), (i as f64 * 0.3).cos(), i % 2);
+        fs::write(&path, "a,b,y\n".to_string() + &(0..rows).map(row).collect::<String>()).unwrap();
+        path.to_str().unwrap().to_string()
+    };
+    let problem = "{ kind = \"logistic\", target = \"y\", ridge = 1e-2, weights = \"rows\" }";
+    let text = settings(problem, "{ kind = \"mean\" }", "{ kind = \"newton\" }", 3);
+    let deployment = Deployment::new(Document::parse("t.toml", &text).unwrap()).unwrap();
+    let agent =
+        |file: &String| LocalAgent::new(&deployment, std::slice::from_ref(file), &Places::from_env(""), None, &Cancel::never()).unwrap();
+    let (own, other) = (file("own.csv", 30, 1.0), file("other.csv", 20, 0.5));
+    let mut enrolment = deployment.enrolment(1..=2).unwrap();
+    let mut one = agent(&own);
+    let invitation = enrolment.invite(1);
+    enrolment.take("one", &one.handle(&invitation).unwrap().unwrap()).unwrap();
+    let state = one.save();
+    let mut first = deployment.found(&enrolment).unwrap().membership;
+    for with_state in [true, false] {
+        let mut again = agent(&other);
+        if with_state {
+            again.restore(&state).unwrap();
+        }
+        let e = again.handle(&first.admission(0)).unwrap_err();
+        assert!(
+            e.kind() == ErrorKind::RefusedMessage && e.what.contains("other rows, columns or settings") && e.help.contains("applies anew"),
+            "{e:?}"
+        );
+        assert!(again.number().is_none());
+        // Nor can it go on in place of itself, whose rows have told its weight; it can where it applies once more.
+        assert!(first.renew("one", &again.handle(&first.invitation()).unwrap().unwrap()).unwrap_err().what.contains("20 rows now"));
+        let mut anew = deployment.enrolment(1..=1).unwrap();
+        anew.take("one", &again.handle(&invitation).unwrap().unwrap()).unwrap();
+        assert!(again.handle(&deployment.found(&anew).unwrap().admissions[0].bytes).unwrap().is_none());
+    }
+    // Those who join later are told in another way.
+    first.take("two", &agent(&other).handle(&first.invitation()).unwrap().unwrap()).unwrap();
+    let (next, _) = first.next_epoch(&[]).unwrap();
+    assert!(agent(&own).handle(&next.admission(1)).unwrap_err().what.contains("other rows, columns or settings"));
+    assert!(agent(&other).handle(&next.admission(1)).unwrap().is_none());
+    assert!(one.handle(&first.admission(0)).unwrap().is_none());
+}
+
+/// Whoever changes a state and its checksum is told that it is not the agent's, and not what a message or a node is refused for.
+#[test]
+fn a_state_that_was_changed_with_its_checksum_is_refused_as_such() {
+    let folder = tempfile::tempdir().unwrap();
+    let files = logs(folder.path());
+    let problem = "{ kind = \"logs\", features = { kind = \"fourier\", order = 1 }, gamma = 0.9 }";
+    let text = settings(problem, "{ kind = \"mean\" }", "{ kind = \"scafflsa\", step_size = 0.1, local_steps = 5 }", 4);
+    let deployment = Deployment::new(Document::parse("t.toml", &text).unwrap()).unwrap();
+    let mut agent = LocalAgent::new(&deployment, &files[..1], &Places::from_env(""), None, &Cancel::never()).unwrap();
+    let mut enrolment = deployment.enrolment(1..=1).unwrap();
+    let invitation = enrolment.invite(1);
+    enrolment.take("a", &agent.handle(&invitation).unwrap().unwrap()).unwrap();
+    agent.handle(&deployment.found(&enrolment).unwrap().admissions[0].bytes).unwrap();
+    let state = agent.save();
+    let mut refused = 0;
+    for at in 1..state.len() - 4 {
+        let mut changed = state[..state.len() - 4].to_vec();
+        changed[at] ^= 1;
+        changed.extend(crc32fast::hash(&changed).to_le_bytes());
+        if let Err(e) = agent.restore(&changed) {
+            assert!(e.kind() == ErrorKind::Format || e.key == "data", "byte {at}: {e:?}");
+            refused += 1;
+        }
+    }
+    assert!(refused > state.len() / 2);
+    agent.restore(&state).unwrap();
+}

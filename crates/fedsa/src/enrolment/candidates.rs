@@ -1,0 +1,208 @@
+//! Those who would take part, of whom some are left out: what the others have together, without joining the columns of all once more for each.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::columns::joined;
+use super::outliers::median;
+use super::{Application, ColumnContent, ColumnSummary, DistinctValues, Enrolment, State, said_dim};
+use crate::error::{Error, Result};
+
+/// Those who would take part, of whom some are left out.
+pub struct Candidates<'a> {
+    enrolment: &'a Enrolment,
+    taken: Vec<(&'a str, &'a Application)>,
+    excluded: Vec<(&'a str, Error)>,
+    is_out: Vec<bool>,
+    /// Of each column.
+    values: Vec<Holders<'a>>,
+}
+
+/// The values of a column of categories or labels, and who has them; nothing of other columns.
+struct Holders<'a> {
+    /// All values, in increasing order.
+    names: Vec<&'a str>,
+    /// The positions of each agent's values in `names`.
+    of: Vec<Vec<u32>>,
+    /// How many of those who are not left out have each value.
+    count: Vec<u32>,
+    /// The positions of values that somebody has who is not left out.
+    present: BTreeSet<u32>,
+}
+
+impl<'a> Holders<'a> {
+    /// The values of one column of all agents.
+    fn new(agents: impl Iterator<Item = Option<&'a DistinctValues>> + Clone) -> Self {
+        let mut at: BTreeMap<&str, u32> = BTreeMap::new();
+        agents.clone().flatten().flat_map(|values| &values.names).for_each(|name| *at.entry(name).or_default() += 1);
+        let names: Vec<&str> = at.keys().copied().collect();
+        let count: Vec<u32> = at.values().copied().collect();
+        at.values_mut().zip(0..).for_each(|(position, i)| *position = i);
+        let positions = |values: &DistinctValues| values.names.iter().map(|name| at[name.as_str()]).collect();
+        let of = agents.map(|values| values.map_or_else(Vec::new, positions)).collect();
+        Self { present: (0..names.len() as u32).collect(), names, of, count }
+    }
+
+    fn leave_out(&mut self, agent: usize) {
+        for position in &self.of[agent] {
+            self.count[*position as usize] -= 1;
+            if self.count[*position as usize] == 0 {
+                self.present.remove(position);
+            }
+        }
+    }
+
+    fn take_back(&mut self, agent: usize) {
+        for position in &self.of[agent] {
+            self.count[*position as usize] += 1;
+            self.present.insert(*position);
+        }
+    }
+}
+
+/// How much an agent alone is to blame for what all have together.
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[non_exhaustive]
+pub struct Suspect {
+    /// The position among those who would take part.
+    pub agent: usize,
+    /// The values of categories and labels that nobody else has, and the numbered columns that most do not have.
+    pub alone: usize,
+    /// The same, where of a value that several agents have each of them counts for its share, and of each column what most agents have does not
+    /// count: two who say the same are not hidden behind each other, nor one who has much of its own in one column behind others who have a little
+    /// in another.
+    pub rare: f64,
+}
+
+/// By how much each of these numbers exceeds that of most agents.
+fn beyond_most(numbers: Vec<f64>) -> Vec<f64> {
+    let usual = median(numbers.iter().copied());
+    numbers.into_iter().map(|number| (number - usual).max(0.0)).collect()
+}
+
+impl Enrolment {
+    /// Those who would take part now.
+    ///
+    /// # Errors
+    /// When fewer agents than there must be can take part.
+    pub fn candidates(&self) -> Result<Candidates<'_>> {
+        let (taken, excluded) = self.numbered(None)?;
+        let columns = taken.first().map_or(0, |(_, one)| one.columns.len());
+        let values = (0..columns).map(|i| Holders::new(taken.iter().map(move |(_, one)| one.columns[i].values()))).collect();
+        Ok(Candidates { enrolment: self, is_out: vec![false; taken.len()], taken, excluded, values })
+    }
+
+    /// The same enrolment without these who have applied.
+    #[must_use]
+    pub fn without<'a>(&self, senders: impl IntoIterator<Item = &'a str>) -> Self {
+        let senders: BTreeSet<&str> = senders.into_iter().collect();
+        let applied = self.state.applied.iter().filter(|(who, _)| !senders.contains(who.as_str())).cloned().collect();
+        let state = State { applied, cost: self.state.cost };
+        Self { terms: self.terms.clone(), agents: self.agents.clone(), held: state.held(), state, memory: self.memory }
+    }
+}
+
+impl Candidates<'_> {
+    /// The number of agents that are not left out.
+    pub fn agents(&self) -> usize {
+        self.is_out.iter().filter(|out| !**out).count()
+    }
+
+    /// How many of those who would take part can be left out, so that there are enough.
+    pub fn spare(&self) -> usize {
+        self.taken.len().saturating_sub(*self.enrolment.agents.start())
+    }
+
+    /// Who an agent is.
+    pub fn sender(&self, agent: usize) -> &str {
+        self.taken[agent].0
+    }
+
+    /// Those who cannot take part whoever is left out, and why: their columns or their dimension are not those of most agents.
+    pub fn excluded(&self) -> &[(&str, Error)] {
+        &self.excluded
+    }
+
+    /// Leaves an agent out.
+    ///
+    /// # Panics
+    /// When it is left out already.
+    pub fn leave_out(&mut self, agent: usize) {
+        assert!(!std::mem::replace(&mut self.is_out[agent], true), "agent {agent} is left out");
+        self.values.iter_mut().for_each(|column| column.leave_out(agent));
+    }
+
+    /// Takes an agent back that was left out.
+    ///
+    /// # Panics
+    /// When it is not left out.
+    pub fn take_back(&mut self, agent: usize) {
+        assert!(std::mem::replace(&mut self.is_out[agent], false), "agent {agent} is not left out");
+        self.values.iter_mut().for_each(|column| column.take_back(agent));
+    }
+
+    /// All who would take part, those that are most alone with what they have first; in the order of their numbers where that is the same.
+    pub fn suspects(&self) -> Vec<Suspect> {
+        let last = |one: &Application| one.columns.iter().filter_map(ColumnSummary::counted).map(|columns| columns.last).max().unwrap_or(0);
+        let widths = beyond_most(self.taken.iter().map(|(_, one)| f64::from(last(one))).collect());
+        let mut suspects: Vec<Suspect> =
+            widths.iter().enumerate().map(|(agent, more)| Suspect { agent, alone: *more as usize, rare: *more }).collect();
+        for column in &self.values {
+            let holders = |agent: usize| column.of[agent].iter().map(|at| column.count[*at as usize]);
+            let rare = (0..suspects.len()).map(|agent| holders(agent).map(|count| 1.0 / f64::from(count)).sum()).collect();
+            for (one, rare) in suspects.iter_mut().zip(beyond_most(rare)) {
+                one.alone += holders(one.agent).filter(|count| *count == 1).count();
+                one.rare += rare;
+            }
+        }
+        suspects.sort_by_key(|one| std::cmp::Reverse(one.alone));
+        suspects
+    }
+
+    /// The columns of those who are not left out.
+    ///
+    /// # Errors
+    /// When a column has more values than there may be, before these are put together.
+    pub fn columns(&self) -> Result<Vec<ColumnSummary>> {
+        let rest: Vec<&Application> = self.taken.iter().zip(&self.is_out).filter(|(_, out)| !**out).map(|((_, one), _)| *one).collect();
+        let Some(first) = rest.first() else { return Ok(Vec::new()) };
+        let together = |i: usize| {
+            let holders = &self.values[i];
+            let with = |values: &DistinctValues| {
+                let names = holders.present.iter().map(|at| holders.names[*at as usize].to_string()).collect();
+                let count = rest.iter().filter_map(|one| one.columns[i].values()).map(|values| values.count).sum();
+                DistinctValues { count, names, are_numbers: values.are_numbers }
+            };
+            let column = &first.columns[i];
+            if holders.present.len() > column.content.most_values() {
+                return Err(column.content.refused_values(&column.name, holders.present.len()));
+            }
+            let content = match &column.content {
+                ColumnContent::Categories(values) => ColumnContent::Categories(with(values)),
+                ColumnContent::Labels(values) => ColumnContent::Labels(with(values)),
+                _ => return Ok(joined(rest.iter().map(|one| &one.columns[i..=i])).remove(0)),
+            };
+            Ok(ColumnSummary { name: column.name.clone(), content })
+        };
+        (0..first.columns.len()).map(together).collect()
+    }
+
+    /// What they say of their data ([`super::Applicant::with_form`]).
+    pub fn form(&self) -> Option<&str> {
+        self.taken.first()?.1.form.as_deref()
+    }
+
+    /// The number of components that they say.
+    pub fn said_dim(&self) -> Option<usize> {
+        said_dim(&self.taken)
+    }
+
+    /// Refuses a federation of those who are not left out, of so many components and with these columns, as [`Enrolment::close`] would.
+    ///
+    /// # Errors
+    /// As [`Enrolment::close`].
+    pub fn check(&self, dim: Option<usize>, columns: &[ColumnSummary]) -> Result<()> {
+        let rest = self.taken.iter().zip(&self.is_out).filter(|(_, out)| !**out);
+        let rows: Vec<u64> = rest.map(|((_, one), _)| one.rows).collect();
+        self.enrolment.federation_of(&rows, dim.or_else(|| self.said_dim()), columns).map(|_| ())
+    }
+}

@@ -1,0 +1,113 @@
+//! What an application claims, judged before the server keeps it: the memory that it takes as it is decoded, and the model that it would make.
+
+use std::fmt;
+
+use serde::Deserialize;
+use serde::de::{Deserializer, SeqAccess, Visitor};
+
+use super::columns::ColumnSummary;
+use super::frame::{self, Kind};
+use super::terms::TermsHashes;
+use super::{Application, Enrolment, Marks};
+use crate::error::{Result, quoted};
+use crate::protocol::refused;
+
+/// What a text in a set takes beside its letters.
+const TEXT: usize = 2 * size_of::<String>() + 16;
+
+/// What an agent says of itself when it applies.
+#[derive(Debug, Clone, Copy)]
+#[non_exhaustive]
+pub struct Claim<'a> {
+    /// Its columns.
+    pub columns: &'a [ColumnSummary],
+    /// What weights are to be applied to.
+    pub form: Option<&'a str>,
+    /// The dimension that it says.
+    pub dim: Option<usize>,
+}
+
+impl Application {
+    pub(super) fn claim(&self) -> Claim<'_> {
+        Claim { columns: &self.columns, form: self.form.as_deref(), dim: self.dim.map(|dim| dim as usize) }
+    }
+
+    /// The bytes of memory that it takes, about.
+    pub(super) fn memory(&self) -> usize {
+        size_of::<Self>() + self.columns.iter().map(memory_of).sum::<usize>() + self.form.as_ref().map_or(0, String::len)
+    }
+}
+
+/// The bytes of memory that a column takes in a list that has grown, about.
+fn memory_of(column: &ColumnSummary) -> usize {
+    let texts = column.values().into_iter().flat_map(|values| &values.names).map(|name| TEXT + name.len()).sum::<usize>();
+    2 * size_of::<ColumnSummary>() + column.name.len() + texts
+}
+
+/// An application of which one column at a time is decoded.
+#[derive(Deserialize)]
+struct Sized {
+    _terms: TermsHashes,
+    _agent: Option<u32>,
+    _rows: u64,
+    _dim: Option<u32>,
+    columns: SizeOfColumns,
+    _form: Option<String>,
+    _marks: Marks,
+}
+
+/// How many columns there are, and the bytes of memory that they take together.
+struct SizeOfColumns {
+    count: usize,
+    bytes: usize,
+}
+
+impl<'de> Deserialize<'de> for SizeOfColumns {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> std::result::Result<Self, D::Error> {
+        deserializer.deserialize_seq(Sizing)
+    }
+}
+
+struct Sizing;
+
+impl<'de> Visitor<'de> for Sizing {
+    type Value = SizeOfColumns;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("columns")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut columns: A) -> std::result::Result<SizeOfColumns, A::Error> {
+        let mut size = SizeOfColumns { count: 0, bytes: 0 };
+        while let Some(column) = columns.next_element::<ColumnSummary>()? {
+            size.count += 1;
+            size.bytes += memory_of(&column);
+        }
+        Ok(size)
+    }
+}
+
+impl Enrolment {
+    /// The same, which keeps applications of at most so many bytes of memory.
+    #[must_use]
+    pub fn with_memory(self, bytes: f64) -> Self {
+        Self { memory: Some(bytes), ..self }
+    }
+
+    /// Refuses an application that would take more memory than there is beside those of others, before it is decoded as a whole.
+    pub(super) fn check_memory(&self, sender: &str, bytes: &[u8]) -> Result<()> {
+        let Some(memory) = self.memory else { return Ok(()) };
+        let Sized { columns, .. } = frame::read(Kind::Application, bytes)?;
+        let free = (memory - self.held as f64).max(0.0);
+        if columns.bytes as f64 <= free {
+            return Ok(());
+        }
+        let mega = |bytes: f64| format!("{:.1} MB", bytes / 1e6);
+        let (count, needed, free) = (columns.count, mega(columns.bytes as f64), mega(free));
+        let what = format!(
+            "the application of `{}`: its {count} columns need about {needed} of memory, and {free} are left beside other applications",
+            quoted(sender)
+        );
+        Err(refused(what, "fewer columns, categories and labels, or a server with more memory"))
+    }
+}
