@@ -73,16 +73,16 @@ unsafe fn rows<V: Vector, const N: usize>(lower: &[f64], v: &[f64], out: &mut [f
     // SAFETY: chunks are within the rows, v and out.
     unsafe {
         let (mut partial, mut x, mut row) = ([V::splat(0.0); N], [V::splat(0.0); N], [lower.as_ptr(); N]);
-        for r in 0..N {
-            (x[r], row[r]) = (V::splat(v[first + r]), lower.as_ptr().add(at(first + r)));
+        for (r, (x, row)) in x.iter_mut().zip(&mut row).enumerate() {
+            (*x, *row) = (V::splat(v[first + r]), lower.as_ptr().add(at(first + r)));
         }
         for k in (0..whole * WIDTH).step_by(WIDTH) {
             let (v, out) = (V::load_from(v.as_ptr().add(k)), out.as_mut_ptr().add(k));
             let mut g = V::load_from(out);
-            for r in 0..N {
-                let a = V::load_from(row[r].add(k));
-                g = a.mul_add(x[r], g);
-                partial[r] = a.mul_add(v, partial[r]);
+            for ((row, x), partial) in row.iter().zip(x).zip(&mut partial) {
+                let a = V::load_from(row.add(k));
+                g = a.mul_add(x, g);
+                *partial = a.mul_add(v, *partial);
             }
             g.store_to(out);
         }
