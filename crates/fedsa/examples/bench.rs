@@ -9,7 +9,8 @@ use std::time::Instant;
 
 use fedsa::federation::Federation;
 use fedsa::kernel::symmetric::term_chunks;
-use fedsa::kernel::{Isa, LANES, Lanes};
+use fedsa::kernel::{Isa, LANES, Lanes, gram, triangle};
+use fedsa::linalg::{Mat, column};
 use fedsa::methods::{MethodSettings, fedlsa::FedLsa, scafflsa::Scafflsa};
 use fedsa::problem::finite_sum::FiniteSum;
 use fedsa::problem::garnet::{Garnet, Heterogeneity};
@@ -38,6 +39,7 @@ fn main() {
         ["short"] => short(),
         ["dense"] => dense(),
         ["terms"] => terms(),
+        ["hessians"] => hessians(),
         ["eight"] => eight(),
         ["scaling"] => scaling(),
         ["codecs"] => codecs(),
@@ -45,7 +47,7 @@ fn main() {
         ["federation", heterogeneity, agents, method] => federation(heterogeneity, agents.parse().expect("a number"), method),
         _ => {
             eprintln!(
-                "usage: bench kernel | scalar | round | short | dense | terms | eight | scaling | codecs | links | federation two-kernels|independent AGENTS fedlsa|scafflsa"
+                "usage: bench kernel | scalar | round | short | dense | terms | hessians | eight | scaling | codecs | links | federation two-kernels|independent AGENTS fedlsa|scafflsa"
             );
             std::process::exit(2);
         }
@@ -280,6 +282,29 @@ fn dense() {
         let [ours, plain] = [0, 1].map(|i| spread(&mut ns[i]));
         let ratio = ours["least"].as_f64().unwrap() / plain["least"].as_f64().unwrap();
         report(&format!("d={d}"), json!({ "ours": ours, "plain": plain, "ratio": ratio }));
+    }
+}
+
+/// Weighted Gram matrices of dense rows, and products with packed triangles, on one core, in turn with products of whole matrices by faer.
+fn hessians() {
+    for (n, d) in [(500, 300), (1000, 50), (1000, 22)] {
+        let number = |i: usize| (i as f64 * 0.37).sin();
+        let (values, weights): (Vec<f64>, Vec<f64>) = ((0..n * d).map(number).collect(), (0..n).map(|j| 2.0 + number(j)).collect());
+        let (x, mut lower, mut out) = (Mat::from_fn(n, d, |j, i| values[j * d + i]), vec![0.0; d * d], vec![0.0; d]);
+        let mut ns: [Vec<f64>; 4] = Default::default();
+        for _ in 0..25 {
+            let mut of = |k: usize, work: &mut dyn FnMut()| ns[k].push(time(1.0, 1, work)["least"].as_f64().expect("a time"));
+            let (v, square) = (&values[..d], Mat::from_fn(d, d, |i, j| number(i + j)));
+            of(0, &mut || gram::add(Isa::best(), &values, d, &weights, 0, &mut lower.chunks_mut(d).collect::<Vec<_>>()));
+            of(1, &mut || drop(black_box(x.transpose() * Mat::from_fn(n, d, |j, i| weights[j] * x[(j, i)]))));
+            of(2, &mut || triangle::product(Isa::best(), &values[..d * (d + 1) / 2], v, &mut out));
+            of(3, &mut || drop(black_box(&square * column(v))));
+        }
+        for (k, what) in ["Hessian", "product with a triangle"].into_iter().enumerate() {
+            let [ours, faer] = [0, 1].map(|i| spread(&mut ns[2 * k + i]));
+            let ratio = ours["least"].as_f64().unwrap() / faer["least"].as_f64().unwrap();
+            report(&format!("{what}, n={n} d={d}"), json!({ "ours": ours, "faer": faer, "ratio": ratio }));
+        }
     }
 }
 

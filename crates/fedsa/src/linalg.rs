@@ -12,7 +12,7 @@ use faer::linalg::cholesky::llt::solve::solve_in_place;
 use faer::linalg::solvers::{DenseSolveCore, Solve};
 
 use crate::error::{Error, Result};
-use crate::kernel::{Isa, products};
+use crate::kernel::{Isa, products, triangle};
 
 pub use faer::{Mat, MatRef};
 
@@ -63,7 +63,7 @@ pub fn add_scaled(y: &mut [f64], a: f64, x: &[f64]) {
 /// The product of a symmetric matrix with v, d components; the matrix is a lower triangle row by row, d (d + 1) / 2 numbers.
 pub fn triangle_vec(lower: &[f64], v: &[f64]) -> Vec<f64> {
     let mut out = vec![0.0; v.len()];
-    products::triangle_vec(Isa::best(), lower, v, &mut out);
+    triangle::product(Isa::best(), lower, v, &mut out);
     out
 }
 

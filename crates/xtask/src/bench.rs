@@ -15,8 +15,22 @@ type Measured = (String, Value);
 type Part = fn(&mut Map<String, Value>) -> Result<(), String>;
 
 /// What is measured, in this order.
-const PARTS: [Part; 13] =
-    [steps, rounds, short_rounds, dense_steps, drawn_terms, eight_agents, cores, codecs, links, logs, second_order, delays, federations];
+const PARTS: [Part; 14] = [
+    steps,
+    rounds,
+    short_rounds,
+    dense_steps,
+    drawn_terms,
+    hessians,
+    eight_agents,
+    cores,
+    codecs,
+    links,
+    logs,
+    second_order,
+    delays,
+    federations,
+];
 
 /// Measures everything, prints tables and, if asked to, writes the numbers as JSON.
 ///
@@ -92,6 +106,18 @@ fn dense_steps(all: &mut Map<String, Value>) -> Result<(), String> {
         println!("{name:<38} {ours:>11.0} {plain:>11.0} {:>13.2} {:>7.0}", number(result, "ratio"), 8.0 * d * d / ours);
     }
     all.insert("dense_step_ns".into(), object(&dense));
+    Ok(())
+}
+
+/// Hessians of dense rows, and products with them.
+fn hessians(all: &mut Map<String, Value>) -> Result<(), String> {
+    let hessians = engine(&["hessians"])?;
+    println!("\nHessians of dense rows, one thread, us         ours        faer  ours over it (least times)");
+    for (name, result) in &hessians {
+        let (ours, faer) = (number(&result["ours"], "least") / 1e3, number(&result["faer"], "least") / 1e3);
+        println!("{name:<38} {ours:>11.1} {faer:>11.1} {:>13.2}", number(result, "ratio"));
+    }
+    all.insert("hessians_ns".into(), object(&hessians));
     Ok(())
 }
 

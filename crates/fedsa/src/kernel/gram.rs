@@ -201,26 +201,26 @@ unsafe fn sums<V: Vector, const T: usize, const R: usize, const C: usize>(
     // SAFETY: as above.
     unsafe {
         (g, columns) = ([[V::splat(0.0); T]; C], [V::splat(0.0); T]);
-        for i in 0..C {
-            for t in 0..T {
-                g[i][t] = V::load_from(at[i].add(t * WIDTH));
+        for (g, at) in g.iter_mut().zip(at) {
+            for (t, g) in g.iter_mut().enumerate() {
+                *g = V::load_from(at.add(t * WIDTH));
             }
         }
         for _ in 0..n {
-            for t in 0..T {
-                columns[t] = V::load(x.add(t));
+            for (t, column) in columns.iter_mut().enumerate() {
+                *column = V::load(x.add(t));
             }
-            for i in 0..C {
+            for (i, g) in g.iter_mut().enumerate() {
                 let s = V::splat(*scaled.add(i));
-                for t in 0..T {
-                    g[i][t] = columns[t].mul_add(s, g[i][t]);
+                for (g, column) in g.iter_mut().zip(columns) {
+                    *g = column.mul_add(s, *g);
                 }
             }
             (x, scaled) = (x.add(R), scaled.add(WIDTH));
         }
-        for i in 0..C {
-            for t in 0..T {
-                g[i][t].store_to(at[i].add(t * WIDTH));
+        for (g, at) in g.into_iter().zip(at) {
+            for (t, g) in g.into_iter().enumerate() {
+                g.store_to(at.add(t * WIDTH));
             }
         }
     }

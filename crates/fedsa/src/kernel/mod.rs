@@ -51,6 +51,7 @@ pub mod products;
 pub(crate) mod rows;
 pub mod symmetric;
 pub mod td;
+pub mod triangle;
 pub(crate) mod vector;
 
 use std::sync::OnceLock;

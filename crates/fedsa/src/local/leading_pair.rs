@@ -46,12 +46,10 @@ fn lanczos(lower: &[f64], v: Vec<f64>) -> Option<(Vec<f64>, bool)> {
     for k in 1..=most {
         let mut w = triangle_vec(lower, &basis[k - 1]);
         diagonal.push(dot(&w, &basis[k - 1]));
-        // Orthogonal to all vectors before, twice, against rounding.
-        for _ in 0..2 {
-            for q in &basis {
-                let share = dot(&w, q);
-                add_scaled(&mut w, -share, q);
-            }
+        // Orthogonal to the last two vectors, which hold all of the product but for rounding, and then, against this, to all before.
+        for q in basis[k.saturating_sub(2)..].iter().chain(&basis) {
+            let share = dot(&w, q);
+            add_scaled(&mut w, -share, q);
         }
         let norm = dot(&w, &w).sqrt();
         if !norm.is_finite() {
