@@ -89,3 +89,29 @@ fn columns_of_most_agents_stay_those_when_one_of_them_is_left_out() {
     out.sort_unstable();
     assert_eq!((out, found.federation.agents()), (vec!["0", "1", "2", "3", "8"], 4));
 }
+
+/// Each of most agents has a site or a device of its own. Two that copy each other have none, and other labels than all others: they were the
+/// federation, and all others were excluded.
+#[test]
+fn two_agents_with_labels_of_their_own_do_not_take_over_a_federation_whose_agents_differ_elsewhere() {
+    let folder = tempfile::tempdir().unwrap();
+    let row =
+        |c: usize, i: usize| if c.is_multiple_of(2) { (format!("s{c}"), "d".into()) } else { ("s".to_string(), format!("d{c}_{}", i / 4)) };
+    let one = |c: usize, labels: [&str; 2]| {
+        let rows = (0..4).map(|i| {
+            let (site, device) = if labels[0] == "n" { ("s".into(), "d".into()) } else { row(c, i) };
+            format!("{i},{site},{device},{}\n", labels[i % 2])
+        });
+        written(&folder, &format!("agent{c}"), &format!("x,site,device,y\n{}", rows.collect::<String>()))
+    };
+    for honest in [6, 20] {
+        let mut files: Vec<String> = (0..honest).map(|c| one(c, ["no", "yes"])).collect();
+        files.extend([one(98, ["n", "y"]), one(99, ["n", "y"])]);
+        for least in [2, honest / 2] {
+            let found = founded(&deployment(), &files, least).unwrap();
+            let mut out: Vec<usize> = found.excluded.iter().map(|(who, _)| who.parse().unwrap()).collect();
+            out.sort_unstable();
+            assert_eq!(out, [honest, honest + 1], "{honest} and {least}");
+        }
+    }
+}

@@ -199,3 +199,43 @@ fn targets_of_shards_are_not_scaled_by_each_agent() {
     let e = LocalAgent::new(&deployment, &files[..1], &Places::from_env(""), None, &Cancel::never()).err().unwrap();
     assert!(e.key == "problem.target_range" && e.what.contains("by its own rows") && e.what.contains("LIBSVM"), "{e:?}");
 }
+
+/// Of nine agents five have LIBSVM rows, two of these far too many columns: the four tables of the others do not become those of most by that.
+#[test]
+fn columns_of_most_agents_stay_those_when_wide_ones_are_left_out() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: String, text: String| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path.to_str().unwrap().to_string()
+    };
+    let table = |c: usize| write(format!("table{c}.csv"), "x,c,label\n1,a,1\n2,b,-1\n3,a,1\n".into());
+    let shard = |last: usize| write(format!("shard{last}.svm"), format!("1 1:1 2:1\n-1 1:2 {last}:1\n1 1:3\n"));
+    let mut files: Vec<String> = (0..4).map(table).collect();
+    files.extend([5, 6, 7, 8000, 9000].map(shard));
+    let problem = "{ kind = \"logistic\", ridge = 1e-2, weights = \"rows\" }";
+    let found = founded(&deployment(problem, "{ kind = \"newton\" }"), &files, 3).unwrap();
+    let mut out: Vec<&str> = found.excluded.iter().map(|(who, _)| who.as_str()).collect();
+    out.sort_unstable();
+    assert_eq!((out, found.federation.dim()), (vec!["0", "1", "2", "3", "7", "8"], 7));
+}
+
+/// A shard whose only column is no feature, and one of rows without a number, are rows as they are in one process.
+#[test]
+fn shards_without_a_feature_of_their_own_take_part() {
+    let folder = tempfile::tempdir().unwrap();
+    let write = |name: &str, text: &str| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, text).unwrap();
+        path.to_str().unwrap().to_string()
+    };
+    let files = vec![
+        write("a.svm", "1 1:1 2:1 3:0.5\n-1 1:2 3:1\n1 1:3\n-1 2:-1\n"),
+        write("b.svm", "1 1:1\n-1 1:2\n1 1:3\n"),
+        write("c.svm", "1\n-1\n-1\n"),
+    ];
+    let problem = "{ kind = \"logistic\", drop = [\"1\"], ridge = 1e-2, weights = \"rows\" }";
+    let text = settings(problem, "{ kind = \"mean\" }", "{ kind = \"newton\" }", 4);
+    let all = in_one_place(&text, &[("data", list(&files)), ("partition", Value::String("files".into()))]);
+    assert_eq!((deployed(&text, &each(&files)), all.len()), (all.clone(), 2));
+}

@@ -24,7 +24,7 @@ impl Deployment {
     fn check_claim(&self, agents: usize, claim: Claim<'_>) -> Result<()> {
         let dim = match (self.source, claim.form) {
             (Source::Rows, Some(form)) if !claim.columns.is_empty() => {
-                let levels = levels::levels_of(levels::form(form)?, claim.columns);
+                let levels = levels::sizes_of(levels::form(form)?, claim.columns);
                 Some(levels::least_dim(&levels::preparation(&self.experiment)?, &levels)?)
             }
             _ => claim.dim,

@@ -8,9 +8,11 @@
 //! 2. Otherwise those with the rarest values, one after the other, until there is a federation of the rest. A value that several agents have counts
 //!    for each of them by its share, so that several who say the same come before those who have little of their own, and what most agents have of
 //!    their own does not count. Then whoever can come back does, the least suspicious first: what made another one leave is no reason to leave
-//!    out those who were suspected before it. There must be enough in the end, not before.
+//!    out those who were suspected before it. This is done in several orders, by all columns together and by some alone, because what is in the way
+//!    may be in a column in which the others are alike while they differ elsewhere; the largest federation counts. There must be enough in the
+//!    end, not before.
 //!
-//! Every agent is left out at most twice and taken back at most twice, and each time the columns of the rest follow from counts of who has which
+//! In each order every agent is left out at most twice and taken back at most twice, and each time the columns of the rest follow from counts of who has which
 //! value ([`Candidates`]): the time grows with the square of the number of agents.
 
 use fedsa::enrolment::{Candidates, Enrolled, Enrolment};
@@ -45,25 +47,33 @@ impl Deployment {
         })
     }
 
-    /// Some agents without whom there is a federation, the most suspicious first, each with the reason why there is none with it.
+    /// As few agents as one of the orders finds without whom there is a federation, each with the reason why there is none with it.
     fn some_of(&self, candidates: &mut Candidates<'_>) -> Option<Vec<(usize, Error)>> {
-        let mut suspects = candidates.suspects();
-        suspects.sort_by(|a, b| b.rare.total_cmp(&a.rare));
-        suspects.pop();
-        let enough = suspects.iter().position(|one| {
-            candidates.leave_out(one.agent);
+        let orders = candidates.orders();
+        let found = orders.iter().filter_map(|order| self.first_of(order, candidates));
+        found.min_by_key(Vec::len).filter(|left_out| left_out.len() <= candidates.spare())
+    }
+
+    /// The same by one order, with the most suspicious first. Nobody is left out afterwards.
+    fn first_of(&self, order: &[usize], candidates: &mut Candidates<'_>) -> Option<Vec<(usize, Error)>> {
+        let (_, suspects) = order.split_last()?;
+        let enough = suspects.iter().position(|agent| {
+            candidates.leave_out(*agent);
             self.check(candidates).is_ok()
-        })?;
+        });
         let mut left_out = Vec::new();
-        for one in suspects[..=enough].iter().rev() {
-            candidates.take_back(one.agent);
-            if let Err(why) = self.check(candidates) {
-                candidates.leave_out(one.agent);
-                left_out.push((one.agent, why));
+        for agent in suspects[..enough.map_or(suspects.len(), |last| last + 1)].iter().rev() {
+            candidates.take_back(*agent);
+            if enough.is_some()
+                && let Err(why) = self.check(candidates)
+            {
+                candidates.leave_out(*agent);
+                left_out.push((*agent, why));
             }
         }
+        left_out.iter().for_each(|(agent, _)| candidates.take_back(*agent));
         left_out.reverse();
-        (left_out.len() <= candidates.spare()).then_some(left_out)
+        enough.map(|_| left_out)
     }
 
     /// Refuses a federation of those who are not left out, as [`Deployment::close`] would.

@@ -83,6 +83,15 @@ pub(super) fn summaries(levels: &RowLevels, rows: u64) -> Result<Vec<ColumnSumma
 
 /// The levels and classes that these columns have, beside the other columns of this form.
 pub(super) fn levels_of(form: LevelsForm, columns: &[ColumnSummary]) -> RowLevels {
+    let mut levels = sizes_of(form, columns);
+    if let Some(sparse) = &levels.sparse {
+        levels.names = sparse.names();
+    }
+    levels
+}
+
+/// The same without the names of columns that have none in files: there may be millions.
+pub(super) fn sizes_of(form: LevelsForm, columns: &[ColumnSummary]) -> RowLevels {
     let mut levels = RowLevels { plain: form.plain, names: form.names, ..RowLevels::default() };
     for column in columns {
         if let (Some(counted), Some(left_out)) = (column.counted(), &form.left_out) {
@@ -105,7 +114,6 @@ pub(super) fn levels_of(form: LevelsForm, columns: &[ColumnSummary]) -> RowLevel
     if let Some(sparse) = &mut levels.sparse {
         sparse.categories = levels.categories.len();
         levels.plain = sparse.plain();
-        levels.names = sparse.names();
     }
     levels
 }
@@ -159,23 +167,23 @@ pub(super) fn check_targets(experiment: &Experiment, levels: &RowLevels) -> Resu
 /// When there are no targets for these classes, or too many components.
 pub(super) fn dim(how: &Preparation, levels: &RowLevels) -> Result<usize> {
     let targets = how.targets.of_classes(levels.classes.as_deref()).map_err(|e| e.inside("problem"))?;
-    dim_of(how, levels, targets.as_ref().map_or(1, Targets::outputs))
+    dim_of(how, levels, targets.as_ref().map_or(1, Targets::outputs), 1)
 }
 
-/// The least number of components of a model of rows that have these levels among others.
+/// The least number of components of a model of rows that have these levels among others; none where no column of these is a feature.
 ///
 /// # Errors
 /// When there are too many components.
 pub(super) fn least_dim(how: &Preparation, levels: &RowLevels) -> Result<usize> {
-    dim_of(how, levels, 1)
+    dim_of(how, levels, 1, 0)
 }
 
-fn dim_of(how: &Preparation, levels: &RowLevels, outputs: usize) -> Result<usize> {
+fn dim_of(how: &Preparation, levels: &RowLevels, outputs: usize, least: usize) -> Result<usize> {
     let features: usize = levels.features(how.intercept).iter().map(|category| category.levels.len()).sum();
     let width = levels.plain.checked_add(features + usize::from(how.intercept));
-    let dim = width.and_then(|width| width.checked_mul(outputs)).filter(|dim| (1..=MOST_COMPONENTS as usize).contains(dim));
+    let dim = width.and_then(|width| width.checked_mul(outputs)).filter(|dim| (least..=MOST_COMPONENTS as usize).contains(dim));
     dim.ok_or_else(|| {
         let what = format!("{} columns and {features} levels of categories, for {outputs} outputs", levels.plain);
-        Error::data("data", what, format!("at most {MOST_COMPONENTS} components of a model"))
+        Error::data("data", what, format!("at most {MOST_COMPONENTS} components of a model, and at least one"))
     })
 }

@@ -16,7 +16,7 @@ use std::borrow::Cow;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-use fedsa::enrolment::{ColumnSummary, Enrolled, Enrolment, Membership, Terms};
+use fedsa::enrolment::{Candidates, ColumnSummary, Enrolled, Enrolment, Membership, Terms};
 use fedsa::error::{Error, Result, quoted, require};
 use fedsa::federation::Description;
 use fedsa::methods::MethodSettings;
@@ -163,7 +163,7 @@ impl Deployment {
     /// # Errors
     /// As [`Enrolment::close`]; when too few would be left of those who have applied; when the method cannot count answers as `[federation]` says.
     pub fn found(&self, enrolment: &Enrolment) -> Result<Enrolled> {
-        let mut outliers = Vec::new();
+        let mut outliers: Vec<(String, Error)> = Vec::new();
         let mut rest = Cow::Borrowed(enrolment);
         for (found, key, other) in [
             (self.outliers(enrolment), "problem.ranges", "`ranges` of these columns in [problem]"),
@@ -172,7 +172,13 @@ impl Deployment {
             if found.is_empty() {
                 continue;
             }
-            rest = Cow::Owned(rest.without(found.iter().map(|(who, _)| who.as_str())));
+            if outliers.is_empty() {
+                // Whose columns are not those of most stay out: fewer of the others must not make theirs those of most.
+                let others = |all: Candidates<'_>| all.excluded().iter().map(|(who, e)| ((*who).to_string(), e.clone())).collect();
+                outliers = enrolment.candidates().map_or_else(|_| Vec::new(), others);
+            }
+            let gone = found.iter().chain(&outliers).map(|(who, _)| who.as_str());
+            rest = Cow::Owned(rest.without(gone));
             if let Some((who, why)) = found.first().filter(|_| !rest.has_enough()) {
                 let help = format!("{}; or {other}, or fewer agents that must come", why.help);
                 return Err(Error::data(key, format!("`{}`: {}", quoted(who), why.what), help));
@@ -258,11 +264,17 @@ impl Deployment {
         let Some(form) = form.filter(|_| !columns.is_empty()) else { return Ok(None) };
         // The server says so before it tells agents, which would refuse them.
         columns.iter().try_for_each(ColumnSummary::check)?;
-        let levels = levels::levels_of(levels::form(form)?, columns);
+        let form = levels::form(form)?;
+        let mut levels = levels::sizes_of(form, columns);
         levels::check_left_out(&levels)?;
         let how = levels::preparation(&self.experiment)?;
+        let dim = levels::dim(&how, &levels)?;
+        // Only categories may have the names of other columns.
+        if let (Some(sparse), false) = (&levels.sparse, levels.categories.is_empty()) {
+            levels.names = sparse.names();
+        }
         levels.check_names(how.intercept).map_err(|e| e.inside("problem"))?;
-        levels::dim(&how, &levels).map(Some)
+        Ok(Some(dim))
     }
 }
 

@@ -1,7 +1,7 @@
 //! The memory that a federation needs at its ends, before these are made.
 
 use fedsa::enrolment::ColumnSummary;
-use fedsa::error::Result;
+use fedsa::error::{Result, quoted};
 use fedsa::methods::Setting;
 use fedsa::problem::memory::vectors;
 
@@ -50,9 +50,18 @@ impl Deployment {
     }
 }
 
+/// The columns that a message names, those with most levels.
+const NAMED: usize = 4;
+
 /// What the components of a model are those of, where they follow from the columns of all.
 fn made_of(columns: &[ColumnSummary]) -> String {
-    let of = |column: &ColumnSummary| Some(format!("{} of `{}`", column.values()?.names.len(), column.name));
-    let levels: Vec<String> = columns.iter().filter_map(of).collect();
-    if levels.is_empty() { String::new() } else { format!(" (levels of all agents: {})", levels.join(", ")) }
+    let mut levels: Vec<(usize, &str)> =
+        columns.iter().filter_map(|column| Some((column.values()?.names.len(), column.name.as_str()))).collect();
+    levels.sort_by_key(|(count, _)| std::cmp::Reverse(*count));
+    let named: Vec<String> = levels.iter().take(NAMED).map(|(count, name)| format!("{count} of `{}`", quoted(name))).collect();
+    match levels.len().saturating_sub(NAMED) {
+        _ if named.is_empty() => String::new(),
+        0 => format!(" (levels of all agents: {})", named.join(", ")),
+        more => format!(" (levels of all agents: {}, and those of {more} more columns)", named.join(", ")),
+    }
 }

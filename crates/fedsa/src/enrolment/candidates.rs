@@ -67,11 +67,10 @@ pub struct Suspect {
     pub agent: usize,
     /// The values of categories and labels that nobody else has, and the numbered columns that most do not have.
     pub alone: usize,
-    /// The same, where of a value that several agents have each of them counts for its share, and of each column what most agents have does not
-    /// count: two who say the same are not hidden behind each other, nor one who has much of its own in one column behind others who have a little
-    /// in another.
-    pub rare: f64,
 }
+
+/// The columns by which alone agents are put in an order, those with most that is rare.
+const MOST_ASPECTS: usize = 8;
 
 /// By how much each of these numbers exceeds that of most agents.
 fn beyond_most(numbers: Vec<f64>) -> Vec<f64> {
@@ -142,20 +141,54 @@ impl Candidates<'_> {
 
     /// All who would take part, those that are most alone with what they have first; in the order of their numbers where that is the same.
     pub fn suspects(&self) -> Vec<Suspect> {
-        let last = |one: &Application| one.columns.iter().filter_map(ColumnSummary::counted).map(|columns| columns.last).max().unwrap_or(0);
-        let widths = beyond_most(self.taken.iter().map(|(_, one)| f64::from(last(one))).collect());
         let mut suspects: Vec<Suspect> =
-            widths.iter().enumerate().map(|(agent, more)| Suspect { agent, alone: *more as usize, rare: *more }).collect();
+            self.widths().iter().enumerate().map(|(agent, more)| Suspect { agent, alone: *more as usize }).collect();
         for column in &self.values {
-            let holders = |agent: usize| column.of[agent].iter().map(|at| column.count[*at as usize]);
-            let rare = (0..suspects.len()).map(|agent| holders(agent).map(|count| 1.0 / f64::from(count)).sum()).collect();
-            for (one, rare) in suspects.iter_mut().zip(beyond_most(rare)) {
-                one.alone += holders(one.agent).filter(|count| *count == 1).count();
-                one.rare += rare;
+            for one in &mut suspects {
+                one.alone += column.of[one.agent].iter().filter(|at| column.count[**at as usize] == 1).count();
             }
         }
         suspects.sort_by_key(|one| std::cmp::Reverse(one.alone));
         suspects
+    }
+
+    /// How many columns beyond those of most agents each of them has.
+    fn widths(&self) -> Vec<f64> {
+        let last = |one: &Application| one.columns.iter().filter_map(ColumnSummary::counted).map(|columns| columns.last).max().unwrap_or(0);
+        beyond_most(self.taken.iter().map(|(_, one)| f64::from(last(one))).collect())
+    }
+
+    /// All who would take part in several orders, those with the rarest values first: by all columns together, and by single ones. Of a value that
+    /// several agents have each of them counts for its share, and of each column what most agents have does not count: two who say the same are
+    /// not hidden behind each other, nor one who has much of its own in one column behind others who have a little in another. What is in the
+    /// way may be in one column, while most agents have rare values in others.
+    pub fn orders(&self) -> Vec<Vec<usize>> {
+        let of_column = |column: &Holders<'_>| {
+            let share = |at: &u32| 1.0 / f64::from(column.count[*at as usize]);
+            beyond_most(column.of.iter().map(|of| of.iter().map(share).sum()).collect())
+        };
+        let mut aspects = vec![self.widths()];
+        aspects.extend(self.values.iter().map(of_column));
+        let mut together = vec![0.0; self.taken.len()];
+        aspects.iter().for_each(|aspect| together.iter_mut().zip(aspect).for_each(|(sum, rare)| *sum += rare));
+        aspects.retain(|aspect| aspect.iter().any(|rare| *rare > 0.0));
+        aspects.sort_by(|a, b| b.iter().sum::<f64>().total_cmp(&a.iter().sum()));
+        // A column of labels has few values, and is not to be missed.
+        let labels = self.values.iter().enumerate().filter(|(i, _)| self.are_labels(*i)).map(|(_, column)| of_column(column));
+        let single = labels.chain(aspects.into_iter().take(MOST_ASPECTS));
+        let alone: Vec<usize> = self.suspects().iter().map(|one| one.agent).collect();
+        let order = |aspect: Vec<f64>| {
+            let mut agents = alone.clone();
+            agents.sort_by(|a, b| aspect[*b].total_cmp(&aspect[*a]));
+            agents
+        };
+        let mut orders: Vec<Vec<usize>> = std::iter::once(together).chain(single).map(order).collect();
+        orders.dedup();
+        orders
+    }
+
+    fn are_labels(&self, column: usize) -> bool {
+        self.taken.first().is_some_and(|(_, one)| matches!(one.columns[column].content, ColumnContent::Labels(_)))
     }
 
     /// The columns of those who are not left out.

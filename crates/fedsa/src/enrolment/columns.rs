@@ -79,7 +79,7 @@ impl CountedColumns {
 
     fn is_possible(&self) -> bool {
         let cells = u128::from(self.rows) * u128::from(self.last);
-        (1..=1 << 53).contains(&self.rows) && self.last > 0 && u128::from(self.stored) <= cells
+        (1..=1 << 53).contains(&self.rows) && u128::from(self.stored) <= cells
     }
 }
 
@@ -233,7 +233,7 @@ impl ColumnSummary {
             }
             ColumnContent::Counted(columns) if !columns.is_possible() => refused(
                 format!("{} rows, the last column {}, {} numbers", columns.rows, columns.last, columns.stored),
-                "one row or more, one column or more, and at most as many numbers as rows have columns",
+                "one row or more, and at most as many numbers as rows have columns",
             ),
             _ => Ok(()),
         }

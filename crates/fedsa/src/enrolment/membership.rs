@@ -5,6 +5,7 @@ use std::ops::RangeInclusive;
 
 use serde::{Deserialize, Serialize};
 
+use super::claim::check_later;
 use super::frame::{self, Kind};
 use super::outliers::{FAR_ENOUGH, beyond};
 use super::terms::TermsHashes;
@@ -182,6 +183,7 @@ impl Membership {
     /// named; when its ranges are out of all proportion ([`Membership::with_bounded`]); when the sender takes part already, or its number is somebody else's. Nothing changes then.
     pub fn take(&mut self, sender: &str, bytes: &[u8]) -> Result<Accepted> {
         require(sender.len() <= LONGEST_SENDER, "sender", format!("{} bytes", sender.len()), "a name of at most 1,000 bytes")?;
+        check_later(sender, bytes, &self.state.columns, self.state.form.as_deref())?;
         let application = Application::read(&self.terms, bytes)?;
         if self.state.members.iter().any(|one| one.sender == sender) {
             return Err(refused("an application of an agent that takes part", "agents that do not take part yet"));
@@ -232,6 +234,7 @@ impl Membership {
     /// When the bytes are no application, are of another version, or were damaged; when settings or columns differ, which are named; when the
     /// sender does not take part, or has other rows or another number now. Nothing changes then.
     pub fn renew(&mut self, sender: &str, bytes: &[u8]) -> Result<()> {
+        check_later(sender, bytes, &self.state.columns, self.state.form.as_deref())?;
         let application = Application::read(&self.terms, bytes)?;
         if self.state.members.iter().any(|one| one.sender == sender) {
             self.check_columns(&application)?;
