@@ -452,7 +452,7 @@ class Server:
                     self._found_anew()
                     kind, messages = self.node.todo()
                     continue
-                kind, messages = node.open(available)
+                kind, messages = self.node.open(available)
             elif kind == "tell":
                 # What would have travelled with the next questions; it is over whether they have heard it or not.
                 self._ask(messages, wants_answers=False)
