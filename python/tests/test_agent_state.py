@@ -147,7 +147,7 @@ def test_a_forked_process_is_another_one(tmp_path: Path) -> None:
     assert os.waitpid(child, 0)[1] == 0
 
 
-FORKING = "import os, sys, time; from fedsa.federation import Agent\nagent = Agent(sys.argv[1], sys.argv[2], state=sys.argv[3])\nif os.fork() == 0: time.sleep(20); os._exit(0)\nprint('ready', flush=True); time.sleep(600)"
+FORKING = "import os, sys, time; from fedsa.federation import Agent\nagent = Agent(sys.argv[1], sys.argv[2], state=sys.argv[3])\nif os.fork() == 0: print('ready', flush=True); time.sleep(20); os._exit(0)\ntime.sleep(600)"
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are not forked here")

@@ -214,7 +214,7 @@ def test_the_lock_of_a_killed_server_does_not_stay(tmp_path: Path) -> None:
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are not forked here")
 def test_the_lock_of_a_killed_server_does_not_stay_with_those_that_it_forked(tmp_path: Path) -> None:
     file = tmp_path / "server.lock"
-    program = "import os, sys, time; from fedsa import _files\nwith _files.held(sys.argv[1]) as is_free:\n    if os.fork() == 0: time.sleep(20); os._exit(0)\n    print(is_free, flush=True); time.sleep(600)"
+    program = "import os, sys, time; from fedsa import _files\nwith _files.held(sys.argv[1]) as is_free:\n    if os.fork() == 0: print(is_free, flush=True); time.sleep(20); os._exit(0)\n    time.sleep(600)"
     # In a group of its own, to end what it forks too.
     holder = subprocess.Popen([sys.executable, "-c", program, str(file)], stdout=subprocess.PIPE, text=True, start_new_session=True)
     try:
