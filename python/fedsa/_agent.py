@@ -65,23 +65,40 @@ class Agent:
         listed = [data] if isinstance(data, str) or hasattr(data, "__fspath__") else list(data)
         deployment = read_settings(settings, {"longest_gap": longest_gap})
         self._native = deployment.agent([os.fspath(one) for one in listed], "", number)
-        self._file = None if state is None else os.path.join(name_of(state, "state"), "agent.state")
+        self._file: str | None = None
         self._lock: _files.Lock | None = None
         self._wait = wait
-        if self._file is not None:
-            os.makedirs(os.path.dirname(self._file), mode=0o700, exist_ok=True)
+        if state is not None:
+            self._file = os.path.join(_files.folder_of(state, 0o700), "agent.state")
             self._hold()
-            if os.path.exists(self._file):
-                self._restore(_files.read(self._file))
 
     def _hold(self) -> None:
-        """Have the folder of the state to itself: two processes with one state would answer with numbers that do not go together."""
-        if self._file is None or self._lock is not None:
+        """Have the folder of the state to itself: two processes with one state would answer with numbers that do not go together. What
+        another process has done there since is read."""
+        if self._file is None or (self._lock is not None and self._lock.is_ours):
             return
         folder = os.path.dirname(self._file)
         self._lock = _files.lock(os.path.join(folder, "agent.lock"), self._wait)
         if self._lock is None:
             raise InputError(f"{folder} is that of an agent that runs in another process", "setting.output-busy", "state", "another folder, or stop that agent")
+        try:
+            self._reread()
+        except BaseException:
+            # Somebody may keep the exception, and this with it.
+            self.release()
+            raise
+
+    def _reread(self) -> None:
+        """Go on from the state that the folder has, if it is another one."""
+        if self._file is None or not os.path.exists(self._file):
+            return
+        try:
+            kept = _files.read(self._file)
+        except OSError as e:
+            accepted = "a file that can be read, or another folder, with which the agent applies anew"
+            raise InputError(f"the state in {self._file} cannot be read: {e.strerror}", "data.unreadable", "state", accepted) from e
+        if kept != self._native.save():
+            self._restore(kept)
 
     def _restore(self, kept: bytes) -> None:
         try:
@@ -108,13 +125,10 @@ class Agent:
     def catch_up(self) -> None:
         """Go on from the state that the folder has, if it is another one: a process that answered in between has left it there."""
         self._hold()
-        if self._file is not None and os.path.exists(self._file):
-            kept = _files.read(self._file)
-            if kept != self._native.save():
-                self._restore(kept)
+        self._reread()
 
     def release(self) -> None:
-        """Let other processes have the folder of the state, until :meth:`catch_up`."""
+        """Let other processes have the folder of the state, until :meth:`catch_up` or :meth:`handle`, which go on from what they have left there."""
         self._lock = None
 
     def handle(self, message: bytes) -> bytes | None:

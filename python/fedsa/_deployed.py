@@ -134,7 +134,7 @@ def serve(
     refused = InputError(f"{os.fspath(out)} holds results", "setting.output-exists", "out", "another folder, or overwrite=True")
     if holds_results and not os.path.exists(os.path.join(folder, "server.state")):
         raise refused
-    os.makedirs(folder, exist_ok=True)
+    _files.folder_of(folder)
     with _files.held(os.path.join(folder, "server.lock")) as is_free:
         if not is_free:
             accepted = "another folder, or the same one once that server has ended"

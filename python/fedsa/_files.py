@@ -63,32 +63,95 @@ def write_all(folder: Path, files: Mapping[str, bytes]) -> None:
         write(os.path.join(folder, name), contents)
 
 
+# The open files of locks that this process has, or asks for.
+_OPEN: set[int] = set()
+
+
+def _opened(path: Path) -> int:
+    """The file of a lock, which is made where there is none.
+
+    Raises
+    ------
+    InputError
+        When it is no file that can be written.
+    """
+    try:
+        file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    except OSError as e:
+        accepted = "a folder in which files can be made and written, or another one"
+        raise InputError(f"{os.fspath(path)} cannot be locked: {e.strerror}", "setting.output-unusable", "state", accepted) from e
+    _OPEN.add(file)
+    return file
+
+
+def _let_go(file: int, process: int) -> None:
+    """Give up a lock that this process has taken, also where a process that it was forked into has a copy of the open file. What was taken by
+    another one is not ours: a number of a file may be that of another file here."""
+    if process != os.getpid():
+        return
+    _OPEN.discard(file)
+    try:
+        if sys.platform != "win32":
+            fcntl.flock(file, fcntl.LOCK_UN)
+    except OSError:
+        # Some network file systems have no locks.
+        pass
+    finally:
+        os.close(file)
+
+
 class Lock:
     """The lock of a file, which this process has until nobody refers to this any more, or it ends, however it ends."""
 
     def __init__(self, file: int) -> None:
-        weakref.finalize(self, os.close, file)
+        self._process = os.getpid()
+        weakref.finalize(self, _let_go, file, self._process)
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether this process has it: not one that was forked since."""
+        return self._process == os.getpid()
 
 
-# The locks of this process, by process and file: several objects of it may have the same one. A process that was forked has none of them.
-_LOCKS: weakref.WeakValueDictionary[tuple[int, str], Lock] = weakref.WeakValueDictionary()
+# The locks of this process, by file: several objects of it may have the same one.
+_LOCKS: weakref.WeakValueDictionary[str, Lock] = weakref.WeakValueDictionary()
 _LOOKING = threading.Lock()
 
 
+def _begin_fork() -> None:
+    """A process that was forked has no locks. Its copies of their files would keep those of one that is killed."""
+    global _LOOKING
+    # A thread that is not here may have it.
+    _LOOKING = threading.Lock()
+    _LOCKS.clear()
+    while _OPEN:
+        os.close(_OPEN.pop())
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_begin_fork)
+
+
 def lock(path: Path, wait: float = 0.0) -> Lock | None:
-    """The lock of a file, which is made where there is none; ``None`` if another process still has it after so many seconds."""
+    """The lock of a file, which is made where there is none; ``None`` if another process still has it after so many seconds.
+
+    Raises
+    ------
+    InputError
+        When it is no file that can be written.
+    """
     ends = time.monotonic() + wait
-    key = (os.getpid(), os.path.realpath(name_of(path)))
+    key = os.path.realpath(name_of(path))
     while True:
         with _LOOKING:
             known = _LOCKS.get(key)
             if known is not None:
                 return known
-            file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+            file = _opened(path)
             if _is_free(file):
                 _LOCKS[key] = made = Lock(file)
                 return made
-            os.close(file)
+            _let_go(file, os.getpid())
         if time.monotonic() >= ends:
             return None
         time.sleep(0.02)
@@ -111,11 +174,28 @@ def _is_free(file: int) -> bool:
 @contextmanager
 def held(path: Path) -> Iterator[bool]:
     """Hold the lock of a file, which is made where there is none; whether nobody else holds it. It ends with its process, however that ends."""
-    file = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+    file, process = _opened(path), os.getpid()
     try:
         yield _is_free(file)
     finally:
-        os.close(file)
+        _let_go(file, process)
+
+
+def folder_of(path: Path, mode: int = 0o777) -> str:
+    """A folder for a state, which is made where there is none.
+
+    Raises
+    ------
+    InputError
+        When there is none and none can be made.
+    """
+    name = name_of(path, "state")
+    try:
+        os.makedirs(name, mode=mode, exist_ok=True)
+    except OSError as e:
+        accepted = "a folder, or a name of which nothing is there yet, in a folder that can be written"
+        raise InputError(f"{name} is no folder, and none can be made: {e.strerror}", "setting.output-unusable", "state", accepted) from e
+    return name
 
 
 def read(path: Path) -> bytes:

@@ -19,6 +19,9 @@ from fedsa.errors import FedsaError, InputError, MachineError
 # After so many rounds without any answer the server stops.
 MOST_UNANSWERED = 3
 
+# So often a call founds the federation anew for agents that have applied with other data: whoever did so every time would hold up the others.
+MOST_FOUNDED = 3
+
 
 def listed(reasons: Mapping[str, str], most: int = 5) -> str:
     """Agents with the reasons why they do not take part, the first ones by name."""
@@ -65,6 +68,8 @@ class Server:
         # Who takes part, by their numbers.
         self.names: list[str] = []
         self.unanswered = 0
+        # How often this call has founded the federation anew.
+        self.founded_anew = 0
         # The change of members that the method refused last.
         self.refused: tuple[list[str], list[str]] | None = None
         self.progress = Progress()
@@ -239,6 +244,30 @@ class Server:
         self.refused = None
         self.report(str(record))
 
+    def _changed(self) -> list[str]:
+        """Those of the epoch who have other data now than those with which they have applied."""
+        progress = self.progress
+        return [who for who in self.names if who in progress.leaving and who in progress.excluded and who not in progress.barred]
+
+    def _is_to_found_anew(self) -> bool:
+        """Whether agents have other data now, and nothing was computed with those with which they have applied."""
+        node, membership = self.node, self.membership
+        assert node is not None and membership is not None
+        return node.rounds() == 0 and membership.epoch == 0 and self.founded_anew < MOST_FOUNDED and bool(self._changed())
+
+    def _found_anew(self) -> None:
+        """Go back to enrolment, where all apply with the data that they have."""
+        self.founded_anew += 1
+        self.report(f"the federation is founded anew: {', '.join(self._changed())} applied with other data before the first round")
+        epoch, progress = self.history.epochs[-1], self.progress
+        # What it has taken so far counts for the epoch that comes.
+        cost = [a + b for a, b in zip(progress.cost, (epoch.messages, epoch.bytes_down, epoch.bytes_up))]
+        self.progress = Progress(excluded=progress.excluded, cost=cost, cost_seconds=progress.cost_seconds + epoch.seconds)
+        self.history = History(self.history.file)
+        self.enrolment = self.deployment.enrolment(*self.agents)
+        self.membership, self.node, self.names, self.unanswered = None, None, [], 0
+        self.enrol()
+
     def _regroup(self) -> None:
         """Open the next epoch, if agents have come or gone since the last round."""
         node, membership, progress = self.node, self.membership, self.progress
@@ -295,7 +324,9 @@ class Server:
         if not waiting:
             return final
         self._invite_anew([who for who in waiting if who in progress.anew])
-        messages = {who: membership.told(c, who not in progress.strangers) for who, c in waiting.items() if who not in progress.anew}
+        # Those with whom the federation is founded anew would refuse this one again.
+        untold = {*progress.anew, *(self._changed() if self._is_to_found_anew() else ())}
+        messages = {who: membership.told(c, who not in progress.strangers) for who, c in waiting.items() if who not in untold}
         if not messages:
             return final
         progress.count(self.history.epochs[-1], list(messages.values()))
@@ -347,10 +378,13 @@ class Server:
                 if reply.body is None:
                     raise InputError(reply.refused or "no application", "message.refused")
                 membership.renew(who, reply.body)
+                progress.excluded.pop(who, None)
             except FedsaError as e:
                 self.report(f"{who} cannot begin anew: {e.what}")
+                progress.excluded[who] = f"it refuses what this server tells it, and cannot begin anew: {e.what}"
                 if reply.body is not None and who not in progress.leaving:
-                    # What it has now is not what it takes part with. It is out of the next epoch, and can join again with that.
+                    # What it has now is not what it takes part with. The federation is founded anew, or it is out of the next epoch, and can join
+                    # again with that.
                     progress.leaving.append(who)
                 continue
             epoch.messages += 1
@@ -358,7 +392,8 @@ class Server:
             self.report(f"{who} begins anew, because it refuses what this server asks: its state is newer than the server's, or another one's")
 
     def _available(self) -> list[int]:
-        """The numbers of those who can be reached."""
+        """The numbers of those who can be reached; none where the federation is to be founded anew."""
+        assert self.node is not None
         waited = time.monotonic() + self.rules.deadline
         # Until when those are left alone who refuse whatever admits them, and why they do.
         refusals: dict[str, tuple[float, str]] = {}
@@ -366,8 +401,13 @@ class Server:
             reachable, now = set(self.carrier.reachable()), time.monotonic()
             numbers = [c for c, who in enumerate(self.names) if who in reachable]
             told = self._admit([c for c in numbers if self.names[c] not in refusals or refusals[self.names[c]][0] <= now])
+            if self.progress.anew and self.node.rounds() == 0:
+                # Nobody begins without those who have other data: what these are is known before the first round.
+                told |= self._admit([c for c in numbers if self.names[c] in self.progress.anew])
             again = time.monotonic() + max(self.rules.deadline / 4, 1.0)
             refusals.update({who: (again, why) for who, why in told.items()})
+            if self._is_to_found_anew():
+                return []
             admitted = [c for c in numbers if self.names[c] in self.progress.admitted]
             if admitted:
                 self.progress.wanted = [who for c, who in enumerate(self.names) if c not in admitted]
@@ -377,10 +417,17 @@ class Server:
                 self.progress.decided = -1
                 self._save()
                 if refusals:
-                    what = "no agent takes part: " + listed({who: why for who, (_, why) in refusals.items()})
-                    raise MachineError(what, "machine", "agents", "agents that accept what the server tells them; the next call goes on")
+                    changed = self.progress.excluded
+                    what = "no agent takes part: " + listed({who: changed.get(who, why) for who, (_, why) in refusals.items()})
+                    raise MachineError(what, "machine", "agents", f"agents that accept what the server tells them; {self._how_to_go_on()}")
                 raise MachineError("no agent can be reached", "machine", "agents", "agents that run; the next call goes on")
             time.sleep(0.2)
+
+    def _how_to_go_on(self) -> str:
+        """What can be done when nobody answers."""
+        if not self._changed():
+            return "the next call goes on"
+        return f"the next call goes on if they have the data with which they applied; without {self.file} it founds the federation anew with what they have"
 
     def run(self) -> None:
         """Carry the rounds."""
@@ -401,6 +448,10 @@ class Server:
                     self._regroup()
                     self.progress.decided = node.rounds()
                 available = self._available()
+                if not available:
+                    self._found_anew()
+                    kind, messages = self.node.todo()
+                    continue
                 kind, messages = self.node.open(available)
             elif kind == "tell":
                 # What would have travelled with the next questions; it is over whether they have heard it or not.
@@ -417,7 +468,7 @@ class Server:
         if self.unanswered < MOST_UNANSWERED:
             return
         self._save()
-        accepted = "agents that answer by the deadline; the next call goes on"
+        accepted = f"agents that answer by the deadline; {self._how_to_go_on()}"
         raise MachineError(f"no agent has answered in {self.unanswered} rounds", "machine", "agents", accepted)
 
     def _is_over(self) -> bool:
@@ -523,6 +574,8 @@ class Server:
             for told in (progress.retold, progress.renewed):
                 if who in told:
                     told.remove(who)
+            if who not in progress.barred:
+                progress.excluded.pop(who, None)
         except FedsaError as e:
             self.report(f"{who} was refused: {e.what}")
             return False

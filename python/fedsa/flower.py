@@ -180,12 +180,12 @@ def agent_of(settings: Path, node: Mapping[str, Any], run: Mapping[str, Any], no
         agent = Agent(settings, [one for one in data.split(";") if one], state=state, number=None if number is None else int(number), wait=BUSY)
         if node.get("leave"):
             agent.leave()
-    # What another process has done since is on the disk.
-    agent.catch_up()
-    _AGENTS[key] = agent
-    while len(_AGENTS) > MOST_AGENTS:
-        _AGENTS.pop(next(iter(_AGENTS)))
     try:
+        # What another process has done since is on the disk.
+        agent.catch_up()
+        _AGENTS[key] = agent
+        while len(_AGENTS) > MOST_AGENTS:
+            _AGENTS.pop(next(iter(_AGENTS)))
         yield agent
     finally:
         agent.release()

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import pickle
+import signal
 import subprocess
 import sys
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -59,6 +63,164 @@ def test_two_processes_are_not_one_agent(tmp_path: Path) -> None:
     assert np.array_equal(serve(here).theta("m"), engine(SCAFFLSA, here.files).theta("m"))
 
 
+OTHER = """
+import pickle, sys
+from fedsa.federation import Agent
+agent = Agent(sys.argv[1], sys.argv[2], state=sys.argv[3], number=0)
+for message in pickle.loads(bytes.fromhex(sys.argv[4])):
+    agent.handle(message)
+"""
+
+
+class Recorded(Here):
+    """Keeps what carol was sent."""
+
+    sent: list[bytes]
+
+    def exchange(self, messages: Mapping[str, bytes], deadline: float) -> Mapping[str, Reply]:
+        self.sent = [*getattr(self, "sent", []), *(message for name, message in messages.items() if name == "carol")]
+        return super().exchange(messages, deadline)
+
+
+def test_an_agent_that_has_its_folder_again_goes_on_from_what_others_did_there(tmp_path: Path) -> None:
+    here = Recorded(tmp_path, SCAFFLSA)
+    serve(here)
+    folder = tmp_path / "again"
+    mine = Agent(here.settings, here.files[0], state=folder, number=0)
+    mine.handle(here.sent[0])
+    mine.release()
+    args = [str(here.settings), here.files[0], str(folder), pickle.dumps(here.sent[:4]).hex()]
+    subprocess.run([sys.executable, "-c", OTHER, *args], check=True)
+    assert mine.number is None
+    # A copy of a question that the other process has answered.
+    answer, there = mine.handle(here.sent[3]), (folder / "agent.state").read_bytes()
+    assert mine.number == 0 and there == mine.saved() and answer is not None
+    # What cannot be read is not written over, however often it is tried.
+    mine.release()
+    (folder / "agent.state").write_bytes(b"nothing")
+    for _ in range(2):
+        with pytest.raises(fedsa.InputError, match="damaged or not ours"):
+            mine.handle(here.sent[3])
+    assert (folder / "agent.state").read_bytes() == b"nothing"
+
+
+def forked(work: Callable[[], object]) -> str:
+    """What a forked process says of this: what was raised, or nothing."""
+    reads, writes = os.pipe()
+    if (child := os.fork()) == 0:
+        try:
+            work()
+        except BaseException as e:
+            os.write(writes, f"{type(e).__name__}: {e}".encode())
+        os._exit(0)
+    os.close(writes)
+    os.waitpid(child, 0)
+    with os.fdopen(reads) as said:
+        return said.read()
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are not forked here")
+def test_a_forked_process_is_another_one(tmp_path: Path) -> None:
+    here = Recorded(tmp_path, SCAFFLSA)
+    serve(here)
+    mine = here.agent("carol")
+    for work in (lambda: mine.handle(here.sent[0]), lambda: here.agent("carol")):
+        said = forked(work)
+        assert said.startswith("InputError") and "another process" in said, said
+    # It may have the folder after us, with its copy of the object too, and then goes on from what is there.
+    reads, writes = os.pipe()
+    if (child := os.fork()) == 0:
+        os.read(reads, 1)
+        code = 1
+        try:
+            mine.handle(here.sent[0])
+            code = 0
+        finally:
+            os._exit(code)
+    assert here.agent("carol").number == 0
+    mine.release()
+    # One that does nothing keeps nobody out.
+    other = holder(here)
+    other.kill()
+    other.communicate()
+    os.write(writes, b"x")
+    assert os.waitpid(child, 0)[1] == 0
+
+
+FORKING = "import os, sys, time; from fedsa.federation import Agent\nagent = Agent(sys.argv[1], sys.argv[2], state=sys.argv[3])\nif os.fork() == 0: print('ready', flush=True); time.sleep(20); os._exit(0)\ntime.sleep(600)"
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are not forked here")
+def test_the_lock_of_a_killed_process_does_not_stay_with_those_that_it_forked(tmp_path: Path) -> None:
+    here = Here(tmp_path, SCAFFLSA)
+    args = [str(here.settings), here.files[0], str(here.folder / "carol")]
+    # In a group of its own, to end what it forks too.
+    other = subprocess.Popen([sys.executable, "-c", FORKING, *args], stdout=subprocess.PIPE, text=True, start_new_session=True)
+    try:
+        assert other.stdout is not None and other.stdout.readline() == "ready\n"
+        with pytest.raises(fedsa.InputError, match="another process"):
+            here.agent("carol")
+        other.kill()
+        other.wait()
+        here.agent("carol")
+    finally:
+        os.killpg(other.pid, signal.SIGKILL)
+
+
+def test_an_agent_that_could_not_be_made_does_not_have_its_folder(tmp_path: Path) -> None:
+    here = Here(tmp_path, SCAFFLSA)
+    (tmp_path / "carol").mkdir()
+    (tmp_path / "carol/agent.state").write_bytes(b"nothing")
+    with pytest.raises(fedsa.InputError, match="damaged or not ours") as kept:
+        here.agent("carol")
+    (tmp_path / "carol/agent.state").unlink()
+    other = holder(here)
+    other.kill()
+    other.communicate()
+    assert kept.value.code == "format"
+
+
+def test_folders_that_cannot_be_used_are_named(tmp_path: Path) -> None:
+    here = Here(tmp_path, SCAFFLSA)
+    (tmp_path / "carol/agent.lock").mkdir(parents=True)
+    (tmp_path / "alice").write_text("a file")
+    (tmp_path / "bob/agent.state").mkdir(parents=True)
+    cases = {"carol": "carol/agent.lock cannot be locked", "alice": "alice is no folder", "bob": "bob/agent.state cannot be read"}
+    for name, what in cases.items():
+        with pytest.raises(fedsa.InputError, match=what) as e:
+            here.agent(name)
+        assert e.value.key == "state" and "folder" in e.value.help
+    (tmp_path / "state/server.lock").mkdir(parents=True)
+    for state, what in ((tmp_path / "alice", "alice is no folder"), (tmp_path / "state", "server.lock cannot be locked")):
+        with pytest.raises(fedsa.InputError, match=what) as e:
+            serve(here, state=state)
+        assert (e.value.code, e.value.key) == ("setting.output-unusable", "state")
+
+
+@pytest.mark.skipif(not hasattr(os, "geteuid"), reason="there are no permissions of this kind here")
+def test_a_folder_that_may_only_be_read_is_named(tmp_path: Path) -> None:
+    here = Here(tmp_path, SCAFFLSA)
+    here.agent("carol")
+    (tmp_path / "carol/agent.lock").chmod(0o444)
+    (tmp_path / "carol").chmod(0o555)
+    tmp_path.chmod(0o755)
+    for parent in tmp_path.parents:
+        if parent.stat().st_uid == os.geteuid() and parent.name.startswith("pytest"):
+            parent.chmod(0o755)
+
+    def work() -> None:
+        # Whoever may do anything may write it nevertheless.
+        if os.geteuid() == 0:
+            os.setuid(65534)
+        here.agent("carol")
+
+    try:
+        said = forked(work)
+    finally:
+        (tmp_path / "carol").chmod(0o755)
+    assert said.startswith("InputError: state: ") and "carol/agent.lock cannot be locked" in said, said
+
+
 def test_an_altered_state_of_an_agent_is_named(tmp_path: Path) -> None:
     here = Here(tmp_path, SCAFFLSA)
     serve(here)
@@ -75,23 +237,56 @@ def test_an_altered_state_of_an_agent_is_named(tmp_path: Path) -> None:
     here.agent("carol")
 
 
+TABLES = settings(ROWS + "classes = [0, 1]\n", 'kind = "newton"', "mean", 4)
+
+
 class Restarted(Here):
-    """Bob is started again on other rows after he has applied for the last time, before he is admitted."""
+    """Some are started again on other rows when they have applied and before they are admitted, the first times that they are to be."""
+
+    def __init__(self, folder: Path, text: str, who: Collection[str], times: int) -> None:
+        super().__init__(folder, text)
+        self.who, self.times, self.lines = who, times, []  # type: ignore[var-annotated]
 
     def exchange(self, messages: Mapping[str, bytes], deadline: float) -> Mapping[str, Reply]:
-        replies = super().exchange(messages, deadline)
-        if self.exchanges == 1:
-            lines = Path(self.files[2]).read_text().splitlines()
-            Path(self.files[2]).write_text("\n".join(lines[:20]) + "\n")
-        return replies
+        # A message of the kind 3 admits.
+        if self.times > 0 and set(self.who) <= set(messages) and all(message[:4] == b"fsaE" and message[6] == 3 for message in messages.values()):
+            self.times -= 1
+            for who in self.who:
+                file = Path(self.files[self.names.index(who)])
+                file.write_text("\n".join(file.read_text().splitlines()[:-1]) + "\n")
+        return super().exchange(messages, deadline)
+
+    def lead(self, **more: Any) -> fedsa.Results:
+        rules = {"agents": 3, "connect": 5.0, "deadline": 2.0, "invite": 1.0, **more}
+        return fedsa.federation.serve(self.settings, self, out=self.folder / "out", report=self.lines.append, **rules)
 
 
-def test_an_agent_that_was_started_again_on_other_data_joins_with_these(tmp_path: Path) -> None:
-    text = settings(ROWS + "classes = [0, 1]\n", 'kind = "fedlsa"\nstep_size = 0.1\nlocal_steps = 3', "mean", 6)
-    here, lines = Restarted(tmp_path, text), []  # type: ignore[var-annotated]
-    fedsa.federation.serve(here.settings, here, agents=2, most=3, connect=5.0, deadline=20.0, invite=1.0, out=tmp_path / "out", report=lines.append)
-    epochs = told(tmp_path)["epochs"]
-    assert any("bob cannot begin anew: an agent that has 19 rows now" in line for line in lines), lines
-    assert any("bob" in line and "other rows, columns or settings" in line for line in lines), lines
-    assert {one["name"]: one["rows"] for one in epochs[0]["agents"]}["bob"] == 50 and epochs[1]["left"] == ["bob"]
-    assert {one["name"]: one["rows"] for one in epochs[-1]["agents"]}["bob"] == 19
+@pytest.mark.parametrize("who", [["bob"], ["alice", "bob"], ["carol", "alice", "bob"]])
+@pytest.mark.parametrize("agents", [2, 3])
+def test_agents_that_have_other_data_before_the_first_round_found_the_federation_with_these(tmp_path: Path, who: list[str], agents: int) -> None:
+    here = Restarted(tmp_path, TABLES, who, times=2)
+    results, federation = here.lead(agents=agents, most=3), told(tmp_path)
+    assert sum("is founded anew: " + ", ".join(who) in line for line in here.lines) == 2, here.lines
+    assert np.array_equal(results.theta("m"), engine(TABLES, here.files).theta("m"))
+    assert federation["excluded"] == {} and len(federation["epochs"]) == 1 and {one["answered"] for one in federation["exchanges"]} == {3}
+    # Invitations, applications and admissions of all three foundings.
+    assert federation["epochs"][0]["messages"] >= 3 * (3 + 3 + 3)
+
+
+def test_an_agent_that_has_other_data_at_every_founding_does_not_hold_up_the_others(tmp_path: Path) -> None:
+    here = Restarted(tmp_path, TABLES, ["bob"], times=99)
+    results, federation = here.lead(), told(tmp_path)
+    assert sum("is founded anew" in line for line in here.lines) == 3 and results.outcomes["m"].name == "completed"
+    assert list(federation["excluded"]) == ["bob"] and "rows now" in federation["excluded"]["bob"]
+    assert {(one["answered"], one["asked"]) for one in federation["exchanges"]} == {(2, 2)}
+
+
+def test_what_can_be_done_where_nobody_has_the_data_of_its_application_is_said(tmp_path: Path) -> None:
+    here = Restarted(tmp_path, TABLES, ["carol", "alice", "bob"], times=99)
+    with pytest.raises(fedsa.MachineError, match="no agent takes part: .*bob: it refuses what this server tells it, and cannot begin anew: .* rows now") as e:
+        here.lead()
+    assert "without " + str(tmp_path / "out.state/server.state") in e.value.help and "founds the federation anew" in e.value.help
+    # The next call does so by itself once they stay as they are.
+    here.times = 0
+    assert np.array_equal(here.lead().theta("m"), engine(TABLES, here.files).theta("m"))
+    assert told(tmp_path)["excluded"] == {}

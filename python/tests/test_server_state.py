@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Callable
@@ -208,6 +209,24 @@ def test_the_lock_of_a_killed_server_does_not_stay(tmp_path: Path) -> None:
     holder.kill()
     holder.communicate()
     assert len(serve(here).trace()) == 6
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="processes are not forked here")
+def test_the_lock_of_a_killed_server_does_not_stay_with_those_that_it_forked(tmp_path: Path) -> None:
+    file = tmp_path / "server.lock"
+    program = "import os, sys, time; from fedsa import _files\nwith _files.held(sys.argv[1]) as is_free:\n    if os.fork() == 0: print(is_free, flush=True); time.sleep(20); os._exit(0)\n    time.sleep(600)"
+    # In a group of its own, to end what it forks too.
+    holder = subprocess.Popen([sys.executable, "-c", program, str(file)], stdout=subprocess.PIPE, text=True, start_new_session=True)
+    try:
+        assert holder.stdout is not None and holder.stdout.readline() == "True\n"
+        with _files.held(file) as is_free:
+            assert not is_free
+        holder.kill()
+        holder.wait()
+        with _files.held(file) as is_free:
+            assert is_free
+    finally:
+        os.killpg(holder.pid, signal.SIGKILL)
 
 
 def test_an_altered_state_of_a_server_is_named(tmp_path: Path) -> None:
