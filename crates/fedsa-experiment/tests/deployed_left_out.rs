@@ -2,15 +2,14 @@
 
 use std::time::{Duration, Instant};
 
-use fedsa_experiment::config::Document;
 use fedsa_experiment::deployment::Deployment;
 use tempfile::TempDir;
 
-use crate::deployment::{founded, settings};
+use crate::deployment::{self, founded, made, settings};
 
-fn deployment() -> Deployment {
+fn binary() -> Deployment {
     let problem = "{ kind = \"logistic\", target = \"y\", ridge = 1e-2 }";
-    Deployment::new(Document::parse("t.toml", &settings(problem, "{ kind = \"mean\" }", "{ kind = \"newton\" }", 3)).unwrap()).unwrap()
+    made(&settings(problem, "{ kind = \"mean\" }", "{ kind = \"newton\" }", 3))
 }
 
 /// A table of these colours, and of labels that are 0 and 1 in turn.
@@ -20,9 +19,7 @@ fn table(folder: &TempDir, name: &str, colours: impl Iterator<Item = String>) ->
 }
 
 fn written(folder: &TempDir, name: &str, text: &str) -> String {
-    let path = folder.path().join(format!("{name}.csv"));
-    std::fs::write(&path, text).unwrap();
-    path.to_str().unwrap().to_string()
+    deployment::file(folder.path(), &format!("{name}.csv"), text)
 }
 
 /// Common colours, and one that nobody else has.
@@ -37,7 +34,7 @@ fn liar(folder: &TempDir, c: usize, of: usize) -> String {
 
 /// The numbers of those who are excluded, in order.
 fn left_out(files: &[String], least: usize) -> Vec<usize> {
-    let found = founded(&deployment(), files, least).unwrap();
+    let found = founded(&binary(), files, least).unwrap();
     assert!(found.excluded.iter().all(|(_, e)| e.what.contains("`colour`") || e.what.contains("labels")), "{:?}", found.excluded);
     let mut out: Vec<usize> = found.excluded.iter().map(|(who, _)| who.parse().unwrap()).collect();
     out.sort_unstable();
@@ -84,7 +81,7 @@ fn columns_of_most_agents_stay_those_when_one_of_them_is_left_out() {
     let mut files: Vec<String> = (0..4).map(|c| written(&folder, &format!("fewer{c}"), "colour,y\nred,0\nblue,1\n")).collect();
     files.extend((0..4).map(|c| honest(&folder, c)));
     files.push(written(&folder, "third", "x,colour,y\n1,red,0\n2,blue,1\n3,red,7\n"));
-    let found = founded(&deployment(), &files, 4).unwrap();
+    let found = founded(&binary(), &files, 4).unwrap();
     let mut out: Vec<&str> = found.excluded.iter().map(|(who, _)| who.as_str()).collect();
     out.sort_unstable();
     assert_eq!((out, found.federation.agents()), (vec!["0", "1", "2", "3", "8"], 4));
@@ -108,7 +105,7 @@ fn two_agents_with_labels_of_their_own_do_not_take_over_a_federation_whose_agent
         let mut files: Vec<String> = (0..honest).map(|c| one(c, ["no", "yes"])).collect();
         files.extend([one(98, ["n", "y"]), one(99, ["n", "y"])]);
         for least in [2, honest / 2] {
-            let found = founded(&deployment(), &files, least).unwrap();
+            let found = founded(&binary(), &files, least).unwrap();
             let mut out: Vec<usize> = found.excluded.iter().map(|(who, _)| who.parse().unwrap()).collect();
             out.sort_unstable();
             assert_eq!(out, [honest, honest + 1], "{honest} and {least}");

@@ -4,11 +4,10 @@ use std::path::Path;
 
 use fedsa::cancel::Cancel;
 use fedsa_data::find::Places;
-use fedsa_experiment::config::Document;
 use fedsa_experiment::deployment::{Deployment, LocalAgent};
 use toml::Value;
 
-use crate::deployment::{deployed, each, founded, in_one_place, list, settings};
+use crate::deployment::{deployed, each, file, founded, in_one_place, list, made, settings};
 
 /// Of each agent rows that end with another column; of the last one almost all columns have a number.
 fn shards(folder: &Path) -> Vec<String> {
@@ -29,7 +28,7 @@ fn shards(folder: &Path) -> Vec<String> {
 }
 
 fn deployment(problem: &str, method: &str) -> Deployment {
-    Deployment::new(Document::parse("t.toml", &settings(problem, "{ kind = \"mean\" }", method, 3)).unwrap()).unwrap()
+    made(&settings(problem, "{ kind = \"mean\" }", method, 3))
 }
 
 #[test]
@@ -127,7 +126,7 @@ fn an_agent_whose_rows_end_far_beyond_those_of_most_is_excluded() {
     files.insert(1, path.to_str().unwrap().to_string());
     let of = |limit: &str| {
         let text = settings("{ kind = \"logistic\", ridge = 1e-2, weights = \"rows\" }", "{ kind = \"mean\" }", "{ kind = \"lbfgs\" }", 3);
-        Deployment::new(Document::parse("t.toml", &(text + limit)).unwrap()).unwrap()
+        made(&(text + limit))
     };
     let found = founded(&of(""), &files, 3).unwrap();
     assert_eq!((found.federation.dim(), found.federation.agents(), found.excluded.len(), &found.excluded[0].0[..]), (31, 3, 1, "1"));
@@ -204,13 +203,8 @@ fn targets_of_shards_are_not_scaled_by_each_agent() {
 #[test]
 fn columns_of_most_agents_stay_those_when_wide_ones_are_left_out() {
     let folder = tempfile::tempdir().unwrap();
-    let write = |name: String, text: String| {
-        let path = folder.path().join(name);
-        std::fs::write(&path, text).unwrap();
-        path.to_str().unwrap().to_string()
-    };
-    let table = |c: usize| write(format!("table{c}.csv"), "x,c,label\n1,a,1\n2,b,-1\n3,a,1\n".into());
-    let shard = |last: usize| write(format!("shard{last}.svm"), format!("1 1:1 2:1\n-1 1:2 {last}:1\n1 1:3\n"));
+    let table = |c: usize| file(folder.path(), &format!("table{c}.csv"), "x,c,label\n1,a,1\n2,b,-1\n3,a,1\n");
+    let shard = |last: usize| file(folder.path(), &format!("shard{last}.svm"), &format!("1 1:1 2:1\n-1 1:2 {last}:1\n1 1:3\n"));
     let mut files: Vec<String> = (0..4).map(table).collect();
     files.extend([5, 6, 7, 8000, 9000].map(shard));
     let problem = "{ kind = \"logistic\", ridge = 1e-2, weights = \"rows\" }";
@@ -224,11 +218,7 @@ fn columns_of_most_agents_stay_those_when_wide_ones_are_left_out() {
 #[test]
 fn shards_without_a_feature_of_their_own_take_part() {
     let folder = tempfile::tempdir().unwrap();
-    let write = |name: &str, text: &str| {
-        let path = folder.path().join(name);
-        std::fs::write(&path, text).unwrap();
-        path.to_str().unwrap().to_string()
-    };
+    let write = |name: &str, text: &str| file(folder.path(), name, text);
     let files = vec![
         write("a.svm", "1 1:1 2:1 3:0.5\n-1 1:2 3:1\n1 1:3\n-1 2:-1\n"),
         write("b.svm", "1 1:1\n-1 1:2\n1 1:3\n"),

@@ -1,14 +1,11 @@
 //! What an agent keeps of a federation: with which data it goes on, and which states it refuses.
 
-use std::fs;
-
 use fedsa::cancel::Cancel;
 use fedsa::error::ErrorKind;
 use fedsa_data::find::Places;
-use fedsa_experiment::config::Document;
-use fedsa_experiment::deployment::{Deployment, LocalAgent};
+use fedsa_experiment::deployment::LocalAgent;
 
-use crate::deployment::{each, logs, settings};
+use crate::deployment::{self, each, logs, made, settings};
 
 #[test]
 fn a_damaged_state_of_an_agent_is_refused() {
@@ -16,7 +13,7 @@ fn a_damaged_state_of_an_agent_is_refused() {
     let files = logs(folder.path());
     let problem = "{ kind = \"logs\", features = { kind = \"fourier\", order = 2 }, gamma = 0.9, ranges = { s_1 = [-2.0, 2.0] } }";
     let text = settings(problem, "{ kind = \"mean\" }", "{ kind = \"lstd\" }", 1);
-    let deployment = Deployment::new(Document::parse("settings.toml", &text).unwrap()).unwrap();
+    let deployment = made(&text);
     let mut agent = LocalAgent::new(&deployment, &each(&files)[0], &Places::from_env(""), Some(0), &Cancel::never()).unwrap();
     let state = agent.save();
     for bit in 0..8 * state.len() {
@@ -35,14 +32,12 @@ fn a_damaged_state_of_an_agent_is_refused() {
 fn an_agent_does_not_go_on_with_other_data() {
     let folder = tempfile::tempdir().unwrap();
     let file = |name: &str, header: &str, rows: usize| {
-        let path = folder.path().join(name);
         let row = |i: usize| format!("{},{},{}\n", (i as f64).sin(), (i as f64 * 0.3).cos(), i % 2);
-        fs::write(&path, format!("{header}\n") + &(0..rows).map(row).collect::<String>()).unwrap();
-        path.to_str().unwrap().to_string()
+        deployment::file(folder.path(), name, &(format!("{header}\n") + &(0..rows).map(row).collect::<String>()))
     };
     let problem = "{ kind = \"least-squares\", target = \"y\", ridge = 1e-2, weights = \"rows\" }";
     let text = settings(problem, "{ kind = \"mean\" }", "{ kind = \"newton\" }", 3);
-    let deployment = Deployment::new(Document::parse("t.toml", &text).unwrap()).unwrap();
+    let deployment = made(&text);
     let agent =
         |file: &String| LocalAgent::new(&deployment, std::slice::from_ref(file), &Places::from_env(""), None, &Cancel::never()).unwrap();
     let own = file("own.csv", "a,b,y", 30);
@@ -68,14 +63,12 @@ fn an_agent_does_not_go_on_with_other_data() {
 fn an_agent_is_not_admitted_with_other_data_than_it_has_applied_with() {
     let folder = tempfile::tempdir().unwrap();
     let file = |name: &str, rows: usize, by: f64| {
-        let path = folder.path().join(name);
         let row = |i: usize| format!("{},{},{}\n", (i as f64 * by).sin(), (i as f64 * 0.3).cos(), i % 2);
-        fs::write(&path, "a,b,y\n".to_string() + &(0..rows).map(row).collect::<String>()).unwrap();
-        path.to_str().unwrap().to_string()
+        deployment::file(folder.path(), name, &("a,b,y\n".to_string() + &(0..rows).map(row).collect::<String>()))
     };
     let problem = "{ kind = \"logistic\", target = \"y\", ridge = 1e-2, weights = \"rows\" }";
     let text = settings(problem, "{ kind = \"mean\" }", "{ kind = \"newton\" }", 3);
-    let deployment = Deployment::new(Document::parse("t.toml", &text).unwrap()).unwrap();
+    let deployment = made(&text);
     let agent =
         |file: &String| LocalAgent::new(&deployment, std::slice::from_ref(file), &Places::from_env(""), None, &Cancel::never()).unwrap();
     let (own, other) = (file("own.csv", 30, 1.0), file("other.csv", 20, 0.5));
@@ -117,7 +110,7 @@ fn a_state_that_was_changed_with_its_checksum_is_refused_as_such() {
     let files = logs(folder.path());
     let problem = "{ kind = \"logs\", features = { kind = \"fourier\", order = 1 }, gamma = 0.9 }";
     let text = settings(problem, "{ kind = \"mean\" }", "{ kind = \"scafflsa\", step_size = 0.1, local_steps = 5 }", 4);
-    let deployment = Deployment::new(Document::parse("t.toml", &text).unwrap()).unwrap();
+    let deployment = made(&text);
     let mut agent = LocalAgent::new(&deployment, &files[..1], &Places::from_env(""), None, &Cancel::never()).unwrap();
     let mut enrolment = deployment.enrolment(1..=1).unwrap();
     let invitation = enrolment.invite(1);

@@ -60,12 +60,7 @@ fn rows(folder: &Path) -> Vec<String> {
 }
 
 pub fn written(folder: &Path, name: &str, text: impl Fn(usize) -> String) -> Vec<String> {
-    let write = |agent: usize| {
-        let path = folder.join(format!("{name}_{agent}.csv"));
-        fs::write(&path, text(agent)).unwrap();
-        path.to_str().unwrap().to_string()
-    };
-    (0..3).map(write).collect()
+    (0..3).map(|agent| file(folder, &format!("{name}_{agent}.csv"), &text(agent))).collect()
 }
 
 /// The output of a run of the settings on all data, with these keys of the problem set.
@@ -90,7 +85,7 @@ pub fn deployed(text: &str, data: &[Vec<String>]) -> Vec<f64> {
 
 /// The results of a federation of agents with a file each. Every agent is saved, and started again from its state, before every message.
 pub fn results(text: &str, data: &[Vec<String>]) -> Ran {
-    let deployment = Deployment::new(Document::parse("settings.toml", text).unwrap()).unwrap();
+    let deployment = made(text);
     let places = Places::from_env("");
     let start = |c: usize| LocalAgent::new(&deployment, &data[c], &places, Some(c as u32), &Cancel::never()).unwrap();
     let mut states: Vec<Vec<u8>> = (0..data.len()).map(|c| start(c).save()).collect();
@@ -266,7 +261,7 @@ fn curves_of_federations_can_be_drawn_along_seconds() {
 
     // An earlier version has not kept them.
     let ended = |seconds: Option<f64>| {
-        let deployment = Deployment::new(Document::parse("settings.toml", &text).unwrap()).unwrap();
+        let deployment = made(&text);
         let mut enrolment = deployment.enrolment(1..=1).unwrap();
         let mut agent = LocalAgent::new(&deployment, &[], &Places::from_env(""), None, &Cancel::never()).unwrap();
         let invitation = enrolment.invite(1);
@@ -333,7 +328,7 @@ fn an_agent_with_other_settings_is_refused_before_a_round() {
     let of = |gamma: f64| {
         let problem = format!("{{ kind = \"logs\", features = {{ kind = \"fourier\", order = 1 }}, gamma = {gamma} }}");
         let text = settings(&problem, "{ kind = \"mean\" }", "{ kind = \"lstd\" }", 1);
-        Deployment::new(Document::parse("t.toml", &text).unwrap()).unwrap()
+        made(&text)
     };
     let (server, other) = (of(0.9), of(0.8));
     let mut agent = LocalAgent::new(&other, &files[..1], &Places::from_env(""), None, &Cancel::never()).unwrap();
@@ -352,7 +347,7 @@ fn agents_follow_epochs_with_and_without_their_states() {
     let files = logs(folder.path());
     let problem = "{ kind = \"logs\", features = { kind = \"fourier\", order = 1 }, gamma = 0.9 }";
     let text = settings(problem, "{ kind = \"mean\" }", "{ kind = \"scafflsa\", step_size = 0.1, local_steps = 5 }", 4);
-    let deployment = Deployment::new(Document::parse("t.toml", &text).unwrap()).unwrap();
+    let deployment = made(&text);
     let agent = |c: usize| LocalAgent::new(&deployment, &files[c..=c], &Places::from_env(""), None, &Cancel::never()).unwrap();
     let mut agents = [agent(0), agent(1), agent(2)];
     let mut enrolment = deployment.enrolment(1..=3).unwrap();
@@ -402,6 +397,18 @@ fn agents_follow_epochs_with_and_without_their_states() {
     assert!(fedsa::enrolment::is_farewell(&agents[1].handle(b"whatever it is").unwrap().unwrap()));
 }
 
+/// A deployment with these settings.
+pub fn made(settings: &str) -> Deployment {
+    Deployment::new(Document::parse("t.toml", settings).unwrap()).unwrap()
+}
+
+/// The path of a file with this text.
+pub fn file(folder: &Path, name: &str, text: &str) -> String {
+    let path = folder.join(name);
+    fs::write(&path, text).unwrap();
+    path.to_str().unwrap().to_string()
+}
+
 /// The federation of those who have applied with these files, of whom so many must take part.
 pub fn founded(deployment: &Deployment, files: &[String], least: usize) -> Result<Enrolled, Error> {
     let mut enrolment = deployment.enrolment(least..=files.len())?;
@@ -431,7 +438,7 @@ fn an_agent_whose_range_is_a_placeholder_s_is_excluded() {
     files.push(strange("further.csv", "-1e150"));
     let of = |more: &str| {
         let problem = format!("{{ kind = \"logs\", features = {{ kind = \"fourier\", order = 2 }}, gamma = 0.9{more} }}");
-        Deployment::new(Document::parse("t.toml", &settings(&problem, "{ kind = \"mean\" }", "{ kind = \"lstd\" }", 1)).unwrap()).unwrap()
+        made(&settings(&problem, "{ kind = \"mean\" }", "{ kind = \"lstd\" }", 1))
     };
     let (without, alone) = (founded(&of(""), &files, 3).unwrap(), founded(&of(""), &honest, 3).unwrap());
     assert_eq!(without.membership.columns(), alone.membership.columns());

@@ -12,8 +12,8 @@
 //!    may be in a column in which the others are alike while they differ elsewhere; the largest federation counts. There must be enough in the
 //!    end, not before.
 //!
-//! In each order every agent is left out at most twice and taken back at most twice, and each time the columns of the rest follow from counts of who has which
-//! value ([`Candidates`]): the time grows with the square of the number of agents.
+//! In each order every agent is left out at most twice and taken back at most twice, and each time the columns of the rest follow from counts of
+//! who has which value ([`Candidates`]): the time grows with the square of the number of agents.
 
 use fedsa::enrolment::{Candidates, Enrolled, Enrolment};
 use fedsa::error::{Error, Result};
@@ -26,9 +26,8 @@ impl Deployment {
         let Ok(mut candidates) = enrolment.candidates() else { return Err(why) };
         let Some(left_out) = self.one_of(&mut candidates, &why).or_else(|| self.some_of(&mut candidates)) else { return Err(why) };
         // Whose columns are not those of most stay out: fewer of the others must not make theirs those of most.
-        let excluded = candidates.excluded().iter().map(|(who, e)| ((*who).to_string(), e.clone()));
-        let gone: Vec<(String, Error)> =
-            excluded.chain(left_out.into_iter().map(|(agent, e)| (candidates.sender(agent).to_string(), e))).collect();
+        let mut gone = candidates.excluded();
+        gone.extend(left_out.into_iter().map(|(agent, e)| (candidates.sender(agent).to_string(), e)));
         let mut enrolled = self.close(&enrolment.without(gone.iter().map(|(who, _)| who.as_str())))?;
         enrolled.excluded.extend(gone);
         Ok(enrolled)
@@ -37,13 +36,13 @@ impl Deployment {
     /// One agent without whom there is a federation.
     fn one_of(&self, candidates: &mut Candidates<'_>, why: &Error) -> Option<Vec<(usize, Error)>> {
         let suspects = if candidates.spare() > 0 { candidates.suspects() } else { Vec::new() };
-        suspects.iter().find_map(|one| {
-            candidates.leave_out(one.agent);
+        suspects.into_iter().find_map(|agent| {
+            candidates.leave_out(agent);
             let is_found = self.check(candidates).is_ok();
             if !is_found {
-                candidates.take_back(one.agent);
+                candidates.take_back(agent);
             }
-            is_found.then(|| vec![(one.agent, why.clone())])
+            is_found.then(|| vec![(agent, why.clone())])
         })
     }
 

@@ -16,7 +16,7 @@ use std::borrow::Cow;
 use std::ops::RangeInclusive;
 use std::sync::Arc;
 
-use fedsa::enrolment::{Candidates, ColumnSummary, Enrolled, Enrolment, Membership, Terms};
+use fedsa::enrolment::{ColumnSummary, Enrolled, Enrolment, Membership, Terms};
 use fedsa::error::{Error, Result, quoted, require};
 use fedsa::federation::Description;
 use fedsa::methods::MethodSettings;
@@ -174,8 +174,7 @@ impl Deployment {
             }
             if outliers.is_empty() {
                 // Whose columns are not those of most stay out: fewer of the others must not make theirs those of most.
-                let others = |all: Candidates<'_>| all.excluded().iter().map(|(who, e)| ((*who).to_string(), e.clone())).collect();
-                outliers = enrolment.candidates().map_or_else(|_| Vec::new(), others);
+                outliers = enrolment.candidates().map(|all| all.excluded()).unwrap_or_default();
             }
             let gone = found.iter().chain(&outliers).map(|(who, _)| who.as_str());
             rest = Cow::Owned(rest.without(gone));

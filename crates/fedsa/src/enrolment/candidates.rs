@@ -59,18 +59,8 @@ impl<'a> Holders<'a> {
     }
 }
 
-/// How much an agent alone is to blame for what all have together.
-#[derive(Debug, Clone, Copy, PartialEq)]
-#[non_exhaustive]
-pub struct Suspect {
-    /// The position among those who would take part.
-    pub agent: usize,
-    /// The values of categories and labels that nobody else has, and the numbered columns that most do not have.
-    pub alone: usize,
-}
-
-/// The columns by which alone agents are put in an order, those with most that is rare.
-const MOST_ASPECTS: usize = 8;
+/// The columns by which alone agents are put in an order: labels, and those with most that is rare.
+const MOST_ASPECTS: usize = 9;
 
 /// By how much each of these numbers exceeds that of most agents.
 fn beyond_most(numbers: Vec<f64>) -> Vec<f64> {
@@ -117,8 +107,8 @@ impl Candidates<'_> {
     }
 
     /// Those who cannot take part whoever is left out, and why: their columns or their dimension are not those of most agents.
-    pub fn excluded(&self) -> &[(&str, Error)] {
-        &self.excluded
+    pub fn excluded(&self) -> Vec<(String, Error)> {
+        self.excluded.iter().map(|(who, e)| ((*who).to_string(), e.clone())).collect()
     }
 
     /// Leaves an agent out.
@@ -139,16 +129,17 @@ impl Candidates<'_> {
         self.values.iter_mut().for_each(|column| column.take_back(agent));
     }
 
-    /// All who would take part, those that are most alone with what they have first; in the order of their numbers where that is the same.
-    pub fn suspects(&self) -> Vec<Suspect> {
-        let mut suspects: Vec<Suspect> =
-            self.widths().iter().enumerate().map(|(agent, more)| Suspect { agent, alone: *more as usize }).collect();
+    /// All who would take part, those first that have most values of categories and labels that nobody else has, and numbered columns that most do
+    /// not have; in the order of their numbers where that is the same.
+    pub fn suspects(&self) -> Vec<usize> {
+        let mut alone: Vec<usize> = self.widths().into_iter().map(|more| more as usize).collect();
         for column in &self.values {
-            for one in &mut suspects {
-                one.alone += column.of[one.agent].iter().filter(|at| column.count[**at as usize] == 1).count();
+            for (alone, of) in alone.iter_mut().zip(&column.of) {
+                *alone += of.iter().filter(|at| column.count[**at as usize] == 1).count();
             }
         }
-        suspects.sort_by_key(|one| std::cmp::Reverse(one.alone));
+        let mut suspects: Vec<usize> = (0..alone.len()).collect();
+        suspects.sort_by_key(|agent| std::cmp::Reverse(alone[*agent]));
         suspects
     }
 
@@ -167,24 +158,22 @@ impl Candidates<'_> {
             let share = |at: &u32| 1.0 / f64::from(column.count[*at as usize]);
             beyond_most(column.of.iter().map(|of| of.iter().map(share).sum()).collect())
         };
-        let mut aspects = vec![self.widths()];
-        aspects.extend(self.values.iter().map(of_column));
+        let of_columns = self.values.iter().enumerate().map(|(i, column)| (self.are_labels(i), of_column(column)));
+        let mut aspects: Vec<(bool, Vec<f64>)> = std::iter::once((false, self.widths())).chain(of_columns).collect();
         let mut together = vec![0.0; self.taken.len()];
-        aspects.iter().for_each(|aspect| together.iter_mut().zip(aspect).for_each(|(sum, rare)| *sum += rare));
-        aspects.retain(|aspect| aspect.iter().any(|rare| *rare > 0.0));
-        aspects.sort_by(|a, b| b.iter().sum::<f64>().total_cmp(&a.iter().sum()));
+        aspects.iter().for_each(|(_, aspect)| together.iter_mut().zip(aspect).for_each(|(sum, rare)| *sum += rare));
+        aspects.retain(|(_, aspect)| aspect.iter().any(|rare| *rare > 0.0));
         // A column of labels has few values, and is not to be missed.
-        let labels = self.values.iter().enumerate().filter(|(i, _)| self.are_labels(*i)).map(|(_, column)| of_column(column));
-        let single = labels.chain(aspects.into_iter().take(MOST_ASPECTS));
-        let alone: Vec<usize> = self.suspects().iter().map(|one| one.agent).collect();
+        let by_sum = |a: &[f64], b: &[f64]| b.iter().sum::<f64>().total_cmp(&a.iter().sum());
+        aspects.sort_by(|(are_labels, a), (other, b)| other.cmp(are_labels).then_with(|| by_sum(a, b)));
+        let suspects = self.suspects();
         let order = |aspect: Vec<f64>| {
-            let mut agents = alone.clone();
+            let mut agents = suspects.clone();
             agents.sort_by(|a, b| aspect[*b].total_cmp(&aspect[*a]));
             agents
         };
-        let mut orders: Vec<Vec<usize>> = std::iter::once(together).chain(single).map(order).collect();
-        orders.dedup();
-        orders
+        let single = aspects.into_iter().map(|(_, aspect)| aspect).take(MOST_ASPECTS);
+        std::iter::once(together).chain(single).map(order).collect()
     }
 
     fn are_labels(&self, column: usize) -> bool {

@@ -56,24 +56,30 @@ struct Sized {
     _marks: Marks,
 }
 
+impl Sized {
+    /// The bytes of memory that columns and form take, about.
+    fn bytes(&self) -> usize {
+        self.columns.bytes + self.form.as_ref().map_or(0, String::len)
+    }
+}
+
+fn mega(bytes: f64) -> String {
+    format!("{:.1} MB", bytes / 1e6)
+}
+
 /// What the columns of a federation let the applications of later agents take, at the least.
 const LEAST: usize = 1 << 16;
 
 /// Refuses the application of an agent that comes later and that takes far more memory than the columns with which the federation was founded,
 /// before it is decoded as a whole: it may have no others.
 pub(super) fn check_later(sender: &str, bytes: &[u8], founded: &[ColumnSummary], form: Option<&str>) -> Result<()> {
-    let Sized { columns, form: own, .. } = frame::read(Kind::Application, bytes)?;
+    let claimed: Sized = frame::read(Kind::Application, bytes)?;
     let most = LEAST + 2 * (founded.iter().map(memory_of).sum::<usize>() + form.map_or(0, str::len));
-    let needed = columns.bytes + own.map_or(0, |own| own.len());
-    if needed <= most {
+    if claimed.bytes() <= most {
         return Ok(());
     }
-    let what = format!(
-        "the application of `{}`: its {} columns need about {:.1} MB of memory",
-        quoted(sender),
-        columns.count,
-        needed as f64 / 1e6
-    );
+    let (count, needed) = (claimed.columns.count, mega(claimed.bytes() as f64));
+    let what = format!("the application of `{}`: its {count} columns need about {needed} of memory", quoted(sender));
     Err(refused(what, &format!("the {} columns with which the federation was founded", founded.len())))
 }
 
@@ -118,14 +124,12 @@ impl Enrolment {
     /// Refuses an application that would take more memory than there is beside those of others, before it is decoded as a whole.
     pub(super) fn check_memory(&self, sender: &str, bytes: &[u8]) -> Result<()> {
         let Some(memory) = self.memory else { return Ok(()) };
-        let Sized { columns, form, .. } = frame::read(Kind::Application, bytes)?;
-        let free = (memory - self.held as f64).max(0.0);
-        let needed = columns.bytes + form.map_or(0, |form| form.len());
-        if needed as f64 <= free {
+        let claimed: Sized = frame::read(Kind::Application, bytes)?;
+        let (needed, free) = (claimed.bytes() as f64, (memory - self.held as f64).max(0.0));
+        if needed <= free {
             return Ok(());
         }
-        let mega = |bytes: f64| format!("{:.1} MB", bytes / 1e6);
-        let (count, needed, free) = (columns.count, mega(needed as f64), mega(free));
+        let (count, needed, free) = (claimed.columns.count, mega(needed), mega(free));
         let what = format!(
             "the application of `{}`: its {count} columns need about {needed} of memory, and {free} are left beside other applications",
             quoted(sender)

@@ -55,7 +55,7 @@ use std::ops::RangeInclusive;
 use serde::{Deserialize, Serialize};
 
 pub use applicant::{Admission, Applicant, Marks, mark_of};
-pub use candidates::{Candidates, Suspect};
+pub use candidates::Candidates;
 pub use claim::Claim;
 pub use columns::{ColumnContent, ColumnSummary, CountedColumns, DistinctValues};
 pub use epoch::{announce, announce_to_new, announced, is_announcement, repeats};

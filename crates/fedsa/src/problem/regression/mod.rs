@@ -465,7 +465,9 @@ impl<L: Loss> Objective for Regression<L> {
     }
     /// Margins are computed once for both.
     fn gradient_and_hessian(&self, c: usize, theta: &[f64], gradient: &mut [f64], hessian: &mut [f64]) {
-        if self.pattern(c).is_none() && self.systems.is_some() {
+        let pattern = self.pattern(c);
+        let dense = if let (Rows::Dense { values, .. }, None) = (&self.parts.rows, &self.systems) { Some(values) } else { None };
+        if pattern.is_none() && dense.is_none() {
             self.gradient(c, theta, gradient);
             return dense_hessian(self, c, theta, hessian);
         }
@@ -473,16 +475,13 @@ impl<L: Loss> Objective for Regression<L> {
         let (range, scale) = (self.range(c), 1.0 / bends.len() as f64);
         margins::map(self.isa, &mut bends, L::bend);
         bends.iter_mut().for_each(|bend| *bend *= scale);
-        match (self.pattern(c), &self.parts.rows) {
-            (Some(pattern), rows) => {
-                pattern.sum(rows, range, &bends, hessian);
-                pattern.support.on_diagonal()[..self.parts.penalised].iter().for_each(|at| hessian[*at as usize] += self.parts.ridge);
-            }
-            (None, Rows::Dense { d, values }) => {
-                gram::triangle(&values[range.start * d..range.end * d], *d, &bends, hessian);
-                (0..self.parts.penalised).for_each(|i| hessian[entries(i + 1) - 1] += self.parts.ridge);
-            }
-            (None, Rows::Sparse { .. }) => dense_hessian(self, c, theta, hessian),
+        if let Some(pattern) = pattern {
+            pattern.sum(&self.parts.rows, range, &bends, hessian);
+            pattern.support.on_diagonal()[..self.parts.penalised].iter().for_each(|at| hessian[*at as usize] += self.parts.ridge);
+        } else if let Some(values) = dense {
+            let d = self.d();
+            gram::triangle(&values[range.start * d..range.end * d], d, &bends, hessian);
+            (0..self.parts.penalised).for_each(|i| hessian[entries(i + 1) - 1] += self.parts.ridge);
         }
     }
     fn hessian_vector(&self, c: usize, theta: &[f64], v: &[f64], out: &mut [f64]) {
