@@ -218,8 +218,10 @@ fn fits(bytes: usize) -> bool {
     free.is_none_or(|free| 8.0 * bytes as f64 <= free)
 }
 
-/// The number of local steps between reports of progress.
+/// The least number of local steps between reports of progress.
 const UNIT: f64 = 1000.0;
+/// The time between reports, for which the number of local steps is adapted: a look at the clock takes as long as some steps.
+const BETWEEN_REPORTS: Duration = Duration::from_millis(1);
 
 /// One seed of a cell under way: reports its progress, and keeps its states.
 struct Seed<'a, 's> {
@@ -229,6 +231,9 @@ struct Seed<'a, 's> {
     per_round: f64,
     /// Local steps that were not reported yet.
     pending: f64,
+    /// The number of local steps until the next report.
+    unit: f64,
+    last_report: Instant,
     last_saved: Instant,
     /// The last round that is on the disk.
     on_disk: u64,
@@ -244,11 +249,15 @@ impl session::Observer for Seed<'_, '_> {
     }
 
     fn wants_state(&mut self) -> bool {
-        if self.pending < UNIT {
+        if self.pending < self.unit {
             return false;
         }
+        let now = Instant::now();
+        let is_early = now - self.last_report < BETWEEN_REPORTS;
+        self.unit = if is_early { 2.0 * self.unit } else { UNIT.max(self.unit / 2.0) };
+        self.last_report = now;
         self.shared.control.observer.advanced(std::mem::take(&mut self.pending));
-        self.last_saved.elapsed() >= self.shared.control.every
+        now - self.last_saved >= self.shared.control.every
     }
 
     fn fits(&mut self, bytes: usize) -> bool {
@@ -301,7 +310,9 @@ impl Shared<'_> {
         let (rounds, found) = (cell.run.rounds, session.round());
         let per_round = job.work / rounds as f64;
         observer.found(per_round * found as f64);
-        let mut seed = Seed { shared: self, job, cell, per_round, pending: 0.0, last_saved: Instant::now(), on_disk: found };
+        let now = Instant::now();
+        let mut seed =
+            Seed { shared: self, job, cell, per_round, pending: 0.0, unit: UNIT, last_report: now, last_saved: now, on_disk: found };
         let outcome = session.advance(&cell.run.stop.until(rounds), &self.stop, &mut seed)?;
         if outcome == Outcome::Interrupted {
             self.leave(job, session.round(), seed.on_disk);

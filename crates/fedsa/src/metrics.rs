@@ -20,9 +20,14 @@ use crate::problem::{Field, value_error};
 pub trait Observable {
     /// The coordinator.
     fn coordinator(&self) -> &Coordinator;
-    /// The control variates `xi_c` that the next round will use, N vectors of d components, if the method has any and they are known
-    /// here.
-    fn controls(&self) -> Option<Vec<Vec<f64>>>;
+    /// Calls `see` with each agent's number and the control variate `xi_c`, d components, that it will use in the next round; returns whether
+    /// the method has any and they are known here.
+    fn each_control(&self, see: &mut dyn FnMut(usize, &[f64])) -> bool;
+    /// The control variates `xi_c` that the next round will use, N vectors of d components, as for [`Observable::each_control`].
+    fn controls(&self) -> Option<Vec<Vec<f64>>> {
+        let mut all = Vec::new();
+        self.each_control(&mut |_, xi| all.push(xi.to_vec())).then_some(all)
+    }
 }
 
 /// A distance that is recorded along a run.
@@ -247,9 +252,12 @@ metrics! {
         is_predicted: false,
         instead: |_| None,
         take: |view, _| {
-            let controls = view.run.controls()?;
-            let each = controls.iter().enumerate().zip(view.of.field.weights());
-            each.map(|((c, xi), p)| Some(p * linalg::distance_sq(xi, view.of.ideal_control(c)?))).sum()
+            let (weights, mut sum) = (view.of.field.weights(), Some(0.0));
+            let are_known = view.run.each_control(&mut |c, xi| {
+                let distance = view.of.ideal_control(c).map(|ideal| weights[c] * linalg::distance_sq(xi, ideal));
+                sum = sum.zip(distance).map(|(sum, distance)| sum + distance);
+            });
+            sum.filter(|_| are_known)
         },
     }
     /// `||theta - theta*||^2 + w sum_c p_c ||xi_c - xi*_c||^2`, the Lyapunov function of

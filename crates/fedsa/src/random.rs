@@ -110,10 +110,27 @@ impl Key {
     /// Two agents of one key never share a state: both mixers are bijections.
     #[inline(always)]
     pub fn stream(&self, agent: usize) -> Stream {
-        let c = (agent as u64).wrapping_mul(WEYL);
+        Stream { s: self.words((agent as u64).wrapping_mul(WEYL)) }
+    }
+
+    /// The words of the stream of the agent whose number times [`WEYL`] is `c`.
+    #[inline(always)]
+    fn words(&self, c: u64) -> [u64; 4] {
         let s0 = mix(self.high.wrapping_add(c));
         let s1 = mix(self.low ^ c);
-        Stream { s: [s0, s1, mix(s0 ^ 0x3c6e_f372_fe94_f82b), mix(s1 ^ 0xa54f_f53a_5f1d_36f1) | 1] }
+        [s0, s1, mix(s0 ^ 0x3c6e_f372_fe94_f82b), mix(s1 ^ 0xa54f_f53a_5f1d_36f1) | 1]
+    }
+
+    /// The first 64 bits of the streams of `L` agents from `first` on. They do not depend on all words of a stream.
+    #[inline(always)]
+    pub(crate) fn first_bits<const L: usize>(&self, first: usize) -> [u64; L] {
+        let first = (first as u64).wrapping_mul(WEYL);
+        let mut out = [0; L];
+        for (l, out) in out.iter_mut().enumerate() {
+            let [s0, _, _, s3] = self.words(first.wrapping_add((l as u64).wrapping_mul(WEYL)));
+            *out = output(s0, s3);
+        }
+        out
     }
 }
 
@@ -175,6 +192,12 @@ impl TryRng for Stream {
     }
 }
 
+/// What xoshiro256++ gives in a state with these first and last words.
+#[inline(always)]
+const fn output(s0: u64, s3: u64) -> u64 {
+    s0.wrapping_add(s3).rotate_left(23).wrapping_add(s0)
+}
+
 /// `L` generators side by side, laid out so that the compiler makes vectors of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Streams<const L: usize> {
@@ -190,13 +213,21 @@ impl<const L: usize> Streams<L> {
     /// [`Key::stream`] of `L` agents, the same words side by side.
     #[inline(always)]
     pub(crate) fn open(key: &Key, agents: &[usize; L]) -> Self {
+        Self::of(key, |l| (agents[l] as u64).wrapping_mul(WEYL))
+    }
+
+    /// [`Key::stream`] of the agents from `first` on.
+    #[inline(always)]
+    pub(crate) fn consecutive(key: &Key, first: usize) -> Self {
+        let first = (first as u64).wrapping_mul(WEYL);
+        Self::of(key, |l| first.wrapping_add((l as u64).wrapping_mul(WEYL)))
+    }
+
+    #[inline(always)]
+    fn of(key: &Key, c: impl Fn(usize) -> u64) -> Self {
         let mut s = [[0; L]; 4];
         for l in 0..L {
-            let c = (agents[l] as u64).wrapping_mul(WEYL);
-            s[0][l] = mix(key.high.wrapping_add(c));
-            s[1][l] = mix(key.low ^ c);
-            s[2][l] = mix(s[0][l] ^ 0x3c6e_f372_fe94_f82b);
-            s[3][l] = mix(s[1][l] ^ 0xa54f_f53a_5f1d_36f1) | 1;
+            [s[0][l], s[1][l], s[2][l], s[3][l]] = key.words(c(l));
         }
         Self { s }
     }
@@ -239,7 +270,7 @@ impl<const L: usize> Streams<L> {
         let [s0, s1, s2, s3] = &mut self.s;
         let mut out = [0; L];
         for l in 0..L {
-            out[l] = s0[l].wrapping_add(s3[l]).rotate_left(23).wrapping_add(s0[l]);
+            out[l] = output(s0[l], s3[l]);
             let t = s1[l] << 17;
             s2[l] ^= s0[l];
             s3[l] ^= s1[l];
@@ -283,6 +314,8 @@ mod tests {
         let key = Key::new(11, Purpose::Sample, 9);
         let mut lanes = Streams::open(&key, &agents);
         agents.iter().enumerate().for_each(|(l, c)| assert_eq!(lanes.get(l), key.stream(*c)));
+        assert_eq!(Streams::consecutive(&key, 77), Streams::open(&key, &std::array::from_fn::<_, 8, _>(|l| 77 + l)));
+        assert_eq!(key.first_bits::<8>(77), Streams::<8>::consecutive(&key, 77).bits());
         let first = lanes.first::<4>();
         (0..4).for_each(|l| assert_eq!(first.get(l), key.stream(agents[l])));
         lanes.set(0, key.stream(1));

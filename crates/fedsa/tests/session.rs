@@ -295,8 +295,8 @@ impl Observable for Cut {
     fn coordinator(&self) -> &Coordinator {
         self.run.coordinator()
     }
-    fn controls(&self) -> Option<Vec<Vec<f64>>> {
-        Observable::controls(&self.run)
+    fn each_control(&self, see: &mut dyn FnMut(usize, &[f64])) -> bool {
+        self.run.each_control(see)
     }
 }
 

@@ -47,6 +47,7 @@ pub mod elementary;
 pub mod generic;
 pub mod gram;
 pub mod margins;
+pub mod pass;
 pub mod products;
 pub(crate) mod rows;
 pub mod symmetric;
@@ -93,7 +94,7 @@ pub fn flat_mut(v: &mut [Chunk]) -> &mut [f64] {
 pub enum Isa {
     /// Any processor. Without hardware FMA, `mul_add` is a slow library call.
     Portable,
-    /// AVX2 and FMA.
+    /// AVX2, FMA and BMI2.
     Avx2,
     /// AVX-512 F, DQ and VL.
     Avx512,
@@ -124,7 +125,7 @@ impl Isa {
         match self {
             Isa::Portable => true,
             #[cfg(target_arch = "x86_64")]
-            Isa::Avx2 => is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma"),
+            Isa::Avx2 => is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") && is_x86_feature_detected!("bmi2"),
             #[cfg(target_arch = "x86_64")]
             Isa::Avx512 => {
                 Isa::Avx2.is_detected()

@@ -20,14 +20,85 @@ pub(crate) trait Vector: Copy {
     /// Asks for a chunk that will be read soon. Changes nothing.
     #[inline(always)]
     unsafe fn prefetch(_: *const Chunk) {}
+    /// Whether a fused operation takes about as long as an addition.
+    const IS_FUSED: bool;
+    /// Whether there are registers for some thirty vectors.
+    const HAS_ROOM: bool;
     unsafe fn add(self, o: Self) -> Self;
+    unsafe fn sub(self, o: Self) -> Self;
     unsafe fn mul(self, o: Self) -> Self;
+    unsafe fn div(self, o: Self) -> Self;
+    /// Whether some element has other bits.
+    unsafe fn differs(self, o: Self) -> bool;
     /// `self * b + c`.
     unsafe fn mul_add(self, b: Self, c: Self) -> Self;
+    /// `self * b - c`.
+    unsafe fn mul_sub(self, b: Self, c: Self) -> Self;
     /// `c - self * b`.
     unsafe fn neg_mul_add(self, b: Self, c: Self) -> Self;
     /// [`tree`] of each of `L` values.
     unsafe fn sums<const L: usize>(v: &[Self; L]) -> [f64; L];
+    /// `x_l - tree(v_l)` of each of `L` values; what is in further places means nothing.
+    #[inline(always)]
+    unsafe fn differences<const L: usize>(x: &Chunk, v: &[Self; L]) -> Chunk {
+        // SAFETY: as the caller says.
+        let sums = unsafe { Self::sums(v) };
+        Chunk(std::array::from_fn(|l| if l < L { x.0[l] - sums[l] } else { 0.0 }))
+    }
+}
+
+/// Divides vectors by one number.
+///
+/// A division takes as long as some eight fused operations, and the next one waits for it. With the rounded inverse y of b two corrections
+/// `q <- q - (q b - a) y` of `q = a y` do: the first one leaves less than a unit of the last place, and the remainder of the second
+/// one is then exact, so that its result is the quotient as a division rounds it (Markstein 1990). Zeros keep their signs.
+#[derive(Clone, Copy)]
+pub(crate) struct Divisor<V> {
+    by: V,
+    inverse: V,
+}
+
+impl<V: Vector> Divisor<V> {
+    /// # Safety
+    /// As [`Vector`] says.
+    #[inline(always)]
+    pub(crate) unsafe fn new(by: f64) -> Self {
+        // SAFETY: as the caller says.
+        unsafe { Self { by: V::splat(by), inverse: V::splat(1.0 / by) } }
+    }
+
+    /// Whether [`Divisor::corrected`] gives quotients by `by` of the differences from the numbers `from`, as long as they are finite. Nothing
+    /// underflows: differences from numbers that are not tiny are 0, or not tiny either.
+    pub(crate) fn corrects(by: f64, from: &[f64]) -> bool {
+        /// `2^-600` and `2^-64`.
+        const TINY: f64 = f64::from_bits((1023 - 600) << 52);
+        const TINY_SUM: f64 = f64::from_bits((1023 - 64) << 52);
+        V::IS_FUSED && (TINY_SUM..=1.0 / TINY_SUM).contains(&by) && from.iter().all(|x| x.abs() >= TINY)
+    }
+
+    /// `a / b`, where [`Divisor::corrects`] says so; not finite where the quotient is not.
+    ///
+    /// # Safety
+    /// As [`Vector`] says.
+    #[inline(always)]
+    pub(crate) unsafe fn corrected(self, a: V) -> V {
+        // SAFETY: as the caller says.
+        unsafe {
+            let q = a.mul(self.inverse);
+            let q = q.mul_sub(self.by, a).neg_mul_add(self.inverse, q);
+            q.mul_sub(self.by, a).neg_mul_add(self.inverse, q)
+        }
+    }
+
+    /// `a / b`.
+    ///
+    /// # Safety
+    /// As [`Vector`] says.
+    #[inline(always)]
+    pub(crate) unsafe fn quotient(self, a: V) -> V {
+        // SAFETY: as the caller says.
+        unsafe { a.div(self.by) }
+    }
 }
 
 /// Any processor.
@@ -36,6 +107,8 @@ pub(crate) struct Portable([f64; 8]);
 
 impl Vector for Portable {
     const ROWS: usize = 1;
+    const IS_FUSED: bool = false;
+    const HAS_ROOM: bool = false;
     #[inline(always)]
     unsafe fn load(p: *const Chunk) -> Self {
         // SAFETY: the caller gives a valid chunk.
@@ -69,8 +142,24 @@ impl Vector for Portable {
         Self(std::array::from_fn(|i| self.0[i] * o.0[i]))
     }
     #[inline(always)]
+    unsafe fn sub(self, o: Self) -> Self {
+        Self(std::array::from_fn(|i| self.0[i] - o.0[i]))
+    }
+    #[inline(always)]
+    unsafe fn div(self, o: Self) -> Self {
+        Self(std::array::from_fn(|i| self.0[i] / o.0[i]))
+    }
+    #[inline(always)]
+    unsafe fn differs(self, o: Self) -> bool {
+        self.0.map(f64::to_bits) != o.0.map(f64::to_bits)
+    }
+    #[inline(always)]
     unsafe fn mul_add(self, b: Self, c: Self) -> Self {
         Self(std::array::from_fn(|i| self.0[i].mul_add(b.0[i], c.0[i])))
+    }
+    #[inline(always)]
+    unsafe fn mul_sub(self, b: Self, c: Self) -> Self {
+        Self(std::array::from_fn(|i| self.0[i].mul_add(b.0[i], -c.0[i])))
     }
     #[inline(always)]
     unsafe fn neg_mul_add(self, b: Self, c: Self) -> Self {
@@ -98,6 +187,8 @@ mod x86 {
     // are available and that pointers are valid chunks (64-byte aligned).
     impl Vector for Avx2 {
         const ROWS: usize = 1;
+        const IS_FUSED: bool = true;
+        const HAS_ROOM: bool = false;
         #[inline(always)]
         unsafe fn prefetch(p: *const Chunk) {
             unsafe { _mm_prefetch::<_MM_HINT_T0>(p.cast()) }
@@ -137,8 +228,28 @@ mod x86 {
             unsafe { Self(_mm256_mul_pd(self.0, o.0), _mm256_mul_pd(self.1, o.1)) }
         }
         #[inline(always)]
+        unsafe fn sub(self, o: Self) -> Self {
+            unsafe { Self(_mm256_sub_pd(self.0, o.0), _mm256_sub_pd(self.1, o.1)) }
+        }
+        #[inline(always)]
+        unsafe fn div(self, o: Self) -> Self {
+            unsafe { Self(_mm256_div_pd(self.0, o.0), _mm256_div_pd(self.1, o.1)) }
+        }
+        #[inline(always)]
+        unsafe fn differs(self, o: Self) -> bool {
+            unsafe {
+                let other = |x: __m256d, y: __m256d| _mm256_xor_si256(_mm256_castpd_si256(x), _mm256_castpd_si256(y));
+                let any = _mm256_or_si256(other(self.0, o.0), other(self.1, o.1));
+                _mm256_testz_si256(any, any) == 0
+            }
+        }
+        #[inline(always)]
         unsafe fn mul_add(self, b: Self, c: Self) -> Self {
             unsafe { Self(_mm256_fmadd_pd(self.0, b.0, c.0), _mm256_fmadd_pd(self.1, b.1, c.1)) }
+        }
+        #[inline(always)]
+        unsafe fn mul_sub(self, b: Self, c: Self) -> Self {
+            unsafe { Self(_mm256_fmsub_pd(self.0, b.0, c.0), _mm256_fmsub_pd(self.1, b.1, c.1)) }
         }
         #[inline(always)]
         unsafe fn neg_mul_add(self, b: Self, c: Self) -> Self {
@@ -176,6 +287,8 @@ mod x86 {
     // and VL are available and that pointers are valid chunks (64-byte aligned).
     impl Vector for Avx512 {
         const ROWS: usize = 4;
+        const IS_FUSED: bool = true;
+        const HAS_ROOM: bool = true;
         #[inline(always)]
         unsafe fn prefetch(p: *const Chunk) {
             unsafe { _mm_prefetch::<_MM_HINT_T0>(p.cast()) }
@@ -209,8 +322,24 @@ mod x86 {
             unsafe { Self(_mm512_mul_pd(self.0, o.0)) }
         }
         #[inline(always)]
+        unsafe fn sub(self, o: Self) -> Self {
+            unsafe { Self(_mm512_sub_pd(self.0, o.0)) }
+        }
+        #[inline(always)]
+        unsafe fn div(self, o: Self) -> Self {
+            unsafe { Self(_mm512_div_pd(self.0, o.0)) }
+        }
+        #[inline(always)]
+        unsafe fn differs(self, o: Self) -> bool {
+            unsafe { _mm512_cmpneq_epi64_mask(_mm512_castpd_si512(self.0), _mm512_castpd_si512(o.0)) != 0 }
+        }
+        #[inline(always)]
         unsafe fn mul_add(self, b: Self, c: Self) -> Self {
             unsafe { Self(_mm512_fmadd_pd(self.0, b.0, c.0)) }
+        }
+        #[inline(always)]
+        unsafe fn mul_sub(self, b: Self, c: Self) -> Self {
+            unsafe { Self(_mm512_fmsub_pd(self.0, b.0, c.0)) }
         }
         #[inline(always)]
         unsafe fn neg_mul_add(self, b: Self, c: Self) -> Self {
@@ -218,7 +347,23 @@ mod x86 {
         }
         #[inline(always)]
         unsafe fn sums<const L: usize>(v: &[Self; L]) -> [f64; L] {
-            // A transposing tree: 14 shuffles and 7 additions for eight sums. If L < 8, the last value fills the other places.
+            let mut all = Chunk::default();
+            unsafe { Self::trees(v).store(&mut all) };
+            std::array::from_fn(|l| all.0[l])
+        }
+        #[inline(always)]
+        unsafe fn differences<const L: usize>(x: &Chunk, v: &[Self; L]) -> Chunk {
+            let mut all = Chunk::default();
+            unsafe { Self::load(x).sub(Self::trees(v)).store(&mut all) };
+            all
+        }
+    }
+
+    impl Avx512 {
+        /// [`tree`] of each of `L` values, of which the last one fills the other places.
+        #[inline(always)]
+        unsafe fn trees<const L: usize>(v: &[Self; L]) -> Self {
+            // 14 shuffles and 7 additions for eight sums.
             let v = |l: usize| v[l.min(L - 1)].0;
             unsafe {
                 // [a01, b01, a23, b23, a45, b45, a67, b67]
@@ -228,10 +373,53 @@ mod x86 {
                 let quad = |x: __m512d, y: __m512d| {
                     _mm512_add_pd(_mm512_shuffle_f64x2::<0b10_00_10_00>(x, y), _mm512_shuffle_f64x2::<0b11_01_11_01>(x, y))
                 };
-                let mut all = Chunk::default();
-                Self(quad(quad(ab, cd), quad(ef, gh))).store(&mut all);
-                std::array::from_fn(|l| all.0[l])
+                Self(quad(quad(ab, cd), quad(ef, gh)))
             }
+        }
+    }
+}
+
+#[cfg(all(test, target_arch = "x86_64"))]
+mod tests {
+    use super::*;
+    use crate::kernel::Isa;
+    use crate::random::{Purpose, stream};
+
+    fn agree<V: Vector>() {
+        let mut draw = stream(3, Purpose::Fresh, 0, 0);
+        // Any significand, with exponents of this range.
+        let mut number = |range: u64| {
+            let exponent = 1023 - range / 2 + draw.bits() % range;
+            f64::from_bits((draw.bits() >> 12) | (exponent << 52) | (draw.bits() & 1 << 63))
+        };
+        for _ in 0..20_000 {
+            let (by, q) = (number(100).abs(), number(600));
+            assert!(Divisor::<V>::corrects(by, &[1.0, q]));
+            // Near products quotients are as near as can be to what rounding decides.
+            let near = (q * by).to_bits();
+            let a = Chunk([number(600), f64::from_bits(near), f64::from_bits(near + 1), f64::from_bits(near - 1), 0.0, -0.0, by, -q]);
+            let mut out = Chunk::default();
+            // SAFETY: the caller has looked for the instruction set; these are chunks.
+            unsafe { Divisor::<V>::new(by).corrected(V::load(&a)).store(&mut out) };
+            assert_eq!(out.0.map(f64::to_bits), a.0.map(|a| (a / by).to_bits()), "{a:?} by {by:e}");
+        }
+        let mut out = Chunk::default();
+        let a = Chunk([f64::INFINITY, f64::NEG_INFINITY, f64::MAX, -f64::MAX, f64::NAN, 1.0, 1.0, 1.0]);
+        // SAFETY: as above.
+        unsafe { Divisor::<V>::new(0.25).corrected(V::load(&a)).store(&mut out) };
+        assert!(out.0[..5].iter().all(|q| !q.is_finite()) && out.0[5] == 4.0);
+        for (by, from) in [(1e-300, 1.0), (1e300, 1.0), (0.5, 0.0), (0.5, 1e-300), (f64::NAN, 1.0), (0.5, f64::NAN)] {
+            assert!(!Divisor::<V>::corrects(by, &[from]));
+        }
+    }
+
+    #[test]
+    fn corrected_products_are_quotients_to_the_bit() {
+        if Isa::Avx2.is_available() {
+            agree::<Avx2>();
+        }
+        if Isa::Avx512.is_available() {
+            agree::<Avx512>();
         }
     }
 }

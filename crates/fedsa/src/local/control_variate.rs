@@ -1,6 +1,7 @@
 //! Drift `xi_c`: control variates (\[S\] Alg. 2).
 
-use super::{AgentBatch, AgentMemory, Client, ControlCopies, Outbox};
+use super::{AgentBatch, AgentMemory, Client, ControlCopies, OnePass, Outbox};
+use crate::kernel::pass::Controls;
 use crate::kernel::rows::Move;
 use crate::kernel::{Chunk, LANES, chunks, flat_mut};
 use crate::message::{Message, Part};
@@ -82,6 +83,12 @@ impl ControlVariate {
         move |i| (theta[i] - base[i]) / scale
     }
 
+    /// By how much controls move for round t.
+    fn moved(&self, t: u64) -> Move {
+        let leg = self.steps.of(t);
+        Move { scale: self.alpha_g * leg.sum, gain: self.gain(&leg) }
+    }
+
     fn is_told(&self) -> bool {
         self.learns != Learns::FromModel
     }
@@ -107,17 +114,13 @@ impl Client for ControlVariate {
         // xi_c += gain (v - v_c), with v of the round before, computed from this model. If the agent missed rounds, the model
         // gives the sum of v over all rounds since its last answer.
         if !self.is_told() && down.round > 0 {
-            let of = |round: u64| {
-                let leg = self.steps.of(round);
-                Move { scale: self.alpha_g * leg.sum, gain: self.gain(&leg) }
-            };
-            let mut moves = [of(down.round - 1); LANES];
+            let mut moves = [self.moved(down.round - 1); LANES];
             // Agents that answered the round before, and whose answers its mean includes, need no correction.
             let gaps = if batch.is_in_step() { 0..0 } else { batch.lanes() };
             for l in gaps {
                 let last = batch.last(l, down.round);
                 if last.round != Some(down.round - 1) {
-                    moves[l] = of(last.round.unwrap_or(0));
+                    moves[l] = self.moved(last.round.unwrap_or(0));
                 }
                 if self.share == OwnShare::Acknowledged && !last.is_included {
                     batch.lane::<2>(l).memory[SENT].fill(0.0);
@@ -134,6 +137,12 @@ impl Client for ControlVariate {
         // v_c = (theta_{c,H} - theta_t) / E, or c_c = v_c - xi_c
         batch.send_directions(leg.sum, Part::Direction, out);
         batch.keep(!self.is_told(), afresh, out);
+    }
+
+    fn one_pass(&self, t: u64) -> Option<OnePass> {
+        let moves = t.checked_sub(1).filter(|_| !self.is_told()).map(|before| self.moved(before));
+        let controls = Controls { moves, afresh: self.share == OwnShare::Afresh, has_base: !self.is_told() };
+        Some(OnePass { leg: self.steps.of(t), controls: Some(controls) })
     }
 
     fn sent(&self, batch: &mut AgentBatch<'_>, l: usize, sent: &[f64]) {
@@ -155,15 +164,15 @@ impl Client for ControlVariate {
         }
     }
 
-    fn control(&self, memory: &AgentMemory<'_>, theta: &[f64], next_round: u64, is_included: bool) -> Option<Vec<f64>> {
-        let mut xi = memory.vector(XI).to_vec();
+    fn control(&self, memory: &AgentMemory<'_>, theta: &[f64], next_round: u64, is_included: bool, xi: &mut [f64]) -> bool {
+        xi.copy_from_slice(memory.vector(XI));
         if !self.is_told() && next_round > 0 {
             let leg = self.steps.of(next_round - 1);
+            let mean = self.mean_between(&leg, memory.vector(BASE), theta);
             let counts = is_included || self.share != OwnShare::Acknowledged;
-            let own = if counts { memory.vector(SENT).to_vec() } else { vec![0.0; xi.len()] };
-            self.settle(&leg, &mut xi, self.mean_between(&leg, memory.vector(BASE), theta), &own);
+            if counts { self.settle(&leg, xi, mean, memory.vector(SENT)) } else { self.settle(&leg, xi, mean, &vec![0.0; xi.len()]) }
         }
-        Some(xi)
+        true
     }
 }
 

@@ -25,10 +25,12 @@ pub mod refinement;
 pub mod server_control;
 pub mod shed;
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use crate::cancel::Cancel;
 use crate::error::Failure;
+use crate::kernel::pass::Controls;
 use crate::kernel::rows::Move;
 use crate::kernel::{Chunk, LANES, Lanes, chunks, flat, flat_mut, rows};
 use crate::message::{Message, Part};
@@ -70,16 +72,21 @@ pub trait Client: Send + Sync {
     }
     /// Computes the answer of every agent of the batch to the message `down`, and writes the answers to `out`.
     fn answer(&self, batch: &mut AgentBatch<'_>, down: &Message, out: &mut Outbox);
+    /// The answer of round t as data, if it is no more than [`OnePass`] says and every agent answered the round before: many agents then
+    /// answer in one pass, with the bits of [`Client::answer`].
+    fn one_pass(&self, _t: u64) -> Option<OnePass> {
+        None
+    }
     /// Is called after the answer of lane `l` was encoded: `sent` (d numbers) is what the server can decode, or zeros if
     /// nothing was sent. Is not called if the link alters no messages.
     fn sent(&self, _batch: &mut AgentBatch<'_>, _l: usize, _sent: &[f64]) {}
     /// Receives the message that participants get at the end of a round and do not answer.
     fn told(&self, _batch: &mut AgentBatch<'_>, _down: &Message) {}
-    /// The control variate `xi_c` (d numbers) that the agent will have in round `next_round`, if it keeps one. `theta` is the
-    /// server's iterate at the start of that round; `is_included` says whether the mean of its round includes the agent's
-    /// last answer.
-    fn control(&self, _memory: &AgentMemory<'_>, _theta: &[f64], _next_round: u64, _is_included: bool) -> Option<Vec<f64>> {
-        None
+    /// Writes the control variate that the agent will have in round `next_round` to `xi` (d numbers), and returns whether it keeps
+    /// one. `theta` is the server's iterate at the start of that round; `is_included` says whether the mean of its round includes
+    /// the agent's last answer.
+    fn control(&self, _memory: &AgentMemory<'_>, _theta: &[f64], _next_round: u64, _is_included: bool, _xi: &mut [f64]) -> bool {
+        false
     }
     /// Where the rule says why it has failed, if it can fail: what was computed since a failure is void, and the round does not count.
     fn failure(&self) -> Option<&Failure> {
@@ -91,6 +98,15 @@ pub trait Client: Send + Sync {
     }
     /// Is given the data of the agents that it will answer for, before any other call.
     fn meet(&mut self, _field: &Arc<dyn Field>) {}
+}
+
+/// An answer that is local steps with the control as drift, of which the direction is sent and kept.
+#[derive(Debug, Clone, Copy)]
+pub struct OnePass {
+    /// The local steps.
+    pub leg: LocalLeg,
+    /// The controls, if agents have any; otherwise they have no drift.
+    pub(crate) controls: Option<Controls>,
 }
 
 /// The rule of control variates of which a server node can hold copies. With its copy the server restores the control of
@@ -310,7 +326,6 @@ impl<'a> AgentBatch<'a> {
     /// Makes the H local steps `theta_{c,h} = theta_{c,h-1} + eta_h (g_c(theta_{c,h-1}, z_h) + drift_c)` in every lane.
     #[inline]
     pub fn steps(&mut self, leg: &LocalLeg) {
-        let mut etas = std::mem::take(&mut self.lanes.etas);
         let mut piece = leg.len.min(STEPS_BETWEEN_LOOKS);
         if piece * self.d * self.d > WORK_BETWEEN_LOOKS {
             let work = self.field.facts().step_work().unwrap_or(self.d * self.d);
@@ -319,16 +334,12 @@ impl<'a> AgentBatch<'a> {
         let mut done = 0;
         while done < leg.len && !self.stop.is_some_and(|stop| stop.is_cancelled()) {
             let next = leg.len.min(done + piece);
-            // A leg with constant steps mostly has the step sizes of the block before.
-            let eta = leg.constant();
-            if eta.is_none() || self.lanes.eta != eta || etas.len() != next - done {
-                leg.fill(done..next, &mut etas);
-                self.lanes.eta = eta;
-            }
+            set_etas(self.lanes, leg, done..next);
+            let etas = std::mem::take(&mut self.lanes.etas);
             self.field.leg(self.lanes, &etas);
+            self.lanes.etas = etas;
             done = next;
         }
-        self.lanes.etas = etas;
         self.count(leg.len);
     }
 
@@ -374,6 +385,17 @@ impl<'a> AgentBatch<'a> {
     /// The number of samples drawn by this batch so far.
     pub fn samples(&self) -> u64 {
         self.samples
+    }
+}
+
+/// Sets the lanes' step sizes to those of some of a leg's steps.
+#[inline]
+pub(crate) fn set_etas(lanes: &mut Lanes, leg: &LocalLeg, steps: Range<usize>) {
+    // A leg with constant steps mostly has the step sizes of the block before.
+    let eta = leg.constant();
+    if eta.is_none() || lanes.eta != eta || lanes.etas.len() != steps.len() {
+        leg.fill(steps, &mut lanes.etas);
+        lanes.eta = eta;
     }
 }
 

@@ -1,6 +1,6 @@
 //! No drift: Local SA.
 
-use super::{AgentBatch, Client, Outbox};
+use super::{AgentBatch, Client, OnePass, Outbox};
 use crate::message::{Message, Part};
 use crate::random::Purpose;
 use crate::schedule::StepSchedule;
@@ -28,6 +28,10 @@ impl Client for Plain {
         batch.start_at(theta);
         batch.steps(&leg);
         batch.send_directions(leg.sum, Part::Direction, out);
+    }
+
+    fn one_pass(&self, t: u64) -> Option<OnePass> {
+        Some(OnePass { leg: self.steps.of(t), controls: None })
     }
 }
 

@@ -64,11 +64,11 @@ impl Client for ServerControl {
     }
 
     /// `c_c`; the server's c is subtracted by who has it.
-    fn control(&self, memory: &AgentMemory<'_>, _: &[f64], _: u64, is_included: bool) -> Option<Vec<f64>> {
-        let mut control = memory.vector(CONTROL).to_vec();
+    fn control(&self, memory: &AgentMemory<'_>, _: &[f64], _: u64, is_included: bool, control: &mut [f64]) -> bool {
+        control.copy_from_slice(memory.vector(CONTROL));
         if is_included {
             control.iter_mut().zip(memory.vector(CHANGE)).for_each(|(control, change)| *control += change);
         }
-        Some(control)
+        true
     }
 }

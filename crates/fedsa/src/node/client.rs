@@ -423,7 +423,8 @@ impl ClientNode {
     pub fn control(&self, theta: &[f64], rounds: u64, is_included: bool) -> Option<Vec<f64>> {
         let Working::Lanes { client, memory, .. } = &self.half else { return None };
         client.controls()?;
-        client.control(&AgentMemory::new(memory, self.field.dim()), theta, rounds, is_included)
+        let mut xi = vec![0.0; self.field.dim()];
+        client.control(&AgentMemory::new(memory, xi.len()), theta, rounds, is_included, &mut xi).then_some(xi)
     }
 
     /// What the agent has computed since the start: its share of a run's ledger, of which the server counts messages and bits.

@@ -545,12 +545,13 @@ impl Observable for ServerNode {
     }
 
     /// The server's copies.
-    fn controls(&self) -> Option<Vec<Vec<f64>>> {
-        self.client.as_ref()?;
-        let mut controls: Vec<Vec<f64>> = self.copies.xi.chunks(self.theta().len()).map(<[f64]>::to_vec).collect();
-        if let Some(control) = self.coordinator.server().control() {
-            controls.iter_mut().for_each(|xi| xi.iter_mut().zip(control).for_each(|(xi, c)| *xi -= c));
+    fn each_control(&self, see: &mut dyn FnMut(usize, &[f64])) -> bool {
+        let control = self.coordinator.server().control();
+        for (c, copy) in self.copies.xi.chunks(self.theta().len()).enumerate() {
+            let mut xi = copy.to_vec();
+            control.into_iter().for_each(|control| xi.iter_mut().zip(control).for_each(|(xi, c)| *xi -= c));
+            see(c, &xi);
         }
-        Some(controls)
+        self.client.is_some()
     }
 }

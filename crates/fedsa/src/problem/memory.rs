@@ -7,6 +7,7 @@
 
 use crate::error::{Error, Result};
 use crate::kernel::chunks;
+use crate::kernel::td::MOST_WIDE;
 use crate::sampling::{Law, Sampling};
 
 /// The memory of one problem.
@@ -108,7 +109,8 @@ impl TableSizes {
     /// ```text
     /// kept   features (rows + 1) ceil8(d) 8 a set, transitions 16, with states also their
     ///        masses and probabilities 16 and the law 8 S; the table: i.i.d. 16 2^ceil(log2 n),
-    ///        Markov 16 S 2^ceil(log2 outcomes) + 4 n, replay 36 n; under mean sampling the operator
+    ///        Markov 16 S 2^ceil(log2 outcomes) + 4 n, replay 36 n, and small ones five times as much; under mean sampling the
+    ///        operator
     /// peak   while transitions are made: what they are made from, on every thread;
     ///        while tables are: 24 2^ceil(log2 n) + 12 n on every thread, and a matrix d x d a kind;
     ///        while systems are solved: eight matrices d x d on every thread
@@ -130,6 +132,9 @@ impl TableSizes {
             (Law::Markov, Moves::Replay) => 36.0 * transitions,
             (Law::Markov, Moves::States { states, outcomes }) => kinds * 16.0 * states * table_columns(outcomes) + 4.0 * transitions,
         };
+        // Beside a small table of one chunk a row, four times as much as the kernels read it.
+        let is_wide = self.shared && d <= 8.0 && 4.0 * table <= MOST_WIDE as f64 && sampling.kind != Law::Mean;
+        let table = if is_wide { 5.0 * table } else { table };
         let making_table = match (sampling.kind, self.chain) {
             (Law::Mean, _) => 0.0,
             (Law::Iid, _) => 24.0 * table_columns(most) + 12.0 * most,

@@ -69,6 +69,7 @@ use faer::Mat;
 
 use crate::cancel::Cancel;
 use crate::error::{Error, Result, require};
+use crate::kernel::pass::Pass;
 use crate::kernel::{Isa, LANES, Lanes};
 use crate::linalg;
 use crate::parallel;
@@ -93,6 +94,9 @@ pub use sampled::{Sampled, field};
 
 /// A problem's own kernel: `theta += eta_h (g_c(theta, z_h) + drift)` for every `eta_h`, in every lane.
 pub type Leg<P> = fn(&P, &mut Lanes, &[f64], Isa);
+
+/// A problem's own kernel for whole answers of many agents, with one sample per step.
+pub type OwnPass<P> = fn(&P, &mut Pass<'_>, Isa);
 
 /// N agents' operators `gbar_c`, seen through samples `g_c(theta, z)`.
 ///
@@ -134,6 +138,11 @@ pub trait Problem: Sized + Send + Sync + 'static {
     fn leg(&self) -> Option<Leg<Self>> {
         None
     }
+    /// The own kernel for whole answers of many agents, with one sample per step, as [`Problem::leg`]; its bits are those of
+    /// block after block.
+    fn pass(&self) -> Option<OwnPass<Self>> {
+        None
+    }
     /// The own kernel for the H local steps on the mean operators, as [`Problem::leg`].
     fn mean_leg(&self) -> Option<Leg<Self>> {
         None
@@ -160,6 +169,12 @@ pub trait Field: Send + Sync {
     fn is_state(&self, c: usize, chain: &[u64]) -> bool;
     /// `theta += eta_h (g_c(theta, z_h) + drift)` for every `eta_h`, in every lane.
     fn leg(&self, lanes: &mut Lanes, etas: &[f64]);
+    /// Whether answers of many agents can be computed in one pass.
+    fn makes_pass(&self) -> bool {
+        false
+    }
+    /// The answers of consecutive agents in one pass over what they keep, if [`Field::makes_pass`].
+    fn pass(&self, _pass: &mut Pass<'_>) {}
     /// `g_c(theta, z)` of every lane with the next sample of its stream, into
     /// `lanes.observed`. The lane's process and stream move on only if `advance`.
     fn observe(&self, lanes: &mut Lanes, advance: bool);

@@ -6,9 +6,10 @@ use super::facts::Facts;
 use super::newton;
 use super::root::{Root, RootSource};
 use super::systems::{Moments, Systems};
-use super::{Field, Leg, Problem};
+use super::{Field, Leg, OwnPass, Problem};
 use crate::cancel::Cancel;
 use crate::error::{Error, Result};
+use crate::kernel::pass::Pass;
 use crate::kernel::{Isa, Lanes, generic};
 use crate::parallel;
 use crate::random::Stream;
@@ -87,6 +88,8 @@ pub struct Sampled<P> {
     isa: Isa,
     /// The problem's own kernel for this sampling, if it has one. It is looked up once: a leg of one step takes nanoseconds.
     own: Option<Leg<P>>,
+    /// The problem's own kernel for whole answers, if it has one.
+    own_pass: Option<OwnPass<P>>,
     /// Whether the problem's own kernels are passed over.
     generic: bool,
     has_mean: bool,
@@ -119,7 +122,8 @@ impl<P: Problem> Sampled<P> {
             1 => problem.leg(),
             _ => None,
         };
-        Ok(Self { problem: Arc::new(problem), sampling, isa, own, generic: false, has_mean, root: KeptRoot::default(), moments })
+        let own_pass = (sampling.samples_per_step() == 1).then(|| problem.pass()).flatten();
+        Ok(Self { problem: Arc::new(problem), sampling, isa, own, own_pass, generic: false, has_mean, root: KeptRoot::default(), moments })
     }
 
     /// The problem.
@@ -164,6 +168,14 @@ impl<P: Problem> Field for Sampled<P> {
             None => self.generic_leg(lanes, etas),
         }
     }
+    fn makes_pass(&self) -> bool {
+        self.own_pass.is_some()
+    }
+    fn pass(&self, pass: &mut Pass<'_>) {
+        if let Some(own) = self.own_pass {
+            own(&self.problem, pass, self.isa);
+        }
+    }
     fn observe(&self, lanes: &mut Lanes, advance: bool) {
         let isa = if self.generic { Isa::Portable } else { self.isa };
         generic::observe(&*self.problem, lanes, advance, self.batch(), isa);
@@ -202,7 +214,17 @@ impl<P: Problem> Field for Sampled<P> {
     fn generic(&self) -> Arc<dyn Field> {
         let Self { problem, sampling, isa, has_mean, root, moments, .. } = self;
         let (problem, root, moments) = (Arc::clone(problem), root.clone(), moments.clone());
-        Arc::new(Self { problem, sampling: *sampling, isa: *isa, own: None, generic: true, has_mean: *has_mean, root, moments })
+        Arc::new(Self {
+            problem,
+            sampling: *sampling,
+            isa: *isa,
+            own: None,
+            own_pass: None,
+            generic: true,
+            has_mean: *has_mean,
+            root,
+            moments,
+        })
     }
 }
 

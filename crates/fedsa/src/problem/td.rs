@@ -12,9 +12,10 @@ use super::arrays::{Array, Arrays};
 use super::facts::{Facts, TdFacts};
 use super::law::{self, FiniteLaw};
 use super::systems::{System, Systems};
-use super::{Leg, Problem};
+use super::{Leg, OwnPass, Problem};
 use crate::error::Result;
 use crate::kernel::dense::{self, Dense};
+use crate::kernel::pass::Pass;
 use crate::kernel::td::{self, Column, Tables, Transition, TransitionTable};
 use crate::kernel::{Chunk, Isa, LANES, Lanes, chunks, dot, flat};
 use crate::linalg;
@@ -124,6 +125,12 @@ impl Td {
             *kind = self.kind_of(lanes.agents[l.min(last)]);
         }
         td::leg(lanes, &self.tables, &kinds, etas, isa);
+    }
+
+    /// Whole answers.
+    fn answers(&self, pass: &mut Pass<'_>, isa: Isa) {
+        let kinds = &self.systems.kind_of[pass.agents()];
+        td::pass(pass, &self.tables, kinds, isa);
     }
 
     /// The H local steps on the mean operators.
@@ -463,6 +470,9 @@ impl Problem for Td {
     }
     fn leg(&self) -> Option<Leg<Self>> {
         Some(Self::steps)
+    }
+    fn pass(&self) -> Option<OwnPass<Self>> {
+        td::makes_pass(&self.tables).then_some(Self::answers)
     }
     fn mean_leg(&self) -> Option<Leg<Self>> {
         Some(Self::mean_steps)

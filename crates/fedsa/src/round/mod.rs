@@ -7,6 +7,7 @@
 mod batched;
 mod each;
 mod history;
+mod pass;
 mod reached;
 mod replayed;
 mod saved;
@@ -218,22 +219,7 @@ impl Run {
 
     /// The control variates `xi_c` that the next round will use, N vectors of d components, if the method has any.
     pub fn controls(&self) -> Option<Vec<Vec<f64>>> {
-        let Working::Lanes(client) = &self.client else { return None };
-        let (d, stride, t) = (self.field.dim(), stride(&**client, self.field.dim()), self.round());
-        if stride == 0 {
-            return None;
-        }
-        let server = self.coordinator.server();
-        let own = server.own(t);
-        let is_included = |c: usize| own.as_ref().is_none_or(|own| own.each[c].is_none());
-        let control = |(c, memory)| {
-            let mut xi = client.control(&AgentMemory::new(memory, d), server.theta(), t, is_included(c))?;
-            if let Some(control) = server.control() {
-                xi.iter_mut().zip(control).for_each(|(xi, c)| *xi -= c);
-            }
-            Some(xi)
-        };
-        self.state.memory.chunks(stride).enumerate().map(control).collect()
+        Observable::controls(self)
     }
 
     /// Sets the control variates before the first round: one vector of d components per agent.
@@ -419,8 +405,24 @@ impl Observable for Run {
         &self.coordinator
     }
 
-    fn controls(&self) -> Option<Vec<Vec<f64>>> {
-        Run::controls(self)
+    fn each_control(&self, see: &mut dyn FnMut(usize, &[f64])) -> bool {
+        let Working::Lanes(client) = &self.client else { return false };
+        let (d, stride, t) = (self.field.dim(), stride(&**client, self.field.dim()), self.round());
+        if stride == 0 {
+            return false;
+        }
+        let server = self.coordinator.server();
+        let own = server.own(t);
+        let is_included = |c: usize| own.as_ref().is_none_or(|own| own.each[c].is_none());
+        let mut xi = vec![0.0; d];
+        self.state.memory.chunks(stride).enumerate().all(|(c, memory)| {
+            let keeps = client.control(&AgentMemory::new(memory, d), server.theta(), t, is_included(c), &mut xi);
+            if keeps {
+                server.control().into_iter().for_each(|control| xi.iter_mut().zip(control).for_each(|(xi, c)| *xi -= c));
+                see(c, &xi);
+            }
+            keeps
+        })
     }
 }
 

@@ -45,11 +45,12 @@ impl Run {
         let Some(controls) = client.controls().filter(|controls| exchange == 0 && cannot_follow(*controls)) else { return };
         let (theta, own, width) = (coordinator.question().down.part(Part::Model), &coordinator.question().own, stride(&**client, d));
         state.answered.resize(coordinator.federation().agents(), None);
+        let mut xi = vec![0.0; d];
         for (i, c) in coordinator.missed() {
             let memory = &mut state.memory[c * width..(c + 1) * width];
             let told = own.as_ref().and_then(|own| own.each[i].as_ref());
             let is_included = told.is_none_or(|last| state.answered[c].is_some_and(|answered| *last == [answered as f64]));
-            if let Some(xi) = client.control(&AgentMemory::new(memory, d), theta, round, is_included) {
+            if client.control(&AgentMemory::new(memory, d), theta, round, is_included, &mut xi) {
                 put(controls, memory, d, &xi, theta);
                 state.answered[c] = Some(round);
             }

@@ -189,6 +189,9 @@ impl Job<'_> {
     fn blocks(&self, range: std::ops::Range<usize>, agents: Agents<'_>, to: Rows<'_>, worker: &mut Worker) -> Counted {
         let (d, weights) = (self.field.dim(), self.weights);
         let side_by_side = self.shares.lanes;
+        if let Some(one_pass) = self.one_pass(&range, &to) {
+            return self.pass(&one_pass, range, agents, to, &mut worker.lanes);
+        }
         let Agents { first, memory, chains, mut feedback, mut channel } = agents;
         let (mut counted, mut computed) = Counted::default();
         let start = range.start;

@@ -92,9 +92,8 @@ impl Server for Average {
             return Next::Ask(Ask { to: self.participation.of(t), down, own: None });
         }
         // theta_{t+1} = theta_t + alpha_g E v
-        let v = got.mean(Part::Direction);
         let step = self.alpha_g * self.steps.of(t).sum;
-        self.theta.iter_mut().zip(&v).for_each(|(theta, v)| *theta += step * v);
+        self.theta.iter_mut().zip(got.mean_of(Part::Direction)).for_each(|(theta, v)| *theta += step * v);
         self.project();
         if let Some(included) = &mut self.included {
             included.see(t, got.arrived);
@@ -103,7 +102,7 @@ impl Server for Average {
             let is_lost = |arrived: &bool| (!arrived).then(|| vec![-1.0]);
             let says = self.tell == Tell::MeanAndArrival && got.arrived.contains(&false);
             let own = says.then(|| Own { part: Part::Included, each: got.arrived.iter().map(is_lost).collect() });
-            Ask { to: self.participation.of(t), down: Message::one(t, TELL, Part::Direction, v), own }
+            Ask { to: self.participation.of(t), down: Message::one(t, TELL, Part::Direction, got.mean(Part::Direction)), own }
         });
         Next::Done { tell }
     }

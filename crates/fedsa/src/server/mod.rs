@@ -138,7 +138,12 @@ impl Received<'_> {
     /// # Panics
     /// As [`Received::sum`].
     pub fn mean(&self, part: Part) -> Vec<f64> {
-        self.sum(part).iter().map(|x| x / self.asked).collect()
+        self.mean_of(part).collect()
+    }
+
+    /// The components of [`Received::mean`].
+    pub(crate) fn mean_of(&self, part: Part) -> impl Iterator<Item = f64> {
+        self.sum(part).iter().map(|x| x / self.asked)
     }
 }
 

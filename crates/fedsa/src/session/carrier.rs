@@ -299,8 +299,8 @@ impl<O: Observable + ?Sized> Observable for Box<O> {
     fn coordinator(&self) -> &Coordinator {
         (**self).coordinator()
     }
-    fn controls(&self) -> Option<Vec<Vec<f64>>> {
-        (**self).controls()
+    fn each_control(&self, see: &mut dyn FnMut(usize, &[f64])) -> bool {
+        (**self).each_control(see)
     }
 }
 
@@ -308,8 +308,8 @@ impl<T> Observable for Nodes<T> {
     fn coordinator(&self) -> &Coordinator {
         self.server.coordinator()
     }
-    fn controls(&self) -> Option<Vec<Vec<f64>>> {
-        Observable::controls(&self.server)
+    fn each_control(&self, see: &mut dyn FnMut(usize, &[f64])) -> bool {
+        self.server.each_control(see)
     }
 }
 
