@@ -17,7 +17,7 @@ const LEAST: f64 = -760.0;
 
 /// `sum_k coefficients[k] x^k`.
 #[inline(always)]
-fn polynomial<const K: usize>(x: f64, coefficients: [f64; K]) -> f64 {
+pub(crate) fn polynomial<const K: usize>(x: f64, coefficients: [f64; K]) -> f64 {
     coefficients.iter().rev().skip(1).fold(coefficients[K - 1], |sum, c| sum.mul_add(x, *c))
 }
 

@@ -210,6 +210,40 @@ per_isa! {
     }
 }
 
+per_isa! {
+    /// The largest magnitude of some numbers; not a number if one is none.
+    fn largest(x: &[f64]) -> f64 {
+        // Magnitudes have the order of their bits.
+        f64::from_bits(x.iter().fold(0, |most, x| most.max(x.abs().to_bits())))
+    }
+}
+
+/// How many coefficients of a series are summed: those of the powers 0 to 11.
+pub const TERMS: usize = 12;
+
+per_isa! {
+    /// `sum_j c_k(t_j) u_j^k` for each coefficient c_k that `of` gives, in the order of [`sum`]: that of k = 0 has its bits, where u is finite.
+    fn series_along<F: Fn(f64) -> [f64; TERMS]>(t: &[f64], u: &[f64], of: F) -> [f64; TERMS] {
+        assert_eq!(t.len(), u.len());
+        let mut acc = [[0.0; 8]; TERMS];
+        for (t, u) in t.chunks(BLOCK).zip(u.chunks(BLOCK)) {
+            // Whole blocks, so that the loop becomes vector instructions.
+            let (mut at, mut by, mut terms) = ([0.0; BLOCK], [0.0; BLOCK], [[0.0; BLOCK]; TERMS]);
+            at[..t.len()].copy_from_slice(t);
+            by[..u.len()].copy_from_slice(u);
+            for j in 0..BLOCK {
+                let (coefficients, mut power) = (of(at[j]), 1.0);
+                for k in 0..TERMS {
+                    terms[k][j] = coefficients[k] * power;
+                    power *= by[j];
+                }
+            }
+            acc.iter_mut().zip(&terms).for_each(|(acc, terms)| add_terms(acc, &terms[..t.len()]));
+        }
+        acc.map(tree)
+    }
+}
+
 /// [`dot`] of each x with y, side by side.
 #[inline(always)]
 fn margins_of(x: [&[f64]; SIDE], y: &[f64]) -> [f64; SIDE] {
@@ -327,6 +361,23 @@ mod tests {
                     assert_eq!(bits(&out), bits(&sum), "d = {d}, {isa:?}");
                 }
             }
+        }
+    }
+
+    #[test]
+    fn series_along_a_line_are_those_of_each_number_on_every_instruction_set() {
+        let (t, u): (Vec<f64>, Vec<f64>) = (0..77).map(|j| ((j as f64).sin() * 9.0, (j as f64 * 1.7).cos())).unzip();
+        let of = |t: f64| std::array::from_fn(|k| t + k as f64);
+        for isa in Isa::available() {
+            let sums = series_along(isa, &t, &u, of);
+            assert_eq!(sums[0].to_bits(), sum(isa, &t, |t| t).to_bits());
+            for (k, got) in sums.into_iter().enumerate() {
+                let expected: f64 = t.iter().zip(&u).map(|(t, u)| (t + k as f64) * u.powi(k as i32)).sum();
+                assert!((got - expected).abs() < 1e-11, "{k}: {got} {expected}");
+                assert_eq!(got.to_bits(), series_along(Isa::Portable, &t, &u, of)[k].to_bits());
+            }
+            assert_eq!((largest(isa, &t), largest(isa, &[1.0, -3.0, 2.0]), largest(isa, &[])), (largest(Isa::Portable, &t), 3.0, 0.0));
+            assert!(largest(isa, &[1.0, f64::NAN, f64::INFINITY]).is_nan());
         }
     }
 

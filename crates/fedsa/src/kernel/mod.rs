@@ -42,6 +42,7 @@ macro_rules! per_isa {
     };
 }
 
+pub mod common_rows;
 pub mod dense;
 pub mod elementary;
 pub mod generic;
@@ -50,9 +51,11 @@ pub mod margins;
 pub mod pass;
 pub mod products;
 pub(crate) mod rows;
+pub mod select;
 pub mod symmetric;
 pub mod td;
 pub mod triangle;
+pub mod unit_rows;
 pub(crate) mod vector;
 
 use std::sync::OnceLock;

@@ -57,6 +57,47 @@ per_isa! {
     }
 }
 
+per_isa! {
+    /// Adds `l v v^T` and `v v^T` to s and p, lower triangles column by column.
+    fn add_pair(s: &mut [f64], p: &mut [f64], l: f64, v: &[f64]) {
+        let mut at = 0;
+        for (i, x) in v.iter().enumerate() {
+            let below = &v[i..];
+            let (s, p) = (&mut s[at..at + below.len()], &mut p[at..at + below.len()]);
+            for ((s, p), y) in s.iter_mut().zip(p).zip(below) {
+                *p += x * y;
+                *s += l * x * y;
+            }
+            at += below.len();
+        }
+    }
+}
+
+per_isa! {
+    /// [`add_pair`] for four pairs in their order, with the same bits: s and p are read and written once.
+    fn add_four_pairs(s: &mut [f64], p: &mut [f64], l: [f64; 4], v: [&[f64]; 4]) {
+        let (mut at, d) = (0, v[0].len());
+        for i in 0..d {
+            let (x, below) = (v.map(|v| v[i]), v.map(|v| &v[i..d]));
+            let lx: [f64; 4] = std::array::from_fn(|k| l[k] * x[k]);
+            let (s, p) = (&mut s[at..at + d - i], &mut p[at..at + d - i]);
+            let ys = below[0].iter().zip(below[1]).zip(below[2].iter().zip(below[3]));
+            for ((s, p), ((a, b), (c, e))) in s.iter_mut().zip(p).zip(ys) {
+                *p = *p + x[0] * a + x[1] * b + x[2] * c + x[3] * e;
+                *s = *s + lx[0] * a + lx[1] * b + lx[2] * c + lx[3] * e;
+            }
+            at += d - i;
+        }
+    }
+}
+
+per_isa! {
+    /// Adds `a x + b y` to sum.
+    fn add_both(sum: &mut [f64], a: f64, x: &[f64], b: f64, y: &[f64]) {
+        sum.iter_mut().zip(x).zip(y).for_each(|((sum, x), y)| *sum += a * x + b * y);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -76,7 +117,20 @@ mod tests {
                     assert_eq!(trace[i], 0.7 * 0.9f64.mul_add(b[i], a[i]));
                     assert_eq!(point[i], (-0.99f64).mul_add(a[i], b[i]));
                 }
-                let all = [dot(isa, &a, &b)].into_iter().chain(sum);
+                let (mut s, mut p) = (vec![0.25; d * (d + 1) / 2], vec![0.5; d * (d + 1) / 2]);
+                add_pair(isa, &mut s, &mut p, 1.7, &a);
+                for (at, (i, k)) in (0..d).flat_map(|i| (i..d).map(move |k| (i, k))).enumerate() {
+                    assert_eq!((s[at], p[at]), (0.25 + 1.7 * a[i] * a[k], 0.5 + a[i] * a[k]));
+                }
+                let (mut one, mut four) = ([s.clone(), p.clone()], [s.clone(), p.clone()]);
+                let (l, v) = ([1.7, -0.3, 2.5, 0.1], [&a[..], &b[..], &trace[..], &a[..]]);
+                let [s_one, p_one] = &mut one;
+                l.iter().zip(v).for_each(|(l, v)| add_pair(isa, s_one, p_one, *l, v));
+                let [s_four, p_four] = &mut four;
+                add_four_pairs(isa, s_four, p_four, l, v);
+                assert_eq!(one, four);
+                add_both(isa, &mut s, 0.3, &p, -0.7, &p);
+                let all = [dot(isa, &a, &b)].into_iter().chain(sum).chain(s);
                 all.map(f64::to_bits).collect::<Vec<_>>()
             };
             let plain = on(Isa::Portable);

@@ -11,6 +11,8 @@ use serde::{Deserialize, Serialize};
 
 use super::leading_pair::leading_pair;
 use super::packed_pair;
+use crate::kernel::Isa;
+use crate::kernel::select::{self, size};
 use crate::linalg::{add_scaled, norm_sq};
 use crate::message::{Body, Part};
 use crate::protocol::Len;
@@ -304,78 +306,86 @@ pub fn are_entries(d: usize, body: &Body) -> bool {
 
 /// Memory of a thread to choose entries.
 struct Choice {
-    /// Positions, and one more.
+    /// Positions of numbers that may be chosen.
     position: Vec<u32>,
-    /// Magnitudes with the same leading bits, and one more.
-    alike: Vec<u64>,
+    /// Magnitudes: those of a sample, and later those near the least that is chosen.
+    sizes: Vec<u64>,
 }
 
 thread_local! {
-    static CHOICE: RefCell<Choice> = const { RefCell::new(Choice { position: Vec::new(), alike: Vec::new() }) };
+    static CHOICE: RefCell<Choice> = const { RefCell::new(Choice { position: Vec::new(), sizes: Vec::new() }) };
 }
 
-/// The magnitude of a number as bits in the same order; that of NaN is above all.
-fn size(x: f64) -> u64 {
-    x.to_bits() << 1
+/// Of so many numbers one is in the sample that tells where the k-th largest magnitude is, about.
+const SAMPLED: usize = 16;
+/// How far from there it is looked for, in standard deviations of the place of the sample's own.
+const DEVIATIONS: f64 = 3.0;
+
+/// Magnitudes between which the k-th largest of some numbers is, most likely.
+fn bounds(m: &[f64], k: usize, sizes: &mut Vec<u64>) -> (u64, u64) {
+    sizes.clear();
+    sizes.extend(m.iter().step_by(SAMPLED).map(|x| size(*x)));
+    let n = sizes.len();
+    let share = k as f64 / m.len() as f64;
+    let (rank, spread) = (share * n as f64, DEVIATIONS * (n as f64 * share * (1.0 - share)).sqrt() + 1.0);
+    let (above, below) = ((rank - spread).max(0.0) as usize, (rank + spread) as usize);
+    if below >= n {
+        return (1, u64::MAX);
+    }
+    let (larger, least, _) = sizes.select_nth_unstable_by(below, |a, b| b.cmp(a));
+    let least = *least;
+    let most = if above == 0 { u64::MAX } else { *larger.select_nth_unstable_by(above - 1, |a, b| b.cmp(a)).1 };
+    (least.max(1), most)
+}
+
+/// Writes the magnitudes of the numbers at some positions that are at most `most` to the beginning of `sizes`, and returns how many they are.
+/// Every magnitude is written, and the next one takes its place unless it is one of those: there are no branches to be guessed.
+fn up_to(m: &[f64], position: &[u32], most: u64, sizes: &mut Vec<u64>) -> usize {
+    sizes.resize(position.len(), 0);
+    let mut count = 0;
+    for at in position {
+        let size = size(m[*at as usize]);
+        sizes[count] = size;
+        count += usize::from(size <= most);
+    }
+    count
 }
 
 /// The positions of the k numbers of largest magnitude, among equal ones of the first, and the numbers. Zeros are left out.
 ///
-/// The k-th largest magnitude is selected, not sorted for: from the numbers of entries that have the same leading bits, and among those
-/// whose leading bits it has.
+/// The k-th largest magnitude is selected, not sorted for: among the numbers between two magnitudes of a sample. Where it is not between them,
+/// among all numbers.
 fn top_k(m: &[f64], k: usize) -> (Vec<u32>, Vec<f64>) {
-    // The exponent and one bit of the fraction.
-    const LEADING: u32 = 12;
-    let leading = |x: f64| (size(x) >> (u64::BITS - LEADING)) as usize;
-    let mut counts = [0u32; 1 << LEADING];
-    m.iter().for_each(|x| counts[leading(*x)] += 1);
-    // The leading bits of zeros are 0.
-    let zeros = if counts[0] == 0 { 0 } else { m.iter().filter(|x| **x == 0.0).count() };
-    let k = k.min(m.len() - zeros);
-    if k == 0 {
-        return (Vec::new(), Vec::new());
-    }
-    // How many of the k are among the numbers with the leading bits of the least of them.
-    let (mut bits, mut rest) = (counts.len() - 1, k);
-    while rest > counts[bits] as usize {
-        rest -= counts[bits] as usize;
-        bits -= 1;
-    }
-    let same = counts[bits] as usize;
-    // The k, and others with the same leading bits. Every number is written, and the next one takes its place unless it is one of those:
-    // there are no branches to be guessed.
-    let first = (bits as u64) << (u64::BITS - LEADING);
-    let last = first | (u64::MAX >> LEADING);
-    CHOICE.with_borrow_mut(|Choice { position, alike }| {
-        let all = k - rest + same;
-        position.resize(position.len().max(all + 1), 0);
-        let (chosen, mut count) = (&mut position[..=all], 0);
-        for (at, x) in m.iter().enumerate() {
-            chosen[count] = at as u32;
-            count += usize::from(size(*x) >= first);
+    CHOICE.with_borrow_mut(|Choice { position, sizes }| {
+        let (least, most) = bounds(m, k, sizes);
+        select::at_least(Isa::best(), m, least, position);
+        if position.len() < k {
+            select::at_least(Isa::best(), m, 1, position);
         }
-        alike.resize(alike.len().max(same + 1), 0);
-        let (alike, mut count) = (&mut alike[..=same], 0);
-        for at in &chosen[..all] {
-            let size = size(m[*at as usize]);
-            alike[count] = size;
-            count += usize::from(size <= last);
+        if k > 0 && position.len() > k {
+            let mut near = up_to(m, position, most, sizes);
+            if position.len() - near >= k {
+                near = up_to(m, position, u64::MAX, sizes);
+            }
+            let rest = k - (position.len() - near);
+            let least = *sizes[..near].select_nth_unstable_by(rest - 1, |a, b| b.cmp(a)).1;
+            select::at_least(Isa::best(), m, least, position);
+            // The last of those that are equal to the k-th largest are too many.
+            let mut surplus = position.len() - k;
+            let mut from = position.len();
+            while surplus > 0 {
+                from -= 1;
+                surplus -= usize::from(size(m[position[from] as usize]) == least);
+            }
+            let mut last = from;
+            for i in from..position.len() {
+                position[last] = position[i];
+                last += usize::from(size(m[position[i] as usize]) > least);
+            }
+            position.truncate(last);
         }
-        let (_, least, larger) = alike[..same].select_nth_unstable(same - rest);
-        let least = *least;
-        let mut ties = rest - larger.iter().filter(|size| **size > least).count();
-        let mut count = 0;
-        for i in 0..all {
-            let at = chosen[i];
-            let size = size(m[at as usize]);
-            let is_tie = (size == least) & (ties > 0);
-            chosen[count] = at;
-            count += usize::from((size > least) | is_tie);
-            ties -= usize::from(is_tie);
-        }
-        let position = chosen[..k].to_vec();
-        let value = position.iter().map(|at| m[*at as usize]).collect();
-        (position, value)
+        position.truncate(k);
+        (position.clone(), position.iter().map(|at| m[*at as usize]).collect())
     })
 }
 

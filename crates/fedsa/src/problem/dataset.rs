@@ -76,6 +76,19 @@ impl Rows {
         stored.len()
     }
 
+    /// The bytes that they take.
+    pub fn bytes(&self) -> usize {
+        match self {
+            Rows::Dense { values, .. } => size_of_val(&values[..]),
+            Rows::Sparse { starts, index, value, .. } => size_of_val(&starts[..]) + size_of_val(&index[..]) + size_of_val(&value[..]),
+        }
+    }
+
+    /// Whether they are sparse, and every number is 1 or -1.
+    pub fn are_units(&self) -> bool {
+        matches!(self, Rows::Sparse { value, .. } if value.iter().all(|x| x.abs() == 1.0))
+    }
+
     /// The same rows with all numbers stored.
     #[must_use]
     pub fn into_dense(self) -> Self {

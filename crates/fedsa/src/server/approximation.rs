@@ -5,6 +5,7 @@ use faer::Mat;
 
 use super::{Ask, Next, Own, Received};
 use crate::error::Result;
+use crate::kernel::{Isa, products};
 use crate::linalg;
 use crate::local::line_search::Trials;
 use crate::message::{Body, Message, Part};
@@ -96,16 +97,16 @@ impl PairSums {
 
     /// Adds a pair.
     pub fn add(&mut self, l: f64, v: &[f64]) {
-        let mut at = 0;
-        for (i, x) in v.iter().enumerate() {
-            let below = &v[i..];
-            let (s, p) = (&mut self.s[at..at + below.len()], &mut self.p[at..at + below.len()]);
-            for ((s, p), y) in s.iter_mut().zip(p).zip(below) {
-                *p += x * y;
-                *s += l * x * y;
-            }
-            at += below.len();
+        products::add_pair(Isa::best(), &mut self.s, &mut self.p, l, v);
+    }
+
+    /// Adds pairs one after the other, several in a pass over the sums.
+    pub fn add_all(&mut self, pairs: &[(f64, &[f64])]) {
+        let (fours, rest) = pairs.as_chunks::<4>();
+        for four in fours {
+            products::add_four_pairs(Isa::best(), &mut self.s, &mut self.p, four.map(|(l, _)| l), four.map(|(_, v)| v));
         }
+        rest.iter().for_each(|(l, v)| self.add(*l, v));
     }
 }
 
@@ -135,17 +136,15 @@ pub fn mean_hessian(d: usize, held: &[HessianShare<'_>]) -> Option<Mat<f64>> {
     parallel::each_chunk(&mut sum, CHUNK, &|k, sum| {
         let at = k * CHUNK..k * CHUNK + sum.len();
         for HessianShare { weight: p, rho, sums } in held {
-            let minus = -p * rho;
-            for ((sum, s), v) in sum.iter_mut().zip(&sums.s[at.clone()]).zip(&sums.p[at.clone()]) {
-                *sum += p * s + minus * v;
-            }
+            products::add_both(Isa::best(), sum, *p, &sums.s[at.clone()], -p * rho, &sums.p[at.clone()]);
         }
+        sum.iter_mut().for_each(|sum| *sum /= weight);
     });
     let mut h = Mat::zeros(d, d);
     let mut at = 0;
     for j in 0..d {
         let column = h.col_as_slice_mut(j);
-        column[j..].iter_mut().zip(&sum[at..]).for_each(|(h, x)| *h = x / weight);
+        column[j..].copy_from_slice(&sum[at..at + d - j]);
         column[j] += rho / weight;
         at += d - j;
     }

@@ -29,6 +29,8 @@ pub enum Definite {
 const ROUNDS_OF_A_SUM: u64 = 50;
 /// The entries of the sum that a thread computes at a time, at least.
 const ENTRIES: usize = 4096;
+/// The columns of the mean that a thread fills at a time.
+const COLUMNS: usize = 8;
 /// The agents that a thread learns from at a time, at most: their matrices differ in size.
 const AGENTS: usize = 4;
 /// The tasks of a thread, about: few, because each looks through all changes, but more than one.
@@ -356,14 +358,26 @@ impl FedNlServer {
         }
         right.iter_mut().for_each(|x| *x /= self.heard);
         downhill.iter_mut().for_each(|x| *x /= here);
+        Some(Models { m: self.shifted_mean(shift), right, downhill })
+    }
+
+    /// The lower triangle of the mean of the learned Hessians, with `shift` added to the diagonal of their sum.
+    fn shifted_mean(&self, shift: f64) -> Mat<f64> {
+        let d = self.theta.len();
         let mut m = Mat::<f64>::zeros(d, d);
-        for j in 0..d {
-            // Down a column of the lower triangle.
-            let column = m.col_as_slice_mut(j);
-            (j..d).for_each(|i| column[i] = self.sum[entries(i) + j] / self.heard);
-            column[j] += shift / self.heard;
-        }
-        Some(Models { m, right, downhill })
+        let mut columns: Vec<&mut [f64]> =
+            m.col_iter_mut().map(|column| column.try_as_col_major_mut().expect("columns in one piece").as_slice_mut()).collect();
+        // Numbers that follow each other in a row of the sum go to columns beside each other.
+        let mut panels: Vec<&mut [&mut [f64]]> = columns.chunks_mut(COLUMNS).collect();
+        parallel::each_mut(&mut panels, |panel, columns| {
+            let first = panel * COLUMNS;
+            for i in first..d {
+                let row = &self.sum[entries(i) + first..entries(i + 1)];
+                columns.iter_mut().zip(row).for_each(|(column, x)| column[i] = x / self.heard);
+            }
+            columns.iter_mut().enumerate().for_each(|(k, column)| column[first + k] += shift / self.heard);
+        });
+        m
     }
 
     /// Moves by the step of the answers that have arrived, or asks for the losses along it. Meanwhile learns.

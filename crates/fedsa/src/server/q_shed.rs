@@ -200,7 +200,7 @@ impl StoredBits {
         let is_only_longer = goes_on && refinement.start >= keep && !self.sums.is_empty();
         (self.round, self.rho, self.pairs) = (Some(*round), *rho, pairs);
         if is_only_longer {
-            (keep..self.pairs.len()).for_each(|j| self.add(c, j, rule.seed));
+            self.add(c, keep, rule.seed);
         } else {
             self.sum(c, d, rule.seed);
         }
@@ -210,15 +210,15 @@ impl StoredBits {
     /// Computes the sums of all pairs.
     fn sum(&mut self, c: usize, d: usize, seed: u64) {
         self.sums = PairSums::new(d);
-        (0..self.pairs.len()).for_each(|j| self.add(c, j, seed));
+        self.add(c, 0, seed);
     }
 
-    /// Adds pair j to the sums.
-    fn add(&mut self, c: usize, j: usize, seed: u64) {
+    /// Adds the pairs from number `first` on to the sums.
+    fn add(&mut self, c: usize, first: usize, seed: u64) {
         let round = self.round.unwrap_or(0);
-        if let Some(v) = self.pairs[j].vector(|| nested_grid::offsets(seed, round, c, j)) {
-            self.sums.add(self.pairs[j].value, &v);
-        }
+        let vector = |j: usize| Some((self.pairs[j].value, self.pairs[j].vector(|| nested_grid::offsets(seed, round, c, j))?));
+        let known: Vec<_> = (first..self.pairs.len()).filter_map(vector).collect();
+        self.sums.add_all(&known.iter().map(|(value, v)| (*value, &v[..])).collect::<Vec<_>>());
     }
 }
 

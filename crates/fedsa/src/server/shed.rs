@@ -57,7 +57,7 @@ impl StoredPairs {
         if is_cut || self.sums.is_empty() {
             self.sum(d);
         } else {
-            (keep..self.values.len()).for_each(|j| self.add(j, d));
+            self.add(keep, d);
         }
         true
     }
@@ -101,12 +101,13 @@ impl StoredPairs {
     /// Computes the sums of all pairs.
     fn sum(&mut self, d: usize) {
         self.sums = PairSums::new(d);
-        (0..self.values.len()).for_each(|j| self.add(j, d));
+        self.add(0, d);
     }
 
-    /// Adds pair j to the sums.
-    fn add(&mut self, j: usize, d: usize) {
-        self.sums.add(self.values[j], &self.vectors[j * d..(j + 1) * d]);
+    /// Adds the pairs from number `first` on to the sums.
+    fn add(&mut self, first: usize, d: usize) {
+        let pairs = self.values[first..].iter().copied().zip(self.vectors[first * d..].chunks_exact(d.max(1)));
+        self.sums.add_all(&pairs.collect::<Vec<_>>());
     }
 }
 

@@ -1,6 +1,7 @@
 //! Losses of a margin: what logistic and least-squares regression differ in.
 
-use crate::kernel::elementary::{exp_below, log_one_plus};
+use crate::kernel::elementary::{exp_below, log_one_plus, polynomial};
+use crate::kernel::margins::TERMS;
 
 /// The loss `l(t)` of a row, as a function of its margin t, and its derivatives. l is convex.
 pub trait Loss: std::fmt::Debug + Send + Sync + 'static {
@@ -8,12 +9,17 @@ pub trait Loss: std::fmt::Debug + Send + Sync + 'static {
     const HAS_OFFSETS: bool;
     /// A bound of `l''`.
     const MOST_BEND: f64;
+    /// How far from t the series of [`Loss::series`] has the loss to rounding: what it leaves out is less than a tenth of a rounding error of
+    /// `l(t + u)`, and no terms cancel each other. 0 where there is no series.
+    const REACH: f64;
     /// `l(t)`.
     fn value(t: f64) -> f64;
     /// `-l'(t)`.
     fn pull(t: f64) -> f64;
     /// `l''(t)`, from 0 to [`Loss::MOST_BEND`].
     fn bend(t: f64) -> f64;
+    /// The coefficients `l^(k)(t) / k!` of the powers `u^k` in `l(t + u)`, the first of which has the bits of [`Loss::value`].
+    fn series(t: f64) -> [f64; TERMS];
 }
 
 /// `l(t) = log(1 + exp(-t))` of the margin `t = y x . theta`, y in {-1, 1}.
@@ -30,6 +36,8 @@ pub(crate) fn sigmoid(t: f64) -> f64 {
 impl Loss for LogLoss {
     const HAS_OFFSETS: bool = false;
     const MOST_BEND: f64 = 0.25;
+    /// The terms of `l(t + u)` fall as `(u / pi)^k`, since l has its nearest singularities at `+- pi i`.
+    const REACH: f64 = 0.125;
 
     /// Without overflow.
     #[inline(always)]
@@ -46,6 +54,58 @@ impl Loss for LogLoss {
         let e = exp_below(-t.abs());
         e / ((1.0 + e) * (1.0 + e))
     }
+
+    #[inline(always)]
+    fn series(t: f64) -> [f64; TERMS] {
+        let e = exp_below(-t.abs());
+        let q = 1.0 / (1.0 + e);
+        let (w, z) = (e * q * q, (if t < 0.0 { e - 1.0 } else { 1.0 - e }) * q);
+        let odd = -z * w;
+        [
+            Self::value(t),
+            -(if t < 0.0 { q } else { e * q }),
+            w * polynomial(w, const { of_derivative::<1>(2) }),
+            odd * polynomial(w, const { of_derivative::<1>(3) }),
+            w * polynomial(w, const { of_derivative::<2>(4) }),
+            odd * polynomial(w, const { of_derivative::<2>(5) }),
+            w * polynomial(w, const { of_derivative::<3>(6) }),
+            odd * polynomial(w, const { of_derivative::<3>(7) }),
+            w * polynomial(w, const { of_derivative::<4>(8) }),
+            odd * polynomial(w, const { of_derivative::<4>(9) }),
+            w * polynomial(w, const { of_derivative::<5>(10) }),
+            odd * polynomial(w, const { of_derivative::<5>(11) }),
+        ]
+    }
+}
+
+/// The polynomial P of degree K - 1 in `l^(k) / k! = w P(w)` for even k, and `-z w P(w)` for odd ones, where `w = l''` and `z = tanh(t / 2)`.
+///
+/// It follows from `z' = 2 w`, `w' = -z w` and `z^2 = 1 - 4 w`: of `w P` the derivative is `-z w (P + w P')`, and of `-z w P` it is
+/// `w ((1 - 6 w) P + w (1 - 4 w) P')`.
+const fn of_derivative<const K: usize>(k: usize) -> [f64; K] {
+    assert!(k / 2 == K);
+    let (mut now, mut factorial, mut order) = ([0.0; K], 2.0, 2);
+    now[0] = 1.0;
+    while order < k {
+        let (mut next, mut i) = ([0.0; K], 0);
+        while i < K {
+            let n = i as f64;
+            next[i] += (n + 1.0) * now[i];
+            if order % 2 == 1 && i + 1 < K {
+                next[i + 1] -= (4.0 * n + 6.0) * now[i];
+            }
+            i += 1;
+        }
+        order += 1;
+        factorial *= order as f64;
+        now = next;
+    }
+    let mut i = 0;
+    while i < K {
+        now[i] /= factorial;
+        i += 1;
+    }
+    now
 }
 
 /// `l(t) = t^2 / 2` of the residual `t = x . theta - y`.
@@ -55,6 +115,8 @@ pub struct SquaredLoss;
 impl Loss for SquaredLoss {
     const HAS_OFFSETS: bool = true;
     const MOST_BEND: f64 = 1.0;
+    /// Its terms cancel each other where residuals are small.
+    const REACH: f64 = 0.0;
 
     #[inline(always)]
     fn value(t: f64) -> f64 {
@@ -67,6 +129,16 @@ impl Loss for SquaredLoss {
     #[inline(always)]
     fn bend(_: f64) -> f64 {
         1.0
+    }
+
+    #[inline(always)]
+    fn series(t: f64) -> [f64; TERMS] {
+        std::array::from_fn(|k| match k {
+            0 => Self::value(t),
+            1 => t,
+            2 => 0.5,
+            _ => 0.0,
+        })
     }
 }
 
@@ -89,6 +161,26 @@ mod tests {
         check::<SquaredLoss>();
         assert_eq!((LogLoss::value(-800.0), LogLoss::value(800.0)), (800.0, 0.0));
         assert_eq!((LogLoss::pull(-800.0), LogLoss::pull(800.0), LogLoss::bend(800.0)), (1.0, 0.0, 0.0));
+    }
+
+    /// To rounding, relative to the loss, wherever it is, as far as the series reaches.
+    #[test]
+    fn series_are_the_loss_as_far_as_they_reach() {
+        for t in [-60.0, -8.0, -1.3, -0.4, 0.0, 0.2, 1.0, 2.5, 7.0, 30.0, 200.0] {
+            let series = LogLoss::series(t);
+            assert_eq!(series[0].to_bits(), LogLoss::value(t).to_bits());
+            assert!((series[1] + LogLoss::pull(t)).abs() <= 1e-15 * LogLoss::pull(t));
+            assert!((2.0 * series[2] / LogLoss::bend(t) - 1.0).abs() <= 1e-15);
+            for u in [-1.0, -0.7, 0.3, 1.0].map(|share| share * LogLoss::REACH) {
+                let (sum, expected) = (polynomial(u, series), LogLoss::value(t + u));
+                // Of `t + u` rounding changes the loss by up to a half of the last place of t.
+                let error = f64::EPSILON * (3.0 * expected + t.abs() * LogLoss::pull(t + u));
+                assert!((sum - expected).abs() <= error, "{t} + {u}: {sum:e} {expected:e}");
+                let last = series[TERMS - 1] * u.powi(TERMS as i32 - 1);
+                assert!(last.abs() <= 2.0 * f64::EPSILON * expected, "{t} + {u}: the last term is {last:e}");
+            }
+        }
+        assert_eq!(polynomial(0.5, SquaredLoss::series(3.0)), SquaredLoss::value(3.5));
     }
 
     #[test]

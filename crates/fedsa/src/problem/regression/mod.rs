@@ -18,12 +18,14 @@
 pub(super) mod gram;
 pub mod loss;
 mod optimum;
+mod passes;
 mod pattern;
 mod seen;
 mod settings;
 
 use std::marker::PhantomData;
 use std::ops::Range;
+use std::sync::atomic::AtomicU32;
 use std::sync::{Arc, OnceLock};
 
 use faer::Mat;
@@ -39,6 +41,7 @@ use super::root::{MOST_DIM, Root, RootSource};
 use super::systems::{System, Systems};
 use crate::cancel::Cancel;
 use crate::error::Result;
+use crate::kernel::unit_rows::UnitRows;
 use crate::kernel::{Isa, margins};
 use crate::linalg;
 use crate::parallel;
@@ -81,12 +84,19 @@ pub(super) struct Regression<L> {
     systems: Option<Systems>,
     /// Where the agents' Hessians may differ from 0; computed when it is first asked for.
     patterns: Vec<OnceLock<Pattern>>,
+    /// How many matrices of each agent have been formed, of agents whose rows can be listed.
+    formed: Vec<AtomicU32>,
     points: SeenPoints,
+    /// The rows once more, if every number of a row is 1, or -1.
+    units: Option<UnitRows>,
     loss: PhantomData<L>,
 }
 
 /// The most numbers of the agents' matrices that least squares keeps.
 const MOST_IN_SYSTEMS: f64 = 3e7;
+
+/// After so many Hessians of an agent with binary rows, which may be all, its rows are listed by the entries that they contribute to.
+const BEFORE_LISTS: u32 = 16;
 
 /// The most rows of an agent of nonlinear operators for which the law of independent draws is that of a chain too.
 const MOST_INDEPENDENT_MOVES: usize = 128;
@@ -107,7 +117,9 @@ impl<L: Loss> Regression<L> {
         let d = parts.rows.columns();
         let patterns = parts.weights.iter().map(|_| OnceLock::new()).collect();
         let points = SeenPoints::new(&parts.rows, parts.weights.len());
-        let mut problem = Self { parts, index, sampling, isa, systems: None, patterns, points, loss: PhantomData };
+        let units = UnitRows::of(&parts.rows, &parts.first);
+        let formed = parts.weights.iter().map(|_| AtomicU32::new(0)).collect();
+        let mut problem = Self { parts, index, sampling, isa, systems: None, patterns, formed, points, units, loss: PhantomData };
         problem.check_scale()?;
         if L::HAS_OFFSETS && keeps_systems(problem.agents(), d) {
             problem.systems = Some(problem.linear_systems());
@@ -137,7 +149,7 @@ impl<L: Loss> Regression<L> {
     /// `x_j . theta` of the rows of a range.
     fn row_products(&self, range: Range<usize>, theta: &[f64]) -> Vec<f64> {
         let mut out = vec![0.0; range.len()];
-        margins::margins(self.isa, &self.parts.rows, range, theta, &mut out);
+        self.products_into(range, theta, &mut out);
         out
     }
 
@@ -202,7 +214,7 @@ impl<L: Loss> Regression<L> {
         let mut pulls = margins.to_vec();
         margins::map(self.isa, &mut pulls, L::pull);
         out.fill(0.0);
-        margins::combine(self.isa, &self.parts.rows, self.range(c), out, &pulls);
+        self.combine(self.range(c), out, &pulls);
         self.mean_of_sum(pulls.len() as f64, theta, out);
         out.iter_mut().for_each(|out| *out = -*out);
     }
@@ -219,16 +231,31 @@ impl<L: Loss> Regression<L> {
 
     /// `out = H_c v` from the `l''` of the agent's rows, for one vector or several that follow each other.
     fn bent_product(&self, c: usize, bends: &[f64], v: &[f64], out: &mut [f64]) {
-        self.bent(&self.parts.rows, self.range(c), self.parts.penalised, bends, v, out);
+        if self.units.is_none() {
+            return self.bent(&self.parts.rows, self.range(c), self.parts.penalised, bends, v, out);
+        }
+        let (range, d) = (self.range(c), self.d());
+        out.fill(0.0);
+        for (v, out) in v.chunks(d).zip(out.chunks_mut(d)) {
+            self.pass(range.clone(), v, out, |rows, u| {
+                u.iter_mut().zip(&bends[rows.start - range.start..]).for_each(|(u, bend)| *u *= bend)
+            });
+        }
+        self.finish_bent(range.len() as f64, d, self.parts.penalised, v, out);
     }
 
     /// The same for some rows, with the ridge on the first columns.
     fn bent(&self, rows: &Rows, range: Range<usize>, penalised: usize, bends: &[f64], v: &[f64], out: &mut [f64]) {
-        let (first, n, d) = (range.start, range.len() as f64, rows.columns());
+        let (first, n) = (range.start, range.len() as f64);
         out.fill(0.0);
         margins::pass_each(self.isa, rows, range, v, out, |rows, u| {
             u.iter_mut().zip(&bends[rows.start - first..]).for_each(|(u, bend)| *u *= bend);
         });
+        self.finish_bent(n, rows.columns(), penalised, v, out);
+    }
+
+    /// Turns `sum_j l''(t_j) x_j x_j^T v` over n rows of d columns into products with the Hessian, for one vector or several.
+    fn finish_bent(&self, n: f64, d: usize, penalised: usize, v: &[f64], out: &mut [f64]) {
         for (v, out) in v.chunks(d).zip(out.chunks_mut(d)) {
             let (penalised, free) = out.split_at_mut(penalised);
             penalised.iter_mut().zip(v).for_each(|(out, v)| *out = *out / n + self.parts.ridge * v);
@@ -261,7 +288,7 @@ impl<L: Loss> Regression<L> {
         let range = self.range(c);
         let (first, n) = (range.start, range.len() as f64);
         out.fill(0.0);
-        margins::pass(self.isa, &self.parts.rows, range, theta, out, |rows, t| {
+        self.pass(range, theta, out, |rows, t| {
             self.shift(rows.clone(), t);
             see(rows.start - first..rows.end - first, t);
             margins::map(self.isa, t, L::pull);
@@ -274,7 +301,7 @@ impl<L: Loss> Regression<L> {
         let range = self.range(c);
         let n = range.len() as f64;
         out.fill(0.0);
-        margins::combine(self.isa, &self.parts.rows, range.clone(), out, &self.parts.offsets[range]);
+        self.combine(range.clone(), out, &self.parts.offsets[range]);
         out.iter_mut().for_each(|out| *out /= n);
     }
 
@@ -453,11 +480,10 @@ impl<L: Loss> Objective for Regression<L> {
             out.copy_from(&systems.of(c).a);
             return;
         }
-        let range = self.range(c);
-        let scale = 1.0 / range.len() as f64;
         let mut bends = self.bends(c, theta);
+        let scale = 1.0 / bends.len() as f64;
         bends.iter_mut().for_each(|bend| *bend *= scale);
-        gram::gram(&self.parts.rows, range, &bends, out);
+        self.gram(c, &bends, out);
         self.add_ridge(out);
     }
     fn hessian_support(&self, c: usize) -> Option<Arc<Support>> {
@@ -476,7 +502,7 @@ impl<L: Loss> Objective for Regression<L> {
         margins::map(self.isa, &mut bends, L::bend);
         bends.iter_mut().for_each(|bend| *bend *= scale);
         if let Some(pattern) = pattern {
-            pattern.sum(&self.parts.rows, range, &bends, hessian);
+            self.gram_on_support(c, pattern, &bends, hessian);
             pattern.support.on_diagonal()[..self.parts.penalised].iter().for_each(|at| hessian[*at as usize] += self.parts.ridge);
         } else if let Some(values) = dense {
             let d = self.d();
@@ -521,31 +547,8 @@ impl<L: Loss> Objective for Regression<L> {
         let penalised = components.partition_point(|i| (*i as usize) < self.parts.penalised);
         Box::new(move |v: &[f64], out: &mut [f64]| self.bent(&rows, 0..rows.len(), penalised, &bends, v, out))
     }
-    /// Margins change linearly along p and the ridge's part quadratically: two products with the rows in one pass, whatever the number of
-    /// steps. At step 0 it has the bits of the loss.
     fn losses_along(&self, c: usize, theta: &[f64], p: &[f64], steps: &[f64], out: &mut [f64]) {
-        let range = self.range(c);
-        let mut slopes = vec![0.0; range.len()];
-        let seen = match self.points.take(c, theta) {
-            Some(seen) => {
-                margins::margins(self.isa, &self.parts.rows, range, p, &mut slopes);
-                seen
-            }
-            None => {
-                let mut margins = vec![0.0; range.len()];
-                margins::margins_of_both(self.isa, &self.parts.rows, range.clone(), [theta, p], [&mut margins, &mut slopes]);
-                self.shift(range, &mut margins);
-                Seen { theta: theta.to_vec(), margins, gradient: None }
-            }
-        };
-        let (x, p) = (&theta[..self.parts.penalised], &p[..self.parts.penalised]);
-        let (xx, pp) = (linalg::norm_sq(x), linalg::norm_sq(p));
-        let xp: f64 = x.iter().zip(p).map(|(x, p)| x * p).sum();
-        for (s, out) in steps.iter().zip(out) {
-            let losses = margins::sum_along(self.isa, &seen.margins, &slopes, *s, L::value);
-            *out = losses / slopes.len() as f64 + self.parts.ridge / 2.0 * s.mul_add(s.mul_add(pp, 2.0 * xp), xx);
-        }
-        self.points.keep(c, seen);
+        self.losses_on_line(c, theta, p, steps, out);
     }
 }
 

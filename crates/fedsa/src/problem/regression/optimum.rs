@@ -81,7 +81,7 @@ impl<L: Loss> Regression<L> {
                 let weight = self.row_weight(*c);
                 let mut weights = self.at_margins(&margins[range.clone()], L::pull);
                 weights.iter_mut().for_each(|pull| *pull *= -weight);
-                margins::combine(self.isa, &self.parts.rows, range.clone(), &mut out, &weights);
+                self.combine(range.clone(), &mut out, &weights);
             }
             out
         };

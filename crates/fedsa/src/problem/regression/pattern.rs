@@ -2,8 +2,12 @@
 
 use std::cell::RefCell;
 use std::ops::Range;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
+use faer::Mat;
+
+use crate::kernel::Isa;
+use crate::kernel::common_rows::{CommonRows, ListWeights, MOST_ROWS};
 use crate::problem::dataset::Rows;
 use crate::triangle::{Support, entries};
 
@@ -20,7 +24,12 @@ pub(super) struct Pattern {
     cell: Vec<u32>,
     /// The number of entries of the small triangle.
     size: usize,
+    /// The rows of each entry, if these are binary and asked for.
+    common: OnceLock<CommonRows>,
 }
+
+/// The most numbers of rows that lists of all agents take, of two bytes each: so few that estimates of memory do without them.
+const MOST_LISTED: usize = 1 << 25;
 
 /// Memory of a thread for sums.
 struct Scratch {
@@ -30,10 +39,12 @@ struct Scratch {
     columns: Vec<u32>,
     /// The values of a row times its weight.
     scaled: Vec<f64>,
+    /// The weights of binary rows.
+    weights: Option<Box<ListWeights>>,
 }
 
 thread_local! {
-    static SCRATCH: RefCell<Scratch> = const { RefCell::new(Scratch { sums: Vec::new(), columns: Vec::new(), scaled: Vec::new() }) };
+    static SCRATCH: RefCell<Scratch> = const { RefCell::new(Scratch { sums: Vec::new(), columns: Vec::new(), scaled: Vec::new(), weights: None }) };
 }
 
 impl Pattern {
@@ -80,14 +91,14 @@ impl Pattern {
             }
         }
         let support = Arc::new(Support::of(*d, place).expect("places of rows in their order"));
-        Self { support, number, cell, size }
+        Self { support, number, cell, size, common: OnceLock::new() }
     }
 
     /// `out = sum_j w_j x_j x_j^T` over the rows of the range, on the support; `weights` has a number for each. The order of operations is
     /// that of [`super::gram`].
     pub fn sum(&self, rows: &Rows, range: Range<usize>, weights: &[f64], out: &mut [f64]) {
         let Rows::Sparse { starts, index, value, .. } = rows else { panic!("dense rows have Hessians without a pattern") };
-        SCRATCH.with_borrow_mut(|Scratch { sums, columns, scaled }| {
+        SCRATCH.with_borrow_mut(|Scratch { sums, columns, scaled, .. }| {
             sums.resize(sums.len().max(self.size + 1), 0.0);
             let (sums, number) = (&mut sums[..=self.size], &self.number[..]);
             columns.clear();
@@ -133,5 +144,42 @@ impl Pattern {
                 *out = std::mem::take(&mut sums[*cell as usize]);
             }
         });
+    }
+
+    /// Whether lists of the rows that two columns have in common are few enough, for each of so many agents with rows like these.
+    pub fn can_list(rows: &Rows, range: Range<usize>, agents: usize) -> bool {
+        let Rows::Sparse { starts, .. } = rows else { return false };
+        let pairs = range.clone().map(|j| entries(starts[j + 1] - starts[j])).sum::<usize>();
+        range.len() <= MOST_ROWS && pairs <= MOST_LISTED / agents
+    }
+
+    /// [`Pattern::sum`] of binary rows, with the same bits, from lists that are made in the first call.
+    pub fn sum_of_units(&self, isa: Isa, rows: &Rows, range: Range<usize>, weights: &[f64], out: &mut [f64]) {
+        let common = self.common.get_or_init(|| self.lists(rows, range));
+        out.fill(0.0);
+        let mut memory = SCRATCH.with_borrow_mut(|scratch| scratch.weights.take());
+        let all = memory.get_or_insert_with(|| vec![0.0; 1 << 16].try_into().expect("as many numbers"));
+        all[..weights.len()].copy_from_slice(weights);
+        all[weights.len()] = 0.0;
+        common.sum(isa, all, out);
+        SCRATCH.with_borrow_mut(|scratch| scratch.weights = memory);
+    }
+
+    fn lists(&self, rows: &Rows, range: Range<usize>) -> CommonRows {
+        let Rows::Sparse { starts, index, .. } = rows else { panic!("dense rows have Hessians without a pattern") };
+        let mut place = vec![u32::MAX; self.size + 1];
+        self.cell.iter().zip(0..).for_each(|(cell, at)| place[*cell as usize] = at);
+        // Entries that no row contributes to stay 0.
+        place.truncate(self.size);
+        let first = starts[range.start];
+        let columns: Vec<u32> = index[first..starts[range.end]].iter().map(|i| self.number[*i as usize]).collect();
+        let ends: Vec<usize> = range.map(|j| starts[j + 1] - first).collect();
+        CommonRows::of(&columns, &ends, &place)
+    }
+
+    /// Writes a sum on the support into a symmetric matrix.
+    pub fn spread(&self, sum: &[f64], out: &mut Mat<f64>) {
+        out.fill(0.0);
+        self.support.each(|at, _, i, j| (out[(i, j)], out[(j, i)]) = (sum[at], sum[at]));
     }
 }

@@ -35,8 +35,8 @@ pub(super) struct SeenPoints {
 impl SeenPoints {
     /// No points yet, of agents with these rows.
     pub fn new(rows: &Rows, agents: usize) -> Self {
-        let numbers = POINTS * (rows.len() + 2 * rows.columns() * agents);
-        Self::of(agents, SHARE * numbers <= rows.stored())
+        let taken = POINTS * (rows.len() + 2 * rows.columns() * agents) * size_of::<f64>();
+        Self::of(agents, SHARE * taken <= rows.bytes())
     }
 
     /// No points yet of some agents, which are remembered or not.

@@ -205,6 +205,80 @@ fn hessians_on_their_supports_are_those_with_all_entries() {
     check_supports::<SquaredLoss>();
 }
 
+/// Binary rows times labels, with a last column of ones.
+fn binary(d: usize, sparse: bool) -> Parts {
+    let mut parts = parts::<LogLoss>(d, false, 0.3, d - 1);
+    if let Rows::Dense { values, .. } = &mut parts.rows {
+        for row in values.chunks_mut(d) {
+            let label = row[d - 1];
+            row.iter_mut().for_each(|x| *x = if *x == 0.0 { 0.0 } else { label });
+        }
+    }
+    if sparse {
+        parts.rows = parts.rows.to_sparse();
+    }
+    parts
+}
+
+/// Gradients, losses and products of binary rows have the bits of dense ones; Hessians keep theirs, also once rows are listed, on the support and as
+/// matrices.
+#[test]
+fn binary_rows_have_the_bits_of_others() {
+    for d in [9, 40] {
+        let [dense, sparse] =
+            [false, true].map(|sparse| Regression::<LogLoss>::new(binary(d, sparse), Sampling::default(), Isa::best()).unwrap());
+        assert!(sparse.units.is_some() && dense.units.is_none());
+        for c in 0..3 {
+            let (theta, v) = (point(d, c as u64), point(d, 9));
+            assert_eq!(dense.loss(c, &theta).to_bits(), sparse.loss(c, &theta).to_bits());
+            let of = |p: &Regression<LogLoss>| {
+                let (mut gradient, mut product, mut along) = (vec![0.0; d], vec![0.0; 2 * d], [0.0; 3]);
+                p.gradient(c, &theta, &mut gradient);
+                p.hessian_products(c, &theta)(&[&v[..], &theta[..]].concat(), &mut product);
+                p.losses_along(c, &theta, &v, &[0.0, 1.0, 1e-3], &mut along);
+                (gradient, product, along)
+            };
+            assert_eq!(of(&dense), of(&sparse));
+            let support = sparse.hessian_support(c).unwrap();
+            let hessians = || {
+                let (mut gradient, mut on_support, mut whole) = (vec![0.0; d], vec![f64::NAN; support.len()], Mat::full(d, d, f64::NAN));
+                sparse.gradient_and_hessian(c, &theta, &mut gradient, &mut on_support);
+                sparse.hessian(c, &theta, &mut whole);
+                (on_support, whole)
+            };
+            let first = hessians();
+            support.each(|at, _, i, j| assert_eq!((first.0[at], first.0[at]), (first.1[(i, j)], first.1[(j, i)])));
+            assert!((0..BEFORE_LISTS).all(|_| hessians() == first));
+            assert_eq!(sparse.formed[c].load(std::sync::atomic::Ordering::Relaxed), BEFORE_LISTS + 1);
+            let mut whole = Mat::zeros(d, d);
+            dense.hessian(c, &theta, &mut whole);
+            assert!((&whole - &first.1).norm_max() < 1e-15);
+        }
+    }
+}
+
+/// Steps so short that losses share a series, and longer ones, have the losses of the points that they lead to.
+#[test]
+fn losses_at_short_steps_are_those_of_their_points() {
+    let (d, p) = (12, problem::<LogLoss>(12, true, 0.3, 12));
+    let (theta, v) = (point(d, 1), point(d, 2));
+    let steps: Vec<f64> = std::iter::once(0.0).chain((0..21).map(|k| 0.5f64.powi(k))).collect();
+    for c in 0..3 {
+        let mut losses = vec![0.0; steps.len()];
+        p.losses_along(c, &theta, &v, &steps, &mut losses);
+        assert_eq!(losses[0].to_bits(), p.loss(c, &theta).to_bits());
+        for (s, loss) in steps.iter().zip(&losses) {
+            let there = p.loss(c, &linalg::along(&theta, *s, &v));
+            assert!((loss - there).abs() <= 8.0 * f64::EPSILON * there, "{s}: {loss} {there}");
+        }
+        // A direction that is not finite reaches nowhere.
+        let mut far = v.clone();
+        far[d - 1] = f64::NAN;
+        p.losses_along(c, &theta, &far, &[1e-9], &mut losses[..1]);
+        assert!(losses[0].is_nan());
+    }
+}
+
 fn mean_gradient<L: Loss>(p: &Regression<L>, theta: &[f64]) -> Vec<f64> {
     let (mut sum, mut g) = (vec![0.0; theta.len()], vec![0.0; theta.len()]);
     for (c, weight) in p.parts.weights.iter().enumerate() {
