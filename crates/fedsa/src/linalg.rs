@@ -60,6 +60,11 @@ pub fn add_scaled(y: &mut [f64], a: f64, x: &[f64]) {
     products::add_scaled(Isa::best(), y, a, x);
 }
 
+/// `w -= (q . w) q` for orthonormal vectors q, which follow each other.
+pub fn remove(w: &mut [f64], vectors: &[f64]) {
+    products::remove(Isa::best(), w, vectors);
+}
+
 /// The product of a symmetric matrix with v, d components; the matrix is a lower triangle row by row, d (d + 1) / 2 numbers.
 pub fn triangle_vec(lower: &[f64], v: &[f64]) -> Vec<f64> {
     let mut out = vec![0.0; v.len()];

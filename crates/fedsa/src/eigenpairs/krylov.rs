@@ -7,19 +7,27 @@ use crate::random::{Purpose, stream};
 
 /// An eigenpair has converged when its residual `||A v - theta v||` is below this share of the largest eigenvalue.
 pub(super) const TOLERANCE: f64 = 1e-13;
+/// The same where only the eigenvalue is wanted: its error is the square of the residual over the distance to the next one.
+const TOLERANCE_OF_VALUES: f64 = 1e-8;
 /// The number of vectors that A is applied to at once: a product with a matrix takes hardly longer than one with a vector.
-const BLOCK: usize = 4;
+pub(super) const BLOCK: usize = 4;
 /// For how many vectors beyond the wanted ones there is room at first.
 const ROOM: usize = 6 * BLOCK;
 /// The share of the basis, one in so many, by which it grows until pairs are looked at again, which takes the time of many products.
 const LOOKS: usize = 4;
 
-/// The m largest eigenvalues of a symmetric operator on R^n, decreasing, with their eigenvectors in columns; `None` if they do
-/// not converge within about `limit` products. `apply` multiplies n x k matrices by A.
+/// The m largest eigenvalues of a symmetric operator on R^n, decreasing, and in columns the eigenvectors of the first `vectors` of them; `None`
+/// if they do not converge within about `limit` products. `apply` multiplies n x k matrices by A.
 ///
 /// The basis grows by the images of the last block (block Lanczos), of which it keeps what is orthogonal to all before. A block
 /// finds as many vectors of one eigenvalue as it has columns; the caller must check that none is missing.
-pub(super) fn leading(n: usize, apply: &dyn Fn(&Mat<f64>) -> Mat<f64>, m: usize, limit: usize) -> Option<(Vec<f64>, Mat<f64>)> {
+pub(super) fn leading(
+    n: usize,
+    apply: &mut dyn FnMut(&Mat<f64>) -> Mat<f64>,
+    m: usize,
+    vectors: usize,
+    limit: usize,
+) -> Option<(Vec<f64>, Mat<f64>)> {
     let most = limit.min(n);
     if m == 0 || m + 2 * BLOCK > most {
         return None;
@@ -28,7 +36,7 @@ pub(super) fn leading(n: usize, apply: &dyn Fn(&Mat<f64>) -> Mat<f64>, m: usize,
     let mut drawn = || Mat::from_fn(n, BLOCK, |_, _| draws.normal());
     let mut basis = Basis::new(n, most.min(m + ROOM));
     let mut next = orthonormal(&[], drawn());
-    let mut look = m + 2 * BLOCK;
+    let mut look = m + 4 * BLOCK;
     loop {
         let images = apply(&next);
         if basis.len + next.ncols() > basis.room() {
@@ -39,8 +47,10 @@ pub(super) fn leading(n: usize, apply: &dyn Fn(&Mat<f64>) -> Mat<f64>, m: usize,
         if basis.len >= look || is_full {
             let ritz = basis.ritz()?;
             let scale = ritz.values[0].abs().max(ritz.values[basis.len - 1].abs());
-            if basis.unconverged(&ritz, &mut 0, m, TOLERANCE * scale, 1).ncols() == 0 {
-                return Some(basis.first(ritz, m));
+            let are_known = |mut from, to, tolerance| basis.unconverged(&ritz, &mut from, to, tolerance * scale, 1).ncols() == 0;
+            if are_known(0, vectors, TOLERANCE) && are_known(vectors, m, TOLERANCE_OF_VALUES) {
+                let (values, all) = basis.first(ritz, m);
+                return Some((values, all.subcols(0, vectors).to_owned()));
             }
             look = basis.len + BLOCK.max(basis.len / LOOKS);
         }

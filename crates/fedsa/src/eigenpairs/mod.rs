@@ -9,7 +9,7 @@ mod krylov;
 pub mod restarted;
 
 use faer::linalg::solvers::Solve;
-use faer::{Mat, Side};
+use faer::{Mat, MatRef, Side};
 
 use crate::linalg::{add_scaled, factorise, with_square};
 
@@ -18,7 +18,7 @@ use crate::linalg::{add_scaled, factorise, with_square};
 pub struct Eigenpairs {
     /// The eigenvalues, decreasing. NaN if H is not finite.
     pub values: Vec<f64>,
-    /// The eigenvectors, n x m, one a column.
+    /// The eigenvectors, one a column: n x m, or fewer columns where some values have no vector.
     pub vectors: Mat<f64>,
 }
 
@@ -45,8 +45,29 @@ impl Eigenpairs {
         if !is_finite(h) {
             return Self { values: vec![f64::NAN; m], vectors: Mat::full(n, m, f64::NAN) };
         }
-        let few = if m > 0 && n >= SMALLEST && m * FEW <= n { by_iteration(h, m) } else { None };
+        let few = if has_few(n, m) { by_iteration(h, m) } else { None };
         few.unwrap_or_else(|| all(h))
+    }
+
+    /// The first m - 1 eigenpairs of an operator on R^n, and eigenvalue m without its vector, from products, where these take less time than to
+    /// form the matrix and to look for the pairs in it: where m is small, and the iteration of [`Eigenpairs::leading`] converges. `product`
+    /// multiplies vectors that follow each other.
+    ///
+    /// There is no proof, and needs none: a block that is drawn at random meets as many vectors of an eigenvalue as it has columns, and no more
+    /// pairs than that are looked for.
+    pub fn of_products(n: usize, m: usize, product: &mut dyn FnMut(&[f64], &mut [f64])) -> Option<Self> {
+        if m > krylov::BLOCK || !has_few(n, m) {
+            return None;
+        }
+        let mut apply = |x: &Mat<f64>| {
+            let vectors: Vec<f64> = x.col_iter().flat_map(|column| column.iter().copied()).collect();
+            let mut images = vec![0.0; vectors.len()];
+            product(&vectors, &mut images);
+            MatRef::from_column_major_slice(&images, n, x.ncols()).to_owned()
+        };
+        let (values, mut vectors) = krylov::leading(n, &mut apply, m, m - 1, n / 3)?;
+        sign(&mut vectors);
+        Some(Self { values, vectors })
     }
 
     /// The same pairs and those after them, all n. The leading pairs keep their bits, also where an eigenvalue of several
@@ -78,7 +99,7 @@ impl Eigenpairs {
     }
 
     /// The first m of these pairs.
-    fn first(mut self, m: usize) -> Self {
+    pub(crate) fn first(mut self, m: usize) -> Self {
         self.values.truncate(m);
         self.vectors = self.vectors.subcols(0, m).to_owned();
         self
@@ -90,6 +111,11 @@ impl Eigenpairs {
     }
 }
 
+/// Whether an iteration is used for m of n pairs.
+fn has_few(n: usize, m: usize) -> bool {
+    m > 0 && n >= SMALLEST && m * FEW <= n
+}
+
 /// The smallest eigenvalue of a symmetric matrix, by an iteration with its inverse if it is positive definite; NaN if it is not
 /// finite.
 pub fn smallest(h: &Mat<f64>) -> f64 {
@@ -99,7 +125,7 @@ pub fn smallest(h: &Mat<f64>) -> f64 {
     }
     if n >= SMALLEST
         && let Ok(factor) = h.llt(Side::Lower)
-        && let Some((values, _)) = krylov::leading(n, &|x| factor.solve(x), 1, n / 4)
+        && let Some((values, _)) = krylov::leading(n, &mut |x| factor.solve(x), 1, 1, n / 4)
     {
         let least = 1.0 / values[0];
         // Proves that there is no smaller one.
@@ -136,7 +162,7 @@ fn all(h: &Mat<f64>) -> Eigenpairs {
 /// The first m pairs by an iteration, if it converges and none was missed.
 fn by_iteration(h: &Mat<f64>, m: usize) -> Option<Eigenpairs> {
     let n = h.nrows();
-    let (values, mut vectors) = krylov::leading(n, &|x| h * x, m, n / 3)?;
+    let (values, mut vectors) = krylov::leading(n, &mut |x| h * x, m, m, n / 3)?;
     // sigma I - H + sum_j l_j v_j v_j^T is positive definite for sigma a little above l_m only if no larger pair was missed.
     let scale = values[0].abs().max(values[m - 1].abs());
     let sigma = values[m - 1] + krylov::TOLERANCE.sqrt() * scale;

@@ -179,6 +179,36 @@ fn pairs_from_products_are_those_of_the_matrix() {
     }
 }
 
+/// Up to as many pairs as a block has columns, also where one eigenvalue has that many vectors; the last one is a value alone.
+#[test]
+fn few_pairs_of_products_are_those_of_the_matrix() {
+    let mut draws = stream(9, Purpose::Pairs, 1, 0);
+    let n = 300;
+    let decaying: Vec<f64> = (0..n).map(|j| 1.0 / (1.0 + j as f64).powi(2)).collect();
+    let many: Vec<f64> = (0..n).map(|j| if j < 4 { 2.0 } else { 1.0 / j as f64 }).collect();
+    let pairs_of_two: Vec<f64> = (0..n).map(|j| 0.6f64.powi(j as i32 / 2)).collect();
+    let low_rank: Vec<f64> = (0..n).map(|j| if j < 3 { 1.0 - 0.1 * j as f64 } else { 0.0 }).collect();
+    for values in [decaying, many, pairs_of_two, low_rank] {
+        let h = with_spectrum(&values, &mut draws);
+        for m in 1..=4 {
+            let mut product = |x: &[f64], out: &mut [f64]| multiply(&h, x, out);
+            let found = Eigenpairs::of_products(n, m, &mut product).unwrap();
+            assert_eq!((found.values.len(), found.vectors.ncols()), (m, m - 1));
+            assert!((found.values[m - 1] - values[m - 1]).abs() < 1e-13 * values[0], "{} {}", found.values[m - 1], values[m - 1]);
+            assert!(found.values.is_sorted_by(|a, b| a >= b));
+            let known = found.clone().first(m - 1);
+            check(&h, &known, &values, 1e-12);
+            // Those after them are found in the matrix.
+            check(&h, &known.completed(&h), &values, 1e-11);
+            assert_eq!(Eigenpairs::of_products(n, m, &mut product), Some(found), "the same bits again");
+        }
+        let mut product = |x: &[f64], out: &mut [f64]| multiply(&h, x, out);
+        assert_eq!((Eigenpairs::of_products(n, 5, &mut product), Eigenpairs::of_products(n, 0, &mut product)), (None, None));
+    }
+    let mut none = |_: &[f64], out: &mut [f64]| out.fill(f64::NAN);
+    assert_eq!(Eigenpairs::of_products(n, 2, &mut none), None);
+}
+
 /// Pairs that are known keep their bits, and those after them are the next ones, also where a multiple eigenvalue is on both sides.
 #[test]
 fn known_pairs_stay_as_they_are() {

@@ -5,11 +5,12 @@
 
 use std::ops::Range;
 
-use super::{Isa, dot, tree};
+use super::four::VECTORS;
+use super::{Isa, dot, four, tree};
 use crate::problem::dataset::Rows;
 
 /// Rows whose margins are computed side by side: a single one waits for each of its additions.
-const SIDE: usize = 4;
+pub(super) const SIDE: usize = 4;
 
 /// `x_j . theta`.
 #[inline(always)]
@@ -29,7 +30,7 @@ pub fn margin(rows: &Rows, j: usize, theta: &[f64]) -> f64 {
 }
 
 /// Rows whose margins and weights are computed before any of them is added: few enough to stay in the nearest memory.
-const BLOCK: usize = 32;
+const BLOCK: usize = four::BLOCK;
 
 /// `out += sum_j weight_j x_j` over the rows of `range`, in their order. `weigh` turns the products `x_j . theta` of consecutive rows,
 /// of which it gets the numbers, into their weights.
@@ -55,18 +56,18 @@ pub fn pass_each(
     mut weigh: impl FnMut(Range<usize>, &mut [f64]),
 ) {
     let d = rows.columns();
-    let (mut found, mut weights) = ([[0.0; SIDE]; BLOCK], [[0.0; BLOCK]; SIDE]);
+    let (mut found, mut weights) = ([[0.0; VECTORS]; BLOCK], [[0.0; BLOCK]; VECTORS]);
     for first in range.clone().step_by(BLOCK) {
         let block = first..range.end.min(first + BLOCK);
-        for (thetas, outs) in thetas.chunks(SIDE * d).zip(outs.chunks_mut(SIDE * d)) {
-            if let (Rows::Dense { values, .. }, true) = (rows, thetas.len() == SIDE * d) {
+        for (thetas, outs) in thetas.chunks(VECTORS * d).zip(outs.chunks_mut(VECTORS * d)) {
+            if let (Rows::Dense { values, .. }, true) = (rows, thetas.len() == VECTORS * d) {
                 let values = &values[block.start * d..block.end * d];
-                margins_of_four(isa, values, d, thetas, &mut found);
+                four::margins(isa, values, d, thetas, &mut found);
                 for (k, weights) in weights.iter_mut().enumerate() {
                     weights.iter_mut().zip(&found).for_each(|(weight, found)| *weight = found[k]);
                     weigh(block.clone(), &mut weights[..block.len()]);
                 }
-                combine_into_four(isa, values, d, outs, &weights);
+                four::combine(isa, values, d, outs, &weights);
                 continue;
             }
             for (theta, out) in thetas.chunks(d).zip(outs.chunks_mut(d)) {
@@ -125,45 +126,6 @@ per_isa! {
         }
         for (k, out) in out.iter_mut().enumerate().skip(done) {
             *out = margin(rows, range.start + k, theta);
-        }
-    }
-}
-
-per_isa! {
-    /// `out_jk = x_j . theta_k` of a block of dense rows of d numbers and four vectors, with the bits of [`margins`]. (With the numbers of each
-    /// vector in one piece the compiler makes no vector instructions of it.)
-    fn margins_of_four(values: &[f64], d: usize, thetas: &[f64], out: &mut [[f64; SIDE]; BLOCK]) {
-        let thetas: [&[f64]; SIDE] = std::array::from_fn(|k| &thetas[k * d..][..d]);
-        for (out, x) in out.iter_mut().zip(values.chunks_exact(d)) {
-            *out = margins_of(thetas, x);
-        }
-    }
-}
-
-per_isa! {
-    /// `out_k += sum_j weights_kj x_j` over a block of dense rows of d numbers, for four vectors, with the bits of [`combine`].
-    fn combine_into_four(values: &[f64], d: usize, outs: &mut [f64], weights: &[[f64; BLOCK]; SIDE]) {
-        let (first, rest) = outs.split_at_mut(2 * d);
-        let ((a, b), (c, e)) = (first.split_at_mut(d), rest.split_at_mut(d));
-        let mut j = 0;
-        for x in values.chunks(2 * d) {
-            let w: [[f64; 2]; SIDE] = std::array::from_fn(|k| [weights[k][j], weights[k][(j + 1) % BLOCK]]);
-            j += 2;
-            let (x, y) = x.split_at(d);
-            if y.is_empty() {
-                for (i, x) in x.iter().enumerate() {
-                    (a[i], b[i]) = (w[0][0].mul_add(*x, a[i]), w[1][0].mul_add(*x, b[i]));
-                    (c[i], e[i]) = (w[2][0].mul_add(*x, c[i]), w[3][0].mul_add(*x, e[i]));
-                }
-                continue;
-            }
-            let outs = a.iter_mut().zip(b.iter_mut()).zip(c.iter_mut().zip(e.iter_mut()));
-            for (((a, b), (c, e)), (x, y)) in outs.zip(x.iter().zip(y)) {
-                *a = w[0][1].mul_add(*y, w[0][0].mul_add(*x, *a));
-                *b = w[1][1].mul_add(*y, w[1][0].mul_add(*x, *b));
-                *c = w[2][1].mul_add(*y, w[2][0].mul_add(*x, *c));
-                *e = w[3][1].mul_add(*y, w[3][0].mul_add(*x, *e));
-            }
         }
     }
 }
@@ -246,7 +208,7 @@ per_isa! {
 
 /// [`dot`] of each x with y, side by side.
 #[inline(always)]
-fn margins_of(x: [&[f64]; SIDE], y: &[f64]) -> [f64; SIDE] {
+pub(super) fn margins_of(x: [&[f64]; SIDE], y: &[f64]) -> [f64; SIDE] {
     let mut acc = [[0.0f64; 8]; SIDE];
     let whole = y.len() / 8 * 8;
     for i in (0..whole).step_by(8) {

@@ -45,6 +45,7 @@ macro_rules! per_isa {
 pub mod common_rows;
 pub mod dense;
 pub mod elementary;
+pub(crate) mod four;
 pub mod generic;
 pub mod gram;
 pub mod margins;

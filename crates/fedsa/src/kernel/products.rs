@@ -3,6 +3,7 @@
 //! Multiplications and additions are rounded one by one but where `mul_add` is written, so that the bits are those of the loops as they are
 //! written.
 
+use super::margins::{SIDE, margins_of};
 use super::{Isa, tree};
 
 /// [`dot`] as it is compiled into others.
@@ -58,6 +59,26 @@ per_isa! {
 }
 
 per_isa! {
+    /// `w -= (q . w) q` for orthonormal vectors q, which follow each other: for four at a time, with their products with the same w, and then for
+    /// the others one after the other.
+    fn remove(w: &mut [f64], vectors: &[f64]) {
+        let d = w.len();
+        let mut fours = vectors.chunks_exact(SIDE * d);
+        for four in &mut fours {
+            let q: [&[f64]; SIDE] = std::array::from_fn(|k| &four[k * d..][..d]);
+            let shares = margins_of(q, w);
+            for (i, w) in w.iter_mut().enumerate() {
+                *w = (0..SIDE).fold(*w, |w, k| (-shares[k]).mul_add(q[k][i], w));
+            }
+        }
+        for q in fours.remainder().chunks_exact(d) {
+            let share = sum_of_products(q, w);
+            add(w, -share, q);
+        }
+    }
+}
+
+per_isa! {
     /// Adds `l v v^T` and `v v^T` to s and p, lower triangles column by column.
     fn add_pair(s: &mut [f64], p: &mut [f64], l: f64, v: &[f64]) {
         let mut at = 0;
@@ -101,6 +122,38 @@ per_isa! {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_left_is_orthogonal_on_every_instruction_set() {
+        let numbers = |n: usize, f: f64| -> Vec<f64> { (0..n).map(|i| (i as f64 * f).sin()).collect() };
+        for (d, count) in [(1, 1), (5, 3), (9, 4), (31, 11), (64, 8)] {
+            // Orthonormal vectors, and what is left by the definition.
+            let mut vectors: Vec<f64> = Vec::new();
+            let without = |w: &mut Vec<f64>, vectors: &[f64]| {
+                for q in vectors.chunks(d) {
+                    let share: f64 = q.iter().zip(w.iter()).map(|(q, w)| q * w).sum();
+                    w.iter_mut().zip(q).for_each(|(w, q)| *w -= share * q);
+                }
+            };
+            for k in 0..count {
+                let mut q = numbers(d, 0.3 + k as f64);
+                q[k] += 2.0;
+                (0..2).for_each(|_| without(&mut q, &vectors));
+                let norm = q.iter().map(|q| q * q).sum::<f64>().sqrt();
+                vectors.extend(q.iter().map(|q| q / norm));
+            }
+            let (w, mut expected) = (numbers(d, 1.3), numbers(d, 1.3));
+            without(&mut expected, &vectors);
+            let on = |isa: Isa| {
+                let mut left = w.clone();
+                remove(isa, &mut left, &vectors);
+                left
+            };
+            let left = on(Isa::Portable);
+            assert!(left.iter().zip(&expected).all(|(left, x)| (left - x).abs() < 1e-14), "{left:?} {expected:?}");
+            assert!(Isa::available().into_iter().all(|isa| on(isa) == left), "d = {d}");
+        }
+    }
 
     #[test]
     fn instruction_sets_agree_to_the_bit() {

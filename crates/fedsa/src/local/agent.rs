@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use faer::Mat;
 
+use crate::eigenpairs::Eigenpairs;
 use crate::error::Result;
 use crate::linalg::with_square;
 use crate::message::{Body, Message, Part};
@@ -173,7 +174,18 @@ impl<'a> LocalContext<'a> {
         self.objective().gradient_and_hessian(self.place, theta, gradient, hessian);
     }
 
-    /// [`LocalContext::hessian`] at a point where the agent has computed it before: after a restart, which must not change the counts.
+    /// Counts a Hessian, of which the agent computes what it needs with functions that do not count.
+    pub fn count_hessian(&self) {
+        self.count(|calls| calls.hessians += 1);
+    }
+
+    /// The first m - 1 eigenpairs of `Hess f_c(theta)` and eigenvalue m, where they can be had in less time than it takes to form it
+    /// ([`Eigenpairs::of_products`]). Does not count.
+    pub fn leading_pairs(&self, theta: &[f64], m: usize) -> Option<Eigenpairs> {
+        Eigenpairs::of_products(theta.len(), m, &mut self.objective().hessian_products(self.place, theta))
+    }
+
+    /// [`LocalContext::hessian`] at a point where it has been counted, such as after a restart, which must not change the counts.
     pub fn hessian_again(&self, theta: &[f64], out: &mut Mat<f64>) {
         self.objective().hessian(self.place, theta, out);
     }

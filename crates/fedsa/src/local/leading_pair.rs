@@ -1,8 +1,11 @@
 //! The leading eigenpair of a symmetric matrix, by Lanczos' iteration.
 
-use faer::{Mat, Side};
+use faer::diag::{DiagMut, DiagRef};
+use faer::dyn_stack::{MemBuffer, MemStack};
+use faer::linalg::evd::{ComputeEigenvectors, self_adjoint_evd_scratch, tridiagonal_self_adjoint_evd};
+use faer::{Mat, Par};
 
-use crate::linalg::{add_scaled, dot, triangle_vec};
+use crate::linalg::{add_scaled, dot, remove, triangle_vec};
 use crate::random::{Purpose, stream};
 
 /// The relative residual `||A v - lambda v|| / |lambda|` at which the pair is good enough; the error of lambda is its square.
@@ -10,8 +13,10 @@ const RESIDUAL: f64 = 1e-7;
 /// Products until the iteration starts again from the best vector so far, and how often it does.
 const PRODUCTS: usize = 40;
 const RESTARTS: usize = 10;
-/// Every so many products the residual is looked at.
+/// The residual is looked at after multiples of so many products.
 const EVERY: usize = 8;
+/// Of the products that the residuals of two looks let one expect to the end, this share is made before the next look: they fall faster and faster.
+const AHEAD: f64 = 0.6;
 
 /// The eigenvalue of largest magnitude and its eigenvector of length 1, of a symmetric matrix with d rows (lower triangle row by
 /// row). The component of largest magnitude is positive, among equal ones the first. `None` where the matrix is 0 or not finite.
@@ -42,15 +47,18 @@ pub fn leading_pair(lower: &[f64], d: usize) -> Option<(f64, Vec<f64>)> {
 fn lanczos(lower: &[f64], v: Vec<f64>) -> Option<(Vec<f64>, bool)> {
     let d = v.len();
     let most = PRODUCTS.min(d);
-    let (mut basis, mut diagonal, mut beside) = (vec![v], Vec::new(), Vec::new());
+    // One vector after the other.
+    let mut basis = v;
+    basis.reserve_exact(most.saturating_sub(1) * d);
+    let (mut diagonal, mut beside) = (Vec::new(), Vec::new());
+    let (mut look, mut looked) = (EVERY, None);
     for k in 1..=most {
-        let mut w = triangle_vec(lower, &basis[k - 1]);
-        diagonal.push(dot(&w, &basis[k - 1]));
+        let newest = &basis[(k - 1) * d..];
+        let mut w = triangle_vec(lower, newest);
+        diagonal.push(dot(&w, newest));
         // Orthogonal to the last two vectors, which hold all of the product but for rounding, and then, against this, to all before.
-        for q in basis[k.saturating_sub(2)..].iter().chain(&basis) {
-            let share = dot(&w, q);
-            add_scaled(&mut w, -share, q);
-        }
+        basis[k.saturating_sub(2) * d..].chunks(d).for_each(|q| remove(&mut w, q));
+        remove(&mut w, &basis);
         let norm = dot(&w, &w).sqrt();
         if !norm.is_finite() {
             return None;
@@ -60,36 +68,49 @@ fn lanczos(lower: &[f64], v: Vec<f64>) -> Option<(Vec<f64>, bool)> {
             return None;
         }
         let ends = norm <= f64::EPSILON * scale;
-        if ends || k == most || k % EVERY == 0 {
+        if ends || k == most || k == look {
             let (theta, y) = leading_of_tridiagonal(&diagonal, &beside)?;
-            let is_good = ends || norm * y[k - 1].abs() <= RESIDUAL * theta.abs();
+            let residual = norm * y[k - 1].abs() / theta.abs();
+            let is_good = ends || residual <= RESIDUAL;
             if is_good || k == most {
                 let mut ritz = vec![0.0; d];
-                basis.iter().zip(&y).for_each(|(q, y)| add_scaled(&mut ritz, *y, q));
+                basis.chunks(d).zip(&y).for_each(|(q, y)| add_scaled(&mut ritz, *y, q));
                 normalise(&mut ritz)?;
                 return Some((ritz, is_good || k == d));
             }
+            look = k + EVERY * looks_ahead(looked.replace((k, residual)), (k, residual));
         }
         beside.push(norm);
         w.iter_mut().for_each(|x| *x /= norm);
-        basis.push(w);
+        basis.extend(w);
     }
     None
+}
+
+/// After how many times [`EVERY`] products it is worth looking again, from the residuals of the look before and of this one.
+fn looks_ahead(before: Option<(usize, f64)>, (k, residual): (usize, f64)) -> usize {
+    let Some((earlier, larger)) = before.filter(|(_, larger)| *larger > residual) else { return 1 };
+    let products = (residual / RESIDUAL).ln() / (larger / residual).ln() * (k - earlier) as f64;
+    ((AHEAD * products / EVERY as f64) as usize).max(1)
 }
 
 /// The leading eigenpair of a small tridiagonal matrix; of two equally large eigenvalues the positive one.
 fn leading_of_tridiagonal(diagonal: &[f64], beside: &[f64]) -> Option<(f64, Vec<f64>)> {
     let k = diagonal.len();
-    let t = Mat::from_fn(k, k, |i, j| match i.abs_diff(j) {
-        0 => diagonal[i],
-        1 => beside[i.min(j)],
-        _ => 0.0,
-    });
-    let eigen = t.self_adjoint_eigen(Side::Lower).ok()?;
-    let values = eigen.S().column_vector();
+    let (params, mut memory) = (Default::default(), MemBuffer::new(scratch(k)));
+    let (mut values, mut vectors, mut beside) = (vec![0.0; k], Mat::zeros(k, k), beside.to_vec());
+    beside.resize(k, 0.0);
+    let (diagonal, beside) = (DiagRef::from_slice(diagonal), DiagRef::from_slice(&beside));
+    let (s, u) = (DiagMut::from_slice_mut(&mut values), Some(vectors.as_mut()));
+    tridiagonal_self_adjoint_evd(diagonal, beside, s, u, Par::Seq, MemStack::new(&mut memory), params).ok()?;
     let (first, last) = (values[0], values[k - 1]);
     let at = if first.abs() > last.abs() { 0 } else { k - 1 };
-    Some((values[at], (0..k).map(|i| eigen.U()[(i, at)]).collect()))
+    Some((values[at], vectors.col_as_slice(at).to_vec()))
+}
+
+/// The memory of a decomposition of k x k.
+fn scratch(k: usize) -> faer::dyn_stack::StackReq {
+    self_adjoint_evd_scratch::<f64>(k, ComputeEigenvectors::Yes, Par::Seq, Default::default())
 }
 
 /// Scales a vector to length 1; `None` if it has none.
@@ -101,6 +122,8 @@ fn normalise(v: &mut [f64]) -> Option<()> {
 
 #[cfg(test)]
 mod tests {
+    use faer::Side;
+
     use super::*;
 
     fn lower_of(m: &Mat<f64>) -> Vec<f64> {

@@ -151,6 +151,7 @@ unsafe fn blocks<V: Vector, const CHAIN: bool, const ALIKE: bool>(pass: &mut Pas
 }
 
 /// Draws what agents need for a single step, from the `at`-th on, and advances their processes.
+#[expect(clippy::needless_range_loop, reason = "lanes by their number")]
 #[inline(always)]
 fn draw<'a, const CHAIN: bool, const ALIKE: bool>(
     pass: &mut Pass<'_>,
@@ -268,6 +269,7 @@ unsafe fn many<'a, V: Vector, const L: usize, const CHAIN: bool, const ALIKE: bo
 ///
 /// # Safety
 /// As [`blocks`] says; `memory` is theirs.
+#[expect(clippy::needless_range_loop, reason = "lanes by their number")]
 #[inline(always)]
 unsafe fn settle<V: Vector, const L: usize>(
     controls: &Controls,
@@ -307,6 +309,7 @@ unsafe fn settle<V: Vector, const L: usize>(
 ///
 /// # Safety
 /// As [`blocks`] says.
+#[expect(clippy::needless_range_loop, reason = "lanes by their number")]
 #[inline(always)]
 unsafe fn answer<V: Vector, const L: usize>(pass: &mut Pass<'_>, shared: &Shared<V>, at: usize, theta: &[V; L], corrects: bool) -> Chunk {
     let used = (pass.weights.len() - at).min(L);
