@@ -226,11 +226,11 @@ impl<const L: usize> Streams<L> {
     #[expect(clippy::needless_range_loop, reason = "lanes by their number")]
     #[inline(always)]
     fn of(key: &Key, c: impl Fn(usize) -> u64) -> Self {
-        let mut s = [[0; L]; 4];
+        let [mut s0, mut s1, mut s2, mut s3] = [[0; L]; 4];
         for l in 0..L {
-            [s[0][l], s[1][l], s[2][l], s[3][l]] = key.words(c(l));
+            [s0[l], s1[l], s2[l], s3[l]] = key.words(c(l));
         }
-        Self { s }
+        Self { s: [s0, s1, s2, s3] }
     }
 
     /// The stream of lane `l`.

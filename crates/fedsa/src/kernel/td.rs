@@ -295,10 +295,10 @@ impl Drawn {
 #[expect(clippy::needless_range_loop, reason = "lanes by their number")]
 #[inline(always)]
 unsafe fn choose<const L: usize, const CHAIN: bool, const ALIKE: bool>(group: &mut Group<L>, bits: &[u64; L], out: &mut Drawn) {
-    for l in 0..L {
+    for (l, bits) in bits.iter().enumerate() {
         let shift = group.sources[if ALIKE { 0 } else { l }].shift;
         // SAFETY: the states are the tables'.
-        unsafe { out.choose::<CHAIN, ALIKE>(l, &group.sources[l], shift, &mut group.states[l], bits[l]) };
+        unsafe { out.choose::<CHAIN, ALIKE>(l, &group.sources[l], shift, &mut group.states[l], *bits) };
     }
 }
 

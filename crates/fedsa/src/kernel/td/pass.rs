@@ -163,13 +163,13 @@ fn draw<'a, const CHAIN: bool, const ALIKE: bool>(
     let last = pass.weights.len() - 1;
     let shift = table(0).source().shift;
     let single = single.write(Single { drawn: Drawn::NONE, rows: [table(at).rows(); LANES], gammas: [table(at).gamma(); LANES] });
-    for l in 0..LANES {
+    for (l, bits) in bits.iter().enumerate() {
         let c = (at + l).min(last);
         let (table, mut state) = (table(c), if CHAIN { pass.chains[c] } else { 0 });
         let source = table.source();
         let shift = if ALIKE { shift } else { source.shift };
         // SAFETY: the state is one of the table.
-        unsafe { single.drawn.choose::<CHAIN, ALIKE>(l, &source, shift, &mut state, bits[l]) };
+        unsafe { single.drawn.choose::<CHAIN, ALIKE>(l, &source, shift, &mut state, *bits) };
         if !ALIKE {
             (single.rows[l], single.gammas[l]) = (table.rows(), table.gamma());
         }
@@ -271,6 +271,7 @@ unsafe fn many<'a, V: Vector, const L: usize, const CHAIN: bool, const ALIKE: bo
 /// As [`blocks`] says; `memory` is theirs.
 #[expect(clippy::needless_range_loop, reason = "lanes by their number")]
 #[inline(always)]
+#[allow(clippy::needless_range_loop, reason = "a fixed number of lanes, of which some may be idle")]
 unsafe fn settle<V: Vector, const L: usize>(
     controls: &Controls,
     shared: &mut Shared<V>,
@@ -311,6 +312,7 @@ unsafe fn settle<V: Vector, const L: usize>(
 /// As [`blocks`] says.
 #[expect(clippy::needless_range_loop, reason = "lanes by their number")]
 #[inline(always)]
+#[allow(clippy::needless_range_loop, reason = "a fixed number of lanes, of which some may be idle")]
 unsafe fn answer<V: Vector, const L: usize>(pass: &mut Pass<'_>, shared: &Shared<V>, at: usize, theta: &[V; L], corrects: bool) -> Chunk {
     let used = (pass.weights.len() - at).min(L);
     let mut total = Chunk::default();
