@@ -223,7 +223,6 @@ impl<const L: usize> Streams<L> {
         Self::of(key, |l| first.wrapping_add((l as u64).wrapping_mul(WEYL)))
     }
 
-    #[expect(clippy::needless_range_loop, reason = "lanes by their number")]
     #[inline(always)]
     fn of(key: &Key, c: impl Fn(usize) -> u64) -> Self {
         let [mut s0, mut s1, mut s2, mut s3] = [[0; L]; 4];

@@ -292,7 +292,6 @@ impl Drawn {
 ///
 /// # Safety
 /// As [`steps`] says.
-#[expect(clippy::needless_range_loop, reason = "lanes by their number")]
 #[inline(always)]
 unsafe fn choose<const L: usize, const CHAIN: bool, const ALIKE: bool>(group: &mut Group<L>, bits: &[u64; L], out: &mut Drawn) {
     for (l, bits) in bits.iter().enumerate() {

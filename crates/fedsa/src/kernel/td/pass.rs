@@ -151,7 +151,6 @@ unsafe fn blocks<V: Vector, const CHAIN: bool, const ALIKE: bool>(pass: &mut Pas
 }
 
 /// Draws what agents need for a single step, from the `at`-th on, and advances their processes.
-#[expect(clippy::needless_range_loop, reason = "lanes by their number")]
 #[inline(always)]
 fn draw<'a, const CHAIN: bool, const ALIKE: bool>(
     pass: &mut Pass<'_>,
@@ -269,7 +268,6 @@ unsafe fn many<'a, V: Vector, const L: usize, const CHAIN: bool, const ALIKE: bo
 ///
 /// # Safety
 /// As [`blocks`] says; `memory` is theirs.
-#[expect(clippy::needless_range_loop, reason = "lanes by their number")]
 #[inline(always)]
 #[allow(clippy::needless_range_loop, reason = "a fixed number of lanes, of which some may be idle")]
 unsafe fn settle<V: Vector, const L: usize>(
@@ -310,7 +308,6 @@ unsafe fn settle<V: Vector, const L: usize>(
 ///
 /// # Safety
 /// As [`blocks`] says.
-#[expect(clippy::needless_range_loop, reason = "lanes by their number")]
 #[inline(always)]
 #[allow(clippy::needless_range_loop, reason = "a fixed number of lanes, of which some may be idle")]
 unsafe fn answer<V: Vector, const L: usize>(pass: &mut Pass<'_>, shared: &Shared<V>, at: usize, theta: &[V; L], corrects: bool) -> Chunk {
