@@ -197,7 +197,9 @@ fn few_pairs_of_products_are_those_of_the_matrix() {
             assert!((found.values[m - 1] - values[m - 1]).abs() < 1e-13 * values[0], "{} {}", found.values[m - 1], values[m - 1]);
             assert!(found.values.is_sorted_by(|a, b| a >= b));
             let known = found.clone().first(m - 1);
-            check(&h, &known, &values, 1e-12);
+            if m > 1 {
+                check(&h, &known, &values, 1e-12);
+            }
             // Those after them are found in the matrix.
             check(&h, &known.completed(&h), &values, 1e-11);
             assert_eq!(Eigenpairs::of_products(n, m, &mut product), Some(found), "the same bits again");

@@ -15,19 +15,8 @@ use crate::message::{Body, Message, Part};
 use crate::protocol::refused;
 use crate::random::{Key, Purpose};
 use crate::schedule::renewal::{Pairs, Renewal};
-pub use kept::{AT_ONCE, FLOOR};
+pub use kept::{AT_ONCE, FLOOR, Rho};
 use kept::{Kept, SavedPairs, SavedRest, Source};
-
-/// rho, the value that takes the place of the eigenvalues that were not sent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
-#[serde(rename_all = "kebab-case")]
-pub enum Rho {
-    /// `l_{q+1}`, the largest of them (\[T\] eq. 2.21).
-    Next,
-    /// `(l_{q+1} + l_d) / 2` (\[T\] eq. 2.8).
-    Midpoint,
-}
 
 /// What all agents know of the method.
 #[derive(Debug, Clone, PartialEq)]
@@ -109,7 +98,7 @@ impl ShedAgent {
                 at.count_hessian();
                 Kept::of_hessian(at, theta, few, self.plan.rho, memory)
             }
-            Some(tolerance) => Kept::of_products(at, &renewed, before, few.min(AT_ONCE), &self.plan, tolerance),
+            Some(tolerance) => Kept::of_products(at, &renewed, before, few.min(AT_ONCE), self.plan.rho, tolerance),
         });
         (self.saved.renewed, self.saved.sent, self.saved.held) = (Some(renewed), 0, 0);
     }

@@ -3,7 +3,6 @@
 use faer::Mat;
 use serde::{Deserialize, Serialize};
 
-use super::{Rho, ShedPlan};
 use crate::eigenpairs::restarted::Search;
 use crate::eigenpairs::{Eigenpairs, smallest};
 use crate::linalg::with_square;
@@ -11,6 +10,17 @@ use crate::local::LocalContext;
 use crate::message::Body;
 use crate::problem::objective::ActiveComponents;
 use crate::random::{Key, Purpose};
+
+/// rho, the value that takes the place of the eigenvalues that were not sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
+#[serde(rename_all = "kebab-case")]
+pub enum Rho {
+    /// `l_{q+1}`, the largest of them (\[T\] eq. 2.21).
+    Next,
+    /// `(l_{q+1} + l_d) / 2` (\[T\] eq. 2.8).
+    Midpoint,
+}
 
 /// The share of the largest eigenvalue that takes the place of smaller ones, and of those that are negative: what an agent
 /// sends of its Hessian is positive definite, and not below it.
@@ -100,14 +110,14 @@ impl Kept {
         renewed: &(u64, Vec<f64>),
         before: Option<Kept>,
         goal: usize,
-        plan: &ShedPlan,
+        rho: Rho,
         tolerance: f64,
     ) -> Self {
         let support = at.active();
         let n = support.as_ref().map_or(renewed.1.len(), |support| support.components.len());
         let near = before.map(|kept| kept.pairs.vectors).filter(|near| near.nrows() == n).unwrap_or_else(|| Mat::zeros(n, 0));
         let support = support.as_ref();
-        let least = match plan.rho {
+        let least = match rho {
             Rho::Next => f64::NAN,
             Rho::Midpoint => {
                 let outside = support.map_or(f64::INFINITY, |support| support.outside);
