@@ -128,6 +128,14 @@ impl Basis {
     }
 }
 
+/// The images of columns under an operator that multiplies vectors which follow each other.
+pub(super) fn images(columns: MatRef<'_, f64>, product: &mut dyn FnMut(&[f64], &mut [f64])) -> Mat<f64> {
+    let vectors: Vec<f64> = columns.col_iter().flat_map(|column| column.iter().copied()).collect();
+    let mut images = vec![0.0; vectors.len()];
+    product(&vectors, &mut images);
+    MatRef::from_column_major_slice(&images, columns.nrows(), columns.ncols()).to_owned()
+}
+
 /// `||x||`.
 fn length(x: &[f64]) -> f64 {
     dot(x, x).sqrt()

@@ -9,9 +9,10 @@ mod krylov;
 pub mod restarted;
 
 use faer::linalg::solvers::Solve;
-use faer::{Mat, MatRef, Side};
+use faer::{Mat, Side};
 
 use crate::linalg::{add_scaled, factorise, with_square};
+use basis::images;
 
 /// Leading eigenpairs of a symmetric n x n matrix H.
 #[derive(Debug, Clone, PartialEq)]
@@ -59,13 +60,7 @@ impl Eigenpairs {
         if m > krylov::BLOCK || !has_few(n, m) {
             return None;
         }
-        let mut apply = |x: &Mat<f64>| {
-            let vectors: Vec<f64> = x.col_iter().flat_map(|column| column.iter().copied()).collect();
-            let mut images = vec![0.0; vectors.len()];
-            product(&vectors, &mut images);
-            MatRef::from_column_major_slice(&images, n, x.ncols()).to_owned()
-        };
-        let (values, mut vectors) = krylov::leading(n, &mut apply, m, m - 1, n / 3)?;
+        let (values, mut vectors) = krylov::leading(n, &mut |x| images(x.as_ref(), product), m, m - 1, n / 3)?;
         sign(&mut vectors);
         Some(Self { values, vectors })
     }

@@ -9,10 +9,10 @@
 //! before it, is followed for some steps: it finds further eigenvectors of an eigenvalue that has more of them than a block has
 //! columns, and eigenvectors that a start near an earlier operator's lacks.
 
-use faer::{Mat, MatRef};
+use faer::Mat;
 
-use super::basis::{Basis, beside, orthonormal};
-use super::{Eigenpairs, sign};
+use super::basis::{Basis, beside, images, orthonormal};
+use super::{Eigenpairs, is_finite, sign};
 use crate::random::Stream;
 
 /// The number of vectors by which the basis grows.
@@ -150,13 +150,10 @@ impl<'a> Search<'a> {
         // Once more: columns that nearly depend on each other lose their orthogonality to the spans as they are scaled.
         let columns = orthonormal(&spans, orthonormal(&spans, columns));
         let columns = columns.subcols(0, columns.ncols().min(basis.room() - basis.len));
-        let vectors: Vec<f64> = columns.col_iter().flat_map(|column| column.iter().copied()).collect();
-        let mut images = vec![0.0; vectors.len()];
-        (self.product)(&vectors, &mut images);
-        if !images.iter().all(|x| x.is_finite()) {
+        let mut images = images(columns, self.product);
+        if !is_finite(&images) {
             return None;
         }
-        let mut images = MatRef::from_column_major_slice(&images, self.n, columns.ncols()).to_owned();
         // What images have in the span of known vectors is the error of these.
         if !known.values.is_empty() {
             images = &images - &known.vectors * (known.vectors.transpose() * &images);

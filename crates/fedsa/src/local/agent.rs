@@ -147,8 +147,8 @@ impl<'a> LocalContext<'a> {
 
     /// Writes `Hess f_c(theta)`, d x d, into `out`.
     pub fn hessian(&self, theta: &[f64], out: &mut Mat<f64>) {
-        self.count(|calls| calls.hessians += 1);
-        self.objective().hessian(self.place, theta, out);
+        self.count_hessian();
+        self.hessian_again(theta, out);
     }
     /// The lower triangle of [`LocalContext::hessian`] row by row, `d (d + 1) / 2` numbers.
     pub fn hessian_triangle(&self, theta: &[f64]) -> Vec<f64> {
