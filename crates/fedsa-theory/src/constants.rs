@@ -309,7 +309,7 @@ mod tests {
         }
         let nu = symmetric_eigenvalues(&covariance).unwrap()[0];
         let moments = Moments { aa, ab: Mat::zeros(d * d, d), bb: Mat::zeros(d, d) };
-        let systems = Systems { kinds: vec![System { a, b: vec![0.0; d] }], kind_of: vec![0], weights: vec![1.0] };
+        let systems = Systems::new(vec![System { a, b: vec![0.0; d] }], vec![0], vec![1.0]);
         let measured = Constants::new(&systems, Some(&[moments])).unwrap();
         let lemma = TdConstants::new(gamma, nu).unwrap();
         assert!(measured.c_a <= lemma.c_a && measured.sigma_a.unwrap() <= lemma.sigma_a);

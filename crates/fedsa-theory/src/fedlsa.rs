@@ -170,12 +170,9 @@ mod tests {
     #[test]
     fn agents_that_share_a_system_count_by_weight() {
         let two = Draw::new(9).systems(2, 3);
-        let many = Systems {
-            kinds: two.kinds.clone(),
-            kind_of: (0..1_000_000).map(|c| u32::from(c % 4 == 0)).collect(),
-            weights: vec![1e-6; 1_000_000],
-        };
-        let weighted = Systems { weights: vec![0.75, 0.25], ..two };
+        let kind_of = (0..1_000_000).map(|c| u32::from(c % 4 == 0)).collect();
+        let many = Systems::new(two.kinds.clone(), kind_of, vec![1e-6; 1_000_000]);
+        let weighted = Systems::new(two.kinds, two.kind_of, vec![0.75, 0.25]);
         let setting = RoundSetting::new(0.05, 50).unwrap();
         let of = |s: &Systems| FedLsaMean::new(s, &setting).unwrap().limit().unwrap();
         assert!(linalg::distance_sq(&of(&many), &of(&weighted)).sqrt() < 1e-12);
@@ -186,7 +183,7 @@ mod tests {
         // Agent 0 is nearly singular in its second coordinate, its local root near 1e10 away.
         let diagonal = |x: f64, y: f64, b: [f64; 2]| System { a: linalg::from_rows(2, 2, &[x, 0.0, 0.0, y]), b: b.to_vec() };
         let kinds = vec![diagonal(1.0, 1e-10, [1.0, 1.0]), diagonal(2.0, 1.0, [0.0, 0.5])];
-        let systems = Systems { kinds, kind_of: vec![0, 1], weights: vec![0.5, 0.5] };
+        let systems = Systems::new(kinds, vec![0, 1], vec![0.5, 0.5]);
         let (eta, h) = (0.1, 10u64);
         let theory = FedLsaMean::new(&systems, &RoundSetting::new(eta, h).unwrap()).unwrap();
         // Second coordinate: S_0 = eta H (1 - O(1e-10)), S_1 = 1 - .9^10.

@@ -46,7 +46,7 @@ impl Local {
         let models = work::try_map(field.agents(), model)?;
         let (kinds, sources): (Vec<System>, Vec<RootSource>) = models.into_iter().unzip();
         let kind_of = (0..field.agents() as u32).collect();
-        Ok(Self { systems: Systems { kinds, kind_of, weights: field.weights().to_vec() }, jacobians: sources[0] })
+        Ok(Self { systems: Systems::new(kinds, kind_of, field.weights().to_vec()), jacobians: sources[0] })
     }
 
     /// The spectral radii of noiseless rounds near their fixed points. The radii of FedHSA and SCAFFLSA are exact, because

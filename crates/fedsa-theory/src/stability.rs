@@ -314,7 +314,7 @@ mod tests {
     #[test]
     fn lossy_rounds_of_control_variates_are_the_mean_of_all_that_may_happen() {
         let systems = with_shared_kinds(12);
-        let alike = Systems { weights: vec![0.2; 5], ..systems.clone() };
+        let alike = Systems::new(systems.kinds.clone(), systems.kind_of.clone(), vec![0.2; 5]);
         for (eta, h, alpha, p) in [(0.1, 5, 1.0, 0.5), (0.3, 2, 0.8, 0.3)] {
             let setting = RoundSetting::new(eta, h).unwrap().with_server_step(alpha).unwrap();
             let gain = 0.2 + 1.1 * p;
@@ -517,7 +517,7 @@ mod tests {
         // eta small, their difference follows |1 - (1 - e^-z) / z|, which passes 1 and comes back as eta H grows.
         let (a, w, eta) = (0.05, 1.0, 1e-4);
         let system = System { a: linalg::from_rows(2, 2, &[a, w, -w, a]), b: vec![0.0; 2] };
-        let systems = Systems { kinds: vec![system], kind_of: vec![0, 0], weights: vec![0.5; 2] };
+        let systems = Systems::new(vec![system], vec![0, 0], vec![0.5; 2]);
         let radius = |h: u64| control_variates_radius(&systems, &RoundSetting::new(eta, h).unwrap()).unwrap();
         for (h, unstable) in [(20_000, false), (45_000, true), (70_000, false)] {
             let z = faer::c64::new(a, w) * eta * h as f64;

@@ -45,7 +45,7 @@ impl Draw {
     /// `n` agents of equal weight with systems of their own.
     pub fn systems(&mut self, n: usize, d: usize) -> Systems {
         let kinds = (0..n).map(|_| System { a: self.stable_matrix(d), b: self.vector(d) }).collect();
-        Systems { kinds, kind_of: (0..n as u32).collect(), weights: vec![1.0 / n as f64; n] }
+        Systems::new(kinds, (0..n as u32).collect(), vec![1.0 / n as f64; n])
     }
 
     /// Agents with finite observation spaces of `m` equally likely samples each.
@@ -90,5 +90,5 @@ impl Finite {
 pub fn federation(kinds: &[Finite], copies: &[usize]) -> (Systems, Vec<Moments>) {
     let kind_of: Vec<u32> = copies.iter().enumerate().flat_map(|(k, n)| vec![k as u32; *n]).collect();
     let weights = vec![1.0 / kind_of.len() as f64; kind_of.len()];
-    (Systems { kinds: kinds.iter().map(Finite::system).collect(), kind_of, weights }, kinds.iter().map(Finite::moments).collect())
+    (Systems::new(kinds.iter().map(Finite::system).collect(), kind_of, weights), kinds.iter().map(Finite::moments).collect())
 }

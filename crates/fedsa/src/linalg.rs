@@ -12,9 +12,9 @@ use faer::linalg::cholesky::llt::solve::solve_in_place;
 use faer::linalg::solvers::{DenseSolveCore, Solve};
 
 use crate::error::{Error, Result};
-use crate::kernel::{Isa, products, triangle};
+use crate::kernel::{Isa, products, remove, triangle};
 
-pub use faer::{Mat, MatRef};
+pub use faer::{Mat, MatMut, MatRef};
 
 /// Condition number above which a linear system counts as singular.
 pub const MAX_CONDITION: f64 = 1e12;
@@ -37,7 +37,10 @@ pub fn column(v: &[f64]) -> Mat<f64> {
 
 /// `m v`.
 pub fn mat_vec(m: &Mat<f64>, v: &[f64]) -> Vec<f64> {
-    (0..m.nrows()).map(|i| (0..m.ncols()).map(|j| m[(i, j)] * v[j]).sum()).collect()
+    // Column by column, as they are stored: each component is the sum over them in their order. A sum of floating-point numbers begins at -0.
+    let mut out = vec![-0.0; m.nrows()];
+    (0..m.ncols()).for_each(|j| add_scaled(&mut out, v[j], m.col_as_slice(j)));
+    out
 }
 
 /// Adds `a b^T` to a matrix.
@@ -60,9 +63,16 @@ pub fn add_scaled(y: &mut [f64], a: f64, x: &[f64]) {
     products::add_scaled(Isa::best(), y, a, x);
 }
 
+/// Scales a vector to length 1; `None` if it has none that is finite.
+pub fn normalise(v: &mut [f64]) -> Option<()> {
+    let norm = dot(v, v).sqrt();
+    v.iter_mut().for_each(|x| *x /= norm);
+    (norm > 0.0 && norm.is_finite()).then_some(())
+}
+
 /// `w -= (q . w) q` for orthonormal vectors q, which follow each other.
 pub fn remove(w: &mut [f64], vectors: &[f64]) {
-    products::remove(Isa::best(), w, vectors);
+    remove::remove(Isa::best(), w, vectors);
 }
 
 /// The product of a symmetric matrix with v, d components; the matrix is a lower triangle row by row, d (d + 1) / 2 numbers.
@@ -207,10 +217,10 @@ pub fn with_square<R>(d: usize, see: impl FnOnce(&mut Mat<f64>) -> R) -> R {
 }
 
 /// Whether a symmetric matrix has a Cholesky factor, which takes the place of its lower triangle. What is above the diagonal is not read.
-pub fn factorise(a: &mut Mat<f64>) -> bool {
+pub fn factorise(a: MatMut<'_, f64>) -> bool {
     let (params, n) = (Default::default(), a.nrows());
     let mut memory = MemBuffer::new(cholesky_in_place_scratch::<f64>(n, Par::Seq, params));
-    cholesky_in_place(a.as_mut(), Default::default(), Par::Seq, MemStack::new(&mut memory), params).is_ok()
+    cholesky_in_place(a, Default::default(), Par::Seq, MemStack::new(&mut memory), params).is_ok()
 }
 
 /// Solves `m x = b` by Cholesky's factorisation of a symmetric positive definite d x d matrix; b and x have d components. Only the
@@ -224,9 +234,28 @@ pub fn solve_definite(m: &Mat<f64>, b: &[f64]) -> Option<Vec<f64>> {
     with_square(m.nrows(), |factor| {
         (0..m.ncols()).for_each(|j| factor.col_as_slice_mut(j)[j..].copy_from_slice(&m.col_as_slice(j)[j..]));
         let mut x = column(b);
-        factorise(factor).then(|| solve_in_place(factor.as_ref(), x.as_mut(), Par::Seq, MemStack::new(&mut [])))?;
+        factorise(factor.as_mut()).then(|| solve_in_place(factor.as_ref(), x.as_mut(), Par::Seq, MemStack::new(&mut [])))?;
         let x = x.col_as_slice(0).to_vec();
         x.iter().all(|x| x.is_finite()).then_some(x)
+    })
+}
+
+/// [`solve_definite`] of a matrix whose rows have nothing beside the diagonal but those of some components, which increase: the others are
+/// solved for by a division, and only the rest is factorised.
+pub fn solve_definite_within(m: &Mat<f64>, b: &[f64], components: &[u32]) -> Option<Vec<f64>> {
+    let (d, n) = (m.nrows(), components.len());
+    with_square(d, |factor| {
+        let mut inside = Mat::from_fn(n, 1, |i, _| b[components[i] as usize]);
+        for (k, j) in components.iter().enumerate() {
+            let (from, to) = (m.col_as_slice(*j as usize), &mut factor.col_as_slice_mut(k)[k..n]);
+            to.iter_mut().zip(&components[k..]).for_each(|(to, i)| *to = from[*i as usize]);
+        }
+        let mut factor = factor.submatrix_mut(0, 0, n, n);
+        factorise(factor.as_mut()).then(|| solve_in_place(factor.as_ref(), inside.as_mut(), Par::Seq, MemStack::new(&mut [])))?;
+        let mut x: Vec<f64> = b.iter().enumerate().map(|(i, b)| b / m[(i, i)]).collect();
+        components.iter().zip(inside.col_as_slice(0)).for_each(|(i, inside)| x[*i as usize] = *inside);
+        let is_definite = (0..d).all(|i| m[(i, i)] > 0.0);
+        (is_definite && x.iter().all(|x| x.is_finite())).then_some(x)
     })
 }
 

@@ -150,7 +150,7 @@ impl View<'_> {
     }
 
     fn loss(&self) -> Option<f64> {
-        self.at_theta().map_or_else(|| self.of.field.mean_loss(self.theta), |(loss, _)| Some(*loss))
+        self.at_theta().map_or_else(|| self.of.mean_loss(self.theta), |(loss, _)| Some(*loss))
     }
 }
 
@@ -316,6 +316,8 @@ metrics! {
 pub struct Metrics {
     field: Arc<dyn Field>,
     mean: Option<System>,
+    /// Whether the mean loss is that of `mean`.
+    is_loss_of_mean: bool,
     /// `||H||_F^2` of the mean Hessian H, where it is the constant matrix of `mean`.
     hessian_norm_sq: Option<f64>,
     /// `xi*_c` of every kind where operators are linear, of every agent elsewhere; empty where they are not known.
@@ -341,10 +343,20 @@ impl Metrics {
             }
             _ => Vec::new(),
         };
-        let least_loss = field.root().and_then(|root| field.mean_loss(root));
         let mean = field.systems().map(|s| s.mean());
+        let is_loss_of_mean = field.facts().objective().is_some_and(|objective| objective.is_of_systems());
         let hessian_norm_sq = mean.as_ref().map(|System { a, .. }| linalg::symmetric_norm_sq(a));
-        Self { field, mean, hessian_norm_sq, ideal, least_loss }
+        let mut known = Self { field, mean, is_loss_of_mean, hessian_norm_sq, ideal, least_loss: None };
+        known.least_loss = known.field.root().and_then(|root| known.mean_loss(root));
+        known
+    }
+
+    /// `sum_c p_c f_c(theta)`, where it is known.
+    fn mean_loss(&self, theta: &[f64]) -> Option<f64> {
+        match &self.mean {
+            Some(mean) if self.is_loss_of_mean => Some(mean.loss(theta)),
+            _ => self.field.mean_loss(theta),
+        }
     }
 
     /// `xi*_c = -gbar_c(theta*)`, d numbers, where `theta*` and the mean operators are known.
@@ -391,6 +403,7 @@ impl Metrics {
 mod tests {
     use super::*;
     use crate::kernel::Isa;
+    use crate::problem::finite_sum::FiniteSum;
     use crate::problem::random_logistic::RandomLogistic;
     use crate::problem::{NoFiles, ProblemSettings as _};
     use crate::sampling::Sampling;
@@ -431,5 +444,20 @@ mod tests {
         let (loss, mean) = field.mean_loss_and_operator(&theta).unwrap();
         assert_eq!(loss.to_bits(), field.mean_loss(&theta).unwrap().to_bits());
         assert_eq!(mean, field.mean_operator(&theta).unwrap());
+    }
+
+    /// The loss of the mean system is the mean of the agents' losses, to rounding; losses of other problems are not those of their systems.
+    #[test]
+    fn the_loss_of_linear_systems_is_that_of_their_mean() {
+        let settings = FiniteSum { agents: 7, terms: 3, dim: 5, spread: 2.0, ..FiniteSum::default() };
+        let field = settings.field(&NoFiles, Sampling::default(), Isa::best()).unwrap();
+        let (metrics, theta) = (Metrics::new(&field), [0.3, -1.0, 2.0, 0.7, -0.2]);
+        let of_agents = field.mean_loss(&theta).unwrap();
+        assert!(metrics.is_loss_of_mean && of_agents.abs() > 0.1);
+        assert!((metrics.mean_loss(&theta).unwrap() - of_agents).abs() < 1e-13 * of_agents.abs());
+        assert_eq!(metrics.least_loss, metrics.mean_loss(field.root().unwrap()));
+        let logistic = RandomLogistic { agents: 3, dim: 4, points: 9, ..RandomLogistic::default() };
+        let field = logistic.field(&NoFiles, Sampling::default(), Isa::best()).unwrap();
+        assert!(!Metrics::new(&field).is_loss_of_mean);
     }
 }

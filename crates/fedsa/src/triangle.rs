@@ -235,7 +235,15 @@ impl Support {
 
     /// A matrix of this support on a wider one.
     pub fn widened(&self, x: &[f64], wider: &Self) -> Vec<f64> {
-        let mut out = vec![0.0; wider.len()];
+        let mut out = Vec::new();
+        self.widen(x, wider, &mut out);
+        out
+    }
+
+    /// [`Support::widened`] into a vector, of which only the memory stays.
+    pub fn widen(&self, x: &[f64], wider: &Self, out: &mut Vec<f64>) {
+        out.clear();
+        out.resize(wider.len(), 0.0);
         match (&self.place, &wider.place) {
             (None, _) => out.copy_from_slice(x),
             (Some(own), None) => own.iter().zip(x).for_each(|(place, x)| out[*place as usize] = *x),
@@ -247,7 +255,6 @@ impl Support {
                 }
             }
         }
-        out
     }
 }
 

@@ -144,7 +144,7 @@ fn agents_count_by_their_weights() {
     assert!(distance(&theta("scafflsa"), root) < 1e-12);
     assert!(distance(&theta("fedhsa"), root) < 1e-12);
     // Nobody's weight is the same under equal weights.
-    let equal = Systems { weights: vec![0.25; 4], ..systems.clone() };
+    let equal = Systems::new(systems.kinds.clone(), systems.kind_of.clone(), vec![0.25; 4]);
     assert!(distance(&equal.root().unwrap(), root) > 1e-3);
 }
 

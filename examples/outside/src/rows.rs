@@ -45,7 +45,7 @@ impl ProblemSettings for Rows {
             System { a, b: (0..d).map(|_| around(1.0)).collect() }
         };
         let (kind_of, weights) = ((0..n as u32).collect(), equal_weights(n));
-        let systems = Systems { kinds: (0..n).map(system).collect(), kind_of, weights };
+        let systems = Systems::new((0..n).map(system).collect(), kind_of, weights);
         Ok(Arc::new(Sampled::new(SampledRows(systems), sampling, isa)?))
     }
 

@@ -127,7 +127,7 @@ mod tests {
         let processes: Vec<Process> = (0..n).map(|_| Process::with_features(&mut draw, phi.clone(), gamma)).collect();
         let nu = processes.iter().map(|process| process.nu).fold(f64::INFINITY, f64::min);
         let (kinds, moments) = processes.into_iter().map(|process| (process.system, process.moments)).unzip();
-        let systems = Systems { kinds, kind_of: (0..n as u32).collect(), weights: vec![1.0 / n as f64; n] };
+        let systems = Systems::new(kinds, (0..n as u32).collect(), vec![1.0 / n as f64; n]);
         let root = systems.root().unwrap();
         let (mut local_roots_sq, mut distance_sq) = (0.0, 0.0);
         for k in 0..n {

@@ -151,7 +151,7 @@ impl Process {
 
     /// n agents on this process.
     pub fn federation(&self, n: usize) -> (Systems, Vec<Moments>) {
-        let systems = Systems { kinds: vec![self.system.clone()], kind_of: vec![0; n], weights: vec![1.0 / n as f64; n] };
+        let systems = Systems::new(vec![self.system.clone()], vec![0; n], vec![1.0 / n as f64; n]);
         (systems, vec![self.moments.clone()])
     }
 

@@ -12,7 +12,7 @@ use fedsa::sampling::ChainStart;
 fn systems(seed: u64, weights: Vec<f64>, kind_of: Vec<u32>, d: usize) -> Systems {
     let mut draw = Draw::new(seed);
     let kinds = (0..=*kind_of.iter().max().unwrap()).map(|_| System { a: draw.stable_matrix(d), b: draw.vector(d) }).collect();
-    Systems { kinds, kind_of, weights }
+    Systems::new(kinds, kind_of, weights)
 }
 
 /// Noise with a memory of this radius.

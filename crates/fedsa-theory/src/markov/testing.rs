@@ -136,5 +136,5 @@ pub fn independent(given: &[Given], root: &[f64]) -> (Systems, Vec<Moments>) {
     }
     let kind_of: Vec<u32> = given.iter().zip(0..).flat_map(|(g, k)| vec![k; g.count]).collect();
     let weights = kind_of.iter().map(|k| given[*k as usize].weight).collect();
-    (Systems { kinds, kind_of, weights }, moments)
+    (Systems::new(kinds, kind_of, weights), moments)
 }

@@ -15,7 +15,7 @@ use fedsa::schedule::StepSize;
 #[must_use]
 pub fn twins(systems: &Systems) -> Systems {
     let half: Vec<f64> = systems.weights.iter().map(|p| 0.5 * p).collect();
-    Systems { kinds: systems.kinds.clone(), kind_of: systems.kind_of.repeat(2), weights: half.repeat(2) }
+    Systems::new(systems.kinds.clone(), systems.kind_of.repeat(2), half.repeat(2))
 }
 
 impl Forecast {

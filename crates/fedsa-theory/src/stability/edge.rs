@@ -281,7 +281,7 @@ mod tests {
         assert!(largest_stable_step(|_| Ok(1.0), 1.0, 1.0).is_err());
         assert!((edge_below(radius, 0.4).unwrap() - 0.3).abs() < 1e-6);
         // A single scalar agent: |1 - eta a|^H < 1 exactly below 2 / a.
-        let one = Systems { kinds: vec![System { a: Mat::full(1, 1, 4.0), b: vec![1.0] }], kind_of: vec![0], weights: vec![1.0] };
+        let one = Systems::new(vec![System { a: Mat::full(1, 1, 4.0), b: vec![1.0] }], vec![0], vec![1.0]);
         let edge = largest_stable_step(|eta| plain_radius(&one, &RoundSetting::new(eta, 10)?), 0.5, 10.0).unwrap();
         assert!((edge - 0.5).abs() < 1e-6);
     }

@@ -128,7 +128,7 @@ pub fn smallest(h: &Mat<f64>) -> f64 {
         let is_least = with_square(n, |below| {
             below.copy_from(h);
             (0..n).for_each(|i| below[(i, i)] -= shift);
-            factorise(below)
+            factorise(below.as_mut())
         });
         if least > 0.0 && is_least {
             return least;
@@ -168,7 +168,7 @@ fn by_iteration(h: &Mat<f64>, m: usize) -> Option<Eigenpairs> {
             column[0] += sigma;
             (0..m).for_each(|j| add_scaled(column, values[j] * vectors[(k, j)], &vectors.col_as_slice(j)[k..]));
         }
-        factorise(rest)
+        factorise(rest.as_mut())
     });
     none_missed.then(|| {
         sign(&mut vectors);

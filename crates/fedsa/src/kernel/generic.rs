@@ -26,7 +26,8 @@ pub fn observe<P: Problem>(problem: &P, lanes: &mut Lanes, advance: bool, batch:
 fn with_operator<P: Problem>(problem: &P, batch: usize, isa: Isa, see: &mut dyn FnMut(usize, &mut Operator<'_>)) {
     assert!(isa.is_available());
     let d = problem.dim();
-    let (mut z, mut one) = (P::Obs::default(), vec![0.0; d]);
+    // The first sample of a batch is written in place.
+    let (mut z, mut one) = (P::Obs::default(), vec![0.0; if batch > 1 { d } else { 0 }]);
     see(d, &mut |agent, theta, chain, stream, g| {
         // SAFETY: the instruction set is available.
         unsafe {
@@ -43,7 +44,8 @@ fn with_operator<P: Problem>(problem: &P, batch: usize, isa: Isa, see: &mut dyn 
 
 per_isa! {
     fn steps(d: usize, lanes: &mut Lanes, etas: &[f64], operator: &mut Operator<'_>) {
-        let mut g = vec![0.0; d];
+        let mut spare = std::mem::take(&mut lanes.spare);
+        let g = &mut super::flat_mut(&mut spare)[..d];
         for l in 0..lanes.len {
             let agent = lanes.agents[l];
             let mut stream = lanes.streams.get(l);
@@ -51,11 +53,12 @@ per_isa! {
                 let chain = &mut lanes.chains[l * lanes.chain_len..][..lanes.chain_len];
                 let theta = super::flat_mut(&mut lanes.theta[l * lanes.width..][..lanes.width]);
                 let drift = super::flat(&lanes.drift[l * lanes.width..][..lanes.width]);
-                operator(agent, &theta[..d], chain, &mut stream, &mut g);
-                moved(eta, &g, drift, theta);
+                operator(agent, &theta[..d], chain, &mut stream, g);
+                moved(eta, g, drift, theta);
             }
             lanes.streams.set(l, stream);
         }
+        lanes.spare = spare;
     }
 }
 
@@ -75,16 +78,16 @@ fn moved(eta: f64, g: &[f64], drift: &[f64], theta: &mut [f64]) {
 }
 
 fn observations(d: usize, lanes: &mut Lanes, advance: bool, operator: &mut Operator<'_>) {
-    let mut chain = vec![0; lanes.chain_len];
+    // Of chains that stay, copies are advanced.
+    let mut copies = if advance { Vec::new() } else { lanes.chains.clone() };
     for l in 0..lanes.len {
         let words = l * lanes.chain_len..(l + 1) * lanes.chain_len;
-        chain.copy_from_slice(&lanes.chains[words.clone()]);
+        let chain = if advance { &mut lanes.chains[words] } else { &mut copies[words] };
         let mut stream = lanes.streams.get(l);
         let g = &mut super::flat_mut(&mut lanes.observed[l * lanes.width..][..lanes.width])[..d];
         let theta = &super::flat(&lanes.theta[l * lanes.width..][..lanes.width])[..d];
-        operator(lanes.agents[l], theta, &mut chain, &mut stream, g);
+        operator(lanes.agents[l], theta, chain, &mut stream, g);
         if advance {
-            lanes.chains[words].copy_from_slice(&chain);
             lanes.streams.set(l, stream);
         }
     }

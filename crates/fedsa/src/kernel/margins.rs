@@ -10,7 +10,7 @@ use super::{Isa, dot, four, tree};
 use crate::problem::dataset::Rows;
 
 /// Rows whose margins are computed side by side: a single one waits for each of its additions.
-pub(super) const SIDE: usize = 4;
+const SIDE: usize = 4;
 
 /// `x_j . theta`.
 #[inline(always)]
@@ -208,7 +208,7 @@ per_isa! {
 
 /// [`dot`] of each x with y, side by side.
 #[inline(always)]
-pub(super) fn margins_of(x: [&[f64]; SIDE], y: &[f64]) -> [f64; SIDE] {
+fn margins_of(x: [&[f64]; SIDE], y: &[f64]) -> [f64; SIDE] {
     let mut acc = [[0.0f64; 8]; SIDE];
     let whole = y.len() / 8 * 8;
     for i in (0..whole).step_by(8) {

@@ -42,6 +42,7 @@ macro_rules! per_isa {
     };
 }
 
+pub mod blocks;
 pub mod common_rows;
 pub mod dense;
 pub mod elementary;
@@ -51,6 +52,7 @@ pub mod gram;
 pub mod margins;
 pub mod pass;
 pub mod products;
+pub mod remove;
 pub(crate) mod rows;
 pub mod select;
 pub mod symmetric;

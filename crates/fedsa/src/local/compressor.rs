@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use super::leading_pair::leading_pair;
 use super::packed_pair;
 use crate::kernel::Isa;
+use crate::kernel::products;
 use crate::kernel::select::{self, size};
 use crate::linalg::{add_scaled, norm_sq};
 use crate::message::{Body, Part};
@@ -237,7 +238,7 @@ impl MatrixChange<'_> {
         match self {
             MatrixChange::Entries(place, value) => return support.add_at(place, value, scale, to),
             MatrixChange::All(x) if has_all => add_scaled(to, scale, x),
-            MatrixChange::Outer(..) if has_all => self.add_rows(scale, &(0..support.rows()), to),
+            MatrixChange::Outer(lambda, v) if has_all => return Some(products::add_outer(Isa::best(), to, scale * lambda, v)),
             MatrixChange::All(x) => {
                 if support.misses(|place| x[place] != 0.0) {
                     return None;

@@ -7,8 +7,9 @@ use super::point::Point;
 use super::shed::index;
 use super::{Agent, LocalContext};
 use crate::error::Result;
-use crate::linalg::{along, dot, norm_sq, solve_definite, with_square};
+use crate::linalg::{along, dot, norm_sq, solve_definite, solve_definite_within, with_square};
 use crate::message::{Body, Message, Part};
+use crate::problem::objective::ActiveComponents;
 use crate::protocol::refused;
 use crate::random::{Purpose, stream};
 
@@ -50,7 +51,7 @@ impl LocalSolve {
         match self {
             LocalSolve::Direct { tolerance, steps } => with_square(g.len(), |h| {
                 at.hessian(theta, h);
-                direct(h, g, tolerance, steps)
+                direct(h, g, at.active().as_ref(), tolerance, steps)
             }),
             LocalSolve::Cg { tolerance, steps } => conjugate_gradients(g, tolerance, steps, products(at, theta)),
             LocalSolve::Richardson { size, steps } => {
@@ -99,12 +100,16 @@ fn products(at: &LocalContext<'_>, theta: &[f64]) -> impl FnMut(&[f64]) -> Vec<f
 }
 
 /// The solution of `H p = -g` for a dense H, d x d and symmetric, if it exists and its residual is small enough; else that of
-/// conjugate gradients.
-fn direct(h: &Mat<f64>, g: &[f64], tolerance: f64, steps: usize) -> Vec<f64> {
+/// conjugate gradients. Where components are known outside of which H is diagonal, the others are not factorised.
+fn direct(h: &Mat<f64>, g: &[f64], active: Option<&ActiveComponents>, tolerance: f64, steps: usize) -> Vec<f64> {
     // Columns of a symmetric matrix are its rows.
     let product = |v: &[f64]| -> Vec<f64> { (0..v.len()).map(|j| dot(h.col_as_slice(j), v)).collect() };
     let minus: Vec<f64> = g.iter().map(|g| -g).collect();
-    let solved = solve_definite(h, &minus).filter(|p| {
+    let solved = match active {
+        Some(active) => solve_definite_within(h, &minus, &active.components),
+        None => solve_definite(h, &minus),
+    };
+    let solved = solved.filter(|p| {
         let residual: Vec<f64> = product(p).iter().zip(g).map(|(hp, g)| hp + g).collect();
         norm_sq(&residual) <= tolerance * tolerance * norm_sq(g)
     });
@@ -268,19 +273,43 @@ mod tests {
     fn direct_solutions_are_newtons_or_those_of_conjugate_gradients() {
         let dense = |h: [[f64; 3]; 3]| Mat::from_fn(3, 3, |i, j| h[i][j]);
         // No product is allowed: the factorisation alone.
-        assert!(residual(&direct(&dense(H), &G, 1e-6, 0)) < 1e-14);
+        assert!(residual(&direct(&dense(H), &G, None, 1e-6, 0)) < 1e-14);
         let indefinite = [[4.0, 1.0, 0.0], [1.0, -3.0, -1.0], [0.0, -1.0, 2.0]];
         let singular = [[1.0, 1.0, 1.0], [1.0, 1.0 + 1e-15, 1.0], [1.0, 1.0, 1.0 + 1e-15]];
         // Of the singular one solutions are some 1e15, and their products whole sixteenths at best: no such residual is small.
         for (h, g) in [(indefinite, G), (singular, [1.03, -2.07, 0.51])] {
             let by_rows = |v: &[f64]| -> Vec<f64> { h.iter().map(|row| dot(row, v)).collect() };
-            let p = direct(&dense(h), &g, 1e-6, 1);
+            let p = direct(&dense(h), &g, None, 1e-6, 1);
             assert_eq!(p, conjugate_gradients(&g, 1e-6, 1, by_rows), "{h:?}");
             assert!(p.iter().all(|x| x.abs() < 100.0) && dot(&p, &g) < 0.0, "{p:?}");
         }
         // A run that has diverged is seen by its direction.
-        let p = direct(&dense([[f64::NAN; 3]; 3]), &[f64::NAN; 3], 1e-6, 3);
+        let p = direct(&dense([[f64::NAN; 3]; 3]), &[f64::NAN; 3], None, 1e-6, 3);
         assert!(p.iter().any(|x| x.is_nan()));
+    }
+
+    /// Outside of the active components the Hessian is diagonal: the direction is the same without their part of the factorisation, and where
+    /// there is none it is that of conjugate gradients.
+    #[test]
+    fn directions_are_newtons_with_few_active_components() {
+        let (place, d) = ([1, 2, 4], 6);
+        let active = ActiveComponents { components: place.map(|i: usize| i as u32).to_vec(), outside: 0.5 };
+        let with = |outside: f64| {
+            let inside = |i: usize| place.iter().position(|at| *at == i);
+            let h = Mat::from_fn(d, d, |i, j| match (inside(i), inside(j)) {
+                (Some(i), Some(j)) => H[i][j],
+                _ if i == j => outside,
+                _ => 0.0,
+            });
+            let g: Vec<f64> = (0..d).map(|i| 1.0 - i as f64).collect();
+            (direct(&h, &g, Some(&active), 1e-6, 9), direct(&h, &g, None, 1e-6, 9))
+        };
+        let (few, all) = with(0.5);
+        assert!(few.iter().zip(&all).all(|(few, all)| (few - all).abs() < 1e-14) && few[3] == 4.0, "{few:?} {all:?}");
+        for outside in [-0.5, 0.0] {
+            let (few, all) = with(outside);
+            assert_eq!(few, all);
+        }
     }
 
     /// Also where one eigenvalue is far above many others, or close to the next one, whatever the agent.

@@ -107,6 +107,8 @@ pub struct FedNlAgent {
 thread_local! {
     /// The memory of the last difference of Hessians, for the next one.
     static DIFFERENCE: RefCell<Vec<f64>> = const { RefCell::new(Vec::new()) };
+    /// The memory of the entries of the last Hessian that was widened.
+    static SOME: RefCell<Vec<f64>> = const { RefCell::new(Vec::new()) };
 }
 
 impl FedNlAgent {
@@ -131,9 +133,11 @@ impl FedNlAgent {
                 at.gradient_and_hessian(theta, gradient, hessian);
             }
             Some(own) => {
-                let mut some = vec![0.0; own.len()];
+                let mut some = SOME.take();
+                some.resize(own.len(), 0.0);
                 at.gradient_and_hessian(theta, gradient, &mut some);
-                *hessian = own.widened(&some, support);
+                own.widen(&some, support, hessian);
+                SOME.set(some);
             }
         }
     }

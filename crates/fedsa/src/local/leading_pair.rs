@@ -1,11 +1,11 @@
 //! The leading eigenpair of a symmetric matrix, by Lanczos' iteration.
 
-use faer::diag::{DiagMut, DiagRef};
-use faer::dyn_stack::{MemBuffer, MemStack};
-use faer::linalg::evd::{ComputeEigenvectors, self_adjoint_evd_scratch, tridiagonal_self_adjoint_evd};
-use faer::{Mat, Par};
+use std::cell::RefCell;
 
-use crate::linalg::{add_scaled, dot, remove, triangle_vec};
+use super::tridiagonal;
+use crate::kernel::blocks::Blocks;
+use crate::kernel::{Chunk, Isa, flat, flat_mut};
+use crate::linalg::{add_scaled, dot, normalise, remove};
 use crate::random::{Purpose, stream};
 
 /// The relative residual `||A v - lambda v|| / |lambda|` at which the pair is good enough; the error of lambda is its square.
@@ -18,6 +18,11 @@ const EVERY: usize = 8;
 /// Of the products that the residuals of two looks let one expect to the end, this share is made before the next look: they fall faster and faster.
 const AHEAD: f64 = 0.6;
 
+thread_local! {
+    /// The memory of the last matrix, for the next one.
+    static BLOCKS: RefCell<Blocks> = const { RefCell::new(Blocks::empty()) };
+}
+
 /// The eigenvalue of largest magnitude and its eigenvector of length 1, of a symmetric matrix with d rows (lower triangle row by
 /// row). The component of largest magnitude is positive, among equal ones the first. `None` where the matrix is 0 or not finite.
 ///
@@ -25,17 +30,29 @@ const AHEAD: f64 = 0.6;
 /// eigenvalues of opposite sign are equally large, or the iteration ends before its residual is small, v is a vector between
 /// eigenvectors, and lambda its Rayleigh quotient.
 pub fn leading_pair(lower: &[f64], d: usize) -> Option<(f64, Vec<f64>)> {
+    BLOCKS.with_borrow_mut(|blocks| {
+        blocks.pack(lower, d);
+        leading_of_blocks(blocks, d)
+    })
+}
+
+/// [`leading_pair`] of a packed matrix. Vectors are filled up with zeros to whole chunks.
+fn leading_of_blocks(blocks: &Blocks, d: usize) -> Option<(f64, Vec<f64>)> {
     let mut draws = stream(0, Purpose::Compressor, 0, 0);
-    let mut v: Vec<f64> = (0..d).map(|_| draws.normal()).collect();
-    normalise(&mut v)?;
+    let mut v = vec![Chunk::default(); crate::kernel::chunks(d)];
+    flat_mut(&mut v)[..d].iter_mut().for_each(|x| *x = draws.normal());
+    normalise(flat_mut(&mut v))?;
     for _ in 0..RESTARTS {
-        let (next, is_good) = lanczos(lower, v)?;
+        let (next, is_good) = lanczos(blocks, v, d)?;
         v = next;
         if is_good {
             break;
         }
     }
-    let lambda = dot(&v, &triangle_vec(lower, &v));
+    let mut image = vec![Chunk::default(); v.len()];
+    blocks.product(Isa::best(), &v, &mut image);
+    let lambda = dot(flat(&v), flat(&image));
+    let mut v = flat(&v)[..d].to_vec();
     let largest = v.iter().enumerate().fold(0, |best, (i, x)| if x.abs() > v[best].abs() { i } else { best });
     if v[largest] < 0.0 {
         v.iter_mut().for_each(|x| *x = -*x);
@@ -44,22 +61,24 @@ pub fn leading_pair(lower: &[f64], d: usize) -> Option<(f64, Vec<f64>)> {
 }
 
 /// At most [`PRODUCTS`] products from v: the Ritz vector of largest magnitude, and whether its residual is small.
-fn lanczos(lower: &[f64], v: Vec<f64>) -> Option<(Vec<f64>, bool)> {
-    let d = v.len();
+fn lanczos(blocks: &Blocks, v: Vec<Chunk>, d: usize) -> Option<(Vec<Chunk>, bool)> {
+    let (width, isa) = (v.len(), Isa::best());
     let most = PRODUCTS.min(d);
     // One vector after the other.
     let mut basis = v;
-    basis.reserve_exact(most.saturating_sub(1) * d);
+    basis.reserve_exact(most.saturating_sub(1) * width);
+    let mut w = vec![Chunk::default(); width];
     let (mut diagonal, mut beside) = (Vec::new(), Vec::new());
     let (mut look, mut looked) = (EVERY, None);
     for k in 1..=most {
-        let newest = &basis[(k - 1) * d..];
-        let mut w = triangle_vec(lower, newest);
-        diagonal.push(dot(&w, newest));
+        let newest = &basis[(k - 1) * width..];
+        blocks.product(isa, newest, &mut w);
+        let w = flat_mut(&mut w);
+        diagonal.push(dot(w, flat(newest)));
         // Orthogonal to the last two vectors, which hold all of the product but for rounding, and then, against this, to all before.
-        basis[k.saturating_sub(2) * d..].chunks(d).for_each(|q| remove(&mut w, q));
-        remove(&mut w, &basis);
-        let norm = dot(&w, &w).sqrt();
+        basis[k.saturating_sub(2) * width..].chunks(width).for_each(|q| remove(w, flat(q)));
+        remove(w, flat(&basis));
+        let norm = dot(w, w).sqrt();
         if !norm.is_finite() {
             return None;
         }
@@ -69,20 +88,19 @@ fn lanczos(lower: &[f64], v: Vec<f64>) -> Option<(Vec<f64>, bool)> {
         }
         let ends = norm <= f64::EPSILON * scale;
         if ends || k == most || k == look {
-            let (theta, y) = leading_of_tridiagonal(&diagonal, &beside)?;
+            let (theta, y) = tridiagonal::leading_pair(&diagonal, &beside)?;
             let residual = norm * y[k - 1].abs() / theta.abs();
             let is_good = ends || residual <= RESIDUAL;
             if is_good || k == most {
-                let mut ritz = vec![0.0; d];
-                basis.chunks(d).zip(&y).for_each(|(q, y)| add_scaled(&mut ritz, *y, q));
-                normalise(&mut ritz)?;
+                let mut ritz = vec![Chunk::default(); width];
+                basis.chunks(width).zip(&y).for_each(|(q, y)| add_scaled(flat_mut(&mut ritz), *y, flat(q)));
+                normalise(flat_mut(&mut ritz))?;
                 return Some((ritz, is_good || k == d));
             }
             look = k + EVERY * looks_ahead(looked.replace((k, residual)), (k, residual));
         }
         beside.push(norm);
-        w.iter_mut().for_each(|x| *x /= norm);
-        basis.extend(w);
+        basis.extend(w.as_chunks().0.iter().map(|w| Chunk(w.map(|x| x / norm))));
     }
     None
 }
@@ -94,37 +112,12 @@ fn looks_ahead(before: Option<(usize, f64)>, (k, residual): (usize, f64)) -> usi
     ((AHEAD * products / EVERY as f64) as usize).max(1)
 }
 
-/// The leading eigenpair of a small tridiagonal matrix; of two equally large eigenvalues the positive one.
-fn leading_of_tridiagonal(diagonal: &[f64], beside: &[f64]) -> Option<(f64, Vec<f64>)> {
-    let k = diagonal.len();
-    let (params, mut memory) = (Default::default(), MemBuffer::new(scratch(k)));
-    let (mut values, mut vectors, mut beside) = (vec![0.0; k], Mat::zeros(k, k), beside.to_vec());
-    beside.resize(k, 0.0);
-    let (diagonal, beside) = (DiagRef::from_slice(diagonal), DiagRef::from_slice(&beside));
-    let (s, u) = (DiagMut::from_slice_mut(&mut values), Some(vectors.as_mut()));
-    tridiagonal_self_adjoint_evd(diagonal, beside, s, u, Par::Seq, MemStack::new(&mut memory), params).ok()?;
-    let (first, last) = (values[0], values[k - 1]);
-    let at = if first.abs() > last.abs() { 0 } else { k - 1 };
-    Some((values[at], vectors.col_as_slice(at).to_vec()))
-}
-
-/// The memory of a decomposition of k x k.
-fn scratch(k: usize) -> faer::dyn_stack::StackReq {
-    self_adjoint_evd_scratch::<f64>(k, ComputeEigenvectors::Yes, Par::Seq, Default::default())
-}
-
-/// Scales a vector to length 1; `None` if it has none.
-fn normalise(v: &mut [f64]) -> Option<()> {
-    let norm = dot(v, v).sqrt();
-    v.iter_mut().for_each(|x| *x /= norm);
-    (norm > 0.0 && norm.is_finite()).then_some(())
-}
-
 #[cfg(test)]
 mod tests {
-    use faer::Side;
+    use faer::{Mat, Side};
 
     use super::*;
+    use crate::linalg::triangle_vec;
 
     fn lower_of(m: &Mat<f64>) -> Vec<f64> {
         (0..m.nrows()).flat_map(|i| (0..=i).map(move |j| (i, j))).map(|at| m[at]).collect()

@@ -24,6 +24,7 @@ pub mod q_shed;
 pub mod refinement;
 pub mod server_control;
 pub mod shed;
+mod tridiagonal;
 
 use std::ops::Range;
 use std::sync::Arc;

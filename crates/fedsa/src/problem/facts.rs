@@ -215,7 +215,7 @@ mod tests {
 
     fn one(a: f64) -> One {
         let kinds = vec![System { a: Mat::full(1, 1, a), b: vec![0.0] }];
-        One(Systems { kinds, kind_of: vec![0], weights: vec![1.0] }, a)
+        One(Systems::new(kinds, vec![0], vec![1.0]), a)
     }
 
     impl One {

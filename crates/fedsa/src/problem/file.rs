@@ -264,7 +264,7 @@ fn linear_systems(arrays: &Arrays) -> Result<Systems> {
     let kinds = (0..n)
         .map(|c| System { a: Mat::from_fn(d, d, |i, j| a.data()[(c * d + i) * d + j]), b: b.data()[c * d..(c + 1) * d].to_vec() })
         .collect();
-    Ok(Systems { kinds, kind_of: (0..n as u32).collect(), weights: weights(arrays, n)? })
+    Ok(Systems::new(kinds, (0..n as u32).collect(), weights(arrays, n)?))
 }
 
 /// The shapes of an MDP's arrays.

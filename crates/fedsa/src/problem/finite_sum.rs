@@ -304,7 +304,7 @@ impl Sums {
             kinds.push(mean);
         }
         let means = kinds.iter().map(Symmetric::one).collect();
-        let systems = Systems { kinds, kind_of: (0..settings.agents as u32).collect(), weights };
+        let systems = Systems::new(kinds, (0..settings.agents as u32).collect(), weights);
         Ok(Self { systems, terms, means, states: n, chains, sampling })
     }
 

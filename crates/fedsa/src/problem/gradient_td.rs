@@ -142,7 +142,7 @@ impl GradientFacts {
     /// kind; C itself where there are none.
     pub(super) fn new(rule: GradientRule, means: &[Means], first: Option<&[Mat<f64>]>, kind_of: Vec<u32>, weights: Vec<f64>) -> Self {
         let d = means[0].system.b.len();
-        let systems = |kinds: Vec<System>| Systems { kinds, kind_of: kind_of.clone(), weights: weights.clone() };
+        let systems = |kinds: Vec<System>| Systems::new(kinds, kind_of.clone(), weights.clone());
         let of = |k: usize| rule.system(&means[k], first.map_or(&means[k].gram, |first| &first[k]));
         let own = systems((0..means.len()).map(of).collect());
         let td = systems(means.iter().map(|means| means.system.clone()).collect()).with_ridge(rule.ridge);

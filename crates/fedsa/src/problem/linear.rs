@@ -268,7 +268,7 @@ impl ProblemSettings for LinearSystems {
     fn field(&self, _: &dyn Files, sampling: Sampling, isa: Isa) -> Result<Arc<dyn Field>> {
         let kinds = if self.is_drawn() { self.drawn()? } else { self.written()? };
         let n = kinds.len();
-        let systems = Systems { kinds, kind_of: (0..n as u32).collect(), weights: equal_weights(n) };
+        let systems = Systems::new(kinds, (0..n as u32).collect(), equal_weights(n));
         noise::field(Linear::new(systems), self.noise.as_ref(), sampling, isa, self.allow_singular_agents)
     }
 

@@ -189,7 +189,7 @@ impl LogMeans {
         }
         let kind_of = (0..means.len() as u32).collect();
         let kinds = means.into_iter().map(|mean| mean.system).collect();
-        let systems = Systems { kinds, kind_of, weights }.with_ridge(ridge);
+        let systems = Systems::new(kinds, kind_of, weights).with_ridge(ridge);
         Self { linear: Linear::new(systems), gram }
     }
 }

@@ -318,7 +318,7 @@ impl Logs {
     pub fn pooled_solution(&self, logs: &Surveyed, map: &FeatureMap) -> Result<Vec<f64>> {
         let kinds: Vec<System> = Means::of_all(&logs.sources, map, self.rule())?.into_iter().map(|means| means.system).collect();
         let kind_of = (0..kinds.len() as u32).collect();
-        Ok(Systems { kinds, kind_of, weights: logs.weights() }.with_ridge(self.ridge).least_root().theta)
+        Ok(Systems::new(kinds, kind_of, logs.weights()).with_ridge(self.ridge).least_root().theta)
     }
 
     /// The number of components of the model for states with these columns, which are `seen` in these ranges.

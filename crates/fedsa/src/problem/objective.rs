@@ -47,6 +47,10 @@ pub trait Objective: Send + Sync {
         self.gradient(c, theta, gradient);
         dense_hessian(self, c, theta, hessian);
     }
+    /// Whether these are the losses of the problem's linear systems ([`Systems`]), so that the mean loss is that of the mean system.
+    fn is_of_systems(&self) -> bool {
+        false
+    }
     /// `out = (Hessian of f_c at theta) v`, d numbers, without forming the Hessian where that is possible.
     fn hessian_vector(&self, c: usize, theta: &[f64], v: &[f64], out: &mut [f64]);
     /// [`Objective::hessian_vector`] for several products at one theta, with the same bits: what they share may be computed once. Vectors may
@@ -101,9 +105,7 @@ pub(super) fn dense_hessian(objective: &(impl Objective + ?Sized), c: usize, the
 /// `A_c`. They are losses of the systems only where [`Systems::is_symmetric`] holds.
 impl Objective for Systems {
     fn loss(&self, c: usize, theta: &[f64]) -> f64 {
-        let system = self.of(c);
-        let product = linalg::mat_vec(&system.a, theta);
-        theta.iter().zip(&product).zip(&system.b).map(|((x, ax), b)| x * (0.5 * ax - b)).sum()
+        self.of(c).loss(theta)
     }
     fn gradient(&self, c: usize, theta: &[f64], out: &mut [f64]) {
         out.iter_mut().zip(self.of(c).mean(theta)).for_each(|(out, g)| *out = -g);
@@ -113,6 +115,9 @@ impl Objective for Systems {
     }
     fn hessian_vector(&self, c: usize, _: &[f64], v: &[f64], out: &mut [f64]) {
         out.copy_from_slice(&linalg::mat_vec(&self.of(c).a, v));
+    }
+    fn is_of_systems(&self) -> bool {
+        true
     }
 }
 
@@ -129,7 +134,7 @@ mod tests {
         let g = Mat::from_fn(d, d, |_, _| draw.normal());
         let a = &g + g.transpose();
         let b: Vec<f64> = (0..d).map(|_| draw.normal()).collect();
-        let systems = Systems { kinds: vec![System { a, b }], kind_of: vec![0], weights: vec![1.0] };
+        let systems = Systems::new(vec![System { a, b }], vec![0], vec![1.0]);
         assert!(systems.is_symmetric());
         let objective: &dyn Objective = &systems;
         let theta: Vec<f64> = (0..d).map(|_| draw.normal()).collect();
@@ -165,7 +170,7 @@ mod tests {
     #[test]
     fn systems_that_are_not_symmetric_have_no_objective() {
         let a = linalg::from_rows(2, 2, &[1.0, 0.5, 0.5 + 1e-9, 1.0]);
-        let systems = Systems { kinds: vec![System { a, b: vec![0.0; 2] }], kind_of: vec![0], weights: vec![1.0] };
+        let systems = Systems::new(vec![System { a, b: vec![0.0; 2] }], vec![0], vec![1.0]);
         assert!(!systems.is_symmetric());
     }
 }

@@ -89,7 +89,7 @@ impl ProblemSettings for Switching {
             System { a: Mat::from_fn(self.dim, self.dim, |i, j| if i == j { mean } else { 0.0 }), b }
         };
         let kinds = (0..self.agents).map(system).collect();
-        let systems = Systems { kinds, kind_of: (0..self.agents as u32).collect(), weights: equal_weights(self.agents) };
+        let systems = Systems::new(kinds, (0..self.agents as u32).collect(), equal_weights(self.agents));
         noise::field(Chained { values: self.values.clone(), systems, state }, self.noise.as_ref(), sampling, isa, false)
     }
 

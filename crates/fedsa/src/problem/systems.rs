@@ -4,6 +4,8 @@
 //! Agents that share tables share a [`System`]: a million agents on two
 //! kernels have two systems.
 
+use std::sync::OnceLock;
+
 use faer::Mat;
 
 use super::root::{Root, RootSource};
@@ -24,6 +26,12 @@ impl System {
     /// `gbar(theta) = b - A theta`.
     pub fn mean(&self, theta: &[f64]) -> Vec<f64> {
         linalg::mat_vec(&self.a, theta).iter().zip(&self.b).map(|(ax, b)| b - ax).collect()
+    }
+
+    /// `theta^T A theta / 2 - b^T theta`, of which `gbar` is minus the gradient where A is symmetric.
+    pub fn loss(&self, theta: &[f64]) -> f64 {
+        let product = linalg::mat_vec(&self.a, theta);
+        theta.iter().zip(&product).zip(&self.b).map(|((x, ax), b)| x * (0.5 * ax - b)).sum()
     }
 }
 
@@ -60,9 +68,16 @@ pub struct Systems {
     pub kind_of: Vec<u32>,
     /// The agents' weights `p_c`, summing to 1.
     pub weights: Vec<f64>,
+    /// Whether all matrices are symmetric, once somebody has asked.
+    is_symmetric: OnceLock<bool>,
 }
 
 impl Systems {
+    /// These systems. The matrices must not change once somebody has asked whether they are symmetric.
+    pub fn new(kinds: Vec<System>, kind_of: Vec<u32>, weights: Vec<f64>) -> Self {
+        Self { kinds, kind_of, weights, is_symmetric: OnceLock::new() }
+    }
+
     /// The dimension d.
     pub fn dim(&self) -> usize {
         self.kinds[0].b.len()
@@ -92,11 +107,14 @@ impl Systems {
     }
 
     /// Whether every `Abar_c` is symmetric, to rounding: the operators are then minus the gradients of quadratics.
+    /// Looked at once.
     pub fn is_symmetric(&self) -> bool {
         const ROUNDING: f64 = 1e-14;
-        self.kinds.iter().all(|System { a, .. }| {
-            let most = ROUNDING * a.norm_max();
-            (0..a.nrows()).all(|i| (0..i).all(|j| (a[(i, j)] - a[(j, i)]).abs() <= most))
+        *self.is_symmetric.get_or_init(|| {
+            self.kinds.iter().all(|System { a, .. }| {
+                let most = ROUNDING * a.norm_max();
+                (0..a.nrows()).all(|i| (0..i).all(|j| (a[(i, j)] - a[(j, i)]).abs() <= most))
+            })
         })
     }
 

@@ -169,7 +169,7 @@ impl Td {
             (system, gram, table, dense)
         };
         let built: Vec<_> = parallel::map(kinds.len(), of);
-        let mut systems = Systems { kinds: Vec::with_capacity(built.len()), kind_of, weights };
+        let mut systems = Systems::new(Vec::with_capacity(built.len()), kind_of, weights);
         let (mut tables, mut dense, mut grams) = (Vec::new(), Vec::new(), Vec::new());
         for (system, gram, table, matrix) in built {
             systems.kinds.push(system);

@@ -311,7 +311,7 @@ mod tests {
         let g = Mat::from_fn(d, d, |i, j| (if i == j { 6.0 / (1.0 + i as f64) } else { 0.0 }) + 0.002 * draws.normal());
         let a = &g * g.transpose();
         let whole = Eigenpairs::leading(&a, d);
-        let known = Quadratic(Systems { kinds: vec![System { a, b: vec![0.0; d] }], kind_of: vec![0], weights: vec![1.0] });
+        let known = Quadratic(Systems::new(vec![System { a, b: vec![0.0; d] }], vec![0], vec![1.0]));
         let at = LocalContext::new(AgentFacts::of(&known), 0, 0, 1, 7, 0, None);
         let renewed = (7, vec![0.3; d]);
         let near = |x: f64, y: f64| (x - y).abs() < 1e-11 * whole.values[0];

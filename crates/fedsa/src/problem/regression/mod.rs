@@ -315,7 +315,7 @@ impl<L: Loss> Regression<L> {
             System { a, b }
         };
         let kinds = parallel::map(self.agents(), system);
-        Systems { kinds, kind_of: (0..self.agents() as u32).collect(), weights: self.parts.weights.clone() }
+        Systems::new(kinds, (0..self.agents() as u32).collect(), self.parts.weights.clone())
     }
 }
 
@@ -522,10 +522,10 @@ impl<L: Loss> Objective for Regression<L> {
     fn active(&self, c: usize) -> Option<ActiveComponents> {
         let Rows::Sparse { starts, index, .. } = &self.parts.rows else { return None };
         let range = self.range(c);
-        let mut components = index[starts[range.start]..starts[range.end]].to_vec();
-        components.extend(self.parts.penalised as u32..self.d() as u32);
-        components.sort_unstable();
-        components.dedup();
+        let mut occurs = vec![false; self.d()];
+        index[starts[range.start]..starts[range.end]].iter().for_each(|i| occurs[*i as usize] = true);
+        occurs[self.parts.penalised..].fill(true);
+        let components: Vec<u32> = (0..self.d() as u32).filter(|i| occurs[*i as usize]).collect();
         // Where every column occurs, nothing is outside, and no eigenvalue is the ridge alone.
         (components.len() < self.d()).then_some(ActiveComponents { components, outside: self.parts.ridge })
     }
