@@ -223,6 +223,12 @@ pub fn factorise(a: MatMut<'_, f64>) -> bool {
     cholesky_in_place(a, Default::default(), Par::Seq, MemStack::new(&mut memory), params).is_ok()
 }
 
+/// Replaces a right-hand side by the solution with a symmetric matrix, whose Cholesky factor takes the place of its lower triangle; `None` where
+/// it has none.
+fn solve_by_factor(mut a: MatMut<'_, f64>, x: &mut Mat<f64>) -> Option<()> {
+    factorise(a.as_mut()).then(|| solve_in_place(a.as_ref(), x.as_mut(), Par::Seq, MemStack::new(&mut [])))
+}
+
 /// Solves `m x = b` by Cholesky's factorisation of a symmetric positive definite d x d matrix; b and x have d components. Only the
 /// lower triangle of m is read.
 ///
@@ -234,7 +240,7 @@ pub fn solve_definite(m: &Mat<f64>, b: &[f64]) -> Option<Vec<f64>> {
     with_square(m.nrows(), |factor| {
         (0..m.ncols()).for_each(|j| factor.col_as_slice_mut(j)[j..].copy_from_slice(&m.col_as_slice(j)[j..]));
         let mut x = column(b);
-        factorise(factor.as_mut()).then(|| solve_in_place(factor.as_ref(), x.as_mut(), Par::Seq, MemStack::new(&mut [])))?;
+        solve_by_factor(factor.as_mut(), &mut x)?;
         let x = x.col_as_slice(0).to_vec();
         x.iter().all(|x| x.is_finite()).then_some(x)
     })
@@ -250,8 +256,7 @@ pub fn solve_definite_within(m: &Mat<f64>, b: &[f64], components: &[u32]) -> Opt
             let (from, to) = (m.col_as_slice(*j as usize), &mut factor.col_as_slice_mut(k)[k..n]);
             to.iter_mut().zip(&components[k..]).for_each(|(to, i)| *to = from[*i as usize]);
         }
-        let mut factor = factor.submatrix_mut(0, 0, n, n);
-        factorise(factor.as_mut()).then(|| solve_in_place(factor.as_ref(), inside.as_mut(), Par::Seq, MemStack::new(&mut [])))?;
+        solve_by_factor(factor.submatrix_mut(0, 0, n, n), &mut inside)?;
         let mut x: Vec<f64> = b.iter().enumerate().map(|(i, b)| b / m[(i, i)]).collect();
         components.iter().zip(inside.col_as_slice(0)).for_each(|(i, inside)| x[*i as usize] = *inside);
         let is_definite = (0..d).all(|i| m[(i, i)] > 0.0);

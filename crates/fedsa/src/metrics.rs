@@ -316,14 +316,17 @@ metrics! {
 pub struct Metrics {
     field: Arc<dyn Field>,
     mean: Option<System>,
-    /// Whether the mean loss is that of `mean`.
-    is_loss_of_mean: bool,
     /// `||H||_F^2` of the mean Hessian H, where it is the constant matrix of `mean`.
     hessian_norm_sq: Option<f64>,
     /// `xi*_c` of every kind where operators are linear, of every agent elsewhere; empty where they are not known.
     ideal: Vec<Vec<f64>>,
     /// `f(theta*)`, where it is known.
     least_loss: Option<f64>,
+}
+
+/// Whether the losses are those of linear systems.
+fn is_of_systems(field: &dyn Field) -> bool {
+    field.facts().objective().is_some_and(|objective| objective.is_of_systems())
 }
 
 impl Metrics {
@@ -344,9 +347,8 @@ impl Metrics {
             _ => Vec::new(),
         };
         let mean = field.systems().map(|s| s.mean());
-        let is_loss_of_mean = field.facts().objective().is_some_and(|objective| objective.is_of_systems());
         let hessian_norm_sq = mean.as_ref().map(|System { a, .. }| linalg::symmetric_norm_sq(a));
-        let mut known = Self { field, mean, is_loss_of_mean, hessian_norm_sq, ideal, least_loss: None };
+        let mut known = Self { field, mean, hessian_norm_sq, ideal, least_loss: None };
         known.least_loss = known.field.root().and_then(|root| known.mean_loss(root));
         known
     }
@@ -354,7 +356,7 @@ impl Metrics {
     /// `sum_c p_c f_c(theta)`, where it is known.
     fn mean_loss(&self, theta: &[f64]) -> Option<f64> {
         match &self.mean {
-            Some(mean) if self.is_loss_of_mean => Some(mean.loss(theta)),
+            Some(mean) if is_of_systems(&*self.field) => Some(mean.loss(theta)),
             _ => self.field.mean_loss(theta),
         }
     }
@@ -453,11 +455,11 @@ mod tests {
         let field = settings.field(&NoFiles, Sampling::default(), Isa::best()).unwrap();
         let (metrics, theta) = (Metrics::new(&field), [0.3, -1.0, 2.0, 0.7, -0.2]);
         let of_agents = field.mean_loss(&theta).unwrap();
-        assert!(metrics.is_loss_of_mean && of_agents.abs() > 0.1);
+        assert!(is_of_systems(&*field) && of_agents.abs() > 0.1);
         assert!((metrics.mean_loss(&theta).unwrap() - of_agents).abs() < 1e-13 * of_agents.abs());
         assert_eq!(metrics.least_loss, metrics.mean_loss(field.root().unwrap()));
         let logistic = RandomLogistic { agents: 3, dim: 4, points: 9, ..RandomLogistic::default() };
         let field = logistic.field(&NoFiles, Sampling::default(), Isa::best()).unwrap();
-        assert!(!Metrics::new(&field).is_loss_of_mean);
+        assert!(!is_of_systems(&*field));
     }
 }

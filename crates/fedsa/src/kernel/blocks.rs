@@ -19,7 +19,7 @@ use super::{Chunk, Isa, chunks};
 const SIDE: usize = 8;
 
 /// A symmetric matrix in blocks.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct Blocks {
     /// Blocks in a row or a column of the whole matrix.
     width: usize,

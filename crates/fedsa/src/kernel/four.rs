@@ -4,7 +4,7 @@
 //! by vectors of sums.
 
 use super::vector::{self, Vector};
-use super::{Chunk, Isa};
+use super::{Isa, last_chunk};
 
 /// How many vectors there are.
 pub const VECTORS: usize = 4;
@@ -121,10 +121,10 @@ unsafe fn tile_of_margins<V: Vector, const R: usize>(values: &[f64], d: usize, t
         }
         if whole < d {
             for (k, theta) in theta.iter_mut().enumerate() {
-                *theta = last::<V>(&thetas[k * d + whole..(k + 1) * d]);
+                *theta = V::load(&last_chunk(&thetas[k * d + whole..(k + 1) * d]));
             }
             for (r, sums) in sums.iter_mut().enumerate() {
-                let x = last::<V>(&values[r * d + whole..(r + 1) * d]);
+                let x = V::load(&last_chunk(&values[r * d + whole..(r + 1) * d]));
                 for (sum, theta) in sums.iter_mut().zip(theta) {
                     *sum = x.mul_add(theta, *sum);
                 }
@@ -134,18 +134,6 @@ unsafe fn tile_of_margins<V: Vector, const R: usize>(values: &[f64], d: usize, t
             *out = V::sums(sums);
         }
     }
-}
-
-/// The last numbers of a row or a vector, filled up with zeros.
-///
-/// # Safety
-/// The instruction set of V is available.
-#[inline(always)]
-unsafe fn last<V: Vector>(some: &[f64]) -> V {
-    let mut own = Chunk::default();
-    own.0.iter_mut().zip(some).for_each(|(own, x)| *own = *x);
-    // SAFETY: a chunk.
-    unsafe { V::load(&own) }
 }
 
 /// # Safety

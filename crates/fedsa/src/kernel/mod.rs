@@ -85,6 +85,14 @@ pub fn to_chunks(v: &[f64]) -> Vec<Chunk> {
     out
 }
 
+/// The last numbers of a row or a vector, fewer than eight, filled up with zeros.
+#[inline(always)]
+fn last_chunk(some: &[f64]) -> Chunk {
+    let mut own = Chunk::default();
+    own.0.iter_mut().zip(some).for_each(|(own, x)| *own = *x);
+    own
+}
+
 /// The components of chunks, padding included.
 pub fn flat(v: &[Chunk]) -> &[f64] {
     bytemuck::cast_slice(v)

@@ -6,7 +6,7 @@
 
 use super::products::{add_scaled, dot};
 use super::vector::{self, Vector};
-use super::{Chunk, Isa};
+use super::{Isa, last_chunk};
 
 /// Vectors that are removed together.
 const SIDE: usize = 4;
@@ -70,9 +70,9 @@ unsafe fn remove_four<V: Vector>(w: &mut [f64], four: &[f64]) {
             }
         }
         if whole < d {
-            let w = V::load(&last(&w[whole..]));
+            let w = V::load(&last_chunk(&w[whole..]));
             for (k, sum) in sums.iter_mut().enumerate() {
-                *sum = V::load(&last(&four[k * d + whole..(k + 1) * d])).mul_add(w, *sum);
+                *sum = V::load(&last_chunk(&four[k * d + whole..(k + 1) * d])).mul_add(w, *sum);
             }
         }
         shares = V::sums(&sums);
@@ -88,14 +88,6 @@ unsafe fn remove_four<V: Vector>(w: &mut [f64], four: &[f64]) {
     for (i, w) in w.iter_mut().enumerate().skip(whole) {
         *w = shares.iter().enumerate().fold(*w, |w, (k, share)| (-share).mul_add(four[k * d + i], w));
     }
-}
-
-/// Fewer than eight numbers, filled up with zeros.
-#[inline(always)]
-fn last(some: &[f64]) -> Chunk {
-    let mut own = Chunk::default();
-    own.0.iter_mut().zip(some).for_each(|(own, x)| *own = *x);
-    own
 }
 
 #[cfg(test)]

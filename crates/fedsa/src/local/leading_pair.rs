@@ -4,7 +4,7 @@ use std::cell::RefCell;
 
 use super::tridiagonal;
 use crate::kernel::blocks::Blocks;
-use crate::kernel::{Chunk, Isa, flat, flat_mut};
+use crate::kernel::{Chunk, Isa, chunks, flat, flat_mut};
 use crate::linalg::{add_scaled, dot, normalise, remove};
 use crate::random::{Purpose, stream};
 
@@ -39,7 +39,7 @@ pub fn leading_pair(lower: &[f64], d: usize) -> Option<(f64, Vec<f64>)> {
 /// [`leading_pair`] of a packed matrix. Vectors are filled up with zeros to whole chunks.
 fn leading_of_blocks(blocks: &Blocks, d: usize) -> Option<(f64, Vec<f64>)> {
     let mut draws = stream(0, Purpose::Compressor, 0, 0);
-    let mut v = vec![Chunk::default(); crate::kernel::chunks(d)];
+    let mut v = vec![Chunk::default(); chunks(d)];
     flat_mut(&mut v)[..d].iter_mut().for_each(|x| *x = draws.normal());
     normalise(flat_mut(&mut v))?;
     for _ in 0..RESTARTS {

@@ -17,9 +17,13 @@ pub fn leading_pair(diagonal: &[f64], beside: &[f64]) -> Option<(f64, Vec<f64>)>
     let minus: Vec<f64> = diagonal.iter().map(|a| -a).collect();
     let (below, above) = bounds(diagonal, beside)?;
     let largest = largest_eigenvalue(diagonal, &squares, (below, above));
-    let has_larger = !exceed(diagonal.iter().map(|a| -a), &squares, &[largest; POINTS])[0];
-    let least = if has_larger { largest_eigenvalue(&minus, &squares, (-above, -below)) } else { largest };
-    let theta = if least > largest * (1.0 + ROUNDING) { -least } else { largest };
+    let mut theta = largest;
+    if !exceed(&minus, &squares, &[largest; POINTS])[0] {
+        let of_minus = largest_eigenvalue(&minus, &squares, (-above, -below));
+        if of_minus > largest * (1.0 + ROUNDING) {
+            theta = -of_minus;
+        }
+    }
     let towards = if theta < 0.0 { &minus } else { diagonal };
     Some((theta, vector(towards, beside, theta)?))
 }
@@ -28,16 +32,17 @@ pub fn leading_pair(diagonal: &[f64], beside: &[f64]) -> Option<(f64, Vec<f64>)>
 fn bounds(diagonal: &[f64], beside: &[f64]) -> Option<(f64, f64)> {
     let next = |i: usize| beside.get(i).map_or(0.0, |b| b.abs());
     let radii = (0..diagonal.len()).map(|i| next(i) + i.checked_sub(1).map_or(0.0, next));
-    let most =
-        diagonal.iter().zip(radii).fold((f64::INFINITY, f64::NEG_INFINITY), |(below, above), (a, r)| (below.min(a - r), above.max(a + r)));
-    let is_finite = diagonal.iter().chain(beside).all(|x| x.is_finite()) && most.0.is_finite() && most.1.is_finite();
-    is_finite.then_some(most)
+    let widen = |(below, above): (f64, f64), (a, r): (&f64, f64)| (below.min(a - r), above.max(a + r));
+    let (below, above) = diagonal.iter().zip(radii).fold((f64::INFINITY, f64::NEG_INFINITY), widen);
+    // A minimum passes over NaN.
+    let is_finite = diagonal.iter().chain(beside).all(|x| x.is_finite()) && below.is_finite() && above.is_finite();
+    is_finite.then_some((below, above))
 }
 
 /// Whether points exceed all eigenvalues: `x I - T` is then positive definite, and the pivots of its elimination are positive.
-fn exceed(diagonal: impl Iterator<Item = f64>, squares: &[f64], x: &[f64; POINTS]) -> [bool; POINTS] {
+fn exceed(diagonal: &[f64], squares: &[f64], x: &[f64; POINTS]) -> [bool; POINTS] {
     let (mut taken, mut are) = ([0.0; POINTS], [true; POINTS]);
-    for (a, square) in diagonal.zip(squares.iter().chain(&[0.0])) {
+    for (a, square) in diagonal.iter().zip(squares.iter().chain(&[0.0])) {
         for ((x, taken), are) in x.iter().zip(&mut taken).zip(&mut are) {
             let pivot = (x - a) - *taken;
             *are &= pivot > 0.0;
@@ -52,7 +57,7 @@ fn largest_eigenvalue(diagonal: &[f64], squares: &[f64], (mut below, mut above):
     while above - below > f64::EPSILON * below.abs().max(above.abs()) {
         let share = (above - below) / (POINTS + 1) as f64;
         let x: [f64; POINTS] = std::array::from_fn(|l| share.mul_add((l + 1) as f64, below));
-        let first = exceed(diagonal.iter().copied(), squares, &x).iter().position(|is| *is).unwrap_or(POINTS);
+        let first = exceed(diagonal, squares, &x).iter().position(|is| *is).unwrap_or(POINTS);
         let next = (if first == 0 { below } else { x[first - 1] }, x.get(first).copied().unwrap_or(above));
         if next == (below, above) {
             break;
