@@ -12,9 +12,10 @@ use fedsa::cancel::Cancel;
 use fedsa::error::{Error, Result};
 use fedsa::federation::Federation;
 use fedsa::metrics::Metrics;
+use fedsa::problem::Field;
 use fedsa::record::Outcome;
 use fedsa::round::Run;
-use fedsa::session::{self, Record, Session};
+use fedsa::session::{self, Member, Record, Session, Until};
 use fedsa_data::machine;
 
 use super::observer::RunObserver;
@@ -149,12 +150,49 @@ fn jobs(plan: &Plan, in_turn: bool) -> (Vec<SeedJob>, Vec<Vec<Option<SeedResult>
     (jobs, slots)
 }
 
+/// Where the data of all agents take more bytes than this, they are not in the nearer caches.
+const FAR: usize = 8 << 20;
+/// Where the data of one agent take at most so many bytes, they are.
+const NEAR: usize = 3 << 20;
+/// The most runs that go on jointly: each takes memory, and its own part of the caches.
+pub(crate) const MOST_JOINT: usize = 16;
+
+/// Whether the runs of a cell go on jointly with others on its field: their agents make local steps that read data from far away.
+pub(crate) fn goes_jointly(cell: &PlannedCell, field: &dyn Field) -> bool {
+    let is_far = |bytes: usize| bytes <= NEAR && bytes.saturating_mul(field.agents()) > FAR;
+    cell.shape().local_steps > 0.0 && field.facts().agent_bytes().is_some_and(is_far)
+}
+
+/// The jobs that are taken by a thread together: those on one field that go on jointly, in groups, so that there is one for each thread; and others alone.
+fn groups(plan: &Plan, jobs: Vec<SeedJob>, in_turn: bool) -> Vec<Vec<SeedJob>> {
+    let mut of_fields: BTreeMap<usize, Vec<SeedJob>> = BTreeMap::new();
+    let mut groups = Vec::new();
+    for job in jobs {
+        if !in_turn && goes_jointly(&plan.cells[job.cell], plan.field(job.cell)) {
+            of_fields.entry(plan.cells[job.cell].field).or_default().push(job);
+        } else {
+            groups.push(vec![job]);
+        }
+    }
+    let for_each = rayon::current_num_threads().div_ceil(of_fields.len().max(1));
+    for jobs in of_fields.into_values() {
+        let count = for_each.max(jobs.len().div_ceil(MOST_JOINT));
+        groups.extend(jobs.chunks(jobs.len().div_ceil(count)).map(<[SeedJob]>::to_vec));
+    }
+    if !in_turn {
+        let work = |jobs: &[SeedJob]| jobs.iter().map(|job| job.work).sum::<f64>();
+        groups.sort_by(|a, b| work(b).total_cmp(&work(a)));
+    }
+    groups
+}
+
 /// Runs all seeds of all cells of a plan.
 ///
 /// # Errors
 /// When a checkpoint cannot be read. The other runs are then interrupted, and what they have come to is kept.
 pub fn execute(plan: &Plan, control: &RunControl<'_>) -> Result<Executed> {
     let (jobs, slots) = jobs(plan, control.in_turn);
+    let groups = groups(plan, jobs, control.in_turn);
     let slots = Mutex::new(slots);
     let next = AtomicUsize::new(0);
     let shared = Shared::new(plan, control);
@@ -163,14 +201,16 @@ pub fn execute(plan: &Plan, control: &RunControl<'_>) -> Result<Executed> {
         let at_once = if control.in_turn { 1 } else { rayon::current_num_threads() };
         for _ in 0..at_once {
             scope.spawn(|_| {
-                while let Some(job) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
+                while let Some(jobs) = groups.get(next.fetch_add(1, Ordering::Relaxed)) {
                     if shared.stop.is_cancelled() {
-                        shared.left.lock().expect("no panics under the lock").waiting += 1;
+                        shared.left.lock().expect("no panics under the lock").waiting += jobs.len();
                         continue;
                     }
-                    match shared.run(job) {
-                        Ok(result) => slots.lock().expect("no panics under the lock")[job.cell][job.at] = result,
-                        Err(e) => shared.fail(e),
+                    for (job, result) in jobs.iter().zip(shared.run(jobs)) {
+                        match result {
+                            Ok(result) => slots.lock().expect("no panics under the lock")[job.cell][job.at] = result,
+                            Err(e) => shared.fail(e),
+                        }
                     }
                 }
             });
@@ -239,6 +279,26 @@ struct Seed<'a, 's> {
     on_disk: u64,
 }
 
+/// A seed of a cell that goes on until its target.
+struct UnderWay<'a, 's> {
+    session: Session<Run>,
+    seed: Seed<'a, 's>,
+    until: Until,
+}
+
+impl<'a, 's> UnderWay<'a, 's> {
+    fn member(&mut self) -> Member<'_, Seed<'a, 's>> {
+        Member { session: &mut self.session, until: self.until, observer: &mut self.seed }
+    }
+}
+
+/// A seed of a cell that has begun.
+enum Begun<'a, 's> {
+    /// An earlier run had ended it.
+    Ended(SeedResult),
+    UnderWay(Box<UnderWay<'a, 's>>),
+}
+
 impl session::Observer for Seed<'_, '_> {
     fn recorded(&mut self, row: &Recorded) {
         self.shared.control.observer.recorded(self.job.cell, self.job.seed, row);
@@ -287,8 +347,32 @@ impl session::Observer for Seed<'_, '_> {
 }
 
 impl Shared<'_> {
-    /// Runs one seed to its end; `None` if interrupted.
-    fn run(&self, job: &SeedJob) -> Result<Option<SeedResult>> {
+    /// Runs seeds to their ends, several of them jointly; `None` for those that are interrupted.
+    fn run(&self, jobs: &[SeedJob]) -> Vec<Result<Option<SeedResult>>> {
+        let mut begun: Vec<Result<Begun<'_, '_>>> = jobs.iter().map(|job| self.begin(job)).collect();
+        let mut going: Vec<&mut UnderWay<'_, '_>> = Vec::with_capacity(jobs.len());
+        for begun in &mut begun {
+            if let Ok(Begun::UnderWay(one)) = begun {
+                going.push(one);
+            }
+        }
+        let mut outcomes = match &mut going[..] {
+            [one] => vec![one.session.advance(&one.until, &self.stop, &mut one.seed)],
+            _ => session::advance_jointly(going.into_iter().map(UnderWay::member).collect(), &self.stop),
+        }
+        .into_iter();
+        let mut end = |begun| match begun {
+            Begun::Ended(result) => Ok(Some(result)),
+            Begun::UnderWay(one) => {
+                let outcome = outcomes.next().expect("an outcome for each");
+                outcome.and_then(|outcome| self.ended(*one, outcome))
+            }
+        };
+        begun.into_iter().map(|begun| begun.and_then(&mut end)).collect()
+    }
+
+    /// Begins with a seed, or goes on from its checkpoint.
+    fn begin<'s>(&'s self, job: &'s SeedJob) -> Result<Begun<'s, 's>> {
         let RunControl { observer, earlier, .. } = *self.control;
         let cell = &self.plan.cells[job.cell];
         let mut from = None;
@@ -296,7 +380,7 @@ impl Shared<'_> {
             if saved.is_over(cell) {
                 saved.rows.iter().for_each(|row| observer.recorded(job.cell, job.seed, row));
                 observer.found(job.work);
-                return Ok(Some(self.end(job, saved)));
+                return Ok(Begun::Ended(self.end(job, saved)));
             }
             if let Saved { round, rows, state: Some(carrier), seconds, .. } = Arc::unwrap_or_clone(saved) {
                 from = Some(session::State { round, rows, carrier, seconds });
@@ -311,14 +395,19 @@ impl Shared<'_> {
         let per_round = job.work / rounds as f64;
         observer.found(per_round * found as f64);
         let now = Instant::now();
-        let mut seed =
-            Seed { shared: self, job, cell, per_round, pending: 0.0, unit: UNIT, last_report: now, last_saved: now, on_disk: found };
-        let outcome = session.advance(&cell.run.stop.until(rounds), &self.stop, &mut seed)?;
+        let seed = Seed { shared: self, job, cell, per_round, pending: 0.0, unit: UNIT, last_report: now, last_saved: now, on_disk: found };
+        Ok(Begun::UnderWay(Box::new(UnderWay { session, seed, until: cell.run.stop.until(rounds) })))
+    }
+
+    /// What a seed has come to; `None` if interrupted.
+    fn ended(&self, one: UnderWay<'_, '_>, outcome: Outcome) -> Result<Option<SeedResult>> {
+        let UnderWay { session, seed, .. } = one;
+        let (job, cell, rounds) = (seed.job, seed.cell, seed.cell.run.rounds);
         if outcome == Outcome::Interrupted {
             self.leave(job, session.round(), seed.on_disk);
             return Ok(None);
         }
-        observer.advanced(seed.pending + per_round * (rounds - session.round()) as f64);
+        self.control.observer.advanced(seed.pending + seed.per_round * (rounds - session.round()) as f64);
         let stopped = outcome == Outcome::Converged;
         let end = End { theta: session.output().to_vec(), diverged: session.diverged(), stopped };
         let state = (session.carrier().state_len() <= MOST_STATES).then(|| session.carrier().save()).transpose()?;

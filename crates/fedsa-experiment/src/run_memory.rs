@@ -8,6 +8,7 @@ use fedsa::uplink::medium::delay::Delay;
 use fedsa_theory::predict::{Forecast, MeanSquareRadius};
 
 use super::estimate;
+use super::execute::{MOST_JOINT, goes_jointly};
 use super::memory::{PROGRAM, require};
 use super::plan::{Plan, PlannedCell};
 use super::results::Recorded;
@@ -75,7 +76,7 @@ fn runs(plan: &Plan) -> Runs {
     let duration = estimate::duration(plan);
     let predicted = plan.compares_with_theory();
     let mut runs = Runs::default();
-    let (mut states, mut longest) = (Vec::new(), 0.0f64);
+    let (mut states, mut joint, mut longest) = (Vec::new(), Vec::new(), 0.0f64);
     let (mut rows, mut ended) = (0.0, 0.0f64);
     for (i, cell) in plan.cells.iter().enumerate() {
         let field = plan.field(i);
@@ -84,7 +85,8 @@ fn runs(plan: &Plan) -> Runs {
         let one = run_state(cell, field, duration.total > SAVED_AFTER, round > LONG_ROUND) + 2.0 * grid * size_of::<Recorded>() as f64;
         // States of runs that have ended are kept together up to a bound, and written.
         ended += if one <= KEPT_STATE { 2.0 * seeds * one } else { 0.0 };
-        states.extend(std::iter::repeat_n(one, cell.seeds_count().min(threads)));
+        let (states, at_once) = if goes_jointly(cell, field) { (&mut joint, threads * MOST_JOINT) } else { (&mut states, threads) };
+        states.extend(std::iter::repeat_n(one, cell.seeds_count().min(at_once)));
         runs.recorded += seeds * (grid * size_of::<Recorded>() as f64 + 8.0 * field.dim() as f64 + 100.0) + 8.0 * grid;
         rows += seeds * grid;
         // A curve gathers the values of all seeds at every recorded round.
@@ -92,14 +94,17 @@ fn runs(plan: &Plan) -> Runs {
         let exact = if predicted[i] { prediction(plan, i) } else { 0.0 };
         runs.predictions = runs.predictions.max(exact).max(stability(plan, i));
     }
-    states.sort_by(|a: &f64, b| b.total_cmp(a));
+    let most = |mut states: Vec<f64>, at_once: usize| -> f64 {
+        states.sort_by(|a, b| b.total_cmp(a));
+        states.iter().take(at_once).sum()
+    };
     let workers = plan.fields.iter().map(|f| worker(f.field.dim(), f.field.chain_len())).fold(0.0, f64::max);
     // Metrics: the mean system and ideal controls.
     let metrics = |f: &dyn Field| {
         let (d, systems) = (f.dim() as f64, f.systems());
         systems.map_or(0.0, |_| matrix(d, d)) + systems.map_or(f.agents(), |s| s.kinds.len()) as f64 * (8.0 * d + 40.0)
     };
-    runs.state = states.iter().take(threads).sum::<f64>() + threads as f64 * workers;
+    runs.state = most(states, threads) + most(joint, threads * MOST_JOINT) + threads as f64 * workers;
     runs.state += plan.fields.iter().map(|f| metrics(&*f.field)).sum::<f64>();
     runs.recorded += ended.min(2.0 * KEPT_STATE);
     // A row of the trace: texts, counts, metrics; then the columns as Parquet. A result: its entry of the summary.

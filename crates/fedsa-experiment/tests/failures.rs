@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use fedsa::cancel::Cancel;
 use fedsa::kernel::Isa;
+use fedsa::session::Recorded;
 use fedsa_experiment::config::{Document, Experiment};
-use fedsa_experiment::execute::{ENDED, Earlier, RunControl};
+use fedsa_experiment::execute::{ENDED, Earlier, Executed, RunControl};
 use fedsa_experiment::folder::{RunFolder, look, own_path};
-use fedsa_experiment::{Plan, Unobserved, execute};
+use fedsa_experiment::{Plan, RunObserver, Unobserved, execute};
 
 /// A plan of three seeds, in a folder where the checkpoint of one of them is damaged.
 fn with_damage(path: &Path, rounds: u64, damaged: u64) -> (Plan, RunFolder) {
@@ -57,4 +58,53 @@ fn a_failure_ends_runs_that_are_under_way() {
     let path = dir.path().join("d");
     let e = failure(&path, &with_damage(&path, 1_000_000_000, 1), 2);
     assert!(e.what.contains("run-0-1.ckpt"), "{e}");
+}
+
+/// Ten seeds whose data are far away go on jointly: those that were interrupted go on to the bits of seeds that ran in turn.
+#[test]
+fn joint_seeds_are_kept_and_go_on() {
+    let plan = |rounds: u64| {
+        let text = format!(
+            "id = \"far\"\nproblem = {{ kind = \"finite-sum\", agents = 24, terms = 10, dim = 100 }}\nsampling = {{ kind = \"markov\" }}\n\
+             method = [{{ kind = \"fedlsa\", step_size = 0.003, local_steps = 3 }}, {{ kind = \"fedhsa\", step_size = 0.003, local_steps = 3 }}]\n\
+             run = {{ rounds = {rounds}, seeds = 5, record = {{ every = 2 }} }}\n"
+        );
+        let experiment = Document::parse("far.toml", &text).and_then(Experiment::read).unwrap();
+        Plan::new(experiment, Path::new(""), Isa::best(), &Default::default()).unwrap()
+    };
+    let whole = plan(8);
+    assert!(whole.field(0).facts().agent_bytes().unwrap() * 24 > 8 << 20, "or they would not be joint");
+    let results = |plan: &Plan, path: Option<&Path>, in_turn, cancel: &Cancel, observer: &dyn RunObserver| {
+        let folder = path.map(|path| look(path).unwrap().claim(true).unwrap());
+        let earlier = path.map_or_else(Earlier::default, |path| Earlier::of(path).unwrap());
+        let every = Duration::ZERO;
+        execute(plan, &RunControl { cancel, folder: folder.as_ref(), every, earlier: &earlier, observer, in_turn }).unwrap()
+    };
+    let never = Cancel::new();
+    let Executed::Done(expected) = results(&whole, None, true, &never, &Unobserved) else { panic!("not interrupted") };
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("d");
+    let stop = Stopping { cancel: Cancel::new(), at: 4 };
+    let Executed::Interrupted(left) = results(&whole, Some(&path), false, &stop.cancel, &stop) else { panic!("interrupted") };
+    assert!(left.kept > 0 && left.behind.is_empty(), "{left:?}");
+    let Executed::Done(again) = results(&whole, Some(&path), false, &never, &Unobserved) else { panic!("not interrupted") };
+    for (cell, expected) in again.cells.iter().zip(&expected.cells) {
+        for (seed, expected) in cell.iter().zip(expected) {
+            assert_eq!((&seed.theta, &seed.rows), (&expected.theta, &expected.rows));
+        }
+    }
+}
+
+/// Ends all runs when one of them has recorded a round.
+struct Stopping {
+    cancel: Cancel,
+    at: u64,
+}
+
+impl RunObserver for Stopping {
+    fn recorded(&self, _: usize, _: u64, row: &Recorded) {
+        if row.round == self.at {
+            self.cancel.cancel();
+        }
+    }
 }

@@ -15,7 +15,7 @@ use fedsa::problem::garnet::Heterogeneity;
 use fedsa::record::{Ledger, Outcome};
 use fedsa::round::{Advanced, Run};
 use fedsa::sampling::Law;
-use fedsa::session::{Carrier, Nodes, Observer, Record, Recorded, Session, State, Transport, Until};
+use fedsa::session::{Carrier, Member, Nodes, Observer, Record, Recorded, Session, State, Transport, Until, advance_jointly};
 
 use crate::common::{bits, field, method, small_garnet};
 
@@ -104,6 +104,62 @@ fn a_session_ends_in_each_outcome() {
     cancelled.cancel();
     assert_eq!(session("fedlsa", fedlsa).advance(&Until::rounds(30), &cancelled, &mut ()).unwrap(), Outcome::Interrupted);
     assert_eq!(cancelled.check().unwrap_err().kind(), ErrorKind::Cancelled);
+}
+
+/// Sessions of several methods, seeds and targets, one of which has begun before, one ends at once and one cannot measure its target.
+#[test]
+fn joint_sessions_are_those_that_go_on_alone() {
+    let field = garnet();
+    let metrics = Arc::new(Metrics::new(&field));
+    let sessions = || -> Vec<Session<Run>> {
+        let of = |(seed, kind): (u64, &str)| {
+            let method = method(kind, r#"{"step_size": 0.1, "local_steps": 10}"#);
+            let run = Run::new(&field, &Federation::builder(&*method).seed(seed).on(&*field).unwrap()).unwrap();
+            let session = Session::new(run).recording(Record::Every(3));
+            if seed == 7 { session } else { session.with_metrics(Arc::clone(&metrics)) }
+        };
+        [(1, "fedlsa"), (2, "fedlsa"), (1, "scafflsa"), (4, "scafflsa"), (7, "fedlsa"), (5, "fedlsa")].map(of).into()
+    };
+    let untils = [
+        Until::rounds(30),
+        Until::rounds(25).mse(1e-9),
+        Until::rounds(300).relative_residual(0.5),
+        Until::rounds(7),
+        Until::rounds(9).mse(0.5),
+        Until::rounds(0),
+    ];
+    let (mut alone, mut joint) = (sessions(), sessions());
+    for all in [&mut alone, &mut joint] {
+        all[0].advance(&Until::rounds(5), &Cancel::new(), &mut ()).unwrap();
+    }
+    let mut expected = Vec::new();
+    for (session, until) in alone.iter_mut().zip(&untils) {
+        expected.push(session.advance(until, &Cancel::new(), &mut ()));
+    }
+    let mut observers = [(); 6];
+    let members = joint.iter_mut().zip(&untils).zip(&mut observers);
+    let members = members.map(|((session, until), observer)| Member { session, until: *until, observer }).collect();
+    let outcomes = advance_jointly(members, &Cancel::new());
+    assert_eq!(outcomes, expected);
+    assert!(expected.iter().filter(|outcome| outcome.is_err()).count() == 1);
+    for (alone, joint) in alone.iter().zip(&joint) {
+        let state = |session: &Session<Run>| State { seconds: 0.0, ..session.state().unwrap() };
+        assert_eq!(state(alone), state(joint));
+        assert!((joint.seconds() > 0.0) == (joint.round() > 0));
+    }
+    // All of them are interrupted between two rounds, and go on.
+    let stopped = Cancel::new();
+    stopped.cancel();
+    let members = joint.iter_mut().zip(&mut observers);
+    let members = members.map(|(session, observer)| Member { session, until: Until::rounds(400), observer }).collect();
+    assert!(advance_jointly(members, &stopped).into_iter().all(|outcome| outcome == Ok(Outcome::Interrupted)));
+    let members = joint.iter_mut().zip(&mut observers);
+    let members = members.map(|(session, observer)| Member { session, until: Until::rounds(301), observer }).collect();
+    assert!(advance_jointly(members, &Cancel::new()).into_iter().all(|outcome| outcome == Ok(Outcome::Completed)));
+    for session in &mut alone {
+        session.advance(&Until::rounds(301), &Cancel::new(), &mut ()).unwrap();
+    }
+    assert!(alone.iter().zip(&joint).all(|(alone, joint)| bits(alone.output()) == bits(joint.output())));
 }
 
 #[test]

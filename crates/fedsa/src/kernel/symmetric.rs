@@ -37,6 +37,11 @@ pub const fn term_chunks(d: usize) -> usize {
 }
 
 impl Symmetric {
+    /// The bytes that the terms take.
+    pub fn bytes(&self) -> usize {
+        size_of_val(&self.data[..])
+    }
+
     /// No terms yet, with room for some.
     pub fn with_capacity(d: usize, terms: usize) -> Self {
         let stride = term_chunks(d);

@@ -7,6 +7,7 @@
 mod batched;
 mod each;
 mod history;
+mod joint;
 mod pass;
 mod reached;
 mod replayed;
@@ -32,11 +33,12 @@ use crate::random::{Key, Purpose};
 use crate::record::{Ledger, Work};
 use history::History;
 use reached::Reached;
-use sweep::{Agents, Job, Rows, Shares, Strides, Worker, tell_own};
+use sweep::{Agents, Counted, Job, Rows, Shares, Strides, Task, Worker, tell_own};
 use together::Spare;
 
 pub use crate::federation::check_needs;
 pub use crate::sums::{accumulate, pairwise, sum};
+pub use joint::advance_jointly;
 
 /// One run: a federation whose agents are all in this process, on the data of a field.
 pub struct Run {
@@ -237,25 +239,42 @@ impl Run {
 
     /// Runs one round, and abandons it soon after `cancel` is set.
     pub fn advance(&mut self, cancel: &Cancel) -> Advanced {
-        if self.is_torn() {
-            return Advanced::Cancelled;
-        }
-        let available = self.available();
-        let mut step = self.coordinator.open(available.as_deref());
-        if step == Step::RoundOver {
-            return Advanced::Over;
-        }
-        while step == Step::Ask {
+        let mut step = self.open();
+        while step == Ok(Step::Ask) {
             self.catch_up();
             self.exchange(cancel);
-            if cancel.is_cancelled() || self.failure().is_some() {
-                self.is_torn = true;
-                return Advanced::Cancelled;
-            }
-            step = self.coordinator.close();
+            step = self.close(cancel);
         }
-        if step == Step::Tell {
-            self.tell();
+        self.end(step)
+    }
+
+    /// Opens a round, or says why there is none.
+    fn open(&mut self) -> std::result::Result<Step, Advanced> {
+        if self.is_torn() {
+            return Err(Advanced::Cancelled);
+        }
+        let available = self.available();
+        match self.coordinator.open(available.as_deref()) {
+            Step::RoundOver => Err(Advanced::Over),
+            step => Ok(step),
+        }
+    }
+
+    /// Closes an exchange whose answers have been handed in, unless it was abandoned.
+    fn close(&mut self, cancel: &Cancel) -> std::result::Result<Step, Advanced> {
+        if cancel.is_cancelled() || self.failure().is_some() {
+            self.is_torn = true;
+            return Err(Advanced::Cancelled);
+        }
+        Ok(self.coordinator.close())
+    }
+
+    /// Ends a round after its exchanges.
+    fn end(&mut self, step: std::result::Result<Step, Advanced>) -> Advanced {
+        match step {
+            Err(advanced) => return advanced,
+            Ok(Step::Tell) => self.tell(),
+            Ok(_) => {}
         }
         if self.failure().is_some() {
             self.is_torn = true;
@@ -311,20 +330,38 @@ impl Run {
 
     /// An exchange with agents that work in lanes.
     fn exchange_in_lanes(&mut self, cancel: &Cancel) {
+        let reached = self.reached();
+        let Task { job, agents, rows, worker, spare, wants_each } = self.task(reached.as_ref(), cancel, shares);
+        let counted = job.carry_out(agents, rows, worker, spare);
+        self.hand_in(counted, wants_each);
+    }
+
+    /// The agents that the open question reaches, if these are not all that are asked.
+    fn reached(&mut self) -> Option<Reached> {
+        Reached::of(&self.coordinator, &mut self.state.answered)
+    }
+
+    /// The open exchange with agents that work in lanes, of which as many are shared out as `shares` says for a field, a number of participants and one of
+    /// local steps.
+    fn task<'a>(
+        &'a mut self,
+        reached: Option<&'a Reached>,
+        cancel: &'a Cancel,
+        shares: impl FnOnce(&dyn Field, usize, usize) -> Shares,
+    ) -> Task<'a> {
         let Run { field, client: Working::Lanes(client), coordinator, state, scratch, .. } = self else {
             unreachable!("called with lanes")
         };
         let (d, seed) = (field.dim(), coordinator.federation().seed());
         let (exchange, exchanges) = (coordinator.question().down.exchange, coordinator.protocol().exchanges.len());
         let one_by_one = coordinator.protocol().wants_each(exchange) || coordinator.needs_single_answers();
-        let reached = Reached::of(coordinator, &mut state.answered);
         let part = coordinator.wanted_of_lanes();
-        let State { memory, chains, feedback, history, work, .. } = state;
+        let State { memory, chains, feedback, history, .. } = state;
         let (ask, participants, uplink, channel) = coordinator.with_channel();
         if let Some(pull) = &uplink.delay {
             history.keep(&ask.down, chains, pull.delay.max());
         }
-        let (participants, own) = reached.as_ref().map_or((participants, ask.own.as_ref()), Reached::parts);
+        let (participants, own) = reached.map_or((participants, ask.own.as_ref()), Reached::parts);
         let n = participants.len();
         // An answer with an operator takes one evaluation, without local steps.
         let steps = if part == Part::Operator { 1 } else { client.local_steps(ask.down.round) };
@@ -341,7 +378,7 @@ impl Run {
             seed,
             down: &ask.down,
             own,
-            answered: reached.as_ref().and_then(Reached::answered),
+            answered: reached.and_then(Reached::answered),
             participants,
             is_last: usize::from(exchange) + 1 == exchanges,
             strides: Strides {
@@ -356,12 +393,18 @@ impl Run {
         scratch.make_room(n, d, divided, one_by_one);
         let Scratch { worker, spare, blocks, arrivals, inbox, .. } = scratch;
         let agents = Agents { first: 0, memory, chains, feedback, channel };
-        let (sent, computed) = job.carry_out(agents, Rows { blocks, arrivals, inbox }, worker, spare);
-        *work = work.and(computed);
+        Task { job, agents, rows: Rows { blocks, arrivals, inbox }, worker, spare, wants_each: one_by_one || divided }
+    }
+
+    /// Hands in the answers of agents in lanes: each, or their sums.
+    fn hand_in(&mut self, (sent, computed): Counted, wants_each: bool) {
+        let Run { coordinator, state, scratch: Scratch { blocks, arrivals, inbox, .. }, .. } = self;
+        state.work = state.work.and(computed);
         coordinator.pass_over_channels();
-        if one_by_one || divided {
+        if wants_each {
             coordinator.accept_each(inbox, arrivals, &sent);
         } else {
+            let d = coordinator.federation().dim();
             pairwise(blocks, d);
             coordinator.accept_sums(&blocks[..d], arrivals, &sent);
         }

@@ -1,6 +1,7 @@
 //! One exchange over all participants: blocks of eight, in parallel.
 
 use super::history::History;
+use super::together::Spare;
 use crate::cancel::Cancel;
 use crate::coordinator::Arrival;
 use crate::kernel::{Chunk, LANES, Lanes, rows};
@@ -38,7 +39,7 @@ pub(super) struct Strides {
 
 impl<'a> Agents<'a> {
     /// Splits before agent `at`.
-    fn split(self, at: usize, s: Strides) -> (Self, Self) {
+    pub(super) fn split(self, at: usize, s: Strides) -> (Self, Self) {
         let n = at - self.first;
         let (m0, m1) = self.memory.split_at_mut(n * s.memory);
         let (c0, c1) = self.chains.split_at_mut(n * s.chains);
@@ -61,7 +62,7 @@ pub(super) struct Rows<'a> {
 
 impl<'a> Rows<'a> {
     /// Splits before the participant `n`, a multiple of eight where there are blocks' sums.
-    fn split(self, n: usize, d: usize) -> (Self, Self) {
+    pub(super) fn split(self, n: usize, d: usize) -> (Self, Self) {
         let (b0, b1) = if self.blocks.is_empty() { (&mut [][..], &mut [][..]) } else { self.blocks.split_at_mut(n / LANES * d) };
         let (f0, f1) = if self.arrivals.is_empty() { (&mut [][..], &mut [][..]) } else { self.arrivals.split_at_mut(n) };
         let (i0, i1) = if self.inbox.is_empty() { (&mut [][..], &mut [][..]) } else { self.inbox.split_at_mut(n * d) };
@@ -163,6 +164,17 @@ pub(super) struct Job<'a> {
     pub cancel: &'a Cancel,
 }
 
+/// One exchange with what it works on.
+pub(super) struct Task<'a> {
+    pub job: Job<'a>,
+    pub agents: Agents<'a>,
+    pub rows: Rows<'a>,
+    pub worker: &'a mut Worker,
+    pub spare: &'a mut Spare,
+    /// Whether answers are handed in one by one, and not as the sums of blocks.
+    pub wants_each: bool,
+}
+
 impl Job<'_> {
     /// Processes the participants in `range`, halving it down to the grain.
     pub(super) fn sweep(&self, range: std::ops::Range<usize>, agents: Agents<'_>, rows: Rows<'_>, worker: Option<&mut Worker>) -> Counted {
@@ -186,7 +198,7 @@ impl Job<'_> {
     }
 
     /// Processes blocks one after the other.
-    fn blocks(&self, range: std::ops::Range<usize>, agents: Agents<'_>, to: Rows<'_>, worker: &mut Worker) -> Counted {
+    pub(super) fn blocks(&self, range: std::ops::Range<usize>, agents: Agents<'_>, to: Rows<'_>, worker: &mut Worker) -> Counted {
         let (d, weights) = (self.field.dim(), self.weights);
         let side_by_side = self.shares.lanes;
         if let Some(one_pass) = self.one_pass(&range, &to) {

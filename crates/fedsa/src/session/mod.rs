@@ -5,6 +5,7 @@
 //! process ([`Session::state`]).
 
 mod carrier;
+mod joint;
 mod recorded;
 mod until;
 
@@ -14,6 +15,7 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 
 pub use carrier::{Carrier, Nodes, Quorum, Transport};
+pub use joint::{Member, advance_jointly};
 pub use recorded::Recorded;
 pub use until::Until;
 
@@ -88,6 +90,18 @@ const UNTIMED: u32 = 63;
 
 /// The longest round for which a cancelled session waits by default.
 const PATIENCE: Duration = Duration::from_millis(250);
+
+/// A round before it is carried.
+struct ExpectedRound {
+    /// The local steps of a participant.
+    steps: f64,
+    /// When it began, if it is timed.
+    began: Option<Instant>,
+    /// What abandons it.
+    cancel: Cancel,
+    /// The state before it, if it may be abandoned and no state was kept elsewhere.
+    state: Option<State>,
+}
 
 /// What brings a carrier to its start.
 type Prepare<C> = Arc<dyn Fn(&mut C) + Send + Sync>;
@@ -286,32 +300,49 @@ impl<C: Carrier> Session<C> {
     fn go_on(&mut self, until: &Until, cancel: &Cancel, observer: &mut dyn Observer) -> Result<Outcome> {
         self.carrier.resend()?;
         loop {
-            let (t, diverged) = (self.carrier.coordinator().rounds(), self.diverged());
-            self.round = t;
-            let is_over = t >= until.rounds || diverged.is_some();
-            if self.rows.last().is_none_or(|row| row.round < t) && (is_over || self.record.has(t)) {
-                self.see(observer)?;
+            if let Some(outcome) = self.before_round(until, cancel, observer)? {
+                return Ok(outcome);
             }
-            if until.relative_residual.is_some() && self.at_start.is_none() {
-                self.at_start = self.residual_at_start();
-            }
-            let has_reached = self.rows.last().is_some_and(|row| row.round == t) && until.is_reached(&self.rows, self.at_start);
-            if is_over || has_reached {
-                return Ok(until.outcome(&self.rows, self.at_start, diverged, has_reached));
-            }
-            if cancel.is_cancelled() {
-                self.keep(observer)?;
-                return Ok(Outcome::Interrupted);
-            }
-            if observer.wants_state() {
-                self.keep(observer)?;
-            }
-            match self.carry(cancel, observer)? {
-                Advanced::Round => observer.advanced(),
-                Advanced::Over => return Ok(until.outcome(&self.rows, self.at_start, diverged, false)),
-                Advanced::Cancelled => return Ok(Outcome::Interrupted),
+            let advanced = self.carry(cancel, observer)?;
+            if let Some(outcome) = self.after_round(advanced, until, observer) {
+                return Ok(outcome);
             }
         }
+    }
+
+    /// Records where the session stands, and looks whether it ends there.
+    fn before_round(&mut self, until: &Until, cancel: &Cancel, observer: &mut dyn Observer) -> Result<Option<Outcome>> {
+        let (t, diverged) = (self.carrier.coordinator().rounds(), self.diverged());
+        self.round = t;
+        let is_over = t >= until.rounds || diverged.is_some();
+        if self.rows.last().is_none_or(|row| row.round < t) && (is_over || self.record.has(t)) {
+            self.see(observer)?;
+        }
+        if until.relative_residual.is_some() && self.at_start.is_none() {
+            self.at_start = self.residual_at_start();
+        }
+        let has_reached = self.rows.last().is_some_and(|row| row.round == t) && until.is_reached(&self.rows, self.at_start);
+        if is_over || has_reached {
+            return Ok(Some(until.outcome(&self.rows, self.at_start, diverged, has_reached)));
+        }
+        if cancel.is_cancelled() {
+            self.keep(observer)?;
+            return Ok(Some(Outcome::Interrupted));
+        }
+        if observer.wants_state() {
+            self.keep(observer)?;
+        }
+        Ok(None)
+    }
+
+    /// Whether the session ends because of how its round did.
+    fn after_round(&self, advanced: Advanced, until: &Until, observer: &mut dyn Observer) -> Option<Outcome> {
+        match advanced {
+            Advanced::Round => observer.advanced(),
+            Advanced::Over => return Some(until.outcome(&self.rows, self.at_start, self.diverged(), false)),
+            Advanced::Cancelled => return Some(Outcome::Interrupted),
+        }
+        None
     }
 
     /// `||gbar(theta_0)||`, where it is known: the session may not have recorded round 0, or may have begun later.
@@ -338,32 +369,44 @@ impl<C: Carrier> Session<C> {
             }
             return Ok(advanced);
         }
+        let round = self.expect_round(cancel, observer)?;
+        let advanced = self.carrier.carry_round(&round.cancel)?;
+        self.end_round(round, advanced, observer)?;
+        Ok(advanced)
+    }
+
+    /// How the next round is to be carried: a short one to its end, a long one until it is cancelled, with a state before it.
+    fn expect_round(&mut self, cancel: &Cancel, observer: &mut dyn Observer) -> Result<ExpectedRound> {
         let steps = self.carrier.next_local_steps().max(1) as f64;
         let expected = self.pace.map_or(f64::INFINITY, |pace| pace * steps / self.patience.as_secs_f64());
         if self.untimed > 0 && expected < 1e-3 {
             self.untimed -= 1;
-            return self.carrier.carry_round(&Cancel::never());
+            return Ok(ExpectedRound { steps, began: None, cancel: Cancel::never(), state: None });
         }
         self.untimed = UNTIMED;
-        let began = Instant::now();
-        let advanced = if expected <= 1.0 {
-            self.carrier.carry_round(&Cancel::never())?
-        } else {
-            // The state before a round that may be abandoned must be in memory or kept elsewhere.
-            let is_missing = self.kept != Some(self.round);
-            self.count_time();
-            let state = (is_missing && observer.fits(self.carrier.state_len())).then(|| self.state()).transpose()?;
-            let advanced = self.carrier.carry_round(cancel)?;
-            if let (Advanced::Cancelled, Some(state)) = (advanced, state) {
-                if observer.keep(&state) {
-                    self.kept = Some(state.round);
-                }
-                if self.carrier.is_torn() {
-                    self.carrier.restore(&state.carrier)?;
-                }
+        let began = Some(Instant::now());
+        if expected <= 1.0 {
+            return Ok(ExpectedRound { steps, began, cancel: Cancel::never(), state: None });
+        }
+        // The state before a round that may be abandoned must be in memory or kept elsewhere.
+        let is_missing = self.kept != Some(self.round);
+        self.count_time();
+        let state = (is_missing && observer.fits(self.carrier.state_len())).then(|| self.state()).transpose()?;
+        Ok(ExpectedRound { steps, began, cancel: cancel.clone(), state })
+    }
+
+    /// Keeps the state before a round that was cancelled, and takes the time of another one.
+    fn end_round(&mut self, round: ExpectedRound, advanced: Advanced, observer: &mut dyn Observer) -> Result<()> {
+        let ExpectedRound { steps, began, state, .. } = round;
+        let Some(began) = began else { return Ok(()) };
+        if let (Advanced::Cancelled, Some(state)) = (advanced, state) {
+            if observer.keep(&state) {
+                self.kept = Some(state.round);
             }
-            advanced
-        };
+            if self.carrier.is_torn() {
+                self.carrier.restore(&state.carrier)?;
+            }
+        }
         let pace = began.elapsed().as_secs_f64() / steps;
         self.pace = match advanced {
             Advanced::Round => Some(pace),
@@ -371,7 +414,7 @@ impl<C: Carrier> Session<C> {
             Advanced::Cancelled => self.pace.map(|before| before.max(pace)),
             Advanced::Over => self.pace,
         };
-        Ok(advanced)
+        Ok(())
     }
 
     /// Goes on from the state that was kept last, or from the start.
