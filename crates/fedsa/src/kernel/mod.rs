@@ -49,6 +49,7 @@ pub mod elementary;
 pub(crate) mod four;
 pub mod generic;
 pub mod gram;
+pub mod lists;
 pub mod margins;
 pub mod pass;
 pub mod products;

@@ -3,17 +3,24 @@
 //! Only the places of the numbers are read. The order of operations is that of [`super::margins`], and so are the bits: a row of -1 has the
 //! partial sums of the same row of 1 with the other sign.
 
+use std::cell::RefCell;
 use std::ops::Range;
 
+use super::lists::{Lists, Places, SIDE};
 use super::{Isa, tree};
 use crate::problem::dataset::Rows;
 
 /// Rows of a block: their partial sums stay in the nearest memory.
 pub const BLOCK: usize = 512;
-/// The bits of an entry that number its row in the block; the others are its column.
-const ROW_BITS: u32 = BLOCK.trailing_zeros();
 /// Partial sums of a row.
 const CLASSES: usize = 8;
+/// The most columns: 16 bits number them, the rows of a block, and one place after each.
+const MOST_COLUMNS: usize = (1 << 16) - BLOCK - 2;
+
+thread_local! {
+    /// The numbers that are summed: of the columns and 0, then of the rows of a block and -0, which leaves any sum as it is.
+    static NUMBERS: RefCell<Option<Box<Places>>> = const { RefCell::new(None) };
+}
 
 /// The places of the numbers, in blocks of rows.
 #[derive(Debug)]
@@ -28,49 +35,71 @@ pub struct UnitRows {
 struct Block {
     /// 1 or -1 for each row.
     sign: Vec<f64>,
-    /// Row and column of each number: those of the columns of each remainder modulo 8 in turn, and of these the rows in their order. A
-    /// loop over them has no ends of rows, which processors could not foresee.
-    entries: Vec<u32>,
-    /// Where the entries of each remainder end.
-    ends: [usize; CLASSES],
+    /// The columns of each partial sum: of those of each remainder modulo 8 in turn, and of these the rows in their order.
+    columns: Lists,
+    /// The rows of each column.
+    rows: Lists,
 }
 
 impl Block {
-    fn of(starts: &[usize], index: &[u32], value: &[f64]) -> Option<Self> {
+    fn of(d: usize, starts: &[usize], index: &[u32], value: &[f64]) -> Option<Self> {
         let row = |j: usize| starts[j]..starts[j + 1];
         let rows = starts.len() - 1;
         let sign: Vec<f64> = (0..rows).map(|j| value[row(j)].first().copied().unwrap_or(1.0)).collect();
         let is_unit = |j: usize| sign[j].abs() == 1.0 && value[row(j)].iter().all(|x| *x == sign[j]);
-        let fits = index[starts[0]..starts[rows]].iter().all(|i| *i < 1 << (u32::BITS - ROW_BITS));
-        if !fits || !(0..rows).all(is_unit) {
+        if d > MOST_COLUMNS || !(0..rows).all(is_unit) {
             return None;
         }
-        let (mut entries, mut ends) = (Vec::with_capacity(starts[rows] - starts[0]), [0; CLASSES]);
-        for (class, end) in ends.iter_mut().enumerate() {
-            for j in 0..rows {
-                let own = index[row(j)].iter().filter(|i| **i as usize % CLASSES == class);
-                entries.extend(own.map(|i| i << ROW_BITS | j as u32));
-            }
-            *end = entries.len();
-        }
-        Some(Self { sign, entries, ends })
+        let entries = || (0..rows).flat_map(|j| index[row(j)].iter().map(move |i| (j, *i as usize)));
+        let columns = lists(CLASSES * BLOCK, d, entries().map(|(j, i)| (i % CLASSES * BLOCK + j, i)));
+        let rows = lists(d, d + 1 + BLOCK, entries().map(|(j, i)| (i, d + 1 + j)));
+        Some(Self { sign, columns, rows })
     }
 
-    fn products(&self, isa: Isa, theta: &[f64], out: &mut [f64]) {
-        products(isa, &self.entries, &self.ends, &self.sign, theta, out);
+    /// `x_j . theta` of the rows, with theta among the numbers.
+    fn products(&self, isa: Isa, numbers: &Places, out: &mut [f64]) {
+        let mut sums = [0.0; CLASSES * BLOCK];
+        self.columns.sum(isa, numbers, &mut sums);
+        join(isa, &sums, &self.sign, out);
     }
 
-    fn add(&self, isa: Isa, weights: &[f64], out: &mut [f64]) {
-        add(isa, &self.entries, &self.sign, weights, out);
+    /// `out += sum_j weights_j x_j` over the rows.
+    fn add(&self, isa: Isa, weights: &[f64], numbers: &mut Places, out: &mut [f64]) {
+        let signed = &mut numbers[out.len() + 1..];
+        signed.iter_mut().zip(weights.iter().zip(&self.sign)).for_each(|(signed, (w, sign))| *signed = w * sign);
+        self.rows.add(isa, numbers, out);
     }
+}
+
+/// The lists of some targets, from pairs of a target and a place.
+fn lists(targets: usize, nothing: usize, pairs: impl Iterator<Item = (usize, usize)> + Clone) -> Lists {
+    let mut lengths = vec![0; targets];
+    pairs.clone().for_each(|(target, _)| lengths[target] += 1);
+    let (mut lists, mut next) = Lists::with_room(&lengths, nothing as u16, |target| target as u32);
+    let flat = lists.places.as_flattened_mut();
+    for (target, place) in pairs {
+        flat[next[target]] = place as u16;
+        next[target] += SIDE;
+    }
+    lists
+}
+
+/// Shows room for the numbers of columns and rows, for vectors of d components.
+fn with_numbers<R>(d: usize, see: impl FnOnce(&mut Places) -> R) -> R {
+    let kept = NUMBERS.take();
+    let mut numbers = kept.unwrap_or_else(|| vec![0.0; 1 << 16].try_into().expect("so many numbers"));
+    (numbers[d], numbers[d + 1 + BLOCK]) = (0.0, -0.0);
+    let shown = see(&mut numbers);
+    NUMBERS.set(Some(numbers));
+    shown
 }
 
 impl UnitRows {
     /// Sparse rows in blocks that start anew at each of `first`, which ends with the number of rows; `None` where other numbers occur.
     pub fn of(rows: &Rows, first: &[usize]) -> Option<Self> {
-        let Rows::Sparse { starts, index, value, .. } = rows else { return None };
+        let Rows::Sparse { d, starts, index, value } = rows else { return None };
         let bounds = first.windows(2).flat_map(|at| (at[0]..at[1]).step_by(BLOCK).map(|from| from..at[1].min(from + BLOCK)));
-        let blocks = bounds.clone().map(|at| Block::of(&starts[at.start..=at.end], index, value)).collect::<Option<_>>()?;
+        let blocks = bounds.clone().map(|at| Block::of(*d, &starts[at.start..=at.end], index, value)).collect::<Option<_>>()?;
         Some(Self { first: bounds.map(|at| at.start).chain(first.last().copied()).collect(), blocks })
     }
 
@@ -91,55 +120,45 @@ impl UnitRows {
     ) -> bool {
         let Some(blocks) = self.blocks(&range) else { return false };
         let mut weights = [0.0; BLOCK];
-        for (rows, block) in blocks {
-            let weights = &mut weights[..rows.len()];
-            block.products(isa, theta, weights);
-            weigh(rows, weights);
-            block.add(isa, weights, out);
-        }
+        with_numbers(theta.len(), |numbers| {
+            numbers[..theta.len()].copy_from_slice(theta);
+            for (rows, block) in blocks {
+                let weights = &mut weights[..rows.len()];
+                block.products(isa, numbers, weights);
+                weigh(rows, weights);
+                block.add(isa, weights, numbers, out);
+            }
+        });
         true
     }
 
     /// `out_j = x_j . theta` for the rows of a range; false, and then nothing is done, where it cuts a block.
     pub fn margins(&self, isa: Isa, range: Range<usize>, theta: &[f64], out: &mut [f64]) -> bool {
         let Some(blocks) = self.blocks(&range) else { return false };
-        blocks.for_each(|(rows, block)| block.products(isa, theta, &mut out[rows.start - range.start..rows.end - range.start]));
+        with_numbers(theta.len(), |numbers| {
+            numbers[..theta.len()].copy_from_slice(theta);
+            blocks.for_each(|(rows, block)| block.products(isa, numbers, &mut out[rows.start - range.start..rows.end - range.start]));
+        });
         true
     }
 
     /// `out += sum_j weights_j x_j` over the rows of a range; false, and then nothing is done, where it cuts a block.
     pub fn combine(&self, isa: Isa, range: Range<usize>, out: &mut [f64], weights: &[f64]) -> bool {
         let Some(blocks) = self.blocks(&range) else { return false };
-        blocks.for_each(|(rows, block)| block.add(isa, &weights[rows.start - range.start..rows.end - range.start], out));
+        with_numbers(out.len(), |numbers| {
+            blocks.for_each(|(rows, block)| block.add(isa, &weights[rows.start - range.start..rows.end - range.start], numbers, out));
+        });
         true
     }
 }
 
 per_isa! {
-    /// `x_j . theta` of the rows of a block.
-    fn products(entries: &[u32], ends: &[usize; 8], sign: &[f64], theta: &[f64], out: &mut [f64]) {
-        let mut sums = [[0.0; BLOCK]; CLASSES];
-        let mut from = 0;
-        for (sums, end) in sums.iter_mut().zip(ends) {
-            for entry in &entries[from..*end] {
-                sums[*entry as usize % BLOCK] += theta[(*entry >> ROW_BITS) as usize];
-            }
-            from = *end;
-        }
-        for (j, (out, sign)) in out.iter_mut().zip(sign).enumerate() {
+    /// The partial sums of each row to its sum.
+    fn join(sums: &[f64; 8 * 512], sign: &[f64], out: &mut [f64]) {
+        let (sums, _) = sums.as_chunks::<BLOCK>();
+        for (j, (out, sign)) in out.iter_mut().zip(sign).take(BLOCK).enumerate() {
             // Never -0, which the sums of -1 are where those of 1 are 0.
             *out = sign * tree(std::array::from_fn(|class| sums[class][j])) + 0.0;
-        }
-    }
-}
-
-per_isa! {
-    /// `out += sum_j weights_j x_j` over the rows of a block.
-    fn add(entries: &[u32], sign: &[f64], weights: &[f64], out: &mut [f64]) {
-        let mut signed = [0.0; BLOCK];
-        signed.iter_mut().zip(weights.iter().zip(sign)).for_each(|(signed, (w, sign))| *signed = w * sign);
-        for entry in entries {
-            out[(*entry >> ROW_BITS) as usize] += signed[*entry as usize % BLOCK];
         }
     }
 }

@@ -7,7 +7,8 @@ use std::sync::{Arc, OnceLock};
 use faer::Mat;
 
 use crate::kernel::Isa;
-use crate::kernel::common_rows::{CommonRows, ListWeights, MOST_ROWS};
+use crate::kernel::common_rows::{CommonRows, MOST_ROWS};
+use crate::kernel::lists::Places;
 use crate::problem::dataset::Rows;
 use crate::triangle::{Support, entries};
 
@@ -40,7 +41,7 @@ struct Scratch {
     /// The values of a row times its weight.
     scaled: Vec<f64>,
     /// The weights of binary rows.
-    weights: Option<Box<ListWeights>>,
+    weights: Option<Box<Places>>,
 }
 
 thread_local! {

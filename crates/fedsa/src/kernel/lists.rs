@@ -1,0 +1,150 @@
+//! Sums over lists of places, of which those of about the same length are computed side by side.
+//!
+//! Each sum is in the order of its list, on every instruction set.
+
+use super::Isa;
+
+/// Sums that are computed side by side.
+pub const SIDE: usize = 8;
+/// Numbers to sum. Whatever 16 bits number is a place.
+pub type Places = [f64; 1 << 16];
+
+/// The lists of some sums.
+#[derive(Debug)]
+pub struct Lists {
+    groups: Vec<Group>,
+    /// The lists of each group: first places, second places, .. of its sums.
+    pub places: Vec<[u16; SIDE]>,
+}
+
+/// Sums whose lists are about as long.
+#[derive(Debug)]
+pub struct Group {
+    /// Where the sums are written, if anywhere.
+    targets: [u32; SIDE],
+    /// The length of the longest list.
+    len: u32,
+}
+
+impl Lists {
+    /// Room for lists of these lengths, of which those of length 0 are left out: all their places are `nothing` until they are written. `target` says
+    /// where the sum of each list is written; where its places go is returned: the first one to this place of the flat `places`, and each further
+    /// one [`SIDE`] after the one before.
+    pub fn with_room(lengths: &[u32], nothing: u16, target: impl Fn(usize) -> u32) -> (Self, Vec<usize>) {
+        // By length, the longest first.
+        let longest = lengths.iter().max().map_or(0, |most| *most as usize);
+        let mut before = vec![0; longest + 2];
+        lengths.iter().for_each(|len| before[longest - *len as usize + 1] += 1);
+        (0..=longest).for_each(|len| before[len + 1] += before[len]);
+        let mut order = vec![0u32; before[longest]];
+        for (list, len) in lengths.iter().enumerate().filter(|(_, len)| **len > 0) {
+            let at = &mut before[longest - *len as usize];
+            order[*at] = list as u32;
+            *at += 1;
+        }
+        let (mut groups, mut all) = (Vec::with_capacity(order.len().div_ceil(SIDE)), 0);
+        let mut next = vec![0usize; lengths.len()];
+        for group in order.chunks(SIDE) {
+            let mut targets = [u32::MAX; SIDE];
+            for (k, list) in group.iter().enumerate() {
+                (targets[k], next[*list as usize]) = (target(*list as usize), SIDE * all + k);
+            }
+            let len = lengths[group[0] as usize];
+            groups.push(Group { targets, len });
+            all += len as usize;
+        }
+        (Self { groups, places: vec![[nothing; SIDE]; all] }, next)
+    }
+
+    /// Writes the sum of each list to its target. Targets beyond the end are nowhere.
+    pub fn sum(&self, isa: Isa, numbers: &Places, out: &mut [f64]) {
+        sum(isa, &self.groups, &self.places, numbers, out);
+    }
+
+    /// Adds the numbers of each list to its target, one after the other.
+    pub fn add(&self, isa: Isa, numbers: &Places, out: &mut [f64]) {
+        add(isa, &self.groups, &self.places, numbers, out);
+    }
+}
+
+/// The sums of a group, from what they begin with.
+#[inline(always)]
+fn summed(mut sums: [f64; SIDE], places: &[[u16; SIDE]], numbers: &Places) -> [f64; SIDE] {
+    for places in places {
+        for (sum, place) in sums.iter_mut().zip(places) {
+            *sum += numbers[*place as usize];
+        }
+    }
+    sums
+}
+
+per_isa! {
+    /// [`Lists::sum`].
+    fn sum(groups: &[Group], places: &[[u16; 8]], numbers: &Places, out: &mut [f64]) {
+        let mut rest = places;
+        for group in groups {
+            let (own, after) = rest.split_at(group.len as usize);
+            rest = after;
+            for (target, sum) in group.targets.iter().zip(summed([0.0; SIDE], own, numbers)) {
+                if let Some(out) = out.get_mut(*target as usize) {
+                    *out = sum;
+                }
+            }
+        }
+    }
+}
+
+per_isa! {
+    /// [`Lists::add`].
+    fn add(groups: &[Group], places: &[[u16; 8]], numbers: &Places, out: &mut [f64]) {
+        let mut rest = places;
+        for group in groups {
+            let (own, after) = rest.split_at(group.len as usize);
+            rest = after;
+            let before = group.targets.map(|target| out.get(target as usize).copied().unwrap_or(0.0));
+            for (target, sum) in group.targets.iter().zip(summed(before, own, numbers)) {
+                if let Some(out) = out.get_mut(*target as usize) {
+                    *out = sum;
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::random::{Purpose, stream};
+
+    #[test]
+    fn sums_are_in_the_order_of_their_lists() {
+        let mut s = stream(5, Purpose::Fresh, 0, 0);
+        let mut numbers: Box<Places> = vec![0.0; 1 << 16].try_into().unwrap();
+        (0..50).for_each(|i| numbers[i] = s.normal());
+        numbers[50] = -0.0;
+        for count in [0, 1, 7, 8, 9, 40] {
+            let lists: Vec<Vec<u16>> =
+                (0..count).map(|_| (0..(10.0 * s.uniform()) as usize).map(|_| (50.0 * s.uniform()) as u16).collect()).collect();
+            let lengths: Vec<u32> = lists.iter().map(|list| list.len() as u32).collect();
+            // Backwards, and the first one nowhere.
+            let (mut kept, next) = Lists::with_room(&lengths, 50, |i| if i == 0 { u32::MAX } else { (count - i) as u32 });
+            for (list, next) in lists.iter().zip(next) {
+                list.iter().enumerate().for_each(|(k, place)| kept.places.as_flattened_mut()[next + SIDE * k] = *place);
+            }
+            for isa in Isa::available() {
+                let (mut sums, mut added) = (vec![-0.0; count + 1], vec![-0.0; count + 1]);
+                kept.sum(isa, &numbers, &mut sums);
+                kept.add(isa, &numbers, &mut added);
+                for (i, list) in lists.iter().enumerate() {
+                    let of = |start: f64| list.iter().fold(start, |sum, place| sum + numbers[*place as usize]).to_bits();
+                    let is_there = i > 0 && !list.is_empty();
+                    let expected = if is_there { [of(0.0), of(-0.0)] } else { [(-0.0f64).to_bits(); 2] };
+                    assert_eq!(
+                        [sums[count - i].to_bits(), added[count - i].to_bits()],
+                        if i == 0 { [(-0.0f64).to_bits(); 2] } else { expected }
+                    );
+                }
+            }
+        }
+    }
+}
