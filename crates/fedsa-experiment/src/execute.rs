@@ -15,7 +15,7 @@ use fedsa::metrics::Metrics;
 use fedsa::problem::Field;
 use fedsa::record::Outcome;
 use fedsa::round::Run;
-use fedsa::session::{self, Member, Record, Session, Until};
+use fedsa::session::{self, Member, Record, Session};
 use fedsa_data::machine;
 
 use super::observer::RunObserver;
@@ -107,13 +107,15 @@ struct Shared<'a> {
     stop: Cancel,
     failed: Mutex<Option<Error>>,
     left: Mutex<Interrupted>,
+    /// Results, by cell.
+    slots: Mutex<Vec<Vec<Option<SeedResult>>>>,
     ended: Mutex<EndedRuns>,
     /// Whether a checkpoint could not be written; reported once.
     warned: AtomicBool,
 }
 
 impl<'a> Shared<'a> {
-    fn new(plan: &'a Plan, control: &'a RunControl<'a>) -> Self {
+    fn new(plan: &'a Plan, control: &'a RunControl<'a>, slots: Vec<Vec<Option<SeedResult>>>) -> Self {
         let ended = EndedRuns {
             bytes: control.earlier.ended.values().map(|saved| saved.size()).sum(),
             states: control.earlier.ended.clone(),
@@ -128,6 +130,7 @@ impl<'a> Shared<'a> {
             stop: control.cancel.child(),
             failed: Mutex::default(),
             left: Mutex::default(),
+            slots: Mutex::new(slots),
             ended: Mutex::new(ended),
             warned: AtomicBool::new(false),
         }
@@ -157,10 +160,11 @@ const NEAR: usize = 3 << 20;
 /// The most runs that go on jointly: each takes memory, and its own part of the caches.
 pub(crate) const MOST_JOINT: usize = 16;
 
-/// Whether the runs of a cell go on jointly with others on its field: their agents make local steps that read data from far away.
+/// Whether the runs of a cell go on jointly with others on its field: all their agents make local steps that read data from far away.
 pub(crate) fn goes_jointly(cell: &PlannedCell, field: &dyn Field) -> bool {
     let is_far = |bytes: usize| bytes <= NEAR && bytes.saturating_mul(field.agents()) > FAR;
-    cell.shape().local_steps > 0.0 && field.facts().agent_bytes().is_some_and(is_far)
+    let shape = cell.shape();
+    shape.local_steps > 0.0 && shape.participants.is_none() && field.facts().agent_bytes().is_some_and(is_far)
 }
 
 /// The jobs that are taken by a thread together: those on one field that go on jointly, in groups, so that there is one for each thread; and others alone.
@@ -177,7 +181,8 @@ fn groups(plan: &Plan, jobs: Vec<SeedJob>, in_turn: bool) -> Vec<Vec<SeedJob>> {
     let for_each = rayon::current_num_threads().div_ceil(of_fields.len().max(1));
     for jobs in of_fields.into_values() {
         let count = for_each.max(jobs.len().div_ceil(MOST_JOINT));
-        groups.extend(jobs.chunks(jobs.len().div_ceil(count)).map(<[SeedJob]>::to_vec));
+        // Of the longest ones each group has some.
+        groups.extend((0..count.min(jobs.len())).map(|k| jobs.iter().skip(k).step_by(count).copied().collect()));
     }
     if !in_turn {
         let work = |jobs: &[SeedJob]| jobs.iter().map(|job| job.work).sum::<f64>();
@@ -193,25 +198,15 @@ fn groups(plan: &Plan, jobs: Vec<SeedJob>, in_turn: bool) -> Vec<Vec<SeedJob>> {
 pub fn execute(plan: &Plan, control: &RunControl<'_>) -> Result<Executed> {
     let (jobs, slots) = jobs(plan, control.in_turn);
     let groups = groups(plan, jobs, control.in_turn);
-    let slots = Mutex::new(slots);
     let next = AtomicUsize::new(0);
-    let shared = Shared::new(plan, control);
+    let shared = Shared::new(plan, control, slots);
     // Threads take whole runs while there are any, then they help running ones.
     rayon::scope(|scope| {
         let at_once = if control.in_turn { 1 } else { rayon::current_num_threads() };
         for _ in 0..at_once {
             scope.spawn(|_| {
                 while let Some(jobs) = groups.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    if shared.stop.is_cancelled() {
-                        shared.left.lock().expect("no panics under the lock").waiting += jobs.len();
-                        continue;
-                    }
-                    for (job, result) in jobs.iter().zip(shared.run(jobs)) {
-                        match result {
-                            Ok(result) => slots.lock().expect("no panics under the lock")[job.cell][job.at] = result,
-                            Err(e) => shared.fail(e),
-                        }
-                    }
+                    shared.run(jobs);
                 }
             });
         }
@@ -224,7 +219,7 @@ pub fn execute(plan: &Plan, control: &RunControl<'_>) -> Result<Executed> {
     if let Some(e) = shared.failed.into_inner().expect("no panics under the lock") {
         return Err(e);
     }
-    let slots = slots.into_inner().expect("no panics under the lock");
+    let slots = shared.slots.into_inner().expect("no panics under the lock");
     let ended = slots.iter().flatten().filter(|slot| slot.is_some()).count();
     let cells: Option<Vec<Vec<SeedResult>>> = slots.into_iter().map(|seeds| seeds.into_iter().collect()).collect();
     let Some(cells) = cells else {
@@ -279,24 +274,11 @@ struct Seed<'a, 's> {
     on_disk: u64,
 }
 
-/// A seed of a cell that goes on until its target.
-struct UnderWay<'a, 's> {
-    session: Session<Run>,
-    seed: Seed<'a, 's>,
-    until: Until,
-}
-
-impl<'a, 's> UnderWay<'a, 's> {
-    fn member(&mut self) -> Member<'_, Seed<'a, 's>> {
-        Member { session: &mut self.session, until: self.until, observer: &mut self.seed }
-    }
-}
-
 /// A seed of a cell that has begun.
 enum Begun<'a, 's> {
     /// An earlier run had ended it.
     Ended(SeedResult),
-    UnderWay(Box<UnderWay<'a, 's>>),
+    UnderWay(Box<Member<Seed<'a, 's>>>),
 }
 
 impl session::Observer for Seed<'_, '_> {
@@ -347,28 +329,42 @@ impl session::Observer for Seed<'_, '_> {
 }
 
 impl Shared<'_> {
-    /// Runs seeds to their ends, several of them jointly; `None` for those that are interrupted.
-    fn run(&self, jobs: &[SeedJob]) -> Vec<Result<Option<SeedResult>>> {
-        let mut begun: Vec<Result<Begun<'_, '_>>> = jobs.iter().map(|job| self.begin(job)).collect();
-        let mut going: Vec<&mut UnderWay<'_, '_>> = Vec::with_capacity(jobs.len());
-        for begun in &mut begun {
-            if let Ok(Begun::UnderWay(one)) = begun {
-                going.push(one);
+    /// Runs seeds to their ends, several of them jointly.
+    fn run(&self, jobs: &[SeedJob]) {
+        let mut begun = Vec::with_capacity(jobs.len());
+        for job in jobs {
+            if self.stop.is_cancelled() {
+                self.left.lock().expect("no panics under the lock").waiting += 1;
+                continue;
+            }
+            match self.begin(job) {
+                Ok(Begun::Ended(result)) => self.put(job, result),
+                Ok(Begun::UnderWay(member)) => begun.push(*member),
+                Err(e) => self.fail(e),
             }
         }
-        let mut outcomes = match &mut going[..] {
-            [one] => vec![one.session.advance(&one.until, &self.stop, &mut one.seed)],
-            _ => session::advance_jointly(going.into_iter().map(UnderWay::member).collect(), &self.stop),
-        }
-        .into_iter();
-        let mut end = |begun| match begun {
-            Begun::Ended(result) => Ok(Some(result)),
-            Begun::UnderWay(one) => {
-                let outcome = outcomes.next().expect("an outcome for each");
-                outcome.and_then(|outcome| self.ended(*one, outcome))
+        let ended = |member: Member<Seed<'_, '_>>, outcome: Result<Outcome>| {
+            let job = member.observer.job;
+            match outcome.and_then(|outcome| self.ended(member, outcome)) {
+                Ok(Some(result)) => self.put(job, result),
+                Ok(None) => {}
+                Err(e) => self.fail(e),
             }
         };
-        begun.into_iter().map(|begun| begun.and_then(&mut end)).collect()
+        match begun.pop() {
+            Some(mut member) if begun.is_empty() => {
+                let outcome = member.session.advance(&member.until, &self.stop, &mut member.observer);
+                ended(member, outcome);
+            }
+            last => {
+                begun.extend(last);
+                session::advance_jointly(begun, &self.stop, |_, member, outcome| ended(member, outcome));
+            }
+        }
+    }
+
+    fn put(&self, job: &SeedJob, result: SeedResult) {
+        self.slots.lock().expect("no panics under the lock")[job.cell][job.at] = Some(result);
     }
 
     /// Begins with a seed, or goes on from its checkpoint.
@@ -395,13 +391,14 @@ impl Shared<'_> {
         let per_round = job.work / rounds as f64;
         observer.found(per_round * found as f64);
         let now = Instant::now();
-        let seed = Seed { shared: self, job, cell, per_round, pending: 0.0, unit: UNIT, last_report: now, last_saved: now, on_disk: found };
-        Ok(Begun::UnderWay(Box::new(UnderWay { session, seed, until: cell.run.stop.until(rounds) })))
+        let observer =
+            Seed { shared: self, job, cell, per_round, pending: 0.0, unit: UNIT, last_report: now, last_saved: now, on_disk: found };
+        Ok(Begun::UnderWay(Box::new(Member { session, until: cell.run.stop.until(rounds), observer })))
     }
 
     /// What a seed has come to; `None` if interrupted.
-    fn ended(&self, one: UnderWay<'_, '_>, outcome: Outcome) -> Result<Option<SeedResult>> {
-        let UnderWay { session, seed, .. } = one;
+    fn ended(&self, member: Member<Seed<'_, '_>>, outcome: Outcome) -> Result<Option<SeedResult>> {
+        let Member { session, observer: seed, .. } = member;
         let (job, cell, rounds) = (seed.job, seed.cell, seed.cell.run.rounds);
         if outcome == Outcome::Interrupted {
             self.leave(job, session.round(), seed.on_disk);

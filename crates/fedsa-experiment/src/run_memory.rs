@@ -82,10 +82,13 @@ fn runs(plan: &Plan) -> Runs {
         let field = plan.field(i);
         let (seeds, grid) = (cell.seeds_count() as f64, cell.grid.len() as f64);
         let round = duration.cells[i] / (seeds * cell.run.rounds as f64).max(1.0);
-        let one = run_state(cell, field, duration.total > SAVED_AFTER, round > LONG_ROUND) + 2.0 * grid * size_of::<Recorded>() as f64;
+        let is_joint = goes_jointly(cell, field);
+        // A joint round takes as long as those of all.
+        let is_long = round * if is_joint { MOST_JOINT as f64 } else { 1.0 } > LONG_ROUND;
+        let one = run_state(cell, field, duration.total > SAVED_AFTER, is_long, is_joint) + 2.0 * grid * size_of::<Recorded>() as f64;
         // States of runs that have ended are kept together up to a bound, and written.
         ended += if one <= KEPT_STATE { 2.0 * seeds * one } else { 0.0 };
-        let (states, at_once) = if goes_jointly(cell, field) { (&mut joint, threads * MOST_JOINT) } else { (&mut states, threads) };
+        let (states, at_once) = if is_joint { (&mut joint, threads * MOST_JOINT) } else { (&mut states, threads) };
         states.extend(std::iter::repeat_n(one, cell.seeds_count().min(at_once)));
         runs.recorded += seeds * (grid * size_of::<Recorded>() as f64 + 8.0 * field.dim() as f64 + 100.0) + 8.0 * grid;
         rows += seeds * grid;
@@ -94,17 +97,17 @@ fn runs(plan: &Plan) -> Runs {
         let exact = if predicted[i] { prediction(plan, i) } else { 0.0 };
         runs.predictions = runs.predictions.max(exact).max(stability(plan, i));
     }
-    let most = |mut states: Vec<f64>, at_once: usize| -> f64 {
-        states.sort_by(|a, b| b.total_cmp(a));
-        states.iter().take(at_once).sum()
-    };
+    // A thread takes one run at a time, or a group of joint ones.
+    joint.sort_by(|a: &f64, b| b.total_cmp(a));
+    states.extend(joint.chunks(MOST_JOINT).map(|group| group.iter().sum::<f64>()));
+    states.sort_by(|a, b| b.total_cmp(a));
     let workers = plan.fields.iter().map(|f| worker(f.field.dim(), f.field.chain_len())).fold(0.0, f64::max);
     // Metrics: the mean system and ideal controls.
     let metrics = |f: &dyn Field| {
         let (d, systems) = (f.dim() as f64, f.systems());
         systems.map_or(0.0, |_| matrix(d, d)) + systems.map_or(f.agents(), |s| s.kinds.len()) as f64 * (8.0 * d + 40.0)
     };
-    runs.state = most(states, threads) + most(joint, threads * MOST_JOINT) + threads as f64 * workers;
+    runs.state = states.iter().take(threads).sum::<f64>() + threads as f64 * workers;
     runs.state += plan.fields.iter().map(|f| metrics(&*f.field)).sum::<f64>();
     runs.recorded += ended.min(2.0 * KEPT_STATE);
     // A row of the trace: texts, counts, metrics; then the columns as Parquet. A result: its entry of the summary.
@@ -130,7 +133,7 @@ const RESULT: f64 = 8000.0;
 
 /// The memory of one seed of a cell: `agents (method + feedback + channel + chain)`, the server's
 /// tables, an exchange's sums and messages, past rounds and late answers.
-fn run_state(cell: &PlannedCell, field: &dyn Field, saved: bool, copied: bool) -> f64 {
+fn run_state(cell: &PlannedCell, field: &dyn Field, saved: bool, copied: bool, is_joint: bool) -> f64 {
     let (agents, d, words) = (field.agents() as f64, field.dim() as f64, field.chain_len() as f64);
     let link = &cell.uplink;
     let built = |agents: usize| {
@@ -143,7 +146,7 @@ fn run_state(cell: &PlannedCell, field: &dyn Field, saved: bool, copied: bool) -
     let table = numbers(&two) - numbers(&one);
     let participants = cell.method.settings.shape().participants.map_or(agents, |m| (m as f64).min(agents));
     let each = one.protocol.wants_each_anywhere();
-    let one_by_one = each || link.late.is_some();
+    let one_by_one = each || link.late.is_some() || is_joint;
     let kept = match &one.client {
         Half::Lanes(client) => client.memory() as f64,
         Half::Each(_) => 1.0,

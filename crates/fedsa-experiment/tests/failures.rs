@@ -11,11 +11,15 @@ use fedsa_experiment::execute::{ENDED, Earlier, Executed, RunControl};
 use fedsa_experiment::folder::{RunFolder, look, own_path};
 use fedsa_experiment::{Plan, RunObserver, Unobserved, execute};
 
+const NEAR: &str = r#"kind = "garnet", agents = 2, states = 5, features = 2"#;
+/// Runs on this problem go on jointly.
+const FAR: &str = r#"kind = "finite-sum", agents = 24, terms = 10, dim = 100"#;
+
 /// A plan of three seeds, in a folder where the checkpoint of one of them is damaged.
-fn with_damage(path: &Path, rounds: u64, damaged: u64) -> (Plan, RunFolder) {
+fn with_damage(path: &Path, problem: &str, rounds: u64, damaged: u64) -> (Plan, RunFolder) {
     let text = format!(
-        "id = \"three\"\nproblem = {{ kind = \"garnet\", agents = 2, states = 5, features = 2 }}\nsampling = {{ kind = \"iid\" }}\n\
-         method = [{{ kind = \"fedlsa\", step_size = 0.1, local_steps = 2 }}]\n\
+        "id = \"three\"\nproblem = {{ {problem} }}\nsampling = {{ kind = \"iid\" }}\n\
+         method = [{{ kind = \"fedlsa\", step_size = 0.001, local_steps = 2 }}]\n\
          run = {{ rounds = {rounds}, seeds = 3, record = {{ every = {rounds} }} }}\n"
     );
     let experiment = Document::parse("three.toml", &text).and_then(Experiment::read).unwrap();
@@ -46,7 +50,7 @@ fn failure(path: &Path, (plan, folder): &(Plan, RunFolder), threads: usize) -> f
 fn runs_that_had_ended_are_kept_where_another_fails() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("d");
-    let e = failure(&path, &with_damage(&path, 10, 1), 1);
+    let e = failure(&path, &with_damage(&path, NEAR, 10, 1), 1);
     assert!(e.what.contains("run-0-1.ckpt"), "{e}");
     assert!(own_path(&path, ENDED).exists(), "the first seed had ended");
 }
@@ -54,10 +58,12 @@ fn runs_that_had_ended_are_kept_where_another_fails() {
 /// The other seeds would take years.
 #[test]
 fn a_failure_ends_runs_that_are_under_way() {
-    let dir = tempfile::tempdir().unwrap();
-    let path = dir.path().join("d");
-    let e = failure(&path, &with_damage(&path, 1_000_000_000, 1), 2);
-    assert!(e.what.contains("run-0-1.ckpt"), "{e}");
+    for (problem, threads) in [(NEAR, 2), (FAR, 1), (FAR, 2)] {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("d");
+        let e = failure(&path, &with_damage(&path, problem, 1_000_000_000, 1), threads);
+        assert!(e.what.contains("run-0-1.ckpt"), "{e}");
+    }
 }
 
 /// Ten seeds whose data are far away go on jointly: those that were interrupted go on to the bits of seeds that ran in turn.
@@ -65,7 +71,7 @@ fn a_failure_ends_runs_that_are_under_way() {
 fn joint_seeds_are_kept_and_go_on() {
     let plan = |rounds: u64| {
         let text = format!(
-            "id = \"far\"\nproblem = {{ kind = \"finite-sum\", agents = 24, terms = 10, dim = 100 }}\nsampling = {{ kind = \"markov\" }}\n\
+            "id = \"far\"\nproblem = {{ {FAR} }}\nsampling = {{ kind = \"markov\" }}\n\
              method = [{{ kind = \"fedlsa\", step_size = 0.003, local_steps = 3 }}, {{ kind = \"fedhsa\", step_size = 0.003, local_steps = 3 }}]\n\
              run = {{ rounds = {rounds}, seeds = 5, record = {{ every = 2 }} }}\n"
         );

@@ -128,6 +128,21 @@ fn joint_sessions_are_those_that_go_on_alone() {
         Until::rounds(9).mse(0.5),
         Until::rounds(0),
     ];
+    /// The sessions and their outcomes, in their order.
+    fn advance(sessions: Vec<Session<Run>>, untils: &[Until], cancel: &Cancel) -> (Vec<Session<Run>>, Vec<Result<Outcome>>) {
+        let members =
+            sessions.into_iter().zip(untils).map(|(session, until)| Member { session, until: *until, observer: Keeping::default() });
+        let mut ended = Vec::new();
+        let began = Instant::now();
+        let members: Vec<_> = members.collect();
+        let before: f64 = members.iter().map(|member| member.session.seconds()).sum();
+        advance_jointly(members, cancel, |number, member, outcome| ended.push((number, member.session, outcome)));
+        let elapsed = began.elapsed().as_secs_f64();
+        let seconds: f64 = ended.iter().map(|(_, session, _)| session.seconds()).sum();
+        assert!(seconds - before <= elapsed, "{} of {elapsed}", seconds - before);
+        ended.sort_by_key(|(number, ..)| *number);
+        ended.into_iter().map(|(_, session, outcome)| (session, outcome)).unzip()
+    }
     let (mut alone, mut joint) = (sessions(), sessions());
     for all in [&mut alone, &mut joint] {
         all[0].advance(&Until::rounds(5), &Cancel::new(), &mut ()).unwrap();
@@ -136,30 +151,41 @@ fn joint_sessions_are_those_that_go_on_alone() {
     for (session, until) in alone.iter_mut().zip(&untils) {
         expected.push(session.advance(until, &Cancel::new(), &mut ()));
     }
-    let mut observers = [(); 6];
-    let members = joint.iter_mut().zip(&untils).zip(&mut observers);
-    let members = members.map(|((session, until), observer)| Member { session, until: *until, observer }).collect();
-    let outcomes = advance_jointly(members, &Cancel::new());
+    let (joint, outcomes) = advance(joint, &untils, &Cancel::new());
     assert_eq!(outcomes, expected);
     assert!(expected.iter().filter(|outcome| outcome.is_err()).count() == 1);
     for (alone, joint) in alone.iter().zip(&joint) {
         let state = |session: &Session<Run>| State { seconds: 0.0, ..session.state().unwrap() };
         assert_eq!(state(alone), state(joint));
-        assert!((joint.seconds() > 0.0) == (joint.round() > 0));
     }
     // All of them are interrupted between two rounds, and go on.
     let stopped = Cancel::new();
     stopped.cancel();
-    let members = joint.iter_mut().zip(&mut observers);
-    let members = members.map(|(session, observer)| Member { session, until: Until::rounds(400), observer }).collect();
-    assert!(advance_jointly(members, &stopped).into_iter().all(|outcome| outcome == Ok(Outcome::Interrupted)));
-    let members = joint.iter_mut().zip(&mut observers);
-    let members = members.map(|(session, observer)| Member { session, until: Until::rounds(301), observer }).collect();
-    assert!(advance_jointly(members, &Cancel::new()).into_iter().all(|outcome| outcome == Ok(Outcome::Completed)));
+    let (joint, outcomes) = advance(joint, &[Until::rounds(400); 6], &stopped);
+    assert!(outcomes.iter().all(|outcome| *outcome == Ok(Outcome::Interrupted)));
+    let (joint, outcomes) = advance(joint, &[Until::rounds(301); 6], &Cancel::new());
+    assert!(outcomes.iter().all(|outcome| *outcome == Ok(Outcome::Completed)));
     for session in &mut alone {
         session.advance(&Until::rounds(301), &Cancel::new(), &mut ()).unwrap();
     }
     assert!(alone.iter().zip(&joint).all(|(alone, joint)| bits(alone.output()) == bits(joint.output())));
+}
+
+/// Keeps a state before each round.
+#[derive(Default)]
+struct Keeping(Option<State>);
+
+impl Observer for Keeping {
+    fn wants_state(&mut self) -> bool {
+        true
+    }
+    fn keep(&mut self, state: &State) -> bool {
+        self.0 = Some(state.clone());
+        true
+    }
+    fn kept(&mut self) -> Option<State> {
+        self.0.clone()
+    }
 }
 
 #[test]

@@ -5,7 +5,7 @@
 //! side ([`Lists`]). Each is a sum in the order of the rows, on every instruction set.
 
 use super::Isa;
-use super::lists::{Lists, Places, SIDE};
+use super::lists::{Lists, Places};
 
 /// The most rows: 16 bits number them and one more, which has no weight.
 pub const MOST_ROWS: usize = (1 << 16) - 1;
@@ -28,15 +28,14 @@ impl CommonRows {
         for j in 0..rows {
             each_entry(row(j), |entry| counts[entry] += 1);
         }
-        let (mut lists, mut next) = Lists::with_room(&counts, rows as u16, |entry| place[entry]);
-        let flat = lists.places.as_flattened_mut();
-        for j in 0..rows {
-            each_entry(row(j), |entry| {
-                flat[next[entry]] = j as u16;
-                next[entry] += SIDE;
-            });
-        }
-        Self(lists)
+        Self(Lists::of(
+            &counts,
+            rows as u16,
+            |entry| place[entry],
+            |put| {
+                (0..rows).for_each(|j| each_entry(row(j), |entry| put(entry, j as u16)));
+            },
+        ))
     }
 
     /// Writes `sum_j w_j x_j x_j^T` to the places of its entries; the weight of the row after the last one is 0.

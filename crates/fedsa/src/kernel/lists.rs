@@ -5,7 +5,7 @@
 use super::Isa;
 
 /// Sums that are computed side by side.
-pub const SIDE: usize = 8;
+const SIDE: usize = 8;
 /// Numbers to sum. Whatever 16 bits number is a place.
 pub type Places = [f64; 1 << 16];
 
@@ -14,7 +14,7 @@ pub type Places = [f64; 1 << 16];
 pub struct Lists {
     groups: Vec<Group>,
     /// The lists of each group: first places, second places, .. of its sums.
-    pub places: Vec<[u16; SIDE]>,
+    places: Vec<[u16; SIDE]>,
 }
 
 /// Sums whose lists are about as long.
@@ -27,10 +27,9 @@ pub struct Group {
 }
 
 impl Lists {
-    /// Room for lists of these lengths, of which those of length 0 are left out: all their places are `nothing` until they are written. `target` says
-    /// where the sum of each list is written; where its places go is returned: the first one to this place of the flat `places`, and each further
-    /// one [`SIDE`] after the one before.
-    pub fn with_room(lengths: &[u32], nothing: u16, target: impl Fn(usize) -> u32) -> (Self, Vec<usize>) {
+    /// Lists of these lengths, of which those of length 0 are left out. `target` says where the sum of each list is written, and no two are written to
+    /// one place; `each` gives every list and place, those of a list in their order. The number at the place `nothing` leaves sums as they are.
+    pub fn of(lengths: &[u32], nothing: u16, target: impl Fn(usize) -> u32, each: impl FnOnce(&mut dyn FnMut(usize, u16))) -> Self {
         // By length, the longest first.
         let longest = lengths.iter().max().map_or(0, |most| *most as usize);
         let mut before = vec![0; longest + 2];
@@ -43,6 +42,7 @@ impl Lists {
             *at += 1;
         }
         let (mut groups, mut all) = (Vec::with_capacity(order.len().div_ceil(SIDE)), 0);
+        // Where the next place of each list goes.
         let mut next = vec![0usize; lengths.len()];
         for group in order.chunks(SIDE) {
             let mut targets = [u32::MAX; SIDE];
@@ -53,7 +53,13 @@ impl Lists {
             groups.push(Group { targets, len });
             all += len as usize;
         }
-        (Self { groups, places: vec![[nothing; SIDE]; all] }, next)
+        let mut places = vec![[nothing; SIDE]; all];
+        let flat = places.as_flattened_mut();
+        each(&mut |list, place| {
+            flat[next[list]] = place;
+            next[list] += SIDE;
+        });
+        Self { groups, places }
     }
 
     /// Writes the sum of each list to its target. Targets beyond the end are nowhere.
@@ -80,7 +86,7 @@ fn summed(mut sums: [f64; SIDE], places: &[[u16; SIDE]], numbers: &Places) -> [f
 
 per_isa! {
     /// [`Lists::sum`].
-    fn sum(groups: &[Group], places: &[[u16; 8]], numbers: &Places, out: &mut [f64]) {
+    fn sum(groups: &[Group], places: &[[u16; SIDE]], numbers: &Places, out: &mut [f64]) {
         let mut rest = places;
         for group in groups {
             let (own, after) = rest.split_at(group.len as usize);
@@ -96,7 +102,7 @@ per_isa! {
 
 per_isa! {
     /// [`Lists::add`].
-    fn add(groups: &[Group], places: &[[u16; 8]], numbers: &Places, out: &mut [f64]) {
+    fn add(groups: &[Group], places: &[[u16; SIDE]], numbers: &Places, out: &mut [f64]) {
         let mut rest = places;
         for group in groups {
             let (own, after) = rest.split_at(group.len as usize);
@@ -127,10 +133,14 @@ mod tests {
                 (0..count).map(|_| (0..(10.0 * s.uniform()) as usize).map(|_| (50.0 * s.uniform()) as u16).collect()).collect();
             let lengths: Vec<u32> = lists.iter().map(|list| list.len() as u32).collect();
             // Backwards, and the first one nowhere.
-            let (mut kept, next) = Lists::with_room(&lengths, 50, |i| if i == 0 { u32::MAX } else { (count - i) as u32 });
-            for (list, next) in lists.iter().zip(next) {
-                list.iter().enumerate().for_each(|(k, place)| kept.places.as_flattened_mut()[next + SIDE * k] = *place);
-            }
+            let kept = Lists::of(
+                &lengths,
+                50,
+                |i| if i == 0 { u32::MAX } else { (count - i) as u32 },
+                |put| {
+                    lists.iter().enumerate().for_each(|(i, list)| list.iter().for_each(|place| put(i, *place)));
+                },
+            );
             for isa in Isa::available() {
                 let (mut sums, mut added) = (vec![-0.0; count + 1], vec![-0.0; count + 1]);
                 kept.sum(isa, &numbers, &mut sums);

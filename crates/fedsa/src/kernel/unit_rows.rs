@@ -6,7 +6,7 @@
 use std::cell::RefCell;
 use std::ops::Range;
 
-use super::lists::{Lists, Places, SIDE};
+use super::lists::{Lists, Places};
 use super::{Isa, tree};
 use crate::problem::dataset::Rows;
 
@@ -15,7 +15,7 @@ pub const BLOCK: usize = 512;
 /// Partial sums of a row.
 const CLASSES: usize = 8;
 /// The most columns: 16 bits number them, the rows of a block, and one place after each.
-const MOST_COLUMNS: usize = (1 << 16) - BLOCK - 2;
+pub const MOST_COLUMNS: usize = (1 << 16) - BLOCK - 2;
 
 thread_local! {
     /// The numbers that are summed: of the columns and 0, then of the rows of a block and -0, which leaves any sum as it is.
@@ -47,7 +47,7 @@ impl Block {
         let rows = starts.len() - 1;
         let sign: Vec<f64> = (0..rows).map(|j| value[row(j)].first().copied().unwrap_or(1.0)).collect();
         let is_unit = |j: usize| sign[j].abs() == 1.0 && value[row(j)].iter().all(|x| *x == sign[j]);
-        if d > MOST_COLUMNS || !(0..rows).all(is_unit) {
+        if !(0..rows).all(is_unit) {
             return None;
         }
         let entries = || (0..rows).flat_map(|j| index[row(j)].iter().map(move |i| (j, *i as usize)));
@@ -75,13 +75,7 @@ impl Block {
 fn lists(targets: usize, nothing: usize, pairs: impl Iterator<Item = (usize, usize)> + Clone) -> Lists {
     let mut lengths = vec![0; targets];
     pairs.clone().for_each(|(target, _)| lengths[target] += 1);
-    let (mut lists, mut next) = Lists::with_room(&lengths, nothing as u16, |target| target as u32);
-    let flat = lists.places.as_flattened_mut();
-    for (target, place) in pairs {
-        flat[next[target]] = place as u16;
-        next[target] += SIDE;
-    }
-    lists
+    Lists::of(&lengths, nothing as u16, |target| target as u32, |put| pairs.for_each(|(target, place)| put(target, place as u16)))
 }
 
 /// Shows room for the numbers of columns and rows, for vectors of d components.
@@ -95,9 +89,10 @@ fn with_numbers<R>(d: usize, see: impl FnOnce(&mut Places) -> R) -> R {
 }
 
 impl UnitRows {
-    /// Sparse rows in blocks that start anew at each of `first`, which ends with the number of rows; `None` where other numbers occur.
+    /// Sparse rows in blocks that start anew at each of `first`, which ends with the number of rows; `None` where other numbers occur, or there
+    /// are more than [`MOST_COLUMNS`].
     pub fn of(rows: &Rows, first: &[usize]) -> Option<Self> {
-        let Rows::Sparse { d, starts, index, value } = rows else { return None };
+        let Rows::Sparse { d: d @ ..=MOST_COLUMNS, starts, index, value } = rows else { return None };
         let bounds = first.windows(2).flat_map(|at| (at[0]..at[1]).step_by(BLOCK).map(|from| from..at[1].min(from + BLOCK)));
         let blocks = bounds.clone().map(|at| Block::of(*d, &starts[at.start..=at.end], index, value)).collect::<Option<_>>()?;
         Some(Self { first: bounds.map(|at| at.start).chain(first.last().copied()).collect(), blocks })
@@ -154,7 +149,7 @@ impl UnitRows {
 
 per_isa! {
     /// The partial sums of each row to its sum.
-    fn join(sums: &[f64; 8 * 512], sign: &[f64], out: &mut [f64]) {
+    fn join(sums: &[f64; CLASSES * BLOCK], sign: &[f64], out: &mut [f64]) {
         let (sums, _) = sums.as_chunks::<BLOCK>();
         for (j, (out, sign)) in out.iter_mut().zip(sign).take(BLOCK).enumerate() {
             // Never -0, which the sums of -1 are where those of 1 are 0.

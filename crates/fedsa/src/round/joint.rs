@@ -4,10 +4,11 @@
 //! drive the data out: they answer as in single rounds. Runs know nothing of each other, and each has the bits that it would have alone.
 
 use std::ops::Range;
+use std::sync::Arc;
 
 use super::reached::Reached;
 use super::sweep::{Agents, Counted, Job, Rows, Shares, Task, Worker};
-use super::{Advanced, Run, Working};
+use super::{Advanced, Run, Working, shares};
 use crate::cancel::Cancel;
 use crate::coordinator::Step;
 use crate::parallel;
@@ -23,7 +24,7 @@ struct Open<'a, 'b> {
     step: Result<Step, Advanced>,
 }
 
-/// Runs one round of each of these runs on one field, and abandons those whose token is set.
+/// Runs one round of each of these runs, and abandons those whose token is set. Those on one field that ask the same agents go on agent after agent.
 pub fn advance_jointly(runs: &mut [(&mut Run, &Cancel)]) -> Vec<Advanced> {
     let mut all = Vec::with_capacity(runs.len());
     for (run, cancel) in runs {
@@ -42,19 +43,24 @@ pub fn advance_jointly(runs: &mut [(&mut Run, &Cancel)]) -> Vec<Advanced> {
     all.into_iter().map(|open| open.run.end(open.step)).collect()
 }
 
-/// An exchange of runs whose agents work in lanes.
+/// An exchange of runs whose agents work in lanes: jointly of those that have the field and the participants of the first one, if these are several.
 fn exchange_in_lanes(runs: &mut [&mut Open<'_, '_>]) {
     let reached: Vec<Option<Reached>> = runs.iter_mut().map(|open| open.run.reached()).collect();
-    let one_by_one = |_: &dyn Field, _: usize, _: usize| Shares { grain: 1, lanes: 1 };
+    let participants = |i: usize| reached[i].as_ref().map_or(runs[i].run.coordinator.asked(), |reached| reached.parts().0);
+    let is_alike = |i: usize| participants(i) == participants(0) && Arc::ptr_eq(&runs[i].run.field, &runs[0].run.field);
+    let alike: Vec<bool> = (0..runs.len()).map(is_alike).collect();
+    let are_several = alike.iter().filter(|alike| **alike).count() > 1;
     let mut tasks: Vec<Task<'_>> = Vec::with_capacity(runs.len());
-    for (open, reached) in runs.iter_mut().zip(&reached) {
-        tasks.push(open.run.task(reached.as_ref(), open.cancel, one_by_one));
+    for ((open, reached), is_alike) in runs.iter_mut().zip(&reached).zip(&alike) {
+        let shares: fn(&dyn Field, usize, usize) -> Shares =
+            if *is_alike && are_several { |_, _, _| Shares { grain: 1, lanes: 1 } } else { shares };
+        tasks.push(open.run.task(reached.as_ref(), open.cancel, shares));
     }
-    let participants = tasks.first().map_or(&[][..], |task| task.job.participants);
     let (mut jobs, mut parts, mut places) = (Vec::new(), Vec::new(), Vec::new());
     let mut done = Vec::with_capacity(tasks.len());
     for (i, Task { job, agents, rows, worker, spare, wants_each }) in tasks.into_iter().enumerate() {
-        let is_joint = job.shares.lanes == 1 && job.participants == participants;
+        // Fields that compute all steps in one call have their own shares.
+        let is_joint = are_several && alike[i] && job.shares.lanes == 1;
         if is_joint {
             jobs.push(job);
             parts.push((agents, rows));
@@ -64,8 +70,9 @@ fn exchange_in_lanes(runs: &mut [&mut Open<'_, '_>]) {
             done.push((job.carry_out(agents, rows, worker, spare), wants_each));
         }
     }
-    if !participants.is_empty() {
-        let counted = sweep(&jobs, 0..participants.len(), parts, None);
+    let n = jobs.first().map_or(0, |job: &Job<'_>| job.participants.len());
+    if n > 0 {
+        let counted = sweep(&jobs, 0..n, parts, None);
         places.into_iter().zip(counted).for_each(|(i, counted)| done[i].0 = counted);
     }
     drop(jobs);

@@ -10,32 +10,13 @@ use crate::record::Outcome;
 use crate::round::{self, Advanced, Run};
 
 /// A session with its target and its observer.
-pub struct Member<'a, O> {
+pub struct Member<O> {
     /// The session.
-    pub session: &'a mut Session<Run>,
+    pub session: Session<Run>,
     /// Its target.
     pub until: Until,
     /// Its observer.
-    pub observer: &'a mut O,
-}
-
-impl<O: Observer> Member<'_, O> {
-    /// Before the next round: how it is to be carried, or how the session has ended.
-    fn open(&mut self, cancel: &Cancel) -> Result<Result<ExpectedRound, Outcome>> {
-        match self.session.before_round(&self.until, cancel, self.observer)? {
-            Some(outcome) => Ok(Err(outcome)),
-            None => self.session.expect_round(cancel, self.observer).map(Ok),
-        }
-    }
-
-    /// After a round: how the session has ended, if it has.
-    fn close(&mut self, expected: ExpectedRound, advanced: Advanced) -> Result<Option<Outcome>> {
-        if let Some(reason) = self.session.carrier.failure() {
-            return Err(reason);
-        }
-        self.session.end_round(expected, advanced, self.observer)?;
-        Ok(self.session.after_round(advanced, &self.until, self.observer))
-    }
+    pub observer: O,
 }
 
 /// How far a member is.
@@ -47,55 +28,101 @@ enum Stage {
     Ended(Result<Outcome>),
 }
 
+/// A member that goes on, its number, and how far it is.
+struct Going<O> {
+    number: usize,
+    member: Member<O>,
+    stage: Stage,
+}
+
+impl<O: Observer> Going<O> {
+    /// Begins, or goes back to the state that was kept last.
+    fn begin(&mut self) -> Result<()> {
+        let Member { session, until, observer } = &mut self.member;
+        until.check(session.metrics.as_deref())?;
+        if session.carrier.is_torn() { session.go_back(observer) } else { Ok(()) }
+    }
+
+    /// Opens the next round, if there is one.
+    fn open(&mut self, cancel: &Cancel) {
+        let Member { session, until, observer } = &mut self.member;
+        self.stage = match session.before_round(until, cancel, observer) {
+            Ok(Some(outcome)) => Stage::Ended(Ok(outcome)),
+            Ok(None) => session.expect_round(cancel, observer).map_or_else(|reason| Stage::Ended(Err(reason)), Stage::Open),
+            Err(reason) => Stage::Ended(Err(reason)),
+        };
+    }
+
+    /// Ends a round that took all runs so many `seconds`.
+    fn close(&mut self, advanced: Advanced, seconds: f64) {
+        let Stage::Open(expected) = std::mem::replace(&mut self.stage, Stage::Between) else { return };
+        let Member { session, until, observer } = &mut self.member;
+        let closed = match session.carrier.failure() {
+            Some(reason) => Err(reason),
+            None => session.end_round(expected, advanced, Some(seconds), observer).map(|()| session.after_round(advanced, until, observer)),
+        };
+        if let Some(end) = closed.transpose() {
+            self.stage = Stage::Ended(end);
+        }
+    }
+}
+
 /// [`Session::advance`] of sessions whose runs have one field: with the same results, and faster where the data of all agents do not fit into
 /// caches while those of one agent do. Their time is shared out evenly.
 ///
-/// Returns how each has ended, in their order. One that fails does not stop the others.
-pub fn advance_jointly<O: Observer + Send>(members: Vec<Member<'_, O>>, cancel: &Cancel) -> Vec<Result<Outcome>> {
-    let begin = |member: &mut Member<'_, O>| {
-        member.until.check(member.session.metrics.as_deref())?;
-        if member.session.carrier.is_torn() { member.session.go_back(member.observer) } else { Ok(()) }
-    };
+/// `ended` is called as soon as a session has ended or failed, with its number among the members; that does not stop the others.
+pub fn advance_jointly<O: Observer + Send>(
+    members: Vec<Member<O>>,
+    cancel: &Cancel,
+    mut ended: impl FnMut(usize, Member<O>, Result<Outcome>),
+) {
     let mut all = Vec::with_capacity(members.len());
-    for mut member in members {
-        let stage = begin(&mut member).map_or_else(|reason| Stage::Ended(Err(reason)), |()| Stage::Between);
-        all.push((member, stage));
+    for (number, member) in members.into_iter().enumerate() {
+        let mut going = Going { number, member, stage: Stage::Between };
+        if let Err(reason) = going.begin() {
+            going.stage = Stage::Ended(Err(reason));
+        }
+        all.push(going);
     }
-    loop {
-        let began = Instant::now();
-        parallel::each_mut(&mut all, |_, (member, stage)| {
-            if let Stage::Between = stage {
-                *stage = match member.open(cancel) {
-                    Ok(Ok(expected)) => Stage::Open(expected),
-                    Ok(Err(outcome)) => Stage::Ended(Ok(outcome)),
-                    Err(reason) => Stage::Ended(Err(reason)),
-                };
+    let mut since = Instant::now();
+    while !all.is_empty() {
+        parallel::each_mut(&mut all, |_, going| {
+            if let Stage::Between = going.stage {
+                going.open(cancel);
             }
         });
+        share_time(&mut all, &mut since);
+        let mut open = Vec::with_capacity(all.len());
+        for Going { number, member, stage } in all {
+            match stage {
+                Stage::Ended(end) => ended(number, member, end),
+                stage => open.push(Going { number, member, stage }),
+            }
+        }
+        all = open;
         let mut runs: Vec<(&mut Run, &Cancel)> = Vec::with_capacity(all.len());
-        for (member, stage) in &mut all {
+        for Going { member, stage, .. } in &mut all {
             if let Stage::Open(expected) = stage {
                 runs.push((&mut member.session.carrier, &expected.cancel));
             }
         }
-        if runs.is_empty() {
-            break;
-        }
+        let began = Instant::now();
         let advanced = round::advance_jointly(&mut runs);
-        let seconds = began.elapsed().as_secs_f64() / advanced.len() as f64;
-        let open = all.iter_mut().filter(|(_, stage)| matches!(stage, Stage::Open(_)));
-        for ((member, stage), advanced) in open.zip(advanced) {
-            // An abandoned round takes no time of a session, which goes on from before it.
-            member.session.seconds += if advanced == Advanced::Round { seconds } else { 0.0 };
-            if let Stage::Open(expected) = std::mem::replace(stage, Stage::Between) {
-                match member.close(expected, advanced) {
-                    Ok(None) => {}
-                    Ok(Some(outcome)) => *stage = Stage::Ended(Ok(outcome)),
-                    Err(reason) => *stage = Stage::Ended(Err(reason)),
-                }
-            }
+        let seconds = began.elapsed().as_secs_f64();
+        // An abandoned round takes no time of a session, which goes on from before it.
+        if advanced.contains(&Advanced::Cancelled) {
+            since = Instant::now();
+        }
+        for (going, advanced) in all.iter_mut().zip(advanced) {
+            going.close(advanced, seconds);
         }
     }
-    let ended = |(_, stage)| if let Stage::Ended(end) = stage { Some(end) } else { None };
-    all.into_iter().filter_map(ended).collect()
+}
+
+/// Shares the time since then out among members.
+fn share_time<O>(all: &mut [Going<O>], since: &mut Instant) {
+    let now = Instant::now();
+    let share = (now - *since).as_secs_f64() / all.len() as f64;
+    all.iter_mut().for_each(|going| going.member.session.seconds += share);
+    *since = now;
 }

@@ -95,8 +95,8 @@ const PATIENCE: Duration = Duration::from_millis(250);
 struct ExpectedRound {
     /// The local steps of a participant.
     steps: f64,
-    /// When it began, if it is timed.
-    began: Option<Instant>,
+    /// Whether it is timed.
+    is_timed: bool,
     /// What abandons it.
     cancel: Cancel,
     /// The state before it, if it may be abandoned and no state was kept elsewhere.
@@ -353,11 +353,12 @@ impl<C: Carrier> Session<C> {
         }
     }
 
-    /// Counts the time until now.
+    /// Counts the time until now, where the session goes on alone.
     fn count_time(&mut self) {
-        if let Some(since) = self.since.replace(Instant::now()) {
-            self.seconds += since.elapsed().as_secs_f64();
-        }
+        let Some(since) = self.since else { return };
+        let now = Instant::now();
+        self.seconds += (now - since).as_secs_f64();
+        self.since = Some(now);
     }
 
     /// Carries a round: a short one to its end, a long one until it is cancelled.
@@ -370,8 +371,9 @@ impl<C: Carrier> Session<C> {
             return Ok(advanced);
         }
         let round = self.expect_round(cancel, observer)?;
+        let began = round.is_timed.then(Instant::now);
         let advanced = self.carrier.carry_round(&round.cancel)?;
-        self.end_round(round, advanced, observer)?;
+        self.end_round(round, advanced, began.map(|began| began.elapsed().as_secs_f64()), observer)?;
         Ok(advanced)
     }
 
@@ -381,24 +383,22 @@ impl<C: Carrier> Session<C> {
         let expected = self.pace.map_or(f64::INFINITY, |pace| pace * steps / self.patience.as_secs_f64());
         if self.untimed > 0 && expected < 1e-3 {
             self.untimed -= 1;
-            return Ok(ExpectedRound { steps, began: None, cancel: Cancel::never(), state: None });
+            return Ok(ExpectedRound { steps, is_timed: false, cancel: Cancel::never(), state: None });
         }
         self.untimed = UNTIMED;
-        let began = Some(Instant::now());
         if expected <= 1.0 {
-            return Ok(ExpectedRound { steps, began, cancel: Cancel::never(), state: None });
+            return Ok(ExpectedRound { steps, is_timed: true, cancel: Cancel::never(), state: None });
         }
         // The state before a round that may be abandoned must be in memory or kept elsewhere.
         let is_missing = self.kept != Some(self.round);
         self.count_time();
         let state = (is_missing && observer.fits(self.carrier.state_len())).then(|| self.state()).transpose()?;
-        Ok(ExpectedRound { steps, began, cancel: cancel.clone(), state })
+        Ok(ExpectedRound { steps, is_timed: true, cancel: cancel.clone(), state })
     }
 
-    /// Keeps the state before a round that was cancelled, and takes the time of another one.
-    fn end_round(&mut self, round: ExpectedRound, advanced: Advanced, observer: &mut dyn Observer) -> Result<()> {
-        let ExpectedRound { steps, began, state, .. } = round;
-        let Some(began) = began else { return Ok(()) };
+    /// Keeps the state before a round that was cancelled, and takes the pace of one that took so many `seconds`, if it was timed.
+    fn end_round(&mut self, round: ExpectedRound, advanced: Advanced, seconds: Option<f64>, observer: &mut dyn Observer) -> Result<()> {
+        let ExpectedRound { steps, is_timed, state, .. } = round;
         if let (Advanced::Cancelled, Some(state)) = (advanced, state) {
             if observer.keep(&state) {
                 self.kept = Some(state.round);
@@ -407,7 +407,8 @@ impl<C: Carrier> Session<C> {
                 self.carrier.restore(&state.carrier)?;
             }
         }
-        let pace = began.elapsed().as_secs_f64() / steps;
+        let Some(seconds) = seconds.filter(|_| is_timed) else { return Ok(()) };
+        let pace = seconds / steps;
         self.pace = match advanced {
             Advanced::Round => Some(pace),
             // It would have taken longer.

@@ -8,6 +8,7 @@ use super::loss::{LogLoss, Loss, SquaredLoss};
 use super::{Parts, Regression, keeps_systems};
 use crate::error::{Error, ErrorCode, Result, quoted, require};
 use crate::kernel::Isa;
+use crate::kernel::unit_rows::MOST_COLUMNS;
 use crate::problem::dataset::{Dataset, Rows, Wanted};
 use crate::problem::glm::family::{FamilyName, ModelFamily};
 use crate::problem::glm::{LossSettings, RowLosses};
@@ -492,8 +493,9 @@ fn memory_of(how: &Preparation, is_linear: bool, sets: &[Dataset], threads: usiz
     let gathered = if how.pca.is_some() || !is_sparse { 8.0 * rows * columns as f64 } else { number * stored as f64 * share };
     let featured = stored as f64 * share + if how.intercept { rows } else { 0.0 };
     let is_dense = how.pca.is_some() || !is_sparse || is_nearly_dense(featured, rows, d);
-    // Rows of 1 and -1 are kept once more, by their places.
-    let places = if sets.iter().all(|set| set.rows.are_units()) { 4.0 * featured + 8.0 * rows } else { 0.0 };
+    // Rows of 1 and -1 are kept once more, by the lists of their places.
+    let has_lists = d <= MOST_COLUMNS as f64 && sets.iter().all(|set| set.rows.are_units());
+    let places = if has_lists { 10.0 * featured + 8.0 * rows } else { 0.0 };
     let own = if is_dense { 8.0 * rows * d } else { number * featured + places };
     // Where components are fitted: rows, second moments and their eigenvectors with what these are computed in.
     let fit = if how.pca.is_some() { 2.0 * gathered + 8.0 * memory::matrix(columns as f64, columns as f64) } else { gathered };
