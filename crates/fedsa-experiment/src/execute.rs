@@ -12,14 +12,13 @@ use fedsa::cancel::Cancel;
 use fedsa::error::{Error, Result};
 use fedsa::federation::Federation;
 use fedsa::metrics::Metrics;
-use fedsa::problem::Field;
 use fedsa::record::Outcome;
 use fedsa::round::Run;
-use fedsa::session::{self, Member, Record, Session};
+use fedsa::session::{self, JointSession, Record, Session};
 use fedsa_data::machine;
 
 use super::observer::RunObserver;
-use super::plan::{Plan, PlannedCell};
+use super::plan::{MOST_JOINT, Plan, PlannedCell};
 use super::results::{Recorded, Results, SeedResult};
 use crate::config::schema::ControlsStart;
 use crate::folder::RunFolder;
@@ -153,26 +152,12 @@ fn jobs(plan: &Plan, in_turn: bool) -> (Vec<SeedJob>, Vec<Vec<Option<SeedResult>
     (jobs, slots)
 }
 
-/// Where the data of all agents take more bytes than this, they are not in the nearer caches.
-const FAR: usize = 8 << 20;
-/// Where the data of one agent take at most so many bytes, they are.
-const NEAR: usize = 3 << 20;
-/// The most runs that go on jointly: each takes memory, and its own part of the caches.
-pub(crate) const MOST_JOINT: usize = 16;
-
-/// Whether the runs of a cell go on jointly with others on its field: all their agents make local steps that read data from far away.
-pub(crate) fn goes_jointly(cell: &PlannedCell, field: &dyn Field) -> bool {
-    let is_far = |bytes: usize| bytes <= NEAR && bytes.saturating_mul(field.agents()) > FAR;
-    let shape = cell.shape();
-    shape.local_steps > 0.0 && shape.participants.is_none() && field.facts().agent_bytes().is_some_and(is_far)
-}
-
 /// The jobs that are taken by a thread together: those on one field that go on jointly, in groups, so that there is one for each thread; and others alone.
 fn groups(plan: &Plan, jobs: Vec<SeedJob>, in_turn: bool) -> Vec<Vec<SeedJob>> {
     let mut of_fields: BTreeMap<usize, Vec<SeedJob>> = BTreeMap::new();
     let mut groups = Vec::new();
     for job in jobs {
-        if !in_turn && goes_jointly(&plan.cells[job.cell], plan.field(job.cell)) {
+        if !in_turn && plan.cells[job.cell].goes_jointly(plan.field(job.cell)) {
             of_fields.entry(plan.cells[job.cell].field).or_default().push(job);
         } else {
             groups.push(vec![job]);
@@ -278,7 +263,7 @@ struct Seed<'a, 's> {
 enum Begun<'a, 's> {
     /// An earlier run had ended it.
     Ended(SeedResult),
-    UnderWay(Box<Member<Seed<'a, 's>>>),
+    UnderWay(Box<JointSession<Seed<'a, 's>>>),
 }
 
 impl session::Observer for Seed<'_, '_> {
@@ -343,7 +328,7 @@ impl Shared<'_> {
                 Err(e) => self.fail(e),
             }
         }
-        let ended = |member: Member<Seed<'_, '_>>, outcome: Result<Outcome>| {
+        let ended = |member: JointSession<Seed<'_, '_>>, outcome: Result<Outcome>| {
             let job = member.observer.job;
             match outcome.and_then(|outcome| self.ended(member, outcome)) {
                 Ok(Some(result)) => self.put(job, result),
@@ -393,12 +378,12 @@ impl Shared<'_> {
         let now = Instant::now();
         let observer =
             Seed { shared: self, job, cell, per_round, pending: 0.0, unit: UNIT, last_report: now, last_saved: now, on_disk: found };
-        Ok(Begun::UnderWay(Box::new(Member { session, until: cell.run.stop.until(rounds), observer })))
+        Ok(Begun::UnderWay(Box::new(JointSession { session, until: cell.run.stop.until(rounds), observer })))
     }
 
     /// What a seed has come to; `None` if interrupted.
-    fn ended(&self, member: Member<Seed<'_, '_>>, outcome: Outcome) -> Result<Option<SeedResult>> {
-        let Member { session, observer: seed, .. } = member;
+    fn ended(&self, member: JointSession<Seed<'_, '_>>, outcome: Outcome) -> Result<Option<SeedResult>> {
+        let JointSession { session, observer: seed, .. } = member;
         let (job, cell, rounds) = (seed.job, seed.cell, seed.cell.run.rounds);
         if outcome == Outcome::Interrupted {
             self.leave(job, session.round(), seed.on_disk);

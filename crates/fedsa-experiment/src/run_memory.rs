@@ -8,9 +8,8 @@ use fedsa::uplink::medium::delay::Delay;
 use fedsa_theory::predict::{Forecast, MeanSquareRadius};
 
 use super::estimate;
-use super::execute::{MOST_JOINT, goes_jointly};
 use super::memory::{PROGRAM, require};
-use super::plan::{Plan, PlannedCell};
+use super::plan::{MOST_JOINT, Plan, PlannedCell};
 use super::results::Recorded;
 
 /// The memory of a plan's runs in addition to its problems, in bytes.
@@ -82,7 +81,7 @@ fn runs(plan: &Plan) -> Runs {
         let field = plan.field(i);
         let (seeds, grid) = (cell.seeds_count() as f64, cell.grid.len() as f64);
         let round = duration.cells[i] / (seeds * cell.run.rounds as f64).max(1.0);
-        let is_joint = goes_jointly(cell, field);
+        let is_joint = cell.goes_jointly(field);
         // A joint round takes as long as those of all.
         let is_long = round * if is_joint { MOST_JOINT as f64 } else { 1.0 } > LONG_ROUND;
         let one = run_state(cell, field, duration.total > SAVED_AFTER, is_long, is_joint) + 2.0 * grid * size_of::<Recorded>() as f64;

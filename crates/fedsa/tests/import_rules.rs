@@ -116,7 +116,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "uplink",
         ],
     ),
-    ("session", &["cancel", "coordinator", "error", "metrics", "node", "record", "round"]),
+    ("session", &["cancel", "coordinator", "error", "metrics", "node", "parallel", "record", "round"]),
 ];
 
 /// Input, output and surroundings that a library has no business with.

@@ -15,7 +15,7 @@ use fedsa::problem::garnet::Heterogeneity;
 use fedsa::record::{Ledger, Outcome};
 use fedsa::round::{Advanced, Run};
 use fedsa::sampling::Law;
-use fedsa::session::{Carrier, Member, Nodes, Observer, Record, Recorded, Session, State, Transport, Until, advance_jointly};
+use fedsa::session::{Carrier, JointSession, Nodes, Observer, Record, Recorded, Session, State, Transport, Until, advance_jointly};
 
 use crate::common::{bits, field, method, small_garnet};
 
@@ -131,7 +131,7 @@ fn joint_sessions_are_those_that_go_on_alone() {
     /// The sessions and their outcomes, in their order.
     fn advance(sessions: Vec<Session<Run>>, untils: &[Until], cancel: &Cancel) -> (Vec<Session<Run>>, Vec<Result<Outcome>>) {
         let members =
-            sessions.into_iter().zip(untils).map(|(session, until)| Member { session, until: *until, observer: Keeping::default() });
+            sessions.into_iter().zip(untils).map(|(session, until)| JointSession { session, until: *until, observer: Keeping::default() });
         let mut ended = Vec::new();
         let began = Instant::now();
         let members: Vec<_> = members.collect();

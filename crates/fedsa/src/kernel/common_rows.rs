@@ -5,7 +5,7 @@
 //! side ([`Lists`]). Each is a sum in the order of the rows, on every instruction set.
 
 use super::Isa;
-use super::lists::{Lists, Places};
+use super::lists::{ListNumbers, Lists};
 
 /// The most rows: 16 bits number them and one more, which has no weight.
 pub const MOST_ROWS: usize = (1 << 16) - 1;
@@ -39,7 +39,7 @@ impl CommonRows {
     }
 
     /// Writes `sum_j w_j x_j x_j^T` to the places of its entries; the weight of the row after the last one is 0.
-    pub fn sum(&self, isa: Isa, weights: &Places, out: &mut [f64]) {
+    pub fn sum(&self, isa: Isa, weights: &ListNumbers, out: &mut [f64]) {
         self.0.sum(isa, weights, out);
     }
 }

@@ -7,19 +7,19 @@ use super::Isa;
 /// Sums that are computed side by side.
 const SIDE: usize = 8;
 /// Numbers to sum. Whatever 16 bits number is a place.
-pub type Places = [f64; 1 << 16];
+pub type ListNumbers = [f64; 1 << 16];
 
 /// The lists of some sums.
 #[derive(Debug)]
 pub struct Lists {
-    groups: Vec<Group>,
+    groups: Vec<ListGroup>,
     /// The lists of each group: first places, second places, .. of its sums.
     places: Vec<[u16; SIDE]>,
 }
 
 /// Sums whose lists are about as long.
 #[derive(Debug)]
-pub struct Group {
+pub struct ListGroup {
     /// Where the sums are written, if anywhere.
     targets: [u32; SIDE],
     /// The length of the longest list.
@@ -50,7 +50,7 @@ impl Lists {
                 (targets[k], next[*list as usize]) = (target(*list as usize), SIDE * all + k);
             }
             let len = lengths[group[0] as usize];
-            groups.push(Group { targets, len });
+            groups.push(ListGroup { targets, len });
             all += len as usize;
         }
         let mut places = vec![[nothing; SIDE]; all];
@@ -63,19 +63,19 @@ impl Lists {
     }
 
     /// Writes the sum of each list to its target. Targets beyond the end are nowhere.
-    pub fn sum(&self, isa: Isa, numbers: &Places, out: &mut [f64]) {
+    pub fn sum(&self, isa: Isa, numbers: &ListNumbers, out: &mut [f64]) {
         sum(isa, &self.groups, &self.places, numbers, out);
     }
 
     /// Adds the numbers of each list to its target, one after the other.
-    pub fn add(&self, isa: Isa, numbers: &Places, out: &mut [f64]) {
+    pub fn add(&self, isa: Isa, numbers: &ListNumbers, out: &mut [f64]) {
         add(isa, &self.groups, &self.places, numbers, out);
     }
 }
 
 /// The sums of a group, from what they begin with.
 #[inline(always)]
-fn summed(mut sums: [f64; SIDE], places: &[[u16; SIDE]], numbers: &Places) -> [f64; SIDE] {
+fn summed(mut sums: [f64; SIDE], places: &[[u16; SIDE]], numbers: &ListNumbers) -> [f64; SIDE] {
     for places in places {
         for (sum, place) in sums.iter_mut().zip(places) {
             *sum += numbers[*place as usize];
@@ -86,7 +86,7 @@ fn summed(mut sums: [f64; SIDE], places: &[[u16; SIDE]], numbers: &Places) -> [f
 
 per_isa! {
     /// [`Lists::sum`].
-    fn sum(groups: &[Group], places: &[[u16; SIDE]], numbers: &Places, out: &mut [f64]) {
+    fn sum(groups: &[ListGroup], places: &[[u16; SIDE]], numbers: &ListNumbers, out: &mut [f64]) {
         let mut rest = places;
         for group in groups {
             let (own, after) = rest.split_at(group.len as usize);
@@ -102,7 +102,7 @@ per_isa! {
 
 per_isa! {
     /// [`Lists::add`].
-    fn add(groups: &[Group], places: &[[u16; SIDE]], numbers: &Places, out: &mut [f64]) {
+    fn add(groups: &[ListGroup], places: &[[u16; SIDE]], numbers: &ListNumbers, out: &mut [f64]) {
         let mut rest = places;
         for group in groups {
             let (own, after) = rest.split_at(group.len as usize);
@@ -125,7 +125,7 @@ mod tests {
     #[test]
     fn sums_are_in_the_order_of_their_lists() {
         let mut s = stream(5, Purpose::Fresh, 0, 0);
-        let mut numbers: Box<Places> = vec![0.0; 1 << 16].try_into().unwrap();
+        let mut numbers: Box<ListNumbers> = vec![0.0; 1 << 16].try_into().unwrap();
         (0..50).for_each(|i| numbers[i] = s.normal());
         numbers[50] = -0.0;
         for count in [0, 1, 7, 8, 9, 40] {

@@ -6,7 +6,7 @@
 use std::cell::RefCell;
 use std::ops::Range;
 
-use super::lists::{Lists, Places};
+use super::lists::{ListNumbers, Lists};
 use super::{Isa, tree};
 use crate::problem::dataset::Rows;
 
@@ -19,7 +19,7 @@ pub const MOST_COLUMNS: usize = (1 << 16) - BLOCK - 2;
 
 thread_local! {
     /// The numbers that are summed: of the columns and 0, then of the rows of a block and -0, which leaves any sum as it is.
-    static NUMBERS: RefCell<Option<Box<Places>>> = const { RefCell::new(None) };
+    static NUMBERS: RefCell<Option<Box<ListNumbers>>> = const { RefCell::new(None) };
 }
 
 /// The places of the numbers, in blocks of rows.
@@ -57,14 +57,14 @@ impl Block {
     }
 
     /// `x_j . theta` of the rows, with theta among the numbers.
-    fn products(&self, isa: Isa, numbers: &Places, out: &mut [f64]) {
+    fn products(&self, isa: Isa, numbers: &ListNumbers, out: &mut [f64]) {
         let mut sums = [0.0; CLASSES * BLOCK];
         self.columns.sum(isa, numbers, &mut sums);
         join(isa, &sums, &self.sign, out);
     }
 
     /// `out += sum_j weights_j x_j` over the rows.
-    fn add(&self, isa: Isa, weights: &[f64], numbers: &mut Places, out: &mut [f64]) {
+    fn add(&self, isa: Isa, weights: &[f64], numbers: &mut ListNumbers, out: &mut [f64]) {
         let signed = &mut numbers[out.len() + 1..];
         signed.iter_mut().zip(weights.iter().zip(&self.sign)).for_each(|(signed, (w, sign))| *signed = w * sign);
         self.rows.add(isa, numbers, out);
@@ -79,7 +79,7 @@ fn lists(targets: usize, nothing: usize, pairs: impl Iterator<Item = (usize, usi
 }
 
 /// Shows room for the numbers of columns and rows, for vectors of d components.
-fn with_numbers<R>(d: usize, see: impl FnOnce(&mut Places) -> R) -> R {
+fn with_numbers<R>(d: usize, see: impl FnOnce(&mut ListNumbers) -> R) -> R {
     let kept = NUMBERS.take();
     let mut numbers = kept.unwrap_or_else(|| vec![0.0; 1 << 16].try_into().expect("so many numbers"));
     (numbers[d], numbers[d + 1 + BLOCK]) = (0.0, -0.0);

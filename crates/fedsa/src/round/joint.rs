@@ -7,8 +7,8 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use super::reached::Reached;
-use super::sweep::{Agents, Counted, Job, Rows, Shares, Task, Worker};
-use super::{Advanced, Run, Working, shares};
+use super::sweep::{Agents, Counted, Job, Rows, Shares, Worker};
+use super::{Advanced, Run, Task, Working, shares};
 use crate::cancel::Cancel;
 use crate::coordinator::Step;
 use crate::parallel;

@@ -33,7 +33,7 @@ use crate::random::{Key, Purpose};
 use crate::record::{Ledger, Work};
 use history::History;
 use reached::Reached;
-use sweep::{Agents, Counted, Job, Rows, Shares, Strides, Task, Worker, tell_own};
+use sweep::{Agents, Counted, Job, Rows, Shares, Strides, Worker, tell_own};
 use together::Spare;
 
 pub use crate::federation::check_needs;
@@ -118,6 +118,17 @@ impl Scratch {
         inbox.clear();
         inbox.resize(if one_by_one || divided { n * d } else { 0 }, 0.0);
     }
+}
+
+/// One exchange with what it works on.
+struct Task<'a> {
+    job: Job<'a>,
+    agents: Agents<'a>,
+    rows: Rows<'a>,
+    worker: &'a mut Worker,
+    spare: &'a mut Spare,
+    /// Whether answers are handed in one by one, and not as the sums of blocks.
+    wants_each: bool,
 }
 
 /// How a call of [`Run::advance`] ended.

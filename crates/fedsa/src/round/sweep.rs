@@ -1,7 +1,6 @@
 //! One exchange over all participants: blocks of eight, in parallel.
 
 use super::history::History;
-use super::together::Spare;
 use crate::cancel::Cancel;
 use crate::coordinator::Arrival;
 use crate::kernel::{Chunk, LANES, Lanes, rows};
@@ -162,17 +161,6 @@ pub(super) struct Job<'a> {
     pub shares: Shares,
     /// Set when the round is to be abandoned.
     pub cancel: &'a Cancel,
-}
-
-/// One exchange with what it works on.
-pub(super) struct Task<'a> {
-    pub job: Job<'a>,
-    pub agents: Agents<'a>,
-    pub rows: Rows<'a>,
-    pub worker: &'a mut Worker,
-    pub spare: &'a mut Spare,
-    /// Whether answers are handed in one by one, and not as the sums of blocks.
-    pub wants_each: bool,
 }
 
 impl Job<'_> {

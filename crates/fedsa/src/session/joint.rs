@@ -10,7 +10,7 @@ use crate::record::Outcome;
 use crate::round::{self, Advanced, Run};
 
 /// A session with its target and its observer.
-pub struct Member<O> {
+pub struct JointSession<O> {
     /// The session.
     pub session: Session<Run>,
     /// Its target.
@@ -31,21 +31,21 @@ enum Stage {
 /// A member that goes on, its number, and how far it is.
 struct Going<O> {
     number: usize,
-    member: Member<O>,
+    member: JointSession<O>,
     stage: Stage,
 }
 
 impl<O: Observer> Going<O> {
     /// Begins, or goes back to the state that was kept last.
     fn begin(&mut self) -> Result<()> {
-        let Member { session, until, observer } = &mut self.member;
+        let JointSession { session, until, observer } = &mut self.member;
         until.check(session.metrics.as_deref())?;
         if session.carrier.is_torn() { session.go_back(observer) } else { Ok(()) }
     }
 
     /// Opens the next round, if there is one.
     fn open(&mut self, cancel: &Cancel) {
-        let Member { session, until, observer } = &mut self.member;
+        let JointSession { session, until, observer } = &mut self.member;
         self.stage = match session.before_round(until, cancel, observer) {
             Ok(Some(outcome)) => Stage::Ended(Ok(outcome)),
             Ok(None) => session.expect_round(cancel, observer).map_or_else(|reason| Stage::Ended(Err(reason)), Stage::Open),
@@ -56,7 +56,7 @@ impl<O: Observer> Going<O> {
     /// Ends a round that took all runs so many `seconds`.
     fn close(&mut self, advanced: Advanced, seconds: f64) {
         let Stage::Open(expected) = std::mem::replace(&mut self.stage, Stage::Between) else { return };
-        let Member { session, until, observer } = &mut self.member;
+        let JointSession { session, until, observer } = &mut self.member;
         let closed = match session.carrier.failure() {
             Some(reason) => Err(reason),
             None => session.end_round(expected, advanced, Some(seconds), observer).map(|()| session.after_round(advanced, until, observer)),
@@ -72,9 +72,9 @@ impl<O: Observer> Going<O> {
 ///
 /// `ended` is called as soon as a session has ended or failed, with its number among the members; that does not stop the others.
 pub fn advance_jointly<O: Observer + Send>(
-    members: Vec<Member<O>>,
+    members: Vec<JointSession<O>>,
     cancel: &Cancel,
-    mut ended: impl FnMut(usize, Member<O>, Result<Outcome>),
+    mut ended: impl FnMut(usize, JointSession<O>, Result<Outcome>),
 ) {
     let mut all = Vec::with_capacity(members.len());
     for (number, member) in members.into_iter().enumerate() {

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 
 pub use carrier::{Carrier, Nodes, Quorum, Transport};
-pub use joint::{Member, advance_jointly};
+pub use joint::{JointSession, advance_jointly};
 pub use recorded::Recorded;
 pub use until::Until;
 

@@ -8,7 +8,7 @@ use faer::Mat;
 
 use crate::kernel::Isa;
 use crate::kernel::common_rows::{CommonRows, MOST_ROWS};
-use crate::kernel::lists::Places;
+use crate::kernel::lists::ListNumbers;
 use crate::problem::dataset::Rows;
 use crate::triangle::{Support, entries};
 
@@ -41,7 +41,7 @@ struct Scratch {
     /// The values of a row times its weight.
     scaled: Vec<f64>,
     /// The weights of binary rows.
-    weights: Option<Box<Places>>,
+    weights: Option<Box<ListNumbers>>,
 }
 
 thread_local! {
