@@ -259,13 +259,6 @@ struct Seed<'a, 's> {
     on_disk: u64,
 }
 
-/// A seed of a cell that has begun.
-enum Begun<'a, 's> {
-    /// An earlier run had ended it.
-    Ended(SeedResult),
-    UnderWay(Box<JointSession<Seed<'a, 's>>>),
-}
-
 impl session::Observer for Seed<'_, '_> {
     fn recorded(&mut self, row: &Recorded) {
         self.shared.control.observer.recorded(self.job.cell, self.job.seed, row);
@@ -323,37 +316,26 @@ impl Shared<'_> {
                 continue;
             }
             match self.begin(job) {
-                Ok(Begun::Ended(result)) => self.put(job, result),
-                Ok(Begun::UnderWay(member)) => begun.push(*member),
+                Ok(session) => begun.extend(session),
                 Err(e) => self.fail(e),
             }
         }
-        let ended = |member: JointSession<Seed<'_, '_>>, outcome: Result<Outcome>| {
-            let job = member.observer.job;
-            match outcome.and_then(|outcome| self.ended(member, outcome)) {
-                Ok(Some(result)) => self.put(job, result),
-                Ok(None) => {}
-                Err(e) => self.fail(e),
+        let ended = |session, outcome: Result<Outcome>| {
+            if let Err(e) = outcome.and_then(|outcome| self.ended(session, outcome)) {
+                self.fail(e);
             }
         };
-        match begun.pop() {
-            Some(mut member) if begun.is_empty() => {
-                let outcome = member.session.advance(&member.until, &self.stop, &mut member.observer);
-                ended(member, outcome);
+        match <[JointSession<Seed<'_, '_>>; 1]>::try_from(begun) {
+            Ok([mut one]) => {
+                let outcome = one.session.advance(&one.until, &self.stop, &mut one.observer);
+                ended(one, outcome);
             }
-            last => {
-                begun.extend(last);
-                session::advance_jointly(begun, &self.stop, |_, member, outcome| ended(member, outcome));
-            }
+            Err(begun) => session::advance_jointly(begun, &self.stop, |_, session, outcome| ended(session, outcome)),
         }
     }
 
-    fn put(&self, job: &SeedJob, result: SeedResult) {
-        self.slots.lock().expect("no panics under the lock")[job.cell][job.at] = Some(result);
-    }
-
-    /// Begins with a seed, or goes on from its checkpoint.
-    fn begin<'s>(&'s self, job: &'s SeedJob) -> Result<Begun<'s, 's>> {
+    /// Begins with a seed, or goes on from its checkpoint; `None` if an earlier run had ended it.
+    fn begin<'s>(&'s self, job: &'s SeedJob) -> Result<Option<JointSession<Seed<'s, 's>>>> {
         let RunControl { observer, earlier, .. } = *self.control;
         let cell = &self.plan.cells[job.cell];
         let mut from = None;
@@ -361,7 +343,8 @@ impl Shared<'_> {
             if saved.is_over(cell) {
                 saved.rows.iter().for_each(|row| observer.recorded(job.cell, job.seed, row));
                 observer.found(job.work);
-                return Ok(Begun::Ended(self.end(job, saved)));
+                self.end(job, saved);
+                return Ok(None);
             }
             if let Saved { round, rows, state: Some(carrier), seconds, .. } = Arc::unwrap_or_clone(saved) {
                 from = Some(session::State { round, rows, carrier, seconds });
@@ -378,16 +361,16 @@ impl Shared<'_> {
         let now = Instant::now();
         let observer =
             Seed { shared: self, job, cell, per_round, pending: 0.0, unit: UNIT, last_report: now, last_saved: now, on_disk: found };
-        Ok(Begun::UnderWay(Box::new(JointSession { session, until: cell.run.stop.until(rounds), observer })))
+        Ok(Some(JointSession { session, until: cell.run.stop.until(rounds), observer }))
     }
 
-    /// What a seed has come to; `None` if interrupted.
-    fn ended(&self, member: JointSession<Seed<'_, '_>>, outcome: Outcome) -> Result<Option<SeedResult>> {
-        let JointSession { session, observer: seed, .. } = member;
+    /// Records what a seed has come to.
+    fn ended(&self, ended: JointSession<Seed<'_, '_>>, outcome: Outcome) -> Result<()> {
+        let JointSession { session, observer: seed, .. } = ended;
         let (job, cell, rounds) = (seed.job, seed.cell, seed.cell.run.rounds);
         if outcome == Outcome::Interrupted {
             self.leave(job, session.round(), seed.on_disk);
-            return Ok(None);
+            return Ok(());
         }
         self.control.observer.advanced(seed.pending + seed.per_round * (rounds - session.round()) as f64);
         let stopped = outcome == Outcome::Converged;
@@ -403,7 +386,8 @@ impl Shared<'_> {
             seconds: session.seconds(),
             end: Some(end),
         };
-        Ok(Some(self.end(job, Arc::new(saved))))
+        self.end(job, Arc::new(saved));
+        Ok(())
     }
 
     /// Stops all runs because of the error of one; the first error counts.
@@ -437,10 +421,11 @@ impl Shared<'_> {
     }
 
     /// Records how a run ended, and keeps its state for further rounds.
-    fn end(&self, job: &SeedJob, saved: Arc<Saved>) -> SeedResult {
+    fn end(&self, job: &SeedJob, saved: Arc<Saved>) {
         let End { theta, diverged, stopped } = saved.end.clone().expect("of a run that has ended");
         let result = SeedResult { seed: job.seed, rows: saved.rows.clone(), theta, diverged, stopped, seconds: Some(saved.seconds) };
         self.control.observer.ended(job.cell, &result);
+        self.slots.lock().expect("no panics under the lock")[job.cell][job.at] = Some(result);
         let mut ended = self.ended.lock().expect("no panics under the lock");
         let EndedRuns { states, bytes, is_new, written, full } = &mut *ended;
         *bytes += saved.size();
@@ -460,7 +445,6 @@ impl Shared<'_> {
         {
             self.could_not_save(&e);
         }
-        result
     }
 
     fn could_not_save(&self, e: &Error) {

@@ -38,9 +38,9 @@ impl CommonRows {
         ))
     }
 
-    /// Writes `sum_j w_j x_j x_j^T` to the places of its entries; the weight of the row after the last one is 0.
-    pub fn sum(&self, isa: Isa, weights: &ListNumbers, out: &mut [f64]) {
-        self.0.sum(isa, weights, out);
+    /// Adds `sum_j w_j x_j x_j^T` at the places of its entries; the weight of the row after the last one is 0.
+    pub fn add(&self, isa: Isa, weights: &ListNumbers, out: &mut [f64]) {
+        self.0.add(isa, weights, out);
     }
 }
 
@@ -83,7 +83,7 @@ mod tests {
             }
             for isa in Isa::available() {
                 let mut out = vec![0.0; size];
-                common.sum(isa, weights[..].try_into().unwrap(), &mut out);
+                common.add(isa, weights[..].try_into().unwrap(), &mut out);
                 assert!((1..size).all(|at| out[size - at - 1] == expected[at]) && out[size - 1] == 0.0, "{n} x {d}, {isa:?}");
             }
         }

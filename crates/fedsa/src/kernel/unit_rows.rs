@@ -3,10 +3,9 @@
 //! Only the places of the numbers are read. The order of operations is that of [`super::margins`], and so are the bits: a row of -1 has the
 //! partial sums of the same row of 1 with the other sign.
 
-use std::cell::RefCell;
 use std::ops::Range;
 
-use super::lists::{ListNumbers, Lists};
+use super::lists::{ListNumbers, Lists, with_numbers};
 use super::{Isa, tree};
 use crate::problem::dataset::Rows;
 
@@ -16,11 +15,6 @@ pub const BLOCK: usize = 512;
 const CLASSES: usize = 8;
 /// The most columns: 16 bits number them, the rows of a block, and one place after each.
 pub const MOST_COLUMNS: usize = (1 << 16) - BLOCK - 2;
-
-thread_local! {
-    /// The numbers that are summed: of the columns and 0, then of the rows of a block and -0, which leaves any sum as it is.
-    static NUMBERS: RefCell<Option<Box<ListNumbers>>> = const { RefCell::new(None) };
-}
 
 /// The places of the numbers, in blocks of rows.
 #[derive(Debug)]
@@ -59,7 +53,7 @@ impl Block {
     /// `x_j . theta` of the rows, with theta among the numbers.
     fn products(&self, isa: Isa, numbers: &ListNumbers, out: &mut [f64]) {
         let mut sums = [0.0; CLASSES * BLOCK];
-        self.columns.sum(isa, numbers, &mut sums);
+        self.columns.add(isa, numbers, &mut sums);
         join(isa, &sums, &self.sign, out);
     }
 
@@ -78,14 +72,13 @@ fn lists(targets: usize, nothing: usize, pairs: impl Iterator<Item = (usize, usi
     Lists::of(&lengths, nothing as u16, |target| target as u32, |put| pairs.for_each(|(target, place)| put(target, place as u16)))
 }
 
-/// Shows room for the numbers of columns and rows, for vectors of d components.
-fn with_numbers<R>(d: usize, see: impl FnOnce(&mut ListNumbers) -> R) -> R {
-    let kept = NUMBERS.take();
-    let mut numbers = kept.unwrap_or_else(|| vec![0.0; 1 << 16].try_into().expect("so many numbers"));
-    (numbers[d], numbers[d + 1 + BLOCK]) = (0.0, -0.0);
-    let shown = see(&mut numbers);
-    NUMBERS.set(Some(numbers));
-    shown
+/// Shows room for the numbers that are summed, for vectors of d components: of the columns and 0, then of the rows of a block and -0, which
+/// leaves any sum as it is.
+fn with_places<R>(d: usize, see: impl FnOnce(&mut ListNumbers) -> R) -> R {
+    with_numbers(|numbers| {
+        (numbers[d], numbers[d + 1 + BLOCK]) = (0.0, -0.0);
+        see(numbers)
+    })
 }
 
 impl UnitRows {
@@ -115,7 +108,7 @@ impl UnitRows {
     ) -> bool {
         let Some(blocks) = self.blocks(&range) else { return false };
         let mut weights = [0.0; BLOCK];
-        with_numbers(theta.len(), |numbers| {
+        with_places(theta.len(), |numbers| {
             numbers[..theta.len()].copy_from_slice(theta);
             for (rows, block) in blocks {
                 let weights = &mut weights[..rows.len()];
@@ -130,7 +123,7 @@ impl UnitRows {
     /// `out_j = x_j . theta` for the rows of a range; false, and then nothing is done, where it cuts a block.
     pub fn margins(&self, isa: Isa, range: Range<usize>, theta: &[f64], out: &mut [f64]) -> bool {
         let Some(blocks) = self.blocks(&range) else { return false };
-        with_numbers(theta.len(), |numbers| {
+        with_places(theta.len(), |numbers| {
             numbers[..theta.len()].copy_from_slice(theta);
             blocks.for_each(|(rows, block)| block.products(isa, numbers, &mut out[rows.start - range.start..rows.end - range.start]));
         });
@@ -140,7 +133,7 @@ impl UnitRows {
     /// `out += sum_j weights_j x_j` over the rows of a range; false, and then nothing is done, where it cuts a block.
     pub fn combine(&self, isa: Isa, range: Range<usize>, out: &mut [f64], weights: &[f64]) -> bool {
         let Some(blocks) = self.blocks(&range) else { return false };
-        with_numbers(out.len(), |numbers| {
+        with_places(out.len(), |numbers| {
             blocks.for_each(|(rows, block)| block.add(isa, &weights[rows.start - range.start..rows.end - range.start], numbers, out));
         });
         true

@@ -8,14 +8,15 @@ use std::sync::Arc;
 
 use super::reached::Reached;
 use super::sweep::{Agents, Counted, Job, Rows, Shares, Worker};
-use super::{Advanced, Run, Task, Working, shares};
+use super::{Advanced, Run, Task, Working};
 use crate::cancel::Cancel;
 use crate::coordinator::Step;
 use crate::parallel;
-use crate::problem::Field;
 
 /// Agents of all runs that a thread takes at a time.
 const GRAIN: usize = 4;
+/// Every agent alone.
+const ONE_BY_ONE: Shares = Shares { grain: 1, lanes: 1 };
 
 /// A run in the middle of a round.
 struct Open<'a, 'b> {
@@ -52,15 +53,14 @@ fn exchange_in_lanes(runs: &mut [&mut Open<'_, '_>]) {
     let are_several = alike.iter().filter(|alike| **alike).count() > 1;
     let mut tasks: Vec<Task<'_>> = Vec::with_capacity(runs.len());
     for ((open, reached), is_alike) in runs.iter_mut().zip(&reached).zip(&alike) {
-        let shares: fn(&dyn Field, usize, usize) -> Shares =
-            if *is_alike && are_several { |_, _, _| Shares { grain: 1, lanes: 1 } } else { shares };
-        tasks.push(open.run.task(reached.as_ref(), open.cancel, shares));
+        let one_by_one = (*is_alike && are_several).then_some(ONE_BY_ONE);
+        tasks.push(open.run.task(reached.as_ref(), open.cancel, one_by_one));
     }
     let (mut jobs, mut parts, mut places) = (Vec::new(), Vec::new(), Vec::new());
     let mut done = Vec::with_capacity(tasks.len());
     for (i, Task { job, agents, rows, worker, spare, wants_each }) in tasks.into_iter().enumerate() {
         // Fields that compute all steps in one call have their own shares.
-        let is_joint = are_several && alike[i] && job.shares.lanes == 1;
+        let is_joint = are_several && alike[i] && job.shares == ONE_BY_ONE;
         if is_joint {
             jobs.push(job);
             parts.push((agents, rows));
@@ -72,7 +72,7 @@ fn exchange_in_lanes(runs: &mut [&mut Open<'_, '_>]) {
     }
     let n = jobs.first().map_or(0, |job: &Job<'_>| job.participants.len());
     if n > 0 {
-        let counted = sweep(&jobs, 0..n, parts, None);
+        let counted = sweep(&jobs, 0..n, parts);
         places.into_iter().zip(counted).for_each(|(i, counted)| done[i].0 = counted);
     }
     drop(jobs);
@@ -84,26 +84,25 @@ fn exchange_in_lanes(runs: &mut [&mut Open<'_, '_>]) {
 /// What one run has of some participants.
 type Part<'a> = (Agents<'a>, Rows<'a>);
 
-/// Processes the participants in `range` of all jobs, one after the other, on several threads where they are many.
-fn sweep(jobs: &[Job<'_>], range: Range<usize>, parts: Vec<Part<'_>>, worker: Option<&mut Worker>) -> Vec<Counted> {
-    let Some(worker) = worker else {
-        return match range.len() > GRAIN {
-            true => {
-                let (middle, low, high) = halves(jobs, &range, parts);
-                let sweep = |range, parts| sweep(jobs, range, parts, None);
-                let (low, high) = rayon::join(|| sweep(range.start..middle, low), || sweep(middle..range.end, high));
-                sums(low, high)
-            }
-            false => jobs.first().map_or_else(Vec::new, |job| sweep(jobs, range, parts, Some(&mut Worker::new(job.field)))),
-        };
-    };
+/// Processes the participants in `range`, at least one, of all jobs, on several threads where they are many.
+fn sweep(jobs: &[Job<'_>], range: Range<usize>, parts: Vec<Part<'_>>) -> Vec<Counted> {
+    if range.len() <= GRAIN {
+        return one_after_the_other(jobs, range, parts, &mut Worker::new(jobs[0].field));
+    }
+    let (middle, low, high) = halves(jobs, &range, parts);
+    let (low, high) = rayon::join(|| sweep(jobs, range.start..middle, low), || sweep(jobs, middle..range.end, high));
+    sums(low, high)
+}
+
+/// Processes one participant of all jobs after the other.
+fn one_after_the_other(jobs: &[Job<'_>], range: Range<usize>, parts: Vec<Part<'_>>, worker: &mut Worker) -> Vec<Counted> {
     if range.len() == 1 {
         let each = jobs.iter().zip(parts);
         return each.map(|(job, (agents, rows))| job.blocks(range.clone(), agents, rows, worker)).collect();
     }
     let (middle, low, high) = halves(jobs, &range, parts);
-    let low = sweep(jobs, range.start..middle, low, Some(worker));
-    sums(low, sweep(jobs, middle..range.end, high, Some(worker)))
+    let low = one_after_the_other(jobs, range.start..middle, low, worker);
+    sums(low, one_after_the_other(jobs, middle..range.end, high, worker))
 }
 
 /// Where the second half of the participants begins, and what all jobs have of both.

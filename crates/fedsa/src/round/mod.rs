@@ -342,7 +342,7 @@ impl Run {
     /// An exchange with agents that work in lanes.
     fn exchange_in_lanes(&mut self, cancel: &Cancel) {
         let reached = self.reached();
-        let Task { job, agents, rows, worker, spare, wants_each } = self.task(reached.as_ref(), cancel, shares);
+        let Task { job, agents, rows, worker, spare, wants_each } = self.task(reached.as_ref(), cancel, None);
         let counted = job.carry_out(agents, rows, worker, spare);
         self.hand_in(counted, wants_each);
     }
@@ -352,14 +352,8 @@ impl Run {
         Reached::of(&self.coordinator, &mut self.state.answered)
     }
 
-    /// The open exchange with agents that work in lanes, of which as many are shared out as `shares` says for a field, a number of participants and one of
-    /// local steps.
-    fn task<'a>(
-        &'a mut self,
-        reached: Option<&'a Reached>,
-        cancel: &'a Cancel,
-        shares: impl FnOnce(&dyn Field, usize, usize) -> Shares,
-    ) -> Task<'a> {
+    /// The open exchange with agents that work in lanes. They are shared out as `given`, unless the field computes all steps in one call.
+    fn task<'a>(&'a mut self, reached: Option<&'a Reached>, cancel: &'a Cancel, given: Option<Shares>) -> Task<'a> {
         let Run { field, client: Working::Lanes(client), coordinator, state, scratch, .. } = self else {
             unreachable!("called with lanes")
         };
@@ -377,7 +371,8 @@ impl Run {
         // An answer with an operator takes one evaluation, without local steps.
         let steps = if part == Part::Operator { 1 } else { client.local_steps(ask.down.round) };
         let is_one_call = field.together().is_some() || client.batched().is_some();
-        let shares = if is_one_call { Shares { grain: n.max(1), lanes: LANES } } else { shares(&**field, n, steps) };
+        let shares =
+            if is_one_call { Shares { grain: n.max(1), lanes: LANES } } else { given.unwrap_or_else(|| shares(&**field, n, steps)) };
         // Blocks of fewer than eight agents are summed once all answers are there.
         let divided = shares.lanes < LANES;
         let job = Job {

@@ -8,7 +8,7 @@ use faer::Mat;
 
 use crate::kernel::Isa;
 use crate::kernel::common_rows::{CommonRows, MOST_ROWS};
-use crate::kernel::lists::ListNumbers;
+use crate::kernel::lists::with_numbers;
 use crate::problem::dataset::Rows;
 use crate::triangle::{Support, entries};
 
@@ -40,12 +40,10 @@ struct Scratch {
     columns: Vec<u32>,
     /// The values of a row times its weight.
     scaled: Vec<f64>,
-    /// The weights of binary rows.
-    weights: Option<Box<ListNumbers>>,
 }
 
 thread_local! {
-    static SCRATCH: RefCell<Scratch> = const { RefCell::new(Scratch { sums: Vec::new(), columns: Vec::new(), scaled: Vec::new(), weights: None }) };
+    static SCRATCH: RefCell<Scratch> = const { RefCell::new(Scratch { sums: Vec::new(), columns: Vec::new(), scaled: Vec::new() }) };
 }
 
 impl Pattern {
@@ -158,12 +156,11 @@ impl Pattern {
     pub fn sum_of_units(&self, isa: Isa, rows: &Rows, range: Range<usize>, weights: &[f64], out: &mut [f64]) {
         let common = self.common.get_or_init(|| self.lists(rows, range));
         out.fill(0.0);
-        let mut memory = SCRATCH.with_borrow_mut(|scratch| scratch.weights.take());
-        let all = memory.get_or_insert_with(|| vec![0.0; 1 << 16].try_into().expect("as many numbers"));
-        all[..weights.len()].copy_from_slice(weights);
-        all[weights.len()] = 0.0;
-        common.sum(isa, all, out);
-        SCRATCH.with_borrow_mut(|scratch| scratch.weights = memory);
+        with_numbers(|all| {
+            all[..weights.len()].copy_from_slice(weights);
+            all[weights.len()] = 0.0;
+            common.add(isa, all, out);
+        });
     }
 
     fn lists(&self, rows: &Rows, range: Range<usize>) -> CommonRows {
