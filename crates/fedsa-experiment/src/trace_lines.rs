@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use fedsa::error::Error;
 use fedsa::metrics::METRICS;
 use fedsa::record::COUNTS;
-use serde_json::{Map, Value as Json, json};
+use serde::ser::{Serialize, SerializeMap, Serializer};
 
 use super::plan::Plan;
 use super::results::Recorded;
@@ -19,6 +19,10 @@ use crate::folder::RunFolder;
 
 /// The longest time for which lines are buffered.
 const PATIENCE: Duration = Duration::from_millis(500);
+/// The bytes that are written at a time.
+const BUFFERED: usize = 1 << 16;
+/// The usual length of a line, in bytes.
+const LENGTH: usize = 512;
 
 /// The file, and the text of each cell in its lines.
 pub struct TraceLines {
@@ -39,7 +43,7 @@ impl TraceLines {
                 names[*cell].push((label.clone(), planned.point.label.clone()));
             }
         }
-        let out = BufWriter::new(folder.grow()?);
+        let out = BufWriter::with_capacity(BUFFERED, folder.grow()?);
         Ok(Self { names, out: Mutex::new(Some((out, Instant::now()))) })
     }
 
@@ -48,12 +52,16 @@ impl TraceLines {
     /// # Errors
     /// The first time that the file cannot be written. Later calls add nothing and return no error.
     pub fn add(&self, cell: usize, seed: u64, row: &Recorded) -> std::io::Result<()> {
+        // Threads that record rounds at the same time wait for each other only while the text is copied.
+        let mut text = Vec::with_capacity(LENGTH * self.names[cell].len());
+        for (method, point) in &self.names[cell] {
+            serde_json::to_writer(&mut text, &Line { method, point, seed, row })?;
+            text.push(b'\n');
+        }
         let mut out = self.out.lock().expect("no panics under the lock");
         let Some((file, flushed)) = &mut *out else { return Ok(()) };
         let mut write = || {
-            for (method, point) in &self.names[cell] {
-                writeln!(file, "{}", line(method, point, seed, row))?;
-            }
+            file.write_all(&text)?;
             if flushed.elapsed() >= PATIENCE {
                 file.flush()?;
                 *flushed = Instant::now();
@@ -68,16 +76,26 @@ impl TraceLines {
     }
 }
 
-fn line(method: &str, point: &str, seed: u64, row: &Recorded) -> Json {
-    let mut fields = Map::new();
-    fields.insert("method".into(), json!(method));
-    fields.insert("point".into(), json!(point));
-    fields.insert("seed".into(), json!(seed));
-    for count in COUNTS {
-        fields.insert(count.name.to_string(), json!(row.count(count)));
+/// A recorded round of one method at one point.
+struct Line<'a> {
+    method: &'a str,
+    point: &'a str,
+    seed: u64,
+    row: &'a Recorded,
+}
+
+impl Serialize for Line<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut fields = serializer.serialize_map(Some(3 + COUNTS.len() + METRICS.len()))?;
+        fields.serialize_entry("method", self.method)?;
+        fields.serialize_entry("point", self.point)?;
+        fields.serialize_entry("seed", &self.seed)?;
+        for count in COUNTS {
+            fields.serialize_entry(count.name, &self.row.count(count))?;
+        }
+        for metric in METRICS {
+            fields.serialize_entry(metric.name, &(metric.recorded)(&self.row.seen).filter(|x| x.is_finite()))?;
+        }
+        fields.end()
     }
-    for metric in METRICS {
-        fields.insert(metric.name.to_string(), json!((metric.recorded)(&row.seen).filter(|x| x.is_finite())));
-    }
-    Json::Object(fields)
 }

@@ -63,6 +63,16 @@ impl Blocks {
         }
     }
 
+    /// Packs the rows and columns of some components, increasing, of a matrix as [`Blocks::pack`] packs it.
+    pub fn pack_within(&mut self, lower: &[f64], components: &[u32]) {
+        let mut within = Vec::with_capacity(components.len() * (components.len() + 1) / 2);
+        for (k, i) in components.iter().enumerate() {
+            let row = &lower[*i as usize * (*i as usize + 1) / 2..];
+            within.extend(components[..=k].iter().map(|j| row[*j as usize]));
+        }
+        self.pack(&within, components.len());
+    }
+
     /// `out = A v`: both have the chunks of d, those of v filled up with zeros.
     ///
     /// # Panics
@@ -172,6 +182,16 @@ mod tests {
                 blocks.product(isa, &v, &mut out);
                 assert_eq!(flat(&out), expected, "{isa:?}, d = {d}");
             }
+            // Without the components whose number is a multiple of 3.
+            let kept: Vec<u32> = (0..d as u32).filter(|i| i % 3 != 0).collect();
+            let (mut within, some): (Blocks, Vec<f64>) = (Blocks::empty(), kept.iter().map(|i| flat(&v)[*i as usize]).collect());
+            within.pack_within(&lower, &kept);
+            let mut out = vec![Chunk::default(); chunks(kept.len())];
+            within.product(Isa::best(), &to_chunks(&some), &mut out);
+            assert_eq!(
+                flat(&out),
+                slow(&|i, j| if i.max(j) < kept.len() { a(kept[i] as usize, kept[j] as usize) } else { 0.0 }, flat(&to_chunks(&some)))
+            );
             for (i, x) in expected.iter().enumerate() {
                 let row: f64 = (0..d).map(|j| a(i, j) * flat(&v)[j]).sum();
                 assert!((row - x).abs() < 1e-13 && (i < d || *x == 0.0), "d = {d}");

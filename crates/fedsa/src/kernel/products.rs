@@ -58,13 +58,37 @@ per_isa! {
 }
 
 per_isa! {
-    /// Adds `scale v v^T` to a lower triangle row by row, of which v has the rows. Returns whether the sums are finite.
+    /// Marks the rows and columns of a symmetric matrix (lower triangle row by row) that have a number other than 0: their marks are not 0
+    /// afterwards, those of others stay as they are.
+    fn mark_nonzero(lower: &[f64], marks: &mut [u64]) {
+        let mut rest = lower;
+        for i in 0..marks.len() {
+            let (row, below) = rest.split_at(i + 1);
+            rest = below;
+            let mut any = 0;
+            for (mark, x) in marks.iter_mut().zip(row) {
+                // Without the sign.
+                let bits = x.to_bits() << 1;
+                *mark |= bits;
+                any |= bits;
+            }
+            marks[i] |= any;
+        }
+    }
+}
+
+per_isa! {
+    /// Adds `scale v v^T` to a lower triangle row by row, of which v has the rows. Rows where v is 0 are left as they are. Returns whether
+    /// the sums in all others are finite.
     fn add_outer(lower: &mut [f64], scale: f64, v: &[f64]) -> bool {
         let (mut rest, mut zeros) = (lower, [0.0; 8]);
         for (i, x) in v.iter().enumerate() {
             let (row, below) = rest.split_at_mut(i + 1);
             rest = below;
             let a = scale * x;
+            if a == 0.0 {
+                continue;
+            }
             let ((row, end), (v, last)) = (row.as_chunks_mut::<8>(), v[..=i].as_chunks::<8>());
             for (y, x) in row.iter_mut().zip(v) {
                 for ((y, x), zero) in y.iter_mut().zip(x).zip(&mut zeros) {
@@ -161,8 +185,20 @@ mod tests {
                     for x in [f64::NAN, f64::NEG_INFINITY] {
                         let mut with = vec![0.25; s.len()];
                         with[at] = x;
-                        assert!(!add_outer(isa, &mut with, -0.7, &a));
+                        // Row 0 is left, because a begins with 0.
+                        assert_eq!(add_outer(isa, &mut with, -0.7, &a), a[i] == 0.0);
                     }
+                }
+                let mut marks = vec![0; d];
+                let mut some = vec![0.0; s.len()];
+                for (at, (i, k)) in (0..d).flat_map(|i| (0..=i).map(move |k| (i, k))).enumerate() {
+                    // Rows and columns 5 j and 7 j have numbers where they meet.
+                    some[at] = if i % 5 == 0 && k % 7 == 0 { -0.5 } else { -0.0 };
+                }
+                mark_nonzero(isa, &some, &mut marks);
+                for (i, mark) in marks.iter().enumerate() {
+                    let meets = i % 5 == 0 || (i % 7 == 0 && (i..d).any(|row| row % 5 == 0));
+                    assert_eq!(*mark != 0, meets, "{i} of {d}");
                 }
                 add_both(isa, &mut s, 0.3, &p, -0.7, &p);
                 let all = [dot(isa, &a, &b)].into_iter().chain(sum).chain(s);

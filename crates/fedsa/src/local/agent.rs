@@ -7,6 +7,8 @@ use faer::Mat;
 
 use crate::eigenpairs::Eigenpairs;
 use crate::error::Result;
+use crate::kernel::blocks::Blocks;
+use crate::kernel::{Chunk, Isa, chunks, flat, to_chunks};
 use crate::linalg::with_square;
 use crate::message::{Body, Message, Part};
 use crate::problem::calls::Calls;
@@ -14,6 +16,9 @@ use crate::problem::objective::{ActiveComponents, HessianProducts};
 use crate::problem::{Facts, LinearOperators, Objective};
 use crate::random::{Key, Purpose, Stream};
 use crate::triangle::Support;
+
+/// The most rows of a matrix that is formed for products with it: 8 MB.
+pub(super) const MOST_FORMED: usize = 1000;
 
 /// The client half of a method whose agents compute alone: one agent.
 pub trait Agent: Send + Sync {
@@ -150,10 +155,17 @@ impl<'a> LocalContext<'a> {
         self.count_hessian();
         self.hessian_again(theta, out);
     }
+
     /// The lower triangle of [`LocalContext::hessian`] row by row, `d (d + 1) / 2` numbers.
     pub fn hessian_triangle(&self, theta: &[f64]) -> Vec<f64> {
+        self.count_hessian();
+        self.triangle_again(theta)
+    }
+
+    /// [`LocalContext::hessian_triangle`] where it does not count.
+    fn triangle_again(&self, theta: &[f64]) -> Vec<f64> {
         with_square(theta.len(), |hessian| {
-            self.hessian(theta, hessian);
+            self.hessian_again(theta, hessian);
             // Columns of the upper triangle are rows of the lower one.
             (0..theta.len()).flat_map(|i| &hessian.col_as_slice(i)[..=i]).copied().collect()
         })
@@ -199,6 +211,23 @@ impl<'a> LocalContext<'a> {
     /// [`LocalContext::hessian_vector`] for several products at one theta, with the same bits; each is counted. Vectors may follow each other.
     pub fn hessian_products(&self, theta: &[f64]) -> impl FnMut(&[f64], &mut [f64]) {
         self.counted(self.objective().hessian_products(self.place, theta), theta.len())
+    }
+
+    /// [`LocalContext::hessian_products`] for about so many products with one vector each: with the formed Hessian, of at most [`MOST_FORMED`]
+    /// rows, where that takes less time, which changes last digits. Each product counts, and the Hessian does not.
+    pub fn many_products<'b>(&'b self, theta: &'b [f64], products: usize) -> Box<dyn FnMut(&[f64], &mut [f64]) + 'b> {
+        let d = theta.len();
+        if d > MOST_FORMED || !self.objective().is_better_formed(self.place, products) {
+            return Box::new(self.hessian_products(theta));
+        }
+        let mut blocks = Blocks::empty();
+        blocks.pack(&self.triangle_again(theta), d);
+        let mut image = vec![Chunk::default(); chunks(d)];
+        let product = move |v: &[f64], out: &mut [f64]| {
+            blocks.product(Isa::best(), &to_chunks(v), &mut image);
+            out.copy_from_slice(&flat(&image)[..d]);
+        };
+        Box::new(self.counted(Box::new(product), d))
     }
 
     /// Products with vectors of n numbers that count.

@@ -281,7 +281,9 @@ impl MatrixChange<'_> {
                 for i in rows.clone() {
                     let (row, after) = rest.split_at_mut(i + 1);
                     rest = after;
-                    add_scaled(row, scale * lambda * v[i], &v[..=i]);
+                    if v[i] != 0.0 {
+                        add_scaled(row, scale * lambda * v[i], &v[..=i]);
+                    }
                 }
             }
         }

@@ -2,6 +2,7 @@
 
 use faer::Mat;
 
+use super::agent::MOST_FORMED;
 use super::line_search::Trials;
 use super::point::Point;
 use super::shed::index;
@@ -53,9 +54,9 @@ impl LocalSolve {
                 at.hessian(theta, h);
                 direct(h, g, at.active().as_ref(), tolerance, steps)
             }),
-            LocalSolve::Cg { tolerance, steps } => conjugate_gradients(g, tolerance, steps, products(at, theta)),
+            LocalSolve::Cg { tolerance, steps } => conjugate_gradients(g, tolerance, steps, columns(at.hessian_products(theta))),
             LocalSolve::Richardson { size, steps } => {
-                let mut product = products(at, theta);
+                let mut product = columns(at.many_products(theta, self.products()));
                 // Without curvature there is no Newton direction: the agent has none.
                 let own = |largest: f64| if largest == 0.0 { 0.0 } else { 1.0 / largest };
                 let size = size.unwrap_or_else(|| own(largest_eigenvalue(at.agent, g.len(), &mut product)));
@@ -69,8 +70,9 @@ impl LocalSolve {
         match self {
             // The matrix and its factor.
             LocalSolve::Direct { .. } => 16.0 * (d as f64).powi(2),
-            // Solution, residual, direction and product.
-            LocalSolve::Cg { .. } | LocalSolve::Richardson { .. } => 32.0 * d as f64,
+            // Solution, residual, direction and product, and where many products are made of few components the matrix, twice while it is packed.
+            LocalSolve::Cg { .. } => 32.0 * d as f64,
+            LocalSolve::Richardson { .. } => 32.0 * d as f64 + if d <= MOST_FORMED { 16.0 * (d as f64).powi(2) } else { 0.0 },
         }
     }
 
@@ -81,17 +83,21 @@ impl LocalSolve {
         match self {
             LocalSolve::Direct { .. } => (2.0 + d as f64 / 6.0) * square,
             LocalSolve::Cg { steps, .. } => steps.min(d) as f64 * square,
-            LocalSolve::Richardson { size, steps } => {
-                let first = if size.is_some() { 0 } else { POWERS };
-                (first + steps) as f64 * square
-            }
+            LocalSolve::Richardson { .. } => (self.products() + 1) as f64 * square,
+        }
+    }
+
+    /// The products with a Hessian, at most.
+    fn products(self) -> usize {
+        match self {
+            LocalSolve::Direct { steps, .. } | LocalSolve::Cg { steps, .. } => steps,
+            LocalSolve::Richardson { size, steps } => steps - 1 + if size.is_some() { 0 } else { POWERS },
         }
     }
 }
 
-/// Products of the agent's Hessian at theta with vectors of d components.
-fn products(at: &LocalContext<'_>, theta: &[f64]) -> impl FnMut(&[f64]) -> Vec<f64> {
-    let mut product = at.hessian_products(theta);
+/// Products with vectors of their own.
+fn columns(mut product: impl FnMut(&[f64], &mut [f64])) -> impl FnMut(&[f64]) -> Vec<f64> {
     move |v: &[f64]| {
         let mut out = vec![0.0; v.len()];
         product(v, &mut out);

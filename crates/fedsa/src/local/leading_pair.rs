@@ -4,7 +4,8 @@ use std::cell::RefCell;
 
 use super::tridiagonal;
 use crate::kernel::blocks::Blocks;
-use crate::kernel::{Chunk, Isa, chunks, flat, flat_mut};
+use crate::kernel::products::mark_nonzero;
+use crate::kernel::{Chunk, Isa, flat, flat_mut, to_chunks};
 use crate::linalg::{add_scaled, dot, normalise, remove};
 use crate::random::{Purpose, stream};
 
@@ -26,21 +27,39 @@ thread_local! {
 /// The eigenvalue of largest magnitude and its eigenvector of length 1, of a symmetric matrix with d rows (lower triangle row by
 /// row). The component of largest magnitude is positive, among equal ones the first. `None` where the matrix is 0 or not finite.
 ///
-/// The start is the same random vector for every matrix, so that the result is a function of the matrix. Where two
+/// The start is the same random vector for every matrix, in the components whose rows are not 0, so that the result is a function of the matrix,
+/// and v is 0 in all others. Where two
 /// eigenvalues of opposite sign are equally large, or the iteration ends before its residual is small, v is a vector between
 /// eigenvectors, and lambda its Rayleigh quotient.
 pub fn leading_pair(lower: &[f64], d: usize) -> Option<(f64, Vec<f64>)> {
+    let mut draws = stream(0, Purpose::Compressor, 0, 0);
+    let start: Vec<f64> = (0..d).map(|_| draws.normal()).collect();
+    let components = nonzero(lower, d);
     BLOCKS.with_borrow_mut(|blocks| {
-        blocks.pack(lower, d);
-        leading_of_blocks(blocks, d)
+        if components.len() == d {
+            blocks.pack(lower, d);
+            return leading_of_blocks(blocks, &start);
+        }
+        blocks.pack_within(lower, &components);
+        let within: Vec<f64> = components.iter().map(|i| start[*i as usize]).collect();
+        let (lambda, within) = leading_of_blocks(blocks, &within)?;
+        let mut v = vec![0.0; d];
+        components.iter().zip(within).for_each(|(i, x)| v[*i as usize] = x);
+        Some((lambda, v))
     })
 }
 
-/// [`leading_pair`] of a packed matrix. Vectors are filled up with zeros to whole chunks.
-fn leading_of_blocks(blocks: &Blocks, d: usize) -> Option<(f64, Vec<f64>)> {
-    let mut draws = stream(0, Purpose::Compressor, 0, 0);
-    let mut v = vec![Chunk::default(); chunks(d)];
-    flat_mut(&mut v)[..d].iter_mut().for_each(|x| *x = draws.normal());
+/// The components whose rows are not 0, increasing: those of the columns that occur in an agent's rows, where these are sparse.
+fn nonzero(lower: &[f64], d: usize) -> Vec<u32> {
+    let mut marks = vec![0; d];
+    mark_nonzero(Isa::best(), lower, &mut marks);
+    (0..d as u32).filter(|i| marks[*i as usize] != 0).collect()
+}
+
+/// [`leading_pair`] of a packed matrix, from a start. Vectors are filled up with zeros to whole chunks.
+fn leading_of_blocks(blocks: &Blocks, start: &[f64]) -> Option<(f64, Vec<f64>)> {
+    let d = start.len();
+    let mut v = to_chunks(start);
     normalise(flat_mut(&mut v))?;
     for _ in 0..RESTARTS {
         let (next, is_good) = lanczos(blocks, v, d)?;
@@ -143,6 +162,27 @@ mod tests {
                 assert!(largest > 0.0 && (dot(&v, &v) - 1.0).abs() < 1e-14);
             }
         }
+    }
+
+    /// Rows of zeros change nothing: the pair is that of the rest, and exactly 0 there.
+    #[test]
+    fn rows_of_zeros_have_no_part() {
+        let mut draws = stream(6, Purpose::System, 0, 0);
+        for (d, kept) in [(3, vec![1]), (20, vec![0, 3, 4, 11, 18]), (20, vec![19]), (40, (0..40).filter(|i| i % 3 != 0).collect())] {
+            let m = Mat::from_fn(kept.len(), kept.len(), |_, _| draws.normal());
+            let rest = lower_of(&(&m + m.transpose()));
+            let mut lower = vec![0.0; d * (d + 1) / 2];
+            for (k, i) in kept.iter().enumerate() {
+                kept[..=k].iter().enumerate().for_each(|(l, j)| lower[i * (i + 1) / 2 + j] = rest[k * (k + 1) / 2 + l]);
+            }
+            let ((lambda, v), (expected, within)) = (leading_pair(&lower, d).unwrap(), leading_pair(&rest, kept.len()).unwrap());
+            assert!((lambda - expected).abs() < 1e-12 * expected.abs(), "{d}: {lambda}, {expected}");
+            for i in 0..d {
+                let expected = kept.binary_search(&i).map_or(0.0, |k| within[k]);
+                assert!((v[i] - expected).abs() < 1e-5 && (expected != 0.0 || v[i] == 0.0), "{d}, {i}: {}, {expected}", v[i]);
+            }
+        }
+        assert_eq!(leading_pair(&[], 0), None);
     }
 
     #[test]

@@ -62,6 +62,11 @@ pub trait Objective: Send + Sync {
             v.chunks(d).zip(out.chunks_mut(d)).for_each(|(v, out)| self.hessian_vector(c, &theta, v, out));
         })
     }
+    /// Whether so many products with one Hessian of `f_c` take less time with its matrix, which is formed for them, than by
+    /// [`Objective::hessian_products`].
+    fn is_better_formed(&self, _c: usize, _products: usize) -> bool {
+        false
+    }
     /// Where the Hessians of `f_c` differ from a multiple of the identity, if that is known and few components: an agent with sparse rows has
     /// curvature in the columns that occur in its rows, and the ridge elsewhere.
     fn active(&self, _c: usize) -> Option<ActiveComponents> {

@@ -83,6 +83,14 @@ impl Record {
             Record::At(rounds) => rounds.binary_search(&round).is_ok(),
         }
     }
+
+    /// The first of these rounds that is not before `round`; the last of all numbers if there is none.
+    fn next(&self, round: u64) -> u64 {
+        match self {
+            Record::Every(k) => round.checked_next_multiple_of(*k).unwrap_or(u64::MAX),
+            Record::At(rounds) => rounds.get(rounds.partition_point(|at| *at < round)).copied().unwrap_or(u64::MAX),
+        }
+    }
 }
 
 /// Rounds that last a small part of a session's patience are timed now and then only: two looks at the clock take as long as some agents.
@@ -112,6 +120,8 @@ pub struct Session<C> {
     /// Without the agents' data nothing is known of errors.
     metrics: Option<Arc<Metrics>>,
     record: Record,
+    /// The next round that is recorded, as far as it has been looked up.
+    due: Option<u64>,
     centre: Option<Arc<[f64]>>,
     control_weight: f64,
     patience: Duration,
@@ -141,6 +151,7 @@ impl<C: Carrier> Session<C> {
             carrier,
             metrics: None,
             record: Record::Every(1),
+            due: None,
             centre: None,
             control_weight: 0.0,
             patience: PATIENCE,
@@ -164,7 +175,7 @@ impl<C: Carrier> Session<C> {
     /// Records these rounds.
     #[must_use]
     pub fn recording(self, record: Record) -> Self {
-        Self { record, ..self }
+        Self { record, due: None, ..self }
     }
 
     /// Measures errors from `centre` as well, d numbers.
@@ -250,7 +261,7 @@ impl<C: Carrier> Session<C> {
         }
         let State { round, mut rows, seconds, .. } = state;
         rows.retain(|row| self.record.has(row.round));
-        (self.round, self.rows, self.seconds, self.kept) = (round, rows, seconds, Some(round));
+        (self.round, self.rows, self.seconds, self.kept, self.due) = (round, rows, seconds, Some(round), None);
         Ok(())
     }
 
@@ -264,7 +275,7 @@ impl<C: Carrier> Session<C> {
             prepare(&mut self.carrier);
         }
         self.rows.clear();
-        (self.round, self.seconds, self.kept) = (0, 0.0, None);
+        (self.round, self.seconds, self.kept, self.due) = (0, 0.0, None, None);
         Ok(())
     }
 
@@ -315,7 +326,7 @@ impl<C: Carrier> Session<C> {
         let (t, diverged) = (self.carrier.coordinator().rounds(), self.diverged());
         self.round = t;
         let is_over = t >= until.rounds || diverged.is_some();
-        if self.rows.last().is_none_or(|row| row.round < t) && (is_over || self.record.has(t)) {
+        if self.rows.last().is_none_or(|row| row.round < t) && (is_over || self.is_due(t)) {
             self.see(observer)?;
         }
         if until.relative_residual.is_some() && self.at_start.is_none() {
@@ -333,6 +344,14 @@ impl<C: Carrier> Session<C> {
             self.keep(observer)?;
         }
         Ok(None)
+    }
+
+    /// Whether round t is recorded. Rounds come in their order, and most of them are before the next one that is.
+    fn is_due(&mut self, t: u64) -> bool {
+        if self.due.is_none_or(|due| due < t) {
+            self.due = Some(self.record.next(t));
+        }
+        self.due == Some(t)
     }
 
     /// Whether the session ends because of how its round did.
@@ -444,5 +463,23 @@ impl<C: Carrier> Session<C> {
             self.kept = Some(self.round);
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_next_recorded_round_is_the_first_that_is_one() {
+        for record in [Record::Every(1), Record::Every(7), Record::At([0, 1, 5, 30].into()), Record::At([3].into()), Record::At([].into())]
+        {
+            for round in 0..40 {
+                let next = record.next(round);
+                assert!((round..next.min(60)).all(|t| !record.has(t)), "{record:?}, {round}");
+                assert!(next == u64::MAX || record.has(next), "{record:?}, {round}");
+            }
+        }
+        assert_eq!((Record::Every(7).next(u64::MAX), Record::At([5, 9].into()).next(9)), (u64::MAX, 9));
     }
 }

@@ -518,6 +518,9 @@ impl<L: Loss> Objective for Regression<L> {
         let bends = self.bends(c, theta);
         Box::new(move |v: &[f64], out: &mut [f64]| self.bent_product(c, &bends, v, out))
     }
+    fn is_better_formed(&self, c: usize, products: usize) -> bool {
+        self.is_matrix_faster(c, products)
+    }
     /// The columns that occur in the agent's sparse rows, and those without a ridge.
     fn active(&self, c: usize) -> Option<ActiveComponents> {
         let Rows::Sparse { starts, index, .. } = &self.parts.rows else { return None };

@@ -1,5 +1,6 @@
 use super::loss::{LogLoss, SquaredLoss};
 use super::*;
+use crate::local::{AgentFacts, LocalContext};
 use crate::problem::equal_weights;
 use crate::random::{Purpose, stream};
 use crate::triangle::entries;
@@ -429,4 +430,36 @@ fn what_is_remembered_has_the_bits_of_what_is_computed() {
     let rows = |n: usize, d: usize| Rows::Dense { d, values: vec![0.0; n * d] };
     assert!(SeenPoints::new(&rows(14_000, 300), 28).keeps() && !SeenPoints::new(&rows(14_000, 8), 28).keeps());
     assert!(!SeenPoints::new(&rows(280, 300), 28).keeps());
+}
+
+/// Many products with one Hessian are those of the formed matrix, to rounding, where that is faster: of dense and of binary rows. They count
+/// as what they are, and the matrix does not.
+#[test]
+fn many_products_are_those_one_by_one() {
+    fn check(p: &Regression<LogLoss>, is_formed: [bool; 3]) {
+        let d = p.d();
+        for (c, is_formed) in is_formed.into_iter().enumerate() {
+            assert_eq!([2, 1000].map(|products| p.is_better_formed(c, products)), [false, is_formed], "d = {d}, agent {c}");
+            let at = LocalContext::new(AgentFacts::of(p), c, c, 1, 7, 0, None);
+            let theta = point(d, 1);
+            let (mut few, mut many) = (at.many_products(&theta, 2), at.many_products(&theta, 1000));
+            for number in 0..4 {
+                let (v, [mut expected, mut one, mut other]) = (point(d, 50 + number), [vec![0.0; d], vec![0.0; d], vec![0.0; d]]);
+                p.hessian_vector(c, &theta, &v, &mut expected);
+                few(&v, &mut one);
+                many(&v, &mut other);
+                assert_eq!(one, expected);
+                assert!(other.iter().zip(&expected).all(|(x, y)| (x - y).abs() < 1e-13), "{other:?} {expected:?}");
+                assert!(is_formed || other == expected);
+            }
+            drop((few, many));
+            assert_eq!((at.calls().hessian_vectors, at.calls().hessians), (8, 0));
+        }
+    }
+    // A matrix of 40 rows is more than 7 or 12 rows of data.
+    for (d, where_faster) in [(9, [true; 3]), (40, [false, false, true])] {
+        check(&problem::<LogLoss>(d, false, 0.3, d - 1), where_faster);
+        check(&problem::<LogLoss>(d, true, 0.3, d), [false; 3]);
+        check(&Regression::new(binary(d, true), Sampling::default(), Isa::best()).unwrap(), where_faster);
+    }
 }
