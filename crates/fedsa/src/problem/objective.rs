@@ -63,7 +63,7 @@ pub trait Objective: Send + Sync {
         })
     }
     /// Whether so many products with one Hessian of `f_c` take less time with its matrix, which is formed for them, than by
-    /// [`Objective::hessian_products`].
+    /// [`Objective::hessian_products`]. The answer alters last digits: it depends on the agent alone, not on which agents are in this process.
     fn is_better_formed(&self, _c: usize, _products: usize) -> bool {
         false
     }

@@ -432,7 +432,7 @@ fn what_is_remembered_has_the_bits_of_what_is_computed() {
     assert!(!SeenPoints::new(&rows(280, 300), 28).keeps());
 }
 
-/// Many products with one Hessian are those of the formed matrix, to rounding, where that is faster: of dense and of binary rows. They count
+/// Many products with one Hessian are those of the formed matrix, to rounding, where that is faster: of dense, sparse and binary rows. They count
 /// as what they are, and the matrix does not.
 #[test]
 fn many_products_are_those_one_by_one() {
@@ -459,7 +459,20 @@ fn many_products_are_those_one_by_one() {
     // A matrix of 40 rows is more than 7 or 12 rows of data.
     for (d, where_faster) in [(9, [true; 3]), (40, [false, false, true])] {
         check(&problem::<LogLoss>(d, false, 0.3, d - 1), where_faster);
-        check(&problem::<LogLoss>(d, true, 0.3, d), [false; 3]);
-        check(&Regression::new(binary(d, true), Sampling::default(), Isa::best()).unwrap(), where_faster);
+        check(&problem::<LogLoss>(d, true, 0.3, d), where_faster);
+        let of_three = Regression::new(binary(d, true), Sampling::default(), Isa::best()).unwrap();
+        check(&of_three, where_faster);
+        // An agent alone decides as it does beside others.
+        for c in 0..3 {
+            let Parts { rows: Rows::Sparse { starts, index, value, .. }, ridge, penalised, .. } = binary(d, true) else { unreachable!() };
+            let own = of_three.range(c);
+            let at = starts[own.start]..starts[own.end];
+            let starts: Vec<usize> = starts[own.start..=own.end].iter().map(|start| start - at.start).collect();
+            let rows = Rows::Sparse { d, starts, index: index[at.clone()].to_vec(), value: value[at].to_vec() };
+            let parts =
+                Parts { rows, first: vec![0, own.len()], offsets: Vec::new(), ridge, penalised, weights: vec![1.0], mixing_time: 1.0 };
+            let alone = Regression::<LogLoss>::new(parts, Sampling::default(), Isa::best()).unwrap();
+            assert!((1..1000).all(|products| alone.is_better_formed(0, products) == of_three.is_better_formed(c, products)));
+        }
     }
 }
