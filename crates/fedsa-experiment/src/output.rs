@@ -2,13 +2,13 @@
 
 use fedsa::error::Result;
 use fedsa::metrics::{METRICS, Metric};
+use fedsa::parallel;
 use fedsa::problem::Field;
 use fedsa::problem::arrays::{Array, Arrays};
 use fedsa::record::{self, COUNTS, Count};
 use fedsa_data::trace::{Trace, TraceColumn};
 use fedsa_data::{npz, trace};
 use fedsa_theory::Accuracy;
-use rayon::prelude::*;
 use serde_json::{Map, Value as Json, json};
 use toml::Value;
 
@@ -89,7 +89,7 @@ pub fn trace_table(plan: &Plan, results: &Results) -> Result<Trace> {
             }
         }
     }
-    let text = |of: &(dyn Fn(usize) -> String + Sync)| TraceColumn::Str((0..all.len()).into_par_iter().map(of).collect());
+    let text = |of: &(dyn Fn(usize) -> String + Sync)| TraceColumn::Str(parallel::map(all.len(), of));
     let count = |x: u64| i64::try_from(x).unwrap_or(i64::MAX);
     let mut columns = vec![
         ("method".to_string(), text(&|i| all[i].1.clone())),
@@ -105,7 +105,7 @@ pub fn trace_table(plan: &Plan, results: &Results) -> Result<Trace> {
     columns.push(("outcome".to_string(), text(&|i| all[i].3.to_string())));
     columns.push(("seed".to_string(), TraceColumn::I64(all.iter().map(|(.., run, _)| count(run.seed)).collect())));
     let counted = |of: &Count| (of.name.to_string(), TraceColumn::I64(all.iter().map(|(.., row)| count(row.count(of))).collect()));
-    columns.extend(COUNTS.par_iter().map(counted).collect::<Vec<_>>());
+    columns.extend(parallel::map(COUNTS.len(), |i| counted(&COUNTS[i])));
     if all.iter().any(|(.., row)| row.seconds.is_some()) {
         let seconds = all.iter().map(|(.., row)| row.seconds.unwrap_or(f64::NAN)).collect();
         columns.push((Axis::SECONDS.to_string(), TraceColumn::F64(seconds)));
@@ -113,7 +113,7 @@ pub fn trace_table(plan: &Plan, results: &Results) -> Result<Trace> {
     // After a divergence, numbers may not be finite; such values are left out.
     let finite = |of: &Metric| all.iter().map(|(.., row)| (of.recorded)(&row.seen).filter(|x| x.is_finite())).collect();
     let measured = |of: &Metric| (of.name.to_string(), TraceColumn::OptF64(finite(of)));
-    columns.extend(METRICS.par_iter().map(measured).collect::<Vec<_>>());
+    columns.extend(parallel::map(METRICS.len(), |i| measured(&METRICS[i])));
     Trace::new(columns)
 }
 

@@ -24,6 +24,8 @@ pub struct Blocks {
     /// Blocks in a row or a column of the whole matrix.
     width: usize,
     data: Vec<Chunk>,
+    /// The memory of the last entries within some components, for the next ones.
+    within: Vec<f64>,
 }
 
 /// The number of chunks before a row of blocks.
@@ -34,7 +36,7 @@ const fn before(row: usize) -> usize {
 impl Blocks {
     /// No matrix.
     pub const fn empty() -> Self {
-        Self { width: 0, data: Vec::new() }
+        Self { width: 0, data: Vec::new(), within: Vec::new() }
     }
 
     /// Packs a matrix with d rows in place of the one before. `lower` has `d (d + 1) / 2` numbers, row by row.
@@ -65,12 +67,14 @@ impl Blocks {
 
     /// Packs the rows and columns of some components, increasing, of a matrix as [`Blocks::pack`] packs it.
     pub fn pack_within(&mut self, lower: &[f64], components: &[u32]) {
-        let mut within = Vec::with_capacity(components.len() * (components.len() + 1) / 2);
+        let mut within = std::mem::take(&mut self.within);
+        within.clear();
         for (k, i) in components.iter().enumerate() {
             let row = &lower[*i as usize * (*i as usize + 1) / 2..];
             within.extend(components[..=k].iter().map(|j| row[*j as usize]));
         }
         self.pack(&within, components.len());
+        self.within = within;
     }
 
     /// `out = A v`: both have the chunks of d, those of v filled up with zeros.

@@ -78,7 +78,7 @@ per_isa! {
 }
 
 per_isa! {
-    /// Adds `scale v v^T` to a lower triangle row by row, of which v has the rows. Rows where v is 0 are left as they are. Returns whether
+    /// Adds `scale v v^T` to a lower triangle row by row, of which v has the rows. Rows where `scale v_i` is 0 are left as they are. Returns whether
     /// the sums in all others are finite.
     fn add_outer(lower: &mut [f64], scale: f64, v: &[f64]) -> bool {
         let (mut rest, mut zeros) = (lower, [0.0; 8]);

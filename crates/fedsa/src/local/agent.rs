@@ -8,7 +8,7 @@ use faer::Mat;
 use crate::eigenpairs::Eigenpairs;
 use crate::error::Result;
 use crate::kernel::blocks::Blocks;
-use crate::kernel::{Chunk, Isa, chunks, flat, to_chunks};
+use crate::kernel::{Chunk, Isa, chunks, flat, flat_mut};
 use crate::linalg::with_square;
 use crate::message::{Body, Message, Part};
 use crate::problem::calls::Calls;
@@ -17,8 +17,8 @@ use crate::problem::{Facts, LinearOperators, Objective};
 use crate::random::{Key, Purpose, Stream};
 use crate::triangle::Support;
 
-/// The most rows of a matrix that is formed for products with it: 8 MB.
-pub(super) const MOST_FORMED: usize = 1000;
+/// The most rows of a Hessian that is formed for products with it: 8 MB.
+pub(super) const MOST_ROWS: usize = 1000;
 
 /// The client half of a method whose agents compute alone: one agent.
 pub trait Agent: Send + Sync {
@@ -213,18 +213,19 @@ impl<'a> LocalContext<'a> {
         self.counted(self.objective().hessian_products(self.place, theta), theta.len())
     }
 
-    /// [`LocalContext::hessian_products`] for about so many products with one vector each: with the formed Hessian, of at most [`MOST_FORMED`]
+    /// [`LocalContext::hessian_products`] for about so many products with one vector each: with the formed Hessian, of at most [`MOST_ROWS`]
     /// rows, where that takes less time, which changes last digits. Each product counts, and the Hessian does not.
-    pub fn many_products<'b>(&'b self, theta: &'b [f64], products: usize) -> Box<dyn FnMut(&[f64], &mut [f64]) + 'b> {
+    pub fn many_products<'b>(&'b self, theta: &'b [f64], products: usize) -> HessianProducts<'b> {
         let d = theta.len();
-        if d > MOST_FORMED || !self.objective().is_better_formed(self.place, products) {
+        if d > MOST_ROWS || !self.objective().is_better_formed(self.place, products) {
             return Box::new(self.hessian_products(theta));
         }
         let mut blocks = Blocks::empty();
         blocks.pack(&self.triangle_again(theta), d);
-        let mut image = vec![Chunk::default(); chunks(d)];
+        let (mut whole, mut image) = (vec![Chunk::default(); chunks(d)], vec![Chunk::default(); chunks(d)]);
         let product = move |v: &[f64], out: &mut [f64]| {
-            blocks.product(Isa::best(), &to_chunks(v), &mut image);
+            flat_mut(&mut whole)[..d].copy_from_slice(v);
+            blocks.product(Isa::best(), &whole, &mut image);
             out.copy_from_slice(&flat(&image)[..d]);
         };
         Box::new(self.counted(Box::new(product), d))

@@ -231,7 +231,7 @@ impl Compressor {
 }
 
 impl MatrixChange<'_> {
-    /// Adds `scale C` to a matrix. Returns whether the sums are finite; `None` if the support lacks an entry of C that is not 0, and then
+    /// Adds `scale C` to a matrix of finite numbers. Returns whether the sums are finite; `None` if the support lacks an entry of C that is not 0, and then
     /// nothing is added.
     pub fn add(&self, scale: f64, support: &Support, to: &mut [f64]) -> Option<bool> {
         let has_all = support.places().is_none();

@@ -2,7 +2,7 @@
 
 use faer::Mat;
 
-use super::agent::MOST_FORMED;
+use super::agent::MOST_ROWS;
 use super::line_search::Trials;
 use super::point::Point;
 use super::shed::index;
@@ -54,9 +54,9 @@ impl LocalSolve {
                 at.hessian(theta, h);
                 direct(h, g, at.active().as_ref(), tolerance, steps)
             }),
-            LocalSolve::Cg { tolerance, steps } => conjugate_gradients(g, tolerance, steps, columns(at.hessian_products(theta))),
+            LocalSolve::Cg { tolerance, steps } => conjugate_gradients(g, tolerance, steps, returning(at.hessian_products(theta))),
             LocalSolve::Richardson { size, steps } => {
-                let mut product = columns(at.many_products(theta, self.products()));
+                let mut product = returning(at.many_products(theta, richardson_products(size, steps)));
                 // Without curvature there is no Newton direction: the agent has none.
                 let own = |largest: f64| if largest == 0.0 { 0.0 } else { 1.0 / largest };
                 let size = size.unwrap_or_else(|| own(largest_eigenvalue(at.agent, g.len(), &mut product)));
@@ -70,9 +70,13 @@ impl LocalSolve {
         match self {
             // The matrix and its factor.
             LocalSolve::Direct { .. } => 16.0 * (d as f64).powi(2),
-            // Solution, residual, direction and product, and where many products are made of few components the matrix, twice while it is packed.
+            // Solution, residual, direction and product.
             LocalSolve::Cg { .. } => 32.0 * d as f64,
-            LocalSolve::Richardson { .. } => 32.0 * d as f64 + if d <= MOST_FORMED { 16.0 * (d as f64).powi(2) } else { 0.0 },
+            // At most: where the Hessian is formed, which is worth it for some products only, it, its triangle and its blocks.
+            LocalSolve::Richardson { size, steps } => {
+                let may_form = d <= MOST_ROWS && richardson_products(size, steps) > 5;
+                32.0 * d as f64 + if may_form { 16.0 * (d as f64).powi(2) } else { 0.0 }
+            }
         }
     }
 
@@ -83,21 +87,18 @@ impl LocalSolve {
         match self {
             LocalSolve::Direct { .. } => (2.0 + d as f64 / 6.0) * square,
             LocalSolve::Cg { steps, .. } => steps.min(d) as f64 * square,
-            LocalSolve::Richardson { .. } => (self.products() + 1) as f64 * square,
-        }
-    }
-
-    /// The products with a Hessian, at most.
-    fn products(self) -> usize {
-        match self {
-            LocalSolve::Direct { steps, .. } | LocalSolve::Cg { steps, .. } => steps,
-            LocalSolve::Richardson { size, steps } => steps - 1 + if size.is_some() { 0 } else { POWERS },
+            LocalSolve::Richardson { size, steps } => (richardson_products(size, steps) + 1) as f64 * square,
         }
     }
 }
 
-/// Products with vectors of their own.
-fn columns(mut product: impl FnMut(&[f64], &mut [f64])) -> impl FnMut(&[f64]) -> Vec<f64> {
+/// The products of Richardson's iteration with a Hessian.
+fn richardson_products(size: Option<f64>, steps: usize) -> usize {
+    steps.saturating_sub(1) + if size.is_some() { 0 } else { POWERS }
+}
+
+/// Products that return their image.
+fn returning(mut product: impl FnMut(&[f64], &mut [f64])) -> impl FnMut(&[f64]) -> Vec<f64> {
     move |v: &[f64]| {
         let mut out = vec![0.0; v.len()];
         product(v, &mut out);

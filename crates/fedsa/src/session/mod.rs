@@ -87,6 +87,7 @@ impl Record {
     /// The first of these rounds that is not before `round`; the last of all numbers if there is none.
     fn next(&self, round: u64) -> u64 {
         match self {
+            Record::Every(_) if round == 0 => 0,
             Record::Every(k) => round.checked_next_multiple_of(*k).unwrap_or(u64::MAX),
             Record::At(rounds) => rounds.get(rounds.partition_point(|at| *at < round)).copied().unwrap_or(u64::MAX),
         }
@@ -472,8 +473,14 @@ mod tests {
 
     #[test]
     fn the_next_recorded_round_is_the_first_that_is_one() {
-        for record in [Record::Every(1), Record::Every(7), Record::At([0, 1, 5, 30].into()), Record::At([3].into()), Record::At([].into())]
-        {
+        for record in [
+            Record::Every(0),
+            Record::Every(1),
+            Record::Every(7),
+            Record::At([0, 1, 5, 30].into()),
+            Record::At([3].into()),
+            Record::At([].into()),
+        ] {
             for round in 0..40 {
                 let next = record.next(round);
                 assert!((round..next.min(60)).all(|t| !record.has(t)), "{record:?}, {round}");

@@ -135,6 +135,8 @@ pub fn computing_alone() -> Vec<(&'static str, Box<dyn MethodSettings>)> {
         ("giant", r#"{"gradients_ahead": true}"#),
         ("giant", r#"{"cg_steps": 2, "shrinks": 1}"#),
         ("done", r#"{"richardson_step": 0.3, "richardson_steps": 3, "step_size": 0.5}"#),
+        // So many products that Hessians are formed.
+        ("done", r#"{"richardson_steps": 150}"#),
         ("fednl", "{}"),
         ("fednl", r#"{"pair_bits": 5}"#),
         (

@@ -12,7 +12,6 @@ use super::seen::Seen;
 use super::{BEFORE_LISTS, Regression};
 use crate::kernel::margins;
 use crate::linalg;
-use crate::problem::dataset::Rows;
 
 impl<L: Loss> Regression<L> {
     /// `out_j = x_j . theta` of the rows of a range.
@@ -85,23 +84,6 @@ impl<L: Loss> Regression<L> {
     /// Whether an agent has binary rows, few enough to be listed by the entries that they contribute to.
     fn can_list(&self, c: usize) -> bool {
         self.units.is_some() && Pattern::can_list(&self.parts.rows, self.range(c), self.agents())
-    }
-
-    /// Whether so many products with a Hessian of an agent take less time with its matrix: in nanoseconds, about, as measured with AVX-512. Depends
-    /// on the agent's own rows alone, because last digits do on the answer: those of an agent in another process are the same.
-    pub(super) fn is_matrix_faster(&self, c: usize, products: usize) -> bool {
-        const ANY_MATRIX: f64 = 2_000.0;
-        let (range, d) = (self.range(c), self.d() as f64);
-        let square = d * d / 2.0;
-        let (one_by_one, forming) = match &self.parts.rows {
-            // Rows come from a far cache, while the matrix is near.
-            Rows::Dense { .. } => (0.58 * range.len() as f64 * d, 0.037 * range.len() as f64 * square),
-            Rows::Sparse { starts, .. } => {
-                let pairs: usize = range.clone().map(|j| (starts[j + 1] - starts[j]).pow(2) / 2).sum();
-                (1.3 * (starts[range.end] - starts[range.start]) as f64, 0.8 * pairs as f64)
-            }
-        };
-        ANY_MATRIX + forming + 2.0 * square + products as f64 * 0.4 * square < products as f64 * one_by_one
     }
 
     /// `out = sum_j w_j x_j x_j^T` over the rows of an agent, d x d.

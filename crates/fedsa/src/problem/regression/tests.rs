@@ -460,19 +460,37 @@ fn many_products_are_those_one_by_one() {
     for (d, where_faster) in [(9, [true; 3]), (40, [false, false, true])] {
         check(&problem::<LogLoss>(d, false, 0.3, d - 1), where_faster);
         check(&problem::<LogLoss>(d, true, 0.3, d), where_faster);
-        let of_three = Regression::new(binary(d, true), Sampling::default(), Isa::best()).unwrap();
-        check(&of_three, where_faster);
-        // An agent alone decides as it does beside others.
-        for c in 0..3 {
-            let Parts { rows: Rows::Sparse { starts, index, value, .. }, ridge, penalised, .. } = binary(d, true) else { unreachable!() };
-            let own = of_three.range(c);
+        check(&Regression::new(binary(d, true), Sampling::default(), Isa::best()).unwrap(), where_faster);
+    }
+}
+
+/// Whether products take a formed Hessian depends on the agent's own rows: it decides alone as it does beside another one whose rows are not
+/// binary, and with and without matrices of the linear systems, which are kept where those of all agents are small.
+#[test]
+fn agents_decide_alone_as_they_do_beside_others() {
+    let all = |p: &dyn Objective, c: usize| (1..1000).map(|products| p.is_better_formed(c, products)).collect::<Vec<bool>>();
+    for d in [9, 40] {
+        let of_three = || {
+            let mut parts = binary(d, true);
+            let Rows::Sparse { value, .. } = &mut parts.rows else { unreachable!("sparse rows") };
+            value[0] = 0.5;
+            parts
+        };
+        let three = Regression::<LogLoss>::new(of_three(), Sampling::default(), Isa::best()).unwrap();
+        assert!(three.units.is_none());
+        for c in 1..3 {
+            let Parts { rows: Rows::Sparse { starts, index, value, .. }, ridge, penalised, .. } = of_three() else { unreachable!() };
+            let own = three.range(c);
             let at = starts[own.start]..starts[own.end];
             let starts: Vec<usize> = starts[own.start..=own.end].iter().map(|start| start - at.start).collect();
             let rows = Rows::Sparse { d, starts, index: index[at.clone()].to_vec(), value: value[at].to_vec() };
             let parts =
                 Parts { rows, first: vec![0, own.len()], offsets: Vec::new(), ridge, penalised, weights: vec![1.0], mixing_time: 1.0 };
             let alone = Regression::<LogLoss>::new(parts, Sampling::default(), Isa::best()).unwrap();
-            assert!((1..1000).all(|products| alone.is_better_formed(0, products) == of_three.is_better_formed(c, products)));
+            assert!(alone.units.is_some() && all(&alone, 0) == all(&three, c), "d = {d}, agent {c}");
         }
+        let mut least_squares = problem::<SquaredLoss>(d, false, 0.3, d);
+        let kept = all(&least_squares, 2);
+        assert!(least_squares.systems.take().is_some() && all(&least_squares, 2) == kept && kept[998] && !kept[0], "d = {d}");
     }
 }
