@@ -213,7 +213,7 @@ impl<'a> LocalContext<'a> {
         self.counted(self.objective().hessian_products(self.place, theta), theta.len())
     }
 
-    /// [`LocalContext::hessian_products`] for about so many products with one vector each: with the formed Hessian, of at most [`MOST_ROWS`]
+    /// [`LocalContext::hessian_products`] for about so many products with one vector each: with the formed Hessian, of at most `MOST_ROWS`
     /// rows, where that takes less time, which changes last digits. Each product counts, and the Hessian does not.
     pub fn many_products<'b>(&'b self, theta: &'b [f64], products: usize) -> HessianProducts<'b> {
         let d = theta.len();
