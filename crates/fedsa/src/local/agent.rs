@@ -270,3 +270,64 @@ impl<'a> LocalContext<'a> {
         self.calls.set(calls);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::problem::systems::{System, Systems};
+    use crate::random::stream;
+
+    /// Quadratics whose Hessians are formed for more than five products.
+    struct Quadratic(Systems);
+
+    impl Facts for Quadratic {
+        fn objective(&self) -> Option<&dyn Objective> {
+            Some(self)
+        }
+    }
+
+    impl Objective for Quadratic {
+        fn loss(&self, c: usize, theta: &[f64]) -> f64 {
+            self.0.loss(c, theta)
+        }
+        fn gradient(&self, c: usize, theta: &[f64], out: &mut [f64]) {
+            self.0.gradient(c, theta, out);
+        }
+        fn hessian(&self, c: usize, theta: &[f64], out: &mut Mat<f64>) {
+            self.0.hessian(c, theta, out);
+        }
+        fn hessian_vector(&self, c: usize, theta: &[f64], v: &[f64], out: &mut [f64]) {
+            self.0.hessian_vector(c, theta, v, out);
+        }
+        fn is_better_formed(&self, _: usize, products: usize) -> bool {
+            products > 5
+        }
+    }
+
+    /// Many products are those one by one, to rounding where the Hessian is formed. They count as what they are, and the Hessian does not.
+    #[test]
+    fn many_products_are_those_one_by_one() {
+        for d in [1, 7, 8, 30] {
+            let mut draws = stream(5, Purpose::System, 0, d);
+            let g = Mat::from_fn(d, d, |_, _| draws.normal());
+            let known = Quadratic(Systems::new(vec![System { a: &g + g.transpose(), b: vec![0.0; d] }], vec![0], vec![1.0]));
+            let at = LocalContext::new(AgentFacts::of(&known), 0, 0, 1, 7, 0, None);
+            let theta = vec![0.3; d];
+            let (mut few, mut many) = (at.many_products(&theta, 5), at.many_products(&theta, 6));
+            let mut differ = false;
+            for _ in 0..4 {
+                let v: Vec<f64> = (0..d).map(|_| draws.normal()).collect();
+                let [mut expected, mut one, mut other] = [(); 3].map(|()| vec![f64::NAN; d]);
+                known.hessian_vector(0, &theta, &v, &mut expected);
+                few(&v, &mut one);
+                many(&v, &mut other);
+                assert_eq!(one, expected);
+                assert!(other.iter().zip(&expected).all(|(x, y)| (x - y).abs() < 1e-12), "{other:?} {expected:?}");
+                differ |= other != expected;
+            }
+            assert!(differ || d < 8, "sums have another order");
+            drop((few, many));
+            assert_eq!((at.calls().hessian_vectors, at.calls().hessians), (8, 0));
+        }
+    }
+}

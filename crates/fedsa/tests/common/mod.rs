@@ -136,7 +136,7 @@ pub fn computing_alone() -> Vec<(&'static str, Box<dyn MethodSettings>)> {
         ("giant", r#"{"cg_steps": 2, "shrinks": 1}"#),
         ("done", r#"{"richardson_step": 0.3, "richardson_steps": 3, "step_size": 0.5}"#),
         // So many products that Hessians are formed.
-        ("done", r#"{"richardson_steps": 150}"#),
+        ("done", r#"{"richardson_step": 0.01, "richardson_steps": 150, "step_size": 0.01}"#),
         ("fednl", "{}"),
         ("fednl", r#"{"pair_bits": 5}"#),
         (
