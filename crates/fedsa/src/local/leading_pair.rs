@@ -35,11 +35,10 @@ pub fn leading_pair(lower: &[f64], d: usize) -> Option<(f64, Vec<f64>)> {
     let start: Vec<f64> = (0..d).map(|_| draws.normal()).collect();
     let components = nonzero(lower, d);
     BLOCKS.with_borrow_mut(|blocks| {
-        if components.len() == d {
-            blocks.pack(lower, d);
-            return leading_of_blocks(blocks, &start);
+        match components.len() == d {
+            true => blocks.pack(lower, d),
+            false => blocks.pack_within(lower, &components),
         }
-        blocks.pack_within(lower, &components);
         let within: Vec<f64> = components.iter().map(|i| start[*i as usize]).collect();
         let (lambda, within) = leading_of_blocks(blocks, &within)?;
         let mut v = vec![0.0; d];

@@ -9,7 +9,7 @@
 //! and no line search. Without an alpha each agent estimates its own, which is not in the source.
 //!
 //! An agent with rows of at most 1,000 columns forms `H_c` where that takes less time than the products with its rows, and computes the
-//! products with the matrix: three times d^2 numbers at most while it answers. What is counted are the products.
+//! products with the matrix: 2 d^2 numbers at most while it answers. What is counted are the products.
 //!
 //! Source: Dinh, Tran, Nguyen, Bao, Rezaei Balef, Zhou and Zomaya (2022), algorithm 1 (\[139\] of \[T\], which names it in sections 2.1
 //! and 2.6, without a figure).
