@@ -53,6 +53,13 @@ pub fn dot(a: &[f64], b: &[f64]) -> f64 {
     products::dot(Isa::best(), a, b)
 }
 
+/// `x_j^T y` of n vectors `x_j` that `at` gives, each with the bits of [`dot`].
+pub fn dots<'a>(n: usize, at: impl Fn(usize) -> &'a [f64], y: &[f64]) -> Vec<f64> {
+    let (fours, isa) = (n / 4 * 4, Isa::best());
+    let in_fours = (0..fours).step_by(4).flat_map(|j| products::dots(isa, [at(j), at(j + 1), at(j + 2), at(j + 3)], y));
+    in_fours.chain((fours..n).map(|j| dot(at(j), y))).collect()
+}
+
 /// The point `x + s p`, each component rounded once.
 pub fn along(x: &[f64], s: f64, p: &[f64]) -> Vec<f64> {
     x.iter().zip(p).map(|(x, p)| s.mul_add(*p, *x)).collect()
@@ -61,6 +68,11 @@ pub fn along(x: &[f64], s: f64, p: &[f64]) -> Vec<f64> {
 /// Adds `a x` to y, in so many components as both have.
 pub fn add_scaled(y: &mut [f64], a: f64, x: &[f64]) {
     products::add_scaled(Isa::best(), y, a, x);
+}
+
+/// [`add_scaled`] for vectors of the same length. Returns the square of the sum's length, with the bits of [`dot`].
+pub fn add_scaled_and_square(y: &mut [f64], a: f64, x: &[f64]) -> f64 {
+    products::add_scaled_and_square(Isa::best(), y, a, x)
 }
 
 /// Scales a vector to length 1; `None` if it has none that is finite.

@@ -6,7 +6,7 @@
 use std::cell::RefCell;
 use std::ops::Range;
 
-use crate::linalg::{add_scaled, dot, triangle_vec};
+use crate::linalg::{add_scaled, add_scaled_and_square, dot, triangle_vec};
 
 /// The number of entries of the lower triangle of a d x d matrix; also the place of the first entry of row d.
 pub const fn entries(d: usize) -> usize {
@@ -139,8 +139,19 @@ impl Support {
 
     /// The Frobenius norm of a matrix: entries beside the diagonal count twice.
     pub fn norm(&self, x: &[f64]) -> f64 {
+        self.norm_of(x, dot(x, x))
+    }
+
+    /// Subtracts a matrix from another one. Returns the Frobenius norm of the difference, with the bits of [`Support::norm`].
+    pub fn subtract(&self, from: &mut [f64], x: &[f64]) -> f64 {
+        let square = add_scaled_and_square(from, -1.0, x);
+        self.norm_of(from, square)
+    }
+
+    /// The norm of a matrix whose stored entries have this sum of squares.
+    fn norm_of(&self, x: &[f64], square: f64) -> f64 {
         let diagonal: f64 = self.diagonal.iter().map(|at| x[*at as usize].powi(2)).sum();
-        (2.0 * dot(x, x) - diagonal).max(0.0).sqrt()
+        (2.0 * square - diagonal).max(0.0).sqrt()
     }
 
     /// The product of a matrix with v; d numbers.

@@ -10,13 +10,11 @@
 use std::cell::Cell;
 use std::ops::Range;
 
-use super::vector::{self, Vector};
+use super::vector::{self, Vector, WIDTH};
 use super::{Chunk, Isa, flat, flat_mut};
 
 /// Rows that are packed at a time: a panel of three chunks a row fills half of the nearest memory.
 const BLOCK: usize = 128;
-/// Elements of a chunk.
-const WIDTH: usize = 8;
 
 thread_local! {
     /// The memory of the last packed rows, for the next ones.

@@ -5,12 +5,9 @@
 
 use std::ops::Range;
 
-use super::four::VECTORS;
-use super::{Isa, dot, four, tree};
+use super::tiles::{self, VECTORS};
+use super::{Isa, dot, tree};
 use crate::problem::dataset::Rows;
-
-/// Rows whose margins are computed side by side: a single one waits for each of its additions.
-const SIDE: usize = 4;
 
 /// `x_j . theta`.
 #[inline(always)]
@@ -29,15 +26,23 @@ pub fn margin(rows: &Rows, j: usize, theta: &[f64]) -> f64 {
     }
 }
 
-/// Rows whose margins and weights are computed before any of them is added: few enough to stay in the nearest memory.
-const BLOCK: usize = four::BLOCK;
+/// Rows whose margins and weights are computed before any of them is added, at most.
+const BLOCK: usize = 32;
+/// The numbers of a block, where it has more than eight rows: those stay in the nearest memory until they are read again.
+const NUMBERS: usize = 4096;
+
+/// The rows of a block. Nothing depends on them but time.
+fn block_of(rows: &Rows) -> usize {
+    (NUMBERS / rows.columns().max(1) / 8 * 8).clamp(8, BLOCK)
+}
 
 /// `out += sum_j weight_j x_j` over the rows of `range`, in their order. `weigh` turns the products `x_j . theta` of consecutive rows,
 /// of which it gets the numbers, into their weights.
 pub fn pass(isa: Isa, rows: &Rows, range: Range<usize>, theta: &[f64], out: &mut [f64], mut weigh: impl FnMut(Range<usize>, &mut [f64])) {
     let mut weights = [0.0; BLOCK];
-    for first in range.clone().step_by(BLOCK) {
-        let block = first..range.end.min(first + BLOCK);
+    let most = block_of(rows);
+    for first in range.clone().step_by(most) {
+        let block = first..range.end.min(first + most);
         let weights = &mut weights[..block.len()];
         margins(isa, rows, block.clone(), theta, weights);
         weigh(block.clone(), weights);
@@ -57,21 +62,23 @@ pub fn pass_each(
 ) {
     let d = rows.columns();
     let (mut found, mut weights) = ([[0.0; VECTORS]; BLOCK], [[0.0; BLOCK]; VECTORS]);
-    for first in range.clone().step_by(BLOCK) {
-        let block = first..range.end.min(first + BLOCK);
+    let most = block_of(rows);
+    for first in range.clone().step_by(most) {
+        let block = first..range.end.min(first + most);
+        let n = block.len();
         for (thetas, outs) in thetas.chunks(VECTORS * d).zip(outs.chunks_mut(VECTORS * d)) {
             if let (Rows::Dense { values, .. }, true) = (rows, thetas.len() == VECTORS * d) {
                 let values = &values[block.start * d..block.end * d];
-                four::margins(isa, values, d, thetas, &mut found);
+                tiles::margins(isa, values, d, thetas, &mut found[..n]);
                 for (k, weights) in weights.iter_mut().enumerate() {
                     weights.iter_mut().zip(&found).for_each(|(weight, found)| *weight = found[k]);
-                    weigh(block.clone(), &mut weights[..block.len()]);
+                    weigh(block.clone(), &mut weights[..n]);
                 }
-                four::combine(isa, values, d, outs, &weights);
+                tiles::combine(isa, values, d, outs, std::array::from_fn::<&[f64], VECTORS, _>(|k| &weights[k][..n]));
                 continue;
             }
             for (theta, out) in thetas.chunks(d).zip(outs.chunks_mut(d)) {
-                let weights = &mut weights[0][..block.len()];
+                let weights = &mut weights[0][..n];
                 margins(isa, rows, block.clone(), theta, weights);
                 weigh(block.clone(), weights);
                 combine(isa, rows, block.clone(), out, weights);
@@ -83,50 +90,44 @@ pub fn pass_each(
 /// `x_j . a` and `x_j . b` of the rows of `range`, with the bits of two calls of [`margins`]: a block of rows is read for the first one, and
 /// is still near for the second.
 pub fn margins_of_both(isa: Isa, rows: &Rows, range: Range<usize>, [a, b]: [&[f64]; 2], [of_a, of_b]: [&mut [f64]; 2]) {
-    for first in range.clone().step_by(BLOCK) {
-        let block = first..range.end.min(first + BLOCK);
+    let most = block_of(rows);
+    for first in range.clone().step_by(most) {
+        let block = first..range.end.min(first + most);
         let at = first - range.start..block.end - range.start;
         margins(isa, rows, block.clone(), a, &mut of_a[at.clone()]);
         margins(isa, rows, block, b, &mut of_b[at]);
     }
 }
 
-per_isa! {
-    /// `out += sum_j weights_j x_j` over the rows of `range`, in their order; dense ones four at a time.
-    fn combine(rows: &Rows, range: Range<usize>, out: &mut [f64], weights: &[f64]) {
-        assert_eq!(weights.len(), range.len());
-        let mut done = 0;
-        if let Rows::Dense { d, values } = rows {
-            for w in weights.chunks_exact(SIDE) {
-                let x: [&[f64]; SIDE] = std::array::from_fn(|k| &values[(range.start + done + k) * d..][..*d]);
-                for (i, out) in out[..*d].iter_mut().enumerate() {
-                    *out = (0..SIDE).fold(*out, |sum, k| w[k].mul_add(x[k][i], sum));
-                }
-                done += SIDE;
-            }
-        }
-        for (k, w) in weights.iter().enumerate().skip(done) {
-            add(rows, range.start + k, *w, out);
-        }
+/// `out += sum_j weights_j x_j` over the rows of `range`, in their order.
+pub fn combine(isa: Isa, rows: &Rows, range: Range<usize>, out: &mut [f64], weights: &[f64]) {
+    match rows {
+        Rows::Dense { d, values } => tiles::combine(isa, &values[range.start * d..range.end * d], *d, out, [weights]),
+        Rows::Sparse { .. } => combine_sparse(isa, rows, range, out, weights),
     }
 }
 
 per_isa! {
-    /// `out_j = x_j . theta` for the rows of `range`.
-    fn margins(rows: &Rows, range: Range<usize>, theta: &[f64], out: &mut [f64]) {
+    /// [`combine`] of rows one by one.
+    fn combine_sparse(rows: &Rows, range: Range<usize>, out: &mut [f64], weights: &[f64]) {
+        assert_eq!(weights.len(), range.len());
+        weights.iter().zip(range).for_each(|(w, j)| add(rows, j, *w, out));
+    }
+}
+
+/// `out_j = x_j . theta` for the rows of `range`.
+pub fn margins(isa: Isa, rows: &Rows, range: Range<usize>, theta: &[f64], out: &mut [f64]) {
+    match rows {
+        Rows::Dense { d, values } => tiles::margins(isa, &values[range.start * d..range.end * d], *d, theta, out.as_chunks_mut::<1>().0),
+        Rows::Sparse { .. } => margins_sparse(isa, rows, range, theta, out),
+    }
+}
+
+per_isa! {
+    /// [`margins`] of rows one by one.
+    fn margins_sparse(rows: &Rows, range: Range<usize>, theta: &[f64], out: &mut [f64]) {
         assert_eq!(out.len(), range.len());
-        let mut done = 0;
-        if let Rows::Dense { d, values } = rows {
-            while done + SIDE <= range.len() {
-                let first = range.start + done;
-                let x: [&[f64]; SIDE] = std::array::from_fn(|k| &values[(first + k) * d..][..*d]);
-                out[done..done + SIDE].copy_from_slice(&margins_of(x, theta));
-                done += SIDE;
-            }
-        }
-        for (k, out) in out.iter_mut().enumerate().skip(done) {
-            *out = margin(rows, range.start + k, theta);
-        }
+        out.iter_mut().zip(range).for_each(|(out, j)| *out = margin(rows, j, theta));
     }
 }
 
@@ -206,28 +207,6 @@ per_isa! {
     }
 }
 
-/// [`dot`] of each x with y, side by side.
-#[inline(always)]
-fn margins_of(x: [&[f64]; SIDE], y: &[f64]) -> [f64; SIDE] {
-    let mut acc = [[0.0f64; 8]; SIDE];
-    let whole = y.len() / 8 * 8;
-    for i in (0..whole).step_by(8) {
-        let y: &[f64; 8] = y[i..i + 8].try_into().expect("eight numbers");
-        for k in 0..SIDE {
-            let x: &[f64; 8] = x[k][i..i + 8].try_into().expect("eight numbers");
-            for l in 0..8 {
-                acc[k][l] = x[l].mul_add(y[l], acc[k][l]);
-            }
-        }
-    }
-    for k in 0..SIDE {
-        for (acc, (x, y)) in acc[k].iter_mut().zip(x[k][whole..].iter().zip(&y[whole..])) {
-            *acc = x.mul_add(*y, *acc);
-        }
-    }
-    acc.map(tree)
-}
-
 /// `out += w x_j`.
 #[inline(always)]
 fn add(rows: &Rows, j: usize, w: f64, out: &mut [f64]) {
@@ -268,7 +247,7 @@ mod tests {
 
     #[test]
     fn passes_for_several_vectors_have_the_bits_of_single_ones() {
-        for (n, d) in [(1, 1), (5, 3), (33, 8), (70, 21), (101, 64)] {
+        for (n, d) in [(1, 1), (5, 3), (33, 8), (70, 21), (101, 64), (40, 107)] {
             let (dense, sparse) = both(n, d, 0.6, 11);
             let mut s = stream(12, Purpose::Fresh, 0, 0);
             for vectors in [1, 3, 4, 6, 9] {
@@ -295,7 +274,7 @@ mod tests {
 
     #[test]
     fn every_instruction_set_and_both_kinds_of_rows_give_the_same_bits() {
-        for d in [1, 3, 8, 9, 31, 40] {
+        for d in [1, 3, 8, 9, 31, 40, 107, 600] {
             let (dense, sparse) = both(11, d, 0.4, d as u64);
             let theta: Vec<f64> = (0..d).map(|i| (i as f64 * 0.7).sin()).collect();
             let Rows::Dense { values, .. } = &dense else { unreachable!() };

@@ -46,7 +46,6 @@ pub mod blocks;
 pub mod common_rows;
 pub mod dense;
 pub mod elementary;
-pub(crate) mod four;
 pub mod generic;
 pub mod gram;
 pub mod lists;
@@ -58,6 +57,7 @@ pub(crate) mod rows;
 pub mod select;
 pub mod symmetric;
 pub mod td;
+pub(crate) mod tiles;
 pub mod triangle;
 pub mod unit_rows;
 pub(crate) mod vector;
@@ -84,14 +84,6 @@ pub fn to_chunks(v: &[f64]) -> Vec<Chunk> {
     let mut out = vec![Chunk::default(); chunks(v.len())];
     flat_mut(&mut out)[..v.len()].copy_from_slice(v);
     out
-}
-
-/// The last numbers of a row or a vector, fewer than eight, filled up with zeros.
-#[inline(always)]
-fn last_chunk(some: &[f64]) -> Chunk {
-    let mut own = Chunk::default();
-    own.0.iter_mut().zip(some).for_each(|(own, x)| *own = *x);
-    own
 }
 
 /// The components of chunks, padding included.

@@ -51,6 +51,41 @@ per_isa! {
 }
 
 per_isa! {
+    /// [`dot`] of four vectors with one, side by side: each of them alone would wait for its own sums.
+    fn dots(four: [&[f64]; 4], y: &[f64]) -> [f64; 4] {
+        let mut sums = [[0.0f64; 8]; 4];
+        let (x, (y, last)) = (four.map(|x| x[..y.len()].as_chunks::<8>()), y.as_chunks::<8>());
+        for (i, y) in y.iter().enumerate() {
+            for (sums, (x, _)) in sums.iter_mut().zip(x) {
+                (0..8).for_each(|l| sums[l] += x[i][l] * y[l]);
+            }
+        }
+        std::array::from_fn(|k| {
+            let rest: f64 = x[k].1.iter().zip(last).map(|(x, y)| x * y).sum();
+            tree(sums[k]) + rest
+        })
+    }
+}
+
+per_isa! {
+    /// [`add_scaled`], and the square of the sum as [`dot`] has it.
+    fn add_scaled_and_square(y: &mut [f64], a: f64, x: &[f64]) -> f64 {
+        assert_eq!(x.len(), y.len());
+        let mut sums = [0.0f64; 8];
+        let ((y, rest_y), (x, rest_x)) = (y.as_chunks_mut::<8>(), x.as_chunks::<8>());
+        for (y, x) in y.iter_mut().zip(x) {
+            for l in 0..8 {
+                y[l] += a * x[l];
+                sums[l] += y[l] * y[l];
+            }
+        }
+        add(rest_y, a, rest_x);
+        let rest: f64 = rest_y.iter().map(|y| y * y).sum();
+        tree(sums) + rest
+    }
+}
+
+per_isa! {
     /// Adds `a x` to y, in so many components as both have.
     fn add_scaled(y: &mut [f64], a: f64, x: &[f64]) {
         add(y, a, x);
@@ -123,6 +158,23 @@ per_isa! {
 }
 
 per_isa! {
+    /// [`add_pair`] to zeros in place of what s and p have.
+    fn set_pair(s: &mut [f64], p: &mut [f64], l: f64, v: &[f64]) {
+        let mut at = 0;
+        for (i, x) in v.iter().enumerate() {
+            let below = &v[i..];
+            let (s, p) = (&mut s[at..at + below.len()], &mut p[at..at + below.len()]);
+            for ((s, p), y) in s.iter_mut().zip(p).zip(below) {
+                // A sum that begins with 0 is never -0.
+                *p = 0.0 + x * y;
+                *s = 0.0 + l * x * y;
+            }
+            at += below.len();
+        }
+    }
+}
+
+per_isa! {
     /// [`add_pair`] for four pairs in their order, with the same bits: s and p are read and written once.
     fn add_four_pairs(s: &mut [f64], p: &mut [f64], l: [f64; 4], v: [&[f64]; 4]) {
         let (mut at, d) = (0, v[0].len());
@@ -171,6 +223,12 @@ mod tests {
                 for (at, (i, k)) in (0..d).flat_map(|i| (i..d).map(move |k| (i, k))).enumerate() {
                     assert_eq!((s[at], p[at]), (0.25 + 1.7 * a[i] * a[k], 0.5 + a[i] * a[k]));
                 }
+                let (mut zeros, mut set) = ([vec![0.0; s.len()], vec![0.0; s.len()]], [vec![f64::NAN; s.len()], vec![f64::NAN; s.len()]]);
+                let ([s_zeros, p_zeros], [s_set, p_set]) = (&mut zeros, &mut set);
+                add_pair(isa, s_zeros, p_zeros, -1.7, &a);
+                set_pair(isa, s_set, p_set, -1.7, &a);
+                let bits = |pair: [Vec<f64>; 2]| pair.map(|x| x.into_iter().map(f64::to_bits).collect::<Vec<_>>());
+                assert_eq!(bits(set), bits(zeros));
                 let (mut one, mut four) = ([s.clone(), p.clone()], [s.clone(), p.clone()]);
                 let (l, v) = ([1.7, -0.3, 2.5, 0.1], [&a[..], &b[..], &trace[..], &a[..]]);
                 let [s_one, p_one] = &mut one;
@@ -178,6 +236,10 @@ mod tests {
                 let [s_four, p_four] = &mut four;
                 add_four_pairs(isa, s_four, p_four, l, v);
                 assert_eq!(one, four);
+                assert_eq!(dots(isa, v, &b), v.map(|v| dot(isa, v, &b)));
+                let mut difference = b.clone();
+                let square = add_scaled_and_square(isa, &mut difference, 0.3, &a);
+                assert_eq!((&difference, square), (&sum, dot(isa, &sum, &sum)));
                 let mut outer = s.clone();
                 assert!(add_outer(isa, &mut outer, -0.7, &a));
                 for (at, (i, k)) in (0..d).flat_map(|i| (0..=i).map(move |k| (i, k))).enumerate() {

@@ -4,14 +4,12 @@
 //! reduced by [`super::tree`]; then, component by component, `w = -(q_k . w) q_k + w` for one after the other (`mul_add`). The vectors that are
 //! left over follow one after the other, with multiplications and additions that are rounded one by one.
 
+use super::Isa;
 use super::products::{add_scaled, dot};
-use super::vector::{self, Vector};
-use super::{Isa, last_chunk};
+use super::vector::{self, Vector, WIDTH};
 
 /// Vectors that are removed together.
 const SIDE: usize = 4;
-/// Elements of a chunk.
-const WIDTH: usize = 8;
 
 /// `w -= (q . w) q` for orthonormal vectors q, which follow each other.
 ///
@@ -57,36 +55,39 @@ unsafe fn avx2(w: &mut [f64], four: &[f64]) {
 /// The instruction set of V is available, and there are four vectors of as many numbers as w has.
 #[inline(always)]
 unsafe fn remove_four<V: Vector>(w: &mut [f64], four: &[f64]) {
-    let d = w.len();
+    let (d, w, four) = (w.len(), w.as_mut_ptr(), four.as_ptr());
     let whole = d / WIDTH * WIDTH;
-    let shares: [f64; SIDE];
-    // SAFETY: chunks up to `whole` are within w and the vectors.
+    let rest = d - whole;
+    // SAFETY: chunks up to `whole` are within w and the vectors, and so are the `rest` numbers after them.
     unsafe {
         let mut sums = [V::splat(0.0); SIDE];
         for i in (0..whole).step_by(WIDTH) {
-            let w = V::load_from(w.as_ptr().add(i));
+            let w = V::load_from(w.add(i));
             for (k, sum) in sums.iter_mut().enumerate() {
-                *sum = V::load_from(four.as_ptr().add(k * d + i)).mul_add(w, *sum);
+                *sum = V::load_from(four.add(k * d + i)).mul_add(w, *sum);
             }
         }
-        if whole < d {
-            let w = V::load(&last_chunk(&w[whole..]));
+        if rest > 0 {
+            let w = V::load_first(w.add(whole), rest);
             for (k, sum) in sums.iter_mut().enumerate() {
-                *sum = V::load(&last_chunk(&four[k * d + whole..(k + 1) * d])).mul_add(w, *sum);
+                *sum = V::load_first(four.add(k * d + whole), rest).mul_add(w, *sum);
             }
         }
-        shares = V::sums(&sums);
-        let minus = shares.map(|share| V::splat(-share));
+        let minus = V::sums(&sums).map(|share| V::splat(-share));
         for i in (0..whole).step_by(WIDTH) {
-            let mut left = V::load_from(w.as_ptr().add(i));
+            let mut left = V::load_from(w.add(i));
             for (k, minus) in minus.iter().enumerate() {
-                left = minus.mul_add(V::load_from(four.as_ptr().add(k * d + i)), left);
+                left = minus.mul_add(V::load_from(four.add(k * d + i)), left);
             }
-            left.store_to(w.as_mut_ptr().add(i));
+            left.store_to(w.add(i));
         }
-    }
-    for (i, w) in w.iter_mut().enumerate().skip(whole) {
-        *w = shares.iter().enumerate().fold(*w, |w, (k, share)| (-share).mul_add(four[k * d + i], w));
+        if rest > 0 {
+            let mut left = V::load_first(w.add(whole), rest);
+            for (k, minus) in minus.iter().enumerate() {
+                left = minus.mul_add(V::load_first(four.add(k * d + whole), rest), left);
+            }
+            left.store_first(w.add(whole), rest);
+        }
     }
 }
 

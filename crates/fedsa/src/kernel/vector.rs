@@ -2,6 +2,9 @@
 
 use super::{Chunk, tree};
 
+/// The numbers of a vector.
+pub(crate) const WIDTH: usize = 8;
+
 /// Eight f64. Every operation rounds once, element by element.
 ///
 /// # Safety
@@ -16,6 +19,10 @@ pub(crate) trait Vector: Copy {
     unsafe fn load_from(p: *const f64) -> Self;
     /// Eight numbers to anywhere.
     unsafe fn store_to(self, p: *mut f64);
+    /// The first n < 8 numbers from anywhere, and zeros; nothing after them is read.
+    unsafe fn load_first(p: *const f64, n: usize) -> Self;
+    /// The first n < 8 numbers to anywhere; nothing after them is written.
+    unsafe fn store_first(self, p: *mut f64, n: usize);
     unsafe fn splat(x: f64) -> Self;
     /// Asks for a chunk that will be read soon. Changes nothing.
     #[inline(always)]
@@ -130,6 +137,16 @@ impl Vector for Portable {
         unsafe { p.cast::<[f64; 8]>().write_unaligned(self.0) }
     }
     #[inline(always)]
+    unsafe fn load_first(p: *const f64, n: usize) -> Self {
+        // SAFETY: the caller gives n valid numbers.
+        Self(std::array::from_fn(|i| if i < n { unsafe { *p.add(i) } } else { 0.0 }))
+    }
+    #[inline(always)]
+    unsafe fn store_first(self, p: *mut f64, n: usize) {
+        // SAFETY: as above.
+        self.0.iter().take(n).enumerate().for_each(|(i, x)| unsafe { *p.add(i) = *x });
+    }
+    #[inline(always)]
     unsafe fn splat(x: f64) -> Self {
         Self([x; 8])
     }
@@ -179,6 +196,14 @@ mod x86 {
     use super::{Chunk, Vector, tree};
     use std::arch::x86_64::*;
 
+    /// Masks of the first n < 8 places, for both halves.
+    #[target_feature(enable = "avx2")]
+    #[inline]
+    fn first(n: usize) -> (__m256i, __m256i) {
+        let n = _mm256_set1_epi64x(n as i64);
+        (_mm256_cmpgt_epi64(n, _mm256_setr_epi64x(0, 1, 2, 3)), _mm256_cmpgt_epi64(n, _mm256_setr_epi64x(4, 5, 6, 7)))
+    }
+
     /// Two 256-bit halves.
     #[derive(Clone, Copy)]
     pub(crate) struct Avx2(__m256d, __m256d);
@@ -213,6 +238,21 @@ mod x86 {
             unsafe {
                 _mm256_storeu_pd(p, self.0);
                 _mm256_storeu_pd(p.add(4), self.1);
+            }
+        }
+        #[inline(always)]
+        unsafe fn load_first(p: *const f64, n: usize) -> Self {
+            unsafe {
+                let (low, high) = first(n);
+                Self(_mm256_maskload_pd(p, low), _mm256_maskload_pd(p.wrapping_add(4), high))
+            }
+        }
+        #[inline(always)]
+        unsafe fn store_first(self, p: *mut f64, n: usize) {
+            unsafe {
+                let (low, high) = first(n);
+                _mm256_maskstore_pd(p, low, self.0);
+                _mm256_maskstore_pd(p.wrapping_add(4), high, self.1);
             }
         }
         #[inline(always)]
@@ -308,6 +348,14 @@ mod x86 {
         #[inline(always)]
         unsafe fn store_to(self, p: *mut f64) {
             unsafe { _mm512_storeu_pd(p, self.0) }
+        }
+        #[inline(always)]
+        unsafe fn load_first(p: *const f64, n: usize) -> Self {
+            unsafe { Self(_mm512_maskz_loadu_pd((1 << n) - 1, p)) }
+        }
+        #[inline(always)]
+        unsafe fn store_first(self, p: *mut f64, n: usize) {
+            unsafe { _mm512_mask_storeu_pd(p, (1 << n) - 1, self.0) }
         }
         #[inline(always)]
         unsafe fn splat(x: f64) -> Self {
@@ -420,6 +468,30 @@ mod tests {
         }
         if Isa::Avx512.is_available() {
             agree::<Avx512>();
+        }
+    }
+
+    fn takes_first<V: Vector>() {
+        for n in 0..8 {
+            let (some, mut out): (Vec<f64>, _) = ((1..=n).map(|i| i as f64).collect(), [-1.0; 8]);
+            // SAFETY: the caller has looked for the instruction set; there are n numbers, and room for eight.
+            unsafe {
+                V::load_first(some.as_ptr(), n).store_to(out.as_mut_ptr());
+                assert!((0..8).all(|i| out[i] == if i < n { some[i] } else { 0.0 }), "{n}: {out:?}");
+                V::splat(9.0).store_first(out.as_mut_ptr(), n);
+            }
+            assert!((0..8).all(|i| out[i] == if i < n { 9.0 } else { 0.0 }), "{n}: {out:?}");
+        }
+    }
+
+    #[test]
+    fn the_first_numbers_are_read_and_written_and_no_others() {
+        takes_first::<Portable>();
+        if Isa::Avx2.is_available() {
+            takes_first::<Avx2>();
+        }
+        if Isa::Avx512.is_available() {
+            takes_first::<Avx512>();
         }
     }
 }

@@ -8,7 +8,7 @@ use super::point::Point;
 use super::shed::index;
 use super::{Agent, LocalContext};
 use crate::error::Result;
-use crate::linalg::{along, dot, norm_sq, solve_definite, solve_definite_within, with_square};
+use crate::linalg::{along, dot, dots, norm_sq, solve_definite, solve_definite_within, with_square};
 use crate::message::{Body, Message, Part};
 use crate::problem::objective::ActiveComponents;
 use crate::protocol::refused;
@@ -110,7 +110,7 @@ fn returning(mut product: impl FnMut(&[f64], &mut [f64])) -> impl FnMut(&[f64]) 
 /// conjugate gradients. Where components are known outside of which H is diagonal, the others are not factorised.
 fn direct(h: &Mat<f64>, g: &[f64], active: Option<&ActiveComponents>, tolerance: f64, steps: usize) -> Vec<f64> {
     // Columns of a symmetric matrix are its rows.
-    let product = |v: &[f64]| -> Vec<f64> { (0..v.len()).map(|j| dot(h.col_as_slice(j), v)).collect() };
+    let product = |v: &[f64]| dots(v.len(), |j| h.col_as_slice(j), v);
     let minus: Vec<f64> = g.iter().map(|g| -g).collect();
     let solved = match active {
         Some(active) => solve_definite_within(h, &minus, &active.components),

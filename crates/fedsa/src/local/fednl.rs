@@ -9,7 +9,6 @@ use super::compressor::{Compressed, Compressor, whole};
 use super::line_search::Trials;
 use super::{Agent, LocalContext};
 use crate::error::{Error, Result};
-use crate::linalg::add_scaled;
 use crate::message::{Body, Message, Part};
 use crate::protocol::refused;
 use crate::random::{Key, Purpose, Stream};
@@ -207,9 +206,8 @@ impl Agent for FedNlAgent {
         // another agent.
         let mut difference = DIFFERENCE.take();
         Self::derivatives(at, &state.theta, &mut state.gradient, &support, &mut difference);
-        add_scaled(&mut difference, -1.0, &state.learned);
         // Where it is not finite, the run has diverged, also if the compressed matrix would not show it.
-        let before = support.norm(&difference);
+        let before = support.subtract(&mut difference, &state.learned);
         let stream = compressor_stream(at.seed(), down.round, at.agent);
         let Compressed { sent, kept } = if at.bits.is_none_or(|bits| bits >= self.compressor.budget(d)) {
             self.compressor.compress(&support, &mut difference, self.learning_rate, stream)

@@ -90,6 +90,20 @@ impl PairSums {
         Self { s: vec![0.0; d * (d + 1) / 2], p: vec![0.0; d * (d + 1) / 2] }
     }
 
+    /// The sums of these pairs alone, for vectors of d components, in the memory of these.
+    pub fn replace(&mut self, d: usize, pairs: &[(f64, &[f64])]) {
+        match pairs {
+            [(l, v), rest @ ..] if self.s.len() == d * (d + 1) / 2 => {
+                products::set_pair(Isa::best(), &mut self.s, &mut self.p, *l, v);
+                self.add_all(rest);
+            }
+            _ => {
+                *self = Self::new(d);
+                self.add_all(pairs);
+            }
+        }
+    }
+
     /// Whether they were never made.
     pub fn is_empty(&self) -> bool {
         self.s.is_empty()

@@ -199,26 +199,17 @@ impl StoredBits {
         }
         let is_only_longer = goes_on && refinement.start >= keep && !self.sums.is_empty();
         (self.round, self.rho, self.pairs) = (Some(*round), *rho, pairs);
-        if is_only_longer {
-            self.add(c, keep, rule.seed);
-        } else {
-            self.sum(c, d, rule.seed);
-        }
+        self.sum(c, if is_only_longer { keep } else { 0 }, d, rule.seed);
         Some(())
     }
 
-    /// Computes the sums of all pairs.
-    fn sum(&mut self, c: usize, d: usize, seed: u64) {
-        self.sums = PairSums::new(d);
-        self.add(c, 0, seed);
-    }
-
-    /// Adds the pairs from number `first` on to the sums.
-    fn add(&mut self, c: usize, first: usize, seed: u64) {
+    /// Adds the pairs from number `from` on to the sums, which are of those before.
+    fn sum(&mut self, c: usize, from: usize, d: usize, seed: u64) {
         let round = self.round.unwrap_or(0);
         let vector = |j: usize| Some((self.pairs[j].value, self.pairs[j].vector(|| nested_grid::offsets(seed, round, c, j))?));
-        let known: Vec<_> = (first..self.pairs.len()).filter_map(vector).collect();
-        self.sums.add_all(&known.iter().map(|(value, v)| (*value, &v[..])).collect::<Vec<_>>());
+        let known: Vec<_> = (from..self.pairs.len()).filter_map(vector).collect();
+        let pairs: Vec<_> = known.iter().map(|(value, v)| (*value, &v[..])).collect();
+        if from == 0 { self.sums.replace(d, &pairs) } else { self.sums.add_all(&pairs) }
     }
 }
 
@@ -376,7 +367,7 @@ fn restored(c: usize, all: &[f64], opened: u64, d: usize, rule: &QShedRule) -> O
     if !rest.is_empty() || held.pairs.last().is_some_and(|pair| pair.bits == 0) {
         return None;
     }
-    held.sum(c, d, rule.seed);
+    held.sum(c, 0, d, rule.seed);
     Some(held)
 }
 

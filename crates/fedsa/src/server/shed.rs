@@ -54,11 +54,8 @@ impl StoredPairs {
         self.go_on(keep, values);
         self.vectors.truncate(keep * d);
         self.vectors.extend(vectors);
-        if is_cut || self.sums.is_empty() {
-            self.sum(d);
-        } else {
-            self.add(keep, d);
-        }
+        let from = if is_cut || self.sums.is_empty() { 0 } else { keep };
+        self.sum(from, d);
         true
     }
 
@@ -91,23 +88,18 @@ impl StoredPairs {
 
     /// Whether these vectors can follow the first `keep` ones as those of one Hessian: they are orthogonal. NaN is taken.
     fn continues(&self, keep: usize, vectors: &[f64], d: usize) -> bool {
-        let new: Vec<&[f64]> = vectors.chunks_exact(d).collect();
-        new.iter().enumerate().all(|(j, v)| {
-            let held = self.vectors[..keep * d].chunks_exact(d);
-            held.chain(new[..j].iter().copied()).all(|w| !(linalg::dot(v, w).abs() > ORTHOGONAL))
+        vectors.chunks_exact(d).enumerate().all(|(j, v)| {
+            // The held vectors, then the new ones before this one.
+            let before = |i: usize| if i < keep { &self.vectors[i * d..][..d] } else { &vectors[(i - keep) * d..][..d] };
+            linalg::dots(keep + j, before, v).iter().all(|product| !(product.abs() > ORTHOGONAL))
         })
     }
 
-    /// Computes the sums of all pairs.
-    fn sum(&mut self, d: usize) {
-        self.sums = PairSums::new(d);
-        self.add(0, d);
-    }
-
-    /// Adds the pairs from number `first` on to the sums.
-    fn add(&mut self, first: usize, d: usize) {
-        let pairs = self.values[first..].iter().copied().zip(self.vectors[first * d..].chunks_exact(d.max(1)));
-        self.sums.add_all(&pairs.collect::<Vec<_>>());
+    /// Adds the pairs from number `from` on to the sums, which are of those before.
+    fn sum(&mut self, from: usize, d: usize) {
+        let pairs = self.values[from..].iter().copied().zip(self.vectors[from * d..].chunks_exact(d.max(1)));
+        let pairs: Vec<_> = pairs.collect();
+        if from == 0 { self.sums.replace(d, &pairs) } else { self.sums.add_all(&pairs) }
     }
 }
 
@@ -272,7 +264,7 @@ impl Server for ShedServer {
                 return woodbury.restore(c, held.values.len(), vectors).then_some(held);
             }
             held.vectors = vectors.to_vec();
-            (held.vectors.len() == held.values.len() * d).then(|| held.sum(d))?;
+            (held.vectors.len() == held.values.len() * d).then(|| held.sum(0, d))?;
             Some(held)
         };
         let held = state.into_iter().enumerate().map(held).collect::<Option<Vec<StoredPairs>>>().ok_or_else(foreign_state)?;
