@@ -53,7 +53,7 @@ pub fn dot(a: &[f64], b: &[f64]) -> f64 {
     products::dot(Isa::best(), a, b)
 }
 
-/// `x_j^T y` of n vectors `x_j` that `at` gives, each with the bits of [`dot`].
+/// `x_j^T y` of n vectors `x_j` that `at` gives, each as long as y and with the bits of [`dot`].
 pub fn dots<'a>(n: usize, at: impl Fn(usize) -> &'a [f64], y: &[f64]) -> Vec<f64> {
     let (fours, isa) = (n / 4 * 4, Isa::best());
     let in_fours = (0..fours).step_by(4).flat_map(|j| products::dots(isa, [at(j), at(j + 1), at(j + 2), at(j + 3)], y));
@@ -392,6 +392,16 @@ mod tests {
                 with_square(d, |b| b.fill(2.0));
                 assert_eq!(*a, Mat::full(d, d, 1.0));
             });
+        }
+    }
+
+    #[test]
+    fn several_inner_products_are_those_of_each_vector() {
+        let y: Vec<f64> = (0..13).map(|i| (i as f64).sin()).collect();
+        for n in 0..10 {
+            let x: Vec<Vec<f64>> = (0..n).map(|j| (0..13).map(|i| ((i * (j + 2)) as f64).cos()).collect()).collect();
+            let each: Vec<u64> = x.iter().map(|x| dot(x, &y).to_bits()).collect();
+            assert_eq!(dots(n, |j| &x[j], &y).into_iter().map(f64::to_bits).collect::<Vec<_>>(), each);
         }
     }
 

@@ -327,6 +327,11 @@ mod tests {
         for (support, x, full) in cases() {
             let close = |a: &[f64], b: &[f64]| a.iter().zip(b).all(|(a, b)| (a - b).abs() < 1e-14);
             assert!((support.norm(&x) - triangle_norm(&full, D)).abs() < 1e-14);
+            let other: Vec<f64> = x.iter().enumerate().map(|(at, x)| x + (at as f64).sin()).collect();
+            let mut difference = other.clone();
+            let norm = support.subtract(&mut difference, &x);
+            assert!(difference.iter().zip(other.iter().zip(&x)).all(|(difference, (a, b))| *difference == a - b));
+            assert_eq!(norm.to_bits(), support.norm(&difference).to_bits());
             assert!(close(&support.product(&x, &v), &triangle_vec(&full, &v)));
             assert_eq!(support.widened(&x, &Support::all(D)), full);
             assert_eq!(Support::all(D).multiple_of_identity(2.0), Support::diagonal(D).widened(&[2.0; D], &Support::all(D)));

@@ -1,7 +1,8 @@
 //! Passes over the rows `x_j` of data: margins `x_j . theta`, and sums `sum_j w_j x_j`.
 //!
 //! The order of operations is that of [`super::dot`] for margins, column i going to partial sum `i mod 8`, and that of the rows for sums, by
-//! `mul_add`. Numbers that are not stored change nothing: sparse and dense rows give the same bits, on every instruction set.
+//! `mul_add`. Numbers that are not stored change nothing but the sign of a zero: sparse and dense rows give the same bits, on every instruction
+//! set, unless all products of a row vanish.
 
 use std::ops::Range;
 
@@ -28,21 +29,24 @@ pub fn margin(rows: &Rows, j: usize, theta: &[f64]) -> f64 {
 
 /// Rows whose margins and weights are computed before any of them is added, at most.
 const BLOCK: usize = 32;
-/// The numbers of a block, where it has more than eight rows: those stay in the nearest memory until they are read again.
+/// The numbers of a block of dense rows, at most, if eight rows have no more: such a block stays in the nearest memory until it is read again.
 const NUMBERS: usize = 4096;
 
-/// The rows of a block. Nothing depends on them but time.
-fn block_of(rows: &Rows) -> usize {
-    (NUMBERS / rows.columns().max(1) / 8 * 8).clamp(8, BLOCK)
+/// The rows of a block: a multiple of eight, which tiles have. Nothing depends on them but time.
+fn block_rows(rows: &Rows) -> usize {
+    match rows {
+        Rows::Dense { d, .. } if 8 * d <= NUMBERS => (NUMBERS / d.max(&1) / 8 * 8).min(BLOCK),
+        _ => BLOCK,
+    }
 }
 
 /// `out += sum_j weight_j x_j` over the rows of `range`, in their order. `weigh` turns the products `x_j . theta` of consecutive rows,
 /// of which it gets the numbers, into their weights.
 pub fn pass(isa: Isa, rows: &Rows, range: Range<usize>, theta: &[f64], out: &mut [f64], mut weigh: impl FnMut(Range<usize>, &mut [f64])) {
     let mut weights = [0.0; BLOCK];
-    let most = block_of(rows);
-    for first in range.clone().step_by(most) {
-        let block = first..range.end.min(first + most);
+    let rows_at_once = block_rows(rows);
+    for first in range.clone().step_by(rows_at_once) {
+        let block = first..range.end.min(first + rows_at_once);
         let weights = &mut weights[..block.len()];
         margins(isa, rows, block.clone(), theta, weights);
         weigh(block.clone(), weights);
@@ -62,9 +66,9 @@ pub fn pass_each(
 ) {
     let d = rows.columns();
     let (mut found, mut weights) = ([[0.0; VECTORS]; BLOCK], [[0.0; BLOCK]; VECTORS]);
-    let most = block_of(rows);
-    for first in range.clone().step_by(most) {
-        let block = first..range.end.min(first + most);
+    let rows_at_once = block_rows(rows);
+    for first in range.clone().step_by(rows_at_once) {
+        let block = first..range.end.min(first + rows_at_once);
         let n = block.len();
         for (thetas, outs) in thetas.chunks(VECTORS * d).zip(outs.chunks_mut(VECTORS * d)) {
             if let (Rows::Dense { values, .. }, true) = (rows, thetas.len() == VECTORS * d) {
@@ -90,33 +94,42 @@ pub fn pass_each(
 /// `x_j . a` and `x_j . b` of the rows of `range`, with the bits of two calls of [`margins`]: a block of rows is read for the first one, and
 /// is still near for the second.
 pub fn margins_of_both(isa: Isa, rows: &Rows, range: Range<usize>, [a, b]: [&[f64]; 2], [of_a, of_b]: [&mut [f64]; 2]) {
-    let most = block_of(rows);
-    for first in range.clone().step_by(most) {
-        let block = first..range.end.min(first + most);
+    let rows_at_once = block_rows(rows);
+    for first in range.clone().step_by(rows_at_once) {
+        let block = first..range.end.min(first + rows_at_once);
         let at = first - range.start..block.end - range.start;
         margins(isa, rows, block.clone(), a, &mut of_a[at.clone()]);
         margins(isa, rows, block, b, &mut of_b[at]);
     }
 }
 
-/// `out += sum_j weights_j x_j` over the rows of `range`, in their order.
+/// `out += sum_j weights_j x_j` over the rows of `range`, in their order. `out` has d numbers.
+///
+/// # Panics
+/// When lengths do not fit, or the instruction set is not available.
 pub fn combine(isa: Isa, rows: &Rows, range: Range<usize>, out: &mut [f64], weights: &[f64]) {
-    match rows {
-        Rows::Dense { d, values } => tiles::combine(isa, &values[range.start * d..range.end * d], *d, out, [weights]),
-        Rows::Sparse { .. } => combine_sparse(isa, rows, range, out, weights),
+    assert_eq!(weights.len(), range.len());
+    let Rows::Dense { d, values } = rows else { return combine_sparse(isa, rows, range, out, weights) };
+    // Sums of a block of columns pass over all of these rows.
+    let rows_at_once = block_rows(rows);
+    for (first, weights) in range.step_by(rows_at_once).zip(weights.chunks(rows_at_once)) {
+        tiles::combine(isa, &values[first * d..(first + weights.len()) * d], *d, out, [weights]);
     }
 }
 
 per_isa! {
     /// [`combine`] of rows one by one.
     fn combine_sparse(rows: &Rows, range: Range<usize>, out: &mut [f64], weights: &[f64]) {
-        assert_eq!(weights.len(), range.len());
         weights.iter().zip(range).for_each(|(w, j)| add(rows, j, *w, out));
     }
 }
 
-/// `out_j = x_j . theta` for the rows of `range`.
+/// `out_j = x_j . theta` for the rows of `range`. `theta` has d numbers.
+///
+/// # Panics
+/// When lengths do not fit, or the instruction set is not available.
 pub fn margins(isa: Isa, rows: &Rows, range: Range<usize>, theta: &[f64], out: &mut [f64]) {
+    assert_eq!(out.len(), range.len());
     match rows {
         Rows::Dense { d, values } => tiles::margins(isa, &values[range.start * d..range.end * d], *d, theta, out.as_chunks_mut::<1>().0),
         Rows::Sparse { .. } => margins_sparse(isa, rows, range, theta, out),
@@ -126,7 +139,6 @@ pub fn margins(isa: Isa, rows: &Rows, range: Range<usize>, theta: &[f64], out: &
 per_isa! {
     /// [`margins`] of rows one by one.
     fn margins_sparse(rows: &Rows, range: Range<usize>, theta: &[f64], out: &mut [f64]) {
-        assert_eq!(out.len(), range.len());
         out.iter_mut().zip(range).for_each(|(out, j)| *out = margin(rows, j, theta));
     }
 }
@@ -247,7 +259,7 @@ mod tests {
 
     #[test]
     fn passes_for_several_vectors_have_the_bits_of_single_ones() {
-        for (n, d) in [(1, 1), (5, 3), (33, 8), (70, 21), (101, 64), (40, 107)] {
+        for (n, d) in [(1, 1), (5, 3), (33, 8), (70, 21), (101, 64), (40, 107), (50, 260), (20, 520)] {
             let (dense, sparse) = both(n, d, 0.6, 11);
             let mut s = stream(12, Purpose::Fresh, 0, 0);
             for vectors in [1, 3, 4, 6, 9] {

@@ -51,10 +51,11 @@ per_isa! {
 }
 
 per_isa! {
-    /// [`dot`] of four vectors with one, side by side: each of them alone would wait for its own sums.
+    /// [`dot`] of four vectors with one of the same length, side by side: each of them alone would wait for its own sums.
     fn dots(four: [&[f64]; 4], y: &[f64]) -> [f64; 4] {
+        assert!(four.iter().all(|x| x.len() == y.len()));
         let mut sums = [[0.0f64; 8]; 4];
-        let (x, (y, last)) = (four.map(|x| x[..y.len()].as_chunks::<8>()), y.as_chunks::<8>());
+        let (x, (y, last)) = (four.map(<[f64]>::as_chunks::<8>), y.as_chunks::<8>());
         for (i, y) in y.iter().enumerate() {
             for (sums, (x, _)) in sums.iter_mut().zip(x) {
                 (0..8).for_each(|l| sums[l] += x[i][l] * y[l]);
@@ -203,10 +204,29 @@ per_isa! {
 mod tests {
     use super::*;
 
+    const SIZES: [usize; 7] = [0, 1, 7, 8, 9, 31, 64];
+
+    fn numbers(n: usize, f: f64) -> Vec<f64> {
+        (0..n).map(|i| (i as f64 * f).sin()).collect()
+    }
+
+    fn bits(x: impl IntoIterator<Item = f64>) -> Vec<u64> {
+        x.into_iter().map(f64::to_bits).collect()
+    }
+
+    /// The places of a lower triangle, row by row.
+    fn places(d: usize) -> impl Iterator<Item = (usize, (usize, usize))> {
+        (0..d).flat_map(|i| (0..=i).map(move |k| (i, k))).enumerate()
+    }
+
+    fn same_on_all(of: impl Fn(Isa) -> Vec<u64>) -> bool {
+        let plain = of(Isa::Portable);
+        Isa::available().into_iter().all(|isa| of(isa) == plain)
+    }
+
     #[test]
-    fn instruction_sets_agree_to_the_bit() {
-        let numbers = |n: usize, f: f64| -> Vec<f64> { (0..n).map(|i| (i as f64 * f).sin()).collect() };
-        for d in [0, 1, 7, 8, 9, 31, 64] {
+    fn products_of_vectors_have_the_same_bits_on_every_instruction_set() {
+        for d in SIZES {
             let (a, b) = (numbers(d, 0.7), numbers(d, 1.3));
             let on = |isa: Isa| {
                 let mut sum = b.clone();
@@ -218,31 +238,53 @@ mod tests {
                     assert_eq!(trace[i], 0.7 * 0.9f64.mul_add(b[i], a[i]));
                     assert_eq!(point[i], (-0.99f64).mul_add(a[i], b[i]));
                 }
-                let (mut s, mut p) = (vec![0.25; d * (d + 1) / 2], vec![0.5; d * (d + 1) / 2]);
+                let four = [&a[..], &b[..], &trace[..], &sum[..]];
+                assert_eq!(bits(dots(isa, four, &b)), bits(four.map(|x| dot(isa, x, &b))));
+                let mut difference = b.clone();
+                let square = add_scaled_and_square(isa, &mut difference, 0.3, &a);
+                assert_eq!((bits(difference), square.to_bits()), (bits(sum.clone()), dot(isa, &sum, &sum).to_bits()));
+                let mut both = b.clone();
+                add_both(isa, &mut both, 0.3, &a, -0.7, &b);
+                bits([dot(isa, &a, &b)].into_iter().chain(sum).chain(both))
+            };
+            assert!(same_on_all(on), "d = {d}");
+        }
+    }
+
+    #[test]
+    fn pairs_are_added_with_the_same_bits_on_every_instruction_set() {
+        for d in SIZES {
+            let (a, b, c) = (numbers(d, 0.7), numbers(d, 1.3), numbers(d, 2.1));
+            let on = |isa: Isa| {
+                let triangle = |x: f64| vec![x; d * (d + 1) / 2];
+                let (mut s, mut p) = (triangle(0.25), triangle(0.5));
                 add_pair(isa, &mut s, &mut p, 1.7, &a);
                 for (at, (i, k)) in (0..d).flat_map(|i| (i..d).map(move |k| (i, k))).enumerate() {
                     assert_eq!((s[at], p[at]), (0.25 + 1.7 * a[i] * a[k], 0.5 + a[i] * a[k]));
                 }
-                let (mut zeros, mut set) = ([vec![0.0; s.len()], vec![0.0; s.len()]], [vec![f64::NAN; s.len()], vec![f64::NAN; s.len()]]);
-                let ([s_zeros, p_zeros], [s_set, p_set]) = (&mut zeros, &mut set);
-                add_pair(isa, s_zeros, p_zeros, -1.7, &a);
-                set_pair(isa, s_set, p_set, -1.7, &a);
-                let bits = |pair: [Vec<f64>; 2]| pair.map(|x| x.into_iter().map(f64::to_bits).collect::<Vec<_>>());
-                assert_eq!(bits(set), bits(zeros));
-                let (mut one, mut four) = ([s.clone(), p.clone()], [s.clone(), p.clone()]);
-                let (l, v) = ([1.7, -0.3, 2.5, 0.1], [&a[..], &b[..], &trace[..], &a[..]]);
-                let [s_one, p_one] = &mut one;
-                l.iter().zip(v).for_each(|(l, v)| add_pair(isa, s_one, p_one, *l, v));
-                let [s_four, p_four] = &mut four;
-                add_four_pairs(isa, s_four, p_four, l, v);
-                assert_eq!(one, four);
-                assert_eq!(dots(isa, v, &b), v.map(|v| dot(isa, v, &b)));
-                let mut difference = b.clone();
-                let square = add_scaled_and_square(isa, &mut difference, 0.3, &a);
-                assert_eq!((&difference, square), (&sum, dot(isa, &sum, &sum)));
+                let ([mut s_zeros, mut p_zeros], [mut s_set, mut p_set]) = ([triangle(0.0), triangle(0.0)], [triangle(9.0), triangle(9.0)]);
+                add_pair(isa, &mut s_zeros, &mut p_zeros, -1.7, &a);
+                set_pair(isa, &mut s_set, &mut p_set, -1.7, &a);
+                assert_eq!([bits(s_set), bits(p_set)], [bits(s_zeros), bits(p_zeros)]);
+                let (mut s_four, mut p_four) = (s.clone(), p.clone());
+                let (l, v) = ([1.7, -0.3, 2.5, 0.1], [&a[..], &b[..], &c[..], &a[..]]);
+                l.iter().zip(v).for_each(|(l, v)| add_pair(isa, &mut s, &mut p, *l, v));
+                add_four_pairs(isa, &mut s_four, &mut p_four, l, v);
+                assert_eq!([bits(s_four), bits(p_four)], [bits(s.clone()), bits(p.clone())]);
+                bits(s.into_iter().chain(p))
+            };
+            assert!(same_on_all(on), "d = {d}");
+        }
+    }
+
+    #[test]
+    fn outer_products_are_added_row_by_row() {
+        for d in SIZES {
+            let (a, s) = (numbers(d, 0.7), numbers(d * (d + 1) / 2, 1.1));
+            let on = |isa: Isa| {
                 let mut outer = s.clone();
                 assert!(add_outer(isa, &mut outer, -0.7, &a));
-                for (at, (i, k)) in (0..d).flat_map(|i| (0..=i).map(move |k| (i, k))).enumerate() {
+                for (at, (i, k)) in places(d) {
                     assert_eq!(outer[at], s[at] + -0.7 * a[i] * a[k]);
                     for x in [f64::NAN, f64::NEG_INFINITY] {
                         let mut with = vec![0.25; s.len()];
@@ -251,23 +293,25 @@ mod tests {
                         assert_eq!(add_outer(isa, &mut with, -0.7, &a), a[i] == 0.0);
                     }
                 }
-                let mut marks = vec![0; d];
-                let mut some = vec![0.0; s.len()];
-                for (at, (i, k)) in (0..d).flat_map(|i| (0..=i).map(move |k| (i, k))).enumerate() {
-                    // Rows and columns 5 j and 7 j have numbers where they meet.
-                    some[at] = if i % 5 == 0 && k % 7 == 0 { -0.5 } else { -0.0 };
-                }
-                mark_nonzero(isa, &some, &mut marks);
-                for (i, mark) in marks.iter().enumerate() {
-                    let meets = i % 5 == 0 || (i % 7 == 0 && (i..d).any(|row| row % 5 == 0));
-                    assert_eq!(*mark != 0, meets, "{i} of {d}");
-                }
-                add_both(isa, &mut s, 0.3, &p, -0.7, &p);
-                let all = [dot(isa, &a, &b)].into_iter().chain(sum).chain(s);
-                all.map(f64::to_bits).collect::<Vec<_>>()
+                bits(outer)
             };
-            let plain = on(Isa::Portable);
-            assert!(Isa::available().into_iter().all(|isa| on(isa) == plain), "d = {d}");
+            assert!(same_on_all(on), "d = {d}");
+        }
+    }
+
+    #[test]
+    fn rows_and_columns_with_numbers_are_marked() {
+        for (d, isa) in SIZES.into_iter().flat_map(|d| Isa::available().into_iter().map(move |isa| (d, isa))) {
+            let (mut marks, mut some) = (vec![0; d], vec![0.0; d * (d + 1) / 2]);
+            for (at, (i, k)) in places(d) {
+                // Rows and columns 5 j and 7 j have numbers where they meet.
+                some[at] = if i % 5 == 0 && k % 7 == 0 { -0.5 } else { -0.0 };
+            }
+            mark_nonzero(isa, &some, &mut marks);
+            for (i, mark) in marks.iter().enumerate() {
+                let meets = i % 5 == 0 || (i % 7 == 0 && (i..d).any(|row| row % 5 == 0));
+                assert_eq!(*mark != 0, meets, "{i} of {d}");
+            }
         }
     }
 }

@@ -98,7 +98,7 @@ mod tests {
     #[test]
     fn what_is_left_is_orthogonal_on_every_instruction_set() {
         let numbers = |n: usize, f: f64| -> Vec<f64> { (0..n).map(|i| (i as f64 * f).sin()).collect() };
-        for (d, count) in [(1, 1), (5, 3), (9, 4), (31, 11), (64, 8)] {
+        for (d, count) in [(1, 1), (5, 3), (6, 5), (9, 4), (31, 11), (64, 8)] {
             // Orthonormal vectors, and what is left by the definition.
             let mut vectors: Vec<f64> = Vec::new();
             let without = |w: &mut Vec<f64>, vectors: &[f64]| {

@@ -138,11 +138,13 @@ impl Vector for Portable {
     }
     #[inline(always)]
     unsafe fn load_first(p: *const f64, n: usize) -> Self {
+        debug_assert!(n < WIDTH);
         // SAFETY: the caller gives n valid numbers.
         Self(std::array::from_fn(|i| if i < n { unsafe { *p.add(i) } } else { 0.0 }))
     }
     #[inline(always)]
     unsafe fn store_first(self, p: *mut f64, n: usize) {
+        debug_assert!(n < WIDTH);
         // SAFETY: as above.
         self.0.iter().take(n).enumerate().for_each(|(i, x)| unsafe { *p.add(i) = *x });
     }
@@ -200,6 +202,7 @@ mod x86 {
     #[target_feature(enable = "avx2")]
     #[inline]
     fn first(n: usize) -> (__m256i, __m256i) {
+        debug_assert!(n < super::WIDTH);
         let n = _mm256_set1_epi64x(n as i64);
         (_mm256_cmpgt_epi64(n, _mm256_setr_epi64x(0, 1, 2, 3)), _mm256_cmpgt_epi64(n, _mm256_setr_epi64x(4, 5, 6, 7)))
     }
@@ -208,8 +211,8 @@ mod x86 {
     #[derive(Clone, Copy)]
     pub(crate) struct Avx2(__m256d, __m256d);
 
-    // SAFETY (all blocks below): the trait's contract says that AVX2 and FMA
-    // are available and that pointers are valid chunks (64-byte aligned).
+    // SAFETY (all blocks below): the trait's contract says that AVX2 and FMA are available, that pointers to chunks are valid and aligned, and
+    // that others have the numbers that a method reads or writes.
     impl Vector for Avx2 {
         const ROWS: usize = 1;
         const IS_FUSED: bool = true;
@@ -323,8 +326,8 @@ mod x86 {
     #[derive(Clone, Copy)]
     pub(crate) struct Avx512(__m512d);
 
-    // SAFETY (all blocks below): the trait's contract says that AVX-512 F, DQ
-    // and VL are available and that pointers are valid chunks (64-byte aligned).
+    // SAFETY (all blocks below): the trait's contract says that AVX-512 F, DQ and VL are available, that pointers to chunks are valid and
+    // aligned, and that others have the numbers that a method reads or writes.
     impl Vector for Avx512 {
         const ROWS: usize = 4;
         const IS_FUSED: bool = true;
@@ -351,10 +354,12 @@ mod x86 {
         }
         #[inline(always)]
         unsafe fn load_first(p: *const f64, n: usize) -> Self {
+            debug_assert!(n < super::WIDTH);
             unsafe { Self(_mm512_maskz_loadu_pd((1 << n) - 1, p)) }
         }
         #[inline(always)]
         unsafe fn store_first(self, p: *mut f64, n: usize) {
+            debug_assert!(n < super::WIDTH);
             unsafe { _mm512_mask_storeu_pd(p, (1 << n) - 1, self.0) }
         }
         #[inline(always)]
@@ -470,26 +475,37 @@ mod tests {
             agree::<Avx512>();
         }
     }
+}
+
+#[cfg(test)]
+mod tests_of_parts {
+    use super::*;
+    #[cfg(target_arch = "x86_64")]
+    use crate::kernel::Isa;
 
     fn takes_first<V: Vector>() {
-        for n in 0..8 {
-            let (some, mut out): (Vec<f64>, _) = ((1..=n).map(|i| i as f64).collect(), [-1.0; 8]);
+        for n in 0..WIDTH {
+            // What follows is not to be seen.
+            let from: [f64; WIDTH] = std::array::from_fn(|i| if i < n { 1.0 + i as f64 } else { f64::NAN });
+            let (mut loaded, mut stored) = ([-1.0; WIDTH], [-1.0; WIDTH]);
             // SAFETY: the caller has looked for the instruction set; there are n numbers, and room for eight.
             unsafe {
-                V::load_first(some.as_ptr(), n).store_to(out.as_mut_ptr());
-                assert!((0..8).all(|i| out[i] == if i < n { some[i] } else { 0.0 }), "{n}: {out:?}");
-                V::splat(9.0).store_first(out.as_mut_ptr(), n);
+                V::load_first(from.as_ptr(), n).store_to(loaded.as_mut_ptr());
+                V::splat(9.0).store_first(stored.as_mut_ptr(), n);
             }
-            assert!((0..8).all(|i| out[i] == if i < n { 9.0 } else { 0.0 }), "{n}: {out:?}");
+            assert!((0..WIDTH).all(|i| loaded[i] == if i < n { from[i] } else { 0.0 }), "{n}: {loaded:?}");
+            assert!((0..WIDTH).all(|i| stored[i] == if i < n { 9.0 } else { -1.0 }), "{n}: {stored:?}");
         }
     }
 
     #[test]
-    fn the_first_numbers_are_read_and_written_and_no_others() {
+    fn only_the_first_numbers_are_taken_and_written() {
         takes_first::<Portable>();
+        #[cfg(target_arch = "x86_64")]
         if Isa::Avx2.is_available() {
             takes_first::<Avx2>();
         }
+        #[cfg(target_arch = "x86_64")]
         if Isa::Avx512.is_available() {
             takes_first::<Avx512>();
         }

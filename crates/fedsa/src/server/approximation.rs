@@ -11,6 +11,7 @@ use crate::local::line_search::Trials;
 use crate::message::{Body, Message, Part};
 use crate::parallel;
 use crate::protocol::refused;
+use crate::triangle::entries;
 
 /// The largest diagonal entry of a `Hhat` that counts as 0: then no agent has a positive eigenvalue.
 pub const NOTHING: f64 = 1e-290;
@@ -87,21 +88,18 @@ pub struct PairSums {
 impl PairSums {
     /// The sums of no pairs, for vectors of d components.
     pub fn new(d: usize) -> Self {
-        Self { s: vec![0.0; d * (d + 1) / 2], p: vec![0.0; d * (d + 1) / 2] }
+        Self { s: vec![0.0; entries(d)], p: vec![0.0; entries(d)] }
     }
 
-    /// The sums of these pairs alone, for vectors of d components, in the memory of these.
+    /// The sums of these pairs alone, whose vectors have d components.
     pub fn replace(&mut self, d: usize, pairs: &[(f64, &[f64])]) {
-        match pairs {
-            [(l, v), rest @ ..] if self.s.len() == d * (d + 1) / 2 => {
-                products::set_pair(Isa::best(), &mut self.s, &mut self.p, *l, v);
-                self.add_all(rest);
-            }
-            _ => {
-                *self = Self::new(d);
-                self.add_all(pairs);
-            }
-        }
+        assert!(pairs.iter().all(|(_, v)| v.len() == d));
+        let Some(((l, v), rest)) = pairs.split_first() else { return *self = Self::new(d) };
+        // Their memory stays.
+        self.s.resize(entries(d), 0.0);
+        self.p.resize(entries(d), 0.0);
+        products::set_pair(Isa::best(), &mut self.s, &mut self.p, *l, v);
+        self.add_all(rest);
     }
 
     /// Whether they were never made.
@@ -146,7 +144,7 @@ pub fn mean_hessian(d: usize, held: &[HessianShare<'_>]) -> Option<Mat<f64>> {
         return None;
     }
     // Each entry is a sum in the agents' order, whichever thread computes it.
-    let mut sum = vec![0.0f64; d * (d + 1) / 2];
+    let mut sum = vec![0.0f64; entries(d)];
     parallel::each_chunk(&mut sum, CHUNK, &|k, sum| {
         let at = k * CHUNK..k * CHUNK + sum.len();
         for HessianShare { weight: p, rho, sums } in held {
@@ -331,6 +329,24 @@ mod tests {
         assert_eq!(of(&[f64::MIN_POSITIVE]), Some(vec![-1.0, 2.0]));
         assert_eq!(of(&[f64::MIN_POSITIVE, 8.0]), Some(vec![-0.25, 0.5]));
         assert_eq!(of(&[f64::INFINITY, 8.0]), Some(vec![-1.0, 2.0]));
+    }
+
+    /// Old sums leave nothing behind, however many pairs follow.
+    #[test]
+    fn replaced_sums_are_those_of_the_pairs_alone() {
+        let vectors: Vec<Vec<f64>> = (0..6).map(|j| (0..11).map(|i| ((i * (j + 2)) as f64).cos()).collect()).collect();
+        let pairs: Vec<(f64, &[f64])> = vectors.iter().enumerate().map(|(j, v)| (j as f64 - 2.5, &v[..])).collect();
+        for count in 0..=6 {
+            for d in [11, 5] {
+                let some: Vec<_> = pairs[..count].iter().map(|(l, v)| (*l, &v[..d])).collect();
+                let (mut old, mut expected) = (PairSums::default(), PairSums::new(d));
+                old.replace(11, &pairs);
+                old.replace(d, &some);
+                some.iter().for_each(|(l, v)| expected.add(*l, v));
+                let bits = |x: &[f64]| x.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
+                assert_eq!((bits(&old.s), bits(&old.p)), (bits(&expected.s), bits(&expected.p)), "{count} of {d}");
+            }
+        }
     }
 
     /// The sum in pieces is the sum in the agents' order, for triangles of more than one piece.

@@ -199,12 +199,12 @@ impl StoredBits {
         }
         let is_only_longer = goes_on && refinement.start >= keep && !self.sums.is_empty();
         (self.round, self.rho, self.pairs) = (Some(*round), *rho, pairs);
-        self.sum(c, if is_only_longer { keep } else { 0 }, d, rule.seed);
+        self.sum_from(c, if is_only_longer { keep } else { 0 }, d, rule.seed);
         Some(())
     }
 
-    /// Adds the pairs from number `from` on to the sums, which are of those before.
-    fn sum(&mut self, c: usize, from: usize, d: usize, seed: u64) {
+    /// Adds the pairs from number `from` on to the sums, which are of those before; from the first one on it begins anew.
+    fn sum_from(&mut self, c: usize, from: usize, d: usize, seed: u64) {
         let round = self.round.unwrap_or(0);
         let vector = |j: usize| Some((self.pairs[j].value, self.pairs[j].vector(|| nested_grid::offsets(seed, round, c, j))?));
         let known: Vec<_> = (from..self.pairs.len()).filter_map(vector).collect();
@@ -367,7 +367,7 @@ fn restored(c: usize, all: &[f64], opened: u64, d: usize, rule: &QShedRule) -> O
     if !rest.is_empty() || held.pairs.last().is_some_and(|pair| pair.bits == 0) {
         return None;
     }
-    held.sum(c, 0, d, rule.seed);
+    held.sum_from(c, 0, d, rule.seed);
     Some(held)
 }
 

@@ -55,7 +55,7 @@ impl StoredPairs {
         self.vectors.truncate(keep * d);
         self.vectors.extend(vectors);
         let from = if is_cut || self.sums.is_empty() { 0 } else { keep };
-        self.sum(from, d);
+        self.sum_from(from, d);
         true
     }
 
@@ -95,8 +95,8 @@ impl StoredPairs {
         })
     }
 
-    /// Adds the pairs from number `from` on to the sums, which are of those before.
-    fn sum(&mut self, from: usize, d: usize) {
+    /// Adds the pairs from number `from` on to the sums, which are of those before; from the first one on it begins anew.
+    fn sum_from(&mut self, from: usize, d: usize) {
         let pairs = self.values[from..].iter().copied().zip(self.vectors[from * d..].chunks_exact(d.max(1)));
         let pairs: Vec<_> = pairs.collect();
         if from == 0 { self.sums.replace(d, &pairs) } else { self.sums.add_all(&pairs) }
@@ -264,7 +264,7 @@ impl Server for ShedServer {
                 return woodbury.restore(c, held.values.len(), vectors).then_some(held);
             }
             held.vectors = vectors.to_vec();
-            (held.vectors.len() == held.values.len() * d).then(|| held.sum(0, d))?;
+            (held.vectors.len() == held.values.len() * d).then(|| held.sum_from(0, d))?;
             Some(held)
         };
         let held = state.into_iter().enumerate().map(held).collect::<Option<Vec<StoredPairs>>>().ok_or_else(foreign_state)?;
@@ -283,6 +283,18 @@ mod tests {
 
     fn server(agents: usize, d: usize) -> ShedServer {
         ShedServer::new(NewtonSteps { theta: vec![0.0; d], trials: None, trigger: None }, vec![1.0 / agents as f64; agents])
+    }
+
+    /// Whichever of the held vectors, or of the new ones, it is that another one is not orthogonal to.
+    #[test]
+    fn each_vector_is_compared_with_all_before_it() {
+        let d = 9;
+        let unit = |i: usize| (0..d).map(move |k| f64::from(k == i));
+        let held: Vec<f64> = (0..6).flat_map(unit).collect();
+        let pairs = StoredPairs { vectors: held.clone(), ..StoredPairs::default() };
+        let new = |i: usize, j: usize| unit(i).chain(unit(j)).collect::<Vec<f64>>();
+        assert!(pairs.continues(6, &new(6, 7), d) && pairs.continues(2, &new(4, 3), d) && !pairs.continues(6, &new(7, 7), d));
+        assert!((0..6).all(|i| !pairs.continues(6, &new(i, 7), d) && !pairs.continues(6, &new(8, i), d)));
     }
 
     #[test]

@@ -518,7 +518,8 @@ impl<L: Loss> Objective for Regression<L> {
         let bends = self.bends(c, theta);
         Box::new(move |v: &[f64], out: &mut [f64]| self.bent_product(c, &bends, v, out))
     }
-    /// In nanoseconds, about, as measured with AVX-512. Other numbers here alter last digits of DONE.
+    /// In nanoseconds, about, as measured with AVX-512 in whole runs; products with dense rows have become somewhat faster since. Other numbers
+    /// here alter last digits of DONE.
     fn is_better_formed(&self, c: usize, products: usize) -> bool {
         const ANY_MATRIX: f64 = 2_000.0;
         let (range, d) = (self.range(c), self.d() as f64);
