@@ -32,21 +32,20 @@ const BLOCK: usize = 32;
 /// The numbers of a block of dense rows, at most, if eight rows have no more: such a block stays in the nearest memory until it is read again.
 const NUMBERS: usize = 4096;
 
-/// The rows of a block: a multiple of eight, which tiles have. Nothing depends on them but time.
-fn block_rows(rows: &Rows) -> usize {
-    match rows {
+/// The blocks of a range of rows, each of a multiple of eight rows, which tiles have, but the last one. Nothing depends on them but time.
+fn blocks(rows: &Rows, range: Range<usize>) -> impl Iterator<Item = Range<usize>> {
+    let most = match rows {
         Rows::Dense { d, .. } if 8 * d <= NUMBERS => (NUMBERS / d.max(&1) / 8 * 8).min(BLOCK),
         _ => BLOCK,
-    }
+    };
+    range.clone().step_by(most).map(move |first| first..range.end.min(first + most))
 }
 
 /// `out += sum_j weight_j x_j` over the rows of `range`, in their order. `weigh` turns the products `x_j . theta` of consecutive rows,
 /// of which it gets the numbers, into their weights.
 pub fn pass(isa: Isa, rows: &Rows, range: Range<usize>, theta: &[f64], out: &mut [f64], mut weigh: impl FnMut(Range<usize>, &mut [f64])) {
     let mut weights = [0.0; BLOCK];
-    let rows_at_once = block_rows(rows);
-    for first in range.clone().step_by(rows_at_once) {
-        let block = first..range.end.min(first + rows_at_once);
+    for block in blocks(rows, range) {
         let weights = &mut weights[..block.len()];
         margins(isa, rows, block.clone(), theta, weights);
         weigh(block.clone(), weights);
@@ -66,9 +65,7 @@ pub fn pass_each(
 ) {
     let d = rows.columns();
     let (mut found, mut weights) = ([[0.0; VECTORS]; BLOCK], [[0.0; BLOCK]; VECTORS]);
-    let rows_at_once = block_rows(rows);
-    for first in range.clone().step_by(rows_at_once) {
-        let block = first..range.end.min(first + rows_at_once);
+    for block in blocks(rows, range) {
         let n = block.len();
         for (thetas, outs) in thetas.chunks(VECTORS * d).zip(outs.chunks_mut(VECTORS * d)) {
             if let (Rows::Dense { values, .. }, true) = (rows, thetas.len() == VECTORS * d) {
@@ -94,10 +91,8 @@ pub fn pass_each(
 /// `x_j . a` and `x_j . b` of the rows of `range`, with the bits of two calls of [`margins`]: a block of rows is read for the first one, and
 /// is still near for the second.
 pub fn margins_of_both(isa: Isa, rows: &Rows, range: Range<usize>, [a, b]: [&[f64]; 2], [of_a, of_b]: [&mut [f64]; 2]) {
-    let rows_at_once = block_rows(rows);
-    for first in range.clone().step_by(rows_at_once) {
-        let block = first..range.end.min(first + rows_at_once);
-        let at = first - range.start..block.end - range.start;
+    for block in blocks(rows, range.clone()) {
+        let at = block.start - range.start..block.end - range.start;
         margins(isa, rows, block.clone(), a, &mut of_a[at.clone()]);
         margins(isa, rows, block, b, &mut of_b[at]);
     }
@@ -110,10 +105,10 @@ pub fn margins_of_both(isa: Isa, rows: &Rows, range: Range<usize>, [a, b]: [&[f6
 pub fn combine(isa: Isa, rows: &Rows, range: Range<usize>, out: &mut [f64], weights: &[f64]) {
     assert_eq!(weights.len(), range.len());
     let Rows::Dense { d, values } = rows else { return combine_sparse(isa, rows, range, out, weights) };
-    // Sums of a block of columns pass over all of these rows.
-    let rows_at_once = block_rows(rows);
-    for (first, weights) in range.step_by(rows_at_once).zip(weights.chunks(rows_at_once)) {
-        tiles::combine(isa, &values[first * d..(first + weights.len()) * d], *d, out, [weights]);
+    // Sums of some columns pass over all of these rows.
+    for block in blocks(rows, range.clone()) {
+        let weights = &weights[block.start - range.start..block.end - range.start];
+        tiles::combine(isa, &values[block.start * d..block.end * d], *d, out, [weights]);
     }
 }
 

@@ -142,36 +142,32 @@ per_isa! {
     }
 }
 
-per_isa! {
-    /// Adds `l v v^T` and `v v^T` to s and p, lower triangles column by column.
-    fn add_pair(s: &mut [f64], p: &mut [f64], l: f64, v: &[f64]) {
-        let mut at = 0;
-        for (i, x) in v.iter().enumerate() {
-            let below = &v[i..];
-            let (s, p) = (&mut s[at..at + below.len()], &mut p[at..at + below.len()]);
-            for ((s, p), y) in s.iter_mut().zip(p).zip(below) {
-                *p += x * y;
-                *s += l * x * y;
-            }
-            at += below.len();
+/// [`add_pair`] and [`set_pair`] as they are compiled into others; `from` gives what a number is added to.
+#[inline(always)]
+fn pair(s: &mut [f64], p: &mut [f64], l: f64, v: &[f64], from: impl Fn(f64) -> f64) {
+    let mut at = 0;
+    for (i, x) in v.iter().enumerate() {
+        let below = &v[i..];
+        let (s, p) = (&mut s[at..at + below.len()], &mut p[at..at + below.len()]);
+        for ((s, p), y) in s.iter_mut().zip(p).zip(below) {
+            *p = from(*p) + x * y;
+            *s = from(*s) + l * x * y;
         }
+        at += below.len();
     }
 }
 
 per_isa! {
-    /// [`add_pair`] to zeros in place of what s and p have.
+    /// Adds `l v v^T` and `v v^T` to s and p, lower triangles column by column.
+    fn add_pair(s: &mut [f64], p: &mut [f64], l: f64, v: &[f64]) {
+        pair(s, p, l, v, |sum| sum);
+    }
+}
+
+per_isa! {
+    /// [`add_pair`] to zeros in place of what s and p have. A sum that begins with 0 is never -0.
     fn set_pair(s: &mut [f64], p: &mut [f64], l: f64, v: &[f64]) {
-        let mut at = 0;
-        for (i, x) in v.iter().enumerate() {
-            let below = &v[i..];
-            let (s, p) = (&mut s[at..at + below.len()], &mut p[at..at + below.len()]);
-            for ((s, p), y) in s.iter_mut().zip(p).zip(below) {
-                // A sum that begins with 0 is never -0.
-                *p = 0.0 + x * y;
-                *s = 0.0 + l * x * y;
-            }
-            at += below.len();
-        }
+        pair(s, p, l, v, |_| 0.0);
     }
 }
 

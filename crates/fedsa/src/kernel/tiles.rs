@@ -34,8 +34,7 @@ pub fn margins<const K: usize>(isa: Isa, values: &[f64], d: usize, thetas: &[f64
             Isa::Avx512 => margins_avx512(values, d, thetas, out),
             #[cfg(target_arch = "x86_64")]
             Isa::Avx2 => margins_avx2(values, d, thetas, out),
-            _ if K == 1 => margins_on::<vector::Portable, 4, K>(values, d, thetas, out),
-            _ => margins_on::<vector::Portable, 1, K>(values, d, thetas, out),
+            _ => margins_on::<vector::Portable, K>(values, d, thetas, out),
         }
     }
 }
@@ -57,68 +56,61 @@ pub fn combine<const K: usize>(isa: Isa, values: &[f64], d: usize, outs: &mut [f
             Isa::Avx512 => combine_avx512(values, d, outs, weights),
             #[cfg(target_arch = "x86_64")]
             Isa::Avx2 => combine_avx2(values, d, outs, weights),
-            _ if K == 1 => combine_on::<vector::Portable, 4, K>(values, d, outs, weights),
-            _ => combine_on::<vector::Portable, 1, K>(values, d, outs, weights),
+            _ => combine_on::<vector::Portable, K>(values, d, outs, weights),
         }
     }
 }
 
-/// Eight sums for one vector, sixteen for four, in thirty-two registers.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx2,fma")]
 unsafe fn margins_avx512<const K: usize>(values: &[f64], d: usize, thetas: &[f64], out: &mut [[f64; K]]) {
     // SAFETY: as in `margins`.
-    unsafe {
-        match K {
-            1 => margins_on::<vector::Avx512, 8, K>(values, d, thetas, out),
-            _ => margins_on::<vector::Avx512, 4, K>(values, d, thetas, out),
-        }
-    }
+    unsafe { margins_on::<vector::Avx512, K>(values, d, thetas, out) }
 }
 
-/// Four sums, of two registers each, in sixteen.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,fma")]
 unsafe fn margins_avx2<const K: usize>(values: &[f64], d: usize, thetas: &[f64], out: &mut [[f64; K]]) {
     // SAFETY: as in `margins`.
-    unsafe {
-        match K {
-            1 => margins_on::<vector::Avx2, 4, K>(values, d, thetas, out),
-            _ => margins_on::<vector::Avx2, 1, K>(values, d, thetas, out),
-        }
-    }
+    unsafe { margins_on::<vector::Avx2, K>(values, d, thetas, out) }
 }
 
-/// Eight sums for one vector, sixteen for four, in thirty-two registers.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f,avx512dq,avx512vl,avx2,fma")]
 unsafe fn combine_avx512<const K: usize>(values: &[f64], d: usize, outs: &mut [f64], weights: [&[f64]; K]) {
     // SAFETY: as in `combine`.
-    unsafe {
-        match K {
-            1 => combine_on::<vector::Avx512, 8, K>(values, d, outs, weights),
-            _ => combine_on::<vector::Avx512, 4, K>(values, d, outs, weights),
-        }
-    }
+    unsafe { combine_on::<vector::Avx512, K>(values, d, outs, weights) }
 }
 
-/// Four sums, of two registers each, in sixteen.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,fma")]
 unsafe fn combine_avx2<const K: usize>(values: &[f64], d: usize, outs: &mut [f64], weights: [&[f64]; K]) {
     // SAFETY: as in `combine`.
+    unsafe { combine_on::<vector::Avx2, K>(values, d, outs, weights) }
+}
+
+/// Tiles of as many rows as there is room for sums: eight for one vector and sixteen for four in thirty-two registers, else four.
+///
+/// # Safety
+/// The instruction set of V is available; lengths are as [`margins`] asserts.
+#[inline(always)]
+unsafe fn margins_on<V: Vector, const K: usize>(values: &[f64], d: usize, thetas: &[f64], out: &mut [[f64; K]]) {
+    // SAFETY: handed on.
     unsafe {
-        match K {
-            1 => combine_on::<vector::Avx2, 4, K>(values, d, outs, weights),
-            _ => combine_on::<vector::Avx2, 1, K>(values, d, outs, weights),
+        match (V::HAS_ROOM, K) {
+            (true, 1) => margins_by::<V, 8, K>(values, d, thetas, out),
+            (true, _) | (false, 1) => margins_by::<V, 4, K>(values, d, thetas, out),
+            (false, _) => margins_by::<V, 1, K>(values, d, thetas, out),
         }
     }
 }
 
+/// R rows at a time.
+///
 /// # Safety
-/// The instruction set of V is available; lengths are as [`margins`] asserts.
+/// As [`margins_on`] says.
 #[inline(always)]
-unsafe fn margins_on<V: Vector, const R: usize, const K: usize>(values: &[f64], d: usize, thetas: &[f64], out: &mut [[f64; K]]) {
+unsafe fn margins_by<V: Vector, const R: usize, const K: usize>(values: &[f64], d: usize, thetas: &[f64], out: &mut [[f64; K]]) {
     let together = out.len() / R * R;
     // SAFETY: handed on; there are as many rows as `out` has places.
     unsafe {
@@ -201,10 +193,28 @@ unsafe fn add_chunk<V: Vector, const R: usize, const K: usize, const IS_WHOLE: b
     }
 }
 
+/// Tiles of as many chunks of columns as [`margins_on`] has rows.
+///
 /// # Safety
 /// The instruction set of V is available; lengths are as [`combine`] asserts, and there are rows.
 #[inline(always)]
-unsafe fn combine_on<V: Vector, const T: usize, const K: usize>(values: &[f64], d: usize, outs: &mut [f64], weights: [&[f64]; K]) {
+unsafe fn combine_on<V: Vector, const K: usize>(values: &[f64], d: usize, outs: &mut [f64], weights: [&[f64]; K]) {
+    // SAFETY: handed on.
+    unsafe {
+        match (V::HAS_ROOM, K) {
+            (true, 1) => combine_by::<V, 8, K>(values, d, outs, weights),
+            (true, _) | (false, 1) => combine_by::<V, 4, K>(values, d, outs, weights),
+            (false, _) => combine_by::<V, 1, K>(values, d, outs, weights),
+        }
+    }
+}
+
+/// T chunks of columns at a time.
+///
+/// # Safety
+/// As [`combine_on`] says.
+#[inline(always)]
+unsafe fn combine_by<V: Vector, const T: usize, const K: usize>(values: &[f64], d: usize, outs: &mut [f64], weights: [&[f64]; K]) {
     let whole = d / WIDTH * WIDTH;
     let together = whole / (T * WIDTH) * (T * WIDTH);
     let (rows, outs) = (values.as_ptr(), outs.as_mut_ptr());
