@@ -101,12 +101,24 @@ struct Scratch {
     spare: Spare,
     /// Whether the link is clear.
     is_clear: bool,
+    /// The [`cost`] of an answer with so many local steps, where it was looked up last.
+    cost: Option<(usize, Cost)>,
     blocks: Vec<f64>,
     arrivals: Vec<Arrival>,
     inbox: Vec<f64>,
 }
 
 impl Scratch {
+    /// How `n` participants that make so many local steps are shared out among threads.
+    fn shares(&mut self, field: &dyn Field, n: usize, local_steps: usize) -> Shares {
+        let Cost { ns, fewest } = match self.cost {
+            Some((steps, cost)) if steps == local_steps => cost,
+            _ => cost(field, local_steps),
+        };
+        self.cost = Some((local_steps, Cost { ns, fewest }));
+        Shares::new(n, ns, fewest, rayon::current_num_threads)
+    }
+
     /// Makes room for the answers of n agents, d numbers each: sums of blocks of eight, or single answers where blocks are `divided` or
     /// answers are wanted `one_by_one`.
     fn make_room(&mut self, n: usize, d: usize, divided: bool, one_by_one: bool) {
@@ -181,7 +193,7 @@ impl Run {
         };
         let is_clear = federation.uplink().is_clear();
         let worker = Worker::new(&*field);
-        let scratch = Scratch { worker, spare: Spare::default(), is_clear, blocks: Vec::new(), arrivals: Vec::new(), inbox: Vec::new() };
+        let scratch = Scratch { worker, spare: Spare::default(), is_clear, cost: None, blocks: Vec::new(), arrivals: Vec::new(), inbox: Vec::new() };
         Ok(Self { coordinator: Coordinator::new(&federation)?, field, client, state, scratch, is_torn: false })
     }
 
@@ -372,7 +384,7 @@ impl Run {
         let steps = if part == Part::Operator { 1 } else { client.local_steps(ask.down.round) };
         let is_one_call = field.together().is_some() || client.batched().is_some();
         let shares =
-            if is_one_call { Shares { grain: n.max(1), lanes: LANES } } else { given.unwrap_or_else(|| shares(&**field, n, steps)) };
+            if is_one_call { Shares { grain: n.max(1), lanes: LANES } } else { given.unwrap_or_else(|| scratch.shares(&**field, n, steps)) };
         // Blocks of fewer than eight agents are summed once all answers are there.
         let divided = shares.lanes < LANES;
         let job = Job {
@@ -475,15 +487,18 @@ impl Observable for Run {
     }
 }
 
-/// How `n` participants that make so many local steps are shared out among threads.
-fn shares(field: &dyn Field, n: usize, local_steps: usize) -> Shares {
-    let (ns, fewest) = cost(field, local_steps);
-    Shares::new(n, ns, fewest, rayon::current_num_threads)
+/// What an agent's answer costs.
+#[derive(Debug, Clone, Copy)]
+struct Cost {
+    /// The approximate time in nanoseconds.
+    ns: f64,
+    /// The smallest number of lanes that are almost as efficient as eight. Steps on samples wait for their own sums, and other lanes fill this
+    /// time.
+    fewest: usize,
 }
 
-/// The approximate time of an agent's answer with this number of local steps, in nanoseconds, and the smallest number of
-/// lanes that are almost as efficient as eight. Steps on samples wait for their own sums, and other lanes fill this time.
-fn cost(field: &dyn Field, local_steps: usize) -> (f64, usize) {
+/// What an answer with this number of local steps costs.
+fn cost(field: &dyn Field, local_steps: usize) -> Cost {
     let (d, width) = (field.dim() as f64, chunks(field.dim()));
     let sparse = field.facts().step_work().map(|work| work as f64);
     let (step, fewest) = match field.sampling().samples_per_step() {
@@ -493,7 +508,7 @@ fn cost(field: &dyn Field, local_steps: usize) -> (f64, usize) {
         1 => (4.0 * width as f64, 4),
         batch => (10.0 * (batch * width) as f64, 1),
     };
-    (20.0 + step * local_steps as f64, fewest)
+    Cost { ns: 20.0 + step * local_steps as f64, fewest }
 }
 
 #[cfg(test)]
@@ -509,7 +524,7 @@ mod tests {
     fn work_on_drawn_matrices_is_shared_out() {
         let problem = FiniteSum { agents: 8, terms: 2, dim: 200, ..FiniteSum::default() };
         let field = problem.field(&NoFiles, Sampling { kind: Law::Markov, ..Sampling::default() }, Isa::best()).unwrap();
-        let (ns, fewest) = cost(&*field, 10);
+        let Cost { ns, fewest } = cost(&*field, 10);
         assert_eq!(Shares::new(8, ns, fewest, || 2), Shares { grain: 4, lanes: 4 });
         assert_eq!(Shares::new(8, ns, fewest, || 8).lanes, 1);
     }

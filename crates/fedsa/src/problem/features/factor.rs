@@ -1,12 +1,12 @@
 //! A factor of a feature map: a map of some columns that is no product, ready to evaluate.
 
-use std::f64::consts::PI;
-
 use super::parts::Part;
 use super::radial::{Bumps, sum_over_grid};
 use super::spec::{FeatureSpec, values_in};
 use super::statistics::ColumnStatistics;
 use super::tiles::Tiling;
+use crate::kernel::elementary::cos_pi;
+use crate::kernel::{Isa, margins};
 
 /// A map of some columns of the state. Columns are numbered from 0 within the factor.
 #[derive(Debug, Clone, PartialEq)]
@@ -121,9 +121,7 @@ impl Factor {
             FeatureSpec::Fourier { order, scaled } => {
                 sum_over_grid(k, order as usize + 1, out, |j, c| c as f64 * x(j));
                 let scale = 1.0 / (self.len as f64).sqrt();
-                for value in &mut *out {
-                    *value = (PI * *value).cos() * scale;
-                }
+                margins::map(Isa::best(), out, |turns| cos_pi(turns) * scale);
                 if scaled {
                     divide_by_frequencies(order as usize + 1, out);
                 }

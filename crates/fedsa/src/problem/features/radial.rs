@@ -1,6 +1,8 @@
 //! Bumps on a grid of centres: evenly spaced, or at the quantiles of the data.
 
 use super::statistics::ColumnStatistics;
+use crate::kernel::elementary::exp_below;
+use crate::kernel::{Isa, margins};
 
 /// The centres of bumps along each column, and their widths, in units of the scaled state.
 #[derive(Debug, Clone, PartialEq, Default)]
@@ -47,14 +49,9 @@ impl Bumps {
         });
         // Relative to the nearest bump, so that not all narrow bumps underflow.
         let nearest = out.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-        let mut sum = 0.0;
-        for value in &mut *out {
-            *value = (*value - nearest).exp();
-            sum += *value;
-        }
-        for value in &mut *out {
-            *value /= sum;
-        }
+        margins::map(Isa::best(), out, |bump| exp_below(bump - nearest));
+        let sum: f64 = out.iter().sum();
+        out.iter_mut().for_each(|value| *value /= sum);
     }
 }
 
