@@ -88,8 +88,14 @@ impl Evaluated {
             Some(systems) => uncertainty::covariance(&data.logs, &data.map, rule, &systems.mean().a, theta),
         };
         let value = || data.policy_value();
-        let found = comparison().and_then(|comparison| Ok((comparison, covariance()?, value()?)));
+        // Both read the logs: a single log keeps two threads busy.
+        let of_both = || {
+            let (covariance, value) = rayon::join(covariance, value);
+            Ok((covariance?, value?))
+        };
+        let found = comparison().and_then(|comparison| of_both().map(|(covariance, value)| (comparison, covariance, value)));
         let (comparison, covariance, value) = found.map_err(|e| ran.unfinished(e))?;
+        ran.took_until_now();
         let of_weights = value.as_ref().map(|value| start_value(value, theta));
         let value_json = value.as_ref().zip(of_weights).map(|(value, of_weights)| {
             let mut object = policy_value::json(value, of_weights);

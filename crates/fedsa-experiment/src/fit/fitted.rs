@@ -102,6 +102,7 @@ impl Fitted {
         let (train, held_out) = (prepared.train_quality(&theta), prepared.held_out_quality(&theta));
         let model = model(&prepared, &theta, settings.target.clone(), settings.offset.clone());
         let ridge = settings.mu();
+        ran.took_until_now();
         Ok(Self { ran, prepared, model, gradient_norm, objective, train, held_out, inference, theta, ridge })
     }
 

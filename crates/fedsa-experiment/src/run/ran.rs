@@ -80,6 +80,7 @@ pub struct Ran {
     pub ended: EndedRun,
     /// How long it took, in seconds.
     pub seconds: f64,
+    began: Instant,
     /// By what program, where and when: told once, so that all copies of the results say the same.
     provenance: Json,
     /// A cell of the first point whose run was only the way to a result that was found, with a note on its end.
@@ -138,7 +139,8 @@ impl Ran {
         let predictor = predictor.with_cancel(&Cancel::never());
         let ended = EndedRun::of(&plan, &results, &verdicts, quick, None);
         let (seconds, provenance, further) = (began.elapsed().as_secs_f64(), output::provenance(), serde_json::Map::new());
-        Some(Self { plan, results, predictor, verdicts, picture, quick, ended, seconds, provenance, settled: None, further, written })
+        let settled = None;
+        Some(Self { plan, results, predictor, verdicts, picture, quick, ended, seconds, began, provenance, settled, further, written })
     }
 
     /// What is to be reported.
@@ -206,6 +208,11 @@ impl Ran {
         let plan = self.plan.drawn_as(experiment);
         let picture = picture::draw(&plan, &self.results, &self.predictor, &self.verdicts, self.quick);
         Ok(DrawnFigure::new(&plan.experiment, picture, self.config()))
+    }
+
+    /// Counts what was computed of the results since they were compared with theory among its time.
+    pub(crate) fn took_until_now(&mut self) {
+        self.seconds = self.began.elapsed().as_secs_f64();
     }
 
     /// Adds a key to `summary.json`.

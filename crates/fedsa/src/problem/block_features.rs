@@ -1,7 +1,7 @@
 //! Features of transitions that follow each other in a log, a block at a time.
 //!
 //! In most logs a state is the next state of the transition before it: its features are computed once. Threads that have no agent of their
-//! own share the states of a block. Features are functions of a state alone, so that neither changes their bits.
+//! own share the states of a block, if there are many features. Features are functions of a state alone, so that neither changes their bits.
 
 use std::ops::Range;
 
@@ -15,6 +15,9 @@ const MOST: usize = 1024;
 const FEWEST: usize = 16;
 /// The numbers of a block, if there are not more features than fit.
 const NUMBERS: usize = 1 << 17;
+/// The fewest features that threads share. The features of a block are computed in less than twice the time that another thread takes to wake up
+/// where there are fewer.
+const WORTH_SHARING: usize = 64;
 /// The states that a thread takes at a time.
 const PIECE: usize = 32;
 
@@ -35,7 +38,7 @@ pub(super) struct BlockFeatures<'a> {
 impl<'a> BlockFeatures<'a> {
     /// Of one of so many agents whose logs are read at the same time.
     pub fn new(map: &'a FeatureMap, agents: usize) -> Self {
-        let is_shared = agents < parallel::threads();
+        let is_shared = agents < parallel::threads() && map.len() >= WORTH_SHARING;
         Self { map, is_shared, first: 0, states: Vec::new(), all: Vec::new(), places: Vec::new() }
     }
 

@@ -119,7 +119,7 @@ impl Factor {
                 }
             }
             FeatureSpec::Fourier { order, scaled } => {
-                sum_over_grid(k, order as usize + 1, out, |j, c| c as f64 * x(j));
+                sum_over_grid(k, order as usize + 1, out, x, |_, x, c| c as f64 * x);
                 let scale = 1.0 / (self.len as f64).sqrt();
                 margins::map(Isa::best(), out, |turns| cos_pi(turns) * scale);
                 if scaled {

@@ -43,8 +43,8 @@ impl Bumps {
 
     /// Writes the normalised bumps at the scaled state `x` of `k` columns.
     pub fn eval(&self, k: usize, x: impl Fn(usize) -> f64, out: &mut [f64]) {
-        sum_over_grid(k, self.count, out, |j, c| {
-            let z = (x(j) - self.centre(j, c)) / self.widths[j];
+        sum_over_grid(k, self.count, out, x, |j, x, c| {
+            let z = (x - self.centre(j, c)) / self.widths[j];
             -0.5 * z * z
         });
         // Relative to the nearest bump, so that not all narrow bumps underflow.
@@ -65,20 +65,30 @@ fn centre(c: usize, centres: usize) -> f64 {
     if centres > 1 { c as f64 / (centres - 1) as f64 } else { 0.5 }
 }
 
-/// Writes `sum_j term(j, c_j)` for all tuples `c` in `{0..size - 1}^k`, in lexicographic order, with `k * size` calls of
-/// `term`.
-pub(super) fn sum_over_grid(k: usize, size: usize, out: &mut [f64], term: impl Fn(usize, usize) -> f64) {
+/// Writes `sum_j term(j, x_j, c_j)` for all tuples `c` in `{0..size - 1}^k`, in lexicographic order. Calls `x` once a column, and `term` for each
+/// column and value.
+pub(super) fn sum_over_grid(
+    k: usize,
+    size: usize,
+    out: &mut [f64],
+    x: impl Fn(usize) -> f64,
+    term: impl Fn(usize, f64, usize) -> f64,
+) {
     out[0] = 0.0;
     // `out[..done]` holds the sums over the columns seen so far.
     let mut done = 1;
     for j in (0..k).rev() {
-        // From the largest c down, because c = 0 overwrites the sums that the others use.
-        for c in (0..size).rev() {
-            let term = term(j, c);
-            for i in 0..done {
-                out[c * done + i] = out[i] + term;
-            }
+        let x = x(j);
+        let (sums, mut rest) = out.split_at_mut(done);
+        for c in 1..size {
+            let (others, after) = rest.split_at_mut(done);
+            let term = term(j, x, c);
+            others.iter_mut().zip(&*sums).for_each(|(out, sum)| *out = sum + term);
+            rest = after;
         }
+        // Last, because it overwrites the sums that the others use.
+        let term = term(j, x, 0);
+        sums.iter_mut().for_each(|sum| *sum += term);
         done *= size;
     }
 }
