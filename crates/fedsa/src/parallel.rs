@@ -98,6 +98,12 @@ pub fn map_into<T: Send, U: Send>(items: Vec<T>, of: impl Fn(usize, T) -> U + Sy
     map(cells.len(), |i| of(i, take(i).expect("each index is in one range")))
 }
 
+/// Both results: at the same time where there are fewer of some items than threads, so that loops over them would leave threads idle, and
+/// one after the other where there are more, which takes less memory.
+pub fn both<A: Send, B: Send>(items: usize, a: impl FnOnce() -> A + Send, b: impl FnOnce() -> B + Send) -> (A, B) {
+    if items < threads() { rayon::join(a, b) } else { (a(), b()) }
+}
+
 /// Calls `see` with each item and its index.
 pub fn each_mut<T: Send>(items: &mut [T], see: impl Fn(usize, &mut T) + Sync) {
     each_mut_by(items, usize::MAX, &see);
@@ -129,6 +135,13 @@ mod tests {
 
     fn on(threads: usize, work: impl Fn() + Send + Sync) {
         rayon::ThreadPoolBuilder::new().num_threads(threads).build().unwrap().install(work);
+    }
+
+    #[test]
+    fn both_are_computed_whatever_there_are_of_items() {
+        for (threads, items) in [(1, 0), (1, 1), (2, 1), (2, 2), (3, 9)] {
+            on(threads, || assert_eq!(both(items, || 1, || "b"), (1, "b")));
+        }
     }
 
     #[test]

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use fedsa::error::{Error, Result};
 use fedsa::linalg;
+use fedsa::parallel;
 use fedsa::problem::Field;
 use fedsa::problem::arrays::{Array, Arrays};
 use fedsa::problem::policy_value::PolicyValue;
@@ -88,14 +89,13 @@ impl Evaluated {
             Some(systems) => uncertainty::covariance(&data.logs, &data.map, rule, &systems.mean().a, theta),
         };
         let value = || data.policy_value();
-        // Both read the logs: a single log keeps two threads busy.
-        let of_both = || {
-            let (covariance, value) = rayon::join(covariance, value);
-            Ok((covariance?, value?))
+        let found = || {
+            let comparison = comparison()?;
+            // Both read the logs.
+            let (covariance, value) = parallel::both(data.logs.sources.len(), covariance, value);
+            Ok((comparison, covariance?, value?))
         };
-        let found = comparison().and_then(|comparison| of_both().map(|(covariance, value)| (comparison, covariance, value)));
-        let (comparison, covariance, value) = found.map_err(|e| ran.unfinished(e))?;
-        ran.took_until_now();
+        let (comparison, covariance, value) = found().map_err(|e| ran.unfinished(e))?;
         let of_weights = value.as_ref().map(|value| start_value(value, theta));
         let value_json = value.as_ref().zip(of_weights).map(|(value, of_weights)| {
             let mut object = policy_value::json(value, of_weights);
@@ -104,6 +104,7 @@ impl Evaluated {
             }
             object
         });
+        ran.took_until_now();
         ran.add_to_summary("logs", LogsRead::of(&data).json());
         if let Some(choice) = &data.features {
             ran.add_to_summary("features_tried", choice.json());

@@ -210,7 +210,7 @@ impl Ran {
         Ok(DrawnFigure::new(&plan.experiment, picture, self.config()))
     }
 
-    /// Counts what was computed of the results since they were compared with theory among its time.
+    /// Lets `seconds` include what was computed since the comparison with theory.
     pub(crate) fn took_until_now(&mut self) {
         self.seconds = self.began.elapsed().as_secs_f64();
     }

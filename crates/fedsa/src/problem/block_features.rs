@@ -7,6 +7,7 @@ use std::ops::Range;
 
 use super::features::FeatureMap;
 use super::log::Log;
+use crate::kernel::Isa;
 use crate::parallel;
 
 /// The most transitions of a block.
@@ -15,8 +16,8 @@ const MOST: usize = 1024;
 const FEWEST: usize = 16;
 /// The numbers of a block, if there are not more features than fit.
 const NUMBERS: usize = 1 << 17;
-/// The fewest features that threads share. The features of a block are computed in less than twice the time that another thread takes to wake up
-/// where there are fewer.
+/// The fewest features for which threads share a block. With fewer, vector instructions compute a block in less than twice the time that it takes to
+/// wake another thread up.
 const WORTH_SHARING: usize = 64;
 /// The states that a thread takes at a time.
 const PIECE: usize = 32;
@@ -38,7 +39,7 @@ pub(super) struct BlockFeatures<'a> {
 impl<'a> BlockFeatures<'a> {
     /// Of one of so many agents whose logs are read at the same time.
     pub fn new(map: &'a FeatureMap, agents: usize) -> Self {
-        let is_shared = agents < parallel::threads() && map.len() >= WORTH_SHARING;
+        let is_shared = agents < parallel::threads() && (map.len() >= WORTH_SHARING || Isa::best() == Isa::Portable);
         Self { map, is_shared, first: 0, states: Vec::new(), all: Vec::new(), places: Vec::new() }
     }
 
@@ -108,14 +109,16 @@ mod tests {
             actions: None,
         };
         let ranges: Ranges = log.columns.iter().map(|column| (column.clone(), (-1.0, 1.0))).collect();
-        let map = FeatureMap::new(&FeatureSpec::Fourier { order: 3, scaled: false }, &log.columns, &ranges).unwrap();
+        let map = FeatureMap::new(&FeatureSpec::Fourier { order: 7, scaled: false }, &log.columns, &ranges).unwrap();
         let mut expected = vec![0.0; map.len()];
+        let pool = rayon::ThreadPoolBuilder::new().num_threads(2).build().unwrap();
         for agents in [1, usize::MAX] {
-            let mut features = BlockFeatures::new(&map, agents);
+            let mut features = pool.install(|| BlockFeatures::new(&map, agents));
+            assert_eq!(features.is_shared, agents == 1);
             let mut computed = 0;
             for batch in [log.part(0..2500), log.part(2500..n)] {
                 for i in 0..batch.len() {
-                    let [here, next] = features.of(&batch, i).map(<[f64]>::to_vec);
+                    let [here, next] = pool.install(|| features.of(&batch, i).map(<[f64]>::to_vec));
                     map.eval(batch.state(i), &mut expected);
                     assert_eq!(here, expected);
                     if !batch.done[i] {

@@ -101,7 +101,7 @@ struct Scratch {
     spare: Spare,
     /// Whether the link is clear.
     is_clear: bool,
-    /// The [`cost`] of an answer with so many local steps, where it was looked up last.
+    /// The number of local steps that was last looked up, and what an answer with them costs: asked for in each round, which may be short.
     cost: Option<(usize, Cost)>,
     blocks: Vec<f64>,
     arrivals: Vec<Arrival>,
@@ -113,9 +113,8 @@ impl Scratch {
     fn shares(&mut self, field: &dyn Field, n: usize, local_steps: usize) -> Shares {
         let Cost { ns, fewest } = match self.cost {
             Some((steps, cost)) if steps == local_steps => cost,
-            _ => cost(field, local_steps),
+            _ => self.cost.insert((local_steps, cost(field, local_steps))).1,
         };
-        self.cost = Some((local_steps, Cost { ns, fewest }));
         Shares::new(n, ns, fewest, rayon::current_num_threads)
     }
 
@@ -193,7 +192,8 @@ impl Run {
         };
         let is_clear = federation.uplink().is_clear();
         let worker = Worker::new(&*field);
-        let scratch = Scratch { worker, spare: Spare::default(), is_clear, cost: None, blocks: Vec::new(), arrivals: Vec::new(), inbox: Vec::new() };
+        let scratch =
+            Scratch { worker, spare: Spare::default(), is_clear, cost: None, blocks: Vec::new(), arrivals: Vec::new(), inbox: Vec::new() };
         Ok(Self { coordinator: Coordinator::new(&federation)?, field, client, state, scratch, is_torn: false })
     }
 
@@ -383,8 +383,11 @@ impl Run {
         // An answer with an operator takes one evaluation, without local steps.
         let steps = if part == Part::Operator { 1 } else { client.local_steps(ask.down.round) };
         let is_one_call = field.together().is_some() || client.batched().is_some();
-        let shares =
-            if is_one_call { Shares { grain: n.max(1), lanes: LANES } } else { given.unwrap_or_else(|| scratch.shares(&**field, n, steps)) };
+        let shares = if is_one_call {
+            Shares { grain: n.max(1), lanes: LANES }
+        } else {
+            given.unwrap_or_else(|| scratch.shares(&**field, n, steps))
+        };
         // Blocks of fewer than eight agents are summed once all answers are there.
         let divided = shares.lanes < LANES;
         let job = Job {

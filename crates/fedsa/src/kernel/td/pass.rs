@@ -31,7 +31,7 @@ pub fn pass(pass: &mut Pass<'_>, tables: &Tables, kinds: &[u32], isa: Isa) {
     assert!(pass.controls.is_none_or(|controls| controls.has_base || controls.moves.is_none()));
     assert!(kept <= pass.stride && pass.chains.len() == if is_chain { n } else { 0 });
     // The largest one, because that loop becomes vector instructions.
-    assert!(kinds.iter().fold(0, |largest, kind| largest.max(*kind)) < tables.len() as u32);
+    assert!((kinds.iter().fold(0, |largest, kind| largest.max(*kind)) as usize) < tables.len());
     assert!(pass.chains.iter().zip(kinds).all(|(state, kind)| *state < tables[*kind as usize].states() as u64));
     // SAFETY: what `blocks` asks for was checked.
     unsafe {

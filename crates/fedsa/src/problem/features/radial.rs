@@ -67,13 +67,8 @@ fn centre(c: usize, centres: usize) -> f64 {
 
 /// Writes `sum_j term(j, x_j, c_j)` for all tuples `c` in `{0..size - 1}^k`, in lexicographic order. Calls `x` once a column, and `term` for each
 /// column and value.
-pub(super) fn sum_over_grid(
-    k: usize,
-    size: usize,
-    out: &mut [f64],
-    x: impl Fn(usize) -> f64,
-    term: impl Fn(usize, f64, usize) -> f64,
-) {
+pub(super) fn sum_over_grid(k: usize, size: usize, out: &mut [f64], x: impl Fn(usize) -> f64, term: impl Fn(usize, f64, usize) -> f64) {
+    debug_assert!(size > 0);
     out[0] = 0.0;
     // `out[..done]` holds the sums over the columns seen so far.
     let mut done = 1;

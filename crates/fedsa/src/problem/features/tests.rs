@@ -110,6 +110,13 @@ fn bumps_peak_at_their_centres() {
     assert_eq!(map.names()[5], "bump at (0.5, 1)");
     let phi = eval(&map, &[0.5, 1.0]);
     assert!((phi[5] - 1.0).abs() < 1e-4);
+    // Of centres (0, 0), (0, 0.5), .. in units of the width.
+    let at = |i: usize| (i / 3) as f64 / 2.0 - 0.3;
+    let beside = |i: usize| (i % 3) as f64 / 2.0 - 0.45;
+    let heights: Vec<f64> = (0..9).map(|i| (-0.5 * (at(i) * at(i) + beside(i) * beside(i)) / 0.01).exp()).collect();
+    for (value, height) in eval(&map, &[0.3, 0.45]).iter().zip(&heights) {
+        assert!((value - height / heights.iter().sum::<f64>()).abs() < 1e-15, "{value} {height}");
+    }
     // So narrow that far bumps underflow: the nearest still stands.
     let narrow = super::tests::map("radial:3:0.001", 2);
     assert_eq!(eval(&narrow, &[0.3, 0.3]).iter().sum::<f64>(), 1.0);

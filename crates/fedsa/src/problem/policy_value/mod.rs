@@ -29,6 +29,7 @@ use super::features::FeatureMap;
 use super::log_means::TraceRule;
 use super::survey::Surveyed;
 use crate::error::{Result, require};
+use crate::parallel;
 pub use estimates::{EstimateTable, FEWEST_EPISODES, FittedValue, IntervalKind, ValueEstimate, WeightedValue};
 use fitted::Fit;
 pub use folds::FOLDS;
@@ -104,14 +105,15 @@ impl PolicyValue {
         let all = Fit::new(EpisodeSums::total(&found.folds, d), fit);
         let with_ratios = logs.facts.iter().filter(|facts| rule.ratios && facts.effective_size.is_some());
         let count: usize = with_ratios.clone().map(|facts| facts.transitions).sum();
-        // Each reads the logs anew, and none needs another: a single log keeps two threads busy.
+        // Each reads the logs anew, and none needs another.
         let importance = || importance::weighted(sources, view, fit, &found.folds, seed, (level, count > 0));
         let doubly_robust = || match actions(logs) {
             Some(k) if d * k <= MOST_FEATURES => robust(logs, View { map, actions: Some(k), agents: sources.len() }, rule, settings),
             _ => Ok(None),
         };
         let fitted = || fitted::fitted(sources, view, &all, found.agents, level);
-        let ((importance, fitted), doubly_robust) = rayon::join(|| rayon::join(importance, fitted), doubly_robust);
+        let both = || parallel::both(sources.len(), importance, fitted);
+        let ((importance, fitted), doubly_robust) = parallel::both(sources.len(), both, doubly_robust);
         let (importance, fitted, doubly_robust) = (importance?, fitted?, doubly_robust?);
         let clipped: Option<usize> = with_ratios.map(|facts| facts.clipping.map(|clipping| clipping.clipped)).sum();
         let clipped = clipped.filter(|_| count > 0).map(|clipped| clipped as f64 / count as f64);
