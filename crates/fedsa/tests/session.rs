@@ -319,8 +319,8 @@ struct Keeper {
 }
 
 impl Observer for Keeper {
-    fn advanced(&mut self) {
-        self.rounds += 1;
+    fn advanced(&mut self, rounds: u64) {
+        self.rounds += rounds as usize;
     }
     fn wants_state(&mut self) -> bool {
         if let Some((rounds, cancel)) = &self.cancel

@@ -16,6 +16,7 @@
 mod answers;
 mod faults;
 mod handed_in;
+mod in_a_row;
 mod lanes;
 mod mail;
 mod outstanding;

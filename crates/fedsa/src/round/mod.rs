@@ -7,6 +7,7 @@
 mod batched;
 mod each;
 mod history;
+mod in_a_row;
 mod joint;
 mod pass;
 mod reached;
@@ -383,11 +384,7 @@ impl Run {
         // An answer with an operator takes one evaluation, without local steps.
         let steps = if part == Part::Operator { 1 } else { client.local_steps(ask.down.round) };
         let is_one_call = field.together().is_some() || client.batched().is_some();
-        let shares = if is_one_call {
-            Shares { grain: n.max(1), lanes: LANES }
-        } else {
-            given.unwrap_or_else(|| scratch.shares(&**field, n, steps))
-        };
+        let shares = if is_one_call { Shares::of_one_task(n) } else { given.unwrap_or_else(|| scratch.shares(&**field, n, steps)) };
         // Blocks of fewer than eight agents are summed once all answers are there.
         let divided = shares.lanes < LANES;
         let job = Job {

@@ -110,13 +110,18 @@ pub(super) struct Shares {
 }
 
 impl Shares {
+    /// All of `n` participants together.
+    pub fn of_one_task(n: usize) -> Self {
+        Self { grain: n.max(1), lanes: LANES }
+    }
+
     /// Of `n` participants that take `ns` nanoseconds each; batches have `fewest` lanes or more.
     ///
     /// Handing a task over takes some microseconds until another thread wakes up, so that tasks are to take some 50: small
     /// rounds stay on one thread, and the blocks of eight are divided only where that evens out long work.
     pub fn new(n: usize, ns: f64, fewest: usize, threads: impl FnOnce() -> usize) -> Self {
         const TASK_NS: f64 = 50_000.0;
-        let whole = Self { grain: n.max(1), lanes: LANES };
+        let whole = Self::of_one_task(n);
         // Threads are not even counted for small rounds: that would start them.
         if n as f64 * ns < 2.0 * TASK_NS {
             return whole;

@@ -22,6 +22,13 @@ pub trait Carrier: Observable + Send {
     /// # Errors
     /// When messages cannot be carried at all. Answers that are missing or refused are no error.
     fn carry_round(&mut self, cancel: &Cancel) -> Result<Advanced>;
+    /// Carries up to `most` rounds that are known to be short: at least one, and as many as can be carried together, of which none is given up.
+    ///
+    /// # Errors
+    /// As [`Carrier::carry_round`].
+    fn carry_short_rounds(&mut self, _most: u64) -> Result<Advanced> {
+        self.carry_round(&Cancel::never())
+    }
     /// Sends again what could not be sent when the session last ended; called before a session goes on.
     ///
     /// # Errors
@@ -75,6 +82,10 @@ impl Carrier for Run {
         let advanced = self.advance(cancel);
         self.failure().map_or(Ok(advanced), Err)
     }
+    fn carry_short_rounds(&mut self, most: u64) -> Result<Advanced> {
+        let advanced = self.advance_by(most, &Cancel::never());
+        self.failure().map_or(Ok(advanced), Err)
+    }
     fn counts(&self) -> Ledger {
         self.ledger()
     }
@@ -101,6 +112,9 @@ impl Carrier for Run {
 impl<C: Carrier + ?Sized> Carrier for Box<C> {
     fn carry_round(&mut self, cancel: &Cancel) -> Result<Advanced> {
         (**self).carry_round(cancel)
+    }
+    fn carry_short_rounds(&mut self, most: u64) -> Result<Advanced> {
+        (**self).carry_short_rounds(most)
     }
     fn resend(&mut self) -> Result<()> {
         (**self).resend()

@@ -59,7 +59,7 @@ impl<O: Observer> Going<O> {
         let JointSession { session, until, observer } = &mut self.member;
         let closed = match session.carrier.failure() {
             Some(reason) => Err(reason),
-            None => session.end_round(expected, advanced, Some(seconds), observer).map(|()| session.after_round(advanced, until, observer)),
+            None => session.end_round(expected, advanced, seconds, observer).map(|()| session.after_round(advanced, until, observer)),
         };
         if let Some(end) = closed.transpose() {
             self.stage = Stage::Ended(end);

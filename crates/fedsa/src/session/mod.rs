@@ -29,9 +29,9 @@ use crate::round::Advanced;
 pub trait Observer {
     /// A round was recorded.
     fn recorded(&mut self, _row: &Recorded) {}
-    /// A round was carried.
-    fn advanced(&mut self) {}
-    /// Whether a state is to be kept now; asked before each round.
+    /// Rounds were carried.
+    fn advanced(&mut self, _rounds: u64) {}
+    /// Whether a state is to be kept now; asked before each round, and of short rounds, which are carried some at a time, now and then.
     fn wants_state(&mut self) -> bool {
         false
     }
@@ -94,8 +94,11 @@ impl Record {
     }
 }
 
-/// Rounds that last a small part of a session's patience are timed now and then only: two looks at the clock take as long as some agents.
-const UNTIMED: u32 = 63;
+/// Rounds that last a small part of a session's patience are short. So many are carried before the next one that is timed: two looks at the clock
+/// take as long as some agents.
+const UNTIMED: u64 = 63;
+/// The part of the patience that a short round lasts at most.
+const SHORT: f64 = 1e-3;
 
 /// The longest round for which a cancelled session waits by default.
 const PATIENCE: Duration = Duration::from_millis(250);
@@ -104,8 +107,6 @@ const PATIENCE: Duration = Duration::from_millis(250);
 struct ExpectedRound {
     /// The local steps of a participant.
     steps: f64,
-    /// Whether it is timed.
-    is_timed: bool,
     /// What abandons it.
     cancel: Cancel,
     /// The state before it, if it may be abandoned and no state was kept elsewhere.
@@ -137,7 +138,7 @@ pub struct Session<C> {
     /// Seconds per local step in the last round; unknown before the first whole round.
     pace: Option<f64>,
     /// The number of rounds that need not be timed.
-    untimed: u32,
+    untimed: u64,
     /// `||gbar(theta_0)||`, once a target is relative to it.
     at_start: Option<f64>,
     /// The last round whose state was kept.
@@ -315,7 +316,7 @@ impl<C: Carrier> Session<C> {
             if let Some(outcome) = self.before_round(until, cancel, observer)? {
                 return Ok(outcome);
             }
-            let advanced = self.carry(cancel, observer)?;
+            let advanced = self.carry(until, cancel, observer)?;
             if let Some(outcome) = self.after_round(advanced, until, observer) {
                 return Ok(outcome);
             }
@@ -355,10 +356,24 @@ impl<C: Carrier> Session<C> {
         self.due == Some(t)
     }
 
+    /// The number of rounds from the present one to the next one that is looked at, at least one: that is recorded, or the last one.
+    fn until_look(&mut self, until: &Until) -> u64 {
+        let t = self.round;
+        if self.due.is_none_or(|due| due <= t) {
+            self.due = Some(self.record.next(t + 1));
+        }
+        self.due.map_or(1, |due| due.min(until.rounds).saturating_sub(t)).max(1)
+    }
+
+    /// The rounds that were carried since the session last looked where it stands.
+    fn carried(&self) -> u64 {
+        self.carrier.coordinator().rounds().saturating_sub(self.round)
+    }
+
     /// Whether the session ends because of how its round did.
     fn after_round(&self, advanced: Advanced, until: &Until, observer: &mut dyn Observer) -> Option<Outcome> {
         match advanced {
-            Advanced::Round => observer.advanced(),
+            Advanced::Round => observer.advanced(self.carried()),
             Advanced::Over => return Some(until.outcome(&self.rows, self.at_start, self.diverged(), false)),
             Advanced::Cancelled => return Some(Outcome::Interrupted),
         }
@@ -381,8 +396,8 @@ impl<C: Carrier> Session<C> {
         self.since = Some(now);
     }
 
-    /// Carries a round: a short one to its end, a long one until it is cancelled.
-    fn carry(&mut self, cancel: &Cancel, observer: &mut dyn Observer) -> Result<Advanced> {
+    /// Carries a round, or some short ones: these to their end, a long one until it is cancelled.
+    fn carry(&mut self, until: &Until, cancel: &Cancel, observer: &mut dyn Observer) -> Result<Advanced> {
         if self.carrier.keeps_cancelled_rounds() {
             let advanced = self.carrier.carry_round(cancel)?;
             if advanced == Advanced::Cancelled {
@@ -390,35 +405,46 @@ impl<C: Carrier> Session<C> {
             }
             return Ok(advanced);
         }
+        if self.untimed > 0 && self.expected() < SHORT {
+            let most = self.untimed.min(self.until_look(until));
+            let advanced = self.carrier.carry_short_rounds(most)?;
+            self.untimed = self.untimed.saturating_sub(self.carried());
+            return Ok(advanced);
+        }
         let round = self.expect_round(cancel, observer)?;
-        let began = round.is_timed.then(Instant::now);
+        let began = Instant::now();
         let advanced = self.carrier.carry_round(&round.cancel)?;
-        self.end_round(round, advanced, began.map(|began| began.elapsed().as_secs_f64()), observer)?;
+        self.end_round(round, advanced, began.elapsed().as_secs_f64(), observer)?;
+        self.untimed = UNTIMED;
         Ok(advanced)
+    }
+
+    /// How long the next round is expected to last, as a share of the patience; infinitely long before the first whole round.
+    fn expected(&self) -> f64 {
+        self.pace.map_or(f64::INFINITY, |pace| pace * self.local_steps() / self.patience.as_secs_f64())
+    }
+
+    /// The local steps of a participant in the next round, 1 where there are none.
+    fn local_steps(&self) -> f64 {
+        self.carrier.next_local_steps().max(1) as f64
     }
 
     /// How the next round is to be carried: a short one to its end, a long one until it is cancelled, with a state before it.
     fn expect_round(&mut self, cancel: &Cancel, observer: &mut dyn Observer) -> Result<ExpectedRound> {
-        let steps = self.carrier.next_local_steps().max(1) as f64;
-        let expected = self.pace.map_or(f64::INFINITY, |pace| pace * steps / self.patience.as_secs_f64());
-        if self.untimed > 0 && expected < 1e-3 {
-            self.untimed -= 1;
-            return Ok(ExpectedRound { steps, is_timed: false, cancel: Cancel::never(), state: None });
-        }
-        self.untimed = UNTIMED;
-        if expected <= 1.0 {
-            return Ok(ExpectedRound { steps, is_timed: true, cancel: Cancel::never(), state: None });
+        let steps = self.local_steps();
+        if self.expected() <= 1.0 {
+            return Ok(ExpectedRound { steps, cancel: Cancel::never(), state: None });
         }
         // The state before a round that may be abandoned must be in memory or kept elsewhere.
         let is_missing = self.kept != Some(self.round);
         self.count_time();
         let state = (is_missing && observer.fits(self.carrier.state_len())).then(|| self.state()).transpose()?;
-        Ok(ExpectedRound { steps, is_timed: true, cancel: cancel.clone(), state })
+        Ok(ExpectedRound { steps, cancel: cancel.clone(), state })
     }
 
-    /// Keeps the state before a round that was cancelled, and takes the pace of one that took so many `seconds`, if it was timed.
-    fn end_round(&mut self, round: ExpectedRound, advanced: Advanced, seconds: Option<f64>, observer: &mut dyn Observer) -> Result<()> {
-        let ExpectedRound { steps, is_timed, state, .. } = round;
+    /// Keeps the state before a round that was cancelled, and takes the pace of one that took so many `seconds`.
+    fn end_round(&mut self, round: ExpectedRound, advanced: Advanced, seconds: f64, observer: &mut dyn Observer) -> Result<()> {
+        let ExpectedRound { steps, state, .. } = round;
         if let (Advanced::Cancelled, Some(state)) = (advanced, state) {
             if observer.keep(&state) {
                 self.kept = Some(state.round);
@@ -427,7 +453,6 @@ impl<C: Carrier> Session<C> {
                 self.carrier.restore(&state.carrier)?;
             }
         }
-        let Some(seconds) = seconds.filter(|_| is_timed) else { return Ok(()) };
         let pace = seconds / steps;
         self.pace = match advanced {
             Advanced::Round => Some(pace),
