@@ -4,43 +4,44 @@
 //! entries reads and writes each of them, which takes three times as long. Entries with lists of about the same length are summed side by
 //! side ([`Lists`]). Each is a sum in the order of the rows, on every instruction set.
 
-use super::Isa;
 use super::lists::{ListNumbers, Lists};
+use super::{Chunk, Isa};
 
 /// The most rows: 16 bits number them and one more, which has no weight.
 pub const MOST_ROWS: usize = (1 << 16) - 1;
 
 /// The rows that two columns have in common, for the entries of a triangle.
 #[derive(Debug)]
-pub struct CommonRows(Lists);
+pub struct CommonRows {
+    lists: Lists,
+    /// The position of the sum of each entry that is wanted.
+    positions: Vec<u32>,
+}
 
 impl CommonRows {
-    /// The lists of rows, of which `ends` says where the `columns` of each end, increasing numbers below n. `place` says where each entry of the
-    /// lower triangle is written to, row by row, if anywhere.
+    /// The lists of rows, of which `ends` says where the `columns` of each end, increasing numbers below n. `wanted` are the numbers of entries
+    /// of the lower triangle, row by row, and for entries without any rows `none`, the number after its last one.
     ///
     /// # Panics
-    /// When there are more than [`MOST_ROWS`] rows, or columns without a place.
-    pub fn of(columns: &[u32], ends: &[usize], place: &[u32]) -> Self {
+    /// When there are more than [`MOST_ROWS`] rows, or columns without an entry.
+    pub fn of(columns: &[u32], ends: &[usize], none: usize, wanted: &[u32]) -> Self {
         let rows = ends.len();
         assert!(rows <= MOST_ROWS);
         let row = |j: usize| &columns[if j == 0 { 0 } else { ends[j - 1] }..ends[j]];
-        let mut counts = vec![0u32; place.len()];
+        let mut counts = vec![0u32; none + 1];
         for j in 0..rows {
             each_entry(row(j), |entry| counts[entry] += 1);
         }
-        Self(Lists::of(
-            &counts,
-            rows as u16,
-            |entry| place[entry],
-            |put| {
-                (0..rows).for_each(|j| each_entry(row(j), |entry| put(entry, j as u16)));
-            },
-        ))
+        let (lists, of_all) = Lists::of(&counts, rows as u16, |put| {
+            (0..rows).for_each(|j| each_entry(row(j), |entry| put(entry, j as u16)));
+        });
+        Self { lists, positions: wanted.iter().map(|entry| of_all[*entry as usize]).collect() }
     }
 
-    /// Adds `sum_j w_j x_j x_j^T` at the places of its entries; the weight of the row after the last one is 0.
-    pub fn add(&self, isa: Isa, weights: &ListNumbers, out: &mut [f64]) {
-        self.0.add(isa, weights, out);
+    /// `sum_j w_j x_j x_j^T` at the wanted entries; the weight of the row after the last one is 0.
+    pub fn sum(&self, isa: Isa, weights: &ListNumbers, sums: &mut Vec<Chunk>, out: &mut [f64]) {
+        let sums = self.lists.sum(isa, weights, sums);
+        out.iter_mut().zip(&self.positions).for_each(|(out, at)| *out = sums[*at as usize]);
     }
 }
 
@@ -68,10 +69,10 @@ mod tests {
                 columns.extend((0..d as u32).filter(|i| s.uniform() < 1.0 / (2.0 + f64::from(*i) / 4.0)));
                 ends.push(columns.len());
             }
-            // Backwards, and one entry nowhere.
+            // Backwards, and one that no row has.
             let size = entries(d);
-            let place: Vec<u32> = (0..size as u32).map(|at| if at == 0 { u32::MAX } else { size as u32 - at - 1 }).collect();
-            let common = CommonRows::of(&columns, &ends, &place);
+            let wanted: Vec<u32> = (0..=size as u32).rev().collect();
+            let common = CommonRows::of(&columns, &ends, size, &wanted);
             let mut weights = vec![f64::NAN; 1 << 16];
             (0..n).for_each(|j| weights[j] = s.uniform());
             weights[n] = 0.0;
@@ -81,10 +82,13 @@ mod tests {
                 let pairs = row.iter().flat_map(|i| row.iter().filter(move |k| *k <= i).map(move |k| (*i as usize, *k as usize)));
                 pairs.for_each(|(i, k)| expected[entries(i) + k] += weights[j]);
             }
+            expected.push(0.0);
+            expected.reverse();
+            let mut sums = Vec::new();
             for isa in Isa::available() {
-                let mut out = vec![0.0; size];
-                common.add(isa, weights[..].try_into().unwrap(), &mut out);
-                assert!((1..size).all(|at| out[size - at - 1] == expected[at]) && out[size - 1] == 0.0, "{n} x {d}, {isa:?}");
+                let mut out = vec![f64::NAN; size + 1];
+                common.sum(isa, weights[..].try_into().unwrap(), &mut sums, &mut out);
+                assert_eq!(out, expected, "{n} x {d}, {isa:?}");
             }
         }
     }

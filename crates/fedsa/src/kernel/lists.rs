@@ -1,41 +1,41 @@
 //! Sums over lists of places, of which those of about the same length are computed side by side.
 //!
-//! Each sum is in the order of its list, on every instruction set.
+//! Each sum is in the order of its list, on every instruction set. Sums are at positions that [`Lists::of`] gives, those of a group next to each
+//! other: who wants them elsewhere moves them, which takes less time than to write each where it belongs.
 
 use std::cell::RefCell;
 
-use super::Isa;
+use super::vector::{self, Vector};
+use super::{Chunk, Isa};
 
 /// Sums that are computed side by side.
 const SIDE: usize = 8;
 /// Numbers to sum. Whatever 16 bits number is a place.
 pub type ListNumbers = [f64; 1 << 16];
 
-thread_local! {
-    static NUMBERS: RefCell<Option<Box<ListNumbers>>> = const { RefCell::new(None) };
+/// Memory of a thread for numbers to sum, which have any values, and for sums.
+struct Room {
+    numbers: Box<ListNumbers>,
+    sums: Vec<Chunk>,
 }
 
-/// The lists of some sums.
+thread_local! {
+    static ROOM: RefCell<Option<Room>> = const { RefCell::new(None) };
+}
+
+/// The lists of some sums, in groups of about the same length.
 #[derive(Debug)]
 pub struct Lists {
-    groups: Vec<ListGroup>,
+    /// The length of the longest list of each group.
+    lengths: Vec<u32>,
     /// The lists of each group: first places, second places, .. of its sums.
     places: Vec<[u16; SIDE]>,
 }
 
-/// Sums whose lists are about as long.
-#[derive(Debug)]
-pub struct ListGroup {
-    /// Where the sums are written, if anywhere.
-    targets: [u32; SIDE],
-    /// The length of the longest list.
-    len: u32,
-}
-
 impl Lists {
-    /// Lists of these lengths, of which those of length 0 are left out. `target` says where the sum of each list is written, and no two are written to
-    /// one place; `each` gives every list and place, those of a list in their order. The number at the place `nothing` leaves sums as they are.
-    pub fn of(lengths: &[u32], nothing: u16, target: impl Fn(usize) -> u32, each: impl FnOnce(&mut dyn FnMut(usize, u16))) -> Self {
+    /// Lists of these lengths, and the position of the sum of each: those of length 0 have that after the last group, where 0 is. `each` gives
+    /// every list and place, those of a list in their order. The number at the place `nothing` leaves sums as they are.
+    pub fn of(lengths: &[u32], nothing: u16, each: impl FnOnce(&mut dyn FnMut(usize, u16))) -> (Self, Vec<u32>) {
         // By length, the longest first.
         let longest = lengths.iter().max().map_or(0, |most| *most as usize);
         let mut before = vec![0; longest + 2];
@@ -47,16 +47,15 @@ impl Lists {
             order[*at] = list as u32;
             *at += 1;
         }
-        let (mut groups, mut all) = (Vec::with_capacity(order.len().div_ceil(SIDE)), 0);
+        let groups = order.len().div_ceil(SIDE);
+        let mut positions = vec![(SIDE * groups) as u32; lengths.len()];
+        order.iter().zip(0..).for_each(|(list, at)| positions[*list as usize] = at);
         // Where the next place of each list goes.
-        let mut next = vec![0usize; lengths.len()];
+        let (mut next, mut of_groups, mut all) = (vec![0usize; lengths.len()], Vec::with_capacity(groups), 0);
         for group in order.chunks(SIDE) {
-            let mut targets = [u32::MAX; SIDE];
-            for (k, list) in group.iter().enumerate() {
-                (targets[k], next[*list as usize]) = (target(*list as usize), SIDE * all + k);
-            }
+            group.iter().enumerate().for_each(|(k, list)| next[*list as usize] = SIDE * all + k);
             let len = lengths[group[0] as usize];
-            groups.push(ListGroup { targets, len });
+            of_groups.push(len);
             all += len as usize;
         }
         let mut places = vec![[nothing; SIDE]; all];
@@ -65,42 +64,91 @@ impl Lists {
             flat[next[list]] = place;
             next[list] += SIDE;
         });
-        Self { groups, places }
+        (Self { lengths: of_groups, places }, positions)
     }
 
-    /// Adds the numbers of each list to its target, one after the other. Targets beyond the end are nowhere.
-    pub fn add(&self, isa: Isa, numbers: &ListNumbers, out: &mut [f64]) {
-        add(isa, &self.groups, &self.places, numbers, out);
+    /// The sums at all positions, and the 0 after them.
+    ///
+    /// # Panics
+    /// When the instruction set is not available.
+    pub fn sum<'a>(&self, isa: Isa, numbers: &ListNumbers, sums: &'a mut Vec<Chunk>) -> &'a [f64] {
+        sums.resize(sums.len().max(self.lengths.len() + 1), Chunk::default());
+        let (all, rest) = sums.split_at_mut(self.lengths.len());
+        go_on::<true>(isa, self, numbers, all);
+        rest[0] = Chunk::default();
+        &super::flat(sums)[..SIDE * (self.lengths.len() + 1)]
+    }
+
+    /// Adds the numbers of each list to a number of its own, one after the other: list k to `out[k]`, of which `positions` are those of
+    /// [`Lists::of`].
+    ///
+    /// # Panics
+    /// When the instruction set is not available.
+    pub fn add(&self, isa: Isa, numbers: &ListNumbers, positions: &[u32], sums: &mut Vec<Chunk>, out: &mut [f64]) {
+        sums.resize(sums.len().max(self.lengths.len() + 1), Chunk::default());
+        let flat = super::flat_mut(sums);
+        positions.iter().zip(&*out).for_each(|(at, out)| flat[*at as usize] = *out);
+        go_on::<false>(isa, self, numbers, &mut sums[..self.lengths.len()]);
+        // Of those without a list the position is that of another one among them.
+        let (flat, nowhere) = (super::flat(sums), SIDE * self.lengths.len());
+        let some = positions.iter().zip(out).filter(|(at, _)| **at as usize != nowhere);
+        some.for_each(|(at, out)| *out = flat[*at as usize]);
     }
 }
 
-/// Shows room for numbers to sum, which have any values: that of the thread, unless what it is shown to asks for room itself.
-pub fn with_numbers<R>(see: impl FnOnce(&mut ListNumbers) -> R) -> R {
-    let kept = NUMBERS.take();
-    let mut numbers = kept.unwrap_or_else(|| vec![0.0; 1 << 16].try_into().expect("as many numbers"));
-    let shown = see(&mut numbers);
-    NUMBERS.set(Some(numbers));
+/// Shows room for numbers to sum, which have any values, and for sums: that of the thread, unless what it is shown to asks for room itself.
+pub fn with_room<R>(see: impl FnOnce(&mut ListNumbers, &mut Vec<Chunk>) -> R) -> R {
+    let numbers = || vec![0.0; 1 << 16].try_into().expect("as many numbers");
+    let mut room = ROOM.take().unwrap_or_else(|| Room { numbers: numbers(), sums: Vec::new() });
+    let shown = see(&mut room.numbers, &mut room.sums);
+    ROOM.set(Some(room));
     shown
 }
 
-per_isa! {
-    /// [`Lists::add`].
-    fn add(groups: &[ListGroup], places: &[[u16; SIDE]], numbers: &ListNumbers, out: &mut [f64]) {
-        let mut rest = places;
-        for group in groups {
-            let (own, after) = rest.split_at(group.len as usize);
-            rest = after;
-            let mut sums = group.targets.map(|target| out.get(target as usize).copied().unwrap_or(0.0));
+/// Goes on with the sums of all groups, or begins them anew.
+fn go_on<const ANEW: bool>(isa: Isa, lists: &Lists, numbers: &ListNumbers, sums: &mut [Chunk]) {
+    assert!(isa.is_available());
+    // SAFETY: the instruction set is available.
+    unsafe {
+        match isa {
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx512 => avx512::<ANEW>(lists, numbers, sums),
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx2 => avx2::<ANEW>(lists, numbers, sums),
+            _ => all_groups::<vector::Portable, ANEW>(lists, numbers, sums),
+        }
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx512dq,avx512vl,avx2,fma")]
+unsafe fn avx512<const ANEW: bool>(lists: &Lists, numbers: &ListNumbers, sums: &mut [Chunk]) {
+    // SAFETY: as in `go_on`.
+    unsafe { all_groups::<vector::Avx512, ANEW>(lists, numbers, sums) }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,fma")]
+unsafe fn avx2<const ANEW: bool>(lists: &Lists, numbers: &ListNumbers, sums: &mut [Chunk]) {
+    // SAFETY: as in `go_on`.
+    unsafe { all_groups::<vector::Avx2, ANEW>(lists, numbers, sums) }
+}
+
+/// # Safety
+/// The instruction set of V is available.
+#[inline(always)]
+unsafe fn all_groups<V: Vector, const ANEW: bool>(lists: &Lists, numbers: &ListNumbers, sums: &mut [Chunk]) {
+    let mut rest = &lists.places[..];
+    for (len, sums) in lists.lengths.iter().zip(sums) {
+        let (own, after) = rest.split_at(*len as usize);
+        rest = after;
+        // SAFETY: whatever 16 bits number is the place of a number.
+        unsafe {
+            let mut sum = if ANEW { V::splat(0.0) } else { V::load(sums) };
             for places in own {
-                for (sum, place) in sums.iter_mut().zip(places) {
-                    *sum += numbers[*place as usize];
-                }
+                sum = sum.add(V::gather(numbers.as_ptr(), places));
             }
-            for (target, sum) in group.targets.iter().zip(sums) {
-                if let Some(out) = out.get_mut(*target as usize) {
-                    *out = sum;
-                }
-            }
+            sum.store(sums);
         }
     }
 }
@@ -116,29 +164,26 @@ mod tests {
         let mut numbers: Box<ListNumbers> = vec![0.0; 1 << 16].try_into().unwrap();
         (0..50).for_each(|i| numbers[i] = s.normal());
         numbers[50] = -0.0;
+        // What is there from sums before does not matter.
+        let mut sums = vec![Chunk([f64::NAN; 8]); 3];
         for count in [0, 1, 7, 8, 9, 40] {
             let lists: Vec<Vec<u16>> =
                 (0..count).map(|_| (0..(10.0 * s.uniform()) as usize).map(|_| (50.0 * s.uniform()) as u16).collect()).collect();
             let lengths: Vec<u32> = lists.iter().map(|list| list.len() as u32).collect();
-            // Backwards, and the first one nowhere.
-            let kept = Lists::of(
-                &lengths,
-                50,
-                |i| if i == 0 { u32::MAX } else { (count - i) as u32 },
-                |put| {
-                    lists.iter().enumerate().for_each(|(i, list)| list.iter().for_each(|place| put(i, *place)));
-                },
-            );
+            let (kept, positions) = Lists::of(&lengths, 50, |put| {
+                lists.iter().enumerate().for_each(|(i, list)| list.iter().for_each(|place| put(i, *place)));
+            });
+            let expected = |start: f64| -> Vec<u64> {
+                lists.iter().map(|list| list.iter().fold(start, |sum, place| sum + numbers[*place as usize]).to_bits()).collect()
+            };
             for isa in Isa::available() {
-                let [sums, added] = [0.0, -0.0].map(|start| {
-                    let mut out = vec![start; count + 1];
-                    kept.add(isa, &numbers, &mut out);
-                    out
-                });
-                for (i, list) in lists.iter().enumerate() {
-                    let of = |start: f64| list.iter().fold(start, |sum, place| sum + numbers[*place as usize]).to_bits();
-                    let expected = if i == 0 { [0.0f64.to_bits(), (-0.0f64).to_bits()] } else { [of(0.0), of(-0.0)] };
-                    assert_eq!([sums[count - i].to_bits(), added[count - i].to_bits()], expected);
+                let found = kept.sum(isa, &numbers, &mut sums);
+                assert_eq!(positions.iter().map(|at| found[*at as usize].to_bits()).collect::<Vec<_>>(), expected(0.0), "{isa:?}");
+                for start in [0.3, -0.0, f64::NAN] {
+                    let mut out = vec![start; count];
+                    kept.add(isa, &numbers, &positions, &mut sums, &mut out);
+                    let bits: Vec<u64> = out.iter().map(|x| x.to_bits()).collect();
+                    assert!(bits == expected(start) || start.is_nan() && out.iter().all(|x| x.is_nan()), "{isa:?}, {start}");
                 }
             }
         }

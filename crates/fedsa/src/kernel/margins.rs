@@ -145,20 +145,29 @@ per_isa! {
     }
 }
 
+per_isa! {
+    /// Calls `see` with each number below n. What it does is compiled for the instruction set as far as it is copied to here: of functions that
+    /// multiply and add in one operation, which are slow calls of a library otherwise.
+    fn each<F: FnMut(usize)>(n: usize, see: F) {
+        (0..n).for_each(see);
+    }
+}
+
 /// Adds the terms of a block, term j to partial sum `j mod 8`: blocks begin at multiples of 8.
 #[inline(always)]
 fn add_terms(acc: &mut [f64; 8], terms: &[f64]) {
-    for (j, term) in terms.iter().enumerate() {
-        acc[j % 8] += term;
+    let (whole, rest) = terms.as_chunks::<8>();
+    for terms in whole {
+        (0..8).for_each(|l| acc[l] += terms[l]);
     }
+    acc.iter_mut().zip(rest).for_each(|(acc, term)| *acc += term);
 }
 
 per_isa! {
     /// `sum_j of(t_j)`, number j going to partial sum `j mod 8`.
     fn sum<F: Fn(f64) -> f64>(t: &[f64], of: F) -> f64 {
-        let mut acc = [0.0; 8];
+        let (mut acc, mut terms) = ([0.0; 8], [0.0; BLOCK]);
         for t in t.chunks(BLOCK) {
-            let mut terms = [0.0; BLOCK];
             terms.iter_mut().zip(t).for_each(|(term, t)| *term = of(*t));
             add_terms(&mut acc, &terms[..t.len()]);
         }
@@ -170,9 +179,8 @@ per_isa! {
     /// `sum_j of(t_j + s u_j)` in the same order. With s = 0 it has the bits of the sum at t, where u is finite.
     fn sum_along<F: Fn(f64) -> f64>(t: &[f64], u: &[f64], s: f64, of: F) -> f64 {
         assert_eq!(t.len(), u.len());
-        let mut acc = [0.0; 8];
+        let (mut acc, mut terms) = ([0.0; 8], [0.0; BLOCK]);
         for (t, u) in t.chunks(BLOCK).zip(u.chunks(BLOCK)) {
-            let mut terms = [0.0; BLOCK];
             terms.iter_mut().zip(t.iter().zip(u)).for_each(|(term, (t, u))| *term = of(s.mul_add(*u, *t)));
             add_terms(&mut acc, &terms[..t.len()]);
         }
@@ -195,10 +203,10 @@ per_isa! {
     /// `sum_j c_k(t_j) u_j^k` for each coefficient c_k that `of` gives, in the order of [`sum`]: that of k = 0 has its bits, where u is finite.
     fn series_along<F: Fn(f64) -> [f64; TERMS]>(t: &[f64], u: &[f64], of: F) -> [f64; TERMS] {
         assert_eq!(t.len(), u.len());
-        let mut acc = [[0.0; 8]; TERMS];
+        let (mut acc, mut terms) = ([[0.0; 8]; TERMS], [[0.0; BLOCK]; TERMS]);
+        let (mut at, mut by) = ([0.0; BLOCK], [0.0; BLOCK]);
         for (t, u) in t.chunks(BLOCK).zip(u.chunks(BLOCK)) {
             // Whole blocks, so that the loop becomes vector instructions.
-            let (mut at, mut by, mut terms) = ([0.0; BLOCK], [0.0; BLOCK], [[0.0; BLOCK]; TERMS]);
             at[..t.len()].copy_from_slice(t);
             by[..u.len()].copy_from_slice(u);
             for j in 0..BLOCK {

@@ -5,8 +5,9 @@
 
 use std::ops::Range;
 
-use super::lists::{ListNumbers, Lists, with_numbers};
-use super::{Isa, tree};
+use super::lists::{ListNumbers, Lists, with_room};
+use super::vector::{self, Vector};
+use super::{Chunk, Isa};
 use crate::problem::dataset::Rows;
 
 /// Rows of a block: their partial sums stay in the nearest memory.
@@ -27,57 +28,73 @@ pub struct UnitRows {
 /// Consecutive rows.
 #[derive(Debug)]
 struct Block {
-    /// 1 or -1 for each row.
-    sign: Vec<f64>,
-    /// The columns of each partial sum: of those of each remainder modulo 8 in turn, and of these the rows in their order.
+    /// 1 or -1 for each row; 1 for those that fill up the last eight.
+    sign: Vec<Chunk>,
+    /// The columns of each partial sum.
     columns: Lists,
+    /// Where the partial sums of eight rows are: of each remainder modulo 8 in turn, those of the eight rows.
+    partial: Vec<[[u16; 8]; CLASSES]>,
     /// The rows of each column.
     rows: Lists,
+    /// Where the sum of each column is.
+    of_columns: Vec<u32>,
 }
 
 impl Block {
     fn of(d: usize, starts: &[usize], index: &[u32], value: &[f64]) -> Option<Self> {
         let row = |j: usize| starts[j]..starts[j + 1];
         let rows = starts.len() - 1;
-        let sign: Vec<f64> = (0..rows).map(|j| value[row(j)].first().copied().unwrap_or(1.0)).collect();
-        let is_unit = |j: usize| sign[j].abs() == 1.0 && value[row(j)].iter().all(|x| *x == sign[j]);
+        let sign = |j: usize| value[row(j)].first().copied().unwrap_or(1.0);
+        let is_unit = |j: usize| sign(j).abs() == 1.0 && value[row(j)].iter().all(|x| *x == sign(j));
         if !(0..rows).all(is_unit) {
             return None;
         }
         let entries = || (0..rows).flat_map(|j| index[row(j)].iter().map(move |i| (j, *i as usize)));
-        let columns = lists(CLASSES * BLOCK, d, entries().map(|(j, i)| (i % CLASSES * BLOCK + j, i)));
-        let rows = lists(d, d + 1 + BLOCK, entries().map(|(j, i)| (i, d + 1 + j)));
-        Some(Self { sign, columns, rows })
+        let eights = rows.div_ceil(8);
+        // The partial sums of a row are eight places apart.
+        let of_class = |(j, i): (usize, usize)| (8 * (CLASSES * (j / 8) + i % CLASSES) + j % 8, i);
+        let (columns, partial) = lists(8 * CLASSES * eights, d, entries().map(of_class));
+        let partial: Vec<u16> = partial.into_iter().map(|at| at as u16).collect();
+        let (rows_of, of_columns) = lists(d, d + 1 + BLOCK, entries().map(|(j, i)| (i, d + 1 + j)));
+        Some(Self {
+            sign: (0..eights).map(|k| Chunk(std::array::from_fn(|l| if 8 * k + l < rows { sign(8 * k + l) } else { 1.0 }))).collect(),
+            columns,
+            partial: partial.as_chunks().0.as_chunks().0.to_vec(),
+            rows: rows_of,
+            of_columns,
+        })
     }
 
     /// `x_j . theta` of the rows, with theta among the numbers.
-    fn products(&self, isa: Isa, numbers: &ListNumbers, out: &mut [f64]) {
-        let mut sums = [0.0; CLASSES * BLOCK];
-        self.columns.add(isa, numbers, &mut sums);
-        join(isa, &sums, &self.sign, out);
+    fn products(&self, isa: Isa, numbers: &ListNumbers, sums: &mut Vec<Chunk>, out: &mut [f64]) {
+        let mut found = [Chunk::default(); BLOCK / 8];
+        let sums = self.columns.sum(isa, numbers, sums);
+        // SAFETY: the positions are those that came with these lists.
+        unsafe { join(isa, sums, &self.partial, &self.sign, &mut found) };
+        out.copy_from_slice(&super::flat(&found)[..out.len()]);
     }
 
     /// `out += sum_j weights_j x_j` over the rows.
-    fn add(&self, isa: Isa, weights: &[f64], numbers: &mut ListNumbers, out: &mut [f64]) {
+    fn add(&self, isa: Isa, weights: &[f64], numbers: &mut ListNumbers, sums: &mut Vec<Chunk>, out: &mut [f64]) {
         let signed = &mut numbers[out.len() + 1..];
-        signed.iter_mut().zip(weights.iter().zip(&self.sign)).for_each(|(signed, (w, sign))| *signed = w * sign);
-        self.rows.add(isa, numbers, out);
+        signed.iter_mut().zip(weights.iter().zip(super::flat(&self.sign))).for_each(|(signed, (w, sign))| *signed = w * sign);
+        self.rows.add(isa, numbers, &self.of_columns, sums, out);
     }
 }
 
-/// The lists of some targets, from pairs of a target and a place.
-fn lists(targets: usize, nothing: usize, pairs: impl Iterator<Item = (usize, usize)> + Clone) -> Lists {
-    let mut lengths = vec![0; targets];
-    pairs.clone().for_each(|(target, _)| lengths[target] += 1);
-    Lists::of(&lengths, nothing as u16, |target| target as u32, |put| pairs.for_each(|(target, place)| put(target, place as u16)))
+/// The lists of some sums, from pairs of a sum and a place, and the positions of the sums.
+fn lists(sums: usize, nothing: usize, pairs: impl Iterator<Item = (usize, usize)> + Clone) -> (Lists, Vec<u32>) {
+    let mut lengths = vec![0; sums];
+    pairs.clone().for_each(|(sum, _)| lengths[sum] += 1);
+    Lists::of(&lengths, nothing as u16, |put| pairs.for_each(|(sum, place)| put(sum, place as u16)))
 }
 
 /// Shows room for the numbers that are summed, for vectors of d components: of the columns and 0, then of the rows of a block and -0, which
 /// leaves any sum as it is.
-fn with_places<R>(d: usize, see: impl FnOnce(&mut ListNumbers) -> R) -> R {
-    with_numbers(|numbers| {
+fn with_places<R>(d: usize, see: impl FnOnce(&mut ListNumbers, &mut Vec<Chunk>) -> R) -> R {
+    with_room(|numbers, sums| {
         (numbers[d], numbers[d + 1 + BLOCK]) = (0.0, -0.0);
-        see(numbers)
+        see(numbers, sums)
     })
 }
 
@@ -108,13 +125,13 @@ impl UnitRows {
     ) -> bool {
         let Some(blocks) = self.blocks(&range) else { return false };
         let mut weights = [0.0; BLOCK];
-        with_places(theta.len(), |numbers| {
+        with_places(theta.len(), |numbers, sums| {
             numbers[..theta.len()].copy_from_slice(theta);
             for (rows, block) in blocks {
                 let weights = &mut weights[..rows.len()];
-                block.products(isa, numbers, weights);
+                block.products(isa, numbers, sums, weights);
                 weigh(rows, weights);
-                block.add(isa, weights, numbers, out);
+                block.add(isa, weights, numbers, sums, out);
             }
         });
         true
@@ -123,9 +140,9 @@ impl UnitRows {
     /// `out_j = x_j . theta` for the rows of a range; false, and then nothing is done, where it cuts a block.
     pub fn margins(&self, isa: Isa, range: Range<usize>, theta: &[f64], out: &mut [f64]) -> bool {
         let Some(blocks) = self.blocks(&range) else { return false };
-        with_places(theta.len(), |numbers| {
+        with_places(theta.len(), |numbers, sums| {
             numbers[..theta.len()].copy_from_slice(theta);
-            blocks.for_each(|(rows, block)| block.products(isa, numbers, &mut out[rows.start - range.start..rows.end - range.start]));
+            blocks.for_each(|(rows, block)| block.products(isa, numbers, sums, &mut out[rows.start - range.start..rows.end - range.start]));
         });
         true
     }
@@ -133,20 +150,59 @@ impl UnitRows {
     /// `out += sum_j weights_j x_j` over the rows of a range; false, and then nothing is done, where it cuts a block.
     pub fn combine(&self, isa: Isa, range: Range<usize>, out: &mut [f64], weights: &[f64]) -> bool {
         let Some(blocks) = self.blocks(&range) else { return false };
-        with_places(out.len(), |numbers| {
-            blocks.for_each(|(rows, block)| block.add(isa, &weights[rows.start - range.start..rows.end - range.start], numbers, out));
+        with_places(out.len(), |numbers, sums| {
+            blocks.for_each(|(rows, block)| block.add(isa, &weights[rows.start - range.start..rows.end - range.start], numbers, sums, out));
         });
         true
     }
 }
 
-per_isa! {
-    /// The partial sums of each row to its sum.
-    fn join(sums: &[f64; CLASSES * BLOCK], sign: &[f64], out: &mut [f64]) {
-        let (sums, _) = sums.as_chunks::<BLOCK>();
-        for (j, (out, sign)) in out.iter_mut().zip(sign).take(BLOCK).enumerate() {
+/// The partial sums of each row to its sum.
+///
+/// # Safety
+/// There are sums at all positions.
+///
+/// # Panics
+/// When the instruction set is not available.
+unsafe fn join(isa: Isa, sums: &[f64], partial: &[[[u16; 8]; CLASSES]], sign: &[Chunk], out: &mut [Chunk]) {
+    assert!(isa.is_available());
+    // SAFETY: the instruction set is available; the rest is the caller's.
+    unsafe {
+        match isa {
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx512 => join_avx512(sums, partial, sign, out),
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx2 => join_avx2(sums, partial, sign, out),
+            _ => join_eights::<vector::Portable>(sums, partial, sign, out),
+        }
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx512dq,avx512vl,avx2,fma")]
+unsafe fn join_avx512(sums: &[f64], partial: &[[[u16; 8]; CLASSES]], sign: &[Chunk], out: &mut [Chunk]) {
+    // SAFETY: as in `join`.
+    unsafe { join_eights::<vector::Avx512>(sums, partial, sign, out) }
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx2,fma")]
+unsafe fn join_avx2(sums: &[f64], partial: &[[[u16; 8]; CLASSES]], sign: &[Chunk], out: &mut [Chunk]) {
+    // SAFETY: as in `join`.
+    unsafe { join_eights::<vector::Avx2>(sums, partial, sign, out) }
+}
+
+/// # Safety
+/// The instruction set of V is available, and there are sums at all positions.
+#[inline(always)]
+unsafe fn join_eights<V: Vector>(sums: &[f64], partial: &[[[u16; 8]; CLASSES]], sign: &[Chunk], out: &mut [Chunk]) {
+    for (out, (of, sign)) in out.iter_mut().zip(partial.iter().zip(sign)) {
+        // SAFETY: as the caller says.
+        unsafe {
+            let [a, b, c, d, e, f, g, h] = std::array::from_fn(|class| V::gather(sums.as_ptr(), &of[class]));
+            let all = a.add(b).add(c.add(d)).add(e.add(f).add(g.add(h)));
             // Never -0, which the sums of -1 are where those of 1 are 0.
-            *out = sign * tree(std::array::from_fn(|class| sums[class][j])) + 0.0;
+            V::load(sign).mul(all).add(V::splat(0.0)).store(out);
         }
     }
 }

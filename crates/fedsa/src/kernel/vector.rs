@@ -24,6 +24,12 @@ pub(crate) trait Vector: Copy {
     /// The first n < 8 numbers to anywhere; nothing after them is written.
     unsafe fn store_first(self, p: *mut f64, n: usize);
     unsafe fn splat(x: f64) -> Self;
+    /// The numbers at eight places after p.
+    #[inline(always)]
+    unsafe fn gather(p: *const f64, places: &[u16; WIDTH]) -> Self {
+        // SAFETY: the caller says that there are numbers at these places.
+        unsafe { Self::load(&Chunk(places.map(|place| *p.add(place as usize)))) }
+    }
     /// Asks for a chunk that will be read soon. Changes nothing.
     #[inline(always)]
     unsafe fn prefetch(_: *const Chunk) {}
@@ -335,6 +341,13 @@ mod x86 {
         #[inline(always)]
         unsafe fn prefetch(p: *const Chunk) {
             unsafe { _mm_prefetch::<_MM_HINT_T0>(p.cast()) }
+        }
+        #[inline(always)]
+        unsafe fn gather(p: *const f64, places: &[u16; super::WIDTH]) -> Self {
+            unsafe {
+                let places = _mm256_cvtepu16_epi32(_mm_loadu_si128(places.as_ptr().cast()));
+                Self(_mm512_i32gather_pd::<8>(places, p))
+            }
         }
         #[inline(always)]
         unsafe fn load(p: *const Chunk) -> Self {

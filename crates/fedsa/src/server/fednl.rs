@@ -7,7 +7,7 @@ use faer::{Mat, Side};
 
 use super::{Ask, Letter, Next, Own, Participation, Received, Server, by_agent, foreign_state, restored_theta};
 use crate::error::Result;
-use crate::linalg::{add_scaled, column, solve_definite};
+use crate::linalg::{self, add_scaled, column, solve_definite};
 use crate::local::compressor::{Compressor, MatrixChange, are_bounded, are_entries};
 use crate::local::fednl::{CORRECT, FIRST_MARK, NO_MARK, SEARCH, WHOLE, compressor_stream, mark_after};
 use crate::local::line_search::Trials;
@@ -131,7 +131,7 @@ struct Models {
 impl Models {
     fn way(self, definite: Definite) -> Way {
         let p = match definite {
-            Definite::Projection(mu) => projected_solve(self.m, mu, &self.right),
+            Definite::Projection(mu) => projected_solve(&self.m, mu, &self.right),
             Definite::Shift => solve_definite(&self.m, &self.right),
         };
         p.map_or(Way::Downhill(self.downhill), Way::Minimum)
@@ -411,13 +411,15 @@ impl FedNlServer {
 
 /// `[m]_mu^-1 b` of a symmetric d x d matrix (its lower triangle is read): eigenvalues of m below mu count as mu. Where all are above,
 /// which a factorisation of `m - mu I` tells, nothing is decomposed. `None` if the solution is not finite.
-fn projected_solve(mut m: Mat<f64>, mu: f64, b: &[f64]) -> Option<Vec<f64>> {
-    let d = b.len();
-    (0..d).for_each(|i| m[(i, i)] -= mu);
-    let is_above = m.llt(Side::Lower).is_ok();
-    (0..d).for_each(|i| m[(i, i)] += mu);
-    if is_above {
-        return solve_definite(&m, b);
+fn projected_solve(m: &Mat<f64>, mu: f64, b: &[f64]) -> Option<Vec<f64>> {
+    let are_above = || {
+        let mut rest = m.clone();
+        (0..b.len()).for_each(|i| rest[(i, i)] -= mu);
+        linalg::factorise(rest.as_mut())
+    };
+    let (are_above, x) = rayon::join(are_above, || solve_definite(m, b));
+    if are_above {
+        return x;
     }
     let eigen = m.self_adjoint_eigen(Side::Lower).ok()?;
     let mut shares = eigen.U().transpose() * column(b);

@@ -127,10 +127,10 @@ impl ModelSums {
         let mut out = Self::zeros(theta.len(), want);
         let etas = part.predictors(range.clone(), theta, q);
         let mut work = RowWork::new(q, n);
-        for (i, j) in range.clone().enumerate() {
-            let (a, y) = (part.weight(j), part.targets[j]);
+        margins::each(Isa::best(), n, |i| {
+            let (a, y) = (part.weight(range.start + i), part.targets[range.start + i]);
             if a == 0.0 {
-                continue;
+                return;
             }
             work.see(&etas, i);
             out.rows += 1.0;
@@ -151,7 +151,7 @@ impl ModelSums {
                 out.fit.likelihood += fit.likelihood;
                 out.fit.log += fit.log;
             }
-        }
+        });
         if want >= Want::Step {
             let d = part.rows.columns();
             for k in 0..q {

@@ -87,6 +87,7 @@ fn softplus(x: f64) -> f64 {
 }
 
 /// `log(x)` for x of at least 1, with the same bits on every platform.
+#[inline(always)]
 fn log_above(mut x: f64) -> f64 {
     let mut halvings = 0.0;
     while x > 2.0 && x.is_finite() {
@@ -170,7 +171,7 @@ impl ModelFamily {
     }
 
     /// `l(eta, y)`; eta has [`ModelFamily::outputs`] numbers.
-    #[inline]
+    #[inline(always)]
     pub fn value(&self, eta: &[f64], y: f64) -> f64 {
         let t = eta[0];
         match *self {
@@ -196,7 +197,7 @@ impl ModelFamily {
     }
 
     /// `out = -dl/d eta`: of a likelihood `(y - mu) mu' / V(mu)`.
-    #[inline]
+    #[inline(always)]
     pub fn pull(&self, eta: &[f64], y: f64, out: &mut [f64]) {
         let t = eta[0];
         out[0] = match *self {
@@ -222,7 +223,7 @@ impl ModelFamily {
     }
 
     /// `out`, the second derivatives of l by eta, row by row: the observed information of a row.
-    #[inline]
+    #[inline(always)]
     pub fn bend(&self, eta: &[f64], y: f64, out: &mut [f64]) {
         let t = eta[0];
         out[0] = match *self {
@@ -241,7 +242,7 @@ impl ModelFamily {
 
     /// `out`, second derivatives of a quadratic function of eta that touches l at eta and is nowhere below it, of losses whose second derivative
     /// may vanish: `min(1, t / |r|)` of Huber's (iteratively reweighted least squares). Otherwise those of l.
-    #[inline]
+    #[inline(always)]
     pub(super) fn majorant(&self, eta: &[f64], y: f64, out: &mut [f64]) {
         match *self {
             ModelFamily::Huber { threshold } => out[0] = (threshold / (eta[0] - y).abs()).min(1.0),
@@ -250,7 +251,7 @@ impl ModelFamily {
     }
 
     /// `out`, the expected second derivatives, `mu'^2 / V(mu)`.
-    #[inline]
+    #[inline(always)]
     pub fn expected(&self, eta: &[f64], y: f64, out: &mut [f64]) {
         match *self {
             ModelFamily::Gamma => out[0] = 1.0,
@@ -260,6 +261,7 @@ impl ModelFamily {
     }
 
     /// `diag(p) - p p^T`.
+    #[inline(always)]
     fn class_bends(eta: &[f64], out: &mut [f64]) {
         let q = eta.len();
         let mut p = vec![0.0; q];
@@ -340,6 +342,7 @@ fn log_rising(y: f64, k: f64) -> f64 {
 }
 
 /// `P(k)` of the classes other than the reference.
+#[inline(always)]
 fn probabilities(eta: &[f64], out: &mut [f64]) {
     let top = eta.iter().fold(0.0, |a: f64, b| a.max(*b));
     out.iter_mut().zip(eta).for_each(|(p, t)| *p = exp_below(t - top));

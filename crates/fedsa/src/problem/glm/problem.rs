@@ -127,11 +127,12 @@ impl RowLosses {
     fn each_row(&self, c: usize, etas: &[f64], mut see: impl FnMut(usize, &[f64], f64, f64)) {
         let (range, q) = (self.range(c), self.outputs());
         let n = range.len();
+        let (targets, shares) = (&self.part.targets[range.clone()], &self.shares[range]);
         let mut eta = vec![0.0; q];
-        for (i, j) in range.enumerate() {
+        margins::each(self.isa, n, |i| {
             eta.iter_mut().enumerate().for_each(|(k, t)| *t = etas[k * n + i]);
-            see(i, &eta, self.part.targets[j], self.shares[j]);
-        }
+            see(i, &eta, targets[i], shares[i]);
+        });
     }
 
     /// `(1/n_c)` of sums over rows with the ridge's part: `sum / n + sign mu theta`.

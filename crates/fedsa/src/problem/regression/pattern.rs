@@ -8,7 +8,7 @@ use faer::Mat;
 
 use crate::kernel::Isa;
 use crate::kernel::common_rows::{CommonRows, MOST_ROWS};
-use crate::kernel::lists::with_numbers;
+use crate::kernel::lists::with_room;
 use crate::problem::dataset::Rows;
 use crate::triangle::{Support, entries};
 
@@ -155,24 +155,19 @@ impl Pattern {
     /// [`Pattern::sum`] of binary rows, with the same bits, from lists that are made in the first call.
     pub fn sum_of_units(&self, isa: Isa, rows: &Rows, range: Range<usize>, weights: &[f64], out: &mut [f64]) {
         let common = self.common.get_or_init(|| self.lists(rows, range));
-        out.fill(0.0);
-        with_numbers(|all| {
+        with_room(|all, sums| {
             all[..weights.len()].copy_from_slice(weights);
             all[weights.len()] = 0.0;
-            common.add(isa, all, out);
+            common.sum(isa, all, sums, out);
         });
     }
 
     fn lists(&self, rows: &Rows, range: Range<usize>) -> CommonRows {
         let Rows::Sparse { starts, index, .. } = rows else { panic!("dense rows have Hessians without a pattern") };
-        let mut place = vec![u32::MAX; self.size + 1];
-        self.cell.iter().zip(0..).for_each(|(cell, at)| place[*cell as usize] = at);
-        // Entries that no row contributes to stay 0.
-        place.truncate(self.size);
         let first = starts[range.start];
         let columns: Vec<u32> = index[first..starts[range.end]].iter().map(|i| self.number[*i as usize]).collect();
         let ends: Vec<usize> = range.map(|j| starts[j + 1] - first).collect();
-        CommonRows::of(&columns, &ends, &place)
+        CommonRows::of(&columns, &ends, self.size, &self.cell)
     }
 
     /// Writes a sum on the support into a symmetric matrix.
