@@ -1301,7 +1301,7 @@ class FedNL(Method):
     Parameters
     ----------
     compressor : Literal["rank-1", "top-k", "rand-k", "natural", "full"], optional
-        The compressor of corrections. By default ``'rank-1'``.
+        The compressor of corrections. By default ``'top-k'``.
     k : int, optional
         k of top-k and rand-k, by default 8 d.
     pair_bits : int, optional
@@ -1350,7 +1350,7 @@ class FedNL(Method):
     def __init__(
         self,
         *,
-        compressor: Literal["rank-1", "top-k", "rand-k", "natural", "full"] = 'rank-1',
+        compressor: Literal["rank-1", "top-k", "rand-k", "natural", "full"] = 'top-k',
         k: int | None = None,
         pair_bits: int | None = None,
         option: Literal["projection", "shift"] = 'shift',

@@ -270,7 +270,8 @@ fn fednl_sends_what_its_settings_say() {
 fn pairs_wait_for_a_link_that_carries_them() {
     let field = field(&diagonal([0.5, 2.0, 4.0]), Law::Mean);
     let (n, d, mu) = (2, 3, 2.5);
-    let settings = format!(r#"{{"pair_bits": 16, "option": "projection", "mu": {mu}, "first_hessian": "mu-identity"}}"#);
+    let settings =
+        format!(r#"{{"compressor": "rank-1", "pair_bits": 16, "option": "projection", "mu": {mu}, "first_hessian": "mu-identity"}}"#);
     let fednl = method("fednl", &settings);
     let over = |bits: usize| link(r#"{"kind": "exact"}"#, false, &[&format!(r#"{{"kind": "bit-budget", "bits": {bits}}}"#)]).unwrap();
     let (narrow, wide) = (over(15), over(16));
@@ -297,7 +298,7 @@ fn pairs_wait_for_a_link_that_carries_them() {
 fn pairs_are_sent_when_fading_links_carry_them() {
     let field = field(&logistic(), Law::Mean);
     let (n, d, bits) = (6, 5, 20);
-    let fednl = method("fednl", &format!(r#"{{"pair_bits": {bits}}}"#));
+    let fednl = method("fednl", &format!(r#"{{"compressor": "rank-1", "pair_bits": {bits}}}"#));
     let fading = link(r#"{"kind": "exact"}"#, false, &[r#"{"kind": "bit-budget", "bits": 24, "fading_snr": 1.0}"#]).unwrap();
     let mut engine = run(&field, &*fednl, &fading, 5);
     engine.step();
@@ -336,12 +337,12 @@ fn settings_that_contradict_each_other_are_refused() {
         ("done", r#"{"richardson_step": -1.0}"#, "richardson_step"),
         ("fednl", r#"{"option": "projection"}"#, "mu"),
         ("fednl", r#"{"first_hessian": "mu-identity"}"#, "mu"),
-        ("fednl", r#"{"k": 3}"#, "k"),
+        ("fednl", r#"{"compressor": "rank-1", "k": 3}"#, "k"),
         ("fednl", r#"{"compressor": "top-k", "k": 0}"#, "k"),
         ("fednl", r#"{"learning_rate": 1.5}"#, "learning_rate"),
-        ("fednl", r#"{"compressor": "top-k", "pair_bits": 16}"#, "pair_bits"),
-        ("fednl", r#"{"pair_bits": 0}"#, "pair_bits"),
-        ("fednl", r#"{"pair_bits": 33}"#, "pair_bits"),
+        ("fednl", r#"{"pair_bits": 16}"#, "pair_bits"),
+        ("fednl", r#"{"compressor": "rank-1", "pair_bits": 0}"#, "pair_bits"),
+        ("fednl", r#"{"compressor": "rank-1", "pair_bits": 33}"#, "pair_bits"),
         ("fednl", r#"{"participants": 2, "line_search": true}"#, "participants"),
     ] {
         let e = method(kind, settings).check(4).unwrap_err().to_string();

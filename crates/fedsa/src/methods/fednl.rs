@@ -67,10 +67,10 @@ use crate::server::{Participation, Server};
 #[serde(rename_all = "kebab-case")]
 pub enum Compression {
     /// The eigenpair of largest magnitude.
-    #[default]
     #[serde(rename = "rank-1")]
     RankOne,
     /// The k largest entries of the upper triangle, with their places.
+    #[default]
     TopK,
     /// k random entries of the upper triangle, whose places both ends draw.
     RandK,
@@ -356,8 +356,9 @@ mod tests {
         let numbers = |fednl: &FedNl, agents: usize| fednl.memory(agents, d) / 8.0;
         let per_agent = |sent: f64| 3.5 * triangle + sent + 400.0;
         let once = triangle + 2.0 * square + square + 2.5 * triangle;
-        assert_eq!(numbers(&FedNl::default(), 1), per_agent(triangle) + once);
-        let projection = FedNl { option: Remedy::Projection, mu: Some(1.0), ..FedNl::default() };
+        let pairs = FedNl { compressor: Compression::RankOne, ..FedNl::default() };
+        assert_eq!(numbers(&pairs, 1), per_agent(triangle) + once);
+        let projection = FedNl { option: Remedy::Projection, mu: Some(1.0), ..pairs };
         assert_eq!(numbers(&projection, 1), per_agent(triangle) + once + 2.0 * square);
         for (compressor, k, pair_bits, sent) in [
             (Compression::RankOne, None, None, 101.0),

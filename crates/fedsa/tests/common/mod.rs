@@ -138,7 +138,8 @@ pub fn computing_alone() -> Vec<(&'static str, Box<dyn MethodSettings>)> {
         // So many products that Hessians are formed.
         ("done", r#"{"richardson_step": 0.01, "richardson_steps": 150, "step_size": 0.01}"#),
         ("fednl", "{}"),
-        ("fednl", r#"{"pair_bits": 5}"#),
+        ("fednl", r#"{"compressor": "rank-1"}"#),
+        ("fednl", r#"{"compressor": "rank-1", "pair_bits": 5}"#),
         (
             "fednl",
             r#"{"compressor": "top-k", "k": 3, "option": "projection", "mu": 0.5, "first_hessian": "mu-identity", "line_search": true}"#,
