@@ -568,3 +568,92 @@ fn a_session_waits_for_the_first_agent_that_can_be_reached() {
     assert_eq!(session.advance(&until, &Cancel::new(), &mut ()).unwrap(), Outcome::Completed);
     assert_eq!((session.rows(), bits(session.output())), (whole.rows(), bits(whole.output())));
 }
+
+/// Agents of this process, and of how many short rounds at a time they were asked for; each round alone unless `in_rows`.
+struct Asked {
+    run: Run,
+    in_rows: bool,
+    most: Vec<u64>,
+}
+
+impl Observable for Asked {
+    fn coordinator(&self) -> &Coordinator {
+        self.run.coordinator()
+    }
+    fn each_control(&self, see: &mut dyn FnMut(usize, &[f64])) -> bool {
+        self.run.each_control(see)
+    }
+}
+
+impl Carrier for Asked {
+    fn carry_round(&mut self, cancel: &Cancel) -> Result<Advanced> {
+        self.run.carry_round(cancel)
+    }
+    fn carry_short_rounds(&mut self, most: u64, cancel: &Cancel) -> Result<Advanced> {
+        self.most.push(most);
+        if self.in_rows { self.run.carry_short_rounds(most, cancel) } else { self.run.carry_round(&Cancel::never()) }
+    }
+    fn counts(&self) -> Ledger {
+        self.run.counts()
+    }
+    fn state_len(&self) -> usize {
+        self.run.state_len()
+    }
+    fn save(&self) -> Result<Vec<u8>> {
+        self.run.save()
+    }
+    fn restore(&mut self, state: &[u8]) -> Result<()> {
+        self.run.restore(state)
+    }
+    fn restart(&mut self) -> Result<()> {
+        self.run.restart()
+    }
+}
+
+/// Counts rounds, and cancels after so many.
+struct Until150(u64, Cancel);
+
+impl Observer for Until150 {
+    fn advanced(&mut self, rounds: u64) {
+        self.0 += rounds;
+        if self.0 >= 150 {
+            self.1.cancel();
+        }
+    }
+}
+
+/// Short rounds are carried in rows, which end at recorded rounds and at the last one, and stop when the session is cancelled.
+#[test]
+fn sessions_in_rows_are_those_of_single_rounds() {
+    for (kind, settings) in [
+        ("fedlsa", r#"{"step_size": 0.1, "local_steps": 1}"#),
+        ("scafflsa", r#"{"step_size": 0.1, "local_steps": 2}"#),
+        ("fedlsa", r#"{"step_size": {"c": 0.3, "power": 0.5, "per": "step"}, "local_steps": 3}"#),
+    ] {
+        for record in [Record::At([0, 10, 11, 300, 450].into()), Record::Every(70), Record::Every(1), Record::At([].into())] {
+            let field = garnet();
+            let federation = federation(kind, settings, &field);
+            let federation = federation.with_root(field.root().unwrap());
+            let [mut single, mut rows] = [false, true].map(|in_rows| {
+                let carrier = Asked { run: Run::new(&field, &federation).unwrap(), in_rows, most: Vec::new() };
+                let session = Session::new(carrier).with_metrics(Arc::new(Metrics::new(&field))).recording(record.clone());
+                // Whatever the clock says, all rounds but the first are short.
+                session.with_patience(Duration::from_secs(1_000_000_000))
+            });
+            let token = Cancel::new();
+            let mut observer = Until150(0, token.clone());
+            assert_eq!(rows.advance(&Until::rounds(400), &token, &mut observer).unwrap(), Outcome::Interrupted);
+            assert!((150..150 + 63).contains(&rows.round()) && observer.0 == rows.round(), "{}", rows.round());
+            for until in [400, 430, 500] {
+                for session in [&mut single, &mut rows] {
+                    assert_eq!(session.advance(&Until::rounds(until), &Cancel::new(), &mut observer).unwrap(), Outcome::Completed);
+                }
+                let state = |session: &Session<Asked>| State { seconds: 0.0, ..session.state().unwrap() };
+                assert_eq!((rows.round(), state(&rows)), (until, state(&single)), "{kind}, {record:?}");
+            }
+            let most = &rows.carrier().most;
+            assert!(most.iter().any(|most| *most > 9) || record == Record::Every(1), "{most:?}");
+            assert!(single.carrier().most.len() > most.len() || record == Record::Every(1));
+        }
+    }
+}

@@ -22,8 +22,12 @@ impl Coordinator {
     /// round and its model, and writes the sum of all answers, d numbers, for which `sent` is sent; false where it has no answer of this kind.
     /// Ends earlier then, and where the iterates diverge. Returns the number of rounds.
     ///
-    /// Only where [`Coordinator::can_go_in_a_row`].
+    /// Only where [`Coordinator::can_go_in_a_row`]. Changes of `open`, `send`, `receive_sum`, `close` and `end_round` belong here too.
+    ///
+    /// # Panics
+    /// When a rule that says it only averages ([`Server::only_averages`](crate::server::Server::only_averages)) asks or tells more.
     pub(crate) fn go_in_a_row(&mut self, most: u64, sent: &Sent, mut answer: impl FnMut(u64, &[f64], &mut [f64]) -> bool) -> u64 {
+        debug_assert!(self.can_go_in_a_row());
         let Self { federation, protocol, server, everyone, state, refusals, scale, .. } = self;
         let part = protocol.wanted(0)[0].part;
         let weight = asked_weight(federation.weights(), everyone);
@@ -47,9 +51,8 @@ impl Coordinator {
             });
             *opened += 1;
             ask.down.round = t;
-            if let Some((Part::Model, Body::Numbers(model))) = ask.down.parts.first_mut() {
-                model.copy_from_slice(server.theta());
-            }
+            let [(Part::Model, Body::Numbers(model))] = &mut ask.down.parts[..] else { panic!("a rule that only averages asks more") };
+            model.copy_from_slice(server.theta());
             ledger.down(everyone.len(), bytes);
             ledger.exchanges += 1;
             ledger.up(sent);
@@ -63,7 +66,7 @@ impl Coordinator {
                 arrived: &[],
                 letters: &[],
             });
-            debug_assert_eq!(next, Next::Done { tell: None });
+            assert!(next == Next::Done { tell: None }, "a rule that only averages tells more");
             output.see(server.theta(), *opened);
             if has_diverged(server.theta(), *scale) || !sum.iter().all(|x| x.is_finite()) {
                 *diverged = Some(*opened);

@@ -32,10 +32,10 @@ impl CommonRows {
         for j in 0..rows {
             each_entry(row(j), |entry| counts[entry] += 1);
         }
-        let (lists, of_all) = Lists::of(&counts, rows as u16, |put| {
+        let (lists, position_of_entry) = Lists::of(&counts, rows as u16, |put| {
             (0..rows).for_each(|j| each_entry(row(j), |entry| put(entry, j as u16)));
         });
-        Self { lists, positions: wanted.iter().map(|entry| of_all[*entry as usize]).collect() }
+        Self { lists, positions: wanted.iter().map(|entry| position_of_entry[*entry as usize]).collect() }
     }
 
     /// `sum_j w_j x_j x_j^T` at the wanted entries; the weight of the row after the last one is 0.

@@ -1,7 +1,7 @@
 //! Sums over lists of places, of which those of about the same length are computed side by side.
 //!
 //! Each sum is in the order of its list, on every instruction set. Sums are at positions that [`Lists::of`] gives, those of a group next to each
-//! other: who wants them elsewhere moves them, which takes less time than to write each where it belongs.
+//! other: callers copy them to where they want them, which takes less time than to write each of them there.
 
 use std::cell::RefCell;
 
@@ -12,6 +12,9 @@ use super::{Chunk, Isa};
 const SIDE: usize = 8;
 /// Numbers to sum. Whatever 16 bits number is a place.
 pub type ListNumbers = [f64; 1 << 16];
+
+/// Groups whose sums a thread keeps room for, at most: 4 MiB.
+const MOST_KEPT: usize = 1 << 16;
 
 /// Memory of a thread for numbers to sum, which have any values, and for sums.
 struct Room {
@@ -89,7 +92,7 @@ impl Lists {
         let flat = super::flat_mut(sums);
         positions.iter().zip(&*out).for_each(|(at, out)| flat[*at as usize] = *out);
         go_on::<false>(isa, self, numbers, &mut sums[..self.lengths.len()]);
-        // Of those without a list the position is that of another one among them.
+        // Numbers without a list share one position.
         let (flat, nowhere) = (super::flat(sums), SIDE * self.lengths.len());
         let some = positions.iter().zip(out).filter(|(at, _)| **at as usize != nowhere);
         some.for_each(|(at, out)| *out = flat[*at as usize]);
@@ -101,6 +104,9 @@ pub fn with_room<R>(see: impl FnOnce(&mut ListNumbers, &mut Vec<Chunk>) -> R) ->
     let numbers = || vec![0.0; 1 << 16].try_into().expect("as many numbers");
     let mut room = ROOM.take().unwrap_or_else(|| Room { numbers: numbers(), sums: Vec::new() });
     let shown = see(&mut room.numbers, &mut room.sums);
+    if room.sums.len() > MOST_KEPT {
+        room.sums = Vec::new();
+    }
     ROOM.set(Some(room));
     shown
 }

@@ -33,11 +33,11 @@ struct Block {
     /// The columns of each partial sum.
     columns: Lists,
     /// Where the partial sums of eight rows are: of each remainder modulo 8 in turn, those of the eight rows.
-    partial: Vec<[[u16; 8]; CLASSES]>,
+    partial_positions: Vec<[[u16; 8]; CLASSES]>,
     /// The rows of each column.
     rows: Lists,
     /// Where the sum of each column is.
-    of_columns: Vec<u32>,
+    column_positions: Vec<u32>,
 }
 
 impl Block {
@@ -54,14 +54,16 @@ impl Block {
         // The partial sums of a row are eight places apart.
         let of_class = |(j, i): (usize, usize)| (8 * (CLASSES * (j / 8) + i % CLASSES) + j % 8, i);
         let (columns, partial) = lists(8 * CLASSES * eights, d, entries().map(of_class));
+        // There are at most as many positions as partial sums of a block, and one more.
+        const { assert!(CLASSES * BLOCK < 1 << 16) };
         let partial: Vec<u16> = partial.into_iter().map(|at| at as u16).collect();
-        let (rows_of, of_columns) = lists(d, d + 1 + BLOCK, entries().map(|(j, i)| (i, d + 1 + j)));
+        let (rows_of_columns, column_positions) = lists(d, d + 1 + BLOCK, entries().map(|(j, i)| (i, d + 1 + j)));
         Some(Self {
             sign: (0..eights).map(|k| Chunk(std::array::from_fn(|l| if 8 * k + l < rows { sign(8 * k + l) } else { 1.0 }))).collect(),
             columns,
-            partial: partial.as_chunks().0.as_chunks().0.to_vec(),
-            rows: rows_of,
-            of_columns,
+            partial_positions: partial.as_chunks().0.as_chunks().0.to_vec(),
+            rows: rows_of_columns,
+            column_positions,
         })
     }
 
@@ -70,7 +72,7 @@ impl Block {
         let mut found = [Chunk::default(); BLOCK / 8];
         let sums = self.columns.sum(isa, numbers, sums);
         // SAFETY: the positions are those that came with these lists.
-        unsafe { join(isa, sums, &self.partial, &self.sign, &mut found) };
+        unsafe { join(isa, sums, &self.partial_positions, &self.sign, &mut found) };
         out.copy_from_slice(&super::flat(&found)[..out.len()]);
     }
 
@@ -78,7 +80,7 @@ impl Block {
     fn add(&self, isa: Isa, weights: &[f64], numbers: &mut ListNumbers, sums: &mut Vec<Chunk>, out: &mut [f64]) {
         let signed = &mut numbers[out.len() + 1..];
         signed.iter_mut().zip(weights.iter().zip(super::flat(&self.sign))).for_each(|(signed, (w, sign))| *signed = w * sign);
-        self.rows.add(isa, numbers, &self.of_columns, sums, out);
+        self.rows.add(isa, numbers, &self.column_positions, sums, out);
     }
 }
 

@@ -24,7 +24,7 @@ pub(crate) trait Vector: Copy {
     /// The first n < 8 numbers to anywhere; nothing after them is written.
     unsafe fn store_first(self, p: *mut f64, n: usize);
     unsafe fn splat(x: f64) -> Self;
-    /// The numbers at eight places after p.
+    /// The numbers at eight places after p, all of which can be read.
     #[inline(always)]
     unsafe fn gather(p: *const f64, places: &[u16; WIDTH]) -> Self {
         // SAFETY: the caller says that there are numbers at these places.
@@ -344,6 +344,7 @@ mod x86 {
         }
         #[inline(always)]
         unsafe fn gather(p: *const f64, places: &[u16; super::WIDTH]) -> Self {
+            // SAFETY: the caller says that all places can be read; eight places are 16 bytes.
             unsafe {
                 let places = _mm256_cvtepu16_epi32(_mm_loadu_si128(places.as_ptr().cast()));
                 Self(_mm512_i32gather_pd::<8>(places, p))

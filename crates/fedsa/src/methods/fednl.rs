@@ -225,7 +225,11 @@ impl MethodSettings for FedNl {
         }
         if let Some(bits) = self.pair_bits {
             if self.compressor != Compression::RankOne {
-                return Err(Error::new("pair_bits", "bits of vectors for a compressor that sends none", "pair_bits with rank-1"));
+                return Err(Error::new(
+                    "pair_bits",
+                    "bits of vectors for a compressor that sends none",
+                    "pair_bits with compressor = \"rank-1\"",
+                ));
             }
             require((1..=MOST_BITS).contains(&bits), "pair_bits", bits, &format!("between 1 and {MOST_BITS}"))?;
         }

@@ -29,21 +29,21 @@ impl Job<'_> {
     }
 
     /// The answers of these participants.
-    pub(super) fn pass(&self, one_pass: &OnePass, range: Range<usize>, agents: Agents<'_>, to: Rows<'_>, lanes: &mut Lanes) -> Counted {
+    pub(super) fn pass(&self, one_pass: &OnePass, range: Range<usize>, of: Agents<'_>, to: Rows<'_>, lanes: &mut Lanes) -> Counted {
         let (n, first) = (range.len(), self.participants[range.start]);
-        let before = first - agents.first;
-        let mut row = AgentsInARow {
+        let before = first - of.first;
+        let mut agents = ConsecutiveAgents {
             field: self.field,
             seed: self.seed,
             first,
             weights: &self.weights[first..first + n],
-            memory: &mut agents.memory[before * self.strides.memory..(before + n) * self.strides.memory],
+            memory: &mut of.memory[before * self.strides.memory..(before + n) * self.strides.memory],
             stride: self.strides.memory,
-            chains: &mut agents.chains[before * self.strides.chains..(before + n) * self.strides.chains],
+            chains: &mut of.chains[before * self.strides.chains..(before + n) * self.strides.chains],
             sums: to.blocks,
             cancel: self.cancel,
         };
-        row.answer(self.down.round, self.down.part(Part::Model), one_pass, lanes);
+        agents.answer(self.down.round, self.down.part(Part::Model), one_pass, lanes);
         counted(n, one_pass.leg.len, self.field.dim())
     }
 }
@@ -57,7 +57,7 @@ pub(super) fn counted(n: usize, steps: usize, d: usize) -> Counted {
 }
 
 /// Agents whose numbers follow each other, and what they answer in one pass with.
-pub(super) struct AgentsInARow<'a> {
+pub(super) struct ConsecutiveAgents<'a> {
     pub field: &'a dyn Field,
     pub seed: u64,
     /// The number of the first agent.
@@ -75,7 +75,7 @@ pub(super) struct AgentsInARow<'a> {
     pub cancel: &'a Cancel,
 }
 
-impl AgentsInARow<'_> {
+impl ConsecutiveAgents<'_> {
     /// Their answers to the model of a round.
     pub(super) fn answer(&mut self, round: u64, model: &[f64], one_pass: &OnePass, lanes: &mut Lanes) {
         let OnePass { leg, controls } = *one_pass;

@@ -22,11 +22,12 @@ pub trait Carrier: Observable + Send {
     /// # Errors
     /// When messages cannot be carried at all. Answers that are missing or refused are no error.
     fn carry_round(&mut self, cancel: &Cancel) -> Result<Advanced>;
-    /// Carries up to `most` rounds that are known to be short: at least one, and as many as can be carried together, of which none is given up.
+    /// Carries up to `most` rounds that are known to be short: at least one, which is carried to its end, and as many more as can be carried with it
+    /// until `cancel` is set.
     ///
     /// # Errors
     /// As [`Carrier::carry_round`].
-    fn carry_short_rounds(&mut self, _most: u64) -> Result<Advanced> {
+    fn carry_short_rounds(&mut self, _most: u64, _cancel: &Cancel) -> Result<Advanced> {
         self.carry_round(&Cancel::never())
     }
     /// Sends again what could not be sent when the session last ended; called before a session goes on.
@@ -82,8 +83,9 @@ impl Carrier for Run {
         let advanced = self.advance(cancel);
         self.failure().map_or(Ok(advanced), Err)
     }
-    fn carry_short_rounds(&mut self, most: u64) -> Result<Advanced> {
-        let advanced = self.advance_by(most, &Cancel::never());
+    fn carry_short_rounds(&mut self, most: u64, cancel: &Cancel) -> Result<Advanced> {
+        let are_carried = most > 1 && self.go_in_a_row(most, cancel) > 0;
+        let advanced = if are_carried { Advanced::Round } else { self.advance(&Cancel::never()) };
         self.failure().map_or(Ok(advanced), Err)
     }
     fn counts(&self) -> Ledger {
@@ -113,8 +115,8 @@ impl<C: Carrier + ?Sized> Carrier for Box<C> {
     fn carry_round(&mut self, cancel: &Cancel) -> Result<Advanced> {
         (**self).carry_round(cancel)
     }
-    fn carry_short_rounds(&mut self, most: u64) -> Result<Advanced> {
-        (**self).carry_short_rounds(most)
+    fn carry_short_rounds(&mut self, most: u64, cancel: &Cancel) -> Result<Advanced> {
+        (**self).carry_short_rounds(most, cancel)
     }
     fn resend(&mut self) -> Result<()> {
         (**self).resend()

@@ -407,7 +407,7 @@ impl<C: Carrier> Session<C> {
         }
         if self.untimed > 0 && self.expected() < SHORT {
             let most = self.untimed.min(self.until_look(until));
-            let advanced = self.carrier.carry_short_rounds(most)?;
+            let advanced = self.carrier.carry_short_rounds(most, cancel)?;
             self.untimed = self.untimed.saturating_sub(self.carried());
             return Ok(advanced);
         }
