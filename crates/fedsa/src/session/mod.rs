@@ -396,7 +396,7 @@ impl<C: Carrier> Session<C> {
         self.since = Some(now);
     }
 
-    /// Carries a round, or some short ones: these to their end, a long one until it is cancelled.
+    /// Carries a round, or some short ones: each of these to its end, a long one until it is cancelled.
     fn carry(&mut self, until: &Until, cancel: &Cancel, observer: &mut dyn Observer) -> Result<Advanced> {
         if self.carrier.keeps_cancelled_rounds() {
             let advanced = self.carrier.carry_round(cancel)?;
