@@ -366,14 +366,28 @@ fn an_abandoned_round_leaves_a_session_that_goes_on() {
     }
 }
 
-/// Agents of this process that cancel `token` in the middle of the next `cuts` rounds.
-struct Cut {
+/// Agents of this process that cancel `token` in the middle of the next `cuts` rounds, and how many short rounds at a time they were asked for.
+struct Watched {
     run: Run,
     token: Cancel,
     cuts: usize,
+    most: Vec<u64>,
 }
 
-impl Observable for Cut {
+impl Watched {
+    fn new(run: Run) -> Self {
+        Self { run, token: Cancel::new(), cuts: 0, most: Vec::new() }
+    }
+
+    fn cut(&mut self) {
+        if self.cuts > 0 {
+            self.cuts -= 1;
+            self.token.cancel();
+        }
+    }
+}
+
+impl Observable for Watched {
     fn coordinator(&self) -> &Coordinator {
         self.run.coordinator()
     }
@@ -382,13 +396,15 @@ impl Observable for Cut {
     }
 }
 
-impl Carrier for Cut {
+impl Carrier for Watched {
     fn carry_round(&mut self, cancel: &Cancel) -> Result<Advanced> {
-        if self.cuts > 0 {
-            self.cuts -= 1;
-            self.token.cancel();
-        }
+        self.cut();
         if cancel.is_cancelled() { Ok(Advanced::Cancelled) } else { self.run.carry_round(&Cancel::never()) }
+    }
+    fn carry_short_rounds(&mut self, most: u64, cancel: &Cancel) -> Result<Advanced> {
+        self.cut();
+        self.most.push(most);
+        self.run.carry_short_rounds(most, cancel)
     }
     fn counts(&self) -> Ledger {
         self.run.counts()
@@ -412,7 +428,7 @@ impl Carrier for Cut {
 fn a_round_that_was_cancelled_can_be_cancelled_again() {
     let (field, until) = (garnet(), Until::rounds(3));
     let run = Run::new(&field, &federation("fedlsa", r#"{"step_size": 0.1, "local_steps": 10}"#, &field)).unwrap();
-    let mut session = Session::new(Cut { run, token: Cancel::new(), cuts: 0 }).with_patience(Duration::from_secs(3600));
+    let mut session = Session::new(Watched::new(run)).with_patience(Duration::from_secs(3600));
     let mut cut = |until: &Until| {
         let token = Cancel::new();
         (session.carrier_mut().token, session.carrier_mut().cuts) = (token.clone(), 1);
@@ -569,46 +585,6 @@ fn a_session_waits_for_the_first_agent_that_can_be_reached() {
     assert_eq!((session.rows(), bits(session.output())), (whole.rows(), bits(whole.output())));
 }
 
-/// Agents of this process, and how many short rounds at a time they were asked for.
-struct Asked {
-    run: Run,
-    most: Vec<u64>,
-}
-
-impl Observable for Asked {
-    fn coordinator(&self) -> &Coordinator {
-        self.run.coordinator()
-    }
-    fn each_control(&self, see: &mut dyn FnMut(usize, &[f64])) -> bool {
-        self.run.each_control(see)
-    }
-}
-
-impl Carrier for Asked {
-    fn carry_round(&mut self, cancel: &Cancel) -> Result<Advanced> {
-        self.run.carry_round(cancel)
-    }
-    fn carry_short_rounds(&mut self, most: u64, cancel: &Cancel) -> Result<Advanced> {
-        self.most.push(most);
-        self.run.carry_short_rounds(most, cancel)
-    }
-    fn counts(&self) -> Ledger {
-        self.run.counts()
-    }
-    fn state_len(&self) -> usize {
-        self.run.state_len()
-    }
-    fn save(&self) -> Result<Vec<u8>> {
-        self.run.save()
-    }
-    fn restore(&mut self, state: &[u8]) -> Result<()> {
-        self.run.restore(state)
-    }
-    fn restart(&mut self) -> Result<()> {
-        self.run.restart()
-    }
-}
-
 /// Counts rounds, and cancels after so many.
 struct Until150(u64, Cancel);
 
@@ -634,7 +610,7 @@ fn sessions_in_rows_are_those_of_single_rounds() {
             let federation = federation(kind, settings, &field);
             let federation = federation.with_root(field.root().unwrap());
             let [mut single, mut rows] = [false, true].map(|in_rows| {
-                let carrier = Asked { run: Run::new(&field, &federation).unwrap(), most: Vec::new() };
+                let carrier = Watched::new(Run::new(&field, &federation).unwrap());
                 let session = Session::new(carrier).with_metrics(Arc::new(Metrics::new(&field))).recording(record.clone());
                 // Whatever the clock says, all rounds but the first are short, or none is.
                 session.with_patience(Duration::from_secs(if in_rows { 1_000_000_000 } else { 0 }))
@@ -647,7 +623,7 @@ fn sessions_in_rows_are_those_of_single_rounds() {
                 for session in [&mut single, &mut rows] {
                     assert_eq!(session.advance(&Until::rounds(until), &Cancel::new(), &mut observer).unwrap(), Outcome::Completed);
                 }
-                let state = |session: &Session<Asked>| State { seconds: 0.0, ..session.state().unwrap() };
+                let state = |session: &Session<Watched>| State { seconds: 0.0, ..session.state().unwrap() };
                 assert_eq!((rows.round(), state(&rows)), (until, state(&single)), "{kind}, {record:?}");
             }
             let most = &rows.carrier().most;

@@ -3,11 +3,10 @@
 //! With few short steps a round is over sooner than a question is asked and an answer checked. Where rounds differ in nothing but the model, the
 //! question is asked once, and each round is the sum of the answers, the rule, the counts, and the look at the iterate.
 
-use super::server_end::asked_weight;
-use super::{Coordinator, State, Step, has_diverged};
+use super::{Coordinator, State, Step};
 use crate::message::{Body, MAX_ROUNDS, Part};
 use crate::record::Sent;
-use crate::server::{Next, Received};
+use crate::server::Next;
 
 impl Coordinator {
     /// Whether rounds may follow each other in a row from here on: all agents answer the model over a clear link, and their sum is all that
@@ -22,56 +21,47 @@ impl Coordinator {
     /// round and its model, and writes the sum of all answers, d numbers, for which `sent` is sent; false where it has no answer of this kind.
     /// Ends earlier then, and where the iterates diverge. Returns the number of rounds.
     ///
-    /// Only where [`Coordinator::can_go_in_a_row`]. Changes of `open`, `send`, `receive_sum`, `close` and `end_round` belong here too.
+    /// Only where [`Coordinator::can_go_in_a_row`]. Changes of `open` and `send` belong here too.
     ///
     /// # Panics
     /// When a rule that says it only averages ([`Server::only_averages`](crate::server::Server::only_averages)) asks or tells more.
     pub(crate) fn go_in_a_row(&mut self, most: u64, sent: &Sent, mut answer: impl FnMut(u64, &[f64], &mut [f64]) -> bool) -> u64 {
         debug_assert!(self.can_go_in_a_row());
-        let Self { federation, protocol, server, everyone, state, refusals, scale, .. } = self;
-        let part = protocol.wanted(0)[0].part;
-        let weight = asked_weight(federation.weights(), everyone);
-        let State { opened, step, ask, absent, answers, written, sum, ledger, output, diverged, .. } = state;
-        let first = *opened;
+        let (n, first) = (self.everyone.len(), self.state.opened);
         let most = most.min(MAX_ROUNDS.saturating_sub(first));
-        sum.resize(server.theta().len(), 0.0);
+        self.state.sum.resize(self.server.theta().len(), 0.0);
         let mut bytes = None;
-        while *opened - first < most && diverged.is_none() {
-            let t = *opened;
-            if !answer(t, server.theta(), sum) {
+        while self.state.opened - first < most && self.state.diverged.is_none() {
+            let t = self.state.opened;
+            if !answer(t, self.server.theta(), &mut self.state.sum) {
                 break;
             }
-            let bytes = *bytes.get_or_insert_with(|| {
-                // What the question before has left.
-                (*ask, *written, *step) = (server.open(t), None, Step::RoundOver);
-                refusals.clear();
-                absent.clear();
-                answers.clear();
-                everyone.len() * ask.down.encoded_len(&*federation.uplink().downlink)
-            });
+            let bytes = *bytes.get_or_insert_with(|| self.ask_for_all(t));
+            let State { opened, ask, ledger, .. } = &mut self.state;
             *opened += 1;
             ask.down.round = t;
             let [(Part::Model, Body::Numbers(model))] = &mut ask.down.parts[..] else { panic!("a rule that only averages asks more") };
-            model.copy_from_slice(server.theta());
-            ledger.down(everyone.len(), bytes);
+            model.copy_from_slice(self.server.theta());
+            ledger.down(n, n * bytes);
             ledger.exchanges += 1;
             ledger.up(sent);
-            let sums = [(part, &sum[..])];
-            let next = server.receive(&Received {
-                round: t,
-                exchange: 0,
-                down: &ask.down,
-                sums: &sums,
-                asked: weight,
-                arrived: &[],
-                letters: &[],
-            });
+            let (next, are_finite) = self.receive_sum(&[]);
             assert!(next == Next::Done { tell: None }, "a rule that only averages tells more");
-            output.see(server.theta(), *opened);
-            if has_diverged(server.theta(), *scale) || !sum.iter().all(|x| x.is_finite()) {
-                *diverged = Some(*opened);
+            if !are_finite {
+                self.state.diverged = Some(self.state.opened);
             }
+            self.end_round(Step::RoundOver);
         }
-        *opened - first
+        self.state.opened - first
+    }
+
+    /// Puts the question of round t, which those after it take over, in place of what the one before has left; the bytes of its message.
+    fn ask_for_all(&mut self, t: u64) -> usize {
+        let State { ask, absent, answers, written, .. } = &mut self.state;
+        (*ask, *written) = (self.server.open(t), None);
+        self.refusals.clear();
+        absent.clear();
+        answers.clear();
+        self.state.ask.down.encoded_len(&*self.federation.uplink().downlink)
     }
 }

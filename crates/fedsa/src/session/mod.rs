@@ -350,19 +350,21 @@ impl<C: Carrier> Session<C> {
 
     /// Whether round t is recorded. Rounds come in their order, and most of them are before the next one that is.
     fn is_due(&mut self, t: u64) -> bool {
-        if self.due.is_none_or(|due| due < t) {
-            self.due = Some(self.record.next(t));
+        self.next_due(t) == t
+    }
+
+    /// The first round that is recorded and not before t.
+    fn next_due(&mut self, t: u64) -> u64 {
+        match self.due.filter(|due| *due >= t) {
+            Some(due) => due,
+            None => *self.due.insert(self.record.next(t)),
         }
-        self.due == Some(t)
     }
 
     /// The number of rounds from the present one to the next one that is looked at, at least one: that is recorded, or the last one.
     fn until_look(&mut self, until: &Until) -> u64 {
         let t = self.round;
-        if self.due.is_none_or(|due| due <= t) {
-            self.due = Some(self.record.next(t + 1));
-        }
-        self.due.map_or(1, |due| due.min(until.rounds).saturating_sub(t)).max(1)
+        self.next_due(t + 1).min(until.rounds).saturating_sub(t).max(1)
     }
 
     /// The rounds that were carried since the session last looked where it stands.
