@@ -62,6 +62,7 @@
 //! | [`node`] | the same halves across machines: bytes in, bytes out |
 //! | [`session`] | rounds until a target, recorded, over any carrier of messages; ends in one [`record::Outcome`] |
 //! | [`metrics`], [`record`] | distances from the root; ledger, output rules and outcomes |
+//! | [`note`] | what a reader of a result must know besides its numbers |
 //! | [`saved`] | the bytes of the states that nodes, enrolments and agents save |
 //! | [`bit_allocation`], [`nested_grid`] | which eigenvectors get how many bits, and the quantiser that is refined by them |
 //! | [`schedule`], [`random`], [`linalg`], [`triangle`], [`parallel`], [`settings`], [`registry`], [`cancel`], [`error`] | what these share |
@@ -89,6 +90,7 @@ pub mod methods;
 pub mod metrics;
 pub mod nested_grid;
 pub mod node;
+pub mod note;
 pub mod parallel;
 pub mod prelude;
 pub mod presets;

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 /// two halves.
 const MAY_USE: &[(&str, &[&str])] = &[
     ("error", &[]),
+    ("note", &[]),
     ("settings", &["error"]),
     ("registry", &["error", "settings"]),
     ("random", &[]),
@@ -32,6 +33,7 @@ const MAY_USE: &[(&str, &[&str])] = &[
             "registry",
             "random",
             "linalg",
+            "note",
             "parallel",
             "sampling",
             "settings",
