@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from fedsa._progress import Progress
     from fedsa._reports import Report, report
     from fedsa._results import Comparison, Outcome, Results, Verdict, compare, open
-    from fedsa._summary import Estimate, Summary
+    from fedsa._summary import Estimate, Note, Summary
     from fedsa._sweep import sweep
     from fedsa._theory import Accuracy, Change, Check, Curve, Limits, StableStep, Target, Theory, Unknown
     from fedsa._threads import get_threads, set_threads
@@ -49,7 +49,7 @@ _MODULES = {
     "_progress": ["Progress"],
     "_reports": ["Report", "report"],
     "_results": ["Comparison", "Outcome", "Results", "Verdict", "compare", "open"],
-    "_summary": ["Estimate", "Summary"],
+    "_summary": ["Estimate", "Note", "Summary"],
     "_sweep": ["sweep"],
     "_theory": ["Accuracy", "Change", "Check", "Curve", "Limits", "StableStep", "Target", "Theory", "Unknown"],
     "_threads": ["get_threads", "set_threads"],
@@ -102,6 +102,7 @@ __all__ = [
     "MachineError",
     "MissedError",
     "NotKnown",
+    "Note",
     "OutOfMemory",
     "Outcome",
     "PolicyValue",

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import importlib.util
 import logging
-import re
 import sys
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Union
 
-from fedsa._warn import warn
+from fedsa._warn import as_keywords, warn
 from fedsa.errors import InputError
 
 logger = logging.getLogger("fedsa")
@@ -122,11 +121,6 @@ class Listener:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-
-def as_keywords(text: str) -> str:
-    """A text of the engine whose settings are spelt as keywords: ``standardise = true`` as ``standardise=True``."""
-    return re.sub(r"`(\w+) = (true|false)`", lambda found: f"`{found[1]}={found[2].title()}`", text)
 
 
 def is_interactive() -> bool:

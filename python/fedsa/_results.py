@@ -13,7 +13,8 @@ from fedsa._figure import Figure
 from fedsa._files import Path
 from fedsa._reports import Report, report
 from fedsa._settings import checked_keywords, nearest
-from fedsa._summary import Estimate, Summary, number
+from fedsa._summary import Estimate, Note, Summary, notes_of, number
+from fedsa._warn import warn_of
 from fedsa.errors import InputError, MissedError
 
 if TYPE_CHECKING:
@@ -140,6 +141,7 @@ class Results:
         self._native, self._files = native, {}
         self._data = json.loads(native.summary_json())
         self._report = json.loads(native.report_json())
+        warn_of(self.notes)
         return self
 
     @classmethod
@@ -173,6 +175,11 @@ class Results:
     def provenance(self) -> dict[str, Any]:
         """Version, machine and time."""
         return dict(self._data["provenance"])
+
+    @property
+    def notes(self) -> list[Note]:
+        """What a reader of the results must know besides the numbers."""
+        return notes_of(self._data)
 
     @property
     def checks(self) -> list[Verdict]:
@@ -332,7 +339,7 @@ class Results:
         notes = [f"{label}: {end}" for label, end in self.outcomes.items() if end.reason or end.help]
         if "no floor yet" in columns:
             notes.append("no floor yet: over the last fifth of the rounds, whose mean is under floor, the error still falls by this share; more rounds tell the floor")
-        notes += (self._report or {}).get("notes", [])
+        notes += map(str, self.notes)
         said = [f"check {'holds' if check.passed else 'FAILS'}: {check.name}" for check in self.checks]
         notes += self._report["checks"] if self._report else said
         return Summary(f"{self.id}: {self.title}", columns, rows, notes)

@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from fedsa._warn import as_keywords
+
 
 @dataclass(frozen=True)
 class Estimate:
@@ -30,6 +32,39 @@ class Estimate:
 
     def __str__(self) -> str:
         return f"{self.mean:.4g}" if self.se != self.se else f"{self.mean:.4g} ± {self.se:.2g}"
+
+
+@dataclass(frozen=True)
+class Note:
+    """What a reader of a result must know besides the numbers. Notes that are warnings are also given as :class:`FedsaWarning`.
+
+    Attributes
+    ----------
+    code : str
+        Its kind, such as ``"rows.left-out"``. Codes never change; texts may.
+    severity : str
+        ``"warning"`` where the numbers may not mean what a reader takes them for, otherwise ``"info"``.
+    text : str
+        What is so, and what to do about it.
+
+    Examples
+    --------
+    >>> from fedsa import Note
+    >>> print(Note("rows.left-out", "warning", "2 rows of a.csv were left out"))
+    warning: 2 rows of a.csv were left out
+    """
+
+    code: str
+    severity: str
+    text: str
+
+    def __str__(self) -> str:
+        return f"{'warning' if self.severity == 'warning' else 'note'}: {self.text}"
+
+
+def notes_of(summary: Mapping[str, Any]) -> list[Note]:
+    """The notes of a ``summary.json``, with settings as keywords."""
+    return [Note(one["code"], one["severity"], as_keywords(one["text"])) for one in summary.get("notes", [])]
 
 
 def number(value: Any) -> float:

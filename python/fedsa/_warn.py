@@ -3,17 +3,39 @@
 from __future__ import annotations
 
 import os
+import re
 import sys
 import warnings
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from fedsa.errors import FedsaWarning
+
+if TYPE_CHECKING:
+    from fedsa._summary import Note
 
 PACKAGE = os.path.dirname(__file__) + os.sep
 
 
-def warn(text: str, category: type[Warning] = FedsaWarning) -> None:
+def warn(text: str, category: type[Warning] = FedsaWarning, code: str | None = None) -> None:
     """Warn of something at the first line outside of this package, so that each call of a user has its own warning."""
     frame, level = sys._getframe(1), 2
     while frame.f_back is not None and frame.f_code.co_filename.startswith(PACKAGE):
         frame, level = frame.f_back, level + 1
-    warnings.warn(text, category, stacklevel=level)
+    warning = category(text)
+    if isinstance(warning, FedsaWarning):
+        warning.code = code
+    warnings.warn(warning, stacklevel=level)
+
+
+def warn_of(notes: Iterable[Note]) -> None:
+    """Warn of the notes of a result that are warnings."""
+    for note in notes:
+        if note.severity == "warning":
+            warn(note.text, code=note.code)
+
+
+def as_keywords(text: str) -> str:
+    """A text of the engine whose settings are spelt as keywords: ``standardise = true`` as ``standardise=True``."""
+    text = re.sub(r"`(\w+) = (true|false)`", lambda found: f"`{found[1]}={found[2].title()}`", text)
+    return re.sub(r"`(\w+) = ([^`]*)`", r"`\1=\2`", text)

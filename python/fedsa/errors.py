@@ -173,3 +173,6 @@ class FedsaWarning(UserWarning):
     >>> with warnings.catch_warnings():
     ...     warnings.simplefilter("error", fedsa.FedsaWarning)
     """
+
+    code: str | None = None
+    """The kind of the note, such as ``"rows.left-out"``; ``None`` where it is none of a result. See :attr:`Results.notes`."""

@@ -1,5 +1,6 @@
 //! What the program adds to errors of the libraries: the options that stand for their settings, and what to do about them.
 
+use clap::CommandFactory;
 use fedsa::error::{Error, ErrorCode};
 use fedsa_experiment::execute::CHECKPOINT;
 use fedsa_experiment::folder::OUT;
@@ -58,6 +59,13 @@ pub fn of_option(option: &str, e: Error) -> Error {
 pub fn with(e: Error, options: &[(&str, &str)]) -> Error {
     let help = text_with(&e.help, options);
     e.helped(help)
+}
+
+/// The options of a command, by the settings of the library that they stand for.
+pub fn options_of(command: &str) -> Vec<(String, String)> {
+    let line = crate::args::Cli::command();
+    let options = line.find_subcommand(command).into_iter().flat_map(clap::Command::get_arguments).filter_map(clap::Arg::get_long);
+    options.map(|option| (option.replace('-', "_"), format!("--{option}"))).collect()
 }
 
 /// A text of the library with options in place of the settings that it names in backticks: `` `most_rounds` ``, or

@@ -3,9 +3,11 @@
 //!
 //! A [`Summary`] is data: the program prints it, and other callers render it as they like. `summary.json` has more ([`crate::output`]).
 
+use fedsa::note::{Note, NoteCode};
 use fedsa::record::Outcome;
 use fedsa::sampling::Law;
 use fedsa_theory::work;
+use serde_json::{Value as Json, json};
 
 use crate::Plan;
 use crate::checks::Verdict;
@@ -27,8 +29,8 @@ pub struct Summary {
     pub entries: Vec<Entry>,
     /// What methods spent and how good weights are, of fits and evaluations.
     pub tables: Vec<SummaryTable>,
-    /// What is not known and why, in words: roots that do not exist or are not computed.
-    pub notes: Vec<String>,
+    /// What a reader must know besides the numbers.
+    pub notes: Vec<Note>,
     /// The checks.
     pub checks: Vec<Verdict>,
     /// Whether the experiment had its quick settings, with which checks that fail are notes.
@@ -92,7 +94,7 @@ pub struct TargetCost {
 }
 
 impl Summary {
-    /// The summary of the runs of a plan.
+    /// The summary of the runs of a plan, without notes.
     pub fn of(plan: &Plan, results: &Results, predictor: &Predictor, verdicts: &[Verdict], quick: bool, seconds: f64) -> Self {
         let (mut entries, mut work) = (Vec::new(), FLOORS_WORK);
         for planned in &plan.points {
@@ -105,7 +107,7 @@ impl Summary {
             }));
         }
         let (id, checks) = (plan.experiment.id.clone(), verdicts.to_vec());
-        Self { id, seconds, entries, tables: Vec::new(), notes: unknown_roots(plan), checks, quick }
+        Self { id, seconds, entries, tables: Vec::new(), notes: Vec::new(), checks, quick }
     }
 }
 
@@ -113,15 +115,20 @@ impl Summary {
 const UNIQUE: &str = "a small ridge, such as ridge=1e-8, makes them unique; or fewer features";
 
 /// Why roots are not known, each reason once.
-fn unknown_roots(plan: &Plan) -> Vec<String> {
-    let mut notes: Vec<String> = Vec::new();
+pub(crate) fn unknown_roots(plan: &Plan) -> Vec<Note> {
+    let mut notes = Vec::new();
     for why in plan.fields.iter().filter_map(|planned| planned.field.solution().err()) {
-        let note = format!("theta* is not known, and no errors are measured: {why}");
+        let note = Note::new(NoteCode::RootUnknown, format!("theta* is not known, and no errors are measured: {why}"));
         if !notes.contains(&note) {
             notes.push(note);
         }
     }
     notes
+}
+
+/// Notes as `summary.json` has them.
+pub fn notes_json(notes: &[Note]) -> Json {
+    notes.iter().map(|note| json!({ "code": note.code.name(), "severity": note.severity().name(), "text": note.text })).collect()
 }
 
 impl Entry {
@@ -178,5 +185,24 @@ impl TargetCost {
         let mean = |count| Estimate::of(&ends.iter().map(|row| row.count(paid(Some(count))) as f64).collect::<Vec<_>>()).mean;
         let rounds = ends.iter().map(|row| row.round).max()?;
         Some(Self { rounds, exchanges: mean("exchanges"), bits: mean("bits"), seconds: results.seconds(cell) })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_note_of_every_kind_is_in_the_json_of_a_summary() {
+        let notes: Vec<Note> = NoteCode::ALL.iter().map(|code| Note::new(*code, code.about())).collect();
+        let json = notes_json(&notes);
+        assert_eq!(json.as_array().map(Vec::len), Some(NoteCode::ALL.len()));
+        for (code, note) in NoteCode::ALL.iter().zip(json.as_array().into_iter().flatten()) {
+            assert_eq!(*note, json!({ "code": code.name(), "severity": code.severity().name(), "text": code.about() }));
+        }
+        let mut names: Vec<&str> = NoteCode::ALL.iter().map(|code| code.name()).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), NoteCode::ALL.len());
     }
 }

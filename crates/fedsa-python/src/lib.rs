@@ -108,6 +108,7 @@ fn _fedsa(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(results::redraw_folder, m)?)?;
     m.add_function(wrap_pyfunction!(results::report_page, m)?)?;
     m.add_function(wrap_pyfunction!(results::is_report, m)?)?;
+    m.add_function(wrap_pyfunction!(results::note_kinds, m)?)?;
     m.add_function(wrap_pyfunction!(results::require_finished, m)?)?;
     m.add_function(wrap_pyfunction!(results::write_finished, m)?)?;
     m.add_function(wrap_pyfunction!(theory::check_experiment, m)?)?;

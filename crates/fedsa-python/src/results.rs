@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use fedsa::error::Error;
+use fedsa::note::NoteCode;
 use fedsa::problem::arrays::Arrays;
 use fedsa_data::npz;
 use fedsa_data::trace;
@@ -177,7 +178,13 @@ fn arrays<'py>(py: Python<'py>, arrays: &Arrays) -> PyResult<Bound<'py, PyDict>>
     Ok(out)
 }
 
-/// What is reported, as data.
+/// The kinds of notes: their codes and severities, and what they are about.
+#[pyfunction]
+pub fn note_kinds() -> Vec<(&'static str, &'static str, &'static str)> {
+    NoteCode::ALL.iter().map(|code| (code.name(), code.severity().name(), code.about())).collect()
+}
+
+/// What is reported, as data, without notes, which are in the summary.
 pub fn report(summary: &Summary) -> Json {
     json!({
         "id": summary.id,
@@ -185,7 +192,6 @@ pub fn report(summary: &Summary) -> Json {
         "quick": summary.quick,
         "entries": summary.entries.iter().map(entry).collect::<Vec<_>>(),
         "tables": summary.tables.iter().map(|table| json!({ "lines": table.lines(), "notes": table.notes })).collect::<Vec<_>>(),
-        "notes": summary.notes,
         "checks": summary.checks.iter().map(|check| check.line(summary.quick)).collect::<Vec<_>>(),
     })
 }

@@ -118,7 +118,9 @@ fn named(runs: &[ReportedRun], run: &ReportedRun, inside: String) -> String {
 
 /// What people look at first: checks, results, curves.
 fn picked(runs: &[ReportedRun], options: &ReportOptions, curves: &Curves, maps: &[Option<SweepMaps>]) -> String {
-    let mut out = part("checks", "Checks", &sections::checks(runs));
+    let notes: String = runs.iter().map(|run| named(runs, run, sections::notes(run))).collect();
+    let mut out = part("notes", "Notes", &notes);
+    out.push_str(&part("checks", "Checks", &sections::checks(runs)));
     let drawn = |(run, maps): (&ReportedRun, &Option<SweepMaps>)| {
         maps.as_ref().map_or(String::new(), |maps| named(runs, run, format!("<div class=\"sweep\">{}</div>", maps.html())))
     };

@@ -78,6 +78,22 @@ pub fn verdicts(runs: &[ReportedRun]) -> String {
     out
 }
 
+/// What a reader of the results must know besides the numbers.
+pub fn notes(run: &ReportedRun) -> String {
+    let item = |note: &Json| {
+        let tone = if note["severity"] == "warning" { TagTone::Note } else { TagTone::Plain };
+        format!("<li>{} {}</li>\n", tag(tone, text(&note["severity"])), with_code(text(&note["text"])))
+    };
+    let items: String = list(run, "notes").iter().map(item).collect();
+    if items.is_empty() { items } else { format!("<ul>\n{items}</ul>\n") }
+}
+
+/// A text whose names of settings, in backticks, are code.
+fn with_code(text: &str) -> String {
+    let of = |(i, part): (usize, &str)| if i % 2 == 1 { format!("<code>{}</code>", escaped(part)) } else { escaped(part) };
+    text.split('`').enumerate().map(of).collect()
+}
+
 /// How far a sweep is that is run in parts.
 fn parts(run: &ReportedRun) -> String {
     let names = folder::names_of_parts(&run.folder).unwrap_or_default();
@@ -485,6 +501,19 @@ pub fn sources(runs: &[ReportedRun]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use fedsa::note::{Note, NoteCode};
+    use fedsa_experiment::summary::notes_json;
+
+    #[test]
+    fn a_note_of_every_kind_is_on_the_page() {
+        let all: Vec<Note> = NoteCode::ALL.iter().map(|code| Note::new(*code, format!("{} See `ridge`.", code.about()))).collect();
+        let summary = json!({ "notes": notes_json(&all) });
+        let page = notes(&ReportedRun::of("x".as_ref(), "x".into(), RunState::Finished, summary));
+        for note in &all {
+            let expected = format!("{}</span> {} See <code>ridge</code>.</li>", note.severity().name(), escaped(note.code.about()));
+            assert!(page.contains(&expected), "{expected}: {page}");
+        }
+    }
 
     #[test]
     fn a_command_is_typed_with_quotes_where_a_shell_needs_them() {

@@ -56,6 +56,7 @@ macro_rules! codes {
 
 codes! {
     RowsLeftOut, "rows.left-out", Warning, "Rows of the data were left out.";
+    EstimateByNewton, "inference.estimate-by-newton", Info, "The method missed its target, and the estimate is that of Newton steps.";
     RootUnknown, "root.unknown", Info, "The solution is not known, so that no errors are measured.";
 }
 

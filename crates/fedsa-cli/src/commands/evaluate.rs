@@ -101,7 +101,7 @@ fn evaluate_logs(args: &EvaluateArgs, kinds: &Kinds) -> Result<u8, Error> {
         }
         log::info!("writing {}", out.display());
         evaluated.write(&WORDS)?;
-        Ok(finished(&evaluated.ran, out, common, false))
+        Ok(finished(&evaluated.ran, out, common, false, "evaluate"))
     })?;
     Ok(status)
 }

@@ -127,7 +127,7 @@ fn fit_files(args: &FitArgs, kinds: &Kinds) -> Result<u8, Error> {
         }
         log::info!("writing {}", out.display());
         fitted.write()?;
-        Ok(finished(&fitted.ran, out, common, false))
+        Ok(finished(&fitted.ran, out, common, false, "fit"))
     })?;
     Ok(status)
 }

@@ -2,18 +2,21 @@
 
 use std::path::Path;
 
+use fedsa::note::{Note, Severity};
 use fedsa_experiment::numbers::{number, percent, rough};
 use fedsa_experiment::outcome::{Missed, Outcome};
 use fedsa_experiment::summary::{Entry, Falling, Summary, TargetCost};
 use fedsa_experiment::tables::SummaryTable;
 
 use super::{count, say};
+use crate::hints;
 
 /// The largest number of floors that are printed one by one.
 const LISTED: usize = 12;
 
-/// Prints how the runs ended, their floors, and the checks. `results` is the number of methods at all points.
-pub fn report(summary: &Summary, results: usize, out: &Path) {
+/// Prints how the runs ended, their floors, notes, and the checks. `results` is the number of methods at all points; notes name the options of
+/// the command.
+pub fn report(summary: &Summary, results: usize, out: &Path, command: &str) {
     say(format!("{} in {:.1} s: {}", summary.id, summary.seconds, out.display()));
     let few = results <= LISTED;
     let mut floors = 0;
@@ -36,12 +39,26 @@ pub fn report(summary: &Summary, results: usize, out: &Path) {
     if !few && floors > 0 {
         say(format!("  {floors} floors: in {}, under `results`", out.join("summary.json").display()));
     }
-    for note in &summary.notes {
-        say(format!("  note: {note}"));
+    for line in note_lines(&summary.notes, command) {
+        say(format!("  {line}"));
     }
     for v in &summary.checks {
         say(format!("  {}", v.line(summary.quick)));
     }
+}
+
+/// Notes as the terminal shows them, with the options of the command in place of settings.
+pub fn note_lines(notes: &[Note], command: &str) -> Vec<String> {
+    let options = hints::options_of(command);
+    let options: Vec<(&str, &str)> = options.iter().map(|(setting, option)| (&setting[..], &option[..])).collect();
+    let line = |note: &Note| {
+        let kind = match note.severity() {
+            Severity::Info => "note",
+            Severity::Warning => "warning",
+        };
+        format!("{kind}: {}", hints::text_with(&note.text, &options))
+    };
+    notes.iter().map(line).collect()
 }
 
 /// What is not as expected, a line each.
@@ -107,4 +124,21 @@ pub fn table(table: &SummaryTable) -> Vec<String> {
 fn reached(missed: Missed) -> String {
     let Missed { metric, value, target, .. } = missed;
     format!("the {metric} is {} at the end, the target is {}", number(value), number(target))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fedsa::note::NoteCode;
+
+    #[test]
+    fn a_note_of_every_kind_is_a_line_of_the_terminal() {
+        let notes: Vec<Note> = NoteCode::ALL.iter().map(|code| Note::new(*code, format!("{}: a larger `ridge`", code.about()))).collect();
+        let lines = note_lines(&notes, "fit");
+        assert_eq!(lines.len(), NoteCode::ALL.len());
+        for (line, code) in lines.iter().zip(NoteCode::ALL) {
+            let kind = if code.severity() == Severity::Warning { "warning" } else { "note" };
+            assert_eq!(*line, format!("{kind}: {}: a larger --ridge", code.about()));
+        }
+    }
 }

@@ -53,7 +53,7 @@ pub fn in_folder(
         watcher.hide();
         log::info!("writing {}", out.display());
         ran.write(Vec::new())?;
-        Ok(finished(&ran, out, common, json))
+        Ok(finished(&ran, out, common, json, "run"))
     })
 }
 
@@ -95,13 +95,13 @@ pub fn if_exists(resume: bool, overwrite: bool) -> IfExists {
     }
 }
 
-/// Reports a run whose files are written; its exit status and notes.
-pub fn finished(ran: &Ran, out: &Path, common: &Common, json: bool) -> (u8, usize) {
+/// Reports a run of the command, whose files are written; its exit status, and the number of checks and outcomes that are excused.
+pub fn finished(ran: &Ran, out: &Path, common: &Common, json: bool, command: &str) -> (u8, usize) {
     signals::enter(Phase::Before);
     if json {
         say_json(&ran.summary_json());
     } else if !common.quiet {
-        report(&ran.summary(), ran.plan.points.len() * ran.plan.labels.len(), out);
+        report(&ran.summary(), ran.plan.points.len() * ran.plan.labels.len(), out, command);
     } else if !ran.ended.as_expected {
         // The exit status has a reason, which is no report.
         failures(&ran.summary()).into_iter().for_each(warn);
@@ -122,7 +122,7 @@ fn already_done(id: &str, ended: &EndedRun, out: &Path, common: &Common) -> (u8,
 }
 
 fn status(ended: &EndedRun) -> (u8, usize) {
-    (if ended.as_expected { DONE } else { NOT_AS_EXPECTED }, ended.notes)
+    (if ended.as_expected { DONE } else { NOT_AS_EXPECTED }, ended.excused)
 }
 
 /// Prints what an interrupted run leaves.

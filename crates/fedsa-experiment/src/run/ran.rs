@@ -6,6 +6,7 @@ use std::time::Instant;
 
 use fedsa::cancel::Cancel;
 use fedsa::error::Error;
+use fedsa::note::{Note, NoteCode};
 use fedsa::problem::arrays::Arrays;
 use fedsa::record::Outcome;
 use fedsa_data::regular;
@@ -23,7 +24,7 @@ use crate::picture::{self, DrawnFigure, Picture};
 use crate::plan::Plan;
 use crate::predict::{KeptPredictions, Predictor};
 use crate::results::Results;
-use crate::summary::Summary;
+use crate::summary::{self, Summary};
 
 /// Whether everything is as the experiment says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,8 +32,8 @@ use crate::summary::Summary;
 pub struct EndedRun {
     /// Whether every check and every outcome is as expected, notes aside.
     pub as_expected: bool,
-    /// With quick settings, the number of checks and outcomes that are not as expected, which are then notes.
-    pub notes: usize,
+    /// With quick settings, the number of checks and outcomes that are not as expected, which are then excused.
+    pub excused: usize,
 }
 
 impl EndedRun {
@@ -40,16 +41,16 @@ impl EndedRun {
     /// check unmeasured: such results are notes.
     /// The outcome of a cell that is `settled` does not count.
     fn of(plan: &Plan, results: &Results, verdicts: &[Verdict], quick: bool, settled: Option<usize>) -> Self {
-        let (mut notes, mut failures) = (0, 0);
+        let (mut excused, mut failures) = (0, 0);
         let mut count = |as_expected: bool, is_note: bool| match (as_expected, is_note) {
             (true, _) => {}
-            (false, true) => notes += 1,
+            (false, true) => excused += 1,
             (false, false) => failures += 1,
         };
         verdicts.iter().for_each(|v| count(v.as_expected && !v.excused, v.is_note(quick)));
         let cells = (0..results.cells.len()).filter(|cell| settled != Some(*cell));
         cells.for_each(|cell| count(results.as_expected(plan, cell), quick && results.is_ok(cell)));
-        Self { as_expected: failures == 0, notes }
+        Self { as_expected: failures == 0, excused }
     }
 
     /// Of the finished run in a folder.
@@ -57,7 +58,7 @@ impl EndedRun {
         let summary = regular::read(&out.join("summary.json"), u64::MAX - 1).ok();
         let summary: Option<Json> = summary.and_then(|bytes| serde_json::from_slice(&bytes).ok());
         let field = |name: &str| summary.as_ref().and_then(|s| s.get(name)?.as_u64());
-        Self { as_expected: field("exit_status") == Some(0), notes: field("notes").unwrap_or(0) as usize }
+        Self { as_expected: field("exit_status") == Some(0), excused: field("excused").unwrap_or(0) as usize }
     }
 }
 
@@ -83,8 +84,10 @@ pub struct Ran {
     began: Instant,
     /// By what program, where and when: told once, so that all copies of the results say the same.
     provenance: Json,
-    /// A cell of the first point whose run was only the way to a result that was found, with a note on its end.
-    settled: Option<(usize, String)>,
+    /// A cell of the first point whose run was only the way to a result that was found.
+    settled: Option<usize>,
+    /// What a reader of the results must know besides the numbers.
+    notes: Vec<Note>,
     /// What `summary.json` has besides what every run has.
     further: serde_json::Map<String, Json>,
     written: Written,
@@ -139,20 +142,35 @@ impl Ran {
         let predictor = predictor.with_cancel(&Cancel::never());
         let ended = EndedRun::of(&plan, &results, &verdicts, quick, None);
         let (seconds, provenance, further) = (began.elapsed().as_secs_f64(), output::provenance(), serde_json::Map::new());
-        let settled = None;
-        Some(Self { plan, results, predictor, verdicts, picture, quick, ended, seconds, began, provenance, settled, further, written })
+        let (settled, notes) = (None, summary::unknown_roots(&plan));
+        Some(Self {
+            plan,
+            results,
+            predictor,
+            verdicts,
+            picture,
+            quick,
+            ended,
+            seconds,
+            began,
+            provenance,
+            settled,
+            notes,
+            further,
+            written,
+        })
     }
 
     /// What is to be reported.
     pub fn summary(&self) -> Summary {
         let Self { plan, results, predictor, verdicts, quick, seconds, .. } = self;
         let mut summary = Summary::of(plan, results, predictor, verdicts, *quick, *seconds);
-        if let Some((cell, note)) = &self.settled {
+        summary.notes.clone_from(&self.notes);
+        if let Some(cell) = &self.settled {
             let at = plan.points[0].cells.iter().position(|of| of == cell);
             if let Some(entry) = at.and_then(|at| summary.entries.get_mut(at)) {
                 (entry.outcome, entry.as_expected, entry.reason, entry.remedy) = (Some(Outcome::Converged), true, None, None);
             }
-            summary.notes.push(note.clone());
         }
         summary
     }
@@ -160,7 +178,22 @@ impl Ran {
     /// The result of a cell of the first point was found by other means: how its run ended does not count, and the note says what did.
     pub(crate) fn settle(&mut self, cell: usize, note: String) {
         self.ended = EndedRun::of(&self.plan, &self.results, &self.verdicts, self.quick, Some(cell));
-        self.settled = Some((cell, note));
+        self.settled = Some(cell);
+        self.add_notes([Note::new(NoteCode::EstimateByNewton, note)]);
+    }
+
+    /// What a reader of the results must know besides the numbers: every door shows these notes.
+    pub fn notes(&self) -> &[Note] {
+        &self.notes
+    }
+
+    /// Adds notes that are not there yet.
+    pub fn add_notes(&mut self, notes: impl IntoIterator<Item = Note>) {
+        for note in notes {
+            if !self.notes.contains(&note) {
+                self.notes.push(note);
+            }
+        }
     }
 
     /// The text of the settings, `config.toml`, with defaults written out.
@@ -174,7 +207,8 @@ impl Ran {
         summary["provenance"] = self.provenance.clone();
         summary["quick"] = json!(self.quick);
         summary["exit_status"] = json!(u8::from(!self.ended.as_expected));
-        summary["notes"] = json!(self.ended.notes);
+        summary["excused"] = json!(self.ended.excused);
+        summary["notes"] = summary::notes_json(&self.notes);
         self.further.iter().for_each(|(key, value)| summary[key] = value.clone());
         summary
     }
