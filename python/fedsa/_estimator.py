@@ -334,12 +334,7 @@ class Estimator(Parameters):
         self._classes(found)
         self.n_features_in_, self.agents_, came_to = d, agent_names, json.loads(told)
         self.tol_ = float(came_to["tol"])
-        if self.tol is not None and self.tol_ > settings["tol"]:  # type: ignore[attr-defined]
-            warn(f"tol={settings['tol']:g} is below the rounding error of gradients of these data: the run stops at {self.tol_:g}")
         self._keep(json.loads(text), came_to, ran, covariance)
-        if self.n_iter_ == 0 and encoded_is_nonzero(encoded):
-            scale = "targets in larger units, or a smaller tol"
-            warn(f"the gradient at zero weights is below tol={self.tol_:g} already, and the weights stay 0: {scale}")
 
     def _keep(self, weights: dict[str, Any], told: dict[str, Any], ran: _fedsa.Ran, covariance: NDArray[np.float64] | None) -> None:
         """Keep what a fit has come to."""
@@ -478,6 +473,7 @@ class Estimator(Parameters):
             notes.append(f"{found.kind} covariance, {found.level:.0%} intervals; deviance {found.deviance:.6g}, AIC {found.aic:.6g}, n = {found.n}")
         else:
             rows, columns = self._coefficient_rows()
+        notes += map(str, self.results_.notes) if hasattr(self, "results_") else []
         return Summary(f"{self._fitted_model()} with {len(self.agents_)} agents", columns, rows, notes)
 
     def _fitted_model(self) -> str:
@@ -513,11 +509,6 @@ TYPES: dict[str, tuple[type, bool]] = {
     "level": (float, False),
     "seed": (int, False),
 }
-
-
-def encoded_is_nonzero(encoded: Any) -> bool:
-    """Whether some target is no 0, where targets are numbers."""
-    return isinstance(encoded, np.ndarray) and encoded.dtype.kind == "f" and bool(encoded.any())
 
 
 def row_weights(sample_weight: Any, n: int) -> NDArray[np.float64]:

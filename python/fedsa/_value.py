@@ -391,10 +391,6 @@ class ValueFunction(Parameters):
         ran = fitted.ran()
         assert ran is not None
         self.results_ = Results._of(ran)
-        left_out = self.logs_["left_out"]
-        if left_out:
-            rows = "; ".join(f"{one['rows']} of {one['file']}, {one['reason']}, the first is {one['first']}" for one in left_out[:5])
-            warn(f"rows were left out: {rows}{' ..' if len(left_out) > 5 else ''}")
         if self.outcome_.name not in ("converged", "completed"):
             more = f": {self.outcome_.reason}" if self.outcome_.reason else ""
             text = f"{self._data['method']} ended {self.outcome_.name}{more}; {self.outcome_.help or 'more max_rounds, or another method'}"
@@ -584,6 +580,7 @@ class ValueFunction(Parameters):
         (method, spent), *_ = self.costs_.items()
         notes = [f"{method}: {self.outcome_} after {spent.rounds} rounds, {spent.bits / 8e6:.4g} MB up and down"]
         notes += [f"value of the start states: {self.value().all}"] if self._told.get("policy_value") else []
+        notes += map(str, self.results_.notes) if hasattr(self, "results_") else []
         held = data.get("holdout")
         if held is None:
             se = self.weights_se_

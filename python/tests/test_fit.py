@@ -565,8 +565,10 @@ def test_what_is_odd_about_the_data_is_warned_of() -> None:
     with pytest.warns(fedsa.errors.FedsaWarning, match="the ridge 1e-5 all but removes the column `5`") as caught:
         FederatedRegressor().fit(tiny, scores, agents=3)
     assert caught[0].filename == __file__ and "`standardise` brings" in str(caught[0].message)
-    with pytest.warns(fedsa.errors.FedsaWarning, match="is below the rounding error of gradients") as caught:
-        model = FederatedRegressor(tol=1e-30).fit(x, scores, agents=3)
+    assert isinstance(caught[0].message, fedsa.FedsaWarning) and caught[0].message.code == "columns.removed-by-ridge"
+    model = FederatedRegressor(tol=1e-30).fit(x, scores, agents=3)
+    (note,) = (note for note in model.results_.notes if note.code == "tol.below-rounding")
+    assert note.text.startswith("`tol=1e-30` is below the rounding error of gradients") and str(note) in str(model.summary())
     assert 1e-30 < model.tol_ < 1e-9 and model.outcome_.name == "converged"
     with warnings.catch_warnings():
         warnings.simplefilter("error")

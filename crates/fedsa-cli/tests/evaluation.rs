@@ -416,7 +416,8 @@ fn numbered_states_have_a_weight_each() {
     // A range that leaves states out, and predictions outside of it.
     let text = folder.run(&[&one_hot[..], &["r", "--range", "s_0=1,3"]].concat()).exits(0).stdout;
     assert!(
-        text.contains("warning: `s_0` is outside of its range 1,3 in ") && text.contains("of the states, which count as its ends"),
+        text.contains("warning: the column `s_0` is outside of its range 1,3 in ")
+            && text.contains("of the states, which count as its ends"),
         "{text}"
     );
     folder.write("new.csv", "s_0\n0\n3\n77\n");
@@ -560,7 +561,7 @@ fn ratios_come_from_probabilities_and_are_clipped_on_request() {
     let ratios = &clipped["agents"][0]["ratios"];
     assert_eq!((&ratios["clipping"]["clipped"], &ratios["clipping"]["level"]), (&json!(count), &json!(1.5)));
     assert!((ratios["mean"].as_f64().unwrap() - 0.75 * mean).abs() < 1e-12, "2 became 1.5: {ratios}");
-    assert!(said.contains("clipped at 1.5: ") && said.contains("their mean falls from "), "{said}");
+    assert!(said.contains("clipped at 1.5, and their mean falls from "), "{said}");
     // A mean far from 1 is pointed at.
     let doubled: String =
         csv.lines().map(|line| line.strip_suffix(",2").map_or(format!("{line}\n"), |rest| format!("{rest},4\n"))).collect();

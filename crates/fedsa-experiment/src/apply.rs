@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use fedsa::error::{Error, Result, quoted};
+use fedsa::note::{Note, NoteCode};
 use fedsa::parallel;
 use fedsa::problem::Files as _;
 use fedsa::problem::dataset::{Dataset, Labels, Wanted};
@@ -15,6 +16,8 @@ use fedsa_data::linear_model::{LinearModel, PredictedClass, Predicts};
 use fedsa_data::table::{Cells, Table, TableForm, Text};
 use fedsa_data::weights::{self, FittedModel, ValueModel};
 use fedsa_data::{datasets, table};
+
+use crate::numbers;
 
 /// What is applied to what. Errors name the setting at fault.
 #[derive(Debug, Clone, PartialEq)]
@@ -93,17 +96,12 @@ pub struct Applied {
     pub added: Vec<String>,
     /// How good predictions are, if the data have targets.
     pub quality: Option<PredictionQuality>,
-    /// The tables of which columns were left out, because they hold neither numbers nor flags, with the names of these columns.
-    pub left_out: Vec<(String, Vec<String>)>,
-    /// Of a value function, the columns of states that are outside of the range of the fit in some rows, with their number: their values are
-    /// those at the ends of the range.
-    pub clipped: Vec<(String, usize)>,
+    /// What a reader of the predictions must know besides them.
+    pub notes: Vec<Note>,
     /// The files that were read, those of the data in the order of the rows.
     pub files: Vec<PathBuf>,
     /// The `weights.json` that was read; empty if weights were in memory.
     pub weights: PathBuf,
-    /// How the run ended that gave the weights, where they were read and say it.
-    pub outcome: Option<String>,
 }
 
 /// Applies weights to data.
@@ -125,8 +123,13 @@ pub fn apply(settings: &ApplySettings) -> Result<Applied> {
         FittedModel::Value(fitted) => values_of_files(settings, &weights, fitted)?,
         FittedModel::Linear(model) => predictions_of_files(settings, &model)?,
     };
-    let outcome = weights::outcome(&weights);
-    Ok(Applied { weights, outcome, ..applied })
+    let mut notes = applied.notes;
+    let outcome = weights::outcome(&weights).filter(|outcome| ["diverged", "stalled", "out-of-rounds"].contains(&&outcome[..]));
+    notes.extend(outcome.map(|outcome| {
+        let what = format!("the fit of these weights ended as {outcome}: they are not those that it was to find");
+        Note::new(NoteCode::WeightsNotFound, what)
+    }));
+    Ok(Applied { weights, notes, ..applied })
 }
 
 /// The values of a value function on tables whose inputs are the columns that it was fitted to ([`ValueModel::inputs`]). With `se` their
@@ -144,8 +147,15 @@ pub fn values(fitted: &ValueModel, tables: Vec<Table>, column: Option<&str>, se:
     }
     let mut counts = vec![0; fitted.inputs().len()];
     tables.iter().for_each(|table| fitted.map().count_clipped(&table.inputs, &mut counts));
-    let clipped = fitted.inputs().iter().cloned().zip(counts).filter(|(_, count)| *count > 0).collect();
-    Ok(Applied { clipped, ..stacked(tables, new, vec![added.to_string()], None)? })
+    let mut applied = stacked(tables, new, vec![added.to_string()], None)?;
+    let outside = fitted.inputs().iter().zip(counts).filter(|(_, count)| *count > 0);
+    applied.notes.extend(outside.map(|(column, count)| {
+        let (rows, share) = (numbers::thousands(count as f64), numbers::percent(count as f64 / applied.rows as f64));
+        let column = quoted(column);
+        let what = format!("the column `{column}` is outside of the range of the fit in {rows} rows ({share}), which count as its ends");
+        Note::new(NoteCode::StatesClipped, what)
+    }));
+    Ok(applied)
 }
 
 /// What a model predicts of the rows of tables whose inputs are the columns that it was fitted to ([`LinearModel::names`]).
@@ -218,19 +228,13 @@ fn scored(model: &LinearModel, tables: Vec<Table>, scores: &[Vec<f64>], column: 
 /// Tables below each other, with new columns.
 fn stacked(tables: Vec<Table>, new: Vec<(String, Cells)>, added: Vec<String>, quality: Option<PredictionQuality>) -> Result<Applied> {
     let rows = tables.iter().map(|table| table.rows).sum();
-    let left_out = tables.iter().filter(|table| !table.left_out.is_empty()).map(|table| (table.name.clone(), table.left_out.clone()));
-    let left_out = left_out.collect();
-    Ok(Applied {
-        columns: table::stacked(tables, new)?,
-        rows,
-        added,
-        quality,
-        left_out,
-        clipped: Vec::new(),
-        files: Vec::new(),
-        weights: PathBuf::new(),
-        outcome: None,
-    })
+    let notes = tables.iter().filter(|table| !table.left_out.is_empty()).map(|table| {
+        let columns = table.left_out.iter().map(|name| format!("`{}`", quoted(name))).collect::<Vec<_>>().join(", ");
+        let what = format!("{}: left out the columns {columns}, which hold neither numbers nor flags nor text", table.name);
+        Note::new(NoteCode::ColumnsLeftOut, what)
+    });
+    let notes = notes.collect();
+    Ok(Applied { columns: table::stacked(tables, new)?, rows, added, quality, notes, files: Vec::new(), weights: PathBuf::new() })
 }
 
 /// How good predictions are, where the tables have targets: the share of right classes, or the root mean square error.

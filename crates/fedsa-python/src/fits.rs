@@ -71,7 +71,6 @@ pub fn fit_rows<'py>(
         progress.say(Event::Stage("building", 0.0));
         set.check()?;
         let fit = Fit::of_sets(&settings, vec![set], cancel)?;
-        fit.warnings().into_iter().for_each(|warning| progress.say(Event::Warned(warning)));
         let (choice, tol) = (fit.choice().map(choice_json), fit.settings().tol);
         let fitted = fit.run(RunSettings::default(), progress, cancel)?.results(progress, cancel)?;
         parts(fitted, choice, tol)

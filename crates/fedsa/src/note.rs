@@ -55,9 +55,45 @@ macro_rules! codes {
 }
 
 codes! {
-    RowsLeftOut, "rows.left-out", Warning, "Rows of the data were left out.";
+    AgentsOneRow, "agents.one-row", Warning, "Every row is an agent of its own.";
+    CategoryManyLevels, "categories.many-levels", Warning, "A category has about as many levels as there are rows.";
+    ColumnsFarFromZero, "columns.far-from-zero", Warning, "A column varies by little beside its mean.";
+    ColumnsLeftOut, "columns.left-out", Info, "Columns of a table hold neither numbers nor flags nor text.";
+    ColumnsRemovedByRidge, "columns.removed-by-ridge", Warning, "The ridge leaves nothing of the coefficients of columns of small numbers.";
+    ColumnsUnlikeScales, "columns.unlike-scales", Warning, "Columns are of very different scales.";
+    EpisodesResumed, "episodes.resumed", Warning, "Episodes go on after their end under the same number.";
     EstimateByNewton, "inference.estimate-by-newton", Info, "The method missed its target, and the estimate is that of Newton steps.";
+    FeaturesBytes, "features.bytes", Info, "Features are whole numbers from 0 to 255.";
+    FeaturesDependent, "features.dependent", Info, "Features depend on each other, and weights are those of least norm.";
+    FeaturesFewJudges, "features.few-judges", Warning, "Features were chosen by few episodes, or by those of a kind.";
+    InferenceFewAgents, "inference.few-agents", Warning, "Clustered errors are of few agents.";
+    InferenceFewDegrees, "inference.few-degrees", Warning, "The normal distribution is used where few rows determine the dispersion.";
+    InferenceOverdispersed, "inference.overdispersed", Warning, "Counts vary by more than their family allows.";
+    NextStatesFollow, "states.next-follow", Info, "Next states are those of following rows.";
+    RatiosClipped, "ratios.clipped", Warning, "Importance ratios are clipped, which biases values.";
+    RatiosFewEffective, "ratios.few-effective", Warning, "A few transitions carry the weight of the importance ratios.";
+    RatiosMeanNotOne, "ratios.mean-not-one", Warning, "The mean importance ratio is not 1.";
+    RatiosNotUsed, "ratios.not-used", Info, "The logs have importance ratios that are not used.";
+    RatiosUsed, "ratios.used", Info, "The logs have importance ratios, which are used.";
+    RewardsZero, "rewards.zero", Warning, "All rewards are 0.";
     RootUnknown, "root.unknown", Info, "The solution is not known, so that no errors are measured.";
+    RowsLeftOut, "rows.left-out", Warning, "Rows of the data were left out.";
+    RowsLookReset, "rows.look-reset", Warning, "Rows look like resets of vector environments.";
+    RowsOutOfOrder, "rows.out-of-order", Warning, "Rows of episodes are not in the order of time.";
+    RowsShuffled, "rows.shuffled", Warning, "Episodes are not known, because rows are not in the order of time.";
+    RowsTerminalAndTruncated, "rows.terminal-and-truncated", Warning, "Rows are marked as terminal and as truncated.";
+    StatesClipped, "states.clipped", Warning, "States are outside of the ranges of their columns.";
+    StatesMayBeLabels, "states.may-be-labels", Info, "States that are taken as quantities may be labels.";
+    TolBelowRounding, "tol.below-rounding", Info, "The target for the gradient is below its rounding errors.";
+    TolMetAtZero, "tol.met-at-zero", Warning, "Zero weights meet the target for the gradient.";
+    TracesCut, "traces.cut", Info, "Traces start anew where rows do not follow each other.";
+    ValueErrorUnknown, "value.error-unknown", Warning, "The data do not determine the error of the value.";
+    ValueFewEffective, "value.few-effective", Warning, "A few episodes carry the weight of the importance ratios.";
+    ValueFewEpisodes, "value.few-episodes", Warning, "Few episodes determine the value and its interval.";
+    ValueFittedPart, "value.fitted-part", Warning, "Fitted values of what would follow make up much of a value by returns.";
+    ValueOtherWeights, "value.other-weights", Warning, "The weights of the run have not come to the pooled solution, whose value is given.";
+    ValuePoorFeatures, "value.poor-features", Warning, "Fitted values are further from returns than chance allows.";
+    WeightsNotFound, "weights.not-found", Warning, "The fit of the weights did not find those that it was to find.";
 }
 
 /// Something that a reader of a result must know.

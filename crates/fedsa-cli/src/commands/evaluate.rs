@@ -6,15 +6,10 @@
 use std::collections::BTreeMap;
 
 use fedsa::error::{Error, ErrorKind, Result, quoted};
-use fedsa::problem::Field;
 use fedsa::problem::features::FeatureSpec;
 use fedsa::problem::log::Log;
 use fedsa::problem::log_form::BadRows;
-use fedsa::problem::logs::Logs;
-use fedsa::problem::policy_value::FEWEST_EPISODES;
-use fedsa::problem::root::{Root, RootSource};
 use fedsa::problem::source::Inputs;
-use fedsa::problem::survey::{LogFacts, RatioClipping, Surveyed};
 use fedsa_experiment::choose::{Choice, Considered, Cost, Why};
 use fedsa_experiment::config::Experiment;
 use fedsa_experiment::config::document::{Document, Origin};
@@ -260,8 +255,6 @@ fn chosen(choice: &Choice) -> Vec<String> {
 /// What the report before the run is about.
 struct Before {
     lines: Vec<String>,
-    ratios: Vec<String>,
-    settings: Logs,
     has_rewards: bool,
     chosen: Vec<String>,
     /// Features that would take less, where there are many.
@@ -273,15 +266,11 @@ struct Before {
 impl Before {
     /// The data and the method.
     fn of(args: &EvaluateArgs, evaluation: &Evaluation) -> Self {
-        let Data { logs, settings, .. } = &evaluation.data;
-        let has_rewards = logs.facts.iter().any(|log| log.has_rewards);
+        let has_rewards = evaluation.data.logs.facts.iter().any(|log| log.has_rewards);
         let chosen = evaluation.choice.as_ref().map_or(Vec::new(), chosen);
-        let (mut lines, ratios) = (data(args, &evaluation.data), ratios(logs, settings));
-        lines.extend(cut_off(logs, settings));
-        lines.extend(clipped(&evaluation.data));
-        lines.extend(labels(&evaluation.data, args));
+        let lines = data(args, &evaluation.data);
         let is_unknown = evaluation.choice.as_ref().is_some_and(|choice| choice.why == Why::NoCostKnown);
-        Self { lines, ratios, settings: settings.clone(), has_rewards, chosen, fewer: fewer_features(&evaluation.data), is_unknown }
+        Self { lines, has_rewards, chosen, fewer: fewer_features(&evaluation.data), is_unknown }
     }
 
     /// The error about a lack of memory with the features that need less.
@@ -296,10 +285,7 @@ impl Before {
     /// The report before the run: the data, the method, and the estimated time.
     fn lines(&self, plan: &Plan) -> Vec<String> {
         let mut lines = self.lines.clone();
-        lines.extend(dependence(&self.settings, plan.field(0)));
-        lines.extend(self.ratios.iter().cloned());
         if !self.has_rewards {
-            lines.push("all rewards are 0, and so are the values and their weights".into());
             return lines;
         }
         lines.extend(self.chosen.iter().cloned());
@@ -368,133 +354,7 @@ fn tried(choice: &FeatureChoice) -> Vec<String> {
     });
     let episodes = count(choice.episodes, "held-out episode");
     let title = format!("  errors against the returns of {episodes}, root mean square (standard error), at most {} features:", choice.most);
-    let few = (choice.episodes < FEWEST_EPISODES).then(|| format!("fewer than {FEWEST_EPISODES} episodes judge them"));
-    let cut = choice.held.saturating_sub(choice.episodes);
-    let atypical = (2 * cut > choice.held).then(|| {
-        format!("{cut} of {} held-out episodes are cut short and have no return: those that ended may be of another kind", choice.held)
-    });
-    let warnings: Vec<String> = few.into_iter().chain(atypical).collect();
-    let warning = (!warnings.is_empty()).then(|| format!("  warning: {}; --features names others", warnings.join(", and ")));
-    std::iter::once(title).chain(each).chain(warning).collect()
-}
-
-/// What is said of features that depend on each other.
-fn dependence(settings: &Logs, field: &dyn Field) -> Option<String> {
-    let Ok(Root { source: RootSource::LeastNorm { rank }, theta }) = field.solution() else { return None };
-    let (d, rank) = match (settings.operator.has_auxiliary(), field.facts().projected_bellman()) {
-        (true, Some(error)) => (theta.len() / 2, error.minimiser().rank),
-        _ => (theta.len(), *rank),
-    };
-    if rank == d {
-        return None;
-    }
-    let what = format!("  {rank} of {d} directions of these features are independent on these transitions: of all solutions");
-    let help = if settings.ridge == 0.0 { "; --ridge EPS makes it unique" } else { "" };
-    Some(format!("{what} the one of least norm is meant{help}"))
-}
-
-/// The columns of which states are outside of the range that was given.
-fn clipped(data: &Data) -> Vec<String> {
-    let ranges = data.map.ranges();
-    let each = data.map.columns().iter().zip(&data.clipped).filter(|(_, count)| **count > 0);
-    let line = |(column, count): (&String, &usize)| {
-        let share = numbers::percent(*count as f64 / data.logs.transitions() as f64);
-        let (lo, hi) = ranges.get(column).copied().unwrap_or_default();
-        let (column, lo, hi) = (quoted(column), numbers::typed(lo), numbers::typed(hi));
-        format!("  warning: `{column}` is outside of its range {lo},{hi} in {share} of the states, which count as its ends")
-    };
-    each.map(line).collect()
-}
-
-/// What is said of states that may be numbers of states, and are taken as quantities.
-fn labels(data: &Data, args: &EvaluateArgs) -> Option<String> {
-    /// The most values of all columns together that are likely to be labels.
-    const MOST: f64 = 5000.0;
-    let is_taken_as_is = matches!(data.map.spec(), FeatureSpec::Columns {} | FeatureSpec::OneHot {});
-    let ranges = data.logs.whole_ranges().filter(|_| !is_taken_as_is && args.features.is_none())?;
-    let values: f64 = ranges.iter().map(|(lo, hi)| hi - lo + 1.0).product();
-    let all = if ranges.len() == 1 { "the state column is" } else { "all state columns are" };
-    let count = numbers::thousands(values);
-    (values <= MOST)
-        .then(|| format!("  {all} whole numbers, of {count} values in all: if they are labels, --features one-hot has a weight for each"))
-}
-
-/// Where traces start anew because rows do not follow each other.
-fn cut_off(logs: &Surveyed, settings: &Logs) -> Option<String> {
-    let cut: usize = logs.facts.iter().map(|log| log.cut_off).sum();
-    let (rows, agents) = (numbers::thousands(cut as f64), count(logs.facts.iter().filter(|log| log.cut_off > 0).count(), "agent"));
-    let what =
-        format!("{rows} of {} rows of {agents} begin elsewhere than the row before ended", numbers::thousands(logs.transitions() as f64));
-    (settings.lambda > 0.0 && cut > 0)
-        .then(|| format!("  {what}: traces start anew there; a column `episode` would say where episodes begin"))
-}
-
-/// How the logs' importance ratios are used, with a warning for each agent of which few transitions carry the weight.
-fn ratios(logs: &Surveyed, settings: &Logs) -> Vec<String> {
-    /// The share of the transitions below which an effective sample size is small.
-    const SMALL: f64 = 0.1;
-    /// The largest number of agents that are named.
-    const NAMED: usize = 10;
-    let sizes: Vec<(&LogFacts, f64)> = logs.facts.iter().filter_map(|log| Some((log, log.effective_size?))).collect();
-    let with = count(sizes.len(), "agent");
-    if sizes.is_empty() {
-        return Vec::new();
-    } else if !settings.ratios {
-        return vec![format!("the importance ratios of {with} are not used (problem.ratios = false)")];
-    }
-    let mut lines = vec![format!("importance ratios of {with}; --set problem.ratios=false leaves them out")];
-    lines.extend(clipping(logs));
-    lines.extend(far_from_one(&sizes).take(NAMED));
-    let small: Vec<_> = sizes.iter().filter(|(log, size)| *size < SMALL * log.transitions as f64).collect();
-    lines.extend(small.iter().take(NAMED).map(|(log, size)| {
-        let (size, n) = (numbers::digits(*size, 3), numbers::thousands(log.transitions as f64));
-        format!("  warning: {}: the ratios leave an effective sample size of {size} of {n} transitions; its part is uncertain", log.name)
-    }));
-    if small.len() > NAMED {
-        lines.push(format!("  warning: and so do those of {}", count(small.len() - NAMED, "further agent")));
-    }
-    lines
-}
-
-/// How many ratios are clipped, and what their mean loses by it: of all agents, and of those that lose most.
-fn clipping(logs: &Surveyed) -> Vec<String> {
-    /// The largest number of agents that are named.
-    const NAMED: usize = 10;
-    let clipped = |log: &LogFacts| Some((log.transitions, log.clipping?, log.mean_ratio?));
-    let mut all: Vec<_> = logs.facts.iter().filter_map(|log| Some((log.name.as_str(), clipped(log)?))).collect();
-    let line = |name: &str, n: f64, count: f64, before: f64, after: f64| {
-        let (before, after) = (numbers::digits(before, 4), numbers::digits(after, 4));
-        format!("{name}: {} of the ratios are clipped, their mean falls from {before} to {after}", numbers::percent(count / n))
-    };
-    let Some((_, (_, RatioClipping { level, .. }, _))) = all.first() else { return Vec::new() };
-    let sum = |of: &dyn Fn(f64, RatioClipping, f64) -> f64| all.iter().map(|(_, (n, clip, mean))| of(*n as f64, *clip, *mean)).sum::<f64>();
-    let n = sum(&|n, _, _| n);
-    let (before, after) = (sum(&|n, clip, _| n * clip.mean_before) / n, sum(&|n, _, mean| n * mean) / n);
-    let title = format!("  clipped at {}", numbers::typed(*level));
-    let mut lines = vec![line(&title, n, sum(&|_, clip, _| clip.clipped as f64), before, after)];
-    lines.push("  what the mean loses, 1 being right, is weight of actions that the evaluated policy prefers: a bias".into());
-    if all.len() > 1 {
-        let loss = |(_, (_, clip, mean)): &(&str, (usize, RatioClipping, f64))| clip.mean_before - mean;
-        all.sort_by(|x, y| loss(y).total_cmp(&loss(x)));
-        let named = all.iter().take(NAMED);
-        lines.extend(
-            named.map(|(name, (n, clip, mean))| format!("    {}", line(name, *n as f64, clip.clipped as f64, clip.mean_before, *mean))),
-        );
-    }
-    lines
-}
-
-/// Warnings about agents whose mean ratio is not 1 by more than chance: five of its standard errors, and a tenth.
-fn far_from_one<'a>(sizes: &'a [(&LogFacts, f64)]) -> impl Iterator<Item = String> + 'a {
-    sizes.iter().filter_map(|(log, size)| {
-        let mean = log.clipping.map_or(log.mean_ratio?, |clip| clip.mean_before);
-        // The variance of the ratios from sum^2 / sum of squares; of clipped ones it is smaller.
-        let n = log.transitions as f64;
-        let error = mean * ((n / size - 1.0).max(0.0) / n).sqrt();
-        let is_far = (mean - 1.0).abs() > (5.0 * error).max(0.1);
-        let said = numbers::digits(mean, 3);
-        is_far.then(|| format!("  warning: {}: the mean ratio is {said}, and should be 1: are they those of these policies?", log.name))
-    })
+    std::iter::once(title).chain(each).collect()
 }
 
 /// The predicted number of rounds and time until the target, if known.

@@ -12,10 +12,9 @@ use fedsa_experiment::Kinds;
 use fedsa_experiment::choose::{ConsideredForLosses, Goal, LossChoice};
 use fedsa_experiment::config::Experiment;
 use fedsa_experiment::config::document::Origin;
-use fedsa_experiment::fit::{AGENTS, Fit, FitSettings, Fitted, Model, unlike_scales};
+use fedsa_experiment::fit::{AGENTS, Fit, FitSettings, Fitted, Model};
 use fedsa_experiment::made::Changes;
 use fedsa_experiment::numbers::{self, number};
-use fedsa_experiment::outcome::Outcome;
 
 use super::progress::Watcher;
 use super::results::table;
@@ -272,10 +271,6 @@ fn about(fit: &Fit) -> Vec<String> {
     };
     let mut lines = vec![format!("{}, {intercept}", fit.prepared().sizes())];
     lines.extend(modelled(&fit.prepared().targets));
-    if fit.prepared().has_bytes() {
-        let help = "--divide-by 255 and --pca DIM make fits of such data faster";
-        lines.push(format!("  note: features are whole numbers from 0 to 255, as of pixels; {help}"));
-    }
     for category in &fit.prepared().categories {
         let levels: Vec<&str> = category.levels.iter().take(MOST_LEVELS).map(String::as_str).collect();
         let all = category.levels.len();
@@ -292,14 +287,8 @@ fn about(fit: &Fit) -> Vec<String> {
     if fit.settings().partition == Partition::ByColumn {
         lines.push(format!("  agents: {}", listed_rows(fit.prepared().named_agents(), "agents")));
     }
-    lines.extend(fit.warnings().iter().map(|warning| format!("  note: {}", hints::text_with(warning, &OPTIONS))));
     let tol = numbers::typed(fit.settings().tol);
-    if let Some(asked) = fit.unreachable_tol() {
-        let asked = numbers::typed(asked);
-        lines.push(format!("  until the norm of the gradient is at most {tol} (absolute), the rounding error of gradients of these data:"));
-        let scales = unlike_scales(fit.prepared()).map_or(String::new(), |scales| format!("; {}", hints::text_with(&scales, &OPTIONS)));
-        lines.push(format!("    --tol {asked} is below it{scales}"));
-    } else if fit.settings().tol > 0.0 {
+    if fit.settings().tol > 0.0 {
         lines.push(format!("  until the norm of the gradient is at most {tol} (absolute)"));
     }
     lines.extend(fit.choice().map_or(Vec::new(), chosen));
@@ -352,12 +341,6 @@ fn chosen(choice: &LossChoice) -> Vec<String> {
 fn report(fitted: &Fitted) -> Vec<String> {
     // The quality is told in sentences below.
     let mut lines: Vec<String> = fitted.summary().tables.iter().take(1).flat_map(table).collect();
-    if fitted.spent().first().is_none_or(|first| first.rounds == 0) {
-        lines.push("note: theta = 0 meets --tol already. Features or targets may be very small: --standardise".into());
-    }
-    let ended_well = matches!(fitted.outcome(), Outcome::Converged | Outcome::Completed);
-    let scales = unlike_scales(&fitted.prepared).filter(|_| !ended_well);
-    lines.extend(scales.map(|scales| format!("note: {}", hints::text_with(&scales, &OPTIONS))));
     let quality = |name: &str, quality: &FitQuality| {
         let accuracy = quality.accuracy.map_or(String::new(), |share| format!(", accuracy {}", numbers::percent(share)));
         let rmse = quality.rmse.map_or(String::new(), |rmse| format!(", root mean square error {}", number(rmse)));

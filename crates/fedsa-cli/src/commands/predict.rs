@@ -1,11 +1,12 @@
 //! `fedsa predict`: fitted weights applied to data.
 
-use fedsa::error::{Error, Result, quoted};
+use fedsa::error::{Error, Result};
 use fedsa_data::atomic::{self, Existing};
 use fedsa_data::table;
 use fedsa_experiment::apply::{Applied, ApplySettings, PredictionQuality, apply};
 use fedsa_experiment::numbers;
 
+use super::results::note_lines;
 use super::{count, may_write, named_columns, say, warn, write_out};
 use crate::args::PredictArgs;
 use crate::error::DONE;
@@ -44,7 +45,7 @@ pub fn predict(args: &PredictArgs) -> Result<u8, Error> {
         .with_se(args.se)
         .with_column(args.column.clone());
     let applied = apply(&settings).map_err(in_options)?;
-    notes(&applied).into_iter().for_each(warn);
+    note_lines(&applied.notes, "predict").into_iter().chain(applied.quality.map(quality)).for_each(warn);
     if to_file {
         refuse_inputs(args, &applied)?;
     }
@@ -67,30 +68,14 @@ pub fn predict(args: &PredictArgs) -> Result<u8, Error> {
     Ok(DONE)
 }
 
-/// What was left out, and how good predictions are.
-fn notes(applied: &Applied) -> Vec<String> {
-    let left_out = |(table, names): &(String, Vec<String>)| {
-        let columns = names.iter().map(|name| format!("`{}`", quoted(name))).collect::<Vec<_>>().join(", ");
-        format!("note: {table}: left out {columns}, which hold neither numbers nor flags nor text")
-    };
-    let mut lines: Vec<String> = applied.left_out.iter().map(left_out).collect();
-    if let Some(outcome) = applied.outcome.as_deref().filter(|outcome| ["diverged", "stalled", "out-of-rounds"].contains(outcome)) {
-        lines.push(format!("warning: the fit of these weights ended as `{outcome}`: they are not those that it was to find"));
-    }
-    lines.extend(applied.clipped.iter().map(|(column, count)| {
-        let (rows, share) = (numbers::thousands(*count as f64), numbers::percent(*count as f64 / applied.rows as f64));
-        let column = quoted(column);
-        format!(
-            "note: `{column}` is outside of the range of the fit in {rows} rows ({share}), whose values are those at the end of the range"
-        )
-    }));
-    lines.extend(applied.quality.map(|quality| match quality {
+/// How good predictions are.
+fn quality(quality: PredictionQuality) -> String {
+    match quality {
         PredictionQuality::RootMeanSquareError { value, rows } => {
             format!("root mean square error {} on {}", numbers::number(value), count(rows, "row"))
         }
         PredictionQuality::Accuracy { share, rows } => format!("accuracy {} on {}", numbers::percent(share), count(rows, "row")),
-    }));
-    lines
+    }
 }
 
 /// The format that the extension of the output names; CSV on standard output.

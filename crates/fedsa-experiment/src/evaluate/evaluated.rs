@@ -18,7 +18,7 @@ use serde_json::{Value as Json, json};
 
 use super::comparison::HoldoutComparison;
 use super::pictures::{self, SeenStates, ValueColumns};
-use super::{Data, FeatureChoice, LogsRead, policy_value};
+use super::{Data, FeatureChoice, LogsRead, notes, policy_value};
 use crate::choose::Choice;
 use crate::folder::VALUE_PICTURES;
 use crate::outcome::Outcome;
@@ -104,6 +104,9 @@ impl Evaluated {
             }
             object
         });
+        let mut known = notes::of(&data, ran.plan.field(0));
+        known.extend(value.iter().zip(of_weights).flat_map(|(value, of_weights)| policy_value::odd(value, of_weights)));
+        ran.add_notes(known);
         ran.took_until_now();
         ran.add_to_summary("logs", LogsRead::of(&data).json());
         if let Some(choice) = &data.features {
@@ -117,7 +120,7 @@ impl Evaluated {
     pub fn policy_value_tables(&self) -> Vec<SummaryTable> {
         let tables = |value: &PolicyValue| {
             let against = self.data.against.iter().map(|against| against.table(value));
-            policy_value::tables(value, start_value(value, self.theta())).into_iter().chain(against).collect()
+            policy_value::tables(value).into_iter().chain(against).collect()
         };
         self.policy_value.as_ref().map_or_else(Vec::new, tables)
     }

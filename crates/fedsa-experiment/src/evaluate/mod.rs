@@ -8,6 +8,7 @@ mod evaluated;
 mod expectation;
 mod feature_choice;
 mod logs_read;
+mod notes;
 mod pictures;
 mod policy_value;
 mod settings;

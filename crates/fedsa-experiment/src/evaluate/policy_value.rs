@@ -1,5 +1,6 @@
 //! How good a policy is, as tables and as JSON.
 
+use fedsa::note::{Note, NoteCode};
 use fedsa::problem::policy_value::{EstimateTable, FEWEST_EPISODES, FittedValue, IntervalKind, PolicyValue, ValueEstimate, WeightedValue};
 use serde_json::{Map, Value, json};
 
@@ -134,19 +135,18 @@ fn table_json(table: &EstimateTable) -> Map<String, Value> {
 }
 
 /// A table for each estimate, with what has to be known to read it.
-pub(super) fn tables(value: &PolicyValue, of_weights: f64) -> Vec<SummaryTable> {
+pub(super) fn tables(value: &PolicyValue) -> Vec<SummaryTable> {
     let level = numbers::percent(value.level);
     let title = |by: &str| format!("value of the start states by {by}, with {level} intervals");
     let mut by_fit = table(title("fitted values"), &value.fitted.table, &value.fitted.own);
-    by_fit.notes.extend(fit_notes(&value.fitted, of_weights));
-    by_fit.notes.extend(poor_features(value));
+    by_fit.notes.extend(fit_notes(&value.fitted));
     let by = if value.has_ratios { "importance sampling" } else { "returns" };
     let mut by_returns = table(title(by), &value.importance.table, &[]);
     by_returns.notes.extend(return_notes(value, &value.importance));
     let robust = value.doubly_robust.iter().map(|robust| {
         let mut table = table(title("a doubly robust estimate"), &robust.table, &[]);
         table.notes.push("it is right where the ratios are, or where the fitted values of actions are".into());
-        table.notes.extend(return_notes(value, robust).into_iter().filter(|note| note.contains("cut short") || note.contains("warning")));
+        table.notes.extend(return_notes(value, robust).into_iter().filter(|note| note.contains("cut short")));
         table
     });
     [by_fit, by_returns].into_iter().chain(robust).collect()
@@ -188,56 +188,94 @@ fn table(title: String, of: &EstimateTable, own: &[(String, ValueEstimate)]) -> 
             table.notes.push(format!("{LISTED} of {} agents are listed", of.agents.len()));
         }
     }
-    let few = |e: &ValueEstimate| e.episodes < FEWEST_EPISODES;
-    if few(&of.all) {
-        let rough = if of.all.episodes > 1 { "and the interval is rough" } else { "and there is no interval" };
-        table.notes.push(format!("warning: there are too few episodes, {} and not {FEWEST_EPISODES}, {rough}", of.all.episodes));
-    } else if of.agents.len() > 1 {
-        let count = of.agents.iter().filter(|(_, e)| few(e)).count();
-        if count > 0 {
-            let agents = if count == 1 { "1 agent has".into() } else { format!("{count} agents have") };
-            table.notes.push(format!("warning: {agents} fewer than {FEWEST_EPISODES} episodes, and a rough interval"));
-        }
-    }
     table
 }
 
-fn fit_notes(fitted: &FittedValue, of_weights: f64) -> Vec<String> {
-    let all = &fitted.table.all;
-    let how = match fitted.interval {
-        IntervalKind::Influence => "by what each episode contributes to the start states and to the weights",
-        IntervalKind::Jackknife => "by leaving out each episode in turn",
-    };
-    let mut notes = vec![format!("standard errors are over episodes, {how}; the error of the features is not in them")];
+/// What a reader of the value must know besides the numbers.
+pub(super) fn odd(value: &PolicyValue, of_weights: f64) -> Vec<Note> {
+    let mut notes = few_episodes(&value.fitted.table);
+    let all = &value.fitted.table.all;
     if !all.se.is_finite() && all.episodes > 1 {
-        notes.push(
-            "the error is not known: the data do not determine the values of the start states, as where episodes are cut short in states that \
-             nothing else is known of; fewer features, or a ridge, help"
-                .into(),
-        );
+        let what = "the error of the fitted value is not known: the data do not determine the values of the start states, as where episodes are \
+                    cut short in states that nothing else is known of; fewer `features`, or a `ridge`, help";
+        notes.push(Note::new(NoteCode::ValueErrorUnknown, what));
     }
-    let size = 1e-6 * all.estimate.abs() + if all.se.is_finite() { 0.01 * all.se } else { 0.0 };
-    if (of_weights - all.estimate).abs() > size {
+    if is_elsewhere(all, of_weights) {
         let of_weights = numbers::number(of_weights);
-        notes.push(format!(
-            "this is the value of the pooled LSTD solution; the weights of the run have not come there, and have {of_weights}"
-        ));
+        let what =
+            format!("the value is that of the pooled LSTD solution: the weights of the run have not come there, and have {of_weights}");
+        notes.push(Note::new(NoteCode::ValueOtherWeights, what));
+    }
+    notes.extend(poor_features(value));
+    notes.extend(fitted_part(value));
+    let all = &value.importance.table.all;
+    if value.has_ratios && all.effective_episodes < FEWEST_EPISODES as f64 {
+        let size = numbers::digits(all.effective_episodes, 3);
+        let what = format!(
+            "the effective number of episodes falls to {size}, below {FEWEST_EPISODES}, before half of the discounted steps have been made: a few \
+             episodes decide, and the interval by importance sampling may be far too narrow"
+        );
+        notes.push(Note::new(NoteCode::ValueFewEffective, what));
     }
     notes
 }
 
+/// Whether weights have another value than the pooled solution.
+fn is_elsewhere(all: &ValueEstimate, of_weights: f64) -> bool {
+    let size = 1e-6 * all.estimate.abs() + if all.se.is_finite() { 0.01 * all.se } else { 0.0 };
+    (of_weights - all.estimate).abs() > size
+}
+
+/// That there are few episodes, of all agents or of some.
+fn few_episodes(of: &EstimateTable) -> Vec<Note> {
+    let few = |e: &ValueEstimate| e.episodes < FEWEST_EPISODES;
+    let count = of.agents.iter().filter(|(_, e)| few(e)).count();
+    let what = if few(&of.all) {
+        let rough = if of.all.episodes > 1 { "and the interval is rough" } else { "and there is no interval" };
+        format!("there are too few episodes, {} and not {FEWEST_EPISODES}, {rough}", of.all.episodes)
+    } else if of.agents.len() > 1 && count > 0 {
+        let agents = if count == 1 { "1 agent has".into() } else { format!("{count} agents have") };
+        format!("{agents} fewer than {FEWEST_EPISODES} episodes, and a rough interval")
+    } else {
+        return Vec::new();
+    };
+    vec![Note::new(NoteCode::ValueFewEpisodes, what)]
+}
+
+/// That fitted values of what would follow the ends of truncated episodes make up much of the value by returns.
+fn fitted_part(value: &PolicyValue) -> Option<Note> {
+    /// A part of the value that is not much.
+    const LITTLE: f64 = 0.5;
+    let WeightedValue { table, cut, bootstrapped, plain, .. } = &value.importance;
+    let [part, of, plain] = [*bootstrapped, table.all.estimate, *plain].map(numbers::number);
+    let what = format!(
+        "fitted values make up {part} of the value {of} by returns: they stand for what would follow the ends of {cut} of {} episodes that are cut \
+         short. The mean of the returns as they are is {plain}",
+        table.all.episodes
+    );
+    (*cut > 0 && bootstrapped.abs() > LITTLE * table.all.estimate.abs()).then(|| Note::new(NoteCode::ValueFittedPart, what))
+}
+
+fn fit_notes(fitted: &FittedValue) -> Vec<String> {
+    let how = match fitted.interval {
+        IntervalKind::Influence => "by what each episode contributes to the start states and to the weights",
+        IntervalKind::Jackknife => "by leaving out each episode in turn",
+    };
+    vec![format!("standard errors are over episodes, {how}; the error of the features is not in them")]
+}
+
 /// That fitted values are further from returns than chance allows, which features are the reason for.
-fn poor_features(value: &PolicyValue) -> Option<String> {
+fn poor_features(value: &PolicyValue) -> Option<Note> {
     /// The most standard errors that are chance.
     const CHANCE: f64 = 5.0;
     let (fitted, returns) = (value.fitted.table.all, value.importance.table.all);
     let apart = (fitted.estimate - returns.estimate).abs() / fitted.se.hypot(returns.se);
     (apart.is_finite() && apart > CHANCE && fitted.episodes >= FEWEST_EPISODES).then(|| {
         let by = if value.has_ratios { "importance sampling" } else { "returns" };
-        format!(
-            "warning: it is {} standard errors from the value by {by}: the features are too poor for these values",
-            numbers::digits(apart, 2)
-        )
+        let apart = numbers::digits(apart, 2);
+        let what =
+            format!("the fitted value is {apart} standard errors from the value by {by}: the features are too poor for these values");
+        Note::new(NoteCode::ValuePoorFeatures, what)
     })
 }
 
@@ -270,13 +308,6 @@ fn return_notes(value: &PolicyValue, weighted: &WeightedValue) -> Vec<String> {
     if let Some(ValueEstimate { estimate, se, low, high, .. }) = value.unclipped.filter(|_| std::ptr::eq(weighted, &value.importance)) {
         let [value, se, low, high] = [estimate, se, low, high].map(numbers::number);
         notes.push(format!("without clipping it is {value} ({se}), {low} to {high}"));
-    }
-    if value.has_ratios && all.effective_episodes < FEWEST_EPISODES as f64 {
-        let size = numbers::digits(all.effective_episodes, 3);
-        notes.push(format!(
-            "warning: the effective number of episodes falls to {size}, below {FEWEST_EPISODES}, before half of the discounted steps have been made: \
-             a few episodes decide, and the interval may be far too narrow"
-        ));
     }
     notes
 }

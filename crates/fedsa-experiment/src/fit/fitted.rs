@@ -5,6 +5,7 @@ use std::path::Path;
 use fedsa::cancel::Cancel;
 use fedsa::error::{Error, Result};
 use fedsa::linalg;
+use fedsa::note::Note;
 use fedsa::problem::arrays::{Array, Arrays};
 use fedsa::problem::glm::family::ModelFamily;
 use fedsa::problem::glm::inference::{Inference, infer};
@@ -15,8 +16,8 @@ use fedsa_data::linear_model::{LinearModel, PredictedClass, Predicts};
 use fedsa_data::npz;
 use serde_json::{Value as Json, json};
 
-use super::inferred;
 use super::settings::FitSettings;
+use super::{inferred, notes};
 use crate::outcome::Outcome;
 use crate::results::paid;
 use crate::run::Ran;
@@ -80,8 +81,9 @@ pub struct Fitted {
 }
 
 impl Fitted {
-    /// The weights of the first method; with inference after the steps that make their score vanish.
-    pub(super) fn new(mut ran: Ran, settings: &FitSettings, prepared: Prepared, cancel: &Cancel) -> Result<Self> {
+    /// The weights of the first method; with inference after the steps that make their score vanish. `notes` are those from before the runs.
+    pub(super) fn new(mut ran: Ran, settings: &FitSettings, prepared: Prepared, notes: Vec<Note>, cancel: &Cancel) -> Result<Self> {
+        ran.add_notes(notes);
         let mut theta = ran.results.cells[0][0].theta.clone();
         let inference = match settings.inference {
             None => None,
@@ -91,6 +93,7 @@ impl Fitted {
                 }
                 let inference = infer(&prepared, &theta, how, cancel)?;
                 ran.add_to_summary("inference", inferred::json(&inference));
+                ran.add_notes(inferred::odd(&inference));
                 settle(&mut ran);
                 theta.clone_from(&inference.theta);
                 Some(inference)
@@ -102,6 +105,10 @@ impl Fitted {
         let (train, held_out) = (prepared.train_quality(&theta), prepared.held_out_quality(&theta));
         let model = model(&prepared, &theta, settings.target.clone(), settings.offset.clone());
         let ridge = settings.mu();
+        let first = &ran.results.cells[0][0];
+        let outcome = if inference.is_some() { Outcome::Converged } else { first.outcome(&ran.plan.cells[0].run.stop) };
+        let rounds = first.rows.last().map_or(0, |row| row.round);
+        ran.add_notes(notes::after(&prepared, settings, outcome, rounds));
         ran.took_until_now();
         Ok(Self { ran, prepared, model, gradient_norm, objective, train, held_out, inference, theta, ridge })
     }

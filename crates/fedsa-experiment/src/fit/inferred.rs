@@ -1,8 +1,9 @@
 //! Coefficients with standard errors, as a table and in `summary.json`.
 
 use fedsa::message::{HEADER_BYTES, PART_HEADER_BYTES};
+use fedsa::note::{Note, NoteCode};
 use fedsa::problem::glm::family::ModelFamily;
-use fedsa::problem::glm::inference::{Coefficient, FEW_AGENTS, Inference, InferenceSettings};
+use fedsa::problem::glm::inference::{Coefficient, CovarianceKind, FEW_AGENTS, Inference, InferenceSettings};
 use serde_json::{Value as Json, json};
 
 use crate::numbers::{digits, number, percent};
@@ -90,9 +91,31 @@ pub(super) fn table(inference: &Inference) -> SummaryTable {
     table
 }
 
+/// What a reader of the errors must know besides the numbers.
+pub(super) fn odd(inference: &Inference) -> Vec<Note> {
+    let Inference { family, covariance, rows, parameters, agents, .. } = inference;
+    let mut notes = Vec::new();
+    let per_row = inference.pearson / (*rows as f64 - *parameters as f64);
+    if family.has_dispersion() && *rows < *parameters + FEW_DEGREES {
+        let more = "intervals and p-values of the t distribution, as R's lm and glm have them, are wider and larger";
+        let what = format!("n - p is {}: {more}", rows.saturating_sub(*parameters));
+        notes.push(Note::new(NoteCode::InferenceFewDegrees, what));
+    }
+    if *covariance == CovarianceKind::Model && *family == ModelFamily::Poisson && per_row > OVERDISPERSED {
+        let more = "errors of the covariance model are too small: take the sandwich, or a negative-binomial model";
+        let what = format!("counts have {} times the variance of the family: {more}", number(per_row));
+        notes.push(Note::new(NoteCode::InferenceOverdispersed, what));
+    }
+    if *covariance == CovarianceKind::Clustered && *agents < FEW_AGENTS {
+        let what = format!("{agents} agents: clustered errors of fewer than {FEW_AGENTS} agents are too small more often than not");
+        notes.push(Note::new(NoteCode::InferenceFewAgents, what));
+    }
+    notes
+}
+
 /// What has to be known to read the table.
 fn notes(inference: &Inference) -> Vec<String> {
-    let Inference { family, covariance, rows, parameters, agents, .. } = inference;
+    let Inference { family, covariance, rows, parameters, .. } = inference;
     let mut notes = vec![format!(
         "{} model, n = {rows}, p = {parameters}, covariance {}, intervals of the normal distribution at {}",
         family.name(),
@@ -115,20 +138,8 @@ fn notes(inference: &Inference) -> Vec<String> {
     if *family == ModelFamily::Gamma {
         notes.push("the log-likelihood is at the dispersion deviance / (sum of weights), as R has it; statsmodels takes Pearson's".into());
     }
-    let per_row = inference.pearson / (*rows as f64 - *parameters as f64);
     if family.has_dispersion() {
         notes.push(format!("dispersion {} (Pearson's statistic over n - p)", digits(inference.dispersion, 6)));
-        if *rows < *parameters + FEW_DEGREES {
-            let more = "intervals and p-values of the t distribution, as R's lm and glm have them, are wider and larger";
-            notes.push(format!("note: n - p is {}; {more}", rows - parameters));
-        }
-    } else if per_row > OVERDISPERSED && matches!(family, ModelFamily::Poisson) {
-        let more = "errors of the covariance model are too small: take the sandwich, or a negative-binomial model";
-        notes.push(format!("note: counts have {} times the variance of the family; {more}", number(per_row)));
-    }
-    if inference.covariance == fedsa::problem::glm::inference::CovarianceKind::Clustered && *agents < FEW_AGENTS {
-        let more = format!("clustered errors of fewer than {FEW_AGENTS} agents are too small more often than not");
-        notes.push(format!("warning: {agents} agents; {more}"));
     }
     let [up, down] = bits(inference).map(|bits| number(bits as f64 / 1e6));
     notes.push(format!(

@@ -5,14 +5,15 @@
 
 mod fitted;
 mod inferred;
+mod notes;
 mod settings;
-mod warnings;
 
 use std::time::Instant;
 
 use fedsa::cancel::Cancel;
 use fedsa::error::{Error, Result, quoted};
 use fedsa::kernel::Isa;
+use fedsa::note::Note;
 use fedsa::problem::dataset::{Columns, Dataset};
 use fedsa::problem::glm::inference;
 use fedsa::problem::logs::Sources;
@@ -34,7 +35,6 @@ use crate::run::{Job, RunOutcome, RunSettings};
 pub use fitted::{Fitted, MethodSpending};
 pub(crate) use fitted::{model, predicts};
 pub use settings::{AGENTS, AUTO, FitSettings, LOCAL_STEPS, Model};
-pub use warnings::unlike_scales;
 
 /// Reads the data of the settings and fits a model, without writing anything.
 ///
@@ -108,15 +108,9 @@ impl Fit {
         self.choice.as_ref()
     }
 
-    /// The target for the gradient that was asked for, where it is below the rounding errors of gradients of these data: it is then that of
-    /// [`Fit::settings`].
-    pub fn unreachable_tol(&self) -> Option<f64> {
-        self.unreachable
-    }
-
-    /// What is odd about the data, in sentences.
-    pub fn warnings(&self) -> Vec<String> {
-        warnings::of(&self.built.prepared, &self.settings)
+    /// What is known before the runs that a reader of the fit must know.
+    pub fn notes(&self) -> Vec<Note> {
+        notes::of(&self.built.prepared, &self.settings, self.unreachable)
     }
 
     /// The settings, with the intercept that the data have by default.
@@ -149,6 +143,7 @@ impl Fit {
     /// # Errors
     /// As [`Job::run`].
     pub fn run(self, run: RunSettings, observer: &dyn RunObserver, cancel: &Cancel) -> Result<RunOutcome<Fitted>, Error> {
+        let notes = self.notes();
         let Self { settings, experiment, built: Built { prepared, problem }, began, .. } = self;
         let names = fitted::NAMES.map(String::from).to_vec();
         // Methods that are compared are compared in seconds too.
@@ -156,7 +151,7 @@ impl Fit {
         let job = Job::new(experiment, run).with_problem(Some(problem)).with_files(names).since(began).for_work(FolderWork::Fit);
         let job = job.asking_for(inferred::asked(settings.inference));
         let cancel_later = cancel.clone();
-        job.run(observer, cancel)?.try_map(move |ran| Fitted::new(ran, &settings, prepared, &cancel_later))
+        job.run(observer, cancel)?.try_map(move |ran| Fitted::new(ran, &settings, prepared, notes, &cancel_later))
     }
 }
 

@@ -1,12 +1,14 @@
-//! What is odd about data that are fitted, in sentences.
+//! What a reader of a fit must know besides its numbers.
 
 use fedsa::error::quoted;
+use fedsa::note::{Note, NoteCode};
 use fedsa::problem::dataset::Rows;
 use fedsa::problem::preparation::Prepared;
 use fedsa::problem::preparation::partition::Partition;
 
 use super::settings::FitSettings;
 use crate::numbers::{number, typed};
+use crate::outcome::Outcome;
 
 /// Columns whose sizes differ by more than this are of very different scales.
 const UNLIKE: f64 = 1e4;
@@ -15,23 +17,62 @@ const FAR: f64 = 1e9;
 /// A category with a level for more than this share of the rows is no category.
 const MOST_LEVELS: f64 = 0.5;
 
-/// The warnings.
-pub(super) fn of(prepared: &Prepared, settings: &FitSettings) -> Vec<String> {
-    let mut all = removed_by_ridge(prepared, settings);
-    all.extend(far_from_zero(prepared));
+/// What is known before the runs. `unreachable` is the target for the gradient that was asked for, where rounding errors are larger.
+pub(super) fn of(prepared: &Prepared, settings: &FitSettings, unreachable: Option<f64>) -> Vec<Note> {
+    let mut all: Vec<Note> = removed_by_ridge(prepared, settings).into_iter().chain(far_from_zero(prepared)).collect();
+    if prepared.has_bytes() {
+        let what =
+            "features are whole numbers from 0 to 255, as of pixels: `divide_by = 255` and `pca = DIM` make fits of such data faster";
+        all.push(Note::new(NoteCode::FeaturesBytes, what));
+    }
+    all.extend(unreachable.map(|asked| below_rounding(prepared, settings, asked)));
     let rows = prepared.train.rows.len();
     for category in &prepared.categories {
         let levels = category.levels.len() + usize::from(category.reference.is_some());
         if levels as f64 > MOST_LEVELS * rows as f64 && levels > 2 {
             let column = quoted(&category.column);
-            all.push(format!("the column `{column}` has {levels} levels in {rows} rows, a coefficient each: `drop` leaves the column out"));
+            let what =
+                format!("the column `{column}` has {levels} levels in {rows} rows, a coefficient each: `drop` leaves the column out");
+            all.push(Note::new(NoteCode::CategoryManyLevels, what));
         }
     }
     if settings.partition == Partition::ByColumn && prepared.weights.len() == rows && rows > 1 {
         let group = quoted(settings.group.as_deref().unwrap_or_default());
-        all.push(format!("every row has another value of `{group}`, and is an agent of its own"));
+        let what = format!("every row has another value of `{group}`, and is an agent of its own");
+        all.push(Note::new(NoteCode::AgentsOneRow, what));
     }
     all
+}
+
+/// What is known after the run of the method that gives the weights.
+pub(super) fn after(prepared: &Prepared, settings: &FitSettings, outcome: Outcome, rounds: u64) -> Vec<Note> {
+    let mut all = Vec::new();
+    // A method that makes no rounds was not tried where its target is 0.
+    if rounds == 0 && matches!(outcome, Outcome::Converged) && has_targets(prepared) {
+        let what = format!(
+            "the gradient at zero weights meets `tol = {}` already, and the weights stay 0: features or targets are very small: \
+             `standardise`, targets in larger units, or a smaller `tol`",
+            typed(settings.tol)
+        );
+        all.push(Note::new(NoteCode::TolMetAtZero, what));
+    }
+    if !matches!(outcome, Outcome::Converged | Outcome::Completed) {
+        all.extend(unlike_scales(prepared).map(|what| Note::new(NoteCode::ColumnsUnlikeScales, what)));
+    }
+    all
+}
+
+/// Whether targets are not all 0, for which weights of 0 would be right.
+fn has_targets(prepared: &Prepared) -> bool {
+    prepared.train.targets.iter().any(|target| *target != 0.0)
+}
+
+/// That the target for the gradient is below its rounding errors.
+fn below_rounding(prepared: &Prepared, settings: &FitSettings, asked: f64) -> Note {
+    let scales = unlike_scales(prepared).map_or(String::new(), |scales| format!("; {scales}"));
+    let (asked, tol) = (typed(asked), typed(settings.tol));
+    let what = format!("`tol = {asked}` is below the rounding error of gradients of these data: the run stops at {tol}{scales}");
+    Note::new(NoteCode::TolBelowRounding, what)
 }
 
 /// The largest absolute value of each feature that is a column, with its name.
@@ -45,36 +86,38 @@ fn sizes(prepared: &Prepared) -> Vec<(String, f64)> {
 }
 
 /// Columns whose numbers are so small that the ridge leaves nothing of their coefficients.
-fn removed_by_ridge(prepared: &Prepared, settings: &FitSettings) -> Vec<String> {
+fn removed_by_ridge(prepared: &Prepared, settings: &FitSettings) -> Option<Note> {
     // Of sparse rows many columns have few small numbers, which a ridge is for.
     if matches!(prepared.train.rows, Rows::Sparse { .. }) {
-        return Vec::new();
+        return None;
     }
     let ridge = settings.mu();
     let small: Vec<(String, f64)> = sizes(prepared).into_iter().filter(|(_, size)| size * size < ridge).collect();
-    let Some((name, size)) = small.first() else { return Vec::new() };
+    let (name, size) = small.first()?;
     let more = if small.len() > 1 { format!(", and {} more columns", small.len() - 1) } else { String::new() };
     let what = format!("the ridge {} all but removes the column `{name}`, whose numbers are at most {}{more}", typed(ridge), number(*size));
-    vec![format!("{what}: `standardise` brings columns to one scale, or take a smaller `ridge`")]
+    let what = format!("{what}: `standardise` brings columns to one scale, or take a smaller `ridge`");
+    Some(Note::new(NoteCode::ColumnsRemovedByRidge, what))
 }
 
 /// Columns that were standardised and vary by little beside their mean.
-fn far_from_zero(prepared: &Prepared) -> Option<String> {
+fn far_from_zero(prepared: &Prepared) -> Option<Note> {
     let transform = &prepared.transform;
     let mut all = transform.columns.iter().zip(&transform.means).zip(&transform.deviations);
     let ((name, mean), deviation) = all.find(|((_, mean), deviation)| mean.abs() > FAR * **deviation)?;
     let (name, mean) = (quoted(&name), mean * transform.divide_by);
     let deviation = deviation * transform.divide_by;
     let digits = (mean / deviation).abs().log10().floor();
-    Some(format!(
+    let what = format!(
         "the column `{name}` varies by {} around {}: predictions lose some {digits} of 16 digits; subtract a number from it",
         number(deviation),
         number(mean)
-    ))
+    );
+    Some(Note::new(NoteCode::ColumnsFarFromZero, what))
 }
 
 /// That columns are of very different scales, if they are.
-pub fn unlike_scales(prepared: &Prepared) -> Option<String> {
+fn unlike_scales(prepared: &Prepared) -> Option<String> {
     let all = sizes(prepared);
     let least = all.iter().min_by(|a, b| a.1.total_cmp(&b.1))?;
     let most = all.iter().max_by(|a, b| a.1.total_cmp(&b.1))?;

@@ -1,0 +1,223 @@
+//! What a reader of an evaluation must know besides its numbers.
+
+use fedsa::error::quoted;
+use fedsa::note::{Note, NoteCode};
+use fedsa::problem::Field;
+use fedsa::problem::features::FeatureSpec;
+use fedsa::problem::log_form::LeftOutRows;
+use fedsa::problem::policy_value::FEWEST_EPISODES;
+use fedsa::problem::root::{Root, RootSource};
+use fedsa::problem::survey::{LogFacts, RatioClipping};
+
+use super::{Data, FeatureChoice, LogsRead, default_features};
+use crate::made::count;
+use crate::numbers;
+
+/// The most files, reasons or agents that are named.
+const MOST_NAMED: usize = 10;
+
+/// What is known of the logs and of their features.
+pub(super) fn of(data: &Data, field: &dyn Field) -> Vec<Note> {
+    let read = LogsRead::of(data);
+    let mut all = left_out(&read.left_out);
+    all.extend(order(&read));
+    all.extend(traces(data));
+    all.extend(clipped(data));
+    all.extend(labels(data));
+    all.extend(data.features.as_ref().and_then(few_judges));
+    all.extend(dependence(data, field));
+    all.extend(ratios(data));
+    if data.logs.facts.iter().all(|log| !log.has_rewards) {
+        all.push(Note::new(NoteCode::RewardsZero, "all rewards are 0, and so are the values and their weights"));
+    }
+    all
+}
+
+fn number(n: usize) -> String {
+    numbers::thousands(n as f64)
+}
+
+/// Rows that were left out, by file and reason.
+fn left_out(all: &[LeftOutRows]) -> Vec<Note> {
+    let of = |rows: &LeftOutRows| format!("left out {} of {}: {} (first {})", count(rows.rows, "row"), rows.file, rows.reason, rows.first);
+    let mut notes: Vec<Note> = all.iter().take(MOST_NAMED).map(|rows| Note::new(NoteCode::RowsLeftOut, of(rows))).collect();
+    if let Some(more) = all.get(MOST_NAMED..).filter(|more| !more.is_empty()) {
+        let rows = more.iter().map(|rows| rows.rows).sum();
+        let what = format!("left out {} for {} further reasons, which `logs` of summary.json lists", count(rows, "row"), more.len());
+        notes.push(Note::new(NoteCode::RowsLeftOut, what));
+    }
+    notes
+}
+
+/// What is odd about the order of rows and about the ends of episodes.
+fn order(read: &LogsRead) -> Vec<Note> {
+    let (all, mut notes) = (&read.all, Vec::new());
+    let mut note = |code, what: String| notes.push(Note::new(code, what));
+    if read.is_shuffled() {
+        note(
+            NoteCode::RowsShuffled,
+            "rows are not in the order of time, and episodes are not known: most begin in another state than the row before led to. There is \
+             no value of start states. A column `env` or `episode` puts rows of environments that are side by side in order"
+                .into(),
+        );
+    } else if all.jumps > 0 {
+        let what =
+            format!("{} in the midst of an episode begin in another state than the row before led to", count(all.jumps, "transition"));
+        note(
+            NoteCode::RowsOutOfOrder,
+            format!("{what}: rows of an episode belong in the order of time, or its returns, traces and value are wrong"),
+        );
+    }
+    if read.next_follows {
+        note(
+            NoteCode::NextStatesFollow,
+            "the logs have no columns of next states: each next state is that of the following row of the episode".into(),
+        );
+    }
+    if all.both > 0 {
+        let both = format!("{} are marked as terminal and as truncated, and count as terminal", count(all.both, "transition"));
+        note(
+            NoteCode::RowsTerminalAndTruncated,
+            format!("{both}: where `done` means either, name the column that means terminal with `columns`"),
+        );
+    }
+    if all.resumed > 0 {
+        let episodes = if all.resumed == 1 { "1 episode goes".into() } else { format!("{} episodes go", number(all.resumed)) };
+        note(
+            NoteCode::EpisodesResumed,
+            format!("{episodes} on after their end under the same number, and what follows counts as an episode of its own"),
+        );
+    }
+    if all.looks_reset() {
+        let rows = number(all.resets);
+        note(
+            NoteCode::RowsLookReset,
+            format!(
+                "all {rows} rows after an end begin in its last state with reward 0, as resets of vector environments do: a column `env` \
+                 leaves them out"
+            ),
+        );
+    }
+    notes
+}
+
+/// Where traces start anew because rows do not follow each other.
+fn traces(data: &Data) -> Option<Note> {
+    let facts = &data.logs.facts;
+    let cut: usize = facts.iter().map(|log| log.cut_off).sum();
+    let agents = count(facts.iter().filter(|log| log.cut_off > 0).count(), "agent");
+    let of = number(data.logs.transitions());
+    (data.settings.lambda > 0.0 && cut > 0).then(|| {
+        let what = format!("{} of {of} rows of {agents} begin elsewhere than the row before ended", number(cut));
+        Note::new(NoteCode::TracesCut, format!("{what}: traces start anew there; a column `episode` would say where episodes begin"))
+    })
+}
+
+/// The columns of which states are outside of the range that was given.
+fn clipped(data: &Data) -> Vec<Note> {
+    let ranges = data.map.ranges();
+    let each = data.map.columns().iter().zip(&data.clipped).filter(|(_, count)| **count > 0);
+    let note = |(column, count): (&String, &usize)| {
+        let share = numbers::percent(*count as f64 / data.logs.transitions() as f64);
+        let (lo, hi) = ranges.get(column).copied().unwrap_or_default();
+        let (column, lo, hi) = (quoted(column), numbers::typed(lo), numbers::typed(hi));
+        let what = format!("the column `{column}` is outside of its range {lo},{hi} in {share} of the states, which count as its ends");
+        Note::new(NoteCode::StatesClipped, what)
+    };
+    each.map(note).collect()
+}
+
+/// That states may be numbers of states, and are taken as quantities.
+fn labels(data: &Data) -> Option<Note> {
+    /// The most values of all columns together that are likely to be labels.
+    const MOST: f64 = 5000.0;
+    let spec = data.map.spec();
+    let is_taken_as_is = matches!(spec, FeatureSpec::Columns {} | FeatureSpec::OneHot {});
+    let is_default = data.features.is_none() && *spec == default_features(data.map.columns().len());
+    let ranges = data.logs.whole_ranges().filter(|_| !is_taken_as_is && is_default)?;
+    let values: f64 = ranges.iter().map(|(lo, hi)| hi - lo + 1.0).product();
+    let all = if ranges.len() == 1 { "the state column is" } else { "all state columns are" };
+    let count = numbers::thousands(values);
+    (values <= MOST).then(|| {
+        let what = format!("{all} whole numbers, of {count} values in all: if they are labels, `features = one-hot` has a weight for each");
+        Note::new(NoteCode::StatesMayBeLabels, what)
+    })
+}
+
+/// That features were chosen by few episodes, or by those of a kind.
+fn few_judges(choice: &FeatureChoice) -> Option<Note> {
+    let few = (choice.episodes < FEWEST_EPISODES).then(|| format!("{} judge the features", count(choice.episodes, "episode")));
+    let cut = choice.held.saturating_sub(choice.episodes);
+    let atypical = (2 * cut > choice.held).then(|| {
+        format!("{cut} of {} held-out episodes are cut short and have no return: those that ended may be of another kind", choice.held)
+    });
+    let all: Vec<String> = few.into_iter().chain(atypical).collect();
+    (!all.is_empty()).then(|| Note::new(NoteCode::FeaturesFewJudges, format!("{}; `features` names others", all.join(", and "))))
+}
+
+/// That features depend on each other.
+fn dependence(data: &Data, field: &dyn Field) -> Option<Note> {
+    let settings = &data.settings;
+    let Ok(Root { source: RootSource::LeastNorm { rank }, theta }) = field.solution() else { return None };
+    let (d, rank) = match (settings.operator.has_auxiliary(), field.facts().projected_bellman()) {
+        (true, Some(error)) => (theta.len() / 2, error.minimiser().rank),
+        _ => (theta.len(), *rank),
+    };
+    let what = format!("{rank} of {d} directions of these features are independent on these transitions: of all solutions");
+    let help = if settings.ridge == 0.0 { "; a positive `ridge` makes it unique" } else { "" };
+    (rank < d).then(|| Note::new(NoteCode::FeaturesDependent, format!("{what} the one of least norm is meant{help}")))
+}
+
+/// What is odd about importance ratios.
+fn ratios(data: &Data) -> Vec<Note> {
+    /// The share of the transitions below which an effective sample size is small.
+    const SMALL: f64 = 0.1;
+    let sizes: Vec<(&LogFacts, f64)> = data.logs.facts.iter().filter_map(|log| Some((log, log.effective_size?))).collect();
+    if sizes.is_empty() {
+        return Vec::new();
+    } else if !data.settings.ratios {
+        let what = format!("the importance ratios of {} are not used (`problem.ratios = false`)", count(sizes.len(), "agent"));
+        return vec![Note::new(NoteCode::RatiosNotUsed, what)];
+    }
+    let used = format!("the importance ratios of {} are used: `problem.ratios = false` leaves them out", count(sizes.len(), "agent"));
+    let mut notes = vec![Note::new(NoteCode::RatiosUsed, used)];
+    notes.extend(clipping(data).into_iter().chain(far_from_one(&sizes)));
+    let small: Vec<_> = sizes.iter().filter(|(log, size)| *size < SMALL * log.transitions as f64).collect();
+    let few = |what| Note::new(NoteCode::RatiosFewEffective, what);
+    notes.extend(small.iter().take(MOST_NAMED).map(|(log, size)| {
+        let (size, n) = (numbers::digits(*size, 3), number(log.transitions));
+        few(format!("{}: the ratios leave an effective sample size of {size} of {n} transitions: its part is uncertain", log.name))
+    }));
+    if small.len() > MOST_NAMED {
+        notes.push(few(format!("the ratios of {} more leave small effective sample sizes too", count(small.len() - MOST_NAMED, "agent"))));
+    }
+    notes
+}
+
+/// What clipping takes from the mean of all ratios.
+fn clipping(data: &Data) -> Option<Note> {
+    let of = |log: &LogFacts| Some((log.transitions as f64, log.clipping?, log.mean_ratio?));
+    let all: Vec<(f64, RatioClipping, f64)> = data.logs.facts.iter().filter_map(of).collect();
+    let level = numbers::typed(all.first()?.1.level);
+    let n: f64 = all.iter().map(|(n, ..)| n).sum();
+    let share = all.iter().map(|(_, clip, _)| clip.clipped as f64).sum::<f64>() / n;
+    let before = numbers::digits(all.iter().map(|(n, clip, _)| n * clip.mean_before).sum::<f64>() / n, 4);
+    let after = numbers::digits(all.iter().map(|(n, _, mean)| n * mean).sum::<f64>() / n, 4);
+    let what = format!("{} of the ratios are clipped at {level}, and their mean falls from {before} to {after}", numbers::percent(share));
+    let why = "what the mean loses, 1 being right, is weight of actions that the evaluated policy prefers: a bias";
+    Some(Note::new(NoteCode::RatiosClipped, format!("{what}: {why}")))
+}
+
+/// The agents whose mean ratio is not 1 by more than chance: five of its standard errors, and a tenth.
+fn far_from_one<'a>(sizes: &'a [(&LogFacts, f64)]) -> impl Iterator<Item = Note> + 'a {
+    let far = |(log, size): &(&LogFacts, f64)| {
+        let mean = log.clipping.map_or(log.mean_ratio?, |clip| clip.mean_before);
+        // The variance of the ratios from sum^2 / sum of squares; of clipped ones it is smaller.
+        let n = log.transitions as f64;
+        let error = mean * ((n / size - 1.0).max(0.0) / n).sqrt();
+        let what =
+            format!("{}: the mean ratio is {}, and should be 1: are they those of these policies?", log.name, numbers::digits(mean, 3));
+        ((mean - 1.0).abs() > (5.0 * error).max(0.1)).then(|| Note::new(NoteCode::RatiosMeanNotOne, what))
+    };
+    sizes.iter().filter_map(far).take(MOST_NAMED)
+}
