@@ -1,11 +1,10 @@
-"""What an engine adds to a sweep: its seconds over those of one run of the same points with all threads.
+"""What joblib adds to a sweep: its seconds over those of one run of the same points with all threads.
 
-    python benchmarks/sweep_overhead.py [--on ray joblib] [--points 12] [--seconds 1] [--workers 2] [--pairs 5] [--json FILE]
+    python benchmarks/sweep_overhead.py [--points 12] [--seconds 1] [--workers 2] [--pairs 5] [--json FILE]
 
-The environment has fedsa and the engines. Rounds are chosen so that a point takes `--seconds` of one core. Runs by the engine and runs in one
-process come in turn, so that other work on the machine meets both; each pair gives a ratio, and the table has their median. Ray is started before
-and stopped after, as a cluster that runs; the load of the machine is said, because figures at a load of others mean little. The results of every
-engine are compared with those of the one run, byte for byte.
+The environment has fedsa and joblib. Rounds are chosen so that a point takes `--seconds` of one core. Runs by joblib and runs in one
+process come in turn, so that other work on the machine meets both; each pair gives a ratio, and the table has their median. The load of
+the machine is said, because figures at a load of others mean little. The results are compared with those of the one run, byte for byte.
 """
 
 from __future__ import annotations
@@ -16,8 +15,7 @@ import os
 import statistics
 import sys
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
 
 import fedsa
@@ -47,21 +45,6 @@ def rounds_for(seconds: float) -> int:
         rounds *= 4
 
 
-@contextmanager
-def ready(on: str, workers: int) -> Iterator[None]:
-    """The engine, started before the first run and stopped after the last one."""
-    if on != "ray":
-        yield
-        return
-    import ray
-
-    ray.init(num_cpus=workers, include_dashboard=False, log_to_driver=False)
-    try:
-        yield
-    finally:
-        ray.shutdown()
-
-
 def lasting(results: fedsa.Results) -> list[bytes]:
     """What does not depend on the machine."""
     files = results._all_files()
@@ -76,7 +59,6 @@ def timed(run: Callable[[], fedsa.Results]) -> tuple[float, list[bytes]]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--on", nargs="+", default=["ray", "joblib"])
     parser.add_argument("--points", type=int, default=12)
     parser.add_argument("--seconds", type=float, default=1.0)
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
@@ -86,25 +68,21 @@ def main() -> None:
     rounds = rounds_for(asked.seconds)
     experiment = swept(asked.points, rounds)
     print(f"{asked.points} points of {rounds} rounds, {asked.workers} workers, load {os.getloadavg()[0]:.1f} at the start")
-    rows = []
-    print("| engine | one run, s | engine, s | ratio, median of pairs | pairs |\n| --- | --- | --- | --- | --- |")
-    for on in asked.on:
-        one, other, ratios = [], [], []
-        with ready(on, asked.workers):
-            fedsa.sweep(swept(asked.workers, 1), on, workers=asked.workers, batch=1)  # workers load the package
-            for _ in range(asked.pairs):
-                seconds, files = timed(lambda: fedsa.sweep(experiment, on, workers=asked.workers, batch=1))
-                alone, expected = timed(experiment.run)
-                if files != expected:
-                    sys.exit(f"{on}: the results differ from those of one run")
-                one.append(alone)
-                other.append(seconds)
-                ratios.append(seconds / alone)
-        row = {"engine": on, "one": statistics.median(one), "seconds": statistics.median(other), "ratio": statistics.median(ratios), "ratios": ratios}
-        rows.append(row)
-        shown = ", ".join(f"{ratio:.2f}" for ratio in ratios)
-        print(f"| {on} | {row['one']:.2f} | {row['seconds']:.2f} | {row['ratio']:.3f} | {shown} |", flush=True)
-    said = {"points": asked.points, "rounds": rounds, "workers": asked.workers, "load": os.getloadavg(), "rows": rows}
+    one, other, ratios = [], [], []
+    fedsa.sweep(swept(asked.workers, 1), "joblib", workers=asked.workers, batch=1)  # workers load the package
+    for _ in range(asked.pairs):
+        seconds, files = timed(lambda: fedsa.sweep(experiment, "joblib", workers=asked.workers, batch=1))
+        alone, expected = timed(experiment.run)
+        if files != expected:
+            sys.exit("the results differ from those of one run")
+        one.append(alone)
+        other.append(seconds)
+        ratios.append(seconds / alone)
+    row = {"one": statistics.median(one), "seconds": statistics.median(other), "ratio": statistics.median(ratios), "ratios": ratios}
+    print("| one run, s | joblib, s | ratio, median of pairs | pairs |\n| --- | --- | --- | --- |")
+    shown = ", ".join(f"{ratio:.2f}" for ratio in ratios)
+    print(f"| {row['one']:.2f} | {row['seconds']:.2f} | {row['ratio']:.3f} | {shown} |", flush=True)
+    said = {"points": asked.points, "rounds": rounds, "workers": asked.workers, "load": os.getloadavg(), **row}
     print(f"load {os.getloadavg()[0]:.1f} at the end")
     if asked.json:
         asked.json.write_text(json.dumps(said, indent=1) + "\n")

@@ -1,18 +1,17 @@
-"""Sweeps whose points run in other processes: on this machine, on a cluster."""
+"""Sweeps whose points run in other processes: on this machine, or where joblib leads them."""
 
 from __future__ import annotations
 
 import contextlib
-import functools
 import hashlib
 import os
 import pickle
 import tempfile
 import time
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from fedsa import _fedsa
 from fedsa._files import Path
@@ -25,7 +24,7 @@ from fedsa.errors import Cancelled, InputError, MachineError
 if TYPE_CHECKING:
     from fedsa._experiment import Experiment
 
-Engine = Literal["local", "joblib", "ray", "dask", "submitit"]
+Engine = Literal["local", "joblib"]
 
 # The seconds that a batch of points takes at least and at most, as estimated, and the number of batches for each worker between them.
 LEAST, MOST, BATCHES = 0.5, 30.0, 8
@@ -101,23 +100,24 @@ def packed(experiment: Experiment) -> bytes:
 
 @dataclass(frozen=True)
 class Options:
-    """How an engine is used."""
+    """How joblib is used."""
 
     workers: int | None
-    address: str | None
     retries: int
     more: dict[str, Any]
     # Raises where the sweep was cancelled.
     look: Callable[[], None]
-    # A folder for what the engine itself writes.
-    logs: str
 
 
 Ended = Generator[tuple[str, "bytes | None"], None, None]
 
 
 def on_joblib(work: Work, batches: Sequence[str], options: Options) -> Ended:
-    """Processes of joblib, or what ``joblib.parallel_config`` names."""
+    """Run the batches on processes of joblib, or on the backend that ``joblib.parallel_config`` names."""
+    try:
+        import_module("joblib")
+    except ImportError as e:
+        raise ImportError("sweep(on='joblib') needs the package joblib: pip install joblib", name="joblib") from e
     joblib, loky = import_module("joblib"), import_module("joblib.externals.loky")
     broken = import_module("joblib.externals.loky.process_executor").BrokenProcessPool
     left, lost = list(batches), 0
@@ -139,154 +139,6 @@ def on_joblib(work: Work, batches: Sequence[str], options: Options) -> Ended:
         raise
 
 
-class Pool:
-    """Workers to which batches are given as tasks."""
-
-    # What is raised for a task whose worker was lost, where the engine does not repeat it itself.
-    lost: tuple[type[BaseException], ...] = ()
-
-    def __init__(self, most: int) -> None:
-        # The most tasks that wait or run at a time.
-        self.most = most
-
-    def submit(self, batches: list[str]) -> list[Any]:
-        raise NotImplementedError
-
-    def ready(self, tasks: list[Any]) -> Iterable[Any]:
-        """Those tasks that have ended, after a moment at most."""
-        raise NotImplementedError
-
-    def result(self, task: Any) -> tuple[str, bytes | None]:
-        raise NotImplementedError
-
-    def close(self, tasks: list[Any]) -> None:
-        """Stop these tasks, and all workers that were started for them."""
-        raise NotImplementedError
-
-
-class RayPool(Pool):
-    """Plain tasks of Ray, one processor each."""
-
-    def __init__(self, work: Work, options: Options) -> None:
-        ray = import_module("ray")
-        self.ray, self.is_ours = ray, not ray.is_initialized()
-        if self.is_ours:
-            here = {} if options.address else {"num_cpus": options.workers, "include_dashboard": False}
-            ray.init(address=options.address, log_to_driver=False, **{**here, **options.more})
-        super().__init__(4 * max(16, options.workers or int(ray.cluster_resources().get("CPU", 1))))
-        self.work = ray.put(work)
-        self.run = ray.remote(num_cpus=1, max_retries=options.retries)(run_batch)
-
-    def submit(self, batches: list[str]) -> list[Any]:
-        return [self.run.remote(self.work, points) for points in batches]
-
-    def ready(self, tasks: list[Any]) -> Iterable[Any]:
-        ready: list[Any] = self.ray.wait(tasks, num_returns=1, timeout=LOOK)[0]
-        return ready
-
-    def result(self, task: Any) -> tuple[str, bytes | None]:
-        try:
-            result: tuple[str, bytes | None] = self.ray.get(task)
-            return result
-        except self.ray.exceptions.RayTaskError as e:
-            raise e.cause from None
-        except self.ray.exceptions.RayError as e:
-            raise lost_worker() from e
-
-    def close(self, tasks: list[Any]) -> None:
-        for task in tasks:
-            self.ray.cancel(task, force=True)
-        if self.is_ours:
-            self.ray.shutdown()
-
-
-class DaskPool(Pool):
-    """Tasks of Dask on processes of one thread."""
-
-    def __init__(self, work: Work, options: Options) -> None:
-        dask, distributed = import_module("dask"), import_module("distributed")
-        self.wait, self.broken, self.retries = distributed.wait, distributed.KilledWorker, options.retries
-        self.cluster = None
-        if options.address is None:
-            here = {"n_workers": options.workers, "threads_per_worker": 1, "processes": True, "dashboard_address": None, **options.more}
-            with dask.config.set({"distributed.scheduler.allowed-failures": options.retries}):
-                self.cluster = distributed.LocalCluster(**here)
-        self.client = distributed.Client(options.address or self.cluster, **({} if options.address is None else options.more))
-        super().__init__(4 * max(16, len(self.client.scheduler_info()["workers"])))
-        self.work = work
-
-    def submit(self, batches: list[str]) -> list[Any]:
-        tasks: list[Any] = self.client.map(functools.partial(run_batch, self.work), batches, pure=False, retries=self.retries)
-        return tasks
-
-    def ready(self, tasks: list[Any]) -> Iterable[Any]:
-        with contextlib.suppress(TimeoutError):
-            self.wait(tasks, timeout=LOOK, return_when="FIRST_COMPLETED")
-        return [task for task in tasks if task.done()]
-
-    def result(self, task: Any) -> tuple[str, bytes | None]:
-        try:
-            result: tuple[str, bytes | None] = task.result()
-            return result
-        except self.broken as e:
-            raise lost_worker() from e
-
-    def close(self, tasks: list[Any]) -> None:
-        self.client.cancel(tasks, force=True)
-        self.client.close()
-        if self.cluster is not None:
-            self.cluster.close()
-
-
-class SubmititPool(Pool):
-    """Jobs of submitit: arrays of Slurm, or processes of this machine."""
-
-    def __init__(self, work: Work, options: Options) -> None:
-        submitit = import_module("submitit")
-        self.lost = (submitit.core.utils.UncompletedJobError,)
-        self.executor = submitit.AutoExecutor(folder=options.logs, cluster=options.address)
-        self.executor.update_parameters(**{"cpus_per_task": 1, "timeout_min": 60, "name": "fedsa", **options.more})
-        workers = options.workers or os.cpu_count() or 1
-        self.is_slurm = self.executor.cluster == "slurm"
-        if self.is_slurm and options.workers:
-            self.executor.update_parameters(slurm_array_parallelism=workers)
-        # Slurm takes arrays of a thousand jobs; elsewhere all jobs begin at once.
-        super().__init__(1000 if self.is_slurm else workers)
-        self.work = work
-
-    def submit(self, batches: list[str]) -> list[Any]:
-        jobs: list[Any] = self.executor.map_array(functools.partial(run_batch, self.work), batches)
-        return jobs
-
-    def ready(self, tasks: list[Any]) -> Iterable[Any]:
-        ready = [job for job in tasks if job.done()]
-        if not ready:
-            time.sleep(LOOK)
-        return ready
-
-    def result(self, task: Any) -> tuple[str, bytes | None]:
-        raised = task.exception()
-        if raised is None:
-            result: tuple[str, bytes | None] = task.result()
-            return result
-        # A job that has raised names its exception as text: here it is raised again.
-        if isinstance(raised, self.lost):
-            raise raised
-        raise MachineError(str(raised), "machine", "", "the log of the job says more")
-
-    def close(self, tasks: list[Any]) -> None:
-        for job in tasks:
-            job.cancel(check=False)
-        began = time.monotonic()
-        while any(not job.done() for job in tasks) and time.monotonic() - began < PATIENCE and not self.is_slurm:
-            time.sleep(LOOK)
-
-
-def run_batch(work: Work, points: str) -> tuple[str, bytes | None]:
-    """A task."""
-    return work(points)
-
-
 def lost_worker(times: int = 0) -> MachineError:
     """The error about workers that were lost too often."""
     often = f" {times} times" if times else " too often"
@@ -294,43 +146,12 @@ def lost_worker(times: int = 0) -> MachineError:
     return MachineError(f"a worker was lost{often}", "machine", "", help)
 
 
-def on_pool(make: Callable[[Work, Options], Pool], work: Work, batches: Sequence[str], options: Options) -> Ended:
-    """Give batches to a pool, not all at once."""
-    pool = make(work, options)
-    left, running, lost = list(reversed(batches)), dict[Any, str](), dict[str, int]()
-    try:
-        while left or running:
-            if left and len(running) <= pool.most // 2:
-                some = [left.pop() for _ in range(min(len(left), pool.most - len(running)))]
-                running.update(zip(pool.submit(some), some))
-            options.look()
-            for task in pool.ready(list(running)):
-                points = running.pop(task)
-                try:
-                    yield pool.result(task)
-                except pool.lost as e:
-                    lost[points] = lost.get(points, 0) + 1
-                    if lost[points] > options.retries:
-                        raise lost_worker(lost[points]) from e
-                    left.append(points)
-    finally:
-        pool.close(list(running))
-
-
 def cloudpickle() -> Any:
-    """What pickles operators of a user's own program: the engines bring it."""
-    for name in ("cloudpickle", "joblib.externals.cloudpickle", "ray.cloudpickle"):
+    """What pickles operators of a user's own program: joblib brings it."""
+    for name in ("cloudpickle", "joblib.externals.cloudpickle"):
         with contextlib.suppress(ImportError):
             return import_module(name)
     return pickle
-
-
-ENGINES: dict[str, tuple[str, Callable[[Work, Sequence[str], Options], Ended]]] = {
-    "joblib": ("joblib", on_joblib),
-    "ray": ("ray", functools.partial(on_pool, RayPool)),
-    "dask": ("distributed", functools.partial(on_pool, DaskPool)),
-    "submitit": ("submitit", functools.partial(on_pool, SubmititPool)),
-}
 
 
 def points_of(text: str) -> list[int]:
@@ -371,7 +192,6 @@ def sweep(
     *,
     out: Path | None = None,
     workers: int | None = None,
-    address: str | None = None,
     shared_disk: bool | None = None,
     batch: int | None = None,
     retries: int = 3,
@@ -384,25 +204,23 @@ def sweep(
 ) -> Results:
     """Run the points of a sweep in other processes, also of other machines.
 
-    The results are those of :meth:`Experiment.run`, bit for bit. Points that are done are kept in the folder: the same call again, with this
-    engine or another, runs the others only. ``fedsa run --points`` works in the same folder.
+    The results are those of :meth:`Experiment.run`, bit for bit. Points that are done are kept in the folder: the same call again, here or
+    elsewhere, runs the others only. ``fedsa run --points`` works in the same folder.
 
     Parameters
     ----------
     experiment : Experiment
         An experiment with a sweep: of a file, or made by :meth:`Experiment.sweep`.
-    on : {"local", "joblib", "ray", "dask", "submitit"}
-        Who runs the points: this process with all its threads, or processes of one thread each that another package leads.
+    on : {"local", "joblib"}
+        Who runs the points: this process with all its threads, or processes of one thread each that joblib leads. Inside
+        ``joblib.parallel_config(backend="dask")`` or ``"ray"`` these are workers of a cluster.
     out : path, optional
         A folder, as for :meth:`Experiment.run`. Without one nothing is left on the disk.
     workers : int, optional
-        The number of processes; as many as this machine, or the cluster, has processors by default.
-    address : str, optional
-        A cluster: the address of Ray or of Dask's scheduler; for submitit ``"slurm"`` or ``"local"``. By default processes of this machine,
-        and for submitit what it finds.
+        The number of processes; as many as joblib's backend has processors by default.
     shared_disk : bool, optional
-        Whether workers see the folder ``out`` under the same path. Otherwise results travel through this process. By default they see it, where
-        there is one.
+        Whether workers see the folder ``out`` under the same path, which is the default. Otherwise results travel through this process, as they do
+        without ``out``.
     batch : int, optional
         The number of points of a task. By default small points are put together by their estimated times.
     retries : int
@@ -410,8 +228,7 @@ def sweep(
     quick, force, progress, cancel, checkpoint_every
         As in :meth:`Experiment.run`. What is cancelled leaves no process behind.
     options : mapping, optional
-        Further arguments of the engine: of ``joblib.Parallel``, ``ray.init``, Dask's ``LocalCluster`` (with an address of its ``Client``), or of
-        submitit's ``update_parameters``, such as ``{"slurm_partition": "cpu", "timeout_min": 240}``.
+        Further arguments of ``joblib.Parallel``.
 
     Returns
     -------
@@ -427,7 +244,7 @@ def sweep(
     Cancelled
         When ``cancel`` is cancelled. So it is with ``KeyboardInterrupt``.
     ImportError
-        When the package of the engine is not installed.
+        When joblib is not installed.
 
     Examples
     --------
@@ -439,14 +256,14 @@ def sweep(
     >>> bool((results.trace()["mse"] == swept.run().trace()["mse"]).all())
     True
     """
-    if on != "local" and on not in ENGINES:
-        raise InputError(f"{on!r} is no engine", "setting.unknown-name", "on", f"one of local, {', '.join(ENGINES)}", value=repr(on))
+    if on not in get_args(Engine):
+        raise InputError(f"{on!r} is not accepted", "setting.unknown-name", "on", "'local' or 'joblib'", value=repr(on))
     native = experiment._native(quick)
     every = seconds_of(checkpoint_every, "checkpoint_every")
     workers, batch = (None if n is None else whole(n, name, 1) for n, name in ((workers, "workers"), (batch, "batch")))
     retries = whole(retries, "retries", 0)
     if shared_disk is None or on == "local":
-        shared_disk = on == "local" or out is not None or (address is None and on != "submitit")
+        shared_disk = on == "local" or out is not None
 
     def look() -> None:
         if cancel is not None and cancel.is_cancelled:
@@ -464,7 +281,7 @@ def sweep(
             work = Work(blob, place if shared_disk else None, quick, force, every, os.getpid())
             total, done = sum(size.values()), 0.0
             listener.show("running", done, total)
-            how = Options(workers, address, retries, dict(options or {}), look, f"{place}-submitit")
+            how = Options(workers, retries, dict(options or {}), look)
             # Closed at once where this fails, not when it is collected.
             with contextlib.closing(run(on, work, native, batches, how, cancel)) as ended:
                 for points, part in ended:
@@ -491,14 +308,9 @@ def plan(native: _fedsa.Experiment, out: str, workers: int, batch: int | None, c
 
 
 def run(on: str, work: Work, native: _fedsa.Experiment, batches: Sequence[str], options: Options, cancel: _fedsa.CancelToken | None) -> Ended:
-    """Run the batches on an engine."""
+    """Run the batches here or on joblib."""
     if on != "local":
-        package, engine = ENGINES[on]
-        try:
-            import_module(package)
-        except ImportError as e:
-            raise ImportError(f"sweep(on={on!r}) needs the package {package}: pip install {package}", name=package) from e
-        yield from engine(work, batches, options)
+        yield from on_joblib(work, batches, options)
         return
     for points in batches:
         assert work.out is not None

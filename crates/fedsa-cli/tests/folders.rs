@@ -58,29 +58,6 @@ fn a_folder_that_is_not_ours_is_refused_and_stays() {
         folder.run(&["run", "small.toml", "--out", "d", "--overwrite", "-q"]).exits(0);
         are_theirs(&folder, &stays);
     }
-    // An output that was changed counts as foreign.
-    folder.write("d/figure.svg", "<svg>mine</svg>");
-    let changed = folder.run(&["run", "small.toml", "--out", "d", "--overwrite"]).exits(2).message();
-    assert!(changed.contains("d/figure.svg was changed after fedsa wrote it"), "{changed}");
-    assert_eq!(folder.text("d/figure.svg"), "<svg>mine</svg>");
-}
-
-#[test]
-fn a_folder_of_an_earlier_version_counts_as_ours() {
-    let folder = Folder::with(SMALL);
-    folder.write("d/config.toml", "# What ran: overrides applied, defaults written out, paths absolute.\nid = \"small\"\n");
-    folder.write("d/summary.json", "{\"format\": 1, \"fedsa\": \"0.1.0\", \"results\": []}");
-    for name in ["theta.npz", "figure.png", "trace.parquet"] {
-        folder.write(&format!("d/{name}"), "old");
-    }
-    folder.write("d/checkpoint/0-0.ckpt", "fedsack1 and so on");
-    folder.write("d/checkpoint/mine.ckpt", "mine");
-    let message = folder.run(&["run", "small.toml", "--out", "d"]).exits(2).message();
-    assert!(message.contains("d holds a finished run"), "{message}");
-    folder.run(&["run", "small.toml", "--out", "d", "--overwrite", "-q"]).exits(0);
-    assert!(!folder.path("d/checkpoint/0-0.ckpt").exists());
-    assert_eq!(folder.text("d/checkpoint/mine.ckpt"), "mine");
-    assert!(folder.read("d/theta.npz") != b"old");
 }
 
 /// A folder of outputs without `.fedsa`, as `cp` and archives leave it.
@@ -133,10 +110,10 @@ fn nothing_in_a_folder_called_as_ours_is_touched() {
     assert_eq!((folder.text("d/.fedsa/mine.ckpt"), folder.text("d/.fedsa/run-notes.txt")), ("mine".into(), "mine".into()));
 }
 
-/// Entries that are not files have the name of the manifest: nothing waits for them, or changes.
-fn assert_only_files_are_manifests(folder: &Folder, manifest: &str) {
+/// Entries that are not files have the name of the marker: nothing waits for them, or changes.
+fn assert_only_files_are_markers(folder: &Folder, marker: &str) {
     for kind in ["folder", "pipe"] {
-        let path = folder.path(manifest);
+        let path = folder.path(marker);
         match kind {
             "folder" => std::fs::create_dir(&path).unwrap(),
             _ => rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap(),
@@ -155,32 +132,31 @@ fn assert_only_files_are_manifests(folder: &Folder, manifest: &str) {
     }
 }
 
-/// Without a valid manifest the program cannot recognise its files, and changes nothing.
+/// Without a valid marker the program cannot recognise its files, and changes nothing.
 #[test]
-fn a_damaged_manifest_is_told_and_nothing_is_changed() {
+fn a_damaged_marker_is_told_and_nothing_is_changed() {
     let folder = Folder::with(SMALL);
-    let manifest = "d/.fedsa/manifest.json";
+    let marker = "d/.fedsa/marker.json";
     folder.write("keep.txt", "mine");
     folder.run(&["run", "small.toml", "--out", "d", "-q"]).exits(0);
-    let intact = folder.text(manifest);
-    // A name outside of the folder, with the digest of what is there.
-    let digest = fedsa_experiment::folder::digest(b"mine");
+    let intact = folder.text(marker);
+    // A name outside of the folder.
     let absolute = folder.path("keep.txt").display().to_string();
-    let named = |name: &str| intact.replacen("\"outputs\": {", &format!("\"outputs\": {{\n    \"{name}\": [\"{digest}\"],"), 1);
+    let named = |name: &str| intact.replacen("\"outputs\": [", &format!("\"outputs\": [\n    \"{name}\","), 1);
     assert!(named("../keep.txt") != intact);
     let damages = [
         ("is damaged, or of another version", Some(named("../keep.txt"))),
         ("is damaged, or of another version", Some(named(&absolute))),
-        ("is damaged, or of another version", Some(intact.replace("\"format\": 1", "\"format\": 2"))),
+        ("is damaged, or of another version", Some(intact.replace("\"format\": 2", "\"format\": 3"))),
         ("is damaged, or of another version", Some(String::new())),
         ("is damaged, or of another version", Some("[1]".into())),
         ("is damaged, or of another version", Some("[".repeat(100_000))),
-        ("is missing: it lists the files that fedsa wrote", None),
+        ("is missing: it names the files that fedsa wrote", None),
     ];
     for (expected, damage) in damages {
         match &damage {
-            Some(text) => folder.write(manifest, text),
-            None => std::fs::remove_file(folder.path(manifest)).unwrap(),
+            Some(text) => folder.write(marker, text),
+            None => std::fs::remove_file(folder.path(marker)).unwrap(),
         }
         let before = folder.everything();
         for args in [&["--overwrite"][..], &["--resume"], &["--resume", "--rounds", "40"], &[]] {
@@ -190,17 +166,10 @@ fn a_damaged_manifest_is_told_and_nothing_is_changed() {
         folder.run(&["plot", "d"]).exits(2);
         assert!(folder.everything() == before, "{damage:?}");
     }
-    assert_only_files_are_manifests(&folder, manifest);
-    folder.write(manifest, &intact);
+    assert_only_files_are_markers(&folder, marker);
+    folder.write(marker, &intact);
     folder.run(&["run", "small.toml", "--out", "d", "--overwrite", "-q"]).exits(0);
     assert_eq!(folder.text("keep.txt"), "mine");
-    // Without `.fedsa`, as in a copy, an edited output counts as foreign.
-    std::fs::remove_dir_all(folder.path("d/.fedsa")).unwrap();
-    folder.write("d/config.toml", folder.text("d/config.toml") + "# mine\n");
-    let before = folder.everything();
-    let message = folder.run(&["run", "small.toml", "--out", "d", "--overwrite"]).exits(2).message();
-    assert!(message.contains("d/config.toml"), "{message}");
-    assert!(folder.everything() == before);
 }
 
 #[test]
@@ -293,7 +262,7 @@ fn links_and_folders_in_the_place_of_outputs_are_refused() {
         std::fs::remove_file(folder.path("ours/figure.png")).unwrap();
         symlink(folder.path("precious"), folder.path("ours/figure.png")).unwrap();
         let message = folder.run(&["run", "small.toml", "--out", "ours", "--overwrite"]).exits(2).message();
-        assert!(message.contains("ours/figure.png was changed after fedsa wrote it"), "{message}");
+        assert!(message.contains("ours/figure.png was not written by fedsa"), "{message}");
         assert_eq!(folder.text("precious"), "mine");
     }
 }
@@ -329,6 +298,37 @@ fn export_replaces_nothing_unasked() {
     out.stdout.take().unwrap().read_to_end(&mut bytes).unwrap();
     assert!(out.wait().unwrap().success());
     assert!(bytes == folder.read("p.npz"), "- is standard output");
+}
+
+/// A disk that fills up while results are written, and is enlarged: the message says what goes on, and every command goes on.
+#[test]
+fn a_run_on_a_full_disk_goes_on_when_there_is_space() {
+    let sizes = [4, 8, 12, 16, 20, 24, 32, 48].map(|kilobytes| kilobytes * 1024);
+    let folder = Folder::with(&small("rounds = 20", "rounds = 2000"));
+    folder.run(&["run", "small.toml", "--out", "plain", "-q"]).exits(0);
+    for (i, size) in sizes.into_iter().enumerate() {
+        let disk = folder.path(&format!("disk{i}"));
+        std::fs::create_dir(&disk).unwrap();
+        let mount = |options: &str| {
+            let status = Command::new("mount").args(["-t", "tmpfs", "-o", options, "tmpfs"]).arg(&disk).stderr(Stdio::null()).status();
+            status.is_ok_and(|status| status.success())
+        };
+        if !mount(&format!("size={size}")) {
+            return fedsa_testing::skipped("a disk of a few kilobytes needs the right to mount one");
+        }
+        let out = format!("disk{i}/d");
+        let failed = folder.run(&["run", "small.toml", "--out", &out]).exits(3).message();
+        assert!(failed.contains("free some space on the disk"), "{failed}");
+        assert!(mount("remount,size=8m"));
+        let options: &[&str] = if failed.contains("--resume") { &["--resume"] } else { &[] };
+        let again = folder.run(&[&["run", "small.toml", "-q", "--out", &out], options].concat());
+        let replaced = folder.run(&["run", "small.toml", "-q", "--out", &out, "--overwrite"]);
+        let same = folder.read(&format!("{out}/trace.parquet")) == folder.read("plain/trace.parquet");
+        assert!(Command::new("umount").arg(&disk).status().unwrap().success());
+        again.exits(0);
+        replaced.exits(0);
+        assert!(same, "{size} bytes");
+    }
 }
 
 /// [`SMALL`], long enough to be at work for a while.

@@ -75,13 +75,6 @@ fn a_tuning_does_not_go_on_from_a_run_nor_a_run_from_a_tuning() {
             without(&folder, &["ran/summary.json", "tuned/summary.json", "tuned/tuned.toml"]);
         }
     }
-    // Folders of earlier versions do not say what they are for.
-    for out in ["ran", "tuned"] {
-        let name = format!("{out}/.fedsa/manifest.json");
-        let mut manifest = folder.json(&name);
-        assert!(manifest.as_object_mut().unwrap().remove("purpose").is_some());
-        folder.write(&name, manifest.to_string());
-    }
     on(&folder, &TUNE, &["--resume"], "ran").exits(2);
     on(&folder, &["run", "other.toml"], &["--resume"], "tuned").exits(2);
     on(&folder, &["run", "other.toml"], &["--resume", "-q"], "ran").exits(0);
@@ -92,7 +85,7 @@ fn a_tuning_does_not_go_on_from_a_run_nor_a_run_from_a_tuning() {
 
 /// A run that was killed before its first round has no settings in its folder, and goes on as itself only.
 #[test]
-fn a_run_without_its_settings_is_known_by_the_manifest() {
+fn a_run_without_its_settings_is_known_by_the_marker() {
     let folder = folder();
     folder.write("more.toml", SMALL.replace("rounds = 20", "rounds = 30"));
     folder.write("else.toml", SMALL.replace("states = 10", "states = 11"));
@@ -128,14 +121,9 @@ fn a_fit_does_not_go_on_as_a_run_and_old_weights_do_not_stay() {
     assert!(contents(&folder, "o") == before, "nothing is written");
     on(&folder, &FIT, &["--rounds", "3", "--resume", "-q"], "o").exits(1);
     assert_eq!(folder.json("o/weights.json")["rounds"], 3);
-    // Earlier versions do not say that it is a fit.
-    let mut manifest = folder.json("o/.fedsa/manifest.json");
-    manifest.as_object_mut().unwrap().remove("purpose");
-    folder.write("o/.fedsa/manifest.json", manifest.to_string());
-    on(&folder, &["run", "o/config.toml", "--rounds", "4", "--resume", "-q"], &[], "o").exits(1);
-    assert_eq!(folder.json("o/summary.json")["results"][0]["rounds"], 4);
+    folder.write("fit.toml", folder.text("o/config.toml"));
+    on(&folder, &["run", "fit.toml", "--rounds", "4", "-q"], &["--overwrite"], "o").exits(1);
     assert!(!folder.path("o/weights.json").exists() && !folder.path("o/weights.npz").exists());
-    on(&folder, &["run", "o/config.toml", "--resume"], &[], "o").exits(1).says("already done");
 }
 
 #[test]

@@ -22,7 +22,6 @@ use super::results::{Estimate, Results, SeedResult};
 use super::theory::Reason;
 use crate::config::Experiment;
 use crate::config::schema::{Check, CostLevel};
-use crate::folder;
 use crate::names::QUANTITIES;
 use fedsa_figure::{Format, Provenance};
 
@@ -49,10 +48,6 @@ pub fn files(plan: &Plan, results: &Results, summary: &Json, picture: &Picture, 
         ("theta.npz".to_string(), npz::to_bytes(&theta(plan, results)?)?),
     ];
     files.extend(pictures(plan, FIGURE, picture, config));
-    // These digests distinguish a copy of the folder from an edited one.
-    let digests = files.iter().map(|(name, bytes)| (name.clone(), json!(folder::digest(bytes))));
-    let mut summary = summary.clone();
-    summary["files"] = digests.chain([("config.toml".to_string(), json!(folder::digest(config.as_bytes())))]).collect::<Map<_, _>>().into();
     files.push(("summary.json".to_string(), format!("{summary:#}\n").into_bytes()));
     Ok(files)
 }

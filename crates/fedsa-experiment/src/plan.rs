@@ -28,8 +28,8 @@ pub use built::{BuiltProblem, PlannedField};
 pub(crate) use cell::MOST_JOINT;
 use cell::Shared;
 pub use cell::{PlannedCell, ResolvedStart};
-pub(crate) use digest::canonical;
 use digest::{Digest, Digester, Digests, digest, hex};
+pub(crate) use digest::{canonical, identity};
 
 /// An experiment ready to run.
 #[derive(Clone)]

@@ -429,7 +429,6 @@ pub fn others(run: &ReportedRun) -> String {
         "quick",
         "exit_status",
         "notes",
-        "files",
         "status",
         "point",
         "coordinates",

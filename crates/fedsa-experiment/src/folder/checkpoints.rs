@@ -1,12 +1,10 @@
 //! The names of checkpoints, and how the program recognises them.
 
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
-use fedsa_data::atomic::at;
-
-use super::{OWN, is_file, names_in};
+use super::{OWN, is_file};
 
 /// The prefix of the names of checkpoints of single runs.
 pub const RUN_CHECKPOINT: &str = "run-";
@@ -20,10 +18,6 @@ pub const PILOTS: &str = "tune.ckpt";
 pub const CHECKPOINT: &str = ".ckpt";
 /// The first bytes of every checkpoint of any version.
 pub const CHECKPOINT_MAGIC: &[u8] = b"fedsack";
-/// The folder of checkpoints of earlier versions, and their first bytes.
-const LEGACY_CHECKPOINTS: &str = "checkpoint";
-const LEGACY_MAGIC: &[u8] = b"fedsack1";
-
 /// Whether a file is a checkpoint that the program wrote, by its name and its first bytes.
 pub fn is_checkpoint(folder: &Path, name: &str) -> bool {
     name.ends_with(CHECKPOINT) && begins_with(&folder.join(name), CHECKPOINT_MAGIC)
@@ -38,21 +32,6 @@ fn begins_with(path: &Path, magic: &[u8]) -> bool {
 /// The path of one of the program's own files in a run's folder.
 pub fn own_path(folder: &Path, name: &str) -> PathBuf {
     folder.join(OWN).join(name)
-}
-
-/// Removes the checkpoints of an earlier version, which had no manifest.
-pub fn remove_old_checkpoints(path: &Path) -> io::Result<()> {
-    let checkpoints = path.join(LEGACY_CHECKPOINTS);
-    if at(&checkpoints)?.is_some_and(|found| found.is_dir()) {
-        for name in names_in(&checkpoints)? {
-            let path = checkpoints.join(name);
-            if begins_with(&path, LEGACY_MAGIC) {
-                std::fs::remove_file(&path)?;
-            }
-        }
-        let _ = std::fs::remove_dir(&checkpoints);
-    }
-    Ok(())
 }
 
 #[cfg(test)]

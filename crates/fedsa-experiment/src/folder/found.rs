@@ -11,10 +11,10 @@ use serde_json::Value as Json;
 
 use super::checkpoints::is_checkpoint;
 use super::lock::{Lock, is_busy, is_locked, take_lock};
-use super::manifest::{FolderPurpose, FolderWork, Manifest};
+use super::marker::{FolderPurpose, FolderWork, Marker};
 use super::parts::{PARTS, has_parts, is_part_under_way};
 use super::run::{RunFolder, make_folders, remove_empty, tidy, unusable};
-use super::{CONFIG_HEAD, Holds, LOCK, MANIFEST, OUT, OWN, SUMMARY, is_file, is_folder, names_in};
+use super::{CONFIG_HEAD, Holds, LOCK, MARKER, OUT, OWN, SUMMARY, is_file, is_folder, names_in};
 
 /// The state in which a folder was found. If it contains the lock of a run, this value holds the lock.
 #[derive(Debug)]
@@ -24,10 +24,10 @@ pub struct Found {
     pub holds: Holds,
     /// The name of a foreign file, if the folder contains only foreign files.
     pub foreign: Option<String>,
-    /// The manifest of a run of this version.
-    manifest: Option<Manifest>,
-    /// A substitute for the manifest, of a finished run without one.
-    adopted: Option<Manifest>,
+    /// The marker, if there is one.
+    marker: Option<Marker>,
+    /// A substitute for the marker, of a copy without one.
+    adopted: Option<Marker>,
     /// What the folder is to be taken for, if not for what it was before.
     purpose: Option<FolderPurpose>,
     lock: Option<File>,
@@ -42,9 +42,9 @@ pub fn look(path: &Path) -> Result<Found, Error> {
         Error::new(OUT, format!("{} cannot be used: {what}", path.display()), "the path of a folder that you may write to")
             .coded(ErrorCode::OutputUnusable)
     };
-    let found = |holds, foreign, manifest: Option<Manifest>, lock| {
-        let adopted = (holds == Holds::Finished && manifest.is_none()).then(|| Manifest::adopting(path));
-        Ok(Found { path: path.to_path_buf(), holds, foreign, manifest, adopted, purpose: None, lock })
+    let found = |holds, foreign, marker: Option<Marker>, lock| {
+        let adopted = (holds == Holds::Finished && marker.is_none()).then(|| Marker::of_copy(path));
+        Ok(Found { path: path.to_path_buf(), holds, foreign, marker, adopted, purpose: None, lock })
     };
     match std::fs::metadata(path) {
         Err(e) if e.kind() == io::ErrorKind::NotFound => match at(path).ok().flatten() {
@@ -66,18 +66,18 @@ pub fn look(path: &Path) -> Result<Found, Error> {
         Ok(_) => None,
         Err(e) => return Err(unusable(path, &e)),
     };
-    let (holds, foreign, manifest) = contents(path, &names);
-    found(holds, foreign, manifest, lock)
+    let (holds, foreign, marker) = contents(path, &names);
+    found(holds, foreign, marker, lock)
 }
 
 /// The contents of a folder with these names in it, and the name of a foreign file if all files
 /// are foreign.
-fn contents(path: &Path, names: &[String]) -> (Holds, Option<String>, Option<Manifest>) {
-    if let Some(manifest) = Manifest::of(path) {
-        let holds = if manifest.wrote(path, SUMMARY) { Holds::Finished } else { Holds::Unfinished };
-        return (holds, None, Some(manifest));
+fn contents(path: &Path, names: &[String]) -> (Holds, Option<String>, Option<Marker>) {
+    if let Some(marker) = Marker::of(path) {
+        let holds = if marker.is_finished(path) { Holds::Finished } else { Holds::Unfinished };
+        return (holds, None, Some(marker));
     }
-    if is_legacy_run(path) {
+    if is_copied_run(path) {
         return (Holds::Finished, None, None);
     }
     let is_barren = is_barren(&path.join(OWN));
@@ -90,8 +90,8 @@ fn contents(path: &Path, names: &[String]) -> (Holds, Option<String>, Option<Man
     }
 }
 
-/// Whether a folder `.fedsa` without a manifest can belong to the program: a run that was killed before it wrote its
-/// manifest leaves only its lock, and parts of a sweep are there before they are merged.
+/// Whether a folder `.fedsa` without a marker can belong to the program: a run that was killed before it wrote its
+/// marker leaves only its lock, and parts of a sweep are there before they are merged.
 fn is_barren(own: &Path) -> bool {
     is_folder(own)
         && names_in(own).is_ok_and(|inside| inside.iter().all(|name| [LOCK, PARTS].contains(&&**name) || atomic::is_temporary(name)))
@@ -109,22 +109,22 @@ pub fn is_under_way(path: &Path) -> bool {
 
 /// What wrote to a folder, as far as it is known.
 pub fn work_in(path: &Path) -> Option<FolderWork> {
-    Manifest::of(path).and_then(|manifest| manifest.work(path))
+    Some(Marker::of(path)?.purpose?.work)
 }
 
 /// What was asked for in a folder that is no key of its experiment, in words.
 pub fn purpose_of(path: &Path) -> Option<String> {
-    Manifest::of(path)?.purpose?.further
+    Marker::of(path)?.purpose?.further
 }
 
 /// The names of the outputs in a folder that are as the program wrote them, in order.
 pub fn outputs(path: &Path) -> Vec<String> {
-    let manifest = Manifest::of(path).unwrap_or_else(|| Manifest::adopting(path));
-    manifest.outputs.keys().filter(|name| manifest.wrote(path, name)).cloned().collect()
+    let marker = Marker::of(path).unwrap_or_else(|| Marker::of_copy(path));
+    marker.outputs.iter().filter(|name| marker.wrote(path, name)).cloned().collect()
 }
 
-/// Whether a folder without a manifest is the folder of a finished run of an earlier version.
-fn is_legacy_run(path: &Path) -> bool {
+/// Whether a folder without a marker has the outputs of a finished run.
+fn is_copied_run(path: &Path) -> bool {
     let text = |name: &str| is_file(&path.join(name)).then(|| regular::read_text(&path.join(name)).ok()).flatten();
     let summary = text(SUMMARY).and_then(|text| serde_json::from_str::<Json>(&text).ok());
     let config = text("config.toml");
@@ -132,19 +132,19 @@ fn is_legacy_run(path: &Path) -> bool {
 }
 
 impl Found {
-    /// The manifest, or its substitute.
-    fn known(&self) -> Option<&Manifest> {
-        self.manifest.as_ref().or(self.adopted.as_ref())
+    /// The marker, or its substitute.
+    fn known(&self) -> Option<&Marker> {
+        self.marker.as_ref().or(self.adopted.as_ref())
     }
 
     /// What wrote to the folder, as far as it is known.
     pub fn work(&self) -> Option<FolderWork> {
-        self.manifest.as_ref().and_then(|manifest| manifest.work(&self.path))
+        self.purpose().map(|purpose| purpose.work)
     }
 
-    /// What the folder was taken for; not known of earlier versions.
+    /// What the folder was taken for; not known of copies without a marker.
     pub fn purpose(&self) -> Option<&FolderPurpose> {
-        self.manifest.as_ref().and_then(|manifest| manifest.purpose.as_ref())
+        self.marker.as_ref().and_then(|marker| marker.purpose.as_ref())
     }
 
     /// Whether it holds parts of a sweep that are not merged.
@@ -159,7 +159,7 @@ impl Found {
 
     /// Whether an output that the program wrote is gone.
     pub fn has_lost(&self) -> bool {
-        self.known().is_some_and(|manifest| !manifest.lost(&self.path).is_empty())
+        self.known().is_some_and(|marker| !marker.lost(&self.path).is_empty())
     }
 
     /// The same, to be taken for this purpose.
@@ -170,14 +170,14 @@ impl Found {
 
     /// The output of this name, if it exists in the folder of a run and belongs to the program.
     pub fn own(&self, name: &str) -> Option<Vec<u8>> {
-        let ours = self.known().is_some_and(|manifest| manifest.wrote(&self.path, name));
+        let ours = self.known().is_some_and(|marker| marker.wrote(&self.path, name));
         ours.then(|| std::fs::read(self.path.join(name)).ok()).flatten()
     }
 
     /// Removes files that a finished run of this version needed only while it ran.
     pub fn tidy(&self) {
-        if let (Some(manifest), Holds::Finished, Some(_)) = (&self.manifest, self.holds, &self.lock) {
-            tidy(&self.path, manifest);
+        if let (Some(marker), Holds::Finished, Some(_)) = (&self.marker, self.holds, &self.lock) {
+            tidy(&self.path, marker);
         }
     }
 
@@ -189,14 +189,11 @@ impl Found {
         self.refuse_own()?;
         let is_foreign = |name: &&&str| {
             let there = at(&self.path.join(name)).ok().flatten();
-            there.is_some() && !self.known().is_some_and(|manifest| manifest.wrote(&self.path, name))
+            there.is_some() && !self.known().is_some_and(|marker| marker.wrote(&self.path, name))
         };
         let Some(name) = outputs.iter().find(is_foreign) else { return Ok(()) };
         let path = self.path.join(name);
-        let what = match self.known().is_some_and(|m| m.outputs.contains_key(*name)) {
-            true => format!("{} was changed after fedsa wrote it", path.display()),
-            false => format!("{} was not written by fedsa, and has the name of an output", path.display()),
-        };
+        let what = format!("{} was not written by fedsa, and has the name of an output", path.display());
         Err(Error::new(OUT, what, "another folder, or move that file away; it is not overwritten").coded(ErrorCode::OutputUnusable))
     }
 
@@ -206,17 +203,17 @@ impl Found {
     /// # Errors
     /// When `.fedsa` is foreign or damaged, with the reason.
     pub fn refuse_own(&self) -> Result<()> {
-        let (own, manifest) = (self.path.join(OWN), self.path.join(OWN).join(MANIFEST));
-        if self.manifest.is_some() || is_barren(&own) || at(&own).is_ok_and(|there| there.is_none()) {
+        let (own, marker) = (self.path.join(OWN), self.path.join(OWN).join(MARKER));
+        if self.marker.is_some() || is_barren(&own) || at(&own).is_ok_and(|there| there.is_none()) {
             return Ok(());
         }
         let is_ours = is_folder(&own) && names_in(&own).is_ok_and(|names| names.iter().any(|name| is_checkpoint(&own, name)));
-        let what = match at(&manifest).ok().flatten().filter(|_| is_folder(&own)) {
+        let what = match at(&marker).ok().flatten().filter(|_| is_folder(&own)) {
             Some(there) if there.is_file() => {
-                format!("{} is damaged, or of another version of fedsa", manifest.display())
+                format!("{} is damaged, or of another version of fedsa", marker.display())
             }
-            Some(there) => format!("{} is {}, not the file that fedsa wrote", manifest.display(), kind_of(&there)),
-            None if is_ours => format!("{} is missing: it lists the files that fedsa wrote", manifest.display()),
+            Some(there) => format!("{} is {}, not the file that fedsa wrote", marker.display(), kind_of(&there)),
+            None if is_ours => format!("{} is missing: it names the files that fedsa wrote", marker.display()),
             None => format!("{} was not written by fedsa, and has the name of fedsa's own folder", own.display()),
         };
         Err(Error::new(OUT, what, "another folder, or move this one away; nothing in it is changed").coded(ErrorCode::OutputUnusable))
@@ -227,7 +224,7 @@ impl Found {
     /// # Errors
     /// When the folder cannot be created or written to, or another process took it first. Nothing is written then.
     pub fn claim(self, keep: bool) -> Result<RunFolder, Error> {
-        let Found { path, holds, manifest, adopted, purpose, lock, .. } = self;
+        let Found { path, holds, marker, adopted, purpose, lock, .. } = self;
         let own = path.join(OWN);
         let mut made = Vec::new();
         make_folders(&own, &mut made).map_err(|e| {
@@ -249,19 +246,18 @@ impl Found {
             }
         };
         if may_have_changed {
-            let (holds_now, _, manifest_now) = contents(&path, &names_in(&path).map_err(|e| unusable(&path, &e))?);
-            if (holds_now, &manifest_now) != (holds, &manifest) {
+            let (holds_now, _, marker_now) = contents(&path, &names_in(&path).map_err(|e| unusable(&path, &e))?);
+            if (holds_now, &marker_now) != (holds, &marker) {
                 let what = format!("another fedsa process has written to {} in the meantime", path.display());
                 return Err(Error::new(OUT, what, "another folder").coded(ErrorCode::OutputExists));
             }
-            if manifest.is_none() && !is_barren(&own) {
+            if marker.is_none() && !is_barren(&own) {
                 return Err(unusable(&own, &io::Error::new(io::ErrorKind::AlreadyExists, "it was not written by fedsa")));
             }
         }
-        let has_manifest = manifest.is_some();
-        let known = manifest.or(adopted).unwrap_or_else(Manifest::new);
+        let known = marker.or(adopted).unwrap_or_else(Marker::new);
         let folder = RunFolder::new(path, known, made, lock);
-        folder.prepare(keep, purpose, holds == Holds::Finished && !has_manifest).map_err(|e| {
+        folder.prepare(keep, purpose).map_err(|e| {
             let failure = unusable(folder.path(), &e);
             folder.abandon();
             failure

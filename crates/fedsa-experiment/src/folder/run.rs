@@ -10,38 +10,38 @@ use fedsa_data::atomic::{self, Existing, at};
 use fedsa_data::name_of;
 
 use super::GROWING;
-use super::checkpoints::{ENDED_CHECKPOINT, PREDICTIONS, RUN_CHECKPOINT, is_checkpoint, remove_old_checkpoints};
+use super::checkpoints::{ENDED_CHECKPOINT, PREDICTIONS, RUN_CHECKPOINT, is_checkpoint};
 use super::lock::is_busy;
-use super::manifest::{FolderPurpose, Manifest, digest};
+use super::marker::{FolderPurpose, Marker};
 use super::parts::remove_parts;
-use super::{LOCK, MANIFEST, OUT, OWN, SUMMARY, names_in};
+use super::{LOCK, MARKER, OUT, OWN, SUMMARY, names_in};
 
 /// The folder of a run in progress. Only this process writes to it.
 #[derive(Debug)]
 pub struct RunFolder {
     path: PathBuf,
-    manifest: Mutex<Manifest>,
+    marker: Mutex<Marker>,
     /// Folders that were created for this run, the outermost first.
     made: Vec<PathBuf>,
     /// The lock, held until it is released or this value is dropped.
     lock: File,
-    /// What the manifest was when the lock was released, if it was.
+    /// What the marker was when the lock was released, if it was.
     released: Mutex<Option<Released>>,
 }
 
-/// The manifest on the disk, if there was one.
+/// The marker on the disk, if there was one.
 #[derive(Debug)]
-struct Released(Option<Manifest>);
+struct Released(Option<Marker>);
 
 impl RunFolder {
-    /// The folder at `path`, with its manifest, the folders that were created for it, and its lock.
-    pub(super) fn new(path: PathBuf, manifest: Manifest, made: Vec<PathBuf>, lock: File) -> Self {
-        Self { path, manifest: Mutex::new(manifest), made, lock, released: Mutex::default() }
+    /// The folder at `path`, with its marker, the folders that were created for it, and its lock.
+    pub(super) fn new(path: PathBuf, marker: Marker, made: Vec<PathBuf>, lock: File) -> Self {
+        Self { path, marker: Mutex::new(marker), made, lock, released: Mutex::default() }
     }
 
-    /// Removes the files of an earlier run and writes the manifest. With `keep`, only half-written
-    /// files are removed. `is_legacy` is a finished run of an earlier version.
-    pub(super) fn prepare(&self, keep: bool, purpose: Option<FolderPurpose>, is_legacy: bool) -> io::Result<()> {
+    /// Removes the files of an earlier run and writes the marker. With `keep`, only half-written
+    /// files are removed.
+    pub(super) fn prepare(&self, keep: bool, purpose: Option<FolderPurpose>) -> io::Result<()> {
         // For the message of another process that tries to use the folder.
         self.lock.set_len(0)?;
         (&self.lock).write_all(format!("{}\n", std::process::id()).as_bytes())?;
@@ -50,21 +50,18 @@ impl RunFolder {
                 std::fs::remove_file(self.own().join(name))?;
             }
         }
-        let mut manifest = self.manifest.lock().expect("no panics under the lock");
+        let mut marker = self.marker.lock().expect("no panics under the lock");
         if !keep {
             // The summary is removed first: without it the folder does not count as a finished run.
-            let known: Vec<String> = std::iter::once(SUMMARY.to_string()).chain(manifest.outputs.keys().cloned()).collect();
-            for name in known.iter().filter(|name| manifest.wrote(&self.path, name)) {
+            let known: Vec<String> = std::iter::once(SUMMARY.to_string()).chain(marker.outputs.iter().cloned()).collect();
+            for name in known.iter().filter(|name| marker.wrote(&self.path, name)) {
                 std::fs::remove_file(self.path.join(name))?;
             }
-            tidy(&self.path, &manifest);
-            if is_legacy {
-                remove_old_checkpoints(&self.path)?;
-            }
-            *manifest = Manifest::new();
+            tidy(&self.path, &marker);
+            marker.outputs.clear();
         }
-        manifest.purpose = purpose.or(manifest.purpose.take());
-        self.write_manifest(&manifest)
+        marker.take(purpose);
+        self.write_marker(&marker)
     }
 
     fn own(&self) -> PathBuf {
@@ -82,43 +79,41 @@ impl RunFolder {
         if !self.made.iter().any(|folder| *folder == self.own()) {
             return;
         }
-        let manifest = self.manifest.lock().expect("no panics under the lock");
-        for name in manifest.outputs.keys().filter(|name| manifest.wrote(&self.path, name)) {
+        let marker = self.marker.lock().expect("no panics under the lock");
+        for name in marker.outputs.iter().filter(|name| marker.wrote(&self.path, name)) {
             let _ = std::fs::remove_file(self.path.join(name));
         }
         for name in names_in(&self.own()).unwrap_or_default() {
-            if [MANIFEST, LOCK].contains(&&*name) || is_checkpoint(&self.own(), &name) {
+            if [MARKER, LOCK].contains(&&*name) || is_checkpoint(&self.own(), &name) {
                 let _ = std::fs::remove_file(self.own().join(name));
             }
         }
         remove_empty(&self.made);
     }
 
-    fn write_manifest(&self, manifest: &Manifest) -> io::Result<()> {
-        let text = format!("{}\n", serde_json::to_string_pretty(manifest).expect("plain data"));
-        atomic::write(&self.own().join(MANIFEST), text.as_bytes(), &self.own(), Existing::Replace)
+    fn write_marker(&self, marker: &Marker) -> io::Result<()> {
+        let text = format!("{}\n", serde_json::to_string_pretty(marker).expect("plain data"));
+        atomic::write(&self.own().join(MARKER), text.as_bytes(), &self.own(), Existing::Replace)
     }
 
-    /// Writes outputs in this order, each atomically. Their digests are written to the manifest first, so that the program
-    /// recognises them even if it is killed in between.
+    /// Writes outputs in this order, each atomically. Their names are written to the marker first, so that the program
+    /// knows them even if it is killed in between.
     ///
     /// # Errors
     /// When the disk is full, the folder cannot be written to, or a foreign file has the name of an
     /// output.
     pub fn write(&self, outputs: &[(String, Vec<u8>)]) -> Result<(), Error> {
-        let mut manifest = self.manifest.lock().expect("no panics under the lock");
+        let mut marker = self.marker.lock().expect("no panics under the lock");
         for (name, _) in outputs {
             let path = self.path.join(name);
             let there = at(&path).map_err(|e| atomic::unwritable(&path, &e))?;
-            if there.is_some() && !manifest.wrote(&self.path, name) {
+            if there.is_some() && !marker.wrote(&self.path, name) {
                 let e = io::Error::new(io::ErrorKind::AlreadyExists, "a file with this name exists that fedsa did not write");
                 return Err(atomic::unwritable(&path, &e));
             }
         }
-        for (name, bytes) in outputs {
-            manifest.outputs.entry(name.clone()).or_default().insert(digest(bytes));
-        }
-        self.write_manifest(&manifest).map_err(|e| atomic::unwritable(&self.own().join(MANIFEST), &e))?;
+        marker.outputs.extend(outputs.iter().map(|(name, _)| name.clone()));
+        self.write_marker(&marker).map_err(|e| atomic::unwritable(&self.own().join(MARKER), &e))?;
         for (name, bytes) in outputs {
             let path = self.path.join(name);
             atomic::write(&path, bytes, &self.own(), Existing::Replace).map_err(|e| atomic::unwritable(&path, &e))?;
@@ -127,14 +122,14 @@ impl RunFolder {
     }
 
     /// Removes the outputs that `is_stale` names, if they belong to the program. What is gone is no output of the folder any more, as
-    /// the manifest says from its next writing on.
+    /// the marker says from its next writing on.
     pub fn remove(&self, is_stale: impl Fn(&str) -> bool) {
-        let mut manifest = self.manifest.lock().expect("no panics under the lock");
-        for name in manifest.outputs.keys().filter(|name| is_stale(name) && manifest.wrote(&self.path, name)) {
+        let mut marker = self.marker.lock().expect("no panics under the lock");
+        for name in marker.outputs.iter().filter(|name| is_stale(name) && marker.wrote(&self.path, name)) {
             let _ = std::fs::remove_file(self.path.join(name));
         }
-        let lost: Vec<String> = manifest.lost(&self.path).into_iter().map(String::from).collect();
-        manifest.outputs.retain(|name, _| !lost.contains(name));
+        let lost: Vec<String> = marker.lost(&self.path).into_iter().map(String::from).collect();
+        marker.outputs.retain(|name| !lost.contains(name));
     }
 
     /// Creates the file to which lines are appended while the run is in progress; an earlier one of the program is
@@ -143,14 +138,14 @@ impl RunFolder {
     /// # Errors
     /// When it cannot be written, or a foreign file has its name.
     pub fn grow(&self) -> Result<File, Error> {
-        let manifest = self.manifest.lock().expect("no panics under the lock");
+        let marker = self.marker.lock().expect("no panics under the lock");
         let path = self.path.join(GROWING);
         let begin = || {
-            if manifest.wrote(&self.path, GROWING) {
+            if marker.wrote(&self.path, GROWING) {
                 std::fs::remove_file(&path)?;
             }
             let mut file = OpenOptions::new().write(true).create_new(true).open(&path)?;
-            writeln!(file, "{}", manifest.mark())?;
+            writeln!(file, "{}", marker.first_line())?;
             Ok(file)
         };
         begin().map_err(|e: io::Error| atomic::unwritable(&path, &e))
@@ -167,15 +162,15 @@ impl RunFolder {
 
     /// Removes the files that were needed only while the runs were in progress.
     pub fn tidy(&self) {
-        let manifest = self.manifest.lock().expect("no panics under the lock");
-        tidy(&self.path, &manifest);
+        let marker = self.marker.lock().expect("no panics under the lock");
+        tidy(&self.path, &marker);
     }
 
     /// Releases the lock: another one may write to the folder.
     pub fn release(&self) {
         let mut released = self.released.lock().expect("no panics under the lock");
         if released.is_none() {
-            *released = Some(Released(Manifest::of(&self.path)));
+            *released = Some(Released(Marker::of(&self.path)));
             let _ = self.lock.unlock();
         }
     }
@@ -193,7 +188,7 @@ impl RunFolder {
             Err(TryLockError::Error(e)) if e.kind() == io::ErrorKind::Unsupported => {}
             Err(TryLockError::Error(e)) => return Err(unusable(&self.own().join(LOCK), &e)),
         }
-        if Manifest::of(&self.path) == *before {
+        if Marker::of(&self.path) == *before {
             *released = None;
             return Ok(());
         }
@@ -244,8 +239,8 @@ pub fn remove_empty(made: &[PathBuf]) {
 }
 
 /// Removes files that a finished run does not need. Failures are ignored.
-pub fn tidy(folder: &Path, manifest: &Manifest) {
-    if manifest.wrote(folder, GROWING) {
+pub fn tidy(folder: &Path, marker: &Marker) {
+    if marker.wrote(folder, GROWING) {
         let _ = std::fs::remove_file(folder.join(GROWING));
     }
     let own = folder.join(OWN);

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use fedsa::error::{Error, ErrorCode, Result, quoted};
 use serde::{Deserialize, Serialize};
 
-use crate::folder;
+use crate::plan;
 
 /// The key of errors about points.
 pub const POINTS: &str = "points";
@@ -172,8 +172,7 @@ impl SweepPart {
         let mut name = self.points.text("_");
         if name.len() > LONGEST_NAME {
             let (first, last) = self.points.ends();
-            let digest = folder::digest(name.as_bytes());
-            let digest = digest.split(':').next_back().unwrap_or_default();
+            let digest = plan::identity(&[&name]);
             name = format!("{LONG}{first}-{last}-{}", &digest[..16]);
         }
         self.seeds.map_or(name.clone(), |seeds| format!("{name}{SEEDS}{seeds}"))

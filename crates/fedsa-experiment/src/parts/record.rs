@@ -13,7 +13,7 @@ use toml::{Table, Value};
 
 use crate::config::Experiment;
 use crate::folder::{self, OUT};
-use crate::plan::canonical;
+use crate::plan::{self, canonical};
 use crate::{finished, resolve};
 
 /// The version of the layout of the file.
@@ -61,7 +61,7 @@ impl SweepRecord {
     pub fn of(experiment: &Experiment, base: &Path, quick: bool) -> Self {
         let given = resolve::given(experiment, &Places::from_env(base));
         let settings = toml::to_string(&given).expect("a tree of plain values");
-        let identity = folder::digest(format!("{quick} {}", canonical(&Value::Table(given))).as_bytes());
+        let identity = plan::identity(&[&quick.to_string(), &canonical(&Value::Table(given))]);
         Self { format: FORMAT, program: ProgramVersion::own(), identity, points: experiment.points.len(), quick, settings }
     }
 

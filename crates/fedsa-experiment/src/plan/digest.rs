@@ -25,6 +25,11 @@ pub(super) fn digest(texts: &[&str]) -> Digest {
     hasher.finalize()[..16].try_into().expect("half of 32 bytes")
 }
 
+/// Identifies several texts in order: their digest as hexadecimal digits.
+pub(crate) fn identity(texts: &[&str]) -> String {
+    hex(&digest(texts))
+}
+
 pub(super) fn hex(digest: &Digest) -> String {
     digest.iter().map(|byte| format!("{byte:02x}")).collect()
 }

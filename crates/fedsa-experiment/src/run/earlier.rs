@@ -12,7 +12,7 @@ use crate::config::{self, RunSpec};
 use crate::execute::{read_framed, write_framed};
 use crate::finished;
 use crate::folder::{self, FolderPurpose, Found, Holds, RunFolder};
-use crate::plan::{Plan, canonical};
+use crate::plan::{self, Plan, canonical};
 
 /// The key of errors about a run that is to go on and cannot.
 pub const RESUME: &str = "resume";
@@ -38,13 +38,11 @@ pub(super) fn may_resume(found: &Found, out: &Path, purpose: &FolderPurpose, now
         match found.purpose() {
             Some(before) if before.identity == purpose.identity => return Ok(()),
             Some(_) => return Err(Error::new(RESUME, format!("{} holds {holds} of other settings", out.display()), help)),
-            // An earlier version, which was killed before its first round, does not say what it ran.
-            None if found.holds == Holds::Unfinished => return Ok(()),
             None => {}
         }
     }
     let Some(ran) = found.own(CONFIG).and_then(|bytes| String::from_utf8(bytes).ok()) else {
-        let what = format!("{} holds {holds} whose config.toml is gone, or was changed after fedsa wrote it", out.display());
+        let what = format!("{} holds {holds} whose config.toml is gone", out.display());
         return Err(Error::new(RESUME, what, "the folder as fedsa left it, or `overwrite` to run everything again"));
     };
     let before = ran.parse::<Table>().ok();
@@ -57,7 +55,7 @@ pub(super) fn may_resume(found: &Found, out: &Path, purpose: &FolderPurpose, now
     Err(Error::new(RESUME, format!("{} holds {holds} of other settings{differs}", out.display()), help))
 }
 
-/// Refuses a run on other data, or of which something else was asked besides. Earlier versions did not keep either.
+/// Refuses a run on other data, or of which something else was asked besides.
 fn refuse_others(found: &Found, out: &Path, purpose: &FolderPurpose) -> Result<(), Error> {
     let Some(before) = found.purpose() else { return Ok(()) };
     let refused = |what: String, help: &str| {
@@ -91,7 +89,7 @@ fn lasting(config: &Table) -> Table {
 
 /// Identifies a configuration but for what may differ where a run goes on.
 pub(super) fn identity(config: &Table) -> String {
-    folder::digest(canonical(&Value::Table(lasting(config))).as_bytes())
+    plan::identity(&[&canonical(&Value::Table(lasting(config)))])
 }
 
 /// Whether the second configuration differs from the first only by more rounds or seeds.

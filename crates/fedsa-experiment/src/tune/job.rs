@@ -126,7 +126,7 @@ impl Place {
         let found = folder::look(path)?;
         found.refuse_own()?;
         let is_resumed = if_exists == IfExists::Resume;
-        // Earlier versions leave no note in the folder of a run, but its settings.
+        // A copy without a marker has settings if it is that of a run.
         let is_run = || found.work().map_or_else(|| found.own(CONFIG).is_some(), |work| work != FolderWork::Tuning);
         match (found.holds, if_exists) {
             (Holds::Nothing | Holds::Foreign, IfExists::Resume) => {

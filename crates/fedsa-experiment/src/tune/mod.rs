@@ -37,14 +37,13 @@ use fedsa_theory::exact_mse::InitialControls;
 use fedsa_theory::predict::Forecast;
 use fedsa_theory::tune::{self, Effort, Family, Hit, SearchChoice, SearchCost, SearchResult, SearchStart, SearchTarget, Tried};
 use serde::{Deserialize, Serialize};
-use sha2::{Digest as _, Sha256};
 use toml::{Table, Value};
 
 use crate::config::schema::ControlsStart;
 use crate::config::{Document, Experiment, SweepPoint};
 use crate::execute::{Earlier, Executed, RunControl, execute};
 use crate::observer::RunObserver;
-use crate::plan::{BuiltProblem, Plan, PlanControl, ResolvedStart};
+use crate::plan::{self, BuiltProblem, Plan, PlanControl, ResolvedStart};
 use crate::{estimate, resolve};
 use families::Candidates;
 pub use job::{Answer, TuneOutcome, TuneStage, tune};
@@ -421,8 +420,7 @@ impl PilotRunner<'_, '_> {
         let table = run_table(self.tuning, choice, rounds, Value::Array(seeds), Some(recorded(rounds)));
         let mut own = table.clone();
         own.remove("problem");
-        let digest = Sha256::digest(toml::to_string(&own).expect("a tree of plain values"));
-        (digest[..16].iter().map(|byte| format!("{byte:02x}")).collect(), table)
+        (plan::identity(&[&toml::to_string(&own).expect("a tree of plain values")]), table)
     }
 }
 
@@ -487,12 +485,8 @@ fn reference(plan: &Plan, options: &TuneOptions) -> Result<usize> {
 
 /// A digest of the problem, the methods of the file and the options.
 fn identity(plan: &Plan, options: &TuneOptions, places: &Places) -> Result<String> {
-    let mut hasher = Sha256::new();
-    hasher.update(env!("CARGO_PKG_VERSION"));
-    hasher.update(&plan.fields[0].fingerprint);
-    hasher.update(resolve::file(&plan.experiment, places)?);
-    hasher.update(serde_json::to_string(options).expect("plain options"));
-    Ok(hasher.finalize()[..16].iter().map(|byte| format!("{byte:02x}")).collect())
+    let (file, options) = (resolve::file(&plan.experiment, places)?, serde_json::to_string(options).expect("plain options"));
+    Ok(plan::identity(&[env!("CARGO_PKG_VERSION"), &plan.fields[0].fingerprint, &file, &options]))
 }
 
 /// The table of one run of a choice.

@@ -122,7 +122,7 @@ impl Setup {
         written.tidy();
         written.release();
         let names = ["summary.json", "config.toml", "trace.parquet"].map(|name| folder.join(name));
-        let own = ["manifest.json", ENDED].map(|name| folder::own_path(&folder, name));
+        let own = ["marker.json", ENDED].map(|name| folder::own_path(&folder, name));
         let read = |path: PathBuf| (path.clone(), fs::read(path).expect("a file that was just written"));
         let files = names.into_iter().chain(own).map(read).collect();
         let scratch = claim(&dir.path().join("scratch"));
