@@ -218,7 +218,7 @@ fn a_tuning_leaves_its_folder_free_once_it_is_written() {
     answer.write().unwrap();
     let Ok(TuneOutcome::Done(mut again)) = tuned(IfExists::Resume) else { panic!("it is free") };
     again.write().unwrap();
-    answer.write().unwrap();
+    assert_eq!(answer.write().unwrap_err().code(), ErrorCode::OutputExists, "another tuning has gone on there");
 }
 
 /// Nothing that was computed is kept without a folder, nor before anything ran.
