@@ -415,7 +415,7 @@ pub fn compared(runs: &[ReportedRun]) -> String {
 
 /// What a summary says besides, such as the logs of an evaluation, the value of a policy, the families of a tuning.
 pub fn others(run: &ReportedRun) -> String {
-    const KNOWN: [&str; 18] = [
+    const KNOWN: [&str; 17] = [
         "format",
         "id",
         "title",
