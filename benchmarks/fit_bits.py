@@ -44,7 +44,7 @@ def made(folder, n, d, decay, kind, seed):
 def bits(args, method):
     """The bits up and down, the rounds and the seconds; the outcome where it is not `converged`."""
     with tempfile.TemporaryDirectory() as out:
-        line = [FEDSA, "fit", *args, "--ridge", "1e-5", "--tol", "1e-9", "--method", method, *SETTINGS.get(method, []), "--rounds", "1500", "--out", out, "--overwrite", "--quiet"]
+        line = [FEDSA, "fit", *args, "--ridge", "1e-5", "--tol", "1e-9", "--method", method, *SETTINGS.get(method, []), "--max-rounds", "1500", "--out", out, "--overwrite", "--quiet"]
         try:
             ran = subprocess.run(line, capture_output=True, timeout=SECONDS, text=True)
         except subprocess.TimeoutExpired:
@@ -65,9 +65,9 @@ def main():
     femnist, fashion = ["femnist-digits", *image], ["fashion-mnist/t10k", *image]
     with tempfile.TemporaryDirectory() as folder:
         sets = {
-            "femnist by writer, 3, 50 components": lambda: [*femnist, "--partition", "by:writers", "--agents", "12", "--positive", "3", "--pca", "50"],
-            "femnist by writer, 8, 50 components": lambda: [*femnist, "--partition", "by:writers", "--agents", "12", "--positive", "8", "--pca", "50"],
-            "femnist by writer, 3, 100 components": lambda: [*femnist, "--partition", "by:writers", "--agents", "12", "--positive", "3", "--pca", "100"],
+            "femnist by writer, 3, 50 components": lambda: [*femnist, "--group", "writers", "--agents", "12", "--positive", "3", "--pca", "50"],
+            "femnist by writer, 8, 50 components": lambda: [*femnist, "--group", "writers", "--agents", "12", "--positive", "8", "--pca", "50"],
+            "femnist by writer, 3, 100 components": lambda: [*femnist, "--group", "writers", "--agents", "12", "--positive", "3", "--pca", "100"],
             "fashion Dirichlet 0.1, 0, 100 components": lambda: [*fashion, "--partition", "dirichlet:0.1", "--positive", "0", "--pca", "100"],
             "fashion Dirichlet 0.3, 0, 100 components": lambda: [*fashion, "--partition", "dirichlet:0.3", "--positive", "0", "--pca", "100"],
             "fashion Dirichlet 1, 3, 100 components": lambda: [*fashion, "--partition", "dirichlet:1", "--positive", "3", "--pca", "100"],

@@ -73,7 +73,7 @@ def of_fedsa(args):
     best = np.inf
     with tempfile.TemporaryDirectory() as out:
         for _ in range(TIMES):
-            line = [FEDSA, "fit", *args, "--ridge", str(RIDGE), "--tol", "1e-9", "--no-intercept", "--minimise", "seconds", "--out", out, "--overwrite", "--quiet"]
+            line = [FEDSA, "fit", *args, "--ridge", str(RIDGE), "--tol", "1e-9", "--intercept=false", "--objective", "seconds", "--out", out, "--overwrite", "--quiet"]
             subprocess.run(line, check=True, capture_output=True)
             with open(os.path.join(out, "summary.json")) as file:
                 result = json.load(file)["results"][0]

@@ -24,7 +24,7 @@ from fedsa import errors
 from fedsa.errors import Cancelled, FedsaError, FedsaWarning, InputError, InternalError, MachineError, MissedError, NotKnown, OutOfMemory
 
 if TYPE_CHECKING:
-    from fedsa import gym, links, methods, operators, problems, rules
+    from fedsa import federation, gym, links, methods, operators, problems, rules
     from fedsa._estimator import Inference, Spending
     from fedsa._experiment import Experiment, Tuning, bundled
     from fedsa._fedsa import CancelToken, Table, __version__
@@ -55,7 +55,7 @@ _MODULES = {
     "_threads": ["get_threads", "set_threads"],
     "_value": ["PolicyValue", "ValueEstimate", "ValueFunction"],
 }
-_PUBLIC_MODULES = {"gym", "links", "methods", "operators", "problems", "rules"}
+_PUBLIC_MODULES = {"federation", "gym", "links", "methods", "operators", "problems", "rules"}
 _LATER = {name: module for module, names in _MODULES.items() for name in names} | {name: name for name in _PUBLIC_MODULES}
 
 
@@ -116,6 +116,7 @@ __all__ = [
     "bundled",
     "compare",
     "errors",
+    "federation",
     "get_threads",
     "gym",
     "links",

@@ -21,8 +21,9 @@ from fedsa._files import Path
 from fedsa._parameters import Parameters
 from fedsa._progress import Listener, ProgressLike
 from fedsa._results import Outcome, Results
+from fedsa._settings import plain_number
 from fedsa._summary import Summary
-from fedsa._typed import named_settings, typed
+from fedsa._typed import named_settings
 from fedsa._warn import warn
 from fedsa.errors import InputError
 
@@ -172,7 +173,6 @@ class Estimator(Parameters):
 
     # The names of `fit` for the outcome of an estimator without a fit.
     _kind = ""
-    _finest_tol = 1e-9
     _weights_json: str
     _model: _fedsa.LinearModel
     n_features_in_: int
@@ -280,13 +280,8 @@ class Estimator(Parameters):
 
     def _settings(self) -> dict[str, Any]:
         """The settings of the engine."""
-        named = typed(self, TYPES)
-        compare = self.compare  # type: ignore[attr-defined]
-        named["compare"] = [compare] if isinstance(compare, str) else [str(name) for name in compare]
-        if self.inference is not None and named["ridge"] == DEFAULTS["ridge"]:  # type: ignore[attr-defined]
-            # The estimate of greatest likelihood has none.
-            named["ridge"] = None
-        named.update(positive=None, alpha=None, threshold=None)
+        named = {name: plain_number(value) for name, value in self.get_params().items()}
+        named["compare"] = [named["compare"]] if isinstance(named["compare"], str) else [str(name) for name in named["compare"]]
         return named
 
     def _fit(self, x: Any, y: Any, agents: Any, sample_weight: Any, progress: ProgressLike, cancel: _fedsa.CancelToken | None) -> None:
@@ -315,10 +310,6 @@ class Estimator(Parameters):
             self._encoded(settings)
         finally:
             found = self.__dict__.pop("_found", None)
-        if settings["tol"] is not None and not settings["tol"] > 0.0:
-            raise InputError(f"{settings['tol']:g} is not accepted", "setting.out-of-range", "tol", "a positive number, or None", value=str(settings["tol"]))
-        if settings["tol"] is None:
-            settings["tol"] = min(max(1e-12 * _arrays.scale(rows), self._finest_tol), 1e-9)
         count, agent_names = self._agents(agents, labels, n)
         columns = None if names is None else [str(one) for one in names]
         with Listener(name, progress) as listener:
@@ -487,28 +478,6 @@ class Estimator(Parameters):
         return [str(j + 1) for j in range(self.n_features_in_)] if names is None else [str(name) for name in names]
 
 
-# Settings of the constructors whose defaults others need.
-DEFAULTS = {"ridge": 1e-5}
-
-# The types of settings, and whether they may be None.
-TYPES: dict[str, tuple[type, bool]] = {
-    "model": (str, False),
-    "method": (str, True),
-    "ridge": (float, False),
-    "fit_intercept": (bool, False),
-    "tol": (float, True),
-    "max_rounds": (int, False),
-    "minimise": (str, False),
-    "exchange_seconds": (float, True),
-    "bandwidth": (float, True),
-    "standardise": (bool, False),
-    "weights": (str, False),
-    "step_size": (float, True),
-    "local_steps": (int, True),
-    "inference": (str, True),
-    "level": (float, False),
-    "seed": (int, False),
-}
 
 
 def row_weights(sample_weight: Any, n: int) -> NDArray[np.float64]:

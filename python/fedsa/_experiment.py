@@ -11,6 +11,7 @@ from fedsa import _fedsa, _files
 from fedsa._figure import Figure
 from fedsa._files import Path
 from fedsa._kinds import Method, Problem
+from fedsa._link import in_keys, swept_keys
 from fedsa._progress import Listener, Observer, ProgressLike
 from fedsa._results import Results
 from fedsa._settings import checked_keywords, plain, seconds, shown
@@ -96,7 +97,7 @@ class Tuning:
                 row["global step size"] = tried["global_step_size"]
                 cost = {name: number(value) for name, value in tried["cost"].items() if isinstance(value, (int, float))}
                 rows.append({**row, "by": tried["by"], "mse": tried["outcome"]["mse"], **cost})
-        goal = str(self._data.get("options", {}).get("minimise", "bits"))
+        goal = str(self._data.get("options", {}).get("objective", "bits"))
         choice = tuple(self.best[name] for name in ("family", "step_size", "local_steps", "global_step_size")) if self.best else ()
 
         def place(row: dict[str, Any]) -> tuple[Any, ...]:
@@ -268,7 +269,7 @@ class Experiment:
         if quick not in self._natives:
             made = self._made
             base = _files.name_of(made["base"], "base") if made["base"] is not None else ""
-            changes, sweeps = plain(made.get("set", {})), plain(made.get("sweep", {}))
+            changes, sweeps = plain(in_keys(made.get("set", {}))), plain(swept_keys(made.get("sweep", {})))
             # A problem whose data are in memory, and rules of one's own.
             held = (getattr(made.get("problem"), "_held", None), rules_in(made.get("methods", ())))
             if "text" in made:
@@ -599,14 +600,14 @@ class Experiment:
         self,
         *,
         target_mse: float,
-        minimise: Literal["bits", "rounds", "samples", "seconds"] = "bits",
-        exchange_seconds: float | None = None,
+        objective: Literal["bits", "rounds", "samples", "seconds"] = "bits",
+        latency: float | None = None,
         bandwidth: float | None = None,
         methods: Sequence[str] | None = None,
         codecs: Sequence[str] | None = None,
         local_steps: Sequence[int] | None = None,
-        most_local_steps: int | None = None,
-        most_rounds: int | None = None,
+        max_local_steps: int | None = None,
+        max_rounds: int | None = None,
         like: str | None = None,
         budget: float | str = 60.0,
         time_limit: float | str | None = None,
@@ -622,9 +623,9 @@ class Experiment:
         ----------
         target_mse : float
             The mean-square error to reach.
-        minimise : {"bits", "rounds", "samples", "seconds"}
+        objective : {"bits", "rounds", "samples", "seconds"}
             The cost. Seconds are those of messages, and need one of the next two.
-        exchange_seconds : float, optional
+        latency : float, optional
             The seconds that an exchange takes, whatever is in it.
         bandwidth : float, optional
             The bits a second that pass, of all messages up and down.
@@ -635,7 +636,7 @@ class Experiment:
             The codecs that may be chosen: ``"exact"``, ``"quantised:4"``; ``["auto"]`` for the usual ones.
         local_steps : sequence of int, optional
             The numbers of local steps to choose from.
-        most_local_steps, most_rounds : int, optional
+        max_local_steps, max_rounds : int, optional
             The largest numbers to look at.
         like : str, optional
             The label of the method whose link, start and output all candidates have.
@@ -664,7 +665,7 @@ class Experiment:
         >>> import fedsa
         >>> from fedsa import methods, problems
         >>> experiment = fedsa.Experiment(problems.Garnet(agents=3, states=6, features=2, seed=1), methods.FedLSA(0.1, 10), rounds=100)
-        >>> tuning = experiment.tune(target_mse=0.05, methods=["fedlsa"], most_local_steps=20)
+        >>> tuning = experiment.tune(target_mse=0.05, methods=["fedlsa"], max_local_steps=20)
         >>> tuning.best["method"], tuning.best["mse"] <= 0.05, tuning.evidence["by"]
         ('fedlsa', True, 'theory')
         >>> tuning.experiment.run().floor("fedlsa").mean < 0.1
@@ -676,8 +677,8 @@ class Experiment:
             raise TypeError(f"{'resume' if resume else 'overwrite'} needs the folder of a tuning: out=..")
         most = seconds(budget, "budget")
         options = dict(
-            target_mse=float(target_mse), minimise=minimise, exchange_seconds=exchange_seconds, bandwidth=bandwidth, methods=given_list(methods), codecs=given_list(codecs),
-            local_steps=given_list(local_steps), most_local_steps=most_local_steps, most_rounds=most_rounds, like=like, budget=most,
+            target_mse=float(target_mse), objective=objective, latency=latency, bandwidth=bandwidth, methods=given_list(methods), codecs=given_list(codecs),
+            local_steps=given_list(local_steps), max_local_steps=max_local_steps, max_rounds=max_rounds, like=like, budget=most,
             time_limit=None if time_limit is None else seconds(time_limit, "time_limit"),
         )  # fmt: skip
         native = self._native()

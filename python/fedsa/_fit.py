@@ -13,8 +13,7 @@ from fedsa._arrays import refused
 from fedsa._estimator import Estimator, row_weights
 from fedsa._files import Path
 from fedsa._progress import ProgressLike
-from fedsa._settings import checked_keywords, plain_number
-from fedsa._typed import typed
+from fedsa._settings import plain_number
 from fedsa.errors import InputError
 
 if TYPE_CHECKING:
@@ -53,9 +52,9 @@ class FederatedClassifier(Estimator):
         as the size of the columns leaves digits for it. `tol_` has it.
     max_rounds : int
         The most rounds.
-    minimise : {"bits", "rounds", "seconds"}
+    objective : {"bits", "rounds", "seconds"}
         What ``method="auto"`` is to keep small. Seconds are those of computation, and of messages where one of the next two is given.
-    exchange_seconds : float, optional
+    latency : float, optional
         The seconds that an exchange takes, whatever is in it.
     bandwidth : float, optional
         The bits a second that pass, of all messages up and down.
@@ -129,9 +128,7 @@ class FederatedClassifier(Estimator):
     _kind = "classifier"
     _estimator_type = "classifier"
     # Coefficients of classes that are nearly separated depend on the last digits of the gradient.
-    _finest_tol = 1e-12
 
-    @checked_keywords
     def __init__(
         self,
         *,
@@ -141,8 +138,8 @@ class FederatedClassifier(Estimator):
         fit_intercept: bool = True,
         tol: float | None = None,
         max_rounds: int = 5000,
-        minimise: Literal["bits", "rounds", "seconds"] = "bits",
-        exchange_seconds: float | None = None,
+        objective: Literal["bits", "rounds", "seconds"] = "bits",
+        latency: float | None = None,
         bandwidth: float | None = None,
         compare: Sequence[str] = (),
         standardise: bool = False,
@@ -159,8 +156,8 @@ class FederatedClassifier(Estimator):
         self.fit_intercept = fit_intercept
         self.tol = tol
         self.max_rounds = max_rounds
-        self.minimise = minimise
-        self.exchange_seconds = exchange_seconds
+        self.objective = objective
+        self.latency = latency
         self.bandwidth = bandwidth
         self.compare = compare
         self.standardise = standardise
@@ -171,7 +168,6 @@ class FederatedClassifier(Estimator):
         self.level = level
         self.seed = seed
 
-    @checked_keywords
     def fit(
         self,
         X: Any,
@@ -454,9 +450,9 @@ class FederatedRegressor(Estimator):
         as the size of the columns leaves digits for it. `tol_` has it.
     max_rounds : int
         The most rounds.
-    minimise : {"bits", "rounds", "seconds"}
+    objective : {"bits", "rounds", "seconds"}
         What ``method="auto"`` is to keep small. Seconds are those of computation, and of messages where one of the next two is given.
-    exchange_seconds : float, optional
+    latency : float, optional
         The seconds that an exchange takes, whatever is in it.
     bandwidth : float, optional
         The bits a second that pass, of all messages up and down.
@@ -525,7 +521,6 @@ class FederatedRegressor(Estimator):
     _kind = "regressor"
     _estimator_type = "regressor"
 
-    @checked_keywords
     def __init__(
         self,
         *,
@@ -535,8 +530,8 @@ class FederatedRegressor(Estimator):
         fit_intercept: bool = True,
         tol: float | None = None,
         max_rounds: int = 5000,
-        minimise: Literal["bits", "rounds", "seconds"] = "bits",
-        exchange_seconds: float | None = None,
+        objective: Literal["bits", "rounds", "seconds"] = "bits",
+        latency: float | None = None,
         bandwidth: float | None = None,
         compare: Sequence[str] = (),
         standardise: bool = False,
@@ -555,8 +550,8 @@ class FederatedRegressor(Estimator):
         self.fit_intercept = fit_intercept
         self.tol = tol
         self.max_rounds = max_rounds
-        self.minimise = minimise
-        self.exchange_seconds = exchange_seconds
+        self.objective = objective
+        self.latency = latency
         self.bandwidth = bandwidth
         self.compare = compare
         self.standardise = standardise
@@ -569,7 +564,6 @@ class FederatedRegressor(Estimator):
         self.overdispersion = overdispersion
         self.threshold = threshold
 
-    @checked_keywords
     def fit(
         self,
         X: Any,
@@ -624,8 +618,6 @@ class FederatedRegressor(Estimator):
     def _encoded(self, settings: dict[str, Any]) -> None:
         if self.model not in REGRESSORS:
             raise InputError(f"{self.model!r} is not accepted", "setting.unknown-name", "model", ", ".join(REGRESSORS))
-        for name, key in (("overdispersion", "alpha"), ("threshold", "threshold")):
-            settings[key] = typed(self, {name: (float, True)})[name]
 
     def _take(self, weights: dict[str, Any]) -> None:
         self.coef_ = np.array(weights["coefficients"], dtype=np.float64)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Union
 
 from fedsa._settings import Settings, nearest, plain_number
@@ -122,6 +122,27 @@ def _media(value: Any) -> tuple[Medium, ...]:
         if not isinstance(medium, Medium):
             raise _wrong(f"media[{i}]", medium, "a medium of fedsa.links, such as Erasure(0.9)")
     return tuple(media)
+
+
+def in_keys(changes: Mapping[str, Any]) -> dict[str, Any]:
+    """Dotted keys with values, in which links stand as files have them: ``method.NAME.uplink``, ``.downlink``, or ``.link`` for both."""
+    out: dict[str, Any] = {}
+    for key, value in changes.items():
+        table, _, last = key.rpartition(".")
+        if last not in ("link", "uplink", "downlink") or not isinstance(value, (Link, Codec, Medium)):
+            out[key] = value
+            continue
+        link = Link(down=value) if last == "downlink" and isinstance(value, Codec) else as_link(value)
+        tables = link._tables()
+        if last != "link" and set(tables) - {last}:
+            raise InputError(f"{value!r} is a link in both directions", "setting.bad-value", key, f"{table}.link")
+        out.update({f"{table}.{direction}": given for direction, given in tables.items()} if last == "link" else {key: tables.get(last, {})})
+    return out
+
+
+def swept_keys(sweeps: Mapping[str, Any]) -> dict[str, Any]:
+    """The same of lists of values: an uplink or a downlink for each point."""
+    return {key: [in_keys({key: value}).get(key, value) for value in values] if isinstance(values, (list, tuple)) else values for key, values in sweeps.items()}
 
 
 LinkLike = Union[Link, Codec, Medium]

@@ -103,11 +103,10 @@ def test_the_bits_are_those_of_the_program(tmp_path: Path, model: str) -> None:
     y = y.astype(float)
     names = ["a", "b", "c", "d"]
     write_csv(tmp_path / "rows.csv", [*names, "w", "target"], *x.T, weights + 1.0, y)
-    unpenalised = ("--set", "problem.penalise_intercept=false")
-    program("fit", str(tmp_path / "rows.csv"), "--model", model, "--row-weights", "w", "--out", str(tmp_path / "out"), *unpenalised)
+    program("fit", str(tmp_path / "rows.csv"), "--model", model, "--row-weights", "w", "--out", str(tmp_path / "out"))
     theirs = json.loads((tmp_path / "out" / "weights.json").read_text())
     kind = FederatedClassifier if model in ("logistic", "multinomial") else FederatedRegressor
-    ours = kind(model=model, tol=1e-9).fit(x, y, sample_weight=weights + 1.0)
+    ours = kind(model=model).fit(x, y, sample_weight=weights + 1.0)
     ours.save(tmp_path / "ours")
     saved = json.loads((tmp_path / "ours" / "weights.json").read_text())
     for key in ("coefficients", "intercept", "further", "theta", "rounds", "bits", "method", "classes"):
@@ -145,7 +144,7 @@ def test_agents_are_a_number_or_a_label_for_each_row() -> None:
     np.testing.assert_allclose(by_label.coef_, by_number.coef_, rtol=0, atol=1e-9)
     # Agents that count equally are another problem, where their sizes differ.
     uneven = np.where(np.arange(len(x)) < 20, 0, 1)
-    equal = FederatedRegressor(weights="equal").fit(x, score, agents=uneven)
+    equal = FederatedRegressor(weighting="equal").fit(x, score, agents=uneven)
     assert abs(equal.coef_ - by_number.coef_).max() > 1e-3
 
 
@@ -197,8 +196,8 @@ def test_it_works_in_pipelines_searches_and_cross_validation() -> None:
     assert search.best_params_ == {"federatedclassifier__ridge": 1e-4}
     assert search.best_estimator_[-1].agents_ == [0, 1, 2, 3]
     assert is_classifier(pipe)
-    copied = clone(FederatedRegressor(model="huber", threshold=1.5))
-    assert copied.get_params()["threshold"] == 1.5 and repr(copied) == "FederatedRegressor(model='huber', threshold=1.5)"
+    copied = clone(FederatedRegressor(model="huber", huber_delta=1.5))
+    assert copied.get_params()["huber_delta"] == 1.5 and repr(copied) == "FederatedRegressor(model='huber', huber_delta=1.5)"
 
 
 @pytest.mark.parametrize("copied", [copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))])
@@ -248,8 +247,8 @@ def test_a_run_out_of_rounds_warns_and_is_an_outcome() -> None:
 
 def test_seconds_of_messages_are_estimated() -> None:
     x, score, _ = rows()
-    free = FederatedClassifier(minimise="seconds").fit(x, score > 0).choice_
-    slow = FederatedClassifier(minimise="seconds", exchange_seconds=3.0, bandwidth=1e6).fit(x, score > 0).choice_
+    free = FederatedClassifier(objective="seconds").fit(x, score > 0).choice_
+    slow = FederatedClassifier(objective="seconds", latency=3.0, bandwidth=1e6).fit(x, score > 0).choice_
     assert "free" in free["why"] and "messages and computation" in slow["why"]
     before = {one["method"]: one["seconds"] for one in free["considered"]}
     for one in slow["considered"]:
@@ -302,11 +301,11 @@ BAD: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     "unknown model": ({"settings": {"model": "poisson"}}, fedsa.InputError, "'poisson' is not accepted"),
     "unknown inference": ({"settings": {"inference": "hc7"}}, fedsa.InputError, "hc1"),
     "inference with a ridge": ({"settings": {"inference": "model", "ridge": 0.1}}, fedsa.InputError, "ridge"),
-    "negative seconds": ({"settings": {"exchange_seconds": -1.0}}, fedsa.InputError, "exchange_seconds"),
+    "negative seconds": ({"settings": {"latency": -1.0}}, fedsa.InputError, "latency"),
     "no bandwidth": ({"settings": {"bandwidth": 0.0}}, fedsa.InputError, "bandwidth"),
     "fractional rounds": ({"settings": {"max_rounds": 1.5}}, fedsa.InputError, "max_rounds"),
     "negative rounds": ({"settings": {"max_rounds": -1}}, fedsa.InputError, "max_rounds"),
-    "overdispersion without its model": ({"kind": FederatedRegressor, "y": Y, "settings": {"overdispersion": 1.0}}, fedsa.InputError, "alpha"),
+    "overdispersion without its model": ({"kind": FederatedRegressor, "y": Y, "settings": {"dispersion": 1.0}}, fedsa.InputError, "dispersion"),
     "threshold missing": ({"kind": FederatedRegressor, "y": Y, "settings": {"model": "huber"}}, fedsa.InputError, "threshold"),
     "negative counts": ({"kind": FederatedRegressor, "y": Y, "settings": {"model": "poisson"}}, fedsa.InputError, ""),
     "separated classes": ({"y": X[:, 0] > 0, "settings": {"inference": "model"}}, (fedsa.InputError, fedsa.NotKnown), ""),

@@ -107,7 +107,7 @@ def test_seeds_may_be_a_range() -> None:
 
 
 def test_a_target_that_nothing_is_known_of_is_a_refusal() -> None:
-    tuning = experiment().tune(target_mse=1e-30, methods=["fedlsa"], most_local_steps=2)
+    tuning = experiment().tune(target_mse=1e-30, methods=["fedlsa"], max_local_steps=2)
     assert not tuning and tuning.refusal is not None
 
 

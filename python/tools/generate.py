@@ -1,4 +1,5 @@
-"""Writes the classes of kinds from the JSON schema of experiment files: ``python python/tools/generate.py``.
+"""Writes the classes of kinds from the JSON schema of experiment files, and the settings of estimators from those of tasks:
+``python python/tools/generate.py``.
 
 A test compares the committed modules with what this program makes.
 """
@@ -280,6 +281,71 @@ def module_text(about: str, imports: list[str], module: Module, all_kinds: list[
     return "\n".join(lines) + "\n" + more
 
 
+# Settings of a fit that its data say in Python: arguments of ``fit``, or columns of `X`.
+OF_FILES = {"data", "agents", "target", "group", "partition", "holdout", "drop", "row_weights", "divide_by", "pca", "positive"}
+
+# Settings of single models.
+OF_CLASSIFIERS, OF_REGRESSORS = {"reference"}, {"dispersion", "huber_delta"}
+
+# The class by which the models are chosen.
+MODELS = {
+    "FederatedClassifier": ('Literal["auto", "logistic", "multinomial"]', "auto", "By default logistic for two classes, and multinomial for more"),
+    "FederatedRegressor": (
+        'Literal["least-squares", "poisson", "gamma", "negative-binomial", "huber"]',
+        "least-squares",
+        "The loss. Counts and positive numbers have a log link: the mean is exp(intercept + coef x)",
+    ),
+}
+
+
+class Task:
+    """The keyword arguments of a task."""
+
+    def __init__(self, name: str, without: set[str], instead: dict[str, tuple[str, Any, str]]) -> None:
+        schema = json.loads(_fedsa.task_schema(name))
+        module = Module({"$defs": schema.get("$defs", {})})
+        self.parameters: list[tuple[str, str, Any, str]] = []
+        for key, value in schema["properties"].items():
+            if key in instead:
+                types, default, about = instead[key]
+            else:
+                types, default, about = union(module.types(value)), value.get("default"), module.resolve(value)["description"]
+            if key not in without:
+                self.parameters.append((key, types, () if default == [] else default, about))
+
+    def docstring(self) -> str:
+        """The section of the parameters."""
+        lines = ["    Parameters", "    ----------"]
+        for key, types, default, about in self.parameters:
+            lines.append(f"    {key} : {types.replace(' | None', ' or None')}")
+            shown = "" if default is None or default == () else f" By default ``{default!r}``."
+            lines += wrapped(re.sub(r"\s+", " ", about).rstrip(".") + "." + shown, 8)
+        return "\n".join(lines) + "\n"
+
+    def signature(self) -> str:
+        """The constructor."""
+        lines = ["    def __init__(", "        self,", "        *,"]
+        lines += [f"        {key}: {types} = {json.dumps(default) if isinstance(default, str) else repr(default)}," for key, types, default, _ in self.parameters]
+        lines += ["    ) -> None:", *(f"        self.{key} = {key}" for key, *_ in self.parameters)]
+        return "\n".join(lines) + "\n"
+
+
+def with_settings(text: str, cls: str, task: Task) -> str:
+    """The module with the settings of a task in a class of it."""
+    before, middle, after = text.partition(f"\nclass {cls}(")
+    after = re.sub(r"    Parameters\n    -{10}\n.*?(?=\n    Attributes\n)", lambda _: task.docstring(), after, count=1, flags=re.DOTALL)
+    after = re.sub(r"    def __init__\(\n.*?(?=\n    (?:def|@))", lambda _: task.signature(), after, count=1, flags=re.DOTALL)
+    return before + middle + after
+
+
+def estimators() -> str:
+    """The module of the estimators, with the settings of a fit."""
+    text = (PACKAGE / "_fit.py").read_text()
+    for cls, others in (("FederatedClassifier", OF_REGRESSORS), ("FederatedRegressor", OF_CLASSIFIERS)):
+        text = with_settings(text, cls, Task("fit", OF_FILES | others, {"model": MODELS[cls]}))
+    return text
+
+
 def generated() -> dict[str, str]:
     """The modules by the names of their files."""
     schema = json.loads(_fedsa.schema_json())
@@ -295,6 +361,7 @@ def generated() -> dict[str, str]:
     named = NAMED.replace("ENTRIES", entries)
     base = "from fedsa._kinds import "
     return {
+        "_fit.py": estimators(),
         "problems.py": module_text(
             PROBLEMS, ["from fedsa._data_problem import LogsProblem, RowsProblem", base + "Problem", "from fedsa.operators import Custom, Linear"], module, problems, names=["Custom", "Linear", "Problem"]
         ),

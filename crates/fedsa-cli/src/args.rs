@@ -11,15 +11,17 @@ mod values;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand};
+use fedsa_experiment::FitSettings;
+use fedsa_experiment::options::{MAX_INTEGER, OUTPUT, between as whole};
 
 pub use agent::AgentArgs;
-pub use cost::{FitGoalArg, MinimiseArg, NetworkArgs};
+pub use cost::{MinimiseArg, NetworkArgs};
 pub use data::{DataCommand, FetchArgs, VerifyArgs};
 pub use federation::{FederationCommand, NewFederationArgs};
 pub use parts::{MergeArgs, PartArgs};
 pub use report::ReportArgs;
 pub use values::{BadRowsArg, FigureStyleArg, ProgressMode};
-use values::{MAX_INTEGER, positive, seconds, whole};
+use values::{positive, seconds};
 
 /// Federated stochastic approximation: federated TD learning and its relatives.
 ///
@@ -32,7 +34,7 @@ pub struct Cli {
     #[command(subcommand)]
     pub command: Command,
     /// Threads to use; all cores by default
-    #[arg(long, global = true, value_name = "N", value_parser = |s: &str| whole(s, 1, 4096), allow_negative_numbers = true)]
+    #[arg(long, global = true, value_name = "N", value_parser = |s: &str| whole(s, 1, 4096))]
     pub threads: Option<u64>,
     /// Print the steps of the program on standard error; -vv prints more
     #[arg(long, short, global = true, action = clap::ArgAction::Count)]
@@ -44,27 +46,29 @@ pub struct Cli {
 
 #[derive(Subcommand, Debug)]
 pub enum Command {
+    /// Fit a model to rows with targets: regression or classification
+    Fit(FitArgs),
+    /// Evaluate a policy from logged transitions: weights of its value function
+    Evaluate(EvaluateArgs),
+    /// Apply fitted weights to data: a column of values or of predictions
+    Predict(PredictArgs),
     /// Run an experiment file
     Run(RunArgs),
-    /// Put the parts of a sweep together that fedsa run --points ran, to what a single run would have written
-    Merge(MergeArgs),
-    /// Run bundled experiments: figures of papers, and studies of our own
-    Reproduce(ReproduceArgs),
     /// Validate an experiment file; report what would run, whether it is stable, and how long it takes
     Check(CheckArgs),
     /// Predict an experiment file without running it: what limits the accuracy of each method, what a target costs, which steps are
     /// stable
     Theory(TheoryArgs),
+    /// Run bundled experiments: figures of papers, and studies of our own
+    Reproduce(ReproduceArgs),
+    /// Write a page of HTML on runs: what was run, what was found, curves to look at from all sides
+    Report(ReportArgs),
+    /// Put the parts of a sweep together that fedsa run --points ran, to what a single run would have written
+    Merge(MergeArgs),
     /// Find the method, step size, local steps and codec that reach a mean-square error at the least cost
     Tune(TuneArgs),
     /// Write the problem of an experiment file as arrays
     Export(ExportArgs),
-    /// Evaluate a policy from logged transitions: weights of its value function
-    Evaluate(EvaluateArgs),
-    /// Fit a model to rows with targets: regression or classification
-    Fit(FitArgs),
-    /// Apply fitted weights to data: a column of values or of predictions
-    Predict(PredictArgs),
     /// A federation on Flower, of machines that have data of their own
     #[command(subcommand)]
     Federation(FederationCommand),
@@ -72,8 +76,6 @@ pub enum Command {
     Agent(AgentArgs),
     /// Draw the figure of a finished run again
     Plot(PlotArgs),
-    /// Write a page of HTML on runs: what was run, what was found, curves to look at from all sides
-    Report(ReportArgs),
     /// List the runs in a folder: state, outcomes, checks, time
     List(ListArgs),
     /// Show two finished runs beside each other: settings that differ, results, checks
@@ -97,22 +99,22 @@ pub enum Command {
 pub struct Common {
     /// Continue the interrupted run in the output folder, or extend a finished run by rounds or
     /// seeds
-    #[arg(long, conflicts_with = "overwrite")]
+    #[arg(long, conflicts_with = "overwrite", help_heading = OUTPUT)]
     pub resume: bool,
     /// Replace the run in the output folder; files that fedsa did not write are kept
-    #[arg(long)]
+    #[arg(long, help_heading = OUTPUT)]
     pub overwrite: bool,
     /// Run even settings that are known to be unstable
-    #[arg(long)]
+    #[arg(long, help_heading = OUTPUT, hide_short_help = true)]
     pub force: bool,
     /// Print only errors
-    #[arg(long, short)]
+    #[arg(long, short, help_heading = OUTPUT)]
     pub quiet: bool,
     /// How progress is shown; auto: a bar on a terminal, lines elsewhere
-    #[arg(long, value_enum, value_name = "HOW", default_value_t)]
+    #[arg(long, value_enum, value_name = "HOW", default_value_t, help_heading = OUTPUT, hide_short_help = true)]
     pub progress: ProgressMode,
     /// Seconds between checkpoints of a run
-    #[arg(long, value_name = "SECONDS", default_value_t = 10.0, value_parser = seconds, allow_negative_numbers = true)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 10.0, value_parser = seconds, help_heading = OUTPUT, hide_short_help = true)]
     pub checkpoint_every: f64,
 }
 
@@ -120,10 +122,10 @@ pub struct Common {
 #[derive(Args, Debug, Clone, Default)]
 pub struct Overrides {
     /// Seeds 0, 1, .., N - 1 instead of the file's
-    #[arg(long, value_name = "N", value_parser = |s: &str| whole(s, 0, MAX_INTEGER), allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", value_parser = |s: &str| whole(s, 0, MAX_INTEGER))]
     pub seeds: Option<u64>,
     /// Rounds instead of the file's
-    #[arg(long, value_name = "N", value_parser = |s: &str| whole(s, 0, MAX_INTEGER), allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", value_parser = |s: &str| whole(s, 0, MAX_INTEGER))]
     pub rounds: Option<u64>,
     /// Set a dotted key, such as problem.agents=10 or method.FedLSA.step_size=0.01
     #[arg(long, value_name = "KEY=VALUE")]
@@ -219,7 +221,7 @@ pub struct TheoryArgs {
     #[arg(long)]
     pub json: bool,
     /// Say how many rounds, samples and bits each method takes until its mean-square error is EPS2, or what keeps it above
-    #[arg(long, value_name = "EPS2", value_parser = positive, allow_negative_numbers = true)]
+    #[arg(long, value_name = "EPS2", value_parser = positive)]
     pub target_mse: Option<f64>,
     /// Write two pictures into this folder, in the formats of the file's figure: the predicted curves (theory-curves), and the
     /// stable steps over step size and local steps (theory-stability)
@@ -237,11 +239,11 @@ pub struct TuneArgs {
     /// The experiment file, with the problem and the link; - for standard input
     pub file: PathBuf,
     /// The mean-square error to reach
-    #[arg(long, value_name = "EPS2", allow_negative_numbers = true)]
+    #[arg(long, value_name = "EPS2")]
     pub target_mse: f64,
     /// What is minimised. Bits are those of all messages, up and down
     #[arg(long, value_enum, value_name = "COST", default_value_t)]
-    pub minimise: MinimiseArg,
+    pub objective: MinimiseArg,
     #[command(flatten)]
     pub network: NetworkArgs,
     /// The methods that may be chosen; by default fedlsa, scafflsa and fedhsa, and those of the file with a step size
@@ -252,13 +254,13 @@ pub struct TuneArgs {
     #[arg(long, value_name = "CODECS", value_delimiter = ',')]
     pub codecs: Vec<String>,
     /// The numbers of local steps that may be chosen; by default all up to --max-local-steps
-    #[arg(long, value_name = "H1,H2,..", value_delimiter = ',', value_parser = |s: &str| whole(s, 0, MAX_INTEGER), allow_negative_numbers = true)]
+    #[arg(long, value_name = "H1,H2,..", value_delimiter = ',', value_parser = |s: &str| whole(s, 0, MAX_INTEGER))]
     pub local_steps: Vec<u64>,
     /// The most local steps
-    #[arg(long, value_name = "H", conflicts_with = "local_steps", default_value_t = fedsa_theory::tune::MOST_LOCAL_STEPS, value_parser = |s: &str| whole(s, 1, MAX_INTEGER), allow_negative_numbers = true)]
+    #[arg(long, value_name = "H", conflicts_with = "local_steps", default_value_t = fedsa_theory::tune::MOST_LOCAL_STEPS, value_parser = |s: &str| whole(s, 1, MAX_INTEGER))]
     pub max_local_steps: u64,
     /// The most rounds
-    #[arg(long, value_name = "N", default_value_t = fedsa_theory::tune::MOST_ROUNDS, value_parser = |s: &str| whole(s, 1, fedsa::message::MAX_ROUNDS), allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", default_value_t = fedsa_theory::tune::MOST_ROUNDS, value_parser = |s: &str| whole(s, 1, fedsa::message::MAX_ROUNDS))]
     pub max_rounds: u64,
     /// The method of the file whose link, start and output all candidates have, where the file's methods differ in them
     #[arg(long, value_name = "LABEL")]
@@ -395,28 +397,28 @@ pub struct EvaluateArgs {
     #[arg(long)]
     pub features: Option<String>,
     /// The most features that --features auto may choose; 256 by default
-    #[arg(long, value_name = "N", value_parser = |s: &str| whole(s, 1, 65_536), allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", value_parser = |s: &str| whole(s, 1, 65_536))]
     pub most_features: Option<u64>,
     /// The range of a state column; taken from the data if not given
     #[arg(long, value_name = "COLUMN=LOW,HIGH", allow_hyphen_values = true)]
     pub range: Vec<String>,
     /// The discount factor; 1 only where every episode ends in a terminal state
-    #[arg(long, default_value_t = 0.99, allow_negative_numbers = true)]
+    #[arg(long, default_value_t = 0.99)]
     pub gamma: f64,
     /// The decay of eligibility traces, from 0 to 1: TD(lambda). Traces end at done and at a change of episode
-    #[arg(long, default_value_t = 0.0, allow_negative_numbers = true)]
+    #[arg(long, default_value_t = 0.0)]
     pub lambda: f64,
     /// The operator: td, or gtd2 or tdc, which minimise the projected Bellman error and converge off-policy where td diverges
     #[arg(long, default_value = "td")]
     pub operator: String,
     /// The ratio of the two steps of gtd2 and tdc; 1 by default
-    #[arg(long, value_name = "K", allow_negative_numbers = true)]
+    #[arg(long, value_name = "K")]
     pub kappa: Option<f64>,
     /// Adds EPS I to the matrix A_c of every agent: a unique solution where features depend on each other
-    #[arg(long, value_name = "EPS", default_value_t = 0.0, allow_negative_numbers = true)]
+    #[arg(long, value_name = "EPS", default_value_t = 0.0)]
     pub ridge: f64,
     /// Clips importance ratios at this level; the report says how many are clipped, and what their mean loses
-    #[arg(long, value_name = "LEVEL", allow_negative_numbers = true)]
+    #[arg(long, value_name = "LEVEL")]
     pub clip_ratios: Option<f64>,
     /// How features are scaled: none, or equal-squares (all have the same mean square over the data of all agents)
     #[arg(long, value_name = "SCALING")]
@@ -430,28 +432,28 @@ pub struct EvaluateArgs {
     #[arg(long, default_value = "mean")]
     pub sampling: String,
     /// The local step size, for methods with local steps; 1 by default
-    #[arg(long, value_name = "ETA", allow_negative_numbers = true)]
+    #[arg(long, value_name = "ETA")]
     pub step_size: Option<f64>,
     /// Local steps per round (for scafflsa-random, their mean number between talks); 100 by default,
     /// for methods with local steps
-    #[arg(long, value_name = "H", value_parser = |s: &str| whole(s, 0, MAX_INTEGER), allow_negative_numbers = true)]
+    #[arg(long, value_name = "H", value_parser = |s: &str| whole(s, 0, MAX_INTEGER))]
     pub local_steps: Option<u64>,
     /// The largest number of rounds; the run stops earlier if it reaches --tol
-    #[arg(long, value_name = "N", default_value_t = 20_000, value_parser = |s: &str| whole(s, 0, MAX_INTEGER), allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", default_value_t = 20_000, value_parser = |s: &str| whole(s, 0, MAX_INTEGER))]
     pub rounds: u64,
     /// Stop when the norm of the mean operator is at most this multiple of its norm at zero weights; 0 for never; 1e-12 by
     /// default, or what rounding allows
-    #[arg(long, value_name = "RESIDUAL", allow_negative_numbers = true)]
+    #[arg(long, value_name = "RESIDUAL")]
     pub tol: Option<f64>,
     /// The seed
-    #[arg(long, default_value_t = 0, value_parser = |s: &str| whole(s, 0, MAX_INTEGER), allow_negative_numbers = true)]
+    #[arg(long, default_value_t = 0, value_parser = |s: &str| whole(s, 0, MAX_INTEGER))]
     pub seed: u64,
     /// Hold out this share of each agent's episodes, drawn by --seed, and report on them how good the federated weights are
     /// beside those of each agent's own data. Needs the column episode
-    #[arg(long, value_name = "SHARE", allow_negative_numbers = true)]
+    #[arg(long, value_name = "SHARE")]
     pub holdout: Option<f64>,
     /// The level of the intervals of the policy's value
-    #[arg(long, value_name = "SHARE", default_value_t = 0.95, allow_negative_numbers = true)]
+    #[arg(long, value_name = "SHARE", default_value_t = 0.95)]
     pub level: f64,
     /// Logs of another policy: the report has the difference of the two policies' values with its interval
     #[arg(long, value_name = "LOGS", num_args = 1..)]
@@ -472,120 +474,13 @@ pub struct EvaluateArgs {
 
 #[derive(Args, Debug)]
 pub struct FitArgs {
-    /// Rows with targets: LIBSVM, CSV, TSV, Parquet or IDX files (packed with gzip or zstd or not), globs, folders, or names of data sets such as
-    /// libsvm/w8a
-    #[arg(required = true)]
-    pub data: Vec<String>,
-    /// The number of agents that the rows are dealt to; 8 by default, and one a file with --partition files
-    #[arg(long, value_name = "N", value_parser = |s: &str| whole(s, 1, MAX_INTEGER), allow_negative_numbers = true)]
-    pub agents: Option<u64>,
-    /// The model: logistic (two classes, or one against the rest), least-squares, poisson, gamma, negative-binomial (log links),
-    /// multinomial (several classes against a reference), huber
-    #[arg(long, default_value = "logistic")]
-    pub model: String,
-    /// The column of targets; by default the label of LIBSVM files, the labels beside IDX images, and the column target or
-    /// label of a table
-    #[arg(long, value_name = "COLUMN")]
-    pub target: Option<String>,
-    /// The class that is told from all others
-    #[arg(long, value_name = "CLASS", allow_hyphen_values = true)]
-    pub positive: Option<String>,
-    /// The class of the multinomial model with which others are compared; the first one by default
-    #[arg(long, value_name = "CLASS", allow_hyphen_values = true)]
-    pub reference: Option<String>,
-    /// alpha of the negative-binomial model: the variance is mu + alpha mu^2
-    #[arg(long, value_name = "X", allow_negative_numbers = true)]
-    pub alpha: Option<f64>,
-    /// The residual from which on Huber's loss is linear, in units of the target
-    #[arg(long, value_name = "X", allow_negative_numbers = true)]
-    pub threshold: Option<f64>,
-    /// The column that is added to linear predictors, such as the logarithm of an exposure
-    #[arg(long, value_name = "COLUMN")]
-    pub offset: Option<String>,
-    /// The column that says how much each row counts
-    #[arg(long, value_name = "COLUMN")]
-    pub row_weights: Option<String>,
-    /// Columns of a table that are not used: a,b; a name with a comma in quotes, '"a, b",c'
-    #[arg(long, value_name = "COLUMNS")]
-    pub drop: Vec<String>,
-    /// Columns of a table that are categories: a column of 0 and 1 for each level but the first. Columns of text are so by themselves
-    #[arg(long, value_name = "COLUMNS")]
-    pub categorical: Vec<String>,
-    /// mu: mu/2 ||theta||^2 is added to the loss; 1e-5 by default, and 0 with --inference
-    #[arg(long, value_name = "MU", allow_negative_numbers = true)]
-    pub ridge: Option<f64>,
-    /// Add a column of ones, which is the default for tables (CSV, Parquet) and not for LIBSVM and IDX rows. The ridge applies to it too,
-    /// unless --set problem.penalise_intercept=false
-    #[arg(long, overrides_with = "no_intercept")]
-    pub intercept: bool,
-    /// Add no column of ones, to tables either
-    #[arg(long)]
-    pub no_intercept: bool,
-    /// Standard errors, intervals and p-values of the coefficients, deviance and AIC, from sums that agents send. Sets the ridge to 0, and
-    /// adds an intercept to which none applies
-    #[arg(long)]
-    pub inference: bool,
-    /// Where standard errors come from: model, sandwich (HC0), hc1, or clustered (by agents)
-    #[arg(long, value_name = "KIND", requires = "inference", default_value = "model")]
-    pub covariance: String,
-    /// The level of the intervals
-    #[arg(long, value_name = "LEVEL", requires = "inference", default_value_t = 0.95, allow_negative_numbers = true)]
-    pub level: f64,
-    /// Divide every feature by this number, such as 255 for pixels
-    #[arg(long, value_name = "X", allow_negative_numbers = true)]
-    pub divide_by: Option<f64>,
-    /// Scale columns to mean 0 and standard deviation 1; sparse columns are scaled and not centred
-    #[arg(long, alias = "standardize")]
-    pub standardise: bool,
-    /// Project the rows on this many principal components
-    #[arg(long, value_name = "DIM", value_parser = |s: &str| whole(s, 1, MAX_INTEGER), allow_negative_numbers = true)]
-    pub pca: Option<u64>,
-    /// How rows are dealt to agents: shuffled, even, sorted, by-label, similarity:SHARE, dirichlet:ALPHA, by:COLUMN, files
-    #[arg(long, value_name = "HOW", default_value = "shuffled")]
-    pub partition: String,
-    /// How much agents count: rows (by their numbers of rows, as if all rows were in one place), or equal (1/N each)
-    #[arg(long, value_name = "HOW", default_value = "rows")]
-    pub weights: String,
-    /// Hold out this share of each agent's rows, at least one and not all, drawn by --seed, and report loss and accuracy on them
-    #[arg(long, value_name = "SHARE", allow_negative_numbers = true)]
-    pub holdout: Option<f64>,
-    #[arg(long, value_name = "METHOD", help = crate::method_help::of_fit(&fedsa_experiment::Kinds::default()))]
-    pub method: Option<String>,
-    /// What --method auto minimises
-    #[arg(long, value_enum, value_name = "COST", default_value_t)]
-    pub minimise: FitGoalArg,
     #[command(flatten)]
-    pub network: NetworkArgs,
-    /// Methods that are run on the same data and drawn beside each other. Without --method the first of them gives the
-    /// weights
-    #[arg(long, value_name = "METHODS", value_delimiter = ',')]
-    pub compare: Vec<String>,
-    /// Stop when the norm of the gradient is at most this, an absolute number; 0 for never
-    #[arg(long, value_name = "NORM", default_value_t = 1e-9, allow_negative_numbers = true)]
-    pub tol: f64,
-    /// The largest number of rounds; the run stops earlier if it reaches --tol
-    #[arg(long, value_name = "N", default_value_t = 5_000, value_parser = |s: &str| whole(s, 1, MAX_INTEGER), allow_negative_numbers = true)]
-    pub rounds: u64,
-    /// How rows are drawn by methods with local steps: mean (all rows), or iid with --batch
-    #[arg(long, default_value = "mean")]
-    pub sampling: String,
-    /// The number of rows of a local step under --sampling iid
-    #[arg(long, value_name = "N", value_parser = |s: &str| whole(s, 1, MAX_INTEGER), allow_negative_numbers = true)]
-    pub batch: Option<u64>,
-    /// The local step size, for methods with local steps
-    #[arg(long, value_name = "ETA", allow_negative_numbers = true)]
-    pub step_size: Option<f64>,
-    /// Local steps per round, for methods with local steps; 10 by default
-    #[arg(long, value_name = "H", value_parser = |s: &str| whole(s, 0, MAX_INTEGER), allow_negative_numbers = true)]
-    pub local_steps: Option<u64>,
-    /// The seed of the run, of the partition and of the held-out rows
-    #[arg(long, default_value_t = 0, value_parser = |s: &str| whole(s, 0, MAX_INTEGER), allow_negative_numbers = true)]
-    pub seed: u64,
+    pub settings: FitSettings,
     /// The output folder
-    #[arg(long, value_name = "DIR", default_value = "out/fit")]
+    #[arg(long, value_name = "DIR", default_value = "out/fit", help_heading = OUTPUT)]
     pub out: PathBuf,
     /// Set a dotted key of the experiment file that fit makes from its options
-    #[arg(long, value_name = "KEY=VALUE")]
+    #[arg(long, value_name = "KEY=VALUE", help_heading = OUTPUT, hide_short_help = true)]
     pub set: Vec<String>,
     #[command(flatten)]
     pub common: Common,

@@ -1,18 +1,53 @@
 //! What the program adds to errors of the libraries: the options that stand for their settings, and what to do about them.
 
-use clap::CommandFactory;
+use std::sync::RwLock;
+
+use clap::Command;
 use fedsa::error::{Error, ErrorCode};
 use fedsa_experiment::execute::CHECKPOINT;
 use fedsa_experiment::folder::OUT;
 use fedsa_experiment::parts::{POINTS, SEED_RANGE};
 use fedsa_experiment::run::RESUME;
 
-/// The settings of runs that messages of the library name, and the options that stand for them.
-const RUNS: [(&str, &str); 4] = [("resume", "--resume"), ("overwrite", "--overwrite"), ("force", "--force"), ("points", "--points")];
+/// Settings by other names than those of the options that stand for them.
+const OTHER_NAMES: [(&str, &str); 2] = [("kind", "--model"), ("target", "--target-mse")];
+
+/// The options of the command that runs, by the settings that they stand for.
+static OPTIONS: RwLock<Vec<(String, String)>> = RwLock::new(Vec::new());
+
+/// Makes messages name the options of a command in place of settings.
+pub fn speak_of(command: &Command) {
+    *OPTIONS.write().expect("no panics under the lock") = options_of(command);
+}
+
+/// The options of a command, by the settings that they stand for.
+pub fn options_of(command: &Command) -> Vec<(String, String)> {
+    let given = command.get_arguments().filter(|arg| !arg.is_global_set());
+    let mut all: Vec<(String, String)> = given
+        .filter_map(|arg| {
+            let value_name = || Some(arg.get_value_names()?.first()?.to_string());
+            let option = arg.get_long().map(|long| format!("--{long}")).or_else(value_name)?;
+            Some((arg.get_id().to_string(), option))
+        })
+        .collect();
+    for (setting, option) in OTHER_NAMES {
+        if all.iter().any(|(_, known)| known == option) && all.iter().all(|(known, _)| known != setting) {
+            all.push((setting.into(), option.into()));
+        }
+    }
+    all
+}
+
+/// A text of the library with options of the command that runs in place of the settings that it names in backticks.
+pub fn text(text: &str) -> String {
+    text_with(text, &OPTIONS.read().expect("no panics under the lock"))
+}
 
 /// The error with options in place of settings of the library, and with what the program can do about it.
 pub fn in_options(e: Error) -> Error {
-    let e = with(about_options(e), &RUNS);
+    let e = about_options(e);
+    let (what, help) = (text(&e.what), text(&e.help));
+    let e = e.saying(what).helped(help);
     match (e.code(), e.key.as_str()) {
         (ErrorCode::OutputExists, "--out") => and(e, ", --resume, or --overwrite to replace what is there now"),
         (ErrorCode::OutputExists, _) => and(e, "; --overwrite replaces a file"),
@@ -21,7 +56,10 @@ pub fn in_options(e: Error) -> Error {
             let what = format!("{}; --resume continues it", e.what);
             e.saying(what)
         }
-        (ErrorCode::NoMemory, _) => with(e, &[("threads", "--threads")]),
+        (ErrorCode::NoMemory, _) => {
+            let help = text_with(&e.help, &[("threads".into(), "--threads".into())]);
+            e.helped(help)
+        }
         (ErrorCode::NoSource | ErrorCode::Network, _) => and(e, "; for another source: --from DIR, or --url-base URL"),
         (ErrorCode::ColumnExists, _) => and(e, ": --column NAME"),
         (ErrorCode::Sweep, _) => and(e, ": --unset sweep --unset variant"),
@@ -37,7 +75,16 @@ fn about_options(e: Error) -> Error {
         POINTS => e.about("--points"),
         SEED_RANGE => e.about("--seed-range"),
         "source" => e.about("--from"),
-        _ => e,
+        // Keys of a file have a place there.
+        _ if e.place().is_some() => e,
+        key => {
+            // The rest of a key lies inside the value that was given.
+            let setting = key.split(['.', '[']).next().unwrap_or(key);
+            let options = OPTIONS.read().expect("no panics under the lock");
+            let option = options.iter().find(|(known, _)| known == setting).map(|(_, option)| option.clone());
+            drop(options);
+            option.map_or_else(|| e.clone(), |option| e.clone().about(option))
+        }
     }
 }
 
@@ -55,32 +102,19 @@ pub fn of_option(option: &str, e: Error) -> Error {
     e.coded(code).about(option).saying(what).helped(help)
 }
 
-/// The error with options in its help, as [`text_with`].
-pub fn with(e: Error, options: &[(&str, &str)]) -> Error {
-    let help = text_with(&e.help, options);
-    e.helped(help)
-}
-
-/// The options of a command, by the settings of the library that they stand for.
-pub fn options_of(command: &str) -> Vec<(String, String)> {
-    let line = crate::args::Cli::command();
-    let options = line.find_subcommand(command).into_iter().flat_map(clap::Command::get_arguments).filter_map(clap::Arg::get_long);
-    options.map(|option| (option.replace('-', "_"), format!("--{option}"))).collect()
-}
-
-/// A text of the library with options in place of the settings that it names in backticks: `` `most_rounds` ``, or
-/// `` `most_rounds = 10` `` with a value.
-pub fn text_with(text: &str, options: &[(&str, &str)]) -> String {
+/// A text of the library with options in place of the settings that it names in backticks: `` `max_rounds` ``, or
+/// `` `max_rounds = 10` `` with a value.
+pub fn text_with(text: &str, options: &[(String, String)]) -> String {
     let mut parts: Vec<String> = text.split('`').map(str::to_string).collect();
     // Every other part is in backticks, up to the last backtick.
     let last = (parts.len() - 1) / 2 * 2;
     let mut out = std::mem::take(&mut parts[0]);
     for pair in parts[1..=last].chunks(2) {
         let (name, value) = pair[0].split_once(" = ").map_or((&pair[0][..], None), |(name, value)| (name, Some(value)));
-        let option = |wanted: &str| options.iter().find(|(setting, _)| *setting == wanted).map(|(_, option)| *option);
+        let option = |wanted: &str| options.iter().find(|(setting, _)| setting == wanted).map(|(_, option)| option);
         out += &match (option(&pair[0]), option(name), value) {
             (Some(option), ..) => option.to_string(),
-            (None, Some(option), Some(value)) => format!("{option} {value}"),
+            (None, Some(option), Some(value)) => format!("{option} {}", value.trim_matches('"')),
             _ => format!("`{}`", pair[0]),
         };
         out += &pair[1];
@@ -95,10 +129,10 @@ mod tests {
 
     #[test]
     fn settings_in_backticks_become_options() {
-        let options = [("most_rounds", "--max-rounds"), ("budget", "--budget"), ("kind = \"x\"", "--model x")];
+        let options = [("max_rounds", "--max-rounds"), ("budget", "--budget"), ("kind", "--model")].map(|(a, b)| (a.into(), b.into()));
         for (text, expected) in [
-            ("a larger `budget`, or `most_rounds = 10`, which is enough", "a larger --budget, or --max-rounds 10, which is enough"),
-            ("`kind = \"x\"` or `kind = \"y\"`", "--model x or `kind = \"y\"`"),
+            ("a larger `budget`, or `max_rounds = 10`, which is enough", "a larger --budget, or --max-rounds 10, which is enough"),
+            ("`kind = \"x\"` or `kinds = \"y\"`", "--model x or `kinds = \"y\"`"),
             ("no `such` setting, and `one", "no `such` setting, and `one"),
             ("budget", "budget"),
             ("", ""),

@@ -20,7 +20,7 @@ pub fn of_evaluate(kinds: &Kinds) -> String {
 pub fn of_fit(kinds: &Kinds) -> String {
     let kinds = kinds.methods().iter().map(|kind| kind.name);
     let all: Vec<&str> = kinds.chain(PRESETS.iter().map(|preset| preset.name)).collect();
-    format!("The method: auto (few bits, rounds or seconds, see --minimise; it changes on the way), {}", all.join(", "))
+    format!("The method: auto (few bits, rounds or seconds, see --objective; it changes on the way), {}", all.join(", "))
 }
 
 #[cfg(test)]

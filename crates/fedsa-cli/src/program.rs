@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 use std::sync::OnceLock;
 
-use clap::{CommandFactory, FromArgMatches};
+use clap::{Arg, ArgAction, CommandFactory, FromArgMatches};
 use fedsa::error::Error;
 use fedsa_data::PARQUET_THREAD;
 use fedsa_experiment::{Extensions, Kinds};
@@ -14,7 +14,7 @@ use textwrap::WordSplitter::NoHyphenation;
 
 use crate::args::{Cli, Command};
 use crate::error::{BAD_INPUT, DONE, status_of};
-use crate::hints::in_options;
+use crate::hints::{self, in_options};
 use crate::{commands, method_help};
 
 /// Runs the program `fedsa` with the arguments of the process, and with kinds in addition to its own. Everything that reads
@@ -41,7 +41,10 @@ pub fn run_with(args: impl IntoIterator<Item = OsString>, extensions: Extensions
         Ok(kinds) => kinds,
         Err(e) => return failed(e),
     };
-    let matches = command_line(&kinds).try_get_matches_from(&args);
+    let line = command_line(&kinds);
+    let matches = line.clone().try_get_matches_from(&args);
+    let named = matches.as_ref().ok().and_then(|matches| line.find_subcommand(matches.subcommand_name()?));
+    named.into_iter().for_each(hints::speak_of);
     let cli = match matches.and_then(|matches| Cli::from_arg_matches(&matches)) {
         Ok(cli) => cli,
         // Help is printed in this way too.
@@ -71,7 +74,23 @@ fn command_line(kinds: &Kinds) -> clap::Command {
     let help = method_help::of_evaluate(kinds);
     let fit_help = method_help::of_fit(kinds);
     let line = Cli::command().mut_subcommand("evaluate", |evaluate| evaluate.mut_arg("method", |method| method.help(help)));
-    line.mut_subcommand("fit", |fit| fit.mut_arg("method", |method| method.help(fit_help)))
+    with_help(line.mut_subcommand("fit", |fit| fit.mut_arg("method", |method| method.help(fit_help))))
+}
+
+/// The command with a short help, and one of all its options; helps name options where the library names settings.
+fn with_help(command: clap::Command) -> clap::Command {
+    let options = hints::options_of(&command);
+    let worded = |arg: Arg| {
+        let is_negative = arg.get_long().is_some() && arg.get_action().takes_values();
+        let arg = if is_negative { arg.allow_negative_numbers(true) } else { arg };
+        match arg.get_help().map(|help| hints::text_with(&help.to_string(), &options)) {
+            Some(help) => arg.help(help),
+            None => arg,
+        }
+    };
+    let short = Arg::new("help").long("help").short('h').action(ArgAction::HelpShort).help("Print help");
+    let all = Arg::new("help_all").long("help-all").action(ArgAction::HelpLong).help("Print help with all options");
+    command.disable_help_flag(true).mut_args(worded).arg(short).arg(all).mut_subcommands(with_help)
 }
 
 /// Hides the panics of the Parquet library, which become errors that name the file.

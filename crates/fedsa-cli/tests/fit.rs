@@ -24,9 +24,9 @@ fn tables_have_an_intercept_by_default_and_other_rows_none() {
     };
     let rows = "rows.csv --target label --drop site,year";
     let (line, intercept) = first(rows);
-    assert!(line.contains("an intercept (--no-intercept leaves it out)") && intercept != 0.0, "{line}");
+    assert!(line.contains("an intercept (--intercept=false leaves it out)") && intercept != 0.0, "{line}");
     assert_eq!(first(&format!("{rows} --intercept")).1, intercept);
-    let (line, intercept) = first(&format!("{rows} --no-intercept"));
+    let (line, intercept) = first(&format!("{rows} --intercept=false"));
     assert!(line.contains("no intercept (--intercept adds one)") && intercept == 0.0, "{line}");
     let (line, intercept) = first("rows.libsvm");
     assert!(line.contains("no intercept (--intercept adds one)") && intercept == 0.0, "{line}");
@@ -120,7 +120,13 @@ fn a_classification_is_fitted_and_applied() {
 fn data_sets_in_memory_give_the_weights_of_files() {
     let folder = folder();
     let path = folder.path("rows.libsvm").display().to_string();
-    let settings = |data: &[String]| FitSettings::new(data).with_agents(4).with_ridge(1e-3).with_holdout(0.25).with_method("newton");
+    let settings = |data: &[String]| FitSettings {
+        agents: Some(4),
+        ridge: Some(1e-3),
+        holdout: Some(0.25),
+        method: Some("newton".into()),
+        ..FitSettings::new(data)
+    };
     let fitted = fit_now(Fit::new(&settings(std::slice::from_ref(&path)), &Cancel::never()));
     let files = DiskFiles::new(Places::from_env(""));
     let sets = || files.datasets(std::slice::from_ref(&path), &Wanted::default()).unwrap();
@@ -265,7 +271,7 @@ fn a_fit_of_several_files_says_what_was_read() {
 #[test]
 fn first_order_methods_run_on_the_same_data() {
     let folder = folder();
-    let steps = "--method scafflsa --step-size 0.5 --local-steps 5 --rounds 30 --tol 0 --sampling iid --batch 8";
+    let steps = "--method scafflsa --step-size 0.5 --local-steps 5 --max-rounds 30 --tol 0 --sampling iid --batch 8";
     fit(&folder, &format!("{CLASSES} {steps} --out o")).exits(0).says("scafflsa");
     let message = fit(&folder, &format!("{CLASSES} --method scafflsa --out p")).exits(2).message();
     assert!(message.contains("step_size") || message.contains("--step-size"), "{message}");
@@ -317,9 +323,9 @@ fn a_fit_is_continued_to_the_same_bits() {
         let options = format!("rows.libsvm --agents 4 --ridge 1e-6 --method {method} --tol 0");
         for (rounds, parts) in [(40, 15), (9, 3), (5, 4)] {
             let (whole, part) = (format!("whole-{method}-{parts}"), format!("parts-{method}-{parts}"));
-            fit(&folder, &format!("{options} --rounds {rounds} --out {whole} -q")).exits(0);
-            fit(&folder, &format!("{options} --rounds {parts} --out {part} -q")).exits(0);
-            fit(&folder, &format!("{options} --rounds {rounds} --out {part} --resume -q")).exits(0);
+            fit(&folder, &format!("{options} --max-rounds {rounds} --out {whole} -q")).exits(0);
+            fit(&folder, &format!("{options} --max-rounds {parts} --out {part} -q")).exits(0);
+            fit(&folder, &format!("{options} --max-rounds {rounds} --out {part} --resume -q")).exits(0);
             assert_eq!(folder.read(&format!("{whole}/theta.npz")), folder.read(&format!("{part}/theta.npz")), "{method}");
         }
     }
@@ -340,8 +346,8 @@ fn a_method_is_chosen_and_the_reason_is_said() {
     ] {
         assert!(said.contains(part), "`{part}` is not in {said}");
     }
-    fit(&folder, "rows.libsvm --agents 4 --ridge 1e-3 --minimise rounds --out rounds").exits(0).says("auto, for few rounds: newton");
-    fit(&folder, "rows.libsvm --agents 4 --ridge 1e-3 --minimise seconds --out seconds").exits(0).says("auto, for few seconds");
+    fit(&folder, "rows.libsvm --agents 4 --ridge 1e-3 --objective rounds --out rounds").exits(0).says("auto, for few rounds: newton");
+    fit(&folder, "rows.libsvm --agents 4 --ridge 1e-3 --objective seconds --out seconds").exits(0).says("auto, for few seconds");
     let bits = |name: &str| number(&folder.json(&format!("{name}/weights.json")), "bits");
     assert!(bits("bits") < bits("rounds"), "{} {}", bits("bits"), bits("rounds"));
     // With fewer rows than weights agents have no Newton directions of their own; Hessians of 3 weights are cheap.
@@ -387,7 +393,7 @@ fn data_at_fault_are_named_and_nothing_is_written() {
     refused(&format!("{CLASSES} --sampling iid --batch 4 --compare fedlsa,lbfgs --step-size 0.1"), &["lbfgs uses all rows"]);
     refused("three.csv --agents 2", &["--positive CLASS"]);
     refused("rows.csv --target label --drop site,year --model least-squares", &["--model logistic"]);
-    refused("rows.csv --target label --drop year --partition by:site --agents 5", &["or no --agents"]);
+    refused("rows.csv --target label --drop year --group site --agents 5", &["or no --agents"]);
     refused("three.csv --agents 4 --positive a --holdout 0.2", &["or no --holdout"]);
     folder.write("huge.csv", "x,y,label\n1e300,2,a\n3,1e300,b\n1e300,1,b\n2,5,a\n");
     refused("huge.csv --agents 1", &["--standardise"]);
@@ -397,7 +403,7 @@ fn data_at_fault_are_named_and_nothing_is_written() {
     // Columns that are only counted cost nothing before memory is checked.
     folder.write("wide.libsvm", "1 4294967295:1\n-1 1:1\n");
     refused("wide.libsvm --agents 1 --method lbfgs", &["wide.libsvm", "needs about"]);
-    let run = fit(&folder, &format!("{CLASSES} --sampling iid --batch 4 --method fedtd --step-size 0.1 --rounds 2 --out drawn"));
+    let run = fit(&folder, &format!("{CLASSES} --sampling iid --batch 4 --method fedtd --step-size 0.1 --max-rounds 2 --out drawn"));
     run.exits(1);
     folder.write("bare.csv", "x,y\n1,2\n2,1\n");
     refused("bare.csv --agents 2", &["--target COLUMN"]);
@@ -482,6 +488,7 @@ fn errors_of_the_library_name_its_settings() {
     let path = folder.path("rows.libsvm").display().to_string();
     let log = folder.path("log.csv").display().to_string();
     let fit = || FitSettings::new([&path]);
+    let by = |method: &str| FitSettings { method: Some(method.into()), ..fit() };
     let value = || EvaluateSettings::new([&log]);
     let too_large = 1 << 63;
     let of_fit = |settings: FitSettings| Fit::new(&settings, &Cancel::never()).map(|_| ()).expect_err(&format!("{settings:?}"));
@@ -489,14 +496,14 @@ fn errors_of_the_library_name_its_settings() {
     let of_value =
         |settings: EvaluateSettings| Evaluation::new(&settings, &Cancel::never()).map(|_| ()).expect_err(&format!("{settings:?}"));
     for (e, key) in [
-        (of_fit(fit().with_tol(f64::NAN)), "tol"),
-        (of_fit(fit().with_ridge(-1.0)), "ridge"),
-        (of_fit(fit().with_method("newtn")), "method"),
-        (of_fit(fit().with_compare(vec!["newton".into(), "giantt".into()])), "compare"),
-        (of_fit(fit().with_method("fedlsa").with_step_size(-1.0)), "step_size"),
-        (of_fit(fit().with_rounds(0)), "rounds"),
-        (of_fit(fit().with_pca(0)), "pca"),
-        (of_fit(fit().with_agents(0)), "agents"),
+        (of_fit(FitSettings { tol: f64::NAN, ..fit() }), "tol"),
+        (of_fit(FitSettings { ridge: Some(-1.0), ..fit() }), "ridge"),
+        (of_fit(by("newtn")), "method"),
+        (of_fit(FitSettings { compare: vec!["newton".into(), "giantt".into()], ..fit() }), "compare"),
+        (of_fit(FitSettings { step_size: Some(-1.0), ..by("fedlsa") }), "step_size"),
+        (of_fit(FitSettings { max_rounds: 0, ..fit() }), "max_rounds"),
+        (of_fit(FitSettings { pca: Some(0), ..fit() }), "pca"),
+        (of_fit(FitSettings { agents: Some(0), ..fit() }), "agents"),
         (of_value(value().with_tol(f64::NAN)), "tol"),
         (of_value(value().with_gamma(2.0)), "gamma"),
         (of_value(value().with_method("fedlsa").with_local_steps(0)), "local_steps"),
@@ -505,12 +512,12 @@ fn errors_of_the_library_name_its_settings() {
         assert_eq!(e.key, key, "{e}");
     }
     for (e, key) in [
-        (of_fit(fit().with_seed(too_large)), "seed"),
-        (of_fit(fit().with_rounds(too_large)), "rounds"),
-        (of_fit(fit().with_agents(too_large)), "agents"),
-        (of_fit(fit().with_pca(too_large)), "pca"),
-        (of_fit(fit().with_method("fedlsa").with_batch(too_large)), "batch"),
-        (of_fit(fit().with_method("fedlsa").with_local_steps(too_large)), "local_steps"),
+        (of_fit(FitSettings { seed: too_large, ..fit() }), "seed"),
+        (of_fit(FitSettings { max_rounds: too_large, ..fit() }), "max_rounds"),
+        (of_fit(FitSettings { agents: Some(too_large), ..fit() }), "agents"),
+        (of_fit(FitSettings { pca: Some(too_large), ..fit() }), "pca"),
+        (of_fit(FitSettings { batch: Some(too_large), ..by("fedlsa") }), "batch"),
+        (of_fit(FitSettings { local_steps: Some(too_large), ..by("fedlsa") }), "local_steps"),
         (of_value(value().with_seed(too_large)), "seed"),
         (of_value(value().with_rounds(too_large)), "rounds"),
         (of_value(value().with_method("fedlsa").with_local_steps(too_large)), "local_steps"),
@@ -524,7 +531,7 @@ fn errors_of_the_library_name_its_settings() {
 fn a_method_that_is_compared_with_itself_is_one() {
     let folder = folder();
     let path = folder.path("rows.libsvm").display().to_string();
-    let settings = FitSettings::new([&path]).with_method(" newton").with_compare(vec!["newton ".into(), "giant".into()]);
+    let settings = FitSettings { method: Some(" newton".into()), compare: vec!["newton ".into(), "giant".into()], ..FitSettings::new([&path]) };
     assert_eq!(settings.experiment().unwrap().labels().unwrap(), ["newton", "giant"]);
 }
 
@@ -541,7 +548,7 @@ fn a_fit_does_not_go_on_with_other_data_in_memory() {
         texts: Vec::new(),
     };
     let run = |names, if_exists| {
-        let settings = FitSettings::default().with_agents(2).with_ridge(0.1).with_method("newton");
+        let settings = FitSettings { agents: Some(2), ridge: Some(0.1), method: Some("newton".into()), ..FitSettings::default() };
         let fit = Fit::of_sets(&settings, vec![set(names)], &Cancel::never()).unwrap();
         let outcome = fit.run(RunSettings::default().in_folder(folder.path("o"), if_exists), &Unobserved, &Cancel::never())?;
         outcome.results(&Unobserved, &Cancel::never())

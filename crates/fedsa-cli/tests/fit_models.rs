@@ -24,7 +24,7 @@ fn inference_is_printed_and_written_for_categories_offsets_and_weights() {
     let options = "counts.csv --model poisson --target count --offset log_exposure --row-weights weight --drop site --inference";
     let run = fit(&folder, &format!("{options} --agents 5 --method newton --out o")).exits(0);
     for words in [
-        "an intercept without a ridge",
+        "an intercept (--intercept=false leaves it out), no ridge",
         "categories of region: south, west against north",
         "coefficient",
         "region=south",
@@ -43,8 +43,8 @@ fn inference_is_printed_and_written_for_categories_offsets_and_weights() {
     // Another method and other agents: the same estimate.
     fit(
         &folder,
-        "counts.csv --model poisson --target count --offset log_exposure --row-weights weight --inference --partition by:site \
-        --covariance clustered --method giant --standardise --out p",
+        "counts.csv --model poisson --target count --offset log_exposure --row-weights weight --inference=clustered \
+        --group site --method giant --standardise --out p",
     )
     .exits(0);
     let other = &folder.json("p/summary.json")["inference"];
@@ -53,7 +53,7 @@ fn inference_is_printed_and_written_for_categories_offsets_and_weights() {
         assert!((x - y).abs() < 1e-9 && a["name"] == b["name"], "{a} {b}");
     }
     // Few agents: a warning. What is predicted takes the columns as they are, and its mean is that of the counts.
-    let few = fit(&folder, &format!("{options} --partition by:region --covariance clustered --method newton --out q")).exits(0);
+    let few = fit(&folder, &format!("{options} --group region --covariance clustered --method newton --out q")).exits(0);
     assert!(few.stdout.contains("warning: 3 agents"), "{}", few.stdout);
     let predicted = folder.run(&["predict", "o", "counts.csv"]).exits(0).stdout;
     let column = |line: &str, i: usize| line.split(',').nth(i).unwrap().parse::<f64>().unwrap();
@@ -82,14 +82,14 @@ fn what_has_no_estimate_is_named_with_the_exit_status_1() {
     assert!(run.message().contains("`b` is a combination of") && run.message().contains("--drop"), "{}", run.message());
     for (options, words) in [
         ("--model least-squares --inference --ridge 1e-3", "--ridge"),
-        ("--model least-squares --inference --weights equal", "--weights"),
+        ("--model least-squares --inference --weighting equal", "--weighting"),
         ("--model least-squares --inference --level 1", "--level"),
-        ("--model least-squares --inference --covariance other", "--covariance"),
+        ("--model least-squares --inference=other", "--inference"),
         ("--model least-squares --inference --set problem.ridge=0.1", "--ridge"),
-        ("--model huber", "--threshold"),
-        ("--model poisson --alpha 2", "--alpha"),
+        ("--model huber", "--huber-delta"),
+        ("--model poisson --dispersion 2", "--dispersion"),
         ("--model poisson --positive 1", "--positive"),
-        ("--model huber --threshold 1 --inference", "--inference"),
+        ("--model huber --huber-delta 1 --inference", "--inference"),
     ] {
         let run = fit(&folder, &format!("collinear.csv --target y --drop b --agents 2 {options} --out o")).exits(2);
         assert!(run.message().contains(words), "{options}: {}", run.message());
@@ -159,9 +159,9 @@ fn settings_without_effect_are_refused() {
     let folder = Folder::new();
     folder.write("rows.csv", counts(60));
     for (options, words) in [
-        ("--bandwidth 1e6", ["--bandwidth", "--minimise seconds"]),
-        ("--exchange-seconds 1 --minimise rounds", ["--exchange-seconds", "few rounds"]),
-        ("--minimise rounds --method lbfgs", ["--minimise", "the method is given"]),
+        ("--bandwidth 1e6", ["--bandwidth", "--objective seconds"]),
+        ("--latency 1 --objective rounds", ["--latency", "few rounds"]),
+        ("--objective rounds --method lbfgs", ["--objective", "the method is given"]),
         ("--sampling iid", ["--sampling", "auto uses all rows"]),
         ("--offset x --row-weights x", ["--row-weights", "the offset besides"]),
         ("--categorical count", ["--categorical", "is the target"]),
@@ -179,8 +179,8 @@ fn models_are_fitted_and_applied_by_name() {
     let rows = "counts.csv --drop site,weight --agents 4 --method newton";
     for (model, options) in [
         ("poisson", "--target count"),
-        ("negative-binomial", "--target count --alpha 0.5"),
-        ("huber", "--target count --threshold 1.5"),
+        ("negative-binomial", "--target count --dispersion 0.5"),
+        ("huber", "--target count --huber-delta 1.5"),
         ("gamma", "--target log_exposure"),
         ("multinomial", "--target region --reference west"),
     ] {

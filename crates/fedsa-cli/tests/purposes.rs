@@ -112,14 +112,14 @@ fn pilots_stay_where_the_machine_fails() {
 #[test]
 fn a_fit_does_not_go_on_as_a_run_and_old_weights_do_not_stay() {
     let folder = folder();
-    on(&folder, &FIT, &["--rounds", "2", "-q"], "o").exits(1);
+    on(&folder, &FIT, &["--max-rounds", "2", "-q"], "o").exits(1);
     assert_eq!(folder.json("o/weights.json")["rounds"], 2);
     let before = contents(&folder, "o");
     let run = ["run", "o/config.toml", "--rounds", "3", "--resume", "-q"];
     let message = on(&folder, &run, &[], "o").exits(2).message();
     assert!(message.contains("o holds a finished fit, not a run"), "{message}");
     assert!(contents(&folder, "o") == before, "nothing is written");
-    on(&folder, &FIT, &["--rounds", "3", "--resume", "-q"], "o").exits(1);
+    on(&folder, &FIT, &["--max-rounds", "3", "--resume", "-q"], "o").exits(1);
     assert_eq!(folder.json("o/weights.json")["rounds"], 3);
     folder.write("fit.toml", folder.text("o/config.toml"));
     on(&folder, &["run", "fit.toml", "--rounds", "4", "-q"], &["--overwrite"], "o").exits(1);
@@ -192,7 +192,7 @@ fn results_are_there_while_others_go_on_and_when_they_were_there_before() {
     assert_eq!(folder.json("ran/summary.json")["results"][0]["rounds"], 25);
 
     let rows = folder.path("rows.csv").display().to_string();
-    let fit = || Fit::new(&FitSettings::new([&rows]).with_target("y").with_agents(2).with_method("newton"), &cancel).unwrap();
+    let fit = || Fit::new(&FitSettings { target: Some("y".into()), agents: Some(2), method: Some("newton".into()), ..FitSettings::new([&rows]) }, &cancel).unwrap();
     let fitted = now(fit().run(begin("fit"), &Unobserved, &cancel).unwrap());
     fitted.write().unwrap();
     assert_eq!(before(fit().run(settings("fit"), &Unobserved, &cancel).unwrap()).json(), fitted.json());
@@ -209,7 +209,7 @@ fn results_are_there_while_others_go_on_and_when_they_were_there_before() {
 fn a_tuning_leaves_its_folder_free_once_it_is_written() {
     let folder = folder();
     let experiment = Experiment::read(Document::parse("small.toml", &quantised()).unwrap()).unwrap();
-    let options = TuneOptions::new(0.05).with_most_local_steps(30).with_methods(vec!["fedlsa".into()]).with_most_rounds(2000);
+    let options = TuneOptions::new(0.05).with_max_local_steps(30).with_methods(vec!["fedlsa".into()]).with_max_rounds(2000);
     let tuned = |if_exists| {
         let settings = RunSettings::default().in_folder(folder.path("tuned"), if_exists);
         tune(&experiment, &options, &settings, &mut |_| (), &Cancel::never())

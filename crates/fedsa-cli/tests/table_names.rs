@@ -58,7 +58,7 @@ fn every_class_has_a_column_of_its_probability() {
 fn agents_are_called_as_files_and_columns_call_them() {
     let folder = Folder::new();
     folder.write("all.csv", table("site,a,b,y,label", |site, [a, b, y], class| format!("{site},{a},{b},{y},{class}")));
-    let run = fit(&folder, "all.csv --partition by:site --model least-squares --target y --drop label --out o").exits(0);
+    let run = fit(&folder, "all.csv --group site --model least-squares --target y --drop label --out o").exits(0);
     said(&run, &["agents: 40 rows of berlin, 40 rows of paris, 40 rows of rome"]);
     let named = serde_json::json!([{ "name": "berlin", "rows": 40 }, { "name": "paris", "rows": 40 }, { "name": "rome", "rows": 40 }]);
     assert_eq!(folder.json("o/weights.json")["named_agents"], named);
@@ -70,7 +70,7 @@ fn agents_are_called_as_files_and_columns_call_them() {
     said(&fit(&folder, &format!("{options} --drop w --holdout 0.3 --out q")).exits(2), &["agent `sites/one` has one row, of which none"]);
     said(&fit(&folder, &format!("{options} --row-weights w --out q")).exits(2), &["all rows of agent `sites/one` have the weight 0"]);
     folder.write("sites/all.csv", "a,site,y\n1,x,1\n2,x,2\n3,y,1\n");
-    let run = fit(&folder, "sites/all.csv --partition by:site --model least-squares --target y --holdout 0.3 --out q").exits(2);
+    let run = fit(&folder, "sites/all.csv --group site --model least-squares --target y --holdout 0.3 --out q").exits(2);
     said(&run, &["--holdout 0.3: agent `y` has one row"]);
 }
 
@@ -102,7 +102,7 @@ fn a_column_called_intercept_is_no_second_intercept() {
     let run = fit(&folder, &format!("a.csv {options} --inference --out o")).exits(2);
     said(&run, &["--inference", "a column called `intercept` beside the intercept of the model", "--drop"]);
     assert!(!folder.path("o").exists());
-    fit(&folder, &format!("a.csv {options} --inference --no-intercept --out o")).exits(0);
+    fit(&folder, &format!("a.csv {options} --inference --intercept=false --out o")).exits(0);
     let names = folder.json("o/summary.json")["inference"]["coefficients"].clone();
     assert_eq!(names.as_array().unwrap().iter().map(|one| one["name"].as_str().unwrap()).collect::<Vec<_>>(), ["a", "intercept"]);
     // Without inference coefficients are in columns, and the intercept is apart.
@@ -123,7 +123,7 @@ fn tables_with_semicolons_and_decimal_commas_are_fitted() {
     let commas = points.replace(',', ";").replace('.', ",");
     folder.write("points.csv", &points);
     folder.write("commas.csv", &commas);
-    let options = "--partition by:site --model least-squares --target y";
+    let options = "--group site --model least-squares --target y";
     for name in ["points", "commas"] {
         fit(&folder, &format!("{name}.csv {options} --out {name}")).exits(0);
     }

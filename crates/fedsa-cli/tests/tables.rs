@@ -52,7 +52,7 @@ fn counts_of_any_size_are_fitted_by_default() {
 fn a_run_that_diverged_says_so_wherever_its_weights_go() {
     let folder = Folder::new();
     folder.write("a.csv", rows("x,y", 40, |_, [a, b, _]| format!("{a},{b}")));
-    let options = "a.csv --model least-squares --target y --agents 2 --method fedlsa --local-steps 1 --rounds 400 --step-size 9";
+    let options = "a.csv --model least-squares --target y --agents 2 --method fedlsa --local-steps 1 --max-rounds 400 --step-size 9";
     let run = fit(&folder, &format!("{options} --force --out o -q")).exits(1);
     assert!(run.stdout.is_empty(), "{}", run.stdout);
     said(&run, &["fit: fedlsa: diverged in round"]);
@@ -104,7 +104,7 @@ fn columns_without_a_common_scale_end_at_the_rounding_error() {
 fn an_estimate_that_was_found_is_a_success() {
     let folder = Folder::new();
     folder.write("a.csv", unscaled());
-    let run = fit(&folder, "a.csv --model least-squares --target y --agents 4 --inference --method lbfgs --rounds 3 --out o").exits(0);
+    let run = fit(&folder, "a.csv --model least-squares --target y --agents 4 --inference --method lbfgs --max-rounds 3 --out o").exits(0);
     said(&run, &["lbfgs itself ended as `", "Newton steps on sums of the agents"]);
     assert!(!run.stdout.contains("NOT as expected"), "{}", run.stdout);
     assert_eq!(folder.json("o/weights.json")["outcome"], "converged");
@@ -120,7 +120,7 @@ fn a_finished_fit_of_other_data_or_inference_is_not_taken_for_this_one() {
     fit(&folder, &format!("{options} --out o")).exits(0);
     let before = folder.text("o/weights.json");
     said(&fit(&folder, &format!("{options} --out o --resume")).exits(0), &["already done"]);
-    let run = fit(&folder, &format!("{options} --level 0.5 --covariance hc1 --out o --resume")).exits(2);
+    let run = fit(&folder, &format!("{options}=hc1 --level 0.5 --out o --resume")).exits(2);
     said(
         &run,
         &["inference at the level 0.95 by the covariance model, and now it is to be with inference at the level 0.5 by the covariance hc1"],
@@ -135,12 +135,12 @@ fn a_finished_fit_of_other_data_or_inference_is_not_taken_for_this_one() {
 fn clustered_errors_need_agents_that_are_clusters() {
     let folder = Folder::new();
     folder.write("a.csv", rows("x,site,y", 60, |i, [a, b, _]| format!("{a},s{},{}", i % 12, a + b)));
-    let options = "a.csv --model least-squares --target y --inference --covariance clustered";
+    let options = "a.csv --model least-squares --target y --inference=clustered";
     for partition in ["shuffled", "even", "sorted"] {
         let run = fit(&folder, &format!("{options} --drop site --agents 6 --partition {partition} --out o")).exits(2);
-        said(&run, &["--covariance", "no clusters", "--partition files, or --partition by:COLUMN"]);
+        said(&run, &["--inference", "no clusters", "--partition files, or --group COLUMN"]);
     }
-    fit(&folder, &format!("{options} --partition by:site --out o")).exits(0);
+    fit(&folder, &format!("{options} --group site --out o")).exits(0);
 }
 
 #[test]
@@ -185,6 +185,6 @@ fn a_column_of_names_is_said_to_be_no_category() {
     folder.write("a.csv", rows("x,day,y", 40, |i, [a, b, _]| format!("{a},2024-01-{i}T00,{b}")));
     let run = fit(&folder, "a.csv --model least-squares --target y --agents 2 --out o").exits(0);
     said(&run, &["(39 in all)", "the column `day` has 40 levels in 40 rows, a coefficient each: --drop leaves the column out"]);
-    let run = fit(&folder, "a.csv --model least-squares --target y --partition by:day --out p").exits(0);
+    let run = fit(&folder, "a.csv --model least-squares --target y --group day --out p").exits(0);
     said(&run, &["every row has another value of `day`"]);
 }

@@ -64,20 +64,20 @@ fn the_file_of_an_answer_runs_and_its_check_passes() {
 fn the_same_question_has_the_same_answer() {
     let folder = Folder::with(TINY);
     let json = |threads: &str| {
-        let out = tune(&folder, &["--target-mse", "0.05", "--minimise", "rounds", "--json", "--overwrite", "--threads", threads]).exits(0);
+        let out = tune(&folder, &["--target-mse", "0.05", "--objective", "rounds", "--json", "--overwrite", "--threads", threads]).exits(0);
         serde_json::from_str::<Json>(&out.stdout).unwrap()
     };
     let (one, two) = (json("1"), json("2"));
     assert_eq!(one, two);
     assert_eq!(one, folder.json("out/tiny-tune/summary.json"));
-    assert_eq!(one["options"]["minimise"], "rounds");
+    assert_eq!(one["options"]["objective"], "rounds");
 }
 
 #[test]
 fn each_cost_has_its_own_answer() {
     let folder = Folder::with(TINY);
     let cost = |goal: &str| -> Json {
-        let out = tune(&folder, &["--target-mse", "0.02", "--minimise", goal, "--json", "--overwrite"]).exits(0);
+        let out = tune(&folder, &["--target-mse", "0.02", "--objective", goal, "--json", "--overwrite"]).exits(0);
         serde_json::from_str::<Json>(&out.stdout).unwrap()["answer"]["cost"].clone()
     };
     let all = ["rounds", "bits", "samples"].map(cost);
@@ -289,7 +289,7 @@ const REFUSED: &[(&[&str], &str)] = &[
     (&["two.toml", "--target-mse", "0.1"], "--like LABEL"),
     (&["two.toml", "--target-mse", "0.1", "--like", "x"], "no method `x`"),
     (&["lossy.toml", "--target-mse", "0.05", "--budget", "0"], "too short for a single pilot"),
-    (&["small.toml", "--set", "sampling.kind=mean", "--target-mse", "0.1", "--minimise", "samples"], "no samples are drawn"),
+    (&["small.toml", "--set", "sampling.kind=mean", "--target-mse", "0.1", "--objective", "samples"], "no samples are drawn"),
 ];
 
 #[test]

@@ -44,6 +44,7 @@ pub mod memory;
 pub mod names;
 pub mod numbers;
 pub mod observer;
+pub mod options;
 pub mod outcome;
 pub mod output;
 pub mod parts;

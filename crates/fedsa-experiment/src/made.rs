@@ -7,6 +7,7 @@ use fedsa::error::{Error, ErrorCode, Result};
 use fedsa::methods::MethodSettings;
 use fedsa::presets;
 use fedsa::registry::Kind;
+use serde::Serialize;
 use toml::{Table, Value};
 
 use crate::config::document::{Origin, SetBy};
@@ -41,8 +42,117 @@ impl fmt::Debug for Changes {
     }
 }
 
-/// Keys that an experiment may have, and the settings from which they come.
+/// Keys of an experiment, and the settings from which they come.
 pub(crate) type Keys = Vec<(String, &'static str)>;
+
+/// An experiment as a table, with the settings from which its keys come.
+pub(crate) struct Made {
+    table: Table,
+    keys: Keys,
+}
+
+impl Made {
+    /// One of this id and title.
+    pub fn new(id: &str, title: String) -> Self {
+        Self { table: Table::from_iter([("id".into(), text(id)), ("title".into(), Value::String(title))]), keys: Keys::new() }
+    }
+
+    /// Adds a section.
+    pub fn add(&mut self, section: Section) {
+        self.table.insert(section.path, Value::Table(section.table));
+        self.keys.extend(section.keys);
+    }
+
+    /// Adds a method.
+    pub fn add_method(&mut self, section: Section) {
+        let methods = self.table.entry("method").or_insert_with(|| Value::Array(Vec::new()));
+        methods.as_array_mut().expect("methods are a list").push(Value::Table(section.table));
+        self.keys.extend(section.keys);
+    }
+
+    /// The experiment with these changes and kinds. Errors about its keys are about their settings, unless a change says where they come from.
+    ///
+    /// # Errors
+    /// When it is none.
+    pub fn experiment(self, changes: &Changes, kinds: &Kinds) -> Result<Experiment, Error> {
+        experiment(self.table, self.keys, changes, kinds)
+    }
+}
+
+/// A table of an experiment, whose keys know their settings.
+pub(crate) struct Section {
+    path: String,
+    table: Table,
+    keys: Keys,
+}
+
+impl Section {
+    /// An empty one at this place.
+    pub fn new(path: impl Into<String>) -> Self {
+        Self { path: path.into(), table: Table::new(), keys: Keys::new() }
+    }
+
+    /// The key of the name of a setting, where it has a value.
+    ///
+    /// # Errors
+    /// When files cannot hold the value.
+    pub fn put(&mut self, setting: &'static str, value: impl Serialize) -> Result<()> {
+        self.put_as(setting, setting, value)
+    }
+
+    /// A key of another name than its setting, such as `stop.residual` or `seeds[0]`.
+    ///
+    /// # Errors
+    /// When files cannot hold the value.
+    pub fn put_as(&mut self, setting: &'static str, key: &str, value: impl Serialize) -> Result<()> {
+        if self.insert(setting, key, value)? {
+            self.keys.push((format!("{}.{key}", self.path), setting));
+        }
+        Ok(())
+    }
+
+    /// A key that comes from no setting.
+    ///
+    /// # Errors
+    /// When files cannot hold the value.
+    pub fn fix(&mut self, key: &str, value: impl Serialize) -> Result<()> {
+        self.insert(key, key, value).map(|_| ())
+    }
+
+    /// Whether there was a value.
+    fn insert(&mut self, setting: &str, key: &str, value: impl Serialize) -> Result<bool> {
+        let Some(value) = plain(setting, &value)? else { return Ok(false) };
+        let mut table = &mut self.table;
+        let mut names: Vec<&str> = key.split('.').collect();
+        let last = names.pop().unwrap_or(key);
+        for name in names {
+            let inner = table.entry(name).or_insert_with(|| Value::Table(Table::new()));
+            table = inner.as_table_mut().expect("a table");
+        }
+        match last.strip_suffix("[0]") {
+            Some(list) => table.insert(list.into(), Value::Array(vec![value])),
+            None => table.insert(last.into(), value),
+        };
+        Ok(true)
+    }
+}
+
+/// A value as files have it, where there is one.
+///
+/// # Errors
+/// When it is larger than files can say.
+fn plain(setting: &str, value: &impl Serialize) -> Result<Option<Value>> {
+    #[derive(Serialize)]
+    struct Entry<'v, T> {
+        value: &'v T,
+    }
+    let too_large = |_| {
+        let given = serde_json::to_string(value).unwrap_or_default();
+        let e = Error::new(setting, format!("{given} is not accepted"), format!("at most {}", i64::MAX));
+        e.valued(given).coded(ErrorCode::OutOfRange)
+    };
+    Ok(Table::try_from(Entry { value }).map_err(too_large)?.remove("value"))
+}
 
 /// The experiment of a table, with these changes and kinds. Errors about these keys are about their settings, unless a change says
 /// where they come from.

@@ -141,14 +141,16 @@ fn weights_of_a_federation_name_the_categories_and_classes_of_all() {
         let deployment = Deployment::new(Document::parse("t.toml", &text).unwrap()).unwrap();
         let membership = founded(&deployment, files.iter(), 3).unwrap().membership;
         let ours = deployment.weights(&membership, &results(&text, &each(&files))).unwrap().unwrap();
-        let settings = FitSettings::new(files.clone())
-            .with_model(model)
-            .with_target(target)
-            .with_drop(drop.map(String::from).to_vec())
-            .with_ridge(1e-2)
-            .with_partition(Partition::Files)
-            .with_tol(1e-10)
-            .with_divide_by(4.0);
+        let settings = FitSettings {
+            model,
+            target: Some(target.into()),
+            drop: drop.map(String::from).to_vec(),
+            ridge: Some(1e-2),
+            partition: Some(Partition::Files),
+            tol: 1e-10,
+            divide_by: Some(4.0),
+            ..FitSettings::new(files.clone())
+        };
         let whole = fit(&settings, &Unobserved, &Cancel::never()).unwrap().json();
         for key in ["model", "columns", "categories", "classes", "target"] {
             assert_eq!(ours[key], whole[key], "{} {key}", model.name());

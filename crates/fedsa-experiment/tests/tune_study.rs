@@ -250,9 +250,9 @@ fn study(k: u64, combination: &Combination) -> (String, Option<f64>, [f64; 2]) {
     };
     let target: f64 = format!("{:.2e}", combination.share * at_start).parse().unwrap();
     let options = TuneOptions::new(target)
-        .with_minimise(combination.goal)
-        .with_most_local_steps(MOST_LOCAL_STEPS)
-        .with_most_rounds(MOST_ROUNDS)
+        .with_objective(combination.goal)
+        .with_max_local_steps(MOST_LOCAL_STEPS)
+        .with_max_rounds(MOST_ROUNDS)
         .with_budget(3600.0);
     let began = Instant::now();
     let tuning = Tuning::new(&experiment, Path::new(""), Isa::best(), &options, &Cancel::never()).unwrap();

@@ -2,20 +2,21 @@
 
 use fedsa::error::Error;
 use fedsa::problem::dataset::{Columns, Dataset, Labels};
-use fedsa::problem::glm::inference::{CovarianceKind, InferenceSettings};
 use fedsa::problem::preparation::partition::Partition;
 use fedsa_data::linear_model::LinearModel as Model;
 use fedsa_data::table::Cells;
 use fedsa_data::weights::{self, FittedModel};
 use fedsa_experiment::RunSettings;
-use fedsa_experiment::choose::{Goal, LossChoice, Network};
-use fedsa_experiment::fit::{self, AUTO, Fit, FitSettings, Fitted};
+use fedsa_experiment::choose::LossChoice;
+use fedsa_experiment::config;
+use fedsa_experiment::fit::{self, Fit, FitSettings, Fitted};
 use numpy::{PyArray1, PyArray2, PyArrayMethods, PyReadonlyArray1, PyReadonlyArray2, PyUntypedArrayMethods};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use serde_json::{Value as Json, json};
+use toml::Value;
 
-use crate::convert::{named, of};
+use crate::convert;
 use crate::engine::{self, Event};
 use crate::errors::OrRaise;
 use crate::experiment::CancelToken;
@@ -35,6 +36,19 @@ type FitResult<'py> = (String, String, RanResults, Option<Bound<'py, PyArray2<f6
 #[derive(FromPyObject)]
 pub struct GivenRows<'py>(Bound<'py, PyAny>, Bound<'py, PyAny>, Option<Vec<String>>, Option<PyReadonlyArray1<'py, f64>>, Bound<'py, PyAny>);
 
+/// The JSON schema of a task: its settings with their texts, defaults and ranges.
+#[pyfunction]
+pub fn task_schema(py: Python<'_>, task: &str) -> PyResult<String> {
+    let schema = match task {
+        "fit" => schemars::schema_for!(FitSettings),
+        other => {
+            let e = Error::new("task", format!("`{other}`"), "fit");
+            return Err(e).or_raise(py);
+        }
+    };
+    Ok(schema.to_value().to_string())
+}
+
 /// Fits rows. Returns `weights.json`, what is to be told as JSON, the runs, and the covariance of coefficients with standard errors.
 #[pyfunction]
 #[pyo3(signature = (notify, cancel, given, settings))]
@@ -45,7 +59,7 @@ pub fn fit_rows<'py>(
     given: GivenRows<'py>,
     settings: &Bound<'py, PyDict>,
 ) -> PyResult<FitResult<'py>> {
-    let mut settings = read(py, settings)?;
+    let mut settings: FitSettings = config::read(Value::Table(convert::table(settings)?)).or_raise(py)?;
     let GivenRows(x, y, names, sample_weight, agents) = given;
     let mut rows = rows(&x)?;
     let mut names = names.unwrap_or_else(|| (1..=rows.columns()).map(|j| j.to_string()).collect());
@@ -60,7 +74,7 @@ pub fn fit_rows<'py>(
             None
         }
         Err(_) => {
-            settings.partition = Partition::ByColumn;
+            settings.partition = Some(Partition::ByColumn);
             settings.group = Some("agents".into());
             Some(Labels::Numbers(agents.extract::<PyReadonlyArray1<'_, f64>>()?.as_slice()?.to_vec()))
         }
@@ -121,41 +135,7 @@ fn choice_json(choice: &LossChoice) -> Json {
             "if_alike": one.if_alike,
         })
     });
-    json!({ "method": choice.kind, "why": choice.why, "minimise": choice.goal.name(), "considered": considered.collect::<Vec<_>>() })
-}
-
-/// The settings of a dictionary of plain values, all of which are there.
-fn read(py: Python<'_>, given: &Bound<'_, PyDict>) -> PyResult<FitSettings> {
-    let model = named("model", &of::<String>(given, "model")?, &fit::Model::ALL, fit::Model::name).or_raise(py)?;
-    let mut settings = FitSettings::default()
-        .with_model(model)
-        .with_intercept(of(given, "fit_intercept")?)
-        .with_penalise_intercept(false)
-        .with_standardise(of(given, "standardise")?)
-        .with_weights(of::<String>(given, "weights")?)
-        .with_tol(of(given, "tol")?)
-        .with_rounds(of(given, "max_rounds")?)
-        .with_seed(of(given, "seed")?);
-    settings.ridge = of(given, "ridge")?;
-    settings.positive = of(given, "positive")?;
-    settings.alpha = of(given, "alpha")?;
-    settings.threshold = of(given, "threshold")?;
-    settings.step_size = of(given, "step_size")?;
-    settings.local_steps = of(given, "local_steps")?;
-    settings.method = of::<Option<String>>(given, "method")?.filter(|method| method != AUTO);
-    settings.compare = of(given, "compare")?;
-    if settings.method.is_none() && !settings.compare.is_empty() {
-        settings.method = Some(AUTO.into());
-    }
-    let goals = [Goal::Bits, Goal::Rounds, Goal::Seconds];
-    settings.minimise = named("minimise", &of::<String>(given, "minimise")?, &goals, Goal::name).or_raise(py)?;
-    settings.network = Network::of(of(given, "exchange_seconds")?, of(given, "bandwidth")?).or_raise(py)?;
-    if let Some(kind) = of::<Option<String>>(given, "inference")? {
-        let kind = named("inference", &kind, &CovarianceKind::ALL, CovarianceKind::name).or_raise(py)?;
-        let how = InferenceSettings::default().with_covariance(kind).with_level(of(given, "level")?);
-        settings = settings.with_inference(how);
-    }
-    Ok(settings)
+    json!({ "method": choice.kind, "why": choice.why, "objective": choice.goal.name(), "considered": considered.collect::<Vec<_>>() })
 }
 
 /// A fitted regression or classification.

@@ -91,6 +91,7 @@ fn _fedsa(m: &Bound<'_, PyModule>) -> PyResult<()> {
     m.add_function(wrap_pyfunction!(files::write_file, m)?)?;
     m.add_function(wrap_pyfunction!(files::append_file, m)?)?;
     m.add_function(wrap_pyfunction!(fits::fit_rows, m)?)?;
+    m.add_function(wrap_pyfunction!(fits::task_schema, m)?)?;
     m.add_function(wrap_pyfunction!(values::evaluate_logs, m)?)?;
     m.add_function(wrap_pyfunction!(values::value_difference, m)?)?;
     m.add_function(wrap_pyfunction!(values::table_bytes, m)?)?;

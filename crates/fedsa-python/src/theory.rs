@@ -242,13 +242,13 @@ pub fn tune_experiment(
 fn tune_options(py: Python<'_>, given: &Bound<'_, PyDict>) -> PyResult<TuneOptions> {
     let get = |name: &str| given.get_item(name).map(|value| value.filter(|value| !value.is_none()));
     let mut options = TuneOptions::new(get("target_mse")?.map_or(Ok(0.0), |x| x.extract())?);
-    if let Some(goal) = get("minimise")? {
+    if let Some(goal) = get("objective")? {
         let goal: String = goal.extract()?;
         let goals = [Goal::Bits, Goal::Rounds, Goal::Samples, Goal::Seconds];
-        options = options.with_minimise(named("minimise", &goal, &goals, Goal::name).or_raise(py)?);
+        options = options.with_objective(named("objective", &goal, &goals, Goal::name).or_raise(py)?);
     }
     let number = |name: &str| get(name)?.map(|x| x.extract::<f64>()).transpose();
-    options.network = Network::of(number("exchange_seconds")?, number("bandwidth")?).or_raise(py)?;
+    options.network = Network::of(number("latency")?, number("bandwidth")?).or_raise(py)?;
     if let Some(methods) = get("methods")? {
         options = options.with_methods(methods.extract()?);
     }
@@ -258,11 +258,11 @@ fn tune_options(py: Python<'_>, given: &Bound<'_, PyDict>) -> PyResult<TuneOptio
     if let Some(steps) = get("local_steps")? {
         options = options.with_local_steps(steps.extract()?);
     }
-    if let Some(most) = get("most_local_steps")? {
-        options = options.with_most_local_steps(most.extract()?);
+    if let Some(most) = get("max_local_steps")? {
+        options = options.with_max_local_steps(most.extract()?);
     }
-    if let Some(most) = get("most_rounds")? {
-        options = options.with_most_rounds(most.extract()?);
+    if let Some(most) = get("max_rounds")? {
+        options = options.with_max_rounds(most.extract()?);
     }
     if let Some(like) = get("like")? {
         options = options.with_like(like.extract::<String>()?);

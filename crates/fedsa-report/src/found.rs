@@ -99,7 +99,7 @@ fn answer(summary: &Json) -> Option<String> {
     let by = evidence["by"].as_str().map_or(String::new(), |way| format!(", by {way}{by}"));
     let error = answer["mse"].as_f64().map_or(String::new(), |mse| format!(" The mean-square error is then {}{by}", number(mse)));
     let asked = options["target_mse"].as_f64().map_or(String::new(), |target| format!("; asked was {}", number(target)));
-    let least = options["minimise"].as_str().map_or(String::new(), |cost| format!(" with the fewest {cost}"));
+    let least = options["objective"].as_str().map_or(String::new(), |cost| format!(" with the fewest {cost}"));
     Some(format!("{method} reaches the target{least}, with {}: {}.{error}{asked}.", with.join(", "), costs.join(", ")))
 }
 
@@ -107,7 +107,7 @@ fn answer(summary: &Json) -> Option<String> {
 fn limits(summary: &Json) -> Option<String> {
     let (answer, options) = (&summary["answer"], &summary["options"]);
     let mut limits = Vec::new();
-    if let (Some(own), Some(most)) = (answer["local_steps"].as_u64(), options["most_local_steps"].as_u64())
+    if let (Some(own), Some(most)) = (answer["local_steps"].as_u64(), options["max_local_steps"].as_u64())
         && own == most
         && most > 1
         && options["local_steps"].is_null()
@@ -192,7 +192,7 @@ mod tests {
     #[test]
     fn the_first_lines_say_what_may_have_kept_a_tuning_from_a_better_answer() {
         let of = |steps: u64, given: Json, cut: bool| {
-            let options = json!({ "most_local_steps": 1000, "local_steps": given });
+            let options = json!({ "max_local_steps": 1000, "local_steps": given });
             limits(&json!({ "answer": { "local_steps": steps }, "options": options, "pilots": { "budget_exhausted": cut } }))
         };
         assert_eq!(of(10, Json::Null, false), None);
@@ -204,7 +204,7 @@ mod tests {
     #[test]
     fn the_first_lines_say_what_was_found() {
         let summary = json!({
-            "options": { "target_mse": 0.02, "minimise": "bits" },
+            "options": { "target_mse": 0.02, "objective": "bits" },
             "answer": { "method": "scafflsa", "step_size": 0.416, "local_steps": 1000, "cost": { "rounds": 26, "bits": 161_408.0 }, "mse": 0.01976,
                 "evidence": { "by": "theory", "accuracy": { "status": "exact" } } },
         });

@@ -17,7 +17,7 @@ use fedsa::protocol::Len;
 use fedsa::uplink::Uplink;
 
 /// What is minimised.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Goal {
     /// Rounds.
@@ -47,7 +47,7 @@ impl Goal {
 #[derive(Debug, Clone, Copy, PartialEq, serde::Serialize, serde::Deserialize)]
 pub struct Network {
     /// The seconds of an exchange, whatever is in it; at least 0.
-    pub exchange_seconds: f64,
+    pub latency: f64,
     /// The bits a second, of all messages up and down; without it their number takes no time.
     pub bandwidth: Option<f64>,
 }
@@ -57,19 +57,19 @@ impl Network {
     ///
     /// # Errors
     /// When the seconds are negative or not finite, or the rate is not positive; names the setting.
-    pub fn of(exchange_seconds: Option<f64>, bandwidth: Option<f64>) -> Result<Option<Self>> {
-        let seconds = exchange_seconds.unwrap_or(0.0);
-        require(seconds >= 0.0 && seconds.is_finite(), "exchange_seconds", seconds, "a number of seconds, at least 0")?;
+    pub fn of(latency: Option<f64>, bandwidth: Option<f64>) -> Result<Option<Self>> {
+        let seconds = latency.unwrap_or(0.0);
+        require(seconds >= 0.0 && seconds.is_finite(), "latency", seconds, "a number of seconds, at least 0")?;
         if let Some(bandwidth) = bandwidth {
             require(bandwidth > 0.0 && bandwidth.is_finite(), "bandwidth", bandwidth, "a positive number of bits a second")?;
         }
-        let is_given = exchange_seconds.is_some() || bandwidth.is_some();
-        Ok(is_given.then_some(Self { exchange_seconds: seconds, bandwidth }))
+        let is_given = latency.is_some() || bandwidth.is_some();
+        Ok(is_given.then_some(Self { latency: seconds, bandwidth }))
     }
 
     /// The seconds of exchanges, and of the bits of all their messages.
     pub fn seconds(&self, exchanges: f64, bits: f64) -> f64 {
-        exchanges * self.exchange_seconds + self.bandwidth.map_or(0.0, |bandwidth| bits / bandwidth)
+        exchanges * self.latency + self.bandwidth.map_or(0.0, |bandwidth| bits / bandwidth)
     }
 }
 

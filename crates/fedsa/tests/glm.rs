@@ -503,7 +503,7 @@ fn categories_are_columns_of_their_levels_but_the_first() {
     assert_eq!(by_text.coefficients[3].name, "x3=top");
     plain.coefficients.iter().zip(&by_text.coefficients).for_each(|(a, b)| near(&[b.estimate, b.se], &[a.estimate, a.se], &a.name));
     // Numbers that are named, without an intercept: all levels of the first category have a column.
-    let settings = GeneralisedLinear { categorical: vec!["x3".into()], intercept: false, penalise_intercept: true, ..settings };
+    let settings = GeneralisedLinear { categorical: vec!["x3".into()], intercept: false, ..settings };
     let levels = inferred(&settings, vec![set], CovarianceKind::Model).unwrap();
     assert_eq!(levels.coefficients.iter().map(|c| c.name.as_str()).collect::<Vec<_>>(), ["x1", "x2", "x3=0", "x3=1"]);
     let difference = levels.coefficients[3].estimate - levels.coefficients[2].estimate;

@@ -82,7 +82,7 @@ fn log_links_find_means_that_are_far_from_one() {
     for unit in [1e10, 1e13, 1e18] {
         let y: Vec<f64> = targets(&set).iter().map(|y| y * unit).collect();
         for intercept in [true, false] {
-            let settings = GeneralisedLinear { intercept, penalise_intercept: !intercept, ..settings.clone() };
+            let settings = GeneralisedLinear { intercept, ..settings.clone() };
             let changed = Dataset { targets: Some(Labels::Numbers(y.clone())), ..set.clone() };
             let got = inferred(&settings, vec![changed], CovarianceKind::Model).unwrap();
             let theta: Vec<f64> = got.coefficients.iter().map(|c| c.estimate).collect();
@@ -173,7 +173,7 @@ fn hubers_loss_is_minimised_from_where_its_hessian_is_zero() {
         groups: Some(Labels::Numbers(vec![0.0; 4])),
         ..set
     };
-    let settings = GeneralisedLinear { threshold: Some(0.5), intercept: false, penalise_intercept: true, ..base(FamilyName::Huber) };
+    let settings = GeneralisedLinear { threshold: Some(0.5), intercept: false, ..base(FamilyName::Huber) };
     let field = field(&crate::common::OnSets { settings, sets: vec![flat] }, Law::Mean);
     let root = field.root().unwrap()[0];
     assert!((1.5..=8.5).contains(&root), "{root}");

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 
 use super::Overrides;
-use super::values::whole;
+use fedsa_experiment::options::between as whole;
 
 #[derive(Args, Debug)]
 pub struct AgentArgs {
@@ -17,7 +17,7 @@ pub struct AgentArgs {
     #[arg(long, value_name = "DIR")]
     pub state: PathBuf,
     /// The number of this agent in the federation; by default the server gives it one
-    #[arg(long, value_name = "N", value_parser = |s: &str| whole(s, 0, u64::from(u32::MAX) - 1), allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", value_parser = |s: &str| whole(s, 0, u64::from(u32::MAX) - 1))]
     pub agent: Option<u64>,
     /// The socket at which it is asked; by default DIR/socket
     #[arg(long, value_name = "PATH")]

@@ -4,18 +4,6 @@ use clap::Args;
 use fedsa::error::Result;
 use fedsa_theory::cost::Network;
 
-/// What the choice of a method for losses minimises.
-#[derive(clap::ValueEnum, Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub enum FitGoalArg {
-    /// Bits of all messages, up and down
-    #[default]
-    Bits,
-    /// Rounds
-    Rounds,
-    /// Seconds of computation, and of messages with --exchange-seconds or --bandwidth, by rule of thumb
-    Seconds,
-}
-
 /// What is minimised.
 #[derive(clap::ValueEnum, Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum MinimiseArg {
@@ -26,18 +14,18 @@ pub enum MinimiseArg {
     Bits,
     /// Samples of all agents
     Samples,
-    /// Seconds of messages, with --exchange-seconds or --bandwidth; computation is not counted
+    /// Seconds of messages, with --latency or --bandwidth; computation is not counted
     Seconds,
 }
 
 /// What messages take on a network.
 #[derive(Args, Debug, Clone, Copy)]
 pub struct NetworkArgs {
-    /// The seconds that an exchange takes, whatever is in it: with --minimise seconds
-    #[arg(long, value_name = "SECONDS", allow_negative_numbers = true)]
-    pub exchange_seconds: Option<f64>,
-    /// The bits a second that pass, of all messages up and down: with --minimise seconds
-    #[arg(long, value_name = "BITS", allow_negative_numbers = true)]
+    /// The seconds that an exchange takes, whatever is in it: with --objective seconds
+    #[arg(long, value_name = "SECONDS")]
+    pub latency: Option<f64>,
+    /// The bits a second that pass, of all messages up and down: with --objective seconds
+    #[arg(long, value_name = "BITS")]
     pub bandwidth: Option<f64>,
 }
 
@@ -47,6 +35,6 @@ impl NetworkArgs {
     /// # Errors
     /// When a number is out of range; names the setting.
     pub fn network(self) -> Result<Option<Network>> {
-        Network::of(self.exchange_seconds, self.bandwidth)
+        Network::of(self.latency, self.bandwidth)
     }
 }

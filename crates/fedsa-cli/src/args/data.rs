@@ -37,7 +37,7 @@ pub struct FetchArgs {
     #[arg(long)]
     pub overwrite: bool,
     /// Seconds for which a server may be silent
-    #[arg(long, value_name = "SECONDS", default_value_t = 30.0, value_parser = timeout, allow_negative_numbers = true)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 30.0, value_parser = timeout)]
     pub timeout: f64,
     /// Print what was done as JSON
     #[arg(long)]

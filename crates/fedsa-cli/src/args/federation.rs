@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
-use super::values::whole;
+use fedsa_experiment::options::between as whole;
 
 #[derive(Subcommand, Debug)]
 pub enum FederationCommand {
@@ -20,6 +20,6 @@ pub struct NewFederationArgs {
     #[arg(long, value_name = "FILE")]
     pub settings: Option<PathBuf>,
     /// The number of agents
-    #[arg(long, value_name = "N", default_value_t = 3, value_parser = |s: &str| whole(s, 1, 1_000_000), allow_negative_numbers = true)]
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = |s: &str| whole(s, 1, 1_000_000))]
     pub agents: u64,
 }

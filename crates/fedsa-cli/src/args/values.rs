@@ -48,19 +48,6 @@ pub(super) fn timeout(text: &str) -> Result<f64, String> {
     }
 }
 
-/// A whole number between two others.
-pub(super) fn whole(text: &str, least: u64, most: u64) -> Result<u64, String> {
-    let accepted = if most == MAX_INTEGER && !text.bytes().all(|c| c.is_ascii_digit()) {
-        format!("a whole number, at least {least}")
-    } else {
-        format!("a whole number from {least} to {most}")
-    };
-    text.parse().ok().filter(|n| (least..=most).contains(n)).ok_or_else(|| format!("not {accepted}"))
-}
-
-/// The largest integer of a TOML file.
-pub(super) const MAX_INTEGER: u64 = i64::MAX as u64;
-
 /// Where a picture goes.
 #[derive(clap::ValueEnum, Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FigureStyleArg {

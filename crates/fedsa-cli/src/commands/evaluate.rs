@@ -26,7 +26,6 @@ use super::progress::Watcher;
 use super::run::{ended, finished, if_exists, settings as run_settings};
 use super::{apply, count, duration, episodes, holdout, megabits, named_columns, option, say, signals};
 use crate::args::{BadRowsArg, EvaluateArgs, Overrides};
-use crate::hints;
 
 /// The name of the choice among methods.
 const AUTO: &str = "auto";
@@ -34,33 +33,14 @@ const AUTO: &str = "auto";
 /// The options that captions name.
 const WORDS: PictureWords<'_> = PictureWords { chooser: "--method auto", value_columns: "--value-columns" };
 
-/// The settings of an evaluation that errors are about, and their options.
-const SETTINGS: [(&str, &str); 9] = [
-    ("level", "--level"),
-    ("against", "--against"),
-    ("value_columns", "--value-columns"),
-    ("holdout", "--holdout"),
-    ("method", "--method"),
-    ("local_steps", "--local-steps"),
-    ("rounds", "--rounds"),
-    ("seed", "--seed"),
-    ("changes", "--set"),
-];
-
-/// The error with options in place of settings.
+/// The error with what the program can do about it.
 fn in_options(e: Error) -> Error {
-    match SETTINGS.iter().find(|(setting, _)| *setting == e.key && e.place().is_none()) {
-        Some((_, option)) => {
-            let more = if e.key == "changes" { ", for fedsa run" } else { "" };
-            let help = format!("{}{more}", hints::text_with(&e.help, &SETTINGS));
-            e.about(*option).helped(help)
-        }
-        None => hints::with(e, &FILES),
+    if e.key == "changes" {
+        let help = format!("{}, for fedsa run", e.help);
+        return e.about("set").helped(help);
     }
+    e
 }
-
-/// The settings of files that errors about them name.
-const FILES: [(&str, &str); 3] = [("columns", "--columns"), ("agent_column", "--agent-column"), ("bad_rows", "--bad-rows")];
 
 /// Runs the command.
 ///
@@ -96,7 +76,7 @@ fn evaluate_logs(args: &EvaluateArgs, kinds: &Kinds) -> Result<u8, Error> {
         }
         log::info!("writing {}", out.display());
         evaluated.write(&WORDS)?;
-        Ok(finished(&evaluated.ran, out, common, false, "evaluate"))
+        Ok(finished(&evaluated.ran, out, common, false))
     })?;
     Ok(status)
 }
@@ -359,8 +339,8 @@ fn tried(choice: &FeatureChoice) -> Vec<String> {
 
 /// The predicted number of rounds and time until the target, if known.
 fn prediction(plan: &Plan) -> Vec<String> {
-    let Expectation { most_rounds, most_seconds, target, course, .. } = Expectation::of(plan);
-    let allowed = format!("--rounds allows {}, {}", numbers::thousands(most_rounds as f64), duration(most_seconds));
+    let Expectation { max_rounds, most_seconds, target, course, .. } = Expectation::of(plan);
+    let allowed = format!("--rounds allows {}, {}", numbers::thousands(max_rounds as f64), duration(most_seconds));
     let Some(target) = target else { return vec![allowed] };
     let goal = format!("the residual is {} of that at zero weights", numbers::typed(target));
     match course {
@@ -377,7 +357,7 @@ fn prediction(plan: &Plan) -> Vec<String> {
         ExpectedCourse::Reached { rounds, seconds } => {
             let (plural, time) = (if rounds < 1.5 { "" } else { "s" }, duration(seconds));
             let mut lines = vec![format!("will need about {} round{plural} until {goal}, {time}", numbers::about(rounds))];
-            if rounds > most_rounds as f64 {
+            if rounds > max_rounds as f64 {
                 let more = "more --rounds, a larger --step-size or more --local-steps would help";
                 lines.push(format!("  {allowed}: it will stop before the target; {more}"));
             }

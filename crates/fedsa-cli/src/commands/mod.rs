@@ -125,50 +125,6 @@ pub fn named_columns(given: &[String]) -> Result<BTreeMap<String, String>, Error
     Ok(columns)
 }
 
-/// The names of columns that are given to an option as fields of a line of CSV: separated by commas, those with a comma in quotes.
-///
-/// # Errors
-/// When a quote is not closed, or closed in the middle of a name.
-pub fn listed_names(option: &str, given: &[String]) -> Result<Vec<String>, Error> {
-    let mut names = Vec::new();
-    for list in given {
-        let bad = |what: &str| {
-            let help = "names separated by commas, those with a comma in quotes: '\"a, b\",c'";
-            Error::new(option, format!("`{}`: {what}", quoted(list)), help)
-        };
-        let mut rest = list.as_str();
-        loop {
-            rest = rest.trim_start();
-            let mut name = String::new();
-            if let Some(mut inside) = rest.strip_prefix('"') {
-                // Two quotes within quotes are one.
-                loop {
-                    let (piece, after) = inside.split_once('"').ok_or_else(|| bad("a quote that is not closed"))?;
-                    name += piece;
-                    let Some(more) = after.strip_prefix('"') else {
-                        rest = after.trim_start();
-                        break;
-                    };
-                    name.push('"');
-                    inside = more;
-                }
-                if !rest.is_empty() && !rest.starts_with(',') {
-                    return Err(bad("a quote that is closed in the middle of a name"));
-                }
-            } else {
-                let (plain, after) = rest.split_at(rest.find(',').unwrap_or(rest.len()));
-                (name, rest) = (plain.trim_end().into(), after);
-            }
-            names.push(name);
-            match rest.strip_prefix(',') {
-                Some(more) => rest = more,
-                None => break,
-            }
-        }
-    }
-    Ok(names)
-}
-
 /// Refuses a target of a single file, named by the option `key`, that must not be replaced, or whose folder does not exist.
 ///
 /// # Errors

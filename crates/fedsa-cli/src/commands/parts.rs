@@ -81,7 +81,7 @@ pub fn merge(args: &MergeArgs, kinds: &Kinds) -> Result<u8, Error> {
         watcher.hide();
         log::info!("writing {}", args.dir.display());
         ran.write(Vec::new())?;
-        Ok(finished(&ran, &args.dir, &common, args.json, "merge"))
+        Ok(finished(&ran, &args.dir, &common, args.json))
     })?;
     Ok(status)
 }

@@ -10,24 +10,12 @@ use super::results::note_lines;
 use super::{count, may_write, named_columns, say, warn, write_out};
 use crate::args::PredictArgs;
 use crate::error::DONE;
-use crate::hints;
 
 /// The format of the table that is written.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Format {
     Csv,
     Parquet,
-}
-
-/// The settings that errors are about, and their options.
-const SETTINGS: [(&str, &str); 3] = [("se", "--se"), ("column", "--column"), ("columns", "--columns")];
-
-/// The error with options in place of settings.
-fn in_options(e: Error) -> Error {
-    match SETTINGS.iter().find(|(setting, _)| *setting == e.key) {
-        Some((_, option)) => hints::with(e, &SETTINGS).about(*option),
-        None => hints::with(e, &SETTINGS),
-    }
 }
 
 /// Runs the command.
@@ -44,8 +32,8 @@ pub fn predict(args: &PredictArgs) -> Result<u8, Error> {
         .with_columns(named_columns(&args.columns)?)
         .with_se(args.se)
         .with_column(args.column.clone());
-    let applied = apply(&settings).map_err(in_options)?;
-    note_lines(&applied.notes, "predict").into_iter().chain(applied.quality.map(quality)).for_each(warn);
+    let applied = apply(&settings)?;
+    note_lines(&applied.notes).into_iter().chain(applied.quality.map(quality)).for_each(warn);
     if to_file {
         refuse_inputs(args, &applied)?;
     }

@@ -14,9 +14,8 @@ use crate::hints;
 /// The largest number of floors that are printed one by one.
 const LISTED: usize = 12;
 
-/// Prints how the runs ended, their floors, notes, and the checks. `results` is the number of methods at all points; notes name the options of
-/// the command.
-pub fn report(summary: &Summary, results: usize, out: &Path, command: &str) {
+/// Prints how the runs ended, their floors, notes, and the checks. `results` is the number of methods at all points.
+pub fn report(summary: &Summary, results: usize, out: &Path) {
     say(format!("{} in {:.1} s: {}", summary.id, summary.seconds, out.display()));
     let few = results <= LISTED;
     let mut floors = 0;
@@ -39,7 +38,7 @@ pub fn report(summary: &Summary, results: usize, out: &Path, command: &str) {
     if !few && floors > 0 {
         say(format!("  {floors} floors: in {}, under `results`", out.join("summary.json").display()));
     }
-    for line in note_lines(&summary.notes, command) {
+    for line in note_lines(&summary.notes) {
         say(format!("  {line}"));
     }
     for v in &summary.checks {
@@ -47,16 +46,14 @@ pub fn report(summary: &Summary, results: usize, out: &Path, command: &str) {
     }
 }
 
-/// Notes as the terminal shows them, with the options of the command in place of settings.
-pub fn note_lines(notes: &[Note], command: &str) -> Vec<String> {
-    let options = hints::options_of(command);
-    let options: Vec<(&str, &str)> = options.iter().map(|(setting, option)| (&setting[..], &option[..])).collect();
+/// Notes as the terminal shows them, with the options of the command that runs in place of settings.
+pub fn note_lines(notes: &[Note]) -> Vec<String> {
     let line = |note: &Note| {
         let kind = match note.severity() {
             Severity::Info => "note",
             Severity::Warning => "warning",
         };
-        format!("{kind}: {}", hints::text_with(&note.text, &options))
+        format!("{kind}: {}", hints::text(&note.text))
     };
     notes.iter().map(line).collect()
 }
@@ -129,12 +126,17 @@ fn reached(missed: Missed) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use clap::CommandFactory;
     use fedsa::note::NoteCode;
 
     #[test]
     fn a_note_of_every_kind_is_a_line_of_the_terminal() {
         let notes: Vec<Note> = NoteCode::ALL.iter().map(|code| Note::new(*code, format!("{}: a larger `ridge`", code.about()))).collect();
-        let lines = note_lines(&notes, "fit");
+        let lines = {
+            let line = crate::args::Cli::command();
+            hints::speak_of(line.find_subcommand("fit").unwrap());
+            note_lines(&notes)
+        };
         assert_eq!(lines.len(), NoteCode::ALL.len());
         for (line, code) in lines.iter().zip(NoteCode::ALL) {
             let kind = if code.severity() == Severity::Warning { "warning" } else { "note" };

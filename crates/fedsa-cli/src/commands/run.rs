@@ -53,7 +53,7 @@ pub fn in_folder(
         watcher.hide();
         log::info!("writing {}", out.display());
         ran.write(Vec::new())?;
-        Ok(finished(&ran, out, common, json, "run"))
+        Ok(finished(&ran, out, common, json))
     })
 }
 
@@ -95,13 +95,13 @@ pub fn if_exists(resume: bool, overwrite: bool) -> IfExists {
     }
 }
 
-/// Reports a run of the command, whose files are written; its exit status, and the number of checks and outcomes that are excused.
-pub fn finished(ran: &Ran, out: &Path, common: &Common, json: bool, command: &str) -> (u8, usize) {
+/// Reports a run whose files are written; its exit status, and the number of checks and outcomes that are excused.
+pub fn finished(ran: &Ran, out: &Path, common: &Common, json: bool) -> (u8, usize) {
     signals::enter(Phase::Before);
     if json {
         say_json(&ran.summary_json());
     } else if !common.quiet {
-        report(&ran.summary(), ran.plan.points.len() * ran.plan.labels.len(), out, command);
+        report(&ran.summary(), ran.plan.points.len() * ran.plan.labels.len(), out);
     } else if !ran.ended.as_expected {
         // The exit status has a reason, which is no report.
         failures(&ran.summary()).into_iter().for_each(warn);

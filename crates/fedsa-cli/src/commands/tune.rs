@@ -19,36 +19,6 @@ use crate::hints;
 /// # Errors
 /// On bad input, and where nothing reaches the target (nothing is then written); and when the machine fails.
 pub fn tune(args: &TuneArgs, kinds: &Kinds) -> Result<u8, Error> {
-    tune_file(args, kinds).map_err(in_options)
-}
-
-/// The settings of a tuning, and the options that stand for them.
-const OPTIONS: [(&str, &str); 12] = [
-    ("target", "--target-mse"),
-    ("minimise", "--minimise"),
-    ("exchange_seconds", "--exchange-seconds"),
-    ("bandwidth", "--bandwidth"),
-    ("methods", "--methods"),
-    ("codecs", "--codecs"),
-    ("local_steps", "--local-steps"),
-    ("most_local_steps", "--max-local-steps"),
-    ("most_rounds", "--max-rounds"),
-    ("like", "--like"),
-    ("budget", "--budget"),
-    ("time_limit", "--time-limit"),
-];
-
-/// The error with options in place of settings of the tuning.
-fn in_options(e: Error) -> Error {
-    let e = hints::with(e, &OPTIONS);
-    // Keys of the file have a place there.
-    match OPTIONS.iter().find(|(setting, _)| *setting == e.key && e.place().is_none()) {
-        Some((_, option)) => e.about(*option),
-        None => e,
-    }
-}
-
-fn tune_file(args: &TuneArgs, kinds: &Kinds) -> Result<u8, Error> {
     let options = options(args)?;
     for (name, given, instead) in [("--rounds", args.overrides.rounds, "--max-rounds"), ("--seeds", args.overrides.seeds, "--budget")] {
         if let Some(given) = given {
@@ -106,7 +76,7 @@ fn report(args: &TuneArgs, tuning: &Tuning, tuned: &Tuned, out: &Path) {
     if args.json {
         say_json(&tuning.summary(tuned));
     } else if !args.quiet {
-        tuning.report(tuned).iter().for_each(|line| say(hints::text_with(line, &OPTIONS)));
+        tuning.report(tuned).iter().for_each(|line| say(hints::text(line)));
         say(format!("fedsa run {} runs it", out.join(tune::FILE).display()));
     }
 }
@@ -120,18 +90,18 @@ fn options(args: &TuneArgs) -> Result<TuneOptions, Error> {
         })
     };
     let budget = time("--budget", &args.budget)?;
-    let minimise = match args.minimise {
+    let objective = match args.objective {
         MinimiseArg::Rounds => fedsa_theory::cost::Goal::Rounds,
         MinimiseArg::Bits => fedsa_theory::cost::Goal::Bits,
         MinimiseArg::Samples => fedsa_theory::cost::Goal::Samples,
         MinimiseArg::Seconds => fedsa_theory::cost::Goal::Seconds,
     };
     let mut options = TuneOptions::new(args.target_mse)
-        .with_minimise(minimise)
+        .with_objective(objective)
         .with_methods(args.methods.clone())
         .with_codecs(args.codecs.clone())
-        .with_most_local_steps(args.max_local_steps)
-        .with_most_rounds(args.max_rounds)
+        .with_max_local_steps(args.max_local_steps)
+        .with_max_rounds(args.max_rounds)
         .with_budget(budget);
     options.local_steps = (!args.local_steps.is_empty()).then(|| args.local_steps.clone());
     options.like = args.like.clone();

@@ -346,8 +346,8 @@ mod tests {
         assert_eq!(kind(784, 31_360_000, Goal::Seconds), "newton");
         assert_eq!(kind(2_000, 80_000_000, Goal::Seconds), "lbfgs");
         // Where messages take seconds, few exchanges are best; where bits do, no whole Hessians.
-        let over = |exchange_seconds, bandwidth| {
-            let network = Network::of(Some(exchange_seconds), bandwidth).unwrap();
+        let over = |latency, bandwidth| {
+            let network = Network::of(Some(latency), bandwidth).unwrap();
             choose_for_losses(facts(2_000, &[10_000; 4], 80_000_000), Goal::Seconds, network, 1e-9).unwrap()
         };
         let (fast, slow, narrow) = (over(0.0, None), over(3.0, None), over(3.0, Some(1e5)));
@@ -357,8 +357,8 @@ mod tests {
                 assert_eq!(seconds, computation + choice.network.unwrap().seconds(exchanges, bits));
             }
         }
-        for (key, exchange_seconds, bandwidth) in [("exchange_seconds", -1.0, None), ("bandwidth", 1.0, Some(0.0))] {
-            assert_eq!(Network::of(Some(exchange_seconds), bandwidth).unwrap_err().key, key);
+        for (key, latency, bandwidth) in [("latency", -1.0, None), ("bandwidth", 1.0, Some(0.0))] {
+            assert_eq!(Network::of(Some(latency), bandwidth).unwrap_err().key, key);
         }
         assert_eq!(Network::of(None, None).unwrap(), None);
         let e = choose_for_losses(facts(10, &[10], 100), Goal::Samples, None, 1e-9).unwrap_err();

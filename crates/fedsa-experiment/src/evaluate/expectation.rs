@@ -10,7 +10,7 @@ use crate::{Plan, estimate};
 #[non_exhaustive]
 pub struct Expectation {
     /// The most rounds.
-    pub most_rounds: u64,
+    pub max_rounds: u64,
     /// The time of these rounds.
     pub most_seconds: f64,
     /// The residual at which it ends, as a multiple of that at zero weights, if there is one.
@@ -43,9 +43,9 @@ impl Expectation {
     /// What is known of the first method of a plan.
     pub fn of(plan: &Plan) -> Self {
         let run = &plan.cells[0].run;
-        let (most_rounds, target, most_seconds) = (run.rounds, run.stop.relative_residual, estimate::duration(plan).total);
-        let course = target.map_or(ExpectedCourse::Unknown, |target| ExpectedCourse::of(plan, target, most_seconds / most_rounds as f64));
-        Self { most_rounds, most_seconds, target, course }
+        let (max_rounds, target, most_seconds) = (run.rounds, run.stop.relative_residual, estimate::duration(plan).total);
+        let course = target.map_or(ExpectedCourse::Unknown, |target| ExpectedCourse::of(plan, target, most_seconds / max_rounds as f64));
+        Self { max_rounds, most_seconds, target, course }
     }
 }
 

@@ -85,7 +85,7 @@ impl Fitted {
     pub(super) fn new(mut ran: Ran, settings: &FitSettings, prepared: Prepared, notes: Vec<Note>, cancel: &Cancel) -> Result<Self> {
         ran.add_notes(notes);
         let mut theta = ran.results.cells[0][0].theta.clone();
-        let inference = match settings.inference {
+        let inference = match settings.standard_errors() {
             None => None,
             Some(how) => {
                 if theta.iter().any(|x| !x.is_finite()) {

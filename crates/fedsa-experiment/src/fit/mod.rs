@@ -3,6 +3,7 @@
 //! [`fit`] does all at once. [`Fit::new`] reads the data of the settings, and [`Fit::of_sets`] takes data that are in memory;
 //! [`Fit::run`] computes the weights. [`Fitted`] is data; [`Fitted::write`] makes files of it.
 
+mod experiment;
 mod fitted;
 mod inferred;
 mod notes;
@@ -29,6 +30,7 @@ use crate::choose::{LossChoice, LossFacts, choose_for_losses};
 use crate::config::{self, Experiment};
 use crate::folder::FolderWork;
 use crate::made;
+use crate::numbers;
 use crate::observer::RunObserver;
 use crate::plan::BuiltProblem;
 use crate::run::{Job, RunOutcome, RunSettings};
@@ -95,9 +97,10 @@ impl Fit {
         let mut settings = settings.clone();
         let unreachable = reachable(&mut settings, &built);
         let settings = &settings;
+        let network = settings.network()?;
         let facts = || LossFacts::of(&built.prepared, built.problem.field().dim(), settings.model == Model::LeastSquares);
-        let choice = settings.chooses().then(|| choose_for_losses(facts(), settings.minimise, settings.network, settings.tol)).transpose();
-        let choice = choice.map_err(|e| if e.key == "goal" { e.about("minimise") } else { e })?;
+        let choice = settings.chooses().then(|| choose_for_losses(facts(), settings.objective, network, settings.tol)).transpose();
+        let choice = choice.map_err(|e| if e.key == "goal" { e.about("objective") } else { e })?;
         let is_other = choice.is_some() || unreachable.is_some();
         let experiment = if is_other { settings.experiment_by(choice.as_ref())? } else { experiment };
         Ok(Self { settings: settings.clone(), experiment, built, choice, rows_read: Vec::new(), unreachable, began })
@@ -128,6 +131,18 @@ impl Fit {
         &self.rows_read
     }
 
+    /// The ridge of the experiment, in words.
+    pub fn ridge(&self) -> String {
+        let (_, problem) = made::problem_of(&self.experiment);
+        let is_set = |key: &str| problem.get(key).and_then(Value::as_bool).unwrap_or(false);
+        let ridge = problem.get("ridge").and_then(|ridge| ridge.as_float().or(ridge.as_integer().map(|whole| whole as f64)));
+        match ridge.filter(|ridge| *ridge != 0.0).map(numbers::typed) {
+            None => "no ridge".into(),
+            Some(ridge) if is_set("penalise_intercept") => format!("ridge {ridge}, on the intercept too"),
+            Some(ridge) => format!("ridge {ridge}"),
+        }
+    }
+
     /// When its data began to be read.
     pub fn began(&self) -> Instant {
         self.began
@@ -149,7 +164,7 @@ impl Fit {
         // Methods that are compared are compared in seconds too.
         let run = run.with_in_turn(true);
         let job = Job::new(experiment, run).with_problem(Some(problem)).with_files(names).since(began).for_work(FolderWork::Fit);
-        let job = job.asking_for(inferred::asked(settings.inference));
+        let job = job.asking_for(inferred::asked(settings.standard_errors()));
         let cancel_later = cancel.clone();
         job.run(observer, cancel)?.try_map(move |ran| Fitted::new(ran, &settings, prepared, notes, &cancel_later))
     }
@@ -177,7 +192,7 @@ fn reachable(settings: &mut FitSettings, built: &Built) -> Option<f64> {
 
 /// The settings with the intercept that data have by default.
 fn resolved(settings: &FitSettings, is_table: bool) -> FitSettings {
-    settings.clone().with_intercept(settings.has_intercept(is_table))
+    FitSettings { intercept: Some(settings.has_intercept(is_table)), ..settings.clone() }
 }
 
 /// The prepared rows of an experiment, and its problem on those that are fitted. Files are read once.
@@ -208,7 +223,7 @@ fn build(wanted: &FitSettings, experiment: &Experiment, files: &DiskFiles, cance
             })?;
             cancel.check()?;
             let prepared = prepared.expect("the problem was built");
-            if let Some(how) = wanted.inference {
+            if let Some(how) = wanted.standard_errors() {
                 // Settings of the experiment may have been changed.
                 wanted.check_inference(settings.ridge, settings.weights == AgentWeights::Rows)?;
                 let estimate = inference::infer(&prepared, &vec![0.0; built.field().dim()], how, cancel)?;

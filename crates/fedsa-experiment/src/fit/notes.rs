@@ -36,7 +36,7 @@ pub(super) fn of(prepared: &Prepared, settings: &FitSettings, unreachable: Optio
             all.push(Note::new(NoteCode::CategoryManyLevels, what));
         }
     }
-    if settings.partition == Partition::ByColumn && prepared.weights.len() == rows && rows > 1 {
+    if settings.dealing() == Partition::ByColumn && prepared.weights.len() == rows && rows > 1 {
         let group = quoted(settings.group.as_deref().unwrap_or_default());
         let what = format!("every row has another value of `{group}`, and is an agent of its own");
         all.push(Note::new(NoteCode::AgentsOneRow, what));

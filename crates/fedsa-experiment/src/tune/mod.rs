@@ -208,9 +208,9 @@ impl Tuning {
         let start = SearchStart { theta, controls, output: cell.output };
         let target = SearchTarget {
             mse: options.target_mse,
-            goal: options.minimise,
-            most_rounds: options.most_rounds,
-            most_local_steps: options.most_local_steps,
+            goal: options.objective,
+            max_rounds: options.max_rounds,
+            max_local_steps: options.max_local_steps,
             local_steps: options.local_steps.clone(),
             network: options.network,
         };

@@ -13,7 +13,7 @@ pub struct TuneOptions {
     /// The mean-square error to reach.
     pub target_mse: f64,
     /// What is minimised. Seconds are those of messages, and need `network`.
-    pub minimise: Goal,
+    pub objective: Goal,
     /// What messages take.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub network: Option<Network>,
@@ -24,9 +24,9 @@ pub struct TuneOptions {
     /// H, if it is given.
     pub local_steps: Option<Vec<u64>>,
     /// The most local steps.
-    pub most_local_steps: u64,
+    pub max_local_steps: u64,
     /// The most rounds.
-    pub most_rounds: u64,
+    pub max_rounds: u64,
     /// The label of the file's method whose link, start and output are those of all candidates; by default all methods must agree.
     pub like: Option<String>,
     /// The time that the search may take, in seconds on one core: of theory by counted multiplications, of pilots as
@@ -43,13 +43,13 @@ impl TuneOptions {
     pub fn new(target_mse: f64) -> Self {
         Self {
             target_mse,
-            minimise: Goal::Bits,
+            objective: Goal::Bits,
             network: None,
             methods: Vec::new(),
             codecs: Vec::new(),
             local_steps: None,
-            most_local_steps: tune::MOST_LOCAL_STEPS,
-            most_rounds: tune::MOST_ROUNDS,
+            max_local_steps: tune::MOST_LOCAL_STEPS,
+            max_rounds: tune::MOST_ROUNDS,
             like: None,
             budget: 60.0,
             time_limit: None,
@@ -59,7 +59,7 @@ impl TuneOptions {
 
 made::with! { TuneOptions:
     /// The same with another cost that is minimised.
-    with_minimise(minimise: Goal) = minimise;
+    with_objective(objective: Goal) = objective;
     /// The same on a network on which messages take this.
     with_network(network: Network) = Some(network);
     /// The same with these kinds of methods.
@@ -69,9 +69,9 @@ made::with! { TuneOptions:
     /// The same with these numbers of local steps, one of which is chosen.
     with_local_steps(local_steps: Vec<u64>) = Some(local_steps);
     /// The same with at most this many local steps.
-    with_most_local_steps(most_local_steps: u64) = most_local_steps;
+    with_max_local_steps(max_local_steps: u64) = max_local_steps;
     /// The same with at most this many rounds.
-    with_most_rounds(most_rounds: u64) = most_rounds;
+    with_max_rounds(max_rounds: u64) = max_rounds;
     /// The same with the link, the start and the output of the method with this label.
     with_like(like: impl Into<String>) = Some(like.into());
     /// The same with another budget, in seconds.

@@ -141,7 +141,7 @@ impl Tuning {
             &PlanControl::default(),
         )?;
         checks::unmeasured(&Arc::new(plan), &self.base)?;
-        let goal = self.options.minimise.name();
+        let goal = self.options.objective.name();
         let head = format!(
             "# Reaches a mean-square error of {} with the fewest {goal} of what was tried: {}.\n# Made by fedsa tune; the check is the prediction.\n",
             numbers::typed(self.target.mse),
@@ -172,7 +172,7 @@ impl Tuning {
 
     /// The report for people.
     pub fn report(&self, tuned: &Tuned) -> Vec<String> {
-        let goal = self.options.minimise.name();
+        let goal = self.options.objective.name();
         let mut lines = vec![format!("a mean-square error of {} with the fewest {goal}:", numbers::typed(self.target.mse))];
         lines.push(format!("  {}", self.text_of(tuned)));
         lines.push(match tuned.evidence {
@@ -208,9 +208,9 @@ impl Tuning {
         let pilots =
             if piloted == 0 { String::new() } else { format!(", {piloted} by pilot runs of about {} s", number(tuned.pilots.spent)) };
         lines.push(format!("{} choices were tried by theory{pilots}", tuned.found.tried.len()));
-        let most = self.options.most_local_steps;
+        let most = self.options.max_local_steps;
         if self.options.local_steps.is_none() && tuned.choice.local_steps == most && most > 1 {
-            lines.push(format!("its local steps are the most that may be chosen, {most}: a larger `most_local_steps` may find better"));
+            lines.push(format!("its local steps are the most that may be chosen, {most}: a larger `max_local_steps` may find better"));
         }
         if tuned.is_cut() {
             let limit = self.limit(tuned.is_late);
@@ -224,7 +224,7 @@ impl Tuning {
 
     /// The best of a family in a line, if it reaches the target.
     fn best_of(&self, tuned: &Tuned, family: usize) -> Option<String> {
-        let goal = self.options.minimise;
+        let goal = self.options.objective;
         let entries = self.entries(tuned);
         let mine = entries.iter().filter(|entry| entry.choice.family == family);
         let (best, cost) = mine.filter_map(|entry| Some((entry, entry.cost?))).min_by(|a, b| a.1.compare(b.1, goal))?;
@@ -294,7 +294,7 @@ impl Tuning {
     /// The least cost of each family at which its tried choices have an error, as steps: cost and error, the cost ascending.
     fn frontier(&self, tuned: &Tuned, family: usize) -> Vec<(f64, f64)> {
         let Ok(price) = &tuned.found.prices[family] else { return Vec::new() };
-        let goal = self.options.minimise;
+        let goal = self.options.objective;
         let mut points: Vec<(f64, f64)> = Vec::new();
         for entry in self.entries(tuned).iter().filter(|entry| entry.choice.family == family) {
             let of = |t: &u64| price.cost(*t, entry.choice.local_steps).of(goal);
@@ -381,7 +381,7 @@ impl Tuning {
 
     /// The frontier of cost against error.
     fn picture(&self, tuned: &Tuned) -> Picture {
-        let goal = self.options.minimise;
+        let goal = self.options.objective;
         let mut curves: Vec<PlottedCurve> = Vec::new();
         for (family, of) in self.candidates.iter().enumerate() {
             let points = self.frontier(tuned, family);

@@ -266,8 +266,8 @@ impl PilotSearch<'_> {
             (_, false) => vec![1],
             (Some(_), true) => self.target.coarse_local_steps(),
             (None, true) => {
-                let tens = (0..9).map(|decade| 10u64.pow(decade)).take_while(|h| *h < self.target.most_local_steps);
-                tens.chain([self.target.most_local_steps]).collect()
+                let tens = (0..9).map(|decade| 10u64.pow(decade)).take_while(|h| *h < self.target.max_local_steps);
+                tens.chain([self.target.max_local_steps]).collect()
             }
         };
         let server_step = self.server_steps[family];
@@ -337,7 +337,7 @@ impl PilotSearch<'_> {
     }
 
     fn race(&self, pilots: &mut Pilots, mut alive: Vec<SearchChoice>, by: &mut dyn Measure) -> std::result::Result<(), Stop> {
-        let most = self.target.most_rounds;
+        let most = self.target.max_rounds;
         let mut rounds = FIRST.min(most);
         loop {
             let mut on: Vec<SearchChoice> = Vec::new();
@@ -448,7 +448,7 @@ impl PilotSearch<'_> {
         if made.has_local_steps && self.target.local_steps.is_none() {
             let h = choice.local_steps as f64;
             for by in [factor, 1.0 / factor] {
-                let local_steps = ((h * by).round() as u64).clamp(1, self.target.most_local_steps);
+                let local_steps = ((h * by).round() as u64).clamp(1, self.target.max_local_steps);
                 if local_steps != choice.local_steps {
                     all.push(SearchChoice {
                         local_steps,
@@ -474,7 +474,7 @@ impl PilotSearch<'_> {
         rounds: u64,
         seeds: u64,
     ) -> std::result::Result<bool, Stop> {
-        let rounds = (rounds + rounds / 2 + 8).min(self.target.most_rounds);
+        let rounds = (rounds + rounds / 2 + 8).min(self.target.max_rounds);
         match self.measure(pilots, by, &choice, rounds, seeds) {
             Ok(measured) => {
                 self.record(pilots, choice, seeds, measured);

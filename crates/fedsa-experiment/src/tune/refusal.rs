@@ -15,7 +15,7 @@ impl Tuning {
             return early;
         }
         let wanted = numbers::typed(self.target.mse);
-        let most = numbers::rounds(self.target.most_rounds);
+        let most = numbers::rounds(self.target.max_rounds);
         let mut help: Vec<String> = Vec::new();
         // What theory knows to reach the target in the end comes first, then what pilots have seen, then floors.
         let (parts, what) = if let Some((choice, error)) = self.nearest(found, pilots) {
@@ -23,8 +23,8 @@ impl Tuning {
             let of_floor = parts.map_or(String::new(), |parts| format!("; {}", of_parts(parts)));
             let settings = self.choice_text(&choice);
             let more = self.rounds_needed(&choice).map_or_else(
-                || "more rounds (`most_rounds`), for smaller steps".into(),
-                |rounds| format!("`most_rounds = {rounds}`, which these settings need, or less with others"),
+                || "more rounds (`max_rounds`), for smaller steps".into(),
+                |rounds| format!("`max_rounds = {rounds}`, which these settings need, or less with others"),
             );
             help.push(more);
             (
@@ -105,7 +105,7 @@ impl Tuning {
     /// The error where neither an error nor a floor above the target is known.
     fn no_level(&self, found: &SearchResult, pilots: &Pilots) -> Error {
         if pilots.tried.iter().any(|piloted| !piloted.measured.diverged) {
-            let (wanted, most) = (numbers::typed(self.target.mse), numbers::rounds(self.target.most_rounds));
+            let (wanted, most) = (numbers::typed(self.target.mse), numbers::rounds(self.target.max_rounds));
             let what =
                 format!("no choice is confirmed to reach {wanted} within {most}: with few seeds some did, and with more they did not");
             return Error::new("target", what, "a larger target or `budget`, or a codec with more bits").coded(ErrorCode::TargetNotReached);

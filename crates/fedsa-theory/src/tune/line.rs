@@ -87,7 +87,7 @@ impl Search<'_> {
     /// The course of a choice within a cost.
     pub fn look(&self, choice: SearchChoice, most_cost: f64, meter: &mut Meter) -> Result<Tried> {
         let price = self.price(choice.family);
-        let most = price.affordable(most_cost, self.target.goal, choice.local_steps, self.target.most_rounds).max(1);
+        let most = price.affordable(most_cost, self.target.goal, choice.local_steps, self.target.max_rounds).max(1);
         let forecast = self.families[choice.family].forecast(self.field, &choice, self.start)?.with_cancel(meter.token());
         let course = course_within(&forecast, self.start, self.target.mse, most, meter).inspect_err(|e| meter.failed(e))?;
         let cost = course.outcome.ok().map(|hit| price.cost(hit.rounds, choice.local_steps));

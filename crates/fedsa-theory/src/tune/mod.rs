@@ -69,9 +69,9 @@ pub struct SearchTarget {
     /// What is minimised.
     pub goal: Goal,
     /// The most rounds.
-    pub most_rounds: u64,
+    pub max_rounds: u64,
     /// The most local steps.
-    pub most_local_steps: u64,
+    pub max_local_steps: u64,
     /// H, if it is given.
     pub local_steps: Option<Vec<u64>>,
     /// What messages take, where seconds are to be minimised.
@@ -80,13 +80,13 @@ pub struct SearchTarget {
 
 impl Default for SearchTarget {
     fn default() -> Self {
-        Self { mse: 0.0, goal: Goal::Bits, most_rounds: MOST_ROUNDS, most_local_steps: MOST_LOCAL_STEPS, local_steps: None, network: None }
+        Self { mse: 0.0, goal: Goal::Bits, max_rounds: MOST_ROUNDS, max_local_steps: MOST_LOCAL_STEPS, local_steps: None, network: None }
     }
 }
 
-/// The default of [`SearchTarget::most_rounds`].
+/// The default of [`SearchTarget::max_rounds`].
 pub const MOST_ROUNDS: u64 = 100_000;
-/// The default of [`SearchTarget::most_local_steps`].
+/// The default of [`SearchTarget::max_local_steps`].
 pub const MOST_LOCAL_STEPS: u64 = 1000;
 
 impl SearchTarget {
@@ -96,10 +96,10 @@ impl SearchTarget {
     /// When the error is not positive, smaller than what rounding leaves of the root, or already that of the start; when theta* is
     /// not known; when H or the number of rounds is 0; and when samples are to be minimised that are not drawn.
     pub fn check(&self, field: &dyn Field, start: &SearchStart) -> Result<()> {
-        require(self.most_rounds >= 1, "most_rounds", self.most_rounds, "at least 1")?;
+        require(self.max_rounds >= 1, "max_rounds", self.max_rounds, "at least 1")?;
         let allowed = 1..=MAX_LOCAL_STEPS as u64;
         let accepted = format!("between 1 and {MAX_LOCAL_STEPS}");
-        require(allowed.contains(&self.most_local_steps), "most_local_steps", self.most_local_steps, &accepted)?;
+        require(allowed.contains(&self.max_local_steps), "max_local_steps", self.max_local_steps, &accepted)?;
         for given in self.local_steps.iter().flatten() {
             require(allowed.contains(given), "local_steps", given, &accepted)?;
         }
@@ -117,11 +117,11 @@ impl SearchTarget {
         }
         if self.goal == Goal::Seconds && self.network.is_none() {
             let what = "seconds of computation depend on the machine, and are not predicted";
-            let accepted = "`exchange_seconds` or `bandwidth`, for seconds of messages; or bits, rounds or samples";
-            return Err(Error::new("minimise", what, accepted));
+            let accepted = "`latency` or `bandwidth`, for seconds of messages; or bits, rounds or samples";
+            return Err(Error::new("objective", what, accepted));
         }
         if self.goal == Goal::Samples && field.sampling().samples_per_step() == 0 {
-            return Err(Error::new("minimise", "no samples are drawn under the mean operator", "rounds or bits, or another sampling"));
+            return Err(Error::new("objective", "no samples are drawn under the mean operator", "rounds or bits, or another sampling"));
         }
         Ok(())
     }
@@ -136,8 +136,8 @@ impl SearchTarget {
         }
         // 1, 2, 5, 10, 20, 50, ..
         let decades = (0..9).flat_map(|decade| [1, 2, 5].map(|digit| digit * 10u64.pow(decade)));
-        let mut all: Vec<u64> = decades.take_while(|h| *h < self.most_local_steps).collect();
-        all.push(self.most_local_steps);
+        let mut all: Vec<u64> = decades.take_while(|h| *h < self.max_local_steps).collect();
+        all.push(self.max_local_steps);
         all
     }
 }
@@ -368,7 +368,7 @@ mod tests {
                     samples: ledger.samples as f64,
                     seconds: None,
                 };
-                let network = Network { exchange_seconds: 2.0, bandwidth: Some(1e3) };
+                let network = Network { latency: 2.0, bandwidth: Some(1e3) };
                 let seconds = price.on(Some(network)).cost(20, 7).seconds.unwrap();
                 assert!((seconds - 2.0 * ledger.exchanges as f64 - counted.bits / 1e3).abs() < 1e-9 * seconds, "{}", family.name);
                 assert_eq!(cost, counted, "{}", family.name);
@@ -400,7 +400,7 @@ mod tests {
         let mut least = f64::INFINITY;
         for family in families {
             let Ok(price) = Price::of(field, family, start) else { continue };
-            for local_steps in [1, 2, 4, 8, 16, 32].into_iter().filter(|h| *h <= target.most_local_steps) {
+            for local_steps in [1, 2, 4, 8, 16, 32].into_iter().filter(|h| *h <= target.max_local_steps) {
                 for k in 0..9 {
                     for server_step in [1.0, 1.5] {
                         let choice = SearchChoice { family: 0, step_size: 1.2 / 1.6f64.powi(k), local_steps, server_step };
@@ -428,7 +428,7 @@ mod tests {
             let field = field(seed, agents, features, Law::Iid);
             let start = SearchStart::zero(field.dim());
             let target =
-                SearchTarget { mse: share * linalg::norm_sq(field.root().unwrap()), goal, most_local_steps: 32, ..SearchTarget::default() };
+                SearchTarget { mse: share * linalg::norm_sq(field.root().unwrap()), goal, max_local_steps: 32, ..SearchTarget::default() };
             let families = families(&link);
             let found = search(&field, &families, &start, &target, &Effort::default()).unwrap();
             let best = found.best().unwrap();
@@ -451,7 +451,7 @@ mod tests {
         let field = field(21, 3, 3, Law::Iid);
         let start = SearchStart::zero(field.dim());
         let families: Vec<Family> = families(&clear()).into_iter().take(1).collect();
-        let target = SearchTarget { mse: 1e-7, most_rounds: 40, local_steps: Some(vec![50]), ..SearchTarget::default() };
+        let target = SearchTarget { mse: 1e-7, max_rounds: 40, local_steps: Some(vec![50]), ..SearchTarget::default() };
         let found = search(&field, &families, &start, &target, &Effort::default()).unwrap();
         assert!(found.best().is_none() && !found.is_cut);
         // Small enough steps have a floor below every target, but need more rounds: two numbers.
@@ -464,7 +464,7 @@ mod tests {
         let forecast = families[0].forecast(&field, &tried.choice, &start).unwrap();
         assert!(floor > target.mse && (forecast.floor().unwrap().mse() - floor).abs() <= 1e-6 * floor);
         // A bias that no number of rounds takes away.
-        let coarse = SearchTarget { most_rounds: 1_000_000_000, ..target };
+        let coarse = SearchTarget { max_rounds: 1_000_000_000, ..target };
         let noiseless = super::tests::field(21, 3, 3, Law::Mean);
         let wide = Family { make: Arc::new(|_, h, _| Ok(Arc::new(FedLsa::new(0.5, h)))), ..self::families(&clear()).remove(0) };
         let found = search(&noiseless, &[wide], &start, &coarse, &Effort::default()).unwrap();
@@ -477,7 +477,7 @@ mod tests {
     fn searches_end_with_their_work() {
         let field = field(24, 3, 3, Law::Iid);
         let (start, families) = (SearchStart::zero(field.dim()), families(&clear()));
-        let target = SearchTarget { mse: 0.03 * linalg::norm_sq(field.root().unwrap()), most_local_steps: 20, ..SearchTarget::default() };
+        let target = SearchTarget { mse: 0.03 * linalg::norm_sq(field.root().unwrap()), max_local_steps: 20, ..SearchTarget::default() };
         let within = |most_work: f64| {
             let effort = Effort { most_work, ..Effort::default() };
             search(&field, &families, &start, &target, &effort).unwrap()
@@ -507,7 +507,7 @@ mod tests {
         let quantised = Uplink::default().with_codec(Quantised::new(4).with_rounding(Rounding::Stochastic).build());
         let mut families = families(&clear());
         families.push(Family::new("coarse", |eta, h, _| Ok(Arc::new(FedLsa::new(eta, h))), &Arc::new(quantised)));
-        let target = SearchTarget { mse: 0.1 * linalg::norm_sq(field.root().unwrap()), most_local_steps: 10, ..SearchTarget::default() };
+        let target = SearchTarget { mse: 0.1 * linalg::norm_sq(field.root().unwrap()), max_local_steps: 10, ..SearchTarget::default() };
         let found = search(&field, &families, &start, &target, &Effort::default()).unwrap();
         assert!(found.best().is_some());
         let known: Vec<bool> = found.unknown.iter().map(Option::is_none).collect();
@@ -530,20 +530,20 @@ mod tests {
         refused(SearchTarget { mse: f64::NAN, ..good.clone() }, "target", "NaN");
         refused(SearchTarget { mse: 1e-29 * norm, ..good.clone() }, "target", "rounding");
         refused(SearchTarget { mse: 2.0 * norm, ..good.clone() }, "target", "start");
-        refused(SearchTarget { most_rounds: 0, ..good.clone() }, "most_rounds", "0");
+        refused(SearchTarget { max_rounds: 0, ..good.clone() }, "max_rounds", "0");
         refused(SearchTarget { local_steps: Some(vec![3, 0]), ..good.clone() }, "local_steps", "0");
         let noiseless = super::tests::field(23, 2, 2, Law::Mean);
-        refused(SearchTarget { goal: Goal::Seconds, ..good.clone() }, "minimise", "seconds");
-        let network = Some(Network { exchange_seconds: 3.0, bandwidth: None });
+        refused(SearchTarget { goal: Goal::Seconds, ..good.clone() }, "objective", "seconds");
+        let network = Some(Network { latency: 3.0, bandwidth: None });
         SearchTarget { goal: Goal::Seconds, network, ..good.clone() }.check(&*field, &start).unwrap();
         let e = SearchTarget { goal: Goal::Samples, ..good }.check(&*noiseless, &start).unwrap_err();
-        assert_eq!(e.key, "minimise");
+        assert_eq!(e.key, "objective");
     }
 
     #[test]
     fn coarse_local_steps_are_in_order() {
         let of =
-            |most_local_steps, local_steps| SearchTarget { most_local_steps, local_steps, ..SearchTarget::default() }.coarse_local_steps();
+            |max_local_steps, local_steps| SearchTarget { max_local_steps, local_steps, ..SearchTarget::default() }.coarse_local_steps();
         assert_eq!(of(30, None), [1, 2, 5, 10, 20, 30]);
         assert_eq!(of(1, None), [1]);
         assert_eq!(of(5, Some(vec![7, 3, 7])), [3, 7]);

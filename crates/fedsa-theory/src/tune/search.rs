@@ -300,7 +300,7 @@ fn local(of: &Search<'_>, record: &mut Record<'_>) {
                 };
                 if made.has_local_steps && target.local_steps.is_none() {
                     let h = at.local_steps as f64;
-                    let up = ((h * factor).round() as u64).max(at.local_steps + 1).min(target.most_local_steps);
+                    let up = ((h * factor).round() as u64).max(at.local_steps + 1).min(target.max_local_steps);
                     let down = ((h / factor).round() as u64).min(at.local_steps - 1).max(1);
                     for other in [up, down].into_iter().filter(|other| *other != at.local_steps) {
                         // Between the same step size and the same span of a round.
@@ -436,7 +436,7 @@ mod tests {
             let (field, start, family) = (field(case), start(case), &families()[i % 3]);
             let goal = [Goal::Samples, Goal::Rounds][i / 3 % 2];
             let target =
-                SearchTarget { mse: target(case), goal, most_rounds: 1_000_000_000, most_local_steps: 12, ..SearchTarget::default() };
+                SearchTarget { mse: target(case), goal, max_rounds: 1_000_000_000, max_local_steps: 12, ..SearchTarget::default() };
             let found = search(&field, std::slice::from_ref(family), &start, &target, &Effort::default()).unwrap();
             let found = found.best().unwrap();
             let (cost, hit) = (found.cost.unwrap().of(goal), found.reached().unwrap());
@@ -449,7 +449,7 @@ mod tests {
                     let step_size = top * 10f64.powf(-0.03 * f64::from(k));
                     let choice = SearchChoice { family: 0, step_size, local_steps, server_step: 1.0 };
                     let forecast = family.forecast(&field, &choice, &start).unwrap();
-                    if let Ok(other) = course(&forecast, &start, target.mse, target.most_rounds).unwrap().outcome {
+                    if let Ok(other) = course(&forecast, &start, target.mse, target.max_rounds).unwrap().outcome {
                         best = best.min(price.cost(other.rounds, local_steps).of(goal));
                     }
                 }
@@ -492,9 +492,9 @@ mod tests {
                 let same = same.unwrap_or_else(|miss| panic!("{corollary:?}: {miss:?}")).rounds;
                 ratios[2 * k].push(corollary.rounds / same as f64);
                 if local_steps <= 60 {
-                    let most_rounds = corollary.rounds();
+                    let max_rounds = corollary.rounds();
                     let target =
-                        SearchTarget { mse, goal: Goal::Rounds, most_rounds, most_local_steps: local_steps, ..SearchTarget::default() };
+                        SearchTarget { mse, goal: Goal::Rounds, max_rounds, max_local_steps: local_steps, ..SearchTarget::default() };
                     let found = search(&field, std::slice::from_ref(family), &start, &target, &Effort::default()).unwrap();
                     let best = found.best().unwrap_or_else(|| panic!("{corollary:?}: nothing is found: {found:?}"));
                     let best = best.reached().unwrap().rounds;

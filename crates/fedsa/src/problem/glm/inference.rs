@@ -26,6 +26,7 @@ use crate::problem::preparation::targets::Targets;
 
 /// Which covariance standard errors come from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[cfg_attr(feature = "schema", derive(schemars::JsonSchema))]
 #[serde(rename_all = "kebab-case")]
 pub enum CovarianceKind {
     /// The model's: right where the family's variance is.

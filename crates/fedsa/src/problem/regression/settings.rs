@@ -57,7 +57,7 @@ macro_rules! on_data_sets {
             #[serde(default)]
             pub intercept: bool,
             /// Whether the ridge applies to the intercept too.
-            #[serde(default = "yes")]
+            #[serde(default)]
             pub penalise_intercept: bool,
             /// Features are divided by this number, such as 255 for pixels.
             #[serde(default = "one")]
@@ -112,7 +112,7 @@ macro_rules! on_data_sets {
                     categorical: Vec::new(),
                     ridge: 0.0,
                     intercept: false,
-                    penalise_intercept: true,
+                    penalise_intercept: false,
                     divide_by: 1.0,
                     standardise: false,
                     pca: None,
@@ -218,8 +218,8 @@ macro_rules! on_data_sets {
                     let help = "no group, or partition = \"by-column\"; a column that is no feature is dropped: drop = [\"..\"]";
                     return Some(Error::new("group", "a column for agents, and the partition is another one", help));
                 }
-                if !self.penalise_intercept && !self.intercept {
-                    return Some(Error::new("penalise_intercept", "false, and there is no intercept", "intercept = true, or no penalise_intercept"));
+                if self.penalise_intercept && !self.intercept {
+                    return Some(Error::new("penalise_intercept", "true, and there is no intercept", "intercept = true, or no penalise_intercept"));
                 }
                 lazy_index::without_effect(self.mixing_time, sampling)
             }
@@ -236,10 +236,6 @@ macro_rules! on_data_sets {
             }
         }
     };
-}
-
-fn yes() -> bool {
-    true
 }
 
 fn one() -> f64 {
