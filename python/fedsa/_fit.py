@@ -37,43 +37,57 @@ class FederatedClassifier(Estimator):
 
     Parameters
     ----------
-    model : {"auto", "logistic", "multinomial"}
-        By default logistic for two classes, and multinomial for more.
-    method : str
-        ``"auto"``, which chooses among the methods that use all rows of an agent in a round, by rule of thumb; or a kind or preset, such as
-        ``"newton"``, ``"fib-shed"``, ``"giant"`` or ``"fedlsa"``.
-    ridge : float
-        mu: ``mu/2 ||coef||^2`` is added to the mean loss. The intercept is not penalised. Zero where `inference` is asked for, unless another
-        value than the default is given.
-    fit_intercept : bool
-        Whether there is an intercept.
-    tol : float or None
-        Runs stop when the norm of the gradient of the mean loss is at most this (absolute). By default 1e-9; of classes less, down to 1e-12, as far
-        as the size of the columns leaves digits for it. `tol_` has it.
-    max_rounds : int
-        The most rounds.
-    objective : {"bits", "rounds", "seconds"}
-        What ``method="auto"`` is to keep small. Seconds are those of computation, and of messages where one of the next two is given.
-    latency : float, optional
-        The seconds that an exchange takes, whatever is in it.
-    bandwidth : float, optional
-        The bits a second that pass, of all messages up and down.
-    compare : sequence of str
-        Further methods that are run on the same rows, for `costs_`.
     standardise : bool
-        Whether columns are scaled to mean 0 and standard deviation 1 for the fit, rows counting by their weights; sparse columns keep their
-        means. The ridge is then on these. Without an intercept, dense columns have the constant of their means. Coefficients are those of
-        the columns as they are.
-    weights : {"rows", "equal"}
-        Whether every row counts alike, which gives the solution of all rows pooled, or every agent.
-    step_size, local_steps : float, int or None
-        Of methods with local steps.
-    inference : {"model", "sandwich", "hc1", "clustered"} or None
-        Which standard errors are computed, from sums that agents send; none by default.
+        Whether columns are scaled to mean 0 and standard deviation 1, rows counting by their weights; sparse
+        columns are scaled and not centred. The ridge is then on these columns. Coefficients are those of the
+        columns as they are. By default ``False``.
+    model : Literal["auto", "logistic", "multinomial"]
+        By default logistic for two classes, and multinomial for more. By default ``'auto'``.
+    ridge : float or None
+        The ridge mu: mu/2 ||coefficients||^2 is added to the mean loss. The intercept has none, unless
+        `penalise_intercept` asks for it. 1e-5 by default, and 0 with `inference`.
+    intercept : bool or None
+        Whether there is an intercept; by default where the data are a table (CSV, Parquet, arrays, frames)
+        and with `inference`, and not for LIBSVM and IDX rows.
+    weighting : Literal["equal", "rows"]
+        How much agents count: rows (by their numbers of rows, as if all rows were in one place), or equal
+        (1/N each). By default ``'rows'``.
+    inference : Literal["model", "sandwich", "hc1", "clustered"] or None
+        Standard errors, intervals and p-values of the coefficients, deviance and AIC, from sums that agents
+        send; none by default. KIND says where errors come from: model, sandwich (HC0), hc1, or clustered (by
+        agents). The ridge is then 0.
     level : float
-        The level of the intervals.
+        The level of the intervals. By default ``0.95``.
+    method : str or None
+        The method: auto, which chooses for `objective` among the methods that use all rows of an agent in a
+        round and may change on the way, or the name of a method. By default the first of `compare`, and auto
+        without.
+    objective : Literal["rounds", "bits", "samples", "seconds"]
+        What the method auto keeps small: bits, rounds, or seconds of computation and of messages (`latency`,
+        `bandwidth`), by rule of thumb. By default ``'bits'``.
+    latency : float or None
+        The seconds that an exchange takes, whatever is in it: with `objective = seconds`.
+    bandwidth : float or None
+        The bits a second that pass, of all messages up and down: with `objective = seconds`.
+    compare : Sequence[str]
+        Methods that are run on the same data and drawn beside each other. Without `method` the first of them
+        gives the weights.
+    tol : float
+        The run stops when the norm of the gradient of the mean loss is at most this, an absolute number; 0
+        for never. By default ``1e-09``.
+    max_rounds : int
+        The most rounds; the run stops earlier where it reaches `tol`. By default ``5000``.
+    sampling : str
+        How rows are drawn by methods with local steps: mean (all rows), or iid with `batch`. By default
+        ``'mean'``.
+    batch : int or None
+        The number of rows of a local step under `sampling = iid`.
+    step_size : float or None
+        The local step size, for methods with local steps.
+    local_steps : int or None
+        Local steps in a round, for methods with local steps; 10 by default.
     seed : int
-        The seed of how rows are dealt to agents, and of the run.
+        The seed of the run, of how rows are dealt to agents, and of held-out rows. By default ``0``.
 
     Attributes
     ----------
@@ -132,40 +146,44 @@ class FederatedClassifier(Estimator):
     def __init__(
         self,
         *,
-        model: str = "auto",
-        method: str = "auto",
-        ridge: float = 1e-5,
-        fit_intercept: bool = True,
-        tol: float | None = None,
-        max_rounds: int = 5000,
-        objective: Literal["bits", "rounds", "seconds"] = "bits",
+        standardise: bool = False,
+        model: Literal["auto", "logistic", "multinomial"] = "auto",
+        ridge: float | None = None,
+        intercept: bool | None = None,
+        weighting: Literal["equal", "rows"] = "rows",
+        inference: Literal["model", "sandwich", "hc1", "clustered"] | None = None,
+        level: float = 0.95,
+        method: str | None = None,
+        objective: Literal["rounds", "bits", "samples", "seconds"] = "bits",
         latency: float | None = None,
         bandwidth: float | None = None,
         compare: Sequence[str] = (),
-        standardise: bool = False,
-        weights: Literal["rows", "equal"] = "rows",
+        tol: float = 1e-09,
+        max_rounds: int = 5000,
+        sampling: str = "mean",
+        batch: int | None = None,
         step_size: float | None = None,
         local_steps: int | None = None,
-        inference: Literal["model", "sandwich", "hc1", "clustered"] | None = None,
-        level: float = 0.95,
         seed: int = 0,
     ) -> None:
+        self.standardise = standardise
         self.model = model
-        self.method = method
         self.ridge = ridge
-        self.fit_intercept = fit_intercept
-        self.tol = tol
-        self.max_rounds = max_rounds
+        self.intercept = intercept
+        self.weighting = weighting
+        self.inference = inference
+        self.level = level
+        self.method = method
         self.objective = objective
         self.latency = latency
         self.bandwidth = bandwidth
         self.compare = compare
-        self.standardise = standardise
-        self.weights = weights
+        self.tol = tol
+        self.max_rounds = max_rounds
+        self.sampling = sampling
+        self.batch = batch
         self.step_size = step_size
         self.local_steps = local_steps
-        self.inference = inference
-        self.level = level
         self.seed = seed
 
     def fit(
@@ -435,47 +453,62 @@ class FederatedRegressor(Estimator):
 
     Parameters
     ----------
-    model : {"least-squares", "poisson", "gamma", "negative-binomial", "huber"}
-        The loss. Counts and positive numbers have a log link: the mean is ``exp(intercept + coef x)``.
-    method : str
-        ``"auto"``, which chooses among the methods that use all rows of an agent in a round, by rule of thumb; or a kind or preset, such as
-        ``"newton"``, ``"fib-shed"``, ``"giant"`` or ``"fedlsa"``.
-    ridge : float
-        mu: ``mu/2 ||coef||^2`` is added to the mean loss. The intercept is not penalised. Zero where `inference` is asked for, unless another
-        value than the default is given.
-    fit_intercept : bool
-        Whether there is an intercept.
-    tol : float or None
-        Runs stop when the norm of the gradient of the mean loss is at most this (absolute). By default 1e-9; of classes less, down to 1e-12, as far
-        as the size of the columns leaves digits for it. `tol_` has it.
-    max_rounds : int
-        The most rounds.
-    objective : {"bits", "rounds", "seconds"}
-        What ``method="auto"`` is to keep small. Seconds are those of computation, and of messages where one of the next two is given.
-    latency : float, optional
-        The seconds that an exchange takes, whatever is in it.
-    bandwidth : float, optional
-        The bits a second that pass, of all messages up and down.
-    compare : sequence of str
-        Further methods that are run on the same rows, for `costs_`.
     standardise : bool
-        Whether columns are scaled to mean 0 and standard deviation 1 for the fit, rows counting by their weights; sparse columns keep their
-        means. The ridge is then on these. Without an intercept, dense columns have the constant of their means. Coefficients are those of
-        the columns as they are.
-    weights : {"rows", "equal"}
-        Whether every row counts alike, which gives the solution of all rows pooled, or every agent.
-    step_size, local_steps : float, int or None
-        Of methods with local steps.
-    inference : {"model", "sandwich", "hc1", "clustered"} or None
-        Which standard errors are computed, from sums that agents send; none by default.
+        Whether columns are scaled to mean 0 and standard deviation 1, rows counting by their weights; sparse
+        columns are scaled and not centred. The ridge is then on these columns. Coefficients are those of the
+        columns as they are. By default ``False``.
+    model : Literal["least-squares", "poisson", "gamma", "negative-binomial", "huber"]
+        The loss. Counts and positive numbers have a log link: the mean is exp(intercept + coef x). By default
+        ``'least-squares'``.
+    dispersion : float or None
+        The dispersion of the negative-binomial model, alpha: the variance is mean + alpha mean^2.
+    huber_delta : float or None
+        The residual from which on Huber's loss is linear, in units of the target.
+    ridge : float or None
+        The ridge mu: mu/2 ||coefficients||^2 is added to the mean loss. The intercept has none, unless
+        `penalise_intercept` asks for it. 1e-5 by default, and 0 with `inference`.
+    intercept : bool or None
+        Whether there is an intercept; by default where the data are a table (CSV, Parquet, arrays, frames)
+        and with `inference`, and not for LIBSVM and IDX rows.
+    weighting : Literal["equal", "rows"]
+        How much agents count: rows (by their numbers of rows, as if all rows were in one place), or equal
+        (1/N each). By default ``'rows'``.
+    inference : Literal["model", "sandwich", "hc1", "clustered"] or None
+        Standard errors, intervals and p-values of the coefficients, deviance and AIC, from sums that agents
+        send; none by default. KIND says where errors come from: model, sandwich (HC0), hc1, or clustered (by
+        agents). The ridge is then 0.
     level : float
-        The level of the intervals.
+        The level of the intervals. By default ``0.95``.
+    method : str or None
+        The method: auto, which chooses for `objective` among the methods that use all rows of an agent in a
+        round and may change on the way, or the name of a method. By default the first of `compare`, and auto
+        without.
+    objective : Literal["rounds", "bits", "samples", "seconds"]
+        What the method auto keeps small: bits, rounds, or seconds of computation and of messages (`latency`,
+        `bandwidth`), by rule of thumb. By default ``'bits'``.
+    latency : float or None
+        The seconds that an exchange takes, whatever is in it: with `objective = seconds`.
+    bandwidth : float or None
+        The bits a second that pass, of all messages up and down: with `objective = seconds`.
+    compare : Sequence[str]
+        Methods that are run on the same data and drawn beside each other. Without `method` the first of them
+        gives the weights.
+    tol : float
+        The run stops when the norm of the gradient of the mean loss is at most this, an absolute number; 0
+        for never. By default ``1e-09``.
+    max_rounds : int
+        The most rounds; the run stops earlier where it reaches `tol`. By default ``5000``.
+    sampling : str
+        How rows are drawn by methods with local steps: mean (all rows), or iid with `batch`. By default
+        ``'mean'``.
+    batch : int or None
+        The number of rows of a local step under `sampling = iid`.
+    step_size : float or None
+        The local step size, for methods with local steps.
+    local_steps : int or None
+        Local steps in a round, for methods with local steps; 10 by default.
     seed : int
-        The seed of how rows are dealt to agents, and of the run.
-    overdispersion : float or None
-        Of the negative-binomial model, alpha: its variance is ``mean + alpha mean^2``.
-    threshold : float or None
-        Of Huber's loss: the residual from which on it is linear, in units of the target.
+        The seed of the run, of how rows are dealt to agents, and of held-out rows. By default ``0``.
 
     Attributes
     ----------
@@ -524,45 +557,49 @@ class FederatedRegressor(Estimator):
     def __init__(
         self,
         *,
-        model: str = "least-squares",
-        method: str = "auto",
-        ridge: float = 1e-5,
-        fit_intercept: bool = True,
-        tol: float | None = None,
-        max_rounds: int = 5000,
-        objective: Literal["bits", "rounds", "seconds"] = "bits",
+        standardise: bool = False,
+        model: Literal["least-squares", "poisson", "gamma", "negative-binomial", "huber"] = "least-squares",
+        dispersion: float | None = None,
+        huber_delta: float | None = None,
+        ridge: float | None = None,
+        intercept: bool | None = None,
+        weighting: Literal["equal", "rows"] = "rows",
+        inference: Literal["model", "sandwich", "hc1", "clustered"] | None = None,
+        level: float = 0.95,
+        method: str | None = None,
+        objective: Literal["rounds", "bits", "samples", "seconds"] = "bits",
         latency: float | None = None,
         bandwidth: float | None = None,
         compare: Sequence[str] = (),
-        standardise: bool = False,
-        weights: Literal["rows", "equal"] = "rows",
+        tol: float = 1e-09,
+        max_rounds: int = 5000,
+        sampling: str = "mean",
+        batch: int | None = None,
         step_size: float | None = None,
         local_steps: int | None = None,
-        inference: Literal["model", "sandwich", "hc1", "clustered"] | None = None,
-        level: float = 0.95,
         seed: int = 0,
-        overdispersion: float | None = None,
-        threshold: float | None = None,
     ) -> None:
+        self.standardise = standardise
         self.model = model
-        self.method = method
+        self.dispersion = dispersion
+        self.huber_delta = huber_delta
         self.ridge = ridge
-        self.fit_intercept = fit_intercept
-        self.tol = tol
-        self.max_rounds = max_rounds
+        self.intercept = intercept
+        self.weighting = weighting
+        self.inference = inference
+        self.level = level
+        self.method = method
         self.objective = objective
         self.latency = latency
         self.bandwidth = bandwidth
         self.compare = compare
-        self.standardise = standardise
-        self.weights = weights
+        self.tol = tol
+        self.max_rounds = max_rounds
+        self.sampling = sampling
+        self.batch = batch
         self.step_size = step_size
         self.local_steps = local_steps
-        self.inference = inference
-        self.level = level
         self.seed = seed
-        self.overdispersion = overdispersion
-        self.threshold = threshold
 
     def fit(
         self,

@@ -282,7 +282,8 @@ def module_text(about: str, imports: list[str], module: Module, all_kinds: list[
 
 
 # Settings of a fit that its data say in Python: arguments of ``fit``, or columns of `X`.
-OF_FILES = {"data", "agents", "target", "group", "partition", "holdout", "drop", "row_weights", "divide_by", "pca", "positive"}
+NOT_YET = {"categorical", "offset", "reference"}
+OF_FILES = NOT_YET | {"data", "agents", "target", "group", "partition", "holdout", "drop", "row_weights", "divide_by", "pca", "positive"}
 
 # Settings of single models.
 OF_CLASSIFIERS, OF_REGRESSORS = {"reference"}, {"dispersion", "huber_delta"}
