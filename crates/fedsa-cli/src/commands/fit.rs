@@ -19,7 +19,6 @@ use super::results::table;
 use super::run::{ended, finished, if_exists, settings as run_settings};
 use super::{apply, count, megabits, say, signals};
 use crate::args::{FitArgs, Overrides};
-use crate::hints;
 
 /// The most files or agents that are listed.
 const MOST_LISTED: usize = 4;

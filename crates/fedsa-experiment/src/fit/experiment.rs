@@ -8,7 +8,7 @@ use toml::{Table, Value};
 use super::settings::{AGENTS, AUTO, FitSettings, LOCAL_STEPS, Model};
 use crate::choose::LossChoice;
 use crate::config::Experiment;
-use crate::made::{Made, Section, text};
+use crate::made::{Made, Section, takes, text};
 use crate::numbers;
 
 /// The counts by which methods are compared.
@@ -119,13 +119,13 @@ impl FitSettings {
             Err(Error::new(setting, what, format!("no `{setting}`, or a method with local steps, such as fedlsa")))
         };
         if let Some(step_size) = self.step_size {
-            let may_have = crate::made::takes(&self.kinds, kind, "step_size");
+            let may_have = takes(&self.kinds, kind, "step_size");
             if is_alone && !may_have {
                 return refused("step_size", numbers::typed(step_size));
             }
             method.put("step_size", (may_have && (is_alone || !self.needs_all_rows(kind))).then_some(step_size))?;
         }
-        let makes_steps = crate::made::takes(&self.kinds, kind, "local_steps");
+        let makes_steps = takes(&self.kinds, kind, "local_steps");
         if let Some(steps) = self.local_steps.filter(|_| is_alone && !makes_steps) {
             return refused("local_steps", steps.to_string());
         }
