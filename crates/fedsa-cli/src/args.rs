@@ -389,6 +389,10 @@ pub struct EvaluateArgs {
     /// What is done with rows that cannot be read; skip leaves them out, and the report counts them by file and reason
     #[arg(long, value_enum, value_name = "HOW", default_value_t)]
     pub bad_rows: BadRowsArg,
+    /// Keep rows that automatic resets of environments wrote: ends whose next state is the first state of the next episode, and rows after ends that
+    /// only reset. By default they are recognised, left out and counted
+    #[arg(long)]
+    pub keep_autoreset_rows: bool,
     /// Features of the state: identity, polynomial:ORDER, fourier:ORDER or fourier:ORDER:scaled, tiles:TILINGSxBINS or
     /// tiles:TILINGSxBINS@HASHED, radial:CENTRES or radial:CENTRES:quantiles, standardised, one-hot; 'one-hot(s_2) * tiles:8x4(s_0, s_1)': products of maps of
     /// some columns. By default the first of fourier:3, fourier:2 and fourier:1 with at most 64

@@ -6,11 +6,13 @@ use fedsa::problem::dataset::{Columns, Dataset, Labels, Rows};
 use fedsa::problem::log::Log;
 use sha2::{Digest as _, Sha256};
 
+use crate::logs::MemoryLog;
+
 /// Data in memory.
 #[derive(Debug, Default)]
 pub(crate) struct Given {
     /// Logs, one an agent.
-    pub logs: Vec<Arc<Log>>,
+    pub logs: Vec<Arc<MemoryLog>>,
     /// Data sets, which are handed out once.
     sets: Mutex<Vec<Dataset>>,
     has_sets: bool,
@@ -18,9 +20,9 @@ pub(crate) struct Given {
 }
 
 impl Given {
-    pub fn of_logs(logs: Vec<Log>) -> Self {
+    pub fn of_logs(logs: Vec<MemoryLog>) -> Self {
         let mut identity = Identity::new("logs", logs.len());
-        logs.iter().for_each(|log| identity.log(log));
+        logs.iter().for_each(|one| identity.log(&one.log));
         Self { identity: Some(identity.finish()), logs: logs.into_iter().map(Arc::new).collect(), ..Self::default() }
     }
 
@@ -229,7 +231,7 @@ mod tests {
             Log { breaks: Some(vec![Break::None, Break::LeftOut]), ..plain.clone() },
             plain,
         ];
-        let digests: Vec<String> = all.into_iter().map(|log| Given::of_logs(vec![log]).identity().unwrap().to_string()).collect();
+        let digests: Vec<String> = all.into_iter().map(|log| Given::of_logs(vec![log.into()]).identity().unwrap().to_string()).collect();
         for (i, digest) in digests.iter().enumerate() {
             assert!(!digests[..i].contains(digest), "{i}");
         }

@@ -137,8 +137,8 @@ impl DiskFiles {
 
     /// The same with these logs in memory, one an agent: a problem whose list of files is empty takes them.
     #[must_use]
-    pub fn with_logs(self, given: Vec<Log>) -> Self {
-        Self { given: Given::of_logs(given), ..self }
+    pub fn with_logs<L: Into<logs::MemoryLog>>(self, given: Vec<L>) -> Self {
+        Self { given: Given::of_logs(given.into_iter().map(Into::into).collect()), ..self }
     }
 
     /// The same with these data sets in memory, which the first problem that reads data sets takes, whatever files it names.

@@ -54,7 +54,7 @@ use format::{BATCH, Format};
 use groups::Arranged;
 pub(super) use header::Header;
 use kept::{Checksum, Kept};
-pub use memory::{MemoryColumn, MemoryTable};
+pub use memory::{MemoryColumn, MemoryLog, MemoryTable};
 
 use super::store::Store;
 use super::{about, name_of, regular, setting, shown, unreadable};
@@ -98,14 +98,14 @@ pub(super) fn open(sources: &[String], places: &Places, form: &LogForm, room: &A
 
 /// The logs of the agents that a column of these files names.
 fn by_agent(paths: &[PathBuf], form: &LogForm) -> Result<Vec<FileLog>> {
-    let (mut files, mut has_env) = (Vec::new(), false);
+    let mut files = Vec::new();
     for path in paths {
         let (store, _) = disk(path)?;
         let format = Format::of(path, &store)?;
-        has_env |= format.layout(&store, form).map_err(|e| about(path, e))?.keys[1].is_some();
+        format.layout(&store, form).map_err(|e| about(path, e))?;
         files.push((path.clone(), format));
     }
-    let agents = groups::by_agent(&files, form, has_env, &|path| Ok(disk(path)?.0))?;
+    let agents = groups::by_agent(&files, form, &|path| Ok(disk(path)?.0))?;
     Ok(agents.into_iter().map(|(name, arranged)| FileLog::in_memory(name, arranged, form)).collect())
 }
 
@@ -290,7 +290,7 @@ impl Opened {
         let (store, stamp) = disk(&self.path)?;
         self.check_unchanged(stamp)?;
         if self.is_side_by_side(&store)? {
-            self.keep(groups::of_file((&self.path, self.format), &self.form, &self.name, self.has_env, &|path| Ok(disk(path)?.0))?);
+            self.keep(groups::of_file((&self.path, self.format), &self.form, &self.name, &|path| Ok(disk(path)?.0))?);
             return Ok(self.kept.get().into_iter().flatten().try_for_each(see));
         }
         let mut checksum = self.checksum.get().is_none().then(Checksum::default);
@@ -378,7 +378,7 @@ fn from_bytes(file: Vec<u8>, format: Format, form: &LogForm) -> Result<Log> {
     let file = Store::from(file);
     let layout = format.layout(&file, form)?;
     if layout.follows() {
-        let log = groups::of_file((Path::new(""), format), form, "", false, &|_| Ok(file.clone()))?.log;
+        let log = groups::of_file((Path::new(""), format), form, "", &|_| Ok(file.clone()))?.log;
         return log.check().map(|()| log);
     }
     let columns = layout.columns;
@@ -394,12 +394,11 @@ pub fn from_form(file: Vec<u8>, form: &LogForm) -> Result<Vec<Log>> {
     form.check()?;
     let store = Store::from(file);
     let format = Format::of(Path::new(""), &store)?;
-    let (layout, open) = (format.layout(&store, form)?, |_: &Path| Ok(store.clone()));
-    let has_env = layout.keys[1].is_some();
+    let open = |_: &Path| Ok(store.clone());
     let logs = if form.agent_column.is_some() {
-        groups::by_agent(&[(PathBuf::new(), format)], form, has_env, &open)?.into_iter().map(|(_, arranged)| arranged.log).collect()
+        groups::by_agent(&[(PathBuf::new(), format)], form, &open)?.into_iter().map(|(_, arranged)| arranged.log).collect()
     } else {
-        vec![groups::of_file((Path::new(""), format), form, "", has_env, &open)?.log]
+        vec![groups::of_file((Path::new(""), format), form, "", &open)?.log]
     };
     logs.iter().try_for_each(Log::check)?;
     Ok(logs)

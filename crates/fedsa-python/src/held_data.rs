@@ -10,7 +10,7 @@ use fedsa::problem::log_form::LogForm;
 use fedsa::problem::logs::Logs;
 use fedsa::problem::memory::MemoryEstimate;
 use fedsa::problem::regression::{GeneralisedLinear, LeastSquares, Logistic};
-use fedsa::problem::source::{LogSource, in_memory};
+use fedsa::problem::source::LogSource;
 use fedsa::problem::{Field, Files, ProblemSettings};
 use fedsa::registry::Kind;
 use fedsa::sampling::Sampling;
@@ -30,11 +30,11 @@ impl Files for HeldData {
         Err(lost())
     }
     fn logs(&self, _: &[String], form: &LogForm) -> Result<Vec<Box<dyn LogSource>>> {
-        let mut logs = Vec::new();
+        let mut logs: Vec<Box<dyn LogSource>> = Vec::new();
         for table in &self.tables {
-            logs.extend(table.table()?.logs(form)?);
+            logs.extend(table.table()?.logs(form)?.into_iter().map(|log| Box::new(log) as Box<dyn LogSource>));
         }
-        Ok(in_memory(logs))
+        Ok(logs)
     }
     fn datasets(&self, _: &[String], _: &Wanted) -> Result<Vec<Dataset>> {
         Ok(self.rows.clone())

@@ -12,9 +12,11 @@ use fedsa::problem::log::Log;
 use fedsa::problem::log_form::{BadRows, LogForm};
 use fedsa::problem::logs::TraceRule;
 use fedsa::problem::policy_value::ValueEstimate;
-use fedsa::problem::source::{Inputs, whole};
+use fedsa::problem::autoreset::without_resets;
+use fedsa::problem::source::{Inputs, LogSource, whole};
 use fedsa_data::DiskFiles;
 use fedsa_data::find::Places;
+use fedsa_data::logs::MemoryLog;
 use fedsa_data::npz;
 use fedsa_data::table::{self, Cells};
 use fedsa_data::weights::{self, FittedModel, ValueModel as Model};
@@ -106,7 +108,7 @@ pub fn evaluate_logs<'py>(
             let mut logs = engine::held(py, || logs_of(&tables, &form, settings.features.as_ref(), chosen))?;
             if settings.holdout.is_some() || chosen {
                 // Whole episodes are held out. Files have to number them; here they are found by their ends.
-                logs.iter_mut().for_each(number_episodes);
+                logs.iter_mut().for_each(|one| number_episodes(&mut one.log));
             }
             // The columns are those of logs by now.
             (settings.columns, settings.agent_column) = (BTreeMap::new(), None);
@@ -166,7 +168,7 @@ fn choice_json(choice: &Choice) -> Json {
 }
 
 /// The logs of tables. Each is one agent, unless a column names agents.
-fn logs_of(tables: &[GivenTable<'_>], form: &LogForm, features: Option<&FeatureSpec>, chosen: bool) -> Result<Vec<Log>, Error> {
+fn logs_of(tables: &[GivenTable<'_>], form: &LogForm, features: Option<&FeatureSpec>, chosen: bool) -> Result<Vec<MemoryLog>, Error> {
     form.check()?;
     let all = tables.iter().map(memory_table).collect::<Result<Vec<_>, _>>()?;
     // As of files: features that were logged are the default where every table has some.
@@ -190,7 +192,12 @@ fn logs_of(tables: &[GivenTable<'_>], form: &LogForm, features: Option<&FeatureS
 /// The logs of files, as a whole.
 fn logs_of_files(sources: &[String], form: &LogForm, cancel: &Cancel) -> Result<Vec<Log>, Error> {
     let logs = DiskFiles::new(Places::from_env("")).with_cancel(cancel).logs(sources, form)?;
-    logs.iter().map(|log| whole(&**log)).collect()
+    whole_logs(logs, form)
+}
+
+/// Whole logs without what automatic resets wrote.
+fn whole_logs(logs: Vec<Box<dyn LogSource>>, form: &LogForm) -> Result<Vec<Log>, Error> {
+    without_resets(logs, form.keep_autoreset_rows).iter().map(|log| whole(&**log)).collect()
 }
 
 /// The settings of a dictionary of plain values, all of which are there.
@@ -201,6 +208,7 @@ fn read(py: Python<'_>, given: &Bound<'_, PyDict>) -> PyResult<EvaluateSettings>
         .with_columns(of(given, "columns")?)
         .with_agent_column(of(given, "agent_column")?)
         .with_bad_rows(bad_rows)
+        .with_keep_autoreset_rows(of(given, "keep_autoreset_rows")?)
         .with_ranges(of(given, "ranges")?)
         .with_gamma(of(given, "gamma")?)
         .with_lambda(of(given, "lam")?)
@@ -306,7 +314,10 @@ impl ValueModel {
         let mut form = LogForm::default().with_columns(columns).with_agent_column(agent_column);
         let spec = self.0.map().spec();
         let mut logs = match given.extract::<Given<'_>>()? {
-            Given::Tables(tables) => engine::held(py, || logs_of(&tables, &form, Some(spec), false))?,
+            Given::Tables(tables) => engine::held(py, || {
+                let logs = logs_of(&tables, &form, Some(spec), false)?;
+                whole_logs(logs.into_iter().map(|log| Box::new(log) as Box<dyn LogSource>).collect(), &form)
+            })?,
             Given::Files(files) => {
                 form.inputs = spec.inputs();
                 engine::call(py, None, None, |_, cancel| logs_of_files(&files, &form, cancel))?

@@ -69,6 +69,7 @@ codes! {
     InferenceFewAgents, "inference.few-agents", Warning, "Clustered errors are of few agents.";
     InferenceFewDegrees, "inference.few-degrees", Warning, "The normal distribution is used where few rows determine the dispersion.";
     InferenceOverdispersed, "inference.overdispersed", Warning, "Counts vary by more than their family allows.";
+    NextStatesOfNextEpisode, "next-state.of-next-episode", Warning, "Ends of episodes whose next state is of the next episode were left out.";
     NextStatesFollow, "states.next-follow", Info, "Next states are those of following rows.";
     RatiosClipped, "ratios.clipped", Warning, "Importance ratios are clipped, which biases values.";
     RatiosFewEffective, "ratios.few-effective", Warning, "A few transitions carry the weight of the importance ratios.";
@@ -78,7 +79,7 @@ codes! {
     RewardsZero, "rewards.zero", Warning, "All rewards are 0.";
     RootUnknown, "root.unknown", Info, "The solution is not known, so that no errors are measured.";
     RowsLeftOut, "rows.left-out", Warning, "Rows of the data were left out.";
-    RowsLookReset, "rows.look-reset", Warning, "Rows look like resets of vector environments.";
+    RowsOfResets, "rows.of-resets", Warning, "Rows of a log that only reset an environment were left out.";
     RowsOutOfOrder, "rows.out-of-order", Warning, "Rows of episodes are not in the order of time.";
     RowsShuffled, "rows.shuffled", Warning, "Episodes are not known, because rows are not in the order of time.";
     RowsTerminalAndTruncated, "rows.terminal-and-truncated", Warning, "Rows are marked as terminal and as truncated.";

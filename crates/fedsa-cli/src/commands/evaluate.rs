@@ -104,6 +104,7 @@ fn settings(args: &EvaluateArgs, kinds: &Kinds) -> Result<EvaluateSettings> {
         .with_columns(named_columns(&args.columns)?)
         .with_agent_column(args.agent_column.clone())
         .with_bad_rows(if args.bad_rows == BadRowsArg::Skip { BadRows::Skip } else { BadRows::Refuse })
+        .with_keep_autoreset_rows(args.keep_autoreset_rows)
         .with_ranges(ranges(args)?)
         .with_gamma(args.gamma)
         .with_lambda(args.lambda)
@@ -162,6 +163,7 @@ fn origins(args: &EvaluateArgs, document: &Document) -> Vec<Origin> {
         ("problem.columns", if_any("--columns", &args.columns)),
         ("problem.agent_column", args.agent_column.as_ref().map_or(String::new(), |column| format!("--agent-column {}", quoted(column)))),
         ("problem.bad_rows", if args.bad_rows == BadRowsArg::Skip { "--bad-rows skip".into() } else { String::new() }),
+        ("problem.keep_autoreset_rows", if args.keep_autoreset_rows { "--keep-autoreset-rows".into() } else { String::new() }),
         (
             "problem.features",
             args.features.as_ref().map_or("the default of --features".into(), |features| format!("--features {}", quoted(features))),

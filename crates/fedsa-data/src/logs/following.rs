@@ -1,10 +1,18 @@
 //! Logs without columns of next states: the next state of a row is the state of the following row of its episode.
 
+use fedsa::note::NoteCode;
 use fedsa::problem::log::{Break, Log};
+use fedsa::problem::log_form::{LeftOutRows, RowPlace};
 
 /// Why rows are left out.
-pub(super) const REASON: &str = "its next state is not logged: the last row of an episode that did not end (without `next_*` the next \
+const REASON: &str = "its next state is not logged: the last row of an episode that did not end (without `next_*` the next \
                                  state is that of the following row)";
+
+/// What is left out of a file or table, given these rows of it.
+pub(super) fn left_out(file: String, rows: &[usize]) -> Option<LeftOutRows> {
+    let first = RowPlace::Row(*rows.iter().min()? as u64);
+    Some(LeftOutRows { file, reason: REASON.into(), rows: rows.len(), first, code: NoteCode::RowsLeftOut })
+}
 
 /// Gives each row of a log, whose rows are in order, the state of the following row of its episode as the next state. Where an episode ended
 /// nothing follows. Gives the other rows, which have no next state and are to be left out, ascending; the rows before them are then the last

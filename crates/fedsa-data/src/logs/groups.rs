@@ -1,10 +1,11 @@
 //! Logs whose rows are put into another order: those of several agents in one file, those of several environments side by side, and
 //! episodes side by side. Such logs are in memory as a whole.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use fedsa::error::{Error, Result, quoted};
+use fedsa::note::NoteCode;
 use fedsa::problem::log::{Break, Log};
 use fedsa::problem::log_form::{LeftOutRows, LogForm, RowPlace};
 
@@ -16,9 +17,6 @@ use crate::find::natural_order;
 use crate::input::Room;
 use crate::store::Store;
 use crate::{about, name_of, shown};
-
-/// The rows of one agent that were left out because a vector environment was reset there.
-const RESET: &str = "the environment was reset: the row after an end, with reward 0 (Gymnasium's next-step autoreset)";
 
 /// An agent's log, with what was left out of it.
 pub(super) struct Arranged {
@@ -37,6 +35,7 @@ pub(super) fn left_out_of(path: &Path, told: &Told) -> Vec<LeftOutRows> {
         reason: reason.clone(),
         rows: *rows,
         first: *first,
+        code: NoteCode::RowsLeftOut,
     };
     told.left_out.iter().map(of).collect()
 }
@@ -132,7 +131,7 @@ fn check_same_columns(first: &Log, other: &Log) -> Result<()> {
 ///
 /// # Errors
 /// When a file cannot be read, files have different columns, or as [`arranged`].
-pub(super) fn by_agent(files: &[(PathBuf, Format)], form: &LogForm, has_env: bool, open: Open<'_>) -> Result<Vec<(String, Arranged)>> {
+pub(super) fn by_agent(files: &[(PathBuf, Format)], form: &LogForm, open: Open<'_>) -> Result<Vec<(String, Arranged)>> {
     let Gathered { rows, agents, file_of, mut left_out, next_follows } = gather(files, form, open)?;
     let mut rows_of: Vec<Vec<usize>> = vec![Vec::new(); agents.all.len()];
     rows.keys[0].iter().enumerate().for_each(|(row, agent)| rows_of[*agent as usize].push(row));
@@ -143,11 +142,11 @@ pub(super) fn by_agent(files: &[(PathBuf, Format)], form: &LogForm, has_env: boo
         let (name, of) = (&agents.all[agent], &rows_of[agent]);
         let path = &files[file_of[rows.keys[1][of[0]] as usize]].0;
         let envs: Vec<u32> = of.iter().map(|row| rows.keys[1][*row]).collect();
-        let arranged = arranged(&rows.log.rows(of), &envs, (has_env, next_follows));
+        let arranged = arranged(&rows.log.rows(of), &envs, next_follows);
         let (mut log, more) = arranged.map_err(|e| about(path, e.prefixed(format!("agent `{}`", quoted(name)))))?;
         log.name.clone_from(name);
         let mut left_out = std::mem::take(&mut left_out);
-        left_out.extend(dropped(path, &more.iter().map(|row| of[*row]).collect::<Vec<_>>(), next_follows));
+        left_out.extend(dropped(path, &more.iter().map(|row| of[*row]).collect::<Vec<_>>()));
         all.push((name.clone(), Arranged { log, path: path.clone(), left_out, next_follows }));
     }
     Ok(all)
@@ -157,28 +156,25 @@ pub(super) fn by_agent(files: &[(PathBuf, Format)], form: &LogForm, has_env: boo
 ///
 /// # Errors
 /// As [`by_agent`].
-pub(super) fn of_file((path, format): (&Path, Format), form: &LogForm, name: &str, has_env: bool, open: Open<'_>) -> Result<Arranged> {
+pub(super) fn of_file((path, format): (&Path, Format), form: &LogForm, name: &str, open: Open<'_>) -> Result<Arranged> {
     let Gathered { rows, mut left_out, next_follows, .. } = gather(&[(path.to_path_buf(), format)], form, open)?;
-    let (mut log, more) = arranged(&rows.log, &rows.keys[1], (has_env, next_follows)).map_err(|e| about(path, e))?;
+    let (mut log, more) = arranged(&rows.log, &rows.keys[1], next_follows).map_err(|e| about(path, e))?;
     log.name = name.into();
-    left_out.extend(dropped(path, &more, next_follows));
+    left_out.extend(dropped(path, &more));
     Ok(Arranged { log, path: path.to_path_buf(), left_out, next_follows })
 }
 
-/// The rows that reset an environment, or those without a next state, given those of the agent in the file.
-fn dropped(path: &Path, rows: &[usize], next_follows: bool) -> Option<LeftOutRows> {
-    let first = RowPlace::Row(*rows.iter().min()? as u64);
-    let reason = if next_follows { following::REASON } else { RESET };
-    Some(LeftOutRows { file: shown(name_of(path)), reason: reason.to_string(), rows: rows.len(), first })
+/// The rows without a next state, given those of the agent in the file.
+fn dropped(path: &Path, rows: &[usize]) -> Option<LeftOutRows> {
+    following::left_out(shown(name_of(path)), rows)
 }
 
 /// One agent's rows, which were logged in this order: those of an environment follow each other, and so do those of an episode. Episodes
-/// are numbered anew. Where `has_env`, rows that only reset a vector environment are left out, and listed; where `next_follows`, those
-/// without a next state.
+/// are numbered anew. Where `next_follows`, those without a next state are left out, and listed.
 ///
 /// # Errors
 /// When the rows of an episode that others interrupt do not follow from each other.
-pub(super) fn arranged(log: &Log, envs: &[u32], (has_env, next_follows): (bool, bool)) -> Result<(Log, Vec<usize>)> {
+pub(super) fn arranged(log: &Log, envs: &[u32], next_follows: bool) -> Result<(Log, Vec<usize>)> {
     let episodes = episodes_of(log, envs);
     let mut first_of: HashMap<u32, (usize, usize)> = HashMap::new();
     let mut places = Vec::with_capacity(envs.len());
@@ -204,11 +200,7 @@ pub(super) fn arranged(log: &Log, envs: &[u32], (has_env, next_follows): (bool, 
             }
         }
     }
-    let out = match (next_follows, has_env) {
-        (true, _) => paired(&mut all),
-        (false, true) => reset_rows(&all),
-        (false, false) => Vec::new(),
-    };
+    let out = if next_follows { paired(&mut all) } else { Vec::new() };
     if out.is_empty() {
         return Ok((all, out));
     }
@@ -252,21 +244,6 @@ fn check_goes_on(log: &Log, (row, next): (usize, usize), places: &[usize], episo
         what,
         "episodes with numbers of their own; where environments are side by side a column `env`, where agents are `agent_column`",
     ))
-}
-
-/// The rows after the ends of episodes, if all of them do no more than to reset an environment: they begin in the state that followed the
-/// end, have reward 0, and end nothing. Where one of these states is also the first of an environment, it is that of a new episode: such
-/// environments reset themselves within the step that ends an episode.
-fn reset_rows(log: &Log) -> Vec<usize> {
-    let is_truncated = |row: usize| log.truncated.as_ref().is_some_and(|truncated| truncated[row]);
-    let ends = |row: usize| log.done[row] || is_truncated(row);
-    let after: Vec<usize> = (1..log.len()).filter(|row| ends(row - 1) && log.break_before(*row) == Break::None).collect();
-    let is_reset = |row: &usize| log.rewards[*row] == 0.0 && !ends(*row) && log.state(*row) == log.next_state(row - 1);
-    let bits = |row: usize| -> Vec<u64> { log.state(row).iter().map(|x| x.to_bits()).collect() };
-    let begins = |row: &usize| *row == 0 || log.break_before(*row) == Break::Stream;
-    let firsts: HashSet<Vec<u64>> = (0..log.len()).filter(begins).map(bits).collect();
-    let is_first = |row: &usize| firsts.contains(&bits(*row));
-    if after.iter().all(is_reset) && !after.iter().any(is_first) { after } else { Vec::new() }
 }
 
 /// Whether an episode of a file comes back after another one.
@@ -335,36 +312,28 @@ mod tests {
     }
 
     #[test]
-    fn rows_of_an_environment_follow_each_other_without_resets() {
+    fn rows_of_an_environment_follow_each_other() {
         let (log, envs) = vector();
-        let (all, resets) = arranged(&log, &envs, (true, false)).unwrap();
-        assert_eq!((&resets[..], &all.states[..]), (&[4, 5][..], &[0.0, 1.0, 0.0, 0.0, 1.0, 0.0][..]));
-        assert_eq!(all.breaks.as_ref().unwrap()[3], Break::Stream);
-        assert_eq!(all.breaks.as_ref().unwrap().iter().filter(|b| **b != Break::None).count(), 1);
-        // An environment that resets itself within the step that ends an episode: what follows is the first step of the next one.
-        let mut within = log.clone();
-        (4..6).for_each(|row| within.states[row] = 0.0);
-        (2..4).for_each(|row| within.next[row] = 0.0);
-        assert!(arranged(&within, &envs, (true, false)).unwrap().1.is_empty());
-        // A reward there is that of a step.
-        let mut other = log;
-        other.rewards[5] = 1.0;
-        assert!(arranged(&other, &envs, (true, false)).unwrap().1.is_empty());
+        let (all, left_out) = arranged(&log, &envs, false).unwrap();
+        assert_eq!((&left_out[..], &all.states[..]), (&[][..], &[0.0, 1.0, 2.0, 0.0, 0.0, 1.0, 2.0, 0.0][..]));
+        let breaks = all.breaks.unwrap();
+        assert_eq!((0..8).filter(|row| breaks[*row] != Break::None).collect::<Vec<_>>(), [4]);
+        assert_eq!(breaks[4], Break::Stream);
     }
 
     #[test]
     fn episodes_side_by_side_are_put_in_order_and_numbered() {
         let (mut log, envs) = vector();
         log.episode = Some(vec![0, 1, 0, 1, 2, 3, 2, 3]);
-        let (all, _) = arranged(&log, &[0; 8], (false, false)).unwrap();
+        let (all, _) = arranged(&log, &[0; 8], false).unwrap();
         assert_eq!((all.episode.unwrap(), &all.states[..]), (vec![0, 0, 1, 1, 2, 2, 3, 3], &[0.0, 1.0, 0.0, 1.0, 2.0, 0.0, 2.0, 0.0][..]));
         // Numbers of their own in each environment, and the same one again after an end.
         log.episode = Some(vec![0; 8]);
-        let (all, _) = arranged(&log, &envs, (false, false)).unwrap();
+        let (all, _) = arranged(&log, &envs, false).unwrap();
         assert_eq!(all.episode.unwrap(), [0, 0, 2, 2, 1, 1, 3, 3]);
         log.episode = Some(vec![0, 1, 0, 1, 2, 3, 2, 3]);
         log.states[6] = 9.0;
-        let e = arranged(&log, &[0; 8], (false, false)).unwrap_err().to_string();
+        let e = arranged(&log, &[0; 8], false).unwrap_err().to_string();
         assert_eq!(e, "row 6, `episode`: episode 2 goes on after another one, in another state than row 4 led to");
     }
 }

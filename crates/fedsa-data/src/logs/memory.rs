@@ -2,9 +2,10 @@
 
 use fedsa::error::{Error, Result, quoted};
 use fedsa::problem::log::Log;
-use fedsa::problem::log_form::{BadRows, LogForm};
-use fedsa::problem::source::Inputs;
+use fedsa::problem::log_form::{BadRows, LeftOutRows, LogForm};
+use fedsa::problem::source::{Inputs, LogSource};
 
+use super::following;
 use super::groups::{Interleaving, arranged};
 use super::header::Header;
 use super::layout::{ACTION, FLAGS, Layout, WHOLE, action_number, flag, whole_number};
@@ -35,6 +36,41 @@ impl<'a> MemoryColumn<'a> {
 
     fn iter(&self) -> impl Iterator<Item = f64> + 'a {
         self.numbers.iter().step_by(self.stride).copied()
+    }
+}
+
+/// An agent's log in memory.
+#[derive(Debug, Clone, PartialEq)]
+pub struct MemoryLog {
+    /// The transitions.
+    pub log: Log,
+    /// The rows of its table that were left out.
+    pub left_out: Vec<LeftOutRows>,
+    /// Whether next states are those of following rows.
+    pub next_follows: bool,
+}
+
+impl From<Log> for MemoryLog {
+    fn from(log: Log) -> Self {
+        Self { log, left_out: Vec::new(), next_follows: false }
+    }
+}
+
+impl LogSource for MemoryLog {
+    fn name(&self) -> &str {
+        self.log.name()
+    }
+    fn columns(&self) -> &[String] {
+        self.log.columns()
+    }
+    fn read(&self, see: &mut dyn FnMut(&Log) -> Result<()>) -> Result<()> {
+        self.log.read(see)
+    }
+    fn left_out(&self) -> Vec<LeftOutRows> {
+        self.left_out.clone()
+    }
+    fn next_follows(&self) -> bool {
+        self.next_follows
     }
 }
 
@@ -75,11 +111,11 @@ impl MemoryTable<'_> {
     ///
     /// # Errors
     /// When columns are missing, of different lengths, or have numbers that they cannot have; rows that cannot be read are not left out.
-    pub fn logs(&self, form: &LogForm) -> Result<Vec<Log>> {
+    pub fn logs(&self, form: &LogForm) -> Result<Vec<MemoryLog>> {
         self.read(form).map_err(|e| if e.key.is_empty() { e.about(quoted(&self.name)) } else { e })
     }
 
-    fn read(&self, form: &LogForm) -> Result<Vec<Log>> {
+    fn read(&self, form: &LogForm) -> Result<Vec<MemoryLog>> {
         form.check()?;
         if form.bad_rows == BadRows::Skip {
             return Err(Error::new("bad_rows", "rows that are left out, of tables in memory", "tables without such rows, or files"));
@@ -107,21 +143,20 @@ impl MemoryTable<'_> {
         log.episode.iter().flatten().for_each(|episode| interleaving.see(*episode));
         if agents.is_none() && envs.is_none() && !next_follows && !interleaving.comes_back() {
             log.check()?;
-            return Ok(vec![log]);
+            return Ok(vec![log.into()]);
         }
-        let how = (envs.is_some(), next_follows);
         let envs = envs.map_or_else(|| vec![0; n], |(_, codes)| codes);
         let Some((names, codes)) = agents else {
-            return Ok(vec![in_order(&log, &envs, how, &self.name)?]);
+            let all: Vec<usize> = (0..n).collect();
+            return Ok(vec![in_order(&log, (&all, &envs), next_follows, &self.name)?]);
         };
         let mut order: Vec<usize> = (0..names.len()).collect();
         order.sort_by(|a, b| natural_order(&names[*a], &names[*b]));
         let mut rows_of = vec![Vec::new(); names.len()];
         codes.iter().enumerate().for_each(|(row, agent)| rows_of[*agent as usize].push(row));
         let of_agent = |agent: usize| {
-            let rows = &rows_of[agent];
-            let envs: Vec<u32> = rows.iter().map(|row| envs[*row]).collect();
-            in_order(&log.rows(rows), &envs, how, &names[agent]).map_err(|e| e.prefixed(format!("agent `{}`", quoted(&names[agent]))))
+            let name = &names[agent];
+            in_order(&log, (&rows_of[agent], &envs), next_follows, name).map_err(|e| e.prefixed(format!("agent `{}`", quoted(name))))
         };
         order.into_iter().map(of_agent).collect()
     }
@@ -212,16 +247,21 @@ impl MemoryTable<'_> {
     }
 }
 
-/// A log whose rows are put in order, checked.
-fn in_order(log: &Log, envs: &[u32], how: (bool, bool), name: &str) -> Result<Log> {
-    let (mut log, _) = arranged(log, envs, how)?;
+/// The log of some rows of a table, of these environments, which are put in order; checked.
+fn in_order(log: &Log, (rows, envs): (&[usize], &[u32]), next_follows: bool, name: &str) -> Result<MemoryLog> {
+    let envs: Vec<u32> = rows.iter().map(|row| envs[*row]).collect();
+    let (mut log, lost) = arranged(&log.rows(rows), &envs, next_follows)?;
     log.name = name.into();
     log.check()?;
-    Ok(log)
+    let lost: Vec<usize> = lost.into_iter().map(|row| rows[row]).collect();
+    let left_out = following::left_out(name.into(), &lost).into_iter().collect();
+    Ok(MemoryLog { log, left_out, next_follows })
 }
 
 #[cfg(test)]
 mod tests {
+    use fedsa::problem::log_form::RowPlace;
+
     use super::*;
     use crate::logs::{from_csv, from_form};
 
@@ -238,6 +278,10 @@ mod tests {
     fn table(columns: &[Column]) -> MemoryTable<'_> {
         let columns = columns.iter().map(|(name, x)| ((*name).to_string(), MemoryColumn::new(x, 1))).collect();
         MemoryTable { columns, ..MemoryTable::new("") }
+    }
+
+    fn logs(columns: &[Column], form: &LogForm) -> Vec<Log> {
+        table(columns).logs(form).unwrap().into_iter().map(|one| one.log).collect()
     }
 
     fn columns() -> Vec<Column> {
@@ -259,17 +303,19 @@ mod tests {
     #[test]
     fn a_table_in_memory_is_the_log_of_its_file() {
         let columns = columns();
-        let logs = table(&columns).logs(&LogForm::default()).unwrap();
-        assert_eq!(logs, [from_csv(csv(&columns), Inputs::States).unwrap()]);
-        assert_eq!(logs[0].columns, ["s_2", "s_10"]);
+        let found = logs(&columns, &LogForm::default());
+        assert_eq!(found, [from_csv(csv(&columns), Inputs::States).unwrap()]);
+        assert_eq!(found[0].columns, ["s_2", "s_10"]);
         let form = LogForm::default().with_agent_column(Some("agent".into()));
-        let logs = table(&columns).logs(&form).unwrap();
-        assert_eq!(logs, from_form(csv(&columns), &form).unwrap());
-        assert_eq!(logs.len(), 2);
+        let found = logs(&columns, &form);
+        assert_eq!(found, from_form(csv(&columns), &form).unwrap());
+        assert_eq!(found.len(), 2);
         // Next states are those of the following rows.
         let mut without = columns.clone();
         without.retain(|(name, _)| !name.starts_with("next_"));
-        assert_eq!(table(&without).logs(&LogForm::default()).unwrap(), from_form(csv(&without), &LogForm::default()).unwrap());
+        assert_eq!(logs(&without, &LogForm::default()), from_form(csv(&without), &LogForm::default()).unwrap());
+        let one = table(&without).logs(&LogForm::default()).unwrap().remove(0);
+        assert_eq!((one.next_follows, one.left_out[0].rows, one.left_out[0].first), (true, 1, RowPlace::Row(3)));
         // Episodes and environments side by side.
         let mut mixed = columns.clone();
         mixed[7].1 = vec![3.0, 4.0, 3.0, 4.0];
@@ -277,7 +323,7 @@ mod tests {
         mixed[6].1 = vec![0.0; 4];
         mixed.push(("env", vec![0.0, 1.0, 0.0, 1.0]));
         let form = LogForm::default();
-        assert_eq!(table(&mixed).logs(&form).unwrap(), from_form(csv(&mixed), &form).unwrap());
+        assert_eq!(logs(&mixed, &form), from_form(csv(&mixed), &form).unwrap());
     }
 
     #[test]
@@ -306,6 +352,6 @@ mod tests {
         let mut text = table(&columns[..10]);
         text.texts.push(("agent".into(), ["b", "b", "a", "a"].map(String::from).to_vec()));
         let logs = text.logs(&LogForm::default().with_agent_column(Some("agent".into()))).unwrap();
-        assert_eq!(logs.iter().map(|log| &*log.name).collect::<Vec<_>>(), ["a", "b"]);
+        assert_eq!(logs.iter().map(|one| &*one.log.name).collect::<Vec<_>>(), ["a", "b"]);
     }
 }

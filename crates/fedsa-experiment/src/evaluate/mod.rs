@@ -20,13 +20,13 @@ use fedsa::error::{Error, ErrorKind, Result, quoted, require};
 use fedsa::kernel::Isa;
 use fedsa::problem::Files;
 use fedsa::problem::features::{FeatureMap, FeatureSpec, SPARSE_ABOVE};
-use fedsa::problem::log::Log;
 use fedsa::problem::log_summary::EpisodeSummary;
 use fedsa::problem::logs::Logs;
 use fedsa::problem::policy_value::{MOST_FEATURES, PolicyValue, PolicyValueSettings};
 use fedsa::problem::source::Inputs;
 use fedsa::problem::survey::Surveyed;
 use fedsa_data::find::Places;
+use fedsa_data::logs::MemoryLog;
 use fedsa_data::{DiskFiles, logs};
 use toml::Value;
 
@@ -125,15 +125,16 @@ impl Evaluation {
     ///
     /// # Errors
     /// As [`Evaluation::new`]; when the settings name files besides (key `logs`).
-    pub fn of_logs(settings: &EvaluateSettings, logs: Vec<Log>, cancel: &Cancel) -> Result<Self, Error> {
+    pub fn of_logs<L: Into<MemoryLog>>(settings: &EvaluateSettings, logs: Vec<L>, cancel: &Cancel) -> Result<Self, Error> {
         if !settings.logs.is_empty() {
             return Err(Error::new("logs", "files, and logs in memory", "one of them"));
         }
         if logs.is_empty() {
             return Err(Error::new("logs", "no logs", "the transitions of at least one agent"));
         }
+        let logs: Vec<MemoryLog> = logs.into_iter().map(Into::into).collect();
         let (prefix, _) = Inputs::Features.prefixes();
-        let has_features = logs.iter().all(|log| log.columns.iter().all(|name| name.starts_with(prefix)));
+        let has_features = logs.iter().all(|one| one.log.columns.iter().all(|name| name.starts_with(prefix)));
         let count = logs.len();
         let files = DiskFiles::new(Places::from_env("")).with_logs(logs).with_cancel(cancel);
         Self::with(settings, &files, count, || has_features)

@@ -36,6 +36,9 @@ pub struct EvaluateSettings {
     pub agent_column: Option<String>,
     /// What is done with rows that cannot be read: refused by default.
     pub bad_rows: BadRows,
+    /// Keep rows that automatic resets of environments wrote: ends whose next state is the first state of the next episode, and rows after ends
+    /// that only reset. By default they are recognised, left out and counted.
+    pub keep_autoreset_rows: bool,
     /// The features of states. By default those that were logged; else the first of `fourier:3`, `fourier:2` and `fourier:1` with at most
     /// 64 features, else `polynomial:2` with at most 100, else `polynomial:1`.
     pub features: Option<FeatureSpec>,
@@ -97,6 +100,7 @@ impl EvaluateSettings {
             columns: BTreeMap::new(),
             agent_column: None,
             bad_rows: BadRows::Refuse,
+            keep_autoreset_rows: false,
             features: None,
             choose_features: None,
             ranges: BTreeMap::new(),
@@ -132,6 +136,8 @@ made::with! { EvaluateSettings:
     with_agent_column(agent_column: Option<String>) = agent_column;
     /// The same that does this with rows that cannot be read.
     with_bad_rows(bad_rows: BadRows) = bad_rows;
+    /// The same that keeps rows that automatic resets wrote, or not.
+    with_keep_autoreset_rows(keep_autoreset_rows: bool) = keep_autoreset_rows;
     /// The same with these features.
     with_features(features: FeatureSpec) = Some(features);
     /// The same with features that are chosen, at most this many.
@@ -239,7 +245,11 @@ impl EvaluateSettings {
 
     /// How the files of logs are laid out.
     pub fn form(&self) -> LogForm {
-        LogForm::default().with_columns(self.columns.clone()).with_agent_column(self.agent_column.clone()).with_bad_rows(self.bad_rows)
+        LogForm::default()
+            .with_columns(self.columns.clone())
+            .with_agent_column(self.agent_column.clone())
+            .with_bad_rows(self.bad_rows)
+            .with_keep_autoreset_rows(self.keep_autoreset_rows)
     }
 
     /// The experiment of the settings, without reading the logs. Without features in the settings, it has some that do not depend on
@@ -267,6 +277,7 @@ impl EvaluateSettings {
             ("problem.columns", "columns"),
             ("problem.agent_column", "agent_column"),
             ("problem.bad_rows", "bad_rows"),
+            ("problem.keep_autoreset_rows", "keep_autoreset_rows"),
             ("problem.features", "features"),
             ("problem.ranges", "ranges"),
             ("problem.gamma", "gamma"),
@@ -315,6 +326,9 @@ impl EvaluateSettings {
         problem.extend(self.agent_column.as_ref().map(|column| ("agent_column", text(column))));
         if self.bad_rows == BadRows::Skip {
             problem.push(("bad_rows", text("skip")));
+        }
+        if self.keep_autoreset_rows {
+            problem.push(("keep_autoreset_rows", Value::Boolean(true)));
         }
         if self.operator != TD {
             problem.push(("operator", text(&self.operator)));

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use crate::note::{Note, NoteCode};
+
 /// A place in a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum RowPlace {
@@ -31,4 +33,15 @@ pub struct LeftOutRows {
     pub rows: usize,
     /// Where the first of them is.
     pub first: RowPlace,
+    /// The kind of the note about them.
+    pub code: NoteCode,
+}
+
+impl LeftOutRows {
+    /// The note about them.
+    pub fn note(&self) -> Note {
+        let Self { file, reason, rows, first, code } = self;
+        let rows = if *rows == 1 { "1 row".to_string() } else { format!("{rows} rows") };
+        Note::new(*code, format!("left out {rows} of {file}: {reason} (first {first})"))
+    }
 }

@@ -33,12 +33,15 @@ pub struct LogForm {
     pub agent_column: Option<String>,
     /// What is done with rows that cannot be read.
     pub bad_rows: BadRows,
+    /// Whether rows that automatic resets of environments wrote ([`super::autoreset`]) are kept.
+    pub keep_autoreset_rows: bool,
 }
 
 crate::settings::setters! { LogForm {
     with_columns(columns: BTreeMap<String, String>) = columns;
     with_agent_column(agent_column: Option<String>) = agent_column;
     with_bad_rows(bad_rows: BadRows) = bad_rows;
+    with_keep_autoreset_rows(keep_autoreset_rows: bool) = keep_autoreset_rows;
 } }
 
 impl From<Inputs> for LogForm {

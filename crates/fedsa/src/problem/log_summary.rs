@@ -2,7 +2,7 @@
 
 use super::episode::{EpisodeEvent, read_episodes};
 use super::features::RunningMoments;
-use super::log::{Break, EpisodeEnd};
+use super::log::EpisodeEnd;
 use super::source::LogSource;
 use crate::error::Result;
 
@@ -23,11 +23,6 @@ pub struct EpisodeSummary {
     pub cut: usize,
     /// The transitions that are marked as terminal and as truncated, which count as terminal.
     pub both: usize,
-    /// The transitions that look like the reset of a vector environment: they follow an episode's end, begin in its last state, and have
-    /// reward 0.
-    pub resets: usize,
-    /// The transitions that follow an episode's marked end.
-    pub after_ends: usize,
     /// The transitions of episodes with numbers that begin in another state than the one before in their episode led to: their rows are not in
     /// the order of time.
     pub jumps: usize,
@@ -62,11 +57,6 @@ impl EpisodeSummary {
                     all.transitions += 1;
                     let is_truncated = log.truncated.as_ref().is_some_and(|truncated| truncated[i]);
                     all.both += usize::from(log.done[i] && is_truncated);
-                    if ended && log.break_before(i) == Break::None {
-                        all.after_ends += 1;
-                        let is_reset = log.rewards[i] == 0.0 && !log.done[i] && !is_truncated && log.state(i) == before;
-                        all.resets += usize::from(is_reset);
-                    }
                     (ended, last) = (log.done[i] || is_truncated, number);
                     before.clear();
                     before.extend_from_slice(log.next_state(i));
@@ -101,8 +91,6 @@ impl EpisodeSummary {
             truncated: self.truncated + other.truncated,
             cut: self.cut + other.cut,
             both: self.both + other.both,
-            resets: self.resets + other.resets,
-            after_ends: self.after_ends + other.after_ends,
             jumps: self.jumps + other.jumps,
             resumed: self.resumed + other.resumed,
             returns: self.returns.join(other.returns),
@@ -119,11 +107,6 @@ impl EpisodeSummary {
     /// Whether most rows of `agents` agents are not in the order of time, so that episodes and their starts are not known.
     pub fn is_shuffled(&self, agents: usize) -> bool {
         2 * (self.cut + self.jumps) > self.transitions && self.transitions > agents
-    }
-
-    /// Whether rows after ends all look like resets of a vector environment ([`EpisodeSummary::resets`]), and there are several.
-    pub fn looks_reset(&self) -> bool {
-        self.resets > 1 && self.resets == self.after_ends
     }
 }
 
@@ -168,8 +151,7 @@ mod tests {
         assert_eq!((all.transitions, all.ended, all.truncated, all.cut, all.episodes()), (7, 1, 1, 1, 3));
         // 1 + 2/2, and 4 + 8/2; the last episode goes on beyond the log.
         assert_eq!(all.returns(), Some((2, 5.0, 3.0)));
-        // Row 2 begins elsewhere than the terminal transition ended, row 4 looks like a reset.
-        assert_eq!((all.after_ends, all.resets, all.looks_reset(), all.both), (2, 1, false, 0));
+        assert_eq!(all.both, 0);
         let more = all.join(EpisodeSummary::of(&Log { done: vec![true; 7], ..log() }, 0.5).unwrap());
         assert_eq!((more.transitions, more.ended, more.both), (14, 8, 1));
         let (count, mean, _) = more.returns().unwrap();

@@ -19,6 +19,7 @@ use super::features::{FeatureMap, FeatureSpec, MAX_FEATURES, Ranges, SPARSE_ABOV
 use super::gradient_samples::{GradientTd, WeightedTransitions};
 use super::gradient_td::{GradientFacts, GradientMeans, GradientRule, TdOperator};
 use super::log::Log;
+use super::autoreset::without_resets;
 use super::log_form::{BadRows, LogForm};
 use super::log_means::{LogMeans, Means};
 use super::memory::{self, MemoryEstimate, Moves, TableSizes, check_transitions};
@@ -63,6 +64,10 @@ pub struct Logs {
     /// What is done with rows that cannot be read.
     #[serde(default, skip_serializing_if = "is_default")]
     pub bad_rows: BadRows,
+    /// Keep rows that automatic resets of environments wrote, such as ends whose next state is the first state of the next episode. They are
+    /// recognised and left out otherwise.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub keep_autoreset_rows: bool,
     /// The discount factor; 1 only where all episodes end.
     #[cfg_attr(feature = "schema", schemars(range(min = 0, max = 1)))]
     pub gamma: f64,
@@ -114,6 +119,7 @@ crate::settings::setters! { Logs {
     with_columns(columns: BTreeMap<String, String>) = columns;
     with_agent_column(agent_column: impl Into<Option<String>>) = agent_column.into();
     with_bad_rows(bad_rows: BadRows) = bad_rows;
+    with_keep_autoreset_rows(keep_autoreset_rows: bool) = keep_autoreset_rows;
     with_gamma(gamma: f64) = gamma;
     with_lambda(lambda: f64) = lambda;
     with_operator(operator: TdOperator) = operator;
@@ -189,6 +195,7 @@ impl Logs {
             columns: BTreeMap::new(),
             agent_column: None,
             bad_rows: BadRows::Refuse,
+            keep_autoreset_rows: false,
             gamma,
             lambda: 0.0,
             operator: TdOperator::Td,
@@ -211,7 +218,8 @@ impl Logs {
     /// or all importance ratios are 0.
     pub fn survey(&self, files: &dyn Files) -> Result<Surveyed> {
         self.check()?;
-        let logs = Surveyed::new(files.logs(&self.path.list(), &self.form())?, self.holdout, self.holdout_seed)?;
+        let sources = without_resets(files.logs(&self.path.list(), &self.form())?, self.keep_autoreset_rows);
+        let logs = Surveyed::new(sources, self.holdout, self.holdout_seed)?;
         if self.gamma == 1.0 {
             logs.check_all_end()?;
         }
@@ -245,6 +253,7 @@ impl Logs {
             .with_columns(self.columns.clone())
             .with_agent_column(self.agent_column.clone())
             .with_bad_rows(self.bad_rows)
+            .with_keep_autoreset_rows(self.keep_autoreset_rows)
     }
 
     /// The feature map on these logs. Reads them once more where features are scaled.

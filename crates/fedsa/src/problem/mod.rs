@@ -5,6 +5,7 @@
 //! Mean operators and all other knowledge of a problem ([`Facts`]) are optional.
 
 pub mod arrays;
+pub mod autoreset;
 pub mod baird;
 pub mod batched;
 mod block_features;

@@ -1,0 +1,428 @@
+//! Rows that environments with automatic resets wrote into logs.
+//!
+//! A vector environment resets itself when an episode ends, and loops that record it often write one of two forms:
+//!
+//! - **The next state of the next episode**: the row that ends an episode has the first state of the next episode as its next state. The value
+//!   of a truncated row would then lead to another episode. It has no next state, and is left out; the row before it is then the last of
+//!   an episode that was cut short. A terminated row needs no next state and stays.
+//! - **A row that only resets** (Gymnasium's `NEXT_STEP`): the row after an end begins in the last state of the episode, its action is
+//!   ignored, its reward is 0, and it leads to the first state of the next episode. It is left out.
+//!
+//! In both forms the next state of every row that ends an episode is the state of the following row. In other logs it never is, but by
+//! chance where there are few states. A log is therefore recognised where nine tenths of these pairs are equal ([`MOST`]) and where so many
+//! equal pairs have a probability below [`CHANCE`], if each is equal with the share of rows inside of episodes whose next state is the
+//! first state of their episode. In a log with a single state this share is 1, nothing is recognised, and nothing is wrong. A long
+//! trajectory that is cut into episodes without resets looks the same; it loses one row an episode, and `keep_autoreset_rows` keeps them.
+//!
+//! The second form has reward 0 in all rows after an end, and either more zeros than chance explains, or rows after ends that go farther than the rows
+//! that lead to them, as a reset does.
+
+use std::sync::OnceLock;
+
+use super::left_out::{LeftOutRows, RowPlace};
+use super::log::{Break, EpisodeEnd, LastTransition, Log};
+use super::log_facts::LogFacts;
+use super::source::{LogBatch, LogSource, read_checked};
+use crate::error::{Error, Result};
+use crate::note::NoteCode;
+
+/// The share of equal pairs from which on a log is recognised.
+const MOST: f64 = 0.9;
+
+/// The probability of as many equal pairs by chance below which a log is recognised.
+const CHANCE: f64 = 1e-3;
+
+/// The most rows that are read to find the first end of an episode.
+const MAX_ROWS_WITHOUT_END: usize = 1 << 20;
+
+/// The rows of a log that automatic resets wrote.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(super) struct ResetRows {
+    /// Those that are left out, ascending.
+    out: Vec<usize>,
+    /// Those that become the last of an episode that was cut short, ascending.
+    cut: Vec<usize>,
+    /// Whether they only reset; otherwise they lack their next states.
+    only_reset: bool,
+}
+
+impl ResetRows {
+    /// Finds them. Reads a log without such rows up to the first end of an episode that tells.
+    fn of(source: &dyn LogSource) -> Result<Self> {
+        let mut found = Pairs::default();
+        let mut is_settled = false;
+        let read = read_checked(source, &mut |batch| {
+            for i in 0..batch.log.len() {
+                found.see(&batch, i);
+            }
+            found.last = Some(batch.log.part(batch.log.len() - 1..batch.log.len()));
+            is_settled = found.is_settled();
+            if is_settled { Err(Error::new("", "enough was read", "")) } else { Ok(()) }
+        });
+        if is_settled {
+            return Ok(Self::default());
+        }
+        read?;
+        Ok(found.verdict())
+    }
+
+    /// Those of a part of the log.
+    fn within(rows: &[usize], first: usize, n: usize) -> &[usize] {
+        let at = |row: usize| rows.partition_point(|other| *other < row);
+        &rows[at(first)..at(first + n)]
+    }
+
+    fn left_out(&self, name: &str) -> Option<LeftOutRows> {
+        const NEXT: &str = "its next state is the first state of the next episode, as automatic resets of environments write it: the last row of \
+                            an episode that was truncated (`keep_autoreset_rows` keeps it, where episodes are parts of one trajectory)";
+        const RESET: &str = "it only resets the environment: the row after an end, with reward 0 (Gymnasium's NEXT_STEP; \
+                             `keep_autoreset_rows` keeps it)";
+        let (code, reason) = if self.only_reset { (NoteCode::RowsOfResets, RESET) } else { (NoteCode::NextStatesOfNextEpisode, NEXT) };
+        let first = RowPlace::Row(*self.out.first()? as u64);
+        Some(LeftOutRows { file: name.into(), reason: reason.into(), rows: self.out.len(), first, code })
+    }
+}
+
+/// What rows at the ends of episodes, and those inside of episodes, tell.
+#[derive(Default)]
+struct Pairs {
+    /// The row before.
+    last: Option<Log>,
+    rows: usize,
+    /// Whether the row before is the first of its episode, and the first state of this episode.
+    began: bool,
+    first: Vec<f64>,
+    /// The first state of the log.
+    start: Vec<f64>,
+    /// The rows that end episodes with a next state, are followed by another row, and lead to its state or not.
+    equal: usize,
+    unequal: usize,
+    /// The rows inside of episodes: how many there are, how many lead to the first state of their episode, how many have reward 0.
+    inside: usize,
+    back: usize,
+    zeros: usize,
+    /// The rows after ends; how many of them have reward 0 and end nothing; how many more columns change more in them than in the end before;
+    /// how many begin as the log does.
+    after: Vec<usize>,
+    idle: usize,
+    farther: i64,
+    as_start: usize,
+    /// The rows that were truncated, and those before them in the same episode.
+    truncated: Vec<usize>,
+    cut: Vec<usize>,
+    /// Whether only the numbers of episodes tell where one was truncated.
+    only_numbers: bool,
+}
+
+impl Pairs {
+    /// Takes row `i` of a batch.
+    fn see(&mut self, batch: &LogBatch<'_>, i: usize) {
+        let log = batch.log;
+        let before = if i > 0 { Some((log, i - 1)) } else { None };
+        let last = self.last.take();
+        match before.or(last.as_ref().map(|last| (last, 0))) {
+            None => self.start = log.state(i).to_vec(),
+            Some((other, j)) => self.see_pair((other, j), (log, i)),
+        }
+        self.began = batch.begins(i);
+        if self.began {
+            self.first.clear();
+            self.first.extend_from_slice(log.state(i));
+        }
+        self.only_numbers = log.truncated.is_none() && log.episode.is_some();
+        self.rows += 1;
+    }
+
+    /// Takes two rows, one after the other.
+    fn see_pair(&mut self, (last, j): (&Log, usize), (log, i): (&Log, usize)) {
+        let (end, link) = (LastTransition::of(last, j).end_before(log, i), log.break_before(i));
+        let is_stream = link == Break::Stream && self.only_numbers && !last.done[j];
+        if end == Some(EpisodeEnd::Truncated) || is_stream {
+            self.leave_out();
+        }
+        let (here, next) = (last.state(j), last.next_state(j));
+        if link != Break::None || end == Some(EpisodeEnd::Cut) {
+            return;
+        }
+        let is_zero = log.rewards[i] == 0.0;
+        let Some(end) = end else {
+            self.inside += 1;
+            self.back += usize::from(next == self.first);
+            self.zeros += usize::from(is_zero);
+            return;
+        };
+        self.after.push(self.rows);
+        self.idle += usize::from(is_zero && log.marked_end(i).is_none());
+        // After a terminal state there is none, and logs have something else there.
+        let is_filler = end == EpisodeEnd::Terminated && (next == here || next.iter().all(|x| *x == 0.0));
+        let is_equal = next == log.state(i);
+        if is_equal {
+            self.equal += 1;
+            let change = |from: &[f64], to: &[f64]| from.iter().zip(to).map(|(x, y)| (y - x).abs()).collect::<Vec<f64>>();
+            let (into, out) = (change(here, next), change(log.state(i), log.next_state(i)));
+            self.farther += out.iter().zip(&into).map(|(out, into)| i64::from(out > into) - i64::from(out < into)).sum::<i64>();
+            self.as_start += usize::from(log.state(i) == self.start);
+        } else if !is_filler {
+            self.unequal += 1;
+        }
+    }
+
+    /// The row before was truncated.
+    fn leave_out(&mut self) {
+        let row = self.rows - 1;
+        if !self.began {
+            self.cut.push(row - 1);
+        }
+        self.truncated.push(row);
+    }
+
+    /// Whether the log has no such rows, whatever follows.
+    fn is_settled(&self) -> bool {
+        let is_endless = self.equal == 0 && self.rows >= MAX_ROWS_WITHOUT_END;
+        self.unequal > self.equal || is_endless
+    }
+
+    /// Whether as many things of a share have a probability below [`CHANCE`].
+    fn is_no_chance(count: usize, some: usize, all: usize) -> bool {
+        let share = (some as f64 + 1.0) / (all as f64 + 2.0);
+        count as f64 * share.ln() < CHANCE.ln()
+    }
+
+    /// The rows, when all were seen.
+    fn verdict(mut self) -> ResetRows {
+        let share = self.equal as f64 / (self.equal + self.unequal) as f64;
+        if share.is_nan() || share < MOST || !Self::is_no_chance(self.equal, self.back, self.inside) {
+            return ResetRows::default();
+        }
+        let goes_back = self.farther > 0 || (self.farther == 0 && self.as_start == 0);
+        let is_idle = self.idle == self.after.len() && self.unequal == 0;
+        if is_idle && (goes_back || Self::is_no_chance(self.idle, self.zeros, self.inside)) {
+            return ResetRows { out: self.after, cut: Vec::new(), only_reset: true };
+        }
+        let last = self.last.take().expect("a pair has rows");
+        let is_truncated = last.marked_end(0) == Some(EpisodeEnd::Truncated);
+        if is_truncated || (self.only_numbers && !last.done[0]) {
+            self.leave_out();
+        }
+        ResetRows { out: self.truncated, cut: self.cut, only_reset: false }
+    }
+}
+
+/// A log without the rows that automatic resets wrote.
+struct WithoutResets {
+    source: Box<dyn LogSource>,
+    found: OnceLock<ResetRows>,
+}
+
+/// The logs without the rows that automatic resets wrote; as they are where `keep`.
+pub fn without_resets(sources: Vec<Box<dyn LogSource>>, keep: bool) -> Vec<Box<dyn LogSource>> {
+    if keep {
+        return sources;
+    }
+    sources.into_iter().map(|source| Box::new(WithoutResets { source, found: OnceLock::new() }) as Box<dyn LogSource>).collect()
+}
+
+impl WithoutResets {
+    fn found(&self) -> Result<&ResetRows> {
+        if let Some(found) = self.found.get() {
+            return Ok(found);
+        }
+        let found = ResetRows::of(&*self.source)?;
+        Ok(self.found.get_or_init(|| found))
+    }
+}
+
+impl LogSource for WithoutResets {
+    fn name(&self) -> &str {
+        self.source.name()
+    }
+    fn columns(&self) -> &[String] {
+        self.source.columns()
+    }
+    fn read(&self, see: &mut dyn FnMut(&Log) -> Result<()>) -> Result<()> {
+        let found = self.found()?;
+        if found.out.is_empty() {
+            return self.source.read(see);
+        }
+        let mut first = 0;
+        self.source.read(&mut |log| {
+            let [out, cut] = [&found.out, &found.cut].map(|rows| ResetRows::within(rows, first, log.len()));
+            let begins = first;
+            first += log.len();
+            if out.is_empty() && cut.is_empty() {
+                return see(log);
+            }
+            let mut log = log.clone();
+            if let Some(truncated) = &mut log.truncated {
+                cut.iter().for_each(|row| truncated[row - begins] = true);
+            }
+            let kept = log.filtered(|row| out.binary_search(&(begins + row)).is_err());
+            if kept.is_empty() { Ok(()) } else { see(&kept) }
+        })
+    }
+    fn facts(&self) -> Option<&OnceLock<LogFacts>> {
+        self.source.facts()
+    }
+    fn left_out(&self) -> Vec<LeftOutRows> {
+        let mut all = self.source.left_out();
+        all.extend(self.found.get().and_then(|found| found.left_out(self.source.name())));
+        all
+    }
+    fn next_follows(&self) -> bool {
+        self.source.next_follows()
+    }
+    fn located(&self, e: Error) -> Error {
+        self.source.located(e)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::source::tests::InBatches;
+    use super::super::source::{in_memory, whole};
+    use super::*;
+    use crate::random::{Purpose, stream};
+
+    /// How the next states of ends are written.
+    #[derive(Clone, Copy, PartialEq)]
+    enum Form {
+        Honest,
+        /// Those of the next episode.
+        OfNext,
+        /// A row that only resets follows.
+        NextStep,
+    }
+
+    /// Episodes of a walk of `length` steps, of which every third terminates; `states` are rounded to multiples of a width.
+    fn walk(form: Form, episodes: usize, length: usize, width: f64, reward: f64) -> Log {
+        let mut rng = stream(7, Purpose::Sample, 0, 0);
+        let mut number = move || rng.uniform();
+        let round = |x: f64| if width > 0.0 { (x / width).round() * width } else { x };
+        let mut log = Log {
+            name: "agent".into(),
+            columns: vec!["s_x".into()],
+            states: vec![],
+            rewards: vec![],
+            next: vec![],
+            done: vec![],
+            truncated: Some(vec![]),
+            breaks: None,
+            episode: None,
+            ratio: None,
+            actions: None,
+        };
+        let mut x = round(number());
+        for episode in 0..episodes {
+            for t in 1..=length {
+                let (next, ends) = (round(x + number() + 0.1), t == length);
+                let start = round(number());
+                log.states.push(x);
+                log.next.push(if ends && form == Form::OfNext { start } else { next });
+                log.rewards.push(reward);
+                log.done.push(ends && episode % 3 == 0);
+                log.truncated.as_mut().unwrap().push(ends && episode % 3 != 0);
+                if ends && form == Form::NextStep {
+                    log.states.push(next);
+                    log.next.push(start);
+                    log.rewards.push(0.0);
+                    log.done.push(false);
+                    log.truncated.as_mut().unwrap().push(false);
+                }
+                x = if ends { start } else { next };
+            }
+        }
+        log
+    }
+
+    fn mended(log: &Log, batch: usize) -> (Log, Vec<LeftOutRows>) {
+        let source: Box<dyn LogSource> = Box::new(InBatches(log.clone(), batch));
+        let source = without_resets(vec![source], false).remove(0);
+        (whole(&*source).unwrap(), source.left_out())
+    }
+
+    #[test]
+    fn truncated_rows_with_a_state_of_the_next_episode_are_left_out() {
+        let (log, honest) = (walk(Form::OfNext, 30, 5, 0.0, 1.0), walk(Form::Honest, 30, 5, 0.0, 1.0));
+        for batch in [1, 7, 150] {
+            let (rest, left_out) = mended(&log, batch);
+            assert_eq!((rest.len(), left_out[0].rows, left_out[0].first), (130, 20, RowPlace::Row(9)), "{batch}");
+            assert_eq!(left_out[0].code, NoteCode::NextStatesOfNextEpisode);
+            // The row before the one that was left out ends the episode, and terminated rows stay.
+            let ends: Vec<usize> = (0..rest.len()).filter(|row| rest.marked_end(*row).is_some()).take(4).collect();
+            assert_eq!((ends, rest.done.iter().filter(|done| **done).count()), (vec![4, 8, 12, 17], 10));
+            assert_eq!(rest.states[..9], honest.states[..9]);
+            assert_eq!(mended(&honest, batch), (honest.clone(), vec![]));
+        }
+        let kept = without_resets(in_memory(vec![log.clone()]), true).remove(0);
+        assert_eq!(whole(&*kept).unwrap(), log);
+    }
+
+    /// The numbers of episodes tell where they end; the last row of the log has no next state either.
+    #[test]
+    fn episodes_may_be_told_by_their_numbers() {
+        let mut log = Log { truncated: None, ..walk(Form::OfNext, 30, 5, 0.0, 1.0) };
+        log.episode = Some((0..150).map(|row| row / 5).collect());
+        let (rest, left_out) = mended(&log, 8);
+        assert_eq!((rest.len(), left_out[0].rows), (130, 20));
+        // Another environment follows, whose first row is no pair.
+        log.breaks = Some((0..150).map(|row| if row == 75 { Break::Stream } else { Break::None }).collect());
+        assert_eq!(mended(&log, 8).1[0].rows, 20);
+    }
+
+    #[test]
+    fn rows_that_only_reset_are_left_out() {
+        for reward in [1.0, 0.0] {
+            let (log, honest) = (walk(Form::NextStep, 30, 5, 0.0, reward), walk(Form::Honest, 30, 5, 0.0, reward));
+            let (rest, left_out) = mended(&log, 11);
+            assert_eq!(rest, honest, "{reward}");
+            assert_eq!((left_out[0].rows, left_out[0].code), (30, NoteCode::RowsOfResets));
+            // Without a reward, a first step is no reset.
+            let of_next = mended(&walk(Form::OfNext, 30, 5, 0.0, reward), 11).1;
+            assert_eq!((of_next[0].rows, of_next[0].code), (20, NoteCode::NextStatesOfNextEpisode));
+        }
+    }
+
+    /// With few states pairs are equal by chance: as often as rows lead back to the first state of their episode.
+    #[test]
+    fn equal_states_by_chance_are_no_resets() {
+        for (width, episodes) in [(1e3, 60), (0.5, 4)] {
+            let log = walk(Form::Honest, episodes, 5, width, 1.0);
+            assert_eq!(mended(&log, 40), (log, vec![]), "{width}");
+        }
+        // One of two states, at random: a few pairs may all be equal, many are not.
+        let log = |n: usize| {
+            let mut rng = stream(3, Purpose::Sample, 0, 0);
+            let states: Vec<f64> = (0..=n).map(|_| f64::from(u8::from(rng.uniform() < 0.9))).collect();
+            let ends: Vec<bool> = (0..n).map(|row| row % 4 == 3).collect();
+            let log = walk(Form::Honest, 1, 1, 0.0, 1.0);
+            let (states, next) = (states[..n].to_vec(), states[1..].to_vec());
+            Log { states, next, rewards: vec![1.0; n], done: vec![false; n], truncated: Some(ends), ..log }
+        };
+        assert_eq!(mended(&log(40), 9).1, []);
+    }
+
+    /// A log without such rows is read up to the first end that tells.
+    #[test]
+    fn honest_logs_are_not_read_twice() {
+        struct Counted(Log, std::sync::atomic::AtomicUsize);
+        impl LogSource for Counted {
+            fn name(&self) -> &str {
+                &self.0.name
+            }
+            fn columns(&self) -> &[String] {
+                &self.0.columns
+            }
+            fn read(&self, see: &mut dyn FnMut(&Log) -> Result<()>) -> Result<()> {
+                InBatches(self.0.clone(), 10).read(&mut |log| {
+                    self.1.fetch_add(log.len(), std::sync::atomic::Ordering::Relaxed);
+                    see(log)
+                })
+            }
+        }
+        let source = std::sync::Arc::new(Counted(walk(Form::Honest, 100, 5, 0.0, 1.0), 0.into()));
+        let log = without_resets(vec![Box::new(source.clone())], false).remove(0);
+        whole(&*log).unwrap();
+        whole(&*log).unwrap();
+        assert_eq!(source.1.load(std::sync::atomic::Ordering::Relaxed), 2 * 500 + 10);
+    }
+}
