@@ -55,6 +55,7 @@ TYPES: dict[str, tuple[type, bool]] = {
     "max_features": (int, True),
     "agent_column": (str, True),
     "bad_rows": (str, False),
+    "keep_autoreset_rows": (bool, False),
 }
 
 
@@ -201,6 +202,9 @@ class ValueFunction(Parameters):
         The column that names the agent of each row; by default each table or file is an agent.
     bad_rows : {"refuse", "skip"}
         What is done with rows of files that cannot be read; `logs_` counts those that are left out.
+    keep_autoreset_rows : bool
+        Keep rows that automatic resets of environments wrote: ends whose next state is the first state of the next episode, and rows after ends
+        that only reset. By default they are recognised, left out and counted.
     holdout : float or None
         The share of each agent's episodes that is held out, for `summary`.
     level : float
@@ -288,6 +292,7 @@ class ValueFunction(Parameters):
         columns: Mapping[str, str] | None = None,
         agent_column: str | None = None,
         bad_rows: Literal["refuse", "skip"] = "refuse",
+        keep_autoreset_rows: bool = False,
         holdout: float | None = None,
         level: float = 0.95,
         max_features: int | None = None,
@@ -313,6 +318,7 @@ class ValueFunction(Parameters):
         self.columns = columns
         self.agent_column = agent_column
         self.bad_rows = bad_rows
+        self.keep_autoreset_rows = keep_autoreset_rows
         self.holdout = holdout
         self.level = level
         self.max_features = max_features
