@@ -82,16 +82,20 @@ fn a_vector_environment_is_what_its_environments_are() {
     let both: Vec<String> = steps.iter().flat_map(|step| [format!("{},0", row(step)), format!("{},1", row(step))]).collect();
     folder.write("both.csv", format!("s_0,next_0,reward,terminated,env\n{}\n", both.join("\n")));
     let one: Vec<String> = steps.iter().map(row).collect();
-    folder.write("resets.csv", format!("s_0,next_0,reward,terminated\n{}\n", one.join("\n")));
+    folder.write("resets.csv", format!("s_0,next_0,reward,terminated\n{}\n{}\n", one.join("\n"), one.join("\n")));
     let run = |name: &str, out: &str| {
         folder.run(&["evaluate", name, "--features", "one-hot", "--gamma", "0.9", "--lambda", "0.5", "--out", out]).exits(0).stdout
     };
     run("clean.csv", "clean");
     let said = run("both.csv", "both");
-    assert!(said.contains("left out 4 rows of both.csv: the environment was reset"), "{said}");
+    assert!(said.contains("left out 4 rows of both: it only resets the environment"), "{said}");
     close(&theta(&folder, "both"), &theta(&folder, "clean"));
+    // Without a column of environments, too.
     let said = run("resets.csv", "resets");
-    assert!(said.contains("warning: all 2 rows after an end begin in its last state with reward 0"), "{said}");
+    assert!(said.contains("left out 4 rows of resets: it only resets the environment") && said.contains("--keep-autoreset-rows"), "{said}");
+    close(&theta(&folder, "resets"), &theta(&folder, "clean"));
+    let kept = folder.run(&["evaluate", "resets.csv", "--features", "one-hot", "--keep-autoreset-rows", "--out", "kept"]).exits(0).stdout;
+    assert!(!kept.contains("left out"), "{kept}");
 }
 
 #[test]

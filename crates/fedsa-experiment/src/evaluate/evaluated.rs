@@ -108,9 +108,7 @@ impl Evaluated {
         known.extend(value.iter().zip(of_weights).flat_map(|(value, of_weights)| policy_value::odd(value, of_weights)));
         ran.add_notes(known);
         ran.took_until_now();
-        let read = LogsRead::of(&data);
-        ran.add_to_summary("logs", read.json());
-        ran.add_notes(read.notes());
+        ran.add_to_summary("logs", LogsRead::of(&data).json());
         if let Some(choice) = &data.features {
             ran.add_to_summary("features_tried", choice.json());
         }

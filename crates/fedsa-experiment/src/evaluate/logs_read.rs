@@ -1,12 +1,10 @@
 //! What was read of logs, before anything is fitted.
 
-use fedsa::note::{Note, NoteCode};
 use fedsa::problem::log_form::LeftOutRows;
 use fedsa::problem::log_summary::EpisodeSummary;
 use serde_json::{Value as Json, json};
 
 use super::Data;
-use crate::numbers;
 
 /// What was read of the logs.
 #[derive(Debug, Clone, PartialEq)]
@@ -41,44 +39,6 @@ impl LogsRead {
         self.all.is_shuffled(self.agents.len())
     }
 
-    /// What a reader must know of the logs.
-    pub fn notes(&self) -> Vec<Note> {
-        let (all, mut notes) = (&self.all, left_out(&self.left_out));
-        let is_shuffled = self.is_shuffled();
-        if self.next_follows {
-            let text = "no columns of next states: each next state is that of the following row of the episode";
-            notes.push(Note::new(NoteCode::NextOfFollowing, text));
-        }
-        if is_shuffled {
-            let text = "rows are not in the order of time, and episodes are not known: most begin in another state than the row before led to. \
-                        There is no value of start states (a column `env` or `episode` puts rows of environments that are side by side in \
-                        order)";
-            notes.push(Note::new(NoteCode::RowsOutOfOrder, text));
-        }
-        if all.both > 0 {
-            let rows = counted(all.both, "transition is", "transitions are");
-            let text = format!(
-                "{rows} marked as terminal and as truncated, and count as terminal: where `done` means either, `columns` names the column \
-                 that means terminal, such as done=FIELD"
-            );
-            notes.push(Note::new(NoteCode::EndsBoth, text));
-        }
-        if all.jumps > 0 && !is_shuffled {
-            let rows = counted(all.jumps, "transition", "transitions");
-            let text = format!(
-                "{rows} in the midst of an episode begin in another state than the row before led to: rows of an episode belong in the \
-                 order of time, or its returns, traces and value are wrong"
-            );
-            notes.push(Note::new(NoteCode::RowsOutOfOrder, text));
-        }
-        if all.resumed > 0 {
-            let text = counted(all.resumed, "episode goes", "episodes go");
-            let text = format!("{text} on after their end under the same number, and what follows counts as an episode of its own");
-            notes.push(Note::new(NoteCode::EpisodesResumed, text));
-        }
-        notes
-    }
-
     /// `logs` of `summary.json`.
     pub fn json(&self) -> Json {
         let agents = self.agents.iter().map(|(name, agent)| {
@@ -95,23 +55,6 @@ impl LogsRead {
         all["next_from_following_rows"] = json!(self.next_follows);
         all
     }
-}
-
-fn counted(n: usize, one: &str, several: &str) -> String {
-    format!("{} {}", numbers::thousands(n as f64), if n == 1 { one } else { several })
-}
-
-/// The notes about rows that were left out: of the first files and reasons, and of all others together.
-fn left_out(all: &[LeftOutRows]) -> Vec<Note> {
-    /// The largest number of files and reasons that are named.
-    const NAMED: usize = 12;
-    let mut notes: Vec<Note> = all.iter().take(NAMED).map(LeftOutRows::note).collect();
-    if let Some(further) = all.get(NAMED..).filter(|further| !further.is_empty()) {
-        let rows = counted(further.iter().map(|rows| rows.rows).sum(), "row", "rows");
-        let text = format!("left out {rows} for {} further reasons; summary.json lists all", further.len());
-        notes.push(Note::new(NoteCode::RowsLeftOut, text));
-    }
-    notes
 }
 
 /// Of an agent, or of all.

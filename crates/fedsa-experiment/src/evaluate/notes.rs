@@ -39,8 +39,7 @@ fn number(n: usize) -> String {
 
 /// Rows that were left out, by file and reason.
 fn left_out(all: &[LeftOutRows]) -> Vec<Note> {
-    let of = |rows: &LeftOutRows| format!("left out {} of {}: {} (first {})", count(rows.rows, "row"), rows.file, rows.reason, rows.first);
-    let mut notes: Vec<Note> = all.iter().take(MOST_NAMED).map(|rows| Note::new(NoteCode::RowsLeftOut, of(rows))).collect();
+    let mut notes: Vec<Note> = all.iter().take(MOST_NAMED).map(LeftOutRows::note).collect();
     if let Some(more) = all.get(MOST_NAMED..).filter(|more| !more.is_empty()) {
         let rows = more.iter().map(|rows| rows.rows).sum();
         let what = format!("left out {} for {} further reasons, which `logs` of summary.json lists", count(rows, "row"), more.len());
@@ -86,16 +85,6 @@ fn order(read: &LogsRead) -> Vec<Note> {
         note(
             NoteCode::EpisodesResumed,
             format!("{episodes} on after their end under the same number, and what follows counts as an episode of its own"),
-        );
-    }
-    if all.looks_reset() {
-        let rows = number(all.resets);
-        note(
-            NoteCode::RowsLookReset,
-            format!(
-                "all {rows} rows after an end begin in its last state with reward 0, as resets of vector environments do: a column `env` \
-                 leaves them out"
-            ),
         );
     }
     notes
