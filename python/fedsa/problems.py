@@ -257,6 +257,9 @@ class Logs(LogsProblem):
         The column that names the agent of each row, in files with the rows of several agents.
     bad_rows : Literal["refuse", "skip"], optional
         What is done with rows that cannot be read.
+    keep_autoreset_rows : bool, optional
+        Keep rows that automatic resets of environments wrote, such as ends whose next state is the first state of
+        the next episode. They are recognised and left out otherwise.
     lam : float, optional
         The decay lambda of eligibility traces, in [0, 1]; it moves the root. 0 is TD(0). By default ``0.0``.
     operator : Literal["td", "gtd2", "tdc"], optional
@@ -302,6 +305,7 @@ class Logs(LogsProblem):
         columns: Mapping[str, Any] | None = None,
         agent_column: str | PathLike[str] | None = None,
         bad_rows: Literal["refuse", "skip"] | None = None,
+        keep_autoreset_rows: bool | None = None,
         lam: float = 0.0,
         operator: Literal["td", "gtd2", "tdc"] | None = None,
         kappa: float | None = None,

@@ -531,7 +531,8 @@ fn errors_of_the_library_name_its_settings() {
 fn a_method_that_is_compared_with_itself_is_one() {
     let folder = folder();
     let path = folder.path("rows.libsvm").display().to_string();
-    let settings = FitSettings { method: Some(" newton".into()), compare: vec!["newton ".into(), "giant".into()], ..FitSettings::new([&path]) };
+    let settings =
+        FitSettings { method: Some(" newton".into()), compare: vec!["newton ".into(), "giant".into()], ..FitSettings::new([&path]) };
     assert_eq!(settings.experiment().unwrap().labels().unwrap(), ["newton", "giant"]);
 }
 

@@ -192,7 +192,13 @@ fn results_are_there_while_others_go_on_and_when_they_were_there_before() {
     assert_eq!(folder.json("ran/summary.json")["results"][0]["rounds"], 25);
 
     let rows = folder.path("rows.csv").display().to_string();
-    let fit = || Fit::new(&FitSettings { target: Some("y".into()), agents: Some(2), method: Some("newton".into()), ..FitSettings::new([&rows]) }, &cancel).unwrap();
+    let fit = || {
+        Fit::new(
+            &FitSettings { target: Some("y".into()), agents: Some(2), method: Some("newton".into()), ..FitSettings::new([&rows]) },
+            &cancel,
+        )
+        .unwrap()
+    };
     let fitted = now(fit().run(begin("fit"), &Unobserved, &cancel).unwrap());
     fitted.write().unwrap();
     assert_eq!(before(fit().run(settings("fit"), &Unobserved, &cancel).unwrap()).json(), fitted.json());

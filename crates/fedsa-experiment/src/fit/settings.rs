@@ -222,7 +222,8 @@ impl Default for FitSettings {
 
 /// The partition of a text such as `dirichlet:0.5`.
 fn partition(text: &str) -> Result<Partition, String> {
-    let bad = || "not shuffled, even, by-label, sorted, files, by-column, dirichlet:ALPHA such as dirichlet:0.5, or similarity:SHARE".to_string();
+    let bad =
+        || "not shuffled, even, by-label, sorted, files, by-column, dirichlet:ALPHA such as dirichlet:0.5, or similarity:SHARE".to_string();
     let (kind, number) = text.split_once(':').map_or((text, None), |(kind, number)| (kind, number.parse::<f64>().ok()));
     match (kind, number) {
         ("dirichlet", Some(number)) => Ok(Partition::Dirichlet(number)),
@@ -379,5 +380,4 @@ impl FitSettings {
         let settings = kind_of(&self.kinds, kind).and_then(|kind| read_kind(kind, &Table::new()));
         settings.is_ok_and(|settings| settings.needs() == Needs::Objective)
     }
-
 }

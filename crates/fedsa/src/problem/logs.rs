@@ -15,11 +15,11 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use super::autoreset::without_resets;
 use super::features::{FeatureMap, FeatureSpec, MAX_FEATURES, Ranges, SPARSE_ABOVE};
 use super::gradient_samples::{GradientTd, WeightedTransitions};
 use super::gradient_td::{GradientFacts, GradientMeans, GradientRule, TdOperator};
 use super::log::Log;
-use super::autoreset::without_resets;
 use super::log_form::{BadRows, LogForm};
 use super::log_means::{LogMeans, Means};
 use super::memory::{self, MemoryEstimate, Moves, TableSizes, check_transitions};
