@@ -19,6 +19,9 @@ pub const CRATES: [&str; 7] = ["fedsa", "fedsa-theory", "fedsa-data", "fedsa-fig
 /// Libraries of the command line and the terminal.
 const TERMINAL: &[&str] = &["clap", "clap_complete", "clap_mangen", "miette", "indicatif", "textwrap", "signal-hook", "log"];
 
+/// The same without clap, of which the types of tasks derive their options.
+const BELOW_OPTIONS: &[&str] = &["clap_complete", "clap_mangen", "miette", "indicatif", "textwrap", "signal-hook", "log"];
+
 /// What reaches the terminal, or ends the process.
 const SPEAKS: &[&str] = &["println!", "print!(", "eprint!(", "dbg!", "stdout()", "stderr()", "stdin()", "process::exit", "panic::set_hook"];
 
@@ -26,7 +29,7 @@ const RULES: &[Rule] = &[
     Rule { name: "fedsa-theory", uses: &["fedsa"], without: TERMINAL, never: SPEAKS },
     Rule { name: "fedsa-figure", uses: &[], without: TERMINAL, never: SPEAKS },
     Rule { name: "fedsa-data", uses: &["fedsa"], without: TERMINAL, never: SPEAKS },
-    Rule { name: "fedsa-experiment", uses: &["fedsa", "fedsa-data", "fedsa-figure", "fedsa-theory"], without: TERMINAL, never: SPEAKS },
+    Rule { name: "fedsa-experiment", uses: &["fedsa", "fedsa-data", "fedsa-figure", "fedsa-theory"], without: BELOW_OPTIONS, never: SPEAKS },
     Rule { name: "fedsa-report", uses: &["fedsa", "fedsa-data", "fedsa-experiment"], without: TERMINAL, never: SPEAKS },
     // What the program shows it takes from the crates below; it reads and draws nothing itself.
     Rule {
