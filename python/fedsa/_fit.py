@@ -49,6 +49,8 @@ class FederatedClassifier(Estimator):
     intercept : bool or None
         Whether there is an intercept; by default where the data are a table (CSV, Parquet, arrays, frames)
         and with `inference`, and not for LIBSVM and IDX rows.
+    penalise_intercept : bool
+        Whether the ridge applies to the intercept too. By default ``False``.
     weighting : Literal["equal", "rows"]
         How much agents count: rows (by their numbers of rows, as if all rows were in one place), or equal
         (1/N each). By default ``'rows'``.
@@ -150,6 +152,7 @@ class FederatedClassifier(Estimator):
         model: Literal["auto", "logistic", "multinomial"] = "auto",
         ridge: float | None = None,
         intercept: bool | None = None,
+        penalise_intercept: bool = False,
         weighting: Literal["equal", "rows"] = "rows",
         inference: Literal["model", "sandwich", "hc1", "clustered"] | None = None,
         level: float = 0.95,
@@ -170,6 +173,7 @@ class FederatedClassifier(Estimator):
         self.model = model
         self.ridge = ridge
         self.intercept = intercept
+        self.penalise_intercept = penalise_intercept
         self.weighting = weighting
         self.inference = inference
         self.level = level
@@ -470,6 +474,8 @@ class FederatedRegressor(Estimator):
     intercept : bool or None
         Whether there is an intercept; by default where the data are a table (CSV, Parquet, arrays, frames)
         and with `inference`, and not for LIBSVM and IDX rows.
+    penalise_intercept : bool
+        Whether the ridge applies to the intercept too. By default ``False``.
     weighting : Literal["equal", "rows"]
         How much agents count: rows (by their numbers of rows, as if all rows were in one place), or equal
         (1/N each). By default ``'rows'``.
@@ -563,6 +569,7 @@ class FederatedRegressor(Estimator):
         huber_delta: float | None = None,
         ridge: float | None = None,
         intercept: bool | None = None,
+        penalise_intercept: bool = False,
         weighting: Literal["equal", "rows"] = "rows",
         inference: Literal["model", "sandwich", "hc1", "clustered"] | None = None,
         level: float = 0.95,
@@ -585,6 +592,7 @@ class FederatedRegressor(Estimator):
         self.huber_delta = huber_delta
         self.ridge = ridge
         self.intercept = intercept
+        self.penalise_intercept = penalise_intercept
         self.weighting = weighting
         self.inference = inference
         self.level = level

@@ -95,6 +95,7 @@ impl FitSettings {
         problem.put("divide_by", self.divide_by)?;
         problem.put("standardise", self.standardise.then_some(true))?;
         problem.put("intercept", self.has_intercept(false).then_some(true))?;
+        problem.put("penalise_intercept", self.penalise_intercept.then_some(true))?;
         problem.put_as("pca", "pca.dim", self.pca)?;
         problem.put_as("weighting", "weights", if self.weighting == AgentWeights::Rows { "rows" } else { "equal" })?;
         problem.put("holdout", self.holdout)?;

@@ -154,6 +154,9 @@ pub struct FitSettings {
     /// and IDX rows
     #[arg(long, value_name = "true|false", help_heading = options::MODEL, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     pub intercept: Option<bool>,
+    /// Whether the ridge applies to the intercept too
+    #[arg(long, help_heading = options::MODEL, hide_short_help = true)]
+    pub penalise_intercept: bool,
     /// How much agents count: rows (by their numbers of rows, as if all rows were in one place), or equal (1/N each)
     #[arg(long, value_name = "HOW", help_heading = options::MODEL, value_parser = options::one_of::<AgentWeights>(), hide_possible_values = true, default_value = "rows", hide_short_help = true)]
     pub weighting: AgentWeights,
