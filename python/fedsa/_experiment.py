@@ -14,7 +14,7 @@ from fedsa._kinds import Method, Problem
 from fedsa._link import in_keys, swept_keys
 from fedsa._progress import Listener, Observer, ProgressLike
 from fedsa._results import Results
-from fedsa._settings import checked_keywords, plain, seconds, shown
+from fedsa._settings import plain, seconds, shown
 from fedsa._summary import Summary, number
 from fedsa._theory import Check, Theory
 from fedsa.errors import FedsaError, InputError, NotKnown
@@ -212,7 +212,6 @@ class Experiment:
     _made: dict[str, Any]
     _natives: dict[bool, _fedsa.Experiment]
 
-    @checked_keywords
     def __init__(
         self,
         problem: Problem | Table,
@@ -283,7 +282,6 @@ class Experiment:
         return self._natives[quick]
 
     @classmethod
-    @checked_keywords
     def from_toml(cls, path: Path, *, set: Table | None = None) -> Experiment:
         """Read an experiment file.
 
@@ -316,7 +314,6 @@ class Experiment:
         return cls.from_text(text, name=name, base=os.path.dirname(name), set=set)
 
     @classmethod
-    @checked_keywords
     def from_text(cls, text: str, *, name: str = "experiment.toml", base: Path | None = None, set: Table | None = None) -> Experiment:
         """Read the text of an experiment file.
 
@@ -346,7 +343,6 @@ class Experiment:
         return self
 
     @classmethod
-    @checked_keywords
     def bundled(cls, id: str, *, set: Table | None = None) -> Experiment:
         """Return a bundled experiment; :func:`fedsa.bundled` lists them.
 
@@ -396,7 +392,6 @@ class Experiment:
         """The labels of the methods, by which results are found."""
         return self._native().labels()
 
-    @checked_keywords
     def sweep(self, values: Mapping[str, Sequence[Any]]) -> Experiment:
         """Make the experiment that runs at all combinations of some values.
 
@@ -436,7 +431,6 @@ class Experiment:
         table: dict[str, Any] = json.loads(self._native().table_json(False))
         return table
 
-    @checked_keywords
     def to_toml(self, *, defaults: bool = False) -> str:
         """Return the settings as the text of an experiment file.
 
@@ -455,7 +449,6 @@ class Experiment:
         has_id = defaults or "id" in json.loads(self._native().table_json(False))
         return text if has_id else f"id = {json.dumps(self.id)}\n\n{text}"
 
-    @checked_keywords
     def run(
         self,
         *,
@@ -518,7 +511,6 @@ class Experiment:
         with Listener(native.id, progress, observer) as listener:
             return Results._of(native.run(listener, cancel, folder, force, seconds(checkpoint_every, "checkpoint_every")))
 
-    @checked_keywords
     def check(
         self,
         *,
@@ -551,7 +543,6 @@ class Experiment:
             text, refusal = _fedsa.check_experiment(native, listener, cancel, force)
         return Check(json.loads(text), refusal)
 
-    @checked_keywords
     def theory(
         self,
         *,
@@ -595,7 +586,6 @@ class Experiment:
         with Listener(native.id, progress) as listener:
             return Theory(_fedsa.Theory.of(native, listener, cancel, target_mse, full))
 
-    @checked_keywords
     def tune(
         self,
         *,

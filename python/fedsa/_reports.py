@@ -8,7 +8,6 @@ from typing import Protocol
 
 from fedsa import _fedsa, _files
 from fedsa._files import Path
-from fedsa._settings import checked_keywords
 from fedsa.errors import InputError
 
 
@@ -74,7 +73,6 @@ class Report:
         return f'<iframe srcdoc="{html.escape(self.html)}" width="100%" height="900" title="report"></iframe>'
 
 
-@checked_keywords
 def report(runs: Kept | Path | Sequence[Kept | Path], out: Path | None = None, *, title: str | None = None, overwrite: bool = False) -> Report:
     """Make a page of HTML on runs: what was run, what was found, curves to look at from all sides.
 

@@ -12,7 +12,7 @@ from fedsa import _fedsa, _files
 from fedsa._figure import Figure
 from fedsa._files import Path
 from fedsa._reports import Report, report
-from fedsa._settings import checked_keywords, nearest
+from fedsa._settings import nearest
 from fedsa._summary import Estimate, Note, Summary, notes_of, number
 from fedsa._warn import warn_of
 from fedsa.errors import InputError, MissedError
@@ -214,7 +214,6 @@ class Results:
                 return found
         raise KeyError(f"there is no '{label}'{nearest(label, self.labels)}; labels are {', '.join(self.labels)}")
 
-    @checked_keywords
     def floor(self, label: str) -> Estimate:
         """Return the level at which the squared error of a method stays.
 
@@ -238,7 +237,6 @@ class Results:
         entry = self._entry(label)
         return floor_of(entry)
 
-    @checked_keywords
     def predicted(self, label: str) -> dict[str, float | None]:
         """Return what theory predicts of a method, as far as the experiment asked for it: by name of the quantity.
 
@@ -254,7 +252,6 @@ class Results:
         """
         return dict(self._entry(label)["predicted"])
 
-    @checked_keywords
     def cost(self, label: str) -> dict[str, float]:
         """Return what the runs of a method cost, the mean over seeds.
 
@@ -271,7 +268,6 @@ class Results:
         entry = self._entry(label)
         return {**(entry["ledger"] or {}), **({"seconds": entry["seconds"]} if entry.get("seconds") is not None else {})}
 
-    @checked_keywords
     def theta(self, label: str, *, seed: int | None = None) -> NDArray[Any]:
         """Return the final outputs of a method.
 
@@ -344,7 +340,6 @@ class Results:
         notes += self._report["checks"] if self._report else said
         return Summary(f"{self.id}: {self.title}", columns, rows, notes)
 
-    @checked_keywords
     def plot(
         self,
         *,
@@ -429,7 +424,6 @@ class Results:
     def _all_files(self) -> dict[str, bytes]:
         return self._native.files() if self._native else self._files
 
-    @checked_keywords
     def save(self, folder: Path, *, overwrite: bool = False) -> None:
         """Write the files of a finished run: settings, summary, trace, outputs and figures.
 
@@ -454,7 +448,6 @@ class Results:
         figures = {f"figure.{name}": drawn.render(name) for name in ("svg", "png")}  # type: ignore[arg-type]
         _fedsa.write_finished(_files.name_of(folder, "folder"), {**self._all_files(), **figures}, overwrite)
 
-    @checked_keywords
     def report(self, out: Path | None = None, *, title: str | None = None, overwrite: bool = False) -> Report:
         """Make a page of HTML on the results, as :func:`fedsa.report`.
 
@@ -550,7 +543,6 @@ def outcome(entry: Mapping[str, Any], reported: Mapping[str, Any] | None) -> Out
     return Outcome(name, reason, help, bool(entry["as_expected"]), entry.get("rounds"))
 
 
-@checked_keywords
 def open(folder: Path) -> Results:
     """Read the results of a finished run.
 
@@ -644,7 +636,6 @@ class Comparison:
         return self.summary().to_html()
 
 
-@checked_keywords
 def compare(a: Results | Path, b: Results | Path) -> Comparison:
     """Compare two runs: settings that differ, results, checks.
 

@@ -6,8 +6,8 @@ import difflib
 import functools
 import inspect
 import operator
-from collections.abc import Callable, Mapping
-from typing import Any, ClassVar, NoReturn, TypeVar, cast
+from collections.abc import Mapping
+from typing import Any, ClassVar, NoReturn, TypeVar
 
 from fedsa import _fedsa
 from fedsa.errors import InputError
@@ -97,25 +97,6 @@ def bytes_of(value: Any, key: str) -> bytes:
     if not isinstance(value, (bytes, bytearray, memoryview)):
         raise InputError(f"a value of the type {type(value).__name__}", "setting.wrong-type", key, "bytes")
     return bytes(value)
-
-
-F = TypeVar("F", bound=Callable[..., Any])
-
-
-def checked_keywords(function: F) -> F:
-    """The function, which names the nearest keyword where one is unknown, as Python itself does from 3.13 on in some cases."""
-    names = [name for name in inspect.signature(function).parameters if name != "self"]
-    owner, _, name = function.__qualname__.rpartition(".")
-    called = owner if name == "__init__" else name
-
-    @functools.wraps(function)
-    def with_hint(*args: Any, **given: Any) -> Any:
-        for name in given:
-            if name not in names:
-                raise TypeError(f"{called} has no keyword '{name}'{nearest(name, names)}")
-        return function(*args, **given)
-
-    return cast(F, with_hint)
 
 
 class Settings:

@@ -17,7 +17,7 @@ from fedsa import _fedsa
 from fedsa._files import Path
 from fedsa._progress import Listener, ProgressLike
 from fedsa._results import Results
-from fedsa._settings import checked_keywords, whole
+from fedsa._settings import whole
 from fedsa._settings import seconds as seconds_of
 from fedsa.errors import Cancelled, InputError, MachineError
 
@@ -185,7 +185,6 @@ def batches_of(points: Sequence[int], size: Callable[[int], float], most: float)
     return [*batches, list_of(batch)] if batch else batches
 
 
-@checked_keywords
 def sweep(
     experiment: Experiment,
     on: Engine = "local",

@@ -18,7 +18,6 @@ from fedsa._files import Path
 from fedsa._parameters import Parameters
 from fedsa._progress import Listener, ProgressLike
 from fedsa._results import Outcome, Results
-from fedsa._settings import checked_keywords
 from fedsa._summary import Estimate, Summary, number
 from fedsa._typed import named_settings, typed
 from fedsa._warn import warn
@@ -276,7 +275,6 @@ class ValueFunction(Parameters):
 
     weights_: NDArray[np.float64]
 
-    @checked_keywords
     def __init__(
         self,
         *,
@@ -351,7 +349,6 @@ class ValueFunction(Parameters):
         named["ranges"] = ranges
         return named
 
-    @checked_keywords
     def fit(self, agents: Any, *, progress: ProgressLike = None, cancel: _fedsa.CancelToken | None = None) -> ValueFunction:
         """Fit the value function.
 
@@ -495,7 +492,6 @@ class ValueFunction(Parameters):
         rows = _logs.states(states, self.columns_, model.file_columns())
         return model.features(rows).reshape(len(rows), len(self.weights_))
 
-    @checked_keywords
     def value(self, method: Method = "fitted") -> PolicyValue:
         """Return how good the policy is: the value of the states in which its episodes start.
 
@@ -531,7 +527,6 @@ class ValueFunction(Parameters):
         agents = {name: ValueEstimate._of(e) for name, e in one["agents"].items()}
         return PolicyValue(method, float(found["level"]), ValueEstimate._of(one["all"]), agents)
 
-    @checked_keywords
     def score(self, agents: Any) -> float:
         """Return minus the root mean square error of values against the discounted returns of episodes: the higher, the better.
 
@@ -605,7 +600,6 @@ class ValueFunction(Parameters):
         title = f"{words} on held-out episodes ({held['share']:.0%} of each agent), root mean square (standard error)"
         return Summary(title, ["agent", "federated", "own", "pooled", "own - federated", "does it help?"], rows, notes)
 
-    @checked_keywords
     def plot(self, what: Literal["value", "returns", "methods"] = "value") -> Figure:
         """Return a picture of the fit.
 
@@ -637,7 +631,6 @@ class ValueFunction(Parameters):
             raise NotKnown(f"there is no picture of {what}", "", "what", "holdout for returns, method='auto' for methods, states for value")
         return Figure(found)
 
-    @checked_keywords
     def save(self, folder: Path) -> None:
         """Write ``weights.json`` and ``weights.npz``, which ``fedsa predict`` applies to files.
 
@@ -656,7 +649,6 @@ class ValueFunction(Parameters):
         _files.write_all(folder, {name: contents for name, contents in files.items() if contents is not None})
 
     @classmethod
-    @checked_keywords
     def load(cls, path: Path) -> ValueFunction:
         """Read the weights of ``fedsa evaluate`` or of :meth:`save`.
 

@@ -36,7 +36,7 @@ from fedsa._deployed import serve
 from fedsa._files import Path
 from fedsa._kinds import Method, Problem
 from fedsa._resident import Resident
-from fedsa._settings import bytes_of, checked_keywords, nearest, plain, positive, whole
+from fedsa._settings import bytes_of, nearest, plain, positive, whole
 from fedsa._warn import warn
 from fedsa.errors import InputError
 
@@ -113,7 +113,6 @@ class AgentData:
     <fedsa.federation.AgentData of 5 agents, d = 3>
     """
 
-    @checked_keywords
     def __init__(self, problem: Problem | Table, *, sampling: str | Table = "iid", base: Path | None = None) -> None:
         law = {"kind": sampling} if isinstance(sampling, str) else plain(sampling)
         # The engine builds problems of experiments; which method it has does not matter.
@@ -179,7 +178,6 @@ class Federation:
     False
     """
 
-    @checked_keywords
     def __init__(
         self,
         method: Method | Table,
@@ -309,7 +307,6 @@ class ClientNode:
       help: the bytes of a message made by the same codec
     """
 
-    @checked_keywords
     def __init__(self, federation: Federation, data: AgentData, agent: int, *, place: int | None = None) -> None:
         expected(federation, Federation, "federation")
         expected(data, AgentData, "data")
@@ -403,11 +400,9 @@ class ServerNode:
     (True, array([0.5]))
     """
 
-    @checked_keywords
     def __init__(self, federation: Federation) -> None:
         self._native = _fedsa.ServerNode(expected(federation, Federation, "federation")._native)
 
-    @checked_keywords
     def open(self, available: Sequence[int] | None = None) -> Todo:
         """Open the next round.
 
@@ -587,7 +582,6 @@ class Session:
 
     TARGETS = ("mse", "residual", "gap")
 
-    @checked_keywords
     def __init__(
         self,
         server: ServerNode,
@@ -655,7 +649,6 @@ class Session:
             warn(f"{what}: agents are whole numbers, as in the messages")
         return taken
 
-    @checked_keywords
     def advance(self, rounds: int, *, available: Sequence[int] | None = None) -> str:
         """Do further rounds.
 

@@ -18,7 +18,6 @@ import numpy as np
 from fedsa import _fedsa, _files
 from fedsa._arrays import refused
 from fedsa._files import Path
-from fedsa._settings import checked_keywords
 from fedsa.errors import InputError
 
 if TYPE_CHECKING:
@@ -169,7 +168,6 @@ class Steps:
         self.episodes += any(ends)
 
 
-@checked_keywords
 def record(
     env: Any,
     policy: Policy | None,
@@ -471,7 +469,6 @@ def imported(name: str, why: str, install: str) -> Any:
         raise ImportError(f"{why}, and {name} is not installed: pip install {install}") from e
 
 
-@checked_keywords
 def read_minari(path: Path, *, episodes: int | None = None) -> Recording:
     """Read a data set of Minari.
 

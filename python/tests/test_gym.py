@@ -149,7 +149,7 @@ BAD: dict[str, tuple[Any, type[Exception], str]] = {
     "episodes": (lambda: record(Chain(), lambda s: 0, 0), fedsa.InputError, "at least 1"),
     "policy": (lambda: record(Chain(), 3, 1), fedsa.InputError, "not callable"),  # type: ignore[arg-type]
     "environment": (lambda: record(3, lambda s: 0, 1), fedsa.InputError, "has no reset"),
-    "keyword": (lambda: record(Chain(), lambda s: 0, 1, sead=3), TypeError, "did you mean 'seed'"),  # type: ignore[call-arg]
+    "keyword": (lambda: record(Chain(), lambda s: 0, 1, sead=3), TypeError, "keyword argument 'sead'"),  # type: ignore[call-arg]
     "copies of an environment": (lambda: record(Chain(), lambda s: 0, 1, num_envs=2), fedsa.InputError, "num_envs"),
     "an unknown id": (lambda: record("NoSuch-v0", None, 1), gymnasium.error.Error, "NoSuch"),
     "texts": (lambda: record(Texts(), lambda s: 0, 1), fedsa.InputError, "observations of numbers"),

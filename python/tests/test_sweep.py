@@ -221,7 +221,7 @@ def test_what_cannot_be_done_is_refused(tmp_path: Path, monkeypatch: pytest.Monk
         with pytest.raises(fedsa.InputError) as caught:
             fedsa.sweep(swept(), **settings)
         assert caught.value.key in settings
-    with pytest.raises(TypeError, match="did you mean 'workers'"):
+    with pytest.raises(TypeError, match="keyword argument 'worker'"):
         fedsa.sweep(swept(), worker=2)  # type: ignore[call-arg]
     with monkeypatch.context() as without:
         without.setitem(sys.modules, "joblib", None)

@@ -437,7 +437,7 @@ def test_bad_states_are_refused() -> None:
             value.predict(states)
     with pytest.raises(fedsa.InputError, match="not fitted"):
         ValueFunction().predict([[0.0]])
-    with pytest.raises(TypeError, match="did you mean 'gamma'"):
+    with pytest.raises(TypeError, match="keyword argument 'gama'"):
         ValueFunction(gama=0.9)  # type: ignore[call-arg]
 
 
