@@ -1,6 +1,7 @@
 //! `fedsa fit` and `fedsa predict` on rows with targets.
 
 use crate::common::{Folder, Output, finish};
+use clap::{Args, Command};
 use fedsa::cancel::Cancel;
 use fedsa::error::ErrorCode;
 use fedsa::problem::Files as _;
@@ -559,4 +560,39 @@ fn a_fit_does_not_go_on_with_other_data_in_memory() {
     assert_eq!(run(["a", "b"], IfExists::Resume).unwrap().json(), fitted.json());
     let refused = run(["b", "a"], IfExists::Resume).map(|_| ()).unwrap_err();
     assert_eq!(refused.code(), ErrorCode::OtherRun, "{refused}");
+}
+
+/// An option of `fedsa fit` is a field of the settings: its name, its text and its default are those of the field, in the JSON schema too, from which
+/// Python has them.
+#[test]
+fn every_option_of_fit_is_a_setting_with_the_same_default() {
+    let command = FitSettings::augment_args(Command::new("fit"));
+    let defaults = serde_json::to_value(FitSettings::default()).unwrap();
+    let settings = defaults.as_object().unwrap();
+    assert_eq!(command.get_arguments().count(), settings.len());
+    for arg in command.get_arguments() {
+        let name = arg.get_id().as_str();
+        let default = settings.get(name).unwrap_or_else(|| panic!("{name} is a setting"));
+        assert!(arg.get_long().is_none_or(|long| long == name.replace('_', "-")), "{name}");
+        assert!(arg.get_help_heading().is_some() && arg.get_help().is_some(), "{name}");
+        let given = arg.get_default_values().first().map(|text| text.to_string_lossy().to_string()).filter(|text| !text.is_empty());
+        let said = match default {
+            Value::Null => None,
+            Value::Array(list) if list.is_empty() => None,
+            Value::Bool(is_on) => Some(is_on.to_string()),
+            Value::String(text) => Some(text.clone()),
+            Value::Number(number) => Some(number.to_string()),
+            other => panic!("{name}: {other}"),
+        };
+        // Flags have no value, and numbers several texts.
+        let is_same = match (number_of(&given), number_of(&said)) {
+            (Some(given), Some(said)) => given == said,
+            _ => given == said || said.as_deref() == Some("false") && given.is_none(),
+        };
+        assert!(is_same, "{name}: {given:?} {said:?}");
+    }
+}
+
+fn number_of(text: &Option<String>) -> Option<f64> {
+    text.as_ref()?.parse().ok()
 }
