@@ -14,7 +14,7 @@ from fedsa._files import Path
 from fedsa._reports import Report, report
 from fedsa._settings import nearest
 from fedsa._summary import Estimate, Note, Summary, notes_of, number
-from fedsa._warn import warn_of
+from fedsa._warn import warn, warn_of
 from fedsa.errors import InputError, MissedError
 
 if TYPE_CHECKING:
@@ -226,8 +226,9 @@ class Results:
         -------
         Estimate
             The mean of ``||theta - theta*||^2`` over the last fifth of the rounds and over seeds, with its standard
-            error over seeds. NaN where it is not known: the root is not known, or a run diverged. The mean says nothing of
-            a floor where the error still falls, which :meth:`summary` marks.
+            error over seeds. NaN where it is not known: the root is not known, or a run diverged. Where the error still
+            falls, there is a warning with the code ``floor.falls``; a flat error is taken for a falling one in at most 1%
+            of all runs.
 
         Raises
         ------
@@ -235,6 +236,9 @@ class Results:
             When there is no such label.
         """
         entry = self._entry(label)
+        share = entry.get("floor_falls_by")
+        if share is not None:
+            warn(f"the error of {label} still falls, by {share:.2g} of itself over the last fifth of the rounds: their mean is above its floor", code="floor.falls")
         return floor_of(entry)
 
     def predicted(self, label: str) -> dict[str, float | None]:
@@ -276,7 +280,7 @@ class Results:
         label : str
             The method, one of :attr:`labels`.
         seed : int, optional
-            One seed, by its place among those of the experiment.
+            The number of one seed of the experiment.
 
         Returns
         -------
@@ -286,13 +290,15 @@ class Results:
         Raises
         ------
         KeyError
-            When there is no such label, or the method was refused.
-        IndexError
-            When there is no such seed.
+            When there is no such label, the method was refused, or it was not run with this seed.
         """
-        self._entry(label)
+        entry = self._entry(label)
         theta = self.arrays()[label]
-        return theta if seed is None else theta[seed]
+        if seed is None:
+            return theta
+        if seed not in entry["seed_numbers"]:
+            raise KeyError(f"{label} has no seed {seed}; its seeds are {', '.join(map(str, entry['seed_numbers']))}")
+        return theta[entry["seed_numbers"].index(seed)]
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return the arrays of ``theta.npz``: outputs by label, and ``theta_star`` where it is known."""
@@ -325,16 +331,16 @@ class Results:
         for entry in self._data["results"]:
             ledger = entry["ledger"] or {}
             bits = ledger.get("bits_up", 0.0) + ledger.get("bits_down", 0.0)
+            share = entry.get("floor_falls_by")
             floor = floor_of(entry)
             end = outcome(entry, None)
-            share = entry.get("floor_falls_by")
-            cells = dict(method=entry["method"], point=entry["point"], outcome=end.name, floor=floor if floor.mean == floor.mean else None, rounds=end.rounds, bits=bits or None)
-            cells["no floor yet"] = None if share is None else f"falls by {share:.0%}"
+            cells = dict(method=entry["method"], point=entry["point"], outcome=end.name, floor=floor if floor.mean == floor.mean and share is None else None, rounds=end.rounds, bits=bits or None)
+            cells["no floor yet"] = None if share is None else f"falls by {share:.2%}"
             rows.append(cells)
         columns = [c for c in ("method", "point", "outcome", "floor", "no floor yet", "rounds", "bits") if any(row[c] not in (None, "") for row in rows)]
         notes = [f"{label}: {end}" for label, end in self.outcomes.items() if end.reason or end.help]
         if "no floor yet" in columns:
-            notes.append("no floor yet: over the last fifth of the rounds, whose mean is under floor, the error still falls by this share; more rounds tell the floor")
+            notes.append("no floor yet: the error still falls, by this share over the last fifth of the rounds; more rounds tell the floor")
         notes += map(str, self.notes)
         said = [f"check {'holds' if check.passed else 'FAILS'}: {check.name}" for check in self.checks]
         notes += self._report["checks"] if self._report else said
@@ -539,7 +545,8 @@ def outcome(entry: Mapping[str, Any], reported: Mapping[str, Any] | None) -> Out
     help = reported.get("help") if reported else None
     stable = entry.get("largest_stable_step")
     if name == "diverged" and not help and stable is not None:
-        help = f"a step size below {stable:.3g}"
+        of = " (the limit of the mean; that of the mean square is not known)" if entry.get("largest_stable_step_limit") == "mean" else ""
+        help = f"a step size below {stable:.3g}{of}"
     return Outcome(name, reason, help, bool(entry["as_expected"]), entry.get("rounds"))
 
 

@@ -97,3 +97,22 @@ def test_a_text_of_a_problem_in_memory_says_that_its_data_are_not_there() -> Non
     with pytest.raises(fedsa.InputError, match="in the memory of Python, and not in this text") as refused:
         fedsa.Experiment.from_text(linear.to_toml())
     assert refused.value.key == "problem.kind" and refused.value.line is not None
+
+
+def test_a_curve_that_has_hardly_begun_to_fall_has_no_floor() -> None:
+    garnet = problems.Garnet(agents=3, states=10, features=3, seed=1)
+    results = fedsa.Experiment(garnet, methods.FedLSA(0.001, 1), rounds=200, seeds=3).run(progress=False)
+    (row,) = results.summary().rows
+    assert row["no floor yet"].startswith("falls by ") and row.get("floor") is None
+    with pytest.warns(fedsa.FedsaWarning, match="still falls") as warned:
+        results.floor("fedlsa")
+    assert warned[0].message.code == "floor.falls"
+
+
+def test_a_seed_is_named_by_its_number() -> None:
+    results = small(seeds=[7, 3]).run(progress=False)
+    both = results.theta("fedlsa")
+    np.testing.assert_array_equal(results.theta("fedlsa", seed=7), both[0])
+    np.testing.assert_array_equal(results.theta("fedlsa", seed=3), both[1])
+    with pytest.raises(KeyError, match="fedlsa has no seed 0; its seeds are 7, 3"):
+        results.theta("fedlsa", seed=0)

@@ -110,3 +110,9 @@ def test_a_check_says_what_a_run_comes_to(tmp_path: Path) -> None:
     assert {k: v for k, v in check.to_dict().items() if k not in left} == {k: v for k, v in theirs.items() if k not in left}
     unstable = experiment(methods=methods.FedLSA(1e4, 10)).check()
     assert not unstable and isinstance(unstable.refusal, fedsa.InputError)
+
+
+def test_a_curve_that_is_not_computed_is_not_known() -> None:
+    theory = experiment(sampling="markov", rounds=100_000_000).theory()
+    with pytest.raises(fedsa.NotKnown, match="takes too long"):
+        theory.curve("fedlsa")

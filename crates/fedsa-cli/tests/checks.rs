@@ -363,3 +363,19 @@ fn curves_that_coincide_are_told_from_those_that_do_not() {
     let both = format!("{}over = \"SCAFFLSA\"\n", along("0.1"));
     refused_text(&both, "over = \"SCAFFLSA\"", &["along a coordinate or with another method, not both"]);
 }
+
+/// The mean of this method converges up to 18.8, and its mean square diverges at 8 already.
+#[test]
+fn a_step_that_is_advised_is_accepted() {
+    let edits = [("agents = 4", "agents = 7"), ("features = 3", "features = 4\nseed = 3"), ("kind = \"fedlsa\"", "kind = \"scafflsa\"")];
+    let text = edits.iter().fold(SMALL.to_string(), |text, (old, new)| edited(&text, old, new));
+    let text = text.replacen("step_size = 0.1", "step_size = 8.0", 1).replacen("local_steps = 10", "local_steps = 3", 1);
+    let folder = Folder::with(&text);
+    let refused = folder.run(&["check", "small.toml"]).exits(2).message();
+    let step = refused.split("stable up to step_size = ").nth(1).unwrap().split([';', ',', ' ']).next().unwrap();
+    let set = format!("method.FedLSA.step_size={step}");
+    folder.run(&["check", "small.toml", "--set", &set]).exits(0).says("ok\n");
+    let method = &as_json(&folder, &["--set", &set])["points"][0]["methods"][0];
+    assert!(method["mean_square_radius"].as_f64().unwrap() < 1.0, "{method}");
+    assert_eq!(method["largest_stable_step_limit"], "mean-square");
+}

@@ -309,6 +309,7 @@ fn entry(plan: &Plan, results: &Results, predictor: &Predictor, planned: &Planne
         "point": planned.point.label,
         "coordinates": coordinates,
         "seeds": seeds.len(),
+        "seed_numbers": seeds.iter().map(|seed| seed.seed).collect::<Vec<_>>(),
         "status": if has_diverged { "diverged" } else { "ok" },
         "outcome": outcome.map_or("refused", Outcome::name),
         "as_expected": results.as_expected(plan, cell),
@@ -351,7 +352,9 @@ fn add_end(entry: &mut Json, plan: &Plan, results: &Results, predictor: &Predict
     if !diverged.is_empty() {
         entry["diverged_at_round"] = json!(diverged.iter().min());
         entry["diverged_seeds"] = json!(diverged.len());
-        entry["largest_stable_step"] = number(plan.forecast(cell).largest_stable_step().ok().map(|stable| stable.step));
+        let stable = plan.forecast(cell).largest_stable_step().ok();
+        entry["largest_stable_step"] = number(stable.map(|stable| stable.step));
+        entry["largest_stable_step_limit"] = json!(stable.map(StableStep::limit));
     }
     if let Some(missed) = outcome.and_then(Outcome::missed) {
         entry["target"] = json!({ "metric": missed.metric, "asked": number(Some(missed.target)), "reached": number(Some(missed.value)) });

@@ -10,7 +10,8 @@ mod table;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use fedsa::error::{Result, require};
+use fedsa::error::{ErrorKind, Result, require};
+use fedsa::note::{Note, NoteCode};
 use fedsa::record::{COUNTS, Count};
 use fedsa_theory::Accuracy;
 use toml::Value;
@@ -352,6 +353,26 @@ fn reference(slope: f64, curves: &[PlottedCurve]) -> Option<PlottedCurve> {
         style: Style::Reference,
         ..PlottedCurve::default()
     })
+}
+
+/// Why predicted lines that the figure asks for are not there, each method and reason once.
+pub fn missing_predictions(plan: &Plan, predictor: &Predictor) -> Vec<Note> {
+    let mut notes: Vec<Note> = Vec::new();
+    let figure = &plan.experiment.figure;
+    let cells = plan.points.iter().flat_map(|point| plan.labels.iter().zip(&point.cells));
+    for (label, cell) in cells.filter(|(_, cell)| plan.cells[**cell].refused.is_none()) {
+        let curve = figure.exact.contains(label).then(|| ("curve", predictor.curve(*cell).err()));
+        let levels = figure.levels.get(label).into_iter().flatten();
+        let levels = levels.map(|quantity| (quantity.as_str(), predictor.number(*cell, quantity).err()));
+        for (what, why) in curve.into_iter().chain(levels) {
+            let Some(why) = why.filter(|why| why.kind() != ErrorKind::Cancelled) else { continue };
+            let note = Note::new(NoteCode::PredictionMissing, format!("the figure has no predicted {what} of {label}: {}", why.what));
+            if !notes.contains(&note) {
+                notes.push(note);
+            }
+        }
+    }
+    notes
 }
 
 #[cfg(test)]

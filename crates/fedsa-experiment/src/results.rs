@@ -1,5 +1,7 @@
 //! Measured results, and their statistics over seeds.
 
+mod falling;
+
 use std::collections::HashMap;
 
 use fedsa::record::counts::USUAL_COST;
@@ -36,28 +38,6 @@ pub struct Results {
 
 /// The share of the rounds, counted from the end, that a floor averages.
 pub const FLOOR_SHARE: f64 = 0.2;
-
-/// A metric that falls by less than this share over the rounds of its floor has settled.
-const SETTLED: f64 = 0.05;
-
-/// A line of least squares.
-struct Line {
-    slope: f64,
-    /// The standard error of the slope, if points scatter independently.
-    se: f64,
-    /// The distance of the last point from the first, along x.
-    length: f64,
-}
-
-/// The line through points (x, y), at least three.
-fn line(points: &[(f64, f64)]) -> Line {
-    let n = points.len() as f64;
-    let (x, y) = points.iter().fold((0.0, 0.0), |(x, y), p| (x + p.0 / n, y + p.1 / n));
-    let (xx, xy) = points.iter().fold((0.0, 0.0), |(xx, xy), p| (xx + (p.0 - x).powi(2), xy + (p.0 - x) * (p.1 - y)));
-    let slope = xy / xx;
-    let left = points.iter().map(|p| (p.1 - y - slope * (p.0 - x)).powi(2)).sum::<f64>();
-    Line { slope, se: (left / (n - 2.0) / xx).sqrt(), length: points[points.len() - 1].0 - points[0].0 }
-}
 
 /// Whether round t of `last` rounds belongs to the floor.
 pub fn in_tail(t: u64, last: u64) -> bool {
@@ -125,22 +105,11 @@ impl Results {
         floors.filter(|floors| !floors.is_empty())
     }
 
-    /// The share by which a metric still falls over the rounds of its floor; `None` where it has settled as far as the runs tell: where the
-    /// line through its logarithm falls by less than 5%, or by less than three standard errors, which are those of seeds where
-    /// there are three.
+    /// The share by which a metric still falls over the rounds of its floor, by [`falling::falls_by`]; `None` where it has come to its floor.
     pub fn falls_by(&self, cell: usize, name: &str) -> Option<f64> {
-        let slope = |seed: &SeedResult| {
-            let last = seed.rows.last()?.round;
-            let tail = seed.rows.iter().filter(|row| in_tail(row.round, last));
-            let points: Option<Vec<(f64, f64)>> = tail.map(|row| Some((row.round as f64, row.metric(name)?.ln()))).collect();
-            points.filter(|points| points.len() >= 3).map(|points| line(&points))
-        };
-        let lines: Vec<Line> = self.cells[cell].iter().map(slope).collect::<Option<_>>()?;
-        let slopes = Estimate::of(&lines.iter().map(|line| line.slope).collect::<Vec<_>>());
-        let scatter = lines.iter().map(|line| line.se * line.se).sum::<f64>().sqrt() / lines.len() as f64;
-        let se = if lines.len() >= 3 { slopes.se } else { scatter };
-        let share = -(slopes.mean * lines.first()?.length).exp_m1();
-        (share > SETTLED && slopes.mean < -3.0 * se).then_some(share)
+        let curve = |seed: &SeedResult| seed.rows.iter().map(|row| Some((row.round as f64, row.metric(name)?))).collect();
+        let curves: Vec<Vec<(f64, f64)>> = self.cells[cell].iter().map(curve).collect::<Option<_>>()?;
+        falling::falls_by(&curves)
     }
 
     /// The cost of a cell until the mean over seeds of a metric first fell to a level:

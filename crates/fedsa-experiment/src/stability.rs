@@ -38,12 +38,19 @@ pub fn stable_step_text(plan: &Plan, cell: usize) -> String {
     stable_text(&plan.forecast(cell).largest_stable_step())
 }
 
+/// What is said where only the limit of the mean is known.
+const NOT_COMPUTED: &str = "the limit of the mean square, which noise can make smaller, was not computed";
+
 /// The largest stable step size in words, rounded down so that the printed value is stable.
 pub fn stable_text(found: &Result<StableStep>) -> String {
     match found {
-        Ok(stable) if stable.step.is_infinite() => "stable with any step_size".into(),
+        Ok(stable) if stable.step.is_infinite() && stable.in_mean_square => "stable with any step_size".into(),
+        Ok(stable) if stable.step.is_infinite() => format!("stable with any step_size in the mean; {NOT_COMPUTED}"),
         Ok(stable) if stable.in_mean_square => format!("stable up to step_size = {}", numbers::rounded_down(stable.step)),
-        Ok(stable) => format!("stable up to step_size = {} in the mean (noise may ask for less)", numbers::rounded_down(stable.step)),
+        Ok(stable) => {
+            let step = numbers::rounded_down(stable.step);
+            format!("stable up to step_size = {step} in the mean; {NOT_COMPUTED}")
+        }
         Err(e) => format!("no stable step found: {}", e.what),
     }
 }

@@ -61,7 +61,8 @@ fn diverged(result: &Json) -> String {
     };
     let help = match result["largest_stable_step"].as_f64() {
         Some(step) => {
-            format!("its step size is too large: with these settings it is stable up to step_size = {}", numbers::rounded_down(step))
+            let of = if result["largest_stable_step_limit"] == "mean" { "its mean converges" } else { "it is stable" };
+            format!("its step size is too large: with these settings {of} up to step_size = {}", numbers::rounded_down(step))
         }
         None => "a smaller step_size, fewer local_steps, or a link that alters messages less may help".to_string(),
     };

@@ -199,7 +199,8 @@ fn remark(result: &Json) -> Cell {
         parts.push(format!("not at its floor: still falls by {} over the last fifth of the rounds", numbers::percent(share)));
     }
     if let Some(step) = result["largest_stable_step"].as_f64() {
-        parts.push(format!("largest stable step size {}", numbers::number(step)));
+        let of = if result["largest_stable_step_limit"] == "mean" { " (of the mean)" } else { "" };
+        parts.push(format!("largest stable step size{of} {}", numbers::number(step)));
     }
     if let Some(why) = result["why_stalled"].as_str().or_else(|| result["why_stalled"]["text"].as_str()) {
         parts.push(why.to_string());

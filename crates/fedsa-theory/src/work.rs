@@ -184,7 +184,7 @@ const LESS: &str = "fewer agents, states, features or local steps, or a step siz
 pub(crate) fn refused(what: &str, help: &str) -> Error {
     METER.set(Meter { was_cut: true, ..METER.get() });
     let what = if what.is_empty() { "it" } else { what };
-    Error::new("", format!("not computed: {what} takes too long"), help)
+    Error::not_known("", format!("not computed: {what} takes too long"), help)
 }
 
 /// How many multiplications may still be counted; infinite without a limit.

@@ -71,6 +71,7 @@ codes! {
     InferenceOverdispersed, "inference.overdispersed", Warning, "Counts vary by more than their family allows.";
     NextStatesOfNextEpisode, "next-state.of-next-episode", Warning, "Ends of episodes whose next state is of the next episode were left out.";
     NextStatesFollow, "states.next-follow", Info, "Next states are those of following rows.";
+    PredictionMissing, "prediction.missing", Info, "A predicted line that the figure asked for is not known.";
     RatiosClipped, "ratios.clipped", Warning, "Importance ratios are clipped, which biases values.";
     RatiosFewEffective, "ratios.few-effective", Warning, "A few transitions carry the weight of the importance ratios.";
     RatiosMeanNotOne, "ratios.mean-not-one", Warning, "The mean importance ratio is not 1.";

@@ -454,3 +454,26 @@ fn mistakes_in_a_method_in_a_method_are_shown_there() {
         assert!(message.contains(said) && message.contains("bad.toml"), "{message}");
     }
 }
+
+#[test]
+fn a_predicted_line_that_is_not_known_is_noted() {
+    let text = format!("{SMALL}\n[figure]\nexact = [\"SCAFFLSA\"]\nlevels = {{ SCAFFLSA = [\"floor\"], FedLSA = [\"floor\"] }}\n");
+    let folder = Folder::with(&text);
+    let lossy = "method.SCAFFLSA.uplink={ media = [{ kind = \"erasure\", success = 0.5 }] }";
+    let output = folder.run(&["run", "small.toml", "--set", lossy]).exits(0);
+    for line in ["note: the figure has no predicted curve of SCAFFLSA: ", "note: the figure has no predicted floor of SCAFFLSA: "] {
+        assert!(output.stdout.contains(line), "{}", output.stdout);
+    }
+    assert!(!output.stdout.contains("of FedLSA: not"), "{}", output.stdout);
+    let notes = folder.json("out/small/summary.json")["notes"].to_string();
+    assert!(notes.contains("prediction.missing"), "{notes}");
+}
+
+#[test]
+fn a_curve_that_has_hardly_begun_to_fall_has_no_floor() {
+    let folder = Folder::with(SMALL);
+    let slow = ["--set", "method.FedLSA.step_size=0.001", "--set", "method.FedLSA.local_steps=1"];
+    let output = folder.run(&[&["run", "small.toml", "--rounds", "200"][..], &slow].concat()).exits(0);
+    assert!(output.stdout.contains(" at the end, no floor yet: it falls by 0.0"), "{}", output.stdout);
+    assert!(!output.stdout.contains("FedLSA: floor"), "{}", output.stdout);
+}

@@ -101,6 +101,7 @@ impl<'a> Reported<'a> {
             "stable": stable,
             "reason": reason,
             "largest_stable_step": finite(self.steps.get(&cell).and_then(|step| step.map(|s| s.step))),
+            "largest_stable_step_limit": self.steps.get(&cell).and_then(|step| step.map(StableStep::limit)),
             "runs": planned.seeds().len(),
             "seconds": self.duration.cells[cell],
         })

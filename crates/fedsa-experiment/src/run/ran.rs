@@ -133,9 +133,10 @@ impl Ran {
         let compare = || {
             let verdicts = checks::measure(&plan, &results, &predictor, unmeasured);
             let picture = picture::draw(&plan, &results, &predictor, &verdicts, quick);
-            (verdicts, picture)
+            let missing = picture::missing_predictions(&plan, &predictor);
+            (verdicts, picture, missing)
         };
-        let (verdicts, picture) = predictions::while_comparing(&plan, &predictor, written.folder.as_ref(), observer, cancel, compare);
+        let (verdicts, picture, missing) = predictions::while_comparing(&plan, &predictor, written.folder.as_ref(), observer, cancel, compare);
         if cancel.is_cancelled() {
             return None;
         }
@@ -143,7 +144,8 @@ impl Ran {
         let predictor = predictor.with_cancel(&Cancel::never());
         let ended = EndedRun::of(&plan, &results, &verdicts, quick, None);
         let (seconds, provenance, further) = (began.elapsed().as_secs_f64(), output::provenance(), serde_json::Map::new());
-        let (settled, notes) = (None, summary::unknown_roots(&plan));
+        let (settled, mut notes) = (None, summary::unknown_roots(&plan));
+        notes.extend(missing);
         Some(Self {
             plan,
             results,

@@ -52,6 +52,9 @@ fn method(method: &MethodTheory) -> Json {
     }
     if let Some(largest) = &method.stability.largest {
         table.number("largest_stable_step", &largest.clone().map(|found| found.step));
+        if let Ok(found) = largest {
+            table.put("largest_stable_step_limit", found.limit());
+        }
     } else {
         table.known::<f64>("largest_stable_step", &Err(method.rounds.clone().err().unwrap_or_else(no_steps)));
     }

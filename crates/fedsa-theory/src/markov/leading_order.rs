@@ -17,7 +17,7 @@
 use faer::prelude::*;
 
 use super::{AgentClass, MarkovAgent, MarkovFloor, MarkovRule};
-use crate::RoundSetting;
+use crate::{RoundSetting, work};
 use fedsa::error::{Error, Result};
 use fedsa::linalg::{self, Mat};
 
@@ -49,6 +49,7 @@ impl LeadingOrder {
         let mut mean_a = Mat::<f64>::zeros(d, d);
         let (mut shift, mut noise, mut independent) = (vec![0.0; d], Mat::<f64>::zeros(d, d), Mat::<f64>::zeros(d, d));
         for class in classes.iter().filter(|c| c.count > 0) {
+            work::check()?;
             let (p, n) = (class.agent.weight, class.count as f64);
             let of = Correlations::new(&class.agent)?;
             mean_a += Scale(n * p) * &of.mean_a;

@@ -116,6 +116,7 @@ impl Forecast {
         let root = round.systems.root()?;
         let mut classes: Vec<(u32, f64, AgentClass)> = Vec::new();
         for (kind, weight) in round.systems.kind_of.iter().zip(&round.systems.weights) {
+            work::check()?;
             if let Some((.., class)) = classes.iter_mut().find(|(k, p, _)| (k, p) == (kind, weight)) {
                 class.count += 1;
                 continue;
@@ -347,7 +348,7 @@ impl Forecast {
     fn leading_order(&self) -> Result<(LeadingOrder, f64)> {
         self.of_last()?;
         let round = self.linear()?;
-        let rule = self.rule()?;
+        let rule = if self.drift_of_theta(&round) == Drift::Zero { MarkovRule::FedLsa } else { self.rule()? };
         if !self.is_chain() {
             return Err(unknown("leading order, other than under Markov samples of finite chains"));
         }

@@ -124,9 +124,9 @@ impl Forecast {
         let rule = self.rule()?;
         if law == Law::Markov {
             self.chains_known(round)?;
-            // With one local step the drifts of a round sum to 0 over all agents: the method is FedLSA, whose joint chain is smaller.
-            let rule = if round.setting.local_steps == 1 { MarkovRule::FedLsa } else { rule };
-            return Ok(NoiseSource::Chains(rule));
+            // FedLSA's joint chain is smaller.
+            let is_plain = self.drift_of_theta(round) == Drift::Zero;
+            return Ok(NoiseSource::Chains(if is_plain { MarkovRule::FedLsa } else { rule }));
         }
         match rule {
             MarkovRule::FedLsa => self.plain_known(round)?,

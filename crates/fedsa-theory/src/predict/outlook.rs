@@ -98,6 +98,13 @@ pub struct StableStep {
     pub in_mean_square: bool,
 }
 
+impl StableStep {
+    /// What limits it, in files: `mean-square`, or `mean` where the limit of the mean square was not computed.
+    pub fn limit(self) -> &'static str {
+        if self.in_mean_square { "mean-square" } else { "mean" }
+    }
+}
+
 /// Computes the spectral radius of the map of second moments of a method's round, for any step size.
 pub struct MeanSquareRadius(Map);
 
@@ -150,9 +157,10 @@ impl MeanSquareRadius {
             _ => {}
         }
         let (kinds, d) = (systems.kinds.len(), systems.dim());
-        let is_controlled = matches!(of.shape.drift, Drift::ControlVariate { .. });
+        let drift = of.drift_of_theta(&round);
+        let is_controlled = matches!(drift, Drift::ControlVariate { .. });
         let packed = |n: usize| n.saturating_mul(n + 1) / 2;
-        let (work, state) = match of.shape.drift {
+        let (work, state) = match drift {
             Drift::Zero => {
                 of.plain_known(&round)?;
                 (kinds.saturating_mul(packed(d).saturating_pow(3)), round.delay().map_or(0, |(delay, _)| d * (delay + 1)))
@@ -200,7 +208,7 @@ impl MeanSquareRadius {
             }
             Map::Recursion { moments, batch } => (moments.as_deref(), *batch),
         };
-        match (of.shape.drift, round.delay()) {
+        match (of.drift_of_theta(&round), round.delay()) {
             (Drift::Zero, None) => FedLsaMse::arriving(systems, moments, &round.setting, batch, &round.arrivals())?.radius(),
             (Drift::Zero, Some(delay)) => DelayedMse::new(systems, moments, &round.setting, batch, &round.arrivals(), delay)?.radius(),
             (Drift::GlobalMemory { .. }, _) => FedHsaMse::new(systems, moments.ok_or_else(no_moments)?, &round.setting, batch)?.radius(),

@@ -223,7 +223,7 @@ impl Forecast {
         let doublings = 2.0 * (h.log2() + 2.0);
         // Of a dense matrix, or by some 300 products and the eigenvalues of small matrices.
         let leading = |moments: f64, product: f64| (EIGENVALUES * moments.powi(3)).min(300.0 * product + 1e9);
-        Ok(match self.shape.drift {
+        Ok(match self.drift_of_theta(&round) {
             Drift::Zero => {
                 let state = d * (1.0 + round.delay().map_or(0.0, |(delay, _)| delay as f64));
                 kinds * doublings * packed(d + 1.0).powi(3) + leading(packed(state), 4.0 * state.powi(2) * d)

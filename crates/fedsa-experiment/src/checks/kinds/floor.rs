@@ -37,7 +37,7 @@ impl CheckKind for FloorCheck {
                 _ => (check.number(), 0.0),
             };
             let measured = near(check, &ctx.floors(cell, check.metric_name())?, expected, ctx.facts.place(point));
-            Ok(widened(measured, closure_error))
+            Ok(falling(widened(measured, closure_error), ctx.results.falls_by(cell, check.metric_name())))
         };
         ctx.cells(check)?.into_iter().map(one).collect()
     }
@@ -49,6 +49,14 @@ impl CheckKind for FloorCheck {
         };
         format!("the floor of {} of {} is {expected}", check.metric_name(), check.method_label())
     }
+}
+
+/// A measurement of an error that may still fall, by this share over the last fifth of the rounds.
+fn falling(measured: Measured, share: Option<f64>) -> Measured {
+    let Some(share) = share else { return measured };
+    let joined = if measured.allowance.is_empty() { "" } else { "; " };
+    let said = format!("no floor yet: it falls by {} over the last fifth of the rounds", numbers::percent(share));
+    Measured { allowance: format!("{}{joined}{said}", measured.allowance), ..measured }
 }
 
 /// A measurement near a number that may be off by `closure_error` (relative), the eps^2 of a closure.

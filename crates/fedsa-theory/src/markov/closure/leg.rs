@@ -4,6 +4,7 @@ use faer::prelude::*;
 
 use super::steps::{LegSteps, SplitMoments};
 use crate::symmetric::{pack, packed_index, packed_len};
+use crate::work;
 use fedsa::linalg::Mat;
 
 /// Moments at the end of a leg, for each state j in which the chain is then.
@@ -85,6 +86,10 @@ pub fn packed_map(n: usize, m: usize, map: impl Fn(&Mat<f64>) -> Mat<f64>) -> Ma
     let mut out = Mat::<f64>::zeros(packed_len(m), packed_len(n));
     for j in 0..n {
         for i in 0..=j {
+            // What is cancelled is not used.
+            if work::is_cancelled() {
+                return out;
+            }
             let mut basis = Mat::<f64>::zeros(n, n);
             (basis[(i, j)], basis[(j, i)]) = (1.0, 1.0);
             let image = map(&basis);

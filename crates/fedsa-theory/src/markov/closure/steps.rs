@@ -4,6 +4,7 @@ use faer::{MatMut, MatRef};
 
 use crate::markov::MarkovAgent;
 use crate::markov::chain::Move;
+use crate::work;
 use fedsa::linalg::Mat;
 
 /// The local steps of one agent, `u <- B u - eta w + gain q`. The drift `e = (1, q)` is constant within a leg; for FedLSA there
@@ -86,6 +87,10 @@ impl LegSteps {
         let mut next = SplitMoments { u: vec![0.0; now.u.len()], e: vec![0.0; now.e.len()], ..now };
         let mut image = vec![0.0; self.dim * (self.dim + now.columns)];
         for _ in 0..count {
+            // What is cancelled is not used.
+            if work::is_cancelled() {
+                break;
+            }
             self.advance(&now, &mut next, &mut image);
             std::mem::swap(&mut now, &mut next);
         }
