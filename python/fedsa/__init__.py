@@ -21,7 +21,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from fedsa import errors
-from fedsa.errors import Cancelled, FedsaError, FedsaWarning, InputError, InternalError, MachineError, MissedError, NotKnown, OutOfMemory
+from fedsa.errors import Cancelled, FedsaError, FedsaWarning, InputError, InternalError, MachineError, MissedError, NotAvailable, OutOfMemory
 
 if TYPE_CHECKING:
     from fedsa import federation, gym, links, methods, operators, problems, rules
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from fedsa._fit import FederatedClassifier, FederatedRegressor
     from fedsa._progress import Progress
     from fedsa._reports import Report, report
-    from fedsa._results import Comparison, Outcome, Results, Verdict, compare, open
+    from fedsa._results import CheckResult, Comparison, Outcome, Results, compare, open
     from fedsa._summary import Estimate, Note, Summary
     from fedsa._sweep import sweep
     from fedsa._theory import Accuracy, Change, Check, Curve, Limits, StableStep, Target, Theory, Unknown
@@ -48,7 +48,7 @@ _MODULES = {
     "_fit": ["FederatedClassifier", "FederatedRegressor"],
     "_progress": ["Progress"],
     "_reports": ["Report", "report"],
-    "_results": ["Comparison", "Outcome", "Results", "Verdict", "compare", "open"],
+    "_results": ["CheckResult", "Comparison", "Outcome", "Results", "compare", "open"],
     "_summary": ["Estimate", "Note", "Summary"],
     "_sweep": ["sweep"],
     "_theory": ["Accuracy", "Change", "Check", "Curve", "Limits", "StableStep", "Target", "Theory", "Unknown"],
@@ -84,10 +84,10 @@ __all__ = [
     "Unknown",
     "ValueEstimate",
     "ValueFunction",
-    "Verdict",
     "CancelToken",
     "Cancelled",
     "Check",
+    "CheckResult",
     "Comparison",
     "Estimate",
     "Experiment",
@@ -101,7 +101,7 @@ __all__ = [
     "InternalError",
     "MachineError",
     "MissedError",
-    "NotKnown",
+    "NotAvailable",
     "Note",
     "OutOfMemory",
     "Outcome",

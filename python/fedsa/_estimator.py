@@ -60,7 +60,7 @@ class Spending:
     objective : float or None
         The objective at the end, with the ridge.
     outcome : str
-        How the run ended: ``"converged"``, ``"out-of-rounds"``, ``"diverged"``, ..
+        How the run ended: ``"converged"``, ``"max-rounds"``, ``"diverged"``, ..
 
     Examples
     --------
@@ -344,7 +344,7 @@ class Estimator(Parameters):
         self._quality = {"train": weights["train"], "objective": weights["objective"], "gradient_norm": weights["gradient_norm"]}
         self._take(weights)
         # With inference the weights come from further steps.
-        if first.outcome in ("out-of-rounds", "diverged", "stalled") and told["inference"] is None:
+        if first.outcome in ("max-rounds", "diverged", "stalled") and told["inference"] is None:
             more = f": {self.outcome_.reason}" if self.outcome_.reason else ""
             help = self.outcome_.help or "more max_rounds, standardise=True, or another method"
             warn(f"{next(iter(spent))} did not converge ({first.outcome}{more}); {help}")

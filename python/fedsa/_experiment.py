@@ -17,7 +17,7 @@ from fedsa._results import Results
 from fedsa._settings import plain, seconds, shown
 from fedsa._summary import Summary, number
 from fedsa._theory import Check, Theory
-from fedsa.errors import FedsaError, InputError, NotKnown
+from fedsa.errors import FedsaError, InputError, NotAvailable
 from fedsa.rules import rules_in
 
 Table = Mapping[str, Any]
@@ -678,7 +678,7 @@ class Experiment:
             listener.total = most
             try:
                 return Tuning(_fedsa.tune_experiment(native, listener, cancel, options, folder), None, self._tuned)
-            except NotKnown as e:
+            except NotAvailable as e:
                 return Tuning(None, e, self._tuned)
             except InputError as e:
                 if e.code != "setting.target-not-reached":

@@ -230,7 +230,7 @@ class FederatedClassifier(Estimator):
         ------
         InputError
             When a setting or an array cannot be used, or the losses have no minimum.
-        NotKnown
+        NotAvailable
             With `inference`, when the likelihood has no maximum: separated classes, collinear columns.
         """
         self._fit(X, y, agents, sample_weight, progress, cancel)
@@ -649,7 +649,7 @@ class FederatedRegressor(Estimator):
         ------
         InputError
             When a setting or an array cannot be used, or the losses have no minimum.
-        NotKnown
+        NotAvailable
             With `inference`, when the likelihood has no maximum: separated classes, collinear columns.
         """
         self._fit(X, y, agents, sample_weight, progress, cancel)

@@ -33,7 +33,7 @@ class Outcome:
     Attributes
     ----------
     name : str
-        ``"completed"``, ``"converged"``, ``"stalled"``, ``"out-of-rounds"``, ``"diverged"`` or ``"refused"``.
+        ``"completed"``, ``"converged"``, ``"stalled"``, ``"max-rounds"``, ``"diverged"`` or ``"refused"``.
     reason : str or None
         The likely reason, where it is not what was asked for.
     help : str or None
@@ -63,7 +63,7 @@ class Outcome:
 
 
 @dataclass(frozen=True)
-class Verdict:
+class CheckResult:
     """A check of an experiment, measured.
 
     Attributes
@@ -103,7 +103,7 @@ class Results:
         The experiment.
     outcomes : mapping of str to Outcome
         How each method ended.
-    checks : list of Verdict
+    checks : list of CheckResult
         What the experiment expects of its results.
     provenance : dict
         Version, machine and time.
@@ -182,9 +182,9 @@ class Results:
         return notes_of(self._data)
 
     @property
-    def checks(self) -> list[Verdict]:
+    def checks(self) -> list[CheckResult]:
         """The checks, measured."""
-        return [Verdict(c["name"], bool(c.get("pass")), bool(c["as_expected"]), c) for c in self._data["checks"]]
+        return [CheckResult(c["name"], bool(c.get("pass")), bool(c["as_expected"]), c) for c in self._data["checks"]]
 
     @property
     def labels(self) -> list[str]:

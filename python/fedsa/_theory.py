@@ -408,7 +408,7 @@ class Theory:
 
         Raises
         ------
-        NotKnown
+        NotAvailable
             When there is nothing to show.
         """
         return Figure(self._native.figure(which))

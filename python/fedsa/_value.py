@@ -21,7 +21,7 @@ from fedsa._results import Outcome, Results
 from fedsa._summary import Estimate, Summary, number
 from fedsa._typed import named_settings, typed
 from fedsa._warn import warn
-from fedsa.errors import InputError, NotKnown
+from fedsa.errors import InputError, NotAvailable
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -463,7 +463,7 @@ class ValueFunction(Parameters):
 
         Raises
         ------
-        NotKnown
+        NotAvailable
             With `return_std`, when standard errors of the weights are not known.
         """
         model = self._value
@@ -472,7 +472,7 @@ class ValueFunction(Parameters):
         if not return_std:
             return values
         if self.weights_se_ is None:
-            raise NotKnown("standard errors of the weights are not known", "", "return_std", "a fit to logs of at least 16 transitions an agent")
+            raise NotAvailable("standard errors of the weights are not known", "", "return_std", "a fit to logs of at least 16 transitions an agent")
         return values, model.errors(rows)
 
     def transform(self, states: Any) -> NDArray[np.float64]:
@@ -508,7 +508,7 @@ class ValueFunction(Parameters):
 
         Raises
         ------
-        NotKnown
+        NotAvailable
             When the logs do not have what the estimate needs.
         """
         self._require_fitted()
@@ -518,11 +518,11 @@ class ValueFunction(Parameters):
         if not found:
             if "report" not in self._told:
                 help = "summary.json of `fedsa evaluate` beside weights.json, or value() of the fit before it is saved"
-                raise NotKnown("this value function is of a file, and weights.json has no value of the policy", "", "method", help)
-            raise NotKnown("the value of the policy is not known", "", "method", "a fit to logs with the start of an episode, and at most 1024 features")
+                raise NotAvailable("this value function is of a file, and weights.json has no value of the policy", "", "method", help)
+            raise NotAvailable("the value of the policy is not known", "", "method", "a fit to logs with the start of an episode, and at most 1024 features")
         if method not in found:
             help = "the columns action, target_0, target_1, .. and target_next_0, .. in all logs"
-            raise NotKnown("the logs have no probabilities of all actions", "", "method", help)
+            raise NotAvailable("the logs have no probabilities of all actions", "", "method", help)
         one = found[method]
         agents = {name: ValueEstimate._of(e) for name, e in one["agents"].items()}
         return PolicyValue(method, float(found["level"]), ValueEstimate._of(one["all"]), agents)
@@ -616,7 +616,7 @@ class ValueFunction(Parameters):
 
         Raises
         ------
-        NotKnown
+        NotAvailable
             When there is nothing to show.
         """
         self._require_fitted()
@@ -625,10 +625,10 @@ class ValueFunction(Parameters):
             raise InputError(f"{what!r} is not accepted", "setting.unknown-name", "what", ", ".join(stems))
         pictures = self.__dict__.get("_pictures")
         if pictures is None:
-            raise NotKnown("pictures are kept by the fit itself, not by copies or files", "", "what", "fit again, and draw before pickling")
+            raise NotAvailable("pictures are kept by the fit itself, not by copies or files", "", "what", "fit again, and draw before pickling")
         found = next((picture for name, picture in pictures.items() if name == stems[what] or what in name), None)
         if found is None:
-            raise NotKnown(f"there is no picture of {what}", "", "what", "holdout for returns, method='auto' for methods, states for value")
+            raise NotAvailable(f"there is no picture of {what}", "", "what", "holdout for returns, method='auto' for methods, states for value")
         return Figure(found)
 
     def save(self, folder: Path) -> None:

@@ -6,7 +6,7 @@ All of them are a :class:`FedsaError`. A run that diverges or misses its target 
 
 from __future__ import annotations
 
-__all__ = ["Cancelled", "FedsaError", "FedsaWarning", "InputError", "InternalError", "MachineError", "MissedError", "NotKnown", "OutOfMemory"]
+__all__ = ["Cancelled", "FedsaError", "FedsaWarning", "InputError", "InternalError", "MachineError", "MissedError", "NotAvailable", "OutOfMemory"]
 
 
 class FedsaError(Exception):
@@ -86,13 +86,13 @@ class InputError(FedsaError, ValueError):
     """
 
 
-class NotKnown(FedsaError):
+class NotAvailable(FedsaError):
     """Theory has no answer, or there is no estimate: separated classes, for example.
 
     Examples
     --------
     >>> import fedsa
-    >>> issubclass(fedsa.NotKnown, fedsa.FedsaError)
+    >>> issubclass(fedsa.NotAvailable, fedsa.FedsaError)
     True
     """
 
@@ -149,7 +149,7 @@ class MissedError(FedsaError):
     ...     short.run().raise_if_missed()
     ... except fedsa.MissedError as e:
     ...     print(e.what)
-    fedlsa: out-of-rounds: the mse is 372 at the end, the target is 1e-30
+    fedlsa: max-rounds: the mse is 372 at the end, the target is 1e-30
     """
 
 

@@ -663,7 +663,7 @@ class Session:
         -------
         str
             How it ended, as :class:`fedsa.Outcome` names it: ``"converged"`` if a target is reached, ``"diverged"``, ``"completed"`` after
-            these rounds without a target, and with one ``"out-of-rounds"``, or ``"stalled"`` if the last half of all rounds brought it
+            these rounds without a target, and with one ``"max-rounds"``, or ``"stalled"`` if the last half of all rounds brought it
             hardly nearer.
 
         Raises

@@ -121,7 +121,7 @@ def test_a_session_measures_and_ends_at_a_target() -> None:
     agents = [federation.ClientNode(shared, data, agent) for agent in range(5)]
     carrier = here(agents)
     session = federation.Session(federation.ServerNode(shared), carrier, patience=60.0, data=data, stop={"mse": 1e-8})
-    assert session.advance(3) == "out-of-rounds" and len(session.history) == 4
+    assert session.advance(3) == "max-rounds" and len(session.history) == 4
     assert session.advance(10_000) == "converged"
     assert all(deadline is not None for deadline in carrier.deadlines)
     results = fedsa.Experiment(GARNET, method, rounds=10_000, sampling="mean", stop={"mse": 1e-8}, record={"every": 1}).run()
@@ -444,7 +444,7 @@ def carry(messages):
 print(federation.Session(server, carry, data=data, stop={"mse": 1e-30}).advance(50))
 """
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, env={**os.environ, "FEDSA_THREADS": "1"})
-    assert ran.stdout.strip() == "out-of-rounds", ran.stderr
+    assert ran.stdout.strip() == "max-rounds", ran.stderr
 
 
 def test_arguments_of_other_types_are_named() -> None:

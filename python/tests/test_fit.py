@@ -241,7 +241,7 @@ def test_a_run_out_of_rounds_warns_and_is_an_outcome() -> None:
     x, score, _ = rows()
     with pytest.warns(fedsa.FedsaWarning, match="did not converge"):
         model = FederatedClassifier(max_rounds=1).fit(x, score > 0)
-    assert model.outcome_.name == "out-of-rounds" and model.n_iter_ == 1
+    assert model.outcome_.name == "max-rounds" and model.n_iter_ == 1
     assert np.isfinite(model.predict_proba(x)).all()
 
 
@@ -308,7 +308,7 @@ BAD: dict[str, tuple[dict[str, Any], type[Exception], str]] = {
     "overdispersion without its model": ({"kind": FederatedRegressor, "y": Y, "settings": {"dispersion": 1.0}}, fedsa.InputError, "dispersion"),
     "threshold missing": ({"kind": FederatedRegressor, "y": Y, "settings": {"model": "huber"}}, fedsa.InputError, "threshold"),
     "negative counts": ({"kind": FederatedRegressor, "y": Y, "settings": {"model": "poisson"}}, fedsa.InputError, ""),
-    "separated classes": ({"y": X[:, 0] > 0, "settings": {"inference": "model"}}, (fedsa.InputError, fedsa.NotKnown), ""),
+    "separated classes": ({"y": X[:, 0] > 0, "settings": {"inference": "model"}}, (fedsa.InputError, fedsa.NotAvailable), ""),
 }
 
 

@@ -237,8 +237,8 @@ def test_a_missed_target_is_an_outcome() -> None:
     problem = problems.Garnet(agents=5, states=10, features=3)
     results = fedsa.Experiment(problem, methods.FedLSA(0.1, 10), rounds=50, stop={"mse": 1e-9}).run()
     outcome = results.outcomes["fedlsa"]
-    assert outcome.name == "out-of-rounds" and outcome.help and not outcome.as_expected
-    with pytest.raises(fedsa.MissedError, match="out-of-rounds"):
+    assert outcome.name == "max-rounds" and outcome.help and not outcome.as_expected
+    with pytest.raises(fedsa.MissedError, match="max-rounds"):
         results.raise_if_missed()
     diverging = fedsa.Experiment(problem, methods.FedLSA(100.0, 10), rounds=50)
     with pytest.raises(fedsa.InputError):

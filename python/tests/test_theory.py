@@ -114,5 +114,5 @@ def test_a_check_says_what_a_run_comes_to(tmp_path: Path) -> None:
 
 def test_a_curve_that_is_not_computed_is_not_known() -> None:
     theory = experiment(sampling="markov", rounds=100_000_000).theory()
-    with pytest.raises(fedsa.NotKnown, match="takes too long"):
+    with pytest.raises(fedsa.NotAvailable, match="takes too long"):
         theory.curve("fedlsa")

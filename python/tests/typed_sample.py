@@ -90,7 +90,7 @@ def main() -> None:
     estimate: fedsa.Estimate = results.floor("fedlsa")
     outcome: fedsa.Outcome = results.outcomes["coded"]
     svg: str = results.plot(x="bits_up").svg
-    assert theta.shape == (3,) and estimate.mean > 0.0 and outcome.name == "out-of-rounds" and "<svg" in svg
+    assert theta.shape == (3,) and estimate.mean > 0.0 and outcome.name == "max-rounds" and "<svg" in svg
     assert "running" in stages()
     data = federation.AgentData(problems.Garnet(agents=3, states=6, features=2))
     shared = federation.Federation(methods.named("fedlsa", step_size=0.1, local_steps=5), weights=data.weights, dim=data.dim)

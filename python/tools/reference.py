@@ -20,7 +20,7 @@ BEGIN, END = "<!-- made by python/tools/reference.py -->", "<!-- end of it -->"
 # What belongs together, in the order of the page.
 GROUPS: list[tuple[str, Any, list[str]]] = [
     ("Experiments", fedsa, ["Experiment", "bundled"]),
-    ("Results", fedsa, ["Results", "Outcome", "Estimate", "Verdict", "Summary", "Figure", "Table", "open", "compare", "Comparison", "report", "Report", "sweep"]),
+    ("Results", fedsa, ["Results", "Outcome", "Estimate", "CheckResult", "Summary", "Figure", "Table", "open", "compare", "Comparison", "report", "Report", "sweep"]),
     (
         "Theory, tuning, checks",
         fedsa,
@@ -39,7 +39,7 @@ GROUPS: list[tuple[str, Any, list[str]]] = [
     (
         "Exceptions",
         fedsa,
-        ["FedsaError", "InputError", "MissedError", "NotKnown", "OutOfMemory", "MachineError", "Cancelled", "InternalError", "FedsaWarning"],
+        ["FedsaError", "InputError", "MissedError", "NotAvailable", "OutOfMemory", "MachineError", "Cancelled", "InternalError", "FedsaWarning"],
     ),
 ]
 

@@ -124,7 +124,7 @@ pub fn apply(settings: &ApplySettings) -> Result<Applied> {
         FittedModel::Linear(model) => predictions_of_files(settings, &model)?,
     };
     let mut notes = applied.notes;
-    let outcome = weights::outcome(&weights).filter(|outcome| ["diverged", "stalled", "out-of-rounds"].contains(&&outcome[..]));
+    let outcome = weights::outcome(&weights).filter(|outcome| ["diverged", "stalled", "max-rounds"].contains(&&outcome[..]));
     notes.extend(outcome.map(|outcome| {
         let what = format!("the fit of these weights ended as {outcome}: they are not those that it was to find");
         Note::new(NoteCode::WeightsNotFound, what)

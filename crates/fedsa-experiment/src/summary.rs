@@ -142,8 +142,8 @@ impl Entry {
                 (Some(results.why_stalled(plan, predictor, cell, &missed)), remedy)
             }
             // Then more rounds are of no use.
-            Some(Outcome::OutOfRounds(_)) if let Some(why) = results.why_not_unique(plan, cell) => (Some(why), Some(UNIQUE.into())),
-            Some(Outcome::OutOfRounds(missed)) => {
+            Some(Outcome::MaxRounds(_)) if let Some(why) = results.why_not_unique(plan, cell) => (Some(why), Some(UNIQUE.into())),
+            Some(Outcome::MaxRounds(missed)) => {
                 let noise = if plan.field(cell).sampling().kind == Law::Mean { "" } else { ", unless noise stops it before" };
                 let more = results.more_rounds(plan, predictor, cell, &missed);
                 (None, more.map(|n| format!("it takes at least about {} rounds more{noise}", about(n))))

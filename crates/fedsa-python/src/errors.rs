@@ -7,7 +7,7 @@ use pyo3::types::PyDict;
 /// The exception of an error. Its class follows from the kind.
 pub fn exception(py: Python<'_>, e: &Error) -> PyErr {
     let class = match e.kind() {
-        ErrorKind::NotKnown => "NotKnown",
+        ErrorKind::NotAvailable => "NotAvailable",
         ErrorKind::NoMemory => "OutOfMemory",
         ErrorKind::Machine => "MachineError",
         ErrorKind::Cancelled => "Cancelled",

@@ -38,7 +38,7 @@ fn end(result: &Json) -> Option<String> {
             let why = result["why_stalled"].as_str().map_or(String::new(), |why| format!("; {why}"));
             format!("stalled above its target: {}{why}", missed(result))
         }
-        "out-of-rounds" => format!(
+        "max-rounds" => format!(
             "ended before it reached its target: {}. If it still falls, more rounds help: the same command with --resume --rounds and a larger number",
             missed(result)
         ),

@@ -96,7 +96,7 @@ fn a_session_ends_in_each_outcome() {
     assert_eq!(go("fedlsa", fedlsa, &Until::rounds(300).mse(0.5)), Outcome::Converged);
     assert_eq!(go("fedlsa", fedlsa, &Until::rounds(300).relative_residual(0.9)), Outcome::Converged);
     assert_eq!(go("fedlsa", r#"{"step_size": 1e-4, "local_steps": 10}"#, &Until::rounds(60).mse(1e-9)).name(), "stalled");
-    assert_eq!(go("fedlsa", fedlsa, &Until::rounds(30).mse(1e-9)).name(), "out-of-rounds");
+    assert_eq!(go("fedlsa", fedlsa, &Until::rounds(30).mse(1e-9)).name(), "max-rounds");
     assert!(
         matches!(go("fedlsa", r#"{"step_size": 1e6, "local_steps": 10}"#, &Until::rounds(900)), Outcome::Diverged { round } if round < 900)
     );

@@ -93,9 +93,9 @@ fn outcome_line(entry: &Entry) -> Option<String> {
             let reason = entry.reason.as_deref().unwrap_or_default();
             Some(format!("STALLED{word}: {}; {reason}{remedy}", reached(missed)))
         }
-        Outcome::OutOfRounds(missed) => {
+        Outcome::MaxRounds(missed) => {
             let reason = entry.reason.as_ref().map_or(String::new(), |reason| format!("; {reason}"));
-            Some(format!("OUT OF ROUNDS{word}: {}{reason}{remedy}", reached(missed)))
+            Some(format!("MAX ROUNDS{word}: {}{reason}{remedy}", reached(missed)))
         }
         Outcome::Completed | Outcome::Converged if !as_expected => Some(match is_note {
             true => "did not end as expected with the quick settings".into(),

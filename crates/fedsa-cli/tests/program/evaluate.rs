@@ -106,7 +106,7 @@ fn evaluate_says_what_it_read_and_how_long_it_takes() {
     let left: f64 = said.split("it takes at least about ").nth(1).unwrap().split(' ').next().unwrap().replace(',', "").parse().unwrap();
     assert!(((left + 30.0) / took - 1.0).abs() < 0.2, "{left} {took}");
     let weights = folder.json("short/weights.json");
-    assert_eq!((weights["outcome"].as_str(), weights["rounds"].as_u64()), (Some("out-of-rounds"), Some(30)));
+    assert_eq!((weights["outcome"].as_str(), weights["rounds"].as_u64()), (Some("max-rounds"), Some(30)));
     assert!(weights["residual"].as_f64() > weights["residual_asked"].as_f64() && weights["bits"].as_u64() > Some(0), "{weights:#}");
     // FedLSA has a limit of its own, and noise has no end.
     run(&[&common[..6], &["--method", "fedlsa", "--rounds", "3", "--out", "e"]].concat())

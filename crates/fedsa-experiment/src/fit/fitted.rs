@@ -302,7 +302,7 @@ impl Fitted {
 fn settle(ran: &mut Ran) {
     let first = &ran.results.cells[0][0];
     let outcome = first.outcome(&ran.plan.cells[0].run.stop);
-    if let Outcome::Diverged { .. } | Outcome::Stalled(_) | Outcome::OutOfRounds(_) = outcome {
+    if let Outcome::Diverged { .. } | Outcome::Stalled(_) | Outcome::MaxRounds(_) = outcome {
         let label = &ran.plan.cells[0].method.label;
         let note = format!("{label} itself ended as `{}`; the estimate is that of Newton steps on sums of the agents", outcome.name());
         ran.settle(0, note);

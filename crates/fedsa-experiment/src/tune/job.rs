@@ -175,7 +175,7 @@ impl Place {
     /// refusal needs, which would be the same again.
     fn end(&self, e: &Error, pilots: usize) {
         let is_answer = matches!(e.code(), ErrorCode::TargetNotReached | ErrorCode::NoCandidate);
-        let is_bad_input = matches!(e.kind(), ErrorKind::Setting | ErrorKind::Data | ErrorKind::NotKnown);
+        let is_bad_input = matches!(e.kind(), ErrorKind::Setting | ErrorKind::Data | ErrorKind::NotAvailable);
         if let Some(folder) = self.folder.as_ref().filter(|_| is_answer || (is_bad_input && pilots == 0)) {
             folder.abandon();
         }

@@ -32,7 +32,7 @@ kinds! {
     /// A message that a node or coordinator refuses.
     RefusedMessage,
     /// Theory has no answer.
-    NotKnown,
+    NotAvailable,
     /// More memory would be needed than there is.
     NoMemory,
     /// The machine failed: disk, network, threads. What was written until then is kept.
@@ -129,9 +129,9 @@ codes! {
     /// A message that is refused.
     RefusedMessage: RefusedMessage, "refused-message";
     /// Theory has no answer.
-    NotKnown: NotKnown, "not-known";
+    NotKnown: NotAvailable, "not-known";
     /// No estimate of greatest likelihood: separated classes, or columns that are combinations of others.
-    NoEstimate: NotKnown, "not-known.no-estimate";
+    NoEstimate: NotAvailable, "not-known.no-estimate";
     /// It needs more memory than there is.
     NoMemory: NoMemory, "no-memory";
     /// The machine failed.

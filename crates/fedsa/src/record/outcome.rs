@@ -9,7 +9,7 @@ pub enum Outcome {
     /// The target was reached.
     Converged,
     /// All rounds are done, and the target was not reached.
-    OutOfRounds(Missed),
+    MaxRounds(Missed),
     /// All rounds are done, the target was not reached, and the metric made almost no progress in the last half of the
     /// rounds.
     Stalled(Missed),
@@ -42,7 +42,7 @@ pub struct Missed {
 pub const OUTCOMES: &[(&str, &str)] = &[
     ("completed", "all rounds were done, and there was no target"),
     ("converged", "the target was reached"),
-    ("out-of-rounds", "all rounds were done, and the target was missed"),
+    ("max-rounds", "all rounds were done, and the target was missed"),
     ("stalled", "the same, and the last half of the rounds brought the metric hardly nearer"),
     ("diverged", "the iterates left every bound"),
     ("interrupted", "the run was interrupted before its end"),
@@ -67,7 +67,7 @@ impl Outcome {
         let Some(missed) = missed.min_by(|a, b| (a.value / a.target).total_cmp(&(b.value / b.target))) else {
             return Outcome::Completed;
         };
-        if missed.has_stalled { Outcome::Stalled(missed) } else { Outcome::OutOfRounds(missed) }
+        if missed.has_stalled { Outcome::Stalled(missed) } else { Outcome::MaxRounds(missed) }
     }
 
     /// Its place in [`OUTCOMES`]: the larger, the worse.
@@ -75,7 +75,7 @@ impl Outcome {
         match self {
             Outcome::Completed => 0,
             Outcome::Converged => 1,
-            Outcome::OutOfRounds(_) => 2,
+            Outcome::MaxRounds(_) => 2,
             Outcome::Stalled(_) => 3,
             Outcome::Diverged { .. } => 4,
             Outcome::Interrupted => 5,
@@ -90,7 +90,7 @@ impl Outcome {
     /// How far from its target the run ended, if it missed one.
     pub fn missed(self) -> Option<Missed> {
         match self {
-            Outcome::Stalled(missed) | Outcome::OutOfRounds(missed) => Some(missed),
+            Outcome::Stalled(missed) | Outcome::MaxRounds(missed) => Some(missed),
             _ => None,
         }
     }
@@ -138,7 +138,7 @@ mod tests {
         assert!(Missed::of("mse", 0.1, &[(0, None)]).is_none());
 
         assert_eq!(Outcome::of(None, false, [missed, stalled].into_iter()).name(), "stalled");
-        assert_eq!(Outcome::of(None, false, [few].into_iter()).name(), "out-of-rounds");
+        assert_eq!(Outcome::of(None, false, [few].into_iter()).name(), "max-rounds");
         assert_eq!(Outcome::of(None, true, [few].into_iter()).name(), "converged");
         assert_eq!(Outcome::of(None, false, [].into_iter()).name(), "completed");
         assert_eq!(Outcome::of(Some(3), false, [few].into_iter()).name(), "diverged");
