@@ -105,7 +105,8 @@ impl Results {
         floors.filter(|floors| !floors.is_empty())
     }
 
-    /// The share by which a metric still falls over the rounds of its floor, by [`falling::falls_by`]; `None` where it has come to its floor.
+    /// The share by which a metric still falls over the last fifth of the rounds; `None` where it has come to its floor. The rule, with its
+    /// error rate, is that of `falling::falls_by`.
     pub fn falls_by(&self, cell: usize, name: &str) -> Option<f64> {
         let curve = |seed: &SeedResult| seed.rows.iter().map(|row| Some((row.round as f64, row.metric(name)?))).collect();
         let curves: Vec<Vec<(f64, f64)>> = self.cells[cell].iter().map(curve).collect::<Option<_>>()?;

@@ -70,12 +70,12 @@ impl Tail {
 ///
 /// They still fall if both are so:
 ///
-/// 1. The logarithm falls over the last 40% of the rounds: the mean slope of the seeds is above 0 at the level 1% of Student's t. Its standard
-///    error is that of the scatter of six batches about each seed's line, times 1.5, and from three seeds on at least that of the
-///    slopes, which does not depend on how rounds of one seed are correlated.
-/// 2. It is not shown, at the same level, that less than 5% is left to fall. If the last three fifths fall like a geometric series, with differences
-///    `l_1` and `l_2` of the logarithm, `l_2^2 / (l_1 - l_2)` is left. A curve that has hardly begun to fall has `l_1 = l_2`, however small
-///    both are.
+/// 1. The logarithm falls over the last 40% of the rounds: the mean slope of the seeds is above 0 at the level 1% of Student's t. Its
+///    standard error is that of the scatter of six batches about each seed's line, times 1.5, and from three seeds on at least that
+///    of the slopes, which does not depend on how rounds of one seed are correlated.
+/// 2. It is not shown, at the same level, that less than 5% is left to fall. If the last three fifths fall like a geometric series,
+///    with differences `l_1` and `l_2` of the logarithm, `l_2^2 / (l_1 - l_2)` is left. A curve that has hardly begun to fall has
+///    `l_1 = l_2`, however small both are.
 ///
 /// A flat curve is said to fall in at most 1% of all runs: with three seeds whatever its correlation, with one or two if the
 /// correlation of its rounds has decayed to 1/e within a tenth of them.
@@ -110,8 +110,8 @@ mod tests {
     /// What a curve does besides its noise.
     type Course = fn(f64) -> f64;
 
-    /// Curves over rounds 0 to 200: the course, times the mean of three squares of normal numbers whose correlation decays to 1/e within
-    /// `memory` rounds, mixed with 1 so that the relative noise is about `noise`.
+    /// Curves over rounds 0 to 200: the course, times the mean of three squares of normal numbers whose correlation decays to 1/e
+    /// within `memory` rounds, mixed with 1 so that the relative noise is about `noise`.
     fn curves(course: Course, seeds: usize, memory: f64, noise: f64, draw: &mut impl FnMut() -> f64) -> Vec<Vec<(f64, f64)>> {
         let keep = (-1.0 / memory).exp();
         let one = |_: usize| {
@@ -129,7 +129,7 @@ mod tests {
 
     /// The share of 1000 experiments in which the rule says that curves fall.
     fn share(course: Course, seeds: usize, memory: f64, noise: f64) -> f64 {
-        let mut stream = stream(20_261_128, Purpose::Problem, 0, seeds);
+        let mut stream = stream(20_261_128, Purpose::Sample, 0, seeds);
         let mut draw = || stream.normal();
         let falls = (0..1000).filter(|_| falls_by(&curves(course, seeds, memory, noise, &mut draw)).is_some()).count();
         falls as f64 / 1000.0
@@ -139,7 +139,8 @@ mod tests {
     fn a_flat_curve_falls_in_one_experiment_of_a_hundred_at_most() {
         let flat: [Course; 2] = [|_| 3.0, |t| 3.0 + 60.0 * (-24.0 * t).exp()];
         for (course, seeds, memory) in flat.iter().flat_map(|course| {
-            [(1, 0.1), (1, 5.0), (1, 20.0), (2, 1.0), (2, 10.0), (3, 0.1), (3, 20.0), (3, 60.0), (10, 5.0), (10, 60.0)].map(|(n, m)| (*course, n, m))
+            [(1, 0.1), (1, 5.0), (1, 20.0), (2, 1.0), (2, 10.0), (3, 0.1), (3, 20.0), (3, 60.0), (10, 5.0), (10, 60.0)]
+                .map(|(n, m)| (*course, n, m))
         }) {
             let share = share(course, seeds, memory, 1.0);
             // 1% and three standard errors.
@@ -172,7 +173,8 @@ mod tests {
     #[test]
     fn what_is_left_of_a_geometric_fall_decides() {
         // 1 + e^(-20 t), without noise, has e^(-20) left; 1 + e^(-2 t) has 14%.
-        let curve = |rate: f64| -> Vec<(f64, f64)> { (0..=100).map(|t| (f64::from(t), 1.0 + (-rate * f64::from(t) / 100.0).exp())).collect() };
+        let curve =
+            |rate: f64| -> Vec<(f64, f64)> { (0..=100).map(|t| (f64::from(t), 1.0 + (-rate * f64::from(t) / 100.0).exp())).collect() };
         assert_eq!(falls_by(&[curve(20.0)]), None);
         assert!(falls_by(&[curve(2.0)]).is_some());
         // Five recorded rounds tell that a curve falls; four, or one that reaches 0, tell nothing.

@@ -136,7 +136,8 @@ impl Ran {
             let missing = picture::missing_predictions(&plan, &predictor);
             (verdicts, picture, missing)
         };
-        let (verdicts, picture, missing) = predictions::while_comparing(&plan, &predictor, written.folder.as_ref(), observer, cancel, compare);
+        let (verdicts, picture, missing) =
+            predictions::while_comparing(&plan, &predictor, written.folder.as_ref(), observer, cancel, compare);
         if cancel.is_cancelled() {
             return None;
         }
