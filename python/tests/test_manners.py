@@ -229,7 +229,7 @@ def test_results_show_themselves_in_notebooks(tmp_path: Path) -> None:
     with pytest.raises(fedsa.InputError, match="ends in .svg, .png or .pdf"):
         figure.save(tmp_path / "f.jpg")
     summary = results.summary()
-    assert summary.to_csv().splitlines()[0] == "method,outcome,floor,floor se,no floor yet,rounds,bits"
+    assert summary.to_csv().splitlines()[0] == "method,outcome,no floor yet,rounds,bits"
     assert r"\begin{tabular}" in summary.to_latex()
 
 

@@ -9,6 +9,7 @@ use fedsa::record::{self, COUNTS, Count};
 use fedsa_data::trace::{Trace, TraceColumn};
 use fedsa_data::{npz, trace};
 use fedsa_theory::Accuracy;
+use fedsa_theory::predict::StableStep;
 use serde_json::{Map, Value as Json, json};
 use toml::Value;
 

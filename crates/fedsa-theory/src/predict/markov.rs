@@ -17,6 +17,7 @@ use crate::markov::{AgentClass, MarkovAgent, MarkovFloor, MarkovRule};
 use crate::{Accuracy, RoundSetting, work};
 use fedsa::error::{Error, Result};
 use fedsa::linalg;
+use fedsa::methods::Drift;
 use fedsa::sampling::ChainStart;
 
 /// The most multiplications of a floor or a curve: some seconds.
